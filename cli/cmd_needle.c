@@ -54,7 +54,8 @@ static int64_t length_of(const struct request *q, const struct buf *text)
     if (text->err)
         return text->err;
     if (q->tokenizer) {
-        int err = tokenizer_encode(q->tokenizer, text->data, text->len, true, &ids, &n, NULL);
+        int err = tokenizer_encode(q->tokenizer, text->data, text->len,
+                                   TOKENIZER_MARKS | TOKENIZER_BOS, &ids, &n, NULL);
         if (err)
             return err;
         mem_free(ids);

@@ -1,5 +1,6 @@
 #include "cli/prompt.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -86,8 +87,12 @@ static int render(struct prompt *p, const struct engine *e, const char *text, si
 {
     if (p->chat)
         return render_messages(p, e, text, n, d);
-    if (!p->raw)
+    if (!p->raw && chat_has_template(e->gguf))
         return render_message(p, e, text, n, d);
+    if (!p->raw)
+        fputs("note: the model has no chat template: the prompt is taken as it stands, as with "
+              "--raw\n",
+              stderr);
     buf_add(&p->text, text, n);
     return KVF_OK;
 }
@@ -159,8 +164,8 @@ int prompt_open(struct prompt *p, const struct engine *e, struct kvf_diag *d)
         err = p->text.err;
     if (err)
         return err;
-    return tokenizer_encode(e->tokenizer, p->text.data ? p->text.data : "", p->text.len, true,
-                            &p->ids, &p->n_ids, d);
+    return tokenizer_encode(e->tokenizer, p->text.data ? p->text.data : "", p->text.len,
+                            TOKENIZER_MARKS | TOKENIZER_BOS, &p->ids, &p->n_ids, d);
 }
 
 int prompt_ends(const struct prompt *p, const struct tokenizer *t, int64_t **ret_end,
@@ -171,7 +176,7 @@ int prompt_ends(const struct prompt *p, const struct tokenizer *t, int64_t **ret
         return KVF_E_NOMEM;
     for (int i = 0; i < p->n_ids; i++) {
         size_t len;
-        tokenizer_bytes(t, p->ids[i], &len);
+        tokenizer_text(t, i > 0 ? p->ids[i - 1] : -1, p->ids[i], &len);
         end[i] = at += (int64_t)len;
     }
     if (p->text.len > 0 && (size_t)at != p->text.len) {

@@ -33,7 +33,7 @@ static int encode(const struct tokenizer *tok, const struct text *t, int first, 
                   int32_t **ret_ids, int *ret_n, struct kvf_diag *d)
 {
     size_t at = t->unit[first].at, end = t->unit[last].at + t->unit[last].len;
-    return tokenizer_encode(tok, t->bytes.data + at, end - at, false, ret_ids, ret_n, d);
+    return tokenizer_encode(tok, t->bytes.data + at, end - at, TOKENIZER_BOS, ret_ids, ret_n, d);
 }
 
 /* One document from unit *first on, or none at the end of the file.  Units are counted

@@ -98,6 +98,12 @@ static void message(struct buf *out, const char *role, const char *text)
     buf_str(out, "<|im_end|>\n");
 }
 
+bool chat_has_template(const struct gguf *g)
+{
+    size_t len;
+    return gguf_str(g, "tokenizer.chat_template", &len) != NULL;
+}
+
 int chat_render(const struct gguf *g, const struct chat_message *msg, int n, bool generation,
                 struct buf *out, struct kvf_diag *d)
 {

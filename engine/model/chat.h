@@ -9,6 +9,8 @@ struct chat_message {
     const char *role, *content; /* "system", "user", "assistant" */
 };
 
+bool chat_has_template(const struct gguf *g);
+
 /* Appends the prompt, which ends in the mark of the answer where generation is set.  The
  * ChatML family (<|im_start|>role ... <|im_end|>) is rendered; a default system message
  * that the template spells, its line feeds as themselves or as escapes, is used when the

@@ -446,6 +446,27 @@ int64_t gguf_array_int(const struct gguf *g, const char *key, int64_t i)
     return v;
 }
 
+int64_t gguf_array_reals(const struct gguf *g, const char *key, float *out, int64_t cap)
+{
+    const struct pair *p = find_array(g, key);
+    if (!p || p->element != GT_F32)
+        return -1;
+    for (uint64_t i = 0; i < p->n && i < (uint64_t)cap; i++) {
+        uint32_t bits = (uint32_t)load(p->value + 4 * i, 4);
+        memcpy(&out[i], &bits, sizeof bits);
+    }
+    return (int64_t)p->n;
+}
+
+const void *gguf_array_bytes(const struct gguf *g, const char *key, size_t *ret_n)
+{
+    const struct pair *p = find_array(g, key);
+    if (!p || (p->element != GT_U8 && p->element != GT_I8))
+        return NULL;
+    *ret_n = p->n;
+    return p->value;
+}
+
 const struct gguf_tensor *gguf_find(const struct gguf *g, const char *name)
 {
     struct gguf_tensor key = {.name = name};

@@ -42,6 +42,10 @@ int64_t gguf_array_ints(const struct gguf *g, const char *key);
 void gguf_each_str(const struct gguf *g, const char *key,
                    void (*fn)(void *ctx, int64_t i, const char *s, size_t len), void *ctx);
 int64_t gguf_array_int(const struct gguf *g, const char *key, int64_t i);
+/* Copies the first cap elements of an array of F32; returns how many it has. */
+int64_t gguf_array_reals(const struct gguf *g, const char *key, float *out, int64_t cap);
+/* An array of bytes, signed or not; NULL when missing. */
+const void *gguf_array_bytes(const struct gguf *g, const char *key, size_t *ret_n);
 
 const struct gguf_tensor *gguf_find(const struct gguf *g, const char *name); /* or NULL */
 size_t gguf_n_tensors(const struct gguf *g);

@@ -1,4 +1,4 @@
-/* tokenizer.h - byte-level BPE from the GGUF's own vocabulary and merges. */
+/* tokenizer.h - text to tokens and back, by the vocabulary that a GGUF file carries. */
 #ifndef KVF_ENGINE_TOKENIZER_H
 #define KVF_ENGINE_TOKENIZER_H
 
@@ -6,23 +6,37 @@
 
 struct tokenizer;
 
-/* Supports tokenizer.ggml.model "gpt2" with the pre-tokenizers smollm, gpt-2,
- * default, llama-bpe and qwen2.  KVF_OK, KVF_E_FORMAT with a sentence, KVF_E_NOMEM. */
+/* What tokenizer.ggml.model may say: "gpt2" (byte-level BPE, words cut by the pre-tokenizer that
+ * tokenizer.ggml.pre names), "llama" (SentencePiece BPE) and "t5" (SentencePiece unigram).
+ * KVF_OK, KVF_E_FORMAT or KVF_E_LIMIT with a sentence, KVF_E_NOMEM. */
 int tokenizer_create(const struct gguf *g, struct tokenizer **ret_tokenizer, struct kvf_diag *d);
 void tokenizer_destroy(struct tokenizer *t); /* accepts NULL */
 
-/* Tokens of n bytes of text; any bytes are allowed and decode back to themselves,
- * except bytes for which the vocabulary has no token: they are dropped.
- * special: names of special tokens in the text become those tokens.  *ret_ids is
- * owned by the caller (mem_free). */
-int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool special,
+enum tokenizer_flags {
+    TOKENIZER_MARKS = 1u << 0, /* names of control tokens in the text become those tokens */
+    TOKENIZER_BOS = 1u << 1,   /* the mark of the start goes before it where the vocabulary asks
+                                  for one, unless the text begins with it */
+};
+
+/* Tokens of n bytes of text.  User-defined tokens are cut out first; what stands between them, and
+ * between control tokens, is tokenised as a text of its own.
+ *
+ * Any bytes are allowed.  Byte-level BPE decodes back to them, except bytes for which the
+ * vocabulary has no token: they are dropped.  SentencePiece decodes back to the text as it
+ * normalises it, most often with a space before; without tokens of bytes, unknown characters
+ * become the unknown token.  *ret_ids is owned by the caller (mem_free).
+ * KVF_OK, KVF_E_NOMEM, or KVF_E_LIMIT for a text that is too long. */
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
                      int32_t **ret_ids, int *ret_n, struct kvf_diag *d);
 
 /* The bytes a token stands for; borrowed.  An id outside the vocabulary: "". */
 const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *ret_len);
+/* Those of them that are in the text, behind a token before (-1: the start): without the space
+ * that SentencePiece puts before each text, and nothing for the mark of the start. */
+const char *tokenizer_text(const struct tokenizer *t, int32_t before, int32_t id, size_t *ret_len);
 
-bool tokenizer_is_eog(const struct tokenizer *t, int32_t id); /* ends the generation */
-bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
+bool tokenizer_is_eog(const struct tokenizer *t, int32_t id);     /* ends the generation */
+bool tokenizer_is_special(const struct tokenizer *t, int32_t id); /* control or user-defined */
 int tokenizer_vocab(const struct tokenizer *t);
 void tokenizer_hash(const struct tokenizer *t, char out[33]); /* of vocabulary and merges */
 

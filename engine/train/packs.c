@@ -75,7 +75,8 @@ static int read_documents(const struct tokenizer *tok, const char *path,
     for (int i = 0; i < t.n; i++) {
         int32_t *ids = NULL;
         int n = 0;
-        err = tokenizer_encode(tok, t.bytes.data + t.unit[i].at, t.unit[i].len, false, &ids, &n, d);
+        err = tokenizer_encode(tok, t.bytes.data + t.unit[i].at, t.unit[i].len, TOKENIZER_BOS, &ids,
+                               &n, d);
         if (err) {
             kvf_diag_prefix(d, "%s, line %lld", path, (long long)t.unit[i].line);
             goto done;

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "engine/model/bpe.h"
+#include "engine/model/tokenizer.h"
 #include "golden.h"
 
 static struct gguf *open_gguf(const char *path)
@@ -97,7 +98,8 @@ static void check_line(const struct tokenizer *t, const char *line, int number, 
     json_text(&line, text);
     cr_assert(strncmp(line, middle, strlen(middle)) == 0, "line %d", number);
     line += strlen(middle);
-    int err = tokenizer_encode(t, text->data ? text->data : "", text->len, true, &ids, &n, &d);
+    int err = tokenizer_encode(t, text->data ? text->data : "", text->len, TOKENIZER_MARKS, &ids,
+                               &n, &d);
     cr_assert(err == KVF_OK, "line %d: %s", number, d.text);
     while (*line != ']') {
         char *end;
@@ -191,7 +193,7 @@ static size_t spell(unsigned char b, char out[4])
 
 enum { MOST = 96 };
 
-struct piece {
+struct part {
     char s[4 * MOST];
     size_t len;
 };
@@ -201,7 +203,7 @@ struct piece {
 static int brute_force(const struct list *tokens, const struct list *merges, const char *s,
                        size_t n, int32_t *ids)
 {
-    static struct piece piece[MOST];
+    static struct part piece[MOST];
     int m = 0;
     for (size_t i = 0; i < n; i++) {
         piece[m].len = spell((unsigned char)s[i], piece[m].s);
@@ -252,11 +254,11 @@ static void compare_with_brute_force(const char *path, int words)
     struct list tokens = load_list(g, "tokenizer.ggml.tokens");
     struct list merges = load_list(g, "tokenizer.ggml.merges");
     struct bpe b = {0};
-    struct bpe_scratch scratch = {0};
+    struct merging scratch = {0};
     struct rng r;
     char hash[33], text[MOST];
     int shorter = 0;
-    cr_assert(bpe_load(&b, g, hash, &d) == KVF_OK, "%s", d.text);
+    cr_assert(bpe_load(&b, g, false, hash, &d) == KVF_OK, "%s", d.text);
     rng_init(&r, 20);
     for (int i = 0; i < words; i++) {
         size_t n = random_word(&r, text);
@@ -270,7 +272,7 @@ static void compare_with_brute_force(const char *path, int words)
         buf_finish(&got);
     }
     cr_expect(shorter > words / 3, "only %d words were merged at all", shorter);
-    bpe_scratch_finish(&scratch);
+    merging_finish(&scratch);
     bpe_finish(&b);
     mem_free(tokens.word);
     mem_free(merges.word);
@@ -304,7 +306,7 @@ Test(tokenizer, any_bytes_come_back)
         size_t len = rng_below(&r, sizeof text);
         for (size_t i = 0; i < len; i++)
             text[i] = (char)rng_below(&r, k % 2 ? 256 : 128);
-        cr_assert(tokenizer_encode(t, text, len, true, &ids, &n, &d) == KVF_OK);
+        cr_assert(tokenizer_encode(t, text, len, TOKENIZER_MARKS, &ids, &n, &d) == KVF_OK);
         for (int i = 0; i < n; i++) {
             size_t m;
             const char *s = tokenizer_bytes(t, ids[i], &m);
@@ -326,14 +328,14 @@ Test(tokenizer, special_names_are_tokens_only_when_asked)
     struct tokenizer *t = open_tokenizer(g);
     int32_t *ids = NULL;
     int n = 0, special = 0;
-    cr_assert(tokenizer_encode(t, text, strlen(text), true, &ids, &n, &d) == KVF_OK);
+    cr_assert(tokenizer_encode(t, text, strlen(text), TOKENIZER_MARKS, &ids, &n, &d) == KVF_OK);
     for (int i = 0; i < n; i++)
         special += tokenizer_is_special(t, ids[i]);
     cr_expect(special == 3);
     cr_expect(ids[1] == 1 && ids[3] == 2 && ids[4] == 0, "in the order of the text");
     cr_expect(tokenizer_is_eog(t, 2) && tokenizer_is_eog(t, 0) && !tokenizer_is_eog(t, 1));
     mem_free(ids);
-    cr_assert(tokenizer_encode(t, text, strlen(text), false, &ids, &n, &d) == KVF_OK);
+    cr_assert(tokenizer_encode(t, text, strlen(text), 0, &ids, &n, &d) == KVF_OK);
     for (int i = 0; i < n; i++)
         cr_expect(!tokenizer_is_special(t, ids[i]));
     mem_free(ids);

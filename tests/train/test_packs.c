@@ -146,7 +146,7 @@ Test(packs, as_good_as_best_fit_by_brute_force)
     char *line = strtok(b.data, "\n");
     for (int i = 0; i < LINES; i++, line = strtok(NULL, "\n")) {
         int32_t *ids;
-        tokenizer_encode(tok, line + 10, strlen(line) - 12, false, &ids, &size[i], NULL);
+        tokenizer_encode(tok, line + 10, strlen(line) - 12, 0, &ids, &size[i], NULL);
         mem_free(ids);
         cr_assert(size[i] <= LENGTH && size[i] >= 2);
     }
@@ -272,7 +272,7 @@ static int encode_lines(char *const *line, int first, int last, int32_t **ret_id
         buf_str(&text, i > first ? "\n\n" : "");
         buf_add(&text, line[i] + 10, strlen(line[i]) - 12);
     }
-    cr_assert(zero(int, tokenizer_encode(tok, text.data, text.len, false, ret_ids, &n, &d)));
+    cr_assert(zero(int, tokenizer_encode(tok, text.data, text.len, 0, ret_ids, &n, &d)));
     buf_finish(&text);
     return n;
 }

@@ -1,0 +1,143 @@
+#include "engine/model/normalize.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/utf8.h"
+
+/* No rule is longer: those that are published take some twenty bytes at most. */
+enum { LONGEST_RULE = 256 };
+
+struct to { /* what a part of the text becomes */
+    const char *s;
+    size_t n;
+};
+
+static uint32_t le32(const unsigned char *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+/* Bytes of the trie, the trie, and the texts, each ended by a NUL. */
+static int read_rules(struct normalizer *z, const unsigned char *p, size_t n)
+{
+    size_t bytes = n >= 4 ? le32(p) : 0;
+    if (n < 9 || bytes < 4 || bytes % 4 || bytes > n - 5 || p[n - 1] != 0)
+        return KVF_E_FORMAT;
+    z->n_trie = bytes / 4;
+    z->n_target = n - 4 - bytes;
+    z->trie = MEM_NEW(uint32_t, z->n_trie);
+    z->target = MEM_NEW(char, z->n_target);
+    if (!z->trie || !z->target)
+        return KVF_E_NOMEM;
+    for (size_t i = 0; i < z->n_trie; i++)
+        z->trie[i] = le32(p + 4 + 4 * i);
+    memcpy(z->target, p + 4 + bytes, z->n_target);
+    return KVF_OK;
+}
+
+int normalizer_open(struct normalizer *z, const struct gguf *g, struct kvf_diag *d)
+{
+    size_t n = 0;
+    const void *rules = gguf_array_bytes(g, "tokenizer.ggml.precompiled_charsmap", &n);
+    z->prefix = gguf_bool(g, "tokenizer.ggml.add_space_prefix", true);
+    z->collapse = gguf_bool(g, "tokenizer.ggml.remove_extra_whitespaces", false);
+    if (!rules || n == 0)
+        return KVF_OK;
+    int err = read_rules(z, rules, n);
+    if (err == KVF_E_FORMAT)
+        return kvf_fail(d, err,
+                        "%s: the rules of tokenizer.ggml.precompiled_charsmap are damaged; "
+                        "fetch the file again",
+                        gguf_path(g));
+    return err;
+}
+
+void normalizer_finish(struct normalizer *z)
+{
+    mem_free(z->trie);
+    mem_free(z->target);
+}
+
+/* A unit of the double array: where its children are, and whether one of them is a value. */
+static size_t children(uint32_t unit)
+{
+    return (size_t)(unit >> 10) << ((unit & 1u << 9) >> 6);
+}
+
+/* The longest rule that the text begins with: its bytes, and what they become; 0: none. */
+static size_t find_rule(const struct normalizer *z, const char *s, size_t n, const char **ret)
+{
+    size_t longest = 0;
+    uint32_t unit = z->n_trie ? z->trie[0] : 0;
+    size_t at = children(unit);
+    for (size_t i = 0; z->n_trie && i < n && i < LONGEST_RULE; i++) {
+        unsigned char c = (unsigned char)s[i];
+        at ^= c;
+        if (at >= z->n_trie)
+            break;
+        unit = z->trie[at];
+        if ((unit & (1u << 31 | 0xff)) != c)
+            break;
+        at ^= children(unit);
+        if (!(unit >> 8 & 1) || at >= z->n_trie)
+            continue;
+        size_t value = z->trie[at] & 0x7fffffffu;
+        if (value < z->n_target) {
+            *ret = z->target + value;
+            longest = i + 1;
+        }
+    }
+    return longest;
+}
+
+/* The bytes that the text begins with and what they become: by a rule, or a character as it is. */
+static size_t next(const struct normalizer *z, const char *s, size_t n, struct to *ret)
+{
+    uint32_t cp;
+    size_t len = find_rule(z, s, n, &ret->s);
+    if (len) {
+        ret->n = strlen(ret->s);
+        return len;
+    }
+    len = utf8_decode(s, n, &cp);
+    len = len ? len : 1;
+    *ret = (struct to){s, len};
+    return len;
+}
+
+/* Appends what a part of the text became; whether it ends in a space. */
+static bool put(struct buf *out, struct to to)
+{
+    if (to.n == 3 && memcmp(to.s, "\xe2\x96\x81", 3) == 0) {
+        buf_char(out, ' '); /* U+2581 means a space, but runs of it stay */
+        return false;
+    }
+    buf_add(out, to.s, to.n);
+    return to.s[to.n - 1] == ' ';
+}
+
+void normalize(const struct normalizer *z, const char *s, size_t n, struct buf *out)
+{
+    size_t begin = out->len, first = 0;
+    bool spaced = z->collapse; /* behind a space, so that another one goes */
+    struct to to;
+    for (size_t len; z->collapse && first < n; first += len) {
+        len = next(z, s + first, n - first, &to);
+        if (to.n != 1 || *to.s != ' ')
+            break;
+    }
+    if (first == n)
+        return;
+    if (z->prefix)
+        buf_char(out, ' ');
+    while (first < n && !out->err) {
+        first += next(z, s + first, n - first, &to);
+        for (; spaced && to.n && *to.s == ' '; to.n--)
+            to.s++;
+        if (to.n)
+            spaced = put(out, to) && z->collapse;
+    }
+    while (z->collapse && out->len > begin && out->data[out->len - 1] == ' ')
+        out->len--;
+}

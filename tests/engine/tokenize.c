@@ -1,0 +1,56 @@
+/* Prints the tokens of texts, for comparisons with other tokenizers.
+ * usage: tokenize MODEL.gguf [marks] < TEXTS
+ * TEXTS: for each the number of its bytes as 4 bytes, little-endian, then the text.  Each gives one
+ * line of ids.  marks: names of control tokens in a text are those tokens. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "engine/model/tokenizer.h"
+
+static int fail(const struct kvf_diag *d)
+{
+    fprintf(stderr, "tokenize: %s\n", d->text);
+    return 1;
+}
+
+/* Reads the next text; false at the end. */
+static bool read_text(struct buf *text)
+{
+    unsigned char head[4];
+    buf_clear(text);
+    if (fread(head, 1, 4, stdin) != 4)
+        return false;
+    size_t n = head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24;
+    for (size_t i = 0; i < n; i++)
+        buf_char(text, (char)getchar());
+    return text->err == KVF_OK;
+}
+
+int main(int argc, char **argv)
+{
+    struct kvf_diag d = {""};
+    struct gguf *g = NULL;
+    struct tokenizer *t = NULL;
+    struct buf text = {0};
+    unsigned flags = argc > 2 && strcmp(argv[2], "marks") == 0 ? TOKENIZER_MARKS : 0;
+    if (argc < 2)
+        return 2;
+    if (gguf_open(argv[1], &g, &d) || tokenizer_create(g, &t, &d))
+        return fail(&d);
+    while (read_text(&text)) {
+        int32_t *ids = NULL;
+        int n = 0;
+        if (tokenizer_encode(t, text.data ? text.data : "", text.len, flags, &ids, &n, &d))
+            return fail(&d);
+        for (int i = 0; i < n; i++)
+            printf("%s%d", i ? " " : "", ids[i]);
+        putchar('\n');
+        mem_free(ids);
+    }
+    buf_finish(&text);
+    tokenizer_destroy(t);
+    gguf_close(g);
+    return 0;
+}
