@@ -176,7 +176,10 @@ int prompt_ends(const struct prompt *p, const struct tokenizer *t, int64_t **ret
         return KVF_E_NOMEM;
     for (int i = 0; i < p->n_ids; i++) {
         size_t len;
-        tokenizer_text(t, i > 0 ? p->ids[i - 1] : -1, p->ids[i], &len);
+        tokenizer_bytes(t, p->ids[i], &len);
+        if (at < (int64_t)p->text.len)
+            len = tokenizer_covers(t, i > 0 ? p->ids[i - 1] : -1, p->ids[i], p->text.data + at,
+                                   p->text.len - (size_t)at);
         end[i] = at += (int64_t)len;
     }
     if (p->text.len > 0 && (size_t)at != p->text.len) {

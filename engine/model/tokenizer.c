@@ -250,18 +250,15 @@ const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *ret_l
     return x.s;
 }
 
-const char *tokenizer_text(const struct tokenizer *t, int32_t before, int32_t id, size_t *ret_len)
+size_t tokenizer_covers(const struct tokenizer *t, int32_t before, int32_t id, const char *rest,
+                        size_t n_rest)
 {
-    const char *s = tokenizer_bytes(t, id, ret_len);
-    if (before < 0 && t->adds_bos && id == t->bos)
-        *ret_len = 0;
+    struct piece x = vocab_piece(t->vocab, id);
+    if (tokenizer_is_special(t, id))
+        return x.len <= n_rest && memcmp(rest, x.s, x.len) == 0 ? x.len : 0;
+    bool prefix = !t->pretok && t->spm.normalizer.prefix;
     bool first = before < 0 || tokenizer_is_special(t, before);
-    if (first && !t->pretok && t->spm.normalizer.prefix && !tokenizer_is_special(t, id)
-        && *ret_len > 0 && *s == ' ') {
-        --*ret_len;
-        return s + 1;
-    }
-    return s;
+    return x.len - (prefix && first && x.len > 0 && *x.s == ' ');
 }
 
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id)

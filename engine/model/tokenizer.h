@@ -31,9 +31,11 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsi
 
 /* The bytes a token stands for; borrowed.  An id outside the vocabulary: "". */
 const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *ret_len);
-/* Those of them that are in the text, behind a token before (-1: the start): without the space
- * that SentencePiece puts before each text, and nothing for the mark of the start. */
-const char *tokenizer_text(const struct tokenizer *t, int32_t before, int32_t id, size_t *ret_len);
+/* How many bytes of a text a token stands for, behind a token before (-1: the start), where `rest`
+ * is left of the text: without the space that SentencePiece puts before each text, and 0 for a
+ * mark that is not there, such as that of the start. */
+size_t tokenizer_covers(const struct tokenizer *t, int32_t before, int32_t id, const char *rest,
+                        size_t n_rest);
 
 bool tokenizer_is_eog(const struct tokenizer *t, int32_t id);     /* ends the generation */
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id); /* control or user-defined */

@@ -22,19 +22,23 @@ char *read_whole(const char *path, size_t *ret_n)
     return text;
 }
 
-const char *default_model(void)
+const char *cached_model(const char *name)
 {
     static char path[4096];
     const char *dir = getenv("KVFATE_CACHE"), *home = getenv("HOME");
-    snprintf(path, sizeof path, "%s%s/SmolLM2-135M-Instruct.Q4_1.gguf",
-             dir    ? dir
-             : home ? home
-                    : "",
-             dir ? "" : "/.cache/kvfate");
+    if (dir)
+        snprintf(path, sizeof path, "%s/%s", dir, name);
+    else
+        snprintf(path, sizeof path, "%s/.cache/kvfate/%s", home ? home : "", name);
     if (access(path, R_OK) == 0)
         return path;
     fprintf(stderr, "skipped: no model at %s\n", path);
     return NULL;
+}
+
+const char *default_model(void)
+{
+    return cached_model("SmolLM2-135M-Instruct.Q4_1.gguf");
 }
 
 static const char *in_folder(const char *variable, const char *name)
@@ -56,6 +60,11 @@ const char *tiny_path(int i)
     char name[32];
     snprintf(name, sizeof name, "tiny%d.gguf", i);
     return in_folder("KVF_TINY", name);
+}
+
+const char *vocabulary_path(const char *name)
+{
+    return in_folder("KVF_VOCABULARIES", name);
 }
 
 const char *qwen_path(int i)

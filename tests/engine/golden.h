@@ -10,11 +10,14 @@ char *read_whole(const char *path, size_t *ret_n);
 
 /* The default model's path, or NULL (with a line on stderr) when it is absent. */
 const char *default_model(void);
+/* Another model of the same folder, as default_model. */
+const char *cached_model(const char *name);
 
 /* $KVF_GOLDEN/name, and the i-th tiny model: $KVF_TINY/tiny<i>.gguf, or qwen<i>.gguf. */
 const char *golden_path(const char *name);
 const char *tiny_path(int i);
 const char *qwen_path(int i);
+const char *vocabulary_path(const char *name); /* $KVF_VOCABULARIES/name */
 
 struct json *golden_json(const char *name);                /* json_free */
 int32_t *golden_ids(const struct json *array, int *ret_n); /* mem_free */

@@ -233,6 +233,50 @@ Test(logits, qwen_models_agree_with_torch, .timeout = 120)
     json_free(root);
 }
 
+/* Tokens of the text, and the greedy answer. */
+static void check_greedy(const struct json *c, const char *path)
+{
+    struct engine *e = open_model(path, true, 1);
+    int n, n_answer, n_text = 0, V = e->config.vocab;
+    int32_t *ids = golden_ids(json_get(c, "ids"), &n), *from_text = NULL;
+    int32_t *answer = golden_ids(json_get(c, "greedy"), &n_answer);
+    const char *text = json_str(json_get(c, "text"), "");
+    cr_assert(
+        tokenizer_encode(e->tokenizer, text, strlen(text), TOKENIZER_BOS, &from_text, &n_text, NULL)
+        == KVF_OK);
+    cr_expect(n_text == n && memcmp(from_text, ids, (size_t)n * sizeof *ids) == 0, "%s", text);
+    struct session *s = open_session(e, NULL, n + n_answer, 0, NULL);
+    cr_assert(session_prompt(s, ids, n, NULL, NULL) == KVF_OK);
+    for (int i = 0; i < n_answer; i++) {
+        int id = argmax(session_logits(s), V);
+        cr_assert(id == answer[i], "%s: token %d of the answer is %d, expected %d", text, i, id,
+                  answer[i]);
+        cr_assert(session_step(s, id) == KVF_OK);
+    }
+    cr_expect(n_answer == 200);
+    session_destroy(s);
+    mem_free(ids);
+    mem_free(from_text);
+    mem_free(answer);
+    engine_close(e);
+}
+
+/* A trained model of another family, with a SentencePiece vocabulary. */
+Test(logits, stories_agree_with_torch, .timeout = 120)
+{
+    const char *path = cached_model("stories260K.gguf");
+    if (!path)
+        cr_skip_test("stories260K is absent");
+    struct json *root = golden_json("stories_golden.json");
+    int i = 0;
+    for (const struct json *c = json_first(json_get(root, "cases")); c; c = json_next(c), i++) {
+        check_tiny(c, path);
+        check_greedy(c, path);
+    }
+    cr_expect(i == 3);
+    json_free(root);
+}
+
 /* The quantised rows of queries and keys are reordered as the others: of a model whose rows
  * are quantised, the default path stays as near to the exact one as rounding allows. */
 Test(logits, quantised_qwen_stays_close, .timeout = 60)

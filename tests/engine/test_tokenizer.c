@@ -66,6 +66,11 @@ static bool has_no_token(unsigned char c)
            || c == 0xc1 || c == 0xf1 || c == 0xf2 || c >= 0xf5;
 }
 
+static bool same_bytes(const struct buf *a, const struct buf *b)
+{
+    return a->len == b->len && (a->len == 0 || memcmp(a->data, b->data, a->len) == 0);
+}
+
 /* The ids spell the text, less the bytes that have no token. */
 static bool spells(const struct tokenizer *t, const int32_t *ids, int n, const struct buf *text)
 {
@@ -78,19 +83,18 @@ static bool spells(const struct tokenizer *t, const int32_t *ids, int n, const s
         const char *s = tokenizer_bytes(t, ids[i], &len);
         buf_add(&got, s, len);
     }
-    bool equal = want.len == got.len
-                 && (want.len == 0 || memcmp(want.data, got.data, want.len) == 0);
+    bool equal = same_bytes(&want, &got);
     buf_finish(&want);
     buf_finish(&got);
     return equal;
 }
 
-/* One golden line: {"text":"...","ids":[...]} */
-static void check_line(const struct tokenizer *t, const char *line, int number, struct buf *text)
+/* One golden line: {"text":"...","ids":[...]}; *ret_ids for mem_free.  Returns their number. */
+static int check_ids(const struct tokenizer *t, const char *line, int number, unsigned flags,
+                     struct buf *text, int32_t **ret_ids)
 {
     static const char head[] = "{\"text\":\"", middle[] = ",\"ids\":[";
     struct kvf_diag d = {""};
-    int32_t *ids = NULL;
     int n = 0, want = 0;
     bool same = true;
     cr_assert(strncmp(line, head, strlen(head)) == 0, "line %d", number);
@@ -98,17 +102,23 @@ static void check_line(const struct tokenizer *t, const char *line, int number, 
     json_text(&line, text);
     cr_assert(strncmp(line, middle, strlen(middle)) == 0, "line %d", number);
     line += strlen(middle);
-    int err = tokenizer_encode(t, text->data ? text->data : "", text->len, TOKENIZER_MARKS, &ids,
-                               &n, &d);
+    int err = tokenizer_encode(t, text->data ? text->data : "", text->len, flags, ret_ids, &n, &d);
     cr_assert(err == KVF_OK, "line %d: %s", number, d.text);
     while (*line != ']') {
         char *end;
         long id = strtol(line, &end, 10);
-        same = same && want < n && ids[want] == id;
+        same = same && want < n && (*ret_ids)[want] == id;
         want++;
         line = *end == ',' ? end + 1 : end;
     }
     cr_expect(same && want == n, "line %d: other ids (%d, expected %d)", number, n, want);
+    return n;
+}
+
+static void check_line(const struct tokenizer *t, const char *line, int number, struct buf *text)
+{
+    int32_t *ids = NULL;
+    int n = check_ids(t, line, number, TOKENIZER_MARKS, text, &ids);
     cr_expect(spells(t, ids, n, text), "line %d: the ids do not spell the text", number);
     mem_free(ids);
 }
@@ -132,6 +142,146 @@ Test(tokenizer, golden_ids_are_identical, .timeout = 60)
     mem_free(all);
     tokenizer_destroy(t);
     gguf_close(g);
+}
+
+/* Published vocabularies, cut down to what the lines can reach (golden/README.md). */
+struct vocabulary {
+    const char *name;
+    int lines;
+    bool marks;      /* names of marks are tokens in the lines */
+    bool reversible; /* the ids spell the text */
+};
+
+static const struct vocabulary vocabularies[] = {
+    {"gpt-2", 268, true, true},        {"starcoder", 268, true, true},
+    {"deepseek-llm", 268, true, true}, {"deepseek-coder", 268, true, true},
+    {"deepseek-v3", 230, true, true},  {"llama-bpe", 268, true, true},
+    {"llama4", 230, true, true},       {"qwen2", 268, true, true},
+    {"tekken", 230, true, true},       {"llama-spm", 268, false, true},
+    {"phi-3", 268, false, true},       {"mistral-v3", 230, false, true},
+    {"unigram", 230, false, false},    {"unigram-bytes", 230, false, false},
+    {"bpe-nfkc", 230, false, false},
+};
+enum { N_VOCABULARIES = sizeof vocabularies / sizeof *vocabularies };
+
+static struct tokenizer *open_vocabulary(const char *name)
+{
+    char file[64];
+    snprintf(file, sizeof file, "%s.gguf", name);
+    struct gguf *g = open_gguf(vocabulary_path(file));
+    struct tokenizer *t = open_tokenizer(g);
+    gguf_close(g); /* nothing of it is needed any more */
+    return t;
+}
+
+/* The tokens cover the text from its start to its end, and spell what they cover; U+2581 is a space
+ * to SentencePiece. */
+static bool reads_back(const struct tokenizer *t, const int32_t *ids, int n, const struct buf *text,
+                       bool sentencepiece)
+{
+    struct buf want = {0};
+    size_t at = 0;
+    bool equal = true;
+    for (size_t i = 0; i < text->len; i++) {
+        bool mark = sentencepiece && text->len - i >= 3
+                    && memcmp(text->data + i, "\xe2\x96\x81", 3) == 0;
+        buf_char(&want, mark ? ' ' : text->data[i]);
+        i += mark ? 2 : 0;
+    }
+    for (int i = 0; i < n; i++) {
+        size_t len, left = want.len - at;
+        const char *rest = want.data ? want.data + at : "", *s = tokenizer_bytes(t, ids[i], &len);
+        size_t covers = tokenizer_covers(t, i ? ids[i - 1] : -1, ids[i], rest, left);
+        equal = equal && covers <= left && memcmp(s + len - covers, rest, covers) == 0;
+        at += equal ? covers : 0;
+    }
+    equal = equal && at == want.len;
+    buf_finish(&want);
+    return equal;
+}
+
+static void check_vocabulary(const struct vocabulary *v)
+{
+    char file[64];
+    size_t n_all;
+    snprintf(file, sizeof file, "%s.jsonl", v->name);
+    char *all = read_whole(vocabulary_path(file), &n_all);
+    struct tokenizer *t = open_vocabulary(v->name);
+    struct buf text = {0};
+    int lines = 0;
+    for (char *line = all, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        int32_t *ids = NULL;
+        *end = 0;
+        int n = check_ids(t, line, ++lines, v->marks ? TOKENIZER_MARKS : 0, &text, &ids);
+        cr_expect(!v->reversible || reads_back(t, ids, n, &text, !v->marks),
+                  "%s, line %d: the ids do not spell the text", v->name, lines);
+        mem_free(ids);
+    }
+    cr_expect(lines == v->lines, "%s has %d lines", v->name, lines);
+    buf_finish(&text);
+    mem_free(all);
+    tokenizer_destroy(t);
+}
+
+Test(tokenizer, published_vocabularies_give_published_ids, .timeout = 60)
+{
+    for (int i = 0; i < N_VOCABULARIES; i++)
+        check_vocabulary(&vocabularies[i]);
+}
+
+/* The mark of the start comes once: not where the text begins with it, and only when asked for. */
+Test(tokenizer, the_mark_of_the_start_comes_once)
+{
+    static const struct {
+        const char *text;
+        unsigned flags;
+        int marks;
+    } cases[] = {{"Hello", 0, 0},
+                 {"Hello", TOKENIZER_BOS, 1},
+                 {"<s>Hello", TOKENIZER_BOS | TOKENIZER_MARKS, 1},
+                 {"<s>Hello", TOKENIZER_MARKS, 1},
+                 {"<s>Hello", TOKENIZER_BOS, 1},
+                 {"", TOKENIZER_BOS, 1}};
+    struct tokenizer *t = open_vocabulary("llama-spm");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int32_t *ids = NULL;
+        int n = 0, marks = 0;
+        cr_assert(tokenizer_encode(t, cases[i].text, strlen(cases[i].text), cases[i].flags, &ids,
+                                   &n, NULL)
+                  == KVF_OK);
+        for (int k = 0; k < n; k++)
+            marks += ids[k] == 1;
+        cr_expect(marks == cases[i].marks, "case %zu: %d", i, marks);
+        cr_expect(!marks || ids[0] == 1);
+        mem_free(ids);
+    }
+    tokenizer_destroy(t);
+}
+
+/* Runs that make a pattern look at the same signs again and again. */
+Test(tokenizer, long_runs_take_linear_time, .timeout = 60)
+{
+    static const char *const run[] = {" ",        "\n",           "a",   "A",  "7",  "!",
+                                      "\xcc\x81", "\xe4\xb8\xad", " \n", "aA", "a ", "\xff",
+                                      "\xc2\xa0", "<|",           "'s",  " !"};
+    enum { BYTES = 1 << 17 };
+    struct buf text = {0};
+    for (int v = 0; v < N_VOCABULARIES; v++) {
+        struct tokenizer *t = open_vocabulary(vocabularies[v].name);
+        for (size_t i = 0; i < sizeof run / sizeof *run; i++) {
+            int32_t *ids = NULL;
+            int n = 0;
+            buf_clear(&text);
+            while (text.len < BYTES)
+                buf_str(&text, run[i]);
+            buf_str(&text, "x"); /* what the run must not swallow */
+            cr_assert(tokenizer_encode(t, text.data, text.len, 0, &ids, &n, NULL) == KVF_OK,
+                      "%s, run %zu", vocabularies[v].name, i);
+            mem_free(ids);
+        }
+        tokenizer_destroy(t);
+    }
+    buf_finish(&text);
 }
 
 /* --- brute force: the definition of BPE on spelled strings ----------------- */

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Write small vocabularies that know all that some test lines can reach, and the ids of the lines under them.
 
-usage: make_vocabulary_golden.py FOLDER OUT_FOLDER
+usage: make_vocabulary_golden.py FOLDER vocabularies.zip
 
-FOLDER: see vocabularies.py.  For each vocabulary OUT_FOLDER gets NAME.gguf and NAME.jsonl, one line {"text","ids"} each: the lines that
+FOLDER: see vocabularies.py.  For each vocabulary the archive gets NAME.gguf and NAME.jsonl, one line {"text","ids"} each: the lines that
 llama.cpp publishes with their ids, and varied ones with the ids of the reference library.
 
 A small vocabulary keeps, of a published one, every token whose bytes stand somewhere in one of the lines, the tokens of single bytes, a
@@ -11,8 +11,8 @@ few marks, and the merges and scores of what it keeps.  Whatever BPE or Viterbi 
 lines get the same tokens as under the published vocabulary; ids are numbers in the small one, in the same order.
 """
 import json
-import os
 import sys
+import zipfile
 
 from varied_lines import varied
 from vocabularies import BYTE, CONTROL, F32, I32, MAKERS, NORMAL, STRING, U32, UNKNOWN, UNSPELL, USER, Gguf, lines
@@ -80,8 +80,14 @@ def reduce(g, keep):
     return out, number
 
 
+def add(archive, name, data):
+    """Without dates, so that equal contents give equal bytes."""
+    archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED, 9)
+
+
 def main():
     folder, to = sys.argv[1:]
+    archive = zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED, compresslevel=9)
     for name in NAMES:
         g, reference = MAKERS[name](folder)
         texts, ids = lines(folder, name)
@@ -93,12 +99,12 @@ def main():
                 sys.exit(f"{name}: the reference differs from published ids: {wrong[:3]}")
         keep = choose(g, texts)
         small, number = reduce(g, keep)
-        small.write(os.path.join(to, name + ".gguf"))
+        add(archive, name + ".gguf", small.bytes())
         rows = [(t, [number.get(i) for i in row]) for t, row in zip(texts, ids)]
         rows = [(t, row) for t, row in rows if None not in row]
-        with open(os.path.join(to, name + ".jsonl"), "w") as f:
-            f.writelines(json.dumps({"text": t, "ids": row}, separators=(",", ":")) + "\n" for t, row in rows)
+        add(archive, name + ".jsonl", "".join(json.dumps({"text": t, "ids": row}, separators=(",", ":")) + "\n" for t, row in rows))
         print(f"{name}: {len(keep)} of {len(g.get('tokens'))} tokens, {len(rows)} of {len(texts)} lines")
+    archive.close()
 
 
 if __name__ == "__main__":
