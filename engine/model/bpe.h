@@ -22,7 +22,8 @@ int bpe_load(struct bpe *b, const struct gguf *g, bool whole_words, char hash[33
              struct kvf_diag *d);
 void bpe_finish(struct bpe *b);
 
-/* Appends the tokens of one word to ids (int32 values). KVF_OK or KVF_E_NOMEM. */
+/* Appends the tokens of one word to ids (int32 values).  KVF_OK, KVF_E_LIMIT for a word over
+ * MERGING_MOST bytes, or KVF_E_NOMEM. */
 int bpe_encode(const struct bpe *b, const char *s, size_t n, struct merging *scratch,
                struct buf *ids);
 

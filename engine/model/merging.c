@@ -37,12 +37,15 @@ static struct merge_cand pop(struct merge_cand *heap, size_t *n)
 
 int merging_reserve(struct merging *m, size_t n)
 {
+    if (n > MERGING_MOST)
+        return KVF_E_LIMIT;
     if (n <= m->cap)
         return KVF_OK;
     merging_finish(m);
-    *m = (struct merging){.cap = 2 * n};
+    *m = (struct merging){.cap = n + n / 4};
     m->node = MEM_NEW(struct merge_node, m->cap);
-    m->heap = MEM_NEW(struct merge_cand, 3 * m->cap); /* one per pair, two per merge */
+    /* One for each pair; each merge takes one out and puts two in. */
+    m->heap = MEM_NEW(struct merge_cand, 2 * m->cap);
     if (m->node && m->heap)
         return KVF_OK;
     m->cap = 0;

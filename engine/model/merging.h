@@ -28,8 +28,10 @@ struct merging { /* work space that grows as needed; zeroed to begin with */
 typedef bool merge_find(const void *ctx, const struct merge_node *left,
                         const struct merge_node *right, struct merge_cand *ret);
 
-int merging_reserve(struct merging *m, size_t n); /* room for n nodes; KVF_OK or KVF_E_NOMEM */
-void merging_finish(struct merging *m);           /* accepts a zeroed one */
+enum { MERGING_MOST = 1 << 24 }; /* nodes; they take 1.4 GB */
+/* Room for n nodes.  KVF_OK, KVF_E_LIMIT over MERGING_MOST, KVF_E_NOMEM. */
+int merging_reserve(struct merging *m, size_t n);
+void merging_finish(struct merging *m); /* accepts a zeroed one */
 /* Merges nodes 0 to n - 1, whose id, at and len are set.  What is left is the list from node 0
  * on, next < 0 at its end.  n > 0. */
 void merging_run(struct merging *m, size_t n, merge_find *find, const void *ctx);

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 
-enum { MOST_PATTERNS = 6 };
+enum { MOST_PATTERNS = 6, HEAP_KIB = 1 << 16 };
 
 /* White_Space of Unicode; PCRE2's own \s has U+180E too. */
 #define WS                                                                                         \
@@ -204,13 +204,18 @@ int pretok_cut_init(struct pretok_cut *c, const struct pretok *p)
     c->p = p;
     c->level = MEM_NEW(struct pretok_level, (size_t)p->n + 1);
     c->match = pcre2_match_data_create(1, NULL);
-    return c->level && c->match ? KVF_OK : KVF_E_NOMEM;
+    c->limits = pcre2_match_context_create(NULL);
+    if (!c->level || !c->match || !c->limits)
+        return KVF_E_NOMEM;
+    pcre2_set_heap_limit(c->limits, HEAP_KIB);
+    return KVF_OK;
 }
 
 void pretok_cut_finish(struct pretok_cut *c)
 {
     mem_free(c->level);
     pcre2_match_data_free(c->match);
+    pcre2_match_context_free(c->limits);
 }
 
 void pretok_start(struct pretok_cut *c, const char *text, size_t n)
@@ -218,6 +223,9 @@ void pretok_start(struct pretok_cut *c, const char *text, size_t n)
     memset(c->level, 0, ((size_t)c->p->n + 1) * sizeof *c->level);
     c->level[0].end = n;
     c->text = text;
+    /* No pattern takes more than a few steps for each byte; one that would, must not go on. */
+    size_t steps = 100000 + 16 * n;
+    pcre2_set_match_limit(c->limits, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
 }
 
 /* Finds the next match of pattern k in what is left of its piece. */
@@ -227,9 +235,10 @@ static int search(struct pretok_cut *c, int k)
     PCRE2_SPTR piece = (PCRE2_SPTR)c->text + l->start;
     size_t n = l->end - l->start, at = l->at - l->start;
     const pcre2_code *code = c->p->code[k];
-    int rc = pcre2_match(code, piece, n, at, PCRE2_NO_UTF_CHECK, c->match, NULL);
+    int rc = pcre2_match(code, piece, n, at, PCRE2_NO_UTF_CHECK, c->match, c->limits);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter keeps its state on the heap */
-        rc = pcre2_match(code, piece, n, at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, c->match, NULL);
+        rc = pcre2_match(code, piece, n, at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, c->match,
+                         c->limits);
     const PCRE2_SIZE *v = pcre2_get_ovector_pointer(c->match);
     l->searched = true;
     l->from = l->to = l->end;

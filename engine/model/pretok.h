@@ -24,7 +24,7 @@ bool pretok_adds_bos(const struct pretok *p);    /* where the file does not say 
 /* One text that is being cut; the caller owns it, pretok_cut_finish frees it. */
 struct pretok_cut {
     struct pretok_level *level; /* [patterns + 1] */
-    void *match;
+    void *match, *limits;       /* of PCRE2 */
     const struct pretok *p;
     const char *text;
 };

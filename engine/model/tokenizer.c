@@ -235,7 +235,8 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsi
         add_all(&o, text, n, flags & TOKENIZER_MARKS);
     int err = take_ids(&o, ret_ids, ret_n);
     if (err == KVF_E_LIMIT)
-        kvf_fail(d, err, "the text asks too much of the tokenizer; give a shorter one");
+        kvf_fail(d, err,
+                 "the text has a word, or a run of spaces, that is too long; give a shorter one");
     buf_finish(&o.ids);
     merging_finish(&o.merging);
     pretok_cut_finish(&o.cut);

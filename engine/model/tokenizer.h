@@ -25,7 +25,8 @@ enum tokenizer_flags {
  * vocabulary has no token: they are dropped.  SentencePiece decodes back to the text as it
  * normalises it, most often with a space before; without tokens of bytes, unknown characters
  * become the unknown token.  *ret_ids is owned by the caller (mem_free).
- * KVF_OK, KVF_E_NOMEM, or KVF_E_LIMIT for a text that is too long. */
+ * KVF_OK, KVF_E_NOMEM, or KVF_E_LIMIT for a text over 64 MiB, or one of which 16 MiB are one
+ * word. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
                      int32_t **ret_ids, int *ret_n, struct kvf_diag *d);
 

@@ -128,6 +128,46 @@ refused("another tokenizer", Gguf().set("tokenizer.ggml.model", "bert"), "'bert'
 refused("no tokenizer model", Gguf().drop("tokenizer.ggml.model"), "tokenizer")
 s.accepted("DeepSeek's name of Qwen's pre-tokenizer", generate(Gguf().set("tokenizer.ggml.pre", "deepseek-r1-qwen").write(s.path("good.gguf"))))
 refused("another pre-tokenizer", Gguf().set("tokenizer.ggml.pre", "deepseek"), "'deepseek'", "smollm")
+
+
+def pieces(**keys):
+    """The tiny model with a SentencePiece vocabulary: marks, bytes, letters and a few words; keys of tokenizer.ggml."""
+    words = ["\u2581", "\u2581h", "el", "lo", "\u2581hel", *"abcdefghijklmnopqrstuvwxyz", "or", "ld", "wo", "\u2581wo", "\u2581world", "  ", "xy"]
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), *words, "\u2581\u2581", "ab", "cd"]
+    g = Gguf().set("tokenizer.ggml.model", "llama").drop("tokenizer.ggml.merges").drop("tokenizer.ggml.pre").set("tokenizer.ggml.tokens", tokens + [f"q{i}" for i in range(300 - len(tokens))])
+    g.set("tokenizer.ggml.token_type", [2, 3, 3] + [6] * 256 + [1] * 41).set("tokenizer.ggml.scores", [-float(i) for i in range(300)], F32)
+    for key, (value, kind) in keys.items():
+        g.set("tokenizer.ggml." + key, value, kind)
+    return g
+
+
+U8, BOOL = 0, 7
+for model in ("llama", "t5"):
+    s.accepted(f"the plain {model} vocabulary works", generate(pieces(model=(model, STRING)).write(s.path("good.gguf"))))
+    for name, keys, words in (
+            ("no scores", {"scores": ("none", STRING)}, ("scores",)),
+            ("few scores", {"scores": ([0.0] * 299, F32)}, ("300 tokens", "scores")),
+            ("many scores", {"scores": ([0.0] * 301, F32)}, ("300 tokens", "scores")),
+            ("whole scores", {"scores": ([0] * 300, I32)}, ("scores",)),
+            ("a score that is no number", {"scores": ([0.0] * 7 + [float("nan")] + [0.0] * 292, F32)}, ("token 7",)),
+            ("a score without end", {"scores": ([0.0] * 299 + [float("-inf")], F32)}, ("token 299",)),
+            ("a long token", {"tokens": (["a" * 1025] * 300, STRING), "token_type": ([1] * 300, I32)}, ("1025 bytes", "1024")),
+            ("no tokens", {"tokens": ("none", STRING)}, ("vocabulary",)),
+            *((f"rules of {len(rules)} bytes", {"precompiled_charsmap": (rules, U8)}, ("precompiled_charsmap",)) for rules in (
+                [0], [0] * 8, [4, 0, 0, 0, 0, 0, 0, 0, 1], [255] * 64, [8, 0, 0, 0] + [0] * 8, [3, 0, 0, 0] + [0] * 90, [0, 0, 0, 128] + [0] * 91))):
+        refused(f"{model}: {name}", pieces(**{**keys, "model": (model, STRING)}), *words)
+    for name, keys in (
+            ("no bytes", {"token_type": ([2, 3, 3] + [1] * 297, I32)}), ("some bytes", {"token_type": ([2, 3, 3] + [6] * 100 + [1] * 197, I32)}),
+            ("all tokens are marks", {"token_type": ([3] * 300, I32)}), ("all tokens are words of the user", {"token_type": ([4] * 300, I32)}),
+            ("all tokens are unknown", {"token_type": ([2] * 300, I32)}), ("all tokens are unused", {"token_type": ([5] * 300, I32)}),
+            ("wild types", {"token_type": ([2 ** 31 - 1] * 300, I32)}), ("empty tokens", {"tokens": ([""] * 300, STRING)}),
+            ("equal tokens", {"tokens": (["a"] * 300, STRING)}), ("equal scores", {"scores": ([0.0] * 300, F32)}),
+            ("bytes that are none", {"tokens": ([f"<0x{b:02x}>" for b in range(300)], STRING)}), ("start out of range", {"bos_token_id": (300, U32)}),
+            ("unknown out of range", {"unknown_token_id": (0xffffffff, U32)}), ("no rules", {"precompiled_charsmap": ([], U8)}),
+            ("rules that go round", {"precompiled_charsmap": ([8, 0, 0, 0] + [0, 5, 0, 0] + [104, 5, 0, 0] + [120, 0], U8)}),
+            ("spaces go", {"remove_extra_whitespaces": (True, BOOL)}), ("no space before", {"add_space_prefix": (False, BOOL)}),
+            ("huge scores", {"scores": ([3e38] * 300, F32)})):
+        s.survives(f"{model}: {name}", generate(pieces(**{**keys, "model": (model, STRING)}).write(s.path("odd.gguf"))), codes=(0, 1))
 for merge in ("", " ", "he", "h e l", "q zzz", "\u0120", " he", "he ", "x" * 3000 + " y"):
     g = Gguf()
     refused(f"merge {merge[:20]!r}", g.set("tokenizer.ggml.merges", g.get("tokenizer.ggml.merges")[:4] + [merge]), "merge 4")

@@ -48,6 +48,7 @@ TARGETS = {
     "tokenizer": (1024, 1),
     "torch": (16384, 1),
     "trace": (8192, 2),
+    "vocabulary": (2048, 4),
 }
 SLOW = 5  # seconds of the processor that no input may take
 LIMITS = ["-timeout=60", "-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=1"]

@@ -6,8 +6,10 @@
 #include "engine/model/tokenizer.h"
 #include "fuzz.h"
 
-static const char *const pre[] = {"smollm", "gpt-2", "default", "llama-bpe", "qwen2"};
-enum { N_PRE = 5 };
+static const char *const pre[] = {"smollm",       "gpt-2",          "default",    "llama-bpe",
+                                  "qwen2",        "qwen35",         "tekken",     "gpt-4o",
+                                  "deepseek-llm", "deepseek-coder", "deepseek-v3"};
+enum { N_PRE = sizeof pre / sizeof *pre };
 
 static struct tokenizer *tokenizer[N_PRE];
 
@@ -36,18 +38,18 @@ static void load_all(void)
     }
 }
 
-static void check(const struct tokenizer *t, const char *text, size_t n, bool special)
+static void check(const struct tokenizer *t, const char *text, size_t n, unsigned flags)
 {
     struct kvf_diag d = {""};
     int32_t *ids = NULL;
     int n_ids = -1;
     size_t at = 0;
-    MUST(tokenizer_encode(t, text, n, special, &ids, &n_ids, &d) == KVF_OK);
+    MUST(tokenizer_encode(t, text, n, flags, &ids, &n_ids, &d) == KVF_OK);
     MUST(n_ids >= 0 && (size_t)n_ids <= n);
     for (int i = 0; i < n_ids; i++) {
         size_t len;
         MUST(ids[i] >= 0 && ids[i] < tokenizer_vocab(t));
-        MUST(special || !tokenizer_is_special(t, ids[i]));
+        MUST(flags || !tokenizer_is_special(t, ids[i]));
         const char *s = tokenizer_bytes(t, ids[i], &len);
         MUST(len > 0 && at + len <= n && memcmp(text + at, s, len) == 0);
         at += len;
@@ -61,8 +63,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (!tokenizer[0])
         load_all();
     for (int i = 0; i < N_PRE; i++) {
-        check(tokenizer[i], (const char *)data, n, true);
-        check(tokenizer[i], (const char *)data, n, false);
+        check(tokenizer[i], (const char *)data, n, TOKENIZER_MARKS);
+        check(tokenizer[i], (const char *)data, n, 0);
     }
     return 0;
 }

@@ -72,6 +72,30 @@ def texts():
     put("tokenizer", "broken", b"\xff\xc0\x80 \xed\xa0\x80 \xf4\x90\x80\x80 \xe2\x82 a\x80 1\xf01")
 
 
+def vocabularies():
+    """As fuzz_vocabulary.c reads them."""
+    def make(model, tokens, merges=(), bits=1, rules=b"", text="", pre=0):
+        out = bytes([bits, model, pre, len(tokens)])
+        for spelling, kind, score in tokens:
+            out += bytes([kind, score & 255, len(spelling.encode())]) + spelling.encode()
+        out += bytes([len(merges)]) * bool(tokens) + bytes(i for pair in merges for i in pair) + bytes([1, 2, 0])
+        return out + (struct.pack("<H", len(rules)) + rules if bits & 8 else b"") + text.encode()
+    marks = [("<unk>", 2, 0), ("<s>", 3, 0), ("</s>", 3, 0)]
+    pieces = marks + [("\u2581a", 1, -1), ("a", 1, -3), ("b", 1, -4), ("ab", 1, -2), ("\u2581", 1, -5), ("aba", 1, -6), ("xy", 4, 0), ("a\u2581b", 1, -7)]
+    raw = [(f"<0x{i:02X}>", 6, 0) for i in range(20)]
+    level = [("a", 1, 0), ("b", 1, 0), ("ab", 1, 0), ("\u0120", 1, 0), ("\u0120a", 1, 0), ("<|x|>", 3, 0), ("user d", 4, 0)]
+    trie = struct.pack("<IIII", 12, 1 << 10, 0x161 | 1 << 10, 0x80000000) + b"b\0"
+    for i, text in enumerate(("", "ab aba b", "<s>ab</s> xy ab", "a\u2581b  \u00e9\n", "aaaa" * 40)):
+        for model in (1, 2):
+            put("vocabulary", f"pieces{model}_{i}", make(model, pieces + raw, bits=1, text=text))
+            put("vocabulary", f"rules{model}_{i}", make(model, pieces, bits=11, rules=trie, text=text))
+        put("vocabulary", f"level{i}", make(0, level, [(0, 1), (3, 0)], bits=5, text=text, pre=i % 4))
+    put("vocabulary", "none", make(1, []))
+    put("vocabulary", "other", make(3, pieces))
+    put("vocabulary", "row", make(0, level, pre=4))
+    put("vocabulary", "merge", make(0, level, [(1, 0)]))
+
+
 def chats():
     plain = "{% for m in messages %}{{'<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>' + '\\n'}}{% endfor %}"
     system = "{{ '<|im_start|>system\\nBe kind.<|im_end|>\\n' }}" + plain
@@ -230,6 +254,7 @@ models()
 gates()
 torch_files()
 texts()
+vocabularies()
 chats()
 options()
 for target, files in corpora.items():

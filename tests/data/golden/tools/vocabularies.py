@@ -14,10 +14,9 @@ import struct
 import sys
 import zipfile
 
-from gen_tiny import ARRAY, BOOL, F32, I32, STRING, U32, byte_spelling, entry
+from gen_tiny import ARRAY, BOOL, F32, I32, STRING, U8, U32, byte_spelling, entry
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
-U8 = 0
 SIZES = {U8: "B", 1: "b", 2: "<H", 3: "<h", U32: "<I", I32: "<i", F32: "<f", BOOL: "?", 10: "<Q", 11: "<q", 12: "<d"}
 
 
@@ -73,8 +72,6 @@ def put(key, kind, value):
         raw = lambda s: struct.pack("<Q", len(s)) + s
         body = raw(value) if isinstance(value, bytes) else struct.pack("<IQ", STRING, len(value)) + b"".join(map(raw, value))
         return entry(key, U32, 0)[:-8] + struct.pack("<I", STRING if isinstance(value, bytes) else ARRAY) + body
-    if kind == U8:
-        return entry(key, U32, 0)[:-8] + struct.pack("<IIQ", ARRAY, U8, len(value)) + bytes(value)
     return entry(key, kind, value)
 
 
