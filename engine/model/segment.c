@@ -85,10 +85,10 @@ static int reserve(struct spm_scratch *x, size_t n)
         return KVF_OK;
     mem_free(x->step);
     x->n_steps = 0;
-    x->step = MEM_NEW(struct spm_step, 2 * n);
+    x->step = MEM_NEW(struct spm_step, n + n / 4);
     if (!x->step)
         return KVF_E_NOMEM;
-    x->n_steps = 2 * n;
+    x->n_steps = n + n / 4;
     return KVF_OK;
 }
 
