@@ -53,10 +53,11 @@ static void on_token(void *ctx, int64_t i, const char *s, size_t len)
         at += mark ? 3 : 1;
     }
     vocab_end_token(&m->vocab, i);
-    if (out->err || m->vocab.type[i] != TOKEN_NORMAL)
+    if (out->err || m->vocab.type[i] != TOKEN_NORMAL || out->len == before)
         return;
-    m->longest = out->len - before > m->longest ? out->len - before : m->longest;
-    m->words = m->words && !goes_on((struct piece){out->data + before, out->len - before});
+    struct piece p = {out->data + before, out->len - before};
+    m->longest = p.len > m->longest ? p.len : m->longest;
+    m->words = m->words && !goes_on(p);
 }
 
 static int read_tokens(struct spm *m, const struct gguf *g, struct kvf_diag *d)
