@@ -80,6 +80,7 @@ struct plan {
     struct means *head;      /* [heads + 1] over all steps, shown or not */
     struct means *later;     /* [heads] over the steps after the prompt */
     struct means after;      /* the same of all heads */
+    bool idle;               /* every query shown saw all entries */
     double identity;         /* largest difference of the two ways to dilution_retained */
     int64_t above;           /* (head, step) pairs with a bound above the dilution */
 };
@@ -347,6 +348,8 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     put_tokens(out, p->a, p->b, f->T);
     table_meta_str(out, "useful", p->useful.text);
     table_meta_str(out, "weights", p->beta ? "beta" : "run");
+    if (p->idle)
+        table_meta_str(out, "retention", "never acted");
     if (!p->mean)
         table_meta_num(out, "every", (double)p->every);
     put_summary(out, &f->heads, p);
@@ -452,7 +455,11 @@ static int choose(struct frame *f, struct kvf_diag *d)
 {
     struct plan *p = f->state;
     int err = parse(f, p, d);
-    return err ? err : columns(f->t, p, d);
+    if (!err)
+        err = columns(f->t, p, d);
+    if (!err && !p->beta && p->column[IN_KEPT] >= 0)
+        p->idle = saw_everything(f->t, (uint32_t)p->b);
+    return err;
 }
 
 static int prepare(struct frame *f, struct kvf_diag *d)
@@ -499,6 +506,11 @@ static void describe_retention(const struct table *t, struct buf *out)
     }
     if (isnan(number(t, "mean_dilution_retained")))
         return;
+    if (table_meta(t, "retention")) {
+        buf_str(out, "the retention of this run never acted: no query missed an entry, and what is "
+                     "said under retention is what is said without\n");
+        return;
+    }
     buf_printf(out, "under retention (%s) %.4f", table_meta(t, "weights"),
                number(t, "mean_dilution_retained"));
     if (!isnan(number(t, "mean_dilution_retained_after_prompt")))

@@ -290,6 +290,18 @@ static const struct frame_column columns[] = {
     {.name = NULL},
 };
 
+/* An entry has one evict_step: what the cut after the prompt took, and what then made room for
+ * the first entry of the answer, have the same. */
+static void describe_prefill(const struct table *t, int64_t heads, struct buf *out)
+{
+    int64_t budget = table_meta_int(t, "budget", 0), row = heads * N_MOMENTS + AT_PREFILL;
+    int64_t held = table_int(t, table_find(t, "entries"), row);
+    if (budget > 0 && held == heads * (budget - 1))
+        buf_str(out, "  prefill is what the next query finds: one entry of each head has made room "
+                     "for its own; a run with order=after shows what the cut after the prompt "
+                     "left\n");
+}
+
 static void describe(const struct table *t, struct buf *out)
 {
     int entries = table_find(t, "entries"), steps = table_find(t, "steps");
@@ -305,6 +317,7 @@ static void describe(const struct table *t, struct buf *out)
                    n > 0 ? table_real(t, entries, all + m) / n : NAN, table_real(t, size, all + m),
                    table_real(t, ratio, all + m));
     }
+    describe_prefill(t, heads, out);
     for (int64_t h = 0; h < heads; h++) {
         int64_t r = h * N_MOMENTS;
         low = table_int(t, entries, r) < table_int(t, entries, low) ? r : low;

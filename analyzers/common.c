@@ -272,6 +272,26 @@ int column_of_heads(const struct kvf_trace *t, int column, enum kvf_space space,
                     c->name, space == KVF_SPACE_KV ? "KV" : "query");
 }
 
+bool saw_everything(struct kvf_trace *t, uint32_t n)
+{
+    struct kvf_diag d = {""};
+    struct head_list heads = {.n = 0};
+    int column = kvf_find(t, "evict_step");
+    uint32_t *scratch = MEM_NEW(uint32_t, (size_t)n + 1);
+    const uint32_t *step = NULL;
+    bool all = scratch && column >= 0 && kvf_find(t, "read.count") < 0
+               && column_of_heads(t, column, KVF_SPACE_KV, &d) == KVF_OK
+               && heads_select(t, KVF_SPACE_KV, NULL, &heads, &d) == KVF_OK;
+    for (int h = 0; all && n && h < heads.n; h++) {
+        all = view_evict(t, column, &heads.head[h], n, scratch, &step, &d) == KVF_OK;
+        for (uint32_t i = 0; all && i < n; i++)
+            all = step[i] >= n;
+    }
+    heads_free(&heads);
+    mem_free(scratch);
+    return all;
+}
+
 int log_beta_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d)
 {
     int c = kvf_find(t, "log_beta");

@@ -59,6 +59,10 @@ int read_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n
 int view_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n, uint32_t *scratch,
                const uint32_t **ret, struct kvf_diag *d);
 
+/* Whether every query before step n saw all entries: none had left, and none was read by choice.
+ * False where the trace does not tell. */
+bool saw_everything(struct kvf_trace *t, uint32_t n);
+
 /* The column log_beta that retention gates leave, or KVF_E_NOTFOUND with a sentence. */
 int log_beta_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d);
 

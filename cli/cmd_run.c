@@ -16,6 +16,7 @@
 #include "cli/force.h"
 #include "cli/methods.h"
 #include "cli/resume.h"
+#include "cli/run_notes.h"
 #include "cli/runner.h"
 #include "cli/shown.h"
 #include "cli/signals.h"
@@ -318,6 +319,7 @@ static void print_summary(const struct run *u)
                 "after the prompt a query saw up to %d entries of a head, %d over the "
                 "budget, as %s asks for\n",
                 peak, peak - budget, u->r.methods.method);
+    note_effect(&u->r, u->session);
 }
 
 static void print_json(struct run *u)
@@ -391,6 +393,8 @@ static int execute(struct run *u, struct kvf_diag *d)
         err = kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the input %s", u->out, u->spans.file);
     if (!err)
         err = spans_open(&u->spans, &u->r.prompt, u->r.engine->tokenizer, d);
+    if (!err && !u->quiet)
+        note_budgets(&u->r);
     signals_catch(); /* from here on there may be a trace to close */
     if (!err && u->out)
         err = open_recording(u, d);

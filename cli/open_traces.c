@@ -1,8 +1,10 @@
 #include "cli/open_traces.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "base/mem.h"
 
 static bool partial; /* a trace that was read held less than a whole run */
 
@@ -76,4 +78,52 @@ int open_both(const struct command *self, char *const path[2], struct kvf_trace 
 {
     int err = open_trace(self, path[0], "comparing", &ret[0], d);
     return err ? err : open_trace(self, path[1], "comparing", &ret[1], d);
+}
+
+static int64_t prompt_of(const struct kvf_trace *t)
+{
+    struct json *root = NULL;
+    const char *text = kvf_meta(t);
+    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
+        return -1;
+    int64_t n = json_int(json_get(json_get(root, "run"), "prompt_tokens"), -1);
+    json_free(root);
+    return n;
+}
+
+/* The first of n tokens in which the traces differ; n: none, or it is not known. */
+static uint32_t first_parted(struct kvf_trace *const t[2], uint32_t n)
+{
+    double *id[2] = {NULL, NULL};
+    struct kvf_diag d = {""};
+    uint32_t i = 0;
+    int err = KVF_OK;
+    for (int k = 0; !err && k < 2; k++) {
+        int column = kvf_find(t[k], "tokens.id");
+        id[k] = MEM_NEW(double, (size_t)n);
+        err = column < 0 || !id[k] ? KVF_E_NOTFOUND
+                                   : kvf_read_f64(t[k], column, 0, 0, 0, n, id[k], &d);
+    }
+    while (!err && i < n && id[0][i] == id[1][i])
+        i++;
+    mem_free(id[0]);
+    mem_free(id[1]);
+    return err ? n : i;
+}
+
+void traces_say_parted(struct kvf_trace *const *t, int n)
+{
+    int64_t prompt = n > 1 ? prompt_of(t[0]) : -1;
+    for (int i = 1; i < n && prompt > 0; i++) {
+        uint32_t least = kvf_n_steps(t[0]) < kvf_n_steps(t[i]) ? kvf_n_steps(t[0])
+                                                               : kvf_n_steps(t[i]);
+        uint32_t at = prompt_of(t[i]) == prompt
+                          ? first_parted((struct kvf_trace *const[]){t[0], t[i]}, least)
+                          : least;
+        if (at < least && at >= prompt)
+            fprintf(stderr,
+                    "note: %s and %s have the same prompt and part at token %u, as each run wrote "
+                    "its own answer; record both with --force FILE to compare them on one text\n",
+                    kvf_path(t[0]), kvf_path(t[i]), at);
+    }
 }

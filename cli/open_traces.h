@@ -18,6 +18,10 @@ int open_trace(const struct command *self, const char *path, const char *doing,
 int open_both(const struct command *self, char *const path[2], struct kvf_trace *ret[2],
               struct kvf_diag *d);
 
+/* One line on the standard error for each trace whose answer parts from that of the first, both
+ * having the same prompt: methods are then compared on different texts. */
+void traces_say_parted(struct kvf_trace *const *t, int n);
+
 /* Whether a trace was not closed, holds no steps, or was repaired. */
 bool trace_is_partial(const struct kvf_trace *t);
 /* Says of such a trace one line on the standard error, "kvfate NAME: PATH was not closed: DOING its

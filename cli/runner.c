@@ -29,8 +29,9 @@ const struct opt runner_prompt_options[] = {
 
 const struct opt runner_options[] = {
     {OPT_GROUP, 0, "prompt", 0, .group = runner_prompt_options},
-    {OPT_INT, 'n', "predict", offsetof(struct runner, n_predict), "N", "most tokens to generate",
-     "-1", .absent = "128; with --force all its tokens", .max = 1 << 24},
+    {OPT_INT, 'n', "predict", offsetof(struct runner, n_predict), "N",
+     "most tokens to generate; the last is in the text, not in the trace", "-1",
+     .absent = "128; with --force all its tokens", .max = 1 << 24},
     {OPT_STR, 0, "method", offsetof(struct runner, methods.method), "M",
      "cache method NAME[:key=value,...]", .absent = "full"},
     {OPT_LIST, 0, "override", offsetof(struct runner, methods.override_text), "SET=M",

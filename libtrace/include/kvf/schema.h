@@ -10,7 +10,8 @@
  *                                   KVF_ALIVE = never; T = cut after the last query
  * evict_reason     u8  kv   token   enum kvf_reason
  * evict_score      f32 kv   token   the score at the decision; NaN: none
- * evict_margin     f32 kv   token   worst score kept - score of the evicted (>= 0); NaN: none
+ * evict_margin     f32 kv   token   worst score kept - score of the evicted (>= 0), both of this
+ *                                   head, even where heads share their places; NaN: none
  * evict_tie        u8  kv   token   1: the tie rule decided
  * evict_rank       u32 kv   token   candidates of the head that went before it at the same
  *                                   decision; all ones: no score decided

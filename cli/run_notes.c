@@ -1,0 +1,67 @@
+#include "cli/run_notes.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* A cut leaves every - 1 places free beside that of the newcomer, and comes when more than `slack`
+ * entries are too many.  With order=after it comes behind the query, which sees one entry more. */
+static void note_budget(const struct method *m, const struct method_params *p, int most)
+{
+    int after = p->order == ORDER_AFTER, least = p->budget - p->every + 1 + after;
+    int largest = p->budget + p->slack + after;
+    if (!m->score || p->budget == 0 || (p->every <= 1 && p->slack == 0) || largest >= most)
+        return;
+    bool both = p->every > 1 && p->slack > 0;
+    fprintf(stderr, "note: %s has ", m->name);
+    if (p->every > 1)
+        fprintf(stderr, "every=%d", p->every);
+    if (p->slack > 0)
+        fprintf(stderr, "%sslack=%d", both ? ", " : "", p->slack);
+    fprintf(stderr,
+            ": after the prompt a query sees %d to %d entries of a head%s, and not the "
+            "budget of %d at every step; %s%s%s would be that\n",
+            least, largest, m->allocation->pool == POOL_HEAD ? "" : " on average", p->budget,
+            p->every > 1 ? "every=1" : "", both ? "," : "", p->slack > 0 ? "slack=0" : "");
+}
+
+void note_budgets(const struct runner *r)
+{
+    const struct methods *m = &r->methods;
+    note_budget(&m->row, &m->params, runner_cap(r));
+    for (int i = 0; i < m->override_text.n; i++)
+        note_budget(&m->override[i].row, &m->override[i].params, runner_cap(r));
+}
+
+/* Whether queries after the prompt read all that there was; true where there were none. */
+static bool read_all(const struct runner *r, const struct session *s)
+{
+    double mean = (r->prompt.n_ids + 1 + session_length(s)) / 2.0, was = session_reads(s);
+    return !methods_read_pages(&r->methods) || isnan(was) || was >= mean * (1 - 1e-12);
+}
+
+/* Whether some query of the prompt may have missed an entry. */
+static bool cuts_in_prompt(const struct methods *m)
+{
+    bool some = m->params.chunk > 0 || m->row.admission->until;
+    for (int i = 0; i < m->override_text.n; i++)
+        some |= m->override[i].row.admission->until != NULL;
+    return some;
+}
+
+void note_effect(const struct runner *r, const struct session *s)
+{
+    const struct methods *m = &r->methods;
+    int fed = session_length(s);
+    int64_t all = (int64_t)fed * m->cache_heads * r->engine->config.n_layers;
+    if (!methods_evict(m) || fed < r->prompt.n_ids)
+        return;
+    if (session_cache_stats(s).entries == all && read_all(r, s))
+        fprintf(stderr,
+                "note: nothing was evicted%s: the %d tokens of the run fit into what %s keeps, "
+                "and it is the run of --method full\n",
+                methods_read_pages(m) ? " or left unread" : "", fed, m->row.name);
+    else if (fed == r->prompt.n_ids && !cuts_in_prompt(m))
+        fprintf(stderr,
+                "note: no query missed what was evicted after the prompt: of the tokens of -n "
+                "the last is in the text alone; -n 2 or more has a query that does\n");
+}

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""What `run` and analyses say on the standard error where numbers may mislead, against what the traces hold."""
+import os
+import re
+import sys
+
+from harness import Suite
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "analyze"))
+from maker import table
+
+s = Suite()
+MODEL = ["-m", s.model(0), "-t", "1", "--raw", "--ignore-eos", "--overwrite"]
+P = ["-p", "the thing in there and there again, in or out of it, and what of it then"]
+
+
+def kvf(name):
+    return s.path(name + ".kvf")
+
+
+def run(name, *more, n=90):
+    """(tokens of the prompt, the notes)"""
+    done = s.accepted(name, ["run", *MODEL, *P, "-n", str(n), *map(str, more), "-o", kvf(name)])
+    said = done.stderr.decode()
+    return int(re.search(r"prefill (\d+) tokens", said)[1]), [line for line in said.splitlines() if line.startswith("note: ")]
+
+
+def seen(name, prompt):
+    """entries that each query after the prompt saw of each head, counted from the evict steps"""
+    t, _ = table(s.exe, "eviction", kvf(name))
+    heads, T = {}, 1 + max(t["birth"])
+    for head, birth, step in zip(t["head"], t["birth"], t["evict_step"]):
+        heads.setdefault(head, []).append((birth, T + 1 if step < 0 else step))
+    return [sum(i <= q < step for i, step in entries) for entries in heads.values() for q in range(prompt, T)]
+
+
+# ---- a budget that is not what a head holds
+for name, more in {"rkv": ["--method", "rkv", "-B", 24], "every": ["--method", "h2o:every=5", "-B", 12],
+                   "slack": ["--method", "knorm:slack=9", "-B", 12], "after": ["--method", "knorm:slack=9,every=3,order=after", "-B", 12],
+                   "scissorhands": ["--method", "scissorhands", "-B", 20]}.items():
+    prompt, notes = run(name, *more)
+    held = seen(name, prompt)
+    numbers = [re.search(r"a query sees (\d+) to (\d+) entries of a head, and not the budget of (\d+)", x) for x in notes]
+    s.check(f"{name}: one note", len(notes) == 1 and numbers[0], notes)
+    if numbers and numbers[0]:
+        s.check(f"{name}: its numbers", [*map(int, numbers[0].groups())] == [min(held), max(held), more[-1]], notes, min(held), max(held))
+prompt, notes = run("exact", "--method", "h2o", "-B", 12)
+s.check("a budget that is held says nothing", notes == [] and set(seen("exact", prompt)) == {12}, notes)
+prompt, notes = run("rkv-1", "--method", "rkv:every=1", "-B", 24)
+s.check("what the note advises", notes == [] and set(seen("rkv-1", prompt)) == {24}, notes)
+s.check("quiet", s.run(["run", *MODEL, *P, "-q", "--method", "rkv", "-B", "24", "-n", "9", "-o", kvf("q")]).stderr == b"")
+
+# ---- a method that does nothing
+for name, more in {"large": ["--method", "rkv", "-B", 900], "pages": ["--method", "quest:page=2,dense=0", "-B", 900]}.items():
+    _, notes = run(name, *more)
+    s.check(f"{name}: nothing evicted", len(notes) == 1 and "nothing was evicted" in notes[0], notes)
+_, notes = run("choice", "--method", "quest:page=2,dense=0", "-B", 8)
+s.check("pages are left unread", notes == [], notes)
+_, notes = run("full")
+s.check("full says nothing", notes == [], notes)
+prompt, notes = run("one", "--method", "h2o", "-B", 12, n=1)
+s.check("-n 1", len(notes) == 1 and "no query missed" in notes[0] and seen("one", prompt) == [], notes)
+prompt, notes = run("two", "--method", "h2o", "-B", 12, n=2)
+s.check("-n 2", notes == [] and seen("two", prompt) == [12] * len(seen("two", prompt)), notes)
+_, notes = run("local", "--method", "local", "-B", 12, n=1)
+s.check("what leaves in the prompt is missed", notes == [], notes)
+
+# ---- dilution under a retention that never acted
+for name, acts in {"one": False, "two": True}.items():
+    run(name, "--method", "h2o", "-B", 12, "--probes", "evict,dilution", n=1 + acts)
+    text = s.accepted(f"dilution {name}", ["dilution", kvf(name)]).stdout.decode()
+    _, meta = table(s.exe, "dilution", kvf(name))
+    s.check(f"dilution {name}", ("never acted" in text) != acts and ("under retention (run)" in text) == acts, text)
+    s.check(f"dilution {name}: the table", meta.get("retention") == (None if acts else "never acted"), meta)
+
+# ---- the cut after the prompt
+for order, line in {"before": True, "after": False}.items():
+    prompt, _ = run(order, "--method", f"h2o:order={order}", "-B", 12, n=9)
+    t, _ = table(s.exe, "kv-size", kvf(order))
+    all_ = next(i for i, (h, at) in enumerate(zip(t["head"], t["at"])) if h == "all" and at == "prefill")
+    heads = len(set(t["head"])) - 1
+    s.check(f"{order}: prefill", t["entries"][all_] == heads * (12 - line), t["entries"][all_])
+    text = s.accepted(f"kv-size {order}", ["kv-size", kvf(order)]).stdout.decode()
+    s.check(f"{order}: says so", ("prefill is what the next query finds" in text) == line, text)
+
+# ---- answers that part
+run("greedy", n=9)
+run("hot", "--temp", 3, "--seed", 5, n=9)
+ids = [table(s.exe, "tokens", kvf(name))[0]["id"] for name in ("greedy", "hot")]
+at = next(i for i, (a, b) in enumerate(zip(*ids)) if a != b)
+s.accepted("forced", ["run", *MODEL, "--force", kvf("greedy"), "--method", "h2o", "-B", "12", "-o", kvf("forced")])
+run("short", n=5)
+for command in ("compare", "eviction", "part"):
+    for other, parts in {"hot": True, "forced": False, "short": False}.items():
+        more = ["--common"] if command == "part" else []
+        said = s.run([command, kvf("greedy"), kvf(other), *more]).stderr.decode()
+        s.check(f"{command} {other}", (f"part at token {at}, " in said and "--force" in said) == parts, said)
+s.accepted("another prompt", ["run", *MODEL, "-p", "out of it", "-n", "9", "-o", kvf("elsewhere")])
+said = s.run(["eviction", kvf("greedy"), kvf("elsewhere")]).stderr
+s.check("another prompt", said == b"", said)
+s.finish()
