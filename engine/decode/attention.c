@@ -115,6 +115,7 @@ static void score_rows(const struct job *j, const struct block *b, float *strip)
             seen.visible = visible;
         }
         float entropy = 0, lse = s->e->kernels.softmax(row, n, watched ? &entropy : NULL);
+        seen.lse = lse;
         memset(row + n, 0, (size_t)(b->n_last - n) * sizeof *row);
         if (s->twin_of)
             method_twin_row(s->twin_of, &seen);

@@ -76,10 +76,12 @@ int evidence_init(struct evidence *e, unsigned kinds, const struct method_params
     e->n_rows = MEM_NEW(int, n_query(e));
     e->row_t = MEM_NEW(int32_t, n_query(e) * (size_t)e->ring);
     e->row_n = MEM_NEW(int, n_query(e) * (size_t)e->ring);
+    e->row_lse = MEM_NEW(float, n_query(e) * (size_t)e->ring);
     e->recent_at = MEM_NEW(int, n_kv(e));
     for (size_t i = 0; e->recent_at && i < n_kv(e); i++)
         e->recent_at[i] = -1;
-    return e->n_rows && e->row_t && e->row_n && e->recent_at ? KVF_OK : KVF_E_NOMEM;
+    bool all = e->n_rows && e->row_t && e->row_n && e->row_lse && e->recent_at;
+    return all ? KVF_OK : KVF_E_NOMEM;
 }
 
 void evidence_finish(struct evidence *e)
@@ -89,6 +91,7 @@ void evidence_finish(struct evidence *e)
     mem_free(e->n_rows);
     mem_free(e->row_t);
     mem_free(e->row_n);
+    mem_free(e->row_lse);
     mem_free(e->born);
     mem_free(e->recent);
     mem_free(e->recent_at);
@@ -304,6 +307,7 @@ void evidence_take(struct evidence *e, const struct attn_row *row)
         memcpy(ring_row(e, q, at), row->p, (size_t)row->n * sizeof *row->p);
         e->row_t[q * (size_t)e->ring + (size_t)at] = row->t;
         e->row_n[q * (size_t)e->ring + (size_t)at] = row->seen;
+        e->row_lse[q * (size_t)e->ring + (size_t)at] = row->lse;
     }
 }
 

@@ -16,6 +16,7 @@ struct evidence {
     int *n_rows;            /* [L * G] rows ever taken EVIDENCE_WINDOW */
     int32_t *row_t;         /* [L * G][ring] the query of each row */
     int *row_n;             /* [L * G][ring] entries it saw */
+    float *row_lse;         /* [L * G][ring] log-sum-exp of its logits */
     int32_t *born;          /* [L * H][cap] position of the entry: rows of earlier queries hold
                                whatever was there before */
     double *recent;         /* [L * H][cap] sums over the window (window.c) */

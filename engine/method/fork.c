@@ -43,6 +43,7 @@ static int own_evidence(struct evidence *e)
     err |= own(&e->n_rows, Q, sizeof *e->n_rows);
     err |= own(&e->row_t, rows, sizeof *e->row_t);
     err |= own(&e->row_n, rows, sizeof *e->row_n);
+    err |= own(&e->row_lse, rows, sizeof *e->row_lse);
     err |= own(&e->born, kv, sizeof *e->born);
     err |= own(&e->recent, kv, sizeof *e->recent);
     err |= own(&e->spread, 2 * Q * cap, sizeof *e->spread);

@@ -432,6 +432,13 @@ const float *evidence_row(const struct method_state *s, int layer, int query_hea
     return e->rows + at * (size_t)e->cap;
 }
 
+float evidence_row_lse(const struct method_state *s, int layer, int query_head, int age)
+{
+    const struct evidence *e = &s->evidence;
+    size_t q = query_index(s, layer, query_head);
+    return e->row_lse[q * (size_t)e->ring + (size_t)((e->n_rows[q] - 1 - age) % e->ring)];
+}
+
 static size_t kv_at(const struct method_state *s, int layer, int head)
 {
     size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)head;

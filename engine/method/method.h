@@ -75,6 +75,7 @@ struct method_params {
     int horizon;           /* positions ahead of the expected queries */
     int page;              /* entries that are read together */
     int dense;             /* first layers that read everything */
+    int fold;              /* enum fold_kind: of a remembered score and that of this cut */
     double history, lambda, gamma, floor, beta; /* docs/reference/methods.md */
     double tau, fraction, epsilon, sparsity;
     int64_t seed;
@@ -87,7 +88,8 @@ enum method_recent {
 };
 enum { EVERY_HALF = -1 }; /* B / 2 */
 enum pool_kind { POOL_MAX, POOL_AVG };
-enum group_kind { GROUP_MEAN, GROUP_MAX, GROUP_SUM, GROUP_NONE };
+enum group_kind { GROUP_MEAN, GROUP_MAX, GROUP_SUM, GROUP_NONE, GROUP_MAX_LOGITS };
+enum fold_kind { FOLD_MAX, FOLD_AVERAGE, FOLD_SUM };
 enum across_kind { ACROSS_MEAN, ACROSS_MAX };
 enum support_kind { SUPPORT_ALL, SUPPORT_CANDIDATES }; /* everything seen; unprotected entries */
 enum cut_order { ORDER_BEFORE, ORDER_AFTER };
@@ -98,12 +100,13 @@ enum compare_rule { COMPARE_GE, COMPARE_GT };
 /* One attention row, seen by the thread that computed it.  Rows of one query
  * head come in rising t; different heads may come at once. */
 struct attn_row {
-    int layer, head;              /* query head */
-    int32_t t;                    /* position of the query */
-    int n;                        /* slots */
-    int seen;                     /* entries it saw: the others have weight 0 */
-    bool stepping;                /* a token after the prompt */
-    const float *p;               /* [n] attention weights in slot order */
+    int layer, head; /* query head */
+    int32_t t;       /* position of the query */
+    int n;           /* slots */
+    int seen;        /* entries it saw: the others have weight 0 */
+    bool stepping;   /* a token after the prompt */
+    const float *p;  /* [n] attention weights in slot order */
+    float lse;       /* ln of the sum of exp(logit) over what it saw: logit = ln p + lse */
     const unsigned char *visible; /* [n] 1: it saw the entry; NULL: all */
 };
 
@@ -295,6 +298,8 @@ struct method_option {
     const char *const *words; /* of OPTION_WORD; ends with NULL */
     unsigned uses; /* USES_* of parts that make it count; 0: every row that evicts for its budget */
     unsigned also; /* USES_* that make it count although nothing is scored */
+    bool tacit; /* a trace tells it only where it is not the first word: in traces of before there
+                   was a choice it was that */
 };
 extern const struct method_option method_options[]; /* ends with .key == NULL */
 
@@ -453,6 +458,8 @@ const double *evidence_sum(const struct method_state *s, int layer, int query_he
  * what lies in its slot is not its own. */
 const float *evidence_row(const struct method_state *s, int layer, int query_head, int age,
                           int32_t *ret_t, int *ret_n);
+/* The lse of that row. */
+float evidence_row_lse(const struct method_state *s, int layer, int query_head, int age);
 int evidence_rows(const struct method_state *s, int layer, int query_head); /* held, <= window */
 const float *evidence_key(const struct method_state *s, int layer, int head, int slot);
 const float *evidence_norms(const struct method_state *s, int layer, int head); /* [slots] */

@@ -9,7 +9,8 @@
 #include "engine/method/state.h"
 
 static const char *const pool_names[] = {"max", "avg", NULL};
-static const char *const group_names[] = {"mean", "max", "sum", "none", NULL};
+static const char *const group_names[] = {"mean", "max", "sum", "none", "max-logits", NULL};
+static const char *const fold_names[] = {"max", "average", "sum", NULL};
 static const char *const across_names[] = {"mean", "max", NULL};
 static const char *const support_names[] = {"all", "candidates", NULL};
 static const char *const order_names[] = {"before", "after", NULL};
@@ -59,6 +60,9 @@ const struct method_option method_options[] = {
     {WHOLE(dense, 0, 4096), .uses = USES_PAGE, .help = "first layers that read everything"},
     {REAL(history, 0, 1), .uses = USES_HISTORY,
      .help = "weight alpha of the score remembered from the last cut; 0 = none"},
+    {WORD(fold, fold_names), .uses = USES_HISTORY, .tacit = true,
+     .help = "how the remembered score F and that of this cut S become one: max(a F, S), "
+             "a F + (1 - a) S, or a F + S"},
     {REAL(lambda, 0, 1), .uses = USES_LAMBDA,
      .help = "weight of the importance against the redundancy of keys"},
     {REAL(gamma, 0, 1e9), .uses = USES_GAMMA, .help = "weight of the variance over the window"},

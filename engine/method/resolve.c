@@ -116,6 +116,12 @@ static int check_parts(const struct method *m, const struct method_params *p, st
                       "pages are chosen per query head (group=none) or by the largest "
                       "(group=max)",
                       d);
+    bool shares = m->score && m->score->uses & USES_ACROSS && p->support == SUPPORT_CANDIDATES;
+    if (p->group == GROUP_MAX_LOGITS && !shares)
+        return refuse(m,
+                      "group=max-logits takes the softmax over the unprotected entries; it needs "
+                      "a score from the rows of a window, and support=candidates",
+                      d);
     if (p->positions == POSITIONS_CACHE
         && (m->admission->until || !m->read->all
             || (m->score && m->score->evidence & EVIDENCE_MOMENTS)))

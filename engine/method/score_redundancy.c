@@ -2,10 +2,11 @@
  * 2025; G-KV, 2025): lambda I - (1 - lambda) R.  R = softmax(r), r_j = mean over
  * entries i of the cosine of keys i and j, where every i forgives its newest
  * neighbour of cosine over 1/2.  Normalised rows divide I and R by their maximum.
- * With a history the importance is the global score F = max(alpha F', I). */
+ * With a history the importance is the global score (history.h), pooled. */
 #include <math.h>
 #include <string.h>
 
+#include "engine/method/history.h"
 #include "engine/method/parts.h"
 #include "engine/method/window.h"
 
@@ -138,45 +139,22 @@ static void softmax(float *r, int n)
         r[i] = (float)(exp((double)r[i] - max) / sum);
 }
 
-/* Largest of v over the candidates, by slot or (order == NULL) by rank in time. */
-static float largest(const float *v, const int32_t *order, int first, int m)
-{
-    float max = -INFINITY;
-    for (int i = first; i < first + m; i++)
-        max = fmaxf(max, v[order ? order[i] : i]);
-    return max;
-}
-
-/* F from the scores of this cut and those remembered; remembers it. */
-static void global_score(const struct score_input *in, float *out, int first, int m)
-{
-    float alpha = (float)method_params_of(in->m)->history;
-    float *history = evidence_history(in->m, in->layer, in->head);
-    for (int i = 0; i < in->view.n; i++)
-        if (!isnan(history[i]))
-            out[i] = fmaxf(alpha * history[i], out[i]);
-    for (int i = first; i < first + m; i++) /* only candidates have a score of their own */
-        history[in->view.order[i]] = out[in->view.order[i]];
-}
-
 static void eval(const struct score_input *in, float *out, float *scratch)
 {
     const struct method_params *p = method_params_of(in->m);
     struct search s = lay_out(in, scratch);
     int n = in->view.n, first, m;
     float lambda = (float)p->lambda;
+    bool normalise = method_of(in->m)->normalise;
     window_candidates(in, &first, &m);
     window_reduce(in, out, scratch);
+    if (normalise)
+        history_normalise(in, out);
+    history_fold(in, out);
     window_pool_candidates(in, out, scratch);
-    bool normalise = method_of(in->m)->normalise;
-    float top = normalise ? largest(out, in->view.order, first, m) : 1;
-    for (int i = 0; i < n && top > 0; i++)
-        out[i] /= top;
-    if (p->history > 0)
-        global_score(in, out, first, m);
     redundancy(&s);
     softmax(s.r, n);
-    float max = normalise ? largest(s.r, NULL, first, m) : 1;
+    float max = normalise ? history_largest(s.r, NULL, first, m) : 1;
     for (int i = 0; i < n; i++) {
         int slot = in->view.order[i];
         out[slot] = lambda * out[slot] - (1 - lambda) * s.r[i] / max;

@@ -180,6 +180,48 @@ static float candidates_scale(const struct score_input *in, const struct window_
     return sum > 0 ? (float)(1.0 / sum) : 0;
 }
 
+/* The largest logit of the group: b_j = exp(max_g z_gj) but for a factor that the shares
+ * lose again, from weights a and log-sum-exps: exp z = a exp(lse).  Returns b's query. */
+static int32_t largest_logits(const struct score_input *in, int g0, int n_group, int age,
+                              float *row)
+{
+    const struct kernels *k = method_kernels(in->m);
+    float most = -INFINITY;
+    int32_t t = 0;
+    for (int g = g0; g < g0 + n_group; g++)
+        most = fmaxf(most, evidence_row_lse(in->m, in->layer, g, age));
+    for (int g = g0; g < g0 + n_group; g++) {
+        struct window_pair a = window_pair(in, g, age, -1);
+        float s = expf(evidence_row_lse(in->m, in->layer, g, age) - most);
+        k->take_share(row, a.in, in->view.pos, in->view.n, a.t_in, s,
+                      g == g0 ? TAKE_FIRST : TAKE_MAX);
+        t = a.t_in;
+    }
+    return t;
+}
+
+/* One query of the window, its heads' shares reduced. */
+static void reduce_query(const struct score_input *in, int g0, int n_group, int age, float *row)
+{
+    const struct method_params *p = method_params_of(in->m);
+    enum take more = p->group == GROUP_MAX ? TAKE_MAX : TAKE_SUM;
+    int n = in->view.n;
+    if (p->group == GROUP_MAX_LOGITS) {
+        struct window_pair b = {.in = row};
+        b.t_in = largest_logits(in, g0, n_group, age, row);
+        float s = candidates_scale(in, &b);
+        for (int i = 0; i < n; i++)
+            row[i] *= s;
+        return;
+    }
+    for (int g = g0; g < g0 + n_group; g++) {
+        struct window_pair a = window_pair(in, g, age, -1);
+        float s = p->support == SUPPORT_ALL ? 1 : candidates_scale(in, &a);
+        method_kernels(in->m)->take_share(row, a.in, in->view.pos, n, a.t_in, s,
+                                          g == g0 ? TAKE_FIRST : more);
+    }
+}
+
 /* The general case: rows scaled one by one, maximum over the window. */
 static void reduce_rows(const struct score_input *in, float *out, float *row)
 {
@@ -190,16 +232,10 @@ static void reduce_rows(const struct score_input *in, float *out, float *row)
     float scale = p->across == ACROSS_MAX || rows == 0 ? 1 : 1.0f / (float)rows;
     if (p->group == GROUP_MEAN || p->group == GROUP_NONE) /* none: tova has a group still */
         scale /= (float)n_group;
-    enum take more = p->group == GROUP_MAX ? TAKE_MAX : TAKE_SUM;
     for (int i = 0; i < n; i++)
         out[i] = 0;
     for (int w = rows - 1; w >= 0; w--) { /* oldest query first */
-        for (int g = g0; g < g0 + n_group; g++) {
-            struct window_pair a = window_pair(in, g, w, -1);
-            float s = p->support == SUPPORT_ALL ? 1 : candidates_scale(in, &a);
-            method_kernels(in->m)->take_share(row, a.in, in->view.pos, n, a.t_in, s,
-                                              g == g0 ? TAKE_FIRST : more);
-        }
+        reduce_query(in, g0, n_group, w, row);
         take_row(out, row, n, p->across == ACROSS_MAX);
     }
     for (int i = 0; i < n; i++)

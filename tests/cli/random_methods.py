@@ -30,7 +30,7 @@ KINDS = {"retention": ["rg", "rg2", "rg3", "rg10", "linear", "rgkv", "values"], 
 NEEDS = {"trimkv": "retention", "dbtrimkv": "retention", "wgkv": "write", "wgkv-snapkv": "write", "wgkv-quest": "write",
          "locret": "importance", "duo": "heads", "seer": "blocks"}
 PART_NEEDS = {"score=retention": "retention", "score=write-gate": "write", "score=importance": "importance", "read=seer": "blocks"}
-SCORES = ("position received window-attention variance-attention below-even keydiff key-norm redundancy random retention "
+SCORES = ("position received window-attention variance-attention below-even keydiff key-norm global-attention redundancy random retention "
           "write-gate importance expected-attention remaining-mass next-attention").split()
 ALLOCATIONS = "uniform pyramid adaptive adaptive-pyramid cake global".split()
 READS = "all quest seer seer-oracle".split()
@@ -40,7 +40,7 @@ WINDOW = ["window", "pool", "pool-kind", "group", "across", "support"]
 OWN = {  # options that count for a row as it stands
     "h2o": ["group"], "snapkv": WINDOW, "tova": WINDOW, "scissorhands": ["window"], "pyramidkv": WINDOW + ["beta"],
     "adakv": WINDOW + ["floor"], "ada-pyramidkv": WINDOW + ["beta", "floor"], "cake": ["window", "pool", "pool-kind", "gamma"],
-    "rkv": WINDOW + ["history", "lambda"], "morphkv": WINDOW, "gkv": WINDOW + ["history", "lambda"],
+    "rkv": WINDOW + ["history", "fold", "lambda"], "morphkv": WINDOW, "gkv": WINDOW + ["history", "fold", "lambda"], "snapkv-global": WINDOW + ["history", "fold"],
     "expected-attention": ["horizon", "epsilon"], "trimkv": ["offset", "lookahead"], "dbtrimkv": ["offset", "lookahead", "floor"],
     "wgkv": ["local", "tau", "compare"], "wgkv-snapkv": WINDOW + ["local", "tau", "compare", "fraction", "floor"],
     "wgkv-quest": ["local", "tau", "compare", "page", "dense", "group"], "quest": ["page", "dense", "group"],
@@ -53,11 +53,11 @@ def value(r, key, T):
     """A value in range, small ones likelier."""
     near = r.choice([0, 1, 2, 3, 5, T // 8, T // 4, T // 2, T, 2 * T])
     some = {"order": ["before", "after"], "positions": ["original", "cache"], "tie": ["newer", "older"],
-            "pool-kind": ["max", "avg"], "group": ["mean", "max", "sum", "none"], "across": ["mean", "max"],
+            "pool-kind": ["max", "avg"], "group": ["mean", "max", "sum", "none", "max-logits"], "across": ["mean", "max"],
             "support": ["all", "candidates"], "compare": ["ge", "gt"], "pool": [1, 3, 5, 7, 31, 1023],
             "offset": [0, 1, 2, 3], "lookahead": [1, 2, 7, 65536], "horizon": [1, 2, 60], "dense": [0, 0, 1, 2, 3, 4096],
             "page": [1, 2, 3, 8, 16, 31, 64, 4096], "window": [1, 2, 3, 8, 33, 300], "seed": [0, 1, 2**53],
-            "history": [0, 0.5, 1], "lambda": [0, 0.1, 0.5, 1], "gamma": [0, 1, 200, 1e9], "floor": [0, 0.2, 0.5, 1],
+            "history": [0, 0.5, 1], "fold": ["max", "average", "sum"], "lambda": [0, 0.1, 0.5, 1], "gamma": [0, 1, 200, 1e9], "floor": [0, 0.2, 0.5, 1],
             "beta": [1, 1.5, 20, 1e9], "tau": [0, 0.1, 0.5, 1], "fraction": [0, 0.1, 0.5, 1], "epsilon": [0, 0.01, 1e9],
             "sparsity": [0, 0.3, 0.5, 1], "chunk": [0, 1, 7, 32, 100, 300], "slack": [0, 0, 1, 3, 2 * T]}
     if key in some:

@@ -1,5 +1,5 @@
 """Random cases for check_decisions.py."""
-from rows import CODE, GROUPED, LIMITED_BY_BUDGET, METHODS, NEEDS, NO_BUDGET, OLD, ORACLES, READS_ONLY, fits, numbers
+from rows import CODE, GROUPED, LIMITED_BY_BUDGET, METHODS, NEEDS, NO_BUDGET, OLD, ORACLES, READS_ONLY, SHARES, fits, numbers
 
 MODELS = [
     "--layers 1 --heads 1 --kv-heads 1 --head-dim 16 --dim 32 --ffn 32 --seed 11",
@@ -23,7 +23,8 @@ TRIED = {
     "adakv": ["every", "group", "window", "pool", "floor"],
     "ada-pyramidkv": ["every", "group", "window", "pool", "floor", "beta"],
     "cake": ["every", "window", "pool", "gamma"], "rkv": ["every", "group", "window", "pool", "lambda"],
-    "morphkv": ["every", "group", "window", "pool"], "gkv": ["every", "group", "window", "history", "lambda"],
+    "morphkv": ["every", "group", "window", "pool"], "gkv": ["every", "group", "window", "pool", "history", "fold", "lambda"],
+    "snapkv-global": ["every", "group", "window", "pool", "history", "fold"],
     "random": ["every", "seed"], "full": [], "local": [], "trimkv": ["every", "offset", "lookahead"],
     "dbtrimkv": ["every", "offset", "lookahead", "floor"], "wgkv": ["every", "local", "tau", "compare"],
     "wgkv-snapkv": ["group", "window", "pool", "local", "tau", "compare", "fraction"],
@@ -48,6 +49,7 @@ def value(rng, key, budget):
         "floor": lambda: pick(0, 0.1, 0.3, 0.5, 0.8, 1),
         "gamma": lambda: pick(0, 1, 50, 1000),
         "lambda": lambda: pick(0, 0.1, 0.35, 0.5, 0.9, 1),
+        "fold": lambda: pick("max", "average", "sum"),
         "history": lambda: pick(0, 0.5, 0.9, 1),
         "seed": lambda: pick(0, 1, 7, 65535),
         "offset": lambda: pick(0, 1, 2, 3),
@@ -88,6 +90,8 @@ def options(rng, name, budget):
                 given["pool-kind"] = rng.choice(["max", "avg"])
         else:
             given["group" if key == "choice" else key] = value(rng, key, room)
+    if name in SHARES and rng.random() < 0.25:
+        given["group"] = "max-logits"
     usual = 0.9 if name == "duo" else 0.4
     if name not in NO_PROTECTION and rng.random() < usual:
         given["sinks"] = rng.randint(0, min(room - 1, 6))  # the newcomer needs a place

@@ -38,6 +38,7 @@ class Replay:
         self.m = SimpleNamespace(layers=len(xs), heads=x.G, kv_heads=self.kv_heads)
         self.keys = np.array([np.repeat(y.k.astype(float), self.kv_heads // y.H, axis=0) for y in xs])
         self.rows = np.zeros((len(xs), x.G, x.n, x.n))
+        self.scaled = np.full(self.rows.shape, -np.inf)
         self.seen = np.zeros((len(xs), self.kv_heads, x.n), int)
         self.alive = [[[] for _ in range(self.kv_heads)] for _ in xs]
         self.unsure, self.remembered = False, {}
@@ -57,6 +58,7 @@ class Replay:
             z = self.keys[layer, head, alive] @ x.queries(self.t, self.t + 1)[g, 0] / np.sqrt(x.d)
             a = np.exp(z - z.max())
             self.rows[layer, g, self.t, alive] = a / a.sum()
+            self.scaled[layer, g, self.t, alive] = z
 
     def evict(self, layer, head, position):
         self.alive[layer][head].remove(position)
@@ -287,18 +289,16 @@ def rkv(report, case):
         return
     run = Replay([Inputs(spec)])
     run.feed(p["rounds"][0])
-    r = row(window=p["window"], recent=p["window"], pool=p["kernel"], group="max") | {"lambda": p["lambda"]}
+    r = row(window=p["window"], recent=p["window"], pool=p["kernel"], group="max-logits") | {"lambda": p["lambda"]}
     for head, alive in enumerate(run.alive[0]):
         C = methods.candidates(r, alive, run.t - 1)
         cosines = methods_keys.cosines(run, 0, head, alive)
         neighbours = all(methods_keys.forgiven(c) is not None for c in cosines)
-        one_head = run.m.heads == run.kv_heads
-        if one_head:
-            report.close("rkv importance", methods_window.importance(run, r, 0, head, C), want["importance"][head])
+        report.close("rkv importance", methods_window.importance(run, r, 0, head, C), want["importance"][head])
         if neighbours:
             redundancy = methods_keys.redundancy(run, 0, head, alive, C)
             report.close("rkv redundancy", redundancy, want["redundancy"][head])
-        if neighbours and one_head or p["lambda"] == 1 and one_head:
+        if neighbours or p["lambda"] == 1:
             score = dict(zip(C, methods_keys.rkv(run, r, 0, head, alive, C)))
             report.close("rkv", list(score.values()), want["scores"][head])
             report.equal("rkv", stays(score, p["budget"] - p["window"], run, 0, head), want["kept"][head])
@@ -306,23 +306,25 @@ def rkv(report, case):
 
 def snapkv_decode(report, case):
     """rkv with importance alone"""
-    p, spec = case["params"], case["in"]
-    if spec["G"] != spec["H"]:
-        return
-    r = row(window=p["window"], recent=p["window"], pool=p["kernel"], group="max") | {"lambda": 1}
+    p = case["params"]
+    r = row(window=p["window"], recent=p["window"], pool=p["kernel"], group="max-logits") | {"lambda": 1}
     rounds(report, "snapkv_decode", "rkv", r, case, p["budget"], p["rounds"], upto=1)
 
 
 def gkv(report, case):
-    """without redundancy lambda is 1; without smoothing nothing is normalised: the order is the same, the score not"""
+    """its scores without redundancy are those of snapkv-global, and of gkv with lambda 1; without smoothing nothing is
+    normalised: the order is the same, the score not"""
     p, until = case["params"], case["params"]["rounds"]
-    if p["pooling"] or p["gamma"] or p["ratio"] or p["smooth"] != "max" or p["redundancy"] == "raw":
+    if p["gamma"] or p["ratio"] or p["smooth"] is None or p["disable_norm"] or p["redundancy"] == "raw":
         return
     if any(b - a < p["window"] for a, b in zip(until, until[1:])) or "keys" in case["in"]:
         return  # queries of before the last cut saw more than its slots; keys so short that its epsilon counts
-    r = row(window=p["window"], recent=p["window"], group="max", history=p["alpha"])
+    r = row(window=p["window"], recent=p["window"], group="max", history=p["alpha"], fold={"mean": "average"}.get(p["smooth"], p["smooth"]),
+            pool=p["kernel"] if p["pooling"] else 1)
     r["lambda"] = p["lambda"] if p["redundancy"] else 1
-    rounds(report, "gkv", "gkv", r, case, p["budget"], until)
+    rounds(report, "gkv " + p["smooth"], "gkv", r, case, p["budget"], until)
+    if not p["redundancy"]:
+        rounds(report, "snapkv-global", "snapkv-global", r, case, p["budget"], until)
 
 
 def h2o(report, case):
@@ -360,7 +362,8 @@ CHECKS = {f.__name__: f for f in (snapkv, snapkv_group, snapkv_press, snapkv_dec
                                   adakv_press, pyramidkv, pyramidkv_press, cake, tova, tova_press, h2o, morphkv)}
 CHECKS |= {"keydiff": all_scores("keydiff"), "knorm": all_scores("knorm")}
 # what has to be compared at least, so that no condition above silently leaves a method out
-EXPECTED = set(CHECKS) | {"rkv importance", "rkv redundancy", "cake preference", "cake shares"}
+EXPECTED = set(CHECKS) - {"gkv"} | {"rkv importance", "rkv redundancy", "cake preference", "cake shares", "snapkv-global",
+                                    "gkv max", "gkv mean", "gkv sum"}
 
 
 def check(report, name, checks, expected):

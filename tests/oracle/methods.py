@@ -19,6 +19,7 @@ SCORES = {
     "scissorhands": methods_window.scissorhands, "pyramidkv": methods_window.snapkv,
     "adakv": methods_window.snapkv, "ada-pyramidkv": methods_window.snapkv, "cake": methods_window.cake,
     "rkv": methods_keys.rkv, "morphkv": methods_window.morphkv, "gkv": methods_keys.gkv,
+    "snapkv-global": methods_window.snapkv_global,
     "random": methods_keys.random_hash, "trimkv": methods_gates.retention, "dbtrimkv": methods_gates.retention,
     "wgkv": methods_gates.given, "wgkv-snapkv": methods_window.snapkv, "locret": methods_gates.given,
     "expected-attention": methods_gates.expected_attention, "mass-greedy": methods_gates.remaining_mass,
@@ -180,8 +181,8 @@ def apply(row, p, run, newest):
 
 
 def remember(name, p, run, layer, head, cut):
-    """gkv: the global scores of what stays, before anything is cut"""
-    if name == "gkv":
+    """gkv, snapkv-global: the global scores of what stays, before anything is cut"""
+    if name in ("gkv", "snapkv-global"):
         C = sorted([*cut.score, *cut.kept])
         if C:
             f = dict(zip(C, methods_window.global_score(run, p, layer, head, C)))

@@ -89,6 +89,6 @@ def rkv(run, p, layer, head, alive, C):
 
 
 def gkv(run, p, layer, head, alive, C):
-    f = methods_window.global_score(run, p, layer, head, C)
+    f = methods_window.snapkv_global(run, p, layer, head, alive, C)
     r = redundancy(run, layer, head, alive, C)
     return p["lambda"] * f - (1 - p["lambda"]) * methods_window.normalised(r, r.max())

@@ -49,16 +49,35 @@ def shares_of(a):
     return np.divide(a, total, out=np.zeros_like(a), where=total > 0)
 
 
+def largest_logits(run, p, layer, heads, entries):
+    """[query][entry]: softmax over the entries of the largest logit of the group"""
+    out = []
+    for t in window(run, p):
+        z = run.scaled[layer, list(heads), t][:, entries].max(axis=0)
+        e = np.exp(z - z.max()) if np.isfinite(z).any() else np.zeros_like(z)
+        out.append(e / e.sum() if e.any() else e)
+    return np.array(out)
+
+
+def of_group(run, p, layer, heads, C, shares):
+    """[query][entry]: the weights, or their shares within C, reduced over the query heads"""
+    if p["group"] == "max-logits":
+        return largest_logits(run, p, layer, heads, C)
+    a = window_rows(run, p, layer, heads, C)
+    return reduced(p["group"], shares_of(a) if shares else a, axis=1)
+
+
 def received(run, p, layer, head, alive, C):
     per_head = np.array([run.rows[layer, g, : run.t].sum(axis=0)[C] for g in query_heads(run, head)])
     return pooled(p, reduced(p["group"], per_head))
 
 
 def window_attention(run, p, layer, heads, C):
-    a = window_rows(run, p, layer, heads, C)
-    if p["support"] == "candidates":
-        a = shares_of(a)
-    return pooled(p, reduced(p["across"], reduced(p["group"], a, axis=1)))
+    return pooled(p, unpooled(run, p, layer, heads, C))
+
+
+def unpooled(run, p, layer, heads, C):
+    return reduced(p["across"], of_group(run, p, layer, heads, C, p["support"] == "candidates"))
 
 
 def snapkv(run, p, layer, head, alive, C):
@@ -99,13 +118,11 @@ def cake(run, p, layer, head, alive, C):
 
 def importance(run, p, layer, head, C):
     """of rkv: shares within C"""
-    a = shares_of(window_rows(run, p, layer, query_heads(run, head), C))
-    return pooled(p, reduced(p["group"], a, axis=1).mean(axis=0))
+    return pooled(p, of_group(run, p, layer, query_heads(run, head), C, True).mean(axis=0))
 
 
 def morphkv(run, p, layer, head, alive, C):
-    a = shares_of(window_rows(run, p, layer, query_heads(run, head), C))
-    return pooled(p, reduced(p["group"], a, axis=1).max(axis=0))
+    return pooled(p, of_group(run, p, layer, query_heads(run, head), C, True).max(axis=0))
 
 
 def normalised(x, top):
@@ -114,8 +131,16 @@ def normalised(x, top):
 
 
 def global_score(run, p, layer, head, C):
-    """F of gkv: the window's score, or what is left of the one remembered from the last cut"""
-    s = window_attention(run, p, layer, query_heads(run, head), C)
+    """F of gkv, G-KV's equations 3 to 5: the window's score with what is left of the one remembered from the last cut"""
+    s = unpooled(run, p, layer, query_heads(run, head), C)
     s = normalised(s, s.max())
-    past = run.remembered.get((layer, head), {})
-    return np.array([max(p["history"] * past[j], x) if j in past else x for j, x in zip(C, s)])
+    past, alpha = run.remembered.get((layer, head), {}), p["history"]
+    if alpha == 0:
+        return s
+    fold = {"max": lambda f, x: max(alpha * f, x), "average": lambda f, x: alpha * f + (1 - alpha) * x,
+            "sum": lambda f, x: alpha * f + x}[p.get("fold", "max")]
+    return np.array([fold(past[j], x) if j in past else x for j, x in zip(C, s)])
+
+
+def snapkv_global(run, p, layer, head, alive, C):
+    return pooled(p, global_score(run, p, layer, head, C))

@@ -118,6 +118,27 @@ def added_history(run, p, layer, head, C):
     return np.array([x + p["history"] * past.get(j, 0) for j, x in zip(C, f)])
 
 
+def always_largest(run, p, layer, head, C):
+    return global_score(run, p | {"fold": "max"}, layer, head, C)
+
+
+def newcomers_averaged(run, p, layer, head, C):
+    """as if what was never scored had been remembered as 0"""
+    f, past = global_score(run, p, layer, head, C), run.remembered.get((layer, head), {})
+    return np.array([x if j in past or p.get("fold") != "average" else (1 - p["history"]) * x for j, x in zip(C, f)])
+
+
+def pooled_before(run, p, layer, head, C):
+    """what is remembered is pooled"""
+    return methods_window.pooled(p, global_score(run, p, layer, head, C))
+
+
+def share_then_largest(run, p, layer, heads, entries):
+    """softmax in each query head, then the largest"""
+    a = methods_window.shares_of(methods_window.window_rows(run, p, layer, heads, entries))
+    return methods_window.reduced("max", a, axis=1)
+
+
 def shared_faults():
     """(method, name, patch)"""
     return [
@@ -142,6 +163,11 @@ def shared_faults():
         ("gkv", "nothing remembered", replaced(methods_window, "global_score", no_history)),
         ("gkv", "history added", replaced(methods_window, "global_score", added_history)),
         ("gkv", "no entry forgiven", replaced(methods_keys, "forgiven", nothing_forgiven)),
+        ("gkv", "other folds taken for the largest", replaced(methods_window, "global_score", always_largest)),
+        ("snapkv-global", "nothing remembered", replaced(methods_window, "global_score", no_history)),
+        ("snapkv-global", "newcomers averaged with nothing", replaced(methods_window, "global_score", newcomers_averaged)),
+        ("snapkv-global", "pooled scores remembered", replaced(methods_window, "global_score", pooled_before)),
+        ("rkv", "softmax before the largest of the group", replaced(methods_window, "largest_logits", share_then_largest)),
     ]
 
 
@@ -154,6 +180,9 @@ def golden_faults():
         ("no floor", replaced(allocation, "dealt_out", floor_forgotten)),
         ("oldest similar entry forgiven", replaced(methods_keys, "forgiven", oldest_forgiven)),
         ("nothing remembered", replaced(methods_window, "global_score", no_history)),
+        ("other folds taken for the largest", replaced(methods_window, "global_score", always_largest)),
+        ("pooled scores remembered", replaced(methods_window, "global_score", pooled_before)),
+        ("softmax before the largest of the group", replaced(methods_window, "largest_logits", share_then_largest)),
         ("weights not of the candidates alone", replaced(methods_window, "shares_of", whole_rows)),
         ("more for upper layers", replaced(allocation, "pyramid", reversed_pyramid)),
     ]

@@ -80,7 +80,8 @@ def combinations(a):
                    "random:allocation=global", "expected-attention:positions=cache", "quest:every=4", "quest:sinks=2",
                    "full:order=after", "h2o:order=sideways", "h2o:tie=random", "h2o:positions=both", "h2o:slack=-1",
                    "h2o:chunk=-1", "h2o:score=nothing", "h2o:read=nothing", "h2o:allocation=nothing", "window:offset=1",
-                   "h2o:variant=book", "seer-oracle:dense=-1", "quest:page=0", "random:tau=.5",
+                   "h2o:variant=book", "h2o:group=max-logits", "snapkv:group=max-logits", "rkv:group=max-logits,support=all", "quest:group=max-logits",
+                   "h2o:fold=sum", "snapkv:fold=sum", "gkv:fold=mean", "seer-oracle:dense=-1", "quest:page=0", "random:tau=.5",
                    "expected-attention:horizon=0", "nothing:sinks=1"):
         a.refuses(method, 8)
     for method in ("trimkv:offset=4", "trimkv:lookahead=0", "trimkv:tau=.5", "dbtrimkv:floor=2", "trimkv:window=3"):
@@ -88,6 +89,8 @@ def combinations(a):
     for method in ("wgkv:local=0", "wgkv:tau=1.5", "wgkv:compare=lt", "wgkv-snapkv:fraction=2", "wgkv:offset=1",
                    "wgkv-quest:every=2"):
         a.refuses(method, 8, *write)
+    for method in ("snapkv:group=max-logits,support=candidates", "tova:group=max-logits,support=candidates", "rkv:variant=code"):
+        a.accepts(method, 8)
     a.accepts("trimkv:allocation=global", 8, *retention)
     a.accepts("h2o:score=retention,allocation=global", 8, *retention)
     a.refuses("h2o:score=retention,allocation=global", 8)

@@ -17,6 +17,7 @@ ROWS = {
     "rkv": ("all", "redundancy", "uniform", "overflow", "all"),
     "morphkv": ("all", "window-attention", "uniform", "overflow", "all"),
     "gkv": ("all", "redundancy", "uniform", "overflow", "all"),
+    "snapkv-global": ("all", "global-attention", "uniform", "overflow", "all"),
     "random": ("all", "random", "uniform", "overflow", "all"),
     "local": ("streaming", "none", "uniform", "none", "all"),
     "trimkv": ("all", "retention", "uniform", "overflow", "all"),
@@ -46,15 +47,16 @@ ADAPTIVE = "adaptive", "adaptive-pyramid"
 
 # what the papers say; windows and intervals that do not fit are reduced
 WINDOW = {"snapkv": 32, "scissorhands": 400, "pyramidkv": 8, "adakv": 32, "ada-pyramidkv": 32, "cake": 32, "rkv": 8,
-          "morphkv": 30, "gkv": 16, "wgkv-snapkv": 256}
-EVERY = {"rkv": 128, "gkv": 128, "expected-attention": 512}
+          "morphkv": 30, "gkv": 16, "snapkv-global": 16, "wgkv-snapkv": 256}
+EVERY = {"rkv": 128, "gkv": 128, "snapkv-global": 128, "expected-attention": 512}
 SINKS = {"window": 4, "local": 128, "expected-attention": 4}
 LOCAL = 256
 PUBLISHED = {
     "h2o": {"group": "sum"}, "tova": {"window": 1}, "snapkv": {"pool": 7}, "pyramidkv": {"pool": 7, "beta": 20},
     "adakv": {"pool": 7, "floor": 0.2}, "ada-pyramidkv": {"pool": 7, "floor": 0.2, "beta": 20},
     "cake": {"pool": 5, "pool-kind": "avg", "gamma": 200}, "rkv": {"pool": 7, "group": "max", "lambda": 0.1, "support": "candidates"},
-    "gkv": {"group": "max", "history": 0.8, "lambda": 0.7}, "morphkv": {"across": "max", "support": "candidates"},
+    "gkv": {"group": "max", "history": 0.8, "lambda": 0.7},
+    "snapkv-global": {"group": "max", "history": 0.8, "pool": 5}, "morphkv": {"across": "max", "support": "candidates"},
     "trimkv": {"offset": 0, "lookahead": 1}, "dbtrimkv": {"offset": 1, "lookahead": 2, "floor": 0},
     "wgkv": {"tau": 0.1, "compare": "ge"}, "wgkv-quest": {"tau": 0.1, "compare": "ge", "page": 16, "dense": 0, "group": "max"},
     "wgkv-snapkv": {"tau": 0.1, "compare": "ge", "group": "max", "pool": 5, "support": "candidates", "fraction": 0.1},
@@ -62,10 +64,11 @@ PUBLISHED = {
     "seer-oracle": {"page": 64, "dense": 0}, "duo": {"sparsity": 0.5, "sinks": 64, "recent": 256},
     "locret": {"positions": "cache", "chunk": 3072}, "expected-attention": {"horizon": 512, "epsilon": 0},
 }
-CODE = {"trimkv": {"offset": 2, "order": "after", "slack": 127},
+CODE = {"rkv": {"group": "max-logits", "lambda": 0.07, "every": 1, "order": "after", "slack": 127},
+        "trimkv": {"offset": 2, "order": "after", "slack": 127},
         "dbtrimkv": {"offset": 3, "order": "after", "slack": 127}, "wgkv": {"compare": "gt"}}
 NEUTRAL = {"sinks": 0, "recent": 0, "window": 0, "pool": 1, "pool-kind": "max", "group": "mean", "seed": 0, "every": 1,
-           "across": "mean", "support": "all", "order": "before", "slack": 0, "chunk": 0, "positions": "original",
+           "across": "mean", "support": "all", "fold": "max", "order": "before", "slack": 0, "chunk": 0, "positions": "original",
            "tie": "newer"}
 SHARED_OPTIONS = "order", "slack", "chunk", "positions", "tie"
 # with `score=`: numbers of that score which the row does not name
@@ -73,7 +76,9 @@ SCORE_NUMBERS = {"retention": {"offset": 0, "lookahead": 1}}
 
 
 # rows that reduce over the query heads of a KV head, as an option
-GROUPED = ("h2o", "snapkv", "tova", "pyramidkv", "adakv", "ada-pyramidkv", "rkv", "morphkv", "gkv", "wgkv-snapkv")
+GROUPED = ("h2o", "snapkv", "tova", "pyramidkv", "adakv", "ada-pyramidkv", "rkv", "morphkv", "gkv",
+           "snapkv-global", "wgkv-snapkv")
+SHARES = "rkv", "morphkv", "wgkv-snapkv"  # of these, the rows whose weights are shares within the candidates
 
 
 def numbers(name, budget, given):

@@ -152,7 +152,7 @@ class Session:
     """One sequence. `alive[layer][head]` lists the positions that the next query will see.
 
     For the methods everything that was ever computed is kept: rows[layer][g][t] is the attention row of
-    query t over all positions (0 where it saw nothing), seen[layer][head][t] how many it saw,
+    query t over all positions (0 where it saw nothing), scaled their logits (-inf there), seen[layer][head][t] how many it saw,
     keys[layer][head][j] the key as stored, queries[layer][g][t] the query before rotation,
     raw_keys the keys before theirs, values, inputs[layer][t] what the projections read.  unsure and remembered
     are what methods carry from cut to cut.
@@ -168,6 +168,7 @@ class Session:
         self.ranked, self.gates, self.twin, self.read = ranked, gates, twin, read
         self.alive = [[[] for _ in range(m.kv_heads)] for _ in range(m.layers)]
         self.rows = np.zeros((m.layers, m.heads, tokens, tokens))
+        self.scaled = np.full((m.layers, m.heads, tokens, tokens), -np.inf)
         self.seen = np.zeros((m.layers, m.kv_heads, tokens), int)
         self.unsure, self.remembered = False, {}
         self.keys = np.full((m.layers, m.kv_heads, tokens, m.head_dim), np.nan)
@@ -213,7 +214,8 @@ class Session:
         m, t = self.m, self.t
         self.append(layer, x)
         heads = [g // (m.heads // m.kv_heads) for g in range(m.heads)]
-        weights = [softmax(self.logits(layer, g, h)) for g, h in enumerate(heads)]
+        logits = [self.logits(layer, g, h) for g, h in enumerate(heads)]
+        weights = [softmax(z) for z in logits]
         chosen = self.read(self, layer, weights) if self.read else {}
         out = np.empty((m.heads, m.head_dim))
         for g, head in enumerate(heads):
@@ -222,6 +224,7 @@ class Session:
                 a = np.where(np.isin(seen, chosen[g]), a, 0)
                 a = a / a.sum()
             self.rows[layer, g, t, seen] = a
+            self.scaled[layer, g, t, seen] = logits[g]
             out[g] = a @ self.cache_v[layer, head, seen]
         return m.weight(layer, "attn_output") @ out.reshape(-1)
 

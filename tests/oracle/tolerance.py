@@ -70,10 +70,15 @@ def rkv(run, p, layer, head, alive, C, score):
 
 
 def gkv(run, p, layer, head, alive, C, score):
-    f = methods_window.global_score(run, p, layer, head, C)
+    f = methods_window.snapkv_global(run, p, layer, head, alive, C)
     R = methods_keys.redundancy(run, layer, head, alive, C)
     error = redundancy(run, layer, head, alive, C)
     return p["lambda"] * 2 * WEIGHT * f + (1 - p["lambda"]) * (error + R * error.max() / R.max()) / R.max()
+
+
+def snapkv_global(run, p, layer, head, alive, C, score):
+    """a quotient, and what is remembered is off by as much"""
+    return 2 * WEIGHT * score
 
 
 def retention(run, p, layer, head, alive, C, score):
@@ -115,7 +120,7 @@ ERRORS = {"window": none, "trimkv": retention, "dbtrimkv": retention, "retention
           "locret": given, "write-gate": given, "importance": given, "position": none, "key-norm": knorm,
           "expected-attention": expected_attention, "mass-greedy": remaining_mass, "below-even": scissorhands,
           "random": none, "keydiff": keydiff, "knorm": knorm, "scissorhands": scissorhands, "cake": cake, "rkv": rkv,
-          "gkv": gkv}
+          "gkv": gkv, "snapkv-global": snapkv_global}
 
 
 def of(name, *args):
