@@ -1,4 +1,4 @@
-/* an_heads.c - the kind of each query head by stated rules, with the evidence.  TRIM-KV names
+/* an_heads.c - the kind of each head by stated rules, with the evidence.  TRIM-KV names
  * kinds of heads by looking at maps (section 5.3, figures 4 and 11 to 19); here rules do, from
  * sums that a trace holds (signature.h, head_kind.h). */
 #include <math.h>
@@ -10,9 +10,14 @@
 #include "base/mem.h"
 
 struct options {
+    int by; /* a place in by_words */
     const char *criterion, *classes;
 };
+static const char *const by_words[] = {"attention", "beta", NULL};
 static const struct opt options[] = {
+    {OPT_WORD, 0, "by", offsetof(struct options, by), "WHAT",
+     "of query heads by attention, or of KV heads by the retention that gates give", "attention",
+     .words = by_words},
     {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
      "selected set behind last uses: top64 ... mass.99", "mass.90"},
     CLASSES_OPTION(struct options, classes),
@@ -120,7 +125,9 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     struct table *out = NULL;
     int64_t a, b, T = kvf_n_steps(traces[0]);
     (void)n_traces;
-    int err = signature_open(traces[0], args, o->criterion, o->classes, &s, d);
+    bool beta = o->by == 1;
+    int err = beta ? signature_open_beta(traces[0], args, o->classes, &s, d)
+                   : signature_open(traces[0], args, o->criterion, o->classes, &s, d);
     if (!err)
         err = tokens_select(traces[0], args, &a, &b, d);
     if (err)
@@ -134,7 +141,10 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         goto done;
     put_provenance(out, traces[0]);
     put_tokens(out, a, b, T);
-    table_meta_str(out, "criterion", o->criterion);
+    if (beta)
+        table_meta_str(out, "by", by_words[o->by]);
+    else
+        table_meta_str(out, "criterion", o->criterion);
     err = put_columns(out, heads, rows);
     if (err)
         goto done;
@@ -152,8 +162,9 @@ static void describe(const struct table *t, struct buf *out)
 {
     int kind = table_find(t, "kind"), window = table_find(t, "window");
     int sink = table_find(t, "sink_mass");
-    buf_printf(out, "kinds of %lld query heads, by rules (docs/reference/analyzers.md)\n",
-               (long long)table_rows(t));
+    buf_printf(out, "kinds of %lld %s, by rules (docs/reference/analyzers.md)\n",
+               (long long)table_rows(t),
+               table_meta(t, "by") ? "KV heads by their retention" : "query heads");
     for (int k = 0; k < N_HEAD_KINDS; k++) {
         const char *name = head_kind_name((enum head_kind)k);
         double windows = 0, sinks = 0;

@@ -7,6 +7,7 @@
 #include <kvf/schema.h>
 
 #include "analyzers/classes.h"
+#include "analyzers/retention_rows.h"
 #include "analyzers/signature.h"
 #include "base/mem.h"
 #include "base/ranks.h"
@@ -27,6 +28,7 @@ struct signature_source {
     struct kvf_trace *t;
     struct head_list heads;
     int sum, max, last, entropy, lse, evict; /* columns; the last two may be -1 */
+    int beta;                                /* log_beta, which stands for the first five; or -1 */
     int64_t T, a, b, prompt;                 /* prompt: its tokens, or -1 */
     uint8_t *group;                          /* [T] of the token's class */
     double *m, *x, *l, *h, *z, *e;           /* [T] of one head, in the order of the columns */
@@ -147,12 +149,18 @@ static int read_roles(struct signature_source *s, struct kvf_diag *d)
     return err;
 }
 
+/* criterion NULL: of log_beta. */
 static int find_columns(struct signature_source *s, const char *criterion, struct kvf_diag *d)
 {
     char name[KVF_NAME_MAX + 16];
+    s->evict = kvf_find(s->t, "evict_step");
+    s->lse = s->beta = -1;
+    if (!criterion) {
+        int none = log_beta_need(s->t, &s->beta, d);
+        return none ? none : column_of_heads(s->t, s->beta, KVF_SPACE_KV, d);
+    }
     snprintf(name, sizeof name, "last_selected.%.40s", criterion);
     s->lse = kvf_find(s->t, "lse");
-    s->evict = kvf_find(s->t, "evict_step");
     int err = column_need(s->t, "mass.sum", "mass", &s->sum, d);
     if (!err)
         err = column_need(s->t, "mass.max", "mass", &s->max, d);
@@ -179,8 +187,8 @@ static int allocate(struct signature_source *s)
     return err;
 }
 
-int signature_open(struct kvf_trace *t, const struct analyzer_args *args, const char *criterion,
-                   const char *classes, struct signature_source **ret, struct kvf_diag *d)
+static int open_source(struct kvf_trace *t, const struct analyzer_args *args, const char *criterion,
+                       const char *classes, struct signature_source **ret, struct kvf_diag *d)
 {
     struct signature_source *s = MEM_NEW(struct signature_source, 1);
     if (!s)
@@ -191,7 +199,8 @@ int signature_open(struct kvf_trace *t, const struct analyzer_args *args, const 
     if (!err)
         err = tokens_select(t, args, &s->a, &s->b, d);
     if (!err)
-        err = heads_select(t, KVF_SPACE_QUERY, args->heads, &s->heads, d);
+        err = heads_select(t, criterion ? KVF_SPACE_QUERY : KVF_SPACE_KV, args->heads, &s->heads,
+                           d);
     if (!err)
         err = allocate(s);
     if (!err)
@@ -203,6 +212,18 @@ int signature_open(struct kvf_trace *t, const struct analyzer_args *args, const 
     else
         *ret = s;
     return err;
+}
+
+int signature_open(struct kvf_trace *t, const struct analyzer_args *args, const char *criterion,
+                   const char *classes, struct signature_source **ret, struct kvf_diag *d)
+{
+    return open_source(t, args, criterion, classes, ret, d);
+}
+
+int signature_open_beta(struct kvf_trace *t, const struct analyzer_args *args, const char *classes,
+                        struct signature_source **ret, struct kvf_diag *d)
+{
+    return open_source(t, args, NULL, classes, ret, d);
 }
 
 void signature_close(struct signature_source *s)
@@ -490,9 +511,25 @@ static int read_columns(struct signature_source *s, const struct head *h, struct
     return err;
 }
 
+/* The same from what gates gave the entries of a KV head. */
+static int read_beta(struct signature_source *s, const struct head *h, struct kvf_diag *d)
+{
+    int err = kvf_read_f64(s->t, s->beta, h->layer, h->index, 0, (uint32_t)s->T, s->z, d);
+    if (!err && s->evict >= 0)
+        err = read_evict(s->t, s->evict, h, (uint32_t)s->T, s->e, d);
+    if (!err)
+        retention_rows(s->z, s->T, s->m, s->x, s->l, s->h, s->work);
+    return err;
+}
+
+static int read_head(struct signature_source *s, const struct head *h, struct kvf_diag *d)
+{
+    return s->beta >= 0 ? read_beta(s, h, d) : read_columns(s, h, d);
+}
+
 int signature_read(struct signature_source *s, int h, struct signature ret[3], struct kvf_diag *d)
 {
-    int err = s->T ? read_columns(s, &s->heads.head[h], d) : KVF_OK;
+    int err = s->T ? read_head(s, &s->heads.head[h], d) : KVF_OK;
     for (int half = -1; !err && half < 2; half++)
         compute(s, half, &ret[half + 1]);
     return err;

@@ -95,6 +95,10 @@ struct signature_source;
  * KVF_OK; KVF_E_NOTFOUND naming the probe that records what lacks; others. */
 int signature_open(struct kvf_trace *t, const struct analyzer_args *args, const char *criterion,
                    const char *classes, struct signature_source **ret, struct kvf_diag *d);
+/* The same of KV heads, from the retention that gates gave their entries in the place of attention
+ * (retention_rows.h). */
+int signature_open_beta(struct kvf_trace *t, const struct analyzer_args *args, const char *classes,
+                        struct signature_source **ret, struct kvf_diag *d);
 void signature_close(struct signature_source *s); /* accepts NULL */
 const struct head_list *signature_heads(const struct signature_source *s);
 struct kvf_trace *signature_trace(const struct signature_source *s);

@@ -182,6 +182,8 @@ static int open_recording(struct run *u, struct kvf_diag *d)
         fprintf(stderr, "recording --probes %s%s%s: %.0f bytes per token before compression\n",
                 u->probes, u->shadow ? " --shadow " : "", u->shadow ? u->shadow : "",
                 probes_bytes_per_token(set, &cfg));
+    if (!u->quiet)
+        note_left_out(u->probes, set, &cfg);
     build_header(u, &header);
     struct recorder_run run = {.header = header.data,
                                .prompt = u->r.prompt.ids,

@@ -2,6 +2,9 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "engine/probe/probes.h"
 
 /* A cut leaves every - 1 places free beside that of the newcomer, and comes when more than `slack`
  * entries are too many.  With order=after it comes behind the query, which sees one entry more. */
@@ -30,6 +33,26 @@ void note_budgets(const struct runner *r)
     note_budget(&m->row, &m->params, runner_cap(r));
     for (int i = 0; i < m->override_text.n; i++)
         note_budget(&m->override[i].row, &m->override[i].params, runner_cap(r));
+}
+
+void note_left_out(const char *probes, unsigned set, const struct probe_config *cfg)
+{
+    struct kvf_diag d = {""};
+    unsigned full = 0;
+    double bytes, recorded = probes_bytes_per_token(set, cfg);
+    const char *gap = "not recorded, in bytes per token: ";
+    if (strcmp(probes, "paper") != 0 || probes_parse("full", &full, &d) != KVF_OK)
+        return;
+    for (int i = 0; probe_table[i]; i++) {
+        bytes = probes_bytes_per_token(set | (full & 1u << i), cfg) - recorded;
+        if (!(bytes > 0))
+            continue;
+        fprintf(stderr, "%s%s %.0f", gap, probe_table[i]->name, bytes);
+        gap = ", ";
+    }
+    if (gap[0] == ',')
+        fprintf(stderr, "; --probes paper,NAME adds one, --probes full all "
+                        "(what needs them and their time: docs/reference/probes.md)\n");
 }
 
 /* Whether queries after the prompt read all that there was; true where there were none. */

@@ -4,10 +4,15 @@
 #define KVF_CLI_RUN_NOTES_H
 
 #include "cli/runner.h"
+#include "engine/probe/probe.h"
 
 /* Before the run: how many entries a query sees, for each row that cuts several at once or lets a
  * head grow beyond its budget. */
 void note_budgets(const struct runner *r);
+
+/* Before the run: the probes of --probes full that a set of them leaves out, and their bytes per
+ * token.  Of a list of names nothing is said: it was a choice. */
+void note_left_out(const char *probes, unsigned set, const struct probe_config *cfg);
 
 /* After it: whether the method changed what any query saw. */
 void note_effect(const struct runner *r, const struct session *s);

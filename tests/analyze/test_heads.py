@@ -56,9 +56,9 @@ def widest_gap(v):
     return v[:k].mean(), v[k:].mean(), min(k, len(v) - k) / len(v), between / ((v - v.mean()) ** 2).sum()
 
 
-def expected(a, z, texts, P):
+def expected(a, z, texts, P, stored=f32, last_used=planted.last_used):
     T = len(a)
-    i, M, X, last = np.arange(T), f32(a.sum(0)), f32(a.max(0)), planted.last_used(a)
+    i, M, X, last = np.arange(T), stored(a.sum(0)), stored(a.max(0)), last_used(a)
     last = np.where(np.isnan(last), -1, last)
     e = {"sink_mass": a[S:, :S].sum(1).mean(), "tokens": T - S, "never_tokens": (last[S:] < 0).sum()}
     width = np.log2(M / X)[S:T // 2]
@@ -92,7 +92,7 @@ def expected(a, z, texts, P):
     e.update(runs=np.corrcoef(x[:-1], x[1:])[0, 1], rises=(d ** 3).mean() / (d ** 2).mean() ** 1.5)
     with np.errstate(divide="ignore", invalid="ignore"):
         h = -np.where(a > 0, a * np.log(a), 0).sum(1)
-    e.update(entropy=(f32(h)[S:] / np.log(i[S:] + 1)).mean(), lse_mean=f32(z)[S:].mean(), residence=1)
+    e.update(entropy=(stored(h)[S:] / np.log(i[S:] + 1)).mean(), lse_mean=f32(z)[S:].mean(), residence=1)
     return e
 
 
@@ -107,6 +107,48 @@ def definitions(folder):
             for name, want in expected(a, z, texts, P).items():
                 ok = np.isclose(real(got[name])[r], want, rtol=1e-6, atol=2e-6, equal_nan=True)
                 check(f"{name} of {got['head'][r]}", ok, got[name][r], want)
+
+
+def retained_rows(log_beta):
+    """attention where all logits are equal and retention weighs it"""
+    age = np.arange(len(log_beta))[:, None] - np.arange(len(log_beta))
+    with np.errstate(invalid="ignore"):
+        r = np.where(age > 0, np.exp(np.maximum(age, 0) * log_beta), age == 0)
+    return r / r.sum(1, keepdims=True)
+
+
+def even_share(a):
+    """Largest age at which a token has at least the even share of its row."""
+    T = len(a)
+    chosen = (a >= (1 - 1e-14) / np.arange(1, T + 1)[:, None]) & np.tril(np.ones((T, T), bool))
+    return np.where(chosen.any(0), T - 1 - np.argmax(chosen[::-1], 0) - np.arange(T), np.nan)
+
+
+def by_beta(folder):
+    """Kinds of KV heads from retention: the definitions on dense rows, and planted kinds."""
+    rng = np.random.default_rng(21)
+    T = 200
+    texts, P = planted.text(rng, T), 50
+    stops = np.isin(texts, ["."])
+    log_beta = f32(np.array([np.log(rng.beta(2, .5, T)), np.full(T, np.log(.8)), np.where(np.arange(T) < S, -1e-6, np.log(.5)),
+                             np.where(stops, -1e-4, np.log(.6)), np.zeros(T), np.where(rng.random(T) < .3, -np.inf, -.01)]))
+    cols = [Column("log_beta", "f32", "kv", log_beta.reshape(3, 2, T)), Column("tokens.role", "u8", "run", (np.arange(T) >= P).astype(float)),
+            Column("evict_step", "u32", "kv", np.full((3, 2, T), float(ALIVE)))]
+    path = make(write_kvf, f"{folder}/beta.kvf", cols, (3, 2, 4, T), texts=texts)
+    got, meta = table(kvfate, "heads", path, "--by", "beta")
+    check("KV heads in order", got["head"] == [f"L{l}K{k}" for l in range(3) for k in range(2)] and meta["by"] == "beta" and "criterion" not in meta, meta)
+    for r, b in enumerate(log_beta):
+        if r == 4:
+            continue  # all equal: quotients of 0
+        for name, want in expected(retained_rows(b), np.zeros(T), texts, P, lambda v: v, even_share).items():
+            want = np.nan if name == "lse_mean" else want
+            ok = np.isclose(real(got[name])[r], want, rtol=1e-9, atol=1e-9, equal_nan=True)
+            check(f"{name} of {got['head'][r]} by beta", ok, got[name][r], want)
+    check("planted retention", got["kind"][1:4] == ["sliding-window", "a-shape", "gist"], got["kind"], got["score"])
+    check("even retention", np.isclose(got["recent"][4], 0, atol=.05) and np.isclose(got["entropy"][4], 1), got["recent"][4], got["entropy"][4])
+    said("heads", path, "--by", "beta")
+    refused("query heads", 2, ["heads", path, "--by", "beta", "--head", "L0H0"], "KV heads")
+    refused("no retention", 1, ["heads", f"{folder}/hand.kvf", "--by", "beta"], "log_beta")
 
 
 def by_hand(folder):
@@ -194,6 +236,7 @@ def refusals(folder):
 with tempfile.TemporaryDirectory() as folder:
     by_hand(folder)
     definitions(folder)
+    by_beta(folder)
     kinds(folder)
     summary(folder)
     edges(folder)

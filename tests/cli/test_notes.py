@@ -83,6 +83,20 @@ for order, line in {"before": True, "after": False}.items():
     text = s.accepted(f"kv-size {order}", ["kv-size", kvf(order)]).stdout.decode()
     s.check(f"{order}: says so", ("prefill is what the next query finds" in text) == line, text)
 
+# ---- what a set of probes leaves out, against what runs with one more say that they record
+def recorded(probes):
+    said = s.accepted(probes, ["run", *MODEL, *P, "-n", "3", "--method", "h2o", "-B", "12", "--probes", probes, "-o", kvf("probes")]).stderr.decode()
+    return int(re.search(r"recording .*: (\d+) bytes per token", said)[1]), re.findall(r"^not recorded, in bytes per token: (.*?);", said, re.M)
+
+
+paper, left = recorded("paper")
+more = {name: int(n) for name, n in (x.split() for x in left[0].split(", "))} if left else {}
+s.check("left out: what figures need", {"window", "under", "dilution"} <= set(more), left)
+for name, n in more.items():
+    s.check(f"left out: {name}", recorded("paper," + name) == (paper + n, []), n)
+s.check("left out: all", recorded("full") == (paper + sum(more.values()), []), more)
+s.check("left out: lean was asked for", recorded("lean")[1] == [])
+
 # ---- answers that part
 run("greedy", n=9)
 run("hot", "--temp", 3, "--seed", 5, n=9)
