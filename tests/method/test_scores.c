@@ -142,6 +142,69 @@ Test(scores, layers_share_only_among_the_heads_of_their_row)
 }
 
 /* Keys 1, -3 and 2, 4 in two pages: the largest product of a query with any key of a page. */
+/* G-KV's equations 3 to 5 with alpha = 1/2, of three entries and two cuts. */
+static void fold_twice(const char *method, const float *want)
+{
+    static const float row[2][3] = {{0.25f, 0.5f, 0.5f}, {0.125f, 1, 0.125f}};
+    struct bed b;
+    float score[3];
+    bed_open(&b, method, 64, 1, 1, NULL);
+    for (int i = 0; i < 3; i++)
+        bed_append(&b, 0, 0, i, NAN, 1);
+    for (int cut = 0; cut < 2; cut++) {
+        struct attn_row a = {.t = 3 + cut, .n = 3, .seen = 3, .p = row[cut]};
+        method_row(b.m, &a);
+        bed_score(&b, 3, score);
+    }
+    for (int i = 0; i < 3; i++)
+        cr_expect(ieee_ulp_eq(flt, score[i], want[i], 1), "%s, entry %d: %g, want %g", method, i,
+                  (double)score[i], (double)want[i]);
+    bed_close(&b);
+}
+
+Test(scores, global_score_in_three_forms)
+{
+    /* divided by the largest, the rows are 1/2 1 1 and 1/8 1 1/8 */
+    fold_twice("snapkv-global:window=1,pool=1,history=0.5", (const float[]){0.25f, 1, 0.5f});
+    fold_twice("snapkv-global:window=1,pool=1,history=0.5,fold=average",
+               (const float[]){0.3125f, 1, 0.5625f});
+    fold_twice("snapkv-global:window=1,pool=1,history=0.5,fold=sum",
+               (const float[]){0.375f, 1.5f, 0.625f});
+    fold_twice("snapkv-global:window=1,pool=1,history=0", (const float[]){0.125f, 1, 0.125f});
+    /* pooled when it is used: a pooled memory would give 1/2 1 1/2 1/2 from then on */
+    fold_twice("snapkv-global:window=1,pool=3,pool-kind=avg,history=0.5",
+               (const float[]){1.25f / 3, 1.75f / 3, 0.5f});
+}
+
+/* Two query heads of one KV head, keys without a say: from weights and log-sum-exps. */
+Test(scores, largest_logits_of_a_group)
+{
+    struct kvf_diag d = {""};
+    struct method_shape shape = {1, 2, 1, 2};
+    struct cache_config cfg = {1, 1, 2, KV_F32};
+    struct bed b = {.H = 1, .D = 2};
+    float score[3], p[2][3] = {{0.5f, 0.25f, 0.25f}, {0.125f, 0.125f, 0.75f}};
+    float lse[2] = {logf(8), logf(16)}; /* exp(z): 4 2 2 and 2 2 12, the largest 4 2 12 */
+    cr_assert(zero(int, method_parse("snapkv:window=1,pool=1,group=max-logits,support=candidates",
+                                     64, &b.row, &b.params, &d)),
+              "%s", d.text);
+    cr_assert(zero(int, method_state_create(&b.row, &b.params, &shape,
+                                            &(struct method_inputs){.gates = NULL}, &b.m)));
+    cr_assert(zero(int, cache_create(&cfg, &b.cache)));
+    cr_assert(zero(int, method_prepare(b.m, 256, 0)));
+    for (int i = 0; i < 3; i++)
+        bed_append(&b, 0, 0, i, NAN, 1);
+    for (int g = 0; g < 2; g++) {
+        struct attn_row a = {.head = g, .t = 3, .n = 3, .seen = 3, .p = p[g], .lse = lse[g]};
+        method_row(b.m, &a);
+    }
+    bed_score(&b, 3, score);
+    const double want[3] = {4.0 / 18, 2.0 / 18, 12.0 / 18};
+    for (int i = 0; i < 3; i++)
+        cr_expect(fabs((double)score[i] - want[i]) < 1e-6, "entry %d: %g", i, (double)score[i]);
+    bed_close(&b);
+}
+
 Test(reads, quest_bounds_the_products_of_a_page)
 {
     const float keys[] = {1, -3, 2, 4}, q[] = {1, 7, -1, 7};

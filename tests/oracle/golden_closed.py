@@ -47,10 +47,18 @@ def kept_both(scores, count):
     return one if one == other else [one, other]
 
 
+def largest_logits(z):
+    """of one query, whose heads share a KV head"""
+    n = z.shape[1]
+    run = SimpleNamespace(t=n, scaled=np.full((1, len(z), n, n), -np.inf))
+    run.scaled[0, :, n - 1] = z
+    return methods_window.largest_logits(run, {"window": 1}, 0, range(len(z)), list(range(n)))[0]
+
+
 def group(x):
     z = np.array(x["logits"], float)
     return {"weights": {
-        "max of logits": lambda: softmax(z.max(0)), "sum of logits": lambda: softmax(z.sum(0)),
+        "max of logits": lambda: largest_logits(z), "sum of logits": lambda: softmax(z.sum(0)),
         "softmax, max": lambda: methods_window.reduced("max", softmax(z)),
         "softmax, mean": lambda: methods_window.reduced("mean", softmax(z)),
         "softmax, sum": lambda: methods_window.reduced("sum", softmax(z))}[x["order"]]()}
@@ -267,11 +275,12 @@ def expected_attention(x):
 
 
 def history(x):
-    s = methods_window.normalised(np.array(x["new"]), max(x["new"]))
-    old = x["alpha"] * np.array(x["old"])
-    head = s[:len(old)]
-    mixed = {"max": np.maximum(old, head), "mean": old + (1 - x["alpha"]) * head, "sum": old + head}[x["kind"]]
-    return {"normalised": s, "scores": np.concatenate([mixed, s[len(old):]])}
+    n = len(x["new"])
+    run = SimpleNamespace(m=SimpleNamespace(heads=1, kv_heads=1), t=n, rows=np.zeros((1, 1, n, n)), remembered={(0, 0): dict(enumerate(x["old"]))})
+    run.rows[0, 0, n - 1] = x["new"]
+    p = methods.NEUTRAL | {"window": 1, "history": x["alpha"], "fold": {"mean": "average"}.get(x["kind"], x["kind"])}
+    of = lambda p: methods_window.global_score(run, p, 0, 0, list(range(n)))
+    return {"normalised": of(p | {"history": 0}), "scores": of(p)}
 
 
 def retention_age(x):
