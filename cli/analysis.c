@@ -177,7 +177,7 @@ static int cmd_analysis(const struct command *self, void *request, int n, char *
         err = open_trace(self, operand[i], "showing", &trace[i], &d);
     if (err)
         goto done;
-    traces_say_parted(trace, n);
+    traces_say_parted(self, trace, n);
     err = make_table(q, trace, operand, n, &t, &d);
     if (!err)
         err = deliver(q, t, &d);

@@ -1,6 +1,5 @@
 #include "cli/open_traces.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -111,7 +110,7 @@ static uint32_t first_parted(struct kvf_trace *const t[2], uint32_t n)
     return err ? n : i;
 }
 
-void traces_say_parted(struct kvf_trace *const *t, int n)
+void traces_say_parted(const struct command *self, struct kvf_trace *const *t, int n)
 {
     int64_t prompt = n > 1 ? prompt_of(t[0]) : -1;
     for (int i = 1; i < n && prompt > 0; i++) {
@@ -121,9 +120,10 @@ void traces_say_parted(struct kvf_trace *const *t, int n)
                           ? first_parted((struct kvf_trace *const[]){t[0], t[i]}, least)
                           : least;
         if (at < least && at >= prompt)
-            fprintf(stderr,
-                    "note: %s and %s have the same prompt and part at token %u, as each run wrote "
-                    "its own answer; record both with --force FILE to compare them on one text\n",
-                    kvf_path(t[0]), kvf_path(t[i]), at);
+            command_tell(
+                self->name,
+                "%s and %s have the same prompt and part at token %u, as each run wrote "
+                "its own answer; record both with --force FILE to compare them on one text",
+                kvf_path(t[0]), kvf_path(t[i]), at);
     }
 }

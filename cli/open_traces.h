@@ -20,7 +20,7 @@ int open_both(const struct command *self, char *const path[2], struct kvf_trace 
 
 /* One line on the standard error for each trace whose answer parts from that of the first, both
  * having the same prompt: methods are then compared on different texts. */
-void traces_say_parted(struct kvf_trace *const *t, int n);
+void traces_say_parted(const struct command *self, struct kvf_trace *const *t, int n);
 
 /* Whether a trace was not closed, holds no steps, or was repaired. */
 bool trace_is_partial(const struct kvf_trace *t);
