@@ -153,14 +153,14 @@ struct vocabulary {
 };
 
 static const struct vocabulary vocabularies[] = {
-    {"gpt-2", 268, true, true},        {"starcoder", 268, true, true},
-    {"deepseek-llm", 268, true, true}, {"deepseek-coder", 268, true, true},
-    {"deepseek-v3", 230, true, true},  {"llama-bpe", 268, true, true},
-    {"llama4", 230, true, true},       {"qwen2", 268, true, true},
-    {"tekken", 230, true, true},       {"llama-spm", 268, false, true},
-    {"phi-3", 268, false, true},       {"mistral-v3", 230, false, true},
-    {"unigram", 230, false, false},    {"unigram-bytes", 230, false, false},
-    {"bpe-nfkc", 230, false, false},
+    {"gpt-2", 268, true, true},         {"starcoder", 268, true, true},
+    {"deepseek-llm", 268, true, true},  {"deepseek-coder", 268, true, true},
+    {"deepseek-v3", 230, true, true},   {"llama-bpe", 268, true, true},
+    {"llama4", 230, true, true},        {"qwen2", 268, true, true},
+    {"tekken", 230, true, true},        {"llama-spm", 268, false, true},
+    {"phi-3", 268, false, true},        {"mistral-v3", 230, false, true},
+    {"unigram", 230, false, false},     {"unigram-bytes", 230, false, false},
+    {"bpe-phrases", 230, false, false},
 };
 enum { N_VOCABULARIES = sizeof vocabularies / sizeof *vocabularies };
 

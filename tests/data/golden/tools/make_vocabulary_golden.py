@@ -19,7 +19,7 @@ from vocabularies import BYTE, CONTROL, F32, I32, MAKERS, NORMAL, STRING, U32, U
 
 VARIED = 230  # lines; the first of them are the fixed ones
 NAMES = ["gpt-2", "starcoder", "deepseek-llm", "deepseek-coder", "deepseek-v3", "llama-bpe", "llama4", "qwen2", "tekken", "llama-spm", "phi-3",
-         "mistral-v3", "unigram", "unigram-bytes", "bpe-nfkc"]
+         "mistral-v3", "unigram", "unigram-bytes", "bpe-phrases"]
 MARKS = 12  # control tokens that are kept, from the first on
 IDS = ["bos_token_id", "eos_token_id", "unknown_token_id"]
 

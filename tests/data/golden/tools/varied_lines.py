@@ -60,7 +60,8 @@ def part(r):
 
 def varied(n, seed=18):
     r = random.Random(seed)
-    fixed = ["", " ", "\n", *SPACES, *SCRIPTS, *CODE, *NAMES, *PUNCT, *MARKS, " ".join(WORDS), "a" * 300, " " * 300 + "x", "\n" * 99, "7" * 100, "!" * 99, "\u0301" * 50, "ab" * 200]
+    fixed = ["I'Sx she'LLy we'VEz", "\u2605\u4e2d\u6587\u2605\u0c95\u0ca8\u2605", "\u2605\u0850\u0851\u2605", "a!/\n/b ?/\r\n//c", "\u2581 x \u2581  \u2581\u2581 y \u2581",
+             "\u1100\u1161\u11a8 e\u0301e\u0302\u0301 \uff76\uff9e \u0958 \u212b\u0327 \u3392", "this is the same as a test of the trace", "", " ", "\n", *SPACES, *SCRIPTS, *CODE, *NAMES, *PUNCT, *MARKS, " ".join(WORDS), "a" * 300, " " * 300 + "x", "\n" * 99, "7" * 100, "!" * 99, "\u0301" * 50, "ab" * 200]
     out = list(dict.fromkeys(fixed))
     while len(out) < n:
         out.append("".join(part(r) + r.choice(["", "", " ", " ", "\n"]) for _ in range(r.choice([1, 2, 3, 3, 5, 9]))))

@@ -368,8 +368,8 @@ MAKERS = {
     "mistral-v3": mistral,
     "stories": pieces("stories260K.gguf"),
     "unigram": trained(model_type="unigram"),
-    "unigram-bytes": trained(model_type="unigram", byte_fallback=True, normalization_rule_name="identity"),
-    "bpe-nfkc": trained(model_type="bpe"),
+    "unigram-bytes": trained(model_type="unigram", byte_fallback=True),
+    "bpe-phrases": trained(model_type="bpe", byte_fallback=True, split_by_whitespace=False, normalization_rule_name="nfkc"),
 }
 
 
