@@ -1,21 +1,22 @@
-/* an_survival.c - survival at horizon n (DBTrimKV, figures 2 and 9): the share of
- * tokens that are still selected at age n or later, among those at risk (a query
- * at i + n exists), or among all tokens.  half_life: the first n of all whose
- * share is under one half, whatever horizons are listed.  Rows of a gap are the
- * share of one criterion less that of another (the caption of figure 9). */
+/* an_survival.c - survival at horizon n (DBTrimKV, figures 2 and 9), in two ways.
+ * `fraction` is their share: tokens selected at age n or later, among those at risk (a query at
+ * i + n exists), or among all tokens.  `survival` is the product-limit estimate of the share whose
+ * last selection comes at age n or later (lives.h): it says the same of tokens whose text ends
+ * early and of those whose text goes on.  Half-life and restricted mean are of the latter.  Rows
+ * of a gap are the share of one criterion less that of another (the caption of figure 9). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "analyzers/survival_curve.h"
 
-enum { MAX_HORIZONS = 256, MAX_GAPS = 16, MAX_JOBS = N_CRITERION_TABLE + MAX_GAPS };
+enum { MEAN_TO = 256, MAX_HORIZONS = 256, MAX_GAPS = 16, MAX_JOBS = N_CRITERION_TABLE + MAX_GAPS };
 struct options {
     struct selection_options selection;
     const char *horizons, *gap;
     int denominator;
     bool skip_trivial;
-    int64_t follow_up;
+    int64_t follow_up, grace, at_least, mean_to;
 };
 static const char *const denominators[] = {"at-risk", "all", NULL};
 static const struct opt options[] = {
@@ -31,6 +32,13 @@ static const struct opt options[] = {
      "leave out queries that saw no more than K entries"},
     {OPT_INT, 0, "follow-up", offsetof(struct options, follow_up), "F",
      "only tokens with F later queries or more", "0", .max = INT32_MAX},
+    {OPT_INT, 0, "grace", offsetof(struct options, grace), "W",
+     "steps without a selection after which a token counts as gone", "-1",
+     .absent = "64, or T / 4 if less", .max = INT32_MAX},
+    {OPT_INT, 0, "at-least", offsetof(struct options, at_least), "N",
+     "end curves at the age that fewer tokens could reach", "20", .min = 1, .max = INT32_MAX},
+    {OPT_INT, 0, "mean-to", offsetof(struct options, mean_to), "H",
+     "horizon of the restricted mean", "-1", .absent = "256, or T / 4 if less", .max = INT32_MAX},
     {OPT_STR, 0, "gap", offsetof(struct options, gap), "A,B",
      "rows B-A too: how much more of B survives; more pairs may follow"},
     {OPT_GROUP, .offset = offsetof(struct options, selection.groups), .group = token_group_options},
@@ -49,7 +57,9 @@ struct plan {
     struct unit *unit; /* [heads] */
     struct job job[MAX_JOBS];
     int n_jobs;
-    int64_t horizon[MAX_HORIZONS], follow_up;
+    struct lives_plan lives;
+    int64_t horizon[MAX_HORIZONS], before[MAX_HORIZONS]; /* the next smaller one, or -1 */
+    int64_t follow_up, at_least, mean_to;
     int n_horizons;
     bool skip;
 };
@@ -57,8 +67,8 @@ struct plan {
 struct row {
     struct row_head of;
     const char *criterion, *class;
-    int64_t horizon, at_risk, alive, undecided;
-    double fraction, half_life;
+    int64_t horizon, at_risk, alive, undecided, events, exposure, half_life_over;
+    double fraction, survival, survival_low, survival_high, half_life, rmst, rmst_error;
 };
 
 /* ---- what is asked for */
@@ -72,6 +82,16 @@ static void default_horizons(struct plan *p)
         if (n < p->curve.T && n != p->horizon[p->n_horizons - 1])
             p->horizon[p->n_horizons++] = n;
     }
+}
+
+/* The largest horizon below n, or -1. */
+static int64_t horizon_before(const struct plan *p, int64_t n)
+{
+    int64_t before = -1;
+    for (int k = 0; k < p->n_horizons; k++)
+        if (p->horizon[k] < n && p->horizon[k] > before)
+            before = p->horizon[k];
+    return before;
 }
 
 /* Pairs A,B of criteria: jobs B less A.  Trivial are the queries of the larger K, for both. */
@@ -140,7 +160,17 @@ static int choose(struct frame *f, struct kvf_diag *d)
                                    .b = f->b,
                                    .all = o->denominator == 1,
                                    .groups = &p->of.groups,
-                                   .skips = o->skip_trivial};
+                                   .skips = o->skip_trivial,
+                                   .lives = &p->lives};
+    p->at_least = o->at_least;
+    p->mean_to = o->mean_to;
+    if (p->mean_to < 0)
+        p->mean_to = f->T / 4 < MEAN_TO ? f->T / 4 : MEAN_TO;
+    p->lives = (struct lives_plan){.T = f->T,
+                                   .a = f->a,
+                                   .b = f->b,
+                                   .grace = lives_grace(o->grace, f->T),
+                                   .groups = &p->of.groups};
     int err = selection_choose(f, &o->selection, &p->of, d);
     if (!err && o->horizons)
         err = numbers_parse("horizons", o->horizons, false, MAX_HORIZONS, p->horizon,
@@ -162,6 +192,8 @@ static int prepare(struct frame *f, struct kvf_diag *d)
     struct plan *p = f->state;
     f->items = p->n_jobs;
     f->n_rows = f->items * (f->heads.n + 1) * rows_of_head(p);
+    for (int k = 0; k < p->n_horizons; k++)
+        p->before[k] = horizon_before(p, p->horizon[k]);
     p->unit = FRAME_NEW(f, struct unit, (size_t)f->heads.n);
     int err = p->unit ? curve_plan_init(f, &p->curve) : KVF_E_NOMEM;
     for (int h = 0; !err && h < f->heads.n; h++)
@@ -171,41 +203,100 @@ static int prepare(struct frame *f, struct kvf_diag *d)
 
 /* ---- rows */
 
-static double half_life(const struct curve *c, const struct curve_plan *p, int g)
+struct estimate {            /* of a thread */
+    double *S, *G;           /* [T + 2] base/product_limit.h */
+    int64_t *died, *exposed; /* [T + 2] deaths and steps at risk in the cells before */
+    int64_t followed, known; /* the last age that enough tokens could show, and the last one
+                              * with a survival; below 0: none */
+};
+
+/* What the lives of group g say.  Nothing of a gap, or where it is not known which tokens live. */
+static void estimate(const struct plan *p, const struct curve *c, int g, bool defined,
+                     struct estimate *e)
 {
-    for (int64_t n = 0; n < p->T; n++)
-        if (2 * c->alive[g * p->T + n] < curve_at_risk(c, p, g, n)) /* false when nobody is */
-            return (double)n;
-    return NAN;
+    int64_t T = p->curve.T, at = g * (T + 1);
+    e->known = e->followed = defined ? lives_end(&p->lives, g, c->end, p->at_least) : -2;
+    if (e->known < 0)
+        return;
+    product_limit(c->lives.died + at, c->lives.censored + at, T + 1, e->S, e->G);
+    while (e->known >= 0 && isnan(e->S[e->known + 1]))
+        e->known--;
+    lives_sums(&p->lives, &c->lives, g, e->died, e->exposed);
+}
+
+/* What all rows of a curve say alike. */
+static void put_whole(const struct plan *p, const struct curve *c, int g, const struct estimate *e,
+                      struct row *r)
+{
+    int64_t T = p->curve.T, at = g * (T + 1), half = -1;
+    r->half_life = r->rmst = r->rmst_error = NAN;
+    r->half_life_over = -1;
+    if (e->known < 0)
+        return;
+    half = product_limit_half(e->S, 1, e->known + 2);
+    if (half >= 0)
+        r->half_life = (double)(half - 1);
+    else
+        r->half_life_over = e->known;
+    if (p->mean_to > 0 && p->mean_to <= e->known + 1)
+        r->rmst = product_limit_mean(c->lives.died + at, c->lives.censored + at, T + 1, e->S, 1,
+                                     p->mean_to + 1, &r->rmst_error);
+}
+
+/* Survival at horizon n, and what happened since the horizon `before`. */
+static void put_survival(const struct estimate *e, int64_t before, int64_t n, struct row *r)
+{
+    r->survival = r->survival_low = r->survival_high = NAN;
+    if (n <= e->followed) {
+        r->events = e->died[n + 1] - e->died[before + 1];
+        r->exposure = e->exposed[n + 1] - e->exposed[before + 1];
+    }
+    if (n > e->known)
+        return;
+    double s = e->S[n + 1], radius = 1.959963984540054 * s * sqrt(e->G[n + 1]);
+    r->survival = s;
+    if (s > 0 && !isnan(radius)) {
+        r->survival_low = fmax(0, s - radius);
+        r->survival_high = fmin(1, s + radius);
+    }
+}
+
+/* The share at horizon n, of tokens that are at risk there: beyond T nobody, or all that were asked
+ * for. */
+static void put_fraction(const struct plan *p, const struct curve *c, int g, int64_t n,
+                         struct row *r)
+{
+    int64_t T = p->curve.T, at = g * T + n;
+    if (n < T) {
+        r->at_risk = curve_at_risk(c, &p->curve, g, n);
+        r->alive = c->alive[at];
+        r->undecided = c->any_open ? c->open[at] : 0;
+    } else if (p->curve.all && T) {
+        r->at_risk = curve_at_risk(c, &p->curve, g, T - 1);
+    }
+    if (r->at_risk && curve_tokens(c, &p->curve, g, n) >= p->at_least)
+        r->fraction = (double)r->alive / (double)r->at_risk;
 }
 
 /* Rows of a head, or of all of them (h = f->heads.n). */
-static void put_rows(const struct frame *f, int item, int h, const struct curve *c)
+static void put_rows(const struct frame *f, int item, int h, const struct curve *c,
+                     struct estimate *e)
 {
     const struct plan *p = f->state;
     const struct job *j = &p->job[item];
     struct row *r = (struct row *)f->row + (item * (f->heads.n + 1) + h) * rows_of_head(p);
-    int64_t T = p->curve.T;
     for (int g = 0; g < p->of.groups.n; g++) {
-        double half = j->curve.minus < 0 ? half_life(c, &p->curve, g) : NAN;
-        /* beyond T nobody is at risk, or all are that were asked for */
-        int64_t beyond = p->curve.all && T ? curve_at_risk(c, &p->curve, g, T - 1) : 0;
+        struct row whole = {.of = frame_row_head(f, h),
+                            .criterion = j->name,
+                            .class = p->of.groups.name[g],
+                            .fraction = NAN};
+        estimate(p, c, g, j->curve.minus < 0 && !c->any_open, e);
+        put_whole(p, c, g, e, &whole);
         for (int k = 0; k < p->n_horizons; k++, r++) {
-            int64_t n = p->horizon[k], at = g * T + n;
-            *r = (struct row){.of = frame_row_head(f, h),
-                              .criterion = j->name,
-                              .class = p->of.groups.name[g],
-                              .horizon = n,
-                              .at_risk = beyond,
-                              .fraction = NAN,
-                              .half_life = half};
-            if (n < T) {
-                r->at_risk = curve_at_risk(c, &p->curve, g, n);
-                r->alive = c->alive[at];
-                r->undecided = c->any_open ? c->open[at] : 0;
-            }
-            if (r->at_risk)
-                r->fraction = (double)r->alive / (double)r->at_risk;
+            *r = whole;
+            r->horizon = p->horizon[k];
+            put_survival(e, p->before[k], r->horizon, r);
+            put_fraction(p, c, g, r->horizon, r);
         }
     }
 }
@@ -216,6 +307,7 @@ struct work { /* of one thread */
     struct curve_scratch *scratch;
     struct curve mine;    /* of the head at hand */
     struct curve *pooled; /* [jobs] of all heads that this thread had */
+    struct estimate estimate;
 };
 
 static void thread(struct frame *f, void *scratch)
@@ -227,6 +319,10 @@ static void thread(struct frame *f, void *scratch)
     w->pooled = FRAME_NEW(f, struct curve, (size_t)f->items);
     for (int j = 0; w->pooled && j < f->items; j++)
         w->pooled[j] = curve_create(f, p);
+    w->estimate.S = FRAME_NEW(f, double, (size_t)p->T + 2);
+    w->estimate.G = FRAME_NEW(f, double, (size_t)p->T + 2);
+    w->estimate.died = FRAME_NEW(f, int64_t, (size_t)p->T + 2);
+    w->estimate.exposed = FRAME_NEW(f, int64_t, (size_t)p->T + 2);
 }
 
 static int head(const struct frame *f, const struct frame_head *x, struct kvf_diag *d)
@@ -240,7 +336,7 @@ static int head(const struct frame *f, const struct frame_head *x, struct kvf_di
     if (err)
         return err;
     curve_add(&w->pooled[x->item], &w->mine, &p->curve);
-    put_rows(f, x->item, x->h, &w->mine);
+    put_rows(f, x->item, x->h, &w->mine, &w->estimate);
     return KVF_OK;
 }
 
@@ -253,7 +349,7 @@ static int finish(struct frame *f, struct kvf_diag *d)
     for (int j = 0; j < f->items; j++) {
         for (int i = 1; i < f->n_threads; i++)
             curve_add(&w->pooled[j], &((struct work *)frame_scratch(f, i))->pooled[j], &p->curve);
-        put_rows(f, j, f->heads.n, &w->pooled[j]);
+        put_rows(f, j, f->heads.n, &w->pooled[j], &w->estimate);
     }
     return KVF_OK;
 }
@@ -271,6 +367,14 @@ static const struct record_member members[] = {
     {"half_life", "step", TABLE_REAL, AT(half_life)},
     {"undecided", "", TABLE_INT, AT(undecided)},
     {"class", "", TABLE_STR, AT(class)},
+    {"survival", "", TABLE_REAL, AT(survival)},
+    {"survival_low", "", TABLE_REAL, AT(survival_low)},
+    {"survival_high", "", TABLE_REAL, AT(survival_high)},
+    {"events", "", TABLE_INT, AT(events)},
+    {"exposure", "step", TABLE_INT, AT(exposure)},
+    {"half_life_over", "step", TABLE_INT, AT(half_life_over)},
+    {"rmst", "step", TABLE_REAL, AT(rmst)},
+    {"rmst_error", "step", TABLE_REAL, AT(rmst_error)},
 };
 
 static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
@@ -282,6 +386,9 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     table_meta_str(out, "denominator",
                    p->curve.all ? "all tokens" : "tokens at risk (i + horizon < T)");
     table_meta_str(out, "space", space_name(p->of.space));
+    table_meta_num(out, "grace", (double)p->lives.grace);
+    table_meta_num(out, "at_least", (double)p->at_least);
+    table_meta_num(out, "mean_to", (double)p->mean_to);
     if (p->skip)
         table_meta_str(out, "left_out", "queries that saw no more than K entries");
     if (p->follow_up)
@@ -300,32 +407,46 @@ static void close(struct frame *f)
     token_groups_free(&((struct plan *)f->state)->of.groups);
 }
 
+/* "half-life 32 steps", "half-life > 412 steps"; then the mean. */
+static void describe_curve(const struct table *t, int64_t r, struct buf *out)
+{
+    double half = table_real(t, table_find(t, "half_life"), r);
+    int64_t over = table_int(t, table_find(t, "half_life_over"), r);
+    double mean = table_real(t, table_find(t, "rmst"), r);
+    buf_printf(out, "  %-8s half-life ", table_str(t, table_find(t, "criterion"), r));
+    if (!isnan(half))
+        buf_printf(out, "%.0f steps", half);
+    else if (over >= 0)
+        buf_printf(out, "> %lld steps", (long long)over);
+    else
+        buf_str(out, "unknown: too few tokens are followed for long enough");
+    if (!isnan(mean))
+        buf_printf(out, "; in use for %.1f of the first %s", mean, table_meta(t, "mean_to"));
+    buf_str(out, "\n");
+}
+
 static void describe(const struct table *t, struct buf *out)
 {
     int head = table_find(t, "head"), crit = table_find(t, "criterion");
-    int half = table_find(t, "half_life"), class = table_find(t, "class");
+    int class = table_find(t, "class");
     const char *current = "";
-    buf_printf(out, "survival over %s tokens, denominator: %s\n", table_meta(t, "T"),
-               table_meta(t, "denominator"));
+    buf_printf(out, "survival over %s tokens; gone after %s steps without a selection\n",
+               table_meta(t, "T"), table_meta(t, "grace"));
     for (int64_t r = 0; r < table_rows(t); r++) {
         const char *name = table_str(t, crit, r);
         if (strcmp(table_str(t, head, r), "all") != 0 || strcmp(current, name) == 0
             || strcmp(table_str(t, class, r), "all") != 0)
             continue;
         current = name;
-        double n = table_real(t, half, r);
-        if (strchr(name, '-'))
-            continue; /* a gap */
-        if (isnan(n))
-            buf_printf(out, "  %-8s at least half at every horizon\n", current);
-        else
-            buf_printf(out, "  %-8s half-life %.0f steps\n", current, n);
+        if (!strchr(name, '-')) /* no gap */
+            describe_curve(t, r, out);
     }
 }
 
 static const struct analyzer_measure measures[] = {
     {"fraction", "alive", "at_risk"},
-    {"half_life", NULL, NULL},
+    {"survival", "events", "exposure", .product = true, .half_life = "half_life"},
+    {"rmst", NULL, NULL},
     {NULL, NULL, NULL},
 };
 static const char *const keys[] = {"head", "layer", "index", "criterion", "class", "horizon", NULL};

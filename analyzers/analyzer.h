@@ -59,6 +59,13 @@ struct analyzer_measure {
      * alone: the mean of the values, weighted by it.  NULL: the value is the mean over the
      * documents in which it is defined, each counting once. */
     const char *numerator, *denominator;
+    /* Of a quotient: a survival curve along the last key, an age.  The counts are those of events
+     * and of steps at risk from the age of the row before, -1 for the first, up to that of the
+     * row, and the value is the product, up to the row, of (1 - numerator / denominator)^steps.
+     * Where a quotient is not defined the curve ends.  half_life names a column for the first age
+     * at which it is below one half, or is NULL. */
+    bool product;
+    const char *half_life;
 };
 struct analyzer_pool {
     const char *const *keys; /* columns that name a row across documents; ends with NULL */

@@ -42,7 +42,8 @@ struct curve curve_create(struct frame *f, const struct curve_plan *p)
     size_t n = p->skips ? cells(p) : 0; /* else all members are asked by all queries */
     return (struct curve){.alive = FRAME_NEW(f, int64_t, cells(p)),
                           .risk = FRAME_NEW(f, int64_t, n),
-                          .open = FRAME_NEW(f, int64_t, n)};
+                          .open = FRAME_NEW(f, int64_t, n),
+                          .lives = lives_create(f, p->lives)};
 }
 
 void curve_clear(struct curve *c, const struct curve_plan *p)
@@ -54,7 +55,8 @@ void curve_clear(struct curve *c, const struct curve_plan *p)
         memset(c->risk, 0, cells(p) * sizeof *c->risk);
     if (c->any_open)
         memset(c->open, 0, cells(p) * sizeof *c->open);
-    c->plain = 0;
+    lives_clear(&c->lives, p->lives);
+    c->plain = c->end = 0;
     c->any_risk = c->any_open = false;
 }
 
@@ -73,6 +75,8 @@ void curve_add(struct curve *to, const struct curve *c, const struct curve_plan 
         add(to->risk, c->risk, cells(p));
     if (c->any_open)
         add(to->open, c->open, cells(p));
+    lives_add(p->lives, &c->lives, &to->lives);
+    to->end = c->end > to->end ? c->end : to->end;
     to->plain += c->plain;
     to->any_risk |= c->any_risk;
     to->any_open |= c->any_open;
@@ -89,6 +93,12 @@ int64_t curve_at_risk(const struct curve *c, const struct curve_plan *p, int g, 
 {
     int64_t k = g * p->T + n, risk = c->plain * at_risk(p, g, n, p->T);
     return risk + (c->any_risk ? c->risk[k] : 0) - (c->any_open ? c->open[k] : 0);
+}
+
+int64_t curve_tokens(const struct curve *c, const struct curve_plan *p, int g, int64_t n)
+{
+    int64_t until = c->end > n ? c->end - n : 0;
+    return p->before[g * (p->T + 1) + (p->all ? p->T : until)];
 }
 
 struct curve_scratch *curve_scratch_create(struct frame *f, const struct curve_plan *p)
@@ -354,6 +364,8 @@ static int count_member(const struct reading *r, const struct curve_job *job, co
         err = member_view(r->t, job->column, u, m, p->a, p->b - p->a, &narrow, d);
     if (!err && narrow) {
         count_narrow(p, narrow, s->tally, out);
+        lives_count_narrow(p->lives, narrow, &out->lives);
+        out->end = p->T;
         out->plain++;
         return KVF_OK;
     }
@@ -370,6 +382,9 @@ static int count_member(const struct reading *r, const struct curve_job *job, co
     else
         count_known(p, &x, job->minus < 0 ? NULL : &y, s->change, out);
     add_risk(p, x.end, out);
+    out->end = x.end > out->end ? x.end : out->end;
+    if (job->minus < 0)
+        lives_count(p->lives, x.age, x.end, &out->lives);
     return KVF_OK;
 }
 

@@ -13,7 +13,7 @@
 #ifndef KVF_ANALYZERS_SURVIVAL_CURVE_H
 #define KVF_ANALYZERS_SURVIVAL_CURVE_H
 
-#include "analyzers/selected.h"
+#include "analyzers/lives.h"
 
 struct curve_plan {
     int64_t T, a, b; /* steps; tokens [a, b) */
@@ -22,6 +22,7 @@ struct curve_plan {
     int32_t *before; /* [groups][T + 1] tokens of [a, b) and the group before position i */
     bool skips;      /* trivial queries are left out */
     int evict;       /* column evict_step, then */
+    const struct lives_plan *lives;
 };
 
 /* Fills before[], which is memory of the frame.  KVF_OK or KVF_E_NOMEM. */
@@ -40,9 +41,13 @@ struct curve {
     int64_t *risk;  /* of the other members */
     int64_t *open;  /* unknown, in all members */
     bool any_risk, any_open;
+    struct lives lives; /* not of a difference */
+    int64_t end;        /* the last query that asks, of all members, plus 1 */
 };
 /* Of group g, n < T: at risk and known. */
 int64_t curve_at_risk(const struct curve *c, const struct curve_plan *p, int g, int64_t n);
+/* Tokens, each once whatever the number of members, that could be at risk there. */
+int64_t curve_tokens(const struct curve *c, const struct curve_plan *p, int g, int64_t n);
 /* Zeros, in memory of the frame. */
 struct curve curve_create(struct frame *f, const struct curve_plan *p);
 void curve_clear(struct curve *c, const struct curve_plan *p);

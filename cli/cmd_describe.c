@@ -108,6 +108,10 @@ static void put_measures(struct buf *b, const struct analyzer_measure *m)
             json_put_member_str(b, "numerator", m[i].numerator);
         if (m[i].denominator)
             json_put_member_str(b, "denominator", m[i].denominator);
+        if (m[i].product)
+            put_flag(b, "product", true);
+        if (m[i].half_life)
+            json_put_member_str(b, "half_life", m[i].half_life);
         buf_char(b, '}');
     }
     buf_char(b, ']');

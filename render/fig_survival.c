@@ -1,5 +1,6 @@
-/* fig_survival.c - survival curves (DBTrimKV, figures 2a and 9).  The axis of ages is
- * logarithmic: it starts at horizon 1.  A ring is the half-life. */
+/* fig_survival.c - survival curves: the product-limit estimate with its half-life as a ring, or the
+ * share among tokens at risk (DBTrimKV, figures 2a and 9).  The axis of ages is logarithmic: it
+ * starts at horizon 1. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,14 +8,32 @@
 #include "render/figures.h"
 #include "render/plot.h"
 
-static void add_rows(struct plot *p, const struct row_choice *v, const struct table *t)
+enum { SURVIVAL, FRACTION };
+static const char *const shares[] = {"survival", "fraction", NULL};
+struct survival_style {
+    struct choice_style choice;
+    int share; /* SURVIVAL or FRACTION */
+};
+
+/* What is drawn: tables of other times and gaps have no estimate. */
+static bool has_estimate(const struct table *t, const struct row_choice *v,
+                         const struct survival_style *o)
 {
-    int x = table_find(t, "horizon"), y = table_find(t, "fraction");
-    int low = table_find(t, "low"), high = table_find(t, "high");
-    for (int64_t r = 0; r < table_rows(t); r++)
+    return o->share == SURVIVAL && !v->gaps && table_find(t, "survival") >= 0;
+}
+
+static void add_rows(struct plot *p, const struct row_choice *v, const struct table *t,
+                     bool estimate)
+{
+    int x = table_find(t, "horizon"), y = table_find(t, estimate ? "survival" : "fraction");
+    int low = table_find(t, estimate ? "survival_low" : "low");
+    int high = table_find(t, estimate ? "survival_high" : "high");
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        bool band = !estimate || row_pooled(&v->k, r) || v->heads; /* none of lines behind */
         if (choice_has(v, r) && table_real(t, x, r) >= 1)
-            choice_add(p, v, r, NULL, table_real(t, x, r), table_real(t, y, r), value_at(t, low, r),
-                       value_at(t, high, r));
+            choice_add(p, v, r, NULL, table_real(t, x, r), table_real(t, y, r),
+                       band ? value_at(t, low, r) : NAN, band ? value_at(t, high, r) : NAN);
+    }
 }
 
 /* Adds a ring at the half-life of each line that has one. */
@@ -33,33 +52,49 @@ static void add_half_lives(struct plot *p, const struct row_choice *v, const str
     }
 }
 
+static void put_note(const struct table *t, bool estimate, const char *begin, struct plot *p)
+{
+    char bands[48], of[96];
+    const char *among = table_meta(t, "denominator"), *grace = table_meta(t, "grace"), *ends = "";
+    if (estimate)
+        snprintf(of, sizeof of, "gone: not selected in more than %.20s steps",
+                 grace ? grace : "some");
+    else
+        snprintf(of, sizeof of, "among %.60s", among ? among : "tokens");
+    if (table_find(t, "low") >= 0)
+        ends = bands_text(t, p, bands);
+    else if (estimate)
+        ends = "bands: 95 %";
+    snprintf(p->note, sizeof p->note, "%s%s%s%s%s", begin, of,
+             p->n_marks ? "; rings: half-life" : "", *ends ? "; " : "", ends);
+}
+
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
     struct row_choice v;
     char begin[PLOT_NAME];
-    const char *among = table_meta(t, "denominator");
-    const struct choice_style *o = s->own;
+    const struct survival_style *own = s->own;
+    const struct choice_style *o = &own->choice;
     int err = choice_open(&v, t, o, d);
     if (err)
         return err;
     p->whole_x = true;
     p->xlabel = "age n (steps)";
-    p->ylabel = v.gaps ? "difference of the shares" : "share selected at age \xe2\x89\xa5 n";
+    bool estimate = has_estimate(t, &v, own);
+    p->ylabel = estimate ? "share still to be selected" : "share selected at age \xe2\x89\xa5 n";
+    if (v.gaps)
+        p->ylabel = "difference of the shares";
     p->log_x = true;
     p->log_y = o->y == CHOICE_LOG && !v.gaps;
     p->y0 = v.gaps || p->log_y ? NAN : 0;
     p->y1 = v.gaps ? NAN : 1;
     p->level = v.gaps ? 0 : NAN;
-    add_rows(p, &v, t);
-    if (!v.gaps)
+    add_rows(p, &v, t, estimate);
+    if (estimate || (!v.gaps && table_find(t, "survival") < 0))
         add_half_lives(p, &v, t);
     choice_note(&v, p, begin);
-    char bands[48];
-    bool pooled = table_find(t, "low") >= 0;
-    snprintf(p->note, sizeof p->note, "%samong %.60s%s%s%s", begin, among ? among : "tokens",
-             p->n_marks ? "; rings: half-life" : "", pooled ? "; " : "",
-             pooled ? bands_text(t, p, bands) : "");
+    put_note(t, estimate, begin, p);
     return KVF_OK;
 }
 
@@ -68,6 +103,8 @@ static const struct opt style[] = {
     CHOICE_ONE,
     CHOICE_HEADS,
     CHOICE_Y,
+    LIST_KEY(struct survival_style, share, "survival",
+             "the estimate, or the share among tokens at risk", shares),
     {.type = OPT_END},
 };
 
@@ -79,5 +116,5 @@ static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
 
 PLOT_FIGURE(fig_survival, .name = "survival", .table = "survival",
             .summary = "survival curves by criterion, class or head; half-lives; gaps",
-            .needs = needs, .style = style, .style_bytes = sizeof(struct choice_style),
+            .needs = needs, .style = style, .style_bytes = sizeof(struct survival_style),
             .side_by_side = true);

@@ -30,8 +30,8 @@ static const struct known known[] = {
      true},
     {"runs", "head layer index", "mean_run=kept/runs alone_share=alone/kept clustering z", true},
     {"sparsity", "kind head layer index", "sparsity", true},
-    {"survival", "head layer index criterion class horizon", "fraction=alive/at_risk half_life",
-     true},
+    {"survival", "head layer index criterion class horizon",
+     "fraction=alive/at_risk survival=stayed/entered half_life rmst", true},
     {"variance", "head layer index factor", "epsilon2 eta2 within", true},
     {"words", "word", "kept=count/base_count log_beta", true},
     {"dynamics", "head layer head_index prompt rollout surrogate quantity index x value count n",
@@ -119,6 +119,8 @@ static void describe_pool(const struct analyzer_pool *p, struct buf *columns, st
         buf_printf(measures, "%s%s", k ? " " : "", m->value);
         if (m->denominator)
             buf_printf(measures, "=%s/%s", m->numerator ? m->numerator : "", m->denominator);
+        if (m->half_life)
+            buf_printf(measures, " %s", m->half_life);
     }
 }
 

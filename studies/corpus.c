@@ -59,8 +59,8 @@ static void put_arguments(struct corpus *c, const struct analyzer_args *args)
     for (int k = 0; pool->keys[k]; k++)
         put_line(b, "key", pool->keys[k]);
     for (const struct analyzer_measure *m = pool->measures; m->value; m++)
-        buf_printf(b, "measure=%s:%s/%s\n", m->value, m->numerator ? m->numerator : "",
-                   m->denominator ? m->denominator : "");
+        buf_printf(b, "measure=%s:%s/%s%s\n", m->value, m->numerator ? m->numerator : "",
+                   m->denominator ? m->denominator : "", m->product ? " product" : "");
     put_line(b, "intervals", corpus_interval_words[c->set.intervals]);
     buf_printf(b, "replicates=%d\nseed=%llu\n", c->set.replicates, (unsigned long long)c->set.seed);
 }

@@ -151,6 +151,7 @@ struct build {
     struct table *out;
     int64_t *whole;
     double *real, *low, *high, *scratch;
+    double *product, *half; /* [replicates] of a curve: up to an age; its half-life */
     const char **text;
     int64_t undefined; /* replicates without a value */
 };
@@ -192,7 +193,137 @@ static void put_word(struct build *b, int m, int word, const char *name)
     table_dense_int(b->out, name, "", b->whole);
 }
 
-static void put_measure(struct build *b, int m)
+/* ---- products along the last key */
+
+/* Whether two rows differ in the last key alone. */
+static bool same_curve(const struct corpus *c, uint32_t a, uint32_t b)
+{
+    const char *x = field(c, a, 0), *y = field(c, b, 0);
+    size_t n = (size_t)(field(c, a, c->n_keys - 1) - x);
+    return n == (size_t)(field(c, b, c->n_keys - 1) - y) && memcmp(x, y, n) == 0;
+}
+
+/* The first whole age at which a curve is below one half that is s0 at x0 and s at x and falls by
+ * equal factors between them (to 0: at once); INFINITY when it is not below at x. */
+static double half_between(double x0, double s0, double x, double s)
+{
+    if (!(s < .5))
+        return INFINITY;
+    double part = s > 0 ? log(s0 / .5) / log(s0 / s) : 0;
+    return fmin(floor(x0 + (x - x0) * part) + 1, x);
+}
+
+/* What is left of `before` after `steps` in which a of b at risk die. */
+static double product_of(double before, int64_t a, int64_t b, double steps)
+{
+    if (b <= 0 || isnan(before))
+        return before == 0 ? 0 : NAN; /* nobody could tell */
+    return before * pow(1 - (double)a / (double)b, steps);
+}
+
+struct chain { /* of the rows from `first` on */
+    size_t first;
+    double x0, s, half; /* the age before; the product and the half-life up to here */
+    double known;       /* the last age at which the product is defined */
+};
+
+/* Goes on to the row at place i: products of the value and of its replicates. */
+static void chain_step(struct build *b, int m, struct chain *x, size_t i)
+{
+    const struct corpus *c = b->c;
+    struct view v = view_of(c, b->order[i], m);
+    size_t R = (size_t)c->set.replicates, n = 0;
+    double age = strtod(field(c, b->order[i], c->n_keys - 1), NULL), before = x->s;
+    double steps = age - x->x0;
+    x->s = product_of(before, v.sum[WORD_A], v.sum[WORD_B], steps);
+    if (isinf(x->half))
+        x->half = half_between(x->x0, before, age, x->s);
+    x->known = isnan(x->s) ? x->known : age;
+    for (size_t k = 0; k < R && v.replicate; k++) {
+        double was = b->product[k];
+        b->product[k] = product_of(was, v.replicate[k], v.replicate[k + R], steps);
+        if (isinf(b->half[k]))
+            b->half[k] = half_between(x->x0, was, age, b->product[k]);
+        if (!isnan(b->product[k]))
+            b->scratch[n++] = b->product[k];
+    }
+    x->x0 = age;
+    b->real[i] = x->s;
+    b->low[i] = b->high[i] = NAN;
+    if (!v.replicate || v.sum[WORD_N] < 2 || !n)
+        return;
+    b->low[i] = stats_quantile(b->scratch, n, 0.025);
+    b->high[i] = stats_quantile(b->scratch, n, 0.975);
+    b->undefined += (int64_t)(R - n);
+}
+
+/* Half-life of the rows from x->first to end - 1, into [4][rows]: the age and its interval, and the
+ * age that it is above where it is not reached.  An end of the interval that lies beyond the curve
+ * is NaN. */
+static void chain_end(struct build *b, int m, const struct chain *x, size_t end, double *out)
+{
+    size_t n = b->c->rows.n, R = (size_t)b->c->set.replicates;
+    struct view v = view_of(b->c, b->order[x->first], m);
+    double to[4] = {isinf(x->half) ? NAN : x->half, NAN, NAN, isinf(x->half) ? x->known : -1};
+    if (v.replicate && v.sum[WORD_N] > 1) {
+        memcpy(b->scratch, b->half, R * sizeof *b->scratch);
+        to[1] = stats_quantile(b->scratch, R, 0.025);
+        to[2] = stats_quantile(b->scratch, R, 0.975);
+    }
+    for (int k = 0; k < 4; k++)
+        for (size_t i = x->first; i < end; i++)
+            out[(size_t)k * n + i] = isfinite(to[k]) ? to[k] : NAN;
+}
+
+static void put_half_life(struct build *b, const char *name, const double *half)
+{
+    static const char *const ends[] = {"", "_low", "_high", "_over"};
+    size_t n = b->c->rows.n;
+    char full[96];
+    for (int k = 0; k < 4; k++) {
+        snprintf(full, sizeof full, "%s%s", name, ends[k]);
+        for (size_t i = 0; k == 3 && i < n; i++)
+            b->whole[i] = (int64_t)half[3 * n + i];
+        if (k == 3)
+            table_dense_int(b->out, full, "", b->whole);
+        else
+            table_dense_real(b->out, full, "", half + (size_t)k * n);
+    }
+}
+
+/* Fills real, low and high with the products of a measure, and half[4][rows]. */
+static void find_products(struct build *b, int m, double *half)
+{
+    struct chain x = {0};
+    for (size_t i = 0; i < b->c->rows.n; i++) {
+        if (i == 0 || !same_curve(b->c, b->order[i - 1], b->order[i])) {
+            if (i)
+                chain_end(b, m, &x, i, half);
+            x = (struct chain){.first = i, .x0 = -1, .s = 1, .half = INFINITY, .known = -1};
+            for (int k = 0; k < b->c->set.replicates; k++) {
+                b->product[k] = 1;
+                b->half[k] = INFINITY;
+            }
+        }
+        chain_step(b, m, &x, i);
+    }
+    if (b->c->rows.n)
+        chain_end(b, m, &x, b->c->rows.n, half);
+}
+
+/* ---- measures */
+
+static void find_values(struct build *b, int m)
+{
+    const struct analyzer_measure *p = &b->c->a->pool->measures[m];
+    for (size_t i = 0; i < b->c->rows.n; i++) {
+        struct view v = view_of(b->c, b->order[i], m);
+        b->real[i] = value_of(p, v.sum[WORD_A], v.sum[WORD_B], v.sum[WORD_C]);
+        b->undefined += interval_of(b->c, &v, b->scratch, &b->low[i], &b->high[i]);
+    }
+}
+
+static int put_measure(struct build *b, int m)
 {
     const struct analyzer_measure *p = &b->c->a->pool->measures[m];
     static const char *const ends[] = {"low", "high", "documents", "sum"};
@@ -202,11 +333,13 @@ static void put_measure(struct build *b, int m)
         snprintf(name[k], sizeof name[k], "%s%s%s", plain ? "" : p->value, plain ? "" : "_",
                  ends[k]);
     }
-    for (size_t i = 0; i < b->c->rows.n; i++) {
-        struct view v = view_of(b->c, b->order[i], m);
-        b->real[i] = value_of(p, v.sum[WORD_A], v.sum[WORD_B], v.sum[WORD_C]);
-        b->undefined += interval_of(b->c, &v, b->scratch, &b->low[i], &b->high[i]);
-    }
+    double *half = p->product ? MEM_NEW(double, 4 * b->c->rows.n) : NULL;
+    if (p->product && !half)
+        return KVF_E_NOMEM;
+    if (p->product)
+        find_products(b, m, half);
+    else
+        find_values(b, m);
     table_dense_real(b->out, p->value, "", b->real);
     table_dense_real(b->out, name[0], "", b->low);
     table_dense_real(b->out, name[1], "", b->high);
@@ -214,7 +347,10 @@ static void put_measure(struct build *b, int m)
     if (measure_kind(p) == MEASURE_QUOTIENT) {
         put_word(b, m, WORD_A, p->numerator);
         put_word(b, m, WORD_B, p->denominator);
-        return;
+        if (half && p->half_life)
+            put_half_life(b, p->half_life, half);
+        mem_free(half);
+        return KVF_OK;
     }
     for (size_t i = 0; i < b->c->rows.n; i++) {
         struct view v = view_of(b->c, b->order[i], m);
@@ -223,6 +359,7 @@ static void put_measure(struct build *b, int m)
     table_dense_real(b->out, name[3], "", b->real);
     if (measure_kind(p) == MEASURE_WEIGHTED)
         put_word(b, m, WORD_C, p->denominator);
+    return KVF_OK;
 }
 
 /* ---- metadata */
@@ -289,13 +426,17 @@ static int fill(struct build *b)
     b->low = MEM_NEW(double, n);
     b->high = MEM_NEW(double, n);
     b->scratch = MEM_NEW(double, (size_t)c->set.replicates);
+    b->product = MEM_NEW(double, (size_t)c->set.replicates);
+    b->half = MEM_NEW(double, (size_t)c->set.replicates);
     b->text = MEM_NEW(const char *, n);
-    if (!b->whole || !b->real || !b->low || !b->high || !b->scratch || !b->text)
+    if (!b->whole || !b->real || !b->low || !b->high || !b->scratch || !b->product || !b->half
+        || !b->text)
         return KVF_E_NOMEM;
     put_keys(b);
-    for (int m = 0; m < c->n_measures; m++)
-        put_measure(b, m);
-    return table_err(b->out);
+    int err = KVF_OK;
+    for (int m = 0; !err && m < c->n_measures; m++)
+        err = put_measure(b, m);
+    return err ? err : table_err(b->out);
 }
 
 int corpus_table(struct corpus *c, struct table **ret, struct kvf_diag *d)
@@ -317,7 +458,8 @@ int corpus_table(struct corpus *c, struct table **ret, struct kvf_diag *d)
 
 done:
     table_destroy(b.out);
-    void *const all[] = {order, b.whole, b.real, b.low, b.high, b.scratch, (void *)b.text};
+    void *const all[] = {order,     b.whole,   b.real, b.low,         b.high,
+                         b.scratch, b.product, b.half, (void *)b.text};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
     return err;

@@ -1,6 +1,8 @@
 """Brute force for what follows from selected sets: S[..., t, i] says that query t of a query
 head selected token i.  Everything is counted from the definition, cell by cell.
 A member of a row is a list of S [T, T]: a token is selected when any of them selects it."""
+from fractions import Fraction
+
 import numpy as np
 
 Z = 1.959963984540054
@@ -101,11 +103,47 @@ def hazard(members, tokens, T, bins, grace=0):
         d, exposure = sum(died[x] for x in ages), sum(risk[x] for x in ages)
         stop = ages[-1] + 1 if len(ages) else low
         gone = risk[low] - (risk[stop] if stop <= T else 0) - d
-        s, g = S[low]
+        s, g = S[low] if low <= max((c for _, c in lives), default=-2) else (np.nan, np.nan)
         se = s * np.sqrt(g) if s > 0 else np.nan
         rows.append((low, high, risk[low], d, gone, exposure, d / exposure if exposure else np.nan,
                      d / (risk[low] - gone / 2) if risk[low] else np.nan, s, np.maximum(0, s - Z * se), np.minimum(1, s + Z * se)))
     return rows
+
+
+def lives(members, tokens, end, grace, asks=None):
+    """(age of the last selection by a query that counts, age from which nothing is known) of each token of each member"""
+    out = []
+    for heads in members:
+        for i in tokens:
+            c = end - 1 - i - grace
+            when = [t for t in range(i, len(heads[0])) if any(s[t, i] for s in heads) and (asks is None or asks[t])]
+            if c >= 0:
+                out.append((int(when[-1] - i) if when else -1, int(c)))
+    return out
+
+
+def kaplan_meier(known, n):
+    """(S(n), sum of d / (r (r - d)) below n) of lives (a, c); NaN where nobody can tell"""
+    S, G = Fraction(1), Fraction(0)
+    for x in range(-1, n):
+        risk, died = sum(a >= x and c > x for a, c in known), sum(a == x and c > x for a, c in known)
+        if S and not risk:
+            return np.nan, np.nan
+        if died == risk:
+            return 0., np.nan
+        S, G = S * Fraction(risk - died, risk), G + Fraction(died, risk * (risk - died))
+    return float(S), float(G)
+
+
+def restricted_mean(known, h):
+    """the sum of S(n) below h, and the root of the sum of A(x)^2 d / (r (r - d)), A(x) what the sum has above x"""
+    S, variance = [kaplan_meier(known, n)[0] for n in range(h)], 0.
+    for x in range(-1, h - 1):
+        risk, died = sum(a >= x and c > x for a, c in known), sum(a == x and c > x for a, c in known)
+        left = sum(S[x + 1:])
+        if died and left:
+            variance += left**2 * died / (risk * (risk - died))
+    return sum(S), np.sqrt(variance)
 
 
 def octaves(T):

@@ -149,7 +149,7 @@ def grid(T):
 
 
 def check_survival(files, traces):
-    data, meta = table(kvfate, "corpus", "survival", *files, "--criterion", "top64,mass.90", "--replicates", REPLICATES, "--seed", SEED, "--intervals", "all")
+    data, meta = table(kvfate, "corpus", "survival", *files, "--criterion", "top64,mass.90", "--replicates", REPLICATES, "--seed", SEED, "--intervals", "all", "--at-least", "1")
     found = clusters(traces)
     check("documents", meta["documents"] == "10" and meta["traces"] == "12" and len(found) == 10, meta)
     check("T", meta["T"] == str(max(t.T for t in traces)) and meta["T_least"] == str(min(t.T for t in traces)))
@@ -173,6 +173,68 @@ def check_survival(files, traces):
         got = [data[k][i] for k in ("alive", "at_risk", "documents")]
         check("survival counts", got == [alive, risk, in_], rows[i], got, alive, risk, in_)
         check("survival values", same([data[k][i] for k in ("fraction", "low", "high")], [alive / risk, low, high]), rows[i], low, high)
+
+
+def steps_of(trace, c, head, ages, grace, at_least):
+    """(events, exposure) from each age to the next, as far as at_least tokens could show them"""
+    out, before = np.zeros((len(ages), 2), np.int64), -1
+    cut = trace.T - 1 - np.arange(trace.T) - grace
+    last = np.where(np.isnan(trace.last[c]), -1, trace.last[c]).reshape(L * G, -1)
+    last = last if head == "all" else last[[head[0] * G + head[1]]]
+    last, known = last[:, cut >= 0], cut[cut >= 0]
+    for k, n in enumerate(ages):
+        if (known >= n).sum() < at_least:
+            break
+        for x in range(before, n):
+            at = (last >= x) & (known > x)
+            out[k] += [(at & (last == x)).sum(), at.sum()]
+        before = n
+    return out
+
+
+def check_curves(files, traces, horizons=None):
+    """A survival curve of pooled events and steps at risk, its half-life, and their intervals over documents"""
+    grace, at_least = 3, 4
+    more = ["--horizons", ",".join(map(str, horizons))] if horizons else []
+    data, _ = table(kvfate, "corpus", "survival", *files, "--criterion", "mass.90", "--grace", grace, "--at-least", at_least, "--replicates", REPLICATES, "--seed", SEED, *more)
+    found, ages = clusters(traces), horizons or grid(max(t.T for t in traces))
+    steps, reached = np.diff([-1] + list(ages)), 0
+    for head in ["all", (0, 0), (1, G - 1)]:
+        sums = {d: np.sum([steps_of(t, "mass.90", head, ages, grace, at_least) for t in list_], axis=0) for d, list_ in found.items()}
+        w = {d: weights(d) for d in found}
+        pooled = np.sum(list(sums.values()), axis=0)[None]
+        again = np.sum([w[d][:, None, None] * x for d, x in sums.items()], axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            curves = [np.cumprod((1 - x[..., 0] / x[..., 1])**steps, axis=1) for x in (pooled, again)]
+        for S in curves:
+            S[np.maximum.accumulate(S == 0, axis=1)] = 0  # all dead: it needs nobody at risk
+        halves = [[half_life(ages, S) for S in x] for x in curves]
+        docs = np.sum([x[:, 1] > 0 for x in sums.values()], axis=0)
+        at = [k for k, h in enumerate(data["head"]) if h == (head if head == "all" else f"L{head[0]}H{head[1]}")]
+        check("curve: ages", [data["horizon"][k] for k in at] == list(ages))
+        for i, k in enumerate(at):
+            low, high = interval(curves[1][:, i]) if docs[i] > 1 and head == "all" else (np.nan, np.nan)
+            got = [data[c][k] for c in ("survival", "survival_low", "survival_high", "events", "exposure")]
+            check("curve: survival", same(got, [curves[0][0, i], low, high, *pooled[0, i]], 1e-12), head, ages[i], got, curves[0][0, i], low, high)
+        half = halves[0][0]
+        low, high = np.percentile(halves[1], [2.5, 97.5]) if head == "all" else (np.nan, np.nan)
+        over = -1 if np.isfinite(half) else max(n for n, s in zip(ages, curves[0][0]) if not np.isnan(s))
+        want = [x if np.isfinite(x) else np.nan for x in (half, low, high)] + [over]
+        got = [data[c][at[0]] for c in ("half_life", "half_life_low", "half_life_high", "half_life_over")]
+        check("curve: half-life", same(got, want, 1e-12), head, got, want)
+        reached += np.isfinite(half)
+    return reached
+
+
+def half_life(ages, S):
+    """the first whole age below one half of a curve that falls by equal factors between ages; infinite: none"""
+    x0, s0 = -1, 1.
+    for x, s in zip(ages, S):
+        if s < .5:
+            below = [n for n in range(x0 + 1, x + 1) if s == 0 or s0 * (s / s0)**((n - x0) / (x - x0)) < .5]
+            return float(below[0])
+        x0, s0 = x, s
+    return np.inf
 
 
 def check_means(files, traces):
@@ -422,6 +484,8 @@ def main():
         traces = corpus_traces()
         files = [t.write(os.path.join(folder, "traces", f"{i}.kvf")) for i, t in enumerate(traces)]
         check_survival(files, traces)
+        check("curve: half-lives of both kinds", check_curves(files, traces) == 3 and check_curves(files, traces, [0, 1, 2, 4]) == 0
+              and check_curves(files, traces, list(range(60))) == 3)
         check_means(files, traces)
         check_against(files, traces, folder)
         whole = check_bytes(files, folder)

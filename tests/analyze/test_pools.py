@@ -77,6 +77,26 @@ def pool(measure, of):
     return mean([mean([r[value] for r in mine]) for mine in of])
 
 
+def curve(measure, age, whole, singles, keys):
+    """{key: value of a product along the age, and its half-life}: of the sums of the counts of all documents"""
+    counts = measure["numerator"], measure["denominator"]
+    sums, values, curves = {}, {}, {}
+    for s in singles:
+        for key, mine in rows(s, keys).items():
+            at = sums.setdefault(key, [0, 0])
+            for r in mine:
+                at[0], at[1] = at[0] + r[counts[0]], at[1] + r[counts[1]]
+    for key in rows(whole, keys):
+        curves.setdefault(tuple(v for k, v in zip(keys, key) if k != age), []).append(key)
+    for every in curves.values():
+        before, value = -1, 1.
+        for key in sorted(every, key=lambda k: k[keys.index(age)]):
+            n, (a, b) = key[keys.index(age)], sums.get(key, [0, 0])
+            value = None if value is None or not b else value * (1 - a / b)**(n - before)
+            before, values[key] = n, value
+    return values
+
+
 def compare(name, about, files):
     """Every value of the corpus against those of the single tables."""
     whole, _ = table("corpus", name, *files, *OPTIONS.get(name, []), "--intervals", "none")
@@ -85,9 +105,10 @@ def compare(name, about, files):
     of = [rows(s, keys) for s in singles]
     for measure in about["measures"]:
         value, compared = measure["value"], 0
+        products = curve(measure, about["pool_keys"][-1], whole, singles, keys) if "product" in measure else None
         for key, (row,) in rows(whole, keys).items():
             mine = [o[key] for o in of if key in o]
-            want, got = pool(measure, mine) if mine else "a row", row[value]
+            want, got = products[key] if products else pool(measure, mine) if mine else "a row", row[value]
             ok = want is None and got is None or None not in (want, got) and math.isclose(want, got, rel_tol=1e-9, abs_tol=1e-11)
             check(f"{name} {value} {key}", ok, want, got)
             compared += want is not None

@@ -86,7 +86,7 @@ def column_of(data, want, keys):
 
 
 def check_survival(name, m, space="query", skip=False, everyone=False, follow=0, horizons=(0, 1, 2, 5, 9, 33, 64, 70, 500), a=0, b=None, gaps=()):
-    options = ["--space", space, "--horizons", ",".join(map(str, horizons)), "--criterion", ",".join(CRITERIA)]
+    options = ["--space", space, "--horizons", ",".join(map(str, horizons)), "--criterion", ",".join(CRITERIA), "--at-least", "1"]
     options += ["--skip-trivial"] * skip + ["--denominator", "all"] * everyone + (["--follow-up", follow] if follow else [])
     options += ["--gap", ",".join(x + "," + y for x, y in gaps)] if gaps else []
     options += ["--tokens", f"{a}:{b}"] if b is not None else []
@@ -119,19 +119,51 @@ def check_survival(name, m, space="query", skip=False, everyone=False, follow=0,
     return data, want
 
 
-def check_half_life(m):
-    """of the pooled curve at every horizon"""
-    for space in ("query", "kv-union", "kv-mean"):
-        data, _ = table(kvfate, "survival", m.path, "--space", space, "--criterion", "mass.95", "--horizons", ",".join(map(str, range(m.T))))
-        for head in {"all", data["head"][0]}:
-            at = [k for k, h in enumerate(data["head"]) if h == head]
-            share = real([data["fraction"][k] for k in at])
-            first = next((n for n in range(m.T) if share[n] < .5), np.nan)
-            same(f"half life {space} {head}", [data["half_life"][k] for k in at], [first] * len(at))
+def check_curve(name, m, space="query", skip=False, grace=5, follow=0, at_least=1, a=0, b=None, mean_to=11):
+    """product limit, Greenwood, counts of the steps, half-life and restricted mean, of each head and of all"""
+    horizons = [0, 33, 3, 7, 90, 7, m.T - 1, m.T + 4]
+    options = ["--space", space, "--horizons", ",".join(map(str, horizons)), "--criterion", ",".join(CRITERIA), "--at-least", at_least, "--grace", grace,
+               "--mean-to", mean_to, "--follow-up", follow] + ["--skip-trivial"] * skip + (["--tokens", f"{a}:{b}"] if b is not None else [])
+    data, meta = table(kvfate, "survival", m.path, *options)
+    check(f"{name}: grace", [meta[k] for k in ("grace", "at_least", "mean_to")] == [str(grace), str(at_least), str(mean_to)], meta)
+    tokens, want, halves = [i for i in range(a, m.T if b is None else min(b, m.T)) if m.T - 1 - i >= follow], [], [0, 0, 0]
+    for c in CRITERIA:
+        pooled, torn, most = [], False, 0
+        heads = []
+        for head, l, h, kv, members in m.rows(space, c):
+            asks = m.asks(l, kv, K.get(c, 0) if skip else 0)
+            end = max(np.flatnonzero(asks), default=-1) + 1
+            last = [(s[:, i].nonzero()[0].max(initial=-1), i) for x in members for s in x for i in tokens]
+            open_ = any(q >= 0 and not asks[q] and asks[i:q].any() for q, i in last)
+            torn, most = torn or open_, max(most, end)
+            mine = brute.lives(members, tokens, end, grace, asks)
+            pooled += mine
+            heads.append((mine, end, open_))
+        for known, end, open_ in heads + [(pooled, most, torn)]:
+            follows = sorted((end - 1 - i - grace for i in tokens), reverse=True)
+            to = follows[at_least - 1] if len(follows) >= at_least and not open_ else -2
+            S = [brute.kaplan_meier(known, n) for n in range(to + 1)] if to >= 0 else []
+            S = S[:next((n for n, x in enumerate(S) if np.isnan(x[0])), len(S))]
+            half = next((n for n, x in enumerate(S) if x[0] < .5), None)
+            halves[0 if half is not None else 1 if S else 2] += 1
+            mean = brute.restricted_mean(known, mean_to) if 0 < mean_to <= len(S) else (np.nan, np.nan)
+            for n in horizons:
+                before = max((x for x in horizons if x < n), default=-1)
+                row = [np.nan] * 3 + [0, 0]
+                if n <= to:
+                    row[3:] = sum(before <= x < n and x < z for x, z in known), sum(x >= age and z > age for x, z in known for age in range(before, n))
+                if n < len(S):
+                    s, G = S[n]
+                    row[:3] = s, max(0, s - brute.Z * s * np.sqrt(G)) if s else np.nan, min(1, s + brute.Z * s * np.sqrt(G)) if s else np.nan
+                want.append(row + [np.nan if half is None else half, len(S) - 1 if S and half is None else -1, *mean])
+    keys = ("survival", "survival_low", "survival_high", "events", "exposure", "half_life", "half_life_over", "rmst", "rmst_error")
+    for key, got, right in column_of(data, want, keys):
+        same(f"{name}: {key} {space}", got, right, 1e-10)
+    return halves
 
 
 def check_hazard(name, m, space="query", grace=0, bins=None, a=0, b=None):
-    options = ["--space", space, "--grace", grace, "--criterion", ",".join(CRITERIA)] + (["--bins", ",".join(map(str, bins))] if bins else [])
+    options = ["--space", space, "--grace", grace, "--at-least", "1", "--criterion", ",".join(CRITERIA)] + (["--bins", ",".join(map(str, bins))] if bins else [])
     options += ["--tokens", f"{a}:{b}"] if b is not None else []
     data, meta = table(kvfate, "hazard", m.path, *options)
     edges = [(-1, 0)] + [(x, bins[k + 1] if k + 1 < len(bins) else -1) for k, x in enumerate(bins)] if bins else brute.octaves(m.T)
@@ -148,8 +180,8 @@ def check_hazard(name, m, space="query", grace=0, bins=None, a=0, b=None):
         check(f"{name}: {key}", got == right, got[:5], right[:5]) if key in ("head", "criterion") else same(f"{name}: {key} {space}", got, right, 1e-9)
 
 
-def check_persistence(name, m, space="query", grace=32, classes=None):
-    data, meta = table(kvfate, "persistence", m.path, "--space", space, "--grace", grace, "--criterion", "mass.95", *(["--by", "class"] if classes else []))
+def check_persistence(name, m, space="query", grace=32, classes=None, at_least=1):
+    data, meta = table(kvfate, "persistence", m.path, "--space", space, "--grace", grace, "--criterion", "mass.95", "--at-least", at_least, *(["--by", "class"] if classes else []))
     groups = [("all", range(m.T))] + [(c, [i for i in range(m.T) if classes[i] == c]) for c in dict.fromkeys(data["class"]) if c != "all"]
     check(f"{name}: classes", not classes or {g for g, _ in groups} == {"all", *classes}, groups)
     ages = [k for k in range(32) if 2**k < m.T]
@@ -176,8 +208,9 @@ def check_persistence(name, m, space="query", grace=32, classes=None):
                     prior, M = np.nan, 0
                 plus = M if not np.isnan(prior) else 0
                 a, b = y + (plus * prior if plus else 0), n - y + (plus * (1 - prior) if plus else 0)
-                want.append((head, g, 2**k, n, y, y / n if n else np.nan, a / (a + b) if a + b else np.nan, prior, M))
-                posterior.append((a, b, plus))
+                enough = sum(i + 2**k < m.T and m.T - 1 - i >= grace for i in range(m.T)) >= at_least
+                want.append((head, g, 2**k, n, y) + ((y / n if n else np.nan, a / (a + b) if a + b else np.nan, prior, M) if enough else (np.nan,) * 4))
+                posterior.append((a, b, plus) if enough else (0, 0, 1))
     for key, got, right in column_of(data, want, ("head", "class", "age", "at_risk", "selected", "rate", "shrunk", "prior", "strength")):
         check(f"{name}: {key}", got == right, got[:5], right[:5]) if key in ("head", "class") else same(f"{name}: {key} {space}", got, right, 1e-9)
     low, high = real(data["low"]), real(data["high"])
@@ -185,6 +218,7 @@ def check_persistence(name, m, space="query", grace=32, classes=None):
     for k in sure[::max(1, len(sure) // 12)]:
         at = brute.beta_below(low[k], *posterior[k][:2]), brute.beta_below(high[k], *posterior[k][:2])
         check(f"{name}: interval", abs(at[0] - .025) < 1e-4 and abs(at[1] - .975) < 1e-4, want[k], posterior[k], low[k], high[k], at)
+    check(f"{name}: intervals of few", all(np.isnan([low[k], high[k]]).all() for k, x in enumerate(posterior) if x == (0, 0, 1)))
     counts = [k for k, (a, b, M) in enumerate(posterior) if not M and want[k][3]]
     for k in counts:  # Wilson: the shares p with |y / n - p| = z sqrt(p (1 - p) / n)
         n, y = want[k][3:5]
@@ -193,8 +227,8 @@ def check_persistence(name, m, space="query", grace=32, classes=None):
     return len(sure), len(counts)
 
 
-def check_intermittency(name, m, space="query", follow=0, above=(0, 1, 3, 10), a=0, b=None):
-    options = ["--space", space, "--follow-up", follow, "--above", ",".join(map(str, above))] + (["--tokens", f"{a}:{b}"] if b is not None else [])
+def check_intermittency(name, m, space="query", follow=0, above=(0, 1, 3, 10), a=0, b=None, at_least=1):
+    options = ["--space", space, "--at-least", at_least, "--follow-up", follow, "--above", ",".join(map(str, above))] + (["--tokens", f"{a}:{b}"] if b is not None else [])
     data, meta = table(kvfate, "intermittency", m.path, *options)
     tokens = [i for i in range(a, m.T if b is None else b) if m.T - 1 - i >= follow]
     want = []
@@ -204,7 +238,7 @@ def check_intermittency(name, m, space="query", follow=0, above=(0, 1, 3, 10), a
         for what, quantity in enumerate(QUANTITIES):
             for head, l, h, members in heads:
                 shares, rest = brute.intermittency(members, tokens, what, above, m.T)
-                want += [(head, l, h, c, quantity, n, s, o, o / s if s else np.nan, *rest) for n, (s, o) in zip(above, shares)]
+                want += [(head, l, h, c, quantity, n, s, o, o / s if s >= at_least * len(members) else np.nan, *rest) for n, (s, o) in zip(above, shares)]
     keys = ("head", "layer", "index", "criterion", "quantity", "above", "tokens", "over", "share", "defined", "total", "mean", "q50", "q90", "q99", "most")
     for key, got, right in column_of(data, want, keys):
         check(f"{name}: {key}", got == right, got[:5], right[:5]) if key in ("head", "criterion", "quantity") else same(f"{name}: {key} {space}", got, right)
@@ -249,13 +283,14 @@ def by_hand():
     # last ages: 3 1 0 never | never 2 never 0.  At n = 1 tokens 0, 1, 2 are at risk: 2 and 1 are alive of 3
     data, _ = table(kvfate, "survival", m.path, "--criterion", "mass.95", "--horizons", "0,1,2,3")
     same("hand: alive", data["alive"], [3, 2, 1, 1, 2, 1, 1, 0, 5, 3, 2, 1])
+    check("hand: fewer than twenty tokens", not any(np.isfinite(real(data["fraction"] + data["survival"]))), data)
     same("hand: at risk", data["at_risk"], [4, 3, 2, 1, 4, 3, 2, 1, 8, 6, 4, 2])
     # in the union: 3 2 0 0
     data, _ = table(kvfate, "survival", m.path, "--criterion", "mass.95", "--horizons", "0,1,2,3", "--space", "kv-union")
     same("hand: union", data["alive"], [4, 2, 2, 1] * 2)
     # hazard of head 0: follow-ups 3 2 1 0, ages 3 1 0 never: token 0 is censored at 3, token 3 has c = 0 and dies at -1
     # at risk at -1: all 4, one dies; at 0: tokens 0 1 2, one dies; at 1: 0 1, one dies; at 2: token 0; S: 1, 3/4, 1/2, 1/4, 1/4
-    data, _ = table(kvfate, "hazard", m.path, "--criterion", "mass.95", "--head", "L0H0", "--bins", "0,1,2,3")
+    data, _ = table(kvfate, "hazard", m.path, "--criterion", "mass.95", "--head", "L0H0", "--bins", "0,1,2,3", "--grace", "0", "--at-least", "1")
     same("hand: hazard at risk", data["at_risk"][:5], [4, 3, 2, 1, 0])
     same("hand: hazard events", data["events"][:5], [1, 1, 1, 0, 0])
     same("hand: hazard censored", data["censored"][:5], [0, 0, 0, 1, 0])
@@ -269,7 +304,7 @@ def by_hand():
     same("hand: medians", data["q50"][::2], [1, 0, 0, 0])
     # at age 1 heads select 2 and 1 of 3 tokens, mu = 1/2: the spread 2 * 3 / 36 = 1/6 is under v (K - 1) = 1/4 that chance gives,
     # so M = N = 6: (2 + 6 / 2) / (3 + 6)
-    data, _ = table(kvfate, "persistence", m.path, "--criterion", "mass.95", "--grace", "0")
+    data, _ = table(kvfate, "persistence", m.path, "--criterion", "mass.95", "--grace", "0", "--at-least", "1")
     same("hand: persistence", [data[k][0] for k in ("at_risk", "selected", "strength", "shrunk")], [3, 2, 6, 5 / 9])
     # gap of mass.95 over top64 where the first has head two in both places
     m = Made({**S, "mass.95": np.array([[two, two]])}, 1)
@@ -299,7 +334,14 @@ with tempfile.TemporaryDirectory(prefix="kvfate-selections-") as folder:
         check_survival(name, m, "kv-union", follow=30, skip=True)
         check_survival(name, m, follow=T, horizons=(0, 1))
         check_survival(name, m, a=3, b=40, follow=50)
-        check_half_life(m)
+        halves = np.array([0, 0, 0])
+        for space in ("query", "kv-union", "kv-mean"):
+            halves += check_curve(name + " curve", m, space)
+            halves += check_curve(name + " curve", m, space, at_least=9, grace=20)
+        halves += check_curve(name + " curve skipping", m, skip=True)
+        check_curve(name + " curve", m, "kv-mean", grace=0, a=3, b=40, follow=T - 30, mean_to=0)
+        halves += check_curve(name + " curve of few", m, at_least=T)
+        check(name + ": half-lives of all kinds", min(halves) > 0, halves)
         check_hazard(name, m, grace=7, bins=[0, 1, 5, 30])
         check_hazard(name, m, "kv-mean", bins=[4, 10], a=3, b=40)
         check_hazard(name, m, grace=T + 5)
@@ -309,6 +351,8 @@ with tempfile.TemporaryDirectory(prefix="kvfate-selections-") as folder:
         check(name + ": intervals of both kinds", sure > 20 and counts > 20, sure, counts)
         check_intermittency(name, m, "query")
         check_intermittency(name, m, "kv-mean", 20)
+        check_intermittency(name, m, "kv-mean", 20, above=(0, 5, T - 30), at_least=10)
+        check_persistence(name, m, "kv-union", 3, at_least=T - 20)
         check_intermittency(name, m, "query", 0, (0, 7), 5, 60)
         check_classes(name, m, set(classes["class"]))
         by_class_brute(m, classes["class"])
@@ -328,6 +372,8 @@ with tempfile.TemporaryDirectory(prefix="kvfate-selections-") as folder:
             data, want = check_survival(f"evicting {seed}", m, space, skip=True, gaps=[("top64", "mass.95"), ("top64", "top128"), ("top128", "top64")])
             opened += sum(data["undecided"])
         check_survival(f"evicting {seed}", m, "kv-union", skip=True, everyone=True)
+        check_curve(f"evicting {seed} curve", m, "kv-mean", skip=True)
+        check_curve(f"evicting {seed} curve", m, "kv-union", skip=True)
         check_hazard(f"evicting {seed}", m)
         check_intermittency(f"evicting {seed}", m)
     check("something was open", opened > 300, opened)

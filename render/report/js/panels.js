@@ -65,7 +65,7 @@ function survivalLines(rows, faint) {
   for (const [criterion, colour] of CRITERIA) {
     const points = [];
     rows.criterion.forEach((c, k) => c === criterion && rows.horizon[k] > 0 && points.push([rows.horizon[k], rows.fraction[k]]));
-    if (points.length)
+    if (points.some((p) => Number.isFinite(p[1])))
       lines.push({ name: criterion, points, colour, faint, printed: true, dash: criterion.startsWith('mass') ? '5 3' : null });
   }
   return lines;
@@ -76,7 +76,7 @@ panel('survival', 'Survival', 'survival', ['head', 'kind'], async (table) => {
   const rows = query ? await rowsOf(table, state.head.name, names) : null, own = rows ? survivalLines(rows, false) : [];
   const all = survivalLines(await rowsOf(table, 'all', names), own.length > 0);
   if (!all.length)
-    return [nothing('No curve: a token can be selected again only by a later one, and the trace has one token.')];
+    return [nothing('No curve: a token can be selected again only by a later one, and fewer than twenty have one here.')];
   const hi = all.reduce((a, l) => l.points.reduce((b, p) => Math.max(b, p[0]), a), 2);
   const chart = { title: 'Share of tokens still selected against their age', lines: [...all, ...own],
     x: { label: 'age n, steps', log: true, lo: 1, hi }, y: { label: 'share', lo: 0, hi: 1 } };

@@ -1,0 +1,52 @@
+#include <math.h>
+
+#include "base/product_limit.h"
+
+void product_limit(const int64_t *died, const int64_t *censored, int64_t n, double *S, double *G)
+{
+    int64_t risk = 0;
+    double s = 1, g = 0;
+    for (int64_t k = 0; k < n; k++)
+        risk += died[k] + censored[k];
+    for (int64_t k = 0; k < n; k++) {
+        S[k] = s;
+        G[k] = g;
+        if (died[k]) {
+            double r = (double)risk, x = (double)died[k];
+            s = died[k] == risk ? 0 : s * ((r - x) / r);
+            g = died[k] == risk ? NAN : g + x / (r * (r - x));
+        } else if (!risk) {
+            s = s == 0 ? 0 : NAN; /* nobody could tell */
+            g = NAN;
+        }
+        risk -= died[k] + censored[k];
+    }
+    S[n] = s;
+    G[n] = g;
+}
+
+double product_limit_mean(const int64_t *died, const int64_t *censored, int64_t n, const double *S,
+                          int64_t first, int64_t end, double *ret_error)
+{
+    double area = end > n ? S[n] : 0, variance = 0;
+    int64_t risk = 0;
+    for (int64_t k = n - 1; k >= 0; k--) {
+        risk += died[k] + censored[k];
+        if (died[k] && area != 0) {
+            double r = (double)risk, x = (double)died[k];
+            variance += area * area * x / (r * (r - x));
+        }
+        if (k >= first && k < end)
+            area += S[k];
+    }
+    *ret_error = sqrt(variance);
+    return area;
+}
+
+int64_t product_limit_half(const double *S, int64_t first, int64_t end)
+{
+    for (int64_t k = first; k < end; k++)
+        if (S[k] < .5)
+            return k;
+    return -1;
+}
