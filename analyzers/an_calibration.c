@@ -9,7 +9,7 @@
 #include <kvf/schema.h>
 
 #include "analyzers/calibration_table.h"
-#include "analyzers/frame.h"
+#include "analyzers/lives.h"
 #include "base/mem.h"
 
 enum { EVER_AGAIN, AT_AGE, NO_EXIT, N_EVENTS };
@@ -20,7 +20,7 @@ static const char *const groups[] = {"any", "each", NULL};
 struct options {
     const char *criterion, *event, *horizon;
     int group;
-    int64_t bins, budget;
+    int64_t bins, budget, follow_up;
 };
 static const struct opt options[] = {
     {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
@@ -36,6 +36,9 @@ static const struct opt options[] = {
      "bins of the predicted probability, of equal width", "10", .min = 1, .max = MOST_BINS},
     {OPT_INT, 0, "budget", offsetof(struct options, budget), "B",
      "entries held where the ranking is judged", "64", .min = 1, .max = RANK_MOST_BUDGET},
+    {OPT_INT, 0, "follow-up", offsetof(struct options, follow_up), "W",
+     "ever-again: only tokens with W queries or more after the horizon", "-1",
+     .absent = "64, or T / 4 if less", .max = INT32_MAX},
     {.type = OPT_END},
 };
 
@@ -47,7 +50,8 @@ struct plan {
     int64_t horizon[MAX_HORIZONS];
     int n_horizons;
     int bins, budget;
-    int64_t T, a, b; /* steps; tokens [a, b) */
+    int64_t T, a, b;         /* steps; tokens [a, b) */
+    int64_t follow_up, near; /* later queries that ever-again asks for; births that are near */
 };
 
 struct scratch { /* of one thread */
@@ -173,6 +177,8 @@ static int choose(struct frame *f, struct kvf_diag *d)
                        .each = o->group == 1,
                        .bins = (int)o->bins,
                        .budget = (int)o->budget,
+                       .follow_up = lives_grace(o->follow_up, f->T),
+                       .near = lives_grace(-1, f->T),
                        .T = f->T,
                        .a = f->a,
                        .b = f->b};
@@ -285,9 +291,52 @@ static bool happened(const struct data *x, int event, int64_t n, uint32_t at)
     return event == EVER_AGAIN ? x->last[at] >= n : x->first[at] > n;
 }
 
+/* Whether the text goes on for long enough after token i. */
+static bool followed(const struct plan *p, int event, int64_t n, int64_t i)
+{
+    return i + n + (event == EVER_AGAIN ? p->follow_up : 0) < p->T;
+}
+
+struct pairs { /* of a token with the event and one without, of one head; wins: as in judge */
+    int64_t n, wins;
+};
+/* Adds the pairs of tokens born less than p->near steps apart, of the head at x[base]. */
+static void add_near(const struct plan *p, const struct data *x, int64_t base, int event,
+                     int64_t horizon, struct pairs *out)
+{
+    for (int64_t i = p->a; i < p->b && followed(p, event, horizon, i); i++) {
+        bool yes = happened(x, event, horizon, (uint32_t)(base + i));
+        float mine = x->log_beta[base + i];
+        for (int64_t j = i - p->near + 1 > p->a ? i - p->near + 1 : p->a; j < i; j++) {
+            float other = x->log_beta[base + j];
+            if (happened(x, event, horizon, (uint32_t)(base + j)) == yes)
+                continue;
+            out->n++;
+            out->wins += horizon == 0 || mine == other ? 1 : 2 * ((mine > other) == yes);
+        }
+    }
+}
+
+/* AUROC of the birth alone, early before late: of tokens of all heads at hand, by position. */
+static double early_auroc(const struct plan *p, const int64_t *yes, const int64_t *no)
+{
+    int64_t wins = 0, all_yes = 0, no_later = 0;
+    for (int64_t i = p->b - 1; i >= p->a; i--) {
+        wins += yes[i] * (2 * no_later + no[i]);
+        no_later += no[i];
+        all_yes += yes[i];
+    }
+    return all_yes && no_later ? (double)wins / 2 / (double)all_yes / (double)no_later : NAN;
+}
+
 struct tally {
     int64_t n, yes;
     struct sum predicted, error; /* error: squared */
+};
+
+struct room {          /* of judge */
+    struct tally *bin; /* [bins] */
+    int64_t *yes, *no; /* [T] tokens born there with and without the event */
 };
 
 static void add(struct tally *y, double predicted, bool yes)
@@ -328,17 +377,21 @@ static struct calibration_score total_score(const struct calibration_cell *bin, 
  * and *score.  wins: twice the pairs of an event and none in which the event has
  * the larger beta, ties once. */
 static void judge(const struct plan *p, const struct data *x, const struct item *item, int64_t n,
-                  int event, int64_t horizon, struct tally *bin, struct calibration_cell *c,
+                  int event, int64_t horizon, const struct room *room, struct calibration_cell *c,
                   struct calibration_score *score)
 {
+    struct tally *bin = room->bin;
     struct tally total = {0};
     int64_t wins = 0, no_below = 0, yes_tied = 0, no_tied = 0;
     float key = 1;
     memset(bin, 0, (size_t)p->bins * sizeof *bin);
+    memset(room->yes, 0, (size_t)p->T * sizeof *room->yes);
+    memset(room->no, 0, (size_t)p->T * sizeof *room->no);
     for (int64_t k = 0; k < n; k++) {
         float lb = horizon ? item[k].log_beta : 0;
-        if (item[k].at % (uint64_t)p->T + (uint64_t)horizon >= (uint64_t)p->T)
-            continue; /* no query asks it at that age */
+        int64_t born = (int64_t)(item[k].at % (uint64_t)p->T);
+        if (!followed(p, event, horizon, born))
+            continue;
         bool yes = happened(x, event, horizon, item[k].at);
         double predicted = horizon ? exp((double)horizon * (double)lb) : 1;
         int at = (int)(predicted * p->bins);
@@ -350,6 +403,7 @@ static void judge(const struct plan *p, const struct data *x, const struct item 
         }
         yes_tied += yes;
         no_tied += !yes;
+        (yes ? room->yes : room->no)[born]++;
         add(&bin[at < p->bins ? at : p->bins - 1], predicted, yes);
         add(&total, predicted, yes);
     }
@@ -358,6 +412,7 @@ static void judge(const struct plan *p, const struct data *x, const struct item 
         put_tally(&c[k], &bin[k]);
     put_tally(&c[p->bins], &total);
     *score = total_score(c, p->bins, wins);
+    score->early = early_auroc(p, room->yes, room->no);
 }
 
 /* ---- the table */
@@ -384,38 +439,58 @@ static struct calibration_found shape_of(const struct plan *p, int n_heads)
 
 /* Block b: a head, or all of them. */
 static void put_block(const struct plan *p, const struct data *x, const struct item *item,
-                      int64_t n, const struct rank_quality *q, struct tally *bin,
-                      struct calibration_found *found, int b)
+                      int64_t n, const struct rank_quality *q, const struct room *room,
+                      const struct pairs *near, struct calibration_found *found, int b)
 {
     int pairs = found->n_pairs;
     struct calibration_score *score = found->score + b * (int64_t)(pairs + N_RANK_SCORES);
     struct calibration_cell *cell = found->cell + b * (int64_t)pairs * (p->bins + 1);
     for (int e = 0, k = 0; e < N_EVENTS; e++)
         for (; k < pairs && found->pair[k].event == event_names[e]; k++, cell += p->bins + 1)
-            judge(p, x, item, n, e, found->pair[k].horizon, bin, cell, &score[k]);
+            judge(p, x, item, n, e, found->pair[k].horizon, room, cell, &score[k]);
+    for (int k = 0; k < pairs; k++)
+        score[k].near = near[k].n ? (double)near[k].wins / 2 / (double)near[k].n : NAN;
     for (int k = 0; k < N_RANK_SCORES; k++)
         score[pairs + k] = rank_score(q, k);
+}
+
+/* Pairs of a head for each event and horizon; they are added to those of all heads, too. */
+static void find_near(const struct plan *p, const struct data *x, int64_t base,
+                      const struct calibration_found *found, struct pairs *mine, struct pairs *all)
+{
+    for (int e = 0, k = 0; e < N_EVENTS; e++)
+        for (; k < found->n_pairs && found->pair[k].event == event_names[e]; k++) {
+            mine[k] = (struct pairs){0, 0};
+            add_near(p, x, base, e, found->pair[k].horizon, &mine[k]);
+            all[k].n += mine[k].n;
+            all[k].wins += mine[k].wins;
+        }
 }
 
 static int fill(const struct head_list *heads, const struct plan *p, const struct data *x,
                 struct calibration_found *found)
 {
     struct rank_quality all = {0};
-    struct tally *bin = MEM_NEW(struct tally, (size_t)p->bins);
+    struct pairs near[CALIBRATION_PAIRS], near_all[CALIBRATION_PAIRS] = {{0, 0}};
+    struct room room = {MEM_NEW(struct tally, (size_t)p->bins), MEM_NEW(int64_t, (size_t)p->T),
+                        MEM_NEW(int64_t, (size_t)p->T)};
     int64_t m = p->b - p->a;
-    int err = bin ? KVF_OK : KVF_E_NOMEM;
+    int err = room.bin && room.yes && room.no ? KVF_OK : KVF_E_NOMEM;
     for (int h = 0; !err && h < heads->n; h++) {
         const struct head *y = &heads->head[h];
         struct rank_quality mine = {0};
         struct rank_head in = {x->log_beta + h * p->T, x->last + h * p->T, p->T, y->layer,
                                y->index};
         err = rank_quality_add(&in, p->budget, p->a, p->b, &mine, &all);
+        find_near(p, x, h * p->T, found, near, near_all);
         if (!err)
-            put_block(p, x, x->item + h * m, m, &mine, bin, found, h);
+            put_block(p, x, x->item + h * m, m, &mine, &room, near, found, h);
     }
     if (!err)
-        put_block(p, x, x->pool, m * heads->n, &all, bin, found, heads->n);
-    mem_free(bin);
+        put_block(p, x, x->pool, m * heads->n, &all, &room, near_all, found, heads->n);
+    mem_free(room.bin);
+    mem_free(room.yes);
+    mem_free(room.no);
     return err;
 }
 
@@ -442,6 +517,8 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     table_meta_str(out, "criterion", ((const struct options *)f->options)->criterion);
     table_meta_str(out, "group", x->plan.each ? "each query head" : "any query head of the group");
     table_meta_num(out, "rank_budget", x->plan.budget);
+    table_meta_num(out, "follow_up", (double)x->plan.follow_up);
+    table_meta_num(out, "near", (double)x->plan.near);
     x->found = NULL;
     return calibration_columns(out, &f->heads, found);
 }
@@ -483,47 +560,6 @@ static int prepare(struct frame *f, struct kvf_diag *d)
     return check_rows(p, f->heads.n, d);
 }
 
-static void describe_rank(const struct table *t, int64_t r, struct buf *out)
-{
-    double auroc = table_real(t, table_find(t, "auroc"), r);
-    double tau = table_real(t, table_find(t, "tau"), r);
-    int64_t n = table_int(t, table_find(t, "n"), r);
-    const char *score = table_str(t, table_find(t, "score"), r);
-    if (strcmp(score, "beta") == 0)
-        buf_printf(out, "ranking at %lld evictions of a budget of %s entries per head:\n",
-                   (long long)n, table_meta(t, "rank_budget"));
-    if (n)
-        buf_printf(out, "  %-7s AUROC of selected again %.3f, tau-b of the use left %+.3f\n", score,
-                   auroc, tau);
-}
-
-static void describe(const struct table *t, struct buf *out)
-{
-    int head = table_find(t, "head"), kind = table_find(t, "kind");
-    if (table_rows(t) == 0)
-        buf_str(out, "no tokens\n");
-    buf_printf(out, "beta^n against selection by %s, of %s:\n", table_meta(t, "criterion"),
-               table_meta(t, "group"));
-    for (int64_t r = 0; r < table_rows(t); r++) {
-        if (strcmp(table_str(t, head, r), "all") != 0 || strcmp(table_str(t, kind, r), "bin") == 0)
-            continue;
-        if (strcmp(table_str(t, kind, r), "rank") == 0) {
-            describe_rank(t, r, out);
-            continue;
-        }
-        buf_printf(
-            out,
-            "  %-10s n = %-5lld predicted %.3f observed %.3f  Brier %.3f (constant "
-            "%.3f)  AUROC %.3f  ECE %.3f\n",
-            table_str(t, table_find(t, "event"), r),
-            (long long)table_int(t, table_find(t, "horizon"), r),
-            table_real(t, table_find(t, "predicted"), r),
-            table_real(t, table_find(t, "observed"), r), table_real(t, table_find(t, "brier"), r),
-            table_real(t, table_find(t, "brier_base"), r), table_real(t, table_find(t, "auroc"), r),
-            table_real(t, table_find(t, "ece"), r));
-    }
-}
-
 static const struct frame_column columns[] = {
     [COL_EVICT] = FRAME_COLUMN_EVICT_STEP,
     {.name = NULL},
@@ -545,8 +581,9 @@ static const struct head_analysis heads = {
 static const char *const keys[] = {"head",  "layer",   "index", "kind", "event",
                                    "score", "horizon", "bin",   NULL};
 static const struct analyzer_measure measures[] = {
-    {"observed", "yes", "n"}, {"predicted", NULL, "n"}, {"brier", NULL, "n"},
-    {"auroc", NULL, NULL},    {"tau", NULL, NULL},      {NULL, NULL, NULL},
+    {"observed", "yes", "n"},   {"predicted", NULL, "n"}, {"brier", NULL, "n"},
+    {"auroc", NULL, NULL},      {"tau", NULL, NULL},      {"auroc_early", NULL, NULL},
+    {"auroc_near", NULL, NULL}, {NULL, NULL, NULL},
 };
 static const struct analyzer_pool pool = {keys, measures};
 
@@ -557,6 +594,6 @@ const struct analyzer an_calibration = {
     .options = options,
     .max_traces = 1,
     .heads = &heads,
-    .describe = describe,
+    .describe = calibration_describe,
     .pool = &pool,
 };

@@ -14,7 +14,7 @@ struct options {
     struct selection_options selection; /* its space is filled in by choose */
     int space;
     const char *above;
-    int64_t follow_up;
+    int64_t follow_up, at_least;
 };
 static const struct opt options[] = {
     {OPT_STR, 0, "criterion", offsetof(struct options, selection.criterion), "LIST",
@@ -23,6 +23,8 @@ static const struct opt options[] = {
      .absent = "0, 1, 4, 16, ... below T"},
     {OPT_INT, 0, "follow-up", offsetof(struct options, follow_up), "F",
      "only tokens with F later queries or more", "0", .max = INT32_MAX},
+    {OPT_INT, 0, "at-least", offsetof(struct options, at_least), "N",
+     "give no share of fewer tokens", "20", .min = 1, .max = INT32_MAX},
     {OPT_WORD, 0, "space", offsetof(struct options, space), "S",
      "heads; kv-mean: all of the group together", "query", .words = spaces},
     {OPT_GROUP, .offset = offsetof(struct options, selection.groups), .group = token_group_options},
@@ -42,7 +44,7 @@ static const struct {
 struct plan {
     struct selection of;
     int column[MOST_CRITERIA][N_QUANTITIES];
-    int64_t T, a, b, follow_up, above[MOST_ABOVE];
+    int64_t T, a, b, follow_up, at_least, above[MOST_ABOVE];
     int n_above;
     int64_t *asked; /* [groups][T + 1] tokens of one member whose queries have the ages below k */
 };
@@ -87,7 +89,8 @@ static int choose(struct frame *f, struct kvf_diag *d)
     const struct options *o = f->options;
     struct selection_options asked = o->selection;
     asked.space = o->space ? SPACE_KV_MEAN : SPACE_QUERY;
-    *p = (struct plan){.T = f->T, .a = f->a, .b = f->b, .follow_up = o->follow_up};
+    *p = (struct plan){
+        .T = f->T, .a = f->a, .b = f->b, .follow_up = o->follow_up, .at_least = o->at_least};
     int err = selection_choose(f, &asked, &p->of, d);
     if (!err && o->above)
         err = numbers_parse("above", o->above, true, MOST_ABOVE, p->above, &p->n_above, d);
@@ -274,7 +277,8 @@ static void put_rows(const struct frame *f, int item, int h, const struct counts
             r->above = p->above[k];
             r->tokens = what == FIRST_EXIT ? c->members * asked[k] : n;
             r->over = over[k];
-            if (r->tokens)
+            /* each token once, however many query heads it is counted in */
+            if (r->tokens && r->tokens >= p->at_least * c->members)
                 r->share = (double)r->over / (double)r->tokens;
         }
     }
@@ -361,6 +365,7 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     (void)d;
     const struct plan *p = f->state;
     selection_note(f, &p->of, "follow_up", p->follow_up, out);
+    table_meta_num(out, "at_least", (double)p->at_least);
     return KVF_OK;
 }
 

@@ -18,13 +18,15 @@
 enum { MOST_AGES = 32 };
 struct options {
     struct selection_options selection;
-    int64_t grace;
+    int64_t grace, at_least;
 };
 static const struct opt options[] = {
     {OPT_STR, 0, "criterion", offsetof(struct options, selection.criterion), "LIST",
      "top64 ... top512, mass.90 ... mass.99, a list, or all", "top64"},
     {OPT_INT, 0, "grace", offsetof(struct options, grace), "W",
      "leave out tokens with fewer later queries", "32", .max = INT32_MAX},
+    {OPT_INT, 0, "at-least", offsetof(struct options, at_least), "N",
+     "estimate nothing at ages with fewer tokens at risk", "20", .min = 1, .max = INT32_MAX},
     {OPT_WORD, 0, "space", offsetof(struct options, selection.space), "S",
      "heads; kv-union: any of the group", "query", .words = space_words},
     {OPT_GROUP, .offset = offsetof(struct options, selection.groups), .group = token_group_options},
@@ -34,7 +36,7 @@ static const struct opt options[] = {
 struct plan {
     struct selection of;
     int column[N_CRITERION_TABLE], n_ages;
-    int64_t T, a, b, grace;
+    int64_t T, a, b, grace, at_least;
     int n_heads;
     struct cell *cells; /* [criteria][heads + 1][groups][ages]; the last head is all */
     /* of the criterion at hand: */
@@ -67,7 +69,7 @@ static int choose(struct frame *f, struct kvf_diag *d)
 {
     struct plan *p = f->state;
     const struct options *o = f->options;
-    *p = (struct plan){.T = f->T, .a = f->a, .b = f->b, .grace = o->grace};
+    *p = (struct plan){.T = f->T, .a = f->a, .b = f->b, .grace = o->grace, .at_least = o->at_least};
     while (p->n_ages < MOST_AGES && (int64_t)1 << p->n_ages < p->T)
         p->n_ages++;
     int err = selection_choose(f, &o->selection, &p->of, d);
@@ -112,12 +114,20 @@ static struct cell *cell_at(const struct plan *p, struct cell *c, int head, int 
     return c + ((size_t)head * (size_t)p->of.groups.n + (size_t)group) * MOST_AGES + age;
 }
 
+/* The first token, and so all that follow, that is not at risk at the age 2^k. */
+static int64_t end_at(const struct plan *p, int k)
+{
+    int64_t end = p->T - p->grace < p->b ? p->T - p->grace : p->b;
+    int64_t stop = p->T - ((int64_t)1 << k);
+    return stop < end ? stop : end;
+}
+
 static void count(const struct plan *p, const uint32_t *mask, int head, struct cell *c)
 {
     int64_t end = p->T - p->grace < p->b ? p->T - p->grace : p->b;
     if (p->of.groups.n == 1) {
         for (int k = 0; k < p->n_ages; k++) {
-            int64_t stop = p->T - ((int64_t)1 << k) < end ? p->T - ((int64_t)1 << k) : end;
+            int64_t stop = end_at(p, k);
             uint32_t yes = 0;
             for (int64_t i = p->a; i < stop; i++)
                 yes += mask[i - p->a] >> k & 1;
@@ -311,10 +321,12 @@ static int shrink_one(const struct frame *f, const struct frame_head *x, struct 
 static void put_rows(const struct frame *f, int item)
 {
     const struct plan *p = f->state;
+    static const struct estimate none = {NAN, NAN, NAN, NAN, NAN};
     int H = f->heads.n, G = p->of.groups.n;
     struct row *r = (struct row *)f->row + (int64_t)item * (H + 1) * G * p->n_ages;
     const struct estimate *e = p->estimate;
-    for (int k = 0; k < p->n_ages; k++)
+    for (int k = 0; k < p->n_ages; k++) {
+        bool enough = end_at(p, k) - p->a >= p->at_least;
         for (int h = 0; h <= H; h++)
             for (int g = 0; g < G; g++, e++) {
                 const struct cell *x = cell_at(p, p->cell, h, g, k);
@@ -325,9 +337,10 @@ static void put_rows(const struct frame *f, int item)
                     (int64_t)1 << k,
                     x->n,
                     x->yes,
-                    rate(x),
-                    *e};
+                    enough ? rate(x) : NAN,
+                    enough ? *e : none};
             }
+    }
 }
 
 static int finish(struct frame *f, struct kvf_diag *d)
@@ -367,6 +380,7 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     (void)d;
     const struct plan *p = f->state;
     selection_note(f, &p->of, "grace", p->grace, out);
+    table_meta_num(out, "at_least", (double)p->at_least);
     return KVF_OK;
 }
 

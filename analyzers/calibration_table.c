@@ -1,4 +1,5 @@
 #include <math.h>
+#include <string.h>
 
 #include "analyzers/calibration_table.h"
 #include "base/mem.h"
@@ -41,7 +42,23 @@ int64_t calibration_rows(const struct calibration_found *x)
 
 /* ---- numbers, read when asked */
 
-enum { N, PREDICTED, OBSERVED, LOW, HIGH, BRIER, BRIER_BASE, AUROC, ECE, TAU, N_AUROC, N_TAU, YES };
+enum {
+    N,
+    PREDICTED,
+    OBSERVED,
+    LOW,
+    HIGH,
+    BRIER,
+    BRIER_BASE,
+    AUROC,
+    ECE,
+    TAU,
+    N_AUROC,
+    N_TAU,
+    YES,
+    EARLY,
+    NEAR
+};
 
 /* Of a bin, or of all of them with s. */
 static double of_cell(const struct calibration_cell *c, const struct calibration_score *s, int what)
@@ -72,6 +89,10 @@ static double of_cell(const struct calibration_cell *c, const struct calibration
         return s ? s->ece : NAN;
     case TAU:
         return NAN;
+    case EARLY:
+        return s ? s->early : NAN;
+    case NEAR:
+        return s ? s->near : NAN;
     default:
         return -1;
     }
@@ -130,6 +151,8 @@ static const struct {
     [N_AUROC] = {"n_auroc", TABLE_INT},
     [N_TAU] = {"n_tau", TABLE_INT},
     [YES] = {"yes", TABLE_INT},
+    [EARLY] = {"auroc_early", TABLE_REAL},
+    [NEAR] = {"auroc_near", TABLE_REAL},
 };
 
 /* ---- what is the same in every block */
@@ -209,4 +232,48 @@ int calibration_columns(struct table *t, const struct head_list *heads, struct c
     }
     free_names(&v);
     return err ? err : table_err(t);
+}
+
+/* ---- for people */
+
+static void describe_rank(const struct table *t, int64_t r, struct buf *out)
+{
+    double auroc = table_real(t, table_find(t, "auroc"), r);
+    double tau = table_real(t, table_find(t, "tau"), r);
+    int64_t n = table_int(t, table_find(t, "n"), r);
+    const char *score = table_str(t, table_find(t, "score"), r);
+    if (strcmp(score, "beta") == 0)
+        buf_printf(out, "ranking at %lld evictions of a budget of %s entries per head:\n",
+                   (long long)n, table_meta(t, "rank_budget"));
+    if (n)
+        buf_printf(out, "  %-7s AUROC of selected again %.3f, tau-b of the use left %+.3f\n", score,
+                   auroc, tau);
+}
+
+void calibration_describe(const struct table *t, struct buf *out)
+{
+    int head = table_find(t, "head"), kind = table_find(t, "kind");
+    if (table_rows(t) == 0)
+        buf_str(out, "no tokens\n");
+    buf_printf(out, "beta^n against selection by %s, of %s:\n", table_meta(t, "criterion"),
+               table_meta(t, "group"));
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        if (strcmp(table_str(t, head, r), "all") != 0 || strcmp(table_str(t, kind, r), "bin") == 0)
+            continue;
+        if (strcmp(table_str(t, kind, r), "rank") == 0) {
+            describe_rank(t, r, out);
+            continue;
+        }
+        buf_printf(
+            out,
+            "  %-10s n = %-5lld predicted %.3f observed %.3f  Brier %.3f (constant "
+            "%.3f)  AUROC %.3f (early %.3f, near %.3f)  ECE %.3f\n",
+            table_str(t, table_find(t, "event"), r),
+            (long long)table_int(t, table_find(t, "horizon"), r),
+            table_real(t, table_find(t, "predicted"), r),
+            table_real(t, table_find(t, "observed"), r), table_real(t, table_find(t, "brier"), r),
+            table_real(t, table_find(t, "brier_base"), r), table_real(t, table_find(t, "auroc"), r),
+            table_real(t, table_find(t, "auroc_early"), r),
+            table_real(t, table_find(t, "auroc_near"), r), table_real(t, table_find(t, "ece"), r));
+    }
 }

@@ -9,16 +9,17 @@
 #include "analyzers/common.h"
 #include "analyzers/rank_quality.h"
 
-enum { CALIBRATION_PAIRS = 48, CALIBRATION_NUMBERS = 13 };
+enum { CALIBRATION_PAIRS = 48, CALIBRATION_NUMBERS = 15 };
 
 struct calibration_cell {
     uint32_t n, yes;         /* tokens; those of which the event happened */
     double predicted, brier; /* means; NaN for n = 0 */
 };
 
-struct calibration_score { /* of a total: auroc and ece alone */
+struct calibration_score { /* of a total: no n and no tau */
     int64_t n, n_auroc, n_tau;
     double auroc, ece, tau;
+    double early, near; /* AUROC of the birth alone, and of beta in tokens born near each other */
 };
 
 struct calibration_found {
@@ -46,5 +47,8 @@ int64_t calibration_rows(const struct calibration_found *x); /* of a block */
  * t owns x from here on, also when this fails.  KVF_OK or an error. */
 int calibration_columns(struct table *t, const struct head_list *heads,
                         struct calibration_found *x);
+
+/* A few lines for people, from such a table. */
+void calibration_describe(const struct table *t, struct buf *out);
 
 #endif

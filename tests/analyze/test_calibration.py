@@ -21,7 +21,7 @@ from test_formats import png, read
 write_kvf, dump, gen_tiny, make_gates = map(os.path.abspath, sys.argv[2:6])
 EVENTS = ["ever-again", "at-age", "no-exit"]
 RANKS = ["beta", "age", "random"]
-NUMBERS = ["predicted", "observed", "low", "high", "brier", "brier_base", "auroc", "ece", "tau"]
+NUMBERS = ["predicted", "observed", "low", "high", "brier", "brier_base", "auroc", "ece", "tau", "auroc_early", "auroc_near"]
 
 
 # ---- definitions, from dense sets S [L,G,T,T]: query t selected token i
@@ -118,20 +118,34 @@ def mean(v):
     return (math.fsum(v) / len(v) if v else np.nan), len(v)
 
 
-def expected(S, log_beta, each=False, bins=10, horizons=None, events=EVENTS, B=64, a=0, b=None, heads=None, evict=None):
+def near_pairs(items, n, near):
+    """AUROC over the pairs of one head whose births are less than `near` steps apart"""
+    wins = pairs = 0
+    for x, (lb, i, head, yes) in enumerate(items):
+        for other_lb, j, other, no in items[:x]:
+            if head == other and yes != no and abs(i - j) < near:
+                pairs += 1
+                up = n * (lb - other_lb) * (1 if yes else -1)
+                wins += 1 if up > 0 else .5 if up == 0 else 0
+    return wins / pairs if pairs else np.nan
+
+
+def expected(S, log_beta, each=False, bins=10, horizons=None, events=EVENTS, B=64, a=0, b=None, heads=None, evict=None, follow=None):
     L, G, T, _ = S.shape
     H, rows, pooled_items, pooled_rank = log_beta.shape[1], [], [], {s: ([], []) for s in RANKS}
     b = T if b is None else b
     horizons = [4**k for k in range(16) if k == 0 or 4**k < T] if horizons is None else horizons
     group = G // H
+    near = min(64, T // 4)
+    follow = near if follow is None else follow
 
     def block(name, l, x, items, found):
         for e in events:
             for n in horizons:
                 if e == "at-age" and n & (n - 1) | (n == 0):
                     continue
-                at = [(lb, any(happened(s, e, n, i) for s in sets)) for lb, i, sets in items if i + n < T]
-                lb, y = np.array([v for v, _ in at], float), np.array([v for _, v in at], bool)
+                at = [(lb, i, id(sets), any(happened(s, e, n, i) for s in sets)) for lb, i, sets in items if i + n + follow * (e == "ever-again") < T]
+                lb, y, born = np.array([v[0] for v in at], float), np.array([v[3] for v in at], bool), np.array([v[1] for v in at], float)
                 p = np.exp(n * lb) if n else np.ones(len(lb))
                 k_of = np.minimum((p * bins).astype(int), bins - 1)
                 ece = 0.0
@@ -146,7 +160,7 @@ def expected(S, log_beta, each=False, bins=10, horizons=None, events=EVENTS, B=6
                         row["low"], row["high"] = wilson(int(y[here].sum()), m)
                         ece += m * abs(p[here].mean() - y[here].mean()) if k >= 0 else 0
                     if m and k < 0:
-                        row.update(ece=ece / m, brier_base=np.var(y), auroc=auroc(n * lb if n else 0 * lb, y))
+                        row.update(ece=ece / m, brier_base=np.var(y), auroc=auroc(n * lb if n else 0 * lb, y), auroc_early=auroc(-born, y), auroc_near=near_pairs(at, n, near))
                     rows.append(row)
         for s in RANKS:
             row = dict.fromkeys(NUMBERS + ["lo", "hi"], np.nan)
@@ -209,7 +223,7 @@ def by_hand(path):
             S[0, 0, i + n, i] = True
     lb = np.log(np.array([[[.6, .25, .6, 1]]]))
     x = make(write_kvf, path, columns(S, lb), (1, 1, 1, 4))
-    data, _ = table(kvfate, "calibration", x, "--horizon", "1", "--bins", "2", "--budget", "2", "--head", "L0K0")
+    data, _ = table(kvfate, "calibration", x, "--horizon", "1", "--bins", "2", "--budget", "2", "--head", "L0K0", "--follow-up", "0")
     row = {(data["event"][k], data["bin"][k]): {c: data[c][k] for c in data} for k in range(9)}
     close = lambda a, b: abs(a - b) < 1e-7  # log_beta is f32
     r = row["ever-again", -1]
@@ -232,6 +246,8 @@ def brute_force(path):
     x = make(write_kvf, path("x.kvf"), columns(S, lb), (2, 2, 6, 37), {"method": {"name": "made-up", "budget": 99}})
     compare("defaults", x, [], expected(S, lb))
     compare("budget", x, ["--budget", 5], expected(S, lb, B=5))
+    compare("follow-up", x, ["--follow-up", 0], expected(S, lb, follow=0))
+    compare("follow-up", x, ["--follow-up", 30, "--horizon", "1,6,7"], expected(S, lb, follow=30, horizons=[1, 6, 7]))
     compare("each", x, ["--group", "each", "--budget", "3", "--bins", "3"], expected(S, lb, True, 3, B=3))
     compare("tokens", x, ["--tokens", "5:30", "--budget", 8, "--horizon", "0,2,3,8,36,50"],
             expected(S, lb, horizons=[0, 2, 3, 8, 36, 50], B=8, a=5, b=30))
@@ -360,7 +376,7 @@ def refusals(x, path):
     refused("an evicted entry", 1, ["calibration", y], "entry 2 of L0K0 was evicted at step 5")
     zero = make(write_kvf, path("zero.kvf"), columns(S[:, :, :0, :0], lb[:, :, :0]), (1, 1, 2, 0))
     data, _ = table(kvfate, "calibration", zero)
-    check("empty trace", data["head"] == [] and len(data) == 23)
+    check("empty trace", data["head"] == [] and len(data) == 25)
 
 
 with tempfile.TemporaryDirectory(prefix="kvfate-calibration-") as folder:
