@@ -1,0 +1,257 @@
+/* an_block_exit.c - how likely a token is to leave the selected set within b steps (DBTrimKV,
+ * Theorem 3.3 and Assumption A.2): the exit probability epsilon of a block, the least of all blocks
+ * of age, the geometric envelope (1 - epsilon)^-1 beta^n with beta = (1 - epsilon)^(1/b) that the
+ * theorem draws from it, and by how much survival exceeds this. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "analyzers/lives_heads.h"
+#include "base/stats.h"
+
+struct options {
+    struct lives_options lives;
+    const char *blocks;
+};
+static const struct opt options[] = {
+    {OPT_GROUP, .offset = offsetof(struct options, lives), .group = lives_option_table},
+    {OPT_STR, 0, "block", offsetof(struct options, blocks), "LIST", "lengths of blocks, rising",
+     "1,16,64"},
+    {.type = OPT_END},
+};
+
+struct state {
+    struct lives_state lives;
+    int64_t block[LIVES_MOST_PARTS];
+};
+
+struct room { /* of a thread, [T + 2] each */
+    double *S, *G;
+    int64_t *entered, *stayed;
+};
+
+struct share { /* of exits */
+    double value, low, high;
+};
+
+struct row {
+    struct row_head of;
+    const char *criterion, *class;
+    int64_t block, at_risk, exits, least_age, excess_age;
+    struct share epsilon, beta, least;
+    double amplitude, least_beta, excess;
+};
+
+static int choose(struct frame *f, struct kvf_diag *d)
+{
+    struct state *x = f->state;
+    const struct options *o = f->options;
+    int n = 0, err = lives_choose(f, &o->lives, &x->lives, d);
+    if (!err)
+        err = numbers_parse("block", o->blocks, true, LIVES_MOST_PARTS, x->block, &n, d);
+    if (!err && (n == 0 || x->block[0] == 0))
+        err = kvf_fail(d, KVF_E_ARG, "--block: a block has one step or more, not '%s'", o->blocks);
+    for (int k = 1; !err && k < n; k++)
+        x->lives.plan[k] = x->lives.plan[0];
+    x->lives.n_parts = n;
+    return err;
+}
+
+static void rows_of(const struct frame *f, int item, int h, const struct lives *x, void *room);
+
+/* Edges 0, b, 2 b, ... of each block length. */
+static int prepare(struct frame *f, struct kvf_diag *d)
+{
+    struct state *x = f->state;
+    (void)d;
+    for (int k = 0; k < x->lives.n_parts; k++) {
+        int64_t b = x->block[k], n = f->T ? (f->T - 1) / b + 1 : 0;
+        int64_t *edge = FRAME_NEW(f, int64_t, (size_t)n);
+        if (!edge)
+            return KVF_E_NOMEM;
+        for (int64_t i = 0; i < n; i++)
+            edge[i] = i * b;
+        x->lives.plan[k].edge = edge;
+        x->lives.plan[k].n_edges = (int)n;
+    }
+    x->lives.rows_of = rows_of;
+    x->lives.room = sizeof(struct room);
+    int err = lives_prepare(f, &x->lives);
+    f->n_rows = (int64_t)f->items * (f->heads.n + 1) * x->lives.of.groups.n;
+    return err;
+}
+
+static void thread(struct frame *f, void *scratch)
+{
+    size_t n = (size_t)f->T + 2;
+    lives_thread(f, scratch);
+    struct room *r = ((struct lives_work *)scratch)->room;
+    if (r)
+        *r = (struct room){FRAME_NEW(f, double, n), FRAME_NEW(f, double, n),
+                           FRAME_NEW(f, int64_t, n), FRAME_NEW(f, int64_t, n)};
+}
+
+static struct share share_of(int64_t exits, int64_t at_risk)
+{
+    struct share s = {NAN, NAN, NAN};
+    if (at_risk) {
+        s.value = (double)exits / (double)at_risk;
+        stats_wilson(exits, at_risk, &s.low, &s.high);
+    }
+    return s;
+}
+
+static double beta_of(double epsilon, int64_t block)
+{
+    return pow(1 - epsilon, 1 / (double)block);
+}
+
+/* Blocks whose end enough tokens could show; the least of those that enough tokens enter. */
+static void put_blocks(const struct room *w, const struct lives_plan *p, int64_t end,
+                       int64_t at_least, struct row *r)
+{
+    for (int k = 1; k < p->n_edges && p->edge[k] <= end; k++) {
+        int64_t n = w->entered[k], exits = n - w->stayed[k];
+        r->at_risk += n;
+        r->exits += exits;
+        struct share s = share_of(exits, n);
+        if (n < at_least || s.value >= r->least.value)
+            continue;
+        r->least = s;
+        r->least_age = p->edge[k - 1];
+    }
+    r->epsilon = share_of(r->exits, r->at_risk);
+}
+
+/* The most by which survival since age 0 is above the envelope. */
+static void put_excess(const struct room *w, int64_t end, struct row *r)
+{
+    for (int64_t n = 1; n <= end && w->S[1] > 0; n++) {
+        double over = w->S[n + 1] / w->S[1] - r->amplitude * pow(r->beta.value, (double)n);
+        if (isnan(r->excess) ? !isnan(over) : over > r->excess) {
+            r->excess = over;
+            r->excess_age = n;
+        }
+    }
+}
+
+static void rows_of(const struct frame *f, int item, int h, const struct lives *x, void *room)
+{
+    const struct state *st = f->state;
+    const struct lives_state *y = &st->lives;
+    const struct lives_plan *p = lives_plan_of(y, item);
+    const struct room *w = room;
+    int G = y->of.groups.n;
+    struct row *r = (struct row *)f->row + ((int64_t)item * (f->heads.n + 1) + h) * G;
+    for (int g = 0; g < G; g++, r++) {
+        int64_t at = g * (p->T + 1), end = lives_end(p, g, p->T, y->at_least);
+        *r = (struct row){.of = frame_row_head(f, h),
+                          .criterion = criterion_table[lives_criterion(y, item)].name,
+                          .class = y->of.groups.name[g],
+                          .block = st->block[item % y->n_parts],
+                          .least_age = -1,
+                          .excess_age = -1,
+                          .least = {INFINITY, NAN, NAN},
+                          .excess = NAN};
+        product_limit(x->died + at, x->censored + at, p->T + 1, w->S, w->G);
+        lives_steps(p, x, g, w->entered, w->stayed);
+        put_blocks(w, p, end, y->at_least, r);
+        if (r->least_age < 0)
+            r->least.value = NAN;
+        r->beta = (struct share){beta_of(r->epsilon.value, r->block),
+                                 beta_of(r->epsilon.high, r->block),
+                                 beta_of(r->epsilon.low, r->block)};
+        r->amplitude = 1 / (1 - r->epsilon.value);
+        r->least_beta = beta_of(r->least.value, r->block);
+        put_excess(w, end, r);
+    }
+}
+
+#define AT(member) offsetof(struct row, member)
+static const struct record_member members[] = {
+    ROW_HEAD_MEMBERS(row, of),
+    {"criterion", "", TABLE_STR, AT(criterion)},
+    {"class", "", TABLE_STR, AT(class)},
+    {"block", "step", TABLE_INT, AT(block)},
+    {"at_risk", "", TABLE_INT, AT(at_risk)},
+    {"exits", "", TABLE_INT, AT(exits)},
+    {"epsilon", "", TABLE_REAL, AT(epsilon.value)},
+    {"low", "", TABLE_REAL, AT(epsilon.low)},
+    {"high", "", TABLE_REAL, AT(epsilon.high)},
+    {"beta", "", TABLE_REAL, AT(beta.value)},
+    {"beta_low", "", TABLE_REAL, AT(beta.low)},
+    {"beta_high", "", TABLE_REAL, AT(beta.high)},
+    {"amplitude", "", TABLE_REAL, AT(amplitude)},
+    {"least", "", TABLE_REAL, AT(least.value)},
+    {"least_low", "", TABLE_REAL, AT(least.low)},
+    {"least_high", "", TABLE_REAL, AT(least.high)},
+    {"least_age", "step", TABLE_INT, AT(least_age)},
+    {"least_beta", "", TABLE_REAL, AT(least_beta)},
+    {"excess", "", TABLE_REAL, AT(excess)},
+    {"excess_age", "step", TABLE_INT, AT(excess_age)},
+};
+
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
+{
+    (void)d;
+    lives_note(f, f->state, out);
+    return KVF_OK;
+}
+
+static void describe(const struct table *t, struct buf *out)
+{
+    if (table_rows(t) == 0)
+        buf_str(out, "no tokens\n");
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        if (strcmp(table_str(t, table_find(t, "head"), r), "all") != 0
+            || strcmp(table_str(t, table_find(t, "class"), r), "all") != 0)
+            continue;
+        buf_printf(out,
+                   "%-8s block %-4lld exit %.5f (%.5f to %.5f), beta %.5f; least %.5f at age %lld; "
+                   "survival above the envelope by %.3f at %lld\n",
+                   table_str(t, table_find(t, "criterion"), r),
+                   (long long)table_int(t, table_find(t, "block"), r),
+                   table_real(t, table_find(t, "epsilon"), r),
+                   table_real(t, table_find(t, "low"), r), table_real(t, table_find(t, "high"), r),
+                   table_real(t, table_find(t, "beta"), r),
+                   table_real(t, table_find(t, "least"), r),
+                   (long long)table_int(t, table_find(t, "least_age"), r),
+                   table_real(t, table_find(t, "excess"), r),
+                   (long long)table_int(t, table_find(t, "excess_age"), r));
+    }
+}
+
+static const struct analyzer_measure measures[] = {
+    {"epsilon", "exits", "at_risk"},
+    {"least", NULL, NULL},
+    {"excess", NULL, NULL},
+    {NULL, NULL, NULL},
+};
+static const char *const keys[] = {"head", "layer", "index", "criterion", "class", "block", NULL};
+static const struct analyzer_pool pool = {keys, measures};
+
+static const struct head_analysis heads = {
+    .state_size = sizeof(struct state),
+    .scratch_size = sizeof(struct lives_work),
+    .members = members,
+    .n_members = sizeof members / sizeof *members,
+    .row_size = sizeof(struct row),
+    .choose = choose,
+    .prepare = prepare,
+    .thread = thread,
+    .head = lives_head,
+    .finish = lives_finish,
+    .rows = rows,
+    .close = lives_close,
+};
+
+const struct analyzer an_block_exit = {
+    .name = "block-exit",
+    .summary = "probability that a token leaves the selected set within b steps",
+    .example = "kvfate block-exit run.kvf --criterion top256",
+    .options = options,
+    .max_traces = 1,
+    .heads = &heads,
+    .describe = describe,
+    .pool = &pool,
+};

@@ -1,0 +1,289 @@
+/* an_decay.c - whether the use of tokens decays geometrically: the geometric law, the discrete
+ * Weibull law and a power law (decay_law.h) of the lives of tokens that reach an age, side by
+ * side. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "analyzers/decay_law.h"
+#include "analyzers/lives_heads.h"
+
+enum { GEOMETRIC, WEIBULL, POWER, N_LAWS };
+static const char *const law_names[N_LAWS] = {"geometric", "weibull", "power"};
+
+struct options {
+    struct lives_options lives;
+    int64_t from;
+};
+static const struct opt options[] = {
+    {OPT_GROUP, .offset = offsetof(struct options, lives), .group = lives_option_table},
+    {OPT_INT, 0, "from", offsetof(struct options, from), "A", "age from which lives are judged",
+     "8", .max = INT32_MAX},
+    {.type = OPT_END},
+};
+
+struct state {
+    struct lives_state lives;
+    int64_t from;
+};
+
+struct room { /* of a thread, [T + 2] each */
+    int64_t *died, *left;
+    double *log_b[N_LAWS];
+};
+
+struct row {
+    struct row_head of;
+    const char *criterion, *class, *law;
+    int64_t tokens, events, best;
+    double scale, value, low, high, log_likelihood, aic, gain, gain_low, gain_high, p;
+};
+
+static void rows_of(const struct frame *f, int item, int h, const struct lives *x, void *room);
+
+static int choose(struct frame *f, struct kvf_diag *d)
+{
+    struct state *x = f->state;
+    const struct options *o = f->options;
+    x->from = o->from;
+    x->lives.rows_of = rows_of;
+    x->lives.room = sizeof(struct room);
+    return lives_choose(f, &o->lives, &x->lives, d);
+}
+
+static int prepare(struct frame *f, struct kvf_diag *d)
+{
+    struct state *x = f->state;
+    (void)d;
+    int err = lives_prepare(f, &x->lives);
+    f->n_rows = (int64_t)f->items * (f->heads.n + 1) * x->lives.of.groups.n * N_LAWS;
+    return err;
+}
+
+static void thread(struct frame *f, void *scratch)
+{
+    const struct state *x = f->state;
+    size_t n = (size_t)f->T + 2;
+    lives_thread(f, scratch);
+    struct room *r = ((struct lives_work *)scratch)->room;
+    if (!r)
+        return;
+    r->died = FRAME_NEW(f, int64_t, n);
+    r->left = FRAME_NEW(f, int64_t, n);
+    for (int k = 0; k < N_LAWS; k++) {
+        r->log_b[k] = FRAME_NEW(f, double, n);
+        for (size_t m = 0; r->log_b[k] && m < n; m++)
+            r->log_b[k][m] = log(k == POWER ? log1p((double)m / (double)(x->from + 1)) : (double)m);
+    }
+}
+
+/* The lives that reach the age `from`, in steps from there on, up to age `end`, at which those are
+ * cut short that go on. */
+static struct decay_data lives_from(const struct lives *x, int64_t at, int64_t T, int64_t from,
+                                    int64_t end, const struct room *w)
+{
+    int64_t n = end > from ? end - from : 0;
+    memset(w->died, 0, (size_t)(n + 1) * sizeof *w->died);
+    memset(w->left, 0, (size_t)(n + 1) * sizeof *w->left);
+    for (int64_t k = from + 1; n && k <= T; k++) { /* died at age k - 1; censored at k */
+        if (k - 1 < end)
+            w->died[k - 1 - from] += x->died[at + k];
+        else
+            w->left[n] += x->died[at + k];
+        w->left[k < end ? k - from : n] += x->censored[at + k];
+    }
+    return (struct decay_data){n, w->died, w->left};
+}
+
+/* By how much the law is more likely than the geometric one: nats per token, with the interval of a
+ * mean over tokens.  Returns the share of the normal distribution beyond it (Vuong 1989). */
+static double put_gain(const struct decay_data *x, const struct room *w,
+                       const struct decay_fit *law, int which, const struct decay_fit *base,
+                       struct row *r)
+{
+    double n = 0, sum = 0, squares = 0;
+    for (int64_t m = 0; m <= x->n; m++) {
+        const double died = m < x->n ? (double)x->died[m] : 0, left = (double)x->left[m];
+        double by = died > 0 ? decay_law_died(law, w->log_b[which], m)
+                                   - decay_law_died(base, w->log_b[GEOMETRIC], m)
+                             : 0;
+        double so = left > 0 ? decay_law_left(law, w->log_b[which], m)
+                                   - decay_law_left(base, w->log_b[GEOMETRIC], m)
+                             : 0;
+        n += died + left;
+        sum += died * by + left * so;
+        squares += died * by * by + left * so * so;
+    }
+    double error = sqrt(fmax(squares / n - sum / n * (sum / n), 0) / n);
+    r->gain = sum / n;
+    r->gain_low = r->gain - 1.959963984540054 * error;
+    r->gain_high = r->gain + 1.959963984540054 * error;
+    return erfc(fabs(r->gain) / error / sqrt(2));
+}
+
+static void put_law(const struct decay_fit *fit, int which, struct row *r)
+{
+    const double z = 1.959963984540054;
+    bool weibull = which == WEIBULL;
+    double log_value = log(weibull ? fit->shape : fit->lambda);
+    double error = weibull ? fit->shape_error : fit->lambda_error;
+    r->scale = fit->lambda;
+    r->value = exp(log_value);
+    r->low = exp(log_value - z * error);
+    r->high = exp(log_value + z * error);
+    if (which == GEOMETRIC) { /* the share that lives on for a step */
+        double low = exp(-r->high);
+        r->value = exp(-r->value);
+        r->high = exp(-r->low);
+        r->low = low;
+    }
+    r->log_likelihood = fit->log_likelihood;
+    r->aic = 2 * (weibull ? 2 : 1) - 2 * fit->log_likelihood;
+}
+
+static void put_laws(const struct decay_data *x, const struct room *w, struct row *r)
+{
+    struct decay_fit fit[N_LAWS];
+    int best = -1;
+    for (int k = 0; k < N_LAWS; k++) {
+        fit[k] = decay_law_fit(x, w->log_b[k], k == WEIBULL);
+        if (!fit[k].known)
+            continue;
+        put_law(&fit[k], k, &r[k]);
+        best = best < 0 || r[k].aic < r[best].aic ? k : best;
+        if (k == GEOMETRIC || !fit[GEOMETRIC].known)
+            continue;
+        r[k].p = put_gain(x, w, &fit[k], k, &fit[GEOMETRIC], &r[k]);
+        if (k == WEIBULL) /* of which geometric is a case: twice the gain has chi-square of 1 */
+            r[k].p = erfc(sqrt(fmax(fit[k].log_likelihood - fit[GEOMETRIC].log_likelihood, 0)));
+    }
+    if (best >= 0)
+        r[best].best = 1;
+}
+
+static void rows_of(const struct frame *f, int item, int h, const struct lives *x, void *room)
+{
+    const struct state *st = f->state;
+    const struct lives_state *y = &st->lives;
+    const struct lives_plan *p = lives_plan_of(y, item);
+    int G = y->of.groups.n;
+    struct row *r = (struct row *)f->row + ((int64_t)item * (f->heads.n + 1) + h) * G * N_LAWS;
+    for (int g = 0; g < G; g++, r += N_LAWS) {
+        int64_t at = g * (p->T + 1), end = lives_end(p, g, p->T, y->at_least), events = 0;
+        struct decay_data data = lives_from(x, at, p->T, st->from, end, room);
+        int64_t tokens = data.n ? data.left[data.n] : 0;
+        for (int64_t m = 0; m < data.n; m++) {
+            events += data.died[m];
+            tokens += data.died[m] + data.left[m];
+        }
+        for (int k = 0; k < N_LAWS; k++)
+            r[k] = (struct row){frame_row_head(f, h),
+                                criterion_table[lives_criterion(y, item)].name,
+                                y->of.groups.name[g],
+                                law_names[k],
+                                tokens,
+                                events,
+                                0,
+                                NAN,
+                                NAN,
+                                NAN,
+                                NAN,
+                                NAN,
+                                NAN,
+                                NAN,
+                                NAN,
+                                NAN,
+                                NAN};
+        if (tokens)
+            put_laws(&data, room, r);
+    }
+}
+
+#define AT(member) offsetof(struct row, member)
+static const struct record_member members[] = {
+    ROW_HEAD_MEMBERS(row, of),
+    {"criterion", "", TABLE_STR, AT(criterion)},
+    {"class", "", TABLE_STR, AT(class)},
+    {"law", "", TABLE_STR, AT(law)},
+    {"tokens", "", TABLE_INT, AT(tokens)},
+    {"events", "", TABLE_INT, AT(events)},
+    {"scale", "", TABLE_REAL, AT(scale)},
+    {"value", "", TABLE_REAL, AT(value)},
+    {"low", "", TABLE_REAL, AT(low)},
+    {"high", "", TABLE_REAL, AT(high)},
+    {"log_likelihood", "nat", TABLE_REAL, AT(log_likelihood)},
+    {"aic", "", TABLE_REAL, AT(aic)},
+    {"best", "", TABLE_INT, AT(best)},
+    {"gain", "nat", TABLE_REAL, AT(gain)},
+    {"gain_low", "nat", TABLE_REAL, AT(gain_low)},
+    {"gain_high", "nat", TABLE_REAL, AT(gain_high)},
+    {"p", "", TABLE_REAL, AT(p)},
+};
+
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
+{
+    (void)d;
+    lives_note(f, f->state, out);
+    table_meta_num(out, "from", (double)((const struct state *)f->state)->from);
+    return KVF_OK;
+}
+
+static void describe(const struct table *t, struct buf *out)
+{
+    static const char *const what[] = {"beta", "shape", "exponent"};
+    if (table_rows(t) == 0)
+        buf_str(out, "no tokens\n");
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        const char *law = table_str(t, table_find(t, "law"), r);
+        int k = 0;
+        while (k < N_LAWS - 1 && strcmp(law, law_names[k]) != 0)
+            k++;
+        if (strcmp(table_str(t, table_find(t, "head"), r), "all") != 0
+            || strcmp(table_str(t, table_find(t, "class"), r), "all") != 0)
+            continue;
+        buf_printf(out, "%-8s %-9s %s %.5f (%.5f to %.5f), AIC %.1f",
+                   table_str(t, table_find(t, "criterion"), r), law, what[k],
+                   table_real(t, table_find(t, "value"), r), table_real(t, table_find(t, "low"), r),
+                   table_real(t, table_find(t, "high"), r), table_real(t, table_find(t, "aic"), r));
+        if (k)
+            buf_printf(out, ", gain %+.5f (%+.5f to %+.5f) nats a token",
+                       table_real(t, table_find(t, "gain"), r),
+                       table_real(t, table_find(t, "gain_low"), r),
+                       table_real(t, table_find(t, "gain_high"), r));
+        buf_str(out, table_int(t, table_find(t, "best"), r) ? ", the best\n" : "\n");
+    }
+}
+
+static const struct analyzer_measure measures[] = {
+    {"gain", NULL, NULL},
+    {"value", NULL, NULL},
+    {NULL, NULL, NULL},
+};
+static const char *const keys[] = {"head", "layer", "index", "criterion", "class", "law", NULL};
+static const struct analyzer_pool pool = {keys, measures};
+
+static const struct head_analysis heads = {
+    .state_size = sizeof(struct state),
+    .scratch_size = sizeof(struct lives_work),
+    .members = members,
+    .n_members = sizeof members / sizeof *members,
+    .row_size = sizeof(struct row),
+    .choose = choose,
+    .prepare = prepare,
+    .thread = thread,
+    .head = lives_head,
+    .finish = lives_finish,
+    .rows = rows,
+    .close = lives_close,
+};
+
+const struct analyzer an_decay = {
+    .name = "decay",
+    .summary = "whether the use of tokens decays geometrically or by another law",
+    .example = "kvfate decay run.kvf",
+    .options = options,
+    .max_traces = 1,
+    .heads = &heads,
+    .describe = describe,
+    .pool = &pool,
+};

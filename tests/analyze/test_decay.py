@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""kvfate survival, block-exit and decay on lives of known law (laws.py): bias and coverage of their estimates, the values of the
+library lifelines (lifelines.json, made by make_lifelines.py), and the fits against a grid.
+usage: test_decay.py KVFATE WRITE_KVF ..."""
+import json
+import os
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import laws  # noqa: E402
+from check import check, finish, real, refused, said  # noqa: E402
+from maker import table
+
+kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
+HERE = os.path.dirname(os.path.abspath(__file__))
+REPLICATES, T, HORIZONS = 200, 600, [4, 32, 128]
+
+
+def near(name, got, want, tolerance):
+    got, want = (v if np.ndim(v) else [v] for v in (got, want))
+    check(name, np.allclose(real(got), real(want), rtol=tolerance, atol=tolerance, equal_nan=True), got, want)
+
+
+def against_lifelines(path):
+    with open(os.path.join(HERE, "lifelines.json"), encoding="ascii") as f:
+        said_ = json.load(f)
+    for k, (law, want) in enumerate(said_["laws"].items()):
+        last = laws.draw(np.random.default_rng(100 + k), law, (1, said_["T"]))
+        x = laws.write(write_kvf, path, last)
+        common = ["--head", "L0H0", "--grace", said_["grace"], "--at-least", said_["at_least"]]
+        data, _ = table(kvfate, "survival", x, "--criterion", "top64", *common, "--mean-to", said_["mean_to"], "--horizons", ",".join(map(str, said_["ages"])))
+        n = len(said_["ages"])
+        near(f"lifelines {law}: survival", data["survival"][:n], want["survival"], 1e-9)
+        S, G = np.array(want["survival"]), np.array(want["greenwood"])
+        radius = 1.959963984540054 * S * np.sqrt(G)
+        near(f"lifelines {law}: Greenwood", data["survival_low"][:n] + data["survival_high"][:n], [*np.maximum(S - radius, 0), *np.minimum(S + radius, 1)], 1e-9)
+        near(f"lifelines {law}: half-life", data["half_life"][:1], [want["half_life"]], 0)
+        near(f"lifelines {law}: restricted mean", data["rmst"][:1], [want["rmst"]], 1e-9)
+        data, _ = table(kvfate, "decay", x, *common, "--from", 0)
+        w, got = want["weibull"], {c: data[c][data["law"].index("weibull")] for c in ("value", "scale", "log_likelihood", "low", "high")}
+        near(f"lifelines {law}: Weibull", [got["value"], got["scale"]], [w["shape"], w["scale"]], 2e-4)
+        check(f"lifelines {law}: no likelihood is better", 0 <= got["log_likelihood"] - w["log_likelihood"] < 1e-4, got, w)
+        near(f"lifelines {law}: error of the shape", np.log(got["high"] / got["low"]) / 2 / 1.959963984540054, w["shape_error"], 2e-2)
+
+
+def log_share(law, x, n):
+    """the logarithm of the share that lives on past n steps after age 0 under (scale, value)"""
+    scale, shape = x
+    return -scale * (np.log1p(n) if law == "power" else n**shape)
+
+
+def likelihood(law, x, a, c):
+    dies = a < c
+    m = np.minimum(a, c).astype(float)
+    alive = log_share(law, x, m)
+    return np.sum(np.where(dies, alive + np.log(-np.expm1(log_share(law, x, m + 1) - alive)), alive))
+
+
+def against_grid(path):
+    """each law's likelihood from the definition at the estimate, and lower all around it; gains, AIC, p"""
+    rng = np.random.default_rng(7)
+    for law in laws.LAWS:
+        last = laws.draw(rng, law, (1, T))
+        x = laws.write(write_kvf, path, last)
+        data, meta = table(kvfate, "decay", x, "--head", "L0H0", "--from", 0)
+        a, c, _ = laws.lives(last[0], 64, 20)
+        a, c = a[c > 0], c[c > 0]  # seen for a step
+        check("decay: options", [meta[k] for k in ("grace", "at_least", "from")] == ["64", "20", "0"], meta)
+        best = {}
+        for k, name in enumerate(("geometric", "weibull", "power")):
+            row = {key: v[k] for key, v in data.items()}
+            shape = row["value"] if name == "weibull" else 1.
+            at = likelihood(name, (row["scale"], shape), a, c)
+            check(f"{law} {name}: counts", row["law"] == name and row["tokens"] == len(a) and row["events"] == (a < c).sum(), row)
+            near(f"{law} {name}: likelihood", row["log_likelihood"], at, 1e-10)
+            near(f"{law} {name}: AIC", row["aic"], 2 * (1 + (name == "weibull")) - 2 * at, 1e-10)
+            for step in (1e-3, 1e-5):
+                for u, v in ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, -1), (1, -1), (-1, 1)):
+                    if v == 0 or name == "weibull":
+                        check(f"{law} {name}: maximum", likelihood(name, (row["scale"] * (1 + u * step), shape * (1 + v * step)), a, c) <= at + 1e-9, u, v)
+            if name == "geometric":
+                near(f"{law}: beta", row["value"], 1 - (a < c).sum() / np.minimum(a + (a < c), c).sum(), 1e-9)
+            best[name] = row
+        check(f"{law}: best", [r["best"] for r in best.values()] == [int(r["aic"] == min(y["aic"] for y in best.values())) for r in best.values()])
+        base = best["geometric"]
+        for name in ("weibull", "power"):
+            row = best[name]
+            each = np.array([likelihood(name, (row["scale"], row["value"] if name == "weibull" else 1.), a[i:i + 1], c[i:i + 1])
+                             - likelihood("geometric", (base["scale"], 1.), a[i:i + 1], c[i:i + 1]) for i in range(len(a))])
+            z = 1.959963984540054 * each.std() / np.sqrt(len(a))
+            near(f"{law} {name}: gain", [row["gain"], row["gain_low"], row["gain_high"]], [each.mean(), each.mean() - z, each.mean() + z], 1e-8)
+
+
+def coverage(name, low, high, true, point, least=.90, most=.99):
+    low, high, point = real(low), real(high), real(point)
+    share, bias = np.mean((low <= true) & (true <= high)), np.mean(point) - true
+    print(f"{name:<34} true {true:9.5f}  bias {bias:+.5f} (spread {np.std(point):.5f})  coverage {share:.3f} of {len(point)}")
+    check(f"{name}: bias", abs(bias) < 4 * np.std(point) / np.sqrt(len(point)) + 1e-9, bias, np.std(point))
+    check(f"{name}: coverage", least <= share <= most, share)
+
+
+def of_heads(data, key, **where):
+    at = [k for k, h in enumerate(data["head"]) if h != "all" and all(data[c][k] == v for c, v in where.items())]
+    return [data[key][k] for k in at]
+
+
+def known_laws(path):
+    """200 heads of 600 tokens each are 200 replicates of one law."""
+    for k, law in enumerate(laws.LAWS):
+        last = laws.draw(np.random.default_rng(20 + k), law, (REPLICATES, T))
+        x = laws.write(write_kvf, path, last, last + 1)  # selected by all queries until the last one
+        data, _ = table(kvfate, "survival", x, "--criterion", "top64", "--horizons", ",".join(map(str, HORIZONS)), "--mean-to", 100)
+        for n in HORIZONS:
+            coverage(f"{law}: survival({n})", *(of_heads(data, c, horizon=n) for c in ("survival_low", "survival_high")), float(laws.share(law, n)), of_heads(data, "survival", horizon=n))
+        mean, error = (real(of_heads(data, c, horizon=4)) for c in ("rmst", "rmst_error"))
+        coverage(f"{law}: restricted mean to 100", mean - 1.959963984540054 * error, mean + 1.959963984540054 * error, laws.share(law, np.arange(100)).sum(), mean)
+        half = next(n for n in range(T) if laws.share(law, n) < .5)
+        got = real(of_heads(data, "half_life", horizon=4))
+        print(f"{law + ': half-life':<34} true {half:9d}  median {np.median(got):.1f}, quartiles {np.percentile(got, 25):.0f} to {np.percentile(got, 75):.0f}")
+        check(f"{law}: half-life", abs(np.median(got) - half) <= max(1, .03 * half), np.median(got), half)
+        for event in ("gone", "first-exit"):
+            data, _ = table(kvfate, "block-exit", x, "--event", event, "--block", "1,32")
+            for b in (1, 32) if law == "geometric" else ():
+                coverage(f"{law}: epsilon, {event}, block {b}", of_heads(data, "low", block=b), of_heads(data, "high", block=b),
+                         1 - laws.RETENTION**b, of_heads(data, "epsilon", block=b))
+        data, _ = table(kvfate, "decay", x, "--from", 0)
+        reject = np.mean(real(of_heads(data, "p", law="weibull")) < .05)
+        print(f"{law + ': geometric is refused':<34} in {reject:.3f} of {REPLICATES}; the Weibull law is best in {np.mean(of_heads(data, 'best', law='weibull')):.3f}")
+        if law == "geometric":
+            coverage(f"{law}: beta", of_heads(data, "low", law="geometric"), of_heads(data, "high", law="geometric"), laws.RETENTION, of_heads(data, "value", law="geometric"))
+            check("geometric: false alarms", .01 < reject < .1, reject)
+        else:
+            check(f"{law}: seen", reject > .99, reject)
+        if law == "weibull":
+            coverage(f"{law}: shape", of_heads(data, "low", law="weibull"), of_heads(data, "high", law="weibull"), laws.SHAPE, of_heads(data, "value", law="weibull"))
+
+
+def recurrence(path):
+    """While it lives a token is selected by one query in five: a ratio of unequal follow-ups and a death without a wait are wrong."""
+    rng, heads = np.random.default_rng(31), 40
+    lives = laws.draw(rng, "geometric", (heads, T))
+    ages, true = np.arange(T), {}
+    last, endless = np.empty((heads, T), np.int64), []
+    for h in range(heads):
+        chosen = (rng.random((T, 2 * T)) < .2) & (np.arange(2 * T) <= lives[h][:, None])
+        chosen[:, 0] = True
+        endless.append(2 * T - 1 - chosen[:, ::-1].argmax(1))
+        seen = chosen & (np.arange(2 * T) <= (T - 1 - ages)[:, None])
+        last[h] = 2 * T - 1 - seen[:, ::-1].argmax(1)
+    x = laws.write(write_kvf, path, last)
+    n, got = 100, {}
+    true = np.mean(np.array(endless) >= n)
+    for grace in (0, 64):
+        data, _ = table(kvfate, "survival", x, "--criterion", "top64", "--horizons", n, "--grace", grace)
+        got[grace] = np.mean(of_heads(data, "survival"))
+    share = np.mean(of_heads(data, "fraction"))
+    print(f"recurrent, survival({n})              true {true:9.5f}  grace 64 {got[64] - true:+.5f}, grace 0 {got[0] - true:+.5f}, fraction {share - true:+.5f}")
+    check("recurrent: with a grace there is no bias", abs(got[64] - true) < .01, got, true)
+    check("recurrent: without it there is", got[0] - true < -.01, got, true)
+
+
+def edges(path):
+    last = laws.draw(np.random.default_rng(1), "geometric", (1, 100))
+    x = laws.write(write_kvf, path, last)
+    for argv, word in ((["decay", "--from", "-1"], "--from"), (["decay", "--event", "x"], "--event"), (["decay", "--at-least", "0"], "--at-least"),
+                       (["decay", "--space", "kv-union"], "--space")):
+        refused(" ".join(argv), 2, [argv[0], x, *argv[1:]], word)
+    refused("no first exits", 1, ["decay", x, "--event", "first-exit"], "first_unselected.top64", "--probes")
+    check("text", "geometric" in said("decay", x) and "the best" in said("decay", x))
+    for value in (0, 1000):  # all die at once; nobody dies
+        data, _ = table(kvfate, "decay", laws.write(write_kvf, path, np.full((1, 100), value)), "--from", 0)
+        check(f"decay of {value}", not np.isfinite(real(data["value"] + data["p"] + data["gain"])).any() and not any(data["best"]), data)
+    said("decay", x)
+
+
+with tempfile.TemporaryDirectory(prefix="kvfate-decay-") as folder:
+    trace = os.path.join(folder, "x.kvf")
+    against_lifelines(trace)
+    against_grid(trace)
+    known_laws(trace)
+    recurrence(trace)
+    edges(trace)
+    finish()
