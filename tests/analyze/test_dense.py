@@ -199,9 +199,9 @@ class Check:
         return [f"L{l}{'K' if kv else 'H'}{h}" for l, h in heads]
 
     def survival(self, heads, a, b, *options, everyone=False):
-        t = self.run.table("survival", "--denominator", "all" if everyone else "at-risk", *options)
+        t = self.run.table("survival", "--at-least", "1", "--denominator", "all" if everyone else "at-risk", *options)
         n_of = sorted(set(t["horizon"].tolist()))
-        want = {k: [] for k in ("head", "criterion", "horizon", "at_risk", "alive", "fraction", "half_life")}
+        want = {k: [] for k in ("head", "criterion", "horizon", "at_risk", "alive", "fraction")}
         for c in dense.CRITERIA:
             groups = [(name, [h]) for name, h in zip(self.names(False, heads), heads)] + [("all", heads)]
             for name, group in groups:
@@ -209,9 +209,8 @@ class Check:
                 alive = [sum(dense.survivors(self.R[c][h], n, a, b) for h in group) for n in span]
                 risk = [len(group) * (b - a if everyone else max(0, min(b, self.T - n) - a)) for n in span]
                 share = [x / r if r else np.nan for x, r in zip(alive, risk)]
-                half = next((n for n in range(self.T) if share[n] < .5), np.nan)
                 for n in n_of:
-                    row = (name, c, n, risk[n], alive[n], share[n], half)
+                    row = (name, c, n, risk[n], alive[n], share[n])
                     for k, v in zip(want, row):
                         want[k].append(v)
         for k, v in want.items():
@@ -229,7 +228,7 @@ class Check:
             got = np.stack([t["at_risk"], t["alive"], t["undecided"]], axis=1)
             self.equal(f"survival without trivial queries, {space}", got, want)
             members.append([m for x in members for m in x])
-            t = self.run.table("hazard", *options)
+            t = self.run.table("hazard", "--grace", "0", "--at-least", "1", *options)
             want = [r for m in members for r in selections.hazard(m, range(self.T), self.T, selections.octaves(self.T))]
             names = ("low", "high", "at_risk", "events", "censored", "exposure", "hazard", "actuarial", "survival", "survival_low", "survival_high")
             self.equal(f"hazard, {space}", np.stack([t[k] for k in names], axis=1), want, 1e-9)
