@@ -140,7 +140,8 @@ static void convert(const struct kvf_column *c, const double *v, uint32_t n, uns
     for (uint32_t i = 0; i < n; i++) {
         float f = (float)v[i];
         int32_t signed_value = c->dtype == KVF_I32 && !isnan(v[i]) ? (int32_t)v[i] : 0;
-        uint64_t whole = isnan(v[i]) || c->dtype == KVF_I32 ? UINT64_MAX : (uint64_t)fabs(v[i]);
+        bool fits = fabs(v[i]) < 18446744073709551616.0 && c->dtype != KVF_I32;
+        uint64_t whole = fits ? (uint64_t)fabs(v[i]) : UINT64_MAX; /* of NaN and infinities, too */
         const void *from = c->dtype == KVF_F32   ? (const void *)&f
                            : c->dtype == KVF_F64 ? (const void *)&v[i]
                            : c->dtype == KVF_I32 ? (const void *)&signed_value
