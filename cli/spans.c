@@ -53,7 +53,8 @@ static int by_start(const void *a, const void *b)
 static void join(struct span_name *s)
 {
     int n = 0;
-    qsort(s->range, (size_t)s->n, sizeof *s->range, by_start);
+    if (s->n > 0)
+        qsort(s->range, (size_t)s->n, sizeof *s->range, by_start);
     for (int i = 0; i < s->n; i++) {
         int32_t *last = n > 0 ? s->range[n - 1] : NULL;
         if (last && s->range[i][0] <= last[1]) {
