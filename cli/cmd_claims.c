@@ -73,9 +73,23 @@ struct columns {
     int64_t *whole;
 };
 
-enum text_column { ID, PAPER, WHERE, VERDICT, TABLE, THAN, WHY, CLAIM, TEXTS };
-static const char *const text_names[TEXTS] = {"id",    "paper", "where", "verdict",
-                                              "table", "than",  "why",   "claim"};
+enum text_column {
+    ID,
+    PAPER,
+    WHERE,
+    VERDICT,
+    TABLE,
+    THAN,
+    NULL_CHECK,
+    CONTROL,
+    FIXED,
+    WHY,
+    CLAIM,
+    TEXTS
+};
+static const char *const text_names[TEXTS] = {"id",    "paper", "where",      "verdict",
+                                              "table", "than",  "null_check", "control",
+                                              "fixed", "why",   "claim"};
 
 static const char *text_of(const struct job *j, int i, enum text_column which)
 {
@@ -94,6 +108,12 @@ static const char *text_of(const struct job *j, int i, enum text_column which)
         return c->untestable ? "" : c->of.table;
     case THAN:
         return c->untestable ? "" : claim_than_names[c->than];
+    case NULL_CHECK:
+        return r->null_check;
+    case CONTROL:
+        return r->control;
+    case FIXED:
+        return c->fixed;
     case WHY:
         return r->why;
     default:
@@ -112,21 +132,23 @@ static void put_texts(const struct job *j, struct columns *x, struct table *t, i
 
 static void put_numbers(const struct job *j, struct columns *x, struct table *t)
 {
-    static const char *const names[] = {"value", "low", "high", "null", "null_high", "p"};
-    static const char *const counts[] = {"units", "documents", "left_out"};
-    for (int k = 0; k < 6; k++) {
+    static const char *const names[] = {"value",     "low", "high", "null",
+                                        "null_high", "p",   "q",    "null_check_p"};
+    static const char *const counts[] = {"units", "least_n", "documents", "left_out"};
+    for (int k = 0; k < 8; k++) {
         for (int i = 0; i < j->claims.n; i++) {
             const struct claim_result *r = &j->result[i];
             const struct claim *c = &j->claims.claim[i];
-            const double v[] = {r->value, r->low, r->high, c->null, c->null_high, r->p};
+            const double v[] = {r->value,     r->low, r->high, c->null,
+                                c->null_high, r->p,   r->q,    r->null_p};
             x->real[i] = v[k];
         }
         table_dense_real(t, names[k], "", x->real);
     }
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 4; k++) {
         for (int i = 0; i < j->claims.n; i++) {
             const struct claim_result *r = &j->result[i];
-            const int64_t v[] = {r->units, r->documents, r->left_out};
+            const int64_t v[] = {r->units, j->claims.claim[i].least_n, r->documents, r->left_out};
             x->whole[i] = v[k];
         }
         table_dense_int(t, counts[k], "", x->whole);
@@ -139,11 +161,13 @@ static struct table *build(const struct job *j)
     struct columns x = {MEM_NEW(const char *, n), MEM_NEW(double, n), MEM_NEW(int64_t, n)};
     struct table *t = x.text && x.real && x.whole ? table_create("claims", (int64_t)n) : NULL;
     if (t) {
-        put_texts(j, &x, t, ID, WHY);
+        put_texts(j, &x, t, ID, NULL_CHECK);
         put_numbers(j, &x, t);
-        put_texts(j, &x, t, WHY, TEXTS);
+        put_texts(j, &x, t, NULL_CHECK, TEXTS);
         table_meta_num(t, "replicates", CLAIM_REPLICATES);
-        table_meta_str(t, "interval", "95 %, of the table or a percentile bootstrap over units");
+        table_meta_str(
+            t, "interval",
+            "95 %, of the table, Student's t, BCa or Wilson's; q by Benjamini and Hochberg");
     }
     mem_free((void *)x.text);
     mem_free(x.real);
@@ -167,16 +191,20 @@ static void print_claim(const struct claim *c, const struct claim_result *r)
             printf(", claimed %s %g", claim_than_names[c->than], c->null);
         if (!isnan(r->p))
             printf(", p %.2g", r->p);
+        if (!isnan(r->q))
+            printf(", q %.2g", r->q);
         if (r->documents >= 0)
             printf(", %" PRId64 " documents", r->documents);
         if (r->units > 1)
-            printf(", %" PRId64 " units", r->units);
+            printf(", %" PRId64 " %s", r->units, r->by_cluster ? "clusters" : "units");
         if (r->left_out)
             printf(", %" PRId64 " left out", r->left_out);
         printf("\n");
     }
     if (r->why[0])
         printf("    %s\n", r->why);
+    if (!isnan(r->value))
+        printf("    null check: %s; matched control: %s\n", r->null_check, r->control);
 }
 
 static void summary(const struct job *j)
@@ -195,9 +223,7 @@ static int judge(struct job *j, const char *folder, struct kvf_diag *d)
 {
     struct claims_folder *f = claims_folder_create(folder, figure_reads_text);
     j->result = MEM_NEW(struct claim_result, (size_t)j->claims.n);
-    int err = f && j->result ? KVF_OK : KVF_E_NOMEM;
-    for (int i = 0; !err && i < j->claims.n; i++)
-        err = claims_judge(&j->claims.claim[i], f, &j->result[i], d);
+    int err = f && j->result ? claims_judge_all(&j->claims, f, j->result, d) : KVF_E_NOMEM;
     claims_folder_destroy(f);
     return err;
 }

@@ -11,11 +11,13 @@
 #   MODEL, GATES, WRITE_GATES   another model, its retention and its write gates
 #   WATCH                       query heads whose dynamics are recorded (L1H0,L15H4,L28H8)
 #   ABLATE                      folder of gates/ablate.py, for the claims about training
+#   NEEDLES                     prompts with a needle of each length, which differ in their seed (8)
+#   NULL_MODEL, NULL_GATES      random weights, and random retention gates, for null checks (tests/data/make_gates.py writes gates)
 set -eu
 [ $# -eq 1 ] || { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
 out=$1
 kvfate=${KVFATE:-kvfate}
-T=${LENGTH:-1024} docs=${DOCS:-2} B=${BUDGET:-64}
+T=${LENGTH:-1024} docs=${DOCS:-2} B=${BUDGET:-64} needles=${NEEDLES:-8}
 here=$(cd "$(dirname "$0")/.." && pwd)
 everything=$((2 * T)) # a budget under which nothing is evicted
 texts=$out/text traces=$out/trace
@@ -89,7 +91,7 @@ done
 }
 for n in short long; do
     [ "$n" = short ] && length=${SHORT:-$((T / 4))} || length=$T
-    for i in $(seq "$docs"); do
+    for i in $(seq "$needles"); do
         name=$texts/needle-$n-$i
         [ -e "$name.json" ] ||
             "$kvfate" needle ${MODEL:+-m "$MODEL"} --tokens "$((length - 64))" -s "$i" -o "$name"
@@ -102,6 +104,10 @@ run() { # NAME OPTION...
     name=$1
     shift
     once "$traces/$name.kvf" kv run "$@" --overwrite -q -o > "$out/log.txt" # the text
+}
+
+label() { # METHOD: its name in those of files
+    case $1 in gkv:history=0) echo gkv-local ;; *) echo "$1" ;; esac
 }
 
 # Names of gates hold no blanks; without them the shipped ones are taken.
@@ -123,8 +129,9 @@ for text in "$texts"/prose-*.txt "$texts"/code-*.txt "$texts"/markup-*.txt; do
         tail -n "+$((half + 1))" "$texts/$x.ids" > "$texts/$x.rest.part"
         mv "$texts/$x.rest.part" "$texts/$x.rest"
     }
-    for method in snapkv rkv gkv; do
-        run "$method.$x" --ids "$texts/$x.prompt" --force "$texts/$x.rest" --method "$method" -B "$B" \
+    # G-KV and the same without its memory, which differ in nothing else.
+    for method in snapkv gkv gkv:history=0; do
+        run "$(label "$method").$x" --ids "$texts/$x.prompt" --force "$texts/$x.rest" --method "$method" -B "$B" \
             --probes evict,window
     done
 done
@@ -162,17 +169,60 @@ corpus sparsity.trimkv sparsity "$traces"/full.* --kind beta
 corpus runs.trimkv runs "$traces"/trimkv.*
 corpus words.trimkv words "$traces"/full.* --by class
 corpus variance.trimkv variance "$traces"/full.*
-corpus dilution dilution "$traces"/needle-long-* --mean
-corpus dilution.needle-long dilution "$traces"/needle-long-* --mean
-corpus dilution.needle-short dilution "$traces"/needle-short-* --mean
-corpus dilution.gates dilution "$traces"/needle-long-* --weights beta --mean
+# The query of the answer is the last one of the prompt: a row for each prompt, named by its seed.
+at_the_answer() { # KIND OPTION... FILE
+    kind=$1
+    shift
+    for file; do :; done
+    : > "$file"
+    for i in $(seq "$needles"); do
+        trace=$traces/needle-$kind-$i.kvf
+        last=$("$kvfate" tokens "$trace" -o - | awk '!/^#/ && $1 != "token"' | wc -l)
+        "$kvfate" dilution "$trace" --tokens "$((last - 1)):$last" --mean ${weights:+--weights "$weights"} -o - |
+            awk -v doc="$i" -v first="$([ "$i" = 1 ] && echo 1)" -F '\t' '
+                /^#/ { if (first) print; next }
+                !seen { seen = 1; for (k = 1; k <= NF; k++) if ($k == "head") head = k; if (first) print "doc\t" $0; next }
+                $head == "all" { print doc "\t" $0 }' >> "$file"
+    done
+}
+for kind in short long; do
+    weights='' once "$out/needles.$kind.tsv" at_the_answer "$kind"
+done
+weights=beta once "$out/needles.gates.tsv" at_the_answer long
 corpus kv-size.dbtrimkv kv-size "$traces"/dbtrimkv.*
 corpus kv-size.wgkv kv-size "$traces"/wgkv.*
 corpus kv-size.wgkv-code kv-size "$traces"/wgkv.code-*
 corpus kv-size.wgkv-markup kv-size "$traces"/wgkv.markup-*
-for method in snapkv rkv gkv; do
+for method in snapkv gkv gkv-local; do
     corpus "density.$method" density "$traces/$method".*
 done
+# Null checks: the same tables of gates and of a model that learned nothing.
+if [ -n "${NULL_GATES:-}${NULL_MODEL:-}" ]; then
+    for text in "$texts"/prose-*.txt "$texts"/code-*.txt "$texts"/markup-*.txt; do
+        x=$(basename "$text" .txt)
+        if [ -n "${NULL_GATES:-}" ]; then
+            run "random-gates.$x" -f "$text" -n 0 --method trimkv -B "$everything" --gates "$NULL_GATES" --probes paper,calibration
+            run "random-kept.$x" -f "$text" -n 0 --method trimkv -B "$B" --gates "$NULL_GATES" --probes evict
+            run "random-dbtrimkv.$x" -f "$text" -n 0 --method dbtrimkv -B "$B" --gates "$NULL_GATES" --probes evict
+        fi
+        [ -z "${NULL_MODEL:-}" ] || once "$traces/random-model.$x.kvf" "$kvfate" run -m "$NULL_MODEL" \
+            ${THREADS:+-t "$THREADS"} -f "$text" -n 0 --probes paper,calibration,window --overwrite -q -o > "$out/log.txt"
+    done
+fi
+if [ -n "${NULL_GATES:-}" ]; then
+    corpus sparsity.random-gates sparsity "$traces"/random-gates.* --kind beta
+    corpus words.random-gates words "$traces"/random-gates.* --by class
+    corpus variance.random-gates variance "$traces"/random-gates.*
+    corpus runs.random-gates runs "$traces"/random-kept.*
+    corpus kv-size.random-dbtrimkv kv-size "$traces"/random-dbtrimkv.*
+fi
+if [ -n "${NULL_MODEL:-}" ]; then
+    corpus survival.random-model survival "$traces"/random-model.* --horizons "$horizons"
+    corpus attention-sparsity.random-model attention-sparsity "$traces"/random-model.* --entries kept
+    for analysis in persistence overlap received heads; do
+        corpus "$analysis.random-model" "$analysis" "$traces"/random-model.*
+    done
+fi
 once "$out/dynamics.tsv" "$kvfate" dynamics "$traces"/rollout.* --split rollouts -o > "$out/log.txt"
 
 # ---- quality: KL of every document, in pairs
@@ -194,11 +244,16 @@ while read -r budget methods; do
         --state "$out/eval.state" > "$out/log.txt"
 done << END
 32 dbtrimkv,dbtrimkv:lookahead=5
-64 snapkv,adakv,h2o,rkv,gkv,keydiff,trimkv,dbtrimkv
+64 snapkv,adakv,h2o,rkv,gkv,gkv:history=0,keydiff,trimkv,dbtrimkv
 128 dbtrimkv,dbtrimkv:lookahead=1
 256 snapkv,quest,wgkv-quest,wgkv-snapkv,wgkv-snapkv:tau=0
 END
 cp "$out/eval.state" "$out/eval-docs.tsv"
+[ -z "${NULL_GATES:-}" ] || {
+    kv eval --data "$texts/eval.txt" --docs "$documents" --prompt-tokens "$prompt" --score-tokens "$score" \
+        --methods trimkv,dbtrimkv --budgets 64 --gates "$NULL_GATES" --state "$out/null.state" > "$out/log.txt"
+    cp "$out/null.state" "$out/eval-docs.random-gates.tsv"
+}
 
 # NAME.KIND.state of a folder of gates/ablate.py: a table of both kinds of text
 [ -z "${ABLATE:-}" ] || for name in trimkv no-capacity linear keys-values bias-6 reverse-kl dbtrimkv \
@@ -219,5 +274,17 @@ done
         --score-tokens "$score" --methods "wgkv:${row#*:}" --budgets "$((prompt + score))" \
         --gates "$ABLATE/$name.safetensors" --state "$out/eval-docs.equal-$name.tsv" > "$out/log.txt"
 done
+
+# Documents of one source are no independent units: of texts the kind, of others the table that they stand in.
+{
+    printf 'doc_hash\tsource\n'
+    for table in "$out"/eval-docs.*.tsv "$out"/eval-docs.tsv; do
+        [ ! -e "$table" ] || awk -F '\t' -v table="$table" '
+            BEGIN { n = split("'"$(cd "$texts" && ls prose-*.txt code-*.txt markup-*.txt | sed 's/-.*//' | tr '\n' ' ')"'", kind, " ") }
+            /^#/ { next }
+            !head { head = 1; for (k = 1; k <= NF; k++) column[$k] = k; next }
+            { print $column["doc_hash"] "\t" ($column["doc"] in kind ? kind[$column["doc"] + 1] : table) }' "$table"
+    done | sort -u
+} > "$out/sources.tsv"
 
 "$kvfate" claims "$out" -o "$out/claims.tsv"

@@ -10,13 +10,14 @@
 #include "render/forest.h"
 #include "render/cells.h"
 
-enum { TOP = 8, BOTTOM = 6, VERDICTS = 3 };
-static const double ROW = 3.3, LEAST_ROW = 2.4, RIM = 1.08;
-static const char *const verdicts[VERDICTS] = {"supported", "contradicted", "undecided"};
+enum { TOP = 9, BOTTOM = 6, VERDICTS = 4 };
+static const double ROW = 4.2, LEAST_ROW = 3.2, RIM = 1.08;
+static const char *const verdicts[VERDICTS] = {"supported", "contradicted", "undecided",
+                                               "unspecific"};
 
 struct register_view {
     struct forest_row *row;
-    int n, n_of[VERDICTS], rest;
+    int n, n_of[VERDICTS], not_comparable, rest;
 };
 
 static int verdict_of(const struct table *t, int64_t r)
@@ -36,8 +37,8 @@ static struct rgb colour_of(int verdict)
 
 static enum mark mark_of(int verdict)
 {
-    static const enum mark marks[] = {MARK_DISC, MARK_DIAMOND};
-    return verdict < 2 ? marks[verdict] : MARK_RING;
+    static const enum mark marks[VERDICTS] = {MARK_DISC, MARK_DIAMOND, MARK_RING, MARK_SQUARE};
+    return marks[verdict];
 }
 
 static double number(const struct table *t, const char *name, int64_t r)
@@ -91,7 +92,12 @@ static void add_claim(struct register_view *x, const struct table *t, int64_t r)
 {
     int v = verdict_of(t, r);
     if (v == VERDICTS) {
-        x->rest++;
+        char cell[24];
+        const char *said = cell_text(t, table_find(t, "verdict"), r, cell);
+        if (strcmp(said, "not comparable here") == 0)
+            x->not_comparable++;
+        else
+            x->rest++;
         return;
     }
     x->n_of[v]++;
@@ -135,7 +141,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     (void)s;
     mem_free(x.row);
     *w = 180;
-    *h = fmin(240, TOP + BOTTOM + ROW * fmax(n, 4));
+    *h = fmin(320, TOP + BOTTOM + ROW * fmax(n, 4));
 }
 
 static void key(struct canvas *c, const struct register_view *x, double left)
@@ -147,8 +153,9 @@ static void key(struct canvas *c, const struct register_view *x, double left)
         canvas_text(c, left + 3, 2.4, text, PT_TICK, ALIGN_LEFT, ink, 0);
         left += 7 + canvas_text_width(c, text, PT_TICK, 0);
     }
-    if (x->rest) {
-        snprintf(text, sizeof text, "not judged (%d)", x->rest);
+    if (x->rest + x->not_comparable) {
+        snprintf(text, sizeof text, "not comparable (%d), not judged (%d)", x->not_comparable,
+                 x->rest);
         canvas_text(c, left, 2.4, text, PT_TICK, ALIGN_LEFT, (struct rgb){.5, .5, .5}, 0);
     }
 }

@@ -3,7 +3,9 @@
  *
  * A register is JSON, {"claim": [{...}, ...]}; docs/studies/claims.md has the keys.  A claim takes
  * rows of one table (and of a second one, where it is about a difference), reduces a column of them
- * to one number, and compares the number and its interval with the null. */
+ * to one number, and compares the number and its interval with the null.  A number that other data
+ * support as well (the null check), that rests on too few units, or that is one of many, is held
+ * back: docs/studies/claims.md tells how a verdict comes about. */
 #ifndef KVF_STUDIES_CLAIMS_H
 #define KVF_STUDIES_CLAIMS_H
 
@@ -19,9 +21,11 @@ struct json;
 enum claim_verdict {
     CLAIM_SUPPORTED,
     CLAIM_CONTRADICTED,
-    CLAIM_UNDECIDED,  /* the interval covers the null, or there is none */
-    CLAIM_UNTESTABLE, /* the register says so */
-    CLAIM_NOT_RUN,    /* a table, a column or the rows are missing */
+    CLAIM_UNDECIDED,      /* the interval covers the null, or q or n does not suffice */
+    CLAIM_UNSPECIFIC,     /* its null check is supported, too */
+    CLAIM_NOT_COMPARABLE, /* the table is not what the claim needs */
+    CLAIM_UNTESTABLE,     /* the register says so */
+    CLAIM_NOT_RUN,        /* a table, a column or the rows are missing */
     CLAIM_VERDICTS
 };
 enum claim_than { CLAIM_ABOVE, CLAIM_BELOW, CLAIM_BETWEEN };
@@ -35,7 +39,14 @@ enum claim_reduce {
     CLAIM_SHARE,  /* of units whose value is on the claimed side of `at` */
     CLAIM_SPEARMAN
 };
-enum claim_interval { CLAIM_COLUMNS, CLAIM_BOOTSTRAP, CLAIM_PERMUTATION, CLAIM_WILSON, CLAIM_NONE };
+enum claim_interval {
+    CLAIM_COLUMNS,
+    CLAIM_T,   /* Student's, of a mean */
+    CLAIM_BCA, /* the bootstrap, bias-corrected and accelerated */
+    CLAIM_PERMUTATION,
+    CLAIM_WILSON,
+    CLAIM_NONE
+};
 
 enum {
     CLAIM_MOST = 1024,        /* claims of a register */
@@ -44,6 +55,7 @@ enum {
     CLAIM_REPLICATES = 2000,
     CLAIM_SAMPLES = 10000 /* permutations, where not all are gone through */
 };
+#define CLAIM_LEVEL 0.05 /* of p and q, and 1 - coverage of intervals */
 
 /* Which rows of which file. */
 struct claim_side {
@@ -51,9 +63,21 @@ struct claim_side {
     const struct json *rows; /* object: column -> what its cells are; NULL: all rows */
 };
 
+/* Other data for the same judgement: of, minus as in the claim. */
+struct claim_other {
+    bool there;
+    struct claim_side of, minus;
+};
+
 /* All borrowed from the register. */
 struct claim {
     const char *id, *paper, *where, *text;
+    const char *fixed;   /* YYYY-MM-DD: when the threshold was fixed; "": not said */
+    const char *heads;   /* which other set of heads is meant, where heads or layers are units */
+    const char *cluster; /* column of sources of units, or NULL */
+    const struct json *needs; /* object: metadata -> what it is, or NULL */
+    int64_t least_n;          /* units, or documents of interval columns */
+    struct claim_other null_check, control;
     const char *untestable; /* reason, or NULL: then all below is set */
     struct claim_side of, minus;
     bool paired;                     /* minus is there */
@@ -78,11 +102,15 @@ void claims_free(struct claims *c); /* accepts a zeroed struct */
 
 struct claim_result {
     enum claim_verdict verdict;
-    double value, low, high, p; /* NaN: none */
-    int64_t units;              /* that the value is made of */
-    int64_t documents;          /* -1: the table does not say */
-    int64_t left_out;           /* rows without a value, and units that one side alone has */
-    char why[256];              /* of a verdict that the numbers do not explain; else "" */
+    double value, low, high, p, q; /* NaN: none; q: of claims_judge_all alone */
+    double null_p;                 /* of the null check; NaN: none */
+    int64_t units;                 /* that the value is made of */
+    int64_t documents;             /* -1: the table does not say */
+    int64_t left_out;              /* rows without a value, and units that one side alone has */
+    bool by_cluster;               /* units are means of clusters */
+    const char *null_check;        /* "none", "not run", "passed", "supported" */
+    const char *control;           /* the verdict of the matched control, or "none" */
+    char why[256];                 /* of a verdict that the numbers do not explain; else "" */
 };
 
 /* Tables of a folder, each read once. */
@@ -94,9 +122,15 @@ void claims_folder_destroy(struct claims_folder *f); /* accepts NULL */
 int claims_folder_table(struct claims_folder *f, const struct claim_side *s,
                         const struct table **ret, struct kvf_diag *d);
 
-/* What the tables say.  KVF_OK, or what reading a table gives, or KVF_E_LIMIT, KVF_E_NOMEM. */
+/* What the tables say of one claim, as if it were the only one.  KVF_OK, or what reading a table
+ * gives, or KVF_E_LIMIT, KVF_E_NOMEM. */
 int claims_judge(const struct claim *c, struct claims_folder *f, struct claim_result *ret,
                  struct kvf_diag *d);
+
+/* What they say of all, ret[c->n]: p becomes q over those claims that have a p (Benjamini and
+ * Hochberg), and a claim whose q is not below CLAIM_LEVEL is undecided. */
+int claims_judge_all(const struct claims *c, struct claims_folder *f, struct claim_result *ret,
+                     struct kvf_diag *d);
 
 /* Whether this program makes the claim's tables, with its columns: adds a line to `wrong` for
  * each that does not exist. */
@@ -115,10 +149,39 @@ struct claim_units {
     int64_t left_out;     /* rows without a value */
     int64_t rows;         /* chosen */
     int64_t first;        /* row of the first, for interval columns */
+    int64_t *row;         /* [n] owned: the first row of each */
 };
 int claims_units(const struct claim *c, const struct claim_side *s, const struct table *t,
                  struct claim_units *ret, struct claim_result *r, struct kvf_diag *d);
 void claims_units_free(struct claim_units *u); /* accepts a zeroed struct */
+
+/* The values of n units, or of the means of their clusters, and room to work. */
+struct claim_sample {
+    int64_t n;
+    double *value, *with; /* [n] */
+    double *a, *b;        /* [n] scratch */
+};
+int claim_sample_create(int64_t n, struct claim_sample *ret); /* KVF_OK, KVF_E_NOMEM */
+void claim_sample_free(struct claim_sample *s);               /* accepts a zeroed struct */
+double claims_statistic(const struct claim *c, struct claim_sample *s);
+/* Sets low, high and p of *r, whose value is there; all stay NaN for less than two units. */
+int claims_interval(const struct claim *c, struct claim_sample *s, struct claim_result *r);
+double claims_p_of_z(double z); /* two-sided, of the normal law */
+/* p of the claim of those of its two nulls: the larger inside, that of the nearer outside. */
+double claims_p_between(const struct claim *c, double value, double low, double high);
+
+/* Replaces the units of s, which[i] of u each, by the means of their clusters, which are a column
+ * of the table t, or of the table `sources` of the folder, where the unit's column names the row. A
+ * unit without a cluster makes the verdict CLAIM_NOT_RUN. */
+int claims_clusters(const struct claim *c, struct claims_folder *f, const struct table *t,
+                    const struct claim_units *u, const int64_t *which, struct claim_sample *s,
+                    struct claim_result *r, struct kvf_diag *d);
+
+/* Whether the table is what the claim needs; else false after *r. */
+bool claims_comparable(const struct claim *c, const struct claim_side *s, const struct table *t,
+                       struct claim_result *r);
+/* As claims_number, of a number: whether v is what the text asks for. */
+bool claims_number_holds(const char *text, double v);
 
 /* Whether a text is a number with an optional comparison in front: NUMBER, T, T/NUMBER,
  * NUMBER T.  *ret_op: '=' (nearest when it has a T), '!', '<', '>', 'l' (<=), 'g' (>=).

@@ -1,221 +1,13 @@
-/* claims_judge.c - one number, its interval, and what they say of the null. */
+/* claims_judge.c - what one number and its interval say of the null, and what holds it back. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/mem.h"
-#include "base/ranks.h"
-#include "base/rng.h"
 #include "base/stats.h"
 #include "base/table.h"
 #include "base/table_read.h"
 #include "studies/claims.h"
-
-static const uint64_t SEED = 1;
-static const double LEVEL = 0.05; /* of p, and 1 - coverage of intervals */
-
-/* ---- tables of a folder */
-
-struct kept {
-    char *path;
-    struct table *table;
-};
-
-struct claims_folder {
-    char *path;
-    table_text_fn is_text;
-    struct kept *kept;
-    size_t n;
-};
-
-struct claims_folder *claims_folder_create(const char *path, table_text_fn is_text)
-{
-    struct claims_folder *f = MEM_NEW(struct claims_folder, 1);
-    if (!f)
-        return NULL;
-    f->is_text = is_text;
-    f->path = mem_strdup(path);
-    if (f->path)
-        return f;
-    mem_free(f);
-    return NULL;
-}
-
-void claims_folder_destroy(struct claims_folder *f)
-{
-    if (!f)
-        return;
-    for (size_t i = 0; i < f->n; i++) {
-        mem_free(f->kept[i].path);
-        table_destroy(f->kept[i].table);
-    }
-    mem_free(f->kept);
-    mem_free(f->path);
-    mem_free(f);
-}
-
-/* Reads the file unless it was read before; KVF_E_NOTFOUND when there is none. */
-static int folder_file(struct claims_folder *f, const char *path, const struct table **ret,
-                       struct kvf_diag *d)
-{
-    struct stat st;
-    for (size_t i = 0; i < f->n; i++)
-        if (strcmp(f->kept[i].path, path) == 0) {
-            *ret = f->kept[i].table;
-            return KVF_OK;
-        }
-    if (stat(path, &st) != 0)
-        return KVF_E_NOTFOUND;
-    struct kept *grown = mem_grow(f->kept, f->n, f->n + 1, sizeof *grown);
-    if (!grown)
-        return KVF_E_NOMEM;
-    f->kept = grown;
-    struct kept k = {mem_strdup(path), NULL};
-    int err = k.path ? table_read(path, f->is_text, &k.table, d) : KVF_E_NOMEM;
-    if (err) {
-        mem_free(k.path);
-        return err;
-    }
-    f->kept[f->n++] = k;
-    *ret = k.table;
-    return KVF_OK;
-}
-
-int claims_folder_table(struct claims_folder *f, const struct claim_side *s,
-                        const struct table **ret, struct kvf_diag *d)
-{
-    static const char *const ends[] = {"tsv", "json"};
-    int err = KVF_E_NOTFOUND;
-    *ret = NULL;
-    for (int i = 0; i < 2 && err == KVF_E_NOTFOUND; i++) {
-        struct buf path = {0};
-        buf_printf(&path, "%s/%s%s%s.%s", f->path, s->table, *s->run ? "." : "", s->run, ends[i]);
-        err = path.err ? path.err : folder_file(f, path.data, ret, d);
-        buf_finish(&path);
-    }
-    return err == KVF_E_NOTFOUND ? KVF_OK : err;
-}
-
-/* ---- statistics of units */
-
-struct sample {
-    int64_t n;
-    double *value, *with; /* [n] */
-    double *a, *b;        /* [n] scratch */
-};
-
-/* The claim's number of n values; changes the order of v.  with, scratch: for spearman. */
-static double reduce(const struct claim *c, double *v, double *with, int64_t n)
-{
-    double yes = 0;
-    switch (c->reduce) {
-    case CLAIM_MEDIAN:
-        return stats_quantile(v, (size_t)n, 0.5);
-    case CLAIM_LEAST:
-        return stats_quantile(v, (size_t)n, 0);
-    case CLAIM_LARGEST:
-        return stats_quantile(v, (size_t)n, 1);
-    case CLAIM_SPREAD:
-        return stats_quantile(v, (size_t)n, 0.9) - stats_quantile(v, (size_t)n, 0.1);
-    case CLAIM_SHARE:
-        for (int64_t i = 0; i < n; i++)
-            yes += c->at_than == CLAIM_ABOVE ? v[i] > c->at : v[i] < c->at;
-        return yes / (double)n;
-    case CLAIM_SPEARMAN:
-        if (ranks_average(v, (size_t)n, v) || ranks_average(with, (size_t)n, with))
-            return NAN; /* out of memory: undecided rather than wrong */
-        return ranks_correlation(with, v, (size_t)n);
-    default:
-        return stats_mean(v, (size_t)n);
-    }
-}
-
-/* Of the units whose numbers the generator draws, or of all. */
-static double statistic(const struct claim *c, struct sample *s, struct rng *r)
-{
-    for (int64_t i = 0; i < s->n; i++) {
-        int64_t k = r ? (int64_t)rng_below(r, (uint64_t)s->n) : i;
-        s->a[i] = s->value[k];
-        s->b[i] = s->with[k];
-    }
-    return reduce(c, s->a, s->b, s->n);
-}
-
-/* Percentile bootstrap over the units. */
-static int bootstrap(const struct claim *c, struct sample *s, struct claim_result *r)
-{
-    struct rng g;
-    double *v = MEM_NEW(double, CLAIM_REPLICATES);
-    size_t n = 0;
-    if (!v)
-        return KVF_E_NOMEM;
-    rng_init(&g, SEED);
-    for (int k = 0; k < CLAIM_REPLICATES; k++) {
-        double x = statistic(c, s, &g);
-        if (!isnan(x)) /* a correlation with one rank alone has none */
-            v[n++] = x;
-    }
-    if (n >= CLAIM_REPLICATES / 2) {
-        r->low = stats_quantile(v, n, LEVEL / 2);
-        r->high = stats_quantile(v, n, 1 - LEVEL / 2);
-    }
-    mem_free(v);
-    return KVF_OK;
-}
-
-/* Two-sided p that the order of the values has nothing to do with `with`. */
-static int shuffle_p(struct sample *s, struct claim_result *r)
-{
-    struct rng g;
-    int64_t as_far = 0;
-    int err = ranks_average(s->value, (size_t)s->n, s->a);
-    if (err)
-        return err;
-    err = ranks_average(s->with, (size_t)s->n, s->b);
-    if (err)
-        return err;
-    double seen = fabs(ranks_correlation(s->b, s->a, (size_t)s->n));
-    if (isnan(seen))
-        return KVF_OK;
-    rng_init(&g, SEED);
-    for (int k = 0; k < CLAIM_SAMPLES; k++) {
-        for (int64_t i = s->n - 1; i > 0; i--) {
-            int64_t j = (int64_t)rng_below(&g, (uint64_t)i + 1);
-            double keep = s->a[i];
-            s->a[i] = s->a[j];
-            s->a[j] = keep;
-        }
-        as_far += fabs(ranks_correlation(s->b, s->a, (size_t)s->n)) >= seen - 1e-12;
-    }
-    r->p = (1 + (double)as_far) / (1 + CLAIM_SAMPLES);
-    return KVF_OK;
-}
-
-static int permute(const struct claim *c, struct sample *s, struct claim_result *r)
-{
-    if (c->reduce == CLAIM_SPEARMAN)
-        return shuffle_p(s, r);
-    for (int64_t i = 0; i < s->n; i++)
-        s->a[i] = s->value[i] - c->null;
-    r->p = stats_sign_flips(s->a, (size_t)s->n, CLAIM_SAMPLES, SEED);
-    return KVF_OK;
-}
-
-static int resample(const struct claim *c, struct sample *s, struct claim_result *r)
-{
-    r->value = statistic(c, s, NULL);
-    if (c->interval == CLAIM_NONE || s->n < 2)
-        return KVF_OK;
-    if (c->interval == CLAIM_WILSON) {
-        stats_wilson((int64_t)llround(r->value * (double)s->n), s->n, &r->low, &r->high);
-        return KVF_OK;
-    }
-    int err = bootstrap(c, s, r);
-    if (err)
-        return err;
-    return c->interval == CLAIM_PERMUTATION ? permute(c, s, r) : KVF_OK;
-}
 
 /* ---- intervals that the table has */
 
@@ -276,22 +68,53 @@ static enum claim_verdict side_of(const struct claim *c, double low, double high
     return verdict_of(c->null > high, c->null < low);
 }
 
+/* Documents where the interval is the table's, else the units that were resampled. */
+static bool enough(const struct claim *c, struct claim_result *r)
+{
+    bool columns = c->interval == CLAIM_COLUMNS;
+    int64_t n = columns ? r->documents : r->units;
+    const char *what = columns ? "documents" : "units";
+    if (r->by_cluster)
+        what = "clusters";
+    if (c->interval == CLAIM_NONE || n >= c->least_n)
+        return true;
+    if (columns && n < 0)
+        snprintf(r->why, sizeof r->why, "the table does not say of how many documents it is");
+    else
+        snprintf(r->why, sizeof r->why, "%lld %s are too few: the claim asks for %lld",
+                 (long long)n, what, (long long)c->least_n);
+    return false;
+}
+
 static void conclude(const struct claim *c, struct claim_result *r)
 {
+    r->verdict = CLAIM_UNDECIDED;
     if (isnan(r->value)) {
-        r->verdict = CLAIM_UNDECIDED;
         snprintf(r->why, sizeof r->why, "the value is not defined");
     } else if (c->interval == CLAIM_NONE) {
         r->verdict = side_of(c, r->value, r->value);
+    } else if (!enough(c, r)) {
+        return;
+    } else if (isnan(r->p)) {
+        snprintf(r->why, sizeof r->why, "there is no interval: too few documents or units");
     } else if (c->interval == CLAIM_PERMUTATION) {
-        r->verdict = r->p < LEVEL ? side_of(c, r->value, r->value) : CLAIM_UNDECIDED;
-        if (isnan(r->p))
-            snprintf(r->why, sizeof r->why, "there is nothing to permute");
+        r->verdict = r->p < CLAIM_LEVEL ? side_of(c, r->value, r->value) : CLAIM_UNDECIDED;
     } else {
-        r->verdict = side_of(c, r->low, r->high);
-        if (isnan(r->low) || isnan(r->high))
-            snprintf(r->why, sizeof r->why, "there is no interval: too few documents or units");
+        r->verdict = r->p < CLAIM_LEVEL ? side_of(c, r->low, r->high) : CLAIM_UNDECIDED;
     }
+}
+
+/* The p at which an interval of the table, taken as that of a normal law of its own width on each
+ * side of the value, would end at the null. */
+static double columns_p(const struct claim_result *r, double null)
+{
+    const double z = 1.959963984540054;
+    double half = r->value > null ? r->value - r->low : r->high - r->value;
+    if (isnan(null) || isnan(half))
+        return NAN;
+    if (half <= 0)
+        return r->value == null ? 1 : 0;
+    return claims_p_of_z(z * (r->value - null) / half);
 }
 
 /* ---- the two kinds of claims */
@@ -324,18 +147,23 @@ static void judge_rows(const struct claim *c, const struct table *const t[2],
     if (c->interval == CLAIM_COLUMNS) {
         r->low = x.low;
         r->high = x.high;
+        r->p = claims_p_between(c, r->value, columns_p(r, c->null), columns_p(r, c->null_high));
     }
     conclude(c, r);
 }
 
-/* a[i] - b[i] of the units that both have, by name; both are in the order of their names. */
-static int64_t pair(const struct claim_units *a, const struct claim_units *b, double *out)
+/* a[i] - b[i] of the units that both have, by name, and which of a they are; both are in the order
+ * of their names. */
+static int64_t pair(const struct claim_units *a, const struct claim_units *b, double *out,
+                    int64_t *which)
 {
     int64_t n = 0;
     for (int64_t i = 0, k = 0; i < a->n && k < b->n;) {
         int order = strcmp(a->name[i], b->name[k]);
-        if (order == 0)
+        if (order == 0) {
+            which[n] = i;
             out[n++] = a->value[i] - b->value[k];
+        }
         i += order <= 0;
         k += order >= 0;
     }
@@ -349,23 +177,33 @@ static bool names_documents(const struct claim *c)
                || strcmp(c->unit[0], "document") == 0);
 }
 
-static int judge_units(const struct claim *c, const struct table *t, const struct claim_units u[2],
-                       struct claim_result *r)
+/* The units of the claim, which[i] of the first side each. */
+static void take_sample(const struct claim *c, const struct claim_units u[2],
+                        struct claim_sample *s, int64_t *which, struct claim_result *r)
 {
-    size_t n = (size_t)u[0].n;
-    struct sample s = {u[0].n, MEM_NEW(double, n), MEM_NEW(double, n), MEM_NEW(double, n),
-                       MEM_NEW(double, n)};
-    int err = KVF_E_NOMEM;
-    if (!s.value || !s.with || !s.a || !s.b)
-        goto done;
-    memcpy(s.value, u[0].value, n * sizeof *s.value);
-    memcpy(s.with, u[0].with, n * sizeof *s.with);
     r->left_out = u[0].left_out + u[1].left_out;
-    if (c->paired) {
-        s.n = pair(&u[0], &u[1], s.value);
-        r->left_out += u[0].n - s.n + u[1].n - s.n;
+    for (int64_t i = 0; i < u[0].n; i++) {
+        s->value[i] = u[0].value[i];
+        s->with[i] = u[0].with[i];
+        which[i] = i;
     }
-    r->units = s.n;
+    if (c->paired) {
+        s->n = pair(&u[0], &u[1], s->value, which);
+        r->left_out += u[0].n - s->n + u[1].n - s->n;
+    }
+}
+
+static int judge_units(const struct claim *c, struct claims_folder *f, const struct table *t,
+                       const struct claim_units u[2], struct claim_result *r, struct kvf_diag *d)
+{
+    struct claim_sample s;
+    int64_t *which = MEM_NEW(int64_t, (size_t)u[0].n);
+    int err = claim_sample_create(u[0].n, &s);
+    if (!which)
+        err = KVF_E_NOMEM;
+    if (err)
+        goto done;
+    take_sample(c, u, &s, which, r);
     r->documents = u[0].first >= 0 ? documents(c, t, u[0].first) : -1;
     if (names_documents(c))
         r->documents = s.n;
@@ -373,17 +211,20 @@ static int judge_units(const struct claim *c, const struct table *t, const struc
         r->verdict = CLAIM_NOT_RUN;
         snprintf(r->why, sizeof r->why,
                  u[0].rows && (!c->paired || u[1].rows) ? "no unit has a value" : "no row fits");
-        err = KVF_OK;
         goto done;
     }
-    err = resample(c, &s, r);
+    if (c->cluster)
+        err = claims_clusters(c, f, t, &u[0], which, &s, r, d);
+    r->units = s.n;
+    if (err || r->verdict == CLAIM_NOT_RUN)
+        goto done;
+    r->value = claims_statistic(c, &s);
+    err = claims_interval(c, &s, r);
     conclude(c, r);
 
 done:
-    mem_free(s.value);
-    mem_free(s.with);
-    mem_free(s.a);
-    mem_free(s.b);
+    claim_sample_free(&s);
+    mem_free(which);
     return err;
 }
 
@@ -402,6 +243,8 @@ static int read_sides(const struct claim *c, struct claims_folder *f, const stru
                      *s->run ? "." : "", s->run);
             return KVF_OK;
         }
+        if (!claims_comparable(c, s, t[k], r))
+            return KVF_OK;
         err = claims_units(c, s, t[k], &u[k], r, d);
         if (err || r->verdict == CLAIM_NOT_RUN)
             return err;
@@ -409,30 +252,121 @@ static int read_sides(const struct claim *c, struct claims_folder *f, const stru
     return KVF_OK;
 }
 
+/* The judgement itself, of the claim's data or of other data that stand in their place. */
+static int judge_data(const struct claim *c, struct claims_folder *f, struct claim_result *r,
+                      struct kvf_diag *d)
+{
+    struct claim_units u[2] = {{0}, {0}};
+    const struct table *t[2] = {NULL, NULL};
+    int err = read_sides(c, f, t, u, r, d);
+    bool there = r->verdict == CLAIM_UNDECIDED;
+    if (!err && there && c->reduce == CLAIM_ONE)
+        judge_rows(c, t, u, r);
+    else if (!err && there)
+        err = judge_units(c, f, t[0], u, r, d);
+    claims_units_free(&u[0]);
+    claims_units_free(&u[1]);
+    return err;
+}
+
+static const struct claim_result fresh = {.verdict = CLAIM_UNDECIDED,
+                                          .value = NAN,
+                                          .low = NAN,
+                                          .high = NAN,
+                                          .p = NAN,
+                                          .q = NAN,
+                                          .null_p = NAN,
+                                          .documents = -1,
+                                          .null_check = "none",
+                                          .control = "none"};
+
+static int judge_other(const struct claim *c, const struct claim_other *o, struct claims_folder *f,
+                       struct claim_result *ret, struct kvf_diag *d)
+{
+    struct claim other = *c;
+    other.of = o->of;
+    other.minus = o->minus;
+    *ret = fresh;
+    return judge_data(&other, f, ret, d);
+}
+
+/* A claim that its null check or its control does not bear out is not supported. */
+static int judge_guards(const struct claim *c, struct claims_folder *f, struct claim_result *r,
+                        struct kvf_diag *d)
+{
+    struct claim_result x;
+    if (c->control.there) {
+        int err = judge_other(c, &c->control, f, &x, d);
+        if (err)
+            return err;
+        r->control = claim_verdict_names[x.verdict];
+        if (r->verdict == CLAIM_SUPPORTED && x.verdict != CLAIM_SUPPORTED) {
+            r->verdict = CLAIM_UNDECIDED;
+            snprintf(r->why, sizeof r->why, "the matched control is %s", r->control);
+        }
+    }
+    if (!c->null_check.there)
+        return KVF_OK;
+    int err = judge_other(c, &c->null_check, f, &x, d);
+    if (err)
+        return err;
+    r->null_p = x.p;
+    r->null_check = isnan(x.value) ? "not run" : "passed";
+    if (x.verdict == CLAIM_SUPPORTED)
+        r->null_check = "supported";
+    if (r->verdict == CLAIM_SUPPORTED && x.verdict == CLAIM_SUPPORTED) {
+        r->verdict = CLAIM_UNSPECIFIC;
+        snprintf(r->why, sizeof r->why, "the null check supports it, too, with %.4g", x.value);
+    }
+    return KVF_OK;
+}
+
 int claims_judge(const struct claim *c, struct claims_folder *f, struct claim_result *ret,
                  struct kvf_diag *d)
 {
-    struct claim_result r = {CLAIM_UNDECIDED, NAN, NAN, NAN, NAN, 0, -1, 0, ""};
-    struct claim_units u[2] = {{0}, {0}};
-    const struct table *t[2] = {NULL, NULL};
+    struct claim_result r = fresh;
     if (c->untestable) {
         r.verdict = CLAIM_UNTESTABLE;
         snprintf(r.why, sizeof r.why, "%s", c->untestable);
         *ret = r;
         return KVF_OK;
     }
-    int err = read_sides(c, f, t, u, &r, d);
-    if (err)
-        goto done;
-    if (r.verdict != CLAIM_NOT_RUN && c->reduce == CLAIM_ONE)
-        judge_rows(c, t, u, &r);
-    else if (r.verdict != CLAIM_NOT_RUN)
-        err = judge_units(c, t[0], u, &r);
-
-done:
-    claims_units_free(&u[0]);
-    claims_units_free(&u[1]);
+    int err = judge_data(c, f, &r, d);
+    if (!err)
+        err = judge_guards(c, f, &r, d);
     if (!err)
         *ret = r;
+    return err;
+}
+
+/* A claim with too few units was not tested, and is none of the many. */
+static bool is_tested(const struct claim *c, const struct claim_result *r)
+{
+    int64_t n = c->interval == CLAIM_COLUMNS ? r->documents : r->units;
+    return !c->untestable && c->interval != CLAIM_NONE && n >= c->least_n;
+}
+
+int claims_judge_all(const struct claims *c, struct claims_folder *f, struct claim_result *ret,
+                     struct kvf_diag *d)
+{
+    double *p = MEM_NEW(double, (size_t)c->n);
+    int err = p ? KVF_OK : KVF_E_NOMEM;
+    for (int i = 0; !err && i < c->n; i++) {
+        err = claims_judge(&c->claim[i], f, &ret[i], d);
+        p[i] = !err && is_tested(&c->claim[i], &ret[i]) ? ret[i].p : NAN;
+    }
+    if (!err)
+        err = stats_fdr(p, (size_t)c->n, p);
+    for (int i = 0; !err && i < c->n; i++) {
+        struct claim_result *r = &ret[i];
+        r->q = p[i];
+        if ((r->verdict == CLAIM_SUPPORTED || r->verdict == CLAIM_CONTRADICTED)
+            && r->q >= CLAIM_LEVEL) {
+            snprintf(r->why, sizeof r->why, "%s by p alone: q over the register is %.2g",
+                     claim_verdict_names[r->verdict], r->q);
+            r->verdict = CLAIM_UNDECIDED;
+        }
+    }
+    mem_free(p);
     return err;
 }

@@ -21,6 +21,11 @@ static const struct known known[] = {
      "dilution useful_mass rho_u rho_d dilution_retained bound dilution_oracle "
      "preferential_share=preferential/compared",
      true},
+    /* the rows of `dilution --mean` at the query of the answer, of each prompt with a needle */
+    {"needles",
+     "doc head step dilution useful_mass rho_u rho_d dilution_retained bound dilution_oracle "
+     "preferential_share",
+     "", false},
     {"intermittency", "head layer index criterion class quantity above",
      "share=over/tokens mean=total/defined q50 q90 q99", true},
     {"kv-size", "head layer index at", "size=entries/capacity ratio=entries/length", true},
@@ -181,4 +186,11 @@ void claims_check(const struct claim *c, struct buf *wrong)
     check_side(c, &c->of, wrong);
     if (c->paired)
         check_side(c, &c->minus, wrong);
+    const struct claim_other *const others[] = {&c->null_check, &c->control};
+    for (int k = 0; k < 2; k++) {
+        if (others[k]->there)
+            check_side(c, &others[k]->of, wrong);
+        if (others[k]->there && c->paired)
+            check_side(c, &others[k]->minus, wrong);
+    }
 }

@@ -6,19 +6,21 @@
 #include "base/mem.h"
 #include "studies/claims.h"
 
-const char *const claim_verdict_names[CLAIM_VERDICTS] = {"supported", "contradicted", "undecided",
-                                                         "untestable here", "not run"};
+const char *const claim_verdict_names[CLAIM_VERDICTS] = {
+    "supported",           "contradicted",    "undecided", "unspecific",
+    "not comparable here", "untestable here", "not run"};
 const char *const claim_than_names[3] = {">", "<", "between"};
 
 static const char *const reduce_names[] = {"one",    "mean",  "median",   "least", "largest",
                                            "spread", "share", "spearman", NULL};
-static const char *const interval_names[] = {"columns", "bootstrap", "permutation",
-                                             "wilson",  "none",      NULL};
+static const char *const interval_names[] = {"columns", "t",    "bca", "permutation",
+                                             "wilson",  "none", NULL};
 static const char *const than_names[] = {">", "<", "between", NULL};
 static const char *const known_keys[] = {
-    "id",      "paper", "where",    "claim", "untestable", "table",  "run",  "rows",
-    "minus",   "value", "less",     "with",  "unit",       "reduce", "than", "at",
-    "at_than", "null",  "interval", "scale", "note",       NULL};
+    "id",      "paper",   "where",      "claim",   "untestable", "table",  "run",   "rows",
+    "minus",   "value",   "less",       "with",    "unit",       "reduce", "than",  "at",
+    "at_than", "null",    "interval",   "scale",   "note",       "fixed",  "heads", "cluster",
+    "needs",   "least_n", "null_check", "control", NULL};
 static const char *const side_keys[] = {"table", "run", "rows", NULL};
 
 static int find(const char *const *list, const char *s)
@@ -89,6 +91,90 @@ static int take_unit(const struct json *v, struct claim *c, struct kvf_diag *d)
     return KVF_OK;
 }
 
+/* Another side, and other rows to be subtracted, for a judgement that is otherwise the same. */
+static int take_other(const struct json *o, const char *key, const struct claim *c,
+                      struct claim_other *ret, struct kvf_diag *d)
+{
+    static const char *const keys[] = {"table", "run", "rows", "minus", NULL};
+    const struct json *v = json_get(o, key), *minus = json_get(v, "minus");
+    if (!v)
+        return KVF_OK;
+    if (!json_is_object(v) || (minus && !(c->paired && json_is_object(minus))))
+        return bad(c, d, "\"null_check\" and \"control\" are objects, and their \"minus\" too");
+    int err = check_keys(v, keys, c, d);
+    if (!err && minus)
+        err = check_keys(minus, side_keys, c, d);
+    if (!err)
+        err = take_side(v, &c->of, &ret->of, c, d);
+    if (!err && c->paired)
+        err = take_side(minus, &c->minus, &ret->minus, c, d);
+    ret->there = !err;
+    return err;
+}
+
+static bool is_date(const char *s)
+{
+    static const char shape[] = "0000-00-00";
+    bool fits = strlen(s) == sizeof shape - 1;
+    for (size_t i = 0; fits && shape[i]; i++)
+        fits = shape[i] == '0' ? s[i] >= '0' && s[i] <= '9' : s[i] == shape[i];
+    return fits;
+}
+
+static int check_needs(const struct claim *c, struct kvf_diag *d)
+{
+    char op;
+    double v;
+    bool of_T;
+    for (const struct json *m = json_first(c->needs); m; m = json_next(m))
+        if (!json_str(m, NULL) || !claims_number(json_str(m, ""), &op, &v, &of_T) || of_T)
+            return bad(c, d, "\"needs\" asks for numbers, such as \">= 4096\"");
+    return KVF_OK;
+}
+
+/* Signs of five units cannot reach p = 0.05: 2 / 2^5 is more; BCa and Wilson need more to cover. */
+static int64_t default_least_n(const struct claim *c)
+{
+    static const int64_t least[] = {6, 4, 10, 6, 10, 1};
+    return least[c->interval];
+}
+
+static bool made_of_heads(const struct claim *c)
+{
+    for (int k = 0; k < c->n_unit; k++)
+        if (strcmp(c->unit[k], "head") == 0 || strcmp(c->unit[k], "layer") == 0)
+            return true;
+    return false;
+}
+
+/* What guards a claim against chance, dependence and data that support anything. */
+static int take_guards(const struct json *o, struct claim *c, struct kvf_diag *d)
+{
+    const struct json *least = json_get(o, "least_n"), *cluster = json_get(o, "cluster");
+    double n = json_num(least, NAN);
+    c->heads = json_str(json_get(o, "heads"), NULL);
+    c->cluster = json_str(cluster, NULL);
+    c->needs = json_get(o, "needs");
+    c->least_n = default_least_n(c);
+    if (least && !(n >= 1 && n <= CLAIM_MOST_UNITS && floor(n) == n))
+        return bad(c, d, "\"least_n\" is a whole number above 0");
+    if (least)
+        c->least_n = (int64_t)n;
+    if (cluster && (!c->cluster || c->n_unit == 0))
+        return bad(c, d, "\"cluster\" is a column, for claims that have a \"unit\"");
+    if (cluster && (c->reduce == CLAIM_SHARE || c->reduce == CLAIM_SPREAD))
+        return bad(c, d, "a share or a spread of units is not one of the means of clusters");
+    if (made_of_heads(c) && (!c->heads || !*c->heads))
+        return bad(c, d,
+                   "its units are heads or layers: \"heads\" says in words which others are meant");
+    if (c->needs && !json_is_object(c->needs))
+        return bad(c, d, "\"needs\" is no object");
+    int err = check_needs(c, d);
+    if (!err)
+        err = take_other(o, "null_check", c, &c->null_check, d);
+    return err ? err : take_other(o, "control", c, &c->control, d);
+}
+
 static int take_null(const struct json *v, struct claim *c, struct kvf_diag *d)
 {
     bool both = c->than == CLAIM_BETWEEN;
@@ -126,6 +212,8 @@ static int check_parts(const struct claim *c, struct kvf_diag *d)
         return bad(c, d, "intervals of \"columns\" are those of one row");
     if (one && c->interval != CLAIM_COLUMNS && c->interval != CLAIM_NONE)
         return bad(c, d, "one row is not resampled: the interval is \"columns\" or \"none\"");
+    if (c->interval == CLAIM_T && c->reduce != CLAIM_MEAN)
+        return bad(c, d, "\"t\" is the interval of a mean");
     if (c->interval == CLAIM_WILSON && c->reduce != CLAIM_SHARE)
         return bad(c, d, "\"wilson\" is the interval of a share");
     if (c->interval == CLAIM_PERMUTATION
@@ -207,6 +295,9 @@ static int take_claim(const struct json *o, struct claims *all, struct kvf_diag 
     c->where = json_str(json_get(o, "where"), NULL);
     c->text = json_str(json_get(o, "claim"), NULL);
     c->untestable = json_str(json_get(o, "untestable"), NULL);
+    c->fixed = json_str(json_get(o, "fixed"), "");
+    if (json_get(o, "fixed") && !is_date(c->fixed))
+        return bad(c, d, "\"fixed\" is a date, such as \"2026-01-31\"");
     if (!c->paper || !c->where || !c->text)
         return bad(c, d, "\"paper\", \"where\" and \"claim\" are texts that it needs");
     if (json_get(o, "untestable") && (!c->untestable || !*c->untestable))
@@ -214,6 +305,8 @@ static int take_claim(const struct json *o, struct claims *all, struct kvf_diag 
     if (c->untestable && json_get(o, "table"))
         return bad(c, d, "it is untestable and has a table");
     err = c->untestable ? KVF_OK : take_statistic(o, c, d);
+    if (!err && !c->untestable)
+        err = take_guards(o, c, d);
     if (err)
         return err;
     all->n++;

@@ -181,6 +181,13 @@ static bool holds(const struct want *w, double v)
     }
 }
 
+bool claims_number_holds(const char *text, double v)
+{
+    struct want w;
+    bool of_T;
+    return claims_number(text, &w.op, &w.value, &of_T) && !of_T && holds(&w, v);
+}
+
 static bool passes(const struct filters *x, const struct table *t, int64_t row)
 {
     for (int i = 0; i < x->n; i++) {
@@ -315,6 +322,7 @@ static int collapse(const struct claim *c, struct items *x, struct claim_units *
             continue;
         u->value[u->n] = sum_get(&value) / (double)n;
         u->with[u->n] = sum_get(&with) / (double)n;
+        u->row[u->n] = list[i].item.row;
         u->name[u->n] = c->n_unit ? mem_strdup(list[i].name) : NULL;
         if (c->n_unit && !u->name[u->n]) {
             err = KVF_E_NOMEM;
@@ -349,7 +357,8 @@ int claims_units(const struct claim *c, const struct claim_side *s, const struct
     u.name = MEM_NEW(char *, x.n);
     u.value = MEM_NEW(double, x.n);
     u.with = MEM_NEW(double, x.n);
-    if (!u.name || !u.value || !u.with) {
+    u.row = MEM_NEW(int64_t, x.n);
+    if (!u.name || !u.value || !u.with || !u.row) {
         err = KVF_E_NOMEM;
         goto done;
     }
@@ -378,5 +387,6 @@ void claims_units_free(struct claim_units *u)
     mem_free(u->name);
     mem_free(u->value);
     mem_free(u->with);
+    mem_free(u->row);
     *u = (struct claim_units){0};
 }
