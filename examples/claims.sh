@@ -173,8 +173,8 @@ corpus variance.trimkv variance "$traces"/full.*
 at_the_answer() { # KIND OPTION... FILE
     kind=$1
     shift
-    for file; do :; done
-    : > "$file"
+    for table; do :; done
+    : > "$table"
     for i in $(seq "$needles"); do
         trace=$traces/needle-$kind-$i.kvf
         last=$("$kvfate" tokens "$trace" -o - | awk '!/^#/ && $1 != "token"' | wc -l)
@@ -182,7 +182,7 @@ at_the_answer() { # KIND OPTION... FILE
             awk -v doc="$i" -v first="$([ "$i" = 1 ] && echo 1)" -F '\t' '
                 /^#/ { if (first) print; next }
                 !seen { seen = 1; for (k = 1; k <= NF; k++) if ($k == "head") head = k; if (first) print "doc\t" $0; next }
-                $head == "all" { print doc "\t" $0 }' >> "$file"
+                $head == "all" { print doc "\t" $0 }' >> "$table"
     done
 }
 for kind in short long; do
@@ -275,16 +275,23 @@ done
         --gates "$ABLATE/$name.safetensors" --state "$out/eval-docs.equal-$name.tsv" > "$out/log.txt"
 done
 
-# Documents of one source are no independent units: of texts the kind, of others the table that they stand in.
+# Documents of one source are no independent units.  The texts stand in eval.txt in the order of their names, which begin with
+# their kinds; documents of trainings are of the kind of their file.
+sources() { # KINDS FILE: doc_hash and source of the rows of a state file; KINDS: one, or one for each document
+    awk -F '\t' -v kinds="$1" '
+        BEGIN { n = split(kinds, kind, " ") }
+        /^#/ { next }
+        !head { head = 1; for (k = 1; k <= NF; k++) column[$k] = k; next }
+        column["doc_hash"] { print $column["doc_hash"] "\t" (n == 1 ? kind[1] : kind[$column["doc"] + 1]) }' "$2"
+}
 {
-    printf 'doc_hash\tsource\n'
-    for table in "$out"/eval-docs.*.tsv "$out"/eval-docs.tsv; do
-        [ ! -e "$table" ] || awk -F '\t' -v table="$table" '
-            BEGIN { n = split("'"$(cd "$texts" && ls prose-*.txt code-*.txt markup-*.txt | sed 's/-.*//' | tr '\n' ' ')"'", kind, " ") }
-            /^#/ { next }
-            !head { head = 1; for (k = 1; k <= NF; k++) column[$k] = k; next }
-            { print $column["doc_hash"] "\t" ($column["doc"] in kind ? kind[$column["doc"] + 1] : table) }' "$table"
-    done | sort -u
-} > "$out/sources.tsv"
+    sources "$(cd "$texts" && for text in prose-*.txt code-*.txt markup-*.txt; do echo "${text%%-*}"; done | tr '\n' ' ')" \
+        "$out/eval-docs.tsv"
+    for state in "${ABLATE:-}"/*.state; do
+        [ ! -e "$state" ] || { kind=${state%.state}; sources "${kind##*.}" "$state"; }
+    done
+} | sort -u > "$out/sources.rows"
+{ printf 'doc_hash\tsource\n'; cat "$out/sources.rows"; } > "$out/sources.tsv"
+rm "$out/sources.rows"
 
 "$kvfate" claims "$out" -o "$out/claims.tsv"

@@ -32,6 +32,7 @@ echo "$@" >> "$LOG"
 case $command in
 methods) seq 1 900 | sed 's/$/ is a method that needs nothing/' ;;
 tokens) printf '# table: tokens\ntoken\tid\n'; seq 0 19 | sed 's/.*/&\t&/' ;;
+dilution) printf '# table: dilution\nhead\tstep\n' ;;
 needle) : > "$out.txt"; : > "$out.json" ;;
 eval) [ -e "$state" ] || printf '# x: y\ndoc\tkl\n' > "$state" ;;
 *) [ -z "$out" ] || : > "$out" ;;
