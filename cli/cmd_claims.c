@@ -18,7 +18,7 @@ enum { MOST_BYTES = 1 << 20 };
 
 struct job {
     const char *out, *file;
-    bool json, check;
+    bool json, check, coverage;
     struct figure_options look;
     struct claims claims;
     struct claim_result *result; /* [claims.n] */
@@ -175,6 +175,43 @@ static struct table *build(const struct job *j)
     return t;
 }
 
+/* ---- simulated coverage */
+
+static int put_coverage(const struct job *j, struct columns *x, struct table *t)
+{
+    for (int i = 0; i < j->claims.n; i++)
+        x->text[i] = j->claims.claim[i].id;
+    table_dense_str(t, "id", "", x->text);
+    for (int i = 0; i < j->claims.n; i++)
+        x->whole[i] = j->result[i].units;
+    table_dense_int(t, "units", "", x->whole);
+    for (int law = 0; law < CLAIM_LAWS; law++) {
+        for (int i = 0; i < j->claims.n; i++) {
+            int err = claims_coverage(&j->claims.claim[i], j->result[i].units, (enum claim_law)law,
+                                      &x->real[i]);
+            if (err)
+                return err;
+        }
+        table_dense_real(t, claim_law_names[law], "", x->real);
+    }
+    return KVF_OK;
+}
+
+static struct table *build_coverage(const struct job *j)
+{
+    size_t n = (size_t)j->claims.n;
+    struct columns x = {MEM_NEW(const char *, n), MEM_NEW(double, n), MEM_NEW(int64_t, n)};
+    struct table *t = x.text && x.real && x.whole ? table_create("coverage", (int64_t)n) : NULL;
+    if (t && put_coverage(j, &x, t) != KVF_OK) {
+        table_destroy(t);
+        t = NULL;
+    }
+    mem_free((void *)x.text);
+    mem_free(x.real);
+    mem_free(x.whole);
+    return t;
+}
+
 /* ---- for people */
 
 static void print_claim(const struct claim *c, const struct claim_result *r)
@@ -236,7 +273,8 @@ static bool is_folder(const char *path)
 
 static int evaluate(struct job *j, const char *folder, struct kvf_diag *d)
 {
-    const struct output o = {j->out, j->json, &j->look, NULL};
+    const struct output o = {j->coverage && !j->out && !j->json ? "-" : j->out, j->json, &j->look,
+                             NULL};
     struct table *t = NULL;
     int err = figure_options_check(&j->look, d);
     if (!err)
@@ -245,12 +283,12 @@ static int evaluate(struct job *j, const char *folder, struct kvf_diag *d)
         err = is_folder(folder) ? judge(j, folder, d)
                                 : kvf_fail(d, KVF_E_IO, "%s is no folder", folder);
     if (!err) {
-        t = build(j);
+        t = j->coverage ? build_coverage(j) : build(j);
         err = t ? KVF_OK : KVF_E_NOMEM;
     }
     if (!err)
         err = output_table(&o, t, d);
-    if (!err && output_summary(&o))
+    if (!err && output_summary(&o) && !j->coverage)
         summary(j);
     table_destroy(t);
     return err;
@@ -265,6 +303,8 @@ static const struct opt options[] = {
      .absent = "the papers' claims"},
     {OPT_FLAG, 0, "check", offsetof(struct job, check), NULL,
      "whether the register's tables and columns exist"},
+    {OPT_FLAG, 0, "coverage", offsetof(struct job, coverage), NULL,
+     "how often each interval covers the truth in simulations at its n"},
     {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},
     {.type = OPT_END},
 };

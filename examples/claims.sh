@@ -179,10 +179,12 @@ at_the_answer() { # KIND OPTION... FILE
         trace=$traces/needle-$kind-$i.kvf
         last=$("$kvfate" tokens "$trace" -o - | awk '!/^#/ && $1 != "token"' | wc -l)
         "$kvfate" dilution "$trace" --tokens "$((last - 1)):$last" --mean ${weights:+--weights "$weights"} -o - |
-            awk -v doc="$i" -v first="$([ "$i" = 1 ] && echo 1)" -F '\t' '
-                /^#/ { if (first) print; next }
-                !seen { seen = 1; for (k = 1; k <= NF; k++) if ($k == "head") head = k; if (first) print "doc\t" $0; next }
-                $head == "all" { print doc "\t" $0 }' >> "$table"
+            awk -v doc="$i" -F '\t' '
+                /^#/ { if (doc == 1) print; next }
+                !head { for (k = 1; k <= NF; k++) column[$k] = k; head = column["head"]
+                        if (doc == 1) print "doc\t" $0 "\tpreferential_share"; next }
+                $head == "all" { of = column["compared"] ? $column["compared"] : 0
+                                 print doc "\t" $0 "\t" (of > 0 ? $column["preferential"] / of : "nan") }' >> "$table"
     done
 }
 for kind in short long; do

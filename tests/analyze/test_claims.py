@@ -232,6 +232,20 @@ for n in (4, 6, 8):
     edges = judge(*[dict(table="t", value="v", unit="doc", reduce="mean", than=">", null=float(v.mean() - k * radius), interval="t") for k in (.999, 1, 1.001)])
     check("p of t is that of its interval", edges[0]["p"] > .05 > edges[2]["p"] and near(edges[1]["p"], .05, 1e-6), [e["p"] for e in edges])
 
+# ---- simulated coverage: that of Student's t, against a simulation of numpy
+
+r = subprocess.run([kvfate, "claims", folder, "--coverage", "--json", "--register",
+                    register(dict(FAR, than=">", null=0, interval="t"), dict(FAR, than=">", null=0, interval="bca"), dict(ROW, than=">", null=0))],
+                   capture_output=True, text=True)
+covered = json.loads(r.stdout)["data"] if r.returncode == 0 else {}
+check("coverage runs", covered.get("units") == [8, 8, 1] and covered["normal"][2] is None, r.stdout[:300], r.stderr)
+for law, draw, truth in (("normal", rng.normal, 0), ("exponential", rng.exponential, 1), ("t3", lambda size: rng.standard_t(3, size), 0)):
+    v = draw(size=(40000, 8))
+    share = np.mean(abs(v.mean(1) - truth) <= T975[8] * v.std(1, ddof=1) / math.sqrt(8))
+    slack = 5 * math.sqrt(share * (1 - share) * (1 / 2000 + 1 / 40000)) + .004  # the population is cut off beyond 1 / 4,002
+    check("coverage of t: " + law, abs(covered[law][0] - share) <= slack, covered[law], share)
+    check("coverage of bca: " + law, .7 < covered[law][1] < 1, covered[law])
+
 # ---- p of an interval of the table: at its end 0.05, elsewhere that of a normal law
 
 for null in (0.4, 0.35, 0.6, 0.62, 0.5):
