@@ -139,7 +139,7 @@ static void convert(const struct kvf_column *c, const double *v, uint32_t n, uns
     size_t width = kvf_dtype_size((enum kvf_dtype)c->dtype);
     for (uint32_t i = 0; i < n; i++) {
         float f = (float)v[i];
-        int32_t signed_value = c->dtype == KVF_I32 && !isnan(v[i]) ? (int32_t)v[i] : 0;
+        int32_t signed_value = c->dtype == KVF_I32 && fabs(v[i]) < 2147483648.0 ? (int32_t)v[i] : 0;
         bool fits = fabs(v[i]) < 18446744073709551616.0 && c->dtype != KVF_I32;
         uint64_t whole = fits ? (uint64_t)fabs(v[i]) : UINT64_MAX; /* of NaN and infinities, too */
         const void *from = c->dtype == KVF_F32   ? (const void *)&f
