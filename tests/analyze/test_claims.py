@@ -252,6 +252,17 @@ for null in (0.4, 0.35, 0.6, 0.62, 0.5):
     z = 1.959963984540054 * (0.5 - null) / 0.1
     check(f"p of columns at {null}", near(one(**ROW, than=">", null=null)["p"], 2 * NORMAL.cdf(-abs(z)), 1e-9))
 
+# ---- p of a share: the score test, whose p is 0.05 at the ends of Wilson's interval; p between two nulls
+
+for null in (.1, .25, .4, .7, .9):
+    z = (share - null) / math.sqrt(null * (1 - null) / N)
+    got = one(**{**UNITS, "interval": "wilson", "null": null}, reduce="share", at=0.25)
+    check(f"p of a share at {null}", near(got["p"], 2 * NORMAL.cdf(-abs(z)), 1e-9), got, z)
+for low, high, end in ((.39, .7, .39), (.3, .62, .62), (.6, .9, .6), (.1, .41, .41)):  # the value is .5, half the interval .1
+    z = 1.959963984540054 * (0.5 - end) / 0.1
+    got = one(**ROW, than="between", null=[low, high])
+    check(f"p between {low} and {high}", near(got["p"], 2 * NORMAL.cdf(-abs(z)), 1e-9), got, z)
+
 # ---- too few, clusters, q, null checks, controls and what a table must be
 
 few = judge(dict(FAR, rows={"order": "< 5"}, than=">", null=0, interval="permutation"),
