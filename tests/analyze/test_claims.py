@@ -241,9 +241,9 @@ covered = json.loads(r.stdout)["data"] if r.returncode == 0 else {}
 check("coverage runs", covered.get("units") == [8, 8, 1] and covered["normal"][2] is None, r.stdout[:300], r.stderr)
 for law, draw, truth in (("normal", rng.normal, 0), ("exponential", rng.exponential, 1), ("t3", lambda size: rng.standard_t(3, size), 0)):
     v = draw(size=(40000, 8))
-    share = np.mean(abs(v.mean(1) - truth) <= T975[8] * v.std(1, ddof=1) / math.sqrt(8))
-    slack = 5 * math.sqrt(share * (1 - share) * (1 / 2000 + 1 / 40000)) + .004  # the population is cut off beyond 1 / 4,002
-    check("coverage of t: " + law, abs(covered[law][0] - share) <= slack, covered[law], share)
+    expected = np.mean(abs(v.mean(1) - truth) <= T975[8] * v.std(1, ddof=1) / math.sqrt(8))
+    slack = 5 * math.sqrt(expected * (1 - expected) * (1 / 2000 + 1 / 40000)) + .004  # the population is cut off beyond 1 / 4,002
+    check("coverage of t: " + law, abs(covered[law][0] - expected) <= slack, covered[law], expected)
     check("coverage of bca: " + law, .7 < covered[law][1] < 1, covered[law])
 
 # ---- p of an interval of the table: at its end 0.05, elsewhere that of a normal law
