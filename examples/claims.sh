@@ -12,7 +12,8 @@
 #   WATCH                       query heads whose dynamics are recorded (L1H0,L15H4,L28H8)
 #   ABLATE                      folder of gates/ablate.py, for the claims about training
 #   NEEDLES                     prompts with a needle of each length, which differ in their seed (8)
-#   NULL_MODEL, NULL_GATES      random weights, and random retention gates, for null checks (tests/data/make_gates.py writes gates)
+#   NULL_MODEL                  a model of random weights, for null checks
+#   NULL_GATES, NULL_WRITE_GATES  random gates, for null checks (tests/data/make_gates.py writes them)
 set -eu
 [ $# -eq 1 ] || { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
 out=$1
@@ -140,6 +141,10 @@ for text in "$texts"/needle-*.txt; do
     run "$x" -f "$text" --spans "$texts/$x.json" -n 0 --method trimkv -B "$everything" $retention \
         --probes evict,gate,dilution
 done
+[ -z "${NULL_GATES:-}" ] || for i in $(seq "$needles"); do
+    run "needle-random-$i" -f "$texts/needle-long-$i.txt" --spans "$texts/needle-long-$i.json" -n 0 --method trimkv \
+        -B "$everything" --gates "$NULL_GATES" --probes evict,gate,dilution
+done
 for i in 1 2 3; do
     for seed in 1 2 3 4; do
         run "rollout.$i.$seed" -p "Tell a long story that begins on day $i of a journey." -n 96 --temp 0.8 \
@@ -170,10 +175,8 @@ corpus runs.trimkv runs "$traces"/trimkv.*
 corpus words.trimkv words "$traces"/full.* --by class
 corpus variance.trimkv variance "$traces"/full.*
 # The query of the answer is the last one of the prompt: a row for each prompt, named by its seed.
-at_the_answer() { # KIND OPTION... FILE
-    kind=$1
-    shift
-    for table; do :; done
+at_the_answer() { # KIND FILE, with the option --weights that $weights holds
+    kind=$1 table=$2
     : > "$table"
     for i in $(seq "$needles"); do
         trace=$traces/needle-$kind-$i.kvf
@@ -191,6 +194,7 @@ for kind in short long; do
     weights='' once "$out/needles.$kind.tsv" at_the_answer "$kind"
 done
 weights=beta once "$out/needles.gates.tsv" at_the_answer long
+[ -z "${NULL_GATES:-}" ] || weights=beta once "$out/needles.random-gates.tsv" at_the_answer random
 corpus kv-size.dbtrimkv kv-size "$traces"/dbtrimkv.*
 corpus kv-size.wgkv kv-size "$traces"/wgkv.*
 corpus kv-size.wgkv-code kv-size "$traces"/wgkv.code-*
@@ -199,18 +203,33 @@ for method in snapkv gkv gkv-local; do
     corpus "density.$method" density "$traces/$method".*
 done
 # Null checks: the same tables of gates and of a model that learned nothing.
-if [ -n "${NULL_GATES:-}${NULL_MODEL:-}" ]; then
-    for text in "$texts"/prose-*.txt "$texts"/code-*.txt "$texts"/markup-*.txt; do
-        x=$(basename "$text" .txt)
-        if [ -n "${NULL_GATES:-}" ]; then
-            run "random-gates.$x" -f "$text" -n 0 --method trimkv -B "$everything" --gates "$NULL_GATES" --probes paper,calibration
-            run "random-kept.$x" -f "$text" -n 0 --method trimkv -B "$B" --gates "$NULL_GATES" --probes evict
-            run "random-dbtrimkv.$x" -f "$text" -n 0 --method dbtrimkv -B "$B" --gates "$NULL_GATES" --probes evict
-        fi
-        [ -z "${NULL_MODEL:-}" ] || once "$traces/random-model.$x.kvf" "$kvfate" run -m "$NULL_MODEL" \
-            ${THREADS:+-t "$THREADS"} -f "$text" -n 0 --probes paper,calibration,window --overwrite -q -o > "$out/log.txt"
-    done
-fi
+null() { # NAME OPTION...
+    name=$1
+    shift
+    run "$name.$x" "$@" -n 0
+}
+null_model() { # NAME OPTION...
+    once "$traces/$1.$x.kvf" null_model_to "$@"
+}
+null_model_to() { # NAME OPTION... FILE
+    shift
+    "$kvfate" run -m "$NULL_MODEL" ${THREADS:+-t "$THREADS"} --overwrite -q "$@" > "$out/log.txt"
+}
+for text in "$texts"/prose-*.txt "$texts"/code-*.txt "$texts"/markup-*.txt; do
+    x=$(basename "$text" .txt)
+    if [ -n "${NULL_GATES:-}" ]; then
+        null random-gates -f "$text" --method trimkv -B "$everything" --gates "$NULL_GATES" --probes paper,calibration
+        null random-kept -f "$text" --method trimkv -B "$B" --gates "$NULL_GATES" --probes evict
+        null random-dbtrimkv -f "$text" --method dbtrimkv -B "$B" --gates "$NULL_GATES" --probes evict
+    fi
+    [ -z "${NULL_WRITE_GATES:-}" ] ||
+        null random-wgkv -f "$text" --method wgkv:local=16 -B "$everything" --gates "$NULL_WRITE_GATES" --probes evict
+    [ -z "${NULL_MODEL:-}" ] || {
+        null_model random-model -f "$text" -n 0 --probes paper,calibration,window -o
+        null_model random-model-gkv --ids "$texts/$x.prompt" --force "$texts/$x.rest" --method gkv -B "$B" \
+            --probes evict,window -o
+    }
+done
 if [ -n "${NULL_GATES:-}" ]; then
     corpus sparsity.random-gates sparsity "$traces"/random-gates.* --kind beta
     corpus words.random-gates words "$traces"/random-gates.* --by class
@@ -218,10 +237,13 @@ if [ -n "${NULL_GATES:-}" ]; then
     corpus runs.random-gates runs "$traces"/random-kept.*
     corpus kv-size.random-dbtrimkv kv-size "$traces"/random-dbtrimkv.*
 fi
+[ -z "${NULL_WRITE_GATES:-}" ] || corpus kv-size.random-wgkv kv-size "$traces"/random-wgkv.*
 if [ -n "${NULL_MODEL:-}" ]; then
     corpus survival.random-model survival "$traces"/random-model.* --horizons "$horizons"
     corpus attention-sparsity.random-model attention-sparsity "$traces"/random-model.* --entries kept
-    for analysis in persistence overlap received heads; do
+    corpus attention-sparsity.random-model-gkv attention-sparsity "$traces"/random-model-gkv.* --entries kept
+    corpus received.random-model received "$traces"/random-model.* --spread heads
+    for analysis in persistence overlap heads; do
         corpus "$analysis.random-model" "$analysis" "$traces"/random-model.*
     done
 fi

@@ -112,6 +112,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
            "MODEL": make("golden/tools/gen_tiny.py", "tiny.gguf", "--dim", "64", "--ffn", "64", "--type", "f32"),
            "GATES": make("make_gates.py", "rg.safetensors", "--layout", "rg", "--d-model", "64"),
            "WRITE_GATES": make("make_gates.py", "wgkv.safetensors", "--layout", "wgkv", "--d-model", "64")}
+    env |= {"NULL_MODEL": env["MODEL"], "NULL_GATES": env["GATES"], "NULL_WRITE_GATES": env["WRITE_GATES"]}  # the same: no claim is specific
     r = subprocess.run([os.path.join(ROOT, "examples", "claims.sh"), real], env=env, capture_output=True, text=True, timeout=170)
     check("runs with a model", r.returncode == 0, r.stderr[-500:])
     r = subprocess.run([KVFATE, "claims", real, "--json"], capture_output=True, text=True)
@@ -123,6 +124,10 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
         check("finds its rows: " + name, (t["verdict"][i] == "not run") == (name in excused), t["verdict"][i], t["why"][i])
         if t["verdict"][i] in ("supported", "contradicted", "undecided"):
             check("has a value: " + name, t["value"][i] is not None and t["units"][i] >= 1, t["why"][i])
+        null = next(c for c in claims if c["id"] == name).get("null_check")
+        if name not in excused and null and t["verdict"][i] != "not comparable here":
+            check("finds the rows of its null check: " + name, t["null_check"][i] in ("passed", "supported"), t["null_check"][i])
+            check("equal data support nothing: " + name, "run" not in null or t["verdict"][i] != "supported", t["verdict"][i])
     at = t["id"].index("dilution-bound")
     check("the theorem holds", t["verdict"][at] == "supported", t["value"][at])
     r = subprocess.run([KVFATE, "corpus", "hazard", os.path.join(real, "trace", "full.code-0.kvf"), "-o", "-"], capture_output=True, text=True)
