@@ -16,7 +16,6 @@
 #include "analyzers/dilution_bounds.h"
 #include "analyzers/dilution_useful.h"
 #include "analyzers/frame.h"
-#include "base/json.h"
 #include "base/stats.h"
 
 enum { MOST_STEPS = 512 };
@@ -361,17 +360,6 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     return err;
 }
 
-static int64_t prompt_of(const struct kvf_trace *t)
-{
-    struct json *root = NULL;
-    const char *text = kvf_meta(t);
-    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
-        return -1;
-    int64_t n = json_int(json_get(json_get(root, "run"), "prompt_tokens"), -1);
-    json_free(root);
-    return n;
-}
-
 static int parse(const struct frame *f, struct plan *p, struct kvf_diag *d)
 {
     const struct options *o = f->options;
@@ -385,7 +373,7 @@ static int parse(const struct frame *f, struct plan *p, struct kvf_diag *d)
                        .a = f->a,
                        .b = f->b,
                        .every = o->every ? o->every : least,
-                       .prompt = prompt_of(f->t)};
+                       .prompt = prompt_tokens(f->t)};
     if (p->every < 1)
         p->every = 1;
     p->n = p->mean ? T > 0 : T / p->every + (T % p->every != 0);

@@ -210,6 +210,17 @@ void put_provenance(struct table *t, const struct kvf_trace *trace)
     json_free(root);
 }
 
+int64_t prompt_tokens(const struct kvf_trace *t)
+{
+    struct json *root = NULL;
+    const char *text = kvf_meta(t);
+    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
+        return -1;
+    int64_t n = json_int(json_get(json_get(root, "run"), "prompt_tokens"), -1);
+    json_free(root);
+    return n;
+}
+
 void put_heads(struct table *t, const struct head_list *l)
 {
     table_block_str(t, "head", "", l->name, l->n);

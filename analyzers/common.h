@@ -39,6 +39,9 @@ int tokens_select(const struct kvf_trace *t, const struct analyzer_args *args, i
 /* Notes in the metadata which tokens were asked for, unless they are all T. */
 void put_tokens(struct table *t, int64_t a, int64_t b, int64_t T);
 
+/* Tokens of the prompt by the header of the run; -1 where it does not say. */
+int64_t prompt_tokens(const struct kvf_trace *t);
+
 /* Notes the model, the method, its budget, the tokens and more from the header of the run. */
 void put_provenance(struct table *t, const struct kvf_trace *trace);
 

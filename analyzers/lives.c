@@ -2,6 +2,12 @@
 
 #include "analyzers/lives.h"
 
+const struct opt lives_grace_option[] = {
+    {OPT_INT, 0, "grace", 0, "W", "steps without a selection after which a token counts as gone",
+     "-1", .absent = "64, or T / 4 if less", .max = INT32_MAX},
+    {.type = OPT_END},
+};
+
 int64_t lives_grace(int64_t asked, int64_t T)
 {
     if (asked >= 0)

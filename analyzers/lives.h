@@ -27,6 +27,7 @@ struct lives_plan {
 enum { LIVES_GRACE = 64, LIVES_AT_LEAST = 20 };
 /* W as asked for; below 0 it was not: LIVES_GRACE, or T / 4 in a shorter text. */
 int64_t lives_grace(int64_t asked, int64_t T);
+extern const struct opt lives_grace_option[]; /* --grace, of an int64_t: what was asked */
 
 /* Fills place[] from the edges, in memory of the frame.  KVF_OK or KVF_E_NOMEM. */
 int lives_plan_init(struct frame *f, struct lives_plan *p);

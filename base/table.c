@@ -393,6 +393,14 @@ int table_err(const struct table *t)
 {
     return t->err;
 }
+
+struct table *table_made(struct table *t, int err)
+{
+    if (!err && t && table_err(t) == KVF_OK)
+        return t;
+    table_destroy(t);
+    return NULL;
+}
 const char *table_name(const struct table *t)
 {
     return t->name;

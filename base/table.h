@@ -85,6 +85,10 @@ double table_kept(const struct table *t, const char *key, double otherwise);
 
 int table_err(const struct table *t); /* KVF_OK or the first failure */
 
+/* The end of a function that makes a table: t, or NULL after destroying it where err or
+ * table_err(t) is a failure.  Accepts NULL. */
+struct table *table_made(struct table *t, int err);
+
 /* Reading. */
 const char *table_name(const struct table *t);
 int64_t table_rows(const struct table *t);

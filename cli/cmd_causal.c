@@ -21,9 +21,9 @@ enum { PER_TASK = (int)CAUSAL_N_GROUPS * (int)CAUSAL_N_ROWS };
 struct job {
     /* options */
     const char *model, *heads, *out;
-    int kv_type;
-    bool raw, exact, json, per_task;
-    int64_t sinks, seed, chunk, threads;
+    struct execution how;
+    bool raw, json, per_task;
+    int64_t sinks, seed;
     double looking;
     struct figure_options look;
 
@@ -44,7 +44,7 @@ static int open_all(struct job *j, char **operand, int n, struct kvf_diag *d)
 {
     int err = output_check(j->out, j->per_task ? "causal-tasks" : "causal", d);
     if (!err)
-        err = model_open(j->model, j->exact, (int)j->threads, &j->engine, d);
+        err = model_open(j->model, j->how.exact, (int)j->how.threads, &j->engine, d);
     if (!err)
         err = model_heads(&j->engine->config, j->heads ? j->heads : "L*K*", &j->take, d);
     j->tasks = (struct tasks){.e = j->engine, .raw = j->raw, .sinks = (int)j->sinks};
@@ -55,7 +55,7 @@ static int open_all(struct job *j, char **operand, int n, struct kvf_diag *d)
     if (err)
         return err;
     j->effect = (struct effect){
-        .engine = j->engine, .kv_type = kv_type_of(j->kv_type, j->exact), .chunk = (int)j->chunk};
+        .engine = j->engine, .kv_type = execution_kv_type(&j->how), .chunk = (int)j->how.chunk};
     return KVF_OK;
 }
 
@@ -205,13 +205,7 @@ static const struct opt options[] = {
      "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
      "the table as JSON on the standard output"},
-    {OPT_INT, 0, "chunk", offsetof(struct job, chunk), "N", "prompt tokens that run together",
-     .absent = "256", .min = 1, .max = 8192},
-    {OPT_INT, 't', "threads", offsetof(struct job, threads), "N", "threads",
-     .absent = "number of cores", .min = 1, .max = 256},
-    {OPT_WORD, 0, "kv-type", offsetof(struct job, kv_type), "T",
-     "cache elements; auto: f16, with --exact f32", "auto", .words = kv_type_words},
-    {OPT_FLAG, 0, "exact", offsetof(struct job, exact), NULL, "f32 weights, activations and cache"},
+    {OPT_GROUP, 0, "execution", offsetof(struct job, how), .group = execution_options},
     {OPT_STR, 'm', "model", offsetof(struct job, model), "FILE", "GGUF model",
      .absent = "SmolLM2 in the cache folder"},
     {OPT_FLAG, 0, "raw", offsetof(struct job, raw), NULL,

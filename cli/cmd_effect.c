@@ -109,9 +109,9 @@ static int check_options(struct job *j, struct kvf_diag *d)
     j->sinks = j->sinks >= 0 ? j->sinks : SINKS;
     j->recent = j->recent >= 0 ? j->recent : RECENT;
     j->r.n_predict = 0;
-    j->effect = (struct effect){.kv_type = kv_type_of(j->r.kv_type, j->r.exact),
+    j->effect = (struct effect){.kv_type = execution_kv_type(&j->r.how),
                                 .steps = (int)j->score,
-                                .chunk = (int)j->r.chunk};
+                                .chunk = (int)j->r.how.chunk};
     return KVF_OK;
 }
 
@@ -120,7 +120,7 @@ static int check_options(struct job *j, struct kvf_diag *d)
 static int open_data(struct job *j, struct kvf_diag *d)
 {
     struct documents_source from = {j->data.item, j->data.n, (int)j->docs, (uint64_t)j->seed};
-    int err = model_open(j->r.model, j->r.exact, (int)j->r.threads, &j->r.engine, d);
+    int err = model_open(j->r.model, j->r.how.exact, (int)j->r.how.threads, &j->r.engine, d);
     j->text.length = (int)(j->prompt + j->score + 1);
     if (!err)
         err = documents_choose(j->r.engine->tokenizer, &from, &j->text, d);
@@ -468,14 +468,7 @@ static const struct opt options[] = {
      "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
      "the table as JSON on the standard output"},
-    {OPT_INT, 0, "chunk", offsetof(struct job, r.chunk), "N", "prompt tokens that run together",
-     .absent = "256", .min = 1, .max = 8192},
-    {OPT_INT, 't', "threads", offsetof(struct job, r.threads), "N", "threads",
-     .absent = "number of cores", .min = 1, .max = 256},
-    {OPT_WORD, 0, "kv-type", offsetof(struct job, r.kv_type), "T",
-     "cache elements; auto: f16, with --exact f32", "auto", .words = kv_type_words},
-    {OPT_FLAG, 0, "exact", offsetof(struct job, r.exact), NULL,
-     "f32 weights, activations and cache"},
+    {OPT_GROUP, 0, "execution", offsetof(struct job, r.how), .group = execution_options},
     {OPT_GROUP, 0, "prompt", offsetof(struct job, r), .group = runner_prompt_options},
     {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},
     {.type = OPT_END},

@@ -29,9 +29,9 @@ struct job {
     /* options */
     const char *model, *methods, *budgets, *out, *state_path;
     struct opt_list data, tasks_of, gates_file;
-    int kv_type; /* of kv_type_words */
-    int64_t docs, prompt, score, seed, threads, chunk;
-    bool json, exact, raw;
+    struct execution how;
+    int64_t docs, prompt, score, seed;
+    bool json, raw;
     struct figure_options look;
 
     struct buf left_out; /* of all methods: what cannot run */
@@ -191,11 +191,11 @@ static int check_options(struct job *j, struct kvf_diag *d)
         err = output_check(j->out, "eval", d);
     if (err)
         return err;
-    j->eval = (struct eval){.kv_type = kv_type_of(j->kv_type, j->exact),
+    j->eval = (struct eval){.kv_type = execution_kv_type(&j->how),
                             .prompt = j->tasks_of.n ? 0 : (int)j->prompt,
                             .score = j->tasks_of.n ? 0 : (int)j->score,
                             .answers = j->tasks_of.n > 0,
-                            .chunk = (int)j->chunk};
+                            .chunk = (int)j->how.chunk};
     return parse_cells(j, d);
 }
 
@@ -485,7 +485,7 @@ static int run(struct job *j, struct kvf_diag *d)
 {
     int err = check_options(j, d);
     if (!err)
-        err = model_open(j->model, j->exact, (int)j->threads, &j->eval.engine, d);
+        err = model_open(j->model, j->how.exact, (int)j->how.threads, &j->eval.engine, d);
     if (!err && j->tasks_of.n)
         err = read_tasks(j, d);
     if (!err)
@@ -535,13 +535,7 @@ static const struct opt options[] = {
      "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
      "the table as JSON on the standard output"},
-    {OPT_INT, 0, "chunk", offsetof(struct job, chunk), "N", "prompt tokens that run together",
-     .absent = "256", .min = 1, .max = 8192},
-    {OPT_INT, 't', "threads", offsetof(struct job, threads), "N", "threads",
-     .absent = "number of cores", .min = 1, .max = 256},
-    {OPT_WORD, 0, "kv-type", offsetof(struct job, kv_type), "T",
-     "cache elements; auto: f16, with --exact f32", "auto", .words = kv_type_words},
-    {OPT_FLAG, 0, "exact", offsetof(struct job, exact), NULL, "f32 weights, activations and cache"},
+    {OPT_GROUP, 0, "execution", offsetof(struct job, how), .group = execution_options},
     {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},
     {.type = OPT_END},
 };

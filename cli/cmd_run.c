@@ -129,8 +129,9 @@ static void build_header(struct run *u, struct buf *b)
     }
     put_watch(u, b);
     json_put_member_str(b, "precision",
-                        r->exact ? "f32" : "weights as stored, 16-bit activations where quantised");
-    bool half = kv_type_of(r->kv_type, r->exact) == KV_F16;
+                        r->how.exact ? "f32"
+                                     : "weights as stored, 16-bit activations where quantised");
+    bool half = execution_kv_type(&r->how) == KV_F16;
     json_put_member_str(b, "kv_type", half ? "f16" : "f32");
     buf_char(b, '}');
     spans_put(&u->spans, b);

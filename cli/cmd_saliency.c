@@ -119,7 +119,7 @@ static int check_options(struct job *j, struct kvf_diag *d)
     j->opt.kl = j->loss == LOSS_KL;
     j->opt.window = (int)j->window;
     j->r.n_predict = 0;
-    j->r.exact = true;
+    j->r.how.exact = true;
     int err = figure_options_check(&j->look, d);
     if (!err)
         err = parse_weight(j, d);
@@ -130,7 +130,7 @@ static int check_options(struct job *j, struct kvf_diag *d)
 
 static int open_recorded(struct job *j, struct kvf_diag *d)
 {
-    int err = model_open(j->r.model, true, (int)j->r.threads, &j->r.engine, d);
+    int err = model_open(j->r.model, true, (int)j->r.how.threads, &j->r.engine, d);
     if (!err)
         err = saliency_of_open(&j->of, j->of_path, j->r.engine, d);
     if (err)
@@ -452,7 +452,7 @@ static const struct opt options[] = {
      "replace the trace that is there"},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
      "the table as JSON on the standard output"},
-    {OPT_INT, 't', "threads", offsetof(struct job, r.threads), "N", "threads",
+    {OPT_INT, 't', "threads", offsetof(struct job, r.how.threads), "N", "threads",
      .absent = "number of cores", .min = 1, .max = 256},
     {OPT_GROUP, 0, "prompt", offsetof(struct job, r), .group = runner_prompt_options},
     {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "analyzers/common.h"
 #include "base/json.h"
 #include "base/mem.h"
 
@@ -79,17 +80,6 @@ int open_both(const struct command *self, char *const path[2], struct kvf_trace 
     return err ? err : open_trace(self, path[1], "comparing", &ret[1], d);
 }
 
-static int64_t prompt_of(const struct kvf_trace *t)
-{
-    struct json *root = NULL;
-    const char *text = kvf_meta(t);
-    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
-        return -1;
-    int64_t n = json_int(json_get(json_get(root, "run"), "prompt_tokens"), -1);
-    json_free(root);
-    return n;
-}
-
 /* The first of n tokens in which the traces differ; n: none, or it is not known. */
 static uint32_t first_parted(struct kvf_trace *const t[2], uint32_t n)
 {
@@ -112,11 +102,11 @@ static uint32_t first_parted(struct kvf_trace *const t[2], uint32_t n)
 
 void traces_say_parted(const struct command *self, struct kvf_trace *const *t, int n)
 {
-    int64_t prompt = n > 1 ? prompt_of(t[0]) : -1;
+    int64_t prompt = n > 1 ? prompt_tokens(t[0]) : -1;
     for (int i = 1; i < n && prompt > 0; i++) {
         uint32_t least = kvf_n_steps(t[0]) < kvf_n_steps(t[i]) ? kvf_n_steps(t[0])
                                                                : kvf_n_steps(t[i]);
-        uint32_t at = prompt_of(t[i]) == prompt
+        uint32_t at = prompt_tokens(t[i]) == prompt
                           ? first_parted((struct kvf_trace *const[]){t[0], t[i]}, least)
                           : least;
         if (at < least && at >= prompt)

@@ -9,7 +9,19 @@
 
 enum { N_PREDICT = 128 };
 
-const char *const kv_type_words[] = {"auto", "f16", "f32", NULL};
+static const char *const kv_type_words[] = {"auto", "f16", "f32", NULL};
+
+const struct opt execution_options[] = {
+    {OPT_INT, 0, "chunk", offsetof(struct execution, chunk), "N", "prompt tokens that run together",
+     .absent = "256", .min = 1, .max = 8192},
+    {OPT_INT, 't', "threads", offsetof(struct execution, threads), "N", "threads",
+     .absent = "number of cores", .min = 1, .max = 256},
+    {OPT_WORD, 0, "kv-type", offsetof(struct execution, kv_type), "T",
+     "cache elements; auto: f16, with --exact f32", "auto", .words = kv_type_words},
+    {OPT_FLAG, 0, "exact", offsetof(struct execution, exact), NULL,
+     "f32 weights, activations and cache"},
+    {.type = OPT_END},
+};
 
 const struct opt runner_prompt_options[] = {
     {OPT_STR, 'm', "model", offsetof(struct runner, model), "FILE", "GGUF model",
@@ -50,22 +62,15 @@ const struct opt runner_options[] = {
      "do not stop at the end token"},
     {OPT_INT, 'c', "context", offsetof(struct runner, context), "N", "most tokens in all",
      .absent = "the model's context", .min = 1, .max = 1 << 24},
-    {OPT_INT, 0, "chunk", offsetof(struct runner, chunk), "N", "prompt tokens that run together",
-     .absent = "256", .min = 1, .max = 8192},
-    {OPT_INT, 't', "threads", offsetof(struct runner, threads), "N", "threads",
-     .absent = "number of cores", .min = 1, .max = 256},
-    {OPT_WORD, 0, "kv-type", offsetof(struct runner, kv_type), "T",
-     "cache elements; auto: f16, with --exact f32", "auto", .words = kv_type_words},
-    {OPT_FLAG, 0, "exact", offsetof(struct runner, exact), NULL,
-     "f32 weights, activations and cache"},
+    {OPT_GROUP, 0, "execution", offsetof(struct runner, how), .group = execution_options},
     {.type = OPT_END},
 };
 
-enum kv_type kv_type_of(int word, bool exact)
+enum kv_type execution_kv_type(const struct execution *x)
 {
-    if (word == 0)
-        return exact ? KV_F32 : KV_F16;
-    return word == 1 ? KV_F16 : KV_F32;
+    if (x->kv_type == 0)
+        return x->exact ? KV_F32 : KV_F16;
+    return x->kv_type == 1 ? KV_F16 : KV_F32;
 }
 
 /* Whether the prompt is that of a file whose tokens are forced. */
@@ -141,7 +146,7 @@ int runner_open(struct runner *r, struct kvf_diag *d)
 {
     int err = check_options(r, d);
     if (!err)
-        err = model_open(r->model, r->exact, (int)r->threads, &r->engine, d);
+        err = model_open(r->model, r->how.exact, (int)r->how.threads, &r->engine, d);
     if (!err && r->force)
         err = open_force(r, d);
     if (!err)
@@ -197,9 +202,9 @@ int runner_session(struct runner *r, struct recorder *rec, struct session **ret_
                                   .n_overrides = w->override_text.n,
                                   .gates = w->gates,
                                   .inputs = &w->inputs,
-                                  .kv_type = kv_type_of(r->kv_type, r->exact),
+                                  .kv_type = execution_kv_type(&r->how),
                                   .cap = runner_cap(r),
-                                  .chunk = (int)r->chunk,
+                                  .chunk = (int)r->how.chunk,
                                   .recorder = rec};
     int err = session_create(r->engine, &opt, ret_session, d);
     mem_free(list);

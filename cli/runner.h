@@ -8,15 +8,26 @@
 
 struct force;
 
+/* How a model is run, whatever it is run for; the options --chunk, --threads, --kv-type, --exact.
+ */
+struct execution {
+    int64_t chunk, threads; /* 0: the command's own choice */
+    int kv_type;            /* word of --kv-type */
+    bool exact;
+};
+
+extern const struct opt execution_options[]; /* of a struct execution */
+enum kv_type execution_kv_type(const struct execution *x);
+
 struct runner {
     /* options */
     const char *model;
-    int kv_type; /* of kv_type_words */
+    struct execution how;
     struct prompt prompt;
     struct methods methods;
-    bool exact, ignore_eos;
+    bool ignore_eos;
     struct force *force; /* borrowed; NULL: every token is sampled */
-    int64_t n_predict, seed, threads, chunk, context;
+    int64_t n_predict, seed, context;
     double temperature, top_p;
 
     struct engine *engine; /* made by runner_open */
@@ -25,11 +36,6 @@ struct runner {
 /* Tables of a struct runner: what names the model and the prompt, -m to --raw; and those with all
  * options of a run. */
 extern const struct opt runner_prompt_options[], runner_options[];
-
-/* The words of --kv-type, and the elements of a cache that one of them means with or without
- * --exact. */
-extern const char *const kv_type_words[];
-enum kv_type kv_type_of(int word, bool exact);
 
 /* Checks options, opens the model, what is forced, the rows and the prompt.  KVF_OK; KVF_E_ARG
  * for usage errors; others for failures.  d always says why. */

@@ -149,14 +149,6 @@ static int add_names(struct table *t, int64_t n)
     return err;
 }
 
-static struct table *finish(struct table *t, int err)
-{
-    if (!err && t && table_err(t) == KVF_OK)
-        return t;
-    table_destroy(t);
-    return NULL;
-}
-
 struct table *causal_table(const struct causal_result *r)
 {
     enum { ROWS = (int)CAUSAL_N_GROUPS * (int)CAUSAL_N_ROWS };
@@ -180,7 +172,7 @@ struct table *causal_table(const struct causal_result *r)
     }
     mem_free(cell);
     mem_free(v);
-    return finish(t, err);
+    return table_made(t, err);
 }
 
 struct table *causal_table_tasks(const struct causal_result *r)
@@ -215,5 +207,5 @@ struct table *causal_table_tasks(const struct causal_result *r)
     }
     mem_free(v);
     mem_free(right);
-    return finish(t, err);
+    return table_made(t, err);
 }

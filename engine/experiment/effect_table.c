@@ -143,14 +143,6 @@ static int add_entry_text(struct table *t, const struct effect_result *r)
     return err;
 }
 
-static struct table *finish(struct table *t, int err)
-{
-    if (!err && t && table_err(t) == KVF_OK)
-        return t;
-    table_destroy(t);
-    return NULL;
-}
-
 struct table *effect_table(const struct effect_result *r)
 {
     size_t n = (size_t)r->n, per = (size_t)r->steps + 1;
@@ -184,7 +176,7 @@ struct table *effect_table(const struct effect_result *r)
 done:
     mem_free(v);
     mem_free(out);
-    return finish(t, err);
+    return table_made(t, err);
 }
 
 /* Columns of the steps themselves: rows in the order cell, document, step. */
@@ -256,5 +248,5 @@ done:
     mem_free(whole);
     mem_free(word);
     buf_finish(&text);
-    return finish(t, err);
+    return table_made(t, err);
 }

@@ -114,14 +114,6 @@ static void add_evictions(struct table *t, const double *step, size_t n, int64_t
     table_dense_int(t, "evict_step", "step", whole);
 }
 
-static struct table *finish(struct table *t, int err)
-{
-    if (!err && t && table_err(t) == KVF_OK)
-        return t;
-    table_destroy(t);
-    return NULL;
-}
-
 struct table *saliency_table(const struct saliency *s, const struct saliency_run *run)
 {
     size_t n = (size_t)s->n * (size_t)s->T;
@@ -148,7 +140,7 @@ struct table *saliency_table(const struct saliency *s, const struct saliency_run
 done:
     mem_free(real);
     mem_free(whole);
-    return finish(t, err);
+    return table_made(t, err);
 }
 
 /* Of one head: sums, and its largest entry. */
@@ -216,5 +208,5 @@ struct table *saliency_table_heads(const struct saliency *s, const struct salien
 done:
     mem_free(v);
     mem_free(top);
-    return finish(t, err);
+    return table_made(t, err);
 }

@@ -11,6 +11,7 @@ import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import check, ended_well, finish, refused  # noqa: E402
+from draws import Draws, hashed  # noqa: E402
 from maker import Column, make, table
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
@@ -48,42 +49,12 @@ class Table:
 
 # ---- the long way
 
-def rotl(x, k):
-    return (x << k | x >> (64 - k)) & (2**64 - 1)
-
-
-def splitmix(x):
-    x = (x + 0x9e3779b97f4a7c15) % 2**64
-    z = x
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9 % 2**64
-    z = (z ^ z >> 27) * 0x94d049bb133111eb % 2**64
-    return x, z ^ z >> 31
-
-
 def permutation(n, seed, run):
     """Fisher and Yates from the end, with xoshiro256** seeded by a hash of (seed, run, 0, 0)."""
-    x = seed
-    for more in (run, 0, 0):
-        x = splitmix(x)[1] ^ more
-    x = splitmix(x)[1]
-    s = []
-    for _ in range(4):
-        x, v = splitmix(x)
-        s.append(v)
-
-    def draw():
-        out, t = rotl(s[1] * 5 % 2**64, 7) * 9 % 2**64, s[1] << 17 & (2**64 - 1)
-        s[2] ^= s[0]
-        s[3] ^= s[1]
-        s[1] ^= s[2]
-        s[0] ^= s[3]
-        s[2] ^= t
-        s[3] = rotl(s[3], 45)
-        return out
-
+    draws = Draws(hashed(seed, run, 0, 0))
     p = list(range(n))
     for i in range(n - 1, 0, -1):
-        j = draw() % (i + 1)  # that a draw is too large to be fair has probability 1e-17
+        j = draws.below(i + 1)
         p[i], p[j] = p[j], p[i]
     return p
 

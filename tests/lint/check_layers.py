@@ -63,7 +63,7 @@ PRIVATE = {
     'engine/model/vocab.h': 'engine/model/',
     'engine/kernels/x86/': 'engine/kernels/',
     'engine/kernels/kernels_ref.h': 'engine/kernels/',
-    'analyzers/common.h': ('analyzers/', 'studies/'),
+    'analyzers/common.h': ('analyzers/', 'studies/', 'cli/open_traces.c'),
     'analyzers/lapack.h': 'analyzers/',
     'studies/corpus_rows.h': 'studies/',
     'studies/diff_header.h': ('studies/', 'cli/resume.c'),

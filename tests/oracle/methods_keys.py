@@ -2,11 +2,16 @@
 
 The arguments are those of methods_window.py.
 """
+import os
+import sys
+
 import numpy as np
 
 import methods_window
 
-MASK = (1 << 64) - 1
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from draws import hashed  # noqa: E402
+
 SIMILAR = 0.5
 
 
@@ -31,22 +36,8 @@ def knorm(run, p, layer, head, alive, C):
     return -np.sqrt((k * k).sum(axis=1))
 
 
-def splitmix(x):
-    """the output of splitmix64 for the state x"""
-    z = (x + 0x9E3779B97F4A7C15) & MASK
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-    return z ^ (z >> 31)
-
-
 def random_hash(run, p, layer, head, alive, C):
-    out = []
-    for j in C:
-        x = p["seed"]
-        for a in (layer, head, j):
-            x = splitmix(x) ^ a
-        out.append((splitmix(x) >> 40) / 2**24)
-    return np.array(out)
+    return np.array([(hashed(p["seed"], layer, head, int(j)) >> 40) / 2**24 for j in C])
 
 
 def cosines(run, layer, head, alive):
