@@ -204,11 +204,11 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         else if (one && !v.steps && table_real(t, step, r) < 0)
             add_runs(p, &v, r);
     }
-    plot_hide_empty(p);
     frame_shares(p);
     snprintf(p->note, sizeof p->note, "useful entries U: %.60s; retention: %.20s; %s",
              useful ? useful : "?", weights ? weights : "?",
              v.heads ? "one head a panel" : "means over heads");
+    plot_hide_empty(p);
     return KVF_OK;
 }
 

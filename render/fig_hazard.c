@@ -78,6 +78,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     const char *of = table_meta(t, "documents") ? bands_text(t, p, bands) : "bands: 95 %";
     snprintf(p->note, sizeof p->note, "%sfrom age 1%s%s%s", begin, waits, k.y_low < 0 ? "" : "; ",
              k.y_low < 0 ? "" : of);
+    plot_hide_empty(p);
     return KVF_OK;
 }
 

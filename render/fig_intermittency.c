@@ -58,6 +58,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     size_t n = strlen(p->note);
     snprintf(p->note + n, sizeof p->note - n, "%s",
              low >= 0 ? bands_text(t, p, bands) : "of each token of a head");
+    plot_hide_empty(p);
     return KVF_OK;
 }
 

@@ -39,6 +39,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     snprintf(p->note, sizeof p->note, "%s%s%s", begin,
              table_find(t, "prior") < 0 ? bands_text(t, p, bands) : "bands: 95 %",
              table_find(t, "prior") >= 0 && parts ? "; heads and classes shrunk" : "");
+    plot_hide_empty(p);
     return KVF_OK;
 }
 

@@ -95,6 +95,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         add_half_lives(p, &v, t);
     choice_note(&v, p, begin);
     put_note(t, estimate, begin, p);
+    plot_hide_empty(p);
     return KVF_OK;
 }
 

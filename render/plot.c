@@ -231,14 +231,25 @@ static bool placed(double v, bool logarithmic)
     return isfinite(v) && (!logarithmic || v > 0);
 }
 
+static bool empty(const struct plot *p, int line)
+{
+    for (int k = 0; k < p->n_series; k++)
+        for (int j = 0; p->series[k].line == line && j < p->series[k].data.n; j++)
+            if (placed(p->series[k].data.x[j], p->log_x)
+                && placed(p->series[k].data.y[j], p->log_y))
+                return false;
+    return true;
+}
+
 void plot_hide_empty(struct plot *p)
 {
+    const char *begin = *p->note ? "; without values: " : "without values: ";
     for (int i = 0; i < p->n_lines; i++) {
-        bool any = false;
-        for (int k = 0; !any && k < p->n_series; k++)
-            for (int j = 0; p->series[k].line == i && !any && j < p->series[k].data.n; j++)
-                any = placed(p->series[k].data.x[j], p->log_x)
-                      && placed(p->series[k].data.y[j], p->log_y);
-        p->line[i].hidden |= !any;
+        if (p->line[i].hidden || !p->line[i].name[0] || !empty(p, i))
+            continue;
+        size_t n = strlen(p->note);
+        snprintf(p->note + n, sizeof p->note - n, "%s%s", begin, p->line[i].name);
+        p->line[i].hidden = true;
+        begin = ", ";
     }
 }

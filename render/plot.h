@@ -71,7 +71,8 @@ struct plot_line *plot_line(struct plot *p, const char *name);
  * order in which lines are first added: add the lines of the key before those behind them. */
 void plot_behind(struct plot *p, const char *name);
 
-/* Takes lines without a point that has a place out of the key. */
+/* Takes lines without a point that has a place out of the key, and ends the note with their names.
+ * To be called when all points are added and the note is set. */
 void plot_hide_empty(struct plot *p);
 /* Colours and dashes by number, to be told apart in black and white, too. */
 struct chart_look plot_look(int i);
