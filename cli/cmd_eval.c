@@ -254,8 +254,7 @@ static int give_gates(struct job *j, struct eval_cell *c, struct kvf_diag *d)
     int err = method_gates(&c->row) && !c->gates ? give_shipped(j, c, d) : KVF_OK;
     if (err)
         return err;
-    struct method_inputs in = {
-        .gates = c->gates, .rope_base = m->rope_base, .rope_dim = m->rope_dim};
+    struct method_inputs in = {.gates = c->gates, .model = m, .length = length};
     if (c->gates && gates_positions(c->gates) < length)
         return kvf_fail(d, KVF_E_ARG,
                         "--gates %s holds numbers of %d positions, and texts "

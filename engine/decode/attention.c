@@ -1,5 +1,5 @@
-/* attention.c - a_ti = softmax_i(q_t . k_i / sqrt(D)), o_t = sum_i a_ti v_i over
- * the ragged cache.
+/* attention.c - a_ti = softmax_i(cap(q_t . k_i scale)), o_t = sum_i a_ti v_i over the
+ * ragged cache; scale = 1 / sqrt(D) and cap(x) = x unless the model says otherwise.
  *
  * A task is TASK_ROWS queries of one query head; each head's tasks run one after
  * the other, so everything that watches rows (evidence, probes) sees those of a
@@ -46,14 +46,13 @@ static bool touched(const struct block *b, int stored)
     return false;
 }
 
-/* q . k / sqrt(D) of the rows with every stored page.  Keys kept unrotated were turned
- * by their rank (reading.c); a query then has the rank of its own entry. */
+/* The capped products, times their scale, of the rows with every stored page.  Keys kept unrotated
+ * were turned by their rank (reading.c); a query then has the rank of its own entry. */
 static void logits_of(const struct job *j, const struct block *b, float *strip)
 {
     struct session *s = j->s;
     const struct model_config *m = &s->e->config;
     int D = m->head_dim;
-    float scale = 1.0f / sqrtf((float)D);
     const float *q = s->qkv + (size_t)b->r0 * s->ld_qkv + (size_t)b->g * (size_t)D;
     size_t ld = s->ld_qkv;
     if (s->by_rank) {
@@ -62,8 +61,9 @@ static void logits_of(const struct job *j, const struct block *b, float *strip)
             int rank = b->view->n - (j->T - (b->r0 + r));
             memcpy(turned + r * D, s->qk_pre + (size_t)(b->r0 + r) * s->ld_pre + b->g * D,
                    (size_t)D * sizeof *turned);
-            s->e->kernels.rope(turned + r * D, s->turns + (size_t)rank * (size_t)m->rope_dim, 1, D,
-                               m->rope_dim);
+            const float *turn = turn_row(s, j->layer, s->turns, s->cap, rank);
+            if (turn)
+                s->e->kernels.rope(turned + r * D, turn, 1, D, m->rope_dim);
         }
         q = turned;
         ld = (size_t)D;
@@ -72,9 +72,13 @@ static void logits_of(const struct job *j, const struct block *b, float *strip)
         const void *keys = cache_keys(b->view, p);
         if (s->by_rank)
             keys = s->turned + ((size_t)b->h * s->ld_strip + (size_t)(p * PAGE_SLOTS)) * (size_t)D;
-        if (touched(b, p))
-            s->e->kernels.attn_qk(strip + p * PAGE_SLOTS, s->ld_strip, q, ld, b->R, D, keys,
-                                  s->by_rank ? KV_F32 : s->kv_type, scale);
+        if (!touched(b, p))
+            continue;
+        s->e->kernels.attn_qk(strip + p * PAGE_SLOTS, s->ld_strip, q, ld, b->R, D, keys,
+                              s->by_rank ? KV_F32 : s->kv_type, m->attn_scale);
+        for (int r = 0; m->attn_cap > 0 && r < b->R; r++)
+            s->e->kernels.soft_cap(strip + p * PAGE_SLOTS + (size_t)r * s->ld_strip, PAGE_SLOTS,
+                                   m->attn_cap);
     }
 }
 

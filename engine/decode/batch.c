@@ -99,7 +99,7 @@ static void begin_task(void *ctx, int i, int thread)
     if (b->err[i])
         return;
     weights_embed(s->e->weights, b->id[i], s->x);
-    fill_turn(&s->e->config, s->n_past, s->cos_sin);
+    fill_turns(s, s->cos_sin, s->chunk, 0, s->n_past);
 }
 
 static void attend_task(void *ctx, int i, int thread)
@@ -118,6 +118,7 @@ static void end_task(void *ctx, int i, int thread)
     (void)thread;
     memcpy(b->own[i].normed, s->normed, (size_t)s->e->config.d_model * sizeof *s->normed);
     memcpy(s->logits, b->logits + row * s->ld_vocab, s->ld_vocab * sizeof *s->logits);
+    cap_logits(s, s->logits, s->e->config.vocab);
     cache_account(s->cache);
     s->has_logits = true;
     s->n_past++;

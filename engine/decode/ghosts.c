@@ -82,7 +82,7 @@ void ghosts_add(struct session *s, const struct eviction *e)
     struct cache_head view = cache_view(s->cache, e->layer, e->head);
     int slot = slot_of(&view, e->pos, g->found);
     float *key = s->part_scratch, *value = key + s->e->config.head_dim;
-    if (slot < 0 || g->err)
+    if (slot < 0 || g->err || e->reason == KVF_REASON_ARCHITECTURE)
         return;
     g->found = slot + 1;
     g->err = cache_reserve(g->cache, e->layer, e->head, 1);
@@ -114,10 +114,14 @@ static struct desk desk_of(const struct session *s, int thread)
 static void logits_of(const struct session *s, const struct ghost_query *q,
                       const struct cache_head *view, int n, const struct desk *k)
 {
-    int D = s->e->config.head_dim;
-    for (int p = 0; p * PAGE_SLOTS < n; p++)
+    const struct model_config *m = &s->e->config;
+    int D = m->head_dim;
+    for (int p = 0; p * PAGE_SLOTS < n; p++) {
         s->e->kernels.attn_qk(k->row + p * PAGE_SLOTS, s->ld_strip, q->q, (size_t)D, 1, D,
-                              cache_keys(view, p), s->kv_type, 1.0f / sqrtf((float)D));
+                              cache_keys(view, p), s->kv_type, m->attn_scale);
+        if (m->attn_cap > 0)
+            s->e->kernels.soft_cap(k->row + p * PAGE_SLOTS, PAGE_SLOTS, m->attn_cap);
+    }
     for (int i = 0; i < n; i++)
         k->weight[view->pos[i]] = k->row[i];
 }
@@ -126,7 +130,7 @@ static void logits_of(const struct session *s, const struct ghost_query *q,
 static int weigh(const struct session *s, const struct ghost_query *q,
                  const struct cache_head *gone, const struct desk *k)
 {
-    int n = q->t + 1, n_seen = 0;
+    int n = q->t + 1, n_seen = 0, window = model_window(&s->e->config, q->layer);
     for (int i = 0; i < n; i++)
         k->weight[i] = -INFINITY;
     memset(k->seen, 0, (size_t)n);
@@ -137,6 +141,8 @@ static int weigh(const struct session *s, const struct ghost_query *q,
         k->seen[q->view->pos[i]] = seen;
         n_seen += seen;
     }
+    for (int i = 0; window && i <= q->t - window; i++)
+        k->weight[i] = -INFINITY; /* the layer could not have seen it */
     s->e->kernels.softmax(k->weight, n, NULL);
     return n_seen;
 }

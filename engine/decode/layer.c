@@ -1,8 +1,8 @@
 /* layer.c - one block of a model, in the order of its equations:
  *     x += W_O attention(rope(W_Q n), rope(W_K n), W_V n),   n = rmsnorm(x)
  *     x += W_down (silu(W_gate n) * W_up n),                 n = rmsnorm(x)
- * Qwen2 adds biases to the three projections; Qwen3 has an RMSNorm over each head of
- * W_Q n and W_K n before RoPE. */
+ * and what the row of its family (model/family.h) says: biases of the three projections, norms of
+ * queries and keys before RoPE, n = x, a norm of what is added, gelu for silu. */
 #include <math.h>
 #include <string.h>
 
@@ -26,7 +26,10 @@ static void project_task(void *ctx, int t, int thread)
     (void)thread;
     if (w->qkv_bias)
         k->add(q, w->qkv_bias, (G + 2 * H) * D);
-    if (w->q_norm) {
+    if (w->q_norm && m->family->qk_norm_wide) {
+        k->rmsnorm(q, q, w->q_norm, 1, G * D, m->norm_eps);
+        k->rmsnorm(key, key, w->k_norm, 1, H * D, m->norm_eps);
+    } else if (w->q_norm) {
         k->rmsnorm(q, q, w->q_norm, G, D, m->norm_eps);
         k->rmsnorm(key, key, w->k_norm, H, D, m->norm_eps);
     }
@@ -37,10 +40,12 @@ static void rope_task(void *ctx, int t, int thread)
     const struct job *j = ctx;
     struct session *s = j->s;
     const struct model_config *m = &s->e->config;
+    const float *turn = turn_row(s, j->layer, s->cos_sin, s->chunk, t);
     (void)thread;
     /* queries and keys lie side by side: rotate both in one call */
-    s->e->kernels.rope(s->qkv + (size_t)t * s->ld_qkv, s->cos_sin + (size_t)t * (size_t)m->rope_dim,
-                       m->n_heads + m->n_kv_heads, m->head_dim, m->rope_dim);
+    if (turn)
+        s->e->kernels.rope(s->qkv + (size_t)t * s->ld_qkv, turn, m->n_heads + m->n_kv_heads,
+                           m->head_dim, m->rope_dim);
 }
 
 /* Queries and keys before their rotation, for those who need them. */
@@ -127,29 +132,48 @@ static void store_task(void *ctx, int h, int thread)
     }
 }
 
-static void swiglu_task(void *ctx, int t, int thread)
+static void gate_up_task(void *ctx, int t, int thread)
 {
     const struct job *j = ctx;
     struct session *s = j->s;
+    const struct kernels *k = &s->e->kernels;
+    swiglu_fn activate = s->e->config.family->gelu ? k->geglu : k->swiglu;
     int n = s->e->config.d_ffn;
     float *gate = s->gate_up + (size_t)t * s->ld_ffn;
     (void)thread;
     /* packed tightly for the next product: row t of the result starts at t * n */
-    s->e->kernels.swiglu(gate, gate, gate + n, n);
+    activate(gate, gate, gate + n, n);
 }
 
-static void add_branch(struct session *s, int T)
+/* x += the branch, behind its norm and times its scale where there are such. */
+static void add_branch(struct session *s, int T, const float *post_norm)
 {
-    int d = s->e->config.d_model;
-    for (int t = 0; t < T; t++)
-        s->e->kernels.add(s->x + (size_t)t * (size_t)d, s->branch + (size_t)t * s->ld_out, d);
+    const struct model_config *m = &s->e->config;
+    int d = m->d_model;
+    for (int t = 0; t < T; t++) {
+        float *row = s->branch + (size_t)t * s->ld_out;
+        if (post_norm)
+            s->e->kernels.rmsnorm(row, row, post_norm, 1, d, m->norm_eps);
+        for (int c = 0; m->residual_scale != 1 && c < d; c++)
+            row[c] *= m->residual_scale;
+        s->e->kernels.add(s->x + (size_t)t * (size_t)d, row, d);
+    }
+}
+
+/* What a branch reads: x behind its norm, or x itself. */
+static void enter_branch(struct session *s, int T, const float *pre_norm)
+{
+    const struct model_config *m = &s->e->config;
+    if (pre_norm)
+        s->e->kernels.rmsnorm(s->normed, s->x, pre_norm, T, m->d_model, m->norm_eps);
+    else
+        memcpy(s->normed, s->x, (size_t)T * (size_t)m->d_model * sizeof *s->x);
 }
 
 void layer_project(struct session *s, int layer, int T)
 {
-    const struct model_config *m = &s->e->config;
     const struct layer_weights *w = &s->e->weights->layer[layer];
-    s->e->kernels.rmsnorm(s->normed, s->x, w->attn_norm, T, m->d_model, m->norm_eps);
+    enter_branch(s, T, w->attn_norm);
     linear(s, s->qkv, s->ld_qkv, s->normed, T, &w->qkv);
     struct job j = {s, layer, T, 0};
     if (w->qkv_bias || w->q_norm)
@@ -185,22 +209,23 @@ static void feed_forward(struct session *s, const struct job *j)
 {
     const struct model_config *m = &s->e->config;
     const struct layer_weights *w = &s->e->weights->layer[j->layer];
-    s->e->kernels.rmsnorm(s->normed, s->x, w->ffn_norm, j->T, m->d_model, m->norm_eps);
+    enter_branch(s, j->T, w->ffn_norm);
     linear(s, s->gate_up, s->ld_ffn, s->normed, j->T, &w->gate_up);
-    par_run(s->e->pool, j->T, swiglu_task, (void *)j);
+    par_run(s->e->pool, j->T, gate_up_task, (void *)j);
     for (int t = 1; t < j->T; t++) /* close the rows up: the next product reads them dense */
         __builtin_memmove(s->gate_up + (size_t)t * (size_t)m->d_ffn,
                           s->gate_up + (size_t)t * s->ld_ffn,
                           (size_t)m->d_ffn * sizeof *s->gate_up);
     linear(s, s->branch, s->ld_out, s->gate_up, j->T, &w->down);
-    add_branch(s, j->T);
+    add_branch(s, j->T, w->ffn_post);
 }
 
 void layer_finish(struct session *s, int layer, int T)
 {
+    const struct layer_weights *w = &s->e->weights->layer[layer];
     struct job j = {s, layer, T, 0};
-    linear(s, s->branch, s->ld_out, s->att, T, &s->e->weights->layer[layer].out);
-    add_branch(s, T);
+    linear(s, s->branch, s->ld_out, s->att, T, &w->out);
+    add_branch(s, T, w->attn_post);
     feed_forward(s, &j);
 }
 

@@ -51,6 +51,13 @@ int alloc_segments(struct session *s)
     return s->segment && s->seg_lse && s->target_logit ? KVF_OK : KVF_E_NOMEM;
 }
 
+void cap_logits(const struct session *s, float *row, int n)
+{
+    float cap = s->e->config.logit_cap;
+    if (cap > 0)
+        s->e->kernels.soft_cap(row, n, cap);
+}
+
 int segment_logits(struct session *s, const float *x, int n, int segment, int thread,
                    float **ret_logits)
 {
@@ -64,6 +71,8 @@ int segment_logits(struct session *s, const float *x, int n, int segment, int th
         k->matmul_q(buf, VOCAB_SEGMENT, &s->q, n, &part, 0, part.n_panels);
     else
         k->matmul_f(buf, VOCAB_SEGMENT, x, (size_t)w->K, n, &part, 0, part.n_panels);
+    for (int t = 0; t < n; t++)
+        cap_logits(s, buf + (size_t)t * VOCAB_SEGMENT, part.N);
     *ret_logits = buf;
     return part.N;
 }

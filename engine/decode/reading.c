@@ -15,14 +15,16 @@ static void rotate_task(void *ctx, int h, int thread)
     struct session *s = j->s;
     const struct model_config *m = &s->e->config;
     struct cache_head view = cache_view(s->cache, j->layer, h);
-    size_t D = (size_t)m->head_dim, dim = (size_t)m->rope_dim;
+    size_t D = (size_t)m->head_dim;
     float *out = s->turned + (size_t)h * s->ld_strip * D;
     float *key = s->part_scratch + (size_t)thread * s->ld_scratch;
     for (int r = 0; r < view.n; r++) {
         size_t slot = (size_t)view.order[r];
         float *page = out + slot / PAGE_SLOTS * PAGE_SLOTS * D;
         cache_key(s->cache, j->layer, h, (int)slot, key);
-        s->e->kernels.rope(key, s->turns + (size_t)r * dim, 1, m->head_dim, m->rope_dim);
+        const float *turn = turn_row(s, j->layer, s->turns, s->cap, r);
+        if (turn)
+            s->e->kernels.rope(key, turn, 1, m->head_dim, m->rope_dim);
         for (size_t d = 0; d < D; d++)
             page[d * PAGE_SLOTS + slot % PAGE_SLOTS] = key[d];
     }

@@ -35,7 +35,7 @@ static int alloc_rows(struct session *s)
     s->att = floats(C, s->ld_att);
     s->branch = floats(C, s->ld_out);
     s->gate_up = floats(C, s->ld_ffn);
-    s->cos_sin = floats(C, (size_t)m->rope_dim);
+    s->cos_sin = floats(2 * C, (size_t)m->rope_dim);
     s->logits = floats(1, s->ld_vocab);
     s->q.q = mem_alloc(C, 2 * (size_t)wide);
     s->q.scale = floats(C, (size_t)wide / QBLOCK + 1);
@@ -73,8 +73,9 @@ static int create_methods(struct session *s, const struct session_options *opt)
     struct method_inputs in = opt->inputs ? *opt->inputs : (struct method_inputs){0};
     in.gates = opt->gates;
     in.kernels = &s->e->kernels;
-    in.rope_base = m->rope_base;
-    in.rope_dim = m->rope_dim;
+    in.model = m;
+    in.length = s->cap;
+    in.as_twin = opt->as_twin;
     int err = method_state_create(opt->method ? opt->method : &method_presets[0],
                                   opt->method ? opt->params : &no_params, &shape, &in, &s->method);
     if (err)
@@ -98,7 +99,8 @@ static int create_methods(struct session *s, const struct session_options *opt)
  * oracles, which look one query ahead, and for the comparison with the run. */
 static int create_twin(struct session *s)
 {
-    struct session_options opt = {.kv_type = s->kv_type, .cap = s->cap, .chunk = s->chunk};
+    struct session_options opt = {
+        .kv_type = s->kv_type, .cap = s->cap, .chunk = s->chunk, .as_twin = true};
     struct kvf_diag unused;
     bool oracle = method_evidence(s->method) & EVIDENCE_TWIN;
     bool compared = recorder_wants(s->recorder) & PROBE_SHADOW_MODEL;
@@ -239,7 +241,7 @@ static int forward(struct session *s, const int32_t *ids, int T, const int32_t *
     for (int t = 0; t < T; t++)
         weights_embed(s->e->weights, ids[t], s->x + (size_t)t * d);
     for (int t = 0; t < T; t++)
-        fill_turn(m, s->n_past + t, s->cos_sin + (size_t)t * (size_t)m->rope_dim);
+        fill_turns(s, s->cos_sin, s->chunk, t, s->n_past + t);
     for (int l = 0; l < m->n_layers; l++) {
         int err = layer_forward(s, l, T, s->n_past);
         if (err)
@@ -259,8 +261,10 @@ static int forward(struct session *s, const int32_t *ids, int T, const int32_t *
 
 static void last_logits(struct session *s)
 {
-    if (!s->no_logits)
-        linear(s, s->logits, s->ld_vocab, s->normed, 1, &s->e->weights->head);
+    if (s->no_logits)
+        return;
+    linear(s, s->logits, s->ld_vocab, s->normed, 1, &s->e->weights->head);
+    cap_logits(s, s->logits, s->e->config.vocab);
 }
 
 /* Tokens of the prompt that run together: a chunk, which ends at the recorder's

@@ -30,6 +30,8 @@ struct session_options {
     int cap;                   /* most tokens that will be fed; at most the model's context */
     int chunk;                 /* tokens of a prompt that run together; 0 = 256.  Execution only */
     struct recorder *recorder; /* borrowed; NULL: no recording */
+    bool as_twin;              /* what leaves a layer's window stays in the cache, unseen: the
+                                  slots of a full cache are then its positions */
 };
 
 int session_create(struct engine *e, const struct session_options *opt,

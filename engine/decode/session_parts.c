@@ -8,12 +8,12 @@ static int alloc_turns(struct session *s)
 {
     const struct model_config *m = &s->e->config;
     size_t dim = (size_t)m->rope_dim, D = (size_t)m->head_dim;
-    s->turns = mem_alloc((size_t)s->cap, dim * sizeof(float));
+    s->turns = mem_alloc(2 * (size_t)s->cap, dim * sizeof(float));
     s->turned = mem_alloc((size_t)s->cache_heads * s->ld_strip, D * sizeof(float));
     if (!s->turns || !s->turned)
         return KVF_E_NOMEM;
     for (int t = 0; t < s->cap; t++)
-        fill_turn(m, t, s->turns + (size_t)t * dim);
+        fill_turns(s, s->turns, s->cap, t, t);
     return KVF_OK;
 }
 

@@ -55,14 +55,14 @@ struct session {
     float *att;     /* [C][ld_att] heads' outputs */
     float *branch;  /* [C][ld_out] output of a branch before it is added */
     float *gate_up; /* [C][ld_ffn] */
-    float *cos_sin; /* [C][rope_dim] */
+    float *cos_sin; /* [2][C][rope_dim]: of each token, then again for local layers */
     float *logits;  /* [ld_vocab] */
     struct qrows q; /* quantised rows of whatever goes into a matmul */
     size_t ld_qkv, ld_att, ld_out, ld_ffn, ld_vocab;
     float *qk_pre; /* [C][ld_pre] queries and keys before their rotation, or NULL */
     size_t ld_pre;
     float *gate;           /* [C][n_kv_heads] numbers of the gates, or NULL */
-    float *turns;          /* [cap][rope_dim] cos and sin of every position (by_rank) */
+    float *turns;          /* [2][cap][rope_dim] the same of every position (by_rank) */
     float *turned;         /* [cache_heads][ld_strip * head_dim] keys rotated by rank (by_rank) */
     unsigned char *chosen; /* [n_heads][ld_chosen] pages that a query head reads */
     int *page_of_head;     /* [cache_heads] page size; 0: everything is read */
@@ -87,8 +87,11 @@ struct session {
 void linear(struct session *s, float *out, size_t ld, const float *x, int T,
             const struct packed *w);
 
-/* cos and sin of pos * theta_j, theta_j = base^(-2j / rope_dim): [rope_dim] (turn.c). */
-void fill_turn(const struct model_config *m, int pos, float *ret_cos_sin);
+/* A table [2][rows][rope_dim] of cos and sin of pos * theta_j (turn.c): of the layers that see
+ * everything, then of those with a window where their angles differ.  fill_turns sets a row of
+ * both; turn_row is that of a layer, or NULL: it does not rotate. */
+void fill_turns(const struct session *s, float *table, int rows, int row, int pos);
+const float *turn_row(const struct session *s, int layer, const float *table, int rows, int row);
 
 /* One layer over T tokens at positions pos0 .. (layer.c), and its parts: what comes
  * before the cache and after it looks at rows alone, which may be of many sessions. */
@@ -96,6 +99,10 @@ int layer_forward(struct session *s, int layer, int T, int pos0);
 void layer_project(struct session *s, int layer, int T);
 int layer_attend(struct session *s, int layer, int T, int pos0);
 void layer_finish(struct session *s, int layer, int T);
+
+/* Logits of the vocabulary, or a part of it, as the head gave them: capped where the model
+ * caps them (nll.c). */
+void cap_logits(const struct session *s, float *row, int n);
 
 /* Before attention, in parallel over KV heads (reading.c): keys rotated by rank, and the
  * pages that queries after the prompt read. */

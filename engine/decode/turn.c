@@ -3,12 +3,29 @@
 
 #include "engine/decode/session_state.h"
 
-void fill_turn(const struct model_config *m, int pos, float *ret_cos_sin)
+static void fill(const struct model_config *m, enum model_rope kind, int pos, float *ret_cos_sin)
 {
     for (int j = 0; j < m->rope_dim / 2; j++) {
-        double theta = pow((double)m->rope_base, -2.0 * j / m->rope_dim);
-        double angle = (double)pos * theta;
-        ret_cos_sin[2 * j] = (float)cos(angle);
-        ret_cos_sin[2 * j + 1] = (float)sin(angle);
+        double angle = (double)pos * m->theta[kind][j];
+        ret_cos_sin[2 * j] = (float)cos(angle) * m->turn_gain;
+        ret_cos_sin[2 * j + 1] = (float)sin(angle) * m->turn_gain;
     }
+}
+
+void fill_turns(const struct session *s, float *table, int rows, int row, int pos)
+{
+    const struct model_config *m = &s->e->config;
+    size_t dim = (size_t)m->rope_dim;
+    bool plain = s->cap <= m->n_ctx_plain;
+    fill(m, plain ? ROPE_PLAIN : ROPE_LONG, pos, table + (size_t)row * dim);
+    if (m->family->local_base > 0)
+        fill(m, ROPE_LOCAL, pos, table + ((size_t)rows + (size_t)row) * dim);
+}
+
+const float *turn_row(const struct session *s, int layer, const float *table, int rows, int row)
+{
+    const struct model_config *m = &s->e->config;
+    enum model_rope kind = model_rope(m, layer, s->cap);
+    size_t at = (size_t)row + (kind == ROPE_LOCAL ? (size_t)rows : 0);
+    return kind == ROPE_NONE ? NULL : table + at * (size_t)m->rope_dim;
 }

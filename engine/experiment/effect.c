@@ -36,7 +36,7 @@ static int state_of(const struct effect_run *r, const struct method *row,
     const struct model_config *m = &r->e->engine->config;
     struct method_shape shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim};
     struct method_inputs in = {
-        .rope_base = m->rope_base, .rope_dim = m->rope_dim, .kernels = &r->e->engine->kernels};
+        .model = m, .length = r->e->prompt + r->e->steps, .kernels = &r->e->engine->kernels};
     return method_state_create(row, p, &shape, &in, ret);
 }
 

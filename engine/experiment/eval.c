@@ -34,7 +34,7 @@ static int prefill(struct trial *t, struct kvf_diag *d)
     const struct model_config *m = &e->engine->config;
     struct method_shape shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim};
     struct method_inputs in = {
-        .rope_base = m->rope_base, .rope_dim = m->rope_dim, .kernels = &e->engine->kernels};
+        .model = m, .length = t->x->prompt + t->x->score, .kernels = &e->engine->kernels};
     struct session_options opt = {
         .kv_type = e->kv_type, .cap = t->x->prompt + t->x->score, .chunk = e->chunk};
     int n = 0, err = session_create(e->engine, &opt, &t->full, d);
@@ -42,7 +42,8 @@ static int prefill(struct trial *t, struct kvf_diag *d)
         return err;
     for (int i = 0; i < t->n; i++) {
         const struct eval_cell *c = &t->cell[i];
-        if (!method_shares_prompt(&c->row, &c->params))
+        /* what a watcher noted stays in the slots that a layer's window empties */
+        if (m->window || !method_shares_prompt(&c->row, &c->params))
             continue;
         err = method_state_create(&c->row, &c->params, &shape, &in, &t->lane[i].watching);
         if (err)

@@ -16,6 +16,8 @@ void kernels_init(struct kernels *k, unsigned cpu_flags)
         .matmul_f = matmul_f_ref,
         .rope = rope_ref,
         .swiglu = swiglu_ref,
+        .geglu = geglu_ref,
+        .soft_cap = soft_cap_ref,
         .add = add_ref,
         .attn_qk = attn_qk_ref,
         .attn_av = attn_av_ref,

@@ -44,6 +44,7 @@ enum { PAGE_SLOTS = 64 };
               const struct packed *w, int panel0, int n_panels)
 #define DECL_ROPE(name) void name(float *x, const float *cos_sin, int n_heads, int D, int n_rot)
 #define DECL_SWIGLU(name) void name(float *out, const float *gate, const float *up, int n)
+#define DECL_SOFT_CAP(name) void name(float *x, int n, float cap)
 #define DECL_ADD(name) void name(float *x, const float *y, int n)
 #define DECL_ATTN_QK(name)                                                                         \
     void name(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D,               \
@@ -164,6 +165,7 @@ typedef DECL_MATMUL_Q((*matmul_q_fn));
 typedef DECL_MATMUL_F((*matmul_f_fn));
 typedef DECL_ROPE((*rope_fn));
 typedef DECL_SWIGLU((*swiglu_fn));
+typedef DECL_SOFT_CAP((*soft_cap_fn));
 typedef DECL_ADD((*add_fn));
 typedef DECL_ATTN_QK((*attn_qk_fn));
 typedef DECL_ATTN_AV((*attn_av_fn));
@@ -217,8 +219,11 @@ struct kernels {
      * (The "llama" layout of GGUF: interleaved pairs.) */
     rope_fn rope;
 
-    swiglu_fn swiglu; /* out = gate / (1 + exp(-gate)) * up; out may be gate */
-    add_fn add;       /* x += y */
+    swiglu_fn swiglu;     /* out = gate / (1 + exp(-gate)) * up; out may be gate */
+    swiglu_fn geglu;      /* out = g (1 + tanh(sqrt(2 / pi) (g + 0.044715 g^3))) / 2 * up, g = gate;
+                             out may be gate */
+    soft_cap_fn soft_cap; /* x = cap tanh(x / cap), cap > 0 */
+    add_fn add;           /* x += y */
 
     /* scores[t * ld_s + s] = scale * sum_d q[t*ld_q + d] * K[d][s] for all
      * PAGE_SLOTS slots of the page (unused slots give unspecified finite or

@@ -120,6 +120,20 @@ void swiglu_ref(float *out, const float *gate, const float *up, int n)
         out[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
 }
 
+void geglu_ref(float *out, const float *gate, const float *up, int n)
+{
+    for (int i = 0; i < n; i++) {
+        float g = gate[i], u = 0.7978845608f * (g + 0.044715f * g * g * g);
+        out[i] = 0.5f * g * (1.0f + tanhf(u)) * up[i];
+    }
+}
+
+void soft_cap_ref(float *x, int n, float cap)
+{
+    for (int i = 0; i < n; i++)
+        x[i] = cap * tanhf(x[i] / cap);
+}
+
 void add_ref(float *x, const float *y, int n)
 {
     for (int i = 0; i < n; i++)

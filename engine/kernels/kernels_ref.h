@@ -11,6 +11,8 @@ DECL_MATMUL_Q(matmul_q_ref);
 DECL_MATMUL_F(matmul_f_ref);
 DECL_ROPE(rope_ref);
 DECL_SWIGLU(swiglu_ref);
+DECL_SWIGLU(geglu_ref);
+DECL_SOFT_CAP(soft_cap_ref);
 DECL_ADD(add_ref);
 DECL_ATTN_QK(attn_qk_ref);
 DECL_ATTN_AV(attn_av_ref);

@@ -202,27 +202,40 @@ static int decide_row(struct round *r, struct par *pool, eviction_fn fn, void *c
     return KVF_OK;
 }
 
-/* Entries of one head that query t does not see any more. */
-static int expire_head(struct method_state *s, struct cache *c, int layer, int head, int32_t t,
-                       eviction_fn fn, void *ctx)
+/* An entry that leaves at a step fixed at birth: for the layer's window, whatever the row
+ * admitted, or else for the row's admission. */
+static struct eviction expired(const struct method_state *s, const struct cache_head *view,
+                               int layer, int head, int slot)
 {
     const struct admission *a = s->method->admission;
+    struct eviction e = {layer, head, view->pos[slot], view->until[slot], a->reason, NAN, NAN,
+                         false, -1};
+    if (e.t == method_window_end(s, layer, e.pos))
+        e.reason = KVF_REASON_ARCHITECTURE;
+    else if (a->judge)
+        a->judge(s, evidence_gate(s, layer, head)[slot], &e.score, &e.margin);
+    return e;
+}
+
+/* Entries of one head that query t does not see any more; own: for the row's admission alone. */
+static int expire_head(struct method_state *s, struct cache *c, int layer, int head, int32_t t,
+                       bool own, eviction_fn fn, void *ctx)
+{
     struct cache_head view = cache_view(c, layer, head);
     size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)head;
     int32_t *victim = s->victim + at * (size_t)s->cap;
     int n = 0;
     for (int i = 0; i < view.n; i++)
-        if (view.until[view.order[i]] <= t)
+        if (view.until[view.order[i]] <= t
+            && !(own
+                 && expired(s, &view, layer, head, view.order[i]).reason
+                        == KVF_REASON_ARCHITECTURE))
             victim[n++] = view.order[i];
     int err = own_slots(s, c, layer, head, victim, n);
     if (err || n == 0)
         return err;
     for (int i = 0; i < n; i++) {
-        int slot = victim[i];
-        struct eviction e = {layer, head, view.pos[slot], view.until[slot], a->reason, NAN, NAN,
-                             false, -1};
-        if (a->judge)
-            a->judge(s, evidence_gate(s, layer, head)[slot], &e.score, &e.margin);
+        struct eviction e = expired(s, &view, layer, head, victim[i]);
         if (fn)
             fn(ctx, &e);
     }
@@ -252,22 +265,29 @@ int method_remove(struct method_state *s, struct cache *c, int layer, int head,
     return KVF_OK;
 }
 
+static bool windowed(const struct method_state *s)
+{
+    return s->inputs.model && s->inputs.model->window;
+}
+
 bool method_expires(const struct method_state *s)
 {
     for (; s; s = s->next)
-        if (s->method->admission->until)
+        if (s->method->admission->until || (windowed(s) && !s->inputs.as_twin))
             return true;
     return false;
 }
 
-static int expire_row(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx)
+static int expire_row(struct method_state *s, struct cache *c, int32_t t, bool own, eviction_fn fn,
+                      void *ctx)
 {
     int H = s->shape.n_kv_heads;
-    for (int at = 0; s->method->admission->until && at < s->shape.n_layers * H; at++) {
+    bool any = s->method->admission->until || (windowed(s) && !s->inputs.as_twin);
+    for (int at = 0; any && at < s->shape.n_layers * H; at++) {
         int l = at / H, h = at % H;
         if (!method_owns(s, l, h) || cache_view(c, l, h).soonest > t)
             continue;
-        int err = expire_head(s, c, l, h, t, fn, ctx);
+        int err = expire_head(s, c, l, h, t, own, fn, ctx);
         if (err)
             return err;
     }
@@ -278,7 +298,7 @@ int method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_f
 {
     int err = KVF_OK;
     for (struct method_state *row = s; !err && row; row = row->next)
-        err = expire_row(row, c, t, fn, ctx);
+        err = expire_row(row, c, t, false, fn, ctx);
     method_settle(s, c);
     return err;
 }
@@ -299,7 +319,7 @@ static int decide_rows(struct method_state *s, struct cache *c, int32_t t, enum 
         /* a plan's run may cut after its last query */
         if (phase == PHASE_AFTER && row->method->admission->reason != KVF_REASON_PLAN)
             continue;
-        int err = expire_row(row, c, t, fn, ctx);
+        int err = expire_row(row, c, t, phase == PHASE_AFTER, fn, ctx);
         if (err)
             return err;
     }

@@ -46,6 +46,7 @@
 
 #include "engine/cache/cache.h"
 #include "engine/gate/gate.h"
+#include "engine/model/config.h"
 
 struct method_state;
 
@@ -342,10 +343,11 @@ struct method_inputs {
     const struct gates *gates; /* NULL: none */
     const int32_t *plan_until; /* [L][H][plan_len] of the admission `plan` */
     int plan_len;
-    const double *plan_mass; /* [L][G][plan_len] attention of the whole run */
-    float rope_base;
-    int rope_dim;
-    const struct kernels *kernels; /* of the scores; NULL: the C reference */
+    const double *plan_mass;          /* [L][G][plan_len] attention of the whole run */
+    const struct model_config *model; /* its windows and rotations; NULL: it has none */
+    int length;                       /* most tokens of the session */
+    bool as_twin;                     /* nothing leaves for a layer's window */
+    const struct kernels *kernels;    /* of the scores; NULL: the C reference */
 };
 
 /* in: NULL for none; the gates of a row that needs some must be there (method_check_inputs). */
@@ -379,7 +381,7 @@ int method_prepare(struct method_state *s, int slots, int32_t next_decision);
 unsigned method_evidence(const struct method_state *s);
 bool method_uses_gates(const struct method_state *s);
 
-/* First query that will not see a newcomer. */
+/* First query that will not see a newcomer: the row's admission and the layer's window. */
 int32_t method_until(const struct method_state *s, int layer, int head, int32_t pos, float gate);
 
 /* An entry was appended to a KV head: its evidence starts at 0.  gate: its number,

@@ -20,12 +20,14 @@ static void mean_rotation(const struct score_input *in, int pair, double *c, dou
 {
     const struct method_inputs *g = method_inputs_of(in->m);
     int horizon = method_params_of(in->m)->horizon;
-    double theta = pow((double)g->rope_base, -2.0 * pair / g->rope_dim);
+    double theta = g->model->theta[model_rope(g->model, in->layer, g->length)][pair];
     *c = *s = 0;
     for (int i = 0; i < horizon; i++) {
         *c += cos((double)(in->t + i) * theta) / horizon;
         *s += sin((double)(in->t + i) * theta) / horizon;
     }
+    *c *= (double)g->model->turn_gain;
+    *s *= (double)g->model->turn_gain;
 }
 
 /* mu [D] and Sigma [D][D] of a query head, turned. */
@@ -39,7 +41,9 @@ static void expected_queries(const struct score_input *in, int g, double *mu, do
     for (size_t i = 0; i < D; i++)
         for (size_t j = 0; j <= i; j++)
             cov[i * D + j] = cov[j * D + i] = outer[i * D + j] / n - mu[i] * mu[j];
-    for (int p = 0; p < method_inputs_of(in->m)->rope_dim / 2; p++) {
+    const struct method_inputs *inputs = method_inputs_of(in->m);
+    bool turns = model_rope(inputs->model, in->layer, inputs->length) != ROPE_NONE;
+    for (int p = 0; turns && p < inputs->model->rope_dim / 2; p++) {
         double c, s;
         size_t a = 2 * (size_t)p;
         mean_rotation(in, p, &c, &s);
@@ -51,7 +55,15 @@ static void expected_queries(const struct score_input *in, int g, double *mu, do
     }
 }
 
-static double logit(const double *mu, const double *cov, const float *key, size_t D)
+/* The scale of the model's products, over 1 / sqrt(D). */
+static double scale_of(const struct score_input *in)
+{
+    float D = (float)method_shape_of(in->m)->head_dim,
+          scale = method_inputs_of(in->m)->model->attn_scale;
+    return scale == 1.0f / sqrtf(D) ? 1 : (double)scale * sqrt((double)D);
+}
+
+static double logit(const double *mu, const double *cov, const float *key, size_t D, double scale)
 {
     double dot = 0, square = 0;
     for (size_t i = 0; i < D; i++) {
@@ -61,7 +73,7 @@ static double logit(const double *mu, const double *cov, const float *key, size_
         dot += mu[i] * (double)key[i];
         square += row * (double)key[i];
     }
-    return dot / sqrt((double)D) + square / (2.0 * (double)D);
+    return scale * dot / sqrt((double)D) + scale * scale * square / (2.0 * (double)D);
 }
 
 /* out += softmax of the expected logits over entries behind the sinks. */
@@ -71,11 +83,11 @@ static void add_head(const struct score_input *in, int g, float *out, float *z, 
     float key[MAX_DIM];
     size_t D = (size_t)method_shape_of(in->m)->head_dim;
     int sinks = method_params_of(in->m)->sinks;
-    double most = -INFINITY, sum = 0;
+    double most = -INFINITY, sum = 0, scale = scale_of(in);
     expected_queries(in, g, moments, moments + D);
     for (int i = 0; i < in->view.n; i++) {
         cache_key(in->cache, in->layer, in->head, i, key);
-        z[i] = (float)logit(moments, moments + D, key, D);
+        z[i] = (float)logit(moments, moments + D, key, D, scale);
         if (in->view.pos[i] >= sinks)
             most = fmax(most, (double)z[i]);
     }

@@ -71,6 +71,10 @@ int shortlist_length(const struct round *r, int pool, int heads);
 /* Counts in n_cut the `lost` worst of all listed heads; each keeps its best `even`. */
 void shortlist_merge(const struct round *r, int first, int end, int64_t lost, int64_t even);
 
+/* method.c: first query of a layer whose window has left an entry behind; CACHE_STAYS: it sees
+ * everything. */
+int32_t method_window_end(const struct method_state *s, int layer, int32_t pos);
+
 /* select.c: whether x is cut before y; never both ways: (position, head) is unique. */
 bool candidate_worse(const struct candidate *x, const struct candidate *y, bool older);
 /* c[0..k) are the k worst of n, c[k] the worst of the rest. */

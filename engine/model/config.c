@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "engine/model/config.h"
+#include "engine/model/rope.h"
 
 static void copy(char *out, size_t cap, const char *s, size_t len)
 {
@@ -39,20 +40,6 @@ static int read_fields(const struct gguf *g, const struct model_config *m, const
                             (long long)f[i].max);
         *f[i].out = (int)v;
     }
-    return KVF_OK;
-}
-
-static int check_rope(const struct gguf *g, const struct model_config *m, struct kvf_diag *d)
-{
-    size_t len;
-    const char *scaling = gguf_str(g, key_of(m, "rope.scaling.type").text, &len);
-    if ((scaling && !(len == 4 && memcmp(scaling, "none", 4) == 0))
-        || gguf_find(g, "rope_freqs.weight"))
-        return kvf_fail(d, KVF_E_FORMAT, "%s: scaled rotary positions are not supported yet",
-                        gguf_path(g));
-    if (m->rope_dim % 2 || m->rope_dim > m->head_dim)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: %d rotary dimensions do not fit heads of %d",
-                        gguf_path(g), m->rope_dim, m->head_dim);
     return KVF_OK;
 }
 
@@ -105,31 +92,82 @@ static int read_sizes(const struct gguf *g, struct model_config *m, int64_t voca
     return KVF_OK;
 }
 
-static const struct arch {
-    const char *name;
-    bool qk_norm, qkv_bias, halves;
-} archs[] = {
-    {"llama", false, false, false},
-    {"qwen2", false, true, true},
-    {"qwen3", true, false, true},
-};
-
 static int read_arch(const struct gguf *g, struct model_config *m, struct kvf_diag *d)
 {
     size_t len = 0;
     const char *arch = gguf_str(g, "general.architecture", &len);
     copy(m->arch, sizeof m->arch, arch, len);
-    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
-        if (strcmp(m->arch, archs[i].name) == 0) {
-            m->qk_norm = archs[i].qk_norm;
-            m->qkv_bias = archs[i].qkv_bias;
-            m->halves = archs[i].halves;
-            return KVF_OK;
-        }
-    return kvf_fail(d, KVF_E_FORMAT,
-                    "%s: architecture '%s' is not supported; 'llama', 'qwen2' and "
-                    "'qwen3' are",
-                    gguf_path(g), m->arch);
+    m->family = family_find(m->arch);
+    const char *why = family_refusal(m->arch);
+    if (m->family && gguf_int(g, key_of(m, "expert_count").text, 0) > 0)
+        why = "a mixture of experts";
+    if (why)
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: a model of architecture '%s' has %s, which is not supported",
+                        gguf_path(g), m->arch, why);
+    if (m->family)
+        return KVF_OK;
+    char list[200] = "";
+    size_t n = 0;
+    for (int i = 0; family_at(i) && n < sizeof list - 32; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", family_at(i)->name);
+    return kvf_fail(d, KVF_E_FORMAT, "%s: architecture '%s' is not supported; these are: %s",
+                    gguf_path(g), m->arch, list);
+}
+
+/* Which layers see a window alone. */
+static int read_window(const struct gguf *g, struct model_config *m, struct kvf_diag *d)
+{
+    const struct family *f = m->family;
+    struct key key = key_of(m, "attention.sliding_window");
+    m->no_rope_every = f->no_rope_every;
+    if (!f->windows)
+        return KVF_OK;
+    int64_t window = gguf_int(g, key.text, f->window);
+    if (window < 0 || window > INT32_MAX / 2)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: %s is out of range", gguf_path(g), key.text);
+    m->window = (int)window;
+    key = key_of(m, "attention.sliding_window_pattern");
+    int64_t every = gguf_int(g, key.text, f->full_every);
+    if (every < 0 || every > 4096)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: %s is out of range", gguf_path(g), key.text);
+    m->full_every = (int)every;
+    return KVF_OK;
+}
+
+static float number(const struct gguf *g, const struct model_config *m, const char *name,
+                    float otherwise)
+{
+    return (float)gguf_real(g, key_of(m, name).text, (double)otherwise);
+}
+
+static bool usable(float x)
+{
+    return x > 0 && isfinite(x);
+}
+
+static int read_scales(const struct gguf *g, struct model_config *m, struct kvf_diag *d)
+{
+    const struct family *f = m->family;
+    bool by_width = f->depth_by_width && m->n_layers == f->depth_by_width;
+    float per = (float)(by_width ? m->d_model / m->n_heads : m->head_dim);
+    m->attn_scale = number(g, m, "attention.scale", 1.0f / sqrtf(per));
+    m->attn_cap = f->attn_cap > 0 ? number(g, m, "attn_logit_softcapping", f->attn_cap) : 0;
+    m->logit_cap = f->logit_cap > 0 ? number(g, m, "final_logit_softcapping", f->logit_cap) : 0;
+    m->embedding_scale = f->embedding_by_width ? sqrtf((float)m->d_model) : 1;
+    m->residual_scale = m->logit_scale = 1;
+    if (f->multipliers) {
+        m->embedding_scale = number(g, m, "embedding_scale", 1);
+        m->residual_scale = number(g, m, "residual_scale", 1);
+        m->logit_scale = number(g, m, "logit_scale", 1);
+    }
+    bool caps = m->attn_cap >= 0 && isfinite(m->attn_cap) && m->logit_cap >= 0
+                && isfinite(m->logit_cap);
+    if (!caps || !usable(m->attn_scale) || !usable(m->embedding_scale) || !usable(m->residual_scale)
+        || !usable(m->logit_scale))
+        return kvf_fail(d, KVF_E_FORMAT, "%s: a scale or a cap of %s is out of range", gguf_path(g),
+                        m->arch);
+    return KVF_OK;
 }
 
 int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf_diag *d)
@@ -142,6 +180,7 @@ int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf
     int err = read_arch(g, &m, d);
     if (err)
         return err;
+    m.halves = m.family->halves;
     err = read_sizes(g, &m, vocab, d);
     if (err)
         return err;
@@ -153,9 +192,38 @@ int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf
     err = check_widths(g, &m, vocab, d);
     if (err)
         return err;
-    err = check_rope(g, &m, d);
+    err = read_window(g, &m, d);
+    if (err)
+        return err;
+    err = read_scales(g, &m, d);
+    if (err)
+        return err;
+    err = rope_read(g, &m, d);
     if (err)
         return err;
     *ret = m;
     return KVF_OK;
+}
+
+int model_window(const struct model_config *m, int layer)
+{
+    return m->full_every && (layer + 1) % m->full_every == 0 ? 0 : m->window;
+}
+
+const char *model_beyond_plain(const struct model_config *m)
+{
+    const struct family *f = m->family;
+    if (m->window)
+        return "layers with an attention window";
+    if (m->attn_cap > 0 || m->logit_cap > 0)
+        return "capped logits";
+    if (f->post_norm || f->no_pre_norm || f->qk_norm_wide)
+        return "norms behind its branches";
+    if (f->gelu)
+        return "a GELU gate";
+    if (m->no_rope_every)
+        return "layers without rotations";
+    if (f->multipliers)
+        return "multipliers";
+    return NULL;
 }

@@ -2,22 +2,53 @@
 #ifndef KVF_ENGINE_CONFIG_H
 #define KVF_ENGINE_CONFIG_H
 
+#include "engine/model/family.h"
 #include "engine/model/gguf.h"
 
+enum { MODEL_PAIRS = 512 }; /* most pairs of channels that RoPE turns in a head */
+
+/* Which angles a layer's rotations have. */
+enum model_rope {
+    ROPE_PLAIN, /* those of the file, up to the length it was first trained for */
+    ROPE_LONG,  /* those of longer contexts */
+    ROPE_LOCAL, /* those of layers with a window, where they have their own */
+    ROPE_KINDS,
+    ROPE_NONE = ROPE_KINDS /* the layer does not rotate */
+};
+
 struct model_config {
+    const struct family *family; /* its row: which tensors and steps there are */
     char arch[32], name[128];
     int n_layers, d_model, n_heads, n_kv_heads, head_dim, d_ffn, vocab, n_ctx;
     int rope_dim;
     double rope_base;
     float norm_eps;
-    bool qk_norm;  /* an RMSNorm over each head of queries and keys, before RoPE */
-    bool qkv_bias; /* of the projections to queries, keys and values */
-    bool halves;   /* the file's RoPE turns channels j and j + rope_dim / 2 of a head; weights.c
-                      reorders them to pairs 2j, 2j + 1 */
+    bool halves; /* the file's RoPE turns channels j and j + rope_dim / 2 of a head, as the row of
+                    the family says unless the file knows better; weights.c reorders them to
+                    pairs 2j, 2j + 1 */
+
+    double theta[ROPE_KINDS][MODEL_PAIRS]; /* angle per position of each pair */
+    float turn_gain;                       /* cosines and sines are multiplied with it */
+    int n_ctx_plain;                       /* sessions of more tokens turn by ROPE_LONG */
+    int window, full_every;                /* as in struct family; window 0: all layers see all */
+    int no_rope_every;
+    float attn_scale;          /* of the products of queries and keys */
+    float attn_cap, logit_cap; /* x becomes cap tanh(x / cap); 0: it stays */
+    float embedding_scale;     /* rows of the embedding are multiplied with it */
+    float residual_scale;      /* and what a branch adds */
+    float logit_scale;         /* logits are divided by it */
 };
 
-/* Reads and checks; architectures "llama", "qwen2", "qwen3" without scaled positions.  KVF_OK,
- * KVF_E_FORMAT or KVF_E_LIMIT with a sentence. */
+/* Reads and checks; the architectures are those of family.c.  KVF_OK, KVF_E_FORMAT or KVF_E_LIMIT
+ * with a sentence. */
 int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf_diag *d);
+
+/* Entries that a query of a layer sees, its own included; 0: all. */
+int model_window(const struct model_config *m, int layer);
+/* How a layer rotates in a session of up to `length` tokens. */
+enum model_rope model_rope(const struct model_config *m, int layer, int length);
+/* What of the model is more than the plain block of Llama and Qwen: words for a sentence, or NULL.
+ */
+const char *model_beyond_plain(const struct model_config *m);
 
 #endif

@@ -57,23 +57,31 @@ static int channel(const struct model_config *m, int c)
     return m->halves && c < m->rope_dim ? c / 2 + c % 2 * (m->rope_dim / 2) : c;
 }
 
-/* A copy of the n rows of a matrix, in the order of the kernels; mem_free. */
-static void *reordered(const struct model_config *m, const struct gguf_tensor *t, int n)
+/* Where a row of queries and keys lies in the file. */
+static int row_of(const struct model_config *m, int row)
 {
-    size_t row = t->bytes / (size_t)n;
-    char *out = mem_alloc((size_t)n, row);
-    for (int r = 0; out && r < n; r++) {
-        int c = r % m->head_dim, from = r - c + channel(m, c);
-        memcpy(out + (size_t)r * row, (const char *)t->data + (size_t)from * row, row);
-    }
-    return out;
+    int c = row % m->head_dim;
+    return row - c + channel(m, c);
 }
 
 struct part {
     const char *what;
     int n_rows;
-    bool heads; /* of queries or keys: their rows are reordered */
+    int n_turned; /* the first rows, of queries and keys, which are reordered */
 };
+
+/* A copy of the rows of a matrix, in the order of the kernels; mem_free. */
+static void *reordered(const struct model_config *m, const struct gguf_tensor *t,
+                       const struct part *part)
+{
+    size_t row = t->bytes / (size_t)part->n_rows;
+    char *out = mem_alloc((size_t)part->n_rows, row);
+    for (int r = 0; out && r < part->n_rows; r++) {
+        int from = r < part->n_turned ? row_of(m, r) : r;
+        memcpy(out + (size_t)r * row, (const char *)t->data + (size_t)from * row, row);
+    }
+    return out;
+}
 
 static int matrix(const struct job *j, int layer, const struct part *part, int n, int K,
                   struct packed *out, struct kvf_diag *d)
@@ -88,8 +96,8 @@ static int matrix(const struct job *j, int layer, const struct part *part, int n
             goto done;
         }
         src[i] = (struct pack_source){t->data, (enum weight_type)t->type, part[i].n_rows};
-        if (part[i].heads && j->m->halves) {
-            src[i].data = own[i] = reordered(j->m, t, part[i].n_rows);
+        if (part[i].n_turned && j->m->halves) {
+            src[i].data = own[i] = reordered(j->m, t, &part[i]);
             if (!own[i]) {
                 err = KVF_E_NOMEM;
                 goto done;
@@ -111,7 +119,7 @@ static int load_bias(const struct job *j, int l, struct kvf_diag *d)
     struct layer_weights *w = &j->w->layer[l];
     int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim, at = 0;
     const struct part parts[] = {
-        {"attn_q.bias", q, true}, {"attn_k.bias", kv, true}, {"attn_v.bias", kv, false}};
+        {"attn_q.bias", q, q}, {"attn_k.bias", kv, kv}, {"attn_v.bias", kv, 0}};
     w->qkv_bias = MEM_NEW(float, (size_t)(q + 2 * kv));
     if (!w->qkv_bias)
         return KVF_E_NOMEM;
@@ -119,55 +127,80 @@ static int load_bias(const struct job *j, int l, struct kvf_diag *d)
         float *v = vector(j, l, parts[i].what, parts[i].n_rows, d);
         if (!v)
             return KVF_E_FORMAT;
-        for (int r = 0; r < parts[i].n_rows; r++) {
-            int c = r % m->head_dim;
-            w->qkv_bias[at + r] = v[parts[i].heads ? r - c + channel(m, c) : r];
-        }
+        for (int r = 0; r < parts[i].n_rows; r++)
+            w->qkv_bias[at + r] = v[r < parts[i].n_turned ? row_of(m, r) : r];
         mem_free(v);
     }
     return KVF_OK;
 }
 
-static float *head_norm(const struct job *j, int l, const char *what, struct kvf_diag *d)
+/* The norm of queries or keys, n numbers. */
+static float *head_norm(const struct job *j, int l, const char *what, int n, struct kvf_diag *d)
 {
-    const struct model_config *m = j->m;
-    float *v = vector(j, l, what, m->head_dim, d);
-    float *w = v ? MEM_NEW(float, (size_t)m->head_dim) : NULL;
-    for (int c = 0; w && c < m->head_dim; c++)
-        w[c] = v[channel(m, c)];
+    float *v = vector(j, l, what, n, d);
+    float *w = v ? MEM_NEW(float, (size_t)n) : NULL;
+    for (int r = 0; w && r < n; r++)
+        w[r] = v[row_of(j->m, r)];
     mem_free(v);
     return w;
+}
+
+static int load_norms(const struct job *j, int l, struct kvf_diag *d)
+{
+    const struct model_config *m = j->m;
+    const struct family *f = m->family;
+    struct layer_weights *w = &j->w->layer[l];
+    int D = m->head_dim;
+    const struct {
+        bool there;
+        float **to;
+        const char *what;
+    } norms[] = {
+        {!f->no_pre_norm, &w->attn_norm, "attn_norm"},
+        {!f->no_pre_norm, &w->ffn_norm, "ffn_norm"},
+        {f->post_norm, &w->attn_post, "post_attention_norm"},
+        {f->post_norm, &w->ffn_post, "post_ffw_norm"},
+    };
+    for (int i = 0; i < 4; i++) {
+        if (!norms[i].there)
+            continue;
+        *norms[i].to = vector(j, l, norms[i].what, m->d_model, d);
+        if (!*norms[i].to)
+            return KVF_E_FORMAT;
+    }
+    if (!f->qk_norm)
+        return KVF_OK;
+    w->q_norm = head_norm(j, l, "attn_q_norm", f->qk_norm_wide ? m->n_heads * D : D, d);
+    if (w->q_norm)
+        w->k_norm = head_norm(j, l, "attn_k_norm", f->qk_norm_wide ? m->n_kv_heads * D : D, d);
+    return w->k_norm ? KVF_OK : KVF_E_FORMAT;
 }
 
 static int load_layer(const struct job *j, int l, struct kvf_diag *d)
 {
     const struct model_config *m = j->m;
     struct layer_weights *w = &j->w->layer[l];
+    bool fused = m->family->fused;
     int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim;
-    const struct part qkv[] = {{"attn_q", q, true}, {"attn_k", kv, true}, {"attn_v", kv, false}};
-    const struct part gate_up[] = {{"ffn_gate", m->d_ffn, false}, {"ffn_up", m->d_ffn, false}};
-    const struct part out = {"attn_output", m->d_model, false};
-    const struct part down = {"ffn_down", m->d_model, false};
-    w->attn_norm = vector(j, l, "attn_norm", m->d_model, d);
-    w->ffn_norm = vector(j, l, "ffn_norm", m->d_model, d);
-    if (!w->attn_norm || !w->ffn_norm)
-        return KVF_E_FORMAT;
-    if (m->qk_norm) {
-        w->q_norm = head_norm(j, l, "attn_q_norm", d);
-        w->k_norm = w->q_norm ? head_norm(j, l, "attn_k_norm", d) : NULL;
-        if (!w->k_norm)
-            return KVF_E_FORMAT;
-    }
-    int err = m->qkv_bias ? load_bias(j, l, d) : KVF_OK;
+    const struct part qkv[] = {{"attn_q", q, q}, {"attn_k", kv, kv}, {"attn_v", kv, 0}};
+    const struct part gate_up[] = {{"ffn_gate", m->d_ffn, 0}, {"ffn_up", m->d_ffn, 0}};
+    const struct part all_qkv = {"attn_qkv", q + 2 * kv, q + kv};
+    const struct part both = {"ffn_up", 2 * m->d_ffn, 0};
+    const struct part out = {"attn_output", m->d_model, 0};
+    const struct part down = {"ffn_down", m->d_model, 0};
+    int err = load_norms(j, l, d);
     if (err)
         return err;
-    err = matrix(j, l, qkv, 3, m->d_model, &w->qkv, d);
+    err = m->family->qkv_bias ? load_bias(j, l, d) : KVF_OK;
+    if (err)
+        return err;
+    err = matrix(j, l, fused ? &all_qkv : qkv, fused ? 1 : 3, m->d_model, &w->qkv, d);
     if (err)
         return err;
     err = matrix(j, l, &out, 1, q, &w->out, d);
     if (err)
         return err;
-    err = matrix(j, l, gate_up, 2, m->d_model, &w->gate_up, d);
+    err = matrix(j, l, fused ? &both : gate_up, fused ? 1 : 2, m->d_model, &w->gate_up, d);
     return err ? err : matrix(j, l, &down, 1, m->d_ffn, &w->down, d);
 }
 
@@ -176,11 +209,14 @@ static int load_ends(const struct job *j, struct kvf_diag *d)
     const struct model_config *m = j->m;
     struct weights *w = j->w;
     bool tied = !gguf_find(j->g, "output.weight");
-    const struct part head = {tied ? "token_embd" : "output", m->vocab, false};
+    const struct part head = {tied ? "token_embd" : "output", m->vocab, 0};
     w->embedding = need(j, -1, "token_embd", m->vocab, m->d_model, d);
     w->out_norm = vector(j, -1, "output_norm", m->d_model, d);
+    w->embedding_scale = m->embedding_scale;
     if (!w->embedding || !w->out_norm)
         return KVF_E_FORMAT;
+    for (int i = 0; m->logit_scale != 1 && i < m->d_model; i++)
+        w->out_norm[i] /= m->logit_scale;
     return matrix(j, -1, &head, 1, m->d_model, &w->head, d);
 }
 
@@ -234,6 +270,8 @@ void weights_free(struct weights *w)
         struct layer_weights *a = &w->layer[l];
         mem_free(a->attn_norm);
         mem_free(a->ffn_norm);
+        mem_free(a->attn_post);
+        mem_free(a->ffn_post);
         mem_free(a->q_norm);
         mem_free(a->k_norm);
         mem_free(a->qkv_bias);
@@ -254,4 +292,6 @@ void weights_embed(const struct weights *w, int32_t token, float *out)
     size_t row = weight_bytes((enum weight_type)t->type, (size_t)w->d_model);
     weight_dequant(out, (const char *)t->data + (size_t)token * row, (enum weight_type)t->type,
                    (size_t)w->d_model);
+    for (int i = 0; w->embedding_scale != 1 && i < w->d_model; i++)
+        out[i] *= w->embedding_scale;
 }

@@ -11,21 +11,25 @@
 #include "engine/model/config.h"
 
 struct layer_weights {
-    float *attn_norm, *ffn_norm; /* [d_model] owned */
-    float *q_norm, *k_norm;      /* [head_dim] owned; NULL without qk_norm */
-    float *qkv_bias;             /* [rows of qkv] owned; NULL without qkv_bias */
-    struct packed qkv;           /* [(n_heads + 2 n_kv_heads) head_dim, d_model]: Q, K, V rows */
-    struct packed out;           /* [d_model, n_heads head_dim] */
-    struct packed gate_up;       /* [2 d_ffn, d_model]: gate rows, then up rows */
-    struct packed down;          /* [d_model, d_ffn] */
+    float *attn_norm, *ffn_norm; /* [d_model] owned; NULL with no_pre_norm */
+    float *attn_post,
+        *ffn_post;          /* [d_model] owned, of what a branch gives; NULL without post_norm */
+    float *q_norm, *k_norm; /* [head_dim], wide [all heads' channels]; owned; NULL without
+                               qk_norm */
+    float *qkv_bias;        /* [rows of qkv] owned; NULL without qkv_bias */
+    struct packed qkv;      /* [(n_heads + 2 n_kv_heads) head_dim, d_model]: Q, K, V rows */
+    struct packed out;      /* [d_model, n_heads head_dim] */
+    struct packed gate_up;  /* [2 d_ffn, d_model]: gate rows, then up rows */
+    struct packed down;     /* [d_model, d_ffn] */
 };
 
 struct weights {
     int n_layers, d_model;
     struct layer_weights *layer;         /* [n_layers] */
-    float *out_norm;                     /* [d_model] */
+    float *out_norm;                     /* [d_model], logit_scale divided out */
     struct packed head;                  /* [vocab, d_model]; the embedding when tied */
     const struct gguf_tensor *embedding; /* borrowed */
+    float embedding_scale;
 };
 
 /* exact: everything as f32.  KVF_OK, KVF_E_FORMAT naming a tensor, KVF_E_NOMEM. */
@@ -33,7 +37,7 @@ int weights_load(const struct gguf *g, const struct model_config *m, bool exact,
                  struct weights **ret_weights, struct kvf_diag *d);
 void weights_free(struct weights *w); /* accepts NULL */
 
-/* The embedding of a token in [0, vocab), dequantised. out: [d_model]. */
+/* The embedding of a token in [0, vocab), dequantised and scaled. out: [d_model]. */
 void weights_embed(const struct weights *w, int32_t token, float *out);
 
 #endif

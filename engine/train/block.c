@@ -12,7 +12,7 @@ static size_t at_least(size_t a, size_t b)
 
 static size_t row_raw(const struct model_config *m)
 {
-    return m->qk_norm ? (size_t)((m->n_heads + m->n_kv_heads) * m->head_dim) : 0;
+    return m->family->qk_norm ? (size_t)((m->n_heads + m->n_kv_heads) * m->head_dim) : 0;
 }
 
 static size_t row_qkv(const struct model_config *m)
@@ -213,7 +213,7 @@ static struct attention attention_of(const struct block_run *r, const struct tap
                               .n_heads = m->n_heads,
                               .n_kv_heads = m->n_kv_heads,
                               .D = m->head_dim,
-                              .scale = 1.0f / sqrtf((float)m->head_dim),
+                              .scale = m->attn_scale,
                               .gating = r->gating,
                               .window = r->window,
                               .q = t->qkv,

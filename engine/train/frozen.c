@@ -61,6 +61,14 @@ int frozen_build(const struct model_config *config, const struct weights *w, str
                  struct frozen *ret, struct kvf_diag *d)
 {
     int L = w->n_layers, n = 4 * L + 1, err = KVF_OK;
+    const char *beyond = model_beyond_plain(config);
+    *ret = (struct frozen){0};
+    if (beyond)
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "a model of architecture '%s' has %s, and derivatives through these are not "
+            "supported: the model can be run, not trained on",
+            config->arch, beyond);
     *ret = (struct frozen){
         .config = config, .weights = w, .back = MEM_NEW(struct frozen_layer, (size_t)L)};
     struct job j = {ret, MEM_NEW(int, (size_t)n)};

@@ -38,13 +38,14 @@ static size_t width(const struct pass *p)
 static void fill_turns(struct pass *p)
 {
     const struct model_config *m = p->f->config;
+    enum model_rope kind = model_rope(m, 0, p->most);
     for (int t = 0; t < p->most; t++)
         for (int j = 0; j < m->rope_dim / 2; j++) {
-            double angle = (double)t * pow(m->rope_base, -2.0 * j / m->rope_dim);
+            double angle = (double)t * m->theta[kind][j];
             size_t at = (size_t)t * (size_t)m->rope_dim + 2 * (size_t)j;
-            p->turn[at] = p->turn_back[at] = (float)cos(angle);
-            p->turn[at + 1] = (float)sin(angle);
-            p->turn_back[at + 1] = -(float)sin(angle);
+            p->turn[at] = p->turn_back[at] = (float)cos(angle) * m->turn_gain;
+            p->turn[at + 1] = (float)sin(angle) * m->turn_gain;
+            p->turn_back[at + 1] = -p->turn[at + 1];
         }
 }
 
@@ -127,7 +128,7 @@ size_t pass_bytes(const struct pass *p)
     const struct model_config *m = p->f->config;
     size_t D = (size_t)m->head_dim, heads = (size_t)m->n_heads, kv = (size_t)m->n_kv_heads;
     size_t row = 2 * (size_t)m->d_model + (2 * heads + 3 * kv) * D + 2 * (size_t)m->d_ffn;
-    if (m->qk_norm)
+    if (m->family->qk_norm)
         row += (heads + kv) * D;
     return p->bytes + (size_t)p->n_tapes * (size_t)p->most * row * sizeof(float);
 }

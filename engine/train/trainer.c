@@ -51,6 +51,8 @@ int trainer_create(struct engine *e, struct packs *packs, const struct trainer_o
     int err = create_parts(t, d);
     if (err) {
         trainer_destroy(t);
+        if (err != KVF_E_NOMEM)
+            return err;
         return kvf_fail(d, err,
                         "not enough memory to train on packs of %d tokens; try shorter "
                         "ones or recomputation",

@@ -55,23 +55,31 @@ const char *golden_path(const char *name)
     return in_folder("KVF_GOLDEN", name);
 }
 
-const char *tiny_path(int i)
+static const char *numbered(const char *stem, int i)
 {
     char name[32];
-    snprintf(name, sizeof name, "tiny%d.gguf", i);
+    snprintf(name, sizeof name, "%s%d.gguf", stem, i);
     return in_folder("KVF_TINY", name);
+}
+
+const char *tiny_path(int i)
+{
+    return numbered("tiny", i);
+}
+
+const char *qwen_path(int i)
+{
+    return numbered("qwen", i);
+}
+
+const char *family_path(int i)
+{
+    return numbered("family", i);
 }
 
 const char *vocabulary_path(const char *name)
 {
     return in_folder("KVF_VOCABULARIES", name);
-}
-
-const char *qwen_path(int i)
-{
-    char name[32];
-    snprintf(name, sizeof name, "qwen%d.gguf", i);
-    return in_folder("KVF_TINY", name);
 }
 
 struct json *golden_json(const char *name)
@@ -181,6 +189,8 @@ float *all_logits(struct engine *e, enum kv_type kv, const int32_t *ids, int n)
     for (size_t t = 0; t < (size_t)n; t++) {
         head_row(e, caught.rows + t * C, padded);
         memcpy(out + t * V, padded, V * sizeof *out);
+        if (e->config.logit_cap > 0)
+            e->kernels.soft_cap(out + t * V, (int)V, e->config.logit_cap);
     }
     cr_assert(memcmp(out + (size_t)(n - 1) * V, session_logits(s), V * sizeof *out) == 0,
               "the session's own logits differ from those rebuilt");

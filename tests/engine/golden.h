@@ -13,10 +13,12 @@ const char *default_model(void);
 /* Another model of the same folder, as default_model. */
 const char *cached_model(const char *name);
 
-/* $KVF_GOLDEN/name, and the i-th tiny model: $KVF_TINY/tiny<i>.gguf, or qwen<i>.gguf. */
+/* $KVF_GOLDEN/name, and the i-th tiny model: $KVF_TINY/tiny<i>.gguf, qwen<i>.gguf or
+ * family<i>.gguf. */
 const char *golden_path(const char *name);
 const char *tiny_path(int i);
 const char *qwen_path(int i);
+const char *family_path(int i);
 const char *vocabulary_path(const char *name); /* $KVF_VOCABULARIES/name */
 
 struct json *golden_json(const char *name);                /* json_free */

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the tiny models of tiny_golden.json and qwen_golden.json and check that they are those they were made from.
+"""Make the tiny models of tiny_golden.json, qwen_golden.json and family_golden.json and check that they are those they were made from.
 
 usage: make_tiny.py GOLDEN_FOLDER OUT_FOLDER
 """
@@ -12,10 +12,10 @@ import sys
 
 def main():
     golden, out = sys.argv[1:]
-    for family in ("tiny", "qwen"):
+    for family, cases_of_a_model in (("tiny", 2), ("qwen", 2), ("family", 1)):
         with open(os.path.join(golden, family + "_golden.json")) as f:
             cases = json.load(f)["cases"]
-        for i, case in enumerate(cases[::2]):
+        for i, case in enumerate(cases[::cases_of_a_model]):
             path = os.path.join(out, f"{family}{i}.gguf")
             subprocess.run([sys.executable, os.path.join(golden, "tools", "gen_tiny.py"), *case["args"].split(), "-o", path], check=True)
             with open(path, "rb") as f:

@@ -109,6 +109,68 @@ Test(swiglu, equals_double_and_works_in_place)
         }
 }
 
+Test(geglu, equals_double_and_works_in_place)
+{
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    rng_init(&r, 8);
+    int n = variants(v);
+    for (int i = 0; i < n; i++)
+        for (int len = 1; len < MAX_C; len += 1 + len / 7) {
+            float gate[MAX_C], up[MAX_C], keep[MAX_C];
+            fill_normal(&r, gate, (size_t)len, len % 2 ? 2 : 10);
+            fill_normal(&r, up, (size_t)len, 2);
+            if (len > 4) {
+                gate[0] = 1000;
+                gate[1] = -1000;
+                gate[2] = 0;
+            }
+            memcpy(keep, gate, sizeof keep);
+            struct guarded g;
+            float *out = guard(&g, (size_t)len * sizeof *out);
+            v[i].k.geglu(out, gate, up, len);
+            double bad = 0;
+            for (int j = 0; j < len; j++) {
+                double x = (double)keep[j],
+                       u = sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
+                double want = x * (1 + tanh(u)) / 2 * (double)up[j];
+                /* 1 + tanh loses digits where tanh is near -1: the error is that of 1 */
+                double bound = 1e-6 * fabs(want) + 3e-7 * fabs(x * (double)up[j]);
+                bad = worst(fabs((double)out[j] - want) / (bound + 1e-30), bad);
+            }
+            cr_expect(bad <= 1, "%s: n %d: %g times the bound", v[i].name, len, bad);
+            v[i].k.geglu(gate, gate, up, len);
+            cr_expect(zero(int, memcmp(gate, out, (size_t)len * sizeof *out)), "%s: in place",
+                      v[i].name);
+            cr_expect(intact(&g), "%s wrote outside", v[i].name);
+        }
+}
+
+/* The error is at most some roundings of the cap. */
+Test(soft_cap, equals_double)
+{
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    rng_init(&r, 9);
+    int n = variants(v);
+    for (int i = 0; i < n; i++)
+        for (int len = 1; len < 70; len++) {
+            float x[70], cap = len % 2 ? 50 : 3;
+            fill_normal(&r, x, 70, len % 3 ? 5 : 200);
+            x[0] = len % 2 ? 1e9f : -1e9f;
+            struct guarded g;
+            float *out = guard(&g, (size_t)len * sizeof *out);
+            memcpy(out, x, (size_t)len * sizeof *out);
+            v[i].k.soft_cap(out, len, cap);
+            for (int j = 0; j < len; j++) {
+                double want = (double)cap * tanh((double)x[j] / (double)cap);
+                cr_assert(fabs((double)out[j] - want) <= 5e-7 * (double)cap, "%s: cap of %g",
+                          v[i].name, (double)x[j]);
+            }
+            cr_expect(intact(&g), "%s wrote outside", v[i].name);
+        }
+}
+
 Test(add, adds)
 {
     struct variant v[MAX_VARIANTS];

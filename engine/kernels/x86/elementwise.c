@@ -63,6 +63,31 @@ void ISA(swiglu)(float *out, const float *gate, const float *up, int n)
     }
 }
 
+/* (1 + tanh u) / 2 = 1 / (1 + exp(-2 u)) */
+void ISA(geglu)(float *out, const float *gate, const float *up, int n)
+{
+    vec twice = v_set(1.5957691216f), cubic = v_set(0.044715f), one = v_set(1.0f);
+    for (int i = 0; i < n; i += W) {
+        lanes in = first_lanes(n - i);
+        vec g = v_load_in(in, gate + i), u = v_load_in(in, up + i);
+        vec curve = v_fma(v_mul(cubic, g), g, one); /* 1 + 0.044715 g^2 */
+        vec slope = v_one_plus_exp_minus(v_mul(v_mul(twice, g), curve));
+        v_store_in(in, out + i, v_mul(v_div(g, slope), u));
+    }
+}
+
+/* tanh y = 2 / (1 + exp(-2 y)) - 1 */
+void ISA(soft_cap)(float *x, int n, float cap)
+{
+    vec top = v_set(cap), twice = v_set(2.0f);
+    for (int i = 0; i < n; i += W) {
+        lanes in = first_lanes(n - i);
+        vec y = v_div(v_load_in(in, x + i), top);
+        vec tanh = v_sub(v_div(twice, v_one_plus_exp_minus(v_mul(twice, y))), v_set(1.0f));
+        v_store_in(in, x + i, v_mul(top, tanh));
+    }
+}
+
 void ISA(add)(float *x, const float *y, int n)
 {
     for (int i = 0; i < n; i += W) {

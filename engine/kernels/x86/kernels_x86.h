@@ -11,6 +11,8 @@
     DECL_MATMUL_F(matmul_f_##isa);                                                                 \
     DECL_ROPE(rope_##isa);                                                                         \
     DECL_SWIGLU(swiglu_##isa);                                                                     \
+    DECL_SWIGLU(geglu_##isa);                                                                      \
+    DECL_SOFT_CAP(soft_cap_##isa);                                                                 \
     DECL_ADD(add_##isa);                                                                           \
     DECL_ATTN_QK(attn_qk_##isa);                                                                   \
     DECL_ATTN_AV(attn_av_##isa);                                                                   \
@@ -57,17 +59,17 @@ DECL_ALL(avx512);
         USE_LOSS(isa),                                                                             \
             .rmsnorm = rmsnorm_##isa, .quant_rows = quant_rows_##isa, .matmul_q = matmul_q_##isa,  \
             .matmul_f = matmul_f_##isa, .rope = rope_##isa, .swiglu = swiglu_##isa,                \
-            .add = add_##isa, .attn_qk = attn_qk_##isa, .attn_av = attn_av_##isa,                  \
-            .softmax = softmax_##isa, .tile_mul = tile_mul_##isa, .add_aged = add_aged_##isa,      \
-            .exp_aged = exp_aged_##isa, .exp_row = exp_row_##isa, .max_row = max_row_##isa,        \
-            .mul = mul_##isa, .softmax_grad = softmax_grad_##isa,                                  \
-            .log_sum_exp = log_sum_exp_##isa, .kv_store = kv_store_##isa,                          \
-            .mass_add = mass_add_##isa, .row_cuts = row_cuts_##isa, .mark = mark_##isa,            \
-            .slide = slide_##isa, .slide_spread = slide_spread_##isa, .spread = spread_##isa,      \
-            .sum_between = sum_between_##isa, .take_share = take_share_##isa,                      \
-            .next_low = next_low_##isa, .reduce_sums = reduce_sums_##isa,                          \
-            .sum_rows = sum_rows_##isa, .swiglu_back = swiglu_back_##isa,                          \
-            .rmsnorm_back = rmsnorm_back_##isa,                                                    \
+            .geglu = geglu_##isa, .soft_cap = soft_cap_##isa, .add = add_##isa,                    \
+            .attn_qk = attn_qk_##isa, .attn_av = attn_av_##isa, .softmax = softmax_##isa,          \
+            .tile_mul = tile_mul_##isa, .add_aged = add_aged_##isa, .exp_aged = exp_aged_##isa,    \
+            .exp_row = exp_row_##isa, .max_row = max_row_##isa, .mul = mul_##isa,                  \
+            .softmax_grad = softmax_grad_##isa, .log_sum_exp = log_sum_exp_##isa,                  \
+            .kv_store = kv_store_##isa, .mass_add = mass_add_##isa, .row_cuts = row_cuts_##isa,    \
+            .mark = mark_##isa, .slide = slide_##isa, .slide_spread = slide_spread_##isa,          \
+            .spread = spread_##isa, .sum_between = sum_between_##isa,                              \
+            .take_share = take_share_##isa, .next_low = next_low_##isa,                            \
+            .reduce_sums = reduce_sums_##isa, .sum_rows = sum_rows_##isa,                          \
+            .swiglu_back = swiglu_back_##isa, .rmsnorm_back = rmsnorm_back_##isa,                  \
     }
 
 static inline void kernels_init_x86(struct kernels *k, unsigned flags)

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Write a tiny random Llama or Qwen model as GGUF v3 (standard library and numpy only).
+"""Write a tiny random model of one of the families as GGUF v3 (standard library and numpy only).
 
 usage: gen_tiny.py [--layers 2] [--heads 4] [--kv-heads 2] [--head-dim 16] [--dim 64] [--ffn 96] [--vocab 300] [--seed 1] [--context 512]
-                   [--type f32|f16|bf16|q8_0|q4_0|q4_1] [--rope-base 10000] [--untied] [--arch llama|qwen2|qwen3] [--eps 1e-5] -o FILE
+                   [--type f32|f16|bf16|q8_0|q4_0|q4_1] [--rope-base 10000] [--untied] [--arch llama|qwen2|qwen3|phi3|gemma2|gemma3|olmo2|granite|smollm3]
+                   [--eps 1e-5] [--window N] [--rope factors|long|linear] [--original N] [--rotary N] -o FILE
 
-Layout: the architectures of llama.cpp.  RoPE turns the pairs (2i, 2i+1) of each head in "llama", (i, i+head_dim/2) in
-"qwen2" and "qwen3", with the angle position * base^(-2i/head_dim).  qwen2 has biases of q, k and v, qwen3 a norm of q and k.  Norms are f32; with q4 types the embedding (and the output matrix) is q8_0.
+Layout: the architectures of llama.cpp.  RoPE turns the pairs (2i, 2i+1) of each head in "llama", "granite" and "smollm3", (i, i+head_dim/2) in
+the others, with the angle position * base^(-2i/head_dim), divided by a factor for each pair in the tensors of --rope factors (rope_freqs)
+and --rope long (rope_factors_short, and rope_factors_long beyond --original tokens), or by 4 for all in --rope linear.
+FAMILIES says what else a family has.  Norms are f32; with q4 types the embedding (and the output matrix) is q8_0.
 Tokenizer: byte-level BPE ("gpt2", pre "smollm"): 3 control tokens, 256 bytes, then one token for each merge.
 
 The same options give the same bytes on every platform: the numbers come from uniform draws of the frozen
@@ -164,32 +167,82 @@ class Draw:
         return (0.7 + 0.6 * self.rng.random_sample(n)).astype(np.float32)
 
 
+# What sets a family apart: RMSNorms before and behind the branches, norms over each head of queries and keys or over "all" of them, biases,
+# fused tensors, the length of embeddings, and keys of the file.  Their numbers are such that random weights of this size notice them.
+FAMILIES = {
+    "llama": {"before": True}, "qwen2": {"before": True, "bias": True}, "qwen3": {"before": True, "qk": "head"},
+    "phi3": {"before": True, "fused": True},
+    "gemma2": {"before": True, "behind": True, "embedding": .5, "keys": {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 12.0}},
+    "gemma3": {"before": True, "behind": True, "qk": "head", "embedding": .5},
+    "olmo2": {"behind": True, "qk": "all"},
+    "granite": {"before": True, "keys": {"embedding_scale": 3.0, "residual_scale": .4, "logit_scale": 2.0, "attention.scale": .125}},
+    "smollm3": {"before": True},
+}
+
+
+def layer(a, draw):
+    """(name, float32 array) of the weights of a layer; queries and keys are drawn larger than values"""
+    family, q, kv = FAMILIES[a.arch], a.heads * a.head_dim, a.kv_heads * a.head_dim
+    if family.get("before"):
+        yield "attn_norm", draw.norm(a.dim)
+    qkv = [("attn_q", draw.matrix(q, a.dim, 1.5)), ("attn_k", draw.matrix(kv, a.dim, 1.5)), ("attn_v", draw.matrix(kv, a.dim, 1.0))]
+    yield from [("attn_qkv", np.vstack([x for _, x in qkv]))] if family.get("fused") else qkv
+    yield "attn_output", draw.matrix(a.dim, q, 1.0)
+    if family.get("behind"):
+        yield "post_attention_norm", draw.norm(a.dim)
+    if family.get("before"):
+        yield "ffn_norm", draw.norm(a.dim)
+    wide = [("ffn_gate", draw.matrix(a.ffn, a.dim, 1.5)), ("ffn_up", draw.matrix(a.ffn, a.dim, 1.5))]
+    yield from [("ffn_up", np.vstack([x for _, x in wide]))] if family.get("fused") else wide
+    yield "ffn_down", draw.matrix(a.dim, a.ffn, 1.0)
+    if family.get("behind"):
+        yield "post_ffw_norm", draw.norm(a.dim)
+    if family.get("qk"):
+        for name, heads in (("q", a.heads), ("k", a.kv_heads)):
+            yield f"attn_{name}_norm", draw.norm(a.head_dim * (heads if family["qk"] == "all" else 1))
+
+
+def rotary(a):
+    """channels of a head that RoPE turns"""
+    return getattr(a, "rotary", 0) or a.head_dim
+
+
+def rope_tensors(a, draw):
+    rope, pairs = getattr(a, "rope", "plain"), rotary(a) // 2
+    if rope == "factors":
+        yield "rope_freqs.weight", (1 + 7 * draw.rng.random_sample(pairs)).astype(np.float32)
+    if rope == "long":
+        yield "rope_factors_long.weight", (1 + 7 * draw.rng.random_sample(pairs)).astype(np.float32)
+        yield "rope_factors_short.weight", (1 + draw.rng.random_sample(pairs)).astype(np.float32)
+
+
 def model(a):
-    """(name, float32 array, is a matrix) in file order"""
+    """(name, float32 array) in file order"""
     draw, q, kv = Draw(a.seed), a.heads * a.head_dim, a.kv_heads * a.head_dim
-    yield "token_embd.weight", draw.matrix(a.vocab, a.dim, 4.0)
+    family = FAMILIES[a.arch]
+    yield "token_embd.weight", draw.matrix(a.vocab, a.dim, 4.0 * family.get("embedding", 1))
     for i in range(a.layers):
-        for name, x in (
-            ("attn_norm", draw.norm(a.dim)),
-            ("attn_q", draw.matrix(q, a.dim, 1.5)),
-            ("attn_k", draw.matrix(kv, a.dim, 1.5)),
-            ("attn_v", draw.matrix(kv, a.dim, 1.0)),
-            ("attn_output", draw.matrix(a.dim, q, 1.0)),
-            ("ffn_norm", draw.norm(a.dim)),
-            ("ffn_gate", draw.matrix(a.ffn, a.dim, 1.5)),
-            ("ffn_up", draw.matrix(a.ffn, a.dim, 1.5)),
-            ("ffn_down", draw.matrix(a.dim, a.ffn, 1.0)),
-        ):
+        for name, x in layer(a, draw):
             yield f"blk.{i}.{name}.weight", x
-        if a.arch == "qwen2":
+        if family.get("bias"):
             for name, n in (("q", q), ("k", kv), ("v", kv)):
                 yield f"blk.{i}.attn_{name}.bias", draw.matrix(1, n, math.sqrt(n))[0]
-        if a.arch == "qwen3":
-            for name in "qk":
-                yield f"blk.{i}.attn_{name}_norm.weight", draw.norm(a.head_dim)
     yield "output_norm.weight", draw.norm(a.dim)
     if a.untied:
         yield "output.weight", draw.matrix(a.vocab, a.dim, 4.0)
+    yield from rope_tensors(a, draw)
+
+
+def extra_keys(a):
+    """Keys that only some families, and only some options, have."""
+    keys = [(f"{a.arch}.{name}", F32, x) for name, x in FAMILIES[a.arch].get("keys", {}).items()]
+    if a.window:
+        keys.append((a.arch + ".attention.sliding_window", U32, a.window))
+    if a.rope == "linear":
+        keys += [(a.arch + ".rope.scaling.type", STRING, "linear"), (a.arch + ".rope.scaling.factor", F32, 4.0)]
+    if a.rope == "long":
+        keys += [(a.arch + ".rope.scaling.original_context_length", U32, a.original), (a.arch + ".rope.scaling.attn_factor", F32, 1.19)]
+    return keys
 
 
 def metadata(a):
@@ -209,9 +262,10 @@ def metadata(a):
         (a.arch + ".attention.key_length", U32, a.head_dim),
         (a.arch + ".attention.value_length", U32, a.head_dim),
         (a.arch + ".attention.layer_norm_rms_epsilon", F32, a.eps),
-        (a.arch + ".rope.dimension_count", U32, a.head_dim),
+        (a.arch + ".rope.dimension_count", U32, rotary(a)),
         (a.arch + ".rope.freq_base", F32, a.rope_base),
         (a.arch + ".vocab_size", U32, a.vocab),
+        *extra_keys(a),
         ("tokenizer.ggml.model", STRING, "gpt2"),
         ("tokenizer.ggml.pre", STRING, "smollm"),
         ("tokenizer.ggml.tokens", STRING, tokens),
@@ -238,11 +292,13 @@ def tensor_type(name, x, kind):
 
 def main(words=None):
     ap = argparse.ArgumentParser(description="write a tiny random model as GGUF")
-    for name, default in (("layers", 2), ("heads", 4), ("kv-heads", 2), ("head-dim", 16), ("dim", 64), ("ffn", 96), ("vocab", 300), ("seed", 1), ("context", 512)):
+    for name, default in (("layers", 2), ("heads", 4), ("kv-heads", 2), ("head-dim", 16), ("dim", 64), ("ffn", 96), ("vocab", 300), ("seed", 1), ("context", 512), ("window", 0),
+                          ("original", 0), ("rotary", 0)):
         ap.add_argument("--" + name, type=int, default=default)
     ap.add_argument("--type", choices=TYPES, default="f32")
     ap.add_argument("--rope-base", type=float, default=10000.0)
-    ap.add_argument("--arch", choices=["llama", "qwen2", "qwen3"], default="llama")
+    ap.add_argument("--arch", choices=FAMILIES, default="llama")
+    ap.add_argument("--rope", choices=["plain", "factors", "long", "linear"], default="plain")
     ap.add_argument("--eps", type=float, default=1e-5)
     ap.add_argument("--untied", action="store_true", help="an output matrix of its own")
     ap.add_argument("-o", required=True, metavar="FILE")

@@ -1,0 +1,127 @@
+#include <stddef.h>
+#include <string.h>
+
+#include "engine/model/family.h"
+
+static const struct family families[] = {
+    {.name = "llama",
+     .models = "Llama 2, 3, 3.1, 3.2; Mistral, Ministral; SmolLM, SmolLM2; R1-Distill-Llama",
+     .windows = true},
+    {.name = "qwen2",
+     .models = "Qwen2, Qwen2.5, QwQ, R1-Distill-Qwen",
+     .halves = true,
+     .qkv_bias = true},
+    {.name = "qwen3", .models = "Qwen3, dense", .halves = true, .qk_norm = true},
+    {.name = "phi3",
+     .models = "Phi-3, Phi-3.5, Phi-4",
+     .halves = true,
+     .fused = true,
+     .windows = true},
+    {.name = "gemma2",
+     .models = "Gemma 2",
+     .halves = true,
+     .post_norm = true,
+     .gelu = true,
+     .embedding_by_width = true,
+     .windows = true,
+     .window = 4096,
+     .full_every = 2,
+     .attn_cap = 50,
+     .logit_cap = 30,
+     .depth_by_width = 46},
+    {.name = "gemma3",
+     .models = "Gemma 3, text",
+     .halves = true,
+     .qk_norm = true,
+     .post_norm = true,
+     .gelu = true,
+     .embedding_by_width = true,
+     .windows = true,
+     .full_every = 6,
+     .local_base = 10000,
+     .depth_by_width = 62},
+    {.name = "olmo2",
+     .models = "OLMo 2",
+     .halves = true,
+     .qk_norm = true,
+     .qk_norm_wide = true,
+     .no_pre_norm = true,
+     .post_norm = true},
+    {.name = "granite", .models = "Granite 3, dense", .multipliers = true},
+    {.name = "smollm3", .models = "SmolLM3", .no_rope_every = 4},
+};
+
+/* What is left out is told by what it has. */
+static const struct refusal {
+    const char *name, *why;
+} refusals[] = {
+    {"llama4", "a mixture of experts"},
+    {"qwen2moe", "a mixture of experts"},
+    {"qwen3moe", "a mixture of experts"},
+    {"qwen3vlmoe", "a mixture of experts"},
+    {"phimoe", "a mixture of experts"},
+    {"granitemoe", "a mixture of experts"},
+    {"olmoe", "a mixture of experts"},
+    {"gpt-oss", "a mixture of experts"},
+    {"dbrx", "a mixture of experts"},
+    {"grok", "a mixture of experts"},
+    {"arctic", "a mixture of experts"},
+    {"deepseek", "a mixture of experts"},
+    {"glm4moe", "a mixture of experts"},
+    {"dots1", "a mixture of experts"},
+    {"ernie4_5-moe", "a mixture of experts"},
+    {"hunyuan-moe", "a mixture of experts"},
+    {"bailingmoe", "a mixture of experts"},
+    {"bailingmoe2", "a mixture of experts"},
+    {"minimax-m2", "a mixture of experts"},
+    {"smallthinker", "a mixture of experts"},
+    {"afmoe", "a mixture of experts"},
+    {"exaone-moe", "a mixture of experts"},
+    {"llada-moe", "a mixture of experts"},
+    {"grovemoe", "a mixture of experts"},
+    {"deepseek2", "latent attention (MLA)"},
+    {"deepseek2-ocr", "latent attention (MLA)"},
+    {"minicpm3", "latent attention (MLA)"},
+    {"plm", "latent attention (MLA)"},
+    {"mistral4", "latent attention (MLA)"},
+    {"glm-dsa", "latent attention (MLA)"},
+    {"mamba", "recurrent layers"},
+    {"mamba2", "recurrent layers"},
+    {"rwkv6", "recurrent layers"},
+    {"rwkv6qwen2", "recurrent layers"},
+    {"rwkv7", "recurrent layers"},
+    {"arwkv7", "recurrent layers"},
+    {"jamba", "recurrent layers"},
+    {"falcon-h1", "recurrent layers"},
+    {"granitehybrid", "recurrent layers"},
+    {"nemotron_h", "recurrent layers"},
+    {"nemotron_h_moe", "recurrent layers"},
+    {"qwen3next", "recurrent layers"},
+    {"qwen35", "recurrent layers"},
+    {"qwen35moe", "recurrent layers"},
+    {"plamo2", "recurrent layers"},
+    {"kimi-linear", "recurrent layers"},
+    {"lfm2", "layers of convolutions"},
+    {"lfm2moe", "layers of convolutions"},
+};
+
+const struct family *family_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (strcmp(families[i].name, name) == 0)
+            return &families[i];
+    return NULL;
+}
+
+const struct family *family_at(int i)
+{
+    return i >= 0 && (size_t)i < sizeof families / sizeof *families ? &families[i] : NULL;
+}
+
+const char *family_refusal(const char *name)
+{
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+        if (strcmp(refusals[i].name, name) == 0)
+            return refusals[i].why;
+    return NULL;
+}

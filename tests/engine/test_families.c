@@ -1,0 +1,103 @@
+/* Every family of models against transformers (tests/data/golden/tools/make_family_golden.py), and
+ * what must change nothing on their models: chunks, threads. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "golden.h"
+
+enum { N = 600, FAMILY_CASES = 10 };
+
+/* Largest |difference| of the stored rows of logits, over the largest logit of the row. */
+static double worst_row(const struct json *rows, const float *all, int V)
+{
+    double worst = 0;
+    int n = 0;
+    for (const struct json *r = json_first(rows); r; r = json_next(r), n++) {
+        const float *mine = all + (size_t)json_int(json_get(r, "t"), -1) * (size_t)V;
+        double off = 0, most = 0;
+        int v = 0;
+        for (const struct json *x = json_first(json_get(r, "logits")); x; x = json_next(x), v++) {
+            off = fmax(off, fabs((double)mine[v] - json_num(x, NAN)));
+            most = fmax(most, fabs(json_num(x, NAN)));
+        }
+        cr_assert(v == V);
+        worst = fmax(worst, off / most);
+    }
+    cr_assert(n == 3);
+    return worst;
+}
+
+static double worst_nll(const struct json *nll, const float *all, const int32_t *ids, int V)
+{
+    double worst = 0;
+    int i = 0;
+    for (const struct json *x = json_first(nll); x; x = json_next(x), i++) {
+        const float *row = all + (size_t)i * (size_t)V;
+        double mine = log_sum_exp(row, V) - (double)row[ids[i + 1]];
+        worst = fmax(worst, fabs(mine - json_num(x, NAN)));
+    }
+    cr_assert(i == N - 1);
+    return worst;
+}
+
+Test(families, agree_with_torch, .timeout = 120)
+{
+    struct json *root = golden_json("family_golden.json");
+    int i = 0;
+    for (const struct json *c = json_first(json_get(root, "cases")); c; c = json_next(c), i++) {
+        struct engine *e = open_model(family_path(i), true, 1);
+        int n, V = e->config.vocab;
+        int32_t *ids = golden_ids(json_get(c, "ids"), &n);
+        cr_assert(n == N);
+        float *all = all_logits(e, KV_F32, ids, n);
+        double rows = worst_row(json_get(c, "rows"), all, V);
+        double nll = worst_nll(json_get(c, "nll"), all, ids, V);
+        fprintf(stderr, "%-8s logits %.1e of the largest, nll %.1e: %s\n", e->config.arch, rows,
+                nll, json_str(json_get(c, "args"), "?"));
+        cr_expect(rows <= 1e-3, "%s: logits differ by %g", e->config.arch, rows);
+        cr_expect(nll <= 1e-3, "%s: nll differs by %g", e->config.arch, nll);
+        mem_free(all);
+        mem_free(ids);
+        engine_close(e);
+    }
+    cr_expect(i == FAMILY_CASES);
+    json_free(root);
+}
+
+/* The last logits of a prompt in chunks, with or without --exact. */
+static float *last_logits(const char *path, bool exact, int threads, int chunk)
+{
+    struct engine *e = open_model(path, exact, threads);
+    struct session *s = open_session(e, NULL, N, chunk, NULL);
+    int32_t ids[N];
+    size_t V = (size_t)e->config.vocab;
+    float *out = MEM_NEW(float, V);
+    for (int t = 0; t < N; t++)
+        ids[t] = (t * 37 + t / 11) % e->config.vocab;
+    cr_assert(session_prompt(s, ids, N, NULL, NULL) == KVF_OK);
+    memcpy(out, session_logits(s), V * sizeof *out);
+    session_destroy(s);
+    engine_close(e);
+    return out;
+}
+
+Test(families, chunks_and_threads_change_nothing, .timeout = 120)
+{
+    static const struct {
+        int threads, chunk;
+    } ways[] = {{2, 600}, {1, 33}, {2, 100}};
+    for (int i = 0; i < FAMILY_CASES; i++) {
+        float *first = last_logits(family_path(i), true, 1, 0);
+        for (int k = 0; k < 3; k++) {
+            float *other = last_logits(family_path(i), true, ways[k].threads, ways[k].chunk);
+            cr_expect(memcmp(first, other, 300 * sizeof *first) == 0,
+                      "model %d: %d threads and chunks of %d change the logits", i, ways[k].threads,
+                      ways[k].chunk);
+            mem_free(other);
+        }
+        mem_free(first);
+    }
+}
