@@ -30,6 +30,8 @@ struct row {
 
 struct data {
     double *value[KEPT]; /* [b - a] of one head */
+    double *reason;      /* [b - a] enum kvf_reason */
+    int why;             /* its column, or -1: nothing tells why entries left */
     double *kept;        /* [T] */
     int64_t missed, hit; /* entries that somebody missed; with a hit */
     struct sum mass;     /* of tokens [a, b), from all queries */
@@ -63,7 +65,8 @@ static int take_row(struct frame *f, int h, int64_t i, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* An entry was missed when it left, or when pages with it were not read. */
+/* An entry was missed when it left, or when pages with it were not read; not when it left for
+ * the layer's own window, whose queries never see it. */
 static int take_head(struct frame *f, int h, struct kvf_diag *d)
 {
     struct data *x = f->state;
@@ -74,9 +77,13 @@ static int take_head(struct frame *f, int h, struct kvf_diag *d)
     for (int c = 0; !err && c < KEPT; c++)
         err = kvf_read_f64(f->t, f->column[c], q->layer, c == STEP ? u.kv : q->index,
                            (uint32_t)f->a, (uint32_t)(f->b - f->a), x->value[c], d);
+    if (!err && x->why >= 0)
+        err = kvf_read_f64(f->t, x->why, q->layer, u.kv, (uint32_t)f->a, (uint32_t)(f->b - f->a),
+                           x->reason, d);
     for (int64_t i = 0; !err && i < f->b - f->a; i++) {
         double step = x->value[STEP][i], mass = x->value[MASS][i], hits = x->value[HITS][i];
-        bool missed = step != (double)KVF_ALIVE || mass > 0;
+        bool outside = x->why >= 0 && x->reason[i] == (double)KVF_REASON_ARCHITECTURE;
+        bool missed = (step != (double)KVF_ALIVE && !outside) || mass > 0;
         sum_add(&x->mass, mass);
         x->missed += missed;
         x->hit += hits > 0;
@@ -115,6 +122,8 @@ static int prepare(struct frame *f, struct kvf_diag *d)
     x->kept = FRAME_NEW(f, double, (size_t)f->T);
     for (int c = 0; c < KEPT; c++)
         x->value[c] = FRAME_NEW(f, double, (size_t)(f->b - f->a));
+    x->reason = FRAME_NEW(f, double, (size_t)(f->b - f->a));
+    x->why = kvf_find(f->t, "evict_reason");
     return KVF_OK;
 }
 

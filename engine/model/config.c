@@ -107,10 +107,11 @@ static int read_arch(const struct gguf *g, struct model_config *m, struct kvf_di
                         gguf_path(g), m->arch, why);
     if (m->family)
         return KVF_OK;
-    char list[200] = "";
+    char list[300] = "";
     size_t n = 0;
     for (int i = 0; family_at(i) && n < sizeof list - 32; i++)
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", family_at(i)->name);
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s'%s'", n ? ", " : "",
+                              family_at(i)->name);
     return kvf_fail(d, KVF_E_FORMAT, "%s: architecture '%s' is not supported; these are: %s",
                     gguf_path(g), m->arch, list);
 }

@@ -56,7 +56,7 @@ static int linear_factor(const struct gguf *g, const struct model_config *m, boo
     const char *type = gguf_str(g, key, &len);
     bool none = !type || (len == 4 && memcmp(type, "none", 4) == 0);
     bool linear = type && len == 6 && memcmp(type, "linear", 6) == 0;
-    *ret_factor = linear ? real_of(g, m, "scaling.factor", 1) : 1;
+    *ret_factor = linear ? real_of(g, m, "scaling.factor", 0) : 1;
     if (!none && !linear && !spelt)
         return kvf_fail(
             d, KVF_E_FORMAT,
@@ -64,8 +64,10 @@ static int linear_factor(const struct gguf *g, const struct model_config *m, boo
             "per-channel scaling are",
             gguf_path(g), (int)(len < 32 ? len : 32), type);
     if (!(*ret_factor > 0 && isfinite(*ret_factor)))
-        return kvf_fail(d, KVF_E_FORMAT, "%s: %s.rope.scaling.factor is out of range", gguf_path(g),
-                        m->arch);
+        return kvf_fail(
+            d, KVF_E_FORMAT,
+            "%s: %s.rope.scaling.factor, of scaled rotary positions, is missing or out of range",
+            gguf_path(g), m->arch);
     return KVF_OK;
 }
 

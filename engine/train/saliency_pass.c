@@ -82,10 +82,10 @@ int saliency_measure(struct engine *e, const int32_t *ids, int n,
     float *value = MEM_NEW(float, (size_t)heads *(size_t)n);
     struct pass_loss loss = {0};
     int err = value && head ? open_job(&j, d) : KVF_E_NOMEM;
-    if (err) {
+    if (err == KVF_E_NOMEM)
         kvf_fail(d, err, "not enough memory for the derivatives of %d tokens; try fewer", n);
+    if (err)
         goto fail;
-    }
     struct pack pack = {ids, j.first, n};
     hold(&j);
     /* the pass averages over the n - 1 predictions; here they are added */

@@ -1,5 +1,6 @@
 /* What must change nothing: probes, threads, chunk sizes, a second run. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,13 +62,21 @@ static struct recorder *record(struct engine *e, const char *probes, const char 
     return rec;
 }
 
-/* model: of tiny_path, or 8 + i of qwen_path(i) */
+/* model: of tiny_path, 8 + i of qwen_path(i), or FAMILY + i of family_path(i) */
+enum { FAMILY = 12, MISTRAL = FAMILY + 1, GEMMA2 = FAMILY + 5, GEMMA3 = FAMILY + 6 };
+
+static const char *path_of(int model)
+{
+    if (model >= FAMILY)
+        return family_path(model - FAMILY);
+    return model < 8 ? tiny_path(model) : qwen_path(model - 8);
+}
+
 static struct outcome play(int model, bool exact, const char *method, int budget,
                            const struct setting *set)
 {
     char path[] = "/tmp/kvf-same-XXXXXX";
-    struct engine *e = open_model(model < 8 ? tiny_path(model) : qwen_path(model - 8), exact,
-                                  set->threads);
+    struct engine *e = open_model(path_of(model), exact, set->threads);
     struct choice c = choose(method, budget);
     struct kvf_diag d = {""};
     size_t V = (size_t)e->config.vocab;
@@ -142,31 +151,48 @@ static bool runs_alone(const struct method *m)
 
 Test(same, every_method, .timeout = 300)
 {
-    static const int model[] = {0, 5, 8}; /* the first exactly; all of them where there is time */
+    /* the first exactly; all of them where there is time.  The last have layers with windows. */
+    static const int model[] = {0, 5, 8, MISTRAL, GEMMA2, GEMMA3};
     const char *size = getenv("KVFATE_TESTS");
     bool all = size && strcmp(size, "long") == 0;
     int n = 0;
     for (const struct method *m = method_presets; m->name; m++) {
         if (!runs_alone(m))
             continue;
-        for (int i = 0; i < 3; i++)
-            if (all || i == n % 3)
+        for (int i = 0; i < 6; i++)
+            if (all || i == n % 6 || i == n % 6 + 3)
                 compare_settings(model[i], i == 0, m->name, 40);
         n++;
     }
 }
 
 /* A budget that holds everything changes nothing. */
-Test(same, budget_over_the_length_equals_full, .timeout = 120)
+static void expect_as_full(int model)
 {
     static const struct setting plain = {NULL, 1, 0};
-    struct outcome full = play(4, false, "full", 0, &plain);
+    struct outcome full = play(model, false, "full", 0, &plain);
     for (const struct method *m = method_presets; m->name; m++) {
         if (!runs_alone(m))
             continue;
-        struct outcome o = play(4, false, m->name, CAP, &plain);
-        cr_expect(memcmp(full.logits, o.logits, o.n_logits * sizeof(float)) == 0, "%s", m->name);
+        struct outcome o = play(model, false, m->name, CAP, &plain);
+        /* rows that read pages by choice close ranks behind a window: sums in another order */
+        bool other_order = model >= FAMILY && !m->read->all;
+        float off = 0;
+        for (size_t i = 0; i < o.n_logits; i++)
+            off = fmaxf(off, fabsf(o.logits[i] - full.logits[i]));
+        cr_expect(off <= (other_order ? 1e-2f : 0), "%s: logits differ by %g", m->name,
+                  (double)off);
         outcome_free(&o);
     }
     outcome_free(&full);
+}
+
+Test(same, budget_over_the_length_equals_full, .timeout = 120)
+{
+    expect_as_full(4);
+}
+
+Test(same, budget_over_the_length_equals_full_behind_windows, .timeout = 120)
+{
+    expect_as_full(GEMMA2);
 }

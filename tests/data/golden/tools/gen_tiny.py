@@ -236,11 +236,12 @@ def model(a):
 def extra_keys(a):
     """Keys that only some families, and only some options, have."""
     keys = [(f"{a.arch}.{name}", F32, x) for name, x in FAMILIES[a.arch].get("keys", {}).items()]
-    if a.window:
+    rope = getattr(a, "rope", "plain")
+    if getattr(a, "window", 0):
         keys.append((a.arch + ".attention.sliding_window", U32, a.window))
-    if a.rope == "linear":
+    if rope == "linear":
         keys += [(a.arch + ".rope.scaling.type", STRING, "linear"), (a.arch + ".rope.scaling.factor", F32, 4.0)]
-    if a.rope == "long":
+    if rope == "long":
         keys += [(a.arch + ".rope.scaling.original_context_length", U32, a.original), (a.arch + ".rope.scaling.attn_factor", F32, 1.19)]
     return keys
 

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Every family of models from run to report: what leaves a layer's own window is recorded as that, whatever the method, and is no choice of
+the method; a recording with all probes goes through every analysis and every figure; a plan repeats a run; what cannot be done with a
+family, and which families there are not, is said in one sentence."""
+import json
+import os
+import subprocess
+
+import numpy as np
+
+from harness import Gguf, Suite
+
+s = Suite()
+TOLD = json.loads(subprocess.check_output([s.exe, "describe", "--json"]))
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/golden/family_golden.json")) as f:
+    CASES = [case["args"].split() for case in json.load(f)["cases"]]
+IDS = s.file("ids.txt", " ".join(str(i * 37 % 297 + 3) for i in range(120)).encode())
+STEPS, T = 9, 128  # the last token of the answer is not fed
+
+
+def option(words, name, otherwise=0):
+    return int(words[words.index(name) + 1]) if name in words else otherwise
+
+
+def run(i, out, *more):
+    return ["run", "-m", os.path.join(s.models, f"family{i}.gguf"), "--ids", IDS, "-n", str(STEPS), "-t", "1", "-q", "--ignore-eos", "--overwrite", "-o", out, *more]
+
+
+def table(path):
+    out = s.path("eviction.npz")
+    s.accepted("eviction table", ["eviction", path, "-o", out])
+    with np.load(out) as z:
+        return {k: z[k] for k in ("layer", "index", "token", "evict_step", "reason")}
+
+
+def window_of(words, layer):
+    """The window of a layer, as the families have them: Gemma 2 every second, Gemma 3 every sixth without one."""
+    every = {"gemma2": 2, "gemma3": 6}.get(words[words.index("--arch") + 1])
+    return 0 if every and (layer + 1) % every == 0 else option(words, "--window")
+
+
+# ---- windows
+for i, words in enumerate(CASES):
+    window = option(words, "--window")
+    if not 0 < window < T:
+        continue
+    name = f"family {i}"
+    full, held, plan, again = (s.path(n + ".kvf") for n in ("full", "held", "plan", "again"))
+    s.accepted(name, run(i, full))
+    e = table(full)
+    w = np.array([window_of(words, layer) for layer in e["layer"]])
+    leaves = (w > 0) & (e["token"] + w < T)
+    s.check(name + ": full loses what its windows lose", (e["evict_step"] == np.where(leaves, e["token"] + w, -1)).all(), e["evict_step"])
+    s.check(name + ": with that reason", (e["reason"] == np.where(leaves, "architecture", "alive")).all(), set(e["reason"]))
+
+    s.accepted(name + ": h2o", run(i, held, "--method", "h2o", "-B", "40"))
+    e = table(held)
+    own = e["reason"] == "architecture"
+    s.check(name + ": h2o evicts for its budget, too", set(e["reason"]) == {"alive", "budget", "architecture"} and own.any(), set(e["reason"]))
+    s.check(name + ": the window's are at its end", (e["evict_step"][own] == (e["token"] + w)[own]).all() and (w[own] > 0).all())
+    cut = e["reason"] == "budget"
+    s.check(name + ": the method's before it", (e["evict_step"][cut] <= np.where(w > 0, e["token"] + w, T)[cut]).all())
+    for t in (121, T - 1):
+        for layer in set(e["layer"]):
+            for head in set(e["index"]):
+                at = (e["layer"] == layer) & (e["index"] == head) & (e["token"] <= t)
+                n = ((e["evict_step"] < 0) | (e["evict_step"] > t))[at].sum()
+                s.check(f"{name}: budget holds at {t}", n <= 40, layer, head, n)
+
+    s.accepted(name + ": plan", ["plan", held, "-o", plan, "--overwrite"])
+    s.accepted(name + ": again", ["run", "-m", os.path.join(s.models, f"family{i}.gguf"), "--plan", plan, "-t", "1", "-q", "--overwrite", "-o", again])
+    b = table(again)
+    s.check(name + ": a plan repeats it", (b["evict_step"] == e["evict_step"]).all() and (b["reason"] == np.where(cut, "plan", e["reason"])).all(), set(b["reason"]))
+
+    s.accepted(name + ": window", run(i, held, "--method", "window:sinks=4", "-B", "40"))
+    e = table(held)
+    s.check(name + ": a method's window is told apart", set(e["reason"]) == {"alive", "window", "architecture"}, set(e["reason"]))
+    s.check(name + ": and leaves before the layer's", (e["evict_step"] < np.where(w > 0, e["token"] + w, T + 1))[e["reason"] == "window"].all())
+
+    shadow = s.path("shadow.kvf")
+    s.accepted(name + ": shadows", run(i, shadow, "--shadow", "entries,model"))
+    said = s.accepted(name + ": ghosts", ["ghosts", shadow]).stdout.decode()
+    s.check(name + ": nobody misses what the window leaves behind", "no query missed an entry" in said, said)
+
+# ---- every analysis and figure
+for i in range(len(CASES)):
+    trace = s.path(f"{i}.kvf")
+    s.accepted(f"family {i}: all probes", run(i, trace, "--probes", "full", "--method", "h2o", "-B", "48"))
+    for a in TOLD["analyzers"]:
+        s.survives(f"family {i}: {a['name']}", [a["name"], *[trace] * max(a["min_traces"], 1)], codes=(0, 1, 3))
+    s.accepted(f"family {i}: report", ["report", trace, "-o", s.path("r.html")])
+
+# ---- what is refused
+for arch, words in (("qwen3moe", "a mixture of experts"), ("deepseek2", "latent attention"), ("mamba2", "recurrent layers"),
+                    ("granitehybrid", "recurrent layers"), ("gpt2", "gemma2")):
+    model = Gguf().set("general.architecture", arch).write(s.path("m.gguf"))
+    s.refused("refused: " + arch, ["generate", "-m", model, "--raw", "-p", "a", "-n", "1"], 1, f"'{arch}'", words)
+experts = Gguf()
+experts.metadata.append(["llama.expert_count", 4, 8])
+s.refused("refused: Mixtral", ["generate", "-m", experts.write(s.path("m.gguf")), "--raw", "-p", "a", "-n", "1"], 1, "mixture of experts")
+yarn = Gguf()
+yarn.metadata.append(["llama.rope.scaling.type", 8, "yarn"])
+s.refused("refused: YaRN", ["generate", "-m", yarn.write(s.path("m.gguf")), "--raw", "-p", "a", "-n", "1"], 1, "'yarn'", "linear")
+for i, words in ((1, "window"), (5, "window"), (7, "norms behind"), (8, "multipliers"), (9, "without rotations")):
+    model = os.path.join(s.models, f"family{i}.gguf")
+    s.refused(f"no derivatives of family {i}", ["saliency", "-m", model, "--ids", IDS, "-o", s.path("x.kvf")], 2, words, "not trained")
+s.finish()
