@@ -211,6 +211,15 @@ int model_window(const struct model_config *m, int layer)
     return m->full_every && (layer + 1) % m->full_every == 0 ? 0 : m->window;
 }
 
+enum model_rope model_rope(const struct model_config *m, int layer, int length)
+{
+    if (m->no_rope_every && (layer + 1) % m->no_rope_every == 0)
+        return ROPE_NONE;
+    if (m->family->local_base > 0 && model_window(m, layer))
+        return ROPE_LOCAL;
+    return length > m->n_ctx_plain ? ROPE_LONG : ROPE_PLAIN;
+}
+
 const char *model_beyond_plain(const struct model_config *m)
 {
     const struct family *f = m->family;

@@ -118,12 +118,3 @@ int rope_read(const struct gguf *g, struct model_config *m, struct kvf_diag *d)
     fill(m, m->family->local_base > 0 ? local : m->rope_base, NULL, 1, m->theta[ROPE_LOCAL]);
     return KVF_OK;
 }
-
-enum model_rope model_rope(const struct model_config *m, int layer, int length)
-{
-    if (m->no_rope_every && (layer + 1) % m->no_rope_every == 0)
-        return ROPE_NONE;
-    if (m->family->local_base > 0 && model_window(m, layer))
-        return ROPE_LOCAL;
-    return length > m->n_ctx_plain ? ROPE_LONG : ROPE_PLAIN;
-}

@@ -5,15 +5,21 @@ family, and which families there are not, is said in one sentence."""
 import json
 import os
 import subprocess
+import sys
 
 import numpy as np
 
 from harness import Gguf, Suite
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, "..", "format"))
+import read_kvf  # noqa: E402
+
 s = Suite()
 TOLD = json.loads(subprocess.check_output([s.exe, "describe", "--json"]))
-with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/golden/family_golden.json")) as f:
-    CASES = [case["args"].split() for case in json.load(f)["cases"]]
+with open(os.path.join(HERE, "../data/golden/family_golden.json")) as f:
+    GOLDEN = json.load(f)["cases"]
+CASES = [case["args"].split() for case in GOLDEN]
 IDS = s.file("ids.txt", " ".join(str(i * 37 % 297 + 3) for i in range(120)).encode())
 STEPS, T = 9, 128  # the last token of the answer is not fed
 
@@ -38,6 +44,14 @@ def window_of(words, layer):
     every = {"gemma2": 2, "gemma3": 6}.get(words[words.index("--arch") + 1])
     return 0 if every and (layer + 1) % every == 0 else option(words, "--window")
 
+
+# ---- a trace's NLL of all positions but the first
+for i, case in enumerate(GOLDEN):
+    out, ids = s.path("nll.kvf"), s.file("long.txt", " ".join(map(str, case["ids"])).encode())
+    s.accepted(f"family {i}: 600 tokens", ["run", "-m", os.path.join(s.models, f"family{i}.gguf"), "--ids", ids, "-n", "0", "--exact", "--probes",
+                                           "nll,evict", "-t", "1", "-q", "--overwrite", "-o", out])
+    off = np.abs(read_kvf.Trace(out).column("nll", 0)[0][1:] - case["nll"]).max()
+    s.check(f"family {i}: nll", off <= 1e-3, off)
 
 # ---- windows
 for i, words in enumerate(CASES):
