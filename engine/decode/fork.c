@@ -80,6 +80,12 @@ int session_fork(const struct session *from, const struct session_options *opt,
     if (own.cap < from->n_past)
         return kvf_fail(d, KVF_E_LIMIT, "a session of %d tokens cannot go on after %d", own.cap,
                         from->n_past);
+    int plain = from->e->config.n_ctx_plain;
+    if ((own.cap > plain) != (from->cap > plain))
+        return kvf_fail(d, KVF_E_LIMIT,
+                        "a session of %d tokens cannot go on as one of %d: the model turns keys "
+                        "in another way beyond %d",
+                        from->cap, own.cap, plain);
     int err = fork_one(from, &own, &s, d);
     if (err)
         return err;

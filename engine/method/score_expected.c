@@ -2,7 +2,8 @@
  * attention, Devoto et al. 2025): unrotated queries are taken as Gaussian, turned by
  * the mean rotation of the next positions,
  *     z_j = (R mu) . k_j / sqrt(D) + k_j^T (R Sigma R^T) k_j / (2 D),
- *     S_j = (mean_g softmax_j z_j + epsilon) |v_j|. */
+ *     S_j = (mean_g softmax_j z_j + epsilon) |v_j|,
+ * with the scale of the model's attention in place of 1 / sqrt(D) where it has its own. */
 #include <math.h>
 
 #include "engine/method/parts.h"

@@ -122,9 +122,13 @@ static int read_window(const struct gguf *g, struct model_config *m, struct kvf_
     const struct family *f = m->family;
     struct key key = key_of(m, "attention.sliding_window");
     m->no_rope_every = f->no_rope_every;
+    int64_t window = gguf_int(g, key.text, f->window);
+    if (!f->windows && window > 0 && window < m->n_ctx)
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: %s is %lld, and layers with a window are not supported in '%s'",
+                        gguf_path(g), key.text, (long long)window, m->arch);
     if (!f->windows)
         return KVF_OK;
-    int64_t window = gguf_int(g, key.text, f->window);
     if (window < 0 || window > INT32_MAX / 2)
         return kvf_fail(d, KVF_E_FORMAT, "%s: %s is out of range", gguf_path(g), key.text);
     m->window = (int)window;

@@ -113,6 +113,18 @@ for i in range(len(CASES)):
     s.accepted(f"family {i}: report", ["report", trace, "-o", s.path("r.html")])
 s.check("an analysis works on all families or on none", set(ran.values()) <= {0, len(CASES)} and sum(n > 0 for n in ran.values()) > 20, ran)
 
+# ---- the one size of Gemma 2 whose attention is scaled by the width of the model is known by its depth
+def last_logits(**more):
+    model = Gguf(arch="gemma2", layers=46, dim=32, ffn=32, heads=2, kv_heads=1, head_dim=32)
+    model.metadata += [["gemma2." + key, 6, value] for key, value in more.items()]
+    out = s.path("x.npy")
+    s.accepted("46 layers", ["logits", "-m", model.write(s.path("m.gguf")), "--ids", IDS, "--exact", "-o", out])
+    return np.load(out)
+
+
+plain, by_width, by_head = last_logits(), last_logits(**{"attention.scale": 16 ** -.5}), last_logits(**{"attention.scale": 32 ** -.5})
+s.check("46 layers: by the width", (plain == by_width).all() and (plain != by_head).any())
+
 # ---- what is refused
 for arch, words in (("qwen3moe", "a mixture of experts"), ("deepseek2", "latent attention"), ("mamba2", "recurrent layers"),
                     ("granitehybrid", "recurrent layers"), ("gpt2", "gemma2")):
@@ -124,6 +136,10 @@ s.refused("refused: Mixtral", ["generate", "-m", experts.write(s.path("m.gguf"))
 yarn = Gguf()
 yarn.metadata.append(["llama.rope.scaling.type", 8, "yarn"])
 s.refused("refused: YaRN", ["generate", "-m", yarn.write(s.path("m.gguf")), "--raw", "-p", "a", "-n", "1"], 1, "'yarn'", "linear")
+for arch in ("olmo2", "qwen2"):
+    window = Gguf(arch=arch)
+    window.metadata.append([arch + ".attention.sliding_window", 4, 64])
+    s.refused("refused: a window of " + arch, ["generate", "-m", window.write(s.path("m.gguf")), "--raw", "-p", "a", "-n", "1"], 1, "window", f"'{arch}'")
 for i, words in ((1, "window"), (5, "window"), (7, "norms behind"), (8, "multipliers"), (9, "without rotations")):
     model = os.path.join(s.models, f"family{i}.gguf")
     s.refused(f"no derivatives of family {i}", ["saliency", "-m", model, "--ids", IDS, "-o", s.path("x.kvf")], 2, words, "not trained")
