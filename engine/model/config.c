@@ -123,7 +123,8 @@ static int read_arch(const struct gguf *g, struct model_config *m, struct kvf_di
         if (strcmp(m->arch, archs[i].name) == 0) {
             m->qk_norm = archs[i].qk_norm;
             m->qkv_bias = archs[i].qkv_bias;
-            m->halves = archs[i].halves;
+            /* folders of the transformers library have halves in all of them */
+            m->halves = gguf_bool(g, key_of(m, "rope.halves").text, archs[i].halves);
             return KVF_OK;
         }
     return kvf_fail(d, KVF_E_FORMAT,

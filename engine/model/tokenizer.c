@@ -11,6 +11,8 @@
 
 enum { MAX_TEXT = 1 << 26 };
 
+static const char patterns_key[] = "tokenizer.kvfate.patterns";
+
 struct tokenizer {
     struct bpe bpe; /* with pretok; otherwise spm */
     struct pretok *pretok;
@@ -32,7 +34,7 @@ static int refuse_pretok(const struct gguf *g, const char *pre, size_t len, stru
                     gguf_path(g), (int)(len < 40 ? len : 40), pre);
 }
 
-static int load_bpe(struct tokenizer *t, const struct gguf *g, struct kvf_diag *d)
+static int create_pretok(struct tokenizer *t, const struct gguf *g, struct kvf_diag *d)
 {
     static const char otherwise[] = "default";
     size_t len = 0;
@@ -42,8 +44,42 @@ static int load_bpe(struct tokenizer *t, const struct gguf *g, struct kvf_diag *
         len = strlen(otherwise);
     }
     int err = pretok_create(pre, len, &t->pretok);
+    return err == KVF_E_FORMAT ? refuse_pretok(g, pre, len, d) : err;
+}
+
+static void on_pattern(void *ctx, int64_t i, const char *s, size_t len)
+{
+    (void)i;
+    buf_add(ctx, s, len);
+    buf_add(ctx, "", 1);
+}
+
+/* Words are cut by patterns of the file itself. */
+static int compile_patterns(struct tokenizer *t, const struct gguf *g, int64_t n,
+                            struct kvf_diag *d)
+{
+    struct buf all = {0};
+    const char *bad = "";
+    gguf_each_str(g, patterns_key, on_pattern, &all);
+    bool whole = gguf_bool(g, "tokenizer.kvfate.whole_words", false);
+    int err = all.err;
+    if (!err && n > PRETOK_PATTERNS)
+        err = KVF_E_FORMAT;
+    if (!err)
+        err = pretok_from_patterns(all.data ? all.data : "", (int)n, whole, &t->pretok, &bad);
     if (err == KVF_E_FORMAT)
-        return refuse_pretok(g, pre, len, d);
+        kvf_fail(d, err,
+                 "%s: the pattern '%.100s' of the tokenizer, one of %lld, cannot be used; give a "
+                 ".gguf file of the model",
+                 gguf_path(g), bad, (long long)n);
+    buf_finish(&all);
+    return err;
+}
+
+static int load_bpe(struct tokenizer *t, const struct gguf *g, struct kvf_diag *d)
+{
+    int64_t n = gguf_array_strings(g, patterns_key);
+    int err = n < 0 ? create_pretok(t, g, d) : compile_patterns(t, g, n, d);
     if (err)
         return err;
     t->vocab = &t->bpe.vocab;
