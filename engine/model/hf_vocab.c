@@ -131,7 +131,10 @@ static int read_added(struct hf_tokens *x, uint32_t list)
         bool special = json_tape_bool(x->tape, get(x, v, "special"), false);
         if (s && n == 0)
             return damaged(x, "an added token is empty");
-        int err = put_token(x, id, s, n, special ? TOKEN_CONTROL : TOKEN_USER);
+        /* With U+2581 it is no text that anyone writes, but one that merges make. */
+        bool made = x->model != HF_BYTE_LEVEL && s && memmem(s, n, "\xe2\x96\x81", 3);
+        uint8_t type = special ? TOKEN_CONTROL : made ? TOKEN_NORMAL : TOKEN_USER;
+        int err = put_token(x, id, s, n, type);
         if (err)
             return err;
         struct hf_token *t = &x->token[id];

@@ -39,6 +39,8 @@ static bool find_merge(const void *ctx, const struct merge_node *left,
                        const struct merge_node *right, struct merge_cand *ret)
 {
     const struct merge_text *t = ctx;
+    if (!t->m->score)
+        return merges_find(&t->m->merges, left->id, right->id, ret);
     struct piece p = {t->s + left->at, left->len + right->len};
     ret->result = p.len <= t->m->longest ? names_find(&t->m->names, p) : -1;
     if (ret->result < 0)

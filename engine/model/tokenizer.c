@@ -187,7 +187,7 @@ static void add_text(struct out *o, const char *s, size_t n)
 {
     if (!o->t->pretok) {
         if (!o->err && n > 0)
-            o->err = spm_encode(&o->t->spm, s, n, &o->spm, &o->ids);
+            o->err = spm_encode(&o->t->spm, s, n, o->ids.len == 0, &o->spm, &o->ids);
         return;
     }
     size_t start = 0, at = 0;

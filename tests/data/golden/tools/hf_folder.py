@@ -152,7 +152,7 @@ def tokenizer(g):
     out = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added(tokens, kinds), "normalizer": None}
     if g.get("model") == b"gpt2":
         out["pre_tokenizer"] = PRE[g.get("pre").decode()]
-        vocab = {t: i for i, t in enumerate(tokens) if kinds[i] not in (CONTROL, USER)}
+        vocab = {t: i for i, t in enumerate(tokens)}
         merges = [m.decode() for m in g.get("merges")]
         more = {"unk_token": None, "byte_fallback": False}
         out["decoder"] = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
@@ -204,6 +204,16 @@ def write(gguf, folder, shards=1, **changes):
     more = {"chat_template": template[1].decode()} if template else {}
     write_json(folder, "tokenizer_config.json", {**named, **more, **({} if g.get("add_bos_token") is None else {"add_bos_token": g.get("add_bos_token")})})
     write_json(folder, "generation_config.json", {"eos_token_id": g.get("eos_token_id", 0)})
+
+
+def write_tokenizer(folder, text, vocab_size):
+    """A folder whose tokenizer works and whose weights are one number: for comparisons of tokens."""
+    os.makedirs(folder, exist_ok=True)
+    write_weights(folder, [("model.embed_tokens.weight", [1, 1], "F32", bytes(4))], 1)
+    write_json(folder, "config.json", {"model_type": "llama", "tie_word_embeddings": True, "vocab_size": vocab_size, "num_hidden_layers": 1, "hidden_size": 2,
+                                       "intermediate_size": 1, "num_attention_heads": 1, "max_position_embeddings": 1, "rms_norm_eps": 1e-6})
+    with open(os.path.join(folder, "tokenizer.json"), "w") as f:
+        f.write(text)
 
 
 def main():
