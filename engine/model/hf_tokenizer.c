@@ -116,6 +116,7 @@ static int put_pieces(struct hf_tokens *x, struct gguf_put *put)
     gguf_put_bool(put, "tokenizer.ggml.add_space_prefix", x->prefix);
     gguf_put_bool(put, "tokenizer.kvfate.prefix_first", x->prefix_first);
     gguf_put_bool(put, "tokenizer.kvfate.prefix_new", x->prefix_new);
+    gguf_put_bool(put, "tokenizer.kvfate.every_space", x->words);
     gguf_put_bool(put, "tokenizer.ggml.remove_extra_whitespaces", x->collapse);
     size_t n;
     const char *s = json_tape_str(x->tape, x->rules, &x->scratch, &n);

@@ -30,7 +30,7 @@ struct hf_tokens {
     bool prefix_new;     /* only where the text does not begin with one */
     bool collapse;       /* runs of spaces become one */
     bool spaces;         /* a step turns spaces into U+2581 */
-    bool words;          /* no token goes beyond the beginning of a word */
+    bool words;          /* each space begins a word, which no token goes beyond */
     uint32_t rules;      /* precompiled_charsmap, a text of the tape */
     struct buf patterns; /* each ended by a NUL: what cuts words, byte-level alone */
     int n_patterns;

@@ -54,17 +54,9 @@ static bool spells_byte(const char *s, size_t n)
     return s && n == 6 && memcmp(s, "<0x", 3) == 0 && s[5] == '>';
 }
 
-/* Whether a text has U+2581 behind its start: no word has. */
-static bool crosses_words(const char *s, size_t n)
+static uint8_t type_of(bool bytes, const char *s, size_t n)
 {
-    return s && n > 1 && memmem(s + 1, n - 1, "\xe2\x96\x81", 3);
-}
-
-static uint8_t type_of(const struct hf_tokens *x, bool bytes, const char *s, size_t n)
-{
-    if (bytes && spells_byte(s, n))
-        return TOKEN_BYTE;
-    return x->words && crosses_words(s, n) ? TOKEN_UNUSED : TOKEN_NORMAL;
+    return bytes && spells_byte(s, n) ? TOKEN_BYTE : TOKEN_NORMAL;
 }
 
 /* An object of texts with their ids. */
@@ -79,7 +71,7 @@ static int read_object(struct hf_tokens *x, uint32_t vocab, bool bytes)
                                  "%s: two tokens have the id %lld, '%.*s' and another one; fetch "
                                  "the file again",
                                  x->path, (long long)id, (int)(n < 60 ? n : 60), s)
-                      : put_token(x, id, s, n, type_of(x, bytes, s, n));
+                      : put_token(x, id, s, n, type_of(bytes, s, n));
         if (err)
             return err;
     }
@@ -95,7 +87,7 @@ static int read_pairs(struct hf_tokens *x, uint32_t vocab, bool bytes)
         size_t n = 0;
         const char *s = json_tape_str(x->tape, text, &x->scratch, &n);
         double score = json_tape_num(x->tape, json_tape_next(x->tape, text), NAN);
-        int err = isfinite(score) ? put_token(x, id, s, n, type_of(x, bytes, s, n))
+        int err = isfinite(score) ? put_token(x, id, s, n, type_of(bytes, s, n))
                                   : damaged(x, "a token of the unigram has no score");
         if (err)
             return err;

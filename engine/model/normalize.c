@@ -119,16 +119,18 @@ static bool put(struct buf *out, struct to to)
     return to.s[to.n - 1] == ' ';
 }
 
-/* Whether a space goes before a text of at least one byte. */
+/* Whether a space goes before a text. */
 static bool prefixed(const struct normalizer *z, const char *s, size_t n, bool first)
 {
-    struct to to;
+    struct to to = {"", 0};
     if (!z->prefix || (z->prefix_first && !first))
         return false;
-    next(z, s, n, &to);
+    if (!z->prefix_new)
+        return true;
+    for (size_t at = 0; at < n && to.n == 0;)
+        at += next(z, s + at, n - at, &to);
     bool mark = to.n >= 3 && memcmp(to.s, "\xe2\x96\x81", 3) == 0;
-    bool spaced = mark || (to.n > 0 && *to.s == ' ');
-    return !(z->prefix_new && spaced);
+    return to.n > 0 && *to.s != ' ' && !mark;
 }
 
 void normalize(const struct normalizer *z, const char *s, size_t n, bool start, struct buf *out)

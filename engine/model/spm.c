@@ -138,6 +138,7 @@ static int index_tokens(struct spm *m)
 int spm_load(struct spm *m, const struct gguf *g, bool unigram, char hash[33], struct kvf_diag *d)
 {
     m->unigram = unigram;
+    m->every_space = gguf_bool(g, "tokenizer.kvfate.every_space", false);
     int err = read_tokens(m, g, d);
     if (err)
         return err;
@@ -170,13 +171,14 @@ void spm_scratch_finish(struct spm_scratch *x)
     mem_free(x->step);
 }
 
-/* The end of the word that begins at a place: the next space that stands behind another sign. */
+/* The end of the word that begins at a place: the next space, of a run the first unless every_space
+ * is set. */
 static size_t word_end(const struct spm *m, const struct buf *text, size_t at)
 {
-    if (!m->words)
+    if (!m->words && !m->every_space)
         return text->len;
     for (at++; at < text->len; at++)
-        if (text->data[at] == ' ' && text->data[at - 1] != ' ')
+        if (text->data[at] == ' ' && (m->every_space || text->data[at - 1] != ' '))
             break;
     return at;
 }
@@ -185,6 +187,7 @@ int spm_encode(const struct spm *m, const char *s, size_t n, bool first, struct 
                struct buf *ids)
 {
     float score = 0;
+    x->begin = ids->len;
     buf_clear(&x->text);
     normalize(&m->normalizer, s, n, first, &x->text);
     int err = x->text.err;

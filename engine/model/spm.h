@@ -18,6 +18,7 @@ struct spm {
     bool has_bytes;         /* all of them are there */
     int32_t unknown;        /* token of such characters where has_bytes is not set; -1: none */
     bool unigram;           /* the likeliest row of tokens; otherwise merges */
+    bool every_space;       /* a word ends before each space, a run of them too */
     bool words;             /* no token goes on behind a space: words can be taken one by one */
     size_t longest;         /* bytes of the longest token that text can become */
     float unknown_score;    /* of a character without a token, in the unigram */
@@ -29,6 +30,7 @@ struct spm {
 struct spm_scratch { /* grows as needed; zeroed to begin with */
     struct merging merging;
     struct buf text; /* normalised */
+    size_t begin;    /* bytes of ids that are of what stands before the text */
     struct spm_step *step;
     size_t n_steps;
 };
