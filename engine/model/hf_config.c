@@ -65,6 +65,7 @@ static const struct never {
 } nevers[] = {
     {"attention_bias", "biases of attention"},
     {"mlp_bias", "biases of the feed-forward part"},
+    {"use_bidirectional_attention", "tokens that see later ones"},
 };
 
 struct reader {
@@ -72,7 +73,7 @@ struct reader {
     const struct json *config;
     struct gguf_put *put;
     struct hf_config *out;
-    int head_dim, n_layers, n_ctx;
+    int head_dim, turned, n_layers, n_ctx;
     struct kvf_diag *d;
 };
 
@@ -177,6 +178,17 @@ static int check_nevers(const struct reader *r)
     return KVF_OK;
 }
 
+/* The parameters stand in rope_parameters, in older folders in rope_scaling and keys beside it;
+ * Gemma 3 has two sets, of its global and its local layers. */
+static const struct json *rope_of(const struct reader *r)
+{
+    const struct json *rope = member(r->config, "rope_parameters");
+    const struct json *full = json_get(rope, "full_attention");
+    if (json_is_object(full))
+        return full;
+    return rope ? rope : member(r->config, "rope_scaling");
+}
+
 static int put_heads(struct reader *r)
 {
     int width, heads, err = read_whole(r, "hidden_size", 0, &width);
@@ -193,6 +205,7 @@ static int put_heads(struct reader *r)
     if (err)
         return err;
     double part = json_num(member(r->config, "partial_rotary_factor"), 1.0);
+    part = json_num(member(rope_of(r), "partial_rotary_factor"), part);
     double turned = r->head_dim * part;
     if (r->head_dim > 65536 || !(turned >= 2 && turned <= r->head_dim))
         return kvf_fail(r->d, KVF_E_FORMAT,
@@ -201,7 +214,8 @@ static int put_heads(struct reader *r)
                         r->path, part, r->head_dim);
     gguf_put_int(r->put, key_of(r, "attention.key_length").text, r->head_dim);
     gguf_put_int(r->put, key_of(r, "attention.value_length").text, r->head_dim);
-    gguf_put_int(r->put, key_of(r, "rope.dimension_count").text, (int)turned);
+    r->turned = (int)turned;
+    gguf_put_int(r->put, key_of(r, "rope.dimension_count").text, r->turned);
     gguf_put_bool(r->put, key_of(r, "rope.halves").text, true);
     if (r->out->family->bit & HF_GEMMAS) {
         double scalar = json_num(member(r->config, "query_pre_attn_scalar"), r->head_dim);
@@ -265,6 +279,23 @@ static int put_window(const struct reader *r)
     }
     mem_free(local);
     return err;
+}
+
+/* SmolLM3 turns no positions in every fourth layer; GGUF takes that for granted. */
+static int check_turning(const struct reader *r)
+{
+    bool *turns;
+    int err = layer_flags(r, "no_rope_layers", "1", "0", &turns);
+    bool usual = true;
+    for (int i = 0; !err && turns && i < r->n_layers; i++)
+        usual = usual && turns[i] == ((i + 1) % 4 != 0);
+    mem_free(turns);
+    if (err || usual || r->out->family->bit != HF_SMOLLM3)
+        return err;
+    return kvf_fail(r->d, KVF_E_FORMAT,
+                    "%s: no_rope_layers names others than every fourth layer, which is not "
+                    "supported",
+                    r->path);
 }
 
 /* ---- rotary positions */
@@ -384,28 +415,21 @@ static int put_scaling(const struct reader *r, const struct json *rope, double b
     return KVF_OK;
 }
 
-/* The parameters stand in rope_parameters, in older folders in rope_scaling and keys beside it;
- * Gemma 3 has two sets, of its global and its local layers. */
 static int put_rope(const struct reader *r)
 {
-    const struct json *rope = member(r->config, "rope_parameters"), *local = NULL;
-    if (json_is_object(json_get(rope, "full_attention"))) {
-        local = json_get(rope, "sliding_attention");
-        rope = json_get(rope, "full_attention");
-    }
-    rope = rope ? rope : member(r->config, "rope_scaling");
+    const struct json *rope = rope_of(r), *set = member(r->config, "rope_parameters");
     const struct json *theta = member(rope, "rope_theta");
     theta = theta ? theta : member(r->config, "rope_theta");
-    const struct json *near = member(local, "rope_theta");
-    near = near ? near : member(r->config, "rope_local_base_freq");
+    const struct json *local = member(json_get(set, "sliding_attention"), "rope_theta");
+    local = local ? local : member(r->config, "rope_local_base_freq");
     double base = json_num(theta, theta ? NAN : 10000.0);
-    double part = json_num(member(r->config, "partial_rotary_factor"), 1.0);
-    if (!(base > 1 && isfinite(base)))
+    double near = json_num(local, local ? NAN : base);
+    if (!(base > 1 && isfinite(base)) || !(near > 1 && isfinite(near)))
         return refuse_number(r, "rope_theta", r->config, "a number over 1");
     gguf_put_real(r->put, key_of(r, "rope.freq_base").text, base);
-    if (near)
-        gguf_put_real(r->put, key_of(r, "rope.freq_base_swa").text, json_num(near, 0));
-    return put_scaling(r, rope, base, (int)(r->head_dim * part));
+    if (local)
+        gguf_put_real(r->put, key_of(r, "rope.freq_base_swa").text, near);
+    return put_scaling(r, rope, base, r->turned);
 }
 
 int hf_config_read(const char *path, const struct json *config, struct gguf_put *put,
@@ -425,6 +449,8 @@ int hf_config_read(const char *path, const struct json *config, struct gguf_put 
         err = put_heads(&r);
     if (!err)
         err = put_window(&r);
+    if (!err)
+        err = check_turning(&r);
     if (!err)
         err = put_rope(&r);
     ret->tied = json_bool(json_get(config, "tie_word_embeddings"), ret->family->tied);
