@@ -166,7 +166,7 @@ for n in (0, 1, 7, 9, 10):
 for n in (100, len(WEIGHTS) // 2, len(WEIGHTS) - 1):
     refused(f"weights cut at {n}", folder(model__safetensors=WEIGHTS[:n]), "model.safetensors")
 refused("more bytes behind", folder(model__safetensors=WEIGHTS + b"1234"), "belong to none")
-for n in (len(WEIGHTS) - 7, 1 << 40, (1 << 64) - 1, (1 << 64) - 8):
+for n in (len(weights()) - 7, 1 << 40, (1 << 64) - 1, (1 << 64) - 8):
     refused(f"a header of {n} bytes", folder(model__safetensors=weights(length=n)), "model.safetensors", "longer than the file")
 refused("a short header", folder(model__safetensors=weights(length=8)), "model.safetensors")
 refused("a header that is no JSON", folder(model__safetensors=weights(text=b"{nothing")), "model.safetensors", "json")
