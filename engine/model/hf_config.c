@@ -32,7 +32,8 @@ enum { N_FAMILIES = sizeof families / sizeof *families };
 
 enum kind {
     WHOLE, /* from 1 on */
-    REAL
+    REAL,
+    CAP /* null: none */
 };
 
 /* Keys that need no more than another name. */
@@ -50,8 +51,9 @@ static const struct row {
     {"max_position_embeddings", "context_length", WHOLE, true, HF_ALL},
     {"vocab_size", "vocab_size", WHOLE, true, HF_ALL},
     {"rms_norm_eps", "attention.layer_norm_rms_epsilon", REAL, true, HF_ALL},
-    {"attn_logit_softcapping", "attn_logit_softcapping", REAL, false, HF_GEMMA2},
-    {"final_logit_softcapping", "final_logit_softcapping", REAL, false, HF_GEMMAS},
+    {"attn_logit_softcapping", "attn_logit_softcapping", CAP, false, HF_GEMMA2},
+    {"final_logit_softcapping", "final_logit_softcapping", CAP, false, HF_GEMMA2},
+    {"sliding_window_pattern", "attention.sliding_window_pattern", WHOLE, false, HF_GEMMA3},
     {"attention_multiplier", "attention.scale", REAL, true, HF_GRANITE},
     {"embedding_multiplier", "embedding_scale", REAL, true, HF_GRANITE},
     {"residual_multiplier", "residual_scale", REAL, true, HF_GRANITE},
@@ -118,6 +120,8 @@ static int put_row(const struct reader *r, const struct row *row)
     const struct json *x = member(r->config, row->key);
     struct key key = key_of(r, row->gguf);
     int whole;
+    if (!x && row->kind == CAP && json_get(r->config, row->key))
+        gguf_put_real(r->put, key.text, 0);
     if (!x && !row->must)
         return KVF_OK;
     if (row->kind == WHOLE) {
@@ -256,29 +260,48 @@ static int layer_flags(const struct reader *r, const char *key, const char *word
     return KVF_OK;
 }
 
+/* Every so many layers the last one sees everything: 0 where none does, -1 where no number says
+ * which do. */
+static int full_every(const bool *local, int n)
+{
+    int every = 0;
+    while (every < n && local[every])
+        every++;
+    every = every < n ? every + 1 : 0;
+    for (int i = 0; i < n; i++)
+        if (local[i] != (every == 0 || (i + 1) % every != 0))
+            return -1;
+    return every;
+}
+
 /* Which layers see no further back than a window. */
 static int put_window(const struct reader *r)
 {
-    const unsigned asks = HF_QWEN2 | HF_QWEN3 | HF_SMOLLM3; /* has a key that says whether */
-    bool none = (r->out->family->bit & asks)
-                && !json_bool(json_get(r->config, "use_sliding_window"), false);
+    const unsigned asked = HF_QWEN2 | HF_QWEN3 | HF_SMOLLM3; /* have a key that says whether */
+    const unsigned may = HF_MISTRAL | HF_PHI3 | HF_GEMMAS;
+    const struct hf_family *f = r->out->family;
     bool *local;
     int window, err = layer_flags(r, "layer_types", "sliding_attention", "full_attention", &local);
     if (err)
         return err;
-    bool any = !local;
-    for (int i = 0; local && i < r->n_layers; i++)
-        any = any || local[i];
-    if (any && !none && member(r->config, "sliding_window")) {
-        err = read_whole(r, "sliding_window", 0, &window);
-        if (!err)
-            gguf_put_int(r->put, key_of(r, "attention.sliding_window").text, window);
-        if (!err && local)
-            gguf_put_bools(r->put, key_of(r, "attention.sliding_window_pattern").text, local,
-                           (uint64_t)r->n_layers);
-    }
+    bool listed = local != NULL;
+    int every = listed ? full_every(local, r->n_layers) : 0;
     mem_free(local);
-    return err;
+    bool asks = !(f->bit & asked) || json_bool(json_get(r->config, "use_sliding_window"), false);
+    if (every == 1 || !asks || !member(r->config, "sliding_window"))
+        return KVF_OK;
+    if (every < 0 || !(f->bit & may))
+        return kvf_fail(r->d, KVF_E_FORMAT,
+                        "%s: layers with a window (sliding_window, layer_types) are not supported "
+                        "in this order for model_type '%s'",
+                        r->path, f->model_type);
+    err = read_whole(r, "sliding_window", 0, &window);
+    if (err)
+        return err;
+    gguf_put_int(r->put, key_of(r, "attention.sliding_window").text, window);
+    if (listed)
+        gguf_put_int(r->put, key_of(r, "attention.sliding_window_pattern").text, every);
+    return KVF_OK;
 }
 
 /* SmolLM3 turns no positions in every fourth layer; GGUF takes that for granted. */
