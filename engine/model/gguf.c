@@ -349,7 +349,7 @@ int gguf_from_view(const char *path, const struct gguf_view *view, struct gguf *
     err = read_pairs(g, &c, view->n_pairs, d);
     if (err)
         goto fail;
-    err = sort_tensors(g, d);
+    err = g->n_tensors ? sort_tensors(g, d) : KVF_OK;
     if (err)
         goto fail;
     *ret_gguf = g;

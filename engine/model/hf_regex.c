@@ -54,6 +54,17 @@ static void braces(struct regex *r)
     r->s = close + 1;
 }
 
+/* \s, and \S outside of sets */
+static void white_space(struct regex *r, bool not )
+{
+    if (!r->set)
+        buf_str(r->out, not ? "[^" : "[");
+    buf_str(r->out, WHITE_SPACE);
+    if (!r->set)
+        buf_char(r->out, ']');
+    r->s++;
+}
+
 /* r->s: behind the backslash. */
 static void escape(struct regex *r)
 {
@@ -67,10 +78,7 @@ static void escape(struct regex *r)
     } else if (c == 'p' || c == 'P' || c == 'x') {
         braces(r);
     } else if (c == 's' || (c == 'S' && !r->set)) {
-        buf_str(r->out, r->set ? "" : c == 's' ? "[" : "[^");
-        buf_str(r->out, WHITE_SPACE);
-        buf_str(r->out, r->set ? "" : "]");
-        r->s++;
+        white_space(r, c == 'S');
     } else if (strchr("rntdD", c)
                || ((unsigned char)c < 0x80 && strchr("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~ ", c))) {
         buf_char(r->out, '\\');

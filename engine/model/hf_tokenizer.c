@@ -176,7 +176,8 @@ static int32_t template_bos(struct hf_tokens *x, uint32_t root)
 static int32_t listed(const struct hf_tokens *x, const struct json *config, const char *key, int i)
 {
     const struct json *v = json_get(config, key);
-    int64_t id = json_int(json_is_array(v) ? json_at(v, i) : i == 0 ? v : NULL, -1);
+    const struct json *one = i == 0 ? v : NULL;
+    int64_t id = json_int(json_is_array(v) ? json_at(v, i) : one, -1);
     return id >= 0 && id < x->n ? (int32_t)id : -1;
 }
 

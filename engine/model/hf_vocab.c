@@ -66,12 +66,12 @@ static int read_object(struct hf_tokens *x, uint32_t vocab, bool bytes)
         size_t n = 0;
         const char *s = json_tape_key(x->tape, v, &x->scratch, &n);
         int64_t id = json_tape_int(x->tape, v, -1);
-        int err = id >= 0 && id < x->n && x->token[id].type && s
-                      ? kvf_fail(x->d, KVF_E_FORMAT,
-                                 "%s: two tokens have the id %lld, '%.*s' and another one; fetch "
-                                 "the file again",
-                                 x->path, (long long)id, (int)(n < 60 ? n : 60), s)
-                      : put_token(x, id, s, n, type_of(bytes, s, n));
+        if (s && id >= 0 && id < x->n && x->token[id].type)
+            return kvf_fail(x->d, KVF_E_FORMAT,
+                            "%s: two tokens have the id %lld, '%.*s' and another one; fetch the "
+                            "file again",
+                            x->path, (long long)id, (int)(n < 60 ? n : 60), s);
+        int err = put_token(x, id, s, n, type_of(bytes, s, n));
         if (err)
             return err;
     }
@@ -125,7 +125,8 @@ static int read_added(struct hf_tokens *x, uint32_t list)
             return damaged(x, "an added token is empty");
         /* With U+2581 it is no text that anyone writes, but one that merges make. */
         bool made = x->model != HF_BYTE_LEVEL && s && memmem(s, n, "\xe2\x96\x81", 3);
-        uint8_t type = special ? TOKEN_CONTROL : made ? TOKEN_NORMAL : TOKEN_USER;
+        uint8_t type = made ? TOKEN_NORMAL : TOKEN_USER;
+        type = special ? TOKEN_CONTROL : type;
         int err = put_token(x, id, s, n, type);
         if (err)
             return err;
