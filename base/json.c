@@ -198,6 +198,11 @@ bool json_is_array(const struct json *n)
     return cJSON_IsArray(raw(n));
 }
 
+bool json_is_null(const struct json *n)
+{
+    return cJSON_IsNull(raw(n));
+}
+
 static bool is_control(uint32_t cp)
 {
     return cp < 0x20 || (cp >= 0x7f && cp < 0xa0);

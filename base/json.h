@@ -30,6 +30,7 @@ int64_t json_int(const struct json *node, int64_t otherwise); /* otherwise unles
 bool json_bool(const struct json *node, bool otherwise);
 bool json_is_object(const struct json *node);
 bool json_is_array(const struct json *node);
+bool json_is_null(const struct json *node);
 
 /* "text" with quotes and escapes; bytes that are not UTF-8 become U+FFFD. */
 void json_put_str(struct buf *b, const char *s, size_t n);

@@ -1,6 +1,7 @@
 #include "base/utf8.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 /* Bytes of a character that begins with this one; 0: none does. */
 static size_t length_of(unsigned char first)
@@ -53,7 +54,16 @@ size_t utf8_encode(uint32_t cp, char out[4])
 int utf8_valid(const char *s, size_t n)
 {
     uint32_t cp;
+    uint64_t eight;
     while (n) {
+        if (n >= sizeof eight) { /* most texts are ASCII */
+            memcpy(&eight, s, sizeof eight);
+            if (!(eight & 0x8080808080808080u)) {
+                s += sizeof eight;
+                n -= sizeof eight;
+                continue;
+            }
+        }
         size_t len = utf8_decode(s, n, &cp);
         if (!len)
             return 0;

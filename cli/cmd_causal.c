@@ -206,7 +206,7 @@ static const struct opt options[] = {
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
      "the table as JSON on the standard output"},
     {OPT_GROUP, 0, "execution", offsetof(struct job, how), .group = execution_options},
-    {OPT_STR, 'm', "model", offsetof(struct job, model), "FILE", "GGUF model",
+    {OPT_STR, 'm', "model", offsetof(struct job, model), "FILE", "model: a GGUF file or a folder",
      .absent = "SmolLM2 in the cache folder"},
     {OPT_FLAG, 0, "raw", offsetof(struct job, raw), NULL,
      "no chat template: the prompts as they stand"},

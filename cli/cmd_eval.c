@@ -507,7 +507,7 @@ static int run(struct job *j, struct kvf_diag *d)
 }
 
 static const struct opt options[] = {
-    {OPT_STR, 'm', "model", offsetof(struct job, model), "FILE", "GGUF model",
+    {OPT_STR, 'm', "model", offsetof(struct job, model), "FILE", "model: a GGUF file or a folder",
      .absent = "SmolLM2 in the cache folder"},
     {OPT_LIST, 0, "data", offsetof(struct job, data), "FILE",
      "text with headings, or JSONL; several may follow"},

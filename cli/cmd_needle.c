@@ -10,7 +10,7 @@
 #include "cli/commands.h"
 #include "cli/folders.h"
 #include "cli/needle.h"
-#include "engine/model/gguf.h"
+#include "engine/model/model_file.h"
 #include "engine/model/tokenizer.h"
 
 enum { MOST_LENGTH = 1 << 20 };
@@ -34,7 +34,7 @@ static int open_tokenizer(struct request *q, struct kvf_diag *d)
         return KVF_OK;
     int err = q->model ? KVF_OK : folder_cache(FOLDER_DEFAULT_MODEL, &path);
     if (!err)
-        err = gguf_open(q->model ? q->model : path.data, &q->gguf, d);
+        err = model_file_open(q->model ? q->model : path.data, &q->gguf, d);
     if (!err)
         err = tokenizer_create(q->gguf, &q->tokenizer, d);
     if (err && !q->model)

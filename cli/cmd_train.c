@@ -444,7 +444,7 @@ static void finish(struct job *j)
 }
 
 static const struct opt options[] = {
-    {OPT_STR, 'm', "model", offsetof(struct job, model), "FILE", "GGUF model",
+    {OPT_STR, 'm', "model", offsetof(struct job, model), "FILE", "model: a GGUF file or a folder",
      .absent = "SmolLM2 in the cache folder"},
     {OPT_LIST, 0, "data", offsetof(struct job, data), "FILE", "text, or JSONL; several may follow"},
     {OPT_STR, 0, "method", offsetof(struct job, method), "M:k=v,...", "trimkv, dbtrimkv or wgkv",

@@ -24,8 +24,8 @@ const struct opt execution_options[] = {
 };
 
 const struct opt runner_prompt_options[] = {
-    {OPT_STR, 'm', "model", offsetof(struct runner, model), "FILE", "GGUF model",
-     .absent = "SmolLM2 in the cache folder"},
+    {OPT_STR, 'm', "model", offsetof(struct runner, model), "FILE",
+     "model: a GGUF file or a folder", .absent = "SmolLM2 in the cache folder"},
     {OPT_STR, 'p', "prompt", offsetof(struct runner, prompt.given), "TEXT",
      "prompt, as a user's message"},
     {OPT_STR, 'f', "file", offsetof(struct runner, prompt.file), "FILE",

@@ -1,7 +1,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "engine/decode/session.h"
-#include "engine/model/gguf.h"
+#include "engine/model/model_file.h"
 
 int engine_open(const char *path, const struct engine_options *opt, struct engine **ret_engine,
                 struct kvf_diag *d)
@@ -11,7 +11,7 @@ int engine_open(const char *path, const struct engine_options *opt, struct engin
         return KVF_E_NOMEM;
     e->exact = opt->exact;
     kernels_init(&e->kernels, opt->cpu_flags);
-    int err = gguf_open(path, &e->gguf, d);
+    int err = model_file_open(path, &e->gguf, d);
     if (err)
         goto fail;
     err = model_config_read(e->gguf, &e->config, d);

@@ -10,7 +10,6 @@
 #include "base/file_bytes.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "engine/gate/safetensors.h"
 #include "engine/gate/tensor_file.h"
 #include "engine/gate/torch_file.h"
 
@@ -62,7 +61,13 @@ static int read_tensors(struct tensor_file *f, struct kvf_diag *d)
         f->container = CONTAINER_TORCH;
         return torch_file_read(f, d);
     }
-    return safetensors_read(f, d);
+    struct safetensors read = {.n = 0};
+    int err = safetensors_read(f->path, f->map, f->size, &read, d);
+    f->tensor = read.tensor;
+    f->n = read.n;
+    f->root = read.root;
+    f->meta = read.meta;
+    return err;
 }
 
 int tensor_file_open(const char *path, struct tensor_file **ret_f, struct kvf_diag *d)

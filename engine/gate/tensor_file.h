@@ -6,31 +6,10 @@
 #ifndef KVF_ENGINE_TENSOR_FILE_H
 #define KVF_ENGINE_TENSOR_FILE_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include <kvf/err.h>
-
-#include "engine/kernels/packed.h"
-
-enum {
-    TENSOR_DIMS = 4,
-    TENSOR_NAME = 256,   /* bytes of a name with its NUL */
-    TENSORS_MOST = 65536 /* in a file */
-};
+#include "engine/model/safetensors.h"
 
 enum tensor_container { CONTAINER_SAFETENSORS, CONTAINER_TORCH };
 
-struct tensor {
-    const char *name;
-    int n_dims;                /* 0 .. TENSOR_DIMS */
-    uint64_t dim[TENSOR_DIMS]; /* dim[0] is the slowest; each >= 1, unused ones are 1 */
-    uint64_t n;                /* elements, at least 1 */
-    enum weight_type type;     /* WEIGHT_F32, WEIGHT_F16 or WEIGHT_BF16 */
-    const void *data;          /* row-major, little-endian, aligned to the element */
-};
-
-struct json;
 struct torch_data;
 
 /* What a reader is given and fills in; the rest of the room uses the functions. */

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
-enum { ALPHABET = 512, MOST_MERGES = 1 << 22 };
+enum { ALPHABET = 512 };
 
 /* GPT-2 writes bytes as printable code points: printable Latin-1 as themselves,
  * the others as U+0100 upwards.  map[code point] = byte, -1 = none. */
@@ -46,7 +46,6 @@ struct loader {
     struct bpe *b;
     struct names spelled; /* tokens as the vocabulary spells them */
     int map[ALPHABET];
-    int64_t bad_merge; /* first merge that names no tokens; -1 none */
 };
 
 static void on_token(void *ctx, int64_t i, const char *s, size_t len)
@@ -58,51 +57,6 @@ static void on_token(void *ctx, int64_t i, const char *s, size_t len)
         buf_add(&l->b->vocab.bytes, s, len);
     vocab_end_token(&l->b->vocab, i);
     names_add(&l->spelled, (int32_t)i, (struct piece){s, len});
-}
-
-static size_t merge_slot(const struct bpe *b, int32_t left, int32_t right)
-{
-    uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    size_t at = (key * 0x9e3779b97f4a7c15u) >> 20 & (b->n_slots - 1);
-    while (b->merge[at].left >= 0 && (b->merge[at].left != left || b->merge[at].right != right))
-        at = (at + 1) & (b->n_slots - 1);
-    return at;
-}
-
-static void on_merge(void *ctx, int64_t i, const char *s, size_t len)
-{
-    struct loader *l = ctx;
-    const char *gap = len > 2 ? memchr(s + 1, ' ', len - 2) : NULL;
-    int32_t left = -1, right = -1, result = -1;
-    char joined[1024];
-    if (gap && len - 1 <= sizeof joined) {
-        size_t a = (size_t)(gap - s), b = len - a - 1;
-        left = names_find(&l->spelled, (struct piece){s, a});
-        right = names_find(&l->spelled, (struct piece){gap + 1, b});
-        memcpy(joined, s, a);
-        memcpy(joined + a, gap + 1, b);
-        result = names_find(&l->spelled, (struct piece){joined, a + b});
-    }
-    if (left < 0 || right < 0 || result < 0) {
-        if (l->bad_merge < 0)
-            l->bad_merge = i;
-        return;
-    }
-    struct bpe_merge *m = &l->b->merge[merge_slot(l->b, left, right)];
-    if (m->left < 0)
-        *m = (struct bpe_merge){left, right, (int32_t)i, result};
-}
-
-static int alloc_merges(struct bpe *b, int64_t n)
-{
-    b->n_slots = 1024;
-    while (b->n_slots < 2 * (size_t)n + 2)
-        b->n_slots *= 2;
-    b->merge = MEM_NEW(struct bpe_merge, b->n_slots);
-    if (!b->merge)
-        return KVF_E_NOMEM;
-    memset(b->merge, 0xff, b->n_slots * sizeof *b->merge);
-    return KVF_OK;
 }
 
 /* Some vocabularies lack tokens for bytes that UTF-8 text never or hardly holds:
@@ -139,31 +93,15 @@ static int load_tokens(struct loader *l, const struct gguf *g, struct kvf_diag *
     return l->b->vocab.bytes.err;
 }
 
-static int load_merges(struct loader *l, const struct gguf *g, struct kvf_diag *d)
-{
-    int64_t n = gguf_array_strings(g, "tokenizer.ggml.merges");
-    if (n < 0 || n > MOST_MERGES)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: the tokenizer's merges are missing, or over %d",
-                        gguf_path(g), MOST_MERGES);
-    int err = alloc_merges(l->b, n);
-    if (err)
-        return err;
-    gguf_each_str(g, "tokenizer.ggml.merges", on_merge, l);
-    if (l->bad_merge >= 0)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: merge %lld names no tokens", gguf_path(g),
-                        (long long)l->bad_merge);
-    return KVF_OK;
-}
-
 int bpe_load(struct bpe *b, const struct gguf *g, bool whole_words, char hash[33],
              struct kvf_diag *d)
 {
-    struct loader l = {.b = b, .bad_merge = -1};
+    struct loader l = {.b = b};
     byte_alphabet(l.map);
     int err = load_tokens(&l, g, d);
     if (err)
         goto done;
-    err = load_merges(&l, g, d);
+    err = merges_load(&b->merges, g, &l.spelled, d);
     if (err)
         goto done;
     err = whole_words ? index_words(b) : KVF_OK;
@@ -180,17 +118,14 @@ void bpe_finish(struct bpe *b)
 {
     vocab_finish(&b->vocab);
     names_finish(&b->words);
-    mem_free(b->merge);
+    merges_finish(&b->merges);
 }
 
 static bool find_merge(const void *ctx, const struct merge_node *left,
                        const struct merge_node *right, struct merge_cand *ret)
 {
     const struct bpe *b = ctx;
-    const struct bpe_merge *m = &b->merge[merge_slot(b, left->id, right->id)];
-    ret->key = m->rank;
-    ret->result = m->result;
-    return m->left >= 0;
+    return merges_find(&b->merges, left->id, right->id, ret);
 }
 
 int bpe_encode(const struct bpe *b, const char *s, size_t n, struct merging *x, struct buf *ids)

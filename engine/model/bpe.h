@@ -2,18 +2,12 @@
 #ifndef KVF_ENGINE_BPE_H
 #define KVF_ENGINE_BPE_H
 
-#include "engine/model/merging.h"
-#include "engine/model/vocab.h"
-
-struct bpe_merge { /* one slot of the open-addressing table; left < 0: free */
-    int32_t left, right, rank, result;
-};
+#include "engine/model/merges.h"
 
 struct bpe {
     struct vocab vocab;
     int32_t byte_id[256]; /* token of each single byte; -1: there is none */
-    struct bpe_merge *merge;
-    size_t n_slots;     /* power of two */
+    struct merges merges;
     struct names words; /* ordinary tokens by their bytes; empty unless whole_words */
 };
 

@@ -185,7 +185,7 @@ int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf
     int err = read_arch(g, &m, d);
     if (err)
         return err;
-    m.halves = m.family->halves;
+    m.halves = gguf_bool(g, key_of(&m, "rope.halves").text, m.family->halves);
     err = read_sizes(g, &m, vocab, d);
     if (err)
         return err;

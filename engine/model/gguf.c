@@ -45,6 +45,7 @@ struct gguf {
     size_t n_pairs;
     struct gguf_tensor *tensor; /* sorted by name */
     size_t n_tensors;
+    struct gguf_view view; /* not a file: what owns the metadata and the tensors' data */
 };
 
 struct cursor {
@@ -290,6 +291,22 @@ done:
     return err;
 }
 
+static void finish(struct gguf *g)
+{
+    for (size_t i = 0; i < g->n_pairs; i++)
+        mem_free((char *)(uintptr_t)g->pair[i].key);
+    for (size_t i = 0; i < g->n_tensors; i++)
+        mem_free((char *)(uintptr_t)g->tensor[i].name);
+    mem_free(g->pair);
+    mem_free(g->tensor);
+    if (g->map)
+        munmap(g->map, g->size);
+    if (g->view.close)
+        g->view.close(g->view.owner);
+    buf_finish(&g->view.pairs);
+    mem_free(g->path);
+}
+
 int gguf_open(const char *path, struct gguf **ret_gguf, struct kvf_diag *d)
 {
     struct gguf *g = MEM_NEW(struct gguf, 1);
@@ -310,19 +327,43 @@ fail:
     return err;
 }
 
+int gguf_from_view(const char *path, const struct gguf_view *view, struct gguf **ret_gguf,
+                   struct kvf_diag *d)
+{
+    struct gguf *g = MEM_NEW(struct gguf, 1);
+    struct cursor c = {.bad = false};
+    int err = KVF_E_NOMEM;
+    if (!g) {
+        struct gguf all = {.tensor = view->tensor, .n_tensors = view->n_tensors, .view = *view};
+        finish(&all);
+        return err;
+    }
+    g->view = *view;
+    g->tensor = view->tensor;
+    g->n_tensors = view->n_tensors;
+    g->path = mem_strdup(path);
+    if (!g->path || view->pairs.err)
+        goto fail;
+    c.p = (const unsigned char *)view->pairs.data;
+    c.end = c.p + view->pairs.len;
+    err = read_pairs(g, &c, view->n_pairs, d);
+    if (err)
+        goto fail;
+    err = g->n_tensors ? sort_tensors(g, d) : KVF_OK;
+    if (err)
+        goto fail;
+    *ret_gguf = g;
+    return KVF_OK;
+
+fail:
+    gguf_close(g);
+    return err;
+}
+
 void gguf_close(struct gguf *g)
 {
-    if (!g)
-        return;
-    for (size_t i = 0; i < g->n_pairs; i++)
-        mem_free((char *)(uintptr_t)g->pair[i].key);
-    for (size_t i = 0; i < g->n_tensors; i++)
-        mem_free((char *)(uintptr_t)g->tensor[i].name);
-    mem_free(g->pair);
-    mem_free(g->tensor);
-    if (g->map)
-        munmap(g->map, g->size);
-    mem_free(g->path);
+    if (g)
+        finish(g);
     mem_free(g);
 }
 
@@ -480,6 +521,10 @@ size_t gguf_n_tensors(const struct gguf *g)
 
 void gguf_hash(const struct gguf *g, char out[33])
 {
+    if (g->view.hash) {
+        g->view.hash(g->view.owner, out);
+        return;
+    }
     XXH128_hash_t h = XXH3_128bits(g->map, g->size);
     snprintf(out, 33, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
 }

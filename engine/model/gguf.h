@@ -1,4 +1,4 @@
-/* gguf.h - a GGUF file, mapped read-only.
+/* gguf.h - a GGUF file, mapped read-only, or what looks like one.
  *
  * Versions 2 and 3, little-endian.  All strings, arrays and tensors are checked
  * against the size of the file when it is opened; getters cannot fail later.
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <kvf/err.h>
+#include "base/buf.h"
 
 struct gguf;
 
@@ -26,6 +26,22 @@ struct gguf_tensor {
 /* KVF_OK, KVF_E_IO (d has the reason), KVF_E_FORMAT, KVF_E_VERSION, KVF_E_NOMEM. */
 int gguf_open(const char *path, struct gguf **ret_gguf, struct kvf_diag *d);
 void gguf_close(struct gguf *g); /* accepts NULL */
+
+/* The parts of a model that lies in other files, under GGUF's keys and names. */
+struct gguf_view {
+    struct buf pairs; /* metadata as it stands in a GGUF file: gguf_put.h */
+    uint64_t n_pairs;
+    struct gguf_tensor *tensor; /* [n_tensors] of mem_alloc, names of mem_strdup */
+    size_t n_tensors;
+    void *owner; /* of the tensors' data */
+    void (*close)(void *owner);
+    void (*hash)(const void *owner, char out[33]);
+};
+
+/* Takes all of the view, also when it fails.  Codes as gguf_open. */
+int gguf_from_view(const char *path, const struct gguf_view *view, struct gguf **ret_gguf,
+                   struct kvf_diag *d);
+
 const char *gguf_path(const struct gguf *g);
 
 /* Scalars by key; `otherwise` when the key is missing or of another kind. */
@@ -50,7 +66,7 @@ const void *gguf_array_bytes(const struct gguf *g, const char *key, size_t *ret_
 const struct gguf_tensor *gguf_find(const struct gguf *g, const char *name); /* or NULL */
 size_t gguf_n_tensors(const struct gguf *g);
 
-/* XXH3-128 of the whole file in hex. */
+/* XXH3-128 of the whole file in hex; of a folder as hf_folder.h says. */
 void gguf_hash(const struct gguf *g, char out[33]);
 
 #endif

@@ -41,6 +41,8 @@ int normalizer_open(struct normalizer *z, const struct gguf *g, struct kvf_diag 
     size_t n = 0;
     const void *rules = gguf_array_bytes(g, "tokenizer.ggml.precompiled_charsmap", &n);
     z->prefix = gguf_bool(g, "tokenizer.ggml.add_space_prefix", true);
+    z->prefix_first = gguf_bool(g, "tokenizer.kvfate.prefix_first", false);
+    z->prefix_new = gguf_bool(g, "tokenizer.kvfate.prefix_new", false);
     z->collapse = gguf_bool(g, "tokenizer.ggml.remove_extra_whitespaces", false);
     if (!rules || n == 0)
         return KVF_OK;
@@ -117,7 +119,21 @@ static bool put(struct buf *out, struct to to)
     return to.s[to.n - 1] == ' ';
 }
 
-void normalize(const struct normalizer *z, const char *s, size_t n, struct buf *out)
+/* Whether a space goes before a text. */
+static bool prefixed(const struct normalizer *z, const char *s, size_t n, bool first)
+{
+    struct to to = {"", 0};
+    if (!z->prefix || (z->prefix_first && !first))
+        return false;
+    if (!z->prefix_new)
+        return true;
+    for (size_t at = 0; at < n && to.n == 0;)
+        at += next(z, s + at, n - at, &to);
+    bool mark = to.n >= 3 && memcmp(to.s, "\xe2\x96\x81", 3) == 0;
+    return to.n > 0 && *to.s != ' ' && !mark;
+}
+
+void normalize(const struct normalizer *z, const char *s, size_t n, bool start, struct buf *out)
 {
     size_t begin = out->len, first = 0;
     bool spaced = z->collapse; /* behind a space, so that another one goes */
@@ -129,7 +145,7 @@ void normalize(const struct normalizer *z, const char *s, size_t n, struct buf *
     }
     if (first == n)
         return;
-    if (z->prefix)
+    if (prefixed(z, s + first, n - first, start))
         buf_char(out, ' ');
     while (first < n && !out->err) {
         first += next(z, s + first, n - first, &to);

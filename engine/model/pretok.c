@@ -5,13 +5,11 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/model/white_space.h"
 
-enum { MOST_PATTERNS = 6, HEAP_KIB = 1 << 16 };
+enum { MOST_PATTERNS = 7, HEAP_KIB = 1 << 16 };
 
-/* White_Space of Unicode; PCRE2's own \s has U+180E too. */
-#define WS                                                                                         \
-    "\\x{9}-\\x{D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}"             \
-    "\\x{202F}\\x{205F}\\x{3000}"
+#define WS WHITE_SPACE
 /* The letters that DeepSeek LLM lists one by one: those with two cases, of most scripts. */
 #define CASED                                                                                      \
     "A-Za-z\\x{B5}\\x{C0}-\\x{D6}\\x{D8}-\\x{F6}\\x{F8}-\\x{1BA}\\x{1BC}-\\x{1BF}"                 \
@@ -135,8 +133,8 @@ static const struct row {
 };
 
 struct pretok {
-    const struct row *row;
-    pcre2_code *code[MOST_PATTERNS];
+    bool whole_words, adds_bos;
+    pcre2_code *code[PRETOK_PATTERNS];
     int n;
 };
 
@@ -155,6 +153,19 @@ static const struct row *find_row(const char *name, size_t len)
     return NULL;
 }
 
+static bool add_pattern(struct pretok *p, const char *pattern)
+{
+    int code;
+    PCRE2_SIZE at;
+    pcre2_code *made = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+                                     PCRE2_UTF | PCRE2_UCP, &code, &at, NULL);
+    if (!made)
+        return false;
+    pcre2_jit_compile(made, PCRE2_JIT_COMPLETE); /* slower without, not wrong */
+    p->code[p->n++] = made;
+    return true;
+}
+
 int pretok_create(const char *name, size_t len, struct pretok **ret)
 {
     const struct row *row = find_row(name, len);
@@ -163,19 +174,30 @@ int pretok_create(const char *name, size_t len, struct pretok **ret)
     struct pretok *p = MEM_NEW(struct pretok, 1);
     if (!p)
         return KVF_E_NOMEM;
-    p->row = row;
-    for (int i = 0; i < MOST_PATTERNS && patterns[row->patterns][i]; i++) {
-        int code;
-        PCRE2_SIZE at;
-        p->code[i] = pcre2_compile((PCRE2_SPTR)patterns[row->patterns][i], PCRE2_ZERO_TERMINATED,
-                                   PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK, &code, &at, NULL);
-        if (!p->code[i]) {
+    p->whole_words = row->whole_words;
+    p->adds_bos = row->adds_bos;
+    for (int i = 0; i < MOST_PATTERNS && patterns[row->patterns][i]; i++)
+        if (!add_pattern(p, patterns[row->patterns][i])) {
             pretok_destroy(p);
             return KVF_E_NOMEM;
         }
-        pcre2_jit_compile(p->code[i], PCRE2_JIT_COMPLETE); /* slower without, not wrong */
-        p->n++;
-    }
+    *ret = p;
+    return KVF_OK;
+}
+
+int pretok_from_patterns(const char *pattern, int n, bool whole_words, struct pretok **ret,
+                         const char **ret_bad)
+{
+    struct pretok *p = MEM_NEW(struct pretok, 1);
+    if (!p)
+        return KVF_E_NOMEM;
+    p->whole_words = whole_words;
+    for (; p->n < n; pattern += strlen(pattern) + 1)
+        if (!add_pattern(p, pattern)) {
+            *ret_bad = pattern;
+            pretok_destroy(p);
+            return KVF_E_FORMAT;
+        }
     *ret = p;
     return KVF_OK;
 }
@@ -191,12 +213,12 @@ void pretok_destroy(struct pretok *p)
 
 bool pretok_whole_words(const struct pretok *p)
 {
-    return p->row->whole_words;
+    return p->whole_words;
 }
 
 bool pretok_adds_bos(const struct pretok *p)
 {
-    return p->row->adds_bos;
+    return p->adds_bos;
 }
 
 int pretok_cut_init(struct pretok_cut *c, const struct pretok *p)

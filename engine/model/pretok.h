@@ -13,9 +13,15 @@
 
 struct pretok;
 
+enum { PRETOK_PATTERNS = 16 };
+
 /* A row of the table by its name in a file (tokenizer.ggml.pre).  KVF_E_FORMAT: there is no such
  * row; KVF_E_NOMEM. */
 int pretok_create(const char *name, size_t len, struct pretok **ret);
+/* Of patterns that a file carries itself, in PCRE2's syntax: n texts, each ended by a NUL, one
+ * behind the other; n <= PRETOK_PATTERNS.  KVF_E_FORMAT: *ret_bad cannot be used. */
+int pretok_from_patterns(const char *pattern, int n, bool whole_words, struct pretok **ret,
+                         const char **ret_bad);
 void pretok_destroy(struct pretok *p); /* accepts NULL */
 
 bool pretok_whole_words(const struct pretok *p); /* bpe.h */

@@ -16,7 +16,8 @@ static size_t char_bytes(const char *s, size_t n)
 
 /* A character, or an ill-formed byte, that no token holds.  Without tokens of bytes a run of them
  * becomes one token. */
-static void put_unknown(const struct spm *m, const char *s, size_t n, struct buf *ids)
+static void put_unknown(const struct spm *m, const char *s, size_t n, const struct spm_scratch *x,
+                        struct buf *ids)
 {
     if (m->has_bytes) {
         for (size_t i = 0; i < n; i++)
@@ -24,7 +25,7 @@ static void put_unknown(const struct spm *m, const char *s, size_t n, struct buf
         return;
     }
     int32_t last = -1;
-    if (ids->len >= sizeof last)
+    if (ids->len >= x->begin + sizeof last)
         memcpy(&last, ids->data + ids->len - sizeof last, sizeof last);
     if (m->unknown >= 0 && last != m->unknown)
         buf_add(ids, &m->unknown, sizeof m->unknown);
@@ -39,6 +40,8 @@ static bool find_merge(const void *ctx, const struct merge_node *left,
                        const struct merge_node *right, struct merge_cand *ret)
 {
     const struct merge_text *t = ctx;
+    if (!t->m->score)
+        return merges_find(&t->m->merges, left->id, right->id, ret);
     struct piece p = {t->s + left->at, left->len + right->len};
     ret->result = p.len <= t->m->longest ? names_find(&t->m->names, p) : -1;
     if (ret->result < 0)
@@ -67,7 +70,7 @@ int spm_merge(const struct spm *m, const char *s, size_t n, struct spm_scratch *
         if (node[i].id >= 0)
             buf_add(ids, &node[i].id, sizeof node[i].id);
         else
-            put_unknown(m, s + node[i].at, node[i].len, ids);
+            put_unknown(m, s + node[i].at, node[i].len, x, ids);
     }
     return ids->err;
 }
@@ -135,7 +138,7 @@ int spm_viterbi(const struct spm *m, const char *s, size_t n, float *score, stru
         if (step[end].id >= 0)
             buf_add(ids, &step[end].id, sizeof step[end].id);
         else
-            put_unknown(m, s + at, end - at, ids);
+            put_unknown(m, s + at, end - at, x, ids);
     }
     return ids->err;
 }

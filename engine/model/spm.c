@@ -11,6 +11,7 @@
 enum { LONGEST_TOKEN = 1024 };
 
 static const char tokens_key[] = "tokenizer.ggml.tokens";
+static const char scores_key[] = "tokenizer.ggml.scores";
 
 static int hex_digit(char c)
 {
@@ -88,7 +89,7 @@ static int read_scores(struct spm *m, const struct gguf *g, struct kvf_diag *d)
     m->score = MEM_NEW(float, (size_t)m->vocab.n);
     if (!m->score)
         return KVF_E_NOMEM;
-    int64_t n = gguf_array_reals(g, "tokenizer.ggml.scores", m->score, m->vocab.n);
+    int64_t n = gguf_array_reals(g, scores_key, m->score, m->vocab.n);
     if (n != m->vocab.n)
         return kvf_fail(d, KVF_E_FORMAT, "%s: %d tokens need as many tokenizer.ggml.scores",
                         gguf_path(g), m->vocab.n);
@@ -105,6 +106,24 @@ static int read_scores(struct spm *m, const struct gguf *g, struct kvf_diag *d)
     return KVF_OK;
 }
 
+static void on_spelled(void *ctx, int64_t i, const char *s, size_t len)
+{
+    names_add(ctx, (int32_t)i, (struct piece){s, len});
+}
+
+/* Vocabularies without scores have a list of merges, in the order of their rank. */
+static int read_merges(struct spm *m, const struct gguf *g, struct kvf_diag *d)
+{
+    struct names spelled = {.n_slots = 0};
+    int err = names_open(&spelled, m->vocab.n);
+    if (!err) {
+        gguf_each_str(g, tokens_key, on_spelled, &spelled);
+        err = merges_load(&m->merges, g, &spelled, d);
+    }
+    names_finish(&spelled);
+    return err;
+}
+
 static int index_tokens(struct spm *m)
 {
     if (m->unigram)
@@ -119,10 +138,13 @@ static int index_tokens(struct spm *m)
 int spm_load(struct spm *m, const struct gguf *g, bool unigram, char hash[33], struct kvf_diag *d)
 {
     m->unigram = unigram;
+    m->every_space = gguf_bool(g, "tokenizer.kvfate.every_space", false);
     int err = read_tokens(m, g, d);
     if (err)
         return err;
-    err = read_scores(m, g, d);
+    bool merges = !unigram && gguf_array_reals(g, scores_key, NULL, 0) < 0
+                  && gguf_array_strings(g, "tokenizer.ggml.merges") >= 0;
+    err = merges ? read_merges(m, g, d) : read_scores(m, g, d);
     if (err)
         return err;
     err = normalizer_open(&m->normalizer, g, d);
@@ -138,6 +160,7 @@ void spm_finish(struct spm *m)
     names_finish(&m->names);
     prefixes_finish(&m->pieces);
     normalizer_finish(&m->normalizer);
+    merges_finish(&m->merges);
     mem_free(m->score);
 }
 
@@ -148,22 +171,25 @@ void spm_scratch_finish(struct spm_scratch *x)
     mem_free(x->step);
 }
 
-/* The end of the word that begins at a place: the next space that stands behind another sign. */
+/* The end of the word that begins at a place: the next space, of a run the first unless every_space
+ * is set. */
 static size_t word_end(const struct spm *m, const struct buf *text, size_t at)
 {
-    if (!m->words)
+    if (!m->words && !m->every_space)
         return text->len;
     for (at++; at < text->len; at++)
-        if (text->data[at] == ' ' && text->data[at - 1] != ' ')
+        if (text->data[at] == ' ' && (m->every_space || text->data[at - 1] != ' '))
             break;
     return at;
 }
 
-int spm_encode(const struct spm *m, const char *s, size_t n, struct spm_scratch *x, struct buf *ids)
+int spm_encode(const struct spm *m, const char *s, size_t n, bool first, struct spm_scratch *x,
+               struct buf *ids)
 {
     float score = 0;
+    x->begin = ids->len;
     buf_clear(&x->text);
-    normalize(&m->normalizer, s, n, &x->text);
+    normalize(&m->normalizer, s, n, first, &x->text);
     int err = x->text.err;
     for (size_t at = 0, end; !err && at < x->text.len; at = end) {
         end = word_end(m, &x->text, at);

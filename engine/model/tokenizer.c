@@ -6,10 +6,18 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "engine/model/bpe.h"
+#include "engine/model/nfc.h"
 #include "engine/model/pretok.h"
 #include "engine/model/spm.h"
 
 enum { MAX_TEXT = 1 << 26 };
+
+static const char patterns_key[] = "tokenizer.kvfate.patterns";
+
+enum strip { /* blanks that go with a mark */
+             STRIP_LEFT = 1,
+             STRIP_RIGHT = 2
+};
 
 struct tokenizer {
     struct bpe bpe; /* with pretok; otherwise spm */
@@ -19,6 +27,8 @@ struct tokenizer {
     struct prefixes marks;     /* control and user-defined tokens */
     int32_t bos, eos, eot;
     bool adds_bos;
+    bool nfc;       /* texts are put into Unicode's normal form C first */
+    uint8_t *strip; /* [vocab.n] enum strip; NULL: no mark takes blanks with it */
     char hash[33];
 };
 
@@ -32,7 +42,7 @@ static int refuse_pretok(const struct gguf *g, const char *pre, size_t len, stru
                     gguf_path(g), (int)(len < 40 ? len : 40), pre);
 }
 
-static int load_bpe(struct tokenizer *t, const struct gguf *g, struct kvf_diag *d)
+static int create_pretok(struct tokenizer *t, const struct gguf *g, struct kvf_diag *d)
 {
     static const char otherwise[] = "default";
     size_t len = 0;
@@ -42,10 +52,45 @@ static int load_bpe(struct tokenizer *t, const struct gguf *g, struct kvf_diag *
         len = strlen(otherwise);
     }
     int err = pretok_create(pre, len, &t->pretok);
+    return err == KVF_E_FORMAT ? refuse_pretok(g, pre, len, d) : err;
+}
+
+static void on_pattern(void *ctx, int64_t i, const char *s, size_t len)
+{
+    (void)i;
+    buf_add(ctx, s, len);
+    buf_add(ctx, "", 1);
+}
+
+/* Words are cut by patterns of the file itself. */
+static int compile_patterns(struct tokenizer *t, const struct gguf *g, int64_t n,
+                            struct kvf_diag *d)
+{
+    struct buf all = {0};
+    const char *bad = "";
+    gguf_each_str(g, patterns_key, on_pattern, &all);
+    bool whole = gguf_bool(g, "tokenizer.kvfate.whole_words", false);
+    int err = all.err;
+    if (!err && n > PRETOK_PATTERNS)
+        err = KVF_E_FORMAT;
+    if (!err)
+        err = pretok_from_patterns(all.data ? all.data : "", (int)n, whole, &t->pretok, &bad);
     if (err == KVF_E_FORMAT)
-        return refuse_pretok(g, pre, len, d);
+        kvf_fail(d, err,
+                 "%s: the pattern '%.100s' of the tokenizer, one of %lld, cannot be used; give a "
+                 ".gguf file of the model",
+                 gguf_path(g), bad, (long long)n);
+    buf_finish(&all);
+    return err;
+}
+
+static int load_bpe(struct tokenizer *t, const struct gguf *g, struct kvf_diag *d)
+{
+    int64_t n = gguf_array_strings(g, patterns_key);
+    int err = n < 0 ? create_pretok(t, g, d) : compile_patterns(t, g, n, d);
     if (err)
         return err;
+    t->nfc = gguf_bool(g, "tokenizer.kvfate.nfc", false);
     t->vocab = &t->bpe.vocab;
     t->adds_bos = pretok_adds_bos(t->pretok);
     return bpe_load(&t->bpe, g, pretok_whole_words(t->pretok), t->hash, d);
@@ -77,6 +122,17 @@ static int32_t read_id(const struct tokenizer *t, const struct gguf *g, const ch
     return id >= 0 && id < t->vocab->n ? (int32_t)id : -1;
 }
 
+static int read_strips(struct tokenizer *t, const struct gguf *g)
+{
+    static const char key[] = "tokenizer.kvfate.strips";
+    if (gguf_array_ints(g, key) != t->vocab->n)
+        return KVF_OK;
+    t->strip = MEM_NEW(uint8_t, (size_t)t->vocab->n);
+    for (int i = 0; t->strip && i < t->vocab->n; i++)
+        t->strip[i] = gguf_array_int(g, key, i) & (STRIP_LEFT | STRIP_RIGHT);
+    return t->strip ? KVF_OK : KVF_E_NOMEM;
+}
+
 static int read_marks(struct tokenizer *t, const struct gguf *g)
 {
     bool llama = !t->pretok && !t->spm.unigram;
@@ -96,6 +152,8 @@ int tokenizer_create(const struct gguf *g, struct tokenizer **ret_tokenizer, str
     if (err)
         goto fail;
     err = read_marks(t, g);
+    if (!err)
+        err = read_strips(t, g);
     if (err)
         goto fail;
     *ret_tokenizer = t;
@@ -116,13 +174,17 @@ void tokenizer_destroy(struct tokenizer *t)
     pretok_destroy(t->pretok);
     spm_finish(&t->spm);
     prefixes_finish(&t->marks);
+    mem_free(t->strip);
     mem_free(t);
 }
 
 struct out {
     const struct tokenizer *t;
-    struct buf ids; /* int32 values */
+    const char *begin; /* of all of the text */
+    struct buf ids;    /* int32 values */
     struct merging merging;
+    struct nfc nfc;
+    struct buf text; /* in normal form C */
     struct pretok_cut cut;
     struct spm_scratch spm;
     int err;
@@ -141,6 +203,10 @@ static void add_words(struct out *o, const char *s, size_t n)
     size_t len;
     if (o->err)
         return;
+    if (o->t->nfc) {
+        s = nfc(&o->nfc, s, n, &o->text, &n);
+        o->err = o->text.err;
+    }
     pretok_start(&o->cut, s, n);
     while (!o->err && pretok_next(&o->cut, &word, &len, &o->err))
         add_word(o, word, len);
@@ -151,7 +217,7 @@ static void add_text(struct out *o, const char *s, size_t n)
 {
     if (!o->t->pretok) {
         if (!o->err && n > 0)
-            o->err = spm_encode(&o->t->spm, s, n, &o->spm, &o->ids);
+            o->err = spm_encode(&o->t->spm, s, n, s == o->begin, &o->spm, &o->ids);
         return;
     }
     size_t start = 0, at = 0;
@@ -180,6 +246,26 @@ static int32_t mark_at(const struct tokenizer *t, const char *s, size_t n, bool 
     return longest;
 }
 
+/* Bytes of the white space that the text begins with; 0: it is none. */
+static size_t blank_at(const char *s, size_t n)
+{
+    uint32_t cp = 0;
+    size_t len = utf8_decode(s, n, &cp);
+    bool blank = (cp >= 9 && cp <= 13) || cp == ' ' || cp == 0x85 || cp == 0xa0 || cp == 0x1680
+                 || (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 || cp == 0x202f
+                 || cp == 0x205f || cp == 0x3000;
+    return len && blank ? len : 0;
+}
+
+/* The same of the end of n bytes. */
+static size_t blank_before(const char *s, size_t n)
+{
+    for (size_t len = 1; len <= 3 && len <= n; len++)
+        if (blank_at(s + n - len, len) == len)
+            return len;
+    return 0;
+}
+
 static void add_all(struct out *o, const char *s, size_t n, bool control)
 {
     const struct tokenizer *t = o->t;
@@ -193,9 +279,15 @@ static void add_all(struct out *o, const char *s, size_t n, bool control)
             at++;
             continue;
         }
-        add_text(o, s + start, at - start);
+        size_t end = at, strip = t->strip ? t->strip[id] : 0;
+        while ((strip & STRIP_LEFT) && end > start && blank_before(s + start, end - start))
+            end -= blank_before(s + start, end - start);
+        add_text(o, s + start, end - start);
         buf_add(&o->ids, &id, sizeof id);
-        start = at += vocab_piece(t->vocab, id).len;
+        at += vocab_piece(t->vocab, id).len;
+        while ((strip & STRIP_RIGHT) && blank_at(s + at, n - at))
+            at += blank_at(s + at, n - at);
+        start = at;
     }
     add_text(o, s + start, n - start);
 }
@@ -224,7 +316,7 @@ static int take_ids(struct out *o, int32_t **ret_ids, int *ret_n)
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
                      int32_t **ret_ids, int *ret_n, struct kvf_diag *d)
 {
-    struct out o = {.t = t};
+    struct out o = {.t = t, .begin = text};
     if (n > MAX_TEXT)
         return kvf_fail(d, KVF_E_LIMIT, "text of %zu bytes is too long", n);
     if (t->pretok)
@@ -241,6 +333,8 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsi
     merging_finish(&o.merging);
     pretok_cut_finish(&o.cut);
     spm_scratch_finish(&o.spm);
+    nfc_finish(&o.nfc);
+    buf_finish(&o.text);
     return err;
 }
 

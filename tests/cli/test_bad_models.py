@@ -24,7 +24,7 @@ def refused(name, data, *words):
 
 s.accepted("the plain model works", generate(Gguf().write(s.path("good.gguf"))))
 s.refused("missing", generate(s.path("none.gguf")), 1, "none.gguf", "No such file")
-s.refused("a folder", generate(s.work.name), 1, s.work.name, "not a regular file")
+s.refused("a folder", generate(s.work.name), 1, s.work.name, "config.json", ".gguf")
 s.refused("a device", generate("/dev/null"), 1, "not a regular file")
 refused("empty", b"", "not a GGUF file")
 refused("text", b"I am not a model, whatever the name says.\n" * 9, "not a GGUF file")

@@ -1,5 +1,5 @@
 /* Prints the tokens of texts, for comparisons with other tokenizers.
- * usage: tokenize MODEL.gguf [marks] < TEXTS
+ * usage: tokenize MODEL [marks] < TEXTS
  * TEXTS: for each the number of its bytes as 4 bytes, little-endian, then the text.  Each gives one
  * line of ids.  marks: names of control tokens in a text are those tokens. */
 #include <stdio.h>
@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "engine/model/model_file.h"
 #include "engine/model/tokenizer.h"
 
 static int fail(const struct kvf_diag *d)
@@ -37,7 +38,7 @@ int main(int argc, char **argv)
     unsigned flags = argc > 2 && strcmp(argv[2], "marks") == 0 ? TOKENIZER_MARKS : 0;
     if (argc < 2)
         return 2;
-    if (gguf_open(argv[1], &g, &d) || tokenizer_create(g, &t, &d))
+    if (model_file_open(argv[1], &g, &d) || tokenizer_create(g, &t, &d))
         return fail(&d);
     while (read_text(&text)) {
         int32_t *ids = NULL;

@@ -246,7 +246,62 @@ def tables():
     put("table", "register_not", b"\2" + json.dumps({"claim": [{"id": "u", "paper": "P", "where": "1", "claim": "So.", "untestable": "no"}]}).encode())
 
 
+def folders():
+    """config.json, a NUL, and model.safetensors or the index of several files."""
+    import hf_folder
+    base = {"num_hidden_layers": 1, "hidden_size": 4, "intermediate_size": 4, "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 16,
+            "vocab_size": 2, "rms_norm_eps": 1e-5, "head_dim": 4, "tie_word_embeddings": True}
+    own = {"llama": {}, "mistral": {"sliding_window": 8}, "qwen2": {}, "qwen3": {}, "smollm3": {"no_rope_layers": [1]}, "phi3": {"partial_rotary_factor": 0.5},
+           "gemma2": {"sliding_window": 8, "layer_types": ["sliding_attention"], "query_pre_attn_scalar": 16}, "olmo2": {},
+           "gemma3_text": {"rope_parameters": {k: {"rope_theta": 1e4} for k in ("full_attention", "sliding_attention")}},
+           "granite": {"embedding_multiplier": 2, "attention_multiplier": 0.5, "residual_multiplier": 0.2, "logits_scaling": 8}}
+    rows = {"embed_tokens": (2, 4), "layers.0.self_attn.q_proj": (8, 4), "layers.0.self_attn.k_proj": (4, 4), "layers.0.self_attn.v_proj": (4, 4),
+            "layers.0.self_attn.o_proj": (4, 8), "layers.0.mlp.gate_proj": (4, 4), "layers.0.mlp.up_proj": (4, 4), "layers.0.mlp.down_proj": (4, 4),
+            "layers.0.input_layernorm": (4,), "layers.0.post_attention_layernorm": (4,), "norm": (4,)}
+    more = {"qwen2": {f"layers.0.self_attn.{k}_proj.bias": (n,) for k, n in (("q", 8), ("k", 4), ("v", 4))},
+            "qwen3": {f"layers.0.self_attn.{k}_norm.weight": (4,) for k in "qk"}}
+    for kind, keys in own.items():
+        shapes = {**{k + ".weight": v for k, v in rows.items()}, **more.get(kind, {})}
+        file = hf_folder.safetensors([("model." + k, list(v), "F32", struct.pack("<f", 0.5) * (v[0] * (v + (1,))[1])) for k, v in shapes.items()])
+        put("folder", kind, json.dumps({**base, "model_type": kind, **keys}).encode() + b"\0" + file)
+    for i, rope in enumerate(({"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8},
+                              {"type": "longrope", "short_factor": [1, 1], "long_factor": [2, 4], "original_max_position_embeddings": 8},
+                              {"type": "yarn", "factor": 2}, {"type": "linear", "factor": 2})):
+        put("folder", f"rope{i}", json.dumps({**base, "model_type": "llama", "rope_scaling": rope}).encode() + b"\0" + file)
+    index = {"weight_map": {"model.norm.weight": "a.safetensors", "model.embed_tokens.weight": "../b.safetensors"}}
+    put("folder", "index", json.dumps({**base, "model_type": "llama"}).encode() + b"\0" + json.dumps(index).encode())
+    put("folder", "config_alone", json.dumps({**base, "model_type": "llama"}).encode())
+
+
+def tokenizer_jsons():
+    """tokenizer.json, a NUL, and a text."""
+    mark = "\u2581"
+    level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+    split = lambda p: {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": p, "behavior": "Isolated"}, {**level, "use_regex": False}]}
+    added = [{"id": 5, "content": "<s>", "special": True, "rstrip": True}, {"id": 6, "content": "xy", "lstrip": True}]
+    bpe = {"type": "BPE", "vocab": {c: i for i, c in enumerate(["a", "b", "ab", "\u0120", mark])}, "merges": ["a b"]}
+    plain = {"added_tokens": added, "normalizer": None, "pre_tokenizer": level, "model": bpe}
+    post = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]}
+    space = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": mark}, {"type": "Replace", "pattern": {"String": " "}, "content": mark}]}
+    meta = {"type": "Metaspace", "replacement": mark, "prepend_scheme": "first", "split": True}
+    unigram = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], [mark, -1.5], ["a", -2], [mark + "a", -2.5], ["<0x41>", -3]], "byte_fallback": True}
+    cases = {"level": plain, "nfc": {**plain, "normalizer": {"type": "NFC"}}, "post": {**plain, "post_processor": {"type": "Sequence", "processors": [post]}},
+             "pairs": {**plain, "model": {**bpe, "merges": [["a", "b"]], "ignore_merges": True}}, "digits": {**plain, "pre_tokenizer": {
+                 "type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, level]}},
+             "pieces": {**plain, "normalizer": space, "pre_tokenizer": None, "post_processor": post, "model": {**bpe, "byte_fallback": True, "unk_token": "b"}},
+             "metaspace": {**plain, "pre_tokenizer": meta}, "unigram": {**plain, "added_tokens": [], "pre_tokenizer": meta, "model": unigram},
+             "rules": {**plain, "added_tokens": [], "pre_tokenizer": meta, "model": unigram,
+                       "normalizer": {"type": "Precompiled", "precompiled_charsmap": "CAAAAAAFAABoBQAAeAA="}}}
+    for i, p in enumerate((r"\p{N}{1,3}", r"\s+$", r"(?i:'s|'t)|[^\r\n\p{L}\p{N}]?\p{L}+|\s+(?!\S)|\s+", r"[\u4e00-\u9fa5]+", r"(?<!a)b$")):
+        cases[f"split{i}"] = {**plain, "pre_tokenizer": split({"Regex": p})}
+    cases["literal"] = {**plain, "pre_tokenizer": split({"String": "a.b"})}
+    for name, j in cases.items():
+        put("tokenizer_json", name, json.dumps(j, ensure_ascii=len(name) % 2 == 0).encode() + b"\0" + "ab a\u0301<s>  xy 12 <unk>\u2581b\n".encode())
+
+
 random.seed(0)
+folders()
+tokenizer_jsons()
 tables()
 states()
 training()

@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "engine/gate/safetensors.h"
+#include "engine/model/safetensors.h"
 
 struct entry {
     struct tensor t;     /* name borrowed from the tree */
@@ -12,8 +12,11 @@ struct entry {
 
 /* Work of reading. */
 struct reader {
-    struct tensor_file *f;
-    size_t data; /* offset of the tensors' bytes */
+    const char *path;
+    const unsigned char *map;
+    size_t size;
+    struct safetensors f; /* root and meta; the tensors when all are good */
+    size_t data;          /* offset of the tensors' bytes */
     struct entry *entry;
     size_t n;
 };
@@ -63,7 +66,7 @@ static int read_entry(const struct reader *r, const struct json *node, struct en
                       struct kvf_diag *d)
 {
     const struct json *span = json_get(node, "data_offsets");
-    const char *name = json_key(node), *path = r->f->path;
+    const char *name = json_key(node), *path = r->path;
     e->t.name = name;
     if (name[0] == 0 || strlen(name) >= TENSOR_NAME)
         return kvf_fail(d, KVF_E_FORMAT, "%s: a tensor's name has %zu bytes; 1 to %d are allowed",
@@ -80,7 +83,7 @@ static int read_entry(const struct reader *r, const struct json *node, struct en
                         path, name, TENSOR_DIMS);
     if (json_len(span) != 2 || read_size(json_at(span, 0), 0, &e->begin)
         || read_size(json_at(span, 1), 0, &e->end) || e->begin > e->end
-        || e->end > r->f->size - r->data)
+        || e->end > r->size - r->data)
         return kvf_fail(d, KVF_E_FORMAT,
                         "%s: tensor %s lies outside the file; it is damaged or "
                         "cut off: fetch it again",
@@ -96,7 +99,7 @@ static int read_entry(const struct reader *r, const struct json *node, struct en
                         "%s: tensor %s is not aligned to its element; pad the "
                         "header with spaces to a multiple of 8",
                         path, name);
-    e->t.data = r->f->map + r->data + e->begin;
+    e->t.data = r->map + r->data + e->begin;
     return KVF_OK;
 }
 
@@ -121,45 +124,45 @@ static int check_places(struct reader *r, struct kvf_diag *d)
             return kvf_fail(d, KVF_E_FORMAT,
                             "%s: tensor %s %s the one before it; write the file "
                             "again",
-                            r->f->path, r->entry[i].t.name,
+                            r->path, r->entry[i].t.name,
                             r->entry[i].begin < at ? "overlaps" : "leaves a gap behind");
         at = r->entry[i].end;
     }
-    if (at != r->f->size - r->data)
+    if (at != r->size - r->data)
         return kvf_fail(d, KVF_E_FORMAT,
                         "%s: %llu bytes after the last tensor belong to none; "
                         "write the file again",
-                        r->f->path, (unsigned long long)(r->f->size - r->data - at));
+                        r->path, (unsigned long long)(r->size - r->data - at));
     qsort(r->entry, r->n, sizeof *r->entry, by_name);
     return KVF_OK;
 }
 
 static int check_meta(const struct reader *r, struct kvf_diag *d)
 {
-    if (!json_is_object(r->f->meta))
+    if (!json_is_object(r->f.meta))
         return kvf_fail(d, KVF_E_FORMAT, "%s: __metadata__ is not an object; write the file again",
-                        r->f->path);
-    for (const struct json *x = json_first(r->f->meta); x; x = json_next(x))
+                        r->path);
+    for (const struct json *x = json_first(r->f.meta); x; x = json_next(x))
         if (!json_str(x, NULL))
             return kvf_fail(d, KVF_E_FORMAT,
                             "%s: metadata entry %.100s is not text; write the "
                             "file again",
-                            r->f->path, json_key(x));
+                            r->path, json_key(x));
     return KVF_OK;
 }
 
 static int read_entries(struct reader *r, struct kvf_diag *d)
 {
-    int n = json_len(r->f->root);
+    int n = json_len(r->f.root);
     if (n > TENSORS_MOST)
-        return kvf_fail(d, KVF_E_LIMIT, "%s: %d tensors are over the limit", r->f->path, n);
+        return kvf_fail(d, KVF_E_LIMIT, "%s: %d tensors are over the limit", r->path, n);
     r->entry = MEM_NEW(struct entry, (size_t)n);
     if (!r->entry)
         return KVF_E_NOMEM;
-    for (const struct json *x = json_first(r->f->root); x; x = json_next(x)) {
+    for (const struct json *x = json_first(r->f.root); x; x = json_next(x)) {
         bool meta = strcmp(json_key(x), "__metadata__") == 0;
         if (meta)
-            r->f->meta = x;
+            r->f.meta = x;
         int err = meta ? check_meta(r, d) : read_entry(r, x, &r->entry[r->n], d);
         if (err)
             return err;
@@ -172,41 +175,52 @@ static int parse(struct reader *r, struct kvf_diag *d)
 {
     uint64_t len = 0;
     for (int i = 0; i < 8; i++)
-        len |= (uint64_t)r->f->map[i] << (8 * i);
-    if (r->f->map[8] != '{')
-        return kvf_fail(d, KVF_E_FORMAT, "%s: not a safetensors file", r->f->path);
-    if (len > r->f->size - 8)
+        len |= (uint64_t)r->map[i] << (8 * i);
+    if (r->map[8] != '{')
+        return kvf_fail(d, KVF_E_FORMAT, "%s: not a safetensors file", r->path);
+    if (len > r->size - 8)
         return kvf_fail(d, KVF_E_FORMAT,
                         "%s: the header of %llu bytes is longer than the file; "
                         "it is cut off or no safetensors file: fetch it again",
-                        r->f->path, (unsigned long long)len);
+                        r->path, (unsigned long long)len);
     r->data = 8 + (size_t)len;
     /* json_parse has the limit of 16 MiB */
-    int err = json_parse((const char *)r->f->map + 8, (size_t)len, &r->f->root, d);
+    int err = json_parse((const char *)r->map + 8, (size_t)len, &r->f.root, d);
     if (err) {
-        kvf_diag_prefix(d, "%s: the header", r->f->path);
+        kvf_diag_prefix(d, "%s: the header", r->path);
         return err;
     }
     return read_entries(r, d);
 }
 
-static int give(const struct reader *r)
+static int give(struct reader *r)
 {
-    r->f->tensor = MEM_NEW(struct tensor, r->n);
-    if (!r->f->tensor)
+    r->f.tensor = MEM_NEW(struct tensor, r->n);
+    if (!r->f.tensor)
         return KVF_E_NOMEM;
     for (size_t i = 0; i < r->n; i++)
-        r->f->tensor[i] = r->entry[i].t;
-    r->f->n = r->n;
+        r->f.tensor[i] = r->entry[i].t;
+    r->f.n = r->n;
     return KVF_OK;
 }
 
-int safetensors_read(struct tensor_file *f, struct kvf_diag *d)
+int safetensors_read(const char *path, const unsigned char *map, size_t size,
+                     struct safetensors *ret, struct kvf_diag *d)
 {
-    struct reader r = {.f = f};
+    struct reader r = {.path = path, .map = map, .size = size};
     int err = parse(&r, d);
     if (!err)
         err = give(&r);
     mem_free(r.entry);
+    if (err)
+        safetensors_finish(&r.f);
+    else
+        *ret = r.f;
     return err;
+}
+
+void safetensors_finish(struct safetensors *f)
+{
+    mem_free(f->tensor);
+    json_free(f->root);
 }

@@ -1,0 +1,220 @@
+/* hf_vocab.c - the tokens of tokenizer.json: those of its model and those that were added. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/model/hf_tokens.h"
+
+static uint32_t get(const struct hf_tokens *x, uint32_t object, const char *key)
+{
+    return json_tape_get(x->tape, object, key);
+}
+
+static int damaged(const struct hf_tokens *x, const char *what)
+{
+    return kvf_fail(x->d, KVF_E_FORMAT, "%s: %s; fetch the file again", x->path, what);
+}
+
+static struct piece piece_of(const struct hf_tokens *x, int32_t id)
+{
+    const struct hf_token *t = &x->token[id];
+    return (struct piece){x->bytes.data + t->at, t->n};
+}
+
+/* Gives an id to a text.  It may have it already. */
+static int put_token(struct hf_tokens *x, int64_t id, const char *s, size_t n, uint8_t type)
+{
+    if (!s)
+        return damaged(x, "a token is no text, or holds half of a character");
+    if (id < 0 || id >= x->most)
+        return kvf_fail(x->d, KVF_E_FORMAT,
+                        "%s: token '%.*s' has the id %lld; the model has ids from 0 to %d "
+                        "(vocab_size of config.json)",
+                        x->path, (int)(n < 60 ? n : 60), s, (long long)id, x->most - 1);
+    struct hf_token *t = &x->token[id];
+    if (t->type && (t->n != n || memcmp(x->bytes.data + t->at, s, n) != 0))
+        return kvf_fail(x->d, KVF_E_FORMAT,
+                        "%s: the id %lld is that of two tokens, '%.*s' and '%.*s'; fetch the file "
+                        "again",
+                        x->path, (long long)id, (int)(t->n < 60 ? t->n : 60), x->bytes.data + t->at,
+                        (int)(n < 60 ? n : 60), s);
+    if (!t->type) {
+        t->at = x->bytes.len;
+        t->n = n;
+        buf_add(&x->bytes, s, n);
+    }
+    t->type = type;
+    x->n = id >= x->n ? (int32_t)id + 1 : x->n;
+    return x->bytes.err;
+}
+
+static bool spells_byte(const char *s, size_t n)
+{
+    return s && n == 6 && memcmp(s, "<0x", 3) == 0 && s[5] == '>';
+}
+
+static uint8_t type_of(bool bytes, const char *s, size_t n)
+{
+    return bytes && spells_byte(s, n) ? TOKEN_BYTE : TOKEN_NORMAL;
+}
+
+/* An object of texts with their ids. */
+static int read_object(struct hf_tokens *x, uint32_t vocab, bool bytes)
+{
+    for (uint32_t v = json_tape_first(x->tape, vocab); v; v = json_tape_next(x->tape, v)) {
+        size_t n = 0;
+        const char *s = json_tape_key(x->tape, v, &x->scratch, &n);
+        int64_t id = json_tape_int(x->tape, v, -1);
+        if (s && id >= 0 && id < x->n && x->token[id].type)
+            return kvf_fail(x->d, KVF_E_FORMAT,
+                            "%s: two tokens have the id %lld, '%.*s' and another one; fetch the "
+                            "file again",
+                            x->path, (long long)id, (int)(n < 60 ? n : 60), s);
+        int err = put_token(x, id, s, n, type_of(bytes, s, n));
+        if (err)
+            return err;
+    }
+    return KVF_OK;
+}
+
+/* A list of pairs of a text and its score, in the order of ids. */
+static int read_pairs(struct hf_tokens *x, uint32_t vocab, bool bytes)
+{
+    int32_t id = 0;
+    for (uint32_t v = json_tape_first(x->tape, vocab); v; v = json_tape_next(x->tape, v), id++) {
+        uint32_t text = json_tape_first(x->tape, v);
+        size_t n = 0;
+        const char *s = json_tape_str(x->tape, text, &x->scratch, &n);
+        double score = json_tape_num(x->tape, json_tape_next(x->tape, text), NAN);
+        int err = isfinite(score) ? put_token(x, id, s, n, type_of(bytes, s, n))
+                                  : damaged(x, "a token of the unigram has no score");
+        if (err)
+            return err;
+        x->token[id].score = (float)score;
+    }
+    return KVF_OK;
+}
+
+static int read_vocab(struct hf_tokens *x, uint32_t model)
+{
+    uint32_t vocab = get(x, model, "vocab"), type = get(x, model, "type");
+    bool bytes = json_tape_bool(x->tape, get(x, model, "byte_fallback"), false);
+    bool bpe = json_tape_is(x->tape, type, "BPE") || (!type && get(x, model, "merges"));
+    char kind = json_tape_kind(x->tape, vocab);
+    if (bpe && kind == '{')
+        return read_object(x, vocab, bytes);
+    if (json_tape_is(x->tape, type, "Unigram") && kind == '[' && x->model == HF_PIECES) {
+        x->model = HF_UNIGRAM;
+        return read_pairs(x, vocab, bytes);
+    }
+    return kvf_fail(x->d, KVF_E_FORMAT,
+                    "%s: the model of the tokenizer is not one that is supported with this "
+                    "pre_tokenizer; BPE and Unigram with a vocabulary are",
+                    x->path);
+}
+
+static int read_added(struct hf_tokens *x, uint32_t list)
+{
+    for (uint32_t v = json_tape_first(x->tape, list); v; v = json_tape_next(x->tape, v)) {
+        size_t n = 0;
+        const char *s = json_tape_str(x->tape, get(x, v, "content"), &x->scratch, &n);
+        int64_t id = json_tape_int(x->tape, get(x, v, "id"), -1);
+        bool special = json_tape_bool(x->tape, get(x, v, "special"), false);
+        if (s && n == 0)
+            return damaged(x, "an added token is empty");
+        /* With U+2581 it is no text that anyone writes, but one that merges make. */
+        bool made = x->model != HF_BYTE_LEVEL && s && memmem(s, n, "\xe2\x96\x81", 3);
+        uint8_t type = made ? TOKEN_NORMAL : TOKEN_USER;
+        type = special ? TOKEN_CONTROL : type;
+        int err = put_token(x, id, s, n, type);
+        if (err)
+            return err;
+        struct hf_token *t = &x->token[id];
+        if (t->added)
+            return kvf_fail(x->d, KVF_E_FORMAT,
+                            "%s: token %lld is added twice; fetch the file again", x->path,
+                            (long long)id);
+        t->added = true;
+        if (json_tape_bool(x->tape, get(x, v, "lstrip"), false))
+            t->strip |= HF_STRIPS_LEFT;
+        if (json_tape_bool(x->tape, get(x, v, "rstrip"), false))
+            t->strip |= HF_STRIPS_RIGHT;
+    }
+    return KVF_OK;
+}
+
+/* By their bytes; each text has one id. */
+static int index_names(struct hf_tokens *x)
+{
+    int err = names_open(&x->names, x->n);
+    for (int32_t i = 0; !err && i < x->n; i++) {
+        if (!x->token[i].type)
+            continue;
+        struct piece p = piece_of(x, i);
+        int32_t before = names_find(&x->names, p);
+        if (before >= 0)
+            return kvf_fail(x->d, KVF_E_FORMAT,
+                            "%s: token '%.*s' has two ids, %d and %d; fetch the file again",
+                            x->path, (int)(p.len < 60 ? p.len : 60), p.s, before, i);
+        names_add(&x->names, i, p);
+    }
+    return err;
+}
+
+int hf_tokens_read(struct hf_tokens *x, uint32_t root)
+{
+    uint32_t model = get(x, root, "model"), added = get(x, root, "added_tokens");
+    x->token = MEM_NEW(struct hf_token, (size_t)x->most);
+    if (!x->token)
+        return KVF_E_NOMEM;
+    int err = read_vocab(x, model);
+    if (!err)
+        err = read_added(x, added);
+    if (err)
+        return err;
+    if (x->n == 0)
+        return damaged(x, "the vocabulary is empty");
+    return index_names(x);
+}
+
+void hf_tokens_finish(struct hf_tokens *x)
+{
+    buf_finish(&x->scratch);
+    buf_finish(&x->patterns);
+    buf_finish(&x->bytes);
+    names_finish(&x->names);
+    mem_free(x->token);
+}
+
+void hf_tokens_put(const struct hf_tokens *x, struct gguf_put *put)
+{
+    bool strips = false;
+    gguf_put_strings(put, "tokenizer.ggml.tokens", (uint64_t)x->n);
+    for (int32_t i = 0; i < x->n; i++) {
+        char hole[32];
+        if (x->token[i].type) {
+            struct piece p = piece_of(x, i);
+            gguf_put_text(put, p.s, p.len);
+        } else {
+            gguf_put_text(put, hole, (size_t)snprintf(hole, sizeof hole, "[PAD%d]", i));
+        }
+        strips = strips || x->token[i].strip;
+    }
+    gguf_put_ints(put, "tokenizer.ggml.token_type", (uint64_t)x->n);
+    for (int32_t i = 0; i < x->n; i++)
+        buf_le32(&put->pairs, x->token[i].type ? x->token[i].type : TOKEN_UNUSED);
+    if (strips) {
+        gguf_put_ints(put, "tokenizer.kvfate.strips", (uint64_t)x->n);
+        for (int32_t i = 0; i < x->n; i++)
+            buf_le32(&put->pairs, x->token[i].strip);
+    }
+    if (x->model != HF_UNIGRAM)
+        return;
+    gguf_put_reals(put, "tokenizer.ggml.scores", (uint64_t)x->n);
+    for (int32_t i = 0; i < x->n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x->token[i].score, sizeof bits);
+        buf_le32(&put->pairs, bits);
+    }
+}
