@@ -42,6 +42,8 @@ struct run {
     struct progress bar;
     double prefill_seconds, decode_seconds;
     int n_generated;
+    bool may_think, thinking; /* answers of the model may hold thoughts; one goes on */
+    size_t thought_to;        /* bytes of the answer up to the last mark of a thought */
     uint64_t trace_bytes;
 };
 
@@ -134,6 +136,7 @@ static void build_header(struct run *u, struct buf *b)
     bool half = execution_kv_type(&r->how) == KV_F16;
     json_put_member_str(b, "kv_type", half ? "f16" : "f32");
     buf_char(b, '}');
+    prompt_put_turns(&r->prompt, r->engine->tokenizer, b);
     spans_put(&u->spans, b);
     methods_put(b, &r->methods, &r->engine->config);
     put_replay(u, b);
@@ -214,6 +217,25 @@ static int record_token(struct run *u, int32_t id, enum kvf_role role)
     return u->rec ? recorder_token(u->rec, id, role, text, len) : KVF_OK;
 }
 
+/* The role of the next token of the answer: thoughts go from <think> to </think>, both included. */
+static enum kvf_role answer_role(struct run *u)
+{
+    static const char open[] = "<think>", close[] = "</think>";
+    const struct buf *a = &u->answer;
+    const char *mark = u->thinking ? close : open;
+    bool was = u->thinking;
+    if (!u->may_think)
+        return KVF_ROLE_ANSWER;
+    const char *at = a->len > u->thought_to ? memmem(a->data + u->thought_to,
+                                                     a->len - u->thought_to, mark, strlen(mark))
+                                            : NULL;
+    if (at) {
+        u->thinking = !u->thinking;
+        u->thought_to = (size_t)(at - a->data) + strlen(mark);
+    }
+    return was || u->thinking ? KVF_ROLE_THINK : KVF_ROLE_ANSWER;
+}
+
 static int prefill(struct run *u)
 {
     struct runner *r = &u->r;
@@ -289,8 +311,9 @@ static int decode(struct run *u)
         /* the last token sampled is in the text only: nobody asks what follows it */
         if ((n + 1 == r->n_predict && !forced) || session_length(u->session) == cap)
             break;
-        err = record_token(
-            u, id, forced && u->force.roles ? (enum kvf_role)u->force.roles[n] : KVF_ROLE_ANSWER);
+        enum kvf_role role = answer_role(u);
+        err = record_token(u, id,
+                           forced && u->force.roles ? (enum kvf_role)u->force.roles[n] : role);
         if (!err)
             err = session_step(u->session, id);
         progress_update(&u->bar, u->n_generated);
@@ -398,6 +421,8 @@ static int execute(struct run *u, struct kvf_diag *d)
         err = spans_open(&u->spans, &u->r.prompt, u->r.engine->tokenizer, d);
     if (!err && !u->quiet)
         note_budgets(&u->r);
+    u->may_think = !err && chat_may_think(u->r.engine->gguf);
+    u->thinking = u->may_think && u->r.prompt.chat_text.thinks;
     signals_catch(); /* from here on there may be a trace to close */
     if (!err && u->out)
         err = open_recording(u, d);

@@ -6,7 +6,6 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "cli/files.h"
-#include "engine/model/chat.h"
 
 bool prompt_named(const struct prompt *p)
 {
@@ -23,6 +22,27 @@ int prompt_check(const struct prompt *p, bool needed, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG, "give one of -p, -f, --chat and --ids, not several");
     if (p->chat && p->raw)
         return kvf_fail(d, KVF_E_ARG, "--raw and --chat exclude each other");
+    if (p->think && p->no_think)
+        return kvf_fail(d, KVF_E_ARG, "--think and --no-think exclude each other");
+    return KVF_OK;
+}
+
+/* Renders the model's template over messages. */
+static int render_chat(struct prompt *p, const struct engine *e, const struct chat_message *msg,
+                       int n, struct kvf_diag *d)
+{
+    struct chat_request r = {.msg = msg, .n = n, .generation = true, .date = p->date};
+    if (p->think || p->no_think)
+        r.think = p->think ? CHAT_THINK : CHAT_NO_THINK;
+    int err = chat_render(e->gguf, &r, &p->chat_text, d);
+    if (err)
+        return err;
+    if (r.think != CHAT_THINK_AS_IS && !p->chat_text.has_switch)
+        fputs("note: the model's chat template has no switch for thinking: --think and --no-think "
+              "change nothing\n",
+              stderr);
+    p->text = p->chat_text.text;
+    p->chat_text.text = (struct buf){0};
     return KVF_OK;
 }
 
@@ -51,20 +71,10 @@ static int render_messages(struct prompt *p, const struct engine *e, const char 
                        "%s: expected a JSON array of 1 to %d {\"role\", \"content\"} objects",
                        p->chat, MAX_MESSAGES);
     else
-        err = chat_render(e->gguf, msg, n, true, &p->text, d);
+        err = render_chat(p, e, msg, n, d);
     mem_free(msg);
     json_free(root);
     return err;
-}
-
-/* The user's message is the last that the template has. */
-static void find_prompt(struct prompt *p, const char *text, size_t n)
-{
-    size_t at = p->text.len - n;
-    while (at > 0 && memcmp(p->text.data + at, text, n) != 0)
-        at--;
-    p->at = at;
-    p->bytes = n;
 }
 
 /* The text of a user's message, in the model's template. */
@@ -74,11 +84,21 @@ static int render_message(struct prompt *p, const struct engine *e, const char *
     struct chat_message m = {"user", text};
     if (strlen(text) != n)
         return kvf_fail(d, KVF_E_FORMAT, "the prompt holds a NUL byte; use --raw for such text");
-    int err = chat_render(e->gguf, &m, 1, true, &p->text, d);
-    if (err)
-        return err;
-    find_prompt(p, text, n);
-    return KVF_OK;
+    int err = render_chat(p, e, &m, 1, d);
+    const struct chat_text *t = &p->chat_text;
+    for (int i = 0; !err && i < t->n_spans; i++)
+        if (t->span[i].message == 0) {
+            p->at = t->span[i].from;
+            p->bytes = t->span[i].to - t->span[i].from;
+        }
+    p->changed = !err && p->bytes != n;
+    if (!err && p->bytes == 0 && strspn(text, " \t\r\n") < n)
+        return kvf_fail(
+            d, KVF_E_FORMAT,
+            "%s: the chat template does not show the message of a user; give the prompt "
+            "with --raw",
+            gguf_path(e->gguf));
+    return err;
 }
 
 /* Fills the text that is tokenised. */
@@ -165,7 +185,8 @@ int prompt_open(struct prompt *p, const struct engine *e, struct kvf_diag *d)
     if (err)
         return err;
     return tokenizer_encode(e->tokenizer, p->text.data ? p->text.data : "", p->text.len,
-                            TOKENIZER_MARKS | TOKENIZER_BOS, &p->ids, &p->n_ids, d);
+                            TOKENIZER_MARKS | (p->chat_text.span ? 0 : TOKENIZER_BOS), &p->ids,
+                            &p->n_ids, d);
 }
 
 int prompt_ends(const struct prompt *p, const struct tokenizer *t, int64_t **ret_end,
@@ -205,6 +226,25 @@ int32_t prompt_token_at(const int64_t *end, int n, int64_t byte)
     return lo;
 }
 
+void prompt_put_turns(const struct prompt *p, const struct tokenizer *t, struct buf *b)
+{
+    int64_t *end = NULL;
+    struct kvf_diag d = {""};
+    if (!p->chat_text.n_spans || prompt_ends(p, t, &end, &d) != KVF_OK)
+        return;
+    json_put_key(b, "turns");
+    buf_char(b, '[');
+    for (int i = 0; i < p->chat_text.n_spans; i++) {
+        const struct chat_span *s = &p->chat_text.span[i];
+        buf_str(b, i ? ",{" : "{");
+        json_put_member_str(b, "role", chat_role_name(s->role));
+        buf_printf(b, ",\"tokens\":[%d,%d]}", (int)prompt_token_at(end, p->n_ids, (int64_t)s->from),
+                   (int)prompt_token_at(end, p->n_ids, (int64_t)s->to - 1) + 1);
+    }
+    buf_char(b, ']');
+    mem_free(end);
+}
+
 int prompt_take(struct prompt *p, const int32_t *ids, int n)
 {
     int32_t *copy = MEM_NEW(int32_t, (size_t)n);
@@ -219,6 +259,7 @@ int prompt_take(struct prompt *p, const int32_t *ids, int n)
 void prompt_close(struct prompt *p)
 {
     buf_finish(&p->text);
+    chat_text_free(&p->chat_text);
     mem_free(p->ids);
     p->ids = NULL;
 }

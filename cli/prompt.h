@@ -7,20 +7,25 @@
 
 #include "base/buf.h"
 #include "engine/decode/engine.h"
+#include "engine/model/chat.h"
 
 struct prompt {
     /* options: at most one of the first four is not NULL */
     const char *given, *file, *chat, *ids_file;
-    bool raw; /* no chat template */
+    bool raw;             /* no chat template */
+    bool think, no_think; /* the template's enable_thinking; neither: its own choice */
+    const char *date;     /* YYYY-MM-DD that templates tell; NULL: none */
     const char
         *reply; /* the beginning of the answer, which follows; NULL: none.  Not with ids_file */
 
     /* made by prompt_open */
     struct buf text;  /* as it was tokenised, template included */
     size_t at, bytes; /* where the prompt as given is in the text; 0 bytes: all of it */
+    bool changed;     /* the template does not show the prompt as given: it strips it, say */
     size_t reply_at;  /* where the reply begins: the end of the text without one */
     int32_t *ids;     /* [n_ids] */
     int n_ids;
+    struct chat_text chat_text; /* where a template rendered it, without its text; else zeroed */
 };
 
 /* Whether one of the options names a prompt. */
@@ -42,6 +47,10 @@ int prompt_ends(const struct prompt *p, const struct tokenizer *t, int64_t **ret
                 struct kvf_diag *d);
 /* The first of n tokens that ends after a byte; n: none. */
 int32_t prompt_token_at(const int64_t *end, int n, int64_t byte);
+
+/* Appends the member "turns" of a run header: who says which tokens of a prompt that a template
+ * rendered, as {"role", "tokens": [a, b)}; nothing for other prompts. */
+void prompt_put_turns(const struct prompt *p, const struct tokenizer *t, struct buf *b);
 
 /* Token ids of a file of text, in decimal, separated by white space; free *ret_ids with
  * mem_free.  KVF_E_FORMAT for ids that the vocabulary lacks. */

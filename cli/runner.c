@@ -36,6 +36,12 @@ const struct opt runner_prompt_options[] = {
      "prompt as token ids, separated by white space"},
     {OPT_FLAG, 0, "raw", offsetof(struct runner, prompt.raw), NULL,
      "no chat template: the prompt as it stands"},
+    {OPT_FLAG, 0, "think", offsetof(struct runner, prompt.think), NULL,
+     "the chat template with thinking, where it has the switch"},
+    {OPT_FLAG, 0, "no-think", offsetof(struct runner, prompt.no_think), NULL,
+     "the chat template without thinking"},
+    {OPT_STR, 0, "date", offsetof(struct runner, prompt.date), "YYYY-MM-DD",
+     "the day that a chat template tells as today", .absent = "none"},
     {.type = OPT_END},
 };
 

@@ -134,6 +134,11 @@ static int take_file(struct spans *s, const struct json *root, const struct prom
     const struct json *list = json_is_array(root) ? root : json_get(root, "spans");
     int64_t *end = NULL;
     int n = json_is_array(list) ? json_len(list) : 0;
+    if (p->changed)
+        return kvf_fail(
+            d, KVF_E_FORMAT,
+            "--spans: the chat template changes the prompt, which it strips, say, so that "
+            "places in it mean nothing; give one without blanks at its ends, or --raw");
     if (n < 1 || n > MOST_SPANS)
         return kvf_fail(d, KVF_E_FORMAT,
                         "%s: expected {\"spans\": [{\"name\", \"start\", "

@@ -1,138 +1,268 @@
-#include <string.h>
-
 #include "engine/model/chat.h"
 
-/* The default system message as the template spells it.  quote is the sign around the
- * Jinja string that it stands in; 0: it stands outside of strings, where no escape counts. */
-struct literal {
-    const char *text;
-    size_t n;
-    char quote;
-};
+#include <string.h>
 
-static const char *find(const char *hay, size_t n, const char *needle)
-{
-    return memmem(hay, n, needle, strlen(needle));
-}
+#include "base/mem.h"
+#include "engine/model/jinja.h"
 
-/* Length of a line feed at a, as a template spells it; 0: there is none.  Inside a Jinja
- * string it is the escape of two signs or the line feed itself. */
-static size_t line_feed(const char *a, const char *end, char quote)
-{
-    if (a < end && *a == '\n')
-        return 1;
-    return quote && end - a >= 2 && a[0] == '\\' && a[1] == 'n' ? 2 : 0;
-}
-
-/* Whether the text holds no code: the string does not end in it; outside of strings, no tag
- * of Jinja begins in it. */
-static bool is_plain(const struct literal *l)
-{
-    for (size_t i = 0; i < l->n; i++) {
-        char c = l->text[i], next = i + 1 < l->n ? l->text[i + 1] : 0;
-        if (l->quote && c == '\\')
-            i++;
-        else if (l->quote ? c == l->quote : c == '{' && next && strchr("{%#", next))
-            return false;
-    }
-    return true;
-}
-
-/* The literal system message of the template: the first text between "<|im_start|>system",
- * a line feed and "<|im_end|>" that holds no code (those of Qwen2.5 have branches with code
- * before it). */
-static bool default_system(const char *t, size_t n, struct literal *ret)
-{
-    static const char open[] = "<|im_start|>system", close[] = "<|im_end|>";
-    const char *end = t + n;
-    for (const char *a = find(t, n, open); a; a = find(a, (size_t)(end - a), open)) {
-        struct literal l = {.quote = a > t && (a[-1] == '\'' || a[-1] == '"') ? a[-1] : 0};
-        a += strlen(open);
-        size_t feed = line_feed(a, end, l.quote);
-        l.text = a + feed;
-        const char *b = find(l.text, (size_t)(end - l.text), close);
-        l.n = b ? (size_t)(b - l.text) : 0;
-        if (feed && b && is_plain(&l)) {
-            *ret = l;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* What the escape \c of a Jinja string means; 0: not known. */
-static char escaped(char c)
-{
-    static const char from[] = "nt\\'\"", to[] = "\n\t\\'\"";
-    const char *at = c ? strchr(from, c) : NULL;
-    return at ? to[at - from] : 0;
-}
-
-/* Appends the literal with its escapes resolved. */
-static int put_literal(struct buf *out, const struct literal *l, const char *path,
-                       struct kvf_diag *d)
-{
-    for (size_t i = 0; i < l->n; i++) {
-        char c = l->text[i];
-        if (l->quote && c == '\\') {
-            i++;
-            c = i < l->n ? escaped(l->text[i]) : 0;
-            if (!c)
-                return kvf_fail(d, KVF_E_FORMAT,
-                                "%s: the default system message of the chat template has an "
-                                "escape that is not known; give a system message with --chat, "
-                                "or the whole prompt with --raw",
-                                path);
-        }
-        buf_char(out, c);
-    }
-    return out->err;
-}
-
-static void message(struct buf *out, const char *role, const char *text)
-{
-    buf_str(out, "<|im_start|>");
-    buf_str(out, role);
-    buf_char(out, '\n');
-    buf_str(out, text);
-    buf_str(out, "<|im_end|>\n");
-}
+static const char template_key[] = "tokenizer.chat_template";
 
 bool chat_has_template(const struct gguf *g)
 {
     size_t len;
-    return gguf_str(g, "tokenizer.chat_template", &len) != NULL;
+    return gguf_str(g, template_key, &len) != NULL;
 }
 
-int chat_render(const struct gguf *g, const struct chat_message *msg, int n, bool generation,
-                struct buf *out, struct kvf_diag *d)
+const char *chat_role_name(enum chat_role role)
 {
-    size_t len = 0;
-    const char *t = gguf_str(g, "tokenizer.chat_template", &len);
-    if (!t)
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: the model has no chat template; give the prompt with "
-                        "--raw",
-                        gguf_path(g));
-    if (!find(t, len, "<|im_start|>") || !find(t, len, "<|im_end|>"))
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: this chat template is not known (ChatML is); give the "
-                        "prompt with --raw",
-                        gguf_path(g));
-    struct literal l;
-    struct buf system = {0};
-    int err = KVF_OK;
-    if (n > 0 && strcmp(msg[0].role, "system") != 0 && default_system(t, len, &l)) {
-        err = put_literal(&system, &l, gguf_path(g), d);
-        if (!err)
-            message(out, "system", system.data ? system.data : "");
+    static const char *const name[] = {[CHAT_MARKS] = "marks",
+                                       [CHAT_SYSTEM] = "system",
+                                       [CHAT_USER] = "user",
+                                       [CHAT_ANSWER] = "answer",
+                                       [CHAT_THOUGHT] = "think"};
+    return name[role];
+}
+
+bool chat_may_think(const struct gguf *g)
+{
+    size_t len;
+    const char *t = gguf_str(g, template_key, &len);
+    return t && memmem(t, len, "<think>", 7);
+}
+
+void chat_text_free(struct chat_text *t)
+{
+    buf_finish(&t->text);
+    mem_free(t->span);
+    *t = (struct chat_text){.span = NULL};
+}
+
+/* The text of one token of the vocabulary. */
+struct token_text {
+    int64_t id;
+    const char *s;
+    size_t n;
+};
+
+static void take_token(void *ctx, int64_t i, const char *s, size_t len)
+{
+    struct token_text *t = ctx;
+    if (i == t->id) {
+        t->s = s;
+        t->n = len;
     }
-    buf_finish(&system);
+}
+
+/* bos_token, eos_token: as in the transformers library not defined where the file has none. */
+static void set_token(struct jinja *j, struct jinja_dict *dict, const struct gguf *g,
+                      const char *name, const char *key)
+{
+    struct token_text t = {.id = gguf_int(g, key, -1)};
+    if (t.id >= 0)
+        gguf_each_str(g, "tokenizer.ggml.tokens", take_token, &t);
+    if (t.s)
+        jinja_set(j, dict, jinja_text(j, name, strlen(name)),
+                  jinja_of_text(jinja_text(j, t.s, t.n)));
+}
+
+/* The content of a message as a text whose bytes say where they are from. */
+static struct jinja_value content_of(struct jinja *j, const struct chat_message *m, int at)
+{
+    size_t n = strlen(m->content);
+    struct jinja_mark *mark = jinja_alloc(j, 1, sizeof *mark);
+    struct jinja_text *t = jinja_alloc(j, 1, sizeof *t);
+    if (!mark || !t)
+        return jinja_none();
+    *mark = (struct jinja_mark){0, n, at};
+    *t = (struct jinja_text){m->content, n, mark, n > 0};
+    return jinja_of_text(t);
+}
+
+static void set_str(struct jinja *j, struct jinja_dict *dict, const char *key, struct jinja_value v)
+{
+    jinja_set(j, dict, jinja_text(j, key, strlen(key)), v);
+}
+
+static struct jinja_value messages_of(struct jinja *j, const struct chat_request *r)
+{
+    struct jinja_value list = jinja_list(j, r->n);
+    for (int i = 0; i < r->n && !j->err; i++) {
+        struct jinja_value m = jinja_dict(j);
+        if (j->err)
+            break;
+        set_str(j, m.u.dict, "role", jinja_str(j, r->msg[i].role));
+        set_str(j, m.u.dict, "content", content_of(j, &r->msg[i], i));
+        list.u.list->item[i] = m;
+    }
+    return list;
+}
+
+static struct jinja_value variables(struct jinja *j, const struct gguf *g,
+                                    const struct chat_request *r)
+{
+    struct jinja_value v = jinja_dict(j);
+    if (j->err)
+        return v;
+    set_str(j, v.u.dict, "messages", messages_of(j, r));
+    set_str(j, v.u.dict, "add_generation_prompt", jinja_bool(r->generation));
+    set_str(j, v.u.dict, "tools", jinja_none());
+    set_str(j, v.u.dict, "documents", jinja_none());
+    if (r->think != CHAT_THINK_AS_IS)
+        set_str(j, v.u.dict, "enable_thinking", jinja_bool(r->think == CHAT_THINK));
+    set_token(j, v.u.dict, g, "bos_token", "tokenizer.ggml.bos_token_id");
+    set_token(j, v.u.dict, g, "eos_token", "tokenizer.ggml.eos_token_id");
+    return v;
+}
+
+/* Spans of a prompt as they are found from its start on. */
+struct finder {
+    const struct chat_request *r;
+    const struct jinja_text *t;
+    struct chat_text *out;
+    enum chat_role last; /* of the message that was shown last */
+    bool thinking;
+};
+
+static enum chat_role role_of(const char *role)
+{
+    if (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0)
+        return CHAT_SYSTEM;
+    return strcmp(role, "assistant") == 0 ? CHAT_ANSWER : CHAT_USER;
+}
+
+static void add_span(struct finder *f, size_t from, size_t to, enum chat_role role, int message)
+{
+    struct chat_span *last = f->out->n_spans ? &f->out->span[f->out->n_spans - 1] : NULL;
+    if (from == to)
+        return;
+    if (last && last->to == from && last->role == role && last->message == message)
+        last->to = to;
+    else
+        f->out->span[f->out->n_spans++] = (struct chat_span){from, to, role, message};
+}
+
+/* The next mark of thinking in [at, to): its end, or `to` where there is none. */
+static size_t next_think(const struct finder *f, size_t at, size_t to, bool *found)
+{
+    const char *mark = f->thinking ? "</think>" : "<think>";
+    const char *p = memmem(f->t->s + at, to - at, mark, strlen(mark));
+    *found = p != NULL;
+    if (!p)
+        return to;
+    return (size_t)(p - f->t->s) + (f->thinking ? strlen(mark) : 0);
+}
+
+/* Bytes [from, to) that the assistant says, or that the template says for it. */
+static void add_said(struct finder *f, size_t from, size_t to, enum chat_role role, int message)
+{
+    while (from < to) {
+        bool found;
+        size_t end = next_think(f, from, to, &found);
+        if (f->thinking || role != CHAT_MARKS)
+            add_span(f, from, end, f->thinking ? CHAT_THOUGHT : role, message);
+        f->thinking ^= found;
+        from = end;
+    }
+}
+
+static int n_thinks(const struct jinja_text *t)
+{
+    int n = 0;
+    for (size_t at = 0; at < t->n; n++) {
+        const char *p = memmem(t->s + at, t->n - at, "think>", 6);
+        if (!p)
+            break;
+        at = (size_t)(p - t->s) + 6;
+    }
+    return n;
+}
+
+/* Marks are in order.  What stands between them is of the template; after a user has spoken it may
+ * open and close what the assistant thinks. */
+static int find_spans(struct finder *f)
+{
+    const struct jinja_text *t = f->t;
+    size_t at = 0;
+    int marks = t->n_marks, most = 2 * marks + 2;
+    most += 2 * n_thinks(t);
+    f->out->span = MEM_NEW(struct chat_span, (size_t)most);
+    if (!f->out->span)
+        return KVF_E_NOMEM;
+    for (int i = 0; i <= marks; i++) {
+        struct jinja_mark m = i < marks ? t->mark[i] : (struct jinja_mark){t->n, t->n, -1};
+        if (f->last != CHAT_MARKS && f->last != CHAT_SYSTEM)
+            add_said(f, at, m.from, CHAT_MARKS, -1);
+        if (i == marks)
+            break;
+        f->last = role_of(f->r->msg[m.message].role);
+        if (f->last == CHAT_ANSWER) {
+            add_said(f, m.from, m.to, f->last, m.message);
+        } else {
+            f->thinking = false;
+            add_span(f, m.from, m.to, f->last, m.message);
+        }
+        at = m.to;
+    }
+    f->out->thinks = f->thinking;
+    return KVF_OK;
+}
+
+static int copy_out(const struct chat_request *r, const struct jinja_text *t, struct chat_text *ret)
+{
+    struct finder f = {.r = r, .t = t, .out = ret, .last = CHAT_MARKS};
+    buf_add(&ret->text, t->n ? t->s : "", t->n);
+    int err = ret->text.err;
+    return err ? err : find_spans(&f);
+}
+
+/* Whether text is YYYY-MM-DD of a month and a day that there may be. */
+static bool is_date(const char *s)
+{
+    static const char form[] = "dddd-dd-dd";
+    for (size_t i = 0; i < sizeof form; i++)
+        if (form[i] == 'd' ? s[i] < '0' || s[i] > '9' : s[i] != form[i])
+            return false;
+    int month = (s[5] - '0') * 10 + s[6] - '0', day = (s[8] - '0') * 10 + s[9] - '0';
+    return month >= 1 && month <= 12 && day >= 1 && day <= 31;
+}
+
+/* What the caller may do, behind the sentence on what is wrong. */
+static void say_way_out(const struct gguf *g, int err, struct kvf_diag *d)
+{
+    struct kvf_diag was = d ? *d : (struct kvf_diag){""};
+    kvf_fail(d, err, err == KVF_E_NOMEM ? "%s: %s" : "%s: %s; --raw takes the prompt as it stands",
+             gguf_path(g), was.text);
+}
+
+int chat_render(const struct gguf *g, const struct chat_request *r, struct chat_text *ret,
+                struct kvf_diag *d)
+{
+    size_t len = 0, bytes = 0;
+    const char *text = gguf_str(g, template_key, &len);
+    struct jinja j;
+    const struct jinja_text *out = NULL;
+    *ret = (struct chat_text){.span = NULL};
+    if (!text)
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: the model has no chat template; give the prompt with --raw",
+                        gguf_path(g));
+    if (r->date && !is_date(r->date))
+        return kvf_fail(d, KVF_E_ARG, "'%.40s' is no date; write it as YYYY-MM-DD", r->date);
+    for (int i = 0; i < r->n; i++)
+        bytes += strlen(r->msg[i].content) + 256;
+    jinja_init(&j, bytes + len, r->date, d);
+    struct jinja_value v = variables(&j, g, r);
+    int err = j.err;
+    if (!err)
+        err = jinja_render(&j, text, len, v.u.dict, &out);
+    if (err) {
+        say_way_out(g, err, d);
+    } else {
+        ret->has_switch = j.asked_think;
+        err = copy_out(r, out, ret);
+    }
+    jinja_free(&j);
     if (err)
-        return err;
-    for (int i = 0; i < n; i++)
-        message(out, msg[i].role, msg[i].content);
-    if (generation)
-        buf_str(out, "<|im_start|>assistant\n");
-    return out->err;
+        chat_text_free(ret);
+    return err;
 }

@@ -218,7 +218,8 @@ for i in range(60):  # single wrong bytes in the part before the tensors
     s.survives(f"wrong bytes {i}", generate(s.file("wrong.gguf", bytes(data))))
 # the default system message stands behind branches that have code in its place (Qwen2.5), or nowhere (Qwen3)
 BRANCHES = ("{%- if tools %}{{- '<|im_start|>system\\n' }}{{- messages[0]['content'] }}{{- '<|im_end|>\\n' }}{%- elif messages[0]['role'] == "
-            "'system' %}{{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}{%- else %}MORE{%- endif %}")
+            "'system' %}{{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}{%- else %}MORE{%- endif %}"
+            "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{%- endfor %}{{- '<|im_start|>assistant\\n' }}")
 for more, system in (("{{- '<|im_start|>system\\nBe brief.<|im_end|>\\n' }}", "<|im_start|>system\nBe brief.<|im_end|>\n"), ("", "")):
     path = Gguf().set("tokenizer.chat_template", BRANCHES.replace("MORE", more)).write(s.path("m.gguf"))
     said = [s.accepted(f"template {len(more)}", ["generate", "-m", path, *prompt, "-n", "12", "--ignore-eos", "-q", "-t", "1"]).stdout

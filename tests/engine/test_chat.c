@@ -1,7 +1,9 @@
-/* Prompts of chat templates against what Jinja2 made of the same templates. */
+/* Prompts of chat templates against what the transformers library made of the same templates. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <sys/resource.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,6 +13,8 @@
 
 enum { MOST_MESSAGES = 8 };
 
+static const char way_out[] = "--raw";
+
 static struct gguf *open_gguf(const char *path)
 {
     struct kvf_diag d = {""};
@@ -19,21 +23,37 @@ static struct gguf *open_gguf(const char *path)
     return g;
 }
 
-/* A model file that holds nothing but the template. */
+static void put_text(struct buf *b, const char *s)
+{
+    buf_le64(b, strlen(s));
+    buf_str(b, s);
+}
+
+/* A model file that holds nothing but the template and the marks <s> and </s>. */
 static struct gguf *with_template(const char *text)
 {
-    static const char key[] = "tokenizer.chat_template";
+    static const char *const id_key[] = {"tokenizer.ggml.bos_token_id",
+                                         "tokenizer.ggml.eos_token_id"};
     struct buf b = {0};
     char path[64];
     buf_str(&b, "GGUF");
     buf_le32(&b, 3);
     buf_le64(&b, 0);
-    buf_le64(&b, 1);
-    buf_le64(&b, strlen(key));
-    buf_str(&b, key);
+    buf_le64(&b, 4);
+    put_text(&b, "tokenizer.chat_template");
     buf_le32(&b, 8); /* text */
-    buf_le64(&b, strlen(text));
-    buf_str(&b, text);
+    put_text(&b, text);
+    put_text(&b, "tokenizer.ggml.tokens");
+    buf_le32(&b, 9); /* an array of texts */
+    buf_le32(&b, 8);
+    buf_le64(&b, 2);
+    put_text(&b, "<s>");
+    put_text(&b, "</s>");
+    for (uint32_t i = 0; i < 2; i++) {
+        put_text(&b, id_key[i]);
+        buf_le32(&b, 4);
+        buf_le32(&b, i);
+    }
     int fd = memfd_create("chat", 0);
     cr_assert(fd >= 0 && b.err == KVF_OK && write(fd, b.data, b.len) == (ssize_t)b.len);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -50,34 +70,75 @@ static const char *member(const struct json *object, const char *key)
     return s;
 }
 
-static void check_case(const struct json *root, const struct json *one)
+static int take_messages(const struct json *list, struct chat_message *msg)
 {
-    struct chat_message msg[MOST_MESSAGES];
-    struct kvf_diag d = {""};
-    struct buf out = {0};
     int n = 0;
-    const struct json *t = json_at(json_get(root, "templates"),
-                                   (int)json_int(json_get(one, "template"), -1));
-    for (const struct json *m = json_first(json_get(one, "messages")); m; m = json_next(m), n++) {
+    for (const struct json *m = json_first(list); m; m = json_next(m), n++) {
         cr_assert(n < MOST_MESSAGES);
         msg[n] = (struct chat_message){member(m, "role"), member(m, "content")};
     }
-    struct gguf *g = with_template(member(t, "text"));
-    bool generation = json_bool(json_get(one, "generation"), false);
-    cr_assert(chat_render(g, msg, n, generation, &out, &d) == KVF_OK, "%s", d.text);
-    cr_expect_str_eq(out.data ? out.data : "", member(one, "text"), "%s: %d messages",
-                     member(t, "name"), n);
-    buf_finish(&out);
+    return n;
+}
+
+/* text NULL: the library refuses it, and so do we, with a way out. */
+static void check_text(const char *template, const struct chat_request *r, const char *text,
+                       const char *name)
+{
+    struct kvf_diag d = {""};
+    struct chat_text out;
+    struct gguf *g = with_template(template);
+    int err = chat_render(g, r, &out, &d);
+    if (text) {
+        cr_assert(err == KVF_OK, "%s: %s", name, d.text);
+        cr_expect_str_eq(out.text.data ? out.text.data : "", text, "%s", name);
+        chat_text_free(&out);
+    } else {
+        cr_expect(err == KVF_E_FORMAT, "%s", name);
+        cr_expect(strstr(d.text, way_out) && strstr(d.text, "line "), "%s: %s", name, d.text);
+        cr_expect(!out.text.data && !out.span, "%s", name);
+    }
     gguf_close(g);
 }
 
-Test(chat, text_is_that_of_jinja)
+static void check_case(const struct json *root, const struct json *one)
+{
+    struct chat_message msg[MOST_MESSAGES];
+    const struct json *t = json_at(json_get(root, "templates"),
+                                   (int)json_int(json_get(one, "template"), -1));
+    int conversation = (int)json_int(json_get(one, "conversation"), -1);
+    struct chat_request r = {
+        .msg = msg,
+        .n = take_messages(json_at(json_get(root, "conversations"), conversation), msg),
+        .generation = json_bool(json_get(one, "generation"), false),
+        .think = (enum chat_think)json_int(json_get(one, "think"), 0),
+        .date = member(root, "date")};
+    char name[128];
+    snprintf(name, sizeof name, "%s: conversation %d", member(t, "name"), conversation);
+    check_text(member(t, "text"), &r, json_str(json_get(one, "text"), NULL), name);
+}
+
+Test(chat, text_is_that_of_transformers)
 {
     struct json *root = golden_json("chat_golden.json");
     int n = 0;
     for (const struct json *c = json_first(json_get(root, "cases")); c; c = json_next(c), n++)
         check_case(root, c);
-    cr_expect(n == 110, "%d cases", n);
+    cr_expect(n == 640, "%d cases", n);
+    json_free(root);
+}
+
+Test(chat, each_rule_is_that_of_jinja)
+{
+    struct json *root = golden_json("chat_golden.json");
+    struct chat_message msg[MOST_MESSAGES];
+    struct chat_request r = {.msg = msg,
+                             .n = take_messages(json_get(root, "snippet_messages"), msg)};
+    int n = 0;
+    const struct json *c = json_first(json_get(root, "snippets"));
+    for (; c; c = json_next(c), n++)
+        check_text(member(c, "template"), &r, json_str(json_get(c, "text"), NULL),
+                   member(c, "template"));
+    cr_expect(n == 105, "%d snippets", n);
     json_free(root);
 }
 
@@ -97,31 +158,164 @@ Test(chat, template_is_that_of_the_default_model)
     json_free(root);
 }
 
-/* Outside of a string of Jinja a backslash is a letter like others. */
-Test(chat, a_backslash_of_plain_text_stays)
+static void render_one(const char *template, const char *user, int want, struct kvf_diag *d)
 {
-    struct gguf *g = with_template("<|im_start|>system\nIn C:\\new\\Q<|im_end|>\n{{ messages }}");
-    struct chat_message msg[] = {{"user", "x"}};
-    struct kvf_diag d = {""};
-    struct buf out = {0};
-    cr_expect(chat_render(g, msg, 1, true, &out, &d) == KVF_OK, "%s", d.text);
-    cr_expect(out.data && strstr(out.data, "<|im_start|>system\nIn C:\\new\\Q<|im_end|>\n"), "%s",
-              out.data);
-    buf_finish(&out);
+    struct chat_message msg = {"user", user};
+    struct chat_request r = {.msg = &msg, .n = 1, .generation = true};
+    struct chat_text out;
+    struct gguf *g = with_template(template);
+    int err = chat_render(g, &r, &out, d);
+    cr_expect(err == want, "%.60s: %d, %s", template, err, d->text);
+    chat_text_free(&out);
     gguf_close(g);
 }
 
-/* An escape whose meaning is not known is refused, not left out. */
-Test(chat, unknown_escape_is_an_error)
+/* Without a date there is no strftime_now: a template that asks whether it is defined goes its
+ * own way, and one that calls it is refused with the option that gives one. */
+Test(chat, no_date_is_made_up)
 {
-    struct gguf *g = with_template("{{ '<|im_start|>system\\n\\N{BULLET}<|im_end|>\\n' }}");
-    struct chat_message msg[] = {{"user", "x"}, {"system", "y"}};
     struct kvf_diag d = {""};
-    struct buf out = {0};
-    cr_expect(chat_render(g, msg, 1, true, &out, &d) == KVF_E_FORMAT);
-    cr_expect(strstr(d.text, "--raw"), "%s", d.text);
-    cr_expect(out.len == 0);
-    cr_expect(chat_render(g, msg + 1, 1, true, &out, &d) == KVF_OK);
-    buf_finish(&out);
+    render_one("{{ strftime_now('%Y') if strftime_now is defined else 'undated' }}", "x", KVF_OK,
+               &d);
+    render_one("a\n{{ strftime_now('%Y') }}", "x", KVF_E_ARG, &d);
+    cr_expect(strstr(d.text, "--date") && strstr(d.text, "line 2"), "%s", d.text);
+}
+
+/* A break that stands in a macro is of no loop around its call. */
+Test(chat, a_jump_outside_of_loops_is_refused)
+{
+    struct kvf_diag d = {""};
+    render_one("{% break %}", "x", KVF_E_FORMAT, &d);
+    render_one("{% macro f() %}{% break %}{% endmacro %}{% for i in [1] %}{{ f() }}{% endfor %}",
+               "x", KVF_E_FORMAT, &d);
+}
+
+/* Templates that would run, grow or nest without an end are refused in time and memory. */
+Test(chat, hostile_templates_are_refused)
+{
+    static const char *const hostile[] = {
+        "{% for a in range(99999) %}{% for b in range(99999) %}{{ a }}{% endfor %}{% endfor %}",
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+        "{% for a in range(999999999) %}{% endfor %}",
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+        "{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}",
+        "{% macro f(n) %}{{ g(n) }}{% endmacro %}{% macro g(n) %}{{ f(n) }}{% endmacro %}{{ f(1) "
+        "}}",
+        "{% set n = namespace(s='x') %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% endfor "
+        "%}",
+        "{% set n = namespace(s='x') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{{ n.s }}"
+        "{% endfor %}",
+        "{% set n = namespace(s=[1]) %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% endfor "
+        "%}",
+        "{% set n = namespace(s=[1]) %}{% for i in range(999) %}{% set n.s = [n.s, n.s] %}{% "
+        "endfor %}"
+        "{{ n.s | tojson }}",
+        "{% set n = namespace(s=[1]) %}{% for i in range(999) %}{% set n.s = [n.s] %}{% endfor %}"
+        "{{ n.s == [n.s] }}",
+        "{% set n = namespace(s=1) %}{% set n.s = n %}{{ n | tojson }}",
+        "{{ 'x' * 999999999 }}",
+        "{{ ('x' * 999999) | replace('x', 'y' * 9999) }}",
+        "{% set s = 'x' * 999999 %}{% for i in range(99999) %}{{ 'y' in s }}{% endfor %}",
+        "{% set s = 'x' * 999999 %}{% for i in range(99999) %}{{ s | trim | length }}{% endfor %}",
+        "{% set s = 'x' * 999999 %}{% for i in range(99999) %}{{ s.count('y') }}{% endfor %}",
+        "{% for a in messages[0].content * 9999999 %}{% endfor %}",
+        "{{ 9 ** 9 ** 9 }}",
+        "{{ 'abc' | map('map', 'map') }}",
+    };
+    for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
+        struct kvf_diag d = {""};
+        struct timespec a, b;
+        struct chat_message msg = {"user", "hello"};
+        struct chat_request r = {.msg = &msg, .n = 1};
+        struct chat_text out;
+        struct gguf *g = with_template(hostile[i]);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
+        int err = chat_render(g, &r, &out, &d);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
+        double seconds = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9;
+        cr_expect(err == KVF_E_LIMIT || err == KVF_E_FORMAT, "%s: %d", hostile[i], err);
+        cr_expect(strstr(d.text, way_out), "%s: %s", hostile[i], d.text);
+        cr_expect(seconds < 1 || !__OPTIMIZE__, "%s: %g s", hostile[i], seconds);
+        gguf_close(g);
+    }
+}
+
+/* Expressions and statements that are nested deep are refused before they are a danger. */
+Test(chat, deep_nesting_is_refused)
+{
+    static const struct {
+        const char *open, *close;
+    } nests[] = {{"(", ")"},      {"[", "]"},           {"-", ""},       {"not ", ""},
+                 {"{'a': ", "}"}, {"x if ", " else y"}, {"f(", ")"},     {"a[", "]"},
+                 {"x + ", ""},    {"x | f(", ")"},      {"x.a and ", ""}};
+    struct kvf_diag d = {""};
+    for (size_t i = 0; i < sizeof nests / sizeof *nests; i++) {
+        struct buf b = {0};
+        buf_str(&b, "{{ ");
+        for (int k = 0; k < 50000; k++)
+            buf_str(&b, nests[i].open);
+        buf_str(&b, "x");
+        for (int k = 0; k < 50000; k++)
+            buf_str(&b, nests[i].close);
+        buf_str(&b, " }}");
+        render_one(b.data, "x", KVF_E_LIMIT, &d);
+        buf_finish(&b);
+    }
+    struct buf b = {0};
+    for (int k = 0; k < 50000; k++)
+        buf_str(&b, "{% if x %}");
+    render_one(b.data, "x", KVF_E_LIMIT, &d);
+    buf_finish(&b);
+}
+
+/* Who says which bytes: contents where the template shows them, even stripped, and thoughts of
+ * the assistant alone. */
+Test(chat, spans_say_who_speaks)
+{
+    struct json *root = golden_json("chat_golden.json");
+    struct chat_message msg[] = {{"system", "rule <think>no</think>"},
+                                 {"user", "ask <think>no</think>"},
+                                 {"assistant", "<think>yes</think>said"},
+                                 {"user", " again "}};
+    struct chat_request r = {.msg = msg, .n = 4, .generation = true};
+    const struct {
+        enum chat_role role;
+        int message;
+        const char *text;
+    } want[] = {{CHAT_SYSTEM, 0, "rule <think>no</think>"},
+                {CHAT_USER, 1, "ask <think>no</think>"},
+                {CHAT_THOUGHT, 2, "<think>yes</think>"},
+                {CHAT_ANSWER, 2, "said"},
+                {CHAT_USER, 3, " again "}};
+    struct kvf_diag d = {""};
+    struct chat_text out;
+    struct gguf *g = with_template(
+        member(json_at(json_get(root, "templates"), 8), "text")); /* no default message */
+    cr_assert(chat_render(g, &r, &out, &d) == KVF_OK, "%s", d.text);
+    cr_assert(out.n_spans == 5, "%d", out.n_spans);
+    for (int i = 0; i < 5; i++) {
+        const struct chat_span *s = &out.span[i];
+        cr_expect(s->role == want[i].role && s->message == want[i].message, "%d", i);
+        cr_expect(s->to - s->from == strlen(want[i].text)
+                      && memcmp(out.text.data + s->from, want[i].text, s->to - s->from) == 0,
+                  "%d", i);
+    }
+    cr_expect(!out.thinks);
+    chat_text_free(&out);
     gguf_close(g);
+    g = with_template(member(json_at(json_get(root, "templates"), 6), "text")); /* modes */
+    r = (struct chat_request){.msg = msg + 1, .n = 1, .generation = true, .date = "2026-11-23"};
+    cr_assert(chat_render(g, &r, &out, &d) == KVF_OK, "%s", d.text);
+    cr_expect(out.n_spans == 1 && out.span[0].role == CHAT_USER, "%d", out.n_spans);
+    r = (struct chat_request){.msg = msg, .n = 4, .generation = true};
+    chat_text_free(&out);
+    gguf_close(g);
+    g = with_template(member(json_at(json_get(root, "templates"), 4), "text")); /* open thought */
+    cr_assert(chat_render(g, &r, &out, &d) == KVF_OK, "%s", d.text);
+    cr_expect(out.thinks);
+    cr_expect(out.n_spans && out.span[out.n_spans - 1].role == CHAT_THOUGHT);
+    cr_expect(out.n_spans && out.span[out.n_spans - 1].to == out.text.len);
+    chat_text_free(&out);
+    gguf_close(g);
+    json_free(root);
 }

@@ -31,23 +31,38 @@ static struct gguf *with_template(const char *text, size_t n)
     return g;
 }
 
+/* Spans are in order, within the text, and of messages that there are. */
+static void check_spans(const struct chat_text *t, int n)
+{
+    size_t at = 0;
+    for (int i = 0; i < t->n_spans; i++) {
+        const struct chat_span *s = &t->span[i];
+        MUST(s->from >= at && s->from < s->to && s->to <= t->text.len);
+        MUST(s->message >= -1 && s->message < n && s->role != CHAT_MARKS);
+        at = s->to;
+    }
+}
+
 static void render(const struct gguf *g, const struct json *root)
 {
     struct chat_message msg[16];
     struct kvf_diag d = {""};
-    struct buf out = {0};
-    size_t content = 0;
+    struct chat_text out;
     int n = 0;
     for (const struct json *m = json_first(root); m && n < 16; m = json_next(m), n++) {
         msg[n].role = json_str(json_get(m, "role"), "user");
         msg[n].content = json_str(json_get(m, "content"), "");
-        content += strlen(msg[n].content) + strlen(msg[n].role);
     }
-    int err = chat_render(g, msg, n, true, &out, &d);
-    /* each message brings 24 bytes of marks, the answer to come 22 */
-    MUST(err != KVF_OK || out.len >= content + 24 * (size_t)n + 22);
-    MUST(err == KVF_OK || d.text[0]);
-    buf_finish(&out);
+    struct chat_request r = {.msg = msg, .n = n, .generation = true, .date = "2024-02-29"};
+    for (int think = 0; think < 3; think++) {
+        r.think = (enum chat_think)think;
+        int err = chat_render(g, &r, &out, &d);
+        MUST(err == KVF_OK || d.text[0]);
+        MUST(err == KVF_OK || (!out.text.data && !out.span));
+        if (!err)
+            check_spans(&out, n);
+        chat_text_free(&out);
+    }
 }
 
 /* What is written as JSON reads back equal. */

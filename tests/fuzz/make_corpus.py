@@ -106,6 +106,11 @@ def chats():
                                               (system.replace("\\n", "\n"), one), ('{{ "<|im_start|>system\\nYou\'re \\"it\\"\\x<|im_end|>" }}', one),
                                               ("{% if x %}<|im_start|>system\n{<|im_end|>{% endif %}", one), ("'<|im_start|>system\\n\\<|im_end|>'", one))):
         put("chat", f"chat{i}", template.encode() + b"\0" + messages.encode())
+    golden = json.load(open(os.path.join(HERE, "..", "data", "golden", "chat_golden.json")))
+    for i, t in enumerate(golden["templates"]):
+        put("chat", f"template{i}", t["text"].encode() + b"\0" + json.dumps(golden["conversations"][8]).encode())
+    for i, t in enumerate(golden["snippets"]):
+        put("chat", f"rule{i}", t["template"].encode() + b"\0" + one.encode())
 
 
 def options():

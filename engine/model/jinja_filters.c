@@ -1,0 +1,328 @@
+/* jinja_filters.c - filters and tests by name. */
+#include "engine/model/jinja_words.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct jinja_value filter_fn(struct jinja *j, const struct jinja_value *of,
+                                     const struct jinja_args *args);
+typedef bool test_fn(struct jinja *j, const struct jinja_value *of, const struct jinja_args *args);
+
+static struct jinja_value f_trim(struct jinja *j, const struct jinja_value *of,
+                                 const struct jinja_args *args)
+{
+    const struct jinja_text *chars = jinja_arg_text(j, args, 0, "chars", NULL);
+    return jinja_of_text(jinja_strip(j, jinja_printed(j, of), chars, 0));
+}
+
+static struct jinja_value f_length(struct jinja *j, const struct jinja_value *of,
+                                   const struct jinja_args *args)
+{
+    (void)args;
+    switch (of->type) {
+    case JINJA_UNDEFINED:
+        return jinja_int(0);
+    case JINJA_TEXT:
+        return jinja_int(jinja_chars(j, of->u.text));
+    case JINJA_LIST:
+        return jinja_int(of->u.list->n);
+    case JINJA_DICT:
+        return jinja_int(of->u.dict->n);
+    default:
+        return jinja_refuse(j, KVF_E_FORMAT, "%s has no length", jinja_type_name(of));
+    }
+}
+
+static struct jinja_value f_upper(struct jinja *j, const struct jinja_value *of,
+                                  const struct jinja_args *args)
+{
+    (void)args;
+    return jinja_of_text(jinja_case(j, jinja_printed(j, of), 'u'));
+}
+
+static struct jinja_value f_lower(struct jinja *j, const struct jinja_value *of,
+                                  const struct jinja_args *args)
+{
+    (void)args;
+    return jinja_of_text(jinja_case(j, jinja_printed(j, of), 'l'));
+}
+
+static struct jinja_value f_capitalize(struct jinja *j, const struct jinja_value *of,
+                                       const struct jinja_args *args)
+{
+    (void)args;
+    return jinja_of_text(jinja_case(j, jinja_printed(j, of), 'c'));
+}
+
+static struct jinja_value f_default(struct jinja *j, const struct jinja_value *of,
+                                    const struct jinja_args *args)
+{
+    const struct jinja_value *otherwise = jinja_arg(args, 0, "default_value");
+    const struct jinja_value *also = jinja_arg(args, 1, "boolean");
+    bool missing = of->type == JINJA_UNDEFINED || (also && jinja_true(also) && !jinja_true(of));
+    if (!missing)
+        return *of;
+    return otherwise ? *otherwise : jinja_str(j, "");
+}
+
+static struct jinja_value f_join(struct jinja *j, const struct jinja_value *of,
+                                 const struct jinja_args *args)
+{
+    const struct jinja_text *between = jinja_arg_text(j, args, 0, "d", jinja_text(j, "", 0));
+    if (jinja_arg(args, 1, "attribute"))
+        return jinja_refuse(j, KVF_E_FORMAT, "join with an attribute is not done here");
+    return jinja_joined(j, between, jinja_items(j, of));
+}
+
+static struct jinja_value f_first(struct jinja *j, const struct jinja_value *of,
+                                  const struct jinja_args *args)
+{
+    (void)args;
+    const struct jinja_list *list = jinja_items(j, of);
+    return list->n ? list->item[0] : jinja_undefined(j, "first", 5);
+}
+
+static struct jinja_value f_last(struct jinja *j, const struct jinja_value *of,
+                                 const struct jinja_args *args)
+{
+    (void)args;
+    const struct jinja_list *list = jinja_items(j, of);
+    return list->n ? list->item[list->n - 1] : jinja_undefined(j, "last", 4);
+}
+
+static struct jinja_value f_list(struct jinja *j, const struct jinja_value *of,
+                                 const struct jinja_args *args)
+{
+    (void)args;
+    const struct jinja_list *list = jinja_items(j, of);
+    struct jinja_value copy = jinja_list(j, list->n);
+    if (!j->err && list->n)
+        memcpy(copy.u.list->item, list->item, (size_t)list->n * sizeof *list->item);
+    return copy;
+}
+
+static struct jinja_value f_string(struct jinja *j, const struct jinja_value *of,
+                                   const struct jinja_args *args)
+{
+    (void)args;
+    return jinja_of_text(jinja_printed(j, of));
+}
+
+static struct jinja_value f_int(struct jinja *j, const struct jinja_value *of,
+                                const struct jinja_args *args)
+{
+    double x;
+    (void)args;
+    if (of->type == JINJA_INT)
+        return *of;
+    if (jinja_number(of, &x) && fabs(x) < 9e15)
+        return jinja_int((int64_t)x);
+    if (of->type != JINJA_TEXT || of->u.text->n == 0 || of->u.text->n > 18)
+        return jinja_refuse(j, KVF_E_FORMAT, "%s is made a number", jinja_type_name(of));
+    int64_t v = 0;
+    for (size_t i = 0; i < of->u.text->n; i++) {
+        if (of->u.text->s[i] < '0' || of->u.text->s[i] > '9')
+            return jinja_refuse(j, KVF_E_FORMAT, "a text that is no number is made one");
+        v = v * 10 + (of->u.text->s[i] - '0');
+    }
+    return jinja_int(v);
+}
+
+static struct jinja_value f_abs(struct jinja *j, const struct jinja_value *of,
+                                const struct jinja_args *args)
+{
+    (void)args;
+    if (of->type == JINJA_FLOAT)
+        return (struct jinja_value){JINJA_FLOAT, {.f = fabs(of->u.f)}};
+    if (of->type != JINJA_INT || of->u.i == INT64_MIN)
+        return jinja_refuse(j, KVF_E_FORMAT, "abs of %s", jinja_type_name(of));
+    return jinja_int(of->u.i < 0 ? -of->u.i : of->u.i);
+}
+
+static struct jinja_value f_tojson(struct jinja *j, const struct jinja_value *of,
+                                   const struct jinja_args *args)
+{
+    const struct jinja_value *indent = jinja_arg(args, 1, "indent");
+    if (args->n > 0 || args->n_named > (indent != NULL))
+        return jinja_refuse(j, KVF_E_FORMAT, "tojson takes indent alone here");
+    return jinja_tojson(j, of, indent && indent->type == JINJA_INT ? indent->u.i : -1);
+}
+
+static struct jinja_value f_replace(struct jinja *j, const struct jinja_value *of,
+                                    const struct jinja_args *args)
+{
+    const struct jinja_text *none = jinja_text(j, "", 0);
+    const struct jinja_value *count = jinja_arg(args, 2, "count");
+    return jinja_of_text(jinja_replace(j, jinja_printed(j, of),
+                                       jinja_arg_text(j, args, 0, "old", none),
+                                       jinja_arg_text(j, args, 1, "new", none),
+                                       count && count->type == JINJA_INT ? count->u.i : -1));
+}
+
+static struct jinja_value f_items(struct jinja *j, const struct jinja_value *of,
+                                  const struct jinja_args *args)
+{
+    struct jinja_value ret = jinja_none();
+    if (of->type == JINJA_UNDEFINED)
+        return jinja_list(j, 0);
+    if (of->type != JINJA_DICT)
+        return jinja_refuse(j, KVF_E_FORMAT, "items of %s", jinja_type_name(of));
+    jinja_dict_method(j, of->u.dict, jinja_text(j, "items", 5), args, &ret);
+    return ret;
+}
+
+static struct jinja_value f_reverse(struct jinja *j, const struct jinja_value *of,
+                                    const struct jinja_args *args)
+{
+    const struct jinja_value part[3] = {jinja_none(), jinja_none(), jinja_int(-1)};
+    (void)args;
+    return jinja_slice(j, of, part);
+}
+
+static struct jinja_value f_safe(struct jinja *j, const struct jinja_value *of,
+                                 const struct jinja_args *args)
+{
+    (void)args;
+    return jinja_of_text(jinja_printed(j, of));
+}
+
+/* Lines but the first go in by a number of spaces; empty ones do not. */
+static struct jinja_value f_indent(struct jinja *j, const struct jinja_value *of,
+                                   const struct jinja_args *args)
+{
+    static const char blanks[] = "                                ";
+    const struct jinja_value *width = jinja_arg(args, 0, "width");
+    const struct jinja_text *t = jinja_printed(j, of);
+    int64_t n = width && width->type == JINJA_INT ? width->u.i : 4;
+    struct jinja_out out = {0};
+    if (args->n > 1 || args->n_named > (args->n == 0 && width) || n < 0 || n > 32)
+        return jinja_refuse(j, KVF_E_FORMAT, "indent takes a width of 0 to 32 alone here");
+    const struct jinja_text pad = {blanks, (size_t)n, NULL, 0};
+    for (size_t from = 0; !j->err && from < t->n;) {
+        const char *feed = memchr(t->s + from, '\n', t->n - from);
+        size_t to = feed ? (size_t)(feed - t->s) + 1 : t->n;
+        if (from > 0 && t->s[from] != '\n')
+            jinja_put(j, &out, &pad);
+        jinja_put(j, &out, jinja_cut(j, t, from, to));
+        from = to;
+    }
+    return jinja_of_text(jinja_taken(j, &out));
+}
+
+/* The items that pass a test, or that do not; of: an attribute of them, or NULL for themselves. */
+static struct jinja_value choose(struct jinja *j, const struct jinja_value *of,
+                                 const struct jinja_args *args, bool by_attribute, bool pass)
+{
+    const struct jinja_list *list = jinja_items(j, of);
+    struct jinja_args rest = {.n = 0};
+    const struct jinja_text *attribute = NULL, *test = NULL;
+    int skip = by_attribute;
+    if (by_attribute)
+        attribute = jinja_arg_text(j, args, 0, "", jinja_text(j, "", 0));
+    if (args->n > skip)
+        test = jinja_arg_text(j, args, skip, "", NULL);
+    for (int i = skip + 1; i < args->n; i++)
+        rest.v[rest.n++] = args->v[i];
+    struct jinja_value ret = jinja_list(j, list->n);
+    int n = 0;
+    for (int i = 0; !j->err && i < list->n; i++) {
+        struct jinja_value v = attribute ? jinja_member(j, &list->item[i], attribute)
+                                         : list->item[i];
+        bool good = test ? jinja_test(j, test, &v, &rest) : jinja_true(&v);
+        if (good == pass)
+            ret.u.list->item[n++] = list->item[i];
+    }
+    if (!j->err)
+        ret.u.list->n = n;
+    return ret;
+}
+
+static struct jinja_value f_select(struct jinja *j, const struct jinja_value *of,
+                                   const struct jinja_args *args)
+{
+    return choose(j, of, args, false, true);
+}
+
+static struct jinja_value f_reject(struct jinja *j, const struct jinja_value *of,
+                                   const struct jinja_args *args)
+{
+    return choose(j, of, args, false, false);
+}
+
+static struct jinja_value f_selectattr(struct jinja *j, const struct jinja_value *of,
+                                       const struct jinja_args *args)
+{
+    return choose(j, of, args, true, true);
+}
+
+static struct jinja_value f_rejectattr(struct jinja *j, const struct jinja_value *of,
+                                       const struct jinja_args *args)
+{
+    return choose(j, of, args, true, false);
+}
+
+static struct jinja_value f_map(struct jinja *j, const struct jinja_value *of,
+                                const struct jinja_args *args)
+{
+    const struct jinja_list *list = jinja_items(j, of);
+    const struct jinja_text *attribute = jinja_arg_text(j, args, JINJA_MAX_ARGS, "attribute", NULL);
+    const struct jinja_text *name = jinja_arg_text(j, args, 0, "", NULL);
+    struct jinja_args rest = {.n = 0};
+    for (int i = 1; i < args->n; i++)
+        rest.v[rest.n++] = args->v[i];
+    if ((attribute != NULL) == (name != NULL))
+        return jinja_refuse(j, KVF_E_FORMAT, "map takes an attribute or the name of a filter");
+    struct jinja_value ret = jinja_list(j, list->n);
+    for (int i = 0; !j->err && i < list->n; i++)
+        ret.u.list->item[i] = attribute ? jinja_member(j, &list->item[i], attribute)
+                                        : jinja_filter(j, name, &list->item[i], &rest);
+    return ret;
+}
+
+static const struct {
+    const char *name;
+    filter_fn *run;
+} filters[] = {
+    {"trim", f_trim},
+    {"length", f_length},
+    {"count", f_length},
+    {"upper", f_upper},
+    {"lower", f_lower},
+    {"capitalize", f_capitalize},
+    {"default", f_default},
+    {"d", f_default},
+    {"join", f_join},
+    {"first", f_first},
+    {"last", f_last},
+    {"list", f_list},
+    {"string", f_string},
+    {"int", f_int},
+    {"abs", f_abs},
+    {"tojson", f_tojson},
+    {"replace", f_replace},
+    {"items", f_items},
+    {"reverse", f_reverse},
+    {"safe", f_safe},
+    {"indent", f_indent},
+    {"select", f_select},
+    {"selectattr", f_selectattr},
+    {"reject", f_reject},
+    {"map", f_map},
+    {"rejectattr", f_rejectattr},
+};
+
+struct jinja_value jinja_filter(struct jinja *j, const struct jinja_text *name,
+                                const struct jinja_value *of, const struct jinja_args *args)
+{
+    if (!jinja_work(j, 1) || ++j->depth > JINJA_MAX_DEPTH)
+        return jinja_refuse(j, KVF_E_LIMIT, "filters are nested too deep");
+    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
+        if (jinja_is(name, filters[i].name)) {
+            struct jinja_value v = filters[i].run(j, of, args);
+            j->depth--;
+            return v;
+        }
+    return jinja_refuse(j, KVF_E_FORMAT, "the filter '%.*s' is not known here",
+                        (int)(name->n < 40 ? name->n : 40), name->s);
+}
