@@ -66,6 +66,12 @@ def families():
             same_logits(f"{arch} {kind} in {1 + n % 3} files", gguf, folder)
             same_output(f"{arch} {kind}: a conversation", gguf, folder + "/", "-p", "hello")
             n += 1
+    with open(os.path.join(GOLDEN, "family_golden.json")) as f:
+        others = [case["args"] for case in json.load(f)["cases"] if "--rope factors" not in case["args"]]
+    for n, words in enumerate(others):
+        gguf = tiny(words)
+        hf_folder.write(gguf, path(f"family{n}"), **({"model_type": "mistral"} if "llama" in words and "--window" in words else {}))
+        same_logits(words, gguf, path(f"family{n}"))
     gguf = tiny("--kv-heads 4 --seed 9")
     hf_folder.write(gguf, path("mistral"), model_type="mistral")
     with open(os.path.join(path("mistral"), "config.json")) as f:

@@ -186,7 +186,21 @@ def config(arch, get, tensors):
     out.setdefault("head_dim", out["hidden_size"] // out["num_attention_heads"])
     if arch == "granite":
         out["attention_multiplier"] = get("attention.scale")
-    return out
+    if arch.startswith("gemma"):
+        out.update(query_pre_attn_scalar=out["head_dim"], hidden_activation="gelu_pytorch_tanh")
+    return {**out, **rotations(get, {t[0]: t[3] for t in tensors}, out["head_dim"])}
+
+
+def rotations(get, data, head_dim):
+    """What config.json says of scaled positions; the factors of "rope_freqs" follow from a formula there and are left out."""
+    if get("rope.scaling.type") == b"linear":
+        return {"rope_scaling": {"rope_type": "linear", "factor": get("rope.scaling.factor")}}
+    if "rope_factors_long.weight" not in data:
+        return {}
+    factors = {f"{n}_factor": np.frombuffer(data[f"rope_factors_{n}.weight"], np.float32).tolist() for n in ("long", "short")}
+    return {"rope_scaling": {"type": "longrope", "attention_factor": get("rope.scaling.attn_factor"), **factors},
+            "original_max_position_embeddings": get("rope.scaling.original_context_length"),
+            "partial_rotary_factor": get("rope.dimension_count") / head_dim}
 
 
 def write(gguf, folder, shards=1, **changes):
