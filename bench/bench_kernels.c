@@ -236,13 +236,13 @@ static int make(struct bench *b)
     }
     b->sum = MEM_NEW(double, ROW);
     b->q = (struct qrows){mem_alloc(n, 2), MEM_NEW(float, n / QBLOCK), MEM_NEW(float, n / QBLOCK),
-                          D_MODEL};
+                          MEM_NEW(float, n / QBLOCK * 2), D_MODEL};
     b->kpage = mem_alloc(PAGE_SLOTS * D_HEAD, 2);
     b->vpage = mem_alloc(PAGE_SLOTS * D_HEAD, 2);
     b->scratch = mem_alloc(row_cuts_scratch(ROW), 1);
     b->last = MEM_NEW(uint16_t, (N_TOP + N_TAU) * ROW);
-    if (!b->sum || !b->q.q || !b->q.scale || !b->q.sum || !b->kpage || !b->vpage || !b->scratch
-        || !b->last || make_weights(b, &r) != KVF_OK)
+    if (!b->sum || !b->q.q || !b->q.scale || !b->q.sum || !b->q.half || !b->kpage || !b->vpage
+        || !b->scratch || !b->last || make_weights(b, &r) != KVF_OK)
         return KVF_E_NOMEM;
     for (int i = 0; i < ROWS; i++)
         b->k->softmax(b->p + i * ROW, ROW, NULL);

@@ -24,10 +24,8 @@ static void quantise_task(void *ctx, int task, int thread)
     const struct job *j = ctx;
     (void)thread;
     int t0 = task * ROWS_PER_TASK, n = j->T - t0 < ROWS_PER_TASK ? j->T - t0 : ROWS_PER_TASK;
-    size_t at = (size_t)t0 * (size_t)j->K;
-    struct qrows part = {j->q->q + 2 * at, j->q->scale + at / QBLOCK, j->q->sum + at / QBLOCK,
-                         j->K};
-    j->k->quant_rows(&part, j->x + at, n, j->K);
+    struct qrows part = qrows_from(j->q, (size_t)t0);
+    j->k->quant_rows(&part, j->x + (size_t)t0 * (size_t)j->K, n, j->K);
 }
 
 static void matmul_task(void *ctx, int task, int thread)

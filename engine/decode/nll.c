@@ -13,28 +13,6 @@ struct job {
     int n;
 };
 
-/* Bytes of the numbers of one panel. */
-static size_t panel_bytes(const struct packed *w)
-{
-    if (w->kind == PACK_Q4)
-        return (size_t)w->n_blocks * 256;
-    if (w->kind == PACK_Q8)
-        return (size_t)w->n_blocks * 512;
-    return (size_t)w->K * PANEL * (w->kind == PACK_F32 ? 4 : 2);
-}
-
-/* The panels [p0, p0 + n) as a matrix of their own (borrowed). */
-static struct packed panels_of(const struct packed *w, int p0, int n)
-{
-    struct packed v = *w;
-    v.data += (size_t)p0 * panel_bytes(w);
-    if (v.scale)
-        v.scale += (size_t)p0 * (size_t)w->n_blocks * 2 * PANEL;
-    v.N = w->N - p0 * PANEL < n * PANEL ? w->N - p0 * PANEL : n * PANEL;
-    v.n_panels = n;
-    return v;
-}
-
 int n_segments(const struct session *s)
 {
     return (s->e->weights->head.n_panels * PANEL + VOCAB_SEGMENT - 1) / VOCAB_SEGMENT;
@@ -65,7 +43,7 @@ int segment_logits(struct session *s, const float *x, int n, int segment, int th
     const struct packed *w = &s->e->weights->head;
     enum { PANELS = VOCAB_SEGMENT / PANEL };
     int p0 = segment * PANELS, left = w->n_panels - p0;
-    struct packed part = panels_of(w, p0, left < PANELS ? left : PANELS);
+    struct packed part = packed_part(w, p0, left < PANELS ? left : PANELS);
     float *buf = s->segment + (size_t)thread * (size_t)s->chunk * VOCAB_SEGMENT;
     if (w->kind == PACK_Q4 || w->kind == PACK_Q8)
         k->matmul_q(buf, VOCAB_SEGMENT, &s->q, n, &part, 0, part.n_panels);
@@ -98,9 +76,8 @@ static void quantise_task(void *ctx, int t, int thread)
     struct session *s = j->s;
     (void)thread;
     int K = s->e->config.d_model;
-    size_t at = (size_t)t * (size_t)K;
-    struct qrows part = {s->q.q + 2 * at, s->q.scale + at / QBLOCK, s->q.sum + at / QBLOCK, K};
-    s->e->kernels.quant_rows(&part, j->x + at, 1, K);
+    struct qrows part = qrows_from(&s->q, (size_t)t);
+    s->e->kernels.quant_rows(&part, j->x + (size_t)t * (size_t)K, 1, K);
 }
 
 void segment_rows(struct session *s, const float *x, int n)

@@ -40,8 +40,9 @@ static int alloc_rows(struct session *s)
     s->q.q = mem_alloc(C, 2 * (size_t)wide);
     s->q.scale = floats(C, (size_t)wide / QBLOCK + 1);
     s->q.sum = floats(C, (size_t)wide / QBLOCK + 1);
+    s->q.half = floats(C, (size_t)wide / QBLOCK * 2 + 2);
     return s->x && s->normed && s->qkv && s->att && s->branch && s->gate_up && s->cos_sin
-                   && s->logits && s->q.q && s->q.scale && s->q.sum
+                   && s->logits && s->q.q && s->q.scale && s->q.sum && s->q.half
                ? KVF_OK
                : KVF_E_NOMEM;
 }
@@ -185,9 +186,9 @@ void session_destroy(struct session *s)
 {
     if (!s)
         return;
-    float *const rows[] = {s->x,       s->normed,  s->qkv,     s->att,         s->branch,
-                           s->gate_up, s->cos_sin, s->logits,  s->q.scale,     s->q.sum,
-                           s->strip,   s->segment, s->seg_lse, s->target_logit};
+    float *const rows[] = {s->x,       s->normed,  s->qkv,     s->att,     s->branch,
+                           s->gate_up, s->cos_sin, s->logits,  s->q.scale, s->q.sum,
+                           s->q.half,  s->strip,   s->segment, s->seg_lse, s->target_logit};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         mem_free(rows[i]);
     free_part_buffers(s);

@@ -23,7 +23,7 @@ void quant_rows_ref(struct qrows *out, const float *x, int T, int K)
     for (size_t b = 0; b < n_blocks; b++) {
         const float *v = x + b * QBLOCK;
         float max = 0;
-        int sum = 0;
+        int sum[2] = {0, 0};
         for (int i = 0; i < QBLOCK; i++)
             max = fmaxf(max, fabsf(v[i]));
         if (max < QROWS_TINY)
@@ -34,10 +34,12 @@ void quant_rows_ref(struct qrows *out, const float *x, int T, int K)
             int q = (int)fminf(fmaxf(nearbyintf(v[i] * inverse), -QROWS_MAX), QROWS_MAX);
             lo[i] = (int8_t)(((q + 128) & 255) - 128);
             hi[i] = (int8_t)((q - lo[i]) / 256);
-            sum += q;
+            sum[i / (QBLOCK / 2)] += q;
         }
         out->scale[b] = scale;
-        out->sum[b] = scale * (float)sum;
+        out->sum[b] = scale * (float)(sum[0] + sum[1]);
+        out->half[2 * b] = scale * (float)sum[0];
+        out->half[2 * b + 1] = scale * (float)sum[1];
     }
 }
 
@@ -49,21 +51,38 @@ static int weight_u(const struct packed *w, size_t at, int r, int k)
     return k % 8 < 4 ? two & 15 : two >> 4;
 }
 
-/* For each block: acc = fma(d * s_x, sum u q, acc); acc = fma(m, sum_x, acc). */
+/* d and m of part h of a block. */
+static void scales(const struct packed *w, size_t at, int h, int r, float *d, float *m)
+{
+    const uint16_t *scale = w->scale + at / (size_t)w->super * 2 * PANEL + r;
+    *d = half_to_float(scale[0]);
+    *m = half_to_float(scale[PANEL]);
+    if (!w->n_fine)
+        return;
+    const int8_t *fine = w->fine + (at * (size_t)w->n_fine + (size_t)h) * 2 * PANEL + r;
+    *d *= (float)fine[0];
+    *m *= (float)fine[PANEL];
+}
+
+/* For each block, or each half of it: acc = fma(d * s_x, sum u q, acc); acc = fma(m, sum_x, acc).
+ */
 static float dot_q(const struct packed *w, int panel, int r, const struct qrows *x, int t)
 {
     size_t nb = (size_t)w->n_blocks;
-    float acc = 0;
+    int parts = w->n_fine == 2 ? 2 : 1, n = QBLOCK / parts;
+    const float *sums = parts == 2 ? x->half : x->sum;
+    float acc = 0, d, m;
     for (size_t b = 0; b < nb; b++) {
         size_t at = (size_t)panel * nb + b, row = (size_t)t * nb + b;
         const int8_t *hi = x->q + row * 2 * QBLOCK, *lo = hi + QBLOCK;
-        int sum = 0;
-        for (int k = 0; k < QBLOCK; k++)
-            sum += weight_u(w, at, r, k) * (256 * hi[k] + lo[k]);
-        float d = half_to_float(w->scale[at * 2 * PANEL + (size_t)r]);
-        float m = half_to_float(w->scale[at * 2 * PANEL + PANEL + (size_t)r]);
-        acc = fmaf(d * x->scale[row], (float)sum, acc);
-        acc = fmaf(m, x->sum[row], acc);
+        for (int h = 0; h < parts; h++) {
+            int sum = 0;
+            for (int k = h * n; k < (h + 1) * n; k++)
+                sum += weight_u(w, at, r, k) * (256 * hi[k] + lo[k]);
+            scales(w, at, h, r, &d, &m);
+            acc = fmaf(d * x->scale[row], (float)sum, acc);
+            acc = fmaf(m, sums[row * (size_t)parts + (size_t)h], acc);
+        }
     }
     return acc;
 }

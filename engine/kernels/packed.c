@@ -1,8 +1,10 @@
+#include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/kernels/packed.h"
+#include "engine/kernels/blocks.h"
 
 float half_to_float(uint16_t h)
 {
@@ -52,127 +54,104 @@ static uint16_t load16(const void *p)
     return v;
 }
 
-struct type_info {
-    unsigned type;
-    const char *name;
-    unsigned block, bytes;
-};
-
-/* Types that the engine reads have bytes > 0; the others are named only. */
-static const struct type_info types[] = {
-    {WEIGHT_F32, "F32", 1, 4},
-    {WEIGHT_F16, "F16", 1, 2},
-    {WEIGHT_BF16, "BF16", 1, 2},
-    {WEIGHT_Q4_0, "Q4_0", 32, 18},
-    {WEIGHT_Q4_1, "Q4_1", 32, 20},
-    {WEIGHT_Q8_0, "Q8_0", 32, 34},
-    {6, "Q5_0", 0, 0},
-    {7, "Q5_1", 0, 0},
-    {9, "Q8_1", 0, 0},
-    {10, "Q2_K", 0, 0},
-    {11, "Q3_K", 0, 0},
-    {12, "Q4_K", 0, 0},
-    {13, "Q5_K", 0, 0},
-    {14, "Q6_K", 0, 0},
-    {15, "Q8_K", 0, 0},
-    {24, "I8", 0, 0},
-    {25, "I16", 0, 0},
-    {26, "I32", 0, 0},
-    {27, "I64", 0, 0},
-    {28, "F64", 0, 0},
-};
-
-static const struct type_info *find_type(unsigned type)
-{
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (types[i].type == type)
-            return &types[i];
-    return NULL;
-}
-
 size_t weight_bytes(enum weight_type type, size_t n)
 {
-    const struct type_info *t = find_type((unsigned)type);
+    const struct block_format *f = block_format((unsigned)type);
     size_t bytes;
-    if (!t || !t->bytes || n % t->block || !mem_mul(n / t->block, t->bytes, &bytes))
+    if (!f || !f->bytes || n % (size_t)f->block
+        || !mem_mul(n / (size_t)f->block, (size_t)f->bytes, &bytes))
         return 0;
     return bytes;
 }
 
+int weight_block(unsigned type)
+{
+    const struct block_format *f = block_format(type);
+    return f && f->bytes ? f->block : 0;
+}
+
 const char *weight_type_name(unsigned type)
 {
-    const struct type_info *t = find_type(type);
-    return t ? t->name : "unknown";
+    const struct block_format *f = block_format(type);
+    return f ? f->name : "unknown";
+}
+
+void weight_types_read(char *out, size_t cap)
+{
+    size_t at = 0, last = 0, i = 0;
+    for (; block_format_at(i); i++)
+        last = block_format_at(i)->bytes ? i : last;
+    for (i = 0; at < cap && i <= last; i++) {
+        const struct block_format *f = block_format_at(i);
+        const char *link = i == last ? " and " : ", ";
+        int n = f->bytes ? snprintf(out + at, cap - at, "%s%s", at ? link : "", f->name) : 0;
+        at += (size_t)n;
+    }
+}
+
+static void dequant_span(float *out, const struct span *b)
+{
+    for (int h = 0; h < 2; h++) {
+        float d = half_to_float(b->d) * (float)b->s[h], m = half_to_float(b->e) * (float)b->n[h];
+        for (int i = 0; i < QBLOCK / 2; i++)
+            out[h * QBLOCK / 2 + i] = d * (float)b->q[h * QBLOCK / 2 + i] - m;
+    }
+}
+
+static void dequant_blocks(float *out, const uint8_t *p, const struct block_format *f, size_t n)
+{
+    struct span b;
+    for (size_t i = 0; i < n; i += (size_t)f->block, p += f->bytes)
+        for (int s = 0; s < f->block / QBLOCK; s++) {
+            f->decode(p, s, &b);
+            dequant_span(out + i + (size_t)(s * QBLOCK), &b);
+        }
 }
 
 void weight_dequant(float *out, const void *src, enum weight_type type, size_t n)
 {
+    const struct block_format *f = block_format((unsigned)type);
     const uint8_t *p = src;
-    switch (type) {
-    case WEIGHT_F32:
+    if (f->decode)
+        dequant_blocks(out, p, f, n);
+    else if (type == WEIGHT_F32)
         memcpy(out, src, n * 4);
-        return;
-    case WEIGHT_F16:
+    else
         for (size_t i = 0; i < n; i++)
-            out[i] = half_to_float(load16(p + 2 * i));
-        return;
-    case WEIGHT_BF16:
-        for (size_t i = 0; i < n; i++)
-            out[i] = bf16_to_float(load16(p + 2 * i));
-        return;
-    case WEIGHT_Q8_0:
-        for (size_t b = 0; b < n / QBLOCK; b++, p += 34)
-            for (int i = 0; i < QBLOCK; i++)
-                out[b * QBLOCK + (size_t)i] = half_to_float(load16(p)) * (float)(int8_t)p[2 + i];
-        return;
-    case WEIGHT_Q4_0:
-    case WEIGHT_Q4_1:
-        for (size_t b = 0; b < n / QBLOCK; b++) {
-            float d = half_to_float(load16(p)), m = -8.0f * d;
-            const uint8_t *q = p + 2;
-            if (type == WEIGHT_Q4_1) {
-                m = half_to_float(load16(p + 2));
-                q += 2;
-            }
-            for (int i = 0; i < QBLOCK; i++) { /* low nibbles first, then high ones */
-                int u = i < 16 ? q[i] & 15 : q[i - 16] >> 4;
-                out[b * QBLOCK + (size_t)i] = d * (float)u + m;
-            }
-            p = q + 16;
-        }
-        return;
-    }
+            out[i] = type == WEIGHT_F16 ? half_to_float(load16(p + 2 * i))
+                                        : bf16_to_float(load16(p + 2 * i));
 }
 
-/* Unsigned values and f16 scale pair of one block of a quantised row. */
-static void affine_block(const uint8_t *p, enum weight_type type, uint8_t u[QBLOCK], uint16_t *d,
-                         uint16_t *m)
+/* w = d q - e n = d u + m n with u = q - lowest: m = lowest d where e is 0, else -e; in the
+ * plain form n is -1 and m stands alone. */
+static void pack_scales(struct packed *w, int r, size_t at, const struct block_format *f,
+                        const struct span *b)
 {
-    *d = load16(p);
-    if (type == WEIGHT_Q8_0) {
-        for (int i = 0; i < QBLOCK; i++)
-            u[i] = (uint8_t)((int8_t)p[2 + i] + 128);
-        *m = float_to_half(-128.0f * half_to_float(*d));
-        return;
-    }
-    const uint8_t *q = p + (type == WEIGHT_Q4_1 ? 4 : 2);
-    *m = type == WEIGHT_Q4_1 ? load16(p + 2) : float_to_half(-8.0f * half_to_float(*d));
-    for (int i = 0; i < 16; i++) {
-        u[i] = q[i] & 15;
-        u[i + 16] = q[i] >> 4;
+    uint16_t *scale = w->scale + at / (size_t)w->super * 2 * PANEL;
+    int8_t *fine = w->fine + at * (size_t)w->n_fine * 2 * PANEL;
+    bool centred = f->lowest != 0;
+    scale[r] = b->d;
+    if (centred)
+        scale[PANEL + r] = float_to_half((float)f->lowest * half_to_float(b->d));
+    else
+        scale[PANEL + r] = w->n_fine ? b->e ^ 0x8000 : b->e;
+    for (int h = 0; h < w->n_fine; h++) {
+        fine[h * 2 * PANEL + r] = b->s[h];
+        fine[h * 2 * PANEL + PANEL + r] = centred ? b->s[h] : b->n[h];
     }
 }
 
 static void pack_block(struct packed *w, int row, int block, const uint8_t *src,
-                       enum weight_type type)
+                       const struct block_format *f)
 {
+    struct span b;
     uint8_t u[QBLOCK];
-    uint16_t d, m;
-    int panel = row / PANEL, r = row % PANEL;
-    size_t at = (size_t)panel * (size_t)w->n_blocks + (size_t)block;
-    affine_block(src, type, u, &d, &m);
-    w->scale[at * 2 * PANEL + (size_t)r] = d;
-    w->scale[at * 2 * PANEL + PANEL + (size_t)r] = m;
+    int r = row % PANEL, spans = f->block / QBLOCK;
+    size_t at = (size_t)(row / PANEL) * (size_t)w->n_blocks + (size_t)block;
+    f->decode(src + (size_t)(block / spans) * (size_t)f->bytes, block % spans, &b);
+    pack_scales(w, r, at, f, &b);
+    for (int i = 0; i < QBLOCK; i++)
+        u[i] = (uint8_t)(b.q[i] - f->lowest);
     if (w->kind == PACK_Q8) {
         uint8_t *dst = w->data + at * 512;
         for (int k = 0; k < QBLOCK; k++)
@@ -185,54 +164,69 @@ static void pack_block(struct packed *w, int row, int block, const uint8_t *src,
             dst[g * 64 + r * 4 + c] = (uint8_t)(u[8 * g + c] | u[8 * g + 4 + c] << 4);
 }
 
-static enum packed_kind kind_of(enum weight_type t, int K)
+/* lowest * d must be exact in f16: true unless d is near f16's largest number. */
+static bool scale_overflows(const struct pack_source *s, const struct block_format *f, int K)
 {
-    if (K % QBLOCK == 0 && (t == WEIGHT_Q4_0 || t == WEIGHT_Q4_1))
-        return PACK_Q4;
-    if (K % QBLOCK == 0 && t == WEIGHT_Q8_0)
-        return PACK_Q8;
-    if (t == WEIGHT_F16)
-        return PACK_F16;
-    return t == WEIGHT_BF16 ? PACK_BF16 : PACK_F32;
+    size_t n = weight_bytes(s->type, (size_t)K) * (size_t)s->n_rows;
+    const uint8_t *p = s->data;
+    for (size_t at = 0; f->lowest && at < n; at += (size_t)f->bytes)
+        if (!(fabsf((float)f->lowest * half_to_float(load16(p + at + (size_t)f->d_at)))
+              <= 65504.0f))
+            return true;
+    return false;
 }
 
-/* -8 d and -128 d must be exact in f16: true unless d is near its largest. */
-static int scale_overflows(const struct pack_source *s, int K)
+static bool quantised(enum packed_kind kind)
 {
-    size_t row = weight_bytes(s->type, (size_t)K), step = s->type == WEIGHT_Q8_0 ? 34 : 18;
-    if (s->type != WEIGHT_Q8_0 && s->type != WEIGHT_Q4_0)
-        return 0;
-    float limit = s->type == WEIGHT_Q8_0 ? 511.0f : 8188.0f;
-    const uint8_t *p = s->data;
-    for (size_t at = 0; at < row * (size_t)s->n_rows; at += step) {
-        float d = half_to_float(load16(p + at));
-        if (!(d <= limit && d >= -limit))
-            return 1;
+    return kind == PACK_Q4 || kind == PACK_Q8;
+}
+
+/* The kind and form in which a source meets those before it. */
+static void join_kind(struct packed *w, const struct pack_source *s, bool first)
+{
+    const struct block_format *f = block_format((unsigned)s->type);
+    int super = f->n_fine ? f->block / QBLOCK : 1;
+    if (first) {
+        w->kind = f->kind;
+        w->super = super;
+    } else if (quantised(w->kind) && quantised(f->kind)) {
+        w->kind = w->kind == PACK_Q8 ? PACK_Q8 : f->kind;
+    } else if (w->kind != f->kind) {
+        w->kind = PACK_F32;
     }
-    return 0;
+    if (f->n_fine > w->n_fine)
+        w->n_fine = f->n_fine;
+    if (super < w->super)
+        w->super = super;
+    if (quantised(w->kind) && scale_overflows(s, f, w->K))
+        w->kind = PACK_F32;
 }
 
 static int choose_kind(const struct pack_source *src, int n_src, int K, int exact, struct packed *w)
 {
-    w->kind = exact ? PACK_F32 : kind_of(src[0].type, K);
     w->K = K;
-    w->N = 0;
     for (int i = 0; i < n_src; i++) {
         w->N += src[i].n_rows;
-        if (!exact && (kind_of(src[i].type, K) != w->kind || scale_overflows(&src[i], K)))
-            w->kind = PACK_F32;
+        join_kind(w, &src[i], i == 0);
     }
+    if (exact)
+        w->kind = PACK_F32;
+    if (!quantised(w->kind))
+        w->n_fine = w->super = 0;
     w->n_panels = (w->N + PANEL - 1) / PANEL;
-    w->n_blocks = w->kind == PACK_Q4 || w->kind == PACK_Q8 ? K / QBLOCK : 0;
+    w->n_blocks = quantised(w->kind) ? K / QBLOCK : 0;
     size_t cells = (size_t)w->n_panels * PANEL * (size_t)K;
     static const uint8_t half_bytes[] = {
         [PACK_Q4] = 1, [PACK_Q8] = 2, [PACK_F32] = 8, [PACK_F16] = 4, [PACK_BF16] = 4};
-    size_t data = cells * half_bytes[w->kind] / 2;
-    size_t scales = (size_t)w->n_panels * (size_t)w->n_blocks * 2 * PANEL;
+    size_t data = cells * half_bytes[w->kind] / 2,
+           blocks = (size_t)w->n_panels * (size_t)w->n_blocks;
+    size_t scales = blocks ? blocks / (size_t)w->super * 2 * PANEL : 0;
+    size_t fine = blocks * (size_t)w->n_fine * 2 * PANEL;
     w->data = mem_alloc(data, 1);
     w->scale = scales ? mem_alloc(scales, 2) : NULL;
-    w->bytes = data + 2 * scales;
-    return w->data && (w->scale || !scales) ? KVF_OK : KVF_E_NOMEM;
+    w->fine = fine ? mem_alloc(fine, 1) : NULL;
+    w->bytes = data + 2 * scales + fine;
+    return w->data && (w->scale || !scales) && (w->fine || !fine) ? KVF_OK : KVF_E_NOMEM;
 }
 
 static void pack_float_row(struct packed *w, int row, const uint8_t *src, enum weight_type type,
@@ -262,22 +256,46 @@ int packed_build(const struct pack_source *src, int n_src, int K, int exact, str
     int row = 0;
     for (int i = 0; i < n_src; i++) {
         size_t row_bytes = weight_bytes(src[i].type, (size_t)K);
+        const struct block_format *f = block_format((unsigned)src[i].type);
         for (int r = 0; r < src[i].n_rows; r++, row++) {
             const uint8_t *p = (const uint8_t *)src[i].data + (size_t)r * row_bytes;
             if (!ret->n_blocks)
                 pack_float_row(ret, row, p, src[i].type, tmp);
             for (int b = 0; b < ret->n_blocks; b++)
-                pack_block(ret, row, b, p + (size_t)b * (row_bytes / (size_t)ret->n_blocks),
-                           src[i].type);
+                pack_block(ret, row, b, p, f);
         }
     }
     mem_free(tmp);
     return KVF_OK;
 }
 
+struct packed packed_part(const struct packed *w, int p0, int n)
+{
+    struct packed v = *w;
+    size_t first = (size_t)p0, blocks = first * (size_t)w->n_blocks;
+    if (w->n_blocks) {
+        v.data += blocks * (w->kind == PACK_Q4 ? 256 : 512);
+        v.scale += blocks / (size_t)w->super * 2 * PANEL;
+        v.fine = w->fine ? w->fine + blocks * (size_t)w->n_fine * 2 * PANEL : NULL;
+    } else {
+        v.data += first * (size_t)w->K * PANEL * (w->kind == PACK_F32 ? 4 : 2);
+    }
+    v.N = w->N - p0 * PANEL < n * PANEL ? w->N - p0 * PANEL : n * PANEL;
+    v.n_panels = n;
+    return v;
+}
+
 void packed_finish(struct packed *p)
 {
     mem_free(p->data);
     mem_free(p->scale);
+    mem_free(p->fine);
     memset(p, 0, sizeof *p);
+}
+
+struct qrows qrows_from(const struct qrows *q, size_t t)
+{
+    size_t at = t * (size_t)q->K;
+    return (struct qrows){q->q + 2 * at, q->scale + at / QBLOCK, q->sum + at / QBLOCK,
+                          q->half + at / QBLOCK * 2, q->K};
 }

@@ -3,19 +3,37 @@
  * Rows of the matrix (output channels) are grouped into panels of 16, padded
  * with zero rows.  Within a panel, input channels advance in blocks of 32.
  *
- * Quantised kinds are affine and unsigned: w = d * u + m with one f16 d and one
- * f16 m per (row, block), which covers the file types without loss:
+ * Quantised kinds are affine and unsigned: w = d * u + m, in two forms.
+ *
+ * Plain: one f16 d and one f16 m per (row, block of 32), which covers these file types
+ * without loss:
  *     Q4_1: u = q (0..15), d, m as stored       Q4_0: u = q, m = -8 d
- *     Q8_0: u = q + 128,   m = -128 d
+ *     Q5_1: u = q (0..31), d, m as stored       Q5_0: u = q, m = -16 d
+ *     Q8_0: u = q + 128,   m = -128 d           IQ4_NL: u = value + 128, m = -128 d
+ * Fine: scales are products of two numbers, d = d' s and m = m' n, exact in f32: d' and m'
+ * are f16 of a super-block, 256 channels, s and n signed bytes of 32 channels (n_fine 1) or
+ * of each 16 of them (n_fine 2):
+ *     Q4_K, Q5_K: n_fine 1   IQ4_XS: n_fine 1, u = value + 128, m' = -128 d', n = s
+ *     Q2_K: n_fine 2         Q3_K, Q6_K: n_fine 2, u = q + 4, q + 32, m' = -4 d', -32 d', n = s
+ * Sources of different forms meet in the finer one, then with d' and m' for each 32 channels.
+ *
  * Then  sum_k w x = d s_x sum(u q_x) + m s_x sum(q_x)  for activations
  * x = s_x q_x, q_x = 256 hi + lo: an exact integer dot product, unsigned by
  * signed bytes.  |sum(u q_x)| <= 32 * 255 * 32639 < 2^31.
+ *
+ * Bits per weight here and in the file, of types that have a matrix for themselves:
+ *     Q4_0, Q4_1      5      (4.5, 5)      Q4_K        4.625  (4.5)
+ *     Q5_0, Q5_1      9      (5.5, 6)      Q5_K        8.625  (5.5)
+ *     Q8_0            9      (8.5)         Q6_K        9.125  (6.5625)
+ *     IQ4_NL          9      (4.5)         Q2_K, Q3_K  5.125  (2.625, 3.4375)
+ *     F16, BF16, F32  16, 16, 32           IQ4_XS      8.625  (4.25)
  *
  * Layout of one (panel, block) of a quantised matrix, all 64-byte aligned:
  *     Q8: 8 groups g of [16 rows][4 channels 4g..4g+3] u8     512 bytes
  *     Q4: 4 groups g of 64 bytes; byte [row*4 + c] holds channel 8g + c in its
  *         low and channel 8g + 4 + c in its high nibble         256 bytes
- * and beside it scale[panel][block][2][16] f16: 16 d, then 16 m.
+ * and beside it scale[panel][block / super][2][16] f16: 16 d, then 16 m; and in the fine
+ * form fine[panel][block][n_fine][2][16] int8: 16 s, then 16 n.
  * Float kinds: data[panel][k][16] of f32, f16 or bf16. */
 #ifndef KVF_ENGINE_PACKED_H
 #define KVF_ENGINE_PACKED_H
@@ -36,7 +54,10 @@ struct packed {
     int n_blocks;    /* K / 32 for quantised kinds, else 0 */
     uint8_t *data;   /* owned */
     uint16_t *scale; /* owned; NULL for float kinds */
-    size_t bytes;    /* of data and scale together */
+    int8_t *fine;    /* owned; NULL unless n_fine */
+    int n_fine;      /* 0: plain; 1, 2: pairs (s, n) of a block */
+    int super;       /* blocks that share d and m: 1, or 8 in the fine form */
+    size_t bytes;    /* of data, scale and fine together */
 };
 
 /* Source element types: values of GGUF's type field. */
@@ -45,16 +66,31 @@ enum weight_type {
     WEIGHT_F16 = 1,
     WEIGHT_Q4_0 = 2,
     WEIGHT_Q4_1 = 3,
+    WEIGHT_Q5_0 = 6,
+    WEIGHT_Q5_1 = 7,
     WEIGHT_Q8_0 = 8,
+    WEIGHT_Q2_K = 10,
+    WEIGHT_Q3_K = 11,
+    WEIGHT_Q4_K = 12,
+    WEIGHT_Q5_K = 13,
+    WEIGHT_Q6_K = 14,
+    WEIGHT_IQ4_NL = 20,
+    WEIGHT_IQ4_XS = 23,
     WEIGHT_BF16 = 30
 };
 
-/* Bytes of n consecutive elements of a type; 0 when the type is not supported
- * or n is not a multiple of its block (32 for Q*, 1 otherwise). */
+/* Bytes of n consecutive elements of a type; 0 when the type is not read or n is not a
+ * multiple of its block. */
 size_t weight_bytes(enum weight_type type, size_t n);
-const char *weight_type_name(unsigned type); /* "Q4_1"; "type 12" style for unknown ones */
+/* Elements of a block: 256 of Q2_K to Q6_K and IQ4_XS, 32 of other quantised types, 1 of
+ * floats; 0 when the type is not read. */
+int weight_block(unsigned type);
+const char *weight_type_name(unsigned type); /* "Q4_1"; "unknown" */
+/* The names of all types that are read, "F32, F16 and Q8_0" style.  out: [cap], always ended. */
+void weight_types_read(char *out, size_t cap);
 
-/* Dequantises n elements at src into f32. */
+/* Dequantises n elements at src, whole blocks, into f32: to the bit what the published formula
+ * of the type gives when it is evaluated in f32. */
 void weight_dequant(float *out, const void *src, enum weight_type type, size_t n);
 
 /* One source matrix [n_rows, K] of a packed matrix that may join several (QKV,
@@ -65,11 +101,13 @@ struct pack_source {
     int n_rows;
 };
 
-/* Packs the sources one below the other.  exact: always PACK_F32.  Otherwise
- * Q4_0/Q4_1 -> Q4 and Q8_0 -> Q8 when all sources have a kind in common and
- * K % 32 == 0; F16 and BF16 keep 16 bits; anything mixed becomes F32.
- * KVF_OK or KVF_E_NOMEM; on failure *ret is zeroed. */
+/* Packs the sources one below the other.  exact: always PACK_F32.  Otherwise quantised sources
+ * become Q4 when all fit in 4 bits, else Q8; F16 and BF16 keep 16 bits; floats beside quantised
+ * or other floats become F32, and so does a source with scales that no model has (32 d or 128 d
+ * over f16's largest number).  KVF_OK or KVF_E_NOMEM; on failure *ret is zeroed. */
 int packed_build(const struct pack_source *src, int n_src, int K, int exact, struct packed *ret);
+/* The panels [p0, p0 + n) as a matrix of their own, borrowed from w. */
+struct packed packed_part(const struct packed *w, int p0, int n);
 void packed_finish(struct packed *p); /* accepts zeroed */
 
 /* Activations quantised for matmul_q: x = scale * (256 hi + lo), 16 bits as two
@@ -79,8 +117,10 @@ struct qrows {
     int8_t *q;    /* [T][K/32][2][32]: hi, then lo */
     float *scale; /* [T][K/32] */
     float *sum;   /* [T][K/32] scale * sum of (256 hi + lo) over the block */
+    float *half;  /* [T][K/32][2] the same over channels 0..15 and 16..31 of the block */
     int K;
 };
+struct qrows qrows_from(const struct qrows *q, size_t t); /* rows from t on, borrowed */
 
 /* Largest |256 hi + lo|; blocks whose largest |x| is below QROWS_TINY count as 0. */
 #define QROWS_MAX 32512.0f

@@ -6,60 +6,17 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "base/mem.h"
 #include "engine/kernels/packed.h"
-#include "engine/model/gguf.h"
+#include "engine/model/gguf_file.h"
 
-enum { /* value types of the metadata */
-       GT_U8,
-       GT_I8,
-       GT_U16,
-       GT_I16,
-       GT_U32,
-       GT_I32,
-       GT_F32,
-       GT_BOOL,
-       GT_STRING,
-       GT_ARRAY,
-       GT_U64,
-       GT_I64,
-       GT_F64,
-       GT_COUNT
-};
-enum { MAX_KEYS = 65536, MAX_TENSORS = 65536, MAX_NAME = 256, MAX_ALIGN = 65536 };
-
-struct pair {
-    const char *key; /* owned copy */
-    unsigned type, element;
-    const unsigned char *value; /* scalar bytes, text, or first element */
-    uint64_t n;                 /* bytes of text, or elements of an array */
-};
-
-struct gguf {
-    char *path;
-    unsigned char *map;
-    size_t size;
-    struct pair *pair;
-    size_t n_pairs;
-    struct gguf_tensor *tensor; /* sorted by name */
-    size_t n_tensors;
-    struct gguf_view view; /* not a file: what owns the metadata and the tensors' data */
-};
+enum { MAX_KEYS = 65536, MAX_TENSORS = 65536, MAX_NAME = 256, MAX_ALIGN = 65536, MAX_PARTS = 9999 };
 
 struct cursor {
     const unsigned char *p, *end;
     bool bad; /* sticky: ran over the end */
 };
-
-static uint64_t load(const unsigned char *p, size_t n)
-{
-    uint64_t v = 0;
-    for (size_t i = 0; i < n; i++)
-        v |= (uint64_t)p[i] << (8 * i);
-    return v;
-}
 
 static const unsigned char *take(struct cursor *c, uint64_t n)
 {
@@ -75,19 +32,13 @@ static const unsigned char *take(struct cursor *c, uint64_t n)
 static uint64_t take_int(struct cursor *c, size_t n)
 {
     const unsigned char *p = take(c, n);
-    return p ? load(p, n) : 0;
+    return p ? gguf_load(p, n) : 0;
 }
 
 static const char *take_str(struct cursor *c, uint64_t *len)
 {
     *len = take_int(c, 8);
     return (const char *)take(c, *len);
-}
-
-static size_t scalar_size(unsigned type)
-{
-    static const unsigned char size[GT_COUNT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-    return type < GT_COUNT ? size[type] : 0;
 }
 
 static char *copy_name(const char *s, uint64_t len)
@@ -106,15 +57,15 @@ static void read_value(struct cursor *c, struct pair *p)
         p->element = (unsigned)take_int(c, 4);
         p->n = take_int(c, 8);
         p->value = c->p;
-        size_t size = scalar_size(p->element);
+        size_t size = gguf_scalar_size(p->element);
         if (size)
             take(c, p->n > UINT64_MAX / size ? UINT64_MAX : p->n * size);
         else if (p->element != GT_STRING)
             c->bad = true; /* arrays of arrays do not occur */
         for (uint64_t i = 0, len; !size && i < p->n && !c->bad; i++)
             take_str(c, &len);
-    } else if (scalar_size(p->type)) {
-        p->value = take(c, scalar_size(p->type));
+    } else if (gguf_scalar_size(p->type)) {
+        p->value = take(c, gguf_scalar_size(p->type));
     } else {
         c->bad = true;
     }
@@ -170,11 +121,6 @@ static int read_tensor(struct cursor *c, struct gguf_tensor *t, uint64_t *offset
     return t->name ? KVF_OK : KVF_E_FORMAT;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct gguf_tensor *)a)->name, ((const struct gguf_tensor *)b)->name);
-}
-
 /* The n entries of the list of tensors; offset: [n], where the data of each begin. */
 static int read_entries(struct gguf *g, struct cursor *c, uint64_t n, uint64_t *offset,
                         struct kvf_diag *d)
@@ -185,6 +131,7 @@ static int read_entries(struct gguf *g, struct cursor *c, uint64_t n, uint64_t *
             return kvf_fail(
                 d, err, "%s: the entry of tensor %zu is damaged or cut off; fetch the file again",
                 g->path, g->n_tensors);
+        g->n_own++;
     }
     return KVF_OK;
 }
@@ -212,7 +159,7 @@ static int place_tensors(struct gguf *g, const struct cursor *c, const uint64_t 
 
 static int sort_tensors(struct gguf *g, struct kvf_diag *d)
 {
-    qsort(g->tensor, g->n_tensors, sizeof *g->tensor, by_name);
+    qsort(g->tensor, g->n_tensors, sizeof *g->tensor, gguf_by_name);
     for (size_t i = 1; i < g->n_tensors; i++)
         if (strcmp(g->tensor[i - 1].name, g->tensor[i].name) == 0)
             return kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s occurs twice", g->path,
@@ -291,23 +238,7 @@ done:
     return err;
 }
 
-static void finish(struct gguf *g)
-{
-    for (size_t i = 0; i < g->n_pairs; i++)
-        mem_free((char *)(uintptr_t)g->pair[i].key);
-    for (size_t i = 0; i < g->n_tensors; i++)
-        mem_free((char *)(uintptr_t)g->tensor[i].name);
-    mem_free(g->pair);
-    mem_free(g->tensor);
-    if (g->map)
-        munmap(g->map, g->size);
-    if (g->view.close)
-        g->view.close(g->view.owner);
-    buf_finish(&g->view.pairs);
-    mem_free(g->path);
-}
-
-int gguf_open(const char *path, struct gguf **ret_gguf, struct kvf_diag *d)
+static int open_one(const char *path, struct gguf **ret_gguf, struct kvf_diag *d)
 {
     struct gguf *g = MEM_NEW(struct gguf, 1);
     if (!g)
@@ -327,6 +258,153 @@ fail:
     return err;
 }
 
+/* The path of part i of n beside that of the first, which ends in -00001-of-0000N.gguf. */
+static int part_path(const struct gguf *g, int i, int n, char **ret_path)
+{
+    char end[48];
+    int len = snprintf(end, sizeof end, "-%05d-of-%05d.gguf", 1, n);
+    size_t whole = strlen(g->path), tail = (size_t)len;
+    if (whole < tail || strcmp(g->path + whole - tail, end) != 0)
+        return KVF_E_FORMAT;
+    char *path = mem_strdup(g->path);
+    if (!path)
+        return KVF_E_NOMEM;
+    snprintf(end, sizeof end, "-%05d-of-%05d.gguf", i + 1, n); /* as long: n <= MAX_PARTS */
+    memcpy(path + whole - tail, end, tail);
+    *ret_path = path;
+    return KVF_OK;
+}
+
+static int open_part(struct gguf *g, int i, int n, struct kvf_diag *d)
+{
+    char *path = NULL;
+    struct kvf_diag why = {""};
+    int err = part_path(g, i, n, &path);
+    if (err == KVF_E_FORMAT)
+        return kvf_fail(d, err,
+                        "%s: this is the first of %d files, but its name does not end in "
+                        "-00001-of-%05d.gguf, by which the others are found; give it its name back",
+                        g->path, n, n);
+    if (err)
+        return err;
+    err = open_one(path, &g->part[i - 1], &why);
+    if (err == KVF_E_IO) {
+        kvf_fail(d, err,
+                 "%s: part %d of the %d files of this model cannot be opened; put all "
+                 "parts into one folder",
+                 path, i + 1, n);
+    } else if (err) {
+        if (d)
+            *d = why;
+    } else {
+        g->n_parts = i;
+        int64_t no = gguf_int(g->part[i - 1], "split.no", -1);
+        int64_t count = gguf_int(g->part[i - 1], "split.count", -1);
+        if (no != i || count != n)
+            err = kvf_fail(d, KVF_E_FORMAT,
+                           "%s: the file says that it is part %lld of %lld, its name %d of %d; "
+                           "fetch it again under its own name",
+                           path, (long long)(no < INT64_MAX ? no + 1 : no), (long long)count, i + 1,
+                           n);
+    }
+    mem_free(path);
+    return err;
+}
+
+/* All tensors of all parts as one list; names stay with the parts. */
+static int join_tensors(struct gguf *g, struct kvf_diag *d)
+{
+    size_t n = g->n_tensors, at = 0;
+    for (int i = 0; i < g->n_parts; i++)
+        n += g->part[i]->n_tensors;
+    int64_t stated = gguf_int(g, "split.tensors.count", (int64_t)n);
+    if (stated != (int64_t)n)
+        return kvf_fail(
+            d, KVF_E_FORMAT,
+            "%s: the %d files of this model hold %zu tensors, %lld are announced; fetch "
+            "them again",
+            g->path, g->n_parts + 1, n, (long long)stated);
+    struct gguf_tensor *all = MEM_NEW(struct gguf_tensor, n);
+    if (!all)
+        return KVF_E_NOMEM;
+    for (int i = -1; i < g->n_parts; i++) {
+        const struct gguf *from = i < 0 ? g : g->part[i];
+        for (size_t t = 0; t < from->n_tensors; t++)
+            all[at++] = from->tensor[t];
+    }
+    g->own = g->tensor;
+    g->tensor = all;
+    g->n_tensors = n;
+    return sort_tensors(g, d);
+}
+
+static int open_parts(struct gguf *g, struct kvf_diag *d)
+{
+    int64_t n = gguf_int(g, "split.count", 1), no = gguf_int(g, "split.no", 0);
+    if (n < 0 || n > MAX_PARTS)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: split.count is %lld, expected 1 to %d", g->path,
+                        (long long)n, MAX_PARTS);
+    if (n < 2)
+        return KVF_OK;
+    if (no != 0)
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: this is not the first of the %lld files of a model; give the one that "
+                        "ends in -00001-of-%05lld.gguf",
+                        g->path, (long long)n, (long long)n);
+    g->part = MEM_NEW(struct gguf *, (size_t)n - 1);
+    if (!g->part)
+        return KVF_E_NOMEM;
+    for (int i = 1; i < (int)n; i++) {
+        int err = open_part(g, i, (int)n, d);
+        if (err)
+            return err;
+    }
+    return join_tensors(g, d);
+}
+
+int gguf_open(const char *path, struct gguf **ret_gguf, struct kvf_diag *d)
+{
+    struct gguf *g = NULL;
+    int err = open_one(path, &g, d);
+    if (err)
+        return err;
+    err = open_parts(g, d);
+    if (err) {
+        gguf_close(g);
+        return err;
+    }
+    *ret_gguf = g;
+    return KVF_OK;
+}
+
+static void finish(struct gguf *g)
+{
+    struct gguf_tensor *own = g->own ? g->own : g->tensor;
+    for (size_t i = 0; i < g->n_pairs; i++)
+        mem_free((char *)(uintptr_t)g->pair[i].key);
+    for (size_t i = 0; i < g->n_own; i++)
+        mem_free((char *)(uintptr_t)own[i].name);
+    for (int i = 0; i < g->n_parts; i++)
+        gguf_close(g->part[i]); /* parts have no parts */
+    mem_free(g->part);
+    mem_free(g->pair);
+    mem_free(g->own);
+    mem_free(g->tensor);
+    if (g->map)
+        munmap(g->map, g->size);
+    if (g->view.close)
+        g->view.close(g->view.owner);
+    buf_finish(&g->view.pairs);
+    mem_free(g->path);
+}
+
+void gguf_close(struct gguf *g)
+{
+    if (g)
+        finish(g);
+    mem_free(g);
+}
+
 int gguf_from_view(const char *path, const struct gguf_view *view, struct gguf **ret_gguf,
                    struct kvf_diag *d)
 {
@@ -334,13 +412,13 @@ int gguf_from_view(const char *path, const struct gguf_view *view, struct gguf *
     struct cursor c = {.bad = false};
     int err = KVF_E_NOMEM;
     if (!g) {
-        struct gguf all = {.tensor = view->tensor, .n_tensors = view->n_tensors, .view = *view};
+        struct gguf all = {.tensor = view->tensor, .n_own = view->n_tensors, .view = *view};
         finish(&all);
         return err;
     }
     g->view = *view;
     g->tensor = view->tensor;
-    g->n_tensors = view->n_tensors;
+    g->n_tensors = g->n_own = view->n_tensors;
     g->path = mem_strdup(path);
     if (!g->path || view->pairs.err)
         goto fail;
@@ -358,173 +436,4 @@ int gguf_from_view(const char *path, const struct gguf_view *view, struct gguf *
 fail:
     gguf_close(g);
     return err;
-}
-
-void gguf_close(struct gguf *g)
-{
-    if (g)
-        finish(g);
-    mem_free(g);
-}
-
-const char *gguf_path(const struct gguf *g)
-{
-    return g->path;
-}
-
-static const struct pair *find(const struct gguf *g, const char *key)
-{
-    for (size_t i = 0; i < g->n_pairs; i++)
-        if (strcmp(g->pair[i].key, key) == 0)
-            return &g->pair[i];
-    return NULL;
-}
-
-static bool int_at(unsigned type, const unsigned char *p, int64_t *ret)
-{
-    uint64_t v = load(p, scalar_size(type));
-    switch (type) {
-    case GT_U8:
-    case GT_U16:
-    case GT_U32:
-        *ret = (int64_t)v;
-        return true;
-    case GT_I8:
-        *ret = (int8_t)v;
-        return true;
-    case GT_I16:
-        *ret = (int16_t)v;
-        return true;
-    case GT_I32:
-        *ret = (int32_t)v;
-        return true;
-    case GT_I64:
-        *ret = (int64_t)v;
-        return true;
-    case GT_U64:
-        *ret = (int64_t)v;
-        return v <= INT64_MAX;
-    default:
-        return false;
-    }
-}
-
-int64_t gguf_int(const struct gguf *g, const char *key, int64_t otherwise)
-{
-    const struct pair *p = find(g, key);
-    int64_t v;
-    return p && int_at(p->type, p->value, &v) ? v : otherwise;
-}
-
-double gguf_real(const struct gguf *g, const char *key, double otherwise)
-{
-    const struct pair *p = find(g, key);
-    float single;
-    double v = otherwise;
-    if (p && p->type == GT_F32) {
-        memcpy(&single, p->value, sizeof single);
-        v = (double)single;
-    } else if (p && p->type == GT_F64) {
-        memcpy(&v, p->value, sizeof v);
-    }
-    return v;
-}
-
-bool gguf_bool(const struct gguf *g, const char *key, bool otherwise)
-{
-    const struct pair *p = find(g, key);
-    return p && p->type == GT_BOOL ? *p->value != 0 : otherwise;
-}
-
-const char *gguf_str(const struct gguf *g, const char *key, size_t *ret_len)
-{
-    const struct pair *p = find(g, key);
-    if (!p || p->type != GT_STRING)
-        return NULL;
-    *ret_len = p->n;
-    return (const char *)p->value;
-}
-
-static const struct pair *find_array(const struct gguf *g, const char *key)
-{
-    const struct pair *p = find(g, key);
-    return p && p->type == GT_ARRAY ? p : NULL;
-}
-
-int64_t gguf_array_strings(const struct gguf *g, const char *key)
-{
-    const struct pair *p = find_array(g, key);
-    return p && p->element == GT_STRING ? (int64_t)p->n : -1;
-}
-
-int64_t gguf_array_ints(const struct gguf *g, const char *key)
-{
-    const struct pair *p = find_array(g, key);
-    return p && scalar_size(p->element) && p->element != GT_F32 && p->element != GT_F64
-               ? (int64_t)p->n
-               : -1;
-}
-
-void gguf_each_str(const struct gguf *g, const char *key,
-                   void (*fn)(void *ctx, int64_t i, const char *s, size_t len), void *ctx)
-{
-    const struct pair *p = find_array(g, key);
-    if (!p || p->element != GT_STRING)
-        return;
-    const unsigned char *at = p->value; /* bounds were checked by read_value */
-    for (uint64_t i = 0; i < p->n; i++) {
-        size_t len = load(at, 8);
-        fn(ctx, (int64_t)i, (const char *)at + 8, len);
-        at += 8 + len;
-    }
-}
-
-int64_t gguf_array_int(const struct gguf *g, const char *key, int64_t i)
-{
-    const struct pair *p = find_array(g, key);
-    int64_t v = 0;
-    int_at(p->element, p->value + (size_t)i * scalar_size(p->element), &v);
-    return v;
-}
-
-int64_t gguf_array_reals(const struct gguf *g, const char *key, float *out, int64_t cap)
-{
-    const struct pair *p = find_array(g, key);
-    if (!p || p->element != GT_F32)
-        return -1;
-    for (uint64_t i = 0; i < p->n && i < (uint64_t)cap; i++) {
-        uint32_t bits = (uint32_t)load(p->value + 4 * i, 4);
-        memcpy(&out[i], &bits, sizeof bits);
-    }
-    return (int64_t)p->n;
-}
-
-const void *gguf_array_bytes(const struct gguf *g, const char *key, size_t *ret_n)
-{
-    const struct pair *p = find_array(g, key);
-    if (!p || (p->element != GT_U8 && p->element != GT_I8))
-        return NULL;
-    *ret_n = p->n;
-    return p->value;
-}
-
-const struct gguf_tensor *gguf_find(const struct gguf *g, const char *name)
-{
-    struct gguf_tensor key = {.name = name};
-    return bsearch(&key, g->tensor, g->n_tensors, sizeof key, by_name);
-}
-
-size_t gguf_n_tensors(const struct gguf *g)
-{
-    return g->n_tensors;
-}
-
-void gguf_hash(const struct gguf *g, char out[33])
-{
-    if (g->view.hash) {
-        g->view.hash(g->view.owner, out);
-        return;
-    }
-    XXH128_hash_t h = XXH3_128bits(g->map, g->size);
-    snprintf(out, 33, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
 }

@@ -1,4 +1,7 @@
-/* gguf.h - a GGUF file, mapped read-only, or what looks like one.
+/* gguf.h - a GGUF file, or a model split into several, mapped read-only, or what looks like one.
+ *
+ * A split model is opened by its first file, NAME-00001-of-0000N.gguf, which has the metadata;
+ * the others are found beside it by their names, and their tensors appear with those of the first.
  *
  * Versions 2 and 3, little-endian.  All strings, arrays and tensors are checked
  * against the size of the file when it is opened; getters cannot fail later.
@@ -66,7 +69,14 @@ const void *gguf_array_bytes(const struct gguf *g, const char *key, size_t *ret_
 const struct gguf_tensor *gguf_find(const struct gguf *g, const char *name); /* or NULL */
 size_t gguf_n_tensors(const struct gguf *g);
 
-/* XXH3-128 of the whole file in hex; of a folder as hf_folder.h says. */
+/* Says in d why the data of a tensor with bytes == 0 cannot be read; KVF_E_FORMAT. */
+int gguf_refuse_type(const struct gguf *g, const struct gguf_tensor *t, struct kvf_diag *d);
+/* Gives back the memory that the pages of a tensor take, as after it was packed; they are read from
+ * the file again if they are touched. */
+void gguf_release(const struct gguf *g, const struct gguf_tensor *t);
+
+/* XXH3-128 of the whole file in hex; of all files of a split model, one behind the
+ * other; of a folder as hf_folder.h says. */
 void gguf_hash(const struct gguf *g, char out[33]);
 
 #endif

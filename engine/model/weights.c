@@ -33,10 +33,7 @@ static const struct gguf_tensor *need(const struct job *j, int layer, const char
                  gguf_path(j->g), name, (unsigned long long)t->dim[0],
                  (unsigned long long)t->dim[1], K, (unsigned long long)rows);
     else if (!t->bytes)
-        kvf_fail(d, KVF_E_FORMAT,
-                 "%s: tensor %s has type %s (%u); F32, F16, BF16, Q8_0, Q4_0 and "
-                 "Q4_1 can be read",
-                 gguf_path(j->g), name, weight_type_name(t->type), t->type);
+        gguf_refuse_type(j->g, t, d);
     else
         return t;
     return NULL;
@@ -87,10 +84,12 @@ static int matrix(const struct job *j, int layer, const struct part *part, int n
                   struct packed *out, struct kvf_diag *d)
 {
     struct pack_source src[3];
+    const struct gguf_tensor *tensor[3];
     void *own[3] = {NULL, NULL, NULL};
     int err = KVF_OK;
     for (int i = 0; i < n; i++) {
         const struct gguf_tensor *t = need(j, layer, part[i].what, part[i].n_rows, K, d);
+        tensor[i] = t;
         if (!t) {
             err = KVF_E_FORMAT;
             goto done;
@@ -105,6 +104,8 @@ static int matrix(const struct job *j, int layer, const struct part *part, int n
         }
     }
     err = packed_build(src, n, K, j->exact, out);
+    for (int i = 0; i < n; i++)
+        gguf_release(j->g, tensor[i]);
 
 done:
     for (int i = 0; i < 3; i++)

@@ -55,8 +55,11 @@ for n in (0, 5, 1 << 31, 0xffffffff):
 for n in (0, 1 << 62, (1 << 64) - 1, 1 << 41):
     refused(f"dimension {n}", patched(good, entry + 4, "<Q", n), "tensor 0")
 refused("dimension 65", patched(good, entry + 4, "<Q", 65), "token_embd.weight")
-for kind, name in ((14, "Q6_K"), (12, "Q4_K"), (6, "Q5_0"), (24, "I8"), (99, "unknown")):
-    refused(f"tensor type {kind}", patched(good, entry + 20, "<I", kind), "token_embd.weight", name, "Q4_1")
+for kind, name in ((9, "Q8_1"), (15, "Q8_K"), (16, "IQ2_XXS"), (24, "I8"), (39, "MXFP4"), (99, "unknown")):
+    refused(f"tensor type {kind}", patched(good, entry + 20, "<I", kind), "token_embd.weight", name, "F32, F16", "Q4_K", "and IQ4_XS can be read")
+for kind, name in ((10, "Q2_K"), (11, "Q3_K"), (12, "Q4_K"), (13, "Q5_K"), (14, "Q6_K"), (23, "IQ4_XS")):
+    refused(f"{name} in rows of 64", patched(good, entry + 20, "<I", kind), "token_embd.weight", "64 wide", name, "blocks of 256", "Q8_0")
+refused("Q5_0 in rows of 48", patched(patched(good, entry + 20, "<I", 6), entry + 4, "<Q", 48), "token_embd.weight")
 for n in (1, 33, (1 << 64) - 32, 1 << 40, len(good)):
     refused(f"offset {n}", patched(good, entry + 24, "<Q", n), "outside the file")
 
@@ -120,6 +123,59 @@ refused("a tensor twice", g, g.tensors[3][0], "twice")
 g = Gguf()
 g.tensors.append(["x" * 300, [1], 0, bytes(4)])
 refused("long tensor name", g, "tensor")
+
+
+
+def parts(n, spoil=None):
+    """A model in n files: the path of the first.  spoil(i, g) may change part i, or return False so that it is not written."""
+    whole = Gguf()
+    for name in os.listdir(s.work.name):
+        if name.startswith("part-"):
+            os.remove(s.path(name))
+    for i in range(n):
+        g = Gguf()
+        g.tensors = whole.tensors[i::n]
+        if i > 0:
+            g.metadata = []
+        g.set("split.no", i, U16).set("split.count", n, U16).set("split.tensors.count", len(whole.tensors), I32)
+        if not spoil or spoil(i, g) is not False:
+            g.write(s.path(f"part-{i + 1:05d}-of-{n:05d}.gguf"))
+    return s.path(f"part-00001-of-{n:05d}.gguf")
+
+
+def spoiled(name, n, spoil, *words):
+    s.refused(name, generate(parts(n, spoil)), 1, *words)
+
+
+def second(change):
+    return lambda i, g: change(g) if i == 1 else None
+
+
+U16 = 2
+whole = s.accepted("one file", generate(Gguf().write(s.path("good.gguf")))).stdout
+for n in (1, 2, 3, 7):
+    s.check(f"{n} files say what one says", s.accepted(f"{n} files", generate(parts(n))).stdout == whole)
+first = parts(3)
+s.refused("the second of three files", generate(s.path("part-00002-of-00003.gguf")), 1, "part-00002-of-00003.gguf", "-00001-of-00003.gguf")
+os.rename(first, s.path("part-renamed.gguf"))
+s.refused("a first file under another name", generate(s.path("part-renamed.gguf")), 1, "part-renamed.gguf", "-00001-of-00003.gguf")
+os.rename(s.path("part-renamed.gguf"), first)
+second_path, third_path = s.path("part-00002-of-00003.gguf"), s.path("part-00003-of-00003.gguf")
+os.rename(second_path, s.path("part-x"))
+os.rename(third_path, second_path)
+os.rename(s.path("part-x"), third_path)
+s.refused("files in a wrong order", generate(first), 1, "part-00002-of-00003.gguf", "part 3 of 3")
+spoiled("a missing file", 3, second(lambda g: False), "part-00002-of-00003.gguf", "part 2 of the 3")
+spoiled("a file of another model", 2, second(lambda g: g.set("split.count", 5) and None), "part-00002-of-00002.gguf", "of 5")
+spoiled("a file that is no part", 2, second(lambda g: g.drop("split.no") and None), "part-00002-of-00002.gguf")
+spoiled("too few tensors", 2, second(lambda g: g.tensors.pop() and None), "tensors", "announced")
+spoiled("a tensor in two files", 2, second(lambda g: g.tensors.__setitem__(0, Gguf().tensors[0])), Gguf().tensors[0][0], "twice")
+spoiled("a part that is cut off", 2, second(lambda g: g.tensors[0].__setitem__(3, g.tensors[0][3][:64]) if len(g.tensors) == 1 else g.tensors.__setitem__(
+    -1, [g.tensors[-1][0], [1 << 20], 0, bytes(64)])), "part-00002-of-00002.gguf", "outside the file")
+for n, kind in ((-1, I32), (10000, U16), (0xffffffff, U32)):
+    refused(f"{n} files", Gguf().set("split.count", n, kind), "split.count")
+s.accepted("a count of no files", generate(Gguf().set("split.count", 0, U16).write(s.path("good.gguf"))))
+spoiled("nothing but a text", 2, second(lambda g: s.file("part-00002-of-00002.gguf", b"text" * 30) and False), "part-00002-of-00002.gguf", "not a GGUF file")
 
 refused("no vocabulary", Gguf().drop("tokenizer.ggml.tokens"), "vocabulary")
 refused("no merges", Gguf().drop("tokenizer.ggml.merges"), "merges")

@@ -9,12 +9,16 @@ import random
 import struct
 import sys
 
+import numpy as np
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "cli"))
 sys.path.insert(0, os.path.join(HERE, "..", "data", "golden", "tools"))
 sys.path.insert(0, os.path.join(HERE, "..", "data"))
 sys.path.insert(0, os.path.join(HERE, "..", "gates"))
+sys.path.insert(0, os.path.join(HERE, "..", "kernels"))
 import make_gates  # noqa: E402
+import blocks_numpy  # noqa: E402
 import test_torch_hostile as hostile  # noqa: E402
 from corpora import read, write  # noqa: E402
 from harness import Gguf  # noqa: E402
@@ -45,6 +49,15 @@ def small_model(**options):
 def models():
     for kind in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1"):
         put("gguf", kind, bytes(small_model(type=kind).head_bytes()[1]))
+    for kind, (number, block, size) in blocks_numpy.FORMATS.items():
+        g = small_model(type="q8_0", ffn=max(block, 32))
+        t = g.tensor("blk.0.ffn_down.weight")
+        n = t[1][0] * t[1][1] // block
+        t[2], t[3] = number, blocks_numpy.random_blocks(kind, n, np.random.default_rng(number), False)
+        put("gguf", f"down_{kind}", bytes(g.head_bytes()[1]))
+    for no, count in ((0, 2), (1, 2), (0, 1), (0, 1 << 20)):
+        g = small_model().set("split.no", no, 4).set("split.count", count, 4).set("split.tensors.count", 11, 5)
+        put("gguf", f"split_{no}_{count}", bytes(g.head_bytes()[1]))
     put("gguf", "untied", bytes(small_model(type="q4_1", untied=True).head_bytes()[1]))
     put("gguf", "odd", bytes(small_model(heads=3, kv_heads=3, head_dim=6, dim=10, ffn=7).head_bytes()[1]))
     table, data = small_model(type="q8_0").head_bytes()

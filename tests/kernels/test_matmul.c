@@ -51,6 +51,27 @@ static size_t put_block(struct rng *r, enum weight_type type, uint8_t *p, float 
     return type == WEIGHT_Q8_0 ? 34 : head + 16;
 }
 
+/* A block of 256 (or of 32) of a type whose values come from weight_dequant, which test_blocks.py
+ * holds to the published formulas: any bits, but ordinary f16 numbers at the given places. */
+static size_t put_any_block(struct rng *r, enum weight_type type, uint8_t *p, float *value)
+{
+    static const struct {
+        enum weight_type type;
+        int half[2]; /* -1: none */
+    } places[] = {{WEIGHT_Q5_0, {0, -1}},   {WEIGHT_Q5_1, {0, 2}},    {WEIGHT_Q2_K, {80, 82}},
+                  {WEIGHT_Q3_K, {108, -1}}, {WEIGHT_Q4_K, {0, 2}},    {WEIGHT_Q5_K, {0, 2}},
+                  {WEIGHT_Q6_K, {208, -1}}, {WEIGHT_IQ4_NL, {0, -1}}, {WEIGHT_IQ4_XS, {0, -1}}};
+    size_t n = (size_t)weight_block(type), bytes = weight_bytes(type, n);
+    for (size_t i = 0; i < bytes; i++)
+        p[i] = (uint8_t)rng_below(r, 256);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        for (int h = 0; places[i].type == type && h < 2; h++)
+            if (places[i].half[h] >= 0)
+                put16(p + places[i].half[h], to_f16((float)(1 + rng_below(r, 1023)) / 16384));
+    weight_dequant(value, p, type, n);
+    return bytes;
+}
+
 static size_t put_float(struct rng *r, enum weight_type type, uint8_t *p, float *value)
 {
     /* 8 significant bits: exact in every float type */
@@ -73,12 +94,17 @@ static struct matrix make_matrix(struct rng *r, enum weight_type type, int N, in
 {
     struct matrix m = {.N = N, .K = K, .type = type};
     size_t n = (size_t)N * (size_t)K, at = 0;
-    bool quantised = type == WEIGHT_Q4_0 || type == WEIGHT_Q4_1 || type == WEIGHT_Q8_0;
+    bool by_hand = type == WEIGHT_Q4_0 || type == WEIGHT_Q4_1 || type == WEIGHT_Q8_0;
+    int block = weight_block(type);
     m.bytes = mem_alloc(n, 4);
     m.value = MEM_NEW(float, n);
-    for (size_t i = 0; i < n; i += quantised ? 32 : 1)
-        at += quantised ? put_block(r, type, m.bytes + at, m.value + i)
-                        : put_float(r, type, m.bytes + at, m.value + i);
+    for (size_t i = 0; i < n; i += (size_t)block)
+        if (by_hand)
+            at += put_block(r, type, m.bytes + at, m.value + i);
+        else if (block > 1)
+            at += put_any_block(r, type, m.bytes + at, m.value + i);
+        else
+            at += put_float(r, type, m.bytes + at, m.value + i);
     cr_assert(eq(sz, at, weight_bytes(type, n)));
     return m;
 }
@@ -89,9 +115,18 @@ static void free_matrix(struct matrix *m)
     mem_free(m->value);
 }
 
-static const enum weight_type types[] = {WEIGHT_F32,  WEIGHT_F16,  WEIGHT_BF16,
-                                         WEIGHT_Q8_0, WEIGHT_Q4_0, WEIGHT_Q4_1};
+static const enum weight_type types[] = {WEIGHT_F32,    WEIGHT_F16,  WEIGHT_BF16,  WEIGHT_Q8_0,
+                                         WEIGHT_Q4_0,   WEIGHT_Q4_1, WEIGHT_Q5_0,  WEIGHT_Q5_1,
+                                         WEIGHT_IQ4_NL, WEIGHT_Q2_K, WEIGHT_Q3_K,  WEIGHT_Q4_K,
+                                         WEIGHT_Q5_K,   WEIGHT_Q6_K, WEIGHT_IQ4_XS};
 enum { N_TYPES = sizeof types / sizeof *types };
+
+/* K, or the least multiple of the type's block above it. */
+static int whole_blocks(enum weight_type type, int K)
+{
+    int block = weight_block(type);
+    return (K + block - 1) / block * block;
+}
 
 static bool is_quantised(const struct packed *w)
 {
@@ -111,7 +146,7 @@ static struct qrows make_qrows(int T, int K)
 {
     size_t n = (size_t)T * (size_t)K;
     return (struct qrows){mem_alloc(n, 2), MEM_NEW(float, n / QBLOCK), MEM_NEW(float, n / QBLOCK),
-                          K};
+                          MEM_NEW(float, n / QBLOCK * 2), K};
 }
 
 static void free_qrows(struct qrows *q)
@@ -119,6 +154,7 @@ static void free_qrows(struct qrows *q)
     mem_free(q->q);
     mem_free(q->scale);
     mem_free(q->sum);
+    mem_free(q->half);
 }
 
 /* The product of rows [t0, t0 + T) of x, whatever the kind of weights. */
@@ -180,7 +216,7 @@ Test(matmul, equals_plain_dequantised_product)
     int n = variants(v);
     for (int type = 0; type < N_TYPES; type++)
         for (int s = 0; s < 5; s++) {
-            int N = shapes[s][0], K = shapes[s][1];
+            int N = shapes[s][0], K = whole_blocks(types[type], shapes[s][1]);
             struct matrix m = make_matrix(&r, types[type], N, K);
             struct packed w = pack(&m, 0);
             for (int T = 1; T <= 17; T += s == 4 ? 8 : 1) {
@@ -218,14 +254,15 @@ Test(matmul, exact_packing_keeps_every_value)
     struct rng r;
     rng_init(&r, 3);
     for (int type = 0; type < N_TYPES; type++) {
-        struct matrix m = make_matrix(&r, types[type], 19, 64);
+        int K = whole_blocks(types[type], 64);
+        struct matrix m = make_matrix(&r, types[type], 19, K);
         struct packed w = pack(&m, 1);
         cr_assert(eq(int, w.kind, PACK_F32));
         const float *data = (const float *)(const void *)w.data;
         for (int row = 0; row < 32; row++)
-            for (int k = 0; k < 64; k++) {
-                float want = row < 19 ? m.value[row * 64 + k] : 0;
-                float got = data[(row / PANEL * 64 + k) * PANEL + row % PANEL];
+            for (int k = 0; k < K; k++) {
+                float want = row < 19 ? m.value[row * K + k] : 0;
+                float got = data[(row / PANEL * K + k) * PANEL + row % PANEL];
                 cr_assert(fabsf(got - want) <= 1e-7f * fabsf(want) + 1e-9f, "type %d row %d k %d",
                           (int)types[type], row, k);
             }
@@ -234,22 +271,23 @@ Test(matmul, exact_packing_keeps_every_value)
     }
 }
 
-/* Two sources in one matrix: what QKV and gate-up are. */
-Test(matmul, joined_sources_stand_one_below_the_other)
+/* Two sources in one matrix, which is what QKV and gate-up are. */
+static void check_joined(struct rng *r, enum weight_type first, enum weight_type second,
+                         enum packed_kind kind, int n_fine)
 {
-    struct rng r;
     struct variant v[MAX_VARIANTS];
-    rng_init(&r, 4);
+    enum { K = 256 };
     int n = variants(v);
-    struct matrix a = make_matrix(&r, WEIGHT_Q4_0, 10, 64), b = make_matrix(&r, WEIGHT_Q4_1, 9, 64);
+    struct matrix a = make_matrix(r, first, 10, K), b = make_matrix(r, second, 9, K);
     struct pack_source src[2] = {{a.bytes, a.type, 10}, {b.bytes, b.type, 9}};
     struct packed w;
-    cr_assert(eq(int, packed_build(src, 2, 64, 0, &w), KVF_OK));
-    cr_expect(eq(int, w.kind, PACK_Q4));
-    struct matrix both = {.N = 19, .K = 64, .value = MEM_NEW(float, 19 * 64)};
-    memcpy(both.value, a.value, 10 * 64 * sizeof(float));
-    memcpy(both.value + 10 * 64, b.value, 9 * 64 * sizeof(float));
-    float *x = integer_rows(&r, 3, 64);
+    cr_assert(eq(int, packed_build(src, 2, K, 0, &w), KVF_OK));
+    cr_expect(w.kind == kind && w.n_fine == n_fine, "types %d and %d: kind %d, form %d", (int)first,
+              (int)second, (int)w.kind, w.n_fine);
+    struct matrix both = {.N = 19, .K = K, .value = MEM_NEW(float, 19 * K), .type = first};
+    memcpy(both.value, a.value, 10 * K * sizeof(float));
+    memcpy(both.value + 10 * K, b.value, 9 * K * sizeof(float));
+    float *x = integer_rows(r, 3, K);
     for (int i = 0; i < n; i++)
         check_product(&v[i], &both, &w, x, 3);
     mem_free(x);
@@ -257,6 +295,48 @@ Test(matmul, joined_sources_stand_one_below_the_other)
     packed_finish(&w);
     free_matrix(&a);
     free_matrix(&b);
+}
+
+Test(matmul, joined_sources_stand_one_below_the_other)
+{
+    struct rng r;
+    rng_init(&r, 4);
+    check_joined(&r, WEIGHT_Q4_0, WEIGHT_Q4_1, PACK_Q4, 0);
+    check_joined(&r, WEIGHT_Q5_0, WEIGHT_Q8_0, PACK_Q8, 0);
+    check_joined(&r, WEIGHT_Q4_K, WEIGHT_Q6_K, PACK_Q8, 2);
+    check_joined(&r, WEIGHT_Q4_K, WEIGHT_Q5_K, PACK_Q8, 1);
+    check_joined(&r, WEIGHT_Q2_K, WEIGHT_Q3_K, PACK_Q4, 2);
+    check_joined(&r, WEIGHT_Q4_1, WEIGHT_Q4_K, PACK_Q4, 1);
+    check_joined(&r, WEIGHT_Q6_K, WEIGHT_Q8_0, PACK_Q8, 2);
+    check_joined(&r, WEIGHT_IQ4_XS, WEIGHT_Q5_1, PACK_Q8, 1);
+    check_joined(&r, WEIGHT_F16, WEIGHT_Q8_0, PACK_F32, 0);
+    check_joined(&r, WEIGHT_Q4_K, WEIGHT_BF16, PACK_F32, 0);
+}
+
+/* A part of the panels, which is what a task of the pool takes of the output matrix. */
+Test(matmul, part_of_the_panels_is_a_matrix)
+{
+    struct rng r;
+    struct variant v[MAX_VARIANTS];
+    rng_init(&r, 8);
+    int n = variants(v);
+    enum { N = 40, MAX_K = 256, LD = 48 };
+    for (int type = 0; type < N_TYPES; type++) {
+        int K = whole_blocks(types[type], 64);
+        struct matrix m = make_matrix(&r, types[type], N, K);
+        struct packed w = pack(&m, 0), part = packed_part(&w, 1, 2);
+        float x[MAX_K], all[LD], some[LD];
+        cr_expect(part.N == N - PANEL && part.n_panels == 2);
+        fill_normal(&r, x, K, 1);
+        for (int i = 0; i < n; i++) {
+            multiply(&v[i].k, all, LD, x, 1, &w, 0, w.n_panels);
+            multiply(&v[i].k, some, LD, x, 1, &part, 0, 2);
+            cr_expect(zero(int, memcmp(some, all + PANEL, 2 * PANEL * sizeof *some)), "%s: type %d",
+                      v[i].name, (int)types[type]);
+        }
+        packed_finish(&w);
+        free_matrix(&m);
+    }
 }
 
 /* Row t of a batch has the bits of the row alone, and a panel those of all panels:
@@ -267,11 +347,12 @@ Test(matmul, row_and_panel_depend_on_nothing_else)
     struct rng r;
     rng_init(&r, 5);
     int n = variants(v);
-    enum { N = 90, K = 96, T = 35, LD = 96 }; /* T: tiles of 12, 4 and 1 rows */
+    enum { N = 90, MAX_K = 256, T = 35, LD = 96 }; /* T: tiles of 12, 4 and 1 rows */
     for (int type = 0; type < N_TYPES; type++) {
+        int K = whole_blocks(types[type], 96);
         struct matrix m = make_matrix(&r, types[type], N, K);
         struct packed w = pack(&m, 0);
-        float x[T * K], all[T * LD], one[LD];
+        float x[T * MAX_K], all[T * LD], one[LD];
         fill_normal(&r, x, T * K, 1);
         for (int i = 0; i < n; i++) {
             memset(all, 0xff, sizeof all); /* nothing of the variant before */
@@ -305,11 +386,12 @@ Test(matmul, variants_agree_to_the_bit)
     struct rng r;
     rng_init(&r, 6);
     int n = variants(v);
-    enum { N = 70, K = 192, T = 14, LD = 80 };
+    enum { N = 70, MAX_K = 256, T = 14, LD = 80 };
     for (int type = 0; type < N_TYPES; type++) {
+        int K = whole_blocks(types[type], 192);
         struct matrix m = make_matrix(&r, types[type], N, K);
         struct packed w = pack(&m, 0);
-        float x[T * K], want[T * LD], got[T * LD];
+        float x[T * MAX_K], want[T * LD], got[T * LD];
         fill_normal(&r, x, T * K, 3);
         multiply(&v[0].k, want, LD, x, T, &w, 0, w.n_panels);
         for (int i = 1; i < n; i++) {
@@ -335,28 +417,34 @@ Test(quant_rows, rounds_to_nearest_of_each_block)
         memset(x + 64, 0, 32 * sizeof *x); /* a block of zeros */
         for (int j = 96; j < 128; j++)
             x[j] *= 1e-30f;
-        struct guarded gq, gs, gu;
-        struct qrows q = {guard(&gq, 2 * T * K), guard(&gs, BLOCKS * 4), guard(&gu, BLOCKS * 4), K};
+        struct guarded gq, gs, gu, gh;
+        struct qrows q = {guard(&gq, 2 * T * K), guard(&gs, BLOCKS * 4), guard(&gu, BLOCKS * 4),
+                          guard(&gh, BLOCKS * 8), K};
         v[i].k.quant_rows(&q, x, T, K);
         for (int b = 0; b < BLOCKS; b++) {
             const int8_t *hi = q.q + b * 64, *lo = hi + 32;
-            double max = 0, sum = 0;
+            double max = 0, sum = 0, half[2] = {0, 0};
             for (int j = 0; j < 32; j++) {
                 max = fmax(max, fabs((double)x[b * 32 + j]));
                 sum += 256 * hi[j] + lo[j];
+                half[j / 16] += 256 * hi[j] + lo[j];
             }
             if (max < 1e-30) /* counts as 0 */
                 max = 0;
             double unit = max / 32512;
             cr_expect(fabs((double)q.scale[b] - unit) <= 1e-7 * unit);
             cr_expect(fabs((double)q.sum[b] - sum * unit) <= 1e-6 * fabs(sum) * unit);
+            for (int h = 0; h < 2; h++)
+                cr_expect(fabs((double)q.half[2 * b + h] - half[h] * unit)
+                          <= 1e-6 * fabs(half[h]) * unit);
             for (int j = 0; j < 32; j++) {
                 double steps = max > 0 ? (double)x[b * 32 + j] / unit : 0;
                 int got = 256 * hi[j] + lo[j];
                 cr_expect(fabs(steps - got) <= 0.5 + 4e-3, "%s: %g -> %d", v[i].name, steps, got);
             }
         }
-        cr_expect(intact(&gq) && intact(&gs) && intact(&gu), "%s wrote outside", v[i].name);
+        cr_expect(intact(&gq) && intact(&gs) && intact(&gu) && intact(&gh), "%s wrote outside",
+                  v[i].name);
     }
 }
 
@@ -372,12 +460,14 @@ Test(quant_rows, halves_go_to_even)
         static const int8_t want[64] = {127,      0, 0, 0, 0, 0,  0,  0,  1,    0,    -1,  4,
                                         [32] = 0, 0, 2, 2, 0, -2, -2, 64, -128, -128, 127, -24};
         int8_t q[64];
-        float scale, sum;
-        struct qrows out = {q, &scale, &sum, 32};
+        float scale, sum, half[2];
+        struct qrows out = {q, &scale, &sum, half, 32};
         v[i].k.quant_rows(&out, x, 1, 32);
         cr_expect(zero(int, memcmp(q, want, sizeof q)), "%s", v[i].name);
         cr_expect(eq(flt, scale, 1));
         cr_expect(eq(flt, sum, 32512 + 2 + 2 - 2 - 2 + 64 + 128 - 128 - 129 + 1000));
+        cr_expect(eq(flt, half[0], sum));
+        cr_expect(eq(flt, half[1], 0));
     }
 }
 

@@ -31,12 +31,12 @@ INLINE __m512i load_group(const uint8_t *data, int g, const int q4)
     return _mm512_and_si512(g % 2 ? _mm512_srli_epi16(two, 4) : two, _mm512_set1_epi8(15));
 }
 
-/* sum[r] += dot products of a block's weights with the bytes q of R rows. */
+/* sum[r] += dot products of the groups [g0, g1) of a block with the bytes q of R rows. */
 INLINE void dot_rows(__m512i sum[TILE_ROWS], const uint8_t *data, const int8_t *q, size_t ld_q,
-                     const int R, const int q4)
+                     const int R, const int q4, const int g0, const int g1)
 {
     UNROLL
-    for (int g = 0; g < 8; g++) {
+    for (int g = g0; g < g1; g++) {
         __m512i u = load_group(data, g, q4);
         UNROLL
         for (int r = 0; r < R; r++)
@@ -44,111 +44,153 @@ INLINE void dot_rows(__m512i sum[TILE_ROWS], const uint8_t *data, const int8_t *
     }
 }
 
-/* Rows [t, t + R) times one panel.  Sums and accumulators of all
- * rows stay in registers; x comes as broadcast operands from memory. */
-INLINE void tile_rows(float *out, size_t ld, const struct qrows *x, size_t t,
-                      const struct packed *w, size_t panel, const int R, const int q4)
+/* d and m of part h of block `at`; fine: w->n_fine. */
+INLINE void factors(__m512 *d, __m512 *m, const struct packed *w, size_t at, int h, const int fine)
 {
-    size_t nb = (size_t)w->n_blocks, ld_q = nb * 2 * QBLOCK, step = q4 ? 256 : 512;
-    const uint8_t *data = w->data + panel * nb * step;
-    const uint16_t *scales = w->scale + panel * nb * 2 * PANEL;
-    const int8_t *q = x->q + t * ld_q;
-    const float *scale = x->scale + t * nb, *qsum = x->sum + t * nb;
-    __m512 acc[TILE_ROWS];
+    const uint16_t *scale = w->scale + (fine ? at / (size_t)w->super : at) * 2 * PANEL;
+    *d = load_half(scale);
+    *m = load_half(scale + PANEL);
+    if (!fine)
+        return;
+    const __m128i *small =
+        (const __m128i *)(const void *)(w->fine + (at * (size_t)fine + (size_t)h) * 2 * PANEL);
+    *d = _mm512_mul_ps(*d, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(small))));
+    *m = _mm512_mul_ps(*m, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(small + 1))));
+}
+
+/* What one block adds to R rows of one panel, in two halves where each has scales of its own. */
+INLINE void block_rows(__m512 acc[TILE_ROWS], const uint8_t *data, const int8_t *q, size_t ld_q,
+                       const float *scale, const float *sums, const struct packed *w, size_t at,
+                       const int R, const int q4, const int fine)
+{
+    const int parts = fine == 2 ? 2 : 1, groups = 8 / parts;
+    size_t nb = (size_t)w->n_blocks;
     UNROLL
-    for (int r = 0; r < R; r++)
-        acc[r] = _mm512_setzero_ps();
-    for (size_t b = 0; b < nb; b++, data += step, scales += 2 * PANEL, q += 2 * QBLOCK) {
+    for (int h = 0; h < parts; h++) {
         __m512i sum[TILE_ROWS];
         UNROLL
         for (int r = 0; r < R; r++)
             sum[r] = _mm512_setzero_si512();
-        dot_rows(sum, data, q, ld_q, R, q4);
+        dot_rows(sum, data, q, ld_q, R, q4, h * groups, (h + 1) * groups);
         UNROLL
         for (int r = 0; r < R; r++)
             sum[r] = _mm512_slli_epi32(sum[r], 8);
-        dot_rows(sum, data, q + QBLOCK, ld_q, R, q4);
-        __m512 d = load_half(scales), m = load_half(scales + PANEL);
+        dot_rows(sum, data, q + QBLOCK, ld_q, R, q4, h * groups, (h + 1) * groups);
+        __m512 d, m;
+        factors(&d, &m, w, at, h, fine);
         UNROLL
         for (int r = 0; r < R; r++) {
-            __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(scale[(size_t)r * nb + b]));
+            __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(scale[(size_t)r * nb]));
             acc[r] = _mm512_fmadd_ps(ds, _mm512_cvtepi32_ps(sum[r]), acc[r]);
-            acc[r] = _mm512_fmadd_ps(m, _mm512_set1_ps(qsum[(size_t)r * nb + b]), acc[r]);
+            __m512 x = _mm512_set1_ps(sums[(size_t)r * nb * (size_t)parts + (size_t)h]);
+            acc[r] = _mm512_fmadd_ps(m, x, acc[r]);
         }
     }
+}
+
+/* Rows [t, t + R) times one panel.  Sums and accumulators of all
+ * rows stay in registers; x comes as broadcast operands from memory. */
+INLINE void tile_rows(float *out, size_t ld, const struct qrows *x, size_t t,
+                      const struct packed *w, size_t panel, const int R, const int q4,
+                      const int fine)
+{
+    size_t nb = (size_t)w->n_blocks, ld_q = nb * 2 * QBLOCK, step = q4 ? 256 : 512;
+    size_t parts = fine == 2 ? 2 : 1, first = panel * nb;
+    const int8_t *q = x->q + t * ld_q;
+    const float *scale = x->scale + t * nb, *sums = (fine == 2 ? x->half : x->sum) + t * nb * parts;
+    __m512 acc[TILE_ROWS];
+    UNROLL
+    for (int r = 0; r < R; r++)
+        acc[r] = _mm512_setzero_ps();
+    for (size_t b = 0; b < nb; b++)
+        block_rows(acc, w->data + (first + b) * step, q + b * 2 * QBLOCK, ld_q, scale + b,
+                   sums + b * parts, w, first + b, R, q4, fine);
     UNROLL
     for (int r = 0; r < R; r++)
         _mm512_storeu_ps(out + (t + (size_t)r) * ld + panel * PANEL, acc[r]);
 }
 
-/* One row times P panels: independent chains hide the latency. */
-INLINE void tile_panels(float *out, const int8_t *q, const float *scale, const float *qsum,
-                        const struct packed *w, size_t panel, const int P, const int q4)
+/* What one block adds to one row of one panel: independent chains for hi and lo. */
+INLINE __m512 block_row(__m512 acc, const int8_t *q, float scale, const float *sums,
+                        const struct packed *w, size_t at, const int q4, const int fine)
 {
-    size_t nb = (size_t)w->n_blocks, step = q4 ? 256 : 512;
+    const int parts = fine == 2 ? 2 : 1, groups = 8 / parts;
+    UNROLL
+    for (int h = 0; h < parts; h++) {
+        __m512i hi = _mm512_setzero_si512(), lo = hi;
+        UNROLL
+        for (int g = h * groups; g < (h + 1) * groups; g++) {
+            __m512i u = load_group(w->data + at * (q4 ? 256 : 512), g, q4);
+            hi = _mm512_dpbusd_epi32(hi, u, bytes4(q + g * 4));
+            lo = _mm512_dpbusd_epi32(lo, u, bytes4(q + g * 4 + QBLOCK));
+        }
+        __m512 d, m;
+        factors(&d, &m, w, at, h, fine);
+        __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(scale));
+        __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(hi, 8), lo));
+        acc = _mm512_fmadd_ps(ds, sum, acc);
+        acc = _mm512_fmadd_ps(m, _mm512_set1_ps(sums[h]), acc);
+    }
+    return acc;
+}
+
+/* One row times P panels: independent chains hide the latency. */
+INLINE void tile_panels(float *out, const struct qrows *x, size_t t, const struct packed *w,
+                        size_t panel, const int P, const int q4, const int fine)
+{
+    size_t nb = (size_t)w->n_blocks, parts = fine == 2 ? 2 : 1;
+    const float *scale = x->scale + t * nb, *sums = (fine == 2 ? x->half : x->sum) + t * nb * parts;
+    const int8_t *q = x->q + t * nb * 2 * QBLOCK;
     __m512 acc[TILE_PANELS];
     UNROLL
     for (int p = 0; p < P; p++)
         acc[p] = _mm512_setzero_ps();
-    for (size_t b = 0; b < nb; b++) {
+    for (size_t b = 0; b < nb; b++)
         UNROLL
-        for (int p = 0; p < P; p++) {
-            size_t at = (panel + (size_t)p) * nb + b;
-            __m512i hi = _mm512_setzero_si512(), lo = hi;
-            UNROLL
-            for (int g = 0; g < 8; g++) {
-                const int8_t *x = q + b * 2 * QBLOCK + g * 4;
-                __m512i u = load_group(w->data + at * step, g, q4);
-                hi = _mm512_dpbusd_epi32(hi, u, bytes4(x));
-                lo = _mm512_dpbusd_epi32(lo, u, bytes4(x + QBLOCK));
-            }
-            __m512 d = load_half(w->scale + at * 2 * PANEL);
-            __m512 m = load_half(w->scale + at * 2 * PANEL + PANEL);
-            __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(scale[b]));
-            __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(hi, 8), lo));
-            acc[p] = _mm512_fmadd_ps(ds, sum, acc[p]);
-            acc[p] = _mm512_fmadd_ps(m, _mm512_set1_ps(qsum[b]), acc[p]);
-        }
-    }
+    for (int p = 0; p < P; p++)
+        acc[p] = block_row(acc[p], q + b * 2 * QBLOCK, scale[b], sums + b * parts, w,
+                           (panel + (size_t)p) * nb + b, q4, fine);
     UNROLL
     for (int p = 0; p < P; p++)
         _mm512_storeu_ps(out + (panel + (size_t)p) * PANEL, acc[p]);
 }
 
-INLINE void row_panels(float *out, const struct qrows *x, size_t t, const struct packed *w,
-                       size_t p, size_t end, const int q4)
-{
-    size_t nb = (size_t)w->n_blocks;
-    const int8_t *q = x->q + t * nb * 2 * QBLOCK;
-    const float *scale = x->scale + t * nb, *qsum = x->sum + t * nb;
-    for (; p + TILE_PANELS <= end; p += TILE_PANELS)
-        tile_panels(out, q, scale, qsum, w, p, TILE_PANELS, q4);
-    for (; p < end; p++)
-        tile_panels(out, q, scale, qsum, w, p, 1, q4);
-}
-
 INLINE void rows_q(float *out, size_t ld, const struct qrows *x, int T, const struct packed *w,
-                   int panel0, int n_panels, const int q4)
+                   int panel0, int n_panels, const int q4, const int fine)
 {
     size_t first = (size_t)panel0, end = (size_t)(panel0 + n_panels), rows = (size_t)T;
     size_t many = rows / TILE_ROWS * TILE_ROWS, fours = rows / 4 * 4;
     for (size_t p = first; p < end; p++) {
         for (size_t t = 0; t < many; t += TILE_ROWS)
-            tile_rows(out, ld, x, t, w, p, TILE_ROWS, q4);
+            tile_rows(out, ld, x, t, w, p, TILE_ROWS, q4, fine);
         for (size_t t = many; t < fours; t += 4)
-            tile_rows(out, ld, x, t, w, p, 4, q4);
+            tile_rows(out, ld, x, t, w, p, 4, q4, fine);
     }
-    for (size_t t = fours; t < rows; t++)
-        row_panels(out + t * ld, x, t, w, first, end, q4);
+    for (size_t t = fours; t < rows; t++) {
+        size_t p = first;
+        for (; p + TILE_PANELS <= end; p += TILE_PANELS)
+            tile_panels(out + t * ld, x, t, w, p, TILE_PANELS, q4, fine);
+        for (; p < end; p++)
+            tile_panels(out + t * ld, x, t, w, p, 1, q4, fine);
+    }
 }
 
 void matmul_q_avx512(float *out, size_t ld_out, const struct qrows *x, int T,
                      const struct packed *w, int panel0, int n_panels)
 {
-    if (w->kind == PACK_Q4)
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1);
+    int q4 = w->kind == PACK_Q4;
+    if (w->n_fine == 0 && q4)
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1, 0);
+    else if (w->n_fine == 0)
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 0);
+    else if (w->n_fine == 1 && q4)
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1, 1);
+    else if (w->n_fine == 1)
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 1);
+    else if (q4)
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1, 2);
     else
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0);
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 2);
 }
 
 INLINE __m512 load_float(const struct packed *w, size_t at, const int kind)
@@ -261,9 +303,11 @@ void quant_rows_avx512(struct qrows *out, const float *x, int T, int K)
         if (!(max >= QROWS_TINY))
             max = 0;
         __m512 inverse = _mm512_set1_ps(max > 0 ? QROWS_MAX / max : 0);
-        __m512i sum = _mm512_add_epi32(quant16(hi, lo, v0, inverse),
-                                       quant16(hi + 16, lo + 16, v1, inverse));
+        int sum0 = _mm512_reduce_add_epi32(quant16(hi, lo, v0, inverse));
+        int sum1 = _mm512_reduce_add_epi32(quant16(hi + 16, lo + 16, v1, inverse));
         out->scale[b] = max / QROWS_MAX;
-        out->sum[b] = out->scale[b] * (float)_mm512_reduce_add_epi32(sum);
+        out->sum[b] = out->scale[b] * (float)(sum0 + sum1);
+        out->half[2 * b] = out->scale[b] * (float)sum0;
+        out->half[2 * b + 1] = out->scale[b] * (float)sum1;
     }
 }

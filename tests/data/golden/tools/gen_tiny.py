@@ -22,7 +22,7 @@ import struct
 import numpy as np
 
 ALIGN = 32
-U8, U32, F32, BOOL, STRING, ARRAY, I32 = 0, 4, 6, 7, 8, 9, 5  # GGUF value types used here
+U8, U16, U32, F32, BOOL, STRING, ARRAY, I32 = 0, 2, 4, 6, 7, 8, 9, 5  # GGUF value types used here
 # name: (ggml type, general.file_type)
 TYPES = {"f32": (0, 0), "f16": (1, 1), "q4_0": (2, 2), "q4_1": (3, 3), "q8_0": (8, 7), "bf16": (30, 32)}
 
@@ -123,7 +123,7 @@ def string(s):
 def value(kind, v):
     if kind == STRING:
         return string(v)
-    return struct.pack({U8: "<B", U32: "<I", I32: "<i", F32: "<f", BOOL: "<?"}[kind], v)
+    return struct.pack({U8: "<B", U16: "<H", U32: "<I", I32: "<i", F32: "<f", BOOL: "<?"}[kind], v)
 
 
 def entry(key, kind, v):
