@@ -78,13 +78,15 @@ struct claim {
     const struct json *needs; /* object: metadata -> what it is, or NULL */
     int64_t least_n;          /* units, or documents of interval columns */
     struct claim_other null_check, control;
+    const char *no_null;    /* why no data without meaning can be had, or NULL */
     const char *untestable; /* reason, or NULL: then all below is set */
     struct claim_side of, minus;
     bool paired;                     /* minus is there */
     const char *value, *less, *with; /* columns; less and with may be NULL */
     const char *unit[CLAIM_MOST_KEYS];
     int n_unit;
-    enum claim_reduce reduce;
+    enum claim_reduce within; /* of the rows of a unit: the unit's value; never CLAIM_ONE */
+    enum claim_reduce reduce; /* of the units */
     enum claim_than than, at_than;
     enum claim_interval interval;
     double at, null, null_high;
@@ -108,7 +110,7 @@ struct claim_result {
     int64_t documents;             /* -1: the table does not say */
     int64_t left_out;              /* rows without a value, and units that one side alone has */
     bool by_cluster;               /* units are means of clusters */
-    const char *null_check;        /* "none", "not run", "passed", "supported" */
+    const char *null_check;        /* "none", "not possible", "not run", "passed", "supported" */
     const char *control;           /* the verdict of the matched control, or "none" */
     char why[256];                 /* of a verdict that the numbers do not explain; else "" */
 };
@@ -152,7 +154,7 @@ extern const char *const claim_than_names[3];
 struct claim_units {
     int64_t n;
     char **name;          /* [n] owned; NULL when the claim names no unit: rows are units */
-    double *value, *with; /* [n] mean over the unit's rows */
+    double *value, *with; /* [n] of the unit's rows what `within` says; with: their mean */
     int64_t left_out;     /* rows without a value */
     int64_t rows;         /* chosen */
     int64_t first;        /* row of the first, for interval columns */

@@ -1,5 +1,4 @@
-/* claims_guards.c - samples of units, the clusters that they come from, and what tables a claim is
- * about. */
+/* claims_guards.c - the clusters that units come from, and what tables a claim is about. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,23 +9,6 @@
 #include "base/stats.h"
 #include "base/table.h"
 #include "studies/claims.h"
-
-int claim_sample_create(int64_t count, struct claim_sample *ret)
-{
-    size_t n = (size_t)count;
-    *ret = (struct claim_sample){count, MEM_NEW(double, n), MEM_NEW(double, n), MEM_NEW(double, n),
-                                 MEM_NEW(double, n)};
-    return ret->value && ret->with && ret->a && ret->b ? KVF_OK : KVF_E_NOMEM;
-}
-
-void claim_sample_free(struct claim_sample *s)
-{
-    mem_free(s->value);
-    mem_free(s->with);
-    mem_free(s->a);
-    mem_free(s->b);
-    *s = (struct claim_sample){0};
-}
 
 /* ---- clusters */
 

@@ -12,6 +12,25 @@
 static const uint64_t SEED = 1;
 enum { MOST_LEFT_OUT = 1000 }; /* above, the acceleration of BCa, of order n^-1/2, is taken as 0 */
 
+/* ---- samples */
+
+int claim_sample_create(int64_t count, struct claim_sample *ret)
+{
+    size_t n = (size_t)count;
+    *ret = (struct claim_sample){count, MEM_NEW(double, n), MEM_NEW(double, n), MEM_NEW(double, n),
+                                 MEM_NEW(double, n)};
+    return ret->value && ret->with && ret->a && ret->b ? KVF_OK : KVF_E_NOMEM;
+}
+
+void claim_sample_free(struct claim_sample *s)
+{
+    mem_free(s->value);
+    mem_free(s->with);
+    mem_free(s->a);
+    mem_free(s->b);
+    *s = (struct claim_sample){0};
+}
+
 /* The claim's number of n values; changes the order of v.  with: for spearman. */
 static double reduce(const struct claim *c, double *v, double *with, int64_t n)
 {

@@ -305,13 +305,15 @@ static int judge_guards(const struct claim *c, struct claims_folder *f, struct c
             snprintf(r->why, sizeof r->why, "the matched control is %s", r->control);
         }
     }
+    if (c->no_null)
+        r->null_check = "not possible";
     if (!c->null_check.there)
         return KVF_OK;
     int err = judge_other(c, &c->null_check, f, &x, d);
     if (err)
         return err;
     r->null_p = x.p;
-    r->null_check = isnan(x.value) ? "not run" : "passed";
+    r->null_check = isnan(x.value) || !enough(c, &x) ? "not run" : "passed";
     if (x.verdict == CLAIM_SUPPORTED)
         r->null_check = "supported";
     if (r->verdict == CLAIM_SUPPORTED && x.verdict == CLAIM_SUPPORTED) {

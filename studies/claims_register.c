@@ -17,10 +17,10 @@ static const char *const interval_names[] = {"columns", "t",    "bca", "permutat
                                              "wilson",  "none", NULL};
 static const char *const than_names[] = {">", "<", "between", NULL};
 static const char *const known_keys[] = {
-    "id",      "paper",   "where",      "claim",   "untestable", "table",  "run",   "rows",
-    "minus",   "value",   "less",       "with",    "unit",       "reduce", "than",  "at",
-    "at_than", "null",    "interval",   "scale",   "note",       "fixed",  "heads", "cluster",
-    "needs",   "least_n", "null_check", "control", NULL};
+    "id",      "paper",   "where",      "claim",   "untestable", "table",   "run",   "rows",
+    "minus",   "value",   "less",       "with",    "unit",       "reduce",  "than",  "at",
+    "at_than", "null",    "interval",   "scale",   "note",       "fixed",   "heads", "cluster",
+    "needs",   "least_n", "null_check", "control", "within",     "no_null", NULL};
 static const char *const side_keys[] = {"table", "run", "rows", NULL};
 
 static int find(const char *const *list, const char *s)
@@ -169,6 +169,9 @@ static int take_guards(const struct json *o, struct claim *c, struct kvf_diag *d
                    "its units are heads or layers: \"heads\" says in words which others are meant");
     if (c->needs && !json_is_object(c->needs))
         return bad(c, d, "\"needs\" is no object");
+    c->no_null = json_str(json_get(o, "no_null"), NULL);
+    if (json_get(o, "no_null") && (!c->no_null || !*c->no_null || json_get(o, "null_check")))
+        return bad(c, d, "\"no_null\" is the reason why there is no \"null_check\", as a text");
     int err = check_needs(c, d);
     if (!err)
         err = take_other(o, "null_check", c, &c->null_check, d);
@@ -202,11 +205,15 @@ static int choose(const struct json *object, const char *key, const char *const 
 static int check_parts(const struct claim *c, struct kvf_diag *d)
 {
     bool sign = c->than != CLAIM_BETWEEN, one = c->reduce == CLAIM_ONE;
+    bool share = c->reduce == CLAIM_SHARE || c->within == CLAIM_SHARE;
+    bool spearman = c->reduce == CLAIM_SPEARMAN || c->within == CLAIM_SPEARMAN;
     if (!c->value)
         return bad(c, d, "there is no \"value\"");
-    if ((c->reduce == CLAIM_SPEARMAN) != (c->with != NULL))
+    if (c->within == CLAIM_ONE || (c->within != CLAIM_MEAN && c->n_unit == 0))
+        return bad(c, d, "\"within\" says how several rows of a \"unit\" become its value");
+    if (spearman != (c->with != NULL))
         return bad(c, d, "\"with\" belongs to \"spearman\"");
-    if ((c->reduce == CLAIM_SHARE) != isfinite(c->at))
+    if (share != isfinite(c->at))
         return bad(c, d, "\"at\" is a number and belongs to \"share\"");
     if (c->interval == CLAIM_COLUMNS && !one)
         return bad(c, d, "intervals of \"columns\" are those of one row");
@@ -228,7 +235,7 @@ static int check_parts(const struct claim *c, struct kvf_diag *d)
 
 static int take_statistic(const struct json *o, struct claim *c, struct kvf_diag *d)
 {
-    int reduce, than, at_than, interval;
+    int within, reduce, than, at_than, interval;
     const struct claim_side none = {NULL, "", NULL};
     int err = take_side(o, &none, &c->of, c, d);
     if (err)
@@ -251,6 +258,9 @@ static int take_statistic(const struct json *o, struct claim *c, struct kvf_diag
     err = take_unit(json_get(o, "unit"), c, d);
     if (err)
         return err;
+    err = choose(o, "within", reduce_names, CLAIM_MEAN, c, &within, d);
+    if (err)
+        return err;
     err = choose(o, "reduce", reduce_names, CLAIM_ONE, c, &reduce, d);
     if (err)
         return err;
@@ -263,6 +273,7 @@ static int take_statistic(const struct json *o, struct claim *c, struct kvf_diag
     err = choose(o, "interval", interval_names, CLAIM_COLUMNS, c, &interval, d);
     if (err)
         return err;
+    c->within = (enum claim_reduce)within;
     c->reduce = (enum claim_reduce)reduce;
     c->than = (enum claim_than)than;
     c->at_than = (enum claim_than)at_than;
@@ -270,7 +281,7 @@ static int take_statistic(const struct json *o, struct claim *c, struct kvf_diag
     err = take_null(json_get(o, "null"), c, d);
     if (err)
         return err;
-    if (c->reduce == CLAIM_SHARE && c->at_than == CLAIM_BETWEEN)
+    if (isfinite(c->at) && c->at_than == CLAIM_BETWEEN)
         return bad(c, d, "\"at_than\" is > or <");
     return check_parts(c, d);
 }

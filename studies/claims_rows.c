@@ -294,34 +294,46 @@ static bool defined(const struct item *i)
     return isfinite(i->value) && isfinite(i->with);
 }
 
-/* Rows with equal names become one unit with their mean. */
+/* The value of a unit whose defined rows are the sample. */
+static double one_value(const struct claim *c, struct claim_sample *s)
+{
+    struct claim rows = *c;
+    rows.reduce = c->within;
+    return s->n == 1 && c->within == CLAIM_MEAN ? s->value[0] : claims_statistic(&rows, s);
+}
+
+/* Rows with equal names become one unit. */
 static int collapse(const struct claim *c, struct items *x, struct claim_units *u)
 {
+    struct claim_sample s = {0};
     struct named *list = MEM_NEW(struct named, x->n);
-    if (!list)
-        return KVF_E_NOMEM;
+    int err = list ? claim_sample_create((int64_t)x->n, &s) : KVF_E_NOMEM;
+    if (err)
+        goto done;
     for (size_t i = 0; i < x->n; i++)
         list[i] = (struct named){c->n_unit ? x->keys.data + x->item[i].key : "", x->item[i]};
     if (c->n_unit)
         qsort(list, x->n, sizeof *list, by_name);
-    int err = KVF_OK;
     for (size_t i = 0, end; i < x->n; i = end) {
-        struct sum value = {0, 0}, with = {0, 0};
-        int64_t n = 0;
+        struct sum with = {0, 0};
+        s.n = 0;
         end = i;
         do {
             if (defined(&list[end].item)) {
-                sum_add(&value, list[end].item.value);
+                s.value[s.n] = list[end].item.value;
+                s.with[s.n++] = list[end].item.with;
                 sum_add(&with, list[end].item.with);
-                n++;
             }
             end++;
         } while (end < x->n && c->n_unit && strcmp(list[end].name, list[i].name) == 0);
-        u->left_out += (int64_t)(end - i) - n;
-        if (n == 0)
+        u->left_out += (int64_t)(end - i) - s.n;
+        double value = s.n > 0 ? one_value(c, &s) : NAN;
+        if (isnan(value)) {
+            u->left_out += s.n;
             continue;
-        u->value[u->n] = sum_get(&value) / (double)n;
-        u->with[u->n] = sum_get(&with) / (double)n;
+        }
+        u->value[u->n] = value;
+        u->with[u->n] = sum_get(&with) / (double)s.n;
         u->row[u->n] = list[i].item.row;
         u->name[u->n] = c->n_unit ? mem_strdup(list[i].name) : NULL;
         if (c->n_unit && !u->name[u->n]) {
@@ -332,6 +344,7 @@ static int collapse(const struct claim *c, struct items *x, struct claim_units *
     }
 
 done:
+    claim_sample_free(&s);
     mem_free(list);
     return err;
 }

@@ -285,6 +285,29 @@ put("sources.tsv", tsv(["source", "doc"], [["s", "d00"]]))
 got = one(table="doc", value="v", unit="doc", cluster="source", reduce="mean", than=">", null=0, interval="t")
 check("a unit without a source", got["verdict"] == "not run" and "d01" in got["why"], got)
 
+# ---- what is taken of the rows of a unit: heads of a document, documents of a source
+
+DOCS, HEADS = 14, 9  # two documents of each source
+many, less, place = rng.normal(0, 1, (DOCS, HEADS)) + np.arange(DOCS)[:, None] * .05, rng.normal(0, .3, (DOCS, HEADS)), rng.normal(0, 1, (DOCS, HEADS))
+put("within.tsv", tsv(["doc", "source", "head", "side", "v", "w"],
+                      [[f"d{i // HEADS:02}", f"s{i // HEADS // 2}", f"h{i % HEADS}", side, float(v.flat[i]), float(place.flat[i])]
+                       for i in rng.permutation(DOCS * HEADS) for side, v in (("a", many), ("b", less))]))
+WITHIN = dict(table="within", rows={"side": "a"}, value="v", unit="doc", reduce="mean", cluster="source", than=">", null=0.1)
+for name, f in (("median", lambda v: np.median(v, 1)), ("mean", lambda v: v.mean(1)), ("least", lambda v: v.min(1)), ("largest", lambda v: v.max(1)),
+                ("spread", lambda v: np.quantile(v, .9, axis=1) - np.quantile(v, .1, axis=1)), ("share", lambda v: (v > .25).mean(1)), ("spearman", None)):
+    more = {"share": {"at": 0.25}, "spearman": {"with": "w"}}.get(name, {})
+    v = (f(many) if f else spearman(many, place)).reshape(-1, 2).mean(1)
+    radius = 2.44691185114497 * v.std(ddof=1) / math.sqrt(7)  # six degrees of freedom
+    got = one(**WITHIN, **more, within=name, interval="t")
+    check("within: " + name, near(got["value"], v.mean(), 1e-9) and near(got["low"], v.mean() - radius, 1e-9) and near(got["high"], v.mean() + radius, 1e-9)
+          and (got["units"], got["documents"]) == (7, DOCS), got, v.mean(), radius)
+got = one(**WITHIN, within="median", interval="permutation", minus={"rows": {"side": "b"}})
+v = (np.median(many, 1) - np.median(less, 1)).reshape(-1, 2).mean(1)
+check("within, in pairs", near(got["value"], v.mean()) and near(got["p"], np.mean(abs(np.array(list(itertools.product((-1, 1), repeat=7))) @ (v - .1))
+                                                                                >= abs((v - .1).sum()) - 1e-9)), got, v)
+got = judge(dict(WITHIN, interval="t", no_null="a law of nature"), dict(ROW, than="<", null=.7, null_check={"rows": {"head": "all", "n": 2}}, least_n=11))
+check("no null check", [g["null_check"] for g in got] == ["not possible", "not run"], got)  # the second: of ten documents alone
+
 nulls = [0.39, 0.395, 0.398, 0.405, 0.42, 0.45, 0.5, 0.55]
 got = judge(*[dict(ROW, than=">", null=n) for n in nulls], dict(ROW, than=">", null=0.1, least_n=50), dict(ROW, than=">", null=0, interval="none"))
 ps = [g["p"] for g in got[:len(nulls)]]
@@ -338,7 +361,9 @@ for claim, words in ((dict(ASK, colour=1), "colour"), (dict(ASK, than="="), "tha
                      (dict(ASK, reduce="median", interval="permutation"), "permutation"), (dict(ASK, reduce="spearman", interval="bca"), "with"),
                      (dict(ASK, reduce="share", interval="bca"), "at"), (dict(ASK, reduce="mean", interval="bca", minus={"run": "b"}), "unit"),
                      (dict(ASK, minus={"value": "x"}), "value"), (dict(ASK, untestable="so"), "untestable"), (dict(untestable=""), "reason"), (dict(ASK, id="a b"), "id"),
-                     (dict(ASK, fixed="soon"), "date"), (dict(ASK, least_n=0), "least_n"), (dict(ASK, needs={"T": "T"}), "needs"), (dict(ASK, cluster="x"), "cluster"),
+                     (dict(ASK, fixed="soon"), "date"), (dict(ASK, within="median"), "within"), (dict(ASK, unit="doc", reduce="mean", within="one"), "within"),
+                     (dict(ASK, unit="doc", reduce="mean", within="share", interval="t"), "at"), (dict(ASK, unit="doc", reduce="mean", within="spearman", interval="t"), "with"),
+                     (dict(ASK, no_null=""), "no_null"), (dict(ASK, no_null="so", null_check={}), "no_null"), (dict(ASK, least_n=0), "least_n"), (dict(ASK, needs={"T": "T"}), "needs"), (dict(ASK, cluster="x"), "cluster"),
                      (dict(ASK, unit="head", reduce="mean", interval="t"), "heads"), (dict(ASK, reduce="median", interval="t"), "mean"), (dict(ASK, null_check=1), "null_check"),
                      (dict(ASK, null_check={"minus": {}}), "minus"), (dict(ASK, control={"value": "x"}), "value"), (dict(ASK, unit=[1]), "unit"), (dict(ASK, unit=["a"] * 9), "unit"), (dict(ASK, where=1), "where"), (dict(ASK, table=None), "table")):
     refused(f"register: {words}", 1, ["claims", folder, "--register", register(claim)], words)
