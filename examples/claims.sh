@@ -1,28 +1,37 @@
 #!/bin/sh
-# The tables that `kvfate claims` asks for (docs/studies/claims.md), from the default model and small texts.
+# The tables that `kvfate claims` asks for (docs/studies/claims.md), from the default model and texts of several sources.
 #
 # usage: claims.sh OUT            makes OUT/*.tsv, prints the verdicts; goes on where it was stopped
 #
 # Set in the environment:
-#   KVFATE, THREADS             the program, and threads
-#   LENGTH, DOCS, BUDGET        tokens of a text (1024), texts of each kind (2), entries of a head in traces (64)
-#   SHORT                       tokens of the short prompts with needles (a quarter of LENGTH)
-#   PROSE, CODE, MARKUP         files of text, cut to LENGTH (pages, sources and tables of this repository)
+#   KVFATE, THREADS, JOBS       the program, threads, and documents that are run at the same time (1)
+#   TEXTS                       folder of SOURCE-N.txt (examples/claims_texts.sh; without it: pages, sources and tables of this repository)
+#   PART                        development or held-out: only these documents of TEXTS/texts.tsv
+#   SOURCES, DOCS               only these sources; most documents of each (2)
+#   WORK                        folder of texts cut to LENGTH, traces and scores, which several OUT may share (OUT)
+#   LENGTH, BUDGET              tokens of a text (1024), entries of a head in traces (64)
+#   PROBES                      those of the full cache (paper,calibration,window; with paper alone survival and heads are judged)
+#   WHAT                        what is run of each document: any of full, kept, memory, eval; and needles, rollouts (all)
+#   MEMORY, NULLS               documents of each source for memory (2) and for null checks (2)
+#   NEEDLES, SHORT              prompts with a needle of each length (8), tokens of the short ones (a quarter of LENGTH)
 #   MODEL, GATES, WRITE_GATES   another model, its retention and its write gates
-#   WATCH                       query heads whose dynamics are recorded (L1H0,L15H4,L28H8)
+#   WATCH                       query heads whose dynamics are recorded (twelve of them)
 #   ABLATE                      folder of gates/ablate.py, for the claims about training
-#   NEEDLES                     prompts with a needle of each length, which differ in their seed (8)
 #   NULL_MODEL                  a model of random weights, for null checks
 #   NULL_GATES, NULL_WRITE_GATES  random gates, for null checks (tests/data/make_gates.py writes them)
 set -eu
 [ $# -eq 1 ] || { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
-out=$1
+out=$1 work=${WORK:-$1}
 kvfate=${KVFATE:-kvfate}
-T=${LENGTH:-1024} docs=${DOCS:-2} B=${BUDGET:-64} needles=${NEEDLES:-8}
+T=${LENGTH:-1024} docs=${DOCS:-2} B=${BUDGET:-64} needles=${NEEDLES:-8} jobs=${JOBS:-1}
+probes=${PROBES:-paper,calibration,window}
+what=" ${WHAT:-full kept memory eval needles rollouts} "
 here=$(cd "$(dirname "$0")/.." && pwd)
 everything=$((2 * T)) # a budget under which nothing is evicted
-texts=$out/text traces=$out/trace
-mkdir -p "$texts" "$traces"
+texts=$work/text traces=$work/trace parts=$work/part
+mkdir -p "$out" "$texts" "$traces" "$parts"
+exec 9> "$work/lock"
+flock -n 9 || { echo "claims.sh: another run works in $work" >&2; exit 1; }
 
 kv() {
     command=$1
@@ -39,18 +48,34 @@ once() {
     "$@" "$part" && mv "$part" "$file"
 }
 
+asked() { case $what in *" $1 "*) return 0 ;; *) return 1 ;; esac; }
+
 # ---- texts of LENGTH tokens
 
-markup() { # N FILE: a page of a table, every third of the methods with what it needs
-    "$kvfate" methods | awk -v n="$1" '
-        BEGIN { print "<table>" }
-        NF && NR % 3 == n { print "  <tr>"; for (i = 1; i <= NF; i++) printf "    <td>%s</td>\n", $i; print "  </tr>" }
-        END { print "</table>" }' > "$2"
+own_texts() { # FOLDER: pages, sources and tables of this repository as prose, code and markup
+    n=0
+    for file in docs/reference/eval.md docs/reference/format.md docs/reference/gates.md docs/reference/reliability.md; do
+        n=$((n + 1))
+        cp "$here/$file" "$1/prose-$n.txt"
+    done
+    n=0
+    for file in base/table_io.c base/table.c base/json.c base/opt.c; do
+        n=$((n + 1))
+        cp "$here/$file" "$1/code-$n.txt"
+    done
+    for n in 1 2 3; do # every third of the methods with what it needs
+        "$kvfate" methods | awk -v n="$n" '
+            BEGIN { print "<table>" }
+            NF && NR % 3 == n % 3 { print "  <tr>"; for (i = 1; i <= NF; i++) printf "    <td>%s</td>\n", $i; print "  </tr>" }
+            END { print "</table>" }' > "$1/markup-$n.txt"
+    done
 }
+from=${TEXTS:-$work/own}
+[ -n "${TEXTS:-}" ] || [ -e "$from" ] || { mkdir -p "$from.part"; own_texts "$from.part"; mv "$from.part" "$from"; }
 
 # tokens FILE: how many its prompt has, as a run that may hold one token complains
 tokens() {
-    { "$kvfate" run ${MODEL:+-m "$MODEL"} -f "$1" -n 0 -c 1 -q --overwrite -o "$out/none.kvf" 2>&1 || :; } |
+    { "$kvfate" run ${MODEL:+-m "$MODEL"} -f "$1" -n 0 -c 1 -q --overwrite -o "$work/none.kvf" 2>&1 || :; } |
         sed -n 's/.*the prompt has \([0-9]*\) tokens.*/\1/p'
 }
 
@@ -68,112 +93,234 @@ cut_text() { # SOURCE FILE: the first LENGTH tokens, up to a few less
     return 1
 }
 
-take() { # KIND FILE...: the first DOCS files that are long enough
-    kind=$1 i=0
-    shift
-    for source; do
-        [ "$i" -lt "$docs" ] || break
-        if once "$texts/$kind-$i.txt" cut_text "$source"; then i=$((i + 1)); fi
-    done
-    [ "$i" -gt 0 ] || { echo "claims.sh: no text of the kind $kind" >&2; exit 1; }
-}
-
-for n in 0 1 2; do
-    once "$texts/table-$n.html" markup "$n"
+# Names of the documents that are asked for: the first of each source, then the second ones.
+chosen=$(for text in "$from"/*-*.txt; do
+    name=$(basename "$text" .txt)
+    printf '%s\t%s\n' "${name%-*}" "$name"
+done | LC_ALL=C sort -k 1,1 -k 2,2 | awk -F '\t' -v part="${PART:-}" -v sources="${SOURCES:-}" -v file="$from/texts.tsv" '
+    BEGIN { while (part && (getline line < file) > 0) { split(line, x, "\t"); of[x[1]] = x[3] }
+            some = split(sources, names, " "); for (i = 1; i <= some; i++) want[names[i]] = 1 }
+    (!part || of[$2] == part) && (!some || $1 in want) { print ++n[$1] "\t" $1 "\t" $2 }' | LC_ALL=C sort -k 1,1n -k 2,2)
+list='' taken=''
+for line in $(echo "$chosen" | tr '\t' ,); do
+    x=${line##*,} source=${line#*,}
+    source=${source%%,*}
+    n=$(echo "$taken" | tr ' ' '\n' | grep -cx "$source" || :)
+    [ "$n" -lt "$docs" ] || continue
+    if once "$texts/$x.txt" cut_text "$from/$x.txt"; then list="$list $x" taken="$taken $source"; fi
 done
-# Lists of files: what they name is split at blanks, on purpose.
-# shellcheck disable=SC2086
-{
-    take prose ${PROSE:-"$here"/docs/reference/eval.md "$here"/docs/reference/format.md "$here"/docs/reference/gates.md \
-        "$here"/docs/reference/reliability.md}
-    take code ${CODE:-"$here"/base/table_io.c "$here"/base/table.c "$here"/base/json.c \
-        "$here"/base/opt.c}
-    take markup ${MARKUP:-"$texts"/table-*.html}
-}
-for n in short long; do
-    [ "$n" = short ] && length=${SHORT:-$((T / 4))} || length=$T
-    for i in $(seq "$needles"); do
-        name=$texts/needle-$n-$i
-        [ -e "$name.json" ] ||
-            "$kvfate" needle ${MODEL:+-m "$MODEL"} --tokens "$((length - 64))" -s "$i" -o "$name"
-    done
-done
+[ -n "$list" ] || { echo "claims.sh: no text of $T tokens" >&2; exit 1; }
 
 # ---- traces
 
 run() { # NAME OPTION...
     name=$1
     shift
-    once "$traces/$name.kvf" kv run "$@" --overwrite -q -o > "$out/log.txt" # the text
-}
-
-label() { # METHOD: its name in those of files
-    case $1 in gkv:history=0) echo gkv-local ;; *) echo "$1" ;; esac
+    once "$traces/$name.kvf" kv run "$@" --overwrite -q -o > "$work/log.$name" # the text
+    rm -f "$work/log.$name"
 }
 
 # Names of gates hold no blanks; without them the shipped ones are taken.
 retention=${GATES:+--gates $GATES} write=${WRITE_GATES:+--gates $WRITE_GATES}
 gates="$retention $write"
-for text in "$texts"/prose-*.txt "$texts"/code-*.txt "$texts"/markup-*.txt; do
-    x=$(basename "$text" .txt)
-    # Retention gates that evict nothing: the full cache's attention, and what the gates say of it.
-    run "full.$x" -f "$text" -n 0 --method trimkv -B "$everything" $retention \
-        --probes paper,calibration,window
-    run "trimkv.$x" -f "$text" -n 0 --method trimkv -B "$B" $retention --probes evict
-    run "dbtrimkv.$x" -f "$text" -n 0 --method dbtrimkv -B "$B" $retention --probes evict
-    run "wgkv.$x" -f "$text" -n 0 --method wgkv:local=16 -B "$everything" $write --probes evict
-    # The second half token by token, as if it were generated.
-    [ -e "$texts/$x.rest" ] || {
-        "$kvfate" tokens "$traces/full.$x.kvf" -o - | awk -F '\t' '!/^#/ && $1 != "token" { print $2 }' > "$texts/$x.ids"
-        half=$(($(wc -l < "$texts/$x.ids") / 2))
-        head -n "$half" "$texts/$x.ids" > "$texts/$x.prompt"
-        tail -n "+$((half + 1))" "$texts/$x.ids" > "$texts/$x.rest.part"
-        mv "$texts/$x.rest.part" "$texts/$x.rest"
-    }
-    # G-KV and the same without its memory, which differ in nothing else.
-    for method in snapkv gkv gkv:history=0; do
-        run "$(label "$method").$x" --ids "$texts/$x.prompt" --force "$texts/$x.rest" --method "$method" -B "$B" \
-            --probes evict,window
-    done
-done
-for text in "$texts"/needle-*.txt; do
-    x=$(basename "$text" .txt)
-    run "$x" -f "$text" --spans "$texts/$x.json" -n 0 --method trimkv -B "$everything" $retention \
-        --probes evict,gate,dilution
-done
-[ -z "${NULL_GATES:-}" ] || for i in $(seq "$needles"); do
-    run "needle-random-$i" -f "$texts/needle-long-$i.txt" --spans "$texts/needle-long-$i.json" -n 0 --method trimkv \
-        -B "$everything" --gates "$NULL_GATES" --probes evict,gate,dilution
-done
-for i in 1 2 3; do
-    for seed in 1 2 3 4; do
-        run "rollout.$i.$seed" -p "Tell a long story that begins on day $i of a journey." -n 96 --temp 0.8 \
-            --seed "$seed" --ignore-eos --probes lean --watch-queries "${WATCH:-L1H0,L15H4,L28H8}"
-    done
-done
 
-# ---- tables
-
-corpus() { # NAME ANALYSIS TRACES-OR-OPTIONS...
-    name=$1
-    shift
-    "$kvfate" "$1" -h > /dev/null 2>&1 || { echo "$name: this program has no $1" >&2; return 0; }
-    echo "$name" >&2
-    once "$out/$name.tsv" "$kvfate" corpus "$@" -o > "$out/log.txt" || { cat "$out/log.txt" >&2; exit 1; }
+halves() { # NAME: the tokens of a text as a prompt, and as a rest that is fed token by token as if it were generated
+    "$kvfate" tokens "$traces/full.$1.kvf" -o - | awk -F '\t' '!/^#/ && $1 != "token" { print $2 }' > "$texts/$1.ids"
+    half=$(($(wc -l < "$texts/$1.ids") / 2))
+    head -n "$half" "$texts/$1.ids" > "$texts/$1.prompt"
+    tail -n "+$((half + 1))" "$texts/$1.ids" > "$2"
+}
+scores() { # NAME FILE: KL under the methods that claims compare
+    { printf '# %s\n\n' "$1"; sed 's/^#/ #/' "$texts/$1.txt"; } > "$texts/$1.eval"
+    while read -r budget methods; do
+        # shellcheck disable=SC2086 # one option or two
+        kv eval --data "$texts/$1.eval" --docs 1 --prompt-tokens "$((T / 2))" --score-tokens "$((T / 16))" \
+            --methods "$methods" --budgets "$budget" $gates --state "$parts/$1.state" > /dev/null
+    done << END
+32 dbtrimkv,dbtrimkv:lookahead=5
+64 snapkv,adakv,h2o,rkv,gkv,gkv:history=0,keydiff,trimkv,dbtrimkv
+128 dbtrimkv,dbtrimkv:lookahead=1
+256 snapkv,quest,wgkv-quest,wgkv-snapkv,wgkv-snapkv:tau=0
+END
+    cp "$parts/$1.state" "$2"
+}
+control_scores() { # NAME FILE: the budget shared by all heads or not, with the same gates
+    kv eval --data "$texts/$1.eval" --docs 1 --prompt-tokens "$((T / 2))" --score-tokens "$((T / 16))" \
+        --methods trimkv,dbtrimkv --budgets 64 --gates "${GATES:-$here/gates/smollm2-135m-dbtrimkv.safetensors}" \
+        --state "$parts/$1.same.state" > /dev/null
+    cp "$parts/$1.same.state" "$2"
+}
+null_scores() { # NAME FILE
+    kv eval --data "$texts/$1.eval" --docs 1 --prompt-tokens "$((T / 2))" --score-tokens "$((T / 16))" \
+        --methods trimkv,dbtrimkv --budgets 64 --gates "$NULL_GATES" --state "$parts/$1.null.state" > /dev/null
+    cp "$parts/$1.null.state" "$2"
 }
 
+# shellcheck disable=SC2086 # gates are an option and its value, or nothing
+document() { # NAME MEMORY NULLS
+    x=$1 text=$texts/$1.txt
+    # Retention gates that evict nothing: the full cache's attention, and what the gates say of it.
+    ! asked full || run "full.$x" -f "$text" -n 0 --method trimkv -B "$everything" $retention --probes "$probes"
+    ! asked kept || {
+        run "trimkv.$x" -f "$text" -n 0 --method trimkv -B "$B" $retention --probes evict
+        run "dbtrimkv.$x" -f "$text" -n 0 --method dbtrimkv -B "$B" $retention --probes evict
+        run "wgkv.$x" -f "$text" -n 0 --method wgkv:local=16 -B "$everything" $write --probes evict
+    }
+    ! asked eval || {
+        once "$parts/scores.$x" scores "$x"
+        once "$parts/same.$x" control_scores "$x"
+    }
+    [ "$2" = no ] || memory
+    [ "$3" = no ] || nulls "$2"
+}
+# G-KV and the same without its memory, which differ in nothing else; the full cache on the same steps.
+# shellcheck disable=SC2086
+memory() {
+    once "$texts/$x.rest" halves "$x"
+    rest="--ids $texts/$x.prompt --force $texts/$x.rest --probes evict,window"
+    run "snapkv.$x" $rest -B "$B" --method snapkv
+    run "gkv.$x" $rest -B "$B" --method gkv
+    run "gkv-local.$x" $rest -B "$B" --method gkv:history=0
+    run "full-rest.$x" $rest
+}
+# Null checks: the same of eviction by chance, and of gates and a model that learned nothing.
+# shellcheck disable=SC2086
+nulls() { # MEMORY
+    [ "$1" = no ] || run "random-rest.$x" $rest -B "$B" --method random
+    ! asked kept || run "random.$x" -f "$text" -n 0 --method random -B "$B" --probes evict
+    [ -z "${NULL_GATES:-}" ] || {
+        ! asked full || run "random-gates.$x" -f "$text" -n 0 --method trimkv -B "$everything" --gates "$NULL_GATES" --probes evict,gate
+        ! asked kept || {
+            run "random-kept.$x" -f "$text" -n 0 --method trimkv -B "$B" --gates "$NULL_GATES" --probes evict
+            run "random-dbtrimkv.$x" -f "$text" -n 0 --method dbtrimkv -B "$B" --gates "$NULL_GATES" --probes evict
+        }
+        ! asked eval || once "$parts/null.$x" null_scores "$x"
+    }
+    [ -z "${NULL_WRITE_GATES:-}" ] || ! asked kept ||
+        run "random-wgkv.$x" -f "$text" -n 0 --method wgkv:local=16 -B "$everything" --gates "$NULL_WRITE_GATES" --probes evict
+    [ -z "${NULL_MODEL:-}" ] || {
+        ! asked full || once "$traces/random-model.$x.kvf" null_model -f "$text" -n 0 --probes "$probes" -o
+        [ "$1" = no ] || once "$traces/random-model-gkv.$x.kvf" null_model $rest -B "$B" --method gkv -o
+    }
+}
+null_model() { # OPTION... FILE
+    "$kvfate" run -m "$NULL_MODEL" ${THREADS:+-t "$THREADS"} --overwrite -q "$@" > /dev/null
+}
+
+among() { # NAME N KIND: whether the document is among the first N of its source, and KIND is asked for
+    if [ "$2" -gt 0 ] && asked "$3"; then
+        for y in $list; do
+            [ "${y%-*}" != "${1%-*}" ] || set -- "$1" $(($2 - 1)) "$3"
+            [ "$y" = "$1" ] || continue
+            [ "$2" -lt 0 ] || { echo yes; return 0; }
+        done
+    fi
+    echo no
+}
+running=0
+for x in $list; do
+    with=$(among "$x" "${MEMORY:-2}" memory) null=$(among "$x" "${NULLS:-2}" full)
+    if [ "$jobs" -le 1 ]; then
+        document "$x" "$with" "$null"
+    else
+        document "$x" "$with" "$null" &
+        running=$((running + 1))
+        [ $((running % jobs)) -ne 0 ] || wait
+    fi
+done
+wait
+
+for kind in short long again; do
+    asked needles || break
+    case $kind in long) length=$T ;; *) length=${SHORT:-$((T / 4))} ;; esac
+    for i in $(seq "$needles"); do
+        name=$texts/needle-$kind-$i seed=$i
+        [ "$kind" != again ] || seed=$((i + 1000)) # other prompts of the same length
+        [ -e "$name.json" ] || "$kvfate" needle ${MODEL:+-m "$MODEL"} --tokens "$((length - 64))" -s "$seed" -o "$name"
+        needle="-f $name.txt --spans $name.json -n 0 --method trimkv -B $everything --probes evict,gate,dilution"
+        # shellcheck disable=SC2086
+        run "needle-$kind-$i" $needle $retention
+        # shellcheck disable=SC2086
+        [ "$kind" != long ] || [ -z "${NULL_GATES:-}" ] || run "needle-random-$i" $needle --gates "$NULL_GATES"
+    done
+done
+for i in 1 2 3 4 5 6 7 8; do
+    asked rollouts || break
+    for seed in 1 2 3; do
+        run "rollout.$i.$seed" -p "Tell a long story that begins on day $i of a journey." -n 96 --temp 0.8 \
+            --seed "$seed" --ignore-eos --probes lean \
+            --watch-queries "${WATCH:-L1H0,L3H7,L6H2,L8H5,L11H1,L13H8,L15H4,L18H3,L21H6,L24H0,L26H5,L28H8}"
+    done
+done
+
+# ---- tables: a row says of which document and source it is
+
+# by_document TABLE PREFIX ANALYSIS "COLUMNS" "COLUMN=VALUE[,VALUE]..." OPTION...: rows of all traces PREFIX.NAME.kvf
+# that are there, with these columns and values; the columns doc, source, nth (of the source) and method are added
+options=''
+by_document() {
+    table=$1 prefix=$2 analysis=$3 columns=$4 keep=$5
+    shift 5
+    "$kvfate" "$analysis" -h > /dev/null 2>&1 || { echo "$table: this program has no $analysis" >&2; return 0; }
+    : > "$out/part-$table"
+    for x in $list; do
+        [ -e "$traces/$prefix.$x.kvf" ] || continue
+        options=$* once "$parts/$table.$prefix.$x.tsv" rows_of || { rm "$out/part-$table"; return 0; } # without its probes
+        cat "$parts/$table.$prefix.$x.tsv" >> "$out/part-$table"
+    done
+    if [ -s "$out/part-$table" ]; then
+        # The metadata are those of the first document.
+        awk -F '\t' '/^#/ { if (!head) print; next } $1 == "doc" { if (!head) print; head = 1; next } { print }' \
+            "$out/part-$table" > "$out/$table.tsv"
+    fi
+    rm "$out/part-$table"
+}
+rows_of() { # FILE, of what by_document says
+    # shellcheck disable=SC2086 # options hold no blanks
+    "$kvfate" corpus "$analysis" "$traces/$prefix.$x.kvf" ${THREADS:+-t "$THREADS"} $options -o "$work/all.tsv" \
+        > "$work/log.tables" 2>&1 || { sed "s/^/$table: /" "$work/log.tables" >&2; return 1; }
+    awk -F '\t' -v columns="$columns" -v keep="$keep" -v doc="$x" -v method="$prefix" '
+        /^#/ { print; next }
+        !head { head = 1
+                for (k = 1; k <= NF; k++) at[$k] = k
+                n = split(columns, name, " "); rules = split(keep, rule, " ")
+                for (r = 1; r <= rules; r++) { eq = index(rule[r], "="); of[r] = at[substr(rule[r], 1, eq - 1)]; want[r] = "," substr(rule[r], eq + 1) "," }
+                printf "doc\tsource\tnth\tmethod"; for (k = 1; k <= n; k++) printf "\t%s", name[k]; print ""
+                source = doc; sub(/-[^-]*$/, "", source); number = substr(doc, length(source) + 2); next }
+        { for (r = 1; r <= rules; r++) if (!index(want[r], "," $of[r] ",")) next
+          printf "%s\t%s\t%s\t%s", doc, source, number, method; for (k = 1; k <= n; k++) printf "\t%s", $at[name[k]]; print "" }' \
+        "$work/all.tsv" > "$1"
+}
+
+heads="head layer index"
 horizons=1,$((T / 64)),$((T / 16)),$((T / 4)),$((T / 2)),$((T * 9 / 10))
-corpus survival survival "$traces"/full.* --horizons "$horizons"
-corpus persistence persistence "$traces"/full.*
-corpus overlap overlap "$traces"/full.*
-corpus attention-sparsity attention-sparsity "$traces"/full.* --entries kept
-corpus attention-sparsity.gkv attention-sparsity "$traces"/gkv.* --entries kept
-corpus received.heads received "$traces"/full.* --spread heads
-corpus heads heads "$traces"/full.*
-corpus sparsity.trimkv sparsity "$traces"/full.* --kind beta
-corpus runs.trimkv runs "$traces"/trimkv.*
-corpus words.trimkv words "$traces"/full.* --by class
-corpus variance.trimkv variance "$traces"/full.*
+for run in full random-model; do
+    [ $run = full ] && end='' spread=heads || end=.$run spread=$run
+    by_document "survival$end" $run survival "$heads criterion class horizon fraction" "class=all criterion=top64,mass.99" --horizons "$horizons"
+    by_document "persistence$end" $run persistence "head criterion class age rate" "head=all class=all criterion=top64"
+    by_document "overlap$end" $run overlap "head window p overlap kappa" "head=all window=0"
+    by_document "attention-sparsity$end" $run attention-sparsity "$heads form p sparsity" "index=-1 form=window" --entries kept
+    by_document "received.$spread" $run received "$heads tokens_share" "" --spread heads
+    by_document "heads$end" $run heads "$heads window sink_mass number gist" ""
+done
+for run in full random-gates; do
+    [ $run = full ] && end=trimkv || end=$run
+    by_document "sparsity.$end" $run sparsity "kind $heads sparsity" "kind=beta" --kind beta
+    by_document "words.$end" $run words "word log_beta" "" --by class
+    by_document "variance.$end" $run variance "$heads factor epsilon2" "head=all"
+done
+by_document runs.trimkv trimkv runs "$heads mean_run" ""
+by_document runs.random-gates random-kept runs "$heads mean_run" ""
+for run in dbtrimkv wgkv random-dbtrimkv random-wgkv; do
+    by_document "kv-size.$run" "$run" kv-size "$heads at size ratio" "at=end"
+done
+for run in gkv random-rest full-rest random-model-gkv; do
+    by_document "attention-sparsity.$run" "$run" attention-sparsity "$heads form p sparsity" "index=-1 form=window" --entries kept
+done
+for run in snapkv gkv gkv-local random; do
+    by_document "density.$run" "$run" density "$heads bin_low bin_high mean" "bin_low=0"
+done
+
 # The query of the answer is the last one of the prompt: a row for each prompt, named by its seed.
 at_the_answer() { # KIND FILE, with the option --weights that $weights holds
     kind=$1 table=$2
@@ -190,94 +337,28 @@ at_the_answer() { # KIND FILE, with the option --weights that $weights holds
                                  print doc "\t" $0 "\t" (of > 0 ? $column["preferential"] / of : "nan") }' >> "$table"
     done
 }
-for kind in short long; do
-    weights='' once "$out/needles.$kind.tsv" at_the_answer "$kind"
-done
-weights=beta once "$out/needles.gates.tsv" at_the_answer long
-[ -z "${NULL_GATES:-}" ] || weights=beta once "$out/needles.random-gates.tsv" at_the_answer random
-corpus kv-size.dbtrimkv kv-size "$traces"/dbtrimkv.*
-corpus kv-size.wgkv kv-size "$traces"/wgkv.*
-corpus kv-size.wgkv-code kv-size "$traces"/wgkv.code-*
-corpus kv-size.wgkv-markup kv-size "$traces"/wgkv.markup-*
-for method in snapkv gkv gkv-local; do
-    corpus "density.$method" density "$traces/$method".*
-done
-# Null checks: the same tables of gates and of a model that learned nothing.
-null() { # NAME OPTION...
-    name=$1
-    shift
-    run "$name.$x" "$@" -n 0
-}
-null_model() { # NAME OPTION...
-    once "$traces/$1.$x.kvf" null_model_to "$@"
-}
-null_model_to() { # NAME OPTION... FILE
-    shift
-    "$kvfate" run -m "$NULL_MODEL" ${THREADS:+-t "$THREADS"} --overwrite -q "$@" > "$out/log.txt"
-}
-for text in "$texts"/prose-*.txt "$texts"/code-*.txt "$texts"/markup-*.txt; do
-    x=$(basename "$text" .txt)
-    if [ -n "${NULL_GATES:-}" ]; then
-        null random-gates -f "$text" --method trimkv -B "$everything" --gates "$NULL_GATES" --probes paper,calibration
-        null random-kept -f "$text" --method trimkv -B "$B" --gates "$NULL_GATES" --probes evict
-        null random-dbtrimkv -f "$text" --method dbtrimkv -B "$B" --gates "$NULL_GATES" --probes evict
-    fi
-    [ -z "${NULL_WRITE_GATES:-}" ] ||
-        null random-wgkv -f "$text" --method wgkv:local=16 -B "$everything" --gates "$NULL_WRITE_GATES" --probes evict
-    [ -z "${NULL_MODEL:-}" ] || {
-        null_model random-model -f "$text" -n 0 --probes paper,calibration,window -o
-        null_model random-model-gkv --ids "$texts/$x.prompt" --force "$texts/$x.rest" --method gkv -B "$B" \
-            --probes evict,window -o
-    }
-done
-if [ -n "${NULL_GATES:-}" ]; then
-    corpus sparsity.random-gates sparsity "$traces"/random-gates.* --kind beta
-    corpus words.random-gates words "$traces"/random-gates.* --by class
-    corpus variance.random-gates variance "$traces"/random-gates.*
-    corpus runs.random-gates runs "$traces"/random-kept.*
-    corpus kv-size.random-dbtrimkv kv-size "$traces"/random-dbtrimkv.*
-fi
-[ -z "${NULL_WRITE_GATES:-}" ] || corpus kv-size.random-wgkv kv-size "$traces"/random-wgkv.*
-if [ -n "${NULL_MODEL:-}" ]; then
-    corpus survival.random-model survival "$traces"/random-model.* --horizons "$horizons"
-    corpus attention-sparsity.random-model attention-sparsity "$traces"/random-model.* --entries kept
-    corpus attention-sparsity.random-model-gkv attention-sparsity "$traces"/random-model-gkv.* --entries kept
-    corpus received.random-model received "$traces"/random-model.* --spread heads
-    for analysis in persistence overlap heads; do
-        corpus "$analysis.random-model" "$analysis" "$traces"/random-model.*
+! asked needles || {
+    for kind in short long; do
+        weights='' once "$out/needles.$kind.tsv" at_the_answer "$kind"
     done
-fi
-once "$out/dynamics.tsv" "$kvfate" dynamics "$traces"/rollout.* --split rollouts -o > "$out/log.txt"
+    weights='' once "$out/needles.short-again.tsv" at_the_answer again
+    weights=beta once "$out/needles.gates.tsv" at_the_answer long
+    [ -z "${NULL_GATES:-}" ] || weights=beta once "$out/needles.random-gates.tsv" at_the_answer random
+}
+! asked rollouts || once "$out/dynamics.tsv" "$kvfate" dynamics "$traces"/rollout.* --split rollouts -o > /dev/null
 
 # ---- quality: KL of every document, in pairs
 
-[ -e "$texts/eval.txt" ] || {
-    for text in "$texts"/prose-*.txt "$texts"/code-*.txt "$texts"/markup-*.txt; do
-        printf '# %s\n\n' "$(basename "$text" .txt)"
-        sed 's/^#/ #/' "$text"
-        printf '\n'
-    done > "$texts/eval.part"
-    mv "$texts/eval.part" "$texts/eval.txt"
+joined() { # PREFIX FILE: the scores of all documents as one table
+    prefix=$1 table=$2
+    for y in $list; do
+        [ ! -e "$parts/$prefix.$y" ] || cat "$parts/$prefix.$y"
+    done | awk '/^#/ { if (!head) print; next } /^doc\t/ { if (!head) print; head = 1; next } { print }' > "$out/part-joined"
+    if [ -s "$out/part-joined" ]; then mv "$out/part-joined" "$table"; else rm "$out/part-joined"; fi
 }
-prompt=$((T / 2)) score=$((T / 16))
-documents=$(ls "$texts"/prose-*.txt "$texts"/code-*.txt "$texts"/markup-*.txt | wc -l) # DOCS of each, if given so many
-while read -r budget methods; do
-    echo "eval at $budget: $methods" >&2
-    kv eval --data "$texts/eval.txt" --docs "$documents" --prompt-tokens "$prompt" \
-        --score-tokens "$score" --methods "$methods" --budgets "$budget" $gates \
-        --state "$out/eval.state" > "$out/log.txt"
-done << END
-32 dbtrimkv,dbtrimkv:lookahead=5
-64 snapkv,adakv,h2o,rkv,gkv,gkv:history=0,keydiff,trimkv,dbtrimkv
-128 dbtrimkv,dbtrimkv:lookahead=1
-256 snapkv,quest,wgkv-quest,wgkv-snapkv,wgkv-snapkv:tau=0
-END
-cp "$out/eval.state" "$out/eval-docs.tsv"
-[ -z "${NULL_GATES:-}" ] || {
-    kv eval --data "$texts/eval.txt" --docs "$documents" --prompt-tokens "$prompt" --score-tokens "$score" \
-        --methods trimkv,dbtrimkv --budgets 64 --gates "$NULL_GATES" --state "$out/null.state" > "$out/log.txt"
-    cp "$out/null.state" "$out/eval-docs.random-gates.tsv"
-}
+joined scores "$out/eval-docs.tsv"
+joined same "$out/eval-docs.same-gates.tsv"
+joined null "$out/eval-docs.random-gates.tsv"
 
 # NAME.KIND.state of a folder of gates/ablate.py: a table of both kinds of text
 [ -z "${ABLATE:-}" ] || for name in trimkv no-capacity linear keys-values bias-6 reverse-kl dbtrimkv \
@@ -291,31 +372,41 @@ cp "$out/eval.state" "$out/eval-docs.tsv"
 done
 
 # Write gates trained with and without a window, at thresholds at which both hold some two fifths of the text
-[ -z "${ABLATE:-}" ] || for row in wgkv:local=16,tau=0.3 no-window:local=1,tau=0.5; do
+# shellcheck disable=SC2031 # $x is that of the loop that asks
+equal_scores() { # NAME METHOD FILE, of $x
+    state=$parts/$x.equal-$1.state
+    kv eval --data "$texts/$x.eval" --docs 1 --prompt-tokens "$((T / 2))" --score-tokens "$((T / 16))" --methods "$2" \
+        --budgets "$((T / 2 + T / 16))" --gates "$ABLATE/$1.safetensors" --state "$state" > /dev/null
+    cp "$state" "$3"
+}
+[ -z "${ABLATE:-}" ] || ! asked eval || for row in wgkv:local=16,tau=0.3 no-window:local=1,tau=0.5; do
     name=${row%%:*}
     [ -e "$ABLATE/$name.safetensors" ] || continue
-    kv eval --data "$texts/eval.txt" --docs "$documents" --prompt-tokens "$prompt" \
-        --score-tokens "$score" --methods "wgkv:${row#*:}" --budgets "$((prompt + score))" \
-        --gates "$ABLATE/$name.safetensors" --state "$out/eval-docs.equal-$name.tsv" > "$out/log.txt"
+    for x in $list; do
+        once "$parts/equal-$name.$x" equal_scores "$name" "wgkv:${row#*:}"
+    done
+    joined "equal-$name" "$out/eval-docs.equal-$name.tsv"
 done
 
-# Documents of one source are no independent units.  The texts stand in eval.txt in the order of their names, which begin with
-# their kinds; documents of trainings are of the kind of their file.
-sources() { # KINDS FILE: doc_hash and source of the rows of a state file; KINDS: one, or one for each document
-    awk -F '\t' -v kinds="$1" '
-        BEGIN { n = split(kinds, kind, " ") }
+# Documents of one source are no independent units.  Documents of trainings are of the kind of their file.
+sources() { # SOURCE FILE: doc_hash and source of the rows of a state file
+    awk -F '\t' -v source="$1" '
         /^#/ { next }
         !head { head = 1; for (k = 1; k <= NF; k++) column[$k] = k; next }
-        column["doc_hash"] { print $column["doc_hash"] "\t" (n == 1 ? kind[1] : kind[$column["doc"] + 1]) }' "$2"
+        column["doc_hash"] { print $column["doc_hash"] "\t" source }' "$2"
 }
 {
-    sources "$(cd "$texts" && for text in prose-*.txt code-*.txt markup-*.txt; do echo "${text%%-*}"; done | tr '\n' ' ')" \
-        "$out/eval-docs.tsv"
+    for x in $list; do # of each document
+        [ ! -e "$parts/scores.$x" ] || sources "${x%-*}" "$parts/scores.$x"
+    done
     for state in "${ABLATE:-}"/*.state; do
         [ ! -e "$state" ] || { kind=${state%.state}; sources "${kind##*.}" "$state"; }
     done
-} | sort -u > "$out/sources.rows"
+} | LC_ALL=C sort -u > "$out/sources.rows"
 { printf 'doc_hash\tsource\n'; cat "$out/sources.rows"; } > "$out/sources.tsv"
 rm "$out/sources.rows"
+
+# Null checks by labels: the same numbers, whose labels are dealt anew with a fixed seed.
+/usr/bin/python3 "$here/examples/claims_shuffle.py" "$out"
 
 "$kvfate" claims "$out" -o "$out/claims.tsv"

@@ -4,6 +4,7 @@ where it was stopped, and does nothing twice.  Then with kvfate itself and a tin
 What the commands compute is tested elsewhere.
 
 usage: test_claims_script.py KVFATE SOURCE_ROOT"""
+import hashlib
 import json
 import os
 import subprocess
@@ -34,6 +35,7 @@ methods) seq 1 900 | sed 's/$/ is a method that needs nothing/' ;;
 tokens) printf '# table: tokens\ntoken\tid\n'; seq 0 19 | sed 's/.*/&\t&/' ;;
 dilution) printf '# table: dilution\nhead\tstep\n' ;;
 needle) : > "$out.txt"; : > "$out.json" ;;
+corpus) printf '# table: x\nhead\tlayer\n' > "$out" ;;
 eval) [ -e "$state" ] || printf '# x: y\ndoc\tkl\n' > "$state" ;;
 *) [ -z "$out" ] || : > "$out" ;;
 esac
@@ -66,10 +68,10 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
     check("tables", all(w in made for w in wanted if w.split(".", 1)[1][:-4] not in trained), [w for w in wanted if w not in made])
     check("asks for no training", not any(t in n for t in trained for n in made if n.startswith("eval-docs.")))
     check("judges at the end", first[-1].startswith("claims "), first[-1])
-    check("texts are cut", all(252 <= os.path.getsize(os.path.join(work, "one", "text", k + "-0.txt")) // 3 <= 256 for k in ("prose", "code", "markup")))
+    check("texts are cut", all(252 <= os.path.getsize(os.path.join(work, "one", "text", k + "-1.txt")) // 3 <= 256 for k in ("prose", "code", "markup")))
     r, again = script("one")
-    check("nothing twice", r.returncode == 0 and {a.split()[0] for a in again} <= {"eval", "claims"}, again[:5])
-    check("the rest of a text", open(os.path.join(work, "one", "text", "code-0.rest")).read().split() == [str(i) for i in range(10, 20)])
+    check("nothing twice", r.returncode == 0 and [a.split()[0] for a in again] == ["claims"], again[:5])
+    check("the rest of a text", open(os.path.join(work, "one", "text", "code-1.rest")).read().split() == [str(i) for i in range(10, 20)])
 
     judged = {n for n in trained if n.startswith("equal-")}  # by the script itself, from the gates
     for name in judged:
@@ -77,15 +79,21 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
     for name in trained - judged:
         for kind in ("prose", "mathematics"):
             with open(os.path.join(ablate, f"{name}.{kind}.state"), "w", encoding="utf-8") as f:
-                f.write(f"# a: b\ndoc\tkl\n{kind}\t1\n")
+                f.write(f"# a: b\ndoc\tdoc_hash\tmethod\tbudget\tkl\n0\t{kind}\tm\t64\t1\n")
     _, calls = script("one")
     for name in sorted(judged):
         asked = [c for c in calls if c.startswith("eval ") and f"/{name[len('equal-'):]}.safetensors" in c]
-        check("judges gates of " + name, len(asked) == 1 and f"eval-docs.{name}.tsv" in asked[0], asked)
+        check("judges gates of " + name, len(asked) == 3 and len({c.split("--data ")[1].split()[0] for c in asked}) == 3, asked)  # three texts
         check("their table", os.path.exists(os.path.join(work, "one", f"eval-docs.{name}.tsv")))
+    with open(os.path.join(work, "one", "sources.tsv"), encoding="utf-8") as f:
+        check("documents of trainings are of the kind of their file", f.read() == "doc_hash\tsource\nmathematics\tmathematics\nprose\tprose\n")
+    with open(os.path.join(work, "one", "eval-docs.trained-shuffled.tsv"), encoding="utf-8") as f:
+        dealt = [line.split("\t") for line in f.read().splitlines()[2:]]
+    for kind in ("prose", "mathematics"):
+        check("each training once for a document of " + kind, sorted(r[2] for r in dealt if r[1] == kind) == sorted(trained - judged - {"trained-shuffled"}), dealt[:3])
     for name in trained - judged:
         with open(os.path.join(work, "one", f"eval-docs.{name}.tsv"), encoding="utf-8") as f:
-            check("both kinds of " + name, f.read() == "# a: b\ndoc\tkl\nprose\t1\nmathematics\t1\n")
+            check("both kinds of " + name, f.read() == "# a: b\ndoc\tdoc_hash\tmethod\tbudget\tkl\n0\tprose\tm\t64\t1\n0\tmathematics\tm\t64\t1\n")
 
     done = []
     for at in (20, 6, 15):  # calls until the stand-in fails
@@ -100,6 +108,41 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
     check("goes on", r.returncode == 0 and len(set(steady)) == len(steady) and len(steady) == len([d for d in first if d.split()[0] in ("run", "corpus", "dynamics", "needle")]),
           len(steady), len(set(steady)), r.stderr[-300:])
     check("leaves no halves", not [n for _, _, names in os.walk(os.path.join(work, "two")) for n in names if n.startswith("part-") and not n.startswith("part-prose")])
+
+    # Which texts are taken: a part, some sources, the first of each; and the source of a document's scores.
+    own = os.path.join(work, "own")
+    os.mkdir(own)
+    for name in ("law-1", "law-2", "law-3", "song-1", "song-2"):
+        with open(os.path.join(own, name + ".txt"), "w", encoding="utf-8") as f:
+            f.write(name * 1000)
+    with open(os.path.join(own, "texts.tsv"), "w", encoding="utf-8") as f:
+        f.write("name\tsource\tpart\n" + "".join(f"{n}\t{n[:-2]}\t{p}\n" for n, p in (("law-1", "held-out"), ("law-2", "development"), ("law-3", "development"),
+                                                                                      ("song-1", "development"), ("song-2", "held-out"))))
+    for at, (more, expected) in enumerate((({}, "law-1 law-2 song-1 song-2"), ({"PART": "development"}, "law-2 law-3 song-1"), ({"PART": "held-out"}, "law-1 song-2"),
+                           ({"SOURCES": "song"}, "song-1 song-2"), ({"DOCS": "1"}, "law-1 song-1"))):
+        r, calls = script(f"part{at}", TEXTS=own, ABLATE="", WHAT="full", **{"DOCS": "2", **more})
+        got = [c.split("full.")[1].split(".kvf")[0] for c in calls if c.startswith("run ") and "part-full." in c]
+        check(f"texts of {more}", sorted(got) == expected.split(), got, r.stderr[-300:])
+
+    # Texts of sources, of which a third is held out by the digests of their names.
+    article, maths = os.path.join(work, "articles"), os.path.join(work, "maths")
+    with open(article, "w", encoding="utf-8") as f:
+        f.write("A line of an article about é.\n" * 1000)
+    with open(maths, "w", encoding="utf-8") as f:
+        f.write('{"question": "What is 1 + 1?", "answer": "It is <<1+1=2>>2.\\n#### 2"}\n' * 800)
+    env = {**os.environ, "KVFATE": program, "LOG": log, "DOCS": "5", "BYTES": "3000", "SOURCES": "encyclopedia mathematics guide", "ENCYCLOPEDIA": article, "MATHEMATICS": maths}
+    made = os.path.join(work, "texts")
+    r = subprocess.run([os.path.join(ROOT, "examples", "claims_texts.sh"), made], env=env, capture_output=True, text=True, timeout=100)
+    names = [f"{s}-{i}" for s in ("encyclopedia", "guide", "mathematics") for i in range(5)]
+    check("texts", r.returncode == 0 and sorted(os.listdir(made)) == sorted([n + ".txt" for n in names] + ["texts.tsv"]), r.stderr, os.listdir(made))
+    for name in names:
+        with open(os.path.join(made, name + ".txt"), encoding="utf-8") as f:
+            text = f.read()
+        check("size of " + name, 2625 <= len(text.encode()) <= 3000 and "<<" not in text, len(text))
+    held = {n for s in ("encyclopedia", "guide", "mathematics") for n in sorted((f"{s}-{i}" for i in range(5)), key=lambda n: hashlib.sha256(n.encode()).hexdigest())[:2]}
+    with open(os.path.join(made, "texts.tsv"), encoding="utf-8") as f:
+        parts = {line.split("\t")[0]: line.split("\t")[1:] for line in f.read().splitlines()[1:]}
+    check("the held-out third", parts == {n: [n.rsplit("-", 1)[0], "held-out" if n in held else "development"] for n in names}, parts)
     # ---- the program itself; tiny models have a context of 512, in which overlap has no earliest window
 
     def make(tool, name, *argv):
@@ -107,8 +150,12 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
         subprocess.run([sys.executable, os.path.join(ROOT, "tests", "data", *tool.split("/")), *argv, *TINY, "-o", path], check=True, stdout=subprocess.DEVNULL)
         return path
 
-    real = os.path.join(work, "real")
-    env = {**os.environ, "KVFATE": KVFATE, "LENGTH": "500", "SHORT": "260", "THREADS": "1", "WATCH": "L0H0,L1H1,L2H3", "ABLATE": "",
+    real, sources = os.path.join(work, "real"), os.path.join(work, "sources")
+    os.mkdir(sources)
+    for name, page in (("code", "corpus"), ("tables", "methods"), ("a", "design"), ("b", "format"), ("c", "gates"), ("d", "eval"), ("e", "probes")):
+        with open(os.path.join(ROOT, "docs", "reference", page + ".md"), encoding="utf-8") as f, open(os.path.join(sources, name + "-1.txt"), "w", encoding="utf-8") as g:
+            g.write(f.read())
+    env = {**os.environ, "KVFATE": KVFATE, "LENGTH": "500", "SHORT": "260", "THREADS": "1", "WATCH": "L0H0,L1H1,L2H3", "ABLATE": "", "TEXTS": sources, "JOBS": "2",
            "MODEL": make("golden/tools/gen_tiny.py", "tiny.gguf", "--dim", "64", "--ffn", "64", "--type", "f32"),
            "GATES": make("make_gates.py", "rg.safetensors", "--layout", "rg", "--d-model", "64"),
            "WRITE_GATES": make("make_gates.py", "wgkv.safetensors", "--layout", "wgkv", "--d-model", "64")}
@@ -125,11 +172,12 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
         if t["verdict"][i] in ("supported", "contradicted", "undecided"):
             check("has a value: " + name, t["value"][i] is not None and t["units"][i] >= 1, t["why"][i])
         null = next(c for c in claims if c["id"] == name).get("null_check")
-        if name not in excused and null and t["verdict"][i] != "not comparable here":
-            check("finds the rows of its null check: " + name, t["null_check"][i] in ("passed", "supported"), t["null_check"][i])
-            check("equal data support nothing: " + name, "run" not in null or t["verdict"][i] != "supported", t["verdict"][i])
+        few = {"write-gates-differ-by-text", "dynamics-stable", "dynamics-memory", "innovations-heavier", "innovations-lighter"}  # one text of each source, three heads
+        if name not in excused | few and null and t["verdict"][i] != "not comparable here":
+            check("finds the rows of its null check: " + name, t["null_check"][i] in ("passed", "supported"), t["null_check"][i], t["why"][i])
+            check("equal data support nothing: " + name, not null.get("run", "").startswith("random-") or t["verdict"][i] != "supported", t["verdict"][i])
     at = t["id"].index("dilution-bound")
     check("the theorem holds", t["verdict"][at] == "supported", t["value"][at])
-    r = subprocess.run([KVFATE, "corpus", "hazard", os.path.join(real, "trace", "full.code-0.kvf"), "-o", "-"], capture_output=True, text=True)
+    r = subprocess.run([KVFATE, "corpus", "hazard", os.path.join(real, "trace", "full.code-1.kvf"), "-o", "-"], capture_output=True, text=True)
     check("hazard's bins and intervals", "low\thigh\thazard\thazard_low\thazard_high" in r.stdout, r.stderr)
 finish()
