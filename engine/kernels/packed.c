@@ -84,8 +84,8 @@ void weight_types_read(char *out, size_t cap)
     for (i = 0; at < cap && i <= last; i++) {
         const struct block_format *f = block_format_at(i);
         const char *link = i == last ? " and " : ", ";
-        int n = f->bytes ? snprintf(out + at, cap - at, "%s%s", at ? link : "", f->name) : 0;
-        at += (size_t)n;
+        if (f->bytes)
+            at += (size_t)snprintf(out + at, cap - at, "%s%s", at ? link : "", f->name);
     }
 }
 
