@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Every quantised type of weights in a whole model: with --exact the logits of a file are those of the same values in f32,
+decoded apart from the program; the default path stays close; mixes of types within one matrix do so, too."""
+import os
+import sys
+
+import numpy as np
+
+from harness import Gguf, Suite
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "kernels"))
+import blocks_numpy  # noqa: E402
+
+s = Suite()
+rng = np.random.default_rng(5)
+MIXES = {"q4_k_m": ("q4_k", "q6_k"), "q4_k and q8_0": ("q4_k", "q8_0"), "q5_0 and q8_0": ("q5_0", "q8_0"), "q2_k and q3_k": ("q2_k", "q3_k"),
+         "iq4_xs and q5_k": ("iq4_xs", "q5_k")}
+
+
+def quantised(kind, n, columns):
+    """Random blocks whose values have a deviation of 1 / sqrt(columns)."""
+    data = blocks_numpy.random_blocks(kind, n // blocks_numpy.FORMATS[kind][1], rng, False)
+    b = np.frombuffer(bytearray(data), np.uint8).reshape(-1, blocks_numpy.FORMATS[kind][2])
+    factor = 1 / np.sqrt(columns) / blocks_numpy.decode(kind, data).std()
+    for at in blocks_numpy.HALVES[kind]:
+        half = np.ascontiguousarray(b[:, at:at + 2]).view("<f2").astype(np.float32) * factor
+        b[:, at:at + 2] = half.astype("<f2").view(np.uint8)
+    return b.tobytes()
+
+
+def models(kinds, untied):
+    """The path of a model whose matrices take the types in turn, and of the same in f32."""
+    g, plain = (Gguf(heads=4, kv_heads=2, head_dim=64, dim=256, ffn=512, untied=untied) for _ in range(2))
+    i = 0
+    for t, p in zip(g.tensors, plain.tensors):
+        if len(t[1]) > 1:
+            kind = kinds[i % len(kinds)]
+            i += 1
+            t[2], t[3] = blocks_numpy.FORMATS[kind][0], quantised(kind, t[1][0] * t[1][1], t[1][1])
+            p[3] = blocks_numpy.decode(kind, t[3]).tobytes()
+    return g.write(s.path("g.gguf")), plain.write(s.path("plain.gguf"))
+
+
+def logits(name, model, *options):
+    out = s.path("out.npy")
+    s.accepted(name, ["logits", "-m", model, "--raw", "-p", "hello world, and then it is in the morning that ", "-t", "1", "-o", out, *options])
+    return np.load(out)
+
+
+for name, kinds in {**{k: (k,) for k in blocks_numpy.FORMATS}, **MIXES}.items():
+    for untied in (False, True):
+        what = name + (", untied" if untied else "")
+        g, plain = models(kinds, untied)
+        exact, want = logits(what, g, "--exact"), logits(what, plain, "--exact")
+        s.check(f"{what}: exact is f32 of the decoded values", exact.tobytes() == want.tobytes(), np.abs(exact - want).max())
+        d, spread = logits(what, g, "--kv-type", "f32").astype(float) - exact, exact.std()
+        rms, largest = np.sqrt((d * d).mean()), np.abs(d).max()
+        s.check(f"{what}: the default path is near", rms <= 3e-4 * spread and largest <= 1e-3 * spread and spread > 0.1, rms, largest, spread)
+        if "KVF_SHOW" in os.environ:
+            print(f"{what:24s} rms {rms / spread:.1e}, largest {largest / spread:.1e} of the deviation of the logits")
+s.finish()
