@@ -384,9 +384,6 @@ static void finish(struct gguf *g)
         mem_free((char *)(uintptr_t)g->pair[i].key);
     for (size_t i = 0; i < g->n_own; i++)
         mem_free((char *)(uintptr_t)own[i].name);
-    for (int i = 0; i < g->n_parts; i++)
-        gguf_close(g->part[i]); /* parts have no parts */
-    mem_free(g->part);
     mem_free(g->pair);
     mem_free(g->own);
     mem_free(g->tensor);
@@ -400,8 +397,14 @@ static void finish(struct gguf *g)
 
 void gguf_close(struct gguf *g)
 {
-    if (g)
-        finish(g);
+    if (!g)
+        return;
+    for (int i = 0; i < g->n_parts; i++) { /* parts have no parts */
+        finish(g->part[i]);
+        mem_free(g->part[i]);
+    }
+    mem_free(g->part);
+    finish(g);
     mem_free(g);
 }
 

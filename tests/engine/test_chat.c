@@ -235,7 +235,7 @@ Test(chat, hostile_templates_are_refused)
         double seconds = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9;
         cr_expect(err == KVF_E_LIMIT || err == KVF_E_FORMAT, "%s: %d", hostile[i], err);
         cr_expect(strstr(d.text, way_out), "%s: %s", hostile[i], d.text);
-        cr_expect(seconds < 1 || !__OPTIMIZE__, "%s: %g s", hostile[i], seconds);
+        cr_expect(seconds < 5, "%s: %g s", hostile[i], seconds);
         gguf_close(g);
     }
 }
