@@ -13,6 +13,7 @@
 #include "cli/corpus_out.h"
 #include "cli/corpus_traces.h"
 #include "cli/open_traces.h"
+#include "cli/shard.h"
 #include "cli/shown.h"
 #include "cli/signals.h"
 #include "render/figure.h"
@@ -33,7 +34,7 @@ struct job {
     double save_every;
     bool skip_bad;
 
-    int64_t part, parts; /* of --shard */
+    struct shard part; /* of --shard */
     struct corpus_settings set;
     struct corpus_traces traces;
     size_t *first; /* [documents + 1] traces of the documents to do */
@@ -97,23 +98,6 @@ static int choose_analysis(struct job *j, const char *name, struct kvf_diag *d)
     return KVF_E_ARG;
 }
 
-static int parse_shard(struct job *j, struct kvf_diag *d)
-{
-    char part[32];
-    size_t n = j->shard ? strcspn(j->shard, "/") : 0;
-    j->part = j->parts = 1;
-    if (!j->shard)
-        return KVF_OK;
-    if (j->shard[n] && n < sizeof part) {
-        memcpy(part, j->shard, n);
-        part[n] = 0;
-        if (opt_int(part, &j->part) && opt_int(j->shard + n + 1, &j->parts) && j->part >= 1
-            && j->part <= j->parts && j->parts <= 1 << 20)
-            return KVF_OK;
-    }
-    return kvf_fail(d, KVF_E_ARG, "--shard needs I/N with I from 1 to N, not '%s'", j->shard);
-}
-
 static int parse(struct job *j, struct kvf_diag *d)
 {
     j->args.options = &j->own;
@@ -122,7 +106,7 @@ static int parse(struct job *j, struct kvf_diag *d)
                                       (enum corpus_intervals)j->intervals};
     if (j->tokens && !range_parse(j->tokens, &j->args.token0, &j->args.token1))
         return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", j->tokens);
-    int err = parse_shard(j, d);
+    int err = shard_parse(j->shard, &j->part, d);
     if (!err && j->against && (j->state || j->shard))
         err = kvf_fail(d, KVF_E_ARG,
                        "--against keeps the values of all documents: it has neither "
@@ -141,7 +125,7 @@ static int identify(struct job *j, struct corpus_traces *t, struct kvf_diag *d)
     int err = traces_identify(t, j->pool);
     if (err)
         return err;
-    traces_shard(t, j->part, j->parts);
+    traces_shard(t, j->part.part, j->part.parts);
     for (size_t i = t->n_readable; i < t->n; i++, j->left_out++)
         fprintf(stderr, "kvfate %s: %s\n", j->name, t->trace[i].why);
     for (size_t i = 0; i < t->n_readable; i++)
@@ -173,7 +157,7 @@ static struct corpus_plan plan_of(const struct job *j)
         p.documents += i == 0 || t[i].document != t[i - 1].document;
         p.hash += rng_hash(5, t[i].document, t[i].print, 0);
     }
-    if (j->part == 1)
+    if (j->part.part == 1)
         p.unreadable = j->traces.n - j->traces.n_readable;
     return p;
 }

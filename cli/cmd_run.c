@@ -3,325 +3,18 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <kvf/version.h>
 
 #include "base/json.h"
-#include "base/mem.h"
-#include "base/progress.h"
 #include "cli/commands.h"
-#include "cli/files.h"
-#include "cli/force.h"
-#include "cli/methods.h"
-#include "cli/resume.h"
+#include "cli/run.h"
 #include "cli/run_notes.h"
-#include "cli/runner.h"
 #include "cli/shown.h"
 #include "cli/signals.h"
-#include "cli/spans.h"
-#include "engine/decode/sampler.h"
-#include "engine/model/gguf.h"
-#include "engine/model/out_gram.h"
-#include "engine/probe/watch.h"
-
-struct run {
-    struct runner r;
-    struct force force;
-    const char *probes, *shadow, *out, *watch_queries;
-    double *out_gram; /* NULL: no probe asks for it */
-    struct opt_list watch_text;
-    struct watch watch;
-    struct spans spans;
-    unsigned shadows; /* bits of probe_table */
-    bool json, quiet, overwrite, resume;
-    struct recorder *rec;
-    struct session *session;
-    struct buf answer;
-    struct progress bar;
-    double prefill_seconds, decode_seconds;
-    int n_generated;
-    bool may_think, thinking; /* answers of the model may hold thoughts; one goes on */
-    size_t thought_to;        /* bytes of the answer up to the last mark of a thought */
-    uint64_t trace_bytes;
-};
-
-/* What came from another run, so that the trace tells what was decided here. */
-static void put_replay(struct run *u, struct buf *b)
-{
-    const struct plan *p = u->force.plan;
-    if (!u->force.ids && !p)
-        return;
-    json_put_key(b, "replay");
-    buf_char(b, '{');
-    json_put_member_num(b, "forced_tokens", fmin(u->force.n_ids, (double)u->r.n_predict));
-    if (p)
-        json_put_member_str(b, "method", p->method);
-    buf_char(b, '}');
-}
-
-/* Which raw blocks were asked for. */
-static void put_watch(const struct run *u, struct buf *b)
-{
-    struct buf text = {0};
-    for (int i = 0; i < u->watch_text.n; i++)
-        buf_printf(&text, "%s%s", i ? " " : "", u->watch_text.item[i]);
-    if (u->watch_text.n && !text.err)
-        json_put_member_str(b, "watch", text.data);
-    if (u->watch_queries)
-        json_put_member_str(b, "watch_queries", u->watch_queries);
-    b->err = b->err ? b->err : text.err;
-    buf_finish(&text);
-}
-
-/* The heads and tokens of raw blocks, and the probes that these need. */
-static int choose_watch(struct run *u, struct probe_config *cfg, unsigned *set, struct kvf_diag *d)
-{
-    struct watch *w = &u->watch;
-    int err = KVF_OK;
-    for (int i = 0; !err && i < u->watch_text.n; i++)
-        err = watch_add_tokens(w, u->watch_text.item[i], cfg, d);
-    if (!err && u->watch_queries)
-        err = watch_set_queries(w, u->watch_queries, cfg, d);
-    if (!err)
-        err = watch_settle(w, cfg, set, d);
-    if (!err && w->turned && u->r.methods.params.positions == POSITIONS_CACHE)
-        err = kvf_fail(d, KVF_E_ARG,
-                       "--watch-queries: with positions=cache queries are turned by "
-                       "their rank in each head's cache; say @pre");
-    cfg->watch = w;
-    if (!err && w->n_pairs && !u->quiet)
-        fprintf(stderr,
-                "watching %d pairs of a query head and a token, of at most %d: %d bytes "
-                "per step\n",
-                w->n_pairs, WATCH_MAX_PAIRS, w->n_pairs * 4);
-    if (!err && w->n_queries && !u->quiet)
-        fprintf(stderr,
-                "watching queries, heads: %d, %s RoPE: %d numbers per step, of at most "
-                "%d\n",
-                w->n_queries, w->turned ? "after" : "before", w->n_queries * cfg->shape.head_dim,
-                WATCH_MAX_NUMBERS);
-    return err;
-}
-
-/* The run header: everything that the decisions depend on, nothing that may
- * differ between equal runs (no time, no path, no thread count). */
-static void build_header(struct run *u, struct buf *b)
-{
-    struct runner *r = &u->r;
-    char hash[33];
-    tokenizer_hash(r->engine->tokenizer, hash);
-    buf_str(b, "{\"kvf\":{");
-    json_put_member_str(b, "version", kvf_version());
-    buf_str(b, "},\"model\":{");
-    engine_put_model(r->engine, b);
-    buf_str(b, "},\"tokenizer\":{");
-    json_put_member_str(b, "hash", hash);
-    buf_str(b, "},\"run\":{");
-    json_put_member_num(b, "prompt_tokens", r->prompt.n_ids);
-    json_put_member_num(b, "seed", (double)r->seed);
-    json_put_member_num(b, "temperature", r->temperature);
-    json_put_member_num(b, "top_p", r->top_p);
-    json_put_member_str(b, "probes", u->probes);
-    if (u->shadows) {
-        char names[64];
-        shadows_names(u->shadows, names, sizeof names);
-        json_put_member_str(b, "shadow", names);
-    }
-    put_watch(u, b);
-    json_put_member_str(b, "precision",
-                        r->how.exact ? "f32"
-                                     : "weights as stored, 16-bit activations where quantised");
-    bool half = execution_kv_type(&r->how) == KV_F16;
-    json_put_member_str(b, "kv_type", half ? "f16" : "f32");
-    buf_char(b, '}');
-    prompt_put_turns(&r->prompt, r->engine->tokenizer, b);
-    spans_put(&u->spans, b);
-    methods_put(b, &r->methods, &r->engine->config);
-    put_replay(u, b);
-    buf_char(b, '}');
-}
-
-static bool keeps_entries(unsigned shadows)
-{
-    bool some = false;
-    for (int i = 0; probe_table[i]; i++)
-        some |= shadows >> i & 1 && probe_table[i]->wants & PROBE_SHADOW_ENTRIES;
-    return some;
-}
-
-static int open_recording(struct run *u, struct kvf_diag *d)
-{
-    const struct model_config *m = &u->r.engine->config;
-    struct probe_config cfg = {
-        .shape = {m->n_layers, m->n_heads, u->r.methods.cache_heads, m->head_dim},
-        .cap = runner_cap(&u->r),
-        .kernels = &u->r.engine->kernels,
-        .gate_column = methods_gate_column(&u->r.methods),
-        .reads = methods_read_pages(&u->r.methods),
-        .evicts = methods_evict(&u->r.methods),
-        .shadow_entries = keeps_entries(u->shadows),
-        .span_set = u->spans.set,
-        .n_span_sets = u->spans.n_sets};
-    const struct plan *p = u->force.plan;
-    if (p && p->evict_step) {
-        cfg.plan_until = p->evict_step;
-        cfg.plan_heads = p->n_kv_heads;
-        cfg.plan_tokens = p->n_tokens;
-    }
-    struct buf header = {0};
-    unsigned set;
-    int err = probes_parse(u->probes, &set, d);
-    if (err)
-        return err;
-    set |= u->shadows;
-    err = choose_watch(u, &cfg, &set, d);
-    if (!err && probes_want(set) & PROBE_VALUE)
-        err = out_gram(u->r.engine->gguf, m, u->r.engine->pool, &u->out_gram, d);
-    if (err)
-        return err;
-    cfg.out_gram = u->out_gram;
-    if (!u->quiet)
-        fprintf(stderr, "recording --probes %s%s%s: %.0f bytes per token before compression\n",
-                u->probes, u->shadow ? " --shadow " : "", u->shadow ? u->shadow : "",
-                probes_bytes_per_token(set, &cfg));
-    if (!u->quiet)
-        note_left_out(u->probes, set, &cfg);
-    build_header(u, &header);
-    struct recorder_run run = {.header = header.data,
-                               .prompt = u->r.prompt.ids,
-                               .n_prompt = (size_t)u->r.prompt.n_ids,
-                               .existing = u->overwrite ? KVF_OVERWRITE : KVF_REFUSE};
-    if (u->resume)
-        run.existing = u->overwrite ? KVF_RESUME_OVERWRITE : KVF_RESUME;
-    err = header.err;
-    if (!err && u->resume)
-        err = resume_check(u->out, header.data, &u->r.prompt, d);
-    if (!err)
-        err = recorder_create(u->out, &run, set, &cfg, par_threads(u->r.engine->pool), &u->rec, d);
-    buf_finish(&header);
-    return err;
-}
-
-static int on_progress(void *ctx, int done)
-{
-    progress_update(ctx, done);
-    return signals_caught();
-}
-
-static int record_token(struct run *u, int32_t id, enum kvf_role role)
-{
-    size_t len;
-    const char *text = tokenizer_bytes(u->r.engine->tokenizer, id, &len);
-    return u->rec ? recorder_token(u->rec, id, role, text, len) : KVF_OK;
-}
-
-/* The role of the next token of the answer: thoughts go from <think> to </think>, both included. */
-static enum kvf_role answer_role(struct run *u)
-{
-    static const char open[] = "<think>", close[] = "</think>";
-    const struct buf *a = &u->answer;
-    const char *mark = u->thinking ? close : open;
-    bool was = u->thinking;
-    if (!u->may_think)
-        return KVF_ROLE_ANSWER;
-    const char *at = a->len > u->thought_to ? memmem(a->data + u->thought_to,
-                                                     a->len - u->thought_to, mark, strlen(mark))
-                                            : NULL;
-    if (at) {
-        u->thinking = !u->thinking;
-        u->thought_to = (size_t)(at - a->data) + strlen(mark);
-    }
-    return was || u->thinking ? KVF_ROLE_THINK : KVF_ROLE_ANSWER;
-}
-
-static int prefill(struct run *u)
-{
-    struct runner *r = &u->r;
-    int err = KVF_OK;
-    double t0 = clock_seconds();
-    const uint8_t *roles = force_roles(&u->force);
-    for (int i = 0; !err && i < r->prompt.n_ids; i++)
-        err = record_token(u, r->prompt.ids[i], roles ? (enum kvf_role)roles[i] : KVF_ROLE_PROMPT);
-    progress_start(&u->bar, "prefill", "tok", r->prompt.n_ids);
-    if (u->quiet)
-        u->bar.on = false;
-    if (!err)
-        err = session_prompt(u->session, r->prompt.ids, r->prompt.n_ids, on_progress, &u->bar);
-    progress_end(&u->bar, session_length(u->session));
-    if (err == KVF_E_CANCEL && u->rec)
-        recorder_cut(u->rec, session_length(u->session));
-    u->prefill_seconds = clock_seconds() - t0;
-    return err;
-}
-
-/* A piece of the answer, which may begin and end within a character.  What would steer a terminal
- * is shown there instead; others get the bytes. */
-static void print_piece(const char *text, size_t n)
-{
-    bool screen = isatty(STDOUT_FILENO);
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (screen && (c < 0x20 || c == 0x7f) && c != '\n' && c != '\t')
-            shown_print(text + i, 1);
-        else
-            putchar(c);
-    }
-}
 
 static void print_answer(const struct run *u)
 {
-    print_piece(u->answer.data ? u->answer.data : "", u->answer.data ? strlen(u->answer.data) : 0);
+    shown_piece(u->answer.data ? u->answer.data : "", u->answer.data ? strlen(u->answer.data) : 0);
     putchar('\n');
-}
-
-/* Text of a token to the answer, and at once to stdout when nothing records;
- * false when nobody takes it any more. */
-static bool emit(struct run *u, int32_t id)
-{
-    size_t len;
-    const char *text = tokenizer_bytes(u->r.engine->tokenizer, id, &len);
-    buf_add(&u->answer, text, len);
-    if (u->out || u->json)
-        return true;
-    print_piece(text, len);
-    return fflush(stdout) == 0 && !ferror(stdout);
-}
-
-static int decode(struct run *u)
-{
-    struct runner *r = &u->r;
-    struct sampler sampler;
-    int cap = runner_cap(r), err;
-    double t0 = clock_seconds();
-    err = sampler_init(&sampler, r->temperature, r->top_p, (uint64_t)r->seed,
-                       r->engine->config.vocab);
-    progress_start(&u->bar, "decode", "tok", r->n_predict);
-    if (u->quiet || !u->out)
-        u->bar.on = false;
-    for (int n = 0; !err && !signals_caught() && n < r->n_predict; n++) {
-        bool forced = n < u->force.n_ids;
-        int32_t id = forced ? u->force.ids[n] : sampler_next(&sampler, session_logits(u->session));
-        if (!forced && !r->ignore_eos && tokenizer_is_eog(r->engine->tokenizer, id))
-            break;
-        if (!emit(u, id))
-            break; /* commands_main reports it */
-        u->n_generated++;
-        /* the last token sampled is in the text only: nobody asks what follows it */
-        if ((n + 1 == r->n_predict && !forced) || session_length(u->session) == cap)
-            break;
-        enum kvf_role role = answer_role(u);
-        err = record_token(u, id,
-                           forced && u->force.roles ? (enum kvf_role)u->force.roles[n] : role);
-        if (!err)
-            err = session_step(u->session, id);
-        progress_update(&u->bar, u->n_generated);
-    }
-    progress_end(&u->bar, u->n_generated);
-    sampler_finish(&sampler);
-    u->decode_seconds = clock_seconds() - t0;
-    return err ? err : u->answer.err;
 }
 
 static double rate(double n, double seconds)
@@ -338,13 +31,7 @@ static void print_summary(const struct run *u)
             u->r.prompt.n_ids, rate(u->r.prompt.n_ids, u->prefill_seconds), u->n_generated,
             rate(u->n_generated - 1, u->decode_seconds), (long long)st.entries,
             (long long)st.entries_peak);
-    int peak = session_peak(u->session), budget = u->r.methods.params.budget;
-    if (budget && u->r.methods.row.score && u->r.methods.row.allocation->pool == POOL_HEAD
-        && peak > budget && strcmp(u->r.methods.row.allocation->name, "uniform") == 0)
-        fprintf(stderr,
-                "after the prompt a query saw up to %d entries of a head, %d over the "
-                "budget, as %s asks for\n",
-                peak, peak - budget, u->r.methods.method);
+    note_peak(&u->r, u->session);
     note_effect(&u->r, u->session);
 }
 
@@ -380,74 +67,10 @@ static void print_json(struct run *u)
     buf_finish(&b);
 }
 
-/* The note "result": what equal runs share. */
-static int finish_recording(struct run *u, struct kvf_diag *d)
-{
-    struct buf b = {0};
-    buf_char(&b, '{');
-    json_put_member_num(&b, "generated_tokens", u->n_generated);
-    json_put_key(&b, "text");
-    json_put_str(&b, u->answer.data ? u->answer.data : "", u->answer.len);
-    buf_char(&b, '}');
-    int err = b.err; /* then finish() abandons the trace */
-    if (!err) {
-        struct stat st; /* the end of the trace is written when it is closed */
-        err = recorder_finish(u->rec, b.data, d);
-        u->rec = NULL;
-        if (!err && stat(u->out, &st) == 0)
-            u->trace_bytes = (uint64_t)st.st_size;
-    }
-    buf_finish(&b);
-    return err;
-}
-
-static const char *why_failed(const struct run *u, int err)
-{
-    if (err == KVF_E_IO)
-        return "no space or no permission";
-    return u->resume && err == KVF_E_FORMAT
-               ? "what is recorded now is not what the unfinished trace holds; it is kept as it is"
-               : kvf_strerror(err);
-}
-
-static int execute(struct run *u, struct kvf_diag *d)
+static int execute_one(struct run *u, struct kvf_diag *d)
 {
     int err = runner_open(&u->r, d);
-    if (!err && u->out)
-        err = runner_output(&u->r, u->out, d);
-    if (!err && u->out && u->spans.file && file_same(u->spans.file, u->out))
-        err = kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the input %s", u->out, u->spans.file);
-    if (!err)
-        err = spans_open(&u->spans, &u->r.prompt, u->r.engine->tokenizer, d);
-    if (!err && !u->quiet)
-        note_budgets(&u->r);
-    u->may_think = !err && chat_may_think(u->r.engine->gguf);
-    u->thinking = u->may_think && u->r.prompt.chat_text.thinks;
-    signals_catch(); /* from here on there may be a trace to close */
-    if (!err && u->out)
-        err = open_recording(u, d);
-    if (!err)
-        err = runner_session(&u->r, u->rec, &u->session, d);
-    if (err)
-        return err;
-    err = prefill(u);
-    if (!err)
-        err = decode(u);
-    else if (err == KVF_E_CANCEL)
-        err = KVF_OK; /* what was fed is recorded; finish() reports it */
-    if (err && !d->text[0])
-        kvf_fail(d, err,
-                 err == KVF_E_IO ? "%s: writing failed: %s; what was written stays readable"
-                                 : "%s: %s",
-                 u->out ? u->out : "run", why_failed(u, err));
-    if (!err && u->rec)
-        err = finish_recording(u, d);
-    if (u->resume && err == KVF_E_FORMAT && signals_caught())
-        kvf_fail(
-            d, err,
-            "%s.unfinished is kept as it is: the run was interrupted before it came to its end",
-            u->out);
-    return err;
+    return err ? err : run_execute(u, d);
 }
 
 static int finish(const struct command *self, struct run *u, int err, const struct kvf_diag *d)
@@ -466,17 +89,95 @@ static int finish(const struct command *self, struct run *u, int err, const stru
         fprintf(stderr, "kvfate %s: interrupted after %d tokens%s%s\n", self->name,
                 session_length(u->session), u->out ? "; they are all in " : "",
                 u->out ? u->out : "");
-    recorder_abandon(u->rec);
-    session_destroy(u->session);
-    runner_close(&u->r);
-    force_close(&u->force);
-    spans_close(&u->spans);
-    buf_finish(&u->answer);
-    mem_free(u->out_gram);
-    watch_free(&u->watch);
+    run_close(u);
     if (!err && signals_caught())
         return 128 + signals_caught();
     return command_end(self, err, d);
+}
+
+/* ---- batches */
+
+static void print_line(const struct run *u, const char *id)
+{
+    struct buf b = {0};
+    buf_char(&b, '{');
+    json_put_member_str(&b, "id", id);
+    json_put_key(&b, "text");
+    json_put_str(&b, u->answer.data ? u->answer.data : "", u->answer.len);
+    json_put_member_num(&b, "tokens", u->n_generated);
+    buf_str(&b, "}\n");
+    if (!b.err)
+        fwrite(b.data, 1, b.len, stdout);
+    fflush(stdout);
+    buf_finish(&b);
+}
+
+/* One line of a batch.  What would be said before its run is said of the first alone. */
+static int make_line(void *ctx, const struct jsonl_line *x, const char *out, struct kvf_diag *d)
+{
+    struct run *u = ctx;
+    struct prompt *p = &u->r.prompt;
+    u->out = out;
+    u->r.n_predict = x->n >= 0 ? x->n : u->n_predict;
+    u->r.seed = x->seed >= 0 ? x->seed : u->seed;
+    p->given = x->prompt ? x->prompt : x->text;
+    p->raw = x->text != NULL;
+    p->messages = x->messages;
+    int err = runner_open_prompt(&u->r, d);
+    if (!err)
+        err = run_execute(u, d);
+    if (!err && !out)
+        print_line(u, x->id);
+    run_forget(u);
+    u->quiet = p->noted = true;
+    return err;
+}
+
+static int batch(const struct command *self, struct run *u)
+{
+    const struct prompt *p = &u->r.prompt;
+    const struct {
+        const char *name;
+        bool given;
+    } beside[] = {{"-p", p->given},
+                  {"-f", p->file},
+                  {"--chat", p->chat},
+                  {"--ids", p->ids_file},
+                  {"--raw", p->raw},
+                  {"--force", u->force.file},
+                  {"--plan", u->force.plan_file},
+                  {"--spans", u->spans.file},
+                  {"--resume", u->resume},
+                  {"--json", u->json}};
+    struct kvf_diag d = {""};
+    int err = KVF_OK;
+    for (size_t i = 0; !err && i < sizeof beside / sizeof *beside; i++)
+        if (beside[i].given)
+            err = kvf_fail(&d, KVF_E_ARG, "%s and --jsonl exclude each other", beside[i].name);
+    u->n_predict = u->r.n_predict;
+    u->seed = u->r.seed;
+    u->batch.folder = u->out;
+    u->batch.overwrite = u->overwrite;
+    u->batch.quiet = u->quiet;
+    u->batch.make = make_line;
+    u->batch.ctx = u;
+    u->overwrite = true; /* of what is unfinished; closed traces never come so far without it */
+    if (!err)
+        err = jsonl_open(&u->batch, &d);
+    if (!err)
+        err = runner_open_model(&u->r, &d);
+    int status = err ? command_end(self, err, &d) : jsonl_run(self, &u->batch);
+    jsonl_close(&u->batch);
+    run_close(u);
+    return status;
+}
+
+/* What --shard alone is. */
+static int check_shard(const struct run *u, struct kvf_diag *d)
+{
+    return u->batch.part && !u->batch.file
+               ? kvf_fail(d, KVF_E_ARG, "--shard is of --jsonl, which is not given")
+               : KVF_OK;
 }
 
 static const struct opt run_options[] = {
@@ -495,7 +196,9 @@ static const struct opt run_options[] = {
      "query vectors before or after RoPE", .absent = "pre"},
     {OPT_STR, 0, "spans", offsetof(struct run, spans.file), "FILE.json",
      "named stretches of the prompt (docs/reference/probes.md)"},
-    {OPT_STR, 'o', "output", offsetof(struct run, out), "OUT.kvf", "the trace"},
+    {OPT_GROUP, 0, "batch", offsetof(struct run, batch), .group = jsonl_options},
+    {OPT_STR, 'o', "output", offsetof(struct run, out), "OUT.kvf",
+     "the trace; with --jsonl a folder for ID.kvf"},
     {OPT_FLAG, 0, "overwrite", offsetof(struct run, overwrite), NULL,
      "replace the trace that is there, once the new one is closed"},
     {OPT_FLAG, 0, "resume", offsetof(struct run, resume), NULL,
@@ -518,10 +221,14 @@ static int cmd_run(const struct command *self, void *request, int n, char **oper
         return EXIT_USAGE;
     }
     unsigned set;
-    int err = probes_parse(u->probes, &set, &d); /* before the model is opened */
+    int err = check_shard(u, &d);
+    if (!err)
+        err = probes_parse(u->probes, &set, &d); /* before the model is opened */
     if (!err && u->shadow)
         err = shadows_parse(u->shadow, &u->shadows, &d);
-    return finish(self, u, err ? err : execute(u, &d), &d);
+    if (!err && u->batch.file)
+        return batch(self, u);
+    return finish(self, u, err ? err : execute_one(u, &d), &d);
 }
 
 static const struct exit_status run_exits[] = {
@@ -535,7 +242,8 @@ const struct command command_run = {
     .group = "running models",
     .summary = "run a model under a cache method and record a trace",
     .example = "kvfate run -p 'Why is the sky blue?' --method h2o --budget 64 -o sky.kvf",
-    .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE | --force FILE | --plan P.kvf) "
+    .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE | --force FILE | --plan P.kvf | "
+             "--jsonl FILE) "
              "-o OUT.kvf",
     .options = run_options,
     .request_bytes = sizeof(struct run),
@@ -545,6 +253,7 @@ const struct command command_run = {
 
 static const struct opt generate_options[] = {
     {OPT_GROUP, 0, "run", offsetof(struct run, r), .group = runner_options},
+    {OPT_GROUP, 0, "batch", offsetof(struct run, batch), .group = jsonl_options},
     {OPT_FLAG, 0, "json", offsetof(struct run, json), NULL, "one JSON object to stdout at the end"},
     {OPT_FLAG, 'q', "quiet", offsetof(struct run, quiet), NULL, "no progress, no summary"},
     {.type = OPT_END},
@@ -557,7 +266,10 @@ static int cmd_generate(const struct command *self, void *request, int n, char *
     struct run *u = request;
     struct kvf_diag d = {""};
     u->probes = "lean";
-    return finish(self, u, execute(u, &d), &d);
+    int err = check_shard(u, &d);
+    if (!err && u->batch.file)
+        return batch(self, u);
+    return finish(self, u, err ? err : execute_one(u, &d), &d);
 }
 
 static const struct exit_status generate_exits[] = {
@@ -571,7 +283,7 @@ const struct command command_generate = {
     .group = "running models",
     .summary = "the same decoder without a trace: text to stdout",
     .example = "kvfate generate -p 'Name three rivers.' -n 64",
-    .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE)",
+    .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE | --jsonl FILE)",
     .options = generate_options,
     .request_bytes = sizeof(struct run),
     .exits = generate_exits,

@@ -9,7 +9,7 @@
 
 bool prompt_named(const struct prompt *p)
 {
-    return p->given || p->file || p->chat || p->ids_file;
+    return p->given || p->file || p->chat || p->ids_file || p->messages;
 }
 
 int prompt_check(const struct prompt *p, bool needed, struct kvf_diag *d)
@@ -37,7 +37,7 @@ static int render_chat(struct prompt *p, const struct engine *e, const struct ch
     int err = chat_render(e->gguf, &r, &p->chat_text, d);
     if (err)
         return err;
-    if (r.think != CHAT_THINK_AS_IS && !p->chat_text.has_switch)
+    if (r.think != CHAT_THINK_AS_IS && !p->chat_text.has_switch && !p->noted)
         fputs("note: the model's chat template has no switch for thinking: --think and --no-think "
               "change nothing\n",
               stderr);
@@ -46,33 +46,52 @@ static int render_chat(struct prompt *p, const struct engine *e, const struct ch
     return KVF_OK;
 }
 
-/* Messages of a JSON array, rendered by the model's template. */
-static int render_messages(struct prompt *p, const struct engine *e, const char *json, size_t len,
-                           struct kvf_diag *d)
+int prompt_messages(const struct json *array, const char *name, struct chat_message **ret,
+                    int *ret_n, struct kvf_diag *d)
 {
     enum { MAX_MESSAGES = 1024 };
-    struct json *root = NULL;
-    int err = json_parse(json, len, &root, d);
-    if (err) {
-        kvf_diag_prefix(d, "%s", p->chat);
-        return err;
-    }
-    int n = json_is_array(root) ? json_len(root) : 0, i = 0;
+    int n = json_is_array(array) ? json_len(array) : 0, i = 0;
     struct chat_message *msg = n > 0 && n <= MAX_MESSAGES ? MEM_NEW(struct chat_message, (size_t)n)
                                                           : NULL;
-    for (const struct json *m = json_first(root); msg && m && i < n; m = json_next(m), i++) {
+    for (const struct json *m = json_first(array); msg && m && i < n; m = json_next(m), i++) {
         msg[i].role = json_str(json_get(m, "role"), NULL);
         msg[i].content = json_str(json_get(m, "content"), NULL);
         if (!msg[i].role || !msg[i].content)
             break;
     }
-    if (!msg || i < n)
-        err = kvf_fail(d, KVF_E_FORMAT,
-                       "%s: expected a JSON array of 1 to %d {\"role\", \"content\"} objects",
-                       p->chat, MAX_MESSAGES);
-    else
+    if (!msg || i < n) {
+        mem_free(msg);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: expected a JSON array of 1 to %d {\"role\", \"content\"} objects",
+                        name, MAX_MESSAGES);
+    }
+    *ret = msg;
+    *ret_n = n;
+    return KVF_OK;
+}
+
+/* Messages of a JSON array, rendered by the model's template. */
+static int render_messages(struct prompt *p, const struct engine *e, const struct json *array,
+                           struct kvf_diag *d)
+{
+    struct chat_message *msg = NULL;
+    int n = 0, err = prompt_messages(array, p->chat ? p->chat : "\"messages\"", &msg, &n, d);
+    if (!err)
         err = render_chat(p, e, msg, n, d);
     mem_free(msg);
+    return err;
+}
+
+/* The same of their text. */
+static int render_file(struct prompt *p, const struct engine *e, const char *json, size_t len,
+                       struct kvf_diag *d)
+{
+    struct json *root = NULL;
+    int err = json_parse(json, len, &root, d);
+    if (err)
+        kvf_diag_prefix(d, "%s", p->chat);
+    else
+        err = render_messages(p, e, root, d);
     json_free(root);
     return err;
 }
@@ -106,10 +125,10 @@ static int render(struct prompt *p, const struct engine *e, const char *text, si
                   struct kvf_diag *d)
 {
     if (p->chat)
-        return render_messages(p, e, text, n, d);
+        return render_file(p, e, text, n, d);
     if (!p->raw && chat_has_template(e->gguf))
         return render_message(p, e, text, n, d);
-    if (!p->raw)
+    if (!p->raw && !p->noted)
         fputs("note: the model has no chat template: the prompt is taken as it stands, as with "
               "--raw\n",
               stderr);
@@ -122,6 +141,8 @@ static int read_text(struct prompt *p, const struct engine *e, struct kvf_diag *
     struct buf in = {0};
     const char *path = p->file ? p->file : p->chat;
     int err = KVF_OK;
+    if (p->messages)
+        return render_messages(p, e, p->messages, d);
     if (path)
         err = file_read(path, &in, d);
     else
@@ -262,4 +283,7 @@ void prompt_close(struct prompt *p)
     chat_text_free(&p->chat_text);
     mem_free(p->ids);
     p->ids = NULL;
+    p->n_ids = 0;
+    p->at = p->bytes = p->reply_at = 0;
+    p->changed = false;
 }

@@ -12,11 +12,14 @@
 struct prompt {
     /* options: at most one of the first four is not NULL */
     const char *given, *file, *chat, *ids_file;
-    bool raw;             /* no chat template */
-    bool think, no_think; /* the template's enable_thinking; neither: its own choice */
-    const char *date;     /* YYYY-MM-DD that templates tell; NULL: none */
+    const struct json *messages; /* borrowed: what the file of `chat` would hold, in its place */
+    bool raw;                    /* no chat template */
+    bool think, no_think;        /* the template's enable_thinking; neither: its own choice */
+    const char *date;            /* YYYY-MM-DD that templates tell; NULL: none */
     const char
         *reply; /* the beginning of the answer, which follows; NULL: none.  Not with ids_file */
+
+    bool noted; /* what a note says of the model's template was said: prompts before had it */
 
     /* made by prompt_open */
     struct buf text;  /* as it was tokenised, template included */
@@ -35,11 +38,18 @@ bool prompt_named(const struct prompt *p);
  * though it is needed. */
 int prompt_check(const struct prompt *p, bool needed, struct kvf_diag *d);
 
+/* The messages of a JSON array, borrowed from it, as *ret [n], to be freed with mem_free.
+ * KVF_E_FORMAT with a sentence that begins with the name unless it holds 1 to 1024 objects with the
+ * texts "role" and "content". */
+int prompt_messages(const struct json *array, const char *name, struct chat_message **ret,
+                    int *ret_n, struct kvf_diag *d);
+
 /* Reads and tokenises the prompt that is named.  KVF_OK or an error with a sentence. */
 int prompt_open(struct prompt *p, const struct engine *e, struct kvf_diag *d);
 /* Copies the n ids of a prompt that something else holds.  KVF_OK or KVF_E_NOMEM. */
 int prompt_take(struct prompt *p, const int32_t *ids, int n);
-void prompt_close(struct prompt *p); /* accepts a zeroed one */
+/* Frees what prompt_open made, so that another prompt can be opened.  Accepts a zeroed one. */
+void prompt_close(struct prompt *p);
 
 /* Where the tokens of an opened prompt end in its text: *ret_end [n_ids] bytes, to be freed with
  * mem_free.  KVF_E_FORMAT when tokens and text are not the same bytes. */

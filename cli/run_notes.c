@@ -55,6 +55,32 @@ void note_left_out(const char *probes, unsigned set, const struct probe_config *
                         "(what needs them and their time: docs/reference/probes.md)\n");
 }
 
+void note_watch(const struct watch *w, int head_dim)
+{
+    if (w->n_pairs)
+        fprintf(stderr,
+                "watching %d pairs of a query head and a token, of at most %d: %d bytes "
+                "per step\n",
+                w->n_pairs, WATCH_MAX_PAIRS, w->n_pairs * 4);
+    if (w->n_queries)
+        fprintf(stderr,
+                "watching queries, heads: %d, %s RoPE: %d numbers per step, of at most "
+                "%d\n",
+                w->n_queries, w->turned ? "after" : "before", w->n_queries * head_dim,
+                WATCH_MAX_NUMBERS);
+}
+
+void note_peak(const struct runner *r, const struct session *s)
+{
+    int peak = session_peak(s), budget = r->methods.params.budget;
+    if (budget && r->methods.row.score && r->methods.row.allocation->pool == POOL_HEAD
+        && peak > budget && strcmp(r->methods.row.allocation->name, "uniform") == 0)
+        fprintf(stderr,
+                "after the prompt a query saw up to %d entries of a head, %d over the "
+                "budget, as %s asks for\n",
+                peak, peak - budget, r->methods.method);
+}
+
 /* Whether queries after the prompt read all that there was; true where there were none. */
 static bool read_all(const struct runner *r, const struct session *s)
 {

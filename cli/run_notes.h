@@ -5,6 +5,7 @@
 
 #include "cli/runner.h"
 #include "engine/probe/probe.h"
+#include "engine/probe/watch.h"
 
 /* Before the run: how many entries a query sees, for each row that cuts several at once or lets a
  * head grow beyond its budget. */
@@ -13,6 +14,12 @@ void note_budgets(const struct runner *r);
 /* Before the run: the probes of --probes full that a set of them leaves out, and their bytes per
  * token.  Of a list of names nothing is said: it was a choice. */
 void note_left_out(const char *probes, unsigned set, const struct probe_config *cfg);
+
+/* Before the run: how many numbers per step the raw blocks of --watch and --watch-queries are. */
+void note_watch(const struct watch *w, int head_dim);
+
+/* After it: whether a query saw more than the budget, which some methods ask for. */
+void note_peak(const struct runner *r, const struct session *s);
 
 /* After it: whether the method changed what any query saw. */
 void note_effect(const struct runner *r, const struct session *s);

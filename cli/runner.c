@@ -85,9 +85,9 @@ static bool held_prompt(const struct runner *r)
     return !prompt_named(&r->prompt) && force_given(r->force);
 }
 
-static int check_options(struct runner *r, struct kvf_diag *d)
+static int check_options(struct runner *r, bool needed, struct kvf_diag *d)
 {
-    int err = prompt_check(&r->prompt, !held_prompt(r), d);
+    int err = prompt_check(&r->prompt, needed, d);
     if (err)
         return err;
     if (!r->methods.method)
@@ -148,18 +148,31 @@ static int check_lengths(struct runner *r, struct kvf_diag *d)
     return err;
 }
 
-int runner_open(struct runner *r, struct kvf_diag *d)
+static int open_model(struct runner *r, bool needs_prompt, struct kvf_diag *d)
 {
-    int err = check_options(r, d);
+    int err = check_options(r, needs_prompt, d);
     if (!err)
         err = model_open(r->model, r->how.exact, (int)r->how.threads, &r->engine, d);
     if (!err && r->force)
         err = open_force(r, d);
-    if (!err)
-        err = methods_open(&r->methods, r->engine, d);
-    if (!err)
-        err = open_prompt(r, d);
+    return err ? err : methods_open(&r->methods, r->engine, d);
+}
+
+int runner_open_model(struct runner *r, struct kvf_diag *d)
+{
+    return open_model(r, false, d);
+}
+
+int runner_open_prompt(struct runner *r, struct kvf_diag *d)
+{
+    int err = open_prompt(r, d);
     return err ? err : check_lengths(r, d);
+}
+
+int runner_open(struct runner *r, struct kvf_diag *d)
+{
+    int err = open_model(r, !held_prompt(r), d);
+    return err ? err : runner_open_prompt(r, d);
 }
 
 void runner_close(struct runner *r)

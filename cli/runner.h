@@ -40,6 +40,10 @@ extern const struct opt runner_prompt_options[], runner_options[];
 /* Checks options, opens the model, what is forced, the rows and the prompt.  KVF_OK; KVF_E_ARG
  * for usage errors; others for failures.  d always says why. */
 int runner_open(struct runner *r, struct kvf_diag *d);
+/* The same in two steps, for commands that run prompts that no option names: all but the prompt,
+ * then one prompt after the other, with prompt_close between.  n_predict -1 is set then. */
+int runner_open_model(struct runner *r, struct kvf_diag *d);
+int runner_open_prompt(struct runner *r, struct kvf_diag *d);
 void runner_close(struct runner *r); /* accepts a zeroed runner */
 
 /* KVF_E_ARG when `out` names the same file as an input of an opened runner. */

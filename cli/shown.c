@@ -1,7 +1,9 @@
 #include "cli/shown.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/utf8.h"
 
@@ -14,6 +16,18 @@ void shown_print(const char *s, size_t n)
             putchar('\n');
         else
             fwrite(shown, 1, put, stdout);
+    }
+}
+
+void shown_piece(const char *s, size_t n)
+{
+    bool screen = isatty(STDOUT_FILENO);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i];
+        if (screen && (c < 0x20 || c == 0x7f) && c != '\n' && c != '\t')
+            shown_print(s + i, 1);
+        else
+            putchar(c);
     }
 }
 

@@ -1,0 +1,372 @@
+#include "cli/jsonl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/progress.h"
+#include "cli/files.h"
+#include "cli/signals.h"
+
+enum { MOST_LINES = 1 << 20, MOST_LINE = 16 << 20 /* what json_parse takes */ };
+static const size_t MOST_BYTES = (size_t)1 << 30;
+static const double MOST_TOKENS = 1 << 24, MOST_SEED = 9e15;
+
+const struct opt jsonl_options[] = {
+    {OPT_STR, 0, "jsonl", offsetof(struct jsonl, file), "FILE",
+     "many prompts, one JSON object a line, with one load of the model"},
+    {OPT_STR, 0, "shard", offsetof(struct jsonl, part), "I/N",
+     "of --jsonl every N-th line from the I-th on, from 1/N to N/N"},
+    {.type = OPT_END},
+};
+
+/* ---- one line */
+
+/* Whether the JSON of a line has a text with a NUL in it, which would end there. */
+static bool holds_nul(const char *s, size_t n)
+{
+    bool escaped = false;
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] == 0 || (escaped && n - i >= 5 && memcmp(s + i, "u0000", 5) == 0))
+            return true;
+        escaped = s[i] == '\\' && !escaped;
+    }
+    return false;
+}
+
+static bool is_safe_name(const char *s)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789-_.";
+    size_t n = strspn(s, letters);
+    return s[n] == 0 && n >= 1 && n <= JSONL_ID && s[0] != '.';
+}
+
+static int take_id(struct jsonl_line *x, const struct json *id, struct kvf_diag *d)
+{
+    const char *text = json_str(id, NULL);
+    if (!id) {
+        snprintf(x->id, sizeof x->id, "%06d", x->number);
+        return KVF_OK;
+    }
+    if (!text)
+        return kvf_fail(d, KVF_E_FORMAT, "\"id\" is no text");
+    if (!is_safe_name(text))
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "the id '%.120s' is no safe name of a file; it needs 1 to %d letters, "
+                        "digits, '-', '_' or '.', and no dot at its beginning",
+                        text, JSONL_ID);
+    strcpy(x->id, text);
+    return KVF_OK;
+}
+
+/* A whole number from 0 to most; -1 where the member is absent. */
+static int take_number(const struct json *root, const char *key, double most, int64_t *ret,
+                       struct kvf_diag *d)
+{
+    const struct json *member = json_get(root, key);
+    int64_t v = json_int(member, -1);
+    if (member && (v < 0 || (double)v > most))
+        return kvf_fail(d, KVF_E_FORMAT, "\"%s\" is no whole number from 0 to %.0f", key, most);
+    *ret = v;
+    return KVF_OK;
+}
+
+static int take_prompt(struct jsonl_line *x, struct kvf_diag *d)
+{
+    static const char *const kinds[] = {"prompt", "text", "messages"};
+    const struct json *found[3];
+    struct chat_message *msg;
+    int n, some = 0;
+    for (int i = 0; i < 3; i++) {
+        found[i] = json_get(x->root, kinds[i]);
+        some += found[i] != NULL;
+    }
+    if (some != 1)
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "expected one of \"prompt\", \"messages\" and \"text\", and there %s",
+                        some ? "are several" : "is none");
+    for (int i = 0; i < 2; i++)
+        if (found[i] && !json_str(found[i], NULL))
+            return kvf_fail(d, KVF_E_FORMAT, "\"%s\" is no text", kinds[i]);
+    x->prompt = json_str(found[0], NULL);
+    x->text = json_str(found[1], NULL);
+    x->messages = found[2];
+    if (!x->messages)
+        return KVF_OK;
+    int err = prompt_messages(x->messages, "\"messages\"", &msg, &n, d);
+    if (!err)
+        mem_free(msg);
+    return err;
+}
+
+static int check_keys(const struct json *root, struct kvf_diag *d)
+{
+    static const char *const known[] = {"id", "prompt", "messages", "text", "n", "seed"};
+    if (!json_is_object(root))
+        return kvf_fail(d, KVF_E_FORMAT, "expected a JSON object");
+    for (const struct json *m = json_first(root); m; m = json_next(m)) {
+        bool found = false;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            found |= strcmp(json_key(m), known[i]) == 0;
+        if (!found)
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "unknown key \"%.60s\"; known are id, prompt, messages, text, n "
+                            "and seed",
+                            json_key(m));
+    }
+    return KVF_OK;
+}
+
+static int take_line(struct jsonl_line *x, const char *s, size_t n, struct kvf_diag *d)
+{
+    int err = json_parse(s, n, &x->root, d);
+    if (!err && holds_nul(s, n))
+        err = kvf_fail(d, KVF_E_FORMAT, "a text holds a NUL character");
+    if (!err)
+        err = check_keys(x->root, d);
+    if (!err)
+        err = take_id(x, json_get(x->root, "id"), d);
+    if (!err)
+        err = take_prompt(x, d);
+    if (!err)
+        err = take_number(x->root, "n", MOST_TOKENS, &x->n, d);
+    return err ? err : take_number(x->root, "seed", MOST_SEED, &x->seed, d);
+}
+
+/* ---- the file */
+
+static int grow(struct jsonl *b)
+{
+    if (b->n_lines < b->cap)
+        return KVF_OK;
+    size_t cap = b->cap ? 2 * b->cap : 64;
+    struct jsonl_line *grown = mem_grow(b->line, b->n_lines, cap, sizeof *grown);
+    if (!grown)
+        return KVF_E_NOMEM;
+    b->line = grown;
+    b->cap = cap;
+    return KVF_OK;
+}
+
+/* Takes a line of the file unless it is blank. */
+static int add_line(struct jsonl *b, int number, const struct buf *line, struct kvf_diag *d)
+{
+    if (line->err)
+        return kvf_fail(d, line->err, "%s: line %d: over %d MiB", b->file, number, MOST_LINE >> 20);
+    if (line->len == 0 || strspn(line->data, " \t\r") == line->len)
+        return KVF_OK;
+    int err = grow(b);
+    if (err)
+        return err;
+    struct jsonl_line *x = &b->line[b->n_lines++];
+    *x = (struct jsonl_line){.number = number};
+    err = take_line(x, line->data, line->len, d);
+    if (err)
+        kvf_diag_prefix(d, "%s: line %d", b->file, number);
+    return err;
+}
+
+static int read_lines(struct jsonl *b, FILE *f, struct kvf_diag *d)
+{
+    struct buf line = {.max = MOST_LINE};
+    size_t bytes = 0;
+    int err = KVF_OK, c = 0;
+    for (int number = 1; !err && c != EOF; number++) {
+        buf_clear(&line);
+        for (c = getc(f); c != EOF && c != '\n' && !line.err; c = getc(f))
+            buf_char(&line, (char)c);
+        bytes += line.len;
+        err = add_line(b, number, &line, d);
+        if (!err && (number > MOST_LINES || bytes > MOST_BYTES))
+            err = kvf_fail(d, KVF_E_LIMIT, "%s: over %d lines or %zu MiB; split the file", b->file,
+                           MOST_LINES, MOST_BYTES >> 20);
+    }
+    if (!err && ferror(f))
+        err = kvf_fail(d, KVF_E_IO, "%s: cannot read it: %s", b->file, strerror(errno));
+    buf_finish(&line);
+    return err;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const struct jsonl_line *x = *(const struct jsonl_line *const *)a;
+    const struct jsonl_line *y = *(const struct jsonl_line *const *)b;
+    int order = strcmp(x->id, y->id);
+    return order ? order : (x->number > y->number) - (x->number < y->number);
+}
+
+/* KVF_E_FORMAT with a sentence for the first line whose id an earlier one has. */
+static int check_ids(const struct jsonl *b, struct kvf_diag *d)
+{
+    const struct jsonl_line **order = MEM_NEW(const struct jsonl_line *, b->n_lines);
+    const struct jsonl_line *again = NULL, *was = NULL;
+    if (!order)
+        return KVF_E_NOMEM;
+    for (size_t i = 0; i < b->n_lines; i++)
+        order[i] = &b->line[i];
+    qsort(order, b->n_lines, sizeof *order, by_id);
+    for (size_t i = 1; i < b->n_lines; i++)
+        if (strcmp(order[i]->id, order[i - 1]->id) == 0
+            && (!again || order[i]->number < again->number)) {
+            again = order[i];
+            was = order[i - 1];
+        }
+    mem_free(order);
+    if (!again)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_FORMAT, "%s: line %d: the id '%s' is that of line %d", b->file,
+                    again->number, again->id, was->number);
+}
+
+static int make_folder(const char *path, struct kvf_diag *d)
+{
+    struct stat st;
+    if (mkdir(path, 0777) == 0)
+        return KVF_OK;
+    int why = errno;
+    if (stat(path, &st) != 0)
+        return kvf_fail(d, KVF_E_IO, "%s: cannot make this folder: %s", path, strerror(why));
+    if (!S_ISDIR(st.st_mode))
+        return kvf_fail(d, KVF_E_ARG, "-o %s is no folder, which --jsonl needs for its traces",
+                        path);
+    return KVF_OK;
+}
+
+int jsonl_open(struct jsonl *b, struct kvf_diag *d)
+{
+    int err = shard_parse(b->part, &b->shard, d);
+    if (err)
+        return err;
+    FILE *f = strcmp(b->file, "-") == 0 ? stdin : fopen(b->file, "rb");
+    if (!f)
+        return kvf_fail(d, KVF_E_IO, "%s: cannot open it: %s", b->file, strerror(errno));
+    err = read_lines(b, f, d);
+    if (f != stdin)
+        fclose(f);
+    if (!err && b->n_lines == 0)
+        err = kvf_fail(d, KVF_E_FORMAT, "%s: holds no prompts", b->file);
+    if (!err)
+        err = check_ids(b, d);
+    return err || !b->folder ? err : make_folder(b->folder, d);
+}
+
+void jsonl_close(struct jsonl *b)
+{
+    for (size_t i = 0; i < b->n_lines; i++)
+        json_free(b->line[i].root);
+    mem_free(b->line);
+    b->line = NULL;
+    b->n_lines = b->cap = 0;
+}
+
+/* ---- the loop */
+
+struct loop {
+    struct jsonl *b;
+    struct buf path; /* of the trace at hand */
+    struct progress bar;
+    int64_t made, skipped, failed;
+    int first; /* number of the first line that failed */
+};
+
+static bool in_shard(const struct jsonl *b, size_t i)
+{
+    return (int64_t)i % b->shard.parts == b->shard.part - 1;
+}
+
+/* The trace of a line; KVF_OK or KVF_E_NOMEM. */
+static int name_trace(struct loop *l, const struct jsonl_line *x)
+{
+    buf_clear(&l->path);
+    if (l->b->folder)
+        buf_printf(&l->path, "%s/%s.kvf", l->b->folder, x->id);
+    return l->path.err;
+}
+
+/* Whether a line is done: its trace stands at its name, where closed ones alone are. */
+static bool is_done(struct loop *l, const struct jsonl_line *x)
+{
+    struct stat st;
+    return l->b->folder && !l->b->overwrite && name_trace(l, x) == KVF_OK
+           && stat(l->path.data, &st) == 0;
+}
+
+static int64_t count_to_do(struct loop *l)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < l->b->n_lines; i++)
+        n += in_shard(l->b, i) && !is_done(l, &l->b->line[i]);
+    return n;
+}
+
+/* One line of the file.  KVF_OK and the errors that end the loop. */
+static int make_line(struct loop *l, const struct command *self, const struct jsonl_line *x)
+{
+    struct kvf_diag d = {""};
+    int err = name_trace(l, x);
+    if (!err)
+        err = file_keep(l->path.data, l->b->file, &d);
+    if (!err)
+        err = l->b->make(l->b->ctx, x, l->path.data, &d);
+    if (!err) {
+        l->made++;
+        return KVF_OK;
+    }
+    if (err == KVF_E_CANCEL)
+        return err;
+    if (!d.text[0])
+        kvf_fail(&d, err, "%s", kvf_strerror(err));
+    kvf_diag_prefix(&d, "%s: line %d", l->b->file, x->number);
+    progress_clear(&l->bar);
+    command_say(self, err, &d);
+    if (l->failed++ == 0)
+        l->first = x->number;
+    return err == KVF_E_NOMEM ? err : KVF_OK;
+}
+
+static int make_lines(struct loop *l, const struct command *self)
+{
+    const struct jsonl *b = l->b;
+    int err = KVF_OK;
+    progress_start(&l->bar, self->name, "prompts", count_to_do(l));
+    if (b->quiet || !b->folder)
+        l->bar.on = false;
+    for (size_t i = 0; !err && i < b->n_lines && !signals_caught() && !ferror(stdout); i++) {
+        if (!in_shard(b, i))
+            continue;
+        if (is_done(l, &b->line[i])) {
+            l->skipped++;
+            continue;
+        }
+        progress_clear(&l->bar);
+        err = make_line(l, self, &b->line[i]);
+        progress_update(&l->bar, l->made + l->failed);
+    }
+    progress_end(&l->bar, l->made + l->failed);
+    return err;
+}
+
+int jsonl_run(const struct command *self, struct jsonl *b)
+{
+    struct loop l = {.b = b};
+    struct kvf_diag d = {""};
+    int err = make_lines(&l, self);
+    if (!b->quiet)
+        fprintf(stderr, "%lld made, %lld skipped, %lld failed\n", (long long)l.made,
+                (long long)l.skipped, (long long)l.failed);
+    if (signals_caught())
+        fprintf(stderr, "kvfate %s: interrupted; the same command goes on with what is missing\n",
+                self->name);
+    else if (l.failed && err != KVF_E_NOMEM)
+        err = kvf_fail(&d, KVF_E_FORMAT, "%s: lines that failed: %lld, the first is line %d",
+                       b->file, (long long)l.failed, l.first);
+    buf_finish(&l.path);
+    if (signals_caught())
+        return 128 + signals_caught();
+    return command_end(self, err, &d);
+}

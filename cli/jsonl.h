@@ -1,0 +1,52 @@
+/* jsonl.h - batches: a file of prompts, one JSON object a line (--jsonl), and the loop over them.
+ *
+ * A line has "prompt" (a user's message, as -p gives it), "messages" (as --chat reads them) or
+ * "text" (as --raw -p gives it), and may have "id", "n" (-n) and "seed" (--seed).  All lines are
+ * checked before any is run.  An answer or a trace is named by its id; without one the id is
+ * the number of the line in six digits or more. */
+#ifndef KVF_CLI_JSONL_H
+#define KVF_CLI_JSONL_H
+
+#include "cli/commands.h"
+#include "cli/prompt.h"
+#include "cli/shard.h"
+
+enum { JSONL_ID = 100 }; /* bytes of an id, at most */
+
+struct jsonl_line {
+    char id[JSONL_ID + 1];
+    int number;                  /* in the file, from 1 */
+    struct json *root;           /* owned; the rest is borrowed from it */
+    const char *prompt, *text;   /* one of these three is not NULL */
+    const struct json *messages; /* an array that prompt_messages takes */
+    int64_t n, seed;             /* -1: not given */
+};
+
+struct jsonl {
+    const char *file, *part; /* options --jsonl and --shard */
+    /* What the command says. */
+    const char *folder; /* where the traces go, ID.kvf; NULL: none are made */
+    bool overwrite;     /* traces that are there are made anew; else they are skipped */
+    bool quiet;         /* no progress and no last line */
+    /* Runs a line; out: the trace, or NULL.  KVF_OK; KVF_E_CANCEL after a signal; or an error. */
+    int (*make)(void *ctx, const struct jsonl_line *line, const char *out, struct kvf_diag *d);
+    void *ctx;
+
+    /* made by jsonl_open */
+    struct shard shard;
+    struct jsonl_line *line; /* [n_lines] owned */
+    size_t n_lines, cap;
+};
+
+extern const struct opt jsonl_options[]; /* of a struct jsonl */
+
+/* Reads and checks the file, and makes the folder where it is missing.  KVF_OK, KVF_E_ARG for
+ * usage errors, others with a sentence that names the file and the line. */
+int jsonl_open(struct jsonl *b, struct kvf_diag *d);
+void jsonl_close(struct jsonl *b); /* accepts a zeroed struct */
+
+/* Makes the lines of the shard in their order.  A line that fails is told, and the others are
+ * made; want of memory or of space ends the loop.  Returns the exit status, and has said why. */
+int jsonl_run(const struct command *self, struct jsonl *b);
+
+#endif

@@ -1,0 +1,44 @@
+/* run.h - the run of one prompt, recorded or not: what kvfate run and kvfate generate share. */
+#ifndef KVF_CLI_RUN_H
+#define KVF_CLI_RUN_H
+
+#include "base/progress.h"
+#include "cli/force.h"
+#include "cli/jsonl.h"
+#include "cli/runner.h"
+#include "cli/spans.h"
+#include "engine/probe/watch.h"
+
+struct run {
+    struct runner r;
+    struct force force;
+    const char *probes, *shadow, *out, *watch_queries;
+    double *out_gram; /* NULL: no probe asks for it */
+    struct opt_list watch_text;
+    struct watch watch;
+    struct spans spans;
+    unsigned shadows; /* bits of probe_table */
+    bool json, quiet, overwrite, resume;
+    struct jsonl batch;      /* without a file: one prompt alone */
+    int64_t n_predict, seed; /* of the options, for lines of a batch without */
+    struct recorder *rec;
+    struct session *session;
+    struct buf answer;
+    struct progress bar;
+    double prefill_seconds, decode_seconds;
+    int n_generated;
+    bool may_think, thinking; /* answers of the model may hold thoughts; one goes on */
+    size_t thought_to;        /* bytes of the answer up to the last mark of a thought */
+    uint64_t trace_bytes;
+};
+
+/* Runs the prompt of an opened runner.  KVF_OK, after a signal too, when what was done is recorded;
+ * KVF_E_CANCEL after a signal in a batch, whose trace stays unfinished; or an error with a
+ * sentence. session and answer tell what came of it. */
+int run_execute(struct run *u, struct kvf_diag *d);
+/* Forgets that run, so that the open model can run another prompt.  A trace that is not closed
+ * stays unfinished. */
+void run_forget(struct run *u);
+void run_close(struct run *u); /* all of it; accepts a zeroed one */
+
+#endif
