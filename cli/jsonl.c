@@ -60,7 +60,7 @@ static int take_id(struct jsonl_line *x, const struct json *id, struct kvf_diag 
                         "the id '%.120s' is no safe name of a file; it needs 1 to %d letters, "
                         "digits, '-', '_' or '.', and no dot at its beginning",
                         text, JSONL_ID);
-    strcpy(x->id, text);
+    snprintf(x->id, sizeof x->id, "%s", text);
     return KVF_OK;
 }
 
@@ -333,9 +333,8 @@ static int make_lines(struct loop *l, const struct command *self)
 {
     const struct jsonl *b = l->b;
     int err = KVF_OK;
-    progress_start(&l->bar, self->name, "prompts", count_to_do(l));
-    if (b->quiet || !b->folder)
-        l->bar.on = false;
+    if (!b->quiet && b->folder)
+        progress_start(&l->bar, self->name, "prompts", count_to_do(l));
     for (size_t i = 0; !err && i < b->n_lines && !signals_caught() && !ferror(stdout); i++) {
         if (!in_shard(b, i))
             continue;

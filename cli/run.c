@@ -206,9 +206,9 @@ static int prefill(struct run *u)
     const uint8_t *roles = force_roles(&u->force);
     for (int i = 0; !err && i < r->prompt.n_ids; i++)
         err = record_token(u, r->prompt.ids[i], roles ? (enum kvf_role)roles[i] : KVF_ROLE_PROMPT);
-    progress_start(&u->bar, "prefill", "tok", r->prompt.n_ids);
-    if (u->quiet || u->batch.file)
-        u->bar.on = false;
+    u->bar.on = false;
+    if (!u->quiet && !u->batch.file)
+        progress_start(&u->bar, "prefill", "tok", r->prompt.n_ids);
     if (!err)
         err = session_prompt(u->session, r->prompt.ids, r->prompt.n_ids, on_progress, &u->bar);
     progress_end(&u->bar, session_length(u->session));
@@ -239,9 +239,9 @@ static int decode(struct run *u)
     double t0 = clock_seconds();
     err = sampler_init(&sampler, r->temperature, r->top_p, (uint64_t)r->seed,
                        r->engine->config.vocab);
-    progress_start(&u->bar, "decode", "tok", r->n_predict);
-    if (u->quiet || !u->out || u->batch.file)
-        u->bar.on = false;
+    u->bar.on = false;
+    if (!u->quiet && u->out && !u->batch.file)
+        progress_start(&u->bar, "decode", "tok", r->n_predict);
     for (int n = 0; !err && !signals_caught() && n < r->n_predict; n++) {
         bool forced = n < u->force.n_ids;
         int32_t id = forced ? u->force.ids[n] : sampler_next(&sampler, session_logits(u->session));

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Files of prompts (--jsonl): the bytes of single runs, what is skipped, made anew and gone on with, shards, and lines that are refused."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from harness import Gguf, Suite
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "golden", "tools"))
+import chat_templates  # noqa: E402
+
+s = Suite()
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # children of a shell in the background would inherit that it is ignored
+MODEL = Gguf().set("tokenizer.chat_template", chat_templates.TURNS).set("llama.context_length", 2048).write(s.path("m.gguf"))
+HOW = ["-m", MODEL, "-t", "1", "--ignore-eos", "--method", "window", "-B", "12", "--temp", "1"]
+MESSAGES = [{"role": "system", "content": "be \u00e9"}, {"role": "user", "content": "hello \"there\""}]
+
+
+def lines(name, *objects):
+    return s.file(name, "".join(json.dumps(x) + "\n" for x in objects).encode())
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def folder(path):
+    return {x: read(os.path.join(path, x)) for x in sorted(os.listdir(path))}
+
+
+def single(name, *argv):
+    out = s.path(name)
+    s.accepted("single " + name, ["run", *HOW, *argv, "-q", "-o", out])
+    return read(out)
+
+
+def batch(name, file, out, *more, code=0):
+    r = s.run(["run", "--jsonl", file, *HOW, "-o", out, *more])
+    s.check(name, r.returncode == code, r.returncode, r.stderr.decode()[-400:])
+    return r.stderr.decode()
+
+
+# each line is the single run with the same options
+PROMPTS = lines("p.jsonl", {"prompt": "hello"}, {"id": "b.2", "messages": MESSAGES, "n": 5}, {"id": "c_3", "text": "once upon", "seed": 7},
+                {"id": "d-4", "prompt": "hello", "n": 1, "seed": 3})
+chat = s.file("chat.json", json.dumps(MESSAGES).encode())
+expected = {"000001.kvf": single("1.kvf", "-n", "9", "-p", "hello"), "b.2.kvf": single("2.kvf", "-n", "5", "--chat", chat),
+            "c_3.kvf": single("3.kvf", "-n", "9", "--raw", "-p", "once upon", "-s", "7"), "d-4.kvf": single("4.kvf", "-n", "1", "-p", "hello", "-s", "3")}
+OUT = s.path("out")
+err = batch("all lines", PROMPTS, OUT, "-n", "9")
+s.check("the bytes of single runs", folder(OUT) == expected, sorted(os.listdir(OUT)))
+s.check("the last line", err.endswith("4 made, 0 skipped, 0 failed\n"), err)
+expected_full = single("full.kvf", "-n", "9", "--raw", "-p", "once upon", "-s", "7", "--probes", "full", "--watch", "1@L0H0", "--shadow", "entries")
+batch("watched", PROMPTS, s.path("watched"), "-n", "9", "--probes", "full", "--watch", "1@L0H0", "--shadow", "entries")
+s.check("the bytes of a single run that is watched", read(s.path("watched/c_3.kvf")) == expected_full)
+
+after = lines("after.jsonl", {"text": "one", "n": 3, "seed": 5}, {"id": "b", "text": "once upon"})
+batch("n and seed are of their line", after, s.path("after"), "-n", "9", "-s", "7")
+s.check("those of the options come again", read(s.path("after/b.kvf")) == expected["c_3.kvf"])
+
+# what is there is skipped, and made anew when that is asked for
+os.unlink(os.path.join(OUT, "b.2.kvf"))
+s.file("out/c_3.kvf", b"other bytes")
+err = batch("again", PROMPTS, OUT, "-n", "9")
+s.check("skipped", err.endswith("1 made, 3 skipped, 0 failed\n"), err)
+s.check("what is there stays", folder(OUT) == {**expected, "c_3.kvf": b"other bytes"})
+err = batch("anew", PROMPTS, OUT, "-n", "9", "--overwrite")
+s.check("made anew", err.endswith("4 made, 0 skipped, 0 failed\n") and folder(OUT) == expected, err)
+s.check("quiet", batch("quiet", PROMPTS, OUT, "-n", "9", "-q") == "")
+
+# every line is in one shard
+parts = [s.path(f"part{i}") for i in (1, 2, 3)]
+for i, part in enumerate(parts, 1):
+    batch(f"shard {i}", PROMPTS, part, "-n", "9", "--shard", f"{i}/3", "-q")
+names = [sorted(os.listdir(p)) for p in parts]
+s.check("shards", names == [["000001.kvf", "d-4.kvf"], ["b.2.kvf"], ["c_3.kvf"]], names)
+s.check("shards have the same bytes", {k: v for p in parts for k, v in folder(p).items()} == expected)
+
+# a prompt over the context fails alone
+long = lines("long.jsonl", {"id": "a", "text": "one"}, {"id": "b", "text": "word " * 3000}, {"id": "c", "text": "two"})
+err = batch("too long", long, s.path("long"), "-n", "4", code=1)
+s.check("the others are made", sorted(os.listdir(s.path("long"))) == ["a.kvf", "c.kvf"], os.listdir(s.path("long")))
+s.check("it is told", "long.jsonl: line 2: the prompt has" in err and "2 made, 0 skipped, 1 failed" in err
+        and err.splitlines()[-1].endswith("lines that failed: 1, the first is line 2"), err)
+
+# generate writes the same answers, in order
+r = s.accepted("generate", ["generate", "--jsonl", PROMPTS, *HOW, "-n", "9", "-q"])
+said = [json.loads(x) for x in r.stdout.splitlines()]
+s.check("ids in order", [x["id"] for x in said] == ["000001", "b.2", "c_3", "d-4"] and all(set(x) == {"id", "text", "tokens"} for x in said), said)
+s.check("numbers of tokens", [x["tokens"] for x in said] == [9, 5, 9, 1], said)
+for x, argv in zip(said, (["-p", "hello", "-n", "9"], ["--chat", chat, "-n", "5"], ["--raw", "-p", "once upon", "-s", "7", "-n", "9"])):
+    one = json.loads(s.accepted("one answer", ["generate", *HOW, *argv, "--json", "-q"]).stdout)
+    s.check("the text of a single run", x["text"] == one["text"], x, one["text"])
+r = s.accepted("generate a shard", ["generate", "--jsonl", PROMPTS, *HOW, "-n", "2", "-q", "--shard", "2/2"])
+s.check("every second line", [json.loads(x)["id"] for x in r.stdout.splitlines()] == ["b.2", "d-4"], r.stdout)
+r = s.run(["generate", "--jsonl", long, *HOW, "-n", "2", "-q"])
+s.check("generate: one fails", r.returncode == 1 and [json.loads(x)["id"] for x in r.stdout.splitlines()] == ["a", "c"] and b"line 2" in r.stderr, r)
+
+# a batch that is stopped goes on, and gives the same set
+many = lines("many.jsonl", *({"id": f"x{i}", "text": "the thing", "seed": i} for i in range(8)))
+batch("undisturbed", many, s.path("whole"), "-n", "300", "-q")
+for number in (signal.SIGKILL, signal.SIGINT):
+    out = s.path(number.name)
+    p = subprocess.Popen([s.exe, "run", "--jsonl", many, *HOW, "-n", "300", "-o", out], stderr=subprocess.PIPE)
+    while p.poll() is None and not os.path.exists(os.path.join(out, "x2.kvf.unfinished")):
+        time.sleep(0.001)
+    p.send_signal(number)
+    err = p.communicate(timeout=60)[1].decode()
+    closed = [x for x in os.listdir(out) if x.endswith(".kvf")]
+    s.check(f"{number.name}: it was stopped in the middle", p.returncode != 0 and 1 <= len(closed) < 8, p.returncode, closed)
+    s.check(f"{number.name}: what stands at its name is whole", all(read(os.path.join(out, x)) == read(s.path("whole/" + x)) for x in closed))
+    if number == signal.SIGINT:
+        s.check("SIGINT is told", p.returncode == 130 and "interrupted" in err, p.returncode, err)
+    err = batch(f"{number.name}: it goes on", many, out, "-n", "300")
+    s.check(f"{number.name}: the same set", folder(out) == folder(s.path("whole")), os.listdir(out))
+    s.check(f"{number.name}: whole traces were skipped", f"{8 - len(closed)} made, {len(closed)} skipped, 0 failed" in err, err)
+
+# lines that are refused before anything runs
+GOOD = b'{"id":"a","prompt":"x"}\n'
+for name, line, *words in (
+        ("no JSON", b"{prompt", "line 2"), ("cut off", b'{"prompt":"x"', "line 2"), ("two values", b'{"prompt":"x"} {"prompt":"y"}', "line 2"),
+        ("no object", b'["x"]', "object"), ("no text at all", b"{}", "is none"), ("none", b'{"id":"b"}', "is none"),
+        ("two kinds", b'{"prompt":"x","text":"y"}', "several"), ("three kinds", b'{"prompt":"x","text":"y","messages":[]}', "several"),
+        ("unknown key", b'{"prompt":"x","temp":1}', "unknown key", "temp"), ("a key twice", b'{"prompt":"x","prompt":"y"}', "line 2"),
+        ("a repeated id", b'{"id":"a","text":"x"}', "that of line 1"), ("a number as id", b'{"id":7,"text":"x"}', "no text"),
+        ("no id", b'{"id":null,"text":"x"}', "no text"), ("an empty id", b'{"id":"","text":"x"}', "safe name"), ("a folder", b'{"id":"a/b","text":"x"}', "safe name"),
+        ("upwards", b'{"id":"..","text":"x"}', "safe name"), ("hidden", b'{"id":".a","text":"x"}', "safe name"), ("a space", b'{"id":"a b","text":"x"}', "safe name"),
+        ("a long id", b'{"id":"' + b"a" * 101 + b'","text":"x"}', "safe name"), ("no ASCII", '{"id":"\u00e9","text":"x"}'.encode(), "safe name"),
+        ("a prompt that is none", b'{"prompt":3}', '"prompt" is no text'), ("a text that is none", b'{"text":["x"]}', '"text" is no text'),
+        ("messages that are none", b'{"messages":"x"}', "array"), ("no messages", b'{"messages":[]}', "array"),
+        ("a message without a role", b'{"messages":[{"content":"x"}]}', "role"), ("n below 0", b'{"prompt":"x","n":-1}', '"n" is no whole'),
+        ("half an n", b'{"prompt":"x","n":1.5}', '"n" is no whole'), ("n as text", b'{"prompt":"x","n":"3"}', '"n" is no whole'),
+        ("a large n", b'{"prompt":"x","n":16777217}', '"n" is no whole'), ("a seed below 0", b'{"prompt":"x","seed":-2}', '"seed" is no whole'),
+        ("NUL", b'{"text":"a\\u0000b"}', "NUL"), ("bad UTF-8", b'{"text":"\xff"}', "line 2"), ("over 16 MiB", b'{"text":"' + b"x" * (16 << 20) + b'"}', "16 MiB")):
+    bad = s.file("bad.jsonl", GOOD + line + b"\n" + GOOD.replace(b'"a"', b'"z"'))
+    s.refused(name, ["run", "--jsonl", bad, *HOW, "-o", s.path("none")], 1, "bad.jsonl: line 2", *words)
+    s.check(f"{name}: nothing ran", not os.path.exists(s.path("none")))
+s.refused("a given id that a line without one has", ["run", "--jsonl", lines("bad.jsonl", {"text": "x"}, {"id": "000001", "text": "y"}), *HOW, "-o", s.path("none")],
+          1, "line 2", "line 1")
+s.refused("a file of no lines", ["run", "--jsonl", s.file("empty.jsonl", b"\n \n"), *HOW, "-o", s.path("none")], 1, "no prompts")
+s.refused("no file", ["run", "--jsonl", s.path("nowhere"), *HOW, "-o", s.path("none")], 1, "nowhere", "cannot open")
+batch("blank lines, ids of 100 bytes, an escaped backslash", s.file("blank.jsonl", b'\n{"text":"a\\\\u0000"}\r\n\n{"id":"' + b"i" * 100 + b'","text":"x"}'), s.path("blank"), "-n", "1")
+s.check("the number of a line counts blank ones", sorted(os.listdir(s.path("blank"))) == ["000002.kvf", "i" * 100 + ".kvf"], os.listdir(s.path("blank")))
+
+# what does not go with it
+for more in (["-p", "x"], ["-f", chat], ["--chat", chat], ["--ids", chat], ["--raw"], ["--force", chat], ["--plan", chat], ["--spans", chat], ["--resume"], ["--json"]):
+    s.refused("beside " + more[0], ["run", "--jsonl", PROMPTS, *HOW, "-o", OUT, *more], 2, more[0], "exclude")
+for shard in ("0/2", "3/2", "1", "1/", "/2", "a/b", "1/0"):
+    s.refused("shard " + shard, ["run", "--jsonl", PROMPTS, *HOW, "-o", OUT, "--shard", shard], 2, "I/N")
+s.refused("a shard of nothing", ["generate", "-p", "x", *HOW, "--shard", "1/2"], 2, "--jsonl")
+s.refused("no folder", ["run", "--jsonl", PROMPTS, *HOW], 2, "-o")
+s.refused("a file as folder", ["run", "--jsonl", PROMPTS, *HOW, "-o", chat], 2, "no folder")
+s.finish()
