@@ -298,9 +298,14 @@ const char *as_file(const unsigned char *p, size_t n)
 
 const char *scratch_path(const char *name)
 {
+    static const char *const ends[] = {"", ".unfinished", ".tail"};
     static char path[256];
+    char left[272]; /* by a test of the same number that was killed */
     const char *dir = getenv("TMPDIR");
     snprintf(path, sizeof path, "%s/kvf-test-%d-%s", dir ? dir : "/tmp", (int)getpid(), name);
-    unlink(path);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        snprintf(left, sizeof left, "%s%s", path, ends[i]);
+        unlink(left);
+    }
     return path;
 }
