@@ -136,7 +136,7 @@ static void pack_scales(struct packed *w, int r, size_t at, const struct block_f
                         const struct span *b)
 {
     uint16_t *scale = w->scale + at / (size_t)w->super * 2 * PANEL;
-    int8_t *fine = w->fine + at * (size_t)w->n_fine * 2 * PANEL;
+    int8_t *fine = w->n_fine ? w->fine + at * (size_t)w->n_fine * 2 * PANEL : NULL;
     bool centred = f->lowest != 0;
     scale[r] = b->d;
     if (centred)
