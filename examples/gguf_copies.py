@@ -2,15 +2,15 @@
 order, layers in another order, one head without queries, random weights.  numpy.
 
 A tensor is bytes of rows; a row of n numbers is n / 32 blocks: Q4_1 = f16 d, f16 m, 16 bytes (d q + m; low halves of the bytes are
-the first 16 numbers), Q8_0 = f16 d, 32 signed bytes (d q).
+the first 16 numbers), Q4_0 = f16 d, 16 bytes (d (q - 8)), Q8_0 = f16 d, 32 signed bytes (d q).
 """
 import struct
 
 import numpy as np
 
-F32, F16, Q4_1, Q8_0 = 0, 1, 3, 8
-BLOCK = {F32: (1, 4), F16: (1, 2), Q4_1: (32, 20), Q8_0: (32, 34)}
-COPIES = ("q8", "permuted", "random", "ablated", "shuffled")
+F32, F16, Q4_0, Q4_1, Q8_0 = 0, 1, 2, 3, 8
+BLOCK = {F32: (1, 4), F16: (1, 2), Q4_0: (32, 18), Q4_1: (32, 20), Q8_0: (32, 34)}
+COPIES = ("q8", "f16", "q4_0", "permuted", "random", "ablated", "shuffled")
 ABLATED = (15, 4)  # the query head of layer 15 that asks nothing
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
 
@@ -98,6 +98,25 @@ def to_q8(v):
     return np.concatenate([d.view(np.uint8), q.view(np.uint8)], axis=-1).reshape(len(v), -1)
 
 
+def to_q4_0(v):
+    """Blocks whose value farthest from 0 is -8 d, the rest rounded to d (q - 8)."""
+    b = v.reshape(len(v), -1, 32)
+    farthest = np.take_along_axis(b, np.abs(b).argmax(-1, keepdims=True), -1)
+    d = (farthest / -8).astype("<f2")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        q = np.where(d != 0, np.round(b / d.astype(np.float32)), 0).clip(-8, 7).astype(np.int8) + 8
+    halves = (q[..., :16] | q[..., 16:] << 4).astype(np.uint8)
+    return np.concatenate([d.view(np.uint8), halves], axis=-1).reshape(len(v), -1)
+
+
+def to_f16(v):
+    return v.astype("<f2").view(np.uint8)
+
+
+# What the matrices of a copy are written as; all other copies have Q8_0.
+WRITERS = {"f16": (F16, to_f16), "q4_0": (Q4_0, to_q4_0)}
+
+
 def head_order(g, layer):
     """Which query head, and which KV head, of the model the heads of the permuted copy are: groups stay together."""
     H, KV = g.keys["llama.attention.head_count"], g.keys["llama.attention.head_count_kv"]
@@ -153,10 +172,11 @@ def randomise(g):
 
 
 def copy(model, path, name):
-    """name: one of COPIES; all have Q8_0 where the model has a matrix."""
+    """name: one of COPIES"""
     g = Gguf(model)
+    wanted, written = WRITERS.get(name, (Q8_0, to_q8))
     for t, (dims, kind, data) in g.tensors.items():
-        if len(dims) == 2 and kind != Q8_0:
-            g.tensors[t] = dims, Q8_0, to_q8(numbers(kind, data))
-    {"q8": lambda g: None, "permuted": permute, "random": randomise, "ablated": ablate, "shuffled": shuffle}[name](g)
+        if len(dims) == 2 and kind != wanted:
+            g.tensors[t] = dims, wanted, written(numbers(kind, data))
+    {"permuted": permute, "random": randomise, "ablated": ablate, "shuffled": shuffle}.get(name, lambda g: None)(g)
     g.write(path)

@@ -98,7 +98,7 @@ def wanted():
     negatives = [(m, t, LENGTH) for t in SECOND[:MIXED] for m in ("random", "permuted")]
     more = [x for a, b in zip(FIRST[MIXED:], SECOND[MIXED:]) for x in (("q4", a, LENGTH), ("q8", b, LENGTH))]
     short = [(m, t, n) for n in SHORT for m, group in (("q4", FIRST), ("q8", SECOND)) for t in group[:MIXED]]
-    last = [(m, t, LENGTH) for t in SECOND[:MIXED] for m in ("ablated", "shuffled")]
+    last = [(m, t, LENGTH) for t in SECOND[:MIXED] for m in ("ablated", "shuffled", "f16", "q4_0")]
     return one + negatives + more + short + last
 
 
@@ -123,7 +123,7 @@ PROSE = ([f"prose-{k}" for k in range(4)], [f"prose-{k}" for k in range(4, 8)])
 def comparisons():
     """(table, row, copy, texts of the first group, texts of the second, length)"""
     mixed, other = FIRST[:MIXED], SECOND[:MIXED]
-    for copy in ("q8", "permuted", "random", "ablated", "shuffled"):
+    for copy in gguf_copies.COPIES:
         yield "models", copy, copy, mixed, other, LENGTH
     for a in PROSE[0][:3]:
         yield "kinds", f"one of prose ({a}), one of code", "q8", [a], ["code-2"], LENGTH
