@@ -28,13 +28,14 @@ struct job {
     struct analyzer_args args;
     struct analyzer_options own; /* of the analysis */
     struct corpus_target to;
-    const char *tokens, *shard, *state, *against;
+    const char *tokens, *shard, *state, *against, *where;
     int intervals; /* of corpus_interval_words */
     int64_t replicates, seed, threads;
     double save_every;
     bool skip_bad;
 
-    struct shard part; /* of --shard */
+    struct shard part;    /* of --shard */
+    struct where *chosen; /* of --where */
     struct corpus_settings set;
     struct corpus_traces traces;
     size_t *first; /* [documents + 1] traces of the documents to do */
@@ -62,6 +63,8 @@ static const struct opt options[] = {
      .absent = "all"},
     {OPT_STR, 0, "tokens", offsetof(struct job, tokens), "A:B", "tokens A to B - 1 of each trace",
      .absent = "all"},
+    {OPT_STR, 'w', "where", offsetof(struct job, where), "CONDITIONS",
+     "only traces of which these hold: 'method=trimkv budget<=128'", .absent = "all"},
     {OPT_STR, 0, "shard", offsetof(struct job, shard), "I/N",
      "documents of part I of N, from 1/N to N/N"},
     {OPT_STR, 0, "state", offsetof(struct job, state), "FILE",
@@ -107,6 +110,10 @@ static int parse(struct job *j, struct kvf_diag *d)
     if (j->tokens && !range_parse(j->tokens, &j->args.token0, &j->args.token1))
         return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", j->tokens);
     int err = shard_parse(j->shard, &j->part, d);
+    if (!err && j->where)
+        err = where_parse(j->where, &j->chosen, d);
+    j->traces.where = j->chosen;
+    j->other.where = j->chosen;
     if (!err && j->against && (j->state || j->shard))
         err = kvf_fail(d, KVF_E_ARG,
                        "--against keeps the values of all documents: it has neither "
@@ -123,6 +130,8 @@ static int identify(struct job *j, struct corpus_traces *t, struct kvf_diag *d)
     if (t->n == 0)
         return kvf_fail(d, KVF_E_NOTFOUND, "no traces: folders hold no .kvf file");
     int err = traces_identify(t, j->pool);
+    if (!err && t->n == 0)
+        err = kvf_fail(d, KVF_E_NOTFOUND, "--where holds of no trace: `kvfate ls` lists them");
     if (err)
         return err;
     traces_shard(t, j->part.part, j->part.parts);
@@ -458,6 +467,7 @@ static void cleanup(struct job *j)
     corpus_destroy(j->c);
     traces_free(&j->traces);
     traces_free(&j->other);
+    where_free(j->chosen);
     par_destroy(j->pool);
     pthread_mutex_destroy(&j->lock);
 }

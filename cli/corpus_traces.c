@@ -21,13 +21,23 @@ static int add(void *ctx, const char *path)
         t->trace = list;
         t->cap = cap;
     }
-    t->trace[t->n] = (struct corpus_trace){.path = mem_strdup(path)};
+    t->trace[t->n] = (struct corpus_trace){.path = mem_strdup(path), .where = t->where};
     return t->trace[t->n++].path ? KVF_OK : KVF_E_NOMEM;
 }
 
 int traces_add(struct corpus_traces *t, const char *operand, struct kvf_diag *d)
 {
     return files_each(operand, ".kvf", add, t, d);
+}
+
+/* Whether the conditions hold of a trace.  KVF_OK or KVF_E_NOMEM. */
+static int judge(struct kvf_trace *t, struct corpus_trace *x)
+{
+    struct trace_facts f = {0};
+    int err = x->where ? facts_read(t, &f) : KVF_OK;
+    x->unwanted = !err && !where_holds(x->where, &f);
+    facts_free(&f);
+    return err;
 }
 
 static void identify(void *ctx, int task, int thread)
@@ -41,6 +51,8 @@ static void identify(void *ctx, int task, int thread)
         x->partial = trace_is_partial(t);
         err = kvf_check_size(t, &d);
         if (!err)
+            err = judge(t, x);
+        if (!err && !x->unwanted)
             err = corpus_identify(t, &x->document, &x->print, &d);
         if (err && strncmp(d.text, x->path, strlen(x->path)) != 0)
             kvf_diag_prefix(&d, "%s", x->path);
@@ -49,6 +61,23 @@ static void identify(void *ctx, int task, int thread)
         x->why = mem_strdup(d.text[0] ? d.text : kvf_strerror(err));
     x->no_memory = err && (err == KVF_E_NOMEM || !x->why);
     kvf_close(t);
+}
+
+static void forget(struct corpus_trace *x)
+{
+    mem_free(x->path);
+    mem_free(x->why);
+}
+
+static void drop_unwanted(struct corpus_traces *t)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < t->n; i++)
+        if (t->trace[i].unwanted)
+            forget(&t->trace[i]);
+        else
+            t->trace[kept++] = t->trace[i];
+    t->n = kept;
 }
 
 static int by_document(const void *a, const void *b)
@@ -77,17 +106,12 @@ int traces_identify(struct corpus_traces *t, struct par *pool)
     for (size_t i = 0; i < t->n; i++)
         if (t->trace[i].no_memory)
             return KVF_E_NOMEM;
+    drop_unwanted(t);
     if (t->n)
         qsort(t->trace, t->n, sizeof *t->trace, by_document);
     while (t->n_readable < t->n && !t->trace[t->n_readable].why)
         t->n_readable++;
     return KVF_OK;
-}
-
-static void forget(struct corpus_trace *x)
-{
-    mem_free(x->path);
-    mem_free(x->why);
 }
 
 void traces_shard(struct corpus_traces *t, int64_t shard, int64_t of)

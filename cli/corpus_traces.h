@@ -9,25 +9,30 @@
 #include <kvf/err.h>
 
 #include "base/par.h"
+#include "cli/where.h"
 
 struct corpus_trace {
-    char *path;               /* owned */
-    uint64_t document, print; /* studies/corpus.h, corpus_identify */
-    char *why;                /* owned: it cannot be read; else NULL */
-    bool partial;             /* it was not closed, or holds no steps */
-    bool no_memory;           /* nothing is known of it */
+    char *path;                /* owned */
+    const struct where *where; /* borrowed, of the list */
+    uint64_t document, print;  /* studies/corpus.h, corpus_identify */
+    char *why;                 /* owned: it cannot be read; else NULL */
+    bool partial;              /* it was not closed, or holds no steps */
+    bool no_memory;            /* nothing is known of it */
+    bool unwanted;             /* the conditions do not hold of it */
 };
 
 struct corpus_traces {
     struct corpus_trace *trace; /* readable ones first: by document, print and path */
     size_t n, n_readable, cap;
+    const struct where *where; /* borrowed; NULL: all are meant */
 };
 
 /* Adds a trace, the .kvf files of a folder, or with "@LIST" the names that a file has one a
  * line.  KVF_E_IO with a sentence, KVF_E_NOMEM. */
 int traces_add(struct corpus_traces *t, const char *operand, struct kvf_diag *d);
 
-/* Opens each trace, finds out which document it is of, and sorts the list.  KVF_E_NOMEM. */
+/* Opens each trace, drops those of which `where` does not hold, finds out which document the others
+ * are of, and sorts the list.  KVF_E_NOMEM. */
 int traces_identify(struct corpus_traces *t, struct par *pool);
 
 /* Keeps the readable traces of documents of shard `shard` of `of`, counted from 1: a document

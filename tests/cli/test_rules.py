@@ -42,6 +42,8 @@ w = Writer(s.path("empty.kvf"), b"{}", [(H, G)] * L, [])
 w.commit(1, 0)
 w.close()
 for command in READERS:
+    if command["name"] == "ls":  # a list of traces fails for none of them: a column says which are empty (test_ls.py)
+        continue
     argv = call(command, s.path("empty.kvf"), s.path("of-empty-"))
     r = s.run(argv)
     lines = r.stderr.decode().splitlines()

@@ -9,6 +9,7 @@
 #include "base/opt.h"
 #include "base/table_io.h"
 #include "base/utf8.h"
+#include "cli/where.h"
 #include "engine/method/method.h"
 #include "engine/probe/recorder.h"
 #include "fuzz.h"
@@ -128,6 +129,23 @@ static void check_text(const char *text, size_t n)
     MUST(strlen(d.text) < sizeof d.text && !strchr(d.text, '\n'));
 }
 
+/* Conditions on traces: refused with a sentence, or a judgement of any trace's facts. */
+static void check_where(const char *text)
+{
+    struct trace_facts f = {0};
+    struct where *w = NULL;
+    struct kvf_diag d = {""};
+    int err = where_parse(text, &w, &d);
+    MUST(err == KVF_OK || (err == KVF_E_ARG && d.text[0]));
+    if (err)
+        return;
+    MUST(facts_unreadable("x.kvf", &f) == KVF_OK);
+    where_holds(w, &f);
+    MUST(where_holds(NULL, &f));
+    facts_free(&f);
+    where_free(w);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     if (n < 2 || n > 4096)
@@ -140,8 +158,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         check_method(text, data[1] * 3);
     else if (data[0] % 4 == 1)
         check_heads(text);
-    else if (data[0] % 4 == 2)
+    else if (data[0] % 8 == 2)
         check_text(text, strlen(text));
+    else if (data[0] % 8 == 6)
+        check_where(text);
     else
         check_options(text);
     free(text);

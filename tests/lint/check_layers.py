@@ -112,7 +112,7 @@ FENCES = [
     (r'sys/ioctl', ['cli/preview.c']),
 ]
 # What else <...> may name: ISO C and POSIX, in any room.
-SYSTEM = set('''assert ctype dirent errno fcntl float inttypes limits math pthread sched setjmp signal stdarg
+SYSTEM = set('''assert ctype dirent errno fcntl float fnmatch inttypes limits math pthread sched setjmp signal stdarg
 stdatomic stdbool stddef stdint stdio stdlib string strings sys/mman sys/stat sys/types sys/uio
 time unistd'''.split())
 PUBLIC = {'kvf/err.h': 'base', 'kvf/trace.h': 'libtrace', 'kvf/copy.h': 'libtrace', 'kvf/schema.h': 'libtrace',

@@ -1,0 +1,264 @@
+/* cmd_ls.c - the traces of folders, or those of them that conditions choose: one row each. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/progress.h"
+#include "base/table.h"
+#include "cli/commands.h"
+#include "cli/files.h"
+#include "cli/output.h"
+#include "cli/shown.h"
+#include "cli/where.h"
+
+struct job {
+    /* options */
+    const char *out, *where;
+    bool json, paths;
+
+    struct where *chosen;
+    char **path; /* [n] owned: what is looked at */
+    size_t n, cap;
+    struct trace_facts *row; /* [n_rows] of those that are meant, without headers */
+    size_t n_rows, row_cap;
+    size_t unreadable;
+};
+
+static const struct opt options[] = {
+    {OPT_STR, 'w', "where", offsetof(struct job, where), "CONDITIONS",
+     "only traces of which these hold: 'method=trimkv budget<=128'", .absent = "all"},
+    {OPT_FLAG, 0, "paths", offsetof(struct job, paths), NULL,
+     "the names alone, a line each, for @LIST of other commands"},
+    {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
+     "tsv, csv, json or npz by extension; - = TSV"},
+    {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL, "the table as JSON to stdout"},
+    {.type = OPT_END},
+};
+
+static int add_path(void *ctx, const char *path)
+{
+    struct job *j = ctx;
+    if (j->n == j->cap) {
+        size_t cap = j->cap ? 2 * j->cap : 64;
+        char **grown = mem_grow(j->path, j->n, cap, sizeof *grown);
+        if (!grown)
+            return KVF_E_NOMEM;
+        j->path = grown;
+        j->cap = cap;
+    }
+    j->path[j->n] = mem_strdup(path);
+    return j->path[j->n++] ? KVF_OK : KVF_E_NOMEM;
+}
+
+/* Takes the facts over, or gives them back. */
+static int add_row(struct job *j, struct trace_facts *f)
+{
+    facts_trim(f);
+    if (j->n_rows == j->row_cap) {
+        size_t cap = j->row_cap ? 2 * j->row_cap : 64;
+        struct trace_facts *grown = mem_grow(j->row, j->n_rows, cap, sizeof *grown);
+        if (!grown) {
+            facts_free(f);
+            return KVF_E_NOMEM;
+        }
+        j->row = grown;
+        j->row_cap = cap;
+    }
+    j->row[j->n_rows++] = *f;
+    return KVF_OK;
+}
+
+/* A file that is no trace is told and listed; only want of memory ends the list. */
+static int look_at(const struct command *self, struct job *j, const char *path)
+{
+    struct trace_facts f = {0};
+    struct kvf_trace *t = NULL;
+    struct kvf_diag d = {""};
+    int err = kvf_open(path, KVF_OPEN_TAIL, &t, &d);
+    if (!err) {
+        err = facts_read(t, &f);
+    } else if (err != KVF_E_NOMEM) {
+        command_say(self, err, &d);
+        j->unreadable++;
+        err = facts_unreadable(path, &f);
+    }
+    kvf_close(t);
+    if (err)
+        return err;
+    if (where_holds(j->chosen, &f))
+        return add_row(j, &f);
+    facts_free(&f);
+    return KVF_OK;
+}
+
+static int look_at_all(const struct command *self, struct job *j)
+{
+    struct progress bar;
+    int err = KVF_OK;
+    progress_start(&bar, "ls", "traces", (int64_t)j->n);
+    for (size_t i = 0; !err && i < j->n; i++) {
+        err = look_at(self, j, j->path[i]);
+        progress_update(&bar, (int64_t)i + 1);
+    }
+    progress_clear(&bar);
+    return err;
+}
+
+/* ---- what is shown */
+
+static int add_column(struct table *t, const struct job *j, int fact)
+{
+    const struct fact *a = &fact_table[fact];
+    const char **text = MEM_NEW(const char *, j->n_rows);
+    int64_t *number = MEM_NEW(int64_t, j->n_rows);
+    int err = text && number ? KVF_OK : KVF_E_NOMEM;
+    for (size_t i = 0; !err && i < j->n_rows; i++) {
+        text[i] = j->row[i].text[fact];
+        number[i] = j->row[i].number[fact];
+    }
+    if (!err && a->is_text)
+        table_dense_str(t, a->name, a->unit, text);
+    else if (!err)
+        table_dense_int(t, a->name, a->unit, number);
+    mem_free(text);
+    mem_free(number);
+    return err;
+}
+
+static struct table *as_table(const struct job *j)
+{
+    struct table *t = table_create("traces", (int64_t)j->n_rows);
+    int err = t ? KVF_OK : KVF_E_NOMEM;
+    for (int i = 0; !err && i < FACTS; i++)
+        err = add_column(t, j, i);
+    if (!err && j->where)
+        table_meta_str(t, "where", j->where);
+    return table_made(t, err);
+}
+
+/* Letters of the name, and of the longest text or number, of a fact. */
+static int width_of(const struct job *j, int fact)
+{
+    int most = (int)strlen(fact_table[fact].name);
+    for (size_t i = 0; i < j->n_rows; i++) {
+        int n = fact_table[fact].is_text
+                    ? (int)strlen(shown_name(j->row[i].text[fact]).text)
+                    : snprintf(NULL, 0, "%lld", (long long)j->row[i].number[fact]);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* Aligned columns of what people look for first; -1 and empty texts are shown as "-". */
+static int print(const struct job *j)
+{
+    static const int shown[] = {FACT_STATE,  FACT_MODEL, FACT_METHOD, FACT_BUDGET,
+                                FACT_TOKENS, FACT_BYTES, FACT_TRACE};
+    enum { SHOWN = sizeof shown / sizeof *shown };
+    struct buf b = {0};
+    int width[SHOWN];
+    for (int k = 0; k < SHOWN; k++) {
+        bool is_text = fact_table[shown[k]].is_text;
+        width[k] = k + 1 < SHOWN ? width_of(j, shown[k]) : 0;
+        buf_printf(&b, is_text ? "%s%-*s" : "%s%*s", k ? "  " : "", width[k],
+                   fact_table[shown[k]].name);
+    }
+    buf_char(&b, '\n');
+    for (size_t i = 0; i < j->n_rows; i++) {
+        for (int k = 0; k < SHOWN; k++) {
+            const char *text = j->row[i].text[shown[k]];
+            int64_t number = j->row[i].number[shown[k]];
+            buf_str(&b, k ? "  " : "");
+            if (text)
+                buf_printf(&b, "%-*s", width[k], text[0] ? shown_name(text).text : "-");
+            else if (number >= 0)
+                buf_printf(&b, "%*lld", width[k], (long long)number);
+            else
+                buf_printf(&b, "%*s", width[k], "-");
+        }
+        buf_char(&b, '\n');
+    }
+    buf_printf(&b, "%zu of %zu traces\n", j->n_rows, j->n);
+    if (!b.err)
+        shown_print(b.data, b.len);
+    int err = b.err;
+    buf_finish(&b);
+    return err;
+}
+
+static int show(const struct job *j, struct kvf_diag *d)
+{
+    struct output to = {.path = j->out, .json = j->json};
+    struct table *t = NULL;
+    int err = KVF_OK;
+    for (size_t i = 0; j->paths && i < j->n_rows; i++)
+        puts(j->row[i].text[FACT_TRACE]);
+    if (j->out || j->json) {
+        t = as_table(j);
+        err = t ? output_table(&to, t, d) : KVF_E_NOMEM;
+        table_destroy(t);
+    } else if (!j->paths) {
+        err = print(j);
+    }
+    return err;
+}
+
+static int prepare(struct job *j, int n, char **operand, struct kvf_diag *d)
+{
+    int err = output_check(j->out, "traces", d);
+    if (!err && j->paths && (j->json || (j->out && strcmp(j->out, "-") == 0)))
+        err = kvf_fail(d, KVF_E_ARG, "--paths and a table would both go to the standard output");
+    if (!err && j->where)
+        err = where_parse(j->where, &j->chosen, d);
+    if (!err && n == 0)
+        err = files_each(".", ".kvf", add_path, j, d);
+    for (int i = 0; !err && i < n; i++)
+        err = files_each(operand[i], ".kvf", add_path, j, d);
+    return err ? err : files_keep(j->out, j->path, (int)j->n, d);
+}
+
+static void free_job(struct job *j)
+{
+    for (size_t i = 0; i < j->n; i++)
+        mem_free(j->path[i]);
+    for (size_t i = 0; i < j->n_rows; i++)
+        facts_free(&j->row[i]);
+    mem_free(j->path);
+    mem_free(j->row);
+    where_free(j->chosen);
+}
+
+static int cmd_ls(const struct command *self, void *request, int n, char **operand)
+{
+    struct job *j = request;
+    struct kvf_diag d = {""};
+    int err = prepare(j, n, operand, &d);
+    if (!err)
+        err = look_at_all(self, j);
+    if (!err)
+        err = show(j, &d);
+    int status = command_end(self, err, &d);
+    if (status == EXIT_OK && j->unreadable)
+        status = EXIT_LOST;
+    free_job(j);
+    return status;
+}
+
+static const struct exit_status exits[] = {
+    {"3",
+     "The traces were listed, but a file could not be read as one: its state is \"unreadable\", "
+     "and a line on the standard error says why."},
+    {NULL, NULL},
+};
+
+const struct command command_ls = {
+    .name = "ls",
+    .group = "traces",
+    .summary = "the traces of folders, or those that conditions choose",
+    .example = "kvfate ls --where 'method=full tokens>=8'",
+    .operands = {"[TRACE|FOLDER|@LIST...]", "trace", 0, -1},
+    .options = options,
+    .request_bytes = sizeof(struct job),
+    .exits = exits,
+    .run = cmd_ls,
+};

@@ -1,0 +1,212 @@
+#include "cli/where.h"
+
+#include <fnmatch.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/opt.h"
+
+enum { MOST_CONDITIONS = 32, MOST_KEY = 64, MOST_VALUE = 256 };
+
+enum comparison { EQUAL, UNEQUAL, LESS, AT_MOST, MORE, AT_LEAST };
+
+struct condition {
+    char object[MOST_KEY], member[MOST_KEY]; /* of the header; object "": fact `fact` */
+    int fact;
+    enum comparison how;
+    char value[MOST_VALUE];
+    double number; /* NaN: the value is none */
+};
+
+struct where {
+    struct condition condition[MOST_CONDITIONS];
+    int n;
+};
+
+/* ---- reading */
+
+/* The longest comparison that s begins with, and its length; 0: none. */
+static size_t comparison_at(const char *s, enum comparison *ret)
+{
+    static const struct {
+        const char *sign;
+        enum comparison how;
+    } signs[] = {{"!=", UNEQUAL}, {"<=", AT_MOST}, {">=", AT_LEAST},
+                 {"=", EQUAL},    {"<", LESS},     {">", MORE}};
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        if (strncmp(s, signs[i].sign, strlen(signs[i].sign)) == 0) {
+            *ret = signs[i].how;
+            return strlen(signs[i].sign);
+        }
+    return 0;
+}
+
+static int no_such_key(const char *key, struct kvf_diag *d)
+{
+    const char *words[FACTS + 1] = {0}, *near;
+    struct buf list = {0};
+    for (int i = 0; i < FACTS; i++) {
+        words[i] = fact_table[i].name;
+        buf_printf(&list, "%s%s", i ? ", " : "", words[i]);
+    }
+    near = opt_near(words, key);
+    kvf_fail(d, KVF_E_ARG,
+             "--where: traces have no '%s'%s%s%s; they have %s, and OBJECT.MEMBER of the run "
+             "header, as `kvfate info` shows it",
+             key, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "",
+             list.err ? "" : list.data);
+    buf_finish(&list);
+    return KVF_E_ARG;
+}
+
+static int take_key(const char *key, struct condition *c, struct kvf_diag *d)
+{
+    const char *dot = strchr(key, '.');
+    if (dot && dot > key) {
+        memcpy(c->object, key, (size_t)(dot - key));
+        memcpy(c->member, dot + 1, strlen(dot + 1) + 1);
+        return KVF_OK;
+    }
+    for (c->fact = 0; c->fact < FACTS; c->fact++)
+        if (strcmp(key, fact_table[c->fact].name) == 0)
+            return KVF_OK;
+    return no_such_key(key, d);
+}
+
+/* A value, with or without quotes; *at moves behind it. */
+static int take_value(const char **at, struct condition *c, struct kvf_diag *d)
+{
+    const char *s = *at, *from = s;
+    bool quoted = *s == '"';
+    size_t n = quoted ? strcspn(++from, "\"") : strcspn(s, " \t\n");
+    if (quoted && from[n] != '"')
+        return kvf_fail(d, KVF_E_ARG, "--where: a quote is not closed in '%s'", s);
+    if (!quoted && n == 0)
+        return kvf_fail(d, KVF_E_ARG, "--where: a condition has no value; an empty text is \"\"");
+    if (n >= sizeof c->value)
+        return kvf_fail(d, KVF_E_ARG, "--where: a value is longer than %d bytes", MOST_VALUE - 1);
+    memcpy(c->value, from, n);
+    c->value[n] = 0;
+    int64_t whole = 0;
+    c->number = NAN;
+    if (!quoted && opt_int(c->value, &whole))
+        c->number = (double)whole;
+    else if (!quoted && !opt_real(c->value, &c->number))
+        c->number = NAN;
+    *at = from + n + quoted;
+    return KVF_OK;
+}
+
+/* What is asked of a fact must be of its kind. */
+static int check(const struct condition *c, struct kvf_diag *d)
+{
+    bool order = c->how != EQUAL && c->how != UNEQUAL;
+    if (!c->object[0] && fact_table[c->fact].is_text && order)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--where: %s is a text: compare it with = or !=", fact_table[c->fact].name);
+    if (!c->object[0] && !fact_table[c->fact].is_text && isnan(c->number))
+        return kvf_fail(d, KVF_E_ARG, "--where: %s is a number, not '%s'", fact_table[c->fact].name,
+                        c->value);
+    if (order && isnan(c->number))
+        return kvf_fail(d, KVF_E_ARG,
+                        "--where: '%s' is no number: compare it with = or !=", c->value);
+    return KVF_OK;
+}
+
+static int take_condition(const char **at, struct condition *c, struct kvf_diag *d)
+{
+    char key[MOST_KEY];
+    size_t n = strcspn(*at, "=<>! \t\n\""), sign = comparison_at(*at + n, &c->how);
+    if (n == 0 || sign == 0 || n >= sizeof key)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--where: '%.60s' is no condition: they are KEY=VALUE, or with one of != < "
+                        "<= > >=, and no blanks beside it",
+                        *at);
+    memcpy(key, *at, n);
+    key[n] = 0;
+    *at += n + sign;
+    int err = take_key(key, c, d);
+    if (!err)
+        err = take_value(at, c, d);
+    return err ? err : check(c, d);
+}
+
+int where_parse(const char *text, struct where **ret, struct kvf_diag *d)
+{
+    struct where *w = MEM_NEW(struct where, 1);
+    int err = w ? KVF_OK : KVF_E_NOMEM;
+    for (const char *s = text + strspn(text, " \t\n"); !err && *s; s += strspn(s, " \t\n")) {
+        if (w->n == MOST_CONDITIONS)
+            err = kvf_fail(d, KVF_E_ARG, "--where: more than %d conditions", MOST_CONDITIONS);
+        else
+            err = take_condition(&s, &w->condition[w->n++], d);
+    }
+    if (!err && w->n == 0)
+        err = kvf_fail(d, KVF_E_ARG, "--where needs a condition, such as method=trimkv");
+    if (err) {
+        where_free(w);
+        return err;
+    }
+    *ret = w;
+    return KVF_OK;
+}
+
+void where_free(struct where *w)
+{
+    mem_free(w);
+}
+
+/* ---- judging */
+
+static bool text_holds(const struct condition *c, const char *said)
+{
+    bool same = fnmatch(c->value, said, 0) == 0;
+    return (c->how == EQUAL && same) || (c->how == UNEQUAL && !same);
+}
+
+static bool number_holds(const struct condition *c, double said)
+{
+    switch (c->how) {
+    case EQUAL:
+        return said == c->number;
+    case UNEQUAL:
+        return said != c->number;
+    case LESS:
+        return said < c->number;
+    case AT_MOST:
+        return said <= c->number;
+    case MORE:
+        return said > c->number;
+    default:
+        return said >= c->number;
+    }
+}
+
+static bool fact_holds(const struct condition *c, const struct trace_facts *f)
+{
+    if (fact_table[c->fact].is_text)
+        return f->text[c->fact][0] && text_holds(c, f->text[c->fact]);
+    return f->number[c->fact] >= 0 && number_holds(c, (double)f->number[c->fact]);
+}
+
+static bool member_holds(const struct condition *c, const struct trace_facts *f)
+{
+    const struct json *said = json_get(json_get(f->header, c->object), c->member);
+    const char *text = json_str(said, NULL);
+    double number = json_num(said, NAN);
+    if (text)
+        return text_holds(c, text);
+    return !isnan(number) && !isnan(c->number) && number_holds(c, number);
+}
+
+bool where_holds(const struct where *w, const struct trace_facts *f)
+{
+    for (int i = 0; w && i < w->n; i++) {
+        const struct condition *c = &w->condition[i];
+        if (!(c->object[0] ? member_holds(c, f) : fact_holds(c, f)))
+            return false;
+    }
+    return true;
+}
