@@ -1,6 +1,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -92,10 +93,20 @@ static void publish(struct par *p)
     futex_wake(&p->epoch);
 }
 
+/* Processors that this process may use: fewer than the machine has where it is bound to some. */
+static int processors(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return CPU_COUNT(&set);
+    return (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 int par_create(int n_threads, struct par **ret_pool)
 {
     if (n_threads == 0)
-        n_threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+        n_threads = processors() < MAX_THREADS ? processors() : MAX_THREADS;
     if (n_threads < 1 || n_threads > MAX_THREADS)
         return KVF_E_LIMIT;
     struct par *p = MEM_NEW(struct par, 1);

@@ -15,7 +15,7 @@ struct par;
 /* task: 0 .. n-1.   thread: 0 .. par_threads()-1, for per-thread scratch. */
 typedef void (*par_fn)(void *ctx, int task, int thread);
 
-/* n_threads >= 1 counts the caller; 0 = number of online cores.
+/* n_threads >= 1 counts the caller; 0 = those that this process may use.
  * KVF_OK, KVF_E_NOMEM or KVF_E_LIMIT.  Destroy with par_destroy. */
 int par_create(int n_threads, struct par **ret_pool);
 void par_destroy(struct par *p); /* accepts NULL */

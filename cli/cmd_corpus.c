@@ -11,7 +11,9 @@
 #include "base/table_io.h"
 #include "cli/analysis.h"
 #include "cli/corpus_out.h"
+#include "cli/corpus_ranks.h"
 #include "cli/corpus_traces.h"
+#include "cli/crew.h"
 #include "cli/open_traces.h"
 #include "cli/shard.h"
 #include "cli/shown.h"
@@ -40,6 +42,7 @@ struct job {
     struct corpus_traces traces;
     size_t *first; /* [documents + 1] traces of the documents to do */
     size_t n_documents;
+    struct crew *crew; /* of several ranks documents are the cells */
     struct par *pool;
     struct corpus *c;
     pthread_mutex_t lock;             /* of c */
@@ -231,7 +234,8 @@ static int resume(struct job *j, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* The documents that are not in the sums yet, as runs of traces. */
+/* The documents that are not in the sums yet, as runs of traces; those that are, too, where several
+ * ranks must number them alike. */
 static int list_documents(struct job *j)
 {
     const struct corpus_trace *t = j->traces.trace;
@@ -241,7 +245,7 @@ static int list_documents(struct job *j)
         return KVF_E_NOMEM;
     for (size_t i = 0, end; i < n; i = end) {
         end = end_of_document(&j->traces, i);
-        if (!corpus_has(j->c, t[i].document))
+        if (crew_size(j->crew) > 1 || !corpus_has(j->c, t[i].document))
             j->first[kept++] = i;
     }
     j->n_documents = kept;
@@ -284,7 +288,7 @@ static int prepare(struct job *j, struct kvf_diag *d)
     int err = corpus_create(j->a, &j->args, &j->set, &j->c);
     if (!err) {
         *corpus_planned(j->c) = plan_of(j);
-        if (j->state && (stat(j->state, &st) == 0 || errno != ENOENT))
+        if (j->state && crew_is_first(j->crew) && (stat(j->state, &st) == 0 || errno != ENOENT))
             err = resume(j, d);
     }
     if (!err)
@@ -421,6 +425,63 @@ static int do_all(struct job *j, struct kvf_diag *d)
     return err;
 }
 
+/* ---- the documents among the ranks of a crew */
+
+static int offer_documents(struct job *j)
+{
+    bool *done = MEM_NEW(bool, j->n_documents);
+    int err = done ? KVF_OK : KVF_E_NOMEM;
+    for (size_t i = 0; !err && i < j->n_documents; i++)
+        done[i] = corpus_has(j->c, j->traces.trace[j->first[i]].document);
+    if (!err)
+        err = crew_offer(j->crew, (int64_t)j->n_documents, done);
+    mem_free(done);
+    return err;
+}
+
+/* The first rank puts all together, and does what is missing: what a dead rank had not kept. */
+static int gather(struct job *j, struct kvf_diag *d)
+{
+    int err = KVF_OK;
+    for (int rank = 1; !err && rank < crew_size(j->crew); rank++)
+        err = corpus_take_rank(j->c, j->state, rank, d);
+    *corpus_planned(j->c) = plan_of(j);
+    for (size_t i = 0; !err && i < j->n_documents && !signals_caught(); i++)
+        if (!corpus_has(j->c, j->traces.trace[j->first[i]].document))
+            err = do_round(j, i, 1, d);
+    j->left_out = (int64_t)(j->traces.n - j->traces.n_readable) + corpus_counted(j->c).missed;
+    return err ? err : corpus_write(j->c, j->state, d);
+}
+
+static int do_cell(void *ctx, int64_t i, struct kvf_diag *d)
+{
+    if (signals_caught())
+        return kvf_fail(d, KVF_E_CANCEL, "stopped; the same command goes on");
+    return do_round(ctx, (size_t)i, 1, d);
+}
+
+static int do_cells(struct job *j, struct kvf_diag *d)
+{
+    struct buf own = {0};
+    crew_own_file(j->crew, j->state, &own);
+    int err = own.err;
+    if (!err && crew_is_first(j->crew))
+        err = offer_documents(j);
+    if (!err)
+        err = crew_each(j->crew, do_cell, j, d);
+    if (!err && !crew_is_first(j->crew) && corpus_counted(j->c).documents)
+        err = corpus_write(j->c, own.data, d);
+    buf_finish(&own);
+    return err;
+}
+
+/* Ranks that are not the first have told the crew that they left before it gathers. */
+static int do_together(struct job *j, struct kvf_diag *d)
+{
+    int err = do_cells(j, d);
+    return err || !crew_is_first(j->crew) ? err : gather(j, d);
+}
+
 static int finish_pairs(struct job *j, struct kvf_diag *d)
 {
     struct table *t = NULL;
@@ -445,6 +506,8 @@ static int finish_pairs(struct job *j, struct kvf_diag *d)
 
 static int finish(struct job *j, struct kvf_diag *d)
 {
+    if (!crew_is_first(j->crew))
+        return KVF_OK;
     if (j->pairs)
         return finish_pairs(j, d);
     if (corpus_counted(j->c).counted == 0 && j->left_out > 0)
@@ -470,6 +533,7 @@ static void cleanup(struct job *j)
     where_free(j->chosen);
     par_destroy(j->pool);
     pthread_mutex_destroy(&j->lock);
+    crew_leave(j->crew);
 }
 
 static int cmd_corpus(const struct command *self, void *request, int n, char **operand)
@@ -484,6 +548,13 @@ static int cmd_corpus(const struct command *self, void *request, int n, char **o
         err = parse(j, &d);
     if (err)
         goto done;
+    err = crew_join(&j->crew, &d);
+    if (!err && crew_size(j->crew) > 1 && (!j->state || j->against))
+        err = kvf_fail(&d, KVF_E_ARG,
+                       "several processes keep their sums in files: give --state FILE, and no "
+                       "--against");
+    if (err)
+        goto done;
     status = EXIT_FAILED;
     signals_catch();
     err = par_create((int)j->threads, &j->pool);
@@ -495,7 +566,7 @@ static int cmd_corpus(const struct command *self, void *request, int n, char **o
     err = prepare(j, &d);
     if (err)
         goto done;
-    err = do_all(j, &d);
+    err = crew_size(j->crew) > 1 ? do_together(j, &d) : do_all(j, &d);
     if (!err)
         err = finish(j, &d);
     if (err == KVF_E_ARG) /* an option that the analysis or the figure refused */

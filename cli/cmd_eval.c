@@ -9,178 +9,17 @@
 #include "base/rng.h"
 #include "base/table_io.h"
 #include "cli/commands.h"
+#include "cli/eval_job.h"
 #include "cli/figure_options.h"
 #include "cli/files.h"
 #include "cli/models.h"
 #include "cli/output.h"
 #include "cli/runner.h"
+#include "cli/shard.h"
 #include "cli/task.h"
 #include "engine/experiment/eval_state.h"
 
-enum { MOST_BUDGETS = 64, MOST_LABEL = 256, MOST_SHIPPED = 64 };
-
-/* A text with what makes it the same text again. */
-struct input {
-    struct eval_text text;
-    uint64_t hash;
-};
-
-struct job {
-    /* options */
-    const char *model, *methods, *budgets, *out, *state_path;
-    struct opt_list data, tasks_of, gates_file;
-    struct execution how;
-    int64_t docs, prompt, score, seed;
-    bool json, raw;
-    struct figure_options look;
-
-    struct buf left_out; /* of all methods: what cannot run */
-    struct eval eval;
-    struct gates *gates[OPT_LIST_MAX]; /* of the files */
-    struct gates *shipped[MOST_SHIPPED];
-    int n_shipped;
-    struct documents text;     /* of --data */
-    struct tasks tasks;        /* of --tasks */
-    struct input *input;       /* [docs] what is fed */
-    struct eval_cell *cell;    /* [n] */
-    char (*label)[MOST_LABEL]; /* of the methods */
-    int n;
-    struct eval_result *result; /* [docs][n] */
-    bool *done;                 /* [docs][n] */
-    struct eval_state *state;
-    struct progress bar;
-    int64_t fed;
-};
-
-/* Where the next method of "A,B:key=value,key=value,C" ends: a piece with "=" but no
- * ":" before it belongs to the method before. */
-static size_t method_length(const char *s)
-{
-    size_t n = strcspn(s, ",");
-    while (s[n]) {
-        const char *piece = s + n + 1;
-        size_t key = strcspn(piece, "=:,");
-        if (piece[key] != '=')
-            break;
-        n += 1 + strcspn(piece, ",");
-    }
-    return n;
-}
-
-static int parse_budgets(const char *s, int64_t *budget, int *n, struct kvf_diag *d)
-{
-    for (*n = 0;; s += *s == ',') {
-        char part[32];
-        size_t len = strcspn(s, ",");
-        if (*n == MOST_BUDGETS)
-            return kvf_fail(d, KVF_E_ARG, "--budgets: more than %d budgets", MOST_BUDGETS);
-        if (len < sizeof part) {
-            memcpy(part, s, len);
-            part[len] = 0;
-        }
-        if (len >= sizeof part || !opt_int(part, &budget[*n]) || budget[*n] < 1
-            || budget[*n] > 1 << 24)
-            return kvf_fail(d, KVF_E_ARG,
-                            "--budgets needs numbers from 1 to %d, separated by "
-                            "commas, not '%s'",
-                            1 << 24, s);
-        ++*n;
-        s += len;
-        if (!*s)
-            return KVF_OK;
-    }
-}
-
-/* A method at a budget, or without one where it would mean nothing. */
-static int parse_cell(const char *label, int budget, struct eval_cell *c, struct kvf_diag *d)
-{
-    struct kvf_diag unused;
-    int err = method_parse(label, budget, &c->row, &c->params, d);
-    if (err == KVF_E_ARG && method_parse(label, 0, &c->row, &c->params, &unused) == KVF_OK
-        && c->row.unbudgeted)
-        err = KVF_OK;
-    c->label = label;
-    return err;
-}
-
-/* A method at each budget; once when it has none. */
-static int add_method(struct job *j, const char *label, const int64_t *budget, int n_budgets,
-                      struct kvf_diag *d)
-{
-    for (int i = 0; i < n_budgets; i++) {
-        struct eval_cell c = {0};
-        int err = parse_cell(label, (int)budget[i], &c, d);
-        if (err)
-            return err;
-        bool again = false;
-        for (int k = 0; k < j->n; k++)
-            again |= strcmp(j->cell[k].label, label) == 0
-                     && j->cell[k].params.budget == c.params.budget;
-        if (!again)
-            j->cell[j->n++] = c;
-    }
-    return KVF_OK;
-}
-
-static int parse_methods(struct job *j, const char *list, const int64_t *budget, int n_budgets,
-                         struct kvf_diag *d)
-{
-    size_t most = 1, at = 0;
-    for (const char *s = list; *s; s++)
-        most += *s == ',';
-    j->label = mem_alloc(most, MOST_LABEL);
-    j->cell = MEM_NEW(struct eval_cell, most * (size_t)n_budgets);
-    if (!j->label || !j->cell)
-        return KVF_E_NOMEM;
-    for (const char *s = list;; s++) {
-        size_t len = method_length(s);
-        if (len >= MOST_LABEL)
-            return kvf_fail(d, KVF_E_ARG, "--methods: '%.40s...' is too long", s);
-        memcpy(j->label[at], s, len);
-        int err = add_method(j, j->label[at++], budget, n_budgets, d);
-        if (err)
-            return err;
-        s += len;
-        if (!*s)
-            return KVF_OK;
-    }
-}
-
-/* Every preset, by name; those that need more than a name and a budget are left out. */
-static int all_methods(struct job *j, const int64_t *budget, int n_budgets, struct buf *list)
-{
-    struct kvf_diag unused;
-    struct eval_cell c;
-    for (const struct method *m = method_presets; m->name; m++) {
-        int err = KVF_OK;
-        for (int i = 0; !err && i < n_budgets; i++)
-            err = parse_cell(m->name, (int)budget[i], &c, &unused);
-        if (err)
-            buf_printf(&j->left_out, " %s", m->name);
-        else
-            buf_printf(list, "%s%s", list->len ? "," : "", m->name);
-    }
-    return list->err;
-}
-
-static int parse_cells(struct job *j, struct kvf_diag *d)
-{
-    int64_t budget[MOST_BUDGETS];
-    struct buf list = {0};
-    int n = 0, err = parse_budgets(j->budgets, budget, &n, d);
-    if (!err && strcmp(j->methods, "all") == 0)
-        err = all_methods(j, budget, n, &list);
-    else
-        buf_str(&list, j->methods);
-    if (!err)
-        err = list.err;
-    if (!err)
-        err = parse_methods(j, list.data ? list.data : "", budget, n, d);
-    buf_finish(&list);
-    return err;
-}
-
-static int check_options(struct job *j, struct kvf_diag *d)
+static int check_options(struct eval_job *j, struct kvf_diag *d)
 {
     if (!j->data.n == !j->tasks_of.n)
         return kvf_fail(d, KVF_E_ARG,
@@ -196,15 +35,15 @@ static int check_options(struct job *j, struct kvf_diag *d)
                             .score = j->tasks_of.n ? 0 : (int)j->score,
                             .answers = j->tasks_of.n > 0,
                             .chunk = (int)j->how.chunk};
-    return parse_cells(j, d);
+    return eval_parse_cells(j, d);
 }
 
 /* Gates shipped for the row, opened once for all its budgets. */
-static int give_shipped(struct job *j, struct eval_cell *c, struct kvf_diag *d)
+static int give_shipped(struct eval_job *j, struct eval_cell *c, struct kvf_diag *d)
 {
     struct gates *g = NULL;
     int n = j->n_shipped;
-    if (n == MOST_SHIPPED)
+    if (n == EVAL_SHIPPED)
         return KVF_OK;
     int err = model_shipped_gates(j->eval.engine, &c->row, &g, d);
     for (int i = 0; g && i < n; i++)
@@ -219,7 +58,7 @@ static int give_shipped(struct job *j, struct eval_cell *c, struct kvf_diag *d)
 }
 
 /* Which of two files of a kind a row should take is nobody's to guess. */
-static int check_kinds(const struct job *j, struct kvf_diag *d)
+static int check_kinds(const struct eval_job *j, struct kvf_diag *d)
 {
     for (int i = 0; i < j->gates_file.n; i++)
         for (int k = 0; k < i; k++)
@@ -233,7 +72,7 @@ static int check_kinds(const struct job *j, struct kvf_diag *d)
 }
 
 /* Tokens of the longest text. */
-static int longest(const struct job *j)
+static int longest(const struct eval_job *j)
 {
     int n = j->data.n ? (int)(j->prompt + j->score) : 0;
     for (int64_t i = 0; j->input && i < j->docs; i++) {
@@ -244,7 +83,7 @@ static int longest(const struct job *j)
 }
 
 /* What a cell needs beside its numbers. */
-static int give_gates(struct job *j, struct eval_cell *c, struct kvf_diag *d)
+static int give_gates(struct eval_job *j, struct eval_cell *c, struct kvf_diag *d)
 {
     const struct model_config *m = &j->eval.engine->config;
     int length = longest(j);
@@ -265,7 +104,7 @@ static int give_gates(struct job *j, struct eval_cell *c, struct kvf_diag *d)
 
 /* Opens the gates and gives each cell its own.  Of all methods, those that lack theirs
  * are left out. */
-static int open_gates(struct job *j, struct kvf_diag *d)
+static int open_gates(struct eval_job *j, struct kvf_diag *d)
 {
     bool all = strcmp(j->methods, "all") == 0;
     int err = KVF_OK, n = 0;
@@ -288,7 +127,7 @@ static int open_gates(struct job *j, struct kvf_diag *d)
     return err;
 }
 
-static int check_output(const struct job *j, struct kvf_diag *d)
+static int check_output(const struct eval_job *j, struct kvf_diag *d)
 {
     const char *const in[] = {gguf_path(j->eval.engine->gguf), j->state_path};
     for (size_t i = 0; j->out && i < sizeof in / sizeof *in; i++)
@@ -300,7 +139,7 @@ static int check_output(const struct job *j, struct kvf_diag *d)
     return tasks_keep(&j->tasks, j->out, d);
 }
 
-static int read_data(struct job *j, struct kvf_diag *d)
+static int read_data(struct eval_job *j, struct kvf_diag *d)
 {
     const struct model_config *m = &j->eval.engine->config;
     struct documents_source from = {j->data.item, j->data.n, (int)j->docs, (uint64_t)j->seed};
@@ -312,19 +151,19 @@ static int read_data(struct job *j, struct kvf_diag *d)
                         length, m->n_ctx);
     j->text.length = length;
     int err = documents_choose(j->eval.engine->tokenizer, &from, &j->text, d);
-    j->input = err ? NULL : MEM_NEW(struct input, (size_t)j->docs);
+    j->input = err ? NULL : MEM_NEW(struct eval_input, (size_t)j->docs);
     if (!err && !j->input)
         err = KVF_E_NOMEM;
     for (int64_t i = 0; !err && i < j->docs; i++)
-        j->input[i] = (struct input){{j->text.doc[i].ids, (int)j->prompt, (int)j->score, NULL},
-                                     j->text.doc[i].hash};
+        j->input[i] = (struct eval_input){{j->text.doc[i].ids, (int)j->prompt, (int)j->score, NULL},
+                                          j->text.doc[i].hash};
     j->eval.tokens = j->docs * j->score;
     return err;
 }
 
 /* The prompt of a task is what comes before the reply; of that the words that lead to the answer
  * are fed and do not count. */
-static void take_task(struct job *j, int i)
+static void take_task(struct eval_job *j, int i)
 {
     const struct task *t = &j->tasks.task[i];
     int score = t->causal.query + t->causal.steps + 1 - t->reply;
@@ -335,89 +174,20 @@ static void take_task(struct job *j, int i)
         j->eval.tokens += t->counts[k];
 }
 
-static int read_tasks(struct job *j, struct kvf_diag *d)
+static int read_tasks(struct eval_job *j, struct kvf_diag *d)
 {
     j->tasks = (struct tasks){.e = j->eval.engine, .raw = j->raw};
     int err = tasks_open(&j->tasks, j->tasks_of.item, j->tasks_of.n, d);
     if (err)
         return err;
     j->docs = j->tasks.n;
-    j->input = MEM_NEW(struct input, (size_t)j->docs);
+    j->input = MEM_NEW(struct eval_input, (size_t)j->docs);
     for (int i = 0; j->input && i < j->tasks.n; i++)
         take_task(j, i);
     return j->input ? KVF_OK : KVF_E_NOMEM;
 }
 
-/* Takes over what the state file has, and counts the tokens that are still to be fed. */
-static int resume(struct job *j, int64_t *ret_left, struct kvf_diag *d)
-{
-    *ret_left = 0;
-    for (int64_t i = 0; i < j->docs; i++)
-        for (int c = 0; c < j->n; c++) {
-            int64_t at = i * j->n + c;
-            int found = eval_state_find(j->state, (int)i, j->input[i].hash, &j->cell[c],
-                                        &j->result[at], d);
-            if (found < 0)
-                return found;
-            j->done[at] = found;
-            *ret_left += found ? 0 : j->input[i].text.score;
-        }
-    return KVF_OK;
-}
-
-static void on_progress(void *ctx, int tokens)
-{
-    struct job *j = ctx;
-    j->fed += tokens;
-    progress_update(&j->bar, j->fed);
-}
-
-/* The cells of a document that are not done yet. */
-static int run_document(struct job *j, int64_t doc, struct eval_cell *cell,
-                        struct eval_result *result, struct kvf_diag *d)
-{
-    int n = 0;
-    for (int c = 0; c < j->n; c++)
-        if (!j->done[doc * j->n + c])
-            cell[n++] = j->cell[c];
-    if (n == 0)
-        return KVF_OK;
-    int err = eval_document(&j->eval, &j->input[doc].text, cell, n, result, d);
-    for (int c = 0, k = 0; !err && c < j->n; c++) {
-        int64_t at = doc * j->n + c;
-        if (j->done[at])
-            continue;
-        j->result[at] = result[k++];
-        err = eval_state_add(j->state, (int)doc, j->input[doc].hash, &j->cell[c], &j->result[at],
-                             d);
-    }
-    return err;
-}
-
-static int run_all(struct job *j, struct kvf_diag *d)
-{
-    size_t rows = (size_t)j->docs * (size_t)j->n;
-    int64_t left = 0;
-    struct eval_cell *cell = MEM_NEW(struct eval_cell, (size_t)j->n);
-    struct eval_result *result = MEM_NEW(struct eval_result, (size_t)j->n);
-    j->result = MEM_NEW(struct eval_result, rows);
-    j->done = MEM_NEW(bool, rows);
-    int err = cell && result && j->result && j->done ? KVF_OK : KVF_E_NOMEM;
-    if (!err)
-        err = eval_state_open(j->state_path, &j->eval, (uint64_t)j->seed, kvf_version(), &j->state,
-                              d);
-    if (!err)
-        err = resume(j, &left, d);
-    progress_start(&j->bar, "eval", "tok", left);
-    for (int64_t i = 0; !err && i < j->docs; i++)
-        err = run_document(j, i, cell, result, d);
-    progress_end(&j->bar, j->fed);
-    mem_free(cell);
-    mem_free(result);
-    return err;
-}
-
-static void summary(const struct job *j, const struct table *t)
+static void summary(const struct eval_job *j, const struct table *t)
 {
     static const char *const name[] = {"nll",     "nll_low",    "nll_high", "kl",    "kl_low",
                                        "kl_high", "top1_agree", "kv_mean",  "kv_end"};
@@ -447,7 +217,7 @@ static void summary(const struct job *j, const struct table *t)
     }
 }
 
-static int deliver(const struct job *j, struct kvf_diag *d)
+static int deliver(const struct eval_job *j, struct kvf_diag *d)
 {
     struct table *t = eval_table(&j->eval, j->cell, j->n, j->result, (int)j->docs);
     const struct output o = {j->out, j->json, &j->look, NULL};
@@ -462,9 +232,10 @@ static int deliver(const struct job *j, struct kvf_diag *d)
     return err;
 }
 
-static void finish(struct job *j)
+static void finish(struct eval_job *j)
 {
     eval_state_close(j->state);
+    buf_finish(&j->own_file);
     documents_finish(&j->text);
     tasks_close(&j->tasks);
     mem_free(j->input);
@@ -478,11 +249,40 @@ static void finish(struct job *j)
     mem_free(j->label);
     mem_free(j->result);
     mem_free(j->done);
+    crew_leave(j->crew);
 }
 
-static int run(struct job *j, struct kvf_diag *d)
+/* What a part or a rank did is of use only where it is kept. */
+static int check_parts(struct eval_job *j, struct kvf_diag *d)
 {
-    int err = check_options(j, d);
+    int err = shard_parse(j->shard, &j->part, d);
+    if (!err && !j->state_path && (crew_size(j->crew) > 1 || j->part.parts > 1))
+        err = kvf_fail(d, KVF_E_ARG, "%s keep their results in files: give --state FILE",
+                       j->part.parts > 1 ? "parts (--shard)" : "several processes");
+    if (!err && j->part.parts > 1 && (j->out || j->json))
+        err = kvf_fail(d, KVF_E_ARG,
+                       "a part (--shard) makes no table: put the files of all parts together with "
+                       "`kvfate merge`, and give that to --state without --shard");
+    return err;
+}
+
+static int finish_run(struct eval_job *j, struct kvf_diag *d)
+{
+    if (!crew_is_first(j->crew))
+        return KVF_OK;
+    if (j->part.parts == 1)
+        return deliver(j, d);
+    printf("part %s is done; its results are in %s\n", j->shard, j->state_path);
+    return KVF_OK;
+}
+
+static int run(struct eval_job *j, struct kvf_diag *d)
+{
+    int err = crew_join(&j->crew, d);
+    if (!err)
+        err = check_parts(j, d);
+    if (!err)
+        err = check_options(j, d);
     if (!err)
         err = model_open(j->model, j->how.rope_scale, j->how.exact, (int)j->how.threads,
                          &j->eval.engine, d);
@@ -494,55 +294,56 @@ static int run(struct job *j, struct kvf_diag *d)
         err = open_gates(j, d);
     if (!err && j->data.n)
         err = read_data(j, d);
-    j->eval.progress = on_progress;
-    j->eval.ctx = j;
-    for (int i = 0; !err && i < j->n_shipped; i++)
+    bool tells = j->crew && crew_is_first(j->crew);
+    for (int i = 0; !err && tells && i < j->n_shipped; i++)
         fprintf(stderr, "note: --gates %s, which are shipped for this model\n",
                 gates_path(j->shipped[i]));
-    if (!err && j->left_out.len)
+    if (!err && tells && j->left_out.len)
         fprintf(stderr, "left out of all methods, for lack of a plan, of gates or of budget:%s\n",
                 j->left_out.data);
     if (!err)
-        err = run_all(j, d);
-    return err ? err : deliver(j, d);
+        err = eval_run(j, d);
+    return err ? err : finish_run(j, d);
 }
 
 static const struct opt options[] = {
-    {OPT_STR, 'm', "model", offsetof(struct job, model), "FILE", "model: a GGUF file or a folder",
-     .absent = "SmolLM2 in the cache folder"},
-    {OPT_LIST, 0, "data", offsetof(struct job, data), "FILE",
+    {OPT_STR, 'm', "model", offsetof(struct eval_job, model), "FILE",
+     "model: a GGUF file or a folder", .absent = "SmolLM2 in the cache folder"},
+    {OPT_LIST, 0, "data", offsetof(struct eval_job, data), "FILE",
      "text with headings, or JSONL; several may follow"},
-    {OPT_LIST, 0, "tasks", offsetof(struct job, tasks_of), "FILE",
+    {OPT_LIST, 0, "tasks", offsetof(struct eval_job, tasks_of), "FILE",
      "NAME.json of prompts whose answers are known, or a folder of them, instead of documents"},
-    {OPT_FLAG, 0, "raw", offsetof(struct job, raw), NULL, "tasks without the chat template"},
-    {OPT_STR, 0, "methods", offsetof(struct job, methods), "A,B:k=v,...", "cache methods, or all",
-     "all"},
-    {OPT_STR, 0, "budgets", offsetof(struct job, budgets), "N,...",
+    {OPT_FLAG, 0, "raw", offsetof(struct eval_job, raw), NULL, "tasks without the chat template"},
+    {OPT_STR, 0, "methods", offsetof(struct eval_job, methods), "A,B:k=v,...",
+     "cache methods, or all", "all"},
+    {OPT_STR, 0, "budgets", offsetof(struct eval_job, budgets), "N,...",
      "entries that each KV head may hold", "64,256"},
-    {OPT_LIST, 0, "gates", offsetof(struct job, gates_file), "FILE",
+    {OPT_LIST, 0, "gates", offsetof(struct eval_job, gates_file), "FILE",
      "trained gates, one file of each kind, or names of shipped ones"},
-    {OPT_INT, 0, "docs", offsetof(struct job, docs), "N", "documents", "24", .min = 1,
+    {OPT_INT, 0, "docs", offsetof(struct eval_job, docs), "N", "documents", "24", .min = 1,
      .max = 1 << 20},
-    {OPT_INT, 0, "prompt-tokens", offsetof(struct job, prompt), "P", "tokens before the cut", "512",
-     .min = 1, .max = 1 << 24},
-    {OPT_INT, 0, "score-tokens", offsetof(struct job, score), "S",
+    {OPT_INT, 0, "prompt-tokens", offsetof(struct eval_job, prompt), "P", "tokens before the cut",
+     "512", .min = 1, .max = 1 << 24},
+    {OPT_INT, 0, "score-tokens", offsetof(struct eval_job, score), "S",
      "tokens fed one by one and scored", "128", .min = 1, .max = 1 << 24},
-    {OPT_INT, 's', "seed", offsetof(struct job, seed), "S", "seed of the choice of documents", "0",
-     .max = 9e15},
-    {OPT_STR, 0, "state", offsetof(struct job, state_path), "FILE",
+    {OPT_INT, 's', "seed", offsetof(struct eval_job, seed), "S", "seed of the choice of documents",
+     "0", .max = 9e15},
+    {OPT_STR, 0, "state", offsetof(struct eval_job, state_path), "FILE",
      "keep results here and go on from them"},
-    {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
+    {OPT_STR, 0, "shard", offsetof(struct eval_job, shard), "I/N",
+     "documents of part I of N, from 1/N to N/N, into --state"},
+    {OPT_STR, 'o', "output", offsetof(struct eval_job, out), "OUT",
      "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
-    {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
+    {OPT_FLAG, 0, "json", offsetof(struct eval_job, json), NULL,
      "the table as JSON on the standard output"},
-    {OPT_GROUP, 0, "execution", offsetof(struct job, how), .group = execution_options},
-    {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},
+    {OPT_GROUP, 0, "execution", offsetof(struct eval_job, how), .group = execution_options},
+    {OPT_GROUP, 0, "figure", offsetof(struct eval_job, look), .group = figure_options},
     {.type = OPT_END},
 };
 
 static int cmd_eval(const struct command *self, void *request, int n, char **operand)
 {
-    struct job *j = request;
+    struct eval_job *j = request;
     struct kvf_diag d = {""};
     int err = files_of_data(j->tasks_of.n ? &j->tasks_of : &j->data, operand, n, &d);
     if (!err)
@@ -567,7 +368,7 @@ const struct command command_eval = {
     .needs = "(--data FILE... | --tasks FILE...)",
     .operands = {NULL, "file", 0, OPT_LIST_MAX},
     .options = options,
-    .request_bytes = sizeof(struct job),
+    .request_bytes = sizeof(struct eval_job),
     .exits = exits,
     .run = cmd_eval,
 };

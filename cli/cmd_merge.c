@@ -1,9 +1,10 @@
-/* cmd_merge.c - adds up the states of shards of a corpus. */
+/* cmd_merge.c - adds up the states of shards: of a corpus, or of an evaluation. */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/commands.h"
 #include "cli/corpus_out.h"
+#include "engine/experiment/eval_state.h"
 
 /* A finished state. */
 static int read_state(const char *path, struct corpus **ret, struct kvf_diag *d)
@@ -53,11 +54,27 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
+/* Results of an evaluation: one file of all of them, from which `kvfate eval --state` goes on. */
+static int merge_results(const struct command *self, const struct request *q, int n, char **path)
+{
+    struct kvf_diag d = {""};
+    int err = KVF_OK;
+    if (!q->state || q->to.out || q->to.json || q->to.figure)
+        err = kvf_fail(&d, KVF_E_ARG,
+                       "results of an evaluation become one file: give --state FILE alone; the "
+                       "same `kvfate eval` with that file makes the table at once");
+    if (!err)
+        err = eval_states_merge(path, n, q->state, &d);
+    return command_end(self, err, &d);
+}
+
 static int cmd_merge(const struct command *self, void *request, int n, char **operand)
 {
     struct request *q = request;
     struct corpus *c = NULL;
     struct kvf_diag d = {""};
+    if (eval_state_is(operand[0]))
+        return merge_results(self, q, n, operand);
     int err = merge(n, operand, &c, &d), wrong = KVF_OK;
     if (!err)
         err = wrong = corpus_out_check(corpus_analyzer(c), &q->to, &d);
@@ -77,7 +94,7 @@ static int cmd_merge(const struct command *self, void *request, int n, char **op
 const struct command command_merge = {
     .name = "merge",
     .group = "analyses",
-    .summary = "add up the states of shards of a corpus",
+    .summary = "add up the states of shards of a corpus or of an evaluation",
     .example = "kvfate merge one.state two.state -o survival.tsv",
     .operands = {"A.state...", "state", 1, -1},
     .options = options,

@@ -240,6 +240,10 @@ static int make_folder(const char *path, struct kvf_diag *d)
 int jsonl_open(struct jsonl *b, struct kvf_diag *d)
 {
     int err = shard_parse(b->part, &b->shard, d);
+    if (!err)
+        err = crew_join(&b->crew, d);
+    if (!err && crew_size(b->crew) > 1 && strcmp(b->file, "-") == 0)
+        err = kvf_fail(d, KVF_E_ARG, "--jsonl - is read by one process alone: name a file");
     if (err)
         return err;
     FILE *f = strcmp(b->file, "-") == 0 ? stdin : fopen(b->file, "rb");
@@ -262,12 +266,15 @@ void jsonl_close(struct jsonl *b)
     mem_free(b->line);
     b->line = NULL;
     b->n_lines = b->cap = 0;
+    crew_leave(b->crew);
+    b->crew = NULL;
 }
 
 /* ---- the loop */
 
 struct loop {
     struct jsonl *b;
+    const struct command *self;
     struct buf path; /* of the trace at hand */
     struct progress bar;
     int64_t made, skipped, failed;
@@ -346,32 +353,55 @@ static int make_line(struct loop *l, const struct command *self, const struct js
     return !err || err == KVF_E_CANCEL ? err : tell(l, self, x, err, &d);
 }
 
-static int make_lines(struct loop *l, const struct command *self)
+/* A line that this process was given.  KVF_OK and the errors that end the loop. */
+static int do_line(void *ctx, int64_t i, struct kvf_diag *d)
+{
+    struct loop *l = ctx;
+    const struct jsonl_line *x = &l->b->line[i];
+    (void)d; /* what is wrong with a line is told at once */
+    if (signals_caught() || ferror(stdout))
+        return KVF_E_CANCEL;
+    if (is_done(l, x))
+        return skip_line(l, l->self, x);
+    progress_clear(&l->bar);
+    int err = make_line(l, l->self, x);
+    progress_update(&l->bar, l->made + l->failed);
+    return err;
+}
+
+/* The first rank says which lines are those of the shard. */
+static int offer_lines(const struct jsonl *b)
+{
+    bool *other = MEM_NEW(bool, b->n_lines);
+    int err = other ? KVF_OK : KVF_E_NOMEM;
+    for (size_t i = 0; !err && i < b->n_lines; i++)
+        other[i] = !in_shard(b, i);
+    if (!err)
+        err = crew_offer(b->crew, (int64_t)b->n_lines, other);
+    mem_free(other);
+    return err;
+}
+
+static int make_lines(struct loop *l, struct kvf_diag *d)
 {
     const struct jsonl *b = l->b;
-    int err = KVF_OK;
+    int err = crew_is_first(b->crew) ? offer_lines(b) : KVF_OK;
     if (!b->quiet && b->folder)
-        progress_start(&l->bar, self->name, "prompts", count_to_do(l));
-    for (size_t i = 0; !err && i < b->n_lines && !signals_caught() && !ferror(stdout); i++) {
-        if (!in_shard(b, i))
-            continue;
-        if (is_done(l, &b->line[i])) {
-            err = skip_line(l, self, &b->line[i]);
-            continue;
-        }
-        progress_clear(&l->bar);
-        err = make_line(l, self, &b->line[i]);
-        progress_update(&l->bar, l->made + l->failed);
-    }
+        progress_start(&l->bar, l->self->name, "prompts",
+                       crew_size(b->crew) == 1 ? count_to_do(l) : 0);
+    if (!err)
+        err = crew_each(b->crew, do_line, l, d);
     progress_end(&l->bar, l->made + l->failed);
-    return err;
+    return err == KVF_E_CANCEL && !signals_caught() ? KVF_OK : err;
 }
 
 int jsonl_run(const struct command *self, struct jsonl *b)
 {
-    struct loop l = {.b = b};
+    struct loop l = {.b = b, .self = self};
     struct kvf_diag d = {""};
-    int err = make_lines(&l, self);
+    int err = make_lines(&l, &d);
+    if (!b->quiet && crew_size(b->crew) > 1)
+        fprintf(stderr, "rank %d: ", crew_rank(b->crew));
     if (!b->quiet)
         fprintf(stderr, "%lld made, %lld skipped, %lld failed\n", (long long)l.made,
                 (long long)l.skipped, (long long)l.failed);

@@ -8,6 +8,7 @@
 #define KVF_CLI_JSONL_H
 
 #include "cli/commands.h"
+#include "cli/crew.h"
 #include "cli/prompt.h"
 #include "cli/shard.h"
 
@@ -37,6 +38,7 @@ struct jsonl {
 
     /* made by jsonl_open */
     struct shard shard;
+    struct crew *crew;       /* lines are its cells */
     struct jsonl_line *line; /* [n_lines] owned */
     size_t n_lines, cap;
 };
@@ -48,8 +50,9 @@ extern const struct opt jsonl_options[]; /* of a struct jsonl */
 int jsonl_open(struct jsonl *b, struct kvf_diag *d);
 void jsonl_close(struct jsonl *b); /* accepts a zeroed struct */
 
-/* Makes the lines of the shard in their order.  A line that fails is told, and the others are
- * made; want of memory or of space ends the loop.  Returns the exit status, and has said why. */
+/* Makes the lines of the shard in their order, with the other ranks of the crew.  A line that fails
+ * is told, and the others are made; want of memory or of space ends the loop.  Returns the exit
+ * status, and has said why. */
 int jsonl_run(const struct command *self, struct jsonl *b);
 
 #endif

@@ -162,6 +162,14 @@ bool corpus_has(struct corpus *c, uint64_t id)
     return find_entry(c, id) != NULL;
 }
 
+bool corpus_overlaps(struct corpus *c, const struct corpus *b)
+{
+    bool shared = false;
+    for (size_t i = 0; i < b->n_entries; i++)
+        shared = shared || find_entry(c, b->entry[i].id);
+    return shared;
+}
+
 int64_t corpus_traces_of(struct corpus *c, uint64_t id)
 {
     const struct corpus_entry *e = find_entry(c, id);

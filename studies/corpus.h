@@ -71,6 +71,7 @@ void corpus_document_miss(struct corpus_document *x);
  * others' in types; KVF_E_LIMIT, KVF_E_NOMEM: c is not to be used any more. */
 int corpus_add(struct corpus *c, const struct corpus_document *x, struct kvf_diag *d);
 bool corpus_has(struct corpus *c, uint64_t id);
+bool corpus_overlaps(struct corpus *c, const struct corpus *b); /* both have a document */
 /* Traces of a document that is there, added and missed; 0: it is not there. */
 int64_t corpus_traces_of(struct corpus *c, uint64_t id);
 /* Forgets the documents of which no trace could be read, which are in no sum: they may be added. */

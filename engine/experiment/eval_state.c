@@ -8,20 +8,14 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/replace.h"
+#include "engine/experiment/eval_rows.h"
 #include "engine/experiment/eval_state.h"
-
-struct row {
-    int doc;
-    uint64_t hash;
-    const char *key; /* "method\toptions\tbudget", borrowed from text */
-    struct eval_result r;
-};
 
 struct eval_state {
     const char *path;
     int fd;
     struct buf text; /* the file as it was opened; lines end in NUL */
-    struct row *row;
+    struct eval_row *row;
     int n;
 };
 
@@ -126,51 +120,19 @@ static int check_header(struct eval_state *s, const struct buf *header, struct k
     return s->text.len == 0 ? write_all(s, header, d) : KVF_OK;
 }
 
-/* Cuts the next field off a line; NULL when there is none. */
-static char *next_field(char **line)
-{
-    char *field = *line, *tab = field ? strchr(field, '\t') : NULL;
-    *line = tab ? tab + 1 : NULL;
-    if (tab)
-        *tab = 0;
-    return field;
-}
-
-static bool parse_row(char *line, struct row *r)
-{
-    char *doc = next_field(&line), *hash = next_field(&line), *key = line;
-    int used = 0;
-    next_field(&line); /* method, options, budget */
-    next_field(&line);
-    char *budget = next_field(&line);
-    if (!hash || !budget || !line)
-        return false;
-    for (char *c = key; c < budget; c++) /* they are one key */
-        if (*c == 0)
-            *c = '\t';
-    r->key = key;
-    return sscanf(doc, "%d%n", &r->doc, &used) == 1 && !doc[used]
-           && sscanf(hash, "%" SCNx64 "%n", &r->hash, &used) == 1 && !hash[used]
-           && sscanf(line, "%lf\t%lf\t%lf\t%lf\t%lf\t%lf\t%" SCNd64 "\t%lf%n", &r->r.nll, &r->r.kl,
-                     &r->r.agree, &r->r.kv_end, &r->r.kv_mean, &r->r.kv_peak, &r->r.triggers,
-                     &r->r.right, &used)
-                  == 8
-           && !line[used];
-}
-
 static int parse_rows(struct eval_state *s, const struct buf *header, struct kvf_diag *d)
 {
     size_t lines = 0;
     for (size_t i = header->len; i < s->text.len; i++)
         lines += s->text.data[i] == '\n';
-    s->row = MEM_NEW(struct row, lines);
+    s->row = MEM_NEW(struct eval_row, lines);
     if (!s->row)
         return KVF_E_NOMEM;
     for (size_t at = header->len; at < s->text.len;) {
         char *line = s->text.data + at, *end = memchr(line, '\n', s->text.len - at);
         at = (size_t)(end - s->text.data) + 1;
         *end = 0;
-        if (memchr(line, 0, (size_t)(end - line)) || !parse_row(line, &s->row[s->n]))
+        if (memchr(line, 0, (size_t)(end - line)) || !eval_row_parse(line, &s->row[s->n]))
             return kvf_fail(d, KVF_E_FORMAT, "%s: result %d is damaged", s->path, s->n + 1);
         s->n++;
     }
@@ -179,11 +141,12 @@ static int parse_rows(struct eval_state *s, const struct buf *header, struct kvf
 
 static int open_file(struct eval_state *s, struct kvf_diag *d)
 {
+    /* of the open file, not of the process, which reads it elsewhere meanwhile */
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     s->fd = open(s->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (s->fd < 0)
         return io_error(s, "open the results", d);
-    if (fcntl(s->fd, F_SETLK, &lock) != 0)
+    if (fcntl(s->fd, F_OFD_SETLK, &lock) != 0)
         return kvf_fail(d, KVF_E_IO, "%s: another process writes its results there", s->path);
     replace_sync_folder(s->path); /* the lines that are synced need the name */
     return read_all(s, d);
@@ -242,7 +205,7 @@ int eval_state_find(const struct eval_state *s, int doc, uint64_t hash,
     int found = 0;
     build_key(cell, &key);
     for (int i = 0; !key.err && i < s->n && !found; i++) {
-        const struct row *r = &s->row[i];
+        const struct eval_row *r = &s->row[i];
         if (r->doc != doc)
             continue;
         if (r->hash != hash)
@@ -264,16 +227,16 @@ int eval_state_find(const struct eval_state *s, int doc, uint64_t hash,
 int eval_state_add(struct eval_state *s, int doc, uint64_t hash, const struct eval_cell *cell,
                    const struct eval_result *r, struct kvf_diag *d)
 {
-    struct buf line = {0};
+    struct buf line = {0}, key = {0};
     if (s->fd < 0)
         return KVF_OK;
-    buf_printf(&line, "%d\t%016" PRIx64 "\t", doc, hash);
-    build_key(cell, &line);
-    buf_printf(&line, "\t%.17g\t%.17g\t%.17g\t%.17g\t%.17g\t%.17g\t%" PRId64 "\t%.17g\n", r->nll,
-               r->kl, r->agree, r->kv_end, r->kv_mean, r->kv_peak, r->triggers, r->right);
-    int err = write_all(s, &line, d);
+    build_key(cell, &key);
+    if (!key.err)
+        eval_row_put(&(struct eval_row){doc, hash, key.data, *r}, &line);
+    int err = key.err ? key.err : write_all(s, &line, d);
     if (!err && fdatasync(s->fd) != 0 && errno != EINVAL) /* EINVAL: a device */
         err = io_error(s, "write the results", d);
+    buf_finish(&key);
     buf_finish(&line);
     return err;
 }

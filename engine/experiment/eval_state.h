@@ -30,4 +30,13 @@ int eval_state_find(const struct eval_state *s, int doc, uint64_t hash,
 int eval_state_add(struct eval_state *s, int doc, uint64_t hash, const struct eval_cell *cell,
                    const struct eval_result *result, struct kvf_diag *d);
 
+/* Puts the rows of n files of the same settings together, by document and key, in a new file `out`,
+ * which may be one of them; the order of the files is of no matter.  A row that several have must
+ * be the same in all.  KVF_OK; KVF_E_FORMAT with a sentence for other settings, rows that differ
+ * and files of another kind; KVF_E_IO, KVF_E_NOMEM. */
+int eval_states_merge(char *const *path, int n, const char *out, struct kvf_diag *d);
+
+/* Whether a file begins as one of these does. */
+bool eval_state_is(const char *path);
+
 #endif

@@ -110,6 +110,7 @@ FENCES = [
     (r'linux/|sys/syscall', ['base/par.c']),
     (r'sys/file|sys/random', ['base/replace.c']),
     (r'sys/ioctl', ['cli/preview.c']),
+    (r'mpi', ['cli/crew_mpi.c']),
 ]
 # What else <...> may name: ISO C and POSIX, in any room.
 SYSTEM = set('''assert ctype dirent errno fcntl float fnmatch inttypes limits math pthread sched setjmp signal stdarg

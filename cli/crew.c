@@ -1,0 +1,361 @@
+#include "cli/crew.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "base/opt.h"
+#include "base/progress.h"
+#include "cli/crew_wire.h"
+
+/* ASK (a rank is free; cell: the one that it did, or -1), ALIVE and LEFT go to the first rank;
+ * CELL, OVER (no work is left), HERE (the answer to ALIVE) and BYE (cell: whether all are alive)
+ * come from it. */
+enum kind { ASK, ALIVE, LEFT, CELL, OVER, HERE, BYE };
+
+enum cell_state { FREE, GIVEN, DONE };
+
+/* What the first rank knows of a rank. */
+struct rank {
+    int64_t cell;      /* that it has; -1: none */
+    double heard;      /* when it last spoke */
+    bool asks;         /* it waits for a cell */
+    bool left, silent; /* it will ask for none; it has not spoken for too long */
+};
+
+struct crew {
+    int me, size;
+    double patience;  /* seconds of silence after which a rank counts as dead */
+    pthread_t thread; /* that talks, of a crew of several */
+    bool talking;
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t changed;
+    bool stop;
+
+    /* of the first rank */
+    bool offered;
+    int64_t n, n_done;
+    unsigned char *state; /* [n] enum cell_state */
+    int64_t lowest;       /* no cell before it is free */
+    struct rank *rank;    /* [size] */
+
+    /* of each rank: what it asked for, and what came */
+    bool asks, over, lost, bye, together;
+    int64_t cell;
+    double heard, spoke; /* of the first rank; by this one */
+};
+
+/* ---- the first rank: who does what.  All of these are called with the lock held. */
+
+static void give_back(struct crew *c, struct rank *r)
+{
+    if (r->cell < 0)
+        return;
+    if (c->state[r->cell] == GIVEN)
+        c->state[r->cell] = FREE;
+    if (r->cell < c->lowest)
+        c->lowest = r->cell;
+    r->cell = -1;
+}
+
+static void finished(struct crew *c, struct rank *r, int64_t cell)
+{
+    if (cell >= 0 && cell < c->n && c->state[cell] != DONE) {
+        c->state[cell] = DONE;
+        c->n_done++;
+    }
+    if (r->cell == cell)
+        r->cell = -1;
+    give_back(c, r); /* it was away, and has not got the one that was sent */
+}
+
+static int64_t take_free(struct crew *c)
+{
+    while (c->lowest < c->n && c->state[c->lowest] != FREE)
+        c->lowest++;
+    if (c->lowest == c->n)
+        return -1;
+    c->state[c->lowest] = GIVEN;
+    return c->lowest++;
+}
+
+static bool others_left(const struct crew *c)
+{
+    for (int i = 1; i < c->size; i++)
+        if (!c->rank[i].left && !c->rank[i].silent)
+            return false;
+    return true;
+}
+
+/* Answers a rank that waits, if there is an answer. */
+static void serve(struct crew *c, int i)
+{
+    struct rank *r = &c->rank[i];
+    int64_t cell = take_free(c);
+    bool over = cell < 0 && c->n_done == c->n && (i > 0 || others_left(c));
+    if (cell < 0 && !over)
+        return;
+    r->asks = false;
+    r->cell = cell;
+    if (i > 0) {
+        wire_send(i, (struct wire_message){over ? OVER : CELL, cell});
+        return;
+    }
+    c->cell = cell;
+    c->over = over;
+    c->asks = false;
+}
+
+static void hear(struct crew *c, int from, struct wire_message m, double now)
+{
+    struct rank *r = &c->rank[from];
+    r->heard = now;
+    r->silent = false;
+    if (m.kind == ASK) {
+        finished(c, r, m.cell);
+        r->asks = true;
+    } else if (m.kind == LEFT) {
+        give_back(c, r);
+        r->asks = false;
+        r->left = true;
+    } else if (m.kind == ALIVE) {
+        wire_send(from, (struct wire_message){HERE, 0});
+    }
+}
+
+static void deal(struct crew *c, double now)
+{
+    for (int i = 1; i < c->size; i++) {
+        struct rank *r = &c->rank[i];
+        if (r->left || r->silent || now - r->heard < c->patience)
+            continue;
+        r->silent = true;
+        r->asks = false;
+        give_back(c, r);
+    }
+    for (int i = 0; c->offered && i < c->size; i++)
+        if (c->rank[i].asks)
+            serve(c, i);
+}
+
+/* ---- the other ranks */
+
+static void obey(struct crew *c, struct wire_message m, double now)
+{
+    c->heard = now;
+    if (m.kind == CELL) {
+        c->cell = m.cell;
+        c->asks = false;
+    } else if (m.kind == OVER) {
+        c->over = true;
+        c->asks = false;
+    } else if (m.kind == BYE) {
+        c->bye = true;
+        c->together = m.cell;
+    }
+}
+
+static void speak(struct crew *c, double now)
+{
+    if (now - c->spoke >= 0.25) {
+        wire_send(0, (struct wire_message){ALIVE, -1});
+        c->spoke = now;
+    }
+    if (now - c->heard > c->patience)
+        c->lost = true;
+}
+
+/* ---- both */
+
+/* A thread of each rank does all that has to do with messages, so that a rank that computes is
+ * heard. */
+static void *talk(void *arg)
+{
+    static const struct timespec pause = {0, 2000000};
+    struct crew *c = arg;
+    bool stop = false;
+    while (!stop) {
+        struct wire_message m;
+        int from = 0;
+        double now = clock_seconds();
+        pthread_mutex_lock(&c->lock);
+        while (wire_take(&from, &m)) {
+            if (c->me == 0)
+                hear(c, from, m, now);
+            else
+                obey(c, m, now);
+        }
+        if (c->me == 0)
+            deal(c, now);
+        else
+            speak(c, now);
+        stop = c->stop;
+        pthread_cond_broadcast(&c->changed);
+        pthread_mutex_unlock(&c->lock);
+        nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+/* KVFATE_PATIENCE, of at least a second: ranks speak four times in one. */
+static double patience(void)
+{
+    const char *given = getenv("KVFATE_PATIENCE");
+    double seconds = CREW_PATIENCE;
+    if (given && (!opt_real(given, &seconds) || !(seconds >= 1)))
+        seconds = CREW_PATIENCE;
+    return seconds;
+}
+
+static int start(struct crew *c, struct kvf_diag *d)
+{
+    c->patience = patience();
+    c->rank = MEM_NEW(struct rank, (size_t)c->size);
+    if (!c->rank)
+        return KVF_E_NOMEM;
+    c->heard = clock_seconds();
+    for (int i = 0; i < c->size; i++)
+        c->rank[i] = (struct rank){.cell = -1, .heard = c->heard};
+    if (c->size == 1)
+        return KVF_OK;
+    c->talking = pthread_create(&c->thread, NULL, talk, c) == 0;
+    return c->talking ? KVF_OK
+                      : kvf_fail(d, KVF_E_LIMIT, "no thread for the messages of the ranks");
+}
+
+int crew_join(struct crew **ret, struct kvf_diag *d)
+{
+    struct crew *c = MEM_NEW(struct crew, 1);
+    if (!c)
+        return KVF_E_NOMEM;
+    c->cell = -1;
+    c->together = true;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
+    int err = wire_open(&c->me, &c->size, d);
+    if (!err)
+        err = start(c, d);
+    if (err) {
+        c->size = 1;
+        crew_leave(c);
+        return err;
+    }
+    *ret = c;
+    return KVF_OK;
+}
+
+bool crew_is_first(const struct crew *c)
+{
+    return c->me == 0;
+}
+
+int crew_rank(const struct crew *c)
+{
+    return c->me;
+}
+
+int crew_size(const struct crew *c)
+{
+    return c->size;
+}
+
+int crew_offer(struct crew *c, int64_t n, const bool *done)
+{
+    unsigned char *state = MEM_NEW(unsigned char, (size_t)n);
+    if (!state)
+        return KVF_E_NOMEM;
+    pthread_mutex_lock(&c->lock);
+    for (int64_t i = 0; done && i < n; i++)
+        if (done[i]) {
+            state[i] = DONE;
+            c->n_done++;
+        }
+    c->state = state;
+    c->n = n;
+    c->offered = true;
+    pthread_mutex_unlock(&c->lock);
+    return KVF_OK;
+}
+
+/* The next cell; -1: there is none.  The one before it is done then. */
+static int64_t next_cell(struct crew *c)
+{
+    pthread_mutex_lock(&c->lock);
+    int64_t did = c->cell;
+    c->cell = -1;
+    c->asks = true;
+    if (c->me == 0) {
+        finished(c, &c->rank[0], did);
+        c->rank[0].asks = true;
+        serve(c, 0);
+    } else if (!c->lost && !c->bye) {
+        wire_send(0, (struct wire_message){ASK, did});
+    }
+    while (c->asks && !c->lost && !c->bye)
+        pthread_cond_wait(&c->changed, &c->lock);
+    int64_t cell = c->cell;
+    pthread_mutex_unlock(&c->lock);
+    return cell;
+}
+
+int crew_each(struct crew *c, crew_fn each, void *ctx, struct kvf_diag *d)
+{
+    int err = KVF_OK;
+    for (int64_t i = next_cell(c); i >= 0; i = next_cell(c)) {
+        err = each(ctx, i, d);
+        if (err)
+            return err;
+    }
+    if (c->over)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_IO,
+                    "the first rank has ended or says nothing any more: give the same command "
+                    "again; what is finished is kept");
+}
+
+void crew_file(const char *file, int rank, struct buf *b)
+{
+    buf_str(b, file);
+    if (rank > 0)
+        buf_printf(b, ".rank%d", rank);
+}
+
+void crew_own_file(const struct crew *c, const char *file, struct buf *b)
+{
+    crew_file(file, c->me, b);
+}
+
+/* The first rank lets the others go; another says that it leaves, and waits to be let go. */
+static void part(struct crew *c)
+{
+    pthread_mutex_lock(&c->lock);
+    if (c->me > 0) {
+        wire_send(0, (struct wire_message){LEFT, -1});
+        while (!c->bye && !c->lost)
+            pthread_cond_wait(&c->changed, &c->lock);
+        c->together = c->together && c->bye;
+    } else {
+        for (int i = 1; i < c->size; i++)
+            c->together = c->together && !c->rank[i].silent;
+        for (int i = 1; i < c->size; i++)
+            wire_send(i, (struct wire_message){BYE, c->together});
+    }
+    c->stop = true;
+    pthread_mutex_unlock(&c->lock);
+    pthread_join(c->thread, NULL);
+}
+
+void crew_leave(struct crew *c)
+{
+    if (!c)
+        return;
+    if (c->talking)
+        part(c);
+    wire_close(c->together);
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->changed);
+    mem_free(c->state);
+    mem_free(c->rank);
+    mem_free(c);
+}

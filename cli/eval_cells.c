@@ -1,0 +1,135 @@
+/* eval_cells.c - the methods and budgets that `kvfate eval` compares. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "cli/eval_job.h"
+
+enum { MOST_BUDGETS = 64 };
+
+/* Where the next method of "A,B:key=value,key=value,C" ends: a piece with "=" but no
+ * ":" before it belongs to the method before. */
+static size_t method_length(const char *s)
+{
+    size_t n = strcspn(s, ",");
+    while (s[n]) {
+        const char *piece = s + n + 1;
+        size_t key = strcspn(piece, "=:,");
+        if (piece[key] != '=')
+            break;
+        n += 1 + strcspn(piece, ",");
+    }
+    return n;
+}
+
+static int parse_budgets(const char *s, int64_t *budget, int *n, struct kvf_diag *d)
+{
+    for (*n = 0;; s += *s == ',') {
+        char part[32];
+        size_t len = strcspn(s, ",");
+        if (*n == MOST_BUDGETS)
+            return kvf_fail(d, KVF_E_ARG, "--budgets: more than %d budgets", MOST_BUDGETS);
+        if (len < sizeof part) {
+            memcpy(part, s, len);
+            part[len] = 0;
+        }
+        if (len >= sizeof part || !opt_int(part, &budget[*n]) || budget[*n] < 1
+            || budget[*n] > 1 << 24)
+            return kvf_fail(d, KVF_E_ARG,
+                            "--budgets needs numbers from 1 to %d, separated by "
+                            "commas, not '%s'",
+                            1 << 24, s);
+        ++*n;
+        s += len;
+        if (!*s)
+            return KVF_OK;
+    }
+}
+
+/* A method at a budget, or without one where it would mean nothing. */
+static int parse_cell(const char *label, int budget, struct eval_cell *c, struct kvf_diag *d)
+{
+    struct kvf_diag unused;
+    int err = method_parse(label, budget, &c->row, &c->params, d);
+    if (err == KVF_E_ARG && method_parse(label, 0, &c->row, &c->params, &unused) == KVF_OK
+        && c->row.unbudgeted)
+        err = KVF_OK;
+    c->label = label;
+    return err;
+}
+
+/* A method at each budget; once when it has none. */
+static int add_method(struct eval_job *j, const char *label, const int64_t *budget, int n_budgets,
+                      struct kvf_diag *d)
+{
+    for (int i = 0; i < n_budgets; i++) {
+        struct eval_cell c = {0};
+        int err = parse_cell(label, (int)budget[i], &c, d);
+        if (err)
+            return err;
+        bool again = false;
+        for (int k = 0; k < j->n; k++)
+            again |= strcmp(j->cell[k].label, label) == 0
+                     && j->cell[k].params.budget == c.params.budget;
+        if (!again)
+            j->cell[j->n++] = c;
+    }
+    return KVF_OK;
+}
+
+static int parse_methods(struct eval_job *j, const char *list, const int64_t *budget, int n_budgets,
+                         struct kvf_diag *d)
+{
+    size_t most = 1, at = 0;
+    for (const char *s = list; *s; s++)
+        most += *s == ',';
+    j->label = mem_alloc(most, EVAL_LABEL);
+    j->cell = MEM_NEW(struct eval_cell, most * (size_t)n_budgets);
+    if (!j->label || !j->cell)
+        return KVF_E_NOMEM;
+    for (const char *s = list;; s++) {
+        size_t len = method_length(s);
+        if (len >= EVAL_LABEL)
+            return kvf_fail(d, KVF_E_ARG, "--methods: '%.40s...' is too long", s);
+        memcpy(j->label[at], s, len);
+        int err = add_method(j, j->label[at++], budget, n_budgets, d);
+        if (err)
+            return err;
+        s += len;
+        if (!*s)
+            return KVF_OK;
+    }
+}
+
+/* Every preset, by name; those that need more than a name and a budget are left out. */
+static int all_methods(struct eval_job *j, const int64_t *budget, int n_budgets, struct buf *list)
+{
+    struct kvf_diag unused;
+    struct eval_cell c;
+    for (const struct method *m = method_presets; m->name; m++) {
+        int err = KVF_OK;
+        for (int i = 0; !err && i < n_budgets; i++)
+            err = parse_cell(m->name, (int)budget[i], &c, &unused);
+        if (err)
+            buf_printf(&j->left_out, " %s", m->name);
+        else
+            buf_printf(list, "%s%s", list->len ? "," : "", m->name);
+    }
+    return list->err;
+}
+
+int eval_parse_cells(struct eval_job *j, struct kvf_diag *d)
+{
+    int64_t budget[MOST_BUDGETS];
+    struct buf list = {0};
+    int n = 0, err = parse_budgets(j->budgets, budget, &n, d);
+    if (!err && strcmp(j->methods, "all") == 0)
+        err = all_methods(j, budget, n, &list);
+    else
+        buf_str(&list, j->methods);
+    if (!err)
+        err = list.err;
+    if (!err)
+        err = parse_methods(j, list.data ? list.data : "", budget, n, d);
+    buf_finish(&list);
+    return err;
+}

@@ -1,0 +1,181 @@
+/* eval_run.c - the documents of `kvfate eval`, by one process or by the ranks of a crew. */
+#include <stdio.h>
+#include <string.h>
+
+#include <kvf/version.h>
+
+#include "base/mem.h"
+#include "cli/eval_job.h"
+
+/* Takes over what the state file has, and counts the tokens that are still to be fed. */
+static int resume(struct eval_job *j, int64_t *ret_left, struct kvf_diag *d)
+{
+    *ret_left = 0;
+    for (int64_t i = 0; i < j->docs; i++)
+        for (int c = 0; c < j->n; c++) {
+            int64_t at = i * j->n + c;
+            int found = eval_state_find(j->state, (int)i, j->input[i].hash, &j->cell[c],
+                                        &j->result[at], d);
+            if (found < 0)
+                return found;
+            j->done[at] = found;
+            *ret_left += found ? 0 : j->input[i].text.score;
+        }
+    return KVF_OK;
+}
+
+static void on_progress(void *ctx, int tokens)
+{
+    struct eval_job *j = ctx;
+    j->fed += tokens;
+    progress_update(&j->bar, j->fed);
+}
+
+/* The cells of a document that are not done yet. */
+static int run_document(struct eval_job *j, int64_t doc, struct eval_cell *cell,
+                        struct eval_result *result, struct kvf_diag *d)
+{
+    int n = 0;
+    for (int c = 0; c < j->n; c++)
+        if (!j->done[doc * j->n + c])
+            cell[n++] = j->cell[c];
+    if (n == 0)
+        return KVF_OK;
+    int err = eval_document(&j->eval, &j->input[doc].text, cell, n, result, d);
+    for (int c = 0, k = 0; !err && c < j->n; c++) {
+        int64_t at = doc * j->n + c;
+        if (j->done[at])
+            continue;
+        j->result[at] = result[k++];
+        err = eval_state_add(j->state, (int)doc, j->input[doc].hash, &j->cell[c], &j->result[at],
+                             d);
+    }
+    return err;
+}
+
+static int open_state(struct eval_job *j, struct kvf_diag *d)
+{
+    const char *path = NULL;
+    buf_clear(&j->own_file);
+    if (j->state_path) {
+        crew_own_file(j->crew, j->state_path, &j->own_file);
+        path = j->own_file.data;
+    }
+    if (j->own_file.err)
+        return j->own_file.err;
+    return eval_state_open(path, &j->eval, (uint64_t)j->seed, kvf_version(), &j->state, d);
+}
+
+/* Puts what one rank kept into the first rank's file, which is open and locked meanwhile. */
+static int gather_rank(struct eval_job *j, int rank, bool *ret_found, struct kvf_diag *d)
+{
+    struct buf path = {0};
+    crew_file(j->state_path, rank, &path);
+    int err = path.err;
+    *ret_found = !err && eval_state_is(path.data);
+    if (*ret_found) {
+        char *both[] = {(char *)(uintptr_t)j->state_path, path.data};
+        err = eval_states_merge(both, 2, j->state_path, d);
+    }
+    if (*ret_found && !err)
+        remove(path.data);
+    buf_finish(&path);
+    return err;
+}
+
+/* What ranks kept, of this run or of one that was stopped, comes to the first rank's file. */
+static int gather(struct eval_job *j, struct kvf_diag *d)
+{
+    enum { MISSING = 64 }; /* names in a row behind which no other is looked for */
+    bool found = false, any = false;
+    int err = KVF_OK;
+    for (int rank = 1, last = 0; !err && j->state_path && rank <= last + MISSING; rank++) {
+        err = gather_rank(j, rank, &found, d);
+        last = found ? rank : last;
+        any = any || found;
+    }
+    if (err || !any)
+        return err;
+    eval_state_close(j->state);
+    j->state = NULL;
+    return open_state(j, d);
+}
+
+/* What is done of each document, by the file of the first rank. */
+static int look_up(struct eval_job *j, bool *whole, int64_t *ret_left, struct kvf_diag *d)
+{
+    int err = j->state ? KVF_OK : open_state(j, d);
+    if (!err)
+        err = gather(j, d);
+    if (!err)
+        err = resume(j, ret_left, d);
+    for (int64_t i = 0; !err && i < j->docs; i++) {
+        whole[i] = true;
+        for (int c = 0; c < j->n; c++)
+            whole[i] = whole[i] && j->done[i * j->n + c];
+    }
+    return err;
+}
+
+static bool in_shard(const struct eval_job *j, int64_t doc)
+{
+    return doc % j->part.parts == j->part.part - 1;
+}
+
+/* Documents that nobody has done, when the others have left: what a dead rank did not keep. */
+static int fill_gaps(struct eval_job *j, bool *whole, struct eval_cell *cell,
+                     struct eval_result *result, struct kvf_diag *d)
+{
+    int64_t left = 0;
+    int err = look_up(j, whole, &left, d);
+    for (int64_t i = 0; !err && i < j->docs; i++)
+        if (!whole[i] && in_shard(j, i))
+            err = run_document(j, i, cell, result, d);
+    return err;
+}
+
+/* What a document is run with; both have room for all cells. */
+struct bench {
+    struct eval_job *j;
+    struct eval_cell *cell;
+    struct eval_result *result;
+};
+
+static int run_cell(void *ctx, int64_t doc, struct kvf_diag *d)
+{
+    struct bench *b = ctx;
+    int err = b->j->state ? KVF_OK : open_state(b->j, d);
+    return err ? err : run_document(b->j, doc, b->cell, b->result, d);
+}
+
+int eval_run(struct eval_job *j, struct kvf_diag *d)
+{
+    size_t rows = (size_t)j->docs * (size_t)j->n;
+    int64_t left = 0;
+    struct eval_cell *cell = MEM_NEW(struct eval_cell, (size_t)j->n);
+    struct eval_result *result = MEM_NEW(struct eval_result, (size_t)j->n);
+    bool *whole = MEM_NEW(bool, (size_t)j->docs), *no_cell = MEM_NEW(bool, (size_t)j->docs);
+    bool first = crew_is_first(j->crew);
+    j->eval.progress = on_progress;
+    j->eval.ctx = j;
+    j->result = MEM_NEW(struct eval_result, rows);
+    j->done = MEM_NEW(bool, rows);
+    int err = cell && result && whole && no_cell && j->result && j->done ? KVF_OK : KVF_E_NOMEM;
+    if (!err && first)
+        err = look_up(j, whole, &left, d);
+    for (int64_t i = 0; !err && i < j->docs; i++)
+        no_cell[i] = whole[i] || !in_shard(j, i);
+    if (!err && first)
+        err = crew_offer(j->crew, j->docs, no_cell);
+    progress_start(&j->bar, "eval", "tok", crew_size(j->crew) == 1 ? left : 0);
+    if (!err)
+        err = crew_each(j->crew, run_cell, &(struct bench){j, cell, result}, d);
+    if (!err && first && crew_size(j->crew) > 1)
+        err = fill_gaps(j, whole, cell, result, d);
+    progress_end(&j->bar, j->fed);
+    mem_free(cell);
+    mem_free(result);
+    mem_free(whole);
+    mem_free(no_cell);
+    return err;
+}
