@@ -326,6 +326,7 @@ static void bar_label(struct canvas *c, double x, double y, double h, const char
         n = wrap(c, first, PT_LABEL, room, line, n);
         n = wrap(c, second + 1, PT_LABEL, room, line, n);
     }
+    x = fmin(x, canvas_width(c) - 1.9 - 3 * (n - 1)); /* half a line and a margin are right of it */
     for (int k = 0; k < n; k++) {
         double half = canvas_text_width(c, line[k], PT_LABEL, 0) / 2 + 0.5;
         double at = fmax(fmin(y, canvas_height(c) - half), half);

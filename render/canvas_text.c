@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "render/canvas_impl.h"
 #include "render/canvas_text.h"
+#include "render/marks.h"
 
 /* Where a piece is: glyphs [a, b) of a run. */
 struct glyphs {
@@ -256,12 +257,15 @@ static void draw_fills(struct canvas *c, const struct paragraph *p, int n, doubl
                        const struct text_look *look)
 {
     for (int i = 0, k; i < n; i = k) {
-        for (k = i + 1;
-             k < n && look[k].filled == look[i].filled && same(look[k].fill, look[i].fill); k++)
+        for (k = i + 1; k < n && look[k].filled == look[i].filled
+                        && look[k].hatched == look[i].hatched && same(look[k].fill, look[i].fill);
+             k++)
             ;
+        double left = x + p->piece[i].x, w = end_of(&p->piece[k - 1]) - p->piece[i].x;
         if (look[i].filled)
-            canvas_cell(c, x + p->piece[i].x, y - p->em, end_of(&p->piece[k - 1]) - p->piece[i].x,
-                        1.34 * p->em, look[i].fill);
+            canvas_cell(c, left, y - p->em, w, 1.34 * p->em, look[i].fill);
+        if (look[i].hatched && !canvas_inner(c).cells)
+            hatch(c, left, y - p->em, w, 1.34 * p->em);
     }
 }
 

@@ -51,6 +51,7 @@ int paragraph_pieces(struct paragraph *p, int line, const struct text_piece **re
 struct text_look {
     struct rgb ink, fill;
     bool filled;     /* fill is drawn behind it */
+    bool hatched;    /* grey hatches over the fill */
     bool underlined; /* in ink */
     bool dot;        /* a dot in its middle, in ink: for white space */
 };

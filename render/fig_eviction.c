@@ -1,5 +1,5 @@
-/* fig_eviction.c - alpha_ti of chosen heads (TRIM-KV, figures 4 and 13): bright
- * where the entry is still in the cache. */
+/* fig_eviction.c - alpha_ti of chosen heads (TRIM-KV, figures 4 and 13): blue where the entry is
+ * still in the cache, grey where it left. */
 
 #include "render/figures.h"
 
@@ -8,6 +8,7 @@ static struct grid grid_of(const struct table *t)
     return (struct grid){.t = t,
                          .fill = grid_ends,
                          .raster = heat_alpha,
+                         .event = "evict_step",
                          .label = "share still in the cache, \xce\xb1"};
 }
 
@@ -35,7 +36,7 @@ const struct figure fig_eviction = {
     .needs = needs,
     .style = grid_keys,
     .style_bytes = sizeof(struct grid_style),
-    .cmap = "viridis",
+    .cmap = "blues",
     .size = size,
     .draw = draw,
 };

@@ -8,7 +8,7 @@
 #include "render/figures.h"
 #include "render/marks.h"
 
-enum { MOST_CROSSES = 4000, MOST_HEADS = 12, BARS = 9 };
+enum { MOST_CROSSES = 4000, MOST_HEADS = 12, BARS = 9, KEY_WIDTH = 31, KEY_HEIGHT = 7 };
 static const struct rgb red = {0.84, 0.1, 0.16}, border = {1, 1, 1};
 
 /* Counts the entries of a head that were evicted at each step shown; returns the largest count. */
@@ -110,13 +110,16 @@ static bool prompt_border(struct canvas *c, const struct table *t, const struct 
     return in_x || in_y;
 }
 
-/* Draws the key into the corner of the map that is the future of the tokens, and so white. */
+/* Draws the key into the corner of the map that is the future of the tokens, and so white; where
+ * that corner is too small there is none. */
 static void legend(struct canvas *c, const struct axis_box *a, bool prompt, bool crossed)
 {
     double x = a->x + a->w - 1.5, y = a->y + 2.5;
     double dash[] = {0, 0, 0, 0};
     const char *const text[2] = {"evicted before this query", "end of the prompt"};
-    if (a->w < 33 || a->x0 != a->y1)
+    double steps = a->y1
+                   + KEY_HEIGHT / a->h * (a->y0 - a->y1); /* first token after them is white */
+    if (a->x + a->w - axis_x(a, fmax(steps, a->x0)) < KEY_WIDTH)
         return;
     for (int k = 0; k < 2; k++) {
         double left = x - canvas_text_width(c, text[k], PT_SMALL, 0) - 2.4;
@@ -155,6 +158,7 @@ static struct grid grid_of(const struct table *t)
     return (struct grid){.t = t,
                          .fill = grid_ends,
                          .raster = heat_alpha,
+                         .event = "evict_step",
                          .label = "share still in the cache, \xce\xb1",
                          .over = over,
                          .margin = BARS + 4.5,
@@ -185,7 +189,7 @@ const struct figure fig_eviction_mask = {
     .needs = needs,
     .style = grid_keys,
     .style_bytes = sizeof(struct grid_style),
-    .cmap = "viridis",
+    .cmap = "blues",
     .size = size,
     .draw = draw,
 };

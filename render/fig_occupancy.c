@@ -23,8 +23,9 @@ enum {
     MOST_CLASSES = 12
 };
 
+enum scale { SCALE_AUTO, SCALE_LINEAR, SCALE_LOG };
 struct occupancy_style {
-    int scale;         /* 0: linear, 1: log */
+    int scale;         /* enum scale */
     const char *class; /* names joined by +; NULL: all that the table has */
     const char *steps; /* "C:D"; NULL: all */
 };
@@ -88,7 +89,7 @@ static int plan(struct occupancy *x, const struct table *t, const struct figure_
     int class = table_find(t, "class");
     *x = (struct occupancy){.t = t, .steps = steps_of(t), .per_head = rows_per_head(t)};
     x->heads = table_rows(t) / x->per_head;
-    x->log = o->scale == 1;
+    x->log = o->scale == SCALE_LOG;
     int64_t each = x->steps;
     if (x->per_head % each != 0)
         return kvf_fail(d, KVF_E_ARG,
@@ -174,15 +175,29 @@ static double scaled(const struct occupancy *x, double v)
     return x->log ? log1p(clamp(v, 0, INFINITY)) : v;
 }
 
-static double largest(const struct occupancy *x)
+static double largest_of(const struct occupancy *x, int class)
 {
     int col = table_find(x->t, "entries");
     double top = 1;
     for (int64_t i = 0; i < x->heads; i++)
-        for (int k = 0; k < x->n; k++)
-            for (int64_t r = 0; r < x->steps; r++)
-                top = fmax(top, table_real(x->t, col, i * x->per_head + x->row[k] + r));
+        for (int64_t r = 0; r < x->steps; r++)
+            top = fmax(top, table_real(x->t, col, i * x->per_head + x->row[class] + r));
     return top;
+}
+
+/* The most entries of any class.  Without a scale it is log where some class never has a tenth of
+ * them and would have one colour. */
+static double largest(struct occupancy *x, const struct occupancy_style *o)
+{
+    double most = 1, least = INFINITY;
+    for (int k = 0; k < x->n; k++) {
+        double top = largest_of(x, k);
+        most = fmax(most, top);
+        least = fmin(least, top);
+    }
+    if (o->scale == SCALE_AUTO)
+        x->log = least < most / 10;
+    return most;
 }
 
 /* Row of pixels r shows heads [*a, *b): one, or several where there are fewer pixels. */
@@ -302,7 +317,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                         "%d maps do not fit into %.0f x %.0f mm; choose classes with "
                         "--style class=all or a larger --size",
                         x.n, canvas_width(c), canvas_height(c));
-    struct colours k = colours_make(s, 0, largest(&x));
+    struct colours k = colours_make(s, 0, largest(&x, s->own));
     x.lo = scaled(&x, k.lo);
     x.span = scaled(&x, k.hi) - x.lo;
     x.w_px = (int)fmax(1, fmin(8000, floor(x.w / canvas_pixel(c) + 1e-6)));
@@ -323,7 +338,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 }
 
 static const struct opt style[] = {
-    WORD_KEY(struct occupancy_style, scale, "linear", "colours", "linear", "log"),
+    WORD_KEY(struct occupancy_style, scale, "auto",
+             "colours; auto is log beside a class that holds little", "auto", "linear", "log"),
     TEXT_KEY(struct occupancy_style, class, "A+B", "the classes that are drawn (up to 12)",
              .absent = "all"),
     TEXT_KEY(struct occupancy_style, steps, "C:D", "the steps that are drawn", .absent = "all"),
@@ -341,7 +357,7 @@ const struct figure fig_occupancy = {
     .table = "occupancy",
     .summary = "entries held by every KV head over time, by class of tokens",
     .needs = needs,
-    .cmap = "viridis",
+    .cmap = "blues",
     .style = style,
     .style_bytes = sizeof(struct occupancy_style),
     .size = size,

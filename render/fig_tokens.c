@@ -1,5 +1,5 @@
 /* fig_tokens.c - running text, each token with the look of what became of it (TRIM-KV,
- * figures 14 to 26): kept bold blue and evicted grey, or a value as the colour behind it.
+ * figures 14 to 26): a colour behind it, blue for what is kept, hatches for what is protected.
  * Heads and traces of the table stand side by side.  A text longer than the page goes on on
  * further pages of a PDF; elsewhere its middle is left out. */
 #include <math.h>
@@ -26,7 +26,7 @@ static int prepare(struct sheet *x, struct canvas *c, const struct table *t,
     x->style.one = x->s.one;
     x->style.head = x->s.head;
     if (!err)
-        err = text_style_read(&x->style, t, s, x->s.n > 1, d);
+        err = text_style_read(&x->style, t, s, d);
     if (err)
         return err;
     if (x->style.columns > width / 10)

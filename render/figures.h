@@ -52,14 +52,21 @@ struct grid {
     void (*over)(struct canvas *c, const struct table *t, int64_t row0, const struct axis_box *a);
     double margin; /* mm right of each map that over needs */
     int most;      /* heads, for figures that need room; 0: any number */
+    /* A column of steps, -1 where nothing happened: the maps begin shortly before its least; NULL:
+     * with the first token. */
+    const char *event;
+    double floor; /* colours by the logarithm of the mean, from floor to 1; 0: by the mean */
 };
 /* fill of tables of evictions: evict_step counted from the first token shown, INFINITY = alive. */
 void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end);
 /* What the keys of a figure that is a grid fill. */
 struct grid_style {
-    const char *steps; /* "C:D"; NULL: those of the tokens */
+    const char *steps; /* "C:D"; NULL: those of the tokens, or from shortly before the event on */
+    int scale;         /* of figures that have the key */
 };
 extern const struct opt grid_keys[];
+#define GRID_STEPS(absence)                                                                        \
+    TEXT_KEY(struct grid_style, steps, "C:D", "the steps that are drawn", .absent = absence)
 void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w, double *ret_h);
 int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style *s,
               struct kvf_diag *d);

@@ -24,8 +24,9 @@ enum {
     MOST_PIXELS = 8000, /* boxes a side: more pixels share a box */
     STRIPE = 64,
     MOST_THREADS = 16,
-    MOST_BATCH = 1 << 24
-}; /* pixels held at once */
+    MOST_BATCH = 1 << 24, /* pixels held at once */
+    STRETCH = 3
+};
 
 struct window {
     int64_t n, first; /* tokens: first .. first + n - 1 */
@@ -104,7 +105,7 @@ static struct layout plan(const struct grid *g, const struct window *win, double
     const struct table *t = g->t;
     struct layout l = {.per_head = rows_per_head(t)};
     int64_t heads;
-    l.aspect = fmin(fmax((double)(win->to - win->from) / (double)win->n, 0.25), 4);
+    l.aspect = fmin(fmax((double)(win->to - win->from) / (double)win->n, 0.35), 4);
     l.n = table_rows(t) / l.per_head;
     bool product = is_product(t, l.n, l.per_head, &heads);
     bool by_layer = product && heads > 1 && heads < l.n;
@@ -138,7 +139,42 @@ static struct layout plan(const struct grid *g, const struct window *win, double
     return l;
 }
 
-/* The part of the steps that is shown: those of the key, else those of the tokens. */
+/* Widens or heightens the maps, at most to STRETCH times, to fill a canvas of other proportions. */
+static void fill(struct layout *l, double width, double height)
+{
+    double x = (width - width_of(l)) / (l->blocks * l->cols), y = (height - height_of(l)) / l->rows;
+    l->side = fmin(l->side + fmax(x, 0), STRETCH * l->side);
+    l->tall = fmin(l->tall + fmax(y, 0), STRETCH * l->tall);
+}
+
+/* The least step of the event, or -1 where it never came. */
+static int64_t first_event(const struct grid *g)
+{
+    int col = table_find(g->t, g->event);
+    int64_t first = -1;
+    for (int64_t r = 0; r < table_rows(g->t); r++) {
+        int64_t step = table_int(g->t, col, r);
+        first = step >= 0 && (first < 0 || step < first) ? step : first;
+    }
+    return first;
+}
+
+/* Narrows the steps [*from, *to) of the tokens to what shows the event: an eighth as many before
+ * it as after it.  Where all tokens come before the event the steps go on to the last one of the
+ * run. */
+static void near_event(const struct grid *g, int64_t last, int64_t *from, int64_t *to)
+{
+    int64_t event = g->event ? first_event(g) : -1;
+    if (event < 0 || event >= last)
+        return;
+    *to = event >= *to ? last : *to;
+    int64_t before = (*to - event + 7) / 8, begin = event - before;
+    if (begin - *from > (*to - *from) / 10) /* a corner less is no gain */
+        *from = begin;
+}
+
+/* The part of the steps that is shown: those of the key, else those of the tokens from shortly
+ * before the event on. */
 static int window_of(const struct grid *g, const struct figure_style *s, struct window *ret,
                      struct kvf_diag *d)
 {
@@ -149,6 +185,8 @@ static int window_of(const struct grid *g, const struct figure_style *s, struct 
     int err = style_steps(o->steps, &from, &to, d);
     if (err)
         return err;
+    if (!o->steps)
+        near_event(g, last, &from, &to);
     to = to == INT64_MAX ? last : to;
     from = from < first ? first : from;
     to = to > last && last > first ? last : to;
@@ -162,8 +200,7 @@ static int window_of(const struct grid *g, const struct figure_style *s, struct 
 }
 
 const struct opt grid_keys[] = {
-    TEXT_KEY(struct grid_style, steps, "C:D", "the steps that are drawn",
-             .absent = "those of the tokens"),
+    GRID_STEPS("those of the tokens, from shortly before the first eviction on"),
     {.type = OPT_END},
 };
 
@@ -216,6 +253,7 @@ struct painter {
     struct window win;
     struct layout l;
     struct colours k;
+    bool usual_range; /* of colours: the style gives no end */
     struct heat heat;
     struct par *pool;
     int batch, stripes; /* maps made at once; of columns, one a task */
@@ -229,7 +267,7 @@ struct painter {
 
 static uint32_t colour_of(const struct painter *p, struct colours *k, double v, double cover)
 {
-    double f = colours_at(k, v);
+    double f = colours_at(k, p->g->floor > 0 ? log10(v) : v);
     if (isnan(f) || cover < 1)
         return palette_argb_at(k->map, f, cover);
     return p->colour[(int)(clamp(f, 0, 1) * PALETTE_STEPS + 0.5)];
@@ -326,6 +364,27 @@ static void range_text(double a, double b, char out[64])
     snprintf(out, 64, "%s to %s", from, to);
 }
 
+/* Draws the bar of a scale of logarithms, whose lower end stands for all that is smaller, too. */
+static void log_bar(const struct painter *p, double x, double h)
+{
+    enum { MOST = 64 };
+    double v[MOST];
+    char name[MOST][24], note[COLOURS_NOTE] = "";
+    double lo = p->k.lo, span = p->k.hi - lo;
+    int n = ticks_log(pow(10, lo), pow(10, p->k.hi), h / 3, v, name, MOST);
+    for (int i = 0; i < n; i++)
+        v[i] = (log10(v[i]) - lo) / span;
+    for (int i = 0; i < n; i++)
+        if (name[i][0] && v[i] < 0.01) {
+            char least[24];
+            snprintf(least, sizeof least, "\xe2\x89\xa4%.20s", name[i]);
+            memcpy(name[i], least, sizeof least);
+        }
+    if (!p->usual_range)
+        colours_note(&p->k, note);
+    colour_bar_ticks(p->c, x, TOP, 2.6, h, p->k.map, v, name, n, p->g->label, note);
+}
+
 /* Draws the names of the axes, which say the range where maps have no ticks, and the bar of
  * colours. */
 static void axis_names(const struct painter *p)
@@ -348,7 +407,10 @@ static void axis_names(const struct painter *p)
     double half = canvas_text_width(p->c, name, PT_LABEL, 0) / 2 + 0.5;
     double middle = fmax(half, fmin((TOP + bottom) / 2, canvas_height(p->c) - half));
     canvas_text(p->c, 3.2, middle, name, PT_LABEL, ALIGN_CENTER, ink, 1);
-    colours_bar(p->c, &p->k, right + 3, TOP, fmin(bottom - TOP, 60), p->g->label);
+    if (p->g->floor > 0)
+        log_bar(p, right + 3, fmin(bottom - TOP, 60));
+    else
+        colours_bar(p->c, &p->k, right + 3, TOP, fmin(bottom - TOP, 60), p->g->label);
 }
 
 /* Makes and draws the maps, `batch` heads at a time on all threads; only this thread reads the
@@ -422,14 +484,30 @@ static int boxes_in(double pixel, double *mm)
     return (int)(pixels / each);
 }
 
+/* The range of the colours, of logarithms where the grid has a floor. */
+static int range_of(const struct grid *g, const struct figure_style *s, struct colours *ret,
+                    struct kvf_diag *d)
+{
+    struct figure_style own = *s;
+    if (g->floor > 0 && (s->vmin <= 0 || s->vmax <= 0))
+        return kvf_fail(d, KVF_E_ARG, "--vmin, --vmax: a logarithmic scale begins above 0");
+    own.vmin = g->floor > 0 ? log10(s->vmin) : s->vmin;
+    own.vmax = g->floor > 0 ? log10(s->vmax) : s->vmax;
+    *ret = g->floor > 0 ? colours_make(&own, log10(g->floor), 0) : colours_make(&own, 0, 1);
+    return KVF_OK;
+}
+
 int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style *s,
               struct kvf_diag *d)
 {
-    struct painter p = {.c = c, .g = g, .k = colours_make(s, 0, 1)};
+    struct painter p = {.c = c, .g = g, .usual_range = isnan(s->vmin) && isnan(s->vmax)};
     int err = window_of(g, s, &p.win, d);
+    if (!err)
+        err = range_of(g, s, &p.k, d);
     if (err)
         return err;
     p.l = plan(g, &p.win, canvas_width(c), canvas_height(c));
+    fill(&p.l, canvas_width(c), canvas_height(c));
     if (g->most && p.l.n > g->most)
         return kvf_fail(d, KVF_E_ARG, "%s shows up to %d heads, not %lld; choose some with --head",
                         s->figure->name, g->most, (long long)p.l.n);

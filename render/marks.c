@@ -87,3 +87,25 @@ struct rgb ink_on(struct rgb v)
     double light = .299 * v.r + .587 * v.g + .114 * v.b;
     return light > .5 ? (struct rgb){0, 0, 0} : (struct rgb){1, 1, 1};
 }
+
+void hatch(struct canvas *c, double x, double y, double w, double h)
+{
+    enum { STROKES = 64 }; /* drawn at once */
+    static const double APART = 1.1, WIDTH = 0.16;
+    static const struct rgb grey = {0.62, 0.62, 0.62};
+    double xy[6 * STROKES];
+    int n = 0;
+    for (double at = ceil((x + y) / APART) * APART; at < x + y + w + h; at += APART) {
+        double x0 = fmax(x, at - y - h), x1 = fmin(x + w, at - y); /* of the line x + y = at */
+        const double stroke[] = {x0, at - x0, x1, at - x1, NAN, NAN};
+        if (x1 <= x0)
+            continue;
+        memcpy(xy + 6 * n++, stroke, sizeof stroke);
+        if (n < STROKES)
+            continue;
+        canvas_line(c, xy, 3 * n, WIDTH, grey);
+        n = 0;
+    }
+    if (n)
+        canvas_line(c, xy, 3 * n, WIDTH, grey);
+}

@@ -13,8 +13,9 @@ static const struct map {
 } maps[] = {
     {"viridis", viridis, false, false}, {"cividis", cividis, false, false},
     {"magma", magma, false, false},     {"inferno", inferno, false, false},
-    {"plasma", plasma, false, false},   {"bluered", bluered, true, false},
-    {"redblue", bluered, true, true},   {"vik", vik, true, false},
+    {"plasma", plasma, false, false},   {"blues", blues, false, false},
+    {"bluered", bluered, true, false},  {"redblue", bluered, true, true},
+    {"vik", vik, true, false},
 };
 
 static const struct map *map_of(const char *name)

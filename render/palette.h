@@ -1,5 +1,5 @@
 /* palette.h - colour maps: perceptually uniform, safe for colour-blind readers, exact at the
- * 256 entries of their published tables (palette_tables.h) and linear in between. */
+ * 256 entries of their tables (palette_tables.h) and linear in between. */
 #ifndef KVF_RENDER_PALETTE_H
 #define KVF_RENDER_PALETTE_H
 
@@ -7,8 +7,9 @@
 
 #include "render/canvas.h"
 
-/* The names for --cmap: those that rise in lightness, then those around a middle. */
-#define PALETTE_NAMES "viridis, cividis, magma, inferno, plasma, bluered, redblue, vik"
+/* The names for --cmap: those that rise in lightness, blues, which falls from a pale grey, then
+ * those around a middle, which is white in bluered and redblue. */
+#define PALETTE_NAMES "viridis, cividis, magma, inferno, plasma, blues, bluered, redblue, vik"
 
 /* Colour of v in [0, 1] (clamped); map NULL = "viridis".  NaN is light grey. */
 struct rgb palette_at(const char *map, double v);

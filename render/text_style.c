@@ -1,10 +1,13 @@
-#include "render/clamp.h"
 #include "render/text_style.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
+#include "render/clamp.h"
+#include "render/marks.h"
 #include "render/style.h"
 #include "render/text_colours.h"
 
@@ -31,9 +34,9 @@ static const struct text_colouring colourings[] = {
 /* All inks have a contrast of 4.5 or more to what is behind them (WCAG 2, AA). */
 static const struct rgb paper = {1, 1, 1}, black = {0, 0, 0}, grey = {0.46, 0.46, 0.46},
                         blue = {0.04, 0.18, 0.72}, orange = {0.68, 0.28, 0},
-                        light_blue = {0.64, 0.79, 0.95}, strong_blue = {0.25, 0.53, 0.82},
-                        light_orange = {1, 0.83, 0.62}, navy = {0.02, 0.1, 0.3},
-                        missing = {0.85, 0.85, 0.85}, on_missing = {0.3, 0.3, 0.3};
+                        dark_grey = {0.36, 0.36, 0.36}, held = {0.42, 0.66, 0.92},
+                        strong_blue = {0.25, 0.53, 0.82}, missing = {0.85, 0.85, 0.85},
+                        on_missing = {0.3, 0.3, 0.3};
 
 /* ---- the keys */
 
@@ -97,45 +100,97 @@ static const char *state_of(const struct text_style *x, int64_t row0, int64_t ro
     return evicted ? "evicted" : "kept";
 }
 
-/* Counts what the legend has to say, and finds the range of the colours. */
-static void survey(struct text_style *x, const struct figure_style *s)
+/* Whether no choice of the method's has been made about tokens [row0, row1): sinks, the recent
+ * window, and what came after the last cut. */
+static bool is_protected(const struct text_style *x, int64_t row0, int64_t row1)
 {
-    double lo = INFINITY, hi = -INFINITY, v;
-    struct figure_style own = *s;
-    for (int64_t r = 0; kind_of(x) != KIND_STATE && r < table_rows(x->t); r++) {
-        v = table_real(x->t, x->column, r);
+    for (int64_t r = row0; r < row1; r++) {
+        const char *s = table_str(x->t, x->state, r);
+        if (strcmp(s, "sink") != 0 && strcmp(s, "recent") != 0 && strcmp(s, "new") != 0)
+            return false;
+    }
+    return true;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Reads the values that have a colour, on the scale of the colours and sorted, and counts what the
+ * legend has to say of the others; returns how many there are.  value: [rows]. */
+static int64_t read_values(struct text_style *x, double *value)
+{
+    int64_t n = 0;
+    for (int64_t r = 0; r < table_rows(x->t); r++) {
+        double v = table_real(x->t, x->column, r);
+        bool guarded = x->hatched && is_protected(x, r, r + 1);
         x->unknown += isnan(v);
         x->never += kind_of(x) == KIND_AGE && v < 0;
-        v = isfinite(v) ? scaled(x, v) : NAN;
-        lo = v < lo ? v : lo;
-        hi = v > hi ? v : hi;
+        x->guarded += guarded;
+        if (isfinite(v) && !guarded)
+            value[n++] = scaled(x, v);
     }
-    for (int64_t r = 0; kind_of(x) == KIND_STATE && r < table_rows(x->t); r++) {
+    qsort(value, (size_t)n, sizeof *value, by_size);
+    return n;
+}
+
+static void count_states(struct text_style *x)
+{
+    for (int64_t r = 0; r < table_rows(x->t); r++) {
         x->mixed += strcmp(table_str(x->t, x->column, r), "mixed") == 0;
         x->unknown += !*table_str(x->t, x->column, r);
     }
+}
+
+/* The range of the colours for n sorted values.  Shares of several heads span what there is, and
+ * where a few are more than twice the 19 twentieths below them, these. */
+static void find_range(struct text_style *x, const double *v, int64_t n,
+                       const struct figure_style *s)
+{
+    double lo = n ? v[0] : INFINITY, hi = n ? v[n - 1] : -INFINITY;
+    struct figure_style own = *s;
+    bool share = kind_of(x) == KIND_SHARE, age = kind_of(x) == KIND_AGE;
     if (kind_of(x) == KIND_SIGNED) {
         hi = fmax(fabs(lo), fabs(hi));
         lo = -hi;
     }
-    if (kind_of(x) == KIND_SHARE || (kind_of(x) == KIND_AGE && lo > hi)) {
+    if ((share && (x->one || !x->fill)) || (!n && (share || age))) {
         lo = 0;
         hi = 1;
+    } else if (share && v[n - 1 - n / 20] > lo && v[n - 1 - n / 20] < hi / 2) {
+        hi = v[n - 1 - n / 20];
+        x->open = isnan(s->vmax);
     }
     if (lo > 0 && lo < .01 * hi) /* a scale begins at 0, not at 5.7e-06 */
         lo = 0;
-    if (kind_of(x) == KIND_AGE) {
+    if (age) {
         lo = 0;
         own.vmin = scaled(x, s->vmin);
         own.vmax = scaled(x, s->vmax);
     }
     x->range = colours_make(&own, lo, hi);
-    for (int64_t r = 0; kind_of(x) != KIND_STATE && r < table_rows(x->t); r++)
-        colours_at(&x->range, scaled(x, table_real(x->t, x->column, r)));
+    for (int64_t i = 0; i < n; i++)
+        colours_at(&x->range, v[i]);
+}
+
+static int survey(struct text_style *x, const struct figure_style *s)
+{
+    if (kind_of(x) == KIND_STATE) {
+        count_states(x);
+        return KVF_OK;
+    }
+    double *value = MEM_NEW(double, (size_t)table_rows(x->t) + 1);
+    if (!value)
+        return KVF_E_NOMEM;
+    find_range(x, value, read_values(x, value), s);
+    mem_free(value);
+    return KVF_OK;
 }
 
 int text_style_read(struct text_style *x, const struct table *t, const struct figure_style *s,
-                    bool several, struct kvf_diag *d)
+                    struct kvf_diag *d)
 {
     const struct tokens_style *o = s->own;
     bool named = o->by != BY_AUTO;
@@ -143,10 +198,13 @@ int text_style_read(struct text_style *x, const struct table *t, const struct fi
     x->by = &colourings[named ? o->by - 1 : 0];
     x->page = (int)o->page;
     x->columns = (int)o->columns;
-    bool words = kind_of(x) == KIND_SHARE || kind_of(x) == KIND_STATE;
     x->column = table_find(t, x->by->column);
-    x->fill = o->mark == MARK_AUTO ? several || !words : o->mark == MARK_FILL;
-    survey(x, s);
+    x->state = table_find(t, "state");
+    x->fill = o->mark != MARK_TEXT;
+    x->hatched = x->fill && kind_of(x) == KIND_SHARE;
+    int err = survey(x, s);
+    if (err)
+        return err;
     if (named && table_rows(t) > 0 && x->unknown == table_rows(t))
         return kvf_fail(d, KVF_E_ARG, "--style by=%s: no token has a value of %s; %s gives it",
                         by_words[o->by], x->by->column, x->by->from);
@@ -161,16 +219,19 @@ static struct rgb fill_at(const struct text_style *x, double v)
         return palette_at(x->range.map, v);
     if (kind_of(x) == KIND_SIGNED)
         return palette_at("redblue", v);
-    return lab_between(paper, kind_of(x) == KIND_SHARE ? light_blue : strong_blue, v);
+    return lab_between(paper, kind_of(x) == KIND_SHARE ? held : strong_blue, v);
 }
 
 static struct rgb ink_at(const struct text_style *x, double v)
 {
     if (!x->fill)
         return lab_between(grey, blue, v);
-    return kind_of(x) == KIND_SHARE && !x->range.map ? lab_between(grey, navy, v)
+    return kind_of(x) == KIND_SHARE && !x->range.map ? lab_between(dark_grey, black, v)
                                                      : contrast_ink(fill_at(x, v));
 }
+
+static const struct text_look protected_look = {
+    .ink = {0, 0, 0}, .fill = {1, 1, 1}, .filled = true, .hatched = true};
 
 static struct text_look look_of_state(const struct text_style *x, const char *state)
 {
@@ -178,14 +239,12 @@ static struct text_look look_of_state(const struct text_style *x, const char *st
     if (strcmp(state, "mixed") == 0 || !*state)
         return (struct text_look){.ink = on_missing, .fill = missing, .filled = x->fill || !*state};
     if (kept)
-        return (struct text_look){
-            .ink = x->fill ? black : blue, .fill = light_blue, .filled = x->fill};
+        return (struct text_look){.ink = x->fill ? black : blue, .fill = held, .filled = x->fill};
     if (evicted)
         return (struct text_look){.ink = grey, .fill = paper};
-    return (struct text_look){.ink = x->fill ? black : orange,
-                              .fill = light_orange,
-                              .filled = x->fill,
-                              .underlined = true};
+    if (x->fill)
+        return protected_look;
+    return (struct text_look){.ink = orange, .underlined = true};
 }
 
 /* v: on the scale of the colours, 0 to 1. */
@@ -203,6 +262,8 @@ struct text_look text_style_look(const void *style, int64_t row0, int64_t row1)
     const struct text_style *x = style;
     if (kind_of(x) == KIND_STATE)
         return look_of_state(x, state_of(x, row0, row1));
+    if (x->hatched && is_protected(x, row0, row1))
+        return protected_look;
     struct colours range = x->range;
     double v = value_of(x, row0, row1);
     if (kind_of(x) == KIND_AGE && v < 0)
@@ -287,6 +348,8 @@ static void sample(struct legend *g, const char *s, struct text_look look, int b
         return;
     if (look.filled)
         canvas_rect(g->c, x, y - 1.5, w + 2 * pad, 3, look.fill);
+    if (look.hatched)
+        hatch(g->c, x, y - 1.5, w + 2 * pad, 3);
     canvas_word(g->c, x + pad, base, s, PT_TICK, bold, look.ink);
     if (look.underlined)
         canvas_rect(g->c, x + pad, base + 0.5, w, 0.23, look.ink);
@@ -297,9 +360,12 @@ static double unscaled(const struct text_style *x, double v)
     return kind_of(x) == KIND_AGE ? pow(10, v) - 1 : v;
 }
 
-static void number(const struct text_style *x, double v, char out[24])
+static void number(const struct text_style *x, double v, bool open, char out[24])
 {
-    snprintf(out, 24, "%.4g", kind_of(x) == KIND_AGE ? round(unscaled(x, v)) : v);
+    char text[16];
+    snprintf(text, sizeof text, kind_of(x) == KIND_SHARE ? "%.2g" : "%.4g",
+             kind_of(x) == KIND_AGE ? round(unscaled(x, v)) : v);
+    snprintf(out, 24, "%s%s", open ? "\xe2\x89\xa5" : "", text);
 }
 
 /* Draws the bar of colours between the numbers at its ends. */
@@ -307,8 +373,8 @@ static void bar(struct legend *g)
 {
     const struct text_style *x = g->x;
     char lo[24], hi[24];
-    number(x, x->range.lo, lo);
-    number(x, x->range.hi, hi);
+    number(x, x->range.lo, false, lo);
+    number(x, x->range.hi, x->open, hi);
     double a = canvas_text_width(g->c, lo, PT_TICK, 0), b = canvas_text_width(g->c, hi, PT_TICK, 0);
     double w = fmin(30, fmax(8, g->right - g->left - a - b - 2)), at = place(g, a + w + b + 2);
     double y = middle(g);
@@ -324,12 +390,14 @@ static void bar(struct legend *g)
     canvas_frame(g->c, at + a + 1, y - 1, w, 2, 0.12, on_missing);
 }
 
+static const char guarded_name[] = "protected (sink, recent) or not yet compressed";
+
 static void states(struct legend *g)
 {
     const struct text_style *x = g->x;
     sample(g, "kept", look_of_state(x, "kept"), !x->fill);
     sample(g, "evicted", look_of_state(x, "evicted"), 0);
-    sample(g, "protected (sink, recent) or not yet compressed", look_of_state(x, "sink"), 0);
+    sample(g, guarded_name, look_of_state(x, "sink"), 0);
     if (x->mixed)
         sample(g, "differs between heads", look_of_state(x, "mixed"), 0);
 }
@@ -364,11 +432,13 @@ int text_style_legend(const struct text_style *x, struct canvas *c, double left,
         if (!x->fill)
             sample(&g, "bold: half or more", look_at(x, 0.5), 1);
     }
+    if (x->guarded)
+        sample(&g, guarded_name, protected_look, 0);
     if (x->never)
         sample(&g, "never used", unused, 0);
     if (x->unknown)
         sample(&g, "not defined", look_at(x, NAN), 0);
-    if (x->range.clipped && kind_of(x) != KIND_STATE) {
+    if (x->range.clipped && !x->open && kind_of(x) != KIND_STATE) {
         colours_note(&x->range, note);
         say(&g, note);
     }

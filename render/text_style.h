@@ -25,20 +25,22 @@ extern const struct opt text_style_keys[];
 struct text_style {
     const struct table *t;
     const struct text_colouring *by;
-    int column;
+    int column, state; /* numbers of columns */
     bool fill;         /* colours behind the text, not of the text */
+    bool hatched;      /* what is protected is hatched, without a colour of its value */
     bool one;          /* every panel is one head */
     const char *head;  /* the same one; NULL: several */
     int page, columns; /* 0: not said */
     struct colours range;
-    int64_t unknown, never, mixed; /* rows without a value; tokens of no use; heads that differ */
+    bool open; /* values above the range are the upper end, too, and the legend says so */
+    /* Rows without a value; tokens of no use; heads that differ; protected tokens. */
+    int64_t unknown, never, mixed, guarded;
 };
 
 /* Takes the style, and the table for the range of the colours; one and head are set before.
- * fill is true for several panels if nothing else was said.  KVF_E_ARG with a sentence, also
- * where colours are asked for of which no row has a value. */
+ * KVF_E_ARG with a sentence, also where colours are asked for of which no row has a value. */
 int text_style_read(struct text_style *x, const struct table *t, const struct figure_style *s,
-                    bool several, struct kvf_diag *d);
+                    struct kvf_diag *d);
 
 struct text_look text_style_look(const void *style, int64_t row0, int64_t row1);
 bool text_style_bold(const void *style, int64_t row0, int64_t row1);

@@ -248,7 +248,8 @@ def windows(folder):
     t, i = np.arange(60)[:, None], np.arange(n)[None, :]
     dense = {"retention": np.exp(np.maximum(t - i, 0) * lb[None, :]), "eviction": ((t < end[None, :]) | (end[None, :] < 0)).astype(float)}
     for (figure, first), path in tables.items():
-        for style, a, b in (("", first, n), ("steps=20:60", 20, 60), ("steps=15:", 15, 60), (f"steps=0:{first + 3}", first, first + 3),
+        linear = "scale=linear" if figure == "retention" else ""
+        for style, a, b in ((linear, first, n), ("steps=20:60", 20, 60), ("steps=15:", 15, 60), (f"steps=0:{first + 3}", first, first + 3),
                             ("steps=50:51", 50, 51)):
             r = run(DRAW, path, figure, out, style, "44x27")
             expect(r.returncode == 0, f"{figure} {style}: {r.stderr}")
@@ -256,14 +257,41 @@ def windows(folder):
             px = rgba(data)
             mean, cover = box_means(dense[figure][a:b, first:], (t >= i)[a:b, first:], w, h)
             full = cover > 1 - 1e-9
-            v, far = value(px[full][:, :3])
+            v, far = value(px[full][:, :3], "blues")
             off = np.abs(v - mean[full]).max()
             expect(off < 8e-3 and far.max() <= 1, f"{figure} of tokens {first}: {style}, {w} x {h}: off by {off}, {far.max()}")
             shade = np.abs(px[:, :, 3] / 255 - np.clip(cover, 0, 1)).max()
             expect(shade < 4e-3, f"{figure} {style}: opacity off by {shade}")
+    run(DRAW, tables["retention", 0], "retention", out, "scale=log", "44x27")
+    w, h, data = images(svg(out))[0]
+    mean, cover = box_means(dense["retention"][:n], (t >= i)[:n], w, h)
+    full = cover > 1 - 1e-9
+    v, far = value(rgba(data)[full][:, :3], "blues")
+    off = np.abs(v - np.clip(1 + np.log10(mean[full]) / 3, 0, 1)).max()
+    expect(off < 8e-3 and far.max() <= 1, f"retention on a scale of logarithms from 0.001 to 1: off by {off}, {far.max()}")
     for style in ("steps=9", "steps=a:b", "steps=3:3", "steps=70:80", "width=3"):
         r = run(DRAW, tables["eviction", 11], "eviction", out, style)
         expect(r.returncode == 2 and r.stderr, f"{style}: exit {r.returncode}")
+
+
+def begins_near_the_event(folder):
+    """The first step shown is an eighth of those after the first eviction before it; without one, or where little is gained,
+    the first token; where all tokens come before it, the steps go on to the end of the run."""
+    out, path = os.path.join(folder, "x.svg"), os.path.join(folder, "near.tsv")
+    for steps, n, T, want in (([100, -1, 120, -1] * 50, 200, 200, (100 - 13, 200)), ([-1] * 200, 200, 200, (0, 200)), ([21, 40] * 100, 200, 200, (0, 200)),
+                              ([500, 520] * 50, 100, 580, (500 - 10, 580)), ([199] * 200, 200, 200, (198, 200))):
+        write_table(path, "eviction", {"head": ["L0K0"] * n, "layer": [0] * n, "index": [0] * n, "token": list(range(n)), "evict_step": steps}, [("T", T)])
+        r = run(DRAW, path, "eviction", out, "", "100x80")
+        expect(r.returncode == 0, r.stderr)
+        tokens, step = np.arange(n)[None, :], np.arange(*want)[:, None]
+        end = np.array(steps)[None, :]
+        w, h, data = images(svg(out))[0]
+        px = rgba(data)
+        mean, cover = box_means(((step < end) | (end < 0)).astype(float), step >= tokens, w, h)
+        full = cover > 1 - 1e-9
+        v, _ = value(px[full][:, :3], "blues")
+        expect(np.abs(v - mean[full]).max() < 8e-3 and np.abs(px[:, :, 3] / 255 - np.clip(cover, 0, 1)).max() < 4e-3,
+               f"evictions from step {min([s for s in steps if s >= 0], default=None)} of {T}: not the steps {want}")
 
 
 def mask(folder, kvf):
@@ -307,13 +335,17 @@ def occupancy(folder):
             some = v[:, p, 2:5] if not f else v[:, p]
             n = some.shape[1]
             at = px[((np.arange(heads) + .5) * h / heads).astype(int)][:, ((np.arange(n) + .5) * w / n).astype(int)]
-            place, _ = value(at[:, :, :3])
+            place, _ = value(at[:, :, :3], "blues")
             want = f(some) if f else some / some.max()
             expect(np.abs(place - want.reshape(-1)).max() < 4e-3, f"occupancy {style}, class {classes[p]}")
+    few = [x if r[1] == 0 else x % 10 for r, x in zip(rows, base["entries"])]  # at most 9 beside 98
+    write_table(t, "occupancy", {**base, "entries": few}, [("T", 60)])
+    same = [run(DRAW, t, "occupancy", out, style) and images(svg(out))[1][2] for style in ("", "scale=log", "scale=linear")]
+    expect(same[0] == same[1] != same[2], "beside a class of few entries the scale is not log")
     n = 30000  # far more steps than pixels: 0 and 10 in turn are 5 everywhere, no pattern of lines
     write_table(t, "occupancy", {"step": list(range(n)), "head": ["L0K0"] * n, "layer": [0] * n, "entries": [10 * (k % 2) for k in range(n)]})
     run(DRAW, t, "occupancy", out)
-    place, _ = value(rgba(images(svg(out))[0][2])[3, :, :3])
+    place, _ = value(rgba(images(svg(out))[0][2])[3, :, :3], "blues")
     expect(np.abs(place - .5).max() < .03, f"steps in turn are drawn from {place.min()} to {place.max()}, not as their mean")
     for style in ("class=nothing", "scale=square", "steps=40000:", "steps=5"):
         expect(run(DRAW, t, "occupancy", out, style).returncode == 2, f"occupancy {style} is no error")
@@ -357,6 +389,7 @@ def main():
         rows_of_a_head(folder)
         side_by_side(folder, kvf)
         windows(folder)
+        begins_near_the_event(folder)
         mask(folder, kvf)
         occupancy(folder)
         rims(folder, kvf)

@@ -5,11 +5,12 @@
 
 #include "render/figures.h"
 
-static const char *const names[] = {"viridis", "cividis", "magma",   "inferno",
-                                    "plasma",  "bluered", "redblue", "vik"};
+static const char *const names[] = {"viridis", "cividis", "magma",   "inferno", "plasma",
+                                    "blues",   "bluered", "redblue", "vik"};
 
-/* Lines of _cm_listed.py (Matplotlib 3.11, colours of Smith, van der Walt and Nunez), of
- * CET-D1A in colorcet 3.2 (Kovesi) and of vik.txt in Scientific colour maps 8 (Crameri). */
+/* Lines of _cm_listed.py (Matplotlib 3.11, colours of Smith, van der Walt and Nunez) and of
+ * vik.txt in Scientific colour maps 8 (Crameri); of blues and bluered the colours that
+ * palette_tables.py joins by straight lines. */
 static const struct {
     const char *map;
     int i;
@@ -39,11 +40,12 @@ static const struct {
     {"plasma", 64, {0.494877, 0.01199, 0.657865}},
     {"plasma", 200, {0.984199, 0.629718, 0.224595}},
     {"plasma", 255, {0.940015, 0.975158, 0.131326}},
-    {"bluered", 0, {0.091874, 0.16093, 0.4469}},
-    {"bluered", 64, {0.46856, 0.49224, 0.9555}},
-    {"bluered", 127, {0.93128, 0.88955, 0.9129}},
-    {"bluered", 200, {0.86815, 0.27902, 0.20794}},
-    {"bluered", 255, {0.40028, 0.027868, 0.0089508}},
+    {"blues", 0, {0xe3 / 255.0, 0xe6 / 255.0, 0xea / 255.0}},
+    {"blues", 255, {0x08 / 255.0, 0x30 / 255.0, 0x6b / 255.0}},
+    {"bluered", 0, {0x0d / 255.0, 0x2f / 255.0, 0x6c / 255.0}},
+    {"bluered", 127, {1, 1, 1}},
+    {"bluered", 128, {1, 1, 1}},
+    {"bluered", 255, {0x69 / 255.0, 0x06 / 255.0, 0x13 / 255.0}},
     {"vik", 0, {0.001328, 0.069836, 0.379529}},
     {"vik", 64, {0.188606, 0.490191, 0.652599}},
     {"vik", 127, {0.922285, 0.900367, 0.886911}},
@@ -73,9 +75,9 @@ Test(palette, no_entry_was_lost)
     static const struct {
         const char *map;
         uint32_t sum;
-    } want[] = {{"viridis", 259793903}, {"cividis", 2340369967}, {"magma", 3057995907u},
-                {"inferno", 430509974}, {"plasma", 512489349},   {"bluered", 3997657786u},
-                {"vik", 3951357405u}};
+    } want[] = {{"viridis", 259793903},  {"cividis", 2340369967}, {"magma", 3057995907u},
+                {"inferno", 430509974},  {"plasma", 512489349},   {"blues", 1680831308u},
+                {"bluered", 1844084944}, {"vik", 3951357405u}};
     for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
         uint32_t sum = 0;
         for (int i = 0; i < 256; i++)
@@ -102,13 +104,14 @@ Test(palette, lightness_rises_or_peaks_in_the_middle)
 {
     for (size_t m = 0; m < sizeof names / sizeof *names; m++) {
         bool both = palette_diverging(names[m]);
+        double way = strcmp(names[m], "blues") == 0 ? -1 : 1;
         for (int i = 1; i < 256; i++) {
-            double step = lightness(names[m], i) - lightness(names[m], i - 1);
+            double step = way * (lightness(names[m], i) - lightness(names[m], i - 1));
             cr_assert_gt(both && i > 127 ? -step : step, i == 128 && both ? -1 : -0.3, "%s %d: %g",
                          names[m], i, step);
         }
         for (int i = 8; i < 256; i += 8) {
-            double step = lightness(names[m], i) - lightness(names[m], i - 8);
+            double step = way * (lightness(names[m], i) - lightness(names[m], i - 8));
             if (i != 128 || !both)
                 cr_assert_gt(both && i > 128 ? -step : step, 0.8, "%s %d: %g", names[m], i, step);
         }
@@ -117,11 +120,11 @@ Test(palette, lightness_rises_or_peaks_in_the_middle)
 
 Test(palette, diverging_is_as_dark_on_either_side)
 {
-    for (int i = 0; i < 128; i++) /* design: L* 20 .. 95 .. 20 */
+    for (int i = 0; i < 128; i++) /* design: L* 20 .. 100 .. 20 */
         cr_assert_lt(fabs(lightness("bluered", i) - lightness("bluered", 255 - i)), 0.5);
     for (int i = 0; i < 128; i++) /* vik is even for the eye, not in L*: what its table has */
         cr_assert_lt(fabs(lightness("vik", i) - lightness("vik", 255 - i)), 9, "%d", i);
-    for (int m = 5; m < 8; m++) /* the middle two are the lightest, and the centre lies between */
+    for (int m = 6; m < 9; m++) /* the middle two are the lightest, and the centre lies between */
         cr_assert(fabs(lightness(names[m], 127) - lightness(names[m], 128)) < 0.5
                   && lightness(names[m], 127) > 90 && lightness(names[m], 0) < 21
                   && lightness(names[m], 255) < 21);
@@ -129,6 +132,22 @@ Test(palette, diverging_is_as_dark_on_either_side)
               && palette_diverging("vik"));
     cr_assert(!palette_diverging("viridis") && !palette_diverging(NULL)
               && !palette_diverging("jet"));
+}
+
+/* A straight line of CIELAB in equal steps of L* goes through the colour in its middle. */
+Test(palette, own_maps_have_equal_steps)
+{
+    for (int i = 1; i < 256; i++) {
+        double each = (lightness("blues", 0) - lightness("blues", 255)) / 255;
+        cr_assert_lt(fabs(lightness("blues", i - 1) - lightness("blues", i) - each), 0.35, "%d", i);
+        each = (100 - lightness("bluered", 0)) / 127;
+        cr_assert(i == 128
+                      || fabs(fabs(lightness("bluered", i) - lightness("bluered", i - 1)) - each)
+                             < 0.35,
+                  "%d", i);
+    }
+    struct rgb middle = palette_at("bluered", 0.5);
+    cr_assert(middle.r == 1 && middle.g == 1 && middle.b == 1);
 }
 
 Test(palette, list_of_names_is_complete)

@@ -102,7 +102,7 @@ def text(trace):
     kerned = [xs for t, _, _, _, xs, _, _ in svg.spans() if t.startswith("fluffy")][0]
     check("pairs are kerned", len(kerned) > 1)
     check("no glyphs are drawn", not [e for tag, e in svg.all if tag == "g"])
-    words = Svg(draw(trace, "w.svg", figure="tokens"))
+    words = Svg(draw(trace, "w.svg", "--style", "mark=text", figure="tokens"))
     used = fonts_hold_the_text(words, "tokens")
     check("bold text has a bold font", ("DejaVu Sans", 700) in used and ("DejaVu Sans", 400) in used, list(used))
     joined = "".join(words.texts())

@@ -369,7 +369,7 @@ static void check_contrast(const char *option, const char *map, double v, const 
     cr_assert_eq(style_read("tokens", text_style_keys, option, &own, &text, &d), KVF_OK, "%s: %s",
                  option, d.text);
     s.own = &own;
-    cr_assert_eq(text_style_read(&x, t, &s, false, &d), KVF_OK, "%s: %s", option, d.text);
+    cr_assert_eq(text_style_read(&x, t, &s, &d), KVF_OK, "%s: %s", option, d.text);
     struct text_look look = text_style_look(&x, 0, 1);
     double ratio = contrast_ratio(look.ink, look.filled ? look.fill : paper);
     cr_assert(ratio >= 4.5, "%s %s at %g %s: contrast %.3f", option, map ? map : "", v, state,

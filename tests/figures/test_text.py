@@ -19,7 +19,7 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import ended_well, expect, finish  # noqa: E402
 
 SVG = "{http://www.w3.org/2000/svg}"
-BLUE, GREY, ORANGE = (.04, .18, .72), (.46, .46, .46), (.68, .28, 0)
+BLUE, GREY, ORANGE, HELD, HATCH = (.04, .18, .72), (.46, .46, .46), (.68, .28, 0), (.42, .66, .92), (.62, .62, .62)
 
 
 def run(*args, code=0):
@@ -67,7 +67,7 @@ class Picture:
 
     def __init__(self, path):
         root = ET.parse(path).getroot()
-        self.words, self.fills, self.drawn = [], [], 0
+        self.words, self.fills, self.hatches, self.drawn = [], [], [], 0
         for e in root.iter():
             if e.tag == SVG + "text":
                 for s in e:
@@ -78,6 +78,9 @@ class Picture:
                 if len(v) == 8:
                     self.fills.append((min(v[::2]), min(v[1::2]), max(v[::2]) - min(v[::2]),
                                        max(v[1::2]) - min(v[1::2]), colour_of(e.get("style"))))
+            elif e.tag == SVG + "path" and "stroke:rgb" in e.get("style", "") and close(colour_of(e.get("style"), "stroke"), HATCH):
+                v = [float(x) * 72 / 25.4 for x in re.findall(r"-?[\d.]+", e.get("d"))]
+                self.hatches += [v[k:k + 4] for k in range(0, len(v), 4)]
             elif e.tag == SVG + "g":
                 self.drawn += 1
 
@@ -93,6 +96,11 @@ class Picture:
 
     def colour(self, word):
         return next((c, b) for _, _, t, c, b in self.words if word in t)
+
+    def hatched(self, word):
+        """whether hatches lie on the first two letters of the word"""
+        x, y = next((x, y) for x, y, t, *_ in self.words if word in t)
+        return any(x - 1 <= min(v[0], v[2]) and max(v[0], v[2]) <= x + 20 and y - 5 < (v[1] + v[3]) / 2 < y for v in self.hatches)
 
     def fill_behind(self, word):
         x, y = next((x, y) for x, y, t, *_ in self.words if word in t)
@@ -125,7 +133,7 @@ def words_and_states():
     want += ["new"] + ["recent"] * 2
     data, _ = maker.table(KVFATE, "tokens", kvf)
     expect(data["state"] == want, f"states {data['state']}")
-    p = draw(kvf, "--style", "by=state")
+    p = draw(kvf, "--style", "by=state,mark=text")
     looks = {"kept": (BLUE, True), "evicted": (GREY, False)}
     for i, state in enumerate(want):
         colour, bold = p.colour(f"w{i}\u21b5")
@@ -133,7 +141,14 @@ def words_and_states():
         expect(close(colour, rgb) and bold == thick, f"w{i} is {state}, drawn {colour} {bold}")
     lined = [f for f in p.fills if close(f[4], ORANGE)]
     expect(len(lined) >= 5, f"{len(lined)} underlines of protected tokens")
-    p = draw(kvf)
+    for by in ("state", "kept"):  # colours behind the letters: blue, paper, hatched
+        p = draw(kvf, "--style", f"by={by}")
+        for i, state in enumerate(want):
+            fill = p.fill_behind(f"w{i}\u21b5")
+            good = close(fill, HELD) if state == "kept" else not fill or close(fill, (1, 1, 1))
+            expect(good, f"by={by}: w{i} is {state}, on {fill}")
+            expect(p.hatched(f"w{i}\u21b5") == (state not in ("kept", "evicted")), f"by={by}: w{i} is {state}: hatched or not")
+    p = draw(kvf, "--style", "by=kept,mark=text")
     expect(p.colour("w5\u21b5")[1] and not p.colour("w3\u21b5")[1], "kept is bold")
     full = trace("full", texts, [[maker.ALIVE] * T], method={"name": "full", "budget": 0})
     expect(set(maker.table(KVFATE, "tokens", full)[0]["state"]) == {"kept"}, "all is kept under full")
@@ -170,7 +185,7 @@ def characters_of_several_tokens():
         fill = p.fill_behind(word)
         want = ends[0] + v * (ends[1] - ends[0])
         expect(fill and np.abs(lab(fill) - want).max() < .8, f"{word}: {fill and lab(fill)}, not {want}")
-    p = draw(kvf, "--style", "by=state")  # tokens 0 and 2 are kept
+    p = draw(kvf, "--style", "by=state,mark=text")  # tokens 0 and 2 are kept
     expect(close(p.colour("\u4f60")[0], GREY) and close(p.colour("A")[0], BLUE), "a character half of which is evicted")
     kvf = trace("apart", [b"\xf0", b"\x9f", b"\x98", b"\x80!", "z"], kept_every(2, 5))
     joined = maker.table(KVFATE, "tokens", kvf)[0]["joined"]
@@ -201,7 +216,7 @@ def white_space():
     texts = ["a", " ", "b", "   ", "c", "\t", " d", "\n", "e f"]
     evict = [[maker.ALIVE if i == 3 else i + 1 for i in range(len(texts))]]
     path = os.path.join(FOLDER, "x.svg")
-    run("tokens", trace("space", texts, evict), "-o", path)
+    run("tokens", trace("space", texts, evict), "-o", path, "--style", "mark=text")
     kinds = {"kept": 0, "not": 0}
     for e in ET.parse(path).getroot().iter(SVG + "path"):
         if len(re.findall("[AC]", e.get("d"))) in (2, 4) and not re.search("L", e.get("d")):
