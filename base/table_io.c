@@ -10,6 +10,7 @@
 #include "base/replace.h"
 #include "base/table_io.h"
 #include "base/table_npz.h"
+#include "base/table_sqlite.h"
 
 enum { FLUSH_BYTES = 1 << 20, ROWS = 1024 };
 
@@ -17,6 +18,8 @@ enum table_format table_format_of(const char *path)
 {
     static const char *const ext[] = {".tsv", ".csv", ".json", ".npz"};
     const char *dot = strrchr(path, '.');
+    if (table_sqlite_names(path))
+        return TABLE_SQLITE;
     for (int i = 0; dot && i < 4; i++)
         if (strcasecmp(dot, ext[i]) == 0)
             return (enum table_format)i;
@@ -335,6 +338,8 @@ int table_write(const struct table *t, enum table_format f, const char *path, st
     if (table_err(t))
         return kvf_fail(d, table_err(t), "%s: the table %s is not complete: %s", path,
                         table_name(t), kvf_strerror(table_err(t)));
+    if (f == TABLE_SQLITE)
+        return table_sqlite_write(t, path, d);
     if (out && fflush(stdout) != 0)
         return kvf_fail(d, KVF_E_IO, "standard output: %s", strerror(errno));
     int err = replace_open(&r, path, d);

@@ -29,7 +29,7 @@ struct request {
 
 static const struct opt shared_options[] = {
     {OPT_STR, 'o', "output", offsetof(struct request, out), "OUT",
-     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+     "tsv, csv, json, npz, sqlite, png, svg or pdf by extension; - = TSV"},
     {OPT_STR, 0, "head", offsetof(struct request, args.heads), "SET", "heads: L0-5K*, L15H24, 15.2",
      .absent = "all"},
     {OPT_STR, 0, "tokens", offsetof(struct request, tokens), "A:B", "tokens A to B - 1",
@@ -79,16 +79,17 @@ static int parse_request(struct request *q, struct kvf_diag *d)
     }
     if (q->out && strcmp(q->out, "-") != 0 && !figure_can_write(q->out)
         && table_format_of(q->out) == TABLE_FORMAT_NONE)
-        return kvf_fail(d, KVF_E_ARG,
-                        "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, .svg or .pdf",
-                        q->out);
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "-o %s: the name must end in .tsv, .csv, .json, .npz, .sqlite, .png, .svg or .pdf",
+            q->out);
     err = preview_check(&q->look, figure_of(q), d);
     if (err)
         return err;
     if (q->out && figure_can_write(q->out) && !figure_of(q))
         return kvf_fail(d, KVF_E_ARG,
                         "-o %s: this table has no figure of its own; write it as "
-                        ".tsv, .csv, .json or .npz",
+                        ".tsv, .csv, .json, .npz or .sqlite",
                         q->out);
     if (q->look.preview || (q->out && figure_can_write(q->out)))
         figure_prepare();
@@ -119,7 +120,7 @@ static int check_several(struct request *q, int operands, struct kvf_diag *d)
                ? KVF_OK
                : kvf_fail(d, KVF_E_ARG,
                           "the figure %s draws one trace; give one, or write the table "
-                          "of all as .tsv, .csv, .json or .npz",
+                          "of all as .tsv, .csv, .json, .npz or .sqlite",
                           f->name);
 }
 

@@ -203,7 +203,7 @@ static const struct opt options[] = {
     {OPT_INT, 's', "seed", offsetof(struct job, seed), "S", "seed of what is drawn at random", "0",
      .max = 9e15},
     {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
-     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+     "tsv, csv, json, npz, sqlite, png, svg or pdf by extension; - = TSV"},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
      "the table as JSON on the standard output"},
     {OPT_GROUP, 0, "execution", offsetof(struct job, how), .group = execution_options},

@@ -296,7 +296,7 @@ static int evaluate(struct job *j, const char *folder, struct kvf_diag *d)
 
 static const struct opt options[] = {
     {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
-     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+     "tsv, csv, json, npz, sqlite, png, svg or pdf by extension; - = TSV"},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
      "the table as JSON on the standard output"},
     {OPT_STR, 0, "register", offsetof(struct job, file), "FILE", "a register as JSON",

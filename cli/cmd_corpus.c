@@ -59,7 +59,7 @@ struct job {
 
 static const struct opt options[] = {
     {OPT_STR, 'o', "output", offsetof(struct job, to.out), "OUT",
-     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+     "tsv, csv, json, npz, sqlite, png, svg or pdf by extension; - = TSV"},
     {OPT_FLAG, 0, "json", offsetof(struct job, to.json), NULL, "the table as JSON to stdout"},
     {OPT_STR, 0, "figure", offsetof(struct job, to.figure), "NAME", "another figure of this table"},
     {OPT_STR, 0, "head", offsetof(struct job, args.heads), "SET", "heads: L0-5K*, L15H24, 15.2",

@@ -24,7 +24,7 @@ static int check_output(const struct job *j, int n, char **path, struct kvf_diag
         return KVF_OK;
     if (!figure_can_write(j->out) && table_format_of(j->out) == TABLE_FORMAT_NONE)
         return kvf_fail(d, KVF_E_ARG,
-                        "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, "
+                        "-o %s: the name must end in .tsv, .csv, .json, .npz, .sqlite, .png, "
                         ".svg or .pdf",
                         j->out);
     for (int i = 0; i < n; i++)
@@ -71,7 +71,7 @@ static int deliver(const struct job *j, const struct table *t, struct kvf_diag *
 
 static const struct opt options[] = {
     {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
-     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+     "tsv, csv, json, npz, sqlite, png, svg or pdf by extension; - = TSV"},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
      "the table as JSON on the standard output"},
     {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},

@@ -35,7 +35,7 @@ struct request {
 
 static const struct opt options[] = {
     {OPT_STR, 'o', "output", offsetof(struct request, out), "OUT",
-     "tsv, csv, json or npz by extension; - = TSV"},
+     "tsv, csv, json, npz or sqlite by extension; - = TSV"},
     {OPT_FLAG, 0, "json", offsetof(struct request, json), NULL, "the table as JSON to stdout"},
     {OPT_FLAG, 0, "no-header", offsetof(struct request, args.no_header), NULL,
      "compare columns and texts alone"},
@@ -52,8 +52,8 @@ static int cmd_diff(const struct command *self, void *request, int n, char **ope
     bool equal = false;
     int err = KVF_OK;
     if (q->out && strcmp(q->out, "-") != 0 && table_format_of(q->out) == TABLE_FORMAT_NONE)
-        err = kvf_fail(&d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json or .npz",
-                       q->out);
+        err = kvf_fail(&d, KVF_E_ARG,
+                       "-o %s: the name must end in .tsv, .csv, .json, .npz or .sqlite", q->out);
     if (!err)
         err = open_both(self, operand, t, &d);
     if (!err)

@@ -111,7 +111,7 @@ static int check_output(const struct job *j, char **path, struct kvf_diag *d)
     if (!figure_can_write(j->out) && table_format_of(j->out) == TABLE_FORMAT_NONE)
         return kvf_fail(d, KVF_E_ARG,
                         "-o %s: the name must end in .png, .svg, .pdf, .tsv, .csv, "
-                        ".json or .npz",
+                        ".json, .npz or .sqlite",
                         j->out);
     if (file_same(path[0], j->out) || (j->minus && file_same(j->minus, j->out)))
         return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the table", j->out);
@@ -138,7 +138,7 @@ static int check_figure(const struct job *j, const struct table *t, const char *
 
 static const struct opt options[] = {
     {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
-     "png, svg or pdf by extension; tsv, csv, json, npz: the table; -"},
+     "png, svg or pdf by extension; tsv, csv, json, npz, sqlite: the table; -"},
     {OPT_STR, 0, "figure", offsetof(struct job, figure), "NAME", "another figure of the table"},
     {OPT_STR, 0, "minus", offsetof(struct job, minus), "TABLE", "draw the difference to this one"},
     {OPT_STR, 0, "value", offsetof(struct job, value), "COLUMN", "what is subtracted",

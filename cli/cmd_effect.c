@@ -64,13 +64,13 @@ static int check_output_name(const struct job *j, struct kvf_diag *d)
         return KVF_OK;
     if (!figure_can_write(j->out))
         return kvf_fail(d, KVF_E_ARG,
-                        "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, "
+                        "-o %s: the name must end in .tsv, .csv, .json, .npz, .sqlite, .png, "
                         ".svg or .pdf",
                         j->out);
     if (!figure_find(table_of(j)))
         return kvf_fail(d, KVF_E_ARG,
                         "-o %s: this table has no figure; write it as .tsv, .csv, "
-                        ".json or .npz",
+                        ".json, .npz or .sqlite",
                         j->out);
     return KVF_OK;
 }
@@ -466,7 +466,7 @@ static const struct opt options[] = {
     {OPT_FLAG, 0, "ignore-eos", offsetof(struct job, r.ignore_eos), NULL,
      "do not stop at the end token"},
     {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
-     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+     "tsv, csv, json, npz, sqlite, png, svg or pdf by extension; - = TSV"},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
      "the table as JSON on the standard output"},
     {OPT_GROUP, 0, "execution", offsetof(struct job, r.how), .group = execution_options},

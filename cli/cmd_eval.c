@@ -333,7 +333,7 @@ static const struct opt options[] = {
     {OPT_STR, 0, "shard", offsetof(struct eval_job, shard), "I/N",
      "documents of part I of N, from 1/N to N/N, into --state"},
     {OPT_STR, 'o', "output", offsetof(struct eval_job, out), "OUT",
-     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+     "tsv, csv, json, npz, sqlite, png, svg or pdf by extension; - = TSV"},
     {OPT_FLAG, 0, "json", offsetof(struct eval_job, json), NULL,
      "the table as JSON on the standard output"},
     {OPT_GROUP, 0, "execution", offsetof(struct eval_job, how), .group = execution_options},

@@ -30,7 +30,7 @@ static const struct opt options[] = {
     {OPT_FLAG, 0, "paths", offsetof(struct job, paths), NULL,
      "the names alone, a line each, for @LIST of other commands"},
     {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
-     "tsv, csv, json or npz by extension; - = TSV"},
+     "tsv, csv, json, npz or sqlite by extension; - = TSV"},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL, "the table as JSON to stdout"},
     {.type = OPT_END},
 };

@@ -44,7 +44,7 @@ struct request {
 
 static const struct opt options[] = {
     {OPT_STR, 'o', "output", offsetof(struct request, to.out), "OUT",
-     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+     "tsv, csv, json, npz, sqlite, png, svg or pdf by extension; - = TSV"},
     {OPT_FLAG, 0, "json", offsetof(struct request, to.json), NULL, "the table as JSON to stdout"},
     {OPT_STR, 0, "figure", offsetof(struct request, to.figure), "NAME",
      "another figure of this table"},

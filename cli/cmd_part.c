@@ -18,8 +18,8 @@ struct request {
 static int check(const struct request *q, struct kvf_diag *d)
 {
     if (q->out && table_format_of(q->out) == TABLE_FORMAT_NONE && strcmp(q->out, "-") != 0)
-        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json or .npz",
-                        q->out);
+        return kvf_fail(d, KVF_E_ARG,
+                        "-o %s: the name must end in .tsv, .csv, .json, .npz or .sqlite", q->out);
     return KVF_OK;
 }
 
@@ -52,7 +52,7 @@ static int deliver(const struct part *p, const struct request *q, char **operand
 
 static const struct opt options[] = {
     {OPT_STR, 'o', "output", offsetof(struct request, out), "OUT",
-     "tsv, csv, json or npz by extension; - = TSV"},
+     "tsv, csv, json, npz or sqlite by extension; - = TSV"},
     {OPT_FLAG, 0, "json", offsetof(struct request, json), NULL, "the table as JSON to stdout"},
     {OPT_FLAG, 0, "entries", offsetof(struct request, entries), NULL,
      "a table of the entries that differ instead of the heads"},

@@ -129,7 +129,7 @@ static void finish(struct job *j)
 
 static const struct opt options[] = {
     {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
-     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+     "tsv, csv, json, npz, sqlite, png, svg or pdf by extension; - = TSV"},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL, "the table as JSON to stdout"},
     {OPT_STR, 0, "value", offsetof(struct job, args.value), "COLUMN", "of the effect", "kl"},
     {OPT_STR, 0, "only", offsetof(struct job, args.only), "LIST",

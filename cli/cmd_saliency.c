@@ -77,7 +77,7 @@ static int check_output_name(const struct job *j, struct kvf_diag *d)
     if (j->by_head)
         return kvf_fail(d, KVF_E_ARG,
                         "-o %s: --by-head has no figure; write it as .tsv, .csv, "
-                        ".json or .npz",
+                        ".json, .npz or .sqlite",
                         out);
     return KVF_OK;
 }
@@ -447,7 +447,7 @@ static const struct opt options[] = {
      "newest entries that always weigh 1", "1", .min = 1, .max = 1 << 24},
     {OPT_FLAG, 0, "by-head", offsetof(struct job, by_head), NULL, "a row for every head"},
     {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
-     "kvf, tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+     "kvf, tsv, csv, json, npz, sqlite, png, svg or pdf by extension; - = TSV"},
     {OPT_FLAG, 0, "overwrite", offsetof(struct job, opt.overwrite), NULL,
      "replace the trace that is there"},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,

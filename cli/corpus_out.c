@@ -32,7 +32,7 @@ int corpus_out_check(const struct analyzer *a, struct corpus_target *t, struct k
         return KVF_OK;
     if (!figure_can_write(t->out))
         return kvf_fail(d, KVF_E_ARG,
-                        "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, "
+                        "-o %s: the name must end in .tsv, .csv, .json, .npz, .sqlite, .png, "
                         ".svg or .pdf",
                         t->out);
     if (!f)

@@ -15,13 +15,13 @@ int output_check(const char *path, const char *table, struct kvf_diag *d)
         return KVF_OK;
     if (!figure_can_write(path))
         return kvf_fail(d, KVF_E_ARG,
-                        "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, "
+                        "-o %s: the name must end in .tsv, .csv, .json, .npz, .sqlite, .png, "
                         ".svg or .pdf",
                         path);
     if (!figure_of_table(table))
         return kvf_fail(d, KVF_E_ARG,
                         "-o %s: this table has no figure; write it as .tsv, .csv, "
-                        ".json or .npz",
+                        ".json, .npz or .sqlite",
                         path);
     return KVF_OK;
 }

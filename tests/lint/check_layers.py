@@ -93,6 +93,7 @@ PRIVATE = {
 FENCES = [
     (r'cjson/|cJSON', ['base/json.c']),
     (r'minizip/', ['base/table_npz.c']),
+    (r'sqlite3', ['base/table_sqlite.c']),
     (r'zstd', ['libtrace/codec.c']),
     (r'xxhash', ['libtrace/hash.c', 'engine/model/gguf_get.c', 'engine/model/hf_files.c',
                  'engine/model/vocab.c', 'engine/gate/tensor_file.c', 'engine/train/']),
