@@ -9,7 +9,7 @@
 #include "tests/cuda/device.h"
 #include "tests/engine/golden.h"
 
-enum { PROMPT = 70, STEPS = 5, CAP = PROMPT + STEPS, BUDGET = 24 };
+enum { PROMPT = 70, LONG = 150, STEPS = 5, CAP = LONG + STEPS, BUDGET = 24 };
 
 struct run {
     const char *path, *method, *probes; /* probes NULL: nothing is recorded */
@@ -17,6 +17,7 @@ struct run {
     int budget;
     bool exact;
     const char *gates; /* of tiny0, or NULL */
+    int prompt;        /* tokens; 0: PROMPT */
 };
 
 struct outcome {
@@ -25,6 +26,11 @@ struct outcome {
     char *trace;
     size_t n_trace;
 };
+
+static int prompt_of(const struct run *run)
+{
+    return run->prompt ? run->prompt : PROMPT;
+}
 
 static struct engine *open_on(const struct run *run, const struct backend *backend)
 {
@@ -53,7 +59,7 @@ static struct recorder *record(struct engine *e, const struct run *run, const ch
     struct recorder_run header = {.header = "{}", .existing = KVF_OVERWRITE};
     int err = recorder_create(path, &header, set | shadows, &cfg, par_threads(e->pool), &rec, &d);
     cr_assert(eq(int, err, KVF_OK), "%s", d.text);
-    for (int i = 0; i < PROMPT; i++)
+    for (int i = 0; i < prompt_of(run); i++)
         recorder_token(rec, ids[i], KVF_ROLE_PROMPT, "ab", 2);
     return rec;
 }
@@ -98,6 +104,7 @@ static struct outcome play(const struct run *run, const struct backend *backend)
     struct kvf_diag d = {""};
     struct rng r;
     size_t V = (size_t)e->config.vocab;
+    int prompt = prompt_of(run);
     struct outcome o = {MEM_NEW(float, (1 + STEPS) * V), (1 + STEPS) * V, NULL, 0};
     int32_t ids[CAP];
     double *gram = NULL;
@@ -108,12 +115,12 @@ static struct outcome play(const struct run *run, const struct backend *backend)
     struct recorder *rec = run->probes ? record(e, run, path, ids, &gram) : NULL;
     struct gates *gates = open_gates(e, run->gates);
     struct session *s = open_gated(e, &c, gates, rec);
-    cr_assert(eq(int, session_prompt(s, ids, PROMPT, NULL, NULL), KVF_OK));
+    cr_assert(eq(int, session_prompt(s, ids, prompt, NULL, NULL), KVF_OK));
     memcpy(o.logits, session_logits(s), V * sizeof(float));
     for (int i = 0; i < STEPS; i++) {
         if (rec)
-            recorder_token(rec, ids[PROMPT + i], KVF_ROLE_ANSWER, "c", 1);
-        cr_assert(eq(int, session_step(s, ids[PROMPT + i]), KVF_OK));
+            recorder_token(rec, ids[prompt + i], KVF_ROLE_ANSWER, "c", 1);
+        cr_assert(eq(int, session_step(s, ids[prompt + i]), KVF_OK));
         memcpy(o.logits + (size_t)(i + 1) * V, session_logits(s), V * sizeof(float));
     }
     if (rec) {
@@ -199,20 +206,30 @@ Test(session, shadows_see_the_same, .timeout = 120)
     }
 }
 
-/* Two futures of one past, each with pages of its own from then on. */
+/* What moves up when ranks close lands in pages that nothing else is written to: the sinks stay in
+ * the first, all behind them comes from later pages, and with slack the steps only append. */
+Test(session, pages_that_entries_moved_into_are_sent, .timeout = 60)
+{
+    struct run run = {tiny_path(4), "window:slack=9", "lean", NULL, PAGE_SLOTS + 6,
+                      true,         .prompt = LONG};
+    same_on_both(&run);
+}
+
+/* Two futures of one past, each with pages of its own from then on; of the pages of a head a step
+ * writes one. */
 static float *forked(const struct backend *backend, size_t *ret_n)
 {
-    const struct run run = {tiny_path(4), "h2o", NULL, NULL, BUDGET, true};
+    const struct run run = {tiny_path(4), "h2o", NULL, NULL, 2 * PAGE_SLOTS + 2, true};
     struct engine *e = open_on(&run, backend);
     struct choice c = choose(run.method, run.budget);
     struct kvf_diag d = {""};
     size_t V = (size_t)e->config.vocab;
-    int32_t ids[PROMPT];
+    int32_t ids[LONG];
     float *logits = MEM_NEW(float, 2 * STEPS * V);
-    for (int i = 0; i < PROMPT; i++)
+    for (int i = 0; i < LONG; i++)
         ids[i] = (int32_t)((size_t)(i * i + 3) % V);
     struct session *s[2] = {open_session(e, &c, CAP, 0, NULL), NULL};
-    cr_assert(eq(int, session_prompt(s[0], ids, PROMPT, NULL, NULL), KVF_OK));
+    cr_assert(eq(int, session_prompt(s[0], ids, LONG, NULL, NULL), KVF_OK));
     cr_assert(eq(int, session_step(s[0], 5), KVF_OK));
     cr_assert(eq(int, session_fork(s[0], NULL, &s[1], &d), KVF_OK), "%s", d.text);
     for (int i = 0; i < 2 * (STEPS - 1); i++) {
