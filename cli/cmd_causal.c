@@ -44,8 +44,7 @@ static int open_all(struct job *j, char **operand, int n, struct kvf_diag *d)
 {
     int err = output_check(j->out, j->per_task ? "causal-tasks" : "causal", d);
     if (!err)
-        err = model_open(j->model, j->how.rope_scale, j->how.exact, (int)j->how.threads, &j->engine,
-                         d);
+        err = model_open(j->model, &j->how, &j->engine, d);
     if (!err)
         err = model_heads(&j->engine->config, j->heads ? j->heads : "L*K*", &j->take, d);
     j->tasks = (struct tasks){.e = j->engine, .raw = j->raw, .sinks = (int)j->sinks};
@@ -221,7 +220,7 @@ static int cmd_causal(const struct command *self, void *request, int n, char **o
     struct kvf_diag d = {""};
     int err = open_all(j, operand, n, &d);
     if (!err)
-        err = measure(j, &d);
+        err = engine_said(j->engine, measure(j, &d), &d);
     if (!err)
         err = deliver(j, &d);
     finish(j);

@@ -120,8 +120,7 @@ static int check_options(struct job *j, struct kvf_diag *d)
 static int open_data(struct job *j, struct kvf_diag *d)
 {
     struct documents_source from = {j->data.item, j->data.n, (int)j->docs, (uint64_t)j->seed};
-    int err = model_open(j->r.model, j->r.how.rope_scale, j->r.how.exact, (int)j->r.how.threads,
-                         &j->r.engine, d);
+    int err = model_open(j->r.model, &j->r.how, &j->r.engine, d);
     j->text.length = (int)(j->prompt + j->score + 1);
     if (!err)
         err = documents_choose(j->r.engine->tokenizer, &from, &j->text, d);
@@ -481,7 +480,7 @@ static int cmd_effect(const struct command *self, void *request, int n, char **o
     struct kvf_diag d = {""};
     int err = files_of_data(&j->data, operand, n, &d);
     if (!err)
-        err = run(j, &d);
+        err = engine_said(j->r.engine, run(j, &d), &d);
     finish(j);
     return command_end(self, err, &d);
 }

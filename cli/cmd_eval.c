@@ -284,8 +284,7 @@ static int run(struct eval_job *j, struct kvf_diag *d)
     if (!err)
         err = check_options(j, d);
     if (!err)
-        err = model_open(j->model, j->how.rope_scale, j->how.exact, (int)j->how.threads,
-                         &j->eval.engine, d);
+        err = model_open(j->model, &j->how, &j->eval.engine, d);
     if (!err && j->tasks_of.n)
         err = read_tasks(j, d);
     if (!err)
@@ -303,6 +302,7 @@ static int run(struct eval_job *j, struct kvf_diag *d)
                 j->left_out.data);
     if (!err)
         err = eval_run(j, d);
+    err = engine_said(j->eval.engine, err, d);
     return err ? err : finish_run(j, d);
 }
 

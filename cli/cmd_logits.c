@@ -52,6 +52,7 @@ static int cmd_logits(const struct command *self, void *request, int n, char **o
         err = runner_session(&q->r, NULL, &s, &d);
     if (!err)
         err = session_prompt(s, q->r.prompt.ids, q->r.prompt.n_ids, NULL, NULL);
+    err = engine_said(q->r.engine, err, &d);
     if (!err)
         err = write_npy(q->out, session_logits(s), q->r.engine->config.vocab, &d);
     session_destroy(s);

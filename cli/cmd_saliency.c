@@ -20,6 +20,7 @@
 #include "cli/saliency_beta.h"
 #include "cli/open_traces.h"
 #include "cli/saliency_of.h"
+#include "engine/decode/devices.h"
 #include "engine/model/gguf.h"
 #include "engine/train/saliency_pass.h"
 #include "render/figure.h"
@@ -120,7 +121,9 @@ static int check_options(struct job *j, struct kvf_diag *d)
     j->opt.window = (int)j->window;
     j->r.n_predict = 0;
     j->r.how.exact = true;
-    int err = figure_options_check(&j->look, d);
+    int err = model_on_cpu(&j->r.how, d);
+    if (!err)
+        err = figure_options_check(&j->look, d);
     if (!err)
         err = parse_weight(j, d);
     return err ? err : check_output_name(j, d);
@@ -130,7 +133,7 @@ static int check_options(struct job *j, struct kvf_diag *d)
 
 static int open_recorded(struct job *j, struct kvf_diag *d)
 {
-    int err = model_open(j->r.model, NULL, true, (int)j->r.how.threads, &j->r.engine, d);
+    int err = model_open(j->r.model, &j->r.how, &j->r.engine, d);
     if (!err)
         err = saliency_of_open(&j->of, j->of_path, j->r.engine, d);
     if (err)
@@ -454,6 +457,8 @@ static const struct opt options[] = {
      "the table as JSON on the standard output"},
     {OPT_INT, 't', "threads", offsetof(struct job, r.how.threads), "N", "threads",
      .absent = "number of cores", .min = 1, .max = 256},
+    {OPT_WORD, 0, "device", offsetof(struct job, r.how.device), "D",
+     "what computes; derivatives have no kernels for a device yet", "cpu", .words = device_words},
     {OPT_GROUP, 0, "prompt", offsetof(struct job, r), .group = runner_prompt_options},
     {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},
     {.type = OPT_END},

@@ -16,9 +16,11 @@
 #include "cli/files.h"
 #include "cli/folders.h"
 #include "cli/models.h"
+#include "cli/runner.h"
 #include "cli/shown.h"
 #include "cli/signals.h"
 #include "cli/train_check.h"
+#include "engine/decode/devices.h"
 #include "engine/train/recipe.h"
 
 /* In the order of enum packing. */
@@ -29,6 +31,7 @@ struct job {
     const char *model, *method, *out, *state_path, *budgets;
     struct opt_list data;
     int packing; /* of packing_words */
+    int device;  /* enum device_word */
     int64_t steps, warmup, length, seed, threads, save_every, check_every, check_docs, patience;
     int64_t teacher_limit;
     double share;
@@ -164,7 +167,10 @@ static int keep_teacher(struct job *j, struct kvf_diag *d)
 
 static int open_all(struct job *j, struct kvf_diag *d)
 {
-    int err = model_open(j->model, NULL, true, (int)j->threads, &j->engine, d);
+    struct execution how = {.exact = true, .threads = j->threads, .device = j->device};
+    int err = model_on_cpu(&how, d);
+    if (!err)
+        err = model_open(j->model, &how, &j->engine, d);
     if (!err)
         err = check_outputs(j, gguf_path(j->engine->gguf), d);
     if (!err && j->length > j->engine->config.n_ctx)
@@ -486,6 +492,8 @@ static const struct opt options[] = {
     {OPT_INT, 's', "seed", offsetof(struct job, seed), "S", "order of the data", "0", .max = 9e15},
     {OPT_INT, 't', "threads", offsetof(struct job, threads), "N", "threads",
      .absent = "number of cores", .min = 1, .max = 256},
+    {OPT_WORD, 0, "device", offsetof(struct job, device), "D",
+     "what computes; derivatives have no kernels for a device yet", "cpu", .words = device_words},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL, "one JSON object at the end"},
     {.type = OPT_END},
 };

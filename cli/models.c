@@ -1,19 +1,48 @@
 #include "cli/models.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/headset.h"
 #include "base/mem.h"
 #include "cli/folders.h"
+#include "cli/runner.h"
+#include "engine/decode/devices.h"
 #include "engine/model/gguf.h"
 
-int model_open(const char *model, const char *rope_scale, bool exact, int threads,
-               struct engine **ret_engine, struct kvf_diag *d)
+/* What --device means on this machine. */
+static int choose_device(enum device_word word, struct engine_options *opt, struct kvf_diag *d)
+{
+    struct kvf_diag why = {""};
+    int err = devices_choose(word, &opt->backend, &opt->which, &why);
+    if (err)
+        return kvf_fail(d, err, "--device cuda: %s; --device cpu computes here", why.text);
+    if (word == DEVICE_AUTO && opt->backend == &backend_cpu)
+        fprintf(stderr, "--device auto takes the processor: %s\n", why.text);
+    else if (word == DEVICE_AUTO)
+        fprintf(stderr, "--device auto takes CUDA device %d\n", opt->which);
+    return KVF_OK;
+}
+
+int model_on_cpu(struct execution *how, struct kvf_diag *d)
+{
+    if (how->device == DEVICE_CUDA)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--device cuda: derivatives are computed on the processor alone; leave "
+                        "--device out");
+    how->device = DEVICE_CPU;
+    return KVF_OK;
+}
+
+int model_open(const char *model, const struct execution *how, struct engine **ret_engine,
+               struct kvf_diag *d)
 {
     struct buf path = {0};
     struct engine_options opt = {
-        .exact = exact, .n_threads = threads, .cpu_flags = cpu_flags_detect()};
-    int err = rope_scale ? rope_scale_parse(rope_scale, &opt.rope_scale, d) : KVF_OK;
+        .exact = how->exact, .n_threads = (int)how->threads, .cpu_flags = cpu_flags_detect()};
+    int err = how->rope_scale ? rope_scale_parse(how->rope_scale, &opt.rope_scale, d) : KVF_OK;
+    if (!err)
+        err = choose_device((enum device_word)how->device, &opt, d);
     if (err)
         return err;
     err = model ? KVF_OK : folder_cache(FOLDER_DEFAULT_MODEL, &path);

@@ -4,10 +4,15 @@
 
 #include "engine/decode/session.h"
 
-/* Opens a model; NULL: the default one.  rope_scale: of --rope-scale, or NULL.  KVF_OK or an error
- * with a sentence. */
-int model_open(const char *model, const char *rope_scale, bool exact, int threads,
-               struct engine **ret_engine, struct kvf_diag *d);
+struct execution;
+
+/* Opens a model; NULL: the default one.  With --device auto a line on the standard error says what
+ * was taken.  KVF_OK or an error with a sentence. */
+int model_open(const char *model, const struct execution *how, struct engine **ret_engine,
+               struct kvf_diag *d);
+/* For commands whose work runs on the processor alone: KVF_E_ARG with a sentence for --device cuda;
+ * otherwise the processor is what model_open takes. */
+int model_on_cpu(struct execution *how, struct kvf_diag *d);
 
 /* Gates for this model, of a file or of the name of shipped ones (folders.h).  KVF_OK or an
  * error with a sentence. */

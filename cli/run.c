@@ -92,9 +92,7 @@ static void build_header(struct run *u, struct buf *b)
         json_put_member_str(b, "shadow", names);
     }
     put_watch(u, b);
-    json_put_member_str(b, "precision",
-                        r->how.exact ? "f32"
-                                     : "weights as stored, 16-bit activations where quantised");
+    json_put_member_str(b, "precision", engine_precision(r->engine));
     json_put_member_str(b, "kv_type", kv_type_name(execution_kv_type(&r->how)));
     buf_char(b, '}');
     prompt_put_turns(&r->prompt, r->engine->tokenizer, b);
@@ -304,6 +302,22 @@ static const char *why_failed(const struct run *u, int err)
                : kvf_strerror(err);
 }
 
+/* Why the run ended too soon; a device that failed says so itself. */
+static void say_failed(const struct run *u, int err, struct kvf_diag *d)
+{
+    const char *out = u->out ? u->out : "run";
+    engine_said(u->r.engine, err, d);
+    if (err == KVF_E_BACKEND && u->out && d->text[0])
+        kvf_diag_prefix(d, "%s: what was recorded is kept, and --resume goes on with it", out);
+    else if (d->text[0])
+        kvf_diag_prefix(d, "%s", out);
+    else if (err == KVF_E_IO)
+        kvf_fail(d, err, "%s: writing failed: %s; what was written stays readable", out,
+                 why_failed(u, err));
+    else
+        kvf_fail(d, err, "%s: %s", out, why_failed(u, err));
+}
+
 int run_execute(struct run *u, struct kvf_diag *d)
 {
     int err = KVF_OK;
@@ -332,10 +346,7 @@ int run_execute(struct run *u, struct kvf_diag *d)
     if (!err && u->batch.file && signals_caught())
         return KVF_E_CANCEL; /* a batch has whole traces; this one stays unfinished */
     if (err && !d->text[0])
-        kvf_fail(d, err,
-                 err == KVF_E_IO ? "%s: writing failed: %s; what was written stays readable"
-                                 : "%s: %s",
-                 u->out ? u->out : "run", why_failed(u, err));
+        say_failed(u, err, d);
     if (!err && u->rec)
         err = finish_recording(u, d);
     if (u->resume && err == KVF_E_FORMAT && signals_caught())

@@ -6,6 +6,7 @@
 #include "cli/files.h"
 #include "cli/force.h"
 #include "cli/models.h"
+#include "engine/decode/devices.h"
 
 enum { N_PREDICT = 128 };
 
@@ -13,6 +14,9 @@ static const char *const kv_type_words[] = {"auto", "f16", "f32", "q8_0", NULL};
 static const enum kv_type kv_types[] = {KV_F16, KV_F16, KV_F32, KV_Q8_0}; /* of the words */
 
 const struct opt execution_options[] = {
+    {OPT_WORD, 0, "device", offsetof(struct execution, device), "D",
+     "what computes: the processor, a CUDA device, or a device where there is one", "cpu",
+     .words = device_words},
     {OPT_INT, 0, "chunk", offsetof(struct execution, chunk), "N", "prompt tokens that run together",
      .absent = "256", .min = 1, .max = 8192},
     {OPT_INT, 't', "threads", offsetof(struct execution, threads), "N", "threads",
@@ -164,8 +168,7 @@ static int open_model(struct runner *r, bool needs_prompt, struct kvf_diag *d)
 {
     int err = check_options(r, needs_prompt, d);
     if (!err)
-        err = model_open(r->model, r->how.rope_scale, r->how.exact, (int)r->how.threads, &r->engine,
-                         d);
+        err = model_open(r->model, &r->how, &r->engine, d);
     if (!err && r->force)
         err = open_force(r, d);
     return err ? err : methods_open(&r->methods, r->engine, d);

@@ -8,12 +8,13 @@
 
 struct force;
 
-/* How a model is run, whatever it is run for; the options --chunk, --threads, --kv-type, --exact.
- */
+/* How a model is run, whatever it is run for; the options --device, --chunk, --threads, --kv-type,
+ * --exact. */
 struct execution {
     int64_t chunk, threads; /* 0: the command's own choice */
     const char *rope_scale; /* NULL: as in the file */
     int kv_type;            /* word of --kv-type */
+    int device;             /* enum device_word */
     bool exact;
 };
 

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "cli/models.h"
+#include "cli/runner.h"
 #include "cli/train_check.h"
 #include "engine/experiment/eval.h"
 #include "engine/train/packs.h"
@@ -42,10 +43,11 @@ int train_check_open(const struct train_check_options *o, struct train_check **r
                                   o->cache};
     if (!c)
         return KVF_E_NOMEM;
+    const struct execution how = {.threads = o->threads};
     c->opt = *o;
     int err = parse_budgets(o->budgets, &c->shape, d);
     if (!err)
-        err = model_open(o->model, NULL, false, o->threads, &c->engine, d);
+        err = model_open(o->model, &how, &c->engine, d);
     if (!err && c->engine->config.n_ctx < source.length)
         err = kvf_fail(d, KVF_E_ARG,
                        "checks need documents of %d tokens, and the model's context "

@@ -149,7 +149,7 @@ int main(int argc, char **argv)
     struct kvf_diag d = {""};
     if (argc > 1)
         bandwidth = strtod(argv[1], NULL);
-    if (gpu_count() == 0 || gpu_open(0, &g, &d) != KVF_OK) {
+    if (gpu_count(&d) == 0 || gpu_open(0, &g, &d) != KVF_OK) {
         fprintf(stderr, "bench_gpu: there is no CUDA device that can be used %s\n", d.text);
         return 77;
     }

@@ -23,9 +23,22 @@ extern "C" {
 
 struct gpu;
 
-/* How many devices there are; 0 without a driver. */
-int gpu_count(void);
-/* KVF_OK, KVF_E_ARG (there is no such device), KVF_E_BACKEND or KVF_E_NOMEM, with a sentence. */
+/* How many devices there are.  0: none can be reached, and d says why. */
+int gpu_count(struct kvf_diag *d);
+/* The newest CUDA that the driver knows, and the one that the kernels were built with: 13000 is
+ * 13.0.  Driver 0: there is none. */
+void gpu_versions(int *ret_driver, int *ret_built);
+
+struct gpu_facts {
+    char name[256];
+    size_t memory, free; /* bytes */
+    int major, minor;    /* compute capability */
+};
+/* What a device is.  KVF_OK; KVF_E_ARG (there is no such device) or KVF_E_BACKEND with a sentence:
+ * it cannot be used, and *ret_facts holds what is known of it. */
+int gpu_look(int which, struct gpu_facts *ret_facts, struct kvf_diag *d);
+
+/* KVF_OK, or an error of gpu_look, or KVF_E_NOMEM, with a sentence. */
 int gpu_open(int which, struct gpu **ret_gpu, struct kvf_diag *d);
 void gpu_close(struct gpu *g); /* accepts NULL */
 /* Waits until all is done.  KVF_OK, or KVF_E_BACKEND with the device's own words. */

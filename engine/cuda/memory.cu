@@ -1,25 +1,85 @@
 /* memory.cu - a device, its stream and its memory. */
+#include <stdio.h>
+
 #include "engine/cuda/device.cuh"
 
-int gpu_count(void)
+enum { LEAST_MAJOR = 8 }; /* compute capability of the oldest kernels */
+
+void gpu_versions(int *ret_driver, int *ret_built)
+{
+    *ret_driver = *ret_built = 0;
+    cudaDriverGetVersion(ret_driver);
+    cudaRuntimeGetVersion(ret_built);
+}
+
+/* Why no device can be reached. */
+static int no_device(cudaError_t e, struct kvf_diag *d)
+{
+    int driver, built;
+    gpu_versions(&driver, &built);
+    (void)cudaGetLastError();
+    if (driver == 0)
+        return kvf_fail(d, KVF_E_BACKEND, "there is no NVIDIA driver on this machine");
+    if (driver / 1000 < built / 1000)
+        return kvf_fail(d, KVF_E_BACKEND,
+                        "the NVIDIA driver is too old: it knows CUDA %d.%d, and the kernels need "
+                        "%d.0: update the driver",
+                        driver / 1000, driver % 1000 / 10, built / 1000);
+    return kvf_fail(d, KVF_E_BACKEND, "the NVIDIA driver offers no device: %s",
+                    e == cudaSuccess ? "it lists none" : cudaGetErrorString(e));
+}
+
+int gpu_count(struct kvf_diag *d)
 {
     int n = 0;
-    return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
+    cudaError_t e = cudaGetDeviceCount(&n);
+    if (e == cudaSuccess && n > 0)
+        return n;
+    no_device(e, d);
+    return 0;
+}
+
+int gpu_look(int which, struct gpu_facts *ret_facts, struct kvf_diag *d)
+{
+    int n = gpu_count(d);
+    if (n == 0)
+        return KVF_E_BACKEND;
+    if (which < 0 || which >= n)
+        return kvf_fail(d, KVF_E_ARG, "there is no CUDA device %d, of %d", which, n);
+    struct cudaDeviceProp p;
+    cudaError_t e = cudaGetDeviceProperties(&p, which);
+    if (e == cudaSuccess) {
+        snprintf(ret_facts->name, sizeof ret_facts->name, "%s", p.name);
+        ret_facts->memory = ret_facts->free = p.totalGlobalMem;
+        ret_facts->major = p.major;
+        ret_facts->minor = p.minor;
+        if (p.major < LEAST_MAJOR)
+            return kvf_fail(d, KVF_E_BACKEND,
+                            "CUDA device %d, %s, has compute capability %d.%d, which lacks bf16: "
+                            "the kernels need %d.0",
+                            which, p.name, p.major, p.minor, LEAST_MAJOR);
+        e = cudaSetDevice(which);
+    }
+    if (e == cudaSuccess)
+        e = cudaMemGetInfo(&ret_facts->free, &ret_facts->memory);
+    if (e != cudaSuccess)
+        return kvf_fail(d, KVF_E_BACKEND, "CUDA device %d cannot be used: %s", which,
+                        cudaGetErrorString(e));
+    return KVF_OK;
 }
 
 int gpu_open(int which, struct gpu **ret_gpu, struct kvf_diag *d)
 {
-    int n = gpu_count();
-    if (which < 0 || which >= n)
-        return kvf_fail(d, KVF_E_ARG, "there is no CUDA device %d: %d can be used", which, n);
+    struct gpu_facts facts;
+    int err = gpu_look(which, &facts, d);
+    if (err)
+        return err;
     struct gpu *g = (struct gpu *)mem_alloc(1, sizeof *g);
     if (!g)
         return KVF_E_NOMEM;
     g->which = which;
     g->error = cudaSuccess;
-    cudaError_t e = cudaSetDevice(which);
-    if (e == cudaSuccess)
-        e = cudaStreamCreate(&g->stream);
+    cudaError_t e = cudaStreamCreate(&g->stream);
     if (e != cudaSuccess) {
         mem_free(g);
         return kvf_fail(d, KVF_E_BACKEND, "CUDA device %d cannot be used: %s", which,
@@ -51,7 +111,8 @@ int gpu_wait(struct gpu *g, struct kvf_diag *d)
     cudaError_t e = g->error;
     g->error = cudaSuccess;
     if (e != cudaSuccess)
-        return kvf_fail(d, KVF_E_BACKEND, "CUDA device %d: %s", g->which, cudaGetErrorString(e));
+        return kvf_fail(d, KVF_E_BACKEND, "CUDA device %d failed: %s", g->which,
+                        cudaGetErrorString(e));
     return KVF_OK;
 }
 

@@ -19,7 +19,8 @@ struct session;
 struct session_options;
 
 struct backend {
-    const char *name; /* "cpu" */
+    const char *name;      /* "cpu" */
+    const char *precision; /* of what is multiplied, where the engine is not exact */
     /* What sessions share: the weights, as e->device.  KVF_OK or an error with a sentence.  close
      * accepts an engine that was not opened to its end. */
     int (*open)(struct engine *e, struct kvf_diag *d);
@@ -42,7 +43,8 @@ struct backend {
     void (*leave)(struct session *s, int T);
     /* logits, on the host: those of row 0 of normed, not capped. */
     void (*head)(struct session *s);
-    /* What went wrong in the functions that return nothing; KVF_OK otherwise. */
+    /* What went wrong in the functions that return nothing, with a sentence in said of the engine;
+     * KVF_OK otherwise. */
     int (*check)(struct session *s);
 };
 

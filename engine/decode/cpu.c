@@ -45,6 +45,7 @@ static int check(struct session *s)
 
 const struct backend backend_cpu = {
     .name = "cpu",
+    .precision = "weights as stored, 16-bit activations where quantised",
     .open = nothing_shared,
     .close = close_nothing,
     .begin = begin,

@@ -74,11 +74,13 @@ static int alloc_rows(struct session *s, struct mirror *m)
 int mirror_begin(struct session *s, const struct session_options *opt, struct kvf_diag *d)
 {
     if (s->kv_type == KV_Q8_0)
-        return kvf_fail(d, KVF_E_ARG, "a cache of q8_0 is held on the processor alone: take f16");
+        return kvf_fail(d, KVF_E_ARG,
+                        "a cache of q8_0 is held on the processor alone: take f16, or "
+                        "--device cpu");
     if (s->by_rank)
         return kvf_fail(d, KVF_E_ARG,
                         "positions=cache turns every key anew at each step, which runs on the "
-                        "processor alone: leave --device out");
+                        "processor alone: take --device cpu");
     (void)opt;
     struct mirror *m = MEM_NEW(struct mirror, 1);
     if (!m)
@@ -91,7 +93,10 @@ int mirror_begin(struct session *s, const struct session_options *opt, struct kv
     if (!err)
         err = alloc_rows(s, m);
     if (err)
-        return kvf_fail(d, err, "the device has no room for a session of %d tokens", s->cap);
+        return kvf_fail(d, err,
+                        "the device has no room for a session of %d tokens: a smaller -c, or "
+                        "--device cpu",
+                        s->cap);
     return KVF_OK;
 }
 
@@ -115,8 +120,9 @@ void mirror_end(struct session *s)
 }
 
 /* Twice as many pages, in a new place. */
-static int grow_pool(struct mirror *m)
+static int grow_pool(struct session *s)
 {
+    struct mirror *m = s->mirror;
     int32_t pages = m->pages ? 2 * m->pages : 256;
     int32_t *list = mem_grow(m->free, (size_t)m->n_free, (size_t)pages, sizeof *list);
     if (!list)
@@ -124,25 +130,29 @@ static int grow_pool(struct mirror *m)
     m->free = list;
     unsigned char *pool = gpu_alloc(m->gpu, (size_t)pages, m->page_bytes);
     if (!pool)
-        return KVF_E_NOMEM;
+        return kvf_fail(&s->e->said, KVF_E_NOMEM,
+                        "the device has no room for %d pages of %zu bytes of the cache: take a "
+                        "smaller budget or context, or --device cpu",
+                        pages, m->page_bytes);
     if (m->pages)
         gpu_copy(m->gpu, pool, m->pool, (size_t)m->pages * m->page_bytes);
-    gpu_wait(m->gpu, NULL);
+    int err = gpu_wait(m->gpu, &s->e->said);
     gpu_free(m->gpu, m->pool);
     m->pool = pool;
     m->pages = pages;
-    return KVF_OK;
+    return err;
 }
 
 /* Gives head `at` of all layers as many pages as it has on the host. */
-static int hold_pages(struct mirror *m, int at, int n_pages)
+static int hold_pages(struct session *s, int at, int n_pages)
 {
+    struct mirror *m = s->mirror;
     int32_t *table = m->table + (size_t)at * (size_t)m->ld_table;
     while (m->held[at] > n_pages)
         m->free[m->n_free++] = table[--m->held[at]];
     while (m->held[at] < n_pages) {
         if (m->n_free == 0 && m->used == m->pages) {
-            int err = grow_pool(m);
+            int err = grow_pool(s);
             if (err)
                 return err;
         }
@@ -170,7 +180,7 @@ int mirror_layer(struct session *s, int layer, int T, int pos0, struct gpu_cache
     bool leaves = false;
     for (int h = 0; h < H; h++) {
         struct cache_head view = cache_view(s->cache, layer, h);
-        int err = hold_pages(m, layer * H + h, (view.n + PAGE_SLOTS - 1) / PAGE_SLOTS);
+        int err = hold_pages(s, layer * H + h, (view.n + PAGE_SLOTS - 1) / PAGE_SLOTS);
         if (err)
             return err;
         put_pages(s, layer, h, &view);

@@ -55,6 +55,18 @@ void engine_close(struct engine *e)
     mem_free(e);
 }
 
+int engine_said(const struct engine *e, int err, struct kvf_diag *d)
+{
+    if (e && e->said.text[0] && (err == KVF_E_BACKEND || err == KVF_E_NOMEM))
+        return kvf_fail(d, err, "%s", e->said.text);
+    return err;
+}
+
+const char *engine_precision(const struct engine *e)
+{
+    return e->exact ? "f32" : e->backend->precision;
+}
+
 void engine_put_model(const struct engine *e, struct buf *b)
 {
     const struct model_config *m = &e->config;

@@ -25,6 +25,8 @@ struct engine {
     const struct backend *backend;
     void *device; /* of the backend: the weights where it wants them */
     int which;    /* device, of those that the backend has */
+    /* What the backend said when an operation of a session failed; "": nothing did. */
+    struct kvf_diag said;
 };
 
 struct engine_options {
@@ -40,6 +42,11 @@ struct engine_options {
 int engine_open(const char *path, const struct engine_options *opt, struct engine **ret_engine,
                 struct kvf_diag *d);
 void engine_close(struct engine *e); /* accepts NULL */
+/* Puts into d what the backend said, where an operation failed with err for its sake.  Returns
+ * err. */
+int engine_said(const struct engine *e, int err, struct kvf_diag *d); /* accepts NULL */
+/* What is multiplied, for headers of traces and tables. */
+const char *engine_precision(const struct engine *e);
 /* The members of "model" in a trace's header: name, hash, architecture and sizes. */
 void engine_put_model(const struct engine *e, struct buf *b);
 /* "rope_scale" into the head of a table, where rotations were scaled. */

@@ -76,9 +76,7 @@ static void add_meta(struct table *t, const struct effect_result *r)
     table_meta_num(t, "docs", r->docs);
     table_meta_num(t, "prompt_tokens", e->prompt);
     table_meta_num(t, "score_tokens", r->steps);
-    table_meta_str(t, "precision",
-                   e->engine->exact ? "f32"
-                                    : "weights as stored, 16-bit activations where quantised");
+    table_meta_str(t, "precision", engine_precision(e->engine));
     table_meta_str(t, "kv_type", kv_type_name(e->kv_type));
     engine_put_scale(e->engine, t);
 }

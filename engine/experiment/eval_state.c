@@ -19,6 +19,14 @@ struct eval_state {
     int n;
 };
 
+/* Equal words stand for equal numbers. */
+static const char *precision_of(const struct engine *e)
+{
+    if (e->exact)
+        return "f32";
+    return e->backend == &backend_cpu ? "default" : e->backend->precision;
+}
+
 static void build_header(const struct eval *e, uint64_t seed, const char *version, struct buf *b)
 {
     char hash[33] = "";
@@ -26,7 +34,7 @@ static void build_header(const struct eval *e, uint64_t seed, const char *versio
     buf_printf(b, "# kvfate eval results: %s\n# model_hash: %s\n", version, hash);
     buf_printf(b, "# texts: %s\n# seed: %" PRIu64 "\n# prompt_tokens: %d\n# score_tokens: %d\n",
                e->answers ? "tasks" : "documents", seed, e->prompt, e->score);
-    buf_printf(b, "# precision: %s\n# kv_type: %s\n", e->engine->exact ? "f32" : "default",
+    buf_printf(b, "# precision: %s\n# kv_type: %s\n", precision_of(e->engine),
                kv_type_name(e->kv_type));
     char scale[32];
     rope_scale_text(&e->engine->config.rope_scale, scale);

@@ -84,9 +84,7 @@ static void add_meta(struct table *t, const struct eval *e)
         table_meta_num(t, "prompt_tokens", e->prompt);
         table_meta_num(t, "score_tokens", e->score);
     }
-    table_meta_str(t, "precision",
-                   e->engine->exact ? "f32"
-                                    : "weights as stored, 16-bit activations where quantised");
+    table_meta_str(t, "precision", engine_precision(e->engine));
     table_meta_str(t, "kv_type", kv_type_name(e->kv_type));
     engine_put_scale(e->engine, t);
     table_meta_str(t, "interval",

@@ -23,8 +23,8 @@ static inline struct gpu *device_open(void)
 {
     struct gpu *g = NULL;
     struct kvf_diag d = {""};
-    if (gpu_count() == 0)
-        cr_skip_test("there is no CUDA device");
+    if (gpu_count(&d) == 0)
+        cr_skip_test("%s", d.text);
     cr_assert(eq(int, gpu_open(0, &g, &d), KVF_OK), "%s", d.text);
     return g;
 }

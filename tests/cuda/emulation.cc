@@ -62,10 +62,31 @@ static std::string place(void *at)
     return line;
 }
 
+/* Told at once, too: a whole program that is emulated asks nobody. */
 static void note(const std::string &text)
 {
-    if (n_faults++ == 0)
+    if (n_faults++ == 0) {
         first_fault = std::string(kernel_name) + ": " + text;
+        fprintf(stderr, "emulation: %s\n", first_fault.c_str());
+    }
+}
+
+/* A number of KVF_EMULATED, or what holds without it. */
+static long asked(const char *name, long otherwise)
+{
+    const char *at = getenv("KVF_EMULATED");
+    std::string key = std::string(name) + "=";
+    for (; at && *at; at += strcspn(at, ","), at += *at == ',')
+        if (strncmp(at, key.c_str(), key.size()) == 0)
+            return atol(at + key.size());
+    return otherwise;
+}
+
+static long n_launches;
+static bool lost()
+{
+    static const long after = asked("lost", -1);
+    return after >= 0 && n_launches > after;
 }
 
 void fault(const char *what, const char *array, size_t index, const clock *other, void *at)
@@ -343,6 +364,9 @@ void launch(const char *kernel, dim3 grid, dim3 block, size_t bytes, const std::
         note("sizes that no device takes");
         return;
     }
+    n_launches++;
+    if (lost())
+        return;
     std::vector<unsigned> order(grid.x * grid.y * grid.z);
     for (unsigned i = 0; i < order.size(); i++)
         order[i] = i;
@@ -371,11 +395,27 @@ const char *emulation_first_fault(void)
 
 /* Memory that ends, up to 16 bytes, where a page begins that cannot be touched. */
 static std::map<void *, std::pair<void *, size_t>> device_memory;
+static size_t memory_used;
+
+static cudaError_t status()
+{
+    return emulated::lost() ? cudaErrorLaunchFailure : cudaSuccess;
+}
+
+static size_t memory_of_device()
+{
+    static const size_t bytes = (size_t)emulated::asked("memory", 64L << 30);
+    return bytes;
+}
 
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), used = (bytes + 15) / 16 * 16;
     size_t all = (used + page - 1) / page * page + page;
+    if (status() != cudaSuccess)
+        return status();
+    if (memory_used + all > memory_of_device())
+        return cudaErrorMemoryAllocation;
     char *base = (char *)mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
                               0);
     if (base == MAP_FAILED)
@@ -384,6 +424,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
     *p = base + all - page - used;
     memset(*p, 0xff, used); /* NaN: what is used before it is set shows */
     device_memory[*p] = {base, all};
+    memory_used += all;
     return cudaSuccess;
 }
 
@@ -391,22 +432,27 @@ cudaError_t cudaFree(void *p)
 {
     auto it = device_memory.find(p);
     if (it != device_memory.end()) {
+        memory_used -= it->second.second;
         munmap(it->second.first, it->second.second);
         device_memory.erase(it);
     }
     return cudaSuccess;
 }
 
+/* What a lost device was to give is noise. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind, cudaStream_t)
 {
-    memcpy(to, from, n);
-    return cudaSuccess;
+    if (status() != cudaSuccess)
+        memset(to, 0xff, n);
+    else
+        memcpy(to, from, n);
+    return status();
 }
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t)
 {
     memset(p, value, n);
-    return cudaSuccess;
+    return status();
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t *s)
@@ -422,12 +468,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t)
 {
-    return cudaSuccess;
+    return status();
 }
 
 cudaError_t cudaGetLastError(void)
 {
-    return cudaSuccess;
+    return status();
 }
 
 cudaError_t cudaSetDevice(int)
@@ -435,13 +481,57 @@ cudaError_t cudaSetDevice(int)
     return cudaSuccess;
 }
 
+cudaError_t cudaDriverGetVersion(int *v)
+{
+    *v = (int)emulated::asked("driver", 13000);
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *v)
+{
+    *v = 13000;
+    return cudaSuccess;
+}
+
 cudaError_t cudaGetDeviceCount(int *n)
 {
-    *n = 1;
+    int driver, built;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&built);
+    *n = driver / 1000 < built / 1000 ? 0 : (int)emulated::asked("devices", 1);
+    if (driver / 1000 < built / 1000)
+        return cudaErrorInsufficientDriver;
+    return *n > 0 ? cudaSuccess : cudaErrorNoDevice;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
+{
+    *p = {};
+    snprintf(p->name, sizeof p->name, "emulated device");
+    p->totalGlobalMem = memory_of_device();
+    p->major = (int)emulated::asked("major", 9);
     return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free, size_t *all)
+{
+    *all = memory_of_device();
+    *free = *all - memory_used;
+    return status();
 }
 
 const char *cudaGetErrorString(cudaError_t e)
 {
-    return e == cudaSuccess ? "no error" : "out of memory";
+    switch (e) {
+    case cudaSuccess:
+        return "no error";
+    case cudaErrorMemoryAllocation:
+        return "out of memory";
+    case cudaErrorNoDevice:
+        return "no CUDA-capable device is detected";
+    case cudaErrorLaunchFailure:
+        return "unspecified launch failure";
+    default:
+        return "another error";
+    }
 }

@@ -9,7 +9,12 @@
  * and which no barrier separates, are a race, whatever the order in which they ran.  So are a read
  * of what nobody wrote and an index beyond the array.  Barriers at which not all lanes meet, and
  * collectives with lanes missing, are faults too.  Device memory (cudaMalloc) ends at a page that
- * cannot be touched.  emulation_c.h tells how many faults were found, and the first. */
+ * cannot be touched.  emulation_c.h tells how many faults were found, and the first.
+ *
+ * What the device is stands in the environment variable KVF_EMULATED, numbers after names with
+ * commas between: devices (how many; 1), driver (the CUDA that it knows; 13000, 0: there is none),
+ * major (compute capability; 9), memory (bytes; no end), and lost (after so many launches the
+ * device is lost; never). */
 #ifndef KVF_TESTS_CUDA_EMULATION_H
 #define KVF_TESTS_CUDA_EMULATION_H
 
@@ -294,7 +299,18 @@ inline int __popc(unsigned v)
 /* The run time: copies are immediate, and there is one stream. */
 typedef int cudaError_t;
 typedef void *cudaStream_t;
-enum { cudaSuccess = 0, cudaErrorMemoryAllocation = 2 };
+enum {
+    cudaSuccess = 0,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorNoDevice = 100,
+    cudaErrorLaunchFailure = 719,
+};
+struct cudaDeviceProp {
+    char name[256];
+    size_t totalGlobalMem;
+    int major, minor;
+};
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 cudaError_t cudaMalloc(void **p, size_t bytes);
 cudaError_t cudaFree(void *p);
@@ -306,6 +322,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s);
 cudaError_t cudaGetLastError(void);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceCount(int *n);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device);
+cudaError_t cudaMemGetInfo(size_t *free, size_t *all);
+cudaError_t cudaDriverGetVersion(int *v);
+cudaError_t cudaRuntimeGetVersion(int *v);
 const char *cudaGetErrorString(cudaError_t e);
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 template <class F> cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute, int)

@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""kvfate devices and --device on this machine, which may have none (tests/cuda/test_program.py has one that is emulated)."""
+import json
+
+from harness import Suite
+
+s = Suite()
+ASK = ["-m", s.model(), "--raw", "-p", "the cat", "--exact"]
+
+listed = json.loads(s.accepted("devices --json", ["devices", "--json"]).stdout)
+shown = s.accepted("devices", ["devices"]).stdout.decode()
+usable = [d for d in listed["devices"] if d["why_not"] is None]
+s.check("threads", f"cpu     {listed['threads']} threads\n" in shown, shown)
+s.check("each device has a line", all(d["name"] in shown for d in listed["devices"]), shown)
+s.check("none has a reason", bool(listed["devices"]) == (listed["why_not"] is None) and (listed["why_not"] or "") in shown, shown, listed)
+s.refused("operands", ["devices", "x"], 2)
+s.refused("words", ["logits", *ASK, "-o", s.path("x.npy"), "--device", "gpu"], 2, "cpu", "cuda", "auto")
+for command in (["saliency", *ASK[:-1]], ["train", "-m", s.model(), "--data", s.file("text.txt", b"the cat " * 99), "-o", s.path("g.safetensors")]):
+    s.refused(command[0], [*command, "--device", "cuda"], 2, "processor alone")
+
+logits = {}
+for word in ("cpu", "auto"):
+    r = s.accepted(f"--device {word}", ["logits", *ASK, "-o", s.path(word), "--device", word])
+    with open(s.path(word), "rb") as f:
+        logits[word] = f.read()
+    s.check("auto says what it took", ("--device auto takes" in r.stderr.decode()) == (word == "auto"), r.stderr)
+if usable:
+    s.accepted("--device cuda", ["logits", *ASK, "-o", s.path("cuda"), "--device", "cuda"])
+else:
+    s.refused("--device cuda", ["logits", *ASK, "-o", s.path("cuda"), "--device", "cuda"], 1, listed["why_not"] or "", "--device cpu")
+    s.check("auto is then the processor", logits["cpu"] == logits["auto"])
+s.finish()
