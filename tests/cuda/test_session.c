@@ -6,6 +6,8 @@
 
 #include "engine/decode/session.h"
 #include "engine/model/out_gram.h"
+#include "engine/probe/probes.h"
+#include "engine/probe/watch.h"
 #include "tests/cuda/device.h"
 #include "tests/engine/golden.h"
 
@@ -16,8 +18,7 @@ struct run {
     const char *shadows;
     int budget;
     bool exact;
-    const char *gates; /* of tiny0, or NULL */
-    int prompt;        /* tokens; 0: PROMPT */
+    int prompt; /* tokens; 0: PROMPT */
 };
 
 struct outcome {
@@ -41,58 +42,133 @@ static struct engine *open_on(const struct run *run, const struct backend *backe
     return e;
 }
 
-static struct recorder *record(struct engine *e, const struct run *run, const char *path,
-                               const int32_t *ids, double **gram)
+/* What a run is given beside its method. */
+struct given {
+    struct gates *gates; /* NULL: the row needs none */
+    int32_t *until;      /* [L][G][CAP] a plan: each entry leaves at some step, or stays */
+    uint32_t *evict;     /* the same for probes */
+    double *mass;        /* [L][G][CAP] attention of the whole run */
+    double *gram;
+    struct watch watch;
+};
+
+/* Gates of tiny0, of the kind that a row needs. */
+static struct gates *open_gates(struct engine *e, const struct method *row)
 {
-    const struct model_config *m = &e->config;
-    struct probe_config cfg = {.shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim},
-                               .cap = CAP,
-                               .kernels = &e->kernels};
+    static const char *const file[] = {[GATE_RETENTION] = "rg",
+                                       [GATE_WRITE] = "wgkv",
+                                       [GATE_IMPORTANCE] = "locret",
+                                       [GATE_HEADS] = "duo",
+                                       [GATE_BLOCKS] = "seer"};
+    const struct gates_model model = gates_model_from(&e->config, NULL, &e->kernels);
+    const char *folder = getenv("KVF_TINY_GATES");
+    unsigned kinds = method_gates(row);
+    char path[4096];
     struct kvf_diag d = {""};
-    struct recorder *rec = NULL;
-    unsigned set, shadows = 0;
+    struct gates *g = NULL;
+    if (!kinds)
+        return NULL;
+    snprintf(path, sizeof path, "%s/tiny_%s.safetensors", folder ? folder : ".",
+             file[__builtin_ctz(kinds)]);
+    cr_assert(zero(int, gates_open(path, &model, &g, &d)), "%s", d.text);
+    return g;
+}
+
+static struct given give(struct engine *e, const struct method *row)
+{
+    size_t n = (size_t)e->config.n_layers * (size_t)e->config.n_heads * CAP;
+    struct given g = {.gates = open_gates(e, row),
+                      .until = MEM_NEW(int32_t, n),
+                      .evict = MEM_NEW(uint32_t, n),
+                      .mass = MEM_NEW(double, n)};
+    struct rng r;
+    rng_init(&r, 3);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t at = (uint32_t)(i % CAP), stays = (uint32_t)rng_below(&r, 90);
+        g.evict[i] = stays > 80 || at + 1 + stays > CAP ? KVF_ALIVE : at + 1 + stays;
+        g.until[i] = g.evict[i] == KVF_ALIVE ? CACHE_STAYS : (int32_t)g.evict[i];
+        g.mass[i] = rng_uniform(&r) * 9;
+    }
+    return g;
+}
+
+static void take_back(struct given *g)
+{
+    gates_close(g->gates);
+    mem_free(g->until);
+    mem_free(g->evict);
+    mem_free(g->mass);
+    mem_free(g->gram);
+    watch_free(&g->watch);
+}
+
+/* With "full", the probes that no set holds join it: some heads and tokens are watched. */
+static unsigned set_of(const struct run *run, struct probe_config *cfg, struct watch *w)
+{
+    struct kvf_diag d = {""};
+    unsigned set = 0, shadows = 0;
     cr_assert(eq(int, probes_parse(run->probes, &set, &d), KVF_OK), "%s", d.text);
     if (run->shadows)
         cr_assert(eq(int, shadows_parse(run->shadows, &shadows, &d), KVF_OK), "%s", d.text);
-    cr_assert(eq(int, out_gram(e->gguf, m, e->pool, gram, &d), KVF_OK), "%s", d.text);
-    cfg.out_gram = *gram;
+    if (strcmp(run->probes, "full") == 0) {
+        cr_assert(zero(int, watch_add_tokens(w, "3,20-24@L0H1,L1H2", cfg, &d)), "%s", d.text);
+        cr_assert(zero(int, watch_set_queries(w, "L1H0@post", cfg, &d)), "%s", d.text);
+        cr_assert(zero(int, watch_settle(w, cfg, &set, &d)), "%s", d.text);
+        cfg->watch = w;
+        for (int i = 0; probe_table[i]; i++)
+            cr_expect(set >> i & 1 || probe_table[i]->shadow, "%s", probe_table[i]->name);
+    }
+    return set | shadows;
+}
+
+static struct recorder *record(struct engine *e, const struct run *run, const struct choice *c,
+                               struct given *given, const char *path, const int32_t *ids)
+{
+    static const char *const column_of[] = {[GATE_RETENTION] = "log_beta",
+                                            [GATE_WRITE] = "write_gate",
+                                            [GATE_IMPORTANCE] = "importance",
+                                            [GATE_HEADS] = NULL,
+                                            [GATE_BLOCKS] = NULL};
+    const struct model_config *m = &e->config;
+    int heads = session_cache_heads(m, &c->row, &c->params);
+    struct probe_config cfg = {.shape = {m->n_layers, m->n_heads, heads, m->head_dim},
+                               .cap = CAP,
+                               .kernels = &e->kernels,
+                               .reads = !c->row.read->all,
+                               .evicts = true,
+                               .shadow_entries = run->shadows && run->shadows[0] == 'e',
+                               .plan_until = given->evict,
+                               .plan_heads = heads,
+                               .plan_tokens = CAP};
+    struct kvf_diag d = {""};
+    struct recorder *rec = NULL;
+    if (given->gates)
+        cfg.gate_column = column_of[gates_kind(given->gates)];
+    unsigned set = set_of(run, &cfg, &given->watch);
+    cr_assert(eq(int, out_gram(e->gguf, m, e->pool, &given->gram, &d), KVF_OK), "%s", d.text);
+    cfg.out_gram = given->gram;
     struct recorder_run header = {.header = "{}", .existing = KVF_OVERWRITE};
-    int err = recorder_create(path, &header, set | shadows, &cfg, par_threads(e->pool), &rec, &d);
+    int err = recorder_create(path, &header, set, &cfg, par_threads(e->pool), &rec, &d);
     cr_assert(eq(int, err, KVF_OK), "%s", d.text);
     for (int i = 0; i < prompt_of(run); i++)
         recorder_token(rec, ids[i], KVF_ROLE_PROMPT, "ab", 2);
     return rec;
 }
 
-static struct gates *open_gates(struct engine *e, const char *name)
-{
-    const struct model_config *m = &e->config;
-    const struct gates_model model = {m->n_layers,          m->d_model,  m->n_heads,
-                                      m->n_kv_heads,        m->head_dim, m->norm_eps,
-                                      (double)m->rope_base, NULL,        &e->kernels};
-    char path[4096];
-    struct kvf_diag d = {""};
-    struct gates *g = NULL;
-    const char *folder = getenv("KVF_TINY_GATES");
-    if (!name)
-        return NULL;
-    snprintf(path, sizeof path, "%s/tiny_%s.safetensors", folder ? folder : ".", name);
-    cr_assert(zero(int, gates_open(path, &model, &g, &d)), "%s", d.text);
-    return g;
-}
-
-static struct session *open_gated(struct engine *e, const struct choice *c, const struct gates *g,
+static struct session *open_given(struct engine *e, const struct choice *c, const struct given *g,
                                   struct recorder *rec)
 {
     struct kvf_diag d = {""};
     struct session *s = NULL;
+    const struct method_inputs in = {.plan_until = g->until, .plan_len = CAP, .plan_mass = g->mass};
     struct session_options opt = {.method = &c->row,
                                   .params = &c->params,
-                                  .gates = g,
+                                  .gates = g->gates,
+                                  .inputs = &in,
                                   .kv_type = e->exact ? KV_F32 : KV_F16,
                                   .cap = CAP,
                                   .recorder = rec};
-    cr_assert(zero(int, session_create(e, &opt, &s, &d)), "%s", d.text);
+    cr_assert(zero(int, session_create(e, &opt, &s, &d)), "%s: %s", c->row.name, d.text);
     return s;
 }
 
@@ -107,14 +183,13 @@ static struct outcome play(const struct run *run, const struct backend *backend)
     int prompt = prompt_of(run);
     struct outcome o = {MEM_NEW(float, (1 + STEPS) * V), (1 + STEPS) * V, NULL, 0};
     int32_t ids[CAP];
-    double *gram = NULL;
+    struct given given = give(e, &c.row);
     rng_init(&r, 11);
     for (int i = 0; i < CAP; i++)
         ids[i] = (int32_t)rng_below(&r, V);
     close(mkstemp(path));
-    struct recorder *rec = run->probes ? record(e, run, path, ids, &gram) : NULL;
-    struct gates *gates = open_gates(e, run->gates);
-    struct session *s = open_gated(e, &c, gates, rec);
+    struct recorder *rec = run->probes ? record(e, run, &c, &given, path, ids) : NULL;
+    struct session *s = open_given(e, &c, &given, rec);
     cr_assert(eq(int, session_prompt(s, ids, prompt, NULL, NULL), KVF_OK));
     memcpy(o.logits, session_logits(s), V * sizeof(float));
     for (int i = 0; i < STEPS; i++) {
@@ -128,8 +203,7 @@ static struct outcome play(const struct run *run, const struct backend *backend)
         o.trace = read_whole(path, &o.n_trace);
     }
     session_destroy(s);
-    gates_close(gates);
-    mem_free(gram);
+    take_back(&given);
     engine_close(e);
     unlink(path);
     return o;
@@ -154,39 +228,26 @@ static void same_on_both(const struct run *run)
     drop(&cuda);
 }
 
-/* Whether a row needs neither gates nor a plan, nor keys that are turned anew. */
-static bool runs_here(const struct method *m)
+/* The row as it can run here: keys keep their positions, and pages are short enough that some are
+ * left unread. */
+static void text_of(const struct method *row, char *out, size_t cap)
 {
-    struct method_inputs none = {0};
-    struct kvf_diag d;
-    return method_check_inputs(m, &none, &d) == KVF_OK && m->params.positions == POSITIONS_ORIGINAL;
+    bool turned = row->params.positions != POSITIONS_ORIGINAL;
+    snprintf(out, cap, "%s%s%s", row->name, turned ? ":positions=original" : "",
+             row->read->all ? "" : ":page=4");
 }
 
-Test(session, every_method_decides_alike, .timeout = 300)
+Test(session, every_method_decides_alike, .timeout = 400)
 {
     int n = 0;
-    for (const struct method *m = method_presets; m->name; m++) {
-        struct run run = {tiny_path(4 + n % 2), m->name, "full", NULL, BUDGET, true};
-        if (!runs_here(m))
-            continue;
-        same_on_both(&run);
-        n++;
-    }
-    cr_expect(gt(int, n, 15));
-}
-
-Test(session, gates_decide_alike, .timeout = 120)
-{
-    static const char *const rows[][2] = {{"trimkv", "rg"},
-                                          {"dbtrimkv", "rg"},
-                                          {"wgkv-quest:page=4", "wgkv"},
-                                          {"duo", "duo"},
-                                          {"seer:page=4", "seer"}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct run run = {tiny_path(0), rows[i][0], "full", NULL, 0, true, rows[i][1]};
-        run.budget = method_unbudgeted(rows[i][0]) ? 0 : BUDGET;
+    for (const struct method *m = method_presets; m->name; m++, n++) {
+        char text[128];
+        text_of(m, text, sizeof text);
+        struct run run = {tiny_path(method_gates(m) ? 0 : 4 + n % 2), text, "full", NULL,
+                          method_unbudgeted(text) ? 0 : BUDGET,       true};
         same_on_both(&run);
     }
+    cr_expect(gt(int, n, 30));
 }
 
 Test(session, every_family_computes_alike, .timeout = 300)
