@@ -6,7 +6,8 @@ set -eu
 
 build_packages='gcc meson ninja-build pkg-config libc6-dev
   libcairo2-dev libpango1.0-dev libharfbuzz-dev libpng-dev zlib1g-dev libcjson-dev libzstd-dev libminizip-dev
-  libsqlite3-dev libxxhash-dev libpcre2-dev liblapack3 fonts-dejavu-core fonts-noto-cjk fonts-noto-color-emoji
+  libsqlite3-dev libxxhash-dev libpcre2-dev liblapack3 fonts-lato fonts-dejavu-core fonts-noto-cjk
+  fonts-noto-color-emoji
   ca-certificates python3 python3-pip'
 test_packages='libcriterion-dev python3-numpy python3-zstandard valgrind poppler-utils mandoc g++ git
   chromium clang-format-14 clang-format'

@@ -4,19 +4,32 @@
 #include "cli/figure_options.h"
 #include "render/palette.h"
 
-/* Widths are those of the columns of journals; height 0: what the figure takes. */
+/* Widths are those of the columns of journals and of the text of conferences' styles; height 0:
+ * what the figure takes.  A slide is drawn at half its size: where it fills one of 338 x 190 mm,
+ * its text of 6.5 and 7.5 points is of 14 and 16. */
 static const struct {
     const char *name;
     double w, h; /* mm */
 } named_size[] = {{"single-column", 88, 0},
                   {"one-and-half-column", 120, 0},
                   {"double-column", 180, 0},
+                  {"neurips", 5.5 * 25.4, 0},
+                  {"iclr", 5.5 * 25.4, 0},
+                  {"icml", 6.75 * 25.4, 0},
+                  {"icml-column", 3.25 * 25.4, 0},
+                  {"acl", 160, 0},
+                  {"acl-column", 77, 0},
+                  {"nature", 183, 0},
+                  {"nature-column", 89, 0},
                   {"page", 180, 240},
-                  {"slide", 254, 143}};
+                  {"slide", 160, 90}};
+#define SIZE_NAMES                                                                                 \
+    "single-column, one-and-half-column, double-column, neurips, iclr, icml, icml-column, acl, "   \
+    "acl-column, nature, nature-column, page or slide"
 
 const struct opt figure_options[] = {
     {OPT_STR, 0, "size", offsetof(struct figure_options, size), "WxH",
-     "88x60 (mm), 3.5x2.2in, 88mm, single-column, ..."},
+     "88x60 (mm), 3.5x2.2in, 88mm, single-column, neurips, icml-column, slide, ..."},
     {OPT_INT, 0, "dpi", offsetof(struct figure_options, dpi), "N", "resolution of rasters",
      .absent = "300", .min = 20, .max = 2400},
     {OPT_STR, 0, "cmap", offsetof(struct figure_options, style.cmap), "NAME", PALETTE_NAMES,
@@ -28,7 +41,7 @@ const struct opt figure_options[] = {
     {OPT_STR, 0, "title", offsetof(struct figure_options, style.title), "TEXT",
      "title of the figure", .absent = "none"},
     {OPT_STR, 0, "font", offsetof(struct figure_options, style.font), "NAME", "font family",
-     .absent = "DejaVu Sans"},
+     .absent = "Lato, or DejaVu Sans where it is missing"},
     {OPT_STR, 0, "style", offsetof(struct figure_options, style.option), "K=V,...",
      "options of the figure"},
     {OPT_FLAG, 0, "preview", offsetof(struct figure_options, preview), NULL,
@@ -126,7 +139,6 @@ int figure_options_check(struct figure_options *f, struct kvf_diag *d)
         return figure_style_check(&f->style, d);
     return kvf_fail(d, KVF_E_ARG,
                     "--size needs WxH from %dx%d to 5000x5000 (units mm, cm, in, "
-                    "pt), a width alone, single-column, one-and-half-column, double-column, page "
-                    "or slide, not '%.80s'",
+                    "pt), a width alone, " SIZE_NAMES ", not '%.60s'",
                     FIGURE_LEAST_WIDTH, FIGURE_LEAST_HEIGHT, f->size);
 }

@@ -4,10 +4,10 @@
 # usage: gallery.sh OUT [all]     all: also the commands whose figures are not shown
 #
 # Files go to OUT.  A command that has run there is not run again: OUT/done lists them.  Pictures get the
-# largest --dpi of the list below that keeps them within some 60 KB.
+# largest --dpi of the list below that keeps them within some 150 KB.
 # Set in the environment:
 #   KVFATE                        the program
-#   DPI                           the list (150 130 110 100 90 80 70)
+#   DPI                           the list (220 200 180 150 130 110 100 90 80 70)
 #   PAGE                          another page of commands
 set -euf
 [ $# -ge 1 ] || { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
@@ -27,9 +27,9 @@ kvfate() { "$program" "$@" ${dpi:+--dpi "$dpi"}; }
 draw() {
     picture=${1##* -o }
     picture=${picture%% *}
-    for dpi in ${DPI:-150 130 110 100 90 80 70}; do
+    for dpi in ${DPI:-220 200 180 150 130 110 100 90 80 70}; do
         eval "$1" > log.txt || return 1
-        [ "$(wc -c < "$picture")" -gt 64000 ] || break
+        [ "$(wc -c < "$picture")" -gt 155000 ] || break
     done
     echo "$dpi dpi: $picture" >&2
 }

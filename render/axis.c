@@ -1,14 +1,16 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "render/axis.h"
 #include "render/clamp.h"
+#include "render/marks.h"
 #include "render/palette.h"
 
-const struct rgb ink = {0.12, 0.12, 0.12};
-static const double WIDTH = 0.18, TICK = 0.9;
+const struct rgb ink = {0.12, 0.12, 0.12}, quiet = {0.38, 0.38, 0.38};
+static const double WIDTH = 0.18, TICK = 0.9, LEAST_LINE = 2.3;
 
 /* Whether digits at p, if any, are the zeros of a whole number: "0.00" but not "0.001". */
 static bool is_zero(const char *p)
@@ -31,19 +33,52 @@ void minus_signs(char *s, size_t cap)
     }
 }
 
+/* "10^e", or "m * 10^e" where m is not "1", with raised digits. */
+static void power_text(int exponent, const char *m, char out[24])
+{
+    static const char *const digit[] = {
+        "\xe2\x81\xb0", "\xc2\xb9",     "\xc2\xb2",     "\xc2\xb3",     "\xe2\x81\xb4",
+        "\xe2\x81\xb5", "\xe2\x81\xb6", "\xe2\x81\xb7", "\xe2\x81\xb8", "\xe2\x81\xb9"};
+    int n = exponent < 0 ? -exponent : exponent;
+    bool one = strcmp(m, "1") == 0 || strcmp(m, "-1") == 0;
+    if (one)
+        m = *m == '-' ? "-" : "";
+    snprintf(out, 24, "%.6s%s10%s%s%s%s", m, one ? "" : "\xc2\xb7",
+             exponent < 0 ? "\xe2\x81\xbb" : "", n >= 100 ? digit[n / 100 % 10] : "",
+             n >= 10 ? digit[n / 10 % 10] : "", digit[n % 10]);
+}
+
+/* v as a power of ten, with up to four digits before it. */
+static void short_power(double v, char out[24])
+{
+    char text[24], m[16];
+    snprintf(text, sizeof text, "%.3e", v);
+    char *e = strchr(text, 'e');
+    *e = 0;
+    snprintf(m, sizeof m, "%.4g", strtod(text, NULL));
+    power_text((int)strtol(e + 1, NULL, 10), m, out);
+}
+
 void tick_text(double v, char out[24])
 {
     double size = fabs(v);
-    int whole = v == floor(v);
     if (size < 1e-12)
         snprintf(out, 24, "0");
-    else if (size >= 1e6 && fmod(size, 1e5) == 0)
-        snprintf(out, 24, "%.4ge6", v / 1e6);
-    else if (whole && size >= 1e4 && size < 1e6)
+    else if (isfinite(v) && (size >= 1e6 || size < 1e-4))
+        short_power(v, out);
+    else if (v == floor(v) && size >= 1e4)
         snprintf(out, 24, "%d,%03d", (int)(v / 1000), (int)fmod(size, 1000));
     else
-        snprintf(out, 24, whole && size < 1e9 ? "%.0f" : "%.4g", v);
+        snprintf(out, 24, "%.4g", v);
     minus_signs(out, 24);
+}
+
+void spread_places(double *at, int n, double pitch, double top, double bottom)
+{
+    for (int i = 0; i < n; i++)
+        at[i] = fmax(at[i], i ? at[i - 1] + pitch : top);
+    for (int i = n - 1; i >= 0; i--)
+        at[i] = fmin(at[i], i + 1 < n ? at[i + 1] - pitch : bottom);
 }
 
 int ticks_linear(double lo, double hi, int want, double *out, int max)
@@ -122,19 +157,6 @@ static void mark_x(struct canvas *c, const struct axis_box *a, double v, double 
     canvas_line(c, xy, 2, WIDTH, ink);
 }
 
-static void power_text(int exponent, int factor, char out[24])
-{
-    static const char *const digit[] = {
-        "\xe2\x81\xb0", "\xc2\xb9",     "\xc2\xb2",     "\xc2\xb3",     "\xe2\x81\xb4",
-        "\xe2\x81\xb5", "\xe2\x81\xb6", "\xe2\x81\xb7", "\xe2\x81\xb8", "\xe2\x81\xb9"};
-    int n = exponent < 0 ? -exponent : exponent;
-    char times[16] = "";
-    if (factor > 1)
-        snprintf(times, sizeof times, "%d\xc2\xb7", factor);
-    snprintf(out, 24, "%s10%s%s%s%s", times, exponent < 0 ? "\xe2\x81\xbb" : "",
-             n >= 100 ? digit[n / 100 % 10] : "", n >= 10 ? digit[n / 10 % 10] : "", digit[n % 10]);
-}
-
 /* Where too few ticks have numbers to read a scale from, every tick gets its number, if they fit.
  */
 static void name_all(const double *v, char (*name)[24], int n, double room)
@@ -175,7 +197,7 @@ int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], in
             name[n][0] = 0;
             if (k == 1 ? (e - first) % every == 0 : few && (k == 2 || k == 5)) {
                 if (powers && (e < 0 || e > 1))
-                    power_text(e, k, name[n]);
+                    power_text(e, (const char[]){(char)('0' + k), 0}, name[n]);
                 else
                     tick_text(at, name[n]);
             }
@@ -259,14 +281,17 @@ static int ticks_of_y(const struct axis_box *a, double *v, char (*name)[24])
 
 void axis_ticks_y(struct canvas *c, const struct axis_box *a)
 {
-    double v[TICKS];
+    double v[TICKS], last = -INFINITY;
     char name[TICKS][24];
     int n = ticks_of_y(a, v, name);
     for (int i = 0; i < n; i++) {
         double y = axis_y(a, v[i]), length = name[i][0] ? TICK : 0.55 * TICK;
         double xy[] = {a->x - length, y, a->x, y};
         canvas_line(c, xy, 2, WIDTH, ink);
-        canvas_text(c, a->x - 1.5, y, name[i], PT_TICK, ALIGN_RIGHT, ink, 0);
+        if (name[i][0] && fabs(y - last) >= LEAST_LINE) { /* else it would run into the last one */
+            canvas_text(c, a->x - 1.5, y, name[i], PT_TICK, ALIGN_RIGHT, ink, 0);
+            last = y;
+        }
     }
 }
 
@@ -280,6 +305,12 @@ double axis_width_y(struct canvas *c, const struct axis_box *a)
     return widest;
 }
 
+void axis_name_y(struct canvas *c, const struct axis_box *a)
+{
+    double x = fmin(a->x - 9.5, a->x - 1.5 - axis_width_y(c, a) - 2);
+    canvas_text(c, fmax(x, 1.9), a->y + a->h / 2, a->ylabel, PT_LABEL, ALIGN_CENTER, ink, 1);
+}
+
 void axis_draw(struct canvas *c, const struct axis_box *a)
 {
     axis_ticks_x(c, a);
@@ -288,7 +319,55 @@ void axis_draw(struct canvas *c, const struct axis_box *a)
     if (a->xlabel)
         canvas_text(c, a->x + a->w / 2, a->y + a->h + 6, a->xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
     if (a->ylabel)
-        canvas_text(c, a->x - 9.5, a->y + a->h / 2, a->ylabel, PT_LABEL, ALIGN_CENTER, ink, 1);
+        axis_name_y(c, a);
+}
+
+enum { PARTS = 3, PART_BYTES = 96 };
+static const double RAISED = 0.72; /* the size of what is raised */
+
+/* Cuts s into what is before ^{...}, what is within, and what is after it. */
+static void cut_raised(const char *s, char part[PARTS][PART_BYTES])
+{
+    const char *open = strstr(s, "^{"), *close = open ? strchr(open, '}') : NULL;
+    size_t before = close ? (size_t)(open - s) : strlen(s);
+    snprintf(part[0], PART_BYTES, "%.*s", (int)before, s);
+    part[1][0] = part[2][0] = 0;
+    if (!close)
+        return;
+    snprintf(part[1], PART_BYTES, "%.*s", (int)(close - open - 2), open + 2);
+    snprintf(part[2], PART_BYTES, "%s", close + 1);
+}
+
+double raised_text_width(struct canvas *c, const char *s, double pt)
+{
+    char part[PARTS][PART_BYTES];
+    double w = 0;
+    cut_raised(s, part);
+    for (int k = 0; k < PARTS; k++)
+        if (part[k][0])
+            w += canvas_text_width(c, part[k], k == 1 ? RAISED * pt : pt, 0);
+    return w;
+}
+
+void raised_text(struct canvas *c, double x, double y, const char *s, double pt,
+                 enum text_align align, struct rgb colour, int turn)
+{
+    static const double before[] = {0, 0.5, 1}; /* by enum text_align */
+    char part[PARTS][PART_BYTES];
+    double along = -before[align] * raised_text_width(c, s, pt);
+    if (!strstr(s, "^{")) {
+        canvas_text(c, x, y, s, pt, align, colour, turn);
+        return;
+    }
+    cut_raised(s, part);
+    for (int k = 0; k < PARTS; k++) {
+        double size = k == 1 ? RAISED * pt : pt, up = k == 1 ? 0.12 * pt : 0; /* mm */
+        if (!part[k][0])
+            continue;
+        canvas_text(c, turn ? x - up : x + along, turn ? y - along : y - up, part[k], size,
+                    ALIGN_LEFT, colour, turn);
+        along += canvas_text_width(c, part[k], size, 0);
+    }
 }
 
 enum { LABEL_LINES = 3, LABEL_BYTES = 96 };
@@ -311,26 +390,36 @@ static int wrap(struct canvas *c, const char *s, double pt, double room, char li
     return n;
 }
 
-/* Draws the label of a bar in one line, in two when the bar is short and the label has a bracket,
- * in more where the canvas is too low for a line.  No line is moved beyond the edges. */
-static void bar_label(struct canvas *c, double x, double y, double h, const char *label)
+/* Breaks the label of a bar into lines: in one, in two when the bar is short and the label has a
+ * bracket, in more where the canvas is too low for a line; returns how many. */
+static int label_lines(struct canvas *c, const char *label, double h, char line[][LABEL_BYTES])
 {
     const char *second = strstr(label, " (");
-    char line[LABEL_LINES][LABEL_BYTES], first[LABEL_BYTES];
     double room = canvas_height(c) - 1;
-    int n = 0;
-    if (!second || canvas_text_width(c, label, PT_LABEL, 0) <= h + 3) {
-        n = wrap(c, label, PT_LABEL, room, line, n);
-    } else {
-        snprintf(first, sizeof first, "%.*s", (int)(second - label), label);
-        n = wrap(c, first, PT_LABEL, room, line, n);
-        n = wrap(c, second + 1, PT_LABEL, room, line, n);
+    char first[LABEL_BYTES];
+    if (!second || canvas_text_width(c, label, PT_LABEL, 0) <= h + 3)
+        return wrap(c, label, PT_LABEL, room, line, 0);
+    snprintf(first, sizeof first, "%.*s", (int)(second - label), label);
+    return wrap(c, second + 1, PT_LABEL, room, line, wrap(c, first, PT_LABEL, room, line, 0));
+}
+
+/* Draws the label of a bar from x on to the right, cut to one line where there is no room for more.
+ * No line is moved beyond the edges. */
+static void bar_label(struct canvas *c, double x, double y, double h, const char *label)
+{
+    char line[LABEL_LINES][LABEL_BYTES], fit[LABEL_BYTES];
+    double most = canvas_width(c) - 1.9; /* half a line and a margin are right of it */
+    int n = label_lines(c, label, h, line);
+    if (n > 1 && x + 3 * (n - 1) > most + 0.8) {
+        snprintf(line[0], LABEL_BYTES, "%s",
+                 text_fit(c, label, PT_LABEL, canvas_height(c) - 1, fit, sizeof fit));
+        n = 1;
     }
-    x = fmin(x, canvas_width(c) - 1.9 - 3 * (n - 1)); /* half a line and a margin are right of it */
+    x = fmin(x, most - 3 * (n - 1));
     for (int k = 0; k < n; k++) {
-        double half = canvas_text_width(c, line[k], PT_LABEL, 0) / 2 + 0.5;
+        double half = raised_text_width(c, line[k], PT_LABEL) / 2 + 0.5;
         double at = fmax(fmin(y, canvas_height(c) - half), half);
-        canvas_text(c, x + 3 * k, at, line[k], PT_LABEL, ALIGN_CENTER, ink, 1);
+        raised_text(c, x + 3 * k, at, line[k], PT_LABEL, ALIGN_CENTER, ink, 1);
     }
 }
 

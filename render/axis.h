@@ -11,7 +11,11 @@
 #define PT_LABEL 7.5
 #define PT_SMALL 5.5
 
-extern const struct rgb ink; /* of axes and text */
+extern const struct rgb ink, quiet; /* of axes and text; of text that matters less */
+
+/* Moves n places, sorted, at least `pitch` apart and within [top, bottom], each as near to where it
+ * was as those beside it allow. */
+void spread_places(double *at, int n, double pitch, double top, double bottom);
 
 /* Up to max tick values within [lo, hi] at steps of 1, 2 or 5 times a power of
  * ten, about `want` of them; returns how many. */
@@ -25,6 +29,12 @@ struct axis_box {
     int log_y;
     int whole_x, whole_y; /* counts and positions: no number between two of them */
 };
+
+/* Draws a text like canvas_text in which a part ^{...} is raised and smaller, such as the exponent
+ * of a power; its width. */
+void raised_text(struct canvas *c, double x, double y, const char *s, double pt,
+                 enum text_align align, struct rgb colour, int turn);
+double raised_text_width(struct canvas *c, const char *s, double pt);
 
 /* v held within +-1e300, so that the distance of two ends of an axis is a number, too.  What lies
  * further out is beyond the axis. */
@@ -52,7 +62,11 @@ void colour_bar_ticks(struct canvas *c, double x, double y, double w, double h, 
                       const double *at, char (*name)[24], int n, const char *label,
                       const char *note);
 
-/* "0.5", "12", "20,000", "2e6", "1e-05": short form of a tick. */
+/* The name of the y axis, left of its numbers. */
+void axis_name_y(struct canvas *c, const struct axis_box *a);
+
+/* The one form of numbers at ticks: "0.5", "12", "20,000"; from a million on, and where it is
+ * shorter, a power of ten with raised digits. */
 void tick_text(double v, char out[24]);
 /* As colour_bar, for numbers of layers or positions: the ticks are whole numbers alone, none beyond
  * last. */

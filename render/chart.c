@@ -283,8 +283,8 @@ static void signs(struct canvas *c, const struct axis_box *a, const double *xy, 
         sign(c, xy[2 * first], xy[2 * first + 1], look);
 }
 
-void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
-                     const struct chart_look *look)
+static void draw_line(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
+                      const struct chart_look *look)
 {
     double *xy = l->n > 0 ? MEM_NEW(double, 2 * (size_t)l->n) : NULL;
     if (!xy && l->n > 0)
@@ -311,6 +311,33 @@ void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct ch
     if (look->sign > 0)
         signs(c, a, xy, n, look);
     mem_free(xy);
+}
+
+/* The points of a line from `from` to `to`. */
+static struct chart_line part(const struct chart_line *l, int from, int to)
+{
+    return (struct chart_line){.name = l->name,
+                               .n = to - from,
+                               .x = l->x + from,
+                               .y = l->y + from,
+                               .low = l->low ? l->low + from : NULL,
+                               .high = l->high ? l->high + from : NULL};
+}
+
+void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
+                     const struct chart_look *look)
+{
+    if (l->few <= 0 || l->few >= l->n) {
+        draw_line(c, a, l, look);
+        return;
+    }
+    struct chart_line many = part(l, 0, l->few), few = part(l, l->few - 1, l->n);
+    struct chart_look pale = *look;
+    pale.colour = tint(look->colour, 0.4);
+    pale.width = 0.75 * look->width;
+    pale.fill = 0.12;
+    draw_line(c, a, &few, &pale);
+    draw_line(c, a, &many, look);
 }
 
 void chart_draw(struct canvas *c, const struct axis_box *a, const struct chart *h)
@@ -359,6 +386,5 @@ double chart_keys_width(struct canvas *c, const struct chart *h)
 
 void chart_empty(struct canvas *c, const struct axis_box *a, const char *what)
 {
-    canvas_text(c, a->x + a->w / 2, a->y + a->h / 2, what, PT_LABEL, ALIGN_CENTER,
-                (struct rgb){0.5, 0.5, 0.5}, 0);
+    canvas_text(c, a->x + a->w / 2, a->y + a->h / 2, what, PT_LABEL, ALIGN_CENTER, quiet, 0);
 }

@@ -16,6 +16,8 @@ struct chart_line {
     int n;              /* points */
     double *x, *y;      /* owned by the chart */
     double *low, *high; /* interval of y; NULL: none */
+    int few;            /* points from this one on are of few, and paler; 0: none are */
+    double most;        /* of how many the point of most is; 0: not known */
 };
 
 struct chart {
@@ -56,9 +58,9 @@ struct chart_look chart_look_of(int i);
  * them stays, as NaN.  out has room for n points and may be xy; returns how many there are. */
 int chart_thin(const double *xy, int n, double column, double *out);
 
-/* Draws a line: its band below, then the line, clipped to the axes and cut to what pixels show.
- * Values that are not finite, or have no logarithm on such an axis, break the line; a point between
- * two breaks is a dot. */
+/* Draws a line, what is of few in a pale tint: its band below, then the line, clipped to the axes
+ * and cut to what pixels show. Values that are not finite, or have no logarithm on such an axis,
+ * break the line; a point between two breaks is a dot. */
 void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
                      const struct chart_look *look);
 /* Draws every line of h in its own look. */

@@ -126,7 +126,7 @@ static void key(struct canvas *c, const struct clusters *x, const struct table *
         snprintf(text, sizeof text, "%lld head%s", (long long)x->count[k],
                  x->count[k] > 1 ? "s" : "");
         if (isfinite(x->stability[k]))
-            snprintf(text + strlen(text), 40, ", stability %.2f",
+            snprintf(text + strlen(text), 40, ", stability %.2g",
                      x->stability[k] / (double)x->count[k]);
         y = kindmap_key(c, left, y, colour_of(k), sign, text) - .4;
         if (x->medoid[k] >= 0) {

@@ -301,7 +301,7 @@ static void panel(struct canvas *c, const struct layout *l, int k, double width,
     canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
     canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
     if (a.ylabel)
-        canvas_text(c, a.x - 9.5, a.y + a.h / 2, a.ylabel, PT_LABEL, ALIGN_CENTER, ink, 1);
+        axis_name_y(c, &a);
     char name[96], fit[96];
     snprintf(name, sizeof name, l->trace < 0 ? "%.60s" : "%.60s, n = %lld", l->panel[k].event,
              (long long)l->panel[k].horizon);
@@ -338,7 +338,8 @@ static void score(struct canvas *c, const struct layout *l, int64_t r, int col, 
 {
     char text[16] = "\xe2\x80\x93"; /* not defined */
     if (r >= 0 && col >= 0 && isfinite(table_real(l->t, col, r)))
-        snprintf(text, sizeof text, "%.3f", table_real(l->t, col, r));
+        snprintf(text, sizeof text, fabs(table_real(l->t, col, r)) < 100 ? "%.3f" : "%.1e",
+                 table_real(l->t, col, r));
     canvas_text(c, x, y, text, PT_SMALL, ALIGN_RIGHT, ink, 0);
 }
 
@@ -389,7 +390,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         scores(c, &l, k, LEFT + k * (width + GAP), width, TOP + height + 10);
     if (l.most == 0)
         canvas_text(c, canvas_width(c) / 2, TOP + height / 2, "no token at risk", PT_LABEL,
-                    ALIGN_CENTER, (struct rgb){0.5, 0.5, 0.5}, 0);
+                    ALIGN_CENTER, quiet, 0);
     if (l.n_panels)
         key(c, &l, LEFT + n * width + (n - 1) * GAP + 3);
     const char *criterion = table_meta(t, "criterion"), *group = table_meta(t, "group");

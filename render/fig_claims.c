@@ -156,7 +156,7 @@ static void key(struct canvas *c, const struct register_view *x, double left)
     if (x->rest + x->not_comparable) {
         snprintf(text, sizeof text, "not comparable (%d), not judged (%d)", x->not_comparable,
                  x->rest);
-        canvas_text(c, left, 2.4, text, PT_TICK, ALIGN_LEFT, (struct rgb){.5, .5, .5}, 0);
+        canvas_text(c, left, 2.4, text, PT_TICK, ALIGN_LEFT, quiet, 0);
     }
 }
 
@@ -188,7 +188,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     canvas_text(c, a.x + a.w / 2, a.y - 1.8,
                 "\xe2\x86\x90 against   null   as claimed \xe2\x86\x92", PT_TICK, ALIGN_CENTER, ink,
                 0);
-    canvas_text(c, a.x + a.w + 1.5, a.y - 1.8, "value (95 %)", PT_TICK, ALIGN_LEFT, ink, 0);
+    double wide = canvas_text_width(c, "value (95 %)", PT_TICK, 0);
+    canvas_text(c, fmin(a.x + a.w + 1.5, canvas_width(c) - wide - 0.5), a.y - 1.8, "value (95 %)",
+                PT_TICK, ALIGN_LEFT, ink, 0);
     key(c, &x, 2);
     canvas_text(c, a.x + a.w / 2, a.y + a.h + 2.6, "each row on its own scale", PT_SMALL,
                 ALIGN_CENTER, (struct rgb){.35, .35, .35}, 0);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "render/identity.h"
 #include "render/figures.h"
 #include "render/plot.h"
 
@@ -37,8 +38,11 @@ static void add_row(struct plot *p, const struct view *v, int64_t r)
         low = isfinite(y) ? 0 : NAN;
         high = y;
     }
+    int n = p->n_lines;
     plot_add(p, panel, line, a, y, low, high);
     plot_add(p, panel, line, b, y, low, high);
+    if (p->n_lines > n && v->trace >= 0) /* traces are named by their methods */
+        p->line[n].look.colour = identity_of_method(line, n).colour;
 }
 
 static double highest(const struct plot *p)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "render/identity.h"
 #include "render/figures.h"
 #include "render/plot.h"
 
@@ -125,8 +126,10 @@ static void add_runs(struct plot *p, const struct view *v, int64_t r)
             plot_add(p, known[v->what[q]][1], line, level ? ends[end] : x,
                      table_real(v->t, v->col[q], r), NAN, NAN);
     struct plot_line *l = plot_line(p, line);
-    if (l)
-        l->look.points = !level;
+    if (!l)
+        return;
+    l->look.colour = identity_of_method(method, (int)(l - p->line)).colour;
+    l->look.points = !level;
 }
 
 static void budgets_of(struct view *v)

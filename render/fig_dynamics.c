@@ -19,6 +19,7 @@ enum {
     RIGHT = 2,
     MOST_HEADS = 24,
     PROMPTS = 7,
+    ONE_ROW = 148, /* mm that the key takes in one */
     RUNS = 512
 };
 static const double ROW = 34, GAP_X = 12.5, GAP_Y = 5, LEAST_PANEL = 14;
@@ -348,7 +349,8 @@ static double sample(struct canvas *c, double x, double y, const struct tail *k,
 static void key(struct canvas *c, const struct dynamics_view *v)
 {
     static const char *const texts[] = {"Gaussian", "exponential", "training", "held out"};
-    double y = canvas_height(c) - 2.5, x = 3;
+    bool two = canvas_width(c) < ONE_ROW;
+    double y = canvas_height(c) - (two ? 5.3 : 2.5), x = 3;
     char text[64];
     mark_draw(c, MARK_DISC, x + .6, y, 1.2, palette_line(0));
     canvas_text(c, x + 2, y, "a prompt (colour)", PT_SMALL, ALIGN_LEFT, ink, 0);
@@ -357,11 +359,13 @@ static void key(struct canvas *c, const struct dynamics_view *v)
     canvas_text(c, x + 2, y, "steps shuffled", PT_SMALL, ALIGN_LEFT, ink, 0);
     x += 6 + canvas_text_width(c, "steps shuffled", PT_SMALL, 0);
     x = sample(c, x, y, &(struct tail){.dash = 0}, ink, "median, mean");
+    x = two ? 3 : x;
+    y = canvas_height(c) - 2.5;
     for (int i = 0; i < 4; i++)
         x = sample(c, x, y, &tails[i], tail_colour(i), texts[i]);
     snprintf(text, sizeof text, "%d more head%s not shown", v->more, v->more > 1 ? "s" : "");
     if (v->more)
-        canvas_text(c, canvas_width(c) - RIGHT, 1.6, text, PT_SMALL, ALIGN_RIGHT, grey, 0);
+        canvas_text(c, canvas_width(c) - RIGHT, 1.6, text, PT_SMALL, ALIGN_RIGHT, quiet, 0);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,

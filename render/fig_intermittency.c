@@ -31,6 +31,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     struct row_choice v;
     int quantity = table_find(t, "quantity"), above = table_find(t, "above");
     int y = table_find(t, "share"), low = table_find(t, "low"), high = table_find(t, "high");
+    int tokens = table_find(t, "tokens");
     const struct intermittency_style *o = s->own;
     int err = choice_open(&v, t, &o->rows, d);
     if (err)
@@ -45,9 +46,11 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     p->y1 = 1;
     for (int64_t r = 0; r < table_rows(t); r++) {
         const char *name = table_str(t, quantity, r);
-        if (choice_has(&v, r) && (!only || strcmp(only, name) == 0))
-            choice_add(p, &v, r, only ? NULL : heading(name), table_real(t, above, r) + 1,
-                       table_real(t, y, r), value_at(t, low, r), value_at(t, high, r));
+        if (!choice_has(&v, r) || (only && strcmp(only, name) != 0))
+            continue;
+        choice_add(p, &v, r, only ? NULL : heading(name), table_real(t, above, r) + 1,
+                   table_real(t, y, r), value_at(t, low, r), value_at(t, high, r));
+        plot_of(p, value_at(t, tokens, r));
     }
     if (only && !p->n_series)
         return kvf_fail(d, KVF_E_ARG, "--style: the table has no quantity '%s'", only);
@@ -58,6 +61,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     size_t n = strlen(p->note);
     snprintf(p->note + n, sizeof p->note - n, "%s",
              low >= 0 ? bands_text(t, p, bands) : "of each token of a head");
+    plot_note_few(p);
     plot_hide_empty(p);
     return KVF_OK;
 }

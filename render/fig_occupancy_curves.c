@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "render/identity.h"
 #include "render/figures.h"
 #include "render/plot.h"
 
@@ -137,7 +138,7 @@ static void looks(struct plot *p, const struct view *v)
         char edge[PLOT_NAME];
         snprintf(edge, sizeof edge, "edge of %.60s", v->class[i]);
         struct plot_line *area = plot_line(p, v->class[i]), *line = plot_line(p, edge);
-        struct rgb c = plot_look_coloured(k).colour;
+        struct rgb c = identity_of_class(v->class[i], k);
         double tint = k / 12 % 2 ? .6 : .25;
         if (!area || !line)
             continue;

@@ -1,5 +1,5 @@
-/* fig_pareto.c - quality against memory of every method: a line each with 95 % intervals, and
- * the front of those points that no other beats with less. */
+/* fig_pareto.c - quality against memory of every method: a line each with 95 % intervals and its
+ * name at its end, the front of those points that no other beats with less, and the full cache. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,19 +8,22 @@
 #include "base/mem.h"
 #include "render/chart.h"
 #include "render/figures.h"
+#include "render/identity.h"
 #include "render/marks.h"
 #include "render/cells.h"
 #include "render/style.h"
 
-enum { LEFT = 15, TOP = 3, BOTTOM = 11 };
-static const double KEY_LINE = 3.3, SAMPLE = 6, DOT = 1.5, NEAR = .005, KEY_SHARE = .4,
-                    LEAST_AXES = 37; /* mm, with what is beside them */
-static const struct rgb front_grey = {.25, .25, .25};
+enum { LEFT = 15, TOP = 3, BOTTOM = 11, FEW = 8 };
+static const double KEY_LINE = 3.1, SAMPLE = 4, DOT = 1.6, NEAR = .005, KEY_SHARE = .4, PALE = .42,
+                    LEADER = 5, LEAST_AXES = 37; /* mm, with what is beside them */
+static const struct rgb front_grey = {.25, .25, .25}, front_pale = {.8, .8, .8};
 
 struct quality {
     struct chart h;
     int order[CHART_LINES]; /* of the key: best mean first */
     double mean[CHART_LINES];
+    bool strong[CHART_LINES]; /* not pale */
+    double full;              /* of the full cache, NaN where the table lacks it */
     bool log_x, log_y, more_is_better, front;
     int64_t off; /* points that a logarithm cannot show */
 };
@@ -38,16 +41,30 @@ static const char *const x_label[] = {"entries held, mean (per head)", "budget (
 
 struct pareto_style {
     int y, x;
-    int front; /* 0: yes, 1: no */
-    int scale; /* 0: log, 1: linear */
+    int front;           /* 0: yes, 1: no */
+    int scale;           /* 0: log, 1: linear */
+    const char *methods; /* "A+B"; NULL: those of the front */
 };
 
-/* Whether a row has a place across: rows of a method without a budget have none when the budget
- * goes across. */
+static bool is_full(const struct table *t, int64_t r)
+{
+    return strcmp(table_str(t, table_find(t, "method"), r), "full") == 0;
+}
+
+/* Whether a row is a point of a line: rows of a method without a budget have no place when the
+ * budget goes across, and the full cache is a line across. */
 static bool has_place(const struct table *t, int64_t r, const void *ctx)
 {
     const int *col = ctx;
-    return table_real(t, *col, r) > 0;
+    return table_real(t, *col, r) > 0 && !is_full(t, r);
+}
+
+static double full_cache(const struct table *t, int y)
+{
+    for (int64_t r = 0; r < table_rows(t); r++)
+        if (is_full(t, r))
+            return table_real(t, y, r);
+    return NAN;
 }
 
 static int interval_column(const struct table *t, const char *y, const char *end)
@@ -125,9 +142,15 @@ static int read_quality(const struct table *t, const struct figure_style *s, str
         return kvf_fail(d, KVF_E_ARG, "figure pareto: table %s has no numbers %s and %s",
                         table_name(t), x, y);
     int err = chart_collect(t, &k, &q->h, d);
-    if (!err)
-        finish(q);
-    return err;
+    if (err)
+        return err;
+    finish(q);
+    q->full = full_cache(t, k.y);
+    if (isfinite(q->full) && (!q->log_y || q->full > 0)) {
+        q->h.y0 = fmin(q->full, q->h.y0);
+        q->h.y1 = fmax(q->full, q->h.y1);
+    }
+    return KVF_OK;
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
@@ -139,7 +162,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     for (int i = 0; i < n; i++)
         longest = strlen(q.h.line[i].name) > longest ? strlen(q.h.line[i].name) : longest;
     chart_destroy(&q.h);
-    *w = n > 6 || longest > 18 ? 130 : 88;
+    *w = n > 6 ? 130 : fmin(130, 88 + 2.2 * fmax(0, (double)longest - 11)); /* for wide letters */
     *h = fmin(180, fmax(62, TOP + BOTTOM + (n + 2) * KEY_LINE));
 }
 
@@ -147,6 +170,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
 
 struct point {
     double x, y;
+    int line;
 };
 
 static int by_x(const void *a, const void *b)
@@ -157,7 +181,7 @@ static int by_x(const void *a, const void *b)
 
 /* Points that no other point beats with as few entries (to NEAR: methods that cut in groups
  * hold a little less than their budget), as a staircase. */
-static int front(const struct quality *q, double **ret_xy, int *ret_n)
+static int front(struct quality *q, double **ret_xy, int *ret_n)
 {
     size_t all = 0, n = 0;
     for (int i = 0; i < q->h.n; i++)
@@ -173,7 +197,8 @@ static int front(const struct quality *q, double **ret_xy, int *ret_n)
         for (int k = 0; k < q->h.line[i].n; k++)
             if (isfinite(q->h.line[i].y[k]))
                 p[n++] = (struct point){q->h.line[i].x[k],
-                                        q->more_is_better ? -q->h.line[i].y[k] : q->h.line[i].y[k]};
+                                        q->more_is_better ? -q->h.line[i].y[k] : q->h.line[i].y[k],
+                                        i};
     qsort(p, n, sizeof *p, by_x);
     double best = INFINITY, near = INFINITY;
     for (size_t k = 0, ahead = 0; k < n; k++) {
@@ -181,6 +206,7 @@ static int front(const struct quality *q, double **ret_xy, int *ret_n)
             near = fmin(near, p[ahead].y);
         if (p[k].y < best && p[k].y <= near) {
             best = p[k].y;
+            q->strong[p[k].line] = true;
             (*ret_xy)[2 * *ret_n] = p[k].x;
             (*ret_xy)[2 * (*ret_n)++ + 1] = q->more_is_better ? -best : best;
         }
@@ -189,49 +215,94 @@ static int front(const struct quality *q, double **ret_xy, int *ret_n)
     return KVF_OK;
 }
 
-/* Draws the front as a staircase behind the lines: no point is below it, or above it where more is
- * better. */
-static int draw_front(struct canvas *c, const struct axis_box *a, const struct quality *q)
+/* Draws the front of n points as a staircase behind the lines: no point is below it, or above it
+ * where more is better. */
+static void draw_front(struct canvas *c, const struct axis_box *a, const double *xy, int n)
 {
-    double *xy;
-    int n, err = front(q, &xy, &n);
     double last = NAN;
-    for (int k = 0; !err && k <= n; k++) {
+    for (int k = 0; k <= n; k++) {
         double x = k < n ? axis_x(a, xy[2 * k]) : a->x + a->w;
         double y = k < n ? axis_y(a, xy[2 * k + 1]) : last;
         const double step[] = {k ? axis_x(a, xy[2 * k - 2]) : NAN, last, x, last, x, y};
-        canvas_line(c, step, 3, 0.9, (struct rgb){.8, .8, .8});
+        canvas_line(c, step, 3, 0.9, front_pale);
         last = y;
     }
-    for (int k = 0; !err && k < n; k++)
+    for (int k = 0; k < n; k++)
         canvas_disc(c, axis_x(a, xy[2 * k]), axis_y(a, xy[2 * k + 1]), 1.35, 0.3, front_grey);
-    mem_free(xy);
-    return err;
 }
 
-/* ---- lines and their key */
-
-struct look {
-    struct rgb colour;
-    enum mark mark;
-    double dash;
-};
-
-/* Seven colours and five shapes differ in 35 pairs; dashes help where colours do not. */
-static struct look look_of(int i)
+/* Says what the front looks like, in the corner that it leaves free. */
+static void front_key(struct canvas *c, const struct axis_box *a, const struct quality *q)
 {
-    static const enum mark marks[] = {MARK_DISC, MARK_SQUARE, MARK_TRIANGLE, MARK_DIAMOND,
-                                      MARK_RING};
-    static const double dashes[] = {0, 1.6, 0.8};
-    return (struct look){palette_line(i % 7), marks[i % 5], dashes[i / 7 % 3]};
+    double wide = 7 + canvas_text_width(c, "Pareto front", PT_SMALL, 0), y = a->y + a->h - 2.4;
+    double x = q->more_is_better ? a->x + a->w - wide - 1 : a->x + 1.5;
+    const double xy[] = {x, y, x + 5, y};
+    if (wide + 3 > a->w)
+        return;
+    canvas_line(c, xy, 2, 0.9, front_pale);
+    canvas_disc(c, x + 2.5, y, 1.35, 0.3, front_grey);
+    canvas_text(c, x + 6, y, "Pareto front", PT_SMALL, ALIGN_LEFT, ink, 0);
 }
 
-static void draw_line(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
-                      struct look k)
+/* Draws the full cache as a dashed line across, its name above or below it at the left. */
+static void draw_full(struct canvas *c, const struct axis_box *a, const struct quality *q)
 {
+    double y = axis_y(a, q->full), xy[] = {a->x, y, a->x + a->w, y};
+    if (!(y >= a->y && y <= a->y + a->h))
+        return;
+    canvas_dash(c, 1.2, 0.8);
+    canvas_line(c, xy, 2, 0.25, ink);
+    canvas_dash(c, 0, 0);
+    canvas_text(c, a->x + 1.5, y + (y - a->y > 6 ? -1.6 : 1.8), "full cache", PT_SMALL, ALIGN_LEFT,
+                ink, 0);
+}
+
+/* ---- lines and their names */
+
+/* Whether a list "a+b" has the name, with its options or without. */
+static bool listed(const char *list, const char *name)
+{
+    size_t bare = strcspn(name, ":"), whole = strlen(name);
+    for (const char *s = list; *s; s += strcspn(s, "+"), s += *s == '+') {
+        size_t n = strcspn(s, "+");
+        if ((n == bare || n == whole) && strncmp(s, name, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Chooses the lines that are not pale: those asked for, else those with a point on the front, which
+ * are known by now, else all of few. */
+static int emphasise(struct quality *q, const struct pareto_style *o, struct kvf_diag *d)
+{
+    int n = 0;
+    for (int i = 0; i < q->h.n; i++) {
+        if (o->methods)
+            q->strong[i] = listed(o->methods, q->h.line[i].name);
+        else
+            q->strong[i] |= q->h.n <= FEW;
+        n += q->strong[i];
+    }
+    if (o->methods && !n)
+        return kvf_fail(d, KVF_E_ARG, "--style methods: the table has no rows of '%s'", o->methods);
+    return KVF_OK;
+}
+
+static struct identity look_of(const struct quality *q, int i)
+{
+    struct identity k = identity_of_method(q->h.line[i].name, i);
+    k.colour = q->strong[i] ? k.colour : tint(k.colour, PALE);
+    return k;
+}
+
+static void draw_line(struct canvas *c, const struct axis_box *a, const struct quality *q, int line)
+{
+    const struct chart_line *l = &q->h.line[line];
+    struct identity k = look_of(q, line);
+    bool strong = q->strong[line];
     for (int i = 0; i < l->n; i++) {
         double x = axis_x(a, l->x[i]), y = axis_y(a, l->y[i]);
-        if (l->low && l->high && isfinite(l->y[i])) {
+        if (strong && l->low && l->high && isfinite(l->y[i])) {
             double low = a->log_y && l->low[i] <= 0 ? a->y0 : l->low[i];
             const double bar[] = {x, axis_y(a, low), x, axis_y(a, l->high[i])};
             canvas_line(c, bar, 2, 0.2, tint(k.colour, .6));
@@ -239,49 +310,93 @@ static void draw_line(struct canvas *c, const struct axis_box *a, const struct c
         if (i > 0) {
             const double xy[] = {axis_x(a, l->x[i - 1]), axis_y(a, l->y[i - 1]), x, y};
             canvas_dash(c, k.dash, 0.7);
-            canvas_line(c, xy, 2, 0.3, k.colour);
+            canvas_line(c, xy, 2, strong ? 0.42 : 0.22, k.colour);
             canvas_dash(c, 0, 0);
         }
     }
     for (int i = 0; i < l->n; i++)
-        mark_draw(c, k.mark, axis_x(a, l->x[i]), axis_y(a, l->y[i]), DOT, k.colour);
+        mark_draw(c, k.mark, axis_x(a, l->x[i]), axis_y(a, l->y[i]), strong ? DOT : 0.75 * DOT,
+                  k.colour);
 }
 
-static void key_line(struct canvas *c, double x, double y, double room, const char *name,
-                     struct look k)
+/* The name of a line, beside its last point. */
+struct tag {
+    int line;
+    double x, y, at; /* of that point; y of the name */
+};
+
+static int by_y(const void *a, const void *b)
 {
-    char fit[64];
-    const double xy[] = {x, y, x + SAMPLE, y};
-    canvas_dash(c, k.dash, 0.7);
-    canvas_line(c, xy, 2, 0.3, k.colour);
-    canvas_dash(c, 0, 0);
-    mark_draw(c, k.mark, x + SAMPLE / 2, y, DOT, k.colour);
-    canvas_text(c, x + SAMPLE + 1, y,
-                text_fit(c, name, PT_TICK, room - SAMPLE - 1, fit, sizeof fit), PT_TICK, ALIGN_LEFT,
-                ink, 0);
+    const struct tag *p = a, *q = b;
+    return p->y != q->y ? (p->y > q->y) - (p->y < q->y) : (p->line > q->line) - (p->line < q->line);
 }
 
-/* Draws the lines of the key, the best method first; the last line says for how many there is no
- * room. */
-static void draw_key(struct canvas *c, const struct quality *q, double x, double room, double h)
+/* Moves the names of n sorted tags apart, within [top, bottom]. */
+static void spread(struct tag *t, int n, double top, double bottom)
 {
-    bool marked = q->front;
-    int fit = (int)(h / KEY_LINE) - marked - 1;
-    char text[48];
-    double y = TOP + KEY_LINE / 2;
-    for (int k = 0; k < q->h.n && k < fit; k++, y += KEY_LINE)
-        key_line(c, x, y, room, q->h.line[q->order[k]].name, look_of(q->order[k]));
-    if (q->h.n > fit) {
-        snprintf(text, sizeof text, "and %d more", q->h.n - fit);
-        canvas_text(c, x, y, text, PT_TICK, ALIGN_LEFT, ink, 0);
-        y += KEY_LINE;
+    double at[CHART_LINES];
+    for (int i = 0; i < n; i++)
+        at[i] = t[i].y;
+    spread_places(at, n, KEY_LINE, top + KEY_LINE / 2, bottom - KEY_LINE / 2);
+    for (int i = 0; i < n; i++)
+        t[i].at = at[i];
+}
+
+/* The last point of a line within the axes; false: it has none. */
+static bool last_point(const struct axis_box *a, const struct chart_line *l, struct tag *t)
+{
+    for (int k = l->n - 1; k >= 0; k--) {
+        t->x = axis_x(a, l->x[k]);
+        t->y = axis_y(a, l->y[k]);
+        if (isfinite(t->x) && isfinite(t->y))
+            return true;
     }
-    if (marked) {
-        const double xy[] = {x, y, x + SAMPLE, y};
-        canvas_line(c, xy, 2, 0.9, (struct rgb){.8, .8, .8});
-        canvas_disc(c, x + SAMPLE / 2, y, 1.35, 0.3, front_grey);
-        canvas_text(c, x + SAMPLE + 1, y, "Pareto front", PT_TICK, ALIGN_LEFT, ink, 0);
-    }
+    return false;
+}
+
+/* Chooses the lines that get a name, strong ones and then better ones first; returns how many. */
+static int choose_tags(const struct axis_box *a, const struct quality *q, int fit, struct tag *tag)
+{
+    int n = 0;
+    for (int strong = 1; strong >= 0; strong--)
+        for (int k = 0; k < q->h.n && n < fit; k++) {
+            int i = q->order[k];
+            if (q->strong[i] == strong && last_point(a, &q->h.line[i], &tag[n]))
+                tag[n++].line = i;
+        }
+    return n;
+}
+
+/* Writes the names of the lines at their ends, the best method first; the last says for how many
+ * there is no room. */
+static void draw_names(struct canvas *c, const struct axis_box *a, const struct quality *q,
+                       double room)
+{
+    struct tag tag[CHART_LINES];
+    double left = a->x + a->w + LEADER, bottom = a->y + a->h;
+    int fit = (int)(a->h / KEY_LINE), n;
+    char text[64];
+    fit = q->h.n > fit ? fit - 1 : fit;
+    n = choose_tags(a, q, fit, tag);
+    qsort(tag, (size_t)n, sizeof *tag, by_y);
+    spread(tag, n, a->y, q->h.n > fit ? bottom - KEY_LINE : bottom);
+    for (int o = 0; o < q->h.n; o++)
+        for (int i = 0; i < n; i++) {
+            struct identity k = look_of(q, tag[i].line);
+            const double leader[] = {tag[i].x + 1, tag[i].y,   a->x + a->w + 1,
+                                     tag[i].at,    left - 0.6, tag[i].at};
+            if (tag[i].line != q->order[o])
+                continue;
+            canvas_line(c, leader, 3, 0.12, tint(k.colour, .7));
+            mark_draw(c, k.mark, left + 0.7, tag[i].at, DOT, k.colour);
+            canvas_text(
+                c, left + SAMPLE - 1.5, tag[i].at,
+                text_fit(c, q->h.line[tag[i].line].name, PT_TICK, room - SAMPLE, text, sizeof text),
+                PT_TICK, ALIGN_LEFT, q->strong[tag[i].line] ? ink : quiet, 0);
+        }
+    snprintf(text, sizeof text, "and %d more", q->h.n - fit);
+    if (q->h.n > fit)
+        canvas_text(c, left, bottom - KEY_LINE / 2, text, PT_TICK, ALIGN_LEFT, quiet, 0);
 }
 
 static struct axis_box axes(const struct quality *q, const struct pareto_style *o, double w,
@@ -314,10 +429,48 @@ static struct axis_box axes(const struct quality *q, const struct pareto_style *
 
 static double widest_name(struct canvas *c, const struct quality *q)
 {
-    double w = canvas_text_width(c, "Pareto front", PT_TICK, 0);
+    double w = canvas_text_width(c, "and 10 more", PT_TICK, 0);
     for (int i = 0; i < q->h.n; i++)
         w = fmax(w, canvas_text_width(c, q->h.line[i].name, PT_TICK, 0));
-    return w + SAMPLE + 1;
+    return w + SAMPLE;
+}
+
+static int draw_points(struct canvas *c, const struct axis_box *a, struct quality *q,
+                       const struct pareto_style *o, struct kvf_diag *d)
+{
+    double *xy;
+    int n, err = front(q, &xy, &n);
+    if (!err)
+        err = emphasise(q, o, d);
+    if (!err) {
+        canvas_clip(c, a->x, a->y, a->w, a->h);
+        if (q->front)
+            draw_front(c, a, xy, n);
+        for (int strong = 0; strong < 2; strong++)
+            for (int k = q->h.n - 1; k >= 0; k--) /* the best on top */
+                if (q->strong[q->order[k]] == strong)
+                    draw_line(c, a, q, q->order[k]);
+        canvas_unclip(c);
+        draw_full(c, a, q);
+        if (q->front)
+            front_key(c, a, q);
+    }
+    mem_free(xy);
+    return err;
+}
+
+/* Says which points a logarithm leaves out: of the full cache, or of others. */
+static void note_zeros(struct canvas *c, const struct axis_box *a, const struct quality *q)
+{
+    char note[64];
+    if (q->off)
+        snprintf(note, sizeof note, "%lld point%s at 0 not shown", (long long)q->off,
+                 q->off > 1 ? "s" : "");
+    else if (q->log_y && q->full == 0)
+        snprintf(note, sizeof note, "full cache: 0");
+    else
+        return;
+    canvas_text(c, a->x + a->w - 1, a->y + 2, note, PT_SMALL, ALIGN_RIGHT, ink, 0);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
@@ -325,36 +478,28 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 {
     const struct pareto_style *o = s->own;
     struct quality q;
-    char note[64];
     int err = read_quality(t, s, &q, d);
     if (err)
         goto done;
     double names = widest_name(c, &q), room = fmin(names, KEY_SHARE * canvas_width(c));
-    double least = fmin(names, KEY_SHARE / (1 - KEY_SHARE) * (LEFT + LEAST_AXES));
-    err = canvas_room(c, "pareto", LEFT + least + LEAST_AXES, 55, d);
+    double least = fmin(names, KEY_SHARE / (1 - KEY_SHARE) * (LEFT + LEADER + LEAST_AXES));
+    err = canvas_room(c, "pareto", LEFT + LEADER + least + LEAST_AXES, 55, d);
     if (err)
         goto done;
     q.log_x = q.h.n > 0 && q.h.x1 > 1.5 * q.h.x0;
-    struct axis_box a = axes(&q, o, canvas_width(c) - LEFT - 5 - room,
+    struct axis_box a = axes(&q, o, canvas_width(c) - LEFT - LEADER - 1.5 - room,
                              canvas_height(c) - TOP - BOTTOM);
     if (isnan(q.h.y0)) {
         canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
         chart_empty(c, &a, "no point");
     } else {
-        canvas_clip(c, a.x, a.y, a.w, a.h);
-        if (q.front)
-            err = draw_front(c, &a, &q);
-        for (int k = q.h.n - 1; k >= 0; k--) /* the best on top */
-            draw_line(c, &a, &q.h.line[q.order[k]], look_of(q.order[k]));
-        canvas_unclip(c);
+        err = draw_points(c, &a, &q, o, d);
+        if (err)
+            goto done;
         axis_draw(c, &a);
+        draw_names(c, &a, &q, room);
     }
-    draw_key(c, &q, a.x + a.w + 2.5, room, a.h);
-    if (q.off) {
-        snprintf(note, sizeof note, "%lld point%s at 0 not shown", (long long)q.off,
-                 q.off > 1 ? "s" : "");
-        canvas_text(c, a.x + a.w - 1, a.y + 2, note, PT_SMALL, ALIGN_RIGHT, ink, 0);
-    }
+    note_zeros(c, &a, &q);
 done:
     chart_destroy(&q.h);
     return err;
@@ -366,6 +511,8 @@ static const struct opt style[] = {
     WORD_KEY(struct pareto_style, front, "yes", "the points that no other beats with less", "yes",
              "no"),
     WORD_KEY(struct pareto_style, scale, "log", "the axis of KL", "log", "linear"),
+    TEXT_KEY(struct pareto_style, methods, "A+B", "the methods that are not pale",
+             .absent = "those on the front; all of up to 8"),
     {.type = OPT_END},
 };
 

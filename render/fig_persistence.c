@@ -14,6 +14,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     char begin[PLOT_NAME];
     int age = table_find(t, "age"), low = table_find(t, "low"), high = table_find(t, "high");
     int y = table_find(t, table_find(t, "prior") < 0 ? "rate" : "shrunk");
+    int at_risk = table_find(t, "at_risk");
     const struct choice_style *o = s->own;
     int err = choice_open(&v, t, o, d);
     if (err)
@@ -27,9 +28,11 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     p->y1 = 1;
     for (int64_t r = 0; r < table_rows(t); r++) {
         bool pooled = row_pooled(&v.k, r) || v.heads;
-        if (choice_has(&v, r) && table_real(t, age, r) >= 1)
-            choice_add(p, &v, r, NULL, table_real(t, age, r), table_real(t, y, r),
-                       pooled ? value_at(t, low, r) : NAN, pooled ? value_at(t, high, r) : NAN);
+        if (!choice_has(&v, r) || table_real(t, age, r) < 1)
+            continue;
+        choice_add(p, &v, r, NULL, table_real(t, age, r), table_real(t, y, r),
+                   pooled ? value_at(t, low, r) : NAN, pooled ? value_at(t, high, r) : NAN);
+        plot_of(p, value_at(t, at_risk, r));
     }
     for (int i = 0; i < p->n_lines; i++)
         p->line[i].look.points = !p->line[i].back;
@@ -39,6 +42,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     snprintf(p->note, sizeof p->note, "%s%s%s", begin,
              table_find(t, "prior") < 0 ? bands_text(t, p, bands) : "bands: 95 %",
              table_find(t, "prior") >= 0 && parts ? "; heads and classes shrunk" : "");
+    plot_note_few(p);
     plot_hide_empty(p);
     return KVF_OK;
 }

@@ -141,7 +141,7 @@ static void draw_rows(struct canvas *c, const struct candidates *x)
     footnote(c, x, f.n, a.y + a.h + 10.5);
     if (f.n == 0)
         canvas_text(c, a.x + a.w / 2, a.y + a.h / 2, "nothing is defined", PT_LABEL, ALIGN_CENTER,
-                    (struct rgb){.5, .5, .5}, 0);
+                    quiet, 0);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,

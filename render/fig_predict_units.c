@@ -137,13 +137,14 @@ static void title(struct canvas *c, const struct scatter *s, const struct candid
     canvas_text(c, a->x + a->w / 2, a->y - 5.4,
                 text_fit(c, text, PT_TICK, a->w + GAP_X - 2, fit, sizeof fit), PT_TICK,
                 ALIGN_CENTER, ink, 0);
-    snprintf(text, sizeof text, "\xcf\x81 %.2f (%.2f .. %.2f)", table_real(t, s->rho, k->from),
+    snprintf(text, sizeof text, "\xcf\x81 %.2f (%.2f to %.2f)", table_real(t, s->rho, k->from),
              table_real(t, s->low, k->from), table_real(t, s->high, k->from));
     if (k->size < 0)
         snprintf(text, sizeof text, "\xcf\x81 not defined");
     minus_signs(text, sizeof text);
-    canvas_text(c, a->x + a->w / 2, a->y - 2.3, text, PT_SMALL, ALIGN_CENTER,
-                (struct rgb){.35, .35, .35}, 0);
+    canvas_text(c, a->x + a->w / 2, a->y - 2.3,
+                text_fit(c, text, PT_SMALL, a->w + GAP_X - 2, fit, sizeof fit), PT_SMALL,
+                ALIGN_CENTER, (struct rgb){.35, .35, .35}, 0);
 }
 
 static void panel(struct canvas *c, const struct scatter *s, const struct candidate *k,
@@ -162,6 +163,8 @@ static void panel(struct canvas *c, const struct scatter *s, const struct candid
     a->x1 = isnan(hi) ? 1 : hi + grow;
     axis_ticks_x(c, a);
     axis_ticks_y(c, a);
+    if (a->ylabel)
+        axis_name_y(c, a);
     canvas_frame(c, a->x, a->y, a->w, a->h, .18, ink);
     for (int64_t r = k->from; r < k->to; r++) {
         double layer = table_real(s->t, s->layer, r);
@@ -195,10 +198,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                              .y0 = s.y0,
                              .y = TOP + k / COLUMNS * (h + GAP_Y),
                              .y1 = s.y1,
-                             .log_y = s.log_y};
+                             .log_y = s.log_y,
+                             .ylabel = k % COLUMNS == 0 ? label : NULL};
         panel(c, &s, &s.c[k], &a);
-        if (k % COLUMNS == 0)
-            canvas_text(c, a.x - 11, a.y + h / 2, label, PT_TICK, ALIGN_CENTER, ink, 1);
     }
     if (s.layers > 0) /* without the palest colours */
         colour_bar_whole(c, LEFT + nx * w + (nx - 1) * GAP_X + 2.5, TOP, 2.6, h, NULL, 0,

@@ -54,7 +54,7 @@ static struct grid grid_of(const struct table *t, const struct figure_style *s, 
     bool gate = strcmp(table_str(t, table_find(t, "source"), 0), "gate") == 0;
     const char *criterion = table_meta(t, "criterion");
     struct grid g = {.t = t, .label = label, .fill = log_beta_of, .raster = heat_decay};
-    snprintf(label, 96, "retention, \xce\xb2 to the power t \xe2\x88\x92 i");
+    snprintf(label, 96, "retention \xce\xb2^{t\xe2\x88\x92i}");
     if (gate) {
         g.floor = floor_of(t, s);
     } else {

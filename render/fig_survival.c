@@ -28,11 +28,14 @@ static void add_rows(struct plot *p, const struct row_choice *v, const struct ta
     int x = table_find(t, "horizon"), y = table_find(t, estimate ? "survival" : "fraction");
     int low = table_find(t, estimate ? "survival_low" : "low");
     int high = table_find(t, estimate ? "survival_high" : "high");
+    int at_risk = table_find(t, "at_risk");
     for (int64_t r = 0; r < table_rows(t); r++) {
         bool band = !estimate || row_pooled(&v->k, r) || v->heads; /* none of lines behind */
-        if (choice_has(v, r) && table_real(t, x, r) >= 1)
-            choice_add(p, v, r, NULL, table_real(t, x, r), table_real(t, y, r),
-                       band ? value_at(t, low, r) : NAN, band ? value_at(t, high, r) : NAN);
+        if (!choice_has(v, r) || table_real(t, x, r) < 1)
+            continue;
+        choice_add(p, v, r, NULL, table_real(t, x, r), table_real(t, y, r),
+                   band ? value_at(t, low, r) : NAN, band ? value_at(t, high, r) : NAN);
+        plot_of(p, value_at(t, at_risk, r));
     }
 }
 
@@ -95,6 +98,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         add_half_lives(p, &v, t);
     choice_note(&v, p, begin);
     put_note(t, estimate, begin, p);
+    plot_note_few(p);
     plot_hide_empty(p);
     return KVF_OK;
 }

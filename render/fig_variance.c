@@ -6,6 +6,7 @@
 
 #include "render/figures.h"
 #include "render/cells.h"
+#include "render/marks.h"
 
 enum { MAX_BARS = 24, LEFT = 20, TOP = 3, RIGHT = 9, BOTTOM = 15 };
 static const double ROW = 5.2, LEAST_ROW = 4.6, THICK = 1.9, THIN = 1.3, KEY = 3.5;
@@ -128,7 +129,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     for (int i = 0; i < b.n; i++) {
         bool two = !isnan(b.within[i]);
         double y = a.y + row * (i + .5);
-        canvas_text(c, a.x - 1.5, y, b.name[i], PT_TICK, ALIGN_RIGHT, ink, 0);
+        char fit[96];
+        canvas_text(c, a.x - 1.5, y, text_fit(c, b.name[i], PT_TICK, LEFT - 2, fit, sizeof fit),
+                    PT_TICK, ALIGN_RIGHT, ink, 0);
         bar(c, &a, two ? y - row * .18 : y, THICK, b.all[i], b.all_end[i], palette_line(0));
         if (two)
             bar(c, &a, y + row * .24, THIN, b.within[i], b.within_end[i], palette_line(1));

@@ -109,10 +109,13 @@ static void notes(struct canvas *c, const struct axis_box *a, const struct bars 
     if (pale) {
         canvas_rect(c, x, y - .9, 2.6, 1.8, lighter);
         canvas_text(c, x + 3.6, y, "lift below 1", PT_SMALL, ALIGN_LEFT, ink, 0);
+        x += 5 + canvas_text_width(c, "lift below 1", PT_SMALL, 0);
     }
     if (b->list.n > b->n) {
         snprintf(text, sizeof text, "%lld more words not shown", (long long)(b->list.n - b->n));
-        canvas_text(c, canvas_width(c) - 1.5, y, text, PT_SMALL, ALIGN_RIGHT, base_grey, 0);
+        double wide = canvas_text_width(c, text, PT_SMALL, 0), right = canvas_width(c) - 1.5;
+        bool below = right - wide < x;
+        canvas_text(c, right, below ? y + 2.8 : y, text, PT_SMALL, ALIGN_RIGHT, base_grey, 0);
     }
 }
 

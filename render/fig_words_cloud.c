@@ -73,7 +73,7 @@ static double weight(const struct cloud *k, int i)
 
 static struct rgb colour_of(const struct word_row *r)
 {
-    return r->lift > 1 ? palette_line(0) : (struct rgb){.6, .6, .6};
+    return r->lift > 1 ? palette_line(0) : quiet;
 }
 
 /* Places the words, the largest with most_pt.  With draw it draws all that find a place; without,
@@ -107,7 +107,7 @@ static void note(struct canvas *c, const struct cloud *k)
     char text[64];
     double x = MARGIN + 1, y = canvas_height(c) - 2.6;
     for (int i = 0; i < 2; i++) {
-        canvas_rect(c, x, y - .9, 1.8, 1.8, i ? (struct rgb){.6, .6, .6} : palette_line(0));
+        canvas_rect(c, x, y - .9, 1.8, 1.8, i ? quiet : palette_line(0));
         canvas_text(c, x + 2.6, y, texts[i], PT_SMALL, ALIGN_LEFT, ink, 0);
         x += 6 + canvas_text_width(c, texts[i], PT_SMALL, 0);
     }

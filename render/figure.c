@@ -76,8 +76,7 @@ static void draw_title(struct canvas *c, const char *title)
 
 static void draw_no_data(struct canvas *c)
 {
-    canvas_text(c, canvas_width(c) / 2, canvas_height(c) / 2, "no data", 9, ALIGN_CENTER,
-                (struct rgb){0.5, 0.5, 0.5}, 0);
+    canvas_text(c, canvas_width(c) / 2, canvas_height(c) / 2, "no data", 9, ALIGN_CENTER, quiet, 0);
 }
 
 static void provenance(const struct table *t, struct buf *out)

@@ -53,7 +53,7 @@ struct figure_style {
     double width_mm, height_mm; /* 0: the figure's own choice; a width alone: its height for it */
     int dpi;                    /* of rasters and of PNG output; 0 = 300 */
     const char *title;          /* NULL: none */
-    const char *font;           /* family; NULL: DejaVu Sans */
+    const char *font;           /* family; NULL: Lato, or DejaVu Sans without it */
     const char *cmap;           /* a name of palette.h; NULL: the figure's own */
     double vmin, vmax;          /* colour range; NaN: from the data */
     int threads;                /* at most; 0: as many as pay.  No byte depends on it */

@@ -396,8 +396,9 @@ static void axis_names(const struct painter *p)
     double right = width_of(l) - RIGHT, bottom = height_of(l) - BOTTOM;
     range_text(a.x0, a.x1, range);
     snprintf(name, sizeof name, ticks ? "token position i" : "token position i (%s)", range);
-    canvas_text(p->c, (l->left + right - l->margin) / 2, bottom + (ticks ? 6.2 : 3.6), name,
-                PT_LABEL, ALIGN_CENTER, ink, 0);
+    canvas_text(p->c, (l->left + right - l->margin) / 2,
+                bottom + (ticks || p->g->margin > 0 ? 6.2 : 3.6), name, PT_LABEL, ALIGN_CENTER, ink,
+                0);
     range_text(a.y1, a.y0, range);
     snprintf(name, sizeof name, ticks ? "query step t" : "query step t (%s, downwards)", range);
     if (canvas_text_width(p->c, name, PT_LABEL, 0) > canvas_height(p->c) - 1)

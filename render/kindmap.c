@@ -36,7 +36,7 @@ static void cell(struct canvas *c, const struct kind_cell *k, double x, double y
                  double h)
 {
     canvas_cell(c, x, y, w, h, k->fill);
-    if (w >= SIGN_W && h >= SIGN_H && k->sign[0])
+    if (w >= SIGN_W && h >= SIGN_H && k->sign[0] && canvas_text_width(c, k->sign, PT_SMALL, 0) <= w)
         canvas_text(c, x + w / 2, y + h / 2, k->sign, PT_SMALL, ALIGN_CENTER, ink_on(k->fill), 0);
 }
 
@@ -73,9 +73,13 @@ void kindmap_draw(struct canvas *c, const struct kindmap *m, double x, double y,
 double kindmap_key(struct canvas *c, double x, double y, struct rgb fill, const char *sign,
                    const char *text)
 {
+    char fit[128];
     canvas_rect(c, x, y - SWATCH / 2, SWATCH, SWATCH, fill);
     canvas_frame(c, x, y - SWATCH / 2, SWATCH, SWATCH, 0.1, (struct rgb){.6, .6, .6});
-    canvas_text(c, x + SWATCH / 2, y, sign, PT_SMALL, ALIGN_CENTER, ink_on(fill), 0);
-    canvas_text(c, x + SWATCH + 1.2, y, text, PT_TICK, ALIGN_LEFT, ink, 0);
+    if (canvas_text_width(c, sign, PT_SMALL, 0) <= SWATCH)
+        canvas_text(c, x + SWATCH / 2, y, sign, PT_SMALL, ALIGN_CENTER, ink_on(fill), 0);
+    x += SWATCH + 1.2;
+    canvas_text(c, x, y, text_fit(c, text, PT_TICK, canvas_width(c) - x - 0.5, fit, sizeof fit),
+                PT_TICK, ALIGN_LEFT, ink, 0);
     return y + LINE;
 }

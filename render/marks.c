@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "render/marks.h"
+#include "render/text_colours.h"
 
 static void polygon(struct canvas *c, double x, double y, const double (*p)[2], int n, double r,
                     struct rgb colour)
@@ -84,8 +85,7 @@ struct rgb tint(struct rgb v, double a)
 
 struct rgb ink_on(struct rgb v)
 {
-    double light = .299 * v.r + .587 * v.g + .114 * v.b;
-    return light > .5 ? (struct rgb){0, 0, 0} : (struct rgb){1, 1, 1};
+    return contrast_ink(v);
 }
 
 void hatch(struct canvas *c, double x, double y, double w, double h)

@@ -203,6 +203,27 @@ void plot_add(struct plot *p, const char *panel, const char *line, double x, dou
     l->n++;
 }
 
+void plot_of(struct plot *p, double count)
+{
+    if (p->err || p->last < 0 || isnan(count))
+        return;
+    struct chart_line *l = &p->series[p->last].data;
+    l->most = fmax(l->most, count);
+    if (!l->few && l->n > 1 && count < l->most / 10)
+        l->few = l->n - 1;
+}
+
+void plot_note_few(struct plot *p)
+{
+    size_t n = strlen(p->note);
+    bool any = false;
+    for (int i = 0; i < p->n_series; i++)
+        any |= p->series[i].data.few > 0 && !p->line[p->series[i].line].back;
+    if (any)
+        snprintf(p->note + n, sizeof p->note - n, "%spale: fewer than a tenth of the tokens",
+                 n ? "; " : "");
+}
+
 void plot_mark(struct plot *p, const char *panel, const char *line, double x, double y, bool cross)
 {
     int k = panel_find(p, panel), l = line_find(p, line);

@@ -62,6 +62,12 @@ void plot_free(struct plot *p);
  * lines are an error that plot_draw returns. */
 void plot_add(struct plot *p, const char *panel, const char *line, double x, double y, double low,
               double high);
+/* Says of how many things the point added last is.  It and those after it on its line are drawn
+ * paler once that is less than a tenth of the most of the line; NaN: not known. */
+void plot_of(struct plot *p, double count);
+/* Ends the note with what pale lines are, where there are any: "pale: fewer than a tenth of the
+ * tokens". */
+void plot_note_few(struct plot *p);
 /* A ring or cross in the look of a line that there is already; else nothing. */
 void plot_mark(struct plot *p, const char *panel, const char *line, double x, double y, bool cross);
 /* The line of that name, to set its look; NULL: no point was added to it. */

@@ -82,7 +82,7 @@ static void fit_text(struct canvas *c, const char *s, double pt, double room, ch
     } while (n > 0 && canvas_text_width(c, out, pt, 0) > room);
 }
 
-enum { NOTES = 3 }; /* lines of a note at most */
+enum { NOTES = 3, MOST_BESIDE = 64 }; /* lines of a note, and of a key beside, at most */
 
 /* Breaks a note after semicolons into lines of room mm; returns how many, the last of them cut. */
 static int note_lines(struct canvas *c, const char *note, double room, int most, char (*line)[256])
@@ -232,7 +232,8 @@ static void place_key(struct canvas *c, const struct plot *p, struct layout *l)
     double W = canvas_width(c);
     l->n_keys = keys_of(p);
     l->key_w = l->n_keys ? key_width(c, p) : 0;
-    l->beside = p->n_panels <= 1 && !l->ramp && l->n_keys && l->key_w < .36 * W
+    l->beside = p->n_panels <= 1 && !l->ramp && l->n_keys && l->n_keys <= MOST_BESIDE
+                && l->key_w < .36 * W
                 && l->n_keys * KEY_LINE + 2 < canvas_height(c) - 2 * EDGE - TICKS - LABEL;
     l->key_cols = (int)floor((W - 2 * EDGE + KEY_GAP) / (l->key_w + KEY_GAP));
     l->key_cols = (int)clamp_whole(l->key_cols, 1, l->n_keys);
@@ -351,19 +352,61 @@ static void draw_panel(struct canvas *c, const struct plot *p, const struct layo
     }
 }
 
+/* Where the last point of a line of the single panel is, or the middle of its interval there; lines
+ * without one come last. */
+static double end_of_line(const struct plot *p, const struct axis_box *a, int line)
+{
+    double y = INFINITY;
+    for (int i = 0; i < p->n_series; i++) {
+        const struct chart_line *l = &p->series[i].data;
+        for (int k = 0; p->series[i].line == line && k < l->n; k++) {
+            double v = isfinite(l->y[k]) || !l->low ? l->y[k] : (l->low[k] + l->high[k]) / 2;
+            double at = axis_y(a, v);
+            y = isfinite(at) && isfinite(axis_x(a, l->x[k])) ? at : y;
+        }
+    }
+    return fmax(a->y, fmin(y, a->y + a->h));
+}
+
+/* The key beside a single panel: each name at the height at which its line ends. */
+static void draw_names(struct canvas *c, const struct plot *p, const struct layout *l)
+{
+    struct axis_box a = axis_of(p, l, 0);
+    double at[MOST_BESIDE];
+    int line[MOST_BESIDE], n = 0;
+    char text[256];
+    for (int k = 0; k < p->n_lines; k++) {
+        if (p->line[k].hidden || !p->line[k].name[0])
+            continue;
+        double y = end_of_line(p, &a, k);
+        int i = n++;
+        for (; i > 0 && at[i - 1] > y; i--) {
+            at[i] = at[i - 1];
+            line[i] = line[i - 1];
+        }
+        at[i] = y;
+        line[i] = k;
+    }
+    spread_places(at, n, KEY_LINE, l->y + 2, fmax(l->y + l->h, l->y + 2 + (n - 1) * KEY_LINE));
+    for (int i = 0; i < n; i++) {
+        fit_text(c, p->line[line[i]].name, PT_TICK, l->key_w - KEY_SAMPLE + 0.1, text);
+        chart_key(c, l->key_x, at[i], text, &p->line[line[i]].look);
+    }
+}
+
 static void draw_key(struct canvas *c, const struct plot *p, const struct layout *l)
 {
     char text[256];
     double each = fmax(l->key_w, 0) + KEY_GAP;
-    int n = 0, down = l->beside ? l->n_keys : l->key_rows;
+    int n = 0;
     for (int k = 0; k < p->n_lines; k++) {
         const struct plot_line *i = &p->line[p->key_upwards ? p->n_lines - 1 - k : k];
         if (i->hidden || !i->name[0])
             continue;
         fit_text(c, i->name, PT_TICK, l->key_w - KEY_SAMPLE + 0.1, text);
-        int col = l->beside ? 0 : n % l->key_cols, row = l->beside ? n : n / l->key_cols;
+        int col = n % l->key_cols, row = n / l->key_cols;
         chart_key(c, l->key_x + col * each, l->key_y + row * KEY_LINE, text, &i->look);
-        n += down > 0;
+        n++;
     }
 }
 
@@ -403,7 +446,10 @@ int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, st
     if (p->ylabel)
         label(c, EDGE + 1.2, l.y + down / 2, p->ylabel, l.foot + (p->xlabel ? LABEL : 0), 1);
     draw_note(c, p, &l, l.x + across / 2);
-    draw_key(c, p, &l);
+    if (l.beside)
+        draw_names(c, p, &l);
+    else
+        draw_key(c, p, &l);
     if (l.ramp)
         draw_ramp(c, p, &l, s);
     return KVF_OK;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "render/identity.h"
 #include "render/line_colours.h"
 #include "render/palette.h"
 #include "render/plot.h"
@@ -210,6 +211,8 @@ void choice_add(struct plot *p, const struct row_choice *v, int64_t r, const cha
         made->look = (struct chart_look){.colour = ink, .width = 0.55};
     else
         made->look = plot_look_coloured(n - (v->classes && strcmp(p->line[0].name, "all") == 0));
+    if (front && v->classes) /* its dashes by place, its colour in every figure */
+        made->look.colour = identity_of_class(line, n);
     made->hidden |= v->thin; /* the panels say it */
     if (front && v->thin)
         made->look.width = 0.6;

@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 
-from readers import png
+from readers import Svg, advances, cmap, outlines, png
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -89,27 +89,92 @@ def structure(data):
     return {"box": box, "count": dict(sorted(count.items())), "texts": texts, "marks": marks(root)}
 
 
-def text_places(data):
-    """(text, x, y) of the first and last character of each text, in units of the view box"""
-    root, out = ET.fromstring(data), []
+def _product(m, n):
+    return (m[0] * n[0] + m[2] * n[1], m[1] * n[0] + m[3] * n[1], m[0] * n[2] + m[2] * n[3], m[1] * n[2] + m[3] * n[3],
+            m[0] * n[4] + m[2] * n[5] + m[4], m[1] * n[4] + m[3] * n[5] + m[5])
+
+
+def _transform(e, m):
+    """the matrix m of what holds an element, with the element's own"""
+    for kind, numbers in re.findall(r"(\w+)\(([^)]*)\)", e.get("transform", "")):
+        v = [float(x) for x in re.split(r"[ ,]+", numbers.strip())]
+        if kind == "rotate":
+            t = math.radians(v[0])
+            v = [math.cos(t), math.sin(t), -math.sin(t), math.cos(t), 0, 0]
+        elif kind == "translate":
+            v = [1, 0, 0, 1, *v]
+        assert len(v) == 6
+        m = _product(m, v)
+    return m
+
+
+def _around(m, x0, y0, x1, y1):
+    """the upright box around a box that a matrix moves or turns"""
+    xs, ys = zip(*[(m[0] * x + m[2] * y + m[4], m[1] * x + m[3] * y + m[5]) for x in (x0, x1) for y in (y0, y1)])
+    return min(xs), min(ys), max(xs), max(ys)
+
+
+def _colour(style, what):
+    found = re.search(rf"{what}:rgb\(([^)]*)\)", style or "")
+    if not found:
+        return None
+    alpha = re.search(rf"{what}-opacity:([\d.]+)", style)
+    return [float(v.strip("% ")) / 100 for v in found[1].split(",")], float(alpha[1]) if alpha else 1.
+
+
+def text_boxes(data):
+    """(text, x0, y0, x1, y1, colour, colour behind) of each text of an SVG file: the ink of its letters, measured with the fonts that the
+    file holds, in units of the view box.  What is behind is the last rectangle drawn there before, white where there is none, None
+    on pixels of an image."""
+    svg = Svg(text=data.decode() if isinstance(data, bytes) else data)
+    fonts = {key: (cmap(tables["cmap"]), advances(tables), outlines(tables)) for key, (tables, _) in svg.fonts().items()}
+    out, areas = [], []
+
+    def letters(e, span):
+        size, text = float(e.get("font-size")), "".join(span.itertext())
+        glyphs, wide, ink = fonts[span.get("font-family").strip("'"), int(span.get("font-weight", 400))]
+        xs, y = [float(v) for v in span.get("x").split()], float(span.get("y"))
+        at, box = xs[0], [math.inf, math.inf, -math.inf, -math.inf]
+        for i, c in enumerate(text):
+            g = glyphs[ord(c)]
+            at = xs[i] if len(xs) == len(text) else at
+            if ink[g]:
+                x0, y0, x1, y1 = (size * v for v in ink[g])
+                box = [min(box[0], at + x0), min(box[1], y - y1), max(box[2], at + x1), max(box[3], y - y0)]
+            at += size * wide[g]
+        return text, box
 
     def walk(e, m):
-        for kind, numbers in re.findall(r"(\w+)\(([^)]*)\)", e.get("transform", "")):
-            v = [float(x) for x in re.split(r"[ ,]+", numbers.strip())]
-            if kind == "rotate":
-                t = math.radians(v[0])
-                v = [math.cos(t), math.sin(t), -math.sin(t), math.cos(t), 0, 0]
-            elif kind == "translate":
-                v = [1, 0, 0, 1, *v]
-            assert len(v) == 6
-            m = (m[0] * v[0] + m[2] * v[1], m[1] * v[0] + m[3] * v[1], m[0] * v[2] + m[2] * v[3],
-                 m[1] * v[2] + m[3] * v[3], m[0] * v[4] + m[2] * v[5] + m[4], m[1] * v[4] + m[3] * v[5] + m[5])
-        if e.tag == SVG + "tspan" and e.get("x"):
-            xs = [float(v) for v in e.get("x").split()]
-            ys = [float(v) for v in (e.get("y") or "0").split()]
-            for x, y in ((xs[0], ys[0]), (xs[-1], ys[-1])):
-                out.append(("".join(e.itertext()), m[0] * x + m[2] * y + m[4], m[1] * x + m[3] * y + m[5]))
+        name, m = e.tag.replace(SVG, ""), _transform(e, m)
+        if name in ("defs", "clipPath", "style"):
+            return
+        if name == "path" and _colour(e.get("style"), "fill"):
+            v = [float(x) for x in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", e.get("d"))]
+            if len(v) == 8 and len({*v[::2]}) == len({*v[1::2]}) == 2:
+                areas.append((_around(m, min(v[::2]), min(v[1::2]), max(v[::2]), max(v[1::2])), _colour(e.get("style"), "fill")))
+        elif name == "image":
+            areas.append((_around(m, 0, 0, float(e.get("width")), float(e.get("height"))), None))
+        elif name == "text":
+            ink, _ = _colour(e.get("style"), "fill")
+            for span in e:
+                text, box = letters(e, span)
+                if box[0] > box[2]:
+                    continue  # spaces
+                box = _around(m, *box)
+                x, y, behind = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2, [1., 1., 1.]
+                for (x0, y0, x1, y1), fill in areas:
+                    if x0 <= x <= x1 and y0 <= y <= y1:
+                        behind = None if fill is None else [f * fill[1] + b * (1 - fill[1]) for f, b in zip(fill[0], behind or [1.] * 3)]
+                out.append((text, *box, ink, behind))
         for child in e:
             walk(child, m)
-    walk(root, (1, 0, 0, 1, 0, 0))
+    walk(svg.root, (1, 0, 0, 1, 0, 0))
     return out
+
+
+def contrast(a, b):
+    """of two colours by the Web Content Accessibility Guidelines 2: 1 to 21"""
+    def luminance(c):
+        return sum(w * (v / 12.92 if v <= .04045 else ((v + .055) / 1.055) ** 2.4) for w, v in zip((.2126, .7152, .0722), c))
+    x, y = luminance(a), luminance(b)
+    return (max(x, y) + .05) / (min(x, y) + .05)

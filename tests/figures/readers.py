@@ -85,10 +85,25 @@ def advances(tables):
     return wide
 
 
+def outlines(tables):
+    """(x0, y0, x1, y1) of the ink of each glyph in em, y up; None where there is none.  Fonts with other than TrueType outlines
+    have the height of capitals and the depth of a comma, and the advance for a width."""
+    em, = struct.unpack_from(">H", tables["head"], 18)
+    if "glyf" not in tables:
+        return [(0, -.2, w, .74) if w else None for w in advances(tables)]
+    long, = struct.unpack_from(">h", tables["head"], 50)
+    n, = struct.unpack_from(">H", tables["maxp"], 4)
+    at = struct.unpack_from(f">{n + 1}{'I' if long else 'H'}", tables["loca"])
+    at = at if long else [2 * a for a in at]
+    return [tuple(v / em for v in struct.unpack_from(">4h", tables["glyf"], at[i] + 2)) if at[i + 1] > at[i] else None for i in range(n)]
+
+
 class Svg:
-    def __init__(self, path):
-        with open(path, encoding="utf-8") as f:
-            self.source = f.read()
+    def __init__(self, path=None, text=None):
+        if path:
+            with open(path, encoding="utf-8") as f:
+                text = f.read()
+        self.source = text
         self.root = ET.fromstring(self.source)
         self.all = [(e.tag.split("}")[1], e) for e in self.root.iter()]
 

@@ -293,8 +293,15 @@ Test(axis, tick_texts_are_short_with_true_minus_signs)
                  {1000, "1000"},
                  {20000, "20,000"},
                  {131072, "131,072"},
-                 {2e6, "2e6"},
-                 {2.5e6, "2.5e6"},
+                 {2e6, "2\xc2\xb7"
+                       "10\xe2\x81\xb6"},
+                 {2.5e6, "2.5\xc2\xb7"
+                         "10\xe2\x81\xb6"},
+                 {1e7, "10\xe2\x81\xb7"},
+                 {0.0001, "0.0001"},
+                 {1e-5, "10\xe2\x81\xbb\xe2\x81\xb5"},
+                 {-1e300, "\xe2\x88\x92"
+                          "10\xc2\xb3\xe2\x81\xb0\xe2\x81\xb0"},
                  {-5, "\xe2\x88\x92"
                       "5"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

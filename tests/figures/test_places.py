@@ -30,7 +30,7 @@ def draw(text, figure, style="", size="", ext="svg", more=()):
     if os.path.exists(out):
         os.unlink(out)
     given = ["--figure", figure, "-o", out] + (["--style", style] if style else []) + (["--size", size] if size else []) + list(more)
-    r = subprocess.run([KVFATE, "draw", table, *given], capture_output=True, text=True, timeout=60)
+    r = subprocess.run([KVFATE, "draw", table, *given, *([] if "--font" in given else ["--font", "DejaVu Sans"])], capture_output=True, text=True, timeout=60)
     return r.returncode, out, r.stderr
 
 

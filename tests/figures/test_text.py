@@ -110,7 +110,7 @@ class Picture:
 
 def draw(kvf, *more, ext="svg"):
     path = os.path.join(FOLDER, "x." + ext)
-    run("tokens", kvf, "-o", path, *more)
+    run("tokens", kvf, "-o", path, "--font", "DejaVu Sans", *more)  # it has all the signs, so that a word is one piece
     return Picture(path) if ext == "svg" else path
 
 

@@ -1,0 +1,85 @@
+#include "render/identity.h"
+
+#include <string.h>
+
+#include "render/palette.h"
+
+static const struct method {
+    const char *name;
+    uint32_t colour;
+    enum mark mark;
+} methods[] = {
+    /* position alone, or chance */
+    {"full", 0x000000, MARK_DISC},
+    {"window", 0x000000, MARK_SQUARE},
+    {"local", 0x000000, MARK_TRIANGLE},
+    {"duo", 0x000000, MARK_DIAMOND},
+    {"random", 0x767676, MARK_CROSS},
+    /* attention that was received */
+    {"h2o", 0xe69f00, MARK_DISC},
+    {"scissorhands", 0xe69f00, MARK_SQUARE},
+    {"tova", 0xe69f00, MARK_TRIANGLE},
+    {"morphkv", 0xe69f00, MARK_DIAMOND},
+    /* attention of a window of queries */
+    {"snapkv", 0x0072b2, MARK_DISC},
+    {"pyramidkv", 0x0072b2, MARK_TRIANGLE},
+    {"cake", 0x0072b2, MARK_SQUARE},
+    {"snapkv-global", 0x0072b2, MARK_DIAMOND},
+    {"adakv", 0x56b4e9, MARK_DISC},
+    {"ada-pyramidkv", 0x56b4e9, MARK_TRIANGLE},
+    {"expected-attention", 0x56b4e9, MARK_SQUARE},
+    /* keys */
+    {"keydiff", 0x009e73, MARK_DISC},
+    {"knorm", 0x009e73, MARK_TRIANGLE},
+    {"rkv", 0x009e73, MARK_SQUARE},
+    {"gkv", 0x009e73, MARK_DIAMOND},
+    /* learned gates */
+    {"trimkv", 0xd55e00, MARK_DISC},
+    {"dbtrimkv", 0xd55e00, MARK_SQUARE},
+    {"locret", 0xd55e00, MARK_TRIANGLE},
+    {"wgkv", 0xd55e00, MARK_DIAMOND},
+    {"wgkv-snapkv", 0xd55e00, MARK_DOWN},
+    {"wgkv-quest", 0xd55e00, MARK_RING},
+    /* reading a part of all entries */
+    {"quest", 0xcc79a7, MARK_DISC},
+    {"seer", 0xcc79a7, MARK_SQUARE},
+    {"seer-oracle", 0xcc79a7, MARK_TRIANGLE},
+    /* oracles and plans */
+    {"mass-greedy", 0x6e3c14, MARK_RING},
+    {"next-topk", 0x6e3c14, MARK_FRAME},
+    {"plan", 0x6e3c14, MARK_CROSS},
+};
+
+struct identity identity_of_method(const char *name, int i)
+{
+    static const enum mark marks[] = {MARK_DISC, MARK_SQUARE, MARK_TRIANGLE, MARK_DIAMOND,
+                                      MARK_RING};
+    static const double dashes[] = {0, 1.6, 0.8};
+    size_t n = strcspn(name, ":, ");
+    for (size_t k = 0; k < sizeof methods / sizeof *methods; k++)
+        if (strncmp(methods[k].name, name, n) == 0 && !methods[k].name[n])
+            return (struct identity){rgb_of(methods[k].colour), methods[k].mark,
+                                     name[n] == ':' ? 1.2 : 0};
+    return (struct identity){palette_line(i % 7), marks[i % 5], dashes[i / 7 % 3]};
+}
+
+static const struct class
+{
+    const char *name;
+    uint32_t colour;
+} classes[] = {
+    {"all", 0x1f1f1f},         {"prompt", 0x0072b2},   {"answer", 0xd55e00},
+    {"special", 0x5a46aa},     {"role", 0x8c1446},     {"think", 0x1e5a5a},
+    {"wait", 0x6e3c14},        {"word", 0x0072b2},     {"function", 0x56b4e9},
+    {"punctuation", 0xd55e00}, {"operator", 0xe69f00}, {"symbol", 0x787d1e},
+    {"number", 0xcc79a7},      {"latex", 0x009e73},    {"whitespace", 0x969696},
+    {"vision", 0x14826e},      {"unknown", 0xb4b4b4},
+};
+
+struct rgb identity_of_class(const char *name, int i)
+{
+    for (size_t k = 0; k < sizeof classes / sizeof *classes; k++)
+        if (strcmp(classes[k].name, name) == 0)
+            return rgb_of(classes[k].colour);
+    return palette_line(i % 8);
+}

@@ -1,0 +1,23 @@
+/* identity.h - what has one look in every figure, however many are shown beside it: methods and
+ * classes of tokens.  Methods that choose by the same evidence share a hue and differ in mark and
+ * lightness.  All pairs of colour and mark differ, so that they can be told apart in grey. */
+#ifndef KVF_RENDER_IDENTITY_H
+#define KVF_RENDER_IDENTITY_H
+
+#include "render/marks.h"
+
+struct identity {
+    struct rgb colour;
+    enum mark mark;
+    double dash; /* mm; 0: solid */
+};
+
+/* Of a method with its options, such as "trimkv:sinks=4", whose line is dashed, or with its budget,
+ * such as "trimkv, budget 64".  i: its
+ * place among those drawn, for the look of a method that is not known here. */
+struct identity identity_of_method(const char *name, int i);
+
+/* The colour of a class of tokens; i as above. */
+struct rgb identity_of_class(const char *name, int i);
+
+#endif
