@@ -13,3 +13,11 @@ from .trace import open_trace as open
 from .writer import Writer
 
 __all__ = ["Error", "Figure", "MissingValues", "ProgramError", "Report", "Table", "Trace", "TraceError", "Writer", "figure", "open", "report", "table"]
+
+
+def __getattr__(name):
+    """kvfate.capture needs torch and transformers, which are loaded when it is asked for."""
+    if name == "capture":
+        from .capture_torch import capture
+        return capture
+    raise AttributeError("module 'kvfate' has no attribute %r" % name)

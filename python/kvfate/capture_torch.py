@@ -1,0 +1,364 @@
+"""kvfate.capture: the trace of a transformers model while it runs.
+
+The model's attention function is wrapped through the library's AttentionInterface.  It works as before; queries and keys that pass by
+are scored again in blocks, on the model's device and in float32, and each block leaves sums, steps and counts behind (capture_rows).
+Attention itself, T x T, is never held."""
+import os
+import re
+import sys
+
+import torch
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
+
+from .capture_rows import NumpyArrays, weigh
+from .capture_trace import ANSWER, PROMPT, Recording, chosen
+from .errors import Error, TraceError
+
+LATER = 32  # queries of single tokens that are scored together
+CHANGES = ("s_aux", "sinks", "position_bias", "position_bias_embedding", "alibi", "head_mask", "layer_head_mask", "indexer", "cache")
+
+
+class TorchArrays(NumpyArrays):
+    """The operations of NumpyArrays by torch, on a device."""
+    xp, bool, i32, i64, f32, f64 = torch, torch.bool, torch.int32, torch.int64, torch.float32, torch.float64
+
+    def __init__(self, device):
+        self.device = torch.device(device)
+        self.most = 1 << 20 if self.device.type == "cpu" else 1 << 24
+        if self.device.type == "mps":
+            raise Error("the device %s has no 64-bit numbers, which the columns are summed in: move the model to the processor or to cuda" % device)
+
+    def full(self, shape, value, dtype):
+        return torch.full(shape, value, dtype=dtype, device=self.device)
+
+    def arange(self, a, b):
+        return torch.arange(a, b, device=self.device)
+
+    def cast(self, x, dtype):
+        return x.to(dtype)
+
+    def falling(self, x):
+        return torch.sort(x, -1, descending=True).values
+
+    def at(self, x, index):
+        return torch.take_along_dim(x, index, -1)
+
+    def largest_so_far(self, x):
+        return torch.cummax(x, 1).values
+
+    def join(self, parts, axis):
+        return torch.cat(parts, axis)
+
+    def numpy(self, x):
+        return x.detach().cpu().numpy()
+
+
+def texts_of(tokenizer):
+    """A function that gives the bytes of token ids."""
+    if tokenizer is None:
+        return None
+    inner = getattr(tokenizer, "backend_tokenizer", None)
+    by_byte = "ByteLevel" in str(inner.decoder) if inner is not None else False
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in plain]
+    alphabet = {chr(b): b for b in plain} | {chr(256 + n): b for n, b in enumerate(others)}
+
+    def one(token):
+        if token is None:
+            return b""
+        if by_byte and all(c in alphabet for c in token):
+            return bytes(alphabet[c] for c in token)
+        code = re.fullmatch(r"<0x([0-9A-Fa-f]{2})>", token)
+        return bytes([int(code[1], 16)]) if code else token.replace("\u2581", " ").encode("utf-8")
+
+    return lambda ids: [one(t) for t in tokenizer.convert_ids_to_tokens(ids)]
+
+
+class _Sequence:
+    """One sequence of a batch: its recording, the places before it that hold padding, and queries that wait to be scored."""
+
+    def __init__(self, recording, pads, n_layers):
+        self.recording, self.pads, self.ended = recording, pads, False
+        self.waiting = [[] for _ in range(n_layers)]  # (first query, queries, keys, how they are scored)
+        self.known = [0] * n_layers                   # entries whose keys were looked at
+        self.last = None                              # the state behind the last token, from which the next is told
+
+
+class Capture:
+    """See `capture`."""
+
+    def __init__(self, model, tokenizer=None, out="capture.kvf", probes="paper", watch=None, every=30.0, most=None, existing="refuse", meta=None):
+        self.model, self.out, self.probes, self.watch, self.every, self.existing = model, os.fspath(out), probes, watch, every, existing
+        self._meta, self._texts, self._names = meta or {}, texts_of(tokenizer), chosen(probes)
+        if not isinstance(model, PreTrainedModel):
+            raise Error("%s is no model of transformers, whose attention could be captured; record it with kvfate.Writer" % type(model).__name__)
+        self.decoder = model.get_decoder() or model.base_model
+        self.config = getattr(model.config, "get_text_config", lambda: model.config)()
+        self._most = most or getattr(self.config, "max_position_embeddings", None) or 65535
+        self.modules = {m: m.layer_idx for m in self.decoder.modules() if isinstance(getattr(m, "layer_idx", None), int) and hasattr(m, "num_key_value_groups")}
+        if sorted(self.modules.values()) != list(range(self.config.num_hidden_layers)):
+            raise Error("%s: %d of its %d layers have an attention module that can be captured (one with layer_idx and num_key_value_groups); "
+                        "record such a model with kvfate.Writer" % (type(model).__name__, len(self.modules), self.config.num_hidden_layers))
+        self._heads = [(self.config.num_key_value_heads, self.config.num_attention_heads)] * self.config.num_hidden_layers
+        self._arrays = TorchArrays(next(model.parameters()).device)
+        self.sequences, self.paths, self._total, self._hooks, self._replaced, self._open = [], [], 0, [], {}, False
+        self._forced_role, self._seen_layers, self._window = None, set(), {}
+
+    # ---- the with statement
+
+    def __enter__(self):
+        if self._open or self.sequences:
+            raise TraceError("%s: the trace is closed or open already; a capture records one run, so make another with kvfate.capture" % self.out)
+        how = self.config._attn_implementation
+        original = ALL_ATTENTION_FUNCTIONS.get(how)
+        self._replaced = {how: ALL_ATTENTION_FUNCTIONS._local_mapping.get(how)}
+
+        def attention(module, query, key, value, attention_mask, *args, **kwargs):
+            inner = original or sys.modules[type(module).__module__].eager_attention_forward
+            result = inner(module, query, key, value, attention_mask, *args, **kwargs)
+            if module in self.modules:
+                with torch.no_grad():
+                    self._attended(module, query, key, value, attention_mask, kwargs)
+            return result
+
+        ALL_ATTENTION_FUNCTIONS[how] = attention
+        self._hooks = [self.decoder.register_forward_pre_hook(self._before, with_kwargs=True), self.decoder.register_forward_hook(self._after)]
+        self._open = True
+        return self
+
+    def __exit__(self, kind, *_):
+        for hook in self._hooks:
+            hook.remove()
+        for how, before in self._replaced.items():
+            if before is None:
+                del ALL_ATTENTION_FUNCTIONS[how]
+            else:
+                ALL_ATTENTION_FUNCTIONS[how] = before
+        self._open = False
+        try:
+            if kind is None:
+                for s in self.sequences:
+                    self._flush(s)
+                    self._result(s)
+                    s.recording.close()
+        finally:
+            for s in self.sequences:
+                s.recording.abandon()
+
+    def _result(self, s):
+        answer = [i for i, role in zip(s.recording.ids, s.recording._roles) if role == ANSWER]
+        text = b"".join(self._texts(answer)).decode("utf-8", "replace") if self._texts else ""
+        s.recording.note("result", {"generated_tokens": len(answer), "text": text})
+
+    # ---- teacher forcing
+
+    @torch.no_grad()
+    def read(self, tokens, prompt=None, chunk=256):
+        """Feeds given tokens (ids, or a text for the tokenizer) in chunks, instead of `model.generate`; `prompt`: how many of them are
+        the prompt, the others being the answer.  Returns the cache."""
+        ids = torch.as_tensor(tokens, device=self._arrays.device).reshape(1, -1)
+        prompt, cache = ids.shape[1] if prompt is None else prompt, None
+        for role, a, b in ((PROMPT, 0, prompt), (ANSWER, prompt, ids.shape[1])):
+            for t in range(a, b, chunk):
+                self._forced_role = role
+                cache = self.decoder(input_ids=ids[:, t:min(t + chunk, b)], past_key_values=cache, use_cache=True).past_key_values
+        self._forced_role = None
+        return cache
+
+    # ---- hooks
+
+    def _refuse(self, module, found, way):
+        raise Error("%s of %s: %s; %s" % (module if isinstance(module, str) else type(module).__name__, type(self.model).__name__, found, way))
+
+    def _before(self, module, args, kwargs):
+        """The tokens that the model is given, and the padding before them."""
+        ids = kwargs.get("input_ids", args[0] if args else None)
+        if ids is None:
+            self._refuse(module, "it was given embeddings and no token ids", "give input_ids")
+        cache = kwargs.get("past_key_values")
+        for layer in getattr(cache, "layers", ()):
+            kind = type(layer).__name__
+            if "Quantized" in kind:
+                self._refuse(cache, "a quantised cache (%s), whose keys are not those that later queries meet" % kind, "run with a DynamicCache")
+            if "Static" in kind:
+                self._refuse(cache, "a cache of fixed length (%s)" % kind, "run with a DynamicCache, without cache_implementation")
+        if self.sequences and len(ids) != len(self.sequences):
+            self._refuse(module, "a batch of %d after one of %d" % (len(ids), len(self.sequences)), "give each batch a capture of its own, without beams")
+        fed = cache.get_seq_length() if cache is not None and len(getattr(cache, "layers", ())) else 0
+        if fed != self._total:
+            self._refuse(module, "its cache holds %d tokens and %d were captured" % (fed, self._total),
+                         "capture a run from its first token on, and each run by a capture of its own, without beams and candidates that are taken back")
+        mask = kwargs.get("attention_mask")
+        if not self.sequences:
+            self._start(ids, mask)
+        self._role = self._forced_role if self._forced_role is not None else PROMPT if self._total == 0 or ids.shape[1] > 1 else ANSWER
+        self._total += ids.shape[1]
+        self._seen_layers = set()
+        if self._total > self._most:
+            self._refuse(module, "token %d, where the trace has room for %d" % (self._total, self._most), "give most=%d or more" % self._total)
+        self._feed(ids)
+
+    def _start(self, ids, mask):
+        """Opens a trace for each sequence."""
+        n = len(ids)
+        pads = [0] * n
+        if mask is not None and mask.dim() == 2:
+            pads = [int(x) for x in (mask == 0).sum(-1)]
+            if any(bool((row[p:] == 0).any()) for row, p in zip(mask, pads)):
+                self._refuse(self.decoder, "an attention mask with holes or with padding behind the text", 'set tokenizer.padding_side = "left"')
+        stem, end = os.path.splitext(self.out)
+        self.paths = [self.out] if n == 1 else ["%s-%d%s" % (stem, k, end) for k in range(n)]
+        config, device = self.config, str(self._arrays.device)
+        for k in range(n):
+            prompt = [int(i) for i in ids[k, pads[k]:]]
+            meta = {"model": {"name": config.name_or_path or type(self.model).__name__, "arch": config.model_type, "layers": len(self._heads),
+                              "query_heads": self._heads[0][1], "kv_heads": self._heads[0][0], "head_dim": next(iter(self.modules)).head_dim,
+                              "vocab": config.vocab_size, "context": getattr(config, "max_position_embeddings", 0)},
+                    "run": {"prompt_tokens": len(prompt), "probes": ",".join(self._names), "precision": str(self.model.dtype).removeprefix("torch."),
+                            "captured": {"attention": config._attn_implementation, "device": device, "torch": torch.__version__,
+                                         "transformers": sys.modules["transformers"].__version__}},
+                    "method": {"name": "full", "budget": 0}, **self._meta}
+            recording = Recording(self.paths[k], self._arrays, self._heads, self._names, self.watch, meta, prompt, self._texts, self._most, self.every, self.existing)
+            self.sequences.append(_Sequence(recording, pads[k], len(self._heads)))
+
+    def _feed(self, ids):
+        """A sequence of a batch that has said its end is given padding until the others have, which is not recorded."""
+        stops = self._stops()
+        start = self._total - ids.shape[1]
+        for row, s in zip(ids, self.sequences):
+            if len(self.sequences) > 1 and self._role == ANSWER and s.recording.ids and s.recording._roles[-1] == ANSWER and s.recording.ids[-1] in stops:
+                s.ended = True
+            s.new = [] if s.ended else [int(i) for i in row[max(s.pads - start, 0):]]
+            s.recording.feed(s.new, self._role)
+
+    def _stops(self):
+        given = getattr(getattr(self.model, "generation_config", None), "eos_token_id", None)
+        return set(given if isinstance(given, list) else [given]) - {None}
+
+    def _attended(self, module, query, key, value, mask, given):
+        """What the attention function of one layer was called with."""
+        layer, n = self.modules[module], key.shape[2]
+        window = given.get("sliding_window")
+        for name in CHANGES:
+            if given.get(name) is not None:
+                self._refuse(module, "its weights depend on %s, which cannot be scored again here" % name, "record such a model with kvfate.Writer")
+        if query.shape[1] != self._heads[layer][1] or key.shape[1] != self._heads[layer][0] or query.shape[3] != key.shape[3]:
+            self._refuse(module, "queries %s and keys %s, where the configuration has %d and %d heads" % (
+                list(query.shape), list(key.shape), self._heads[layer][1], self._heads[layer][0]), "record such a model with kvfate.Writer")
+        if n != self._total and window is None or n > self._total:
+            self._refuse(module, "the cache gave it %d entries where %d tokens were fed" % (n, self._total),
+                         "a cache that lets entries go is captured by kvfate.adapters, and others need a DynamicCache")
+        self._check_mask(module, mask, n, window, query.shape[2])
+        self._seen_layers.add(layer)
+        scale = given.get("scaling") or module.head_dim**-0.5
+        first = self._total - query.shape[2]
+        for b, s in enumerate(self.sequences):
+            if s.ended:
+                continue
+            skip, behind = max(s.pads - first, 0), max(s.pads - (self._total - n), 0)
+            self._take(s, layer, module, query[b, :, skip:], key[b, :, behind:], value[b, :, behind:], first + skip - s.pads,
+                       self._total - n + behind - s.pads, (scale, given.get("softcap"), window))
+
+    def _check_mask(self, module, mask, n, window, queries):
+        """The newest query must see what is scored here."""
+        if mask is None or mask.dim() != 4:
+            return
+        row = mask[:, 0, -1]
+        row = row if row.dtype == torch.bool else row > torch.finfo(row.dtype).min / 2
+        at = torch.arange(self._total - n, self._total, device=row.device)[None]
+        want = at >= torch.tensor([s.pads for s in self.sequences], device=row.device)[:, None]
+        if window is not None:
+            want &= at > self._total - 1 - window
+        live = torch.tensor([not s.ended for s in self.sequences], device=row.device)[:, None]
+        if row.shape[-1] != n or bool(((row != want) & live).any()):
+            self._refuse(module, "a mask that is neither causal nor a window of its own", "record such a model with kvfate.Writer")
+
+    def _take(self, s, layer, module, q, k, v, t0, i0, how):
+        """Scores queries at once, or waits for more of them where single tokens come and no entry leaves."""
+        rows, known = s.recording.layers[layer], s.known[layer]
+        new = slice(known - i0, None)
+        rows.entries(k[:, new].float(), known, self._out_norm(module, layer, v[:, new]))
+        s.known[layer] = i0 + k.shape[1]
+        waiting = s.waiting[layer]
+        if waiting and (how[2] is not None or len(waiting) >= LATER or q.shape[1] > 1):
+            self._score(s, layer)
+        s.waiting[layer].append((t0, q, k, i0, how))
+        if q.shape[1] > 1 or how[2] is not None:
+            self._score(s, layer)
+
+    def _out_norm(self, module, layer, v):
+        if "contrib" not in self._names:
+            return None
+        weight = module.o_proj.weight
+        H, n, D = v.shape
+        group = self._heads[layer][1] // H
+        parts = [(v[g // group].double() @ weight[:, g * D:(g + 1) * D].double().T).norm(dim=-1) for g in range(self._heads[layer][1])]
+        return torch.stack(parts).float()
+
+    def _score(self, s, layer):
+        """All waiting queries of a layer, in blocks, against the newest keys."""
+        waiting, s.waiting[layer] = s.waiting[layer], []
+        if not waiting:
+            return
+        a, rows = self._arrays, s.recording.layers[layer]
+        t0, (_, _, k, i0, (scale, softcap, window)) = waiting[0][0], waiting[-1]
+        q, k = torch.cat([w[1] for w in waiting], 1).float(), k.float()
+        G, n, D = q.shape
+        H, at = k.shape[0], 0
+        while at < n:
+            step = max(1, min(n - at, a.most // (G * (t0 + at + 1 - i0 + 64))))
+            low = i0 if window is None else max(i0, t0 + at - window + 1)
+            end = t0 + at + step - i0
+            w = weigh(a, q[:, at:at + step].reshape(H, G // H, step, D), k[:, low - i0:end], scale, softcap, t0 + at, low, window)
+            rows.take(*w, t0 + at, low)
+            if window is not None:
+                rows.leave(window, t0 + at + step - 1)
+            at += step
+
+    def _flush(self, s):
+        for layer in range(len(self._heads)):
+            self._score(s, layer)
+
+    @torch.no_grad()
+    def _after(self, module, args, out):
+        """The likelihood of the tokens, and a snapshot where one is due."""
+        missing = set(range(len(self._heads))) - self._seen_layers
+        if missing:
+            odd = [type(m).__name__ for m, layer in self.modules.items() if layer in missing]
+            self._refuse(odd[0], "it does not call the attention function of transformers' AttentionInterface", "record such a model with kvfate.Writer")
+        hidden = out[0] if not hasattr(out, "last_hidden_state") else out.last_hidden_state
+        for b, s in enumerate(self.sequences):
+            if s.new and "nll" in self._names:
+                self._likelihood(s, hidden[b, -len(s.new):])
+            if s.recording.due():
+                self._flush(s)
+                s.recording.commit()
+
+    def _likelihood(self, s, hidden):
+        head = self.model.get_output_embeddings()
+        if head is None:
+            self._refuse(self.model, "it has no output embeddings, from which the likelihood of tokens is told", "leave the probe nll out, or load the class ...ForCausalLM")
+        before = hidden[:-1] if s.last is None else torch.cat([s.last, hidden[:-1]])
+        if s.last is None:
+            s.recording.nll([float("nan")])
+        target = torch.tensor(s.new[len(s.new) - len(before):], device=hidden.device)
+        for t in range(0, len(before), 64):
+            logits = head(before[t:t + 64]).float() / getattr(self.config, "logits_scaling", 1.0)
+            cap = getattr(self.config, "final_logit_softcapping", None)
+            logits = torch.tanh(logits / cap) * cap if cap else logits
+            nll = torch.logsumexp(logits.double(), -1) - logits.double().gather(-1, target[t:t + 64, None])[:, 0]
+            s.recording.nll(nll.tolist())
+        s.last = hidden[-1:].clone()
+
+
+def capture(model, tokenizer=None, out="capture.kvf", probes="paper", watch=None, every=30.0, most=None, existing="refuse", meta=None):
+    """Records what a transformers model does inside a `with`.
+
+        with kvfate.capture(model, tokenizer, out="x.kvf", probes="paper") as c:
+            model.generate(**inputs, max_new_tokens=200)        # or: c.read(ids) to feed a given text
+
+    probes: "lean", "paper", "full" or names of docs/reference/probes.md; watch: "383@L10H19" for the attention that tokens receive;
+    every: seconds between snapshots, which are left when the program is killed; most: tokens that the run can have, of the model's
+    context where it is not given; existing: as of kvfate.Writer; meta: what else the trace says of itself.
+    A batch gives a trace for each sequence, x-0.kvf, x-1.kvf, ... (c.paths), without the padding."""
+    return Capture(model, tokenizer, out, probes, watch, every, most, existing, meta)

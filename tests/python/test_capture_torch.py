@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""usage: test_capture_torch.py KVFATE LIBKVFTRACE SOURCE_ROOT FOLDER_OF_TINY_MODELS [--default-model]
+
+kvfate.capture around transformers models: the same weights under the program and under capture, in float32, give equal tokens and equal
+columns.  Where a set differs, attention in float64 must show that two weights, or the mass at the cut, are as near as rounding.  Also
+batches with padding, chunks of a given text, a kill, and each way to be refused.  Skips where torch, transformers or gguf are not
+installed; KVFATE_TORCH_PYTHON names a Python that has them.  --default-model: SmolLM2 from the cache folder, too (minutes)."""
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+
+KVFATE, LIBRARY, ROOT, TINY = map(os.path.abspath, sys.argv[1:5])
+other = os.environ.pop("KVFATE_TORCH_PYTHON", None)
+wanted = {**os.environ, "LD_LIBRARY_PATH": os.path.dirname(LIBRARY)}
+if other or os.environ.get("LD_LIBRARY_PATH") != wanted["LD_LIBRARY_PATH"]:
+    os.execve(other or sys.executable, [other or sys.executable, *sys.argv], wanted)
+try:
+    import gguf  # noqa: F401
+    import torch
+    import transformers
+except ImportError as e:
+    print("SKIP: capture of transformers models:", e)
+    sys.exit(77)
+import numpy as np  # noqa: E402
+
+sys.path[:0] = [os.path.join(ROOT, "python"), os.path.join(ROOT, "tests/data/golden/tools")]
+sys.path.append(os.path.join(ROOT, "tests"))
+from check import check, finish  # noqa: E402
+import kvfate  # noqa: E402
+import make_family_golden as golden  # noqa: E402
+from kvfate.capture_rows import MASS, TOP  # noqa: E402
+
+torch.set_num_threads(2)
+transformers.utils.logging.set_verbosity_error()
+MODELS = [("tiny0", "Llama", "sdpa"), ("family1", "Mistral", "eager"), ("family3", "Phi3", "sdpa"), ("family5", "Gemma2", "eager"),
+          ("family6", "Gemma3", "sdpa"), ("family7", "Olmo2", "eager"), ("family8", "Granite", "sdpa"), ("family9", "SmolLM3", "sdpa"),
+          ("family10", "Qwen2", "eager"), ("family11", "Qwen3", "sdpa"), ("family12", "Olmo3", "eager")]
+TABLES = ["survival", "attention-sparsity", "overlap", "dilution", "received"]
+WATCH = "3,50@L0H1,L1H*"
+LOOSE = {"Phi3 sdpa": 5e-4}  # the program's own float32 is 1.3e-4 from float64 in the likelihoods of this model, whose factors magnify rounding
+NEAR = 1e-4  # of weights, relative: what rounding of float32 makes of them through some layers
+
+
+def load(name, kind, how):
+    model = golden.load(golden.File(os.path.join(TINY, name + ".gguf")), kind, "").float()
+    model.set_attn_implementation(how)
+    return model
+
+
+def engine(path, model, ids, n, *more):
+    """The program's run of these tokens, and n more."""
+    with open("ids", "w") as f:
+        f.write(" ".join(map(str, ids)))
+    subprocess.run([KVFATE, "run", *(["-m", model] if model else []), "--ids", "ids", "-n", str(n), "--ignore-eos", "--method", "full", "--probes", "full",
+                    "--exact", "-o", path, "--overwrite", "-q", *more], check=True, stdout=subprocess.DEVNULL)
+    return kvfate.open(path)
+
+
+def generate(model, ids, n, path, **options):
+    with kvfate.capture(model, None, out=path, existing="overwrite", **options):
+        model.generate(torch.tensor(ids)[None], max_new_tokens=n, min_new_tokens=n, do_sample=False, eos_token_id=None)
+    return kvfate.open(path)
+
+
+def excused(dense, criterion, layer, head, i, ages, size):
+    """A cell of last_selected that differs: whether the query of the larger age had weights too near to part."""
+    t = i + max(int(a) for a in ages if a != size)
+    w = dense(layer, head, t)
+    order = np.sort(w)[::-1]
+    if criterion in TOP:
+        m = min(TOP[criterion], len(w))
+        near_mass = False
+    else:
+        sums = np.cumsum(order)
+        m = int((sums < MASS[criterion] * sums[-1]).sum()) + 1
+        near_mass = any(0 <= k < len(w) and abs(sums[k] - MASS[criterion] * sums[-1]) < 1e-5 for k in (m - 2, m - 1))
+    return near_mass or any(k < len(w) and abs(w[i] - order[k]) <= NEAR * order[k] for k in (m - 1, m))
+
+
+def compare(what, a, b, n_layers, dense):
+    """Every column of the program's trace a and of the captured b."""
+    check(what + ": tokens", np.array_equal(a["tokens.id"][:], b["tokens.id"][:]) and np.array_equal(a["tokens.role"][:], b["tokens.role"][:]))
+    check(what + ": columns", set(a.columns) == set(b.columns), set(a.columns) ^ set(b.columns))
+    cells = off = sets_off = 0
+    worst = {}
+    for name, column in a.columns.items():
+        for layer in range(1 if column.space == "run" else n_layers):
+            x, y = ((c[name][:][None] if column.space == "run" else c[name][layer]) for c in (a, b))
+            if x.dtype != y.dtype or x.shape != y.shape:
+                check("%s: %s" % (what, name), False, x.dtype, y.dtype)
+                continue
+            if name.startswith("last_selected") and "contrib" not in name:
+                for h, i in np.argwhere(x != y):
+                    sets_off += 1
+                    check("%s: %s" % (what, name), excused(dense, name.split(".", 1)[1], layer, h, i, (x[h, i], y[h, i]), 65535), layer, h, i, x[h, i], y[h, i])
+                continue
+            if x.dtype.kind == "f" and not re.match("useful|dilution", name):
+                bad = ~(np.abs(x - y) <= 1e-5 * np.maximum(1, np.abs(x))) & ~(np.isnan(x) & np.isnan(y)) & (x != y)
+                error = np.where(x == y, 0, np.abs(x - y) / np.maximum(1, np.abs(x)))
+                worst[name] = max(worst.get(name, 0), float(np.nanmax(error)) if not np.isnan(error).all() else 0)
+                check("%s: %s" % (what, name), worst[name] < 1e-4, worst[name])
+            else:  # counts, and shares of sets, which follow the sets
+                bad = (np.abs(x - y) > 1e-5) & (x != y) if x.dtype.kind == "f" else x != y
+            cells, off = cells + x.size, off + int(bad.sum())
+    check(what + ": counts and numbers", off <= max(3, cells * LOOSE.get(what, 1e-4)), off, cells)
+    print("%s: %d tokens; %d of %d numbers and counts differ by more than 1e-5; %d cells of sets, each at a near tie; most: %s %.1e" % (
+        what, a.steps, off, cells, sets_off, *max(worst.items(), key=lambda x: x[1])))
+
+
+def tables(what, a, b):
+    """Tables of the program of both traces: the same words, and numbers within 1e-4 of each other."""
+    for name in TABLES:
+        said = [subprocess.run([KVFATE, name, path], capture_output=True, text=True) for path in (a, b)]
+        rows = [[re.split(r"[,\t ]+", line) for line in r.stdout.splitlines() if not line.startswith("#")] for r in said]
+        same = rows[0] and len(rows[0]) == len(rows[1]) and all(len(p) == len(q) and all(alike(u, v) for u, v in zip(p, q)) for p, q in zip(*rows))
+        check("%s: table %s" % (what, name), same and said[0].returncode == said[1].returncode, said[0].stderr, said[1].stderr)
+
+
+def alike(u, v):
+    try:
+        return u == v or abs(float(u) - float(v)) <= 1e-4 * max(1, abs(float(u)))
+    except ValueError:
+        return False
+
+
+def families(n=230, more=15):
+    rng = np.random.default_rng(3)
+    for name, kind, how in MODELS:
+        ids = rng.integers(3, 300, n)
+        a = engine("engine.kvf", os.path.join(TINY, name + ".gguf"), ids, more, "--watch", WATCH)
+        model = load(name, kind, how)
+        b = generate(model, ids, more, "capture.kvf", probes="full", watch=WATCH)
+        twin = load(name, kind, "eager").double()
+        with torch.no_grad():
+            attention = twin(torch.tensor(a["tokens.id"][:].astype(int))[None], output_attentions=True).attentions
+        compare("%s %s" % (kind, how), a, b, len(attention), lambda layer, head, t: attention[layer][0, head, t, :t + 1].numpy())
+        tables("%s %s" % (kind, how), "engine.kvf", "capture.kvf")
+        r = subprocess.run([KVFATE, "verify", "--full", "capture.kvf"], capture_output=True, text=True)
+        check(kind + ": verify", r.returncode == 0, r.stderr)
+
+
+def chunks_and_batches():
+    """A text in chunks, and the sequences of a padded batch, have the columns of the same text alone."""
+    rng = np.random.default_rng(4)
+    for name, kind in (("tiny0", "Llama"), ("family1", "Mistral")):
+        model = load(name, kind, "sdpa")
+        texts = [rng.integers(3, 300, n) for n in (140, 90)]
+        pad = torch.full((2, 140), 2)
+        for row, text in zip(pad, texts):
+            row[140 - len(text):] = torch.tensor(text)
+        mask = torch.tensor([[0] * (140 - len(t)) + [1] * len(t) for t in texts])
+        with kvfate.capture(model, None, out="batch.kvf", probes="full", existing="overwrite") as c:
+            model.generate(pad, attention_mask=mask, max_new_tokens=12, min_new_tokens=12, do_sample=False)
+        check("paths", c.paths == ["batch-0.kvf", "batch-1.kvf"])
+        for k, text in enumerate(texts):
+            b, alone = kvfate.open("batch-%d.kvf" % k), generate(model, text, 12, "alone.kvf", probes="full")
+            check("%s: tokens of a batch" % kind, np.array_equal(alone["tokens.id"][:], b["tokens.id"][:]), k)
+            near_equal("%s: sequence %d" % (kind, k), alone, b)
+        with kvfate.capture(model, None, out="chunks.kvf", probes="full", existing="overwrite") as c:
+            c.read(alone["tokens.id"][:].astype(int), prompt=90, chunk=13)
+        near_equal("%s: chunks" % kind, alone, kvfate.open("chunks.kvf"))
+
+
+def near_equal(what, a, b):
+    off = cells = 0
+    for name, column in a.columns.items():
+        for layer in range(1 if column.space == "run" else a.meta["model"]["layers"]):
+            x, y = ((c[name][:] if column.space == "run" else c[name][layer]) for c in (a, b))
+            if not check(what + ": shape of " + name, x.shape == y.shape, x.shape, y.shape):
+                return
+            bad = (x != y) & ~((x != x) & (y != y)) & ~(np.abs(x.astype(float) - y.astype(float)) <= 1e-5 * np.maximum(1, np.abs(x.astype(float))))
+            off, cells = off + int(bad.sum()), cells + bad.size
+    check(what, off <= max(3, 3e-4 * cells), off, cells)
+
+
+def killed():
+    program = "import sys, os, signal, torch\nsys.path[:0] = %r\nimport kvfate\nfrom transformers import LlamaConfig, LlamaForCausalLM\n" \
+        "torch.manual_seed(1)\nm = LlamaForCausalLM(LlamaConfig(vocab_size=99, hidden_size=32, intermediate_size=32, num_hidden_layers=2, " \
+        "num_attention_heads=4, num_key_value_heads=2))\nc = kvfate.capture(m, None, out='killed.kvf', every=0).__enter__()\n" \
+        "c.read(torch.arange(60), chunk=20)\nos.kill(os.getpid(), signal.SIGKILL)" % [os.path.join(ROOT, "python")]
+    r = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    check("killed", r.returncode == -signal.SIGKILL, r.stderr)
+    t = kvfate.open("killed.kvf")
+    check("what a kill leaves", t.steps == 60 and not t.closed and t["tokens.id"][:].tolist() == list(range(60)))
+
+
+def refused(name, words, call):
+    try:
+        call()
+    except kvfate.Error as e:
+        check(name, all(w in str(e) for w in words), e)
+    else:
+        check(name, False, "nothing was raised")
+
+
+def refusals():
+    model, ids = load("tiny0", "Llama", "eager"), torch.arange(3, 23)[None]
+
+    def under(call, m=model):
+        with kvfate.capture(m, None, out="refused.kvf", existing="overwrite") as c:
+            call(c)
+
+    def twice():
+        c = kvfate.capture(model, None, out="twice.kvf", existing="overwrite")
+        for _ in range(2):
+            with c:
+                c.read(ids)
+
+    class Odd(torch.nn.Module):
+        """An attention of somebody's own."""
+
+        def __init__(self, inner):
+            super().__init__()
+            self.layer_idx, self.num_key_value_groups, self.head_dim, self.width = inner.layer_idx, inner.num_key_value_groups, inner.head_dim, inner.o_proj.out_features
+
+        def forward(self, hidden_states, **kwargs):
+            return hidden_states * 0, None
+
+    odd = load("tiny0", "Llama", "eager")
+    odd.model.layers[1].self_attn = Odd(odd.model.layers[1].self_attn)
+    refused("an attention of one's own", ["Odd", "AttentionInterface", "kvfate.Writer"], lambda: under(lambda c: c.read(ids), odd))
+    refused("beams", ["LlamaModel", "batch of", "beams"], lambda: under(lambda c: (model(ids), model(ids.repeat(2, 1)))))
+    refused("two runs", ["cache holds 0 tokens and 20", "a capture of its own"], lambda: under(lambda c: (model(ids), model(ids))))
+    refused("twice", ["twice.kvf", "closed", "kvfate.capture"], twice)
+    refused("embeddings", ["LlamaModel", "embeddings", "input_ids"], lambda: under(lambda c: model(inputs_embeds=torch.zeros(1, 3, 64))))
+    refused("a fixed cache", ["StaticCache", "fixed length", "DynamicCache"],
+            lambda: under(lambda c: model.generate(ids, max_new_tokens=3, cache_implementation="static", eos_token_id=None)))
+    refused("padding behind", ["padding", "padding_side"], lambda: under(lambda c: model(ids, attention_mask=(ids < 20).long())))
+    refused("a model without layers", ["Linear", "no model of transformers", "kvfate.Writer"], lambda: kvfate.capture(load("tiny0", "Llama", "eager").lm_head))
+
+    def shortened(c):
+        cache = c.read(ids)
+        for layer in cache.layers:
+            layer.keys, layer.values = layer.keys[:, :, 1:], layer.values[:, :, 1:]
+        model(ids[:, :1], past_key_values=cache)
+    refused("a cache that lost entries", ["holds 19", "20"], lambda: under(shortened))
+    quantised = type("QuantizedLayer", (), {})()
+    cache = type("QuantizedCache", (), {"layers": [quantised], "get_seq_length": lambda self: 0})()
+    refused("a quantised cache", ["QuantizedCache", "quantised", "DynamicCache"], lambda: under(lambda c: model.model(ids, past_key_values=cache)))
+    check("the library is as it was", not transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS._local_mapping)
+
+
+def default_model():
+    """SmolLM2 in transformers from the GGUF file: 480 tokens of text and 20 more, both in float32."""
+    folder = os.path.expanduser("~/.cache/kvfate")
+    file = "SmolLM2-135M-Instruct.Q4_1.gguf"
+    if not os.path.exists(os.path.join(folder, file)):
+        print("SKIP: the default model is not in", folder)
+        return
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, gguf_file=file)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32)
+    with open(os.path.join(ROOT, "docs/guide/own-method.md")) as f:
+        ids = tokenizer(f.read())["input_ids"][:480]
+    a = engine("engine.kvf", None, ids, 20, "--watch", WATCH)
+    with kvfate.capture(model, tokenizer, out="capture.kvf", probes="full", watch=WATCH, existing="overwrite"):
+        model.generate(torch.tensor(ids)[None], max_new_tokens=20, min_new_tokens=20, do_sample=False, eos_token_id=None)
+    b = kvfate.open("capture.kvf")
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        attention = model.double()(torch.tensor(a["tokens.id"][:].astype(int))[None], output_attentions=True).attentions
+    check("texts", a.texts == b.texts, [(x, y) for x, y in zip(a.texts, b.texts) if x != y][:3])
+    compare("SmolLM2", a, b, len(attention), lambda layer, head, t: attention[layer][0, head, t, :t + 1].numpy())
+    tables("SmolLM2", "engine.kvf", "capture.kvf")
+
+
+with tempfile.TemporaryDirectory() as FOLDER:
+    os.chdir(FOLDER)
+    refusals()
+    killed()
+    chunks_and_batches()
+    if "--default-model" in sys.argv:
+        default_model()
+    else:
+        families()
+finish()
