@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/run.h"
 #include "cli/run_notes.h"
@@ -105,11 +106,49 @@ static void print_line(const struct run *u, const char *id)
     json_put_key(&b, "text");
     json_put_str(&b, u->answer.data ? u->answer.data : "", u->answer.len);
     json_put_member_num(&b, "tokens", u->n_generated);
+    if (u->scores) {
+        json_put_member_num(&b, "logprob", -u->nll);
+        json_put_key(&b, "greedy");
+        buf_str(&b, u->greedy ? "true" : "false");
+    }
     buf_str(&b, "}\n");
     if (!b.err)
         fwrite(b.data, 1, b.len, stdout);
     fflush(stdout);
     buf_finish(&b);
+}
+
+/* The tokens of a text are the prompt, and those that its continuation adds are forced. */
+static int open_continuation(struct run *u, const struct jsonl_line *x, struct kvf_diag *d)
+{
+    const struct tokenizer *t = u->r.engine->tokenizer;
+    const unsigned flags = TOKENIZER_MARKS | TOKENIZER_BOS;
+    struct buf text = {0};
+    int32_t *ids = NULL, *whole = NULL, start = tokenizer_before_text(t);
+    int n = 0, n_whole = 0;
+    buf_printf(&text, "%s%s", x->text, x->continuation);
+    int err = text.err ? text.err
+                       : tokenizer_encode(t, x->text, strlen(x->text), flags, &ids, &n, d);
+    if (!err)
+        err = tokenizer_encode(t, text.data, text.len, flags, &whole, &n_whole, d);
+    if (!err && n_whole <= n)
+        err = kvf_fail(d, KVF_E_FORMAT, "the continuation adds no token to the text");
+    if (!err && n == 0 && start < 0)
+        err = kvf_fail(d, KVF_E_FORMAT,
+                       "the text is empty, and the vocabulary has no mark of a start");
+    if (!err) {
+        u->force.n_text = n_whole - n;
+        memmove(whole, whole + n, (size_t)u->force.n_text * sizeof *whole);
+        u->force.text_ids = whole;
+        whole = NULL;
+        u->r.n_predict = -1;
+        u->r.force = &u->force;
+        err = n ? runner_take_prompt(&u->r, ids, n, d) : runner_take_prompt(&u->r, &start, 1, d);
+    }
+    mem_free(ids);
+    mem_free(whole);
+    buf_finish(&text);
+    return err;
 }
 
 static int open_line(struct run *u, const struct jsonl_line *x, struct kvf_diag *d)
@@ -120,7 +159,17 @@ static int open_line(struct run *u, const struct jsonl_line *x, struct kvf_diag 
     p->given = x->prompt ? x->prompt : x->text;
     p->raw = x->text != NULL;
     p->messages = x->messages;
-    return runner_open_prompt(&u->r, d);
+    u->until = x->until;
+    u->scores = x->continuation != NULL;
+    return u->scores ? open_continuation(u, x, d) : runner_open_prompt(&u->r, d);
+}
+
+static void forget_line(struct run *u)
+{
+    run_forget(u);
+    if (u->scores)
+        force_close(&u->force);
+    u->scores = false;
 }
 
 /* One line of a batch.  What would be said before its run is said of the first alone. */
@@ -133,7 +182,7 @@ static int make_line(void *ctx, const struct jsonl_line *x, const char *out, str
         err = run_execute(u, d);
     if (!err && !out)
         print_line(u, x->id);
-    run_forget(u);
+    forget_line(u);
     u->quiet = u->r.prompt.noted = true;
     return err;
 }
@@ -147,7 +196,7 @@ static int check_line(void *ctx, const struct jsonl_line *x, const char *trace, 
     int err = open_line(u, x, d);
     if (!err)
         err = run_is_that_of(u, trace, d);
-    run_forget(u);
+    forget_line(u);
     u->quiet = quiet;
     return err;
 }

@@ -58,6 +58,8 @@ void force_close(struct force *f)
     f->text_ids = NULL;
     f->ids = NULL;
     f->roles = NULL;
+    f->n_ids = 0;
+    f->n_text = 0;
 }
 
 static bool needs_evictions(const struct method *m)

@@ -104,9 +104,37 @@ static int take_prompt(struct jsonl_line *x, struct kvf_diag *d)
     return err;
 }
 
+/* Texts that end an answer. */
+static int take_until(struct jsonl_line *x, struct kvf_diag *d)
+{
+    enum { MOST_ENDS = 64 };
+    x->until = json_get(x->root, "until");
+    bool good = !x->until || (json_is_array(x->until) && json_len(x->until) <= MOST_ENDS);
+    for (const struct json *m = good ? json_first(x->until) : NULL; m; m = json_next(m))
+        good = good && json_str(m, "")[0];
+    return good ? KVF_OK
+                : kvf_fail(d, KVF_E_FORMAT,
+                           "\"until\" is no array of up to %d texts that are not empty", MOST_ENDS);
+}
+
+static int take_continuation(struct jsonl_line *x, struct kvf_diag *d)
+{
+    const struct json *member = json_get(x->root, "continuation");
+    x->continuation = json_str(member, NULL);
+    if (!member)
+        return KVF_OK;
+    if (!x->continuation || !x->continuation[0])
+        return kvf_fail(d, KVF_E_FORMAT, "\"continuation\" is no text, or an empty one");
+    if (!x->text || x->n >= 0 || x->seed >= 0 || x->until)
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "\"continuation\" goes with \"text\" and \"id\" alone: nothing is sampled");
+    return KVF_OK;
+}
+
 static int check_keys(const struct json *root, struct kvf_diag *d)
 {
-    static const char *const known[] = {"id", "prompt", "messages", "text", "n", "seed"};
+    static const char *const known[] = {"id", "prompt", "messages", "text",
+                                        "n",  "seed",   "until",    "continuation"};
     if (!json_is_object(root))
         return kvf_fail(d, KVF_E_FORMAT, "expected a JSON object");
     for (const struct json *m = json_first(root); m; m = json_next(m)) {
@@ -115,8 +143,8 @@ static int check_keys(const struct json *root, struct kvf_diag *d)
             found |= strcmp(json_key(m), known[i]) == 0;
         if (!found)
             return kvf_fail(d, KVF_E_FORMAT,
-                            "unknown key \"%.60s\"; known are id, prompt, messages, text, n "
-                            "and seed",
+                            "unknown key \"%.60s\"; known are id, prompt, messages, text, n, "
+                            "seed, until and continuation",
                             json_key(m));
     }
     return KVF_OK;
@@ -135,7 +163,11 @@ static int take_line(struct jsonl_line *x, const char *s, size_t n, struct kvf_d
         err = take_prompt(x, d);
     if (!err)
         err = take_number(x->root, "n", MOST_TOKENS, &x->n, d);
-    return err ? err : take_number(x->root, "seed", MOST_SEED, &x->seed, d);
+    if (!err)
+        err = take_number(x->root, "seed", MOST_SEED, &x->seed, d);
+    if (!err)
+        err = take_until(x, d);
+    return err ? err : take_continuation(x, d);
 }
 
 /* ---- the file */

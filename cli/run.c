@@ -15,6 +15,7 @@
 #include "cli/shown.h"
 #include "cli/signals.h"
 #include "engine/decode/sampler.h"
+#include "engine/experiment/divergence.h"
 #include "engine/model/gguf.h"
 #include "engine/model/out_gram.h"
 
@@ -237,12 +238,39 @@ static bool emit(struct run *u, int32_t id)
     return fflush(stdout) == 0 && !ferror(stdout);
 }
 
+static void score(struct run *u, int32_t id)
+{
+    struct token_score x = token_score(session_logits(u->session), u->r.engine->config.vocab, id);
+    u->nll += x.nll;
+    u->greedy = u->greedy && x.right;
+}
+
+/* Whether the answer has a text that ends it, which is cut off with what follows. */
+static bool ended(struct run *u)
+{
+    char *first = NULL;
+    if (!u->answer.data)
+        return false;
+    for (const struct json *m = json_first(u->until); m; m = json_next(m)) {
+        char *at = strstr(u->answer.data, json_str(m, ""));
+        if (at && (!first || at < first))
+            first = at;
+    }
+    if (!first)
+        return false;
+    u->answer.len = (size_t)(first - u->answer.data);
+    *first = 0;
+    return true;
+}
+
 static int decode(struct run *u)
 {
     struct runner *r = &u->r;
     struct sampler sampler;
     int cap = runner_cap(r), err;
     double t0 = clock_seconds();
+    u->greedy = true;
+    u->nll = 0;
     err = sampler_init(&sampler, r->temperature, r->top_p, (uint64_t)r->seed,
                        r->engine->config.vocab);
     u->bar.on = false;
@@ -253,9 +281,13 @@ static int decode(struct run *u)
         int32_t id = forced ? u->force.ids[n] : sampler_next(&sampler, session_logits(u->session));
         if (!forced && !r->ignore_eos && tokenizer_is_eog(r->engine->tokenizer, id))
             break;
+        if (u->scores)
+            score(u, id);
         if (!emit(u, id))
             break; /* commands_main reports it */
         u->n_generated++;
+        if (u->until && ended(u))
+            break;
         /* the last token sampled is in the text only: nobody asks what follows it */
         if ((n + 1 == r->n_predict && !forced) || session_length(u->session) == cap)
             break;

@@ -24,6 +24,10 @@ struct run {
     struct recorder *rec;
     struct session *session;
     struct buf answer;
+    const struct json *until; /* texts that end the answer, borrowed from the line; NULL: none */
+    bool scores;              /* the tokens that are forced are scored */
+    bool greedy;              /* each of them was the likeliest */
+    double nll;               /* of all of them, nats */
     struct progress bar;
     double prefill_seconds, decode_seconds;
     int n_generated;

@@ -185,6 +185,12 @@ int runner_open_prompt(struct runner *r, struct kvf_diag *d)
     return err ? err : check_lengths(r, d);
 }
 
+int runner_take_prompt(struct runner *r, const int32_t *ids, int n, struct kvf_diag *d)
+{
+    int err = prompt_take(&r->prompt, ids, n);
+    return err ? err : check_lengths(r, d);
+}
+
 int runner_open(struct runner *r, struct kvf_diag *d)
 {
     int err = open_model(r, !held_prompt(r), d);

@@ -46,6 +46,8 @@ int runner_open(struct runner *r, struct kvf_diag *d);
  * then one prompt after the other, with prompt_close between.  n_predict -1 is set then. */
 int runner_open_model(struct runner *r, struct kvf_diag *d);
 int runner_open_prompt(struct runner *r, struct kvf_diag *d);
+/* Instead of it a prompt that the caller tokenised; the ids are copied. */
+int runner_take_prompt(struct runner *r, const int32_t *ids, int n, struct kvf_diag *d);
 void runner_close(struct runner *r); /* accepts a zeroed runner */
 
 /* KVF_E_ARG when `out` names the same file as an input of an opened runner. */

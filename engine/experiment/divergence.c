@@ -39,3 +39,12 @@ struct divergence divergence(const struct reference *r, const float *logits, int
     return (struct divergence){lse - (double)logits[target], kl + (lse - r->lse), best == r->best,
                                best == target};
 }
+
+struct token_score token_score(const float *logits, int n, int32_t target)
+{
+    int best = argmax(logits, n);
+    double sum = 0, max = (double)logits[best];
+    for (int i = 0; i < n; i++)
+        sum += exp((double)logits[i] - max);
+    return (struct token_score){max + log(sum) - (double)logits[target], best == target};
+}

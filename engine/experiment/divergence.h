@@ -23,6 +23,13 @@ struct divergence {
     bool agree; /* p and q have the same argmax */
     bool right; /* the argmax of q is the target */
 };
+/* What a distribution says of one token: -ln q(target), and whether it is the likeliest. */
+struct token_score {
+    double nll;
+    bool right;
+};
+struct token_score token_score(const float *logits, int n, int32_t target);
+
 struct divergence divergence(const struct reference *r, const float *logits, int32_t target);
 
 #endif

@@ -412,6 +412,11 @@ bool tokenizer_is_eog(const struct tokenizer *t, int32_t id)
     return false;
 }
 
+int32_t tokenizer_before_text(const struct tokenizer *t)
+{
+    return t->bos >= 0 ? t->bos : t->eos;
+}
+
 int tokenizer_vocab(const struct tokenizer *t)
 {
     return t->vocab->n;

@@ -51,6 +51,9 @@ size_t tokenizer_covers(const struct tokenizer *t, int32_t before, int32_t id, c
 bool tokenizer_is_eog(const struct tokenizer *t, int32_t id);     /* ends the generation */
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id); /* control or user-defined */
 int tokenizer_vocab(const struct tokenizer *t);
+/* What stands before a text that nothing stands before: the mark of the start, or else that of the
+ * end; -1: the vocabulary has neither. */
+int32_t tokenizer_before_text(const struct tokenizer *t);
 void tokenizer_hash(const struct tokenizer *t, char out[33]); /* of vocabulary and merges */
 
 #endif

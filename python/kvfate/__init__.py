@@ -7,12 +7,13 @@
 """
 from .errors import Error, MissingValues, TraceError
 from .program import ProgramError
+from .scores import Continuation, Scores
 from .tables import Figure, Report, Table, figure, report, table
 from .trace import Trace
 from .trace import open_trace as open
 from .writer import Writer
 
-__all__ = ["Error", "Figure", "MissingValues", "ProgramError", "Report", "Table", "Trace", "TraceError", "Writer", "figure", "open", "report", "table"]
+__all__ = ["Continuation", "Error", "Figure", "MissingValues", "ProgramError", "Report", "Scores", "Table", "Trace", "TraceError", "Writer", "figure", "open", "report", "table"]
 
 
 def __getattr__(name):

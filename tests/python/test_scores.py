@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""usage: test_scores.py KVFATE MODELS SOURCE_ROOT
+
+Log-probabilities of continuations against the logits that `kvfate logits` gives for each prefix, answers that end before a text, the
+class for lm-evaluation-harness where that is installed, and each way to fail."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+KVFATE, MODELS, ROOT = map(os.path.abspath, sys.argv[1:4])
+sys.path += [os.path.join(ROOT, "python"), os.path.join(ROOT, "tests")]
+os.environ["PATH"] = os.path.dirname(KVFATE) + os.pathsep + os.environ["PATH"]
+from check import check, finish  # noqa: E402
+import kvfate  # noqa: E402
+
+MODEL = os.path.join(MODELS, "tiny6.gguf")
+work = tempfile.TemporaryDirectory(prefix="kvfate-scores-")
+exact = {"exact": True, "kv_type": "f32", "threads": 1}
+
+
+def path(name, text=None):
+    name = os.path.join(work.name, name)
+    if text is not None:
+        with open(name, "w", encoding="utf-8") as f:
+            f.write(text)
+    return name
+
+
+def ids_of(text):
+    """The tokens of a raw text, from a trace of it."""
+    subprocess.run([KVFATE, "run", "-m", MODEL, "--raw", "-f", path("x.txt", text), "-n", "0", "-q", "--overwrite", "-o", path("x.kvf")],
+                   check=True, capture_output=True)
+    with kvfate.open(path("x.kvf")) as t:
+        return [int(i) for i in t["tokens.id"][:]]
+
+
+def logits(ids):
+    subprocess.run([KVFATE, "logits", "-m", MODEL, "--exact", "--kv-type", "f32", "-t", "1", "--ids", path("x.ids", " ".join(map(str, ids))),
+                    "-o", path("x.npy")], check=True, capture_output=True)
+    return np.load(path("x.npy")).astype(np.float64)
+
+
+def expected(text, more):
+    before, whole = ids_of(text) if text else [], ids_of(text + more)
+    after = whole[len(before):]
+    total, greedy = 0.0, True
+    for i, token in enumerate(after):
+        x = logits(before + after[:i])
+        total += x[token] - x.max() - np.log(np.exp(x - x.max()).sum())
+        greedy &= int(x.argmax()) == token
+    return total, greedy, len(after)
+
+
+pairs = [("the thing in there", " and it is the other one"), ("the thing", " of"), ("it is what it is and", " so be it, he said.\nThen more")]
+full = kvfate.Scores(model=MODEL, **exact)
+for (text, more), got in zip(pairs, full.continuations(pairs)):
+    want = expected(text, more)
+    check("full cache: %r" % more, abs(got.logprob - want[0]) < 1e-4 and got[1:] == want[1:], got, want)
+likely = full.answers(["the thing in there"], most=6)[0]
+again = full.continuations([("the thing in there", likely)])[0]
+check("what is answered is the likeliest", again.greedy or "\ufffd" in likely, likely, again)
+check("nothing is asked", full.continuations([]) == [])
+small = kvfate.Scores(model=MODEL, method="window", budget=8, **exact).continuations(pairs)
+check("a small cache changes what is said", all(abs(a.logprob - b.logprob) > 1e-6 for a, b in zip(full.continuations(pairs)[::2], small[::2])))
+
+whole = full.answers(["the thing in there"], most=24)[0]
+for stop in sorted({whole[k:k + n] for k in range(3, len(whole) - 3, 4) for n in (1, 2)} - {"\ufffd", ""}):
+    if "\ufffd" in stop:
+        continue
+    got = full.answers(["the thing in there"], most=24, until=["never there", stop])[0]
+    check("ends before %r" % stop, got == whole[:whole.index(stop)], got, whole)
+check("an answer that nothing ends", full.answers(["the thing in there"], most=24, until=["never there"])[0] == whole)
+
+
+def refused(name, lines, sentence, status=1):
+    r = subprocess.run([KVFATE, "generate", "-m", MODEL, "--jsonl", path("bad.jsonl", "\n".join(map(json.dumps, lines)))], capture_output=True, text=True)
+    check(name, r.returncode == status and sentence in r.stderr and not r.stdout, r)
+
+
+refused("a continuation of a message", [{"prompt": "a", "continuation": "b"}], "goes with")
+refused("a continuation with a seed", [{"text": "a", "continuation": "b", "seed": 1}], "goes with")
+refused("an empty continuation", [{"text": "a", "continuation": ""}], "empty")
+refused("a continuation that is no text", [{"text": "a", "continuation": 4}], "no text")
+refused("ends that are no array", [{"text": "a", "until": "b"}], "until")
+refused("an end that is empty", [{"text": "a", "until": [""]}], "until")
+refused("too many ends", [{"text": "a", "until": ["x"] * 65}], "until")
+try:
+    kvfate.Scores(model=path("none.gguf")).continuations(pairs)
+    check("no model", False)
+except kvfate.ProgramError as e:
+    check("no model", "none.gguf" in str(e), e)
+try:
+    full.continuations([("a " * 5000, "b")])
+    check("too long", False)
+except kvfate.ProgramError as e:
+    check("too long", "context" in str(e), e)
+
+try:
+    import lm_eval  # noqa: F401
+except ImportError:
+    print("the class for lm-evaluation-harness is not tried: it is not installed")
+else:
+    from kvfate.harness import Kvfate
+    from lm_eval.api.instance import Instance
+    lm = Kvfate(model=MODEL, **exact)
+    spaced = [("the thing in there ", "and"), ("the thing in there", " and")]
+    got = lm.loglikelihood([Instance("loglikelihood", {}, p, 0) for p in spaced])
+    check("blanks go with what follows", got[0] == got[1], got)
+    check("rolling", lm.loglikelihood_rolling([Instance("loglikelihood_rolling", {}, ("the thing",), 0)])[0] == full.continuations([("", "the thing")])[0].logprob)
+    asked = [("the thing in there", {"until": ["x"], "max_gen_toks": 8}), ("it is", {"until": "zz", "max_gen_toks": 4})]
+    got = lm.generate_until([Instance("generate_until", {}, a, 0) for a in asked])
+    check("answers", got == [full.answers([c], most=h["max_gen_toks"], until=[h["until"]] if isinstance(h["until"], str) else h["until"])[0] for c, h in asked], got)
+work.cleanup()
+finish()
