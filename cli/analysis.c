@@ -178,6 +178,8 @@ static int cmd_analysis(const struct command *self, void *request, int n, char *
         err = open_trace(self, operand[i], "showing", &trace[i], &d);
     if (err)
         goto done;
+    for (int i = 0; i < n; i++)
+        trace_say_piece(self, trace[i]);
     traces_say_parted(self, trace, n);
     err = make_table(q, trace, operand, n, &t, &d);
     if (!err && table_meta(t, "missing"))

@@ -122,15 +122,23 @@ static void print_row(const struct table *t, int row)
     printf("\n");
 }
 
-/* Says what the row of all distractors in all heads means, in one sentence. */
-static void print_verdict(const struct table *t, int row)
+/* Says what the row of all distractors in all heads means, in one sentence.  Signs of five tasks
+ * cannot reach p < 0.05. */
+static void print_verdict(const struct table *t, int row, int n)
 {
+    enum { LEAST = 6 };
     double low = cell(t, "dlogp_low", row), high = cell(t, "dlogp_high", row);
+    bool clear = n >= LEAST && cell(t, "dlogp_p", row) < 0.05;
+    if (n < LEAST) {
+        printf("\n%d task%s nothing of others: give %d or more.\n", n, n == 1 ? " says" : "s say",
+               LEAST);
+        return;
+    }
     printf("\nWithout all distractors log p(answer) changes by %+.3f nats (%+.3f .. %+.3f): ",
            cell(t, "dlogp", row), low, high);
-    if (low > 0)
+    if (clear && low > 0)
         printf("attention to them costs the answer here.\n");
-    else if (high < 0)
+    else if (clear && high < 0)
         printf("here they help more than the attention that goes to them costs.\n");
     else
         printf("these tasks do not tell whether attention to them costs the answer.\n");
@@ -145,7 +153,7 @@ static void summary(const struct job *j, const struct table *t)
     for (int i = 0; i < PER_TASK; i++)
         if (i < CAUSAL_N_ROWS || causal_rows[i % CAUSAL_N_ROWS].what != CAUSAL_NOTHING)
             print_row(t, i);
-    print_verdict(t, 7);
+    print_verdict(t, 7, j->tasks.n);
 }
 
 static void add_meta(const struct job *j, struct table *t)

@@ -1,6 +1,7 @@
 /* cmd_ls.c - the traces of folders, or those of them that conditions choose: one row each. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/progress.h"
@@ -10,6 +11,8 @@
 #include "cli/output.h"
 #include "cli/shown.h"
 #include "cli/where.h"
+
+#define UNFINISHED ".unfinished"
 
 struct job {
     /* options */
@@ -48,6 +51,30 @@ static int add_path(void *ctx, const char *path)
     }
     j->path[j->n] = mem_strdup(path);
     return j->path[j->n++] ? KVF_OK : KVF_E_NOMEM;
+}
+
+/* A trace that a run has not closed opens by the name that it will have. */
+static int add_unfinished(void *ctx, const char *path)
+{
+    struct stat st;
+    char *name = mem_strdup(path);
+    if (!name)
+        return KVF_E_NOMEM;
+    name[strlen(name) - strlen(UNFINISHED)] = 0;
+    int err = stat(name, &st) == 0 ? KVF_OK : add_path(ctx, name);
+    mem_free(name);
+    return err;
+}
+
+/* What an operand stands for; of folders what was not closed, too. */
+static int add_operand(struct job *j, const char *operand, struct kvf_diag *d)
+{
+    struct stat st;
+    bool folder = stat(operand, &st) == 0 && S_ISDIR(st.st_mode);
+    int err = files_each(operand, ".kvf", add_path, j, d);
+    if (!err && folder)
+        err = files_each(operand, ".kvf" UNFINISHED, add_unfinished, j, d);
+    return err;
 }
 
 /* Takes the facts over, or gives them back. */
@@ -191,8 +218,11 @@ static int show(const struct job *j, struct kvf_diag *d)
     struct output to = {.path = j->out, .json = j->json};
     struct table *t = NULL;
     int err = KVF_OK;
-    for (size_t i = 0; j->paths && i < j->n_rows; i++)
-        puts(j->row[i].text[FACT_TRACE]);
+    for (size_t i = 0; j->paths && i < j->n_rows; i++) {
+        const char *name = j->row[i].text[FACT_TRACE];
+        shown_piece(name, strlen(name));
+        putchar('\n');
+    }
     if (j->out || j->json) {
         t = as_table(j);
         err = t ? output_table(&to, t, d) : KVF_E_NOMEM;
@@ -211,9 +241,9 @@ static int prepare(struct job *j, int n, char **operand, struct kvf_diag *d)
     if (!err && j->where)
         err = where_parse(j->where, &j->chosen, d);
     if (!err && n == 0)
-        err = files_each(".", ".kvf", add_path, j, d);
+        err = add_operand(j, ".", d);
     for (int i = 0; !err && i < n; i++)
-        err = files_each(operand[i], ".kvf", add_path, j, d);
+        err = add_operand(j, operand[i], d);
     return err ? err : files_keep(j->out, j->path, (int)j->n, d);
 }
 

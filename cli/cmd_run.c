@@ -187,6 +187,27 @@ static int make_line(void *ctx, const struct jsonl_line *x, const char *out, str
     return err;
 }
 
+/* KVF_E_ARG with a sentence where the answer of a trace has more tokens than are asked for, or
+ * fewer though nothing but their number ends it. */
+static int check_answer(const struct run *u, const char *trace, struct kvf_diag *d)
+{
+    struct kvf_trace *t = NULL;
+    struct json *result = NULL;
+    int err = kvf_open(trace, KVF_OPEN_STRICT, &t, d);
+    const char *note = err ? NULL : kvf_note(t, "result");
+    if (note && json_parse(note, strlen(note), &result, NULL) != KVF_OK)
+        result = NULL;
+    int64_t n = json_int(json_get(result, "generated_tokens"), -1), asked = u->r.n_predict;
+    bool more = asked >= 0 && n > asked,
+         fewer = n >= 0 && n < asked && u->r.ignore_eos && !u->until;
+    if (more || fewer)
+        err = kvf_fail(d, KVF_E_ARG, "%s has an answer of %lld tokens, and %lld are asked for (-n)",
+                       trace, (long long)n, (long long)asked);
+    json_free(result);
+    kvf_close(t);
+    return err;
+}
+
 /* Whether the trace that stands at a line's name is what the line would give. */
 static int check_line(void *ctx, const struct jsonl_line *x, const char *trace, struct kvf_diag *d)
 {
@@ -196,6 +217,8 @@ static int check_line(void *ctx, const struct jsonl_line *x, const char *trace, 
     int err = open_line(u, x, d);
     if (!err)
         err = run_is_that_of(u, trace, d);
+    if (!err)
+        err = check_answer(u, trace, d);
     forget_line(u);
     u->quiet = quiet;
     return err;

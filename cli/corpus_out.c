@@ -46,10 +46,12 @@ int corpus_out_check(const struct analyzer *a, struct corpus_target *t, struct k
 /* Sums over different things are seldom what was meant. */
 static void warn(const struct corpus *c)
 {
-    static const char *const keys[] = {"model_hash", "method", "budget"};
-    static const char *const names[] = {"model", "method", "budget"};
+    static const char *const keys[] = {"model_hash", "method", "budget", "grace", "mean_to"};
+    static const char *const names[] = {"model", "method", "budget",
+                                        "grace (which --grace W fixes)",
+                                        "the horizon of means (which --mean-to H fixes)"};
     const char *gap = "";
-    for (int i = 0; i < 3; i++)
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (corpus_differ(c, keys[i])) {
             fprintf(stderr, "%s%s", *gap ? gap : "note: the traces differ in ", names[i]);
             gap = ", ";

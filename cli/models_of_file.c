@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "cli/folders.h"
+#include "cli/shown.h"
 #include "engine/cache/cache.h"
 #include "engine/decode/session.h"
 #include "engine/gate/published.h"
@@ -148,7 +149,7 @@ static void print_shape(const struct found *f)
     const struct model_config *m = &f->m;
     int n = 0;
     const char *pre = word_rule(f->g, &n);
-    printf("model      %s\n", m->name[0] ? m->name : "without a name");
+    printf("model      %s\n", m->name[0] ? shown_name(m->name).text : "without a name");
     printf("family     %s (%s)\n", m->arch, m->family->models);
     printf("shape      %d layers, %d query heads, %d KV heads, %d channels a head, width %d, "
            "feed-forward %d\n",

@@ -62,6 +62,23 @@ void trace_judge(const struct command *self, const struct kvf_trace *t, const ch
         command_tell(self->name, "%s was repaired, and lacks what was lost", path);
 }
 
+void trace_say_piece(const struct command *self, const struct kvf_trace *t)
+{
+    const char *note = kvf_note(t, "part");
+    struct json *root = NULL;
+    if (!note || json_parse(note, strlen(note), &root, NULL) != KVF_OK)
+        return;
+    int64_t from = json_int(json_get(root, "from"), 0), to = json_int(json_get(root, "to"), 0);
+    int64_t of = json_int(json_get(root, "of"), 0);
+    if (to - from < of)
+        command_tell(self->name,
+                     "%s is tokens %lld to %lld of a run of %lld: what happened to an entry behind "
+                     "them, such as its eviction, counts at the end of the piece, and shares of "
+                     "the attention are of what the piece holds",
+                     kvf_path(t), (long long)from, (long long)to - 1, (long long)of);
+    json_free(root);
+}
+
 int open_trace(const struct command *self, const char *path, const char *doing,
                struct kvf_trace **ret, struct kvf_diag *d)
 {

@@ -22,6 +22,10 @@ int open_both(const struct command *self, char *const path[2], struct kvf_trace 
  * having the same prompt: methods are then compared on different texts. */
 void traces_say_parted(const struct command *self, struct kvf_trace *const *t, int n);
 
+/* Says of a piece of a run (`kvfate trim --tokens`, `split`) one line on the standard error: what
+ * its values mean there. */
+void trace_say_piece(const struct command *self, const struct kvf_trace *t);
+
 /* Whether a trace was not closed, holds no steps, or was repaired. */
 bool trace_is_partial(const struct kvf_trace *t);
 /* Says of such a trace one line on the standard error, "kvfate NAME: PATH was not closed: DOING its

@@ -186,6 +186,22 @@ done:
     return err;
 }
 
+/* KVF_E_ARG with a sentence where an earlier task has the same tokens: it would count twice. */
+static int check_new(const struct tasks *t, const char *path)
+{
+    const struct task *x = &t->task[t->n - 1];
+    for (int i = 0; i < t->n - 1; i++) {
+        const struct task *y = &t->task[i];
+        if (x->prompt.n_ids == y->prompt.n_ids && x->reply == y->reply
+            && memcmp(x->prompt.ids, y->prompt.ids, (size_t)x->prompt.n_ids * sizeof *x->prompt.ids)
+                   == 0)
+            return kvf_fail(t->d, KVF_E_ARG,
+                            "%s is the same task as %s.json, and would count twice: leave one out",
+                            path, y->name);
+    }
+    return KVF_OK;
+}
+
 static int add(void *ctx, const char *path)
 {
     struct tasks *t = ctx;
@@ -205,7 +221,7 @@ static int add(void *ctx, const char *path)
                        "%s: the prompt and its answer have %d tokens, and the model's context is "
                        "%d",
                        path, need, limit);
-    return err;
+    return err ? err : check_new(t, path);
 }
 
 int tasks_open(struct tasks *t, const char *const *operand, int n, struct kvf_diag *d)

@@ -3,6 +3,7 @@
 
 #include "base/utf8.h"
 #include "engine/model/hf_tokens.h"
+#include "engine/model/pretok.h"
 
 enum { MOST_STEPS = 16 };
 
@@ -125,12 +126,15 @@ static int split(struct hf_tokens *x, uint32_t step)
     bool matches = is(x, behavior, "Isolated") || (invert && is(x, behavior, "Removed"));
     if (!matches)
         return refuse(x, "behavior of Split", behavior);
+    bool drops = is(x, behavior, "Removed");
+    size_t n;
+    const char *s = text ? NULL : json_tape_str(x->tape, regex, &x->scratch, &n);
+    if (!text && !s)
+        return refuse(x, "pattern of Split", regex);
+    if (drops)
+        buf_char(&x->patterns, PRETOK_DROPS);
     if (text)
         return literal(x, text);
-    size_t n;
-    const char *s = json_tape_str(x->tape, regex, &x->scratch, &n);
-    if (!s)
-        return refuse(x, "pattern of Split", regex);
     return put_pattern(x, s, n, regex);
 }
 

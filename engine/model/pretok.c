@@ -135,6 +135,7 @@ static const struct row {
 struct pretok {
     bool whole_words, adds_bos;
     pcre2_code *code[PRETOK_PATTERNS];
+    bool drops[PRETOK_PATTERNS]; /* what stands between its matches is no text */
     int n;
 };
 
@@ -162,11 +163,14 @@ static bool add_pattern(struct pretok *p, const char *pattern)
 {
     int code;
     PCRE2_SIZE at;
+    bool drops = pattern[0] == PRETOK_DROPS;
+    pattern += drops;
     pcre2_code *made = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
                                      PCRE2_UTF | PCRE2_UCP, &code, &at, NULL);
     if (!made)
         return false;
     pcre2_jit_compile(made, PCRE2_JIT_COMPLETE); /* slower without, not wrong */
+    p->drops[p->n] = drops;
     p->code[p->n++] = made;
     return true;
 }
@@ -276,31 +280,57 @@ static int search(struct pretok_cut *c, int k)
     return rc >= 0 || rc == PCRE2_ERROR_NOMATCH ? KVF_OK : KVF_E_LIMIT;
 }
 
-/* Takes the next piece off level k and gives it to level k + 1. */
+/* Takes the next piece off level k and gives it to level k + 1: 1; 0 when nothing but what is
+ * dropped was left; KVF_E_LIMIT. */
 static int cut(struct pretok_cut *c, int k)
 {
     struct pretok_level *l = &c->level[k];
     int err = l->searched ? KVF_OK : search(c, k);
     if (err)
         return err;
+    if (c->p->drops[k])
+        l->at = l->from;
+    if (l->at == l->end)
+        return 0;
     size_t end = l->at < l->from ? l->from : l->to;
     c->level[k + 1] = (struct pretok_level){.start = l->at, .at = l->at, .end = end};
     l->searched = end == l->from && l->from < l->to;
     l->at = end;
-    return KVF_OK;
+    return 1;
+}
+
+/* The deepest level of which something is left; -1: none. */
+static int deepest(const struct pretok_cut *c)
+{
+    int k = c->p->n - 1;
+    while (k >= 0 && c->level[k].at == c->level[k].end)
+        k--;
+    return k;
+}
+
+/* Without patterns a text is one word. */
+static bool whole(struct pretok_cut *c, const char **ret_word, size_t *ret_n)
+{
+    struct pretok_level *l = &c->level[0];
+    bool more = l->at < l->end;
+    *ret_word = c->text + l->at;
+    *ret_n = l->end - l->at;
+    l->at = l->end;
+    return more;
 }
 
 bool pretok_next(struct pretok_cut *c, const char **ret_word, size_t *ret_n, int *ret_err)
 {
-    int n = c->p->n, k = n - 1;
-    while (k >= 0 && c->level[k].at == c->level[k].end)
-        k--;
-    if (k < 0)
-        return false;
-    for (; k < n; k++) {
-        int err = cut(c, k);
-        if (err) {
-            *ret_err = err;
+    int n = c->p->n, got = 0;
+    if (n == 0)
+        return whole(c, ret_word, ret_n);
+    for (int k = deepest(c); !got; k = deepest(c)) {
+        if (k < 0)
+            return false;
+        for (got = 1; got > 0 && k < n; k++)
+            got = cut(c, k);
+        if (got < 0) {
+            *ret_err = got;
             return false;
         }
     }

@@ -117,6 +117,19 @@ s.check("nothing steers a terminal", b"\x1b" not in r.stdout and r.stdout.count(
 r = s.run(["ls", text, first, "-w", "state=closed", "--paths"])
 s.check("files that are no traces do not hide the others", r.stdout.decode().split() == [first] and r.returncode == 3, r)
 
+# A trace that a run has not closed is listed by the name that it will have, once.
+left = s.path("left")
+os.mkdir(left)
+make(s.write_kvf, f"{left}/a.kvf", [Column("nll", "f32", "run", np.ones(3))], (L, H, G, 3))
+make(s.write_kvf, f"{left}/b.kvf", [Column("nll", "f32", "run", np.ones(3))], (L, H, G, 3), unclosed=True)
+names = sorted(os.listdir(left))
+if "b.kvf" in names:  # the maker leaves it at its name
+    os.rename(f"{left}/b.kvf", f"{left}/b.kvf.unfinished")
+t = table(s.exe, "ls", left)[0]
+s.check("what is not closed is listed", list(zip(t["trace"], t["state"])) == [(f"{left}/a.kvf", "closed"), (f"{left}/b.kvf.unfinished", "unfinished")], t["trace"], t["state"], names)
+os.link(f"{left}/b.kvf.unfinished", f"{left}/a.kvf.unfinished")
+s.check("beside a closed one it is not", table(s.exe, "ls", left)[0]["trace"] == [f"{left}/a.kvf", f"{left}/b.kvf.unfinished"])
+
 # ---- the same conditions choose what a corpus adds up
 
 

@@ -7,7 +7,9 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/utf8.h"
+#include "base/buf.h"
 #include "engine/model/bpe.h"
+#include "engine/model/pretok.h"
 #include "engine/model/tokenizer.h"
 #include "golden.h"
 
@@ -491,4 +493,39 @@ Test(tokenizer, special_names_are_tokens_only_when_asked)
     mem_free(ids);
     tokenizer_destroy(t);
     gguf_close(g);
+}
+
+/* Words of a text under patterns, one behind the other with a bar between them. */
+static void cuts(const char *patterns, int n, const char *text, const char *want)
+{
+    struct pretok *p = NULL;
+    struct pretok_cut c = {0};
+    const char *bad = NULL, *word = NULL;
+    struct buf got = {0};
+    size_t len = 0;
+    int err = KVF_OK;
+    cr_assert_eq(pretok_from_patterns(patterns, n, false, &p, &bad), KVF_OK);
+    cr_assert_eq(pretok_cut_init(&c, p), KVF_OK);
+    pretok_start(&c, text, strlen(text));
+    while (pretok_next(&c, &word, &len, &err)) {
+        buf_add(&got, word, len);
+        buf_char(&got, '|');
+    }
+    cr_assert_eq(err, KVF_OK);
+    cr_assert_str_eq(got.data ? got.data : "", want, "patterns %s on '%s'", patterns, text);
+    buf_finish(&got);
+    pretok_cut_finish(&c);
+    pretok_destroy(p);
+}
+
+Test(pretok, of_a_file)
+{
+    cuts("", 0, "no pattern at all", "no pattern at all|");
+    cuts("", 0, "", "");
+    cuts("[a-z]+", 1, "ab 12cd", "ab| 12|cd|");
+    cuts("\001[a-z]+", 1, "ab 12cd", "ab|cd|"); /* what is between is dropped */
+    cuts("\001[a-z]+", 1, "12 ab", "ab|");
+    cuts("\001[a-z]+", 1, "12", "");
+    cuts("\001[a-z0-9]+\000[0-9]", 2, ".ab12.,cd 3.", "ab|1|2|cd|3|");
+    cuts("[0-9]\000\001[a-z]+", 2, "ab12,cd", "ab|cd|");
 }
