@@ -31,6 +31,11 @@ struct gpu {
     int which;
     cudaStream_t stream;
     cudaError_t error; /* the first of a copy or an allocation */
+    /* Of gemm.cu: what cuBLAS reads, grown on demand. */
+    struct blas *blas; /* NULL: not opened yet, or with no_blas there is none */
+    bool no_blas;
+    void *gemm_x, *gemm_w;
+    size_t gemm_x_bytes, gemm_w_bytes;
 };
 
 #define ALL_LANES 0xffffffffu
@@ -102,6 +107,23 @@ DEVICE float from_half(uint16_t h)
 DEVICE float from_bf16(uint16_t h)
 {
     return __uint_as_float((unsigned)h << 16);
+}
+
+/* To the nearest, ties to even; no NaN. */
+DEVICE uint16_t to_bf16(float f)
+{
+    unsigned u = __float_as_uint(f);
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+/* An element of what cuBLAS reads. */
+DEVICE void gemm_set(float *p, size_t i, float v)
+{
+    p[i] = v;
+}
+DEVICE void gemm_set(uint16_t *p, size_t i, float v)
+{
+    p[i] = to_bf16(v);
 }
 
 /* An element of the cache: half or float. */

@@ -88,6 +88,15 @@ void gpu_product(struct gpu *g, float *out, size_t ld_out, const float *x, size_
 void gpu_product_exact(struct gpu *g, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
                        const struct gpu_matrix *w);
 
+/* The same by cuBLAS, for prompts.  f32 weights: products and sums in f32; any other type: W and x
+ * rounded to bf16, sums in f32, within 2^-8 of the sum of |W x|.  Rows run GPU_GEMM_ROWS at a time,
+ * with zeros for those that are missing, so that a row does not depend on how many there are: out
+ * has room for T rounded up to whole GPU_GEMM_ROWS, and what is behind row T is noise.  false:
+ * there is no cuBLAS, or no room for its tiles, and nothing was done. */
+enum { GPU_GEMM_ROWS = 256 };
+bool gpu_gemm(struct gpu *g, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
+              const struct gpu_matrix *w);
+
 /* The entries of one layer.  Page p of head h is page table[h * ld_table + p] of the pool: keys
  * [D][PAGE_SLOTS], then values [PAGE_SLOTS][D], as in kernels.h. */
 struct gpu_cache {

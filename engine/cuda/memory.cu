@@ -1,7 +1,7 @@
 /* memory.cu - a device, its stream and its memory. */
 #include <stdio.h>
 
-#include "engine/cuda/device.cuh"
+#include "engine/cuda/blas.cuh"
 
 enum { LEAST_MAJOR = 8 }; /* compute capability of the oldest kernels */
 
@@ -93,6 +93,9 @@ void gpu_close(struct gpu *g)
 {
     if (!g)
         return;
+    blas_close(g->blas);
+    gpu_free(g, g->gemm_x);
+    gpu_free(g, g->gemm_w);
     cudaStreamDestroy(g->stream);
     mem_free(g);
 }

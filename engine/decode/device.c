@@ -17,6 +17,19 @@ static void multiply(struct session *s, float *out, size_t ld, const float *x, s
                                                         &w->part[i]);
 }
 
+/* The same for the rows of a chunk: those of a prompt by cuBLAS, however many there are, those of
+ * steps by a kernel of ours.  Rows of out: mirror_rows(T). */
+static void multiply_chunk(struct session *s, float *out, size_t ld, const float *x, size_t ld_x,
+                           int T, const struct device_matrix *w)
+{
+    struct mirror *m = s->mirror;
+    bool done = !s->e->exact && !s->stepping;
+    for (int i = 0, at = 0; done && i < w->n; at += w->part[i++].N)
+        done = gpu_gemm(m->gpu, out + at, ld, x, ld_x, T, &w->part[i]);
+    if (!done)
+        multiply(s, out, ld, x, ld_x, T, w);
+}
+
 static void embed(struct session *s, const int32_t *ids, int T)
 {
     struct mirror *m = s->mirror;
@@ -44,7 +57,7 @@ static void project(struct session *s, int layer, int T)
     size_t d = (size_t)c->d_model;
     const float *in = enter(s, w->attn_norm, T);
     float *key = m->qkv + (size_t)G * (size_t)D;
-    multiply(s, m->qkv, s->ld_qkv, in, d, T, &w->qkv);
+    multiply_chunk(s, m->qkv, s->ld_qkv, in, d, T, &w->qkv);
     if (w->qkv_bias)
         gpu_add_row(m->gpu, m->qkv, s->ld_qkv, w->qkv_bias, T, (G + 2 * H) * D);
     if (w->q_norm) {
@@ -76,12 +89,12 @@ static void finish(struct session *s, int layer, int T)
     const struct model_config *c = &s->e->config;
     const struct device_layer *w = &weights_of(s)->layer[layer];
     size_t d = (size_t)c->d_model;
-    float *both = m->gate_up, *one = m->gate_up + (size_t)T * s->ld_ffn;
-    multiply(s, m->branch, d, m->att, s->ld_att, T, &w->out);
+    float *both = m->gate_up, *one = m->gate_up + mirror_rows(T) * s->ld_ffn;
+    multiply_chunk(s, m->branch, d, m->att, s->ld_att, T, &w->out);
     add_branch(s, T, w->attn_post);
-    multiply(s, both, s->ld_ffn, enter(s, w->ffn_norm, T), d, T, &w->gate_up);
+    multiply_chunk(s, both, s->ld_ffn, enter(s, w->ffn_norm, T), d, T, &w->gate_up);
     gpu_gated(m->gpu, one, both, s->ld_ffn, T, c->d_ffn, c->family->gelu);
-    multiply(s, m->branch, d, one, (size_t)c->d_ffn, T, &w->down);
+    multiply_chunk(s, m->branch, d, one, (size_t)c->d_ffn, T, &w->down);
     add_branch(s, T, w->ffn_post);
     if (s->shadow || s->twin_for)
         gpu_get(m->gpu, s->x, m->x, (size_t)T * d * sizeof *s->x);

@@ -51,6 +51,12 @@ struct mirror {
 int device_weights_open(struct engine *e, struct kvf_diag *d);
 void device_weights_close(struct engine *e);
 
+/* Rows that T rows of a chunk take where cuBLAS writes them. */
+static inline size_t mirror_rows(int T)
+{
+    return ((size_t)T + GPU_GEMM_ROWS - 1) / GPU_GEMM_ROWS * GPU_GEMM_ROWS;
+}
+
 int mirror_begin(struct session *s, const struct session_options *opt, struct kvf_diag *d);
 void mirror_end(struct session *s);
 

@@ -14,7 +14,7 @@ static float *floats(struct gpu *g, size_t rows, size_t cols)
 static int alloc_buffers(struct session *s, struct mirror *m)
 {
     const struct model_config *c = &s->e->config;
-    size_t C = (size_t)s->chunk, d = (size_t)c->d_model;
+    size_t C = mirror_rows(s->chunk), d = (size_t)c->d_model;
     m->x = floats(m->gpu, C, d);
     m->normed = floats(m->gpu, C, d);
     m->qkv = floats(m->gpu, C, s->ld_qkv);

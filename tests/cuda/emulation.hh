@@ -305,6 +305,7 @@ enum {
     cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
     cudaErrorLaunchFailure = 719,
+    cudaErrorUnknown = 999,
 };
 struct cudaDeviceProp {
     char name[256];

@@ -95,6 +95,65 @@ static void product_case(struct gpu *g, struct rng *r, enum weight_type type, in
     drop_matrix(g, &m);
 }
 
+/* Products of prompts: of rounded weights and rows, each row alone with the bits that it has among
+ * others, nothing behind the columns. */
+static void gemm_case(struct gpu *g, struct rng *r, enum weight_type type, int N, int K, int T)
+{
+    struct matrix m = make_matrix(g, r, type, N, K);
+    size_t parts = (size_t)(T + GPU_GEMM_ROWS - 1) / GPU_GEMM_ROWS, ld = (size_t)N + 3;
+    size_t n_out = parts * GPU_GEMM_ROWS * ld, n_x = (size_t)T * (size_t)K;
+    float *x = MEM_NEW(float, n_x), *none = MEM_NEW(float, n_out);
+    fill(r, x, n_x, 1);
+    float *dx = device_copy(g, x, n_x * 4), *out = device_copy(g, none, n_out * 4);
+    if (!gpu_gemm(g, out, ld, dx, (size_t)K, T, &m.m))
+        cr_skip_test("there is no cuBLAS");
+    float *got = host_copy(g, out, n_out * 4);
+    double most = type == WEIGHT_F32 ? 1e-5 : 1.0 / 256, worst = 0;
+    for (int t = 0; t < T; t++)
+        for (int n = 0; n < N; n++) {
+            double sum = 0, size = 1e-30;
+            for (int k = 0; k < K; k++) {
+                double p = (double)x[(size_t)t * (size_t)K + (size_t)k]
+                           * (double)m.w[(size_t)n * (size_t)K + (size_t)k];
+                sum += p;
+                size += fabs(p);
+            }
+            double off = fabs((double)got[(size_t)t * ld + (size_t)n] - sum) / size;
+            worst = fmax(worst, isnan(off) ? 1 : off);
+        }
+    cr_expect(le(dbl, worst, most), "%s %d x %d, %d rows", weight_type_name(type), N, K, T);
+    gpu_put(g, out, none, n_out * 4);
+    cr_assert(gpu_gemm(g, out, ld, dx + (size_t)(T - 1) * (size_t)K, (size_t)K, 1, &m.m));
+    float *alone = host_copy(g, out, n_out * 4);
+    cr_expect(zero(int, memcmp(alone, got + (size_t)(T - 1) * ld, (size_t)N * 4)),
+              "%s: a row alone", weight_type_name(type));
+    for (size_t i = (size_t)N; i < ld; i++)
+        cr_expect(zero(dbl, (double)alone[i]), "behind the columns");
+    device_check(g, "gemm");
+    mem_free(x);
+    mem_free(none);
+    mem_free(got);
+    mem_free(alone);
+    gpu_free(g, dx);
+    gpu_free(g, out);
+    drop_matrix(g, &m);
+}
+
+Test(cuda, gemm)
+{
+    struct gpu *g = device_open();
+    struct rng r;
+    rng_init(&r, 7);
+    for (int i = 0; i < N_TYPES; i++) {
+        bool floats = weight_block(types[i]) == 1;
+        emulation_seed((unsigned long long)i);
+        gemm_case(g, &r, types[i], 5, floats ? 37 : 256, 3);
+    }
+    gemm_case(g, &r, WEIGHT_Q8_0, 4099, 32, 2); /* more rows of W than a tile has */
+    gemm_case(g, &r, WEIGHT_BF16, 3, 24, GPU_GEMM_ROWS + 2);
+    gpu_close(g);
+}
+
 Test(cuda, products)
 {
     static const int plain[][3] = {{1, 1, 1}, {5, 7, 3}, {67, 33, 9}, {3, 172, 2}, {66, 264, 17}};
