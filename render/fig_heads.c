@@ -12,7 +12,7 @@
 #include "render/cells.h"
 #include "render/style.h"
 
-enum { TOP = 3, BOTTOM = 2, KEY = 35, KINDS = 11, MOST_OTHER = 5, LEFT = 27 };
+enum { TOP = 3, BOTTOM = 2, KEY = 35, KINDS = 11, MOST_OTHER = 5, MOST_RULES = 32, LEFT = 27 };
 static const double LINE = 3.8, BAR = 4.2;
 
 struct kind {
@@ -184,16 +184,35 @@ static int is_score(const struct table *t, int col)
     return strncmp(table_col_name(t, col), "score_", 6) == 0 && table_col_type(t, col) != TABLE_STR;
 }
 
+/* The columns of scores of row r, the largest score first and what is undefined last; returns how
+ * many there are. */
+static int sorted_scores(const struct table *t, int64_t r, int col[MOST_RULES])
+{
+    int n = 0;
+    for (int k = 0; k < table_cols(t) && n < MOST_RULES; k++) {
+        if (!is_score(t, k))
+            continue;
+        double v = table_real(t, k, r);
+        int i = n++;
+        for (; i > 0
+               && (v > table_real(t, col[i - 1], r)
+                   || (isfinite(v) && isnan(table_real(t, col[i - 1], r))));
+             i--)
+            col[i] = col[i - 1];
+        col[i] = k;
+    }
+    return n;
+}
+
 static void score_bars(struct canvas *c, const struct table *t, int64_t r, struct axis_box *a,
                        double pitch)
 {
     double y = a->y + pitch / 2, half = axis_x(a, .5), thick = fmin(2.6, .7 * pitch);
     char name[64], number[24];
-    for (int col = 0; col < table_cols(t); col++) {
-        if (!is_score(t, col))
-            continue;
-        double v = table_real(t, col, r);
-        struct kind k = rule_of(table_col_name(t, col), name);
+    int col[MOST_RULES], n = sorted_scores(t, r, col);
+    for (int i = 0; i < n; i++) {
+        double v = table_real(t, col[i], r);
+        struct kind k = rule_of(table_col_name(t, col[i]), name);
         if (isfinite(v)) {
             canvas_rect(c, a->x, y - thick / 2, axis_x(a, fmin(1, fmax(0, v))) - a->x, thick,
                         k.fill);

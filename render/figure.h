@@ -28,8 +28,8 @@
  * 5. The picture that later ones are compared with:
  *    `/usr/bin/python3 tests/figures/test_contract.py
  *    build/cli/kvfate build/tests/figures/draw_table OUT --update --only NAME` writes
- *    tests/figures/golden/NAME.png: look at it.  The tests `contract`, `places` and `style` then
- *    try the figure with every table, size, key and colour map.
+ *    tests/figures/golden/NAME.png: look at it.  The tests `contract`, `boxes`, `places` and
+ *    `style` then try the figure with every table, size, key and colour map.
  * 6. tests/figures/test_fig_NAME.py: values found again in the coordinates of the SVG.
  * 7. `meson test -C build --suite figures --suite lint`.
  *

@@ -197,12 +197,26 @@ static int fold_band(struct text_sheet *s, int band, int64_t lines, int64_t rows
     return err;
 }
 
+/* How many bands have room in h mm with their lines, or with LEAST_FOLDED of more; 1 at least. */
+static int bands_within(struct text_sheet *s, double h, int *ret)
+{
+    double need = 0;
+    int fit = 0, err = KVF_OK;
+    for (; !err && fit < s->bands; fit++) {
+        int64_t lines = 0;
+        err = band_lines(s, fit, LEAST_FOLDED, &lines);
+        need += name_of(s) + BAND_GAP + fmin((double)lines, LEAST_FOLDED) * s->pitch;
+        if (need > h + 1e-6)
+            break;
+    }
+    *ret = fit < 1 ? 1 : fit;
+    return err;
+}
+
 int text_slices_fold(struct text_sheet *s, struct text_slices *ret)
 {
     double each = name_of(s) + BAND_GAP, h = s->bottom - s->top + BAND_GAP, y = s->top;
-    int fit = (int)(h / (each + LEAST_FOLDED * s->pitch)), err = KVF_OK;
-    ret->bands = fit < s->bands ? fit : s->bands;
-    ret->bands = fit < 1 ? 1 : ret->bands;
+    int err = bands_within(s, h, &ret->bands);
     h -= ret->bands < s->bands ? s->pitch : 0; /* for a note */
     int64_t rows = lines_in(s, h - ret->bands * each);
     for (int b = 0; !err && b < ret->bands; b++) {

@@ -349,6 +349,9 @@ def heads_and_traces():
     expect("h2o, budget 3" in p.text() and "snapkv, budget 4" in p.text() and "L0K1" in p.text(), "names of traces")
     p = draw(a, b, "--by-head", "--style", "columns=1")
     expect(len({round(x, 1) for x, _, t, *_ in p.words if t.startswith("w")}) == 1, "one column")
+    few = [trace(f"few{k}", ["one\n", "two\n"], kept_every(2, 2), method={"name": f"m{k}", "budget": 1}) for k in range(4)]
+    p = draw(*few, "--style", "columns=2")
+    expect("left out" not in p.text() and all(f"m{k}, budget 1" in p.text() for k in range(4)), f"short texts in two rows: {p.text()}")
     for bad in ("columns=0", "columns=99", "page=x", "mark=bold", "by=love", "by"):
         run("tokens", a, "-o", os.path.join(FOLDER, "no.svg"), "--style", bad, code=2)
 
