@@ -463,7 +463,7 @@ Test(curves, long_lines_are_small_files)
     enum { STEPS = 100000 };
     double *y = calloc(STEPS, sizeof *y), *z = calloc(STEPS, sizeof *z);
     for (int i = 0; i < STEPS; i++) {
-        y[i] = .5 + .4 * sin(i * i % 977);
+        y[i] = .5 + .4 * sin((long long)i * i % 977);
         z[i] = 1 - .05 * (i % 13) / 13;
     }
     y[50123] = .01; /* one deep point must be seen */
