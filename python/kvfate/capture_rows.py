@@ -87,16 +87,19 @@ def members(a, w, falling, size):
     return more | (equal & (behind <= wanted[..., None]))
 
 
-def weigh(a, q, k, scale, softcap, t0, i0, window):
+def weigh(a, q, k, scale, softcap, t0, i0, window, places=None):
     """Weights of queries t0 ... over entries i0 ..., 0 and unseen where the query does not see: (weights, seen, lse, entropy).
-    q: [H][group][rows][D], k: [H][n][D] in float32; weights: [H * group][rows][n], seen: [rows][n]."""
+    q: [H][group][rows][D], k: [H][n][D] in float32; weights: [H * group][rows][n], seen: the same, or [1][rows][n] where all heads see
+    the same.  places: [H][n], positions of entries that are in no order, NEVER for those that a head does not see."""
     xp = a.xp
     H, group, rows, D = q.shape
     n = k.shape[1]
     s = (q.reshape(H, group * rows, D) @ k.swapaxes(1, 2)).reshape(H * group, rows, n) * scale
     if softcap:
         s = xp.tanh(s / softcap) * softcap
-    t, i = a.arange(t0, t0 + rows)[:, None], a.arange(i0, i0 + n)[None]
+    t, i = a.arange(t0, t0 + rows)[:, None], a.arange(i0, i0 + n)[None, None]
+    if places is not None:
+        i = (places[:, None] + a.full((H, group, n), 0, a.i64)).reshape(H * group, 1, n)
     seen = i <= t if window is None else (i <= t) & (i > t - window)
     s = xp.where(seen, s, a.full((), -math.inf, a.f32))
     top = xp.amax(s, -1)[..., None]
@@ -114,7 +117,7 @@ class LayerRows:
     def __init__(self, a, kv_heads, query_heads, probes, watch=()):
         self.a, self.kv_heads, self.query_heads, self.probes = a, kv_heads, query_heads, set(probes)
         self.watch = dict(watch)
-        self.room, self.cells, self.ring = 0, {}, {}
+        self.room, self.cells, self.ring, self.reason = 0, {}, {}, 4  # KVF_REASON_ARCHITECTURE
         self.rows, self.received = {}, {}  # what came since the last drain: {column: [arrays]}
 
     def _start(self):
@@ -134,7 +137,7 @@ class LayerRows:
         if "keys" in self.probes:
             out["key_norm"] = (H, math.nan, a.f32)
         if "evict" in self.probes:
-            out["left"] = (H, NEVER, a.i32)
+            out |= {"left": (H, NEVER, a.i32), "score": (H, math.nan, a.f32), "margin": (H, math.nan, a.f32)}
         return out
 
     def _grow(self, n):
@@ -185,7 +188,7 @@ class LayerRows:
             for head in heads:
                 value = np.full(rows, -1, np.float32)
                 if i0 <= token < i0 + n:
-                    value = np.where(self.a.numpy(seen[:, token - i0]), self.a.numpy(w[head, :, token - i0]), value)
+                    value = np.where(self.a.numpy(seen[head % len(seen), :, token - i0]), self.a.numpy(w[head, :, token - i0]), value)
                 value[np.arange(t0, t0 + rows) < token] = np.nan
                 self.received.setdefault((head, token), []).append(value)
 
@@ -193,7 +196,7 @@ class LayerRows:
         """Sets of largest weights, and all that is made of them."""
         a, xp = self.a, self.a.xp
         falling = a.falling(w)
-        n_seen = xp.sum(seen, -1)[None] + a.full(w.shape[:2], 0, a.i64)
+        n_seen = xp.sum(seen, -1) + a.full(w.shape[:2], 0, a.i64)
         f64 = a.cast(xp.clip(falling, 0, 1), a.f64)
         if self.probes & {"survival", "calibration", "returns", "dilution"}:
             size = {c: xp.clip(n_seen, 0, k) for c, k in TOP.items()}
@@ -313,6 +316,14 @@ class LayerRows:
             self._grow(behind)
             self.cells["left"][:, :behind] = self.a.cast(self.a.arange(0, behind) + window, self.a.i32)
 
+    def evict(self, head, entries, t, scores=None, margins=None):
+        """Entries of a KV head that a method has chosen, and that queries from t on no longer see."""
+        if "evict" in self.probes:
+            self.reason = 1  # KVF_REASON_BUDGET
+            for name, values in (("left", t), ("score", scores), ("margin", margins)):
+                if values is not None:
+                    self.cells[name][head, entries] = values
+
     def tokens(self, T):
         """{column: [heads][T]} as things stand after T queries."""
         self._grow(T)
@@ -339,7 +350,7 @@ class LayerRows:
         if "contrib" in self.probes:
             out["last_selected.contrib64"] = ages(kept["last.contrib64"], -1)
         if "evict" in self.probes:
-            out |= evictions(kept["left"], T)
+            out |= evictions(kept["left"], T, self.reason, kept["score"], kept["margin"])
         return out
 
     def late(self, t0, T):
@@ -354,10 +365,9 @@ class LayerRows:
         return {name: np.concatenate(v, 1) for name, v in rows.items()}, {at: np.concatenate(v) for at, v in received.items()}
 
 
-def evictions(left, T, reason=4):
+def evictions(left, T, reason, score, margin):
     """The columns of `evict` from steps [heads][T] at which entries left, NEVER for those that stay."""
-    gone = left < T
-    nothing = np.full(left.shape, np.nan, np.float32)
+    gone = left <= T
     return {"evict_step": np.where(gone, left, 2**32 - 1).astype(np.uint32), "evict_reason": np.where(gone, reason, 0),
-            "evict_score": nothing, "evict_margin": nothing, "evict_tie": np.zeros(left.shape, np.uint8),
+            "evict_score": score, "evict_margin": margin, "evict_tie": np.zeros(left.shape, np.uint8),
             "evict_rank": np.full(left.shape, 2**32 - 1, np.uint32)}

@@ -10,7 +10,7 @@ import sys
 import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 
-from .capture_rows import NumpyArrays, weigh
+from .capture_rows import NEVER, NumpyArrays, weigh
 from .capture_trace import ANSWER, PROMPT, Recording, chosen
 from .errors import Error, TraceError
 
@@ -102,7 +102,8 @@ class Capture:
         self._heads = [(self.config.num_key_value_heads, self.config.num_attention_heads)] * self.config.num_hidden_layers
         self._arrays = TorchArrays(next(model.parameters()).device)
         self.sequences, self.paths, self._total, self._hooks, self._replaced, self._open = [], [], 0, [], {}, False
-        self._forced_role, self._seen_layers, self._window = None, set(), {}
+        self._forced_role, self._seen_layers = None, set()
+        self.follows, self._places = False, {}  # an adapter tells of evictions; {layer: positions [H][n] of what the cache holds}
 
     # ---- the with statement
 
@@ -185,7 +186,7 @@ class Capture:
         if self.sequences and len(ids) != len(self.sequences):
             self._refuse(module, "a batch of %d after one of %d" % (len(ids), len(self.sequences)), "give each batch a capture of its own, without beams")
         fed = cache.get_seq_length() if cache is not None and len(getattr(cache, "layers", ())) else 0
-        if fed != self._total:
+        if fed != self._total and not self.follows:
             self._refuse(module, "its cache holds %d tokens and %d were captured" % (fed, self._total),
                          "capture a run from its first token on, and each run by a capture of its own, without beams and candidates that are taken back")
         mask = kwargs.get("attention_mask")
@@ -245,13 +246,17 @@ class Capture:
         if query.shape[1] != self._heads[layer][1] or key.shape[1] != self._heads[layer][0] or query.shape[3] != key.shape[3]:
             self._refuse(module, "queries %s and keys %s, where the configuration has %d and %d heads" % (
                 list(query.shape), list(key.shape), self._heads[layer][1], self._heads[layer][0]), "record such a model with kvfate.Writer")
-        if n != self._total and window is None or n > self._total:
+        if (n != self._total and window is None or n > self._total) and layer not in self._places:
             self._refuse(module, "the cache gave it %d entries where %d tokens were fed" % (n, self._total),
                          "a cache that lets entries go is captured by kvfate.adapters, and others need a DynamicCache")
-        self._check_mask(module, mask, n, window, query.shape[2])
+        if layer not in self._places:
+            self._check_mask(module, mask, n, window)
         self._seen_layers.add(layer)
         scale = given.get("scaling") or module.head_dim**-0.5
         first = self._total - query.shape[2]
+        if layer in self._places:
+            self._take_places(layer, module, query[0], key[0], value[0], first, scale, given.get("softcap"))
+            return
         for b, s in enumerate(self.sequences):
             if s.ended:
                 continue
@@ -259,7 +264,7 @@ class Capture:
             self._take(s, layer, module, query[b, :, skip:], key[b, :, behind:], value[b, :, behind:], first + skip - s.pads,
                        self._total - n + behind - s.pads, (scale, given.get("softcap"), window))
 
-    def _check_mask(self, module, mask, n, window, queries):
+    def _check_mask(self, module, mask, n, window):
         """The newest query must see what is scored here."""
         if mask is None or mask.dim() != 4:
             return
@@ -314,6 +319,44 @@ class Capture:
             if window is not None:
                 rows.leave(window, t0 + at + step - 1)
             at += step
+
+    # ---- caches that let entries go, of which an adapter tells
+
+    def kept(self, module, places, hidden=None, scores=None):
+        """The cache of a layer was cut: of the entries that it held, those at `places` [H][n] are left, the ones marked in hidden [H][n]
+        to be seen no longer.  scores: [H][entries before], the larger the better."""
+        layer, s = self.modules[module], self.sequences[0]
+        self._score(s, layer)
+        rows, t = s.recording.layers[layer], self._total
+        before = self._places.get(layer)
+        if before is None:
+            before = torch.arange(t, device=places.device).expand(len(places), t)
+        now = before.gather(-1, places)
+        now = torch.where(hidden, NEVER, now) if hidden is not None else now
+        self._places[layer] = now
+        for head in range(len(places)):
+            stays = torch.isin(before[head], now[head])
+            gone = ~stays & (before[head] != NEVER)
+            own = None if scores is None else scores[head].float()
+            margin = None if own is None or not bool(stays.any()) else own[stays].min() - own[gone]
+            rows.evict(head, before[head][gone], t, None if own is None else own[gone], margin)
+
+    def _take_places(self, layer, module, q, k, v, t0, scale, softcap):
+        """Rows over what the cache holds, in any order, go to the positions of its entries."""
+        a, rows, s = self._arrays, self.sequences[0].recording.layers[layer], self.sequences[0]
+        H, group, T = len(k), len(q) // len(k), self._total
+        new = torch.arange(t0, T, device=q.device).expand(H, -1)
+        places = self._places[layer] = torch.cat([self._places[layer], new], 1)
+        if places.shape[1] != k.shape[1]:
+            self._refuse(module, "the cache gave it %d entries where the adapter told of %d" % (k.shape[1], places.shape[1]), "follow all presses that are applied")
+        rows.entries(k[:, -new.shape[1]:].float(), t0, self._out_norm(module, layer, v[:, -new.shape[1]:]))
+        s.known[layer] = T
+        w, seen, lse, entropy = weigh(a, q.float().reshape(H, group, q.shape[1], q.shape[2]), k.float(), scale, softcap, t0, 0, None, places)
+        held = (places != NEVER)[:, None, None].expand(H, group, q.shape[1], -1).reshape(w.shape)
+        at = torch.where(held, places[:, None, None].expand(H, group, q.shape[1], -1).reshape(w.shape), T)  # T: thrown away
+        whole = torch.zeros(len(q), q.shape[1], T + 1, device=q.device).scatter_(-1, at, w)[..., :T]
+        all_seen = torch.zeros(whole.shape[:2] + (T + 1,), dtype=torch.bool, device=q.device).scatter_(-1, at, seen & held)[..., :T]
+        rows.take(whole, all_seen, lse, entropy, t0, 0)
 
     def _flush(self, s):
         for layer in range(len(self._heads)):

@@ -62,7 +62,7 @@ def columns(folder, model, layer, heads, seed):
         w = rows[:, t:t + n, i0:t + n]
         part.entries(np.zeros((1, n, 1), np.float32), t, trace["out_norm"][layer][heads[0]:heads[-1] + 1, t:t + n])
         steps = [trace[name][layer][heads[0]:heads[-1] + 1, t:t + n] for name in ("lse", "entropy")]
-        part.take(np.maximum(w, 0), w[0] >= 0, *steps, t, i0)
+        part.take(np.maximum(w, 0), w[:1] >= 0, *steps, t, i0)
         if window is not None:
             part.leave(window, t + n - 1)
         t += n
@@ -90,7 +90,7 @@ def ties():
     rec = Recording(os.path.join(FOLDER, "ties.kvf"), NumpyArrays(), [(1, 1)], "survival", None, {}, (), None, 200, 1e9, "overwrite")
     rec.feed(range(100), 0)
     w = np.tril(np.ones((100, 100), np.float32))
-    rec.layers[0].take((w / w.sum(1, keepdims=True))[None].astype(np.float32), w > 0, np.zeros((1, 100)), np.zeros((1, 100)), 0, 0)
+    rec.layers[0].take((w / w.sum(1, keepdims=True))[None].astype(np.float32), w[None] > 0, np.zeros((1, 100)), np.zeros((1, 100)), 0, 0)
     rec.close()
     last = kvfate.open(os.path.join(FOLDER, "ties.kvf"))["last_selected.top64"][0, 0]
     check("ties", last.tolist() == [min(63, 99 - i) for i in range(100)], last)
@@ -110,7 +110,7 @@ def scores():
                 p = np.exp(s) / np.exp(s).sum()
                 want = np.zeros(k.shape[1])
                 want[np.array(see) - i0] = p
-                ok = np.allclose(w[h, row], want, atol=1e-6) and np.array_equal(seen[row], want > 0)
+                ok = np.allclose(w[h, row], want, atol=1e-6) and np.array_equal(seen[0, row], want > 0)
                 check("weights", ok and abs(lse[h, row] - np.log(np.exp(s).sum())) < 1e-5 and abs(entropy[h, row] + (p * np.log(p)).sum()) < 1e-5)
 
 

@@ -1,0 +1,93 @@
+"""kvpress under capture: which entries a press kept, of which head and when.
+
+    from kvfate.adapters.kvpress import follow
+
+    with kvfate.capture(model, tokenizer, out="snapkv.kvf") as c, follow(c, SnapKVPress(0.5)):
+        model.generate(**inputs, max_new_tokens=50)
+
+`follow` stands where `press(model)` would. What was kept is read off the cache: a press that chooses entries hands on rows of the keys
+that it was given, which are found again among them; a press that hides entries from single heads (AdaKV) names them in
+`masked_key_indices`. A press that makes new keys is refused. Scores and margins are the press's own."""
+import contextlib
+
+import torch
+
+from ..errors import Error
+
+
+def _parts(press):
+    """A press and those that it is made of."""
+    out = [press]
+    for value in vars(press).values():
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            if callable(getattr(one, "forward_hook", None)):
+                out += _parts(one)
+    return out
+
+
+def _places(given, kept):
+    """[heads][n]: places of the rows kept [heads][n][D] among those given, or None where one is not among them."""
+    if torch.equal(given, kept):
+        return torch.arange(given.shape[1], device=given.device).expand(given.shape[:2])
+    side = torch.linspace(1, 2, given.shape[-1], dtype=torch.float64, device=given.device)
+    have, order = (given.double() @ side).sort(-1)
+    at = torch.searchsorted(have, (kept.double() @ side).contiguous()).clamp(max=given.shape[1] - 1)
+    places = order.gather(-1, at)
+    found = given.gather(1, places[..., None].expand(-1, -1, given.shape[-1]))
+    return places if torch.equal(found, kept) else None
+
+
+@contextlib.contextmanager
+def follow(capture, press):
+    """Applies a press to the model under capture and records what it evicts."""
+    presses, undo, state = _parts(press), [], {"depth": 0, "scores": None}
+
+    def scored(inner):
+        def score(module, hidden_states, keys, values, attentions, kwargs):
+            state["scores"] = inner(module, hidden_states, keys, values, attentions, kwargs)
+            state["scores"] = state["scores"].clone() if torch.is_tensor(state["scores"]) else None
+            return state["scores"].clone() if state["scores"] is not None else None
+        return score
+
+    def compressed(inner, name):
+        def compress(module, hidden_states, keys, values, attentions, kwargs):
+            outermost = state["depth"] == 0
+            if outermost:
+                state["scores"] = None
+            state["depth"] += 1
+            try:
+                result = inner(module, hidden_states, keys, values, attentions, kwargs)
+            finally:
+                state["depth"] -= 1
+            if outermost:
+                _record(capture, name, module, keys, result[0], state["scores"])
+            return result
+        return compress
+
+    for one in presses:
+        for method, wrap in (("score", scored), ("compress", None)):
+            inner = getattr(one, method, None)
+            if inner is not None:
+                setattr(one, method, wrap(inner) if wrap else compressed(inner, type(one).__name__))
+                undo.append((one, method))
+    capture.follows = True
+    try:
+        with press(capture.model):
+            yield press
+    finally:
+        for one, method in undo:
+            vars(one).pop(method, None)
+
+
+def _record(capture, name, module, keys, kept, scores):
+    if len(keys) != 1:
+        raise Error("%s: a batch of %d; a press is followed in batches of one" % (name, len(keys)))
+    places = _places(keys[0], kept[0])
+    if places is None:
+        raise Error("%s of %s changes keys, so that kept entries cannot be told; record such a run with kvfate.Writer" % (name, type(module).__name__))
+    hidden = None
+    masked = getattr(module, "masked_key_indices", None)
+    if masked is not None:
+        hidden = torch.zeros(keys.shape[1], kept.shape[2], dtype=torch.bool, device=keys.device)
+        hidden[masked[1].to(keys.device), masked[2].to(keys.device)] = True
+    capture.kept(module, places, hidden, None if scores is None or scores.shape[-1] != keys.shape[2] else scores[0])

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""usage: test_capture_kvpress.py KVFATE LIBKVFTRACE SOURCE_ROOT FOLDER_OF_TINY_MODELS [--default-model]
+
+kvfate.adapters.kvpress: what presses keep, head by head, against the program's own run of the same method after the same prompt; and a
+press that cuts while tokens are generated.  Skips where torch, transformers, gguf or kvpress are not installed; KVFATE_TORCH_PYTHON names
+a Python that has them.  --default-model: with SmolLM2 from the cache folder instead of a tiny model."""
+import os
+import subprocess
+import sys
+import tempfile
+
+KVFATE, LIBRARY, ROOT, TINY = map(os.path.abspath, sys.argv[1:5])
+other = os.environ.pop("KVFATE_TORCH_PYTHON", None)
+wanted = {**os.environ, "LD_LIBRARY_PATH": os.path.dirname(LIBRARY)}
+if other or os.environ.get("LD_LIBRARY_PATH") != wanted["LD_LIBRARY_PATH"]:
+    os.execve(other or sys.executable, [other or sys.executable, *sys.argv], wanted)
+try:
+    import gguf  # noqa: F401
+    import torch
+    import transformers
+    import kvpress
+except ImportError as e:
+    print("SKIP: presses of kvpress under capture:", e)
+    sys.exit(77)
+import numpy as np  # noqa: E402
+
+sys.path[:0] = [os.path.join(ROOT, "python"), os.path.join(ROOT, "tests/data/golden/tools")]
+sys.path.append(os.path.join(ROOT, "tests"))
+from check import check, finish  # noqa: E402
+import kvfate  # noqa: E402
+import make_family_golden as golden  # noqa: E402
+from kvfate.adapters.kvpress import follow  # noqa: E402
+
+torch.set_num_threads(1)
+transformers.utils.logging.set_verbosity_error()
+transformers.utils.logging.disable_progress_bar()
+WINDOW = "window=64,recent=64,pool=5,pool_kind=avg"
+# The library protects the newest entry (tova), cuts no more than it must (expected attention), and counts the window, which it keeps
+# anyway, into the share that AdaKV guarantees a head: at this budget nothing of the share is left.
+CASES = [("snapkv", lambda: kvpress.SnapKVPress(.5), "snapkv:" + WINDOW), ("keydiff", lambda: kvpress.KeyDiffPress(.5), "keydiff"),
+         ("tova", lambda: kvpress.TOVAPress(.5), "tova:recent=1"), ("expected", lambda: kvpress.ExpectedAttentionPress(.5), "expected-attention:every=1"),
+         ("adakv", lambda: kvpress.AdaKVPress(kvpress.SnapKVPress(.5)), "adakv:floor=0," + WINDOW)]
+NEAR = 1e-4
+
+
+def model_and_text():
+    if "--default-model" not in sys.argv:
+        path = os.path.join(TINY, "tiny0.gguf")
+        model = golden.load(golden.File(path), "Llama", "").float()
+        model.set_attn_implementation("sdpa")
+        return model, ["-m", path], np.random.default_rng(3).integers(3, 300, 240).tolist()
+    folder, file = os.path.expanduser("~/.cache/kvfate"), "SmolLM2-135M-Instruct.Q4_1.gguf"
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32)
+    with open(os.path.join(ROOT, "docs/guide/own-method.md")) as f:
+        return model, [], transformers.AutoTokenizer.from_pretrained(folder, gguf_file=file)(f.read())["input_ids"][:400]
+
+
+def followed(model, ids, press, more, path):
+    with kvfate.capture(model, None, out=path, existing="overwrite") as c, follow(c, press):
+        model.generate(torch.tensor(ids)[None], max_new_tokens=more, min_new_tokens=more, do_sample=False, eos_token_id=None)
+    return kvfate.open(path)
+
+
+def prompt(model, where, ids):
+    """Kept sets after the prompt."""
+    T, layers = len(ids), model.config.num_hidden_layers
+    for name, press, method in CASES:
+        theirs = followed(model, ids, press(), 4, "theirs.kvf")
+        subprocess.run([KVFATE, "run", *where, "--ids", "ids", "-n", "0", "--method", method, "-B", str(T // 2), "--exact", "--probes", "evict", "-o", "own.kvf",
+                        "--overwrite", "-q"], check=True, stdout=subprocess.DEVNULL)
+        own, heads, odd, kept = kvfate.open("own.kvf"), 0, 0, 0
+        for layer in range(layers):
+            a, b = theirs.evict_step[layer][:, :T] > T, own.evict_step[layer] > T
+            heads, odd, kept = heads + len(a), odd + int((a != b).any(1).sum()), kept + int(a.sum())
+            for h, i in np.argwhere(b & ~a):
+                score, margin = (theirs["evict_" + what][layer][h, i] for what in ("score", "margin"))
+                check("%s: layer %d, head %d, token %d" % (name, layer, h, i), margin <= NEAR * abs(score), score, margin)
+            check(name + ": as many", a.sum() == b.sum() and (theirs.evict_step[layer][:, :T][~a] == T).all(), a.sum(), b.sum())
+            seen = theirs["mass.max"][layer]
+            check(name + ": weights", bool((seen >= 0).all()) and float(seen.max()) <= 1.00001)
+        check(name + ": verify", subprocess.run([KVFATE, "verify", "--full", "theirs.kvf"], capture_output=True).returncode == 0)
+        print("%s: %d heads keep %d of %d entries each on average; %d heads differ" % (name, heads, kept // heads, T, odd))
+
+
+def decoding(model, ids):
+    """Every 4 tokens the cache is cut to 60 of the longest keys' opposite: who is left is worked out from the lengths of all keys."""
+    model = model.double()
+    press = kvpress.DecodingPress(kvpress.KnormPress(), compression_interval=4, target_size=60)
+    t = followed(model, ids[:80], press, 20, "decoding.kvf")
+    with kvfate.capture(model, None, out="keys.kvf", probes="keys", existing="overwrite") as c, follow(c, kvpress.DecodingPress(kvpress.KnormPress(), compression_interval=4, target_size=60)):
+        model.generate(torch.tensor(ids[:80])[None], max_new_tokens=20, min_new_tokens=20, do_sample=False, eos_token_id=None)
+    norms = kvfate.open("keys.kvf")["key_norm"]
+    for layer in range(model.config.num_hidden_layers):
+        for head in range(model.config.num_key_value_heads):
+            held, left = set(range(80)), {}
+            for step in range(81, t.steps + 1):
+                held.add(step - 1)
+                if (step - 80) % 4 == 0:
+                    stays = sorted(held, key=lambda i: norms[layer, head][i])[:60]
+                    left.update({i: step for i in held - set(stays)})
+                    held = set(stays)
+            want = [left.get(i, 2**32 - 1) for i in range(t.steps)]
+            check("decoding", t.evict_step[layer, head].tolist() == want, layer, head)
+
+
+def changed(model, ids):
+    try:
+        followed(model, ids, kvpress.KeyRerotationPress(kvpress.KnormPress(.5)), 2, "changed.kvf")
+        check("keys that change", False)
+    except kvfate.Error as e:
+        check("keys that change", "KeyRerotationPress" in str(e) and "changes keys" in str(e) and "kvfate.Writer" in str(e), e)
+
+
+with tempfile.TemporaryDirectory() as FOLDER:
+    os.chdir(FOLDER)
+    subject, place, tokens = model_and_text()
+    with open("ids", "w") as out:
+        out.write(" ".join(map(str, tokens)))
+    prompt(subject, place, tokens)
+    changed(subject, tokens)
+    decoding(subject, tokens)
+finish()
