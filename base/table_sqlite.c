@@ -244,7 +244,8 @@ int table_sqlite_write(const struct table *t, const char *path, struct kvf_diag 
     struct database b = {.name = table_name(t)};
     size_t n = 0;
     const char *name = NULL;
-    take_apart(path, &n, &name);
+    if (!take_apart(path, &n, &name))
+        n = strlen(path);
     b.name = name ? name : b.name;
     buf_add(&file, path, n);
     b.file = file.data;

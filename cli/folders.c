@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "cli/folders.h"
@@ -44,11 +45,34 @@ static bool is_folder(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
+/* share/kvfate/gates next to the folder of the program, as an installation has it wherever it
+ * was moved to; NULL where there is none. */
+static const char *gates_beside_program(void)
+{
+    static char path[4096];
+    static const char tail[] = "/share/kvfate/gates";
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - sizeof tail);
+    if (n <= 0 || (size_t)n >= sizeof path - sizeof tail)
+        return NULL;
+    path[n] = 0;
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(path, '/');
+        if (!slash)
+            return NULL;
+        *slash = 0;
+    }
+    memcpy(path + strlen(path), tail, sizeof tail);
+    return is_folder(path) ? path : NULL;
+}
+
 const char *folder_gates(void)
 {
     const char *given = getenv("KVFATE_GATES");
     if (given && *given)
         return given;
+    const char *beside = gates_beside_program();
+    if (beside)
+        return beside;
     return is_folder(KVFATE_GATES_INSTALLED) ? KVFATE_GATES_INSTALLED : KVFATE_GATES_SOURCE;
 }
 

@@ -13,8 +13,9 @@ int folder_cache(const char *name, struct buf *ret_path);
 /* As folder_cache; the folder, and the cache folder too, are made when they are missing. */
 int folder_cache_make(const char *name, struct buf *ret_path);
 
-/* Where shipped gates lie: KVFATE_GATES; or else where they are installed; or else, from a
- * build that is not installed, in the source tree. */
+/* Where shipped gates lie: KVFATE_GATES; or else in ../share/kvfate/gates from the folder of the
+ * program; or else where they are installed; or else, from a build that is not installed, in the
+ * source tree. */
 const char *folder_gates(void);
 
 /* What --gates gives, as a path: a file, or the name of one in folder_gates() without

@@ -7,11 +7,13 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import warnings
 
 from .errors import Error
 from .trace import Trace
 
+_OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "kvfate")
 PARTIAL = 3  # it succeeded, and a trace was not closed or holds no steps
 
 
@@ -25,8 +27,7 @@ class ProgramError(Error):
 
 def find():
     """The program of this package, or else the one on PATH."""
-    own = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "kvfate")
-    path = own if os.access(own, os.X_OK) else shutil.which("kvfate")
+    path = _OWN if os.access(_OWN, os.X_OK) else shutil.which("kvfate")
     if not path:
         raise Error("the program kvfate is not in this package and not on PATH: install kvfate's wheel, or add the folder of the program to PATH")
     return path
@@ -65,3 +66,8 @@ def run(*argv):
 def described():
     """What `kvfate describe --json` tells: commands, analyses, figures, probes and methods, with their options."""
     return json.loads(run("describe", "--json"))
+
+
+def main():
+    """The command `kvfate` that the wheel puts into a Python environment: it becomes the program."""
+    os.execv(_OWN, ["kvfate", *sys.argv[1:]])

@@ -10,7 +10,7 @@ from .errors import Error
 
 def _candidates():
     here = os.path.dirname(os.path.abspath(__file__))
-    yield from sorted(glob.glob(os.path.join(here + ".libs", "libzstd*")))  # where auditwheel puts it
+    yield from sorted(glob.glob(os.path.join(here, "lib", "libzstd.so.*")))  # where the wheel has it
     yield from ("libzstd.so.1", "libzstd.1.dylib")
     found = ctypes.util.find_library("zstd")
     if found:
