@@ -20,7 +20,8 @@ enum { PRETOK_DROPS = 1 }; /* first byte of a pattern between whose matches noth
  * row; KVF_E_NOMEM. */
 int pretok_create(const char *name, size_t len, struct pretok **ret);
 /* Of patterns that a file carries itself, in PCRE2's syntax: n texts, each ended by a NUL, one
- * behind the other; n <= PRETOK_PATTERNS; of none a text is one word.  KVF_E_FORMAT: *ret_bad cannot be used. */
+ * behind the other; n <= PRETOK_PATTERNS; of none a text is one word.  KVF_E_FORMAT: *ret_bad
+ * cannot be used. */
 int pretok_from_patterns(const char *pattern, int n, bool whole_words, struct pretok **ret,
                          const char **ret_bad);
 /* The name of the i-th row; NULL behind the last. */

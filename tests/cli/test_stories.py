@@ -68,6 +68,7 @@ LINES = {
     "split": ["split h2o.kvf --parts 2 -o half-%d.kvf"],
     "cat": ["cat half-1.kvf half-2.kvf -o whole.kvf"],
     "ls": ["ls . --where method=h2o"],
+    "devices": ["devices"],
     "plan": ["plan h2o.kvf -o plan.kvf"],
     "part": ["part h2o.kvf full.kvf -o part.tsv"],
     "diff": ["diff h2o.kvf compact.kvf"],

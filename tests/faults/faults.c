@@ -1,7 +1,7 @@
 /* faults.c - puts faults between a program and libc: loaded before it (LD_PRELOAD), it makes one
  * call of a kind fail, or all from that one on.  Only calls from the program itself count, not
- * those that its libraries make: GLib ends a program whose memory is out, and that is not ours to
- * mend.
+ * those that its libraries make, and only those since main began: GLib ends a program whose memory
+ * is out, and that is not ours to mend.
  *
  * FAULT_KIND   alloc, write, sync, rename, open or cut (ftruncate)
  * FAULT_AT     which call fails, from 1 on; 0: none, they are counted
@@ -85,7 +85,28 @@ __attribute__((constructor)) static void begin(void)
     own.on = atoi(getenv("FAULT_ON"));
     own.trace = getenv("FAULT_TRACE") != NULL;
     unsetenv("LD_PRELOAD");
-    own.ready = true;
+}
+
+/* Calls count from the beginning of main on: what is linked to the program may register itself
+ * before, as the run time of CUDA does with its kernels, and cannot do without the memory for it.
+ */
+typedef int main_fn(int argc, char **argv, char **env);
+static main_fn *main_of_program;
+
+static int watched_main(int argc, char **argv, char **env)
+{
+    own.ready = own.told != NULL;
+    return main_of_program(argc, argv, env);
+}
+
+int __libc_start_main(main_fn *main_fn_, int argc, char **argv, void (*init)(void),
+                      void (*fini)(void), void (*rtld_fini)(void), void *stack_end)
+{
+    typedef int start_fn(main_fn *, int, char **, void (*)(void), void (*)(void), void (*)(void),
+                         void *);
+    start_fn *start = (__extension__(start_fn *) dlsym(RTLD_NEXT, "__libc_start_main"));
+    main_of_program = main_fn_;
+    return start(watched_main, argc, argv, init, fini, rtld_fini, stack_end);
 }
 
 static uint64_t number_of_stack(void)

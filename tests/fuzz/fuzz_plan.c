@@ -7,6 +7,7 @@
 #include <kvf/schema.h>
 
 #include "any_trace.h"
+#include "engine/decode/backend.h"
 #include "engine/experiment/eval_state.h"
 #include "engine/experiment/plan.h"
 #include "fuzz.h"
@@ -100,7 +101,7 @@ static struct gguf *model(void)
 
 static void results(struct source *s, unsigned how)
 {
-    struct engine engine = {.gguf = model()};
+    struct engine engine = {.gguf = model(), .backend = &backend_cpu};
     const struct eval e = {.engine = &engine, .prompt = 8, .score = 4};
     struct eval_cell cell = {.label = "h2o"};
     struct eval_result r = {1, 2, .5, 1, 3, 4, 5, 6}, got;
