@@ -93,8 +93,7 @@ static void publish(struct par *p)
     futex_wake(&p->epoch);
 }
 
-/* Processors that this process may use: fewer than the machine has where it is bound to some. */
-static int processors(void)
+int par_processors(void)
 {
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -106,7 +105,7 @@ static int processors(void)
 int par_create(int n_threads, struct par **ret_pool)
 {
     if (n_threads == 0)
-        n_threads = processors() < MAX_THREADS ? processors() : MAX_THREADS;
+        n_threads = par_processors() < MAX_THREADS ? par_processors() : MAX_THREADS;
     if (n_threads < 1 || n_threads > MAX_THREADS)
         return KVF_E_LIMIT;
     struct par *p = MEM_NEW(struct par, 1);

@@ -7,6 +7,7 @@
 #include "base/progress.h"
 #include "base/table.h"
 #include "cli/commands.h"
+#include "cli/corpus_traces.h"
 #include "cli/files.h"
 #include "cli/output.h"
 #include "cli/shown.h"
@@ -20,8 +21,7 @@ struct job {
     bool json, paths;
 
     struct where *chosen;
-    char **path; /* [n] owned: what is looked at */
-    size_t n, cap;
+    struct corpus_traces at; /* what is looked at */
     struct trace_facts *row; /* [n_rows] of those that are meant, without headers */
     size_t n_rows, row_cap;
     size_t unreadable;
@@ -38,21 +38,6 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-static int add_path(void *ctx, const char *path)
-{
-    struct job *j = ctx;
-    if (j->n == j->cap) {
-        size_t cap = j->cap ? 2 * j->cap : 64;
-        char **grown = mem_grow(j->path, j->n, cap, sizeof *grown);
-        if (!grown)
-            return KVF_E_NOMEM;
-        j->path = grown;
-        j->cap = cap;
-    }
-    j->path[j->n] = mem_strdup(path);
-    return j->path[j->n++] ? KVF_OK : KVF_E_NOMEM;
-}
-
 /* A trace that a run has not closed opens by the name that it will have. */
 static int add_unfinished(void *ctx, const char *path)
 {
@@ -61,7 +46,7 @@ static int add_unfinished(void *ctx, const char *path)
     if (!name)
         return KVF_E_NOMEM;
     name[strlen(name) - strlen(UNFINISHED)] = 0;
-    int err = stat(name, &st) == 0 ? KVF_OK : add_path(ctx, name);
+    int err = stat(name, &st) == 0 ? KVF_OK : traces_add_file(ctx, name);
     mem_free(name);
     return err;
 }
@@ -71,9 +56,9 @@ static int add_operand(struct job *j, const char *operand, struct kvf_diag *d)
 {
     struct stat st;
     bool folder = stat(operand, &st) == 0 && S_ISDIR(st.st_mode);
-    int err = files_each(operand, ".kvf", add_path, j, d);
+    int err = traces_add(&j->at, operand, d);
     if (!err && folder)
-        err = files_each(operand, ".kvf" UNFINISHED, add_unfinished, j, d);
+        err = files_each(operand, ".kvf" UNFINISHED, add_unfinished, &j->at, d);
     return err;
 }
 
@@ -122,9 +107,9 @@ static int look_at_all(const struct command *self, struct job *j)
 {
     struct progress bar;
     int err = KVF_OK;
-    progress_start(&bar, "ls", "traces", (int64_t)j->n);
-    for (size_t i = 0; !err && i < j->n; i++) {
-        err = look_at(self, j, j->path[i]);
+    progress_start(&bar, "ls", "traces", (int64_t)j->at.n);
+    for (size_t i = 0; !err && i < j->at.n; i++) {
+        err = look_at(self, j, j->at.trace[i].path);
         progress_update(&bar, (int64_t)i + 1);
     }
     progress_clear(&bar);
@@ -205,7 +190,7 @@ static int print(const struct job *j)
         }
         buf_char(&b, '\n');
     }
-    buf_printf(&b, "%zu of %zu traces\n", j->n_rows, j->n);
+    buf_printf(&b, "%zu of %zu traces\n", j->n_rows, j->at.n);
     if (!b.err)
         shown_print(b.data, b.len);
     int err = b.err;
@@ -244,16 +229,16 @@ static int prepare(struct job *j, int n, char **operand, struct kvf_diag *d)
         err = add_operand(j, ".", d);
     for (int i = 0; !err && i < n; i++)
         err = add_operand(j, operand[i], d);
-    return err ? err : files_keep(j->out, j->path, (int)j->n, d);
+    for (size_t i = 0; !err && i < j->at.n; i++)
+        err = files_keep(j->out, &j->at.trace[i].path, 1, d);
+    return err;
 }
 
 static void free_job(struct job *j)
 {
-    for (size_t i = 0; i < j->n; i++)
-        mem_free(j->path[i]);
+    traces_free(&j->at);
     for (size_t i = 0; i < j->n_rows; i++)
         facts_free(&j->row[i]);
-    mem_free(j->path);
     mem_free(j->row);
     where_free(j->chosen);
 }

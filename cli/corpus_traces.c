@@ -10,9 +10,8 @@
 #include "cli/open_traces.h"
 #include "studies/corpus.h"
 
-static int add(void *ctx, const char *path)
+int traces_add_file(struct corpus_traces *t, const char *path)
 {
-    struct corpus_traces *t = ctx;
     if (t->n == t->cap) {
         size_t cap = t->cap ? 2 * t->cap : 64;
         struct corpus_trace *list = mem_grow(t->trace, t->n, cap, sizeof *list);
@@ -23,6 +22,11 @@ static int add(void *ctx, const char *path)
     }
     t->trace[t->n] = (struct corpus_trace){.path = mem_strdup(path), .where = t->where};
     return t->trace[t->n++].path ? KVF_OK : KVF_E_NOMEM;
+}
+
+static int add(void *ctx, const char *path)
+{
+    return traces_add_file(ctx, path);
 }
 
 int traces_add(struct corpus_traces *t, const char *operand, struct kvf_diag *d)

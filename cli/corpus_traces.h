@@ -27,6 +27,9 @@ struct corpus_traces {
     const struct where *where; /* borrowed; NULL: all are meant */
 };
 
+/* Adds one trace of that name.  KVF_E_NOMEM. */
+int traces_add_file(struct corpus_traces *t, const char *path);
+
 /* Adds a trace, the .kvf files of a folder, or with "@LIST" the names that a file has one a
  * line.  KVF_E_IO with a sentence, KVF_E_NOMEM. */
 int traces_add(struct corpus_traces *t, const char *operand, struct kvf_diag *d);

@@ -22,10 +22,9 @@ struct states {
     size_t n_rows, cap;
 };
 
-static int read_file(const char *path, char **ret, size_t *ret_len, struct kvf_diag *d)
+static int read_file(const char *path, unsigned char **ret, size_t *ret_len, struct kvf_diag *d)
 {
     struct stat st;
-    unsigned char *bytes = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         int why = errno;
@@ -35,21 +34,12 @@ static int read_file(const char *path, char **ret, size_t *ret_len, struct kvf_d
                         fd < 0 ? strerror(why) : "it is no file");
     }
     size_t n = (size_t)st.st_size;
-    int err = file_bytes(fd, n, &bytes);
+    int err = file_bytes(fd, n, ret);
     close(fd);
-    char *text = err ? NULL : mem_alloc(n + 1, 1);
-    if (!err && !text)
-        err = KVF_E_NOMEM;
-    if (!err) {
-        memcpy(text, bytes, n);
-        text[n] = 0;
-        *ret = text;
-        *ret_len = n;
-    } else {
-        kvf_fail(d, err, "%s: cannot read the results", path);
-    }
-    mem_free(bytes);
-    return err;
+    if (err)
+        return kvf_fail(d, err, "%s: cannot read the results", path);
+    *ret_len = n;
+    return KVF_OK;
 }
 
 /* Bytes of the header: lines that begin with '#', and the line of columns; 0: there is none. */
@@ -101,11 +91,12 @@ static int take_rows(struct states *s, const char *path, char *text, size_t at, 
 static int take_file(struct states *s, const char *path, const char *first, struct buf *header,
                      struct kvf_diag *d)
 {
-    char *text = NULL;
+    unsigned char *bytes = NULL;
     size_t n = 0, at;
-    int err = read_file(path, &text, &n, d);
+    int err = read_file(path, &bytes, &n, d);
     if (err)
         return err;
+    char *text = (char *)bytes;
     s->text[s->n++] = text;
     at = header_length(text, n);
     if (at == 0)

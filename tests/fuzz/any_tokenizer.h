@@ -22,6 +22,7 @@ static inline void check_text(const struct tokenizer *t, const char *text, size_
         MUST(ids[i] >= 0 && ids[i] < tokenizer_vocab(t));
         tokenizer_bytes(t, ids[i], &len);
         MUST(tokenizer_covers(t, before, ids[i], text, n) <= len);
+        tokenizer_is_eog(t, ids[i]);
     }
     mem_free(ids);
 }

@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "engine/model/tokenizer.h"
+#include "any_tokenizer.h"
 #include "fuzz.h"
 #include "source.h"
 
@@ -123,23 +123,6 @@ static void put_file(struct file *f, struct source *s)
     buf_add(&f->pairs, rules, n);
 }
 
-static void check(const struct tokenizer *t, const char *text, size_t n, unsigned flags)
-{
-    struct kvf_diag d = {""};
-    int32_t *ids = NULL, before = -1;
-    int n_ids = -1;
-    int err = tokenizer_encode(t, text, n, flags, &ids, &n_ids, &d);
-    MUST(err == KVF_OK || (err == KVF_E_LIMIT && d.text[0]));
-    for (int i = 0; i < n_ids; before = ids[i++]) {
-        size_t len;
-        MUST(ids[i] >= 0 && ids[i] < tokenizer_vocab(t));
-        tokenizer_bytes(t, ids[i], &len);
-        MUST(tokenizer_covers(t, before, ids[i], text, n) <= len);
-        tokenizer_is_eog(t, ids[i]);
-    }
-    mem_free(ids);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct source s = {data, n};
@@ -163,7 +146,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     gguf_close(g);
     close(fd);
     for (unsigned flags = 0; t && flags < 4; flags++)
-        check(t, (const char *)s.p, s.n, flags);
+        check_text(t, (const char *)s.p, s.n, flags);
     tokenizer_destroy(t);
     buf_finish(&f.pairs);
     buf_finish(&b);
