@@ -89,8 +89,9 @@ static void run_attn_qk(struct bench *b)
 
 static void run_attn_av(struct bench *b)
 {
-    b->k->attn_av(b->out, D_HEAD, b->p, ROW, b->T, D_HEAD, b->vpage[b->kind], (enum kv_type)b->kind,
-                  PAGE_SLOTS);
+    const struct kv_values values = {b->vpage[b->kind], (enum kv_type)b->kind, D_HEAD, 0, D_HEAD,
+                                     PAGE_SLOTS};
+    b->k->attn_av(b->out, D_HEAD, b->p, ROW, b->T, &values);
 }
 
 static void run_kv_store(struct bench *b)
@@ -160,10 +161,12 @@ static const struct task {
 #define PAGE_PRODUCTS(t) (2.0 * (t)*PAGE_SLOTS * D_HEAD)
     {"attn_qk", "16 queries, f16", run_attn_qk, PAGE_PRODUCTS(16), "GFLOP/s", 16, KV_F16},
     {"attn_qk", "16 queries, q8_0", run_attn_qk, PAGE_PRODUCTS(16), "GFLOP/s", 16, KV_Q8_0},
+    {"attn_qk", "3 queries, f16", run_attn_qk, PAGE_PRODUCTS(3), "GFLOP/s", 3, KV_F16},
     {"attn_qk", "1 query, f16", run_attn_qk, PAGE_PRODUCTS(1), "GFLOP/s", 1, KV_F16},
     {"attn_qk", "1 query, q8_0", run_attn_qk, PAGE_PRODUCTS(1), "GFLOP/s", 1, KV_Q8_0},
     {"attn_av", "16 rows, f16", run_attn_av, PAGE_PRODUCTS(16), "GFLOP/s", 16, KV_F16},
     {"attn_av", "16 rows, q8_0", run_attn_av, PAGE_PRODUCTS(16), "GFLOP/s", 16, KV_Q8_0},
+    {"attn_av", "3 rows, f16", run_attn_av, PAGE_PRODUCTS(3), "GFLOP/s", 3, KV_F16},
     {"attn_av", "1 row, f16", run_attn_av, PAGE_PRODUCTS(1), "GFLOP/s", 1, KV_F16},
     {"attn_av", "1 row, q8_0", run_attn_av, PAGE_PRODUCTS(1), "GFLOP/s", 1, KV_Q8_0},
     {"kv_store", "64 channels, f16", run_kv_store, D_HEAD * 12.0, "GB/s", 0, KV_F16},

@@ -8,7 +8,12 @@
  * which was handed out a whole turn before.  The scores of QUERY_BLOCK queries are
  * held as whole rows: O(T) memory, and every statistic of a row is exact.  Where a
  * probe compares the rows of query heads that share a KV head (PROBE_GROUPS), a task
- * computes all of these: QUERY_BLOCK queries of the first, then of the next. */
+ * computes all of these: QUERY_BLOCK queries of the first, then of the next.
+ *
+ * The one query of a step over long heads waits for memory: there the query heads that share a KV
+ * head meet its entries together, in three rounds of tasks: scores of some pages, whole rows, sums
+ * of some channels.  The bits are the same, as every score and every channel is one sum in order.
+ */
 #include <math.h>
 #include <sched.h>
 #include <string.h>
@@ -106,33 +111,29 @@ void tell_row(struct session *s, const struct attn_row *row, const struct cache_
         recorder_row(s->recorder, row, view, row->lse, entropy, thread);
 }
 
-/* Scores, softmax, watchers. */
-static void score_rows(const struct job *j, const struct block *b, float *strip)
+/* Softmax and watchers of row r of the block. */
+static void finish_row(const struct job *j, const struct block *b, int r, float *row)
 {
     struct session *s = j->s;
     bool watched = recorder_wants(s->recorder) & PROBE_ROWS;
-    unsigned char *visible = s->visible + (size_t)b->thread * s->ld_strip;
-    logits_of(j, b, strip);
-    for (int r = 0; r < b->R; r++) {
-        /* the chunk's entries are the newest slots: row r sees all but those after it */
-        int n = b->view->n - (j->T - 1 - (b->r0 + r));
-        float *row = strip + (size_t)r * s->ld_strip;
-        struct attn_row seen = {.layer = j->layer,
-                                .head = b->g,
-                                .t = j->pos0 + b->r0 + r,
-                                .n = n,
-                                .seen = n,
-                                .stepping = s->stepping,
-                                .p = row};
-        if (b->page || b->view->soonest <= seen.t) {
-            seen.seen = hide(b, seen.t, n, row, visible);
-            seen.visible = visible;
-        }
-        float entropy = 0;
-        seen.lse = s->e->kernels.softmax(row, n, watched ? &entropy : NULL);
-        memset(row + n, 0, (size_t)(b->n_last - n) * sizeof *row);
-        tell_row(s, &seen, b->view, entropy, b->thread);
+    /* the chunk's entries are the newest slots: row r sees all but those after it */
+    int n = b->view->n - (j->T - 1 - (b->r0 + r));
+    struct attn_row seen = {.layer = j->layer,
+                            .head = b->g,
+                            .t = j->pos0 + b->r0 + r,
+                            .n = n,
+                            .seen = n,
+                            .stepping = s->stepping,
+                            .p = row};
+    if (b->page || b->view->soonest <= seen.t) {
+        unsigned char *visible = s->visible + (size_t)b->thread * s->ld_strip;
+        seen.seen = hide(b, seen.t, n, row, visible);
+        seen.visible = visible;
     }
+    float entropy = 0;
+    seen.lse = s->e->kernels.softmax(row, n, watched ? &entropy : NULL);
+    memset(row + n, 0, (size_t)(b->n_last - n) * sizeof *row);
+    tell_row(s, &seen, b->view, entropy, b->thread);
 }
 
 /* What each query of the block missed; out: what it got. */
@@ -157,6 +158,19 @@ static void ask_ghosts(const struct job *j, const struct block *b, const float *
     }
 }
 
+/* Channels [d0, d1) of the entries of a page, of n in the head. */
+static struct kv_values values_of(const struct session *s, const struct cache_head *view, int page,
+                                  int n, int d0, int d1)
+{
+    int left = n - page * PAGE_SLOTS;
+    return (struct kv_values){.page = cache_values(s->cache, view, page),
+                              .type = s->kv_type,
+                              .D = s->e->config.head_dim,
+                              .d0 = d0,
+                              .d1 = d1,
+                              .n_slots = left < PAGE_SLOTS ? left : PAGE_SLOTS};
+}
+
 static void query_block(const struct job *j, struct block *b)
 {
     struct session *s = j->s;
@@ -165,15 +179,15 @@ static void query_block(const struct job *j, struct block *b)
     float *strip = s->strip + (size_t)b->thread * QUERY_BLOCK * s->ld_strip;
     float *out = s->att + (size_t)b->r0 * s->ld_att + (size_t)b->g * (size_t)D;
     b->n_last = b->view->n - (j->T - (b->r0 + b->R));
-    score_rows(j, b, strip);
+    logits_of(j, b, strip);
+    for (int r = 0; r < b->R; r++)
+        finish_row(j, b, r, strip + (size_t)r * s->ld_strip);
     for (int r = 0; r < b->R; r++)
         memset(out + (size_t)r * s->ld_att, 0, (size_t)D * sizeof *out);
     for (int p = 0; p * PAGE_SLOTS < b->n_last; p++) {
-        int left = b->n_last - p * PAGE_SLOTS;
+        const struct kv_values values = values_of(s, b->view, p, b->n_last, 0, D);
         if (touched(b, p))
-            k->attn_av(out, s->ld_att, strip + p * PAGE_SLOTS, s->ld_strip, b->R, D,
-                       cache_values(s->cache, b->view, p), s->kv_type,
-                       left < PAGE_SLOTS ? left : PAGE_SLOTS);
+            k->attn_av(out, s->ld_att, strip + p * PAGE_SLOTS, s->ld_strip, b->R, &values);
     }
     if (s->ghosts)
         ask_ghosts(j, b, out);
@@ -213,12 +227,121 @@ static void head_task(void *ctx, int task, int thread)
     atomic_store_explicit(done, end, memory_order_release);
 }
 
+/* ---- the one query of a step over long heads */
+
+enum {
+    STEP_ENTRIES = 512, /* heads shorter than that are one task per query head */
+    STEP_PAGES = 8      /* of a task that computes scores */
+};
+
+/* KV heads [h0, h0 + n_kv) of a layer, with `per` query heads each; row g - h0 * per of the strip
+ * is that of query head g. */
+struct step {
+    struct job j;
+    int per, h0, n_kv;
+    int parts; /* tasks of a KV head */
+};
+
+static int longest_head(const struct session *s, int layer)
+{
+    int most = 0;
+    for (int h = 0; h < s->cache_heads; h++) {
+        int n = cache_view(s->cache, layer, h).n;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* Whether the rounds give what query_block would: one query that reads all entries as they lie. */
+static bool in_rounds(const struct session *s, const struct job *j)
+{
+    int per = s->e->config.n_heads / s->cache_heads;
+    return j->T == 1 && !s->by_rank && !(s->stepping && s->chosen) && !s->ghosts
+           && per <= QUERY_BLOCK && longest_head(s, j->layer) >= STEP_ENTRIES;
+}
+
+static void scores_task(void *ctx, int task, int thread)
+{
+    const struct step *x = ctx;
+    struct session *s = x->j.s;
+    const struct model_config *m = &s->e->config;
+    size_t D = (size_t)m->head_dim, row = (size_t)(task / x->parts * x->per);
+    int h = x->h0 + task / x->parts, first = task % x->parts * STEP_PAGES;
+    struct cache_head view = cache_view(s->cache, x->j.layer, h);
+    const float *q = s->qkv + (size_t)(h * x->per) * D;
+    (void)thread;
+    for (int p = first; p < first + STEP_PAGES && p * PAGE_SLOTS < view.n; p++) {
+        float *at = s->strip + row * s->ld_strip + p * PAGE_SLOTS;
+        s->e->kernels.attn_qk(at, s->ld_strip, q, D, x->per, m->head_dim, cache_keys(&view, p),
+                              s->kv_type, m->attn_scale);
+        for (int r = 0; m->attn_cap > 0 && r < x->per; r++)
+            s->e->kernels.soft_cap(at + (size_t)r * s->ld_strip, PAGE_SLOTS, m->attn_cap);
+    }
+}
+
+/* The rows of a query head, or where they are compared of those that share a KV head. */
+static void rows_task(void *ctx, int task, int thread)
+{
+    const struct step *x = ctx;
+    struct session *s = x->j.s;
+    int first = task * x->j.together;
+    int h = x->h0 + first / x->per;
+    struct cache_head view = cache_view(s->cache, x->j.layer, h);
+    struct block b = {.h = h, .R = 1, .view = &view, .n_last = view.n, .thread = thread};
+    for (int row = first; row < first + x->j.together; row++) {
+        b.g = x->h0 * x->per + row;
+        finish_row(&x->j, &b, 0, s->strip + (size_t)row * s->ld_strip);
+    }
+}
+
+/* Blocks of channels are lines of memory in themselves, so that tasks share none. */
+static void values_task(void *ctx, int task, int thread)
+{
+    const struct step *x = ctx;
+    struct session *s = x->j.s;
+    int D = s->e->config.head_dim, h = x->h0 + task / x->parts, d0 = task % x->parts * KV_BLOCK;
+    int d1 = d0 + KV_BLOCK < D ? d0 + KV_BLOCK : D;
+    struct cache_head view = cache_view(s->cache, x->j.layer, h);
+    const float *rows = s->strip + (size_t)((h - x->h0) * x->per) * s->ld_strip;
+    float *out = s->att + (size_t)(h * x->per) * (size_t)D;
+    (void)thread;
+    for (int g = 0; g < x->per; g++)
+        memset(out + g * D + d0, 0, (size_t)(d1 - d0) * sizeof *out);
+    for (int p = 0; p * PAGE_SLOTS < view.n; p++) {
+        const struct kv_values values = values_of(s, &view, p, view.n, d0, d1);
+        s->e->kernels.attn_av(out, (size_t)D, rows + p * PAGE_SLOTS, s->ld_strip, x->per, &values);
+    }
+}
+
+/* As many KV heads at a time as the strip has rows for. */
+static void attend_in_rounds(const struct job *j)
+{
+    struct session *s = j->s;
+    const struct model_config *m = &s->e->config;
+    struct par *pool = s->e->pool;
+    struct step x = {.j = *j, .per = m->n_heads / s->cache_heads};
+    int at_once = par_threads(pool) * QUERY_BLOCK / x.per;
+    int pages = (longest_head(s, j->layer) + PAGE_SLOTS - 1) / PAGE_SLOTS;
+    for (; x.h0 < s->cache_heads; x.h0 += x.n_kv) {
+        x.n_kv = s->cache_heads - x.h0 < at_once ? s->cache_heads - x.h0 : at_once;
+        x.parts = (pages + STEP_PAGES - 1) / STEP_PAGES;
+        par_run(pool, x.n_kv * x.parts, scores_task, &x);
+        par_run(pool, x.n_kv * x.per / j->together, rows_task, &x);
+        x.parts = (m->head_dim + KV_BLOCK - 1) / KV_BLOCK;
+        par_run(pool, x.n_kv * x.parts, values_task, &x);
+    }
+}
+
 int attention(struct session *s, int layer, int T, int pos0)
 {
     struct job j = {s, layer, T, pos0, 1};
     int n_heads = s->e->config.n_heads;
     if (recorder_wants(s->recorder) & PROBE_GROUPS)
         j.together = n_heads / s->cache_heads;
+    if (in_rounds(s, &j)) {
+        attend_in_rounds(&j);
+        return KVF_OK;
+    }
     for (int g = 0; g < n_heads; g++)
         atomic_store_explicit(&s->rows_done[g], 0, memory_order_relaxed);
     par_run(s->e->pool, n_heads / j.together * ((T + TASK_ROWS - 1) / TASK_ROWS), head_task, &j);

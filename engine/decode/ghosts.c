@@ -179,9 +179,9 @@ static double add_missed(const struct session *s, const struct cache_head *view,
             mass += (double)k->row[i];
             missed += !k->seen[pos];
         }
+        const struct kv_values values = {cache_values(c, view, p), s->kv_type, D, 0, D, end};
         if (missed > 0)
-            s->e->kernels.attn_av(k->gap, (size_t)D, k->row, s->ld_strip, 1, D,
-                                  cache_values(c, view, p), s->kv_type, end);
+            s->e->kernels.attn_av(k->gap, (size_t)D, k->row, s->ld_strip, 1, &values);
     }
     return mass;
 }

@@ -45,8 +45,15 @@ enum {                           /* in rising order: a later set implies the ear
     void name(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D,               \
               const void *kpage, enum kv_type type, float scale)
 #define DECL_ATTN_AV(name)                                                                         \
-    void name(float *out, size_t ld_out, const float *p, size_t ld_p, int T, int D,                \
-              const void *vpage, enum kv_type type, int n_slots)
+    void name(float *out, size_t ld_out, const float *p, size_t ld_p, int T,                       \
+              const struct kv_values *v)
+/* Values of a page that attn_av adds up: the first n_slots, and of them the channels [d0, d1) of D.
+ * Of part of the channels d0 and d1 are multiples of KV_BLOCK, or d1 is D. */
+struct kv_values {
+    const void *page;
+    enum kv_type type;
+    int D, d0, d1, n_slots;
+};
 /* c[i * ld_c + j] = sum_k a[i * a_row + k * a_col] * b[k * ld_b + j], i < m, j < n: a
  * may be read transposed.  add: the sum starts with c instead of 0. */
 struct tile_product {
@@ -226,7 +233,7 @@ struct kernels {
     attn_qk_fn attn_qk;
 
     /* out[t*ld_out + d] += sum_{s < n_slots} p[t*ld_p + s] * V[s][d], slots in
-     * rising order. */
+     * rising order, d0 <= d < d1. */
     attn_av_fn attn_av;
 
     /* Training.  The product of two small dense matrices, k in rising order, each step

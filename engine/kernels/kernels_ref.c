@@ -171,14 +171,15 @@ void attn_qk_ref(float *scores, size_t ld_s, const float *q, size_t ld_q, int T,
         }
 }
 
-void attn_av_ref(float *out, size_t ld_out, const float *p, size_t ld_p, int T, int D,
-                 const void *vpage, enum kv_type type, int n_slots)
+void attn_av_ref(float *out, size_t ld_out, const float *p, size_t ld_p, int T,
+                 const struct kv_values *v)
 {
     for (int t = 0; t < T; t++)
-        for (int s = 0; s < n_slots; s++)
-            for (int d = 0; d < D; d++) {
+        for (int s = 0; s < v->n_slots; s++)
+            for (int d = v->d0; d < v->d1; d++) {
                 float *o = &out[(size_t)t * ld_out + (size_t)d];
-                *o = fmaf(p[(size_t)t * ld_p + (size_t)s], kv_value_at(vpage, type, D, s, d), *o);
+                float value = kv_value_at(v->page, v->type, v->D, s, d);
+                *o = fmaf(p[(size_t)t * ld_p + (size_t)s], value, *o);
             }
 }
 

@@ -38,6 +38,21 @@ def commits():
     s.check("chunks change no byte of a long recording", len(set(traces)) == 1, [len(x) for x in traces])
 
 
+def long_steps():
+    """One query over long heads is computed in rounds for the heads that share keys: the bits are those of a chunk, however many threads there are."""
+    ids, model = s.file("steps.ids", " ".join(map(str, IDS[:560])).encode()), s.path("steps.gguf")
+    subprocess.run([sys.executable, os.path.join(DATA, "golden", "tools", "gen_tiny.py"), "--layers", "2", "--heads", "6", "--kv-heads", "2",
+                    "--head-dim", "48", "--dim", "32", "--ffn", "32", "--context", "1024", "-o", model], check=True)
+    for method in ("full", "local", "cake"):
+        traces = []
+        for chunk, threads in ((256, 2), (1, 1), (1, 3)):
+            out = s.path(f"steps{chunk}-{threads}.kvf")
+            s.accepted(f"{method}, chunk {chunk}", ["run", "--overwrite", "-m", model, "--ids", ids, "-n", "3", "--ignore-eos", "--method", method, "-B", "550",
+                                                    "--chunk", str(chunk), "-t", str(threads), "-q", "--probes", "paper", "-o", out])
+            traces.append(content(out))
+        s.check(f"steps over long heads, {method}", len(set(traces)) == 1, [len(x) for x in traces])
+
+
 def spans():
     ids = s.file("short.ids", " ".join(map(str, IDS[:60])).encode())
     places = {"a": [(5, 20), (8, 12), (18, 30), (40, 45)], "b": [(0, 50), (10, 20), (20, 30)], "c": [(3, 4), (4, 5), (6, 7)]}
@@ -79,6 +94,7 @@ def gates_by_name():
 
 
 commits()
+long_steps()
 spans()
 gates_by_name()
 s.finish()

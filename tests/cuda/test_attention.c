@@ -257,11 +257,16 @@ Test(cuda, rows_are_those_of_the_reference)
                             pool + (size_t)s.k.table[h * s.k.c.ld_table + b] * 2 * s.k.half, KV_F32,
                             s.in.scale);
             softmax_ref(row, n, NULL);
-            for (int b = 0; b * PAGE_SLOTS < n; b++)
-                attn_av_ref(
-                    sum, 0, row + b * PAGE_SLOTS, 0, 1, 64,
+            for (int b = 0; b * PAGE_SLOTS < n; b++) {
+                const struct kv_values values = {
                     pool + (size_t)s.k.table[h * s.k.c.ld_table + b] * 2 * s.k.half + s.k.half,
-                    KV_F32, n - b * PAGE_SLOTS < PAGE_SLOTS ? n - b * PAGE_SLOTS : PAGE_SLOTS);
+                    KV_F32,
+                    64,
+                    0,
+                    64,
+                    n - b * PAGE_SLOTS < PAGE_SLOTS ? n - b * PAGE_SLOTS : PAGE_SLOTS};
+                attn_av_ref(sum, 0, row + b * PAGE_SLOTS, 0, 1, &values);
+            }
             cr_expect(le(dbl, distance(got + (size_t)(q * a.T + t) * ld, row, (size_t)n),
                          EMULATED ? 0 : 1e-6));
             cr_expect(le(dbl, distance(out + (size_t)t * s.in.ld_out + q * 64, sum, 64),

@@ -187,7 +187,8 @@ static void check_av(const struct variant *v, const struct pages *p, struct rng 
     fill_normal(r, w, MAX_T * LD_P, 1);
     fill_normal(r, start, MAX_T * MAX_D, 1);
     memcpy(out, start, (size_t)T * (size_t)D * sizeof *out);
-    v->k.attn_av(out, (size_t)D, w, LD_P, T, D, p->v, type, n_slots);
+    const struct kv_values values = {p->v, type, D, 0, D, n_slots};
+    v->k.attn_av(out, (size_t)D, w, LD_P, T, &values);
     double bad = 0;
     for (int t = 0; t < T; t++) {
         for (int d = 0; d < D; d++) {
@@ -199,7 +200,11 @@ static void check_av(const struct variant *v, const struct pages *p, struct rng 
             bad = worst(fabs((double)out[t * D + d] - sum) / ((n_slots + 1) * 0x1p-24 * size), bad);
         }
         memcpy(one, start + t * D, (size_t)D * sizeof *one);
-        v->k.attn_av(one, MAX_D, w + t * LD_P, LD_P, 1, D, p->v, type, n_slots);
+        for (int d = 0; d < D; d += KV_BLOCK) { /* and part by part */
+            int end = d + KV_BLOCK < D ? d + KV_BLOCK : D;
+            const struct kv_values part = {p->v, type, D, d, end, n_slots};
+            v->k.attn_av(one, MAX_D, w + t * LD_P, LD_P, 1, &part);
+        }
         cr_expect(zero(int, memcmp(one, out + t * D, (size_t)D * sizeof *one)),
                   "%s: D %d, T %d, row %d differs from the row alone", v->name, D, T, t);
     }
@@ -240,7 +245,8 @@ static void check_bits(const struct variant *v, int n, enum kv_type type, struct
         for (int j = 0; j < 2; j++) {
             const struct kernels *k = &v[j * i].k;
             k->attn_qk(s[j], PAGE_SLOTS, q, D, T, D, p.k, type, 0.3f);
-            k->attn_av(o[j], D, w, PAGE_SLOTS, T, D, p.v, type, 61);
+            const struct kv_values values = {p.v, type, D, 0, D, 61};
+            k->attn_av(o[j], D, w, PAGE_SLOTS, T, &values);
         }
         cr_expect(zero(int, memcmp(s[0], s[1], sizeof s[0])), "%s: scores", v[i].name);
         cr_expect(zero(int, memcmp(o[0], o[1], sizeof o[0])), "%s: outputs", v[i].name);
@@ -282,7 +288,8 @@ Test(attention, q8_0_gives_what_its_values_give_in_f32)
             for (int j = 0; j < 2; j++) {
                 enum kv_type type = j ? KV_F32 : KV_Q8_0;
                 k->attn_qk(s[j], PAGE_SLOTS, q, (size_t)D, T, D, j ? fk : p.k, type, 0.3f);
-                k->attn_av(o[j], (size_t)D, w, PAGE_SLOTS, T, D, j ? fv : p.v, type, 63);
+                const struct kv_values values = {j ? fv : p.v, type, D, 0, D, 63};
+                k->attn_av(o[j], (size_t)D, w, PAGE_SLOTS, T, &values);
             }
             cr_expect(zero(int, memcmp(s[0], s[1], sizeof s[0])), "%s: D %d", v[i].name, D);
             cr_expect(zero(int, memcmp(o[0], o[1], sizeof o[0])), "%s: D %d", v[i].name, D);

@@ -3,8 +3,15 @@
 #include "engine/kernels/x86/kernels_x86.h"
 #include "engine/kernels/x86/vec.h"
 
-/* The sums of TILE_ROWS * VECS vectors stay in registers: AVX-512 has 32, AVX2 16. */
-enum { TILE_ROWS = KERNELS_AVX512 ? 4 : 2, VECS = 4, SPAN = VECS * W };
+/* The sums of TILE_ROWS * TILE_VECS vectors stay in registers: AVX-512 has 32, AVX2 16.  Many rows
+ * share what a vector of the page costs to load and convert; one row alone takes VECS of them, so
+ * that its sums need not wait for each other. */
+enum {
+    TILE_ROWS = KERNELS_AVX512 ? 8 : 4,
+    TILE_VECS = 2,
+    FEW_VECS = KERNELS_AVX512 ? 4 : 2, /* of two to four rows */
+    VECS = 4
+};
 
 /* scale: of the elements, with q8_0; the product is exact. */
 INLINE vec load_kv(const void *page, const enum kv_type type, size_t at, vec scale)
@@ -34,48 +41,73 @@ INLINE void add_products(vec sum[TILE_ROWS][VECS], const float *x, size_t ld_x, 
     }
 }
 
-INLINE void load_scales(vec scales[VECS], const uint16_t *from)
+INLINE void load_scales(vec scales[VECS], const uint16_t *from, const int N)
 {
     UNROLL
-    for (int v = 0; v < VECS; v++)
+    for (int v = 0; v < N; v++)
         scales[v] = v_load_half(from + v * W);
 }
 
-/* R queries times the SPAN slots from s0 on. */
+/* R queries times N vectors of slots from s0 on. */
 INLINE void qk_tile(float *scores, size_t ld_s, const float *q, size_t ld_q, size_t D,
-                    const void *page, size_t s0, const enum kv_type type, float scale, const int R)
+                    const void *page, size_t s0, const enum kv_type type, float scale, const int R,
+                    const int N)
 {
     vec sum[TILE_ROWS][VECS], scales[VECS];
     UNROLL
     for (int v = 0; v < VECS; v++)
         scales[v] = v_zero();
     UNROLL
-    for (int i = 0; i < R * VECS; i++)
-        sum[i / VECS][i % VECS] = v_zero();
+    for (int i = 0; i < R * N; i++)
+        sum[i / N][i % N] = v_zero();
     for (size_t d0 = 0; d0 < D; d0 += KV_BLOCK) {
         size_t end = D - d0 < KV_BLOCK ? D : d0 + KV_BLOCK;
         if (type == KV_Q8_0)
-            load_scales(scales, kv_scales(page, (int)D) + d0 / KV_BLOCK * PAGE_SLOTS + s0);
+            load_scales(scales, kv_scales(page, (int)D) + d0 / KV_BLOCK * PAGE_SLOTS + s0, N);
         for (size_t d = d0; d < end; d++)
-            add_products(sum, q + d, ld_q, page, type, d * PAGE_SLOTS + s0, scales, R, VECS);
+            add_products(sum, q + d, ld_q, page, type, d * PAGE_SLOTS + s0, scales, R, N);
     }
     UNROLL
-    for (int i = 0; i < R * VECS; i++)
-        v_store(scores + (size_t)(i / VECS) * ld_s + s0 + (size_t)(i % VECS * W),
-                v_mul(sum[i / VECS][i % VECS], v_set(scale)));
+    for (int i = 0; i < R * N; i++)
+        v_store(scores + (size_t)(i / N) * ld_s + s0 + (size_t)(i % N * W),
+                v_mul(sum[i / N][i % N], v_set(scale)));
+}
+
+/* Rows of a tile, of those that are left, and its vectors. */
+INLINE size_t tile_of(size_t left)
+{
+    if (left >= TILE_ROWS)
+        return TILE_ROWS;
+    return left < 4 ? left : 4;
+}
+
+INLINE void qk_rows(float *scores, size_t ld_s, const float *q, size_t ld_q, size_t D,
+                    const void *page, const enum kv_type type, float scale, const int R,
+                    const int N)
+{
+    for (size_t s0 = 0; s0 < PAGE_SLOTS; s0 += (size_t)(N * W))
+        qk_tile(scores, ld_s, q, ld_q, D, page, s0, type, scale, R, N);
 }
 
 INLINE void qk_all(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D,
                    const void *page, const enum kv_type type, float scale)
 {
-    size_t t = 0, rows = (size_t)T, n = (size_t)D;
-    for (; t + TILE_ROWS <= rows; t += TILE_ROWS)
-        for (size_t s0 = 0; s0 < PAGE_SLOTS; s0 += SPAN)
-            qk_tile(scores + t * ld_s, ld_s, q + t * ld_q, ld_q, n, page, s0, type, scale,
-                    TILE_ROWS);
-    for (; t < rows; t++)
-        for (size_t s0 = 0; s0 < PAGE_SLOTS; s0 += SPAN)
-            qk_tile(scores + t * ld_s, ld_s, q + t * ld_q, ld_q, n, page, s0, type, scale, 1);
+    size_t n = (size_t)D, rows = (size_t)T, R;
+    for (size_t t = 0; t < rows; t += R) {
+        float *s = scores + t * ld_s;
+        const float *x = q + t * ld_q;
+        R = tile_of(rows - t);
+        if (R == TILE_ROWS)
+            qk_rows(s, ld_s, x, ld_q, n, page, type, scale, TILE_ROWS, TILE_VECS);
+        else if (R == 4)
+            qk_rows(s, ld_s, x, ld_q, n, page, type, scale, 4, FEW_VECS);
+        else if (R == 3)
+            qk_rows(s, ld_s, x, ld_q, n, page, type, scale, 3, FEW_VECS);
+        else if (R == 2)
+            qk_rows(s, ld_s, x, ld_q, n, page, type, scale, 2, FEW_VECS);
+        else
+            qk_rows(s, ld_s, x, ld_q, n, page, type, scale, 1, VECS);
+    }
 }
 
 void ISA(attn_qk)(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D,
@@ -89,63 +121,74 @@ void ISA(attn_qk)(float *scores, size_t ld_s, const float *q, size_t ld_q, int T
         qk_all(scores, ld_s, q, ld_q, T, D, kpage, KV_F32, scale);
 }
 
-/* R rows, N vectors of W channels from channel d0 on. */
-INLINE void av_tile(float *out, size_t ld_out, const float *p, size_t ld_p, size_t D, size_t d0,
-                    const void *page, const enum kv_type type, size_t n_slots, const int R,
+/* R rows, N vectors of W channels from channel d on. */
+INLINE void av_tile(float *out, size_t ld_out, const float *p, size_t ld_p,
+                    const struct kv_values *x, size_t d, const enum kv_type type, const int R,
                     const int N)
 {
     vec sum[TILE_ROWS][VECS], scales[VECS];
-    const uint16_t *scale = kv_scales(page, (int)D) + d0 / KV_BLOCK; /* with q8_0 */
-    size_t blocks = kv_blocks((int)D);
+    size_t D = (size_t)x->D, n_slots = (size_t)x->n_slots;
+    const uint16_t *scale = kv_scales(x->page, x->D) + d / KV_BLOCK; /* with q8_0 */
+    size_t blocks = kv_blocks(x->D);
     UNROLL
     for (int v = 0; v < VECS; v++)
         scales[v] = v_zero();
     UNROLL
     for (int i = 0; i < R * N; i++)
-        sum[i / N][i % N] = v_load(out + (size_t)(i / N) * ld_out + d0 + (size_t)(i % N * W));
+        sum[i / N][i % N] = v_load(out + (size_t)(i / N) * ld_out + d + (size_t)(i % N * W));
     for (size_t s = 0; s < n_slots; s++) {
         UNROLL
         for (int v = 0; type == KV_Q8_0 && v < N; v++)
-            scales[v] = v_set_half(
-                scale[s * blocks + (d0 % KV_BLOCK + (size_t)(v * W)) / KV_BLOCK]);
-        add_products(sum, p + s, ld_p, page, type, s * D + d0, scales, R, N);
+            scales[v] = v_set_half(scale[s * blocks + (d % KV_BLOCK + (size_t)(v * W)) / KV_BLOCK]);
+        add_products(sum, p + s, ld_p, x->page, type, s * D + d, scales, R, N);
     }
     UNROLL
     for (int i = 0; i < R * N; i++)
-        v_store(out + (size_t)(i / N) * ld_out + d0 + (size_t)(i % N * W), sum[i / N][i % N]);
+        v_store(out + (size_t)(i / N) * ld_out + d + (size_t)(i % N * W), sum[i / N][i % N]);
 }
 
-INLINE void av_rows(float *out, size_t ld_out, const float *p, size_t ld_p, size_t D,
-                    const void *page, const enum kv_type type, size_t n_slots, const int R)
+INLINE void av_rows(float *out, size_t ld_out, const float *p, size_t ld_p,
+                    const struct kv_values *x, const enum kv_type type, const int R, const int N)
 {
-    size_t d = 0;
-    for (; d + SPAN <= D; d += SPAN)
-        av_tile(out, ld_out, p, ld_p, D, d, page, type, n_slots, R, VECS);
-    for (; d < D; d += W)
-        av_tile(out, ld_out, p, ld_p, D, d, page, type, n_slots, R, 1);
+    size_t d = (size_t)x->d0, end = (size_t)x->d1, span = (size_t)(N * W);
+    for (; d + span <= end; d += span)
+        av_tile(out, ld_out, p, ld_p, x, d, type, R, N);
+    for (; d < end; d += W)
+        av_tile(out, ld_out, p, ld_p, x, d, type, R, 1);
 }
 
-INLINE void av_all(float *out, size_t ld_out, const float *p, size_t ld_p, int T, int D,
-                   const void *page, const enum kv_type type, int n_slots)
+INLINE void av_all(float *out, size_t ld_out, const float *p, size_t ld_p, int T,
+                   const struct kv_values *x, const enum kv_type type)
 {
-    size_t t = 0, rows = (size_t)T, n = (size_t)D, slots = (size_t)n_slots;
-    for (; t + TILE_ROWS <= rows; t += TILE_ROWS)
-        av_rows(out + t * ld_out, ld_out, p + t * ld_p, ld_p, n, page, type, slots, TILE_ROWS);
-    for (; t < rows; t++)
-        av_rows(out + t * ld_out, ld_out, p + t * ld_p, ld_p, n, page, type, slots, 1);
+    size_t rows = (size_t)T, R;
+    for (size_t t = 0; t < rows; t += R) {
+        float *o = out + t * ld_out;
+        const float *w = p + t * ld_p;
+        R = tile_of(rows - t);
+        if (R == TILE_ROWS)
+            av_rows(o, ld_out, w, ld_p, x, type, TILE_ROWS, TILE_VECS);
+        else if (R == 4)
+            av_rows(o, ld_out, w, ld_p, x, type, 4, FEW_VECS);
+        else if (R == 3)
+            av_rows(o, ld_out, w, ld_p, x, type, 3, FEW_VECS);
+        else if (R == 2)
+            av_rows(o, ld_out, w, ld_p, x, type, 2, FEW_VECS);
+        else
+            av_rows(o, ld_out, w, ld_p, x, type, 1, VECS);
+    }
 }
 
-void ISA(attn_av)(float *out, size_t ld_out, const float *p, size_t ld_p, int T, int D,
-                  const void *vpage, enum kv_type type, int n_slots)
+void ISA(attn_av)(float *out, size_t ld_out, const float *p, size_t ld_p, int T,
+                  const struct kv_values *v)
 {
-    if (D % W)
-        attn_av_ref(out, ld_out, p, ld_p, T, D, vpage, type, n_slots);
-    else if (type == KV_F16)
-        av_all(out, ld_out, p, ld_p, T, D, vpage, KV_F16, n_slots);
-    else if (type == KV_Q8_0)
-        av_all(out, ld_out, p, ld_p, T, D, vpage, KV_Q8_0, n_slots);
+    if (v->D % W || (v->d1 - v->d0) % W)
+        attn_av_ref(out, ld_out, p, ld_p, T, v);
+    else if (v->type == KV_F16)
+        av_all(out, ld_out, p, ld_p, T, v, KV_F16);
+    else if (v->type == KV_Q8_0)
+        av_all(out, ld_out, p, ld_p, T, v, KV_Q8_0);
     else
-        av_all(out, ld_out, p, ld_p, T, D, vpage, KV_F32, n_slots);
+        av_all(out, ld_out, p, ld_p, T, v, KV_F32);
 }
 
 /* A whole block, as quant_block of the reference. */
