@@ -10,6 +10,8 @@
 
 /* Floats: 8 rows by 3 panels read fewer lines for each product than 12 by 2. */
 enum { TILE_ROWS = 12, TILE_PANELS = 4, FLOAT_ROWS = 8, FLOAT_PANELS = 3 };
+/* Halves become floats once for all rows, so many channels at a time: 24 KB. */
+enum { FLOAT_SPAN = 128 };
 
 INLINE __m512 load_half(const uint16_t *p)
 {
@@ -193,36 +195,41 @@ void matmul_q_avx512(float *out, size_t ld_out, const struct qrows *x, int T,
         rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 2);
 }
 
-INLINE __m512 load_float(const struct packed *w, size_t at, const int kind)
+INLINE __m512 load_float(const uint8_t *data, size_t at, const int kind)
 {
     if (kind == PACK_F32)
-        return _mm512_load_ps((const float *)(const void *)w->data + at);
-    const uint16_t *h = (const uint16_t *)(const void *)w->data + at;
+        return _mm512_load_ps((const float *)(const void *)data + at);
+    const uint16_t *h = (const uint16_t *)(const void *)data + at;
     if (kind == PACK_F16)
         return load_half(h);
     __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)h);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(b), 16));
 }
 
-/* R rows times P panels; R * P accumulators stay in registers. */
-INLINE void tile_f(float *out, size_t ld, const float *x, size_t ld_x, const struct packed *w,
-                   size_t panel, const int R, const int P, const int kind)
+/* Channels [k0, k1) of panels that lie `ld` elements apart, of a type. */
+struct span {
+    const uint8_t *data;
+    size_t ld, k0, k1;
+};
+
+/* R rows times P panels; R * P accumulators stay in registers.  From k0 > 0 on the sums go on. */
+INLINE void tile_f(float *out, size_t ld, const float *x, size_t ld_x, const struct span *w,
+                   const int R, const int P, const int kind)
 {
-    size_t K = (size_t)w->K, at = panel * K * PANEL;
-    const float *first = out + panel * PANEL;
     __m512 acc[TILE_ROWS][TILE_PANELS];
     UNROLL
     for (int r = 0; r < R; r++)
         UNROLL
     for (int p = 0; p < P; p++) { /* the lines to write arrive while the tile works */
-        acc[r][p] = _mm512_setzero_ps();
-        _mm_prefetch((const char *)(first + (size_t)r * ld + p * PANEL), _MM_HINT_T0);
+        const float *at = out + (size_t)r * ld + p * PANEL;
+        acc[r][p] = w->k0 ? _mm512_loadu_ps(at) : _mm512_setzero_ps();
+        _mm_prefetch((const char *)at, _MM_HINT_T0);
     }
-    for (size_t k = 0; k < K; k++) {
+    for (size_t k = w->k0; k < w->k1; k++) {
         __m512 v[TILE_PANELS];
         UNROLL
         for (int p = 0; p < P; p++)
-            v[p] = load_float(w, at + ((size_t)p * K + k) * PANEL, kind);
+            v[p] = load_float(w->data, (size_t)p * w->ld + (k - w->k0) * PANEL, kind);
         UNROLL
         for (int r = 0; r < R; r++) {
             __m512 b = _mm512_set1_ps(x[(size_t)r * ld_x + k]);
@@ -235,20 +242,49 @@ INLINE void tile_f(float *out, size_t ld, const float *x, size_t ld_x, const str
     for (int r = 0; r < R; r++)
         UNROLL
     for (int p = 0; p < P; p++)
-        _mm512_storeu_ps(out + (size_t)r * ld + (panel + (size_t)p) * PANEL, acc[r][p]);
+        _mm512_storeu_ps(out + (size_t)r * ld + p * PANEL, acc[r][p]);
 }
 
 /* All rows times P panels. */
-INLINE void panels_f(float *out, size_t ld, const float *x, size_t ld_x, size_t rows,
-                     const struct packed *w, size_t panel, const int P, const int kind)
+INLINE void rows_of_span(float *out, size_t ld, const float *x, size_t ld_x, size_t rows,
+                         const struct span *w, const int P, const int kind)
 {
     size_t t = 0;
     for (; t + FLOAT_ROWS <= rows; t += FLOAT_ROWS)
-        tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, panel, FLOAT_ROWS, P, kind);
+        tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, FLOAT_ROWS, P, kind);
     for (; t + 4 <= rows; t += 4)
-        tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, panel, 4, P, kind);
+        tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, 4, P, kind);
     for (; t < rows; t++)
-        tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, panel, 1, P, kind);
+        tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, 1, P, kind);
+}
+
+/* P panels from one on, a span of channels after the other, as floats. */
+INLINE void spans_f(float *out, size_t ld, const float *x, size_t ld_x, size_t rows,
+                    const struct packed *w, size_t panel, const int P, const int kind)
+{
+    _Alignas(64) float floats[FLOAT_PANELS * FLOAT_SPAN * PANEL];
+    size_t K = (size_t)w->K;
+    struct span s = {(const uint8_t *)floats, FLOAT_SPAN * PANEL, 0, 0};
+    for (; s.k0 < K; s.k0 = s.k1) {
+        s.k1 = K - s.k0 < FLOAT_SPAN ? K : s.k0 + FLOAT_SPAN;
+        for (size_t p = 0; p < (size_t)P; p++)
+            for (size_t k = s.k0; k < s.k1; k++)
+                _mm512_store_ps(floats + p * s.ld + (k - s.k0) * PANEL,
+                                load_float(w->data, ((panel + p) * K + k) * PANEL, kind));
+        rows_of_span(out, ld, x, ld_x, rows, &s, P, PACK_F32);
+    }
+}
+
+/* All rows times P panels; of many rows, halves are converted once. */
+INLINE void panels_f(float *out, size_t ld, const float *x, size_t ld_x, size_t rows,
+                     const struct packed *w, size_t panel, const int P, const int kind)
+{
+    size_t K = (size_t)w->K, bytes = kind == PACK_F32 ? 4 : 2;
+    const struct span all = {w->data + panel * K * PANEL * bytes, K * PANEL, 0, K};
+    if (kind != PACK_F32 && rows >= 2 * FLOAT_ROWS)
+        spans_f(out + panel * PANEL, ld, x, ld_x, rows, w, panel, P, kind);
+    else
+        rows_of_span(out + panel * PANEL, ld, x, ld_x, rows, &all, P, kind);
 }
 
 /* Few rows wait for the weights: more panels at once read more streams. */
@@ -256,10 +292,8 @@ INLINE void rows_f(float *out, size_t ld, const float *x, size_t ld_x, int T,
                    const struct packed *w, int panel0, int n_panels, const int kind)
 {
     size_t p = (size_t)panel0, end = (size_t)(panel0 + n_panels), rows = (size_t)T;
-    if (rows < 4)
-        for (size_t t = 0; t < rows; t++)
-            for (p = (size_t)panel0; p + TILE_PANELS <= end; p += TILE_PANELS)
-                tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, p, 1, TILE_PANELS, kind);
+    for (; rows < 4 && p + TILE_PANELS <= end; p += TILE_PANELS)
+        panels_f(out, ld, x, ld_x, rows, w, p, TILE_PANELS, kind);
     for (; p + FLOAT_PANELS <= end; p += FLOAT_PANELS)
         panels_f(out, ld, x, ld_x, rows, w, p, FLOAT_PANELS, kind);
     for (; p < end; p++)
