@@ -151,7 +151,8 @@ static int forward(struct batch *b, int n)
     }
     room->e->kernels.rmsnorm(room->normed, room->x, room->e->weights->out_norm, n, m->d_model,
                              m->norm_eps);
-    linear(room, b->logits, room->ld_vocab, room->normed, n, &room->e->weights->head);
+    const struct rows_in in = {.x = room->normed, .ld = (size_t)room->e->config.d_model};
+    linear(room, b->logits, room->ld_vocab, &in, n, &room->e->weights->head);
     par_run(room->e->pool, n, end_task, b);
     return first_error(b, n);
 }

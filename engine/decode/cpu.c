@@ -34,7 +34,8 @@ static void leave(struct session *s, int T)
 
 static void head(struct session *s)
 {
-    linear(s, s->logits, s->ld_vocab, s->normed, 1, &s->e->weights->head);
+    const struct rows_in in = {.x = s->normed, .ld = (size_t)s->e->config.d_model};
+    linear(s, s->logits, s->ld_vocab, &in, 1, &s->e->weights->head);
 }
 
 static int check(struct session *s)

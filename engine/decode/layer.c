@@ -132,42 +132,65 @@ static void store_task(void *ctx, int h, int thread)
     }
 }
 
-static void gate_up_task(void *ctx, int t, int thread)
+/* The activation of gate and up, in the place of gate. */
+static void make_gated(struct session *s, const float *how, int t0, int n)
 {
-    const struct job *j = ctx;
-    struct session *s = j->s;
     const struct kernels *k = &s->e->kernels;
     swiglu_fn activate = s->e->config.family->gelu ? k->geglu : k->swiglu;
-    int n = s->e->config.d_ffn;
-    float *gate = s->gate_up + (size_t)t * s->ld_ffn;
-    (void)thread;
-    /* packed tightly for the next product: row t of the result starts at t * n */
-    activate(gate, gate, gate + n, n);
+    int d = s->e->config.d_ffn;
+    (void)how;
+    for (int t = t0; t < t0 + n; t++) {
+        float *gate = s->gate_up + (size_t)t * s->ld_ffn;
+        activate(gate, gate, gate + d, d);
+    }
 }
 
-/* x += the branch, behind its norm and times its scale where there are such. */
-static void add_branch(struct session *s, int T, const float *post_norm)
+struct branch {
+    struct session *s;
+    int T;
+    const float *post_norm;
+};
+
+static void branch_task(void *ctx, int task, int thread)
 {
+    const struct branch *b = ctx;
+    struct session *s = b->s;
     const struct model_config *m = &s->e->config;
-    int d = m->d_model;
-    for (int t = 0; t < T; t++) {
+    int d = m->d_model, end = (task + 1) * ROWS_PER_TASK;
+    (void)thread;
+    for (int t = task * ROWS_PER_TASK; t < end && t < b->T; t++) {
         float *row = s->branch + (size_t)t * s->ld_out;
-        if (post_norm)
-            s->e->kernels.rmsnorm(row, row, post_norm, 1, d, m->norm_eps);
+        if (b->post_norm)
+            s->e->kernels.rmsnorm(row, row, b->post_norm, 1, d, m->norm_eps);
         for (int c = 0; m->residual_scale != 1 && c < d; c++)
             row[c] *= m->residual_scale;
         s->e->kernels.add(s->x + (size_t)t * (size_t)d, row, d);
     }
 }
 
+/* x += the branch, behind its norm and times its scale where there are such. */
+static void add_branch(struct session *s, int T, const float *post_norm)
+{
+    struct branch b = {s, T, post_norm};
+    par_run(s->e->pool, (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, branch_task, &b);
+}
+
 /* What a branch reads: x behind its norm, or x itself. */
-static void enter_branch(struct session *s, int T, const float *pre_norm)
+static void make_normed(struct session *s, const float *pre_norm, int t0, int n)
 {
     const struct model_config *m = &s->e->config;
+    size_t d = (size_t)m->d_model;
+    float *normed = s->normed + (size_t)t0 * d;
+    const float *x = s->x + (size_t)t0 * d;
     if (pre_norm)
-        s->e->kernels.rmsnorm(s->normed, s->x, pre_norm, T, m->d_model, m->norm_eps);
+        s->e->kernels.rmsnorm(normed, x, pre_norm, n, m->d_model, m->norm_eps);
     else
-        memcpy(s->normed, s->x, (size_t)T * (size_t)m->d_model * sizeof *s->x);
+        memcpy(normed, x, (size_t)n * d * sizeof *x);
+}
+
+static struct rows_in normed_rows(const struct session *s, const float *pre_norm)
+{
+    return (struct rows_in){s->normed, (size_t)s->e->config.d_model, make_normed, pre_norm};
 }
 
 void embed_tokens(struct session *s, const int32_t *ids, int T)
@@ -180,8 +203,8 @@ void embed_tokens(struct session *s, const int32_t *ids, int T)
 void layer_project(struct session *s, int layer, int T)
 {
     const struct layer_weights *w = &s->e->weights->layer[layer];
-    enter_branch(s, T, w->attn_norm);
-    linear(s, s->qkv, s->ld_qkv, s->normed, T, &w->qkv);
+    const struct rows_in in = normed_rows(s, w->attn_norm);
+    linear(s, s->qkv, s->ld_qkv, &in, T, &w->qkv);
     struct job j = {s, layer, T, 0};
     if (w->qkv_bias || w->q_norm)
         par_run(s->e->pool, T, project_task, &j);
@@ -211,28 +234,16 @@ int layer_attend(struct session *s, int layer, int T, int pos0)
     return s->e->backend->attend(s, layer, T, pos0);
 }
 
-static void feed_forward(struct session *s, const struct job *j)
-{
-    const struct model_config *m = &s->e->config;
-    const struct layer_weights *w = &s->e->weights->layer[j->layer];
-    enter_branch(s, j->T, w->ffn_norm);
-    linear(s, s->gate_up, s->ld_ffn, s->normed, j->T, &w->gate_up);
-    par_run(s->e->pool, j->T, gate_up_task, (void *)j);
-    for (int t = 1; t < j->T; t++) /* close the rows up: the next product reads them dense */
-        __builtin_memmove(s->gate_up + (size_t)t * (size_t)m->d_ffn,
-                          s->gate_up + (size_t)t * s->ld_ffn,
-                          (size_t)m->d_ffn * sizeof *s->gate_up);
-    linear(s, s->branch, s->ld_out, s->gate_up, j->T, &w->down);
-    add_branch(s, j->T, w->ffn_post);
-}
-
 void layer_finish(struct session *s, int layer, int T)
 {
     const struct layer_weights *w = &s->e->weights->layer[layer];
-    struct job j = {s, layer, T, 0};
-    linear(s, s->branch, s->ld_out, s->att, T, &w->out);
+    const struct rows_in att = {.x = s->att, .ld = s->ld_att}, in = normed_rows(s, w->ffn_norm),
+                         gated = {.x = s->gate_up, .ld = s->ld_ffn, .make = make_gated};
+    linear(s, s->branch, s->ld_out, &att, T, &w->out);
     add_branch(s, T, w->attn_post);
-    feed_forward(s, &j);
+    linear(s, s->gate_up, s->ld_ffn, &in, T, &w->gate_up);
+    linear(s, s->branch, s->ld_out, &gated, T, &w->down);
+    add_branch(s, T, w->ffn_post);
 }
 
 int layer_forward(struct session *s, int layer, int T, int pos0)

@@ -12,6 +12,7 @@ enum {
     CHUNK_DEFAULT = 256,
     EXPIRE_EVERY = 256, /* positions of a prompt at which what has left is removed: until then
                            it is hidden, so that slots do not depend on the chunk */
+    ROWS_PER_TASK = 8,  /* rows of a chunk that a task prepares */
     QUERY_BLOCK = 16,   /* query rows whose scores are held together */
     TASK_ROWS = 4 * QUERY_BLOCK, /* query rows of one head that a task computes */
     VOCAB_SEGMENT = 256,         /* logits that are summed together for the NLL */
@@ -83,9 +84,18 @@ struct session {
     float *target_logit; /* [C] */
 };
 
+/* The rows that a product reads, ld apart.  Where they follow from other buffers, make() fills rows
+ * [t0, t0 + n) before they are read: the task that quantises a row makes it as well. */
+struct rows_in {
+    const float *x;
+    size_t ld;
+    void (*make)(struct session *s, const float *how, int t0, int n); /* NULL: they are there */
+    const float *how;
+};
+
 /* out[t, 0..N) = W x[t] for T rows (linear.c).  Rows of out are ld apart and
  * hold a whole number of panels. */
-void linear(struct session *s, float *out, size_t ld, const float *x, int T,
+void linear(struct session *s, float *out, size_t ld, const struct rows_in *in, int T,
             const struct packed *w);
 
 /* A table [2][rows][rope_dim] of cos and sin of pos * theta_j (turn.c): of the layers that see
