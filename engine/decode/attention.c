@@ -260,18 +260,36 @@ static bool in_rounds(const struct session *s, const struct job *j)
            && per <= QUERY_BLOCK && longest_head(s, j->layer) >= STEP_ENTRIES;
 }
 
+/* Asks for the bytes [from, to) of each of n rows that are read soon: the processor itself looks
+ * ahead no further than a page of memory, which half a page of the cache soon leaves. */
+static void ask_for(const char *rows, size_t bytes, int n, size_t from, size_t to)
+{
+    for (int i = 0; i < n; i++)
+        for (size_t at = from; at < to; at += 64)
+            __builtin_prefetch(rows + (size_t)i * bytes + at, 0, 2);
+}
+
+static size_t element_bytes(enum kv_type type)
+{
+    static const size_t bytes[KV_TYPES] = {[KV_F32] = 4, [KV_F16] = 2, [KV_Q8_0] = 1};
+    return bytes[type];
+}
+
 static void scores_task(void *ctx, int task, int thread)
 {
     const struct step *x = ctx;
     struct session *s = x->j.s;
     const struct model_config *m = &s->e->config;
     size_t D = (size_t)m->head_dim, row = (size_t)(task / x->parts * x->per);
+    size_t size = element_bytes(s->kv_type);
     int h = x->h0 + task / x->parts, first = task % x->parts * STEP_PAGES;
     struct cache_head view = cache_view(s->cache, x->j.layer, h);
     const float *q = s->qkv + (size_t)(h * x->per) * D;
     (void)thread;
     for (int p = first; p < first + STEP_PAGES && p * PAGE_SLOTS < view.n; p++) {
         float *at = s->strip + row * s->ld_strip + p * PAGE_SLOTS;
+        if (p + 1 < first + STEP_PAGES && (p + 1) * PAGE_SLOTS < view.n)
+            ask_for(cache_keys(&view, p + 1), D * PAGE_SLOTS * size, 1, 0, D * PAGE_SLOTS * size);
         s->e->kernels.attn_qk(at, s->ld_strip, q, D, x->per, m->head_dim, cache_keys(&view, p),
                               s->kv_type, m->attn_scale);
         for (int r = 0; m->attn_cap > 0 && r < x->per; r++)
@@ -301,6 +319,7 @@ static void values_task(void *ctx, int task, int thread)
     struct session *s = x->j.s;
     int D = s->e->config.head_dim, h = x->h0 + task / x->parts, d0 = task % x->parts * KV_BLOCK;
     int d1 = d0 + KV_BLOCK < D ? d0 + KV_BLOCK : D;
+    size_t size = element_bytes(s->kv_type);
     struct cache_head view = cache_view(s->cache, x->j.layer, h);
     const float *rows = s->strip + (size_t)((h - x->h0) * x->per) * s->ld_strip;
     float *out = s->att + (size_t)(h * x->per) * (size_t)D;
@@ -309,6 +328,9 @@ static void values_task(void *ctx, int task, int thread)
         memset(out + g * D + d0, 0, (size_t)(d1 - d0) * sizeof *out);
     for (int p = 0; p * PAGE_SLOTS < view.n; p++) {
         const struct kv_values values = values_of(s, &view, p, view.n, d0, d1);
+        if ((p + 1) * PAGE_SLOTS < view.n)
+            ask_for(cache_values(s->cache, &view, p + 1), (size_t)D * size, PAGE_SLOTS,
+                    (size_t)d0 * size, (size_t)d1 * size);
         s->e->kernels.attn_av(out, (size_t)D, rows + p * PAGE_SLOTS, s->ld_strip, x->per, &values);
     }
 }

@@ -153,6 +153,8 @@ INLINE void av_rows(float *out, size_t ld_out, const float *p, size_t ld_p,
     size_t d = (size_t)x->d0, end = (size_t)x->d1, span = (size_t)(N * W);
     for (; d + span <= end; d += span)
         av_tile(out, ld_out, p, ld_p, x, d, type, R, N);
+    for (; N > 2 && d + 2 * W <= end; d += 2 * W)
+        av_tile(out, ld_out, p, ld_p, x, d, type, R, 2);
     for (; d < end; d += W)
         av_tile(out, ld_out, p, ld_p, x, d, type, R, 1);
 }
