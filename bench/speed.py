@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Prefill and decode speed, cost of the probes, against the C reference and a peer.
+"""Prefill and decode speed and the cost of the probes, with each set of kernels.  vs_peers.sh has other engines.
 
-usage: bench/speed.py KVFATE MODEL [--peer LLAMA_BENCH] [--rounds 5] [--reference]
+usage: bench/speed.py KVFATE MODEL [--rounds 5] [--reference]
 
 Runs alternate (one of each kind in every round) and medians are printed, since machines are shared and noisy.
 --reference adds the C reference kernels (minutes).  Standard library only.
@@ -25,19 +25,12 @@ def kvfate(args, prompt, mask=None, trace=None, probes=None, predict=1, threads=
     command = [args.kvfate, "run" if trace else "generate", "-m", args.model, "--ids", prompt, "-n", str(predict),
                "--ignore-eos", "--threads", threads, "--json", "-q"]
     if trace:
-        command += ["-o", trace, "--probes", probes]
+        command += ["-o", trace, "--overwrite", "--probes", probes]
     env = dict(os.environ)
     if mask is not None:
         env["KVFATE_CPU_MASK"] = mask
     done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
-
-
-def peer(args):
-    """llama-bench: tokens/s of prefill and decode."""
-    command = [args.peer, "-m", args.model, "-t", THREADS, "-p", str(PREFILL), "-n", str(DECODE), "-r", "1", "-o", "json"]
-    rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return {("prefill" if r["n_prompt"] else "decode"): r["avg_ts"] for r in rows}
 
 
 def write_ids(path, n):
@@ -87,10 +80,6 @@ def measure(args, folder):
             table.add(f"prefill {PREFILL}, {name}", kvfate(args, short, mask)["prefill_tokens_per_second"])
             r = kvfate(args, tiny, mask, predict=DECODE + 1)
             table.add(f"decode {DECODE}, {name}", r["decode_tokens_per_second"])
-        if args.peer:
-            r = peer(args)
-            table.add(f"prefill {PREFILL}, llama.cpp", r["prefill"])
-            table.add(f"decode {DECODE}, llama.cpp", r["decode"])
         table.add(f"prefill {LONG}, no trace", kvfate(args, long_)["prefill_tokens_per_second"])
         for probes in ("nll", "lean", "paper"):
             r = kvfate(args, long_, trace=trace, probes=probes)
@@ -112,7 +101,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("kvfate")
     parser.add_argument("model")
-    parser.add_argument("--peer")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--reference", action="store_true")
     args = parser.parse_args()
@@ -120,11 +108,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         table = measure(args, folder)
     for name in table.values:
-        kind = name.split(",")[0]
-        base = f"{kind}, llama.cpp"
-        if name.startswith(f"prefill {LONG}"):
-            base = f"prefill {LONG}, no trace"
-        table.show(name, base if base != name else None)
+        base = f"prefill {LONG}, no trace"
+        table.show(name, base if name.startswith(f"prefill {LONG}") and name != base else None)
 
 
 main()
