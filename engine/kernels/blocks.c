@@ -28,6 +28,15 @@ static int nibble(const uint8_t *q, int i)
     return i < HALF ? q[i] & 15 : q[i - HALF] >> 4;
 }
 
+/* All of them, less `zero`. */
+static void nibbles(int8_t out[QBLOCK], const uint8_t *q, int zero)
+{
+    for (int i = 0; i < HALF; i++) {
+        out[i] = (int8_t)((q[i] & 15) - zero);
+        out[i + HALF] = (int8_t)((q[i] >> 4) - zero);
+    }
+}
+
 /* One scale d for 32 channels, and an offset m where there is one: then w = d q + m. */
 static void one_scale(struct span *out, const uint8_t *d, const uint8_t *m)
 {
@@ -43,16 +52,14 @@ static void q4_0(const uint8_t *p, int span, struct span *out)
 {
     (void)span;
     one_scale(out, p, NULL);
-    for (int i = 0; i < QBLOCK; i++)
-        out->q[i] = (int8_t)(nibble(p + 2, i) - 8);
+    nibbles(out->q, p + 2, 8);
 }
 
 static void q4_1(const uint8_t *p, int span, struct span *out)
 {
     (void)span;
     one_scale(out, p, p + 2);
-    for (int i = 0; i < QBLOCK; i++)
-        out->q[i] = (int8_t)nibble(p + 4, i);
+    nibbles(out->q, p + 4, 0);
 }
 
 /* The fifth bits of all channels are one word of 32 bits. */

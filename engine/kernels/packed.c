@@ -161,15 +161,19 @@ static void pack_block(struct packed *w, int row, int block, const uint8_t *src,
     for (int i = 0; i < QBLOCK; i++)
         u[i] = (uint8_t)(b.q[i] - f->lowest);
     if (w->kind == PACK_Q8) {
-        uint8_t *dst = w->data + at * 512;
-        for (int k = 0; k < QBLOCK; k++)
-            dst[k / 4 * 64 + r * 4 + k % 4] = u[k];
+        uint8_t *dst = w->data + at * 512 + r * 4;
+        for (int g = 0; g < 8; g++)
+            memcpy(dst + g * 64, u + 4 * g, 4);
         return;
     }
-    uint8_t *dst = w->data + at * 256;
-    for (int g = 0; g < 4; g++)
-        for (int c = 0; c < 4; c++)
-            dst[g * 64 + r * 4 + c] = (uint8_t)(u[8 * g + c] | u[8 * g + 4 + c] << 4);
+    uint8_t *dst = w->data + at * 256 + r * 4;
+    for (int g = 0; g < 4; g++) { /* four bytes at a time: u < 16 */
+        uint32_t low, high;
+        memcpy(&low, u + 8 * g, 4);
+        memcpy(&high, u + 8 * g + 4, 4);
+        low |= high << 4;
+        memcpy(dst + g * 64, &low, 4);
+    }
 }
 
 /* lowest * d must be exact in f16: true unless d is near f16's largest number. */
