@@ -136,6 +136,15 @@ INLINE __m512 block_row(__m512 acc, const int8_t *q, float scale, const float *s
     return acc;
 }
 
+/* One row reads each weight once: those of the next panels are asked for, as the processor itself
+ * looks ahead no further than a page of memory.  Behind the last panel that does nothing. */
+INLINE void ask_for_block(const struct packed *w, size_t at, const int q4)
+{
+    const size_t bytes = q4 ? 256 : 512;
+    for (size_t i = 0; i < bytes; i += 64)
+        _mm_prefetch((const char *)w->data + at * bytes + i, _MM_HINT_T1);
+}
+
 /* One row times P panels: independent chains hide the latency. */
 INLINE void tile_panels(float *out, const struct qrows *x, size_t t, const struct packed *w,
                         size_t panel, const int P, const int q4, const int fine)
@@ -149,9 +158,11 @@ INLINE void tile_panels(float *out, const struct qrows *x, size_t t, const struc
         acc[p] = _mm512_setzero_ps();
     for (size_t b = 0; b < nb; b++)
         UNROLL
-    for (int p = 0; p < P; p++)
-        acc[p] = block_row(acc[p], q + b * 2 * QBLOCK, scale[b], sums + b * parts, w,
-                           (panel + (size_t)p) * nb + b, q4, fine);
+    for (int p = 0; p < P; p++) {
+        size_t at = (panel + (size_t)p) * nb + b;
+        ask_for_block(w, at + (size_t)P * nb, q4);
+        acc[p] = block_row(acc[p], q + b * 2 * QBLOCK, scale[b], sums + b * parts, w, at, q4, fine);
+    }
     UNROLL
     for (int p = 0; p < P; p++)
         _mm512_storeu_ps(out + (panel + (size_t)p) * PANEL, acc[p]);
