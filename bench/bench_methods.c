@@ -1,10 +1,10 @@
 /* bench_methods.c - what the decisions of each method cost, against a decode step.
- * usage: bench_methods [-b BUDGET,...] [-m METHOD,...] [-r ROUNDS] [MODEL.gguf]
+ * usage: bench_methods [-b BUDGET,...] [-m METHOD,...] [-r ROUNDS] MODEL.gguf
  *
  * The shape is SmolLM2-135M's; keys and attention rows are random, since no cost but
  * that of `redundancy` (its search stops at the first similar key) depends on them.
  * Every step is preceded by a walk through more memory than the caches hold, as a
- * decode step is.  With a model, a step under `full` with B entries is timed too, in
+ * decode step is.  A step of the model under `full` with B entries is timed too, in
  * turns with the methods. */
 #include <math.h>
 #include <stdio.h>
@@ -39,6 +39,7 @@ static struct {
     uint64_t *cold;      /* [COLD / 8] */
     uint64_t sum;
     int rounds;
+    const struct model_config *model;
 } bench;
 
 struct stand {
@@ -171,7 +172,8 @@ static void take_down(struct stand *b)
 static int set_up(struct stand *b, int n)
 {
     struct cache_config cfg = {b->shape.n_layers, KV_HEADS, DIM, KV_F16};
-    struct method_inputs in = {.rope_base = 1e5f, .rope_dim = DIM, .kernels = &bench.kernels};
+    struct method_inputs in = {
+        .model = bench.model, .length = bench.model->n_ctx, .kernels = &bench.kernels};
     int err = cache_create(&cfg, &b->c);
     b->t = 0;
     if (!err)
@@ -361,10 +363,11 @@ int main(int argc, char **argv)
             model = argv[i];
     }
     struct engine_options opt = {.n_threads = THREADS, .cpu_flags = cpu_flags_detect()};
-    if (prepare() || (model && engine_open(model, &opt, &e, &d))) {
-        fprintf(stderr, "bench_methods: cannot start\n");
+    if (!model || prepare() || engine_open(model, &opt, &e, &d)) {
+        fprintf(stderr, "bench_methods: cannot start; it needs a model\n");
         return 1;
     }
+    bench.model = &e->config;
     printf("%6s  %-14s %7s %10s %10s %8s %12s %12s\n", "budget", "method", "every", "rows us",
            "step us", "share", "cut B+256 us", "cut 2B us");
     int err = KVF_OK;
