@@ -9,6 +9,7 @@
 #include "cli/analysis.h"
 #include "cli/commands.h"
 #include "cli/open_traces.h"
+#include "cli/package.h"
 
 #define X(name) extern const struct command command_##name;
 #include "cli/commands.list"
@@ -176,6 +177,23 @@ static int dispatch(const struct command *self, int argc, char **argv)
     return status;
 }
 
+static bool one_of(const char *word, const char *a, const char *b, const char *c)
+{
+    return strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0;
+}
+
+/* Gives the words of a command to the package, unless they ask for help. */
+static int hand_on(const struct command *self, int argc, char **argv)
+{
+    struct kvf_diag d = {""};
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (one_of(argv[i], "-h", "--help", "-h")) {
+            char *words[] = {argv[0], "-h", NULL};
+            return dispatch(self, 2, words);
+        }
+    return command_end(self, package_run(argc, argv, &d), &d);
+}
+
 static int unknown(const char *name)
 {
     const char *near = NULL;
@@ -191,11 +209,6 @@ static int unknown(const char *name)
     fprintf(stderr, "kvfate: no command '%s'%s%s%s; 'kvfate help' lists them\n", name,
             near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
     return EXIT_USAGE;
-}
-
-static bool one_of(const char *word, const char *a, const char *b, const char *c)
-{
-    return strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0;
 }
 
 static int choose(int argc, char **argv)
@@ -214,7 +227,9 @@ static int choose(int argc, char **argv)
         printf("kvfate %s\n", kvf_version());
         return EXIT_OK;
     }
-    return command_find(name, &c) ? dispatch(&c, argc - 1, argv + 1) : unknown(name);
+    if (!command_find(name, &c))
+        return unknown(name);
+    return c.in_package ? hand_on(&c, argc - 1, argv + 1) : dispatch(&c, argc - 1, argv + 1);
 }
 
 int commands_main(int argc, char **argv)

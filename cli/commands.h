@@ -16,7 +16,9 @@
  * The check `tests/lint/check_docs.py` fails until the page is there, and the check
  * `tests/lint/check_man_examples.py` runs the example.
  *
- * An analysis is a command by itself (cli/analysis.c) and has no line in the list. */
+ * An analysis is a command by itself (cli/analysis.c) and has no line in the list.  A command that
+ * is written in Python has its line there, and an entry in python/kvfate/commands.py, whose head
+ * says what else it needs, in place of cmd_NAME.c. */
 #ifndef KVF_CLI_COMMANDS_H
 #define KVF_CLI_COMMANDS_H
 
@@ -71,9 +73,13 @@ struct command {
      */
     const struct exit_status *exits;
 
-    /* Does it.  request was zeroed and filled from defaults and the command line, and belongs to
-     * the caller; operand[0 .. n - 1] are as many as `operands` allows.  Returns the exit status.
-     */
+    /* It lives in the Python package, whose table python/kvfate/commands.py says all of the above:
+     * the program knows its help and hands its words on. */
+    bool in_package;
+
+    /* Does it; NULL of those in the package.  request was zeroed and filled from defaults and the
+     * command line, and belongs to the caller; operand[0 .. n - 1] are as many as `operands`
+     * allows.  Returns the exit status. */
     int (*run)(const struct command *self, void *request, int n, char **operand);
 };
 

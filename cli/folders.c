@@ -45,24 +45,39 @@ static bool is_folder(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
+int folder_beside(int up, const char *tail, struct buf *ret_path)
+{
+    char self[4096];
+    struct stat s;
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self);
+    if (n <= 0 || (size_t)n == sizeof self)
+        return KVF_E_NOTFOUND;
+    self[n] = 0;
+    for (; up >= 0; up--) {
+        char *slash = strrchr(self, '/');
+        if (!slash)
+            return KVF_E_NOTFOUND;
+        *slash = 0;
+    }
+    buf_str(ret_path, self);
+    buf_str(ret_path, tail);
+    if (ret_path->err)
+        return ret_path->err;
+    return stat(ret_path->data, &s) == 0 ? KVF_OK : KVF_E_NOTFOUND;
+}
+
 /* share/kvfate/gates next to the folder of the program, as an installation has it wherever it
  * was moved to; NULL where there is none. */
 static const char *gates_beside_program(void)
 {
     static char path[4096];
-    static const char tail[] = "/share/kvfate/gates";
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - sizeof tail);
-    if (n <= 0 || (size_t)n >= sizeof path - sizeof tail)
-        return NULL;
-    path[n] = 0;
-    for (int up = 0; up < 2; up++) {
-        char *slash = strrchr(path, '/');
-        if (!slash)
-            return NULL;
-        *slash = 0;
-    }
-    memcpy(path + strlen(path), tail, sizeof tail);
-    return is_folder(path) ? path : NULL;
+    struct buf found = {0};
+    int err = folder_beside(1, "/share/kvfate/gates", &found);
+    if (!err && found.len < sizeof path)
+        memcpy(path, found.data, found.len + 1);
+    bool fits = !err && found.len < sizeof path && is_folder(path);
+    buf_finish(&found);
+    return fits ? path : NULL;
 }
 
 const char *folder_gates(void)

@@ -29,4 +29,8 @@ int folder_gates_path(const char *given, struct buf *ret_path, struct kvf_diag *
 int folder_gates_for(const char *method, unsigned kinds, const char *model_hash,
                      struct buf *ret_path);
 
+/* What lies at `tail`, such as "/share/kvfate/gates", from the folder that is `up` above the one of
+ * the program.  KVF_OK, KVF_E_NOTFOUND where nothing is there, KVF_E_NOMEM. */
+int folder_beside(int up, const char *tail, struct buf *ret_path);
+
 #endif

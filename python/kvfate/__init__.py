@@ -5,20 +5,26 @@
     kvfate.table("survival", "x.kvf", by="class")       a DataFrame, where pandas is installed
     kvfate.figure("eviction", "x.kvf").save("x.pdf")
 """
-from .errors import Error, MissingValues, TraceError
-from .program import ProgramError
-from .scores import Continuation, Scores
-from .tables import Figure, Report, Table, figure, report, table
-from .trace import Trace
-from .trace import open_trace as open
-from .writer import Writer
+import importlib
 
-__all__ = ["Continuation", "Error", "Figure", "MissingValues", "ProgramError", "Report", "Scores", "Table", "Trace", "TraceError", "Writer", "figure", "open", "report", "table"]
+# What the package offers, and the module that has it.  Each is loaded when it is asked for: kvfate.capture needs torch and transformers, and the
+# command `kvfate` of the wheel, which starts the program, not even NumPy.
+_PLACES = {
+    "Continuation": "scores", "Error": "errors", "Figure": "tables", "MissingValues": "errors", "ProgramError": "program", "Report": "tables",
+    "Scores": "scores", "Table": "tables", "Trace": "trace", "TraceError": "errors", "Writer": "writer", "capture": "capture_torch",
+    "figure": "tables", "open": "trace", "report": "tables", "table": "tables",
+}
+_NAMES = {"open": "open_trace"}  # of those that are called otherwise there
+__all__ = sorted(set(_PLACES) - {"capture"})
 
 
 def __getattr__(name):
-    """kvfate.capture needs torch and transformers, which are loaded when it is asked for."""
-    if name == "capture":
-        from .capture_torch import capture
-        return capture
-    raise AttributeError("module 'kvfate' has no attribute %r" % name)
+    if name not in _PLACES:
+        raise AttributeError("module 'kvfate' has no attribute %r" % name)
+    value = getattr(importlib.import_module("." + _PLACES[name], __name__), _NAMES.get(name, name))
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *_PLACES})

@@ -7,11 +7,9 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import warnings
 
 from .errors import Error
-from .trace import Trace
 
 _OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "kvfate")
 PARTIAL = 3  # it succeeded, and a trace was not closed or holds no steps
@@ -48,7 +46,7 @@ def words_of(options):
 
 def path_of(trace):
     """The name of a file, from a name or an open trace."""
-    return trace.path if isinstance(trace, Trace) else os.fspath(trace)
+    return os.fspath(getattr(trace, "path", trace))
 
 
 def run(*argv):
@@ -66,8 +64,3 @@ def run(*argv):
 def described():
     """What `kvfate describe --json` tells: commands, analyses, figures, probes and methods, with their options."""
     return json.loads(run("describe", "--json"))
-
-
-def main():
-    """The command `kvfate` that the wheel puts into a Python environment: it becomes the program."""
-    os.execv(_OWN, ["kvfate", *sys.argv[1:]])

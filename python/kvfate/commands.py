@@ -1,0 +1,122 @@
+"""The commands that live in this package, which the program hands to it: one table, from which Meson also makes what the program knows of them
+(cli/package_commands.py), and with that the overview, `-h` and the manual pages.
+
+To add a command NAME: its entry in COMMANDS below; a function run(request, operands) in the module that the entry names, which gets an object
+with a member for each option, raises kvfate.Error for what fails, Usage for a wrong call, and may return an exit status; a line X(NAME) in
+cli/commands.list where the overview shall show it; docs/man/kvfate-NAME.1; a line in tests/cli/test_stories.py.
+
+This module is loaded by a build, which may have no NumPy: it imports Python's own library alone."""
+import re
+from types import SimpleNamespace
+from typing import NamedTuple, Optional, Tuple
+
+
+class Usage(Exception):
+    """What is wrong with a command line, as a sentence."""
+
+
+class Option(NamedTuple):
+    """As struct opt of base/opt.h has them.  Without arg it is a flag; a list may be given several times; a number has min and max."""
+    name: str
+    arg: Optional[str]
+    help: str
+    short: Optional[str] = None
+    standard: Optional[str] = None
+    absent: Optional[str] = None
+    type: str = "str"  # str, int, real, word, list
+    min: float = 0
+    max: float = 0
+    words: Tuple[str, ...] = ()
+
+
+class Command(NamedTuple):
+    """As struct command of cli/commands.h has them; module: the one of this package that has run()."""
+    name: str
+    module: str
+    group: str
+    summary: str
+    example: str
+    operands: str  # as usage shows them
+    kind: str      # of operands: "file", "trace"
+    least: int
+    most: int      # -1: any number
+    options: Tuple[Option, ...]
+    needs: Optional[str] = None
+
+
+COMMANDS = {c.name: c for c in (
+    Command("import", "imports", "traces", "a trace from arrays and tables that another program wrote",
+            "kvfate import a.npz -o own.kvf", "FILE|FOLDER ...", "file", 1, -1, needs="-o OUT.kvf", options=(
+                Option("output", "OUT.kvf", "the trace", "o"),
+                Option("force", None, "replace a trace that is there", "f"),
+            )),
+    Command("export", "exports", "traces", "a trace as arrays or tables that other programs read",
+            "kvfate export a.kvf -o a.npz", "X.kvf", "trace", 1, 1, needs="-o OUT", options=(
+                Option("output", "OUT", "npz, tsv, jsonl, parquet or feather by extension; other names: a folder of npy", "o"),
+                Option("force", None, "replace what is there", "f"),
+            )),
+)}
+
+
+def _number(option, text):
+    found = re.fullmatch(r"([-+]?\d+)([kM]?)", text) if option.type == "int" else None
+    try:
+        value = int(found[1]) * {"": 1, "k": 1 << 10, "M": 1 << 20}[found[2]] if found else None if option.type == "int" else float(text)
+    except ValueError:
+        value = None
+    if value is None or value != value or value in (float("inf"), float("-inf")):
+        raise Usage("--%s: '%s' is no %s" % (option.name, text, "whole number" if option.type == "int" else "number"))
+    if (option.min or option.max) and not option.min <= value <= option.max:
+        raise Usage("--%s: %s is not within %g and %g" % (option.name, text, option.min, option.max))
+    return value
+
+
+def _value(option, text):
+    if option.type in ("int", "real"):
+        return _number(option, text)
+    if option.type == "word" and text not in option.words:
+        raise Usage("--%s: '%s' is none of %s" % (option.name, text, ", ".join(option.words)))
+    return text
+
+
+def usage(command):
+    return "kvfate %s" % " ".join(filter(None, (command.name, command.operands, command.needs, "[options]" if command.options else "")))
+
+
+def _option(command, word):
+    """(option, the value that stands in the same word or None) of a word of the command line."""
+    name, equals, value = word.partition("=") if word.startswith("--") else (word[:2], word[2:], word[2:])
+    for o in command.options:
+        if name == "--" + o.name or o.short and name == "-" + o.short:
+            if o.arg is None and equals:
+                raise Usage("%s takes no value" % name)
+            return o, value if equals else None
+    raise Usage("unknown option '%s'; 'kvfate %s -h' lists them" % (name, command.name))
+
+
+def parsed(command, words):
+    """(request, operands) of the words behind the name of a command."""
+    request, operands, words = {}, [], list(words)
+    for o in command.options:
+        standard = None if o.standard is None else _value(o, o.standard)
+        request[o.name.replace("-", "_")] = [] if o.type == "list" else False if o.arg is None else standard
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            operands += words
+            break
+        if word == "-" or not word.startswith("-"):
+            operands.append(word)
+            continue
+        option, value = _option(command, word)
+        if option.arg is None:
+            value = True
+        elif value is None and not words:
+            raise Usage("%s needs a value, %s" % (word, option.arg))
+        else:
+            value = _value(option, words.pop(0) if value is None else value)
+        key = option.name.replace("-", "_")
+        request[key] = request[key] + [value] if option.type == "list" else value
+    if len(operands) < command.least or 0 <= command.most < len(operands):
+        raise Usage("%s; usage: %s" % ("a file is missing" if len(operands) < command.least else "too many operands", usage(command)))
+    return SimpleNamespace(**request), operands

@@ -1,0 +1,6 @@
+"""`kvfate export`."""
+from .errors import Error
+
+
+def run(request, operands):
+    raise Error("this is not built yet")
