@@ -11,8 +11,8 @@ import importlib
 # command `kvfate` of the wheel, which starts the program, not even NumPy.
 _PLACES = {
     "Continuation": "scores", "Error": "errors", "Figure": "tables", "MissingValues": "errors", "ProgramError": "program", "Report": "tables",
-    "Scores": "scores", "Table": "tables", "Trace": "trace", "TraceError": "errors", "Writer": "writer", "capture": "capture_torch",
-    "figure": "tables", "open": "trace", "report": "tables", "table": "tables",
+    "Scores": "scores", "Table": "tables", "Trace": "trace", "TraceError": "errors", "Writer": "writer", "capture": "capture_torch", "export": "exports",
+    "figure": "tables", "import_trace": "imports", "open": "trace", "report": "tables", "table": "tables",
 }
 _NAMES = {"open": "open_trace"}  # of those that are called otherwise there
 __all__ = sorted(set(_PLACES) - {"capture"})

@@ -48,12 +48,19 @@ COMMANDS = {c.name: c for c in (
     Command("import", "imports", "traces", "a trace from arrays and tables that another program wrote",
             "kvfate import a.npz -o own.kvf", "FILE|FOLDER ...", "file", 1, -1, needs="-o OUT.kvf", options=(
                 Option("output", "OUT.kvf", "the trace", "o"),
-                Option("force", None, "replace a trace that is there", "f"),
+                Option("overwrite", None, "replace a trace that is there"),
+                Option("heads", "KV/QUERY", "KV heads and query heads of a layer, such as 2/8", absent="as the fields have them"),
+                Option("prompt", "N", "the first N tokens are the prompt", type="int", min=0, max=1 << 24, absent="as the roles say"),
+                Option("probes", "LIST", "what is made of attention rows", standard="survival,mass,steps"),
+                Option("model", "NAME", "the name of the model", absent="none"),
+                Option("method", "NAME", "the name of the method", absent="none"),
+                Option("budget", "N", "entries that the method keeps in a head", type="int", min=0, max=1 << 24, absent="none"),
             )),
     Command("export", "exports", "traces", "a trace as arrays or tables that other programs read",
             "kvfate export a.kvf -o a.npz", "X.kvf", "trace", 1, 1, needs="-o OUT", options=(
-                Option("output", "OUT", "npz, tsv, jsonl, parquet or feather by extension; other names: a folder of npy", "o"),
-                Option("force", None, "replace what is there", "f"),
+                Option("output", "OUT", "NAME.npz, NAME.jsonl, or a folder", "o"),
+                Option("form", "FORM", "of a folder", type="word", words=("npy", "tsv", "parquet", "feather"), absent="npy"),
+                Option("overwrite", None, "replace what is there"),
             )),
 )}
 

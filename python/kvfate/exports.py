@@ -1,6 +1,279 @@
-"""`kvfate export`."""
+"""`kvfate export`, and kvfate.export: all that a trace holds, for other programs.  What is written is what `kvfate import` reads, and gives the
+same trace again; docs/guide/import.md has the layout."""
+import itertools
+import json
+import os
+import shutil
+import tempfile
+import zipfile
+
+import numpy as np
+
+from .commands import Usage
 from .errors import Error
+from .forms import (ABOUT, SPACES, TABLES, as_json, escaped, exact_json, field, floats_as_text, form_of, pairs_as_text)
+from .trace import AXES, DTYPES, Trace, open_trace
+
+CODES = {np.dtype(v): k for k, v in DTYPES.items()}
+NAMES = {1: "u8", 2: "u16", 3: "u32", 4: "i32", 5: "f32", 6: "f64", 7: "u64"}
+ROWS = 1 << 16  # of a table that are at hand at a time
+
+
+def words_of(c):
+    """The words of kvfate.Writer for a column, such as "u32 kv snapshot: step"."""
+    flags = [w for w, f in (("snapshot", 1), ("age", 2), ("intervals", 4)) if c.flags & f]
+    axis = [c.axis] if c.axis != AXES[0] else []
+    return " ".join([NAMES[CODES[c.dtype]], c.space, *axis, *flags]) + (": " + c.unit if c.unit else "")
+
+
+def about(trace):
+    """What is known of a trace beside its values; `source` says what the export is of."""
+    blobs = [{"name": b.name, "dtype": b.dtype, "shape": list(b.shape), "layer": b.layer, "head": b.head, "t0": b.t0} for b in trace.blobs]
+    notes = {key.decode("utf-8", "surrogateescape"): exact_json(text) for key, text in trace.note_bytes.items()}
+    return {"kvfate": "export", "source": {"id": trace.id, "digest": trace.digest, "format": trace.format, "closed": trace.closed},
+            "steps": trace.steps, "heads": [list(h) for h in trace.heads], "columns": {c.name: words_of(c) for c in trace.columns.values()},
+            "meta": exact_json(trace.meta_bytes), "notes": notes, "blobs": blobs}
+
+
+def head_values(column, layer, head):
+    """(values with 0 where there are none, present or None where all are) of one head."""
+    have = column.present(layer, head)
+    if have.all():
+        return column.read(layer, head), None
+    out = np.zeros(len(have), column.dtype)
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], have.astype(np.int8), [0]])))
+    for a, b in zip(edges[::2].tolist(), edges[1::2].tolist()):
+        out[a:b] = column.read(layer, head, a, b)
+    return out, have
+
+
+def head_lists(column, layer, head):
+    """(the list of intervals of each token, present or None)."""
+    have = column.present(layer, head)
+    lists = [[] for _ in have]
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], have.astype(np.int8), [0]])))
+    for a, b in zip(edges[::2].tolist(), edges[1::2].tolist()):
+        lists[a:b] = column.read(layer, head, a, b)
+    return lists, None if have.all() else have
+
+
+def texts_of(trace):
+    """Fields of the texts: {name: array}."""
+    texts = trace.texts
+    if all(t is None for t in texts):
+        return {}
+    out = {"tokens.text@bytes": np.frombuffer(b"".join(t or b"" for t in texts), np.uint8),
+           "tokens.text@ends": np.cumsum([len(t or b"") for t in texts], dtype=np.int64)}
+    if None in texts:
+        out["tokens.text@present"] = np.array([t is not None for t in texts])
+    return out
+
+
+# ---- arrays
+
+def layer_fields(column, layer):
+    """{part: array} of a layer of a column: "" its values [heads][T]; present where some are missing; ends and pairs of intervals."""
+    heads = range(column.heads(layer))
+    both = [(head_lists if column.intervals else head_values)(column, layer, h) for h in heads]
+    T, out = column.trace.steps, {}
+    if any(have is not None for _, have in both):
+        out["present"] = np.array([np.ones(T, bool) if have is None else have for _, have in both])
+    if column.intervals:
+        flat = [one for lists, _ in both for one in lists]
+        out["ends"] = np.cumsum([len(one) for one in flat], dtype=np.int64).reshape(len(heads), T)
+        out["pairs"] = np.array([p for one in flat for p in one], np.uint32).reshape(-1, 2)
+    else:
+        out[""] = np.array([v for v, _ in both], column.dtype).reshape(len(heads), T)
+    return out
+
+
+def column_fields(column):
+    """(field, array) of a column; layers are stacked where they can be, and the column is not large."""
+    if column.space == "run":
+        for part, values in layer_fields(column, 0).items():
+            yield field(column.name, part, 0 if part in ("ends", "pairs") else None), values if part in ("ends", "pairs") else values[0]
+        return
+    shape, T = column.shape, column.trace.steps
+    if None in shape or column.intervals or not column.layers or column.layers * shape[1] * T * column.dtype.itemsize > 1 << 30:
+        for layer in range(column.layers):
+            for part, values in layer_fields(column, layer).items():
+                yield field(column.name, part, layer), values
+        return
+    layers = [layer_fields(column, layer) for layer in range(column.layers)]
+    yield field(column.name), np.stack([one[""] for one in layers])
+    if any("present" in one for one in layers):
+        yield field(column.name, "present"), np.stack([one.get("present", np.ones(shape[1:], bool)) for one in layers])
+
+
+def fields(trace):
+    """All of them as (name, array), in the order of the trace."""
+    yield from texts_of(trace).items()
+    for column in trace.columns.values():
+        yield from column_fields(column)
+    for k, b in enumerate(trace.blobs):
+        yield "blob@%d" % k, b.data
+
+
+# ---- tables
+
+def cells(column, layer, head, text):
+    """One head of a column as the cells of a table: None where the trace has no value; text: as TSV has numbers."""
+    if column.intervals:
+        lists, have = head_lists(column, layer, head)
+        values = np.array([pairs_as_text(one) for one in lists] + [None], object)[:-1]
+    else:
+        values, have = head_values(column, layer, head)
+        if text and column.dtype.kind == "f":
+            values = floats_as_text(values)
+    if have is None:
+        return values
+    if text or column.intervals:
+        return np.where(have, values.astype(object), None)
+    return np.ma.masked_array(values, ~have)
+
+
+def text_cells(trace):
+    """{column of the table run: cells} of texts: those that are no UTF-8 are in hexadecimal digits, in a column of their own."""
+    texts = trace.texts
+    if all(t is None for t in texts):
+        return {}
+    plain, odd = np.full(len(texts), None, object), np.full(len(texts), None, object)
+    for k, t in enumerate(texts):
+        try:
+            plain[k] = None if t is None else t.decode("utf-8")
+        except UnicodeDecodeError:
+            odd[k] = t.hex()
+    return {"text": plain, **({"text@hex": odd} if any(t is not None for t in odd) else {})}
+
+
+def blocks(trace, space, text):
+    """The rows of a table, as {column: cells} for one head at a time; text: numbers as TSV has them."""
+    columns = [c for c in trace.columns.values() if c.space == space]
+    token = np.arange(trace.steps)
+    if space == "run":
+        own = text_cells(trace)
+        if columns or own:
+            yield {"token": token, **own, **{field(c.name): cells(c, 0, 0, text) for c in columns}}
+        return
+    for layer in range(len(trace.heads) if columns else 0):
+        for head in range(trace.n_heads(layer, space)):
+            place = {"layer": np.full(len(token), layer), "head": np.full(len(token), head), "token": token}
+            yield {**place, **{field(c.name): cells(c, layer, head, text) for c in columns}}
+
+
+def write_tsv(rows, path):
+    """A header, then a line for each token; an empty cell is a value that the trace lacks, and \\e an empty text."""
+    first = next(rows, None)
+    if first is None:
+        return
+    with open(path, "w", encoding="utf-8", newline="\n") as f:
+        f.write("\t".join(first) + "\n")
+        for block in itertools.chain([first], rows):
+            said = [["" if x is None else (escaped(x) or "\\e") if name == "text" else str(x) for x in values.tolist()] for name, values in block.items()]
+            f.writelines("\t".join(line) + "\n" for line in zip(*said))
+
+
+def write_arrow(rows, path, form, metadata):
+    """Parquet or Feather, with what is known of the trace as metadata of the schema under the key kvfate."""
+    import pyarrow
+    from pyarrow import feather, parquet
+
+    def array(x):
+        if isinstance(x, np.ma.MaskedArray):
+            return pyarrow.array(x.data, mask=np.ma.getmaskarray(x))
+        return pyarrow.array(x.tolist(), pyarrow.string()) if x.dtype.kind == "O" else pyarrow.array(x)
+
+    tables = [pyarrow.table({name: array(values) for name, values in block.items()}) for block in rows]
+    if tables:
+        whole = pyarrow.concat_tables(tables)
+        whole = whole.replace_schema_metadata({**(whole.schema.metadata or {}), b"kvfate": metadata})
+        parquet.write_table(whole, path) if form == "parquet" else feather.write_feather(whole, path)
+
+
+# ---- forms
+
+def _write_npz(trace, path):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as z:
+        z.writestr(ABOUT, json.dumps(about(trace)))
+        for name, values in fields(trace):
+            with z.open(name + ".npy", "w", force_zip64=True) as f:
+                np.lib.format.write_array(f, np.asanyarray(values, order="C"), allow_pickle=False)
+
+
+def _write_folder(trace, path, form):
+    with open(os.path.join(path, ABOUT), "w", encoding="utf-8") as f:
+        f.write(json.dumps(about(trace)))
+    if form == "npy":
+        for name, values in fields(trace):
+            np.save(os.path.join(path, name + ".npy"), np.asanyarray(values, order="C"), allow_pickle=False)
+        return
+    for space in SPACES:
+        out = os.path.join(path, space + TABLES[form])
+        rows = list(blocks(trace, space, False)) if form != "tsv" else blocks(trace, space, True)
+        write_tsv(rows, out) if form == "tsv" else write_arrow(rows, out, form, json.dumps(about(trace)).encode())
+    for k, b in enumerate(trace.blobs):
+        np.save(os.path.join(path, "blob@%d.npy" % k), b.data, allow_pickle=False)
+
+
+def _write_jsonl(trace, path):
+    """First the object `about`; then one for each token, each head of a column, and each blob."""
+    with open(path, "w", encoding="utf-8") as f:
+
+        def put(**said):
+            f.write(json.dumps(said) + "\n")
+
+        put(about=about(trace))
+        for k, t in enumerate(trace.texts):
+            try:
+                if t is not None:
+                    put(token=k, text=t.decode("utf-8"))
+            except UnicodeDecodeError:
+                put(token=k, **{"text@hex": t.hex()})
+        for c in trace.columns.values():
+            for layer in range(c.layers):
+                for head in range(c.heads(layer)):
+                    place = {} if c.space == "run" else {"layer": layer, "head": head}
+                    put(column=c.name, **place, values=_json_values(c, layer, head))
+        for k, b in enumerate(trace.blobs):
+            put(blob=k, values=as_json(b.data.ravel()))
+
+
+def _json_values(c, layer, head):
+    values, have = (head_lists if c.intervals else head_values)(c, layer, head)
+    said = [pairs_as_text(one) for one in values] if c.intervals else as_json(values)
+    return said if have is None else [x if h else None for x, h in zip(said, have.tolist())]
+
+
+def export(trace, out, form=None, overwrite=False):
+    """Writes all that a trace holds to OUT: NAME.npz, NAME.jsonl, or a folder of `form` npy, tsv, parquet or feather.
+
+    trace: the name of a file, or a trace that was opened.  The result appears whole or not at all, and never over something without
+    overwrite=True."""
+    if not isinstance(trace, Trace):
+        with open_trace(trace) as opened:
+            return export(opened, out, form, overwrite)
+    out = os.fspath(out)
+    form = form_of(out, form)
+    if os.path.lexists(out) and not overwrite:
+        raise Error("%s exists; --overwrite replaces it" % out)
+    if os.path.isdir(out) and form not in ("npz", "jsonl") and os.listdir(out) and not os.path.exists(os.path.join(out, ABOUT)):
+        raise Error("%s is a folder that no export wrote (it has no %s): it is not replaced" % (out, ABOUT))
+    parent = os.path.dirname(os.path.abspath(out))
+    with tempfile.TemporaryDirectory(prefix=".kvfate-", dir=parent) as place:
+        made = os.path.join(place, "made")
+        if form in ("npz", "jsonl"):
+            {"npz": _write_npz, "jsonl": _write_jsonl}[form](trace, made)
+        else:
+            os.mkdir(made)
+            _write_folder(trace, made, form)
+        if os.path.isdir(out) and not os.path.islink(out):
+            shutil.rmtree(out)
+        os.replace(made, out)
+    return out
 
 
 def run(request, operands):
-    raise Error("this is not built yet")
+    if not request.output:
+        raise Usage("-o OUT names what is written")
+    export(operands[0], request.output, request.form, request.overwrite)
+    print(request.output)

@@ -78,7 +78,7 @@ def _text(what, value, most):
 def _column(name, words):
     """A column from its name and words such as "u16 query token age snapshot", the unit behind a colon."""
     said, _, unit = words.partition(":")
-    c = _Column(_text("column", name, 47), 0, 0, 0, 0, _text("unit", unit.strip(), 15))
+    c = _Column(_text("column", name, 47), 0, 0, 0, 0, _text("unit", unit[unit.startswith(" "):], 15))
     for word in said.split():
         if word in TYPES and TYPES[word] in DTYPES:
             c.dtype = TYPES[word]
@@ -135,9 +135,9 @@ class Writer:
             raise TraceError("existing=%r: it is one of %s" % (existing, ", ".join(EXISTING)))
         options = _Options(existing=EXISTING[existing], prompt=ids.ctypes.data, n_prompt=ids.size, plain=plain)
         shape = _Shape(len(heads), kv.ctypes.data, query.ctypes.data)
-        text = json.dumps(meta or {}, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False)
+        text = meta if isinstance(meta, bytes) else json.dumps(meta or {}, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False).encode("utf-8")
         diag = _Diag()
-        err = self._lib.kvf_writer_open(os.fsencode(self.path), text.encode("utf-8"), ctypes.byref(shape), table, len(columns),
+        err = self._lib.kvf_writer_open(os.fsencode(self.path), text, ctypes.byref(shape), table, len(columns),
                                         ctypes.byref(options), ctypes.byref(self._writer), ctypes.byref(diag))
         self._check(err, diag)
         self._heads, self.epoch, self.steps, self._open = list(heads), 0, 0, False
@@ -158,6 +158,12 @@ class Writer:
         if name not in self._specs:
             raise TraceError("%s: there is no column %s; there are: %s" % (self.path, name, ", ".join(self._specs)))
         return self._specs[name]
+
+    def dtype(self, name):
+        return np.dtype(DTYPES[self._column(name)[1].dtype])
+
+    def space(self, name):
+        return SPACES[self._column(name)[1].space]
 
     def _epoch(self, name, layer, head0, n_heads, t0, n):
         """The epoch of a call that writes these heads and indices, which are looked at."""
@@ -216,9 +222,9 @@ class Writer:
         self._check(self._lib.kvf_write_blob(self._handle(), ctypes.byref(b), packed, data.ctypes.data), what="blob %s: " % name)
 
     def note(self, key, value):
-        """Metadata known only late: anything that JSON can say."""
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        self._check(self._lib.kvf_writer_note(self._handle(), key.encode("utf-8"), text.encode("utf-8")), what="note %s: " % key)
+        """Metadata known only late: anything that JSON can say, or JSON as bytes."""
+        text = value if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8")
+        self._check(self._lib.kvf_writer_note(self._handle(), key.encode("utf-8", "surrogateescape"), text), what="note %s: " % key)
 
     def commit(self, steps=None):
         """What was written counts: the run has so many steps, or as many as were written.  Each commit needs all snapshots anew."""
