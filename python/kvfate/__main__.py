@@ -20,7 +20,8 @@ def _run(command, words):
     except ImportError as e:
         if e.name not in NEEDED:
             raise
-        raise Error("this needs %s, which this Python (%s) does not have: pip install %s" % (NEEDED[e.name], sys.executable, e.name)) from None
+        raise Error("this needs %s, which this Python (%s) does not have: pip install %s, or set KVFATE_PYTHON to one that has it" % (
+            NEEDED[e.name], sys.executable, e.name)) from None
     sys.stdout.flush()
     return status or OK
 

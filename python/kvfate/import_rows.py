@@ -57,6 +57,8 @@ def _left(steps, sets, T, after, where):
         one = np.unique(one[one >= 0].astype(np.int64))
         if len(one) and one[-1] > step:
             raise Error("%s: entry %d is kept at step %d, which comes before it" % (where, one[-1], step))
+        if not after:
+            one = np.union1d(one, [step])  # a query sees its own entry
         last[one], member[k] = k, one
         count[one] += 1
     seen_at = steps + after  # the query that sees the set
@@ -66,11 +68,12 @@ def _left(steps, sets, T, after, where):
         out[token] = max(token + 1, seen_at[max(last[token] + 1, first[token])])
     back = {t: [] for t in np.flatnonzero((last >= 0) & (count < last - first + 1)).tolist()}
     for token in back:
-        there = np.array([token in member[k] for k in range(first[token], len(steps))] + [False])
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], there.astype(np.int8)]))) + first[token]
-        for a, b in zip(edges[::2].tolist(), edges[1::2].tolist()):
-            end = seen_at[b] - 1 if b < len(steps) else T - 1
-            back[token].append((token if a == first[token] else int(seen_at[a]), int(min(end, T - 1))))
+        seen = np.zeros(T + 1, bool)
+        seen[token:seen_at[first[token]]] = True  # before the first set that tells of it
+        for k in range(first[token], len(steps)):
+            seen[seen_at[k]:seen_at[k + 1] if k + 1 < len(steps) else T] = token in member[k]
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], seen[:T].astype(np.int8), [0]])))
+        back[token] = [(a, b - 1) for a, b in zip(edges[::2].tolist(), edges[1::2].tolist())]
     return out, back
 
 
@@ -86,7 +89,7 @@ def kept_columns(x):
         made = [_left(*_sets(x, names[0], layer, h), x.steps, names[0] == "kept_after", "%s: %s of layer %d, head %d" % (x.at(names[0]), names[0], layer, h))
                 for h in range(heads)]
         steps[layer], seen[layer] = np.array([out for out, _ in made]), [back for _, back in made]
-        returns |= any(back for _, back in made)
+        returns |= any(len(lists) > 1 for _, back in made for lists in back.values())
     return {"evict_step": steps, **({"seen": seen} if returns else {})}
 
 

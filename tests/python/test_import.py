@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""usage: test_import.py KVFATE LIBKVFTRACE SOURCE_ROOT MODEL
+
+What import makes of other programs' data.  A run of a tiny model says what is true: its attention rows and evictions, written as another
+program would in each form, must give the run's own columns again.  Kept entries that come and go are held against a brute force.  Then
+texts, roles, retention, the analyses of a trace with evictions alone, and a sentence for each mistake."""
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+KVFATE, LIBRARY, ROOT, MODEL = map(os.path.abspath, sys.argv[1:5])
+if os.environ.get("LD_LIBRARY_PATH") != os.path.dirname(LIBRARY):
+    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "LD_LIBRARY_PATH": os.path.dirname(LIBRARY)})
+sys.path[:0] = [os.path.join(ROOT, "python"), os.path.join(ROOT, "tests")]
+from check import check, finish  # noqa: E402
+import kvfate  # noqa: E402
+from kvfate import imports  # noqa: E402
+
+T, NEVER = 120, 2**32 - 1
+ROWS = "survival,mass,steps,calibration,returns,window,under,dilution"
+
+
+def said(*argv):
+    return subprocess.run([KVFATE, *map(str, argv)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          env={**os.environ, "KVFATE_PYTHON": sys.executable})
+
+
+def recorded(method):
+    """A run, and the attention of the two query heads of its first KV head in layer 1: [2][T][T], 0 where a query does not see."""
+    r = random.Random(5)
+    with open("ids", "w") as f:
+        f.write(" ".join(str(r.randint(3, 299)) for _ in range(T)))
+    group = 2
+    watch = "0-%d@%s" % (T - 1, ",".join("L1H%d" % h for h in range(group)))
+    done = said("run", "-m", MODEL, "--ids", "ids", "-n", "0", "--exact", "--probes", "full", "--watch", watch, "-o", "engine.kvf", "--overwrite", "-q", *method)
+    assert done.returncode == 0, done.stderr
+    trace = kvfate.open("engine.kvf")
+    rows = np.stack([np.stack([trace["received.L1H%d.%d" % (h, i)][:] for i in range(T)], 1) for h in range(group)])
+    return trace, np.maximum(np.nan_to_num(rows, nan=0), 0)
+
+
+def attention(method):
+    """The columns that attention rows leave, from rows in each shape that they may have."""
+    trace, rows = recorded(method)
+    left = trace.evict_step[1][:1]
+    fields = {"evict_step": left[None], "tokens.id": trace["tokens.id"][:]}
+    np.savez("rows.npz", attention=rows[None], **fields)
+    np.savez_compressed("layer.npz", **{"attention@L0": rows}, **fields)
+    kvfate.import_trace("rows.npz", "rows.kvf", probes=ROWS, overwrite=True)
+    kvfate.import_trace("layer.npz", "layer.kvf", probes=ROWS, overwrite=True)
+    steps = [[rows[None, :, :40, :40]], *([rows[None, :, t:t + 1, :t + 1]] for t in range(40, T))]  # as transformers' generate gives them
+    kvfate.import_trace({"attention": steps, **fields}, "steps.kvf", probes=ROWS, overwrite=True)
+    for name in ("rows", "layer", "steps"):
+        with kvfate.open(name + ".kvf") as mine:
+            mine.verify()
+            compared = 0
+            for c in mine.columns.values():
+                if c.space == "query":
+                    got, want = c[0], trace[c.name][1][:2]
+                    near = want.dtype.kind == "f" and np.allclose(got, want, rtol=1e-5, atol=1e-6, equal_nan=True)
+                    check("%s of %s, %s" % (c.name, name, method), near or np.array_equal(got, want), np.argwhere(got != want)[:3].tolist(), got.dtype, want.dtype)
+                    compared += 1
+            check("columns of " + name, compared > 70, compared)
+    check("verify", said("verify", "--full", "rows.kvf").returncode == 0)
+
+
+# ---- kept entries
+
+def sets_of(left, steps):
+    """The entries that each of the queries sees, of one head."""
+    return [[i for i in range(s + 1) if s < left[i]] for s in steps]
+
+
+def padded(sets):
+    width = max(map(len, sets))
+    return np.array([one + [-1] * (width - len(one)) for one in sets])
+
+
+def kept():
+    """The evictions of the run, from what its caches held, in each form."""
+    trace, _ = recorded(["--method", "h2o", "-B", "24"])
+    left = [trace.evict_step[layer] for layer in range(len(trace.heads))]
+    H = trace.heads[0][0]
+    sets = [[sets_of(head, range(T)) for head in layer] for layer in left]
+    width = max(len(s) for layer in sets for head in layer for s in head)
+    whole = np.array([[padded([*head, list(range(width))])[:-1] for head in layer] for layer in sets])
+    np.savez("kept.npz", kept=whole, ids=np.arange(T))
+    rows = [(l, h, s, one) for l, layer in enumerate(sets) for h, head in enumerate(layer) for s, one in enumerate(head)]
+    with open("kept.tsv", "w") as f:
+        f.write("layer\thead\tstep\tkept\n" + "".join("%d\t%d\t%d\t%s\n" % (l, h, s, ",".join(map(str, one))) for l, h, s, one in rows))
+    with open("kept.jsonl", "w") as f:
+        f.writelines(json.dumps({"layer": l, "head": h, "step": s, "kept": one}) + "\n" for l, h, s, one in rows)
+    with open("long.tsv", "w") as f:
+        f.write("layer\thead\tstep\ttoken\n" + "".join("%d\t%d\t%d\t%d\n" % (l, h, s, t) for l, h, s, one in rows for t in one))
+    os.makedirs("folder", exist_ok=True)
+    for layer in range(len(left)):
+        np.save("folder/kept@L%d.npy" % layer, whole[layer])
+    np.save("folder/ids.npy", np.arange(T))
+    behind = [[[[i for i in one if i <= s] for s, one in enumerate(head[1:])] for head in layer] for layer in sets]
+    after = np.array([[padded([*head, list(range(width))])[:-1] for head in layer] for layer in behind])
+    np.savez("after.npz", kept_after=after, ids=np.arange(T), **{"kept_after@steps": np.arange(T - 1)})
+    with open("ids.tsv", "w") as f:
+        f.write("token\tid\n" + "".join("%d\t%d\n" % (i, i) for i in range(T)))
+    for files in (["kept.npz"], ["kept.tsv"], ["kept.jsonl"], ["long.tsv"], ["folder"], ["after.npz"], ["kept.tsv", "ids.tsv"]):
+        r = said("import", *files, "-o", "kept.kvf", "--overwrite")
+        if not check("import of %s" % files, r.returncode == 0, r.stderr):
+            continue
+        with kvfate.open("kept.kvf") as mine:
+            want = [np.where(layer == T, NEVER, layer) for layer in left]  # no query tells of a cut behind the last
+            ok = mine.heads == [(H, H)] * len(left) and all(np.array_equal(mine.evict_step[l], want[l]) for l in range(len(left)))
+            check("evictions of %s" % files, ok)
+            check("nothing came back in %s" % files, "seen" not in mine)
+
+
+def returns():
+    """Kept entries that come and go, at random steps, against the definition."""
+    r = random.Random(3)
+    for case in range(40):
+        n = r.choice([5, 17])
+        steps = sorted(r.sample(range(n), r.randint(1, n)))
+        after = r.random() < 0.5
+        sets = [[i for i in range(s + 1) if r.random() < 0.7] for s in steps]
+        name = "kept_after" if after else "kept"
+        most = max(1, *map(len, sets))
+        value = np.array([one + [-1] * (most - len(one)) for one in sets]).reshape(1, 1, len(steps), most)
+        kvfate.import_trace({name: value, name + "@steps": np.array(steps), "tokens.id": np.arange(n)}, "r.kvf", overwrite=True)
+        with kvfate.open("r.kvf") as mine:
+            came_back, sets = False, sets if after else [sorted({*one, s}) for s, one in zip(steps, sets)]  # a query sees its own entry
+            for i in range(n):
+                # What is known of the queries behind its own: the last set before each of them, by which it is seen or not.
+                known = {q: [i in one for s, one in zip(steps, sets) if i < s + after <= q or s + after == q][-1:] for q in range(i + 1, n + 1)}
+                seen = [q for q in range(i + 1, n + 1) if known[q] != [False]]
+                gone = [q for q in known if known[q] == [False]]
+                want = NEVER if not gone or max(gone) < max(known) and known[max(known)] == [True] else max([i, *(q for q in seen)]) + 1
+                last_set = [i in one for s, one in zip(steps, sets) if s + after > i]
+                want = NEVER if not last_set or last_set[-1] else want
+                check("case %d: evict_step of %d" % (case, i), mine.evict_step[0, 0][i] == want, mine.evict_step[0, 0][i], want, name, steps, sets)
+                inside = [i, *(q for q in seen if q < n)]
+                came_back |= inside != list(range(i, inside[-1] + 1))
+                if "seen" in mine:
+                    got = [t for a, b in mine["seen"].read(0, 0, i, i + 1)[0].tolist() for t in range(a, b + 1)]
+                    check("case %d: seen of %d" % (case, i), got == inside, got, inside, name, steps, sets)
+            check("case %d: seen is there where one came back" % case, ("seen" in mine) == came_back, steps, sets)
+
+
+# ---- all else
+
+def fields():
+    n = 12
+    left = np.array([[[3, -1, 5, 12, -1, -1, -1, 8, -1, -1, -1, -1]]], float)
+    left[0, 0, 4] = np.nan
+    beta = np.linspace(0, 1, n)[None, None]
+    kvfate.import_trace({"evict_step": left, "retention": beta, "scores": np.arange(n)[None, None] / 7, "ids": np.arange(n), "texts": ["\u00e9", "", *"abcdefghij"],
+                         "x-lab.surprise": np.ones(n, np.float32), "roles": ["prompt"] * 4 + ["answer"] * 8}, "f.kvf", prompt=4, model="mine", budget=6, overwrite=True)
+    with kvfate.open("f.kvf") as t:
+        check("never", t.evict_step[0, 0].tolist() == [3, NEVER, 5, 12, NEVER, NEVER, NEVER, 8] + [NEVER] * 4)
+        with np.errstate(divide="ignore"):
+            check("retention", np.array_equal(t["log_beta"][0, 0], np.log(beta[0, 0]).astype(np.float32)))
+        check("scores", np.array_equal(t["evict_score"][0, 0], (np.arange(n) / 7).astype(np.float32)))
+        check("texts", t.tokens == ["\u00e9", "", *"abcdefghij"] and t["tokens.role"][:].tolist() == [0] * 4 + [1] * 8)
+        check("own", t["x-lab.surprise"][:].tolist() == [1] * n)
+        meta = t.meta
+        check("meta", meta["model"] == {"name": "mine"} and meta["method"] == {"budget": 6} and meta["run"] == {"prompt_tokens": 4}, meta)
+    try:
+        import torch
+        torch.save({"evict_step": torch.tensor(left), "retention": torch.tensor(beta).bfloat16()}, "f.pt")
+        kvfate.import_trace("f.pt", "pt.kvf", overwrite=True)
+        check("torch", kvfate.open("pt.kvf").evict_step[0, 0][0] == 3)
+    except ImportError:
+        print("torch is not installed: .pt files are left out")
+
+
+def schema():
+    """The names that import knows are those of the trace library, with its spaces and axes."""
+    with open(os.path.join(ROOT, "libtrace", "schema_rules.h")) as f:
+        rules = re.findall(r'X\("([^"]+)", ([A-Z_ |]+), RULE_(TOKEN|STEP),', f.read())
+    check("rules were found", len(rules) > 40)
+    for name, spaces, axis in rules:
+        mine = [(n, w) for n, w in imports.KNOWN.items() if n == name or name.endswith("*") and n.startswith(name[:-1])]
+        check("import knows %s" % name, bool(mine))
+        for n, words in mine:
+            space = next(s for s in ("run", "kv", "query") if s in words.split(":")[0].split())
+            check("space and axis of %s" % n, "RULE_" + space.upper() in spaces and ("step" in words.split(":")[0].split()) == (axis == "STEP"), words)
+
+
+def refused(name, fields, *words, **options):
+    try:
+        kvfate.import_trace(fields, "no.kvf", overwrite=True, **options)
+    except kvfate.Error as e:
+        check(name, all(w in str(e) for w in words) and "\n" not in str(e), e)
+    else:
+        check(name, False, "nothing was raised")
+    check(name + ": nothing is written", not any(n.startswith("no.kvf") and not n.endswith(".unfinished") for n in os.listdir(".")))
+
+
+def mistakes():
+    one = np.full((1, 1, 8), -1)
+    refused("shape", {"evict_step": np.zeros((1, 8))}, "[1, 8]", "[layers][heads][tokens]")
+    refused("tokens", {"evict_step": one, "ids": np.arange(9)}, "1 x 8", "9 tokens")
+    refused("born", {"evict_step": one + 3}, "token 2", "from 3 to 8")
+    refused("late", {"evict_step": one + 10}, "from 1 to 8")
+    refused("heads", {"evict_step": np.full((1, 2, 8), -1), "log_beta": np.zeros((1, 3, 8))}, "log_beta", "evict_step", "layer 0")
+    refused("group", {"evict_step": np.full((1, 2, 8), -1), "mass.sum": np.zeros((1, 3, 8))}, "2 KV heads", "3 query heads")
+    refused("name", {"evict_step": one, "surprise": one}, "surprise", "x-surprise")
+    refused("nothing", {}, "nothing to import")
+    refused("sum", {"attention": np.ones((1, 1, 4, 4))}, "query 1", "sum to 2")
+    refused("role", {"evict_step": one, "roles": ["prompt"] * 7 + ["god"]}, "'god'", "think")
+    refused("kept", {"kept": np.full((1, 1, 8, 1), 5), "ids": np.arange(8)}, "entry 5", "step 0")
+    refused("two", {"kept": np.zeros((1, 1, 8, 1)), "evict_step": one}, "one of kept")
+    refused("retention", {"retention": np.full((1, 1, 8), 2.0)}, "between 0 and 1")
+    refused("probe", {"attention": np.eye(4)[None, None]}, "contrib", "survival", probes="contrib")
+    refused("heads option", {"evict_step": one}, "2/8", heads="8")
+    with open("bad.tsv", "w") as f:
+        f.write("layer\thead\ttoken\tevict_step\n0\t0\t0\n")
+    refused("cells", "bad.tsv", "line 2", "3 cells", "4")
+    with open("bad.jsonl", "w") as f:
+        f.write('{"layer": 0}\n[')
+    refused("JSON", "bad.jsonl", "line 2", "JSON")
+    np.savez("bad.npz", ids=np.array([{}], object))
+    refused("objects", "bad.npz", "ids.npy", "no array")
+    with open("bad.npz", "wb") as f:
+        f.write(b"PK no")
+    refused("zip", "bad.npz", "no npz")
+    refused("ending", "ids", "no known ending", ".npz")
+    r = said("import", "kept.npz")
+    check("no output", r.returncode == 2 and "-o OUT.kvf" in r.stderr and r.stderr.count("\n") == 1, r.stderr)
+    r = said("import", "kept.npz", "-o", "kept.kvf")
+    check("not replaced", r.returncode == 1 and "--overwrite" in r.stderr and r.stderr.count("\n") == 1, r.stderr)
+    r = said("import", "no such file.npz", "-o", "n.kvf")
+    check("no file", r.returncode == 1 and "no such file" in r.stderr and r.stderr.count("\n") == 1, r.stderr)
+
+
+with tempfile.TemporaryDirectory() as FOLDER:
+    os.chdir(FOLDER)
+    attention([])
+    attention(["--method", "h2o", "-B", "24"])
+    kept()
+    returns()
+    fields()
+    schema()
+    mistakes()
+    os.chdir("/")
+finish()
