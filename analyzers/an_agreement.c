@@ -280,9 +280,9 @@ static int same_shape(const struct data *x, struct kvf_diag *d)
 static int same_ids(const struct data *x, int k, uint32_t n, double *a, double *b,
                     struct kvf_diag *d)
 {
-    int column[2], err = column_need(x->t[0], "tokens.id", "lean", &column[0], d);
+    int column[2], err = column_need(x->t[0], "tokens.id", &column[0], d);
     if (!err)
-        err = column_need(x->t[k], "tokens.id", "lean", &column[1], d);
+        err = column_need(x->t[k], "tokens.id", &column[1], d);
     if (!err && n)
         err = kvf_read_f64(x->t[0], column[0], 0, 0, 0, n, a, d);
     if (!err && n)
@@ -456,12 +456,21 @@ static void describe(const struct table *t, struct buf *out)
     mem_free(v);
 }
 
+static const struct column_use columns[] = {
+    {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
+    {"write_gate", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
+    {"importance", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
+    {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL},
+    {.name = NULL},
+};
+
 const struct analyzer an_agreement = {
     .name = "agreement",
     .summary = "whether different gates say the same of the same tokens",
     .example = "kvfate agreement seed1.kvf seed2.kvf -o agreement.tsv",
     .options = options,
     .min_traces = 2,
+    .columns = columns,
     .max_traces = MOST_TRACES,
     .run = run,
     .describe = describe,

@@ -436,11 +436,23 @@ static void describe(const struct table *t, struct buf *out)
     }
 }
 
+static const struct column_use columns[] = {
+    {"mass.sum", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always"},
+    {"mass.max", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always"},
+    {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
+    {"entropy", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always"},
+    {"lse", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "the evidence of logits"},
+    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "what was evicted counts as seen"},
+    {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_HELPS, "where the prompt ends"},
+    {.name = NULL},
+};
+
 const struct analyzer an_atlas = {
     .name = "atlas",
     .summary = "clusters of heads over many texts, and how stable they are",
     .example = "kvfate atlas text1.kvf text2.kvf -o atlas.tsv",
     .options = options,
+    .columns = columns,
     .max_traces = MOST_TRACES,
     .run = run,
     .describe = describe,

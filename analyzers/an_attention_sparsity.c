@@ -66,39 +66,25 @@ static const double under_shares[] = {
 #undef X
 };
 
-static int column_of_steps(const struct kvf_trace *t, const char *name, int *ret,
-                           struct kvf_diag *d)
-{
-    *ret = kvf_find(t, name);
-    if (*ret < 0)
-        return kvf_fail(d, KVF_E_NOTFOUND,
-                        "this trace has no column %s; record it with "
-                        "'kvfate run --probes paper,under' (or full)",
-                        name);
-    const struct kvf_column *c = kvf_column(t, *ret);
-    if (c->space != KVF_SPACE_QUERY || c->axis != KVF_AXIS_STEP)
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "the column %s must hold a value for each query head and "
-                        "step",
-                        name);
-    return KVF_OK;
-}
-
 static int choose_steps(const struct kvf_trace *t, struct plan *x, struct kvf_diag *d)
 {
-    int err = column_of_steps(t, under_names[KVF_N_UNDER], &x->column[x->n_p], d);
+    struct lacks l = {.n = 0};
+    int err = columns_find(t, under_names[KVF_N_UNDER], KVF_SPACE_QUERY, KVF_AXIS_STEP, &l,
+                           &x->column[x->n_p], d);
     for (int p = 0; !err && p < x->n_p; p++) {
         int k = 0;
         while (k < KVF_N_UNDER && under_shares[k] != x->p[p])
             k++;
         if (k == KVF_N_UNDER)
-            return kvf_fail(d, KVF_E_ARG,
-                            "--p: --form step knows 0.0001, 0.001, 0.01 and 0.1, "
-                            "which is what is recorded, not %g",
-                            x->p[p]);
-        err = column_of_steps(t, under_names[k], &x->column[p], d);
+            err = kvf_fail(d, KVF_E_ARG,
+                           "--p: --form step knows 0.0001, 0.001, 0.01 and 0.1, which is what is "
+                           "recorded, not %g",
+                           x->p[p]);
+        else
+            err = columns_find(t, under_names[k], KVF_SPACE_QUERY, KVF_AXIS_STEP, &l, &x->column[p],
+                               d);
     }
-    return err;
+    return columns_refuse(&l, NULL, err, d);
 }
 
 static int choose(struct frame *f, struct kvf_diag *d)
@@ -351,11 +337,19 @@ static const struct head_analysis heads = {
     .close = close,
 };
 
+static const struct column_use columns[] = {
+    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--form window, the default"},
+    {"window16.*", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--form window, the default"},
+    {"under.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "--form step"},
+    {.name = NULL},
+};
+
 const struct analyzer an_attention_sparsity = {
     .name = "attention-sparsity",
     .summary = "share of tokens with less than p times the largest score",
     .example = "kvfate attention-sparsity run.kvf -o sparsity.png",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

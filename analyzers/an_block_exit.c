@@ -245,11 +245,20 @@ static const struct head_analysis heads = {
     .close = lives_close,
 };
 
+static const struct column_use columns[] = {
+    {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "of --criterion"},
+    {"first_unselected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
+     "--event first-exit, of --criterion"},
+    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--criterion held"},
+    {.name = NULL},
+};
+
 const struct analyzer an_block_exit = {
     .name = "block-exit",
     .summary = "probability that a token leaves the selected set within b steps",
     .example = "kvfate block-exit run.kvf --criterion top256",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

@@ -142,8 +142,8 @@ static int choose_columns(struct frame *f, const char *criterion, struct kvf_dia
     static const char *const names[] = {KVF_CRITERIA_MAP(X)};
 #undef X
     static const char *const family[] = {"last_selected", "selected_at", "first_unselected"};
-    static const char *const probe[] = {"survival", "survival,calibration", "calibration"};
-    int c = 0, err = log_beta_need(f->t, &f->column[COL_BETA], d);
+    struct lacks l = {.n = 0};
+    int c = 0;
     while (c < KVF_N_CRITERIA && strcmp(names[c], criterion) != 0)
         c++;
     if (c == KVF_N_CRITERIA)
@@ -151,22 +151,15 @@ static int choose_columns(struct frame *f, const char *criterion, struct kvf_dia
                         "--criterion is one of top64 ... top512, mass.90 ... mass.99,"
                         " not '%s'",
                         criterion);
-    if (!err)
-        err = column_of_heads(f->t, f->column[COL_BETA], KVF_SPACE_KV, d);
+    int err = columns_find(f->t, "log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, &l, &f->column[COL_BETA],
+                           d);
     for (int k = 0; !err && k < 3; k++) {
         char name[KVF_NAME_MAX];
-        int *column = &f->column[COL_LAST + k];
         snprintf(name, sizeof name, "%s.%s", family[k], criterion);
-        *column = kvf_find(f->t, name);
-        if (*column < 0)
-            err = kvf_fail(d, KVF_E_NOTFOUND,
-                           "this trace has no column %s; record it with "
-                           "'kvfate run --probes full' (or evict,gate,%s)",
-                           name, probe[k]);
-        else
-            err = column_of_heads(f->t, *column, KVF_SPACE_QUERY, d);
+        err = columns_find(f->t, name, KVF_SPACE_QUERY, KVF_AXIS_TOKEN, &l,
+                           &f->column[COL_LAST + k], d);
     }
-    return err;
+    return columns_refuse(&l, NULL, err, d);
 }
 
 static int choose(struct frame *f, struct kvf_diag *d)
@@ -560,13 +553,7 @@ static int prepare(struct frame *f, struct kvf_diag *d)
     return check_rows(p, f->heads.n, d);
 }
 
-static const struct frame_column columns[] = {
-    [COL_EVICT] = FRAME_COLUMN_EVICT_STEP,
-    {.name = NULL},
-};
-
 static const struct head_analysis heads = {
-    .columns = columns,
     .state_size = sizeof(struct state),
     .scratch_size = sizeof(struct scratch),
     .choose = choose,
@@ -587,11 +574,24 @@ static const struct analyzer_measure measures[] = {
 };
 static const struct analyzer_pool pool = {keys, measures};
 
+static const struct column_use columns[] = {
+    [COL_EVICT] = COLUMN_EVICT_STEP,
+    [COL_BETA] = {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "always"},
+    [COL_LAST] = {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
+                  "always, of --criterion"},
+    [COL_AT] = {"selected_at.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
+                "always, of --criterion"},
+    [COL_FIRST] = {"first_unselected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
+                   "always, of --criterion"},
+    {.name = NULL},
+};
+
 const struct analyzer an_calibration = {
     .name = "calibration",
     .summary = "retention of gates against what became of the tokens",
     .example = "kvfate calibration run.kvf -o calibration.png",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = calibration_describe,

@@ -343,16 +343,26 @@ static int put_table(const struct job *x, const struct analyzer_args *args, stru
 
 /* ---- what is asked for */
 
+/* What a trace of evictions alone can be asked. */
+static void add_way_out(struct kvf_diag *d)
+{
+    size_t n = strlen(d->text);
+    snprintf(d->text + n, sizeof d->text - n,
+             "; --by tokens --value evict_step compares evictions");
+}
+
 static int open_side(struct job *x, int k, const struct analyzer_args *args, struct kvf_diag *d)
 {
     struct side *s = &x->side[k];
     const struct options *o = args->options;
     if (!x->by_tokens) {
         int err = signature_open(s->t, args, o->criterion, o->classes, &s->source, d);
+        if (err == KVF_E_NOTFOUND && kvf_find(s->t, "evict_step") >= 0)
+            add_way_out(d);
         s->heads = err ? NULL : signature_heads(s->source);
         return err ? err : signature_read_all(s->source, &s->all, d);
     }
-    int err = column_need(s->t, o->value, "paper", &s->column, d);
+    int err = column_need(s->t, o->value, &s->column, d);
     enum kvf_space space = err ? KVF_SPACE_RUN : kvf_column(s->t, s->column)->space;
     if (!err && space == KVF_SPACE_RUN)
         err = kvf_fail(d, KVF_E_ARG, "--value: the column %s has no heads", o->value);
@@ -473,12 +483,25 @@ static void describe(const struct table *t, struct buf *out)
     describe_space(t, "kv", out);
 }
 
+static const struct column_use columns[] = {
+    {"mass.sum", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "unless --by tokens"},
+    {"mass.max", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "unless --by tokens"},
+    {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
+     "unless --by tokens, of --criterion"},
+    {"entropy", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "unless --by tokens"},
+    {"lse", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "the evidence of logits"},
+    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "what was evicted counts as seen"},
+    {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_HELPS, "where the prompt ends"},
+    {.name = NULL},
+};
+
 const struct analyzer an_compare = {
     .name = "compare",
     .summary = "how far apart heads of several runs are, and which is which",
     .example = "kvfate compare a.kvf b.kvf --match -o match.tsv",
     .options = options,
     .min_traces = 2,
+    .columns = columns,
     .max_traces = MOST_TRACES,
     .run = run,
     .describe = describe,

@@ -182,14 +182,8 @@ static const struct analyzer_measure measures[] = {
 };
 static const struct analyzer_pool pool = {keys, measures};
 
-static const struct frame_column columns[] = {
-    FRAME_COLUMN_EVICT_STEP,
-    {.name = NULL},
-};
-
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
-    .columns = columns,
     .state_size = sizeof(struct data),
     .scratch_size = sizeof(struct scratch),
     .choose = choose,
@@ -200,11 +194,17 @@ static const struct head_analysis heads = {
     .rows = rows,
 };
 
+static const struct column_use columns[] = {
+    COLUMN_EVICT_STEP,
+    {.name = NULL},
+};
+
 const struct analyzer an_density = {
     .name = "density",
     .summary = "where in the text the entries lie that are held",
     .example = "kvfate density run.kvf -o density.png",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

@@ -380,63 +380,43 @@ static int parse(const struct frame *f, struct plan *p, struct kvf_diag *d)
     return useful_parse(f->t, o->useful, &p->useful, d);
 }
 
-static int find(const struct kvf_trace *t, const struct plan *p, const char *kind, int *ret,
-                struct kvf_diag *d)
+/* A column of query heads and steps; l: of those that are needed, or NULL. */
+static int find(const struct kvf_trace *t, const struct plan *p, const char *kind, struct lacks *l,
+                int *ret, struct kvf_diag *d)
 {
     char name[2 * KVF_NAME_MAX];
     snprintf(name, sizeof name, kind, p->useful.set);
-    *ret = kvf_find(t, name);
-    const struct kvf_column *c = *ret >= 0 ? kvf_column(t, *ret) : NULL;
-    if (c && (c->space != KVF_SPACE_QUERY || c->axis != KVF_AXIS_STEP))
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "the column %s must hold a value for each query head and "
-                        "step",
-                        name);
-    return KVF_OK;
+    return columns_find(t, name, KVF_SPACE_QUERY, KVF_AXIS_STEP, l, ret, d);
 }
 
-static int need(const struct kvf_trace *t, const struct plan *p, const char *kind, int *ret,
-                struct kvf_diag *d)
+static int find_columns(const struct kvf_trace *t, struct plan *p, struct kvf_diag *d)
 {
-    int err = find(t, p, kind, ret, d);
-    if (err || *ret >= 0)
-        return err;
-    char name[2 * KVF_NAME_MAX];
-    const char *also = p->useful.prefix ? "" : " --spans FILE.json";
-    snprintf(name, sizeof name, kind, p->useful.set);
-    if (strcmp(p->useful.set, "plan") == 0)
-        also = " --plan PLAN.kvf";
-    if (strncmp(kind, "beta", 4) == 0)
-        also = " --method trimkv' (retention gates) and '-B N";
-    return kvf_fail(d, KVF_E_NOTFOUND,
-                    "this trace has no column %s; record it with 'kvfate run "
-                    "--probes paper,dilution%s'",
-                    name, also);
-}
-
-static int columns(const struct kvf_trace *t, struct plan *p, struct kvf_diag *d)
-{
-    int err = need(t, p, "useful.%s", &p->column[IN_USEFUL], d);
-    if (!err)
-        err = need(t, p, "dilution.%s", &p->column[IN_DILUTION], d);
-    if (!err)
-        err = need(t, p, "size.%s", &p->column[IN_SIZE], d);
-    if (!err && p->beta)
-        err = need(t, p, "beta.kept.%s", &p->column[IN_KEPT], d);
-    if (!err && !p->beta)
-        err = find(t, p, "kept.%s", &p->column[IN_KEPT], d);
-    if (!err)
-        err = find(t, p, p->beta ? "beta.rho_u.%s" : "rho_u.%s", &p->column[IN_RHO_U], d);
-    if (!err)
-        err = find(t, p, p->beta ? "beta.rho_d.%s" : "rho_d.%s", &p->column[IN_RHO_D], d);
-    if (!err)
-        err = find(t, p, "shadow.oracle_mass", &p->column[IN_ORACLE], d);
+    const struct {
+        const char *kind;
+        int place;
+        bool needed;
+    } wanted[] = {{"useful.%s", IN_USEFUL, true},
+                  {"dilution.%s", IN_DILUTION, true},
+                  {"size.%s", IN_SIZE, true},
+                  {p->beta ? "beta.kept.%s" : "kept.%s", IN_KEPT, p->beta},
+                  {p->beta ? "beta.rho_u.%s" : "rho_u.%s", IN_RHO_U, false},
+                  {p->beta ? "beta.rho_d.%s" : "rho_d.%s", IN_RHO_D, false},
+                  {"shadow.oracle_mass", IN_ORACLE, false}};
+    struct lacks l = {.n = 0};
+    int err = KVF_OK;
+    for (size_t i = 0; !err && i < sizeof wanted / sizeof *wanted; i++)
+        err = find(t, p, wanted[i].kind, wanted[i].needed ? &l : NULL, &p->column[wanted[i].place],
+                   d);
+    bool near = true;
     for (int k = 0; !err && k < N_NEAR; k++) {
         char name[KVF_NAME_MAX];
         snprintf(name, sizeof name, p->useful.prefix ? "near.all.%d" : "near.%%s.%d", k);
-        err = need(t, p, name, &p->column[IN_NEAR + k], d);
+        err = find(t, p, name, NULL, &p->column[IN_NEAR + k], d);
+        near &= p->column[IN_NEAR + k] >= 0;
     }
-    return err;
+    if (!err && !near)
+        lacks_add(&l, p->useful.prefix ? "near.all.*" : "near.span.*");
+    return columns_refuse(&l, NULL, err, d);
 }
 
 static int choose(struct frame *f, struct kvf_diag *d)
@@ -444,7 +424,7 @@ static int choose(struct frame *f, struct kvf_diag *d)
     struct plan *p = f->state;
     int err = parse(f, p, d);
     if (!err)
-        err = columns(f->t, p, d);
+        err = find_columns(f->t, p, d);
     if (!err && !p->beta && p->column[IN_KEPT] >= 0)
         p->idle = saw_everything(f->t, (uint32_t)p->b);
     return err;
@@ -564,11 +544,26 @@ static const struct head_analysis heads = {
     .rows = rows,
 };
 
+static const struct column_use columns[] = {
+    {"useful.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always, of --useful"},
+    {"dilution.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always, of --useful"},
+    {"size.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always, of --useful"},
+    {"near.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always"},
+    {"kept.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "kept, rho"},
+    {"rho_u.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "rho_u"},
+    {"rho_d.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "rho_d"},
+    {"beta.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "--weights beta"},
+    {"shadow.oracle_mass", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS,
+     "the best that the budget allowed"},
+    {.name = NULL},
+};
+
 const struct analyzer an_dilution = {
     .name = "dilution",
     .summary = "attention that goes to entries which are of no use",
     .example = "kvfate dilution run.kvf --useful topk:64 --mean -o dilution.tsv",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

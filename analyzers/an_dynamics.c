@@ -429,11 +429,19 @@ static void describe(const struct table *t, struct buf *out)
                    table_meta(t, "undefined"));
 }
 
+static const struct column_use columns[] = {
+    {"query.*", KVF_SPACE_RUN, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL},
+    {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ASKED, "of two runs or more"},
+    {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ASKED, "of two runs or more"},
+    {.name = NULL},
+};
+
 const struct analyzer an_dynamics = {
     .name = "dynamics",
     .summary = "whether the queries of a head come from a stable process",
     .example = "kvfate dynamics a.kvf b.kvf -o dynamics.tsv",
     .options = options,
+    .columns = columns,
     .max_traces = MOST_RUNS,
     .run = run,
     .describe = describe,

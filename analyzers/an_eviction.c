@@ -415,19 +415,8 @@ static void describe(const struct table *t, struct buf *out)
     }
 }
 
-#define EVICTION(name)                                                                             \
-    {                                                                                              \
-        name, "--probes evict", "or paper", KVF_SPACE_KV, KVF_AXIS_TOKEN, .can_lack = true         \
-    }
-static const struct frame_column columns[] = {
-    [STEP] = FRAME_COLUMN_EVICT_STEP,  [REASON] = EVICTION("evict_reason"),
-    [SCORE] = EVICTION("evict_score"), [MARGIN] = EVICTION("evict_margin"),
-    [TIE] = EVICTION("evict_tie"),     {.name = NULL},
-};
-
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
-    .columns = columns,
     .state_size = sizeof(struct data),
     .scratch_size = sizeof(struct churn),
     .prepare = prepare,
@@ -447,10 +436,21 @@ static const struct analyzer_measure measures[] = {
 };
 static const struct analyzer_pool pool = {keys, measures};
 
+static const struct column_use columns[] = {
+    [STEP] = COLUMN_EVICT_STEP,
+    [REASON] = {"evict_reason", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK,
+                "reason, and the counts of each"},
+    [SCORE] = {"evict_score", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "score"},
+    [MARGIN] = {"evict_margin", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "margin"},
+    [TIE] = {"evict_tie", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "tie"},
+    {.name = NULL},
+};
+
 const struct analyzer an_eviction = {
     .name = "eviction",
     .summary = "when each entry was evicted, and why",
     .example = "kvfate eviction run.kvf -o eviction.png",
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

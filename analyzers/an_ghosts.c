@@ -192,22 +192,8 @@ static const struct record_member members[] = {
     {"mass", "", TABLE_REAL, AT(mass)},
 };
 
-#define SHADOW(name, axis)                                                                         \
-    {                                                                                              \
-        name, "--shadow entries", NULL, KVF_SPACE_QUERY, axis                                      \
-    }
-static const struct frame_column columns[] = {
-    [HITS] = SHADOW("shadow.ghost_hits", KVF_AXIS_TOKEN),
-    [FIRST] = SHADOW("shadow.first_hit", KVF_AXIS_TOKEN),
-    [MASS] = SHADOW("shadow.ghost_mass", KVF_AXIS_TOKEN),
-    [STEP] = FRAME_COLUMN_EVICT_STEP,
-    [KEPT] = SHADOW("shadow.kept_mass", KVF_AXIS_STEP),
-    {.name = NULL},
-};
-
 static const struct head_analysis heads = {
     .space = KVF_SPACE_QUERY,
-    .columns = columns,
     .state_size = sizeof(struct data),
     .members = members,
     .n_members = sizeof members / sizeof *members,
@@ -217,11 +203,23 @@ static const struct head_analysis heads = {
     .rows = rows,
 };
 
+static const struct column_use columns[] = {
+    [HITS] = {"shadow.ghost_hits", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL},
+    [FIRST] = {"shadow.first_hit", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL},
+    [MASS] = {"shadow.ghost_mass", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL},
+    [STEP] = COLUMN_EVICT_STEP,
+    [KEPT] = {"shadow.kept_mass", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL},
+    {"evict_reason", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS,
+     "entries outside of the layer's own window are not told apart"},
+    {.name = NULL},
+};
+
 const struct analyzer an_ghosts = {
     .name = "ghosts",
     .summary = "evicted entries that later queries would have used",
     .example = "kvfate ghosts run.kvf -o ghosts.png",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

@@ -17,8 +17,8 @@ struct options {
     int64_t grace, at_least;
 };
 static const struct opt options[] = {
-    {OPT_STR, 0, "criterion", offsetof(struct options, selection.criterion), "LIST",
-     "top64 ... top512, mass.90 ... mass.99, a list, or all", "all"},
+    {OPT_STR, 0, "criterion", offsetof(struct options, selection.criterion), "LIST", CRITERION_LIST,
+     "all"},
     {OPT_STR, 0, "bins", offsetof(struct options, bins), "LIST", "ages at which bins begin",
      .absent = "0, 1, 2, 4, 8, ..."},
     {OPT_GROUP, .offset = offsetof(struct options, grace), .group = lives_grace_option},
@@ -77,9 +77,10 @@ static int choose(struct frame *f, struct kvf_diag *d)
     int err = selection_choose(f, &o->selection, &p->of, d);
     if (!err)
         selection_recorded(f, o->selection.criterion, &p->of);
+    struct lacks l = {.n = 0};
     for (int k = 0; !err && k < p->of.n_criteria; k++)
-        err = criterion_column(f->t, "last_selected", p->of.criterion[k], "survival", &p->column[k],
-                               d);
+        err = criterion_column(f->t, "last_selected", p->of.criterion[k], &l, &p->column[k], d);
+    err = columns_refuse(&l, criterion_else(f->t), err, d);
     return err ? err : choose_bins(o->bins, p, d);
 }
 
@@ -308,11 +309,18 @@ static const struct head_analysis heads = {
     .close = close,
 };
 
+static const struct column_use columns[] = {
+    COLUMN_SELECTED,
+    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--criterion held"},
+    {.name = NULL},
+};
+
 const struct analyzer an_hazard = {
     .name = "hazard",
     .summary = "risk that a selection at an age is the token's last",
     .example = "kvfate hazard run.kvf --criterion top64",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

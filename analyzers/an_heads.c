@@ -203,11 +203,24 @@ static const struct analyzer_measure measures[] = {
 };
 static const struct analyzer_pool pool = {keys, measures};
 
+static const struct column_use columns[] = {
+    {"mass.sum", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always"},
+    {"mass.max", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always"},
+    {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
+    {"entropy", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always"},
+    {"lse", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "the evidence of logits"},
+    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "what was evicted counts as seen"},
+    {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_HELPS, "where the prompt ends"},
+    {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--by beta, in place of all others"},
+    {.name = NULL},
+};
+
 const struct analyzer an_heads = {
     .name = "heads",
     .summary = "what kind of head each is, by rules, and the evidence",
     .example = "kvfate heads run.kvf -o heads.tsv",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .run = run,
     .describe = describe,

@@ -69,6 +69,7 @@ struct row {
 
 static int choose_columns(const struct kvf_trace *t, struct plan *p, struct kvf_diag *d)
 {
+    struct lacks l = {.n = 0};
     int err = KVF_OK;
     for (int c = 0; c < p->of.n_criteria; c++)
         if (strcmp(criterion_table[p->of.criterion[c]].name, "top64") != 0
@@ -77,10 +78,9 @@ static int choose_columns(const struct kvf_trace *t, struct plan *p, struct kvf_
                             "--criterion: returns are recorded for top64 and mass.95");
     for (int c = 0; !err && c < p->of.n_criteria; c++)
         for (int k = 0; !err && k < N_QUANTITIES; k++)
-            err = criterion_column(t, quantity[k].family, p->of.criterion[c],
-                                   k == FIRST_EXIT ? "returns,calibration" : "returns",
-                                   &p->column[c][k], d);
-    return err;
+            err = criterion_column(t, quantity[k].family, p->of.criterion[c], &l, &p->column[c][k],
+                                   d);
+    return columns_refuse(&l, NULL, err, d);
 }
 
 static int choose(struct frame *f, struct kvf_diag *d)
@@ -423,11 +423,21 @@ static const struct head_analysis heads = {
     .close = close,
 };
 
+static const struct column_use columns[] = {
+    {"n_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
+    {"n_returns.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
+    {"longest_gap.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
+    {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
+    {"first_unselected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
+    {.name = NULL},
+};
+
 const struct analyzer an_intermittency = {
     .name = "intermittency",
     .summary = "how attention to tokens comes and goes: returns, gaps, first exits",
     .example = "kvfate intermittency run.kvf -o intermittency.png",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

@@ -230,6 +230,11 @@ static int count_prompt(struct frame *f, struct kvf_diag *d)
     double *role = FRAME_NEW(f, double, (size_t)x->T);
     if (!role || !x->T)
         return role ? KVF_OK : KVF_E_NOMEM;
+    if (f->column[ROLE] < 0) {
+        int64_t P = prompt_tokens(f->t);
+        x->P = P < 0 || P > x->T ? 0 : P;
+        return KVF_OK;
+    }
     int err = kvf_read_f64(f->t, f->column[ROLE], 0, 0, 0, (uint32_t)x->T, role, d);
     while (!err && x->P < x->T && role[x->P] == KVF_ROLE_PROMPT)
         x->P++;
@@ -284,12 +289,6 @@ static const struct record_member members[] = {
     {"ratio", "", TABLE_REAL, AT(ratio)},
 };
 
-static const struct frame_column columns[] = {
-    FRAME_COLUMN_EVICT_STEP,
-    FRAME_COLUMN_ROLE,
-    {.name = NULL},
-};
-
 /* An entry has one evict_step: what the cut after the prompt took, and what then made room for
  * the first entry of the answer, have the same. */
 static void describe_prefill(const struct table *t, int64_t heads, struct buf *out)
@@ -338,7 +337,6 @@ static const struct analyzer_pool pool = {keys, measures};
 
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
-    .columns = columns,
     .state_size = sizeof(struct data),
     .scratch_size = sizeof(struct scratch),
     .members = members,
@@ -352,11 +350,19 @@ static const struct head_analysis heads = {
     .rows = rows,
 };
 
+static const struct column_use columns[] = {
+    COLUMN_EVICT_STEP,
+    {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK,
+     "the prompt ends where the run header says, or else it has no tokens"},
+    {.name = NULL},
+};
+
 const struct analyzer an_kv_size = {
     .name = "kv-size",
     .summary = "how large the cache of each head is",
     .example = "kvfate kv-size run.kvf -o sizes.tsv",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

@@ -256,16 +256,8 @@ static const struct analyzer_measure measures[] = {
 };
 static const struct analyzer_pool pool = {keys, measures};
 
-static const struct frame_column columns[] = {
-    [EVICT] = FRAME_COLUMN_EVICT_STEP,
-    [ROLE] = {"tokens.role", "--probes lean", "or paper", KVF_SPACE_RUN, KVF_AXIS_TOKEN,
-              .can_lack = true},
-    {.name = NULL},
-};
-
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
-    .columns = columns,
     .state_size = sizeof(struct plan),
     .scratch_size = sizeof(struct scratch),
     .choose = choose,
@@ -276,11 +268,19 @@ static const struct head_analysis heads = {
     .close = close,
 };
 
+static const struct column_use columns[] = {
+    [EVICT] = COLUMN_EVICT_STEP,
+    [ROLE] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK,
+              "the rows of each role"},
+    {.name = NULL},
+};
+
 const struct analyzer an_occupancy = {
     .name = "occupancy",
     .summary = "entries held by each head over time",
     .example = "kvfate occupancy run.kvf -o occupancy.png",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

@@ -521,11 +521,19 @@ static const struct head_analysis heads = {
     .close = close,
 };
 
+static const struct column_use columns[] = {
+    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "always"},
+    {"window.*", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--queries 128"},
+    {"window16.*", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--queries 16"},
+    {.name = NULL},
+};
+
 const struct analyzer an_overlap = {
     .name = "overlap",
     .summary = "whether observation windows agree about the tokens that matter",
     .example = "kvfate overlap run.kvf -o overlap.png",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

@@ -73,14 +73,14 @@ static int choose(struct frame *f, struct kvf_diag *d)
     while (p->n_ages < MOST_AGES && (int64_t)1 << p->n_ages < p->T)
         p->n_ages++;
     int err = selection_choose(f, &o->selection, &p->of, d);
+    struct lacks l = {.n = 0};
     for (int k = 0; !err && k < p->of.n_criteria; k++) {
-        err = criterion_column(f->t, "selected_at", p->of.criterion[k], "calibration",
-                               &p->column[k], d);
-        if (!err && kvf_column(f->t, p->column[k])->dtype != KVF_U32)
+        err = criterion_column(f->t, "selected_at", p->of.criterion[k], &l, &p->column[k], d);
+        if (!err && p->column[k] >= 0 && kvf_column(f->t, p->column[k])->dtype != KVF_U32)
             err = kvf_fail(d, KVF_E_FORMAT, "the column %s must be of 32 bits",
                            kvf_column(f->t, p->column[k])->name);
     }
-    return err;
+    return columns_refuse(&l, NULL, err, d);
 }
 
 /* Cells of a criterion. */
@@ -430,11 +430,17 @@ static const struct head_analysis heads = {
     .close = close,
 };
 
+static const struct column_use columns[] = {
+    {"selected_at.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
+    {.name = NULL},
+};
+
 const struct analyzer an_persistence = {
     .name = "persistence",
     .summary = "how often tokens are selected at ages 1, 2, 4, ..., with shrinkage",
     .example = "kvfate persistence run.kvf -o persistence.png",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

@@ -309,11 +309,20 @@ static const struct analyzer_measure pool_measures[] = {
 };
 static const struct analyzer_pool pool = {pool_keys, pool_measures};
 
+static const struct column_use columns[] = {
+    {"received.*", KVF_SPACE_RUN, KVF_AXIS_STEP, COLUMN_ASKED, "without --spread"},
+    {"mass.sum", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--spread"},
+    {"out_norm", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--spread --weight contrib"},
+    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "whether a query saw the entry"},
+    {.name = NULL},
+};
+
 const struct analyzer an_received = {
     .name = "received",
     .summary = "attention that tokens receive from later queries",
     .example = "kvfate received run.kvf --spread heads -o received.tsv",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .run = run,
     .describe = describe,

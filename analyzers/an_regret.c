@@ -212,15 +212,8 @@ static void describe(const struct table *t, struct buf *out)
                table_meta_real(t, "worst_regret", NAN));
 }
 
-static const struct frame_column columns[] = {
-    {"shadow.kept_mass", "--shadow entries", NULL, KVF_SPACE_QUERY, KVF_AXIS_STEP},
-    {"shadow.oracle_mass", "--shadow entries", NULL, KVF_SPACE_QUERY, KVF_AXIS_STEP},
-    {.name = NULL},
-};
-
 static const struct head_analysis heads = {
     .space = KVF_SPACE_QUERY,
-    .columns = columns,
     .state_size = sizeof(struct plan),
     .scratch_size = sizeof(struct scratch),
     .choose = choose,
@@ -240,11 +233,18 @@ static const struct analyzer_measure measures[] = {
 };
 static const struct analyzer_pool pool = {keys, measures};
 
+static const struct column_use columns[] = {
+    {"shadow.kept_mass", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL},
+    {"shadow.oracle_mass", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL},
+    {.name = NULL},
+};
+
 const struct analyzer an_regret = {
     .name = "regret",
     .summary = "attention mass given away against the best entries of that number",
     .example = "kvfate regret run.kvf -o regret.png",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

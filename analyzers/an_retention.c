@@ -20,7 +20,7 @@ struct options {
 };
 static const struct opt options[] = {
     {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
-     "selected set: top64 ... top512, mass.90 ... mass.99", "top64"},
+     "selected set: top64 ... top512, mass.90 ... mass.99, contrib64 or held", "top64"},
     {OPT_WORD, 0, "source", offsetof(struct options, source), "S",
      "what the rows are of; auto: gates where the trace has them", "auto", .words = sources},
     {.type = OPT_END},
@@ -36,7 +36,8 @@ struct source {
 enum { LOG_BETA, AGE }; /* columns */
 struct data {
     bool gate;
-    struct source *s; /* NULL once the table owns it */
+    const char *criterion; /* of last uses */
+    struct source *s;      /* NULL once the table owns it */
 };
 
 struct scratch {    /* of one thread */
@@ -96,7 +97,7 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     x->s = NULL;
     table_own(out, s, source_destroy);
     if (ages)
-        table_meta_str(out, "criterion", ((const struct options *)f->options)->criterion);
+        table_meta_str(out, "criterion", x->criterion);
     table_meta_str(out, "source", source[0]);
     table_cycle_str(out, "source", "", source, one);
     put_heads(out, &f->heads);
@@ -137,6 +138,10 @@ static int read_ages(const struct source *s, int column, struct kvf_trace *t, in
     uint32_t a = (uint32_t)s->a, n = (uint32_t)s->n;
     int err = KVF_OK;
     memset(w->next, 0, n * sizeof *w->next);
+    if (c->space == KVF_SPACE_KV) {
+        const struct unit u = {layer, first, 0, 1, 1};
+        return ages_read(t, column, &u, 0, s->a, s->n, w->row, last, d);
+    }
     for (uint32_t i = 0; i < n && !narrow; i++)
         last[i] = -1;
     for (int g = first; !err && g < first + share; g++) {
@@ -180,7 +185,8 @@ static int head(const struct frame *f, const struct frame_head *y, struct kvf_di
     const struct source *s = x->s;
     int layer = y->head->layer, err = KVF_OK;
     int G = kvf_n_heads(y->t, layer, KVF_SPACE_QUERY), H = kvf_n_heads(y->t, layer, KVF_SPACE_KV);
-    int share = x->gate && H ? G / H : 1;
+    bool held = s->last && kvf_column(y->t, f->column[AGE])->space == KVF_SPACE_KV;
+    int share = x->gate && H && !held ? G / H : 1;
     if (x->gate)
         err = read_gates(s, f->column[LOG_BETA], y, s->lb + y->h * s->n, d);
     if (!err && s->last)
@@ -195,13 +201,26 @@ static int choose(struct frame *f, struct kvf_diag *d)
     struct data *x = f->state;
     const struct options *o = f->options;
     char name[KVF_NAME_MAX + 16];
+    struct lacks l = {.n = 0};
+    x->criterion = o->criterion;
     snprintf(name, sizeof name, "last_selected.%.40s", o->criterion);
     f->column[AGE] = kvf_find(f->t, name);
     f->column[LOG_BETA] = kvf_find(f->t, "log_beta");
     x->gate = o->source == AUTO ? f->column[LOG_BETA] >= 0 : o->source == GATE;
-    f->space = x->gate ? KVF_SPACE_KV : KVF_SPACE_QUERY;
-    return x->gate ? log_beta_need(f->t, &f->column[LOG_BETA], d)
-                   : column_need(f->t, name, criterion_probe(o->criterion), &f->column[AGE], d);
+    bool held = strcmp(o->criterion, criterion_table[CRITERION_HELD].name) == 0;
+    if (!x->gate && !held && o->source == AUTO && f->column[AGE] < 0 && criterion_else(f->t)) {
+        frame_lacks(f, "log_beta");
+        frame_lacks(f, name);
+        x->criterion = criterion_table[CRITERION_HELD].name;
+        held = true;
+    }
+    int err = KVF_OK;
+    if (held)
+        err = criterion_column(f->t, "last_selected", CRITERION_HELD, &l, &f->column[AGE], d);
+    f->space = x->gate || held ? KVF_SPACE_KV : KVF_SPACE_QUERY;
+    if (x->gate ? f->column[LOG_BETA] < 0 : f->column[AGE] < 0 && !held)
+        lacks_add(&l, x->gate ? "log_beta" : name);
+    return columns_refuse(&l, x->gate ? NULL : criterion_else(f->t), err, d);
 }
 
 static int prepare(struct frame *f, struct kvf_diag *d)
@@ -362,11 +381,20 @@ static const struct head_analysis heads = {
     .close = close,
 };
 
+static const struct column_use columns[] = {
+    [LOG_BETA] = {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
+                  "one of it and last_selected.*; --source gate"},
+    [AGE] = {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
+             "of --criterion, without log_beta; --source last-use"},
+    {.name = NULL},
+};
+
 const struct analyzer an_retention = {
     .name = "retention",
     .summary = "what gates say tokens are worth, or how long they were used",
     .example = "kvfate retention run.kvf -o retention.png",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

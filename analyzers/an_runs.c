@@ -199,14 +199,8 @@ static const struct record_member members[] = {
     REAL("z", "", Z),
 };
 
-static const struct frame_column columns[] = {
-    FRAME_COLUMN_EVICT_STEP,
-    {.name = NULL},
-};
-
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
-    .columns = columns,
     .state_size = sizeof(struct data),
     .scratch_size = sizeof(struct scratch),
     .members = members,
@@ -220,11 +214,17 @@ static const struct head_analysis heads = {
     .rows = rows,
 };
 
+static const struct column_use columns[] = {
+    COLUMN_EVICT_STEP,
+    {.name = NULL},
+};
+
 const struct analyzer an_runs = {
     .name = "runs",
     .summary = "whether what is held lies in blocks or scattered",
     .example = "kvfate runs run.kvf -o runs.tsv",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

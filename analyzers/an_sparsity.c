@@ -145,9 +145,9 @@ static int choose(struct frame *f, struct kvf_diag *d)
     if (p->kind == BETA)
         return log_beta_need(f->t, &f->column[0], d);
     if (p->kind == ALPHA)
-        return column_need(f->t, "evict_step", "evict", &f->column[0], d);
+        return column_need(f->t, "evict_step", &f->column[0], d);
     snprintf(name, sizeof name, "last_selected.%.40s", o->criterion);
-    return column_need(f->t, name, criterion_probe(o->criterion), &f->column[0], d);
+    return column_need(f->t, name, &f->column[0], d);
 }
 
 static int prepare(struct frame *f, struct kvf_diag *d)
@@ -211,11 +211,20 @@ static const struct analyzer_measure measures[] = {
 };
 static const struct analyzer_pool pool = {keys, measures};
 
+static const struct column_use columns[] = {
+    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--kind alpha, the default"},
+    {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--kind beta"},
+    {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
+     "--kind last-use, of --criterion"},
+    {.name = NULL},
+};
+
 const struct analyzer an_sparsity = {
     .name = "sparsity",
     .summary = "share of the attention triangle that was not kept or not used",
     .example = "kvfate sparsity run.kvf -o sparsity.png",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

@@ -20,8 +20,8 @@ struct options {
 };
 static const char *const denominators[] = {"at-risk", "all", NULL};
 static const struct opt options[] = {
-    {OPT_STR, 0, "criterion", offsetof(struct options, selection.criterion), "LIST",
-     "top64 ... top512, mass.90 ... mass.99, a list, or all", "all"},
+    {OPT_STR, 0, "criterion", offsetof(struct options, selection.criterion), "LIST", CRITERION_LIST,
+     "all"},
     {OPT_STR, 0, "horizons", offsetof(struct options, horizons), "LIST",
      "ages in steps, separated by commas", .absent = "about 40 up to T"},
     {OPT_WORD, 0, "denominator", offsetof(struct options, denominator), "D",
@@ -93,7 +93,7 @@ static int64_t horizon_before(const struct plan *p, int64_t n)
 }
 
 /* Pairs A,B of criteria: jobs B less A.  Trivial are the queries of the larger K, for both. */
-static int choose_gaps(const struct kvf_trace *t, const char *list, struct plan *p,
+static int choose_gaps(const struct kvf_trace *t, const char *list, struct plan *p, struct lacks *l,
                        struct kvf_diag *d)
 {
     int of[2], n = 0, first = p->n_jobs, err = KVF_OK;
@@ -110,9 +110,9 @@ static int choose_gaps(const struct kvf_trace *t, const char *list, struct plan 
         struct job *j = &p->job[p->n_jobs++];
         j->top = a->top > b->top ? a->top : b->top;
         snprintf(j->name, sizeof j->name, "%s-%s", b->name, a->name);
-        err = criterion_column(t, "last_selected", of[1], "survival", &j->curve.column, d);
+        err = criterion_column(t, "last_selected", of[1], l, &j->curve.column, d);
         if (!err)
-            err = criterion_column(t, "last_selected", of[0], "survival", &j->curve.minus, d);
+            err = criterion_column(t, "last_selected", of[0], l, &j->curve.minus, d);
     }
     if (!err && list && (n % 2 || !n))
         return kvf_fail(d, KVF_E_ARG, "--gap: '%s' is not pairs of criteria such as top64,mass.90",
@@ -123,26 +123,30 @@ static int choose_gaps(const struct kvf_trace *t, const char *list, struct plan 
 static int choose_jobs(const struct kvf_trace *t, const char *gaps, struct plan *p,
                        struct kvf_diag *d)
 {
+    struct lacks l = {.n = 0};
     int err = KVF_OK;
     for (int c = 0; !err && c < p->of.n_criteria; c++) {
         const struct criterion *of = &criterion_table[p->of.criterion[c]];
         struct job *j = &p->job[p->n_jobs++];
         *j = (struct job){.curve.minus = -1, .top = of->top};
         snprintf(j->name, sizeof j->name, "%s", of->name);
-        err = criterion_column(t, "last_selected", p->of.criterion[c], "survival", &j->curve.column,
-                               d);
+        err = criterion_column(t, "last_selected", p->of.criterion[c], &l, &j->curve.column, d);
     }
-    return err ? err : choose_gaps(t, gaps, p, d);
+    if (!err)
+        err = choose_gaps(t, gaps, p, &l, d);
+    if (!err && p->skip)
+        err = columns_find(t, "evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, &l, &p->curve.evict, d);
+    return columns_refuse(&l, criterion_else(t), err, d);
 }
 
-static int choose_evictions(const struct kvf_trace *t, struct plan *p, struct kvf_diag *d)
+/* How many entries a query saw must be known. */
+static int check_trivial(const struct kvf_trace *t, struct kvf_diag *d)
 {
-    int err = column_need(t, "evict_step", "evict", &p->curve.evict, d);
-    if (!err && kvf_find(t, "read.count") >= 0)
-        return kvf_fail(d, KVF_E_NOTFOUND,
-                        "--skip-trivial: the queries of this run read a choice "
-                        "of pages, and how many entries each saw is not recorded");
-    return err;
+    return kvf_find(t, "read.count") < 0
+               ? KVF_OK
+               : kvf_fail(d, KVF_E_NOTFOUND,
+                          "--skip-trivial: the queries of this run read a choice of pages, and how "
+                          "many entries each saw is not recorded");
 }
 
 static int choose(struct frame *f, struct kvf_diag *d)
@@ -179,7 +183,7 @@ static int choose(struct frame *f, struct kvf_diag *d)
         default_horizons(p);
     if (!err)
         err = choose_jobs(f->t, o->gap, p, d);
-    return !err && p->skip ? choose_evictions(f->t, p, d) : err;
+    return !err && p->skip ? check_trivial(f->t, d) : err;
 }
 
 static int64_t rows_of_head(const struct plan *p)
@@ -467,11 +471,18 @@ static const struct head_analysis heads = {
     .close = close,
 };
 
+static const struct column_use columns[] = {
+    COLUMN_SELECTED,
+    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--skip-trivial, --criterion held"},
+    {.name = NULL},
+};
+
 const struct analyzer an_survival = {
     .name = "survival",
     .summary = "share of tokens still selected at a horizon",
     .example = "kvfate survival run.kvf -o survival.png",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

@@ -97,10 +97,12 @@ static int find_columns(struct source *s, const char *criterion, struct kvf_diag
     s->log_beta = kvf_find(s->t, "log_beta");
     s->saliency = kvf_find(s->t, "saliency");
     s->age = kvf_find(s->t, name);
-    int err = s->saliency < 0 ? column_need(s->t, "evict_step", "evict", &s->evict, d) : KVF_OK;
-    if (!err && criterion)
-        err = column_need(s->t, name, criterion_probe(criterion), &s->age, d);
-    return err;
+    struct lacks l = {.n = 0};
+    if (s->saliency < 0 && s->evict < 0)
+        lacks_add(&l, "evict_step");
+    if (criterion && s->age < 0)
+        lacks_add(&l, name);
+    return columns_refuse(&l, NULL, KVF_OK, d);
 }
 
 static int open_source(struct source *s, struct kvf_trace *t, const struct analyzer_args *args,
@@ -323,7 +325,7 @@ static void put_lacks(struct table *out, const struct source *s, int n)
         while (have < n && kvf_find(s[have].t, shared_columns[c]) >= 0)
             have++;
         if (have < n)
-            lacks_add(&lacks, shared_columns[c], "--probes lean");
+            lacks_add(&lacks, shared_columns[c]);
     }
     lacks_note(&lacks, out);
     lacks_free(&lacks);
@@ -451,11 +453,23 @@ static void describe(const struct table *t, struct buf *out)
                    (long long)scored);
 }
 
+static const struct column_use columns[] = {
+    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "unless the trace holds saliency"},
+    {"saliency", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "saliency"},
+    {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "log_beta"},
+    {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--criterion"},
+    {"nll", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_HELPS, "nll"},
+    {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "id"},
+    {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "role"},
+    {.name = NULL},
+};
+
 const struct analyzer an_tokens = {
     .name = "tokens",
     .summary = "tokens with how long they were kept",
     .example = "kvfate tokens run.kvf -o tokens.png",
     .options = options,
+    .columns = columns,
     .max_traces = MOST_TRACES,
     .run = run,
     .describe = describe,

@@ -212,7 +212,7 @@ static int level_norms(struct data *x, int h, struct kvf_diag *d)
 static int read_levels(struct data *x, struct kvf_diag *d)
 {
     int err = read_distinct(x, IDS, TOKEN, d);
-    if (!err)
+    if (!err && x->f->column[ROLES] >= 0)
         err = read_distinct(x, ROLES, ROLE, d);
     x->n_levels[KEY_NORM] = (int32_t)x->o->bins[1];
     for (int h = 0; !err && x->f->column[NORMS] >= 0 && h < x->n_heads; h++)
@@ -374,7 +374,7 @@ static int prepare(struct frame *f, struct kvf_diag *d)
     f->items = 0; /* finish reads the heads: ranks and factors are of all of them */
     x->n_heads = f->heads.n;
     for (int k = 0; k < N_FACTORS; k++)
-        if (k != KEY_NORM || f->column[NORMS] >= 0)
+        if ((k != KEY_NORM || f->column[NORMS] >= 0) && (k != ROLE || f->column[ROLES] >= 0))
             x->level[k] = FRAME_NEW(f, int32_t, level_count(x, k));
     x->y = frame_alloc(f, heads * n, sizeof *x->y);
     x->row = FRAME_NEW(f, double, n);
@@ -410,14 +410,6 @@ static const struct record_member members[] = {
     {"eta2", "", TABLE_REAL, AT(eta2)},
     {"epsilon2", "", TABLE_REAL, AT(epsilon2)},
     {"within", "", TABLE_REAL, AT(within)},
-};
-
-static const struct frame_column columns[] = {
-    [VALUE] = {.name = ""},
-    [IDS] = {"tokens.id", "--probes lean", "or paper", KVF_SPACE_RUN, KVF_AXIS_TOKEN},
-    [ROLES] = FRAME_COLUMN_ROLE,
-    [NORMS] = {"key_norm", NULL, NULL, KVF_SPACE_KV, KVF_AXIS_TOKEN},
-    {.name = NULL},
 };
 
 /* ---- for people */
@@ -478,7 +470,6 @@ static void describe(const struct table *t, struct buf *out)
 
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
-    .columns = columns,
     .state_size = sizeof(struct data),
     .members = members,
     .n_members = sizeof members / sizeof *members,
@@ -499,11 +490,22 @@ static const struct analyzer_measure measures[] = {
 };
 static const struct analyzer_pool pool = {keys, measures};
 
+static const struct column_use columns[] = {
+    [VALUE] = {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
+    [IDS] = {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL},
+    [ROLES] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "the factor role"},
+    [NORMS] = {"key_norm", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "the factor key length"},
+    {"write_gate", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
+    {"importance", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
+    {.name = NULL},
+};
+
 const struct analyzer an_variance = {
     .name = "variance",
     .summary = "what the numbers of gates follow: heads, tokens, positions or keys",
     .example = "kvfate variance run.kvf -o variance.png",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

@@ -229,7 +229,7 @@ static int read_list(struct frame *f, struct kvf_diag *d)
     int err = class && role ? classes_open(x->o->classes, &x->classes, d) : KVF_E_NOMEM;
     if (!err)
         err = classes_of_trace(x->classes, f->t, class, d);
-    if (!err && T)
+    if (!err && T && f->column[ROLE] >= 0)
         err = kvf_read_f64(f->t, f->column[ROLE], 0, 0, 0, T, role, d);
     if (err)
         return err;
@@ -247,6 +247,9 @@ static int choose(struct frame *f, struct kvf_diag *d)
     if (o->classes && o->by != BY_CLASS)
         return kvf_fail(d, KVF_E_ARG, "--classes are of use with --by class");
     int err = step_select(o->step, f->T, &x->step, d);
+    f->column[ROLE] = -1;
+    if (!err && o->by == BY_ROLE)
+        err = column_need(f->t, "tokens.role", &f->column[ROLE], d);
     x->log_beta = kvf_find(f->t, "log_beta");
     if (!err && (o->sort == SORT_RETENTION || x->log_beta >= 0)) {
         err = log_beta_need(f->t, &x->log_beta, d);
@@ -342,12 +345,6 @@ static const struct record_member members[] = {
     {"base_total", "", TABLE_INT, AT(base_total)},
 };
 
-static const struct frame_column columns[] = {
-    FRAME_COLUMN_EVICT_STEP,
-    FRAME_COLUMN_ROLE,
-    {.name = NULL},
-};
-
 /* ---- for people */
 
 static void describe_row(const struct table *t, int64_t r, struct buf *out)
@@ -390,7 +387,6 @@ static const struct analyzer_pool pool = {keys, measures};
 
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
-    .columns = columns,
     .state_size = sizeof(struct data),
     .members = members,
     .n_members = sizeof members / sizeof *members,
@@ -402,11 +398,20 @@ static const struct head_analysis heads = {
     .close = close,
 };
 
+static const struct column_use columns[] = {
+    [EVICT] = COLUMN_EVICT_STEP,
+    [ROLE] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ASKED, "--by role"},
+    {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
+     "--sort retention; else log_beta is blank without it"},
+    {.name = NULL},
+};
+
 const struct analyzer an_words = {
     .name = "words",
     .summary = "words that caches hold, against those of the text",
     .example = "kvfate words run.kvf -o words.tsv",
     .options = options,
+    .columns = columns,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,

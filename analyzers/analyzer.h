@@ -73,6 +73,7 @@ struct analyzer_pool {
 };
 
 struct head_analysis; /* frame.h */
+struct column_use;    /* columns.h */
 
 struct analyzer {
     const char *name;    /* the subcommand; also the table's and the figure's name */
@@ -82,13 +83,16 @@ struct analyzer {
     int min_traces;            /* 0 is 1 */
     int max_traces;            /* 1, or up to 256 for those that compare */
 
+    /* The columns that it reads, those that the frame finds first: ends with a name of NULL. */
+    const struct column_use *columns;
+
     /* An analysis of one trace that computes something for each head: run by the frame.
      * NULL: run makes the table. */
     const struct head_analysis *heads;
 
     /* Makes the table.  A column that the trace lacks, and the analysis needs, is KVF_E_NOTFOUND
-     * with a sentence naming the flag that records it; of one that it can do without the metadata
-     * tell (lacks_note in common.h), and what would follow is blank.  Memory is bounded by the
+     * with a sentence naming all of them and what supplies them; of one that it can do without the
+     * metadata tell (columns.h), and what would follow is blank.  Memory is bounded by the
      * table and a few columns of one head.  Columns may be read from the traces as they are asked
      * for: destroy the table before closing them. */
     int (*run)(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,

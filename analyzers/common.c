@@ -139,49 +139,6 @@ void heads_free(struct head_list *l)
     *l = (struct head_list){0};
 }
 
-int column_need(const struct kvf_trace *t, const char *name, const char *probe, int *ret_column,
-                struct kvf_diag *d)
-{
-    int c = kvf_find(t, name);
-    if (c < 0)
-        return kvf_fail(d, KVF_E_NOTFOUND,
-                        "this trace has no column %s; record it with "
-                        "'kvfate run --probes %s' (or paper)",
-                        name, probe);
-    *ret_column = c;
-    return KVF_OK;
-}
-
-void lacks_add(struct lacks *l, const char *name, const char *flag)
-{
-    if (l->flag && strcmp(l->flag, flag) != 0)
-        buf_printf(&l->text, " (kvfate run %s)", l->flag);
-    buf_printf(&l->text, "%s%s", l->n ? ", " : "", name);
-    l->flag = flag;
-    l->n++;
-}
-
-const char *lacks_text(struct lacks *l)
-{
-    if (l->flag)
-        buf_printf(&l->text, " (kvfate run %s)", l->flag);
-    l->flag = NULL;
-    return l->text.err ? NULL : l->text.data;
-}
-
-void lacks_note(struct lacks *l, struct table *out)
-{
-    const char *text = l->n ? lacks_text(l) : NULL;
-    if (text)
-        table_meta_str(out, "missing", text);
-}
-
-void lacks_free(struct lacks *l)
-{
-    buf_finish(&l->text);
-    *l = (struct lacks){0};
-}
-
 int tokens_select(const struct kvf_trace *t, const struct analyzer_args *args, int64_t *a,
                   int64_t *b, struct kvf_diag *d)
 {
@@ -335,26 +292,21 @@ bool saw_everything(struct kvf_trace *t, uint32_t n)
 
 int log_beta_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d)
 {
-    int c = kvf_find(t, "log_beta");
-    if (c < 0)
-        return kvf_fail(d, KVF_E_NOTFOUND,
-                        "this trace has no column log_beta; record it with "
-                        "'kvfate run --method trimkv --gates FILE' (retention gates)");
-    *ret_column = c;
-    return KVF_OK;
+    return column_need(t, "log_beta", ret_column, d);
 }
 
 int gate_column_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d)
 {
     static const char *const names[] = {"log_beta", "write_gate", "importance"};
+    struct lacks l = {.n = 0};
     int c = -1;
     for (size_t i = 0; c < 0 && i < sizeof names / sizeof *names; i++)
         c = kvf_find(t, names[i]);
-    if (c < 0)
-        return kvf_fail(d, KVF_E_NOTFOUND,
-                        "this trace has no numbers of gates (log_beta, "
-                        "write_gate or importance); record them with 'kvfate run --method trimkv "
-                        "--gates FILE'");
+    for (size_t i = 0; c < 0 && i < sizeof names / sizeof *names; i++)
+        lacks_add(&l, names[i]);
+    int err = columns_refuse(&l, "one of them is enough", KVF_OK, d);
+    if (err)
+        return err;
     *ret_column = c;
     return column_of_heads(t, c, KVF_SPACE_KV, d);
 }

@@ -3,6 +3,7 @@
 #define KVF_ANALYZERS_COMMON_H
 
 #include "analyzers/analyzer.h"
+#include "analyzers/columns.h"
 
 struct head {
     int layer, index;
@@ -26,24 +27,6 @@ int budget_column(const struct kvf_trace *t, int column, uint64_t n, struct kvf_
 int heads_select(const struct kvf_trace *t, enum kvf_space space, const char *set,
                  struct head_list *ret, struct kvf_diag *d);
 void heads_free(struct head_list *l);
-
-/* Finds the number of a column; KVF_E_NOTFOUND with a sentence that names the probe that records
- * it. */
-int column_need(const struct kvf_trace *t, const char *name, const char *probe, int *ret_column,
-                struct kvf_diag *d);
-
-/* Columns that a trace lacks, and what records them.  Zeroed: none. */
-struct lacks {
-    struct buf text;
-    const char *flag; /* of the last one, as "--probes evict" */
-    int n;
-};
-void lacks_add(struct lacks *l, const char *name, const char *flag); /* borrows flag */
-/* "a, b (kvfate run --probes evict), c (kvfate run --probes lean)", borrowed; NULL: no memory. */
-const char *lacks_text(struct lacks *l);
-/* Puts the text into the metadata as `missing`, where there are any. */
-void lacks_note(struct lacks *l, struct table *out);
-void lacks_free(struct lacks *l);
 
 /* Gives the tokens [*a, *b) that args ask for; KVF_E_ARG where the trace has no such range. */
 int tokens_select(const struct kvf_trace *t, const struct analyzer_args *args, int64_t *a,

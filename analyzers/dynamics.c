@@ -61,7 +61,7 @@ int dynamics_heads(struct kvf_trace *t, bool post, const struct analyzer_args *a
 static int prompt_length(struct kvf_trace *t, int64_t *ret, struct kvf_diag *d)
 {
     uint32_t T = kvf_n_steps(t);
-    int column, err = column_need(t, "tokens.role", "lean", &column, d);
+    int column, err = column_need(t, "tokens.role", &column, d);
     double *role = err ? NULL : MEM_NEW(double, T);
     if (!err && !role)
         err = KVF_E_NOMEM;
@@ -78,10 +78,10 @@ static int prompt_length(struct kvf_trace *t, int64_t *ret, struct kvf_diag *d)
 static int same_tokens(struct kvf_trace *a, struct kvf_trace *b, int64_t n, bool *ret,
                        struct kvf_diag *d)
 {
-    int ca, cb, err = column_need(a, "tokens.id", "lean", &ca, d);
+    int ca, cb, err = column_need(a, "tokens.id", &ca, d);
     int32_t *x = MEM_NEW(int32_t, 2 * (size_t)n), *y = x + n;
     if (!err)
-        err = column_need(b, "tokens.id", "lean", &cb, d);
+        err = column_need(b, "tokens.id", &cb, d);
     if (!err && !x)
         err = KVF_E_NOMEM;
     if (!err && n)

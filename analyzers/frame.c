@@ -75,66 +75,45 @@ static void release(struct frame *f)
 
 /* ---- what is asked for */
 
-static int check_shape(const struct kvf_column *has, const struct frame_column *want,
-                       struct kvf_diag *d)
+void frame_lacks(struct frame *f, const char *name)
 {
-    static const char *const spaces[] = {"", "KV head and ", "query head and "};
-    static const char *const axes[] = {"token", "step"};
-    if (has->space == want->space && has->axis == want->axis)
-        return KVF_OK;
-    return kvf_fail(d, KVF_E_FORMAT, "the column %s must hold a value for each %s%s", want->name,
-                    spaces[want->space], axes[want->axis]);
+    lacks_add(&f->own->lacks, name);
 }
 
-void frame_lacks(struct frame *f, const char *name, const char *flag)
+/* How many of the analyzer's columns have a place in f->column. */
+static int declared(const struct frame *f)
 {
-    lacks_add(&f->own->lacks, name, flag);
+    const struct column_use *c = f->analyzer->columns;
+    int n = 0;
+    while (c && n < FRAME_COLUMNS && c[n].name)
+        n++;
+    return n;
 }
 
-/* One column with what may be said of it; of several the list. */
-static int refuse(struct lacks *l, const struct frame_column *first, struct kvf_diag *d)
+static int find_columns(struct frame *f, struct kvf_diag *d)
 {
-    const char *more = first->more;
-    if (l->n == 1)
-        return kvf_fail(
-            d, KVF_E_NOTFOUND, "this trace has no column %s; record it with 'kvfate run %s'%s%s%s",
-            first->name, first->flag, more ? " (" : "", more ? more : "", more ? ")" : "");
-    const char *text = lacks_text(l);
-    return text ? kvf_fail(d, KVF_E_NOTFOUND, "this trace has no columns %s", text) : KVF_E_NOMEM;
-}
-
-static int find_columns(struct frame *f, const struct frame_column *c, struct kvf_diag *d)
-{
+    const struct column_use *c = f->analyzer->columns;
     struct lacks needed = {.n = 0};
-    const struct frame_column *first = NULL;
     int err = KVF_OK;
-    for (int k = 0; !err && c && c[k].name; k++) {
-        if (!c[k].name[0])
+    for (int k = 0, n = declared(f); !err && k < n; k++) {
+        if (c[k].need == COLUMN_ASKED)
             continue;
-        int column = kvf_find(f->t, c[k].name);
-        f->column[k] = column;
-        if (column >= 0) {
-            err = check_shape(kvf_column(f->t, column), &c[k], d);
-        } else if (c[k].flag && c[k].can_lack) {
-            frame_lacks(f, c[k].name, c[k].flag);
-        } else if (c[k].flag) {
-            first = first ? first : &c[k];
-            lacks_add(&needed, c[k].name, c[k].flag);
-        }
+        struct lacks *l = c[k].need == COLUMN_ALWAYS ? &needed : NULL;
+        err = columns_find(f->t, c[k].name, c[k].space, c[k].axis, l, &f->column[k], d);
+        if (!err && f->column[k] < 0 && c[k].need == COLUMN_CAN_LACK)
+            frame_lacks(f, c[k].name);
     }
-    if (!err && first)
-        err = refuse(&needed, first, d);
-    lacks_free(&needed);
-    return err;
+    return columns_refuse(&needed, NULL, err, d);
 }
 
 /* The columns that were found must hold what is asked for before memory is taken for it. */
 static int check_columns(const struct frame *f, struct kvf_diag *d)
 {
-    const struct frame_column *c = f->analyzer->heads->columns;
+    const struct column_use *c = f->analyzer->columns;
     int err = KVF_OK;
-    for (int k = 0; !err && c && c[k].name; k++) {
-        const struct kvf_column *has = c[k].name[0] ? kvf_column(f->t, f->column[k]) : NULL;
+    for (int k = 0, n = declared(f); !err && k < n; k++) {
+        bool here = c[k].need != COLUMN_ASKED && f->column[k] >= 0;
+        const struct kvf_column *has = here ? kvf_column(f->t, f->column[k]) : NULL;
         uint64_t tokens = has && has->axis == KVF_AXIS_TOKEN ? (uint64_t)(f->b - f->a) : 0;
         if (has && has->space == f->space)
             err = budget_column(f->t, f->column[k], (uint64_t)f->heads.n * tokens, d);
@@ -151,7 +130,7 @@ static int choose(struct frame *f, struct kvf_diag *d)
     if (!err && x->choose)
         err = x->choose(f, d);
     if (!err)
-        err = find_columns(f, x->columns, d);
+        err = find_columns(f, d);
     if (!err)
         err = heads_select(f->t, f->space, f->args->heads, &f->heads, d);
     if (!err)

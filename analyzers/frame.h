@@ -29,28 +29,8 @@
 
 enum { FRAME_COLUMNS = 8 };
 
-/* A column that the analysis reads.  A trace without it is refused with a sentence that names
- * the flag of `kvfate run` that records it, and all others that it lacks.  Where the analysis can
- * do without, its number is then -1, what follows from it is left blank, and the table's metadata
- * say so; without a flag nothing is said.  A column with values of another kind is refused. */
-struct frame_column {
-    const char *name; /* "": choose finds it; NULL ends the list */
-    const char *flag; /* "--probes evict" */
-    const char *more; /* a word on the flag: "or paper"; NULL: none */
-    enum kvf_space space;
-    enum kvf_axis axis;
-    bool can_lack; /* the analysis can do without it */
-};
-#define FRAME_COLUMN_EVICT_STEP                                                                    \
-    {                                                                                              \
-        "evict_step", "--probes evict", "or paper", KVF_SPACE_KV, KVF_AXIS_TOKEN                   \
-    }
-
-#define FRAME_COLUMN_ROLE                                                                          \
-    {                                                                                              \
-        "tokens.role", "--probes lean", "or paper", KVF_SPACE_RUN, KVF_AXIS_TOKEN                  \
-    }
-
+/* f->column[k] is the number of the k-th column that the analyzer declares, -1 of one that the
+ * trace lacks and the analysis can do without.  Those that are COLUMN_ASKED are left to choose. */
 struct frame {
     const struct analyzer *analyzer;
     struct kvf_trace *t;
@@ -93,8 +73,7 @@ struct frame_head {
 typedef int (*frame_head_fn)(const struct frame *f, const struct frame_head *x, struct kvf_diag *d);
 
 struct head_analysis {
-    enum kvf_space space;               /* of the heads, unless choose sets another */
-    const struct frame_column *columns; /* the first FRAME_COLUMNS at most; NULL: none */
+    enum kvf_space space; /* of the heads, unless choose sets another */
     size_t state_size, scratch_size;
     const struct record_member *members; /* columns that are members of a row */
     size_t n_members, row_size;
@@ -113,7 +92,7 @@ int frame_run(const struct analyzer *a, struct kvf_trace *t, const struct analyz
               struct table **ret_table, struct kvf_diag *d);
 
 /* Notes for the table's metadata that the trace lacks a column without which the analysis does. */
-void frame_lacks(struct frame *f, const char *name, const char *flag);
+void frame_lacks(struct frame *f, const char *name);
 
 /* n zeroed elements that live as long as the frame.  NULL when memory is out, which ends the
  * analysis after the function that asked: who uses them at once must look. */

@@ -6,7 +6,7 @@ const char *const lives_event_words[] = {"gone", "first-exit", NULL};
 static const char *const spaces[] = {"query", "kv-mean", NULL};
 const struct opt lives_option_table[] = {
     {OPT_STR, 0, "criterion", offsetof(struct lives_options, selection.criterion), "LIST",
-     "top64 ... top512, mass.90 ... mass.99, a list, or all", "top64"},
+     CRITERION_LIST, "top64"},
     {OPT_WORD, 0, "event", offsetof(struct lives_options, event), "E",
      "what ends a life: the last selection, or the first query without one", "gone",
      .words = lives_event_words},
@@ -34,11 +34,11 @@ int lives_choose(struct frame *f, const struct lives_options *o, struct lives_st
                                      .grace = o->event ? 0 : lives_grace(o->grace, f->T),
                                      .groups = &x->of.groups};
     int err = selection_choose(f, &asked, &x->of, d);
+    struct lacks l = {.n = 0};
     for (int k = 0; !err && k < x->of.n_criteria; k++)
         err = criterion_column(f->t, o->event ? "first_unselected" : "last_selected",
-                               x->of.criterion[k], o->event ? "calibration" : "survival",
-                               &x->column[k], d);
-    return err;
+                               x->of.criterion[k], &l, &x->column[k], d);
+    return columns_refuse(&l, criterion_else(f->t), err, d);
 }
 
 int lives_prepare(struct frame *f, struct lives_state *x)

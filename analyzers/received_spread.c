@@ -248,13 +248,11 @@ static int of_heads(struct data *x, struct table *out, struct kvf_diag *d)
 
 static int find_columns(struct data *x, bool contrib, struct kvf_diag *d)
 {
-    int err = column_need(x->t, "mass.sum", "mass", &x->column, d);
-    if (!err)
-        err = column_of_heads(x->t, x->column, KVF_SPACE_QUERY, d);
+    struct lacks l = {.n = 0};
+    int err = columns_find(x->t, "mass.sum", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, &l, &x->column, d);
     if (!err && contrib)
-        err = column_need(x->t, "out_norm", "mass,contrib", &x->norm, d);
-    if (!err && contrib)
-        err = column_of_heads(x->t, x->norm, KVF_SPACE_QUERY, d);
+        err = columns_find(x->t, "out_norm", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, &l, &x->norm, d);
+    err = columns_refuse(&l, NULL, err, d);
     if (err || !contrib)
         return err;
     x->norms = MEM_NEW(double, (size_t)kvf_n_steps(x->t));

@@ -8,14 +8,9 @@
 #include "base/opt.h"
 
 const struct criterion criterion_table[N_CRITERION_TABLE] = {
-    {"top64", 64},  {"top128", 128}, {"top256", 256}, {"top512", 512},
-    {"mass.90", 0}, {"mass.95", 0},  {"mass.99", 0},  {"contrib64", 64},
+    {"top64", 64},  {"top128", 128}, {"top256", 256},   {"top512", 512}, {"mass.90", 0},
+    {"mass.95", 0}, {"mass.99", 0},  {"contrib64", 64}, {"held", 0},
 };
-
-const char *criterion_probe(const char *name)
-{
-    return strcmp(name, "contrib64") == 0 ? "contrib" : "survival";
-}
 
 int criterion_find(const char *s, size_t n)
 {
@@ -59,7 +54,7 @@ int criteria_choose(const char *list, int ret[N_CRITERION_TABLE], int *ret_n, st
         if (c < 0)
             return kvf_fail(d, KVF_E_ARG,
                             "--criterion: no criterion in '%s'; there are top64 ... "
-                            "top512, mass.90 ... mass.99 and contrib64",
+                            "top512, mass.90 ... mass.99, contrib64 and held",
                             s);
         wanted[c] = true;
     }
@@ -70,19 +65,24 @@ int criteria_choose(const char *list, int ret[N_CRITERION_TABLE], int *ret_n, st
     return n ? KVF_OK : kvf_fail(d, KVF_E_ARG, "--criterion: no criterion in '%s'", list);
 }
 
-int criterion_column(const struct kvf_trace *t, const char *family, int criterion,
-                     const char *probe, int *ret_column, struct kvf_diag *d)
+int criterion_column(const struct kvf_trace *t, const char *family, int criterion, struct lacks *l,
+                     int *ret_column, struct kvf_diag *d)
 {
     char name[KVF_NAME_MAX];
-    snprintf(name, sizeof name, "%.24s.%s", family, criterion_table[criterion].name);
     bool last = strcmp(family, "last_selected") == 0;
+    snprintf(name, sizeof name, "%.24s.%s", family, criterion_table[criterion].name);
+    if (criterion == CRITERION_HELD && last)
+        return columns_find(t, "evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, l, ret_column, d);
     if (criterion >= KVF_N_CRITERIA && !last)
         return kvf_fail(d, KVF_E_NOTFOUND, "of %s traces hold the last selection alone",
                         criterion_table[criterion].name);
-    if (last)
-        probe = criterion_probe(criterion_table[criterion].name);
-    int err = column_need(t, name, probe, ret_column, d);
-    return err ? err : column_of_heads(t, *ret_column, KVF_SPACE_QUERY, d);
+    return columns_find(t, name, KVF_SPACE_QUERY, KVF_AXIS_TOKEN, l, ret_column, d);
+}
+
+const char *criterion_else(const struct kvf_trace *t)
+{
+    return kvf_find(t, "evict_step") < 0 ? NULL
+                                         : "--criterion held needs evict_step alone, which it has";
 }
 
 const char *const space_words[] = {"query", "kv-union", "kv-mean", NULL};
@@ -108,6 +108,19 @@ int unit_of(const struct kvf_trace *t, enum selected_space space, const struct h
     return KVF_OK;
 }
 
+/* The largest age at which queries saw the entries, from evict_step. */
+static int held_read(struct kvf_trace *t, int column, const struct unit *u, int64_t a, int64_t n,
+                     double *raw, int32_t *out, struct kvf_diag *d)
+{
+    const int64_t T = kvf_n_steps(t);
+    int err = kvf_read_f64(t, column, u->layer, u->kv, (uint32_t)a, (uint32_t)n, raw, d);
+    for (int64_t k = 0; !err && k < n; k++) {
+        double left = raw[k] < (double)T ? raw[k] : (double)T;
+        out[k] = left > (double)(a + k) ? (int32_t)(left - 1 - (double)(a + k)) : -1;
+    }
+    return err;
+}
+
 int ages_read(struct kvf_trace *t, int column, const struct unit *u, int query, int64_t a,
               int64_t n, void *raw, int32_t *out, struct kvf_diag *d)
 {
@@ -119,6 +132,8 @@ int ages_read(struct kvf_trace *t, int column, const struct unit *u, int query, 
     int err = KVF_OK;
     if (n == 0)
         return KVF_OK;
+    if (c->space == KVF_SPACE_KV)
+        return held_read(t, column, u, a, n, raw, out, d);
     if (c->dtype == KVF_U16 || c->dtype == KVF_U32) {
         err = kvf_read(t, column, u->layer, query, (uint32_t)a, (uint32_t)n, raw, d);
     } else {
@@ -145,7 +160,8 @@ int member_view(struct kvf_trace *t, int column, const struct unit *u, int m, in
 {
     const void *raw = NULL;
     int err = KVF_OK;
-    if (kvf_column(t, column)->dtype == KVF_U16 && u->heads == 1 && n)
+    const struct kvf_column *c = kvf_column(t, column);
+    if (c->dtype == KVF_U16 && c->space == KVF_SPACE_QUERY && u->heads == 1 && n)
         err = kvf_view(t, column, u->layer, u->first + m, (uint32_t)a, (uint32_t)n, &raw, d);
     *ret = raw;
     return err;
@@ -278,7 +294,7 @@ void selection_recorded(struct frame *f, const char *list, struct selection *s)
         has[k] = kvf_find(f->t, name) >= 0;
         any += has[k];
     }
-    if (strcmp(list, "all") != 0 || !any)
+    if (strcmp(list, "all") != 0 || (!any && !criterion_else(f->t)))
         return;
     for (int k = 0; k < s->n_criteria; k++) {
         const char *criterion = criterion_table[s->criterion[k]].name;
@@ -286,8 +302,10 @@ void selection_recorded(struct frame *f, const char *list, struct selection *s)
         if (has[k])
             s->criterion[n++] = s->criterion[k];
         else
-            frame_lacks(f, name, "--probes survival");
+            frame_lacks(f, name);
     }
+    if (!any)
+        s->criterion[n++] = CRITERION_HELD;
     s->n_criteria = n;
 }
 

@@ -14,12 +14,11 @@ struct criterion {
     const char *name;
     int top; /* K of a top-K set; 0: a set of mass */
 };
-/* Those of every run with the probe survival, and contrib64 of the probe contrib. */
-enum { N_CRITERION_TABLE = KVF_N_CRITERIA + 1 };
+/* Those of every run with the probe survival; contrib64 of the probe contrib; and held, of which a
+ * query selects all entries that it sees: lives of entries in the cache, from evict_step alone. */
+enum { CRITERION_HELD = KVF_N_CRITERIA + 1, N_CRITERION_TABLE };
+#define CRITERION_LIST "top64 ... top512, mass.90 ... mass.99, held, a list, or all"
 extern const struct criterion criterion_table[N_CRITERION_TABLE];
-
-/* The probe that records last_selected of a criterion. */
-const char *criterion_probe(const char *name);
 
 /* Place in criterion_table of the name s[0..n), or -1. */
 int criterion_find(const char *s, size_t n);
@@ -31,9 +30,10 @@ int criterion_compare(const char *a, const char *b);
 /* The criteria of a comma list, or of "all" (without contrib64), in the order of the table. */
 int criteria_choose(const char *list, int ret[N_CRITERION_TABLE], int *ret_n, struct kvf_diag *d);
 
-/* The column FAMILY.CRITERION, of query heads and tokens; KVF_E_NOTFOUND names the probe. */
-int criterion_column(const struct kvf_trace *t, const char *family, int criterion,
-                     const char *probe, int *ret_column, struct kvf_diag *d);
+/* The column FAMILY.CRITERION, of query heads and tokens, as columns_find finds it; of held
+ * evict_step, of which ages_read makes ages. */
+int criterion_column(const struct kvf_trace *t, const char *family, int criterion, struct lacks *l,
+                     int *ret_column, struct kvf_diag *d);
 
 /* What a row of a head is: a query head; a KV head, of which a token is selected when any of
  * its query heads selects it; or a KV head with all (query head, token) pairs of its group. */
@@ -48,6 +48,9 @@ struct unit {
 };
 int unit_of(const struct kvf_trace *t, enum selected_space space, const struct head *h,
             struct unit *ret, struct kvf_diag *d);
+
+/* Whether a trace that lacks what criteria ask for has evictions, and what to do then; or NULL. */
+const char *criterion_else(const struct kvf_trace *t);
 
 /* n values of a query head from token a on, an age of "never" as -1, others that no int32
  * holds as INT32_MAX.  raw: 8 n bytes of scratch. */
@@ -108,8 +111,8 @@ int selection_choose(struct frame *f, const struct selection_options *o, struct 
                      struct kvf_diag *d);
 
 /* Of all criteria, where the list says "all" and not their names, those whose column last_selected
- * the trace has; of the others the table's metadata tell.  A trace with none keeps all: what is
- * first asked for is refused. */
+ * the trace has; of the others the table's metadata tell.  A trace with none and with evict_step
+ * leaves held alone; one without keeps all, which are then refused. */
 void selection_recorded(struct frame *f, const char *list, struct selection *s);
 
 /* Metadata of their tables; wait: steps that a token must have after its birth. */

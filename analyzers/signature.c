@@ -161,18 +161,20 @@ static int find_columns(struct signature_source *s, const char *criterion, struc
     }
     snprintf(name, sizeof name, "last_selected.%.40s", criterion);
     s->lse = kvf_find(s->t, "lse");
-    int err = column_need(s->t, "mass.sum", "mass", &s->sum, d);
-    if (!err)
-        err = column_need(s->t, "mass.max", "mass", &s->max, d);
-    if (!err)
-        err = column_need(s->t, name, "survival", &s->last, d);
-    if (!err)
-        err = column_need(s->t, "entropy", "steps", &s->entropy, d);
-    if (!err)
-        err = column_of_heads(s->t, s->sum, KVF_SPACE_QUERY, d);
-    if (!err)
-        err = column_of_heads(s->t, s->max, KVF_SPACE_QUERY, d);
-    return err ? err : column_of_heads(s->t, s->last, KVF_SPACE_QUERY, d);
+    const struct {
+        const char *name;
+        enum kvf_axis axis;
+        int *column;
+    } wanted[] = {{"mass.sum", KVF_AXIS_TOKEN, &s->sum},
+                  {"mass.max", KVF_AXIS_TOKEN, &s->max},
+                  {name, KVF_AXIS_TOKEN, &s->last},
+                  {"entropy", KVF_AXIS_STEP, &s->entropy}};
+    struct lacks l = {.n = 0};
+    int err = KVF_OK;
+    for (size_t i = 0; !err && i < sizeof wanted / sizeof *wanted; i++)
+        err = columns_find(s->t, wanted[i].name, KVF_SPACE_QUERY, wanted[i].axis, &l,
+                           wanted[i].column, d);
+    return columns_refuse(&l, NULL, err, d);
 }
 
 static int allocate(struct signature_source *s)

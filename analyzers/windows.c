@@ -9,21 +9,14 @@ int windows_open(const struct kvf_trace *t, int queries, struct windows *ret, st
 {
     ret->T = kvf_n_steps(t);
     ret->end = ret->T / KVF_WINDOW_BLOCK * KVF_WINDOW_BLOCK;
-    int err = column_need(t, "evict_step", "evict", &ret->evict, d);
-    if (!err)
-        err = column_of_heads(t, ret->evict, KVF_SPACE_KV, d);
+    struct lacks l = {.n = 0};
+    int err = columns_find(t, "evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, &l, &ret->evict, d);
     for (int w = 0; !err && w < KVF_WINDOWS; w++) {
         char name[KVF_NAME_MAX];
         snprintf(name, sizeof name, "window%s.%d", queries == KVF_WINDOW_QUERIES ? "" : "16", w);
-        ret->column[w] = kvf_find(t, name);
-        if (ret->column[w] < 0)
-            return kvf_fail(d, KVF_E_NOTFOUND,
-                            "this trace has no column %s; record it with "
-                            "'kvfate run --probes paper,window' (or full)",
-                            name);
-        err = column_of_heads(t, ret->column[w], KVF_SPACE_KV, d);
+        err = columns_find(t, name, KVF_SPACE_KV, KVF_AXIS_TOKEN, &l, &ret->column[w], d);
     }
-    return err;
+    return columns_refuse(&l, NULL, err, d);
 }
 
 int64_t windows_from(const struct windows *w, int window)

@@ -6,6 +6,7 @@
 #include <kvf/version.h>
 
 #include "analyzers/analyzer.h"
+#include "analyzers/columns.h"
 #include "base/json.h"
 #include "cli/commands.h"
 #include "cli/methods_json.h"
@@ -118,6 +119,38 @@ static void put_measures(struct buf *b, const struct analyzer_measure *m)
     buf_char(b, ']');
 }
 
+/* The columns that an analysis reads. */
+static void put_uses(struct buf *b, const struct column_use *c)
+{
+    static const char *const needs[] = {"always", "can lack", "helps", "asked"};
+    json_put_key(b, "columns");
+    buf_char(b, '[');
+    for (int i = 0; c && c[i].name; i++) {
+        begin(b, i);
+        json_put_member_str(b, "name", c[i].name);
+        json_put_member_str(b, "need", needs[c[i].need]);
+        json_put_member_str(b, "note", c[i].note ? c[i].note : "");
+        buf_char(b, '}');
+    }
+    buf_char(b, ']');
+}
+
+/* Who supplies the columns. */
+static void put_supplies(struct buf *b)
+{
+    const struct column_supply *s;
+    json_put_key(b, "columns");
+    buf_char(b, '[');
+    for (int i = 0; (s = column_supply_at(i))->name; i++) {
+        begin(b, i);
+        json_put_member_str(b, "name", s->name);
+        json_put_member_str(b, "flag", s->flag ? s->flag : "");
+        json_put_member_str(b, "import", s->import ? s->import : "");
+        buf_char(b, '}');
+    }
+    buf_char(b, ']');
+}
+
 static void put_analyzer(struct buf *b, const struct analyzer *a)
 {
     static const struct opt none[] = {{.type = OPT_END}};
@@ -134,6 +167,7 @@ static void put_analyzer(struct buf *b, const struct analyzer *a)
     put_texts(b, "pool_keys", a->pool ? a->pool->keys : NULL);
     put_measures(b, a->pool ? a->pool->measures : NULL);
     put_texts(b, "figures", figures);
+    put_uses(b, a->columns);
     json_put_key(b, "options");
     opt_json(a->options ? a->options : none, b);
     buf_char(b, '}');
@@ -195,6 +229,7 @@ static int cmd_describe(const struct command *self, void *request, int n, char *
     json_put_key(&b, "figures");
     figures_json(&b);
     put_probes(&b);
+    put_supplies(&b);
     json_put_key(&b, "methods");
     int err = methods_json(&b, 0);
     json_put_key(&b, "models");

@@ -132,7 +132,7 @@ static int find_columns(struct part *p, struct kvf_diag *d)
     const struct kvf_column *col[2];
     for (int s = 0; s < 2; s++) {
         int column;
-        int err = column_need(p->t[s], names[PART_STEP], "evict", &column, d);
+        int err = column_need(p->t[s], names[PART_STEP], &column, d);
         if (err)
             return err;
         col[s] = kvf_column(p->t[s], column);

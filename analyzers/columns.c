@@ -1,0 +1,149 @@
+#include "analyzers/columns.h"
+
+#include <string.h>
+
+/* In the order of <kvf/schema.h>; of two that fit a name the first counts. */
+#define ROWS "attention"
+static const struct column_supply supplies[] = {
+    {"tokens.role", "--probes lean", "tokens.role or --prompt"},
+    {"tokens.*", "--probes lean", NULL},
+    {"nll", "--probes lean", NULL},
+    {"evict_step", "--probes evict", "evict_step or kept"},
+    {"evict_*", "--probes evict", NULL},
+    {"log_beta", "--method trimkv --gates FILE", "log_beta or retention"},
+    {"write_gate", "--method wgkv --gates FILE", NULL},
+    {"importance", "--method rg --gates FILE", NULL},
+    {"key_norm", "--probes keys", NULL},
+    {"saliency", NULL, NULL},
+    {"read.count", "--method quest", NULL},
+    {"last_selected.contrib64", "--probes contrib", NULL},
+    {"last_selected.*", "--probes survival", ROWS},
+    {"selected_at.*", "--probes calibration", ROWS},
+    {"first_unselected.*", "--probes calibration", ROWS},
+    {"n_selected.*", "--probes returns", ROWS},
+    {"n_returns.*", "--probes returns", ROWS},
+    {"longest_gap.*", "--probes returns", ROWS},
+    {"out_norm", "--probes contrib", NULL},
+    {"mass.*", "--probes mass", ROWS},
+    {"window*", "--probes window", ROWS},
+    {"under.*", "--probes under", ROWS},
+    {"entropy", "--probes steps", ROWS},
+    {"lse", "--probes steps", NULL},
+    {"received.*", "--watch TOKENS@HEADS", NULL},
+    {"query.*", "--watch-queries HEADS", NULL},
+    {"useful.plan", "--probes dilution --plan PLAN.kvf", NULL},
+    {"useful.span", "--probes dilution --spans FILE.json", NULL},
+    {"useful.*", "--probes dilution", ROWS},
+    {"dilution.*", "--probes dilution", ROWS},
+    {"size.*", "--probes dilution", ROWS},
+    {"near.*", "--probes dilution", ROWS},
+    {"beta.*", "--probes dilution --method trimkv -B T", NULL},
+    {"kept.*", "--probes dilution", NULL},
+    {"rho_u.*", "--probes dilution", NULL},
+    {"rho_d.*", "--probes dilution", NULL},
+    {"shadow.nll", "--shadow model", NULL},
+    {"shadow.kl", "--shadow model", NULL},
+    {"shadow.residual_error.*", "--shadow model", NULL},
+    {"shadow.*", "--shadow entries", NULL},
+};
+
+const struct column_supply *column_supply_at(int i)
+{
+    static const struct column_supply none = {NULL, NULL, NULL};
+    return i >= 0 && i < (int)(sizeof supplies / sizeof *supplies) ? &supplies[i] : &none;
+}
+
+const struct column_supply *column_supply(const char *name)
+{
+    int i = 0;
+    for (const struct column_supply *s; (s = column_supply_at(i))->name; i++) {
+        size_t n = strlen(s->name) - 1;
+        if (s->name[n] == '*' ? strncmp(s->name, name, n) == 0 : strcmp(s->name, name) == 0)
+            return s;
+    }
+    return column_supply_at(-1);
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+/* " (kvfate run --probes mass, or kvfate import of attention)" */
+static void put_supply(struct buf *b, const struct column_supply *s)
+{
+    buf_str(b, " (");
+    if (s->flag)
+        buf_printf(b, "kvfate run %s, or ", s->flag);
+    buf_str(b, "kvfate import");
+    buf_printf(b, "%s%s)", s->import ? " of " : "", s->import ? s->import : "");
+}
+
+void lacks_add(struct lacks *l, const char *name)
+{
+    const struct column_supply *s = column_supply(name);
+    if (l->last && !(same(l->last->flag, s->flag) && same(l->last->import, s->import)))
+        put_supply(&l->text, l->last);
+    buf_printf(&l->text, "%s%s", l->n ? ", " : "", name);
+    l->last = s;
+    l->n++;
+}
+
+const char *lacks_text(struct lacks *l)
+{
+    if (l->last)
+        put_supply(&l->text, l->last);
+    l->last = NULL;
+    return l->text.err ? NULL : l->text.data;
+}
+
+void lacks_note(struct lacks *l, struct table *out)
+{
+    const char *text = l->n ? lacks_text(l) : NULL;
+    if (text)
+        table_meta_str(out, "missing", text);
+}
+
+void lacks_free(struct lacks *l)
+{
+    buf_finish(&l->text);
+    *l = (struct lacks){0};
+}
+
+int columns_find(const struct kvf_trace *t, const char *name, enum kvf_space space,
+                 enum kvf_axis axis, struct lacks *l, int *ret, struct kvf_diag *d)
+{
+    static const char *const spaces[] = {"", "KV head and ", "query head and "};
+    static const char *const axes[] = {"token", "step"};
+    int column = kvf_find(t, name);
+    const struct kvf_column *has = column < 0 ? NULL : kvf_column(t, column);
+    if (has && (has->space != space || has->axis != axis))
+        return kvf_fail(d, KVF_E_FORMAT, "the column %s must hold a value for each %s%s", name,
+                        spaces[space], axes[axis]);
+    if (!has && l)
+        lacks_add(l, name);
+    *ret = column;
+    return KVF_OK;
+}
+
+int columns_refuse(struct lacks *l, const char *else_, int err, struct kvf_diag *d)
+{
+    const char *text = !err && l->n ? lacks_text(l) : NULL;
+    if (!err && l->n)
+        err = text ? kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column%s %s%s%s",
+                              l->n > 1 ? "s" : "", text, else_ ? "; " : "", else_ ? else_ : "")
+                   : KVF_E_NOMEM;
+    lacks_free(l);
+    return err;
+}
+
+int column_need(const struct kvf_trace *t, const char *name, int *ret_column, struct kvf_diag *d)
+{
+    struct lacks l = {.n = 0};
+    int c = kvf_find(t, name);
+    if (c < 0)
+        lacks_add(&l, name);
+    else
+        *ret_column = c;
+    return columns_refuse(&l, NULL, KVF_OK, d);
+}

@@ -1,0 +1,76 @@
+/* columns.h - the columns that analyses read: which they need, which they can do without, and who
+ * supplies what a trace lacks.
+ *
+ * Every analyzer has a list of struct column_use.  The frame (frame.h) finds those that it always
+ * reads; an option chooses the others, which the analyzer asks for with columns_find, all of them,
+ * before columns_refuse names in one sentence those that are not there.  docs/reference/columns.md
+ * is made from the same lists. */
+#ifndef KVF_ANALYZERS_COLUMNS_H
+#define KVF_ANALYZERS_COLUMNS_H
+
+#include <stdbool.h>
+
+#include <kvf/trace.h>
+
+#include "base/buf.h"
+#include "base/table.h"
+
+enum column_need {
+    COLUMN_ALWAYS,   /* a trace without it is refused */
+    COLUMN_CAN_LACK, /* without it `note` is blank or left out, and the table's metadata say so */
+    COLUMN_HELPS,    /* the same, but nothing is said: many traces lack it */
+    COLUMN_ASKED,    /* an option or another column decides: `note` says when it is needed */
+};
+
+struct column_use {
+    const char *name; /* as in <kvf/schema.h>; a part may be `*`.  NULL ends a list */
+    enum kvf_space space;
+    enum kvf_axis axis;
+    enum column_need need;
+    const char *note; /* NULL for COLUMN_ALWAYS */
+};
+#define COLUMN_EVICT_STEP                                                                          \
+    {                                                                                              \
+        "evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL                            \
+    }
+#define COLUMN_SELECTED                                                                            \
+    {                                                                                              \
+        "last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,                          \
+            "of the criteria of --criterion; --criterion held asks for evict_step"                 \
+    }
+
+/* Who supplies a column: flags of `kvfate run`, and what `kvfate import` makes it of; NULL: it
+ * takes the column itself.  Never NULL: columns of one's own have no flag. */
+struct column_supply {
+    const char *name; /* may end in '*': all that begin so */
+    const char *flag, *import;
+};
+const struct column_supply *column_supply(const char *name);
+/* The i-th of all; name NULL beyond the last. */
+const struct column_supply *column_supply_at(int i);
+
+/* Columns that a trace lacks.  Zeroed: none. */
+struct lacks {
+    struct buf text;
+    const struct column_supply *last; /* of the last one */
+    int n;
+};
+void lacks_add(struct lacks *l, const char *name);
+/* "a, b (kvfate run --probes evict, or kvfate import), ...", borrowed; NULL: no memory. */
+const char *lacks_text(struct lacks *l);
+/* Puts the text into the metadata as `missing`, where there are any. */
+void lacks_note(struct lacks *l, struct table *out);
+void lacks_free(struct lacks *l);
+
+/* Finds a column; one that the trace lacks is -1 and added to l.  KVF_E_FORMAT where it has
+ * another space or axis. */
+int columns_find(const struct kvf_trace *t, const char *name, enum kvf_space space,
+                 enum kvf_axis axis, struct lacks *l, int *ret, struct kvf_diag *d);
+/* KVF_E_NOTFOUND with a sentence that names all of l, and `else_`, what to do instead (NULL:
+ * nothing); KVF_OK where there are none.  err, an earlier error, comes first.  Frees l. */
+int columns_refuse(struct lacks *l, const char *else_, int err, struct kvf_diag *d);
+
+/* Finds the number of one column; KVF_E_NOTFOUND with such a sentence. */
+int column_need(const struct kvf_trace *t, const char *name, int *ret_column, struct kvf_diag *d);
+
+#endif
