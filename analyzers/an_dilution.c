@@ -553,6 +553,8 @@ static const struct column_use columns[] = {
     {"rho_u.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "rho_u"},
     {"rho_d.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "rho_d"},
     {"beta.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "--weights beta"},
+    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "whether queries saw everything"},
+    {"read.count", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "whether queries chose pages"},
     {"shadow.oracle_mass", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS,
      "the best that the budget allowed"},
     {.name = NULL},

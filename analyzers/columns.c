@@ -12,7 +12,7 @@ static const struct column_supply supplies[] = {
     {"evict_*", "--probes evict", NULL},
     {"log_beta", "--method trimkv --gates FILE", "log_beta or retention"},
     {"write_gate", "--method wgkv --gates FILE", NULL},
-    {"importance", "--method rg --gates FILE", NULL},
+    {"importance", "--method locret --gates FILE", NULL},
     {"key_norm", "--probes keys", NULL},
     {"saliency", NULL, NULL},
     {"read.count", "--method quest", NULL},

@@ -84,11 +84,45 @@ def published_gates(program):
                   for g in program['models']['published_gates']])
 
 
+def options_quoted(text):
+    """A note with its options as code."""
+    return re.sub(r'(--[a-z][\w-]*(?: (?!,|in |asks|the |of )[\w.-]+)?)', r'`\1`', text)
+
+
+def columns(program):
+    """Which column each analysis needs, by which options, and which it can do without."""
+    def listed(a, *needs):
+        found = {}
+        for c in a['columns']:
+            if c['need'] in needs:
+                found.setdefault(options_quoted(c['note']), []).append(c['name'])
+        return '; '.join(quoted(names) + (f' ({note})' if note else '') for note, names in found.items())
+    return table(('analysis', 'needs', 'asks for', 'can do without', 'uses where it is there'),
+                 [(f'`{a["name"]}`', listed(a, 'always'), listed(a, 'asked'), listed(a, 'can lack'), listed(a, 'helps'))
+                  for a in program['analyzers']])
+
+
+def supplies(program):
+    """Who supplies each column."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'python', 'kvfate', 'capture_rows.py'), encoding='utf-8') as f:
+        probes = re.findall(r'^    "(\w+)": \{', f.read(), re.M)
+    def capture(c):
+        probe = {'nll': 'nll', 'received.*': 'watch'}.get(c['name'], c['flag'].removeprefix('--probes '))
+        if c['name'].startswith('tokens.'):
+            return 'always'
+        return f'`{probe}`' if probe in [*probes, 'watch'] and (c['import'] or probe != 'dilution') else ''
+    return table(('column', '`kvfate run`', '`kvfate.capture`', '`kvfate import`'),
+                 [(f'`{c["name"]}`', f'`{c["flag"]}`' if c['flag'] else '', capture(c),
+                   'its name' if not c['import'] else ' or '.join(f'`{x}`' for x in c['import'].split(' or ')))
+                  for c in program['columns']])
+
+
 MADE = {f.__name__: f for f in (commands, methods, probes, analyzers, pools, figures,
-                                   published_gates)}
+                                   published_gates, columns, supplies)}
 PAGES = {'README.md': ['commands', 'methods'], 'docs/reference/probes.md': ['probes'],
          'docs/reference/analyzers.md': ['analyzers'], 'docs/reference/corpus.md': ['pools'],
-         'docs/reference/gallery.md': ['figures'], 'docs/guide/own-model.md': ['published_gates']}
+         'docs/reference/gallery.md': ['figures'], 'docs/reference/columns.md': ['columns', 'supplies'],
+         'docs/guide/own-model.md': ['published_gates']}
 
 
 def made(text, program):

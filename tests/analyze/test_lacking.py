@@ -18,8 +18,11 @@ from maker import AGE, ALIVE, SNAPSHOT, Column, make  # noqa: E402
 write_kvf = os.path.abspath(sys.argv[2])
 L, H, G, T, P = 2, 2, 4, 60, 30
 CRITERIA = ("top64", "top128", "top256", "top512", "mass.90", "mass.95", "mass.99")
-EVICT = "(kvfate run --probes evict)"
-LEAN = "(kvfate run --probes lean)"
+EVICT = "(kvfate run --probes evict, or kvfate import)"
+STEP = "(kvfate run --probes evict, or kvfate import of evict_step or kept)"
+LEAN = "(kvfate run --probes lean, or kvfate import)"
+ROLE = "(kvfate run --probes lean, or kvfate import of tokens.role or --prompt)"
+SURVIVAL = "(kvfate run --probes survival, or kvfate import of attention)"
 
 
 def columns(rng):
@@ -72,16 +75,16 @@ with tempfile.TemporaryDirectory(prefix="kvfate-lacking-") as folder:
     compare("eviction without scores", x, kvf("score.kvf", "evict_score"), ["eviction"], f"evict_score {EVICT}", {"score": None})
     compare("eviction of tokens", x, kvf("score.kvf", "evict_score", "evict_tie"), ["eviction", "--tokens", "7:33", "--head", "L1K0"],
             f"evict_score, evict_tie {EVICT}", {"score": None, "tie": None})
-    compare("tokens", x, kvf("role.kvf", "tokens.role"), ["tokens"], f"tokens.role {LEAN}", {"role": ""})
-    compare("tokens by head", x, kvf("id.kvf", "tokens.role", "tokens.id"), ["tokens", "--by-head"], f"tokens.id, tokens.role {LEAN}",
+    compare("tokens", x, kvf("role.kvf", "tokens.role"), ["tokens"], f"tokens.role {ROLE}", {"role": ""})
+    compare("tokens by head", x, kvf("id.kvf", "tokens.role", "tokens.id"), ["tokens", "--by-head"], f"tokens.id {LEAN}, tokens.role {ROLE}",
             {"id": -1, "role": ""})
     both = ["tokens", x, kvf("one.kvf", "tokens.id"), kvf("other.kvf", "tokens.role")]
-    check("several traces", table(both)[1]["missing"] == f"tokens.id, tokens.role {LEAN}")
+    check("several traces", table(both)[1]["missing"] == f"tokens.id {LEAN}, tokens.role {ROLE}")
     role = kvf("role.kvf", "tokens.role")
-    compare("occupancy", x, role, ["occupancy"], f"tokens.role {LEAN}", {}, keep=lambda t, k: t["class"][k] == "all")
-    compare("occupancy by role", x, role, ["occupancy", "--by", "role", "--every", "7"], f"tokens.role {LEAN}", {}, keep=lambda t, k: t["class"][k] == "all")
+    compare("occupancy", x, role, ["occupancy"], f"tokens.role {ROLE}", {}, keep=lambda t, k: t["class"][k] == "all")
+    compare("occupancy by role", x, role, ["occupancy", "--by", "role", "--every", "7"], f"tokens.role {ROLE}", {}, keep=lambda t, k: t["class"][k] == "all")
     two = kvf("two.kvf", *("last_selected." + c for c in CRITERIA if c not in ("top64", "mass.90")))
-    others = ", ".join("last_selected." + c for c in CRITERIA if c not in ("top64", "mass.90")) + " (kvfate run --probes survival)"
+    others = ", ".join("last_selected." + c for c in CRITERIA if c not in ("top64", "mass.90")) + " " + SURVIVAL
     for argv in (["survival", "--horizons", "1,4,16"], ["hazard"]):
         compare(argv[0], x, two, argv, others, {}, keep=lambda t, k: t["criterion"][k] in ("top64", "mass.90"))
 
