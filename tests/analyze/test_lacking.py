@@ -99,6 +99,27 @@ with tempfile.TemporaryDirectory(prefix="kvfate-lacking-") as folder:
     refused("a criterion by its name", 1, ["survival", two, "--criterion", "top128"], "last_selected.top128", "--probes survival")
     none = kvf("none.kvf", "evict_step", "tokens.role", *("last_selected." + c for c in CRITERIA))
     refused("none of the criteria", 1, ["survival", none], "last_selected.top64")
-    refused("one column", 1, ["eviction", none], "no column evict_step", "'kvfate run --probes evict'")
-    refused("all that is needed", 1, ["kv-size", none], f"no columns evict_step {EVICT}, tokens.role {LEAN}")
+    refused("one column", 1, ["eviction", none], f"no column evict_step {STEP}")
+    refused("all that is needed", 1, ["kv-size", none], f"no column evict_step {STEP}")
+    refused("columns of several probes", 1, ["heads", none], "no columns mass.sum, mass.max (kvfate run --probes mass, or kvfate import of attention), last_selected.mass.90 "
+            f"{SURVIVAL}, entropy (kvfate run --probes steps, or kvfate import of attention)")
+    refused("a way out", 1, ["compare", x, x], "no columns mass.sum", "--by tokens --value evict_step")
+    refused("one of several", 1, ["variance", x], "log_beta", "write_gate", "importance", "one of them is enough")
+
+    # Lives in the cache, from evict_step alone: an entry is alive at age n when query i + n still saw it.
+    alone = kvf("alone.kvf", *rest, "tokens.role", "tokens.id", *("last_selected." + c for c in CRITERIA))
+    evict = np.minimum(next(c.values for c in columns(np.random.default_rng(4)) if c.name == "evict_step").astype(float), T)
+    got, told, line = table(["survival", "--horizons", "0,1,4,16", "--space", "kv-union", alone])
+    check("survival without selections says so", "last_selected.top64" in told["missing"] and line.count("\n") == 1 and set(got["criterion"]) == {"held"}, line)
+    for k, head in enumerate(got["head"]):
+        if head != "all":
+            n, (layer, h) = got["horizon"][k], map(int, head[1:].split("K"))
+            risk = [i for i in range(T) if i + n < T]
+            alive = sum(evict[layer, h, i] > i + n for i in risk)
+            check(f"held: {head} at {n}", (got["at_risk"][k], got["alive"][k]) == (len(risk), alive), got["at_risk"][k], got["alive"][k], len(risk), alive)
+    ages, told, line = table(["retention", alone])
+    want = [int(evict[layer, h, i] - 1 - i) for layer in range(L) for h in range(H) for i in range(T)]
+    check("retention without selections", told["criterion"] == "held" and ages["last_use_age"] == want and "log_beta" in line, told, ages["last_use_age"][:9], want[:9])
+    for argv in (["survival", x, "--criterion", "held", "--space", "kv-union"], ["hazard", x, "--criterion", "held"], ["decay", x, "--criterion", "held"]):
+        check(f"{argv[0]} of a whole trace", set(table(argv)[0]["criterion"]) == {"held"})
 finish()
