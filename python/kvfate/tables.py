@@ -50,7 +50,10 @@ def table(analysis, *traces, **options):
     with tempfile.TemporaryDirectory(prefix="kvfate-") as folder:
         out = os.path.join(folder, "table.npz")
         run(analysis, *map(path_of, traces), *words_of(options), "-o", out)
-        columns, attrs = read_npz(out)
+        return _framed(*read_npz(out))
+
+
+def _framed(columns, attrs):
     try:
         import pandas
     except ImportError:
@@ -58,6 +61,48 @@ def table(analysis, *traces, **options):
     frame = pandas.DataFrame(columns)
     frame.attrs = attrs
     return frame
+
+
+def _extension(path, what):
+    extension = os.path.splitext(os.fspath(path))[1].lower()
+    if extension not in (".parquet", ".feather", ".npz")[:what]:
+        raise Error("%s: the name must end in %s" % (path, " or ".join((".parquet", ".feather", ".npz")[:what])))
+    return extension
+
+
+def save_table(frame, path):
+    """Writes a table of kvfate.table as Parquet or Feather, by the name; attrs go into the metadata of the schema, under the key kvfate.
+
+    It needs pyarrow.  kvfate.load_table gives the table back; other programs that read these forms find the columns."""
+    extension = _extension(path, 2)
+    import pyarrow
+    from pyarrow import feather, parquet
+    columns = {name: np.asarray(frame[name]) for name in frame.columns}
+    table = pyarrow.table({name: pyarrow.array(x.tolist(), pyarrow.string()) if x.dtype.kind in "OU" else pyarrow.array(x) for name, x in columns.items()})
+    table = table.replace_schema_metadata({b"kvfate": json.dumps(dict(frame.attrs), ensure_ascii=False).encode()})
+    part = "%s.part" % os.fspath(path)
+    try:
+        parquet.write_table(table, part) if extension == ".parquet" else feather.write_feather(table, part)
+        os.replace(part, path)
+    finally:
+        if os.path.exists(part):
+            os.remove(part)
+
+
+def load_table(path):
+    """A table that kvfate.save_table wrote, or one that the program did with `-o NAME.npz`, with its attrs."""
+    extension = _extension(path, 3)
+    if extension == ".npz":
+        return _framed(*read_npz(path))
+    import pyarrow
+    from pyarrow import feather, parquet
+    try:
+        table = parquet.read_table(path) if extension == ".parquet" else feather.read_table(path)
+        attrs = json.loads((table.schema.metadata or {}).get(b"kvfate", b"{}"))
+    except (pyarrow.ArrowException, OSError, ValueError) as e:
+        raise Error("%s cannot be read: %s" % (path, str(e).splitlines()[0])) from None
+    columns = {name: table.column(name) for name in table.column_names}
+    return _framed({name: np.array([*c.to_pylist(), None], object)[:-1] if pyarrow.types.is_string(c.type) else c.to_numpy() for name, c in columns.items()}, attrs)
 
 
 class Drawing:

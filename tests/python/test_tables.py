@@ -95,6 +95,31 @@ def csv(x, folder):
               and np.allclose(got["nll"], want["nll"].astype(float), rtol=0, atol=0, equal_nan=True), got)
 
 
+def arrow(x, folder):
+    """Parquet and Feather hold the table and what is known of it."""
+    try:
+        import pyarrow
+    except ImportError:
+        return print("pyarrow is not installed: Parquet and Feather are not tested")
+    want = kvfate.table("tokens", x)
+    for extension in ("parquet", "feather"):
+        path = os.path.join(folder, "x." + extension)
+        kvfate.save_table(want, path)
+        got = kvfate.load_table(path)
+        check(extension, list(got.columns) == list(want.columns) and got.attrs == want.attrs
+              and all(np.asarray(got[c]).dtype == np.asarray(want[c]).dtype for c in want.columns), got.attrs)
+        for c in want.columns:
+            a, b = np.asarray(got[c]), np.asarray(want[c])
+            check(f"{extension}: {c}", list(a) == list(b) if a.dtype.kind == "O" else a.tobytes() == b.tobytes(), a[:9], b[:9])
+        other = pyarrow.parquet.read_table(path) if extension == "parquet" else pyarrow.feather.read_table(path)
+        check(f"{extension} for others", json.loads(other.schema.metadata[b"kvfate"])["table"] == "tokens")
+    subprocess.run([KVFATE, "tokens", x, "-o", os.path.join(folder, "x.npz")], stdout=subprocess.DEVNULL, check=True)
+    got = kvfate.load_table(os.path.join(folder, "x.npz"))
+    check("npz", got.attrs == want.attrs and list(got["text"]) == list(want["text"]))
+    refused("a form", lambda: kvfate.save_table(want, "x.xls"), ".parquet or .feather", kvfate.Error)
+    refused("no table", lambda: kvfate.load_table(__file__[:-3] + ".parquet"), "cannot be read", kvfate.Error)
+
+
 def without_pandas(x):
     program = "import sys\nsys.modules['pandas'] = None\nsys.path.insert(0, sys.argv[1])\nimport kvfate\nt = kvfate.table('tokens', sys.argv[2])\n" \
         "print(type(t).__name__, list(t)[:3], t.columns == list(t), t['text'][0], t.attrs['table'], len(repr(t)) > 9)"
@@ -148,6 +173,7 @@ def main():
         x = make(WRITE_KVF, os.path.join(folder, "x.kvf"), columns(), (L, H, G, T), {"run": {"prompt_tokens": 30}}, texts)
         tables(x)
         csv(x, folder)
+        arrow(x, folder)
         without_pandas(x)
         drawn(x, folder)
         refusals(x, folder)
