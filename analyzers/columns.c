@@ -55,11 +55,11 @@ const struct column_supply *column_supply_at(int i)
 
 const struct column_supply *column_supply(const char *name)
 {
-    int i = 0;
-    for (const struct column_supply *s; (s = column_supply_at(i))->name; i++) {
-        size_t n = strlen(s->name) - 1;
-        if (s->name[n] == '*' ? strncmp(s->name, name, n) == 0 : strcmp(s->name, name) == 0)
-            return s;
+    for (size_t i = 0; i < sizeof supplies / sizeof *supplies; i++) {
+        const char *known = supplies[i].name;
+        size_t n = strlen(known) - 1;
+        if (known[n] == '*' ? strncmp(known, name, n) == 0 : strcmp(known, name) == 0)
+            return &supplies[i];
     }
     return column_supply_at(-1);
 }
@@ -128,11 +128,14 @@ int columns_find(const struct kvf_trace *t, const char *name, enum kvf_space spa
 
 int columns_refuse(struct lacks *l, const char *else_, int err, struct kvf_diag *d)
 {
-    const char *text = !err && l->n ? lacks_text(l) : NULL;
-    if (!err && l->n)
-        err = text ? kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column%s %s%s%s",
-                              l->n > 1 ? "s" : "", text, else_ ? "; " : "", else_ ? else_ : "")
-                   : KVF_E_NOMEM;
+    if (!err && l->n) {
+        const char *text = lacks_text(l), *several = l->n > 1 ? "s" : "";
+        const char *then = else_ ? "; " : "", *do_ = else_ ? else_ : "";
+        err = KVF_E_NOMEM;
+        if (text)
+            err = kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column%s %s%s%s", several, text,
+                           then, do_);
+    }
     lacks_free(l);
     return err;
 }

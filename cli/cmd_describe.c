@@ -138,10 +138,10 @@ static void put_uses(struct buf *b, const struct column_use *c)
 /* Who supplies the columns. */
 static void put_supplies(struct buf *b)
 {
-    const struct column_supply *s;
     json_put_key(b, "columns");
     buf_char(b, '[');
-    for (int i = 0; (s = column_supply_at(i))->name; i++) {
+    for (int i = 0; column_supply_at(i)->name; i++) {
+        const struct column_supply *s = column_supply_at(i);
         begin(b, i);
         json_put_member_str(b, "name", s->name);
         json_put_member_str(b, "flag", s->flag ? s->flag : "");

@@ -6,7 +6,7 @@ import sys
 
 from . import program
 from .commands import COMMANDS, Usage, parsed
-from .errors import Error
+from .errors import Error, shown
 
 OK, FAILED, USAGE = 0, 1, 2
 NEEDED = {"numpy": "NumPy", "pyarrow": "pyarrow", "torch": "PyTorch", "pandas": "pandas", "transformers": "transformers"}
@@ -38,7 +38,7 @@ def main(words=None):
         sys.exit(_run(command, words[1:]))
     except (Usage, Error, OSError, MemoryError, KeyboardInterrupt) as e:
         said = "interrupted" if isinstance(e, KeyboardInterrupt) else "out of memory" if isinstance(e, MemoryError) else e
-        print("kvfate%s: %s" % (" " + command.name if command else "", said), file=sys.stderr)
+        print("kvfate%s: %s" % (" " + command.name if command else "", shown(str(said))), file=sys.stderr)
         sys.exit(USAGE if isinstance(e, Usage) else FAILED)
 
 

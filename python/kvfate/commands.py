@@ -122,6 +122,8 @@ def parsed(command, words):
             raise Usage("%s needs a value, %s" % (word, option.arg))
         else:
             value = _value(option, words.pop(0) if value is None else value)
+        if option.name == "output" and not value:
+            raise Usage("-o: the name of what is written is empty")
         key = option.name.replace("-", "_")
         request[key] = request[key] + [value] if option.type == "list" else value
     if len(operands) < command.least or 0 <= command.most < len(operands):

@@ -11,3 +11,8 @@ class TraceError(Error):
 
 class MissingValues(TraceError):
     """Values that the trace does not hold: a writer left them out, or they are lost."""
+
+
+def shown(text):
+    """Text for a terminal, without what would move or colour it."""
+    return "".join(c if c.isprintable() else "\\x%02x" % ord(c) if ord(c) < 256 else "\\u%04x" % ord(c) for c in text)

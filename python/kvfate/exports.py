@@ -4,19 +4,21 @@ import itertools
 import json
 import os
 import shutil
+import sys
 import tempfile
 import zipfile
 
 import numpy as np
 
 from .commands import Usage
-from .errors import Error
+from .errors import Error, shown
 from .forms import (ABOUT, SPACES, TABLES, as_json, escaped, exact_json, field, floats_as_text, form_of, pairs_as_text)
+from .program import PARTIAL
 from .trace import AXES, DTYPES, Trace, open_trace
 
 CODES = {np.dtype(v): k for k, v in DTYPES.items()}
 NAMES = {1: "u8", 2: "u16", 3: "u32", 4: "i32", 5: "f32", 6: "f64", 7: "u64"}
-ROWS = 1 << 16  # of a table that are at hand at a time
+FREE_HEADS = 1 << 16  # so many are believed of any file
 
 
 def words_of(c):
@@ -24,6 +26,13 @@ def words_of(c):
     flags = [w for w, f in (("snapshot", 1), ("age", 2), ("intervals", 4)) if c.flags & f]
     axis = [c.axis] if c.axis != AXES[0] else []
     return " ".join([NAMES[CODES[c.dtype]], c.space, *axis, *flags]) + (": " + c.unit if c.unit else "")
+
+
+def _check_heads(trace):
+    """Heads that the file cannot hold values of are not looked at one by one."""
+    heads = sum(c.heads(layer) for c in trace.columns.values() for layer in range(c.layers))
+    if heads > max(FREE_HEADS, trace.size):
+        raise Error("%s: it declares %d columns of heads and has %d bytes" % (trace.path, heads, trace.size))
 
 
 def about(trace):
@@ -254,6 +263,7 @@ def export(trace, out, form=None, overwrite=False):
             return export(opened, out, form, overwrite)
     out = os.fspath(out)
     form = form_of(out, form)
+    _check_heads(trace)
     if os.path.lexists(out) and not overwrite:
         raise Error("%s exists; --overwrite replaces it" % out)
     if os.path.isdir(out) and form not in ("npz", "jsonl") and os.listdir(out) and not os.path.exists(os.path.join(out, ABOUT)):
@@ -275,5 +285,11 @@ def export(trace, out, form=None, overwrite=False):
 def run(request, operands):
     if not request.output:
         raise Usage("-o OUT names what is written")
-    export(operands[0], request.output, request.form, request.overwrite)
-    print(request.output)
+    with open_trace(operands[0]) as trace:
+        export(trace, request.output, request.form, request.overwrite)
+        lacks = "" if trace.closed else "was not closed: what is written is its newest whole state"
+        lacks = lacks if trace.steps else "holds no steps"
+    print(shown(request.output))
+    if lacks:
+        print("kvfate export: %s %s" % (shown(operands[0]), lacks), file=sys.stderr)
+    return PARTIAL if lacks else 0

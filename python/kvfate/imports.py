@@ -8,7 +8,7 @@ from . import import_files
 from .capture_rows import PROBES
 from .capture_trace import NARROW, chosen
 from .commands import Usage
-from .errors import Error
+from .errors import Error, shown
 from .forms import SPACES, exact_bytes, field, floats_from_text, pairs_from_text, split
 from .import_rows import attention_columns, attention_shape, kept_columns, kept_shape, write_attention, write_kept
 from .writer import Writer
@@ -406,4 +406,4 @@ def run(request, operands):
         raise Usage("-o OUT.kvf names the trace")
     options = {n: getattr(request, n) for n in ("heads", "prompt", "probes", "model", "method", "budget")}
     import_trace(operands, request.output, request.overwrite, **options)
-    print(request.output)
+    print(shown(request.output))

@@ -12,6 +12,7 @@ import tempfile
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import check  # noqa: E402
 
+os.environ.setdefault("KVFATE_PYTHON", sys.executable)  # for commands that Python runs: the one that has NumPy
 GOLDEN_TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "golden", "tools")
 
 

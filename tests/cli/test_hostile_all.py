@@ -21,7 +21,8 @@ OUT = s.path("out.kvf")
 # What a command needs beside the traces; a list for each way to call it.
 MORE = {"info": [[], ["--json"]], "verify": [[], ["--full"]], "checksum": [[], ["--stored"]], "trim": [["--tokens", "0:1"], ["--head", "L0K0"]],
         "split": [["--parts", "2"], ["--steps", "7"]], "plan": [[]], "report": [[]], "corpus": [[]]}
-OUTPUT = {"repair": OUT, "compact": OUT, "trim": OUT, "cat": OUT, "plan": OUT, "split": s.path("part-%d.kvf"), "report": s.path("x.html")}
+OUTPUT = {"repair": OUT, "compact": OUT, "trim": OUT, "cat": OUT, "plan": OUT, "split": s.path("part-%d.kvf"), "report": s.path("x.html"),
+          "export": s.path("x.npz")}
 LONG = os.environ.get("KVFATE_TESTS") == "long"
 ANALYSED = ("esc", "ages", "heads", "torn")
 
@@ -36,7 +37,7 @@ def calls(command, path):
         return
     traces = ["survival", path] if name == "corpus" else [path] * max(command["operands"]["least"], 1)
     for more in MORE.get(name, [[]]):
-        overwrite = ["--overwrite"] if OUTPUT.get(name, "").endswith(".kvf") else []
+        overwrite = ["--overwrite"] if OUTPUT.get(name, "").endswith((".kvf", ".npz")) else []
         yield [name, *traces, *more, *(["-o", OUTPUT[name], *overwrite] if name in OUTPUT else [])]
 
 

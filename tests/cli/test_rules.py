@@ -13,7 +13,7 @@ s = Suite()
 TOLD = json.loads(subprocess.check_output([s.exe, "describe", "--json"]))
 COMMANDS = {c["name"]: c for c in TOLD["commands"]}
 READERS = [c for c in COMMANDS.values() if c["operands"]["kind"] == "trace"]
-PATTERN = {"split": ("part-%d.kvf", ["--parts", "1"]), "trim": ("x.kvf", ["--tokens", "0:1"])}
+PATTERN = {"split": ("part-%d.kvf", ["--parts", "1"]), "trim": ("x.kvf", ["--tokens", "0:1"]), "export": ("x.npz", [])}
 MADE = ("repair", "compact", "trim", "split", "cat", "plan")
 assert {*MADE, "info", "verify", "checksum", "report", "diff", "corpus", "survival"} <= {c["name"] for c in READERS}
 

@@ -69,6 +69,8 @@ LINES = {
     "cat": ["cat half-1.kvf half-2.kvf -o whole.kvf"],
     "ls": ["ls . --where method=h2o"],
     "devices": ["devices"],
+    "export": ["export h2o.kvf -o h2o.npz"],
+    "import": ["import h2o.npz -o again.kvf"],
     "plan": ["plan h2o.kvf -o plan.kvf"],
     "part": ["part h2o.kvf full.kvf -o part.tsv"],
     "diff": ["diff h2o.kvf compact.kvf"],

@@ -116,7 +116,7 @@ def prepare(root, folder, kvfate):
     os.mkdir(gates)
     bin_folder = os.path.dirname(os.path.abspath(kvfate))
     environment = {**os.environ, 'PATH': bin_folder + os.pathsep + os.environ['PATH'],
-                   'KVFATE_CACHE': cache, 'KVFATE_GATES': gates}
+                   'KVFATE_CACHE': cache, 'KVFATE_GATES': gates, 'KVFATE_PYTHON': sys.executable}
 
     def make(tool, *args):
         subprocess.run([sys.executable, os.path.join(data, tool), *SHAPE, *args], check=True,
