@@ -293,13 +293,18 @@ static void report(struct bench *b, const struct task *t, const struct kernels *
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"reference", "avx2", "avx512"};
-    static const unsigned flags[] = {0, CPU_X86_AVX2, CPU_X86_AVX2 | CPU_X86_AVX512};
-    struct kernels sets[3];
+    static const char *const all[] = {"reference", "avx2", "avx-vnni", "avx512"};
+    static const unsigned flags[] = {0, CPU_X86_AVX2, CPU_X86_AVX2 | CPU_X86_AVXVNNI,
+                                     CPU_X86_AVX2 | CPU_X86_AVX512};
+    struct kernels sets[4];
+    const char *names[4];
     unsigned have = cpu_flags_detect();
     int n_sets = 0;
-    for (; n_sets < 3 && (flags[n_sets] & have) == flags[n_sets]; n_sets++)
-        kernels_init(&sets[n_sets], flags[n_sets]);
+    for (int i = 0; i < 4; i++)
+        if ((flags[i] & have) == flags[i]) {
+            kernels_init(&sets[n_sets], flags[i]);
+            names[n_sets++] = all[i];
+        }
     static struct bench b;
     b.k = &sets[n_sets - 1];
     if (make(&b) != KVF_OK) {

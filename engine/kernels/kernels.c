@@ -69,6 +69,9 @@ static unsigned detect(void)
         && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
         && __builtin_cpu_supports("avx512vnni"))
         flags |= CPU_X86_AVX512;
+    /* AVX-VNNI: bit 4 of eax */
+    if (HAVE_AVXVNNI && flags && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1))
+        flags |= CPU_X86_AVXVNNI;
     return flags;
 }
 #else

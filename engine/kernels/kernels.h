@@ -22,9 +22,10 @@
 #include "engine/kernels/kv_page.h"
 #include "engine/kernels/packed.h"
 
-enum {                           /* in rising order: a later set implies the earlier ones */
-       CPU_X86_AVX2 = 1u << 0,   /* AVX2 + FMA + F16C */
-       CPU_X86_AVX512 = 1u << 1, /* F + BW + DQ + VL + VNNI */
+enum {                            /* both others imply AVX2 */
+       CPU_X86_AVX2 = 1u << 0,    /* AVX2 + FMA + F16C */
+       CPU_X86_AVX512 = 1u << 1,  /* F + BW + DQ + VL + VNNI */
+       CPU_X86_AVXVNNI = 1u << 2, /* products of bytes in 256 bits; the bits of AVX2 */
 };
 
 /* attn_qk, attn_av and kv_store read and write halves of pages (kv_page.h). */

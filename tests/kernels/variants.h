@@ -20,7 +20,7 @@ struct variant {
     struct kernels k;
 };
 
-enum { MAX_VARIANTS = 3 };
+enum { MAX_VARIANTS = 4 };
 
 /* The reference first; sets that the CPU (or the build) lacks are left out, said
  * once on stderr.  Returns how many. */
@@ -29,6 +29,7 @@ static inline int variants(struct variant *v)
     static const struct variant all[MAX_VARIANTS] = {
         {.name = "reference", .flags = 0},
         {.name = "AVX2", .flags = CPU_X86_AVX2},
+        {.name = "AVX-VNNI", .flags = CPU_X86_AVX2 | CPU_X86_AVXVNNI},
         {.name = "AVX-512", .flags = CPU_X86_AVX2 | CPU_X86_AVX512},
     };
     unsigned have = cpu_flags_detect();

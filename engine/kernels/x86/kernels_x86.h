@@ -50,6 +50,7 @@ DECL_LOSS(avx2);
 DECL_LOSS(avx512);
 DECL_ALL(avx2);
 DECL_ALL(avx512);
+DECL_MATMUL_Q(matmul_q_avxvnni);
 
 #define USE_LOSS(isa)                                                                              \
     .capacity_sums = capacity_sums_##isa, .capacity_back = capacity_back_##isa,                    \
@@ -76,6 +77,10 @@ static inline void kernels_init_x86(struct kernels *k, unsigned flags)
 {
     if (flags & CPU_X86_AVX2)
         *k = (struct kernels)USE_ALL(avx2);
+#if HAVE_AVXVNNI
+    if (flags & CPU_X86_AVXVNNI)
+        k->matmul_q = matmul_q_avxvnni;
+#endif
     if (flags & CPU_X86_AVX512)
         *k = (struct kernels)USE_ALL(avx512);
 }

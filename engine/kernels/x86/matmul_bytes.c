@@ -1,0 +1,250 @@
+/* matmul_bytes.c - products with packed bytes in vectors of 256 bits, with AVX2 alone or with
+ * AVX-VNNI beside it (KERNELS_VNNI).  Integer sums are exact and the floats follow the reference,
+ * so both give its bits.
+ *
+ * A panel is two halves of 8 outputs.  What AVX2 has for bytes sums pairs of products in 16 bits:
+ * 8 groups of 2 * 15 * 128 fit, which serves Q4.  A pair of 255 * 127 does not, so bytes of Q8
+ * become words, which meet both bytes of x in one product: 2 * 255 * 32639 in 32 bits. */
+#include <string.h>
+
+#include "engine/kernels/x86/kernels_x86.h"
+#include "engine/kernels/x86/vec.h"
+
+#if KERNELS_VNNI
+#define NAME(name) name##_avxvnni
+#else
+#define NAME(name) name##_avx2
+#endif
+
+enum { TILE_ROWS = 4, HALF = PANEL / 2 };
+
+/* One block of R rows: its bytes, or its words of even and of odd channels side by side, so that
+ * each group of 4 channels is 4 bytes of either. */
+struct block {
+    const int8_t *q;
+    size_t ld;
+    _Alignas(32) int16_t even[TILE_ROWS][QBLOCK / 2], odd[TILE_ROWS][QBLOCK / 2];
+};
+
+INLINE __m256i load32(const void *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+INLINE __m256i four_bytes(const void *p)
+{
+    int32_t x;
+    memcpy(&x, p, 4);
+    return _mm256_set1_epi32(x);
+}
+
+/* Group g of 8 for 8 outputs: 4 bytes of each.  w: of a panel and block, from one half on. */
+INLINE __m256i load_group(const uint8_t *w, int g, const int q4)
+{
+    if (!q4)
+        return load32(w + g * 64);
+    __m256i two = load32(w + g / 2 * 64);
+    return _mm256_and_si256(g % 2 ? _mm256_srli_epi16(two, 4) : two, _mm256_set1_epi8(15));
+}
+
+/* 256 hi + lo as words. */
+INLINE void make_words(struct block *x, const int R)
+{
+    const __m256i high = _mm256_set1_epi16((short)0xff00);
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        const int8_t *q = x->q + (size_t)r * x->ld;
+        __m256i hi = load32(q), lo = load32(q + QBLOCK);
+        __m256i low_even = _mm256_srai_epi16(_mm256_slli_epi16(lo, 8), 8);
+        __m256i even = _mm256_add_epi16(_mm256_slli_epi16(hi, 8), low_even);
+        __m256i odd = _mm256_add_epi16(_mm256_and_si256(hi, high), _mm256_srai_epi16(lo, 8));
+        _mm256_store_si256((__m256i *)(void *)x->even[r], even);
+        _mm256_store_si256((__m256i *)(void *)x->odd[r], odd);
+    }
+}
+
+#if KERNELS_VNNI
+/* sum += dot products of the groups [g0, g1) with the bytes from `at` on. */
+INLINE void dot_bytes(__m256i sum[TILE_ROWS][2], const uint8_t *w, const struct block *x, int at,
+                      const int R, const int q4, const int g0, const int g1)
+{
+    UNROLL
+    for (int g = g0; g < g1; g++) {
+        __m256i u0 = load_group(w, g, q4), u1 = load_group(w + 32, g, q4);
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            __m256i b = four_bytes(x->q + (size_t)r * x->ld + at + g * 4);
+            sum[r][0] = _mm256_dpbusd_avx_epi32(sum[r][0], u0, b);
+            sum[r][1] = _mm256_dpbusd_avx_epi32(sum[r][1], u1, b);
+        }
+    }
+}
+#else
+/* One half of a panel, one byte of x. */
+INLINE void dot_nibbles(__m256i sum[TILE_ROWS], const uint8_t *w, const struct block *x, int at,
+                        const int R, const int g0, const int g1)
+{
+    __m256i words[TILE_ROWS];
+    UNROLL
+    for (int r = 0; r < R; r++)
+        words[r] = _mm256_setzero_si256();
+    UNROLL
+    for (int g = g0; g < g1; g++) {
+        __m256i u = load_group(w, g, 1);
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            __m256i b = four_bytes(x->q + (size_t)r * x->ld + at + g * 4);
+            words[r] = _mm256_add_epi16(words[r], _mm256_maddubs_epi16(u, b));
+        }
+    }
+    UNROLL
+    for (int r = 0; r < R; r++)
+        sum[r] = _mm256_madd_epi16(words[r], _mm256_set1_epi16(1));
+}
+
+/* Both halves of a panel, both bytes of x. */
+INLINE void dot_words(__m256i sum[TILE_ROWS][2], const uint8_t *w, const struct block *x,
+                      const int R, const int g0, const int g1)
+{
+    const __m256i low = _mm256_set1_epi16(255);
+    UNROLL
+    for (int g = g0; g < g1; g++) {
+        __m256i v0 = load_group(w, g, 0), v1 = load_group(w + 32, g, 0);
+        __m256i even[2] = {_mm256_and_si256(v0, low), _mm256_and_si256(v1, low)};
+        __m256i odd[2] = {_mm256_srli_epi16(v0, 8), _mm256_srli_epi16(v1, 8)};
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            __m256i a = four_bytes(x->even[r] + g * 2), b = four_bytes(x->odd[r] + g * 2);
+            UNROLL
+            for (int h = 0; h < 2; h++) {
+                sum[r][h] = _mm256_add_epi32(sum[r][h], _mm256_madd_epi16(even[h], a));
+                sum[r][h] = _mm256_add_epi32(sum[r][h], _mm256_madd_epi16(odd[h], b));
+            }
+        }
+    }
+}
+#endif
+
+/* The sums of the groups [g0, g1) of a block: R rows, both halves of a panel. */
+INLINE void dot_panel(__m256i sum[TILE_ROWS][2], const uint8_t *w, const struct block *x,
+                      const int R, const int q4, const int g0, const int g1)
+{
+    UNROLL
+    for (int i = 0; i < 2 * R; i++)
+        sum[i / 2][i % 2] = _mm256_setzero_si256();
+#if KERNELS_VNNI
+    dot_bytes(sum, w, x, 0, R, q4, g0, g1);
+    UNROLL
+    for (int i = 0; i < 2 * R; i++)
+        sum[i / 2][i % 2] = _mm256_slli_epi32(sum[i / 2][i % 2], 8);
+    dot_bytes(sum, w, x, QBLOCK, R, q4, g0, g1);
+#else
+    if (!q4)
+        dot_words(sum, w, x, R, g0, g1);
+    UNROLL
+    for (int half = 0; q4 && half < 2; half++) {
+        __m256i hi[TILE_ROWS], lo[TILE_ROWS];
+        dot_nibbles(hi, w + half * 32, x, 0, R, g0, g1);
+        dot_nibbles(lo, w + half * 32, x, QBLOCK, R, g0, g1);
+        UNROLL
+        for (int r = 0; r < R; r++)
+            sum[r][half] = _mm256_add_epi32(_mm256_slli_epi32(hi[r], 8), lo[r]);
+    }
+#endif
+}
+
+/* d and m of part h of block `at` for the 8 outputs from `first` on; fine: w->n_fine. */
+INLINE void factors(vec *d, vec *m, const struct packed *w, size_t at, size_t first, int h,
+                    const int fine)
+{
+    const uint16_t *scale = w->scale + (fine ? at / (size_t)w->super : at) * 2 * PANEL + first;
+    *d = v_load_half(scale);
+    *m = v_load_half(scale + PANEL);
+    if (!fine)
+        return;
+    const int8_t *small = w->fine + (at * (size_t)fine + (size_t)h) * 2 * PANEL + first;
+    *d = v_mul(*d, v_load_bytes(small));
+    *m = v_mul(*m, v_load_bytes(small + PANEL));
+}
+
+/* acc += what the sums of part h of block `at` are: d scale sum + m sum(x).  scale, sums: of the
+ * first row and its block, nb and nb * parts apart. */
+INLINE void add_scaled(vec acc[TILE_ROWS][2], __m256i sum[TILE_ROWS][2], const struct packed *w,
+                       size_t at, const float *scale, const float *sums, const int R, const int h,
+                       const int fine)
+{
+    size_t nb = (size_t)w->n_blocks, parts = fine == 2 ? 2 : 1;
+    UNROLL
+    for (size_t half = 0; half < 2; half++) {
+        vec d, m;
+        factors(&d, &m, w, at, half * HALF, h, fine);
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            size_t row = (size_t)r * nb;
+            vec ds = v_mul(d, v_set(scale[row])), s = v_set(sums[row * parts + (size_t)h]);
+            acc[r][half] = v_fma(ds, _mm256_cvtepi32_ps(sum[r][half]), acc[r][half]);
+            acc[r][half] = v_fma(m, s, acc[r][half]);
+        }
+    }
+}
+
+/* R rows from t on times one panel. */
+INLINE void tile_q(float *out, size_t ld, const struct qrows *x, size_t t, const struct packed *w,
+                   size_t panel, const int R, const int q4, const int fine)
+{
+    const int parts = fine == 2 ? 2 : 1, groups = 8 / parts;
+    size_t nb = (size_t)w->n_blocks, step = q4 ? 256 : 512;
+    const float *scale = x->scale + t * nb;
+    const float *sums = fine == 2 ? x->half + t * nb * 2 : x->sum + t * nb;
+    vec acc[TILE_ROWS][2];
+    UNROLL
+    for (int i = 0; i < 2 * R; i++)
+        acc[i / 2][i % 2] = v_zero();
+    for (size_t b = 0; b < nb; b++) {
+        struct block in = {.q = x->q + (t * nb + b) * 2 * QBLOCK, .ld = nb * 2 * QBLOCK};
+        size_t at = panel * nb + b;
+        if (!KERNELS_VNNI && !q4)
+            make_words(&in, R);
+        UNROLL
+        for (int h = 0; h < parts; h++) {
+            __m256i sum[TILE_ROWS][2];
+            dot_panel(sum, w->data + at * step, &in, R, q4, h * groups, (h + 1) * groups);
+            add_scaled(acc, sum, w, at, scale + b, sums + b * (size_t)parts, R, h, fine);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < 2 * R; i++)
+        v_store(out + (t + (size_t)(i / 2)) * ld + panel * PANEL + (size_t)(i % 2 * HALF),
+                acc[i / 2][i % 2]);
+}
+
+INLINE void rows_q(float *out, size_t ld, const struct qrows *x, int T, const struct packed *w,
+                   int panel0, int n_panels, const int q4, const int fine)
+{
+    size_t end = (size_t)(panel0 + n_panels), rows = (size_t)T;
+    for (size_t p = (size_t)panel0; p < end; p++) {
+        size_t t = 0;
+        for (; t + TILE_ROWS <= rows; t += TILE_ROWS)
+            tile_q(out, ld, x, t, w, p, TILE_ROWS, q4, fine);
+        for (; t < rows; t++)
+            tile_q(out, ld, x, t, w, p, 1, q4, fine);
+    }
+}
+
+void NAME(matmul_q)(float *out, size_t ld_out, const struct qrows *x, int T, const struct packed *w,
+                    int panel0, int n_panels)
+{
+    int q4 = w->kind == PACK_Q4;
+    if (w->n_fine == 0 && q4)
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1, 0);
+    else if (w->n_fine == 0)
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 0);
+    else if (w->n_fine == 1 && q4)
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1, 1);
+    else if (w->n_fine == 1)
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 1);
+    else if (q4)
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1, 2);
+    else
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 2);
+}
