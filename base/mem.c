@@ -1,9 +1,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/mem.h"
+#include "base/os.h"
 
 bool mem_mul(size_t a, size_t b, size_t *ret)
 {
@@ -56,18 +56,6 @@ void *mem_alloc_raw(size_t n, size_t size)
     return reserve(n, size, &bytes);
 }
 
-/* Hints, which older kernels refuse. */
-static void give_pages(void *p, size_t bytes)
-{
-#if defined MADV_HUGEPAGE && defined MADV_POPULATE_WRITE
-    madvise(p, bytes, MADV_HUGEPAGE);
-    madvise(p, bytes, MADV_POPULATE_WRITE);
-#else
-    (void)p;
-    (void)bytes;
-#endif
-}
-
 void *mem_alloc_touched(size_t n, size_t size)
 {
     enum { HUGE_PAGE = 2 << 20 };
@@ -79,7 +67,7 @@ void *mem_alloc_touched(size_t n, size_t size)
     bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     void *p = aligned_alloc(HUGE_PAGE, bytes);
     if (p)
-        give_pages(p, bytes);
+        os_give_pages(p, bytes);
     return p;
 }
 

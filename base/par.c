@@ -1,14 +1,10 @@
-#include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/mem.h"
+#include "base/os.h"
 #include "base/par.h"
 
 enum { MAX_THREADS = 256, SPINS = 4000 };
@@ -32,20 +28,12 @@ struct par {
     struct worker worker[MAX_THREADS];
 };
 
-static void futex_wait(_Atomic uint32_t *word, uint32_t seen)
-{
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
-}
-
-static void futex_wake(_Atomic uint32_t *word)
-{
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-}
-
 static void relax(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
 #endif
 }
 
@@ -58,7 +46,7 @@ static void wait_change(_Atomic uint32_t *word, uint32_t seen)
         relax();
     }
     while (atomic_load_explicit(word, memory_order_acquire) == seen)
-        futex_wait(word, seen);
+        os_wait(word, seen);
 }
 
 static void drain(struct par *p, int thread)
@@ -83,29 +71,20 @@ static void *worker_main(void *arg)
             return NULL;
         drain(p, w->index);
         if (atomic_fetch_sub_explicit(&p->busy, 1, memory_order_acq_rel) == 1)
-            futex_wake(&p->busy);
+            os_wake_all(&p->busy);
     }
 }
 
 static void publish(struct par *p)
 {
     atomic_fetch_add_explicit(&p->epoch, 1, memory_order_release);
-    futex_wake(&p->epoch);
-}
-
-int par_processors(void)
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return CPU_COUNT(&set);
-    return (int)sysconf(_SC_NPROCESSORS_ONLN);
+    os_wake_all(&p->epoch);
 }
 
 int par_create(int n_threads, struct par **ret_pool)
 {
     if (n_threads == 0)
-        n_threads = par_processors() < MAX_THREADS ? par_processors() : MAX_THREADS;
+        n_threads = os_processors() < MAX_THREADS ? os_processors() : MAX_THREADS;
     if (n_threads < 1 || n_threads > MAX_THREADS)
         return KVF_E_LIMIT;
     struct par *p = MEM_NEW(struct par, 1);

@@ -20,9 +20,6 @@ typedef void (*par_fn)(void *ctx, int task, int thread);
 int par_create(int n_threads, struct par **ret_pool);
 void par_destroy(struct par *p); /* accepts NULL */
 
-/* Processors that this process may use: fewer than the machine has where it is bound to some. */
-int par_processors(void);
-
 int par_threads(const struct par *p); /* 1 for NULL */
 
 /* Runs fn for every task and returns when all are done.  p == NULL runs them

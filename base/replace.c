@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/os.h"
 #include "base/parts.h"
 #include "base/replace.h"
 
@@ -71,15 +71,15 @@ static int follow(char **path)
     return 0;
 }
 
-/* The number of an open descriptor that the path is a name of, as /dev/stdout leads to
- * /proc/self/fd/1; -1: it is none. */
+/* The number of an open descriptor that the path is a name of, as /dev/stdout leads to /dev/fd/1,
+ * wherever the system keeps that folder; -1: it is none. */
 static int descriptor(const char *path)
 {
-    char *folder = beside(path, "."), own[64], real[PATH_MAX];
+    char *folder = beside(path, "."), own[PATH_MAX], real[PATH_MAX];
     const char *name = path + folder_length(path);
     int fd = -1, used = 0;
-    snprintf(own, sizeof own, "/proc/%ld/fd", (long)getpid());
-    bool ours = folder && realpath(folder, real) && strcmp(real, own) == 0;
+    bool ours = folder && realpath("/dev/fd", own) && realpath(folder, real)
+                && strcmp(real, own) == 0;
     bool number = ours && sscanf(name, "%d%n", &fd, &used) == 1 && !name[used];
     mem_free(folder);
     return number ? fd : -1;
@@ -196,8 +196,9 @@ static int create_part(struct replace *r, mode_t mode)
     size_t n = strlen(name);
     for (int i = 0; i < TRIES; i++) {
         uint64_t random;
-        if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
-            return errno;
+        int without = os_random(&random, sizeof random);
+        if (without)
+            return without;
         snprintf(name + n, sizeof name - n, "%016" PRIx64 ".part", random);
         r->part = beside(r->place, name);
         if (!r->part)

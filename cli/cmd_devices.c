@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/par.h"
+#include "base/os.h"
 #include "cli/commands.h"
 #include "engine/decode/devices.h"
 
@@ -14,7 +14,7 @@ static double mb(size_t bytes)
 
 static void print_all(const struct devices *all)
 {
-    printf("cpu     %d threads\n", par_processors());
+    printf("cpu     %d threads\n", os_processors());
     for (int i = 0; i < all->n; i++) {
         struct device_facts f;
         struct kvf_diag why = {""};
@@ -53,7 +53,7 @@ static void put_why(struct buf *b, bool is, const char *why)
 static void put_all(struct buf *b, const struct devices *all)
 {
     buf_char(b, '{');
-    json_put_member_num(b, "threads", par_processors());
+    json_put_member_num(b, "threads", os_processors());
     put_version(b, "driver", all->driver);
     put_version(b, "built", all->built);
     put_why(b, all->n == 0, all->why.text);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/os.h"
 #include "cli/folders.h"
 #include "config.h"
 #include "engine/gate/gate.h"
@@ -49,7 +50,7 @@ int folder_beside(int up, const char *tail, struct buf *ret_path)
 {
     char self[4096];
     struct stat s;
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self);
+    ssize_t n = os_program_path(self, sizeof self);
     if (n <= 0 || (size_t)n == sizeof self)
         return KVF_E_NOTFOUND;
     self[n] = 0;

@@ -33,7 +33,7 @@ compile() { # output, more sources and options
 
 # ---- the library, and two programs
 mkdir "$dir/o"
-for source in libtrace/*.c base/buf.c base/err.c base/mem.c base/parts.c base/replace.c base/utf8.c base/rng.c; do
+for source in libtrace/*.c base/buf.c base/err.c base/mem.c base/os_linux.c base/parts.c base/replace.c base/utf8.c base/rng.c; do
     $cross -std=c11 -O2 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -Wall -Wextra -Werror -Wno-missing-field-initializers \
         -I. -Ibase/include -Ilibtrace/include -Ibuild/libtrace/include -c "$source" -o "$dir/o/$(basename "$source" .c).o"
 done

@@ -118,28 +118,39 @@ int32_t names_find(const struct names *x, struct piece p)
     return x->slot[find_slot(x, p)];
 }
 
-static int by_bytes(const void *a, const void *b, void *vocab)
+struct entry {
+    struct piece piece;
+    int32_t id;
+};
+
+static int by_bytes(const void *a, const void *b)
 {
-    int32_t i = *(const int32_t *)a, j = *(const int32_t *)b;
-    struct piece x = vocab_piece(vocab, i), y = vocab_piece(vocab, j);
-    int c = memcmp(x.s, y.s, x.len < y.len ? x.len : y.len);
+    const struct entry *x = a, *y = b;
+    size_t n = x->piece.len, m = y->piece.len;
+    int c = memcmp(x->piece.s, y->piece.s, n < m ? n : m);
     if (c)
         return c;
-    if (x.len != y.len)
-        return x.len < y.len ? -1 : 1;
-    return (i > j) - (i < j);
+    if (n != m)
+        return n < m ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
 }
 
 int prefixes_open(struct prefixes *p, const struct vocab *v, unsigned types)
 {
     p->vocab = v;
+    struct entry *sorted = MEM_NEW(struct entry, (size_t)v->n);
     p->id = MEM_NEW(int32_t, (size_t)v->n);
-    if (!p->id)
+    if (!p->id || !sorted) {
+        mem_free(sorted);
         return KVF_E_NOMEM;
+    }
     for (int32_t i = 0; i < v->n; i++)
         if (types >> v->type[i] & 1 && vocab_piece(v, i).len)
-            p->id[p->n++] = i;
-    qsort_r(p->id, (size_t)p->n, sizeof *p->id, by_bytes, (void *)(uintptr_t)v);
+            sorted[p->n++] = (struct entry){vocab_piece(v, i), i};
+    qsort(sorted, (size_t)p->n, sizeof *sorted, by_bytes);
+    for (int32_t i = 0; i < p->n; i++)
+        p->id[i] = sorted[i].id;
+    mem_free(sorted);
     return KVF_OK;
 }
 

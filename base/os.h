@@ -1,0 +1,33 @@
+/* os.h - what POSIX lacks and systems have each in their way.  One file of base, os_NAME.c, gives
+ * it: `meson setup -Dos=NAME`.  os_posix.c has nothing particular to a system; a new system
+ * starts as its copy. */
+#ifndef KVF_BASE_OS_H
+#define KVF_BASE_OS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Sleeps while *word == seen; may return early.  What changes *word calls os_wake_all after it. */
+void os_wait(_Atomic uint32_t *word, uint32_t seen);
+void os_wake_all(_Atomic uint32_t *word);
+
+/* Processors that this process may use: fewer than the machine has where it is bound to some. */
+int os_processors(void);
+
+/* Fills n <= 256 bytes that nobody can guess.  0 or an errno. */
+int os_random(void *out, size_t n);
+
+/* Memory that will be written soon: a hint. */
+void os_give_pages(void *p, size_t bytes);
+
+/* The path of the running program, not ended by a zero byte: its length, cap where it was cut;
+ * -1: not known. */
+ssize_t os_program_path(char *out, size_t cap);
+
+/* Whether an aarch64 processor has dot products of bytes; false for others. */
+bool os_has_dot_products(void);
+
+#endif

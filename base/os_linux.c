@@ -1,0 +1,62 @@
+/* os_linux.c - os.h by Linux's own calls: the one file that may make them. */
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/os.h"
+
+void os_wait(_Atomic uint32_t *word, uint32_t seen)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+void os_wake_all(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+int os_processors(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return CPU_COUNT(&set);
+    return (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+int os_random(void *out, size_t n)
+{
+    return getrandom(out, n, 0) == (ssize_t)n ? 0 : errno;
+}
+
+/* Older kernels refuse either. */
+void os_give_pages(void *p, size_t bytes)
+{
+#if defined MADV_HUGEPAGE && defined MADV_POPULATE_WRITE
+    madvise(p, bytes, MADV_HUGEPAGE);
+    madvise(p, bytes, MADV_POPULATE_WRITE);
+#else
+    (void)p;
+    (void)bytes;
+#endif
+}
+
+ssize_t os_program_path(char *out, size_t cap)
+{
+    return readlink("/proc/self/exe", out, cap);
+}
+
+bool os_has_dot_products(void)
+{
+#if defined(__aarch64__)
+    return getauxval(AT_HWCAP) >> 20 & 1; /* HWCAP_ASIMDDP */
+#else
+    return false;
+#endif
+}
