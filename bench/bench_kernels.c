@@ -293,14 +293,20 @@ static void report(struct bench *b, const struct task *t, const struct kernels *
 
 int main(int argc, char **argv)
 {
+#if defined(__aarch64__)
+    static const char *const all[] = {"reference", "neon", "neon-dot"};
+    static const unsigned flags[] = {0, CPU_ARM_NEON, CPU_ARM_NEON | CPU_ARM_DOT};
+#else
     static const char *const all[] = {"reference", "avx2", "avx-vnni", "avx512"};
     static const unsigned flags[] = {0, CPU_X86_AVX2, CPU_X86_AVX2 | CPU_X86_AVXVNNI,
                                      CPU_X86_AVX2 | CPU_X86_AVX512};
-    struct kernels sets[4];
-    const char *names[4];
+#endif
+    enum { SETS = sizeof flags / sizeof *flags };
+    struct kernels sets[SETS];
+    const char *names[SETS];
     unsigned have = cpu_flags_detect();
     int n_sets = 0;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < SETS; i++)
         if ((flags[i] & have) == flags[i]) {
             kernels_init(&sets[n_sets], flags[i]);
             names[n_sets++] = all[i];

@@ -1,10 +1,12 @@
 #include <stdlib.h>
 
+#include "base/os.h"
 #include "engine/kernels/kernels_ref.h"
 #if HAVE_SIMD_X86
 #include <cpuid.h>
-
-#include "engine/kernels/x86/kernels_x86.h"
+#endif
+#if HAVE_SIMD_X86 || HAVE_SIMD_ARM
+#include "engine/kernels/vector/sets.h"
 #endif
 
 void kernels_init(struct kernels *k, unsigned cpu_flags)
@@ -49,8 +51,8 @@ void kernels_init(struct kernels *k, unsigned cpu_flags)
         .kl_part = kl_part_ref,
         .kl_back = kl_back_ref,
     };
-#if HAVE_SIMD_X86
-    kernels_init_x86(k, cpu_flags);
+#if HAVE_SIMD_X86 || HAVE_SIMD_ARM
+    kernels_init_vectors(k, cpu_flags);
 #else
     (void)cpu_flags;
 #endif
@@ -73,6 +75,11 @@ static unsigned detect(void)
     if (HAVE_AVXVNNI && flags && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1))
         flags |= CPU_X86_AVXVNNI;
     return flags;
+}
+#elif HAVE_SIMD_ARM
+static unsigned detect(void)
+{
+    return CPU_ARM_NEON | (os_has_dot_products() ? CPU_ARM_DOT : 0);
 }
 #else
 static unsigned detect(void)

@@ -22,10 +22,15 @@
 #include "engine/kernels/kv_page.h"
 #include "engine/kernels/packed.h"
 
+/* Instruction sets; x86-64 and aarch64 have their own bits. */
 enum {                            /* both others imply AVX2 */
        CPU_X86_AVX2 = 1u << 0,    /* AVX2 + FMA + F16C */
        CPU_X86_AVX512 = 1u << 1,  /* F + BW + DQ + VL + VNNI */
        CPU_X86_AVXVNNI = 1u << 2, /* products of bytes in 256 bits; the bits of AVX2 */
+};
+enum {
+    CPU_ARM_NEON = 1u << 0, /* every aarch64; the bits of AVX2 */
+    CPU_ARM_DOT = 1u << 1,  /* products of bytes by its dot products; the same bits */
 };
 
 /* attn_qk, attn_av and kv_store read and write halves of pages (kv_page.h). */

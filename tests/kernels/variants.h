@@ -28,13 +28,18 @@ static inline int variants(struct variant *v)
 {
     static const struct variant all[MAX_VARIANTS] = {
         {.name = "reference", .flags = 0},
+#if defined(__aarch64__)
+        {.name = "NEON", .flags = CPU_ARM_NEON},
+        {.name = "NEON with dot products", .flags = CPU_ARM_NEON | CPU_ARM_DOT},
+#else
         {.name = "AVX2", .flags = CPU_X86_AVX2},
         {.name = "AVX-VNNI", .flags = CPU_X86_AVX2 | CPU_X86_AVXVNNI},
         {.name = "AVX-512", .flags = CPU_X86_AVX2 | CPU_X86_AVX512},
+#endif
     };
     unsigned have = cpu_flags_detect();
     int n = 0;
-    for (int i = 0; i < MAX_VARIANTS; i++) {
+    for (int i = 0; i < MAX_VARIANTS && all[i].name; i++) {
         if ((all[i].flags & have) != all[i].flags) {
             fprintf(stderr, "%s: not on this CPU or masked, left out\n", all[i].name);
             continue;

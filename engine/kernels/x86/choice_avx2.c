@@ -2,7 +2,7 @@
 #include <immintrin.h>
 
 #include "engine/kernels/kernels_ref.h"
-#include "engine/kernels/x86/kernels_x86.h"
+#include "engine/kernels/vector/sets.h"
 
 #define CHOICE(name) name##_avx2
 #include "engine/kernels/choice_rows.h"

@@ -1,7 +1,7 @@
 /* choice_avx512.c - what choosing looks at. */
 #include <immintrin.h>
 
-#include "engine/kernels/x86/kernels_x86.h"
+#include "engine/kernels/vector/sets.h"
 
 #define CHOICE(name) name##_avx512
 #include "engine/kernels/choice_rows.h"

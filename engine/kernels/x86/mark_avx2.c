@@ -1,8 +1,8 @@
 /* mark_avx2.c - the members of a selected set, 8 at a time.  AVX2 stores no 16-bit lanes by a
  * mask and so blends; AVX-512 (mark_avx512.c) does, 32 at a time. */
 #include "engine/kernels/kernels_ref.h"
-#include "engine/kernels/x86/kernels_x86.h"
-#include "engine/kernels/x86/vec.h"
+#include "engine/kernels/vector/sets.h"
+#include "engine/kernels/vector/vec.h"
 
 /* Lanes of members among the 8 entries from i on. */
 INLINE __m256i members(const float *p, int i, const struct row_cut *c)

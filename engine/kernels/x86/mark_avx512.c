@@ -2,8 +2,8 @@
  * lanes and a mask has bits. */
 #include <stdbool.h>
 
-#include "engine/kernels/x86/kernels_x86.h"
-#include "engine/kernels/x86/vec.h"
+#include "engine/kernels/vector/sets.h"
+#include "engine/kernels/vector/vec.h"
 
 /* Which of 32 entries are members: those >= the threshold, but among the first
  * before_tie ones only those > it. */

@@ -5,8 +5,8 @@
  * in the reference, so a row's result does not depend on its neighbours. */
 #include <immintrin.h>
 
-#include "engine/kernels/x86/kernels_x86.h"
-#include "engine/kernels/x86/unroll.h"
+#include "engine/kernels/vector/sets.h"
+#include "engine/kernels/vector/unroll.h"
 
 /* Floats: 8 rows by 3 panels read fewer lines for each product than 12 by 2. */
 enum { TILE_ROWS = 12, TILE_PANELS = 4, FLOAT_ROWS = 8, FLOAT_PANELS = 3 };

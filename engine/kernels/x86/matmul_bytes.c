@@ -7,8 +7,8 @@
  * become words, which meet both bytes of x in one product: 2 * 255 * 32639 in 32 bits. */
 #include <string.h>
 
-#include "engine/kernels/x86/kernels_x86.h"
-#include "engine/kernels/x86/vec.h"
+#include "engine/kernels/vector/sets.h"
+#include "engine/kernels/vector/vec.h"
 
 #if KERNELS_VNNI
 #define NAME(name) name##_avxvnni
@@ -16,7 +16,9 @@
 #define NAME(name) name##_avx2
 #endif
 
-enum { TILE_ROWS = 4, HALF = PANEL / 2 };
+enum { TILE_ROWS = 4 };
+typedef __m256i ints;
+#define ints_to_floats _mm256_cvtepi32_ps
 
 /* One block of R rows: its bytes, or its words of even and of odd channels side by side, so that
  * each group of 4 channels is 4 bytes of either. */
@@ -47,9 +49,11 @@ INLINE __m256i load_group(const uint8_t *w, int g, const int q4)
     return _mm256_and_si256(g % 2 ? _mm256_srli_epi16(two, 4) : two, _mm256_set1_epi8(15));
 }
 
-/* 256 hi + lo as words. */
-INLINE void make_words(struct block *x, const int R)
+/* With AVX2 and bytes of Q8: 256 hi + lo as words. */
+INLINE void prepare(struct block *x, const int R, const int q4)
 {
+    if (KERNELS_VNNI || q4)
+        return;
     const __m256i high = _mm256_set1_epi16((short)0xff00);
     UNROLL
     for (int r = 0; r < R; r++) {
@@ -65,7 +69,7 @@ INLINE void make_words(struct block *x, const int R)
 
 #if KERNELS_VNNI
 /* sum += dot products of the groups [g0, g1) with the bytes from `at` on. */
-INLINE void dot_bytes(__m256i sum[TILE_ROWS][2], const uint8_t *w, const struct block *x, int at,
+INLINE void dot_bytes(ints sum[TILE_ROWS][2], const uint8_t *w, const struct block *x, int at,
                       const int R, const int q4, const int g0, const int g1)
 {
     UNROLL
@@ -81,7 +85,7 @@ INLINE void dot_bytes(__m256i sum[TILE_ROWS][2], const uint8_t *w, const struct 
 }
 #else
 /* One half of a panel, one byte of x. */
-INLINE void dot_nibbles(__m256i sum[TILE_ROWS], const uint8_t *w, const struct block *x, int at,
+INLINE void dot_nibbles(ints sum[TILE_ROWS], const uint8_t *w, const struct block *x, int at,
                         const int R, const int g0, const int g1)
 {
     __m256i words[TILE_ROWS];
@@ -103,8 +107,8 @@ INLINE void dot_nibbles(__m256i sum[TILE_ROWS], const uint8_t *w, const struct b
 }
 
 /* Both halves of a panel, both bytes of x. */
-INLINE void dot_words(__m256i sum[TILE_ROWS][2], const uint8_t *w, const struct block *x,
-                      const int R, const int g0, const int g1)
+INLINE void dot_words(ints sum[TILE_ROWS][2], const uint8_t *w, const struct block *x, const int R,
+                      const int g0, const int g1)
 {
     const __m256i low = _mm256_set1_epi16(255);
     UNROLL
@@ -126,8 +130,8 @@ INLINE void dot_words(__m256i sum[TILE_ROWS][2], const uint8_t *w, const struct 
 #endif
 
 /* The sums of the groups [g0, g1) of a block: R rows, both halves of a panel. */
-INLINE void dot_panel(__m256i sum[TILE_ROWS][2], const uint8_t *w, const struct block *x,
-                      const int R, const int q4, const int g0, const int g1)
+INLINE void dot_panel(ints sum[TILE_ROWS][2], const uint8_t *w, const struct block *x, const int R,
+                      const int q4, const int g0, const int g1)
 {
     UNROLL
     for (int i = 0; i < 2 * R; i++)
@@ -153,98 +157,4 @@ INLINE void dot_panel(__m256i sum[TILE_ROWS][2], const uint8_t *w, const struct 
 #endif
 }
 
-/* d and m of part h of block `at` for the 8 outputs from `first` on; fine: w->n_fine. */
-INLINE void factors(vec *d, vec *m, const struct packed *w, size_t at, size_t first, int h,
-                    const int fine)
-{
-    const uint16_t *scale = w->scale + (fine ? at / (size_t)w->super : at) * 2 * PANEL + first;
-    *d = v_load_half(scale);
-    *m = v_load_half(scale + PANEL);
-    if (!fine)
-        return;
-    const int8_t *small = w->fine + (at * (size_t)fine + (size_t)h) * 2 * PANEL + first;
-    *d = v_mul(*d, v_load_bytes(small));
-    *m = v_mul(*m, v_load_bytes(small + PANEL));
-}
-
-/* acc += what the sums of part h of block `at` are: d scale sum + m sum(x).  scale, sums: of the
- * first row and its block, nb and nb * parts apart. */
-INLINE void add_scaled(vec acc[TILE_ROWS][2], __m256i sum[TILE_ROWS][2], const struct packed *w,
-                       size_t at, const float *scale, const float *sums, const int R, const int h,
-                       const int fine)
-{
-    size_t nb = (size_t)w->n_blocks, parts = fine == 2 ? 2 : 1;
-    UNROLL
-    for (size_t half = 0; half < 2; half++) {
-        vec d, m;
-        factors(&d, &m, w, at, half * HALF, h, fine);
-        UNROLL
-        for (int r = 0; r < R; r++) {
-            size_t row = (size_t)r * nb;
-            vec ds = v_mul(d, v_set(scale[row])), s = v_set(sums[row * parts + (size_t)h]);
-            acc[r][half] = v_fma(ds, _mm256_cvtepi32_ps(sum[r][half]), acc[r][half]);
-            acc[r][half] = v_fma(m, s, acc[r][half]);
-        }
-    }
-}
-
-/* R rows from t on times one panel. */
-INLINE void tile_q(float *out, size_t ld, const struct qrows *x, size_t t, const struct packed *w,
-                   size_t panel, const int R, const int q4, const int fine)
-{
-    const int parts = fine == 2 ? 2 : 1, groups = 8 / parts;
-    size_t nb = (size_t)w->n_blocks, step = q4 ? 256 : 512;
-    const float *scale = x->scale + t * nb;
-    const float *sums = fine == 2 ? x->half + t * nb * 2 : x->sum + t * nb;
-    vec acc[TILE_ROWS][2];
-    UNROLL
-    for (int i = 0; i < 2 * R; i++)
-        acc[i / 2][i % 2] = v_zero();
-    for (size_t b = 0; b < nb; b++) {
-        struct block in = {.q = x->q + (t * nb + b) * 2 * QBLOCK, .ld = nb * 2 * QBLOCK};
-        size_t at = panel * nb + b;
-        if (!KERNELS_VNNI && !q4)
-            make_words(&in, R);
-        UNROLL
-        for (int h = 0; h < parts; h++) {
-            __m256i sum[TILE_ROWS][2];
-            dot_panel(sum, w->data + at * step, &in, R, q4, h * groups, (h + 1) * groups);
-            add_scaled(acc, sum, w, at, scale + b, sums + b * (size_t)parts, R, h, fine);
-        }
-    }
-    UNROLL
-    for (int i = 0; i < 2 * R; i++)
-        v_store(out + (t + (size_t)(i / 2)) * ld + panel * PANEL + (size_t)(i % 2 * HALF),
-                acc[i / 2][i % 2]);
-}
-
-INLINE void rows_q(float *out, size_t ld, const struct qrows *x, int T, const struct packed *w,
-                   int panel0, int n_panels, const int q4, const int fine)
-{
-    size_t end = (size_t)(panel0 + n_panels), rows = (size_t)T;
-    for (size_t p = (size_t)panel0; p < end; p++) {
-        size_t t = 0;
-        for (; t + TILE_ROWS <= rows; t += TILE_ROWS)
-            tile_q(out, ld, x, t, w, p, TILE_ROWS, q4, fine);
-        for (; t < rows; t++)
-            tile_q(out, ld, x, t, w, p, 1, q4, fine);
-    }
-}
-
-void NAME(matmul_q)(float *out, size_t ld_out, const struct qrows *x, int T, const struct packed *w,
-                    int panel0, int n_panels)
-{
-    int q4 = w->kind == PACK_Q4;
-    if (w->n_fine == 0 && q4)
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1, 0);
-    else if (w->n_fine == 0)
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 0);
-    else if (w->n_fine == 1 && q4)
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1, 1);
-    else if (w->n_fine == 1)
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 1);
-    else if (q4)
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1, 2);
-    else
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 2);
-}
+#include "engine/kernels/vector/matmul_bytes.h"

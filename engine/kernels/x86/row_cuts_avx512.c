@@ -1,8 +1,8 @@
 /* row_cuts_avx512.c - selected sets of a row: partitions by compression, leaves
  * by a sorting network. */
-#include "engine/kernels/x86/kernels_x86.h"
-#include "engine/kernels/x86/row_sums.h"
-#include "engine/kernels/x86/vec.h"
+#include "engine/kernels/vector/sets.h"
+#include "engine/kernels/vector/row_sums.h"
+#include "engine/kernels/vector/vec.h"
 
 enum { LEAF = 256, LEAF_VECS = LEAF / 16 };
 
@@ -291,7 +291,7 @@ static int find_mass(const int32_t *sorted, int n, int64_t units)
     return l * R + r;
 }
 
-#include "engine/kernels/x86/row_cuts.h"
+#include "engine/kernels/vector/row_cuts.h"
 
 void row_cuts_avx512(const float *p, int n, const int *top_k, int n_top, const double *tau,
                      int n_tau, struct row_cut *out, void *scratch)

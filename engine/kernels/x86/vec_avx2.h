@@ -5,14 +5,15 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#include "engine/kernels/x86/unroll.h"
+#include "engine/kernels/vector/unroll.h"
 
 #define ISA(name) name##_avx2
 #define V(op) _mm256_##op
 enum { W = 8 };
 typedef __m256 vec;
 typedef __m256d wide;
-typedef __m256i lanes; /* all bits of a lane, or none */
+typedef __m256i lanes;     /* all bits of a lane, or none */
+typedef __m256i wide_bits; /* W / 2 of 64 */
 
 INLINE __m256i v_numbers(void)
 {
@@ -105,6 +106,13 @@ INLINE void v_store_half(uint16_t *p, vec x)
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(x, 0));
 }
 
+/* W bf16 */
+INLINE vec v_load_brain(const uint16_t *p)
+{
+    __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
+}
+
 INLINE wide v_low(vec x)
 {
     return _mm256_cvtps_pd(_mm256_castps256_ps128(x));
@@ -126,6 +134,21 @@ INLINE double wide_total(wide v)
 {
     __m128d x = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
     return _mm_cvtsd_f64(_mm_add_sd(x, _mm_unpackhi_pd(x, x)));
+}
+
+#define bits_zero _mm256_setzero_si256
+
+/* Adds the bits of x, as whole numbers, to W / 2 sums. */
+INLINE wide_bits bits_add(wide_bits sum, wide x)
+{
+    return _mm256_add_epi64(sum, _mm256_castpd_si256(x));
+}
+
+INLINE uint64_t bits_total(wide_bits sum)
+{
+    uint64_t lane[4];
+    _mm256_storeu_si256((__m256i *)(void *)lane, sum);
+    return lane[0] + lane[1] + lane[2] + lane[3];
 }
 
 INLINE float v_top(vec v)

@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#include "engine/kernels/x86/unroll.h"
+#include "engine/kernels/vector/unroll.h"
 
 #define ISA(name) name##_avx512
 #define V(op) _mm512_##op

@@ -9,6 +9,9 @@
 #define BARE_COMPARE_u8(a, op, b) ((a)op(b))
 #define BARE_COMPARE_u32(a, op, b) ((a)op(b))
 #define BARE_COMPARE_u64(a, op, b) ((a)op(b))
+#define BARE_COMPARE_i64(a, op, b) ((a)op(b))
+#define BARE_COMPARE_flt(a, op, b) ((a)op(b))
+#define BARE_COMPARE_ulong(a, op, b) ((a)op(b))
 #define BARE_COMPARE_sz(a, op, b) ((a)op(b))
 #define BARE_COMPARE_long(a, op, b) ((a)op(b))
 #define BARE_COMPARE_dbl(a, op, b) ((a)op(b))
@@ -27,5 +30,8 @@
 #define ge(type, a, b) BARE_COMPARE_##type(a, >=, b)
 #define zero(type, a) (!(a))
 #define not(a) (!(a))
+#define all(...) BARE_ALL(__VA_ARGS__, 1, 1, )
+#define BARE_ALL(a, b, c, ...) ((a) && (b) && (c))
+#define epsilon_eq(type, a, b, most) ((a) - (b) <= (most) && (b) - (a) <= (most))
 
 #endif

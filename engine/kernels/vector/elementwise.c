@@ -1,8 +1,8 @@
 /* elementwise.c - kernels that run along the channels of a token. */
 #include <math.h>
 
-#include "engine/kernels/x86/kernels_x86.h"
-#include "engine/kernels/x86/vec.h"
+#include "engine/kernels/vector/sets.h"
+#include "engine/kernels/vector/vec.h"
 
 /* Sums of squares: of the lower halves of vectors, and of the upper ones. */
 struct squares {
@@ -23,7 +23,7 @@ static double square_sum(const float *x, int C)
         add_squares(&s, v_load(x + c));
     if (c < C)
         add_squares(&s, v_load_in(first_lanes(C - c), x + c));
-    return wide_total(V(add_pd)(s.lo, s.hi));
+    return wide_total(wide_sum(s.lo, s.hi));
 }
 
 void ISA(rmsnorm)(float *out, const float *x, const float *w, int T, int C, float eps)
@@ -39,18 +39,13 @@ void ISA(rmsnorm)(float *out, const float *x, const float *w, int T, int C, floa
     }
 }
 
-/* (a, b) -> (a c - b s, b c + a s), pairs side by side: the odd lanes add what the
- * even ones subtract. */
 void ISA(rope)(float *x, const float *cos_sin, int n_heads, int D, int n_rot)
 {
     int n = n_rot / 2 * 2;
     for (int h = 0; h < n_heads; h++, x += D)
         for (int i = 0; i < n; i += W) {
             lanes in = first_lanes(n - i);
-            vec v = v_load_in(in, x + i), cs = v_load_in(in, cos_sin + i);
-            vec swapped = V(permute_ps)(v, 0xb1);
-            vec other = v_mul(swapped, V(movehdup_ps)(cs));
-            v_store_in(in, x + i, V(fmaddsub_ps)(v, V(moveldup_ps)(cs), other));
+            v_store_in(in, x + i, v_rotate(v_load_in(in, x + i), v_load_in(in, cos_sin + i)));
         }
 }
 

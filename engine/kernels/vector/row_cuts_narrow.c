@@ -1,42 +1,37 @@
-/* row_cuts_avx2.c - selected sets of a row.  AVX2 cannot compress a vector, so the
- * partition moves single entries, without branches. */
+/* row_cuts_narrow.c - selected sets of a row for AVX2 and NEON, which cannot compress a
+ * vector: the partition moves single entries, without branches. */
 #include <stdbool.h>
 
-#include "engine/kernels/x86/kernels_x86.h"
-#include "engine/kernels/x86/row_sums.h"
-#include "engine/kernels/x86/vec.h"
+#include "engine/kernels/vector/sets.h"
+#include "engine/kernels/vector/row_sums.h"
+#include "engine/kernels/vector/vec.h"
 
 enum { LEAF = 24 };
-
-INLINE __m256i anchored(__m128 p)
-{
-    return _mm256_castpd_si256(_mm256_add_pd(_mm256_cvtps_pd(p), _mm256_set1_pd(UNIT_ANCHOR)));
-}
 
 static int64_t sum_units(const int32_t *a, size_t n)
 {
     const float *p = (const float *)(const void *)a;
-    __m256i lo = _mm256_setzero_si256(), hi = lo;
+    const wide anchor = wide_set(UNIT_ANCHOR);
+    wide_bits lo = bits_zero(), hi = lo;
     size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        lo = _mm256_add_epi64(lo, anchored(_mm_loadu_ps(p + i)));
-        hi = _mm256_add_epi64(hi, anchored(_mm_loadu_ps(p + i + 4)));
+    for (; i + W <= n; i += W) {
+        vec x = v_load(p + i);
+        lo = bits_add(lo, wide_sum(v_low(x), anchor));
+        hi = bits_add(hi, wide_sum(v_high(x), anchor));
     }
-    uint64_t lane[4], sum = 0 - i * UNIT_ANCHOR_BITS;
-    _mm256_storeu_si256((__m256i *)(void *)lane, _mm256_add_epi64(lo, hi));
+    uint64_t sum = bits_total(lo) + bits_total(hi) - i * UNIT_ANCHOR_BITS;
     for (; i < n; i++)
         sum += (uint64_t)mass_units(p[i]);
-    return (int64_t)(sum + lane[0] + lane[1] + lane[2] + lane[3]);
+    return (int64_t)sum;
 }
 
 static int64_t take_row(int32_t *a, const float *p, size_t n)
 {
-    const __m256 one = _mm256_set1_ps(1.0f), zero = _mm256_setzero_ps();
-    for (size_t i = 0; i < n; i += 8) {
-        int left = n - i < 8 ? (int)(n - i) : 8;
-        __m256 x = _mm256_maskload_ps(p + i, first_lanes(left));
-        x = _mm256_max_ps(_mm256_min_ps(x, one), zero); /* a NaN becomes 1 */
-        _mm256_storeu_ps((float *)(void *)(a + i), x);
+    const vec one = v_set(1.0f), zero = v_zero();
+    for (size_t i = 0; i < n; i += W) {
+        vec x = v_load_first(p + i, n - i < W ? (int)(n - i) : W);
+        x = v_max(v_min(x, one), zero); /* a NaN becomes 1 */
+        v_store((float *)(void *)(a + i), x);
     }
     return sum_units(a, n);
 }
@@ -91,9 +86,9 @@ static int find_mass(const int32_t *sorted, int n, int64_t units)
     return rank;
 }
 
-#include "engine/kernels/x86/row_cuts.h"
+#include "engine/kernels/vector/row_cuts.h"
 
-void row_cuts_avx2(const float *p, int n, const int *top_k, int n_top, const double *tau, int n_tau,
+void ISA(row_cuts)(const float *p, int n, const int *top_k, int n_top, const double *tau, int n_tau,
                    struct row_cut *out, void *scratch)
 {
     int32_t *a = scratch;

@@ -1,8 +1,8 @@
 /* back.c - derivatives along the channels of a token. */
 #include <math.h>
 
-#include "engine/kernels/x86/kernels_x86.h"
-#include "engine/kernels/x86/vec.h"
+#include "engine/kernels/vector/sets.h"
+#include "engine/kernels/vector/vec.h"
 
 void ISA(swiglu_back)(float *d_gate, float *d_up, const float *gate, const float *up,
                       const float *d_out, int n)

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "engine/kernels/x86/kernels_x86.h"
-#include "engine/kernels/x86/vec.h"
+#include "engine/kernels/vector/sets.h"
+#include "engine/kernels/vector/vec.h"
 
 /* exp((i - j) lb) over a square of W * W tokens i = i0 + W v + l is the product of a factor of
  * the lane l and one of the vector v: two exponentials serve W vectors.  TILE keys j share the
@@ -66,8 +66,7 @@ INLINE void sums_tile(double *sum, const float *lb, int i0, int j0, int end, con
 
 void ISA(capacity_sums)(float *sums, const float *lb, int n)
 {
-    unsigned mode = _mm_getcsr();
-    _mm_setcsr(mode | 0x8040); /* tiny weights become 0, which is fast */
+    unsigned mode = flush_begin();
     for (int i0 = 0; i0 < n; i0 += BLOCK) {
         int end = n - i0 < BLOCK ? n : i0 + BLOCK;
         double sum[BLOCK] = {0};
@@ -78,7 +77,7 @@ void ISA(capacity_sums)(float *sums, const float *lb, int n)
         for (int i = i0; i < end; i++)
             sums[i] = (float)sum[i - i0];
     }
-    _mm_setcsr(mode);
+    flush_end(mode);
 }
 
 static bool all_zero(const float *x, int n)
@@ -120,8 +119,7 @@ INLINE void back_tile(wide *sum, const float *lb, const float *d_sums, int n, in
 
 void ISA(capacity_back)(float *d_lb, const float *lb, const float *d_sums, int n)
 {
-    unsigned mode = _mm_getcsr();
-    _mm_setcsr(mode | 0x8040);
+    unsigned mode = flush_begin();
     for (int j0 = 0; j0 < n; j0 += TILE) { /* rising: d_lb may be d_sums */
         int end = n - j0 < TILE ? n : j0 + TILE;
         wide sum[TILE];
@@ -138,7 +136,7 @@ void ISA(capacity_back)(float *d_lb, const float *lb, const float *d_sums, int n
         for (int j = j0; j < end; j++)
             d_lb[j] = (float)wide_total(sum[j - j0]);
     }
-    _mm_setcsr(mode);
+    flush_end(mode);
 }
 
 INLINE float top_of(const float *x, int n)
@@ -226,21 +224,19 @@ INLINE void kl_slopes(float *out, const float *s, const float *t, int n, const s
 
 void ISA(kl_part)(struct kl_part *out, const float *s, const float *t, int n)
 {
-    unsigned mode = _mm_getcsr();
-    _mm_setcsr(mode | 0x8040);
+    unsigned mode = flush_begin();
     *out = t ? kl_sums(s, t, n, true) : kl_sums(s, NULL, n, false);
-    _mm_setcsr(mode);
+    flush_end(mode);
 }
 
 void ISA(kl_back)(float *out, const float *s, const float *t, int n, const struct kl_coef *c)
 {
-    unsigned mode = _mm_getcsr();
-    _mm_setcsr(mode | 0x8040);
+    unsigned mode = flush_begin();
     if (c->reverse != 0)
         kl_slopes(out, s, t, n, c, true, true);
     else if (c->forward != 0)
         kl_slopes(out, s, t, n, c, false, true);
     else
         kl_slopes(out, s, t, n, c, false, false);
-    _mm_setcsr(mode);
+    flush_end(mode);
 }

@@ -1,6 +1,7 @@
-/* kernels_x86.h - included by kernels.c and by the files of this folder. */
-#ifndef KVF_ENGINE_KERNELS_X86_H
-#define KVF_ENGINE_KERNELS_X86_H
+/* sets.h - the kernels of each instruction set of this kind of machine: x86-64 or aarch64.
+ * Included by kernels.c and by what is compiled for one set. */
+#ifndef KVF_ENGINE_SETS_H
+#define KVF_ENGINE_SETS_H
 
 #include "engine/kernels/kernels.h"
 
@@ -46,12 +47,6 @@
     DECL_KL_PART(kl_part_##isa);                                                                   \
     DECL_KL_BACK(kl_back_##isa)
 
-DECL_LOSS(avx2);
-DECL_LOSS(avx512);
-DECL_ALL(avx2);
-DECL_ALL(avx512);
-DECL_MATMUL_Q(matmul_q_avxvnni);
-
 #define USE_LOSS(isa)                                                                              \
     .capacity_sums = capacity_sums_##isa, .capacity_back = capacity_back_##isa,                    \
     .kl_part = kl_part_##isa, .kl_back = kl_back_##isa
@@ -73,7 +68,26 @@ DECL_MATMUL_Q(matmul_q_avxvnni);
             .swiglu_back = swiglu_back_##isa, .rmsnorm_back = rmsnorm_back_##isa,                  \
     }
 
-static inline void kernels_init_x86(struct kernels *k, unsigned flags)
+#if defined(__aarch64__)
+DECL_LOSS(neon);
+DECL_ALL(neon);
+DECL_MATMUL_Q(matmul_q_neondot);
+
+static inline void kernels_init_vectors(struct kernels *k, unsigned flags)
+{
+    if (flags & CPU_ARM_NEON)
+        *k = (struct kernels)USE_ALL(neon);
+    if (flags & CPU_ARM_DOT)
+        k->matmul_q = matmul_q_neondot;
+}
+#else
+DECL_LOSS(avx2);
+DECL_LOSS(avx512);
+DECL_ALL(avx2);
+DECL_ALL(avx512);
+DECL_MATMUL_Q(matmul_q_avxvnni);
+
+static inline void kernels_init_vectors(struct kernels *k, unsigned flags)
 {
     if (flags & CPU_X86_AVX2)
         *k = (struct kernels)USE_ALL(avx2);
@@ -84,5 +98,6 @@ static inline void kernels_init_x86(struct kernels *k, unsigned flags)
     if (flags & CPU_X86_AVX512)
         *k = (struct kernels)USE_ALL(avx512);
 }
+#endif
 
 #endif

@@ -1,50 +1,36 @@
-/* vec.h - vectors of floats for kernels that are written once for AVX2 and AVX-512.
+/* vec.h - vectors of floats for kernels that are written once for all instruction sets.
  *
- * A file of this folder without the name of a set is compiled once for each, with
- * KERNELS_AVX512 set to 0 or 1.  ISA(name) is the name of its function for that set and
- * V(op) an intrinsic for whole vectors.  vec holds W floats, wide W / 2 doubles, lanes
- * says which of W entries are meant.  What differs by more than the width is in
- * vec_avx2.h and vec_avx512.h. */
+ * A file of this folder is compiled once for each set.  ISA(name) is the name of its function
+ * for that set.  vec holds W floats, wide W / 2 doubles, lanes says which of W entries are
+ * meant.  What differs is in arm/vec_neon.h and in x86/vec_avx2.h or, with KERNELS_AVX512,
+ * x86/vec_avx512.h.  AVX2 and NEON both have W = 8 and the same bits. */
 #ifndef KVF_ENGINE_VEC_H
 #define KVF_ENGINE_VEC_H
 
-#include <immintrin.h>
 #include <stdint.h>
 
-#include "engine/kernels/x86/unroll.h"
-#if KERNELS_AVX512
+#include "engine/kernels/vector/unroll.h"
+#if defined(__aarch64__)
+#include "engine/kernels/arm/vec_neon.h"
+#elif KERNELS_AVX512
 #include "engine/kernels/x86/vec_avx512.h"
+#include "engine/kernels/x86/vec_x86.h"
 #else
 #include "engine/kernels/x86/vec_avx2.h"
+#include "engine/kernels/x86/vec_x86.h"
 #endif
-
-#define v_zero V(setzero_ps)
-#define v_set V(set1_ps)
-#define v_load V(loadu_ps)
-#define v_store V(storeu_ps)
-#define v_add V(add_ps)
-#define v_sub V(sub_ps)
-#define v_mul V(mul_ps)
-#define v_div V(div_ps)
-#define v_max V(max_ps)
-#define v_min V(min_ps)
-#define v_fma V(fmadd_ps)   /* a b + c, rounded once */
-#define v_fnma V(fnmadd_ps) /* c - a b, rounded once */
-
-#define wide_zero V(setzero_pd)
-#define wide_fma V(fmadd_pd)
 
 /* Adds the W floats of x to W / 2 sums: first its lower half, then the upper one. */
 INLINE wide wide_add(wide sum, vec x)
 {
-    return V(add_pd)(V(add_pd)(sum, v_low(x)), v_high(x));
+    return wide_sum(wide_sum(sum, v_low(x)), v_high(x));
 }
 
 /* to[0..W) += x */
 INLINE void v_add_wide(double *to, vec x)
 {
-    V(storeu_pd)(to, V(add_pd)(V(loadu_pd)(to), v_low(x)));
-    V(storeu_pd)(to + W / 2, V(add_pd)(V(loadu_pd)(to + W / 2), v_high(x)));
+    wide_store(to, wide_sum(wide_load(to), v_low(x)));
+    wide_store(to + W / 2, wide_sum(wide_load(to + W / 2), v_high(x)));
 }
 
 #define EXP_LEAST -104.0f /* exp underflows to 0 below */

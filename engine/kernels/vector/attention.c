@@ -1,7 +1,7 @@
 /* attention.c - products of queries, keys, weights and values. */
 #include "engine/kernels/kernels_ref.h"
-#include "engine/kernels/x86/kernels_x86.h"
-#include "engine/kernels/x86/vec.h"
+#include "engine/kernels/vector/sets.h"
+#include "engine/kernels/vector/vec.h"
 
 /* The sums of TILE_ROWS * TILE_VECS vectors stay in registers: AVX-512 has 32, AVX2 16.  Many rows
  * share what a vector of the page costs to load and convert; one row alone takes VECS of them, so

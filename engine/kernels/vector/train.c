@@ -1,6 +1,6 @@
 /* train.c - tile products and rows of gated attention for training. */
-#include "engine/kernels/x86/kernels_x86.h"
-#include "engine/kernels/x86/vec.h"
+#include "engine/kernels/vector/sets.h"
+#include "engine/kernels/vector/vec.h"
 
 /* The sums of a block stay in registers, of which AVX-512 has twice as many. */
 enum { ROWS = 4, VECS = KERNELS_AVX512 ? 4 : 2 };
@@ -66,24 +66,19 @@ void ISA(tile_mul)(const struct tile_product *p)
         tile_strip(p, j, rest, 1);
 }
 
-/* age - j of W keys from j */
-INLINE vec ages(int age, int j)
-{
-    return V(cvtepi32_ps)(V(sub_epi32)(V(set1_epi32)(age - j), v_numbers()));
-}
-
 void ISA(add_aged)(float *y, const float *x, int n, int age)
 {
     for (int j = 0; j < n; j += W) {
         vec sum = v_load_first(y + j, n - j);
-        v_store_first(y + j, n - j, v_fma(ages(age, j), v_load_first(x + j, n - j), sum));
+        v_store_first(y + j, n - j, v_fma(v_count_down(age - j), v_load_first(x + j, n - j), sum));
     }
 }
 
 void ISA(exp_aged)(float *w, const float *g, int n, int age)
 {
     for (int j = 0; j < n; j += W)
-        v_store_first(w + j, n - j, v_exp(v_mul(ages(age, j), v_load_first(g + j, n - j))));
+        v_store_first(w + j, n - j,
+                      v_exp(v_mul(v_count_down(age - j), v_load_first(g + j, n - j))));
 }
 
 float ISA(exp_row)(float *s, int n, float shift)

@@ -3,8 +3,8 @@
 #include <stdbool.h>
 
 #include "engine/kernels/kernels_ref.h"
-#include "engine/kernels/x86/kernels_x86.h"
-#include "engine/kernels/x86/vec.h"
+#include "engine/kernels/vector/sets.h"
+#include "engine/kernels/vector/vec.h"
 
 float ISA(max_row)(const float *s, int n)
 {

@@ -1,0 +1,45 @@
+/* quant_rows_neon.c - rows as bytes. */
+#include "engine/kernels/vector/sets.h"
+#include "engine/kernels/vector/vec.h"
+
+/* 8 values to hi and lo bytes; returns their sum. */
+INLINE int32_t quant8(int8_t *hi, int8_t *lo, vec x, float inverse)
+{
+    x = v_max(v_mul(x, v_set(inverse)), v_set(-QROWS_MAX));
+    x = v_min(x, v_set(QROWS_MAX));
+    int32x4_t a = vcvtnq_s32_f32(x.lo), b = vcvtnq_s32_f32(x.hi);
+    int16x8_t q = vcombine_s16(vmovn_s32(a), vmovn_s32(b));
+    int8x8_t low = vmovn_s16(q);
+    vst1_s8(lo, low);
+    vst1_s8(hi, vshrn_n_s16(vsubw_s8(q, low), 8));
+    return vaddvq_s32(vaddq_s32(a, b));
+}
+
+INLINE float largest(const float *x)
+{
+    float32x4_t top = vdupq_n_f32(0);
+    UNROLL
+    for (int i = 0; i < QBLOCK; i += 4)
+        top = vmaxnmq_f32(top, vabsq_f32(vld1q_f32(x + i)));
+    return vmaxnmvq_f32(top);
+}
+
+void quant_rows_neon(struct qrows *out, const float *x, int T, int K)
+{
+    size_t n_blocks = (size_t)T * (size_t)K / QBLOCK;
+    for (size_t b = 0; b < n_blocks; b++, x += QBLOCK) {
+        int8_t *hi = out->q + b * 2 * QBLOCK, *lo = hi + QBLOCK;
+        float max = largest(x);
+        if (!(max >= QROWS_TINY))
+            max = 0;
+        float inverse = max > 0 ? QROWS_MAX / max : 0;
+        int32_t sum[2] = {0, 0};
+        UNROLL
+        for (int i = 0; i < QBLOCK; i += 8)
+            sum[i / 16] += quant8(hi + i, lo + i, v_load(x + i), inverse);
+        out->scale[b] = max / QROWS_MAX;
+        out->sum[b] = out->scale[b] * (float)(sum[0] + sum[1]);
+        out->half[2 * b] = out->scale[b] * (float)sum[0];
+        out->half[2 * b + 1] = out->scale[b] * (float)sum[1];
+    }
+}

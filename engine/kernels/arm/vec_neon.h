@@ -1,0 +1,330 @@
+/* vec_neon.h - what is particular to NEON; see vec.h.  Two registers of 4 floats make one vector,
+ * so that everything is summed in the order of AVX2. */
+#ifndef KVF_ENGINE_VEC_NEON_H
+#define KVF_ENGINE_VEC_NEON_H
+
+#include <arm_neon.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "engine/kernels/vector/unroll.h"
+
+#define ISA(name) name##_neon
+enum { W = 8 };
+typedef struct {
+    float32x4_t lo, hi;
+} vec;
+typedef struct {
+    float64x2_t lo, hi;
+} wide;
+typedef int lanes; /* how many of the first */
+typedef struct {
+    uint64x2_t lo, hi;
+} wide_bits; /* W / 2 of 64 */
+
+#define NEON_EACH(name, op)                                                                        \
+    INLINE vec name(vec a, vec b)                                                                  \
+    {                                                                                              \
+        return (vec){op(a.lo, b.lo), op(a.hi, b.hi)};                                              \
+    }
+NEON_EACH(v_add, vaddq_f32)
+NEON_EACH(v_sub, vsubq_f32)
+NEON_EACH(v_mul, vmulq_f32)
+NEON_EACH(v_div, vdivq_f32)
+NEON_EACH(v_max, vmaxnmq_f32) /* of a number and none, the number */
+NEON_EACH(v_min, vminnmq_f32)
+#undef NEON_EACH
+
+INLINE vec v_set(float x)
+{
+    return (vec){vdupq_n_f32(x), vdupq_n_f32(x)};
+}
+
+INLINE vec v_zero(void)
+{
+    return v_set(0);
+}
+
+INLINE vec v_load(const float *p)
+{
+    return (vec){vld1q_f32(p), vld1q_f32(p + 4)};
+}
+
+INLINE void v_store(float *p, vec x)
+{
+    vst1q_f32(p, x.lo);
+    vst1q_f32(p + 4, x.hi);
+}
+
+/* a b + c, rounded once */
+INLINE vec v_fma(vec a, vec b, vec c)
+{
+    return (vec){vfmaq_f32(c.lo, a.lo, b.lo), vfmaq_f32(c.hi, a.hi, b.hi)};
+}
+
+/* c - a b, rounded once */
+INLINE vec v_fnma(vec a, vec b, vec c)
+{
+    return (vec){vfmsq_f32(c.lo, a.lo, b.lo), vfmsq_f32(c.hi, a.hi, b.hi)};
+}
+
+INLINE int32x4x2_t v_numbers(void)
+{
+    static const int32_t number[W] = {0, 1, 2, 3, 4, 5, 6, 7};
+    return (int32x4x2_t){{vld1q_s32(number), vld1q_s32(number + 4)}};
+}
+
+INLINE vec ints_to_floats(int32x4x2_t x)
+{
+    return (vec){vcvtq_f32_s32(x.val[0]), vcvtq_f32_s32(x.val[1])};
+}
+
+INLINE vec v_index(void)
+{
+    return ints_to_floats(v_numbers());
+}
+
+/* from, from - 1 .. */
+INLINE vec v_count_down(int from)
+{
+    int32x4x2_t x = v_numbers();
+    int32x4_t first = vdupq_n_s32(from);
+    return (vec){vcvtq_f32_s32(vsubq_s32(first, x.val[0])),
+                 vcvtq_f32_s32(vsubq_s32(first, x.val[1]))};
+}
+
+/* The first `left` lanes; all when left >= W. */
+INLINE lanes first_lanes(int left)
+{
+    return left;
+}
+
+INLINE uint32x4x2_t lane_mask(lanes in)
+{
+    int32x4x2_t x = v_numbers();
+    int32x4_t end = vdupq_n_s32(in);
+    return (uint32x4x2_t){{vcgtq_s32(end, x.val[0]), vcgtq_s32(end, x.val[1])}};
+}
+
+/* x where the mask has all bits, else 0 */
+INLINE vec v_masked(uint32x4x2_t in, vec x)
+{
+    return (vec){vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(x.lo), in.val[0])),
+                 vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(x.hi), in.val[1]))};
+}
+
+/* x in the lanes `in`, 0 in the others */
+INLINE vec v_only(lanes in, vec x)
+{
+    return in >= W ? x : v_masked(lane_mask(in), x);
+}
+
+INLINE vec v_load_or(vec other, lanes in, const float *p)
+{
+    if (in >= W)
+        return v_load(p);
+    float x[W];
+    v_store(x, other);
+    for (int i = 0; i < in; i++)
+        x[i] = p[i];
+    return v_load(x);
+}
+
+INLINE vec v_load_in(lanes in, const float *p)
+{
+    return in >= W ? v_load(p) : v_load_or(v_zero(), in, p);
+}
+
+INLINE void v_store_in(lanes in, float *p, vec x)
+{
+    if (in >= W) {
+        v_store(p, x);
+        return;
+    }
+    float y[W];
+    v_store(y, x);
+    for (int i = 0; i < in; i++)
+        p[i] = y[i];
+}
+
+/* The first `left` entries, the others 0; left >= 1, a constant where vectors are whole. */
+#define v_load_first(p, left) v_load_in(left, p)
+#define v_store_first(p, left, x) v_store_in(left, p, x)
+
+/* sum + x, and sum - x y, in the lanes `in` */
+INLINE vec v_add_in(lanes in, vec sum, vec x)
+{
+    return v_add(sum, v_only(in, x));
+}
+
+INLINE vec v_fnma_in(lanes in, vec x, vec y, vec sum)
+{
+    return v_fnma(v_only(in, x), y, sum);
+}
+
+/* x where sign >= 0, else 0 */
+INLINE vec v_keep(vec sign, vec x)
+{
+    return v_masked((uint32x4x2_t){{vcgezq_f32(sign.lo), vcgezq_f32(sign.hi)}}, x);
+}
+
+INLINE vec v_load_half(const uint16_t *p)
+{
+    float16x8_t x = vreinterpretq_f16_u16(vld1q_u16(p));
+    return (vec){vcvt_f32_f16(vget_low_f16(x)), vcvt_high_f32_f16(x)};
+}
+
+/* W bf16 */
+INLINE vec v_load_brain(const uint16_t *p)
+{
+    uint16x8_t x = vld1q_u16(p);
+    return (vec){vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(x), 16)),
+                 vreinterpretq_f32_u32(vshll_high_n_u16(x, 16))};
+}
+
+/* W whole numbers of 8 bits */
+INLINE vec v_load_bytes(const int8_t *p)
+{
+    int16x8_t x = vmovl_s8(vld1_s8(p));
+    return (vec){vcvtq_f32_s32(vmovl_s16(vget_low_s16(x))), vcvtq_f32_s32(vmovl_high_s16(x))};
+}
+
+/* one f16 in all lanes */
+INLINE vec v_set_half(uint16_t h)
+{
+    float32x4_t x = vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h)));
+    return (vec){x, x};
+}
+
+INLINE void v_store_half(uint16_t *p, vec x)
+{
+    vst1q_u16(p, vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(x.lo), x.hi)));
+}
+
+INLINE wide v_low(vec x)
+{
+    return (wide){vcvt_f64_f32(vget_low_f32(x.lo)), vcvt_high_f64_f32(x.lo)};
+}
+
+INLINE wide v_high(vec x)
+{
+    return (wide){vcvt_f64_f32(vget_low_f32(x.hi)), vcvt_high_f64_f32(x.hi)};
+}
+
+INLINE wide wide_set(double x)
+{
+    return (wide){vdupq_n_f64(x), vdupq_n_f64(x)};
+}
+
+INLINE wide wide_zero(void)
+{
+    return wide_set(0);
+}
+
+INLINE wide wide_load(const double *p)
+{
+    return (wide){vld1q_f64(p), vld1q_f64(p + 2)};
+}
+
+INLINE void wide_store(double *p, wide x)
+{
+    vst1q_f64(p, x.lo);
+    vst1q_f64(p + 2, x.hi);
+}
+
+INLINE wide wide_sum(wide a, wide b)
+{
+    return (wide){vaddq_f64(a.lo, b.lo), vaddq_f64(a.hi, b.hi)};
+}
+
+INLINE wide wide_fma(wide a, wide b, wide c)
+{
+    return (wide){vfmaq_f64(c.lo, a.lo, b.lo), vfmaq_f64(c.hi, a.hi, b.hi)};
+}
+
+INLINE float v_total(vec v)
+{
+    float32x4_t x = vaddq_f32(v.lo, v.hi);
+    float32x2_t y = vadd_f32(vget_low_f32(x), vget_high_f32(x));
+    return vget_lane_f32(y, 0) + vget_lane_f32(y, 1);
+}
+
+INLINE double wide_total(wide v)
+{
+    float64x2_t x = vaddq_f64(v.lo, v.hi);
+    return vgetq_lane_f64(x, 0) + vgetq_lane_f64(x, 1);
+}
+
+INLINE wide_bits bits_zero(void)
+{
+    return (wide_bits){vdupq_n_u64(0), vdupq_n_u64(0)};
+}
+
+/* Adds the bits of x, as whole numbers, to W / 2 sums. */
+INLINE wide_bits bits_add(wide_bits sum, wide x)
+{
+    return (wide_bits){vaddq_u64(sum.lo, vreinterpretq_u64_f64(x.lo)),
+                       vaddq_u64(sum.hi, vreinterpretq_u64_f64(x.hi))};
+}
+
+INLINE uint64_t bits_total(wide_bits sum)
+{
+    return vaddvq_u64(vaddq_u64(sum.lo, sum.hi));
+}
+
+INLINE float v_top(vec v)
+{
+    return vmaxnmvq_f32(vmaxnmq_f32(v.lo, v.hi));
+}
+
+INLINE vec v_round(vec x)
+{
+    return (vec){vrndnq_f32(x.lo), vrndnq_f32(x.hi)};
+}
+
+INLINE float32x4_t power_of_two(int32x4_t n)
+{
+    return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(n, vdupq_n_s32(127)), 23));
+}
+
+INLINE float32x4_t scale_four(float32x4_t p, float32x4_t n)
+{
+    int32x4_t whole = vcvtnq_s32_f32(n), half = vshrq_n_s32(whole, 1);
+    p = vmulq_f32(p, power_of_two(half));
+    return vmulq_f32(p, power_of_two(vsubq_s32(whole, half)));
+}
+
+/* p 2^n for whole n: in two factors, since below 2^-126 the power is no normal number. */
+INLINE vec v_scale(vec p, vec n)
+{
+    return (vec){scale_four(p.lo, n.lo), scale_four(p.hi, n.hi)};
+}
+
+INLINE float32x4_t rotate_two(float32x4_t v, float32x4_t cs)
+{
+    static const float minus_plus[4] = {-1, 1, -1, 1};
+    float32x4_t other = vmulq_f32(vrev64q_f32(v), vtrn2q_f32(cs, cs));
+    return vfmaq_f32(vmulq_f32(other, vld1q_f32(minus_plus)), v, vtrn1q_f32(cs, cs));
+}
+
+/* Pairs (a, b) by pairs (c, s): (a c - b s, b c + a s), where the first product is not rounded. */
+INLINE vec v_rotate(vec v, vec cs)
+{
+    return (vec){rotate_two(v.lo, cs.lo), rotate_two(v.hi, cs.hi)};
+}
+
+/* Until flush_end, numbers below the normal ones are 0, as with the other sets. */
+INLINE uint64_t flush_begin(void)
+{
+    uint64_t mode;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(mode)::"memory");
+    __asm__ volatile("msr fpcr, %0" ::"r"(mode | 1u << 24) : "memory");
+    return mode;
+}
+
+INLINE void flush_end(uint64_t mode)
+{
+    __asm__ volatile("msr fpcr, %0" ::"r"(mode) : "memory");
+}
+
+#endif

@@ -1,0 +1,109 @@
+/* matmul_bytes.h - products with packed bytes in tiles of TILE_ROWS rows by a panel, which is two
+ * vectors of 8 outputs.  Integer sums are exact and the floats follow the reference, so all sets
+ * give its bits.  Included by one file per instruction set, which defines before:
+ *     TILE_ROWS, NAME(matmul_q)
+ *     ints, ints_to_floats(x)     8 integers of 32 bits; the same as a vec
+ *     struct block {q, ld ..}     one block of R rows: their bytes, ld apart, and what prepare adds
+ *     prepare(x, R, q4)
+ *     dot_panel(sum, w, x, R, q4, g0, g1)
+ *                                 sum[r][half]: exact dot products of the groups [g0, g1) of 4
+ *                                 channels of a block at w with the R rows of x */
+#ifndef KVF_ENGINE_MATMUL_BYTES_H
+#define KVF_ENGINE_MATMUL_BYTES_H
+
+/* d and m of part h of block `at` for the 8 outputs from `first` on; fine: w->n_fine. */
+INLINE void factors(vec *d, vec *m, const struct packed *w, size_t at, size_t first, int h,
+                    const int fine)
+{
+    const uint16_t *scale = w->scale + (fine ? at / (size_t)w->super : at) * 2 * PANEL + first;
+    *d = v_load_half(scale);
+    *m = v_load_half(scale + PANEL);
+    if (!fine)
+        return;
+    const int8_t *small = w->fine + (at * (size_t)fine + (size_t)h) * 2 * PANEL + first;
+    *d = v_mul(*d, v_load_bytes(small));
+    *m = v_mul(*m, v_load_bytes(small + PANEL));
+}
+
+/* acc += what the sums of part h of block `at` are: d scale sum + m sum(x).  scale, sums: of the
+ * first row and its block, nb and nb * parts apart. */
+INLINE void add_scaled(vec acc[TILE_ROWS][2], ints sum[TILE_ROWS][2], const struct packed *w,
+                       size_t at, const float *scale, const float *sums, const int R, const int h,
+                       const int fine)
+{
+    size_t nb = (size_t)w->n_blocks, parts = fine == 2 ? 2 : 1;
+    UNROLL
+    for (size_t half = 0; half < 2; half++) {
+        vec d, m;
+        factors(&d, &m, w, at, half * PANEL / 2, h, fine);
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            size_t row = (size_t)r * nb;
+            vec ds = v_mul(d, v_set(scale[row])), s = v_set(sums[row * parts + (size_t)h]);
+            acc[r][half] = v_fma(ds, ints_to_floats(sum[r][half]), acc[r][half]);
+            acc[r][half] = v_fma(m, s, acc[r][half]);
+        }
+    }
+}
+
+/* R rows from t on times one panel. */
+INLINE void tile_q(float *out, size_t ld, const struct qrows *x, size_t t, const struct packed *w,
+                   size_t panel, const int R, const int q4, const int fine)
+{
+    const int parts = fine == 2 ? 2 : 1, groups = 8 / parts;
+    size_t nb = (size_t)w->n_blocks, step = q4 ? 256 : 512;
+    const float *scale = x->scale + t * nb;
+    const float *sums = fine == 2 ? x->half + t * nb * 2 : x->sum + t * nb;
+    vec acc[TILE_ROWS][2];
+    UNROLL
+    for (int i = 0; i < 2 * R; i++)
+        acc[i / 2][i % 2] = v_zero();
+    for (size_t b = 0; b < nb; b++) {
+        struct block in = {.q = x->q + (t * nb + b) * 2 * QBLOCK, .ld = nb * 2 * QBLOCK};
+        size_t at = panel * nb + b;
+        prepare(&in, R, q4);
+        UNROLL
+        for (int h = 0; h < parts; h++) {
+            ints sum[TILE_ROWS][2];
+            dot_panel(sum, w->data + at * step, &in, R, q4, h * groups, (h + 1) * groups);
+            add_scaled(acc, sum, w, at, scale + b, sums + b * (size_t)parts, R, h, fine);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < 2 * R; i++)
+        v_store(out + (t + (size_t)(i / 2)) * ld + panel * PANEL + (size_t)(i % 2 * PANEL / 2),
+                acc[i / 2][i % 2]);
+}
+
+INLINE void rows_q(float *out, size_t ld, const struct qrows *x, int T, const struct packed *w,
+                   int panel0, int n_panels, const int q4, const int fine)
+{
+    size_t end = (size_t)(panel0 + n_panels), rows = (size_t)T;
+    for (size_t p = (size_t)panel0; p < end; p++) {
+        size_t t = 0;
+        for (; t + TILE_ROWS <= rows; t += TILE_ROWS)
+            tile_q(out, ld, x, t, w, p, TILE_ROWS, q4, fine);
+        for (; t < rows; t++)
+            tile_q(out, ld, x, t, w, p, 1, q4, fine);
+    }
+}
+
+void NAME(matmul_q)(float *out, size_t ld_out, const struct qrows *x, int T, const struct packed *w,
+                    int panel0, int n_panels)
+{
+    int q4 = w->kind == PACK_Q4;
+    if (w->n_fine == 0 && q4)
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1, 0);
+    else if (w->n_fine == 0)
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 0);
+    else if (w->n_fine == 1 && q4)
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1, 1);
+    else if (w->n_fine == 1)
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 1);
+    else if (q4)
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1, 2);
+    else
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 2);
+}
+
+#endif

@@ -1,0 +1,53 @@
+/* vec_x86.h - what AVX2 and AVX-512 write alike; see vec.h. */
+#ifndef KVF_ENGINE_VEC_X86_H
+#define KVF_ENGINE_VEC_X86_H
+
+#include <immintrin.h>
+
+#define v_zero V(setzero_ps)
+#define v_set V(set1_ps)
+#define v_load V(loadu_ps)
+#define v_store V(storeu_ps)
+#define v_add V(add_ps)
+#define v_sub V(sub_ps)
+#define v_mul V(mul_ps)
+#define v_div V(div_ps)
+#define v_max V(max_ps)
+#define v_min V(min_ps)
+#define v_fma V(fmadd_ps)   /* a b + c, rounded once */
+#define v_fnma V(fnmadd_ps) /* c - a b, rounded once */
+
+#define wide_zero V(setzero_pd)
+#define wide_set V(set1_pd)
+#define wide_load V(loadu_pd)
+#define wide_store V(storeu_pd)
+#define wide_sum V(add_pd)
+#define wide_fma V(fmadd_pd)
+
+/* from, from - 1 .. */
+INLINE vec v_count_down(int from)
+{
+    return V(cvtepi32_ps)(V(sub_epi32)(V(set1_epi32)(from), v_numbers()));
+}
+
+/* Pairs (a, b) by pairs (c, s): (a c - b s, b c + a s), where the first product is not rounded. */
+INLINE vec v_rotate(vec v, vec cs)
+{
+    vec other = v_mul(V(permute_ps)(v, 0xb1), V(movehdup_ps)(cs));
+    return V(fmaddsub_ps)(v, V(moveldup_ps)(cs), other);
+}
+
+/* Until flush_end, numbers below the normal ones are 0, which is fast. */
+INLINE unsigned flush_begin(void)
+{
+    unsigned mode = _mm_getcsr();
+    _mm_setcsr(mode | 0x8040);
+    return mode;
+}
+
+INLINE void flush_end(unsigned mode)
+{
+    _mm_setcsr(mode);
+}
+
+#endif

@@ -1,0 +1,190 @@
+/* all_bits.c - a hash of what each kernel writes for random numbers, to be compared between
+ * machines: tests/aarch64.sh does so for NEON and AVX2.
+ * usage: all_bits FLAGS   CPU_* of kernels.h */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "engine/kernels/kernels.h"
+
+enum { N = 203, D = 64, ROWS = 7, K = 512, OUT = 48, ROOM = 1 << 16 };
+
+static struct kernels k;
+static struct rng rng;
+static float x[ROOM], y[ROOM], z[ROOM], out[ROOM];
+static double sums[ROOM];
+static int32_t pos[ROOM];
+static int64_t whole[ROOM];
+
+static void fill(float *to, double scale, double shift)
+{
+    for (int i = 0; i < ROOM; i++)
+        to[i] = (float)(scale * rng_normal(&rng) + shift);
+}
+
+/* FNV-1a of the bytes. */
+static void show(const char *name, const void *data, size_t bytes)
+{
+    uint64_t h = 0xcbf29ce484222325;
+    for (size_t i = 0; i < bytes; i++)
+        h = (h ^ ((const unsigned char *)data)[i]) * 0x100000001b3;
+    printf("%-14s %016" PRIx64 "\n", name, h);
+}
+
+static void start(void)
+{
+    rng_init(&rng, 7);
+    fill(x, 2, 0);
+    fill(y, 1, 0);
+    fill(z, 1, 0);
+    fill(out, 1, 0);
+    for (int i = 0; i < ROOM; i++) {
+        sums[i] = x[i];
+        pos[i] = (int32_t)rng_below(&rng, N);
+        whole[i] = (int64_t)rng_below(&rng, 1 << 20);
+    }
+}
+
+#define SHOW(name, call)                                                                           \
+    do {                                                                                           \
+        start();                                                                                   \
+        call;                                                                                      \
+        show(#name, out, sizeof out);                                                              \
+    } while (0)
+
+static void show_products(void)
+{
+    static const enum weight_type types[] = {WEIGHT_Q4_1, WEIGHT_Q8_0, WEIGHT_Q4_K,
+                                             WEIGHT_Q6_K, WEIGHT_Q2_K, WEIGHT_Q5_K,
+                                             WEIGHT_F32,  WEIGHT_F16,  WEIGHT_BF16};
+    static int8_t bytes[ROOM];
+    struct qrows q = {bytes, x, y, z, K};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        size_t n = weight_bytes(types[i], (size_t)OUT * K);
+        uint16_t *data = mem_alloc(n, 1);
+        struct packed w;
+        start();
+        for (size_t j = 0; data && j < n / 2; j++) /* halves of 1/16 .. 1/8, whatever the type */
+            data[j] = (uint16_t)(0x2c00 + rng_below(&rng, 1024));
+        struct pack_source src = {data, types[i], OUT};
+        if (!data || packed_build(&src, 1, K, 0, &w) != KVF_OK)
+            exit(1);
+        if (w.n_blocks) {
+            k.quant_rows(&q, out, ROWS, K);
+            k.matmul_q(out, OUT, &q, ROWS, &w, 0, OUT / PANEL);
+        } else {
+            k.matmul_f(out, OUT, x, K, ROWS, &w, 0, OUT / PANEL);
+        }
+        show(weight_type_name(types[i]), out, sizeof out);
+        packed_finish(&w);
+        mem_free(data);
+    }
+    SHOW(quant_rows, k.quant_rows(&q, out, ROWS, K));
+    show("bytes", bytes, sizeof bytes);
+}
+
+static void show_attention(void)
+{
+    static _Alignas(64) char keys[ROOM], values[ROOM];
+    for (int type = 0; type < KV_TYPES; type++) {
+        start();
+        for (int s = 0; s < PAGE_SLOTS; s++)
+            k.kv_store(keys, values, (enum kv_type)type, s, x + s * D, y + s * D, D);
+        show("keys", keys, kv_half_bytes((enum kv_type)type, D));
+        show("values", values, kv_half_bytes((enum kv_type)type, D));
+        k.attn_qk(out, PAGE_SLOTS, z, D, ROWS, D, keys, (enum kv_type)type, 0.125f);
+        show("attn_qk", out, sizeof out);
+        k.attn_av(out, D, z, PAGE_SLOTS, ROWS, D, values, (enum kv_type)type, PAGE_SLOTS - 3);
+        show("attn_av", out, sizeof out);
+    }
+    float some;
+    SHOW(softmax, out[N] = k.softmax(out, N, NULL));
+    SHOW(entropy, out[N] = k.softmax(out, N, &some));
+    show("of it", &some, sizeof some);
+    SHOW(log_sum_exp, out[0] = k.log_sum_exp(x, N));
+    SHOW(max_row, out[0] = k.max_row(x, N));
+    SHOW(soft_cap, k.soft_cap(out, N, 30));
+}
+
+static void show_channels(void)
+{
+    SHOW(rmsnorm, k.rmsnorm(out, x, y, ROWS, N, 1e-5f));
+    SHOW(rmsnorm_back, k.rmsnorm_back(out, x, y, z, ROWS, N, 1e-5f));
+    SHOW(rope, k.rope(out, x, ROWS, D, D - 6));
+    SHOW(swiglu, k.swiglu(out, x, y, N));
+    SHOW(geglu, k.geglu(out, x, y, N));
+    SHOW(swiglu_back, k.swiglu_back(out, out + N, x, y, z, N));
+    SHOW(add, k.add(out, x, N));
+    SHOW(mul, k.mul(out, x, N));
+}
+
+static void low(float *to) /* logarithms of decay: finite, <= 0 */
+{
+    for (int i = 0; i < N; i++)
+        to[i] = to[i] > 0 ? -to[i] / 8 : to[i] / 8;
+}
+
+static void show_training(void)
+{
+    struct tile_product p = {out, OUT, x, K, 1, y, OUT, ROWS, 37, K / 8, true};
+    struct kl_coef c = {0.5f, 0.25f, 0.3f, 0.2f, 0.1f, 0.4f};
+    struct kl_part part;
+    SHOW(tile_mul, k.tile_mul(&p));
+    SHOW(add_aged, k.add_aged(out, x, N, N));
+    SHOW(exp_aged, (low(x), k.exp_aged(out, x, N, N)));
+    SHOW(exp_row, out[N] = k.exp_row(out, 61, 1));
+    SHOW(softmax_grad, k.softmax_grad(out, x, N, 0.25f));
+    SHOW(capacity_sums, (low(x), k.capacity_sums(out, x, N)));
+    SHOW(capacity_back, (low(x), k.capacity_back(out, x, y, N)));
+    SHOW(kl_back, k.kl_back(out, x, y, N, &c));
+    SHOW(kl_part, k.kl_part(&part, x, y, N));
+    show("its sums", &part, sizeof part);
+}
+
+static void show_rows(void)
+{
+    static const int top[] = {1, 16, 64};
+    static const double tau[] = {.5, .9, .99};
+    struct row_cut cut[6];
+    uint16_t last[N] = {0};
+    void *scratch = mem_alloc(row_cuts_scratch(N), 1);
+    start();
+    k.softmax(out, N, NULL);
+    if (!scratch)
+        exit(1);
+    k.row_cuts(out, N, top, 3, tau, 3, cut, scratch);
+    show("row_cuts", cut, sizeof cut);
+    k.mark(last, 2, out, N, &cut[4], 77);
+    show("mark", last, sizeof last);
+    mem_free(scratch);
+    SHOW(mass_add, k.mass_add(sums, out, x, N));
+    show("sums", sums, sizeof sums);
+    SHOW(next_low, out[0] = (float)k.next_low(x, pos, 3, N, 20, 40, -1));
+    SHOW(reduce_sums, k.reduce_sums(out, sums, N, ROWS, N, false, 3));
+    SHOW(sum_rows, k.sum_rows(out, x, N, ROWS, pos, N / 2, N, 0x1.8p20, 0.5));
+    SHOW(take_share, k.take_share(out, x, pos, N, N / 2, 0.3f, TAKE_MAX));
+    SHOW(sum_between, sums[0] = k.sum_between(x, pos, N, 20, 150));
+    show("sum", sums, sizeof *sums);
+    struct window_pair pair = {x, y, 150, 20};
+    SHOW(slide, k.slide(sums, &pair, pos, N, 0x1.8p20));
+    show("sums", sums, sizeof sums);
+    SHOW(spread, k.spread(out, whole, whole + N, N, ROWS, 0.5));
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2) {
+        fprintf(stderr, "usage: all_bits FLAGS\n");
+        return 2;
+    }
+    kernels_init(&k, (unsigned)strtoul(argv[1], NULL, 16) & cpu_flags_detect());
+    show_products();
+    show_attention();
+    show_channels();
+    show_training();
+    show_rows();
+    return 0;
+}
