@@ -1,9 +1,12 @@
 /* bench_kernels.c - time of each kernel at the shapes of SmolLM2-135M, for every
  * instruction set of this CPU: the least of many short runs on one thread.
- * usage: bench_kernels [NAME]   only kernels whose name contains NAME */
+ * usage: bench_kernels [NAME]         only kernels whose name contains NAME
+ *        bench_kernels --count [NAME] one call of each between two of getppid, and no reference,
+ *                                     for what counts instructions (bench/instructions.sh) */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -291,8 +294,27 @@ static void report(struct bench *b, const struct task *t, const struct kernels *
     }
 }
 
+/* The second call is counted: the first one brings tables and code. */
+static void count(struct bench *b, const struct task *t, const struct kernels *sets,
+                  const char *const *names, int n_sets)
+{
+    for (int i = 1; i < n_sets; i++) {
+        b->k = &sets[i];
+        b->T = t->T;
+        b->kind = t->kind;
+        t->run(b);
+        printf("%s, %s|%s|", t->name, t->shape, names[i]);
+        fflush(stdout);
+        getppid();
+        t->run(b);
+        getppid();
+    }
+}
+
 int main(int argc, char **argv)
 {
+    bool counts = argc > 1 && strcmp(argv[1], "--count") == 0;
+    const char *part = argc > 1 + counts ? argv[1 + counts] : "";
 #if defined(__aarch64__)
     static const char *const all[] = {"reference", "neon", "neon-dot"};
     static const unsigned flags[] = {0, CPU_ARM_NEON, CPU_ARM_NEON | CPU_ARM_DOT};
@@ -318,7 +340,7 @@ int main(int argc, char **argv)
         return 1;
     }
     for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++)
-        if (argc < 2 || strstr(tasks[i].name, argv[1]))
-            report(&b, &tasks[i], sets, names, n_sets);
+        if (strstr(tasks[i].name, part))
+            (counts ? count : report)(&b, &tasks[i], sets, names, n_sets);
     return 0;
 }
