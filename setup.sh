@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install what kvfate needs and is not there: Debian packages and the default model.
+# Install what kvfate needs and is not there: packages of Debian, Ubuntu or Fedora, and the default model.
 # usage: ./setup.sh [tests]      (tests: also what ./test.sh needs)
 # Safe to run again: what is there is left alone.
 set -eu
@@ -11,6 +11,13 @@ build_packages='gcc meson ninja-build pkg-config libc6-dev
   ca-certificates python3 python3-pip'
 test_packages='libcriterion-dev python3-numpy python3-zstandard valgrind poppler-utils mandoc g++ git
   chromium clang-format-14 clang-format'
+# Fedora's names.  Ubuntu has Debian's, but no clang-format-14 and its chromium is no package: what needs them skips.
+fedora_packages='gcc meson ninja-build pkgconf-pkg-config glibc-devel
+  cairo-devel pango-devel harfbuzz-devel libpng-devel zlib-devel cjson-devel libzstd-devel minizip-ng-compat-devel
+  sqlite-devel xxhash-devel pcre2-devel lapack lato-fonts dejavu-sans-fonts google-noto-sans-cjk-fonts
+  google-noto-color-emoji-fonts ca-certificates python3 python3-pip'
+fedora_tests='criterion-devel python3-numpy python3-zstandard valgrind poppler-utils mandoc gcc-c++ git chromium
+  clang-tools-extra'
 
 model=SmolLM2-135M-Instruct.Q4_1.gguf
 model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
@@ -20,22 +27,33 @@ cache=${KVFATE_CACHE:-${HOME:-/root}/.cache/kvfate}
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
-install_packages() {
-    command -v dpkg-query >/dev/null || die "this script knows Debian's packages; on another system" \
-        "install what docs/reference/dependencies.md lists, then run meson yourself (HACKING.md)"
+install_packages() { # those of Debian and Ubuntu, or of Fedora
+    if command -v dpkg-query >/dev/null; then
+        has() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed'; }
+        install='apt-get install -y --no-install-recommends'
+        names=$1
+        grep -qs '^ID=ubuntu' /etc/os-release && names=$(printf '%s' "$1" | sed 's/chromium clang-format-14//')
+    elif command -v dnf >/dev/null; then
+        has() { rpm -q --whatprovides "$1" >/dev/null 2>&1; }
+        install='dnf install -y --setopt=install_weak_deps=False'
+        names=$2
+    else
+        die "this script knows the packages of Debian, Ubuntu and Fedora; on another system install what" \
+            "docs/reference/dependencies.md lists, then run meson yourself (HACKING.md)"
+    fi
     missing=
-    for p in $*; do
-        dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
+    for p in $names; do
+        has "$p" || missing="$missing $p"
     done
     [ -n "$missing" ] || return 0
     [ "$(id -u)" = 0 ] || die "packages are missing; run this, then try again:
-  sudo apt-get install -y --no-install-recommends$missing"
+  sudo $install$missing"
     say "installing$missing"
     export DEBIAN_FRONTEND=noninteractive
     log=$(mktemp)
-    if ! { apt-get update && apt-get install -y --no-install-recommends $missing; } >"$log" 2>&1; then
+    if ! { { [ "${install%% *}" = dnf ] || apt-get update; } && $install $missing; } >"$log" 2>&1; then
         tail -n 15 "$log" >&2
-        die "apt-get failed (its last lines are above; all of it is in $log); is there a network?"
+        die "${install%% *} failed (its last lines are above; all of it is in $log); is there a network?"
     fi
     rm -f "$log"
 }
@@ -74,8 +92,8 @@ PY
 }
 
 case ${1:-} in
-    '') install_packages $build_packages ;;
-    tests) install_packages $build_packages $test_packages ;;
+    '') install_packages "$build_packages" "$fedora_packages" ;;
+    tests) install_packages "$build_packages $test_packages" "$fedora_packages $fedora_tests" ;;
     *) die "usage: ./setup.sh [tests]" ;;
 esac
 fetch_model

@@ -1,7 +1,7 @@
 #!/bin/sh
 # kvfate on aarch64, by emulation: the whole is compiled with NEON, and its tests of kernels pass on a processor
-# with dot products of bytes and on one without.  All that the kernels write has the bytes of AVX2.
-#     tests/aarch64.sh [SUITE ...]     default: kernels; also these suites of meson (engine, method, oracle ..)
+# with dot products of bytes and on one without.  What kernels write, and the trace of a whole run, have the bytes of AVX2.
+#     tests/aarch64.sh
 # It is no part of the normal suites.  It needs, on Debian 12 as root:
 #     apt-get install gcc-aarch64-linux-gnu qemu-user mmdebstrap
 # and the libraries of that machine in a folder, KVFATE_ARM64 (default: ~/.cache/kvfate/arm64):
@@ -59,4 +59,16 @@ ninja -C build tests/kernels/all_bits > /dev/null
 if grep -q avx2 /proc/cpuinfo; then
     build/tests/kernels/all_bits 1 | cmp - "$build/bits.1"
     echo "$(wc -l < "$build/bits.1") hashes of what kernels write are those of AVX2"
+fi
+
+# ---- a whole run: the same trace
+model=${KVFATE_CACHE:-$HOME/.cache/kvfate}/SmolLM2-135M-Instruct.Q4_1.gguf
+if [ -e "$model" ] && grep -q avx2 /proc/cpuinfo; then
+    ninja -C $build cli/kvfate > /dev/null
+    ninja -C build cli/kvfate > /dev/null
+    set -- run -m "$model" --raw -p "The capital of France is" -n 4 --method h2o -B 6 -t 1 -o
+    KVFATE_CPU_MASK=1 build/cli/kvfate "$@" "$build/here.kvf" > /dev/null 2>&1
+    qemu-aarch64 -L "$root" $build/cli/kvfate "$@" "$build/there.kvf" > /dev/null 2>&1
+    cmp "$build/here.kvf" "$build/there.kvf"
+    echo "a run of h2o has the trace of AVX2: $(wc -c < "$build/there.kvf") bytes"
 fi
