@@ -97,7 +97,8 @@ static void show_attention(void)
         show("values", values, kv_half_bytes((enum kv_type)type, D));
         k.attn_qk(out, PAGE_SLOTS, z, D, ROWS, D, keys, (enum kv_type)type, 0.125f);
         show("attn_qk", out, sizeof out);
-        k.attn_av(out, D, z, PAGE_SLOTS, ROWS, D, values, (enum kv_type)type, PAGE_SLOTS - 3);
+        struct kv_values v = {values, (enum kv_type)type, D, 0, D, PAGE_SLOTS - 3};
+        k.attn_av(out, D, z, PAGE_SLOTS, ROWS, &v);
         show("attn_av", out, sizeof out);
     }
     float some;
