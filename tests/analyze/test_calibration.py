@@ -342,7 +342,7 @@ def large(path):
 
 def refusals(x, path):
     refused("criterion", 2, ["calibration", x, "--criterion", "top63"], "top63")
-    refused("no such column", 1, ["calibration", x, "--criterion", "top128"], "last_selected.top128", "--probes full")
+    refused("no such column", 1, ["calibration", x, "--criterion", "top128"], "last_selected.top128", "--probes calibration")
     refused("group", 2, ["calibration", x, "--group", "some"], "some")
     refused("event", 2, ["calibration", x, "--event", "never"], "never")
     refused("no event", 2, ["calibration", x, "--event", ""], "--event")
