@@ -236,6 +236,34 @@ def mistakes():
     check("no file", r.returncode == 1 and "no such file" in r.stderr and r.stderr.count("\n") == 1, r.stderr)
 
 
+def package():
+    """The program and the package hand each other what is theirs, with equal words."""
+    env = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "python"), "PATH": os.path.dirname(KVFATE) + os.pathsep + os.environ["PATH"]}
+
+    def python(*argv):
+        return subprocess.run([sys.executable, "-m", "kvfate", *argv], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env)
+
+    for argv in (["import", "-h"], ["help", "export"], ["export", "x", "--form", "csv", "-o", "y"], ["import"], ["import", "a", "-o"], ["import", "a", "--overwrite=1"],
+                 ["import", "a", "--prompt", "1.5"], ["export", "f.kvf", "g.kvf", "-o", "x.npz"], ["import", "--model", "m", "--no-such"], ["occupancy", "f.kvf"],
+                 ["--version"], ["nothing"], ["export", "--", "-h", "-o"]):
+        a, b = python(*argv), said(*argv)
+        check("both ways: %s" % argv, (a.returncode, a.stdout, a.stderr) == (b.returncode, b.stdout, b.stderr), a, b)
+        check("one line: %s" % argv, (a.returncode == 0) == (not a.stderr) and a.stderr.count("\n") <= 1, a)
+    with open("numpy.py", "w") as f:
+        f.write("print('a file of the folder was run')")
+    r = said("export", "f.kvf", "-o", "own.npz")
+    check("nothing of the current folder is run", r.returncode == 0 and r.stdout == "own.npz\n", r)
+    os.unlink("numpy.py")
+    r = subprocess.run([KVFATE, "import", "x", "-o", "y.kvf"], capture_output=True, text=True, env={**env, "KVFATE_PYTHON": "/no/python"})
+    check("no Python", r.returncode == 1 and "/no/python" in r.stderr and "KVFATE_PYTHON" in r.stderr and r.stderr.count("\n") == 1, r)
+    with open("alone", "w") as f:
+        f.write("#!/bin/sh\nshift 2\nexec %s -S -E -s -c 'import sys; sys.modules[\"numpy\"] = None; sys.path.insert(0, \"%s\"); from kvfate.__main__ import main; main()' \"$@\"\n" % (
+            sys.executable, os.path.join(ROOT, "python")))
+    os.chmod("alone", 0o755)
+    r = subprocess.run([KVFATE, "import", "x.npz", "-o", "y.kvf"], capture_output=True, text=True, env={**env, "KVFATE_PYTHON": os.path.abspath("alone")})
+    check("no NumPy", r.returncode == 1 and "NumPy" in r.stderr and "pip install numpy" in r.stderr and r.stderr.count("\n") == 1, r)
+
+
 with tempfile.TemporaryDirectory() as FOLDER:
     os.chdir(FOLDER)
     attention([])
@@ -244,6 +272,7 @@ with tempfile.TemporaryDirectory() as FOLDER:
     returns()
     fields()
     schema()
+    package()
     mistakes()
     os.chdir("/")
 finish()
