@@ -91,7 +91,7 @@ static inline void kernels_init_vectors(struct kernels *k, unsigned flags)
 {
     if (flags & CPU_X86_AVX2)
         *k = (struct kernels)USE_ALL(avx2);
-#if HAVE_AVXVNNI
+#if defined HAVE_AVXVNNI && HAVE_AVXVNNI
     if (flags & CPU_X86_AVXVNNI)
         k->matmul_q = matmul_q_avxvnni;
 #endif
