@@ -236,7 +236,7 @@ static int count_prompt(struct frame *f, struct kvf_diag *d)
         return KVF_OK;
     }
     int err = kvf_read_f64(f->t, f->column[ROLE], 0, 0, 0, (uint32_t)x->T, role, d);
-    while (!err && x->P < x->T && role[x->P] == KVF_ROLE_PROMPT)
+    while (!err && x->P < x->T && KVF_IN_PROMPT(role[x->P]))
         x->P++;
     return err;
 }

@@ -119,9 +119,11 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 
 /* ---- the groups */
 
-static int group_roles(struct frame *f, bool think, struct kvf_diag *d)
+/* With `every` role of its own, else what is of the prompt and what is not.  Pictures are a group
+ * where there is one. */
+static int group_roles(struct frame *f, bool every, struct kvf_diag *d)
 {
-    static const char *const names[] = {"all", "prompt", "answer", "think"};
+    static const char *const names[] = {"all", "prompt", "answer", "think", "image"};
     struct groups *g = &((struct plan *)f->state)->groups;
     double *role = FRAME_NEW(f, double, (size_t)f->T);
     int err = role ? KVF_OK : KVF_E_NOMEM;
@@ -132,11 +134,14 @@ static int group_roles(struct frame *f, bool think, struct kvf_diag *d)
     }
     if (!err && f->T)
         err = kvf_read_f64(f->t, f->column[ROLE], 0, 0, 0, (uint32_t)f->T, role, d);
-    g->n = think ? 4 : 3;
+    g->n = every ? 4 : 3;
     memcpy(g->name, names, sizeof names);
     for (int64_t i = 0; !err && i < f->T; i++) {
-        int part = role[i] == KVF_ROLE_PROMPT ? 1 : 2;
-        g->of[i] = (uint8_t)(think && role[i] == KVF_ROLE_THINK ? 3 : part);
+        bool own = every && (role[i] == KVF_ROLE_THINK || role[i] == KVF_ROLE_IMAGE);
+        int part = KVF_IN_PROMPT(role[i]) ? 1 : 2;
+        g->of[i] = (uint8_t)(own ? (int)role[i] + 1 : part);
+        if (own && role[i] == KVF_ROLE_IMAGE)
+            g->n = 5;
     }
     return err;
 }

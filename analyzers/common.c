@@ -318,8 +318,8 @@ double mean_retention(double log_beta, int64_t i, int64_t T)
 
 const char *role_name(double code)
 {
-    static const char *const names[] = {"prompt", "answer", "think"};
-    return code >= 0 && code < 3 ? names[(int)code] : "?";
+    static const char *const names[] = {"prompt", "answer", "think", "image"};
+    return code >= 0 && code < 4 ? names[(int)code] : "?";
 }
 
 int step_select(const char *text, int64_t T, int64_t *ret_step, struct kvf_diag *d)

@@ -77,7 +77,7 @@ int column_of_heads(const struct kvf_trace *t, int column, enum kvf_space space,
  * importance; or KVF_E_NOTFOUND with a sentence. */
 int gate_column_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d);
 
-/* Of an enum kvf_role: "prompt", "answer", "think"; "?" for other codes. */
+/* Of an enum kvf_role: "prompt", "answer", "think", "image"; "?" for other codes. */
 const char *role_name(double code);
 
 /* What --step asks for: "N", the query N of T, or "end", after the last (T).  An entry i is held

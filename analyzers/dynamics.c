@@ -68,7 +68,7 @@ static int prompt_length(struct kvf_trace *t, int64_t *ret, struct kvf_diag *d)
     if (!err && T)
         err = kvf_read_f64(t, column, 0, 0, 0, T, role, d);
     *ret = 0;
-    while (!err && *ret < T && role[*ret] == KVF_ROLE_PROMPT)
+    while (!err && *ret < T && KVF_IN_PROMPT(role[*ret]))
         ++*ret;
     mem_free(role);
     return err;

@@ -144,7 +144,7 @@ static int read_roles(struct signature_source *s, struct kvf_diag *d)
     if (c < 0 || s->T == 0)
         return KVF_OK;
     err = kvf_read_f64(s->t, c, 0, 0, 0, (uint32_t)s->T, s->work, d);
-    for (s->prompt = 0; !err && s->prompt < s->T && s->work[s->prompt] == KVF_ROLE_PROMPT;)
+    for (s->prompt = 0; !err && s->prompt < s->T && KVF_IN_PROMPT(s->work[s->prompt]);)
         s->prompt++;
     return err;
 }

@@ -45,7 +45,7 @@ static int count_prompt(struct kvf_trace *t, const struct json *run, uint32_t *r
         return KVF_E_NOMEM;
     int err = kvf_read_f64(t, column, 0, 0, 0, n, role, d);
     for (uint32_t i = 0; !err && i < *ret; i++)
-        if (role[i] != KVF_ROLE_PROMPT)
+        if (!KVF_IN_PROMPT(role[i]))
             *ret = i;
     mem_free(role);
     return err;

@@ -21,7 +21,7 @@ static void check_plan(const struct plan *p, const struct plan_model *m)
     for (size_t i = 0; p->ids && i < T; i++)
         MUST(p->ids[i] >= 0 && p->ids[i] < m->vocab);
     for (size_t i = 0; p->roles && i < T; i++)
-        MUST(p->roles[i] <= KVF_ROLE_THINK);
+        MUST(p->roles[i] <= KVF_ROLE_IMAGE);
     for (size_t i = 0; p->evict_step && i < T * (size_t)(p->n_layers * p->n_kv_heads); i++)
         MUST(p->evict_step[i] == KVF_ALIVE || (p->evict_step[i] > i % T && p->evict_step[i] <= T));
     for (size_t i = 0; p->mass && i < T * (size_t)(p->n_layers * p->n_heads); i++)

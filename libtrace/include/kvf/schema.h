@@ -95,7 +95,9 @@
 #define KVF_ALIVE 0xffffffffu
 #define KVF_NEVER 0xffffffffu /* no step */
 
-enum kvf_role { KVF_ROLE_PROMPT = 0, KVF_ROLE_ANSWER = 1, KVF_ROLE_THINK = 2 };
+/* A patch of a picture is a part of the prompt that is no text. */
+enum kvf_role { KVF_ROLE_PROMPT = 0, KVF_ROLE_ANSWER = 1, KVF_ROLE_THINK = 2, KVF_ROLE_IMAGE = 3 };
+#define KVF_IN_PROMPT(role) ((role) == KVF_ROLE_PROMPT || (role) == KVF_ROLE_IMAGE)
 
 enum kvf_reason {
     KVF_REASON_NONE = 0,         /* alive */
