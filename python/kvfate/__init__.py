@@ -12,7 +12,7 @@ import importlib
 _PLACES = {
     "Continuation": "scores", "Error": "errors", "Figure": "tables", "MissingValues": "errors", "ProgramError": "program", "Report": "tables",
     "Scores": "scores", "Table": "tables", "Trace": "trace", "TraceError": "errors", "Writer": "writer", "capture": "capture_torch", "export": "exports",
-    "figure": "tables", "import_trace": "imports", "load_table": "tables", "open": "trace", "report": "tables", "save_table": "tables", "table": "tables",
+    "figure": "tables", "import_trace": "imports", "load_table": "tables", "open": "trace", "patches": "picture", "report": "tables", "save_table": "tables", "table": "tables",
 }
 _NAMES = {"open": "open_trace"}  # of those that are called otherwise there
 __all__ = sorted(set(_PLACES) - {"capture"})

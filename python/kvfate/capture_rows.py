@@ -35,10 +35,12 @@ PROBES = {
     "under": {"under." + p: "STEP query step" for p in [*UNDER, "seen"]},
     "dilution": {**{k: v for u in SETS for k, v in (("useful." + u, "f32 query step"), ("dilution." + u, "f32 query step"), ("size." + u, "STEP query step"))},
                  **{"near.all.%d" % k: "STEP query step" for k in range(N_NEAR)}},
+    "shadow": {**{"shadow." + k: "f32 query step" for k in ("kept_mass", "oracle_mass", "output_error")}, "shadow.ghost_hits": "u32 query snapshot",
+               "shadow.first_hit": "u32 query snapshot: step", "shadow.ghost_mass": "f32 query snapshot"},
     "contrib": {"out_norm": "f32 query", "last_selected.contrib64": "STEP query age snapshot: step"},
 }
 PAPER = ["evict", "survival", "mass", "steps", "nll"]
-EVERY = {"lean": ["evict", "nll"], "paper": PAPER, "full": list(PROBES)}
+EVERY = {"lean": ["evict", "nll"], "paper": PAPER, "full": [p for p in PROBES if p != "shadow"]}
 
 
 class NumpyArrays:
@@ -134,6 +136,8 @@ class LayerRows:
             out |= {k + c: (G, 0, a.i32) for c in RETURNS for k in ("selected.", "returns.", "gap.")}
         if "contrib" in self.probes:
             out |= {"last.contrib64": (G, -1, a.i32), "out_norm": (G, math.nan, a.f32)}
+        if "shadow" in self.probes:
+            out |= {"hits": (G, 0, a.i32), "first_hit": (G, NEVER, a.i32), "ghost": (G, 0, a.f64)}
         if "keys" in self.probes:
             out["key_norm"] = (H, math.nan, a.f32)
         if "evict" in self.probes:
@@ -161,8 +165,10 @@ class LayerRows:
         if "contrib" in self.probes and out_norm is not None:
             self.cells["out_norm"][:, i0:i0 + n] = out_norm
 
-    def take(self, w, seen, lse, entropy, t0, i0):
-        """Weights as `weigh` makes them, of queries t0 ... over entries i0 ...; queries come in rising order, each once."""
+    def take(self, w, seen, lse, entropy, t0, i0, missed=None):
+        """Weights as `weigh` makes them, of queries t0 ... over entries i0 ...; queries come in rising order, each once.
+        missed: of queries that do not see what was evicted, the weights over everything, whether an entry is there for the query, and
+        the error of its output."""
         a, xp = self.a, self.a.xp
         rows, n = w.shape[1:]
         self._grow(max(t0 + rows, i0 + n))
@@ -174,6 +180,8 @@ class LayerRows:
             self.cells["max"][:, at] = xp.maximum(self.cells["max"][:, at], xp.amax(w, 1))
         if "window" in self.probes:
             self._windows(w, t0, i0)
+        if "shadow" in self.probes:
+            self._missed(seen, missed, t)
         self._received(w, seen, t0, i0)
         if self.probes & {"survival", "calibration", "returns", "dilution", "under", "contrib"}:
             self._sets(xp.where(seen, w, a.full((), -1, a.f32)), seen, t, i0)
@@ -181,6 +189,27 @@ class LayerRows:
     def _put(self, columns):
         for name, values in columns.items():
             self.rows.setdefault(name, []).append(self.a.numpy(values))
+
+    def _missed(self, seen, missed, t):
+        """What n entries that a query saw have of the weight, against the n largest; and whom it missed.  Missing nothing is 1, 1 and 0."""
+        a, xp = self.a, self.a.xp
+        if missed is None:
+            one = np.ones((self.query_heads, seen.shape[1]), np.float32)
+            return self._put({"shadow.kept_mass": one, "shadow.oracle_mass": one, "shadow.output_error": 0 * one})
+        p, there, error = missed
+        n, ghost, none = xp.sum(seen, -1), there & ~seen, a.full((), 0, a.f64)
+        all_seen = n == xp.sum(there, -1)
+        shown = xp.where(there, p, a.full((), -1, a.f32))
+        falling = a.falling(shown)
+        wide, one = a.cast(p, a.f64), a.full((), 1, a.f64)
+        most = a.at(xp.cumsum(a.cast(xp.clip(falling, 0, 1), a.f64), -1), (n - 1)[..., None])[..., 0]
+        self._put({"shadow.kept_mass": xp.where(all_seen, one, xp.sum(xp.where(seen, wide, none), -1)),
+                   "shadow.oracle_mass": xp.where(all_seen, one, most), "shadow.output_error": xp.where(all_seen, none, error)})
+        hit = members(a, shown, falling, n) & ghost
+        at, never = slice(0, p.shape[-1]), a.full((), NEVER, a.i32)
+        self.cells["hits"][:, at] += a.cast(xp.sum(hit, 1), a.i32)
+        self.cells["first_hit"][:, at] = xp.minimum(self.cells["first_hit"][:, at], xp.amin(xp.where(hit, t[:, None], never), 1))
+        self.cells["ghost"][:, at] += xp.sum(xp.where(ghost, wide, none), 1)
 
     def _received(self, w, seen, t0, i0):
         rows, n = w.shape[1:]
@@ -349,6 +378,9 @@ class LayerRows:
                 out |= {"window.%d" % k: self._mean(b1 - PER_WINDOW, b1, T), "window16.%d" % k: self._mean(b1 - 1, b1, T)}
         if "contrib" in self.probes:
             out["last_selected.contrib64"] = ages(kept["last.contrib64"], -1)
+        if "shadow" in self.probes:
+            first = np.where(kept["first_hit"] == NEVER, 2**32 - 1, kept["first_hit"].astype(np.int64)).astype(np.uint32)
+            out |= {"shadow.ghost_hits": kept["hits"].astype(np.uint32), "shadow.first_hit": first, "shadow.ghost_mass": kept["ghost"]}
         if "evict" in self.probes:
             out |= evictions(kept["left"], T, self.reason, kept["score"], kept["margin"])
         return out

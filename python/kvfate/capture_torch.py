@@ -10,8 +10,10 @@ import sys
 import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 
+from .capture_held import Held
 from .capture_rows import NEVER, NumpyArrays, weigh
-from .capture_trace import ANSWER, PROMPT, Recording, chosen
+from .capture_trace import ANSWER, IMAGE, PROMPT, Recording, chosen
+from .capture_vision import patches, pictures
 from .errors import Error, TraceError
 
 LATER = 32  # queries of single tokens that are scored together
@@ -77,10 +79,12 @@ def texts_of(tokenizer):
 class _Sequence:
     """One sequence of a batch: its recording, the places before it that hold padding, and queries that wait to be scored."""
 
-    def __init__(self, recording, pads, n_layers):
+    def __init__(self, recording, pads, n_layers, arrays):
         self.recording, self.pads, self.ended = recording, pads, False
+        self.held = [Held(arrays, rows, "shadow" in recording.probes) for rows in recording.layers]
         self.waiting = [[] for _ in range(n_layers)]  # (first query, queries, keys, how they are scored)
         self.known = [0] * n_layers                   # entries whose keys were looked at
+        self.pictures = []                            # where their patches are
         self.last = None                              # the state behind the last token, from which the next is told
 
 
@@ -101,9 +105,10 @@ class Capture:
                         "record such a model with kvfate.Writer" % (type(model).__name__, len(self.modules), self.config.num_hidden_layers))
         self._heads = [(self.config.num_key_value_heads, self.config.num_attention_heads)] * self.config.num_hidden_layers
         self._arrays = TorchArrays(next(model.parameters()).device)
-        self.sequences, self.paths, self._total, self._hooks, self._replaced, self._open = [], [], 0, [], {}, False
-        self._forced_role, self._seen_layers = None, set()
-        self.follows, self._places = False, {}  # an adapter tells of evictions; {layer: positions [H][n] of what the cache holds}
+        self.sequences, self.paths, self._total, self._hooks, self._replaced, self._open = [], [], 0, [], [], False
+        self._forced_role, self._seen_layers, self._given, self._grids = None, set(), {}, []
+        self.method = {"name": "full", "budget": 0}
+        self.follows = False  # an adapter tells of evictions
 
     # ---- the with statement
 
@@ -111,30 +116,41 @@ class Capture:
         if self._open or self.sequences:
             raise TraceError("%s: the trace is closed or open already; a capture records one run, so make another with kvfate.capture" % self.out)
         how = self.config._attn_implementation
-        original = ALL_ATTENTION_FUNCTIONS.get(how)
-        self._replaced = {how: ALL_ATTENTION_FUNCTIONS._local_mapping.get(how)}
+        if how == "eager":  # some releases of the library keep it out of the interface
+            places = [vars(sys.modules[name]) for name in {type(m).__module__ for m in self.modules}]
+            name = "eager_attention_forward"
+        else:
+            places, name = [ALL_ATTENTION_FUNCTIONS._local_mapping], how
+        for place in places:
+            self._replaced.append((place, name, place.get(name)))
+            place[name] = self._beside(place[name] if name in place else ALL_ATTENTION_FUNCTIONS.get(name))
+        self._hooks = [self.decoder.register_forward_pre_hook(self._before, with_kwargs=True), self.decoder.register_forward_hook(self._after)]
+        if self.decoder is not self.model:
+            self._hooks.append(self.model.register_forward_pre_hook(self._outside, with_kwargs=True))
+        eye = getattr(self.model.base_model, "visual", None)
+        if eye is not None:
+            self._hooks.append(eye.register_forward_pre_hook(self._looked, with_kwargs=True))
+        self._open = True
+        return self
 
+    def _beside(self, inner):
+        """An attention function that does what it did, beside which the capture takes its queries and keys."""
         def attention(module, query, key, value, attention_mask, *args, **kwargs):
-            inner = original or sys.modules[type(module).__module__].eager_attention_forward
             result = inner(module, query, key, value, attention_mask, *args, **kwargs)
             if module in self.modules:
                 with torch.no_grad():
                     self._attended(module, query, key, value, attention_mask, kwargs)
             return result
-
-        ALL_ATTENTION_FUNCTIONS[how] = attention
-        self._hooks = [self.decoder.register_forward_pre_hook(self._before, with_kwargs=True), self.decoder.register_forward_hook(self._after)]
-        self._open = True
-        return self
+        return attention
 
     def __exit__(self, kind, *_):
         for hook in self._hooks:
             hook.remove()
-        for how, before in self._replaced.items():
+        for place, name, before in self._replaced:
             if before is None:
-                del ALL_ATTENTION_FUNCTIONS[how]
+                place.pop(name, None)
             else:
-                ALL_ATTENTION_FUNCTIONS[how] = before
+                place[name] = before
         self._open = False
         try:
             if kind is None:
@@ -171,9 +187,21 @@ class Capture:
     def _refuse(self, module, found, way):
         raise Error("%s of %s: %s; %s" % (module if isinstance(module, str) else type(module).__name__, type(self.model).__name__, found, way))
 
+    def _outside(self, module, args, kwargs):
+        """What the whole model is given.  One that sees pictures gives its decoder embeddings of tokens and patches."""
+        self._given = {"input_ids": args[0] if args else None, **kwargs}
+
+    def _looked(self, module, args, kwargs):
+        """The grids of pictures (frames, rows, columns) that Qwen's vision towers are given; films are left out."""
+        grids = kwargs.get("grid_thw", args[1] if len(args) > 1 else None)
+        self._grids += [] if grids is None else [g for g in grids.tolist() if g[0] == 1]
+
     def _before(self, module, args, kwargs):
         """The tokens that the model is given, and the padding before them."""
-        ids = kwargs.get("input_ids", args[0] if args else None)
+        ids, given = kwargs.get("input_ids", args[0] if args else None), self._given
+        embeds, self._given = kwargs.get("inputs_embeds"), {}
+        if ids is None and embeds is not None and given.get("input_ids") is not None and given["input_ids"].shape == embeds.shape[:2]:
+            ids = given["input_ids"]
         if ids is None:
             self._refuse(module, "it was given embeddings and no token ids", "give input_ids")
         cache = kwargs.get("past_key_values")
@@ -215,22 +243,27 @@ class Capture:
             meta = {"model": {"name": config.name_or_path or type(self.model).__name__, "arch": config.model_type, "layers": len(self._heads),
                               "query_heads": self._heads[0][1], "kv_heads": self._heads[0][0], "head_dim": next(iter(self.modules)).head_dim,
                               "vocab": config.vocab_size, "context": getattr(config, "max_position_embeddings", 0)},
-                    "run": {"prompt_tokens": len(prompt), "probes": ",".join(self._names), "precision": str(self.model.dtype).removeprefix("torch."),
+                    "run": {"prompt_tokens": len(prompt), "probes": ",".join(self._names), **({"shadow": "entries"} if "shadow" in self._names else {}), "precision": str(self.model.dtype).removeprefix("torch."),
                             "captured": {"attention": config._attn_implementation, "device": device, "torch": torch.__version__,
                                          "transformers": sys.modules["transformers"].__version__}},
-                    "method": {"name": "full", "budget": 0}, **self._meta}
+                    "method": self.method, **self._meta}
             recording = Recording(self.paths[k], self._arrays, self._heads, self._names, self.watch, meta, prompt, self._texts, self._most, self.every, self.existing)
-            self.sequences.append(_Sequence(recording, pads[k], len(self._heads)))
+            self.sequences.append(_Sequence(recording, pads[k], len(self._heads), self._arrays))
 
     def _feed(self, ids):
         """A sequence of a batch that has said its end is given padding until the others have, which is not recorded."""
-        stops = self._stops()
+        stops, grids = self._stops(), iter(self._grids) if self._grids else None
+        self._grids = []
         start = self._total - ids.shape[1]
         for row, s in zip(ids, self.sequences):
             if len(self.sequences) > 1 and self._role == ANSWER and s.recording.ids and s.recording._roles[-1] == ANSWER and s.recording.ids[-1] in stops:
                 s.ended = True
             s.new = [] if s.ended else [int(i) for i in row[max(s.pads - start, 0):]]
-            s.recording.feed(s.new, self._role)
+            images = patches(self.model.config, s.new) if self._role == PROMPT else [False] * len(s.new)
+            if any(images):
+                s.pictures += [{**p, "first": p["first"] + s.recording.steps} for p in pictures(self.model.config, s.new, grids)]
+                s.recording.note("pictures", s.pictures)
+            s.recording.feed(s.new, [IMAGE if image else self._role for image in images])
 
     def _stops(self):
         given = getattr(getattr(self.model, "generation_config", None), "eos_token_id", None)
@@ -246,15 +279,16 @@ class Capture:
         if query.shape[1] != self._heads[layer][1] or key.shape[1] != self._heads[layer][0] or query.shape[3] != key.shape[3]:
             self._refuse(module, "queries %s and keys %s, where the configuration has %d and %d heads" % (
                 list(query.shape), list(key.shape), self._heads[layer][1], self._heads[layer][0]), "record such a model with kvfate.Writer")
-        if (n != self._total and window is None or n > self._total) and layer not in self._places:
+        cut = self._held(layer).places is not None
+        if (n != self._total and window is None or n > self._total) and not cut:
             self._refuse(module, "the cache gave it %d entries where %d tokens were fed" % (n, self._total),
                          "a cache that lets entries go is captured by kvfate.adapters, and others need a DynamicCache")
-        if layer not in self._places:
+        if not cut:
             self._check_mask(module, mask, n, window)
         self._seen_layers.add(layer)
         scale = given.get("scaling") or module.head_dim**-0.5
         first = self._total - query.shape[2]
-        if layer in self._places:
+        if cut:
             self._take_places(layer, module, query[0], key[0], value[0], first, scale, given.get("softcap"))
             return
         for b, s in enumerate(self.sequences):
@@ -283,6 +317,7 @@ class Capture:
         rows, known = s.recording.layers[layer], s.known[layer]
         new = slice(known - i0, None)
         rows.entries(k[:, new].float(), known, self._out_norm(module, layer, v[:, new]))
+        s.held[layer].store(k[:, new], v[:, new])
         s.known[layer] = i0 + k.shape[1]
         waiting = s.waiting[layer]
         if waiting and (how[2] is not None or len(waiting) >= LATER or q.shape[1] > 1):
@@ -325,38 +360,54 @@ class Capture:
     def kept(self, module, places, hidden=None, scores=None):
         """The cache of a layer was cut: of the entries that it held, those at `places` [H][n] are left, the ones marked in hidden [H][n]
         to be seen no longer.  scores: [H][entries before], the larger the better."""
-        layer, s = self.modules[module], self.sequences[0]
-        self._score(s, layer)
-        rows, t = s.recording.layers[layer], self._total
-        before = self._places.get(layer)
-        if before is None:
-            before = torch.arange(t, device=places.device).expand(len(places), t)
+        layer = self.modules[module]
+        held = self._held(layer)
+        before = held.told(self._total, len(places), places.device)
         now = before.gather(-1, places)
-        now = torch.where(hidden, NEVER, now) if hidden is not None else now
-        self._places[layer] = now
-        for head in range(len(places)):
-            stays = torch.isin(before[head], now[head])
-            gone = ~stays & (before[head] != NEVER)
-            own = None if scores is None else scores[head].float()
-            margin = None if own is None or not bool(stays.any()) else own[stays].min() - own[gone]
-            rows.evict(head, before[head][gone], t, None if own is None else own[gone], margin)
+        self.holds(module, torch.where(hidden, NEVER, now) if hidden is not None else now, scores)
+
+    def holds(self, module, positions, scores=None):
+        """From the next query on the cache of a layer holds the entries at `positions` [H][n] in this order, NEVER where a head holds
+        fewer.  scores: [H][entries before], the larger the better."""
+        layer = self.modules[module]
+        self._score(self.sequences[0], layer)
+        self._held(layer).now(positions, self._total, scores)
+
+    def attended(self, module, query, key, value, positions, scaling=None, softcap=None):
+        """The attention of one layer, where an adapter's cache gives it what the library's function is not called with: queries
+        [1][G][n][D] over keys and values [H][m][D] at `positions` [H][m], new entries among them."""
+        layer, first = self.modules[module], self._total - query.shape[2]
+        held, how = self._held(layer), (scaling or module.head_dim**-0.5, softcap, None)
+        new = [x.gather(1, self._newest(positions, first)[..., None].expand(-1, -1, x.shape[-1])) for x in (key, value)]
+        self._enter(layer, module, *new, first)
+        self._seen_layers.add(layer)
+        held.places = positions
+        held.take(query[0], key, value, positions, first, how)
+
+    def _newest(self, positions, first):
+        """[H][new]: where in [H][m] the entries from `first` on are, in their order."""
+        order = torch.where(positions == NEVER, -1, positions).sort(-1).indices
+        return order[:, order.shape[1] - (self._total - first):]
+
+    def _held(self, layer):
+        return self.sequences[0].held[layer]
+
+    def _enter(self, layer, module, k, v, first):
+        """New entries [H][n][D] of a sequence that is captured with an adapter."""
+        s = self.sequences[0]
+        s.recording.layers[layer].entries(k.float(), first, self._out_norm(module, layer, v))
+        s.held[layer].store(k, v)
+        s.known[layer] = first + k.shape[1]
 
     def _take_places(self, layer, module, q, k, v, t0, scale, softcap):
         """Rows over what the cache holds, in any order, go to the positions of its entries."""
-        a, rows, s = self._arrays, self.sequences[0].recording.layers[layer], self.sequences[0]
-        H, group, T = len(k), len(q) // len(k), self._total
-        new = torch.arange(t0, T, device=q.device).expand(H, -1)
-        places = self._places[layer] = torch.cat([self._places[layer], new], 1)
-        if places.shape[1] != k.shape[1]:
-            self._refuse(module, "the cache gave it %d entries where the adapter told of %d" % (k.shape[1], places.shape[1]), "follow all presses that are applied")
-        rows.entries(k[:, -new.shape[1]:].float(), t0, self._out_norm(module, layer, v[:, -new.shape[1]:]))
-        s.known[layer] = T
-        w, seen, lse, entropy = weigh(a, q.float().reshape(H, group, q.shape[1], q.shape[2]), k.float(), scale, softcap, t0, 0, None, places)
-        held = (places != NEVER)[:, None, None].expand(H, group, q.shape[1], -1).reshape(w.shape)
-        at = torch.where(held, places[:, None, None].expand(H, group, q.shape[1], -1).reshape(w.shape), T)  # T: thrown away
-        whole = torch.zeros(len(q), q.shape[1], T + 1, device=q.device).scatter_(-1, at, w)[..., :T]
-        all_seen = torch.zeros(whole.shape[:2] + (T + 1,), dtype=torch.bool, device=q.device).scatter_(-1, at, seen & held)[..., :T]
-        rows.take(whole, all_seen, lse, entropy, t0, 0)
+        held, n = self._held(layer), self._total - t0
+        new = torch.arange(t0, self._total, device=q.device).expand(len(k), -1)
+        held.places = torch.cat([held.places, new], 1)
+        if held.places.shape[1] != k.shape[1]:
+            self._refuse(module, "the cache gave it %d entries where the adapter told of %d" % (k.shape[1], held.places.shape[1]), "follow all that evicts")
+        self._enter(layer, module, k[:, -n:], v[:, -n:], t0)
+        held.take(q, k, v, held.places, t0, (scale, softcap, None))
 
     def _flush(self, s):
         for layer in range(len(self._heads)):

@@ -8,7 +8,7 @@ from .capture_rows import EVERY, PROBES, LayerRows
 from .errors import Error
 from .writer import Writer
 
-PROMPT, ANSWER = 0, 1
+PROMPT, ANSWER, IMAGE = 0, 1, 3
 NARROW = 65534  # most tokens of a run whose steps fit into 16 bits
 
 
@@ -62,10 +62,10 @@ class Recording:
         self.ids, self._roles, self._nll, self._next = [], [], [], time.monotonic() + every
         self._writer = Writer(path, heads, columns, meta, prompt, existing)
 
-    def feed(self, ids, role):
-        """Tokens that the model is given next."""
+    def feed(self, ids, roles):
+        """Tokens that the model is given next, and the role of each."""
         self.ids += [int(i) for i in ids]
-        self._roles += [role] * len(ids)
+        self._roles += roles
         self.steps += len(ids)
 
     def nll(self, values):

@@ -12,17 +12,16 @@ import tempfile
 
 import numpy as np
 
-KVFATE, LIBRARY, ROOT = map(os.path.abspath, sys.argv[1:4])
-if os.environ.get("LD_LIBRARY_PATH") != os.path.dirname(LIBRARY):  # it is looked at when a program starts
-    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "LD_LIBRARY_PATH": os.path.dirname(LIBRARY)})
-sys.path += [os.path.join(ROOT, "python"), os.path.join(ROOT, "tests")]
+from capture_checks import KVFATE, begin, refused
+
+begin("capture of attention rows")
 from check import check, finish  # noqa: E402
 import kvfate  # noqa: E402
 from kvfate.capture_rows import PROBES, NumpyArrays, weigh  # noqa: E402
 from kvfate.capture_trace import Recording, chosen, watched  # noqa: E402
 
 T = 500
-OURS = [p for p in PROBES if p not in ("nll", "keys")]  # those that come from rows alone, and evictions by the window
+OURS = [p for p in PROBES if p not in ("nll", "keys", "shadow")]  # those that come from rows alone, and evictions by the window
 
 
 def recorded(folder, model, layer, heads):
@@ -58,7 +57,7 @@ def columns(folder, model, layer, heads, seed):
     while t < T:
         n = min(T - t, r.choice([1, 2, 15, 16, 33, 100]))
         i0 = 0 if window is None else max(0, t - window + 1)
-        rec.feed(trace["tokens.id"][t:t + n], 0)
+        rec.feed(trace["tokens.id"][t:t + n], [0] * n)
         w = rows[:, t:t + n, i0:t + n]
         part.entries(np.zeros((1, n, 1), np.float32), t, trace["out_norm"][layer][heads[0]:heads[-1] + 1, t:t + n])
         steps = [trace[name][layer][heads[0]:heads[-1] + 1, t:t + n] for name in ("lse", "entropy")]
@@ -88,7 +87,7 @@ def columns(folder, model, layer, heads, seed):
 def ties():
     """Among equal weights the larger position comes first, and all are selected of a row that has no more."""
     rec = Recording(os.path.join(FOLDER, "ties.kvf"), NumpyArrays(), [(1, 1)], "survival", None, {}, (), None, 200, 1e9, "overwrite")
-    rec.feed(range(100), 0)
+    rec.feed(range(100), [0] * 100)
     w = np.tril(np.ones((100, 100), np.float32))
     rec.layers[0].take((w / w.sum(1, keepdims=True))[None].astype(np.float32), w[None] > 0, np.zeros((1, 100)), np.zeros((1, 100)), 0, 0)
     rec.close()
@@ -112,15 +111,6 @@ def scores():
                 want[np.array(see) - i0] = p
                 ok = np.allclose(w[h, row], want, atol=1e-6) and np.array_equal(seen[0, row], want > 0)
                 check("weights", ok and abs(lse[h, row] - np.log(np.exp(s).sum())) < 1e-5 and abs(entropy[h, row] + (p * np.log(p)).sum()) < 1e-5)
-
-
-def refused(name, words, call):
-    try:
-        call()
-    except kvfate.Error as e:
-        check(name, all(w in str(e) for w in words), e)
-    else:
-        check(name, False, "nothing was raised")
 
 
 with tempfile.TemporaryDirectory() as FOLDER:

@@ -12,29 +12,22 @@ import subprocess
 import sys
 import tempfile
 
-KVFATE, LIBRARY, ROOT, TINY = map(os.path.abspath, sys.argv[1:5])
-other = os.environ.pop("KVFATE_TORCH_PYTHON", None)
-wanted = {**os.environ, "LD_LIBRARY_PATH": os.path.dirname(LIBRARY)}
-if other or os.environ.get("LD_LIBRARY_PATH") != wanted["LD_LIBRARY_PATH"]:
-    os.execve(other or sys.executable, [other or sys.executable, *sys.argv], wanted)
-try:
-    import gguf  # noqa: F401
-    import torch
-    import transformers
-except ImportError as e:
-    print("SKIP: capture of transformers models:", e)
-    sys.exit(77)
-import numpy as np  # noqa: E402
+from capture_checks import KVFATE, ROOT, begin, refused
 
-sys.path[:0] = [os.path.join(ROOT, "python"), os.path.join(ROOT, "tests/data/golden/tools")]
-sys.path.append(os.path.join(ROOT, "tests"))
+begin("capture of transformers models", "gguf", "torch", "transformers")
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+import transformers  # noqa: E402
+
 from check import check, finish  # noqa: E402
 import kvfate  # noqa: E402
 import make_family_golden as golden  # noqa: E402
 from kvfate.capture_rows import MASS, TOP  # noqa: E402
 
-torch.set_num_threads(2)
-transformers.utils.logging.set_verbosity_error()
+if int(transformers.__version__.split(".")[0]) < 5:
+    print("SKIP: the small models are made for transformers 5, and %s is installed" % transformers.__version__)
+    sys.exit(77)
+TINY = os.path.abspath(sys.argv[4])
 MODELS = [("tiny0", "Llama", "sdpa"), ("family1", "Mistral", "eager"), ("family3", "Phi3", "sdpa"), ("family5", "Gemma2", "eager"),
           ("family6", "Gemma3", "sdpa"), ("family7", "Olmo2", "eager"), ("family8", "Granite", "sdpa"), ("family9", "SmolLM3", "sdpa"),
           ("family10", "Qwen2", "eager"), ("family11", "Qwen3", "sdpa"), ("family12", "Olmo3", "eager")]
@@ -185,15 +178,6 @@ def killed():
     check("killed", r.returncode == -signal.SIGKILL, r.stderr)
     t = kvfate.open("killed.kvf")
     check("what a kill leaves", t.steps == 60 and not t.closed and t["tokens.id"][:].tolist() == list(range(60)))
-
-
-def refused(name, words, call):
-    try:
-        call()
-    except kvfate.Error as e:
-        check(name, all(w in str(e) for w in words), e)
-    else:
-        check(name, False, "nothing was raised")
 
 
 def refusals():

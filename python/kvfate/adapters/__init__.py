@@ -1,5 +1,23 @@
 """Adapters: what other libraries do to a model's cache, as the evictions of a captured run.
 
     kvfate.adapters.kvpress     presses of NVIDIA's kvpress
+    kvfate.adapters.trimkv      caches of trimkv: TRIM-KV and DBTrimKV
 
 Each is imported by its name, as it needs the library that it is about."""
+import importlib.metadata
+import re
+
+from ..errors import Error
+
+
+def fits(package):
+    """Raises Error where the transformers that is installed is not one that a package asks for: it would fail in ways of its own."""
+    try:
+        from packaging.requirements import Requirement
+        version, asked = importlib.metadata.version("transformers"), importlib.metadata.requires(package) or []
+    except (ImportError, importlib.metadata.PackageNotFoundError):
+        return
+    for one in map(Requirement, (a for a in asked if re.match(r"transformers\b", a) and "extra" not in a)):
+        if not one.specifier.contains(version, prereleases=True):
+            raise Error("%s %s asks for transformers%s, and %s is installed: install one that fits, in an environment of its own" % (
+                package, importlib.metadata.version(package), one.specifier, version))

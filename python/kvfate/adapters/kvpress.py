@@ -13,6 +13,7 @@ import contextlib
 import torch
 
 from ..errors import Error
+from . import fits
 
 
 def _parts(press):
@@ -40,6 +41,7 @@ def _places(given, kept):
 @contextlib.contextmanager
 def follow(capture, press):
     """Applies a press to the model under capture and records what it evicts."""
+    fits("kvpress")
     presses, undo, state = _parts(press), [], {"depth": 0, "scores": None}
 
     def scored(inner):
@@ -70,7 +72,7 @@ def follow(capture, press):
             if inner is not None:
                 setattr(one, method, wrap(inner) if wrap else compressed(inner, type(one).__name__))
                 undo.append((one, method))
-    capture.follows = True
+    capture.follows, capture.method = True, {"name": "kvpress." + type(press).__name__, "budget": 0}
     try:
         with press(capture.model):
             yield press

@@ -1,0 +1,62 @@
+"""What the caches of a captured run hold once entries leave them, layer by layer, as adapters tell it."""
+import torch
+
+from .capture_rows import NEVER, weigh
+
+
+class Held:
+    """The cache of one layer.  places: [H][n], the position of each entry that it holds, NEVER where a head holds none there; None until
+    the first eviction, as long as all entries are there in their order.  keep: keys and values of evicted entries are kept aside, too,
+    and every query is asked what it missed."""
+
+    def __init__(self, arrays, rows, keep):
+        self._arrays, self.rows, self.keep, self.places, self._stored = arrays, rows, keep, None, []
+
+    def store(self, k, v):
+        """Keys and values [H][n][D] of new entries."""
+        if self.keep:
+            self._stored.append((k, v))
+
+    def told(self, total, heads, device):
+        """Positions of what is held after `total` tokens."""
+        if self.places is None:
+            return torch.arange(total, device=device).expand(heads, total)
+        return self.places
+
+    def now(self, places, t, scores=None):
+        """Queries from t on see the entries at `places` [H][n] alone.  scores: [H] of one number for each entry that was held, the larger
+        the better, NaN where it has none."""
+        before = self.told(t, len(places), places.device)
+        for head in range(len(places)):
+            real = before[head] != NEVER
+            stays = torch.isin(before[head], places[head]) & real
+            gone = ~stays & real
+            own = None if scores is None else scores[head].float()
+            margin = None if own is None or not bool(stays.any()) else own[stays].min() - own[gone]
+            self.rows.evict(head, before[head][gone], t, None if own is None else own[gone], margin)
+        self.places = places
+
+    def take(self, q, k, v, places, t0, how):
+        """Queries [G][rows][D] t0 ... over entries [H][n][D] at `places`: in blocks, each spread over the positions of all entries."""
+        scale, softcap, _ = how
+        H, G, T = len(k), len(q), t0 + q.shape[1]
+        step = max(1, self._arrays.most // (G * (T + 64)))
+        whole = [torch.cat(x, 1).float() for x in zip(*self._stored)] if self.keep else None
+        if whole:
+            self._stored = [tuple(x.to(k.dtype) for x in whole)]
+        for at in range(0, q.shape[1], step):
+            rows = q[:, at:at + step].float().reshape(H, G // H, -1, q.shape[2])
+            w, seen, lse, entropy = weigh(self._arrays, rows, k.float(), scale, softcap, t0 + at, 0, None, places)
+            held = places[:, None, None].expand(H, G // H, rows.shape[2], -1).reshape(w.shape)
+            held = torch.where(held == NEVER, T, held)  # the last column is thrown away
+            spread = torch.zeros(G, rows.shape[2], T + 1, device=q.device).scatter_(-1, held, w)[..., :T]
+            sees = torch.zeros(spread.shape[:2] + (T + 1,), dtype=torch.bool, device=q.device).scatter_(-1, held, seen)[..., :T]
+            missed = self._missed(rows, *whole, spread, sees, t0 + at, scale, softcap) if whole else None
+            self.rows.take(spread, sees, lse, entropy, t0 + at, 0, missed)
+
+    def _missed(self, q, k, v, w, sees, t0, scale, softcap):
+        """The weights over everything up to the query, and the error of its output |o_all - o| / |o_all|."""
+        p, upto, _, _ = weigh(self._arrays, q, k, scale, softcap, t0, 0, None)
+        o_all, o = ((x.double().reshape(len(v), -1, x.shape[-1]) @ v.double()).reshape(*x.shape[:2], -1) for x in (p, w))
+        error = (o_all - o).norm(dim=-1) / o_all.norm(dim=-1)
+        return p, upto.expand(p.shape), error
