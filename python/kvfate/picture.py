@@ -61,8 +61,11 @@ class Patches:
         self._draw = draw
 
     def _bytes(self, kind):
+        """Equal figures are equal bytes: no date, and no number by chance."""
+        from matplotlib import rc_context
         out = io.BytesIO()
-        self._draw().savefig(out, format=kind, dpi=200, metadata={"CreationDate": None} if kind == "pdf" else {"Date": None} if kind == "svg" else None)
+        with rc_context({"svg.hashsalt": "kvfate"}):
+            self._draw().savefig(out, format=kind, dpi=200, metadata={"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind))
         return out.getvalue()
 
     png = property(lambda self: self._bytes("png"))
@@ -128,7 +131,7 @@ def patches(trace, picture=None, head=None, steps=(-1,), number=0, together=None
             for k in range(1, max(rows, columns)):
                 axes.plot([min(k, columns)] * 2, [0, rows], [0, columns], [min(k, rows)] * 2, color="white", lw=0.3)
             axes.set(xticks=[], yticks=[], xlim=(0, columns), ylim=(rows, 0))
-            axes.set_title("step %d: %s of %d" % (t, "%d" % share.sum() if len(heads) == 1 or not together else "%.1f" % share.sum(), rows * columns), size=7)
+            axes.set_title("step %d: %.4g of %d" % (t, share.sum(), rows * columns), size=7)
             if at[1] == 0:
                 axes.set_ylabel(names[at[0]], size=7)
         return figure

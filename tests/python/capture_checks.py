@@ -10,9 +10,10 @@ def begin(what, *libraries):
     """Starts the test again with the library of traces where it is looked for (that happens when a program starts), and with the Python that
     KVFATE_TORCH_PYTHON names when it needs libraries; skips where one is not installed or does not fit."""
     other = os.environ.pop("KVFATE_TORCH_PYTHON", None) if libraries else None
-    wanted = {**os.environ, "LD_LIBRARY_PATH": os.path.dirname(LIBRARY), "KVFATE": KVFATE}
+    wanted = {**os.environ, "LD_LIBRARY_PATH": os.path.dirname(LIBRARY)}
     if other or os.environ.get("LD_LIBRARY_PATH") != wanted["LD_LIBRARY_PATH"]:
         os.execve(other or sys.executable, [other or sys.executable, *sys.argv], wanted)
+    os.environ["PATH"] = os.path.dirname(KVFATE) + os.pathsep + os.environ["PATH"]
     sys.path[:0] = [os.path.join(ROOT, "python"), os.path.join(ROOT, "tests/data/golden/tools")]
     sys.path.append(os.path.join(ROOT, "tests"))
     try:
