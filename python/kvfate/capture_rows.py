@@ -184,7 +184,7 @@ class LayerRows:
             self._missed(seen, missed, t)
         self._received(w, seen, t0, i0)
         if self.probes & {"survival", "calibration", "returns", "dilution", "under", "contrib"}:
-            self._sets(xp.where(seen, w, a.full((), -1, a.f32)), seen, t, i0)
+            self._sets(xp.where(seen, w, a.full((), -1, a.f32)), seen, t, i0, missed)
 
     def _put(self, columns):
         for name, values in columns.items():
@@ -194,7 +194,7 @@ class LayerRows:
         """What n entries that a query saw have of the weight, against the n largest; and whom it missed.  Missing nothing is 1, 1 and 0."""
         a, xp = self.a, self.a.xp
         if missed is None:
-            one = np.ones((self.query_heads, seen.shape[1]), np.float32)
+            one = a.full((self.query_heads, seen.shape[1]), 1, a.f32)
             return self._put({"shadow.kept_mass": one, "shadow.oracle_mass": one, "shadow.output_error": 0 * one})
         p, there, error = missed
         n, ghost, none = xp.sum(seen, -1), there & ~seen, a.full((), 0, a.f64)
@@ -221,20 +221,31 @@ class LayerRows:
                 value[np.arange(t0, t0 + rows) < token] = np.nan
                 self.received.setdefault((head, token), []).append(value)
 
-    def _sets(self, w, seen, t, i0):
-        """Sets of largest weights, and all that is made of them."""
+    def _sizes(self, falling, seen):
+        """How many of the largest weights each set has: ({set: [heads][rows]}, entries seen, the weights in f64)."""
+        a, xp = self.a, self.a.xp
+        n_seen = xp.sum(seen, -1) + a.full(falling.shape[:2], 0, a.i64)
+        f64 = a.cast(xp.clip(falling, 0, 1), a.f64)
+        size = {c: xp.clip(n_seen, 0, k) for c, k in TOP.items()}
+        units = xp.cumsum(xp.round(f64 * UNITS), -1)
+        for c, tau in MASS.items():
+            size[c] = xp.minimum(xp.sum(units < tau * units[..., -1:], -1) + 1, n_seen)
+        return size, n_seen, f64
+
+    def _sets(self, w, seen, t, i0, missed):
+        """Sets of largest weights, and all that is made of them.  Dilution is of all that there is, also of what was evicted, where that
+        is known."""
         a, xp = self.a, self.a.xp
         falling = a.falling(w)
-        n_seen = xp.sum(seen, -1) + a.full(w.shape[:2], 0, a.i64)
-        f64 = a.cast(xp.clip(falling, 0, 1), a.f64)
-        if self.probes & {"survival", "calibration", "returns", "dilution"}:
-            size = {c: xp.clip(n_seen, 0, k) for c, k in TOP.items()}
-            units = xp.cumsum(xp.round(f64 * UNITS), -1)
-            for c, tau in MASS.items():
-                size[c] = xp.minimum(xp.sum(units < tau * units[..., -1:], -1) + 1, n_seen)
+        size, n_seen, f64 = self._sizes(falling, seen)
+        if self.probes & {"survival", "calibration", "returns"}:
             self._mark(w, falling, size, t, i0)
-        if "dilution" in self.probes:
+        if "dilution" in self.probes and missed is None:
             self._dilution(falling, f64, size, n_seen, t)
+        elif "dilution" in self.probes:
+            everything = a.falling(xp.where(missed[1], missed[0], a.full((), -1, a.f32)))
+            sizes, there, wide = self._sizes(everything, missed[1])
+            self._dilution(everything, wide, sizes, there, t)
         if "under" in self.probes:
             self._put({"under." + p: n_seen - xp.sum(f64 >= float(p) * f64[..., :1], -1) for p in UNDER})
             self._put({"under.seen": n_seen})

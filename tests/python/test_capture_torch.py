@@ -103,9 +103,9 @@ def compare(what, a, b, n_layers, dense):
         what, a.steps, off, cells, sets_off, *max(worst.items(), key=lambda x: x[1])))
 
 
-def tables(what, a, b):
+def tables(what, a, b, names=TABLES):
     """Tables of the program of both traces: the same words, and numbers within 1e-4 of each other."""
-    for name in TABLES:
+    for name in names:
         said = [subprocess.run([KVFATE, name, path], capture_output=True, text=True) for path in (a, b)]
         rows = [[re.split(r"[,\t ]+", line) for line in r.stdout.splitlines() if not line.startswith("#")] for r in said]
         same = rows[0] and len(rows[0]) == len(rows[1]) and all(len(p) == len(q) and all(alike(u, v) for u, v in zip(p, q)) for p, q in zip(*rows))
@@ -155,6 +155,39 @@ def chunks_and_batches():
         with kvfate.capture(model, None, out="chunks.kvf", probes="full", existing="overwrite") as c:
             c.read(alone["tokens.id"][:].astype(int), prompt=90, chunk=13)
         near_equal("%s: chunks" % kind, alone, kvfate.open("chunks.kvf"))
+
+
+def missed():
+    """A cache that lets chosen entries go, of each head others and twice: the program repeats the captured evictions as a plan and keeps
+    what left aside.  Columns and tables of both, those of what queries missed among them."""
+    rng, model = np.random.default_rng(6), load("tiny0", "Llama", "sdpa")
+    ids = rng.integers(3, 300, 190)
+    header = engine("engine.kvf", os.path.join(TINY, "tiny0.gguf"), ids[:9], 0).meta
+    with kvfate.capture(model, None, out="capture.kvf", probes="full,shadow", existing="overwrite",
+                        meta={k: header[k] for k in ("model", "tokenizer") if k in header}) as c:
+        c.follows, cache = True, c.read(ids[:150])
+        for t in range(150, 190):
+            if t in (150, 171):
+                for module, layer in c.modules.items():
+                    held = cache.layers[layer]
+                    keep = torch.tensor(np.sort(np.stack([rng.permutation(held.keys.shape[2] - 1)[:60] for _ in range(held.keys.shape[1])])))
+                    c.kept(module, keep)
+                    held.keys, held.values = (x.gather(2, keep[None, ..., None].expand(-1, -1, -1, x.shape[3])) for x in (held.keys, held.values))
+            place = torch.tensor([[t]])  # a cache that is cut does not count its tokens
+            cache = model(torch.tensor([[ids[t]]]), past_key_values=cache, position_ids=place, **({"cache_position": place[0]})).past_key_values
+    for words in (["plan", "capture.kvf", "-o", "plan.kvf"], ["run", "-m", os.path.join(TINY, "tiny0.gguf"), "--plan", "plan.kvf", "--exact", "--probes",
+                  "full", "--shadow", "entries", "-o", "engine.kvf", "-q"]):
+        subprocess.run([KVFATE, *words, "--overwrite"], check=True, stdout=subprocess.DEVNULL)
+    a, b = kvfate.open("engine.kvf"), kvfate.open("capture.kvf")
+    for name in b.columns:
+        if name not in ("evict_reason", "evict_rank", "evict_tie", "tokens.role"):
+            for layer in range(1 if b[name].space == "run" else 2):
+                x, y = ((c[name][:] if b[name].space == "run" else c[name][layer]) for c in (a, b))
+                near = np.allclose(x, y, rtol=1e-5, atol=2e-5, equal_nan=True) if x.dtype.kind == "f" else (x != y).mean() <= 1e-3
+                check("missed: " + name, x.dtype == y.dtype and x.shape == y.shape and near, layer, x.dtype, y.dtype)
+    check("missed: something", float(b["shadow.ghost_mass"][1].max()) > 0.1 and int(b["shadow.ghost_hits"][0].max()) > 0)
+    check("missed: evictions", np.array_equal(a.evict_step[1], b.evict_step[1]) and int((b.evict_step[0] == 171).sum()) > 20)
+    tables("missed", "engine.kvf", "capture.kvf", ["regret", "survival", "attention-sparsity", "occupancy", "intermittency"])
 
 
 def near_equal(what, a, b):
@@ -255,6 +288,7 @@ with tempfile.TemporaryDirectory() as FOLDER:
     refusals()
     killed()
     chunks_and_batches()
+    missed()
     if "--default-model" in sys.argv:
         default_model()
     else:
