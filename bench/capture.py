@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""usage: capture.py [--model GGUF] [--tokens 512,1024,2048,4096] [--answer 32] [--probes paper] [--repeat 3] [--threads N]
+
+What kvfate.capture costs: time and peak memory of the same generate with and without it, in turns, as a table.  Each run is a process of
+its own, which loads the model, generates a few tokens to warm up, and forgets its peak so far; MiB are what it holds at most from then
+on.  `KiB per token` is what capture holds more than the plain run, divided by the tokens: a number that stays the same says that
+memory is linear in them.  It needs Linux, torch, transformers and gguf, and LD_LIBRARY_PATH with libkvftrace.so.0."""
+import argparse
+import ctypes
+import gc
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+MODEL = os.path.expanduser("~/.cache/kvfate/SmolLM2-135M-Instruct.Q4_1.gguf")
+
+
+def held(what):
+    """KiB of this process: VmRSS now, VmHWM at most."""
+    with open("/proc/self/status") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith(what))
+
+
+def forget():
+    """Gives free memory back, and lets the peak begin anew."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/clear_refs", "w") as f:
+        f.write("5")
+    return held("VmRSS")
+
+
+def one(path, tokens, answer, probes, threads):
+    """One generate in this process; seconds of the prompt and of the answer, and the most bytes that the process held."""
+    sys.path.insert(0, os.path.join(ROOT, "python"))
+    import torch
+    import transformers
+    import kvfate
+    torch.set_num_threads(threads)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    model = transformers.AutoModelForCausalLM.from_pretrained(os.path.dirname(path), gguf_file=os.path.basename(path), dtype=torch.float32)
+    ids = torch.randint(3, model.config.vocab_size, (1, tokens - answer), generator=torch.Generator().manual_seed(1))
+
+    def run(n, more):
+        model.generate(ids[:, :n], attention_mask=torch.ones_like(ids[:, :n]), max_new_tokens=more, min_new_tokens=more, do_sample=False)
+
+    run(16, 2)
+    before, start = forget(), time.monotonic()
+    if probes:
+        with tempfile.TemporaryDirectory() as folder, kvfate.capture(model, None, out=os.path.join(folder, "x.kvf"), probes=probes, most=tokens):
+            run(tokens - answer, answer)
+    else:
+        run(tokens - answer, answer)
+    print(json.dumps({"seconds": time.monotonic() - start, "peak": (held("VmHWM") - before) / 1024}))
+
+
+def again(a, tokens, probes):
+    """The same in a process of its own."""
+    r = subprocess.run([sys.executable, os.path.abspath(__file__), "--model", a.model, "--tokens", str(tokens), "--answer", str(a.answer), "--probes", probes,
+                        "--threads", str(a.threads), "--one"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    return json.loads(r.stdout.splitlines()[-1])
+
+
+def main():
+    p = argparse.ArgumentParser(usage=__doc__.split("\n\n")[0].removeprefix("usage: "))
+    p.add_argument("--model", default=MODEL)
+    p.add_argument("--tokens", default="512,1024,2048,4096")
+    p.add_argument("--answer", type=int, default=32)
+    p.add_argument("--probes", default="paper")
+    p.add_argument("--repeat", type=int, default=3)
+    p.add_argument("--threads", type=int, default=os.cpu_count())
+    p.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    a = p.parse_args()
+    if a.one:
+        return one(a.model, int(a.tokens), a.answer, a.probes, a.threads)
+    print("medians of %d runs in turns; probes %s, %d of the tokens generated, %d threads" % (a.repeat, a.probes, a.answer, a.threads))
+    print("%6s %10s %12s %7s %12s %14s %14s %14s" % ("tokens", "plain s", "captured s", "times", "plain MiB", "captured MiB", "more MiB", "KiB per token"))
+    for tokens in map(int, a.tokens.split(",")):
+        runs = [(again(a, tokens, ""), again(a, tokens, a.probes)) for _ in range(a.repeat)]
+        (s0, m0), (s1, m1) = ([statistics.median(r[k][what] for r in runs) for what in ("seconds", "peak")] for k in (0, 1))
+        print("%6d %10.2f %12.2f %7.2f %12.1f %14.1f %14.1f %14.1f" % (tokens, s0, s1, s1 / s0, m0, m1, m1 - m0, (m1 - m0) * 1024 / tokens), flush=True)
+
+
+if __name__ == "__main__":
+    main()
