@@ -82,7 +82,8 @@ class _Sequence:
     def __init__(self, recording, pads, n_layers, arrays):
         self.recording, self.pads, self.ended = recording, pads, False
         self.held = [Held(arrays, rows, "shadow" in recording.probes) for rows in recording.layers]
-        self.waiting = [[] for _ in range(n_layers)]  # (first query, queries, keys, how they are scored)
+        self.waiting = [[] for _ in range(n_layers)]  # (first query, queries)
+        self.newest = [None] * n_layers               # keys, the first of them, and how queries are scored
         self.known = [0] * n_layers                   # entries whose keys were looked at
         self.pictures = []                            # where their patches are
         self.last = None                              # the state behind the last token, from which the next is told
@@ -322,7 +323,8 @@ class Capture:
         waiting = s.waiting[layer]
         if waiting and (how[2] is not None or len(waiting) >= LATER or q.shape[1] > 1):
             self._score(s, layer)
-        s.waiting[layer].append((t0, q, k, i0, how))
+        s.waiting[layer].append((t0, q))
+        s.newest[layer] = k, i0, how  # the keys of all waiting queries, and more: older tensors need not be held
         if q.shape[1] > 1 or how[2] is not None:
             self._score(s, layer)
 
@@ -340,8 +342,9 @@ class Capture:
         waiting, s.waiting[layer] = s.waiting[layer], []
         if not waiting:
             return
+        (k, i0, (scale, softcap, window)), s.newest[layer] = s.newest[layer], None
         a, rows = self._arrays, s.recording.layers[layer]
-        t0, (_, _, k, i0, (scale, softcap, window)) = waiting[0][0], waiting[-1]
+        t0 = waiting[0][0]
         q, k = torch.cat([w[1] for w in waiting], 1).float(), k.float()
         G, n, D = q.shape
         H, at = k.shape[0], 0

@@ -1,0 +1,103 @@
+"""trimkv under capture: the caches of TRIM-KV and DBTrimKV, by the package `trimkv` of their authors.
+
+    from trimkv.cache_utils import TrimKVCache
+    from kvfate.adapters.trimkv import follow
+
+    cache = TrimKVCache(memory_size=512, buffer_size=128, device=model.device)
+    with kvfate.capture(model, tokenizer, out="trimkv.kvf") as c, follow(c, cache):
+        model.generate(**inputs, past_key_values=cache, max_new_tokens=200)
+
+All three caches are followed: TrimKVCache, whose heads hold equally many entries, DynamicBudgetTrimKVCache, which keeps the entries of all heads
+in a row, and PagedTrimKVCache, which keeps them in blocks.  The caches say themselves at which positions their entries stand, and what
+their log beta is; scores are theirs: log beta times the age, or the sum over the steps that they look ahead."""
+import contextlib
+
+import torch
+
+from ..capture_rows import NEVER
+from ..errors import Error
+from . import fits
+
+
+def ragged(parts, fill):
+    """Tensors [n_h] or [n_h][D] of single heads as one [H][n], filled behind their ends."""
+    out = parts[0].new_full((len(parts), max(len(p) for p in parts), *parts[0].shape[1:]), fill)
+    for row, part in zip(out, parts):
+        row[:len(part)] = part
+    return out
+
+
+def _rows(cache, layer):
+    """What is stored of a layer, as a list of (keys, values, log beta, positions) of its heads."""
+    if getattr(cache, "paged_cache", None) is not None:
+        pool, size = cache.paged_cache, cache.block_size
+        at = torch.arange(pool.block_table.shape[-1] * size, device=pool.pos.device)
+        rows = [(table[at // size].long() * size + at % size)[:int(n)] for table, n in zip(pool.block_table[layer, 0], pool.cache_seqlens[layer, 0])]
+        return [(pool.key[r], pool.value[r], pool.retention[r, 0], pool.pos[r, 0]) for r in rows]
+    stored = [x[layer] for x in (cache.key_cache, cache.value_cache, cache.retention_weights, cache.kv_positions)]
+    if hasattr(cache, "cu_seqlens_k"):
+        ends = cache.cu_seqlens_k[layer].tolist()
+        return [(stored[0][a:b], stored[1][a:b], stored[2][a:b, 0], stored[3][a:b, 0]) for a, b in zip(ends, ends[1:])]
+    return list(zip(*(x[0] for x in stored)))
+
+
+def held(cache, layer):
+    """(keys [H][n][D], values, log beta [H][n], positions [H][n]), where heads that hold fewer entries have the position NEVER."""
+    parts = list(zip(*_rows(cache, layer)))
+    return [ragged(p, fill) for p, fill in zip(parts, (0, 0, 0, NEVER))]
+
+
+def scores(cache, log_beta, positions):
+    """By which the cache chooses, of entries that it holds once all tokens so far were seen: in its own arithmetic, rounding and all."""
+    from trimkv.cache_utils import compute_log_G
+    ahead, now = cache.lookahead_steps, cache.get_seq_length() + 1
+    beta = log_beta if hasattr(cache, "cu_seqlens_k") and ahead == 1 else log_beta.float()
+    return beta * (now - positions) if ahead == 1 else compute_log_G(beta, now, positions, n=ahead)
+
+
+def _one(cache, capture):
+    """Refuses what is no cache of trimkv, and batches."""
+    if not (hasattr(cache, "compress") and hasattr(cache, "buffer_size") and hasattr(cache, "lookahead_steps")):
+        raise Error("%s is no cache of trimkv: give follow the TrimKVCache, DynamicBudgetTrimKVCache or PagedTrimKVCache that the model is given" % type(cache).__name__)
+    if len(capture.sequences) > 1:
+        raise Error("%s: a batch of %d; a cache of trimkv is followed in batches of one" % (type(cache).__name__, len(capture.sequences)))
+
+
+@contextlib.contextmanager
+def follow(capture, cache):
+    """Records what a cache of trimkv evicts, while the model under capture runs with it."""
+    fits("trimkv")
+    _one(cache, capture)
+    from trimkv import attn
+    functions, inner = attn.TRIMKV_ATTENTION_IMPLEMENTATIONS, cache.compress
+    together = type(cache).__name__ != "TrimKVCache"  # whose attention goes past the library's interface
+    names = [name for name in functions if name.startswith(("db_", "paged_"))] if together else []
+    before = {name: functions[name] for name in names}
+
+    def compress():
+        _one(cache, capture)
+        was = [held(cache, layer)[2:] for layer in capture.modules.values()]
+        inner()
+        for (module, layer), (log_beta, positions) in zip(capture.modules.items(), was):
+            now = held(cache, layer)[3]
+            if now.shape != positions.shape or not torch.equal(now, positions):
+                known = scores(cache, log_beta, positions)
+                capture.holds(module, now, torch.where(positions == NEVER, float("nan"), known))
+
+    def beside(function):
+        def attention(module, query, key, value, *args, scaling=None, **kwargs):
+            out = function(module, query, key, value, *args, scaling=scaling, **kwargs)
+            if module in capture.modules:
+                keys, values, _, positions = held(cache, capture.modules[module])
+                capture.attended(module, query, keys, values, positions, scaling)
+            return out
+        return attention
+
+    functions.update({name: beside(function) for name, function in before.items()})
+    capture.follows, cache.compress = True, compress
+    capture.method = {"name": "trimkv." + type(cache).__name__, "budget": cache.memory_size or 0}
+    try:
+        yield cache
+    finally:
+        functions.update(before)
+        del cache.compress
