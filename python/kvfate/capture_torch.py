@@ -19,6 +19,12 @@ from .errors import Error, TraceError
 LATER = 32  # queries of single tokens that are scored together
 CHANGES = ("s_aux", "sinks", "position_bias", "position_bias_embedding", "alibi", "head_mask", "layer_head_mask", "indexer", "cache")
 
+# a part of the name of a cache's layer, what is said of it, and the way out
+CACHES = [("Quantized", "a quantised cache (%s), whose keys are not those that later queries meet", "run with a DynamicCache"),
+          ("Static", "a cache of fixed length (%s)", "run with a DynamicCache, without cache_implementation"),
+          ("Linear", "a cache that holds a state in place of keys (%s)", "there is nothing per token to record: capture models of attention layers alone"),
+          ("Indexed", "a cache whose attention reads chosen entries alone (%s)", "record such a model with kvfate.Writer")]
+
 
 class TorchArrays(NumpyArrays):
     """The operations of NumpyArrays by torch, on a device."""
@@ -97,6 +103,8 @@ class Capture:
         self._meta, self._texts, self._names = meta or {}, texts_of(tokenizer), chosen(probes)
         if not isinstance(model, PreTrainedModel):
             raise Error("%s is no model of transformers, whose attention could be captured; record it with kvfate.Writer" % type(model).__name__)
+        if model.config.is_encoder_decoder:
+            raise Error("%s has an encoder, to which its decoder attends as well; a capture is of decoders alone, so record it with kvfate.Writer" % type(model).__name__)
         self.decoder = model.get_decoder() or model.base_model
         self.config = getattr(model.config, "get_text_config", lambda: model.config)()
         self._most = most or getattr(self.config, "max_position_embeddings", None) or 65535
@@ -206,12 +214,10 @@ class Capture:
         if ids is None:
             self._refuse(module, "it was given embeddings and no token ids", "give input_ids")
         cache = kwargs.get("past_key_values")
-        for layer in getattr(cache, "layers", ()):
-            kind = type(layer).__name__
-            if "Quantized" in kind:
-                self._refuse(cache, "a quantised cache (%s), whose keys are not those that later queries meet" % kind, "run with a DynamicCache")
-            if "Static" in kind:
-                self._refuse(cache, "a cache of fixed length (%s)" % kind, "run with a DynamicCache, without cache_implementation")
+        for kind in [type(layer).__name__ for layer in getattr(cache, "layers", ())]:
+            for part, found, way in CACHES:
+                if part in kind:
+                    self._refuse(cache, found % kind, way)
         if self.sequences and len(ids) != len(self.sequences):
             self._refuse(module, "a batch of %d after one of %d" % (len(ids), len(self.sequences)), "give each batch a capture of its own, without beams")
         fed = cache.get_seq_length() if cache is not None and len(getattr(cache, "layers", ())) else 0
@@ -300,18 +306,25 @@ class Capture:
                        self._total - n + behind - s.pads, (scale, given.get("softcap"), window))
 
     def _check_mask(self, module, mask, n, window):
-        """The newest query must see what is scored here."""
+        """All queries of a text must see what is scored here: what came before them, within the window."""
         if mask is None or mask.dim() != 4:
             return
-        row = mask[:, 0, -1]
-        row = row if row.dtype == torch.bool else row > torch.finfo(row.dtype).min / 2
-        at = torch.arange(self._total - n, self._total, device=row.device)[None]
-        want = at >= torch.tensor([s.pads for s in self.sequences], device=row.device)[:, None]
-        if window is not None:
-            want &= at > self._total - 1 - window
-        live = torch.tensor([not s.ended for s in self.sequences], device=row.device)[:, None]
-        if row.shape[-1] != n or bool(((row != want) & live).any()):
-            self._refuse(module, "a mask that is neither causal nor a window of its own", "record such a model with kvfate.Writer")
+        rows, device = mask.shape[2], mask.device
+        at = torch.arange(self._total - n, self._total, device=device)
+        pads = torch.tensor([s.pads for s in self.sequences], device=device)[:, None, None]
+        live = torch.tensor([not s.ended for s in self.sequences], device=device)[:, None, None]
+        odd = mask.shape[-1] != n
+        for first in range(0, 0 if odd else rows, 64):
+            part = mask[:, 0, first:first + 64]
+            part = part if part.dtype == torch.bool else part > torch.finfo(part.dtype).min / 2
+            t = torch.arange(self._total - rows + first, self._total - rows + first + part.shape[1], device=device)[:, None]
+            want = (at >= pads) & (at <= t)
+            if window is not None:
+                want &= at > t - window
+            odd = odd or bool(((part != want) & live & (t >= pads)).any())
+        if odd:
+            self._refuse(module, "a mask that is neither causal nor a window of its own, such as that of pictures whose patches see each other",
+                         "record such a model with kvfate.Writer")
 
     def _take(self, s, layer, module, q, k, v, t0, i0, how):
         """Scores queries at once, or waits for more of them where single tokens come and no entry leaves."""

@@ -254,9 +254,33 @@ def refusals():
             layer.keys, layer.values = layer.keys[:, :, 1:], layer.values[:, :, 1:]
         model(ids[:, :1], past_key_values=cache)
     refused("a cache that lost entries", ["holds 19", "20"], lambda: under(shortened))
-    quantised = type("QuantizedLayer", (), {})()
-    cache = type("QuantizedCache", (), {"layers": [quantised], "get_seq_length": lambda self: 0})()
-    refused("a quantised cache", ["QuantizedCache", "quantised", "DynamicCache"], lambda: under(lambda c: model.model(ids, past_key_values=cache)))
+    for kind, words in (("QuantizedLayer", ["quantised"]), ("LinearAttentionLayer", ["state", "attention layers"]), ("DynamicIndexedLayer", ["chosen", "kvfate.Writer"]),
+                        ("StaticSlidingWindowLayer", ["fixed length", "DynamicCache"])):
+        cache = type("SomeCache", (), {"layers": [type(kind, (), {})()], "get_seq_length": lambda self: 0})()
+        refused("a cache of " + kind, ["SomeCache", kind, *words], lambda c=cache: under(lambda _: model.model(ids, past_key_values=c)))
+    refused("a mask of one's own", ["LlamaAttention", "neither causal", "kvfate.Writer"],
+            lambda: under(lambda c: model(ids, attention_mask=torch.tril(torch.ones(20, 20, dtype=torch.bool), 2)[None, None])))
+    encoded = transformers.T5ForConditionalGeneration(transformers.T5Config(vocab_size=9, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2))
+    refused("an encoder", ["T5ForConditionalGeneration", "encoder", "kvfate.Writer"], lambda: kvfate.capture(encoded))
+
+    wrong = load("tiny0", "Llama", "sdpa")
+    wrong.config.num_key_value_heads = 4
+    refused("a wrong shape", ["LlamaAttention", "4 and 4 heads", "kvfate.Writer"], lambda: under(lambda c: c.read(ids), wrong))
+
+    def cut_unseen(c):  # a window that the library's function is not told of
+        odd_window = transformers.DynamicCache()
+        c.read(ids)
+        model(ids[:, :1], past_key_values=odd_window)
+    refused("another cache", ["holds 0", "20"], lambda: under(cut_unseen))
+
+    def late():
+        c = kvfate.capture(model, None, out="closed.kvf", existing="overwrite")
+        with c:
+            c.read(ids)
+        c.sequences[0].recording.commit()
+        c.sequences[0].recording.feed([1], [0])
+        c.sequences[0].recording.commit()
+    refused("a closed trace", ["closed.kvf", "closed"], late)
     check("the library is as it was", not transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS._local_mapping)
 
 
