@@ -190,6 +190,50 @@ def missed():
     tables("missed", "engine.kvf", "capture.kvf", ["regret", "survival", "attention-sparsity", "occupancy", "intermittency"])
 
 
+def positions():
+    """A cache made after G-KV's published code: every 16 steps, within the attention and after it was computed, each head keeps 40 entries of its
+    choice and the last 8, and pos_ids_cache says which."""
+    from kvfate.adapters.positions import follow
+    model, ids, left = load("tiny0", "Llama", "sdpa"), torch.arange(3, 103)[None], {}
+    rng = np.random.default_rng(8)
+    cache = transformers.DynamicCache()
+    cache.pos_ids_cache = {layer: torch.zeros(1, 2, 0, dtype=torch.long) for layer in range(2)}
+
+    def attended(module, args, kwargs, out):
+        layer, t = cache.layers[module.layer_idx], kwargs["position_ids"][0]
+        known = torch.cat([cache.pos_ids_cache[module.layer_idx], t.expand(1, 2, -1)], 2)
+        if (int(t[-1]) + 1 - 100) % 16 == 0:
+            n = known.shape[2]
+            keep = torch.tensor(np.stack([[*np.sort(rng.permutation(n - 8)[:40]), *range(n - 8, n)] for _ in range(2)]))[None]
+            for head in range(2):
+                gone = set(known[0, head].tolist()) - set(known[0, head, keep[0, head]].tolist())
+                left.update({(module.layer_idx, head, i): int(t[-1]) + 1 for i in gone})
+            known = known.gather(2, keep)
+            layer.keys, layer.values = (x.gather(2, keep[..., None].expand(-1, -1, -1, x.shape[3])) for x in (layer.keys, layer.values))
+        cache.pos_ids_cache[module.layer_idx] = known
+    hooks = [layer.self_attn.register_forward_hook(attended, with_kwargs=True) for layer in model.model.layers]
+    with kvfate.capture(model, None, out="positions.kvf", existing="overwrite") as c, follow(c):
+        for t in range(100, 140):
+            place = torch.arange(100)[None] if t == 100 else torch.tensor([[t - 1]])
+            out = model(ids if t == 100 else ids[:, -1:], past_key_values=cache, position_ids=place)
+            ids = torch.cat([ids, out.logits[:, -1:].argmax(-1)], 1)
+    for hook in hooks:
+        hook.remove()
+    t = kvfate.open("positions.kvf")
+    for layer in range(2):
+        for head in range(2):
+            want = [left.get((layer, head, i), 2**32 - 1) for i in range(t.steps)]
+            check("positions: evictions", t.evict_step[layer, head].tolist() == want)
+        check("positions: rows", np.allclose(t["mass.sum"][layer].astype(float).sum(1), t.steps, atol=1e-3))
+    check("positions: some left", len(left) > 100, len(left))
+
+    def under(read):
+        with kvfate.capture(model, None, out="odd.kvf", existing="overwrite") as c, follow(c, *read):
+            c.read(ids[:, :20])
+    refused("no positions", ["DynamicCache", "pos_ids_cache", "record_pos_ids"], lambda: under([]))
+    refused("odd positions", ["layer 0", "[3, 20]", "2 KV heads"], lambda: under([lambda cache, layer: torch.zeros(3, 20)]))
+
+
 def near_equal(what, a, b):
     off = cells = 0
     for name, column in a.columns.items():
@@ -313,6 +357,7 @@ with tempfile.TemporaryDirectory() as FOLDER:
     killed()
     chunks_and_batches()
     missed()
+    positions()
     if "--default-model" in sys.argv:
         default_model()
     else:

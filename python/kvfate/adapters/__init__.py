@@ -1,6 +1,7 @@
 """Adapters: what other libraries do to a model's cache, as the evictions of a captured run.
 
     kvfate.adapters.kvpress     presses of NVIDIA's kvpress
+    kvfate.adapters.positions   G-KV, and caches that tell their positions
     kvfate.adapters.trimkv      caches of trimkv: TRIM-KV and DBTrimKV
 
 Each is imported by its name, as it needs the library that it is about."""
