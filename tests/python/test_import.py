@@ -22,12 +22,12 @@ from check import check, finish  # noqa: E402
 import kvfate  # noqa: E402
 from kvfate import imports  # noqa: E402
 
-T, NEVER = 120, 2**32 - 1
+T, PROMPT, NEVER = 120, 40, 2**32 - 1
 ROWS = "survival,mass,steps,calibration,returns,window,under,dilution"
 
 
 def said(*argv):
-    return subprocess.run([KVFATE, *map(str, argv)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    return subprocess.run([KVFATE, *map(str, argv)], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
                           env={**os.environ, "KVFATE_PYTHON": sys.executable})
 
 
@@ -35,12 +35,14 @@ def recorded(method):
     """A run, and the attention of the two query heads of its first KV head in layer 1: [2][T][T], 0 where a query does not see."""
     r = random.Random(5)
     with open("ids", "w") as f:
-        f.write(" ".join(str(r.randint(3, 299)) for _ in range(T)))
+        f.write(" ".join(str(r.randint(3, 299)) for _ in range(PROMPT)))
     group = 2
     watch = "0-%d@%s" % (T - 1, ",".join("L1H%d" % h for h in range(group)))
-    done = said("run", "-m", MODEL, "--ids", "ids", "-n", "0", "--exact", "--probes", "full", "--watch", watch, "-o", "engine.kvf", "--overwrite", "-q", *method)
+    done = said("run", "-m", MODEL, "--ids", "ids", "-n", str(T - PROMPT + 1), "--ignore-eos", "--exact", "--probes", "full", "--watch", watch, "-o", "engine.kvf", "--overwrite", "-q", *method)
     assert done.returncode == 0, done.stderr
     trace = kvfate.open("engine.kvf")
+    left = np.array(trace.evict_step)
+    check("entries left on the way", trace.steps == T and (not method or len(np.unique(left)) > 40), trace.steps, len(np.unique(left)))
     rows = np.stack([np.stack([trace["received.L1H%d.%d" % (h, i)][:] for i in range(T)], 1) for h in range(group)])
     return trace, np.maximum(np.nan_to_num(rows, nan=0), 0)
 
