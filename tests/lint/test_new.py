@@ -142,7 +142,7 @@ def build_all(build, sources):
 
     def of(*rooms):
         return [o for s, o in objects.items() if s.startswith(rooms)]
-    return (build.link('cli/kvfate', of('analyzers', 'render', 'engine', 'cli', 'libtrace'), 'commands.c.o', 'kvfate'),
+    return (build.link('cli/kvfate', of('analyzers', 'render', 'engine', 'cli', 'libtrace'), '/commands.c.o', 'kvfate'),
             build.link('tests/figures/draw_table', of('render'), None, 'draw_table'),
             build.link('tests/method/test_method_scores', of('engine', 'tests'), 'test_scores.c.o', 'test_score'))
 
