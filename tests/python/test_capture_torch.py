@@ -257,12 +257,52 @@ def killed():
     check("what a kill leaves", t.steps == 60 and not t.closed and t["tokens.id"][:].tolist() == list(range(60)))
 
 
+def under(call, model):
+    with kvfate.capture(model, None, out="refused.kvf", existing="overwrite") as c:
+        call(c)
+
+
+def odd_things():
+    """Caches, masks, models and shapes that cannot be captured."""
+    model, ids = load("tiny0", "Llama", "eager"), torch.arange(3, 23)[None]
+
+    def within(call, m=model):
+        under(call, m)
+
+    for kind, words in (("QuantizedLayer", ["quantised"]), ("LinearAttentionLayer", ["state", "attention layers"]), ("DynamicIndexedLayer", ["chosen", "kvfate.Writer"]),
+                        ("StaticSlidingWindowLayer", ["fixed length", "DynamicCache"])):
+        cache = type("SomeCache", (), {"layers": [type(kind, (), {})()], "get_seq_length": lambda self: 0})()
+        refused("a cache of " + kind, ["SomeCache", kind, *words], lambda c=cache: within(lambda _: model.model(ids, past_key_values=c)))
+    refused("a mask of one's own", ["LlamaAttention", "neither causal", "kvfate.Writer"],
+            lambda: within(lambda c: model(ids, attention_mask=torch.tril(torch.ones(20, 20, dtype=torch.bool), 2)[None, None])))
+    encoded = transformers.T5ForConditionalGeneration(transformers.T5Config(vocab_size=9, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2))
+    refused("an encoder", ["T5ForConditionalGeneration", "encoder", "kvfate.Writer"], lambda: kvfate.capture(encoded))
+
+    wrong = load("tiny0", "Llama", "sdpa")
+    wrong.config.num_key_value_heads = 4
+    refused("a wrong shape", ["LlamaAttention", "4 and 4 heads", "kvfate.Writer"], lambda: within(lambda c: c.read(ids), wrong))
+
+    def cut_unseen(c):  # a window that the library's function is not told of
+        odd_window = transformers.DynamicCache()
+        c.read(ids)
+        model(ids[:, :1], past_key_values=odd_window)
+    refused("another cache", ["holds 0", "20"], lambda: within(cut_unseen))
+
+    def late():
+        c = kvfate.capture(model, None, out="closed.kvf", existing="overwrite")
+        with c:
+            c.read(ids)
+        c.sequences[0].recording.commit()
+        c.sequences[0].recording.feed([1], [0])
+        c.sequences[0].recording.commit()
+    refused("a closed trace", ["closed.kvf", "closed"], late)
+
+
 def refusals():
     model, ids = load("tiny0", "Llama", "eager"), torch.arange(3, 23)[None]
 
-    def under(call, m=model):
-        with kvfate.capture(m, None, out="refused.kvf", existing="overwrite") as c:
-            call(c)
+    def within(call, m=model):
+        under(call, m)
 
     def twice():
         c = kvfate.capture(model, None, out="twice.kvf", existing="overwrite")
@@ -282,14 +322,14 @@ def refusals():
 
     odd = load("tiny0", "Llama", "eager")
     odd.model.layers[1].self_attn = Odd(odd.model.layers[1].self_attn)
-    refused("an attention of one's own", ["Odd", "AttentionInterface", "kvfate.Writer"], lambda: under(lambda c: c.read(ids), odd))
-    refused("beams", ["LlamaModel", "batch of", "beams"], lambda: under(lambda c: (model(ids), model(ids.repeat(2, 1)))))
-    refused("two runs", ["cache holds 0 tokens and 20", "a capture of its own"], lambda: under(lambda c: (model(ids), model(ids))))
+    refused("an attention of one's own", ["Odd", "AttentionInterface", "kvfate.Writer"], lambda: within(lambda c: c.read(ids), odd))
+    refused("beams", ["LlamaModel", "batch of", "beams"], lambda: within(lambda c: (model(ids), model(ids.repeat(2, 1)))))
+    refused("two runs", ["cache holds 0 tokens and 20", "a capture of its own"], lambda: within(lambda c: (model(ids), model(ids))))
     refused("twice", ["twice.kvf", "closed", "kvfate.capture"], twice)
-    refused("embeddings", ["LlamaModel", "embeddings", "input_ids"], lambda: under(lambda c: model(inputs_embeds=torch.zeros(1, 3, 64))))
+    refused("embeddings", ["LlamaModel", "embeddings", "input_ids"], lambda: within(lambda c: model(inputs_embeds=torch.zeros(1, 3, 64))))
     refused("a fixed cache", ["StaticCache", "fixed length", "DynamicCache"],
-            lambda: under(lambda c: model.generate(ids, max_new_tokens=3, cache_implementation="static", eos_token_id=None)))
-    refused("padding behind", ["padding", "padding_side"], lambda: under(lambda c: model(ids, attention_mask=(ids < 20).long())))
+            lambda: within(lambda c: model.generate(ids, max_new_tokens=3, cache_implementation="static", eos_token_id=None)))
+    refused("padding behind", ["padding", "padding_side"], lambda: within(lambda c: model(ids, attention_mask=(ids < 20).long())))
     refused("a model without layers", ["Linear", "no model of transformers", "kvfate.Writer"], lambda: kvfate.capture(load("tiny0", "Llama", "eager").lm_head))
 
     def shortened(c):
@@ -297,34 +337,7 @@ def refusals():
         for layer in cache.layers:
             layer.keys, layer.values = layer.keys[:, :, 1:], layer.values[:, :, 1:]
         model(ids[:, :1], past_key_values=cache)
-    refused("a cache that lost entries", ["holds 19", "20"], lambda: under(shortened))
-    for kind, words in (("QuantizedLayer", ["quantised"]), ("LinearAttentionLayer", ["state", "attention layers"]), ("DynamicIndexedLayer", ["chosen", "kvfate.Writer"]),
-                        ("StaticSlidingWindowLayer", ["fixed length", "DynamicCache"])):
-        cache = type("SomeCache", (), {"layers": [type(kind, (), {})()], "get_seq_length": lambda self: 0})()
-        refused("a cache of " + kind, ["SomeCache", kind, *words], lambda c=cache: under(lambda _: model.model(ids, past_key_values=c)))
-    refused("a mask of one's own", ["LlamaAttention", "neither causal", "kvfate.Writer"],
-            lambda: under(lambda c: model(ids, attention_mask=torch.tril(torch.ones(20, 20, dtype=torch.bool), 2)[None, None])))
-    encoded = transformers.T5ForConditionalGeneration(transformers.T5Config(vocab_size=9, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2))
-    refused("an encoder", ["T5ForConditionalGeneration", "encoder", "kvfate.Writer"], lambda: kvfate.capture(encoded))
-
-    wrong = load("tiny0", "Llama", "sdpa")
-    wrong.config.num_key_value_heads = 4
-    refused("a wrong shape", ["LlamaAttention", "4 and 4 heads", "kvfate.Writer"], lambda: under(lambda c: c.read(ids), wrong))
-
-    def cut_unseen(c):  # a window that the library's function is not told of
-        odd_window = transformers.DynamicCache()
-        c.read(ids)
-        model(ids[:, :1], past_key_values=odd_window)
-    refused("another cache", ["holds 0", "20"], lambda: under(cut_unseen))
-
-    def late():
-        c = kvfate.capture(model, None, out="closed.kvf", existing="overwrite")
-        with c:
-            c.read(ids)
-        c.sequences[0].recording.commit()
-        c.sequences[0].recording.feed([1], [0])
-        c.sequences[0].recording.commit()
-    refused("a closed trace", ["closed.kvf", "closed"], late)
+    refused("a cache that lost entries", ["holds 19", "20"], lambda: within(shortened))
     check("the library is as it was", not transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS._local_mapping)
 
 
@@ -354,6 +367,7 @@ def default_model():
 with tempfile.TemporaryDirectory() as FOLDER:
     os.chdir(FOLDER)
     refusals()
+    odd_things()
     killed()
     chunks_and_batches()
     missed()
