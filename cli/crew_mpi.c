@@ -1,47 +1,31 @@
-/* crew_mpi.c - the messages of a crew by MPI; the only file that includes its header. */
+/* crew_mpi.c - the messages of a crew by MPI: a module of its own (crew_wire.h), and the only file
+ * that includes MPI's header. */
 #include <mpi.h>
-#include <stdlib.h>
 
 #include "cli/crew_wire.h"
 
 static bool joined;
 
-/* MPI is started only where somebody started several processes: it takes a tenth of a second. */
-static bool started_together(void)
-{
-    static const char *const said[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK",
-                                       "MPI_LOCALNRANKS", NULL};
-    for (int i = 0; said[i]; i++)
-        if (getenv(said[i]))
-            return true;
-    return false;
-}
-
-int wire_open(int *ret_rank, int *ret_size, struct kvf_diag *d)
+static const char *open_mpi(int *ret_rank, int *ret_size)
 {
     int level = 0;
-    *ret_rank = 0;
-    *ret_size = 1;
-    if (!started_together())
-        return KVF_OK;
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
-        return kvf_fail(d, KVF_E_IO, "MPI could not be started");
+        return "MPI could not be started";
     joined = true;
     if (level < MPI_THREAD_SERIALIZED)
-        return kvf_fail(d, KVF_E_ARG,
-                        "this MPI cannot be called from threads (MPI_THREAD_SERIALIZED)");
+        return "this MPI cannot be called from threads (MPI_THREAD_SERIALIZED)";
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, ret_rank);
     MPI_Comm_size(MPI_COMM_WORLD, ret_size);
-    return KVF_OK;
+    return NULL;
 }
 
-void wire_send(int to, struct wire_message m)
+static void send_message(int to, struct wire_message m)
 {
     MPI_Send(&m, 2, MPI_INT64_T, to, 0, MPI_COMM_WORLD);
 }
 
-bool wire_take(int *ret_from, struct wire_message *ret)
+static bool take_message(int *ret_from, struct wire_message *ret)
 {
     MPI_Status s;
     int there = 0;
@@ -51,10 +35,24 @@ bool wire_take(int *ret_from, struct wire_message *ret)
     return MPI_Recv(ret, 2, MPI_INT64_T, s.MPI_SOURCE, 0, MPI_COMM_WORLD, &s) == MPI_SUCCESS;
 }
 
+static bool share(int owner, void *data, int64_t bytes)
+{
+    enum { PIECE = 1 << 28 }; /* MPI counts in int */
+    bool good = true;
+    for (int64_t at = 0; good && at < bytes; at += PIECE) {
+        int n = bytes - at < PIECE ? (int)(bytes - at) : PIECE;
+        good = MPI_Bcast((char *)data + at, n, MPI_BYTE, owner, MPI_COMM_WORLD) == MPI_SUCCESS;
+    }
+    return good;
+}
+
 /* Without a dead rank the end is a meeting of all; with one nobody would come out of it. */
-void wire_close(bool together)
+static void close_mpi(bool together)
 {
     if (joined && together)
         MPI_Finalize();
     joined = false;
 }
+
+extern const struct wire kvfate_mpi_wire_1;
+const struct wire kvfate_mpi_wire_1 = {open_mpi, send_message, take_message, share, close_mpi};

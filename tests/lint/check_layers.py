@@ -102,7 +102,7 @@ FENCES = [
     (r'pcre2', ['engine/model/pretok.c', 'analyzers/classes.c',
                 'analyzers/fold.c']),
     (r'lapack|cblas', ['analyzers/lapack.c']),
-    (r'dlfcn', ['analyzers/lapack.c', 'engine/cuda/blas.cu']),
+    (r'dlfcn', ['analyzers/lapack.c', 'cli/crew_wire.c', 'engine/cuda/blas.cu']),
     # svg_text.c and svg_fonts.c take glyphs from Pango and fonts from HarfBuzz
     (r'cairo|pango', ['render/canvas.c', 'render/canvas_file.c', 'render/canvas_text.c',
                       'render/svg_fonts.c', 'render/svg_text.c']),

@@ -1,0 +1,98 @@
+#include "cli/crew_wire.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "base/opt.h"
+#include "cli/folders.h"
+#include "config.h"
+
+static const struct wire *wire; /* NULL: this process is alone */
+
+/* How many processes somebody says to have started together; 1 where nobody does. */
+static int64_t started_together(void)
+{
+    static const char *const says[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", NULL};
+    int64_t n = 1, most = 1;
+    for (int i = 0; says[i]; i++) {
+        const char *size = getenv(says[i]);
+        if (size && opt_int(size, &n) && n > most)
+            most = n;
+    }
+    /* PMIx tells a rank, and no number: srun gives that beside it. */
+    const char *tasks = getenv("PMIX_RANK") ? getenv("SLURM_STEP_NUM_TASKS") : NULL;
+    return tasks && opt_int(tasks, &n) && n > most ? n : most;
+}
+
+/* Beside the program, as a build has it, or where an installation has it from there. */
+static int module_path(struct buf *ret)
+{
+    int err = folder_beside(0, "/" WIRE_MODULE, ret);
+    if (err == KVF_E_NOTFOUND) {
+        buf_clear(ret);
+        err = folder_beside(1, "/" KVFATE_LIBDIR "/kvfate/" WIRE_MODULE, ret);
+    }
+    return err;
+}
+
+static int load(int64_t n, struct kvf_diag *d)
+{
+    struct buf path = {0};
+    int err = module_path(&path);
+    /* Parts that MPI itself loads later need its names: they are global. */
+    void *module = err ? NULL : dlopen(path.data, RTLD_NOW | RTLD_GLOBAL);
+    const char *why = module || err ? NULL : dlerror();
+    wire = module ? dlsym(module, WIRE_SYMBOL) : NULL;
+    buf_finish(&path);
+    if (wire)
+        return KVF_OK;
+    if (err == KVF_E_NOMEM)
+        return err;
+    return kvf_fail(d, KVF_E_ARG,
+                    "%lld processes were started together, and %s%s: each would do all of the "
+                    "work; give each its part by --shard, or install MPI (docs/guide/cluster.md)",
+                    (long long)n, why ? "the module of MPI cannot be loaded: " : "this kvfate has "
+                    "no " WIRE_MODULE " beside it", why ? why : "");
+}
+
+int wire_open(int *ret_rank, int *ret_size, struct kvf_diag *d)
+{
+    int64_t n = started_together();
+    *ret_rank = 0;
+    *ret_size = 1;
+    if (n == 1)
+        return KVF_OK;
+    int err = load(n, d);
+    const char *why = err ? NULL : wire->open(ret_rank, ret_size);
+    if (why)
+        return kvf_fail(d, KVF_E_IO, "%s", why);
+    if (!err && *ret_size == 1)
+        return kvf_fail(d, KVF_E_ARG,
+                        "%lld processes were started together by another MPI than the one that "
+                        WIRE_MODULE " was built with: each would do all of the work; use the "
+                        "mpirun of that one, or give each its part by --shard",
+                        (long long)n);
+    return err;
+}
+
+void wire_send(int to, struct wire_message m)
+{
+    wire->send(to, m);
+}
+
+bool wire_take(int *ret_from, struct wire_message *ret)
+{
+    return wire->take(ret_from, ret);
+}
+
+bool wire_share(int owner, void *data, int64_t bytes)
+{
+    return !wire || wire->share(owner, data, bytes);
+}
+
+void wire_close(bool together)
+{
+    if (wire)
+        wire->close(together);
+    wire = NULL;
+}
