@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "base/table_io.h"
 #include "cli/commands.h"
+#include "cli/crew.h"
 #include "cli/entries.h"
 #include "cli/figure_options.h"
 #include "cli/files.h"
@@ -31,6 +32,7 @@ struct job {
     bool mirror, each, per_token, json;
     struct figure_options look;
 
+    struct crew *crew;
     struct effect effect;
     struct documents text;
     int32_t *own;        /* the prompt and its continuation, without --data */
@@ -268,34 +270,57 @@ static int continue_prompt(struct job *j, struct effect_run *run, struct kvf_dia
     return err;
 }
 
-static int measure_document(struct job *j, int doc, struct kvf_diag *d)
+static struct effect_step *steps_of(const struct job *j, int doc, int cell)
+{
+    return j->step + ((size_t)doc * (size_t)j->n + (size_t)cell) * (size_t)j->steps;
+}
+
+/* Cells from .. to - 1 of a document. */
+static int measure_cells(struct job *j, int doc, int from, int to, struct kvf_diag *d)
 {
     struct effect_run *run = NULL;
     int err = effect_open(&j->effect, j->ids[doc], &run, d);
     if (!err && j->own)
         err = continue_prompt(j, run, d);
-    size_t each = (size_t)j->n * (size_t)j->steps;
     if (!err && !j->step) {
-        j->step = mem_alloc((size_t)j->n_docs, each * sizeof *j->step);
+        j->step = mem_alloc((size_t)j->n_docs * (size_t)j->n, (size_t)j->steps * sizeof *j->step);
         err = j->step ? KVF_OK : KVF_E_NOMEM;
     }
-    if (!err)
-        err = effect_measure(run, j->steps, j->cell, j->n, j->step + (size_t)doc * each, &j->memory,
-                             d);
+    if (!err && to > from)
+        err = effect_measure(run, j->steps, j->cell + from, to - from, steps_of(j, doc, from),
+                             &j->memory, d);
     effect_close(run);
+    return err;
+}
+
+/* Documents go round the ranks of a crew; where there are more ranks than documents, parts of their
+ * cells do.  Then all that a rank measured comes to the others. */
+static int measure_all(struct job *j, struct kvf_diag *d)
+{
+    int ranks = crew_size(j->crew), parts = (ranks + j->n_docs - 1) / j->n_docs, err = KVF_OK;
+    for (int share = 0; !err && share < 2; share++)
+        for (int i = 0; !err && i < j->n_docs * parts; i++) {
+            int doc = i / parts, part = i % parts;
+            int from = (int)((int64_t)j->n * part / parts);
+            int to = (int)((int64_t)j->n * (part + 1) / parts);
+            size_t bytes = (size_t)(to - from) * (size_t)j->steps * sizeof *j->step;
+            if (share)
+                err = crew_share(j->crew, i % ranks, steps_of(j, doc, from), bytes, d);
+            else if (i % ranks == crew_rank(j->crew))
+                err = measure_cells(j, doc, from, to, d);
+        }
     return err;
 }
 
 static int measure(struct job *j, struct kvf_diag *d)
 {
-    int err = KVF_OK;
     clock_t c0 = clock();
     double t0 = clock_seconds();
     j->effect.progress = on_progress;
     j->effect.ctx = j;
-    progress_start(&j->bar, "effect", "step", (int64_t)j->n_docs * j->n * j->score);
-    for (int doc = 0; !err && doc < j->n_docs; doc++)
-        err = measure_document(j, doc, d);
+    progress_start(&j->bar, "effect", "step",
+                   crew_size(j->crew) > 1 ? 0 : (int64_t)j->n_docs * j->n * j->score);
+    int err = measure_all(j, d);
     progress_end(&j->bar, j->done);
     j->seconds = clock_seconds() - t0;
     j->cpu = (double)(clock() - c0) / CLOCKS_PER_SEC;
@@ -413,7 +438,9 @@ static int deliver(const struct job *j, struct kvf_diag *d)
 
 static int run(struct job *j, struct kvf_diag *d)
 {
-    int err = check_options(j, d);
+    int err = crew_join_steps(&j->crew, d);
+    if (!err)
+        err = check_options(j, d);
     if (!err)
         err = open_all(j, d);
     if (!err)
@@ -422,7 +449,9 @@ static int run(struct job *j, struct kvf_diag *d)
         err = j->entries ? entry_cells(j, d) : head_cells(j);
     if (!err)
         err = measure(j, d);
-    return err ? err : deliver(j, d);
+    if (err)
+        crew_fail(j->crew);
+    return err || !crew_is_first(j->crew) ? err : deliver(j, d);
 }
 
 static void finish(struct job *j)
@@ -437,6 +466,7 @@ static void finish(struct job *j)
     mem_free(j->cell);
     mem_free(j->row);
     mem_free(j->step);
+    crew_leave(j->crew);
 }
 
 static const struct opt options[] = {

@@ -13,6 +13,7 @@
 #include "base/progress.h"
 #include "base/replace.h"
 #include "cli/commands.h"
+#include "cli/crew.h"
 #include "cli/files.h"
 #include "cli/folders.h"
 #include "cli/models.h"
@@ -37,6 +38,8 @@ struct job {
     double share;
     bool json, f32, recompute, fresh, settings, keep_teacher;
 
+    struct crew *crew;
+    struct trainer_team team;
     struct recipe recipe;
     struct engine *engine;
     struct packs *packs;
@@ -94,6 +97,28 @@ static int check_places(const struct job *j, struct kvf_diag *d)
     return err;
 }
 
+static int share(void *ctx, int owner, void *data, size_t bytes, struct kvf_diag *d)
+{
+    return crew_share(ctx, owner, data, bytes, d);
+}
+
+/* Ranks that share a training do packs of the same step. */
+static int check_team(struct job *j, struct kvf_diag *d)
+{
+    struct trainer_options *o = &j->recipe.opt;
+    int n = crew_size(j->crew);
+    if (n == 1)
+        return KVF_OK;
+    if (o->accumulate < n)
+        return kvf_fail(d, KVF_E_ARG,
+                        "%d processes share the packs of a step, and a step has %d: give --method "
+                        "%s:accumulate=N with N at least %d, a multiple for equal shares",
+                        n, o->accumulate, j->recipe.name, n);
+    j->team = (struct trainer_team){crew_rank(j->crew), n, share, j->crew};
+    o->team = &j->team;
+    return KVF_OK;
+}
+
 static int check_options(struct job *j, struct kvf_diag *d)
 {
     if (j->data.n == 0)
@@ -111,6 +136,9 @@ static int check_options(struct job *j, struct kvf_diag *d)
     o->length = (int)j->length;
     o->seed = (uint64_t)j->seed;
     o->pass.recompute = j->recompute;
+    err = check_team(j, d);
+    if (err)
+        return err;
     buf_printf(&j->state_name, "%s", j->state_path ? j->state_path : j->out);
     if (!j->state_path)
         buf_str(&j->state_name, ".state");
@@ -120,7 +148,7 @@ static int check_options(struct job *j, struct kvf_diag *d)
         err = check_outputs(j, j->data.item[i], d);
     if (!err && strcmp(j->state_name.data, j->out) == 0)
         err = kvf_fail(d, KVF_E_ARG, "--state %s: the gates go there", j->out);
-    return err ? err : check_places(j, d);
+    return err || !crew_is_first(j->crew) ? err : check_places(j, d);
 }
 
 static int open_data(struct job *j, double from, double to, struct packs **ret, struct kvf_diag *d)
@@ -189,7 +217,7 @@ static int open_all(struct job *j, struct kvf_diag *d)
         err = put_config(j);
     if (!err)
         err = trainer_create(j->engine, j->packs, &j->recipe.opt, &j->trainer, d);
-    if (!err && j->check_every > 0 && j->share < 1) {
+    if (!err && j->check_every > 0 && j->share < 1 && crew_is_first(j->crew)) {
         struct train_check_options o = {j->model,        &j->data,          j->share,
                                         j->budgets,      j->recipe.name,    (int)j->check_docs,
                                         (int)j->threads, (uint64_t)j->seed, j->tokens_name.data};
@@ -344,6 +372,22 @@ static int resume(struct job *j, struct kvf_diag *d)
     return KVF_OK;
 }
 
+/* All ranks go on from the same step of the same parameters; when this returns, all have read. */
+static int resume_together(struct job *j, struct kvf_diag *d)
+{
+    int err = resume(j, d);
+    for (int rank = 0; !err && rank < crew_size(j->crew); rank++) {
+        int64_t step = trainer_steps(j->trainer);
+        err = crew_share(j->crew, rank, &step, sizeof step, d);
+        if (!err && step != trainer_steps(j->trainer))
+            err = kvf_fail(d, KVF_E_IO,
+                           "process %d reads another checkpoint (step %" PRId64 ") than this one "
+                           "(step %" PRId64 "): all must see the same files",
+                           rank, step, trainer_steps(j->trainer));
+    }
+    return err;
+}
+
 static bool done(const struct job *j)
 {
     return signals_caught() || trainer_steps(j->trainer) >= j->steps
@@ -361,6 +405,14 @@ static void warn_teacher(struct job *j)
             j->teacher.why.text);
 }
 
+/* The first rank says whether there is another step. */
+static bool goes_on(struct job *j, int *ret_err, struct kvf_diag *d)
+{
+    char more = !done(j);
+    *ret_err = crew_share(j->crew, 0, &more, sizeof more, d);
+    return !*ret_err && more;
+}
+
 /* One step and what is due after it. */
 static int advance(struct job *j, struct kvf_diag *d)
 {
@@ -373,6 +425,8 @@ static int advance(struct job *j, struct kvf_diag *d)
     j->seconds += clock_seconds() - start;
     j->tokens += s.tokens;
     put_loss(j, &s);
+    if (!crew_is_first(j->crew))
+        return KVF_OK;
     bool last = s.step == j->steps;
     if (j->check && (s.step % j->check_every == 0 || last))
         err = check(j, d);
@@ -408,28 +462,31 @@ static void summary(const struct job *j)
 
 static int run(struct job *j, struct kvf_diag *d)
 {
-    int err = check_options(j, d);
+    int err = crew_join_steps(&j->crew, d);
+    if (!err)
+        err = check_options(j, d);
     if (!err)
         err = open_all(j, d);
     if (!err)
-        err = resume(j, d);
+        err = resume_together(j, d);
     if (err)
         return err;
     signals_catch();
     progress_start(&j->bar, "train", "steps", j->steps);
-    while (!err && !done(j))
+    while (!err && goes_on(j, &err, d))
         err = advance(j, d);
     /* Without checks the gates are those of the last step, whatever a stopped run has left there.
      */
-    if (!err && (j->saved != trainer_steps(j->trainer) || !j->check))
+    bool first = crew_is_first(j->crew);
+    if (!err && first && (j->saved != trainer_steps(j->trainer) || !j->check))
         err = save(j, d);
     progress_end(&j->bar, trainer_steps(j->trainer));
-    if (!err && signals_caught())
+    if (!err && first && signals_caught())
         fprintf(stderr,
                 "kvfate train: interrupted after step %" PRId64 "; the same command goes "
                 "on\n",
                 trainer_steps(j->trainer));
-    if (!err)
+    if (!err && first)
         summary(j);
     return err;
 }
@@ -447,6 +504,7 @@ static void finish(struct job *j)
     buf_finish(&j->tokens_name);
     buf_finish(&j->teacher_name);
     buf_finish(&j->teacher_of);
+    crew_leave(j->crew);
 }
 
 static const struct opt options[] = {
@@ -509,6 +567,8 @@ static int cmd_train(const struct command *self, void *request, int n, char **op
     int err = files_of_data(&j->data, operand, n, &d);
     if (!err)
         err = run(j, &d);
+    if (err)
+        crew_fail(j->crew);
     finish(j);
     return !err && signals_caught() ? 128 + signals_caught() : command_end(self, err, &d);
 }

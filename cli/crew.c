@@ -26,6 +26,7 @@ struct rank {
 
 struct crew {
     int me, size;
+    bool steps;       /* all do the same: nobody is given cells */
     double patience;  /* seconds of silence after which a rank counts as dead */
     pthread_t thread; /* that talks, of a crew of several */
     bool talking;
@@ -217,18 +218,19 @@ static int start(struct crew *c, struct kvf_diag *d)
     c->heard = clock_seconds();
     for (int i = 0; i < c->size; i++)
         c->rank[i] = (struct rank){.cell = -1, .heard = c->heard};
-    if (c->size == 1)
+    if (c->size == 1 || c->steps)
         return KVF_OK;
     c->talking = pthread_create(&c->thread, NULL, talk, c) == 0;
     return c->talking ? KVF_OK
                       : kvf_fail(d, KVF_E_LIMIT, "no thread for the messages of the ranks");
 }
 
-int crew_join(struct crew **ret, struct kvf_diag *d)
+static int join(bool steps, struct crew **ret, struct kvf_diag *d)
 {
     struct crew *c = MEM_NEW(struct crew, 1);
     if (!c)
         return KVF_E_NOMEM;
+    c->steps = steps;
     c->cell = -1;
     c->together = true;
     pthread_mutex_init(&c->lock, NULL);
@@ -243,6 +245,30 @@ int crew_join(struct crew **ret, struct kvf_diag *d)
     }
     *ret = c;
     return KVF_OK;
+}
+
+int crew_join(struct crew **ret, struct kvf_diag *d)
+{
+    return join(false, ret, d);
+}
+
+int crew_join_steps(struct crew **ret, struct kvf_diag *d)
+{
+    return join(true, ret, d);
+}
+
+int crew_share(struct crew *c, int owner, void *data, size_t bytes, struct kvf_diag *d)
+{
+    if (c->size == 1 || wire_share(owner, data, (int64_t)bytes))
+        return KVF_OK;
+    c->together = false;
+    return kvf_fail(d, KVF_E_IO, "another rank has ended: give the same command again");
+}
+
+void crew_fail(struct crew *c)
+{
+    if (c)
+        c->together = false;
 }
 
 bool crew_is_first(const struct crew *c)

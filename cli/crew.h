@@ -31,9 +31,17 @@ enum { CREW_PATIENCE = 20 }; /* seconds, unless KVFATE_PATIENCE is set */
 
 struct crew;
 
-/* KVF_OK; KVF_E_ARG with a sentence where several processes were started and this program was built
- * without MPI. */
+/* KVF_OK; KVF_E_ARG with a sentence where several processes were started and no module of MPI is
+ * beside this program. */
 int crew_join(struct crew **ret, struct kvf_diag *d);
+
+/* As crew_join, for work that has no cells: all ranks do the same steps at the same time, and give
+ * each other what they have by crew_share.  The death of one ends all. */
+int crew_join_steps(struct crew **ret, struct kvf_diag *d);
+
+/* What the rank `owner` has at data comes to all others, who call this alike.  KVF_OK, or KVF_E_IO
+ * with a sentence. */
+int crew_share(struct crew *c, int owner, void *data, size_t bytes, struct kvf_diag *d);
 
 bool crew_is_first(const struct crew *c); /* the only rank is the first */
 int crew_rank(const struct crew *c);      /* 0 of the first */
@@ -54,6 +62,9 @@ int crew_each(struct crew *c, crew_fn each, void *ctx, struct kvf_diag *d);
  * first, FILE.rank3 for the fourth. crew_file: of any rank. */
 void crew_own_file(const struct crew *c, const char *file, struct buf *b);
 void crew_file(const char *file, int rank, struct buf *b);
+
+/* This rank has failed, and will not meet the others.  Accepts NULL. */
+void crew_fail(struct crew *c);
 
 /* Ends the crew: for ranks that are not the first it says that they have left, and may wait for the
  * first to end. Accepts NULL. */

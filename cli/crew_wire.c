@@ -51,8 +51,11 @@ static int load(int64_t n, struct kvf_diag *d)
     return kvf_fail(d, KVF_E_ARG,
                     "%lld processes were started together, and %s%s: each would do all of the "
                     "work; give each its part by --shard, or install MPI (docs/guide/cluster.md)",
-                    (long long)n, why ? "the module of MPI cannot be loaded: " : "this kvfate has "
-                    "no " WIRE_MODULE " beside it", why ? why : "");
+                    (long long)n,
+                    why ? "the module of MPI cannot be loaded: "
+                        : "this kvfate has "
+                          "no " WIRE_MODULE " beside it",
+                    why ? why : "");
 }
 
 int wire_open(int *ret_rank, int *ret_size, struct kvf_diag *d)
@@ -67,11 +70,12 @@ int wire_open(int *ret_rank, int *ret_size, struct kvf_diag *d)
     if (why)
         return kvf_fail(d, KVF_E_IO, "%s", why);
     if (!err && *ret_size == 1)
-        return kvf_fail(d, KVF_E_ARG,
-                        "%lld processes were started together by another MPI than the one that "
-                        WIRE_MODULE " was built with: each would do all of the work; use the "
-                        "mpirun of that one, or give each its part by --shard",
-                        (long long)n);
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "%lld processes were started together by another MPI than the one that " WIRE_MODULE
+            " was built with: each would do all of the work; use the "
+            "mpirun of that one, or give each its part by --shard",
+            (long long)n);
     return err;
 }
 

@@ -15,6 +15,7 @@ struct trainer {
     struct net *net;
     struct pass *pass;
     float *grad, *m, *v; /* [net->n] */
+    float *one;          /* [net->n] the gradient of one pack of several; NULL: of one pack */
     int64_t step;
 };
 
@@ -34,7 +35,9 @@ static int create_parts(struct trainer *t, struct kvf_diag *d)
     t->grad = MEM_NEW(float, t->net->n);
     t->m = MEM_NEW(float, t->net->n);
     t->v = MEM_NEW(float, t->net->n);
-    return t->grad && t->m && t->v ? KVF_OK : KVF_E_NOMEM;
+    if (t->opt.accumulate > 1)
+        t->one = MEM_NEW(float, t->net->n);
+    return t->grad && t->m && t->v && (t->one || t->opt.accumulate == 1) ? KVF_OK : KVF_E_NOMEM;
 }
 
 int trainer_create(struct engine *e, struct packs *packs, const struct trainer_options *opt,
@@ -69,6 +72,7 @@ void trainer_destroy(struct trainer *t)
     net_destroy(t->net);
     frozen_finish(&t->frozen);
     mem_free(t->grad);
+    mem_free(t->one);
     mem_free(t->m);
     mem_free(t->v);
     mem_free(t);
@@ -99,19 +103,45 @@ static void add_loss(struct pass_loss *sum, const struct pass_loss *l, double we
         sum->term[i] += weight * l->term[i];
 }
 
+/* What pack a of a step gives: its gradient is at grad. */
+static int run_pack(struct trainer *t, int a, float *grad, struct pass_loss *ret, int64_t *tokens,
+                    struct kvf_diag *d)
+{
+    const struct trainer_team *team = t->opt.team;
+    int64_t n = packs_count(t->packs), i = t->step * t->opt.accumulate + a;
+    struct pack pack = packs_get(t->packs, t->opt.seed, i / n, (int)(i % n));
+    int owner = team ? a % team->size : 0, err = KVF_OK;
+    *tokens += pack.n;
+    if (!team || owner == team->me) {
+        memset(grad, 0, t->net->n * sizeof *grad);
+        pass_run(t->pass, &pack, 1.0 / t->opt.accumulate, grad, NULL, ret);
+    }
+    if (team)
+        err = team->share(team->ctx, owner, grad, t->net->n * sizeof *grad, d);
+    return team && !err ? team->share(team->ctx, owner, ret, sizeof *ret, d) : err;
+}
+
+/* The sum over packs, in their order, whoever computed them: its bytes depend on nothing else. */
+static int run_packs(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d)
+{
+    int err = KVF_OK;
+    memset(t->grad, 0, t->net->n * sizeof *t->grad);
+    for (int a = 0; !err && a < t->opt.accumulate; a++) {
+        struct pass_loss l = {0};
+        err = run_pack(t, a, t->one ? t->one : t->grad, &l, &ret->tokens, d);
+        for (size_t i = 0; t->one && i < t->net->n; i++)
+            t->grad[i] += t->one[i];
+        add_loss(&ret->loss, &l, 1.0 / t->opt.accumulate);
+    }
+    return err;
+}
+
 int trainer_step(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d)
 {
-    int64_t n = packs_count(t->packs);
-    double weight = 1.0 / t->opt.accumulate;
-    memset(t->grad, 0, t->net->n * sizeof *t->grad);
     *ret = (struct trainer_step){.step = t->step + 1};
-    for (int64_t i = t->step * t->opt.accumulate, a = 0; a < t->opt.accumulate; a++, i++) {
-        struct pack pack = packs_get(t->packs, t->opt.seed, i / n, (int)(i % n));
-        struct pass_loss l;
-        pass_run(t->pass, &pack, weight, t->grad, NULL, &l);
-        add_loss(&ret->loss, &l, weight);
-        ret->tokens += pack.n;
-    }
+    int err = run_packs(t, ret, d);
+    if (err)
+        return err;
     ret->norm = optimizer_norm(t->grad, t->net->n);
     ret->rate = optimizer_rate(&t->opt.optimizer, t->step + 1);
     if (!isfinite(ret->loss.total) || !isfinite(ret->norm))

@@ -11,13 +11,23 @@
 #include "engine/train/optimizer.h"
 #include "engine/train/pass.h"
 
+/* Trainers in several processes that make the same steps.  Pack a of a step is done by trainer
+ * a % size, and share brings what `owner` has at data to all (KVF_OK or an error with a sentence).
+ */
+struct trainer_team {
+    int me, size;
+    int (*share)(void *ctx, int owner, void *data, size_t bytes, struct kvf_diag *d);
+    void *ctx;
+};
+
 struct trainer_options {
     struct net_options net;
     struct pass_options pass;
     struct optimizer optimizer;
-    int length;     /* most tokens of a pack */
-    int accumulate; /* packs per step, at least 1 */
-    uint64_t seed;  /* order of the data */
+    int length;                      /* most tokens of a pack */
+    int accumulate;                  /* packs per step, at least 1 */
+    uint64_t seed;                   /* order of the data */
+    const struct trainer_team *team; /* borrowed; NULL: this one is alone */
 };
 
 struct trainer_step {
