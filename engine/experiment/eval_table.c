@@ -1,5 +1,6 @@
 /* eval_table.c - results of documents as the table that users see. */
 #include <math.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/stats.h"
@@ -22,6 +23,9 @@ enum column {
     RIGHT,
     RIGHT_LOW,
     RIGHT_HIGH,
+    ABOVE,
+    BELOW,
+    P_FULL,
     N_COLUMNS
 };
 
@@ -31,7 +35,8 @@ static const struct {
     {"nll", "nats"},        {"nll_low", "nats"},    {"nll_high", "nats"}, {"kl", "nats"},
     {"kl_low", "nats"},     {"kl_high", "nats"},    {"top1_agree", ""},   {"kv_end", "entries"},
     {"kv_mean", "entries"}, {"kv_peak", "entries"}, {"triggers", ""},     {"right", ""},
-    {"right_low", ""},      {"right_high", ""},
+    {"right_low", ""},      {"right_high", ""},     {"above", "tasks"},   {"below", "tasks"},
+    {"p_full", ""},
 };
 
 static double field(const struct eval_result *r, enum column c)
@@ -72,6 +77,43 @@ static int summarise(const struct eval_result *r, int n, int docs, enum column c
         return KVF_OK;
     return stats_bootstrap_mean(v, (size_t)docs, EVAL_REPLICATES, SEED, &out[stride],
                                 &out[2 * stride]);
+}
+
+/* The row of the full cache; -1: there is none. */
+static int row_of_full(const struct eval_cell *cell, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(cell[i].label, "full") == 0)
+            return i;
+    return -1;
+}
+
+/* Tasks that a row alone has right, and those that the full cache alone has, with the two-sided
+ * exact p of such a split when both are as likely (McNemar 1947): 2 P(X <= k), X binomial of n,
+ * 1/2, and P(X <= k) = I_(1/2)(n - k, k + 1). */
+static void compare_right(const struct eval_result *r, int n, int docs, int row, int full,
+                          double *out, size_t stride)
+{
+    int above = 0, below = 0;
+    for (int i = 0; i < docs; i++) {
+        bool mine = r[(size_t)i * (size_t)n + (size_t)row].right > 0;
+        bool its = r[(size_t)i * (size_t)n + (size_t)full].right > 0;
+        above += mine && !its;
+        below += its && !mine;
+    }
+    int k = above < below ? above : below, all = above + below;
+    out[0] = above;
+    out[stride] = below;
+    out[2 * stride] = all == 0 ? 1 : fmin(1, 2 * stats_beta_cdf(0.5, all - k, k + 1));
+}
+
+/* No method can be told from another by tasks that the full cache cannot do. */
+static void add_ranking(struct table *t, const double *right_low, int full)
+{
+    if (full >= 0)
+        table_meta_str(t, "ranking",
+                       right_low[full] > 0 ? "by tasks that the full cache can do"
+                                           : "none: the full cache is at the floor of these tasks");
 }
 
 static void add_meta(struct table *t, const struct eval *e)
@@ -124,7 +166,16 @@ struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int
             if (err)
                 goto done;
         }
+    int full = row_of_full(cell, n);
+    for (int i = 0; i < n; i++) {
+        double *at = out + (size_t)ABOVE * (size_t)n + i;
+        at[0] = at[n] = at[2 * n] = NAN;
+        if (e->answers && full >= 0 && full != i)
+            compare_right(result, n, docs, i, full, at, (size_t)n);
+    }
     add_meta(t, e);
+    if (e->answers)
+        add_ranking(t, out + (size_t)RIGHT_LOW * (size_t)n, full);
     add_names(t, e, cell, n, docs, label, number);
     for (int c = 0; c < (e->answers ? (int)N_COLUMNS : (int)RIGHT); c++)
         table_dense_real(t, column[c].name, column[c].unit, out + (size_t)c * (size_t)n);

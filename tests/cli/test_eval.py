@@ -188,11 +188,38 @@ def of_tasks():
     s.check("tasks, from the state: the same", open(s.path("again.tsv"), "rb").read() == body)
     r = s.accepted("tasks, printed", argv)
     s.check("tasks, printed", r.stdout.decode().startswith("4 tasks; nats per token of the answer") and "right" in r.stdout.decode().splitlines()[1], r.stdout)
+    against_full(argv, state)
     s.accepted("tasks, drawn", [*argv, "-o", s.path("tasks.svg"), "--style", "y=right"])
     s.refused("tasks and documents", [*argv, "--data", TEXT], 2, "--data", "--tasks")
     s.refused("over a task", [*argv[:-4], tasks[0]["name"] + ".json", "-o", tasks[0]["name"] + ".json"], 2, "task0.json")
     s.refused("no task", [*argv[:-4], s.path("none.json")], 1, "none.json")
     s.refused("a state of documents", [*argv, "--state", s.path("brute0.tsv")], 1, "other settings")
+
+
+def against_full(argv, state):
+    """above, below and p_full of answers that are put into the file of results, against all splits one by one"""
+    lines = open(s.path("tasks.state"), encoding="utf-8").read().split("\n")
+    at = next(i for i, line in enumerate(lines) if not line.startswith("#"))
+    name = lines[at].split("\t")
+    for full, other in (("1111", "0000"), ("0111", "1011"), ("1010", "1010"), ("0000", "1100")):
+        told = list(lines)
+        for i in range(4):
+            for k, right in enumerate((full[i], other[i])):
+                cells = told[at + 1 + 2 * i + k].split("\t")
+                cells[name.index("right")] = right
+                told[at + 1 + 2 * i + k] = "\t".join(cells)
+        with open(state[1], "w", encoding="utf-8") as f:
+            f.write("\n".join(told))
+        s.accepted(f"answers {full} {other}", [*argv, *state, "-o", s.path("split.tsv")])
+        row = table(s.path("split.tsv"))[1]
+        above, below = sum(a < b for a, b in zip(full, other)), sum(a > b for a, b in zip(full, other))
+        n = above + below
+        p = np.mean([abs(2 * bin(x).count("1") - n) >= abs(above - below) for x in range(1 << n)])
+        s.check(f"answers {full} {other}: against the full cache", [float(row["above"]), float(row["below"])] == [above, below]
+                and abs(float(row["p_full"]) - p) < 1e-12, row, p)
+        s.check(f"answers {full} {other}: floor", ("# ranking: none" in open(s.path("split.tsv"), encoding="utf-8").read()) == (full == "0000"))
+    with open(state[1], "w", encoding="utf-8") as f:
+        f.write("\n".join(lines))
 
 
 # ---- invariants

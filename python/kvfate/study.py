@@ -1,0 +1,150 @@
+"""`kvfate study`: what a study file asks for, run by the commands of the program, which compute everything; this module calls them in order and
+puts their tables side by side.  Each job keeps its results in a file of states, so that the same call goes on where one was stopped."""
+import os
+import shutil
+import subprocess
+import sys
+import zlib
+
+from . import program, study_plan
+from .commands import Usage
+from .errors import Error
+from .study_cost import tell_costs
+from .study_page import write_page
+
+
+def _call(words, ranks=1):
+    """Runs the program with its own output on the terminal; its sentences are the user's."""
+    before = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
+    if before and not shutil.which("mpirun"):
+        raise Error("--ranks %d: there is no mpirun on PATH" % ranks)
+    done = subprocess.run([*before, program.find(), *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    if done.returncode > 128 or done.returncode < 0:
+        raise KeyboardInterrupt
+    if done.returncode:
+        raise Error("the command above failed, and the study stops; the same call goes on from here: kvfate %s" % " ".join(map(str, words)))
+
+
+class Study:
+    def __init__(self, plan, ranks=1):
+        self.plan, self.ranks = plan, ranks
+
+    def at(self, job, ending):
+        return os.path.join(self.plan.out, "jobs", job.name + ending)
+
+    def words(self, job):
+        """The options of `kvfate eval` on which the results of a job depend."""
+        p, x = self.plan, job.text.values
+        words = ["--methods", ",".join(p.methods), "--budgets", ",".join(map(str, p.budgets)), "--kv-type", p.kv_type]
+        words += [w for g in p.gates for w in ("--gates", g)]
+        words += ["-m", job.model.path] if job.model.path else []
+        words += ["-t", p.threads] if p.threads else []
+        if job.text.kind == "needles":
+            return words + ["--tasks", self.tasks(job)]
+        return words + ["--data", *x["data"], "--docs", x["docs"], "--prompt-tokens", x["prompt_tokens"], "--score-tokens", x["score_tokens"],
+                        "--seed", job.seed]
+
+    def tasks(self, job):
+        """A folder for what the file says now: other values are other prompts."""
+        said = repr((job.model.path, sorted(job.text.values.items()))).encode()
+        return os.path.join(self.plan.out, "tasks", "%s-%08x" % (job.name, zlib.crc32(said)))
+
+    def make_tasks(self, job):
+        """Prompts of needles: the same bytes whenever they are made, so that they need not be kept."""
+        folder = self.tasks(job)
+        if job.text.kind != "needles" or os.path.isdir(folder):
+            return
+        part = folder + ".part%d" % os.getpid()
+        os.makedirs(part, exist_ok=True)
+        words = ["needle", "-n", job.text.count, "--seed", job.seed * job.text.count, "-o", os.path.join(part, "n")]
+        words += ["-m", job.model.path] if job.model.path else []
+        for key, value in job.text.values.items():
+            words += ["--" + key, value] if key != "count" and value is not None else []
+        _call(words)
+        try:
+            os.rename(part, folder)
+        except OSError:  # another part of an array was faster
+            shutil.rmtree(part)
+
+    def run(self, job, shard=None):
+        self.make_tasks(job)
+        words = ["eval", *self.words(job)]
+        if shard:
+            _call([*words, "--shard", shard, "--state", self.at(job, ".part%s.state" % shard.replace("/", "-"))])
+            return
+        state = self.at(job, ".state")
+        parts = sorted(f for f in os.listdir(os.path.dirname(state)) if f.startswith(job.name + ".part") and f.endswith(".state"))
+        if parts:
+            whole = [state] if os.path.exists(state) else []
+            _call(["merge", *whole, *(os.path.join(os.path.dirname(state), f) for f in parts), "--state", state])
+            for f in parts:
+                os.remove(os.path.join(os.path.dirname(state), f))
+        _call([*words, "--state", state, "-o", self.at(job, ".tsv")], self.ranks)
+
+
+def _rows(path):
+    """(lines of metadata, names of columns, rows) of a table that the program wrote as TSV."""
+    with open(path, encoding="utf-8") as f:
+        lines = f.read().split("\n")
+    head = [line for line in lines if line.startswith("#")]
+    body = [line.split("\t") for line in lines if line and not line.startswith("#")]
+    return head, body[0], body[1:]
+
+
+def _join(study):
+    """study.tsv: the rows of all jobs as the program wrote them, behind model, text and seed."""
+    columns, rows = [], []
+    for job in study.plan.jobs:
+        _, names, body = _rows(study.at(job, ".tsv"))
+        columns += [c for c in names if c not in columns]
+        rows += [{"model": job.model.name, "text": job.text.name, "seed": str(job.seed), **dict(zip(names, r))} for r in body]
+    path = os.path.join(study.plan.out, "study.tsv")
+    columns = ["model", "text", "seed"] + columns
+    with open(path + ".part", "w", encoding="utf-8") as f:
+        f.write("# table: study\n" + "\t".join(columns) + "\n")
+        f.writelines("\t".join(r.get(c, "nan") for c in columns) + "\n" for r in rows)
+    os.replace(path + ".part", path)
+
+
+def _finish(study):
+    """Tables, figures and the page.  The program draws, and writes the database."""
+    _join(study)
+    base = os.path.join(study.plan.out, "study.sqlite")
+    for job in study.plan.jobs:
+        table = study.at(job, ".tsv")
+        _call(["draw", table, "-o", "%s/%s" % (base, "".join(c if c.isalnum() else "_" for c in job.name))])
+        for y in ("right", "kl") if job.text.kind == "needles" else ("kl",):
+            _call(["draw", table, "--style", "y=" + y, "-o", figure_of(study, job, y)])
+    write_page(study, _rows)
+
+
+def figure_of(study, job, y):
+    return study.at(job, "-%s.svg" % y)
+
+
+def _slurm(plan, n):
+    """A script for `sbatch`: parts of every job, and a last one that puts them together."""
+    call = "%s -m kvfate study %s" % (sys.executable, os.path.abspath(plan.path))
+    print("#!/bin/sh\n# sbatch --array=1-%d THIS; then, when all are done: %s\n#SBATCH --array=1-%d\n#SBATCH --job-name=%s\nset -eu\n%s --shard \"$SLURM_ARRAY_TASK_ID/%d\"" % (
+        n, call, n, os.path.basename(plan.out), call, n))
+
+
+def run(request, operands):
+    plan = study_plan.read(operands[0])
+    if request.shard and request.ranks:
+        raise Usage("--shard and --ranks are two ways of sharing a study: give one")
+    if request.slurm:
+        return _slurm(plan, request.slurm)
+    if request.plan:
+        return tell_costs(plan)
+    study = Study(plan, request.ranks or 1)
+    for folder in ("jobs", "tasks"):
+        os.makedirs(os.path.join(plan.out, folder), exist_ok=True)
+    jobs = plan.jobs
+    for i, job in enumerate(jobs):
+        print("job %d of %d: %s" % (i + 1, len(jobs), job.name), file=sys.stderr)
+        study.run(job, request.shard)
+    if request.shard:
+        return print("part %s is done; when all are, the same call without --shard puts them together" % request.shard)
+    _finish(study)
+    print(os.path.join(plan.out, "index.html"))

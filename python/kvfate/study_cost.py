@@ -1,0 +1,69 @@
+"""What a study will take, told before it begins: time by the speeds that a short run shows, memory by what the program says of a model, disk by
+the sizes of what is kept.  These are estimates; docs/guide/study.md says how far they were off."""
+import json
+import os
+import tempfile
+import time
+
+from . import program
+
+LINE, TASK, PICTURES = 330, 5, 60000  # bytes: of a result, of a token of a task's text, of the figures and tables of a job
+SAMPLE, STEPS = 256, 16  # tokens of the prompt and of the answer of the short run
+DEFAULT = "SmolLM2-135M-Instruct.Q4_1.gguf"  # in the cache folder
+PROBE = "The ferryman counted the boats at the foot of the stairs while the others slept, and nobody minded. " * 20
+
+
+def _speeds(model, plan):
+    """Tokens a second of (a prompt, a step of one row among those of the plan)."""
+    words = ["-m", model.path] if model.path else []
+    words += ["-t", plan.threads] if plan.threads else []
+    told = json.loads(program.run("generate", "--raw", "-p", PROBE[:300], "-n", "2", "--ignore-eos", "--json", "-q", *words))
+    words += [w for g in plan.gates for w in ("--gates", g)]
+    seconds = []
+    with tempfile.TemporaryDirectory(prefix="kvfate-") as folder:
+        text = os.path.join(folder, "text.txt")
+        with open(text, "w", encoding="utf-8") as f:
+            f.write(PROBE)
+        for methods in ("full", ",".join(plan.methods)):
+            began = time.monotonic()
+            program.run("eval", "--data", text, "--docs", 1, "--prompt-tokens", SAMPLE, "--score-tokens", STEPS, "--methods", methods,
+                        "--budgets", ",".join(map(str, plan.budgets)), "-o", os.path.join(folder, "t.tsv"), *words)
+            seconds.append(time.monotonic() - began)
+    return told["prefill_tokens_per_second"], STEPS * plan.rows / max(1e-3, seconds[1] - seconds[0])
+
+
+def _memory(model):
+    """(bytes of weights and buffers, bytes of the cache for each token) of a model."""
+    path = model.path or os.path.join(os.environ.get("KVFATE_CACHE") or os.path.expanduser("~/.cache/kvfate"), DEFAULT)
+    told = json.loads(program.run("models", "--json", path))["memory"][-1]
+    return told["weights"] + told["buffers"], told["cache_f16"] / told["length"]
+
+
+def _human(seconds):
+    return "%.0f s" % seconds if seconds < 100 else "%.0f min" % (seconds / 60) if seconds < 6000 else "%.1f h" % (seconds / 3600)
+
+
+def costs(plan, speeds, memory):
+    """A row for each job: (job, seconds, bytes of memory, bytes of disk).  speeds and memory: as above, by the name of a model."""
+    rows = []
+    for job in plan.jobs:
+        prefill, step = speeds[job.model.name]
+        weights, token = memory[job.model.name]
+        x, n = job.text, plan.rows
+        seconds = x.count * (x.prompt / prefill + x.steps * n / step)
+        entries = x.prompt + sum(min(b + x.steps, x.prompt + x.steps) for b in plan.budgets for _ in plan.methods)
+        disk = x.count * n * LINE + PICTURES + (x.count * x.prompt * TASK if x.kind == "needles" else 0)
+        rows.append((job, seconds, weights + token * entries, disk))
+    return rows
+
+
+def tell_costs(plan):
+    speeds = {m.name: _speeds(m, plan) for m in plan.models}
+    memory = {m.name: _memory(m) for m in plan.models}
+    rows = costs(plan, speeds, memory)
+    for job, seconds, ram, disk in rows:
+        print("%-40s %8s  %7.0f MiB  %8.1f KiB" % (job.name, _human(seconds), ram / 2**20, disk / 2**10))
+    for m in plan.models:
+        print("%s: %.0f tokens of a prompt and %.0f steps of rows a second, just measured" % (m.name, *speeds[m.name]))
+    print("%d jobs of at most %d rows: about %s on one process like this, %.0f MiB of memory for each, %.1f MiB of disk in %s" % (
+        len(rows), plan.rows, _human(sum(r[1] for r in rows)), max(r[2] for r in rows) / 2**20, sum(r[3] for r in rows) / 2**20, plan.out))

@@ -1,0 +1,65 @@
+"""The page of a study: every number in it is copied from a table that the program wrote, and every figure is the program's."""
+import html
+import os
+
+SHOWN = ("method", "budget", "right", "right_low", "right_high", "above", "below", "p_full", "kl", "kl_low", "kl_high", "nll", "top1_agree", "kv_mean")
+STYLE = """body{font:15px/1.5 Lato,"Helvetica Neue",Arial,sans-serif;max-width:1100px;margin:2em auto;padding:0 1em;color:#222;background:#fff}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums}th,td{padding:.15em .7em;text-align:right;border-bottom:1px solid #ddd}
+th:first-child,td:first-child{text-align:left}figure{margin:1em 0;display:inline-block}img{max-width:100%}.note{color:#8a3b00}nav a{margin-right:1em}"""
+
+
+def _cell(text):
+    try:
+        value = float(text)
+    except ValueError:
+        return html.escape(text)
+    return "" if value != value else "%.4g" % value
+
+
+def _table(names, rows):
+    shown = [c for c in SHOWN if c in names]
+    head = "".join("<th>%s</th>" % html.escape(c) for c in shown)
+    body = "".join("<tr>%s</tr>\n" % "".join("<td>%s</td>" % _cell(r[names.index(c)]) for c in shown) for r in rows)
+    return "<table><thead><tr>%s</tr></thead>\n<tbody>\n%s</tbody></table>" % (head, body)
+
+
+def _facts(head):
+    known = dict(line[2:].split(": ", 1) for line in head if ": " in line)
+    return "; ".join("%s: %s" % (k, known[k]) for k in ("model", "model_hash", "precision", "kv_type", "interval", "ranking") if k in known), known
+
+
+def _section(study, job, rows_of):
+    head, names, rows = rows_of(study.at(job, ".tsv"))
+    facts, known = _facts(head)
+    near = os.path.join("jobs", job.name)
+    pictures = [y for y in ("right", "kl") if os.path.exists(study.at(job, "-%s.svg" % y))]
+    note = '<p class="note">%s</p>' % html.escape(known["ranking"]) if known.get("ranking", "").startswith("none") else ""
+    return """<h2 id="%s">%s</h2>
+<p>%d texts; <a href="%s.tsv">TSV</a>. %s</p>
+%s%s
+%s""" % (html.escape(job.name), html.escape(job.name), job.text.count, html.escape(near), html.escape(facts), note, _table(names, rows),
+         "\n".join('<figure><img src="%s-%s.svg" alt="%s of methods against entries held, %s"></figure>' % (html.escape(near), y, y, html.escape(job.name))
+                   for y in pictures))
+
+
+def write_page(study, rows_of):
+    plan = study.plan
+    title = os.path.splitext(os.path.basename(plan.path))[0]
+    with open(plan.path, encoding="utf-8") as f:
+        text = f.read()
+    page = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>%s</title><style>%s</style></head><body>
+<h1>%s</h1>
+<p>%d models, %d methods, budgets %s, %d texts, %d seeds. All rows: <a href="study.tsv">study.tsv</a>, <a href="study.sqlite">study.sqlite</a>.</p>
+<nav>%s</nav>
+%s
+<h2>The study file</h2>
+<pre>%s</pre>
+</body></html>
+""" % (html.escape(title), STYLE, html.escape(title), len(plan.models), len(plan.methods), ", ".join(map(str, plan.budgets)), len(plan.texts),
+       len(plan.seeds), " ".join('<a href="#%s">%s</a>' % (html.escape(j.name), html.escape(j.name)) for j in plan.jobs),
+       "\n".join(_section(study, j, rows_of) for j in plan.jobs), html.escape(text))
+    path = os.path.join(plan.out, "index.html")
+    with open(path + ".part", "w", encoding="utf-8") as f:
+        f.write(page)
+    os.replace(path + ".part", path)

@@ -1,0 +1,175 @@
+"""What a study file says, checked, and the jobs that it stands for (docs/guide/study.md)."""
+import os
+import re
+from typing import NamedTuple, Optional
+
+from .errors import Error
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+MOST_JOBS = 100000
+# Of each kind of text: {key: (type, what it is where it is not given; ... where it must be)}
+TEXTS = {
+    "documents": {"data": (list, ...), "docs": (int, 24), "prompt_tokens": (int, 512), "score_tokens": (int, 128)},
+    "needles": {"tokens": (int, ...), "count": (int, 40), "keys": (int, 1), "values": (int, 1), "queries": (int, 1), "digits": (int, 5),
+                "haystack": (str, "prose"), "depth": (float, None)},
+}
+TOP = {"out": (str, None), "models": (list, ["default"]), "methods": (list, ...), "budgets": (list, ...), "gates": (list, []), "seeds": (list, [0]),
+       "kv_type": (str, "auto"), "threads": (int, None)}
+
+
+class Model(NamedTuple):
+    name: str
+    path: Optional[str]  # None: the default one
+
+
+class Text(NamedTuple):
+    name: str
+    kind: str  # of TEXTS
+    values: dict
+
+    @property
+    def count(self):
+        return self.values["docs" if self.kind == "documents" else "count"]
+
+    @property
+    def prompt(self):
+        return self.values["prompt_tokens" if self.kind == "documents" else "tokens"]
+
+    @property
+    def steps(self):
+        """Tokens that are fed after a prompt; of needles about so many, as the answer is a sentence."""
+        if self.kind == "documents":
+            return self.values["score_tokens"]
+        return 12 + self.values["queries"] * (8 + self.values["values"] * (self.values["digits"] + 2))
+
+
+class Job(NamedTuple):
+    """One model on one text with one seed, under all methods and budgets: they share the prompts, so one command does them."""
+    model: Model
+    text: Text
+    seed: int
+
+    @property
+    def name(self):
+        return "%s-%s-s%d" % (self.model.name, self.text.name, self.seed)
+
+
+class Plan(NamedTuple):
+    path: str
+    out: str
+    models: tuple
+    methods: tuple
+    budgets: tuple
+    gates: tuple
+    texts: tuple
+    seeds: tuple
+    kv_type: str
+    threads: Optional[int]
+
+    @property
+    def jobs(self):
+        return [Job(m, t, s) for m in self.models for t in self.texts for s in self.seeds]
+
+    @property
+    def rows(self):
+        """Methods at budgets, at most: those that have no budget run once."""
+        return len(self.methods) * len(self.budgets)
+
+
+def _toml():
+    try:
+        import tomllib
+    except ImportError:
+        try:
+            import tomli as tomllib
+        except ImportError:
+            raise Error("a study file needs Python 3.11, whose library reads TOML, or the package tomli: pip install tomli, or set KVFATE_PYTHON "
+                        "to another Python") from None
+    return tomllib
+
+
+def _checked(path, where, given, known):
+    """{key: value} of a table of the file, with what is not given."""
+    for key in given:
+        if key not in known:
+            raise Error("%s: %s has the unknown key '%s'; known are %s" % (path, where, key, ", ".join(sorted(known))))
+    values = {}
+    for key, (kind, standard) in known.items():
+        if key not in given:
+            if standard is ...:
+                raise Error("%s: %s has no '%s'" % (path, where, key))
+            values[key] = standard
+            continue
+        value = given[key]
+        if kind is float and type(value) is int:
+            value = float(value)
+        if type(value) is not kind:
+            raise Error("%s: '%s' of %s must be a %s" % (path, key, where, {list: "list", int: "whole number", str: "text", float: "number"}[kind]))
+        if kind is int and not 1 <= value <= 1 << 24:
+            raise Error("%s: '%s' of %s is not within 1 and %d" % (path, key, where, 1 << 24))
+        values[key] = value
+    return values
+
+
+def _named(path, what, name):
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise Error("%s: the name %r of %s becomes a part of file names: letters, digits, '.', '_' and '-', at most 80" % (path, name, what))
+    return name
+
+
+def _list_of(path, key, values, kind):
+    if not values or any(type(v) is not kind for v in values) or len(set(values)) < len(values):
+        raise Error("%s: '%s' must be a list of different %s" % (path, key, "texts" if kind is str else "whole numbers"))
+    if kind is int and any(not 0 <= v <= 1 << 24 for v in values):
+        raise Error("%s: '%s' has a number that is not within 0 and %d" % (path, key, 1 << 24))
+    return tuple(values)
+
+
+def _models(path, values, near):
+    models = []
+    for word in _list_of(path, "models", values, str):
+        name = os.path.splitext(os.path.basename(word.rstrip("/")))[0]
+        models.append(Model(_named(path, "a model", name), None if word == "default" else near(word)))
+    if len({m.name for m in models}) < len(models):
+        raise Error("%s: two models have one name; rename a file" % path)
+    return tuple(models)
+
+
+def _text(path, given, near):
+    if not isinstance(given, dict):
+        raise Error("%s: [[text]] must be tables" % path)
+    given = dict(given)
+    name, kind = _named(path, "a text", given.pop("name", None)), given.pop("kind", None)
+    if kind not in TEXTS:
+        raise Error("%s: the text %s has no kind; it is one of %s" % (path, name, ", ".join(TEXTS)))
+    values = _checked(path, "the text " + name, given, TEXTS[kind])
+    if kind == "documents":
+        values["data"] = [near(f) for f in _list_of(path, "data of " + name, values["data"], str)]
+    return Text(name, kind, values)
+
+
+def read(path):
+    """The Plan of a study file.  Names of files in it are looked up from its own folder."""
+    toml = _toml()
+    try:
+        with open(path, "rb") as f:
+            given = toml.load(f)
+    except (toml.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise Error("%s: no TOML: %s" % (path, e)) from None
+    folder = os.path.dirname(os.path.abspath(path))
+    def near(name):
+        return os.path.join(folder, os.path.expanduser(name))
+    texts = given.pop("text", [])
+    if not isinstance(texts, list) or not texts:
+        raise Error("%s: there is no [[text]]" % path)
+    v = _checked(path, "the file", given, TOP)
+    texts = tuple(_text(path, t, near) for t in texts)
+    if len({t.name for t in texts}) < len(texts):
+        raise Error("%s: two texts have one name" % path)
+    out = v["out"] or os.path.splitext(os.path.basename(path))[0] + "-study"
+    plan = Plan(path, near(out), _models(path, v["models"], near), _list_of(path, "methods", v["methods"], str),
+                _list_of(path, "budgets", v["budgets"], int), tuple(near(g) if os.sep in g else g for g in v["gates"]), texts,
+                _list_of(path, "seeds", v["seeds"], int), v["kv_type"], v["threads"])
+    if len(plan.models) * len(plan.texts) * len(plan.seeds) > MOST_JOBS:
+        raise Error("%s: more than %d jobs" % (path, MOST_JOBS))
+    return plan
