@@ -66,39 +66,70 @@ static int open_state(struct eval_job *j, struct kvf_diag *d)
     return eval_state_open(path, &j->eval, (uint64_t)j->seed, kvf_version(), &j->state, d);
 }
 
-/* Puts what one rank kept into the first rank's file, which is open and locked meanwhile. */
-static int gather_rank(struct eval_job *j, int rank, bool *ret_found, struct kvf_diag *d)
+/* The files of other ranks, of this run or of one that was stopped. */
+struct found {
+    struct buf *path; /* [n] */
+    int n;
+};
+
+static int find_files(const struct eval_job *j, struct found *f)
 {
-    struct buf path = {0};
-    crew_file(j->state_path, rank, &path);
-    int err = path.err;
-    *ret_found = !err && eval_state_is(path.data);
-    if (*ret_found) {
-        char *both[] = {(char *)(uintptr_t)j->state_path, path.data};
-        err = eval_states_merge(both, 2, j->state_path, d);
+    enum { MISSING = 64 }; /* names in a row behind which no other is looked for */
+    for (int rank = 1, last = 0; rank <= last + MISSING; rank++) {
+        struct buf path = {0};
+        crew_file(j->state_path, rank, &path);
+        int err = path.err;
+        if (err || !eval_state_is(path.data)) {
+            buf_finish(&path);
+            if (err)
+                return err;
+            continue;
+        }
+        struct buf *grown = mem_grow(f->path, (size_t)f->n, (size_t)f->n + 1, sizeof *grown);
+        if (!grown) {
+            buf_finish(&path);
+            return KVF_E_NOMEM;
+        }
+        f->path = grown;
+        f->path[f->n++] = path;
+        last = rank;
     }
-    if (*ret_found && !err)
-        remove(path.data);
-    buf_finish(&path);
+    return KVF_OK;
+}
+
+/* Puts them into the first rank's file, which is open and locked meanwhile: all at once, as a
+ * merge reads and writes all that is there. */
+static int merge_files(struct eval_job *j, const struct found *f, struct kvf_diag *d)
+{
+    char **path = MEM_NEW(char *, (size_t)f->n + 1);
+    if (!path)
+        return KVF_E_NOMEM;
+    path[0] = (char *)(uintptr_t)j->state_path;
+    for (int i = 0; i < f->n; i++)
+        path[i + 1] = f->path[i].data;
+    int err = eval_states_merge(path, f->n + 1, j->state_path, d);
+    for (int i = 0; !err && i < f->n; i++)
+        remove(f->path[i].data);
+    mem_free(path);
     return err;
 }
 
-/* What ranks kept, of this run or of one that was stopped, comes to the first rank's file. */
+/* What ranks kept comes to the first rank's file. */
 static int gather(struct eval_job *j, struct kvf_diag *d)
 {
-    enum { MISSING = 64 }; /* names in a row behind which no other is looked for */
-    bool found = false, any = false;
-    int err = KVF_OK;
-    for (int rank = 1, last = 0; !err && j->state_path && rank <= last + MISSING; rank++) {
-        err = gather_rank(j, rank, &found, d);
-        last = found ? rank : last;
-        any = any || found;
+    struct found f = {0};
+    int err = j->state_path ? find_files(j, &f) : KVF_OK;
+    if (!err && f.n) {
+        err = merge_files(j, &f, d);
+        eval_state_close(j->state);
+        j->state = NULL;
+        if (!err)
+            err = open_state(j, d);
     }
-    if (err || !any)
-        return err;
-    eval_state_close(j->state);
-    j->state = NULL;
-    return open_state(j, d);
+    for (int i = 0; i < f.n; i++)
+        buf_finish(&f.path[i]);
+    mem_free(f.path);
+    return err;
 }
 
 /* What is done of each document, by the file of the first rank. */

@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 import time
+import warnings
 
 from . import program
 
@@ -13,11 +14,18 @@ DEFAULT = "SmolLM2-135M-Instruct.Q4_1.gguf"  # in the cache folder
 PROBE = "The ferryman counted the boats at the foot of the stairs while the others slept, and nobody minded. " * 20
 
 
+def _quiet(*words):
+    """What the program prints; its notes come again with the study itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return program.run(*words)
+
+
 def _speeds(model, plan):
     """Tokens a second of (a prompt, a step of one row among those of the plan)."""
     words = ["-m", model.path] if model.path else []
     words += ["-t", plan.threads] if plan.threads else []
-    told = json.loads(program.run("generate", "--raw", "-p", PROBE[:300], "-n", "2", "--ignore-eos", "--json", "-q", *words))
+    told = json.loads(_quiet("generate", "--raw", "-p", PROBE[:300], "-n", "2", "--ignore-eos", "--json", "-q", *words))
     words += [w for g in plan.gates for w in ("--gates", g)]
     seconds = []
     with tempfile.TemporaryDirectory(prefix="kvfate-") as folder:
@@ -26,7 +34,7 @@ def _speeds(model, plan):
             f.write(PROBE)
         for methods in ("full", ",".join(plan.methods)):
             began = time.monotonic()
-            program.run("eval", "--data", text, "--docs", 1, "--prompt-tokens", SAMPLE, "--score-tokens", STEPS, "--methods", methods,
+            _quiet("eval", "--data", text, "--docs", 1, "--prompt-tokens", SAMPLE, "--score-tokens", STEPS, "--methods", methods,
                         "--budgets", ",".join(map(str, plan.budgets)), "-o", os.path.join(folder, "t.tsv"), *words)
             seconds.append(time.monotonic() - began)
     return told["prefill_tokens_per_second"], STEPS * plan.rows / max(1e-3, seconds[1] - seconds[0])

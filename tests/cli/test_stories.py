@@ -34,6 +34,9 @@ with open("long.txt", "w", encoding="utf-8") as f:
     f.write(STORY * 6)
 with open("prose.txt", "w", encoding="utf-8") as f:
     f.write("".join(f" = Story {i} = \n \n {' '.join((STORY * 3).split()[i:])} \n \n" for i in range(6)))
+with open("plan.toml", "w", encoding="utf-8") as f:
+    f.write(f'models = ["{MODEL}"]\nmethods = ["full", "h2o"]\nbudgets = [16]\n[[text]]\nname = "prose"\nkind = "documents"\ndata = ["prose.txt"]\n'
+            "docs = 2\nprompt_tokens = 60\nscore_tokens = 10\n")
 with open("prompts.jsonl", "w", encoding="utf-8") as f:
     f.writelines(json.dumps({"id": f"p{i}", "text": p}) + "\n" for i, p in enumerate(("Once upon a time", "The dog ran")))
 for seed, name in enumerate(("rg", "others")):
@@ -58,6 +61,7 @@ LINES = {
     "curves": ["curves own.safetensors.log.jsonl -o training.tsv"],
     "methods": ["methods", "methods --json"],
     "models": ["models", f"models {MODEL}", f"models {MODEL} --json"],
+    "study": ["study plan.toml --plan", "study plan.toml"],
     "needle": [f"needle -m {MODEL} --tokens 200 --keys 2 -n 2 -o task"],
     "causal": [f"causal -m {MODEL} --raw task-0.json task-1.json -o causal.tsv"],
     "info": ["info h2o.kvf", "info h2o.kvf --json", "info own.safetensors"],
