@@ -13,6 +13,8 @@
  * own sums over queries.  A constant, so that threads change no bit. */
 enum { TILE = 64, PARTS = 2 };
 
+#define HIDDEN -1e30f /* the score of an evicted key, whose weight is 0 */
+
 struct work {
     const struct attention *a;
     const struct attention_grads *grads;
@@ -206,6 +208,25 @@ static void modulate(const struct attention *a, float *s, const float *gate, int
     }
 }
 
+/* Whether query i no longer sees key j of KV head h. */
+static bool evicted(const struct attention *a, int h, int j, int i)
+{
+    return a->gone[(size_t)j * (size_t)a->n_kv_heads + (size_t)h] <= i;
+}
+
+/* Gives `value` to the evicted ones of the n keys from key j on; returns how many are left. */
+static int hide(const struct attention *a, const struct tile *t, int i, int j, int n, float *s,
+                float value)
+{
+    int left = n;
+    for (int k = 0; a->gone && k < n; k++)
+        if (evicted(a, t->h, j + k, i)) {
+            s[k] = value;
+            left--;
+        }
+    return left;
+}
+
 static void scale_row(float *x, int n, float by)
 {
     for (int d = 0; d < n; d++)
@@ -228,7 +249,12 @@ static void weigh_row(const struct work *w, struct tile *t, struct running *run,
     clear_unseen(s, in, t->n_k);
     if (n <= 0)
         return;
-    modulate(a, from, w->gate + key_tile(w, t) + in.lo, n, t->q0 + r - t->k0 - in.lo, t->factor);
+    int i = t->q0 + r, j = t->k0 + in.lo;
+    modulate(a, from, w->gate + key_tile(w, t) + in.lo, n, i - j, t->factor);
+    if (hide(a, t, i, j, n, from, HIDDEN) == 0) {
+        memset(from, 0, (size_t)n * sizeof *from);
+        return;
+    }
     float max = a->kernels->max_row(from, n);
     if (run->sum[r] > 0 && max > run->max[r]) {
         float by = expf(run->max[r] - max);
@@ -238,6 +264,7 @@ static void weigh_row(const struct work *w, struct tile *t, struct running *run,
     if (run->sum[r] <= 0 || max > run->max[r])
         run->max[r] = max;
     run->sum[r] += (double)a->kernels->exp_row(from, n, run->max[r]);
+    hide(a, t, i, j, n, from, 0);
 }
 
 /* Task: one tile of queries of one head, the longest first. */
@@ -349,7 +376,9 @@ static void gradient_row(const struct work *w, struct tile *t, int r, float mean
     modulate(a, s, w->gate + key_tile(w, t) + in.lo, n, age, t->factor);
     if (a->gating == GATING_LOGIT)
         memcpy(signal, s, (size_t)n * sizeof *s);
+    hide(a, t, i, i - age, n, s, HIDDEN);
     a->kernels->exp_row(s, n, w->grads->lse[(size_t)t->g * (size_t)a->T + (size_t)i]);
+    hide(a, t, i, i - age, n, s, 0);
     a->kernels->softmax_grad(d, s, n, mean);
     modulate_back(a, t, d, signal, n, age, d_gate + t->k0 + in.lo);
 }

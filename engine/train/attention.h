@@ -10,7 +10,10 @@
  *     GATING_DECAY   s' = s + (i - j) g_j           g = log beta: TRIM-KV v2, DBTrimKV
  *     GATING_LOGIT   s' = s exp((i - j) g_j)        g = log beta: TRIM-KV v1
  *     GATING_WRITE   s' = s + [i - j >= window] g_j g = log of the write gate: WG-KV
- * (docs/reference/gates.md). */
+ * (docs/reference/gates.md).
+ *
+ * Entries may be evicted: with gone_j of the KV head, query i sees key j while i < gone_j, and
+ * the softmax is over the keys it sees. */
 #ifndef KVF_ENGINE_TRAIN_ATTENTION_H
 #define KVF_ENGINE_TRAIN_ATTENTION_H
 
@@ -32,6 +35,8 @@ struct attention {
     size_t ld;
     const int32_t *first; /* [T] the first token of the document of token t */
     const float *gate;    /* [T, H]; NULL with GATING_NONE */
+    const int32_t *gone;  /* [T, H] the first query without the entry, after the entry's own
+                             token; NULL: every entry stays */
 };
 
 /* Bytes of scratch for a pool of n threads; 64-byte aligned. */

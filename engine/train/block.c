@@ -204,9 +204,10 @@ static size_t v_at(const struct model_config *m)
     return (size_t)((m->n_heads + m->n_kv_heads) * m->head_dim);
 }
 
-static struct attention attention_of(const struct block_run *r, const struct tape *t)
+static struct attention attention_of(const struct block_run *r, int layer, const struct tape *t)
 {
     const struct model_config *m = r->f->config;
+    size_t entries = (size_t)r->T * (size_t)m->n_kv_heads;
     size_t k0 = k_at(m), kv = (size_t)(m->n_kv_heads * m->head_dim);
     return (struct attention){.kernels = &r->c->k,
                               .T = r->T,
@@ -221,6 +222,7 @@ static struct attention attention_of(const struct block_run *r, const struct tap
                               .v = t->qkv + k0 + kv,
                               .ld = t->ld_qkv,
                               .first = r->first,
+                              .gone = r->gone ? r->gone + (size_t)layer * entries : NULL,
                               .gate = r->gating ? t->number : NULL};
 }
 
@@ -263,7 +265,7 @@ static void attend(const struct block_run *r, int layer, const float *x, struct 
     each_rows(r->c, r->T, rope_rows, &j);
     if (r->gating)
         gates_forward(r, layer, t, s);
-    struct attention a = attention_of(r, t);
+    struct attention a = attention_of(r, layer, t);
     attention_forward(&a, t->att, t->ld_att, t->lse, r->c->pool, s->attention);
     product(r->c, s->branch, s->ld, t->att, t->ld_att, r->T, &w->out);
     each_rows(r->c, r->T, residual_rows, &j);
@@ -309,6 +311,84 @@ static void norm_back_rows(void *ctx, int t0, int n, int thread)
                                 j->s->branch + (size_t)t * j->s->ld, 1, m->d_model, m->norm_eps);
 }
 
+/* ---- derivatives by the weights ---- */
+
+/* Where the derivatives of a matrix lie; NULL when nothing learns. */
+static float *d_matrix(const struct block_run *r, int layer, enum weight_role role)
+{
+    return r->d_w ? r->d_w + r->tuned->layer[layer].matrix[role] : NULL;
+}
+
+/* dW_down, from the inputs of the last product, which are formed again. */
+static void learn_down(const struct block_run *r, int layer, const struct rows_job *j,
+                       const float *dx)
+{
+    const struct model_config *m = r->f->config;
+    if (!r->d_w)
+        return;
+    each_rows(r->c, r->T, swiglu_rows, (void *)(uintptr_t)j);
+    outer(r->c, d_matrix(r, layer, ROLE_DOWN), dx, (size_t)m->d_model, m->d_model, j->s->wide,
+          j->s->ld_ffn, m->d_ffn, r->T);
+}
+
+static void learn_gate_up(const struct block_run *r, int layer, const struct tape *t,
+                          struct block_scratch *s)
+{
+    const struct model_config *m = r->f->config;
+    size_t d = (size_t)m->d_model;
+    if (!r->d_w)
+        return;
+    norm(r, s->narrow, t->mid, r->f->weights->layer[layer].ffn_norm);
+    outer(r->c, d_matrix(r, layer, ROLE_GATE_UP), s->wide, s->ld_ffn, 2 * m->d_ffn, s->narrow, d,
+          m->d_model, r->T);
+}
+
+static void learn_out(const struct block_run *r, int layer, const struct tape *t, const float *dx)
+{
+    const struct model_config *m = r->f->config;
+    if (r->d_w)
+        outer(r->c, d_matrix(r, layer, ROLE_OUT), dx, (size_t)m->d_model, m->d_model, t->att,
+              t->ld_att, m->n_heads * m->head_dim, r->T);
+}
+
+/* Of a norm over d_model, whose outputs have the derivatives s->branch. */
+static void learn_norm(const struct block_run *r, size_t at, const float *x,
+                       const struct block_scratch *s)
+{
+    const struct model_config *m = r->f->config;
+    struct norm_rows dy = {s->branch, s->ld, r->T, 1};
+    if (r->d_w)
+        norm_learn(r->d_w + at, x, (size_t)m->d_model, &dy, m->d_model, m->norm_eps);
+}
+
+/* Of the norms of queries and keys; s->branch has derivatives by what they gave. */
+static void learn_head_norms(const struct block_run *r, int layer, const struct tape *t,
+                             const struct block_scratch *s)
+{
+    const struct model_config *m = r->f->config;
+    size_t k0 = k_at(m), raw = row_raw(m);
+    struct norm_rows q = {s->branch, s->ld, r->T, m->n_heads};
+    struct norm_rows k = {s->branch + k0, s->ld, r->T, m->n_kv_heads};
+    if (!r->d_w)
+        return;
+    const struct tuned_layer *at = &r->tuned->layer[layer];
+    norm_learn(r->d_w + at->q_norm, t->raw, raw, &q, m->head_dim, m->norm_eps);
+    norm_learn(r->d_w + at->k_norm, t->raw + k0, raw, &k, m->head_dim, m->norm_eps);
+}
+
+static void learn_qkv(const struct block_run *r, int layer, const struct tape *t,
+                      const float *d_qkv)
+{
+    const struct model_config *m = r->f->config;
+    int rows = (m->n_heads + 2 * m->n_kv_heads) * m->head_dim;
+    if (!r->d_w)
+        return;
+    outer(r->c, d_matrix(r, layer, ROLE_QKV), d_qkv, t->ld_qkv, rows, t->normed, (size_t)m->d_model,
+          m->d_model, r->T);
+    for (int i = 0; r->f->weights->layer[layer].qkv_bias && i < r->T; i++)
+        r->c->k.add(r->d_w + r->tuned->layer[layer].bias, d_qkv + (size_t)i * t->ld_qkv, rows);
+}
+
 static void feed_forward_back(const struct block_run *r, int layer, float *dx, const struct tape *t,
                               struct block_scratch *s)
 {
@@ -316,9 +396,13 @@ static void feed_forward_back(const struct block_run *r, int layer, float *dx, c
     size_t d = (size_t)r->f->config->d_model;
     const struct layer_weights *w = &r->f->weights->layer[layer];
     struct rows_job j = {.r = r, .t = t, .s = s, .x = t->mid, .w = w->ffn_norm, .y = dx};
+    learn_down(r, layer, &j, dx);
     product(r->c, s->wide, s->ld_ffn, dx, d, r->T, &b->down);
     each_rows(r->c, r->T, swiglu_back_rows, &j);
+    learn_gate_up(r, layer, t, s);
     product(r->c, s->branch, s->ld, s->wide, s->ld_ffn, r->T, &b->gate_up);
+    if (r->d_w)
+        learn_norm(r, r->tuned->layer[layer].ffn_norm, t->mid, s);
     each_rows(r->c, r->T, norm_back_rows, &j);
 }
 
@@ -402,7 +486,8 @@ static void attention_back(const struct block_run *r, const float *dx, int layer
 {
     const struct model_config *m = r->f->config;
     size_t k0 = (size_t)(m->n_heads * m->head_dim), kv = (size_t)(m->n_kv_heads * m->head_dim);
-    struct attention a = attention_of(r, t);
+    struct attention a = attention_of(r, layer, t);
+    learn_out(r, layer, t, dx);
     product(r->c, s->d_att, t->ld_att, dx, (size_t)m->d_model, r->T, &r->f->back[layer].out);
     struct attention_grads g = {.out = t->att,
                                 .d_out = s->d_att,
@@ -437,11 +522,16 @@ void block_backward(const struct block_run *r, int layer, const float *x, float 
     each_rows(r->c, r->T, rope_back_rows, &j);
     if (keys)
         each_rows(r->c, r->T, add_pre_rows, &j);
-    if (w->q_norm)
+    if (w->q_norm) {
         each_rows(r->c, r->T, head_norm_back_rows, &j);
+        learn_head_norms(r, layer, t, s);
+    }
+    learn_qkv(r, layer, t, d_qkv);
     product(r->c, s->branch, s->ld, d_qkv, t->ld_qkv, r->T, &r->f->back[layer].qkv);
     for (size_t i = 0; learn && !keys && i < T; i++)
         r->c->k.add(s->branch + i * s->ld, d_normed + i * d, (int)d);
+    if (r->d_w)
+        learn_norm(r, r->tuned->layer[layer].attn_norm, x, s);
     struct rows_job n = {.r = r, .t = t, .s = s, .x = x, .w = w->attn_norm, .y = dx};
     each_rows(r->c, r->T, norm_back_rows, &n);
 }

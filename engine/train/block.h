@@ -9,6 +9,7 @@
 #include "engine/train/compute.h"
 #include "engine/train/frozen.h"
 #include "engine/train/net.h"
+#include "engine/train/tuned.h"
 
 /* What T tokens share in all layers. */
 struct block_run {
@@ -18,6 +19,9 @@ struct block_run {
     enum gating gating;    /* GATING_NONE: the teacher */
     int window, T;
     const int32_t *first;          /* [T] */
+    const int32_t *gone;           /* [n_layers, T, n_kv_heads] as attention.h has it, or NULL */
+    const struct tuned *tuned;     /* with d_w: weights that learn */
+    float *d_w;                    /* [tuned->n] derivatives are added; NULL: not wanted */
     const float *turn, *turn_back; /* [T][rope_dim] cos, sin by position; turn_back: the
                                       other way */
 };

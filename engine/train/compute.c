@@ -1,3 +1,4 @@
+#include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -64,6 +65,66 @@ void each_rows(const struct compute *c, int T, rows_fn fn, void *ctx)
 {
     struct rows_job j = {fn, ctx, T};
     par_run(c->pool, (T + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE, rows_task, &j);
+}
+
+/* ---- derivatives by weights ---- */
+
+/* Tasks are squares of dw, so that each sum is made by one thread in the order of rows. */
+enum { SQUARE = 64, SLAB = 128 };
+
+struct outer_job {
+    const struct compute *c;
+    float *dw;
+    const float *dy, *x;
+    size_t ld_dy, ld_x;
+    int N, K, T, n_down;
+};
+
+static void outer_task(void *ctx, int task, int thread)
+{
+    const struct outer_job *j = ctx;
+    int n0 = task % j->n_down * SQUARE, k0 = task / j->n_down * SQUARE;
+    (void)thread;
+    for (int t0 = 0; t0 < j->T; t0 += SLAB)
+        j->c->k.tile_mul(&(struct tile_product){.c = j->dw + (size_t)n0 * (size_t)j->K + (size_t)k0,
+                                                .ld_c = (size_t)j->K,
+                                                .a = j->dy + (size_t)t0 * j->ld_dy + (size_t)n0,
+                                                .a_row = 1,
+                                                .a_col = j->ld_dy,
+                                                .b = j->x + (size_t)t0 * j->ld_x + (size_t)k0,
+                                                .ld_b = j->ld_x,
+                                                .m = at_most(SQUARE, j->N - n0),
+                                                .n = at_most(SQUARE, j->K - k0),
+                                                .k = at_most(SLAB, j->T - t0),
+                                                .add = true});
+}
+
+void outer(const struct compute *c, float *dw, const float *dy, size_t ld_dy, int N, const float *x,
+           size_t ld_x, int K, int T)
+{
+    struct outer_job j = {c, dw, dy, x, ld_dy, ld_x, N, K, T, (N + SQUARE - 1) / SQUARE};
+    par_run(c->pool, j.n_down * ((K + SQUARE - 1) / SQUARE), outer_task, &j);
+}
+
+static double inverse_rms(const float *x, int n, float eps)
+{
+    double square = 0;
+    for (int i = 0; i < n; i++)
+        square += (double)x[i] * (double)x[i];
+    return 1 / sqrt(square / n + (double)eps);
+}
+
+void norm_learn(float *dw, const float *x, size_t ld_x, const struct norm_rows *dy, int n,
+                float eps)
+{
+    for (int t = 0; t < dy->T; t++)
+        for (int h = 0; h < dy->heads; h++) {
+            const float *from = x + (size_t)t * ld_x + (size_t)h * (size_t)n;
+            const float *d = dy->dy + (size_t)t * dy->ld + (size_t)h * (size_t)n;
+            float r = (float)inverse_rms(from, n, eps);
+            for (int i = 0; i < n; i++)
+                dw[i] += d[i] * from[i] * r;
+        }
 }
 
 /* ---- packs ---- */

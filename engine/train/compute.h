@@ -25,6 +25,20 @@ typedef void (*rows_fn)(void *ctx, int t0, int n, int thread);
 void each_rows(const struct compute *c, int T, rows_fn fn, void *ctx);
 enum { ROWS_AT_ONCE = 32 }; /* most rows of a block */
 
+/* dw [N, K] += dy^T x: the derivative by W of y = W x, rows in rising order. */
+void outer(const struct compute *c, float *dw, const float *dy, size_t ld_dy, int N, const float *x,
+           size_t ld_x, int K, int T);
+
+/* Derivatives by what a norm gave: T rows of `heads` vectors, ld floats between rows. */
+struct norm_rows {
+    const float *dy;
+    size_t ld;
+    int T, heads;
+};
+/* dw [n] += sum of dy_c x_c / rms(x) over rows and heads, in order; x: rows ld_x apart. */
+void norm_learn(float *dw, const float *x, size_t ld_x, const struct norm_rows *dy, int n,
+                float eps);
+
 /* The packs of W [N, K] and of its transpose, whose memory stays while W changes. */
 struct both_ways {
     struct packed to, back; /* y = W x; dx = W^T dy */

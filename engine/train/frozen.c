@@ -57,18 +57,24 @@ static void build_task(void *ctx, int task, int thread)
     j->err[task] = turn(from[task % 4], to[task % 4]);
 }
 
+int frozen_check(const struct model_config *config, struct kvf_diag *d)
+{
+    const char *beyond = model_beyond_plain(config);
+    if (!beyond)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_ARG,
+                    "a model of architecture '%s' has %s, and derivatives through these are not "
+                    "supported: the model can be run, not trained on",
+                    config->arch, beyond);
+}
+
 int frozen_build(const struct model_config *config, const struct weights *w, struct par *pool,
                  struct frozen *ret, struct kvf_diag *d)
 {
-    int L = w->n_layers, n = 4 * L + 1, err = KVF_OK;
-    const char *beyond = model_beyond_plain(config);
+    int L = w->n_layers, n = 4 * L + 1, err = frozen_check(config, d);
     *ret = (struct frozen){0};
-    if (beyond)
-        return kvf_fail(
-            d, KVF_E_ARG,
-            "a model of architecture '%s' has %s, and derivatives through these are not "
-            "supported: the model can be run, not trained on",
-            config->arch, beyond);
+    if (err)
+        return err;
     *ret = (struct frozen){
         .config = config, .weights = w, .back = MEM_NEW(struct frozen_layer, (size_t)L)};
     struct job j = {ret, MEM_NEW(int, (size_t)n)};

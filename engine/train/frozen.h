@@ -17,6 +17,8 @@ struct frozen {
     struct output_matrix output;
 };
 
+/* Whether derivatives through a model are supported: KVF_OK, or KVF_E_ARG with a sentence. */
+int frozen_check(const struct model_config *config, struct kvf_diag *d);
 /* weights: loaded with exact = true.  KVF_OK or KVF_E_NOMEM with a sentence. */
 int frozen_build(const struct model_config *config, const struct weights *w, struct par *pool,
                  struct frozen *ret, struct kvf_diag *d);

@@ -9,6 +9,10 @@ struct pass {
     const struct frozen *f;
     const struct net *net;
     const float *held; /* [L, T, H] or NULL: pass_hold */
+    const struct tuned *tuned;
+    float *d_w;
+    const int32_t *gone;
+    const float *share;
     struct pass_options opt;
     int most, n_tapes, L, H;
     float *x;          /* [L + 1][most, d]: the student's inputs of layers */
@@ -133,10 +137,34 @@ size_t pass_bytes(const struct pass *p)
     return p->bytes + (size_t)p->n_tapes * (size_t)p->most * row * sizeof(float);
 }
 
+void pass_tune(struct pass *p, const struct tuned *t, float *d_w)
+{
+    p->tuned = t;
+    p->d_w = d_w;
+}
+
+void pass_mask(struct pass *p, const int32_t *gone)
+{
+    p->gone = gone;
+}
+
+void pass_share(struct pass *p, const float *share)
+{
+    p->share = share;
+}
+
+static const struct frozen *student_of(const struct pass *p)
+{
+    return p->tuned ? &p->tuned->frozen : p->f;
+}
+
 static struct block_run run_of(const struct pass *p, const struct pack *pack, bool student)
 {
     return (struct block_run){.c = &p->c,
-                              .f = p->f,
+                              .f = student ? student_of(p) : p->f,
+                              .gone = student ? p->gone : NULL,
+                              .tuned = p->tuned,
+                              .d_w = student ? p->d_w : NULL,
                               .net = student ? p->net : NULL,
                               .gating = student ? p->opt.gating : GATING_NONE,
                               .window = p->opt.window,
@@ -156,10 +184,11 @@ static struct tape *tape_of(const struct pass *p, int layer)
     return &p->tape[p->n_tapes == 1 ? 0 : layer];
 }
 
-static void final_norm(const struct pass *p, float *out, const float *x, int T)
+static void final_norm(const struct pass *p, const struct frozen *f, float *out, const float *x,
+                       int T)
 {
-    const struct model_config *m = p->f->config;
-    p->c.k.rmsnorm(out, x, p->f->weights->out_norm, T, m->d_model, m->norm_eps);
+    const struct model_config *m = f->config;
+    p->c.k.rmsnorm(out, x, f->weights->out_norm, T, m->d_model, m->norm_eps);
 }
 
 /* Whether a loss compares with the teacher. */
@@ -169,20 +198,26 @@ static bool needs_teacher(const struct pass *p)
            || p->opt.quality[QUALITY_MSE] > 0;
 }
 
+static void embed(const struct pass *p, const struct frozen *f, const struct pack *pack, float *x)
+{
+    for (int t = 0; t < pack->n; t++)
+        weights_embed(f->weights, pack->ids[t], x + (size_t)t * (size_t)p->f->config->d_model);
+}
+
 static void run_teacher(struct pass *p, const struct pack *pack)
 {
     struct block_run r = run_of(p, pack, false);
     float *a = p->other, *b = p->dx;
     if (teacher_states_read(p->opt.kept, pack, p->f->config->d_model, p->teacher))
         return;
-    memcpy(a, stream(p, 0), (size_t)pack->n * (size_t)p->f->config->d_model * sizeof *a);
+    embed(p, p->f, pack, a);
     for (int l = 0; l < p->L; l++) {
         block_forward(&r, l, a, b, tape_of(p, 0), &p->scratch);
         float *t = a;
         a = b;
         b = t;
     }
-    final_norm(p, p->teacher, a, pack->n);
+    final_norm(p, p->f, p->teacher, a, pack->n);
     teacher_states_write(p->opt.kept, pack, p->f->config->d_model, p->teacher);
 }
 
@@ -217,7 +252,7 @@ static void run_student(struct pass *p, const struct pack *pack)
         block_forward(&r, l, stream(p, l), stream(p, l + 1), t, &p->scratch);
         collect(p, t, l, pack->n);
     }
-    final_norm(p, p->student, stream(p, p->L), pack->n);
+    final_norm(p, student_of(p), p->student, stream(p, p->L), pack->n);
 }
 
 /* Capacity or sparsity: the loss, and derivatives in d_values. */
@@ -266,28 +301,52 @@ static void quality_back(struct pass *p, const struct pack *pack, double weight,
                          struct quality_result *ret)
 {
     const struct model_config *m = p->f->config;
-    struct quality q = {&p->c.k,    &p->f->output, pack->n,     p->student,
-                        p->teacher, pack->ids,     pack->first, {0}};
+    const struct frozen *f = student_of(p);
+    struct quality q = {.kernels = &p->c.k,
+                        .out = &f->output,
+                        .teacher_out = &p->f->output,
+                        .T = pack->n,
+                        .student = p->student,
+                        .teacher = p->teacher,
+                        .ids = pack->ids,
+                        .first = pack->first,
+                        .d_matrix = p->d_w ? p->d_w + p->tuned->head : NULL,
+                        .temperature = p->opt.temperature,
+                        .share = p->share};
     for (int i = 0; i < QUALITY_TERMS; i++)
         q.weight[i] = weight * p->opt.quality[i];
     quality_loss(&q, p->other, ret, p->c.pool, p->quality);
     memset(p->dx, 0, (size_t)pack->n * (size_t)m->d_model * sizeof *p->dx);
-    p->c.k.rmsnorm_back(p->dx, stream(p, p->L), p->f->weights->out_norm, p->other, pack->n,
-                        m->d_model, m->norm_eps);
+    p->c.k.rmsnorm_back(p->dx, stream(p, p->L), f->weights->out_norm, p->other, pack->n, m->d_model,
+                        m->norm_eps);
+    struct norm_rows dy = {p->other, (size_t)m->d_model, pack->n, 1};
+    if (p->d_w)
+        norm_learn(p->d_w + p->tuned->out_norm, stream(p, p->L), (size_t)m->d_model, &dy,
+                   m->d_model, m->norm_eps);
+}
+
+/* Rows of the embedding get the derivatives by the first layer's inputs, token by token. */
+static void learn_embedding(const struct pass *p, const struct pack *pack)
+{
+    size_t d = (size_t)p->f->config->d_model;
+    float *to = p->d_w + p->tuned->embedding;
+    for (int t = 0; t < pack->n; t++)
+        p->c.k.add(to + (size_t)pack->ids[t] * d, p->dx + (size_t)t * d, (int)d);
 }
 
 void pass_run(struct pass *p, const struct pack *pack, double weight, float *grad, float *d_entry,
               struct pass_loss *ret)
 {
     struct quality_result q;
-    int d = p->f->config->d_model;
-    for (int t = 0; t < pack->n; t++)
-        weights_embed(p->f->weights, pack->ids[t], stream(p, 0) + (size_t)t * (size_t)d);
+    embed(p, student_of(p), pack, stream(p, 0));
     if (needs_teacher(p))
         run_teacher(p, pack);
     run_student(p, pack);
-    *ret = (struct pass_loss){.limit = limit_loss(p, pack, weight),
-                              .value = mean_value(p, pack->n)};
+    *ret = (struct pass_loss){0};
+    if (p->opt.gating != GATING_NONE) {
+        ret->limit = limit_loss(p, pack, weight);
+        ret->value = mean_value(p, pack->n);
+    }
     quality_back(p, pack, weight, &q);
     ret->positions = q.positions;
     ret->total = p->opt.lambda * ret->limit;
@@ -296,6 +355,8 @@ void pass_run(struct pass *p, const struct pack *pack, double weight, float *gra
         if (p->opt.quality[i] > 0)
             ret->total += p->opt.quality[i] * q.term[i];
     }
-    if (grad || d_entry)
+    if (grad || d_entry || p->d_w)
         run_backward(p, pack, grad, d_entry);
+    if (p->d_w)
+        learn_embedding(p, pack);
 }

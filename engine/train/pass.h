@@ -19,6 +19,7 @@ struct pass_options {
     bool global;
     enum capacity_norm norm;
     bool offset;                 /* write gates: the sparsity loss's offset */
+    double temperature;          /* of the quality terms' logits; 0: 1 */
     bool recompute;              /* one tape: a fifth more time, an eighth of the memory */
     struct teacher_states *kept; /* borrowed: where the teacher's states are kept; may be NULL */
 };
@@ -41,6 +42,14 @@ size_t pass_bytes(const struct pass *p);
 /* Of a pass without net: weights [L, T, H] in place of g = 1, borrowed; those below LEAST_G
  * count as LEAST_G.  NULL: 1 again. */
 void pass_hold(struct pass *p, const float *g);
+
+/* Weights that learn: derivatives by them are added to d_w [t->n] by pass_run, whose grad may be
+ * NULL then; the student is t->frozen.  t is borrowed; NULL: none learn. */
+void pass_tune(struct pass *p, const struct tuned *t, float *d_w);
+/* Evictions of the student's entries, [L, T, H] as attention.h has them, borrowed; NULL: none. */
+void pass_mask(struct pass *p, const int32_t *gone);
+/* Shares of positions as quality.h has them, borrowed; NULL: all alike. */
+void pass_share(struct pass *p, const float *share);
 
 /* Adds weight times the derivatives by the parameters to grad [net->n].  d_entry, when not
  * NULL: [L, T, H] derivatives of the loss by what attention adds for each entry. */

@@ -52,6 +52,22 @@ fail:
     return err;
 }
 
+/* data[panel][k][16] of W [V, d] and of the slices' transposes. */
+void output_matrix_fill(const float *w, struct output_matrix *m)
+{
+    float *to = (float *)(void *)m->logits.data;
+    size_t d = (size_t)m->d, slice = (size_t)m->slice;
+    for (size_t v = 0; v < (size_t)m->vocab; v++) {
+        struct packed *b = &m->back[v / slice];
+        float *back = (float *)(void *)b->data;
+        for (size_t c = 0; c < d; c++) {
+            float x = w[v * d + c];
+            to[(v / PANEL * d + c) * PANEL + v % PANEL] = x;
+            back[(c / PANEL * (size_t)b->K + v % slice) * PANEL + c % PANEL] = x;
+        }
+    }
+}
+
 void output_matrix_finish(struct output_matrix *m)
 {
     packed_finish(&m->logits);
@@ -64,6 +80,7 @@ void output_matrix_finish(struct output_matrix *m)
 /* A row of the tile: a position that counts. */
 struct row {
     int at;
+    double share; /* of the position in every term */
     struct kl_coef coef;
     double term[QUALITY_MSE];
 };
@@ -119,11 +136,16 @@ static void slice_logits(void *ctx, int slice, int thread)
 {
     struct job *b = ctx;
     const struct output_matrix *m = b->q->out;
-    int n = slice_rows(m, slice), rows = b->kl ? 2 * b->n_rows : b->n_rows;
+    int n = slice_rows(m, slice);
     size_t from = (size_t)slice * (size_t)m->slice, teacher = (size_t)b->n_rows * b->ld;
     (void)thread;
-    b->q->kernels->matmul_f(b->logits, b->ld, b->hidden, (size_t)m->d, rows, &m->logits,
-                            (int)(from / PANEL), (n - 1) / PANEL + 1);
+    const struct output_matrix *of[] = {m, b->q->teacher_out ? b->q->teacher_out : m};
+    for (int i = 0; i < (b->kl ? 2 : 1); i++) {
+        size_t at = i ? (size_t)b->n_rows : 0;
+        b->q->kernels->matmul_f(b->logits + at * b->ld, b->ld, b->hidden + at * (size_t)m->d,
+                                (size_t)m->d, b->n_rows, &of[i]->logits, (int)(from / PANEL),
+                                (n - 1) / PANEL + 1);
+    }
     for (int r = 0; r < b->n_rows; r++) {
         const float *s = b->logits + (size_t)r * b->ld + from;
         struct kl_part *part = &b->part[(size_t)slice * QUALITY_ROWS + (size_t)r];
@@ -160,8 +182,9 @@ static struct kl_part join_parts(const struct job *b, int row)
 static void finish_row(void *ctx, int row, int thread)
 {
     struct job *b = ctx;
-    const double *w = b->q->weight, N = (double)b->positions;
+    const double *w = b->q->weight;
     struct row *r = &b->row[row];
+    const double part_of = r->share;
     struct kl_part p = join_parts(b, row);
     int next = b->q->ids[r->at + 1];
     double lse = log(p.sum_s), shift = 0, self = w[QUALITY_FWKL] + w[QUALITY_NTP];
@@ -174,11 +197,11 @@ static void finish_row(void *ctx, int row, int thread)
         r->term[QUALITY_FWKL] = p.cross_t / p.sum_t + shift;
         r->term[QUALITY_RVKL] = p.cross_s / p.sum_s - shift;
         self -= w[QUALITY_RVKL] * r->term[QUALITY_RVKL];
-        r->coef.reverse = (float)(w[QUALITY_RVKL] / N / p.sum_s);
-        r->coef.forward = (float)(w[QUALITY_FWKL] / N / p.sum_t);
+        r->coef.reverse = (float)(w[QUALITY_RVKL] * part_of / p.sum_s);
+        r->coef.forward = (float)(w[QUALITY_FWKL] * part_of / p.sum_t);
         r->coef.shift = (float)shift;
     }
-    r->coef.self = (float)(self / N / p.sum_s);
+    r->coef.self = (float)(self * part_of / p.sum_s);
 }
 
 /* Derivatives by one slice of the logits, and what they add to those by the hidden states. */
@@ -188,7 +211,6 @@ static void slice_back(void *ctx, int slice, int thread)
     const struct output_matrix *m = b->q->out;
     int n = slice_rows(m, slice), from = slice * m->slice;
     float *d = b->d_logits + (size_t)thread * QUALITY_ROWS * b->ld_slice;
-    float one = (float)(b->q->weight[QUALITY_NTP] / (double)b->positions);
     for (int r = 0; r < b->n_rows; r++) {
         const float *s = b->logits + (size_t)r * b->ld + (size_t)from;
         const float *t = s + (size_t)b->n_rows * b->ld;
@@ -196,11 +218,36 @@ static void slice_back(void *ctx, int slice, int thread)
         int next = b->q->ids[b->row[r].at + 1] - from;
         b->q->kernels->kl_back(row, s, b->kl ? t : NULL, n, &b->row[r].coef);
         if (next >= 0 && next < n)
-            row[next] -= one;
+            row[next] -= (float)(b->q->weight[QUALITY_NTP] * b->row[r].share);
     }
+    if (b->q->d_matrix)
+        b->q->kernels->tile_mul(
+            &(struct tile_product){.c = b->q->d_matrix + (size_t)from * (size_t)m->d,
+                                   .ld_c = (size_t)m->d,
+                                   .a = d,
+                                   .a_row = 1,
+                                   .a_col = b->ld_slice,
+                                   .b = b->hidden,
+                                   .ld_b = (size_t)m->d,
+                                   .m = n,
+                                   .n = m->d,
+                                   .k = b->n_rows,
+                                   .add = true});
     float *to = b->partial + (size_t)slice * QUALITY_ROWS * b->ld_back;
     b->q->kernels->matmul_f(to, b->ld_back, d, b->ld_slice, b->n_rows, &m->back[slice], 0,
                             m->back[slice].n_panels);
+}
+
+/* What hidden states are multiplied with: logits are linear in them. */
+static float colder(const struct quality *q)
+{
+    return q->temperature > 0 ? (float)(1 / q->temperature) : 1.0f;
+}
+
+static void scale(float *x, size_t n, float by)
+{
+    for (size_t i = 0; by != 1.0f && i < n; i++)
+        x[i] *= by;
 }
 
 static void add_partials(void *ctx, int row, int thread)
@@ -211,12 +258,13 @@ static void add_partials(void *ctx, int row, int thread)
     (void)thread;
     for (int i = 1; i < b->q->out->n_back; i++)
         b->q->kernels->add(sum, sum + (size_t)i * QUALITY_ROWS * b->ld_back, d);
+    scale(sum, (size_t)d, colder(b->q));
     b->q->kernels->add(b->d_student + (size_t)b->row[row].at * (size_t)d, sum, d);
 }
 
 static bool counts(const struct quality *q, int i)
 {
-    return i + 1 < q->T && q->first[i + 1] == q->first[i];
+    return i + 1 < q->T && q->first[i + 1] == q->first[i] && (!q->share || q->share[i] != 0);
 }
 
 /* Gathers the next positions that count from *at on. */
@@ -227,13 +275,15 @@ static void gather(struct job *b, int *at)
     b->n_rows = 0;
     for (; *at < q->T && b->n_rows < QUALITY_ROWS; ++*at)
         if (counts(q, *at))
-            b->row[b->n_rows++].at = *at;
+            b->row[b->n_rows++] = (struct row){
+                .at = *at, .share = q->share ? (double)q->share[*at] : 1 / (double)b->positions};
     for (int r = 0; r < b->n_rows; r++) {
         size_t from = (size_t)b->row[r].at * d;
         memcpy(b->hidden + (size_t)r * d, q->student + from, d * sizeof(float));
         if (b->kl)
             memcpy(b->hidden + (size_t)(b->n_rows + r) * d, q->teacher + from, d * sizeof(float));
     }
+    scale(b->hidden, (size_t)b->n_rows * (b->kl ? 2 : 1) * d, colder(q));
 }
 
 static void logit_terms(struct job *b, double term[QUALITY_TERMS], struct par *pool)
@@ -245,7 +295,7 @@ static void logit_terms(struct job *b, double term[QUALITY_TERMS], struct par *p
         par_run(pool, b->n_rows, add_partials, b);
         for (int r = 0; r < b->n_rows; r++)
             for (int t = 0; t < QUALITY_MSE; t++)
-                term[t] += b->row[r].term[t] / (double)b->positions;
+                term[t] += b->row[r].term[t] * b->row[r].share;
     }
 }
 

@@ -5,7 +5,7 @@
  *     fwkl = 1/N sum_i KL(p_t || p_s)       rvkl = 1/N sum_i KL(p_s || p_t)
  *     ntp  = 1/N sum_i -ln p_s(token i + 1)
  *     mse  = mean over all T positions and d channels of (h_s - h_t)^2
- * N = 0: the first three are 0.
+ * N = 0: the first three are 0.  The mean may be one of shares, and logits W h / temperature.
  * Logits exist for QUALITY_ROWS positions at a time: memory O(rows * V + T * d). */
 #ifndef KVF_ENGINE_TRAIN_QUALITY_H
 #define KVF_ENGINE_TRAIN_QUALITY_H
@@ -30,16 +30,21 @@ struct output_matrix {
 };
 /* w: [vocab, d] row-major.  KVF_OK or KVF_E_NOMEM. */
 int output_matrix_build(const float *w, int vocab, int d, struct output_matrix *ret);
+/* Takes W anew into a built matrix. */
+void output_matrix_fill(const float *w, struct output_matrix *m);
 void output_matrix_finish(struct output_matrix *m); /* accepts a zeroed struct */
 
 struct quality {
     const struct kernels *kernels;
-    const struct output_matrix *out;
+    const struct output_matrix *out, *teacher_out; /* teacher_out NULL: out */
     int T;
     const float *student, *teacher; /* [T, d] */
     const int32_t *ids;             /* [T] */
     const int32_t *first;           /* [T] the first token of the document of token t */
     double weight[QUALITY_TERMS];
+    float *d_matrix;    /* [V, d] the derivative by W is added; NULL: not wanted */
+    double temperature; /* logits are divided by it before every term; 0: 1 */
+    const float *share; /* [T] position i adds share[i] term_i instead of 1/N; NULL: 1/N */
 };
 
 struct quality_result {

@@ -1,0 +1,192 @@
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "engine/train/lora.h"
+
+const char *lora_target_name(enum lora_target t)
+{
+    static const char *const name[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                                       "self_attn.o_proj", "mlp.gate_proj",    "mlp.up_proj",
+                                       "mlp.down_proj"};
+    return name[t];
+}
+
+/* Which matrix a target lies in, and its rows there. */
+static enum weight_role rows_of(const struct model_config *m, enum lora_target t, int *ret_first,
+                                int *ret_n)
+{
+    int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim;
+    const int first[] = {0, q, q + kv, 0, 0, m->d_ffn, 0};
+    const int n[] = {q, kv, kv, m->d_model, m->d_ffn, m->d_ffn, m->d_model};
+    static const enum weight_role role[] = {ROLE_QKV,     ROLE_QKV,     ROLE_QKV, ROLE_OUT,
+                                            ROLE_GATE_UP, ROLE_GATE_UP, ROLE_DOWN};
+    *ret_first = first[t];
+    *ret_n = n[t];
+    return role[t];
+}
+
+/* Lays out the pairs; returns the floats of their matrices. */
+static size_t place(struct lora *l)
+{
+    const struct model_config *m = l->tuned->config;
+    size_t matrices = 0;
+    for (int layer = 0; layer < m->n_layers; layer++)
+        for (int t = 0; t < LORA_TARGETS; t++) {
+            if (!(l->opt.targets & 1u << t))
+                continue;
+            struct lora_pair *p = &l->pair[l->n_pairs++];
+            int first;
+            enum weight_role role = rows_of(m, (enum lora_target)t, &first, &p->rows);
+            p->layer = layer;
+            p->target = (enum lora_target)t;
+            p->columns = tuned_columns(m, role);
+            p->a = l->n;
+            p->b = p->a + (size_t)l->opt.rank * (size_t)p->columns;
+            p->matrix = l->tuned->layer[layer].matrix[role] + (size_t)first * (size_t)p->columns;
+            l->n = p->b + (size_t)l->opt.rank * (size_t)p->rows;
+            matrices += (size_t)p->rows * (size_t)p->columns;
+        }
+    return matrices;
+}
+
+/* A as PyTorch starts a linear layer: uniform in +-1 / sqrt(inputs). */
+static void start(struct lora *l)
+{
+    struct rng r;
+    rng_init(&r, l->opt.seed);
+    float *base = l->base;
+    for (int i = 0; i < l->n_pairs; i++) {
+        const struct lora_pair *p = &l->pair[i];
+        size_t matrix = (size_t)p->rows * (size_t)p->columns;
+        double bound = 1 / sqrt(p->columns);
+        for (size_t k = p->a; k < p->b; k++)
+            l->w[k] = (float)((2 * rng_uniform(&r) - 1) * bound);
+        memcpy(base, l->tuned->w + p->matrix, matrix * sizeof *base);
+        base += matrix;
+    }
+}
+
+int lora_create(struct tuned *t, const struct lora_options *opt, struct lora **ret,
+                struct kvf_diag *d)
+{
+    struct lora *l = MEM_NEW(struct lora, 1);
+    int err = KVF_E_NOMEM;
+    if (!l)
+        goto done;
+    l->opt = *opt;
+    l->tuned = t;
+    l->pair = MEM_NEW(struct lora_pair, (size_t)t->config->n_layers * LORA_TARGETS);
+    if (!l->pair)
+        goto done;
+    size_t matrices = place(l), widest = 0;
+    for (int i = 0; i < l->n_pairs; i++)
+        widest = widest > (size_t)l->pair[i].columns ? widest : (size_t)l->pair[i].columns;
+    l->base = MEM_NEW(float, matrices);
+    l->w = MEM_NEW(float, l->n);
+    l->turned = MEM_NEW(float, (widest * (size_t)opt->rank));
+    if (!l->base || !l->w || !l->turned)
+        goto done;
+    start(l);
+    *ret = l;
+    return KVF_OK;
+
+done:
+    lora_destroy(l);
+    return kvf_fail(d, err, "not enough memory for low-rank weights of rank %d", opt->rank);
+}
+
+void lora_destroy(struct lora *l)
+{
+    if (!l)
+        return;
+    mem_free(l->base);
+    mem_free(l->pair);
+    mem_free(l->w);
+    mem_free(l->turned);
+    mem_free(l);
+}
+
+static float share(const struct lora *l)
+{
+    return (float)(l->opt.alpha / l->opt.rank);
+}
+
+static void scale(float *x, size_t n, float by)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] *= by;
+}
+
+void lora_refresh(struct lora *l, const struct compute *c)
+{
+    const float *base = l->base;
+    size_t rank = (size_t)l->opt.rank;
+    for (int i = 0; i < l->n_pairs; i++) {
+        const struct lora_pair *p = &l->pair[i];
+        size_t K = (size_t)p->columns, n = (size_t)p->rows * K;
+        float *to = l->tuned->w + p->matrix;
+        c->k.tile_mul(&(struct tile_product){.c = to,
+                                             .ld_c = K,
+                                             .a = l->w + p->b,
+                                             .a_row = rank,
+                                             .a_col = 1,
+                                             .b = l->w + p->a,
+                                             .ld_b = K,
+                                             .m = p->rows,
+                                             .n = p->columns,
+                                             .k = l->opt.rank});
+        for (size_t j = 0; j < n; j++)
+            to[j] = base[j] + share(l) * to[j];
+        base += n;
+    }
+    tuned_refresh(l->tuned, c->pool);
+}
+
+/* dA [rank, columns] = B^T dW */
+static void gradient_a(const struct lora *l, const struct compute *c, const struct lora_pair *p,
+                       const float *d_w, float *to)
+{
+    size_t K = (size_t)p->columns;
+    c->k.tile_mul(&(struct tile_product){.c = to,
+                                         .ld_c = K,
+                                         .a = l->w + p->b,
+                                         .a_row = 1,
+                                         .a_col = (size_t)l->opt.rank,
+                                         .b = d_w,
+                                         .ld_b = K,
+                                         .m = l->opt.rank,
+                                         .n = p->columns,
+                                         .k = p->rows});
+}
+
+/* dB [rows, rank] = dW A^T */
+static void gradient_b(const struct lora *l, const struct compute *c, const struct lora_pair *p,
+                       const float *d_w, float *to)
+{
+    size_t K = (size_t)p->columns, rank = (size_t)l->opt.rank;
+    for (size_t r = 0; r < rank; r++)
+        for (size_t k = 0; k < K; k++)
+            l->turned[k * rank + r] = l->w[p->a + r * K + k];
+    c->k.tile_mul(&(struct tile_product){.c = to,
+                                         .ld_c = rank,
+                                         .a = d_w,
+                                         .a_row = K,
+                                         .a_col = 1,
+                                         .b = l->turned,
+                                         .ld_b = rank,
+                                         .m = p->rows,
+                                         .n = l->opt.rank,
+                                         .k = p->columns});
+}
+
+void lora_gradient(struct lora *l, const struct compute *c, const float *d_w, float *grad)
+{
+    for (int i = 0; i < l->n_pairs; i++) {
+        const struct lora_pair *p = &l->pair[i];
+        gradient_a(l, c, p, d_w + p->matrix, grad + p->a);
+        gradient_b(l, c, p, d_w + p->matrix, grad + p->b);
+    }
+    scale(grad, l->n, share(l));
+}

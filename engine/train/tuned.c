@@ -1,0 +1,211 @@
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/train/tuned.h"
+
+int tuned_rows(const struct model_config *m, enum weight_role role)
+{
+    const int rows[] = {(m->n_heads + 2 * m->n_kv_heads) * m->head_dim, m->d_model, 2 * m->d_ffn,
+                        m->d_model, m->vocab};
+    return rows[role];
+}
+
+int tuned_columns(const struct model_config *m, enum weight_role role)
+{
+    const int columns[] = {m->d_model, m->n_heads * m->head_dim, m->d_model, m->d_ffn, m->d_model};
+    return columns[role];
+}
+
+/* Claims n floats, whole cache lines. */
+static size_t claim(struct tuned *t, size_t n)
+{
+    size_t at = t->n;
+    t->n += (n + PANEL - 1) / PANEL * PANEL;
+    return at;
+}
+
+static size_t matrix_floats(const struct model_config *m, enum weight_role role)
+{
+    return (size_t)tuned_rows(m, role) * (size_t)tuned_columns(m, role);
+}
+
+static void place(struct tuned *t, bool tied)
+{
+    const struct model_config *m = t->config;
+    size_t d = (size_t)m->d_model, D = (size_t)m->head_dim;
+    t->embedding = claim(t, matrix_floats(m, ROLE_HEAD));
+    t->head = tied ? t->embedding : claim(t, matrix_floats(m, ROLE_HEAD));
+    t->out_norm = claim(t, d);
+    for (int l = 0; l < m->n_layers; l++) {
+        struct tuned_layer *at = &t->layer[l];
+        for (int role = 0; role < ROLE_HEAD; role++)
+            at->matrix[role] = claim(t, matrix_floats(m, (enum weight_role)role));
+        at->attn_norm = claim(t, d);
+        at->ffn_norm = claim(t, d);
+        at->q_norm = claim(t, m->family->qk_norm ? D : 0);
+        at->k_norm = claim(t, m->family->qk_norm ? D : 0);
+        at->bias = claim(t, m->family->qkv_bias ? (size_t)tuned_rows(m, ROLE_QKV) : 0);
+    }
+}
+
+static void unpack(const struct packed *p, float *to)
+{
+    const float *data = (const float *)(const void *)p->data;
+    size_t N = (size_t)p->N, K = (size_t)p->K;
+    for (size_t n = 0; n < N; n++)
+        for (size_t k = 0; k < K; k++)
+            to[n * K + k] = data[(n / PANEL * K + k) * PANEL + n % PANEL];
+}
+
+/* Copies n floats of a norm or a bias to its place; returns that place, NULL where there is none.
+ */
+static float *take(struct tuned *t, size_t at, const float *from, int n)
+{
+    if (!from)
+        return NULL;
+    memcpy(t->w + at, from, (size_t)n * sizeof *from);
+    return t->w + at;
+}
+
+static void take_layer(struct tuned *t, const struct layer_weights *from, int layer)
+{
+    const struct model_config *m = t->config;
+    const struct tuned_layer *at = &t->layer[layer];
+    struct layer_weights *to = &t->weights.layer[layer];
+    const struct packed *matrix[] = {&from->qkv, &from->out, &from->gate_up, &from->down};
+    for (int role = 0; role < ROLE_HEAD; role++)
+        unpack(matrix[role], t->w + at->matrix[role]);
+    to->attn_norm = take(t, at->attn_norm, from->attn_norm, m->d_model);
+    to->ffn_norm = take(t, at->ffn_norm, from->ffn_norm, m->d_model);
+    to->q_norm = take(t, at->q_norm, from->q_norm, m->head_dim);
+    to->k_norm = take(t, at->k_norm, from->k_norm, m->head_dim);
+    to->qkv_bias = take(t, at->bias, from->qkv_bias, tuned_rows(m, ROLE_QKV));
+}
+
+/* The packs of a layer's matrix in both directions. */
+static struct both_ways packs_of(const struct tuned *t, int layer, enum weight_role role)
+{
+    const struct layer_weights *w = &t->weights.layer[layer];
+    const struct frozen_layer *b = &t->frozen.back[layer];
+    const struct packed *to[] = {&w->qkv, &w->out, &w->gate_up, &w->down};
+    const struct packed *back[] = {&b->qkv, &b->out, &b->gate_up, &b->down};
+    return (struct both_ways){*to[role], *back[role]};
+}
+
+static int create_packs(struct tuned *t, int layer)
+{
+    struct layer_weights *w = &t->weights.layer[layer];
+    struct frozen_layer *b = &t->frozen.back[layer];
+    struct packed *to[] = {&w->qkv, &w->out, &w->gate_up, &w->down};
+    struct packed *back[] = {&b->qkv, &b->out, &b->gate_up, &b->down};
+    for (int role = 0; role < ROLE_HEAD; role++) {
+        struct both_ways packs;
+        int err = both_ways_create(tuned_rows(t->config, (enum weight_role)role),
+                                   tuned_columns(t->config, (enum weight_role)role), &packs);
+        if (err)
+            return err;
+        *to[role] = packs.to;
+        *back[role] = packs.back;
+    }
+    return KVF_OK;
+}
+
+static void refresh_task(void *ctx, int task, int thread)
+{
+    struct tuned *t = ctx;
+    (void)thread;
+    if (task == ROLE_HEAD * t->config->n_layers) {
+        output_matrix_fill(t->w + t->head, &t->frozen.output);
+        return;
+    }
+    int layer = task / ROLE_HEAD, role = task % ROLE_HEAD;
+    struct both_ways packs = packs_of(t, layer, (enum weight_role)role);
+    both_ways_fill(&packs, t->w + t->layer[layer].matrix[role]);
+}
+
+void tuned_refresh(struct tuned *t, struct par *pool)
+{
+    par_run(pool, ROLE_HEAD * t->config->n_layers + 1, refresh_task, t);
+}
+
+static int build(struct tuned *t, const struct weights *from)
+{
+    const struct model_config *m = t->config;
+    t->w = MEM_NEW(float, t->n);
+    t->weights.layer = MEM_NEW(struct layer_weights, (size_t)m->n_layers);
+    t->frozen.back = MEM_NEW(struct frozen_layer, (size_t)m->n_layers);
+    if (!t->w || !t->weights.layer || !t->frozen.back)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < m->vocab; i++)
+        weights_embed(from, i, t->w + t->embedding + (size_t)i * (size_t)m->d_model);
+    if (t->head != t->embedding)
+        unpack(&from->head, t->w + t->head);
+    t->weights.out_norm = take(t, t->out_norm, from->out_norm, m->d_model);
+    for (int l = 0; l < m->n_layers; l++) {
+        int err = create_packs(t, l);
+        if (err)
+            return err;
+        take_layer(t, &from->layer[l], l);
+    }
+    return output_matrix_build(t->w + t->head, m->vocab, m->d_model, &t->frozen.output);
+}
+
+static void finish(struct tuned *t)
+{
+    t->rows = (struct gguf_tensor){
+        .name = "token_embd.weight",
+        .n_dims = 2,
+        .dim = {(uint64_t)t->config->d_model, (uint64_t)t->config->vocab, 1, 1},
+        .type = WEIGHT_F32,
+        .data = t->w + t->embedding,
+        .bytes = matrix_floats(t->config, ROLE_HEAD) * sizeof(float)};
+    t->weights.n_layers = t->config->n_layers;
+    t->weights.d_model = t->config->d_model;
+    t->weights.embedding = &t->rows;
+    t->weights.embedding_scale = 1;
+    t->frozen.config = t->config;
+    t->frozen.weights = &t->weights;
+}
+
+int tuned_create(const struct model_config *config, const struct weights *from, bool tied,
+                 struct tuned **ret, struct kvf_diag *d)
+{
+    int err = frozen_check(config, d);
+    if (err)
+        return err;
+    struct tuned *t = MEM_NEW(struct tuned, 1);
+    if (t) {
+        t->config = config;
+        t->layer = MEM_NEW(struct tuned_layer, (size_t)config->n_layers);
+    }
+    err = KVF_E_NOMEM;
+    if (t && t->layer) {
+        place(t, tied);
+        err = build(t, from);
+    }
+    if (err) {
+        tuned_destroy(t);
+        return kvf_fail(d, err, "not enough memory for weights that learn");
+    }
+    finish(t);
+    tuned_refresh(t, NULL);
+    *ret = t;
+    return KVF_OK;
+}
+
+void tuned_destroy(struct tuned *t)
+{
+    if (!t)
+        return;
+    for (int l = 0; t->weights.layer && t->frozen.back && l < t->config->n_layers; l++)
+        for (int role = 0; role < ROLE_HEAD; role++) {
+            struct both_ways packs = packs_of(t, l, (enum weight_role)role);
+            both_ways_finish(&packs);
+        }
+    output_matrix_finish(&t->frozen.output);
+    mem_free(t->weights.layer);
+    mem_free(t->frozen.back);
+    mem_free(t->layer);
+    mem_free(t->w);
+    mem_free(t);
+}

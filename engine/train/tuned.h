@@ -1,0 +1,42 @@
+/* tuned.h - weights of a model that learn: f32 master copies and the packs made of them.
+ *
+ * Rows lie in the order of the kernels (weights.h).  A vector of the same n floats holds
+ * derivatives, and each moment of the optimizer. */
+#ifndef KVF_ENGINE_TRAIN_TUNED_H
+#define KVF_ENGINE_TRAIN_TUNED_H
+
+#include "engine/train/compute.h"
+#include "engine/train/frozen.h"
+
+struct tuned_layer {
+    size_t matrix[ROLE_HEAD]; /* qkv, out, gate_up, down: [N, K] as weights.h has them */
+    size_t attn_norm, ffn_norm;
+    size_t q_norm, k_norm, bias; /* of models that have them */
+};
+
+struct tuned {
+    const struct model_config *config; /* borrowed */
+    struct tuned_layer *layer;         /* [n_layers] where they begin in w */
+    size_t embedding, out_norm;
+    size_t head; /* the embedding's where the model has no output matrix of its own */
+    float *w;    /* [n] */
+    size_t n;
+
+    struct gguf_tensor rows; /* of the embedding, in w */
+    struct weights weights;  /* packs and norms of w */
+    struct frozen frozen;
+};
+
+/* from: loaded exact; tied: its output matrix is the embedding.  The new weights are those of
+ * `from`, which may be freed.  KVF_OK, KVF_E_ARG of a model that frozen_build refuses, or
+ * KVF_E_NOMEM, with a sentence. */
+int tuned_create(const struct model_config *config, const struct weights *from, bool tied,
+                 struct tuned **ret, struct kvf_diag *d);
+void tuned_destroy(struct tuned *t); /* accepts NULL */
+/* Packs the matrices again; to be called after w has changed. */
+void tuned_refresh(struct tuned *t, struct par *pool);
+/* Rows and columns of a layer's matrix. */
+int tuned_rows(const struct model_config *m, enum weight_role role);
+int tuned_columns(const struct model_config *m, enum weight_role role);
+
+#endif

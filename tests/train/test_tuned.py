@@ -1,0 +1,223 @@
+"""Derivatives by all weights of a model, evictions included, and steps of AdamW on them and on low-rank weights, against a model
+written from its equations in float64: by numeric differences along random directions in NumPy, and where PyTorch is
+installed by its autograd and its AdamW.
+
+usage: test_tuned.py TUNE NAME=MODEL...
+"""
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.append(os.path.join(os.path.dirname(__file__), ".."))
+from check import check, finish  # noqa: E402
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+class Model:
+    """The forward pass and losses; xp is numpy or torch, weights one vector of float64, rows in the order of the kernels."""
+
+    def __init__(self, facts, case, xp):
+        self.f, self.case, self.xp = facts, case, xp
+
+    def const(self, x):
+        return self.xp.asarray(x)
+
+    def part(self, w, at, *shape):
+        return w[at:at + int(np.prod(shape))].reshape(shape)
+
+    def norm(self, x, w):
+        return x / self.xp.sqrt((x * x).mean(-1)[..., None] + self.f["eps"]) * w
+
+    def turn(self, x):
+        """x [T, heads, D]: channels 2j and 2j + 1 turn"""
+        position = np.arange(len(self.case["ids"])) - self.case["first"]
+        angle = position[:, None] * np.array(self.f["theta"])
+        cos, sin = (self.const(f(angle))[:, None, :] for f in (np.cos, np.sin))
+        n = self.f["rope_dim"]
+        a, b = x[..., 0:n:2], x[..., 1:n:2]
+        turned = self.xp.stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(x.shape[:-1] + (n,))
+        return turned if n == x.shape[-1] else self.xp.concatenate([turned, x[..., n:]], -1)
+
+    def attention(self, q, k, v, layer):
+        """The weight of an evicted or unseen key is 0."""
+        xp, c, share = self.xp, self.case, self.f["heads"] // self.f["kv_heads"]
+        i = np.arange(len(c["ids"]))
+        seen = (i[:, None] >= i) & (c["first"][:, None] == c["first"])
+        seen = np.repeat(seen[None], self.f["kv_heads"], 0)
+        if c["gone"] is not None:
+            seen &= i[None, :, None] < c["gone"][layer].T[:, None, :]
+        head = np.arange(self.f["heads"]) // share
+        s = xp.einsum("igd,jgd->gij", q, k[:, head]) * self.f["scale"] + self.const(np.where(seen, 0, -np.inf)[head])
+        e = xp.exp(s - s.max() if xp is np else s - s.detach().max())
+        return xp.einsum("gij,jgd->igd", e / e.sum(-1)[..., None], v[:, head]).reshape(len(i), -1)
+
+    def block(self, w, x, layer):
+        f, xp = self.f, self.xp
+        qkv, out, gate_up, down, a_norm, f_norm, q_norm, k_norm, bias = f["layer"][layer]
+        d, D, G, H, F = f["d"], f["head_dim"], f["heads"], f["kv_heads"], f["ffn"]
+        rows = self.norm(x, self.part(w, a_norm, d)) @ self.part(w, qkv, (G + 2 * H) * D, d).T
+        if f["biases"]:
+            rows = rows + self.part(w, bias, (G + 2 * H) * D)
+        q, k, v = (rows[:, a * D:b * D].reshape(len(x), b - a, D) for a, b in ((0, G), (G, G + H), (G + H, G + 2 * H)))
+        if f["norms"]:
+            q, k = self.norm(q, self.part(w, q_norm, D)), self.norm(k, self.part(w, k_norm, D))
+        x = x + self.attention(self.turn(q), self.turn(k), v, layer) @ self.part(w, out, d, G * D).T
+        gu = self.norm(x, self.part(w, f_norm, d)) @ self.part(w, gate_up, 2 * F, d).T
+        return x + gu[:, :F] / (1 + xp.exp(-gu[:, :F])) * gu[:, F:] @ self.part(w, down, d, F).T
+
+    def log_p(self, w, temperature, masked=True):
+        f, xp = self.f, self.xp
+        if not masked:
+            self = Model(f, {**self.case, "gone": None}, xp)
+        x = self.part(w, f["embedding"], f["vocab"], f["d"])[self.case["ids"]]
+        for layer in range(f["layers"]):
+            x = self.block(w, x, layer)
+        z = self.norm(x, self.part(w, f["out_norm"], f["d"])) @ self.part(w, f["head"], f["vocab"], f["d"]).T / temperature
+        z = z - (z.max() if xp is np else z.detach().max())
+        return z - xp.log(xp.exp(z).sum(-1))[:, None]
+
+    def loss(self, w, teacher):
+        """teacher: log-probabilities"""
+        c = self.case
+        at = np.flatnonzero(c["first"][1:] == c["first"][:-1])
+        s = self.log_p(w, c["temperature"])
+        kl = (self.xp.exp(teacher[at]) * (teacher[at] - s[at])).sum(-1).mean()
+        return c["fwkl"] * kl - c["ntp"] * s[at, c["ids"][at + 1]].mean()
+
+
+def make_case(facts, masked, ntp, seed):
+    r = np.random.default_rng(seed)
+    T, cut = 71, 23
+    c = {"ids": r.integers(0, facts["vocab"], T), "first": np.where(np.arange(T) < cut, 0, cut), "gone": None, "temperature": 1.0, "fwkl": 0.0, "ntp": 1.0}
+    if not ntp:
+        c |= {"temperature": 1.5, "fwkl": 2.25, "ntp": 0.0}
+    if masked:  # ages at which entries go; a third stay
+        age = r.integers(1, 40, (facts["layers"], T, facts["kv_heads"]))
+        c["gone"] = np.where(r.random(age.shape) < 0.33, T, np.arange(T)[None, :, None] + age)
+    return c
+
+
+def write_case(c, path):
+    with open(path, "wb") as f:
+        f.write(struct.pack("<2i", len(c["ids"]), c["gone"] is not None))
+        for x in (c["ids"], c["first"], c["gone"]):
+            if x is not None:
+                f.write(x.astype("<i4").tobytes())
+        f.write(struct.pack("<3f", c["temperature"], c["fwkl"], c["ntp"]))
+
+
+def run(tune, model, c, folder, rank=0, steps=0, recompute=0, threads=2):
+    """(the bytes, facts, vectors of OUTPUT by name, [(parameters, loss)])"""
+    case, out = os.path.join(folder, "in"), os.path.join(folder, "out")
+    write_case(c, case)
+    subprocess.run([tune, model, case, out, str(rank), str(steps), str(recompute), str(threads)], check=True)
+    with open(out, "rb") as f:
+        data = f.read()
+    facts, rest = data.split(b"\n", 1)
+    facts, v, made = json.loads(facts), np.frombuffer(rest, "<f4").astype(float), {}
+    n, p = facts["n"], facts["parameters"]
+    for name, size in (("teacher", n), ("student", n), ("by_weight", n), ("start", p), ("by_parameter", p)):
+        made[name], v = v[:size], v[size:]
+    return data, facts, made, [(s[:-1], s[-1]) for s in v.reshape(steps, p + 1)] if steps else []
+
+
+def tensors(facts):
+    """name: (begin, length)"""
+    f = facts
+    d, D, F, q, kv = f["d"], f["head_dim"], f["ffn"], f["heads"] * f["head_dim"], f["kv_heads"] * f["head_dim"]
+    sizes = {"qkv": (q + 2 * kv) * d, "out": q * d, "gate_up": 2 * F * d, "down": F * d, "attn_norm": d, "ffn_norm": d,
+             "q_norm": D * f["norms"], "k_norm": D * f["norms"], "bias": (q + 2 * kv) * f["biases"]}
+    all_of = {"embedding": (f["embedding"], f["vocab"] * d), "out_norm": (f["out_norm"], d)}
+    if f["head"] != f["embedding"]:
+        all_of["head"] = (f["head"], f["vocab"] * d)
+    for i, at in enumerate(f["layer"]):
+        all_of |= {f"{name} {i}": (a, n) for a, (name, n) in zip(at, sizes.items()) if n}
+    return all_of
+
+
+def differences(name, facts, c, made):
+    """<derivative, direction> of each tensor against (loss(w + h u) - loss(w - h u)) / 2h; the error of these is O(h^2)."""
+    r, m = np.random.default_rng(5), Model(facts, c, np)
+    teacher = m.log_p(made["teacher"], c["temperature"], masked=False)
+    for what, (at, n) in tensors(facts).items():
+        g = made["by_weight"][at:at + n]
+        u = np.zeros(facts["n"])
+        u[at:at + n] = g / np.linalg.norm(g) + r.normal(size=n) / np.sqrt(n)
+        h = 1e-4
+        want = (m.loss(made["student"] + h * u, teacher) - m.loss(made["student"] - h * u, teacher)) / (2 * h)
+        have = g @ u[at:at + n]
+        check(f"{name}: {what} along a direction", abs(have - want) <= 2e-4 * abs(want), have, want)
+
+
+def merge(facts, base, w, xp):
+    """W_0 + 2 B A of every pair (alpha is twice the rank)."""
+    parts, last = [], 0
+    for matrix, a, b, rows, columns in sorted(facts["pairs"]):
+        rank = (b - a) // columns
+        change = 2 * w[b:b + rows * rank].reshape(rows, rank) @ w[a:b].reshape(rank, columns)
+        parts += [base[last:matrix], base[matrix:matrix + rows * columns] + change.reshape(-1)]
+        last = matrix + rows * columns
+    return xp.concatenate(parts + [base[last:]])
+
+
+def autograd(name, facts, c, made, steps, rank):
+    """Every derivative, and steps of torch.optim.AdamW."""
+    def student(w):
+        return merge(facts, base, w, torch) if rank else w
+    base, m = torch.tensor(made["teacher"]), Model(facts, c, torch)
+    teacher = m.log_p(base, c["temperature"], masked=False)
+    w = torch.tensor(made["start"], requires_grad=True)
+    full = student(w).detach().requires_grad_()
+    by_weight = torch.autograd.grad(m.loss(full, teacher), full)[0].numpy()
+    for what, (at, n) in tensors(facts).items():
+        want, have = by_weight[at:at + n], made["by_weight"][at:at + n]
+        off = abs(have - want).max() / abs(want).max()
+        check(f"{name}: derivatives by {what}", off <= 1e-4, off)
+    step = torch.optim.AdamW([w], lr=1e-3, weight_decay=0.1)
+    for i, (have, loss) in enumerate(steps):
+        step.zero_grad()
+        want = m.loss(student(w), teacher)
+        want.backward()
+        if i == 0:
+            off = (w.grad - torch.tensor(made["by_parameter"])).abs().max() / w.grad.abs().max()
+            check(f"{name}: derivatives by parameters", off <= 1e-4, float(off))
+        torch.nn.utils.clip_grad_norm_([w], 0.5)
+        step.step()
+        check(f"{name}: loss of step {i + 1}", abs(loss - want.item()) <= 2e-5 * want.item(), loss, want.item())
+        # Moments of values whose derivative is within rounding of 0 have signs of their own: a step moves each by at most 1e-3.
+        moved = w.detach().numpy() - made["start"]
+        off = np.linalg.norm(have - w.detach().numpy()) / np.linalg.norm(moved)
+        check(f"{name}: parameters after step {i + 1}", off <= 5e-3, off)
+
+
+def main():
+    tune, *models = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        for number, model in enumerate(models):
+            facts = run(tune, model, {**make_case({"vocab": 9, "layers": 1, "kv_heads": 1}, False, True, 0)}, folder)[1]
+            for masked, ntp, rank in ((False, True, 0), (True, False, 0), (True, False, 3)):
+                name = f"{os.path.basename(model)}, {'masked' if masked else 'full'}, rank {rank}"
+                c = make_case(facts, masked, ntp, number)
+                data, _, made, steps = run(tune, model, c, folder, rank, 3)
+                again = run(tune, model, c, folder, rank, 3, recompute=1, threads=3)[0]
+                check(f"{name}: threads and recomputation change no bit", data == again)
+                if torch:
+                    autograd(name, facts | {"pairs": json.loads(data.split(b"\n", 1)[0])["pairs"]}, c, made, steps, rank)
+                if not rank:
+                    differences(name, facts, c, made)
+    if not torch:
+        print("PyTorch is not installed: its autograd and its AdamW were left out")
+    finish()
+
+
+if __name__ == "__main__":
+    main()

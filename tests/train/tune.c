@@ -1,0 +1,185 @@
+/* tune.c - steps of training of a model's weights, written out for test_tuned.py.
+ *
+ * usage: tune MODEL INPUT OUTPUT RANK STEPS RECOMPUTE THREADS
+ * INPUT, int32: T, masked; ids [T], first [T], gone [L, T, H] if masked; then f32: the temperature,
+ * weights of fwkl and ntp.  OUTPUT: a line of JSON, then f32: the teacher's weights, the student's,
+ * derivatives by them, parameters, derivatives by them (equal to the former without RANK), and
+ * parameters and losses after each step. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "engine/decode/engine.h"
+#include "engine/train/lora.h"
+#include "engine/train/optimizer.h"
+#include "engine/train/pass.h"
+
+struct run {
+    struct engine *e;
+    struct compute c;
+    struct frozen teacher;
+    struct tuned *t;
+    struct lora *l;
+    struct pass *pass;
+    struct pack pack;
+    float *d_w, *grad, *m, *v, *w;
+    size_t n;
+    FILE *out;
+};
+
+static void must(int err, const struct kvf_diag *d)
+{
+    if (err == KVF_OK)
+        return;
+    fprintf(stderr, "tune: %d %s\n", err, d->text);
+    exit(1);
+}
+
+static void put(struct run *r, const float *x, size_t n)
+{
+    if (fwrite(x, sizeof *x, n, r->out) != n)
+        exit(1);
+}
+
+static void describe(struct run *r)
+{
+    const struct model_config *m = &r->e->config;
+    const struct tuned *t = r->t;
+    fprintf(r->out,
+            "{\"n\": %zu, \"parameters\": %zu, \"layers\": %d, \"d\": %d, \"heads\": %d, "
+            "\"kv_heads\": %d, \"head_dim\": %d, \"ffn\": %d, \"vocab\": %d, \"eps\": %.9g, "
+            "\"scale\": %.9g, \"rope_dim\": %d, \"norms\": %s, \"biases\": %s, \"embedding\": %zu, "
+            "\"head\": %zu, \"out_norm\": %zu, \"theta\": [",
+            t->n, r->n, m->n_layers, m->d_model, m->n_heads, m->n_kv_heads, m->head_dim, m->d_ffn,
+            m->vocab, (double)m->norm_eps, (double)m->attn_scale, m->rope_dim,
+            m->family->qk_norm ? "true" : "false", m->family->qkv_bias ? "true" : "false",
+            t->embedding, t->head, t->out_norm);
+    for (int j = 0; j < m->rope_dim / 2; j++)
+        fprintf(r->out, "%s%.17g", j ? ", " : "", m->theta[0][j]);
+    fprintf(r->out, "], \"layer\": [");
+    for (int l = 0; l < m->n_layers; l++) {
+        const struct tuned_layer *a = &t->layer[l];
+        fprintf(r->out, "%s[%zu, %zu, %zu, %zu, %zu, %zu, %zu, %zu, %zu]", l ? ", " : "",
+                a->matrix[0], a->matrix[1], a->matrix[2], a->matrix[3], a->attn_norm, a->ffn_norm,
+                a->q_norm, a->k_norm, a->bias);
+    }
+    fprintf(r->out, "], \"pairs\": [");
+    for (int i = 0; r->l && i < r->l->n_pairs; i++) {
+        const struct lora_pair *p = &r->l->pair[i];
+        fprintf(r->out, "%s[%zu, %zu, %zu, %d, %d]", i ? ", " : "", p->matrix, p->a, p->b, p->rows,
+                p->columns);
+    }
+    fprintf(r->out, "]}\n");
+}
+
+static void *take(FILE *f, size_t n, size_t size)
+{
+    void *p = mem_alloc(n, size);
+    if (!p || fread(p, size, n, f) != n)
+        exit(1);
+    return p;
+}
+
+/* The student differs from the teacher. */
+static void disturb(float *w, size_t n, double by)
+{
+    struct rng r;
+    rng_init(&r, 7);
+    for (size_t i = 0; i < n; i++)
+        w[i] += (float)(by * rng_normal(&r));
+}
+
+static float loss_of(struct run *r)
+{
+    struct pass_loss loss;
+    memset(r->d_w, 0, r->t->n * sizeof *r->d_w);
+    pass_run(r->pass, &r->pack, 1, NULL, NULL, &loss);
+    if (r->l)
+        lora_gradient(r->l, &r->c, r->d_w, r->grad);
+    return (float)loss.total;
+}
+
+static void refresh(struct run *r)
+{
+    if (r->l)
+        lora_refresh(r->l, &r->c);
+    else
+        tuned_refresh(r->t, r->c.pool);
+}
+
+static void steps(struct run *r, int n)
+{
+    const struct optimizer o = {.lr = 1e-3,
+                                .least_lr = 1e-3,
+                                .beta1 = 0.9,
+                                .beta2 = 0.999,
+                                .eps = 1e-8,
+                                .decay = 0.1,
+                                .clip = 0.5};
+    for (int i = 1; i <= n; i++) {
+        float loss = loss_of(r);
+        optimizer_step(&o, i, optimizer_norm(r->grad, r->n), r->grad, r->w, r->m, r->v, r->n);
+        refresh(r);
+        put(r, r->w, r->n);
+        put(r, &loss, 1);
+    }
+}
+
+static void open_all(struct run *r, char **argv, struct kvf_diag *d)
+{
+    struct engine_options eo = {
+        .exact = true, .n_threads = atoi(argv[7]), .cpu_flags = cpu_flags_detect()};
+    int rank = atoi(argv[4]);
+    struct lora_options lo = {.rank = rank, .alpha = 2.0 * rank, .targets = 0x7f, .seed = 3};
+    must(engine_open(argv[1], &eo, &r->e, d), d);
+    r->c = (struct compute){r->e->kernels, r->e->pool};
+    must(frozen_build(&r->e->config, r->e->weights, r->e->pool, &r->teacher, d), d);
+    bool tied = !gguf_find(r->e->gguf, "output.weight");
+    must(tuned_create(&r->e->config, r->e->weights, tied, &r->t, d), d);
+    if (rank)
+        must(lora_create(r->t, &lo, &r->l, d), d);
+    r->n = rank ? r->l->n : r->t->n;
+    r->w = rank ? r->l->w : r->t->w;
+    r->d_w = MEM_NEW(float, r->t->n);
+    r->grad = rank ? MEM_NEW(float, r->n) : r->d_w;
+    r->m = MEM_NEW(float, r->n);
+    r->v = MEM_NEW(float, r->n);
+}
+
+int main(int argc, char **argv)
+{
+    struct run r = {0};
+    struct kvf_diag d = {0};
+    if (argc != 8)
+        return 2;
+    open_all(&r, argv, &d);
+    const struct model_config *m = &r.e->config;
+    FILE *in = fopen(argv[2], "rb");
+    r.out = fopen(argv[3], "wb");
+    if (!in || !r.out)
+        return 1;
+    int32_t *head = take(in, 2, 4);
+    size_t T = (size_t)head[0], entries = (size_t)m->n_layers * T * (size_t)m->n_kv_heads;
+    r.pack = (struct pack){take(in, T, 4), take(in, T, 4), (int)T};
+    int32_t *gone = head[1] ? take(in, entries, 4) : NULL;
+    float *number = take(in, 3, 4);
+    struct pass_options po = {.temperature = (double)number[0], .recompute = atoi(argv[6])};
+    po.quality[QUALITY_FWKL] = (double)number[1];
+    po.quality[QUALITY_NTP] = (double)number[2];
+    must(pass_create(&r.c, &r.teacher, NULL, &po, (int)T + 3, &r.pass), &d);
+    pass_tune(r.pass, r.t, r.d_w);
+    pass_mask(r.pass, gone);
+    describe(&r);
+    put(&r, r.t->w, r.t->n);
+    disturb(r.w, r.n, 0.03);
+    refresh(&r);
+    put(&r, r.t->w, r.t->n);
+    loss_of(&r);
+    put(&r, r.d_w, r.t->n);
+    put(&r, r.w, r.n);
+    put(&r, r.grad, r.n);
+    steps(&r, atoi(argv[5]));
+    return fclose(r.out) ? 1 : 0;
+}
