@@ -1,4 +1,5 @@
-/* block.h - one layer of the frozen model with gated attention, both directions.
+/* block.h - one layer of the model with gated attention, both directions; by weights too where
+ * they learn.
  *
  * A tape holds what the backward pass needs of one layer; with recomputation one tape
  * serves all layers and the forward pass of a layer runs again before its backward one. */
