@@ -14,7 +14,7 @@ from .import_rows import attention_columns, attention_shape, kept_columns, kept_
 from .writer import Writer
 
 NEVER = 2**32 - 1
-ROLES = ("prompt", "answer", "think")
+ROLES = ("prompt", "answer", "think", "image")
 SHORT = {"ids": "tokens.id", "text": "tokens.text", "texts": "tokens.text", "roles": "tokens.role", "role": "tokens.role", "scores": "evict_score"}
 MADE = ("kept", "kept_after", "attention", "retention", "tokens.text", "blob")  # fields that are no columns by themselves
 # Columns of <kvf/schema.h> that no probe of capture makes; a name that ends in * stands for all that begin so.
