@@ -93,6 +93,8 @@ def run_help(program, environment):
     """Failures of the examples of `-h`, one after the other in one folder."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as kept:
         write_text(os.path.join(folder, 'text.txt'))
+        with open(os.path.join(folder, 'plan.toml'), 'w', encoding='utf-8') as f: # of a study
+            f.write('methods = ["full"]\nbudgets = [32]\n[[text]]\nname = "needle"\nkind = "needles"\ntokens = 300\ncount = 1\n')
         for line in FILES:
             why = run(line, folder, environment)
             if why:
