@@ -18,7 +18,7 @@ from .trace import AXES, DTYPES, Trace, open_trace
 
 CODES = {np.dtype(v): k for k, v in DTYPES.items()}
 NAMES = {1: "u8", 2: "u16", 3: "u32", 4: "i32", 5: "f32", 6: "f64", 7: "u64"}
-FREE_HEADS = 1 << 16  # so many are believed of any file
+FREE_HEADS = 1 << 13  # so many are believed of any file
 
 
 def words_of(c):

@@ -50,6 +50,7 @@ def inputs(bed):
     bed.kvfate(*run, "--method", "h2o", "--budget", "12", "--probes", "full", "--shadow", "entries", "-o", "a.kvf")
     bed.kvfate(*run, "--probes", "full", "--watch", "0,3@L0H0", "--watch-queries", "L1H1@post", "-o", "b.kvf")
     bed.kvfate(*run, "-o", "c.kvf")
+    bed.kvfate("export", "c.kvf", "-o", "c.npz")
     for i in (1, 2):
         bed.kvfate("corpus", "survival", "a.kvf", "--state", f"s{i}.sum", "--shard", f"{i}/2", "-o", f"s{i}.tsv")
     bed.kvfate("eviction", "a.kvf", "-o", "e.tsv")
@@ -72,6 +73,8 @@ LIST = {
     "curves": ([["curves", "g.safetensors.log.jsonl", "-o", "x.tsv"]], ["x.tsv"]),
     "causal": ([["causal", "-m", "m.gguf", "--raw", "q.json", "-t", "1", "-o", "x.tsv"]], ["x.tsv"]),
     "needle": ([["needle", "--words", "60", "-n", "2", "-o", "x"]], ["x-0.txt", "x-0.json", "x-1.txt", "x-1.json"]),
+    "export": ([["export", "c.kvf", "--overwrite", "-o", "x.npz"]], ["x.npz"]),
+    "import": ([["import", "c.npz", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
     "repair": ([["repair", "c.kvf", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
     "compact": ([["compact", "c.kvf", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
     "trim": ([["trim", "c.kvf", "--tokens", "0:10", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
