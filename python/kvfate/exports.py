@@ -11,7 +11,7 @@ import zipfile
 import numpy as np
 
 from .commands import Usage
-from .errors import Error, shown
+from .errors import Error, MissingValues, shown
 from .forms import (ABOUT, SPACES, TABLES, as_json, escaped, exact_json, field, floats_as_text, form_of, pairs_as_text)
 from .program import PARTIAL
 from .trace import AXES, DTYPES, Trace, open_trace
@@ -83,6 +83,11 @@ def texts_of(trace):
 def layer_fields(column, layer):
     """{part: array} of a layer of a column: "" its values [heads][T]; present where some are missing; ends and pairs of intervals."""
     heads = range(column.heads(layer))
+    if not column.intervals and len(heads) > 1:
+        try:
+            return {"": column[layer]}
+        except MissingValues:  # then head by head
+            pass
     both = [(head_lists if column.intervals else head_values)(column, layer, h) for h in heads]
     T, out = column.trace.steps, {}
     if any(have is not None for _, have in both):

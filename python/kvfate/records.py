@@ -170,7 +170,7 @@ class RecordFile:
     def payload(self, entry, checksum=True):
         """The stored bytes of the record that an entry names; the index is a hint, its header decides."""
         r = self.header_at(int(entry["offset"]), self.end)
-        if r is None or any(r[k] != entry[k] for k in ENTRY.names):
+        if r is None or tuple(r[k] for k in ENTRY.names) != entry.item():
             raise self.error("the record at byte %d is damaged", entry["offset"])
         data = self.whole_payload(r) if checksum else self.bytes(r["offset"] + self.layout.size, r["stored_len"])
         if data is None:

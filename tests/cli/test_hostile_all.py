@@ -77,7 +77,9 @@ for name, path in traces:
             continue
         for argv in calls(command, path):
             s.longest = 0
-            s.bounded(f"{name}: {' '.join(a for a in argv if '/' not in a)}", argv, (0, 1, 2, 3), seconds=60 if name == "blobs-60" else 10)
+            # Of heads, export checks 200,000 records one by one in Python.
+            long = name == "blobs-60" or (name, command["name"]) == ("heads", "export")
+            s.bounded(f"{name}: {' '.join(a for a in argv if '/' not in a)}", argv, (0, 1, 2, 3), seconds=60 if long else 10)
             count += 1
             slowest[s.longest] = (name, argv[0])
 s.check("nothing is left of what failed", not left_over(), left_over())
