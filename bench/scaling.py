@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-POLL, MESSAGE = 0.002, 5e-6  # seconds between looks (cli/crew.c); of a message through shared memory or a fast network, taken from what MPI's own tests tell
+POLL, MESSAGE = 0.002, 5e-6  # seconds between looks (cli/crew.c); of a message through shared memory or a fast network: an assumption
 METHODS, BUDGETS = "full,window,h2o,snapkv", "32,64"
 ROWS = 7
 
