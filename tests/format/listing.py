@@ -6,7 +6,7 @@ usage: listing.py X.kvf
 import struct
 import sys
 
-from digest import after, lists, payload as stored, records as records_of
+from digest import after, entry_of, lists, payload as stored, records as records_of
 import kvfate
 from kvfate.records import BLOB, CHECKPOINT, COLUMN, COMMIT, ENTRY, INDEX, INTERVALS, META, NOTE, SCHEMA, TOKENS
 from kvfate.trace import SPACES
@@ -79,7 +79,7 @@ def schema(p, t):
 
 def column(p, t, r):
     c = t.schema[r["column"]]
-    values = t.values.decoded(r, c)
+    values = t.values.decoded(entry_of(t, r), c)
     if r["codec"]:
         p.put(r["stored_len"], "%d: the one element, repeated" % values[0, 0])
         return
@@ -89,7 +89,7 @@ def column(p, t, r):
 
 
 def intervals(p, t, r):
-    held = lists(t, r)
+    held = lists(t, entry_of(t, r))
     p.put(4 * len(held), "end: " + ", ".join(str(sum(map(len, list(held.values())[:k + 1]))) for k in range(len(held))))
     for (head, token), pairs in held.items():
         if pairs:
