@@ -108,7 +108,7 @@ def weigh(a, q, k, scale, softcap, t0, i0, window, places=None):
     d = s - top
     e = xp.exp(d)
     total = xp.sum(a.cast(e, a.f64), -1)
-    moment = xp.sum(a.cast(e * xp.where(e > 0, d, a.full((), 0, a.f32)), a.f64), -1)
+    moment = xp.sum(a.cast(e * xp.clip(d, -200, 0), a.f64), -1)  # where d is less e is 0
     lse = a.cast(top[..., 0], a.f64) + xp.log(total)
     return e * a.cast(1 / total, a.f32)[..., None], seen, lse, xp.log(total) - moment / total
 
@@ -255,7 +255,7 @@ class LayerRows:
 
     def _last(self, name, member, t, i0):
         cell = self.cells[name][:, i0:i0 + member.shape[-1]]
-        newest = self.a.xp.amax(self.a.xp.where(member, t[:, None], self.a.full((), -1, self.a.i32)), 1)
+        newest = self.a.xp.amax(member * (t[:, None] + 1), 1) - 1
         self.cells[name][:, i0:i0 + member.shape[-1]] = self.a.xp.maximum(cell, newest)
 
     def _mark(self, w, falling, size, t, i0):
