@@ -52,8 +52,8 @@ int dynamics_heads(struct kvf_trace *t, bool post, const struct analyzer_args *a
         return KVF_OK;
     heads_free(ret);
     return kvf_fail(d, KVF_E_NOTFOUND,
-                    "this trace has no vectors query.%s.LxHy.d00%s; record them "
-                    "with 'kvfate run --watch-queries HEADS'",
+                    "this trace has no vectors query.%s.LxHy.d00%s; record them with 'kvfate run "
+                    "--watch-queries HEADS', or give kvfate import columns of these names",
                     stage(post), args->heads ? " of the heads chosen" : "");
 }
 
@@ -237,8 +237,8 @@ static int find_columns(struct dynamics *x, const struct head *head, struct kvf_
             int c = column_of(x->run[i].t, x->opt.post, head->layer, head->index, j);
             if (c < 0)
                 return kvf_fail(d, KVF_E_NOTFOUND,
-                                "trace %d lacks query.%s.%s.d%02d; record it "
-                                "with 'kvfate run --watch-queries %s@%s'",
+                                "trace %d lacks query.%s.%s.d%02d; record it with 'kvfate run "
+                                "--watch-queries %s@%s', or give kvfate import this column",
                                 i + 1, when, head->name, j, head->name, when);
             x->run[i].column[j] = c;
         }

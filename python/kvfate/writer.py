@@ -126,7 +126,8 @@ class Writer:
     PATH.unfinished; when the program is killed or fails it stays there and holds what the last commit counted."""
 
     def __init__(self, path, heads, columns, meta=None, prompt=(), existing="refuse", plain=False):
-        self.path, self._writer, self._lib = os.fspath(path), ctypes.c_void_p(), _library()
+        self.path, self._writer = os.fspath(path), ctypes.c_void_p()  # what `abandon` looks at, also where this fails
+        self._lib = _library()
         self._specs = {name: (number, _column(name, words)) for number, (name, words) in enumerate(columns.items())}
         table = (_Column * max(1, len(columns)))(*(c for _, c in self._specs.values()))
         kv, query = (np.array([h[k] for h in heads], np.uint16) for k in (0, 1))
@@ -250,7 +251,9 @@ class Writer:
             self._lib.kvf_writer_abandon(self._writer)
             self._writer = ctypes.c_void_p()
 
-    __del__ = abandon
+    def __del__(self):
+        if getattr(self, "_writer", None):
+            self.abandon()
 
     def __enter__(self):
         return self
