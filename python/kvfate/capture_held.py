@@ -1,7 +1,10 @@
 """What the caches of a captured run hold once entries leave them, layer by layer, as adapters tell it."""
+import numpy as np
 import torch
 
 from .capture_rows import NEVER, weigh
+
+BUDGET, REFUSED = 1, 3  # reasons, as the format names them
 
 
 class Held:
@@ -11,6 +14,7 @@ class Held:
 
     def __init__(self, arrays, rows, keep):
         self._arrays, self.rows, self.keep, self.places, self._stored = arrays, rows, keep, None, []
+        self._others = []  # (head, entries) that leave for another reason than the rest
 
     def store(self, k, v):
         """Keys and values [H][n][D] of new entries."""
@@ -23,18 +27,35 @@ class Held:
             return torch.arange(total, device=device).expand(heads, total)
         return self.places
 
-    def now(self, places, t, scores=None):
+    def now(self, places, t, scores=None, reason=BUDGET, limit=None):
         """Queries from t on see the entries at `places` [H][n] alone.  scores: [H] of one number for each entry that was held, the larger
-        the better, NaN where it has none."""
+        the better, NaN where it has none; limit: what it would have taken to stay, if that is not the least score of those that do."""
         before = self.told(t, len(places), places.device)
         for head in range(len(places)):
             real = before[head] != NEVER
             stays = torch.isin(before[head], places[head]) & real
             gone = ~stays & real
-            own = None if scores is None else scores[head].float()
-            margin = None if own is None or not bool(stays.any()) else own[stays].min() - own[gone]
-            self.rows.evict(head, before[head][gone], t, None if own is None else own[gone], margin)
+            if bool(gone.any()):
+                own = None if scores is None else scores[head].float()
+                self.rows.evict(head, before[head][gone], t, None if own is None else own[gone], self._margin(own, stays, gone, limit))
+                if reason != BUDGET:
+                    self._others.append((head, before[head][gone].cpu().numpy(), reason))
         self.places = places
+
+    def _margin(self, own, stays, gone, limit):
+        if own is None:
+            return None
+        if limit is None:
+            known = own[stays & ~own.isnan()]
+            limit = known.min() if len(known) else None
+        return None if limit is None else limit - own[gone]
+
+    def settle(self, T):
+        """Before the columns of T tokens are made: why entries left."""
+        if self._others:
+            self.rows.reason = np.full((self.rows.kv_heads, T), BUDGET)
+            for head, entries, reason in self._others:
+                self.rows.reason[head, entries] = reason
 
     def take(self, q, k, v, places, t0, how):
         """Queries [G][rows][D] t0 ... over entries [H][n][D] at `places`: in blocks, each spread over the positions of all entries."""

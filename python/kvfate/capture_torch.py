@@ -10,7 +10,7 @@ import sys
 import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 
-from .capture_held import Held
+from .capture_held import BUDGET, Held
 from .capture_rows import NEVER, NumpyArrays, weigh
 from .capture_trace import ANSWER, IMAGE, PROMPT, Recording, chosen
 from .capture_vision import patches, pictures
@@ -384,28 +384,40 @@ class Capture:
         now = before.gather(-1, places)
         self.holds(module, torch.where(hidden, NEVER, now) if hidden is not None else now, scores)
 
-    def holds(self, module, positions, scores=None):
-        """From the next query on the cache of a layer holds the entries at `positions` [H][n] in this order, NEVER where a head holds
-        fewer.  scores: [H][entries before], the larger the better."""
+    @property
+    def fed(self):
+        """How many tokens the model was given, those of the step that it is in among them."""
+        return self._total
+
+    def holding(self, module, first=None):
+        """Positions [H][n] that an adapter told of last, for queries from `first` on: all before it, if it never did."""
+        layer = self.modules[module]
+        return self._held(layer).told(self._total if first is None else first, self._heads[layer][0], self._arrays.device)
+
+    def holds(self, module, positions, scores=None, reason=BUDGET, first=None, limit=None):
+        """From query `first` on, the next one if it is not given, the cache of a layer holds the entries at `positions` [H][n] in this
+        order, NEVER where a head holds fewer.  scores: [H][entries before], the larger the better, of which `limit` would have been
+        enough, or the least of those that stay."""
         layer = self.modules[module]
         self._score(self.sequences[0], layer)
-        self._held(layer).now(positions, self._total, scores)
+        self._held(layer).now(positions, self._total if first is None else first, scores, reason, limit)
 
-    def attended(self, module, query, key, value, positions, scaling=None, softcap=None):
+    def attended(self, module, query, key, value, positions, scaling=None, softcap=None, first=None):
         """The attention of one layer, where an adapter's cache gives it what the library's function is not called with: queries
-        [1][G][n][D] over keys and values [H][m][D] at `positions` [H][m], new entries among them."""
-        layer, first = self.modules[module], self._total - query.shape[2]
+        [1][G][n][D], from `first` on or the newest, over keys and values [H][m][D] at `positions` [H][m], new entries among them."""
+        layer, first = self.modules[module], self._total - query.shape[2] if first is None else first
         held, how = self._held(layer), (scaling or module.head_dim**-0.5, softcap, None)
-        new = [x.gather(1, self._newest(positions, first)[..., None].expand(-1, -1, x.shape[-1])) for x in (key, value)]
+        newest = self._newest(positions, query.shape[2])[..., None]
+        new = [x.gather(1, newest.expand(-1, -1, x.shape[-1])) for x in (key, value)]
         self._enter(layer, module, *new, first)
         self._seen_layers.add(layer)
         held.places = positions
         held.take(query[0], key, value, positions, first, how)
 
-    def _newest(self, positions, first):
-        """[H][new]: where in [H][m] the entries from `first` on are, in their order."""
+    def _newest(self, positions, n):
+        """[H][n]: where in [H][m] the newest n entries are, in their order."""
         order = torch.where(positions == NEVER, -1, positions).sort(-1).indices
-        return order[:, order.shape[1] - (self._total - first):]
+        return order[:, order.shape[1] - n:]
 
     def _held(self, layer):
         return self.sequences[0].held[layer]
@@ -428,8 +440,9 @@ class Capture:
         held.take(q, k, v, held.places, t0, (scale, softcap, None))
 
     def _flush(self, s):
-        for layer in range(len(self._heads)):
+        for layer, held in enumerate(s.held):
             self._score(s, layer)
+            held.settle(s.recording.steps)
 
     @torch.no_grad()
     def _after(self, module, args, out):
@@ -438,7 +451,9 @@ class Capture:
         if missing:
             odd = [type(m).__name__ for m, layer in self.modules.items() if layer in missing]
             self._refuse(odd[0], "it does not call the attention function of transformers' AttentionInterface", "record such a model with kvfate.Writer")
-        hidden = out[0] if not hasattr(out, "last_hidden_state") else out.last_hidden_state
+        hidden = out
+        while not torch.is_tensor(hidden):  # an output of the library, or what stands around it
+            hidden = hidden.last_hidden_state if hasattr(hidden, "last_hidden_state") else hidden[0]
         for b, s in enumerate(self.sequences):
             if s.new and "nll" in self._names:
                 self._likelihood(s, hidden[b, -len(s.new):])

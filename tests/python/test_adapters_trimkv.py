@@ -10,26 +10,8 @@ import os
 import subprocess
 import sys
 import tempfile
-import types
 
-from capture_checks import KVFATE, begin, fitting, refused
-
-
-def stand_in(name):
-    """A module whose every name is a decorator that does nothing."""
-    def nothing(*args, **kwargs):
-        return args[0] if len(args) == 1 and callable(args[0]) and not kwargs else nothing
-    def look(attribute):
-        if attribute.startswith("_"):
-            raise AttributeError(attribute)
-        return nothing
-    module = types.ModuleType(name)
-    module.__getattr__ = look
-    module.__spec__ = importlib.util.spec_from_loader(name, None)
-    sys.modules[name] = module
-    if name.rpartition(".")[0] in sys.modules:
-        setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], module)
-
+from capture_checks import KVFATE, begin, fitting, refused, stand_in
 
 begin("caches of trimkv under capture", "torch", "transformers", "einops")
 import torch  # noqa: E402

@@ -3,12 +3,21 @@
     kvfate.adapters.kvpress     presses of NVIDIA's kvpress
     kvfate.adapters.positions   G-KV, and caches that tell their positions
     kvfate.adapters.trimkv      caches of trimkv: TRIM-KV and DBTrimKV
+    kvfate.adapters.wgkv        WG-KV's models
 
 Each is imported by its name, as it needs the library that it is about."""
 import importlib.metadata
 import re
 
 from ..errors import Error
+
+
+def ragged(parts, fill):
+    """Tensors [n_h] or [n_h][D] of single heads as one [H][n], filled behind their ends."""
+    out = parts[0].new_full((len(parts), max(len(p) for p in parts), *parts[0].shape[1:]), fill)
+    for row, part in zip(out, parts):
+        row[:len(part)] = part
+    return out
 
 
 def fits(package):

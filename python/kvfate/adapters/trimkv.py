@@ -16,15 +16,7 @@ import torch
 
 from ..capture_rows import NEVER
 from ..errors import Error
-from . import fits
-
-
-def ragged(parts, fill):
-    """Tensors [n_h] or [n_h][D] of single heads as one [H][n], filled behind their ends."""
-    out = parts[0].new_full((len(parts), max(len(p) for p in parts), *parts[0].shape[1:]), fill)
-    for row, part in zip(out, parts):
-        row[:len(part)] = part
-    return out
+from . import fits, ragged
 
 
 def _rows(cache, layer):
