@@ -2,6 +2,7 @@
 import numpy as np
 import torch
 
+from . import capture_dilution
 from .capture_rows import NEVER, weigh
 
 BUDGET, REFUSED = 1, 3  # reasons, as the format names them
@@ -10,10 +11,11 @@ BUDGET, REFUSED = 1, 3  # reasons, as the format names them
 class Held:
     """The cache of one layer.  places: [H][n], the position of each entry that it holds, NEVER where a head holds none there; None until
     the first eviction, as long as all entries are there in their order.  keep: keys and values of evicted entries are kept aside, too,
-    and every query is asked what it missed."""
+    and every query is asked what it missed.  dilutes: what the cache makes of dilution is recorded."""
 
-    def __init__(self, arrays, rows, keep):
+    def __init__(self, arrays, rows, keep, dilutes=False):
         self._arrays, self.rows, self.keep, self.places, self._stored = arrays, rows, keep, None, []
+        self.dilutes = dilutes
         self._others = []  # (head, entries) that leave for another reason than the rest
 
     def store(self, k, v):
@@ -74,6 +76,8 @@ class Held:
             sees = torch.zeros(spread.shape[:2] + (T + 1,), dtype=torch.bool, device=q.device).scatter_(-1, held, seen)[..., :T]
             missed = self._missed(rows, *whole, spread, sees, t0 + at, scale, softcap) if whole else None
             self.rows.take(spread, sees, lse, entropy, t0 + at, 0, missed)
+            if self.dilutes:
+                capture_dilution.of_seen(self.rows, spread, sees, missed)
 
     def _missed(self, q, k, v, w, sees, t0, scale, softcap):
         """The weights over everything up to the query, and the error of its output |o_all - o| / |o_all|."""

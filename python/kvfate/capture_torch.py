@@ -10,6 +10,7 @@ import sys
 import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 
+from . import capture_dilution
 from .capture_held import BUDGET, Held
 from .capture_rows import NEVER, NumpyArrays, weigh
 from .capture_trace import ANSWER, IMAGE, PROMPT, Recording, chosen
@@ -89,7 +90,8 @@ class _Sequence:
 
     def __init__(self, recording, pads, n_layers, arrays):
         self.recording, self.pads, self.ended = recording, pads, False
-        self.held = [Held(arrays, rows, "shadow" in recording.probes) for rows in recording.layers]
+        dilutes = recording.evicts and "dilution" in recording.probes
+        self.held = [Held(arrays, rows, "shadow" in recording.probes, dilutes) for rows in recording.layers]
         self.waiting = [[] for _ in range(n_layers)]  # (first query, queries)
         self.newest = [None] * n_layers               # keys, the first of them, and how queries are scored
         self.known = [0] * n_layers                   # entries whose keys were looked at
@@ -256,7 +258,8 @@ class Capture:
                             "captured": {"attention": config._attn_implementation, "device": device, "torch": torch.__version__,
                                          "transformers": sys.modules["transformers"].__version__}},
                     "method": self.method, **self._meta}
-            recording = Recording(self.paths[k], self._arrays, self._heads, self._names, self.watch, meta, prompt, self._texts, self._most, self.every, self.existing)
+            recording = Recording(self.paths[k], self._arrays, self._heads, self._names, self.watch, meta, prompt, self._texts, self._most, self.every, self.existing,
+                                  self.follows)
             self.sequences.append(_Sequence(recording, pads[k], len(self._heads), self._arrays))
 
     def _feed(self, ids):
@@ -369,6 +372,8 @@ class Capture:
             end = t0 + at + step - i0
             w = weigh(a, q[:, at:at + step].reshape(H, G // H, step, D), k[:, low - i0:end], scale, softcap, t0 + at, low, window)
             rows.take(*w, t0 + at, low)
+            if s.held[layer].dilutes:
+                capture_dilution.of_seen(rows, *w[:2]) if window else capture_dilution.of_all(rows)
             if window is not None:
                 rows.leave(window, t0 + at + step - 1)
             at += step

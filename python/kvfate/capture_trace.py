@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 
+from .capture_dilution import columns as of_evictions
 from .capture_rows import EVERY, PROBES, LayerRows
 from .errors import Error
 from .writer import Writer
@@ -45,14 +46,15 @@ class Recording:
     """One sequence on its way into a trace.
 
     heads: (KV heads, query heads) of each layer; most: tokens that the run can have; texts: gives the bytes of token ids, or None;
-    every: seconds between snapshots, which are what is left of the run when the program is killed."""
+    every: seconds between snapshots, which are what is left of the run when the program is killed; evicts: entries may leave."""
 
-    def __init__(self, path, arrays, heads, probes, watch, meta, prompt, texts, most, every, existing):
-        self.path, self.heads, self.probes, self.every, self._texts = path, heads, chosen(probes), every, texts
+    def __init__(self, path, arrays, heads, probes, watch, meta, prompt, texts, most, every, existing, evicts=False):
+        self.path, self.heads, self.probes, self.every, self._texts, self.evicts = path, heads, chosen(probes), every, texts, evicts
         step = "u16" if most <= NARROW else "u32"
         columns = {"tokens.id": "i32 run", "tokens.role": "u8 run"}
         for name in self.probes:
             columns |= {column: words.replace("STEP", step) for column, words in PROBES[name].items()}
+        columns |= of_evictions(self.probes) if evicts else {}
         watch = watched(watch, heads)
         self._watch = {(layer, h, t): "received.L%dH%d.%d" % (layer, h, t) for layer, w in watch.items() for t, hs in w.items() for h in hs}
         columns |= {name: "f32 run step" for name in self._watch.values()}

@@ -157,15 +157,16 @@ def chunks_and_batches():
         near_equal("%s: chunks" % kind, alone, kvfate.open("chunks.kvf"))
 
 
-def missed():
+def missed(shadow):
     """A cache that lets chosen entries go, of each head others and twice: the program repeats the captured evictions as a plan and keeps
-    what left aside.  Columns and tables of both, those of what queries missed among them."""
+    what left aside, with shadow.  Columns and tables of both, those of what queries missed and what became of dilution among them."""
     rng, model = np.random.default_rng(6), load("tiny0", "Llama", "sdpa")
     ids = rng.integers(3, 300, 190)
     header = engine("engine.kvf", os.path.join(TINY, "tiny0.gguf"), ids[:9], 0).meta
-    with kvfate.capture(model, None, out="capture.kvf", probes="full,shadow", existing="overwrite",
+    with kvfate.capture(model, None, out="capture.kvf", probes="full,shadow" if shadow else "full", existing="overwrite",
                         meta={k: header[k] for k in ("model", "tokenizer") if k in header}) as c:
-        c.follows, cache = True, c.read(ids[:150])
+        c.follows = True
+        cache = c.read(ids[:150])
         for t in range(150, 190):
             if t in (150, 171):
                 for module, layer in c.modules.items():
@@ -176,7 +177,7 @@ def missed():
             place = torch.tensor([[t]])  # a cache that is cut does not count its tokens
             cache = model(torch.tensor([[ids[t]]]), past_key_values=cache, position_ids=place, **({"cache_position": place[0]})).past_key_values
     for words in (["plan", "capture.kvf", "-o", "plan.kvf"], ["run", "-m", os.path.join(TINY, "tiny0.gguf"), "--plan", "plan.kvf", "--exact", "--probes",
-                  "full", "--shadow", "entries", "-o", "engine.kvf", "-q"]):
+                  "full", *(["--shadow", "entries"] if shadow else []), "-o", "engine.kvf", "-q"]):
         subprocess.run([KVFATE, *words, "--overwrite"], check=True, stdout=subprocess.DEVNULL)
     a, b = kvfate.open("engine.kvf"), kvfate.open("capture.kvf")
     for name in b.columns:
@@ -185,9 +186,13 @@ def missed():
                 x, y = ((c[name][:] if b[name].space == "run" else c[name][layer]) for c in (a, b))
                 near = np.allclose(x, y, rtol=1e-5, atol=2e-5, equal_nan=True) if x.dtype.kind == "f" else (x != y).mean() <= 1e-3
                 check("missed: " + name, x.dtype == y.dtype and x.shape == y.shape and near, layer, x.dtype, y.dtype)
-    check("missed: something", float(b["shadow.ghost_mass"][1].max()) > 0.1 and int(b["shadow.ghost_hits"][0].max()) > 0)
+    dilutes = {name for name in a.columns if re.match(r"(kept|rho_.)\.(?!plan)", name)}
+    check("missed: dilution", dilutes == {name for name in b.columns if re.match("kept|rho", name)} and len(dilutes) == (30 if shadow else 10), dilutes)
     check("missed: evictions", np.array_equal(a.evict_step[1], b.evict_step[1]) and int((b.evict_step[0] == 171).sum()) > 20)
-    tables("missed", "engine.kvf", "capture.kvf", ["regret", "survival", "attention-sparsity", "occupancy", "intermittency"])
+    tables("missed", "engine.kvf", "capture.kvf", ["survival", "attention-sparsity", "occupancy", "intermittency", "dilution"] + ["regret"] * shadow)
+    if not shadow:
+        return
+    check("missed: something", float(b["shadow.ghost_mass"][1].max()) > 0.1 and int(b["shadow.ghost_hits"][0].max()) > 0)
 
 
 def positions():
@@ -383,7 +388,8 @@ with tempfile.TemporaryDirectory() as FOLDER:
     odd_things()
     killed()
     chunks_and_batches()
-    missed()
+    for shadow in (True, False):
+        missed(shadow)
     positions()
     if "--default-model" in sys.argv:
         default_model()
