@@ -291,7 +291,7 @@ class Capture:
         if query.shape[1] != self._heads[layer][1] or key.shape[1] != self._heads[layer][0] or query.shape[3] != key.shape[3]:
             self._refuse(module, "queries %s and keys %s, where the configuration has %d and %d heads" % (
                 list(query.shape), list(key.shape), self._heads[layer][1], self._heads[layer][0]), "record such a model with kvfate.Writer")
-        cut = self._held(layer).places is not None
+        cut = any(s.held[layer].places is not None for s in self.sequences)
         if (n != self._total and window is None or n > self._total) and not cut:
             self._refuse(module, "the cache gave it %d entries where %d tokens were fed" % (n, self._total),
                          "a cache that lets entries go is captured by kvfate.adapters, and others need a DynamicCache")
@@ -301,7 +301,9 @@ class Capture:
         scale = given.get("scaling") or module.head_dim**-0.5
         first = self._total - query.shape[2]
         if cut:
-            self._take_places(layer, module, query[0], key[0], value[0], first, scale, given.get("softcap"))
+            for b, s in enumerate(self.sequences):
+                if not s.ended:
+                    self._take_places(s, layer, module, query[b], key[b], value[b], first, scale, given.get("softcap"))
             return
         for b, s in enumerate(self.sequences):
             if s.ended:
@@ -378,44 +380,46 @@ class Capture:
                 rows.leave(window, t0 + at + step - 1)
             at += step
 
-    # ---- caches that let entries go, of which an adapter tells
+    # ---- caches that let entries go, of which an adapter tells, of each sequence of a batch
 
-    def kept(self, module, places, hidden=None, scores=None):
+    def kept(self, module, places, hidden=None, scores=None, sequence=0):
         """The cache of a layer was cut: of the entries that it held, those at `places` [H][n] are left, the ones marked in hidden [H][n]
         to be seen no longer.  scores: [H][entries before], the larger the better."""
-        layer = self.modules[module]
-        held = self._held(layer)
-        before = held.told(self._total, len(places), places.device)
-        now = before.gather(-1, places)
-        self.holds(module, torch.where(hidden, NEVER, now) if hidden is not None else now, scores)
+        now = self.holding(module, sequence=sequence).gather(-1, places)
+        self.holds(module, torch.where(hidden, NEVER, now) if hidden is not None else now, scores, sequence=sequence)
 
     @property
     def fed(self):
         """How many tokens the model was given, those of the step that it is in among them."""
         return self._total
 
-    def holding(self, module, first=None):
+    def holding(self, module, first=None, sequence=0):
         """Positions [H][n] that an adapter told of last, for queries from `first` on: all before it, if it never did."""
         layer = self.modules[module]
-        return self._held(layer).told(self._total if first is None else first, self._heads[layer][0], self._arrays.device)
+        return self.sequences[sequence].held[layer].told(self._total if first is None else first, self._heads[layer][0], self._arrays.device)
 
-    def holds(self, module, positions, scores=None, reason=BUDGET, first=None, limit=None):
+    def holds(self, module, positions, scores=None, reason=BUDGET, first=None, limit=None, sequence=0):
         """From query `first` on, the next one if it is not given, the cache of a layer holds the entries at `positions` [H][n] in this
         order, NEVER where a head holds fewer.  scores: [H][entries before], the larger the better, of which `limit` would have been
         enough, or the least of those that stay."""
-        layer = self.modules[module]
-        self._score(self.sequences[0], layer)
-        self._held(layer).now(positions, self._total if first is None else first, scores, reason, limit)
+        layer, s = self.modules[module], self.sequences[sequence]
+        if s.pads:
+            self._refuse(module, "padding in a cache that lets entries go, which may keep some of it", "give a batch of texts that are equally long")
+        if not s.ended:
+            self._score(s, layer)
+            s.held[layer].now(positions, self._total if first is None else first, scores, reason, limit)
 
-    def attended(self, module, query, key, value, positions, scaling=None, softcap=None, first=None):
+    def attended(self, module, query, key, value, positions, scaling=None, softcap=None, first=None, sequence=0):
         """The attention of one layer, where an adapter's cache gives it what the library's function is not called with: queries
         [1][G][n][D], from `first` on or the newest, over keys and values [H][m][D] at `positions` [H][m], new entries among them."""
-        layer, first = self.modules[module], self._total - query.shape[2] if first is None else first
-        held, how = self._held(layer), (scaling or module.head_dim**-0.5, softcap, None)
+        layer, first, s = self.modules[module], self._total - query.shape[2] if first is None else first, self.sequences[sequence]
+        self._seen_layers.add(layer)
+        if s.ended:
+            return
+        held, how = s.held[layer], (scaling or module.head_dim**-0.5, softcap, None)
         newest = self._newest(positions, query.shape[2])[..., None]
         new = [x.gather(1, newest.expand(-1, -1, x.shape[-1])) for x in (key, value)]
-        self._enter(layer, module, *new, first)
-        self._seen_layers.add(layer)
+        self._enter(s, layer, module, *new, first)
         held.places = positions
         held.take(query[0], key, value, positions, first, how)
 
@@ -424,24 +428,20 @@ class Capture:
         order = torch.where(positions == NEVER, -1, positions).sort(-1).indices
         return order[:, order.shape[1] - n:]
 
-    def _held(self, layer):
-        return self.sequences[0].held[layer]
-
-    def _enter(self, layer, module, k, v, first):
+    def _enter(self, s, layer, module, k, v, first):
         """New entries [H][n][D] of a sequence that is captured with an adapter."""
-        s = self.sequences[0]
         s.recording.layers[layer].entries(k.float(), first, self._out_norm(module, layer, v))
         s.held[layer].store(k, v)
         s.known[layer] = first + k.shape[1]
 
-    def _take_places(self, layer, module, q, k, v, t0, scale, softcap):
+    def _take_places(self, s, layer, module, q, k, v, t0, scale, softcap):
         """Rows over what the cache holds, in any order, go to the positions of its entries."""
-        held, n = self._held(layer), self._total - t0
+        held, n = s.held[layer], self._total - t0
         new = torch.arange(t0, self._total, device=q.device).expand(len(k), -1)
-        held.places = torch.cat([held.places, new], 1)
+        held.places = torch.cat([held.told(t0, len(k), q.device), new], 1)
         if held.places.shape[1] != k.shape[1]:
             self._refuse(module, "the cache gave it %d entries where the adapter told of %d" % (k.shape[1], held.places.shape[1]), "follow all that evicts")
-        self._enter(layer, module, k[:, -n:], v[:, -n:], t0)
+        self._enter(s, layer, module, k[:, -n:], v[:, -n:], t0)
         held.take(q, k, v, held.places, t0, (scale, softcap, None))
 
     def _flush(self, s):

@@ -120,6 +120,27 @@ def told(what, t, states, betas, ahead):
     check(what + ": verify", r.returncode == 0, r.stderr)
 
 
+def given(subject, cache, ids, path):
+    """A captured run of given tokens [batch][T + MORE]."""
+    with torch.no_grad(), kvfate.capture(subject, None, out=path, probes="full,shadow", existing="overwrite") as c, follow(c, cache):
+        for a, b in [(0, T), *((t, t + 1) for t in range(T, T + MORE))]:
+            place = torch.arange(a, b)
+            subject(ids[:, a:b], past_key_values=cache, use_cache=True, cache_position=place, position_ids=place.expand(len(ids), -1))
+    return [kvfate.open(p) for p in c.paths]
+
+
+def batches(what, subject, cache):
+    """Each sequence of a batch has the columns that it has alone."""
+    ids = torch.randint(1, 200, (2, T + MORE), generator=torch.Generator().manual_seed(2))
+    together = given(subject, cache(), ids, "batch.kvf")
+    for k, b in enumerate(together):
+        a = given(subject, cache(), ids[k:k + 1], "alone.kvf")[0]
+        for name in ("evict_step", "evict_score", "mass.sum", "kept.top64", "rho_d.mass.90", "shadow.ghost_mass"):
+            for layer in range(2):
+                check("%s, a batch: %s" % (what, name), np.allclose(a[name][layer], b[name][layer], rtol=1e-4, atol=1e-4, equal_nan=True), k, layer)
+        check(what + ", a batch: something left", int((b.evict_step[1] < T + MORE).sum()) > 50)
+
+
 with tempfile.TemporaryDirectory() as FOLDER:
     os.chdir(FOLDER)
     if not torch.cuda.is_available():
@@ -138,6 +159,11 @@ with tempfile.TemporaryDirectory() as FOLDER:
     for name in ("evict_step", "mass.sum", "last_selected.top64", "shadow.kept_mass"):
         same = all(np.allclose(shared[0][name][layer], blocks[0][name][layer], atol=1e-4) for layer in range(2))
         check("a row and blocks hold the same: " + name, same)
+
+    batches("a head's own", subject, lambda: caches.TrimKVCache(memory_size=24, buffer_size=8, lookahead_steps=2, device="cpu"))
+    batches("blocks", subject, lambda: caches.PagedTrimKVCache(num_layers=2, num_heads=2, max_seq_len=128, memory_size=24, buffer_size=8, lookahead_steps=2, block_size=16, device="cpu"))
+    refused("a batch of a row", ["DynamicBudgetTrimKVCache", "a batch of 2", "PagedTrimKVCache"],
+            lambda: given(subject, caches.DynamicBudgetTrimKVCache(memory_size=24, buffer_size=8, device="cpu"), torch.ones(2, T + MORE, dtype=torch.long), "row.kvf"))
 
     def other():
         with kvfate.capture(subject, None, out="other.kvf", existing="overwrite") as c, follow(c, object()):

@@ -94,6 +94,30 @@ def decoding(model, ids):
             check("nothing leaves between", ((step % 4 == 0) | (step == 2**32 - 1)).all() and (step >= 84).all(), layer, head)
 
 
+def batches(model, ids):
+    """Each sequence of a batch has the columns that it has alone; texts of different length are refused."""
+    two, names = torch.tensor([ids[:120], ids[120:240]]), ("evict_step", "evict_score", "mass.sum", "kept.top64")
+
+    def columns(t, name):  # the window's scores are the largest of the whole batch
+        return [t[name][layer][:, :56 if name == "evict_score" else None] for layer in range(model.config.num_hidden_layers)]
+
+    for press in (lambda: kvpress.SnapKVPress(.5), lambda: kvpress.AdaKVPress(kvpress.SnapKVPress(.5)),
+                  lambda: kvpress.DecodingPress(kvpress.KnormPress(), compression_interval=4, target_size=60)):
+        name = type(press()).__name__
+
+        def run(rows, path, **more):
+            with kvfate.capture(model, None, out=path, probes="full", existing="overwrite") as c, follow(c, press()):
+                model.generate(rows, max_new_tokens=12, min_new_tokens=12, do_sample=False, eos_token_id=None, **more)
+            return [kvfate.open(p) for p in c.paths]
+        for k, b in enumerate(run(two, "batch.kvf")):
+            a = run(two[k:k + 1], "alone.kvf")[0]
+            same = [np.allclose(x, y, rtol=1e-4, atol=1e-4, equal_nan=True) for n in names for x, y in zip(columns(a, n), columns(b, n))]
+            check("%s: a batch" % name, a["tokens.id"][:].tolist() == b["tokens.id"][:].tolist() and all(same), k, same)
+    mask = torch.ones_like(two)
+    mask[1, :20] = 0
+    refused("padding", ["padding", "equally long"], lambda: run(two, "odd.kvf", attention_mask=mask))
+
+
 def changed(model, ids):
     refused("keys that change", ["KeyRerotationPress", "changes keys", "kvfate.Writer"],
             lambda: followed(model, ids, kvpress.KeyRerotationPress(kvpress.KnormPress(.5)), 2, "changed.kvf"))
@@ -106,5 +130,6 @@ with tempfile.TemporaryDirectory() as FOLDER:
         out.write(" ".join(map(str, tokens)))
     prompt(subject, place, tokens)
     changed(subject, tokens)
+    batches(subject, tokens)
     decoding(subject, tokens)
 finish()

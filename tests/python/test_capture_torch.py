@@ -232,11 +232,39 @@ def positions():
         check("positions: rows", np.allclose(t["mass.sum"][layer].astype(float).sum(1), t.steps, atol=1e-3))
     check("positions: some left", len(left) > 100, len(left))
 
+    two_rows(model, follow)
+
     def under(read):
         with kvfate.capture(model, None, out="odd.kvf", existing="overwrite") as c, follow(c, *read):
             c.read(ids[:, :20])
     refused("no positions", ["DynamicCache", "pos_ids_cache", "record_pos_ids"], lambda: under([]))
     refused("odd positions", ["layer 0", "[3, 20]", "2 KV heads"], lambda: under([lambda cache, layer: torch.zeros(3, 20)]))
+
+
+def two_rows(model, follow):
+    """A cache that keeps other positions of each sequence of a batch: each has the columns that it has alone."""
+    ids = torch.tensor(np.random.default_rng(9).integers(3, 300, (2, 60)))
+
+    def run(rows, path):
+        rng, cache = [np.random.default_rng(int(row[0])) for row in rows], transformers.DynamicCache()
+        known = {layer: torch.zeros(len(rows), 2, 0, dtype=torch.long) for layer in range(2)}
+
+        def after(module, args, kwargs, out):
+            for layer in known:
+                known[layer] = torch.cat([known[layer], kwargs["position_ids"][:, None].expand(-1, 2, -1)], 2)
+                if int(known[layer].max()) == 53:
+                    keep = torch.tensor(np.stack([[np.sort(one.permutation(54)[:30]) for _ in range(2)] for one in rng]))
+                    held, known[layer] = cache.layers[layer], known[layer].gather(2, keep)
+                    held.keys, held.values = (x.gather(2, keep[..., None].expand(-1, -1, -1, x.shape[3])) for x in (held.keys, held.values))
+        hook = model.model.register_forward_hook(after, with_kwargs=True)
+        with torch.no_grad(), kvfate.capture(model, None, out=path, probes="full", existing="overwrite") as c, follow(c, lambda cache, layer: known[layer]):
+            for a, b in [(0, 50), *((t, t + 1) for t in range(50, 60))]:
+                model(rows[:, a:b], past_key_values=cache, position_ids=torch.arange(a, b).expand(len(rows), -1))
+        hook.remove()
+        return [kvfate.open(p) for p in c.paths]
+    for k, b in enumerate(run(ids, "batch.kvf")):
+        near_equal("positions of a batch", run(ids[k:k + 1], "alone.kvf")[0], b)
+        check("positions of a batch: something left", int((b.evict_step[1] == 54).sum()) == 2 * 24, b.evict_step[1])
 
 
 def near_equal(what, a, b):

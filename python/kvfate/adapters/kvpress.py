@@ -82,14 +82,14 @@ def follow(capture, press):
 
 
 def _record(capture, name, module, keys, kept, scores):
-    if len(keys) != 1:
-        raise Error("%s: a batch of %d; a press is followed in batches of one" % (name, len(keys)))
-    places = _places(keys[0], kept[0])
-    if places is None:
-        raise Error("%s of %s changes keys, so that kept entries cannot be told; record such a run with kvfate.Writer" % (name, type(module).__name__))
-    hidden = None
     masked = getattr(module, "masked_key_indices", None)
+    hidden = None
     if masked is not None:
-        hidden = torch.zeros(keys.shape[1], kept.shape[2], dtype=torch.bool, device=keys.device)
-        hidden[masked[1].to(keys.device), masked[2].to(keys.device)] = True
-    capture.kept(module, places, hidden, None if scores is None or scores.shape[-1] != keys.shape[2] else scores[0])
+        hidden = torch.zeros(kept.shape[:3], dtype=torch.bool, device=keys.device)
+        hidden[tuple(at.to(keys.device) for at in masked)] = True
+    scores = None if scores is None or scores.shape[-1] != keys.shape[2] else scores
+    for b in range(len(keys)):
+        places = _places(keys[b], kept[b])
+        if places is None:
+            raise Error("%s of %s changes keys, so that kept entries cannot be told; record such a run with kvfate.Writer" % (name, type(module).__name__))
+        capture.kept(module, places, *(None if x is None else x[b] for x in (hidden, scores)), sequence=b)

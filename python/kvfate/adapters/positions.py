@@ -20,31 +20,31 @@ from ..errors import Error
 
 
 def pos_ids(cache, layer):
-    """G-KV's: [KV heads][entries]."""
+    """G-KV's: [batch][KV heads][entries]."""
     known = getattr(cache, "pos_ids_cache", None)
     if known is None:
         raise Error("%s has no pos_ids_cache: set model.config.record_pos_ids = True before G-KV generates, or give follow a function of the cache and the "
                     "layer that returns positions [KV heads][entries]" % type(cache).__name__)
-    if len(known[layer]) != 1:
-        raise Error("%s: a batch of %d; positions are followed in batches of one" % (type(cache).__name__, len(known[layer])))
-    return known[layer][0]
+    return known[layer]
 
 
 @contextlib.contextmanager
 def follow(capture, read=pos_ids, name="gkv"):
-    """Records what a cache evicts that tells its positions.  read(cache, layer) -> [KV heads][entries] after a step; name: of the method, for the
-    trace."""
+    """Records what a cache evicts that tells its positions.  read(cache, layer) -> [KV heads][entries] after a step, or [batch][KV heads][entries];
+    name: of the method, for the trace."""
     def after(decoder, args, kwargs, out):
         cache = getattr(out, "past_key_values", None) or kwargs.get("past_key_values")
         for module, layer in capture.modules.items():
             now = torch.as_tensor(read(cache, layer)).long()
-            total, kv = capture.sequences[0].recording.steps, capture.sequences[0].recording.heads[layer][0]
-            if now.dim() != 2 or len(now) != kv or bool((now < 0).any()) or bool((now >= total).any()):
-                raise Error("%s of layer %d: positions %s, where %d KV heads hold entries of tokens 0 to %d; read must give [KV heads][entries]" % (
-                    type(cache).__name__, layer, list(now.shape), kv, total - 1))
-            held = capture.sequences[0].held[layer].told(total, kv, now.device)
-            if held.shape != now.shape or not torch.equal(held, now):
-                capture.holds(module, now)
+            now = now[None] if now.dim() == 2 else now
+            total, batch, kv = capture.fed, len(capture.sequences), capture.sequences[0].recording.heads[layer][0]
+            if now.shape[:-1] != (batch, kv) or bool((now < 0).any()) or bool((now >= total).any()):
+                raise Error("%s of layer %d: positions %s, where %d KV heads hold entries of tokens 0 to %d; read must give [KV heads][entries]%s" % (
+                    type(cache).__name__, layer, list(now.shape[1:] if batch == 1 else now.shape), kv, total - 1, " of each of %d sequences" % batch if batch > 1 else ""))
+            for b, places in enumerate(now):
+                held = capture.holding(module, sequence=b).to(now.device)
+                if held.shape != places.shape or not torch.equal(held, places):
+                    capture.holds(module, places, sequence=b)
 
     capture.follows, capture.method = True, {"name": name, "budget": 0}
     hook = capture.decoder.register_forward_hook(after, with_kwargs=True)

@@ -19,23 +19,23 @@ from ..errors import Error
 from . import fits, ragged
 
 
-def _rows(cache, layer):
-    """What is stored of a layer, as a list of (keys, values, log beta, positions) of its heads."""
+def _rows(cache, layer, sequence):
+    """What is stored of a layer and a sequence, as a list of (keys, values, log beta, positions) of its heads."""
     if getattr(cache, "paged_cache", None) is not None:
         pool, size = cache.paged_cache, cache.block_size
         at = torch.arange(pool.block_table.shape[-1] * size, device=pool.pos.device)
-        rows = [(table[at // size].long() * size + at % size)[:int(n)] for table, n in zip(pool.block_table[layer, 0], pool.cache_seqlens[layer, 0])]
+        rows = [(table[at // size].long() * size + at % size)[:int(n)] for table, n in zip(pool.block_table[layer, sequence], pool.cache_seqlens[layer, sequence])]
         return [(pool.key[r], pool.value[r], pool.retention[r, 0], pool.pos[r, 0]) for r in rows]
     stored = [x[layer] for x in (cache.key_cache, cache.value_cache, cache.retention_weights, cache.kv_positions)]
     if hasattr(cache, "cu_seqlens_k"):
         ends = cache.cu_seqlens_k[layer].tolist()
         return [(stored[0][a:b], stored[1][a:b], stored[2][a:b, 0], stored[3][a:b, 0]) for a, b in zip(ends, ends[1:])]
-    return list(zip(*(x[0] for x in stored)))
+    return list(zip(*(x[sequence] for x in stored)))
 
 
-def held(cache, layer):
+def held(cache, layer, sequence=0):
     """(keys [H][n][D], values, log beta [H][n], positions [H][n]), where heads that hold fewer entries have the position NEVER."""
-    parts = list(zip(*_rows(cache, layer)))
+    parts = list(zip(*_rows(cache, layer, sequence)))
     return [ragged(p, fill) for p, fill in zip(parts, (0, 0, 0, NEVER))]
 
 
@@ -48,11 +48,11 @@ def scores(cache, log_beta, positions):
 
 
 def _one(cache, capture):
-    """Refuses what is no cache of trimkv, and batches."""
+    """Refuses what is no cache of trimkv, and batches where all heads share a row."""
     if not (hasattr(cache, "compress") and hasattr(cache, "buffer_size") and hasattr(cache, "lookahead_steps")):
         raise Error("%s is no cache of trimkv: give follow the TrimKVCache, DynamicBudgetTrimKVCache or PagedTrimKVCache that the model is given" % type(cache).__name__)
-    if len(capture.sequences) > 1:
-        raise Error("%s: a batch of %d; a cache of trimkv is followed in batches of one" % (type(cache).__name__, len(capture.sequences)))
+    if len(capture.sequences) > 1 and type(cache).__name__ == "DynamicBudgetTrimKVCache":
+        raise Error("%s: a batch of %d, where it keeps one sequence; TrimKVCache and PagedTrimKVCache keep more" % (type(cache).__name__, len(capture.sequences)))
 
 
 @contextlib.contextmanager
@@ -68,20 +68,22 @@ def follow(capture, cache):
 
     def compress():
         _one(cache, capture)
-        was = [held(cache, layer)[2:] for layer in capture.modules.values()]
+        parts = [(module, layer, b) for module, layer in capture.modules.items() for b in range(len(capture.sequences))]
+        was = [held(cache, *at)[2:] for _, *at in parts]
         inner()
-        for (module, layer), (log_beta, positions) in zip(capture.modules.items(), was):
-            now = held(cache, layer)[3]
+        for (module, layer, b), (log_beta, positions) in zip(parts, was):
+            now = held(cache, layer, b)[3]
             if now.shape != positions.shape or not torch.equal(now, positions):
                 known = scores(cache, log_beta, positions)
-                capture.holds(module, now, torch.where(positions == NEVER, float("nan"), known))
+                capture.holds(module, now, torch.where(positions == NEVER, float("nan"), known), sequence=b)
 
     def beside(function):
         def attention(module, query, key, value, *args, scaling=None, **kwargs):
+            _one(cache, capture)
             out = function(module, query, key, value, *args, scaling=scaling, **kwargs)
-            if module in capture.modules:
-                keys, values, _, positions = held(cache, capture.modules[module])
-                capture.attended(module, query, keys, values, positions, scaling)
+            for b in range(len(capture.sequences)) if module in capture.modules else ():
+                keys, values, _, positions = held(cache, capture.modules[module], b)
+                capture.attended(module, query[b:b + 1], keys, values, positions, scaling, sequence=b)
             return out
         return attention
 
