@@ -7,7 +7,7 @@
 static const struct column_supply supplies[] = {
     {"tokens.role", "--probes lean", "tokens.role or --prompt"},
     {"tokens.*", "--probes lean", NULL},
-    {"nll", "--probes lean", NULL},
+    {"nll", "--probes nll", NULL},
     {"evict_step", "--probes evict", "evict_step or kept"},
     {"evict_*", "--probes evict", NULL},
     {"log_beta", "--method trimkv --gates FILE", "log_beta or retention"},

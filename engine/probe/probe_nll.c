@@ -15,7 +15,6 @@ const struct probe probe_nll = {
     .name = "nll",
     .summary = "negative log-likelihood of every token",
     .wants = PROBE_NLL,
-    .lean = true,
     PROBE_ARRAYS(arrays),
     .nll = on_nll,
 };

@@ -40,7 +40,7 @@ PROBES = {
     "contrib": {"out_norm": "f32 query", "last_selected.contrib64": "STEP query age snapshot: step"},
 }
 PAPER = ["evict", "survival", "mass", "steps", "nll"]
-EVERY = {"lean": ["evict", "nll"], "paper": PAPER, "full": [p for p in PROBES if p != "shadow"]}
+EVERY = {"lean": ["evict"], "paper": PAPER, "full": [p for p in PROBES if p != "shadow"]}
 
 
 class NumpyArrays:

@@ -119,7 +119,7 @@ with tempfile.TemporaryDirectory() as FOLDER:
     for number, model_path in enumerate(sys.argv[4:]):
         columns(FOLDER, model_path, number % 2, [0, 1], number)
         columns(FOLDER, model_path, 1, [2, 3], 10 + number)
-    check("sets", chosen("paper,keys") == ["evict", "survival", "mass", "steps", "nll", "keys"] and chosen(["lean"]) == ["evict", "nll"])
+    check("sets", chosen("paper,keys") == ["evict", "survival", "mass", "steps", "nll", "keys"] and chosen(["lean"]) == ["evict"])
     check("watched", watched("3,5-6@L0H1,L1H*", [(1, 2)] * 2) == {0: {3: [1], 5: [1], 6: [1]}, 1: {3: [0, 1], 5: [0, 1], 6: [0, 1]}})
     refused("a probe", ["'speed'", "survival", "paper"], lambda: chosen("speed"))
     refused("a head", ["L0H2", "2 query heads"], lambda: watched("3@L0H2", [(1, 2)]))
