@@ -209,7 +209,7 @@ static float *integer_rows(struct rng *r, int T, int K)
 
 Test(matmul, equals_plain_dequantised_product)
 {
-    static const int shapes[][2] = {{1, 32}, {16, 64}, {33, 96}, {50, 160}, {80, 576}};
+    static const int shapes[][2] = {{1, 32}, {16, 64}, {33, 96}, {50, 160}, {80, 1056}};
     struct variant v[MAX_VARIANTS];
     struct rng r;
     rng_init(&r, 1);
@@ -347,9 +347,9 @@ Test(matmul, row_and_panel_depend_on_nothing_else)
     struct rng r;
     rng_init(&r, 5);
     int n = variants(v);
-    enum { N = 90, MAX_K = 256, T = 35, LD = 96 }; /* T: tiles of 12, 4 and 1 rows */
+    enum { N = 90, MAX_K = 1280, T = 35, LD = 96 }; /* T: tiles of 12, 6, 4 and 1 rows */
     for (int type = 0; type < N_TYPES; type++) {
-        int K = whole_blocks(types[type], 96);
+        int K = whole_blocks(types[type], 1056);
         struct matrix m = make_matrix(&r, types[type], N, K);
         struct packed w = pack(&m, 0);
         float x[T * MAX_K], all[T * LD], one[LD];
@@ -386,9 +386,9 @@ Test(matmul, variants_agree_to_the_bit)
     struct rng r;
     rng_init(&r, 6);
     int n = variants(v);
-    enum { N = 70, MAX_K = 256, T = 14, LD = 80 };
+    enum { N = 70, MAX_K = 1280, T = 14, LD = 80 };
     for (int type = 0; type < N_TYPES; type++) {
-        int K = whole_blocks(types[type], 192);
+        int K = whole_blocks(types[type], 1056);
         struct matrix m = make_matrix(&r, types[type], N, K);
         struct packed w = pack(&m, 0);
         float x[T * MAX_K], want[T * LD], got[T * LD];

@@ -8,8 +8,9 @@
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/unroll.h"
 
-/* Floats: 8 rows by 3 panels read fewer lines for each product than 12 by 2. */
-enum { TILE_ROWS = 12, TILE_PANELS = 4, FLOAT_ROWS = 8, FLOAT_PANELS = 3 };
+/* Sums and accumulators of 6 rows by 2 panels of bytes fill the registers, and so do those of 8
+ * rows by 3 panels of floats, which read fewer lines for each product than 12 by 2. */
+enum { BYTE_ROWS = 6, BYTE_PANELS = 2, TILE_PANELS = 4, FLOAT_ROWS = 8, FLOAT_PANELS = 3 };
 /* Halves become floats once for all rows, so many channels at a time: 24 KB. */
 enum { FLOAT_SPAN = 128 };
 
@@ -23,6 +24,10 @@ INLINE __m512i bytes4(const int8_t *p)
     return _mm512_set1_epi32(*(const int32_t *)(const void *)p);
 }
 
+/* Compilers would else let every product read its bytes of x from memory, and a processor that
+ * multiplies twice a cycle has but two loads a cycle. */
+#define IN_REGISTER(v) __asm__("" : "+v"(v))
+
 /* Group g of 8 of a (panel, block): [16 rows][4 channels].  Q4 keeps two groups in
  * the nibbles of one vector. */
 INLINE __m512i load_group(const uint8_t *data, int g, const int q4)
@@ -31,19 +36,6 @@ INLINE __m512i load_group(const uint8_t *data, int g, const int q4)
         return _mm512_load_si512(data + g * 64);
     __m512i two = _mm512_load_si512(data + g / 2 * 64);
     return _mm512_and_si512(g % 2 ? _mm512_srli_epi16(two, 4) : two, _mm512_set1_epi8(15));
-}
-
-/* sum[r] += dot products of the groups [g0, g1) of a block with the bytes q of R rows. */
-INLINE void dot_rows(__m512i sum[TILE_ROWS], const uint8_t *data, const int8_t *q, size_t ld_q,
-                     const int R, const int q4, const int g0, const int g1)
-{
-    UNROLL
-    for (int g = g0; g < g1; g++) {
-        __m512i u = load_group(data, g, q4);
-        UNROLL
-        for (int r = 0; r < R; r++)
-            sum[r] = _mm512_dpbusd_epi32(sum[r], u, bytes4(q + (size_t)r * ld_q + g * 4));
-    }
 }
 
 /* d and m of part h of block `at`; fine: w->n_fine. */
@@ -60,56 +52,144 @@ INLINE void factors(__m512 *d, __m512 *m, const struct packed *w, size_t at, int
     *m = _mm512_mul_ps(*m, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(small + 1))));
 }
 
-/* What one block adds to R rows of one panel, in two halves where each has scales of its own. */
-INLINE void block_rows(__m512 acc[TILE_ROWS], const uint8_t *data, const int8_t *q, size_t ld_q,
-                       const float *scale, const float *sums, const struct packed *w, size_t at,
-                       const int R, const int q4, const int fine)
+/* Blocks [b0, b1) of P panels, made ready once for all rows.  So few blocks that they and the bytes
+ * of a tile of x stay in the first cache. */
+enum { SPAN_BLOCKS = 24 };
+
+struct span_q {
+    size_t b0, b1, nb;                 /* nb: blocks of a row of x */
+    const uint8_t *bytes[BYTE_PANELS]; /* [b1 - b0][8 groups][16 rows][4 channels] */
+    _Alignas(64) float factors[BYTE_PANELS][SPAN_BLOCKS * 2 * 2 * PANEL]; /* [b][part][d, m][16] */
+    _Alignas(64) uint8_t unpacked[BYTE_PANELS][SPAN_BLOCKS * 512]; /* of Q4; Q8 stays where it is */
+};
+
+INLINE void ready_panel(struct span_q *s, int i, const struct packed *w, size_t panel, const int q4,
+                        const int fine)
 {
-    const int parts = fine == 2 ? 2 : 1, groups = 8 / parts;
-    size_t nb = (size_t)w->n_blocks;
-    UNROLL
-    for (int h = 0; h < parts; h++) {
-        __m512i sum[TILE_ROWS];
+    const size_t parts = fine == 2 ? 2 : 1, first = panel * s->nb;
+    s->bytes[i] = q4 ? s->unpacked[i] : w->data + (first + s->b0) * 512;
+    for (size_t b = s->b0; b < s->b1; b++) {
         UNROLL
-        for (int r = 0; r < R; r++)
-            sum[r] = _mm512_setzero_si512();
-        dot_rows(sum, data, q, ld_q, R, q4, h * groups, (h + 1) * groups);
-        UNROLL
-        for (int r = 0; r < R; r++)
-            sum[r] = _mm512_slli_epi32(sum[r], 8);
-        dot_rows(sum, data, q + QBLOCK, ld_q, R, q4, h * groups, (h + 1) * groups);
-        __m512 d, m;
-        factors(&d, &m, w, at, h, fine);
-        UNROLL
-        for (int r = 0; r < R; r++) {
-            __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(scale[(size_t)r * nb]));
-            acc[r] = _mm512_fmadd_ps(ds, _mm512_cvtepi32_ps(sum[r]), acc[r]);
-            __m512 x = _mm512_set1_ps(sums[(size_t)r * nb * (size_t)parts + (size_t)h]);
-            acc[r] = _mm512_fmadd_ps(m, x, acc[r]);
+        for (int g = 0; q4 && g < 8; g++)
+            _mm512_store_si512(s->unpacked[i] + (b - s->b0) * 512 + g * 64,
+                               load_group(w->data + (first + b) * 256, g, 1));
+        for (size_t h = 0; h < parts; h++) {
+            float *at = s->factors[i] + ((b - s->b0) * parts + h) * 2 * PANEL;
+            __m512 d, m;
+            factors(&d, &m, w, first + b, (int)h, fine);
+            _mm512_store_ps(at, d);
+            _mm512_store_ps(at + PANEL, m);
         }
     }
 }
 
-/* Rows [t, t + R) times one panel.  Sums and accumulators of all
- * rows stay in registers; x comes as broadcast operands from memory. */
-INLINE void tile_rows(float *out, size_t ld, const struct qrows *x, size_t t,
-                      const struct packed *w, size_t panel, const int R, const int q4,
-                      const int fine)
+/* sum[r][p] += dot products of the groups [g0, g1) of block b with the bytes q of R rows. */
+INLINE void dot_rows(__m512i sum[BYTE_ROWS][BYTE_PANELS], const struct span_q *s, size_t b,
+                     const int8_t *q, const int R, const int P, const int g0, const int g1)
 {
-    size_t nb = (size_t)w->n_blocks, ld_q = nb * 2 * QBLOCK, step = q4 ? 256 : 512;
-    size_t parts = fine == 2 ? 2 : 1, first = panel * nb;
-    const int8_t *q = x->q + t * ld_q;
-    const float *scale = x->scale + t * nb, *sums = (fine == 2 ? x->half : x->sum) + t * nb * parts;
-    __m512 acc[TILE_ROWS];
     UNROLL
-    for (int r = 0; r < R; r++)
-        acc[r] = _mm512_setzero_ps();
-    for (size_t b = 0; b < nb; b++)
-        block_rows(acc, w->data + (first + b) * step, q + b * 2 * QBLOCK, ld_q, scale + b,
-                   sums + b * parts, w, first + b, R, q4, fine);
+    for (int g = g0; g < g1; g++) {
+        __m512i u[BYTE_PANELS];
+        UNROLL
+        for (int p = 0; p < P; p++)
+            u[p] = _mm512_load_si512(s->bytes[p] + (b - s->b0) * 512 + g * 64);
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            __m512i x = bytes4(q + (size_t)r * s->nb * 2 * QBLOCK + g * 4);
+            IN_REGISTER(x);
+            UNROLL
+            for (int p = 0; p < P; p++)
+                sum[r][p] = _mm512_dpbusd_epi32(sum[r][p], u[p], x);
+        }
+    }
+}
+
+/* acc += what the sums of part h of block b are: d scale sum + m sum(x). */
+INLINE void add_scaled(__m512 acc[BYTE_ROWS][BYTE_PANELS], __m512i sum[BYTE_ROWS][BYTE_PANELS],
+                       const struct span_q *s, size_t b, const float *scale, const float *sums,
+                       const int R, const int P, const int h, const int parts)
+{
     UNROLL
-    for (int r = 0; r < R; r++)
-        _mm512_storeu_ps(out + (t + (size_t)r) * ld + panel * PANEL, acc[r]);
+    for (int p = 0; p < P; p++) {
+        const float *at = s->factors[p] + ((b - s->b0) * (size_t)parts + (size_t)h) * 2 * PANEL;
+        __m512 d = _mm512_load_ps(at), m = _mm512_load_ps(at + PANEL);
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            size_t row = (size_t)r * s->nb + b;
+            __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(scale[row]));
+            acc[r][p] = _mm512_fmadd_ps(ds, _mm512_cvtepi32_ps(sum[r][p]), acc[r][p]);
+            __m512 x = _mm512_set1_ps(sums[row * (size_t)parts + (size_t)h]);
+            acc[r][p] = _mm512_fmadd_ps(m, x, acc[r][p]);
+        }
+    }
+}
+
+/* What block b adds to R rows of P panels, in two halves where each has scales of its own. */
+INLINE void block_rows(__m512 acc[BYTE_ROWS][BYTE_PANELS], const struct span_q *s, size_t b,
+                       const int8_t *q, const float *scale, const float *sums, const int R,
+                       const int P, const int parts)
+{
+    const int groups = 8 / parts;
+    const int8_t *hi = q + b * 2 * QBLOCK;
+    UNROLL
+    for (int h = 0; h < parts; h++) {
+        __m512i sum[BYTE_ROWS][BYTE_PANELS];
+        UNROLL
+        for (int i = 0; i < R * P; i++)
+            sum[i / P][i % P] = _mm512_setzero_si512();
+        dot_rows(sum, s, b, hi, R, P, h * groups, (h + 1) * groups);
+        UNROLL
+        for (int i = 0; i < R * P; i++)
+            sum[i / P][i % P] = _mm512_slli_epi32(sum[i / P][i % P], 8);
+        dot_rows(sum, s, b, hi + QBLOCK, R, P, h * groups, (h + 1) * groups);
+        add_scaled(acc, sum, s, b, scale, sums, R, P, h, parts);
+    }
+}
+
+/* Rows [t, t + R) times a span of P panels, whose outputs go on from earlier spans.  Sums and
+ * accumulators of all rows stay in registers. */
+INLINE void tile_rows(float *out, size_t ld, const struct qrows *x, size_t t,
+                      const struct span_q *s, const int R, const int P, const int parts)
+{
+    const int8_t *q = x->q + t * s->nb * 2 * QBLOCK;
+    const float *scale = x->scale + t * s->nb;
+    const float *sums = parts == 2 ? x->half + t * s->nb * 2 : x->sum + t * s->nb;
+    float *to = out + t * ld;
+    __m512 acc[BYTE_ROWS][BYTE_PANELS];
+    UNROLL
+    for (int i = 0; i < R * P; i++)
+        acc[i / P][i % P] = s->b0 ? _mm512_loadu_ps(to + (size_t)(i / P) * ld + i % P * PANEL)
+                                  : _mm512_setzero_ps();
+    for (size_t b = s->b0; b < s->b1; b++)
+        block_rows(acc, s, b, q, scale, sums, R, P, parts);
+    UNROLL
+    for (int i = 0; i < R * P; i++)
+        _mm512_storeu_ps(to + (size_t)(i / P) * ld + i % P * PANEL, acc[i / P][i % P]);
+}
+
+/* Rows [0, sixes) and, by four, [sixes, fours) times a span. */
+INLINE void rows_of_span(float *out, size_t ld, const struct qrows *x, size_t sixes, size_t fours,
+                         const struct span_q *s, const int P, const int parts)
+{
+    for (size_t t = 0; t < sixes; t += BYTE_ROWS)
+        tile_rows(out, ld, x, t, s, BYTE_ROWS, P, parts);
+    for (size_t t = sixes; t < fours; t += 4)
+        tile_rows(out, ld, x, t, s, 4, P, parts);
+}
+
+/* The same times P whole panels, of which out is the first. */
+INLINE void rows_of_panels(float *out, size_t ld, const struct qrows *x, size_t sixes, size_t fours,
+                           const struct packed *w, size_t panel, const int P, const int q4,
+                           const int fine)
+{
+    struct span_q s;
+    s.nb = (size_t)w->n_blocks;
+    for (s.b0 = 0; s.b0 < s.nb; s.b0 = s.b1) {
+        s.b1 = s.nb - s.b0 < SPAN_BLOCKS ? s.nb : s.b0 + SPAN_BLOCKS;
+        for (int i = 0; i < P; i++)
+            ready_panel(&s, i, w, panel + (size_t)i, q4, fine);
+        rows_of_span(out, ld, x, sixes, fours, &s, P, fine == 2 ? 2 : 1);
+    }
 }
 
 /* What one block adds to one row of one panel: independent chains for hi and lo. */
@@ -168,20 +248,21 @@ INLINE void tile_panels(float *out, const struct qrows *x, size_t t, const struc
         _mm512_storeu_ps(out + (panel + (size_t)p) * PANEL, acc[p]);
 }
 
+/* Rows go by six, then by four, so that fewer than four are left for tiles of one. */
 INLINE void rows_q(float *out, size_t ld, const struct qrows *x, int T, const struct packed *w,
                    int panel0, int n_panels, const int q4, const int fine)
 {
-    size_t first = (size_t)panel0, end = (size_t)(panel0 + n_panels), rows = (size_t)T;
-    size_t many = rows / TILE_ROWS * TILE_ROWS, fours = rows / 4 * 4;
-    for (size_t t = 0; t < many; t += TILE_ROWS)
-        for (size_t p = first; p < end; p++)
-            tile_rows(out, ld, x, t, w, p, TILE_ROWS, q4, fine);
-    for (size_t t = many; t < fours; t += 4)
-        for (size_t p = first; p < end; p++)
-            tile_rows(out, ld, x, t, w, p, 4, q4, fine);
+    size_t first = (size_t)panel0, end = (size_t)(panel0 + n_panels), rows = (size_t)T, p = first;
+    size_t rest = rows % BYTE_ROWS, sixes = rows - rest;
+    if (sixes && (rest == 2 || rest == 3))
+        sixes -= BYTE_ROWS;
+    size_t fours = sixes + (rows - sixes) / 4 * 4;
+    for (; fours && p + BYTE_PANELS <= end; p += BYTE_PANELS)
+        rows_of_panels(out + p * PANEL, ld, x, sixes, fours, w, p, BYTE_PANELS, q4, fine);
+    for (; fours && p < end; p++)
+        rows_of_panels(out + p * PANEL, ld, x, sixes, fours, w, p, 1, q4, fine);
     for (size_t t = fours; t < rows; t++) {
-        size_t p = first;
-        for (; p + TILE_PANELS <= end; p += TILE_PANELS)
+        for (p = first; p + TILE_PANELS <= end; p += TILE_PANELS)
             tile_panels(out + t * ld, x, t, w, p, TILE_PANELS, q4, fine);
         for (; p < end; p++)
             tile_panels(out + t * ld, x, t, w, p, 1, q4, fine);
@@ -227,7 +308,7 @@ struct span {
 INLINE void tile_f(float *out, size_t ld, const float *x, size_t ld_x, const struct span *w,
                    const int R, const int P, const int kind)
 {
-    __m512 acc[TILE_ROWS][TILE_PANELS];
+    __m512 acc[FLOAT_ROWS][TILE_PANELS];
     UNROLL
     for (int r = 0; r < R; r++)
         UNROLL
@@ -257,8 +338,8 @@ INLINE void tile_f(float *out, size_t ld, const float *x, size_t ld_x, const str
 }
 
 /* All rows times P panels. */
-INLINE void rows_of_span(float *out, size_t ld, const float *x, size_t ld_x, size_t rows,
-                         const struct span *w, const int P, const int kind)
+INLINE void rows_of_floats(float *out, size_t ld, const float *x, size_t ld_x, size_t rows,
+                           const struct span *w, const int P, const int kind)
 {
     size_t t = 0;
     for (; t + FLOAT_ROWS <= rows; t += FLOAT_ROWS)
@@ -282,7 +363,7 @@ INLINE void spans_f(float *out, size_t ld, const float *x, size_t ld_x, size_t r
             for (size_t k = s.k0; k < s.k1; k++)
                 _mm512_store_ps(floats + p * s.ld + (k - s.k0) * PANEL,
                                 load_float(w->data, ((panel + p) * K + k) * PANEL, kind));
-        rows_of_span(out, ld, x, ld_x, rows, &s, P, PACK_F32);
+        rows_of_floats(out, ld, x, ld_x, rows, &s, P, PACK_F32);
     }
 }
 
@@ -295,7 +376,7 @@ INLINE void panels_f(float *out, size_t ld, const float *x, size_t ld_x, size_t 
     if (kind != PACK_F32 && rows >= 2 * FLOAT_ROWS)
         spans_f(out + panel * PANEL, ld, x, ld_x, rows, w, panel, P, kind);
     else
-        rows_of_span(out + panel * PANEL, ld, x, ld_x, rows, &all, P, kind);
+        rows_of_floats(out + panel * PANEL, ld, x, ld_x, rows, &all, P, kind);
 }
 
 /* Few rows wait for the weights: more panels at once read more streams. */
