@@ -3,8 +3,7 @@
 
 What kvfate.capture costs: time and peak memory of the same generate with and without it, in turns, as a table.  Each run is a process of
 its own, which loads the model, generates a few tokens to warm up, and forgets its peak so far; MiB are what it holds at most from then
-on.  `KiB per token` is what capture holds more than the plain run, divided by the tokens: a number that stays the same says that
-memory is linear in them.  It needs Linux, torch, transformers and gguf, and LD_LIBRARY_PATH with libkvftrace.so.0."""
+on, and `KiB per token` is that divided by the tokens: numbers that stay as they are say that memory is linear in the tokens.  It needs Linux, torch, transformers and gguf, and LD_LIBRARY_PATH with libkvftrace.so.0."""
 import argparse
 import ctypes
 import gc
@@ -63,7 +62,9 @@ def one(path, tokens, answer, probes, threads):
 def again(a, tokens, probes):
     """The same in a process of its own."""
     r = subprocess.run([sys.executable, os.path.abspath(__file__), "--model", a.model, "--tokens", str(tokens), "--answer", str(a.answer), "--probes", probes,
-                        "--threads", str(a.threads), "--one"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+                        "--threads", str(a.threads), "--one"], capture_output=True, text=True)
+    if r.returncode:
+        sys.exit("capture.py: the run of %d tokens ended with %d\n%s" % (tokens, r.returncode, r.stderr))
     return json.loads(r.stdout.splitlines()[-1])
 
 
@@ -80,11 +81,11 @@ def main():
     if a.one:
         return one(a.model, int(a.tokens), a.answer, a.probes, a.threads)
     print("medians of %d runs in turns; probes %s, %d of the tokens generated, %d threads" % (a.repeat, a.probes, a.answer, a.threads))
-    print("%6s %10s %12s %7s %12s %14s %14s %14s" % ("tokens", "plain s", "captured s", "times", "plain MiB", "captured MiB", "more MiB", "KiB per token"))
+    print("%6s %8s %11s %6s %10s %14s %13s %14s" % ("tokens", "plain s", "captured s", "times", "plain MiB", "KiB per token", "captured MiB", "KiB per token"))
     for tokens in map(int, a.tokens.split(",")):
         runs = [(again(a, tokens, ""), again(a, tokens, a.probes)) for _ in range(a.repeat)]
         (s0, m0), (s1, m1) = ([statistics.median(r[k][what] for r in runs) for what in ("seconds", "peak")] for k in (0, 1))
-        print("%6d %10.2f %12.2f %7.2f %12.1f %14.1f %14.1f %14.1f" % (tokens, s0, s1, s1 / s0, m0, m1, m1 - m0, (m1 - m0) * 1024 / tokens), flush=True)
+        print("%6d %8.2f %11.2f %6.2f %10.1f %14.1f %13.1f %14.1f" % (tokens, s0, s1, s1 / s0, m0, m0 * 1024 / tokens, m1, m1 * 1024 / tokens), flush=True)
 
 
 if __name__ == "__main__":

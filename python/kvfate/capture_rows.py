@@ -45,7 +45,7 @@ EVERY = {"lean": ["evict"], "paper": PAPER, "full": [p for p in PROBES if p != "
 
 class NumpyArrays:
     """The operations of NumPy by names of our own."""
-    xp, bool, i32, i64, f32, f64 = np, np.bool_, np.int32, np.int64, np.float32, np.float64
+    xp, bool, u8, i32, i64, f32, f64 = np, np.bool_, np.uint8, np.int32, np.int64, np.float32, np.float64
     most = 1 << 20  # weights that are at hand at a time
 
     def full(self, shape, value, dtype):
@@ -57,9 +57,26 @@ class NumpyArrays:
     def cast(self, x, dtype):
         return x.astype(dtype)
 
+    def sum64(self, x, axis):
+        """Summed in f64."""
+        return np.sum(x, axis, dtype=np.float64)
+
     def falling(self, x):
         """The last dimension sorted, the largest first."""
         return -np.sort(-x, -1)
+
+    def below(self, rising, values):
+        """How many numbers of each row [...][n], which rise, are less than each of its values [...][m]."""
+        return np.stack([np.sum(rising < values[..., m, None], -1) for m in range(values.shape[-1])], -1)
+
+    def last_row(self, member):
+        """member: [heads][rows][n], booleans; [heads][n] in i32: the last row that has each, -1 if none does."""
+        rows = member.shape[1]
+        if rows > 255:
+            halves = [self.last_row(member[:, :rows // 2]), self.last_row(member[:, rows // 2:])]
+            return self.xp.where(halves[1] >= 0, halves[1] + rows // 2, halves[0])
+        numbers = self.cast(self.arange(1, rows + 1), self.u8)[:, None]  # bytes: a sixteenth of the memory that steps would pass through
+        return self.cast(self.xp.amax(member.view(self.u8) * numbers, 1), self.i32) - 1
 
     def at(self, x, index):
         return np.take_along_axis(x, index, -1)
@@ -75,18 +92,21 @@ class NumpyArrays:
         return np.asarray(x)
 
 
-def members(a, w, falling, size):
-    """The `size` largest weights of each row, among equal ones the larger position first.  w: [heads][rows][n] with -1 where the query
-    does not see; falling: w sorted; size: [heads][rows], at least 1."""
+def members(a, w, falling, sizes):
+    """For each of the sets, which entries are its members: the largest weights of each row, among equal ones the larger position first.
+    w: [heads][rows][n] with -1 where the query does not see; falling: w sorted; sizes: [heads][rows][sets], each at least 1."""
     xp, n = a.xp, w.shape[-1]
-    least = a.at(falling, (size - 1)[..., None])
-    after = a.at(falling, xp.clip(size, 0, n - 1)[..., None])
-    if not bool(xp.any((after == least)[..., 0] & (size < n))):
-        return w >= least
-    more, equal = w > least, w == least
-    wanted = size - xp.sum(more, -1)
-    behind = xp.flip(xp.cumsum(xp.flip(equal, (-1,)), -1), (-1,))  # equal ones from here to the end
-    return more | (equal & (behind <= wanted[..., None]))
+    least = a.at(falling, sizes - 1)
+    tied = (a.at(falling, xp.clip(sizes, 0, n - 1)) == least) & (sizes < n)
+    for k, unclear in enumerate(xp.any(tied.reshape(-1, sizes.shape[-1]), 0).tolist()):
+        edge = least[..., k, None]
+        if not unclear:
+            yield w >= edge
+            continue
+        more, equal = w > edge, w == edge
+        wanted = sizes[..., k] - xp.sum(more, -1)
+        behind = xp.flip(xp.cumsum(xp.flip(equal, (-1,)), -1), (-1,))  # equal ones from here to the end
+        yield more | (equal & (behind <= wanted[..., None]))
 
 
 def weigh(a, q, k, scale, softcap, t0, i0, window, places=None):
@@ -107,8 +127,8 @@ def weigh(a, q, k, scale, softcap, t0, i0, window, places=None):
     top = xp.amax(s, -1)[..., None]
     d = s - top
     e = xp.exp(d)
-    total = xp.sum(a.cast(e, a.f64), -1)
-    moment = xp.sum(a.cast(e * xp.clip(d, -200, 0), a.f64), -1)  # where d is less e is 0
+    total = a.sum64(e, -1)
+    moment = a.sum64(e * xp.clip(d, -200, 0), -1)  # where d is less e is 0
     lse = a.cast(top[..., 0], a.f64) + xp.log(total)
     return e * a.cast(1 / total, a.f32)[..., None], seen, lse, xp.log(total) - moment / total
 
@@ -176,7 +196,7 @@ class LayerRows:
         if "steps" in self.probes:
             self._put({"lse": lse, "entropy": entropy})
         if "mass" in self.probes:
-            self.cells["sum"][:, at] += xp.sum(a.cast(w, a.f64), 1)
+            self.cells["sum"][:, at] += a.sum64(w, 1)
             self.cells["max"][:, at] = xp.maximum(self.cells["max"][:, at], xp.amax(w, 1))
         if "window" in self.probes:
             self._windows(w, t0, i0)
@@ -205,7 +225,7 @@ class LayerRows:
         most = a.at(xp.cumsum(a.cast(xp.clip(falling, 0, 1), a.f64), -1), (n - 1)[..., None])[..., 0]
         self._put({"shadow.kept_mass": xp.where(all_seen, one, xp.sum(xp.where(seen, wide, none), -1)),
                    "shadow.oracle_mass": xp.where(all_seen, one, most), "shadow.output_error": xp.where(all_seen, none, error)})
-        hit = members(a, shown, falling, n) & ghost
+        hit = next(members(a, shown, falling, n[..., None])) & ghost
         at, never = slice(0, p.shape[-1]), a.full((), NEVER, a.i32)
         self.cells["hits"][:, at] += a.cast(xp.sum(hit, 1), a.i32)
         self.cells["first_hit"][:, at] = xp.minimum(self.cells["first_hit"][:, at], xp.amin(xp.where(hit, t[:, None], never), 1))
@@ -228,8 +248,8 @@ class LayerRows:
         f64 = a.cast(xp.clip(falling, 0, 1), a.f64)
         size = {c: xp.clip(n_seen, 0, k) for c, k in TOP.items()}
         units = xp.cumsum(xp.round(f64 * UNITS), -1)
-        for c, tau in MASS.items():
-            size[c] = xp.minimum(xp.sum(units < tau * units[..., -1:], -1) + 1, n_seen)
+        less = a.below(units, a.join([tau * units[..., -1:] for tau in MASS.values()], -1))
+        size |= {c: xp.minimum(less[..., m] + 1, n_seen) for m, c in enumerate(MASS)}
         return size, n_seen, f64
 
     def _sets(self, w, seen, t, i0, missed):
@@ -251,25 +271,21 @@ class LayerRows:
             self._put({"under.seen": n_seen})
         if "contrib" in self.probes:
             brought = xp.where(seen, w * self.cells["out_norm"][:, None, i0:i0 + w.shape[-1]], a.full((), -1, a.f32))
-            self._last("last.contrib64", members(a, brought, a.falling(brought), xp.clip(n_seen, 0, 64)), t, i0)
+            self._last("last.contrib64", next(members(a, brought, a.falling(brought), xp.clip(n_seen, 0, 64)[..., None])), t, i0)
 
     def _last(self, name, member, t, i0):
-        cell = self.cells[name][:, i0:i0 + member.shape[-1]]
-        newest = self.a.xp.amax(member * (t[:, None] + 1), 1) - 1
-        self.cells[name][:, i0:i0 + member.shape[-1]] = self.a.xp.maximum(cell, newest)
+        cell, row = self.cells[name][:, i0:i0 + member.shape[-1]], self.a.last_row(member)
+        self.cells[name][:, i0:i0 + member.shape[-1]] = self.a.xp.where(row >= 0, row + t[0], cell)
 
     def _mark(self, w, falling, size, t, i0):
-        for c in CRITERIA:
-            wanted = [p for p in ("survival", "calibration", "returns") if p in self.probes and (p != "returns" or c in RETURNS)]
-            if not wanted:
-                continue
-            member = members(self.a, w, falling, size[c])
-            if "survival" in wanted:
-                self._last("last." + c, member, t, i0)
-            if "calibration" in wanted:
-                self._ages(c, member, t, i0)
-            if "returns" in wanted:
-                self._returns(c, member, t, i0)
+        marks = {"survival": lambda c, member: self._last("last." + c, member, t, i0), "calibration": lambda c, member: self._ages(c, member, t, i0),
+                 "returns": lambda c, member: self._returns(c, member, t, i0)}
+        criteria = CRITERIA if self.probes & {"survival", "calibration"} else RETURNS
+        sizes = self.a.join([size[c][..., None] for c in criteria], -1)
+        for c, member in zip(criteria, members(self.a, w, falling, sizes)):
+            for probe, mark in marks.items():
+                if probe in self.probes and (probe != "returns" or c in RETURNS):
+                    mark(c, member)
 
     def _ages(self, c, member, t, i0):
         a, xp, n = self.a, self.a.xp, member.shape[-1]

@@ -29,11 +29,11 @@ CACHES = [("Quantized", "a quantised cache (%s), whose keys are not those that l
 
 class TorchArrays(NumpyArrays):
     """The operations of NumpyArrays by torch, on a device."""
-    xp, bool, i32, i64, f32, f64 = torch, torch.bool, torch.int32, torch.int64, torch.float32, torch.float64
+    xp, bool, u8, i32, i64, f32, f64 = torch, torch.bool, torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64
 
     def __init__(self, device):
         self.device = torch.device(device)
-        self.most = 1 << 16 if self.device.type == "cpu" else 1 << 24
+        self.most = 1 << 17 if self.device.type == "cpu" else 1 << 24
         if self.device.type == "mps":
             raise Error("the device %s has no 64-bit numbers, which the columns are summed in: move the model to the processor or to cuda" % device)
 
@@ -45,6 +45,12 @@ class TorchArrays(NumpyArrays):
 
     def cast(self, x, dtype):
         return x.to(dtype)
+
+    def sum64(self, x, axis):
+        return torch.sum(x, axis, dtype=torch.float64)
+
+    def below(self, rising, values):
+        return torch.searchsorted(rising, values)
 
     def falling(self, x):
         if self.device.type == "cpu":  # NumPy sorts there by vectors, many times as fast
