@@ -54,8 +54,7 @@ static int channel(const struct model_config *m, int c)
     return m->halves && c < m->rope_dim ? c / 2 + c % 2 * (m->rope_dim / 2) : c;
 }
 
-/* Where a row of queries and keys lies in the file. */
-static int row_of(const struct model_config *m, int row)
+int weights_row_of(const struct model_config *m, int row)
 {
     int c = row % m->head_dim;
     return row - c + channel(m, c);
@@ -74,7 +73,7 @@ static void *reordered(const struct model_config *m, const struct gguf_tensor *t
     size_t row = t->bytes / (size_t)part->n_rows;
     char *out = mem_alloc((size_t)part->n_rows, row);
     for (int r = 0; out && r < part->n_rows; r++) {
-        int from = r < part->n_turned ? row_of(m, r) : r;
+        int from = r < part->n_turned ? weights_row_of(m, r) : r;
         memcpy(out + (size_t)r * row, (const char *)t->data + (size_t)from * row, row);
     }
     return out;
@@ -180,7 +179,7 @@ static int load_bias(const struct job *j, int l, struct kvf_diag *d)
         if (!v)
             return KVF_E_FORMAT;
         for (int r = 0; r < parts[i].n_rows; r++)
-            w->qkv_bias[at + r] = v[r < parts[i].n_turned ? row_of(m, r) : r];
+            w->qkv_bias[at + r] = v[r < parts[i].n_turned ? weights_row_of(m, r) : r];
         mem_free(v);
     }
     return KVF_OK;
@@ -192,7 +191,7 @@ static float *head_norm(const struct job *j, int l, const char *what, int n, str
     float *v = vector(j, l, what, n, d);
     float *w = v ? MEM_NEW(float, (size_t)n) : NULL;
     for (int r = 0; w && r < n; r++)
-        w[r] = v[row_of(j->m, r)];
+        w[r] = v[weights_row_of(j->m, r)];
     mem_free(v);
     return w;
 }

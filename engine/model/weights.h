@@ -43,6 +43,9 @@ typedef int (*weight_sink)(void *ctx, int layer, enum weight_role role,
 int weights_visit(const struct gguf *g, const struct model_config *m, weight_sink sink, void *ctx,
                   struct kvf_diag *d);
 
+/* Row of the file that holds row r of queries or keys. */
+int weights_row_of(const struct model_config *m, int r);
+
 /* exact: everything as f32.  KVF_OK, KVF_E_FORMAT naming a tensor, KVF_E_NOMEM. */
 int weights_load(const struct gguf *g, const struct model_config *m, bool exact, struct par *pool,
                  struct weights **ret_weights, struct kvf_diag *d);

@@ -1,0 +1,191 @@
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/replace.h"
+#include "engine/model/gguf_file.h"
+#include "engine/model/gguf_put.h"
+#include "engine/model/gguf_write.h"
+#include "engine/model/quantise.h"
+
+enum { ALIGNMENT = 32 };
+
+struct job {
+    const struct gguf *g;
+    const struct gguf_change *change;
+    struct gguf_put meta;
+    struct replace r;
+    float *values; /* [most elements of a tensor that changes] */
+    void *bytes;   /* the same as they are stored */
+};
+
+static size_t elements(const struct gguf_tensor *t)
+{
+    return (size_t)(t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3]);
+}
+
+static bool changes(const struct job *j, const struct gguf_tensor *t)
+{
+    return j->change->fill(j->change->ctx, t, NULL);
+}
+
+static enum weight_type stored_type(const struct job *j, const struct gguf_tensor *t)
+{
+    if (!changes(j, t))
+        return (enum weight_type)t->type;
+    if (t->n_dims < 2)
+        return WEIGHT_F32;
+    return weight_bytes(j->change->type, (size_t)t->dim[0]) ? j->change->type : WEIGHT_F16;
+}
+
+static size_t stored_bytes(const struct job *j, const struct gguf_tensor *t)
+{
+    return changes(j, t) ? weight_bytes(stored_type(j, t), elements(t)) : t->bytes;
+}
+
+/* Where an array's elements end. */
+static const unsigned char *array_end(const struct pair *p)
+{
+    const unsigned char *at = p->value;
+    if (p->element != GT_STRING)
+        return at + p->n * gguf_scalar_size(p->element);
+    for (uint64_t i = 0; i < p->n; i++)
+        at += 8 + gguf_load(at, 8);
+    return at;
+}
+
+/* What says how the file was split or stored, and what is said anew, is not kept. */
+static bool keeps(const struct job *j, const char *key)
+{
+    return strncmp(key, "split.", 6) != 0 && strcmp(key, "general.file_type") != 0
+           && strcmp(key, "general.alignment") != 0
+           && !(j->change->key && strcmp(key, j->change->key) == 0);
+}
+
+/* A pair as it stands in the file. */
+static void put_pair(struct gguf_put *m, const struct pair *p)
+{
+    gguf_put_text(m, p->key, strlen(p->key));
+    buf_le32(&m->pairs, p->type);
+    m->n++;
+    if (p->type == GT_STRING) {
+        gguf_put_text(m, (const char *)p->value, p->n);
+    } else if (p->type == GT_ARRAY) {
+        buf_le32(&m->pairs, p->element);
+        buf_le64(&m->pairs, p->n);
+        buf_add(&m->pairs, p->value, (size_t)(array_end(p) - p->value));
+    } else {
+        buf_add(&m->pairs, p->value, gguf_scalar_size(p->type));
+    }
+}
+
+static void put_tensor(struct job *j, const struct gguf_tensor *t, uint64_t at)
+{
+    struct buf *b = &j->meta.pairs;
+    gguf_put_text(&j->meta, t->name, strlen(t->name));
+    buf_le32(b, (uint32_t)t->n_dims);
+    for (int i = 0; i < t->n_dims; i++)
+        buf_le64(b, t->dim[i]);
+    buf_le32(b, stored_type(j, t));
+    buf_le64(b, at);
+}
+
+static size_t padding(size_t n)
+{
+    return (ALIGNMENT - n % ALIGNMENT) % ALIGNMENT;
+}
+
+/* All that comes before the data.  *ret_most: elements of the largest tensor that changes. */
+static int make_header(struct job *j, size_t *ret_most, struct kvf_diag *d)
+{
+    uint64_t at = 0;
+    for (size_t i = 0; i < j->g->n_pairs; i++)
+        if (keeps(j, j->g->pair[i].key))
+            put_pair(&j->meta, &j->g->pair[i]);
+    if (j->change->key)
+        gguf_put_str(&j->meta, j->change->key, j->change->note, strlen(j->change->note));
+    for (size_t i = 0; i < j->g->n_tensors; i++) {
+        const struct gguf_tensor *t = &j->g->tensor[i];
+        size_t n = stored_bytes(j, t);
+        if (n == 0)
+            return gguf_refuse_type(j->g, t, d);
+        if (changes(j, t) && elements(t) > *ret_most)
+            *ret_most = elements(t);
+        put_tensor(j, t, at);
+        at += n + padding(n);
+    }
+    return j->meta.pairs.err;
+}
+
+static void pad(struct job *j, size_t n)
+{
+    static const unsigned char zeros[ALIGNMENT];
+    replace_write(&j->r, zeros, padding(n));
+}
+
+/* Values of a changed tensor in j->bytes; KVF_E_LIMIT for those that its type cannot hold. */
+static int quantise(struct job *j, const struct gguf_tensor *t, struct kvf_diag *d)
+{
+    enum weight_type type = stored_type(j, t);
+    j->change->fill(j->change->ctx, t, j->values);
+    for (size_t i = 0; i < elements(t); i++)
+        if (!(fabsf(j->values[i]) <= (type == WEIGHT_F32 ? 3.4e38f : 65504.0f)))
+            return kvf_fail(d, KVF_E_LIMIT, "tensor %s has the value %g, which %s cannot hold",
+                            t->name, (double)j->values[i], weight_type_name(type));
+    weight_quantise(j->bytes, j->values, type, elements(t));
+    return KVF_OK;
+}
+
+static int write_tensors(struct job *j, struct kvf_diag *d)
+{
+    for (size_t i = 0; i < j->g->n_tensors; i++) {
+        const struct gguf_tensor *t = &j->g->tensor[i];
+        size_t n = stored_bytes(j, t);
+        bool new = changes(j, t);
+        int err = new ? quantise(j, t, d) : KVF_OK;
+        if (err)
+            return err;
+        replace_write(&j->r, new ? j->bytes : t->data, n);
+        pad(j, n);
+    }
+    return KVF_OK;
+}
+
+static int write_file(struct job *j, struct kvf_diag *d)
+{
+    struct buf start = {0};
+    buf_str(&start, "GGUF");
+    buf_le32(&start, 3);
+    buf_le64(&start, j->g->n_tensors);
+    buf_le64(&start, j->meta.n);
+    replace_write(&j->r, start.data, start.len);
+    replace_write(&j->r, j->meta.pairs.data, j->meta.pairs.len);
+    pad(j, start.len + j->meta.pairs.len);
+    int err = start.err ? start.err : write_tensors(j, d);
+    buf_finish(&start);
+    return err;
+}
+
+int gguf_write(const char *path, const struct gguf *g, const struct gguf_change *change,
+               struct kvf_diag *d)
+{
+    struct job j = {.g = g, .change = change, .r = REPLACE_CLOSED};
+    size_t most = 0;
+    int err = make_header(&j, &most, d);
+    j.values = MEM_NEW(float, most);
+    j.bytes = mem_alloc(most, sizeof(float));
+    if (!err && most && (!j.values || !j.bytes))
+        err = KVF_E_NOMEM;
+    if (!err)
+        err = replace_open(&j.r, path, d);
+    if (!err)
+        err = write_file(&j, d);
+    if (err)
+        replace_abandon(&j.r);
+    else
+        err = replace_finish(&j.r, d);
+    buf_finish(&j.meta.pairs);
+    mem_free(j.values);
+    mem_free(j.bytes);
+    return err == KVF_E_NOMEM ? kvf_fail(d, err, "%s: not enough memory to write it", path) : err;
+}
