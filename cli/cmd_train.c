@@ -11,7 +11,6 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/progress.h"
-#include "base/replace.h"
 #include "cli/commands.h"
 #include "cli/crew.h"
 #include "cli/files.h"
@@ -21,6 +20,7 @@
 #include "cli/shown.h"
 #include "cli/signals.h"
 #include "cli/train_check.h"
+#include "cli/train_files.h"
 #include "engine/decode/devices.h"
 #include "engine/train/recipe.h"
 
@@ -46,7 +46,8 @@ struct job {
     struct trainer *trainer;
     struct train_check *check; /* NULL: none */
     char hash[33];
-    struct buf config, log, state_name, log_name;
+    struct train_files files;
+    struct buf config, log;
     struct buf tokens_name;              /* folder of the cache of token ids; empty: none */
     struct buf teacher_name, teacher_of; /* folder of the teacher's states; what they depend on */
     struct teacher_states teacher;
@@ -66,35 +67,6 @@ static int list_settings(void)
     for (int i = 0; recipe_key(i, &name, &help); i++)
         printf("%-12s %s\n", name, help);
     return EXIT_OK;
-}
-
-/* What is written must not be what is read. */
-static int check_outputs(const struct job *j, const char *input, struct kvf_diag *d)
-{
-    const char *const out[] = {j->out, j->state_name.data, j->log_name.data};
-    for (size_t i = 0; i < sizeof out / sizeof *out; i++)
-        if (file_same(input, out[i]))
-            return kvf_fail(d, KVF_E_ARG, "%s %s would overwrite the input %s",
-                            i == 1 ? "--state" : "-o", out[i], input);
-    return KVF_OK;
-}
-
-/* Hours of training must not end at a place where nothing can be written. */
-static int check_places(const struct job *j, struct kvf_diag *d)
-{
-    const char *const out[] = {j->out, j->state_name.data, j->log_name.data};
-    int err = KVF_OK;
-    for (size_t i = 0; !err && i < sizeof out / sizeof *out; i++) {
-        struct replace r;
-        struct stat s;
-        if (stat(out[i], &s) == 0 && S_ISDIR(s.st_mode))
-            err = kvf_fail(d, KVF_E_IO, "%s: is a directory", out[i]);
-        else
-            err = replace_open(&r, out[i], d);
-        if (!err)
-            replace_abandon(&r);
-    }
-    return err;
 }
 
 static int share(void *ctx, int owner, void *data, size_t bytes, struct kvf_diag *d)
@@ -139,16 +111,8 @@ static int check_options(struct job *j, struct kvf_diag *d)
     err = check_team(j, d);
     if (err)
         return err;
-    buf_printf(&j->state_name, "%s", j->state_path ? j->state_path : j->out);
-    if (!j->state_path)
-        buf_str(&j->state_name, ".state");
-    buf_printf(&j->log_name, "%s.log.jsonl", j->out);
-    err = j->state_name.err ? j->state_name.err : j->log_name.err;
-    for (int i = 0; !err && i < j->data.n; i++)
-        err = check_outputs(j, j->data.item[i], d);
-    if (!err && strcmp(j->state_name.data, j->out) == 0)
-        err = kvf_fail(d, KVF_E_ARG, "--state %s: the gates go there", j->out);
-    return err || !crew_is_first(j->crew) ? err : check_places(j, d);
+    err = train_files_name(&j->files, j->out, j->state_path, &j->data, d);
+    return err || !crew_is_first(j->crew) ? err : train_files_try(&j->files, d);
 }
 
 static int open_data(struct job *j, double from, double to, struct packs **ret, struct kvf_diag *d)
@@ -200,7 +164,7 @@ static int open_all(struct job *j, struct kvf_diag *d)
     if (!err)
         err = model_open(j->model, &how, &j->engine, d);
     if (!err)
-        err = check_outputs(j, gguf_path(j->engine->gguf), d);
+        err = train_files_keep(&j->files, gguf_path(j->engine->gguf), d);
     if (!err && j->length > j->engine->config.n_ctx)
         err = kvf_fail(d, KVF_E_ARG, "--length %" PRId64 " is more than the model's context of %d",
                        j->length, j->engine->config.n_ctx);
@@ -251,16 +215,6 @@ static void put_loss(struct job *j, const struct trainer_step *s)
     buf_str(b, "}\n");
 }
 
-static int write_record(struct job *j, struct kvf_diag *d)
-{
-    struct replace r;
-    int err = replace_open(&r, j->log_name.data, d);
-    if (err)
-        return err;
-    replace_write(&r, j->log.data, j->log.len);
-    return replace_finish(&r, d);
-}
-
 /* The gates so far, with how they came about. */
 static int write_gates(struct job *j, const char *path, struct kvf_diag *d)
 {
@@ -281,9 +235,9 @@ static int save(struct job *j, struct kvf_diag *d)
     if (!err && !j->check)
         err = write_gates(j, j->out, d);
     if (!err)
-        err = write_record(j, d);
+        err = train_files_record(&j->files, &j->log, d);
     if (!err)
-        err = trainer_save(j->trainer, j->state_name.data, j->config.data,
+        err = trainer_save(j->trainer, j->files.state.data, j->config.data,
                            j->log.data ? j->log.data : "", d);
     j->saved = trainer_steps(j->trainer);
     return err;
@@ -351,7 +305,7 @@ static int resume(struct job *j, struct kvf_diag *d)
     int found = 0;
     if (j->fresh)
         return KVF_OK;
-    int err = trainer_resume(j->trainer, j->state_name.data, j->config.data, &log, &found, d);
+    int err = trainer_resume(j->trainer, j->files.state.data, j->config.data, &log, &found, d);
     if (!found && err == KVF_E_IO) {
         d->text[0] = 0; /* there is none to go on from */
         return KVF_OK;
@@ -499,8 +453,7 @@ static void finish(struct job *j)
     engine_close(j->engine);
     buf_finish(&j->config);
     buf_finish(&j->log);
-    buf_finish(&j->state_name);
-    buf_finish(&j->log_name);
+    train_files_finish(&j->files);
     buf_finish(&j->tokens_name);
     buf_finish(&j->teacher_name);
     buf_finish(&j->teacher_of);

@@ -14,20 +14,20 @@ struct train_check {
     struct train_check_result shape;
 };
 
-static int parse_budgets(const char *s, struct train_check_result *r, struct kvf_diag *d)
+int train_budgets(const char *s, int budget[TRAIN_CHECK_BUDGETS], int *ret_n, struct kvf_diag *d)
 {
-    for (r->n = 0;; s++) {
+    for (*ret_n = 0;; s++) {
         char part[16] = "";
         size_t len = strcspn(s, ",");
         int64_t v = 0;
         if (len < sizeof part)
             memcpy(part, s, len);
-        if (!opt_int(part, &v) || v < 1 || v > 1 << 24 || r->n == TRAIN_CHECK_BUDGETS)
+        if (!opt_int(part, &v) || v < 1 || v > 1 << 24 || *ret_n == TRAIN_CHECK_BUDGETS)
             return kvf_fail(d, KVF_E_ARG,
                             "--budgets needs up to %d numbers from 1 on, separated "
                             "by commas",
                             TRAIN_CHECK_BUDGETS);
-        r->budget[r->n++] = (int)v;
+        budget[(*ret_n)++] = (int)v;
         s += len;
         if (!*s)
             return KVF_OK;
@@ -45,7 +45,7 @@ int train_check_open(const struct train_check_options *o, struct train_check **r
         return KVF_E_NOMEM;
     const struct execution how = {.threads = o->threads};
     c->opt = *o;
-    int err = parse_budgets(o->budgets, &c->shape, d);
+    int err = train_budgets(o->budgets, c->shape.budget, &c->shape.n, d);
     if (!err)
         err = model_open(o->model, &how, &c->engine, d);
     if (!err && c->engine->config.n_ctx < source.length)

@@ -25,6 +25,9 @@ struct train_check_result {
     double kl[TRAIN_CHECK_BUDGETS], mean_kl; /* nats per token */
 };
 
+/* Up to TRAIN_CHECK_BUDGETS numbers, separated by commas.  KVF_OK, or KVF_E_ARG with a sentence. */
+int train_budgets(const char *s, int budget[TRAIN_CHECK_BUDGETS], int *ret_n, struct kvf_diag *d);
+
 struct train_check;
 
 /* KVF_OK, KVF_E_ARG for budgets, or an error with a sentence. */

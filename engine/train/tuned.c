@@ -163,6 +163,7 @@ static void finish(struct tuned *t)
     t->weights.d_model = t->config->d_model;
     t->weights.embedding = &t->rows;
     t->weights.embedding_scale = 1;
+    t->weights.head = t->frozen.output.logits;
     t->frozen.config = t->config;
     t->frozen.weights = &t->weights;
 }

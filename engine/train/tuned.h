@@ -35,6 +35,9 @@ int tuned_create(const struct model_config *config, const struct weights *from, 
 void tuned_destroy(struct tuned *t); /* accepts NULL */
 /* Packs the matrices again; to be called after w has changed. */
 void tuned_refresh(struct tuned *t, struct par *pool);
+/* For gguf_write (gguf_write.h): the values of the tensors of g that learn.  tuned: a struct tuned.
+ */
+bool tuned_fill(void *tuned, const struct gguf_tensor *tensor, float *out);
 /* Rows and columns of a layer's matrix. */
 int tuned_rows(const struct model_config *m, enum weight_role role);
 int tuned_columns(const struct model_config *m, enum weight_role role);

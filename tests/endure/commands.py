@@ -60,6 +60,8 @@ def inputs(bed):
 
 
 TRAIN = ["train", "-m", "m.gguf", "--data", "t0.txt", "--length", "32", "--steps", "3", "--save-every", "1", "--check-every", "0", "-t", "1"]
+TUNE = ["tune", "-m", "m.gguf", "--data", "t0.txt", "--method", "window", "-B", "8", "--length", "32", "--steps", "3", "--save-every", "1", "--check-every", "0",
+        "-t", "1"]
 PROMPT = ["-m", "m.gguf", "--raw", "-p", "the thing"]
 EVAL = ["eval", "-m", "m.gguf", "--data", "t0.txt", "t1.txt", "t2.txt", "--methods", "h2o,window", "--budgets", "8", "--docs", "2", "--prompt-tokens", "20", "--score-tokens", "4", "-t", "1"]
 # Arguments, ended by -o and the file; where the file is of several, all that are made.
@@ -70,6 +72,7 @@ LIST = {
     "effect": ([["effect", *PROMPT, "--recent", "2", "--score-tokens", "2", "-o", "x.tsv"]], ["x.tsv"]),
     "saliency": ([["saliency", *PROMPT, "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
     "train": ([[*TRAIN, "-o", "x.safetensors"]], ["x.safetensors", "x.safetensors.log.jsonl"], ["x.safetensors.state"]),
+    "tune": ([[*TUNE, "-o", "x.gguf"]], ["x.gguf", "x.gguf.log.jsonl"], ["x.gguf.state"]),
     "curves": ([["curves", "g.safetensors.log.jsonl", "-o", "x.tsv"]], ["x.tsv"]),
     "causal": ([["causal", "-m", "m.gguf", "--raw", "q.json", "-t", "1", "-o", "x.tsv"]], ["x.tsv"]),
     "needle": ([["needle", "--words", "60", "-n", "2", "-o", "x"]], ["x-0.txt", "x-0.json", "x-1.txt", "x-1.json"]),

@@ -1,0 +1,18 @@
+/* masks.h - the evictions of a decoder's run as the attention mask of a pass over the same tokens.
+ *
+ * Every document of a pack is decoded under a method, first its prompt, then token by token; an
+ * entry that leaves is seen by no later query of the pass, either.  The decoder has the student's
+ * own weights, so that what is masked is what its own cache would have lost. */
+#ifndef KVF_ENGINE_TRAIN_MASKS_H
+#define KVF_ENGINE_TRAIN_MASKS_H
+
+#include "engine/decode/session.h"
+#include "engine/train/packs.h"
+
+/* opt: of the sessions; its cap and recorder do not matter.  prompt: tokens of a document that are
+ * fed at once (at least 1).  gone: [L, n, H] as attention.h has it, set.  *ret_left, unless NULL:
+ * how many entries left.  KVF_OK or an error of a session, with a sentence. */
+int masks_make(struct engine *e, const struct session_options *opt, int prompt,
+               const struct pack *pack, int32_t *gone, int64_t *ret_left, struct kvf_diag *d);
+
+#endif

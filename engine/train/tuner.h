@@ -1,0 +1,64 @@
+/* tuner.h - steps of training of a model's own weights under evictions.
+ *
+ * The student is decoded under a cache method, its evictions become the mask of a pass, and its
+ * predictions are drawn to those of the model as it was, which sees everything: KL(teacher ||
+ * student) with a temperature, as G-KV distils (masks.h, pass.h).
+ *
+ * Packs come in the order of trainer.h; the state is parameters, moments and the number of steps,
+ * so a run that goes on from a checkpoint gives the bytes of one that was never stopped. */
+#ifndef KVF_ENGINE_TRAIN_TUNER_H
+#define KVF_ENGINE_TRAIN_TUNER_H
+
+#include "engine/train/lora.h"
+#include "engine/train/masks.h"
+#include "engine/train/optimizer.h"
+#include "engine/train/pass.h"
+
+struct tuner_options {
+    struct pass_options pass; /* weights of the terms, temperature, recompute */
+    struct optimizer optimizer;
+    struct lora_options lora; /* rank 0: all weights learn */
+    int length;               /* most tokens of a pack */
+    int accumulate;           /* packs per step, at least 1 */
+    int prompt;               /* tokens of a document that are fed at once */
+    uint64_t seed;            /* order of the data */
+};
+
+struct tuner_step {
+    int64_t step;          /* steps done, this one included */
+    struct pass_loss loss; /* means over the packs of the step */
+    double rate, norm;     /* of the gradient, before clipping */
+    int64_t tokens, left;  /* of the packs; entries that were evicted */
+};
+
+struct tuner;
+
+/* e: opened exact; e and packs are borrowed.  KVF_OK, KVF_E_ARG of a model whose derivatives are
+ * not supported, or KVF_E_NOMEM, with a sentence. */
+int tuner_create(struct engine *e, struct packs *packs, const struct tuner_options *opt,
+                 struct tuner **ret, struct kvf_diag *d);
+void tuner_destroy(struct tuner *t); /* accepts NULL */
+
+/* Makes one step under a method.  KVF_OK, an error of decoding, or KVF_E_LIMIT when a loss or a
+ * gradient is not finite: parameters and moments are then as before. */
+int tuner_step(struct tuner *t, const struct session_options *method, struct tuner_step *ret,
+               struct kvf_diag *d);
+
+/* The loss of one pack under a method, nothing is learnt: of the student as it is. */
+int tuner_judge(struct tuner *t, const struct session_options *method, const struct pack *pack,
+                struct pass_loss *ret, struct kvf_diag *d);
+
+int64_t tuner_steps(const struct tuner *t); /* done */
+size_t tuner_parameters(const struct tuner *t);
+/* Bytes of weights, packs, derivatives, moments and activations. */
+size_t tuner_bytes(const struct tuner *t);
+const struct tuned *tuner_weights(const struct tuner *t);
+const struct lora *tuner_lora(const struct tuner *t); /* NULL: all weights learn */
+
+/* As trainer_save and trainer_resume (trainer.h). */
+int tuner_save(const struct tuner *t, const char *path, const char *config, const char *log,
+               struct kvf_diag *d);
+int tuner_resume(struct tuner *t, const char *path, const char *config, char **ret_log,
+                 int *ret_found, struct kvf_diag *d);
+
+#endif

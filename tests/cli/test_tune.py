@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""tune: the same bytes whatever stops it, files that others read, what it learns, and what it refuses."""
+import json
+import os
+import random
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import numpy as np
+from harness import Gguf, Suite
+
+s = Suite()
+os.environ["KVFATE_CACHE"] = s.path("cache")
+os.environ["KVFATE_GATES"] = s.path("shipped")
+os.mkdir(s.path("shipped"))
+rng = random.Random(12)
+MODEL = Gguf(layers=2, heads=4, kv_heads=2).set("llama.context_length", 2048).write(s.path("model.gguf"))
+WORDS = "the thing in there and other one is of an it he she ran red bit top hat".split()
+TEXT = s.file("text.txt", "".join(f" = Title {i} = \n {' '.join(rng.choice(WORDS) for _ in range(150))} . \n" for i in range(40)).encode())
+ONE = s.file("one.txt", (" = Title = \n " + " ".join(rng.choice(WORDS) for _ in range(150)) + " . \n").encode())
+TYPES = {"f32": 0, "f16": 1, "q4_1": 3, "q8_0": 8}
+
+
+def argv(name, *more, model=MODEL, data=TEXT, method="window", budget=16, steps=4, length=48, check=0):
+    return ["tune", "-m", model, "--data", data, "--method", method, "-B", str(budget), "--steps", str(steps), "--length", str(length),
+            "--check-every", str(check), "-t", "1", "-o", s.path(name), *map(str, more)]
+
+
+def read(name):
+    with open(s.path(name), "rb") as f:
+        return f.read()
+
+
+def tune(name, *more, **how):
+    s.accepted(f"tune {name} {' '.join(map(str, more))}", argv(name, *more, **how))
+    return read(name)
+
+
+def record(name):
+    return [json.loads(line) for line in read(name + ".log.jsonl").splitlines()]
+
+
+# ---- files, read without the program
+
+class File:
+    """A GGUF file: metadata, and tensors as (type, dims, bytes)."""
+    SIZES = [1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8]
+
+    def __init__(self, data):
+        self.data, self.at = data, 24
+        version, n_tensors, n_pairs = struct.unpack_from("<IQQ", data, 4)
+        assert data[:4] == b"GGUF" and version in (2, 3)
+        self.meta = {self.text(): self.value(self.number("<I")) for _ in range(n_pairs)}
+        infos = [(self.text(), [self.number("<Q") for _ in range(self.number("<I"))], self.number("<I"), self.number("<Q")) for _ in range(n_tensors)]
+        start = -(-self.at // 32) * 32
+        self.tensors = {}
+        for name, dims, kind, at in infos:
+            n = int(np.prod(dims))
+            size = {0: 4 * n, 1: 2 * n, 3: n // 32 * 20, 8: n // 32 * 34}[kind]
+            self.tensors[name] = (kind, dims, data[start + at:start + at + size])
+
+    def number(self, form):
+        x = struct.unpack_from(form, self.data, self.at)[0]
+        self.at += struct.calcsize(form)
+        return x
+
+    def text(self):
+        n = self.number("<Q")
+        self.at += n
+        return self.data[self.at - n:self.at]
+
+    def value(self, kind):
+        if kind == 8:
+            return self.text()
+        if kind == 9:
+            element, n = self.number("<I"), self.number("<Q")
+            return [self.value(element) for _ in range(n)]
+        self.at += self.SIZES[kind]
+        return kind, self.data[self.at - self.SIZES[kind]:self.at]
+
+    def floats(self, name):
+        kind, dims, data = self.tensors[name]
+        x = np.frombuffer(data, {0: "<f4", 1: "<f2"}[kind]).astype(np.float64)
+        return x.reshape(dims[::-1])
+
+
+def quantised(x, kind):
+    """Rows of f32 by the formulas of ggml's reference quantisers."""
+    x = x.astype(np.float32)
+    if kind == 1:
+        return x.astype("<f2").tobytes()
+    b = x.reshape(-1, 32)
+    if kind == 8:
+        d = np.abs(b).max(1) / np.float32(127)
+        by = np.where(d > 0, 1 / np.where(d > 0, d, 1), 0).astype(np.float32)
+        scaled = b * by[:, None]
+        q = np.copysign(np.floor(np.abs(scaled) + np.float32(.5)), scaled).astype(np.int8)
+        return b"".join(d[i].astype("<f2").tobytes() + q[i].tobytes() for i in range(len(b)))
+    least = b.min(1)
+    d = (b.max(1) - least) / np.float32(15)
+    by = np.where(d > 0, 1 / np.where(d > 0, d, 1), 0).astype(np.float32)
+    q = np.minimum(15, ((b - least[:, None]) * by[:, None] + np.float32(.5)).astype(np.int64)).astype(np.uint8)
+    return b"".join(d[i].astype("<f2").tobytes() + least[i].astype("<f2").tobytes() + (q[i, :16] | q[i, 16:] << 4).tobytes() for i in range(len(b)))
+
+
+def logits(model):
+    ids = s.file("ids.txt", b"5 17 40 41 100 7 33 12 250")
+    s.accepted(f"logits of {model}", ["logits", "-m", model, "--ids", ids, "--exact", "-t", "1", "-o", s.path("logits.npy")])
+    return np.load(s.path("logits.npy"))
+
+
+def models():
+    """Rotations of pairs and of halves, norms of heads, biases, an output matrix of its own."""
+    engine = sys.argv[2]
+    return [MODEL, *(os.path.join(engine, x) for x in ("tiny1.gguf", "qwen0.gguf", "qwen1.gguf"))]
+
+
+def same_model():
+    """A rate of next to nothing: the new file is the old model, whatever its layout."""
+    for i, model in enumerate(models()):
+        with open(model, "rb") as f:
+            old = File(f.read())
+        new = File(tune(f"same{i}.gguf", "--lr", "1e-12", "--type", "f32", model=model, steps=1))
+        drop = {b"general.file_type", b"general.alignment"}
+        s.check(f"{i}: metadata", {k: v for k, v in old.meta.items() if k not in drop} == {k: v for k, v in new.meta.items() if k != b"kvfate.tuning"})
+        s.check(f"{i}: tensors", sorted(old.tensors) == sorted(new.tensors))
+        kinds = {old.tensors[n][0] for n in old.tensors}
+        for name in old.tensors if kinds <= {0, 1} else ():
+            off = np.abs(old.floats(name) - new.floats(name)).max()
+            s.check(f"{i}: {name}", old.tensors[name][1] == new.tensors[name][1] and off <= 1e-9, off)
+        a, b = logits(model), logits(s.path(f"same{i}.gguf"))
+        s.check(f"{i}: logits", len(a) == len(b) > 20 and np.abs(a - b).max() <= 1e-5 * np.abs(a).max(), np.abs(a - b).max())
+
+
+def stored_types():
+    whole = File(tune("t-f32.gguf", "--type", "f32"))
+    for word in ("f16", "q8_0", "q4_1"):
+        f = File(tune(f"t-{word}.gguf", "--type", word))
+        for name, (kind, dims, data) in f.tensors.items():
+            want = 0 if len(dims) < 2 else TYPES[word] if dims[0] % 32 == 0 else 1
+            x = whole.floats(name)
+            s.check(f"{word}: {name}", kind == want and data == (x.astype("<f4").tobytes() if want == 0 else quantised(x, want)), kind, want)
+        s.accepted(f"{word} runs", ["generate", "-m", s.path(f"t-{word}.gguf"), "-p", "the red hat", "-n", "4"])
+
+
+def adapter(data):
+    n = struct.unpack_from("<Q", data)[0]
+    head = json.loads(data[8:8 + n])
+    notes = head.pop("__metadata__")
+    return notes, {k: np.frombuffer(data[8 + n:][slice(*v["data_offsets"])], "<f4").reshape(v["shape"]).astype(np.float64) for k, v in head.items()}
+
+
+NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+
+
+def adapters():
+    """The whole model less the base is alpha / rank B A of the adapter, rows as Hugging Face has them."""
+    more = ("--rank", "3", "--alpha", "5", "--targets", "q,k,v,o,gate,up,down", "--lr", "1e-2")
+    for i, (model, heads, kv_heads, halves) in enumerate(((MODEL, 4, 2, False), (models()[2], 4, 2, True))):
+        with open(model, "rb") as f:
+            old = File(f.read())
+        arch = old.meta[b"general.architecture"].decode()
+        heads, kv_heads = (struct.unpack("<I", old.meta[f"{arch}.attention.{k}".encode()][1][:4])[0] for k in ("head_count", "head_count_kv"))
+        new = File(tune(f"low{i}.gguf", *more, "--type", "f32", model=model, steps=5))
+        notes, pairs = adapter(tune(f"low{i}.safetensors", *more, model=model, steps=5))
+        s.check(f"{i}: notes", notes["r"] == "3" and float(notes["lora_alpha"]) == 5 and "method" in json.loads(notes["training"]), notes)
+        layers = sum(".lora_A." in k for k in pairs) // 7
+        s.check(f"{i}: seven pairs a layer", len(pairs) == 14 * layers and layers > 0, list(pairs)[:3])
+        if not {old.tensors[n][0] for n in old.tensors} <= {0, 1}:
+            continue
+        for name in (k for k in pairs if ".lora_A." in k):
+            layer, module = re.fullmatch(r"base_model\.model\.model\.layers\.(\d+)\.(.*)\.lora_A\.weight", name).groups()
+            change = 5 / 3 * pairs[name.replace("lora_A", "lora_B")] @ pairs[name]
+            n = {"attn_q": heads, "attn_k": kv_heads}.get(NAMES[module])
+            if n and not halves:  # the file has pairs of channels side by side
+                change = change.reshape(n, 2, -1, change.shape[1]).swapaxes(1, 2).reshape(change.shape)
+            tensor = f"blk.{layer}.{NAMES[module]}.weight".encode()
+            off = np.abs(new.floats(tensor) - old.floats(tensor) - change).max()
+            s.check(f"{i}: {tensor}", off <= 1e-6 and np.abs(change).max() > 1e-5, off, np.abs(change).max())
+        same = [k for k in old.tensors if not any(f".{x}.weight".encode() in k for x in NAMES.values())]
+        s.check(f"{i}: the rest stays", all(np.array_equal(old.floats(k), new.floats(k)) for k in same))
+
+
+# ---- the same bytes
+
+def any_threads():
+    for method, more in (("window", ()), ("h2o", ("--rank", "2")), ("gkv", ("--accumulate", "3")), ("snapkv", ("--packing", "documents"))):
+        one = tune("one.gguf", *more, method=method)
+        for what in (("-t", "2"), ("-t", "3"), ("--recompute",)):
+            again = tune("other.gguf", "--fresh", *more, *what, method=method)
+            s.check(f"{method}: {' '.join(what)}", again == one and read("other.gguf.log.jsonl") == read("one.gguf.log.jsonl"))
+        os.remove(s.path("one.gguf.state"))
+
+
+def any_stop():
+    how = dict(steps=160, check=40)
+    more = ("--save-every", "7", "--check-docs", "2", "--budgets", "8,16")
+    start = time.monotonic()
+    whole = tune("whole.gguf", *more, **how)
+    took = time.monotonic() - start
+    log = record("whole.gguf")
+    s.check("checks, the first before any step", [x["check"] for x in log if "check" in x] == [0, 40, 80, 120, 160], log[0])
+    s.check("intervals hold the mean", all(x["low_8"] <= x["kl_8"] <= x["high_8"] for x in log if "check" in x))
+    for number in (signal.SIGINT, signal.SIGKILL):
+        name, stops = f"{number.name}.gguf", 0
+        for _ in range(40):
+            p = subprocess.Popen([s.exe, *argv(name, *more, **how)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            time.sleep(rng.uniform(0.02, took / 2))
+            p.send_signal(number)
+            _, err = p.communicate(timeout=60)
+            if p.returncode == 0:
+                break
+            s.check(f"{number.name}: its status", p.returncode in (-number, 128 + number), p.returncode, err)
+            stops += 1
+        s.check(f"{number.name}: was stopped, and ended", stops > 0 and p.returncode == 0, stops)
+        s.check(f"the same after {stops} of {number.name}", read(name) == whole and read(name + ".log.jsonl") == read("whole.gguf.log.jsonl"))
+
+
+# ---- what it learns
+
+def learns():
+    for more, rate in (((), "3e-3"), (("--rank", "8", "--targets", "q,k,v,o,gate,up,down"), "3e-2")):
+        for method in ("window", "h2o"):
+            tune("learn.gguf", "--fresh", "--lr", rate, *more, data=ONE, method=method, budget=12, steps=60, length=96)
+            log = [x["fwkl"] for x in record("learn.gguf")]
+            s.check(f"{method} {' '.join(more)}: the divergence falls", log[-1] < 0.5 * log[0], log[0], log[-1])
+    tune("full.gguf", "--fresh", data=ONE, method="full", steps=2)
+    log = record("full.gguf")
+    s.check("without evictions there is nothing to learn", all(x["evicted"] == 0 and abs(x["fwkl"]) < 1e-6 and x["norm"] < 1e-3 for x in log), log)
+    told = json.loads(s.run(argv("told.gguf", "--json", "--check-docs", "2", "--budgets", "8", steps=3, check=3)).stdout)
+    checks = [x for x in record("told.gguf") if "check" in x]
+    s.check("--json: the first and the last check", told["kl"]["8"] == [checks[0]["kl_8"], checks[-1]["kl_8"]] and told["steps"] == 3, told)
+
+
+def refusals():
+    s.refused("no data", ["tune", "-o", s.path("x.gguf")], 2, "--data")
+    s.refused("no output", ["tune", "--data", TEXT], 2, "-o")
+    s.refused("an adapter of all weights", argv("x.safetensors"), 2, "--rank")
+    s.refused("nothing to learn from", argv("x.gguf", "--kl", "0"), 2, "--kl", "--ntp")
+    s.refused("no such target", argv("x.gguf", "--rank", "2", "--targets", "q,w"), 2, "q,w")
+    s.refused("budgets", argv("x.gguf", "--budgets", "8,,9"), 2, "--budgets")
+    s.refused("a method that reads pages", argv("x.gguf", method="quest"), 2, "quest", "evicts nothing")
+    s.refused("entries for each query head", argv("x.gguf", method="h2o:group=none"), 2, "group=none")
+    s.refused("over the context", argv("x.gguf", length=4096), 2, "4096", "2048")
+    s.refused("the model would be overwritten", argv("model.gguf"), 2, "overwrite")
+    s.refused("the text would be overwritten", argv("text.txt"), 2, "overwrite")
+    s.refused("no folder", argv("no/x.gguf"), 1, "no/x.gguf")
+    families = [os.path.join(sys.argv[2], f"family{i}.gguf") for i in range(17)]
+    codes = [s.survives(f"{os.path.basename(m)}", argv("family.gguf", "--fresh", model=m, steps=1), (0, 2)) for m in families]
+    said = [r.returncode == 0 or b"derivatives through these are not supported" in r.stderr for r in codes]
+    s.check("families are trained or refused with their reason", all(said) and {r.returncode for r in codes} == {0, 2}, said)
+    tune("state.gguf")
+    s.refused("another setting", argv("state.gguf", "--lr", "1e-3"), 2, "lr")
+    s.check("nothing is left", not [x for x in os.listdir(s.work.name) if x.startswith("x.")])
+
+
+same_model()
+stored_types()
+adapters()
+any_threads()
+any_stop()
+learns()
+refusals()
+s.finish()

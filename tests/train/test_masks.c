@@ -1,0 +1,135 @@
+/* Masks: what the student of a pass sees under a decoder's evictions is what the decoder saw, so
+ * that both give every token the same probability, method by method and document by document. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "engine/train/masks.h"
+#include "engine/train/pass.h"
+#include "engine/train/tuned.h"
+
+enum { N = 90, CUT = 37, PROMPT = 12 };
+
+struct bench {
+    struct engine *e;
+    struct frozen teacher;
+    struct tuned *tuned;
+    struct pass *pass;
+    int32_t ids[N], first[N], *gone;
+    struct pack pack;
+};
+
+static void open_bench(struct bench *b, const char *name)
+{
+    char path[4096];
+    struct kvf_diag d = {""};
+    const struct engine_options eo = {
+        .exact = true, .n_threads = 2, .cpu_flags = cpu_flags_detect()};
+    struct pass_options po = {.quality = {[QUALITY_NTP] = 1}};
+    struct rng r;
+    snprintf(path, sizeof path, "%s/%s", getenv("KVF_TRAIN"), name);
+    cr_assert(zero(int, engine_open(path, &eo, &b->e, &d)), "%s", d.text);
+    const struct model_config *m = &b->e->config;
+    struct compute c = {b->e->kernels, b->e->pool};
+    bool tied = !gguf_find(b->e->gguf, "output.weight");
+    cr_assert(zero(int, frozen_build(m, b->e->weights, b->e->pool, &b->teacher, &d)));
+    cr_assert(zero(int, tuned_create(m, b->e->weights, tied, &b->tuned, &d)));
+    cr_assert(zero(int, pass_create(&c, &b->teacher, NULL, &po, N, &b->pass)));
+    b->gone = MEM_NEW(int32_t, ((size_t)m->n_layers * N * (size_t)m->n_kv_heads));
+    rng_init(&r, 5);
+    for (int t = 0; t < N; t++) {
+        b->ids[t] = (int32_t)rng_below(&r, (uint32_t)m->vocab);
+        b->first[t] = t < CUT ? 0 : CUT;
+    }
+    b->pack = (struct pack){b->ids, b->first, N};
+    pass_tune(b->pass, b->tuned, NULL);
+    pass_mask(b->pass, b->gone);
+}
+
+static void close_bench(struct bench *b)
+{
+    pass_destroy(b->pass);
+    tuned_destroy(b->tuned);
+    frozen_finish(&b->teacher);
+    mem_free(b->gone);
+    engine_close(b->e);
+}
+
+static double nll(const float *logits, int n, int id)
+{
+    double most = (double)logits[0], sum = 0;
+    for (int i = 1; i < n; i++)
+        most = fmax(most, (double)logits[i]);
+    for (int i = 0; i < n; i++)
+        sum += exp((double)logits[i] - most);
+    return most + log(sum) - (double)logits[id];
+}
+
+/* -ln p of tokens [PROMPT, n) of a document, as the decoder says it. */
+static double decoded(struct bench *b, const struct session_options *opt, int first, int n)
+{
+    struct session *s;
+    struct session_options o = *opt;
+    struct kvf_diag d = {""};
+    double sum = 0;
+    o.cap = n;
+    cr_assert(zero(int, session_create(b->e, &o, &s, &d)), "%s", d.text);
+    cr_assert(zero(int, session_prompt(s, b->ids + first, PROMPT, NULL, NULL)));
+    for (int t = PROMPT; t < n; t++) {
+        sum += nll(session_logits(s), b->e->config.vocab, b->ids[first + t]);
+        if (t + 1 < n)
+            cr_assert(zero(int, session_step(s, b->ids[first + t])));
+    }
+    session_destroy(s);
+    return sum;
+}
+
+/* The same by the pass, over both documents. */
+static double passed(struct bench *b, const float *share)
+{
+    struct pass_loss loss;
+    pass_share(b->pass, share);
+    pass_run(b->pass, &b->pack, 1, NULL, NULL, &loss);
+    return loss.term[QUALITY_NTP];
+}
+
+static void compare(struct bench *b, const char *method, const float *share)
+{
+    struct method row;
+    struct method_params params;
+    struct kvf_diag d = {""};
+    int64_t left;
+    cr_assert(zero(int, method_parse(method, 16, &row, &params, &d)), "%s", d.text);
+    struct session_options o = {.method = &row, .params = &params, .kv_type = KV_F32};
+    cr_assert(zero(int, masks_make(b->e, &o, PROMPT, &b->pack, b->gone, &left, &d)), "%s", d.text);
+    double want = decoded(b, &o, 0, CUT) + decoded(b, &o, CUT, N - CUT), have = passed(b, share);
+    cr_expect(left > 0, "%s evicts nothing", method);
+    cr_expect(fabs(have - want) <= 1e-5 * want, "%s: %.9g, decoded %.9g", method, have, want);
+    for (size_t i = 0; i < (size_t)b->e->config.n_layers * N * (size_t)b->e->config.n_kv_heads; i++)
+        b->gone[i] = INT32_MAX;
+    cr_expect(fabs(passed(b, share) - want) > 1e-4 * want, "%s: the mask makes no difference",
+              method);
+}
+
+Test(masks, give_every_token_the_probability_that_decoding_gives_it)
+{
+    static const char *const method[] = {
+        "window", "h2o",   "tova", "snapkv", "keydiff",        "gkv",
+        "rkv",    "adakv", "cake", "knorm",  "h2o:order=after"};
+    static const char *const model[] = {"train0.gguf", "train1.gguf", "train3.gguf", "train4.gguf"};
+    float share[N];
+    /* what the token at t + 1 is given, of tokens that are decoded one by one */
+    for (int t = 0; t < N; t++)
+        share[t] = t + 1 < N && t + 1 != CUT && (t + 1) - (t < CUT ? 0 : CUT) >= PROMPT;
+    for (size_t k = 0; k < sizeof model / sizeof *model; k++) {
+        struct bench b;
+        open_bench(&b, model[k]);
+        for (size_t i = 0; i < sizeof method / sizeof *method; i++)
+            compare(&b, method[i], share);
+        close_bench(&b);
+    }
+}
