@@ -28,7 +28,6 @@ enum { REPLICATES = 2000 };
 static const char *const type_words[] = {"f16", "q8_0", "q4_1", "f32", NULL};
 static const enum weight_type types[] = {WEIGHT_F16, WEIGHT_Q8_0, WEIGHT_Q4_1, WEIGHT_F32};
 static const char *const packing_words[] = {"run", "documents", NULL}; /* enum packing */
-static const char *const target_words[] = {"q", "k", "v", "o", "gate", "up", "down"};
 
 struct job {
     /* options */
@@ -39,7 +38,7 @@ struct job {
     int64_t steps, warmup, length, prompt, accumulate, seed, threads, save_every, check_every,
         check_docs, rank;
     double share, lr, clip, decay, kl, ntp, temperature, alpha;
-    bool json, recompute, fresh;
+    bool json, recompute, fresh, control;
 
     struct train_files files;
     struct tuner_options opt;
@@ -47,7 +46,9 @@ struct job {
     struct packs *packs, *held; /* held: what checks are on; NULL: none */
     struct tuner *tuner;
     int n_budgets, budget[TRAIN_CHECK_BUDGETS];
-    double *kl_of; /* [check_docs] */
+    struct pack *doc;       /* [check_docs] of checks */
+    struct pass_loss *loss; /* [check_docs] */
+    double *kl_of;          /* [check_docs] */
     char hash[33];
     struct buf config, log, tokens_name;
     struct progress bar;
@@ -57,26 +58,6 @@ struct job {
 };
 
 /* ---- options ---- */
-
-static int parse_targets(const char *text, unsigned *ret, struct kvf_diag *d)
-{
-    *ret = 0;
-    for (const char *s = text;; s++) {
-        size_t n = strcspn(s, ","), i = 0;
-        while (i < LORA_TARGETS
-               && (strlen(target_words[i]) != n || memcmp(s, target_words[i], n) != 0))
-            i++;
-        if (i == LORA_TARGETS)
-            return kvf_fail(d, KVF_E_ARG,
-                            "--targets '%s': give some of q, k, v, o, gate, up, down, separated by "
-                            "commas",
-                            text);
-        *ret |= 1u << i;
-        s += n;
-        if (!*s)
-            return KVF_OK;
-    }
-}
 
 static bool is_adapter(const struct job *j)
 {
@@ -95,8 +76,8 @@ static void set_options(struct job *j)
                                           .schedule = SCHEDULE_COSINE,
                                           .warmup = j->warmup >= 0 ? j->warmup : j->steps / 20,
                                           .steps = j->steps};
-    j->opt.pass.quality[QUALITY_FWKL] = j->kl;
-    j->opt.pass.quality[QUALITY_NTP] = j->ntp;
+    j->opt.pass.quality[QUALITY_FWKL] = j->control ? 0 : j->kl;
+    j->opt.pass.quality[QUALITY_NTP] = j->control && j->ntp == 0 ? 1 : j->ntp;
     j->opt.pass.temperature = j->temperature;
     j->opt.pass.recompute = j->recompute;
     j->opt.lora.rank = (int)j->rank;
@@ -124,7 +105,7 @@ static int check_options(struct job *j, struct kvf_diag *d)
     if (!(j->kl + j->ntp > 0))
         return kvf_fail(d, KVF_E_ARG, "--kl and --ntp are both 0: there is nothing to learn from");
     set_options(j);
-    int err = parse_targets(j->targets, &j->opt.lora.targets, d);
+    int err = lora_parse_targets(j->targets, &j->opt.lora.targets, d);
     if (!err)
         err = train_budgets(j->budgets, j->budget, &j->n_budgets, d);
     if (!err)
@@ -175,8 +156,15 @@ static int open_held(struct job *j, struct kvf_diag *d)
         return err;
     if (packs_count(j->held) < j->check_docs)
         j->check_docs = packs_count(j->held);
-    j->kl_of = MEM_NEW(double, (size_t)j->check_docs);
-    return j->kl_of ? KVF_OK : KVF_E_NOMEM;
+    size_t n = (size_t)j->check_docs;
+    j->doc = MEM_NEW(struct pack, n);
+    j->loss = MEM_NEW(struct pass_loss, n);
+    j->kl_of = MEM_NEW(double, n);
+    if (!j->doc || !j->loss || !j->kl_of)
+        return KVF_E_NOMEM;
+    for (size_t i = 0; i < n; i++)
+        j->doc[i] = packs_get(j->held, j->opt.seed, 0, (int)i);
+    return KVF_OK;
 }
 
 /* All that the bytes of the result depend on. */
@@ -190,10 +178,10 @@ static int put_config(struct job *j)
     buf_printf(b,
                ", \"steps\": %" PRId64 ", \"warmup\": %" PRId64 ", \"length\": %d, \"prompt\": %d, "
                "\"accumulate\": %d, \"seed\": %" PRId64 ", \"packing\": \"%s\", \"rank\": %d, "
-               "\"targets\": %u, \"check_every\": %" PRId64,
+               "\"targets\": %u, \"control\": %s, \"check_every\": %" PRId64,
                j->steps, o->optimizer.warmup, o->length, o->prompt, o->accumulate, j->seed,
                packing_words[j->packing], o->lora.rank, o->lora.rank ? o->lora.targets : 0,
-               j->check_every);
+               j->control ? "true" : "false", j->check_every);
     const struct {
         const char *name;
         double value;
@@ -260,14 +248,13 @@ static int check_budget(struct job *j, int i, struct kvf_diag *d)
     struct method row;
     struct method_params params;
     double low, high;
-    int err = method_parse(j->methods.method, j->budget[i], &row, &params, d);
+    int n = (int)j->check_docs,
+        err = method_parse(j->methods.method, j->budget[i], &row, &params, d);
     struct session_options s = session_of(j, &row, &params);
-    for (int k = 0; !err && k < j->check_docs; k++) {
-        struct pack doc = packs_get(j->held, j->opt.seed, 0, k);
-        struct pass_loss loss;
-        err = tuner_judge(j->tuner, &s, &doc, &loss, d);
-        j->kl_of[k] = err ? NAN : loss.term[QUALITY_FWKL];
-    }
+    if (!err)
+        err = tuner_judge(j->tuner, &s, j->doc, n, j->loss, d);
+    for (int k = 0; !err && k < n; k++)
+        j->kl_of[k] = j->loss[k].term[QUALITY_FWKL];
     if (err)
         return err;
     j->last[i] = stats_mean(j->kl_of, (size_t)j->check_docs);
@@ -278,6 +265,12 @@ static int check_budget(struct job *j, int i, struct kvf_diag *d)
     json_put_num(&j->log, low);
     buf_printf(&j->log, ", \"high_%d\": ", j->budget[i]);
     json_put_num(&j->log, high);
+    buf_printf(&j->log, ", \"documents_%d\": [", j->budget[i]);
+    for (int k = 0; k < n; k++) {
+        buf_str(&j->log, k ? ", " : "");
+        json_put_num(&j->log, j->loss[k].term[QUALITY_FWKL]);
+    }
+    buf_char(&j->log, ']');
     return err;
 }
 
@@ -460,7 +453,8 @@ static int run(struct job *j, struct kvf_diag *d)
     if (err)
         return err;
     signals_catch();
-    struct session_options method = session_of(j, &j->methods.row, &j->methods.params);
+    struct session_options method = j->control ? (struct session_options){.kv_type = KV_F32}
+                                               : session_of(j, &j->methods.row, &j->methods.params);
     progress_start(&j->bar, "tune", "steps", j->steps);
     if (j->held && tuner_steps(j->tuner) == 0)
         err = check(j, d);
@@ -489,6 +483,8 @@ static void finish(struct job *j)
     packs_close(j->held);
     methods_close(&j->methods);
     engine_close(j->engine);
+    mem_free(j->doc);
+    mem_free(j->loss);
     mem_free(j->kl_of);
     buf_finish(&j->config);
     buf_finish(&j->log);
@@ -501,12 +497,13 @@ static const struct opt options[] = {
      .absent = "SmolLM2 in the cache folder"},
     {OPT_LIST, 0, "data", offsetof(struct job, data), "FILE", "text, or JSONL; several may follow"},
     {OPT_STR, 0, "method", offsetof(struct job, methods.method), "M",
-     "the cache method to live with, NAME[:key=value,...]; full: the control without evictions",
-     "gkv"},
+     "the cache method to live with, NAME[:key=value,...]", "gkv"},
     {OPT_INT, 'B', "budget", offsetof(struct job, methods.budget), "N",
      "entries that each KV head may hold", "128", .min = 1, .max = 1 << 24},
     {OPT_STR, 0, "gates", offsetof(struct job, methods.gates_file), "FILE",
      "trained gates of the method, a file or the name of shipped ones"},
+    {OPT_FLAG, 0, "control", offsetof(struct job, control), NULL,
+     "steps without evictions, from the next tokens; checks are under the method all the same"},
     {OPT_STR, 'o', "output", offsetof(struct job, out), "MODEL",
      "the new model, .gguf; or the low-rank weights alone, .safetensors"},
     {OPT_WORD, 0, "type", offsetof(struct job, type), "T", "how the new model stores matrices",

@@ -13,6 +13,26 @@ const char *lora_target_name(enum lora_target t)
     return name[t];
 }
 
+int lora_parse_targets(const char *text, unsigned *ret, struct kvf_diag *d)
+{
+    static const char *const word[] = {"q", "k", "v", "o", "gate", "up", "down"};
+    *ret = 0;
+    for (const char *s = text;; s++) {
+        size_t n = strcspn(s, ","), i = 0;
+        while (i < LORA_TARGETS && (strlen(word[i]) != n || memcmp(s, word[i], n) != 0))
+            i++;
+        if (i == LORA_TARGETS)
+            return kvf_fail(d, KVF_E_ARG,
+                            "--targets '%s': give some of q, k, v, o, gate, up, down, separated by "
+                            "commas",
+                            text);
+        *ret |= 1u << i;
+        s += n;
+        if (!*s)
+            return KVF_OK;
+    }
+}
+
 /* Which matrix a target lies in, and its rows there. */
 static enum weight_role rows_of(const struct model_config *m, enum lora_target t, int *ret_first,
                                 int *ret_n)

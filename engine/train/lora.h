@@ -11,6 +11,9 @@
 enum lora_target { LORA_Q, LORA_K, LORA_V, LORA_O, LORA_GATE, LORA_UP, LORA_DOWN, LORA_TARGETS };
 /* The module's name in the common layout: "self_attn.q_proj". */
 const char *lora_target_name(enum lora_target t);
+/* "q,k,v,o" of q, k, v, o, gate, up and down: bits 1 << LORA_*.  KVF_OK, or KVF_E_ARG with a
+ * sentence. */
+int lora_parse_targets(const char *text, unsigned *ret, struct kvf_diag *d);
 
 struct lora_options {
     int rank;         /* at least 1 */

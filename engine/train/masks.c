@@ -1,63 +1,125 @@
+#include "base/mem.h"
 #include "engine/train/masks.h"
 
-/* Where evictions of one document of a pack go. */
-struct target {
+/* A document that is decoded, and where its evictions go. */
+struct document_run {
+    struct session *session;
+    const struct pack *pack;
     int32_t *gone;
-    int n, heads, first;
+    int heads, first, n, fed;
     int64_t left;
+};
+
+struct runs {
+    struct document_run *run; /* [n] */
+    struct session **session; /* [n] scratch: those that go on */
+    int32_t *id;              /* [n] their next tokens */
+    int n;
 };
 
 static void on_evict(void *ctx, const struct eviction *e)
 {
-    struct target *to = ctx;
-    size_t at = (size_t)e->layer * (size_t)to->n + (size_t)(to->first + e->pos);
-    to->gone[at * (size_t)to->heads + (size_t)e->head] = to->first + e->t;
-    to->left++;
+    struct document_run *r = ctx;
+    size_t at = (size_t)e->layer * (size_t)r->pack->n + (size_t)(r->first + e->pos);
+    r->gone[at * (size_t)r->heads + (size_t)e->head] = r->first + e->t;
+    r->left++;
 }
 
-/* The last token of a document predicts nothing, so its query is not needed. */
-static int decode(struct session *s, const int32_t *ids, int n, int prompt)
-{
-    int fed = prompt < n - 1 ? prompt : n - 1;
-    int err = fed > 0 ? session_prompt(s, ids, fed, NULL, NULL) : KVF_OK;
-    for (int t = fed; !err && t < n - 1; t++)
-        err = session_step(s, ids[t]);
-    return err;
-}
-
-/* Tokens of the document that begins at a. */
-static int length(const struct pack *pack, int a)
+/* Where the document that begins at a ends. */
+static int end_of(const struct pack *pack, int a)
 {
     int b = a;
     while (b < pack->n && pack->first[b] == a)
         b++;
-    return b - a;
+    return b;
+}
+
+static int count_documents(const struct pack *pack, int n_packs)
+{
+    int n = 0;
+    for (int i = 0; i < n_packs; i++)
+        for (int a = 0; a < pack[i].n; a = end_of(&pack[i], a))
+            n++;
+    return n;
+}
+
+/* The last token of a document predicts nothing, so its query is not needed. */
+static int open_run(struct document_run *r, struct engine *e, const struct session_options *opt,
+                    int prompt, struct kvf_diag *d)
+{
+    struct session_options o = *opt;
+    o.cap = r->n;
+    o.recorder = NULL;
+    int err = session_create(e, &o, &r->session, d);
+    if (err)
+        return err;
+    session_on_evict(r->session, on_evict, r);
+    r->fed = prompt < r->n - 1 ? prompt : r->n - 1;
+    return r->fed > 0 ? session_prompt(r->session, r->pack->ids + r->first, r->fed, NULL, NULL)
+                      : KVF_OK;
+}
+
+static int open_runs(struct runs *all, struct engine *e, const struct session_options *opt,
+                     int prompt, const struct pack *pack, int n_packs, int32_t *const *gone,
+                     struct kvf_diag *d)
+{
+    const struct model_config *m = &e->config;
+    int at = 0, err = KVF_OK;
+    for (int i = 0; i < n_packs; i++) {
+        size_t n = (size_t)m->n_layers * (size_t)pack[i].n * (size_t)m->n_kv_heads;
+        for (size_t k = 0; k < n; k++)
+            gone[i][k] = INT32_MAX;
+        for (int a = 0, b; !err && a < pack[i].n; a = b) {
+            b = end_of(&pack[i], a);
+            struct document_run *r = &all->run[at++];
+            *r = (struct document_run){
+                .pack = &pack[i], .gone = gone[i], .heads = m->n_kv_heads, .first = a, .n = b - a};
+            err = open_run(r, e, opt, prompt, d);
+        }
+    }
+    return err;
+}
+
+/* The next token of every document that has one; *ret_n: how many had. */
+static int advance(struct runs *all, struct batch *batch, int *ret_n)
+{
+    int n = 0;
+    for (int i = 0; i < all->n; i++) {
+        struct document_run *r = &all->run[i];
+        if (r->fed >= r->n - 1)
+            continue;
+        all->session[n] = r->session;
+        all->id[n++] = r->pack->ids[r->first + r->fed++];
+    }
+    *ret_n = n;
+    return n ? batch_step(batch, all->session, n, all->id) : KVF_OK;
 }
 
 int masks_make(struct engine *e, const struct session_options *opt, int prompt,
-               const struct pack *pack, int32_t *gone, int64_t *ret_left, struct kvf_diag *d)
+               const struct pack *pack, int n_packs, int32_t *const *gone, int64_t *ret_left,
+               struct kvf_diag *d)
 {
-    struct target to = {gone, pack->n, e->config.n_kv_heads, 0, 0};
-    size_t all = (size_t)e->config.n_layers * (size_t)pack->n * (size_t)to.heads;
-    int err = KVF_OK;
-    for (size_t i = 0; i < all; i++)
-        gone[i] = INT32_MAX;
-    for (int n; !err && to.first < pack->n; to.first += n) {
-        struct session_options o = *opt;
-        struct session *s = NULL;
-        n = length(pack, to.first);
-        o.cap = n;
-        o.recorder = NULL;
-        err = session_create(e, &o, &s, d);
-        if (err)
-            return err;
-        session_on_evict(s, on_evict, &to);
-        err = decode(s, pack->ids + to.first, n, prompt);
-        session_destroy(s);
-        if (err)
-            kvf_fail(d, err, "a document of %d tokens cannot be decoded for its mask", n);
-    }
+    int n = count_documents(pack, n_packs), more = 1;
+    struct runs all = {MEM_NEW(struct document_run, (size_t)n),
+                       MEM_NEW(struct session *, (size_t)n), MEM_NEW(int32_t, (size_t)n), n};
+    struct batch *batch = NULL;
+    int err = all.run && all.session && all.id ? batch_create(e, n, &batch) : KVF_E_NOMEM;
+    if (!err)
+        err = open_runs(&all, e, opt, prompt, pack, n_packs, gone, d);
+    while (!err && more)
+        err = advance(&all, batch, &more);
     if (ret_left)
-        *ret_left = to.left;
+        *ret_left = 0;
+    for (int i = 0; all.run && i < n; i++) {
+        session_destroy(all.run[i].session);
+        if (ret_left)
+            *ret_left += all.run[i].left;
+    }
+    batch_destroy(batch);
+    mem_free(all.run);
+    mem_free(all.session);
+    mem_free(all.id);
+    if (err && !d->text[0])
+        kvf_fail(d, err, "%d documents cannot be decoded for their masks", n);
     return err;
 }

@@ -1,8 +1,9 @@
 /* masks.h - the evictions of a decoder's run as the attention mask of a pass over the same tokens.
  *
- * Every document of a pack is decoded under a method, first its prompt, then token by token; an
- * entry that leaves is seen by no later query of the pass, either.  The decoder has the student's
- * own weights, so that what is masked is what its own cache would have lost. */
+ * Every document of the packs is decoded under a method, first its prompt, then token by token, all
+ * documents side by side; an entry that leaves is seen by no later query of the pass, either.  The
+ * decoder has the student's own weights, so that what is masked is what its own cache would have
+ * lost. */
 #ifndef KVF_ENGINE_TRAIN_MASKS_H
 #define KVF_ENGINE_TRAIN_MASKS_H
 
@@ -10,9 +11,11 @@
 #include "engine/train/packs.h"
 
 /* opt: of the sessions; its cap and recorder do not matter.  prompt: tokens of a document that are
- * fed at once (at least 1).  gone: [L, n, H] as attention.h has it, set.  *ret_left, unless NULL:
- * how many entries left.  KVF_OK or an error of a session, with a sentence. */
+ * fed at once (at least 1).  gone: [n_packs][L, n, H], of each pack as attention.h has it, set.
+ * *ret_left, unless NULL: how many entries left.  KVF_OK or an error of a session, with a sentence.
+ */
 int masks_make(struct engine *e, const struct session_options *opt, int prompt,
-               const struct pack *pack, int32_t *gone, int64_t *ret_left, struct kvf_diag *d);
+               const struct pack *pack, int n_packs, int32_t *const *gone, int64_t *ret_left,
+               struct kvf_diag *d);
 
 #endif

@@ -148,6 +148,11 @@ void pass_mask(struct pass *p, const int32_t *gone)
     p->gone = gone;
 }
 
+void pass_weigh(struct pass *p, const double quality[QUALITY_TERMS])
+{
+    memcpy(p->opt.quality, quality, sizeof p->opt.quality);
+}
+
 void pass_share(struct pass *p, const float *share)
 {
     p->share = share;

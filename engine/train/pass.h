@@ -48,6 +48,8 @@ void pass_hold(struct pass *p, const float *g);
 void pass_tune(struct pass *p, const struct tuned *t, float *d_w);
 /* Evictions of the student's entries, [L, T, H] as attention.h has them, borrowed; NULL: none. */
 void pass_mask(struct pass *p, const int32_t *gone);
+/* Other weights of the quality terms than those of the options. */
+void pass_weigh(struct pass *p, const double quality[QUALITY_TERMS]);
 /* Shares of positions as quality.h has them, borrowed; NULL: all alike. */
 void pass_share(struct pass *p, const float *share);
 

@@ -19,7 +19,9 @@ struct tuner {
     float *d_w;  /* [tuned->n] derivatives by the weights */
     float *grad; /* [n] by the parameters: d_w where all weights learn */
     float *m, *v;
-    int32_t *gone; /* [L, length, H] */
+    struct pack *pack; /* [room] of a step or of a check */
+    int32_t **gone;    /* [room][L, length, H] their masks */
+    int room;
     size_t n;
     int64_t step;
 };
@@ -41,6 +43,29 @@ static int create_parameters(struct tuner *t, struct kvf_diag *d)
     return t->d_w && t->grad && t->m && t->v ? KVF_OK : KVF_E_NOMEM;
 }
 
+/* Room for the masks of n packs. */
+static int make_room(struct tuner *t, int n)
+{
+    const struct model_config *m = &t->e->config;
+    size_t one = (size_t)m->n_layers * (size_t)t->opt.length * (size_t)m->n_kv_heads;
+    if (n <= t->room)
+        return KVF_OK;
+    struct pack *pack = mem_grow(t->pack, (size_t)t->room, (size_t)n, sizeof *pack);
+    if (!pack)
+        return KVF_E_NOMEM;
+    t->pack = pack;
+    int32_t **gone = mem_grow(t->gone, (size_t)t->room, (size_t)n, sizeof *gone);
+    if (!gone)
+        return KVF_E_NOMEM;
+    t->gone = gone;
+    for (; t->room < n; t->room++) {
+        gone[t->room] = MEM_NEW(int32_t, one);
+        if (!gone[t->room])
+            return KVF_E_NOMEM;
+    }
+    return KVF_OK;
+}
+
 static int create_parts(struct tuner *t, struct kvf_diag *d)
 {
     const struct model_config *m = &t->e->config;
@@ -51,10 +76,9 @@ static int create_parts(struct tuner *t, struct kvf_diag *d)
         return err;
     t->student = *t->e;
     t->student.weights = &t->tuned->weights;
-    t->gone = MEM_NEW(int32_t,
-                      ((size_t)m->n_layers * (size_t)t->opt.length * (size_t)m->n_kv_heads));
-    if (!t->gone)
-        return KVF_E_NOMEM;
+    err = make_room(t, t->opt.accumulate);
+    if (err)
+        return err;
     return pass_create(&t->c, &t->teacher, NULL, &t->opt.pass, t->opt.length, &t->pass);
 }
 
@@ -78,7 +102,6 @@ int tuner_create(struct engine *e, struct packs *packs, const struct tuner_optio
                         "shorter ones, recomputation or low-rank weights",
                         opt->length);
     }
-    pass_mask(t->pass, t->gone);
     *ret = t;
     return KVF_OK;
 }
@@ -94,7 +117,10 @@ void tuner_destroy(struct tuner *t)
     mem_free(t->d_w);
     mem_free(t->m);
     mem_free(t->v);
+    for (int i = 0; i < t->room; i++)
+        mem_free(t->gone[i]);
     mem_free(t->gone);
+    mem_free(t->pack);
     lora_destroy(t->lora);
     tuned_destroy(t->tuned);
     mem_free(t);
@@ -143,34 +169,47 @@ static void add_loss(struct pass_loss *sum, const struct pass_loss *l, double we
         sum->term[i] += weight * l->term[i];
 }
 
-int tuner_judge(struct tuner *t, const struct session_options *method, const struct pack *pack,
-                struct pass_loss *ret, struct kvf_diag *d)
+/* The pass over pack i, with the mask that was made for it. */
+static void run_pass(struct tuner *t, int i, const struct pack *pack, double weight, float *d_w,
+                     struct pass_loss *ret)
 {
-    int err = masks_make(&t->student, method, t->opt.prompt, pack, t->gone, NULL, d);
-    if (err)
-        return err;
-    pass_tune(t->pass, t->tuned, NULL);
-    pass_run(t->pass, pack, 1, NULL, NULL, ret);
-    return KVF_OK;
+    pass_mask(t->pass, t->gone[i]);
+    pass_tune(t->pass, t->tuned, d_w);
+    pass_run(t->pass, pack, weight, NULL, NULL, ret);
+}
+
+int tuner_judge(struct tuner *t, const struct session_options *method, const struct pack *pack,
+                int n, struct pass_loss *ret, struct kvf_diag *d)
+{
+    static const double divergence[QUALITY_TERMS] = {[QUALITY_FWKL] = 1};
+    int err = make_room(t, n);
+    pass_weigh(t->pass, divergence);
+    if (!err)
+        err = masks_make(&t->student, method, t->opt.prompt, pack, n, t->gone, NULL, d);
+    for (int i = 0; !err && i < n; i++)
+        run_pass(t, i, &pack[i], 1, NULL, &ret[i]);
+    return err;
 }
 
 static int run_packs(struct tuner *t, const struct session_options *method, struct tuner_step *ret,
                      struct kvf_diag *d)
 {
-    int64_t n = packs_count(t->packs);
+    int64_t n = packs_count(t->packs), first = t->step * t->opt.accumulate;
+    int A = t->opt.accumulate;
+    for (int a = 0; a < A; a++) {
+        int64_t i = first + a;
+        t->pack[a] = packs_get(t->packs, t->opt.seed, i / n, (int)(i % n));
+        ret->tokens += t->pack[a].n;
+    }
+    int err = masks_make(&t->student, method, t->opt.prompt, t->pack, A, t->gone, &ret->left, d);
+    if (err)
+        return err;
     memset(t->d_w, 0, t->tuned->n * sizeof *t->d_w);
-    for (int a = 0; a < t->opt.accumulate; a++) {
-        int64_t i = t->step * t->opt.accumulate + a, left;
-        struct pack pack = packs_get(t->packs, t->opt.seed, i / n, (int)(i % n));
+    pass_weigh(t->pass, t->opt.pass.quality);
+    for (int a = 0; a < A; a++) {
         struct pass_loss l;
-        int err = masks_make(&t->student, method, t->opt.prompt, &pack, t->gone, &left, d);
-        if (err)
-            return err;
-        ret->left += left;
-        ret->tokens += pack.n;
-        pass_tune(t->pass, t->tuned, t->d_w);
-        pass_run(t->pass, &pack, 1.0 / t->opt.accumulate, NULL, NULL, &l);
-        add_loss(&ret->loss, &l, 1.0 / t->opt.accumulate);
+        run_pass(t, a, &t->pack[a], 1.0 / A, t->d_w, &l);
+        add_loss(&ret->loss, &l, 1.0 / A);
     }
     return KVF_OK;
 }

@@ -44,9 +44,9 @@ void tuner_destroy(struct tuner *t); /* accepts NULL */
 int tuner_step(struct tuner *t, const struct session_options *method, struct tuner_step *ret,
                struct kvf_diag *d);
 
-/* The loss of one pack under a method, nothing is learnt: of the student as it is. */
+/* KL(teacher || student) of n packs under a method, of the student as it is; nothing is learnt. */
 int tuner_judge(struct tuner *t, const struct session_options *method, const struct pack *pack,
-                struct pass_loss *ret, struct kvf_diag *d);
+                int n, struct pass_loss *ret, struct kvf_diag *d);
 
 int64_t tuner_steps(const struct tuner *t); /* done */
 size_t tuner_parameters(const struct tuner *t);

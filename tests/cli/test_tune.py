@@ -232,6 +232,13 @@ def learns():
     tune("full.gguf", "--fresh", data=ONE, method="full", steps=2)
     log = record("full.gguf")
     s.check("without evictions there is nothing to learn", all(x["evicted"] == 0 and abs(x["fwkl"]) < 1e-6 and x["norm"] < 1e-3 for x in log), log)
+    tune("control.gguf", "--control", "--check-docs", "2", "--budgets", "8", "--lr", "1e-3", steps=8, check=8)
+    log = record("control.gguf")
+    steps, checks = ([x for x in log if what in x] for what in ("step", "check"))
+    s.check("the control evicts nothing, learns from the next tokens, and is checked under the method",
+            all(x["evicted"] == 0 and x["ntp"] > 0 and "fwkl" not in x for x in steps) and [x["check"] for x in checks] == [0, 8] and checks[0]["kl_8"] > 0
+            and checks[1]["kl_8"] != checks[0]["kl_8"], log[:2])
+    s.check("the mean is of the documents", all(np.isclose(np.mean(x["documents_8"]), x["kl_8"], rtol=1e-12) for x in checks))
     told = json.loads(s.run(argv("told.gguf", "--json", "--check-docs", "2", "--budgets", "8", steps=3, check=3)).stdout)
     checks = [x for x in record("told.gguf") if "check" in x]
     s.check("--json: the first and the last check", told["kl"]["8"] == [checks[0]["kl_8"], checks[-1]["kl_8"]] and told["steps"] == 3, told)
