@@ -38,8 +38,10 @@ int model_open(const char *model, const struct execution *how, struct engine **r
                struct kvf_diag *d)
 {
     struct buf path = {0};
-    struct engine_options opt = {
-        .exact = how->exact, .n_threads = (int)how->threads, .cpu_flags = cpu_flags_detect()};
+    struct engine_options opt = {.exact = how->exact,
+                                 .n_threads = (int)how->threads,
+                                 .cpu_flags = cpu_flags_detect(),
+                                 .adapter = how->lora};
     int err = how->rope_scale ? rope_scale_parse(how->rope_scale, &opt.rope_scale, d) : KVF_OK;
     if (!err)
         err = choose_device((enum device_word)how->device, &opt, d);

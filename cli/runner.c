@@ -25,6 +25,8 @@ const struct opt execution_options[] = {
      "cache elements; auto: f16, with --exact f32", "auto", .words = kv_type_words},
     {OPT_STR, 0, "rope-scale", offsetof(struct execution, rope_scale), "KIND:F",
      "rotations for texts F times as long: linear, ntk or yarn", .absent = "as in the file"},
+    {OPT_STR, 0, "lora", offsetof(struct execution, lora), "FILE",
+     "low-rank changes that are added to the weights: an adapter of PEFT or of tune"},
     {OPT_FLAG, 0, "exact", offsetof(struct execution, exact), NULL,
      "f32 weights, activations and cache"},
     {.type = OPT_END},

@@ -9,10 +9,11 @@
 struct force;
 
 /* How a model is run, whatever it is run for; the options --device, --chunk, --threads, --kv-type,
- * --exact. */
+ * --rope-scale, --lora, --exact. */
 struct execution {
     int64_t chunk, threads; /* 0: the command's own choice */
     const char *rope_scale; /* NULL: as in the file */
+    const char *lora;       /* NULL: the model as it is */
     int kv_type;            /* word of --kv-type */
     int device;             /* enum device_word */
     bool exact;

@@ -1,6 +1,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "engine/decode/session.h"
+#include "engine/model/adapter.h"
 #include "engine/model/model_file.h"
 
 int engine_open(const char *path, const struct engine_options *opt, struct engine **ret_engine,
@@ -14,6 +15,10 @@ int engine_open(const char *path, const struct engine_options *opt, struct engin
     e->which = opt->which;
     kernels_init(&e->kernels, opt->cpu_flags);
     int err = model_file_open(path, &e->gguf, d);
+    if (err)
+        goto fail;
+    if (opt->adapter)
+        err = adapter_apply(e->gguf, opt->adapter, opt->exact, &e->gguf, d);
     if (err)
         goto fail;
     err = model_config_read(e->gguf, &e->config, d);

@@ -1,5 +1,5 @@
-/* gguf_file.h - what an opened GGUF file is; private to gguf.c, which opens it, and gguf_get.c,
- * which answers questions about it. */
+/* gguf_file.h - what an opened GGUF file is; private to the room: gguf.c opens it,
+ * gguf_get.c answers questions about it, others make a file or a model like it. */
 #ifndef KVF_ENGINE_GGUF_FILE_H
 #define KVF_ENGINE_GGUF_FILE_H
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { GT_U8 = 0, GT_I32 = 5, GT_F32 = 6, GT_BOOL = 7, GT_STRING = 8, GT_ARRAY = 9, GT_I64 = 11 };
+#include "engine/model/gguf_file.h"
 
 static void put_key(struct gguf_put *m, const char *key, uint32_t type)
 {
@@ -77,4 +77,31 @@ void gguf_put_bools(struct gguf_put *m, const char *key, const bool *v, uint64_t
     put_array(m, key, GT_BOOL, n);
     for (uint64_t i = 0; i < n; i++)
         buf_char(&m->pairs, (char)v[i]);
+}
+
+/* Where an array's elements end. */
+static const unsigned char *array_end(const struct pair *p)
+{
+    const unsigned char *at = p->value;
+    if (p->element != GT_STRING)
+        return at + p->n * gguf_scalar_size(p->element);
+    for (uint64_t i = 0; i < p->n; i++)
+        at += 8 + gguf_load(at, 8);
+    return at;
+}
+
+void gguf_put_pair(struct gguf_put *m, const struct pair *p)
+{
+    gguf_put_text(m, p->key, strlen(p->key));
+    buf_le32(&m->pairs, p->type);
+    m->n++;
+    if (p->type == GT_STRING) {
+        gguf_put_text(m, (const char *)p->value, p->n);
+    } else if (p->type == GT_ARRAY) {
+        buf_le32(&m->pairs, p->element);
+        buf_le64(&m->pairs, p->n);
+        buf_add(&m->pairs, p->value, (size_t)(array_end(p) - p->value));
+    } else {
+        buf_add(&m->pairs, p->value, gguf_scalar_size(p->type));
+    }
 }

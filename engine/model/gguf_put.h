@@ -23,6 +23,9 @@ void gguf_put_strings(struct gguf_put *m, const char *key, uint64_t n);
 void gguf_put_text(struct gguf_put *m, const char *s, size_t n);
 void gguf_put_ints(struct gguf_put *m, const char *key, uint64_t n);
 void gguf_put_reals(struct gguf_put *m, const char *key, uint64_t n);
+/* A pair of an opened file, as it stands there. */
+struct pair;
+void gguf_put_pair(struct gguf_put *m, const struct pair *p);
 /* All of an array of bytes. */
 void gguf_put_bytes(struct gguf_put *m, const char *key, const void *p, uint64_t n);
 /* All of an array of bools, one byte each. */

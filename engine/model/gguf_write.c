@@ -43,40 +43,12 @@ static size_t stored_bytes(const struct job *j, const struct gguf_tensor *t)
     return changes(j, t) ? weight_bytes(stored_type(j, t), elements(t)) : t->bytes;
 }
 
-/* Where an array's elements end. */
-static const unsigned char *array_end(const struct pair *p)
-{
-    const unsigned char *at = p->value;
-    if (p->element != GT_STRING)
-        return at + p->n * gguf_scalar_size(p->element);
-    for (uint64_t i = 0; i < p->n; i++)
-        at += 8 + gguf_load(at, 8);
-    return at;
-}
-
 /* What says how the file was split or stored, and what is said anew, is not kept. */
 static bool keeps(const struct job *j, const char *key)
 {
     return strncmp(key, "split.", 6) != 0 && strcmp(key, "general.file_type") != 0
            && strcmp(key, "general.alignment") != 0
            && !(j->change->key && strcmp(key, j->change->key) == 0);
-}
-
-/* A pair as it stands in the file. */
-static void put_pair(struct gguf_put *m, const struct pair *p)
-{
-    gguf_put_text(m, p->key, strlen(p->key));
-    buf_le32(&m->pairs, p->type);
-    m->n++;
-    if (p->type == GT_STRING) {
-        gguf_put_text(m, (const char *)p->value, p->n);
-    } else if (p->type == GT_ARRAY) {
-        buf_le32(&m->pairs, p->element);
-        buf_le64(&m->pairs, p->n);
-        buf_add(&m->pairs, p->value, (size_t)(array_end(p) - p->value));
-    } else {
-        buf_add(&m->pairs, p->value, gguf_scalar_size(p->type));
-    }
 }
 
 static void put_tensor(struct job *j, const struct gguf_tensor *t, uint64_t at)
@@ -101,7 +73,7 @@ static int make_header(struct job *j, size_t *ret_most, struct kvf_diag *d)
     uint64_t at = 0;
     for (size_t i = 0; i < j->g->n_pairs; i++)
         if (keeps(j, j->g->pair[i].key))
-            put_pair(&j->meta, &j->g->pair[i]);
+            gguf_put_pair(&j->meta, &j->g->pair[i]);
     if (j->change->key)
         gguf_put_str(&j->meta, j->change->key, j->change->note, strlen(j->change->note));
     for (size_t i = 0; i < j->g->n_tensors; i++) {

@@ -107,9 +107,9 @@ def quantised(x, kind):
     return b"".join(d[i].astype("<f2").tobytes() + least[i].astype("<f2").tobytes() + (q[i, :16] | q[i, 16:] << 4).tobytes() for i in range(len(b)))
 
 
-def logits(model):
+def logits(model, *more):
     ids = s.file("ids.txt", b"5 17 40 41 100 7 33 12 250")
-    s.accepted(f"logits of {model}", ["logits", "-m", model, "--ids", ids, "--exact", "-t", "1", "-o", s.path("logits.npy")])
+    s.accepted(f"logits of {model}", ["logits", "-m", model, "--ids", ids, "--exact", "-t", "1", "-o", s.path("logits.npy"), *more])
     return np.load(s.path("logits.npy"))
 
 
@@ -169,6 +169,9 @@ def adapters():
         new = File(tune(f"low{i}.gguf", *more, "--type", "f32", model=model, steps=5))
         notes, pairs = adapter(tune(f"low{i}.safetensors", *more, model=model, steps=5))
         s.check(f"{i}: notes", notes["r"] == "3" and float(notes["lora_alpha"]) == 5 and "method" in json.loads(notes["training"]), notes)
+        a, b, base = logits(s.path(f"low{i}.gguf")), logits(model, "--lora", s.path(f"low{i}.safetensors")), logits(model)
+        s.check(f"{i}: --lora is the merged model", np.abs(a - b).max() <= 1e-5 * np.abs(a).max() and np.abs(a - base).max() > 1e-2,
+                np.abs(a - b).max(), np.abs(a - base).max())
         layers = sum(".lora_A." in k for k in pairs) // 7
         s.check(f"{i}: seven pairs a layer", len(pairs) == 14 * layers and layers > 0, list(pairs)[:3])
         if not {old.tensors[n][0] for n in old.tensors} <= {0, 1}:
@@ -184,6 +187,69 @@ def adapters():
             s.check(f"{i}: {tensor}", off <= 1e-6 and np.abs(change).max() > 1e-5, off, np.abs(change).max())
         same = [k for k in old.tensors if not any(f".{x}.weight".encode() in k for x in NAMES.values())]
         s.check(f"{i}: the rest stays", all(np.array_equal(old.floats(k), new.floats(k)) for k in same))
+
+
+def stored(tensors, notes):
+    """A safetensors file of f32 or f16."""
+    head, data = {"__metadata__": notes} if notes else {}, b""
+    for name, x in tensors.items():
+        head[name] = {"dtype": {"float32": "F32", "float16": "F16"}[str(x.dtype)], "shape": list(x.shape), "data_offsets": [len(data), len(data) + x.nbytes]}
+        data += x.tobytes()
+    text = json.dumps(head).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def foreign_adapters():
+    """What PEFT writes: a folder with a configuration, f16, other prefixes; and what is refused."""
+    r = np.random.default_rng(3)
+    with open(MODEL, "rb") as f:
+        old = File(f.read())
+    q = old.tensors[b"blk.1.attn_q.weight"][1]
+    names = [f"base_model.model.model.layers.1.self_attn.q_proj.lora_{x}.weight" for x in "AB"]
+    pair = {names[0]: r.normal(size=(4, q[0])).astype(np.float16), names[1]: r.normal(size=(q[1], 4)).astype(np.float16)}
+    os.mkdir(s.path("peft"))
+    s.file("peft/adapter_model.safetensors", stored(pair, {"format": "pt"}))
+
+    def run(*more):
+        return ["logits", "-m", MODEL, "-p", "the red hat", "--raw", "--exact", "-o", s.path("x.npy"), *more]
+
+    def refused(what, tensors, notes, *words):
+        path = s.file("bad.safetensors", stored(tensors, notes))
+        s.refused(what, run("--lora", path), 1, "bad.safetensors", *words)
+
+    s.refused("nobody says alpha", run("--lora", s.path("peft")), 1, "lora_alpha")
+    for root in (False, True):
+        s.file("peft/adapter_config.json", json.dumps({"r": 4, "lora_alpha": 8, "use_rslora": root}).encode())
+        have = logits(MODEL, "--lora", s.path("peft"))
+        share = 8 / (2 if root else 4)
+        notes = {"lora_alpha": str(4 * share)}
+        plain = s.file("plain.safetensors", stored({k.removeprefix("base_model.model."): x.astype(np.float32) for k, x in pair.items()}, notes))
+        want = logits(MODEL, "--lora", plain)
+        s.check(f"use_rslora {root}: alpha of the configuration", np.abs(have - want).max() <= 1e-5 * np.abs(want).max())
+    s.file("peft/adapter_config.json", b'{"lora_alpha": 8, "use_dora": true}')
+    s.refused("weights of another kind", run("--lora", s.path("peft")), 1, "use_dora")
+    s.file("peft/adapter_config.json", b'{"lora_alpha": ')
+    s.refused("a damaged configuration", run("--lora", s.path("peft")), 1, "adapter_config.json")
+    notes = {"lora_alpha": "8"}
+    a, b = pair.values()
+    refused("no partner", {names[0]: a}, notes, "lora_B")
+    refused("ranks that differ", {names[0]: a, names[1]: b[:, :3].copy()}, notes, "another model")
+    refused("a wider model", {names[0]: np.ones((4, q[0] + 2), np.float16), names[1]: b}, notes, "another model")
+    refused("no such layer", {n.replace("layers.1", "layers.7"): x for n, x in pair.items()}, notes, "does not have")
+    refused("an endless number", {n.replace("layers.1", "layers.99999999999999999999"): x for n, x in pair.items()}, notes, "does not have")
+    refused("a module that is no projection", {n.replace("q_proj", "rotary"): x for n, x in pair.items()}, notes, "does not have")
+    refused("a norm", {"model.norm.weight": np.ones(4, np.float32)}, notes, "no low-rank change")
+    refused("one matrix twice", {**pair, **{n.removeprefix("base_model."): x for n, x in pair.items()}}, notes, "twice")
+    refused("not finite", {names[0]: a * np.float16(np.inf), names[1]: b}, notes, "cannot hold")
+    refused("nothing", {}, notes, "bad.safetensors")
+    s.refused("no file", run("--lora", s.path("none.safetensors")), 1, "none.safetensors")
+    s.refused("short", run("--lora", s.file("short.safetensors", b"abc")), 1, "3 bytes")
+    trace = s.path("lora.kvf")
+    s.accepted("a run", ["run", "-m", MODEL, "-p", "the red hat", "-n", "3", "--lora", s.path("plain.safetensors"), "-o", trace])
+    s.accepted("a run", ["run", "-m", MODEL, "-p", "the red hat", "-n", "3", "-o", s.path("base.kvf")])
+    hashes = [json.loads(s.run(["info", x, "--json"]).stdout) for x in (trace, s.path("base.kvf"))]
+    s.check("traces tell the models apart", len({json.dumps(h).split('"hash": "')[1][:32] for h in hashes}) == 2, hashes[0])
 
 
 # ---- the same bytes
@@ -269,6 +335,7 @@ def refusals():
 same_model()
 stored_types()
 adapters()
+foreign_adapters()
 any_threads()
 any_stop()
 learns()

@@ -97,7 +97,7 @@ FENCES = [
     (r'minizip/', ['base/table_npz.c']),
     (r'sqlite3', ['base/table_sqlite.c']),
     (r'zstd', ['libtrace/codec.c']),
-    (r'xxhash', ['libtrace/hash.c', 'engine/model/gguf_get.c', 'engine/model/hf_files.c',
+    (r'xxhash', ['libtrace/hash.c', 'engine/model/gguf_get.c', 'engine/model/adapter.c', 'engine/model/hf_files.c',
                  'engine/model/vocab.c', 'engine/gate/tensor_file.c', 'engine/train/']),
     (r'pcre2', ['engine/model/pretok.c', 'analyzers/classes.c',
                 'analyzers/fold.c']),
