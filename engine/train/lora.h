@@ -51,7 +51,8 @@ void lora_refresh(struct lora *l, const struct compute *c);
 void lora_gradient(struct lora *l, const struct compute *c, const float *d_w, float *grad);
 /* Writes A and B as PEFT does: "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
  * and so on, in f32, r and lora_alpha among the metadata, rows of queries and keys in the order of
- * Hugging Face's models.  record: JSON, kept under "training".  Errors of safetensors_write. */
+ * Hugging Face's models; beside a file of the name adapter_model.safetensors goes PEFT's
+ * adapter_config.json.  record: JSON, kept under "training".  Errors of safetensors_write. */
 int lora_write(const struct lora *l, const char *path, const char *hash, const char *record,
                struct kvf_diag *d);
 

@@ -2,7 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/mem.h"
+#include "base/replace.h"
 #include "engine/gate/safetensors_write.h"
 #include "engine/train/lora.h"
 
@@ -45,6 +47,39 @@ static void describe(const struct lora *l, struct safetensors_item *item, char (
     }
 }
 
+/* PEFT opens a folder with adapter_model.safetensors and this; other names stand alone. */
+static int write_config(const struct lora *l, const char *path, struct kvf_diag *d)
+{
+    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path, *comma = "";
+    struct buf name = {0}, b = {0};
+    struct replace r;
+    if (strcmp(file, "adapter_model.safetensors") != 0)
+        return KVF_OK;
+    buf_printf(&name, "%.*sadapter_config.json", (int)(file - path), path);
+    buf_printf(
+        &b,
+        "{\"peft_type\": \"LORA\", \"task_type\": \"CAUSAL_LM\", \"bias\": \"none\", \"r\": %d, "
+        "\"lora_alpha\": %.17g, \"lora_dropout\": 0.0, \"target_modules\": [",
+        l->opt.rank, l->opt.alpha);
+    for (int t = 0; t < LORA_TARGETS; t++) {
+        if (!(l->opt.targets & 1u << t))
+            continue;
+        buf_printf(&b, "%s\"%s\"", comma, strchr(lora_target_name((enum lora_target)t), '.') + 1);
+        comma = ", ";
+    }
+    buf_str(&b, "]}\n");
+    int err = name.err ? name.err : b.err;
+    if (!err)
+        err = replace_open(&r, name.data, d);
+    if (!err) {
+        replace_write(&r, b.data, b.len);
+        err = replace_finish(&r, d);
+    }
+    buf_finish(&name);
+    buf_finish(&b);
+    return err;
+}
+
 int lora_write(const struct lora *l, const char *path, const char *hash, const char *record,
                struct kvf_diag *d)
 {
@@ -68,5 +103,5 @@ int lora_write(const struct lora *l, const char *path, const char *hash, const c
     mem_free(item);
     mem_free(name);
     mem_free(b);
-    return err;
+    return err ? err : write_config(l, path, d);
 }
