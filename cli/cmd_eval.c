@@ -182,8 +182,10 @@ static int read_tasks(struct eval_job *j, struct kvf_diag *d)
         return err;
     j->docs = j->tasks.n;
     j->input = MEM_NEW(struct eval_input, (size_t)j->docs);
-    for (int i = 0; j->input && i < j->tasks.n; i++)
+    for (int i = 0; j->input && i < j->tasks.n; i++) {
         take_task(j, i);
+        j->eval.floor += j->tasks.task[i].chance / j->tasks.n;
+    }
     return j->input ? KVF_OK : KVF_E_NOMEM;
 }
 
@@ -202,7 +204,7 @@ static void summary(const struct eval_job *j, const struct table *t)
         printf("%lld documents of %lld + %lld tokens; nats per token, 95 %% intervals\n",
                (long long)j->docs, (long long)j->prompt, (long long)j->score);
     printf("%-*s %7s %7s %-17s %7s %-17s %6s %7s %7s%s\n", wide, "method", "budget", "NLL", "",
-           "KL", "", "top-1", "entries", "at end", j->eval.answers ? "   right" : "");
+           "KL", "", "top-1", "entries", "at end", j->eval.answers ? "   right    floor" : "");
     for (int i = 0; i < j->n; i++) {
         double v[COLUMNS];
         for (int c = 0; c < COLUMNS; c++)
@@ -212,7 +214,7 @@ static void summary(const struct eval_job *j, const struct table *t)
                100 * v[6], v[7], v[8]);
         int right = table_find(t, "right");
         if (right >= 0)
-            printf("  %5.1f%%", 100 * table_real(t, right, i));
+            printf("  %5.1f%%  %6.2g%%", 100 * table_real(t, right, i), 100 * j->eval.floor);
         printf("\n");
     }
 }

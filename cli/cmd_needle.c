@@ -66,10 +66,19 @@ static int64_t length_of(const struct request *q, const struct buf *text)
     return n;
 }
 
+static void write_text(const struct needle_task *t, int n_sentences, struct buf *text,
+                       struct buf *spans)
+{
+    if (t->hops)
+        needle_write_chains(t, n_sentences, text, spans);
+    else
+        needle_write(t, n_sentences, text, spans);
+}
+
 static int64_t length_with(const struct request *q, int n_sentences)
 {
     struct buf text = {0};
-    needle_write(&q->task, n_sentences, &text, NULL);
+    write_text(&q->task, n_sentences, &text, NULL);
     int64_t n = length_of(q, &text);
     buf_finish(&text);
     return n;
@@ -131,10 +140,13 @@ static int write_prompt(struct request *q, int64_t i, struct kvf_diag *d)
     json_put_member_num(&json, "keys", (double)t->keys);
     json_put_member_num(&json, "values", (double)t->values);
     json_put_member_num(&json, "queries", (double)t->queries);
+    if (t->hops)
+        json_put_member_num(&json, "hops", (double)t->hops);
     json_put_member_num(&json, "depth", t->depth);
+    json_put_member_num(&json, "chance", needle_chance(t));
     json_put_member_num(&json, q->tokens ? "tokens" : "words", (double)length_with(q, sentences));
     buf_char(&json, ',');
-    needle_write(t, sentences, &text, &json);
+    write_text(t, sentences, &text, &json);
     buf_str(&json, "}\n");
     err = text.err ? text.err : json.err;
     if (!err)
@@ -175,6 +187,8 @@ static const struct opt options[] = {
      "1", .min = 1, .max = 16},
     {OPT_INT, 0, "digits", offsetof(struct request, task.digits), "N", "digits of a value", "5",
      .min = 1, .max = 12},
+    {OPT_INT, 0, "hops", offsetof(struct request, task.hops), "H",
+     "keys are chains of H + 1 variables, which pass a number on", "0", .max = 63},
     {OPT_REAL, 0, "depth", offsetof(struct request, task.depth), "X",
      "place of what is asked for, 0 = start, 1 = end", "nan", .absent = "anywhere", .max = 1},
     {OPT_WORD, 0, "haystack", offsetof(struct request, haystack), "KIND",

@@ -6,9 +6,7 @@
 
 #include "base/json.h"
 #include "base/rng.h"
-
-/* Streams of numbers: what is drawn for one thing does not depend on the others. */
-enum { DRAW_KEYS, DRAW_VALUES, DRAW_DEPTH, DRAW_FILLER };
+#include "cli/needle_text.h"
 
 static const char *const adjectives[] = {
     "amber",   "brass",   "broken", "cedar",   "copper", "crimson",  "distant",  "dusty",
@@ -101,6 +99,14 @@ int needle_check(const struct needle_task *t, struct kvf_diag *d)
     int64_t most = 9;
     for (int64_t i = 1; i < t->digits; i++)
         most *= 10;
+    if (t->hops && (t->values > 1 || t->queries > 1 || t->haystack == HAYSTACK_NEEDLES))
+        return kvf_fail(d, KVF_E_ARG,
+                        "--hops asks for the variables of one chain: leave out --values, --queries "
+                        "and --haystack needles; --keys %lld gives so many chains",
+                        (long long)t->keys);
+    if (t->keys * (t->hops + 1) > NEEDLE_MOST)
+        return kvf_fail(d, KVF_E_ARG, "%lld chains of %lld hops are over %d variables",
+                        (long long)t->keys, (long long)t->hops, NEEDLE_MOST);
     if (t->queries > t->keys)
         return kvf_fail(d, KVF_E_ARG, "--queries %lld: there are only %lld keys",
                         (long long)t->queries, (long long)t->keys);
@@ -154,29 +160,38 @@ static void put_key(struct buf *b, int key)
     buf_printf(b, "%s %s", adjectives[key / N_THINGS], things[key % N_THINGS]);
 }
 
-static void put_filler(const struct draw *w, int i, struct buf *text)
+void needle_put_filler(const struct needle_task *t, int i, struct buf *text)
 {
-    const struct needle_task *t = w->task;
     struct rng r;
     rng_init(&r, rng_hash(t->seed, DRAW_FILLER, (uint64_t)i, 0));
     if (t->haystack == HAYSTACK_NOISE) {
         buf_str(text, noise[i % (int)(sizeof noise / sizeof *noise)]);
-    } else if (t->haystack == HAYSTACK_PROSE) {
+    } else {
         const char *who = DRAWN(people, &r), *what = DRAWN(deeds, &r), *where = DRAWN(places, &r);
         buf_printf(text, "%s %s %s %s.", who, what, where, DRAWN(times, &r));
-    } else {
-        int free_keys = N_KEYS - (int)t->keys; /* keys that nobody asks for may come again */
-        int64_t value;
-        buf_str(text, "The number of the ");
-        put_key(text, w->key[(int)t->keys + (int)rng_below(&r, (uint64_t)free_keys)]);
-        do
-            value = w->least + (int64_t)rng_below(&r, (uint64_t)(9 * w->least));
-        while (taken(w, (int)(t->keys * t->values), value));
-        buf_printf(text, " is %lld.", (long long)value);
     }
 }
 
-static void put_span(struct buf *b, const char *name, bool useful, size_t start, size_t end)
+static void put_filler(const struct draw *w, int i, struct buf *text)
+{
+    const struct needle_task *t = w->task;
+    if (t->haystack != HAYSTACK_NEEDLES) {
+        needle_put_filler(t, i, text);
+        return;
+    }
+    struct rng r;
+    rng_init(&r, rng_hash(t->seed, DRAW_FILLER, (uint64_t)i, 0));
+    int free_keys = N_KEYS - (int)t->keys; /* keys that nobody asks for may come again */
+    int64_t value;
+    buf_str(text, "The number of the ");
+    put_key(text, w->key[(int)t->keys + (int)rng_below(&r, (uint64_t)free_keys)]);
+    do
+        value = w->least + (int64_t)rng_below(&r, (uint64_t)(9 * w->least));
+    while (taken(w, (int)(t->keys * t->values), value));
+    buf_printf(text, " is %lld.", (long long)value);
+}
+
+void needle_put_span(struct buf *b, const char *name, bool useful, size_t start, size_t end)
 {
     if (!b)
         return;
@@ -193,9 +208,9 @@ static void put_needle(const struct draw *w, int i, struct buf *text, struct buf
     buf_str(text, t->values > 1 ? "One of the numbers of the " : "The number of the ");
     put_key(text, w->key[i / t->values]);
     buf_printf(text, " is %lld.", (long long)w->value[i]);
-    put_span(spans, asked ? "needle" : "distractor", asked, start, text->len);
+    needle_put_span(spans, asked ? "needle" : "distractor", asked, start, text->len);
     if (asked)
-        put_span(spans, "value", false, text->len - 1 - (size_t)t->digits, text->len - 1);
+        needle_put_span(spans, "value", false, text->len - 1 - (size_t)t->digits, text->len - 1);
 }
 
 /* Appends the keys that are asked for: "the amber mill and the iron gate". */
@@ -209,40 +224,48 @@ static void put_asked(const struct draw *w, struct buf *text)
     }
 }
 
+size_t needle_begin_question(struct buf *text)
+{
+    while (text->len > 0 && text->data[text->len - 1] == ' ')
+        text->data[--text->len] = 0;
+    buf_str(text, "\n\n");
+    return text->len;
+}
+
 static void put_question(const struct draw *w, struct buf *text, struct buf *spans)
 {
     const struct needle_task *t = w->task;
     bool several = t->queries * t->values > 1;
-    buf_str(text, "\n\n");
-    size_t start = text->len;
+    size_t start = needle_begin_question(text);
     buf_printf(text, "According to the notes, what %s of ",
                several ? "are the numbers" : "is the number");
     put_asked(w, text);
     buf_printf(text, "? Answer with the number%s alone.", several ? "s" : "");
-    put_span(spans, "question", false, start, text->len);
+    needle_put_span(spans, "question", false, start, text->len);
 }
 
-/* Appends the member "reply": a right answer and the bytes of the numbers in it. */
-static void put_reply(const struct draw *w, struct buf *spans)
+void needle_put_answers(struct buf *spans, const struct buf *lead, const struct buf *answer, int n)
 {
     struct buf text = {0}, values = {0};
-    int n = (int)(w->task->queries * w->task->values);
-    buf_str(&text, n > 1 ? "The numbers of " : "The number of ");
-    put_asked(w, &text);
-    buf_str(&text, n > 1 ? " are " : " is ");
+    buf_add(&text, lead->data ? lead->data : "", lead->len);
     for (int i = 0; i < n; i++) {
         if (i > 0)
             buf_str(&text, i + 1 < n ? ", " : " and ");
         size_t start = text.len;
-        buf_printf(&text, "%lld", (long long)w->value[i]);
+        buf_add(&text, answer[i].data ? answer[i].data : "", answer[i].len);
         buf_printf(&values, "%s[%zu,%zu]", i ? "," : "", start, text.len);
+        if (answer[i].err)
+            spans->err = answer[i].err;
     }
     buf_char(&text, '.');
     buf_str(spans, "\"reply\":{");
     json_put_key(spans, "text");
     json_put_str(spans, text.data ? text.data : "", text.len);
-    buf_printf(spans, ",\"values\":[%s]},", values.data ? values.data : "");
-    if (text.err || values.err)
+    buf_printf(spans, ",\"values\":[%s]},\"answers\":[", values.data ? values.data : "");
+    for (int i = 0; i < n; i++)
+        buf_printf(spans, "%s\"%s\"", i ? "," : "", answer[i].data ? answer[i].data : "");
+    buf_str(spans, "],\"spans\":[");
+    if (text.err || values.err || lead->err)
         spans->err = KVF_E_NOMEM;
     buf_finish(&text);
     buf_finish(&values);
@@ -250,11 +273,31 @@ static void put_reply(const struct draw *w, struct buf *spans)
 
 static void put_answers(const struct draw *w, struct buf *spans)
 {
-    put_reply(w, spans);
-    buf_str(spans, "\"answers\":[");
-    for (int i = 0; i < w->task->queries * w->task->values; i++)
-        buf_printf(spans, "%s\"%lld\"", i ? "," : "", (long long)w->value[i]);
-    buf_str(spans, "],\"spans\":[");
+    struct buf lead = {0}, answer[NEEDLE_MOST] = {{0}};
+    int n = (int)(w->task->queries * w->task->values);
+    buf_str(&lead, n > 1 ? "The numbers of " : "The number of ");
+    put_asked(w, &lead);
+    buf_str(&lead, n > 1 ? " are " : " is ");
+    for (int i = 0; i < n; i++)
+        buf_printf(&answer[i], "%lld", (long long)w->value[i]);
+    needle_put_answers(spans, &lead, answer, n);
+    for (int i = 0; i < n; i++)
+        buf_finish(&answer[i]);
+    buf_finish(&lead);
+}
+
+double needle_chance(const struct needle_task *t)
+{
+    double numbers = t->hops ? pow(26, 5) : 9 * pow(10, (double)t->digits - 1), chance = 1;
+    int64_t n = t->hops ? t->hops + 1 : t->queries * t->values;
+    for (int64_t i = 0; i < n; i++)
+        chance /= numbers - (double)i;
+    return chance;
+}
+
+bool needle_is_before(double depth, int s, int n_sentences)
+{
+    return (int)fmin(n_sentences, depth * (n_sentences + 1)) == s;
 }
 
 void needle_write(const struct needle_task *t, int n_sentences, struct buf *text, struct buf *spans)
@@ -267,7 +310,7 @@ void needle_write(const struct needle_task *t, int n_sentences, struct buf *text
     buf_str(text, intro);
     for (int s = 0; s <= n_sentences; s++) {
         for (int i = 0; i < n; i++)
-            if ((int)fmin(n_sentences, w.depth[i] * (n_sentences + 1)) == s) {
+            if (needle_is_before(w.depth[i], s, n_sentences)) {
                 put_needle(&w, i, text, spans);
                 buf_char(text, ' ');
             }
@@ -276,8 +319,6 @@ void needle_write(const struct needle_task *t, int n_sentences, struct buf *text
             buf_char(text, ' ');
         }
     }
-    while (text->len > 0 && text->data[text->len - 1] == ' ')
-        text->data[--text->len] = 0;
     put_question(&w, text, spans);
     if (spans)
         buf_char(spans, ']');

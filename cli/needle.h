@@ -1,5 +1,6 @@
 /* needle.h - texts in which something is hidden: keys with numbers among sentences that have
- * nothing to do with them, and a question about some of the keys. */
+ * nothing to do with them, and a question about some of the keys; or variables that pass a number
+ * on, and the question which of them hold it. */
 #ifndef KVF_CLI_NEEDLE_H
 #define KVF_CLI_NEEDLE_H
 
@@ -12,6 +13,7 @@ enum haystack { HAYSTACK_PROSE, HAYSTACK_NOISE, HAYSTACK_NEEDLES };
 struct needle_task {
     int64_t keys, values, queries; /* keys hidden, values of each, keys asked for */
     int64_t digits;                /* of a value */
+    int64_t hops;                  /* not 0: keys are chains of hops + 1 variables */
     enum haystack haystack;
     double depth; /* where the needles asked for are, 0 .. 1; NaN: anywhere */
     uint64_t seed;
@@ -29,5 +31,14 @@ int needle_check(const struct needle_task *t, struct kvf_diag *d);
  * needle is the same for any n_sentences.  Failures are in text->err and spans->err. */
 void needle_write(const struct needle_task *t, int n_sentences, struct buf *text,
                   struct buf *spans);
+
+/* The same of a task with hops. */
+void needle_write_chains(const struct needle_task *t, int n_sentences, struct buf *text,
+                         struct buf *spans);
+
+/* The probability of a right answer for one who knows the question and its form, not the text:
+ * every number of so many digits, or every name of five letters, is as likely, and each is told
+ * once. */
+double needle_chance(const struct needle_task *t);
 
 #endif

@@ -14,6 +14,7 @@ struct reply {
     struct json *root;
     const char *text;
     const struct json *values;
+    double chance;
 };
 
 /* NAME and NAME.txt of NAME.json. */
@@ -57,6 +58,9 @@ static int read_reply(const char *path, struct reply *r, struct kvf_diag *d)
                         "%s: expected \"reply\": {\"text\": \"...\", \"values\": [[start, end], "
                         "...]} with 1 to %d values, bytes of its text",
                         path, MOST_VALUES);
+    r->chance = json_num(json_get(r->root, "chance"), 0);
+    if (!(r->chance >= 0 && r->chance < 1))
+        return kvf_fail(d, KVF_E_FORMAT, "%s: \"chance\" must be a number from 0 to below 1", path);
     return KVF_OK;
 }
 
@@ -167,6 +171,7 @@ int task_open(struct task *t, const char *path, const struct engine *e, bool raw
     t->prompt.file = text;
     t->prompt.raw = raw;
     t->prompt.reply = reply.text;
+    t->chance = reply.chance;
     err = prompt_open(&t->prompt, e, d);
     if (!err)
         err = spans_open(&spans, &t->prompt, e->tokenizer, d);

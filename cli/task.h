@@ -6,6 +6,8 @@
  * only lead to it.  Spans that are useful are the evidence; all else of the prompt up to the span
  * "question", which it must have, distracts, but for the first tokens of the text.
  *
+ * It may have "chance", the probability of a right answer without the text, from 0 to below 1.
+ *
  * A folder stands for all its .json files, @LIST for those that a file names. */
 #ifndef KVF_CLI_TASK_H
 #define KVF_CLI_TASK_H
@@ -17,6 +19,7 @@ struct task {
     char *name;           /* NAME */
     struct prompt prompt; /* with the reply */
     unsigned char *kind, *scored;
+    double chance;         /* of a right answer without the text; 0: not said */
     int reply;             /* the first token that has bytes of the reply */
     unsigned char *counts; /* [tokens from there to the answer's last] not 0: it is the answer's */
     struct causal_task causal; /* borrows from the members above */

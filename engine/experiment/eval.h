@@ -44,6 +44,7 @@ struct eval {
     int prompt, score;                       /* P and S of all texts; 0: they differ */
     int64_t tokens;                          /* that are scored in all texts together */
     bool answers;                            /* texts are tasks, whose answers are right or wrong */
+    double floor;                            /* of right: what guessing gives */
     int chunk;                               /* of prefills; 0 = default */
     void (*progress)(void *ctx, int tokens); /* after every step of all cells; may be NULL */
     void *ctx;

@@ -23,6 +23,7 @@ enum column {
     RIGHT,
     RIGHT_LOW,
     RIGHT_HIGH,
+    FLOOR,
     ABOVE,
     BELOW,
     P_FULL,
@@ -35,8 +36,8 @@ static const struct {
     {"nll", "nats"},        {"nll_low", "nats"},    {"nll_high", "nats"}, {"kl", "nats"},
     {"kl_low", "nats"},     {"kl_high", "nats"},    {"top1_agree", ""},   {"kv_end", "entries"},
     {"kv_mean", "entries"}, {"kv_peak", "entries"}, {"triggers", ""},     {"right", ""},
-    {"right_low", ""},      {"right_high", ""},     {"above", "tasks"},   {"below", "tasks"},
-    {"p_full", ""},
+    {"right_low", ""},      {"right_high", ""},     {"floor", ""},        {"above", "tasks"},
+    {"below", "tasks"},     {"p_full", ""},
 };
 
 static double field(const struct eval_result *r, enum column c)
@@ -107,13 +108,14 @@ static void compare_right(const struct eval_result *r, int n, int docs, int row,
     out[2 * stride] = all == 0 ? 1 : fmin(1, 2 * stats_beta_cdf(0.5, all - k, k + 1));
 }
 
-/* No method can be told from another by tasks that the full cache cannot do. */
-static void add_ranking(struct table *t, const double *right_low, int full)
+/* No method can be told from another by tasks that the full cache does no better than chance. */
+static void add_ranking(struct table *t, const double *right_low, double at_least, int full)
 {
     if (full >= 0)
         table_meta_str(t, "ranking",
-                       right_low[full] > 0 ? "by tasks that the full cache can do"
-                                           : "none: the full cache is at the floor of these tasks");
+                       right_low[full] > at_least
+                           ? "by tasks that the full cache can do"
+                           : "none: the full cache is at the floor of these tasks");
 }
 
 static void add_meta(struct table *t, const struct eval *e)
@@ -169,13 +171,14 @@ struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int
     int full = row_of_full(cell, n);
     for (int i = 0; i < n; i++) {
         double *at = out + (size_t)ABOVE * (size_t)n + i;
+        out[(size_t)FLOOR * (size_t)n + (size_t)i] = e->floor;
         at[0] = at[n] = at[2 * n] = NAN;
         if (e->answers && full >= 0 && full != i)
             compare_right(result, n, docs, i, full, at, (size_t)n);
     }
     add_meta(t, e);
     if (e->answers)
-        add_ranking(t, out + (size_t)RIGHT_LOW * (size_t)n, full);
+        add_ranking(t, out + (size_t)RIGHT_LOW * (size_t)n, e->floor, full);
     add_names(t, e, cell, n, docs, label, number);
     for (int c = 0; c < (e->answers ? (int)N_COLUMNS : (int)RIGHT); c++)
         table_dense_real(t, column[c].name, column[c].unit, out + (size_t)c * (size_t)n);

@@ -11,7 +11,7 @@ MOST_JOBS = 100000
 TEXTS = {
     "documents": {"data": (list, ...), "docs": (int, 24), "prompt_tokens": (int, 512), "score_tokens": (int, 128)},
     "needles": {"tokens": (int, ...), "count": (int, 40), "keys": (int, 1), "values": (int, 1), "queries": (int, 1), "digits": (int, 5),
-                "haystack": (str, "prose"), "depth": (float, None)},
+                "haystack": (str, "prose"), "depth": (float, None), "hops": (int, None)},
 }
 TOP = {"out": (str, None), "models": (list, ["default"]), "methods": (list, ...), "budgets": (list, ...), "gates": (list, []), "seeds": (list, [0]),
        "kv_type": (str, "auto"), "threads": (int, None)}
