@@ -19,6 +19,7 @@
 #include "cli/signals.h"
 #include "cli/train_check.h"
 #include "cli/train_files.h"
+#include "cli/tune_masks.h"
 #include "engine/model/gguf_write.h"
 #include "engine/train/tuner.h"
 
@@ -32,7 +33,7 @@ static const char *const packing_words[] = {"run", "documents", NULL}; /* enum p
 struct job {
     /* options */
     const char *model, *out, *state_path, *targets, *budgets;
-    struct opt_list data;
+    struct opt_list data, plans;
     struct methods methods;
     int packing, type; /* of the words */
     int64_t steps, warmup, length, prompt, accumulate, seed, threads, save_every, check_every,
@@ -91,10 +92,10 @@ static void set_options(struct job *j)
 
 static int check_options(struct job *j, struct kvf_diag *d)
 {
-    if (j->data.n == 0)
+    if (j->data.n == 0 && j->plans.n == 0)
         return kvf_fail(d, KVF_E_ARG,
                         "no --data FILE: text, or JSONL with \"text\" or "
-                        "\"question\" and \"answer\"");
+                        "\"question\" and \"answer\"; or --plan P.kvf");
     if (!j->out)
         return kvf_fail(d, KVF_E_ARG, "no -o MODEL.gguf, or -o ADAPTER.safetensors with --rank");
     if (is_adapter(j) && j->rank == 0)
@@ -102,8 +103,10 @@ static int check_options(struct job *j, struct kvf_diag *d)
                         "-o %s is an adapter, which low-rank weights alone have: give --rank, or "
                         "-o MODEL.gguf",
                         j->out);
-    if (!(j->kl + j->ntp > 0))
-        return kvf_fail(d, KVF_E_ARG, "--kl and --ntp are both 0: there is nothing to learn from");
+    if (!(j->kl + j->ntp > 0) || (j->plans.n && j->control))
+        return kvf_fail(d, KVF_E_ARG,
+                        j->control ? "--plan brings evictions, and --control takes steps without"
+                                   : "--kl and --ntp are both 0: there is nothing to learn from");
     set_options(j);
     int err = lora_parse_targets(j->targets, &j->opt.lora.targets, d);
     if (!err)
@@ -113,22 +116,6 @@ static int check_options(struct job *j, struct kvf_diag *d)
     if (!err)
         err = train_files_name(&j->files, j->out, j->state_path, &j->data, d);
     return err ? err : train_files_try(&j->files, d);
-}
-
-/* Methods whose evictions are the mask of a pass. */
-static int check_method(const struct job *j, struct kvf_diag *d)
-{
-    if (methods_read_pages(&j->methods))
-        return kvf_fail(d, KVF_E_ARG,
-                        "--method %s chooses what each query reads and evicts nothing, so that it "
-                        "gives no mask to train under",
-                        j->methods.method);
-    if (j->methods.cache_heads != j->engine->config.n_kv_heads)
-        return kvf_fail(d, KVF_E_ARG,
-                        "--method %s keeps entries for each query head; train with the heads of "
-                        "the model's cache (without group=none)",
-                        j->methods.method);
-    return KVF_OK;
 }
 
 /* ---- opening ---- */
@@ -141,12 +128,13 @@ static int open_packs(struct job *j, double from, double to, struct packs **ret,
     return packs_open(j->engine->tokenizer, &source, ret, d);
 }
 
-/* The share of the data that is left out is enough for one check, or there are none. */
+/* What checks are on: the share of the data that is left out, or all of it beside plans. */
 static int open_held(struct job *j, struct kvf_diag *d)
 {
-    if (j->check_every == 0 || j->share >= 1)
+    double from = j->plans.n ? 0 : j->share;
+    if (j->check_every == 0 || from >= 1 || j->data.n == 0)
         return KVF_OK;
-    int err = open_packs(j, j->share, 1, &j->held, d);
+    int err = open_packs(j, from, 1, &j->held, d);
     if (err == KVF_E_LIMIT)
         kvf_fail(d, err,
                  "the share of the data that is checked on gives no document of %d tokens; give "
@@ -217,13 +205,14 @@ static int open_all(struct job *j, struct kvf_diag *d)
     if (!err)
         err = methods_open(&j->methods, j->engine, d);
     if (!err)
-        err = check_method(j, d);
+        err = tune_check_method(&j->methods, j->engine, d);
     if (err)
         return err;
     if (folder_cache_make("tokens", &j->tokens_name) != KVF_OK)
         buf_finish(&j->tokens_name);
     gguf_hash(j->engine->gguf, j->hash);
-    err = open_packs(j, 0, j->share, &j->packs, d);
+    err = j->plans.n ? tune_plans_open(&j->plans, j->engine, j->opt.length, &j->packs, d)
+                     : open_packs(j, 0, j->share, &j->packs, d);
     if (!err)
         err = open_held(j, d);
     if (!err)
@@ -496,6 +485,8 @@ static const struct opt options[] = {
     {OPT_STR, 'm', "model", offsetof(struct job, model), "FILE", "model: a GGUF file or a folder",
      .absent = "SmolLM2 in the cache folder"},
     {OPT_LIST, 0, "data", offsetof(struct job, data), "FILE", "text, or JSONL; several may follow"},
+    {OPT_LIST, 0, "plan", offsetof(struct job, plans), "P.kvf",
+     "train on recorded runs and their evictions; --data is checked on"},
     {OPT_STR, 0, "method", offsetof(struct job, methods.method), "M",
      "the cache method to live with, NAME[:key=value,...]", "gkv"},
     {OPT_INT, 'B', "budget", offsetof(struct job, methods.budget), "N",

@@ -20,7 +20,7 @@ static bool is_trace(const char *path)
     return same;
 }
 
-static struct plan_model model_of(const struct engine *e)
+struct plan_model force_model(const struct engine *e)
 {
     const struct model_config *c = &e->config;
     struct plan_model m = {c->n_layers, c->n_heads, c->n_kv_heads, c->vocab, c->n_ctx, "", ""};
@@ -38,7 +38,7 @@ int force_open(struct force *f, struct engine *e, struct kvf_diag *d)
 {
     if (!force_given(f))
         return KVF_OK;
-    struct plan_model m = model_of(e);
+    struct plan_model m = force_model(e);
     int err = f->plan_file ? plan_open(f->plan_file, &m, &f->plan, d) : KVF_OK;
     if (!err && f->file && is_trace(f->file))
         err = plan_open_tokens(f->file, &m, &f->tokens, d);

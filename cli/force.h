@@ -21,6 +21,9 @@ struct force {
     int n_ids;
 };
 
+/* The model that plans must be of. */
+struct plan_model force_model(const struct engine *e);
+
 /* Whether tokens are forced, or a plan is replayed.  Accepts NULL. */
 bool force_given(const struct force *f);
 

@@ -315,6 +315,51 @@ int packs_open(const struct tokenizer *t, const struct packs_source *from, struc
     return err;
 }
 
+static int gather(const struct packs_text *text, int n, struct packs *p)
+{
+    for (int i = 0; i < n; i++)
+        p->tokens += text[i].n;
+    p->n = MEM_NEW(int32_t, (size_t)n);
+    p->at = MEM_NEW(int64_t, (size_t)n + 1);
+    p->order = MEM_NEW(int32_t, (size_t)n);
+    p->ids = MEM_NEW(int32_t, (size_t)p->tokens);
+    p->first = MEM_NEW(int32_t, (size_t)p->tokens); /* zeroed: each pack is one document */
+    if (!p->n || !p->at || !p->order || !p->ids || !p->first)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < n; i++) {
+        p->n[i] = text[i].n;
+        p->at[i + 1] = p->at[i] + text[i].n;
+        memcpy(p->ids + p->at[i], text[i].ids, (size_t)text[i].n * sizeof *p->ids);
+    }
+    return KVF_OK;
+}
+
+int packs_gather(const struct packs_text *text, int n, size_t per, struct packs **ret)
+{
+    struct packs *p = MEM_NEW(struct packs, 1);
+    int32_t **gone = MEM_NEW(int32_t *, (size_t)n);
+    for (int i = 0; i < n; i++) {
+        if (gone)
+            gone[i] = text[i].gone;
+        else
+            mem_free(text[i].gone);
+    }
+    if (!p || !gone) {
+        for (int i = 0; gone && i < n; i++)
+            mem_free(gone[i]);
+        mem_free(gone);
+        mem_free(p);
+        return KVF_E_NOMEM;
+    }
+    *p = (struct packs){.count = n, .gone = gone, .per = per, .epoch = -1};
+    int err = gather(text, n, p);
+    if (err)
+        packs_close(p);
+    else
+        *ret = p;
+    return err;
+}
+
 void packs_close(struct packs *p)
 {
     if (p)
@@ -336,7 +381,10 @@ uint64_t packs_hash(const struct packs *p)
 {
     uint64_t h = XXH3_64bits(p->n, sizeof *p->n * (size_t)p->count);
     h = XXH3_64bits_withSeed(p->ids, sizeof *p->ids * (size_t)p->tokens, h);
-    return XXH3_64bits_withSeed(p->first, sizeof *p->first * (size_t)p->tokens, h);
+    h = XXH3_64bits_withSeed(p->first, sizeof *p->first * (size_t)p->tokens, h);
+    for (int i = 0; p->gone && i < p->count; i++)
+        h = XXH3_64bits_withSeed(p->gone[i], sizeof **p->gone * p->per * (size_t)p->n[i], h);
+    return h;
 }
 
 /* Fisher and Yates; the generator starts anew for each (seed, epoch). */
@@ -361,5 +409,6 @@ struct pack packs_get(struct packs *p, uint64_t seed, int64_t epoch, int i)
     if (p->epoch != epoch || p->seed != seed)
         shuffle(p, seed, epoch);
     int k = p->order[i];
-    return (struct pack){p->ids + p->at[k], p->first + p->at[k], p->n[k]};
+    return (struct pack){p->ids + p->at[k], p->first + p->at[k], p->n[k],
+                         p->gone ? p->gone[k] : NULL};
 }

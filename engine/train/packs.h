@@ -20,6 +20,8 @@ struct pack {
     const int32_t *ids;   /* [n] borrowed */
     const int32_t *first; /* [n] the first token of the document of token t */
     int n;                /* 2 .. T */
+    const int32_t *gone;  /* [L, n, H] recorded evictions, as attention.h has them; borrowed; NULL:
+                             none are recorded */
 };
 
 struct packs_source {
@@ -38,10 +40,18 @@ struct packs;
  * line. */
 int packs_open(const struct tokenizer *t, const struct packs_source *from, struct packs **ret,
                struct kvf_diag *d);
+/* One pack for each of n texts with recorded evictions, which are taken over, in any case; ids are
+ * copied.  per: layers times KV heads.  KVF_OK or KVF_E_NOMEM. */
+struct packs_text {
+    const int32_t *ids;
+    int n;         /* at least 2 */
+    int32_t *gone; /* [per * n] of mem_alloc */
+};
+int packs_gather(const struct packs_text *text, int n, size_t per, struct packs **ret);
 void packs_close(struct packs *p); /* accepts NULL */
 int packs_count(const struct packs *p);
 int64_t packs_tokens(const struct packs *p);
-/* XXH3-64 of all ids and document starts: what a checkpoint remembers. */
+/* XXH3-64 of all ids, document starts and recorded evictions: what a checkpoint remembers. */
 uint64_t packs_hash(const struct packs *p);
 /* Pack number i (of packs_count) of epoch e, from 0, in an order that depends on seed and e
  * alone; the order is kept in p, so that one thread at a time may ask. */

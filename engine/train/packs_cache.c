@@ -84,6 +84,9 @@ void packs_finish(struct packs *p)
     mem_free(p->ids);
     mem_free(p->first);
     mem_free(p->order);
+    for (int i = 0; p->gone && i < p->count; i++)
+        mem_free(p->gone[i]);
+    mem_free(p->gone);
     *p = (struct packs){.epoch = -1};
 }
 

@@ -19,6 +19,8 @@ struct packs {
     int32_t *ids, *first; /* [tokens] */
     int count;
     int64_t tokens;
+    int32_t **gone; /* [count] [per * n] recorded evictions; NULL: none are */
+    size_t per;     /* of a token: layers times KV heads */
     int32_t *order; /* [count] of the epoch asked for last */
     uint64_t seed;
     int64_t epoch; /* -1: none yet */

@@ -169,11 +169,11 @@ static void add_loss(struct pass_loss *sum, const struct pass_loss *l, double we
         sum->term[i] += weight * l->term[i];
 }
 
-/* The pass over pack i, with the mask that was made for it. */
+/* The pass over pack i, with the mask that was recorded, or made for it. */
 static void run_pass(struct tuner *t, int i, const struct pack *pack, double weight, float *d_w,
                      struct pass_loss *ret)
 {
-    pass_mask(t->pass, t->gone[i]);
+    pass_mask(t->pass, pack->gone ? pack->gone : t->gone[i]);
     pass_tune(t->pass, t->tuned, d_w);
     pass_run(t->pass, pack, weight, NULL, NULL, ret);
 }
@@ -191,6 +191,16 @@ int tuner_judge(struct tuner *t, const struct session_options *method, const str
     return err;
 }
 
+/* Entries that leave by the recorded evictions of a pack. */
+static int64_t count_left(const struct tuner *t, const struct pack *pack)
+{
+    size_t n = (size_t)pack->n * (size_t)t->e->config.n_layers * (size_t)t->e->config.n_kv_heads;
+    int64_t left = 0;
+    for (size_t i = 0; pack->gone && i < n; i++)
+        left += pack->gone[i] != INT32_MAX;
+    return left;
+}
+
 static int run_packs(struct tuner *t, const struct session_options *method, struct tuner_step *ret,
                      struct kvf_diag *d)
 {
@@ -201,9 +211,13 @@ static int run_packs(struct tuner *t, const struct session_options *method, stru
         t->pack[a] = packs_get(t->packs, t->opt.seed, i / n, (int)(i % n));
         ret->tokens += t->pack[a].n;
     }
-    int err = masks_make(&t->student, method, t->opt.prompt, t->pack, A, t->gone, &ret->left, d);
+    int err = t->pack[0].gone ? KVF_OK
+                              : masks_make(&t->student, method, t->opt.prompt, t->pack, A, t->gone,
+                                           &ret->left, d);
     if (err)
         return err;
+    for (int a = 0; a < A; a++)
+        ret->left += count_left(t, &t->pack[a]);
     memset(t->d_w, 0, t->tuned->n * sizeof *t->d_w);
     pass_weigh(t->pass, t->opt.pass.quality);
     for (int a = 0; a < A; a++) {

@@ -39,7 +39,7 @@ int tuner_create(struct engine *e, struct packs *packs, const struct tuner_optio
                  struct tuner **ret, struct kvf_diag *d);
 void tuner_destroy(struct tuner *t); /* accepts NULL */
 
-/* Makes one step under a method.  KVF_OK, an error of decoding, or KVF_E_LIMIT when a loss or a
+/* Makes one step, under the evictions that the packs have recorded, or else under a method.  KVF_OK, an error of decoding, or KVF_E_LIMIT when a loss or a
  * gradient is not finite: parameters and moments are then as before. */
 int tuner_step(struct tuner *t, const struct session_options *method, struct tuner_step *ret,
                struct kvf_diag *d);

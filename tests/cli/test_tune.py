@@ -13,6 +13,9 @@ import time
 import numpy as np
 from harness import Gguf, Suite
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
+import kvfate  # noqa: E402
+
 s = Suite()
 os.environ["KVFATE_CACHE"] = s.path("cache")
 os.environ["KVFATE_GATES"] = s.path("shipped")
@@ -310,6 +313,30 @@ def learns():
     s.check("--json: the first and the last check", told["kl"]["8"] == [checks[0]["kl_8"], checks[-1]["kl_8"]] and told["steps"] == 3, told)
 
 
+def recorded():
+    """A plan's tokens and evictions: the first step is that of the method that made it, on the same text."""
+    ids = s.file("ids.txt", " ".join(str(rng.randrange(3, 300)) for _ in range(48)).encode())
+    for method in ("window", "h2o", "knorm"):
+        s.accepted("run", ["run", "-m", MODEL, "--exact", "--ids", ids, "-n", "1", "--method", f"{method}:budget=16,chunk=1", "--probes", "evict,nll", "--overwrite", "-o", s.path("r.kvf")])
+        s.accepted("plan", ["plan", s.path("r.kvf"), "--overwrite", "-o", s.path("p.kvf")])
+        argv_plan = ["tune", "-m", MODEL, "--plan", s.path("p.kvf"), "--steps", "20", "--lr", "3e-3", "--length", "64", "-t", "1", "--fresh", "-o", s.path("rec.gguf")]
+        s.accepted(f"{method}: from a plan", argv_plan)
+        log = [x for x in record("rec.gguf") if "step" in x]
+        s.check(f"{method}: it learns", log[-1]["fwkl"] < 0.7 * log[0]["fwkl"] and log[0]["evicted"] > 100 and log[0]["tokens"] == 48, log[0], log[-1])
+        s.accepted("its likelihood", [*argv_plan, "--kl", "0", "--ntp", "1", "--lr", "1e-12", "--steps", "1"])
+        with kvfate.open(s.path("r.kvf")) as trace:
+            want = float(np.mean(np.asarray(trace.nll)[1:48], dtype=np.float64))
+        have = record("rec.gguf")[0]["ntp"]
+        s.check(f"{method}: tokens have the likelihood of the run", abs(have - want) <= 1e-5 * want, have, want)
+    s.accepted("with data to check on", [*argv_plan, "--data", TEXT, "--method", "window", "-B", "8", "--check-docs", "2", "--budgets", "8", "--check-every", "10"])
+    s.check("checks", [x["check"] for x in record("rec.gguf") if "check" in x] == [0, 10, 20])
+    s.refused("a plan and no evictions", [*argv_plan, "--control"], 2, "--plan", "--control")
+    s.refused("a longer plan", ["tune", "-m", MODEL, "--plan", s.path("p.kvf"), "--length", "32", "-o", s.path("x.gguf")], 2, "48 tokens", "--length")
+    s.refused("a trace that is no plan", ["tune", "-m", MODEL, "--plan", s.path("r.kvf"), "-o", s.path("x.gguf")], 1, "plan")
+    s.accepted("plan", ["plan", s.path("r.kvf"), "--no-evictions", "--overwrite", "-o", s.path("p.kvf")])
+    s.refused("a plan of tokens alone", ["tune", "-m", MODEL, "--plan", s.path("p.kvf"), "-o", s.path("x.gguf")], 2, "no evictions")
+
+
 def refusals():
     s.refused("no data", ["tune", "-o", s.path("x.gguf")], 2, "--data")
     s.refused("no output", ["tune", "--data", TEXT], 2, "-o")
@@ -339,5 +366,6 @@ foreign_adapters()
 any_threads()
 any_stop()
 learns()
+recorded()
 refusals()
 s.finish()
