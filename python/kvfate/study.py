@@ -6,7 +6,7 @@ import subprocess
 import sys
 import zlib
 
-from . import program, study_plan
+from . import program, study_plan, study_tasks
 from .commands import Usage
 from .errors import Error
 from .study_cost import tell_costs
@@ -67,6 +67,8 @@ class Study:
             shutil.rmtree(part)
 
     def run(self, job, shard=None):
+        if job.text.kind not in study_plan.SHARED:
+            return study_tasks.run(job, self.plan, lambda ending: self.at(job, ending), self.ranks, shard)
         self.make_tasks(job)
         words = ["eval", *self.words(job)]
         if shard:
@@ -113,7 +115,7 @@ def _finish(study):
     for job in study.plan.jobs:
         table = study.at(job, ".tsv")
         _call(["draw", table, "-o", "%s/%s" % (base, "".join(c if c.isalnum() else "_" for c in job.name))])
-        for y in ("right", "kl") if job.text.kind == "needles" else ("kl",):
+        for y in study_plan.FIGURES.get(job.text.kind, ()):
             _call(["draw", table, "--style", "y=" + y, "-o", figure_of(study, job, y)])
     write_page(study, _rows)
 

@@ -40,10 +40,13 @@ def _speeds(model, plan):
     return told["prefill_tokens_per_second"], STEPS * plan.rows / max(1e-3, seconds[1] - seconds[0])
 
 
+def file_of(model):
+    return model.path or os.path.join(os.environ.get("KVFATE_CACHE") or os.path.expanduser("~/.cache/kvfate"), DEFAULT)
+
+
 def _memory(model):
     """(bytes of weights and buffers, bytes of the cache for each token) of a model."""
-    path = model.path or os.path.join(os.environ.get("KVFATE_CACHE") or os.path.expanduser("~/.cache/kvfate"), DEFAULT)
-    told = json.loads(program.run("models", "--json", path))["memory"][-1]
+    told = json.loads(program.run("models", "--json", file_of(model)))["memory"][-1]
     return told["weights"] + told["buffers"], told["cache_f16"] / told["length"]
 
 
@@ -58,7 +61,7 @@ def costs(plan, speeds, memory):
         prefill, step = speeds[job.model.name]
         weights, token = memory[job.model.name]
         x, n = job.text, plan.rows
-        seconds = x.count * (x.prompt / prefill + x.steps * n / step)
+        seconds = x.count * (x.prompt * x.readings(n) / prefill + x.steps * n / step)
         entries = x.prompt + sum(min(b + x.steps, x.prompt + x.steps) for b in plan.budgets for _ in plan.methods)
         disk = x.count * n * LINE + PICTURES + (x.count * x.prompt * TASK if x.kind == "needles" else 0)
         rows.append((job, seconds, weights + token * entries, disk))

@@ -1,9 +1,11 @@
 """What a study file says, checked, and the jobs that it stands for (docs/guide/study.md)."""
+import json
 import os
 import re
 from typing import NamedTuple, Optional
 
 from .errors import Error
+from .scorers import LENGTHS
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 MOST_JOBS = 100000
@@ -12,7 +14,12 @@ TEXTS = {
     "documents": {"data": (list, ...), "docs": (int, 24), "prompt_tokens": (int, 512), "score_tokens": (int, 128)},
     "needles": {"tokens": (int, ...), "count": (int, 40), "keys": (int, 1), "values": (int, 1), "queries": (int, 1), "digits": (int, 5),
                 "haystack": (str, "prose"), "depth": (float, None), "hops": (int, None)},
+    "mathematics": {"data": (list, ...), "count": (int, 40), "most_tokens": (int, 256), "samples": (int, 1), "temperature": (float, 0.0)},
+    "choices": {"data": (list, ...), "count": (int, 40), "length": (str, "bytes")},
 }
+SHARED = ("documents", "needles")  # their rows share the prompts
+FIGURES = {"documents": ("kl",), "needles": ("right", "kl")}  # what is drawn against the entries held
+QUESTION, CHOICES = 128, 4  # tokens and choices of a question, for estimates
 TOP = {"out": (str, None), "models": (list, ["default"]), "methods": (list, ...), "budgets": (list, ...), "gates": (list, []), "seeds": (list, [0]),
        "kv_type": (str, "auto"), "threads": (int, None)}
 
@@ -33,13 +40,22 @@ class Text(NamedTuple):
 
     @property
     def prompt(self):
-        return self.values["prompt_tokens" if self.kind == "documents" else "tokens"]
+        """Tokens of a prompt; of questions, whose lengths differ, about so many."""
+        return self.values["prompt_tokens" if self.kind == "documents" else "tokens"] if self.kind in SHARED else QUESTION
+
+    def readings(self, rows):
+        """How often a prompt is read for so many rows."""
+        return 1 if self.kind in SHARED else rows * self.values.get("samples", CHOICES)
 
     @property
     def steps(self):
         """Tokens that are fed after a prompt; of needles about so many, as the answer is a sentence."""
         if self.kind == "documents":
             return self.values["score_tokens"]
+        if self.kind == "mathematics":
+            return self.values["most_tokens"] * self.values["samples"]
+        if self.kind == "choices":
+            return CHOICES * 4
         return 12 + self.values["queries"] * (8 + self.values["values"] * (self.values["digits"] + 2))
 
 
@@ -86,6 +102,19 @@ def _toml():
             raise Error("a study file needs Python 3.11, whose library reads TOML, or the package tomli: pip install tomli, or set KVFATE_PYTHON "
                         "to another Python") from None
     return tomllib
+
+
+def _parsed(path):
+    """The file as it is written: JSON where its name ends so, else TOML."""
+    form, module = ("JSON", json) if path.endswith(".json") else ("TOML", _toml())
+    try:
+        with open(path, "rb") as f:
+            given = module.load(f)
+    except (ValueError, RecursionError) as e:  # of both
+        raise Error("%s: no %s: %s" % (path, form, e)) from None
+    if not isinstance(given, dict):
+        raise Error("%s: a study file in JSON is one object" % path)
+    return given
 
 
 def _checked(path, where, given, known):
@@ -135,6 +164,16 @@ def _models(path, values, near):
     return tuple(models)
 
 
+def _check_answers(path, name, values):
+    if values.get("length", LENGTHS[0]) not in LENGTHS:
+        raise Error("%s: 'length' of %s is one of %s" % (path, name, ", ".join(LENGTHS)))
+    warm = values.get("temperature", 0)
+    if not 0 <= warm <= 100:
+        raise Error("%s: 'temperature' of %s is not within 0 and 100" % (path, name))
+    if values.get("samples", 1) > 1 and warm == 0:
+        raise Error("%s: several samples of %s need a 'temperature' above 0, or they are all the same" % (path, name))
+
+
 def _text(path, given, near):
     if not isinstance(given, dict):
         raise Error("%s: [[text]] must be tables" % path)
@@ -143,19 +182,15 @@ def _text(path, given, near):
     if kind not in TEXTS:
         raise Error("%s: the text %s has no kind; it is one of %s" % (path, name, ", ".join(TEXTS)))
     values = _checked(path, "the text " + name, given, TEXTS[kind])
-    if kind == "documents":
+    if "data" in values:
         values["data"] = [near(f) for f in _list_of(path, "data of " + name, values["data"], str)]
+    _check_answers(path, name, values)
     return Text(name, kind, values)
 
 
 def read(path):
     """The Plan of a study file.  Names of files in it are looked up from its own folder."""
-    toml = _toml()
-    try:
-        with open(path, "rb") as f:
-            given = toml.load(f)
-    except (toml.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise Error("%s: no TOML: %s" % (path, e)) from None
+    given = _parsed(path)
     folder = os.path.dirname(os.path.abspath(path))
     def near(name):
         return os.path.join(folder, os.path.expanduser(name))

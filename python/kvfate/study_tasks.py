@@ -1,0 +1,233 @@
+"""Tasks of a study whose answers are generated, or chosen by log-likelihood: mathematics and choices (docs/guide/study.md).
+
+What the model said is kept line by line in a file of states as it is said, so that the same call goes on where one was stopped, and is scored when
+all of it is there: the same answers give the same bytes, whoever made them."""
+import hashlib
+import json
+import math
+import os
+import random
+import subprocess
+import tempfile
+
+from . import program, scorers
+from .errors import Error
+from .study_cost import file_of
+
+MOST_BYTES, MOST_CHOICES = 1 << 28, 26
+ASK = "\nThink step by step. End with a line of #### and the number alone."
+
+
+def _lines(path):
+    if os.path.getsize(path) > MOST_BYTES:
+        raise Error("%s is over %d bytes" % (path, MOST_BYTES))
+    with open(path, encoding="utf-8") as f:
+        try:
+            return [(i, json.loads(line)) for i, line in enumerate(f, 1) if line.strip()]
+        except (ValueError, RecursionError) as e:
+            raise Error("%s: no JSON lines: %s" % (path, e)) from None
+
+
+def _item(kind, where, line):
+    """(question, choices or None, the solution or the index of the right choice) of a line of data."""
+    question, answer = (line.get("question"), line.get("answer")) if isinstance(line, dict) else (None, None)
+    if not isinstance(question, str) or not question.strip():
+        raise Error('%s: a task needs "question", a text' % where)
+    if kind == "mathematics":
+        if not isinstance(answer, str) or scorers.final_number(answer) is None:
+            raise Error('%s: "answer" must be a text that ends with a number, as GSM8K has it' % where)
+        return question, None, answer
+    choices = line.get("choices")
+    if not isinstance(choices, list) or not 2 <= len(choices) <= MOST_CHOICES or not all(isinstance(c, str) and c.strip() for c in choices):
+        raise Error('%s: "choices" must be a list of 2 to %d texts' % (where, MOST_CHOICES))
+    if isinstance(answer, str) and len(answer) == 1:
+        answer = ord(answer) - ord("A")
+    if type(answer) is not int or not 0 <= answer < len(choices):
+        raise Error('%s: "answer" must be the number of a choice, from 0, or its letter, from A' % where)
+    return question, choices, answer
+
+
+def items(job):
+    """The tasks of a job: drawn by its seed from all of the data; seed 0 takes the first ones."""
+    x = job.text
+    found = [_item(x.kind, "%s: line %d" % (path, i), line) for path in x.values["data"] for i, line in _lines(path)]
+    if len(found) < x.count:
+        raise Error("the data of %s have %d tasks, and %d are asked for" % (x.name, len(found), x.count))
+    return random.Random(job.seed).sample(found, x.count) if job.seed else found[:x.count]
+
+
+def cells(plan):
+    """(method, budget) of each row: once where the method has none."""
+    none = {m["name"] for m in json.loads(program.run("methods", "--json")) if m["budget"] == 0}
+    rows = []
+    for method in plan.methods:
+        for budget in (0,) if method.split(":")[0] in none else plan.budgets:
+            rows.append((method, budget))
+    return rows
+
+
+def _requests(job, found):
+    """{id: a line of `kvfate generate --jsonl`}."""
+    x, lines = job.text.values, {}
+    for i, (question, choices, _) in enumerate(found):
+        if choices:
+            for k, choice in enumerate(choices):
+                lines["%d-%d" % (i, k)] = {"text": "Question: %s\nAnswer:" % question.strip(), "continuation": " " + choice.strip()}
+        else:
+            for k in range(x["samples"]):
+                lines["%d-%d" % (i, k)] = {"prompt": question + ASK, "n": x["most_tokens"], "seed": job.seed * 1000003 + k}
+    return lines
+
+
+def _options(job, plan):
+    words = ["-m", job.model.path] if job.model.path else []
+    words += ["-t", str(plan.threads)] if plan.threads else []
+    words += [w for g in plan.gates for w in ("--gates", g)] + ["--kv-type", plan.kv_type]
+    return words + (["--temp", repr(job.text.values["temperature"])] if job.text.kind == "mathematics" else [])
+
+
+class State:
+    """What was said, in a file: a first line that names the job, then one line for each answer.  A line that a kill cut off is dropped."""
+
+    def __init__(self, path, name):
+        self.said, whole = {}, []
+        if os.path.exists(path):
+            with open(path, "rb") as f:
+                whole = f.read().split(b"\n")[:-1]
+        if whole and whole[0].decode("utf-8", "replace") != name:
+            raise Error("%s holds answers of other tasks, another model or other options; move it away" % path)
+        try:
+            for line in whole[1:]:
+                x = json.loads(line)
+                self.said[x["method"], x["budget"], x["id"]] = x
+        except (ValueError, KeyError, TypeError):
+            raise Error("%s: line %d is damaged" % (path, len(self.said) + 2)) from None
+        self.file = open(path + ".part", "wb")
+        self.file.write(b"".join(line + b"\n" for line in (whole or [name.encode()])))
+        self.file.flush()
+        os.replace(path + ".part", path)
+
+    def add(self, method, budget, line):
+        x = {"method": method, "budget": budget, **line}
+        self.said[method, budget, line["id"]] = x
+        self.file.write((json.dumps(x) + "\n").encode())
+        self.file.flush()
+
+
+def _generate(words, requests, ranks, add):
+    """Runs the program on lines, and gives each answer to add as it comes."""
+    with tempfile.TemporaryDirectory(prefix="kvfate-") as folder:
+        path = os.path.join(folder, "lines.jsonl")
+        with open(path, "w", encoding="utf-8") as f:
+            f.writelines(json.dumps({"id": k, **line}) + "\n" for k, line in requests.items())
+        before = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
+        p = subprocess.Popen([*before, program.find(), "generate", "--jsonl", path, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        for line in p.stdout:
+            add(json.loads(line.decode("utf-8", "replace")))
+        p.wait()
+    if p.returncode > 128 or p.returncode < 0:
+        raise KeyboardInterrupt
+    if p.returncode:
+        raise Error("the command above failed, and the study stops; the same call goes on from here")
+
+
+def _print(path):
+    """What tells one model from another: of each file its size, its first MiB and its last."""
+    seen = hashlib.sha256()
+    for name in sorted(os.path.join(path, f) for f in os.listdir(path)) if os.path.isdir(path) else [path]:
+        if os.path.isfile(name):
+            with open(name, "rb") as f:
+                size = f.seek(0, os.SEEK_END)
+                for at in (0, max(0, size - (1 << 20))):
+                    f.seek(at)
+                    seen.update(b"%d " % size + f.read(1 << 20))
+    return seen.hexdigest()
+
+
+def _name(job, plan, found):
+    """The first line of a state: all that the answers depend on, but for methods and budgets."""
+    known = {"model": _print(file_of(job.model)), "kind": job.text.kind, "seed": job.seed, "requests": hashlib.sha256(json.dumps(_requests(job, found)).encode()).hexdigest(),
+             "options": _options(job, plan._replace(threads=None))[2 if job.model.path else 0:]}
+    return "# kvfate tasks: " + json.dumps(known)
+
+
+def _right(job, found, said, cell):
+    """For each task how many of its samples are right."""
+    x, rights = job.text.values, []
+    for i, (_, choices, answer) in enumerate(found):
+        if choices:
+            told = [said[cell + ("%d-%d" % (i, k),)] for k in range(len(choices))]
+            scores = [(t["logprob"], t["tokens"], len((" " + c.strip()).encode())) for t, c in zip(told, choices)]
+            rights.append(int(scorers.likeliest(scores, x["length"]) == answer))
+        else:
+            rights.append(sum(scorers.same_number(said[cell + ("%d-%d" % (i, k),)]["text"], answer) for k in range(x["samples"])))
+    return rights
+
+
+def floor(found):
+    """What needs no question: a choice drawn at random, or the one number that is right most often."""
+    if found[0][1]:
+        return scorers.chance_of_choices([len(choices) for _, choices, _ in found])
+    return scorers.constant_answer([scorers.final_number(answer) for _, _, answer in found])
+
+
+def rows(job, plan, found, said):
+    """(metadata, names of columns, rows) of the table of a job.  With several samples, `right` is their mean, pass@1, and a task counts as right
+    in comparisons when its first sample is."""
+    n = job.text.values.get("samples", 1)
+    ks = [1 << e for e in range(n.bit_length())] if n > 1 else []
+    least, done = floor(found), {cell: _right(job, found, said, cell) for cell in cells(plan)}
+    full = next((c for c in done if c[0] == "full"), None)
+    out = []
+    for cell, rights in done.items():
+        share = sum(rights) / (n * len(found))
+        low, high = scorers.wilson(share * len(found), len(found))
+        above = below = p = math.nan
+        if full and cell != full and n == 1:
+            above, below = (sum(a > b for a, b in zip(*pair)) for pair in ((rights, done[full]), (done[full], rights)))
+            p = scorers.mcnemar(above, below)
+        tokens = [said[k]["tokens"] for k in said if k[:2] == cell]
+        out.append([cell[0], cell[1], len(found), share, low, high, least, above, below, p, sum(tokens) / len(tokens)]
+                   + [sum(scorers.pass_at_k(n, r, k) for r in rights) / len(rights) for k in ks])
+    if full:
+        lowest = scorers.wilson(sum(done[full]) / n, len(found))[0]
+        ranking = "by tasks that the full cache can do" if lowest > least else "none: the full cache is at the floor of these tasks"
+    else:
+        ranking = "not known: there is no full cache to tell the floor by"
+    names = ["method", "budget", "tasks", "right", "right_low", "right_high", "floor", "above", "below", "p_full", "answer_tokens"]
+    return [("model", job.model.name), ("text", job.text.name), ("kind", job.text.kind), ("interval", "95 %, Wilson"), ("ranking", ranking)], \
+        names + ["pass_%d" % k for k in ks], out
+
+
+def _shown(value):
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def write(path, job, plan, found, said):
+    meta, names, body = rows(job, plan, found, said)
+    with open(path + ".part", "w", encoding="utf-8") as f:
+        f.write("# table: tasks\n" + "".join("# %s: %s\n" % x for x in meta) + "\t".join(names) + "\n")
+        f.writelines("\t".join(map(_shown, r)) + "\n" for r in body)
+    os.replace(path + ".part", path)
+
+
+def run(job, plan, at, ranks=1, shard=None):
+    """Makes what is missing of the answers of a job; its table when nothing is (at: the name of a file of the job, by its ending)."""
+    found = items(job)
+    requests, name = _requests(job, found), _name(job, plan, found)
+    part, parts = map(int, shard.split("/")) if shard else (1, 1)
+    state = State(at(".part%d-%d.state" % (part, parts) if shard else ".state"), name)
+    folder, start = os.path.split(at(".part"))
+    others = [] if shard else sorted(os.path.join(folder, f) for f in os.listdir(folder) if f.startswith(start) and f.endswith(".state"))
+    for path in others:
+        for (method, budget, _), x in State(path, name).said.items():
+            state.add(method, budget, {k: v for k, v in x.items() if k not in ("method", "budget")})
+        os.remove(path)
+    for method, budget in cells(plan):
+        missing = {k: r for k, r in requests.items() if (method, budget, k) not in state.said and int(k.split("-")[0]) % parts == part - 1}
+        if missing:
+            words = ["--method", method] + (["--budget", str(budget)] if budget else []) + _options(job, plan)
+            _generate(words, missing, ranks, lambda line, m=method, b=budget: state.add(m, b, line))
+    state.file.close()
+    if not shard:
+        write(at(".tsv"), job, plan, found, state.said)

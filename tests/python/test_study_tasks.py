@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""usage: test_study_tasks.py KVFATE MODELS SOURCE_ROOT
+
+Mathematics, choices and samples of `kvfate study`: the table against one that is made by hand of kvfate.Scores; parts, ranks and kills; with the
+default model, where it is there, a cache that loses what is asked for is at the floor, and one that loses nothing has the full cache's score."""
+import csv
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+
+KVFATE, MODELS, ROOT = map(os.path.abspath, sys.argv[1:4])
+sys.path += [os.path.join(ROOT, "python"), os.path.join(ROOT, "tests")]
+os.environ["PATH"] = os.path.dirname(KVFATE) + os.pathsep + os.environ["PATH"]
+import check as c  # noqa: E402
+import kvfate  # noqa: E402
+
+work = tempfile.TemporaryDirectory(prefix="kvfate-study-")
+os.chdir(work.name)
+ENV = {**os.environ, "KVFATE_PYTHON": sys.executable, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+       "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+TINY = os.path.join(MODELS, "tiny6.gguf")
+CHOICES = [{"question": "the thing in there", "choices": ["and is", "of it", "he she ran to the top"], "answer": 2},
+           {"question": "it is an other one of the things", "choices": ["red", "a bit of a hat"], "answer": "B"},
+           {"question": "she ran", "choices": ["top", "hat", "red", "in the end"], "answer": "A"},
+           {"question": "one is of the", "choices": ["other one", "bit"], "answer": 1}]
+SUMS = [{"question": q, "answer": "so\n#### %d" % n} for q, n in (("the thing in there", 0), ("it is an other", 1), ("she ran", 1), ("one is of it", 3))]
+PLAN = {"models": [TINY], "methods": ["full", "window", "h2o:recent=4"], "budgets": [6, 400], "threads": 1, "text": [
+    {"name": "pick", "kind": "choices", "data": ["pick.jsonl"], "count": 4},
+    {"name": "sums", "kind": "mathematics", "data": ["sums.jsonl"], "count": 4, "most_tokens": 24, "samples": 5, "temperature": 3.0}]}
+CELLS = [("full", None), *((m, b) for m in ("window", "h2o:recent=4") for b in (6, 400))]
+RESULTS = ["study.tsv", "jobs/tiny6-pick-s0.tsv", "jobs/tiny6-sums-s0.tsv"]
+
+
+def write(name, what):
+    with open(name, "w", encoding="utf-8") as f:
+        f.write(what if isinstance(what, str) else json.dumps(what))
+
+
+def study(*argv):
+    return subprocess.run([KVFATE, "study", *argv], env=ENV, capture_output=True, text=True, timeout=170)
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def table(path):
+    with open(path, encoding="utf-8") as f:
+        return list(csv.DictReader((x for x in f if not x.startswith("#")), delimiter="\t"))
+
+
+for name, lines in (("pick.jsonl", CHOICES), ("sums.jsonl", SUMS)):
+    write(name, "".join(json.dumps(x) + "\n" for x in lines))
+write("one.json", PLAN)
+r = study("one.json")
+c.check("a study in JSON runs", r.returncode == 0 and r.stdout.strip().endswith("index.html"), r)
+
+# Choices, by hand.
+rows, rights = table("one-study/jobs/tiny6-pick-s0.tsv"), {}
+c.check("a row for each method and budget", [(x["method"], x["budget"]) for x in rows] == [(m, str(b or 0)) for m, b in CELLS], rows)
+for row, (method, budget) in zip(rows, CELLS):
+    scores = kvfate.Scores(model=TINY, method=method, budget=budget, threads=1)
+    rights[method, budget] = []
+    for x in CHOICES:
+        told = scores.continuations([("Question: %s\nAnswer:" % x["question"], " " + w) for w in x["choices"]])
+        means = [t.logprob / (1 + len(w)) for t, w in zip(told, x["choices"])]
+        rights[method, budget].append(means.index(max(means)) == ("ABCD".index(x["answer"]) if isinstance(x["answer"], str) else x["answer"]))
+    got = float(row["right"])
+    c.check(f"choices, {method} at {budget}", got == sum(rights[method, budget]) / 4, got, rights)
+    c.check("their floor", abs(float(row["floor"]) - (1 / 3 + 1 / 2 + 1 / 4 + 1 / 2) / 4) < 1e-12, row)
+    if method != "full":
+        pairs = list(zip(rights[method, budget], rights["full", None]))
+        c.check("against the full cache", [int(row["above"]), int(row["below"])] == [sum(a and not b for a, b in pairs), sum(b and not a for a, b in pairs)], row)
+c.check("a cache that holds all has the full one's score", all(rights[m, 400] == rights["full", None] for m in ("window", "h2o:recent=4")))
+
+# Samples, by every draw of k of the five.
+said = {}
+for line in read("one-study/jobs/tiny6-sums-s0.state").decode().split("\n")[1:-1]:
+    x = json.loads(line)
+    said.setdefault((x["method"], str(x["budget"])), {})[x["id"]] = x["text"]
+
+
+def number(text):
+    found = re.findall(r"(?<![\w.)])-?\d+|\d+", text)
+    return int(found[-1]) if found else None
+
+
+for row in table("one-study/jobs/tiny6-sums-s0.tsv"):
+    told = said[row["method"], row["budget"]]
+    marks = [[number(told["%d-%d" % (i, k)]) == n for k in range(5)] for i, n in enumerate((0, 1, 1, 3))]
+    for k in (1, 2, 4):
+        want = sum(sum(map(any, itertools.combinations(m, k))) / len(list(itertools.combinations(m, k))) for m in marks) / 4
+        c.check(f"pass@{k}, {row['method']} at {row['budget']}", abs(float(row["pass_%d" % k]) - want) < 1e-12, row, marks)
+    c.check("pass@1 is the share that is right", abs(float(row["pass_1"]) - float(row["right"])) < 1e-12 and row["floor"] == "0.5", row)
+c.check("samples differ", len(set(said["full", "0"].values())) == 20, said["full", "0"])
+base = sqlite3.connect("one-study/study.sqlite")
+c.check("the database has them", [x[0] for x in base.execute("select right from tiny6_pick_s0")] == [float(x["right"]) for x in rows])
+page = read("one-study/index.html").decode()
+c.check("the page has them", "<th>floor</th>" in page and "<th>pass_4</th>" in page and "none: the full cache is at the floor" in page)
+
+
+def same(folder):
+    return [r for r in RESULTS if read(f"{folder}/{r}") != read(f"kept/{r}")]
+
+
+shutil.copytree("one-study", "kept")
+before = read("one-study/jobs/tiny6-sums-s0.state")
+r = study("one.json")
+c.check("what is done is not done again", r.returncode == 0 and read("one-study/jobs/tiny6-sums-s0.state") == before and not same("one-study") and "made" not in r.stderr, r)
+
+# A fault: an answer that is another changes the score.
+fault = before.decode().split("\n")
+at = next(i for i, line in enumerate(fault) if '"id": "1-0"' in line)
+write("one-study/jobs/tiny6-sums-s0.state", "\n".join([*fault[:at], json.dumps({**json.loads(fault[at]), "text": "it is 1"}), *fault[at + 1:]]))
+r = study("one.json")
+c.check("a planted answer counts", r.returncode == 0 and same("one-study") == ["study.tsv", "jobs/tiny6-sums-s0.tsv"], r)
+with open("one-study/jobs/tiny6-sums-s0.state", "wb") as f:
+    f.write(before[:len(before) // 2])  # as a kill leaves it
+r = study("one.json")
+c.check("a state that was cut off", r.returncode == 0 and not same("one-study"), r)
+
+write("parts.json", PLAN)
+for i in (3, 1, 2):
+    r = study("parts.json", "--shard", f"{i}/3")
+    c.check(f"part {i}", r.returncode == 0 and not os.path.exists("parts-study/study.tsv"), r)
+r = study("parts.json")
+c.check("parts together", r.returncode == 0 and not same("parts-study") and "made" not in r.stderr, r)
+
+write("killed.json", PLAN)
+for k in range(6):
+    p = subprocess.Popen([KVFATE, "study", "killed.json"], env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    time.sleep(0.15 + 0.1 * k)
+    try:
+        os.killpg(p.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    p.wait()
+r = study("killed.json")
+c.check("it goes on after it was killed", r.returncode == 0 and not same("killed-study"), r)
+if shutil.which("mpirun") and os.path.exists(os.path.join(os.path.dirname(KVFATE), "kvfate_mpi.so")):
+    write("ranks.json", PLAN)
+    r = study("ranks.json", "--ranks", "2")
+    c.check("by two ranks", r.returncode == 0 and not same("ranks-study"), r)
+
+write("one.json", {**PLAN, "text": [{**PLAN["text"][0], "count": 3}]})
+r = study("one.json")
+c.check("answers to other tasks", r.returncode == 1 and "other tasks" in r.stderr and "Traceback" not in r.stderr, r)
+pick, sums = PLAN["text"]
+for what, text, lines, word in (
+        ("no choices", pick, [{"question": "a", "answer": 0}], "choices"), ("a choice that is none", pick, [{**CHOICES[0], "answer": 3}], "number of a choice"),
+        ("a letter too far", pick, [{**CHOICES[0], "answer": "D"}], "letter"), ("an empty choice", pick, [{**CHOICES[0], "choices": ["a", " "]}], "2 to 26"),
+        ("no question", pick, [{**CHOICES[0], "question": 7}], "line 1"), ("a list", pick, [[1]], "line 1"), ("too few", pick, CHOICES[:2], "have 2 tasks"),
+        ("no number", sums, [{"question": "a", "answer": "none"}], "ends with a number"), ("no JSON", pick, ["{"], "no JSON lines"),
+        ("deep", pick, ["[" * 99999], "no JSON lines"),
+        ("samples that are the same", {**sums, "temperature": 0}, SUMS, "temperature"), ("a length", {**pick, "length": "words"}, CHOICES, "bytes")):
+    write("bad.jsonl", "".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in lines))
+    write("bad.json", {**PLAN, "text": [{**text, "data": ["bad.jsonl"]}]})
+    r = study("bad.json")
+    c.check(what, r.returncode == 1 and word in r.stderr and "Traceback" not in r.stderr, r)
+for what, text in (("no JSON", "{"), ("a list of JSON", "[]")):
+    write("bad.json", text)
+    r = study("bad.json")
+    c.check(what, r.returncode == 1 and "JSON" in r.stderr and "Traceback" not in r.stderr, r)
+
+cache = os.environ.get("KVFATE_CACHE") or os.path.expanduser("~/.cache/kvfate")
+if os.path.exists(os.path.join(cache, "SmolLM2-135M-Instruct.Q4_1.gguf")):
+    write("lost.json", {"methods": ["full", "window"], "budgets": [24, 1024], "text": [
+        {"name": "needle", "kind": "needles", "tokens": 220, "count": 6, "haystack": "noise", "digits": 2, "depth": 0.2}]})
+    r = study("lost.json")
+    full, lost, whole = table("lost-study/study.tsv")
+    c.check("the default model finds numbers", r.returncode == 0 and float(full["right"]) >= .5 and float(full["right_low"]) > float(full["floor"]), r, full)
+    c.check("a cache that lost them is at the floor", float(lost["right"]) == 0 and float(lost["right_low"]) <= float(lost["floor"]), lost)
+    c.check("a cache that holds all has the score of the full one", whole["right"] == full["right"] and whole["p_full"] == "1", whole)
+else:
+    print("needles of the default model are not tried: it is not installed")
+work.cleanup()
+c.finish()
