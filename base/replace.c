@@ -249,19 +249,24 @@ static int refuse(struct replace *r, int error, struct kvf_diag *d)
     return err;
 }
 
+static char *lock_of(const char *place)
+{
+    char name[HEAD + 4];
+    head_of(place, name);
+    memcpy(name + strlen(name), "lock", sizeof "lock");
+    return beside(place, name);
+}
+
 /* Finds the place and takes its lock.  Errno. */
 static int claim(struct replace *r, const char *path, mode_t *ret_mode)
 {
-    char head[HEAD], name[HEAD + 4];
     bool left = false;
     *r = closed;
     r->path = path;
     int error = find_place(r, ret_mode);
     if (error || !r->place)
         return error;
-    head_of(r->place, head);
-    snprintf(name, sizeof name, "%slock", head);
-    r->lock = beside(r->place, name);
+    r->lock = lock_of(r->place);
     if (!r->lock)
         return ENOMEM;
     error = take_lock(r, &left);
@@ -374,4 +379,17 @@ void replace_abandon(struct replace *r)
     if (r->part && !r->shown)
         unlink(r->part);
     forget(r);
+}
+
+void replace_tidy(const char *path)
+{
+    char *lock = lock_of(path);
+    struct replace r;
+    struct stat s;
+    mode_t mode;
+    if (lock && lstat(lock, &s) == 0) {
+        claim(&r, path, &mode);
+        replace_abandon(&r);
+    }
+    mem_free(lock);
 }

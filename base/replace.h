@@ -53,6 +53,10 @@ int replace_finish(struct replace *r, struct kvf_diag *d);
 /* Instead of replace_finish; removes the part, unless it is shown. */
 void replace_abandon(struct replace *r);
 
+/* Removes what a writer of this file left beside it when it was killed: its lock, and a part.
+ * A writer that lives keeps both.  For a file that is not written again; never fails visibly. */
+void replace_tidy(const char *path);
+
 /* Waits until the names in the folder of this file are on the disk: one that was made or renamed
  * lasts only then. */
 void replace_sync_folder(const char *path);

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/progress.h"
+#include "base/replace.h"
 #include "cli/files.h"
 #include "cli/signals.h"
 
@@ -363,6 +364,7 @@ static int skip_line(struct loop *l, const struct command *self, const struct js
     struct kvf_diag d = {""}, why = {""};
     int err = l->b->check(l->b->ctx, x, l->path.data, &d);
     if (!err) {
+        replace_tidy(l->path.data);
         l->skipped++;
         return KVF_OK;
     }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Files of prompts (--jsonl): the bytes of single runs, what is skipped, made anew and gone on with, shards, and lines that are refused."""
+import fcntl
 import json
 import os
 import signal
@@ -70,6 +71,17 @@ s.check("those of the options come again", read(s.path("after/b.kvf")) == expect
 os.unlink(os.path.join(OUT, "b.2.kvf"))
 err = batch("again", PROMPTS, OUT, "-n", "9")
 s.check("skipped", err.endswith("1 made, 3 skipped, 0 failed\n") and folder(OUT) == expected, err)
+
+# a writer that was killed when its file was whole has left its lock, or a part; what a living one holds stays
+left = [os.path.join(OUT, x) for x in (".c_3.kvf.lock", ".c_3.kvf.0123456789abcdef.part")]
+for name in left:
+    s.file(name, b"")
+with open(left[0], "rb") as held:
+    fcntl.flock(held, fcntl.LOCK_EX)
+    batch("beside a writer", PROMPTS, OUT, "-n", "9")
+    s.check("a lock that is held stays", all(os.path.exists(x) for x in left))
+batch("after a kill", PROMPTS, OUT, "-n", "9")
+s.check("what a killed writer left is gone", not any(os.path.exists(x) for x in left) and folder(OUT) == expected, os.listdir(OUT))
 
 # what is there of another run, or no trace at all, is told and stays
 s.file("out/c_3.kvf", b"other bytes")
