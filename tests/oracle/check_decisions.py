@@ -57,7 +57,7 @@ def tokens_of(c, vocab):
 
 def options_of(engine, name, c, path, llama):
     """(more of the command line, what Session.gates is)"""
-    more, known = ["--probes", "lean", "-t", 1 + c["seed"] % 2], None
+    more, known = ["--probes", "lean,nll", "-t", 1 + c["seed"] % 2], None
     if "gates" in c:
         known = gates.make(engine.path("gates.safetensors"), c["gates"], c["seed"], llama, c["prompt"] + c["n"])
         more += ["--gates", engine.path("gates.safetensors")]

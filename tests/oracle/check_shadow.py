@@ -188,7 +188,7 @@ def compare(check, path, llama, prompt, n, method, budget, sees=None, more=()):
     e = check.engine
     ids = np.random.RandomState(prompt + n).randint(3, llama.vocab, prompt)
     text = f"{method} B={budget} prompt {prompt}"
-    c = Columns(e.run(path, ids, n, method, budget, "--probes", "lean", "--shadow", "entries,model", *more))
+    c = Columns(e.run(path, ids, n, method, budget, "--probes", "lean,nll", "--shadow", "entries,model", *more))
     ids = c.run("tokens.id")
     evict = c.get("evict_step").astype(int)
     run = Missing(llama, sees or by_steps(evict, llama.heads), c.T)
