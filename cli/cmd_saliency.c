@@ -237,7 +237,8 @@ static int measure(struct job *j, struct kvf_diag *d)
     clock_t c0 = clock();
     double t0 = clock_seconds();
     if (!err)
-        err = saliency_measure(j->r.engine, j->text.ids, j->n, &j->opt, &j->s, d);
+        err = saliency_measure(j->r.engine, &(struct learner){NULL}, j->text.ids, j->n, &j->opt,
+                               &j->s, d);
     j->seconds = clock_seconds() - t0;
     j->cpu = (double)(clock() - c0) / CLOCKS_PER_SEC;
     if (!err)

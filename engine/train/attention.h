@@ -1,43 +1,11 @@
-/* attention.h - causal attention whose weights are modulated by gates, forward and
- * backward, for whole sequences.
+/* attention.h - gated attention (engine/kernels/gated.h) on the processor, forward and backward.
  *
- * Sizes: T tokens, G query heads, H KV heads, D head dimension; query head g reads KV
- * head g / (G / H).  Memory beside input and output: O(T) per query head; no T x T array.
- *
- * The weight of key j for query i >= j of the same document is softmax over j of s'_ij,
- * with s_ij = scale q_i . k_j and the number g_j of key j (KV head of the query head):
- *     GATING_NONE    s' = s
- *     GATING_DECAY   s' = s + (i - j) g_j           g = log beta: TRIM-KV v2, DBTrimKV
- *     GATING_LOGIT   s' = s exp((i - j) g_j)        g = log beta: TRIM-KV v1
- *     GATING_WRITE   s' = s + [i - j >= window] g_j g = log of the write gate: WG-KV
- * (docs/reference/gates.md).
- *
- * Entries may be evicted: with gone_j of the KV head, query i sees key j while i < gone_j, and
- * the softmax is over the keys it sees. */
+ * Memory beside input and output: O(T) per query head; no T x T array. */
 #ifndef KVF_ENGINE_TRAIN_ATTENTION_H
 #define KVF_ENGINE_TRAIN_ATTENTION_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/par.h"
-#include "engine/kernels/kernels.h"
-
-enum gating { GATING_NONE, GATING_DECAY, GATING_LOGIT, GATING_WRITE };
-
-struct attention {
-    const struct kernels *kernels;
-    int T, n_heads, n_kv_heads, D;
-    float scale;
-    enum gating gating;
-    int window;             /* GATING_WRITE: at least 1 */
-    const float *q, *k, *v; /* row t at + t * ld: [G * D], [H * D], [H * D]; RoPE applied */
-    size_t ld;
-    const int32_t *first; /* [T] the first token of the document of token t */
-    const float *gate;    /* [T, H]; NULL with GATING_NONE */
-    const int32_t *gone;  /* [T, H] the first query without the entry, after the entry's own
-                             token; NULL: every entry stays */
-};
+#include "engine/kernels/gated.h"
 
 /* Bytes of scratch for a pool of n threads; 64-byte aligned. */
 size_t attention_scratch(const struct attention *a, int n_threads);
@@ -45,14 +13,6 @@ size_t attention_scratch(const struct attention *a, int n_threads);
 /* out: row t at + t * ld_out, [G * D].  lse: [G, T] log-sum-exp of each row of s'. */
 void attention_forward(const struct attention *a, float *out, size_t ld_out, float *lse,
                        struct par *pool, void *scratch);
-
-struct attention_grads {
-    const float *out, *d_out; /* of the forward pass, and the loss's derivative by it */
-    size_t ld_out;
-    const float *lse;
-    float *d_q, *d_k, *d_v; /* as q, k, v, with ld: set, not added to */
-    float *d_gate;          /* [T, H]: set; NULL with GATING_NONE */
-};
 
 /* The same bits for any number of threads. */
 void attention_backward(const struct attention *a, const struct attention_grads *g,

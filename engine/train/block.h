@@ -6,10 +6,7 @@
 #ifndef KVF_ENGINE_TRAIN_BLOCK_H
 #define KVF_ENGINE_TRAIN_BLOCK_H
 
-#include "engine/train/attention.h"
-#include "engine/train/compute.h"
-#include "engine/train/frozen.h"
-#include "engine/train/net.h"
+#include "engine/train/ops.h"
 #include "engine/train/tuned.h"
 
 /* What T tokens share in all layers. */
@@ -19,7 +16,7 @@ struct block_run {
     const struct net *net; /* NULL: the teacher */
     enum gating gating;    /* GATING_NONE: the teacher */
     int window, T;
-    const int32_t *first;          /* [T] */
+    const int32_t *first;          /* [T] there, as all arrays */
     const int32_t *gone;           /* [n_layers, T, n_kv_heads] as attention.h has it, or NULL */
     const struct tuned *tuned;     /* with d_w: weights that learn */
     float *d_w;                    /* [tuned->n] derivatives are added; NULL: not wanted */
@@ -40,14 +37,12 @@ struct tape {
     float *value;   /* [T, H] log beta or max(g, least) */
     float *number;  /* [T, H] what attention uses: log beta or log of value */
     size_t ld_qkv, ld_att, ld_ffn;
-    float *memory; /* owns all of the above */
+    float *memory; /* owns all of the above, there */
 };
-
-#define LEAST_G 1e-3f /* of write gates while training */
 
 /* most: tokens.  KVF_OK or KVF_E_NOMEM. */
 int tape_create(const struct frozen *f, const struct net *net, int most, struct tape *ret);
-void tape_finish(struct tape *t); /* accepts a zeroed struct */
+void tape_finish(const struct compute *c, struct tape *t); /* accepts a zeroed struct */
 
 /* Scratch of both passes, for up to `most` tokens and the threads of c. */
 struct block_scratch {
@@ -61,9 +56,9 @@ struct block_scratch {
     size_t ld, ld_ffn;
     float *memory;
 };
-int block_scratch_create(const struct frozen *f, const struct net *net, const struct compute *c,
-                         int most, struct block_scratch *ret);
-void block_scratch_finish(struct block_scratch *s);
+int block_scratch_create(const struct frozen *f, const struct net *net, int most,
+                         struct block_scratch *ret);
+void block_scratch_finish(const struct compute *c, struct block_scratch *s);
 
 /* Runs the layer forward: y [T, d] from x [T, d]; y may not be x. */
 void block_forward(const struct block_run *r, int layer, const float *x, float *y, struct tape *t,

@@ -1,43 +1,43 @@
-/* compute.h - what every part of training computes with: kernels, threads, and matrix
- * products split over them.  Results do not depend on the number of threads. */
+/* compute.h - what every part of training computes with: a table of operations (ops.h), and for
+ * the processor its kernels and threads.  Results do not depend on the number of threads. */
 #ifndef KVF_ENGINE_TRAIN_COMPUTE_H
 #define KVF_ENGINE_TRAIN_COMPUTE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/par.h"
 #include "engine/kernels/kernels.h"
 
+struct ops;
+
+/* What a command computes derivatives with; zeros: the processor. */
+struct learner {
+    const struct ops *on;
+    int which;  /* device, of those that there are */
+    bool exact; /* of a device: sums in the order of the processor, instead of products of bf16 */
+};
+
 struct compute {
     struct kernels k;
-    struct par *pool; /* borrowed; NULL: the caller alone */
+    struct par *pool;     /* borrowed; NULL: the caller alone */
+    const struct ops *on; /* NULL: the processor's */
+    void *device;         /* of the operations */
+    bool exact;           /* as above */
 };
+
+/* KVF_OK, or an error of a device with a sentence.  Whatever came of it, compute_close is due. */
+int compute_open(struct compute *ret, const struct kernels *k, struct par *pool,
+                 const struct learner *l, struct kvf_diag *d);
+void compute_close(struct compute *c); /* accepts a zeroed struct */
 
 /* Matrix products write whole panels: rows of their results have this many floats. */
 size_t padded(int n);
-
-/* out[t, :] = W x[t, :] for T rows; ld_out >= padded(w->N). */
-void product(const struct compute *c, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
-             const struct packed *w);
 
 /* Runs fn on blocks of rows [t0, t0 + n) that cover T rows. */
 typedef void (*rows_fn)(void *ctx, int t0, int n, int thread);
 void each_rows(const struct compute *c, int T, rows_fn fn, void *ctx);
 enum { ROWS_AT_ONCE = 32 }; /* most rows of a block */
-
-/* dw [N, K] += dy^T x: the derivative by W of y = W x, rows in rising order. */
-void outer(const struct compute *c, float *dw, const float *dy, size_t ld_dy, int N, const float *x,
-           size_t ld_x, int K, int T);
-
-/* Derivatives by what a norm gave: T rows of `heads` vectors, ld floats between rows. */
-struct norm_rows {
-    const float *dy;
-    size_t ld;
-    int T, heads;
-};
-/* dw [n] += sum of dy_c x_c / rms(x) over rows and heads, in order; x: rows ld_x apart. */
-void norm_learn(float *dw, const float *x, size_t ld_x, const struct norm_rows *dy, int n,
-                float eps);
 
 /* The packs of W [N, K] and of its transpose, whose memory stays while W changes. */
 struct both_ways {

@@ -1,17 +1,23 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/train/frozen.h"
+#include "engine/train/ops.h"
 
-/* The rows of a packed f32 matrix: [N, K]. */
-static float *unpack(const struct packed *p)
+void frozen_unpack(const struct packed *p, float *to)
 {
     const float *data = (const float *)(const void *)p->data;
     size_t N = (size_t)p->N, K = (size_t)p->K;
-    float *w = MEM_NEW(float, (N * K));
-    for (size_t n = 0; w && n < N; n++)
+    for (size_t n = 0; n < N; n++)
         for (size_t k = 0; k < K; k++)
-            w[n * K + k] = data[(n / PANEL * K + k) * PANEL + n % PANEL];
+            to[n * K + k] = data[(n / PANEL * K + k) * PANEL + n % PANEL];
+}
+
+/* A copy of the rows of a packed f32 matrix. */
+static float *unpack(const struct packed *p)
+{
+    float *w = MEM_NEW(float, ((size_t)p->N * (size_t)p->K));
+    if (w)
+        frozen_unpack(p, w);
     return w;
 }
 
@@ -68,32 +74,34 @@ int frozen_check(const struct model_config *config, struct kvf_diag *d)
                     config->arch, beyond);
 }
 
-int frozen_build(const struct model_config *config, const struct weights *w, struct par *pool,
-                 struct frozen *ret, struct kvf_diag *d)
+void frozen_point(struct frozen *f)
 {
-    int L = w->n_layers, n = 4 * L + 1, err = frozen_check(config, d);
-    *ret = (struct frozen){0};
-    if (err)
-        return err;
-    *ret = (struct frozen){
-        .config = config, .weights = w, .back = MEM_NEW(struct frozen_layer, (size_t)L)};
-    struct job j = {ret, MEM_NEW(int, (size_t)n)};
-    if (!ret->back || !j.err) {
+    for (int l = 0; l < f->weights->n_layers; l++) {
+        const struct layer_weights *w = &f->weights->layer[l];
+        f->vector[l] = (struct frozen_vectors){w->attn_norm, w->ffn_norm, w->q_norm, w->k_norm,
+                                               w->qkv_bias};
+    }
+    f->out_norm = f->weights->out_norm;
+}
+
+int frozen_turn(struct frozen *f, struct par *pool)
+{
+    int L = f->weights->n_layers, n = 4 * L + 1, err = KVF_OK;
+    f->back = MEM_NEW(struct frozen_layer, (size_t)L);
+    struct job j = {f, MEM_NEW(int, (size_t)n)};
+    if (!f->back || !j.err) {
         err = KVF_E_NOMEM;
     } else {
+        frozen_point(f);
         par_run(pool, n, build_task, &j);
         for (int i = 0; i < n; i++)
             err = j.err[i] ? j.err[i] : err;
     }
     mem_free(j.err);
-    if (err) {
-        frozen_finish(ret);
-        return kvf_fail(d, err, "not enough memory for the weights in both directions");
-    }
-    return KVF_OK;
+    return err;
 }
 
-void frozen_finish(struct frozen *f)
+void frozen_drop(struct frozen *f)
 {
     for (int l = 0; f->back && l < f->weights->n_layers; l++) {
         struct packed *p[] = {&f->back[l].qkv, &f->back[l].out, &f->back[l].gate_up,
@@ -103,5 +111,30 @@ void frozen_finish(struct frozen *f)
     }
     mem_free(f->back);
     output_matrix_finish(&f->output);
+}
+
+int frozen_build(const struct compute *c, const struct model_config *config,
+                 const struct weights *w, struct frozen *ret, struct kvf_diag *d)
+{
+    int err = frozen_check(config, d);
+    *ret = (struct frozen){0};
+    if (err)
+        return err;
+    *ret = (struct frozen){.c = *c,
+                           .config = config,
+                           .weights = w,
+                           .vector = MEM_NEW(struct frozen_vectors, (size_t)w->n_layers)};
+    err = ret->vector ? ops(c)->take(c, ret) : KVF_E_NOMEM;
+    if (!err)
+        return KVF_OK;
+    frozen_finish(ret);
+    return kvf_fail(d, err, "not enough memory %sfor the weights in both directions", ops_where(c));
+}
+
+void frozen_finish(struct frozen *f)
+{
+    if (f->config)
+        ops(&f->c)->leave(&f->c, f);
+    mem_free(f->vector);
     memset(f, 0, sizeof *f);
 }

@@ -1,27 +1,46 @@
-/* frozen.h - the base model's matrices for both directions of a pass, in f32. */
+/* frozen.h - the base model's matrices for both directions of a pass, where they are computed with
+ * (ops.h): packs in f32, or what a device has of them. */
 #ifndef KVF_ENGINE_TRAIN_FROZEN_H
 #define KVF_ENGINE_TRAIN_FROZEN_H
 
 #include "engine/model/config.h"
 #include "engine/model/weights.h"
+#include "engine/train/compute.h"
 #include "engine/train/quality.h"
 
 struct frozen_layer {
     struct packed qkv, out, gate_up, down; /* of the transposed matrices: dx = W^T dy */
 };
 
+/* Norms and biases of a layer, as weights.h has them, there. */
+struct frozen_vectors {
+    const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *qkv_bias;
+};
+
 struct frozen {
+    struct compute c;
     const struct model_config *config; /* borrowed */
     const struct weights *weights;     /* borrowed; loaded exact: y = W x */
-    struct frozen_layer *back;         /* [n_layers] */
+    struct frozen_vectors *vector;     /* [n_layers] */
+    const float *out_norm;             /* there */
     struct output_matrix output;
+    struct frozen_layer *back; /* [n_layers] of the processor */
+    void *there;               /* of a device */
 };
 
 /* Whether derivatives through a model are supported: KVF_OK, or KVF_E_ARG with a sentence. */
 int frozen_check(const struct model_config *config, struct kvf_diag *d);
 /* weights: loaded with exact = true.  KVF_OK or KVF_E_NOMEM with a sentence. */
-int frozen_build(const struct model_config *config, const struct weights *w, struct par *pool,
-                 struct frozen *ret, struct kvf_diag *d);
+int frozen_build(const struct compute *c, const struct model_config *config,
+                 const struct weights *w, struct frozen *ret, struct kvf_diag *d);
 void frozen_finish(struct frozen *f); /* accepts a zeroed struct */
+
+/* Of the processor: points vector at the weights' own, and packs the transposes of the matrices.
+ * KVF_OK or KVF_E_NOMEM. */
+int frozen_turn(struct frozen *f, struct par *pool);
+void frozen_point(struct frozen *f);
+void frozen_drop(struct frozen *f);
+/* The rows [N, K] of a packed f32 matrix. */
+void frozen_unpack(const struct packed *p, float *to);
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/train/lora.h"
+#include "engine/train/ops.h"
 
 const char *lora_target_name(enum lora_target t)
 {
@@ -76,6 +77,7 @@ static void start(struct lora *l)
 {
     struct rng r;
     rng_init(&r, l->opt.seed);
+    const struct compute *c = &l->tuned->c;
     float *base = l->base;
     for (int i = 0; i < l->n_pairs; i++) {
         const struct lora_pair *p = &l->pair[i];
@@ -83,7 +85,7 @@ static void start(struct lora *l)
         double bound = 1 / sqrt(p->columns);
         for (size_t k = p->a; k < p->b; k++)
             l->w[k] = (float)((2 * rng_uniform(&r) - 1) * bound);
-        memcpy(base, l->tuned->w + p->matrix, matrix * sizeof *base);
+        ops(c)->copy(c, base, l->tuned->there + p->matrix, matrix * sizeof *base);
         base += matrix;
     }
 }
@@ -91,6 +93,7 @@ static void start(struct lora *l)
 int lora_create(struct tuned *t, const struct lora_options *opt, struct lora **ret,
                 struct kvf_diag *d)
 {
+    const struct compute *c = &t->c;
     struct lora *l = MEM_NEW(struct lora, 1);
     int err = KVF_E_NOMEM;
     if (!l)
@@ -103,28 +106,34 @@ int lora_create(struct tuned *t, const struct lora_options *opt, struct lora **r
     size_t matrices = place(l), widest = 0;
     for (int i = 0; i < l->n_pairs; i++)
         widest = widest > (size_t)l->pair[i].columns ? widest : (size_t)l->pair[i].columns;
-    l->base = MEM_NEW(float, matrices);
+    l->base = ops(c)->alloc(c, matrices, sizeof *l->base);
+    l->turned = ops(c)->alloc(c, widest * (size_t)opt->rank, sizeof *l->turned);
     l->w = MEM_NEW(float, l->n);
-    l->turned = MEM_NEW(float, (widest * (size_t)opt->rank));
     if (!l->base || !l->w || !l->turned)
         goto done;
     start(l);
+    l->there = ops(c)->twin(c, l->w, l->n);
+    if (!l->there)
+        goto done;
     *ret = l;
     return KVF_OK;
 
 done:
     lora_destroy(l);
-    return kvf_fail(d, err, "not enough memory for low-rank weights of rank %d", opt->rank);
+    return kvf_fail(d, err, "not enough memory %sfor low-rank weights of rank %d", ops_where(c),
+                    opt->rank);
 }
 
 void lora_destroy(struct lora *l)
 {
     if (!l)
         return;
-    mem_free(l->base);
+    const struct compute *c = &l->tuned->c;
+    ops(c)->free(c, l->base);
+    ops(c)->free(c, l->turned);
+    ops(c)->part(c, l->there);
     mem_free(l->pair);
     mem_free(l->w);
-    mem_free(l->turned);
     mem_free(l);
 }
 
@@ -133,35 +142,30 @@ static float share(const struct lora *l)
     return (float)(l->opt.alpha / l->opt.rank);
 }
 
-static void scale(float *x, size_t n, float by)
-{
-    for (size_t i = 0; i < n; i++)
-        x[i] *= by;
-}
-
 void lora_refresh(struct lora *l, const struct compute *c)
 {
     const float *base = l->base;
+    struct tuned *t = l->tuned;
     size_t rank = (size_t)l->opt.rank;
     for (int i = 0; i < l->n_pairs; i++) {
         const struct lora_pair *p = &l->pair[i];
         size_t K = (size_t)p->columns, n = (size_t)p->rows * K;
-        float *to = l->tuned->w + p->matrix;
-        c->k.tile_mul(&(struct tile_product){.c = to,
-                                             .ld_c = K,
-                                             .a = l->w + p->b,
-                                             .a_row = rank,
-                                             .a_col = 1,
-                                             .b = l->w + p->a,
-                                             .ld_b = K,
-                                             .m = p->rows,
-                                             .n = p->columns,
-                                             .k = l->opt.rank});
-        for (size_t j = 0; j < n; j++)
-            to[j] = base[j] + share(l) * to[j];
+        float *to = t->there + p->matrix;
+        ops(c)->multiply(c, &(struct tile_product){.c = to,
+                                                   .ld_c = K,
+                                                   .a = l->there + p->b,
+                                                   .a_row = rank,
+                                                   .a_col = 1,
+                                                   .b = l->there + p->a,
+                                                   .ld_b = K,
+                                                   .m = p->rows,
+                                                   .n = p->columns,
+                                                   .k = l->opt.rank});
+        ops(c)->blend(c, to, base, n, share(l));
         base += n;
     }
-    tuned_refresh(l->tuned, c->pool);
+    ops(c)->bring(c, t->w, t->there, t->n * sizeof *t->w);
+    tuned_refresh(t, c->pool);
 }
 
 /* dA [rank, columns] = B^T dW */
@@ -169,16 +173,16 @@ static void gradient_a(const struct lora *l, const struct compute *c, const stru
                        const float *d_w, float *to)
 {
     size_t K = (size_t)p->columns;
-    c->k.tile_mul(&(struct tile_product){.c = to,
-                                         .ld_c = K,
-                                         .a = l->w + p->b,
-                                         .a_row = 1,
-                                         .a_col = (size_t)l->opt.rank,
-                                         .b = d_w,
-                                         .ld_b = K,
-                                         .m = l->opt.rank,
-                                         .n = p->columns,
-                                         .k = p->rows});
+    ops(c)->multiply(c, &(struct tile_product){.c = to,
+                                               .ld_c = K,
+                                               .a = l->there + p->b,
+                                               .a_row = 1,
+                                               .a_col = (size_t)l->opt.rank,
+                                               .b = d_w,
+                                               .ld_b = K,
+                                               .m = l->opt.rank,
+                                               .n = p->columns,
+                                               .k = p->rows});
 }
 
 /* dB [rows, rank] = dW A^T */
@@ -186,19 +190,17 @@ static void gradient_b(const struct lora *l, const struct compute *c, const stru
                        const float *d_w, float *to)
 {
     size_t K = (size_t)p->columns, rank = (size_t)l->opt.rank;
-    for (size_t r = 0; r < rank; r++)
-        for (size_t k = 0; k < K; k++)
-            l->turned[k * rank + r] = l->w[p->a + r * K + k];
-    c->k.tile_mul(&(struct tile_product){.c = to,
-                                         .ld_c = rank,
-                                         .a = d_w,
-                                         .a_row = K,
-                                         .a_col = 1,
-                                         .b = l->turned,
-                                         .ld_b = rank,
-                                         .m = p->rows,
-                                         .n = l->opt.rank,
-                                         .k = p->columns});
+    ops(c)->transpose(c, l->turned, l->there + p->a, l->opt.rank, p->columns);
+    ops(c)->multiply(c, &(struct tile_product){.c = to,
+                                               .ld_c = rank,
+                                               .a = d_w,
+                                               .a_row = K,
+                                               .a_col = 1,
+                                               .b = l->turned,
+                                               .ld_b = rank,
+                                               .m = p->rows,
+                                               .n = l->opt.rank,
+                                               .k = p->columns});
 }
 
 void lora_gradient(struct lora *l, const struct compute *c, const float *d_w, float *grad)
@@ -208,5 +210,5 @@ void lora_gradient(struct lora *l, const struct compute *c, const float *d_w, fl
         gradient_a(l, c, p, d_w + p->matrix, grad + p->a);
         gradient_b(l, c, p, d_w + p->matrix, grad + p->b);
     }
-    scale(grad, l->n, share(l));
+    ops(c)->blend(c, grad, NULL, l->n, share(l));
 }

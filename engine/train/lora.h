@@ -33,21 +33,22 @@ struct lora_pair {
 struct lora {
     struct lora_options opt;
     struct tuned *tuned;    /* borrowed; its w is written */
-    float *base;            /* W_0 of the pairs' matrices, one behind the other */
+    float *base;            /* there: W_0 of the pairs' matrices, one behind the other */
     struct lora_pair *pair; /* [n_pairs] */
     int n_pairs;
-    float *w; /* [n] parameters */
+    float *w;     /* [n] parameters here */
+    float *there; /* [n] their twin */
     size_t n;
-    float *turned; /* scratch of lora_gradient: A^T */
+    float *turned; /* there, scratch of lora_gradient: A^T */
 };
 
 /* KVF_OK, or KVF_E_NOMEM with a sentence. */
 int lora_create(struct tuned *t, const struct lora_options *opt, struct lora **ret,
                 struct kvf_diag *d);
 void lora_destroy(struct lora *l); /* accepts NULL */
-/* Writes W of all pairs into the tuned weights and packs them; after w has changed. */
+/* Writes W of all pairs into the tuned weights and packs them; after w has changed, both. */
 void lora_refresh(struct lora *l, const struct compute *c);
-/* grad [n] is set from the derivatives by the weights, d_w [tuned->n]. */
+/* grad [n] is set from the derivatives by the weights, d_w [tuned->n]; both there. */
 void lora_gradient(struct lora *l, const struct compute *c, const float *d_w, float *grad);
 /* Writes A and B as PEFT does: "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
  * and so on, in f32, r and lora_alpha among the metadata, rows of queries and keys in the order of

@@ -41,6 +41,7 @@ struct net {
     struct net_dense *dense; /* [L][n_units][n_stages] */
     size_t *norm_at;         /* [L][2], wgkv */
     float *w;                /* [n] all parameters */
+    float *there;            /* [n] the same where a device reads them, borrowed */
     size_t n;
 };
 

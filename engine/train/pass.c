@@ -8,29 +8,35 @@ struct pass {
     struct compute c;
     const struct frozen *f;
     const struct net *net;
-    const float *held; /* [L, T, H] or NULL: pass_hold */
+    const float *held; /* [L, T, H] here, or NULL: pass_hold */
     const struct tuned *tuned;
     float *d_w;
-    const int32_t *gone;
+    const int32_t *gone; /* here */
     const float *share;
     struct pass_options opt;
     int most, n_tapes, L, H;
-    float *x;          /* [L + 1][most, d]: the student's inputs of layers */
     struct tape *tape; /* [n_tapes] */
     struct block_scratch scratch;
+    float *here; /* [most, d], and no less than [L * H, T] */
+
+    /* There: */
+    float *x;                        /* [L + 1][most, d]: the student's inputs of layers */
     float *teacher, *student, *dx;   /* [most, d] */
     float *other;                    /* [most, d] the teacher's second stream */
     float *values, *d_values, *sums; /* [L * H, T] */
+    float *open, *entry;             /* [L, T, H] gates without a net; derivatives by entries */
     float *d_more;                   /* [T, H] of one layer */
     float *turn, *turn_back;
+    int32_t *ids, *first; /* [most] of the pack */
+    int32_t *left;        /* [L, T, H] when entries leave */
     void *quality;
     size_t bytes;
 };
 
-static float *floats(struct pass *p, size_t n)
+static void *room(struct pass *p, size_t n, size_t size)
 {
-    p->bytes += n * sizeof(float);
-    return MEM_NEW(float, n);
+    p->bytes += n * size;
+    return ops(&p->c)->alloc(&p->c, n, size);
 }
 
 static size_t width(const struct pass *p)
@@ -38,8 +44,14 @@ static size_t width(const struct pass *p)
     return (size_t)p->most * (size_t)p->f->config->d_model;
 }
 
+/* Values of all layers, of T tokens each. */
+static size_t values_of(const struct pass *p, int T)
+{
+    return (size_t)p->L * (size_t)p->H * (size_t)T;
+}
+
 /* cos and sin of every position, and of its opposite. */
-static void fill_turns(struct pass *p)
+static void fill_turns(const struct pass *p, float *turn, float *back)
 {
     const struct model_config *m = p->f->config;
     enum model_rope kind = model_rope(m, 0, p->most);
@@ -47,34 +59,61 @@ static void fill_turns(struct pass *p)
         for (int j = 0; j < m->rope_dim / 2; j++) {
             double angle = (double)t * m->theta[kind][j];
             size_t at = (size_t)t * (size_t)m->rope_dim + 2 * (size_t)j;
-            p->turn[at] = p->turn_back[at] = (float)cos(angle) * m->turn_gain[kind];
-            p->turn[at + 1] = (float)sin(angle) * m->turn_gain[kind];
-            p->turn_back[at + 1] = -p->turn[at + 1];
+            turn[at] = back[at] = (float)cos(angle) * m->turn_gain[kind];
+            turn[at + 1] = (float)sin(angle) * m->turn_gain[kind];
+            back[at + 1] = -turn[at + 1];
         }
+}
+
+static int send_turns(struct pass *p)
+{
+    size_t n = (size_t)p->most * (size_t)p->f->config->rope_dim;
+    float *turn = MEM_NEW(float, n), *back = MEM_NEW(float, n);
+    int err = turn && back ? KVF_OK : KVF_E_NOMEM;
+    if (!err) {
+        fill_turns(p, turn, back);
+        ops(&p->c)->send(&p->c, p->turn, turn, n * sizeof *turn);
+        ops(&p->c)->send(&p->c, p->turn_back, back, n * sizeof *back);
+    }
+    mem_free(turn);
+    mem_free(back);
+    return err;
 }
 
 static int allocate(struct pass *p)
 {
     const struct model_config *m = p->f->config;
-    size_t values = (size_t)p->L * (size_t)p->H * (size_t)p->most;
-    size_t turns = (size_t)p->most * (size_t)m->rope_dim;
+    size_t values = values_of(p, p->most), turns = (size_t)p->most * (size_t)m->rope_dim;
     struct quality q = {.kernels = &p->c.k, .out = &p->f->output, .T = p->most};
-    p->x = floats(p, ((size_t)p->L + 1) * width(p));
-    float **const rows[] = {&p->teacher, &p->student, &p->dx, &p->other};
-    for (int i = 0; i < 4; i++)
-        *rows[i] = floats(p, width(p));
-    float **const heads[] = {&p->values, &p->d_values, &p->sums};
-    for (int i = 0; i < 3; i++)
-        *heads[i] = floats(p, values);
-    p->d_more = floats(p, (size_t)p->H * (size_t)p->most);
-    p->turn = floats(p, turns);
-    p->turn_back = floats(p, turns);
-    p->quality = mem_alloc(1, quality_scratch(&q, par_threads(p->c.pool)));
+    const struct {
+        float **to;
+        size_t n;
+    } all[] = {{&p->x, ((size_t)p->L + 1) * width(p)},
+               {&p->teacher, width(p)},
+               {&p->student, width(p)},
+               {&p->dx, width(p)},
+               {&p->other, width(p)},
+               {&p->values, values},
+               {&p->d_values, values},
+               {&p->sums, values},
+               {&p->open, values},
+               {&p->entry, values},
+               {&p->d_more, (size_t)p->H * (size_t)p->most},
+               {&p->turn, turns},
+               {&p->turn_back, turns}};
+    bool good = true;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        *all[i].to = room(p, all[i].n, sizeof(float));
+        good = good && *all[i].to;
+    }
+    p->ids = room(p, (size_t)p->most, sizeof *p->ids);
+    p->first = room(p, (size_t)p->most, sizeof *p->first);
+    p->left = room(p, values, sizeof *p->left);
+    p->quality = room(p, ops(&p->c)->quality_scratch(&p->c, &q), 1);
+    p->here = MEM_NEW(float, values > width(p) ? values : width(p));
     p->tape = MEM_NEW(struct tape, (size_t)p->n_tapes);
-    return p->x && p->teacher && p->student && p->dx && p->other && p->values && p->d_values
-                   && p->sums && p->d_more && p->turn && p->turn_back && p->quality && p->tape
-               ? KVF_OK
-               : KVF_E_NOMEM;
+    good = good && p->ids && p->first && p->left && p->quality;
+    return good && p->here && p->tape ? send_turns(p) : KVF_E_NOMEM;
 }
 
 int pass_create(const struct compute *c, const struct frozen *f, const struct net *net,
@@ -99,10 +138,9 @@ int pass_create(const struct compute *c, const struct frozen *f, const struct ne
         if (err)
             goto fail;
     }
-    err = block_scratch_create(f, net, c, most, &p->scratch);
+    err = block_scratch_create(f, net, most, &p->scratch);
     if (err)
         goto fail;
-    fill_turns(p);
     *ret_pass = p;
     return KVF_OK;
 
@@ -116,13 +154,14 @@ void pass_destroy(struct pass *p)
     if (!p)
         return;
     for (int i = 0; p->tape && i < p->n_tapes; i++)
-        tape_finish(&p->tape[i]);
-    block_scratch_finish(&p->scratch);
-    float *const rows[] = {p->x,        p->teacher, p->student, p->dx,   p->other,    p->values,
-                           p->d_values, p->sums,    p->d_more,  p->turn, p->turn_back};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        mem_free(rows[i]);
-    mem_free(p->quality);
+        tape_finish(&p->c, &p->tape[i]);
+    block_scratch_finish(&p->c, &p->scratch);
+    void *const there[] = {p->x,      p->teacher,  p->student, p->dx,   p->other,  p->values,
+                           p->open,   p->d_values, p->sums,    p->turn, p->ids,    p->turn_back,
+                           p->d_more, p->entry,    p->first,   p->left, p->quality};
+    for (size_t i = 0; i < sizeof there / sizeof *there; i++)
+        ops(&p->c)->free(&p->c, there[i]);
+    mem_free(p->here);
     mem_free(p->tape);
     mem_free(p);
 }
@@ -167,14 +206,14 @@ static struct block_run run_of(const struct pass *p, const struct pack *pack, bo
 {
     return (struct block_run){.c = &p->c,
                               .f = student ? student_of(p) : p->f,
-                              .gone = student ? p->gone : NULL,
+                              .gone = student && p->gone ? p->left : NULL,
                               .tuned = p->tuned,
                               .d_w = student ? p->d_w : NULL,
                               .net = student ? p->net : NULL,
                               .gating = student ? p->opt.gating : GATING_NONE,
                               .window = p->opt.window,
                               .T = pack->n,
-                              .first = pack->first,
+                              .first = p->first,
                               .turn = p->turn,
                               .turn_back = p->turn_back};
 }
@@ -189,11 +228,18 @@ static struct tape *tape_of(const struct pass *p, int layer)
     return &p->tape[p->n_tapes == 1 ? 0 : layer];
 }
 
+static struct norm last_norm(const struct frozen *f, int T)
+{
+    const struct model_config *m = f->config;
+    return (struct norm){.T = T, .heads = 1, .C = m->d_model, .eps = m->norm_eps, .w = f->out_norm};
+}
+
 static void final_norm(const struct pass *p, const struct frozen *f, float *out, const float *x,
                        int T)
 {
-    const struct model_config *m = f->config;
-    p->c.k.rmsnorm(out, x, f->weights->out_norm, T, m->d_model, m->norm_eps);
+    struct norm n = last_norm(f, T);
+    size_t d = (size_t)n.C;
+    ops(&p->c)->norm(&p->c, &n, out, d, x, d);
 }
 
 /* Whether a loss compares with the teacher. */
@@ -203,18 +249,45 @@ static bool needs_teacher(const struct pass *p)
            || p->opt.quality[QUALITY_MSE] > 0;
 }
 
+static void send_rows(const struct pass *p, float *there, int T)
+{
+    size_t d = (size_t)p->f->config->d_model;
+    ops(&p->c)->send(&p->c, there, p->here, (size_t)T * d * sizeof *there);
+}
+
 static void embed(const struct pass *p, const struct frozen *f, const struct pack *pack, float *x)
 {
     for (int t = 0; t < pack->n; t++)
-        weights_embed(f->weights, pack->ids[t], x + (size_t)t * (size_t)p->f->config->d_model);
+        weights_embed(f->weights, pack->ids[t],
+                      p->here + (size_t)t * (size_t)p->f->config->d_model);
+    send_rows(p, x, pack->n);
+}
+
+/* What a pass reads of a pack and of its masks and gates, there. */
+static void send_pack(const struct pass *p, const struct pack *pack)
+{
+    const struct ops *on = ops(&p->c);
+    size_t n = values_of(p, pack->n), bytes = (size_t)pack->n * sizeof *pack->ids;
+    on->send(&p->c, p->ids, pack->ids, bytes);
+    on->send(&p->c, p->first, pack->first, bytes);
+    if (p->gone)
+        on->send(&p->c, p->left, p->gone, n * sizeof *p->gone);
+    if (p->net)
+        return;
+    for (size_t i = 0; !p->held && i < n; i++)
+        p->here[i] = 1.0f;
+    on->send(&p->c, p->open, p->held ? p->held : p->here, n * sizeof *p->open);
 }
 
 static void run_teacher(struct pass *p, const struct pack *pack)
 {
     struct block_run r = run_of(p, pack, false);
     float *a = p->other, *b = p->dx;
-    if (teacher_states_read(p->opt.kept, pack, p->f->config->d_model, p->teacher))
+    int d = p->f->config->d_model;
+    if (teacher_states_read(p->opt.kept, pack, d, p->here)) {
+        send_rows(p, p->teacher, pack->n);
         return;
+    }
     embed(p, p->f, pack, a);
     for (int l = 0; l < p->L; l++) {
         block_forward(&r, l, a, b, tape_of(p, 0), &p->scratch);
@@ -223,16 +296,16 @@ static void run_teacher(struct pass *p, const struct pack *pack)
         b = t;
     }
     final_norm(p, p->f, p->teacher, a, pack->n);
-    teacher_states_write(p->opt.kept, pack, p->f->config->d_model, p->teacher);
+    if (!p->opt.kept)
+        return;
+    ops(&p->c)->bring(&p->c, p->here, p->teacher, (size_t)pack->n * (size_t)d * sizeof *p->here);
+    teacher_states_write(p->opt.kept, pack, d, p->here);
 }
 
 /* The values of a layer's gates, head by head. */
 static void collect(struct pass *p, const struct tape *t, int layer, int T)
 {
-    for (int i = 0; i < T; i++)
-        for (int h = 0; h < p->H; h++)
-            p->values[(size_t)(layer * p->H + h) * (size_t)T + (size_t)i] =
-                t->value[(size_t)i * (size_t)p->H + (size_t)h];
+    ops(&p->c)->transpose(&p->c, p->values + (size_t)(layer * p->H) * (size_t)T, t->value, T, p->H);
 }
 
 void pass_hold(struct pass *p, const float *g)
@@ -243,8 +316,8 @@ void pass_hold(struct pass *p, const float *g)
 /* The n numbers of a layer where no net gives them. */
 static void fixed_gates(const struct pass *p, int layer, size_t n, struct tape *t)
 {
-    for (size_t i = 0; i < n; i++)
-        t->value[i] = p->held ? p->held[(size_t)layer * n + i] : 1.0f;
+    if (!p->net)
+        ops(&p->c)->copy(&p->c, t->value, p->open + (size_t)layer * n, n * sizeof *t->value);
 }
 
 static void run_student(struct pass *p, const struct pack *pack)
@@ -252,8 +325,7 @@ static void run_student(struct pass *p, const struct pack *pack)
     struct block_run r = run_of(p, pack, true);
     for (int l = 0; l < p->L; l++) {
         struct tape *t = tape_of(p, l);
-        if (!p->net)
-            fixed_gates(p, l, (size_t)pack->n * (size_t)p->H, t);
+        fixed_gates(p, l, (size_t)pack->n * (size_t)p->H, t);
         block_forward(&r, l, stream(p, l), stream(p, l + 1), t, &p->scratch);
         collect(p, t, l, pack->n);
     }
@@ -265,47 +337,46 @@ static double limit_loss(struct pass *p, const struct pack *pack, double weight)
 {
     int heads = p->L * p->H;
     if (p->opt.gating == GATING_WRITE) {
-        struct sparsity s = {pack->n, heads, p->values, pack->first, p->opt.offset, p->opt.window};
-        return sparsity_loss(&s, weight * p->opt.lambda, p->d_values, p->c.pool);
+        struct sparsity s = {pack->n, heads, p->values, p->first, p->opt.offset, p->opt.window};
+        return ops(&p->c)->sparsity(&p->c, &s, weight * p->opt.lambda, p->d_values);
     }
-    struct capacity c = {&p->c.k,     pack->n,  heads,         p->values,
-                         pack->first, p->opt.M, p->opt.global, p->opt.norm};
-    return capacity_loss(&c, weight * p->opt.lambda, p->sums, p->d_values, p->c.pool);
+    struct capacity c = {&p->c.k,  pack->n,  heads,         p->values,
+                         p->first, p->opt.M, p->opt.global, p->opt.norm};
+    return ops(&p->c)->capacity(&p->c, &c, weight * p->opt.lambda, p->sums, p->d_values);
 }
 
 static double mean_value(const struct pass *p, int T)
 {
-    size_t n = (size_t)(p->L * p->H) * (size_t)T;
+    size_t n = values_of(p, T);
     double sum = 0;
+    ops(&p->c)->bring(&p->c, p->here, p->values, n * sizeof *p->here);
     for (size_t i = 0; i < n; i++)
-        sum += p->opt.gating == GATING_WRITE ? (double)p->values[i] : exp((double)p->values[i]);
+        sum += p->opt.gating == GATING_WRITE ? (double)p->here[i] : exp((double)p->here[i]);
     return sum / (double)n;
 }
 
 static void run_backward(struct pass *p, const struct pack *pack, float *grad, float *d_entry)
 {
     struct block_run r = run_of(p, pack, true);
-    size_t per = (size_t)pack->n * (size_t)p->H, T = (size_t)pack->n;
+    size_t per = (size_t)pack->n * (size_t)p->H;
     for (int l = p->L - 1; l >= 0; l--) {
         struct tape *t = tape_of(p, l);
         if (p->n_tapes == 1) {
-            if (!p->net)
-                fixed_gates(p, l, per, t);
+            fixed_gates(p, l, per, t);
             block_forward(&r, l, stream(p, l), p->other, t, &p->scratch);
         }
-        for (size_t i = 0; i < per; i++)
-            p->d_more[i] =
-                p->d_values[((size_t)(l * p->H) + i % (size_t)p->H) * T + i / (size_t)p->H];
+        ops(&p->c)->transpose(&p->c, p->d_more, p->d_values + (size_t)l * per, p->H, pack->n);
         block_backward(&r, l, stream(p, l), p->dx, t, p->d_more, p->net ? grad : NULL,
-                       d_entry ? d_entry + (size_t)l * per : NULL, &p->scratch);
+                       d_entry ? p->entry + (size_t)l * per : NULL, &p->scratch);
     }
+    if (d_entry)
+        ops(&p->c)->bring(&p->c, d_entry, p->entry, values_of(p, pack->n) * sizeof *d_entry);
 }
 
 /* Derivatives by the student's last hidden states, through the final norm, in p->dx. */
 static void quality_back(struct pass *p, const struct pack *pack, double weight,
                          struct quality_result *ret)
 {
-    const struct model_config *m = p->f->config;
     const struct frozen *f = student_of(p);
     struct quality q = {.kernels = &p->c.k,
                         .out = &f->output,
@@ -320,29 +391,28 @@ static void quality_back(struct pass *p, const struct pack *pack, double weight,
                         .share = p->share};
     for (int i = 0; i < QUALITY_TERMS; i++)
         q.weight[i] = weight * p->opt.quality[i];
-    quality_loss(&q, p->other, ret, p->c.pool, p->quality);
-    memset(p->dx, 0, (size_t)pack->n * (size_t)m->d_model * sizeof *p->dx);
-    p->c.k.rmsnorm_back(p->dx, stream(p, p->L), f->weights->out_norm, p->other, pack->n, m->d_model,
-                        m->norm_eps);
-    struct norm_rows dy = {p->other, (size_t)m->d_model, pack->n, 1};
+    const struct ops *on = ops(&p->c);
+    struct norm n = last_norm(f, pack->n);
+    size_t d = (size_t)n.C;
+    on->quality(&p->c, &q, p->other, ret, p->quality);
+    on->zero(&p->c, p->dx, (size_t)pack->n * d * sizeof *p->dx);
+    on->norm_back(&p->c, &n, p->dx, d, stream(p, p->L), d, p->other, d);
     if (p->d_w)
-        norm_learn(p->d_w + p->tuned->out_norm, stream(p, p->L), (size_t)m->d_model, &dy,
-                   m->d_model, m->norm_eps);
+        on->norm_learn(&p->c, &n, p->d_w + p->tuned->out_norm, stream(p, p->L), d, p->other, d);
 }
 
 /* Rows of the embedding get the derivatives by the first layer's inputs, token by token. */
 static void learn_embedding(const struct pass *p, const struct pack *pack)
 {
-    size_t d = (size_t)p->f->config->d_model;
-    float *to = p->d_w + p->tuned->embedding;
-    for (int t = 0; t < pack->n; t++)
-        p->c.k.add(to + (size_t)pack->ids[t] * d, p->dx + (size_t)t * d, (int)d);
+    ops(&p->c)->embedding_learn(&p->c, p->d_w + p->tuned->embedding, p->ids, p->dx, pack->n,
+                                p->f->config->d_model);
 }
 
 void pass_run(struct pass *p, const struct pack *pack, double weight, float *grad, float *d_entry,
               struct pass_loss *ret)
 {
     struct quality_result q;
+    send_pack(p, pack);
     embed(p, student_of(p), pack, stream(p, 0));
     if (needs_teacher(p))
         run_teacher(p, pack);

@@ -53,8 +53,9 @@ void pass_weigh(struct pass *p, const double quality[QUALITY_TERMS]);
 /* Shares of positions as quality.h has them, borrowed; NULL: all alike. */
 void pass_share(struct pass *p, const float *share);
 
-/* Adds weight times the derivatives by the parameters to grad [net->n].  d_entry, when not
- * NULL: [L, T, H] derivatives of the loss by what attention adds for each entry. */
+/* Adds weight times the derivatives by the parameters to grad [net->n], there as d_w is (ops.h).
+ * d_entry, when not NULL: [L, T, H] derivatives of the loss by what attention adds for each entry,
+ * here.  What failed on a device is told by its check. */
 void pass_run(struct pass *p, const struct pack *pack, double weight, float *grad, float *d_entry,
               struct pass_loss *ret);
 

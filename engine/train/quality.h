@@ -27,6 +27,7 @@ struct output_matrix {
                              so that sums stay in registers and the slice in the cache */
     int n_back, slice;    /* slice: tokens of the vocabulary per block (the last: fewer) */
     int vocab, d;
+    const void *there; /* of a device, which has no packs */
 };
 /* w: [vocab, d] row-major.  KVF_OK or KVF_E_NOMEM. */
 int output_matrix_build(const float *w, int vocab, int d, struct output_matrix *ret);

@@ -18,19 +18,21 @@ struct job {
     int L, H, T;
 };
 
-static int open_job(struct job *j, struct kvf_diag *d)
+static int open_job(struct job *j, const struct learner *l, struct kvf_diag *d)
 {
     const struct model_config *m = &j->e->config;
     struct pass_options opt = {.gating = GATING_WRITE, .window = j->opt->window, .recompute = true};
     size_t n = (size_t)j->L * (size_t)j->H * (size_t)j->T;
     opt.quality[j->opt->kl ? QUALITY_FWKL : QUALITY_NTP] = 1;
-    j->c = (struct compute){j->e->kernels, j->e->pool};
+    int err = compute_open(&j->c, &j->e->kernels, j->e->pool, l, d);
+    if (err)
+        return err;
     j->first = MEM_NEW(int32_t, (size_t)j->T);
     j->held = MEM_NEW(float, n);
     j->d = MEM_NEW(float, n);
     if (!j->first || !j->held || !j->d)
         return KVF_E_NOMEM;
-    int err = frozen_build(m, j->e->weights, j->e->pool, &j->frozen, d);
+    err = frozen_build(&j->c, m, j->e->weights, &j->frozen, d);
     if (err)
         return err;
     return pass_create(&j->c, &j->frozen, NULL, &opt, j->T, &j->pass);
@@ -40,6 +42,7 @@ static void close_job(struct job *j)
 {
     pass_destroy(j->pass);
     frozen_finish(&j->frozen);
+    compute_close(&j->c);
     mem_free(j->first);
     mem_free(j->held);
     mem_free(j->d);
@@ -74,23 +77,26 @@ static int collect(const struct job *j, float *value, struct kvf_diag *d)
     return KVF_OK;
 }
 
-int saliency_measure(struct engine *e, const int32_t *ids, int n,
+int saliency_measure(struct engine *e, const struct learner *l, const int32_t *ids, int n,
                      const struct saliency_options *opt, struct saliency *ret, struct kvf_diag *d)
 {
     struct job j = {.e = e, .opt = opt, .L = e->config.n_layers, .H = e->config.n_kv_heads, .T = n};
     int heads = j.L * j.H, *head = MEM_NEW(int, (size_t)heads);
     float *value = MEM_NEW(float, (size_t)heads *(size_t)n);
     struct pass_loss loss = {0};
-    int err = value && head ? open_job(&j, d) : KVF_E_NOMEM;
+    int err = value && head ? open_job(&j, l, d) : KVF_E_NOMEM;
     if (err == KVF_E_NOMEM)
-        kvf_fail(d, err, "not enough memory for the derivatives of %d tokens; try fewer", n);
+        kvf_fail(d, err, "not enough memory %sfor the derivatives of %d tokens; try fewer",
+                 ops_where(&j.c), n);
     if (err)
         goto fail;
     struct pack pack = {ids, j.first, n};
     hold(&j);
     /* the pass averages over the n - 1 predictions; here they are added */
     pass_run(j.pass, &pack, n - 1, NULL, j.d, &loss);
-    err = collect(&j, value, d);
+    err = ops(&j.c)->check(&j.c, d);
+    if (!err)
+        err = collect(&j, value, d);
     if (err)
         goto fail;
     for (int i = 0; i < heads; i++)

@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "engine/gate/safetensors_write.h"
-#include "engine/train/checkpoint.h"
+#include "engine/train/learnt.h"
 #include "engine/train/trainer.h"
 
 struct trainer {
@@ -14,10 +14,28 @@ struct trainer {
     struct frozen frozen;
     struct net *net;
     struct pass *pass;
-    float *grad, *m, *v; /* [net->n] */
-    float *one;          /* [net->n] the gradient of one pack of several; NULL: of one pack */
+    struct learnt learnt;
+    float *here; /* [net->n] a gradient, for a team */
+    float *grad; /* [net->n] its twin there */
+    float *sum;  /* [net->n] there, of several packs; NULL: of one pack */
     int64_t step;
 };
+
+static int create_gradients(struct trainer *t)
+{
+    const struct ops *on = ops(&t->c);
+    t->net->there = on->twin(&t->c, t->net->w, t->net->n);
+    if (!t->net->there)
+        return KVF_E_NOMEM;
+    int err = learnt_create(&t->c, t->net->w, t->net->n, t->net->there, &t->learnt);
+    t->here = MEM_NEW(float, t->net->n);
+    if (t->here)
+        t->grad = on->twin(&t->c, t->here, t->net->n);
+    if (t->opt.accumulate > 1)
+        t->sum = on->alloc(&t->c, t->net->n, sizeof *t->sum);
+    bool good = t->grad && (t->sum || t->opt.accumulate == 1);
+    return err || good ? err : KVF_E_NOMEM;
+}
 
 static int create_parts(struct trainer *t, struct kvf_diag *d)
 {
@@ -26,18 +44,13 @@ static int create_parts(struct trainer *t, struct kvf_diag *d)
     int err = net_create(&gm, &t->opt.net, &t->net);
     if (err)
         return err;
-    err = frozen_build(m, t->e->weights, t->c.pool, &t->frozen, d);
+    err = frozen_build(&t->c, m, t->e->weights, &t->frozen, d);
     if (err)
         return err;
     err = pass_create(&t->c, &t->frozen, t->net, &t->opt.pass, t->opt.length, &t->pass);
     if (err)
         return err;
-    t->grad = MEM_NEW(float, t->net->n);
-    t->m = MEM_NEW(float, t->net->n);
-    t->v = MEM_NEW(float, t->net->n);
-    if (t->opt.accumulate > 1)
-        t->one = MEM_NEW(float, t->net->n);
-    return t->grad && t->m && t->v && (t->one || t->opt.accumulate == 1) ? KVF_OK : KVF_E_NOMEM;
+    return create_gradients(t);
 }
 
 int trainer_create(struct engine *e, struct packs *packs, const struct trainer_options *opt,
@@ -49,16 +62,18 @@ int trainer_create(struct engine *e, struct packs *packs, const struct trainer_o
     t->opt = *opt;
     t->e = e;
     t->packs = packs;
-    t->c = (struct compute){e->kernels, e->pool};
-    int err = create_parts(t, d);
+    int err = compute_open(&t->c, &e->kernels, e->pool, &opt->learner, d);
+    if (!err)
+        err = create_parts(t, d);
     if (err) {
+        struct compute c = t->c;
         trainer_destroy(t);
         if (err != KVF_E_NOMEM)
             return err;
         return kvf_fail(d, err,
-                        "not enough memory to train on packs of %d tokens; try shorter "
+                        "not enough memory %sto train on packs of %d tokens; try shorter "
                         "ones or recomputation",
-                        opt->length);
+                        ops_where(&c), opt->length);
     }
     *ret_trainer = t;
     return KVF_OK;
@@ -69,12 +84,15 @@ void trainer_destroy(struct trainer *t)
     if (!t)
         return;
     pass_destroy(t->pass);
+    if (t->net)
+        ops(&t->c)->part(&t->c, t->net->there);
     net_destroy(t->net);
     frozen_finish(&t->frozen);
-    mem_free(t->grad);
-    mem_free(t->one);
-    mem_free(t->m);
-    mem_free(t->v);
+    learnt_finish(&t->learnt);
+    ops(&t->c)->part(&t->c, t->grad);
+    ops(&t->c)->free(&t->c, t->sum);
+    mem_free(t->here);
+    compute_close(&t->c);
     mem_free(t);
 }
 
@@ -103,34 +121,43 @@ static void add_loss(struct pass_loss *sum, const struct pass_loss *l, double we
         sum->term[i] += weight * l->term[i];
 }
 
-/* What pack a of a step gives: its gradient is at grad. */
-static int run_pack(struct trainer *t, int a, float *grad, struct pass_loss *ret, int64_t *tokens,
+/* What pack a of a step gives: its gradient is in grad. */
+static int run_pack(struct trainer *t, int a, struct pass_loss *ret, int64_t *tokens,
                     struct kvf_diag *d)
 {
+    const struct ops *on = ops(&t->c);
     const struct trainer_team *team = t->opt.team;
     int64_t n = packs_count(t->packs), i = t->step * t->opt.accumulate + a;
     struct pack pack = packs_get(t->packs, t->opt.seed, i / n, (int)(i % n));
     int owner = team ? a % team->size : 0, err = KVF_OK;
+    size_t bytes = t->net->n * sizeof *t->grad;
     *tokens += pack.n;
     if (!team || owner == team->me) {
-        memset(grad, 0, t->net->n * sizeof *grad);
-        pass_run(t->pass, &pack, 1.0 / t->opt.accumulate, grad, NULL, ret);
+        on->zero(&t->c, t->grad, bytes);
+        pass_run(t->pass, &pack, 1.0 / t->opt.accumulate, t->grad, NULL, ret);
+        err = on->check(&t->c, d);
     }
-    if (team)
-        err = team->share(team->ctx, owner, grad, t->net->n * sizeof *grad, d);
-    return team && !err ? team->share(team->ctx, owner, ret, sizeof *ret, d) : err;
+    if (!team || err)
+        return err;
+    on->bring(&t->c, t->here, t->grad, bytes);
+    err = team->share(team->ctx, owner, t->here, bytes, d);
+    on->send(&t->c, t->grad, t->here, bytes);
+    return err ? err : team->share(team->ctx, owner, ret, sizeof *ret, d);
 }
 
 /* The sum over packs, in their order, whoever computed them: its bytes depend on nothing else. */
 static int run_packs(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d)
 {
+    const struct ops *on = ops(&t->c);
+    size_t n = t->net->n;
     int err = KVF_OK;
-    memset(t->grad, 0, t->net->n * sizeof *t->grad);
+    if (t->sum)
+        on->zero(&t->c, t->sum, n * sizeof *t->sum);
     for (int a = 0; !err && a < t->opt.accumulate; a++) {
         struct pass_loss l = {0};
-        err = run_pack(t, a, t->one ? t->one : t->grad, &l, &ret->tokens, d);
-        for (size_t i = 0; t->one && i < t->net->n; i++)
-            t->grad[i] += t->one[i];
+        err = run_pack(t, a, &l, &ret->tokens, d);
+        if (t->sum && !err)
+            on->add_rows(&t->c, t->sum, 0, t->grad, 0, 1, (int)n);
         add_loss(&ret->loss, &l, 1.0 / t->opt.accumulate);
     }
     return err;
@@ -138,55 +165,42 @@ static int run_packs(struct trainer *t, struct trainer_step *ret, struct kvf_dia
 
 int trainer_step(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d)
 {
+    const float *grad = t->sum ? t->sum : t->grad;
     *ret = (struct trainer_step){.step = t->step + 1};
     int err = run_packs(t, ret, d);
     if (err)
         return err;
-    ret->norm = optimizer_norm(t->grad, t->net->n);
+    ret->norm = ops(&t->c)->length(&t->c, grad, t->net->n);
     ret->rate = optimizer_rate(&t->opt.optimizer, t->step + 1);
+    err = ops(&t->c)->check(&t->c, d);
+    if (err)
+        return err;
     if (!isfinite(ret->loss.total) || !isfinite(ret->norm))
         return kvf_fail(d, KVF_E_LIMIT,
                         "step %lld: the %s is not a finite number; the last "
                         "checkpoint is as it was; --fresh starts with a lower lr or clip",
                         (long long)ret->step, isfinite(ret->loss.total) ? "gradient" : "loss");
-    optimizer_step(&t->opt.optimizer, t->step + 1, ret->norm, t->grad, t->net->w, t->m, t->v,
-                   t->net->n);
-    net_refresh(t->net, t->c.pool);
+    err = learnt_step(&t->learnt, &t->opt.optimizer, t->step + 1, ret->norm, grad, d);
+    if (err)
+        return err;
+    ops(&t->c)->net_refresh(&t->c, t->net);
     t->step++;
     return KVF_OK;
-}
-
-/* Parameters and both moments as three tensors: the layout is in the configuration. */
-static void describe(const struct trainer *t, struct checkpoint_tensor tensor[3])
-{
-    static const char *const name[] = {"parameters", "moment1", "moment2"};
-    float *const data[] = {t->net->w, t->m, t->v};
-    for (int i = 0; i < 3; i++)
-        tensor[i] = (struct checkpoint_tensor){name[i], 1, {t->net->n, 1, 1}, data[i]};
 }
 
 int trainer_save(const struct trainer *t, const char *path, const char *config, const char *log,
                  struct kvf_diag *d)
 {
-    struct checkpoint_tensor tensor[3];
-    struct checkpoint c = {tensor, 3, config, t->step, (char *)(uintptr_t)log};
-    describe(t, tensor);
-    return checkpoint_write(path, &c, d);
+    return learnt_save(&t->learnt, path, config, t->step, log, d);
 }
 
 int trainer_resume(struct trainer *t, const char *path, const char *config, char **ret_log,
                    int *ret_found, struct kvf_diag *d)
 {
-    struct checkpoint_tensor tensor[3];
-    struct checkpoint c = {tensor, 3, config, 0, NULL};
-    describe(t, tensor);
-    int err = checkpoint_read(path, &c, ret_found, d);
-    if (err)
-        return err;
-    t->step = c.step;
-    *ret_log = c.log;
-    net_refresh(t->net, t->c.pool);
-    return KVF_OK;
+    int err = learnt_resume(&t->learnt, path, config, &t->step, ret_log, ret_found, d);
+    if (!err)
+        ops(&t->c)->net_refresh(&t->c, t->net);
+    return err;
 }
 
 int trainer_write_gates(const struct trainer *t, const char *path, bool bf16, const char *hash,

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "engine/decode/session.h"
+#include "engine/train/compute.h"
 #include "engine/train/optimizer.h"
 #include "engine/train/pass.h"
 
@@ -28,6 +29,7 @@ struct trainer_options {
     int accumulate;                  /* packs per step, at least 1 */
     uint64_t seed;                   /* order of the data */
     const struct trainer_team *team; /* borrowed; NULL: this one is alone */
+    struct learner learner;
 };
 
 struct trainer_step {
@@ -39,13 +41,15 @@ struct trainer_step {
 
 struct trainer;
 
-/* e: opened exact; e and packs are borrowed.  KVF_OK or KVF_E_NOMEM with a sentence. */
+/* e: opened exact; e and packs are borrowed.  KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND with a sentence.
+ */
 int trainer_create(struct engine *e, struct packs *packs, const struct trainer_options *opt,
                    struct trainer **ret_trainer, struct kvf_diag *d);
 void trainer_destroy(struct trainer *t); /* accepts NULL */
 
-/* Makes one step.  KVF_OK, or KVF_E_LIMIT with a sentence when a loss or a gradient is not finite:
- * parameters and moments are then as before. */
+/* Makes one step.  KVF_OK, or with a sentence KVF_E_LIMIT when a loss or a gradient is not finite
+ * (parameters and moments are then as before), or KVF_E_BACKEND of a device that failed (they are
+ * then lost: the last checkpoint is what is left). */
 int trainer_step(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d);
 
 int64_t trainer_steps(const struct trainer *t); /* done */

@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/train/ops.h"
 #include "engine/train/tuned.h"
 
 int tuned_rows(const struct model_config *m, enum weight_role role)
@@ -48,15 +49,6 @@ static void place(struct tuned *t, bool tied)
     }
 }
 
-static void unpack(const struct packed *p, float *to)
-{
-    const float *data = (const float *)(const void *)p->data;
-    size_t N = (size_t)p->N, K = (size_t)p->K;
-    for (size_t n = 0; n < N; n++)
-        for (size_t k = 0; k < K; k++)
-            to[n * K + k] = data[(n / PANEL * K + k) * PANEL + n % PANEL];
-}
-
 /* Copies n floats of a norm or a bias to its place; returns that place, NULL where there is none.
  */
 static float *take(struct tuned *t, size_t at, const float *from, int n)
@@ -74,7 +66,7 @@ static void take_layer(struct tuned *t, const struct layer_weights *from, int la
     struct layer_weights *to = &t->weights.layer[layer];
     const struct packed *matrix[] = {&from->qkv, &from->out, &from->gate_up, &from->down};
     for (int role = 0; role < ROLE_HEAD; role++)
-        unpack(matrix[role], t->w + at->matrix[role]);
+        frozen_unpack(matrix[role], t->w + at->matrix[role]);
     to->attn_norm = take(t, at->attn_norm, from->attn_norm, m->d_model);
     to->ffn_norm = take(t, at->ffn_norm, from->ffn_norm, m->d_model);
     to->q_norm = take(t, at->q_norm, from->q_norm, m->head_dim);
@@ -134,12 +126,13 @@ static int build(struct tuned *t, const struct weights *from)
     t->w = MEM_NEW(float, t->n);
     t->weights.layer = MEM_NEW(struct layer_weights, (size_t)m->n_layers);
     t->frozen.back = MEM_NEW(struct frozen_layer, (size_t)m->n_layers);
-    if (!t->w || !t->weights.layer || !t->frozen.back)
+    t->frozen.vector = MEM_NEW(struct frozen_vectors, (size_t)m->n_layers);
+    if (!t->w || !t->weights.layer || !t->frozen.back || !t->frozen.vector)
         return KVF_E_NOMEM;
     for (int i = 0; i < m->vocab; i++)
         weights_embed(from, i, t->w + t->embedding + (size_t)i * (size_t)m->d_model);
     if (t->head != t->embedding)
-        unpack(&from->head, t->w + t->head);
+        frozen_unpack(&from->head, t->w + t->head);
     t->weights.out_norm = take(t, t->out_norm, from->out_norm, m->d_model);
     for (int l = 0; l < m->n_layers; l++) {
         int err = create_packs(t, l);
@@ -150,7 +143,8 @@ static int build(struct tuned *t, const struct weights *from)
     return output_matrix_build(t->w + t->head, m->vocab, m->d_model, &t->frozen.output);
 }
 
-static void finish(struct tuned *t)
+/* What the kernels and the operations see of w. */
+static int finish(struct tuned *t)
 {
     t->rows = (struct gguf_tensor){
         .name = "token_embd.weight",
@@ -164,18 +158,23 @@ static void finish(struct tuned *t)
     t->weights.embedding = &t->rows;
     t->weights.embedding_scale = 1;
     t->weights.head = t->frozen.output.logits;
+    t->frozen.c = t->c;
     t->frozen.config = t->config;
     t->frozen.weights = &t->weights;
+    frozen_point(&t->frozen);
+    t->there = ops(&t->c)->twin(&t->c, t->w, t->n);
+    return t->there ? ops(&t->c)->adopt(&t->c, t) : KVF_E_NOMEM;
 }
 
-int tuned_create(const struct model_config *config, const struct weights *from, bool tied,
-                 struct tuned **ret, struct kvf_diag *d)
+int tuned_create(const struct compute *c, const struct model_config *config,
+                 const struct weights *from, bool tied, struct tuned **ret, struct kvf_diag *d)
 {
     int err = frozen_check(config, d);
     if (err)
         return err;
     struct tuned *t = MEM_NEW(struct tuned, 1);
     if (t) {
+        t->c = *c;
         t->config = config;
         t->layer = MEM_NEW(struct tuned_layer, (size_t)config->n_layers);
     }
@@ -183,12 +182,13 @@ int tuned_create(const struct model_config *config, const struct weights *from, 
     if (t && t->layer) {
         place(t, tied);
         err = build(t, from);
+        if (!err)
+            err = finish(t);
     }
     if (err) {
         tuned_destroy(t);
-        return kvf_fail(d, err, "not enough memory for weights that learn");
+        return kvf_fail(d, err, "not enough memory %sfor weights that learn", ops_where(c));
     }
-    finish(t);
     tuned_refresh(t, NULL);
     *ret = t;
     return KVF_OK;
@@ -204,8 +204,11 @@ void tuned_destroy(struct tuned *t)
             both_ways_finish(&packs);
         }
     output_matrix_finish(&t->frozen.output);
+    ops(&t->c)->let_go(&t->c, t);
+    ops(&t->c)->part(&t->c, t->there);
     mem_free(t->weights.layer);
     mem_free(t->frozen.back);
+    mem_free(t->frozen.vector);
     mem_free(t->layer);
     mem_free(t->w);
     mem_free(t);

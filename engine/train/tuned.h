@@ -19,7 +19,9 @@ struct tuned {
     struct tuned_layer *layer;         /* [n_layers] where they begin in w */
     size_t embedding, out_norm;
     size_t head; /* the embedding's where the model has no output matrix of its own */
-    float *w;    /* [n] */
+    struct compute c;
+    float *w;     /* [n] here */
+    float *there; /* [n] its twin */
     size_t n;
 
     struct gguf_tensor rows; /* of the embedding, in w */
@@ -30,10 +32,10 @@ struct tuned {
 /* from: loaded exact; tied: its output matrix is the embedding.  The new weights are those of
  * `from`, which may be freed.  KVF_OK, KVF_E_ARG of a model that frozen_build refuses, or
  * KVF_E_NOMEM, with a sentence. */
-int tuned_create(const struct model_config *config, const struct weights *from, bool tied,
-                 struct tuned **ret, struct kvf_diag *d);
+int tuned_create(const struct compute *c, const struct model_config *config,
+                 const struct weights *from, bool tied, struct tuned **ret, struct kvf_diag *d);
 void tuned_destroy(struct tuned *t); /* accepts NULL */
-/* Packs the matrices again; to be called after w has changed. */
+/* Packs the matrices again, for the processor; to be called after w has changed. */
 void tuned_refresh(struct tuned *t, struct par *pool);
 /* For gguf_write (gguf_write.h): the values of the tensors of g that learn.  tuned: a struct tuned.
  */

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/train/checkpoint.h"
+#include "engine/train/learnt.h"
 #include "engine/train/tuner.h"
 
 struct tuner {
@@ -15,32 +15,32 @@ struct tuner {
     struct tuned *tuned;
     struct lora *lora; /* NULL: all weights learn */
     struct pass *pass;
-    float *w;    /* [n] parameters, borrowed from tuned or lora */
-    float *d_w;  /* [tuned->n] derivatives by the weights */
-    float *grad; /* [n] by the parameters: d_w where all weights learn */
-    float *m, *v;
+    struct learnt learnt;
+    float *d_w;        /* [tuned->n] there: derivatives by the weights */
+    float *grad;       /* [n] there, by the parameters: d_w where all weights learn */
     struct pack *pack; /* [room] of a step or of a check */
     int32_t **gone;    /* [room][L, length, H] their masks */
     int room;
-    size_t n;
     int64_t step;
 };
 
 static int create_parameters(struct tuner *t, struct kvf_diag *d)
 {
     bool tied = !gguf_find(t->e->gguf, "output.weight");
-    int err = tuned_create(&t->e->config, t->e->weights, tied, &t->tuned, d);
+    const struct ops *on = ops(&t->c);
+    struct learnt *l = &t->learnt;
+    int err = tuned_create(&t->c, &t->e->config, t->e->weights, tied, &t->tuned, d);
     if (!err && t->opt.lora.rank > 0)
         err = lora_create(t->tuned, &t->opt.lora, &t->lora, d);
     if (err)
         return err;
-    t->w = t->lora ? t->lora->w : t->tuned->w;
-    t->n = t->lora ? t->lora->n : t->tuned->n;
-    t->d_w = MEM_NEW(float, t->tuned->n);
-    t->grad = t->lora ? MEM_NEW(float, t->n) : t->d_w;
-    t->m = MEM_NEW(float, t->n);
-    t->v = MEM_NEW(float, t->n);
-    return t->d_w && t->grad && t->m && t->v ? KVF_OK : KVF_E_NOMEM;
+    if (t->lora)
+        err = learnt_create(&t->c, t->lora->w, t->lora->n, t->lora->there, l);
+    else
+        err = learnt_create(&t->c, t->tuned->w, t->tuned->n, t->tuned->there, l);
+    t->d_w = on->alloc(&t->c, t->tuned->n, sizeof *t->d_w);
+    t->grad = t->lora ? on->alloc(&t->c, l->n, sizeof *t->grad) : t->d_w;
+    return err || (t->d_w && t->grad) ? err : KVF_E_NOMEM;
 }
 
 /* Room for the masks of n packs. */
@@ -69,7 +69,9 @@ static int make_room(struct tuner *t, int n)
 static int create_parts(struct tuner *t, struct kvf_diag *d)
 {
     const struct model_config *m = &t->e->config;
-    int err = frozen_build(m, t->e->weights, t->c.pool, &t->teacher, d);
+    int err = compute_open(&t->c, &t->e->kernels, t->e->pool, &t->opt.learner, d);
+    if (!err)
+        err = frozen_build(&t->c, m, t->e->weights, &t->teacher, d);
     if (!err)
         err = create_parameters(t, d);
     if (err)
@@ -91,16 +93,16 @@ int tuner_create(struct engine *e, struct packs *packs, const struct tuner_optio
     t->opt = *opt;
     t->e = e;
     t->packs = packs;
-    t->c = (struct compute){e->kernels, e->pool};
     int err = create_parts(t, d);
     if (err) {
+        struct compute c = t->c;
         tuner_destroy(t);
         if (err != KVF_E_NOMEM)
             return err;
         return kvf_fail(d, err,
-                        "not enough memory to train all weights on packs of %d tokens; try "
+                        "not enough memory %sto train all weights on packs of %d tokens; try "
                         "shorter ones, recomputation or low-rank weights",
-                        opt->length);
+                        ops_where(&c), opt->length);
     }
     *ret = t;
     return KVF_OK;
@@ -113,16 +115,16 @@ void tuner_destroy(struct tuner *t)
     pass_destroy(t->pass);
     frozen_finish(&t->teacher);
     if (t->grad != t->d_w)
-        mem_free(t->grad);
-    mem_free(t->d_w);
-    mem_free(t->m);
-    mem_free(t->v);
+        ops(&t->c)->free(&t->c, t->grad);
+    ops(&t->c)->free(&t->c, t->d_w);
+    learnt_finish(&t->learnt);
     for (int i = 0; i < t->room; i++)
         mem_free(t->gone[i]);
     mem_free(t->gone);
     mem_free(t->pack);
     lora_destroy(t->lora);
     tuned_destroy(t->tuned);
+    compute_close(&t->c);
     mem_free(t);
 }
 
@@ -133,13 +135,13 @@ int64_t tuner_steps(const struct tuner *t)
 
 size_t tuner_parameters(const struct tuner *t)
 {
-    return t->n;
+    return t->learnt.n;
 }
 
 /* Packs of a matrix in one direction take as much as the matrix; the teacher has both, too. */
 size_t tuner_bytes(const struct tuner *t)
 {
-    size_t copies = 6, moments = 2 * t->n + (t->lora ? t->n : 0);
+    size_t copies = 6, moments = (t->lora ? 3 : 2) * t->learnt.n;
     return (copies * t->tuned->n + moments) * sizeof(float) + pass_bytes(t->pass);
 }
 
@@ -153,6 +155,7 @@ const struct lora *tuner_lora(const struct tuner *t)
     return t->lora;
 }
 
+/* What the student is made of, from parameters that have changed. */
 static void refresh(struct tuner *t)
 {
     if (t->lora)
@@ -170,12 +173,13 @@ static void add_loss(struct pass_loss *sum, const struct pass_loss *l, double we
 }
 
 /* The pass over pack i, with the mask that was recorded, or made for it. */
-static void run_pass(struct tuner *t, int i, const struct pack *pack, double weight, float *d_w,
-                     struct pass_loss *ret)
+static int run_pass(struct tuner *t, int i, const struct pack *pack, double weight, float *d_w,
+                    struct pass_loss *ret, struct kvf_diag *d)
 {
     pass_mask(t->pass, pack->gone ? pack->gone : t->gone[i]);
     pass_tune(t->pass, t->tuned, d_w);
     pass_run(t->pass, pack, weight, NULL, NULL, ret);
+    return ops(&t->c)->check(&t->c, d);
 }
 
 int tuner_judge(struct tuner *t, const struct session_options *method, const struct pack *pack,
@@ -187,7 +191,7 @@ int tuner_judge(struct tuner *t, const struct session_options *method, const str
     if (!err)
         err = masks_make(&t->student, method, t->opt.prompt, pack, n, t->gone, NULL, d);
     for (int i = 0; !err && i < n; i++)
-        run_pass(t, i, &pack[i], 1, NULL, &ret[i]);
+        err = run_pass(t, i, &pack[i], 1, NULL, &ret[i], d);
     return err;
 }
 
@@ -218,14 +222,14 @@ static int run_packs(struct tuner *t, const struct session_options *method, stru
         return err;
     for (int a = 0; a < A; a++)
         ret->left += count_left(t, &t->pack[a]);
-    memset(t->d_w, 0, t->tuned->n * sizeof *t->d_w);
+    ops(&t->c)->zero(&t->c, t->d_w, t->tuned->n * sizeof *t->d_w);
     pass_weigh(t->pass, t->opt.pass.quality);
-    for (int a = 0; a < A; a++) {
+    for (int a = 0; !err && a < A; a++) {
         struct pass_loss l;
-        run_pass(t, a, &t->pack[a], 1.0 / A, t->d_w, &l);
+        err = run_pass(t, a, &t->pack[a], 1.0 / A, t->d_w, &l, d);
         add_loss(&ret->loss, &l, 1.0 / A);
     }
-    return KVF_OK;
+    return err;
 }
 
 int tuner_step(struct tuner *t, const struct session_options *method, struct tuner_step *ret,
@@ -237,48 +241,36 @@ int tuner_step(struct tuner *t, const struct session_options *method, struct tun
         return err;
     if (t->lora)
         lora_gradient(t->lora, &t->c, t->d_w, t->grad);
-    ret->norm = optimizer_norm(t->grad, t->n);
+    ret->norm = ops(&t->c)->length(&t->c, t->grad, t->learnt.n);
     ret->rate = optimizer_rate(&t->opt.optimizer, t->step + 1);
+    err = ops(&t->c)->check(&t->c, d);
+    if (err)
+        return err;
     if (!isfinite(ret->loss.total) || !isfinite(ret->norm))
         return kvf_fail(d, KVF_E_LIMIT,
                         "step %lld: the %s is not a finite number; the last checkpoint is as it "
                         "was; --fresh starts with a lower --lr",
                         (long long)ret->step, isfinite(ret->loss.total) ? "gradient" : "loss");
-    optimizer_step(&t->opt.optimizer, t->step + 1, ret->norm, t->grad, t->w, t->m, t->v, t->n);
+    err = learnt_step(&t->learnt, &t->opt.optimizer, t->step + 1, ret->norm, t->grad, d);
+    if (err)
+        return err;
     refresh(t);
     t->step++;
-    return KVF_OK;
-}
-
-/* Parameters and both moments as three tensors: the layout is in the configuration. */
-static void describe(const struct tuner *t, struct checkpoint_tensor tensor[3])
-{
-    static const char *const name[] = {"parameters", "moment1", "moment2"};
-    float *const data[] = {t->w, t->m, t->v};
-    for (int i = 0; i < 3; i++)
-        tensor[i] = (struct checkpoint_tensor){name[i], 1, {t->n, 1, 1}, data[i]};
+    return ops(&t->c)->check(&t->c, d);
 }
 
 int tuner_save(const struct tuner *t, const char *path, const char *config, const char *log,
                struct kvf_diag *d)
 {
-    struct checkpoint_tensor tensor[3];
-    struct checkpoint c = {tensor, 3, config, t->step, (char *)(uintptr_t)log};
-    describe(t, tensor);
-    return checkpoint_write(path, &c, d);
+    return learnt_save(&t->learnt, path, config, t->step, log, d);
 }
 
 int tuner_resume(struct tuner *t, const char *path, const char *config, char **ret_log,
                  int *ret_found, struct kvf_diag *d)
 {
-    struct checkpoint_tensor tensor[3];
-    struct checkpoint c = {tensor, 3, config, 0, NULL};
-    describe(t, tensor);
-    int err = checkpoint_read(path, &c, ret_found, d);
+    int err = learnt_resume(&t->learnt, path, config, &t->step, ret_log, ret_found, d);
     if (err)
         return err;
-    t->step = c.step;
-    *ret_log = c.log;
     refresh(t);
-    return KVF_OK;
+    return ops(&t->c)->check(&t->c, d);
 }

@@ -22,6 +22,7 @@ struct tuner_options {
     int accumulate;           /* packs per step, at least 1 */
     int prompt;               /* tokens of a document that are fed at once */
     uint64_t seed;            /* order of the data */
+    struct learner learner;
 };
 
 struct tuner_step {
@@ -34,13 +35,14 @@ struct tuner_step {
 struct tuner;
 
 /* e: opened exact; e and packs are borrowed.  KVF_OK, KVF_E_ARG of a model whose derivatives are
- * not supported, or KVF_E_NOMEM, with a sentence. */
+ * not supported, KVF_E_NOMEM or KVF_E_BACKEND, with a sentence. */
 int tuner_create(struct engine *e, struct packs *packs, const struct tuner_options *opt,
                  struct tuner **ret, struct kvf_diag *d);
 void tuner_destroy(struct tuner *t); /* accepts NULL */
 
-/* Makes one step, under the evictions that the packs have recorded, or else under a method.  KVF_OK, an error of decoding, or KVF_E_LIMIT when a loss or a
- * gradient is not finite: parameters and moments are then as before. */
+/* Makes one step, under the evictions that the packs have recorded, or else under a method, which
+ * the processor decodes.  KVF_OK, an error of decoding, KVF_E_LIMIT when a loss or a gradient is
+ * not finite (parameters and moments are then as before), or KVF_E_BACKEND (trainer.h). */
 int tuner_step(struct tuner *t, const struct session_options *method, struct tuner_step *ret,
                struct kvf_diag *d);
 

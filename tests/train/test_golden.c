@@ -81,7 +81,7 @@ static void open_world(struct world *w, const struct json *c, unsigned flags, in
     cr_assert(eq(int, engine_open(path, &eo, &w->e, &d), KVF_OK), "%s", d.text);
     const struct model_config *m = &w->e->config;
     w->c = (struct compute){w->e->kernels, w->e->pool};
-    cr_assert(eq(int, frozen_build(m, w->e->weights, w->e->pool, &w->f, &d), KVF_OK));
+    cr_assert(eq(int, frozen_build(&w->c, m, w->e->weights, &w->f, &d), KVF_OK));
     struct gates_model gm = {m->n_layers, m->d_model,   m->n_heads, m->n_kv_heads, m->head_dim,
                              m->norm_eps, m->rope_base, NULL,       &w->c.k};
     static const enum layout_id ids[] = {LAYOUT_RG, LAYOUT_RG10, LAYOUT_LINEAR, LAYOUT_RGKV,

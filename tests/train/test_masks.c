@@ -36,8 +36,8 @@ static void open_bench(struct bench *b, const char *name)
     const struct model_config *m = &b->e->config;
     struct compute c = {b->e->kernels, b->e->pool};
     bool tied = !gguf_find(b->e->gguf, "output.weight");
-    cr_assert(zero(int, frozen_build(m, b->e->weights, b->e->pool, &b->teacher, &d)));
-    cr_assert(zero(int, tuned_create(m, b->e->weights, tied, &b->tuned, &d)));
+    cr_assert(zero(int, frozen_build(&c, m, b->e->weights, &b->teacher, &d)));
+    cr_assert(zero(int, tuned_create(&c, m, b->e->weights, tied, &b->tuned, &d)));
     cr_assert(zero(int, pass_create(&c, &b->teacher, NULL, &po, N, &b->pass)));
     b->gone = MEM_NEW(int32_t, ((size_t)m->n_layers * N * (size_t)m->n_kv_heads));
     rng_init(&r, 5);

@@ -135,9 +135,9 @@ static void open_all(struct run *r, char **argv, struct kvf_diag *d)
     struct lora_options lo = {.rank = rank, .alpha = 2.0 * rank, .targets = 0x7f, .seed = 3};
     must(engine_open(argv[1], &eo, &r->e, d), d);
     r->c = (struct compute){r->e->kernels, r->e->pool};
-    must(frozen_build(&r->e->config, r->e->weights, r->e->pool, &r->teacher, d), d);
+    must(frozen_build(&r->c, &r->e->config, r->e->weights, &r->teacher, d), d);
     bool tied = !gguf_find(r->e->gguf, "output.weight");
-    must(tuned_create(&r->e->config, r->e->weights, tied, &r->t, d), d);
+    must(tuned_create(&r->c, &r->e->config, r->e->weights, tied, &r->t, d), d);
     if (rank)
         must(lora_create(r->t, &lo, &r->l, d), d);
     r->n = rank ? r->l->n : r->t->n;

@@ -1,0 +1,77 @@
+#include "engine/train/learnt.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/train/checkpoint.h"
+
+int learnt_create(const struct compute *c, float *w, size_t n, float *there, struct learnt *ret)
+{
+    const struct ops *on = ops(c);
+    *ret = (struct learnt){
+        .c = *c, .n = n, .w = w, .w_there = there, .m = MEM_NEW(float, n), .v = MEM_NEW(float, n)};
+    if (!ret->m || !ret->v)
+        return KVF_E_NOMEM;
+    ret->m_there = on->twin(c, ret->m, n);
+    ret->v_there = on->twin(c, ret->v, n);
+    return ret->m_there && ret->v_there ? KVF_OK : KVF_E_NOMEM;
+}
+
+void learnt_finish(struct learnt *l)
+{
+    const struct ops *on = ops(&l->c);
+    on->part(&l->c, l->m_there);
+    on->part(&l->c, l->v_there);
+    mem_free(l->m);
+    mem_free(l->v);
+    memset(l, 0, sizeof *l);
+}
+
+int learnt_step(struct learnt *l, const struct optimizer *o, int64_t t, double norm,
+                const float *grad, struct kvf_diag *d)
+{
+    const struct ops *on = ops(&l->c);
+    on->step(&l->c, o, t, norm, grad, l->w_there, l->m_there, l->v_there, l->n);
+    on->bring(&l->c, l->w, l->w_there, l->n * sizeof *l->w);
+    return on->check(&l->c, d);
+}
+
+/* Parameters and both moments as three tensors: the layout is in the configuration. */
+static void describe(const struct learnt *l, struct checkpoint_tensor tensor[3])
+{
+    static const char *const name[] = {"parameters", "moment1", "moment2"};
+    float *const data[] = {l->w, l->m, l->v};
+    for (int i = 0; i < 3; i++)
+        tensor[i] = (struct checkpoint_tensor){name[i], 1, {l->n, 1, 1}, data[i]};
+}
+
+int learnt_save(const struct learnt *l, const char *path, const char *config, int64_t step,
+                const char *log, struct kvf_diag *d)
+{
+    const struct ops *on = ops(&l->c);
+    struct checkpoint_tensor tensor[3];
+    struct checkpoint c = {tensor, 3, config, step, (char *)(uintptr_t)log};
+    on->bring(&l->c, l->m, l->m_there, l->n * sizeof *l->m);
+    on->bring(&l->c, l->v, l->v_there, l->n * sizeof *l->v);
+    int err = on->check(&l->c, d);
+    describe(l, tensor);
+    return err ? err : checkpoint_write(path, &c, d);
+}
+
+int learnt_resume(struct learnt *l, const char *path, const char *config, int64_t *ret_step,
+                  char **ret_log, int *ret_found, struct kvf_diag *d)
+{
+    const struct ops *on = ops(&l->c);
+    struct checkpoint_tensor tensor[3];
+    struct checkpoint c = {tensor, 3, config, 0, NULL};
+    describe(l, tensor);
+    int err = checkpoint_read(path, &c, ret_found, d);
+    if (err)
+        return err;
+    on->send(&l->c, l->w_there, l->w, l->n * sizeof *l->w);
+    on->send(&l->c, l->m_there, l->m, l->n * sizeof *l->m);
+    on->send(&l->c, l->v_there, l->v, l->n * sizeof *l->v);
+    *ret_step = c.step;
+    *ret_log = c.log;
+    return KVF_OK;
+}

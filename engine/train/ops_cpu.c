@@ -1,0 +1,536 @@
+/* ops_cpu.c - the operations of training on the processor: kernels, and threads that share out
+ * rows or tiles of a result. */
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/train/ops.h"
+#include "engine/train/tuned.h"
+
+static int at_most(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- memory: there is here ---- */
+
+static int open_nothing(struct compute *c, int which, struct kvf_diag *d)
+{
+    (void)which;
+    (void)d;
+    c->on = &ops_cpu;
+    return KVF_OK;
+}
+
+static void close_nothing(struct compute *c)
+{
+    (void)c;
+}
+
+static int nothing_failed(const struct compute *c, struct kvf_diag *d)
+{
+    (void)c;
+    (void)d;
+    return KVF_OK;
+}
+
+static void *alloc(const struct compute *c, size_t n, size_t size)
+{
+    (void)c;
+    return mem_alloc(n, size);
+}
+
+static void drop(const struct compute *c, void *there)
+{
+    (void)c;
+    mem_free(there);
+}
+
+static float *twin(const struct compute *c, float *here, size_t n)
+{
+    (void)c;
+    (void)n;
+    return here;
+}
+
+static void part(const struct compute *c, float *there)
+{
+    (void)c;
+    (void)there;
+}
+
+static void copy(const struct compute *c, void *to, const void *from, size_t bytes)
+{
+    (void)c;
+    if (to != from)
+        memcpy(to, from, bytes);
+}
+
+static void zero(const struct compute *c, void *there, size_t bytes)
+{
+    (void)c;
+    memset(there, 0, bytes);
+}
+
+/* ---- products ---- */
+
+/* A task: some panels times some rows; a slab of x stays in the cache of its core. */
+struct product_job {
+    const struct compute *c;
+    float *out;
+    const float *x;
+    size_t ld_out, ld_x;
+    int T, rows, panels, n_row_tasks;
+    const struct packed *w;
+};
+
+enum { MIN_ROWS = 256, PANELS_PER_TASK = 12 };
+
+static void product_task(void *ctx, int task, int thread)
+{
+    const struct product_job *j = ctx;
+    (void)thread;
+    int t0 = task % j->n_row_tasks * j->rows, p0 = task / j->n_row_tasks * j->panels;
+    j->c->k.matmul_f(j->out + (size_t)t0 * j->ld_out, j->ld_out, j->x + (size_t)t0 * j->ld_x,
+                     j->ld_x, at_most(j->rows, j->T - t0), j->w, p0,
+                     at_most(j->panels, j->w->n_panels - p0));
+}
+
+static void by_packed(const struct compute *c, float *out, size_t ld_out, const float *x,
+                      size_t ld_x, int T, const struct packed *w)
+{
+    struct product_job j = {c, out, x, ld_out, ld_x, T, MIN_ROWS, PANELS_PER_TASK, 0, w};
+    j.n_row_tasks = (T + j.rows - 1) / j.rows;
+    par_run(c->pool, j.n_row_tasks * ((w->n_panels + j.panels - 1) / j.panels), product_task, &j);
+}
+
+static void product(const struct compute *c, const struct matrix_use *w, float *out, size_t ld_out,
+                    const float *x, size_t ld_x)
+{
+    const struct layer_weights *l = &w->f->weights->layer[w->layer];
+    const struct packed *const of[] = {&l->qkv, &l->out, &l->gate_up, &l->down};
+    by_packed(c, out, ld_out, x, ld_x, w->T, of[w->role]);
+}
+
+static void product_back(const struct compute *c, const struct matrix_use *w, float *dx,
+                         size_t ld_dx, const float *dy, size_t ld_dy)
+{
+    const struct frozen_layer *l = &w->f->back[w->layer];
+    const struct packed *const of[] = {&l->qkv, &l->out, &l->gate_up, &l->down};
+    by_packed(c, dx, ld_dx, dy, ld_dy, w->T, of[w->role]);
+}
+
+/* Tasks are squares of dw, so that each sum is made by one thread in the order of rows. */
+enum { SQUARE = 64, SLAB = 128 };
+
+struct outer_job {
+    const struct compute *c;
+    float *dw;
+    const float *dy, *x;
+    size_t ld_dy, ld_x;
+    int N, K, T, n_down;
+};
+
+static void outer_task(void *ctx, int task, int thread)
+{
+    const struct outer_job *j = ctx;
+    int n0 = task % j->n_down * SQUARE, k0 = task / j->n_down * SQUARE;
+    (void)thread;
+    for (int t0 = 0; t0 < j->T; t0 += SLAB)
+        j->c->k.tile_mul(&(struct tile_product){.c = j->dw + (size_t)n0 * (size_t)j->K + (size_t)k0,
+                                                .ld_c = (size_t)j->K,
+                                                .a = j->dy + (size_t)t0 * j->ld_dy + (size_t)n0,
+                                                .a_row = 1,
+                                                .a_col = j->ld_dy,
+                                                .b = j->x + (size_t)t0 * j->ld_x + (size_t)k0,
+                                                .ld_b = j->ld_x,
+                                                .m = at_most(SQUARE, j->N - n0),
+                                                .n = at_most(SQUARE, j->K - k0),
+                                                .k = at_most(SLAB, j->T - t0),
+                                                .add = true});
+}
+
+static void outer(const struct compute *c, float *dw, const float *dy, size_t ld_dy, int N,
+                  const float *x, size_t ld_x, int K, int T)
+{
+    struct outer_job j = {c, dw, dy, x, ld_dy, ld_x, N, K, T, (N + SQUARE - 1) / SQUARE};
+    par_run(c->pool, j.n_down * ((K + SQUARE - 1) / SQUARE), outer_task, &j);
+}
+
+static void multiply(const struct compute *c, const struct tile_product *p)
+{
+    c->k.tile_mul(p);
+}
+
+static void blend(const struct compute *c, float *y, const float *x, size_t n, float by)
+{
+    (void)c;
+    for (size_t i = 0; i < n; i++)
+        y[i] = x ? x[i] + by * y[i] : by * y[i];
+}
+
+/* ---- steps that run along rows ---- */
+
+struct rows_job {
+    const struct compute *c;
+    const struct norm *norm;
+    float *y;
+    const float *x, *dy;
+    size_t ld_y, ld_x, ld_dy;
+    const int32_t *first;
+    int n, heads, D; /* n: floats of a row, or channels that turn */
+};
+
+static void norm_rows(void *ctx, int t0, int n, int thread)
+{
+    const struct rows_job *j = ctx;
+    const struct norm *m = j->norm;
+    (void)thread;
+    for (int t = t0; t < t0 + n; t++)
+        j->c->k.rmsnorm(j->y + (size_t)t * j->ld_y, j->x + (size_t)t * j->ld_x, m->w, m->heads,
+                        m->C, m->eps);
+}
+
+static void norm(const struct compute *c, const struct norm *n, float *out, size_t ld_out,
+                 const float *x, size_t ld_x)
+{
+    struct rows_job j = {.c = c, .norm = n, .y = out, .ld_y = ld_out, .x = x, .ld_x = ld_x};
+    each_rows(c, n->T, norm_rows, &j);
+}
+
+static void norm_back_rows(void *ctx, int t0, int n, int thread)
+{
+    const struct rows_job *j = ctx;
+    const struct norm *m = j->norm;
+    (void)thread;
+    for (int t = t0; t < t0 + n; t++) {
+        float *dx = j->y + (size_t)t * j->ld_y;
+        if (m->set)
+            memset(dx, 0, (size_t)(m->heads * m->C) * sizeof *dx);
+        j->c->k.rmsnorm_back(dx, j->x + (size_t)t * j->ld_x, m->w, j->dy + (size_t)t * j->ld_dy,
+                             m->heads, m->C, m->eps);
+    }
+}
+
+static void norm_back(const struct compute *c, const struct norm *n, float *dx, size_t ld_dx,
+                      const float *x, size_t ld_x, const float *dy, size_t ld_dy)
+{
+    struct rows_job j = {
+        .c = c, .norm = n, .y = dx, .ld_y = ld_dx, .x = x, .ld_x = ld_x, .dy = dy, .ld_dy = ld_dy};
+    each_rows(c, n->T, norm_back_rows, &j);
+}
+
+static double inverse_rms(const float *x, int n, float eps)
+{
+    double square = 0;
+    for (int i = 0; i < n; i++)
+        square += (double)x[i] * (double)x[i];
+    return 1 / sqrt(square / n + (double)eps);
+}
+
+static void norm_learn(const struct compute *c, const struct norm *n, float *dw, const float *x,
+                       size_t ld_x, const float *dy, size_t ld_dy)
+{
+    (void)c;
+    for (int t = 0; t < n->T; t++)
+        for (int h = 0; h < n->heads; h++) {
+            const float *from = x + (size_t)t * ld_x + (size_t)h * (size_t)n->C;
+            const float *d = dy + (size_t)t * ld_dy + (size_t)h * (size_t)n->C;
+            float r = (float)inverse_rms(from, n->C, n->eps);
+            for (int i = 0; i < n->C; i++)
+                dw[i] += d[i] * from[i] * r;
+        }
+}
+
+static void copy_block(void *ctx, int t0, int n, int thread)
+{
+    const struct rows_job *j = ctx;
+    (void)thread;
+    for (int t = t0; t < t0 + n; t++)
+        memcpy(j->y + (size_t)t * j->ld_y, j->x + (size_t)t * j->ld_x, (size_t)j->n * sizeof *j->y);
+}
+
+static void copy_rows(const struct compute *c, float *y, size_t ld_y, const float *x, size_t ld_x,
+                      int T, int n)
+{
+    struct rows_job j = {.c = c, .y = y, .ld_y = ld_y, .x = x, .ld_x = ld_x, .n = n};
+    each_rows(c, T, copy_block, &j);
+}
+
+static void add_block(void *ctx, int t0, int n, int thread)
+{
+    const struct rows_job *j = ctx;
+    (void)thread;
+    for (int t = t0; t < t0 + n; t++)
+        j->c->k.add(j->y + (size_t)t * j->ld_y, j->x + (size_t)t * j->ld_x, j->n);
+}
+
+static void add_rows(const struct compute *c, float *y, size_t ld_y, const float *x, size_t ld_x,
+                     int T, int n)
+{
+    struct rows_job j = {.c = c, .y = y, .ld_y = ld_y, .x = x, .ld_x = ld_x, .n = n};
+    each_rows(c, T, add_block, &j);
+}
+
+static void add_row(const struct compute *c, float *y, size_t ld_y, const float *row, int T, int n)
+{
+    add_rows(c, y, ld_y, row, 0, T, n);
+}
+
+static void sum_rows(const struct compute *c, float *to, const float *x, size_t ld_x, int T, int n)
+{
+    for (int t = 0; t < T; t++)
+        c->k.add(to, x + (size_t)t * ld_x, n);
+}
+
+static void rope_rows(void *ctx, int t0, int n, int thread)
+{
+    const struct rows_job *j = ctx;
+    (void)thread;
+    for (int t = t0; t < t0 + n; t++)
+        j->c->k.rope(j->y + (size_t)t * j->ld_y, j->x + (size_t)(t - j->first[t]) * (size_t)j->n,
+                     j->heads, j->D, j->n);
+}
+
+static void rope(const struct compute *c, float *x, size_t ld, const float *turn,
+                 const int32_t *first, int T, int n_heads, int D, int n_rot)
+{
+    struct rows_job j = {.c = c,
+                         .y = x,
+                         .ld_y = ld,
+                         .x = turn,
+                         .first = first,
+                         .heads = n_heads,
+                         .D = D,
+                         .n = n_rot};
+    each_rows(c, T, rope_rows, &j);
+}
+
+static void swiglu_rows(void *ctx, int t0, int n, int thread)
+{
+    const struct rows_job *j = ctx;
+    (void)thread;
+    for (int t = t0; t < t0 + n; t++) {
+        const float *gate = j->x + (size_t)t * j->ld_x;
+        j->c->k.swiglu(j->y + (size_t)t * j->ld_y, gate, gate + j->n, j->n);
+    }
+}
+
+static void swiglu(const struct compute *c, float *out, size_t ld_out, const float *x, size_t ld_x,
+                   int T, int F)
+{
+    struct rows_job j = {.c = c, .y = out, .ld_y = ld_out, .x = x, .ld_x = ld_x, .n = F};
+    each_rows(c, T, swiglu_rows, &j);
+}
+
+static void swiglu_back_rows(void *ctx, int t0, int n, int thread)
+{
+    const struct rows_job *j = ctx;
+    (void)thread;
+    for (int t = t0; t < t0 + n; t++) {
+        const float *gate = j->x + (size_t)t * j->ld_x;
+        float *row = j->y + (size_t)t * j->ld_y;
+        j->c->k.swiglu_back(row, row + j->n, gate, gate + j->n, row, j->n);
+    }
+}
+
+static void swiglu_back(const struct compute *c, float *d, size_t ld_d, const float *x, size_t ld_x,
+                        int T, int F)
+{
+    struct rows_job j = {.c = c, .y = d, .ld_y = ld_d, .x = x, .ld_x = ld_x, .n = F};
+    each_rows(c, T, swiglu_back_rows, &j);
+}
+
+static void embedding_learn(const struct compute *c, float *d_table, const int32_t *ids,
+                            const float *dx, int T, int d)
+{
+    for (int t = 0; t < T; t++)
+        c->k.add(d_table + (size_t)ids[t] * (size_t)d, dx + (size_t)t * (size_t)d, d);
+}
+
+/* ---- gates ---- */
+
+static void gates(const struct compute *c, float *number, float *value, size_t n, bool write)
+{
+    (void)c;
+    for (size_t i = 0; i < n; i++) {
+        if (write)
+            value[i] = fmaxf(value[i], LEAST_G);
+        number[i] = write ? logf(value[i]) : value[i];
+    }
+}
+
+static void gates_back(const struct compute *c, float *d_value, const float *d_number,
+                       const float *value, const float *own, size_t n, bool write)
+{
+    (void)c;
+    for (size_t i = 0; i < n; i++) {
+        float d = d_number[i], g = value[i], more = own ? own[i] : 0.0f;
+        if (write)
+            d_value[i] = g > LEAST_G ? d / g + more : 0.0f; /* below, the clamp is flat */
+        else
+            d_value[i] = d + more;
+    }
+}
+
+static void transpose(const struct compute *c, float *to, const float *from, int m, int n)
+{
+    (void)c;
+    for (size_t i = 0; i < (size_t)m; i++)
+        for (size_t j = 0; j < (size_t)n; j++)
+            to[j * (size_t)m + i] = from[i * (size_t)n + j];
+}
+
+/* ---- what has a file of its own ---- */
+
+static size_t scratch_of_attention(const struct compute *c, const struct attention *a)
+{
+    return attention_scratch(a, par_threads(c->pool));
+}
+
+static void attention(const struct compute *c, const struct attention *a, float *out, size_t ld_out,
+                      float *lse, void *scratch)
+{
+    attention_forward(a, out, ld_out, lse, c->pool, scratch);
+}
+
+static void attention_back(const struct compute *c, const struct attention *a,
+                           const struct attention_grads *g, void *scratch)
+{
+    attention_backward(a, g, c->pool, scratch);
+}
+
+static size_t scratch_of_net(const struct compute *c, const struct net *n, int T)
+{
+    return net_scratch(n, T, par_threads(c->pool));
+}
+
+static void refresh_net(const struct compute *c, struct net *n)
+{
+    net_refresh(n, c->pool);
+}
+
+static void net(const struct compute *c, const struct net *n, int layer, const struct net_input *in,
+                float *tape, float *value, float *scratch)
+{
+    net_forward(n, c, layer, in, tape, value, scratch);
+}
+
+static void net_back(const struct compute *c, const struct net *n, int layer,
+                     const struct net_input *in, const float *tape, const float *d_value,
+                     const struct net_grads *to, float *scratch)
+{
+    net_backward(n, c, layer, in, tape, d_value, to, scratch);
+}
+
+static double capacity(const struct compute *c, const struct capacity *s, double weight,
+                       float *sums, float *d_log_beta)
+{
+    return capacity_loss(s, weight, sums, d_log_beta, c->pool);
+}
+
+static double sparsity(const struct compute *c, const struct sparsity *s, double weight, float *d_g)
+{
+    return sparsity_loss(s, weight, d_g, c->pool);
+}
+
+static size_t scratch_of_quality(const struct compute *c, const struct quality *q)
+{
+    return quality_scratch(q, par_threads(c->pool));
+}
+
+static void quality(const struct compute *c, const struct quality *q, float *d_student,
+                    struct quality_result *ret, void *scratch)
+{
+    quality_loss(q, d_student, ret, c->pool, scratch);
+}
+
+static double length(const struct compute *c, const float *g, size_t n)
+{
+    (void)c;
+    return optimizer_norm(g, n);
+}
+
+static void step(const struct compute *c, const struct optimizer *o, int64_t t, double norm,
+                 const float *g, float *w, float *m, float *v, size_t n)
+{
+    (void)c;
+    optimizer_step(o, t, norm, g, w, m, v, n);
+}
+
+static int take(const struct compute *c, struct frozen *f)
+{
+    return frozen_turn(f, c->pool);
+}
+
+static void leave(const struct compute *c, struct frozen *f)
+{
+    (void)c;
+    frozen_drop(f);
+}
+
+/* Its packs are those of the decoder. */
+static int adopt(const struct compute *c, struct tuned *t)
+{
+    (void)c;
+    (void)t;
+    return KVF_OK;
+}
+
+static void let_go(const struct compute *c, struct tuned *t)
+{
+    (void)c;
+    (void)t;
+}
+
+const struct ops ops_cpu = {
+    .name = "cpu",
+    .precision = "f32",
+    .open = open_nothing,
+    .close = close_nothing,
+    .check = nothing_failed,
+    .alloc = alloc,
+    .free = drop,
+    .twin = twin,
+    .part = part,
+    .send = copy,
+    .bring = copy,
+    .copy = copy,
+    .zero = zero,
+    .take = take,
+    .leave = leave,
+    .adopt = adopt,
+    .let_go = let_go,
+    .product = product,
+    .product_back = product_back,
+    .outer = outer,
+    .multiply = multiply,
+    .blend = blend,
+    .norm = norm,
+    .norm_back = norm_back,
+    .norm_learn = norm_learn,
+    .copy_rows = copy_rows,
+    .add_rows = add_rows,
+    .add_row = add_row,
+    .sum_rows = sum_rows,
+    .rope = rope,
+    .swiglu = swiglu,
+    .swiglu_back = swiglu_back,
+    .gates = gates,
+    .gates_back = gates_back,
+    .transpose = transpose,
+    .attention_scratch = scratch_of_attention,
+    .attention = attention,
+    .attention_back = attention_back,
+    .net_scratch = scratch_of_net,
+    .net_refresh = refresh_net,
+    .net = net,
+    .net_back = net_back,
+    .capacity = capacity,
+    .sparsity = sparsity,
+    .quality_scratch = scratch_of_quality,
+    .quality = quality,
+    .embedding_learn = embedding_learn,
+    .length = length,
+    .step = step,
+};
