@@ -46,6 +46,32 @@ static bool has_own_colours(const char *s, size_t n)
     return false;
 }
 
+/* Whether a piece is a space beside the letters of its token. */
+static bool is_gap(const struct text_flow *f, const struct text_piece *p)
+{
+    return f->source.bytes.data[p->from] == ' ';
+}
+
+/* Tells where each token of the line stands. */
+static void tell_below(const struct text_flow *f, const struct text_piece *piece, int n, double x,
+                       double y)
+{
+    for (int i = 0, next; i < n; i = next) {
+        const struct text_unit *u = text_source_at(&f->source, piece[i].from);
+        int first = i, last;
+        for (next = i + 1; next < n; next++)
+            if (text_source_at(&f->source, piece[next].from) != u)
+                break;
+        last = next - 1;
+        while (first < last && is_gap(f, &piece[first]))
+            first++;
+        while (last > first && is_gap(f, &piece[last]))
+            last--;
+        f->below(f->ctx, u->row0, u->row1, x + piece[first].x, y,
+                 piece[last].x + piece[last].w - piece[first].x);
+    }
+}
+
 static int draw_line(struct text_flow *f, double x, double y)
 {
     const struct text_source *s = &f->source;
@@ -65,6 +91,8 @@ static int draw_line(struct text_flow *f, double x, double y)
     }
     paragraph_draw(f->c, f->p, f->line, x, y, look);
     mem_free(look);
+    if (f->below)
+        tell_below(f, piece, n, x, y);
     return KVF_OK;
 }
 

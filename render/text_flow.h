@@ -11,6 +11,9 @@ struct text_flow {
     /* What the rows [row0, row1) look like. */
     struct text_look (*look)(const void *ctx, int64_t row0, int64_t row1);
     bool (*bold)(const void *ctx, int64_t row0, int64_t row1); /* NULL: none is */
+    /* Called for each token of a line that was drawn, with the place of its letters, without the
+     * spaces around them, and the line's baseline; NULL: is not. */
+    void (*below)(const void *ctx, int64_t row0, int64_t row1, double x, double y, double w);
     const void *ctx;
 
     /* Where it stands: lines [0, at) are done. */

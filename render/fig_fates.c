@@ -1,0 +1,387 @@
+/* fig_fates.c - the text, and below each line of it a ribbon for each trace, in which time runs
+ * down: under a token hangs what is left of it, as wide as the share of heads that hold it, and
+ * from the edges comes in black the share of those that let it go and missed it since. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "render/cells.h"
+#include "render/figures.h"
+#include "render/identity.h"
+#include "render/marks.h"
+#include "render/text_flow.h"
+
+enum { RIBBONS = 16, POINTS = 256, MOST_MM = 240 };
+static const double MARGIN = 3, LETTERS = 7.5, TEXT_MM = 3.4, GAP = 0.7, LINE_GAP = 2.2;
+static const double SEAM = 0.01, LEAST = 2, KEY_MM = 3.8;
+static const struct rgb black = {0.1, 0.1, 0.12}, gone = {0.925, 0.925, 0.94};
+
+struct fates_style {
+    double ribbon;
+};
+static const struct opt style[] = {
+    REAL_KEY(struct fates_style, ribbon, 2, 40, "the height of a ribbon, mm",
+             .absent = "4 to 9, by how many there are"),
+    {.type = OPT_END},
+};
+
+struct ribbon {
+    int64_t row0, n, points, first; /* rows of a step; the token of row0 */
+    char name[CELL_TEXT];
+    struct rgb colour;
+};
+
+struct fates {
+    const struct table *t;
+    struct canvas *c;
+    int trace, step, token, joined, held, missed; /* columns */
+    struct ribbon ribbon[RIBBONS];
+    int n;
+    int64_t lines, shown;   /* of text */
+    double left, top, high; /* of a ribbon, mm */
+    struct text_flow flow;
+};
+
+/* ---- the ribbons of a table */
+
+static bool same_trace(const struct fates *x, int64_t a, int64_t b)
+{
+    char one[24], other[24];
+    return x->trace < 0
+           || strcmp(cell_text(x->t, x->trace, a, one), cell_text(x->t, x->trace, b, other)) == 0;
+}
+
+static void add_ribbon(struct fates *x, int64_t from, int64_t to)
+{
+    struct ribbon *r = &x->ribbon[x->n];
+    const char *method = table_meta(x->t, "method");
+    char number[24];
+    *r = (struct ribbon){.row0 = from, .n = 1};
+    while (from + r->n < to
+           && table_real(x->t, x->step, from + r->n) == table_real(x->t, x->step, from))
+        r->n++;
+    r->points = (to - from) / r->n;
+    r->first = table_int(x->t, x->token, from);
+    const char *name = x->trace < 0 ? method : cell_text(x->t, x->trace, from, number);
+    snprintf(r->name, sizeof r->name, "%.60s", name ? name : "");
+    r->colour = identity_of_method(r->name, x->n).colour;
+    x->n++;
+}
+
+static int find_ribbons(struct fates *x, const struct table *t, struct kvf_diag *d)
+{
+    int64_t rows = table_rows(t);
+    x->t = t;
+    x->trace = table_find(t, "trace");
+    x->step = table_find(t, "step");
+    x->token = table_find(t, "token");
+    x->joined = table_find(t, "joined");
+    x->held = table_find(t, "held");
+    x->missed = table_find(t, "missed");
+    for (int64_t r = 0, next; r < rows; r = next) {
+        for (next = r + 1; next < rows && same_trace(x, r, next); next++)
+            ;
+        if (x->n == RIBBONS)
+            return kvf_fail(d, KVF_E_ARG, "figure fates: draws at most %d traces", RIBBONS);
+        add_ribbon(x, r, next);
+    }
+    return KVF_OK;
+}
+
+/* ---- a token in a ribbon */
+
+/* The mean of a column over the tokens of rows [row0, row1) of the first ribbon, in ribbon r at a
+ * point; NaN where the ribbon has another text there. */
+static double value_of(const struct fates *x, const struct ribbon *r, int col, int64_t row0,
+                       int64_t row1, int64_t point)
+{
+    double sum = 0;
+    for (int64_t row = row0; row < row1; row++) {
+        int64_t k = table_int(x->t, x->token, row) - r->first;
+        if (k < 0 || k >= r->n
+            || strcmp(table_str(x->t, x->joined, row), table_str(x->t, x->joined, r->row0 + k))
+                   != 0)
+            return NAN;
+        sum += table_real(x->t, col, r->row0 + point * r->n + k);
+    }
+    return isnan(sum) ? NAN : fmin(fmax(sum / (double)(row1 - row0), 0), 1);
+}
+
+/* Draws what lies between two edges that stay for each of n points, `pitch` mm each. */
+static void draw_between(struct canvas *c, const double *left, const double *right, int n, double y,
+                         double pitch, struct rgb colour)
+{
+    double xy[8 * POINTS + 8];
+    int corners = 0;
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < n; i++) {
+            int k = side ? n - 1 - i : i;
+            const double *edge = side ? right : left;
+            for (int end = 0; end < 2; end++) {
+                bool first = end == side, inner = first ? k > 0 : k + 1 < n;
+                if (inner && edge[k] == edge[first ? k - 1 : k + 1])
+                    continue; /* the edge goes on */
+                xy[2 * corners] = edge[k];
+                xy[2 * corners++ + 1] = y + pitch * (k + !first);
+            }
+        }
+    canvas_area(c, xy, corners, colour, 1);
+}
+
+struct cell {
+    double held[POINTS], missed[POINTS];
+    int born, n; /* points [born, n) */
+};
+
+static void read_cell(const struct fates *x, const struct ribbon *r, int64_t row0, int64_t row1,
+                      struct cell *cell)
+{
+    cell->n = r->points < POINTS ? (int)r->points : POINTS;
+    cell->born = cell->n;
+    for (int k = cell->n - 1; k >= 0; k--) {
+        int64_t point = cell->n < 2 ? 0 : (r->points - 1) * k / (cell->n - 1);
+        double held = value_of(x, r, x->held, row0, row1, point);
+        double missed = value_of(x, r, x->missed, row0, row1, point);
+        if (isnan(held))
+            break;
+        cell->born = k;
+        cell->held[k] = held;
+        cell->missed[k] = isnan(missed) ? 0 : fmin(missed, 1 - held);
+    }
+}
+
+/* Draws the life of a token between x and x + w, from y down. */
+static void draw_cell(struct canvas *c, const struct cell *cell, double x, double w, double y,
+                      double high, struct rgb colour)
+{
+    double a[POINTS], b[POINTS], pitch = high / cell->n, missed_most = 0, held_most = 0;
+    int n = cell->n - cell->born;
+    if (n <= 0)
+        return;
+    y += pitch * cell->born;
+    canvas_rect(c, x, y, w, pitch * n, gone);
+    for (int k = 0; k < n; k++) {
+        missed_most = fmax(missed_most, cell->missed[cell->born + k]);
+        held_most = fmax(held_most, cell->held[cell->born + k]);
+        a[k] = x;
+        b[k] = x + w * fmin(cell->missed[cell->born + k] / 2, 0.5) + SEAM;
+    }
+    if (missed_most > 0)
+        draw_between(c, a, b, n, y, pitch, black);
+    for (int k = 0; k < n; k++) {
+        a[k] = x + w - w * cell->missed[cell->born + k] / 2;
+        b[k] = x + w;
+    }
+    if (missed_most > 0)
+        draw_between(c, a, b, n, y, pitch, black);
+    for (int k = 0; k < n; k++) {
+        a[k] = x + w / 2 * (1 - cell->held[cell->born + k]);
+        b[k] = x + w / 2 * (1 + cell->held[cell->born + k]);
+    }
+    if (held_most > 0)
+        draw_between(c, a, b, n, y, pitch, colour);
+}
+
+static void draw_below(const void *ctx, int64_t row0, int64_t row1, double at, double y, double w)
+{
+    const struct fates *x = ctx;
+    for (int k = 0; k < x->n; k++) {
+        struct cell cell;
+        read_cell(x, &x->ribbon[k], row0, row1, &cell);
+        if (cell.n)
+            draw_cell(x->c, &cell, at + 0.1, fmax(w - 0.2, 0.2), y + 1.3 + k * (x->high + GAP),
+                      x->high, x->ribbon[k].colour);
+    }
+}
+
+static struct text_look plain(const void *ctx, int64_t row0, int64_t row1)
+{
+    (void)ctx;
+    (void)row0;
+    (void)row1;
+    return (struct text_look){.ink = ink};
+}
+
+/* ---- the key */
+
+enum { KEY_HELD, KEY_MISSED, KEY_GONE, KEY_TIME, KEYS };
+
+/* A cell of the key: held by ever fewer heads, or what else it is about. */
+static void draw_sample(struct canvas *c, int kind, double x, double y, struct rgb colour)
+{
+    struct cell cell = {.n = 6};
+    for (int k = 0; k < 6; k++) {
+        cell.held[k] = kind == KEY_HELD ? 1 - k / 6.0 : 0;
+        cell.missed[k] = kind == KEY_MISSED ? k / 6.0 : 0;
+    }
+    draw_cell(c, &cell, x, 3.2, y - 1.4, 2.8, colour);
+}
+
+static bool any_missed(const struct fates *x)
+{
+    for (int64_t r = table_rows(x->t) - 1; r >= 0; r--)
+        if (table_real(x->t, x->missed, r) > 0)
+            return true;
+    return false;
+}
+
+/* Draws the key into lines of the width; returns how many there are.  draw false: only that. */
+static int draw_key(const struct fates *x, double width, bool draw)
+{
+    char text[KEYS][80] = {"held: as wide as the share of heads", "", "gone"};
+    const struct ribbon *r = &x->ribbon[0];
+    double at = MARGIN, y = MARGIN + 0.6;
+    int rows = 1;
+    snprintf(text[KEY_TIME], sizeof *text, "time runs down, from step %lld to %lld",
+             (long long)table_int(x->t, x->step, r->row0),
+             (long long)table_int(x->t, x->step, r->row0 + r->n * r->points - 1));
+    if (any_missed(x))
+        snprintf(text[KEY_MISSED], sizeof *text,
+                 "gone, and missed by at least %.3g %% of the later queries",
+                 100 * table_meta_real(x->t, "often", 0));
+    for (int k = 0; k < KEYS; k++) {
+        double mark = k == KEY_TIME ? 0 : 4.2;
+        char fit[sizeof *text];
+        if (!text[k][0])
+            continue;
+        const char *said = text_fit(x->c, text[k], PT_TICK, width - 2 * MARGIN - mark, fit,
+                                    sizeof fit);
+        double w = mark + canvas_text_width(x->c, said, PT_TICK, 0);
+        if (at > MARGIN && at + w > width - MARGIN) {
+            at = MARGIN;
+            y += KEY_MM;
+            rows++;
+        }
+        if (draw && mark > 0)
+            draw_sample(x->c, k, at, y, r->colour);
+        if (draw)
+            canvas_text(x->c, at + mark, y, said, PT_TICK, ALIGN_LEFT, ink, 0);
+        at += w + 4;
+    }
+    return rows;
+}
+
+/* ---- the page */
+
+static double line_mm(const struct fates *x, double high)
+{
+    return TEXT_MM + x->n * (high + GAP) + LINE_GAP;
+}
+
+/* Counts the lines of the text on a canvas of that width. */
+static int lay_out(struct fates *x, struct canvas *c, double width, struct kvf_diag *d)
+{
+    double names = 0;
+    x->c = c;
+    for (int k = 0; k < x->n; k++)
+        names = fmax(names, canvas_text_width(c, x->ribbon[k].name, PT_TICK, 0));
+    x->left = MARGIN + (names > 0 ? fmin(names, width / 4) + 1.5 : 0);
+    x->top = MARGIN + KEY_MM * draw_key(x, width, false) + 0.8;
+    x->flow = (struct text_flow){
+        .c = c, .pt = LETTERS, .width = width - x->left - MARGIN, .look = plain, .ctx = x};
+    text_flow_open(&x->flow, x->t, 0, x->ribbon[0].n);
+    int err = text_flow_run(&x->flow, INT64_MAX, false, 0, 0, 1);
+    x->lines = x->shown = x->flow.at;
+    text_flow_close(&x->flow);
+    (void)d;
+    return err;
+}
+
+static double own_height(const struct fates *x, const struct figure_style *s)
+{
+    const struct fates_style *k = s->own;
+    return k->ribbon > 0 ? k->ribbon : fmax(4, fmin(9, 20.0 / x->n));
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct fates x = {.n = 0};
+    struct canvas *ruler = NULL;
+    *w = s->width_mm > 0 ? s->width_mm : 180;
+    *h = 60;
+    if (canvas_create(CANVAS_PNG, 10, 10, 72, &ruler, NULL) == KVF_OK
+        && find_ribbons(&x, t, NULL) == KVF_OK && lay_out(&x, ruler, *w, NULL) == KVF_OK)
+        *h = x.top + (double)x.lines * line_mm(&x, own_height(&x, s)) - LINE_GAP + MARGIN;
+    canvas_destroy(ruler);
+    if (*h > MOST_MM) {
+        double line = line_mm(&x, own_height(&x, s));
+        *h = x.top + fmax(1, floor((MOST_MM - x.top) / line)) * line + MARGIN;
+    }
+}
+
+/* Finds how high ribbons are, and how many lines have room. */
+static int fill_page(struct fates *x, const struct figure_style *s, struct kvf_diag *d)
+{
+    const struct fates_style *k = s->own;
+    double room = canvas_height(x->c) - x->top - MARGIN + LINE_GAP,
+           least = k->ribbon > 0 ? k->ribbon : LEAST;
+    double each = room / (double)x->lines;
+    x->high = k->ribbon > 0 ? k->ribbon : fmin((each - TEXT_MM - LINE_GAP) / x->n - GAP, 14);
+    if (x->high >= least && (double)x->lines * line_mm(x, x->high) <= room + 0.1)
+        return KVF_OK;
+    x->high = k->ribbon > 0 ? k->ribbon
+                            : fmin(own_height(x, s), (room - 4 - TEXT_MM - LINE_GAP) / x->n - GAP);
+    if (x->high < least || line_mm(x, x->high) > room - 4)
+        return canvas_room(x->c, "fates", canvas_width(x->c),
+                           x->top + MARGIN + 4 + line_mm(x, least), d);
+    x->shown = (int64_t)((room - 4) / line_mm(x, x->high));
+    return KVF_OK;
+}
+
+static void draw_names(const struct fates *x)
+{
+    char fit[CELL_TEXT + 8];
+    for (int64_t line = 0; line < x->shown; line++)
+        for (int k = 0; k < x->n; k++) {
+            double y = x->top + (double)line * line_mm(x, x->high) + TEXT_MM + k * (x->high + GAP)
+                       + x->high / 2;
+            const char *name = text_fit(x->c, x->ribbon[k].name, PT_TICK, x->left - MARGIN - 1.5,
+                                        fit, sizeof fit);
+            canvas_text(x->c, x->left - 1.5, y, name, PT_TICK, ALIGN_RIGHT, ink, 0);
+        }
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct fates x = {.n = 0};
+    char note[96], fit[96];
+    int err = find_ribbons(&x, t, d);
+    if (!err)
+        err = lay_out(&x, c, canvas_width(c), d);
+    if (!err)
+        err = fill_page(&x, s, d);
+    if (err)
+        return err;
+    draw_key(&x, canvas_width(c), true);
+    draw_names(&x);
+    x.flow.below = draw_below;
+    text_flow_open(&x.flow, t, 0, x.ribbon[0].n);
+    err = text_flow_run(&x.flow, x.shown, true, x.left, x.top + TEXT_MM - 1.3, line_mm(&x, x.high));
+    text_flow_close(&x.flow);
+    snprintf(note, sizeof note, "%lld more lines of text have no room: --tokens A:B shows others",
+             (long long)(x.lines - x.shown));
+    if (x.shown < x.lines)
+        canvas_text(c, MARGIN, canvas_height(c) - MARGIN,
+                    text_fit(c, note, PT_TICK, canvas_width(c) - 2 * MARGIN, fit, sizeof fit),
+                    PT_TICK, ALIGN_LEFT, quiet, 0);
+    return err;
+}
+
+static const struct figure_column needs[] = {
+    {"step", COLUMN_NUMBER}, {"token", COLUMN_NUMBER}, {"text", COLUMN_TEXT},
+    {"joined", COLUMN_TEXT}, {"held", COLUMN_NUMBER},  {"missed", COLUMN_NUMBER},
+    {NULL, COLUMN_NUMBER},
+};
+
+const struct figure fig_fates = {
+    .name = "fates",
+    .table = "fates",
+    .summary = "the text, under it what became of each token, a ribbon for each method",
+    .needs = needs,
+    .style = style,
+    .style_bytes = sizeof(struct fates_style),
+    .side_by_side = true,
+    .size = size,
+    .draw = draw,
+};
