@@ -1,5 +1,6 @@
-/* an_eviction.c - one row per (KV head, token): when it was evicted and why; and in the metadata
- * how many went for which reason, how old, and how many in a step. */
+/* an_eviction.c - one row per (KV head, token): when it was evicted and why, and where a shadow
+ * recorded it, how often later queries would have used it; and in the metadata how many went for
+ * which reason, how old, and how many in a step. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include "base/mem.h"
 #include "base/whole.h"
 
-enum { STEP, REASON, SCORE, MARGIN, TIE, N_COLUMNS, N_REASONS = KVF_REASON_PLAN + 1 };
+enum { STEP, REASON, SCORE, MARGIN, TIE, HITS, FIRST, N_COLUMNS, N_REASONS = KVF_REASON_PLAN + 1 };
 
 /* What the columns of the table are read from.  Steps and reasons are held; the rest, which no
  * figure needs, is read from the trace once more as it is asked for, by one thread at a time. */
@@ -55,7 +56,33 @@ static void read_age(void *ctx, int64_t row0, int64_t n, double *out)
     }
 }
 
-/* All of a head at once, since rows are asked for in order; read_head found it to be whole. */
+/* Column c of all tokens of a KV head.  Of a column of query heads those that read the KV head
+ * add up their hits; the first hit is the least of theirs, -1: none. */
+static int read_head(const struct source *s, int c, const struct head *h, double *out,
+                     struct kvf_diag *d)
+{
+    uint32_t a = (uint32_t)s->a, n = (uint32_t)s->n;
+    if (c < HITS)
+        return kvf_read_f64(s->t, s->col[c], h->layer, h->index, a, n, out, d);
+    int share = kvf_n_heads(s->t, h->layer, KVF_SPACE_QUERY)
+                / kvf_n_heads(s->t, h->layer, KVF_SPACE_KV);
+    double *value = MEM_RAW(double, (size_t)s->n);
+    int err = value ? KVF_OK : KVF_E_NOMEM;
+    for (int64_t i = 0; i < s->n; i++)
+        out[i] = c == HITS ? 0 : -1;
+    for (int g = h->index * share; !err && g < (h->index + 1) * share; g++) {
+        err = kvf_read_f64(s->t, s->col[c], h->layer, g, a, n, value, d);
+        for (int64_t i = 0; !err && i < s->n; i++)
+            if (c == HITS)
+                out[i] += value[i];
+            else if (value[i] != (double)KVF_NEVER && (out[i] < 0 || value[i] < out[i]))
+                out[i] = value[i];
+    }
+    mem_free(value);
+    return err;
+}
+
+/* All of a head at once, since rows are asked for in order; head() found it to be whole. */
 static void read_value(struct source *s, int c, int64_t row0, int64_t n, double *out)
 {
     for (int64_t k; n > 0; row0 += k, out += k, n -= k) {
@@ -63,10 +90,7 @@ static void read_value(struct source *s, int c, int64_t row0, int64_t n, double 
         const struct head *h = &s->heads.head[head];
         struct kvf_diag d;
         k = s->n - i < n ? s->n - i : n;
-        if (head != s->head[c]
-            && (s->col[c] < 0
-                || kvf_read_f64(s->t, s->col[c], h->layer, h->index, (uint32_t)s->a, (uint32_t)s->n,
-                                s->value[c], &d)))
+        if (head != s->head[c] && (s->col[c] < 0 || read_head(s, c, h, s->value[c], &d)))
             for (int64_t r = 0; r < s->n; r++)
                 s->value[c][r] = NAN;
         s->head[c] = head;
@@ -87,6 +111,16 @@ static void read_margin(void *ctx, int64_t row0, int64_t n, double *out)
 static void read_tie(void *ctx, int64_t row0, int64_t n, double *out)
 {
     read_value(ctx, TIE, row0, n, out);
+}
+
+static void read_hits(void *ctx, int64_t row0, int64_t n, double *out)
+{
+    read_value(ctx, HITS, row0, n, out);
+}
+
+static void read_first(void *ctx, int64_t row0, int64_t n, double *out)
+{
+    read_value(ctx, FIRST, row0, n, out);
 }
 
 /* ---- what the rows say together */
@@ -223,6 +257,9 @@ static int head(const struct frame *f, const struct frame_head *y, struct kvf_di
         if (s->col[k] >= 0)
             err = kvf_view(y->t, s->col[k], at->layer, at->index, (uint32_t)s->a, (uint32_t)s->n,
                            &raw, d);
+    for (int k = HITS; !err && k <= FIRST; k++)
+        if (s->col[k] >= 0)
+            err = read_head(s, k, at, c->value, d);
     return err ? err : count_ties(y->t, s, at, step, c, d);
 }
 
@@ -318,6 +355,10 @@ static void put_columns(struct table *out, struct source *s, const struct head_l
     table_lazy(out, "score", "", TABLE_REAL, read_score, s);
     table_lazy(out, "margin", "", TABLE_REAL, read_margin, s);
     table_lazy(out, "tie", "", s->col[TIE] < 0 ? TABLE_REAL : TABLE_INT, read_tie, s);
+    if (s->col[HITS] >= 0)
+        table_lazy(out, "hits", "", TABLE_INT, read_hits, s);
+    if (s->col[FIRST] >= 0)
+        table_lazy(out, "first_hit", "step", TABLE_INT, read_first, s);
 }
 
 static int prepare(struct frame *f, struct kvf_diag *d)
@@ -443,6 +484,8 @@ static const struct column_use columns[] = {
     [SCORE] = {"evict_score", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "score"},
     [MARGIN] = {"evict_margin", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "margin"},
     [TIE] = {"evict_tie", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "tie"},
+    [HITS] = {"shadow.ghost_hits", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "hits"},
+    [FIRST] = {"shadow.first_hit", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "first_hit"},
     {.name = NULL},
 };
 

@@ -55,7 +55,7 @@ struct source {
 };
 
 struct row {
-    double nll, residency, kept, beta, retention, saliency, age;
+    double nll, kl, residency, kept, beta, retention, saliency, age;
     int64_t trace, layer, index, token, id;
     const char *text, *joined, *class, *role, *state, *head;
     enum state fate;
@@ -239,7 +239,8 @@ static int fill_panel(struct rows *x, const struct source *s, int from, int to, 
 static int read_shared(struct rows *x, const struct source *s, int number, const struct classes *c,
                        const struct token_text *text, int64_t at, struct kvf_diag *d)
 {
-    int nll = kvf_find(s->t, "nll"), id = kvf_find(s->t, "tokens.id"), err = KVF_OK;
+    int nll = kvf_find(s->t, "nll"), kl = kvf_find(s->t, "shadow.kl"), err = KVF_OK;
+    int id = kvf_find(s->t, "tokens.id");
     int role = kvf_find(s->t, "tokens.role");
     if (id >= 0)
         err = read(x, s, id, 0, 0, d);
@@ -260,6 +261,10 @@ static int read_shared(struct rows *x, const struct source *s, int number, const
         x->row[r].joined = text->joined[k];
         x->row[r].class = classes_name(c, x->class[s->a + k]);
     }
+    if (!err && kl >= 0)
+        err = read(x, s, kl, 0, 0, d);
+    for (int64_t k = 0; !err && k < s->n; k++)
+        x->row[at + k].kl = kl < 0 ? NAN : x->value[s->a + k];
     return err;
 }
 
@@ -309,6 +314,7 @@ static const struct record_member members[] = {
     {"mean_retention", "", TABLE_REAL, AT(retention)},
     {"saliency", "nat", TABLE_REAL, AT(saliency)},
     {"last_use_age", "step", TABLE_REAL, AT(age)},
+    {"kl", "nat", TABLE_REAL, AT(kl)},
     {"state", "", TABLE_STR, AT(state)},
     {"trace", "", TABLE_INT, AT(trace)},
     {"head", "", TABLE_STR, AT(head)},
@@ -459,6 +465,7 @@ static const struct column_use columns[] = {
     {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "log_beta"},
     {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--criterion"},
     {"nll", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_HELPS, "nll"},
+    {"shadow.kl", KVF_SPACE_RUN, KVF_AXIS_STEP, COLUMN_HELPS, "kl"},
     {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "id"},
     {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "role"},
     {.name = NULL},

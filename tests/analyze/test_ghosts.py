@@ -73,6 +73,16 @@ with tempfile.TemporaryDirectory(prefix="kvfate-ghosts-") as folder:
         for key, part in (("missed_mass", of_heads), ("missed_mass_after_prompt", of_heads[:, PROMPT:])):
             check(f"{more}: {key}", abs(float(said[key]) - np.nanmean(1 - part)) < 1e-12, said[key])
 
+    entries, _ = table(kvfate, "eviction", x)
+    shape = (L, H, G // H, T)
+    at = np.where(first == ALIVE, T + 1, first).reshape(shape).min(2)
+    check("eviction: hits of an entry", np.array_equal(entries["hits"], hits.reshape(shape).sum(2).ravel()), entries["hits"][:9])
+    check("eviction: the first hit", np.array_equal(entries["first_hit"], np.where(at > T, -1, at).ravel()), entries["first_hit"][:9])
+    part, _ = table(kvfate, "eviction", x, "--head", "L1K0", "--tokens", "5:30")
+    check("eviction: hits of a part", list(part["hits"]) == list(hits.reshape(shape).sum(2)[1, 0, 5:30]), part["hits"])
+    bare = make(write_kvf, path("bare.kvf"), columns()[:1], (L, H, G, T), meta)
+    check("eviction: no hits without a shadow", "hits" not in table(kvfate, "eviction", bare)[0])
+
     _, missed, hit, _ = expected(everyone, range(T), 0)
     said = subprocess.run([kvfate, "ghosts", x], capture_output=True, text=True)
     check("summary", f"{missed} head-token pairs" in said.stdout and f"{100 * hit / missed:.1f} %" in said.stdout, said)
