@@ -5,6 +5,7 @@
 
 #include "analyzers/analyzer.h"
 #include "base/headset.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "cli/files.h"
 #include "cli/open_traces.h"
@@ -20,6 +21,7 @@ static const struct job {
     const char *option, *value; /* of this table; NULL: none */
     bool query;                 /* rows are of query heads */
     bool criterion;             /* takes the criterion of the report */
+    bool answer;                /* of the tokens after the prompt, where there are any */
 } jobs[] = {
     {"tokens", "tokens"},
     {"eviction", "eviction"},
@@ -33,6 +35,7 @@ static const struct job {
     {"kv-size", "kv-size"},
     {"density", "density"},
     {"heads", "heads", .query = true},
+    {"regret", "regret", "mean", "yes", .query = true, .answer = true},
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 
@@ -93,10 +96,22 @@ static int set_options(const struct job *j, const struct analyzer *a, const stru
         const char *value = value_of(j, q, o->name);
         if (!value)
             continue;
-        buf_printf(typed, " --%s %s", o->name, value);
+        buf_printf(typed, o->type == OPT_FLAG ? " --%s" : " --%s %s", o->name, value);
         err = opt_set(a->options, to, o->name, value, d);
     }
     return err;
+}
+
+/* The first token after the prompt; 0: there is none, or nothing says where the prompt ends. */
+static int64_t answer_of(const struct kvf_trace *t)
+{
+    struct json *root = NULL;
+    const char *text = kvf_meta(t);
+    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
+        root = NULL;
+    int64_t P = json_int(json_get(json_get(root, "run"), "prompt_tokens"), 0);
+    json_free(root);
+    return P > 0 && P < kvf_n_steps(t) ? P : 0;
 }
 
 /* Runs one analysis and adds what it finds, or why it finds nothing. */
@@ -105,14 +120,18 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
 {
     const struct analyzer *a = analyzer_find(j->analyzer);
     struct analyzer_options options = {{0}};
-    struct analyzer_args args = {
-        .heads = j->query ? q->query : q->heads, .token1 = -1, .options = &options};
+    struct analyzer_args args = {.heads = j->query ? q->query : q->heads,
+                                 .token0 = j->answer ? answer_of(t) : 0,
+                                 .token1 = -1,
+                                 .options = &options};
     struct table *table = NULL;
     struct buf command = {0};
     buf_printf(&command, "kvfate %s %s", j->analyzer, name);
     int err = set_options(j, a, q, &options, &command, d);
     if (args.heads)
         buf_printf(&command, " --head %s", args.heads);
+    if (args.token0)
+        buf_printf(&command, " --tokens %lld:", (long long)args.token0);
     if (!err)
         err = analyzer_run(a, &t, 1, &args, &table, d);
     if (!err) {

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 
-PALETTES = ("viridis", "cividis", "magma", "bluered")
+PALETTES = ("blues", "viridis", "cividis", "magma", "bluered")
 
 
 def digest(text):

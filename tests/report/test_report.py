@@ -70,6 +70,10 @@ def near(text, value):
     return abs(float(text.replace("\u2212", "-")) - value) <= 6e-4 * abs(value) + 1e-12
 
 
+def number_in(words):
+    return next(w for w in words.split() if w[:1].isdigit())
+
+
 # ---- values under the pointer
 
 def hover_values(s, b, trace):
@@ -87,32 +91,36 @@ def hover_values(s, b, trace):
                 one_cell(s, point(b, i, r.randrange(i, T)), kind, head, i, data, at, ev, entry, words)
             i = r.randrange(60, T)
             tip = point(b, i, 3)
-            s.check(f"{head}: the future", any("future" in v for v in tip.values()), tip)
+            s.check(f"{head}: the future", any("comes after this query" in v for v in tip.values()), tip)
 
 
 def one_cell(s, tip, kind, head, i, data, at, ev, entry, words):
-    t = int(tip["step"].split()[0])
-    name, fate = f"{kind} {head} token {i} step {t}", tip.get("entry") or tip.get(f"L{ev['layer'][entry]}K{ev['index'][entry]}") or ""
-    s.check(f"{name}: which token", tip["token"].split()[0] == str(i) and (len(words[i]) > 50 or not words[i].isalnum() or words[i] in tip["token"]), tip, words[i])
+    t = int(tip["Query"].split()[0])
+    name, fate = f"{kind} {head} token {i} query {t}", tip.get("Fate") or tip.get(f"L{ev['layer'][entry]}K{ev['index'][entry]}") or ""
+    s.check(f"{name}: which token", tip["Token"].split()[0] == str(i) and (len(words[i]) > 50 or not words[i].isalnum() or words[i] in tip["Token"]), tip, words[i])
     if kind == "alpha":
         end = data["evict_step"][at + i]
-        s.check(f"{name}: alpha", tip["\u03b1"] == str(int(end < 0 or t < end)), tip, end)
+        s.check(f"{name}: alpha", tip[head] == ("has the token" if end < 0 or t < end else "no longer has it"), tip, end)
     elif kind == "beta":
         lb = data["log_beta"][at + i]
-        s.check(f"{name}: beta", near(tip["\u03b2^(t\u2212i)"], math.exp(lb * (t - i))) and near(tip["log \u03b2"], lb), tip, lb)
+        said = number_in(tip[head]), number_in(tip["Retention"])
+        s.check(f"{name}: beta", near(said[0], math.exp(lb * (t - i))) and near(said[1], math.exp(lb)), tip, lb)
     else:
         age = data["last_use_age"][at + i]
-        s.check(f"{name}: last use", tip["in use"] == str(int(t <= i + age)) and tip["last use"] == (f"age {age}" if age >= 0 else "never selected"), tip, age)
+        s.check(f"{name}: last use", tip[head] == ("will select it again" if t <= i + age else "will not select it again")
+                and tip["Last use"] == (f"at query {i + age}, age {age}" if age >= 0 else "never selected"), tip, age)
     step, age, reason = (ev[c][entry + i] for c in ("evict_step", "age", "reason"))
-    s.check(f"{name}: fate", fate == f"born {i}; " + ("alive at the end" if step < 0 else f"evicted at step {step}, age {age}, {reason}"), tip, step)
+    steps = f"{age} step{'' if age == 1 else 's'} after it was written"
+    want = "kept to the end" if step < 0 else f"evicted at query {step}, {steps}: the budget was full"
+    s.check(f"{name}: fate", fate == want and (step < 0 or reason == "budget"), tip, step)
     if step >= 0:
-        score, margin = tip["score"].split(", margin ")
-        s.check(f"{name}: score", near(score, ev["score"][entry + i]) and near(margin, ev["margin"][entry + i]), tip)
+        score, margin = tip["Score"].split(", ")
+        s.check(f"{name}: score", near(score, ev["score"][entry + i]) and near(margin.split()[0], ev["margin"][entry + i]), tip)
 
 
 # ---- pixels
 
-def colours(name="viridis"):
+def colours(name="blues"):
     """The colours of a map as the figures have them."""
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../render/palette_tables.h")) as f:
         body = re.search(rf"\b{name}\[256\] = {{(.*?)}}", f.read(), re.S).group(1)
@@ -186,9 +194,9 @@ def keys(s, b):
         settle(b)
         s.check(f"key {key}", b.run(title).startswith(word), b.run(title))
     b.key("c")
-    s.check("colour map", b.run("[...document.querySelectorAll('#bar select')].some(x => x.value === 'cividis')"))
-    b.key("c")
-    b.key("c")
+    s.check("colour map", b.run("[...document.querySelectorAll('#bar select')].some(x => x.value === 'viridis')"))
+    for _ in range(3):
+        b.key("c")
     b.key("+")
     settle(b)
     s.check("zoom is said", "tokens" in b.run("document.getElementById('map-note').textContent"))
@@ -207,7 +215,8 @@ def keys(s, b):
 
 def text_links(s, b):
     choose(b, "alpha", "L0K0")
-    b.run("document.getElementById('text').scrollTop = 0")
+    b.run("document.getElementById('text').scrollTo({top: 0, behavior: 'instant'})")
+    settle(b)
     box = b.run("(() => { const r = document.querySelector('[data-i=\"3\"]').getClientRects()[0]; return [r.left + r.width / 2, r.top + r.height / 2] })()")
     b.mouse("mouseMoved", *box)
     bar = b.run("(() => { const d = document.querySelector('.down'), f = document.querySelector('.frame').getBoundingClientRect(); return [d.hidden, d.offsetLeft, f.width] })()")
@@ -233,7 +242,7 @@ def zoom(s, b):
     b.mouse("mouseReleased", x + side * 0.5, y + side * 0.75, button="left", clickCount=1)
     settle(b)
     note = b.run("document.getElementById('map-note').textContent")
-    s.check("a box zooms", "tokens 50" in note and "steps 100" in note, note)
+    s.check("a box zooms", "tokens 50" in note and "queries 100" in note, note)
     b.call("Input.dispatchMouseEvent", type="mouseWheel", x=x + side / 2, y=y + side / 2, deltaX=0, deltaY=-120)
     settle(b)
     s.check("the wheel zooms", b.run("document.getElementById('map-note').textContent") != note)
@@ -251,7 +260,7 @@ def touch(s, b, path):
     cx, cy = x + side * 0.3, y + side * 0.6
     b.touch("touchStart", (cx, cy))
     b.touch("touchEnd")
-    s.check("a tap shows the cell", not b.run("document.getElementById('tip').hidden") and "token" in b.run(TIP))
+    s.check("a tap shows the cell", not b.run("document.getElementById('tip').hidden") and "Token" in b.run(TIP))
     b.touch("touchStart", (cx - 30, cy), (cx + 30, cy))
     for k in range(1, 6):
         b.touch("touchMove", (cx - 30 - 12 * k, cy), (cx + 30 + 12 * k, cy))
@@ -311,16 +320,17 @@ def compare(s, b, one, other):
     settle(b)
     b.until("document.querySelectorAll('.pane').length === 3")
     settle(b)
+    choose(b, "alpha", "L0K0")
     ea, eb = (table(s, "eviction", t)["evict_step"] for t in (one, other))
     r = random.Random(8)
     for _ in range(8):
         i = r.randrange(T)
         t = r.randrange(i, T)
         tip = point(b, i, t, "difference")
-        t = int(tip["step"].split()[0])
-        i = int(tip["token"].split()[0])
-        want = [str(int(e[i] < 0 or t < e[i])) for e in (ea, eb)]
-        s.check(f"difference at {i}, {t}", tip["\u03b1"] == " \u2212 ".join(want), tip, want)
+        t = int(tip["Query"].split()[0])
+        i = int(tip["Token"].split()[0])
+        want = ["has the token" if e[i] < 0 or t < e[i] else "no longer has it" for e in (ea, eb)]
+        s.check(f"difference at {i}, {t}", [tip.get("a.kvf"), tip.get("b.kvf")] == want, tip, want)
     on_paper(s, b, "comparison")
     point(b, 50, 60, "difference")
     lit = b.run("[...document.querySelectorAll('.pane')].map(p => !p.querySelector('.down').hidden)")
@@ -330,14 +340,34 @@ def compare(s, b, one, other):
     settle(b)
     s.check("the other trace", b.run("document.title").startswith("b.kvf"), b.run("document.title"))
     quiet(s, b, "comparison")
-    short = s.trace("c.kvf", 120, L, H, G, "e", seed=4)
+    unlike(s, b, one)
+
+
+def unlike(s, b, one):
+    """Traces of other lengths and texts: the difference is of the tokens that both begin with."""
+    short = s.trace("c.kvf", 120, L, H, G, "e", seed=4, texts=[*HOSTILE, *[b" other"] * 60])
     ready(b, s.report("unlike.html", one, short))
     b.key("d")
     settle(b)
     b.until("document.querySelectorAll('.pane').length === 3")
     settle(b)
-    said = b.run("document.querySelector('.pane[data-role=difference] .frame').dataset.problem")
-    s.check("no difference of unlike lengths", "200 and 120" in said, said)
+    n = len(HOSTILE)
+    said = b.run("document.getElementById('compared').textContent")
+    s.check("what is compared is said", f"same {n} tokens" in said and "query 119" in said, said)
+    b.key("0")
+    settle(b)
+    ends = [table(s, "eviction", t)["evict_step"] for t in (one, short)]
+    head = b.run("document.getElementById('map-title').textContent").split()[-1]
+    at = [table(s, "eviction", t)["head"].index(head) for t in (one, short)]
+    for i, t in ((3, 60), (n - 1, 100), (n, 100), (30, 150)):
+        tip = point(b, i, t, "difference")
+        i, t = (int(tip[k].split()[0]) for k in ("Token", "Query"))
+        want = ["has the token" if e[k + i] < 0 or t < e[k + i] else "no longer has it" for e, k in zip(ends, at)]
+        got = [tip.get("a.kvf"), tip.get("c.kvf")]
+        s.check(f"common beginning: {i}, {t}", got == want if i < n and t < 120 else any("ends before" in v or "not compared" in v for v in tip.values()), tip, want)
+    pixel = b.run("(() => { const c = document.querySelector('.pane[data-role=difference] canvas'), k = c.width / 200; return [[10, 60], [60, 100], [10, 150]]"
+                  ".map(([i, t]) => c.getContext('2d').getImageData((i + 0.5) * k, (t + 0.5) * k, 1, 1).data[3]) })()")
+    s.check("the difference is drawn there alone", pixel == [255, 0, 0], pixel)
     tip = point(b, 150, 160, "other")
     s.check("beyond the end of the shorter", "c.kvf ends before" in tip.values(), tip)
     b.key("3")
@@ -361,14 +391,14 @@ def same_colours(s, b, trace):
         s.check(f"{criterion} has the colour of the figure", drawn == {colour}, drawn, colour, done.stderr)
     lines = dict(b.run("[...document.querySelectorAll('#panel-survival .chart path')].map(k => [k.textContent, k.getAttribute('stroke')])"))
     s.check("lines have the colours of the key", lines == keys, lines)
-    for name in ("viridis", "cividis", "magma"):
-        b.run(f"(() => {{ const x = [...document.querySelectorAll('#bar select')].find(x => x.value in {{viridis: 1, cividis: 1, magma: 1}}); "
+    for name in ("viridis", "cividis", "magma", "blues"):
+        b.run(f"(() => {{ const x = [...document.querySelectorAll('#bar select')].find(x => x.value in {{blues: 1, viridis: 1, cividis: 1, magma: 1}}); "
               f"x.value = '{name}'; x.dispatchEvent(new Event('change')) }})()")
         settle(b)
         bar = b.run("[...document.querySelector('#legend canvas').getContext('2d').getImageData(0, 0, 256, 1).data]")
         got = [bar[4 * k:4 * k + 3] for k in range(256)]
         s.check(f"{name} is that of the figures", got == colours(name), next((k, g, w) for k, (g, w) in enumerate(zip(got, colours(name))) if g != w) if got != colours(name) else "")
-    b.run("(() => { const x = [...document.querySelectorAll('#bar select')].find(x => x.value === 'magma'); x.value = 'viridis'; x.dispatchEvent(new Event('change')) })()")
+    b.run("(() => { const x = [...document.querySelectorAll('#bar select')].find(x => x.value === 'blues'); x.value = 'blues'; x.dispatchEvent(new Event('change')) })()")
     settle(b)
 
 
@@ -513,7 +543,7 @@ def main():
         b.size(1400, 900)
         b.scheme("light")
         one = s.trace("a.kvf", T, L, H, G, "egu", texts=HOSTILE)
-        other = s.trace("b.kvf", T, L, H, G, "eu", seed=9)
+        other = s.trace("b.kvf", T, L, H, G, "eu", seed=9, texts=HOSTILE)
         page = s.report("a.html", one)
         ready(b, page)
         for step in (lambda: quiet(s, b, "hostile texts"), lambda: shown_texts(s, b), lambda: names(s, b), lambda: same_colours(s, b, one), lambda: estimates(s, b, one), lambda: hover_values(s, b, one), lambda: all_pixels(s, b, one),

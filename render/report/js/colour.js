@@ -1,5 +1,5 @@
-// colour.js - maps from numbers to colours: those of the figures (PALETTES: text of 256 colours each), rising in lightness; for
-// differences red below the middle and blue above it.
+// colour.js - maps from numbers to colours: those of the figures (PALETTES: text of 256 colours each): blues from white, others rising in
+// lightness; for differences red below the middle and blue above it.
 
 const GREY = 217;
 
@@ -11,7 +11,7 @@ function wordsOf(text, reversed) {
   });
 }
 
-const COLOURS = { viridis: wordsOf(PALETTES.viridis), cividis: wordsOf(PALETTES.cividis), magma: wordsOf(PALETTES.magma),
+const COLOURS = { blues: wordsOf(PALETTES.blues), viridis: wordsOf(PALETTES.viridis), cividis: wordsOf(PALETTES.cividis), magma: wordsOf(PALETTES.magma),
   difference: wordsOf(PALETTES.bluered, true) };
 
 function cssColour(name, v) {
@@ -21,9 +21,13 @@ function cssColour(name, v) {
   return `rgb(${word & 255} ${(word >> 8) & 255} ${(word >> 16) & 255})`;
 }
 
+// Maps that begin or have their middle at the white of paper are turned on a dark page.
+const onPaperWhite = (name) => name === 'blues' || name === 'difference';
+
 // Paints a raster (values in lo..hi, NaN: undefined; cover: opacity, 0: nothing there).
 function paint(canvas, raster, name, lo, hi) {
   const { w, h, value, cover } = raster, context = canvas.getContext('2d');
+  canvas.classList.toggle('printed', onPaperWhite(name));
   if (canvas.width !== w || canvas.height !== h) {
     canvas.width = w;
     canvas.height = h;

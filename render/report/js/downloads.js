@@ -26,12 +26,18 @@ async function tableText(table, csv) {
 }
 
 async function download(trace, table, csv) {
-  const blob = new Blob(await tableText(table, csv), { type: 'text/plain;charset=utf-8' }), url = URL.createObjectURL(blob);
-  const link = el('a', { href: url, download: `${trace.name.replace(/\.kvf$/, '')}.${table.key}.${csv ? 'csv' : 'tsv'}` });
-  document.body.append(link);
-  link.click();
-  link.remove();
-  setTimeout(() => URL.revokeObjectURL(url), 60000);
+  saveBlob(new Blob(await tableText(table, csv), { type: 'text/plain;charset=utf-8' }), `${trace.name.replace(/\.kvf$/, '')}.${table.key}.${csv ? 'csv' : 'tsv'}`);
+}
+
+// The table of a view: of kvfate, or lines that the view makes.
+async function saveTable(view, csv) {
+  const given = await view.table();
+  if (given[0] instanceof Trace) {
+    await download(given[0], given[1], csv);
+    return;
+  }
+  const put = csv ? csvText : tsvText, lines = given.map((cells) => cells.map((c) => (typeof c === 'number' ? exactNumber(c) : put(c))).join(csv ? ',' : '\t'));
+  saveBlob(new Blob([`${lines.join('\n')}\n`], { type: 'text/plain;charset=utf-8' }), pictureName(view, csv ? 'csv' : 'tsv'));
 }
 
 function leftOut(table) {

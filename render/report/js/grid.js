@@ -18,7 +18,7 @@ function buildGrid() {
   const host = byId('grid'), heads = state.trace.heads[state.kind] || [], layers = [...new Set(heads.map((h) => h.layer))];
   const most = Math.max(1, ...layers.map((l) => heads.filter((h) => h.layer === l).length)), narrow = window.innerWidth <= 1080;
   const width = narrow ? document.documentElement.clientWidth - 48 : Math.min(330, window.innerWidth * 0.21);
-  const { size, down } = layOut(layers.length, most, width, narrow ? 600 : Math.max(360, window.innerHeight - 180));
+  const { size, down } = layOut(layers.length, most, width, narrow ? 600 : Math.max(360, window.innerHeight - host.getBoundingClientRect().top - window.scrollY - 20));
   grid.buttons.clear();
   Object.assign(grid, { size, down, most, layers: layers.length });
   gridDown();

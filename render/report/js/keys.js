@@ -1,6 +1,6 @@
 // keys.js - the keyboard.
 
-const COLOUR_MAPS = ['viridis', 'cividis', 'magma'];
+const COLOUR_MAPS = ['blues', 'viridis', 'cividis', 'magma'];
 const KEYS = [
   ['\u2190 \u2192', 'previous, next head'],
   ['\u2191 \u2193', 'the same head, a layer up or down'],
@@ -11,7 +11,12 @@ const KEYS = [
   ['+ \u2212 0', 'zoom in, out, whole map'],
   ['Shift + arrows', 'move the crosshair (says the cell)'],
   ['Enter', 'pin the token under the crosshair'],
-  ['Esc', 'unpin, whole map'],
+  ['[ ]', 'pin the token before, after'],
+  ['/', 'find in the text; Enter and Shift + Enter: next, previous place'],
+  ['n', 'next place found'],
+  ['y', 'copy the command of the map'],
+  ['Tab', 'on to thumbnails, map, text, fates (arrow keys: another head), menus'],
+  ['Esc', 'close, unpin, whole map'],
   ['?', 'these keys'],
 ];
 const HANDS = 'Mouse: point to read a cell, click to pin its token, drag a box to zoom in, wheel to zoom, Shift and drag to move, '
@@ -38,6 +43,12 @@ function zoomKey(factor) {
   zoomAt(c ? c.i + 0.5 : (v.x0 + v.x1) / 2, c && c.t !== undefined ? c.t + 0.5 : (v.y0 + v.y1) / 2, factor);
 }
 
+async function copyMapCommand() {
+  const text = [state.trace, state.other].filter(Boolean).map(mapCommand).join('\n');
+  await copyText(text);
+  say(`Copied: ${text}`);
+}
+
 const nextOf = (list, now) => list[(list.indexOf(now) + 1) % list.length];
 
 function toggleCompare() {
@@ -61,8 +72,13 @@ const ACTIONS = {
   '-': () => zoomKey(1 / 1.5),
   0: () => change({ view: wholeView() }),
   '?': helpDialog,
+  '/': () => byId('find').focus(),
+  n: () => nextFound(1),
+  y: copyMapCommand,
+  '[': () => stepPin(-1),
+  ']': () => stepPin(1),
   Escape: () => {
-    change({ pin: null, view: wholeView() });
+    change(state.pin === null ? { view: wholeView() } : { pin: null });
     pointAt(null, null);
   },
   Enter: () => panes.cell && change({ pin: panes.cell.i }),

@@ -2,9 +2,9 @@
 
 function drawBar() {
   const kinds = Object.entries(KINDS).map(([kind, k]) => [kind, k.label, state.trace.why(kind)]);
-  const others = TRACES.filter((t) => t !== state.trace).map((t) => [String(t.index), t.title]);
+  const others = TRACES.filter((t) => t !== state.trace).map((t) => [String(t.index), nameOf(t)]);
   byId('bar').replaceChildren(...[
-    TRACES.length > 1 && choice('Trace', TRACES.map((t) => [String(t.index), t.title]), String(state.trace.index), (v) => showTrace(TRACES[v])),
+    TRACES.length > 1 && choice('Trace', TRACES.map((t) => [String(t.index), nameOf(t)]), String(state.trace.index), (v) => showTrace(TRACES[v])),
     segments('Map', kinds, state.kind, showKind),
     choice('Colours', COLOUR_MAPS.map((c) => [c, c]), state.colours, (colours) => change({ colours })),
     others.length > 0 && choice('Compare with', [['', 'no comparison'], ...others], state.other ? String(state.other.index) : '',
@@ -22,10 +22,6 @@ function drawTitle() {
   byId('title').textContent = title;
   byId('subtitle').textContent = parts.filter(Boolean).map((p) => isolated(tokenText(p))).join('  \u00b7  ');
   document.title = `${title} \u2013 kvfate report`;
-  const { other } = state, differ = other && other.T === T ? other.tokens.raw.filter((w, i) => w !== state.trace.tokens.raw[i]).length : 0;
-  byId('problem').hidden = !differ;
-  if (differ)
-    problem(`The texts of the two traces differ in ${differ} of ${T} tokens: cells of the difference are not of the same tokens.`);
 }
 
 const TOOLS = [
@@ -38,7 +34,7 @@ const TOOLS = [
 function mapTools() {
   const buttons = TOOLS.map(([label, title, action]) =>
     el('button', { type: 'button', title, 'aria-label': title, onclick: action, disabled: label === 'Answer' && !hasAnswer() }, label));
-  byId('map-tools').replaceChildren(el('div', { class: 'segments', role: 'group', 'aria-label': 'Zoom' }, buttons));
+  byId('map-tools').replaceChildren(el('div', { class: 'segments', role: 'group', 'aria-label': 'Zoom' }, buttons), saveMenu(MAP_VIEW));
 }
 
 const hasAnswer = () => state.trace.prompt > 0 && state.trace.prompt < state.trace.T;
@@ -101,7 +97,8 @@ const PAPER = { width: 680, height: 930, most: 520, least: 300, others: 230 };
 
 function beforePrint() {
   onPaper = true;
-  const tokens = state.trace.tokens.text.length, above = gridAcross(PAPER.width) + document.querySelector('.top').offsetHeight;
+  const tokens = state.trace.tokens.text.length, above = gridAcross(PAPER.width) + document.querySelector('.top').offsetHeight
+    + byId('headline').offsetHeight;
   const room = PAPER.height - PAPER.others - above;
   const third = Math.floor((PAPER.width - 40) / 3) - leftMargin() - MARGIN.right;
   const side = panes.list.length > 1 ? third : room < PAPER.least ? PAPER.most : Math.min(room, PAPER.most);
@@ -121,15 +118,18 @@ async function start() {
     problem('This browser cannot unpack the tables: it lacks DecompressionStream (Chrome 80, Firefox 113, Safari 16.4 or later have it).');
     return;
   }
-  await Promise.all(TRACES.map((t) => t.load()));
   buildTip();
   buildPanels();
   listenToText();
   listenToKeys();
-  [watchBar, watchGrid, watchPanes, watchText, watchPanels].forEach(whenChanged);
-  const first = TRACES[0];
+  listenToMenus();
+  findTools();
+  listenToAddress();
+  [watchBar, watchGrid, watchPanes, watchText, watchPanels, watchFound, watchFate, watchHeadline, watchAddress].forEach(whenChanged);
   state.trace = null;
-  showTrace(first);
+  layHeadline(TRACES.map(waiting));
+  await openAt(askedFor());
+  await drawHeadline();
   footer();
   new ResizeObserver(whenResized).observe(byId('panes'));
   window.addEventListener('resize', whenResized);

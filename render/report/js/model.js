@@ -2,16 +2,19 @@
 
 const SERIES_KEPT = 24;
 const KINDS = {
-  alpha: { table: 'eviction', column: 'evict_step', label: 'Kept', symbol: '\u03b1', range: 'share of the box that the query still sees',
+  alpha: { table: 'eviction', column: 'evict_step', label: 'Kept', range: '1: the query still has the token',
     probe: 'evict' },
-  beta: { table: 'retention', column: 'log_beta', label: 'Retention', symbol: '\u03b2^(t\u2212i)', range: 'what gates retain of the entry',
+  beta: { table: 'retention', column: 'log_beta', label: 'Retention', range: 'what the gates retain of the token at the query',
     probe: 'gates' },
-  last: { table: 'last-use', column: 'last_use_age', label: 'Last use', symbol: 'in use', range: 'share of the box before the last selection',
+  last: { table: 'last-use', column: 'last_use_age', label: 'Last use', range: '1: a later query will select the token again',
     probe: 'survival' },
 };
 
 const megabytes = (bytes) => String(Math.ceil(bytes / 1e5) / 10);
 const largeEnough = () => (MANIFEST.left_out ? `; made with --max-size ${megabytes(MANIFEST.left_out.whole)} it has them` : '');
+
+// A trace and its method, for titles.
+const nameOf = (trace) => [trace.title, trace.method].filter(Boolean).join('  \u00b7  ');
 
 class Trace {
   constructor(index, name) {
@@ -53,15 +56,35 @@ class Trace {
     return t.rows ? '' : 'the trace has no tokens';
   }
 
-  async load() {
+  load() {
+    this.loading = this.loading || this.read();
+    return this.loading;
+  }
+
+  // f(b) for every block of a table.
+  blocks(table, f) {
+    return Array.from({ length: table.blocks }, (_, b) => f(b));
+  }
+
+  async headsOf(table) {
+    const [names, layers, indices] = await Promise.all(['head', 'layer', 'index'].map((c) => table.perBlock(c)));
+    return names.map((name, block) => ({ name, layer: layers[block], index: indices[block], block }));
+  }
+
+  // What became of all entries (Fates), as a promise; null: no evictions are in the file.
+  fates() {
+    this.reading = this.reading || Fates.read(this);
+    return this.reading;
+  }
+
+  async read() {
     this.heads = {};
     for (const kind of Object.keys(KINDS)) {
       const t = this.table(KINDS[kind].table);
       this.heads[kind] = [];
       if (!t || this.why(kind))
         continue;
-      const [names, layers, indices] = await Promise.all(['head', 'layer', 'index'].map((c) => t.perBlock(c)));
-      this.heads[kind] = names.map((name, block) => ({ name, layer: layers[block], index: indices[block], block }));
+      this.heads[kind] = await this.headsOf(t);
     }
     await this.loadTokens();
   }
@@ -69,7 +92,7 @@ class Trace {
   async loadTokens() {
     const t = this.table('tokens'), some = t && t.rows;
     const read = async (name, texts) => (some && t.has(name) ? t.column(name)[texts ? 'strings' : 'numbers'](0) : []);
-    const names = ['id', 'nll', 'kept', 'mean_residency', 'mean_beta', 'mean_retention'];
+    const names = ['id', 'nll', 'kept', 'mean_residency', 'mean_beta', 'mean_retention', 'kl'];
     const [raw, text, cls, role, ...numbers] = await Promise.all([...['text', 'joined', 'class', 'role'].map((n) => read(n, true)),
       ...names.map((n) => read(n, false))]);
     // text: a character of several tokens whole with the first of them; raw: each with its bytes.
@@ -121,8 +144,9 @@ class Trace {
     return { end, age: kind === 'last' ? raw : null };
   }
 
-  raster(series, view, w, h) {
-    return series.end ? rasterEnds(series.end, view, this.T, w, h) : rasterDecay(series.logBeta, view, this.T, w, h);
+  // span: the entries and queries that count, all of them where it is left out.
+  raster(series, view, w, h, span = { tokens: this.T, steps: this.T }) {
+    return series.end ? rasterEnds(series.end, view, span, w, h) : rasterDecay(series.logBeta, view, span, w, h);
   }
 
   // The value of one cell.
@@ -138,7 +162,7 @@ class Trace {
     if (!t || !t.rows)
       return {};
     const name = this.kvHead(head), names = await t.perBlock('head'), block = names.indexOf(name), out = { name };
-    for (const c of ['evict_step', 'reason', 'score', 'margin'])
+    for (const c of ['evict_step', 'reason', 'score', 'margin', 'hits', 'first_hit'])
       if (block >= 0 && t.has(c))
         out[c] = t.column(c).type === 'str' ? await t.column(c).strings(block) : await t.column(c).numbers(block);
     return out;

@@ -34,9 +34,9 @@ class Pane {
   async load(asked) {
     const traces = this.traces(), heads = this.heads();
     const missing = heads.findIndex((h) => !h);
-    const unlike = traces.length > 1 && traces[0].T !== traces[1].T;
+    const unlike = traces.length > 1 && !commonTokens(...traces);
     this.problem = missing >= 0 ? traces[missing].why(state.kind) || `${traces[missing].title} has no head ${state.head?.name ?? ''}`
-      : unlike ? `No difference: the traces have ${traces[0].T} and ${traces[1].T} tokens.` : '';
+      : unlike ? prefixWords(...traces) : '';
     const series = this.problem ? [] : await Promise.all(traces.map((t, k) => t.seriesOf(state.kind, heads[k])));
     const detail = this.problem ? {} : await traces[0].detail(heads[0]);
     if (asked !== panes.asked)
@@ -62,7 +62,8 @@ class Pane {
     if (this.problem || !this.series.length) {
       this.canvas.width = this.canvas.height = 1;
     } else {
-      const traces = this.traces(), each = this.series.map((s, k) => traces[k].raster(s, state.view, this.pixels, this.pixels));
+      const traces = this.traces(), span = traces.length > 1 ? commonSpan(...traces) : undefined;
+      const each = this.series.map((s, k) => traces[k].raster(s, state.view, this.pixels, this.pixels, span));
       this.raster = each.length > 1 ? rasterDifference(each[0], each[1]) : each[0];
       paint(this.canvas, this.raster, name, lo, 1);
     }
@@ -77,11 +78,11 @@ class Pane {
 
   label() {
     const kind = KINDS[state.kind], traces = this.traces(), name = state.head ? state.head.name : 'no head';
-    const one = [traces[0].title, traces[0].method].filter(Boolean).join('  \u00b7  ');
+    const one = nameOf(traces[0]);
     this.title.textContent = this.role === 'difference' ? `${traces[0].title} \u2212 ${traces[1].title}` : state.other ? one : '';
     this.title.title = this.title.textContent;
     this.title.hidden = !state.other;
-    this.canvas.setAttribute('aria-label', `${kind.label} of ${name}: tokens to the right, query steps downwards. `
+    this.canvas.setAttribute('aria-label', `${kind.label} of ${name}: tokens to the right, queries downwards. `
       + 'Shift and arrow keys move the crosshair, plus and minus zoom.');
   }
 
@@ -101,9 +102,21 @@ class Pane {
       parts.push(svg('line', { class: 'mark', x1: left - 4, x2: left, y1: y, y2: y }),
         svg('text', { class: 'tick', x: left - 7, y: y + 3.5, 'text-anchor': 'end' }, String(t)));
     }
-    parts.push(svg('text', { class: 'label', x: left + side / 2, y: H - 6, 'text-anchor': 'middle' }, 'token i'),
-      svg('text', { class: 'label', transform: `translate(10 ${top + side / 2}) rotate(-90)`, 'text-anchor': 'middle' }, 'query step t'));
+    parts.push(...this.places(left, top));
+    parts.push(svg('text', { class: 'label', x: left + side / 2, y: H - 6, 'text-anchor': 'middle' }, 'token'),
+      svg('text', { class: 'label', transform: `translate(10 ${top + side / 2}) rotate(-90)`, 'text-anchor': 'middle' }, 'query'));
     this.axes.replaceChildren(...parts);
+  }
+
+  // Marks above the map where a search found something.
+  places(left, top) {
+    const { view: v } = state, from = (i) => left + (i - v.x0) / (v.x1 - v.x0) * this.side, out = [];
+    for (const [a, b] of this.role === 'difference' ? [] : found.at) {
+      const lo = Math.max(left, from(a)), hi = Math.min(left + this.side, from(b + 1));
+      if (hi > lo && out.length < 500)
+        out.push(svg('rect', { class: 'place', x: lo, y: top - 5, width: Math.max(2, hi - lo), height: 4 }));
+    }
+    return out;
   }
 
   // The point of the plane under a point of the frame (CSS pixels).

@@ -2,23 +2,32 @@
 
 const PANELS = [];
 
-// make(table, trace) gives what the panel shows; watch: names of the state that it depends on beside the trace.
-function panel(id, title, keys, watch, make) {
-  PANELS.push({ id, title, keys, watch: ['trace', ...watch], make, asked: 0 });
+// make(table, trace) gives what the panel shows; watch: names of the state that it depends on beside the trace; how: words of the command
+// that draws the panel, behind those of its table.
+function panel(id, title, keys, watch, make, how = () => []) {
+  PANELS.push({ id, title, keys, watch: ['trace', ...watch], make, how, asked: 0 });
 }
+
+const keyOf = (p) => (typeof p.keys === 'function' ? p.keys() : p.keys);
+
+// What the panel offers to take away.
+const panelView = (p) => ({ name: p.title,
+  commands: () => [ofTable(state.trace, keyOf(p), ...p.how(), '-o', `${fileStem(state.trace)}-${p.id}.pdf`)],
+  picture: () => chartPicture(p.body.querySelector('svg.chart, svg.layers'), `${p.title}  \u00b7  ${nameOf(state.trace)}`),
+  table: () => [state.trace, state.trace.table(keyOf(p))] });
 
 function buildPanels() {
   byId('panels').replaceChildren(...PANELS.map((p) => {
     p.body = el('div', { class: 'body' });
     return el('section', { class: `panel ${p.id}`, id: `panel-${p.id}`, 'aria-labelledby': `title-${p.id}` },
-      el('div', { class: 'head' }, el('h2', { id: `title-${p.id}` }, p.title)), p.body);
+      el('div', { class: 'head' }, el('h2', { id: `title-${p.id}` }, p.title), el('span', { class: 'push' }, p.menu = el('span', {}))), p.body);
   }));
 }
 
 const nothing = (why) => el('p', { class: 'quiet' }, why);
 
 async function drawPanel(p) {
-  const { trace } = state, asked = ++p.asked, key = typeof p.keys === 'function' ? p.keys() : p.keys;
+  const { trace } = state, asked = ++p.asked, key = keyOf(p);
   const table = key && trace.table(key);
   let parts;
   if (key && !table)
@@ -27,8 +36,10 @@ async function drawPanel(p) {
     parts = [nothing('No data: the trace has no tokens.')];
   else
     parts = await p.make(table, trace);
-  if (asked === p.asked)
-    p.body.replaceChildren(...parts.filter(Boolean));
+  if (asked !== p.asked)
+    return;
+  p.body.replaceChildren(...parts.filter(Boolean));
+  p.menu.replaceChildren(...(table && table.rows ? [saveMenu(panelView(p))] : []));
 }
 
 function watchPanels(changed) {
@@ -83,7 +94,7 @@ panel('survival', 'Survival', 'survival', ['head', 'kind'], async (table) => {
   const whose = own.length ? `Lines: ${state.head.name}; faint: all heads.` : 'All heads.';
   return [lineChart(chart), lineKey(own.length ? own : all),
     el('p', { class: 'quiet' }, `Estimated share of tokens whose last selection comes at age n or later (product limit). ${whose}`)];
-});
+}, () => (state.kind === 'last' && state.head ? ['--head', state.head.name] : []));
 
 // ---- occupancy
 
@@ -119,10 +130,10 @@ panel('occupancy', 'Occupancy', 'occupancy', ['head', 'kind'], async (table, tra
     .map((l) => ({ ...l, name: 'all, mean of heads', colour: 'currentColor', faint: true, printed: false, dash: null }));
   const hi = [...own, ...mean].reduce((a, l) => l.points.reduce((b, p) => Math.max(b, p[1]), a), 1);
   const chart = { title: `Entries held by ${name}`, lines: [...mean, ...own],
-    x: { label: 'query step t', whole: true, lo: 0, hi: Math.max(1, trace.T) },
+    x: { label: 'query t', whole: true, lo: 0, hi: Math.max(1, trace.T) },
     y: { label: 'entries', lo: 0, hi: hi * 1.04 } };
-  return [lineChart(chart), lineKey(chart.lines), el('p', { class: 'quiet' }, `Entries that ${name} holds at the query of step t.`)];
-});
+  return [lineChart(chart), lineKey(chart.lines), el('p', { class: 'quiet' }, `Entries that ${name} holds at query t.`)];
+}, () => [...(state.head ? ['--head', state.trace.kvHead(state.head)] : []), '--figure', 'occupancy-curves']);
 
 // ---- maps of layers and heads
 
@@ -138,7 +149,7 @@ async function layerMap(table, column, row, label) {
     'aria-label': `${label} by layer and head` });
   for (const b of own)
     out.append(svg('rect', { x: 26 + layers[b] * cell, y: indices[b] * tall, width: cell - 0.6, height: tall - 0.6,
-      fill: cssColour(state.colours, spread ? (values[b] - lo) / (hi - lo) : values[b]), 'data-head': heads[b],
+      fill: cssColour(state.colours, spread ? (values[b] - lo) / (hi - lo) : values[b]), 'data-head': heads[b], class: onPaperWhite(state.colours) ? 'printed' : null,
       onclick: () => chooseHead(heads[b], layers[b], indices[b]) }, svg('title', {}, `${heads[b]}: ${shortNumber(values[b])}`)));
   for (const l of wholeTicks(0, L - 1, 6))
     out.append(svg('text', { class: 'tick', x: 26 + (l + 0.5) * cell, y: G * tall + 12, 'text-anchor': 'middle' }, String(l)));
@@ -154,15 +165,15 @@ function chooseHead(name, layer, index) {
 
 panel('sizes', 'Cache size by head', 'kv-size', ['colours'], async (table) => {
   const at = (await table.column('at').strings(0)).indexOf('end'), share = (await rowsOf(table, 'all', ['size'])).size[at];
-  return [...await layerMap(table, 'size', at, 'entries left at the end / T'),
+  return [...await layerMap(table, 'size', at, 'share of the tokens held at the end'),
     el('p', { class: 'quiet' }, `Layers across, heads down. All heads: ${shortNumber(share)}.`)];
-});
+}, () => ['--style', 'at=end']);
 
 const SPARSE = { alpha: ['alpha', 'kept'], beta: ['beta', 'retained'], last: ['last-use', 'in use'] };
 
 panel('sparsity', 'Sparsity by head', () => `sparsity-${SPARSE[state.kind][0]}`, ['kind', 'colours'], async (table) => [
-  ...await layerMap(table, 'sparsity', 0, '1 \u2212 share of the triangle'),
-  el('p', { class: 'quiet' }, `Share of the triangle i \u2264 t that was not ${SPARSE[state.kind][1]}.`)]);
+  ...await layerMap(table, 'sparsity', 0, `share not ${SPARSE[state.kind][1]}`),
+  el('p', { class: 'quiet' }, `Share of all pairs of a query and an earlier token that are not ${SPARSE[state.kind][1]}.`)]);
 
 // ---- density
 
@@ -181,5 +192,5 @@ panel('density', 'Where in the text', 'density', ['head', 'kind'], async (table,
   const hi = lines.reduce((a, l) => l.points.reduce((b, p) => Math.max(b, p[1] || 0), a), 1);
   return [lineChart({ title: 'Density of held entries over the text', lines, x: { label: 'position in the text', lo: 0, hi: 1 },
     y: { label: 'density', lo: 0, hi: hi * 1.04 } }), lineKey(lines),
-    el('p', { class: 'quiet' }, 'Density of the entries left at the end; 1 is even.')];
-});
+    el('p', { class: 'quiet' }, 'Where the entries that are held at the end lie in the text; 1 is evenly.')];
+}, () => (state.head ? ['--head', state.trace.kvHead(state.head), '--style', 'by=head'] : []));

@@ -17,7 +17,7 @@ function buildPanes() {
 function sizePanes() {
   const host = byId('panes'), n = panes.list.length, gap = 20, width = host.clientWidth;
   const across = n > 1 && width > 720 ? n : 1, room = (width - gap * (across - 1)) / across - leftMargin() - MARGIN.right;
-  const most = Math.max(320, window.innerHeight - 250);
+  const most = Math.max(340, window.innerHeight - host.getBoundingClientRect().top - window.scrollY - 84);
   const side = Math.max(120, Math.floor(Math.min(room, n > 1 ? room : most, 900)));
   const before = panes.list.map((p) => p.pixels).join();
   for (const p of panes.list)
@@ -42,7 +42,8 @@ function drawPanes() {
   const kind = KINDS[state.kind];
   byId('map-title').textContent = state.head ? `${kind.label} \u2013 ${state.head.name}` : 'Map';
   byId('map-note').textContent = isWhole(state.view) ? '' : `tokens ${Math.floor(state.view.x0)}\u2013${Math.ceil(state.view.x1) - 1}, `
-    + `steps ${Math.floor(state.view.y0)}\u2013${Math.ceil(state.view.y1) - 1}`;
+    + `queries ${Math.floor(state.view.y0)}\u2013${Math.ceil(state.view.y1) - 1}`;
+  byId('compared').textContent = state.other ? prefixWords(state.trace, state.other) : '';
   hideTip();
 }
 
@@ -56,58 +57,64 @@ function colourBar(name, lo, hi, label) {
 
 function drawLegend() {
   const kind = KINDS[state.kind];
-  byId('legend').replaceChildren(...[colourBar(state.colours, '0', '1', `${kind.symbol}: ${kind.range}`),
-    state.other ? colourBar('difference', '\u22121', '1', 'difference') : null,
-    el('span', { class: 'quiet' }, el('span', { class: 'swatch' }), 'not defined')].filter(Boolean));
+  byId('legend').replaceChildren(...[colourBar(state.colours, '0', '1', kind.range),
+    state.other ? colourBar('difference', '\u22121', '1', `only ${state.other.title} / only ${state.trace.title}`) : null,
+    el('span', { class: 'quiet' }, el('span', { class: 'swatch' }), 'no value')].filter(Boolean));
 }
 
 // ---- the tip
 
 function buildTip() {
-  tip.rows = Array.from({ length: 7 }, () => {
+  tip.rows = Array.from({ length: 9 }, () => {
     const name = el('dt', {}), value = el('dd', {});
     return { name, value };
   });
   tip.node.replaceChildren(el('dl', {}, tip.rows.map((r) => [r.name, r.value])));
 }
 
-function fate(detail, i) {
-  const end = detail.evict_step ? detail.evict_step[i] : undefined;
-  if (end === undefined)
-    return '';
-  if (end < 0)
-    return 'alive at the end';
-  return `evicted at step ${end}, age ${end - i}${detail.reason ? `, ${detail.reason[i]}` : ''}`;
-}
-
 const coarse = (v) => String(Number(v.toPrecision(2)));
 
-const oneCell = (v) => (Number.isNaN(v) ? 'not defined' : shortNumber(v));
+// What a trace's map says of one cell.
+function cellWords(trace, series, i, t) {
+  const v = trace.cell(series, i, t);
+  if (state.kind === 'alpha')
+    return v ? 'has the token' : 'no longer has it';
+  if (state.kind === 'beta')
+    return `retains ${shortNumber(v)} of it`;
+  return v ? 'will select it again' : 'will not select it again';
+}
 
 // What the tables say of the entry i of the pane's head: lines of a name and a text.
 function entryLines(pane, i) {
-  const d = pane.detail || {}, [series] = pane.series, lines = [];
+  const d = pane.detail || {}, [series] = pane.series, [trace] = pane.traces(), lines = [], gone = d.evict_step && d.evict_step[i] >= 0;
   if (series && series.logBeta)
-    lines.push(['log \u03b2', shortNumber(series.logBeta[i])]);
+    lines.push(['Retention', `${shortNumber(Math.exp(series.logBeta[i]), 5)} a step`]);
   if (series && series.age)
-    lines.push(['last use', series.age[i] < 0 ? 'never selected' : `age ${series.age[i]}`]);
-  lines.push([d.name && d.name !== state.head.name ? d.name : 'entry', `born ${i}; ${fate(d, i) || 'fate not in this file'}`]);
-  if (d.score && d.evict_step && d.evict_step[i] >= 0)
-    lines.push(['score', shortNumber(d.score[i]) + (d.margin ? `, margin ${shortNumber(d.margin[i])}` : '')]);
+    lines.push(['Last use', series.age[i] < 0 ? 'never selected' : `at query ${grouped(i + series.age[i])}, age ${grouped(series.age[i])}`]);
+  lines.push([d.name && d.name !== state.head.name ? d.name : 'Fate', fateWords(i, d.evict_step && d.evict_step[i], d.reason && d.reason[i])]);
+  if (d.score && gone)
+    lines.push(['Score', shortNumber(d.score[i]) + (d.margin && !Number.isNaN(d.margin[i]) ? `, ${shortNumber(d.margin[i])} below the worst that stayed` : '')]);
+  if (d.hits && gone)
+    lines.push(['Missed', missWords(d.hits[i], d.first_hit ? d.first_hit[i] : NaN)]);
+  const { kept } = trace.tokens, N = trace.heads.alpha.length;
+  if (N && kept.length)
+    lines.push(['All heads', holdWords(Math.round(kept[i] * N), N)]);
   return lines;
 }
 
 function cellLines(pane, i, t) {
-  const traces = pane.traces(), [trace] = traces, mean = pane.mean(i, t);
-  const lines = [['token', `${i}  ${quotedToken(trace, i)}`], ['step', `${t}  ${quotedToken(trace, t)}`]];
-  if (i >= trace.T || t >= trace.T)
-    return [...lines, ['', `${trace.title} ends before`]];
-  const values = pane.series.map((s, k) => oneCell(traces[k].cell(s, i, t)));
-  lines.push([KINDS[state.kind].symbol, i > t ? 'future: t < i' : values.join(' \u2212 ')]);
+  const traces = pane.traces(), [trace] = traces, mean = pane.mean(i, t), head = state.head ? state.head.name : 'Head';
+  const lines = [['Token', `${i}  ${quotedToken(trace, i)}`], ['Query', `${t}  ${quotedToken(trace, t)}`]];
+  const short = traces.find((x) => i >= x.T || t >= x.T);
+  if (short)
+    return [...lines, ['', `${short.title} ends before`]];
+  if (traces.length > 1 && i >= commonTokens(...traces))
+    return [...lines, ['', 'not compared: the texts differ here']];
+  pane.series.forEach((s, k) => lines.push([traces.length > 1 ? traces[k].title : head, i > t ? 'the token comes after this query' : cellWords(traces[k], s, i, t)]));
   const [w, h] = [['x0', 'x1'], ['y0', 'y1']].map(([a, b]) => (state.view[b] - state.view[a]) / pane.pixels);
   if ((w > 1 || h > 1) && !Number.isNaN(mean))
-    lines.push(['pixel mean', `${shortNumber(mean)} of ${coarse(w)} \u00d7 ${coarse(h)} cells`]);
-  return [...lines, ...entryLines(pane, i)];
+    lines.push(['This pixel', `${shortNumber(mean)}, the mean of ${coarse(Math.max(1, w))} tokens \u00d7 ${coarse(Math.max(1, h))} queries`]);
+  return traces.length > 1 ? lines : [...lines, ...entryLines(pane, i)];
 }
 
 // Shows the tip of the cell beside the point (x, y) of the window.
@@ -136,11 +143,61 @@ function pointAt(pane, cell, x, y) {
   for (const p of panes.list)
     p.point(cell);
   hoverText(cell ? cell.i : null);
+  follow(pane, cell);
   if (cell && pane && pane.series.length)
     showTip(pane, cell.i, cell.t, x, y);
   else
     hideTip();
 }
+
+// What the pointer is on is scrolled into sight in the other view: the text at once, the map when the pointer rests.
+const FOLLOW_REST = 120;
+let following = 0, resting = 0;
+function follow(pane, cell) {
+  cancelAnimationFrame(following);
+  clearTimeout(resting);
+  if (cell && pane)
+    following = requestAnimationFrame(() => revealToken(cell.i, true));
+  else if (cell)
+    resting = setTimeout(() => showColumn(cell.i), FOLLOW_REST);
+}
+
+// Moves the map so that token i is in it.
+function showColumn(i) {
+  const { x0, x1 } = state.view;
+  if (i < x0 || i >= x1)
+    panBy(i + 0.5 - (x0 + x1) / 2, 0);
+}
+
+// ---- the map as a picture
+
+const roomBeside = () => leftMargin() + MARGIN.right;
+
+function mapPicture() {
+  const parts = [{ text: `${byId('map-title').textContent}  \u00b7  ${nameOf(state.trace)}`, x: 10, y: 20, size: 13 }];
+  let x = 10, height = 0;
+  for (const p of panes.list.filter((q) => !q.problem && q.raster)) {
+    const w = p.side + roomBeside(), h = p.side + MARGIN.top + MARGIN.bottom;
+    parts.push(...(state.other ? [{ text: p.title.textContent, x: x + leftMargin(), y: 40, fill: INK.quiet }] : []),
+      { node: p.canvas, x: x + leftMargin(), y: 48 + MARGIN.top, width: p.side, height: p.side }, { node: p.axes, x, y: 48, width: w, height: h });
+    x += w + 20;
+    height = Math.max(height, h);
+  }
+  let at = 10 + leftMargin();
+  for (const bar of document.querySelectorAll('#legend .colour-bar')) {
+    const [lo, hi, label] = [...bar.querySelectorAll('span')].map((e) => e.textContent);
+    parts.push({ text: lo, x: at, y: height + 70 }, { node: bar.querySelector('canvas'), x: at + 22, y: height + 61, width: 120, height: 10 },
+      { text: `${hi}   ${label}`, x: at + 150, y: height + 70 });
+    at += 190 + 6.2 * label.length;
+  }
+  return { width: Math.ceil(Math.max(x, at)), height: Math.ceil(height + 86), parts };
+}
+
+const MAP_VIEW = { name: 'Map', picture: mapPicture, commands: () => [state.trace, state.other].filter(Boolean).map(mapCommand),
+  table: () => {
+    const table = state.trace.table(KINDS[state.kind].table);
+    return table ? [state.trace, table] : null;
+  } };
 
 function watchPanes(changed) {
   if (has(changed, 'trace', 'other'))

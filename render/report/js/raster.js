@@ -27,8 +27,8 @@ function newRaster(view, w, h) {
   return { w, h, view: { ...view }, value: new Float32Array(w * h), cover: new Float32Array(w * h) };
 }
 
-// A loop over pixel columns: add(i, weight, rows) puts token i in.
-function sweep(view, T, w, h, add, isPrefix) {
+// A loop over pixel columns: add(i, weight, rows) puts token i in.  span: the entries and queries that count.
+function sweep(view, span, w, h, add, isPrefix) {
   const raster = newRaster(view, w, h), dx = (view.x1 - view.x0) / w, dy = (view.y1 - view.y0) / h;
   const inner = new Float64Array(h + 1), edge = new Float64Array(h), allInner = new Float64Array(h + 1), allEdge = new Float64Array(h);
   for (let c = 0; c < w; c++) {
@@ -37,12 +37,12 @@ function sweep(view, T, w, h, add, isPrefix) {
     edge.fill(0);
     allInner.fill(0);
     allEdge.fill(0);
-    for (let i = Math.max(0, Math.floor(x0)); i < T && i < x1; i++) {
+    for (let i = Math.max(0, Math.floor(x0)); i < span.tokens && i < x1; i++) {
       const weight = (Math.min(x1, i + 1) - Math.max(x0, i)) / dx;
       if (!(weight > 0))
         continue;
       add(i, weight, inner, edge);
-      addSpan((i - view.y0) / dy, (T - view.y0) / dy, weight, h, allInner, allEdge);
+      addSpan((i - view.y0) / dy, (span.steps - view.y0) / dy, weight, h, allInner, allEdge);
     }
     let sum = 0, all = 0;
     for (let r = 0, k = c; r < h; r++, k += w) {
@@ -57,10 +57,10 @@ function sweep(view, T, w, h, add, isPrefix) {
 }
 
 // Mean of [i <= t < end_i].
-function rasterEnds(end, view, T, w, h) {
+function rasterEnds(end, view, span, w, h) {
   const dy = (view.y1 - view.y0) / h, { y0 } = view;
-  return sweep(view, T, w, h, (i, weight, inner, edge) =>
-    addSpan((i - y0) / dy, (Math.min(end[i], T) - y0) / dy, weight, h, inner, edge), true);
+  return sweep(view, span, w, h, (i, weight, inner, edge) =>
+    addSpan((i - y0) / dy, (Math.min(end[i], span.steps) - y0) / dy, weight, h, inner, edge), true);
 }
 
 // Sum of beta^k for 1 <= k < n.
@@ -71,9 +71,9 @@ function geometric(x, n) {
 }
 
 // Mean of beta_i^(t - i), t a step in whole numbers.  Rows are `step` or step + 1 whole steps apart, so that two powers lead from row to row.
-function rasterDecay(logBeta, view, T, w, h) {
+function rasterDecay(logBeta, view, span, w, h) {
   const dy = (view.y1 - view.y0) / h, { y0 } = view, step = Math.floor(dy);
-  const bound = Float64Array.from({ length: h + 1 }, (_, r) => Math.min(r === h ? view.y1 : y0 + r * dy, T));
+  const bound = Float64Array.from({ length: h + 1 }, (_, r) => Math.min(r === h ? view.y1 : y0 + r * dy, span.steps));
   function add(i, weight, inner, rows) {
     const x = Math.max(logBeta[i], -1e4);
     const power = [Math.exp(step * x), Math.exp((step + 1) * x)], whole = [geometric(x, step), geometric(x, step + 1)];
@@ -90,7 +90,7 @@ function rasterDecay(logBeta, view, T, w, h) {
       whole0 = whole1;
     }
   }
-  return sweep(view, T, w, h, add, false);
+  return sweep(view, span, w, h, add, false);
 }
 
 // a - b where both are defined.

@@ -1,7 +1,8 @@
 // state.js - what is shown, and who wants to know when it changes.
 
 const TRACES = MANIFEST.traces.map((name, index) => new Trace(index, name));
-const state = { trace: TRACES[0], other: null, kind: 'alpha', head: null, colours: 'viridis', view: null, pin: null, by: 'head' };
+const state = { trace: TRACES[0], other: null, kind: 'alpha', head: null, colours: 'blues', view: null, pin: null, by: 'head',
+  found: '' };
 const listeners = [];
 
 // f(changed): changed is a set of names of members of state.
@@ -59,17 +60,21 @@ function showKind(kind) {
     change({ kind, head: state.trace.headFor(kind, state.head) });
 }
 
-function showTrace(trace) {
+// like: a head of the trace that is shown with it; else the one that is like the head before.
+async function showTrace(trace, like = state.head) {
+  await trace.load();
   const kinds = Object.keys(KINDS).filter((k) => !trace.why(k));
   const kind = kinds.includes(state.kind) ? state.kind : kinds[0] || 'alpha';
   const other = state.other === trace ? null : state.other;
   const T = Math.max(1, trace.T, other ? other.T : 0), fresh = !state.view || T !== extent();
   const view = fresh ? { x0: 0, x1: T, y0: 0, y1: T } : state.view;
-  const head = trace.headFor(kind, state.head) || null, by = head || !trace.tokens.kept.length ? state.by : 'kept';
-  change({ trace, kind, other, view, head, by, pin: fresh ? null : state.pin });
+  const head = trace.headFor(kind, like) || null, by = head || !trace.tokens.kept.length ? state.by : 'kept';
+  change({ trace, kind, other, view, head, by, pin: state.pin !== null && state.pin < trace.T ? state.pin : null });
 }
 
-function compareWith(other) {
+async function compareWith(other) {
+  if (other)
+    await other.load();
   const T = Math.max(1, state.trace.T, other ? other.T : 0);
   change({ other, view: T === extent() ? state.view : { x0: 0, x1: T, y0: 0, y1: T } });
 }

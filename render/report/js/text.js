@@ -8,15 +8,16 @@ const text = { pieces: [], watcher: null, values: null, lit: null, pinned: null,
 
 const BY = {
   head: ['this head', ''],
-  kept: ['kept at the end, all heads', 'share of KV heads that hold the token at the end'],
-  mean_residency: ['time kept, all heads', 'mean over KV heads of the share of its life that the token was held'],
-  mean_beta: ['\u03b2, all heads', 'mean over KV heads of \u03b2'],
-  nll: ['surprise', 'negative log-likelihood of the token, of its largest in the text'],
+  kept: ['kept at the end, all heads', 'share of the heads that hold the token at the end'],
+  mean_residency: ['time kept, all heads', 'share of its life that the token was held, mean over the heads'],
+  mean_beta: ['retention, all heads', 'what the gates retain of the token in a step, mean over the heads'],
+  nll: ['surprise', 'how unlikely the token was, against the unlikeliest of the text'],
+  kl: ['harm to predictions', 'how far the prediction after the token is from that of a full cache (KL), against the farthest'],
 };
 
 const OF_HEAD = {
-  alpha: 'share of the queries after the prompt (of its life, if it is younger) that still saw the token in this head',
-  beta: 'mean over its life of what this head retained of the token', last: 'share of its life before the last selection in this head',
+  alpha: 'share of the queries after the prompt that still had the token in this head',
+  beta: 'what this head retained of the token, mean over its life', last: 'share of its life before its last use in this head',
 };
 const shadeText = () => `Shade: ${state.by === 'head' ? OF_HEAD[state.kind] : BY[state.by][1]}.`;
 
@@ -182,7 +183,8 @@ function shadeOf(i) {
 function paintGroup(group) {
   const { i, n, node } = group, shades = Array.from({ length: n }, (_, k) => shadeOf(i + k)), even = shades.every((v) => Object.is(v, shades[0]));
   const part = (v, k) => `rgb(var(--shade) / ${((v || 0) * SHADE_STEP).toFixed(3)}) ${k / n * 100}% ${(k + 1) / n * 100}%`;
-  node.className = (even && !Number.isNaN(shades[0]) ? `w k${shades[0]}` : 'w') + group.more;
+  const hit = found.tokens.size && Array.from({ length: n }, (_, k) => found.tokens.has(i + k)).some(Boolean) ? ' found' : '';
+  node.className = (even && !Number.isNaN(shades[0]) ? `w k${shades[0]}` : 'w') + group.more + hit;
   node.style.backgroundImage = even ? '' : `linear-gradient(to ${group.leftwards ? 'left' : 'right'}, ${shades.map(part).join(', ')})`;
 }
 
@@ -212,7 +214,7 @@ async function tellText() {
     values = valuesOfHead(await trace.seriesOf(kind, head), trace);
   else if (by !== 'head')
     values = trace.tokens[by];
-  if (by === 'nll' && values.length) {
+  if ((by === 'nll' || by === 'kl') && values.length) {
     const most = values.reduce((a, v) => (v > a ? v : a), 0);
     values = values.map((v) => v / most);
   }
@@ -241,15 +243,15 @@ function hoverText(i) {
   markToken(i, 'lit');
 }
 
-// Scrolls the text so that token i is seen; the page stays where it is.
-function revealToken(i) {
+// Scrolls the text so that token i is seen; the page stays where it is.  quick: at once, as for a pointer that moves on.
+function revealToken(i, quick = false) {
   const host = byId('text'), piece = text.pieces.find((p) => i >= p.from && i < p.to);
   if (!piece)
     return;
   fillPiece(piece);
   const span = spanOf(i), top = span.getBoundingClientRect().top - host.getBoundingClientRect().top;
   if (top < 20 || top > host.clientHeight - 40)
-    host.scrollTop += top - host.clientHeight / 2;
+    host.scrollBy({ top: top - host.clientHeight / 2, behavior: quick ? 'instant' : 'auto' });
   markToken(state.pin, 'pinned');
 }
 
@@ -257,9 +259,10 @@ function tokenLine(i) {
   const { tokens } = state.trace, number = (name) => (tokens[name].length ? tokens[name][i] : NaN);
   const name = tokens.class[i] && isolated(marked(tokens.class[i]));
   const parts = [`token ${i} ${quotedToken(state.trace, i)}`, name, tokens.role[i], `id ${number('id')}`];
-  for (const [name, label] of [['nll', 'nll'], ['kept', 'kept by'], ['mean_residency', 'time kept'], ['mean_beta', 'mean \u03b2']])
+  for (const [name, label, put] of [['kept', 'kept by', (v) => `${percent(v)} of the heads`], ['mean_residency', 'held for', (v) => `${percent(v)} of its life`],
+    ['mean_beta', 'retention', shortNumber], ['nll', 'surprise', (v) => `${shortNumber(v, 3)} nats`], ['kl', 'KL', (v) => `${shortNumber(v, 3)} nats`]])
     if (!Number.isNaN(number(name)))
-      parts.push(`${label} ${shortNumber(number(name))}`);
+      parts.push(`${label} ${put(number(name))}`);
   return parts.join(' \u00b7 ');
 }
 
@@ -300,10 +303,29 @@ function listenToText() {
   });
 }
 
+// The text as it stands in its box, as a picture: the rows that are seen.
+function textPicture() {
+  const host = byId('text'), box = host.getBoundingClientRect(), parts = [{ text: `${nameOf(state.trace)}  \u00b7  ${shadeText()}`, x: 10, y: 20, size: 12, fill: INK.quiet }];
+  for (const span of host.querySelectorAll('.w')) {
+    const rects = [...span.getClientRects()], widest = rects.reduce((a, r) => (!a || r.width > a.width ? r : a), null);
+    const shade = Number((span.className.match(/\bk(\d+)/) || [])[1] || 0) * SHADE_STEP;
+    for (const r of rects.filter((q) => q.bottom > box.top && q.top < box.bottom)) {
+      const x = r.left - box.left + 10, y = r.top - box.top + 34;
+      if (shade)
+        parts.push({ fill: INK.accent, opacity: shade, x, y, width: r.width, height: r.height });
+      if (r === widest)
+        parts.push({ text: span.textContent, x: LEFTWARDS.test(span.textContent) ? x + r.width : x, y: y + 14.5, size: 14, direction: LEFTWARDS.test(span.textContent) ? 'rtl' : null });
+    }
+  }
+  return { width: Math.ceil(Math.max(box.width + 20, 11 + 6 * parts[0].text.length)), height: Math.ceil(host.clientHeight + 44), parts };
+}
+
+const TEXT_VIEW = { name: 'Text', picture: textPicture, commands: () => [textCommand()], table: () => [state.trace, state.trace.table('tokens')] };
+
 function textTools() {
   const { tokens } = state.trace, some = (name) => tokens[name] && tokens[name].length > 0 && !Array.prototype.every.call(tokens[name], Number.isNaN);
   const options = Object.entries(BY).map(([name, [label]]) => [name, label, name === 'head' ? !state.head : !some(name)]);
-  byId('text-tools').replaceChildren(choice('Shade', options, state.by, (by) => change({ by })));
+  byId('text-tools').replaceChildren(choice('Shade', options, state.by, (by) => change({ by })), saveMenu(TEXT_VIEW));
 }
 
 function watchText(changed) {

@@ -1,0 +1,67 @@
+// fates.js - what became of every entry of a trace, for all KV heads at once.
+
+class Fates {
+  // heads: [{name, layer, index, block}]; end, hits, first: numbers of the tokens for each head, undefined where they are not recorded.
+  constructor(table, heads, columns) {
+    Object.assign(this, { table, heads, ...columns });
+  }
+
+  static async read(trace) {
+    const table = trace.table('eviction');
+    if (!table || !table.rows || !table.has('evict_step'))
+      return null;
+    const of = async (name) => (table.has(name) ? Promise.all(trace.blocks(table, (b) => table.column(name).numbers(b))) : undefined);
+    const heads = await trace.headsOf(table), [end, hits, first] = await Promise.all(['evict_step', 'hits', 'first_hit'].map(of));
+    return new Fates(table, heads, { end, hits, first });
+  }
+
+  // The reason in words of kvfate; undefined: not recorded.
+  async reason(head, i) {
+    const c = this.table.has('reason') ? this.table.column('reason') : null;
+    return c ? (await c.strings(head.block))[i] : undefined;
+  }
+
+  held(i) {
+    return this.end.reduce((n, e) => n + (e[i] < 0), 0);
+  }
+
+  // {hits, heads, first} of entry i over all heads; null: not recorded.
+  missed(i) {
+    if (!this.hits)
+      return null;
+    const out = { hits: 0, heads: 0, first: Infinity };
+    this.hits.forEach((h, k) => {
+      out.hits += h[i];
+      out.heads += h[i] > 0;
+      if (h[i] > 0 && this.first && this.first[k][i] < out.first)
+        out.first = this.first[k][i];
+    });
+    return out;
+  }
+
+  // The first query that lacks an entry; Infinity: none does.
+  get firstEviction() {
+    if (this.earliest === undefined)
+      this.earliest = this.end.reduce((least, e) => e.reduce((a, v) => (v >= 0 && v < a ? v : a), least), Infinity);
+    return this.earliest;
+  }
+}
+
+// Stretches of entries that a head holds at the end: few in a window, many where a head chooses.
+function stretches(end) {
+  let n = 0;
+  for (let i = 0; i < end.length; i++)
+    n += end[i] < 0 && (i === 0 || end[i - 1] >= 0);
+  return n;
+}
+
+// The head that is looked at first: the one that holds its entries in most stretches.
+function worthSeeing(fates) {
+  let best = 0, most = -1;
+  fates.end.forEach((end, k) => {
+    const n = stretches(end);
+    if (n > most)
+      [best, most] = [k, n];
+  });
+  return fates.heads[best];
+}

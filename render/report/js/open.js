@@ -1,0 +1,30 @@
+// open.js - what the page shows first: what its address asks for, else a trace that evicts, a head worth seeing, and the queries from shortly
+// before the first eviction.
+
+const evicts = (trace) => Number(trace.table('eviction')?.about.get('evicted')) > 0;
+
+// As the figure `eviction` begins: an eighth of the steps after the first eviction before it.
+function firstView(fates, T) {
+  const first = fates ? fates.firstEviction : Infinity;
+  return { x0: 0, x1: T, y0: first < T ? Math.max(0, Math.floor(first - (T - first) / 8)) : 0, y1: T };
+}
+
+function kindFor(trace, asked) {
+  const kinds = Object.keys(KINDS).filter((k) => !trace.why(k));
+  if (kinds.includes(asked))
+    return asked;
+  return kinds.find((k) => k !== 'alpha' || evicts(trace)) || kinds[0] || 'alpha';
+}
+
+async function openAt(asked) {
+  const trace = asked.trace || TRACES.find(evicts) || TRACES[0], other = asked.other && asked.other !== trace ? asked.other : null;
+  await Promise.all([trace, other].filter(Boolean).map((t) => t.load()));
+  const kind = kindFor(trace, asked.kind), fates = kind === 'alpha' || !asked.head ? await trace.fates() : null;
+  const named = trace.heads[kind].find((h) => h.name === asked.head), T = Math.max(1, trace.T, other ? other.T : 0);
+  const head = named || trace.headFor(kind, fates && evicts(trace) ? worthSeeing(fates) : null) || null;
+  const inside = asked.view && asked.view.x1 <= T && asked.view.y1 <= T, all = { x0: 0, x1: T, y0: 0, y1: T };
+  const view = inside ? asked.view : asked.whole || kind !== 'alpha' ? all : firstView(fates, T);
+  const by = asked.by || (head || !trace.tokens.kept.length ? 'head' : 'kept');
+  change({ trace, other, kind, head, view, by, pin: asked.pin !== null && asked.pin < trace.T ? asked.pin : null, colours: asked.colours || state.colours,
+    found: asked.found });
+}
