@@ -4,61 +4,19 @@
 #include <string.h>
 
 #include "base/table_io.h"
-#include "base/table_read.h"
 #include "cli/commands.h"
 #include "cli/files.h"
+#include "cli/draw_layout.h"
 #include "cli/output.h"
+#include "cli/saved_table.h"
 #include "cli/table_minus.h"
 
-enum { MOST_LAYERS = 1 << 16 };
-
 struct job {
-    const char *out, *figure, *minus, *value;
+    const char *out, *figure, *minus, *value, *layout;
+    int letters;
     bool json;
     struct figure_options look;
 };
-
-/* Figures rely on what analyses promise: rows of a head together, layers rising. */
-static int check_order(const struct table *t, const char *path, struct kvf_diag *d)
-{
-    int head = table_find(t, "head"), token = table_find(t, "token");
-    int layer = table_find(t, "layer"), index = table_find(t, "index");
-    int64_t run = 0, first = 0, above = -1;
-    for (int64_t r = 0; r < table_rows(t); r++) {
-        int64_t at = layer >= 0 ? table_int(t, layer, r) : 0;
-        if (at > MOST_LAYERS || (index >= 0 && table_int(t, index, r) > MOST_LAYERS))
-            return kvf_fail(d, KVF_E_ARG, "%s: row %" PRId64 " is of a layer or head above %d",
-                            path, r + 1, MOST_LAYERS);
-        if (head < 0 || token < 0 || at < 0) /* rows of all heads come last */
-            continue;
-        bool next = r && strcmp(table_str(t, head, r), table_str(t, head, r - 1)) != 0;
-        first = next && !first ? run : first;
-        if (at < above || (next && run != first))
-            return kvf_fail(d, KVF_E_ARG,
-                            "%s: row %" PRId64 ": figures need all heads with the "
-                            "same tokens, one head after another, in order of layer",
-                            path, r + 1);
-        run = next ? 1 : run + 1;
-        above = at;
-    }
-    if (first && run != first)
-        return kvf_fail(d, KVF_E_ARG, "%s: the last head has %" PRId64 " rows, others %" PRId64,
-                        path, run, first);
-    return KVF_OK;
-}
-
-static int open_table(const char *path, struct table **ret, struct kvf_diag *d)
-{
-    struct table *t = NULL;
-    int err = table_read(path, figure_reads_text, &t, d);
-    if (!err)
-        err = check_order(t, path, d);
-    if (err)
-        table_destroy(t);
-    else
-        *ret = t;
-    return err;
-}
 
 /* What a map of the table shows. */
 static const char *value_of(const struct job *j, const struct table *t)
@@ -76,7 +34,7 @@ static int subtract(struct job *j, struct table **t, struct kvf_diag *d)
     struct table *b = NULL, *out = NULL;
     int64_t alone = 0;
     const struct table_minus q = {value_of(j, *t), j->look.style.option};
-    int err = open_table(j->minus, &b, d);
+    int err = saved_table_open(j->minus, &b, d);
     if (err)
         return err;
     if (strcmp(table_name(*t), table_name(b)) != 0)
@@ -140,6 +98,10 @@ static const struct opt options[] = {
     {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
      "png, svg or pdf by extension; tsv, csv, json, npz, sqlite: the table; -"},
     {OPT_STR, 0, "figure", offsetof(struct job, figure), "NAME", "another figure of the table"},
+    {OPT_STR, 0, "layout", offsetof(struct job, layout), "ab/cc",
+     "draw several tables as panels of a page, in rows of letters"},
+    {OPT_WORD, 0, "letters", offsetof(struct job, letters), "FORM", "how panels are lettered", "a",
+     .words = layout_letters},
     {OPT_STR, 0, "minus", offsetof(struct job, minus), "TABLE", "draw the difference to this one"},
     {OPT_STR, 0, "value", offsetof(struct job, value), "COLUMN", "what is subtracted",
      .absent = "the figure's"},
@@ -149,11 +111,36 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
+/* Several tables on a page. */
+static int draw_layout(const struct command *self, struct job *j, int n, char **operand)
+{
+    struct kvf_diag d = {""};
+    const struct draw_layout x = {j->layout, (enum layout_letters)j->letters, n, operand};
+    int err = figure_options_check(&j->look, &d);
+    if (!err
+        && (j->figure || j->minus || j->value || j->json || j->look.preview
+            || j->look.style.option))
+        err = kvf_fail(&d, KVF_E_ARG,
+                       "--layout: a panel is TABLE, TABLE@FIGURE or TABLE@FIGURE:KEY=VALUE,..., "
+                       "drawn with -o FILE.{png,svg,pdf}; --figure, --style, --minus, --value, "
+                       "--json and --preview do not go with it");
+    if (!err && (!j->out || !figure_can_write(j->out)))
+        err = kvf_fail(&d, KVF_E_ARG, "where to? -o FILE.{png,svg,pdf}");
+    if (!err)
+        err = draw_layout_write(&x, &j->look.style, j->out, &d);
+    return command_end(self, err, &d);
+}
+
 static int cmd_draw(const struct command *self, void *request, int n, char **operand)
 {
-    (void)n;
     struct job *j = request;
     struct kvf_diag d = {""};
+    if (j->layout)
+        return draw_layout(self, j, n, operand);
+    if (n > 1)
+        return command_end(
+            self, kvf_fail(&d, KVF_E_ARG, "several tables are panels of a page: --layout ab/cc"),
+            &d);
     struct table *t = NULL;
     int err = figure_options_check(&j->look, &d);
     if (!err)
@@ -161,7 +148,7 @@ static int cmd_draw(const struct command *self, void *request, int n, char **ope
     if (!err)
         figure_prepare();
     if (!err)
-        err = open_table(operand[0], &t, &d);
+        err = saved_table_open(operand[0], &t, &d);
     if (!err)
         err = j->minus ? subtract(j, &t, &d) : check_figure(j, t, operand[0], &d);
     const struct output o = {j->out, j->json, &j->look, j->figure};
@@ -183,7 +170,7 @@ const struct command command_draw = {
     .summary = "figures of tables that were written before, and of their differences",
     .example = "kvfate draw h2o.tsv --minus full.tsv -o difference.pdf",
     .needs = "-o OUT.{png,svg,pdf}",
-    .operands = {"TABLE", "table", 1, 1},
+    .operands = {"TABLE[@FIGURE[:KEY=VALUE,...]] [TABLE...]", "table", 1, LAYOUT_PANELS},
     .options = options,
     .request_bytes = sizeof(struct job),
     .exits = exits,

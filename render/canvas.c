@@ -25,6 +25,27 @@ void canvas_reserve_top(struct canvas *c, double mm)
     c->h -= mm;
 }
 
+void canvas_panel(struct canvas *c, double x, double y, double w, double h)
+{
+    cairo_save(c->cr);
+    cairo_translate(c->cr, x, y);
+    c->page = (struct canvas_page){c->w, c->h, c->svg.dx, c->svg.dy, true};
+    c->svg.dx += x;
+    c->svg.dy += y;
+    c->w = w;
+    c->h = h;
+}
+
+void canvas_panel_end(struct canvas *c)
+{
+    cairo_restore(c->cr);
+    c->w = c->page.w;
+    c->h = c->page.h;
+    c->svg.dx = c->page.dx;
+    c->svg.dy = c->page.dy;
+    c->page.divided = false;
+}
+
 static void colour_of(struct canvas *c, struct rgb v)
 {
     cairo_set_source_rgb(c->cr, v.r, v.g, v.b);
@@ -79,7 +100,8 @@ void canvas_frame(struct canvas *c, double x, double y, double w, double h, doub
         return;
     }
     if (is_ansi(c)) {
-        ansi_frame(&c->ansi, x / c->pixel, (y + c->svg.dy) / c->pixel, w / c->pixel, h / c->pixel);
+        ansi_frame(&c->ansi, (x + c->svg.dx) / c->pixel, (y + c->svg.dy) / c->pixel, w / c->pixel,
+                   h / c->pixel);
         return;
     }
     colour_of(c, colour);
@@ -188,7 +210,7 @@ static void text_ansi(struct canvas *c, double x, double y, const char *s, enum 
     const char *text = shown.data ? shown.data : "";
     double n = ansi_width(text), px = c->pixel;
     double back = n * part_before[align];
-    double col = x / px, row = (y + c->svg.dy) / (2 * px);
+    double col = (x + c->svg.dx) / px, row = (y + c->svg.dy) / (2 * px);
     if (turn)
         ansi_text(&c->ansi, (int)floor(col), (int)floor(row - back + 0.5), text, colour, true);
     else
@@ -285,8 +307,9 @@ void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm
     if (is_ansi(c)) {
         cairo_surface_flush(c->surface);
         ansi_image((uint32_t *)(void *)cairo_image_surface_get_data(c->surface), c->ansi.cols,
-                   2 * c->ansi.rows, cairo_image_surface_get_stride(c->surface) / 4, x / c->pixel,
-                   (y + c->svg.dy) / c->pixel, w_mm / c->pixel, h_mm / c->pixel, argb, w, h);
+                   2 * c->ansi.rows, cairo_image_surface_get_stride(c->surface) / 4,
+                   (x + c->svg.dx) / c->pixel, (y + c->svg.dy) / c->pixel, w_mm / c->pixel,
+                   h_mm / c->pixel, argb, w, h);
         cairo_surface_mark_dirty(c->surface);
         return;
     }
@@ -297,7 +320,7 @@ void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm
         c->err = KVF_E_NOMEM;
         return;
     }
-    snap(c, &x, 0, &w_mm, w);
+    snap(c, &x, c->svg.dx, &w_mm, w);
     snap(c, &y, c->svg.dy, &h_mm, h);
     if (is_svg(c)) {
         image_svg(c, x, y, w_mm, h_mm, img);

@@ -51,6 +51,11 @@ double canvas_pixel(const struct canvas *c); /* size in mm of a raster pixel at 
 /* Takes a strip of mm off the top: y = 0 is below it from here on. */
 void canvas_reserve_top(struct canvas *c, double mm);
 
+/* Makes a rectangle of the page the whole canvas, until the end of the panel; does not nest.  What
+ * is drawn is not clipped, and no page follows. */
+void canvas_panel(struct canvas *c, double x, double y, double w, double h);
+void canvas_panel_end(struct canvas *c);
+
 void canvas_rect(struct canvas *c, double x, double y, double w, double h, struct rgb fill);
 /* A rectangle that adjoins others of its kind without a seam. */
 void canvas_cell(struct canvas *c, double x, double y, double w, double h, struct rgb fill);

@@ -282,7 +282,7 @@ void canvas_fail(struct canvas *c, int err)
 
 bool canvas_has_pages(const struct canvas *c)
 {
-    return c->format == CANVAS_PDF;
+    return c->format == CANVAS_PDF && !c->page.divided;
 }
 
 bool canvas_new_page(struct canvas *c)

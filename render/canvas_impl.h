@@ -13,6 +13,12 @@ struct _PangoContext;
 struct _PangoFontDescription;
 struct _PangoLayout;
 
+/* What a canvas was before a panel of it became the canvas. */
+struct canvas_page {
+    double w, h, dx, dy;
+    bool divided; /* a panel is the canvas */
+};
+
 struct canvas {
     enum canvas_format format;
     double w, h, pixel;
@@ -23,6 +29,7 @@ struct canvas {
     struct buf bytes;            /* of PDF */
     struct ansi ansi;            /* text, for terminals; the surface has the pixels */
     struct svg svg;              /* what is drawn, for SVG; the surface then measures text alone */
+    struct canvas_page page;
     char *title, *keywords;
     int threads; /* of the writing of PNG */
     int err;

@@ -7,12 +7,13 @@
 #include "base/mem.h"
 #include "base/replace.h"
 #include "render/ansi.h"
+#include "render/figure_fit.h"
 #include "render/figures.h"
 #include "render/marks.h"
 #include "render/style.h"
 
-enum { TITLE_MM = 7, TITLE_PT = 9, SCALED_LEAST = 45 }; /* mm */
-enum { MOST_PIXELS = 64000000 }; /* most of a PNG: 256 MB until they are compressed */
+enum { TITLE_PT = 9, SCALED_LEAST = 45 }; /* mm */
+enum { MOST_PIXELS = 64000000 };          /* most of a PNG: 256 MB until they are compressed */
 
 const struct figure *const figure_table[] = {
 #define X(name) &fig_##name,
@@ -64,14 +65,14 @@ int figure_can_write(const char *path)
     return format_of(path) != CANVAS_NONE;
 }
 
-static void draw_title(struct canvas *c, const char *title)
+void figure_draw_title(struct canvas *c, const char *title)
 {
     char fit[2048];
     double room = canvas_width(c) - 2, wide = canvas_text_width(c, title, TITLE_PT, 0);
     double pt = wide > room ? fmax(PT_SMALL, TITLE_PT * room / wide) : TITLE_PT;
     canvas_text(c, canvas_width(c) / 2, 4, text_fit(c, title, pt, room, fit, sizeof fit), pt,
                 ALIGN_CENTER, (struct rgb){0, 0, 0}, 0);
-    canvas_reserve_top(c, TITLE_MM);
+    canvas_reserve_top(c, FIGURE_TITLE);
 }
 
 static void draw_no_data(struct canvas *c)
@@ -79,17 +80,17 @@ static void draw_no_data(struct canvas *c)
     canvas_text(c, canvas_width(c) / 2, canvas_height(c) / 2, "no data", 9, ALIGN_CENTER, quiet, 0);
 }
 
-static void provenance(const struct table *t, struct buf *out)
+void figure_provenance(const struct table *t, struct buf *out)
 {
     buf_printf(out, "kvfate figure of table %s\n", table_name(t));
     for (int i = 0; i < table_meta_count(t); i++)
         buf_printf(out, "%s: %s\n", table_meta_key(t, i), table_meta(t, table_meta_key(t, i)));
 }
 
-/* Sets the title of the metadata, such as "eviction: SmolLM2, h2o, budget 64", without characters
- * that TeX would take for its own, and the keywords. */
-static int describe(struct canvas *c, const struct figure *f, const struct table *t,
-                    const struct figure_style *s)
+/* The title is such as "eviction: SmolLM2, h2o, budget 64", without characters that TeX would take
+ * for its own. */
+int figure_about(struct canvas *c, const struct figure *f, const struct table *t,
+                 const struct figure_style *s)
 {
     static const char *const keys[] = {"model", "method"};
     struct buf title = {0}, words = {0};
@@ -116,7 +117,7 @@ static int describe(struct canvas *c, const struct figure *f, const struct table
     return err;
 }
 
-static int write_whole(const char *path, const struct buf *data, struct kvf_diag *d)
+int figure_write_bytes(const char *path, const struct buf *data, struct kvf_diag *d)
 {
     struct replace r;
     int err = replace_open(&r, path, d);
@@ -170,15 +171,7 @@ static const struct opt *keys_of(const struct figure *f)
 
 /* ---- a style with what the figure makes of it */
 
-struct fitted {
-    struct figure_style style; /* the caller's, with what is the figure's own */
-    struct buf text;           /* the texts in `own` */
-    void *own;                 /* [style_bytes] */
-};
-
-/* Checks table and style, and reads the figure's keys.  x: zeroed; fitted_finish frees it, after a
- * failure too. */
-static int fit(struct fitted *x, const struct figure *f, const struct table *t,
+int figure_fit(struct figure_fit *x, const struct figure *f, const struct table *t,
                const struct figure_style *s, struct kvf_diag *d)
 {
     int err = figure_style_check(s, d);
@@ -197,7 +190,7 @@ static int fit(struct fitted *x, const struct figure *f, const struct table *t,
     return style_read(f->name, keys_of(f), s->option, x->own, &x->text, d);
 }
 
-static void fitted_finish(struct fitted *x)
+void figure_fit_finish(struct figure_fit *x)
 {
     buf_finish(&x->text);
     mem_free(x->own);
@@ -218,7 +211,7 @@ static int size_of(const struct figure *f, const struct table *t, const struct f
         h = fmax(h * s->width_mm / w, fmin(h, SCALED_LEAST));
         w = s->width_mm;
     }
-    h += s->title ? TITLE_MM : 0;
+    h += s->title ? FIGURE_TITLE : 0;
     h = s->height_mm != 0 ? s->height_mm : h;
     if (!(w >= FIGURE_LEAST_WIDTH && h >= FIGURE_LEAST_HEIGHT))
         return kvf_fail(d, KVF_E_ARG, "--size: a figure has at least %d x %d mm",
@@ -228,22 +221,33 @@ static int size_of(const struct figure *f, const struct table *t, const struct f
     return KVF_OK;
 }
 
+int figure_fit_size(const struct figure_fit *x, const struct table *t, double *ret_w, double *ret_h,
+                    struct kvf_diag *d)
+{
+    return size_of(x->style.figure, t, &x->style, ret_w, ret_h, d);
+}
+
+int figure_draw_on(struct canvas *c, const struct figure *f, const struct table *t,
+                   const struct figure_style *s, struct kvf_diag *d)
+{
+    if (table_rows(t) > 0)
+        return f->draw(c, t, s, d);
+    draw_no_data(c);
+    return KVF_OK;
+}
+
 /* Draws title, figure and metadata, and appends the finished file's bytes to out. */
 static int draw(const struct figure *f, const struct table *t, const struct figure_style *s,
                 struct canvas *c, struct buf *out, struct kvf_diag *d)
 {
     struct buf about = {0};
-    int err = KVF_OK;
     if (s->title)
-        draw_title(c, s->title);
-    if (table_rows(t) == 0)
-        draw_no_data(c);
-    else
-        err = f->draw(c, t, s, d);
+        figure_draw_title(c, s->title);
+    int err = figure_draw_on(c, f, t, s, d);
     if (!err)
-        err = describe(c, f, t, s);
+        err = figure_about(c, f, t, s);
     if (!err) {
-        provenance(t, &about);
+        figure_provenance(t, &about);
         err = about.err ? about.err : canvas_finish(c, about.data, out);
     }
     buf_finish(&about);
@@ -267,25 +271,40 @@ static int check_pixels(double w, double h, int dpi, struct kvf_diag *d)
                     w, h, pixels / 1e6, dpi, MOST_PIXELS / 1e6);
 }
 
+int figure_canvas(const char *path, double w, double h, const struct figure_style *s,
+                  struct canvas **ret, struct kvf_diag *d)
+{
+    struct canvas *c = NULL;
+    enum canvas_format format = path ? format_of(path) : CANVAS_PNG;
+    int dpi = s->dpi ? s->dpi : 300, err = KVF_OK;
+    if (format == CANVAS_NONE)
+        return kvf_fail(d, KVF_E_ARG, "%s: figures are written as .png, .svg or .pdf", path);
+    if (format == CANVAS_PNG)
+        err = check_pixels(w, h, dpi, d);
+    if (!err)
+        err = canvas_create(format, w, h, dpi, &c, d);
+    if (!err && s->font)
+        err = canvas_font(c, s->font, d);
+    if (err) {
+        canvas_destroy(c);
+        return err;
+    }
+    canvas_threads(c, s->threads);
+    *ret = c;
+    return KVF_OK;
+}
+
+/* Draws a file for the path, or a small PNG for none. */
 static int make(const struct figure *f, const struct table *t, const struct figure_style *s,
-                enum canvas_format format, int dpi, struct buf *out, struct kvf_diag *d)
+                const char *path, struct buf *out, struct kvf_diag *d)
 {
     struct canvas *c = NULL;
     double w = 0, h = 0;
     int err = size_of(f, t, s, &w, &h, d);
-    if (!err && format == CANVAS_PNG)
-        err = check_pixels(w, h, dpi, d);
-    if (err)
-        return err;
-    err = canvas_create(format, w, h, dpi, &c, d);
-    if (err)
-        return err;
-    if (s->font)
-        err = canvas_font(c, s->font, d);
-    if (!err) {
-        canvas_threads(c, s->threads);
+    if (!err)
+        err = figure_canvas(path, w, h, s, &c, d);
+    if (!err)
         err = draw(f, t, s, c, out, d);
-    }
     canvas_destroy(c);
     return err;
 }
@@ -294,18 +313,13 @@ int figure_write(const struct figure *f, const struct table *t, const struct fig
                  const char *path, struct kvf_diag *d)
 {
     struct buf out = {0};
-    struct fitted x = {.own = NULL};
-    int err = fit(&x, f, t, s, d);
-    if (!err && !figure_can_write(path))
-        err = kvf_fail(d, KVF_E_ARG, "%s: figures are written as .png, .svg or .pdf", path);
-    if (err)
-        goto done;
-    err = make(f, t, &x.style, format_of(path), s->dpi ? s->dpi : 300, &out, d);
-    if (err)
-        goto done;
-    err = write_whole(path, &out, d);
-done:
-    fitted_finish(&x);
+    struct figure_fit x = {.own = NULL};
+    int err = figure_fit(&x, f, t, s, d);
+    if (!err)
+        err = make(f, t, &x.style, path, &out, d);
+    if (!err)
+        err = figure_write_bytes(path, &out, d);
+    figure_fit_finish(&x);
     buf_finish(&out);
     return err;
 }
@@ -314,11 +328,12 @@ int figure_try(const struct figure *f, const struct table *t, const struct figur
                struct kvf_diag *d)
 {
     struct buf out = {0};
-    struct fitted x = {.own = NULL};
-    int err = fit(&x, f, t, s, d);
+    struct figure_fit x = {.own = NULL};
+    int err = figure_fit(&x, f, t, s, d);
+    x.style.dpi = 20;
     if (!err)
-        err = make(f, t, &x.style, CANVAS_PNG, 20, &out, d);
-    fitted_finish(&x);
+        err = make(f, t, &x.style, NULL, &out, d);
+    figure_fit_finish(&x);
     buf_finish(&out);
     return err;
 }
@@ -342,9 +357,9 @@ int figure_preview(const struct figure *f, const struct table *t, const struct f
                    const struct figure_screen *screen, struct buf *out, struct kvf_diag *d)
 {
     struct canvas *c = NULL;
-    struct fitted x = {.own = NULL};
+    struct figure_fit x = {.own = NULL};
     double w = 0, h = 0;
-    int err = fit(&x, f, t, s, d);
+    int err = figure_fit(&x, f, t, s, d);
     if (err)
         goto done;
     struct figure_style asked = x.style;
@@ -359,7 +374,7 @@ int figure_preview(const struct figure *f, const struct table *t, const struct f
     err = draw(f, t, &x.style, c, out, d);
 done:
     canvas_destroy(c);
-    fitted_finish(&x);
+    figure_fit_finish(&x);
     return err;
 }
 

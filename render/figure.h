@@ -45,6 +45,7 @@
 struct canvas;
 struct headmap;
 struct plot;
+struct plot_shared;
 struct opt;
 
 enum { FIGURE_LEAST_WIDTH = 40, FIGURE_LEAST_HEIGHT = 25 }; /* mm */
@@ -60,9 +61,10 @@ struct figure_style {
     const char *option;         /* "key=value,..." of the figure's keys; NULL: none */
 
     /* What figure.c adds for the functions of a figure; callers leave it zero. */
-    const struct figure *figure; /* the one that is drawn */
-    const void *own;             /* its struct, filled from `option` (style.h) */
-    bool usual_cmap;             /* cmap is the figure's, not the caller's */
+    const struct figure *figure;      /* the one that is drawn */
+    const void *own;                  /* its struct, filled from `option` (style.h) */
+    bool usual_cmap;                  /* cmap is the figure's, not the caller's */
+    const struct plot_shared *shared; /* what panels of a page share (plot.h); NULL: alone */
 };
 
 /* A column that a figure needs.  A table that was read from a file may hold numbers where the

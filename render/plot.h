@@ -96,6 +96,18 @@ int plot_figure_draw(struct canvas *c, const struct table *t, const struct figur
     const struct figure symbol = {                                                                 \
         .size = plot_figure_size, .draw = plot_figure_draw, .build = build, __VA_ARGS__}
 
+/* What a panel of a page has in common with others: its ranges (NaN: its own), and what stands at
+ * another one or below all. */
+struct plot_shared {
+    double x0, x1, y0, y1;
+    bool no_key, no_x, no_y;
+};
+/* Sets the ranges of the axes from the data, where the figure and the style leave them open. */
+int plot_ranges(struct plot *p, const struct figure_style *s, struct kvf_diag *d);
+/* Draws the key into rows between x and x + w, from y down; its height in mm, 0 without lines.  c
+ * NULL: that alone. */
+double plot_key(struct canvas *c, const struct plot *p, double x, double y, double w);
+
 void plot_size(const struct plot *p, double *ret_w, double *ret_h);
 /* KVF_E_ARG: no room at this size, or a range that the axis cannot have; KVF_E_NOMEM. */
 int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, struct kvf_diag *d);

@@ -163,7 +163,7 @@ static void settle(double *lo, double *hi, double d0, double d1, bool logarithmi
         *hi = *lo + (size > 0 ? size : 1);
 }
 
-static int ranges(struct plot *p, const struct figure_style *s, struct kvf_diag *d)
+int plot_ranges(struct plot *p, const struct figure_style *s, struct kvf_diag *d)
 {
     double x0 = NAN, x1 = NAN, y0 = NAN, y1 = NAN;
     for (int i = 0; i < p->n_series; i++) {
@@ -410,6 +410,23 @@ static void draw_key(struct canvas *c, const struct plot *p, const struct layout
     }
 }
 
+double plot_key(struct canvas *c, const struct plot *p, double x, double y, double w)
+{
+    struct layout l = {.n_keys = keys_of(p), .key_x = x, .key_y = y + KEY_LINE / 2};
+    double longest = 0;
+    if (!l.n_keys)
+        return 0;
+    for (int i = 0; i < p->n_lines; i++)
+        if (!p->line[i].hidden)
+            longest = fmax(longest, (double)strlen(p->line[i].name));
+    l.key_w = fmin(KEY_SAMPLE + 1.4 * longest, fmin(KEY_MOST, w));
+    l.key_cols = (int)clamp_whole((int)floor((w + KEY_GAP) / (l.key_w + KEY_GAP)), 1, l.n_keys);
+    l.key_x += fmax(0, (w - l.key_cols * (l.key_w + KEY_GAP) + KEY_GAP) / 2);
+    if (c)
+        draw_key(c, p, &l);
+    return (l.n_keys + l.key_cols - 1) / l.key_cols * KEY_LINE;
+}
+
 static void draw_ramp(struct canvas *c, const struct plot *p, const struct layout *l,
                       const struct figure_style *s)
 {
@@ -429,7 +446,7 @@ int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, st
                         PLOT_PANELS, PLOT_LINES);
     if (p->err)
         return p->err;
-    int err = ranges(p, s, d);
+    int err = plot_ranges(p, s, d);
     if (err)
         return err;
     tell_clipped(p);
@@ -455,6 +472,21 @@ int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, st
     return KVF_OK;
 }
 
+/* Takes the ranges of the page, and leaves out what stands elsewhere on it. */
+static void take_shared(struct plot *p, const struct plot_shared *s)
+{
+    p->x0 = isnan(s->x0) ? p->x0 : s->x0;
+    p->x1 = isnan(s->x1) ? p->x1 : s->x1;
+    p->y0 = isnan(s->y0) ? p->y0 : s->y0;
+    p->y1 = isnan(s->y1) ? p->y1 : s->y1;
+    for (int i = 0; s->no_key && i < p->n_lines; i++)
+        p->line[i].hidden = true;
+    if (s->no_x)
+        p->xlabel = NULL;
+    if (s->no_y)
+        p->ylabel = NULL;
+}
+
 void plot_figure_size(const struct table *t, const struct figure_style *s, double *ret_w,
                       double *ret_h)
 {
@@ -465,6 +497,8 @@ void plot_figure_size(const struct table *t, const struct figure_style *s, doubl
     *ret_h = 60;
     int err = p.err ? p.err : s->figure->build(t, s, &p, &ignored);
     err = err ? err : p.err;
+    if (!err && s->shared)
+        take_shared(&p, s->shared);
     if (!err) /* else plot_figure_draw fails as well, unless there is memory again */
         plot_size(&p, ret_w, ret_h);
     if (err == KVF_E_NOMEM)
@@ -480,6 +514,8 @@ int plot_figure_draw(struct canvas *c, const struct table *t, const struct figur
     int err = p.err;
     if (!err)
         err = s->figure->build(t, s, &p, d);
+    if (!err && s->shared)
+        take_shared(&p, s->shared);
     if (!err)
         err = plot_draw(c, &p, s, d);
     plot_free(&p);

@@ -51,8 +51,8 @@ static void open_stroke(struct svg *s, double width, struct rgb colour)
 
 static void close_stroke(struct svg *s)
 {
-    buf_printf(&s->body, "\" transform=\"matrix(%.6f,0,0,%.6f,0,%.6g)\"/>\n", SVG_PT, SVG_PT,
-               s->dy * SVG_PT);
+    buf_printf(&s->body, "\" transform=\"matrix(%.6f,0,0,%.6f,%.6g,%.6g)\"/>\n", SVG_PT, SVG_PT,
+               s->dx * SVG_PT, s->dy * SVG_PT);
 }
 
 void svg_line(struct svg *s, const double *xy, int n, double width, struct rgb colour)
@@ -91,7 +91,7 @@ void svg_area(struct svg *s, const double *xy, int n, struct rgb fill, double al
 {
     open_fill(s, fill, alpha);
     for (int i = 0; i < n && isfinite(xy[2 * i]) && isfinite(xy[2 * i + 1]); i++)
-        buf_printf(&s->body, "%s %.4f %.4f ", i ? "L" : "M", xy[2 * i] * SVG_PT,
+        buf_printf(&s->body, "%s %.4f %.4f ", i ? "L" : "M", (xy[2 * i] + s->dx) * SVG_PT,
                    (xy[2 * i + 1] + s->dy) * SVG_PT);
     buf_str(&s->body, "Z\"/>\n");
 }
@@ -121,7 +121,7 @@ void svg_disc(struct svg *s, double x, double y, double radius, double width, st
         close_stroke(s);
     } else {
         open_fill(s, colour, 1);
-        circle(&s->body, x * SVG_PT, (y + s->dy) * SVG_PT, radius * SVG_PT);
+        circle(&s->body, (x + s->dx) * SVG_PT, (y + s->dy) * SVG_PT, radius * SVG_PT);
         buf_str(&s->body, "\"/>\n");
     }
 }
@@ -129,7 +129,7 @@ void svg_disc(struct svg *s, double x, double y, double radius, double width, st
 /* A nested viewport clips without a name that pictures in one page would have to share. */
 void svg_clip(struct svg *s, double x, double y, double w, double h)
 {
-    double px = x * SVG_PT, py = (y + s->dy) * SVG_PT, pw = w * SVG_PT, ph = h * SVG_PT;
+    double px = (x + s->dx) * SVG_PT, py = (y + s->dy) * SVG_PT, pw = w * SVG_PT, ph = h * SVG_PT;
     buf_printf(&s->body,
                "<svg x=\"%.4f\" y=\"%.4f\" width=\"%.4f\" height=\"%.4f\" "
                "viewBox=\"%.4f %.4f %.4f %.4f\">\n",
@@ -150,7 +150,8 @@ void svg_image(struct svg *s, double x, double y, double w, double h, int cols, 
                "style=\"image-rendering:optimizeSpeed;image-rendering:pixelated\" "
                "transform=\"matrix(%.8g,0,0,%.8g,%.4f,%.4f)\" "
                "xlink:href=\"data:image/png;base64,",
-               cols, rows, w * SVG_PT / cols, h * SVG_PT / rows, x * SVG_PT, (y + s->dy) * SVG_PT);
+               cols, rows, w * SVG_PT / cols, h * SVG_PT / rows, (x + s->dx) * SVG_PT,
+               (y + s->dy) * SVG_PT);
     buf_base64(&s->body, png->data, png->len);
     buf_str(&s->body, "\"/>\n");
 }

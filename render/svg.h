@@ -15,7 +15,7 @@ struct svg_fonts; /* svg_fonts.h */
 
 struct svg {
     double w, h;    /* mm */
-    double dy;      /* where y = 0 lies, mm */
+    double dx, dy;  /* where x = 0 and y = 0 lie, mm */
     double dash[2]; /* mm; dash[0] = 0: solid */
     int crisp;      /* edges of areas are not softened */
     struct buf body;

@@ -127,7 +127,7 @@ static void write_picture(struct svg *s, const struct run *r, double x, double y
     cairo_destroy(cr);
     cairo_surface_destroy(surface);
     if (!png.err && png.len)
-        svg_image(s, x + r->x + left, y + top - s->dy, w / px, h / px, w, h, &png);
+        svg_image(s, x + r->x + left - s->dx, y + top - s->dy, w / px, h / px, w, h, &png);
     s->body.err = s->body.err ? s->body.err : png.err;
     buf_finish(&png);
 }
@@ -157,14 +157,14 @@ static void write_drawn(struct svg *s, cairo_t *cr, const struct run *r, double 
 void svg_text(struct svg *s, cairo_t *cr, PangoLayout *layout, const struct svg_place *at,
               double pt, struct rgb colour)
 {
-    double x = (at->turn ? 0 : at->x) + at->dx, y = (at->turn ? 0 : at->y + s->dy) + at->dy;
+    double x = (at->turn ? 0 : at->x + s->dx) + at->dx, y = (at->turn ? 0 : at->y + s->dy) + at->dy;
     char turn[96] = "";
     bool open = false;
     struct buf *b = &s->body;
     PangoLayoutIter *iter = pango_layout_get_iter(layout);
     if (at->turn)
         snprintf(turn, sizeof turn, " transform=\"translate(%.4f,%.4f) rotate(%d)\"",
-                 at->x * SVG_PT, (at->y + s->dy) * SVG_PT, -90 * at->turn);
+                 (at->x + s->dx) * SVG_PT, (at->y + s->dy) * SVG_PT, -90 * at->turn);
     do {
         PangoLayoutRun *run = pango_layout_iter_get_run_readonly(iter);
         PangoRectangle box;
@@ -210,8 +210,8 @@ void svg_glyphs(struct svg *s, cairo_t *cr, const char *text, const PangoGlyphIt
     bool as_text = r.face && plain(&r, pt);
     write_open(s, as_text ? "text" : "g", "", pt, colour);
     if (as_text)
-        write_run(s, &r, x, y + s->dy);
+        write_run(s, &r, x + s->dx, y + s->dy);
     else
-        write_drawn(s, cr, &r, x, y + s->dy);
+        write_drawn(s, cr, &r, x + s->dx, y + s->dy);
     buf_str(&s->body, as_text ? "</text>\n" : "</g>\n");
 }

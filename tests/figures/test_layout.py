@@ -1,0 +1,91 @@
+"""kvfate draw --layout: panels stand where the mosaic says and look as they do alone; plots share axes and a key; what is wrong is
+refused.  usage: test_layout.py KVFATE DRAW_TABLE"""
+import gzip
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish  # noqa: E402
+from pictures import png_read, text_boxes
+from test_boxes import pairs
+
+KVFATE, HERE, MM = sys.argv[1], os.path.dirname(os.path.abspath(__file__)), 72 / 25.4
+GAP, LETTER = 3, 4.2
+
+
+def draw(out, *argv):
+    r = subprocess.run([KVFATE, "draw", *argv, "--font", "DejaVu Sans", "-o", out], capture_output=True, text=True)
+    return r.returncode, open(out, "rb").read() if r.returncode == 0 else b"", r.stderr
+
+
+def words(svg):
+    """(text, left, top) in mm"""
+    return sorted((b[0], round(b[1] / MM, 2), round(b[2] / MM, 2)) for b in text_boxes(svg))
+
+
+def moved(all_words, x, y):
+    return sorted((t, round(left + x, 2), round(top + y, 2)) for t, left, top in all_words)
+
+
+def within(some, whole):
+    """words of a panel that are not on the page at their places"""
+    return [a for a in some if not any(a[0] == b[0] and abs(a[1] - b[1]) < .03 and abs(a[2] - b[2]) < .03 for b in whole)]
+
+
+def height(svg):
+    return float(re.search(rb'viewBox="0 0 [\d.]+ ([\d.]+)"', svg)[1]) / MM
+
+
+with tempfile.TemporaryDirectory(prefix="kvfate-layout-") as folder:
+    def path(name):
+        return os.path.join(folder, name)
+
+    for name in ("sparsity", "survival", "effect", "tokens", "variance"):
+        with gzip.open(os.path.join(HERE, "tables", name + ".tsv.gz")) as f, open(path(name + ".tsv"), "wb") as g:
+            g.write(f.read())
+    sparsity, survival, effect, tokens, variance = (path(n + ".tsv") for n in ("sparsity", "survival", "effect", "tokens", "variance"))
+
+    alone, page = draw(path("a.png"), variance, "--size", "120"), draw(path("b.png"), "--layout", "a", "--letters", "none", variance, "--size", "120")
+    check("one panel is the figure", alone[0] == 0 and page[0] == 0 and (png_read(alone[1]) == png_read(page[1])).all(), page[2])
+
+    code, svg, said = draw(path("c.svg"), "--layout", "ab/cc", sparsity, sparsity, effect + "@effect:form=bars,top=3")
+    small, wide = draw(path("d.svg"), sparsity, "--size", "88.5"), draw(path("e.svg"), effect, "--style", "form=bars,top=3", "--size", "180")
+    check("drawn", code == 0, said)
+    on_page = words(svg)
+    top = height(small[1]) + LETTER
+    check("heights of rows", abs(height(svg) - top - GAP - LETTER - height(wide[1])) < .02, height(svg))
+    for letter, part, x, y in (("a", small, 0, LETTER), ("b", small, 88.5 + GAP, LETTER), ("c", wide, 0, top + GAP + LETTER)):
+        missing = within(moved(words(part[1]), x, y), on_page)
+        check(f"panel {letter} is at its place", len(words(part[1])) > 3 and not missing, missing[:3])
+        check(f"the letter of {letter}", any(w[0] == letter and abs(w[1] - x - .8) < .4 and abs(w[2] - (y - LETTER)) < 2 for w in on_page), on_page[:9])
+    check("nothing over another", not pairs(text_boxes(svg)), pairs(text_boxes(svg))[:2])
+
+    code, svg, said = draw(path("f.svg"), "--layout", "ab/cd", survival, survival, survival, survival, "--letters", "(a)")
+    said_words = [w[0] for w in words(svg)]
+    one = [w[0] for w in words(draw(path("g.svg"), survival)[1])]
+    label = max((w for w in one if "selected" in w), key=len)
+    check("names of common axes stand once", code == 0 and said_words.count(label) == 2 and sum("age" in w and "step" in w for w in said_words) == 2,
+          said or (said_words.count(label), [w for w in said_words if "step" in w]))
+    keys = [w for w in one if w.startswith(("top-", "mass "))]
+    check("one key for all", keys and all(said_words.count(k) == 1 for k in keys), keys)
+    check("letters in brackets", all(f"({c})" in said_words for c in "abcd"), said_words[:12])
+    check("no overlap with a key", not pairs(text_boxes(svg)), pairs(text_boxes(svg))[:2])
+    code, pdf, said = draw(path("h.pdf"), "--layout", "aab", tokens, sparsity)
+    check("a text is on one page", code == 0 and len(re.findall(rb"/Type /Page\b", pdf)) <= 1, said)
+
+    for name, argv, told in (("rows differ", ["--layout", "ab/a", sparsity, effect], "differ in length"),
+                             ("a table without a letter", ["--layout", "aa", sparsity, effect], "no letter"),
+                             ("a letter without a table", ["--layout", "abc", sparsity, effect], "no table"),
+                             ("no rectangle", ["--layout", "aba", sparsity, effect], "no rectangle"),
+                             ("an empty row", ["--layout", "a/", sparsity], "differ in length"),
+                             ("too small", ["--layout", "aaaab", sparsity, effect], "panel b would be 34 mm wide"),
+                             ("a figure of another table", ["--layout", "ab", sparsity + "@effect", effect], "not a figure"),
+                             ("a wrong key", ["--layout", "ab", sparsity, effect + "@effect:form=pie"], "pie"),
+                             ("--figure", ["--layout", "a", sparsity, "--figure", "sparsity"], "do not go with"),
+                             ("no layout", [sparsity, effect], "--layout")):
+        code, _, said = draw(path("x.svg"), *argv)
+        check(name + " is refused", code == 2 and told in said and said.count("\n") == 1, (code, said))
+finish()
