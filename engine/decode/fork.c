@@ -109,7 +109,7 @@ int session_adopt(struct session *s, const struct method_state *state)
         return err;
     method_state_destroy(s->method);
     s->method = method;
-    err = renew_parts(s, false);
+    err = renew_parts(s, method_uses_gates(s->method));
     if (err)
         return err;
     err = watch_prepare(s, s->cap, s->n_past);

@@ -170,7 +170,7 @@ static int alloc_parts(struct session *s, const struct session_options *opt)
     err = create_methods(s, opt);
     if (err)
         return err;
-    if (s->gates && method_uses_gates(s->method)) {
+    if (s->gates && (opt->watched_gates || method_uses_gates(s->method))) {
         s->gate = floats((size_t)s->chunk, (size_t)m->n_kv_heads);
         if (!s->gate)
             return KVF_E_NOMEM;

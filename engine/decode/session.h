@@ -25,6 +25,7 @@ struct session_options {
     const struct session_override *overrides; /* [n_overrides], later ones win */
     int n_overrides;
     const struct gates *gates;          /* borrowed; NULL: none */
+    bool watched_gates; /* states that watch need the gates' numbers, the own methods or not */
     const struct method_inputs *inputs; /* a plan; gates and rotation are filled in; NULL: none */
     enum kv_type kv_type;
     int cap;                   /* most tokens that will be fed; at most the model's context */

@@ -27,6 +27,22 @@ struct trial {
     int32_t target;
 };
 
+/* Whether a cell can watch a prompt that runs under full.  What a watcher noted stays in the slots
+ * that a layer's window empties. */
+static bool can_watch(const struct trial *t, const struct eval_cell *c)
+{
+    return !t->e->engine->config.window && method_shares_prompt(&c->row, &c->params);
+}
+
+/* The gates whose numbers the prompt has: those of the first cell that can watch and needs some. */
+static const struct gates *watched_gates(const struct trial *t)
+{
+    for (int i = 0; i < t->n; i++)
+        if (method_gates(&t->cell[i].row) && can_watch(t, &t->cell[i]))
+            return t->cell[i].gates;
+    return NULL;
+}
+
 /* The prompt under full, watched by the cells that run it so. */
 static int prefill(struct trial *t, struct kvf_diag *d)
 {
@@ -35,16 +51,19 @@ static int prefill(struct trial *t, struct kvf_diag *d)
     struct method_shape shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim};
     struct method_inputs in = {
         .model = m, .length = t->x->prompt + t->x->score, .kernels = &e->engine->kernels};
-    struct session_options opt = {
-        .kv_type = e->kv_type, .cap = t->x->prompt + t->x->score, .chunk = e->chunk};
+    struct session_options opt = {.gates = watched_gates(t),
+                                  .kv_type = e->kv_type,
+                                  .cap = t->x->prompt + t->x->score,
+                                  .chunk = e->chunk};
+    opt.watched_gates = opt.gates != NULL;
     int n = 0, err = session_create(e->engine, &opt, &t->full, d);
     if (err)
         return err;
     for (int i = 0; i < t->n; i++) {
         const struct eval_cell *c = &t->cell[i];
-        /* what a watcher noted stays in the slots that a layer's window empties */
-        if (m->window || !method_shares_prompt(&c->row, &c->params))
+        if (!can_watch(t, c) || (method_gates(&c->row) && c->gates != opt.gates))
             continue;
+        in.gates = c->gates;
         err = method_state_create(&c->row, &c->params, &shape, &in, &t->lane[i].watching);
         if (err)
             return err;

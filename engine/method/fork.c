@@ -120,9 +120,9 @@ bool method_shares_prompt(const struct method *m, const struct method_params *p)
 {
     unsigned watched = EVIDENCE_SUM | EVIDENCE_WINDOW | EVIDENCE_KEYS | EVIDENCE_NORMS
                        | EVIDENCE_HISTORY | EVIDENCE_VALUES | EVIDENCE_PAGES | EVIDENCE_ANCHOR
-                       | EVIDENCE_NOTE;
+                       | EVIDENCE_NOTE | EVIDENCE_GATE;
     unsigned evidence = m->read->evidence | (m->score ? m->score->evidence : 0);
     bool as_full = !m->admission->until && p->chunk == 0 && p->positions == POSITIONS_ORIGINAL
                    && !method_per_query_head(m, p);
-    return as_full && !method_gates(m) && !(evidence & ~watched);
+    return as_full && !(evidence & ~watched);
 }
