@@ -38,95 +38,6 @@ static int check_options(struct eval_job *j, struct kvf_diag *d)
     return eval_parse_cells(j, d);
 }
 
-/* Gates shipped for the row, opened once for all its budgets. */
-static int give_shipped(struct eval_job *j, struct eval_cell *c, struct kvf_diag *d)
-{
-    struct gates *g = NULL;
-    int n = j->n_shipped;
-    if (n == EVAL_SHIPPED)
-        return KVF_OK;
-    int err = model_shipped_gates(j->eval.engine, &c->row, &g, d);
-    for (int i = 0; g && i < n; i++)
-        if (strcmp(gates_path(g), gates_path(j->shipped[i])) == 0) {
-            gates_close(g);
-            c->gates = j->shipped[i];
-            return KVF_OK;
-        }
-    if (g)
-        c->gates = j->shipped[j->n_shipped++] = g;
-    return err;
-}
-
-/* Which of two files of a kind a row should take is nobody's to guess. */
-static int check_kinds(const struct eval_job *j, struct kvf_diag *d)
-{
-    for (int i = 0; i < j->gates_file.n; i++)
-        for (int k = 0; k < i; k++)
-            if (gates_kind(j->gates[i]) == gates_kind(j->gates[k]))
-                return kvf_fail(d, KVF_E_ARG,
-                                "--gates %s and %s both hold %s gates; give one file "
-                                "of each kind",
-                                gates_path(j->gates[k]), gates_path(j->gates[i]),
-                                gates_kind_name(gates_kind(j->gates[i])));
-    return KVF_OK;
-}
-
-/* Tokens of the longest text. */
-static int longest(const struct eval_job *j)
-{
-    int n = j->data.n ? (int)(j->prompt + j->score) : 0;
-    for (int64_t i = 0; j->input && i < j->docs; i++) {
-        const struct eval_text *x = &j->input[i].text;
-        n = x->prompt + x->score > n ? x->prompt + x->score : n;
-    }
-    return n;
-}
-
-/* What a cell needs beside its numbers. */
-static int give_gates(struct eval_job *j, struct eval_cell *c, struct kvf_diag *d)
-{
-    const struct model_config *m = &j->eval.engine->config;
-    int length = longest(j);
-    for (int i = 0; i < j->gates_file.n; i++)
-        if (method_gates(&c->row) >> gates_kind(j->gates[i]) & 1)
-            c->gates = j->gates[i];
-    int err = method_gates(&c->row) && !c->gates ? give_shipped(j, c, d) : KVF_OK;
-    if (err)
-        return err;
-    struct method_inputs in = {.gates = c->gates, .model = m, .length = length};
-    if (c->gates && gates_positions(c->gates) < length)
-        return kvf_fail(d, KVF_E_ARG,
-                        "--gates %s holds numbers of %d positions, and texts "
-                        "have %d",
-                        gates_path(c->gates), (int)gates_positions(c->gates), length);
-    return method_check_inputs(&c->row, &in, d);
-}
-
-/* Opens the gates and gives each cell its own.  Of all methods, those that lack theirs
- * are left out. */
-static int open_gates(struct eval_job *j, struct kvf_diag *d)
-{
-    bool all = strcmp(j->methods, "all") == 0;
-    int err = KVF_OK, n = 0;
-    for (int i = 0; !err && i < j->gates_file.n; i++)
-        err = model_gates(j->eval.engine, j->gates_file.item[i], &j->gates[i], d);
-    if (!err)
-        err = check_kinds(j, d);
-    for (int i = 0; !err && i < j->n; i++) {
-        struct eval_cell c = j->cell[i];
-        err = give_gates(j, &c, d);
-        if (!err) {
-            j->cell[n++] = c;
-        } else if (all && err == KVF_E_ARG) {
-            if (i == 0 || j->cell[i - 1].label != c.label)
-                buf_printf(&j->left_out, " %s", c.label);
-            err = KVF_OK;
-        }
-    }
-    j->n = n;
-    return err;
-}
-
 static int check_output(const struct eval_job *j, struct kvf_diag *d)
 {
     const char *const in[] = {gguf_path(j->eval.engine->gguf), j->state_path};
@@ -241,14 +152,8 @@ static void finish(struct eval_job *j)
     documents_finish(&j->text);
     tasks_close(&j->tasks);
     mem_free(j->input);
-    buf_finish(&j->left_out);
-    for (int i = 0; i < j->gates_file.n; i++)
-        gates_close(j->gates[i]);
-    for (int i = 0; i < j->n_shipped; i++)
-        gates_close(j->shipped[i]);
+    eval_close_cells(j);
     engine_close(j->eval.engine);
-    mem_free(j->cell);
-    mem_free(j->label);
     mem_free(j->result);
     mem_free(j->done);
     crew_leave(j->crew);
@@ -292,7 +197,7 @@ static int run(struct eval_job *j, struct kvf_diag *d)
     if (!err)
         err = check_output(j, d);
     if (!err)
-        err = open_gates(j, d);
+        err = eval_open_gates(j, d);
     if (!err && j->data.n)
         err = read_data(j, d);
     bool tells = j->crew && crew_is_first(j->crew);

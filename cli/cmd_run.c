@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/run.h"
+#include "cli/run_cells.h"
 #include "cli/run_notes.h"
 #include "cli/shown.h"
 #include "cli/signals.h"
@@ -179,8 +180,8 @@ static int make_line(void *ctx, const struct jsonl_line *x, const char *out, str
     u->out = out;
     int err = open_line(u, x, d);
     if (!err)
-        err = run_execute(u, d);
-    if (!err && !out)
+        err = u->cells ? run_cells_line(u, x->id, d) : run_execute(u, d);
+    if (!err && !out && !u->cells)
         print_line(u, x->id);
     forget_line(u);
     u->quiet = u->r.prompt.noted = true;
@@ -224,6 +225,17 @@ static int check_line(void *ctx, const struct jsonl_line *x, const char *trace, 
     return err;
 }
 
+/* Opens the model with one method, or with many. */
+static int open_batch(struct run *u, struct kvf_diag *d)
+{
+    const char *gates = u->r.methods.gates_file;
+    if (!u->cell_methods)
+        return runner_open_model(&u->r, d);
+    u->r.methods.gates_file = NULL; /* of the many */
+    int err = runner_open_model(&u->r, d);
+    return err ? err : run_cells_open(u, gates, d);
+}
+
 static int batch(const struct command *self, struct run *u)
 {
     const struct prompt *p = &u->r.prompt;
@@ -257,11 +269,27 @@ static int batch(const struct command *self, struct run *u)
     if (!err)
         err = jsonl_open(&u->batch, &d);
     if (!err)
-        err = runner_open_model(&u->r, &d);
+        err = open_batch(u, &d);
     int status = err ? command_end(self, err, &d) : jsonl_run(self, &u->batch);
     jsonl_close(&u->batch);
+    run_cells_close(u);
     run_close(u);
     return status;
+}
+
+/* Many methods take the place of one, and of a batch alone. */
+static int check_cells(const struct run *u, struct kvf_diag *d)
+{
+    const struct methods *w = &u->r.methods;
+    if (u->cell_budgets && !u->cell_methods)
+        return kvf_fail(d, KVF_E_ARG, "--budgets is of --methods, which is not given");
+    if (u->cell_methods && !u->batch.file)
+        return kvf_fail(d, KVF_E_ARG, "--methods is of --jsonl, which is not given");
+    if (u->cell_methods && (w->method || w->budget || w->override_text.n))
+        return kvf_fail(d, KVF_E_ARG,
+                        "--methods and --budgets take the place of --method, --budget and "
+                        "--override");
+    return KVF_OK;
 }
 
 /* What --shard alone is. */
@@ -345,6 +373,10 @@ const struct command command_run = {
 
 static const struct opt generate_options[] = {
     {OPT_GROUP, 0, "run", offsetof(struct run, r), .group = runner_options},
+    {OPT_STR, 0, "methods", offsetof(struct run, cell_methods), "A,B:k=v,...",
+     "with --jsonl: many methods, which share the reading of each prompt"},
+    {OPT_STR, 0, "budgets", offsetof(struct run, cell_budgets), "N,...",
+     "each of --methods at these budgets", .absent = "64,256"},
     {OPT_GROUP, 0, "batch", offsetof(struct run, batch), .group = jsonl_options},
     {OPT_FLAG, 0, "json", offsetof(struct run, json), NULL, "one JSON object to stdout at the end"},
     {OPT_FLAG, 'q', "quiet", offsetof(struct run, quiet), NULL, "no progress, no summary"},
@@ -359,6 +391,8 @@ static int cmd_generate(const struct command *self, void *request, int n, char *
     struct kvf_diag d = {""};
     u->probes = "lean";
     int err = check_shard(u, &d);
+    if (!err)
+        err = check_cells(u, &d);
     if (!err && u->batch.file)
         return batch(self, u);
     return finish(self, u, err ? err : execute_one(u, &d), &d);

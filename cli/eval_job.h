@@ -52,6 +52,11 @@ struct eval_job {
  * KVF_OK, KVF_E_ARG with a sentence, KVF_E_NOMEM. */
 int eval_parse_cells(struct eval_job *j, struct kvf_diag *d);
 
+/* Opens the gates, those of --gates and shipped ones, and gives each cell its own.  Of all methods,
+ * those that lack theirs are left out. */
+int eval_open_gates(struct eval_job *j, struct kvf_diag *d);
+void eval_close_cells(struct eval_job *j); /* both; accepts a zeroed struct */
+
 /* Runs what is not done of all documents of this process's part, with the other ranks of the crew:
  * j->result of the first rank is whole then, but for documents of other shards. */
 int eval_run(struct eval_job *j, struct kvf_diag *d);

@@ -245,20 +245,19 @@ static void score(struct run *u, int32_t id)
     u->greedy = u->greedy && x.right;
 }
 
-/* Whether the answer has a text that ends it, which is cut off with what follows. */
-static bool ended(struct run *u)
+bool run_cut(const struct json *until, struct buf *answer)
 {
     char *first = NULL;
-    if (!u->answer.data)
+    if (!answer->data)
         return false;
-    for (const struct json *m = json_first(u->until); m; m = json_next(m)) {
-        char *at = strstr(u->answer.data, json_str(m, ""));
+    for (const struct json *m = json_first(until); m; m = json_next(m)) {
+        char *at = strstr(answer->data, json_str(m, ""));
         if (at && (!first || at < first))
             first = at;
     }
     if (!first)
         return false;
-    u->answer.len = (size_t)(first - u->answer.data);
+    answer->len = (size_t)(first - answer->data);
     *first = 0;
     return true;
 }
@@ -286,7 +285,7 @@ static int decode(struct run *u)
         if (!emit(u, id))
             break; /* commands_main reports it */
         u->n_generated++;
-        if (u->until && ended(u))
+        if (u->until && run_cut(u->until, &u->answer))
             break;
         /* the last token sampled is in the text only: nobody asks what follows it */
         if ((n + 1 == r->n_predict && !forced) || session_length(u->session) == cap)

@@ -19,8 +19,10 @@ struct run {
     struct spans spans;
     unsigned shadows; /* bits of probe_table */
     bool json, quiet, overwrite, resume;
-    struct jsonl batch;      /* without a file: one prompt alone */
-    int64_t n_predict, seed; /* of the options, for lines of a batch without */
+    const char *cell_methods, *cell_budgets; /* of a batch: many in the place of --method */
+    struct run_cells *cells;                 /* they, opened (run_cells.h); or NULL */
+    struct jsonl batch;                      /* without a file: one prompt alone */
+    int64_t n_predict, seed;                 /* of the options, for lines of a batch without */
     struct recorder *rec;
     struct session *session;
     struct buf answer;
@@ -43,6 +45,8 @@ int run_execute(struct run *u, struct kvf_diag *d);
 /* Whether a trace is of the run that an opened runner would make, however many tokens it has:
  * KVF_OK or the errors of resume_same (resume.h). */
 int run_is_that_of(struct run *u, const char *trace, struct kvf_diag *d);
+/* Cuts an answer off before the first of the texts that end it; whether it has one. */
+bool run_cut(const struct json *until, struct buf *answer);
 /* Forgets that run, so that the open model can run another prompt.  A trace that is not closed
  * stays unfinished. */
 void run_forget(struct run *u);

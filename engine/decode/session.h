@@ -24,7 +24,7 @@ struct session_options {
     const struct method_params *params;       /* NULL with method NULL */
     const struct session_override *overrides; /* [n_overrides], later ones win */
     int n_overrides;
-    const struct gates *gates;          /* borrowed; NULL: none */
+    const struct gates *gates; /* borrowed; NULL: none */
     bool watched_gates; /* states that watch need the gates' numbers, the own methods or not */
     const struct method_inputs *inputs; /* a plan; gates and rotation are filled in; NULL: none */
     enum kv_type kv_type;

@@ -9,16 +9,8 @@
 #define KVF_ENGINE_EVAL_H
 
 #include "base/table.h"
-#include "engine/decode/session.h"
 #include "engine/experiment/documents.h"
-
-/* A row of the result: a method at a budget. */
-struct eval_cell {
-    const char *label; /* as it was given: "snapkv:window=16"; borrowed */
-    struct method row;
-    struct method_params params; /* budget 0: it has none */
-    const struct gates *gates;   /* borrowed; NULL: none */
-};
+#include "engine/experiment/lanes.h"
 
 /* What is fed: P tokens of a prompt, and the S after them; borrowed. */
 struct eval_text {

@@ -1,0 +1,171 @@
+#include "cli/run_cells.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "cli/eval_job.h"
+#include "cli/signals.h"
+#include "engine/experiment/answers.h"
+#include "engine/experiment/divergence.h"
+
+struct said {
+    struct buf text;
+    int tokens;
+    double nll;
+    bool greedy;
+    double entries; /* of a head of the cache at the end, mean over heads */
+};
+
+struct run_cells {
+    struct eval_job job; /* its methods, budgets, gates and cells alone */
+    struct said *said;   /* [job.n] */
+    int at;              /* the first cell of those under way */
+};
+
+int run_cells_open(struct run *u, const char *gates, struct kvf_diag *d)
+{
+    struct run_cells *c = u->cells = MEM_NEW(struct run_cells, 1);
+    if (!c)
+        return KVF_E_NOMEM;
+    c->job.methods = u->cell_methods;
+    c->job.budgets = u->cell_budgets ? u->cell_budgets : "64,256";
+    c->job.eval.engine = u->r.engine;
+    int err = eval_parse_cells(&c->job, d);
+    if (!err && gates)
+        c->job.gates_file = (struct opt_list){1, {gates}};
+    if (!err)
+        err = eval_open_gates(&c->job, d);
+    c->said = err ? NULL : MEM_NEW(struct said, (size_t)c->job.n);
+    return !err && !c->said ? KVF_E_NOMEM : err;
+}
+
+void run_cells_close(struct run *u)
+{
+    struct run_cells *c = u->cells;
+    if (!c)
+        return;
+    eval_close_cells(&c->job);
+    mem_free(c->said);
+    mem_free(c);
+    u->cells = NULL;
+}
+
+static bool take(void *ctx, int i, int32_t id, const float *logits)
+{
+    struct run *u = ctx;
+    struct said *s = &u->cells->said[u->cells->at + i];
+    const struct tokenizer *t = u->r.engine->tokenizer;
+    size_t len;
+    if (!u->scores && !u->r.ignore_eos && tokenizer_is_eog(t, id))
+        return false;
+    if (u->scores) {
+        struct token_score x = token_score(logits, u->r.engine->config.vocab, id);
+        s->nll += x.nll;
+        s->greedy = s->greedy && x.right;
+    }
+    const char *text = tokenizer_bytes(t, id, &len);
+    buf_add(&s->text, text, len);
+    s->tokens++;
+    return !(u->until && run_cut(u->until, &s->text));
+}
+
+static bool stop(void *ctx)
+{
+    (void)ctx;
+    return signals_caught();
+}
+
+/* Gates that have a number for each position must have one for all. */
+static int check_gates(const struct run *u, int cap, struct kvf_diag *d)
+{
+    const struct eval_job *j = &u->cells->job;
+    for (int i = 0; i < j->n; i++)
+        if (j->cell[i].gates && gates_positions(j->cell[i].gates) < cap)
+            return kvf_fail(d, KVF_E_ARG,
+                            "--gates %s holds numbers of %d positions, and the line may have %d "
+                            "tokens",
+                            gates_path(j->cell[i].gates), (int)gates_positions(j->cell[i].gates),
+                            cap);
+    return KVF_OK;
+}
+
+/* The cells from c->at on, as many as run side by side. */
+static int run_some(struct run *u, int n, struct kvf_diag *d)
+{
+    struct run_cells *c = u->cells;
+    const struct runner *r = &u->r;
+    struct lanes l = {.engine = r->engine,
+                      .kv_type = execution_kv_type(&r->how),
+                      .chunk = (int)r->how.chunk,
+                      .cap = runner_cap(r),
+                      .cell = c->job.cell + c->at,
+                      .n = n,
+                      .spare = true};
+    const struct answers a = {.forced = u->scores ? u->force.ids : NULL,
+                              .most = (int)r->n_predict,
+                              .temperature = r->temperature,
+                              .top_p = r->top_p,
+                              .seed = (uint64_t)r->seed,
+                              .take = take,
+                              .stop = stop,
+                              .ctx = u};
+    int err = lanes_open(&l, r->prompt.ids, r->prompt.n_ids, d);
+    if (!err)
+        err = answers_run(&l, &a);
+    for (int i = 0; !err && i < n; i++) {
+        const struct model_config *m = &r->engine->config;
+        const struct eval_cell *x = &l.cell[i];
+        double heads = (double)m->n_layers * session_cache_heads(m, &x->row, &x->params);
+        c->said[c->at + i].entries = (double)session_cache_stats(lanes_session(&l, i)).entries
+                                     / heads;
+    }
+    lanes_close(&l);
+    return err;
+}
+
+static void put(const struct run *u, const char *id, int i, struct buf *b)
+{
+    const struct eval_cell *c = &u->cells->job.cell[i];
+    const struct said *s = &u->cells->said[i];
+    buf_char(b, '{');
+    json_put_member_str(b, "id", id);
+    json_put_member_str(b, "method", c->label);
+    json_put_member_num(b, "budget", c->params.budget);
+    json_put_key(b, "text");
+    json_put_str(b, s->text.data ? s->text.data : "", s->text.len);
+    json_put_member_num(b, "tokens", s->tokens);
+    json_put_member_num(b, "prompt_tokens", u->r.prompt.n_ids);
+    json_put_member_num(b, "entries", s->entries);
+    if (u->scores) {
+        json_put_member_num(b, "logprob", -s->nll);
+        json_put_key(b, "greedy");
+        buf_str(b, s->greedy ? "true" : "false");
+    }
+    buf_str(b, "}\n");
+    b->err = b->err ? b->err : s->text.err;
+}
+
+int run_cells_line(struct run *u, const char *id, struct kvf_diag *d)
+{
+    struct run_cells *c = u->cells;
+    struct buf lines = {0};
+    signals_catch();
+    int n = c->job.n, err = check_gates(u, runner_cap(&u->r), d);
+    for (int i = 0; i < n; i++)
+        c->said[i] = (struct said){.greedy = true};
+    for (c->at = 0; !err && c->at < n && u->r.n_predict > 0; c->at += LANES_MOST)
+        err = run_some(u, n - c->at < LANES_MOST ? n - c->at : LANES_MOST, d);
+    for (int i = 0; !err && i < n; i++) {
+        put(u, id, i, &lines);
+        err = lines.err;
+    }
+    if (!err)
+        fwrite(lines.data, 1, lines.len, stdout);
+    fflush(stdout);
+    for (int i = 0; i < n; i++)
+        buf_finish(&c->said[i].text);
+    buf_finish(&lines);
+    return engine_said(u->r.engine, err, d);
+}

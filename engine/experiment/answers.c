@@ -1,0 +1,83 @@
+#include "engine/experiment/answers.h"
+
+#include "base/mem.h"
+#include "engine/decode/sampler.h"
+
+struct round {
+    struct lanes *l;
+    const struct answers *a;
+    struct batch *batch;
+    struct sampler sampler[LANES_MOST];
+    bool live[LANES_MOST];
+    int32_t id[LANES_MOST]; /* what each has just taken */
+};
+
+/* The next token of every answer that goes on; how many do after it. */
+static int take_tokens(struct round *r, int at)
+{
+    int live = 0;
+    for (int i = 0; i < r->l->n; i++) {
+        if (!r->live[i])
+            continue;
+        const float *logits = session_logits(lanes_session(r->l, i));
+        r->id[i] = r->a->forced ? r->a->forced[at] : sampler_next(&r->sampler[i], logits);
+        r->live[i] = r->a->take(r->a->ctx, i, r->id[i], logits);
+        live += r->live[i];
+    }
+    return live;
+}
+
+/* Feeds them.  Cells that share the full cache's session have taken the same token. */
+static int feed(struct round *r)
+{
+    struct session *s[LANES_MOST];
+    int32_t ids[LANES_MOST];
+    int n = 0;
+    bool fed_full = false;
+    for (int i = 0; i < r->l->n; i++) {
+        bool shared = !r->l->lane[i];
+        if (!r->live[i] || (shared && fed_full))
+            continue;
+        fed_full |= shared;
+        s[n] = lanes_session(r->l, i);
+        ids[n++] = r->id[i];
+    }
+    return batch_step(r->batch, s, n, ids);
+}
+
+static int decode(struct round *r)
+{
+    const struct answers *a = r->a;
+    int err = KVF_OK, most = r->l->cap - session_length(r->l->full) + 1;
+    most = a->most < most ? a->most : most;
+    for (int at = 0; !err && at < most; at++) {
+        if (a->stop && a->stop(a->ctx))
+            return KVF_E_CANCEL;
+        if (take_tokens(r, at) == 0 || at + 1 == most)
+            return KVF_OK;
+        err = feed(r);
+    }
+    return err;
+}
+
+int answers_run(struct lanes *l, const struct answers *a)
+{
+    struct round *r = MEM_NEW(struct round, 1);
+    int err = r ? batch_create(l->engine, l->n, &r->batch) : KVF_E_NOMEM;
+    for (int i = 0; !err && i < l->n; i++) {
+        r->live[i] = true;
+        err = sampler_init(&r->sampler[i], a->temperature, a->top_p, a->seed,
+                           l->engine->config.vocab);
+    }
+    if (!err) {
+        r->l = l;
+        r->a = a;
+        err = decode(r);
+    }
+    for (int i = 0; r && i < l->n; i++)
+        sampler_finish(&r->sampler[i]);
+    if (r)
+        batch_destroy(r->batch);
+    mem_free(r);
+    return err;
+}

@@ -1,0 +1,115 @@
+#include "engine/experiment/lanes.h"
+
+#include <string.h>
+
+/* Whether a cell can watch a prompt that runs under full.  What a watcher noted stays in the slots
+ * that a layer's window empties. */
+static bool can_watch(const struct lanes *l, const struct eval_cell *c)
+{
+    return !l->engine->config.window && method_shares_prompt(&c->row, &c->params);
+}
+
+/* Whether a cell does what the full cache does, bit by bit: it reads the prompt as that does, and
+ * has room for all tokens. */
+static bool stays_full(const struct lanes *l, const struct eval_cell *c)
+{
+    return strcmp(c->label, "full") == 0 || (can_watch(l, c) && c->params.budget >= l->cap);
+}
+
+static bool has_lane(const struct lanes *l, int i)
+{
+    return !l->spare || !stays_full(l, &l->cell[i]);
+}
+
+/* The gates whose numbers the prompt has: those of the first cell that can watch and needs some. */
+static const struct gates *watched_gates(const struct lanes *l)
+{
+    for (int i = 0; i < l->n; i++)
+        if (has_lane(l, i) && method_gates(&l->cell[i].row) && can_watch(l, &l->cell[i]))
+            return l->cell[i].gates;
+    return NULL;
+}
+
+/* States of the cells that can watch; watching[i] of the others is NULL. */
+static int create_watchers(const struct lanes *l, const struct gates *gates,
+                           struct method_state **watching)
+{
+    const struct model_config *m = &l->engine->config;
+    struct method_shape shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim};
+    struct method_inputs in = {.model = m, .length = l->cap, .kernels = &l->engine->kernels};
+    int err = KVF_OK;
+    for (int i = 0; !err && i < l->n; i++) {
+        const struct eval_cell *c = &l->cell[i];
+        in.gates = c->gates;
+        if (has_lane(l, i) && can_watch(l, c) && (!method_gates(&c->row) || c->gates == gates))
+            err = method_state_create(&c->row, &c->params, &shape, &in, &watching[i]);
+    }
+    return err;
+}
+
+static int run_full(struct lanes *l, const int32_t *ids, int n, struct method_state **watching,
+                    struct kvf_diag *d)
+{
+    struct session_options opt = {
+        .gates = watched_gates(l), .kv_type = l->kv_type, .cap = l->cap, .chunk = l->chunk};
+    struct method_state *watcher[LANES_MOST];
+    int some = 0, err;
+    opt.watched_gates = opt.gates != NULL;
+    err = session_create(l->engine, &opt, &l->full, d);
+    if (!err)
+        err = create_watchers(l, opt.gates, watching);
+    if (err)
+        return err;
+    for (int i = 0; i < l->n; i++)
+        if (watching[i])
+            watcher[some++] = watching[i];
+    session_watch(l->full, watcher, some);
+    err = session_prompt(l->full, ids, n, NULL, NULL);
+    session_watch(l->full, NULL, 0);
+    return err;
+}
+
+/* A session of the cell after its prompt, cut to its budget. */
+static int start(struct lanes *l, int i, const int32_t *ids, int n,
+                 const struct method_state *watching, struct kvf_diag *d)
+{
+    const struct eval_cell *c = &l->cell[i];
+    struct session_options opt = {.method = &c->row,
+                                  .params = &c->params,
+                                  .gates = c->gates,
+                                  .kv_type = l->kv_type,
+                                  .cap = l->cap,
+                                  .chunk = watching ? 1 : l->chunk};
+    int err = watching ? session_fork(l->full, &opt, &l->lane[i], d)
+                       : session_create(l->engine, &opt, &l->lane[i], d);
+    if (err)
+        return err;
+    return watching ? session_adopt(l->lane[i], watching)
+                    : session_prompt(l->lane[i], ids, n, NULL, NULL);
+}
+
+int lanes_open(struct lanes *l, const int32_t *ids, int n, struct kvf_diag *d)
+{
+    struct method_state *watching[LANES_MOST] = {NULL};
+    int err = run_full(l, ids, n, watching, d);
+    for (int i = 0; i < l->n; i++) {
+        if (!err && has_lane(l, i))
+            err = start(l, i, ids, n, watching[i], d);
+        method_state_destroy(watching[i]);
+    }
+    return err;
+}
+
+void lanes_close(struct lanes *l)
+{
+    for (int i = 0; i < l->n; i++)
+        session_destroy(l->lane[i]);
+    session_destroy(l->full);
+    l->full = NULL;
+    l->n = 0;
+}
+
+struct session *lanes_session(const struct lanes *l, int i)
+{
+    return l->lane[i] ? l->lane[i] : l->full;
+}
