@@ -1,6 +1,7 @@
 """`kvfate study`: what a study file asks for, run by the commands of the program, which compute everything; this module calls them in order and
 puts their tables side by side.  Each job keeps its results in a file of states, so that the same call goes on where one was stopped."""
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -124,19 +125,20 @@ def figure_of(study, job, y):
     return study.at(job, "-%s.svg" % y)
 
 
-def _slurm(plan, n):
+def _slurm(plan, n, data):
     """A script for `sbatch`: parts of every job, and a last one that puts them together."""
-    call = "%s -m kvfate study %s" % (sys.executable, os.path.abspath(plan.path))
+    given = (w for name, _, file in (d.partition("=") for d in data) for w in ("--data", "%s=%s" % (name, os.path.abspath(file))))
+    call = shlex.join([sys.executable, "-m", "kvfate", "study", os.path.abspath(plan.path), *given])
     print("#!/bin/sh\n# sbatch --array=1-%d THIS; then, when all are done: %s\n#SBATCH --array=1-%d\n#SBATCH --job-name=%s\nset -eu\n%s --shard \"$SLURM_ARRAY_TASK_ID/%d\"" % (
         n, call, n, os.path.basename(plan.out), call, n))
 
 
 def run(request, operands):
-    plan = study_plan.read(operands[0])
+    plan = study_plan.read(operands[0], request.data or ())
     if request.shard and request.ranks:
         raise Usage("--shard and --ranks are two ways of sharing a study: give one")
     if request.slurm:
-        return _slurm(plan, request.slurm)
+        return _slurm(plan, request.slurm, request.data or ())
     if request.plan:
         return tell_costs(plan)
     study = Study(plan, request.ranks or 1)

@@ -61,7 +61,7 @@ def costs(plan, speeds, memory):
         prefill, step = speeds[job.model.name]
         weights, token = memory[job.model.name]
         x, n = job.text, plan.rows
-        seconds = x.count * (x.prompt * x.readings(n) / prefill + x.steps * n / step)
+        seconds = x.count * (x.prompt * x.readings / prefill + x.steps * n / step)
         entries = x.prompt + sum(min(b + x.steps, x.prompt + x.steps) for b in plan.budgets for _ in plan.methods)
         disk = x.count * n * LINE + PICTURES + (x.count * x.prompt * TASK if x.kind == "needles" else 0)
         rows.append((job, seconds, weights + token * entries, disk))

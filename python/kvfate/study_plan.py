@@ -4,6 +4,7 @@ import os
 import re
 from typing import NamedTuple, Optional
 
+from .commands import Usage
 from .errors import Error
 from .scorers import LENGTHS
 
@@ -43,9 +44,10 @@ class Text(NamedTuple):
         """Tokens of a prompt; of questions, whose lengths differ, about so many."""
         return self.values["prompt_tokens" if self.kind == "documents" else "tokens"] if self.kind in SHARED else QUESTION
 
-    def readings(self, rows):
-        """How often a prompt is read for so many rows."""
-        return 1 if self.kind in SHARED else rows * self.values.get("samples", CHOICES)
+    @property
+    def readings(self):
+        """How often a prompt is read; methods and budgets share it, but for those that read it in their own way."""
+        return 1 if self.kind in SHARED else self.values.get("samples", CHOICES)
 
     @property
     def steps(self):
@@ -188,8 +190,22 @@ def _text(path, given, near):
     return Text(name, kind, values)
 
 
-def read(path):
-    """The Plan of a study file.  Names of files in it are looked up from its own folder."""
+def _with_data(path, texts, data):
+    """The tables of texts with the files of --data TEXT=FILE, which are looked up from where the command was called."""
+    named = {}
+    for word in data:
+        name, found, file = word.partition("=")
+        if not found or not file:
+            raise Usage("--data %s: give TEXT=FILE, TEXT being the name of a text of %s" % (word, path))
+        named.setdefault(name, []).append(os.path.abspath(file))
+    texts = [{**t, "data": named.pop(t["name"])} if isinstance(t, dict) and isinstance(t.get("name"), str) and t["name"] in named else t for t in texts]
+    if named:
+        raise Usage("--data %s=...: %s has no text of this name" % (next(iter(named)), path))
+    return texts
+
+
+def read(path, data=()):
+    """The Plan of a study file, with the files of --data.  Names of files in it are looked up from its own folder."""
     given = _parsed(path)
     folder = os.path.dirname(os.path.abspath(path))
     def near(name):
@@ -198,6 +214,7 @@ def read(path):
     if not isinstance(texts, list) or not texts:
         raise Error("%s: there is no [[text]]" % path)
     v = _checked(path, "the file", given, TOP)
+    texts = _with_data(path, texts, data)
     texts = tuple(_text(path, t, near) for t in texts)
     if len({t.name for t in texts}) < len(texts):
         raise Error("%s: two texts have one name" % path)

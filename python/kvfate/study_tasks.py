@@ -107,9 +107,11 @@ class State:
         self.file.flush()
         os.replace(path + ".part", path)
 
-    def add(self, method, budget, line):
-        x = {"method": method, "budget": budget, **line}
-        self.said[method, budget, line["id"]] = x
+    def add(self, line):
+        x = {"method": line["method"], "budget": line["budget"], **line}
+        if (x["method"], x["budget"], x["id"]) in self.said:
+            return
+        self.said[x["method"], x["budget"], x["id"]] = x
         self.file.write((json.dumps(x) + "\n").encode())
         self.file.flush()
 
@@ -164,6 +166,18 @@ def _right(job, found, said, cell):
     return rights
 
 
+def held(job, found, said, cell):
+    """Of right answers the mean of entries in the cache at the end over tokens fed: the token retention ratio of G-KV's figure 6.  NaN where none is
+    right."""
+    right = []
+    for i, (_, choices, answer) in enumerate(found):
+        for k in range(0 if choices else job.text.values["samples"]):
+            x = said[cell + ("%d-%d" % (i, k),)]
+            if scorers.same_number(x["text"], answer) and "entries" in x:
+                right.append(x["entries"] / max(1, x["prompt_tokens"] + x["tokens"] - 1))
+    return sum(right) / len(right) if right else math.nan
+
+
 def floor(found):
     """What needs no question: a choice drawn at random, or the one number that is right most often."""
     if found[0][1]:
@@ -187,14 +201,15 @@ def rows(job, plan, found, said):
             above, below = (sum(a > b for a, b in zip(*pair)) for pair in ((rights, done[full]), (done[full], rights)))
             p = scorers.mcnemar(above, below)
         tokens = [said[k]["tokens"] for k in said if k[:2] == cell]
-        out.append([cell[0], cell[1], len(found), share, low, high, least, above, below, p, sum(tokens) / len(tokens)]
+        kept = held(job, found, said, cell)
+        out.append([cell[0], cell[1], len(found), share, low, high, least, above, below, p, sum(tokens) / len(tokens), kept]
                    + [sum(scorers.pass_at_k(n, r, k) for r in rights) / len(rights) for k in ks])
     if full:
         lowest = scorers.wilson(sum(done[full]) / n, len(found))[0]
         ranking = "by tasks that the full cache can do" if lowest > least else "none: the full cache is at the floor of these tasks"
     else:
         ranking = "not known: there is no full cache to tell the floor by"
-    names = ["method", "budget", "tasks", "right", "right_low", "right_high", "floor", "above", "below", "p_full", "answer_tokens"]
+    names = ["method", "budget", "tasks", "right", "right_low", "right_high", "floor", "above", "below", "p_full", "answer_tokens", "kept"]
     return [("model", job.model.name), ("text", job.text.name), ("kind", job.text.kind), ("interval", "95 %, Wilson"), ("ranking", ranking)], \
         names + ["pass_%d" % k for k in ks], out
 
@@ -220,14 +235,15 @@ def run(job, plan, at, ranks=1, shard=None):
     folder, start = os.path.split(at(".part"))
     others = [] if shard else sorted(os.path.join(folder, f) for f in os.listdir(folder) if f.startswith(start) and f.endswith(".state"))
     for path in others:
-        for (method, budget, _), x in State(path, name).said.items():
-            state.add(method, budget, {k: v for k, v in x.items() if k not in ("method", "budget")})
+        for x in State(path, name).said.values():
+            state.add(x)
         os.remove(path)
-    for method, budget in cells(plan):
-        missing = {k: r for k, r in requests.items() if (method, budget, k) not in state.said and int(k.split("-")[0]) % parts == part - 1}
-        if missing:
-            words = ["--method", method] + (["--budget", str(budget)] if budget else []) + _options(job, plan)
-            _generate(words, missing, ranks, lambda line, m=method, b=budget: state.add(m, b, line))
+    mine = [k for k in requests if int(k.split("-")[0]) % parts == part - 1]
+    missing = [(m, b, k) for m, b in cells(plan) for k in mine if (m, b, k) not in state.said]
+    if missing:
+        methods, budgets, left = ([x for x in known if x in {cell[i] for cell in missing}] for i, known in enumerate((plan.methods, [0, *plan.budgets], mine)))
+        words = ["--methods", ",".join(methods), "--budgets", ",".join(str(b) for b in budgets if b) or "1", *_options(job, plan)]
+        _generate(words, {k: requests[k] for k in left}, ranks, state.add)
     state.file.close()
     if not shard:
         write(at(".tsv"), job, plan, found, state.said)

@@ -101,6 +101,12 @@ for row in table("one-study/jobs/tiny6-sums-s0.tsv"):
         want = sum(sum(map(any, itertools.combinations(m, k))) / len(list(itertools.combinations(m, k))) for m in marks) / 4
         c.check(f"pass@{k}, {row['method']} at {row['budget']}", abs(float(row["pass_%d" % k]) - want) < 1e-12, row, marks)
     c.check("pass@1 is the share that is right", abs(float(row["pass_1"]) - float(row["right"])) < 1e-12 and row["floor"] == "0.5", row)
+    whole = [json.loads(line) for line in read("one-study/jobs/tiny6-sums-s0.state").decode().split("\n")[1:-1]]
+    held = [x["entries"] / (x["prompt_tokens"] + x["tokens"] - 1) for x in whole if (x["method"], str(x["budget"])) == (row["method"], row["budget"])
+            and marks[int(x["id"][0])][int(x["id"][2])]]
+    kept = float(row["kept"])
+    c.check(f"kept of right answers, {row['method']} at {row['budget']}", abs(kept - sum(held) / len(held)) < 1e-12 if held else kept != kept, row, held)
+    c.check("a full cache keeps all, a small one less", not held or (kept == 1 if row["budget"] in ("0", "400") else kept < 0.6), row)
 c.check("samples differ", len(set(said["full", "0"].values())) == 20, said["full", "0"])
 base = sqlite3.connect("one-study/study.sqlite")
 c.check("the database has them", [x[0] for x in base.execute("select right from tiny6_pick_s0")] == [float(x["right"]) for x in rows])
@@ -113,6 +119,14 @@ def same(folder):
 
 
 shutil.copytree("one-study", "kept")
+write("data.json", {**PLAN, "text": [{**x, "data": ["nowhere.jsonl"]} for x in PLAN["text"]]})
+r = study("data.json", "--data", "pick=pick.jsonl", "--data", "sums=sums.jsonl")
+c.check("data by --data", r.returncode == 0 and not same("data-study"), r)
+for what, word in (("none=pick.jsonl", "no text of this name"), ("pick", "TEXT=FILE"), ("pick=", "TEXT=FILE")):
+    r = study("data.json", "--data", what)
+    c.check(f"--data {what}", r.returncode == 2 and word in r.stderr and "Traceback" not in r.stderr, r)
+r = study("data.json", "--data", "pick=pick.jsonl", "--data", "sums=sums.jsonl", "--slurm", "2")
+c.check("an array has the data, too", f"--data pick={os.path.abspath('pick.jsonl')}" in r.stdout, r)
 before = read("one-study/jobs/tiny6-sums-s0.state")
 r = study("one.json")
 c.check("what is done is not done again", r.returncode == 0 and read("one-study/jobs/tiny6-sums-s0.state") == before and not same("one-study") and "made" not in r.stderr, r)
