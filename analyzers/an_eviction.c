@@ -302,6 +302,29 @@ static double age_quantile(const struct churn *c, double q)
     return (double)age;
 }
 
+/* Stretches of entries, one behind the other, that a head holds at the end. */
+static int64_t stretches(const uint32_t *step, int64_t n)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++)
+        count += step[i] == KVF_ALIVE && (i == 0 || step[i - 1] != KVF_ALIVE);
+    return count;
+}
+
+/* The head that holds its entries in most stretches: few in a window, many where it chooses. */
+static void put_scattered(struct table *out, const struct source *s)
+{
+    int64_t most = 0;
+    const char *name = NULL;
+    for (int h = 0; h < s->heads.n; h++) {
+        int64_t n = stretches(s->step + h * s->n, s->n);
+        name = n > most ? s->heads.head[h].name : name;
+        most = n > most ? n : most;
+    }
+    if (name)
+        table_meta_str(out, "scattered_head", name);
+}
+
 static void put_reasons(struct table *out, const struct churn *c)
 {
     char key[64];
@@ -319,7 +342,9 @@ static void put_churn(struct table *out, const struct churn *c, int64_t n, int64
     } ages[] = {
         {"age_least", 0}, {"age_p25", .25}, {"age_median", .5}, {"age_p75", .75}, {"age_most", 1}};
     int64_t most = 0, busy = 0, later = 0, P = table_meta_int(out, "prompt_tokens", -1);
+    int64_t first = -1;
     for (int64_t t = 0; t <= T; t++) {
+        first = first < 0 && c->at_step[t] > 0 ? t : first;
         most = c->at_step[t] > c->at_step[most] ? t : most;
         busy += c->at_step[t] > 0;
         later += P >= 0 && t > P ? c->at_step[t] : 0;
@@ -332,6 +357,7 @@ static void put_churn(struct table *out, const struct churn *c, int64_t n, int64
         table_meta_num(out, ages[k].key, age_quantile(c, ages[k].q));
     table_keep(out, "age", (double)c->age);
     table_meta_num(out, "steps_with_evictions", (double)busy);
+    table_meta_num(out, "first_eviction", (double)first);
     table_meta_num(out, "most_in_a_step", (double)c->at_step[most]);
     table_meta_num(out, "step_of_most", c->evicted ? (double)most : -1);
     if (P >= 0 && P < T) {
@@ -400,6 +426,8 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
         table_keep(out, "ties", (double)c->ties);
     x->s = NULL;
     s->heads = f->heads;
+    if (c->evicted)
+        put_scattered(out, s);
     f->heads = (struct head_list){0};
     table_own(out, s, source_destroy);
     return KVF_OK;

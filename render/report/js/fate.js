@@ -1,7 +1,7 @@
 // fate.js - the pinned token: in every trace a grid of layers and heads with what became of it, and the line of its life.
 
 const fate = { asked: 0 };
-const GRID_WIDTH = 336, LIFE_HEIGHT = 58;
+const GRID_WIDTH = 336, LIFE_HEIGHT = 70;
 
 // The tokens of a trace that is shown beside another: only where both texts say the same up to it.
 const sameToken = (trace, i) => trace === state.trace || (i < trace.T && i < commonTokens(state.trace, trace));
@@ -70,21 +70,21 @@ async function tellCell(trace, fates, head, k, i) {
 // Heads that hold the token against the steps, and when they first missed it.
 function lifeLine(trace, fates, i) {
   const W = GRID_WIDTH, H = LIFE_HEIGHT, left = 22, bottom = 16, N = fates.heads.length, T = trace.T;
-  const px = (t) => left + t / Math.max(1, T) * (W - left), py = (n) => 4 + (1 - n / N) * (H - bottom - 4);
+  const px = (t) => left + t / Math.max(1, T) * (W - left), py = (n) => 16 + (1 - n / N) * (H - bottom - 16);
   const ends = fates.end.map((e) => e[i]).filter((e) => e >= 0).sort((a, b) => a - b), out = svg('svg', { viewBox: `0 0 ${W} ${H}`, class: 'life', role: 'img',
     'aria-label': `Heads that hold token ${i} of ${trace.title} over the queries` });
   let d = `M${px(i).toFixed(1)} ${py(0)}V${py(N)}`;
   ends.forEach((e, k) => { d += `H${px(e).toFixed(1)}V${py(N - k - 1).toFixed(1)}`; });
   d += `H${px(T).toFixed(1)}V${py(0)}Z`;
   if (trace.prompt > 0 && trace.prompt < T)
-    out.append(svg('line', { class: 'rule', x1: px(trace.prompt), x2: px(trace.prompt), y1: 2, y2: H - bottom }));
+    out.append(svg('line', { class: 'rule', x1: px(trace.prompt), x2: px(trace.prompt), y1: 14, y2: H - bottom }));
   out.append(svg('path', { class: 'area', d }), svg('line', { class: 'axis', x1: left, x2: W, y1: H - bottom, y2: H - bottom }));
   (fates.first || []).map((f) => f[i]).filter((t) => t >= 0).forEach((t) =>
     out.append(svg('path', { class: 'missed', d: `M${px(t).toFixed(1)} ${H - bottom}l-2.5 5h5z` })));
-  out.append(svg('text', { class: 'tick', x: i > T / 2 ? left + 4 : W, y: 12, 'text-anchor': i > T / 2 ? 'start' : 'end' }, 'heads that hold it, by query'));
+  out.append(svg('text', { class: 'tick', x: left, y: 11 }, 'heads that hold it, by query'));
   for (const t of wholeTicks(0, T, 5))
     out.append(svg('text', { class: 'tick', x: Math.min(px(t), W - 10), y: H - 2, 'text-anchor': 'middle' }, String(t)));
-  [[N, 10], [0, H - bottom]].forEach(([n, y]) => out.append(svg('text', { class: 'tick', x: 17, y, 'text-anchor': 'end' }, String(n))));
+  [[N, 22], [0, H - bottom]].forEach(([n, y]) => out.append(svg('text', { class: 'tick', x: 17, y, 'text-anchor': 'end' }, String(n))));
   return out;
 }
 

@@ -39,29 +39,4 @@ class Fates {
     return out;
   }
 
-  // The first query that lacks an entry; Infinity: none does.
-  get firstEviction() {
-    if (this.earliest === undefined)
-      this.earliest = this.end.reduce((least, e) => e.reduce((a, v) => (v >= 0 && v < a ? v : a), least), Infinity);
-    return this.earliest;
-  }
-}
-
-// Stretches of entries that a head holds at the end: few in a window, many where a head chooses.
-function stretches(end) {
-  let n = 0;
-  for (let i = 0; i < end.length; i++)
-    n += end[i] < 0 && (i === 0 || end[i - 1] >= 0);
-  return n;
-}
-
-// The head that is looked at first: the one that holds its entries in most stretches.
-function worthSeeing(fates) {
-  let best = 0, most = -1;
-  fates.end.forEach((end, k) => {
-    const n = stretches(end);
-    if (n > most)
-      [best, most] = [k, n];
-  });
-  return fates.heads[best];
 }

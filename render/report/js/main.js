@@ -131,6 +131,7 @@ async function start() {
   await openAt(askedFor());
   await drawHeadline();
   footer();
+  setTimeout(() => TRACES.forEach((t) => t.fates()), 1500); // ready before a token is pinned
   new ResizeObserver(whenResized).observe(byId('panes'));
   window.addEventListener('resize', whenResized);
   window.addEventListener('beforeprint', beforePrint);

@@ -1,13 +1,17 @@
 // open.js - what the page shows first: what its address asks for, else a trace that evicts, a head worth seeing, and the queries from shortly
 // before the first eviction.
 
-const evicts = (trace) => Number(trace.table('eviction')?.about.get('evicted')) > 0;
+const ofEvictions = (trace, name) => trace.table('eviction')?.about.get(name);
+const evicts = (trace) => Number(ofEvictions(trace, 'evicted')) > 0;
 
 // As the figure `eviction` begins: an eighth of the steps after the first eviction before it.
-function firstView(fates, T) {
-  const first = fates ? fates.firstEviction : Infinity;
-  return { x0: 0, x1: T, y0: first < T ? Math.max(0, Math.floor(first - (T - first) / 8)) : 0, y1: T };
+function firstView(trace, T) {
+  const first = Number(ofEvictions(trace, 'first_eviction') ?? -1);
+  return { x0: 0, x1: T, y0: first >= 0 && first < T ? Math.max(0, Math.floor(first - (T - first) / 8)) : 0, y1: T };
 }
+
+// The head that is looked at first: the one that holds its entries in most stretches.
+const worthSeeing = (trace) => trace.heads.alpha.find((h) => h.name === ofEvictions(trace, 'scattered_head'));
 
 function kindFor(trace, asked) {
   const kinds = Object.keys(KINDS).filter((k) => !trace.why(k));
@@ -19,11 +23,11 @@ function kindFor(trace, asked) {
 async function openAt(asked) {
   const trace = asked.trace || TRACES.find(evicts) || TRACES[0], other = asked.other && asked.other !== trace ? asked.other : null;
   await Promise.all([trace, other].filter(Boolean).map((t) => t.load()));
-  const kind = kindFor(trace, asked.kind), fates = kind === 'alpha' || !asked.head ? await trace.fates() : null;
+  const kind = kindFor(trace, asked.kind);
   const named = trace.heads[kind].find((h) => h.name === asked.head), T = Math.max(1, trace.T, other ? other.T : 0);
-  const head = named || trace.headFor(kind, fates && evicts(trace) ? worthSeeing(fates) : null) || null;
+  const head = named || trace.headFor(kind, worthSeeing(trace)) || null;
   const inside = asked.view && asked.view.x1 <= T && asked.view.y1 <= T, all = { x0: 0, x1: T, y0: 0, y1: T };
-  const view = inside ? asked.view : asked.whole || kind !== 'alpha' ? all : firstView(fates, T);
+  const view = inside ? asked.view : asked.whole || kind !== 'alpha' ? all : firstView(trace, T);
   const by = asked.by || (head || !trace.tokens.kept.length ? 'head' : 'kept');
   change({ trace, other, kind, head, view, by, pin: asked.pin !== null && asked.pin < trace.T ? asked.pin : null, colours: asked.colours || state.colours,
     found: asked.found });
