@@ -1,8 +1,8 @@
 /* make_report_trace.c - traces of any size for tests of the report, without a model.
  * usage: make_report_trace OUT.kvf T L H G SEED KINDS [TEXTS]
- * KINDS, letters: e evictions, g retention gates, u last uses, masses and entropies; x every
- * entry is evicted at the step after its birth.  TEXTS: texts of the first tokens, each a
- * length (u32, little-endian) and as many bytes; the others are words. */
+ * KINDS, letters: e evictions, g retention gates, u last uses, masses and entropies, s what a
+ * shadow records; x every entry is evicted at the step after its birth.  TEXTS: texts of the first
+ * tokens, each a length (u32, little-endian) and as many bytes; the others are words. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -55,12 +55,36 @@ static void declare(const char *kinds)
         add("mass.max", KVF_F32, KVF_SPACE_QUERY, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT);
         add("entropy", KVF_F32, KVF_SPACE_QUERY, KVF_AXIS_STEP, 0);
     }
+    if (strchr(kinds, 's')) {
+        add("shadow.ghost_hits", KVF_U32, KVF_SPACE_QUERY, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT);
+        add("shadow.first_hit", KVF_U32, KVF_SPACE_QUERY, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT);
+        add("shadow.kept_mass", KVF_F32, KVF_SPACE_QUERY, KVF_AXIS_STEP, 0);
+        add("shadow.oracle_mass", KVF_F32, KVF_SPACE_QUERY, KVF_AXIS_STEP, 0);
+        add("shadow.kl", KVF_F32, KVF_SPACE_RUN, KVF_AXIS_STEP, 0);
+    }
+}
+
+/* How often a shadow's queries hit an entry that left at `end`. */
+static uint32_t hits_of(uint32_t i, uint32_t end)
+{
+    return end < T && (i * 7 + end) % 3 == 0 ? i % 4 + 1 : 0;
+}
+
+static double shadow_value(const char *name, uint32_t i, uint32_t end, double u)
+{
+    if (strcmp(name, "ghost_hits") == 0)
+        return hits_of(i, end);
+    if (strcmp(name, "first_hit") == 0)
+        return hits_of(i, end) ? end + i % (T - end) : UINT32_MAX;
+    return strcmp(name, "kl") == 0 ? u * 0.2 : 0.9 + 0.1 * u;
 }
 
 /* Value i of a column; end: of the entry, UINT32_MAX = alive. */
 static double value(const char *name, uint32_t i, uint32_t end, double scale)
 {
     double left = (double)(T - i), u = rnd();
+    if (strncmp(name, "shadow.", 7) == 0)
+        return shadow_value(name + 7, i, end, u);
     if (strcmp(name, "tokens.id") == 0)
         return (i * 7919u) % 49152u;
     if (strcmp(name, "tokens.role") == 0)
@@ -100,7 +124,8 @@ static int write_columns(struct kvf_writer *w, const char *kinds)
         int heads = c->space == KVF_SPACE_KV ? H : c->space == KVF_SPACE_QUERY ? G : 1;
         for (int l = 0; !err && l < (c->space == KVF_SPACE_RUN ? 1 : L); l++)
             for (int h = 0; !err && h < heads; h++) {
-                uint32_t of_ends = start + 31u * (uint32_t)(l * H + h);
+                int kv = heads > H ? h / (G / H) : h;
+                uint32_t of_ends = start + 31u * (uint32_t)(l * H + kv);
                 double scale = 0.05 + 2.0 * ((l * 7 + h * 3) % 11) / 11;
                 rng = start + 977u * (uint32_t)(k + 1) + 131071u * (uint32_t)(l * heads + h);
                 for (uint32_t i = 0; i < T; i++) {
