@@ -1,6 +1,6 @@
 #!/bin/sh
 # From nothing to a page of figures: set up, build, run a real model five times, draw.
-# usage: ./demo.sh           output: out/demo/index.html
+# usage: ./demo.sh           output: out/demo/index.html and, to point and click, out/demo/report.html
 set -eu
 cd "$(dirname "$0")"
 ./setup.sh
@@ -45,15 +45,18 @@ draw() {
 }
 
 run full
-run h2o --budget 256
-run snapkv --budget 256
-run keydiff --budget 256
-run trimkv:chunk=64 --budget 256 # with shipped gates; it cuts the prompt while it reads
+# A shadow keeps what was evicted and counts who would have used it.
+run h2o --budget 256 --shadow entries
+run snapkv --budget 256 --shadow entries
+run keydiff --budget 256 --shadow entries
+run trimkv:chunk=64 --budget 256 --shadow entries # with shipped gates; it cuts the prompt while it reads
 
 printf '\ndrawing ' >&2
 . ../../examples/demo/figures.sh
 printf '\n' >&2
+kvfate report h2o.kvf snapkv.kvf keydiff.kvf trimkv.kvf full.kvf --max-size 25 -o report.html
 python3 ../../examples/demo/gallery.py figures.tsv index.html
 cd ../..
 printf '\nThe gallery is ready: file://%s/%s/index.html\n' "$PWD" $out
+printf 'Point at every entry of every head: file://%s/%s/report.html\n' "$PWD" $out
 printf 'The traces lie beside it; try: %s/cli/kvfate info %s/h2o.kvf\n' $build $out

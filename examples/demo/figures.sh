@@ -1,5 +1,10 @@
 # The gallery's figures, in the order of the page; sourced by demo.sh.
 
+section "One text, four methods" "Under each word a ribbon for each method, time running down: as wide as the share of KV heads \
+that hold the token. Black from the edges: heads that let it go and missed it since."
+draw fates.png "The same sentences under four methods with 256 entries for each KV head." \
+    fates h2o.kvf snapkv.kvf keydiff.kvf trimkv.kvf --tokens 60:130
+
 section "What the text kept" "Each token is coloured by the share of KV heads that still hold it at the end."
 for m in h2o snapkv keydiff; do
     draw tokens-$m.png "$m, 256 entries for each KV head: bold blue is kept by every head, grey by none." \

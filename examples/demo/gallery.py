@@ -30,11 +30,12 @@ def table_of_runs(runs):
                  f"{r['prefill_tokens_per_second']:.0f}", f"{r['decode_tokens_per_second']:.0f}",
                  f"{r['kv_entries_end']:,}", f"{r['trace_bytes'] / 1e6:.1f}"]
         rows.append("<tr>" + "".join(f"<td>{html.escape(str(c))}</td>" for c in cells) + "</tr>")
-        rows.append(f'<tr><td class="answer" colspan="{len(cells)}">{html.escape(r["text"].strip())}</td></tr>')
+        rows.append(f'<tr><td class="answer" colspan="{len(cells)}"><details><summary>its answer</summary>'
+                    f'{html.escape(r["text"].strip())}</details></td></tr>')
     head = ("method", "budget", "prompt tokens", "answer tokens", "prefill tok/s", "decode tok/s",
             "entries at the end", "trace, MB")
     return ("<table><tr>" + "".join(f"<th>{h}</th>" for h in head) + "</tr>" + "\n".join(rows) + "</table>"
-            + "<pre>" + "\n".join(html.escape(c) for _, c in runs) + "</pre>")
+            + "<details><summary>the commands</summary><pre>" + "\n".join(html.escape(c) for _, c in runs) + "</pre></details>")
 
 
 def figure(png, caption, command):
@@ -49,7 +50,8 @@ def figure(png, caption, command):
 INTRO = """<p>One small model, SmolLM2-135M-Instruct, reads a problem of about a thousand tokens and answers it:
 once with a full KV cache, and once with each of four cache methods that may hold 256 entries for each KV head.
 Every run recorded what became of every entry. A model of this size does not solve the problem; what counts here is
-what it keeps, what it drops, and what it would have needed.</p>"""
+what it keeps, what it drops, and what it would have needed.</p>
+<p class="lead"><a href="report.html">Ask what became of any token</a>: the same runs on a page to point and click.</p>"""
 
 
 def main(list_path, page_path):
@@ -59,10 +61,12 @@ def main(list_path, page_path):
     titles = [i[1] for i in items if i[0] == "section"]
     body = ["<h1>The fate of a KV cache</h1>", INTRO, "<nav>"]
     body += [f'<a href="#s{n}">{html.escape(t)}</a>' for n, t in enumerate(titles)]
-    body += ["</nav>", "<h2>The runs</h2>", table_of_runs(runs)]
+    body += ["</nav>"]
     n = 0
     for item in items:
         if item[0] == "section":
+            if n == 1:  # behind the comparison, with which the page begins
+                body += ["<h2>The runs</h2>", table_of_runs(runs)]
             body.append(f'<h2 id="s{n}">{html.escape(item[1])}</h2><p>{html.escape(item[2])}</p>')
             n += 1
         elif item[0] == "figure":
