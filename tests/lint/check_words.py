@@ -8,7 +8,7 @@ import sys
 
 import lint
 
-BINARY = ('.png', '.kvf', '.npy', '.npz', '.gguf', '.safetensors', '.pdf', '.gz', '.zst', '.bin')
+BINARY = ('.png', '.webp', '.kvf', '.npy', '.npz', '.gguf', '.safetensors', '.pdf', '.gz', '.zst', '.bin')
 # Written in halves, so that this file does not report itself.
 BANNED = [
     (r'(?<![\w.$~}/-])/(?:wo' r'rk|ro' r'ot|ho' r'me)/[\w.-]+', 'a path of one machine'),
