@@ -1,6 +1,7 @@
 #include "cli/saved_table.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/table_read.h"
@@ -8,10 +9,21 @@
 
 enum { MOST_LAYERS = 1 << 16 };
 
+/* Whether a row is the first of a trace. */
+static bool other_trace(const struct table *t, int trace, int64_t row)
+{
+    if (trace < 0)
+        return false;
+    if (table_col_type(t, trace) == TABLE_STR)
+        return strcmp(table_str(t, trace, row), table_str(t, trace, row - 1)) != 0;
+    return table_int(t, trace, row) != table_int(t, trace, row - 1);
+}
+
 static int check_order(const struct table *t, const char *path, struct kvf_diag *d)
 {
     int head = table_find(t, "head"), token = table_find(t, "token");
-    int layer = table_find(t, "layer"), index = table_find(t, "index");
+    int trace = table_find(t, "trace"), layer = table_find(t, "layer"),
+        index = table_find(t, "index");
     int64_t run = 0, first = 0, above = -1;
     for (int64_t r = 0; r < table_rows(t); r++) {
         int64_t at = layer >= 0 ? table_int(t, layer, r) : 0;
@@ -20,7 +32,9 @@ static int check_order(const struct table *t, const char *path, struct kvf_diag 
                             path, r + 1, MOST_LAYERS);
         if (head < 0 || token < 0 || at < 0) /* rows of all heads come last */
             continue;
-        bool next = r && strcmp(table_str(t, head, r), table_str(t, head, r - 1)) != 0;
+        bool other = r && other_trace(t, trace, r);
+        above = other ? -1 : above;
+        bool next = other || (r && strcmp(table_str(t, head, r), table_str(t, head, r - 1)) != 0);
         first = next && !first ? run : first;
         if (at < above || (next && run != first))
             return kvf_fail(d, KVF_E_ARG,

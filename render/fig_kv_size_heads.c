@@ -1,0 +1,206 @@
+/* fig_kv_size_heads.c - how large the caches of heads are, as a distribution for each run (G-KV,
+ * figure 6, over heads): a dot for each head, beside each other where they are alike, with the
+ * median and the quartiles. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "render/cells.h"
+#include "render/figures.h"
+#include "render/identity.h"
+#include "render/marks.h"
+
+enum { RUNS = 16 };
+static const double LEFT = 13, RIGHT = 3, TOP = 3, BOTTOM = 9, DOT = 0.9, EACH = 22, LEAST = 10;
+
+static const char *const value_words[] = {"ratio", "size", NULL};
+static const char *const at_words[] = {"end", "prefill", "mean", "answer", "peak", NULL};
+struct heads_style {
+    int value, at;
+};
+static const struct opt style[] = {
+    LIST_KEY(struct heads_style, value, "ratio", "of the text so far, or of all of it",
+             value_words),
+    LIST_KEY(struct heads_style, at, "end", "when", at_words),
+    {.type = OPT_END},
+};
+
+struct run {
+    char name[CELL_TEXT];
+    int64_t from, n; /* of the numbers */
+};
+struct runs {
+    struct run run[RUNS];
+    int n;
+    double *number; /* owned; of each run, rising */
+};
+
+static int rising(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static bool other_run(const struct table *t, int trace, int64_t row)
+{
+    char one[24], other[24];
+    return row == 0
+           || (trace >= 0
+               && strcmp(cell_text(t, trace, row, one), cell_text(t, trace, row - 1, other)) != 0);
+}
+
+static int read_runs(const struct table *t, const struct figure_style *s, struct runs *x,
+                     struct kvf_diag *d)
+{
+    const struct heads_style *k = s->own;
+    int trace = table_find(t, "trace"), at = table_find(t, "at"), layer = table_find(t, "layer");
+    int value = table_find(t, value_words[k->value]);
+    int64_t n = 0;
+    x->number = MEM_NEW(double, (size_t)table_rows(t));
+    if (!x->number)
+        return KVF_E_NOMEM;
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        if (other_run(t, trace, r)) {
+            const char *method = table_meta(t, "method");
+            char cell[24];
+            if (x->n == RUNS)
+                return kvf_fail(d, KVF_E_ARG, "figure kv-size-heads: at most %d traces", RUNS);
+            struct run *next = &x->run[x->n++];
+            const char *name = trace < 0 ? method : cell_text(t, trace, r, cell);
+            *next = (struct run){.from = n};
+            snprintf(next->name, CELL_TEXT, "%.60s", name ? name : "");
+        }
+        double v = table_real(t, value, r);
+        if (strcmp(table_str(t, at, r), at_words[k->at]) != 0 || table_real(t, layer, r) < 0
+            || !isfinite(v))
+            continue;
+        x->number[n++] = v;
+        x->run[x->n - 1].n++;
+    }
+    for (int i = 0; i < x->n; i++)
+        qsort(x->number + x->run[i].from, (size_t)x->run[i].n, sizeof *x->number, rising);
+    return KVF_OK;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct runs x = {.n = 0};
+    *w = 88;
+    *h = 55;
+    if (read_runs(t, s, &x, NULL) == KVF_OK)
+        *w = fmin(180, fmax(60, LEFT + RIGHT + EACH * x.n));
+    mem_free(x.number);
+}
+
+static double quantile(const double *v, int64_t n, double q)
+{
+    double at = q * (double)(n - 1);
+    int64_t low = (int64_t)at, high = low + 1 < n ? low + 1 : low;
+    return v[low] + (at - (double)low) * (v[high] - v[low]);
+}
+
+/* A dot for each of n numbers, rising: those within a dot of the first of a row beside each other,
+ * closer where they would not fit into the room. */
+static void draw_dots(struct canvas *c, const struct axis_box *a, const double *v, int64_t n,
+                      double middle, double room, struct rgb colour)
+{
+    for (int64_t i = 0, next; i < n; i = next) {
+        double y = axis_y(a, v[i]);
+        for (next = i + 1; next < n && fabs(axis_y(a, v[next]) - y) < DOT; next++)
+            ;
+        double pitch = fmin(DOT, room / (double)(next - i));
+        for (int64_t k = i; k < next; k++)
+            canvas_disc(c, middle + pitch * ((double)(k - i) - (double)(next - i - 1) / 2),
+                        axis_y(a, v[k]), DOT / 2.4, 0, colour);
+    }
+}
+
+static void draw_run(struct canvas *c, const struct axis_box *a, const struct runs *x, int k)
+{
+    const struct run *r = &x->run[k];
+    const double *v = x->number + r->from;
+    double each = a->w / x->n, middle = a->x + (k + .5) * each, half = .4 * each;
+    struct rgb colour = identity_of_method(r->name, k).colour;
+    char fit[CELL_TEXT + 8];
+    canvas_text(c, middle, a->y + a->h + 2.8,
+                text_fit(c, r->name, PT_TICK, each - 1, fit, sizeof fit), PT_TICK, ALIGN_CENTER,
+                ink, 0);
+    if (r->n == 0)
+        return;
+    double y[3];
+    for (int q = 0; q < 3; q++)
+        y[q] = axis_y(a, quantile(v, r->n, .25 * (q + 1)));
+    canvas_rect(c, middle - half, y[2], 2 * half, fmax(y[0] - y[2], 0), tint(colour, .16));
+    draw_dots(c, a, v, r->n, middle, 1.8 * half, tint(colour, .8));
+    const double median[] = {middle - half, y[1], middle + half, y[1]};
+    canvas_line(c, median, 2, 0.45, ink);
+}
+
+static int draw_all(struct canvas *c, const struct runs *x, const struct figure_style *s,
+                    struct kvf_diag *d)
+{
+    const struct heads_style *k = s->own;
+    static const char *const when[] = {"at the end", "after the prompt", "in the mean",
+                                       "in the answer", "at most"};
+    double most = 0;
+    char label[96];
+    int err = canvas_room(c, "kv-size-heads", LEFT + RIGHT + LEAST * x->n, TOP + BOTTOM + 15, d);
+    if (err)
+        return err;
+    for (int i = 0; i < x->n; i++)
+        for (int64_t r = x->run[i].from; r < x->run[i].from + x->run[i].n; r++)
+            most = fmax(most, x->number[r]);
+    struct axis_box a = {.x = LEFT,
+                         .y = TOP,
+                         .w = canvas_width(c) - LEFT - RIGHT,
+                         .h = canvas_height(c) - TOP - BOTTOM,
+                         .x1 = 1,
+                         .y0 = isnan(s->vmin) ? 0 : axis_end(s->vmin)};
+    a.y1 = most > 0 ? axis_end(1.04 * most) : 1;
+    if (!isnan(s->vmax))
+        a.y1 = axis_end(s->vmax);
+    a.y1 = a.y1 > a.y0 ? a.y1 : a.y0 + 1;
+    snprintf(label, sizeof label, "cache / %s, %s", k->value ? "all tokens" : "text", when[k->at]);
+    a.ylabel = label;
+    axis_ticks_y(c, &a);
+    axis_name_y(c, &a);
+    canvas_clip(c, a.x, a.y, a.w, a.h + BOTTOM);
+    for (int i = 0; i < x->n; i++)
+        draw_run(c, &a, x, i);
+    canvas_unclip(c);
+    canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
+    canvas_text(c, canvas_width(c) / 2, canvas_height(c) - 2.6,
+                "a dot: a head; line and box: median and quartiles", PT_SMALL, ALIGN_CENTER, quiet,
+                0);
+    return KVF_OK;
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct runs x = {.n = 0};
+    int err = read_runs(t, s, &x, d);
+    if (!err)
+        err = draw_all(c, &x, s, d);
+    mem_free(x.number);
+    return err;
+}
+
+static const struct figure_column needs[] = {
+    {"at", COLUMN_TEXT},     {"layer", COLUMN_NUMBER}, {"ratio", COLUMN_NUMBER},
+    {"size", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER},
+};
+
+const struct figure fig_kv_size_heads = {
+    .name = "kv-size-heads",
+    .table = "kv-size",
+    .summary = "the caches of heads as a distribution for each run, a dot for each head",
+    .needs = needs,
+    .style = style,
+    .style_bytes = sizeof(struct heads_style),
+    .side_by_side = true,
+    .size = size,
+    .draw = draw,
+};

@@ -1,0 +1,254 @@
+/* fig_tokens_sets.c - which entries several runs hold in common at the end (an UpSet plot): a bar
+ * for each combination of runs, filled dots for those that hold the entries, and how many a
+ * combination would have by chance, if runs of these sizes chose independently. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "render/cells.h"
+#include "render/figures.h"
+#include "render/identity.h"
+#include "render/marks.h"
+
+enum { SETS = 8, MASKS = 1 << SETS, NAME_BYTES = 64 };
+static const double ROW = 4.2, COLUMN = 6, LEAST_COLUMN = 3.4, NAMES = 24, SIZES = 18, TOP = 5,
+                    BARS = 26, BOTTOM = 6, LEFT = 12;
+
+struct sets_style {
+    int64_t top;
+};
+static const struct opt style[] = {
+    COUNT_KEY(struct sets_style, top, 1, 60, "combinations, the largest first", .standard = "15"),
+    {.type = OPT_END},
+};
+
+struct sets {
+    int n;
+    char name[SETS][NAME_BYTES];
+    int64_t items, size[SETS], count[MASKS];
+    int order[MASKS], shown; /* combinations that are drawn */
+};
+
+static void name_set(const struct table *t, int trace, int64_t row, char out[NAME_BYTES])
+{
+    char key[32];
+    snprintf(key, sizeof key, "trace_%d", (int)table_int(t, trace, row));
+    const char *name = table_meta(t, key) ? table_meta(t, key) : table_meta(t, "method");
+    snprintf(out, NAME_BYTES, "%.60s", name ? name : key);
+}
+
+/* The rows of a trace are as many as those of the first, in the same order of heads and tokens. */
+static int find_sets(const struct table *t, int64_t *start, struct sets *x, struct kvf_diag *d)
+{
+    int trace = table_find(t, "trace");
+    int64_t rows = table_rows(t);
+    for (int64_t r = 0; r < rows; r++) {
+        if (r && table_int(t, trace, r) == table_int(t, trace, r - 1))
+            continue;
+        if (x->n == SETS)
+            return kvf_fail(d, KVF_E_ARG, "figure tokens-sets: at most %d traces", SETS);
+        name_set(t, trace, r, x->name[x->n]);
+        start[x->n++] = r;
+    }
+    start[x->n] = rows;
+    x->items = start[1] - start[0];
+    for (int k = 1; k < x->n; k++)
+        x->items = start[k + 1] - start[k] < x->items ? start[k + 1] - start[k] : x->items;
+    return KVF_OK;
+}
+
+static int larger(const struct sets *x, int a, int b)
+{
+    return x->count[a] != x->count[b] ? x->count[a] > x->count[b] : a < b;
+}
+
+/* The largest combinations, but not that of no run. */
+static void sort_masks(struct sets *x, int64_t most)
+{
+    for (int mask = 1; mask < 1 << x->n; mask++) {
+        int at = x->shown;
+        if (!x->count[mask] || (at == most && !larger(x, mask, x->order[at - 1])))
+            continue;
+        at -= at == most;
+        for (; at > 0 && larger(x, mask, x->order[at - 1]); at--)
+            x->order[at] = x->order[at - 1];
+        x->order[at] = mask;
+        x->shown += x->shown < most;
+    }
+}
+
+static int read_sets(const struct table *t, const struct figure_style *s, struct sets *x,
+                     struct kvf_diag *d)
+{
+    int kept = table_find(t, "kept"), token = table_find(t, "token");
+    int64_t start[SETS + 1] = {0}, items = 0;
+    int err = find_sets(t, start, x, d);
+    for (int64_t i = 0; !err && i < x->items; i++) {
+        int mask = 0;
+        bool all = true;
+        for (int k = 0; k < x->n; k++) {
+            double v = table_real(t, kept, start[k] + i);
+            all = all && !isnan(v)
+                  && table_real(t, token, start[k] + i) == table_real(t, token, start[0] + i);
+            mask |= v >= .5 ? 1 << k : 0;
+        }
+        if (!all)
+            continue;
+        items++;
+        x->count[mask]++;
+        for (int k = 0; k < x->n; k++)
+            x->size[k] += mask >> k & 1;
+    }
+    x->items = items;
+    sort_masks(x, ((const struct sets_style *)s->own)->top);
+    return err;
+}
+
+static double by_chance(const struct sets *x, int mask)
+{
+    double n = (double)x->items;
+    for (int k = 0; k < x->n && x->items; k++) {
+        double p = (double)x->size[k] / (double)x->items;
+        n *= mask >> k & 1 ? p : 1 - p;
+    }
+    return n;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct sets *x = MEM_NEW(struct sets, 1);
+    *w = 88;
+    *h = 60;
+    if (x && read_sets(t, s, x, NULL) == KVF_OK) {
+        *w = fmax(60, NAMES + SIZES + LEFT + COLUMN * fmax(x->shown, 4) + 3);
+        *h = TOP + BARS + 2 + ROW * x->n + BOTTOM;
+    }
+    mem_free(x);
+}
+
+/* ---- drawing */
+
+struct place {
+    double x, y, column, row, matrix; /* the matrix from x and `matrix` on */
+    struct axis_box bars;
+};
+
+static void draw_names(struct canvas *c, const struct sets *x, const struct place *p)
+{
+    double most = 1;
+    for (int k = 0; k < x->n; k++)
+        most = fmax(most, (double)x->size[k]);
+    for (int k = 0; k < x->n; k++) {
+        double y = p->matrix + (k + .5) * p->row, w = (SIZES - 10) * (double)x->size[k] / most;
+        char fit[NAME_BYTES + 8], number[24];
+        struct rgb colour = identity_of_method(x->name[k], k).colour;
+        if (k % 2 == 0)
+            canvas_rect(c, p->x - .5, y - p->row / 2, p->column * x->shown + 1, p->row,
+                        (struct rgb){.95, .95, .96});
+        canvas_text(c, NAMES - 1, y, text_fit(c, x->name[k], PT_TICK, NAMES - 2, fit, sizeof fit),
+                    PT_TICK, ALIGN_RIGHT, ink, 0);
+        canvas_rect(c, NAMES, y - .3 * p->row, w, .6 * p->row, colour);
+        tick_text((double)x->size[k], number);
+        canvas_text(c, NAMES + w + .8, y, number, PT_SMALL, ALIGN_LEFT, ink, 0);
+    }
+}
+
+static void draw_combination(struct canvas *c, const struct sets *x, const struct place *p, int i)
+{
+    int mask = x->order[i], first = -1, last = -1;
+    double at = p->x + (i + .5) * p->column, top = axis_y(&p->bars, (double)x->count[mask]);
+    double chance = fmin(by_chance(x, mask), p->bars.y1), y = axis_y(&p->bars, chance);
+    double half = .32 * p->column;
+    const double tick[] = {at - half - .5, y, at + half + .5, y};
+    canvas_rect(c, at - half, top, 2 * half, p->bars.y + p->bars.h - top, rgb_of(0x4a5568));
+    canvas_line(c, tick, 2, 0.4, rgb_of(0xd55e00));
+    for (int k = 0; k < x->n; k++) {
+        bool in = mask >> k & 1;
+        first = in && first < 0 ? k : first;
+        last = in ? k : last;
+    }
+    const double join[] = {at, p->matrix + (first + .5) * p->row, at,
+                           p->matrix + (last + .5) * p->row};
+    canvas_line(c, join, 2, 0.35, ink);
+    for (int k = 0; k < x->n; k++) {
+        bool in = mask >> k & 1;
+        struct rgb colour = in ? identity_of_method(x->name[k], k).colour
+                               : (struct rgb){.8, .8, .82};
+        canvas_disc(c, at, p->matrix + (k + .5) * p->row, in ? 1.05 : .6, 0, colour);
+    }
+}
+
+static void draw_note(struct canvas *c, const struct sets *x)
+{
+    char note[160], fit[160], of[24], none[24];
+    tick_text((double)x->items, of);
+    tick_text((double)x->count[0], none);
+    snprintf(note, sizeof note, "of %s entries; held by no run: %s; orange: by chance", of, none);
+    canvas_text(c, canvas_width(c) - 2, canvas_height(c) - 2.6,
+                text_fit(c, note, PT_SMALL, canvas_width(c) - 4, fit, sizeof fit), PT_SMALL,
+                ALIGN_RIGHT, quiet, 0);
+}
+
+static int draw_all(struct canvas *c, const struct sets *x, struct kvf_diag *d)
+{
+    double W = canvas_width(c), H = canvas_height(c), most = 1;
+    int err = canvas_room(c, "tokens-sets", NAMES + SIZES + LEFT + LEAST_COLUMN * x->shown + 3,
+                          TOP + 12 + 2 + 3 * x->n + BOTTOM, d);
+    if (err)
+        return err;
+    for (int i = 0; i < x->shown; i++)
+        most = fmax(most, fmax((double)x->count[x->order[i]], by_chance(x, x->order[i])));
+    struct place p = {.x = NAMES + SIZES + LEFT};
+    p.column = fmin((W - p.x - 3) / fmax(x->shown, 1), 12);
+    p.row = fmin(ROW, (H - TOP - 14 - BOTTOM) / x->n);
+    p.matrix = H - BOTTOM - p.row * x->n;
+    p.bars = (struct axis_box){.x = p.x,
+                               .y = TOP,
+                               .w = p.column * x->shown,
+                               .x1 = 1,
+                               .h = p.matrix - 2 - TOP,
+                               .y1 = 1.05 * most,
+                               .whole_y = 1};
+    const double side[] = {p.x, p.bars.y, p.x, p.bars.y + p.bars.h};
+    axis_ticks_y(c, &p.bars);
+    canvas_line(c, side, 2, 0.18, ink);
+    canvas_text(c, fmin(p.x - 9.5, p.x - 3.5 - axis_width_y(c, &p.bars)), p.bars.y + p.bars.h / 2,
+                "entries held", PT_LABEL, ALIGN_CENTER, ink, 1);
+    draw_names(c, x, &p);
+    for (int i = 0; i < x->shown; i++)
+        draw_combination(c, x, &p, i);
+    draw_note(c, x);
+    return KVF_OK;
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct sets *x = MEM_NEW(struct sets, 1);
+    if (!x)
+        return KVF_E_NOMEM;
+    int err = read_sets(t, s, x, d);
+    if (!err)
+        err = draw_all(c, x, d);
+    mem_free(x);
+    return err;
+}
+
+static const struct figure_column needs[] = {
+    {"token", COLUMN_NUMBER},
+    {"kept", COLUMN_NUMBER},
+    {"trace", COLUMN_EITHER},
+    {NULL, COLUMN_NUMBER},
+};
+
+const struct figure fig_tokens_sets = {
+    .name = "tokens-sets",
+    .table = "tokens",
+    .summary = "entries that several runs hold in common, by combination of runs, and by chance",
+    .needs = needs,
+    .style = style,
+    .style_bytes = sizeof(struct sets_style),
+    .size = size,
+    .draw = draw,
+};

@@ -1,0 +1,209 @@
+/* fig_tokens_top.c - the words that a trace ranks first and last (TRIM-KV, figure 5b): the mean of
+ * a number over all places of a token's text, the highest on the left and the lowest on the right.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "render/cells.h"
+#include "render/figures.h"
+#include "render/marks.h"
+
+enum { TOP = 8, BOTTOM = 11, HALVES = 2 };
+static const double ROW = 4, LEAST_ROW = 3, NAMES = 24;
+
+static const char *const by_words[] = {"auto",      "beta", "retention", "kept",
+                                       "residency", "nll",  NULL};
+static const struct {
+    const char *column, *label;
+} shown[] = {{"", ""},
+             {"mean_beta", "mean of \xce\xb2"},
+             {"mean_retention", "mean of \xce\xb2^{t\xe2\x88\x92i}"},
+             {"kept", "share of heads that hold it"},
+             {"mean_residency", "share of its life that it was held"},
+             {"nll", "NLL (nats)"}};
+struct top_style {
+    int by;
+    int64_t top;
+};
+static const struct opt style[] = {
+    LIST_KEY(struct top_style, by, "auto", "the number that ranks; auto: beta, or else kept",
+             by_words),
+    COUNT_KEY(struct top_style, top, 1, 40, "words on each side", .standard = "10"),
+    {.type = OPT_END},
+};
+
+struct word {
+    const char *text;
+    double sum, mean;
+    int64_t n;
+};
+struct ranking {
+    struct word *word; /* owned; by falling mean */
+    int64_t n;
+    const char *label;
+};
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(((const struct word *)a)->text, ((const struct word *)b)->text);
+}
+
+static int by_mean(const void *a, const void *b)
+{
+    const struct word *x = a, *y = b;
+    if (x->mean != y->mean)
+        return x->mean < y->mean ? 1 : -1;
+    return strcmp(x->text, y->text);
+}
+
+/* What ranks: of a run without gates, how many heads hold the token. */
+static int chosen(const struct table *t, const struct figure_style *s)
+{
+    enum { AUTO, BETA, RETENTION, KEPT };
+    int by = ((const struct top_style *)s->own)->by, beta = table_find(t, shown[BETA].column);
+    for (int64_t r = 0; by == AUTO && r < table_rows(t); r++)
+        if (isfinite(table_real(t, beta, r)))
+            by = BETA;
+    return by == AUTO ? KEPT : by;
+}
+
+/* One row for each text that has a number. */
+static int rank(const struct table *t, const struct figure_style *s, struct ranking *ret)
+{
+    int by = chosen(t, s), value = table_find(t, shown[by].column), text = table_find(t, "joined");
+    struct word *w = MEM_NEW(struct word, (size_t)table_rows(t));
+    int64_t n = 0, m = 0;
+    if (!w)
+        return KVF_E_NOMEM;
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        double v = table_real(t, value, r);
+        if (isfinite(v) && table_str(t, text, r)[0])
+            w[n++] = (struct word){table_str(t, text, r), v, 0, 1};
+    }
+    qsort(w, (size_t)n, sizeof *w, by_text);
+    for (int64_t i = 0; i < n; i++) {
+        if (m && strcmp(w[m - 1].text, w[i].text) == 0) {
+            w[m - 1].sum += w[i].sum;
+            w[m - 1].n++;
+        } else {
+            w[m++] = w[i];
+        }
+    }
+    for (int64_t i = 0; i < m; i++)
+        w[i].mean = w[i].sum / (double)w[i].n;
+    qsort(w, (size_t)m, sizeof *w, by_mean);
+    *ret = (struct ranking){w, m, shown[by].label};
+    return KVF_OK;
+}
+
+/* How many words stand on each side: no word on both. */
+static int64_t side_of(const struct ranking *x, const struct figure_style *s)
+{
+    int64_t top = ((const struct top_style *)s->own)->top, half = (x->n + 1) / HALVES;
+    return half < top ? half : top;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct ranking x = {.n = 0};
+    *w = 120;
+    *h = 60;
+    if (rank(t, s, &x) == KVF_OK)
+        *h = fmax(FIGURE_LEAST_HEIGHT, TOP + BOTTOM + ROW * (double)side_of(&x, s));
+    mem_free(x.word);
+}
+
+/* A word with its spaces shown, and at how many places it stands. */
+static void name_of(const struct word *w, char out[CELL_TEXT])
+{
+    char times[24] = "";
+    if (w->n > 1)
+        snprintf(times, sizeof times, " \xc3\x97%lld", (long long)w->n);
+    snprintf(out, CELL_TEXT, "%.30s%s", *w->text == ' ' && w->text[1] ? w->text + 1 : w->text,
+             times);
+}
+
+static void draw_side(struct canvas *c, const struct word *word, int64_t n, struct axis_box a,
+                      const char *heading, struct rgb colour)
+{
+    double row = a.h / (double)n;
+    canvas_text(c, a.x + a.w / 2, a.y - 3.4, heading, PT_LABEL, ALIGN_CENTER, ink, 0);
+    for (int64_t i = 0; i < n; i++) {
+        double y = a.y + ((double)i + .5) * row, x = axis_x(&a, word[i].mean);
+        const double stem[] = {a.x, y, x, y};
+        char name[CELL_TEXT], fit[CELL_TEXT + 8];
+        name_of(&word[i], name);
+        canvas_line(c, stem, 2, 0.35, tint(colour, .55));
+        canvas_disc(c, x, y, 0.75, 0, colour);
+        canvas_text(c, a.x - 1.5, y, text_fit(c, name, PT_TICK, NAMES - 2.5, fit, sizeof fit),
+                    PT_TICK, ALIGN_RIGHT, ink, 0);
+    }
+    axis_ticks_x(c, &a);
+    const double line[] = {a.x, a.y + a.h, a.x + a.w, a.y + a.h},
+                 side[] = {a.x, a.y, a.x, a.y + a.h};
+    canvas_line(c, line, 2, 0.18, ink);
+    canvas_line(c, side, 2, 0.18, ink);
+}
+
+/* The range that both sides have. */
+static void range_of(const struct ranking *x, const struct figure_style *s, double *lo, double *hi)
+{
+    double low = x->word[x->n - 1].mean, high = x->word[0].mean, pad = .04 * (high - low);
+    pad = pad > 1e-9 * fabs(high) ? pad : .5;
+    *lo = axis_end(isnan(s->vmin) ? low - pad : s->vmin);
+    *hi = axis_end(isnan(s->vmax) ? high + pad : s->vmax);
+    *hi = *hi > *lo ? *hi : *lo + 1;
+}
+
+static int draw_sides(struct canvas *c, const struct ranking *x, const struct figure_style *s,
+                      struct kvf_diag *d)
+{
+    int64_t n = side_of(x, s);
+    double W = canvas_width(c), H = canvas_height(c), half = W / HALVES;
+    int err = canvas_room(c, "tokens-top", 2 * NAMES + 30, TOP + BOTTOM + LEAST_ROW * (double)n, d);
+    if (err)
+        return err;
+    struct axis_box a = {.x = NAMES, .y = TOP, .w = half - NAMES - 4, .h = H - TOP - BOTTOM};
+    range_of(x, s, &a.x0, &a.x1);
+    draw_side(c, x->word, n, a, "highest", rgb_of(0x0072b2));
+    a.x += half;
+    draw_side(c, x->word + x->n - n, n, a, "lowest", rgb_of(0xd55e00));
+    raised_text(c, W / 2, H - 3, x->label, PT_LABEL, ALIGN_CENTER, ink, 0);
+    return KVF_OK;
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct ranking x = {.n = 0};
+    int err = rank(t, s, &x);
+    if (!err && x.n == 0)
+        err = kvf_fail(d, KVF_E_ARG,
+                       "figure tokens-top: no token has a number in column %s; --style by=kept, "
+                       "by=residency or by=nll ranks by others",
+                       shown[chosen(t, s)].column);
+    if (!err)
+        err = draw_sides(c, &x, s, d);
+    mem_free(x.word);
+    return err;
+}
+
+static const struct figure_column needs[] = {
+    {"joined", COLUMN_TEXT}, {"mean_beta", COLUMN_NUMBER},      {"mean_retention", COLUMN_NUMBER},
+    {"kept", COLUMN_NUMBER}, {"mean_residency", COLUMN_NUMBER}, {"nll", COLUMN_NUMBER},
+    {NULL, COLUMN_NUMBER},
+};
+
+const struct figure fig_tokens_top = {
+    .name = "tokens-top",
+    .table = "tokens",
+    .summary = "the words that gates, or what became of them, rank first and last",
+    .needs = needs,
+    .style = style,
+    .style_bytes = sizeof(struct top_style),
+    .size = size,
+    .draw = draw,
+};

@@ -1,0 +1,44 @@
+"""What the figure tokens-sets draws of a made-up table.  usage: test_fig_tokens_sets.py DRAW_TABLE"""
+import collections
+import os
+import random
+import sys
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish  # noqa: E402
+from test_panels import draw, paths, tsv, words_of
+
+COLUMNS, N, NAMES = ["token", "kept", "trace"], 200, ["h2o", "snapkv", "trimkv"]
+rng = random.Random(3)
+held = [[rng.random() < p for _ in range(N)] for p in (.5, .3, .2)]
+masks = collections.Counter(tuple(h[i] for h in held) for i in range(N))
+BAR, ORANGE = (74, 85, 104), (213, 94, 0)
+
+
+def rows(n=3):
+    return [(i, int(held[k % 3][i]), k + 1) for k in range(n) for i in range(N)]
+
+
+meta = {f"trace_{k + 1}": name for k, name in enumerate(NAMES)}
+code, svg, said = draw(tsv("tokens", COLUMNS, rows(), **meta), "tokens-sets")
+check("drawn", code == 0 and not said, said)
+want = sorted((n for m, n in masks.items() if any(m)), reverse=True)
+bars = sorted((min(x for x, _ in p), max(y for _, y in p) - min(y for _, y in p)) for fill, _, p, _, _ in paths(svg) if fill == BAR)
+high = [h for _, h in bars]
+check("a bar for each combination, the largest first", len(high) == len(want) and all(abs(h / high[0] - n / want[0]) < .01 for h, n in zip(high, want)),
+      (high, want))
+check("sizes and what no run holds", all(str(sum(h)) in words_of(svg) for h in held) and f"no run: {masks[(False,) * 3]};" in words_of(svg), words_of(svg))
+sizes = [sum(h) / N for h in held]
+base = max(y for fill, _, p, _, _ in paths(svg) if fill == BAR for _, y in p)
+order = [m for m, _ in sorted(masks.items(), key=lambda m: (-m[1], sum(b << k for k, b in enumerate(m[0])))) if any(m)]
+chance = [N * sizes[0] ** m[0] * (1 - sizes[0]) ** (not m[0]) * sizes[1] ** m[1] * (1 - sizes[1]) ** (not m[1])
+          * sizes[2] ** m[2] * (1 - sizes[2]) ** (not m[2]) for m in order]
+ticks = [base - y for _, y in sorted(p[0] for fill, stroke, p, _, _ in paths(svg) if stroke == ORANGE)]
+check("by chance", len(ticks) == len(chance) and all(abs(t / high[0] - c / want[0]) < .01 for t, c in zip(ticks, chance)), (ticks, chance))
+code, svg, said = draw(tsv("tokens", COLUMNS, rows(), **meta), "tokens-sets", style="top=2")
+check("top", code == 0 and len([1 for fill, *_ in paths(svg) if fill == BAR]) == 2, said)
+code, _, said = draw(tsv("tokens", COLUMNS, rows(9)), "tokens-sets")
+check("too many traces", code == 2 and "at most 8" in said, said)
+code, svg, said = draw(tsv("tokens", COLUMNS, []), "tokens-sets")
+check("an empty table", code == 0 and "no data" in words_of(svg), code, said)
+finish()

@@ -1,0 +1,36 @@
+"""What the figure tokens-top draws of a made-up table.  usage: test_fig_tokens_top.py DRAW_TABLE"""
+import os
+import sys
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish  # noqa: E402
+from test_panels import affine, draw, paths, texts, tsv, words_of
+
+COLUMNS = ["joined", "mean_beta", "mean_retention", "kept", "mean_residency", "nll"]
+BETA = [(" salt", .9), (" the", .2), (" salt", .7), (" camel", .6), (".", 1), (" of", .1), (" the", .3)]
+MEAN = {"salt ×2": .8, ".": 1, "camel": .6, "the ×2": .25, "of": .1}
+
+
+def rows(beta=True):
+    return [(w, v if beta else "nan", .5, 1 - v, .5, 1) for w, v in BETA]
+
+
+def discs(svg, colour):
+    return [p[0] for fill, _, p, curved, _ in paths(svg) if curved and fill == colour]
+
+
+code, svg, said = draw(tsv("tokens", COLUMNS, rows()), "tokens-top", style="top=2")
+order = [t[0] for t in sorted(texts(svg), key=lambda t: (t[1][0] > 60, t[2])) if t[0] in MEAN]
+check("drawn", code == 0 and not said, said)
+check("the highest, then the lowest", order == [".", "salt ×2", "the ×2", "of"], order)
+left, right = discs(svg, (0, 114, 178)), discs(svg, (213, 94, 0))
+check("dots stand at the means", len(left) == 2 and len(right) == 2 and affine([1, .8, .25, .1], [x for x, _ in left] + [x - 60 for x, _ in right]), (left, right))
+code, svg, said = draw(tsv("tokens", COLUMNS, rows(False)), "tokens-top", style="top=1")
+check("without gates: what is kept", code == 0 and "of" in words_of(svg) and "share of heads" in words_of(svg), words_of(svg))
+code, _, said = draw(tsv("tokens", COLUMNS, rows(False)), "tokens-top", style="by=beta")
+check("no number", code == 2 and "mean_beta" in said, said)
+code, svg, said = draw(tsv("tokens", COLUMNS, rows()), "tokens-top", style="top=3")
+check("no word on both sides", code == 0 and len(discs(svg, (0, 114, 178))) == 3, said)
+code, svg, said = draw(tsv("tokens", COLUMNS, []), "tokens-top")
+check("an empty table", code == 0 and "no data" in words_of(svg), code, said)
+finish()
