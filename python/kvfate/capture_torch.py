@@ -91,6 +91,19 @@ def texts_of(tokenizer):
     return lambda ids: [one(t) for t in tokenizer.convert_ids_to_tokens(ids)]
 
 
+def rows_of(mask, first, end):
+    """Which entries queries of some rows of a mask see, [batch][rows][entries]: of one of truth values, of what is added to products, or of
+    flex_attention's, which is a function."""
+    if hasattr(mask, "mask_mod"):
+        from torch.nn.attention.flex_attention import create_mask
+
+        def shifted(batch, head, query, entry):
+            return mask.mask_mod(batch, head, query + first, entry)
+        return create_mask(shifted, mask.shape[0], 1, end - first, mask.shape[3], device=mask.kv_indices.device)[:, 0]
+    part = mask[:, 0, first:end]
+    return part if part.dtype == torch.bool else part > torch.finfo(part.dtype).min / 2
+
+
 class _Sequence:
     """One sequence of a batch: its recording, the places before it that hold padding, and queries that wait to be scored."""
 
@@ -248,7 +261,7 @@ class Capture:
         """Opens a trace for each sequence."""
         n = len(ids)
         pads = [0] * n
-        if mask is not None and mask.dim() == 2:
+        if mask is not None and len(mask.shape) == 2:
             pads = [int(x) for x in (mask == 0).sum(-1)]
             if any(bool((row[p:] == 0).any()) for row, p in zip(mask, pads)):
                 self._refuse(self.decoder, "an attention mask with holes or with padding behind the text", 'set tokenizer.padding_side = "left"')
@@ -320,16 +333,15 @@ class Capture:
 
     def _check_mask(self, module, mask, n, window):
         """All queries of a text must see what is scored here: what came before them, within the window."""
-        if mask is None or mask.dim() != 4:
+        if mask is None or len(mask.shape) != 4:
             return
-        rows, device = mask.shape[2], mask.device
+        rows, device = mask.shape[2], self._arrays.device
         at = torch.arange(self._total - n, self._total, device=device)
         pads = torch.tensor([s.pads for s in self.sequences], device=device)[:, None, None]
         live = torch.tensor([not s.ended for s in self.sequences], device=device)[:, None, None]
         odd = mask.shape[-1] != n
         for first in range(0, 0 if odd else rows, 64):
-            part = mask[:, 0, first:first + 64]
-            part = part if part.dtype == torch.bool else part > torch.finfo(part.dtype).min / 2
+            part = rows_of(mask, first, min(first + 64, rows))
             t = torch.arange(self._total - rows + first, self._total - rows + first + part.shape[1], device=device)[:, None]
             want = (at >= pads) & (at <= t)
             if window is not None:
@@ -490,7 +502,8 @@ class Capture:
         s.last = hidden[-1:].clone()
 
 
-def capture(model, tokenizer=None, out="capture.kvf", probes="paper", watch=None, every=30.0, most=None, existing="refuse", meta=None):
+def capture(model: PreTrainedModel, tokenizer=None, out: "str | os.PathLike" = "capture.kvf", probes: "str | list[str]" = "paper", watch: "str | None" = None,
+            every: float = 30.0, most: "int | None" = None, existing: str = "refuse", meta: "dict | None" = None) -> Capture:
     """Records what a transformers model does inside a `with`.
 
         with kvfate.capture(model, tokenizer, out="x.kvf", probes="paper") as c:

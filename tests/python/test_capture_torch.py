@@ -5,6 +5,7 @@ kvfate.capture around transformers models: the same weights under the program an
 columns.  Where a set differs, attention in float64 must show that two weights, or the mass at the cut, are as near as rounding.  Also
 batches with padding, chunks of a given text, a kill, and each way to be refused.  Skips where torch, transformers or gguf are not
 installed; KVFATE_TORCH_PYTHON names a Python that has them.  --default-model: SmolLM2 from the cache folder, too (minutes)."""
+import inspect
 import os
 import re
 import signal
@@ -123,6 +124,9 @@ def families(n=230, more=15):
     rng = np.random.default_rng(3)
     for name, kind, how in MODELS:
         ids = rng.integers(3, 300, n)
+        if kind == "Olmo3" and "layer_type" not in inspect.signature(transformers.models.olmo3.modeling_olmo3.Olmo3RotaryEmbedding.forward).parameters:
+            print("Olmo3 is left out: transformers %s turns its layers with a window by the angles of the others" % transformers.__version__)
+            continue
         a = engine("engine.kvf", os.path.join(TINY, name + ".gguf"), ids, more, "--watch", WATCH)
         model = load(name, kind, how)
         b = generate(model, ids, more, "capture.kvf", probes="full", watch=WATCH)
