@@ -11,6 +11,9 @@ from types import SimpleNamespace
 from typing import NamedTuple, Optional, Tuple
 
 
+ROWS = "survival,mass,steps"  # the probes that imported attention goes through, where none are named
+
+
 class Usage(Exception):
     """What is wrong with a command line, as a sentence."""
 
@@ -59,7 +62,7 @@ COMMANDS = {c.name: c for c in (
                 Option("overwrite", None, "replace a trace that is there"),
                 Option("heads", "KV/QUERY", "KV heads and query heads of a layer, such as 2/8", absent="as the fields have them"),
                 Option("prompt", "N", "the first N tokens are the prompt", type="int", min=0, max=1 << 24, absent="as the roles say"),
-                Option("probes", "LIST", "what is made of attention rows", standard="survival,mass,steps"),
+                Option("probes", "LIST", "what is made of attention rows", standard=ROWS),
                 Option("model", "NAME", "the name of the model", absent="none"),
                 Option("method", "NAME", "the name of the method", absent="none"),
                 Option("budget", "N", "entries that the method keeps in a head", type="int", min=0, max=1 << 24, absent="none"),

@@ -1,4 +1,5 @@
 """What kvfate raises: each exception is one sentence that says what is wrong and where."""
+import difflib
 
 
 class Error(Exception):
@@ -11,6 +12,12 @@ class TraceError(Error):
 
 class MissingValues(TraceError):
     """Values that the trace does not hold: a writer left them out, or they are lost."""
+
+
+def meant(name, names):
+    """ (did you mean ...?), where one of the names is near, or nothing."""
+    near = difflib.get_close_matches(name, list(names), 1)
+    return " (did you mean %s?)" % near[0] if near else ""
 
 
 def shown(text):

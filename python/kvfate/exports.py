@@ -258,7 +258,7 @@ def _json_values(c, layer, head):
     return said if have is None else [x if h else None for x, h in zip(said, have.tolist())]
 
 
-def export(trace, out, form=None, overwrite=False):
+def export(trace: "str | os.PathLike | Trace", out: "str | os.PathLike", form: "str | None" = None, overwrite: bool = False):
     """Writes all that a trace holds to OUT: NAME.npz, NAME.jsonl, or a folder of `form` npy, tsv, parquet or feather.
 
     trace: the name of a file, or a trace that was opened.  The result appears whole or not at all, and never over something without
@@ -270,7 +270,7 @@ def export(trace, out, form=None, overwrite=False):
     form = form_of(out, form)
     _check_heads(trace)
     if os.path.lexists(out) and not overwrite:
-        raise Error("%s exists; --overwrite replaces it" % out)
+        raise Error("%s exists; overwrite=True, or --overwrite, replaces it" % out)
     if os.path.isdir(out) and form not in ("npz", "jsonl") and os.listdir(out) and not os.path.exists(os.path.join(out, ABOUT)):
         raise Error("%s is a folder that no export wrote (it has no %s): it is not replaced" % (out, ABOUT))
     parent = os.path.dirname(os.path.abspath(out))

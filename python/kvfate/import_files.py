@@ -86,8 +86,17 @@ def _json(source, path):
         put_value(source, os.path.basename(path)[:-5], said, path)
 
 
+def plain(x):
+    """Tensors as arrays: of any device, and as float32 where NumPy has no such numbers.  Lists of them likewise."""
+    if hasattr(x, "detach"):
+        x = x.detach().cpu()
+        return (x.float() if x.is_floating_point() and x.element_size() < 4 else x).numpy()
+    return [plain(y) for y in x] if isinstance(x, (list, tuple)) and len(x) and not isinstance(x[0], (int, float, str, bytes)) else x
+
+
 def put_value(source, name, value, path):
-    """A value of JSON or of a torch file: a number, a text, or lists of them."""
+    """A value of JSON, of a dict or of a torch file: a number, a text, an array, a tensor, or lists of them."""
+    value = plain(value)
     if name == "about":
         source.put_about(value, path)
     elif name in LISTS or not isinstance(value, (list, tuple)):
@@ -171,15 +180,8 @@ def _torch(source, path):
         raise Error("%s is no file of tensors that torch loads without running code (weights_only=True): %s" % (path, str(e).splitlines()[0])) from None
     if not isinstance(said, dict):
         raise Error("%s holds a %s; save a dict of tensors by the names of docs/guide/import.md" % (path, type(said).__name__))
-
-    def plain(x):
-        if isinstance(x, torch.Tensor):
-            x = x.detach()
-            return (x.float() if x.dtype in (torch.bfloat16, torch.float16) else x).numpy()
-        return [plain(y) for y in x] if isinstance(x, (list, tuple)) else x
-
     for name, value in said.items():
-        put_value(source, str(name), plain(value), path)
+        put_value(source, str(name), value, path)
 
 
 READERS = {".npz": _npz, ".npy": _npy, ".json": _json, ".jsonl": _jsonl, ".tsv": _tsv, ".parquet": _arrow, ".feather": _arrow, ".pt": _torch, ".pth": _torch}

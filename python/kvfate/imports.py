@@ -7,7 +7,7 @@ import numpy as np
 from . import import_files
 from .capture_rows import PROBES
 from .capture_trace import NARROW, chosen
-from .commands import Usage
+from .commands import ROWS, Usage
 from .errors import Error, shown
 from .forms import SPACES, exact_bytes, field, floats_from_text, pairs_from_text, split
 from .import_rows import attention_columns, attention_shape, kept_columns, kept_shape, write_attention, write_kept
@@ -38,7 +38,7 @@ def known(name):
 class Import:
     """What will be written.  source: fields by name; options: those of the command, by name."""
 
-    def __init__(self, source, heads=None, prompt=None, probes="survival,mass,steps", model=None, method=None, budget=None):
+    def __init__(self, source, heads=None, prompt=None, probes=ROWS, model=None, method=None, budget=None):
         self.source, self.about = source, source.about
         self.parts, self.exact = {}, {}  # (name, part) -> {layer or None: value}; columns as an export knows them
         self.prompt, self._said = prompt, {"model": {"name": model}, "method": {"name": method, "budget": budget}, "run": {"prompt_tokens": prompt}}
@@ -383,11 +383,12 @@ def _write(x, out, overwrite):
         w.commit(x.steps)
 
 
-def import_trace(files, out, overwrite=False, **options):
-    """Makes the trace OUT of files and folders, whose fields have the names of docs/guide/import.md.
+def import_trace(files: "str | os.PathLike | list | dict", out: "str | os.PathLike", overwrite: bool = False, *, heads: "str | None" = None,
+                 prompt: "int | None" = None, probes: str = ROWS, model: "str | None" = None, method: "str | None" = None, budget: "int | None" = None):
+    """Makes the trace OUT of files and folders, whose fields have the names of docs/guide/import.md, and returns OUT.
 
-    files: one name or several, or a dict {name: array}.  options: heads="2/8", prompt=100, probes="survival,mass,steps", model=, method=, budget=, as
-    of `kvfate import`.  kvfate.Error says in one sentence what does not fit."""
+    files: one name or several, or a dict {name: array, tensor or list}.  heads: "2/8", KV heads / query heads of a layer; the others are as of
+    `kvfate import`.  kvfate.Error says in one sentence what does not fit."""
     if isinstance(files, dict):
         source = import_files.Source()
         for name, value in files.items():
@@ -395,7 +396,7 @@ def import_trace(files, out, overwrite=False, **options):
     else:
         source = import_files.read([files] if isinstance(files, (str, os.PathLike)) else files)
     try:
-        _write(Import(source, **options), os.fspath(out), overwrite)
+        _write(Import(source, heads, prompt, probes, model, method, budget), os.fspath(out), overwrite)
     finally:
         source.close()
     return out

@@ -8,6 +8,7 @@ import re
 import numpy as np
 
 from .errors import Error, MissingValues
+from .tables import Traces, ending
 from .trace import Trace, open_trace
 
 WASH = 0.82  # of a patch that no head holds this share is white
@@ -73,8 +74,9 @@ class Patches:
     pdf = property(lambda self: self._bytes("pdf"))
 
     def save(self, path):
+        data = self._bytes(ending(path, ("png", "svg", "pdf")))
         with open(path, "wb") as f:
-            f.write(self._bytes(os.path.splitext(os.fspath(path))[1][1:].lower()))
+            f.write(data)
 
     def _repr_png_(self):
         return self.png
@@ -101,7 +103,7 @@ def _rgb(picture, rows, columns):
     return pixels[..., :3] if pixels.ndim == 3 else np.repeat(pixels[..., None], 3, -1)
 
 
-def patches(trace, picture=None, head=None, steps=(-1,), number=0, together=None):
+def patches(trace: Traces, picture=None, head: "str | list[str] | None" = None, steps=(-1,), number: int = 0, together: "bool | None" = None) -> Patches:
     """The patches of a picture that queries still see, at some steps: a panel for each head and step, in which patches that the head
     has let go are washed out.
 

@@ -4,11 +4,16 @@ import json
 import os
 import tempfile
 import zipfile
+from typing import Union
 
 import numpy as np
 
-from .errors import Error
+from .errors import Error, meant
 from .program import described, path_of, run, words_of
+from .trace import Trace
+
+
+Traces = Union[str, os.PathLike, Trace]  # the name of a file, or a trace that was opened
 
 
 class Table(dict):
@@ -37,7 +42,7 @@ def read_npz(path):
     return columns, attrs
 
 
-def table(analysis, *traces, **options):
+def table(analysis: str, *traces: Traces, **options) -> "pandas.DataFrame | Table":  # noqa: F821
     """The table of an analysis: a pandas DataFrame, or a Table where pandas is not installed.
 
         kvfate.table("survival", "x.kvf", by="class", criterion=["top64", "mass.90"])
@@ -63,18 +68,11 @@ def _framed(columns, attrs):
     return frame
 
 
-def _extension(path, what):
-    extension = os.path.splitext(os.fspath(path))[1].lower()
-    if extension not in (".parquet", ".feather", ".npz")[:what]:
-        raise Error("%s: the name must end in %s" % (path, " or ".join((".parquet", ".feather", ".npz")[:what])))
-    return extension
-
-
-def save_table(frame, path):
+def save_table(frame: "pandas.DataFrame | Table", path: "str | os.PathLike") -> None:  # noqa: F821
     """Writes a table of kvfate.table as Parquet or Feather, by the name; attrs go into the metadata of the schema, under the key kvfate.
 
     It needs pyarrow.  kvfate.load_table gives the table back; other programs that read these forms find the columns."""
-    extension = _extension(path, 2)
+    kind = ending(path, ("parquet", "feather"))
     import pyarrow
     from pyarrow import feather, parquet
     columns = {name: np.asarray(frame[name]) for name in frame.columns}
@@ -82,22 +80,22 @@ def save_table(frame, path):
     table = table.replace_schema_metadata({b"kvfate": json.dumps(dict(frame.attrs), ensure_ascii=False).encode()})
     part = "%s.part" % os.fspath(path)
     try:
-        parquet.write_table(table, part) if extension == ".parquet" else feather.write_feather(table, part)
+        parquet.write_table(table, part) if kind == "parquet" else feather.write_feather(table, part)
         os.replace(part, path)
     finally:
         if os.path.exists(part):
             os.remove(part)
 
 
-def load_table(path):
+def load_table(path: "str | os.PathLike") -> "pandas.DataFrame | Table":  # noqa: F821
     """A table that kvfate.save_table wrote, or one that the program did with `-o NAME.npz`, with its attrs."""
-    extension = _extension(path, 3)
-    if extension == ".npz":
+    kind = ending(path, ("parquet", "feather", "npz"))
+    if kind == "npz":
         return _framed(*read_npz(path))
     import pyarrow
     from pyarrow import feather, parquet
     try:
-        table = parquet.read_table(path) if extension == ".parquet" else feather.read_table(path)
+        table = parquet.read_table(path) if kind == "parquet" else feather.read_table(path)
         attrs = json.loads((table.schema.metadata or {}).get(b"kvfate", b"{}"))
     except (pyarrow.ArrowException, OSError, ValueError) as e:
         raise Error("%s cannot be read: %s" % (path, str(e).splitlines()[0])) from None
@@ -105,11 +103,23 @@ def load_table(path):
     return _framed({name: np.array([*c.to_pylist(), None], object)[:-1] if pyarrow.types.is_string(c.type) else c.to_numpy() for name, c in columns.items()}, attrs)
 
 
+def ending(path, kinds):
+    """The ending of a name, which says what is written; one of the kinds."""
+    kind = os.path.splitext(os.fspath(path))[1][1:].lower()
+    if kind not in kinds:
+        raise Error("%s: the name must end in %s" % (path, " or ".join("." + k for k in kinds)))
+    return kind
+
+
 class Drawing:
     """A figure or page that the program makes when it is asked for.  save(path) writes it, by the extension of path."""
+    kinds = ()
 
     def __init__(self, command, traces, words):
         self._argv, self._made = [command, *map(path_of, traces), *words], {}
+
+    def __repr__(self):
+        return "<kvfate %s>" % " ".join(map(str, self._argv))
 
     def _bytes(self, extension):
         if extension not in self._made:
@@ -121,13 +131,14 @@ class Drawing:
         return self._made[extension]
 
     def save(self, path):
-        data = self._bytes(os.path.splitext(os.fspath(path))[1][1:].lower())
+        data = self._bytes(ending(path, self.kinds))
         with open(path, "wb") as f:
             f.write(data)
 
 
 class Figure(Drawing):
     """What kvfate.figure gives: svg, png and pdf are its bytes; a notebook shows it."""
+    kinds = ("png", "svg", "pdf")
 
     png = property(lambda self: self._bytes("png"))
     pdf = property(lambda self: self._bytes("pdf"))
@@ -142,6 +153,7 @@ class Figure(Drawing):
 
 class Report(Drawing):
     """What kvfate.report gives: html is the page; a notebook shows it in a frame."""
+    kinds = ("html",)
 
     html = property(lambda self: self._bytes("html").decode("utf-8"))
 
@@ -149,7 +161,7 @@ class Report(Drawing):
         return '<iframe srcdoc="%s" style="width:100%%;height:800px;border:0"></iframe>' % html.escape(self.html)
 
 
-def figure(name, *traces, **options):
+def figure(name: str, *traces: Traces, **options) -> Figure:
     """A figure by its name in `kvfate figures`, or of an analysis, as in kvfate.figure("eviction", "x.kvf", size="88x60").
 
     traces and options: as in kvfate.table, with those of figures.  It is drawn when it is shown or saved; ProgramError then has
@@ -158,14 +170,14 @@ def figure(name, *traces, **options):
     analyses = {a["name"] for a in described()["analyzers"]}
     command = known.get(name, name)
     if command not in analyses:
-        raise Error("there is no figure %s of a trace; `kvfate figures` lists them" % name)
+        raise Error("there is no figure %s of a trace%s; `kvfate figures` lists them" % (name, meant(name, {*known, *analyses})))
     if not traces:
         raise Error("kvfate.figure(%r): there is no trace" % (name,))
     own = {} if "figure" in options or name not in known else {"figure": name}
     return Figure(command, traces, words_of({**own, **options}))
 
 
-def report(*traces, **options):
+def report(*traces: Traces, **options) -> Report:
     """The interactive page of one or more traces: report.save("x.html"), or shown in a notebook."""
     if not traces:
         raise Error("kvfate.report(): there is no trace")

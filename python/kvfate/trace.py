@@ -1,4 +1,5 @@
 """kvfate.open: a trace as lazy NumPy arrays."""
+import html
 import json
 import os
 import struct
@@ -6,7 +7,7 @@ import struct
 import numpy as np
 
 from .column import Blob, Column, Values
-from .errors import TraceError
+from .errors import TraceError, meant
 from .records import BLOB, COLUMN, COMMIT, INTERVALS, META, MOST_BYTES, MOST_STEPS, NOTE, SCHEMA, TOKENS, RecordFile
 
 DTYPES = {1: "<u1", 2: "<u2", 3: "<u4", 4: "<i4", 5: "<f4", 6: "<f8", 7: "<u8"}
@@ -248,13 +249,13 @@ class Trace:
         try:
             return self.columns[name]
         except KeyError:
-            raise KeyError("%s: there is no column %s; there are: %s" % (self.path, name, ", ".join(self.columns))) from None
+            raise KeyError("%s: there is no column %s%s; there are: %s" % (self.path, name, meant(name, self.columns), ", ".join(self.columns))) from None
 
     def __getattr__(self, name):
         columns = self.__dict__.get("columns", {})
         if name in columns:
             return columns[name]
-        raise AttributeError("%s: there is no column %s" % (self.__dict__.get("path", "a trace"), name))
+        raise AttributeError("%s: there is no column %s%s" % (self.__dict__.get("path", "a trace"), name, meant(name, columns)))
 
     def __contains__(self, name):
         return name in self.columns
@@ -265,6 +266,13 @@ class Trace:
     def __repr__(self):
         return "<kvfate trace %s: %d steps, %d layers, %d columns%s>" % (
             self.path, self.steps, len(self.heads), len(self.columns), "" if self.closed else ", not closed")
+
+    def _repr_html_(self):
+        """In a notebook: the sentence, and the columns."""
+        row = "<tr>%s</tr>" % ("<td style='text-align:left'>%s</td>" * 5)
+        cells = [tuple(map(html.escape, (c.name, "intervals" if c.intervals else c.dtype.name, str(c.shape), c.axis, c.unit))) for c in self.columns.values()]
+        return "<p>%s</p><table><tr><th>%s</th></tr>%s</table>" % (
+            html.escape(repr(self)), "</th><th>".join(("column", "type", "shape", "of each", "unit")), "".join(row % c for c in cells))
 
     def verify(self):
         """Checks all: the chain of records, the index, every checksum, and that all values can be decoded.  TraceError
@@ -290,7 +298,7 @@ class Trace:
         self.close()
 
 
-def open_trace(path, checksums=True):
+def open_trace(path: "str | os.PathLike", checksums: bool = True) -> Trace:
     """Opens the trace at path, or the unfinished one beside it where there is none of this name.
 
     checksums=False: those of values are not compared when they are read (trace.verify() always does).

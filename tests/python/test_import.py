@@ -169,6 +169,20 @@ def fields():
         check("own", t["x-lab.surprise"][:].tolist() == [1] * n)
         meta = t.meta
         check("meta", meta["model"] == {"name": "mine"} and meta["method"] == {"budget": 6} and meta["run"] == {"prompt_tokens": 4}, meta)
+    class Tensor:
+        """What import asks of a tensor, of a type that NumPy has not."""
+        detach = cpu = lambda self: self
+        is_floating_point, element_size = lambda self: True, lambda self: 2
+        float = lambda self: beta.astype(np.float32)[0].view(Floats)  # noqa: E731
+
+    class Floats(np.ndarray):
+        numpy = lambda self: np.asarray(self)  # noqa: E731
+    kvfate.import_trace({"evict_step": left, "retention": [Tensor()]}, "bf16.kvf", overwrite=True)
+    check("tensors of a dict", np.array_equal(kvfate.open("bf16.kvf")["log_beta"][0, 0][1:], np.log(beta.astype(np.float32)[0, 0, 1:].astype(float)).astype(np.float32)))
+    try:
+        kvfate.import_trace({"evict_step": left}, "x.kvf", existing="overwrite")
+    except TypeError as e:
+        check("a word too many", "import_trace()" in str(e) and "existing" in str(e), e)
     try:
         import torch
         torch.save({"evict_step": torch.tensor(left), "retention": torch.tensor(beta).bfloat16()}, "f.pt")
