@@ -248,14 +248,62 @@ static struct lengths lengths(const struct packed *w)
                             blocks * (size_t)w->n_fine * 2 * PANEL};
 }
 
-static int take_memory(struct packed *w)
+enum { ROOM_ALIGN = 64 };
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
+}
+
+void pack_room_open(struct pack_room *room, uint64_t bytes, int n)
+{
+    uint64_t all = bytes + (uint64_t)n * 3 * ROOM_ALIGN;
+    room->data = all <= SIZE_MAX ? mem_alloc_touched((size_t)all, 1) : NULL;
+    room->bytes = room->data ? (size_t)all : 0;
+    atomic_init(&room->used, 0);
+}
+
+void pack_room_close(struct pack_room *room)
+{
+    mem_free(room->data);
+    room->data = NULL;
+}
+
+/* NULL: the room has not as much left. */
+static uint8_t *take_of(struct pack_room *room, size_t bytes)
+{
+    size_t at = room ? atomic_fetch_add(&room->used, bytes) : 0;
+    return room && at <= room->bytes && bytes <= room->bytes - at ? room->data + at : NULL;
+}
+
+static int take_memory(struct packed *w, struct pack_room *room)
 {
     struct lengths n = lengths(w);
-    w->data = mem_alloc(n.data, 1);
-    w->scale = n.scale ? mem_alloc(n.scale, 2) : NULL;
-    w->fine = n.fine ? mem_alloc(n.fine, 1) : NULL;
+    size_t data = aligned(n.data), scale = aligned(2 * n.scale);
+    uint8_t *p = take_of(room, data + scale + aligned(n.fine));
+    w->lent = p != NULL;
     w->bytes = n.data + 2 * n.scale + n.fine;
-    return w->data && (w->scale || !n.scale) && (w->fine || !n.fine) ? KVF_OK : KVF_E_NOMEM;
+    if (!p) {
+        w->data = mem_alloc(n.data, 1);
+        w->scale = n.scale ? mem_alloc(n.scale, 2) : NULL;
+        w->fine = n.fine ? mem_alloc(n.fine, 1) : NULL;
+        return w->data && (w->scale || !n.scale) && (w->fine || !n.fine) ? KVF_OK : KVF_E_NOMEM;
+    }
+    w->data = p;
+    w->scale = n.scale ? (uint16_t *)(void *)(p + data) : NULL;
+    w->fine = n.fine ? (int8_t *)(p + data + scale) : NULL;
+    return KVF_OK;
+}
+
+/* The rows that pad the last panel are 0. */
+static void clear_last_panel(struct packed *w)
+{
+    struct packed last = packed_part(w, w->n_panels - 1, 1);
+    memset(last.data, 0, (size_t)(w->data + lengths(w).data - last.data));
+    if (w->scale)
+        memset(last.scale, 0, (size_t)(w->scale + lengths(w).scale - last.scale) * 2);
+    if (w->fine)
+        memset(last.fine, 0, (size_t)(w->fine + lengths(w).fine - last.fine));
 }
 
 size_t packed_bytes(const struct pack_source *src, int n_src, int K, int exact)
@@ -282,14 +330,22 @@ static void pack_float_row(struct packed *w, int row, const uint8_t *src, enum w
 
 int packed_build(const struct pack_source *src, int n_src, int K, int exact, struct packed *ret)
 {
+    return packed_build_in(NULL, src, n_src, K, exact, ret);
+}
+
+int packed_build_in(struct pack_room *room, const struct pack_source *src, int n_src, int K,
+                    int exact, struct packed *ret)
+{
     float *tmp = mem_alloc((size_t)K, sizeof *tmp);
     choose_kind(src, n_src, K, exact, ret);
-    int err = tmp ? take_memory(ret) : KVF_E_NOMEM;
+    int err = tmp ? take_memory(ret, room) : KVF_E_NOMEM;
     if (err) {
         mem_free(tmp);
         packed_finish(ret);
         return err;
     }
+    if (ret->lent)
+        clear_last_panel(ret);
     int row = 0;
     for (int i = 0; i < n_src; i++) {
         size_t row_bytes = weight_bytes(src[i].type, (size_t)K);
@@ -324,9 +380,11 @@ struct packed packed_part(const struct packed *w, int p0, int n)
 
 void packed_finish(struct packed *p)
 {
-    mem_free(p->data);
-    mem_free(p->scale);
-    mem_free(p->fine);
+    if (!p->lent) {
+        mem_free(p->data);
+        mem_free(p->scale);
+        mem_free(p->fine);
+    }
     memset(p, 0, sizeof *p);
 }
 

@@ -38,6 +38,7 @@
 #ifndef KVF_ENGINE_PACKED_H
 #define KVF_ENGINE_PACKED_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -59,6 +60,7 @@ struct packed {
     int n_fine;      /* 0: plain; 1, 2: pairs (s, n) of a block */
     int super;       /* blocks that share d and m: 1, or 8 in the fine form */
     size_t bytes;    /* of data, scale and fine together */
+    bool lent;       /* the three lie in a room, which owns them */
 };
 
 /* Source element types: values of GGUF's type field. */
@@ -110,6 +112,19 @@ struct pack_source {
  * or other floats become F32, and so does a source with scales that no model has (32 d or 128 d
  * over f16's largest number).  KVF_OK or KVF_E_NOMEM; on failure *ret is zeroed. */
 int packed_build(const struct pack_source *src, int n_src, int K, int exact, struct packed *ret);
+/* Memory that many matrices share, on huge pages: a product of one row reads all of it. */
+struct pack_room {
+    uint8_t *data;
+    size_t bytes;
+    atomic_size_t used;
+};
+/* For matrices of `bytes` together, n of them.  Without memory the room is empty. */
+void pack_room_open(struct pack_room *room, uint64_t bytes, int n);
+void pack_room_close(struct pack_room *room);
+/* As packed_build, in memory of the room while there is some, and else in its own.  Threads may
+ * call it for one room at once. */
+int packed_build_in(struct pack_room *room, const struct pack_source *src, int n_src, int K,
+                    int exact, struct packed *ret);
 /* The bytes of what packed_build makes of the sources.  Data may be NULL, and then no scale of that
  * source counts as too large for f16. */
 size_t packed_bytes(const struct pack_source *src, int n_src, int K, int exact);

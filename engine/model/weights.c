@@ -160,7 +160,7 @@ static int pack(void *job, int layer, enum weight_role role, const struct pack_s
     const struct job *j = job;
     struct layer_weights *w = &j->w->layer[layer < 0 ? 0 : layer];
     struct packed *const place[] = {&w->qkv, &w->out, &w->gate_up, &w->down, &j->w->head};
-    return packed_build(src, n_src, K, j->exact, place[role]);
+    return packed_build_in(&j->w->room, src, n_src, K, j->exact, place[role]);
 }
 
 /* Biases of queries, keys and values, one below the other as the rows of qkv. */
@@ -277,6 +277,9 @@ int weights_load(const struct gguf *g, const struct model_config *m, bool exact,
     w->layer = MEM_NEW(struct layer_weights, (size_t)m->n_layers);
     if (!w->layer)
         goto done;
+    uint64_t bytes = 0;
+    if (weights_bytes(g, m, exact, &bytes, NULL) == KVF_OK) /* else a task says what is missing */
+        pack_room_open(&w->room, bytes, (int)n * LAYER_MATRICES);
     par_run(pool, (int)n, load_task, &j);
     size_t failed = 0;
     while (failed < n && !j.err[failed])
@@ -354,6 +357,7 @@ void weights_free(struct weights *w)
     mem_free(w->layer);
     mem_free(w->out_norm);
     packed_finish(&w->head);
+    pack_room_close(&w->room);
     mem_free(w);
 }
 

@@ -30,6 +30,7 @@ struct weights {
     struct packed head;                  /* [vocab, d_model]; the embedding when tied */
     const struct gguf_tensor *embedding; /* borrowed */
     float embedding_scale;
+    struct pack_room room; /* of the matrices */
 };
 
 /* The matrices of a model, as its file holds them, rows in the order of the kernels: the sources of

@@ -378,6 +378,43 @@ Test(matmul, row_and_panel_depend_on_nothing_else)
     }
 }
 
+static bool same_packed(const struct packed *a, const struct packed *b)
+{
+    size_t blocks = (size_t)(a->n_panels * a->n_blocks), scale = 0;
+    size_t fine = blocks * (size_t)a->n_fine * 2 * PANEL;
+    if (blocks)
+        scale = blocks / (size_t)a->super * 2 * PANEL * sizeof *a->scale;
+    return a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes - scale - fine) == 0
+           && (!scale || memcmp(a->scale, b->scale, scale) == 0)
+           && (!fine || memcmp(a->fine, b->fine, fine) == 0);
+}
+
+/* Rows, scales and padding in memory that was used before; behind its end, memory of their own. */
+Test(matmul, matrices_that_share_memory_are_those_that_have_their_own)
+{
+    struct rng r;
+    rng_init(&r, 8);
+    for (int type = 0; type < N_TYPES; type++) {
+        int K = whole_blocks(types[type], 288), exact = type % 2;
+        struct matrix m = make_matrix(&r, types[type], 37, K);
+        struct pack_source src = {m.bytes, m.type, 37};
+        struct packed own = pack(&m, exact), w[3];
+        struct pack_room room;
+        pack_room_open(&room, 2 * packed_bytes(&src, 1, K, exact), 2);
+        memset(room.data, 0xff, room.bytes);
+        for (int i = 0; i < 3; i++) {
+            cr_assert(eq(int, packed_build_in(&room, &src, 1, K, exact, &w[i]), KVF_OK));
+            cr_expect(w[i].lent == (i < 2), "type %d, matrix %d", (int)m.type, i);
+            cr_expect(same_packed(&own, &w[i]), "type %d, matrix %d", (int)m.type, i);
+        }
+        for (int i = 0; i < 3; i++)
+            packed_finish(&w[i]);
+        pack_room_close(&room);
+        packed_finish(&own);
+        free_matrix(&m);
+    }
+}
+
 /* Integer sums are exact and the float operations are those of the reference in
  * the same order, so all variants agree to the bit. */
 Test(matmul, variants_agree_to_the_bit)
