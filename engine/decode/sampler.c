@@ -1,5 +1,4 @@
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <kvf/err.h>
@@ -17,7 +16,7 @@ int sampler_init(struct sampler *s, double temperature, double top_p, uint64_t s
     *s = (struct sampler){.temperature = temperature, .top_p = top_p, .vocab = vocab};
     rng_init(&s->rng, seed);
     if (temperature > 0)
-        s->items = mem_alloc((size_t)vocab, sizeof *s->items);
+        s->items = mem_alloc(2, (size_t)vocab * sizeof *s->items);
     return temperature > 0 && !s->items ? KVF_E_NOMEM : KVF_OK;
 }
 
@@ -36,12 +35,38 @@ static int32_t greedy(const float *logits, int n)
     return best;
 }
 
-static int likelier_first(const void *a, const void *b)
+enum { DIGIT_BITS = 10, DIGITS = 3, RADIX = 1 << DIGIT_BITS };
+
+/* 0 for the largest digit: numbers of [0, 1] have the order of their bits, of which 1 has 30. */
+static unsigned digit(const struct sampler_item *x, int d)
 {
-    const struct sampler_item *x = a, *y = b;
-    if (x->p != y->p)
-        return x->p > y->p ? -1 : 1;
-    return (x->id > y->id) - (x->id < y->id);
+    uint32_t bits;
+    memcpy(&bits, &x->p, sizeof bits);
+    return RADIX - 1 - (bits >> (d * DIGIT_BITS) & (RADIX - 1));
+}
+
+/* The likeliest first, the smaller id among equals: digit by digit, from the least one on, into the
+ * other half of the room and back.  Items come in the order of their ids.  Returns where they are
+ * then. */
+static struct sampler_item *sort(struct sampler_item *items, int n)
+{
+    struct sampler_item *from = items, *to = items + n;
+    for (int d = 0; d < DIGITS; d++) {
+        int at[RADIX] = {0}, before = 0;
+        for (int i = 0; i < n; i++)
+            at[digit(&from[i], d)]++;
+        for (int r = 0; r < RADIX; r++) {
+            int count = at[r];
+            at[r] = before;
+            before += count;
+        }
+        for (int i = 0; i < n; i++)
+            to[at[digit(&from[i], d)]++] = from[i];
+        struct sampler_item *other = from;
+        from = to;
+        to = other;
+    }
+    return from;
 }
 
 int32_t sampler_next(struct sampler *s, const float *logits)
@@ -55,15 +80,15 @@ int32_t sampler_next(struct sampler *s, const float *logits)
         s->items[i] = (struct sampler_item){p, i};
         total += (double)p;
     }
-    qsort(s->items, (size_t)s->vocab, sizeof *s->items, likelier_first);
+    const struct sampler_item *items = sort(s->items, s->vocab);
     int n = 0;
     while (n < s->vocab && (n == 0 || kept < s->top_p * total))
-        kept += (double)s->items[n++].p;
+        kept += (double)items[n++].p;
     double u = rng_uniform(&s->rng) * kept;
     for (int i = 0; i < n; i++) {
-        u -= (double)s->items[i].p;
+        u -= (double)items[i].p;
         if (u < 0)
-            return s->items[i].id;
+            return items[i].id;
     }
-    return s->items[n - 1].id;
+    return items[n - 1].id;
 }

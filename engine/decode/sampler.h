@@ -10,7 +10,7 @@ struct sampler {
     double temperature; /* 0 = greedy */
     double top_p;       /* (0, 1]; 1 = all */
     struct rng rng;
-    struct sampler_item *items; /* [vocab] scratch, owned */
+    struct sampler_item *items; /* [2 vocab] scratch, owned */
     int vocab;
 };
 

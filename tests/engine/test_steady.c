@@ -1,0 +1,80 @@
+/* A step of a cache that is full asks for no memory, under any method. */
+#include <criterion/criterion.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "golden.h"
+
+static atomic_long asked; /* calls of the allocator, from any thread */
+
+void *__real_aligned_alloc(size_t align, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n)
+{
+    atomic_fetch_add(&asked, 1);
+    return __real_aligned_alloc(align, n);
+}
+void *__real_malloc(size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_malloc(size_t n)
+{
+    atomic_fetch_add(&asked, 1);
+    return __real_malloc(n);
+}
+void *__real_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n)
+{
+    atomic_fetch_add(&asked, 1);
+    return __real_realloc(p, n);
+}
+
+enum { PROMPT = 100, BUDGET = 40, WARM = 20, STEPS = 25 };
+
+/* Calls of the allocator in STEPS steps.  *ret_grew: the cache took pages in them. */
+static long calls_of(struct engine *e, const char *method, bool *ret_grew)
+{
+    struct choice c = choose(method, BUDGET);
+    struct session *s = open_session(e, &c, PROMPT + WARM + STEPS, 0, NULL);
+    struct rng r;
+    int32_t ids[PROMPT];
+    rng_init(&r, 9);
+    for (int i = 0; i < PROMPT; i++)
+        ids[i] = (int32_t)rng_below(&r, (uint64_t)e->config.vocab);
+    cr_assert(session_prompt(s, ids, PROMPT, NULL, NULL) == KVF_OK);
+    long before = 0;
+    int64_t pages = 0;
+    for (int i = 0; i < WARM + STEPS; i++) {
+        if (i == WARM) {
+            before = atomic_load(&asked);
+            pages = session_cache_stats(s).pages;
+        }
+        cr_assert(session_step(s, ids[i % PROMPT]) == KVF_OK);
+    }
+    long n = atomic_load(&asked) - before;
+    *ret_grew = session_cache_stats(s).pages > pages;
+    session_destroy(s);
+    return n;
+}
+
+Test(steady, a_step_of_a_full_cache_asks_for_no_memory, .timeout = 120)
+{
+    struct engine *e = open_model(tiny_path(0), false, 1);
+    int n = 0;
+    bool grew;
+    for (const struct method *m = method_presets; m->name; m++) {
+        struct method_inputs none = {0};
+        struct kvf_diag d;
+        if (method_check_inputs(m, &none, &d) != KVF_OK
+            || (m->score && m->score->evidence & EVIDENCE_TWIN)) /* whose twin grows */
+            continue;
+        long calls = calls_of(e, m->name, &grew);
+        cr_expect(grew || calls == 0, "%s: %ld calls", m->name, calls);
+        n += !grew;
+    }
+    cr_expect(n > 10);
+    cr_expect(calls_of(e, "full", &grew) > 0 && grew); /* calls are counted */
+    engine_close(e);
+}
