@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "cli/run_lines.h"
 #include "cli/commands.h"
 #include "cli/run.h"
 #include "cli/run_cells.h"
@@ -99,132 +100,6 @@ static int finish(const struct command *self, struct run *u, int err, const stru
 
 /* ---- batches */
 
-static void print_line(const struct run *u, const char *id)
-{
-    struct buf b = {0};
-    buf_char(&b, '{');
-    json_put_member_str(&b, "id", id);
-    json_put_key(&b, "text");
-    json_put_str(&b, u->answer.data ? u->answer.data : "", u->answer.len);
-    json_put_member_num(&b, "tokens", u->n_generated);
-    if (u->scores) {
-        json_put_member_num(&b, "logprob", -u->nll);
-        json_put_key(&b, "greedy");
-        buf_str(&b, u->greedy ? "true" : "false");
-    }
-    buf_str(&b, "}\n");
-    if (!b.err)
-        fwrite(b.data, 1, b.len, stdout);
-    fflush(stdout);
-    buf_finish(&b);
-}
-
-/* The tokens of a text are the prompt, and those that its continuation adds are forced. */
-static int open_continuation(struct run *u, const struct jsonl_line *x, struct kvf_diag *d)
-{
-    const struct tokenizer *t = u->r.engine->tokenizer;
-    const unsigned flags = TOKENIZER_MARKS | TOKENIZER_BOS;
-    struct buf text = {0};
-    int32_t *ids = NULL, *whole = NULL, start = tokenizer_before_text(t);
-    int n = 0, n_whole = 0;
-    buf_printf(&text, "%s%s", x->text, x->continuation);
-    int err = text.err ? text.err
-                       : tokenizer_encode(t, x->text, strlen(x->text), flags, &ids, &n, d);
-    if (!err)
-        err = tokenizer_encode(t, text.data, text.len, flags, &whole, &n_whole, d);
-    if (!err && n_whole <= n)
-        err = kvf_fail(d, KVF_E_FORMAT, "the continuation adds no token to the text");
-    if (!err && n == 0 && start < 0)
-        err = kvf_fail(d, KVF_E_FORMAT,
-                       "the text is empty, and the vocabulary has no mark of a start");
-    if (!err) {
-        u->force.n_text = n_whole - n;
-        memmove(whole, whole + n, (size_t)u->force.n_text * sizeof *whole);
-        u->force.text_ids = whole;
-        whole = NULL;
-        u->r.n_predict = -1;
-        u->r.force = &u->force;
-        err = n ? runner_take_prompt(&u->r, ids, n, d) : runner_take_prompt(&u->r, &start, 1, d);
-    }
-    mem_free(ids);
-    mem_free(whole);
-    buf_finish(&text);
-    return err;
-}
-
-static int open_line(struct run *u, const struct jsonl_line *x, struct kvf_diag *d)
-{
-    struct prompt *p = &u->r.prompt;
-    u->r.n_predict = x->n >= 0 ? x->n : u->n_predict;
-    u->r.seed = x->seed >= 0 ? x->seed : u->seed;
-    p->given = x->prompt ? x->prompt : x->text;
-    p->raw = x->text != NULL;
-    p->messages = x->messages;
-    u->until = x->until;
-    u->scores = x->continuation != NULL;
-    return u->scores ? open_continuation(u, x, d) : runner_open_prompt(&u->r, d);
-}
-
-static void forget_line(struct run *u)
-{
-    run_forget(u);
-    if (u->scores)
-        force_close(&u->force);
-    u->scores = false;
-}
-
-/* One line of a batch.  What would be said before its run is said of the first alone. */
-static int make_line(void *ctx, const struct jsonl_line *x, const char *out, struct kvf_diag *d)
-{
-    struct run *u = ctx;
-    u->out = out;
-    int err = open_line(u, x, d);
-    if (!err)
-        err = u->cells ? run_cells_line(u, x->id, d) : run_execute(u, d);
-    if (!err && !out && !u->cells)
-        print_line(u, x->id);
-    forget_line(u);
-    u->quiet = u->r.prompt.noted = true;
-    return err;
-}
-
-/* KVF_E_ARG with a sentence where the answer of a trace has more tokens than are asked for, or
- * fewer though nothing but their number ends it. */
-static int check_answer(const struct run *u, const char *trace, struct kvf_diag *d)
-{
-    struct kvf_trace *t = NULL;
-    struct json *result = NULL;
-    int err = kvf_open(trace, KVF_OPEN_STRICT, &t, d);
-    const char *note = err ? NULL : kvf_note(t, "result");
-    if (note && json_parse(note, strlen(note), &result, NULL) != KVF_OK)
-        result = NULL;
-    int64_t n = json_int(json_get(result, "generated_tokens"), -1), asked = u->r.n_predict;
-    bool more = asked >= 0 && n > asked,
-         fewer = n >= 0 && n < asked && u->r.ignore_eos && !u->until;
-    if (more || fewer)
-        err = kvf_fail(d, KVF_E_ARG, "%s has an answer of %lld tokens, and %lld are asked for (-n)",
-                       trace, (long long)n, (long long)asked);
-    json_free(result);
-    kvf_close(t);
-    return err;
-}
-
-/* Whether the trace that stands at a line's name is what the line would give. */
-static int check_line(void *ctx, const struct jsonl_line *x, const char *trace, struct kvf_diag *d)
-{
-    struct run *u = ctx;
-    bool quiet = u->quiet;
-    u->quiet = true;
-    int err = open_line(u, x, d);
-    if (!err)
-        err = run_is_that_of(u, trace, d);
-    if (!err)
-        err = check_answer(u, trace, d);
-    forget_line(u);
-    u->quiet = quiet;
-    return err;
-}
-
 /* Opens the model with one method, or with many. */
 static int open_batch(struct run *u, struct kvf_diag *d)
 {
@@ -262,15 +137,18 @@ static int batch(const struct command *self, struct run *u)
     u->batch.folder = u->out;
     u->batch.overwrite = u->overwrite;
     u->batch.quiet = u->quiet;
-    u->batch.make = make_line;
-    u->batch.check = check_line;
-    u->batch.ctx = u;
+    u->batch.make = run_lines_begin;
+    u->batch.rest = run_lines_rest;
+    u->batch.check = run_lines_check;
     u->overwrite = true; /* of what is unfinished; closed traces never come so far without it */
     if (!err)
         err = jsonl_open(&u->batch, &d);
     if (!err)
         err = open_batch(u, &d);
+    if (!err)
+        err = run_lines_open(u, (struct run_lines **)&u->batch.ctx, &d);
     int status = err ? command_end(self, err, &d) : jsonl_run(self, &u->batch);
+    run_lines_close(u->batch.ctx);
     jsonl_close(&u->batch);
     run_cells_close(u);
     run_close(u);

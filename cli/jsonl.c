@@ -22,6 +22,8 @@ const struct opt jsonl_options[] = {
      "many prompts, one JSON object a line, with one load of the model"},
     {OPT_STR, 0, "shard", offsetof(struct jsonl, part), "I/N",
      "of --jsonl every N-th line from the I-th on, from 1/N to N/N"},
+    {OPT_INT, 0, "together", offsetof(struct jsonl, together), "N",
+     "lines of --jsonl whose tokens are made side by side", "16", .min = 1, .max = 64},
     {.type = OPT_END},
 };
 
@@ -353,7 +355,7 @@ static int tell(struct loop *l, const struct command *self, const struct jsonl_l
     kvf_diag_prefix(d, "%s: line %d", l->b->file, x->number);
     progress_clear(&l->bar);
     command_say(self, err, d);
-    if (l->failed++ == 0)
+    if (l->failed++ == 0 || x->number < l->first)
         l->first = x->number;
     return err == KVF_E_NOMEM ? err : KVF_OK;
 }
@@ -373,6 +375,18 @@ static int skip_line(struct loop *l, const struct command *self, const struct js
     return tell(l, self, x, err, &why);
 }
 
+/* What came of a line.  KVF_OK and the errors that end the loop. */
+static int line_done(void *ctx, const struct jsonl_line *x, int err, struct kvf_diag *d)
+{
+    struct loop *l = ctx;
+    if (err)
+        return err == KVF_E_CANCEL ? err : tell(l, l->self, x, err, d);
+    l->made++;
+    progress_clear(&l->bar);
+    progress_update(&l->bar, l->made + l->failed);
+    return KVF_OK;
+}
+
 /* One line of the file.  KVF_OK and the errors that end the loop. */
 static int make_line(struct loop *l, const struct command *self, const struct jsonl_line *x)
 {
@@ -380,11 +394,8 @@ static int make_line(struct loop *l, const struct command *self, const struct js
     int err = name_trace(l, x);
     if (!err)
         err = file_keep(l->path.data, l->b->file, &d);
-    if (!err)
-        err = l->b->make(l->b->ctx, x, l->path.data, &d);
-    if (!err)
-        l->made++;
-    return !err || err == KVF_E_CANCEL ? err : tell(l, self, x, err, &d);
+    return err ? tell(l, self, x, err, &d)
+               : l->b->make(l->b->ctx, x, l->b->folder ? l->path.data : NULL, line_done, l);
 }
 
 /* A line that this process was given.  KVF_OK and the errors that end the loop. */
@@ -425,6 +436,10 @@ static int make_lines(struct loop *l, struct kvf_diag *d)
                        crew_size(b->crew) == 1 ? count_to_do(l) : 0);
     if (!err)
         err = crew_each(b->crew, do_line, l, d);
+    if (!err || err == KVF_E_CANCEL) {
+        int last = b->rest(b->ctx, line_done, l);
+        err = err ? err : last;
+    }
     progress_end(&l->bar, l->made + l->failed);
     return err == KVF_E_CANCEL && !signals_caught() ? KVF_OK : err;
 }

@@ -27,14 +27,22 @@ struct jsonl_line {
     int64_t n, seed;             /* -1: not given */
 };
 
+/* What came of a line: KVF_OK, KVF_E_CANCEL after a signal, or an error.  Returns an error that
+ * ends the loop. */
+typedef int (*jsonl_done)(void *loop, const struct jsonl_line *line, int err, struct kvf_diag *d);
+
 struct jsonl {
     const char *file, *part; /* options --jsonl and --shard */
+    int64_t together;        /* option --together */
     /* What the command says. */
     const char *folder; /* where the traces go, ID.kvf; NULL: none are made */
     bool overwrite;     /* traces that are there are made anew; else they are checked and skipped */
     bool quiet;         /* no progress and no last line */
-    /* Runs a line; out: the trace, or NULL.  KVF_OK; KVF_E_CANCEL after a signal; or an error. */
-    int (*make)(void *ctx, const struct jsonl_line *line, const char *out, struct kvf_diag *d);
+    /* Begins a line; out: the trace, or NULL.  Lines that are done meanwhile are told in their
+     * order. Returns the first error of `done`, as rest does, which finishes all. */
+    int (*make)(void *ctx, const struct jsonl_line *line, const char *out, jsonl_done done,
+                void *loop);
+    int (*rest)(void *ctx, jsonl_done done, void *loop);
     /* Whether the trace of a line that is there is that of the same run: KVF_OK, or an error that
      * says what differs. */
     int (*check)(void *ctx, const struct jsonl_line *line, const char *trace, struct kvf_diag *d);
@@ -54,9 +62,9 @@ extern const struct opt jsonl_options[]; /* of a struct jsonl */
 int jsonl_open(struct jsonl *b, struct kvf_diag *d);
 void jsonl_close(struct jsonl *b); /* accepts a zeroed struct */
 
-/* Makes the lines of the shard in their order, with the other ranks of the crew.  A line that fails
- * is told, and the others are made; want of memory or of space ends the loop.  Returns the exit
- * status, and has said why. */
+/* Makes the lines of the shard in their order, some side by side, with the other ranks of the crew.
+ * A line that fails is told, and the others are made; want of memory or of space ends the loop.
+ * Returns the exit status, and has said why. */
 int jsonl_run(const struct command *self, struct jsonl *b);
 
 #endif

@@ -14,7 +14,6 @@
 #include "cli/run_notes.h"
 #include "cli/shown.h"
 #include "cli/signals.h"
-#include "engine/decode/sampler.h"
 #include "engine/experiment/divergence.h"
 #include "engine/model/gguf.h"
 #include "engine/model/out_gram.h"
@@ -262,45 +261,55 @@ bool run_cut(const struct json *until, struct buf *answer)
     return true;
 }
 
-static int decode(struct run *u)
+static int begin_decode(struct run *u)
 {
     struct runner *r = &u->r;
-    struct sampler sampler;
-    int cap = runner_cap(r), err;
-    double t0 = clock_seconds();
     u->greedy = true;
     u->nll = 0;
-    err = sampler_init(&sampler, r->temperature, r->top_p, (uint64_t)r->seed,
-                       r->engine->config.vocab);
+    u->decode_begin = clock_seconds();
+    u->decoding = true;
     u->bar.on = false;
     if (!u->quiet && u->out && !u->batch.file)
         progress_start(&u->bar, "decode", "tok", r->n_predict);
-    for (int n = 0; !err && !signals_caught() && n < r->n_predict; n++) {
-        bool forced = n < u->force.n_ids;
-        int32_t id = forced ? u->force.ids[n] : sampler_next(&sampler, session_logits(u->session));
-        if (!forced && !r->ignore_eos && tokenizer_is_eog(r->engine->tokenizer, id))
-            break;
-        if (u->scores)
-            score(u, id);
-        if (!emit(u, id))
-            break; /* commands_main reports it */
-        u->n_generated++;
-        if (u->until && run_cut(u->until, &u->answer))
-            break;
-        /* the last token sampled is in the text only: nobody asks what follows it */
-        if ((n + 1 == r->n_predict && !forced) || session_length(u->session) == cap)
-            break;
-        enum kvf_role role = answer_role(u);
-        err = record_token(u, id,
-                           forced && u->force.roles ? (enum kvf_role)u->force.roles[n] : role);
-        if (!err)
-            err = session_step(u->session, id);
-        progress_update(&u->bar, u->n_generated);
-    }
+    return sampler_init(&u->sampler, r->temperature, r->top_p, (uint64_t)r->seed,
+                        r->engine->config.vocab);
+}
+
+bool run_next(struct run *u, int32_t *ret_id, int *ret_err)
+{
+    struct runner *r = &u->r;
+    int n = u->n_generated;
+    bool forced = n < u->force.n_ids;
+    *ret_err = KVF_OK;
+    if (signals_caught() || n >= r->n_predict)
+        return false;
+    int32_t id = forced ? u->force.ids[n] : sampler_next(&u->sampler, session_logits(u->session));
+    if (!forced && !r->ignore_eos && tokenizer_is_eog(r->engine->tokenizer, id))
+        return false;
+    if (u->scores)
+        score(u, id);
+    if (!emit(u, id))
+        return false; /* commands_main reports it */
+    u->n_generated++;
+    if (u->until && run_cut(u->until, &u->answer))
+        return false;
+    /* the last token sampled is in the text only: nobody asks what follows it */
+    if ((n + 1 == r->n_predict && !forced) || session_length(u->session) == runner_cap(r))
+        return false;
+    enum kvf_role role = answer_role(u);
+    *ret_id = id;
+    *ret_err = record_token(u, id,
+                            forced && u->force.roles ? (enum kvf_role)u->force.roles[n] : role);
+    return !*ret_err;
+}
+
+static void end_decode(struct run *u)
+{
     progress_end(&u->bar, u->n_generated);
-    sampler_finish(&sampler);
-    u->decode_seconds = clock_seconds() - t0;
-    return err ? err : u->answer.err;
+    u->bar.on = false;
+    sampler_finish(&u->sampler);
+    u->decoding = false;
+    u->decode_seconds = clock_seconds() - u->decode_begin;
 }
 
 /* The note "result": what equal runs share. */
@@ -349,7 +358,7 @@ static void say_failed(const struct run *u, int err, struct kvf_diag *d)
         kvf_fail(d, err, "%s: %s", out, why_failed(u, err));
 }
 
-int run_execute(struct run *u, struct kvf_diag *d)
+int run_begin(struct run *u, struct kvf_diag *d)
 {
     int err = KVF_OK;
     if (u->out)
@@ -370,10 +379,20 @@ int run_execute(struct run *u, struct kvf_diag *d)
     if (err)
         return err;
     err = prefill(u);
+    if (err == KVF_E_CANCEL)
+        return KVF_OK; /* what was fed is recorded; run_next says that it is over */
     if (!err)
-        err = decode(u);
-    else if (err == KVF_E_CANCEL)
-        err = KVF_OK; /* what was fed is recorded; finish() reports it */
+        err = begin_decode(u);
+    if (err && !d->text[0])
+        say_failed(u, err, d);
+    return err;
+}
+
+int run_end(struct run *u, int err, struct kvf_diag *d)
+{
+    if (u->decoding)
+        end_decode(u);
+    err = err ? err : u->answer.err;
     if (!err && u->batch.file && signals_caught())
         return KVF_E_CANCEL; /* a batch has whole traces; this one stays unfinished */
     if (err && !d->text[0])
@@ -388,12 +407,32 @@ int run_execute(struct run *u, struct kvf_diag *d)
     return err;
 }
 
-void run_forget(struct run *u)
+int run_execute(struct run *u, struct kvf_diag *d)
+{
+    int32_t id;
+    int err = run_begin(u, d);
+    if (err)
+        return err;
+    while (!err && run_next(u, &id, &err)) {
+        err = session_step(u->session, id);
+        progress_update(&u->bar, u->n_generated);
+    }
+    return run_end(u, err, d);
+}
+
+void run_let_go(struct run *u)
 {
     recorder_abandon(u->rec);
     session_destroy(u->session);
+    sampler_finish(&u->sampler);
+    u->decoding = false;
     u->rec = NULL;
     u->session = NULL;
+}
+
+void run_forget(struct run *u)
+{
+    run_let_go(u);
     prompt_close(&u->r.prompt);
     watch_free(&u->watch);
     buf_finish(&u->answer);

@@ -7,6 +7,7 @@
 #include "cli/jsonl.h"
 #include "cli/runner.h"
 #include "cli/spans.h"
+#include "engine/decode/sampler.h"
 #include "engine/probe/watch.h"
 
 struct run {
@@ -31,7 +32,9 @@ struct run {
     bool greedy;              /* each of them was the likeliest */
     double nll;               /* of all of them, nats */
     struct progress bar;
-    double prefill_seconds, decode_seconds;
+    double prefill_seconds, decode_seconds, decode_begin;
+    struct sampler sampler;
+    bool decoding; /* the answer is being made */
     int n_generated;
     bool may_think, thinking; /* answers of the model may hold thoughts; one goes on */
     size_t thought_to;        /* bytes of the answer up to the last mark of a thought */
@@ -42,11 +45,19 @@ struct run {
  * KVF_E_CANCEL after a signal in a batch, whose trace stays unfinished; or an error with a
  * sentence. session and answer tell what came of it. */
 int run_execute(struct run *u, struct kvf_diag *d);
+/* The same in steps: up to the first token of the answer; one token after the other, each of which
+ * the caller feeds to the session, until run_next returns false, with an error or at the end; and
+ * what is left, given the error that ended it, if any.  After an error of run_begin, nothing. */
+int run_begin(struct run *u, struct kvf_diag *d);
+bool run_next(struct run *u, int32_t *ret_id, int *ret_err);
+int run_end(struct run *u, int err, struct kvf_diag *d);
 /* Whether a trace is of the run that an opened runner would make, however many tokens it has:
  * KVF_OK or the errors of resume_same (resume.h). */
 int run_is_that_of(struct run *u, const char *trace, struct kvf_diag *d);
 /* Cuts an answer off before the first of the texts that end it; whether it has one. */
 bool run_cut(const struct json *until, struct buf *answer);
+/* Frees what the run held but its answer.  A trace that is not closed stays unfinished. */
+void run_let_go(struct run *u);
 /* Forgets that run, so that the open model can run another prompt.  A trace that is not closed
  * stays unfinished. */
 void run_forget(struct run *u);

@@ -98,6 +98,8 @@ static void begin_task(void *ctx, int i, int thread)
     b->err[i] = s->n_past < s->cap ? session_begin_step(s) : KVF_E_LIMIT;
     if (b->err[i])
         return;
+    if (wants_nll(s) && s->has_logits)
+        nll_next(s, b->id[i], s->n_past);
     weights_embed(s->e->weights, b->id[i], s->x);
     fill_turns(s, s->cos_sin, s->chunk, 0, s->n_past);
 }
@@ -122,6 +124,8 @@ static void end_task(void *ctx, int i, int thread)
     cache_account(s->cache);
     s->has_logits = true;
     s->n_past++;
+    if (s->recorder) /* a trace that cannot be written is an error of its session alone */
+        (void)recorder_advance(s->recorder, s->n_past);
     b->err[i] = session_end_step(s);
 }
 

@@ -504,6 +504,11 @@ int recorder_advance(struct recorder *r, int32_t n_steps)
     return r->err;
 }
 
+int recorder_err(const struct recorder *r)
+{
+    return r ? r->err : KVF_OK;
+}
+
 void recorder_cut(struct recorder *r, int32_t n_tokens)
 {
     if (n_tokens < r->n_tokens && n_tokens >= r->streamed)

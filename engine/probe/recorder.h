@@ -60,6 +60,7 @@ void recorder_twin(struct recorder *r, enum probe_twin what, int layer, int32_t 
 int recorder_token(struct recorder *r, int32_t id, enum kvf_role role, const char *text,
                    size_t len);
 int recorder_advance(struct recorder *r, int32_t n_steps);
+int recorder_err(const struct recorder *r); /* the first error; KVF_OK for NULL */
 /* Forgets the tokens from n_tokens on: a prompt that was announced, but not fed
  * to its end. */
 void recorder_cut(struct recorder *r, int32_t n_tokens);

@@ -63,6 +63,14 @@ expected_full = single("full.kvf", "-n", "9", "--raw", "-p", "once upon", "-s", 
 batch("watched", PROMPTS, s.path("watched"), "-n", "9", "--probes", "full", "--watch", "1@L0H0", "--shadow", "entries")
 s.check("the bytes of a single run that is watched", read(s.path("watched/c_3.kvf")) == expected_full)
 
+for n in ("1", "2", "3"):
+    batch(f"{n} together", PROMPTS, s.path("together" + n), "-n", "9", "--together", n)
+    s.check(f"{n} together: the bytes of single runs", folder(s.path("together" + n)) == expected)
+    batch(f"{n} together, watched", PROMPTS, s.path("watched" + n), "-n", "9", "--probes", "full", "--watch", "1@L0H0", "--shadow", "entries,model",
+          "--together", n)
+s.check("probes of lines side by side", folder(s.path("watched1")) == folder(s.path("watched2")) == folder(s.path("watched3")))
+s.refused("none together", ["run", "--jsonl", PROMPTS, *HOW, "-o", OUT, "--together", "0"], 2, "--together")
+
 after = lines("after.jsonl", {"text": "one", "n": 3, "seed": 5}, {"id": "b", "text": "once upon"})
 batch("n and seed are of their line", after, s.path("after"), "-n", "9", "-s", "7")
 s.check("those of the options come again", read(s.path("after/b.kvf")) == expected["c_3.kvf"])
@@ -132,7 +140,7 @@ many = lines("many.jsonl", *({"id": f"x{i}", "text": "the thing", "seed": i} for
 batch("undisturbed", many, s.path("whole"), "-n", "300", "-q")
 for number in (signal.SIGKILL, signal.SIGINT):
     out = s.path(number.name)
-    p = subprocess.Popen([s.exe, "run", "--jsonl", many, *HOW, "-n", "300", "-o", out], stderr=subprocess.PIPE)
+    p = subprocess.Popen([s.exe, "run", "--jsonl", many, *HOW, "-n", "300", "-o", out, "--together", "2"], stderr=subprocess.PIPE)
     while p.poll() is None and not os.path.exists(os.path.join(out, "x2.kvf.unfinished")):
         time.sleep(0.001)
     p.send_signal(number)

@@ -1,0 +1,345 @@
+/* run_lines.c - the lines of a file of prompts, run side by side.
+ *
+ * Lines stand in a ring in their order.  The prompt of a line runs alone; then its tokens are made
+ * with those of the others that are open, one of each at a time, so that the weights are read once
+ * for all.  What a line gives is what it gives alone: its session, recorder and sampler are its
+ * own.  Answers are told in the order of the lines. */
+#include "cli/run_lines.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kvf/trace.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "cli/run_cells.h"
+#include "engine/decode/engine.h"
+
+enum { KEPT = 4 }; /* times as many lines are kept as are open, for those that wait their turn */
+/* What open lines may hold together; one alone may hold more. */
+static const int64_t MOST_BYTES = (int64_t)1 << 30;
+
+struct slot {
+    struct run u;
+    const struct jsonl_line *line;
+    char *out; /* owned; NULL: no trace */
+    bool open; /* tokens are being made */
+    int64_t bytes;
+    int err;
+    struct kvf_diag why;
+};
+
+struct run_lines {
+    struct run *u; /* options and model; borrowed */
+    struct batch *batch;
+    int most, n_open;
+    int64_t bytes;            /* of the open lines */
+    struct slot *ring;        /* [KEPT * most] */
+    int first, n;             /* lines in the ring */
+    struct session **session; /* [most] scratch of a step */
+    int32_t *id;
+    struct slot **of;
+};
+
+/* ---- one line */
+
+static void print_line(const struct run *u, const char *id)
+{
+    struct buf b = {0};
+    buf_char(&b, '{');
+    json_put_member_str(&b, "id", id);
+    json_put_key(&b, "text");
+    json_put_str(&b, u->answer.data ? u->answer.data : "", u->answer.len);
+    json_put_member_num(&b, "tokens", u->n_generated);
+    if (u->scores) {
+        json_put_member_num(&b, "logprob", -u->nll);
+        json_put_key(&b, "greedy");
+        buf_str(&b, u->greedy ? "true" : "false");
+    }
+    buf_str(&b, "}\n");
+    if (!b.err)
+        fwrite(b.data, 1, b.len, stdout);
+    fflush(stdout);
+    buf_finish(&b);
+}
+
+/* The tokens of a text are the prompt, and those that its continuation adds are forced. */
+static int open_continuation(struct run *u, const struct jsonl_line *x, struct kvf_diag *d)
+{
+    const struct tokenizer *t = u->r.engine->tokenizer;
+    const unsigned flags = TOKENIZER_MARKS | TOKENIZER_BOS;
+    struct buf text = {0};
+    int32_t *ids = NULL, *whole = NULL, start = tokenizer_before_text(t);
+    int n = 0, n_whole = 0;
+    buf_printf(&text, "%s%s", x->text, x->continuation);
+    int err = text.err ? text.err
+                       : tokenizer_encode(t, x->text, strlen(x->text), flags, &ids, &n, d);
+    if (!err)
+        err = tokenizer_encode(t, text.data, text.len, flags, &whole, &n_whole, d);
+    if (!err && n_whole <= n)
+        err = kvf_fail(d, KVF_E_FORMAT, "the continuation adds no token to the text");
+    if (!err && n == 0 && start < 0)
+        err = kvf_fail(d, KVF_E_FORMAT,
+                       "the text is empty, and the vocabulary has no mark of a start");
+    if (!err) {
+        u->force.n_text = n_whole - n;
+        memmove(whole, whole + n, (size_t)u->force.n_text * sizeof *whole);
+        u->force.text_ids = whole;
+        whole = NULL;
+        u->r.n_predict = -1;
+        u->r.force = &u->force;
+        err = n ? runner_take_prompt(&u->r, ids, n, d) : runner_take_prompt(&u->r, &start, 1, d);
+    }
+    mem_free(ids);
+    mem_free(whole);
+    buf_finish(&text);
+    return err;
+}
+
+static int open_line(struct run *u, const struct jsonl_line *x, struct kvf_diag *d)
+{
+    struct prompt *p = &u->r.prompt;
+    u->r.n_predict = x->n >= 0 ? x->n : u->n_predict;
+    u->r.seed = x->seed >= 0 ? x->seed : u->seed;
+    p->given = x->prompt ? x->prompt : x->text;
+    p->raw = x->text != NULL;
+    p->messages = x->messages;
+    u->until = x->until;
+    u->scores = x->continuation != NULL;
+    return u->scores ? open_continuation(u, x, d) : runner_open_prompt(&u->r, d);
+}
+
+static void forget_line(struct run *u)
+{
+    run_forget(u);
+    if (u->scores)
+        force_close(&u->force);
+    u->scores = false;
+}
+
+/* ---- side by side */
+
+static struct slot *slot_at(const struct run_lines *a, int i)
+{
+    return &a->ring[(a->first + i) % (KEPT * a->most)];
+}
+
+int run_lines_open(struct run *u, struct run_lines **ret, struct kvf_diag *d)
+{
+    struct run_lines *a = MEM_NEW(struct run_lines, 1);
+    int err = a ? KVF_OK : KVF_E_NOMEM;
+    if (err)
+        return kvf_fail(d, err, "not enough memory for %s", u->batch.file);
+    a->u = u;
+    a->most = (int)u->batch.together;
+    if (crew_size(u->batch.crew) > 1 || u->r.engine->device)
+        a->most = 1; /* a rank may be asked for one line; a device runs one session at a time */
+    size_t n = (size_t)a->most;
+    a->ring = MEM_NEW(struct slot, KEPT * n);
+    a->session = MEM_NEW(struct session *, n);
+    a->id = MEM_NEW(int32_t, n);
+    a->of = MEM_NEW(struct slot *, n);
+    if (!a->ring || !a->session || !a->id || !a->of)
+        err = KVF_E_NOMEM;
+    if (!err && a->most > 1)
+        err = batch_create(u->r.engine, a->most, &a->batch);
+    *ret = a;
+    return err ? kvf_fail(d, err, "not enough memory for %d lines side by side", a->most) : KVF_OK;
+}
+
+static void forget(struct slot *x)
+{
+    forget_line(&x->u);
+    mem_free(x->out);
+    *x = (struct slot){.open = false};
+}
+
+void run_lines_close(struct run_lines *a)
+{
+    if (!a)
+        return;
+    for (int i = 0; a->ring && i < a->n; i++)
+        forget(slot_at(a, i));
+    batch_destroy(a->batch);
+    mem_free(a->ring);
+    mem_free(a->session);
+    mem_free(a->id);
+    mem_free(a->of);
+    mem_free(a);
+}
+
+/* The end of an open line, which an error may have ended: what it held is free again. */
+static void settle(struct run_lines *a, struct slot *x, int err)
+{
+    x->err = run_end(&x->u, err, &x->why);
+    run_let_go(&x->u);
+    x->open = false;
+    a->n_open--;
+    a->bytes -= x->bytes;
+}
+
+static int feed(struct run_lines *a, int n)
+{
+    if (!a->batch)
+        return n ? session_step(a->session[0], a->id[0]) : KVF_OK;
+    return batch_step(a->batch, a->session, n, a->id);
+}
+
+/* A token of every open line. */
+static void step(struct run_lines *a)
+{
+    int n = 0, err;
+    for (int i = 0; i < a->n; i++) {
+        struct slot *x = slot_at(a, i);
+        if (!x->open)
+            continue;
+        if (!run_next(&x->u, &a->id[n], &err)) {
+            settle(a, x, err);
+            continue;
+        }
+        a->session[n] = x->u.session;
+        a->of[n++] = x;
+    }
+    err = feed(a, n);
+    for (int i = 0; i < n; i++) {
+        int own = err ? err : recorder_err(a->of[i]->u.rec);
+        if (own)
+            settle(a, a->of[i], own);
+    }
+}
+
+/* Tells of the lines that are done, up to the first that is open.  The errors that end the loop. */
+static int tell_done(struct run_lines *a, jsonl_done done, void *loop)
+{
+    int err = KVF_OK;
+    while (!err && a->n > 0 && !slot_at(a, 0)->open) {
+        struct slot *x = slot_at(a, 0);
+        if (!x->err && !x->out && !x->u.cells)
+            print_line(&x->u, x->line->id);
+        err = done(loop, x->line, x->err, &x->why);
+        forget(x);
+        a->first = (a->first + 1) % (KEPT * a->most);
+        a->n--;
+    }
+    return err;
+}
+
+static int64_t bytes_of(const struct run *u)
+{
+    const struct model_config *m = &u->r.engine->config;
+    const struct cache_config c = {.type = execution_kv_type(&u->r.how),
+                                   .head_dim = m->head_dim,
+                                   .n_layers = m->n_layers,
+                                   .n_heads = u->r.methods.cache_heads};
+    int cap = runner_cap(&u->r);
+    return cache_bytes(&c, cap)
+           + session_buffer_bytes(m, cap, (int)u->r.how.chunk, par_threads(u->r.engine->pool));
+}
+
+/* Takes what the options say, and the prompt of the line. */
+static int take(struct run_lines *a, struct slot *x, const struct jsonl_line *line, const char *out)
+{
+    *x = (struct slot){.u = *a->u, .line = line};
+    x->u.r.force = &x->u.force;
+    x->out = out ? mem_strdup(out) : NULL;
+    x->u.out = x->out;
+    if (out && !x->out)
+        return KVF_E_NOMEM;
+    int err = open_line(&x->u, line, &x->why);
+    x->bytes = err ? 0 : bytes_of(&x->u);
+    return err;
+}
+
+static bool has_room(const struct run_lines *a, const struct slot *x)
+{
+    return a->n_open == 0 || (a->n_open < a->most && a->bytes + x->bytes <= MOST_BYTES);
+}
+
+/* Runs the prompt of a line, or all of it where many methods answer. */
+static void begin(struct run_lines *a, struct slot *x)
+{
+    struct run *u = &x->u;
+    x->err = u->cells ? run_cells_line(u, x->line->id, &x->why) : run_begin(u, &x->why);
+    a->u->quiet = a->u->r.prompt.noted = true; /* the first has said it for all */
+    a->u->out_gram = u->out_gram;
+    x->open = !x->err && !u->cells;
+    a->n_open += x->open;
+    a->bytes += x->open ? x->bytes : 0;
+    if (!x->open)
+        run_let_go(u);
+}
+
+int run_lines_begin(void *ctx, const struct jsonl_line *line, const char *out, jsonl_done done,
+                    void *loop)
+{
+    struct run_lines *a = ctx;
+    int err = KVF_OK;
+    while (!err && a->n == KEPT * a->most) {
+        step(a);
+        err = tell_done(a, done, loop);
+    }
+    if (err)
+        return err;
+    struct slot *x = slot_at(a, a->n);
+    x->err = take(a, x, line, out);
+    while (!x->err && !has_room(a, x))
+        step(a);
+    if (!x->err)
+        begin(a, x);
+    a->n++;
+    while (a->most == 1 && a->n_open)
+        step(a);
+    return tell_done(a, done, loop);
+}
+
+int run_lines_rest(void *ctx, jsonl_done done, void *loop)
+{
+    struct run_lines *a = ctx;
+    int err = KVF_OK;
+    while (!err && a->n > 0) {
+        step(a);
+        err = tell_done(a, done, loop);
+    }
+    return err;
+}
+
+/* ---- traces that are there */
+
+/* KVF_E_ARG with a sentence where the answer of a trace has more tokens than are asked for, or
+ * fewer though nothing but their number ends it. */
+static int check_answer(const struct run *u, const char *trace, struct kvf_diag *d)
+{
+    struct kvf_trace *t = NULL;
+    struct json *result = NULL;
+    int err = kvf_open(trace, KVF_OPEN_STRICT, &t, d);
+    const char *note = err ? NULL : kvf_note(t, "result");
+    if (note && json_parse(note, strlen(note), &result, NULL) != KVF_OK)
+        result = NULL;
+    int64_t n = json_int(json_get(result, "generated_tokens"), -1), asked = u->r.n_predict;
+    bool more = asked >= 0 && n > asked,
+         fewer = n >= 0 && n < asked && u->r.ignore_eos && !u->until;
+    if (more || fewer)
+        err = kvf_fail(d, KVF_E_ARG, "%s has an answer of %lld tokens, and %lld are asked for (-n)",
+                       trace, (long long)n, (long long)asked);
+    json_free(result);
+    kvf_close(t);
+    return err;
+}
+
+/* Whether the trace that stands at a line's name is what the line would give. */
+int run_lines_check(void *ctx, const struct jsonl_line *x, const char *trace, struct kvf_diag *d)
+{
+    struct run *u = ((struct run_lines *)ctx)->u;
+    bool quiet = u->quiet;
+    u->quiet = true;
+    int err = open_line(u, x, d);
+    if (!err)
+        err = run_is_that_of(u, trace, d);
+    if (!err)
+        err = check_answer(u, trace, d);
+    forget_line(u);
+    u->quiet = quiet;
+    return err;
+}
