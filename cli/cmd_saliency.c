@@ -46,6 +46,7 @@ struct job {
     bool by_head, json;
     struct figure_options look;
 
+    struct learner learner;
     struct saliency_options opt;
     struct saliency_of of;
     struct saliency_text text;
@@ -120,8 +121,8 @@ static int check_options(struct job *j, struct kvf_diag *d)
     j->opt.kl = j->loss == LOSS_KL;
     j->opt.window = (int)j->window;
     j->r.n_predict = 0;
-    j->r.how.exact = true;
-    int err = model_on_cpu(&j->r.how, d);
+    int err = model_learner(&j->r.how, &j->learner, d);
+    j->opt.precision = err ? NULL : model_learner_word(&j->learner);
     if (!err)
         err = figure_options_check(&j->look, d);
     if (!err)
@@ -237,8 +238,7 @@ static int measure(struct job *j, struct kvf_diag *d)
     clock_t c0 = clock();
     double t0 = clock_seconds();
     if (!err)
-        err = saliency_measure(j->r.engine, &(struct learner){NULL}, j->text.ids, j->n, &j->opt,
-                               &j->s, d);
+        err = saliency_measure(j->r.engine, &j->learner, j->text.ids, j->n, &j->opt, &j->s, d);
     j->seconds = clock_seconds() - t0;
     j->cpu = (double)(clock() - c0) / CLOCKS_PER_SEC;
     if (!err)
@@ -277,7 +277,7 @@ static void add_meta(const struct job *j, struct table *t)
     table_meta_num(t, "predictions", (double)j->s.positions);
     table_meta_num(t, "window", j->s.window);
     table_meta_str(t, "weight", j->weight ? j->weight : "1");
-    table_meta_str(t, "precision", "f32");
+    table_meta_str(t, "precision", j->opt.precision ? j->opt.precision : "f32");
     if (j->of_path)
         table_meta_str(t, "method", j->of.tokens->method);
     if (j->heads)
@@ -459,7 +459,10 @@ static const struct opt options[] = {
     {OPT_INT, 't', "threads", offsetof(struct job, r.how.threads), "N", "threads",
      .absent = "number of cores", .min = 1, .max = 256},
     {OPT_WORD, 0, "device", offsetof(struct job, r.how.device), "D",
-     "what computes; derivatives have no kernels for a device yet", "cpu", .words = device_words},
+     "what computes the derivatives: the processor, a CUDA device, or one where there is one",
+     "cpu", .words = device_words},
+    {OPT_FLAG, 0, "exact", offsetof(struct job, r.how.exact), NULL,
+     "on a device: f32 in the order of the processor's sums, not products of bf16"},
     {OPT_GROUP, 0, "prompt", offsetof(struct job, r), .group = runner_prompt_options},
     {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},
     {.type = OPT_END},

@@ -33,6 +33,7 @@ struct job {
     struct opt_list data;
     int packing; /* of packing_words */
     int device;  /* enum device_word */
+    bool exact;
     int64_t steps, warmup, length, seed, threads, save_every, check_every, check_docs, patience;
     int64_t teacher_limit;
     double share;
@@ -138,6 +139,9 @@ static int put_config(struct job *j)
                j->steps, j->recipe.opt.optimizer.warmup, j->length, j->seed,
                packing_words[j->packing]);
     json_put_num(b, j->share);
+    const char *device = model_learner_word(&j->recipe.opt.learner);
+    if (device)
+        buf_printf(b, ", \"computed\": \"%s\"", device);
     buf_printf(
         b, ", \"data_packs\": %d, \"data_tokens\": %" PRId64 ", \"data_hash\": \"%016" PRIx64 "\"}",
         packs_count(j->packs), packs_tokens(j->packs), packs_hash(j->packs));
@@ -150,7 +154,12 @@ static int keep_teacher(struct job *j, struct kvf_diag *d)
     if (folder_cache_make("teacher", &j->teacher_name) != KVF_OK
         || access(j->teacher_name.data, W_OK | X_OK) != 0)
         return kvf_fail(d, KVF_E_IO, "--keep-teacher: no folder to keep it in; set KVFATE_CACHE");
-    buf_printf(&j->teacher_of, "%s %s %x", kvf_version(), j->hash, cpu_flags_detect());
+    const char *device = model_learner_word(&j->recipe.opt.learner);
+    buf_printf(&j->teacher_of, "%s %s ", kvf_version(), j->hash);
+    if (device)
+        buf_str(&j->teacher_of, device);
+    else
+        buf_printf(&j->teacher_of, "%x", cpu_flags_detect());
     j->teacher = (struct teacher_states){
         .folder = j->teacher_name.data, .model = j->teacher_of.data, .limit = j->teacher_limit};
     j->recipe.opt.pass.kept = &j->teacher;
@@ -159,8 +168,8 @@ static int keep_teacher(struct job *j, struct kvf_diag *d)
 
 static int open_all(struct job *j, struct kvf_diag *d)
 {
-    struct execution how = {.exact = true, .threads = j->threads, .device = j->device};
-    int err = model_on_cpu(&how, d);
+    struct execution how = {.exact = j->exact, .threads = j->threads, .device = j->device};
+    int err = model_learner(&how, &j->recipe.opt.learner, d);
     if (!err)
         err = model_open(j->model, &how, &j->engine, d);
     if (!err)
@@ -504,7 +513,10 @@ static const struct opt options[] = {
     {OPT_INT, 't', "threads", offsetof(struct job, threads), "N", "threads",
      .absent = "number of cores", .min = 1, .max = 256},
     {OPT_WORD, 0, "device", offsetof(struct job, device), "D",
-     "what computes; derivatives have no kernels for a device yet", "cpu", .words = device_words},
+     "what computes the derivatives: the processor, a CUDA device, or one where there is one",
+     "cpu", .words = device_words},
+    {OPT_FLAG, 0, "exact", offsetof(struct job, exact), NULL,
+     "on a device: f32 in the order of the processor's sums, not products of bf16"},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL, "one JSON object at the end"},
     {.type = OPT_END},
 };

@@ -20,6 +20,7 @@
 #include "cli/train_check.h"
 #include "cli/train_files.h"
 #include "cli/tune_masks.h"
+#include "engine/decode/devices.h"
 #include "engine/model/gguf_write.h"
 #include "engine/train/tuner.h"
 
@@ -35,11 +36,11 @@ struct job {
     const char *model, *out, *state_path, *targets, *budgets;
     struct opt_list data, plans;
     struct methods methods;
-    int packing, type; /* of the words */
+    int packing, type, device; /* of the words */
     int64_t steps, warmup, length, prompt, accumulate, seed, threads, save_every, check_every,
         check_docs, rank;
     double share, lr, clip, decay, kl, ntp, temperature, alpha;
-    bool json, recompute, fresh, control;
+    bool json, recompute, fresh, control, exact;
 
     struct train_files files;
     struct tuner_options opt;
@@ -185,6 +186,9 @@ static int put_config(struct job *j)
         buf_printf(b, ", \"%s\": ", number[i].name);
         json_put_num(b, number[i].value);
     }
+    const char *device = model_learner_word(&o->learner);
+    if (device)
+        buf_printf(b, ", \"computed\": \"%s\"", device);
     buf_printf(
         b, ", \"data_packs\": %d, \"data_tokens\": %" PRId64 ", \"data_hash\": \"%016" PRIx64 "\"}",
         packs_count(j->packs), packs_tokens(j->packs), packs_hash(j->packs));
@@ -193,8 +197,8 @@ static int put_config(struct job *j)
 
 static int open_all(struct job *j, struct kvf_diag *d)
 {
-    struct execution how = {.exact = true, .threads = j->threads};
-    int err = model_on_cpu(&how, d);
+    struct execution how = {.exact = j->exact, .threads = j->threads, .device = j->device};
+    int err = model_learner(&how, &j->opt.learner, d);
     if (!err)
         err = model_open(j->model, &how, &j->engine, d);
     if (!err)
@@ -550,6 +554,11 @@ static const struct opt options[] = {
      "order of the data, start of low-rank weights", "0", .max = 9e15},
     {OPT_INT, 't', "threads", offsetof(struct job, threads), "N", "threads",
      .absent = "number of cores", .min = 1, .max = 256},
+    {OPT_WORD, 0, "device", offsetof(struct job, device), "D",
+     "what computes the derivatives: the processor, a CUDA device, or one where there is one",
+     "cpu", .words = device_words},
+    {OPT_FLAG, 0, "exact", offsetof(struct job, exact), NULL,
+     "on a device: f32 in the order of the processor's sums, not products of bf16"},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL, "one JSON object at the end"},
     {.type = OPT_END},
 };

@@ -9,6 +9,7 @@
 #include "cli/runner.h"
 #include "engine/decode/devices.h"
 #include "engine/model/gguf.h"
+#include "engine/train/learner.h"
 
 /* What --device means on this machine. */
 static int choose_device(enum device_word word, struct engine_options *opt, struct kvf_diag *d)
@@ -24,14 +25,23 @@ static int choose_device(enum device_word word, struct engine_options *opt, stru
     return KVF_OK;
 }
 
-int model_on_cpu(struct execution *how, struct kvf_diag *d)
+int model_learner(struct execution *how, struct learner *ret, struct kvf_diag *d)
 {
-    if (how->device == DEVICE_CUDA)
-        return kvf_fail(d, KVF_E_ARG,
-                        "--device cuda: derivatives are computed on the processor alone; leave "
-                        "--device out");
+    struct engine_options opt = {.backend = NULL};
+    int err = choose_device((enum device_word)how->device, &opt, d);
+    if (err)
+        return err;
+    *ret = (struct learner){learner_of(opt.backend), opt.which, how->exact};
     how->device = DEVICE_CPU;
+    how->exact = true;
     return KVF_OK;
+}
+
+const char *model_learner_word(const struct learner *l)
+{
+    if (l->on == &ops_cpu)
+        return NULL;
+    return l->exact ? "cuda f32" : "cuda bf16";
 }
 
 int model_open(const char *model, const struct execution *how, struct engine **ret_engine,

@@ -3,6 +3,7 @@
 #define KVF_CLI_MODELS_H
 
 #include "engine/decode/session.h"
+#include "engine/train/compute.h"
 
 struct execution;
 
@@ -10,9 +11,12 @@ struct execution;
  * was taken.  KVF_OK or an error with a sentence. */
 int model_open(const char *model, const struct execution *how, struct engine **ret_engine,
                struct kvf_diag *d);
-/* For commands whose work runs on the processor alone: KVF_E_ARG with a sentence for --device cuda;
- * otherwise the processor is what model_open takes. */
-int model_on_cpu(struct execution *how, struct kvf_diag *d);
+/* For commands of derivatives: what --device and --exact mean for these; what is decoded beside
+ * them the processor decodes, as the model is then opened.  KVF_OK, or KVF_E_BACKEND with a
+ * sentence. */
+int model_learner(struct execution *how, struct learner *ret, struct kvf_diag *d);
+/* "cuda bf16" or "cuda f32"; NULL: the processor, whose results need no word. */
+const char *model_learner_word(const struct learner *l);
 
 /* Gates for this model, of a file or of the name of shipped ones (folders.h).  KVF_OK or an
  * error with a sentence. */

@@ -1,12 +1,13 @@
-/* bench_gpu.c - time of the CUDA kernels of a decode step and of a prompt, in the shapes of real
- * models, beside the bytes that they must read.  bench_gpu [GB/s]: the bandwidth of the device
- * (4,800, that of an H200).  bench/gpu/run.sh builds and runs it. */
+/* bench_gpu.c - time of the CUDA kernels of a decode step, of a prompt and of training, in the
+ * shapes of real models, beside the bytes that they must read or the operations that they make.
+ * bench_gpu [GB/s]: the bandwidth of the device (4,800, that of an H200).  bench/gpu/run.sh builds
+ * and runs it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "base/mem.h"
-#include "engine/cuda/gpu.h"
+#include "engine/cuda/gpu_train.h"
 
 enum { REPEATS = 50 };
 
@@ -143,6 +144,120 @@ static void time_attention(struct gpu *g, const struct shape *s, const char *wha
         gpu_free(g, all[i]);
 }
 
+/* ---- training: operations, not bytes, are what it has most of ---- */
+
+enum { TOKENS = 2048, TIMES = 5 };
+
+static void say_operations(struct gpu *g, const struct shape *s, const char *what, double begun,
+                           double operations)
+{
+    struct kvf_diag d = {""};
+    if (gpu_wait(g, &d) != KVF_OK) {
+        fprintf(stderr, "bench_gpu: %s\n", d.text);
+        exit(1);
+    }
+    double each = (seconds() - begun) / TIMES;
+    printf("| %s | %s | %.0f | %.1f | %.1f |\n", s->name, what, each * 1e6, operations / 1e9,
+           operations / each / 1e12);
+}
+
+/* dx = dy W of gate and up, [TOKENS, 2 ffn] by [2 ffn, d]. */
+static void time_back(struct gpu *g, const struct shape *s, bool bf16)
+{
+    size_t d = (size_t)s->d, F = 2 * (size_t)s->ffn;
+    struct gpu_multiply p = {.c = zeros(g, TOKENS * d, 4),
+                             .ld_c = d,
+                             .a = zeros(g, TOKENS * F, 4),
+                             .a_row = F,
+                             .a_col = 1,
+                             .b = zeros(g, F * d, 4),
+                             .b_row = d,
+                             .b_col = 1,
+                             .b_type = bf16 ? WEIGHT_BF16 : WEIGHT_F32,
+                             .m = TOKENS,
+                             .n = s->d,
+                             .k = 2 * s->ffn};
+    bool done = true;
+    double begun = 0;
+    for (int i = -1; done && i < TIMES; i++) {
+        if (i == 0) {
+            gpu_wait(g, NULL);
+            begun = seconds();
+        }
+        if (bf16)
+            done = gpu_multiply_bf16(g, &p);
+        else
+            gpu_multiply(g, &p);
+    }
+    if (done)
+        say_operations(g, s, bf16 ? "gate, up, back, bf16" : "gate, up, back, f32", begun,
+                       2.0 * TOKENS * (double)F * (double)d);
+    gpu_free(g, p.c);
+    gpu_free(g, (void *)p.a);
+    gpu_free(g, (void *)p.b);
+}
+
+/* Attention with decay: two products of T x T / 2 forward, seven back. */
+static void time_gated(struct gpu *g, const struct shape *s)
+{
+    size_t ld = (size_t)((s->q + 2 * s->kv) * s->D), wide = (size_t)(s->q * s->D);
+    float *qkv = zeros(g, TOKENS * ld, 4), *d_qkv = zeros(g, TOKENS * ld, 4);
+    float *out = zeros(g, TOKENS * wide, 4), *d_out = zeros(g, TOKENS * wide, 4);
+    float *rows = zeros(g, 2 * TOKENS * (size_t)s->q, 4);
+    float *gates = zeros(g, 2 * TOKENS * (size_t)s->kv, 4);
+    int32_t *first = zeros(g, TOKENS, 4);
+    struct attention a = {.T = TOKENS,
+                          .n_heads = s->q,
+                          .n_kv_heads = s->kv,
+                          .D = s->D,
+                          .scale = 0.1f,
+                          .gating = GATING_DECAY,
+                          .window = 1,
+                          .q = qkv,
+                          .k = qkv + wide,
+                          .v = qkv + wide + s->kv * s->D,
+                          .ld = ld,
+                          .first = first,
+                          .gate = gates};
+    struct attention_grads to = {.out = out,
+                                 .d_out = d_out,
+                                 .ld_out = wide,
+                                 .lse = rows,
+                                 .d_q = d_qkv,
+                                 .d_k = d_qkv + wide,
+                                 .d_v = d_qkv + wide + s->kv * s->D,
+                                 .d_gate = gates + TOKENS * (size_t)s->kv};
+    double product = (double)s->q * s->D * TOKENS * (double)TOKENS;
+    for (int back = 0; back < 2; back++) {
+        double begun = 0;
+        for (int i = -1; i < TIMES; i++) {
+            if (i == 0) {
+                gpu_wait(g, NULL);
+                begun = seconds();
+            }
+            if (back)
+                gpu_gated_backward(g, &a, &to, rows + TOKENS * s->q);
+            else
+                gpu_gated_forward(g, &a, out, wide, rows);
+        }
+        say_operations(g, s, back ? "attention, 2,048 tokens, back" : "attention, 2,048 tokens",
+                       begun, (back ? 7 : 2) * product);
+    }
+    void *const all[] = {qkv, d_qkv, out, d_out, rows, gates, first};
+    for (int i = 0; i < 7; i++)
+        gpu_free(g, all[i]);
+}
+
+static void time_training(struct gpu *g)
+{
+    printf("\n| model | kernel of training | us | Gop | Top/s |\n|---|---|---|---|---|\n");
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        time_back(g, &shapes[i], true);
+        time_back(g, &shapes[i], false);
+        time_gated(g, &shapes[i]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct gpu *g;
@@ -165,6 +280,7 @@ int main(int argc, char **argv)
         time_attention(g, s, "attention, step, 32,768", 32768, 1);
         time_attention(g, s, "attention, 256 of 4,096", 4096, 256);
     }
+    time_training(g);
     gpu_close(g);
     return 0;
 }

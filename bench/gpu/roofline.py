@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Bytes and operations of a decode step and of a token of a prompt, and the time that a device needs for them at least.
+"""Bytes and operations of a decode step, of a token of a prompt and of a training step, and the time that a device needs for them at least.
 
-usage: roofline.py [--bandwidth TB/s] [--peak TFLOP/s] [--launch MS] [--reach SHARE]
+usage: roofline.py [--bandwidth TB/s] [--peak TFLOP/s] [--plain TFLOP/s] [--launch MS] [--reach SHARE]
 
 From the shapes alone; nothing is run.  A step reads every weight once (bf16) and the keys and values (16 bits) of what
 each head holds; its bound is the bandwidth of memory.  A prompt of n tokens multiplies each of them with every weight and with
-half the prompt's keys and values; its bound is the peak of dense bf16 products.  The rates are those of an H200 unless given;
+half the prompt's keys and values; its bound is the peak of dense bf16 products.  A training step multiplies
+each token with every weight once for the teacher, twice for the student (its pass runs again before the one back), once on
+the way back, and where weights learn once more for their derivatives; attention runs in f32 outside of the tensor cores
+(--plain), so that its bound is added to that of the products.  The rates are those of an H200 unless given;
 `reach` is the share of the bandwidth that the kernels are to have, `launch` what launches cost a step beside.
 """
 import argparse
@@ -18,6 +21,7 @@ SHAPES = {  # layers, d_model, query heads, KV heads, head dimension, d_ffn, voc
 }
 HELD = (512, 1024, 32768, 131072)  # entries of a head
 PROMPTS = (2048, 32768, 131072)
+TRAINED = (2048, 16384)  # tokens of a pack
 BYTES = 2  # of a weight, and of a channel of the cache
 
 
@@ -65,16 +69,64 @@ def prompts(args):
             print(f"| {name} | {n:,} | {products / 1e6:,.0f} | {attention / 1e6:,.0f} | {rate:,.0f} | {n / rate:.3f} |")
 
 
+def layer_weights(shape):
+    _, d, _, _, _, _, vocab, _ = shape
+    return weights(shape) - vocab * d
+
+
+def parameters(shape):
+    """All that learns where weights do, norms left out."""
+    _, d, _, _, _, _, vocab, tied = shape
+    return weights(shape) + (0 if tied else vocab * d)
+
+
+def train_operations(shape, n, learn):
+    """Per token of a document of n: of products, and of attention.  Forward two products of T x T / 2 and D, back seven."""
+    layers, d, q, _, dim, _, vocab, _ = shape
+    logits = 2 * vocab * d * (3 + learn)  # student, teacher, back, the matrix
+    return 2 * layer_weights(shape) * (4 + learn) + logits, layers * q * dim * n * (2 * 3 + 7)
+
+
+def train_bytes(shape, n, learn):
+    """What a pass with one tape holds there: weights, parameters' copies, activations (engine/train/pass.c, block.c, device_loss.c)."""
+    layers, d, q, kv, dim, ffn, vocab, _ = shape
+    qkv = (q + 2 * kv) * dim
+    teacher = BYTES * weights(shape)
+    learnt = 4 * 4 * parameters(shape) if learn else 0  # w, gradient, two moments
+    rows = (layers + 1) * d + 4 * d + 6 * layers * kv  # inputs of layers, streams, values
+    tape = 2 * d + qkv + kv * dim + q * dim + q + 2 * ffn + 2 * kv
+    scratch = max(2 * ffn, qkv) + 2 * max(d, qkv) + q * dim + q
+    return teacher, learnt, 4 * n * (rows + tape + scratch) + 4 * 256 * (2 * vocab + 3 * d)
+
+
+def trainings(args):
+    print("| model | tokens | what learns | weights, GB | parameters and moments, GB | activations, GB | products, Gop per token "
+          "| attention, Gop per token | optimizer, GB | tokens/s at most | seconds at least |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    for name, shape in SHAPES.items():
+        for n in TRAINED:
+            for learn in (False, True):
+                held = [x / 1e9 for x in train_bytes(shape, n, learn)]
+                products, attention = train_operations(shape, n, learn)
+                step = 28 * parameters(shape) if learn else 0  # AdamW reads four arrays and writes three
+                seconds = n * (products / args.peak + attention / args.plain) / 1e12 + step / (args.bandwidth * 1e12)
+                print(f"| {name} | {n:,} | {'all weights' if learn else 'gates'} | {held[0]:.2f} | {held[1]:.2f} | {held[2]:.2f} "
+                      f"| {products / 1e9:,.2f} | {attention / 1e9:,.2f} | {step / 1e9:.2f} | {n / seconds:,.0f} | {seconds:.3f} |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bandwidth", type=float, default=4.8)
     parser.add_argument("--peak", type=float, default=989)
+    parser.add_argument("--plain", type=float, default=67)
     parser.add_argument("--launch", type=float, default=0.30)
     parser.add_argument("--reach", type=float, default=0.85)
     args = parser.parse_args()
     steps(args)
     print()
     prompts(args)
+    print()
+    trainings(args)
 
 
 if __name__ == "__main__":

@@ -71,6 +71,18 @@ bool blas_product(struct blas *b, enum weight_type type, const void *w, const vo
                    CUDA_R_32F, (int)ld, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT)
            == CUBLAS_STATUS_SUCCESS;
 }
+
+/* By columns, c is y^T x^T: what lies by rows here is transposed there already. */
+bool blas_multiply(struct blas *b, struct blas_operand x, struct blas_operand y, float *c,
+                   size_t ld_c, int m, int n, int k, bool add)
+{
+    const float one = 1, old = add ? 1 : 0;
+    return b->gemm(b->handle, y.across ? CUBLAS_OP_T : CUBLAS_OP_N,
+                   x.across ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, y.p, CUDA_R_16BF, (int)y.ld,
+                   x.p, CUDA_R_16BF, (int)x.ld, &old, c, CUDA_R_32F, (int)ld_c, CUBLAS_COMPUTE_32F,
+                   CUBLAS_GEMM_DEFAULT)
+           == CUBLAS_STATUS_SUCCESS;
+}
 #else
 struct blas *blas_open(cudaStream_t stream)
 {
@@ -85,6 +97,12 @@ void blas_close(struct blas *b)
 
 bool blas_product(struct blas *, enum weight_type, const void *, const void *, float *, size_t, int,
                   int, int)
+{
+    return false;
+}
+
+bool blas_multiply(struct blas *, struct blas_operand, struct blas_operand, float *, size_t, int,
+                   int, int, bool)
 {
     return false;
 }

@@ -38,6 +38,11 @@ struct gpu {
     size_t gemm_x_bytes, gemm_w_bytes;
 };
 
+/* Of gemm.cu.  At least so many bytes at *p; what was there is in use until all before it is done.
+ * false: there is no room. */
+bool gpu_hold(struct gpu *g, void **p, size_t *has, size_t bytes);
+bool gpu_blas(struct gpu *g); /* whether cuBLAS can be used */
+
 #define ALL_LANES 0xffffffffu
 #define DEVICE static __device__ __forceinline__
 

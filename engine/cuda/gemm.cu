@@ -34,8 +34,7 @@ static void make_tile(struct gpu *g, const struct gpu_matrix *w, int first, int 
     LAUNCH(kernel, grid, GEMM_LANES, 0, g->stream, (uint16_t *)g->gemm_w, m, first);
 }
 
-/* At least so many bytes; what was there is in use until all before it is done. */
-static bool hold(struct gpu *g, void **p, size_t *has, size_t bytes)
+bool gpu_hold(struct gpu *g, void **p, size_t *has, size_t bytes)
 {
     if (*has >= bytes)
         return true;
@@ -71,17 +70,23 @@ static bool strip(struct gpu *g, float *out, size_t ld_out, const float *x, size
     return good;
 }
 
+bool gpu_blas(struct gpu *g)
+{
+    if (!g->blas && !g->no_blas)
+        g->blas = blas_open(g->stream);
+    g->no_blas = !g->blas;
+    return !g->no_blas;
+}
+
 bool gpu_gemm(struct gpu *g, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
               const struct gpu_matrix *w)
 {
     bool as_is = w->type == WEIGHT_F32 || w->type == WEIGHT_BF16;
     size_t K = (size_t)w->K;
     int tile = as_is || w->N < GEMM_TILE ? w->N : GEMM_TILE;
-    if (!g->blas && !g->no_blas)
-        g->blas = blas_open(g->stream);
-    g->no_blas = !g->blas;
-    if (g->no_blas || !hold(g, &g->gemm_x, &g->gemm_x_bytes, GPU_GEMM_ROWS * K * sizeof(float))
-        || (!as_is && !hold(g, &g->gemm_w, &g->gemm_w_bytes, (size_t)tile * K * 2)))
+    if (!gpu_blas(g)
+        || !gpu_hold(g, &g->gemm_x, &g->gemm_x_bytes, GPU_GEMM_ROWS * K * sizeof(float))
+        || (!as_is && !gpu_hold(g, &g->gemm_w, &g->gemm_w_bytes, (size_t)tile * K * 2)))
         return false;
     for (int n = 0; n < w->N; n += tile) {
         int rows = w->N - n < tile ? w->N - n : tile;

@@ -18,11 +18,12 @@
 #include "engine/decode/session.h"
 
 struct saliency_options {
-    int window;           /* W >= 1: a query's own entry always has its full weight */
-    bool kl;              /* its derivative is 0 where all weights are 1 */
-    double weight;        /* of every entry, 0.001 to 1 */
-    const float *weights; /* [L, H, T] instead, borrowed; NULL: none */
-    bool overwrite;       /* a trace that is written replaces what is at its name */
+    int window;            /* W >= 1: a query's own entry always has its full weight */
+    bool kl;               /* its derivative is 0 where all weights are 1 */
+    double weight;         /* of every entry, 0.001 to 1 */
+    const float *weights;  /* [L, H, T] instead, borrowed; NULL: none */
+    bool overwrite;        /* a trace that is written replaces what is at its name */
+    const char *precision; /* of the derivatives, for records; NULL: "f32" */
 };
 
 /* Measured by engine/train/saliency_pass.h. */

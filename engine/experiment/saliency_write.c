@@ -37,7 +37,7 @@ static int put_header(struct buf *b, const struct engine *e, const struct salien
     json_put_member_str(b, "hash", hash);
     buf_str(b, "},\"run\":{");
     json_put_member_num(b, "prompt_tokens", text->n_prompt);
-    json_put_member_str(b, "precision", "f32");
+    json_put_member_str(b, "precision", opt->precision ? opt->precision : "f32");
     buf_str(b, "},\"method\":{");
     json_put_member_str(b, "name", "full");
     buf_str(b, "},\"entry_space\":\"kv\"}");

@@ -40,7 +40,7 @@ static void sum_head(void *ctx, int head, int thread)
 }
 
 /* w_i, of one head or, with global, of all of them. */
-static double term_weight(const struct capacity *c, int i)
+double capacity_weight(const struct capacity *c, int i)
 {
     double heads = c->global ? c->heads : 1, p = i - c->first[i], M = c->M * heads;
     switch (c->norm) {
@@ -57,7 +57,7 @@ static double term_weight(const struct capacity *c, int i)
 }
 
 /* What the sum of all terms is multiplied by. */
-static double outer_scale(const struct capacity *c, int64_t active)
+double capacity_scale(const struct capacity *c, int64_t active)
 {
     double heads = c->global ? 1 : c->heads;
     switch (c->norm) {
@@ -91,7 +91,7 @@ static void head_terms(void *ctx, int task, int thread)
     struct part p = {0};
     sum_head(ctx, head, thread);
     for (int i = 0; i < c->T; i++)
-        add_term(&p, (double)R[i], c->M, term_weight(c, i));
+        add_term(&p, (double)R[i], c->M, capacity_weight(c, i));
     b->part[task] = p;
 }
 
@@ -105,7 +105,7 @@ static void head_back(void *ctx, int head, int thread)
     (void)thread;
     for (int i = 0; i < c->T && !c->global; i++) {
         struct part unused = {0};
-        double w = term_weight(c, i);
+        double w = capacity_weight(c, i);
         d[i] = (float)(b->scale * add_term(&unused, (double)b->sums[at + (size_t)i], c->M, w));
     }
     for (int from = 0, end; from < c->T; from = end) {
@@ -138,7 +138,8 @@ static void add_tokens(struct job *b, int from, int end, struct part *all)
         for (int i = from; i < end; i++)
             R[i - from] += (double)b->sums[(size_t)h * (size_t)c->T + (size_t)i];
     for (int i = from; i < end; i++)
-        b->d_log_beta[i] = (float)add_term(all, R[i - from], c->M * c->heads, term_weight(c, i));
+        b->d_log_beta[i] = (float)add_term(all, R[i - from], c->M * c->heads,
+                                           capacity_weight(c, i));
 }
 
 static struct part global_terms(struct job *b, struct par *pool)
@@ -167,7 +168,7 @@ double capacity_loss(const struct capacity *c, double weight, float *sums, float
 {
     struct job b = {.c = c, .sums = sums, .d_log_beta = d_log_beta};
     struct part all = c->global ? global_terms(&b, pool) : local_terms(&b, pool);
-    double scale = outer_scale(c, all.active);
+    double scale = capacity_scale(c, all.active);
     b.scale = weight * scale;
     if (c->global)
         spread(&b);
@@ -183,6 +184,21 @@ struct sparsity_job {
     double part[GROUP];
 };
 
+/* Of token i of a document that ends at `end`: end - i is n - p. */
+static double offset_of(const struct sparsity *s, int i, int end)
+{
+    return s->offset ? fmin(1, (double)s->window / (end - i)) : 0;
+}
+
+void sparsity_offsets(const struct sparsity *s, double *o)
+{
+    for (int from = 0, end; from < s->T; from = end) {
+        end = document_end(s->first, s->T, from);
+        for (int i = from; i < end; i++)
+            o[i] = offset_of(s, i, end);
+    }
+}
+
 static void sparsity_head(void *ctx, int task, int thread)
 {
     struct sparsity_job *b = ctx;
@@ -192,9 +208,8 @@ static void sparsity_head(void *ctx, int task, int thread)
     (void)thread;
     for (int from = 0, end; from < s->T; from = end) {
         end = document_end(s->first, s->T, from);
-        for (int i = from; i < end; i++) { /* end - i: n - p */
-            double left = 1 - (double)s->g[at + (size_t)i];
-            double o = s->offset ? fmin(1, (double)s->window / (end - i)) : 0;
+        for (int i = from; i < end; i++) {
+            double left = 1 - (double)s->g[at + (size_t)i], o = offset_of(s, i, end);
             sum += o + (1 - o) * (1 - left * left);
             b->d_g[at + (size_t)i] = (float)(b->scale * (1 - o) * 2 * left);
         }

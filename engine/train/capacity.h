@@ -39,6 +39,11 @@ struct capacity {
 double capacity_loss(const struct capacity *c, double weight, float *sums, float *d_log_beta,
                      struct par *pool);
 
+/* w_i of a token, and what the sum of all terms is multiplied by when `active` are over 0; first:
+ * of the host. */
+double capacity_weight(const struct capacity *c, int i);
+double capacity_scale(const struct capacity *c, int64_t active);
+
 /* WG-KV: mean over heads and tokens of o + (1 - o)(1 - (1 - g)^2), where
  * o = min(1, window / (n - p)) with n tokens in the document (offset), or 0.
  * g, d_g: [heads, T]; d_g is set to weight times the derivative. */
@@ -50,5 +55,6 @@ struct sparsity {
     int window;
 };
 double sparsity_loss(const struct sparsity *s, double weight, float *d_g, struct par *pool);
+void sparsity_offsets(const struct sparsity *s, double *o); /* [T] */
 
 #endif

@@ -44,19 +44,28 @@ double optimizer_norm(const float *g, size_t n)
 
 /* The corrections of step t are taken into scalars once:
  *     lr m / c1 / (sqrt(v / c2) + eps) = (lr sqrt(c2) / c1) m / (sqrt(v) + eps sqrt(c2)). */
+struct optimizer_scalars optimizer_scalars(const struct optimizer *o, int64_t t, double norm)
+{
+    double lr = optimizer_rate(o, t), root = sqrt(1 - pow(o->beta2, (double)t));
+    return (struct optimizer_scalars){
+        .rate = (float)(lr * root / (1 - pow(o->beta1, (double)t))),
+        .eps = (float)(o->eps * root),
+        .decay = (float)(lr * o->decay),
+        .b1 = (float)o->beta1,
+        .a1 = (float)(1 - o->beta1),
+        .b2 = (float)o->beta2,
+        .a2 = (float)(1 - o->beta2),
+        .scale = o->clip > 0 && norm > o->clip ? (float)(o->clip / norm) : 1.0f};
+}
+
 void optimizer_step(const struct optimizer *o, int64_t t, double norm, const float *g, float *w,
                     float *m, float *v, size_t n)
 {
-    double lr = optimizer_rate(o, t), root = sqrt(1 - pow(o->beta2, (double)t));
-    const float rate = (float)(lr * root / (1 - pow(o->beta1, (double)t)));
-    const float eps = (float)(o->eps * root), decay = (float)(lr * o->decay);
-    const float b1 = (float)o->beta1, a1 = (float)(1 - o->beta1);
-    const float b2 = (float)o->beta2, a2 = (float)(1 - o->beta2);
-    const float scale = o->clip > 0 && norm > o->clip ? (float)(o->clip / norm) : 1.0f;
+    const struct optimizer_scalars s = optimizer_scalars(o, t, norm);
     for (size_t i = 0; i < n; i++) {
-        float x = g[i] * scale;
-        m[i] = b1 * m[i] + a1 * x;
-        v[i] = b2 * v[i] + a2 * (x * x);
-        w[i] -= rate * m[i] / (sqrtf(v[i]) + eps) + decay * w[i];
+        float x = g[i] * s.scale;
+        m[i] = s.b1 * m[i] + s.a1 * x;
+        v[i] = s.b2 * v[i] + s.a2 * (x * x);
+        w[i] -= s.rate * m[i] / (sqrtf(v[i]) + s.eps) + s.decay * w[i];
     }
 }

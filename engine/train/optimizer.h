@@ -32,4 +32,10 @@ double optimizer_norm(const float *g, size_t n);
 void optimizer_step(const struct optimizer *o, int64_t t, double norm, const float *g, float *w,
                     float *m, float *v, size_t n);
 
+/* What a step multiplies with (optimizer.c has the equation). */
+struct optimizer_scalars {
+    float rate, eps, decay, b1, a1, b2, a2, scale; /* a1 = 1 - b1, a2 = 1 - b2 */
+};
+struct optimizer_scalars optimizer_scalars(const struct optimizer *o, int64_t t, double norm);
+
 #endif

@@ -77,20 +77,13 @@ void output_matrix_finish(struct output_matrix *m)
     memset(m, 0, sizeof *m);
 }
 
-/* A row of the tile: a position that counts. */
-struct row {
-    int at;
-    double share; /* of the position in every term */
-    struct kl_coef coef;
-    double term[QUALITY_MSE];
-};
-
 struct job {
     const struct quality *q;
     int64_t positions;
     bool kl;
-    int n_rows; /* of the tile */
-    struct row row[QUALITY_ROWS];
+    int n_rows;           /* of the tile */
+    int at[QUALITY_ROWS]; /* the position of a row */
+    struct quality_row row[QUALITY_ROWS];
     size_t ld, ld_back, ld_slice; /* floats between rows of logits, partial, slices */
     float *hidden;                /* [2][ROWS][d] the student's, then the teacher's n_rows rows */
     float *logits;                /* [2 * n_rows][ld] as hidden */
@@ -179,29 +172,33 @@ static struct kl_part join_parts(const struct job *b, int row)
 /* The terms of a row and the factors of its derivatives by the student's logits:
  *     fwkl: p_s - p_t     ntp: p_s - [token]     rvkl: p_s (ln p_s - ln p_t - rvkl)
  * with ln p = d - ln sum, d = logit - maximum. */
+void quality_finish(const struct quality *q, bool kl, const struct kl_part *p, float logit,
+                    struct quality_row *r)
+{
+    const double *w = q->weight;
+    const double part_of = r->share;
+    double lse = log(p->sum_s), shift = 0, self = w[QUALITY_FWKL] + w[QUALITY_NTP];
+    r->term[QUALITY_NTP] = lse + (double)p->top_s - (double)logit;
+    r->coef = (struct kl_coef){.top_s = p->top_s, .top_t = p->top_t};
+    if (kl) {
+        shift = lse - log(p->sum_t);
+        r->term[QUALITY_FWKL] = p->cross_t / p->sum_t + shift;
+        r->term[QUALITY_RVKL] = p->cross_s / p->sum_s - shift;
+        self -= w[QUALITY_RVKL] * r->term[QUALITY_RVKL];
+        r->coef.reverse = (float)(w[QUALITY_RVKL] * part_of / p->sum_s);
+        r->coef.forward = (float)(w[QUALITY_FWKL] * part_of / p->sum_t);
+        r->coef.shift = (float)shift;
+    }
+    r->coef.self = (float)(self * part_of / p->sum_s);
+}
+
 static void finish_row(void *ctx, int row, int thread)
 {
     struct job *b = ctx;
-    const double *w = b->q->weight;
-    struct row *r = &b->row[row];
-    const double part_of = r->share;
     struct kl_part p = join_parts(b, row);
-    int next = b->q->ids[r->at + 1];
-    double lse = log(p.sum_s), shift = 0, self = w[QUALITY_FWKL] + w[QUALITY_NTP];
+    int next = b->q->ids[b->at[row] + 1];
     (void)thread;
-    float logit = b->logits[(size_t)row * b->ld + (size_t)next];
-    r->term[QUALITY_NTP] = lse + (double)p.top_s - (double)logit;
-    r->coef = (struct kl_coef){.top_s = p.top_s, .top_t = p.top_t};
-    if (b->kl) {
-        shift = lse - log(p.sum_t);
-        r->term[QUALITY_FWKL] = p.cross_t / p.sum_t + shift;
-        r->term[QUALITY_RVKL] = p.cross_s / p.sum_s - shift;
-        self -= w[QUALITY_RVKL] * r->term[QUALITY_RVKL];
-        r->coef.reverse = (float)(w[QUALITY_RVKL] * part_of / p.sum_s);
-        r->coef.forward = (float)(w[QUALITY_FWKL] * part_of / p.sum_t);
-        r->coef.shift = (float)shift;
-    }
-    r->coef.self = (float)(self * part_of / p.sum_s);
+    quality_finish(b->q, b->kl, &p, b->logits[(size_t)row * b->ld + (size_t)next], &b->row[row]);
 }
 
 /* Derivatives by one slice of the logits, and what they add to those by the hidden states. */
@@ -215,7 +212,7 @@ static void slice_back(void *ctx, int slice, int thread)
         const float *s = b->logits + (size_t)r * b->ld + (size_t)from;
         const float *t = s + (size_t)b->n_rows * b->ld;
         float *row = d + (size_t)r * b->ld_slice;
-        int next = b->q->ids[b->row[r].at + 1] - from;
+        int next = b->q->ids[b->at[r] + 1] - from;
         b->q->kernels->kl_back(row, s, b->kl ? t : NULL, n, &b->row[r].coef);
         if (next >= 0 && next < n)
             row[next] -= (float)(b->q->weight[QUALITY_NTP] * b->row[r].share);
@@ -238,8 +235,7 @@ static void slice_back(void *ctx, int slice, int thread)
                             m->back[slice].n_panels);
 }
 
-/* What hidden states are multiplied with: logits are linear in them. */
-static float colder(const struct quality *q)
+float quality_colder(const struct quality *q)
 {
     return q->temperature > 0 ? (float)(1 / q->temperature) : 1.0f;
 }
@@ -258,13 +254,20 @@ static void add_partials(void *ctx, int row, int thread)
     (void)thread;
     for (int i = 1; i < b->q->out->n_back; i++)
         b->q->kernels->add(sum, sum + (size_t)i * QUALITY_ROWS * b->ld_back, d);
-    scale(sum, (size_t)d, colder(b->q));
-    b->q->kernels->add(b->d_student + (size_t)b->row[row].at * (size_t)d, sum, d);
+    scale(sum, (size_t)d, quality_colder(b->q));
+    b->q->kernels->add(b->d_student + (size_t)b->at[row] * (size_t)d, sum, d);
 }
 
-static bool counts(const struct quality *q, int i)
+bool quality_counts(const struct quality *q, int i)
 {
     return i + 1 < q->T && q->first[i + 1] == q->first[i] && (!q->share || q->share[i] != 0);
+}
+
+static void put_row(struct job *b, int at)
+{
+    const float *share = b->q->share;
+    b->at[b->n_rows] = at;
+    b->row[b->n_rows++].share = share ? (double)share[at] : 1 / (double)b->positions;
 }
 
 /* Gathers the next positions that count from *at on. */
@@ -274,16 +277,15 @@ static void gather(struct job *b, int *at)
     size_t d = (size_t)q->out->d;
     b->n_rows = 0;
     for (; *at < q->T && b->n_rows < QUALITY_ROWS; ++*at)
-        if (counts(q, *at))
-            b->row[b->n_rows++] = (struct row){
-                .at = *at, .share = q->share ? (double)q->share[*at] : 1 / (double)b->positions};
+        if (quality_counts(q, *at))
+            put_row(b, *at);
     for (int r = 0; r < b->n_rows; r++) {
-        size_t from = (size_t)b->row[r].at * d;
+        size_t from = (size_t)b->at[r] * d;
         memcpy(b->hidden + (size_t)r * d, q->student + from, d * sizeof(float));
         if (b->kl)
             memcpy(b->hidden + (size_t)(b->n_rows + r) * d, q->teacher + from, d * sizeof(float));
     }
-    scale(b->hidden, (size_t)b->n_rows * (b->kl ? 2 : 1) * d, colder(q));
+    scale(b->hidden, (size_t)b->n_rows * (b->kl ? 2 : 1) * d, quality_colder(q));
 }
 
 static void logit_terms(struct job *b, double term[QUALITY_TERMS], struct par *pool)
@@ -343,7 +345,7 @@ void quality_loss(const struct quality *q, float *d_student, struct quality_resu
     lay_out(&b, q, par_threads(pool), scratch);
     b.kl = w[QUALITY_FWKL] != 0 || w[QUALITY_RVKL] != 0;
     for (int i = 0; i < q->T; i++)
-        b.positions += counts(q, i);
+        b.positions += quality_counts(q, i);
     term[QUALITY_MSE] = mse_term(&b, pool);
     if (b.kl || w[QUALITY_NTP] != 0)
         logit_terms(&b, term, pool);

@@ -48,6 +48,20 @@ struct quality {
     const float *share; /* [T] position i adds share[i] term_i instead of 1/N; NULL: 1/N */
 };
 
+/* A position that counts: its share in every term, its terms, and the factors of its derivatives
+ * by the student's logits. */
+struct quality_row {
+    double share;
+    struct kl_coef coef;
+    double term[QUALITY_MSE];
+};
+/* Fills coef and term from the sums of a whole row and the student's logit of the next token. */
+void quality_finish(const struct quality *q, bool kl, const struct kl_part *p, float logit,
+                    struct quality_row *r);
+bool quality_counts(const struct quality *q, int i);
+/* What hidden states are multiplied with: logits are linear in them. */
+float quality_colder(const struct quality *q);
+
 struct quality_result {
     double term[QUALITY_TERMS]; /* unweighted; NaN for terms of weight 0 */
     int64_t positions;          /* N */

@@ -157,7 +157,7 @@ static int run_packs(struct trainer *t, struct trainer_step *ret, struct kvf_dia
         struct pass_loss l = {0};
         err = run_pack(t, a, &l, &ret->tokens, d);
         if (t->sum && !err)
-            on->add_rows(&t->c, t->sum, 0, t->grad, 0, 1, (int)n);
+            on->blend(&t->c, t->sum, t->grad, n, 1.0f);
         add_loss(&ret->loss, &l, 1.0 / t->opt.accumulate);
     }
     return err;

@@ -35,3 +35,24 @@ bool blas_product(struct blas *, enum weight_type type, const void *w, const voi
         }
     return true;
 }
+
+static float element(struct blas_operand o, int i, int j)
+{
+    size_t at = o.across ? (size_t)j * o.ld + (size_t)i : (size_t)i * o.ld + (size_t)j;
+    float v;
+    weight_dequant(&v, (const uint16_t *)o.p + at, WEIGHT_BF16, 1);
+    return v;
+}
+
+bool blas_multiply(struct blas *, struct blas_operand x, struct blas_operand y, float *c,
+                   size_t ld_c, int m, int n, int k, bool add)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            float *to = &c[(size_t)i * ld_c + (size_t)j], sum = add ? *to : 0;
+            for (int l = 0; l < k; l++)
+                sum += element(x, i, l) * element(y, l, j);
+            *to = sum;
+        }
+    return true;
+}

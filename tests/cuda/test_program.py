@@ -4,6 +4,7 @@
 usage: test_program.py KVFATE_EMULATED FOLDER_OF_TINY_MODELS KVFATE"""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -88,7 +89,9 @@ def none_to_use():
     refused("no bf16", argv, "major=7", 1, "7.0", "bf16", "--device cpu")
     refused("no room for the weights", argv, "memory=40960", 1, "no room for the weights", "--device cpu")
     refused("no room for a session", argv, "memory=700000", 1, "no room for a session", "--device cpu")
-    refused("derivatives", ["saliency", *PROMPT, "--device", "cuda"], "", 2, "processor alone")
+    refused("no device for derivatives", ["saliency", *PROMPT, "--device", "cuda"], "devices=0", 1, "no device", "--device cpu")
+    refused("no room for both directions", ["saliency", *PROMPT, "--device", "cuda"], "memory=40960", 1, "on the device")
+    refused("no room for a pass", ["saliency", *PROMPT, "--device", "cuda", "--exact"], "memory=700000", 1, "on the device")
     refused("8 bits", [*argv, "--kv-type", "q8_0"], "", 2, "q8_0", "f16")
     expect(not os.path.exists(path("none.npy")), "a failure leaves no file")
     r = run(EMULATED, ["logits", *PROMPT, "-o", path("auto.npy"), "--device", "auto"], "driver=0")
@@ -111,8 +114,71 @@ def nothing_of_the_trace_is_lost():
     expect(read(path("lost.kvf")) == read(path("whole.kvf")), "resumed on the processor it has the bytes of one run")
 
 
+def numbers(text):
+    return [float(x) for x in re.findall(r"-?\d+\.\d+(?:e-?\d+)?", text)]
+
+
+def alike(name, a, b, share):
+    """Two lists of numbers, by the largest of them."""
+    top = max(map(abs, a), default=0)
+    expect(a and len(a) == len(b) and all(abs(x - y) <= share * top for x, y in zip(a, b)), name, a[:8], b[:8])
+
+
+def derivatives_by_entries():
+    argv = ["saliency", "-m", MODEL, "--raw", "-p", "She sells sea shells.", "--loss", "kl", "--weight", "0.5", "-o"]
+    run(KVFATE, [*argv, path("cpu.tsv")])
+    for precision, words, share in (("cuda f32", ["--exact"], 1e-4), ("cuda bf16", [], 5e-2)):
+        r = run(EMULATED, [*argv, path("gpu.tsv"), "--device", "cuda", *words])
+        expect(r.returncode == 0, "saliency --device cuda", r.said)
+        cpu, gpu = (read(path(n)).decode() for n in ("cpu.tsv", "gpu.tsv"))
+        expect(precision in gpu and precision not in cpu, "what computed is said", gpu[:600])
+        rows = ["\n".join(line for line in t.splitlines() if line[:1] != "#") for t in (cpu, gpu)]
+        alike(f"saliency, {precision}", *map(numbers, rows), share)
+
+
+def train_data():
+    name = path("train.txt")
+    with open(name, "w", encoding="utf-8") as f:
+        f.write("".join(f" = Title {i} = \n" + f" The {i} grey cats of the house sleep .\n" * 12 for i in range(12)))
+    return name
+
+
+def losses(name):
+    lines = [json.loads(x) for x in read(name + ".log.jsonl").splitlines()]
+    return [x["loss"] for x in lines if "loss" in x], [x["norm"] for x in lines if "norm" in x]
+
+
+def trainings(name, argv, out, launches, precisions=((["--exact"], 1e-4), ([], 5e-2))):
+    """The same losses of both, from the command line to the file; what a device leaves that is lost after so many launches is taken up."""
+    argv = [*argv, "-m", MODEL, "--data", train_data(), "--length", 24, "-t", 1, "--check-every", 0, "--save-every", 1, "--steps", 2, "-o"]
+    run(KVFATE, [*argv, path(f"cpu-{out}")])
+    for words, share in precisions:
+        gpu = path(f"{len(words)}-{out}")
+        r = run(EMULATED, [*argv, gpu, "--device", "cuda", *words])
+        expect(r.returncode == 0, f"{name} --device cuda", r.said)
+        for a, b in zip(losses(path(f"cpu-{out}")), losses(gpu)):
+            alike(f"{name} {words}", a, b, share)
+    lost = path(f"lost-{out}")
+    more = ["--device", "cuda", "--exact"]
+    r = run(EMULATED, [*argv, lost, *more], f"lost={launches}")
+    expect(r.returncode == 1 and r.said.count("failed") == 1, f"{name}: a lost device", r.returncode, r.said)
+    expect(os.path.exists(lost + ".state") and len(losses(lost)[0]) == 1, f"{name}: the first step was kept", os.listdir(work.name))
+    r = run(KVFATE, [*argv, lost])
+    expect(r.returncode == 2 and "computed" in r.said, f"{name}: the processor does not go on with it", r.returncode, r.said)
+    r = run(EMULATED, [*argv, lost, *more])
+    expect(r.returncode == 0 and read(lost) == read(path(f"1-{out}")), f"{name}: taken up it has the bytes of one run", r.said)
+
+
+def derivatives():
+    derivatives_by_entries()
+    trainings("train", ["train", "--method", "trimkv:M=8,lr=1e-2"], "g.safetensors", 190)
+    trainings("tune", ["tune", "--method", "window", "-B", 16, "--lr", "1e-3"], "m.gguf", 160)
+    trainings("tune --rank", ["tune", "--method", "window", "-B", 16, "--rank", 2, "--lr", "1e-2"], "a.safetensors", 220, [(["--exact"], 1e-4)])
+
+
 answers_are_equal()
 devices()
+derivatives()
 none_to_use()
 nothing_of_the_trace_is_lost()
 check.finish()

@@ -15,14 +15,16 @@ if ! nvidia-smi -L 2>/dev/null; then
 fi
 [ -e "$build/build.ninja" ] || meson setup "$build" --buildtype=release -Dcuda=enabled >/dev/null
 ninja -C "$build" tests/gpu/test_gpu_products tests/gpu/test_gpu_attention \
-    tests/gpu/test_gpu_decisions
+    tests/gpu/test_gpu_decisions tests/gpu/test_gpu_train tests/gpu/test_gpu_losses \
+    tests/gpu/test_gpu_pass tests/train/train0.gguf
+export KVF_TRAIN="$build/tests/train"
 failed=0
 say() { # what, status
     [ "$2" -eq 0 ] && echo "| $1 | as the reference |" || { echo "| $1 | FAILED |"; failed=1; }
 }
 echo "| test | result |"
 echo "|---|---|"
-for name in products attention decisions; do
+for name in products attention decisions train losses pass; do
     test="$build/tests/gpu/test_gpu_$name"
     status=0
     "$test" --jobs 1 >"$build/gpu_$name.log" 2>&1 || status=$?

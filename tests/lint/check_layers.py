@@ -30,7 +30,7 @@ ENGINE = {
     'probe': ['kernels', 'cache', 'method'],
     'decode': ['kernels', 'cuda', 'model', 'gate', 'cache', 'method', 'probe'],
     'experiment': ['kernels', 'model', 'gate', 'cache', 'method', 'probe', 'decode'],
-    'train': ['kernels', 'model', 'gate', 'cache', 'method', 'probe', 'decode', 'experiment'],
+    'train': ['kernels', 'cuda', 'model', 'gate', 'cache', 'method', 'probe', 'decode', 'experiment'],
 }
 # Headers, or folders of headers, that only one folder may include.
 PRIVATE = {

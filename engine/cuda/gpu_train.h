@@ -1,0 +1,145 @@
+/* gpu_train.h - the kernels of derivatives, as engine/train sees them.
+ *
+ * As gpu.h: all pointers lie on the device unless they are said to be the host's, rows are ld
+ * floats apart, functions put work on the device's stream and return.  Sums have one order,
+ * whatever the device: the same input gives the same bits.  Derivatives are added where it says
+ * +=.  Against the C reference the results are within 1e-5, relative to the largest value of what
+ * is compared. */
+#ifndef KVF_ENGINE_CUDA_GPU_TRAIN_H
+#define KVF_ENGINE_CUDA_GPU_TRAIN_H
+
+#include "engine/cuda/gpu.h"
+#include "engine/kernels/gated.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* c (m x n, rows ld_c apart) = a (m x k) b (k x n), or c += a b; element (i, j) of a lies at
+ * a[i * a_row + j * a_col], of b at b[i * b_row + j * b_col].  b is f32 or bf16 (b_type). */
+struct gpu_multiply {
+    float *c;
+    size_t ld_c;
+    const float *a;
+    size_t a_row, a_col;
+    const void *b;
+    size_t b_row, b_col;
+    enum weight_type b_type;
+    int m, n, k;
+    bool add;
+};
+/* Exact: has the bits of tile_mul of the C reference. */
+void gpu_multiply(struct gpu *g, const struct gpu_multiply *p);
+/* The same by cuBLAS with a and b rounded to bf16, within 2^-7 of the sum of |a b| (2^-8 where b is
+ * bf16), where one of the strides of a and of b is 1.  false: there is no cuBLAS, or no room for
+ * its tiles, and nothing was done. */
+bool gpu_multiply_bf16(struct gpu *g, const struct gpu_multiply *p);
+/* to = from rounded to bf16, rows of n that adjoin. */
+void gpu_to_bf16(struct gpu *g, uint16_t *to, const float *from, int rows, int n);
+
+/* Gated attention of whole sequences (gated.h), in tiles of 64 queries and 64 keys: O(T) memory.
+ * D at most 256; kernels is not used.  delta: [n_heads, T] scratch. */
+void gpu_gated_forward(struct gpu *g, const struct attention *a, float *out, size_t ld_out,
+                       float *lse);
+void gpu_gated_backward(struct gpu *g, const struct attention *a, const struct attention_grads *d,
+                        float *delta);
+
+/* Norms of T rows of `heads` vectors that adjoin, C channels each. */
+struct gpu_norm {
+    int T, heads, C;
+    float eps;
+    const float *w;
+};
+void gpu_norm(struct gpu *g, const struct gpu_norm *n, float *out, size_t ld_out, const float *x,
+              size_t ld_x);
+/* dx = or += the derivative by x from that by what the norm gave. */
+void gpu_norm_back(struct gpu *g, const struct gpu_norm *n, float *dx, size_t ld_dx, const float *x,
+                   size_t ld_x, const float *dy, size_t ld_dy, bool set);
+/* dw [C] += the sum of dy x / rms(x) over rows and heads. */
+void gpu_norm_learn(struct gpu *g, const struct gpu_norm *n, float *dw, const float *x, size_t ld_x,
+                    const float *dy, size_t ld_dy);
+/* to [n] += the sum of T rows. */
+void gpu_sum_rows(struct gpu *g, float *to, const float *x, size_t ld_x, int T, int n);
+/* y = x or y += x, T rows of n; ld_x 0: the same row each time. */
+void gpu_copy_rows(struct gpu *g, float *y, size_t ld_y, const float *x, size_t ld_x, int T, int n);
+void gpu_add_rows(struct gpu *g, float *y, size_t ld_y, const float *x, size_t ld_x, int T, int n);
+/* y = x + by y for n floats; x NULL: y = by y. */
+void gpu_blend(struct gpu *g, float *y, const float *x, size_t n, float by);
+/* to [n, m] = the transpose of from [m, n]. */
+void gpu_transpose(struct gpu *g, float *to, const float *from, int m, int n);
+/* As gpu_rope, the turn of token t at row t - first[t] of turn [position][n_rot]. */
+void gpu_rope_within(struct gpu *g, float *x, size_t ld, const float *turn, const int32_t *first,
+                     int T, int n_heads, int D, int n_rot);
+/* out [t, n] = silu(x[t, 0..n)) x[t, n..2n); back: d [t, n] by out becomes d [t, 2n] by x. */
+void gpu_swiglu(struct gpu *g, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
+                int n);
+void gpu_swiglu_back(struct gpu *g, float *d, size_t ld_d, const float *x, size_t ld_x, int T,
+                     int n);
+/* number = value, or of write gates log(value = max(value, least)); and back, set: own NULL: 0. */
+void gpu_gates(struct gpu *g, float *number, float *value, size_t n, bool write, float least);
+void gpu_gates_back(struct gpu *g, float *d_value, const float *d_number, const float *value,
+                    const float *own, size_t n, bool write, float least);
+/* d_table[ids[t]] += dx[t] for T rows of d floats, in order. */
+void gpu_embed_learn(struct gpu *g, float *d_table, const int32_t *ids, const float *dx, int T,
+                     int d);
+
+/* The networks of gates.  y += bias [n], out = act(y), T rows; back: out = act(y), d *= act'(y). */
+enum gpu_act { GPU_SILU, GPU_GELU, GPU_RELU };
+void gpu_activate(struct gpu *g, enum gpu_act act, float *y, float *out, size_t ld,
+                  const float *bias, int T, int n);
+void gpu_activate_back(struct gpu *g, enum gpu_act act, float *out, float *d, const float *y,
+                       size_t ld, int T, int n);
+/* z += bias [n], and value[t * ld_value + i] = sigmoid(z[t, i]) of write gates, its log otherwise;
+ * back: d_z [t, i] is set from d_value. */
+void gpu_read_out(struct gpu *g, float *z, size_t ld_z, const float *bias, float *value,
+                  size_t ld_value, int T, int n, bool write);
+void gpu_read_out_back(struct gpu *g, float *d_z, size_t ld_dz, const float *z, size_t ld_z,
+                       const float *d_value, size_t ld_value, int T, int n, bool write);
+
+/* capacity.h: sums [heads, T] become R; and d_log_beta the derivative by log beta, from d by R.
+ * first: [T]. */
+void gpu_capacity_sums(struct gpu *g, float *sums, const float *log_beta, const int32_t *first,
+                       int heads, int T);
+void gpu_capacity_back(struct gpu *g, float *d_log_beta, const float *d, const float *log_beta,
+                       const int32_t *first, int heads, int T);
+/* sum[b], count[b] of row b: of the terms (R - M) w[t] with R > M.  total: R is the sum over all
+ * heads, which are then one row. */
+void gpu_capacity_terms(struct gpu *g, double *sum, int64_t *count, const float *sums,
+                        const double *w, double M, int heads, int T, bool total);
+/* d[h, t] = scale w[t] where R > M, else 0. */
+void gpu_capacity_spread(struct gpu *g, float *d, const float *sums, const double *w, double M,
+                         double scale, int heads, int T, bool total);
+/* sum[h] of o + (1 - o)(1 - (1 - g)^2) with o[t]; d_g = scale times its derivative. */
+void gpu_sparsity(struct gpu *g, double *sum, float *d_g, const float *gate, const double *o,
+                  double scale, int heads, int T);
+
+/* quality.h.  Rows at[i] of x, times by; and the way back: x[at[i]] += by rows[i]. */
+void gpu_gather(struct gpu *g, float *rows, const float *x, const int32_t *at, int n, int d,
+                float by);
+void gpu_scatter_add(struct gpu *g, float *x, const float *rows, const int32_t *at, int n, int d,
+                     float by);
+/* Sums of n rows of V logits, of the student's s and the teacher's t (NULL: none), and
+ * next[i] = s[i, token[i]]. */
+void gpu_kl_parts(struct gpu *g, struct kl_part *part, float *next, const float *s, const float *t,
+                  size_t ld, const int32_t *token, int n, int V);
+/* s becomes the derivative by s: kl_back of kernels.h, less ntp[i] at token[i]. */
+void gpu_kl_back(struct gpu *g, float *s, const float *t, size_t ld, const struct kl_coef *coef,
+                 const int32_t *token, const float *ntp, int n, int V);
+/* sum[t] of (s - x)^2 of row t, and d = scale (s - x). */
+void gpu_mse(struct gpu *g, double *sum, float *d, const float *s, const float *x, double scale,
+             int T, int n);
+
+/* The sum of g[i]^2 in parts, part[GPU_PARTS]: their sum in order is the host's. */
+enum { GPU_PARTS = 256 };
+void gpu_squares(struct gpu *g, double *part, const float *x, size_t n);
+/* A step of AdamW with the scalars of optimizer.c. */
+struct gpu_adamw {
+    float rate, eps, decay, b1, a1, b2, a2, scale;
+};
+void gpu_adamw(struct gpu *g, const struct gpu_adamw *o, const float *grad, float *w, float *m,
+               float *v, size_t n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
