@@ -13,6 +13,7 @@
 #include "cli/run_notes.h"
 #include "cli/shown.h"
 #include "cli/signals.h"
+#include "cli/stream.h"
 
 static void print_answer(const struct run *u)
 {
@@ -76,10 +77,12 @@ static int execute_one(struct run *u, struct kvf_diag *d)
     return err ? err : run_execute(u, d);
 }
 
-static int finish(const struct command *self, struct run *u, int err, const struct kvf_diag *d)
+static int finish(const struct command *self, struct run *u, int err, struct kvf_diag *d)
 {
     if (!err) {
-        if (u->json)
+        if (u->piped.len)
+            err = stream_out_send(&u->piped, d);
+        else if (u->json)
             print_json(u);
         else if (u->out)
             print_answer(u);
@@ -93,6 +96,7 @@ static int finish(const struct command *self, struct run *u, int err, const stru
                 session_length(u->session), u->out ? "; they are all in " : "",
                 u->out ? u->out : "");
     run_close(u);
+    stream_out_close(&u->piped);
     if (!err && signals_caught())
         return 128 + signals_caught();
     return command_end(self, err, d);
@@ -196,7 +200,7 @@ static const struct opt run_options[] = {
      "named stretches of the prompt (docs/reference/probes.md)"},
     {OPT_GROUP, 0, "batch", offsetof(struct run, batch), .group = jsonl_options},
     {OPT_STR, 'o', "output", offsetof(struct run, out), "OUT.kvf",
-     "the trace; with --jsonl a folder for ID.kvf"},
+     "the trace, or - for the standard output; with --jsonl a folder for ID.kvf"},
     {OPT_FLAG, 0, "overwrite", offsetof(struct run, overwrite), NULL,
      "replace the trace that is there, once the new one is closed"},
     {OPT_FLAG, 0, "resume", offsetof(struct run, resume), NULL,
@@ -205,6 +209,17 @@ static const struct opt run_options[] = {
     {OPT_FLAG, 'q', "quiet", offsetof(struct run, quiet), NULL, "no progress, no summary"},
     {.type = OPT_END},
 };
+
+/* A trace that goes to the standard output is made in a file first. */
+static int open_pipe(struct run *u, struct kvf_diag *d)
+{
+    if (u->json || u->resume)
+        return kvf_fail(d, KVF_E_ARG, "%s and -o - exclude each other",
+                        u->json ? "--json" : "--resume");
+    int err = stream_out_open(&u->piped, d);
+    u->out = u->piped.data;
+    return err;
+}
 
 static int cmd_run(const struct command *self, void *request, int n, char **operand)
 {
@@ -226,6 +241,8 @@ static int cmd_run(const struct command *self, void *request, int n, char **oper
         err = shadows_parse(u->shadow, &u->shadows, &d);
     if (!err && u->batch.file)
         return batch(self, u);
+    if (!err && strcmp(u->out, "-") == 0)
+        err = open_pipe(u, &d);
     return finish(self, u, err ? err : execute_one(u, &d), &d);
 }
 

@@ -9,6 +9,7 @@
 #include "cli/analysis.h"
 #include "cli/commands.h"
 #include "cli/open_traces.h"
+#include "cli/stream.h"
 #include "cli/package.h"
 
 #define X(name) extern const struct command command_##name;
@@ -165,6 +166,8 @@ static int run(const struct command *self, void *request, int argc, char **argv)
                        self->name);
     if (!err)
         err = check_operands(self, n, &d);
+    if (!err && self->operands.kind && strcmp(self->operands.kind, "trace") == 0)
+        err = stream_operands(n, argv + 1, &d);
     return err ? command_end(self, err, &d) : self->run(self, request, n, argv + 1);
 }
 

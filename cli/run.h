@@ -18,6 +18,7 @@ struct run {
     struct opt_list watch_text;
     struct watch watch;
     struct spans spans;
+    struct buf piped; /* -o -: the file that goes to the standard output */
     unsigned shadows; /* bits of probe_table */
     bool json, quiet, overwrite, resume;
     const char *cell_methods, *cell_budgets; /* of a batch: many in the place of --method */

@@ -14,6 +14,9 @@ from .study_cost import tell_costs
 from .study_page import write_page
 
 
+PROVENANCE = ("model_hash", "precision", "kv_type", "kind", "interval", "ranking")  # what study.tsv tells of each job
+
+
 def _call(words, ranks=1):
     """Runs the program with its own output on the terminal; its sentences are the user's."""
     before = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
@@ -95,18 +98,42 @@ def _rows(path):
 
 
 def _join(study):
-    """study.tsv: the rows of all jobs as the program wrote them, behind model, text and seed."""
-    columns, rows = [], []
+    """study.tsv: the rows of all jobs as the program wrote them, behind model, text and seed, and study.parquet where pyarrow is."""
+    columns, rows, meta = [], [], [("made_by", program.run("--version").decode().split("\n")[0])]
     for job in study.plan.jobs:
-        _, names, body = _rows(study.at(job, ".tsv"))
+        head, names, body = _rows(study.at(job, ".tsv"))
+        meta += [("%s.%s" % (job.name, key), value) for key, _, value in (line[2:].partition(": ") for line in head) if key in PROVENANCE]
         columns += [c for c in names if c not in columns]
         rows += [{"model": job.model.name, "text": job.text.name, "seed": str(job.seed), **dict(zip(names, r))} for r in body]
     path = os.path.join(study.plan.out, "study.tsv")
     columns = ["model", "text", "seed"] + columns
     with open(path + ".part", "w", encoding="utf-8") as f:
-        f.write("# table: study\n" + "\t".join(columns) + "\n")
+        f.write("# table: study\n" + "".join("# %s: %s\n" % x for x in meta) + "\t".join(columns) + "\n")
         f.writelines("\t".join(r.get(c, "nan") for c in columns) + "\n" for r in rows)
     os.replace(path + ".part", path)
+    write_parquet(os.path.join(study.plan.out, "study.parquet"), columns, rows, meta)
+
+
+def _typed(values):
+    """Texts as whole numbers, as numbers or as texts, whatever all of them are."""
+    for kind in (int, float):
+        try:
+            return [kind(v) for v in values]
+        except ValueError:
+            pass
+    return values
+
+
+def write_parquet(path, columns, rows, meta):
+    """The same rows as Parquet, whose metadata are those of the TSV; left out where pyarrow or NumPy is not installed."""
+    try:
+        import pyarrow  # noqa: F401
+        from . import tables
+    except ImportError:
+        return
+    import numpy
+    typed = {c: numpy.array(_typed([r.get(c, "nan") for r in rows])) for c in columns}
+    tables.save_table(tables.Table(typed, {"table": "study", **dict(meta)}), path)
 
 
 def _finish(study):

@@ -74,6 +74,20 @@ for seed in (0, 1):
 rows = list(csv.DictReader((x for x in open("one-study/study.tsv", encoding="utf-8") if not x.startswith("#")), delimiter="\t"))
 c.check("rows of all jobs", [(x["seed"], x["method"], x["budget"]) for x in rows] == [
     (s, m, b) for s in "01" for m, b in (("full", "0"), ("window", "16"), ("window", "32"), ("h2o", "16"), ("h2o", "32"))], rows)
+told = dict(x[2:].split(": ", 1) for x in open("one-study/study.tsv", encoding="utf-8").read().split("\n") if x.startswith("# "))
+own = dict(x[2:].split(": ", 1) for x in open("one-study/jobs/tiny6-prose-s1.tsv", encoding="utf-8").read().split("\n") if x.startswith("# "))
+c.check("where it comes from", told["made_by"].startswith("kvfate ") and told["tiny6-prose-s1.model_hash"] == own["model_hash"], told, own)
+try:
+    import pyarrow.parquet  # noqa: F401
+except ImportError:
+    print("pyarrow is not installed: study.parquet is not tried")
+    c.check("no Parquet without pyarrow", not os.path.exists("one-study/study.parquet"))
+else:
+    import kvfate
+    frame = kvfate.load_table("one-study/study.parquet")
+    c.check("the same rows as Parquet", all([str(v) for v in frame["method"]] == [x["method"] for x in rows] and [float(v) for v in frame[k]] == [float(x[k]) for x in rows]
+                                            for k in ("budget", "kl", "nll", "seed")), frame)
+    c.check("and where they come from", {k: v for k, v in frame.attrs.items() if k in told} == told, frame.attrs)
 base = sqlite3.connect("one-study/study.sqlite")
 c.check("the database has them", all(abs(base.execute("select kl from tiny6_prose_s0 where method=? and budget=?", (x["method"], int(x["budget"]))).fetchone()[0]
                                          - float(x["kl"])) < 1e-12 for x in rows if x["seed"] == "0"))
