@@ -61,6 +61,17 @@ def chunk(name, data):
     return name + struct.pack("<I", len(data)) + data + b"\0" * (len(data) % 2)
 
 
+def picture(data):
+    """Of a WebP of one picture the chunks that a frame may have."""
+    out, at = b"", 12
+    while at + 8 <= len(data):
+        size = struct.unpack("<I", data[at + 4:at + 8])[0]
+        if data[at:at + 4] in (b"VP8 ", b"VP8L", b"ALPH"):
+            out += chunk(data[at:at + 4], data[at + 8:at + 8 + size])
+        at += 8 + size + size % 2
+    return out
+
+
 def animation(frames):
     """An animated WebP of pictures of one size: [(WebP of one picture, hundredths of a second)]."""
     def size(w, h):
@@ -69,7 +80,7 @@ def animation(frames):
     w, h = (int(n * RATIO) for n in SIZE)
     body = chunk(b"VP8X", bytes([2, 0, 0, 0]) + size(w, h)) + chunk(b"ANIM", b"\xff" * 4 + b"\0\0")
     for data, hundredths in frames:
-        body += chunk(b"ANMF", b"\0" * 6 + size(w, h) + (10 * hundredths).to_bytes(3, "little") + b"\2" + data[12:])
+        body += chunk(b"ANMF", b"\0" * 6 + size(w, h) + (10 * hundredths).to_bytes(3, "little") + b"\2" + picture(data))
     return b"RIFF" + struct.pack("<I", len(body) + 4) + b"WEBP" + body
 
 
