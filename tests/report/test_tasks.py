@@ -4,7 +4,7 @@ commands that its views give, run; what they save; text that can be read in ligh
 
 usage: test_tasks.py KVFATE MAKE_REPORT_TRACE [--times]
 
-With --times only the sizes and times of a page of two traces of 8,192 tokens.  Skips (77) where there is no Chromium.
+With --times only the sizes and times of a page of two traces of 8,192 tokens, on a machine where nothing else runs.  Skips (77) where there is no Chromium.
 """
 import json
 import os
@@ -300,8 +300,9 @@ def times(s, b):
     print(f"two traces of 8,192 tokens x 90 heads: {size / 1e6:.2f} MB, without {', '.join(dropped) or 'nothing'}; first map after {statistics.median(opened):.0f} ms "
           f"(of {', '.join(f'{o:.0f}' for o in opened)}); a move of the pointer {statistics.median(moves):.2f} ms in the median, {max(moves):.1f} at most; "
           f"the fates of another token {statistics.median(pins):.0f} ms")
-    s.check("the pointer is followed", statistics.median(moves) < 16, moves)
-    s.check("the page opens", min(opened) < 5000, opened)
+    alone = "--times" in sys.argv  # then nothing else may run
+    s.check("the pointer is followed", (max(moves) if alone else statistics.median(moves)) < 16, moves)
+    s.check("the page opens", statistics.median(opened) < (1000 if alone else 5000), opened)
     quiet(s, b, "8,192 tokens, twice")
 
 

@@ -30,6 +30,7 @@ function fateGrid(trace, fates, i) {
   for (const g of wholeTicks(0, Math.max(1, G - 1), Math.min(G, 4)).filter((v) => v < G))
     out.append(svg('text', { class: 'tick', x: 17, y: (g + 0.5) * tall + 3.5, 'text-anchor': 'end' }, String(g)));
   out.addEventListener('keydown', (e) => stepCell(e, trace, fates));
+  out.style.maxWidth = `${1.25 * (22 + L * cell)}px`;
   return out;
 }
 

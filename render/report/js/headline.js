@@ -47,7 +47,7 @@ const HEADLINE = [
 
 function headlineRow(h) {
   const { trace } = h, on = state.trace === trace;
-  const name = trace.method ? `${trace.title} \u00b7 ${trace.method}` : trace.title;
+  const name = trace.method ? [el('span', { class: 'long' }, `${trace.title} \u00b7 `), trace.method] : trace.title;
   return el('tr', { class: on ? 'on' : null, 'aria-current': on ? 'true' : null, onclick: () => showTrace(trace) },
     el('th', { scope: 'row' }, el('button', { type: 'button', 'data-trace': String(trace.index), 'aria-pressed': String(on) }, name)),
     HEADLINE.map(([, , text]) => el('td', {}, text(h))));

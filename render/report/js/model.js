@@ -2,11 +2,11 @@
 
 const SERIES_KEPT = 24;
 const KINDS = {
-  alpha: { table: 'eviction', column: 'evict_step', label: 'Kept', range: '1: the query still has the token',
+  alpha: { table: 'eviction', column: 'evict_step', label: 'Kept', range: 'whether the query still has the token',
     probe: 'evict' },
   beta: { table: 'retention', column: 'log_beta', label: 'Retention', range: 'what the gates retain of the token at the query',
     probe: 'gates' },
-  last: { table: 'last-use', column: 'last_use_age', label: 'Last use', range: '1: a later query will select the token again',
+  last: { table: 'last-use', column: 'last_use_age', label: 'Last use', range: 'whether a later query will select the token',
     probe: 'survival' },
 };
 
