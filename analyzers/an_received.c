@@ -1,5 +1,6 @@
 /* an_received.c - the attention a_ti that chosen tokens i received from each later query t of
- * chosen query heads (WG-KV, Figure 3); with --spread how all that was received spreads. */
+ * chosen query heads (WG-KV, Figure 3), beside beta_i^(t - i) of its gate; with --spread how all
+ * that was received spreads. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +46,7 @@ struct pair {
 struct row {
     const char *head, *text;
     int64_t layer, index, token, step, seen;
-    double attention, sum;
+    double attention, sum, retention;
 };
 
 struct data {
@@ -158,12 +159,26 @@ static int show_text(const struct data *x, int k)
     return err;
 }
 
+/* log beta of a pair's entry in the KV head that its head reads; NaN without gates. */
+static int gate_of(const struct data *x, const struct pair *p, double *ret, struct kvf_diag *d)
+{
+    int column = kvf_find(x->t, "log_beta"), kv = kvf_n_heads(x->t, p->layer, KVF_SPACE_KV);
+    int per = kv > 0 ? kvf_n_heads(x->t, p->layer, KVF_SPACE_QUERY) / kv : 0;
+    *ret = NAN;
+    if (column < 0 || per < 1)
+        return KVF_OK;
+    return kvf_read_f64(x->t, column, p->layer, p->head / per, (uint32_t)p->token, 1, ret, d);
+}
+
 static int take_pair(struct data *x, int k, int64_t *row, struct kvf_diag *d)
 {
     const struct pair *p = &x->pair[k];
     uint32_t n = (uint32_t)(x->T - p->token);
     struct sum sum = {0};
+    double log_beta = NAN;
     int err = kvf_read_f64(x->t, p->column, 0, 0, (uint32_t)p->token, n, x->value, d);
+    if (!err)
+        err = gate_of(x, p, &log_beta, d);
     snprintf(x->name[k], sizeof x->name[k], "L%dH%d", p->layer, p->head);
     err = err ? err : show_text(x, k);
     for (uint32_t i = 0; !err && i < n; i++) {
@@ -182,7 +197,8 @@ static int take_pair(struct data *x, int k, int64_t *row, struct kvf_diag *d)
                                         .step = p->token + i,
                                         .attention = v >= 0 ? v : NAN,
                                         .seen = isnan(v) ? -1 : v >= 0,
-                                        .sum = sum_get(&sum)};
+                                        .sum = sum_get(&sum),
+                                        .retention = exp(log_beta * i)};
     }
     return err;
 }
@@ -193,7 +209,7 @@ static const struct record_member members[] = {
     {"index", "", TABLE_INT, AT(index)},   {"token", "", TABLE_INT, AT(token)},
     {"step", "step", TABLE_INT, AT(step)}, {"attention", "", TABLE_REAL, AT(attention)},
     {"seen", "", TABLE_INT, AT(seen)},     {"cumulative", "", TABLE_REAL, AT(sum)},
-    {"text", "", TABLE_STR, AT(text)},
+    {"text", "", TABLE_STR, AT(text)},     {"retention", "", TABLE_REAL, AT(retention)},
 };
 enum { CUMULATIVE = 7, N_MEMBERS = sizeof members / sizeof *members };
 
@@ -209,7 +225,9 @@ static int build(const struct data *x, bool cumulative, struct table *out)
     if (cumulative)
         return records_put(out, x->row, sizeof *x->row, members, N_MEMBERS);
     int err = records_put(out, x->row, sizeof *x->row, members, CUMULATIVE);
-    return err ? err : records_put(out, x->row, sizeof *x->row, members + CUMULATIVE + 1, 1);
+    return err ? err
+               : records_put(out, x->row, sizeof *x->row, members + CUMULATIVE + 1,
+                             N_MEMBERS - CUMULATIVE - 1);
 }
 
 static int run_steps(struct kvf_trace *t, const struct analyzer_args *args,
@@ -315,6 +333,7 @@ static const struct column_use columns[] = {
     {"mass.sum", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--spread"},
     {"out_norm", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--spread --weight contrib"},
     {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "whether a query saw the entry"},
+    {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "retention"},
     {.name = NULL},
 };
 

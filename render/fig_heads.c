@@ -221,8 +221,7 @@ static void score_bars(struct canvas *c, const struct table *t, int64_t r, struc
             snprintf(number, sizeof number, "undefined");
         }
         canvas_text(c, a->x - 1.5, y, name, PT_TICK, ALIGN_RIGHT, ink, 0);
-        canvas_text(c, fmax(a->x, axis_x(a, isfinite(v) ? fmin(1, v) : 0)) + 1, y, number, PT_SMALL,
-                    ALIGN_LEFT, ink, 0);
+        canvas_text(c, a->x + a->w + 1, y, number, PT_SMALL, ALIGN_LEFT, ink, 0);
         y += pitch;
     }
     const double line[] = {half, a->y, half, a->y + a->h};

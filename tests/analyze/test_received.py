@@ -175,6 +175,7 @@ def by_hand(folder):
     mass = Column("mass.sum", "f32", "query", [[[2, 1, 1, 0], [0, 3, 1, 0]]], flags=SNAPSHOT)
     kvf = make(write_kvf, os.path.join(folder, "hand.kvf"), [*raw, mass], (1, 1, 2, 4))
     t, meta = table(kvfate, "received", kvf, "--cumulative")
+    check("no gates", t.pop("retention") == [None] * 8, t)
     check("hand", t == {"head": ["L0H0"] * 5 + ["L0H1"] * 3, "layer": [0] * 8, "index": [0] * 5 + [1] * 3, "token": [0] * 4 + [3] + [1] * 3,
                         "step": [0, 1, 2, 3, 3, 1, 2, 3], "attention": [1, .5, None, .125, 0, .5, .25, None],
                         "seen": [1, 1, -1, 1, 1, 1, 1, 0], "cumulative": [1, 1.5, 1.5, 1.625, 0, .5, .75, .75],
@@ -182,6 +183,9 @@ def by_hand(folder):
     check("hand meta", (meta["pairs"], meta["steps_unseen"], meta["steps_unknown"], meta["pairs_unborn"]) == ("3", "1", "1", "1"), meta)
     t, _ = table(kvfate, "received", kvf, "--every", "2", "--head", "L0H0", "--tokens", "0:1", "--cumulative")
     check("hand every", t["step"] == [0, 2] and t["cumulative"] == [1, 1.5] and t["attention"] == [1, None], t)
+    gates = Column("log_beta", "f32", "kv", np.log([[[.5, .25, 1, .125]]]))
+    g, _ = table(kvfate, "received", make(write_kvf, os.path.join(folder, "gates.kvf"), [*raw, gates], (1, 1, 2, 4)))
+    check("hand gates", np.allclose(g["retention"], [1, .5, .25, .125, 1, 1, .25, .0625], rtol=1e-6), g)
     # shares of token 1: 1/4 and 3/4; token 3 has no mass
     t, meta = table(kvfate, "received", kvf, "--spread", "shares")
     check("hand shares", t["share"] == [1, .25, .5, None, 0, .75, .5, None] and t["token"] == [0, 1, 2, 3] * 2 and meta["undefined"] == "1", t)
