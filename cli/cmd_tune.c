@@ -8,8 +8,6 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/progress.h"
-#include "base/stats.h"
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "cli/folders.h"
@@ -17,58 +15,27 @@
 #include "cli/runner.h"
 #include "cli/shown.h"
 #include "cli/signals.h"
-#include "cli/train_check.h"
-#include "cli/train_files.h"
+#include "cli/tune_job.h"
 #include "cli/tune_masks.h"
 #include "engine/decode/devices.h"
 #include "engine/model/gguf_write.h"
-#include "engine/train/tuner.h"
-
-enum { REPLICATES = 2000 };
 
 /* In the order of the words; types of matrices. */
 static const char *const type_words[] = {"f16", "q8_0", "q4_1", "f32", NULL};
 static const enum weight_type types[] = {WEIGHT_F16, WEIGHT_Q8_0, WEIGHT_Q4_1, WEIGHT_F32};
 static const char *const packing_words[] = {"run", "documents", NULL}; /* enum packing */
 
-struct job {
-    /* options */
-    const char *model, *out, *state_path, *targets, *budgets;
-    struct opt_list data, plans;
-    struct methods methods;
-    int packing, type, device; /* of the words */
-    int64_t steps, warmup, length, prompt, accumulate, seed, threads, save_every, check_every,
-        check_docs, rank;
-    double share, lr, clip, decay, kl, ntp, temperature, alpha;
-    bool json, recompute, fresh, control, exact;
-
-    struct train_files files;
-    struct tuner_options opt;
-    struct engine *engine;
-    struct packs *packs, *held; /* held: what checks are on; NULL: none */
-    struct tuner *tuner;
-    int n_budgets, budget[TRAIN_CHECK_BUDGETS];
-    struct pack *doc;       /* [check_docs] of checks */
-    struct pass_loss *loss; /* [check_docs] */
-    double *kl_of;          /* [check_docs] */
-    char hash[33];
-    struct buf config, log, tokens_name;
-    struct progress bar;
-    double first[TRAIN_CHECK_BUDGETS], last[TRAIN_CHECK_BUDGETS]; /* KL of checks; NaN: none */
-    int64_t saved, tokens;
-    double seconds;
-};
-
 /* ---- options ---- */
 
-static bool is_adapter(const struct job *j)
+static bool is_adapter(const struct tune_job *j)
 {
     size_t n = strlen(j->out), end = strlen(".safetensors");
     return n > end && strcmp(j->out + n - end, ".safetensors") == 0;
 }
 
-static void set_options(struct job *j)
+static void set_options(struct tune_job *j)
 {
+    int64_t warmup = j->warmup >= 0 ? j->warmup : j->steps / 20;
     j->opt.optimizer = (struct optimizer){.lr = j->lr,
                                           .beta1 = 0.9,
                                           .beta2 = 0.999,
@@ -76,8 +43,8 @@ static void set_options(struct job *j)
                                           .decay = j->decay,
                                           .clip = j->clip,
                                           .schedule = SCHEDULE_COSINE,
-                                          .warmup = j->warmup >= 0 ? j->warmup : j->steps / 20,
-                                          .steps = j->steps};
+                                          .warmup = warmup * j->updates,
+                                          .steps = j->steps * j->updates};
     j->opt.pass.quality[QUALITY_FWKL] = j->control ? 0 : j->kl;
     j->opt.pass.quality[QUALITY_NTP] = j->control && j->ntp == 0 ? 1 : j->ntp;
     j->opt.pass.temperature = j->temperature;
@@ -91,12 +58,15 @@ static void set_options(struct job *j)
     j->opt.seed = (uint64_t)j->seed;
 }
 
-static int check_options(struct job *j, struct kvf_diag *d)
+static int check_options(struct tune_job *j, struct kvf_diag *d)
 {
-    if (j->data.n == 0 && j->plans.n == 0)
+    if (j->data.n == 0 && j->plans.n == 0 && j->rewards.n == 0)
         return kvf_fail(d, KVF_E_ARG,
                         "no --data FILE: text, or JSONL with \"text\" or "
-                        "\"question\" and \"answer\"; or --plan P.kvf");
+                        "\"question\" and \"answer\"; or --plan P.kvf, or --reward FILE.jsonl");
+    if (j->plans.n && j->rewards.n)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--plan brings texts, and --reward samples its own: give one of them");
     if (!j->out)
         return kvf_fail(d, KVF_E_ARG, "no -o MODEL.gguf, or -o ADAPTER.safetensors with --rank");
     if (is_adapter(j) && j->rank == 0)
@@ -112,6 +82,8 @@ static int check_options(struct job *j, struct kvf_diag *d)
     int err = lora_parse_targets(j->targets, &j->opt.lora.targets, d);
     if (!err)
         err = train_budgets(j->budgets, j->budget, &j->n_budgets, d);
+    if (!err && j->rewards.n && j->n_budgets < TRAIN_CHECK_BUDGETS)
+        j->budget[j->n_budgets++] = 0; /* checks are with the full cache, too */
     if (!err)
         err = methods_parse(&j->methods, d);
     if (!err)
@@ -121,43 +93,8 @@ static int check_options(struct job *j, struct kvf_diag *d)
 
 /* ---- opening ---- */
 
-static int open_packs(struct job *j, double from, double to, struct packs **ret, struct kvf_diag *d)
-{
-    struct packs_source source = {
-        j->data.item, j->data.n, j->opt.length,      (enum packing)j->packing,
-        from,         to,        j->tokens_name.data};
-    return packs_open(j->engine->tokenizer, &source, ret, d);
-}
-
-/* What checks are on: the share of the data that is left out, or all of it beside plans. */
-static int open_held(struct job *j, struct kvf_diag *d)
-{
-    double from = j->plans.n ? 0 : j->share;
-    if (j->check_every == 0 || from >= 1 || j->data.n == 0)
-        return KVF_OK;
-    int err = open_packs(j, from, 1, &j->held, d);
-    if (err == KVF_E_LIMIT)
-        kvf_fail(d, err,
-                 "the share of the data that is checked on gives no document of %d tokens; give "
-                 "more text, a smaller --share, or --check-every 0",
-                 j->opt.length);
-    if (err)
-        return err;
-    if (packs_count(j->held) < j->check_docs)
-        j->check_docs = packs_count(j->held);
-    size_t n = (size_t)j->check_docs;
-    j->doc = MEM_NEW(struct pack, n);
-    j->loss = MEM_NEW(struct pass_loss, n);
-    j->kl_of = MEM_NEW(double, n);
-    if (!j->doc || !j->loss || !j->kl_of)
-        return KVF_E_NOMEM;
-    for (size_t i = 0; i < n; i++)
-        j->doc[i] = packs_get(j->held, j->opt.seed, 0, (int)i);
-    return KVF_OK;
-}
-
 /* All that the bytes of the result depend on. */
-static int put_config(struct job *j)
+static int put_config(struct tune_job *j)
 {
     struct buf *b = &j->config;
     const struct tuner_options *o = &j->opt;
@@ -189,13 +126,18 @@ static int put_config(struct job *j)
     const char *device = model_learner_word(&o->learner);
     if (device)
         buf_printf(b, ", \"computed\": \"%s\"", device);
-    buf_printf(
-        b, ", \"data_packs\": %d, \"data_tokens\": %" PRId64 ", \"data_hash\": \"%016" PRIx64 "\"}",
-        packs_count(j->packs), packs_tokens(j->packs), packs_hash(j->packs));
+    if (j->reward)
+        tune_reward_put(j, b);
+    else
+        buf_printf(b,
+                   ", \"data_packs\": %d, \"data_tokens\": %" PRId64
+                   ", \"data_hash\": \"%016" PRIx64 "\"",
+                   packs_count(j->packs), packs_tokens(j->packs), packs_hash(j->packs));
+    buf_char(b, '}');
     return b->err;
 }
 
-static int open_all(struct job *j, struct kvf_diag *d)
+static int open_all(struct tune_job *j, struct kvf_diag *d)
 {
     struct execution how = {.exact = j->exact, .threads = j->threads, .device = j->device};
     int err = model_learner(&how, &j->opt.learner, d);
@@ -215,102 +157,22 @@ static int open_all(struct job *j, struct kvf_diag *d)
     if (folder_cache_make("tokens", &j->tokens_name) != KVF_OK)
         buf_finish(&j->tokens_name);
     gguf_hash(j->engine->gguf, j->hash);
-    err = j->plans.n ? tune_plans_open(&j->plans, j->engine, j->opt.length, &j->packs, d)
-                     : open_packs(j, 0, j->share, &j->packs, d);
-    if (!err)
-        err = open_held(j, d);
+    err = j->rewards.n ? tune_reward_open(j, d) : tune_text_open(j, d);
     if (!err)
         err = put_config(j);
     return err ? err : tuner_create(j->engine, j->packs, &j->opt, &j->tuner, d);
 }
 
-static struct session_options session_of(const struct job *j, const struct method *row,
-                                         const struct method_params *params)
-{
-    return (struct session_options){.method = row,
-                                    .params = params,
-                                    .gates = j->methods.gates,
-                                    .inputs = &j->methods.inputs,
-                                    .kv_type = KV_F32};
-}
-
-/* ---- checks: KL(model || student under the method) on text that is not trained on ---- */
-
-static int check_budget(struct job *j, int i, struct kvf_diag *d)
-{
-    struct method row;
-    struct method_params params;
-    double low, high;
-    int n = (int)j->check_docs,
-        err = method_parse(j->methods.method, j->budget[i], &row, &params, d);
-    struct session_options s = session_of(j, &row, &params);
-    if (!err)
-        err = tuner_judge(j->tuner, &s, j->doc, n, j->loss, d);
-    for (int k = 0; !err && k < n; k++)
-        j->kl_of[k] = j->loss[k].term[QUALITY_FWKL];
-    if (err)
-        return err;
-    j->last[i] = stats_mean(j->kl_of, (size_t)j->check_docs);
-    err = stats_bootstrap_mean(j->kl_of, (size_t)j->check_docs, REPLICATES, 1, &low, &high);
-    buf_printf(&j->log, ", \"kl_%d\": ", j->budget[i]);
-    json_put_num(&j->log, j->last[i]);
-    buf_printf(&j->log, ", \"low_%d\": ", j->budget[i]);
-    json_put_num(&j->log, low);
-    buf_printf(&j->log, ", \"high_%d\": ", j->budget[i]);
-    json_put_num(&j->log, high);
-    buf_printf(&j->log, ", \"documents_%d\": [", j->budget[i]);
-    for (int k = 0; k < n; k++) {
-        buf_str(&j->log, k ? ", " : "");
-        json_put_num(&j->log, j->loss[k].term[QUALITY_FWKL]);
-    }
-    buf_char(&j->log, ']');
-    return err;
-}
-
-/* KL is judged where it is not learnt from, too. */
-static int check(struct job *j, struct kvf_diag *d)
-{
-    buf_printf(&j->log, "{\"check\": %" PRId64, tuner_steps(j->tuner));
-    int err = KVF_OK;
-    double sum = 0;
-    for (int i = 0; !err && i < j->n_budgets; i++) {
-        err = check_budget(j, i, d);
-        sum += j->last[i];
-    }
-    buf_str(&j->log, ", \"mean_kl\": ");
-    json_put_num(&j->log, sum / j->n_budgets);
-    buf_str(&j->log, "}\n");
-    if (tuner_steps(j->tuner) == 0)
-        memcpy(j->first, j->last, sizeof j->first);
-    return err;
-}
-
 /* ---- the record ---- */
 
-static void put_step(struct job *j, const struct tuner_step *s)
+/* Steps of the run: of the optimizer there may be more. */
+static int64_t steps_done(const struct tune_job *j)
 {
-    struct buf *b = &j->log;
-    const struct {
-        const char *name;
-        double value;
-    } number[] = {{"loss", s->loss.total},
-                  {"fwkl", s->loss.term[QUALITY_FWKL]},
-                  {"ntp", s->loss.term[QUALITY_NTP]},
-                  {"lr", s->rate},
-                  {"norm", s->norm}};
-    buf_printf(b, "{\"step\": %" PRId64 ", \"tokens\": %" PRId64 ", \"evicted\": %" PRId64, s->step,
-               s->tokens, s->left);
-    for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
-        if (isnan(number[i].value)) /* a term that is not asked for */
-            continue;
-        buf_printf(b, ", \"%s\": ", number[i].name);
-        json_put_num(b, number[i].value);
-    }
-    buf_str(b, "}\n");
+    return tuner_steps(j->tuner) / j->updates;
 }
 
 /* The first check of a record that is taken up again, and the last. */
-static void find_checks(struct job *j)
+static void find_checks(struct tune_job *j)
 {
     for (const char *line = j->log.data; line && strchr(line, '\n');
          line = strchr(line, '\n') + 1) {
@@ -321,8 +183,8 @@ static void find_checks(struct job *j)
             || json_parse(line, (size_t)(end - line), &row, &unused) != KVF_OK)
             continue;
         for (int i = 0; i < j->n_budgets; i++) {
-            char key[32];
-            snprintf(key, sizeof key, "kl_%d", j->budget[i]);
+            char key[TUNE_KEY];
+            tune_key(key, j->reward ? "pass" : "kl", j->budget[i]);
             j->last[i] = json_num(json_get(row, key), NAN);
             j->first[i] = isnan(j->first[i]) ? j->last[i] : j->first[i];
         }
@@ -330,17 +192,17 @@ static void find_checks(struct job *j)
     }
 }
 
-static int save(struct job *j, struct kvf_diag *d)
+static int save(struct tune_job *j, struct kvf_diag *d)
 {
     int err = j->log.err ? j->log.err : train_files_record(&j->files, &j->log, d);
     if (!err)
         err = tuner_save(j->tuner, j->files.state.data, j->config.data,
                          j->log.data ? j->log.data : "", d);
-    j->saved = tuner_steps(j->tuner);
+    j->saved = steps_done(j);
     return err;
 }
 
-static int resume(struct job *j, struct kvf_diag *d)
+static int resume(struct tune_job *j, struct kvf_diag *d)
 {
     char *log = NULL;
     int found = 0;
@@ -355,16 +217,16 @@ static int resume(struct job *j, struct kvf_diag *d)
         buf_str(&j->log, log);
     mem_free(log);
     find_checks(j);
-    j->saved = err ? -1 : tuner_steps(j->tuner);
+    j->saved = err ? -1 : steps_done(j);
     return err;
 }
 
 /* The model with its new weights, or what is to be added to them. */
-static int write_result(struct job *j, struct kvf_diag *d)
+static int write_result(struct tune_job *j, struct kvf_diag *d)
 {
     struct buf record = {0};
     buf_printf(&record, "%.*s, \"steps_done\": %" PRId64 "}", (int)j->config.len - 1,
-               j->config.data, tuner_steps(j->tuner));
+               j->config.data, steps_done(j));
     int err = record.err;
     if (!err && is_adapter(j))
         err = lora_write(tuner_lora(j->tuner), j->out, j->hash, record.data, d);
@@ -382,33 +244,39 @@ static int write_result(struct job *j, struct kvf_diag *d)
 
 /* ---- the run ---- */
 
-static int advance(struct job *j, const struct session_options *method, struct kvf_diag *d)
+static int check(struct tune_job *j, struct kvf_diag *d)
 {
-    struct tuner_step s;
+    int err = j->reward ? tune_reward_check(j, d) : tune_text_check(j, d);
+    if (steps_done(j) == 0)
+        memcpy(j->first, j->last, sizeof j->first);
+    return err;
+}
+
+static int advance(struct tune_job *j, const struct session_options *method, struct kvf_diag *d)
+{
     double start = clock_seconds();
-    int err = tuner_step(j->tuner, method, &s, d);
+    int err = j->reward ? tune_reward_step(j, method, d) : tune_text_step(j, method, d);
     if (err)
         return err;
+    int64_t step = steps_done(j);
     j->seconds += clock_seconds() - start;
-    j->tokens += s.tokens;
-    put_step(j, &s);
-    if (j->held && (s.step % j->check_every == 0 || s.step == j->steps))
+    if (j->checks && (step % j->check_every == 0 || step == j->steps))
         err = check(j, d);
-    if (!err && s.step % j->save_every == 0)
+    if (!err && step % j->save_every == 0)
         err = save(j, d);
-    progress_update(&j->bar, s.step);
+    progress_update(&j->bar, step);
     return err ? err : j->log.err;
 }
 
-static void summary_json(const struct job *j)
+static void summary_json(const struct tune_job *j)
 {
     struct buf b = {0};
     buf_printf(&b,
                "{\"steps\": %" PRId64 ", \"tokens\": %" PRId64
-               ", \"seconds\": %.3f, \"parameters\": %zu, \"bytes\": %zu, \"kl\": {",
-               tuner_steps(j->tuner), j->tokens, j->seconds, tuner_parameters(j->tuner),
-               tuner_bytes(j->tuner));
-    for (int i = 0; j->held && i < j->n_budgets; i++) {
+               ", \"seconds\": %.3f, \"parameters\": %zu, \"bytes\": %zu, \"%s\": {",
+               steps_done(j), j->tokens, j->seconds, tuner_parameters(j->tuner),
+               tuner_bytes(j->tuner), j->reward ? "pass" : "kl");
+    for (int i = 0; j->checks && i < j->n_budgets; i++) {
         buf_printf(&b, "%s\"%d\": [", i ? ", " : "", j->budget[i]);
         json_put_num(&b, j->first[i]);
         buf_str(&b, ", ");
@@ -420,7 +288,7 @@ static void summary_json(const struct job *j)
     buf_finish(&b);
 }
 
-static void summary(const struct job *j)
+static void summary(const struct tune_job *j)
 {
     double rate = j->seconds > 0 ? (double)j->tokens / j->seconds : 0;
     if (j->json) {
@@ -429,14 +297,21 @@ static void summary(const struct job *j)
     }
     printf("%s: step %" PRId64 " of %" PRId64 "; %" PRId64 " tokens at %.0f per second; %zu "
            "parameters\n",
-           shown_name(j->out).text, tuner_steps(j->tuner), j->steps, j->tokens, rate,
+           shown_name(j->out).text, steps_done(j), j->steps, j->tokens, rate,
            tuner_parameters(j->tuner));
-    for (int i = 0; j->held && i < j->n_budgets; i++)
-        printf("budget %d: KL from the full cache was %.4f nats per token and is %.4f\n",
-               j->budget[i], j->first[i], j->last[i]);
+    for (int i = 0; j->checks && i < j->n_budgets; i++)
+        if (j->reward && !j->budget[i])
+            printf("full cache: %.4f of the answers were right, and %.4f are\n", j->first[i],
+                   j->last[i]);
+        else if (j->reward)
+            printf("budget %d: %.4f of the answers were right, and %.4f are\n", j->budget[i],
+                   j->first[i], j->last[i]);
+        else
+            printf("budget %d: KL from the full cache was %.4f nats per token and is %.4f\n",
+                   j->budget[i], j->first[i], j->last[i]);
 }
 
-static int run(struct job *j, struct kvf_diag *d)
+static int run(struct tune_job *j, struct kvf_diag *d)
 {
     int err = check_options(j, d);
     if (!err)
@@ -446,22 +321,23 @@ static int run(struct job *j, struct kvf_diag *d)
     if (err)
         return err;
     signals_catch();
-    struct session_options method = j->control ? (struct session_options){.kv_type = KV_F32}
-                                               : session_of(j, &j->methods.row, &j->methods.params);
+    struct session_options method = j->control
+                                        ? (struct session_options){.kv_type = KV_F32}
+                                        : tune_session(j, &j->methods.row, &j->methods.params);
     progress_start(&j->bar, "tune", "steps", j->steps);
-    if (j->held && tuner_steps(j->tuner) == 0)
+    if (j->checks && !j->log.len) /* a run that was stopped there has it */
         err = check(j, d);
-    while (!err && !signals_caught() && tuner_steps(j->tuner) < j->steps)
+    while (!err && !signals_caught() && steps_done(j) < j->steps)
         err = advance(j, &method, d);
-    if (!err && j->saved != tuner_steps(j->tuner))
+    if (!err && j->saved != steps_done(j))
         err = save(j, d);
-    progress_end(&j->bar, tuner_steps(j->tuner));
+    progress_end(&j->bar, steps_done(j));
     if (err)
         return err;
     if (signals_caught())
         fprintf(stderr,
                 "kvfate tune: interrupted after step %" PRId64 "; the same command goes on\n",
-                tuner_steps(j->tuner));
+                steps_done(j));
     else
         err = write_result(j, d);
     if (!err)
@@ -469,9 +345,10 @@ static int run(struct job *j, struct kvf_diag *d)
     return err;
 }
 
-static void finish(struct job *j)
+static void finish(struct tune_job *j)
 {
     tuner_destroy(j->tuner);
+    tune_reward_close(j->reward);
     packs_close(j->packs);
     packs_close(j->held);
     methods_close(&j->methods);
@@ -486,86 +363,100 @@ static void finish(struct job *j)
 }
 
 static const struct opt options[] = {
-    {OPT_STR, 'm', "model", offsetof(struct job, model), "FILE", "model: a GGUF file or a folder",
-     .absent = "SmolLM2 in the cache folder"},
-    {OPT_LIST, 0, "data", offsetof(struct job, data), "FILE", "text, or JSONL; several may follow"},
-    {OPT_LIST, 0, "plan", offsetof(struct job, plans), "P.kvf",
+    {OPT_STR, 'm', "model", offsetof(struct tune_job, model), "FILE",
+     "model: a GGUF file or a folder", .absent = "SmolLM2 in the cache folder"},
+    {OPT_LIST, 0, "data", offsetof(struct tune_job, data), "FILE",
+     "text, or JSONL; several may follow"},
+    {OPT_LIST, 0, "plan", offsetof(struct tune_job, plans), "P.kvf",
      "train on recorded runs and their evictions; --data is checked on"},
-    {OPT_STR, 0, "method", offsetof(struct job, methods.method), "M",
+    {OPT_LIST, 0, "reward", offsetof(struct tune_job, rewards), "FILE.jsonl",
+     "learn from sampled answers to questions that are right or wrong; --data is checked on"},
+    {OPT_INT, 0, "samples", offsetof(struct tune_job, samples), "G", "answers to a question", "8",
+     .min = 2, .max = 1024},
+    {OPT_INT, 0, "most", offsetof(struct tune_job, most), "N", "tokens of an answer, at most", "16",
+     .min = 1, .max = 1 << 16},
+    {OPT_REAL, 0, "range", offsetof(struct tune_job, range), "E",
+     "ratios of policies count within 1 - E to 1 + E", "0.2", .max = 1},
+    {OPT_INT, 0, "updates", offsetof(struct tune_job, updates), "N",
+     "steps of the optimizer on the same answers", "1", .min = 1, .max = 1024},
+    {OPT_FLAG, 0, "raw", offsetof(struct tune_job, raw), NULL,
+     "questions without the chat template; a new line follows them"},
+    {OPT_STR, 0, "method", offsetof(struct tune_job, methods.method), "M",
      "the cache method to live with, NAME[:key=value,...]", "gkv"},
-    {OPT_INT, 'B', "budget", offsetof(struct job, methods.budget), "N",
+    {OPT_INT, 'B', "budget", offsetof(struct tune_job, methods.budget), "N",
      "entries that each KV head may hold", "128", .min = 1, .max = 1 << 24},
-    {OPT_STR, 0, "gates", offsetof(struct job, methods.gates_file), "FILE",
+    {OPT_STR, 0, "gates", offsetof(struct tune_job, methods.gates_file), "FILE",
      "trained gates of the method, a file or the name of shipped ones"},
-    {OPT_FLAG, 0, "control", offsetof(struct job, control), NULL,
+    {OPT_FLAG, 0, "control", offsetof(struct tune_job, control), NULL,
      "steps without evictions, from the next tokens; checks are under the method all the same"},
-    {OPT_STR, 'o', "output", offsetof(struct job, out), "MODEL",
+    {OPT_STR, 'o', "output", offsetof(struct tune_job, out), "MODEL",
      "the new model, .gguf; or the low-rank weights alone, .safetensors"},
-    {OPT_WORD, 0, "type", offsetof(struct job, type), "T", "how the new model stores matrices",
+    {OPT_WORD, 0, "type", offsetof(struct tune_job, type), "T", "how the new model stores matrices",
      "f16", .words = type_words},
-    {OPT_INT, 0, "rank", offsetof(struct job, rank), "R",
+    {OPT_INT, 0, "rank", offsetof(struct tune_job, rank), "R",
      "learn low-rank changes of this rank; 0: all weights", "0", .max = 4096},
-    {OPT_REAL, 0, "alpha", offsetof(struct job, alpha), "A", "their weight times R", "0",
+    {OPT_REAL, 0, "alpha", offsetof(struct tune_job, alpha), "A", "their weight times R", "0",
      .absent = "2 R", .max = 1e6},
-    {OPT_STR, 0, "targets", offsetof(struct job, targets), "LIST",
+    {OPT_STR, 0, "targets", offsetof(struct tune_job, targets), "LIST",
      "matrices that they change: q, k, v, o, gate, up, down", "q,k,v,o"},
-    {OPT_INT, 0, "steps", offsetof(struct job, steps), "N", "steps of the optimizer", "100",
+    {OPT_INT, 0, "steps", offsetof(struct tune_job, steps), "N", "steps of the optimizer", "100",
      .min = 1, .max = 1 << 30},
-    {OPT_INT, 0, "warmup", offsetof(struct job, warmup), "N", "steps to the full rate", "-1",
+    {OPT_INT, 0, "warmup", offsetof(struct tune_job, warmup), "N", "steps to the full rate", "-1",
      .absent = "a 20th", .max = 1 << 30},
-    {OPT_REAL, 0, "lr", offsetof(struct job, lr), "X", "rate of AdamW; then half a cosine to 0",
-     "1e-5", .min = 1e-12, .max = 1},
-    {OPT_REAL, 0, "clip", offsetof(struct job, clip), "X", "most norm of a gradient; 0: any", "1",
-     .max = 1e9},
-    {OPT_REAL, 0, "decay", offsetof(struct job, decay), "X", "decay of the weights", "0",
+    {OPT_REAL, 0, "lr", offsetof(struct tune_job, lr), "X",
+     "rate of AdamW; then half a cosine to 0", "1e-5", .min = 1e-12, .max = 1},
+    {OPT_REAL, 0, "clip", offsetof(struct tune_job, clip), "X", "most norm of a gradient; 0: any",
+     "1", .max = 1e9},
+    {OPT_REAL, 0, "decay", offsetof(struct tune_job, decay), "X", "decay of the weights", "0",
      .max = 10},
-    {OPT_REAL, 0, "kl", offsetof(struct job, kl), "W", "weight of KL(model || student)", "1",
+    {OPT_REAL, 0, "kl", offsetof(struct tune_job, kl), "W", "weight of KL(model || student)", "1",
      .max = 1e6},
-    {OPT_REAL, 0, "ntp", offsetof(struct job, ntp), "W", "weight of the next token's -ln p", "0",
-     .max = 1e6},
-    {OPT_REAL, 0, "temperature", offsetof(struct job, temperature), "T",
+    {OPT_REAL, 0, "ntp", offsetof(struct tune_job, ntp), "W", "weight of the next token's -ln p",
+     "0", .max = 1e6},
+    {OPT_REAL, 0, "temperature", offsetof(struct tune_job, temperature), "T",
      "logits are divided by it before either", "1", .min = 0.01, .max = 100},
-    {OPT_INT, 0, "length", offsetof(struct job, length), "T", "tokens of a pack", "256", .min = 2,
-     .max = 1 << 20},
-    {OPT_INT, 0, "prompt", offsetof(struct job, prompt), "N",
+    {OPT_INT, 0, "length", offsetof(struct tune_job, length), "T", "tokens of a pack", "256",
+     .min = 2, .max = 1 << 20},
+    {OPT_INT, 0, "prompt", offsetof(struct tune_job, prompt), "N",
      "tokens of a document that are fed at once, before those that are decoded", "0",
      .absent = "a quarter", .min = 1, .max = 1 << 20},
-    {OPT_INT, 0, "accumulate", offsetof(struct job, accumulate), "N", "packs of a step", "1",
-     .min = 1, .max = 1 << 20},
-    {OPT_WORD, 0, "packing", offsetof(struct job, packing), "P",
+    {OPT_INT, 0, "accumulate", offsetof(struct tune_job, accumulate), "N",
+     "packs, or questions, of a step", "1", .min = 1, .max = 1 << 20},
+    {OPT_WORD, 0, "packing", offsetof(struct tune_job, packing), "P",
      "run: documents follow each other; documents: they do not see each other", "run",
      .words = packing_words},
-    {OPT_REAL, 0, "share", offsetof(struct job, share), "S",
+    {OPT_REAL, 0, "share", offsetof(struct tune_job, share), "S",
      "train on this share of each file, check on the rest", "0.9", .min = 0.01, .max = 1},
-    {OPT_INT, 0, "check-every", offsetof(struct job, check_every), "N",
+    {OPT_INT, 0, "check-every", offsetof(struct tune_job, check_every), "N",
      "steps between checks; 0: none", "50", .max = 1 << 30},
-    {OPT_INT, 0, "check-docs", offsetof(struct job, check_docs), "N", "documents of a check", "8",
-     .min = 1, .max = 1 << 20},
-    {OPT_STR, 0, "budgets", offsetof(struct job, budgets), "N,...", "budgets of a check", "64,128"},
-    {OPT_STR, 0, "state", offsetof(struct job, state_path), "FILE", "the checkpoint",
+    {OPT_INT, 0, "check-docs", offsetof(struct tune_job, check_docs), "N",
+     "documents, or questions, of a check", "8", .min = 1, .max = 1 << 20},
+    {OPT_STR, 0, "budgets", offsetof(struct tune_job, budgets), "N,...", "budgets of a check",
+     "64,128"},
+    {OPT_STR, 0, "state", offsetof(struct tune_job, state_path), "FILE", "the checkpoint",
      .absent = "MODEL.state"},
-    {OPT_INT, 0, "save-every", offsetof(struct job, save_every), "N", "steps between checkpoints",
-     "20", .min = 1, .max = 1 << 30},
-    {OPT_FLAG, 0, "fresh", offsetof(struct job, fresh), NULL,
+    {OPT_INT, 0, "save-every", offsetof(struct tune_job, save_every), "N",
+     "steps between checkpoints", "20", .min = 1, .max = 1 << 30},
+    {OPT_FLAG, 0, "fresh", offsetof(struct tune_job, fresh), NULL,
      "start anew although there is a checkpoint"},
-    {OPT_FLAG, 0, "recompute", offsetof(struct job, recompute), NULL,
+    {OPT_FLAG, 0, "recompute", offsetof(struct tune_job, recompute), NULL,
      "an eighth of the memory of activations for a fifth more time"},
-    {OPT_INT, 's', "seed", offsetof(struct job, seed), "S",
+    {OPT_INT, 's', "seed", offsetof(struct tune_job, seed), "S",
      "order of the data, start of low-rank weights", "0", .max = 9e15},
-    {OPT_INT, 't', "threads", offsetof(struct job, threads), "N", "threads",
+    {OPT_INT, 't', "threads", offsetof(struct tune_job, threads), "N", "threads",
      .absent = "number of cores", .min = 1, .max = 256},
-    {OPT_WORD, 0, "device", offsetof(struct job, device), "D",
+    {OPT_WORD, 0, "device", offsetof(struct tune_job, device), "D",
      "what computes the derivatives: the processor, a CUDA device, or one where there is one",
      "cpu", .words = device_words},
-    {OPT_FLAG, 0, "exact", offsetof(struct job, exact), NULL,
+    {OPT_FLAG, 0, "exact", offsetof(struct tune_job, exact), NULL,
      "on a device: f32 in the order of the processor's sums, not products of bf16"},
-    {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL, "one JSON object at the end"},
+    {OPT_FLAG, 0, "json", offsetof(struct tune_job, json), NULL, "one JSON object at the end"},
     {.type = OPT_END},
 };
 
 static int cmd_tune(const struct command *self, void *request, int n, char **operand)
 {
-    struct job *j = request;
+    struct tune_job *j = request;
     struct kvf_diag d = {""};
     j->saved = -1;
     for (int i = 0; i < TRAIN_CHECK_BUDGETS; i++)
@@ -591,7 +482,7 @@ const struct command command_tune = {
     .needs = "--data FILE... -o MODEL.gguf",
     .operands = {NULL, "file", 0, OPT_LIST_MAX},
     .options = options,
-    .request_bytes = sizeof(struct job),
+    .request_bytes = sizeof(struct tune_job),
     .exits = exits,
     .run = cmd_tune,
 };

@@ -10,9 +10,12 @@
 enum { MOST_BYTES = 256 << 20, MOST_ROWS = 1 << 24, MOST_NUMBERS = 48, NAME = 32 };
 
 /* Numbers that every record has, in this order; budgets are appended as they turn up. */
-static const char *const fixed[] = {"loss",  "fwkl",  "rvkl", "ntp",  "mse",
-                                    "limit", "value", "lr",   "norm", "mean_kl"};
+static const char *const fixed[] = {"loss",    "fwkl",   "rvkl", "ntp",    "mse",
+                                    "limit",   "value",  "lr",   "norm",   "reward",
+                                    "entropy", "answer", "cut",  "mean_kl"};
 enum { FIXED = sizeof fixed / sizeof *fixed };
+/* What checks tell of each budget: NAME_64, or NAME_full. */
+static const char *const by_budget[] = {"kl_", "pass_", "entropy_"};
 
 struct row {
     int file;
@@ -46,13 +49,25 @@ static int read_file(const char *path, struct buf *b, struct kvf_diag *d)
     return KVF_OK;
 }
 
+static bool of_budget(const char *key)
+{
+    for (size_t i = 0; i < sizeof by_budget / sizeof *by_budget; i++) {
+        size_t n = strlen(by_budget[i]);
+        if (strncmp(key, by_budget[i], n) != 0)
+            continue;
+        const char *budget = key + n;
+        return strcmp(budget, "full") == 0
+               || (*budget && strspn(budget, "0123456789") == strlen(budget));
+    }
+    return false;
+}
+
 static int number_of(struct rows *t, const char *key)
 {
     for (int i = 0; i < t->n_names; i++)
         if (strcmp(t->name[i], key) == 0)
             return i;
-    if (strncmp(key, "kl_", 3) != 0 || !key[3] || strspn(key + 3, "0123456789") != strlen(key + 3)
-        || strlen(key) >= NAME || t->n_names == MOST_NUMBERS)
+    if (!of_budget(key) || strlen(key) >= NAME || t->n_names == MOST_NUMBERS)
         return -1;
     snprintf(t->name[t->n_names], NAME, "%s", key);
     return t->n_names++;

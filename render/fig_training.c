@@ -78,13 +78,13 @@ static int add_shown(struct curves *v, const char *list, struct kvf_diag *d)
 /* The panels that the style asks for, or those of the usual columns that the table has. */
 static int choose_panels(struct curves *v, const struct training_style *o, struct kvf_diag *d)
 {
-    static const char *const usual[] = {"loss", "limit", "mean_kl"};
+    static const char *const usual[] = {"loss", "limit", "mean_kl", "reward", "entropy"};
     int err = KVF_OK;
     v->smooth = (int)o->smooth;
     v->n_panels = 0;
     if (o->show)
         err = add_shown(v, o->show, d);
-    for (int i = 0; !o->show && i < 3; i++)
+    for (size_t i = 0; !o->show && i < sizeof usual / sizeof *usual; i++)
         add_panel(v, usual[i], false, d);
     if (!err && !v->n_panels)
         err = kvf_fail(d, KVF_E_ARG, "the table has no numbers to draw");
@@ -339,7 +339,7 @@ static const struct opt style[] = {
     COUNT_KEY(struct training_style, smooth, 1, 1 << 20, "steps of the running mean",
               .absent = "a 25th of the record"),
     TEXT_KEY(struct training_style, show, "A+B", "the columns that are drawn (up to 6)",
-             .absent = "loss+limit+mean_kl"),
+             .absent = "loss+limit+mean_kl+reward+entropy"),
     {.type = OPT_END},
 };
 

@@ -12,7 +12,8 @@ struct pass {
     const struct tuned *tuned;
     float *d_w;
     const int32_t *gone; /* here */
-    const float *share;
+    const float *share, *sampled;
+    double range;
     struct pass_options opt;
     int most, n_tapes, L, H;
     struct tape *tape; /* [n_tapes] */
@@ -195,6 +196,12 @@ void pass_weigh(struct pass *p, const double quality[QUALITY_TERMS])
 void pass_share(struct pass *p, const float *share)
 {
     p->share = share;
+}
+
+void pass_policy(struct pass *p, const float *sampled, double range)
+{
+    p->sampled = sampled;
+    p->range = range;
 }
 
 static const struct frozen *student_of(const struct pass *p)
@@ -388,7 +395,9 @@ static void quality_back(struct pass *p, const struct pack *pack, double weight,
                         .first = pack->first,
                         .d_matrix = p->d_w ? p->d_w + p->tuned->head : NULL,
                         .temperature = p->opt.temperature,
-                        .share = p->share};
+                        .share = p->share,
+                        .sampled = p->sampled,
+                        .range = p->range};
     for (int i = 0; i < QUALITY_TERMS; i++)
         q.weight[i] = weight * p->opt.quality[i];
     const struct ops *on = ops(&p->c);

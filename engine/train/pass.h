@@ -52,6 +52,9 @@ void pass_mask(struct pass *p, const int32_t *gone);
 void pass_weigh(struct pass *p, const double quality[QUALITY_TERMS]);
 /* Shares of positions as quality.h has them, borrowed; NULL: all alike. */
 void pass_share(struct pass *p, const float *share);
+/* Log-probabilities of the policy that sampled, as quality.h has them, borrowed, and the range of
+ * ratios; NULL: ntp is that of the tokens. */
+void pass_policy(struct pass *p, const float *sampled, double range);
 
 /* Adds weight times the derivatives by the parameters to grad [net->n], there as d_w is (ops.h).
  * d_entry, when not NULL: [L, T, H] derivatives of the loss by what attention adds for each entry,

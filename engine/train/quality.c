@@ -169,6 +169,17 @@ static struct kl_part join_parts(const struct job *b, int row)
     return all;
 }
 
+/* -min(r A, clip(r) A) / A in the place of -ln p, and its derivative by it: r, or 0 where the clip
+ * holds r. */
+static void follow_policy(const struct quality *q, struct quality_row *r)
+{
+    double ratio = exp(-r->term[QUALITY_NTP] - (double)r->sampled);
+    double bound = r->share > 0 ? 1 + q->range : 1 - q->range;
+    bool held = r->share > 0 ? ratio > bound : ratio < bound;
+    r->term[QUALITY_NTP] = held ? -bound : -ratio;
+    r->slope = held ? 0 : r->share * ratio;
+}
+
 /* The terms of a row and the factors of its derivatives by the student's logits:
  *     fwkl: p_s - p_t     ntp: p_s - [token]     rvkl: p_s (ln p_s - ln p_t - rvkl)
  * with ln p = d - ln sum, d = logit - maximum. */
@@ -176,9 +187,12 @@ void quality_finish(const struct quality *q, bool kl, const struct kl_part *p, f
                     struct quality_row *r)
 {
     const double *w = q->weight;
-    const double part_of = r->share;
     double lse = log(p->sum_s), shift = 0, self = w[QUALITY_FWKL] + w[QUALITY_NTP];
     r->term[QUALITY_NTP] = lse + (double)p->top_s - (double)logit;
+    r->slope = r->share;
+    if (q->sampled)
+        follow_policy(q, r);
+    const double part_of = r->slope;
     r->coef = (struct kl_coef){.top_s = p->top_s, .top_t = p->top_t};
     if (kl) {
         shift = lse - log(p->sum_t);
@@ -215,7 +229,7 @@ static void slice_back(void *ctx, int slice, int thread)
         int next = b->q->ids[b->at[r] + 1] - from;
         b->q->kernels->kl_back(row, s, b->kl ? t : NULL, n, &b->row[r].coef);
         if (next >= 0 && next < n)
-            row[next] -= (float)(b->q->weight[QUALITY_NTP] * b->row[r].share);
+            row[next] -= (float)(b->q->weight[QUALITY_NTP] * b->row[r].slope);
     }
     if (b->q->d_matrix)
         b->q->kernels->tile_mul(
@@ -267,6 +281,7 @@ static void put_row(struct job *b, int at)
 {
     const float *share = b->q->share;
     b->at[b->n_rows] = at;
+    b->row[b->n_rows].sampled = b->q->sampled ? b->q->sampled[at] : 0;
     b->row[b->n_rows++].share = share ? (double)share[at] : 1 / (double)b->positions;
 }
 

@@ -5,6 +5,10 @@
  *     fwkl = 1/N sum_i KL(p_t || p_s)       rvkl = 1/N sum_i KL(p_s || p_t)
  *     ntp  = 1/N sum_i -ln p_s(token i + 1)
  *     mse  = mean over all T positions and d channels of (h_s - h_t)^2
+ * A policy's objective takes the place of ntp where `sampled` has log-probabilities of the one that
+ * sampled (G-KV, Eq. 6): with r = p_s(token i + 1) / exp(sampled_i) and the share for A_i, its sign
+ * included,     ntp = -sum_i min(r A_i, clip(r, 1 - range, 1 + range) A_i),
+ * and there is no other term.
  * N = 0: the first three are 0.  The mean may be one of shares, and logits W h / temperature.
  * Logits exist for QUALITY_ROWS positions at a time: memory O(rows * V + T * d). */
 #ifndef KVF_ENGINE_TRAIN_QUALITY_H
@@ -43,15 +47,19 @@ struct quality {
     const int32_t *ids;             /* [T] */
     const int32_t *first;           /* [T] the first token of the document of token t */
     double weight[QUALITY_TERMS];
-    float *d_matrix;    /* [V, d] the derivative by W is added; NULL: not wanted */
-    double temperature; /* logits are divided by it before every term; 0: 1 */
-    const float *share; /* [T] position i adds share[i] term_i instead of 1/N; NULL: 1/N */
+    float *d_matrix;      /* [V, d] the derivative by W is added; NULL: not wanted */
+    double temperature;   /* logits are divided by it before every term; 0: 1 */
+    const float *share;   /* [T] position i adds share[i] term_i instead of 1/N; NULL: 1/N */
+    const float *sampled; /* [T] with share: a policy's objective; NULL: ntp */
+    double range;         /* of its ratios about 1 */
 };
 
 /* A position that counts: its share in every term, its terms, and the factors of its derivatives
  * by the student's logits. */
 struct quality_row {
     double share;
+    double slope;  /* derivatives have it in the place of the share: other for a policy */
+    float sampled; /* of a policy's objective */
     struct kl_coef coef;
     double term[QUALITY_MSE];
 };

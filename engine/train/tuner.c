@@ -21,6 +21,8 @@ struct tuner {
     struct pack *pack; /* [room] of a step or of a check */
     int32_t **gone;    /* [room][L, length, H] their masks */
     int room;
+    int32_t *zero;          /* [length] where the one document of an answer begins */
+    float *share, *sampled; /* [length] of an answer */
     int64_t step;
 };
 
@@ -40,7 +42,12 @@ static int create_parameters(struct tuner *t, struct kvf_diag *d)
         err = learnt_create(&t->c, t->tuned->w, t->tuned->n, t->tuned->there, l);
     t->d_w = on->alloc(&t->c, t->tuned->n, sizeof *t->d_w);
     t->grad = t->lora ? on->alloc(&t->c, l->n, sizeof *t->grad) : t->d_w;
-    return err || (t->d_w && t->grad) ? err : KVF_E_NOMEM;
+    size_t length = (size_t)t->opt.length;
+    t->zero = MEM_NEW(int32_t, length);
+    t->share = MEM_NEW(float, length);
+    t->sampled = MEM_NEW(float, length);
+    bool all = t->d_w && t->grad && t->zero && t->share && t->sampled;
+    return err || all ? err : KVF_E_NOMEM;
 }
 
 /* Room for the masks of n packs. */
@@ -122,6 +129,9 @@ void tuner_destroy(struct tuner *t)
         mem_free(t->gone[i]);
     mem_free(t->gone);
     mem_free(t->pack);
+    mem_free(t->zero);
+    mem_free(t->share);
+    mem_free(t->sampled);
     lora_destroy(t->lora);
     tuned_destroy(t->tuned);
     compute_close(&t->c);
@@ -232,18 +242,14 @@ static int run_packs(struct tuner *t, const struct session_options *method, stru
     return err;
 }
 
-int tuner_step(struct tuner *t, const struct session_options *method, struct tuner_step *ret,
-               struct kvf_diag *d)
+/* A step along the derivatives in d_w. */
+static int learn(struct tuner *t, struct tuner_step *ret, struct kvf_diag *d)
 {
-    *ret = (struct tuner_step){.step = t->step + 1};
-    int err = run_packs(t, method, ret, d);
-    if (err)
-        return err;
     if (t->lora)
         lora_gradient(t->lora, &t->c, t->d_w, t->grad);
     ret->norm = ops(&t->c)->length(&t->c, t->grad, t->learnt.n);
     ret->rate = optimizer_rate(&t->opt.optimizer, t->step + 1);
-    err = ops(&t->c)->check(&t->c, d);
+    int err = ops(&t->c)->check(&t->c, d);
     if (err)
         return err;
     if (!isfinite(ret->loss.total) || !isfinite(ret->norm))
@@ -257,6 +263,74 @@ int tuner_step(struct tuner *t, const struct session_options *method, struct tun
     refresh(t);
     t->step++;
     return ops(&t->c)->check(&t->c, d);
+}
+
+int tuner_step(struct tuner *t, const struct session_options *method, struct tuner_step *ret,
+               struct kvf_diag *d)
+{
+    *ret = (struct tuner_step){.step = t->step + 1};
+    int err = run_packs(t, method, ret, d);
+    return err ? err : learn(t, ret, d);
+}
+
+/* The pass over an answer, whose tokens have `share` each. */
+static int run_answer(struct tuner *t, const struct answer *a, double share, double weight,
+                      float *d_w, struct pass_loss *ret, struct kvf_diag *d)
+{
+    struct pack pack = {a->ids, t->zero, a->prompt + a->n, a->gone};
+    memset(t->share, 0, (size_t)pack.n * sizeof *t->share);
+    for (int i = 0; i < a->n; i++) {
+        t->share[a->prompt - 1 + i] = (float)share;
+        t->sampled[a->prompt - 1 + i] = a->log_p[i];
+    }
+    pass_share(t->pass, t->share);
+    int err = run_pass(t, 0, &pack, weight, d_w, ret, d);
+    pass_share(t->pass, NULL);
+    return err;
+}
+
+int tuner_reinforce(struct tuner *t, const struct answer *answers, int n_questions, int samples,
+                    double range, struct tuner_step *ret, struct kvf_diag *d)
+{
+    static const double policy[QUALITY_TERMS] = {[QUALITY_NTP] = 1};
+    *ret = (struct tuner_step){.step = t->step + 1};
+    int err = KVF_OK;
+    if (t->c.on && t->c.on != &ops_cpu)
+        return kvf_fail(d, KVF_E_ARG, "a device does not learn from rewards: use the processor");
+    ops(&t->c)->zero(&t->c, t->d_w, t->tuned->n * sizeof *t->d_w);
+    pass_weigh(t->pass, policy);
+    pass_policy(t->pass, t->sampled, range);
+    for (int i = 0; !err && i < n_questions * samples; i++) {
+        const struct answer *a = &answers[i];
+        struct pass_loss l;
+        ret->left += a->left;
+        ret->tokens += a->prompt + a->n;
+        if (a->advantage == 0)
+            continue;
+        err = run_answer(t, a, a->advantage / (samples * a->n), 1.0 / n_questions, t->d_w, &l, d);
+        add_loss(&ret->loss, &l, 1.0 / n_questions);
+    }
+    pass_policy(t->pass, NULL, 0);
+    return err ? err : learn(t, ret, d);
+}
+
+int tuner_drift(struct tuner *t, const struct answer *answers, int n, double *ret,
+                struct kvf_diag *d)
+{
+    int err = KVF_OK;
+    static const double divergence[QUALITY_TERMS] = {[QUALITY_FWKL] = 1};
+    pass_weigh(t->pass, divergence);
+    for (int i = 0; !err && i < n; i++) {
+        struct pass_loss l;
+        err = run_answer(t, &answers[i], 1.0 / answers[i].n, 1, NULL, &l, d);
+        ret[i] = l.term[QUALITY_FWKL];
+    }
+    return err;
+}
+
+struct engine *tuner_student(struct tuner *t)
+{
+    return &t->student;
 }
 
 int tuner_save(const struct tuner *t, const char *path, const char *config, const char *log,

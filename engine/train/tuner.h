@@ -13,6 +13,7 @@
 #include "engine/train/masks.h"
 #include "engine/train/optimizer.h"
 #include "engine/train/pass.h"
+#include "engine/train/rollout.h"
 
 struct tuner_options {
     struct pass_options pass; /* weights of the terms, temperature, recompute */
@@ -34,8 +35,8 @@ struct tuner_step {
 
 struct tuner;
 
-/* e: opened exact; e and packs are borrowed.  KVF_OK, KVF_E_ARG of a model whose derivatives are
- * not supported, KVF_E_NOMEM or KVF_E_BACKEND, with a sentence. */
+/* e: opened exact; e and packs, which tuner_step alone needs, are borrowed.  KVF_OK, KVF_E_ARG of a
+ * model whose derivatives are not supported, KVF_E_NOMEM or KVF_E_BACKEND, with a sentence. */
 int tuner_create(struct engine *e, struct packs *packs, const struct tuner_options *opt,
                  struct tuner **ret, struct kvf_diag *d);
 void tuner_destroy(struct tuner *t); /* accepts NULL */
@@ -49,6 +50,20 @@ int tuner_step(struct tuner *t, const struct session_options *method, struct tun
 /* KL(teacher || student) of n packs under a method, of the student as it is; nothing is learnt. */
 int tuner_judge(struct tuner *t, const struct session_options *method, const struct pack *pack,
                 int n, struct pass_loss *ret, struct kvf_diag *d);
+
+/* Makes one step up the objective of G-KV's Eq. 6, the mean over questions of
+ *     1/G sum_i 1/|y_i| sum_t min(r A_i, clip(r, 1 - range, 1 + range) A_i)
+ * where r is the ratio of the student under the answers' evictions to the policy that sampled them.
+ * answers [n_questions * samples] have advantages; no more than `length` tokens each.  Errors as of
+ * tuner_step. */
+int tuner_reinforce(struct tuner *t, const struct answer *answers, int n_questions, int samples,
+                    double range, struct tuner_step *ret, struct kvf_diag *d);
+/* KL(teacher || student) at the tokens of n answers, each under its evictions, at the temperature
+ * of the pass: ret [n], means over the tokens of an answer.  KVF_OK or KVF_E_BACKEND. */
+int tuner_drift(struct tuner *t, const struct answer *answers, int n, double *ret,
+                struct kvf_diag *d);
+/* The student as a decoder. */
+struct engine *tuner_student(struct tuner *t);
 
 int64_t tuner_steps(const struct tuner *t); /* done */
 size_t tuner_parameters(const struct tuner *t);

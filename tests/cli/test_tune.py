@@ -337,6 +337,71 @@ def recorded():
     s.refused("a plan of tokens alone", ["tune", "-m", MODEL, "--plan", s.path("p.kvf"), "-o", s.path("x.gguf")], 2, "no evictions")
 
 
+# ---- answers with a reward
+
+def questions(name, lines):
+    return s.file(name, "".join(json.dumps(x) + "\n" for x in lines).encode())
+
+
+def reward(name, *more, steps=4, method="window", check=2, model=MODEL):
+    """A record of steps and checks on questions that the tiny model answers with anything."""
+    few = questions("few.jsonl", [{"question": f"the red {a} {b} in there and other one is", "answer": "of an it", "value": "t"} for a in "abc" for b in "de"])
+    s.accepted(f"reward {name} {' '.join(map(str, more))}",
+               ["tune", "-m", model, "--reward", few, "--data", few, "--method", method, "-B", "8", "--steps", str(steps), "--length", "96", "--accumulate", "2",
+                "--samples", "4", "--most", "12", "--check-every", str(check), "--check-docs", "3", "--budgets", "8,12", "-t", "1", "-o", s.path(name), *map(str, more)])
+    return read(name), read(name + ".log.jsonl")
+
+
+def rewarded():
+    """A model that knows two answers learns the right one, and what it does is the same whatever stops it."""
+    two = questions("two.jsonl", [{"question": "the red hat", "answer": x} for x in ("top", "bit")] * 20)
+    right = questions("right.jsonl", [{"question": "the red hat", "answer": "bit"}])
+    tune("two.gguf", "--control", "--share", "1", "--lr", "1e-2", "--type", "f32", data=two, steps=80, length=32, method="full")
+    for how in ((), ("--control",), ("--rank", "4", "--lr", "1e-2"), ("--updates", "3")):
+        s.accepted("reward", ["tune", "-m", s.path("two.gguf"), "--reward", right, "--data", right, "--raw", "--method", "window", "-B", "12", "--steps", "20", "--lr", "1e-3",
+                              "--length", "64", "--accumulate", "2", "--check-every", "20", "--budgets", "8", "-t", "1", "--fresh", "-o", s.path("learnt.gguf"), *how])
+        log = record("learnt.gguf")
+        first, last = ([x for x in log if "step" in x][i]["reward"] for i in (0, -1))
+        s.check(f"{how}: the right answer becomes more frequent", first < 0.85 and last > 0.95, first, last)
+        s.check(f"{how}: and its distribution sharper", log[-2]["entropy"] < log[1]["entropy"], log[1], log[-2])
+        s.check(f"{how}: checks at budgets and with the full cache", [x["check"] for x in log if "check" in x] == [0, 20] and log[-1]["pass_full"] > log[0]["pass_full"]
+                and {"pass_8", "kl_8", "entropy_8", "low_8", "high_8", "kl_full"} < set(log[-1]) and log[0]["kl_full"] < 1e-4 < log[-1]["kl_full"], log[-1])
+    s.check("the control evicts nothing", all(x["evicted"] == 0 for x in record("learnt.gguf") if "step" in x) or "--control" not in how)
+    one = reward("one.gguf")
+    for what in (("-t", "3"), ("--recompute",)):
+        s.check(f"reward: {' '.join(what)}", reward("other.gguf", "--fresh", *what) == one)
+    s.check("reward: another seed", reward("other.gguf", "--fresh", "-s", "1")[1] != one[1])
+    started = [json.loads(x) for x in one[1].splitlines()]
+    s.check("a step is told", all({"reward", "entropy", "answer", "cut", "loss", "evicted"} < set(x) for x in started if "step" in x) and started[1]["evicted"] > 0, started[1])
+    start = time.monotonic()
+    whole = reward("whole.gguf", "--fresh", "--save-every", "1", "--updates", "2", steps=10)
+    took = time.monotonic() - start
+    argv_whole = ["tune", "-m", MODEL, "--reward", s.path("few.jsonl"), "--data", s.path("few.jsonl"), "--method", "window", "-B", "8", "--steps", "10", "--length", "96",
+                  "--accumulate", "2", "--samples", "4", "--most", "12", "--check-every", "2", "--check-docs", "3", "--budgets", "8,12", "-t", "1", "--save-every", "1", "--updates", "2"]
+    for number in (signal.SIGINT, signal.SIGKILL):
+        name, stops = f"{number.name}-r.gguf", 0
+        for _ in range(40):
+            p = subprocess.Popen([s.exe, *argv_whole, "-o", s.path(name)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            time.sleep(rng.uniform(0.02, took / 4) * (1 + stops / 4))
+            p.send_signal(number)
+            p.communicate(timeout=60)
+            if p.returncode == 0:
+                break
+            stops += 1
+        s.check(f"reward: the same after {stops} of {number.name}", p.returncode == 0 and stops > 0 and (read(name), read(name + ".log.jsonl")) == whole, p.returncode)
+    s.accepted("curves of rewards", ["curves", s.path("one.gguf.log.jsonl"), "-o", s.path("curves.tsv")])
+    with open(s.path("curves.tsv")) as f:
+        head = [line for line in f if not line.startswith("#")][0].split("\t")
+    s.check("their columns", {"reward", "entropy", "pass_8", "pass_full", "kl_full", "entropy_12"} <= {x.split(" ")[0].strip() for x in head}, head)
+    argv_r = ["tune", "-m", MODEL, "--method", "window", "-B", "8", "--length", "40", "-t", "1", "-o", s.path("x.gguf"), "--reward"]
+    s.refused("no question", [*argv_r, s.file("empty.jsonl", b"\n")], 1, "no question")
+    s.refused("no answer", [*argv_r, s.file("bad.jsonl", b'{"question": "a"}\n')], 1, "bad.jsonl, line 1", "answer")
+    s.refused("no JSON", [*argv_r, s.file("bad.jsonl", b'{"question": "a", "answer": "b"}\nx\n')], 1, "bad.jsonl, line 2")
+    s.refused("too long", [*argv_r, questions("long.jsonl", [{"question": "the red hat " * 20, "answer": "b"}])], 2, "long.jsonl, line 1", "--length")
+    s.refused("two sources", [*argv_r, s.path("few.jsonl"), "--plan", "p.kvf"], 2, "--plan", "--reward")
+    s.refused("over the questions", [*argv_r[:-2], s.path("right.jsonl"), "--reward", s.path("right.jsonl")], 2, "overwrite")
+
+
 def refusals():
     s.refused("no data", ["tune", "-o", s.path("x.gguf")], 2, "--data")
     s.refused("no output", ["tune", "--data", TEXT], 2, "-o")
@@ -367,5 +432,6 @@ any_threads()
 any_stop()
 learns()
 recorded()
+rewarded()
 refusals()
 s.finish()

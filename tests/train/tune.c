@@ -2,9 +2,10 @@
  *
  * usage: tune MODEL INPUT OUTPUT RANK STEPS RECOMPUTE THREADS
  * INPUT, int32: T, masked; ids [T], first [T], gone [L, T, H] if masked; then f32: the temperature,
- * weights of fwkl and ntp.  OUTPUT: a line of JSON, then f32: the teacher's weights, the student's,
- * derivatives by them, parameters, derivatives by them (equal to the former without RANK), and
- * parameters and losses after each step. */
+ * weights of fwkl and ntp; then, where masked is 2, the range of a policy's ratios, shares [T] and
+ * log-probabilities of the policy that sampled [T].  OUTPUT: a line of JSON, then f32: the
+ * teacher's weights, the student's, derivatives by them, parameters, derivatives by them (equal to
+ * the former without RANK), and parameters and losses after each step. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,6 +172,11 @@ int main(int argc, char **argv)
     must(pass_create(&r.c, &r.teacher, NULL, &po, (int)T + 3, &r.pass), &d);
     pass_tune(r.pass, r.t, r.d_w);
     pass_mask(r.pass, gone);
+    if (head[1] == 2) {
+        float *range = take(in, 1, 4);
+        pass_share(r.pass, take(in, T, 4));
+        pass_policy(r.pass, take(in, T, 4), (double)range[0]);
+    }
     describe(&r);
     put(&r, r.t->w, r.t->n);
     disturb(r.w, r.n, 0.03);
