@@ -96,7 +96,8 @@ def train_bytes(shape, n, learn):
     rows = (layers + 1) * d + 4 * d + 6 * layers * kv  # inputs of layers, streams, values
     tape = 2 * d + qkv + kv * dim + q * dim + q + 2 * ffn + 2 * kv
     scratch = max(2 * ffn, qkv) + 2 * max(d, qkv) + q * dim + q
-    return teacher, learnt, 4 * n * (rows + tape + scratch) + 4 * 256 * (2 * vocab + 3 * d)
+    operands = BYTES * max(n * 2 * ffn, 256 * vocab) + BYTES * (vocab * d if learn else n * d)  # rounded to bf16
+    return teacher, learnt, 4 * n * (rows + tape + scratch) + 4 * 256 * (2 * vocab + 3 * d) + operands
 
 
 def trainings(args):
