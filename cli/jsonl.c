@@ -394,8 +394,10 @@ static int make_line(struct loop *l, const struct command *self, const struct js
     int err = name_trace(l, x);
     if (!err)
         err = file_keep(l->path.data, l->b->file, &d);
-    return err ? tell(l, self, x, err, &d)
-               : l->b->make(l->b->ctx, x, l->b->folder ? l->path.data : NULL, line_done, l);
+    if (err)
+        return tell(l, self, x, err, &d);
+    const char *out = l->b->folder ? l->path.data : NULL;
+    return l->b->make(l->b->ctx, x, out, line_done, l);
 }
 
 /* A line that this process was given.  KVF_OK and the errors that end the loop. */

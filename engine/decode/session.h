@@ -87,8 +87,8 @@ struct batch;
 /* most: rows that run at once; more sessions take turns.  KVF_OK or KVF_E_NOMEM. */
 int batch_create(struct engine *e, int most, struct batch **ret_batch);
 void batch_destroy(struct batch *b); /* accepts NULL */
-/* Feeds ids[i] to s[i], for n different sessions.  KVF_OK, or an error of session_step; the sessions
- * are then to be destroyed.  Errors of their recorders are told by recorder_err. */
+/* Feeds ids[i] to s[i], for n different sessions.  KVF_OK, or an error of session_step; the
+ * sessions are then to be destroyed.  Errors of their recorders are told by recorder_err. */
 int batch_step(struct batch *b, struct session *const *s, int n, const int32_t *ids);
 
 /* Goes on as if the prompt, which just ended under full, had run under another
