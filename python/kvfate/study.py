@@ -164,6 +164,9 @@ def run(request, operands):
     plan = study_plan.read(operands[0], request.data or ())
     if request.shard and request.ranks:
         raise Usage("--shard and --ranks are two ways of sharing a study: give one")
+    if request.shard and not study_plan.is_shard(request.shard):
+        raise Usage("--shard %s: give I/N, part I of N parts, I from 1 to N" % request.shard)
+    study_plan.check_data(plan)
     if request.slurm:
         return _slurm(plan, request.slurm, request.data or ())
     if request.plan:

@@ -225,3 +225,18 @@ def read(path, data=()):
     if len(plan.models) * len(plan.texts) * len(plan.seeds) > MOST_JOBS:
         raise Error("%s: more than %d jobs" % (path, MOST_JOBS))
     return plan
+
+
+def check_data(plan):
+    """That all data are there, before anything begins."""
+    for text in plan.texts:
+        for file in text.values.get("data", ()):
+            if not os.path.isfile(file):
+                raise Error("%s: the data of the text %s, %s, %s; --data %s=FILE names another file" % (
+                    plan.path, text.name, file, "is no file" if os.path.exists(file) else "is not there", text.name))
+
+
+def is_shard(word):
+    """Whether it is I/N with 1 <= I <= N."""
+    found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", word)
+    return bool(found) and 1 <= int(found[1]) <= int(found[2])

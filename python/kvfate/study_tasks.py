@@ -94,6 +94,8 @@ class State:
         if os.path.exists(path):
             with open(path, "rb") as f:
                 whole = f.read().split(b"\n")[:-1]
+        if len(whole) == 1:  # nothing was said yet
+            whole = []
         if whole and whole[0].decode("utf-8", "replace") != name:
             raise Error("%s holds answers of other tasks, another model or other options; move it away" % path)
         try:

@@ -125,6 +125,11 @@ c.check("data by --data", r.returncode == 0 and not same("data-study"), r)
 for what, word in (("none=pick.jsonl", "no text of this name"), ("pick", "TEXT=FILE"), ("pick=", "TEXT=FILE")):
     r = study("data.json", "--data", what)
     c.check(f"--data {what}", r.returncode == 2 and word in r.stderr and "Traceback" not in r.stderr, r)
+for what, argv, code, word in (("data that are not there", ["--data", "pick=pick.jsonl"], 1, "--data sums=FILE"), ("data that are a folder", ["--data", "pick=."], 1, "is no file"),
+                               *((f"--shard {x}", ["--data", "pick=pick.jsonl", "--data", "sums=sums.jsonl", "--shard", x], 2, "I from 1 to N")
+                                 for x in ("3/2", "0/2", "1", "1/0", "a/b"))):
+    r = study("data.json", *argv)
+    c.check(what, r.returncode == code and word in r.stderr and "Errno" not in r.stderr and "Traceback" not in r.stderr, r)
 r = study("data.json", "--data", "pick=pick.jsonl", "--data", "sums=sums.jsonl", "--slurm", "2")
 c.check("an array has the data, too", f"--data pick={os.path.abspath('pick.jsonl')}" in r.stdout, r)
 before = read("one-study/jobs/tiny6-sums-s0.state")
