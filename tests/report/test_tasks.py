@@ -207,7 +207,7 @@ def all_commands(s, b):
     views = b.run("[...document.querySelectorAll('details.save')].map(d => [d.dataset.view, [...d.querySelectorAll('.command code')].map(c => c.textContent), "
                   "[...d.querySelectorAll('[data-save]')].map(e => e.dataset.save)])")
     names = [v for v, _, _ in views]
-    s.check("views with a menu", {"Headline", "Map", "Text", "Survival", "Occupancy", "Cache size by head", "Sparsity by head", "Where in the text", "Kinds of heads",
+    s.check("views with a menu", {"Headline", "Heads", "Map", "Text", "Survival", "Occupancy", "Cache size by head", "Sparsity by head", "Where in the text", "Kinds of heads",
                                   "Fate of a token"} <= set(names), names)
     for name, commands, offers in views:
         s.check(f"{name}: a command and a table", commands and {"TSV", "CSV"} <= set(offers), commands, offers)

@@ -27,6 +27,7 @@ function buildGrid() {
     heads.filter((h) => h.layer === layer).map((head) => thumb(head)))));
   if (!heads.length)
     host.append(el('p', { class: 'quiet' }, state.trace.why(state.kind)));
+  byId('grid-tools').replaceChildren(...(heads.length ? [saveMenu(GRID_VIEW)] : []));
   byId('overview-note').textContent = heads.length ? `${heads.length} ${state.kind === 'last' ? 'query heads' : 'KV heads'}` : '';
   drawThumbs();
 }
@@ -71,6 +72,23 @@ function drawThumbs() {
     return at < heads.length;
   }, () => performance.mark('kvfate-grid'));
 }
+
+// All thumbnails as they lie, with the numbers of their layers.
+function gridPicture() {
+  const host = byId('grid').getBoundingClientRect(), parts = [{ text: `${KINDS[state.kind].label}  \u00b7  ${nameOf(state.trace)}`, x: 10, y: 20, size: 13 }];
+  let width = 10 + 7 * parts[0].text.length, height = 40;
+  for (const node of document.querySelectorAll('#grid .name, #grid canvas')) {
+    const r = node.getBoundingClientRect(), x = r.left - host.left + 10, y = r.top - host.top + byId('grid').scrollTop + 32;
+    parts.push(node instanceof HTMLCanvasElement ? { node, x, y, width: r.width, height: r.height } : { text: node.textContent, x, y: y + 12, size: 11, fill: INK.quiet });
+    width = Math.max(width, x + r.width + 10);
+    height = Math.max(height, y + r.height + 10);
+  }
+  return { width: Math.ceil(width), height: Math.ceil(height), parts };
+}
+
+const GRID_VIEW = { name: 'Heads', picture: gridPicture, table: () => MAP_VIEW.table(),
+  commands: () => [ofTable(state.trace, KINDS[state.kind].table, ...viewWords(), '--cmap', state.colours, '-o',
+    `${fileStem(state.trace)}-${KINDS[state.kind].table}.pdf`)] };
 
 function markThumb() {
   for (const [name, button] of grid.buttons) {
