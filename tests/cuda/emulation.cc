@@ -350,7 +350,31 @@ static void run_block(dim3 block)
             stuck(n);
 }
 
-void launch(const char *kernel, dim3 grid, dim3 block, size_t bytes, const std::function<void()> &f)
+/* What the stream has to do, in order. */
+static std::vector<std::function<void()>> stream;
+static long n_waits;
+
+static void run_stream()
+{
+    std::vector<std::function<void()>> todo;
+    todo.swap(stream);
+    for (const std::function<void()> &f : todo)
+        f();
+}
+
+static void wait_stream()
+{
+    n_waits++;
+    run_stream();
+}
+
+void later(const std::function<void()> &work)
+{
+    stream.push_back(work);
+}
+
+static void run_kernel(const char *kernel, dim3 grid, dim3 block, size_t bytes,
+                       const std::function<void()> &f)
 {
     make_fibres();
     kernel_name = kernel;
@@ -358,15 +382,6 @@ void launch(const char *kernel, dim3 grid, dim3 block, size_t bytes, const std::
     grid_size = grid;
     block_size = block;
     dynamic_bytes = bytes;
-    unsigned n = block.x * block.y * block.z;
-    if (n == 0 || n > MAX_LANES || n % 32 != 0 || grid.x == 0 || grid.y == 0 || grid.y > 65535
-        || grid.z == 0 || grid.z > 65535 || bytes > 227 << 10) {
-        note("sizes that no device takes");
-        return;
-    }
-    n_launches++;
-    if (lost())
-        return;
     std::vector<unsigned> order(grid.x * grid.y * grid.z);
     for (unsigned i = 0; i < order.size(); i++)
         order[i] = i;
@@ -376,25 +391,51 @@ void launch(const char *kernel, dim3 grid, dim3 block, size_t bytes, const std::
         run_block(block);
     }
 }
+
+void launch(const char *kernel, dim3 grid, dim3 block, size_t bytes, const std::function<void()> &f)
+{
+    unsigned n = block.x * block.y * block.z;
+    if (n == 0 || n > MAX_LANES || n % 32 != 0 || grid.x == 0 || grid.y == 0 || grid.y > 65535
+        || grid.z == 0 || grid.z > 65535 || bytes > 227 << 10) {
+        kernel_name = kernel;
+        note("sizes that no device takes");
+        return;
+    }
+    n_launches++;
+    if (!lost())
+        stream.push_back([=] { run_kernel(kernel, grid, block, bytes, f); });
+}
 } // namespace emulated
+
+using emulated::run_stream;
+using emulated::stream;
 
 void emulation_seed(unsigned long long seed)
 {
+    run_stream();
     emulated::random_state = seed;
 }
 
 int emulation_faults(void)
 {
+    run_stream();
     return emulated::n_faults;
+}
+
+long emulation_waits(void)
+{
+    return emulated::n_waits;
 }
 
 const char *emulation_first_fault(void)
 {
+    run_stream();
     return emulated::first_fault.c_str();
 }
 
 /* Memory that ends, up to 16 bytes, where a page begins that cannot be touched. */
 static std::map<void *, std::pair<void *, size_t>> device_memory;
+static std::map<void *, size_t> pinned_memory;
 static size_t memory_used;
 
 static cudaError_t status()
@@ -430,6 +471,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 
 cudaError_t cudaFree(void *p)
 {
+    emulated::wait_stream();
     auto it = device_memory.find(p);
     if (it != device_memory.end()) {
         memory_used -= it->second.second;
@@ -439,20 +481,73 @@ cudaError_t cudaFree(void *p)
     return cudaSuccess;
 }
 
-/* What a lost device was to give is noise. */
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind, cudaStream_t)
+static bool is_pinned(const void *p)
 {
-    if (status() != cudaSuccess)
-        memset(to, 0xff, n);
-    else
-        memcpy(to, from, n);
-    return status();
+    auto it = pinned_memory.upper_bound((void *)p);
+    if (it == pinned_memory.begin())
+        return false;
+    --it;
+    return (const char *)p < (const char *)it->first + it->second;
+}
+
+static void copy_rows(void *to, size_t ld_to, const void *from, size_t ld_from, size_t width,
+                      size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        memcpy((char *)to + i * ld_to, (const char *)from + i * ld_from, width);
+}
+
+/* What a lost device was to give is noise. */
+cudaError_t cudaMemcpy2DAsync(void *to, size_t ld_to, const void *from, size_t ld_from,
+                              size_t width, size_t n, cudaMemcpyKind kind, cudaStream_t)
+{
+    if (status() != cudaSuccess) {
+        for (size_t i = 0; i < n; i++)
+            memset((char *)to + i * ld_to, 0xff, width);
+        return status();
+    }
+    if (kind == cudaMemcpyHostToDevice && !is_pinned(from)) {
+        std::string copy(width * n, 0);
+        copy_rows(&copy[0], width, from, ld_from, width, n);
+        stream.push_back([=] { copy_rows(to, ld_to, copy.data(), width, width, n); });
+        return cudaSuccess;
+    }
+    stream.push_back([=] { copy_rows(to, ld_to, from, ld_from, width, n); });
+    if (kind == cudaMemcpyDeviceToHost && !is_pinned(to))
+        run_stream(); /* who asked waits for it once more, and is counted there */
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind,
+                            cudaStream_t s)
+{
+    return cudaMemcpy2DAsync(to, n, from, n, n, 1, kind, s);
 }
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t)
 {
-    memset(p, value, n);
+    stream.push_back([=] { memset(p, value, n); });
     return status();
+}
+
+cudaError_t cudaMallocHost(void **p, size_t bytes)
+{
+    if (status() != cudaSuccess)
+        return status();
+    *p = malloc(bytes);
+    if (!*p)
+        return cudaErrorMemoryAllocation;
+    memset(*p, 0xff, bytes);
+    pinned_memory[*p] = bytes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *p)
+{
+    emulated::wait_stream();
+    pinned_memory.erase(p);
+    free(p);
+    return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t *s)
@@ -468,6 +563,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t)
 {
+    emulated::wait_stream();
     return status();
 }
 

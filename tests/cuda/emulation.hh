@@ -11,6 +11,12 @@
  * collectives with lanes missing, are faults too.  Device memory (cudaMalloc) ends at a page that
  * cannot be touched.  emulation_c.h tells how many faults were found, and the first.
  *
+ * Launches and copies are a list that is gone through when somebody waits for the stream, as a
+ * device may be that late: what is read from pinned memory is read then, and what is brought into
+ * it comes then.  Copies from and to other memory of the host are as the run time has them: the
+ * former have read what they copy when they return, the latter wait.  emulation_waits tells how
+ * often that was.
+ *
  * What the device is stands in the environment variable KVF_EMULATED, numbers after names with
  * commas between: devices (how many; 1), driver (the CUDA that it knows; 13000, 0: there is none),
  * major (compute capability; 9), memory (bytes; no end), and lost (after so many launches the
@@ -73,6 +79,7 @@ extern unsigned block_serial; /* differs for each block of each launch */
 
 void launch(const char *kernel, dim3 grid, dim3 block, size_t bytes,
             const std::function<void()> &body);
+void later(const std::function<void()> &work); /* on the stream */
 void fault(const char *what, const char *array, size_t index, const clock *other, void *at);
 int wait_block(int line, int any);               /* __syncthreads; the OR of any */
 const uint64_t *wait_warp(int line, uint64_t v); /* what the 32 lanes gave */
@@ -247,6 +254,8 @@ inline unsigned __ballot_sync(unsigned, int v, int line = __builtin_LINE())
     return bits;
 }
 
+inline void __threadfence() {}
+
 template <class P, class T> T atomicAdd(P p, T v)
 {
     return emulated::atomic(p, [v](auto old) { return (decltype(old))(old + v); });
@@ -296,7 +305,7 @@ inline int __popc(unsigned v)
     return __builtin_popcount(v);
 }
 
-/* The run time: copies are immediate, and there is one stream. */
+/* The run time: there is one stream, whose work is done when somebody waits for it. */
 typedef int cudaError_t;
 typedef void *cudaStream_t;
 enum {
@@ -316,6 +325,10 @@ enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpy
 cudaError_t cudaMalloc(void **p, size_t bytes);
 cudaError_t cudaFree(void *p);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind, cudaStream_t);
+cudaError_t cudaMemcpy2DAsync(void *to, size_t ld_to, const void *from, size_t ld_from,
+                              size_t width, size_t n, cudaMemcpyKind, cudaStream_t);
+cudaError_t cudaMallocHost(void **p, size_t bytes);
+cudaError_t cudaFreeHost(void *p);
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t);
 cudaError_t cudaStreamCreate(cudaStream_t *s);
 cudaError_t cudaStreamDestroy(cudaStream_t s);

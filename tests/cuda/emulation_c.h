@@ -11,6 +11,8 @@ void emulation_seed(unsigned long long seed);
 /* Faults found so far, and the first of them in words ("" when there is none). */
 int emulation_faults(void);
 const char *emulation_first_fault(void);
+/* How often anybody has waited for the stream so far. */
+long emulation_waits(void);
 
 #ifdef __cplusplus
 }

@@ -15,3 +15,8 @@ const char *emulation_first_fault(void)
 {
     return "";
 }
+
+long emulation_waits(void)
+{
+    return 0;
+}
