@@ -3,23 +3,21 @@
  *
  * An entry is a key of three words, the worse the smaller: its score, its position, its head.  No
  * two keys are equal.  A block finds the k-th of its pool byte by byte, from the first on: it
- * counts the keys that begin like the k-th by their next byte. */
+ * counts the keys that begin like the k-th by their next byte.  A pool of many heads has a block
+ * for each, which count together: the last of them that is done takes the byte. */
 #include "engine/cuda/device.cuh"
 
-enum { LANES = 256, BINS = 256, KEY_WORDS = 3, KEY_BYTES = 4 * KEY_WORDS };
+enum {
+    LANES = 256,
+    BINS = 256,
+    KEY_WORDS = 3,
+    KEY_BYTES = 4 * KEY_WORDS,
+    WIDE = 5, /* heads of a pool that have a block each */
+};
 
 struct key {
     unsigned word[KEY_WORDS];
 };
-
-/* Rising with the score: the bits of a float, turned for negative ones; -0 is 0, NaN the least. */
-DEVICE unsigned rising(float x)
-{
-    unsigned b = __float_as_uint(x == 0 ? 0.0f : x);
-    if (x != x)
-        b = __float_as_uint(-INFINITY);
-    return b >> 31 ? ~b : b | 0x80000000u;
-}
 
 DEVICE struct key key_of(const struct gpu_choice &c, int head, int slot)
 {
@@ -109,9 +107,121 @@ __global__ void __launch_bounds__(LANES)
     }
 }
 
+/* ---- pools of many heads */
+
+/* What the blocks of a pool share; zeros at first. */
+struct together {
+    struct key last;
+    long long left; /* rank of the k-th among the keys that begin like it */
+    int total, done;
+    int bin[BINS];
+};
+
+/* Whether this block is the last of its pool to come here; all that the others wrote is there. */
+DEVICE bool last_of_pool(struct together *s)
+{
+    SHARED(int, last, 1);
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last[0] = atomicAdd(&s->done, 1) == (int)gridDim.x - 1;
+        if (last[0])
+            s->done = 0;
+    }
+    __syncthreads();
+    return last[0];
+}
+
+/* Block (head of a pool, pool). */
+__global__ void __launch_bounds__(LANES)
+    wide_count_kernel(struct gpu_choice c, struct together *all, const int64_t *wanted)
+{
+    int h = (int)(blockIdx.y * gridDim.x + blockIdx.x), mine = 0;
+    struct together *s = all + blockIdx.y;
+    each_candidate(c, h, h + 1, [&](int, int) { mine++; });
+    int total = block_sum(mine);
+    if (threadIdx.x == 0)
+        atomicAdd(&s->total, total);
+    if (last_of_pool(s) && threadIdx.x == 0) {
+        long long k = wanted[blockIdx.y];
+        s->left = k < s->total ? k : s->total;
+    }
+}
+
+__global__ void __launch_bounds__(LANES)
+    wide_byte_kernel(struct gpu_choice c, struct together *all, int byte)
+{
+    SHARED(int, bin, BINS);
+    SHARED(int, sums, BINS);
+    int h = (int)(blockIdx.y * gridDim.x + blockIdx.x);
+    struct together *s = all + blockIdx.y;
+    if (s->left <= 0)
+        return;
+    struct key last = s->last;
+    bin[threadIdx.x] = 0;
+    __syncthreads();
+    each_candidate(c, h, h + 1, [&](int head, int i) {
+        struct key x = key_of(c, head, i);
+        if (begins(x, last, byte))
+            atomicAdd(&bin[byte_of(x, byte)], 1);
+    });
+    __syncthreads();
+    if (bin[threadIdx.x] > 0)
+        atomicAdd(&s->bin[threadIdx.x], (int)bin[threadIdx.x]);
+    if (!last_of_pool(s))
+        return;
+    sums[threadIdx.x] = s->bin[threadIdx.x];
+    s->bin[threadIdx.x] = 0;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        s->last.word[byte / 4] |= find_bin(sums, &s->left) << (24 - byte % 4 * 8);
+}
+
+__global__ void __launch_bounds__(LANES) wide_mark_kernel(struct gpu_choice c, struct together *all)
+{
+    int h = (int)(blockIdx.y * gridDim.x + blockIdx.x), count = 0;
+    const struct together *s = all + blockIdx.y;
+    struct key last = s->last;
+    if (s->left > 0)
+        each_candidate(c, h, h + 1, [&](int head, int i) {
+            if (!at_most(key_of(c, head, i), last))
+                return;
+            c.mark[(size_t)head * (size_t)c.ld + (size_t)i] = c.to;
+            count++;
+        });
+    count = block_sum(count);
+    if (threadIdx.x == 0)
+        c.count[h] = count;
+}
+
+/* false: there is no room for what blocks share. */
+static bool choose_wide(struct gpu *g, const struct gpu_choice *c, int pools, int heads,
+                        const int64_t *k)
+{
+    struct gpu_choice in = *c;
+    size_t bytes = (size_t)pools * sizeof(struct together);
+    if (g->choice_bytes < bytes) {
+        gpu_free(g, g->choice);
+        g->choice = gpu_alloc(g, bytes, 1);
+        g->choice_bytes = g->choice ? bytes : 0;
+    }
+    if (!g->choice)
+        return false;
+    struct together *all = (struct together *)g->choice;
+    dim3 grid((unsigned)heads, (unsigned)pools);
+    gpu_zero(g, all, bytes);
+    LAUNCH(wide_count_kernel, grid, LANES, 0, g->stream, in, all, k);
+    for (int byte = 0; byte < KEY_BYTES; byte++)
+        LAUNCH(wide_byte_kernel, grid, LANES, 0, g->stream, in, all, byte);
+    LAUNCH(wide_mark_kernel, grid, LANES, 0, g->stream, in, all);
+    return true;
+}
+
 void gpu_choose(struct gpu *g, const struct gpu_choice *c, int pools, int heads_of_pool,
                 const int64_t *k)
 {
     struct gpu_choice in = *c;
+    if (heads_of_pool >= WIDE && choose_wide(g, c, pools, heads_of_pool, k))
+        return;
     LAUNCH(choose_kernel, (unsigned)pools, LANES, 0, g->stream, in, heads_of_pool, k);
 }

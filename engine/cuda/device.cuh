@@ -36,6 +36,8 @@ struct gpu {
     bool no_blas;
     void *gemm_x, *gemm_w;
     size_t gemm_x_bytes, gemm_w_bytes;
+    void *choice; /* of choose.cu, in the same way */
+    size_t choice_bytes;
 };
 
 /* Of gemm.cu.  At least so many bytes at *p; what was there is in use until all before it is done.
@@ -160,6 +162,15 @@ template <class KV> DEVICE KV *page_keys(const struct gpu_cache &c, int head, in
 DEVICE long long mass_units(float p)
 {
     return p <= 1 ? __double2ll_rn((double)p * 0x1p50) : 0;
+}
+
+/* Rising with the score: the bits of a float, turned for negative ones; -0 is 0, NaN the least. */
+DEVICE unsigned rising(float x)
+{
+    unsigned b = __float_as_uint(x == 0 ? 0.0f : x);
+    if (x != x)
+        b = __float_as_uint(-INFINITY);
+    return b >> 31 ? ~b : b | 0x80000000u;
 }
 
 /* As row_cut_has of kernels.h. */

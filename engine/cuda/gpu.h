@@ -51,6 +51,17 @@ void gpu_put(struct gpu *g, void *device, const void *host, size_t bytes); /* ho
 void gpu_get(struct gpu *g, void *host, const void *device, size_t bytes); /* and back; waits */
 void gpu_copy(struct gpu *g, void *to, const void *from, size_t bytes);    /* within the device */
 void gpu_zero(struct gpu *g, void *device, size_t bytes);
+/* n rows of `bytes` bytes, whose beginnings lie ld_device and ld_host bytes apart; get waits. */
+void gpu_put_rows(struct gpu *g, void *device, size_t ld_device, const void *host, size_t ld_host,
+                  size_t bytes, size_t n);
+void gpu_get_rows(struct gpu *g, void *host, size_t ld_host, const void *device, size_t ld_device,
+                  size_t bytes, size_t n);
+/* Memory of the host that the device reads and writes by itself; NULL: there is no room.  What
+ * gpu_put takes from it must not change, and what gpu_fetch brings into it is not there, before
+ * gpu_wait. */
+void *gpu_pin(struct gpu *g, size_t n, size_t size);
+void gpu_unpin(struct gpu *g, void *p); /* accepts NULL */
+void gpu_fetch(struct gpu *g, void *pinned, const void *device, size_t bytes);
 
 /* A matrix [N][K] in the form of its file: rows of whole blocks, one after the other. */
 struct gpu_matrix {
@@ -115,10 +126,6 @@ struct gpu_cache {
  * h * D, into slot first[h] + t, with position pos0 + t; until: [T][heads], NULL: it stays. */
 void gpu_append(struct gpu *g, const struct gpu_cache *c, const float *k, const float *v, size_t ld,
                 const int32_t *first, int T, int pos0, const int32_t *until);
-/* Closes ranks in all heads: the entries with keep[h * ld_slot + slot] != 0 move up, in order of
- * their slots, with pos and until; count: [heads] becomes how many stayed. */
-void gpu_compact(struct gpu *g, const struct gpu_cache *c, const unsigned char *keep,
-                 int32_t *count);
 
 /* T queries at positions pos0, pos0 + 1, ..., which are the newest T entries of every head.  Query
  * r sees the slots below n[h] - (T - 1 - r) with until > pos0 + r and, where pages are chosen

@@ -96,6 +96,7 @@ void gpu_close(struct gpu *g)
     blas_close(g->blas);
     gpu_free(g, g->gemm_x);
     gpu_free(g, g->gemm_w);
+    gpu_free(g, g->choice);
     cudaStreamDestroy(g->stream);
     mem_free(g);
 }
@@ -158,4 +159,46 @@ void gpu_copy(struct gpu *g, void *to, const void *from, size_t bytes)
 void gpu_zero(struct gpu *g, void *device, size_t bytes)
 {
     note(g, cudaMemsetAsync(device, 0, bytes, g->stream));
+}
+
+void gpu_put_rows(struct gpu *g, void *device, size_t ld_device, const void *host, size_t ld_host,
+                  size_t bytes, size_t n)
+{
+    if (bytes > 0 && n > 0)
+        note(g, cudaMemcpy2DAsync(device, ld_device, host, ld_host, bytes, n,
+                                  cudaMemcpyHostToDevice, g->stream));
+}
+
+void gpu_get_rows(struct gpu *g, void *host, size_t ld_host, const void *device, size_t ld_device,
+                  size_t bytes, size_t n)
+{
+    if (bytes > 0 && n > 0)
+        note(g, cudaMemcpy2DAsync(host, ld_host, device, ld_device, bytes, n,
+                                  cudaMemcpyDeviceToHost, g->stream));
+    note(g, cudaStreamSynchronize(g->stream));
+}
+
+void *gpu_pin(struct gpu *g, size_t n, size_t size)
+{
+    void *p = NULL;
+    size_t bytes;
+    (void)g;
+    if (!mem_mul(n, size, &bytes))
+        return NULL;
+    if (cudaMallocHost(&p, bytes > 0 ? bytes : 1) == cudaSuccess)
+        return p;
+    (void)cudaGetLastError();
+    return NULL;
+}
+
+void gpu_unpin(struct gpu *g, void *p)
+{
+    (void)g;
+    if (p)
+        cudaFreeHost(p);
+}
+
+void gpu_fetch(struct gpu *g, void *pinned, const void *device, size_t bytes)
+{
+    note(g, cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, g->stream));
 }

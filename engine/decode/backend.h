@@ -18,6 +18,8 @@ struct engine;
 struct session;
 struct session_options;
 
+enum { STEP_ELSEWHERE = 1 }; /* of step */
+
 struct backend {
     const char *name;      /* "cpu" */
     const char *precision; /* of what is multiplied, where the engine is not exact */
@@ -43,6 +45,12 @@ struct backend {
     void (*leave)(struct session *s, int T);
     /* logits, on the host: those of row 0 of normed, not capped. */
     void (*head)(struct session *s);
+    /* A whole step of a session, as session_step, without the host in between.  KVF_OK, an error,
+     * or STEP_ELSEWHERE: this step needs the functions above.  NULL: every step does. */
+    int (*step)(struct session *s, int32_t id);
+    /* What steps remember elsewhere comes to the method and stays right until the next step. KVF_OK
+     * or an error. */
+    int (*home)(struct session *s);
     /* What went wrong in the functions that return nothing, with a sentence in said of the engine;
      * KVF_OK otherwise. */
     int (*check)(struct session *s);

@@ -1,6 +1,6 @@
 /* device.c - a CUDA device as a backend: the rows of a chunk live there from the embedding to the
  * last norm; queries, keys and values come back once in each layer, for the cache of the host. */
-#include "engine/decode/device.h"
+#include "engine/decode/device_step.h"
 
 static struct device_weights *weights_of(const struct session *s)
 {
@@ -48,28 +48,40 @@ static const float *enter(struct session *s, const float *norm, int T)
     return m->normed;
 }
 
-static void project(struct session *s, int layer, int T)
+void device_project(struct session *s, int layer, int T, float *qkv)
 {
     struct mirror *m = s->mirror;
     const struct model_config *c = &s->e->config;
     const struct device_layer *w = &weights_of(s)->layer[layer];
     int G = c->n_heads, H = c->n_kv_heads, D = c->head_dim;
     size_t d = (size_t)c->d_model;
-    const float *in = enter(s, w->attn_norm, T);
-    float *key = m->qkv + (size_t)G * (size_t)D;
-    multiply_chunk(s, m->qkv, s->ld_qkv, in, d, T, &w->qkv);
+    float *key = qkv + (size_t)G * (size_t)D;
+    multiply_chunk(s, qkv, s->ld_qkv, enter(s, w->attn_norm, T), d, T, &w->qkv);
     if (w->qkv_bias)
-        gpu_add_row(m->gpu, m->qkv, s->ld_qkv, w->qkv_bias, T, (G + 2 * H) * D);
+        gpu_add_row(m->gpu, qkv, s->ld_qkv, w->qkv_bias, T, (G + 2 * H) * D);
     if (w->q_norm) {
         bool wide = c->family->qk_norm_wide;
-        gpu_rmsnorm(m->gpu, m->qkv, m->qkv, s->ld_qkv, w->q_norm, T, wide ? 1 : G, wide ? G * D : D,
+        gpu_rmsnorm(m->gpu, qkv, qkv, s->ld_qkv, w->q_norm, T, wide ? 1 : G, wide ? G * D : D,
                     c->norm_eps);
         gpu_rmsnorm(m->gpu, key, key, s->ld_qkv, w->k_norm, T, wide ? 1 : H, wide ? H * D : D,
                     c->norm_eps);
     }
+}
+
+const float *device_normed(const struct session *s, int layer)
+{
+    const struct mirror *m = s->mirror;
+    return weights_of(s)->layer[layer].attn_norm ? m->normed : m->x;
+}
+
+static void project(struct session *s, int layer, int T)
+{
+    struct mirror *m = s->mirror;
+    size_t d = (size_t)s->e->config.d_model;
+    device_project(s, layer, T, m->qkv);
     gpu_get(m->gpu, s->qkv, m->qkv, (size_t)T * s->ld_qkv * sizeof *s->qkv);
     if (s->gate)
-        gpu_get(m->gpu, s->normed, in, (size_t)T * d * sizeof *s->normed);
+        gpu_get(m->gpu, s->normed, device_normed(s, layer), (size_t)T * d * sizeof *s->normed);
 }
 
 /* x += the branch, behind its norm and times its scale where there are such. */
@@ -83,7 +95,7 @@ static void add_branch(struct session *s, int T, const float *norm)
     gpu_add(m->gpu, m->x, m->branch, (size_t)T * d, c->residual_scale);
 }
 
-static void finish(struct session *s, int layer, int T)
+void device_finish(struct session *s, int layer, int T)
 {
     struct mirror *m = s->mirror;
     const struct model_config *c = &s->e->config;
@@ -100,13 +112,26 @@ static void finish(struct session *s, int layer, int T)
         gpu_get(m->gpu, s->x, m->x, (size_t)T * d * sizeof *s->x);
 }
 
-static void leave(struct session *s, int T)
+void device_norm(struct session *s, int T)
 {
     struct mirror *m = s->mirror;
     const struct model_config *c = &s->e->config;
-    size_t d = (size_t)c->d_model;
-    gpu_rmsnorm(m->gpu, m->normed, m->x, d, weights_of(s)->out_norm, T, 1, c->d_model, c->norm_eps);
-    gpu_get(m->gpu, s->normed, m->normed, (size_t)T * d * sizeof *s->normed);
+    gpu_rmsnorm(m->gpu, m->normed, m->x, (size_t)c->d_model, weights_of(s)->out_norm, T, 1,
+                c->d_model, c->norm_eps);
+}
+
+static void leave(struct session *s, int T)
+{
+    struct mirror *m = s->mirror;
+    device_norm(s, T);
+    gpu_get(m->gpu, s->normed, m->normed,
+            (size_t)T * (size_t)s->e->config.d_model * sizeof *s->normed);
+}
+
+void device_logits(struct session *s, const float *row)
+{
+    struct mirror *m = s->mirror;
+    multiply(s, m->logits, s->ld_vocab, row, (size_t)s->e->config.d_model, 1, &weights_of(s)->head);
 }
 
 /* Row 0 of normed may be that of another session, whose fork this is. */
@@ -115,7 +140,7 @@ static void head(struct session *s)
     struct mirror *m = s->mirror;
     const struct model_config *c = &s->e->config;
     gpu_put(m->gpu, m->row, s->normed, (size_t)c->d_model * sizeof *s->normed);
-    multiply(s, m->logits, s->ld_vocab, m->row, (size_t)c->d_model, 1, &weights_of(s)->head);
+    device_logits(s, m->row);
     gpu_get(m->gpu, s->logits, m->logits, (size_t)c->vocab * sizeof *s->logits);
 }
 
@@ -135,8 +160,10 @@ const struct backend backend_cuda = {
     .embed = embed,
     .project = project,
     .attend = device_attend,
-    .finish = finish,
+    .finish = device_finish,
     .leave = leave,
     .head = head,
+    .step = device_step,
+    .home = device_home,
     .check = check,
 };

@@ -22,7 +22,9 @@ struct device_weights {
     struct device_matrix head;
     float *out_norm;
     int n_layers;
+    struct device_gates *gates; /* those that sessions have asked for (device_gates.c) */
 };
+void device_gates_close(struct device_weights *w);
 
 /* The pages of all heads, and what a chunk of a session needs. */
 struct mirror {
@@ -45,6 +47,7 @@ struct mirror {
     /* Rows for those who watch: QUERY_BLOCK queries of each head. */
     float *d_rows, *d_lse, *d_entropy, *rows, *lse, *entropy;
     int32_t *d_seen, *seen;
+    struct resident *resident; /* NULL: no step has run here whole (device_step.h) */
 };
 
 /* KVF_OK, KVF_E_ARG, KVF_E_BACKEND or KVF_E_NOMEM, with a sentence. */
@@ -60,9 +63,31 @@ static inline size_t mirror_rows(int T)
 int mirror_begin(struct session *s, const struct session_options *opt, struct kvf_diag *d);
 void mirror_end(struct session *s);
 
-/* Brings the pages of a layer, and what says where they are, to the device (device_cache.c), for T
+/* Brings the pages of a layer, and what says where they are, to the device (device_pages.c), for T
  * queries from pos0 on.  KVF_OK or KVF_E_NOMEM. */
 int mirror_layer(struct session *s, int layer, int T, int pos0, struct gpu_cache *ret_cache);
+
+/* Gives a head of all layers as many pages; KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND.  Sends what has
+ * been written in those of a head since it was sent last. */
+int mirror_hold_pages(struct session *s, int at, int n_pages);
+void mirror_put_pages(struct session *s, int layer, int head, const struct cache_head *view);
+
+/* The parts of device.c: queries, keys and values of x; x behind both branches; normed, of x behind
+ * the last norm; logits of a row. */
+void device_project(struct session *s, int layer, int T, float *qkv);
+const float *device_normed(const struct session *s, int layer); /* what device_project has read */
+void device_finish(struct session *s, int layer, int T);
+void device_norm(struct session *s, int T);
+void device_logits(struct session *s, const float *row);
+
+/* Rows of attention that have come to the host: of each query head R of them, ld apart. */
+struct device_rows {
+    const float *p, *lse, *entropy;
+    const int32_t *seen;
+    size_t ld;
+};
+/* Tells who watches of the rows of the newest query in a layer. */
+void device_tell(struct session *s, int layer, const struct device_rows *rows);
 
 /* Attention of a layer, with its rows where they are watched (device_attention.c). */
 int device_attend(struct session *s, int layer, int T, int pos0);

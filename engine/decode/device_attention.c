@@ -11,12 +11,13 @@ struct job {
     struct session *s;
     int layer, T, pos0, r0, R;
     int together;
+    struct device_rows rows;
 };
 
 static void tell_head(const struct job *j, int g, int thread)
 {
     struct session *s = j->s;
-    struct mirror *m = s->mirror;
+    const struct device_rows *m = &j->rows;
     int h = g / (s->e->config.n_heads / s->cache_heads), page = 0;
     struct cache_head view = cache_view(s->cache, j->layer, h);
     const unsigned char *chosen = NULL;
@@ -33,7 +34,7 @@ static void tell_head(const struct job *j, int g, int thread)
                                .n = view.n - (j->T - 1 - (j->r0 + r)),
                                .seen = m->seen[at],
                                .stepping = s->stepping,
-                               .p = m->rows + at * s->ld_strip,
+                               .p = m->p + at * m->ld,
                                .lse = m->lse[at]};
         if (page || view.soonest <= row.t) {
             for (int i = 0; i < row.n; i++)
@@ -49,6 +50,18 @@ static void tell_task(void *ctx, int task, int thread)
     const struct job *j = ctx;
     for (int g = task * j->together; g < (task + 1) * j->together; g++)
         tell_head(j, g, thread);
+}
+
+static int together(const struct session *s)
+{
+    bool groups = recorder_wants(s->recorder) & PROBE_GROUPS;
+    return groups ? s->e->config.n_heads / s->cache_heads : 1;
+}
+
+void device_tell(struct session *s, int layer, const struct device_rows *rows)
+{
+    struct job j = {s, layer, 1, s->n_past, 0, 1, together(s), *rows};
+    par_run(s->e->pool, s->e->config.n_heads / j.together, tell_task, &j);
 }
 
 /* What each query missed is asked of the entries that have left. */
@@ -150,8 +163,8 @@ int device_attend(struct session *s, int layer, int T, int pos0)
             gpu_attend_prompt(m->gpu, &a);
         return KVF_OK;
     }
-    bool groups = recorder_wants(s->recorder) & PROBE_GROUPS;
-    struct job j = {s, layer, T, pos0, 0, 0, groups ? c->n_heads / s->cache_heads : 1};
+    const struct device_rows rows = {m->rows, m->lse, m->entropy, m->seen, s->ld_strip};
+    struct job j = {s, layer, T, pos0, 0, 0, together(s), rows};
     for (; j.r0 < T; j.r0 += QUERY_BLOCK) {
         j.R = T - j.r0 < QUERY_BLOCK ? T - j.r0 : QUERY_BLOCK;
         rows_of_block(&j, a);

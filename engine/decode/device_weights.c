@@ -138,6 +138,7 @@ void device_weights_close(struct engine *e)
             gpu_free(w->gpu, vectors[i]);
     }
     if (w->gpu) {
+        device_gates_close(w);
         drop_matrix(w->gpu, &w->head);
         gpu_free(w->gpu, w->out_norm);
     }

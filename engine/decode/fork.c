@@ -86,7 +86,9 @@ int session_fork(const struct session *from, const struct session_options *opt,
                         "a session of %d tokens cannot go on as one of %d: the model turns keys "
                         "in another way beyond %d",
                         from->cap, own.cap, plain);
-    int err = fork_one(from, &own, &s, d);
+    int err = from->e->backend->home((struct session *)from);
+    if (!err)
+        err = fork_one(from, &own, &s, d);
     if (err)
         return err;
     if (from->twin) {
@@ -104,7 +106,9 @@ int session_fork(const struct session *from, const struct session_options *opt,
 int session_adopt(struct session *s, const struct method_state *state)
 {
     struct method_state *method = NULL;
-    int err = method_state_fork(state, &method);
+    int err = s->e->backend->home(s);
+    if (!err)
+        err = method_state_fork(state, &method);
     if (err)
         return err;
     method_state_destroy(s->method);
@@ -121,7 +125,9 @@ int session_adopt(struct session *s, const struct method_state *state)
 int session_remove(struct session *s, const unsigned char *heads, const unsigned char *gone)
 {
     int n = s->e->config.n_layers * s->cache_heads, H = s->cache_heads;
-    int err = watch_prepare(s, s->cap, s->n_past);
+    int err = s->e->backend->home(s);
+    if (!err)
+        err = watch_prepare(s, s->cap, s->n_past);
     for (int i = 0; !err && i < n; i++)
         if (heads[i])
             err = method_remove(s->method, s->cache, i / H, i % H, gone);

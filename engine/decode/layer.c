@@ -210,6 +210,23 @@ void layer_project(struct session *s, int layer, int T)
         par_run(s->e->pool, T, project_task, &j);
 }
 
+void layer_learn(struct session *s, int layer, const struct learned_token *x)
+{
+    struct job j = {s, layer, 1, s->n_past};
+    if (x->pre) {
+        memcpy(s->qkv, x->pre, s->ld_pre * sizeof *s->qkv);
+        record_queries(s, &j, false);
+    }
+    if (s->qk_pre)
+        memcpy(s->qk_pre, x->pre, s->ld_pre * sizeof *s->qk_pre);
+    if (x->gate)
+        memcpy(s->gate, x->gate, (size_t)s->e->config.n_kv_heads * sizeof *s->gate);
+    memcpy(s->qkv, x->qkv, s->ld_qkv * sizeof *s->qkv);
+    record_queries(s, &j, true);
+    par_run(s->e->pool, s->cache_heads, store_task, &j);
+    count_reads(s, layer);
+}
+
 int layer_attend(struct session *s, int layer, int T, int pos0)
 {
     struct job j = {s, layer, T, pos0};

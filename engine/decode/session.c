@@ -248,15 +248,19 @@ void session_destroy(struct session *s)
     mem_free(s);
 }
 
-static void on_evict(void *ctx, const struct eviction *e)
+void session_evicted(struct session *s, const struct eviction *e)
 {
-    struct session *s = ctx;
     if (s->ghosts)
         ghosts_add(s, e);
     if (recorder_wants(s->recorder) & PROBE_EVICT)
         recorder_evict(s->recorder, e);
     if (s->on_evict)
         s->on_evict(s->on_evict_ctx, e);
+}
+
+static void on_evict(void *ctx, const struct eviction *e)
+{
+    session_evicted(ctx, e);
 }
 
 int session_decide(struct session *s, enum phase phase)
@@ -380,7 +384,9 @@ int session_prompt(struct session *s, const int32_t *ids, int n,
     if (n < 1 || n > s->cap - s->n_past)
         return KVF_E_LIMIT;
     s->stepping = false;
-    int err = watch_prepare(s, s->cap, s->n_past + n);
+    int err = s->e->backend->home(s);
+    if (!err)
+        err = watch_prepare(s, s->cap, s->n_past + n);
     if (err)
         return err;
     err = run_prompt(s, ids, n, progress, ctx);
@@ -389,9 +395,7 @@ int session_prompt(struct session *s, const int32_t *ids, int n,
     return err;
 }
 
-/* Room for one token in every head, so that a step that lacks memory changed nothing
- * and may be tried again. */
-static int reserve_step(struct session *s)
+int session_reserve(struct session *s)
 {
     for (int i = 0; i < s->e->config.n_layers * s->cache_heads; i++) {
         int err = cache_reserve(s->cache, i / s->cache_heads, i % s->cache_heads, 1);
@@ -411,7 +415,7 @@ int session_begin_step(struct session *s)
     err = session_decide(s, PHASE_BEFORE);
     if (err)
         goto fail;
-    err = reserve_step(s);
+    err = session_reserve(s);
     if (err)
         goto fail;
     return KVF_OK;
@@ -421,10 +425,15 @@ fail:
     return err;
 }
 
-int session_end_step(struct session *s)
+void session_note_step(struct session *s)
 {
     note_peak(s);
     s->n_steps++;
+}
+
+int session_end_step(struct session *s)
+{
+    session_note_step(s);
     return session_decide(s, PHASE_AFTER);
 }
 
@@ -432,6 +441,9 @@ int session_step(struct session *s, int32_t id)
 {
     if (s->n_past >= s->cap)
         return KVF_E_LIMIT;
+    int done = s->e->backend->step ? s->e->backend->step(s, id) : STEP_ELSEWHERE;
+    if (done != STEP_ELSEWHERE)
+        return done;
     if (s->twin && s->twin->n_past == s->n_past) {
         int err = session_step(s->twin, id);
         if (err)
@@ -480,6 +492,7 @@ const struct cache *session_cache(const struct session *s)
 }
 struct method_state *session_method(const struct session *s)
 {
+    s->e->backend->home((struct session *)s);
     return s->method;
 }
 

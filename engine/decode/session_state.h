@@ -49,6 +49,7 @@ struct session {
     int64_t cuts;
     int n_steps;   /* tokens fed after the prompt */
     int64_t reads; /* entries read by all queries after the prompt */
+    bool away;     /* the backend takes the evidence of attention; home() brings it */
 
     /* Buffers of a chunk of C tokens. */
     float *x;       /* [C][d_model] residual stream */
@@ -111,6 +112,13 @@ void layer_project(struct session *s, int layer, int T);
 int layer_attend(struct session *s, int layer, int T, int pos0);
 void embed_tokens(struct session *s, const int32_t *ids, int T);
 void layer_finish(struct session *s, int layer, int T);
+/* A token of a step that ran elsewhere, in one layer: stores it, and tells who watches of it. */
+struct learned_token {
+    const float *qkv;  /* [ld_qkv], queries and keys turned */
+    const float *pre;  /* [ld_pre] before they were turned; NULL: nobody asks */
+    const float *gate; /* [KV heads]; NULL: there are none */
+};
+void layer_learn(struct session *s, int layer, const struct learned_token *x);
 
 /* Logits of the vocabulary, or a part of it, as the head gave them: capped where the model
  * caps them (nll.c). */
@@ -150,6 +158,12 @@ static inline bool slot_seen(const struct cache_head *view, int page, const unsi
 int session_begin_step(struct session *s);
 int session_end_step(struct session *s);
 int session_decide(struct session *s, enum phase phase);
+/* Room for one token in every head, so that a step that lacks memory changed nothing and may be
+ * tried again; and what is counted once its token has run. */
+int session_reserve(struct session *s);
+void session_note_step(struct session *s);
+/* Tells who watches of an eviction. */
+void session_evicted(struct session *s, const struct eviction *e);
 
 /* The method and its watchers (watch.c): as method_prepare, method_appended,
  * method_wants_row with method_row. */

@@ -48,7 +48,7 @@ void watch_row(struct session *s, const struct attn_row *row)
 {
     if (s->on_row)
         s->on_row(s->on_row_ctx, row);
-    if (method_wants_row(s->method, row->t))
+    if (!s->away && method_wants_row(s->method, row->t))
         method_row(s->method, row);
     for (int i = 0; i < s->n_watchers; i++)
         if (method_wants_row(s->watcher[i], row->t))

@@ -117,6 +117,35 @@ size_t gates_scratch(const struct gates *g);
 void gates_eval(const struct gates *g, int layer, const struct gate_input *in, float *out,
                 float *scratch);
 
+/* The network of gates_eval, for who computes it elsewhere: on a device. */
+enum gate_gather { /* what it sees */
+                   GATE_GATHER_X,
+                   GATE_GATHER_KEYS_VALUES, /* k_pre, then v */
+                   GATE_GATHER_ENTRIES,     /* of head after head k_post, then v */
+                   GATE_GATHER_ALL,         /* q_pre, k_pre, v */
+                   GATE_GATHER_HEAD,        /* unit h: the norms of k_pre and of k_post of head h */
+};
+enum gate_activation { GATE_ACT_NONE, GATE_ACT_SILU, GATE_ACT_GELU, GATE_ACT_RELU };
+enum gate_ending { GATE_ENDS, GATE_ENDS_LOG_SIGMOID, GATE_ENDS_SIGMOID };
+struct gate_net {
+    int n_units, n_stages; /* a layer has one unit, or one for each head */
+    enum gate_gather gather;
+    enum gate_activation activation; /* behind all stages but the last */
+    bool gated; /* stages 0 and 1 see the same; the activated first times the second */
+    enum gate_ending ending;
+    const float *norm[2]; /* [L][head_dim], of GATE_GATHER_HEAD */
+    float eps;
+};
+/* false: there is none whose numbers another could make. */
+bool gates_net(const struct gates *g, struct gate_net *ret);
+/* A linear layer, and its weights [N][K]. */
+struct gate_stage {
+    int N, K;
+    const float *bias; /* [N]; NULL: none */
+};
+struct gate_stage gates_stage(const struct gates *g, int layer, int unit, int stage);
+void gates_weights(const struct gates *g, int layer, int unit, int stage, float *out);
+
 /* ---- one number per head: GATE_HEADS ---- */
 
 float gates_alpha(const struct gates *g, int layer, int head);

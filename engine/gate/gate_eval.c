@@ -5,8 +5,6 @@
 #include "base/mem.h"
 #include "engine/gate/state.h"
 
-#define WGKV_EPS 1e-6f /* of the published code, whatever the model's norms use */
-
 /* Kernels write whole panels; every piece of scratch starts on a cache line. */
 static size_t padded(int n)
 {
@@ -117,8 +115,9 @@ static void eval_write(const struct gates *g, int layer, const struct gate_input
     float *hidden = scratch + padded(n_gathered(g)), *z = hidden + 2 * padded(g->hidden);
     rmsnorm_fn rmsnorm = g->model.kernels->rmsnorm;
     for (int h = 0; h < g->n_units; h++) {
-        rmsnorm(scratch, in->k_pre + (size_t)h * D, g->norm[0] + at, 1, (int)D, WGKV_EPS);
-        rmsnorm(scratch + D, in->k_post + (size_t)h * D, g->norm[1] + at, 1, (int)D, WGKV_EPS);
+        rmsnorm(scratch, in->k_pre + (size_t)h * D, g->norm[0] + at, 1, (int)D, GATE_WRITE_EPS);
+        rmsnorm(scratch + D, in->k_post + (size_t)h * D, g->norm[1] + at, 1, (int)D,
+                GATE_WRITE_EPS);
         run(g, &g->unit[layer * g->n_units + h], scratch, hidden, z);
         out[h] = 1.0f / (1.0f + expf(-z[0]));
     }

@@ -40,7 +40,7 @@ struct part {
     bool optional;      /* in all layers or in none */
 };
 
-enum activation { ACT_NONE, ACT_SILU, ACT_GELU, ACT_RELU };
+enum activation { /* as enum gate_activation */ ACT_NONE, ACT_SILU, ACT_GELU, ACT_RELU };
 
 enum layout_id {
     LAYOUT_RG,

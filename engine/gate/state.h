@@ -6,6 +6,7 @@
 #include "engine/gate/tensor_file.h"
 
 enum { STAGES = 3, MAX_HIDDEN = 16384 };
+#define GATE_WRITE_EPS 1e-6f /* of the published code, whatever the model's norms use */
 
 struct dense {
     struct packed w; /* F32 */

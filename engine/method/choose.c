@@ -143,8 +143,7 @@ void choose_score(void *round, int at, int thread)
         list_all(r, at, score);
 }
 
-/* The first n_cut candidates of a head are cut, [n_cut] is the worst that stays. */
-static void list_victims(struct method_state *s, int at, int n_cut)
+void choose_victims(struct method_state *s, int at, int n_cut)
 {
     struct candidate *c = s->candidate + (size_t)at * (size_t)s->cap;
     int32_t *victim = s->victim + (size_t)at * (size_t)s->cap;
@@ -166,16 +165,21 @@ static void cut_worst(struct method_state *s, int at, int n_cut)
         n_cut = m;
     if (s->n_listed[at] == 0)
         select_worst(c, m, n_cut, s->params.tie == TIE_OLDER);
-    list_victims(s, at, n_cut);
+    choose_victims(s, at, n_cut);
 }
 
-/* Every head keeps its best min(F, n), F = floor * places / heads; the places left go
- * to the best of the rest of all heads. */
+int64_t choose_floor(const struct method_state *s, int64_t places, int heads)
+{
+    return heads > 0 ? (int64_t)(s->params.floor * (double)places / heads) : 0;
+}
+
+/* Every head keeps its best min(F, n), F = choose_floor; the places left go to the best of the rest
+ * of all heads. */
 static void share_out(const struct round *r, int pool, int64_t places, int64_t candidates,
                       int heads)
 {
     struct method_state *s = r->s;
-    int64_t even = (int64_t)(s->params.floor * (double)places / heads), m = 0;
+    int64_t even = choose_floor(s, places, heads), m = 0;
     bool older = s->params.tie == TIE_OLDER;
     int first, end;
     pool_heads(s, pool, &first, &end);
@@ -223,30 +227,51 @@ static void drop_rounds(struct method_state *s, int first, int end, int64_t over
     }
 }
 
-void choose_pool(void *round, int pool, int thread)
+struct choose_numbers choose_numbers(const struct round *r, int pool)
 {
-    const struct round *r = round;
     struct method_state *s = r->s;
-    int H = s->shape.n_kv_heads, first, end, heads = 0;
-    int64_t total = 0, candidates = 0;
-    (void)thread;
-    if (s->target[pool] < 0)
-        return;
+    struct choose_numbers x = {0};
+    int H = s->shape.n_kv_heads, first, end;
     pool_heads(s, pool, &first, &end);
     for (int at = first; at < end; at++) {
         if (!s->due[at])
             continue;
-        total += cache_view(r->cache, at / H, at % H).n;
-        candidates += s->n_candidates[at];
-        heads++;
+        x.total += cache_view(r->cache, at / H, at % H).n;
+        x.candidates += s->n_candidates[at];
+        x.heads++;
     }
-    int64_t places = s->target[pool] - (total - candidates);
+    x.places = s->target[pool] - (x.total - x.candidates);
+    x.places = x.places > 0 ? x.places : 0;
+    return x;
+}
+
+void choose_counts(const struct round *r, int pool)
+{
+    struct method_state *s = r->s;
+    struct choose_numbers x = choose_numbers(r, pool);
+    int first, end;
+    pool_heads(s, pool, &first, &end);
     if (s->method->trigger->rounds)
-        drop_rounds(s, first, end, total - s->target[pool]);
-    else if (s->method->allocation->pool == POOL_HEAD)
-        s->n_cut[first] = (int)(total - s->target[pool]);
+        drop_rounds(s, first, end, x.total - s->target[pool]);
     else
-        share_out(r, pool, places > 0 ? places : 0, candidates, heads);
+        s->n_cut[first] = (int)(x.total - s->target[pool]);
+}
+
+void choose_pool(void *round, int pool, int thread)
+{
+    const struct round *r = round;
+    struct method_state *s = r->s;
+    int first, end;
+    (void)thread;
+    if (s->target[pool] < 0)
+        return;
+    pool_heads(s, pool, &first, &end);
+    if (s->method->trigger->rounds || s->method->allocation->pool == POOL_HEAD) {
+        choose_counts(r, pool);
+    } else {
+        struct choose_numbers x = choose_numbers(r, pool);
+        share_out(r, pool, x.places, x.candidates, x.heads);
+    }
     for (int at = first; at < end; at++)
         if (s->due[at] && s->n_cut[at] > 0)
             cut_worst(s, at, s->n_cut[at]);

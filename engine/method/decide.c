@@ -65,7 +65,7 @@ void method_settle(struct method_state *s, struct cache *c)
 }
 
 /* Before a newcomer: what was cut since the one before it leaves its slot to it. */
-static int reopen_all(struct method_state *s, struct cache *c)
+int decide_reopen(struct method_state *s, struct cache *c)
 {
     int H = s->shape.n_kv_heads, hole;
     for (; s; s = s->next)
@@ -171,35 +171,42 @@ static int reserve_scratch(struct method_state *s, int n_threads)
     return s->scratch ? KVF_OK : KVF_E_NOMEM;
 }
 
-static int decide_row(struct round *r, struct par *pool, eviction_fn fn, void *ctx, int64_t *cuts)
+bool decide_shares(const struct round *r)
 {
     struct method_state *s = r->s;
-    int L = s->shape.n_layers, H = s->shape.n_kv_heads;
-    int err = reserve_scratch(s, par_threads(pool));
-    if (err)
-        return err;
-    if (!s->shares_known) {
-        if (!choose_over(r))
-            return KVF_OK;
+    if (!s->shares_known && choose_over(r)) {
         s->method->allocation->shares(s, r->cache, r->t + r->incoming - s->params.recent,
                                       s->share_scratch, s->share);
         s->shares_known = true;
     }
-    if (!choose_due(r))
-        return KVF_OK;
-    for (int i = 0; i < L * H; i++)
-        s->n_cut[i] = 0;
-    par_run(pool, L * H, choose_score, r);
-    par_run(pool, choose_pools(s), choose_pool, r);
-    err = own_all(r);
+    return s->shares_known;
+}
+
+int decide_apply(struct round *r, eviction_fn fn, void *ctx, int64_t *cuts)
+{
+    struct method_state *s = r->s;
+    int H = s->shape.n_kv_heads, err = own_all(r);
+    for (int i = 0; !err && i < s->shape.n_layers * H; i++) {
+        *cuts += s->n_cut[s->method->scope == SCOPE_LAYER ? i / H * H : i];
+        apply(r, i / H, i % H, fn, ctx);
+    }
+    return err;
+}
+
+static int decide_row(struct round *r, struct par *pool, eviction_fn fn, void *ctx, int64_t *cuts)
+{
+    struct method_state *s = r->s;
+    int n = s->shape.n_layers * s->shape.n_kv_heads;
+    int err = reserve_scratch(s, par_threads(pool));
     if (err)
         return err;
-    for (int l = 0; l < L; l++)
-        for (int h = 0; h < H; h++) {
-            *cuts += s->n_cut[l * H + (s->method->scope == SCOPE_LAYER ? 0 : h)];
-            apply(r, l, h, fn, ctx);
-        }
-    return KVF_OK;
+    if (!decide_shares(r) || !choose_due(r))
+        return KVF_OK;
+    for (int i = 0; i < n; i++)
+        s->n_cut[i] = 0;
+    par_run(pool, n, choose_score, r);
+    par_run(pool, choose_pools(s), choose_pool, r);
+    return decide_apply(r, fn, ctx, cuts);
 }
 
 /* An entry that leaves at a step fixed at birth: for the layer's window, whatever the row
@@ -303,8 +310,7 @@ int method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_f
     return err;
 }
 
-/* Whether a row decides at this phase. */
-static bool acts(const struct method_state *s, enum phase phase)
+bool decide_acts(const struct method_state *s, enum phase phase)
 {
     if (!s->method->score || s->params.budget == 0)
         return false;
@@ -325,14 +331,14 @@ static int decide_rows(struct method_state *s, struct cache *c, int32_t t, enum 
     }
     for (struct method_state *row = s; row; row = row->next) {
         struct round r = {row, c, t, phase == PHASE_BEFORE};
-        if (!acts(row, phase))
+        if (!decide_acts(row, phase))
             continue;
         method_settle(s, c);
         int err = decide_row(&r, pool, fn, ctx, cuts);
         if (err)
             return err;
     }
-    return phase == PHASE_BEFORE ? reopen_all(s, c) : KVF_OK;
+    return phase == PHASE_BEFORE ? decide_reopen(s, c) : KVF_OK;
 }
 
 int method_decide(struct method_state *s, struct cache *c, int32_t t, enum phase phase,

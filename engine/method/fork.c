@@ -74,6 +74,7 @@ static void forget_scratch(struct method_state *s)
     s->candidate = s->pooled = NULL;
     s->value = s->scratch = NULL;
     s->keep = NULL;
+    s->go = s->may = NULL;
 }
 
 static int fork_one(const struct method_state *from, struct method_state **ret_state)

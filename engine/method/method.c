@@ -179,6 +179,8 @@ static void destroy_one(struct method_state *s)
     mem_free(s->n_listed);
     mem_free(s->heap);
     mem_free(s->over);
+    mem_free(s->go);
+    mem_free(s->may);
     mem_free(s->candidate);
     mem_free(s->pooled);
     mem_free(s->n_cut);

@@ -31,6 +31,7 @@ struct method_state {
     unsigned char *due; /* [L * H] */
     int64_t *target;    /* [pools] entries that may stay; -1: nothing to do */
     int64_t *over;      /* [pools] entries that must go */
+    int64_t *go, *may;  /* [L * H] of elsewhere.c, once it was called */
     int *n_candidates;  /* [L * H] */
     int *n_listed;      /* [L * H] the worst that are listed, in order; 0: all, in any order */
     struct candidate *candidate; /* [L * H][cap] */
@@ -60,7 +61,27 @@ bool choose_due(const struct round *r);  /* whether any pool is over its share; 
 int choose_pools(const struct method_state *s);
 void choose_score(void *round, int kv_head, int thread); /* task of [L * H] */
 void choose_pool(void *round, int pool, int thread);     /* task of [pools] */
+/* Of the heads of a pool that are due, once their candidates are counted: entries, unprotected
+ * ones, heads, and how many of the unprotected may stay. */
+struct choose_numbers {
+    int64_t total, candidates, places;
+    int heads;
+};
+struct choose_numbers choose_numbers(const struct round *r, int pool);
+/* n_cut of the heads of a pool where it follows from numbers: heads alone, or rounds. */
+void choose_counts(const struct round *r, int pool);
+/* How many of its best a head of a pool keeps at least. */
+int64_t choose_floor(const struct method_state *s, int64_t places, int heads);
+/* The first n_cut candidates of a head are cut, [n_cut] is the worst that stays. */
+void choose_victims(struct method_state *s, int head, int n_cut);
 size_t choose_scratch(const struct method_state *s);
+
+/* decide.c: whether a row decides at this phase; whether its shares are known, working them out
+ * once a head is over the budget; cutting what was chosen, and opening the slots of newcomers. */
+bool decide_acts(const struct method_state *s, enum phase phase);
+bool decide_shares(const struct round *r);
+int decide_apply(struct round *r, eviction_fn fn, void *ctx, int64_t *cuts);
+int decide_reopen(struct method_state *s, struct cache *c);
 
 /* shortlist.c: the k worst of a head, in order, to candidate (sets n_listed).  score: by
  * slot, of protected slots it may be overwritten; unused where scores rise with the

@@ -26,7 +26,35 @@ struct outcome {
     size_t n_logits;
     char *trace;
     size_t n_trace;
+    long waits; /* for the device, most of one step */
+    struct eviction *evictions;
+    size_t n_evictions;
 };
+
+/* Every decision, whether or not a trace tells it. */
+static void on_evict(void *ctx, const struct eviction *e)
+{
+    struct outcome *o = ctx;
+    o->evictions = mem_grow(o->evictions, o->n_evictions, o->n_evictions + 1, sizeof *e);
+    o->evictions[o->n_evictions++] = *e;
+}
+
+static bool same_float(float a, float b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+static bool same_evictions(const struct outcome *x, const struct outcome *y)
+{
+    for (size_t i = 0; x->n_evictions == y->n_evictions && i < x->n_evictions; i++) {
+        const struct eviction *a = &x->evictions[i], *b = &y->evictions[i];
+        if (a->layer != b->layer || a->head != b->head || a->pos != b->pos || a->t != b->t
+            || a->reason != b->reason || a->tie != b->tie || a->rank != b->rank
+            || !same_float(a->score, b->score) || !same_float(a->margin, b->margin))
+            return false;
+    }
+    return x->n_evictions == y->n_evictions;
+}
 
 static int prompt_of(const struct run *run)
 {
@@ -181,7 +209,7 @@ static struct outcome play(const struct run *run, const struct backend *backend)
     struct rng r;
     size_t V = (size_t)e->config.vocab;
     int prompt = prompt_of(run);
-    struct outcome o = {MEM_NEW(float, (1 + STEPS) * V), (1 + STEPS) * V, NULL, 0};
+    struct outcome o = {.logits = MEM_NEW(float, (1 + STEPS) * V), .n_logits = (1 + STEPS) * V};
     int32_t ids[CAP];
     struct given given = give(e, &c.row);
     rng_init(&r, 11);
@@ -190,12 +218,15 @@ static struct outcome play(const struct run *run, const struct backend *backend)
     close(mkstemp(path));
     struct recorder *rec = run->probes ? record(e, run, &c, &given, path, ids) : NULL;
     struct session *s = open_given(e, &c, &given, rec);
+    session_on_evict(s, on_evict, &o);
     cr_assert(eq(int, session_prompt(s, ids, prompt, NULL, NULL), KVF_OK));
     memcpy(o.logits, session_logits(s), V * sizeof(float));
     for (int i = 0; i < STEPS; i++) {
         if (rec)
             recorder_token(rec, ids[prompt + i], KVF_ROLE_ANSWER, "c", 1);
+        long before = emulation_waits();
         cr_assert(eq(int, session_step(s, ids[prompt + i]), KVF_OK));
+        o.waits = emulation_waits() - before > o.waits ? emulation_waits() - before : o.waits;
         memcpy(o.logits + (size_t)(i + 1) * V, session_logits(s), V * sizeof(float));
     }
     if (rec) {
@@ -213,19 +244,30 @@ static void drop(struct outcome *o)
 {
     mem_free(o->logits);
     mem_free(o->trace);
+    mem_free(o->evictions);
 }
 
-static void same_on_both(const struct run *run)
+/* waits: how often a step may wait for the device; 0: as often as it likes. */
+static void same_within(const struct run *run, int waits)
 {
     struct outcome cpu = play(run, &backend_cpu), cuda = play(run, &backend_cuda);
     bool same = cpu.n_trace == cuda.n_trace
                 && (!cpu.trace || memcmp(cpu.trace, cuda.trace, cpu.n_trace) == 0);
     cr_expect(same, "%s, %s: the trace differs", run->path, run->method);
+    same = same_evictions(&cpu, &cuda);
+    cr_expect(same || !run->exact, "%s, %s: decisions differ", run->path, run->method);
     cr_expect(le(dbl, distance(cuda.logits, cpu.logits, cpu.n_logits), run->exact ? 1e-5 : 2e-2),
               "%s, %s: logits", run->path, run->method);
     cr_assert(eq(int, emulation_faults(), 0), "%s: %s", run->method, emulation_first_fault());
+    bool in_time = waits == 0 || cuda.waits == waits;
+    cr_expect(in_time, "%s: %ld waits in a step", run->method, cuda.waits);
     drop(&cpu);
     drop(&cuda);
+}
+
+static void same_on_both(const struct run *run)
+{
+    same_within(run, 0);
 }
 
 /* The row as it can run here: keys keep their positions, and pages are short enough that some are
@@ -264,6 +306,54 @@ Test(session, shadows_see_the_same, .timeout = 120)
     for (int i = 0; i < 2; i++) {
         struct run run = {tiny_path(4), "h2o", "full", what[i], BUDGET, true};
         same_on_both(&run);
+    }
+}
+
+/* Steps that stay on the device: parts and options of all kinds that have kernels.  A step that
+ * cuts after its query waits once more. */
+Test(session, steps_wait_once, .timeout = 400)
+{
+    static const struct {
+        const char *method;
+        int budget, waits;
+    } all[] = {
+        {"full", 0, 1},
+        {"window", BUDGET, 1},
+        {"h2o:tie=older", BUDGET, 1},
+        {"h2o:every=3,group=mean", BUDGET, 1},
+        {"h2o:order=after,slack=1", BUDGET, 2},
+        {"h2o:allocation=adaptive,floor=0.5,group=max", BUDGET, 1},
+        {"tova", BUDGET, 1},
+        {"tova:order=after", BUDGET, 2},
+        {"snapkv:window=4", BUDGET, 1},
+        {"snapkv:window=3,pool=5,pool_kind=avg,group=max,every=2", BUDGET, 1},
+        {"snapkv:window=4,support=candidates", BUDGET, 1},
+        {"adakv:window=4,floor=0.3", BUDGET, 1},
+        {"ada-pyramidkv:window=4,every=2", BUDGET, 1},
+        {"pyramidkv:window=4", BUDGET, 1},
+        {"morphkv:window=5", BUDGET, 1},
+        {"keydiff", BUDGET, 1},
+        {"keydiff:every=3,order=after", BUDGET, 2},
+        {"knorm:allocation=adaptive", BUDGET, 1},
+        {"local:sinks=2", BUDGET, 1},
+        {"duo:recent=9,sinks=3", 0, 1},
+        {"trimkv", BUDGET, 1},
+        {"trimkv:variant=code,slack=1", BUDGET, 2},
+        {"dbtrimkv", BUDGET, 1},
+        {"dbtrimkv:floor=0.3,every=2,tie=older", BUDGET, 1},
+        {"wgkv:local=8", BUDGET, 1},
+        {"wgkv-snapkv:local=5,window=6,fraction=0.2", BUDGET, 1},
+        {"locret:positions=original", BUDGET, 1},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct choice c = choose(all[i].method, all[i].budget);
+        struct run run = {tiny_path(method_gates(&c.row) ? 0 : 4 + (int)i % 2),
+                          all[i].method,
+                          i % 3 == 0 ? "lean" : NULL,
+                          NULL,
+                          all[i].budget,
+                          true};
+        same_within(&run, all[i].waits);
     }
 }
 

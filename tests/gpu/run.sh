@@ -14,9 +14,8 @@ if ! nvidia-smi -L 2>/dev/null; then
     exit 77
 fi
 [ -e "$build/build.ninja" ] || meson setup "$build" --buildtype=release -Dcuda=enabled >/dev/null
-ninja -C "$build" tests/gpu/test_gpu_products tests/gpu/test_gpu_attention \
-    tests/gpu/test_gpu_decisions tests/gpu/test_gpu_train tests/gpu/test_gpu_losses \
-    tests/gpu/test_gpu_pass tests/train/train0.gguf
+names="products attention decisions heads scores train losses pass"
+ninja -C "$build" $(printf 'tests/gpu/test_gpu_%s ' $names) tests/train/train0.gguf
 export KVF_TRAIN="$build/tests/train"
 failed=0
 say() { # what, status
@@ -24,7 +23,7 @@ say() { # what, status
 }
 echo "| test | result |"
 echo "|---|---|"
-for name in products attention decisions train losses pass; do
+for name in $names; do
     test="$build/tests/gpu/test_gpu_$name"
     status=0
     "$test" --jobs 1 >"$build/gpu_$name.log" 2>&1 || status=$?
@@ -32,7 +31,7 @@ for name in products attention decisions train losses pass; do
     for tool in memcheck racecheck; do
         command -v compute-sanitizer >/dev/null || continue
         status=0
-        timeout 150 compute-sanitizer --tool $tool --target-processes all --error-exitcode 1 \
+        timeout 100 compute-sanitizer --tool $tool --target-processes all --error-exitcode 1 \
             "$test" --jobs 1 >"$build/gpu_$name.$tool.log" 2>&1 || status=$?
         say "$name, $tool" $status
     done

@@ -1,0 +1,132 @@
+/* evidence.cu - what is remembered of entries while steps run: rows of attention, their sums, the
+ * keys' lengths and directions, numbers of gates. */
+#include "engine/cuda/device.cuh"
+#include "engine/cuda/heads.h"
+
+enum { LANES = 256, CHANNELS = 128 };
+
+struct taken_row {
+    const float *p; /* [n_q][ld] */
+    size_t ld;
+    const float *lse;
+    const int32_t *seen;
+    int32_t t;
+    int per, q0;
+};
+
+/* Lane i of row blockIdx.y takes the weight of slot i. */
+__global__ void take_kernel(struct gpu_heads h, struct taken_row r, double *sum,
+                            struct gpu_window w)
+{
+    int g = (int)blockIdx.y, q = r.q0 + g, i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    size_t row = (size_t)q * (size_t)w.ring + (size_t)w.newest, ld = (size_t)h.cache.ld_slot;
+    if (i < h.n[q / r.per]) {
+        float weight = r.p[(size_t)g * r.ld + (size_t)i];
+        if (sum)
+            sum[(size_t)q * ld + (size_t)i] += (double)weight;
+        if (w.rows)
+            w.rows[row * ld + (size_t)i] = weight;
+    }
+    if (i > 0 || !w.rows)
+        return;
+    w.row_n[row] = r.seen[g];
+    w.row_lse[row] = r.lse[g];
+    if (g == 0)
+        w.row_t[w.newest] = r.t;
+}
+
+void gpu_take_rows(struct gpu *g, const struct gpu_heads *h, int per, int q0, int n_q,
+                   const float *p, size_t ld, const float *lse, const int32_t *seen, int32_t t,
+                   double *sum, const struct gpu_window *w)
+{
+    struct gpu_heads in = *h;
+    struct gpu_window window = {};
+    if (w)
+        window = *w;
+    struct taken_row r = {p, ld, lse, seen, t, per, q0};
+    dim3 grid(blocks_for((size_t)h->cache.most, LANES), (unsigned)n_q);
+    LAUNCH(take_kernel, grid, LANES, 0, g->stream, in, r, sum, window);
+}
+
+/* The sum of squares of a key, in the order of channels: each lane has all of it. */
+template <class KV> DEVICE double square_of(const KV *key, int D)
+{
+    double square = 0;
+    for (int d = 0; d < D; d++) {
+        double x = (double)kv_value(key, (size_t)d * PAGE_SLOTS);
+        square += x * x;
+    }
+    return square;
+}
+
+/* A channel of the key of length 1, in whole units of 2^-32. */
+DEVICE double unit_of(float x, double square)
+{
+    const double magic = 0x1.8p20;
+    float unit = (float)((double)x * (square > 0 ? 1.0 / sqrt(square) : 0));
+    return ((double)unit + magic) - magic;
+}
+
+/* Block (head): its newcomer. */
+template <class KV>
+__global__ void __launch_bounds__(CHANNELS)
+    keys_kernel(struct gpu_heads h, int first, float *norms, double *anchor)
+{
+    int at = first + (int)blockIdx.x, slot = h.slot[at], D = h.cache.D;
+    const KV *key = page_keys<KV>(h.cache, at, slot / PAGE_SLOTS) + slot % PAGE_SLOTS;
+    double square = square_of(key, D);
+    if (norms && threadIdx.x == 0)
+        norms[(size_t)at * (size_t)h.cache.ld_slot + (size_t)slot] = (float)sqrt(square);
+    for (int d = (int)threadIdx.x; anchor && d < D; d += CHANNELS)
+        anchor[(size_t)at * (size_t)D + (size_t)d] += unit_of(kv_value(key, (size_t)d * PAGE_SLOTS),
+                                                              square);
+}
+
+void gpu_take_keys(struct gpu *g, const struct gpu_heads *h, int first, int n, float *norms,
+                   double *anchor)
+{
+    auto kernel = h->cache.type == KV_F16 ? keys_kernel<uint16_t> : keys_kernel<float>;
+    struct gpu_heads in = *h;
+    LAUNCH(kernel, (unsigned)n, CHANNELS, 0, g->stream, in, first, norms, anchor);
+}
+
+/* Block (head): the keys of all that is marked leave it, one after the other. */
+template <class KV>
+__global__ void __launch_bounds__(CHANNELS)
+    drop_kernel(struct gpu_heads h, int together, double *anchor)
+{
+    int at = (int)blockIdx.x, D = h.cache.D;
+    const unsigned char *mark = h.mark + (size_t)(at - at % together) * (size_t)h.cache.ld_slot;
+    for (int i = 0; i < h.n[at]; i++) {
+        if (mark[i] != GPU_GONE)
+            continue;
+        const KV *key = page_keys<KV>(h.cache, at, i / PAGE_SLOTS) + i % PAGE_SLOTS;
+        double square = square_of(key, D);
+        for (int d = (int)threadIdx.x; d < D; d += CHANNELS)
+            anchor[(size_t)at * (size_t)D + (size_t)d] -= unit_of(
+                kv_value(key, (size_t)d * PAGE_SLOTS), square);
+    }
+}
+
+void gpu_drop_keys(struct gpu *g, const struct gpu_heads *h, int together, double *anchor)
+{
+    auto kernel = h->cache.type == KV_F16 ? drop_kernel<uint16_t> : drop_kernel<float>;
+    struct gpu_heads in = *h;
+    LAUNCH(kernel, (unsigned)h->cache.heads, CHANNELS, 0, g->stream, in, together, anchor);
+}
+
+__global__ void numbers_kernel(struct gpu_heads h, int first, int n, float *column,
+                               const float *numbers)
+{
+    int at = first + (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (at < first + n)
+        column[(size_t)at * (size_t)h.cache.ld_slot + (size_t)h.slot[at]] = numbers[at];
+}
+
+void gpu_take_numbers(struct gpu *g, const struct gpu_heads *h, int first, int n, float *column,
+                      const float *numbers)
+{
+    struct gpu_heads in = *h;
+    LAUNCH(numbers_kernel, blocks_for((size_t)n, LANES), LANES, 0, g->stream, in, first, n, column,
+           numbers);
+}

@@ -1,0 +1,355 @@
+/* heads.cu - rounds over the heads of all layers: who is asked, what was chosen, and the cut.
+ *
+ * A block serves a head in the kernels below, PAGE_SLOTS lanes at a time, one for each slot. */
+#include "engine/cuda/device.cuh"
+#include "engine/cuda/heads.h"
+
+enum { LANES = 256, KEEPERS = PAGE_SLOTS };
+
+DEVICE size_t first_of(const struct gpu_heads &h, int at)
+{
+    return (size_t)at * (size_t)h.cache.ld_slot;
+}
+
+/* Row r of a head in a column. */
+DEVICE size_t row_of(const struct gpu_heads &h, int column, int at, int r)
+{
+    return ((size_t)at * (size_t)h.column[column].rows + (size_t)r) * (size_t)h.cache.ld_slot;
+}
+
+__global__ void candidates_kernel(struct gpu_heads h, const unsigned char *due, int32_t sinks,
+                                  int32_t to)
+{
+    int at = (int)blockIdx.y, i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i >= h.n[at])
+        return;
+    int32_t pos = h.cache.pos[first_of(h, at) + (size_t)i];
+    h.mark[first_of(h, at) + (size_t)i] = due[at] && pos >= sinks && pos < to ? GPU_CANDIDATE
+                                                                              : GPU_STAYS;
+}
+
+void gpu_candidates(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                    int32_t sinks, int32_t to)
+{
+    struct gpu_heads in = *h;
+    dim3 grid(blocks_for((size_t)h->cache.most, LANES), (unsigned)h->cache.heads);
+    LAUNCH(candidates_kernel, grid, LANES, 0, g->stream, in, due, sinks, to);
+}
+
+__global__ void gone_kernel(struct gpu_heads h, const int32_t *head, const int32_t *slot, int n)
+{
+    int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i < n)
+        h.mark[first_of(h, head[i]) + (size_t)slot[i]] = GPU_GONE;
+}
+
+void gpu_list_gone(struct gpu *g, const struct gpu_heads *h, const int32_t *head,
+                   const int32_t *slot, int n)
+{
+    struct gpu_heads in = *h;
+    gpu_zero(g, h->mark, (size_t)h->cache.heads * (size_t)h->cache.ld_slot);
+    LAUNCH(gone_kernel, blocks_for((size_t)n, LANES), LANES, 0, g->stream, in, head, slot, n);
+}
+
+/* What select.c orders by, for one head: the worse the smaller, no two alike. */
+DEVICE unsigned long long key_of(float score, int32_t pos, bool older)
+{
+    unsigned low = older ? ~(unsigned)pos : (unsigned)pos;
+    return (unsigned long long)rising(score) << 32 | low;
+}
+
+DEVICE unsigned long long block_least(unsigned long long v)
+{
+    SHARED(unsigned long long, part, WARP);
+    for (int d = WARP / 2; d > 0; d /= 2) {
+        unsigned long long o = __shfl_xor_sync(ALL_LANES, v, d);
+        v = o < v ? o : v;
+    }
+    if (lane_of_warp() == 0)
+        part[warp_of_block()] = v;
+    __syncthreads();
+    unsigned long long least = ~0ull;
+    for (int w = 0; w < (int)(blockDim.x / WARP); w++)
+        least = part[w] < least ? (unsigned long long)part[w] : least;
+    __syncthreads();
+    return least;
+}
+
+/* Block (head): its victims go into the lists wherever there is room next. */
+__global__ void __launch_bounds__(LANES)
+    report_kernel(struct gpu_heads h, const float *score, bool older, struct gpu_chosen *chosen,
+                  int32_t *cursor, int32_t *slot, float *score_of)
+{
+    SHARED(int, next, 1);
+    int at = (int)blockIdx.x, n = h.n[at], count = 0, kept = -1;
+    const unsigned char *mark = h.mark + first_of(h, at);
+    const int32_t *pos = h.cache.pos + first_of(h, at);
+    const float *own = score + first_of(h, at);
+    unsigned long long least = ~0ull;
+    for (int i = (int)threadIdx.x; i < n; i += LANES) {
+        count += mark[i] == GPU_GONE;
+        if (mark[i] != GPU_CANDIDATE && mark[i] != GPU_LAST)
+            continue;
+        unsigned long long key = key_of(own[i], pos[i], older);
+        kept = key < least ? i : kept;
+        least = key < least ? key : least;
+    }
+    count = block_sum(count);
+    unsigned long long worst = block_least(least);
+    if (threadIdx.x == 0) {
+        next[0] = atomicAdd(cursor, count);
+        chosen[at] = {count, next[0], -1, 0};
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < n; i += LANES)
+        if (mark[i] == GPU_GONE) {
+            int to = atomicAdd(&next[0], 1);
+            slot[to] = i;
+            score_of[to] = own[i];
+        }
+    if (kept >= 0 && least == worst) {
+        chosen[at].kept = kept;
+        chosen[at].kept_score = own[kept] == own[kept] ? own[kept] : -INFINITY;
+    }
+}
+
+void gpu_report(struct gpu *g, const struct gpu_heads *h, const float *score, bool older,
+                struct gpu_chosen *chosen, int32_t *cursor, int32_t *slot, float *score_of)
+{
+    struct gpu_heads in = *h;
+    gpu_zero(g, cursor, sizeof *cursor);
+    LAUNCH(report_kernel, (unsigned)h->cache.heads, LANES, 0, g->stream, in, score, older, chosen,
+           cursor, slot, score_of);
+}
+
+/* The number of lanes below this one with v, of a block of KEEPERS lanes; *all: of all lanes. */
+DEVICE int rank_in_block(bool v, int *all)
+{
+    SHARED(int, part, KEEPERS / WARP);
+    unsigned bits = __ballot_sync(ALL_LANES, v);
+    int below = __popc(bits & ((1u << lane_of_warp()) - 1u)), total = 0;
+    if (lane_of_warp() == 0)
+        part[warp_of_block()] = __popc(bits);
+    __syncthreads();
+    for (int w = 0; w < KEEPERS / WARP; w++) {
+        below += w < warp_of_block() ? (int)part[w] : 0;
+        total += part[w];
+    }
+    __syncthreads();
+    *all = total;
+    return below;
+}
+
+/* What of an entry lies in a column: moved by each lane that does, all of which read before any
+ * writes. */
+template <class T> DEVICE void move_column(void *data, size_t row, bool moves, int from, int to)
+{
+    T *p = (T *)data + row;
+    T v = moves ? p[from] : T(0);
+    __syncthreads();
+    if (moves)
+        p[to] = v;
+}
+
+/* Each lane with `moves` moves its entry of head `at`.  All lanes call it; barriers lie within. */
+template <class KV>
+DEVICE void move_entries(const struct gpu_heads &h, int at, bool moves, int from, int to)
+{
+    const struct gpu_cache &c = h.cache;
+    const KV *src = moves ? page_keys<KV>(c, at, from / PAGE_SLOTS) : nullptr;
+    KV *dst = moves ? page_keys<KV>(c, at, to / PAGE_SLOTS) : nullptr;
+    size_t s = (size_t)(from % PAGE_SLOTS), t = (size_t)(to % PAGE_SLOTS);
+    size_t half = (size_t)c.D * PAGE_SLOTS;
+    for (int d = 0; d < c.D; d++) {
+        KV key = moves ? src[(size_t)d * PAGE_SLOTS + s] : KV(0);
+        KV value = moves ? src[half + s * (size_t)c.D + (size_t)d] : KV(0);
+        __syncthreads();
+        if (moves) {
+            dst[(size_t)d * PAGE_SLOTS + t] = key;
+            dst[half + t * (size_t)c.D + (size_t)d] = value;
+        }
+    }
+    move_column<int32_t>(c.pos, first_of(h, at), moves, from, to);
+    for (int k = 0; k < h.n_columns; k++)
+        for (int r = 0; r < h.column[k].rows; r++) {
+            size_t row = row_of(h, k, at, r);
+            if (h.column[k].size == 8)
+                move_column<double>(h.column[k].data, row, moves, from, to);
+            else
+                move_column<float>(h.column[k].data, row, moves, from, to);
+        }
+    __syncthreads();
+}
+
+/* Goes through the n slots of order[]: each becomes rename(slot), or is left out where that is < 0.
+ */
+template <class F> DEVICE void rename_order(const struct gpu_heads &h, int at, int n, F rename)
+{
+    int32_t *order = h.order ? h.order + first_of(h, at) : nullptr;
+    for (int i0 = 0, m = 0, all; order && i0 < n; i0 += KEEPERS, m += all) {
+        int i = i0 + (int)threadIdx.x, to = i < n ? rename(order[i]) : -1;
+        int rank = rank_in_block(to >= 0, &all); /* all have read when the first writes */
+        if (to >= 0)
+            order[m + rank] = to;
+        __syncthreads();
+    }
+}
+
+struct leave {
+    int together;
+    bool newcomer;
+    int32_t t;
+};
+
+/* What a block knows of its head. */
+struct ranks {
+    int n, gap, hole;
+};
+
+/* The entry of slot `from` fills slot `to`; lanes share it out. */
+template <class KV> DEVICE void fill(const struct gpu_heads &h, int at, int n, int from, int to)
+{
+    const struct gpu_cache &c = h.cache;
+    const KV *src = page_keys<KV>(c, at, from / PAGE_SLOTS);
+    KV *dst = page_keys<KV>(c, at, to / PAGE_SLOTS);
+    size_t s = (size_t)(from % PAGE_SLOTS), t = (size_t)(to % PAGE_SLOTS);
+    size_t D = (size_t)c.D, half = D * PAGE_SLOTS;
+    for (size_t d = threadIdx.x; d < D; d += KEEPERS) {
+        dst[d * PAGE_SLOTS + t] = src[d * PAGE_SLOTS + s];
+        dst[half + t * D + d] = src[half + s * D + d];
+    }
+    for (int k = 0; k < h.n_columns; k++)
+        for (int r = (int)threadIdx.x; r < h.column[k].rows; r += KEEPERS) {
+            size_t row = row_of(h, k, at, r);
+            if (h.column[k].size == 8)
+                ((double *)h.column[k].data)[row + to] = ((double *)h.column[k].data)[row + from];
+            else
+                ((float *)h.column[k].data)[row + to] = ((float *)h.column[k].data)[row + from];
+        }
+    if (threadIdx.x == 0)
+        c.pos[first_of(h, at) + (size_t)to] = c.pos[first_of(h, at) + (size_t)from];
+    __syncthreads();
+    rename_order(h, at, n, [&](int s) { return s == from ? to : s; });
+}
+
+/* Ranks close over `slots` slots, of which stays(slot) tells. */
+template <class KV, class F>
+DEVICE int close_ranks(const struct gpu_heads &h, int at, int n, int slots, F stays)
+{
+    int32_t *renamed = h.renamed + first_of(h, at);
+    int done = 0, all;
+    for (int s0 = 0; s0 < slots; s0 += KEEPERS, done += all) {
+        int s = s0 + (int)threadIdx.x;
+        bool here = s < slots && stays(s);
+        int to = done + rank_in_block(here, &all);
+        bool moves = here && to != s;
+        if (s < slots)
+            renamed[s] = here ? to : -1;
+        if (__syncthreads_or(moves))
+            move_entries<KV>(h, at, moves, s, to);
+    }
+    __syncthreads();
+    rename_order(h, at, n, [&](int s) { return renamed[s]; });
+    return done;
+}
+
+/* n_cut entries are marked in mark[], of which one is `victim`. */
+template <class KV>
+DEVICE void leave_head(const struct gpu_heads &h, int at, const unsigned char *mark, int n_cut,
+                       int victim, struct ranks *r)
+{
+    if (n_cut == 1 && r->gap == GPU_GAP_NONE) {
+        rename_order(h, at, r->n, [&](int s) { return s == victim ? -1 : s; });
+        *r = {r->n - 1, GPU_GAP_OPEN, victim};
+        return;
+    }
+    int n = r->n, hole = r->hole, slots = n;
+    bool back = r->gap == GPU_GAP_FILLED && hole < n; /* what filled the hole goes back */
+    if (back) {
+        fill<KV>(h, at, n, hole, n);
+        slots = n + 1;
+    }
+    r->n = close_ranks<KV>(h, at, n, slots, [&](int s) {
+        if (back && s == hole)
+            return false;
+        return mark[back && s == n ? hole : s] != GPU_GONE;
+    });
+    r->gap = GPU_GAP_CLOSED;
+}
+
+/* Open slots are filled, or opened again for the newcomer, who takes the next one. */
+template <class KV>
+DEVICE void end_round(const struct gpu_heads &h, int at, bool newcomer, struct ranks *r)
+{
+    if (!newcomer && r->gap == GPU_GAP_OPEN) {
+        if (r->hole < r->n)
+            fill<KV>(h, at, r->n, r->n, r->hole);
+        r->gap = GPU_GAP_FILLED;
+    }
+    if (newcomer && r->gap == GPU_GAP_FILLED) {
+        if (r->hole < r->n)
+            fill<KV>(h, at, r->n, r->hole, r->n);
+        r->gap = GPU_GAP_OPEN;
+    }
+}
+
+/* By one lane. */
+DEVICE void add_newcomer(const struct gpu_heads &h, int at, int32_t t, struct ranks *r)
+{
+    int slot = r->gap == GPU_GAP_OPEN ? r->hole : r->n;
+    h.slot[at] = slot;
+    h.cache.pos[first_of(h, at) + (size_t)slot] = t;
+    if (h.order)
+        h.order[first_of(h, at) + (size_t)r->n] = slot;
+    *r = {r->n + 1, GPU_GAP_NONE, 0};
+}
+
+/* What a newcomer starts with; a lane has every KEEPERS-th row. */
+DEVICE void start_columns(const struct gpu_heads &h, int at, int slot)
+{
+    for (int k = 0; k < h.n_columns; k++)
+        for (int r = (int)threadIdx.x; h.column[k].zero && r < h.column[k].rows; r += KEEPERS) {
+            size_t p = row_of(h, k, at, r) + (size_t)slot;
+            if (h.column[k].size == 8)
+                ((double *)h.column[k].data)[p] = 0;
+            else
+                ((float *)h.column[k].data)[p] = 0;
+        }
+}
+
+template <class KV>
+__global__ void __launch_bounds__(KEEPERS) cut_kernel(struct gpu_heads h, struct leave w)
+{
+    int at = (int)blockIdx.x, n_cut = 0, victim = 0;
+    struct ranks r = {h.n[at], h.gap[at], h.hole[at]};
+    int speaks = w.together ? at - at % w.together : at;
+    const unsigned char *mark = h.mark + first_of(h, speaks);
+    for (int i = (int)threadIdx.x; w.together && i < r.n; i += KEEPERS)
+        if (mark[i] == GPU_GONE) {
+            n_cut++;
+            victim += i;
+        }
+    n_cut = block_sum(n_cut);
+    victim = block_sum(victim); /* where there is one, it is that */
+    if (n_cut > 0)
+        leave_head<KV>(h, at, mark, n_cut, victim, &r);
+    end_round<KV>(h, at, w.newcomer, &r);
+    if (w.newcomer)
+        start_columns(h, at, r.gap == GPU_GAP_OPEN ? r.hole : r.n);
+    __syncthreads(); /* all know what the head was */
+    if (threadIdx.x != 0)
+        return;
+    if (w.newcomer)
+        add_newcomer(h, at, w.t, &r);
+    h.n[at] = r.n;
+    h.gap[at] = r.gap;
+    h.hole[at] = r.hole;
+}
+
+void gpu_cut(struct gpu *g, const struct gpu_heads *h, int together, bool newcomer, int32_t t)
+{
+    auto kernel = h->cache.type == KV_F16 ? cut_kernel<uint16_t> : cut_kernel<float>;
+    struct gpu_heads in = *h;
+    struct leave w = {together, newcomer, t};
+    LAUNCH(kernel, (unsigned)h->cache.heads, KEEPERS, 0, g->stream, in, w);
+}

@@ -1,0 +1,153 @@
+/* heads.h - what a step of a decode needs on a device beside gpu.h, so that nothing of it goes
+ * through the host: the heads of all layers with what is remembered of their entries, scores of
+ * these, and the cut.
+ *
+ * A head is a KV head of a layer; those of a layer adjoin, and so do the `per` query heads that
+ * read a KV head.  Arrays of entries are [heads][...][ld_slot].  What happens to the slots of a
+ * head is what cache.h says of them, so that device and host agree slot by slot:
+ *   - one entry that leaves a head without a gap leaves its slot open, and the newcomer takes it;
+ *   - of several, or where one left before, ranks are closed in the order of slots;
+ *   - an open slot that is looked at before a newcomer comes is filled with the last entry.
+ * All functions here are exact (gpu.h). */
+#ifndef KVF_ENGINE_CUDA_HEADS_H
+#define KVF_ENGINE_CUDA_HEADS_H
+
+#include "engine/cuda/gpu.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A number of each entry, or of each entry and row: it moves with its entry. */
+struct gpu_column {
+    void *data;     /* [heads][rows][ld_slot] */
+    int size, rows; /* 4 or 8 bytes */
+    bool zero;      /* a newcomer's is 0 */
+};
+enum { GPU_MOST_COLUMNS = 6 };
+
+enum gpu_gap { GPU_GAP_NONE, GPU_GAP_OPEN, GPU_GAP_FILLED, GPU_GAP_CLOSED }; /* as in cache.h */
+
+struct gpu_heads {
+    struct gpu_cache cache; /* of all heads; its until is NULL */
+    int32_t *n;             /* [heads] that of the cache, to be written */
+    int32_t *gap, *hole;    /* [heads] what has left since the last newcomer */
+    int32_t *slot;          /* [heads] where the newcomer of this step is */
+    int32_t *order;         /* [heads][ld_slot] slots by rising position; NULL: nobody asks */
+    int32_t *renamed;       /* [heads][ld_slot] for gpu_cut */
+    unsigned char *mark;    /* [heads][ld_slot] what an entry is in this round, enum gpu_mark_of */
+    struct gpu_column column[GPU_MOST_COLUMNS];
+    int n_columns;
+};
+enum gpu_mark_of {
+    GPU_STAYS,     /* it is not asked */
+    GPU_CANDIDATE, /* it could go */
+    GPU_LAST,      /* it is among those of its head that may go */
+    GPU_GONE,
+};
+
+/* ---- rounds */
+
+/* Which entries are asked: those of heads with due[head] != 0 at positions from sinks to to - 1. */
+void gpu_candidates(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                    int32_t sinks, int32_t to);
+/* Marks the n entries head[i], slot[i] as gone and all others as staying. */
+void gpu_list_gone(struct gpu *g, const struct gpu_heads *h, const int32_t *head,
+                   const int32_t *slot, int n);
+/* What a round chose in each head: how many, where their slots and scores begin in the lists, and
+ * the worst candidate that stays (-1: none).  cursor: one number, for the kernel; the lists have
+ * room for all that go, in any order. */
+struct gpu_chosen {
+    int32_t n, first, kept;
+    float kept_score;
+};
+void gpu_report(struct gpu *g, const struct gpu_heads *h, const float *score, bool older,
+                struct gpu_chosen *chosen, int32_t *cursor, int32_t *slot, float *score_of);
+/* What is marked as gone leaves the heads; with `together` heads (a layer's) the first of them
+ * speaks for all; together 0: nothing is marked.  newcomer: the one at position t comes next, and
+ * its slot is known; else open slots are filled. */
+void gpu_cut(struct gpu *g, const struct gpu_heads *h, int together, bool newcomer, int32_t t);
+
+/* ---- what is remembered of entries */
+
+/* The rows of attention of the last queries: row w of query head q is at (q * ring + w) * ld_slot.
+ */
+struct gpu_window {
+    float *rows;            /* [query heads][ring][ld_slot] */
+    int32_t *row_t;         /* [ring] the query of each row */
+    int32_t *row_n;         /* [query heads][ring] entries it saw */
+    float *row_lse;         /* [query heads][ring] */
+    int ring, newest, held; /* where the newest row is; how many are there */
+};
+/* Takes the rows p [n_q][ld] of query t of query heads q0 to q0 + n_q - 1, `per` of a head, into
+ * sums (NULL: none) and into the row `newest` of the window (NULL: none). */
+void gpu_take_rows(struct gpu *g, const struct gpu_heads *h, int per, int q0, int n_q,
+                   const float *p, size_t ld, const float *lse, const int32_t *seen, int32_t t,
+                   double *sum, const struct gpu_window *w);
+/* Of the newcomers of heads [first, first + n), once they are stored: the length of the key into
+ * norms [heads][ld_slot], the key of length 1 into the anchor [heads][D], in whole units as
+ * evidence.c has them.  Either may be NULL. */
+void gpu_take_keys(struct gpu *g, const struct gpu_heads *h, int first, int n, float *norms,
+                   double *anchor);
+/* What is marked as gone leaves the anchor, before gpu_cut. */
+void gpu_drop_keys(struct gpu *g, const struct gpu_heads *h, int together, double *anchor);
+/* Stores numbers[first .. first + n) with the newcomers of these heads, in column [heads][ld_slot].
+ */
+void gpu_take_numbers(struct gpu *g, const struct gpu_heads *h, int first, int n, float *column,
+                      const float *numbers);
+
+/* ---- the networks of gates (gates_net), for one token */
+
+/* Copies n runs of `count` floats into out, one behind the other: from[i] + unit * step[i], for
+ * each of n_units. */
+enum { GPU_MOST_RUNS = 3 };
+struct gpu_gather {
+    const float *from[GPU_MOST_RUNS];
+    int step[GPU_MOST_RUNS], count[GPU_MOST_RUNS], n, n_units;
+};
+void gpu_gather(struct gpu *g, const struct gpu_gather *runs, float *out);
+/* x[i] = act(x[i] + bias[i]), or times with[i] instead of act; bias and with may be NULL.  act: as
+ * enum gate_activation; ending: as enum gate_ending, instead of act. */
+void gpu_gate_act(struct gpu *g, float *x, const float *bias, const float *with, int n, int act);
+void gpu_gate_end(struct gpu *g, float *out, const float *x, const float *bias, int n, int ending);
+
+/* ---- scores, out [heads][ld_slot], of the heads with due[head] != 0 */
+
+void gpu_score_position(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                        float *out);
+/* sign times a column of numbers. */
+void gpu_score_column(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                      const float *column, float sign, float *out);
+/* Retention of entries with log beta in the column, as score_retention.c. */
+void gpu_score_retention(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                         const float *log_beta, int32_t from, int lookahead, float *out);
+/* Minus the cosine of each key with the anchor. */
+void gpu_score_keydiff(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                       const float *norms, const double *anchor, float *out);
+/* Which query heads decide for a head: the `per` that read it, or all of its layer; and what is
+ * made of their numbers. */
+struct gpu_group {
+    int per, heads_of_layer;
+    bool layer;     /* all of the layer */
+    bool max, mean; /* the largest; the sum over how many they are; else the sum */
+};
+/* The attention received, over the sums of the query heads. */
+void gpu_score_received(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                        const struct gpu_group *group, const double *sum, float *out);
+/* Attention from the rows held, as window.c makes it: exact sums where everything is summed. */
+void gpu_score_window(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                      const struct gpu_group *group, const struct gpu_window *w, double magic,
+                      float *out);
+/* The same where the largest of the window is taken (most), or rows are scaled to sum to 1 over the
+ * candidates; share: [query heads][ring] for the latter, or NULL. */
+void gpu_score_rows(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                    const struct gpu_group *group, const struct gpu_window *w, bool most,
+                    int32_t sinks, int32_t recent_from, float *share, float *out);
+/* Pools the scores of candidates over neighbours in time; copy: as out. */
+void gpu_pool(struct gpu *g, const struct gpu_heads *h, const unsigned char *due, int width,
+              bool max, int32_t sinks, int32_t recent_from, float *copy, float *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,363 @@
+/* device_home.c - what a session whose steps run on a device has there, how it gets there, and how
+ * evidence comes home again. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/decode/device_step.h"
+
+/* An array of the device, or of the host where that reads and writes it. */
+struct room {
+    void *at; /* the pointer */
+    size_t n, size;
+    bool pinned;
+};
+enum { MOST_ROOMS = 56 };
+struct rooms {
+    struct room of[MOST_ROOMS];
+    int n;
+};
+
+static void add(struct rooms *a, void *at, size_t n, size_t size)
+{
+    a->of[a->n++] = (struct room){at, n, size, false};
+}
+
+static void add_pinned(struct rooms *a, void *at, size_t n, size_t size)
+{
+    a->of[a->n++] = (struct room){at, n, size, true};
+}
+
+/* A number for each head, or each entry. */
+static void add_heads(struct session *s, struct resident *r, struct rooms *a)
+{
+    size_t n = (size_t)s->cache_heads * (size_t)s->e->config.n_layers, ld = (size_t)r->ld;
+    struct gpu_heads *h = &r->heads;
+    add(a, &h->n, n, sizeof *h->n);
+    add(a, &h->gap, n, sizeof *h->gap);
+    add(a, &h->hole, n, sizeof *h->hole);
+    add(a, &h->slot, n, sizeof *h->slot);
+    add(a, &h->order, n * ld, sizeof *h->order);
+    add(a, &h->renamed, n * ld, sizeof *h->renamed);
+    add(a, &h->mark, n * ld, sizeof *h->mark);
+    add(a, &h->cache.pos, n * ld, sizeof *h->cache.pos);
+    add(a, &h->cache.table, n * (size_t)((struct mirror *)s->mirror)->ld_table,
+        sizeof *h->cache.table);
+    add(a, &r->due, n, sizeof *r->due);
+    add(a, &r->go, n, sizeof *r->go);
+    add(a, &r->may, n, sizeof *r->may);
+    add(a, &r->score, n * ld, sizeof *r->score);
+    add(a, &r->copy, n * ld, sizeof *r->copy);
+    add(a, &r->count, n, sizeof *r->count);
+    add(a, &r->chosen, n, sizeof *r->chosen);
+    add(a, &r->cursor, 1, sizeof *r->cursor);
+    add_pinned(a, &r->host.due, n, sizeof *r->due);
+    add_pinned(a, &r->host.go, n, sizeof *r->go);
+    add_pinned(a, &r->host.may, n, sizeof *r->may);
+    add_pinned(a, &r->host.chosen, n, sizeof *r->chosen);
+}
+
+static void add_evidence(struct session *s, struct resident *r, struct rooms *a)
+{
+    const struct elsewhere_evidence e = elsewhere_evidence(s->method, s->cache);
+    size_t n = (size_t)s->cache_heads * (size_t)s->e->config.n_layers, ld = (size_t)r->ld;
+    size_t Q = (size_t)s->e->config.n_heads * (size_t)s->e->config.n_layers;
+    size_t rows = Q * (size_t)e.ring, D = (size_t)s->e->config.head_dim;
+    if (e.sum)
+        add(a, &r->sum, Q * ld, sizeof *r->sum);
+    if (e.norms)
+        add(a, &r->norms, n * ld, sizeof *r->norms);
+    if (e.gate)
+        add(a, &r->gate, n * ld, sizeof *r->gate);
+    if (e.anchor)
+        add(a, &r->anchor, n * D, sizeof *r->anchor);
+    if (!e.rows)
+        return;
+    add(a, &r->window.rows, rows * ld, sizeof *r->window.rows);
+    add(a, &r->window.row_t, (size_t)e.ring, sizeof *r->window.row_t);
+    add(a, &r->window.row_n, rows, sizeof *r->window.row_n);
+    add(a, &r->window.row_lse, rows, sizeof *r->window.row_lse);
+    add(a, &r->share, rows, sizeof *r->share);
+}
+
+/* What a step takes with it and brings back. */
+static void add_step(struct session *s, struct resident *r, struct rooms *a)
+{
+    const struct model_config *m = &s->e->config;
+    size_t L = (size_t)m->n_layers, G = (size_t)m->n_heads, n = L * (size_t)s->cache_heads;
+    size_t layers = r->has_rows ? L : 1, turns = 2 * (size_t)m->rope_dim;
+    add(a, &r->turns, turns, sizeof(float));
+    add(a, &r->numbers, n, sizeof(float));
+    add(a, &r->qkv, L * s->ld_qkv, sizeof(float));
+    add(a, &r->pre, L * s->ld_pre, sizeof(float));
+    add(a, &r->rows, layers * G * (size_t)r->ld, sizeof(float));
+    add(a, &r->lse, layers * G, sizeof(float));
+    add(a, &r->entropy, layers * G, sizeof(float));
+    add(a, &r->seen, layers * G, sizeof(int32_t));
+    add_pinned(a, &r->host.x, (size_t)m->d_model, sizeof(float));
+    add_pinned(a, &r->host.turns, turns, sizeof(float));
+    add_pinned(a, &r->host.numbers, n, sizeof(float));
+    add_pinned(a, &r->host.qkv, L * s->ld_qkv, sizeof(float));
+    add_pinned(a, &r->host.pre, L * s->ld_pre, sizeof(float));
+    add_pinned(a, &r->host.logits, s->ld_vocab, sizeof(float));
+    add_pinned(a, &r->host.normed, (size_t)m->d_model, sizeof(float));
+    if (!r->has_rows)
+        return;
+    add_pinned(a, &r->host.rows, L * G * (size_t)r->ld, sizeof(float));
+    add_pinned(a, &r->host.lse, L * G, sizeof(float));
+    add_pinned(a, &r->host.entropy, L * G, sizeof(float));
+    add_pinned(a, &r->host.seen, L * G, sizeof(int32_t));
+}
+
+static void put_pointer(void *at, void *p)
+{
+    memcpy(at, &p, sizeof p);
+}
+
+static int make(struct session *s, struct resident *r, const struct rooms *a)
+{
+    struct gpu *g = ((struct mirror *)s->mirror)->gpu;
+    for (int i = 0; i < a->n; i++) {
+        const struct room *x = &a->of[i];
+        void *p = x->pinned ? gpu_pin(g, x->n, x->size) : gpu_alloc(g, x->n, x->size);
+        if (!p)
+            return kvf_fail(&s->e->said, KVF_E_NOMEM,
+                            "the device has no room for what steps remember of %d slots of each "
+                            "head: take a smaller budget, or --device cpu",
+                            r->ld);
+        put_pointer(x->at, p);
+        r->owned[r->n_owned++] = (struct resident_array){p, x->pinned};
+    }
+    return KVF_OK;
+}
+
+static void free_arrays(struct gpu *g, struct resident *r)
+{
+    for (int i = 0; i < r->n_owned; i++)
+        (r->owned[i].pinned ? gpu_unpin : gpu_free)(g, r->owned[i].p);
+    gpu_free(g, r->victim);
+    gpu_free(g, r->victim_score);
+    gpu_free(g, r->gone_head);
+    gpu_free(g, r->gone_slot);
+    gpu_unpin(g, r->host.victim);
+    gpu_unpin(g, r->host.victim_score);
+    gpu_unpin(g, r->host.gone_head);
+    gpu_unpin(g, r->host.gone_slot);
+    memset(r, 0, sizeof *r);
+}
+
+void resident_free(struct mirror *m)
+{
+    if (m->resident)
+        free_arrays(m->gpu, m->resident);
+    mem_free(m->resident);
+    m->resident = NULL;
+}
+
+static bool want_rows(const struct session *s)
+{
+    return s->on_row || recorder_wants(s->recorder) & PROBE_ROWS;
+}
+
+/* Columns of what moves with entries. */
+static void list_columns(struct session *s, struct resident *r)
+{
+    struct gpu_heads *h = &r->heads;
+    int per = s->e->config.n_heads / s->cache_heads;
+    const struct gpu_column all[] = {
+        {r->sum, sizeof *r->sum, per, true},
+        {r->window.rows, sizeof *r->window.rows, per * r->window.ring, false},
+        {r->norms, sizeof *r->norms, 1, false},
+        {r->gate, sizeof *r->gate, 1, false}};
+    h->n_columns = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].data)
+            h->column[h->n_columns++] = all[i];
+}
+
+static int allocate(struct session *s, struct resident *r, int most)
+{
+    struct mirror *m = s->mirror;
+    const struct elsewhere_evidence e = elsewhere_evidence(s->method, s->cache);
+    struct rooms a = {.n = 0};
+    int ld = (most + most / 4 + 4 * PAGE_SLOTS) / PAGE_SLOTS * PAGE_SLOTS;
+    free_arrays(m->gpu, r);
+    r->ld = ld < (int)s->ld_strip ? ld : (int)s->ld_strip;
+    r->has_rows = want_rows(s);
+    r->of = s->method;
+    r->window.ring = e.rows ? e.ring : 0;
+    add_heads(s, r, &a);
+    add_evidence(s, r, &a);
+    add_step(s, r, &a);
+    int err = make(s, r, &a);
+    r->heads.cache = (struct gpu_cache){.type = s->kv_type,
+                                        .heads = s->cache_heads * s->e->config.n_layers,
+                                        .D = s->e->config.head_dim,
+                                        .table = r->heads.cache.table,
+                                        .n = r->heads.n,
+                                        .pos = r->heads.cache.pos,
+                                        .ld_table = m->ld_table,
+                                        .ld_slot = r->ld};
+    list_columns(s, r);
+    return err;
+}
+
+static int longest(const struct session *s)
+{
+    int most = 0, H = s->cache_heads;
+    for (int at = 0; at < H * s->e->config.n_layers; at++) {
+        int n = cache_view(s->cache, at / H, at % H).n;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* The heads as the host has them. */
+static int put_heads(struct session *s, struct resident *r)
+{
+    struct mirror *m = s->mirror;
+    int H = s->cache_heads, heads = r->heads.cache.heads, err = KVF_OK;
+    int32_t *n = mem_alloc(3, (size_t)heads * sizeof *n);
+    if (!n)
+        return KVF_E_NOMEM;
+    for (int at = 0; !err && at < heads; at++) {
+        struct cache_head view = cache_view(s->cache, at / H, at % H);
+        int hole = 0;
+        size_t first = (size_t)at * (size_t)r->ld, bytes = (size_t)view.n * sizeof *n;
+        n[at] = view.n;
+        n[heads + at] = (int32_t)cache_gap(s->cache, at / H, at % H, &hole);
+        n[2 * heads + at] = hole;
+        gpu_put(m->gpu, r->heads.cache.pos + first, view.pos, bytes);
+        gpu_put(m->gpu, r->heads.order + first, view.order, bytes);
+        err = mirror_hold_pages(s, at, (view.n + PAGE_SLOTS - 1) / PAGE_SLOTS);
+        if (!err)
+            mirror_put_pages(s, at / H, at % H, &view);
+    }
+    gpu_put(m->gpu, r->heads.n, n, (size_t)heads * sizeof *n);
+    gpu_put(m->gpu, r->heads.gap, n + heads, (size_t)heads * sizeof *n);
+    gpu_put(m->gpu, r->heads.hole, n + 2 * heads, (size_t)heads * sizeof *n);
+    mem_free(n);
+    return err;
+}
+
+/* A column of evidence, `rows` for all heads together, to the device or home. */
+static void move_column(struct session *s, bool home, void *device, void *host, size_t size,
+                        size_t rows, int cap, int most)
+{
+    struct mirror *m = s->mirror;
+    size_t ld = (size_t)m->resident->ld * size, own = (size_t)cap * size,
+           width = (size_t)most * size;
+    if (!host)
+        return;
+    if (home)
+        gpu_get_rows(m->gpu, host, own, device, ld, width, rows);
+    else
+        gpu_put_rows(m->gpu, device, ld, host, own, width, rows);
+}
+
+static void move_rows(struct session *s, bool home, const struct elsewhere_evidence *e, int most)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    const struct model_config *c = &s->e->config;
+    size_t Q = (size_t)c->n_heads * (size_t)c->n_layers, n = (size_t)r->heads.cache.heads;
+    size_t rows = Q * (size_t)e->ring;
+    move_column(s, home, r->sum, e->sum, sizeof *e->sum, Q, e->cap, most);
+    move_column(s, home, r->window.rows, e->rows, sizeof *e->rows, rows, e->cap, most);
+    if (e->rows && home) {
+        gpu_get(m->gpu, e->row_t, r->window.row_t, (size_t)e->ring * sizeof *e->row_t);
+        gpu_get(m->gpu, e->row_n, r->window.row_n, rows * sizeof *e->row_n);
+        gpu_get(m->gpu, e->row_lse, r->window.row_lse, rows * sizeof *e->row_lse);
+    } else if (e->rows) {
+        gpu_put(m->gpu, r->window.row_t, e->row_t, (size_t)e->ring * sizeof *e->row_t);
+        gpu_put(m->gpu, r->window.row_n, e->row_n, rows * sizeof *e->row_n);
+        gpu_put(m->gpu, r->window.row_lse, e->row_lse, rows * sizeof *e->row_lse);
+    }
+    for (size_t q = 0; e->rows && home && q < Q; q++) { /* all heads took the same rows */
+        e->n_rows[q] = r->taken;
+        memmove(e->row_t + q * (size_t)e->ring, e->row_t, (size_t)e->ring * sizeof *e->row_t);
+    }
+    for (size_t at = 0; e->rows && home && at < n; at++)
+        e->recent_at[at] = -1;
+}
+
+bool resident_fits(const struct session *s)
+{
+    const struct resident *r = ((struct mirror *)s->mirror)->resident;
+    return r && r->here && r->ld > longest(s) && r->has_rows == want_rows(s);
+}
+
+int resident_enter(struct session *s)
+{
+    struct mirror *m = s->mirror;
+    int most = longest(s) + 1;
+    if (!m->resident)
+        m->resident = MEM_NEW(struct resident, 1);
+    struct resident *r = m->resident;
+    if (!r)
+        return KVF_E_NOMEM;
+    bool fits = r->of == s->method && r->ld >= most && r->has_rows == want_rows(s);
+    int err = fits ? KVF_OK : allocate(s, r, most);
+    if (!err)
+        err = put_heads(s, r);
+    if (err)
+        return err;
+    const struct elsewhere_evidence e = elsewhere_evidence(s->method, s->cache);
+    size_t n = (size_t)r->heads.cache.heads, D = (size_t)s->e->config.head_dim;
+    move_rows(s, false, &e, most - 1);
+    move_column(s, false, r->norms, e.norms, sizeof *e.norms, n, e.cap, most - 1);
+    move_column(s, false, r->gate, e.gate, sizeof *e.gate, n, e.cap, most - 1);
+    if (e.anchor)
+        gpu_put(m->gpu, r->anchor, e.anchor, n * D * sizeof *e.anchor);
+    r->taken = e.rows ? e.n_rows[0] : 0;
+    r->here = s->away = true;
+    return KVF_OK;
+}
+
+int device_home(struct session *s)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m ? m->resident : NULL;
+    if (!r || !r->here)
+        return KVF_OK;
+    const struct elsewhere_evidence e = elsewhere_evidence(s->method, s->cache);
+    move_rows(s, true, &e, longest(s));
+    r->here = s->away = false;
+    return gpu_wait(m->gpu, &s->e->said);
+}
+
+/* A list of the device and its pinned twin, of at least n elements. */
+static int grow_list(struct gpu *g, void *device, void *pinned, int64_t n, size_t size)
+{
+    void *old[2];
+    memcpy(&old[0], device, sizeof old[0]);
+    memcpy(&old[1], pinned, sizeof old[1]);
+    gpu_free(g, old[0]);
+    gpu_unpin(g, old[1]);
+    put_pointer(device, gpu_alloc(g, (size_t)n, size));
+    put_pointer(pinned, gpu_pin(g, (size_t)n, size));
+    memcpy(&old[0], device, sizeof old[0]);
+    memcpy(&old[1], pinned, sizeof old[1]);
+    return old[0] && old[1] ? KVF_OK : KVF_E_NOMEM;
+}
+
+int resident_reserve_lists(struct session *s, int64_t victims, int64_t gone)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    int err = KVF_OK;
+    if (victims > r->n_victims) {
+        r->n_victims = 2 * victims;
+        err = grow_list(m->gpu, &r->victim, &r->host.victim, r->n_victims, sizeof *r->victim);
+        if (!err)
+            err = grow_list(m->gpu, &r->victim_score, &r->host.victim_score, r->n_victims,
+                            sizeof *r->victim_score);
+    }
+    if (!err && gone > r->n_gone) {
+        r->n_gone = 2 * gone;
+        err = grow_list(m->gpu, &r->gone_head, &r->host.gone_head, r->n_gone, sizeof *r->gone_head);
+        if (!err)
+            err = grow_list(m->gpu, &r->gone_slot, &r->host.gone_slot, r->n_gone,
+                            sizeof *r->gone_slot);
+    }
+    return err;
+}

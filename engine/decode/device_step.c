@@ -1,0 +1,445 @@
+/* device_step.c - a step that waits for the device once, when all of it is on the stream: what
+ * leaves before the token, its layers with the evidence that they give, and its logits. */
+#include <string.h>
+
+#include "engine/decode/device_step.h"
+
+enum {
+    KNOWN_EVIDENCE = EVIDENCE_SUM | EVIDENCE_WINDOW | EVIDENCE_KEYS | EVIDENCE_NORMS
+                     | EVIDENCE_ANCHOR | EVIDENCE_GATE | EVIDENCE_NOTE,
+    ROWS = EVIDENCE_SUM | EVIDENCE_WINDOW,
+};
+
+static struct resident *resident_of(const struct session *s)
+{
+    return ((struct mirror *)s->mirror)->resident;
+}
+
+/* Whether nothing of a step needs the host in between. */
+static bool takes(const struct session *s)
+{
+    const struct method *row = method_of(s->method);
+    bool others = s->twin || s->twin_for || s->twin_of || s->shadow || s->ghosts || s->n_watchers;
+    bool gates = !s->gate || device_gates_can(s->gates);
+    return s->mirror && !others && gates && !s->chosen && s->cache_heads == s->e->config.n_kv_heads
+           && elsewhere_can(s->method) && !(method_evidence(s->method) & ~KNOWN_EVIDENCE)
+           && (!row->score || device_score_of(row, method_params_of(s->method)));
+}
+
+/* ---- rounds */
+
+/* What query t does not see any more, as the host is about to find it. */
+static int list_expired(struct session *s, int32_t t, int64_t *ret_n)
+{
+    struct resident *r = resident_of(s);
+    int H = s->cache_heads;
+    int64_t n = 0;
+    for (int at = 0; at < r->heads.cache.heads; at++) {
+        struct cache_head view = cache_view(s->cache, at / H, at % H);
+        for (int i = 0; view.soonest <= t && i < view.n; i++)
+            n += view.until[i] <= t;
+    }
+    int err = resident_reserve_lists(s, 0, n);
+    *ret_n = n;
+    for (int at = 0; !err && n > 0 && at < r->heads.cache.heads; at++) {
+        struct cache_head view = cache_view(s->cache, at / H, at % H);
+        for (int i = 0; view.soonest <= t && i < view.n; i++)
+            if (view.until[i] <= t) {
+                r->host.gone_head[--n] = at;
+                r->host.gone_slot[n] = i;
+            }
+    }
+    return err;
+}
+
+static void drop(struct session *s, int together, bool newcomer, int32_t t)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    if (r->anchor && together)
+        gpu_drop_keys(m->gpu, &r->heads, together, r->anchor);
+    gpu_cut(m->gpu, &r->heads, together, newcomer, t);
+}
+
+static void launch_expired(struct session *s, int64_t n)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    if (n == 0)
+        return;
+    gpu_put(m->gpu, r->gone_head, r->host.gone_head, (size_t)n * sizeof *r->gone_head);
+    gpu_put(m->gpu, r->gone_slot, r->host.gone_slot, (size_t)n * sizeof *r->gone_slot);
+    gpu_list_gone(m->gpu, &r->heads, r->gone_head, r->gone_slot, (int)n);
+    drop(s, 1, false, 0);
+}
+
+static void put_round(struct session *s, const struct elsewhere_round *round)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    size_t heads = (size_t)r->heads.cache.heads;
+    memcpy(r->host.due, round->head, heads);
+    memcpy(r->host.go, round->go, (size_t)round->pools * sizeof *r->go);
+    gpu_put(m->gpu, r->due, r->host.due, heads);
+    gpu_put(m->gpu, r->go, r->host.go, (size_t)round->pools * sizeof *r->go);
+    if (!round->may)
+        return;
+    memcpy(r->host.may, round->may, heads * sizeof *r->may);
+    gpu_put(m->gpu, r->may, r->host.may, heads * sizeof *r->may);
+}
+
+/* Scores and chooses; what was chosen is on its way to the host. */
+static void launch_round(struct session *s, const struct elsewhere_round *round)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    const struct method_params *p = method_params_of(s->method);
+    size_t heads = (size_t)r->heads.cache.heads;
+    int held = r->taken < p->window ? r->taken : p->window;
+    r->window.held = held;
+    r->window.newest = r->taken > 0 && r->window.ring ? (r->taken - 1) % r->window.ring : 0;
+    put_round(s, round);
+    device_score_of(method_of(s->method), p)->eval(s, round);
+    gpu_candidates(m->gpu, &r->heads, r->due, p->sinks, round->recent_from);
+    struct gpu_choice c = {.score = r->score,
+                           .pos = r->heads.cache.pos,
+                           .mark = r->heads.mark,
+                           .n = r->heads.n,
+                           .count = r->count,
+                           .ld = r->ld,
+                           .from = GPU_CANDIDATE,
+                           .to = GPU_LAST,
+                           .older = p->tie == TIE_OLDER};
+    if (round->may) {
+        gpu_choose(m->gpu, &c, (int)heads, 1, r->may);
+        c.from = GPU_LAST;
+    }
+    c.to = GPU_GONE;
+    gpu_choose(m->gpu, &c, round->pools, round->heads_of_pool, r->go);
+    gpu_report(m->gpu, &r->heads, r->score, c.older, r->chosen, r->cursor, r->victim,
+               r->victim_score);
+    gpu_fetch(m->gpu, r->host.chosen, r->chosen, heads * sizeof *r->chosen);
+    gpu_fetch(m->gpu, r->host.victim, r->victim, (size_t)round->most * sizeof *r->victim);
+    gpu_fetch(m->gpu, r->host.victim_score, r->victim_score,
+              (size_t)round->most * sizeof *r->victim_score);
+}
+
+/* Heads that the first one speaks for. */
+static int together(const struct session *s)
+{
+    return method_of(s->method)->scope == SCOPE_LAYER ? s->cache_heads : 1;
+}
+
+static void on_evict(void *ctx, const struct eviction *e)
+{
+    session_evicted(ctx, e);
+}
+
+/* What came of a round, on the host. */
+static int take_round(struct session *s, const struct elsewhere_round *round)
+{
+    struct resident *r = resident_of(s);
+    int64_t cut = 0;
+    for (int at = 0; round->due && at < r->heads.cache.heads; at++) {
+        const struct gpu_chosen *c = &r->host.chosen[at];
+        struct elsewhere_cut x = {
+            at,      c->n,         r->host.victim + c->first, r->host.victim_score + c->first,
+            c->kept, c->kept_score};
+        if (c->n > 0)
+            elsewhere_take(s->method, s->cache, &x);
+    }
+    int err = elsewhere_end(s->method, s->cache, round, on_evict, s, &cut);
+    s->cuts += cut > 0;
+    return err;
+}
+
+/* ---- a step */
+
+/* Pages for a newcomer in each head, and where they are. */
+static int hold_pages(struct session *s)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    int H = s->cache_heads, heads = r->heads.cache.heads, most = 0;
+    for (int at = 0; at < heads; at++) {
+        int n = cache_view(s->cache, at / H, at % H).n + 1;
+        int err = mirror_hold_pages(s, at, (n + PAGE_SLOTS - 1) / PAGE_SLOTS);
+        if (err)
+            return err;
+        most = n > most ? n : most;
+    }
+    r->heads.cache.most = most;
+    r->heads.cache.pool = m->pool;
+    gpu_put(m->gpu, (void *)r->heads.cache.table, m->table,
+            (size_t)heads * (size_t)m->ld_table * sizeof *m->table);
+    return KVF_OK;
+}
+
+static void put_token(struct session *s, int32_t id)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    const struct model_config *c = &s->e->config;
+    size_t d = (size_t)c->d_model, turn = (size_t)c->rope_dim;
+    embed_tokens(s, &id, 1);
+    memcpy(r->host.x, s->x, d * sizeof *s->x);
+    gpu_put(m->gpu, m->x, r->host.x, d * sizeof *s->x);
+    fill_turns(s, s->cos_sin, s->chunk, 0, s->n_past);
+    for (int i = 0; i < 2; i++)
+        memcpy(r->host.turns + (size_t)i * turn, s->cos_sin + (size_t)i * (size_t)s->chunk * turn,
+               turn * sizeof(float));
+    gpu_put(m->gpu, r->turns, r->host.turns, 2 * turn * sizeof(float));
+    if (!s->gate || gates_inputs(s->gates) != 0)
+        return;
+    for (int l = 0; l < c->n_layers; l++) { /* the numbers were given */
+        struct gate_input in = {.pos = s->n_past};
+        gates_eval(s->gates, l, &in, r->host.numbers + l * s->cache_heads, s->part_scratch);
+    }
+    gpu_put(m->gpu, r->numbers, r->host.numbers, (size_t)r->heads.cache.heads * sizeof(float));
+}
+
+/* The heads of one layer as a cache. */
+static struct gpu_cache cache_of(const struct session *s, int layer)
+{
+    const struct resident *r = resident_of(s);
+    struct gpu_cache c = r->heads.cache;
+    size_t first = (size_t)layer * (size_t)s->cache_heads;
+    c.heads = s->cache_heads;
+    c.table += first * (size_t)c.ld_table;
+    c.n += first;
+    c.pos += first * (size_t)c.ld_slot;
+    return c;
+}
+
+/* Whether weights of the step are kept, for evidence, probes or an order of sums. */
+static bool keeps_rows(const struct session *s)
+{
+    return s->e->exact || resident_of(s)->has_rows || method_evidence(s->method) & ROWS;
+}
+
+static void attend(struct session *s, int layer, float *qkv)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    const struct model_config *c = &s->e->config;
+    int G = c->n_heads, l = r->has_rows ? layer : 0;
+    float *p = r->rows + (size_t)l * (size_t)G * (size_t)r->ld;
+    float *lse = r->lse + l * G, *entropy = r->entropy + l * G;
+    int32_t *seen = r->seen + l * G;
+    struct gpu_attention a = {.cache = cache_of(s, layer),
+                              .q = qkv,
+                              .out = m->att,
+                              .ld_q = s->ld_qkv,
+                              .ld_out = s->ld_att,
+                              .n_heads = G,
+                              .T = 1,
+                              .pos0 = s->n_past,
+                              .scale = c->attn_scale,
+                              .cap = c->attn_cap};
+    if (!keeps_rows(s)) {
+        gpu_attend_step(m->gpu, &a, m->work);
+        return;
+    }
+    gpu_rows(m->gpu, &a, p, (size_t)r->ld, lse, entropy, seen);
+    gpu_rows_values(m->gpu, &a, p, (size_t)r->ld);
+    if (method_evidence(s->method) & ROWS)
+        gpu_take_rows(m->gpu, &r->heads, G / s->cache_heads, layer * G, G, p, (size_t)r->ld, lse,
+                      seen, s->n_past, r->sum, r->window.rows ? &r->window : NULL);
+}
+
+/* What a layer does between its projections and its branches. */
+static void launch_cache(struct session *s, int layer, float *qkv)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    const struct model_config *c = &s->e->config;
+    size_t D = (size_t)c->head_dim, k0 = (size_t)c->n_heads * D;
+    enum model_rope kind = model_rope(c, layer, s->cap);
+    int H = s->cache_heads, first = layer * H;
+    if (kind != ROPE_NONE)
+        gpu_rope(m->gpu, qkv, s->ld_qkv, r->turns + (kind == ROPE_LOCAL ? c->rope_dim : 0), 1,
+                 c->n_heads + H, c->head_dim, c->rope_dim);
+    if (s->gate) {
+        const struct device_token x = {device_normed(s, layer), r->pre + (size_t)layer * s->ld_pre,
+                                       qkv};
+        device_gates_run(s, layer, &x, r->numbers + first);
+    }
+    struct gpu_cache cache = cache_of(s, layer);
+    gpu_append(m->gpu, &cache, qkv + k0, qkv + k0 + (size_t)H * D, s->ld_qkv, r->heads.slot + first,
+               1, s->n_past, NULL);
+    if (r->norms || r->anchor)
+        gpu_take_keys(m->gpu, &r->heads, first, H, r->norms, r->anchor);
+    if (r->gate)
+        gpu_take_numbers(m->gpu, &r->heads, first, H, r->gate, r->numbers);
+    attend(s, layer, qkv);
+}
+
+static bool wants_unturned(const struct session *s)
+{
+    return s->keep_pre || recorder_wants(s->recorder) & PROBE_QUERY;
+}
+
+static void launch_layers(struct session *s)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    if (r->window.rows)
+        r->window.newest = r->taken % r->window.ring;
+    for (int l = 0; l < s->e->config.n_layers; l++) {
+        float *qkv = r->qkv + (size_t)l * s->ld_qkv;
+        device_project(s, l, 1, qkv);
+        if (wants_unturned(s))
+            gpu_copy(m->gpu, r->pre + (size_t)l * s->ld_pre, qkv, s->ld_pre * sizeof *qkv);
+        launch_cache(s, l, qkv);
+        device_finish(s, l, 1);
+    }
+    r->taken += r->window.rows != NULL;
+}
+
+static void launch_head(struct session *s)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    const struct model_config *c = &s->e->config;
+    device_norm(s, 1);
+    gpu_fetch(m->gpu, r->host.normed, m->normed, (size_t)c->d_model * sizeof *m->normed);
+    if (s->no_logits)
+        return;
+    device_logits(s, m->normed);
+    gpu_fetch(m->gpu, r->host.logits, m->logits, (size_t)c->vocab * sizeof *m->logits);
+}
+
+/* What the host is to learn of the layers. */
+static void fetch_layers(struct session *s)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    size_t L = (size_t)s->e->config.n_layers, rows = L * (size_t)s->e->config.n_heads;
+    if (s->gate)
+        gpu_fetch(m->gpu, r->host.numbers, r->numbers,
+                  (size_t)r->heads.cache.heads * sizeof *r->numbers);
+    gpu_fetch(m->gpu, r->host.qkv, r->qkv, L * s->ld_qkv * sizeof *r->qkv);
+    if (wants_unturned(s))
+        gpu_fetch(m->gpu, r->host.pre, r->pre, L * s->ld_pre * sizeof *r->pre);
+    if (!r->has_rows)
+        return;
+    gpu_fetch(m->gpu, r->host.rows, r->rows, rows * (size_t)r->ld * sizeof *r->rows);
+    gpu_fetch(m->gpu, r->host.lse, r->lse, rows * sizeof *r->lse);
+    gpu_fetch(m->gpu, r->host.entropy, r->entropy, rows * sizeof *r->entropy);
+    gpu_fetch(m->gpu, r->host.seen, r->seen, rows * sizeof *r->seen);
+}
+
+/* ---- what became of it, on the host */
+
+/* The newcomers of a layer are stored, and who watches is told of its rows. */
+static void learn_layer(struct session *s, int layer)
+{
+    struct resident *r = resident_of(s);
+    size_t G = (size_t)s->e->config.n_heads, l = (size_t)layer, H = (size_t)s->cache_heads;
+    const struct learned_token x = {
+        .qkv = r->host.qkv + l * s->ld_qkv,
+        .pre = wants_unturned(s) ? r->host.pre + l * s->ld_pre : NULL,
+        .gate = s->gate ? r->host.numbers + l * H : NULL,
+    };
+    layer_learn(s, layer, &x);
+    if (!r->has_rows)
+        return;
+    const struct device_rows rows = {.p = r->host.rows + l * G * (size_t)r->ld,
+                                     .lse = r->host.lse + l * G,
+                                     .entropy = r->host.entropy + l * G,
+                                     .seen = r->host.seen + l * G,
+                                     .ld = (size_t)r->ld};
+    device_tell(s, layer, &rows);
+}
+
+static int learn(struct session *s, const struct elsewhere_round *round)
+{
+    struct resident *r = resident_of(s);
+    const struct model_config *c = &s->e->config;
+    int err = take_round(s, round);
+    if (!err)
+        err = session_reserve(s);
+    for (int l = 0; !err && l < c->n_layers; l++)
+        learn_layer(s, l);
+    if (err)
+        return err;
+    cache_account(s->cache);
+    memcpy(s->normed, r->host.normed, (size_t)c->d_model * sizeof *s->normed);
+    s->has_logits = true;
+    s->n_past++;
+    if (!s->no_logits) {
+        memcpy(s->logits, r->host.logits, (size_t)c->vocab * sizeof *s->logits);
+        cap_logits(s, s->logits, c->vocab);
+    }
+    return s->recorder ? recorder_advance(s->recorder, s->n_past) : KVF_OK;
+}
+
+/* What leaves once the query has run. */
+static int round_after(struct session *s)
+{
+    struct mirror *m = s->mirror;
+    struct elsewhere_round round;
+    int err = elsewhere_begin(s->method, s->cache, s->n_past, PHASE_AFTER, on_evict, s, &round);
+    if (!err && round.due) {
+        err = resident_reserve_lists(s, round.most, 0);
+        if (err)
+            return err;
+        launch_round(s, &round);
+        drop(s, together(s), false, 0);
+        err = gpu_wait(m->gpu, &s->e->said);
+    }
+    return err ? err : take_round(s, &round);
+}
+
+static int begin(struct session *s, struct elsewhere_round *ret_round)
+{
+    int after = method_params_of(s->method)->order == ORDER_AFTER;
+    int64_t n_expired = 0;
+    s->stepping = true;
+    int err = watch_prepare(s, s->cap, s->n_past + after);
+    if (!err && !resident_fits(s)) {
+        err = device_home(s);
+        err = err ? err : resident_enter(s);
+        err = err ? err : device_gates_open(s);
+    }
+    if (!err)
+        err = session_reserve(s);
+    if (!err)
+        err = hold_pages(s);
+    if (!err)
+        err = list_expired(s, s->n_past, &n_expired);
+    if (err)
+        return err;
+    launch_expired(s, n_expired);
+    err = elsewhere_begin(s->method, s->cache, s->n_past, PHASE_BEFORE, on_evict, s, ret_round);
+    return err ? err : resident_reserve_lists(s, ret_round->most, 0);
+}
+
+int device_step(struct session *s, int32_t id)
+{
+    struct mirror *m = s->mirror;
+    struct elsewhere_round round;
+    if (!takes(s)) {
+        int err = device_home(s);
+        return err ? err : STEP_ELSEWHERE;
+    }
+    int err = begin(s, &round);
+    if (err)
+        return err;
+    if (wants_nll(s) && s->has_logits)
+        nll_next(s, id, s->n_past);
+    if (round.due)
+        launch_round(s, &round);
+    drop(s, round.due ? together(s) : 0, true, s->n_past);
+    put_token(s, id);
+    launch_layers(s);
+    launch_head(s);
+    fetch_layers(s);
+    err = gpu_wait(m->gpu, &s->e->said);
+    if (!err)
+        err = learn(s, &round);
+    if (err)
+        return err;
+    session_note_step(s);
+    return round_after(s);
+}

@@ -1,0 +1,167 @@
+#include "engine/method/elsewhere.h"
+
+#include <math.h>
+
+#include "base/mem.h"
+#include "engine/method/state.h"
+
+bool elsewhere_can(const struct method_state *s)
+{
+    const struct method *m = s->method;
+    bool shares_need = m->score && m->allocation->evidence && !s->shares_known;
+    return !s->next && !s->owned && m->admission->reason != KVF_REASON_PLAN && m->read->all
+           && !shares_need;
+}
+
+static int reserve(struct method_state *s)
+{
+    size_t n = (size_t)s->shape.n_layers * (size_t)s->shape.n_kv_heads;
+    if (!s->go)
+        s->go = MEM_NEW(int64_t, n);
+    if (!s->may)
+        s->may = MEM_NEW(int64_t, n);
+    return s->go && s->may ? KVF_OK : KVF_E_NOMEM;
+}
+
+/* The first in order of time whose position is at least p. */
+static int first_from(const struct cache_head *view, int32_t p)
+{
+    int lo = 0, hi = view->n;
+    while (lo < hi) {
+        int mid = lo + (hi - lo) / 2;
+        if (view->pos[view->order[mid]] < p)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static void count_candidates(const struct round *r, int32_t recent_from)
+{
+    struct method_state *s = r->s;
+    int H = s->shape.n_kv_heads;
+    for (int at = 0; at < s->shape.n_layers * H; at++) {
+        struct cache_head view = cache_view(r->cache, at / H, at % H);
+        int first = first_from(&view, s->params.sinks), end = first_from(&view, recent_from);
+        s->n_cut[at] = s->n_listed[at] = 0;
+        s->n_candidates[at] = s->due[at] && end > first ? end - first : 0;
+    }
+}
+
+/* Every head is a pool of its own. */
+static void ask_heads(const struct round *r, struct elsewhere_round *out)
+{
+    struct method_state *s = r->s;
+    out->pools = s->shape.n_layers * s->shape.n_kv_heads;
+    out->heads_of_pool = 1;
+    for (int at = 0; at < out->pools; at++) {
+        int n = s->n_candidates[at];
+        s->go[at] = s->n_cut[at] < n ? s->n_cut[at] : n;
+        out->most += s->go[at];
+        s->n_cut[at] = 0;
+    }
+}
+
+/* Pools share their places; each head keeps its best `floor`. */
+static void ask_pools(const struct round *r, struct elsewhere_round *out)
+{
+    struct method_state *s = r->s;
+    bool some_safe = false;
+    out->pools = choose_pools(s);
+    out->heads_of_pool = s->shape.n_layers * s->shape.n_kv_heads / out->pools;
+    for (int p = 0; p < out->pools; p++) {
+        struct choose_numbers x = choose_numbers(r, p);
+        int64_t even = choose_floor(s, x.places, x.heads);
+        s->go[p] = x.heads && x.candidates > x.places ? x.candidates - x.places : 0;
+        out->most += s->go[p];
+        for (int at = p * out->heads_of_pool; at < (p + 1) * out->heads_of_pool; at++) {
+            int n = s->n_candidates[at];
+            s->may[at] = n < even ? 0 : n - even;
+            some_safe |= even > 0;
+        }
+    }
+    out->may = some_safe ? s->may : NULL;
+}
+
+static void ask(const struct round *r, struct elsewhere_round *out)
+{
+    struct method_state *s = r->s;
+    out->recent_from = r->t + r->incoming - s->params.recent;
+    out->head = s->due;
+    out->go = s->go;
+    count_candidates(r, out->recent_from);
+    bool alone = s->method->allocation->pool == POOL_HEAD;
+    for (int p = 0; p < choose_pools(s) && (alone || s->method->trigger->rounds); p++)
+        if (s->target[p] >= 0)
+            choose_counts(r, p);
+    if (alone || s->method->trigger->rounds)
+        ask_heads(r, out);
+    else
+        ask_pools(r, out);
+    out->due = out->most > 0;
+}
+
+int elsewhere_begin(struct method_state *s, struct cache *c, int32_t t, enum phase phase,
+                    eviction_fn fn, void *ctx, struct elsewhere_round *ret)
+{
+    struct round r = {s, c, t, phase == PHASE_BEFORE};
+    *ret = (struct elsewhere_round){.t = t, .incoming = r.incoming, .phase = phase};
+    int err = reserve(s);
+    method_settle(s, c);
+    if (!err && phase == PHASE_BEFORE)
+        err = method_expire(s, c, t, fn, ctx);
+    if (err || !decide_acts(s, phase) || !decide_shares(&r) || !choose_due(&r))
+        return err;
+    ask(&r, ret);
+    return KVF_OK;
+}
+
+void elsewhere_take(struct method_state *s, const struct cache *c, const struct elsewhere_cut *cut)
+{
+    int H = s->shape.n_kv_heads;
+    struct cache_head view = cache_view(c, cut->at / H, cut->at % H);
+    struct candidate *list = s->candidate + (size_t)cut->at * (size_t)s->cap;
+    for (int i = 0; i < cut->n; i++) {
+        float score = isnan(cut->score[i]) ? -INFINITY : cut->score[i];
+        list[i] = (struct candidate){score, view.pos[cut->slot[i]], cut->slot[i], cut->at};
+    }
+    s->n_candidates[cut->at] = cut->n;
+    if (cut->kept >= 0)
+        list[s->n_candidates[cut->at]++] = (struct candidate){cut->kept_score, view.pos[cut->kept],
+                                                              cut->kept, cut->at};
+    choose_victims(s, cut->at, cut->n);
+}
+
+int elsewhere_end(struct method_state *s, struct cache *c, const struct elsewhere_round *r,
+                  eviction_fn fn, void *ctx, int64_t *cuts)
+{
+    struct round round = {s, c, r->t, r->incoming};
+    int err = r->due ? decide_apply(&round, fn, ctx, cuts) : KVF_OK;
+    if (!err && r->phase == PHASE_BEFORE)
+        err = decide_reopen(s, c);
+    if (err || r->phase != PHASE_BEFORE)
+        method_settle(s, c);
+    cache_account(c);
+    return err;
+}
+
+struct elsewhere_evidence elsewhere_evidence(struct method_state *s, const struct cache *c)
+{
+    struct evidence *e = &s->evidence;
+    int H = s->shape.n_kv_heads;
+    for (int at = 0; e->anchor && at < s->shape.n_layers * H; at++)
+        evidence_sync_anchor(e, at / H, at % H, cache_view(c, at / H, at % H).n);
+    return (struct elsewhere_evidence){.cap = e->cap,
+                                       .ring = e->ring,
+                                       .sum = e->sum,
+                                       .rows = e->rows,
+                                       .n_rows = e->n_rows,
+                                       .row_t = e->row_t,
+                                       .row_n = e->row_n,
+                                       .row_lse = e->row_lse,
+                                       .recent_at = e->recent_at,
+                                       .norms = e->norms,
+                                       .gate = e->gate,
+                                       .anchor = e->anchor};
+}

@@ -1,0 +1,67 @@
+/* elsewhere.h - decisions in two halves, for who keeps the evidence of attention and chooses by it
+ * elsewhere: on a device.
+ *
+ * How many entries must go follows from the cache alone; which ones does not.  elsewhere_begin says
+ * the former, as method_decide would find it; whoever has the scores then chooses; elsewhere_take
+ * tells of each head what was chosen, and elsewhere_end cuts and reports it.  Both halves are those
+ * of method_decide: the same evictions in the same order, and the same slots.
+ *
+ * Entries that leave at a step fixed at birth are gone once elsewhere_begin returns. */
+#ifndef KVF_ENGINE_ELSEWHERE_H
+#define KVF_ENGINE_ELSEWHERE_H
+
+#include "engine/method/method.h"
+
+/* What a round asks for.  Heads: L * H, those of a layer adjoin. */
+struct elsewhere_round {
+    int32_t t;
+    int incoming;
+    enum phase phase;
+    bool due;            /* whether anything must go */
+    int32_t recent_from; /* candidates are at positions from params.sinks to this - 1 */
+    int pools, heads_of_pool;
+    const unsigned char *head; /* [L * H] 1: its entries are scored */
+    const int64_t *go;         /* [pools] how many of a pool's candidates go, the worst first */
+    const int64_t *may;        /* [L * H] of a head no more of its worst than this; NULL: any */
+    int64_t most;              /* no more go altogether */
+};
+
+/* Whether the state is of one row, whose rounds can be taken apart.  What it scores by, and what it
+ * looks at, is the caller's to know. */
+bool elsewhere_can(const struct method_state *s);
+/* KVF_OK or KVF_E_NOMEM.  Borrowed by *ret: until the next round. */
+int elsewhere_begin(struct method_state *s, struct cache *c, int32_t t, enum phase phase,
+                    eviction_fn fn, void *ctx, struct elsewhere_round *ret);
+/* Head `at` of all loses the n entries of slots slot[], of scores score[], in any order; kept: slot
+ * of the worst candidate that stays, or -1.  With SCOPE_LAYER the first head speaks for its layer.
+ * NaN counts as -inf. */
+struct elsewhere_cut {
+    int at, n;
+    const int32_t *slot;
+    const float *score;
+    int32_t kept;
+    float kept_score;
+};
+void elsewhere_take(struct method_state *s, const struct cache *c, const struct elsewhere_cut *cut);
+/* As method_decide at its end; what was taken is forgotten.  *cuts grows by how many left. */
+int elsewhere_end(struct method_state *s, struct cache *c, const struct elsewhere_round *r,
+                  eviction_fn fn, void *ctx, int64_t *cuts);
+
+/* The arrays of evidence as they lie, NULL where a row needs none: cap elements for each head (or
+ * query head), its rows adjoin.  All else that is remembered of entries follows from appending. */
+struct elsewhere_evidence {
+    int cap, ring;
+    double *sum;    /* [L * G][cap] */
+    float *rows;    /* [L * G][ring][cap] */
+    int *n_rows;    /* [L * G] rows ever taken; row w of them lies at w % ring */
+    int32_t *row_t; /* [L * G][ring] */
+    int *row_n;     /* [L * G][ring] */
+    float *row_lse; /* [L * G][ring] */
+    int *recent_at; /* [L * H] to be -1 when rows were taken elsewhere */
+    float *norms;   /* [L * H][cap] */
+    float *gate;    /* [L * H][cap] */
+    double *anchor; /* [L * H][head_dim], brought up to date */
+};
+struct elsewhere_evidence elsewhere_evidence(struct method_state *s, const struct cache *c);
+
+#endif

@@ -1,0 +1,244 @@
+/* What steps do with the heads of all layers: cuts and reports, against plain code of a head at a
+ * time. */
+#include "tests/cuda/heads_of.h"
+
+/* ---- cuts: a head as lists of what its slots hold, by the sentences of heads.h */
+
+struct plain {
+    int n, gap, hole;
+    int was[512]; /* the slot, at first, of what a slot holds; -1: the newcomer */
+};
+
+static void fill_hole(struct plain *p)
+{
+    if (p->gap == GPU_GAP_OPEN && p->hole < p->n)
+        p->was[p->hole] = p->was[p->n];
+    if (p->gap == GPU_GAP_OPEN)
+        p->gap = GPU_GAP_FILLED;
+}
+
+static void open_hole(struct plain *p)
+{
+    if (p->gap == GPU_GAP_FILLED && p->hole < p->n)
+        p->was[p->n] = p->was[p->hole];
+    if (p->gap == GPU_GAP_FILLED)
+        p->gap = GPU_GAP_OPEN;
+}
+
+static void plain_cut(struct plain *p, const unsigned char *gone)
+{
+    int m = 0, n_cut = 0, victim = 0, last = p->n;
+    bool dead[512] = {false};
+    for (int i = 0; i < p->n; i++)
+        if (gone[i]) {
+            dead[i] = true;
+            victim = i;
+            n_cut++;
+        }
+    if (n_cut == 0)
+        return;
+    if (n_cut == 1 && p->gap == GPU_GAP_NONE) {
+        p->n--;
+        p->gap = GPU_GAP_OPEN;
+        p->hole = victim;
+        return;
+    }
+    if (p->gap == GPU_GAP_FILLED && p->hole < p->n) {
+        open_hole(p);
+        dead[last] = dead[p->hole];
+        dead[p->hole] = true;
+        last++;
+    }
+    for (int i = 0; i < last; i++)
+        if (!dead[i])
+            p->was[m++] = p->was[i];
+    p->n = m;
+    p->gap = GPU_GAP_CLOSED;
+}
+
+static void plain_end(struct plain *p, bool newcomer)
+{
+    if (!newcomer) {
+        fill_hole(p);
+        return;
+    }
+    open_hole(p);
+    p->was[p->gap == GPU_GAP_OPEN ? p->hole : p->n] = -1;
+    p->n++;
+    p->gap = GPU_GAP_NONE;
+}
+
+/* The same number; what newcomers hold was never written. */
+static bool alike(float a, float b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+/* Slot s of the bed holds what slot `from` of the old one held, or the newcomer at position t. */
+static void expect_slot(const struct bed *now, const struct bed *old, int h, int s, int from, int t)
+{
+    size_t a = (size_t)(h * now->ld + s), b = (size_t)(h * now->ld + from);
+    cr_expect(eq(int, now->k.pos[a], from < 0 ? t : old->k.pos[b]), "head %d, slot %d", h, s);
+    for (int j = 0; j < PER; j++) {
+        size_t row = (size_t)((h * PER + j) * now->ld);
+        cr_expect(eq(dbl, now->sum[row + (size_t)s], from < 0 ? 0 : old->sum[row + (size_t)from]));
+    }
+    if (from < 0)
+        return;
+    bool same = now->number[a] == old->number[b];
+    for (int j = 0; j < ROWS; j++) {
+        size_t row = (size_t)((h * ROWS + j) * now->ld);
+        same = same && now->rows[row + (size_t)s] == old->rows[row + (size_t)from];
+    }
+    for (int d = 0; d < 2 * D; d++)
+        same = same
+               && alike(cache_of_get(&now->k, h, s, d % D, d >= D),
+                        cache_of_get(&old->k, h, from, d % D, d >= D));
+    cr_expect(same, "head %d, slot %d is not what slot %d was", h, s, from);
+}
+
+static void expect_head(const struct bed *now, const struct bed *old, int h, const struct plain *p,
+                        int t)
+{
+    cr_assert(eq(int, now->n[h], p->n), "head %d", h);
+    cr_expect(eq(int, now->gap[h], p->gap), "head %d", h);
+    for (int s = 0; s < p->n; s++)
+        expect_slot(now, old, h, s, p->was[s], t);
+    const int32_t *order = now->order + h * now->ld, *pos = now->k.pos + h * now->ld;
+    for (int i = 1; i < p->n; i++)
+        cr_expect(lt(int, pos[order[i - 1]], pos[order[i]]), "head %d, order %d", h, i);
+}
+
+/* Rounds one after the other over the same heads: how many leave each, and whether a newcomer comes
+ * or open slots are filled. */
+static void cut_case(struct gpu *g, struct rng *r, enum kv_type type, int together)
+{
+    static const int n[HEADS] = {200, 64, 131, 3}, same[HEADS] = {130, 130, 70, 70};
+    static const struct {
+        int go[HEADS];
+        bool newcomer;
+    } rounds[] = {
+        {{1, 1, 0, 1}, true},  {{1, 2, 90, 1}, true}, {{1, 1, 1, 0}, false}, {{0, 0, 0, 0}, true},
+        {{1, 1, 1, 1}, false}, {{1, 0, 2, 1}, false}, {{1, 1, 1, 0}, false}, {{0, 1, 3, 0}, true},
+    };
+    struct bed b = bed_of(g, r, together > 1 ? same : n, type);
+    for (size_t k = 0; k < sizeof rounds / sizeof *rounds; k++) {
+        struct plain p[HEADS];
+        int32_t head[512], slot[512], m = 0, t = 5000 + (int)k;
+        unsigned char gone[HEADS][512] = {{0}};
+        bed_fetch(&b);
+        struct bed old = b;
+        old.k.pool = host_copy(g, b.k.c.pool, b.k.pool_bytes);
+        old.k.pos = host_copy(g, b.k.c.pos, (size_t)(HEADS * b.ld) * 4);
+        old.sum = host_copy(g, b.h.column[0].data, (size_t)(HEADS * PER * b.ld) * 8);
+        old.rows = host_copy(g, b.h.column[1].data, (size_t)(HEADS * ROWS * b.ld) * 4);
+        old.number = host_copy(g, b.h.column[2].data, (size_t)(HEADS * b.ld) * 4);
+        for (int h = 0; h < HEADS; h++) {
+            int speaks = h - h % together;
+            p[h] = (struct plain){b.n[h], b.gap[h], b.hole[h], {0}};
+            for (int i = 0; i < b.n[h]; i++)
+                p[h].was[i] = i;
+            for (int go = h == speaks ? rounds[k].go[h] : 0; go > 0 && b.n[h] > go;) {
+                int s = rng_below(r, 4) ? (int)rng_below(r, (uint64_t)b.n[h]) : b.n[h] - 1;
+                if (gone[h][s])
+                    continue;
+                gone[h][s] = 1;
+                head[m] = h;
+                slot[m++] = s;
+                go--;
+            }
+            plain_cut(&p[h], gone[speaks]);
+            plain_end(&p[h], rounds[k].newcomer);
+        }
+        int32_t *dh = device_copy(g, head, sizeof head), *ds = device_copy(g, slot, sizeof slot);
+        if (m > 0)
+            gpu_list_gone(g, &b.h, dh, ds, m);
+        gpu_cut(g, &b.h, m > 0 ? together : 0, rounds[k].newcomer, t);
+        bed_fetch(&b);
+        device_check(g, "cut");
+        for (int h = 0; h < HEADS; h++)
+            expect_head(&b, &old, h, &p[h], t);
+        void *const host[] = {old.k.pool, old.k.pos, old.sum, old.rows, old.number};
+        for (int i = 0; i < 5; i++)
+            mem_free(host[i]);
+        gpu_free(g, dh);
+        gpu_free(g, ds);
+    }
+    bed_drop(&b);
+}
+
+Test(heads, slots_are_left_open_filled_and_closed)
+{
+    struct gpu *g = device_open();
+    struct rng r;
+    rng_init(&r, 31);
+    for (int i = 0; i < 4; i++) {
+        emulation_seed((unsigned long long)i);
+        cut_case(g, &r, i % 2 ? KV_F16 : KV_F32, i < 2 ? 1 : 2);
+    }
+    gpu_close(g);
+}
+
+/* ---- a report: what was marked, and the worst candidate that was not */
+
+Test(heads, reports_name_what_goes_and_the_worst_that_stays)
+{
+    static const int n[HEADS] = {200, 64, 131, 3};
+    struct gpu *g = device_open();
+    struct rng r;
+    rng_init(&r, 32);
+    for (int older = 0; older < 2; older++) {
+        struct bed b = bed_of(g, &r, n, KV_F32);
+        size_t all = (size_t)(HEADS * b.ld);
+        for (size_t i = 0; i < all; i++) {
+            b.mark[i] = (unsigned char)rng_below(&r, 4);
+            b.number[i] = (float)rng_below(&r, 6) - 2; /* ties */
+            if (rng_below(&r, 20) == 0)
+                b.number[i] = NAN;
+        }
+        gpu_put(g, b.h.mark, b.mark, all);
+        gpu_put(g, b.h.column[2].data, b.number, all * 4);
+        struct gpu_chosen *chosen = gpu_alloc(g, HEADS, sizeof *chosen);
+        int32_t *cursor = gpu_alloc(g, 1, 4), *slot = gpu_alloc(g, all, 4);
+        float *score = gpu_alloc(g, all, 4);
+        gpu_report(g, &b.h, b.h.column[2].data, older, chosen, cursor, slot, score);
+        struct gpu_chosen *got = host_copy(g, chosen, HEADS * sizeof *got);
+        int32_t *got_slot = host_copy(g, slot, all * 4);
+        float *got_score = host_copy(g, score, all * 4);
+        device_check(g, "report");
+        for (int h = 0; h < HEADS; h++) {
+            int gone = 0, worst = -1;
+            const float *x = b.number + h * b.ld;
+            const int32_t *pos = b.k.pos + h * b.ld;
+            for (int i = 0; i < n[h]; i++) {
+                unsigned char m = b.mark[h * b.ld + i];
+                float a = isnan(x[i]) ? -INFINITY : x[i];
+                float w = worst < 0 ? INFINITY : isnan(x[worst]) ? -INFINITY : x[worst];
+                gone += m == GPU_GONE;
+                bool asked = m == GPU_CANDIDATE || m == GPU_LAST;
+                bool first = worst < 0 || (older ? pos[i] > pos[worst] : pos[i] < pos[worst]);
+                if (asked && (worst < 0 || a < w || (!(a > w) && first)))
+                    worst = i;
+            }
+            cr_assert(eq(int, got[h].n, gone), "head %d", h);
+            cr_expect(eq(int, got[h].kept, worst), "head %d", h);
+            float kept = worst < 0 ? 0 : isnan(x[worst]) ? -INFINITY : x[worst];
+            cr_expect(eq(flt, got[h].kept_score, kept));
+            for (int i = 0; i < gone; i++) {
+                int s = got_slot[got[h].first + i];
+                bool same = memcmp(&got_score[got[h].first + i], &x[s], 4) == 0;
+                cr_expect(eq(int, b.mark[h * b.ld + s], GPU_GONE));
+                cr_expect(same, "head %d, slot %d", h, s);
+                b.mark[h * b.ld + s] = GPU_STAYS; /* none twice */
+            }
+        }
+        mem_free(got);
+        mem_free(got_slot);
+        mem_free(got_score);
+        void *const device[] = {chosen, cursor, slot, score};
+        for (int i = 0; i < 4; i++)
+            gpu_free(g, device[i]);
+        bed_drop(&b);
+    }
+    gpu_close(g);
+}

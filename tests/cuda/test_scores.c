@@ -1,0 +1,377 @@
+/* What steps remember of entries, and scores of these, against plain sums in double. */
+#include "tests/cuda/heads_of.h"
+
+/* ---- scores: entry by entry, as methods.md has them */
+
+static struct gpu_window window_of(struct bed *b, const int32_t *row_t, int newest, int held)
+{
+    return (struct gpu_window){.rows = b->h.column[1].data,
+                               .row_t = device_copy(b->g, row_t, RING * 4),
+                               .row_n = gpu_alloc(b->g, HEADS * ROWS, 4),
+                               .row_lse = gpu_alloc(b->g, HEADS * ROWS, 4),
+                               .ring = RING,
+                               .newest = newest,
+                               .held = held};
+}
+
+static void window_drop(struct gpu *g, struct gpu_window *w)
+{
+    gpu_free(g, w->row_t);
+    gpu_free(g, w->row_n);
+    gpu_free(g, w->row_lse);
+}
+
+/* The weight that query head j of head h gave slot i in a row. */
+static float weight(const struct bed *b, const int32_t *row_t, int h, int j, int row, int i)
+{
+    size_t at = (size_t)((h * PER + j) * RING + row) * (size_t)b->ld + (size_t)i;
+    return b->k.pos[h * b->ld + i] <= row_t[row] ? b->rows[at] : 0;
+}
+
+enum { SINKS = 4, RECENT_FROM = 180, HELD = 4, NEWEST = 1 };
+static const int32_t row_times[RING] = {290, 300, 170, 270, 280}; /* the row at 2 left the window */
+
+/* What a head's query heads gave slot i in the window; share: each row sums to 1 over candidates.
+ */
+static double window_score(const struct bed *b, int h0, int heads, int h, int i, bool max,
+                           bool mean, bool most, bool share)
+{
+    double out = 0;
+    for (int age = HELD - 1; age >= 0; age--) {
+        int row = (NEWEST - age + RING) % RING;
+        double v = 0;
+        for (int j = 0; j < heads * PER; j++) {
+            double all = 0, p = (double)weight(b, row_times, h0 + j / PER, j % PER, row, i);
+            const int32_t *pos = b->k.pos + h * b->ld;
+            for (int s = 0; s < b->n[h] && share; s++)
+                if (pos[s] >= SINKS && pos[s] < RECENT_FROM)
+                    all += (double)weight(b, row_times, h0 + j / PER, j % PER, row, s);
+            p = share ? (all > 0 ? p / all : 0) : p;
+            v = max ? fmax(v, p) : v + p;
+        }
+        out = most ? fmax(out, v) : out + v;
+    }
+    out /= mean ? heads * PER : 1;
+    return most ? out : out / HELD;
+}
+
+static void expect_scores(struct bed *b, const float *d_out, int together, const char *what,
+                          bool max, bool mean, bool most, bool share)
+{
+    float *out = host_copy(b->g, d_out, (size_t)(HEADS * b->ld) * 4);
+    for (int h = 0; h < HEADS; h += together)
+        for (int i = 0; i < b->n[h]; i++) {
+            double want = window_score(b, h, together, h, i, max, mean, most, share);
+            cr_expect(epsilon_eq(dbl, (double)out[h * b->ld + i], want, 2e-6 * (1 + want)),
+                      "%s, head %d, slot %d", what, h, i);
+        }
+    device_check(b->g, what);
+    mem_free(out);
+}
+
+Test(heads, windows_are_summed_pooled_and_shared)
+{
+    static const int n[HEADS] = {130, 130, 130, 130};
+    static const unsigned char due[HEADS] = {1, 1, 1, 1};
+    struct gpu *g = device_open();
+    struct rng r;
+    rng_init(&r, 33);
+    struct bed b = bed_of(g, &r, n, KV_F32);
+    for (int h = 1; h < HEADS; h++) /* a layer that decides together has the same entries */
+        memcpy(b.k.pos + h * b.ld, b.k.pos, (size_t)b.ld * 4);
+    gpu_put(g, b.k.c.pos, b.k.pos, (size_t)(HEADS * b.ld) * 4);
+    struct gpu_window w = window_of(&b, row_times, NEWEST, HELD);
+    unsigned char *d_due = device_copy(g, due, sizeof due);
+    size_t all = (size_t)(HEADS * b.ld);
+    float *out = gpu_alloc(g, all, 4), *share = gpu_alloc(g, HEADS * ROWS, 4);
+    for (int i = 0; i < 16; i++) {
+        bool layer = i & 1, max = i & 2, mean = i & 4, most = i & 8;
+        int together = layer ? 2 : 1;
+        struct gpu_group x = {PER, 2, layer, max, mean && !max};
+        emulation_seed((unsigned long long)i);
+        if (!most) {
+            gpu_score_window(g, &b.h, d_due, &x, &w, 0x1.8p7, out);
+            expect_scores(&b, out, together, "sums", max, x.mean, false, false);
+        }
+        gpu_score_rows(g, &b.h, d_due, &x, &w, most, SINKS, RECENT_FROM, NULL, out);
+        expect_scores(&b, out, together, "rows", max, x.mean, most, false);
+        gpu_score_rows(g, &b.h, d_due, &x, &w, most, SINKS, RECENT_FROM, share, out);
+        expect_scores(&b, out, together, "shares", max, x.mean, most, true);
+    }
+    gpu_free(g, out);
+    gpu_free(g, share);
+    gpu_free(g, d_due);
+    window_drop(g, &w);
+    bed_drop(&b);
+    gpu_close(g);
+}
+
+/* The candidates in order of time, pooled over neighbours that exist. */
+static void expect_pooled(const struct bed *b, const float *got, int h, int width, bool max)
+{
+    const int32_t *order = b->order + h * b->ld, *pos = b->k.pos + h * b->ld;
+    const float *x = b->number + h * b->ld;
+    int first = 0, m = 0, half = width / 2;
+    for (int i = 0; i < b->n[h]; i++) {
+        first += pos[i] < SINKS;
+        m += pos[i] >= SINKS && pos[i] < RECENT_FROM;
+    }
+    for (int i = 0; i < b->n[h]; i++) {
+        int s = order[i], at = i - first;
+        double want = (double)x[s], sum = 0, most = -1e30;
+        for (int j = at - half; j <= at + half; j++)
+            if (j >= 0 && j < m) {
+                sum += (double)x[order[first + j]];
+                most = fmax(most, (double)x[order[first + j]]);
+            }
+        if (at >= 0 && at < m)
+            want = max ? most : sum / width;
+        cr_expect(epsilon_eq(dbl, (double)got[h * b->ld + s], want, 1e-6), "head %d, slot %d", h,
+                  s);
+    }
+}
+
+Test(heads, neighbours_in_time_are_pooled)
+{
+    static const int n[HEADS] = {130, 1, 64, 3};
+    static const unsigned char due[HEADS] = {1, 1, 1, 1};
+    struct gpu *g = device_open();
+    struct rng r;
+    rng_init(&r, 34);
+    struct bed b = bed_of(g, &r, n, KV_F32);
+    unsigned char *d_due = device_copy(g, due, sizeof due);
+    size_t all = (size_t)(HEADS * b.ld);
+    float *copy = gpu_alloc(g, all, 4);
+    for (int width = 3; width < 9; width += 2)
+        for (int max = 0; max < 2; max++) {
+            float *out = device_copy(g, b.number, all * 4);
+            emulation_seed((unsigned long long)width);
+            gpu_pool(g, &b.h, d_due, width, max, SINKS, RECENT_FROM, copy, out);
+            float *got = host_copy(g, out, all * 4);
+            for (int h = 0; h < HEADS; h++)
+                expect_pooled(&b, got, h, width, max);
+            device_check(g, "pool");
+            mem_free(got);
+            gpu_free(g, out);
+        }
+    gpu_free(g, copy);
+    gpu_free(g, d_due);
+    bed_drop(&b);
+    gpu_close(g);
+}
+
+/* sum over k < N of beta^(age + k), term by term. */
+static double retention(double log_beta, int age, int N)
+{
+    double sum = 0;
+    for (int k = 0; k < N; k++)
+        sum += exp(log_beta * (age + k));
+    return log(sum);
+}
+
+Test(heads, retention_and_positions)
+{
+    static const int n[HEADS] = {130, 1, 64, 3};
+    static const unsigned char due[HEADS] = {1, 0, 1, 1};
+    struct gpu *g = device_open();
+    struct rng r;
+    rng_init(&r, 35);
+    struct bed b = bed_of(g, &r, n, KV_F32);
+    size_t all = (size_t)(HEADS * b.ld);
+    for (size_t i = 0; i < all; i++)
+        b.number[i] = i % 9 == 0 ? 0 : (float)(-0.4 * rng_uniform(&r));
+    gpu_put(g, b.h.column[2].data, b.number, all * 4);
+    unsigned char *d_due = device_copy(g, due, sizeof due);
+    float *out = gpu_alloc(g, all, 4), *positions = gpu_alloc(g, all, 4);
+    gpu_zero(g, out, all * 4);
+    for (int N = 1; N < 4; N++) {
+        gpu_score_retention(g, &b.h, d_due, b.h.column[2].data, 400, N, out);
+        gpu_score_position(g, &b.h, d_due, positions);
+        float *got = host_copy(g, out, all * 4), *at = host_copy(g, positions, all * 4);
+        for (int h = 0; h < HEADS; h++)
+            for (int i = 0; i < n[h]; i++) {
+                size_t s = (size_t)(h * b.ld + i);
+                double want = due[h] ? retention((double)b.number[s], 400 - b.k.pos[s], N) : 0;
+                cr_expect(epsilon_eq(dbl, (double)got[s], want, 1e-5 * (1 + fabs(want))));
+                if (due[h])
+                    cr_expect(eq(flt, at[s], (float)b.k.pos[s]));
+            }
+        device_check(g, "retention");
+        mem_free(got);
+        mem_free(at);
+    }
+    gpu_free(g, out);
+    gpu_free(g, positions);
+    gpu_free(g, d_due);
+    bed_drop(&b);
+    gpu_close(g);
+}
+
+/* ---- evidence: keys of newcomers, and of what leaves */
+
+static void unit_key(const struct bed *b, int h, int s, double *unit, double *norm)
+{
+    double square = 0;
+    for (int d = 0; d < D; d++)
+        square += pow((double)cache_of_get(&b->k, h, s, d, false), 2);
+    *norm = sqrt(square);
+    for (int d = 0; d < D; d++)
+        unit[d] = (double)cache_of_get(&b->k, h, s, d, false) / *norm;
+}
+
+struct keys {
+    double *anchor;
+    float *norms, *diff;
+};
+
+/* Each slot is that of a newcomer once; then three leave. */
+static struct keys measure(struct bed *b, const int *n)
+{
+    static const double zeros[HEADS * D];
+    static const unsigned char due[HEADS] = {1, 1, 1, 1};
+    size_t all = (size_t)(HEADS * b->ld);
+    double *anchor = device_copy(b->g, zeros, sizeof zeros);
+    float *norms = device_copy(b->g, b->number, all * 4), *out = gpu_alloc(b->g, all, 4);
+    unsigned char *d_due = device_copy(b->g, due, sizeof due);
+    for (int s = 0; s < 70; s++) {
+        int32_t slot[HEADS];
+        for (int h = 0; h < HEADS; h++)
+            slot[h] = s < n[h] ? s : n[h] - 1;
+        gpu_put(b->g, b->h.slot, slot, sizeof slot);
+        for (int h = 0; h < HEADS; h++)
+            if (s < n[h])
+                gpu_take_keys(b->g, &b->h, h, 1, norms, anchor);
+    }
+    memset(b->mark, 0, all);
+    b->mark[2 * b->ld + 5] = b->mark[2 * b->ld + 60] = b->mark[0] = GPU_GONE;
+    gpu_put(b->g, b->h.mark, b->mark, all);
+    gpu_drop_keys(b->g, &b->h, 1, anchor);
+    gpu_score_keydiff(b->g, &b->h, d_due, norms, anchor, out);
+    struct keys k = {host_copy(b->g, anchor, sizeof zeros), host_copy(b->g, norms, all * 4),
+                     host_copy(b->g, out, all * 4)};
+    device_check(b->g, "keys");
+    void *const device[] = {anchor, norms, out, d_due};
+    for (int i = 0; i < 4; i++)
+        gpu_free(b->g, device[i]);
+    return k;
+}
+
+static void expect_keys(const struct bed *b, const struct keys *k, int h, int n)
+{
+    double want[D] = {0}, unit[D], norm, length = 0;
+    for (int s = 0; s < n; s++) {
+        unit_key(b, h, s, unit, &norm);
+        cr_expect(epsilon_eq(dbl, (double)k->norms[h * b->ld + s], norm, 1e-5));
+        for (int d = 0; d < D && b->mark[h * b->ld + s] != GPU_GONE; d++)
+            want[d] += unit[d];
+    }
+    for (int d = 0; d < D; d++) {
+        cr_expect(epsilon_eq(dbl, k->anchor[h * D + d], want[d], 1e-5));
+        length += want[d] * want[d];
+    }
+    for (int s = 0; s < n; s++) {
+        double dot = 0;
+        unit_key(b, h, s, unit, &norm);
+        for (int d = 0; d < D; d++)
+            dot += unit[d] * want[d] / sqrt(length);
+        cr_expect(epsilon_eq(dbl, (double)k->diff[h * b->ld + s], -dot, 1e-4));
+    }
+}
+
+Test(heads, keys_are_measured_and_counted)
+{
+    static const int n[HEADS] = {70, 1, 64, 3};
+    struct gpu *g = device_open();
+    struct rng r;
+    rng_init(&r, 36);
+    for (int type = KV_F32; type <= KV_F16; type++) {
+        struct bed b = bed_of(g, &r, n, (enum kv_type)type);
+        struct keys k = measure(&b, n);
+        for (int h = 0; h < HEADS; h++)
+            expect_keys(&b, &k, h, n[h]);
+        mem_free(k.anchor);
+        mem_free(k.norms);
+        mem_free(k.diff);
+        bed_drop(&b);
+    }
+    gpu_close(g);
+}
+
+/* ---- evidence: rows of attention */
+
+static void expect_received(const struct bed *b, const int *n)
+{
+    static const unsigned char due[HEADS] = {1, 1, 1, 1};
+    size_t all = (size_t)(HEADS * b->ld);
+    unsigned char *d_due = device_copy(b->g, due, sizeof due);
+    float *out = gpu_alloc(b->g, all, 4);
+    for (int i = 0; i < 3; i++) {
+        struct gpu_group x = {PER, 2, false, i == 1, i == 2};
+        gpu_score_received(b->g, &b->h, d_due, &x, b->h.column[0].data, out);
+        float *got = host_copy(b->g, out, all * 4);
+        for (int h = 0; h < HEADS; h++)
+            for (int s = 0; s < n[h]; s++) {
+                const double *sum = b->sum + (size_t)(h * PER * b->ld + s);
+                double want = i == 1 ? fmax(sum[0], sum[b->ld]) : sum[0] + sum[b->ld];
+                cr_expect(eq(flt, got[h * b->ld + s], (float)(i == 2 ? want / PER : want)));
+            }
+        mem_free(got);
+    }
+    gpu_free(b->g, out);
+    gpu_free(b->g, d_due);
+}
+
+Test(heads, rows_are_taken_and_received)
+{
+    static const int n[HEADS] = {70, 1, 64, 3};
+    enum { LD = 128, Q0 = PER, N_Q = 2 * PER }; /* query heads of heads 1 and 2 */
+    static float p[N_Q * LD], lse[N_Q];
+    static int32_t seen[N_Q];
+    struct gpu *g = device_open();
+    struct rng r;
+    rng_init(&r, 37);
+    struct bed b = bed_of(g, &r, n, KV_F32);
+    size_t all = (size_t)(HEADS * b.ld);
+    struct gpu_window w = window_of(&b, row_times, 3, HELD);
+    for (int i = 0; i < N_Q * LD; i++)
+        p[i] = (float)rng_uniform(&r);
+    for (int i = 0; i < N_Q; i++) {
+        lse[i] = (float)i + 0.5f;
+        seen[i] = 60 + i;
+    }
+    float *dp = device_copy(g, p, sizeof p), *dl = device_copy(g, lse, sizeof lse);
+    int32_t *ds = device_copy(g, seen, sizeof seen);
+    gpu_take_rows(g, &b.h, PER, Q0, N_Q, dp, LD, dl, ds, 333, b.h.column[0].data, &w);
+    double *old = mem_alloc(all * PER, 8);
+    memcpy(old, b.sum, all * PER * 8);
+    bed_fetch(&b);
+    int32_t *row_t = host_copy(g, w.row_t, RING * 4),
+            *row_n = host_copy(g, w.row_n, HEADS * ROWS * 4);
+    float *row_lse = host_copy(g, w.row_lse, HEADS * ROWS * 4);
+    cr_expect(eq(int, row_t[3], 333));
+    cr_expect(eq(int, row_t[2], row_times[2]));
+    for (int q = 0; q < HEADS * PER; q++)
+        for (int i = 0; i < n[q / PER]; i++) {
+            bool takes = q >= Q0 && q < Q0 + N_Q;
+            float x = takes ? p[(q - Q0) * LD + i] : 0;
+            size_t at = (size_t)(q * b.ld + i);
+            cr_expect(eq(dbl, b.sum[at], old[at] + (double)x), "query head %d, slot %d", q, i);
+            if (takes)
+                cr_expect(eq(flt, b.rows[(size_t)((q * RING + 3) * b.ld + i)], x));
+        }
+    for (int i = 0; i < N_Q; i++) {
+        cr_expect(eq(int, row_n[(Q0 + i) * RING + 3], seen[i]));
+        cr_expect(eq(flt, row_lse[(Q0 + i) * RING + 3], lse[i]));
+    }
+    expect_received(&b, n);
+    device_check(g, "rows");
+    void *const host[] = {old, row_t, row_n, row_lse};
+    for (int i = 0; i < 4; i++)
+        mem_free(host[i]);
+    void *const device[] = {dp, dl, ds};
+    for (int i = 0; i < 3; i++)
+        gpu_free(g, device[i]);
+    window_drop(g, &w);
+    bed_drop(&b);
+    gpu_close(g);
+}
