@@ -4,23 +4,25 @@
  * and runs it. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/mem.h"
 #include "engine/cuda/gpu_train.h"
+#include "engine/cuda/heads.h"
 
 enum { REPEATS = 50 };
 
 struct shape {
     const char *name;
-    int d, q, kv, D, ffn, vocab;
+    int d, q, kv, D, ffn, vocab, layers;
 };
 
 static const struct shape shapes[] = {
-    {"SmolLM2-135M", 576, 9, 3, 64, 1536, 49152},
-    {"Qwen3-0.6B", 1024, 16, 8, 128, 3072, 151936},
-    {"Qwen3-4B", 2560, 32, 8, 128, 9728, 151936},
-    {"Llama-3.1-8B", 4096, 32, 8, 128, 14336, 128256},
+    {"SmolLM2-135M", 576, 9, 3, 64, 1536, 49152, 30},
+    {"Qwen3-0.6B", 1024, 16, 8, 128, 3072, 151936, 28},
+    {"Qwen3-4B", 2560, 32, 8, 128, 9728, 151936, 36},
+    {"Llama-3.1-8B", 4096, 32, 8, 128, 14336, 128256, 32},
 };
 
 static double bandwidth = 4800;
@@ -77,17 +79,19 @@ static void time_product(struct gpu *g, const struct shape *s, const char *what,
     gpu_free(g, out);
 }
 
-/* A cache of n entries per head, of zeros, each page its own. */
+/* A cache of n entries per head, of zeros, each page its own; slot i is that of position i. */
 static struct gpu_cache make_cache(struct gpu *g, const struct shape *s, int n)
 {
     int per = (n + PAGE_SLOTS - 1) / PAGE_SLOTS, slots = per * PAGE_SLOTS;
     size_t pages = (size_t)(s->kv * per), all = (size_t)(s->kv * slots);
     int32_t *table = MEM_NEW(int32_t, pages), *until = MEM_NEW(int32_t, all);
-    int32_t *length = MEM_NEW(int32_t, (size_t)s->kv);
+    int32_t *length = MEM_NEW(int32_t, (size_t)s->kv), *pos = MEM_NEW(int32_t, all);
     for (size_t i = 0; i < pages; i++)
         table[i] = (int32_t)i;
-    for (size_t i = 0; i < all; i++)
+    for (size_t i = 0; i < all; i++) {
         until[i] = INT32_MAX;
+        pos[i] = (int32_t)(i % (size_t)slots);
+    }
     for (int h = 0; h < s->kv; h++)
         length[h] = n;
     int32_t *d_table = zeros(g, pages, 4), *d_n = zeros(g, (size_t)s->kv, 4);
@@ -105,9 +109,11 @@ static struct gpu_cache make_cache(struct gpu *g, const struct shape *s, int n)
     gpu_put(g, d_table, table, pages * 4);
     gpu_put(g, d_n, length, (size_t)s->kv * 4);
     gpu_put(g, c.until, until, all * 4);
+    gpu_put(g, c.pos, pos, all * 4);
     gpu_wait(g, NULL);
     mem_free(table);
     mem_free(until);
+    mem_free(pos);
     mem_free(length);
     return c;
 }
@@ -142,6 +148,54 @@ static void time_attention(struct gpu *g, const struct shape *s, const char *wha
     void *const all[] = {c.pool, (void *)c.table, (void *)c.n, c.pos, c.until, q, out, work};
     for (int i = 0; i < 8; i++)
         gpu_free(g, all[i]);
+}
+
+/* One entry of n in each head of all layers goes, the worst of all heads or of each, as before a
+ * token: chosen, told and cut.  Scores, positions and marks must be read. */
+static void time_round(struct gpu *g, const struct shape *s, const char *what, int n, bool alone)
+{
+    struct shape all = *s;
+    all.kv = s->kv * s->layers;
+    struct gpu_cache c = make_cache(g, &all, n);
+    size_t heads = (size_t)all.kv, slots = heads * (size_t)c.ld_slot;
+    struct gpu_heads h = {.cache = c, .n = (int32_t *)c.n};
+    int32_t **const numbers[] = {&h.gap, &h.hole, &h.slot, &h.order, &h.renamed};
+    for (int i = 0; i < 5; i++)
+        *numbers[i] = zeros(g, i < 3 ? heads : slots, sizeof(int32_t));
+    h.mark = zeros(g, slots, 1);
+    unsigned char *all_due = mem_alloc(heads, 1), *due = zeros(g, heads, 1);
+    memset(all_due, 1, heads);
+    gpu_put(g, due, all_due, heads);
+    float *score = zeros(g, slots, 4), *score_of = zeros(g, slots, 4);
+    int64_t *k = MEM_NEW(int64_t, heads), *d_k = zeros(g, heads, sizeof *k);
+    for (size_t i = 0; i < heads; i++)
+        k[i] = alone ? 1 : (int64_t)heads;
+    gpu_put(g, d_k, k, heads * sizeof *k);
+    int32_t *count = zeros(g, heads, 4), *cursor = zeros(g, 1, 4), *gone = zeros(g, slots, 4);
+    struct gpu_chosen *chosen = zeros(g, heads, sizeof *chosen);
+    struct gpu_choice x = {.score = score,
+                           .pos = c.pos,
+                           .mark = h.mark,
+                           .n = h.n,
+                           .count = count,
+                           .ld = c.ld_slot,
+                           .from = GPU_CANDIDATE,
+                           .to = GPU_GONE};
+    double begun = seconds();
+    for (int i = 0; i < REPEATS; i++) {
+        gpu_candidates(g, &h, due, 0, n);
+        gpu_choose(g, &x, alone ? (int)heads : 1, alone ? 1 : (int)heads, d_k);
+        gpu_report(g, &h, score, false, chosen, cursor, gone, score_of);
+        gpu_cut(g, &h, 1, true, n + i);
+    }
+    say(g, s, what, begun, (double)heads * n * 9);
+    void *const room[] = {c.pool, (void *)c.table, h.n,       c.pos,  c.until, h.gap, h.hole,
+                          h.slot, h.order,         h.renamed, h.mark, due,     score, score_of,
+                          d_k,    count,           cursor,    gone,   chosen};
+    for (size_t i = 0; i < sizeof room / sizeof *room; i++)
+        gpu_free(g, room[i]);
+    mem_free(k);
+    mem_free(all_due);
 }
 
 /* ---- training: operations, not bytes, are what it has most of ---- */
@@ -279,6 +333,8 @@ int main(int argc, char **argv)
         time_attention(g, s, "attention, step, 1,024", 1024, 1);
         time_attention(g, s, "attention, step, 32,768", 32768, 1);
         time_attention(g, s, "attention, 256 of 4,096", 4096, 256);
+        time_round(g, s, "a cut of each head, 1,024", 1024, true);
+        time_round(g, s, "a cut of all heads together, 1,024", 1024, false);
     }
     time_training(g);
     gpu_close(g);

@@ -19,8 +19,9 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 # Of a multiprocessor: registers, lanes, blocks, bytes of shared memory; CUDA C++ Programming Guide, table of compute capabilities.
 MACHINE = {"80": (65536, 2048, 32, 164 << 10), "90": (65536, 2048, 32, 228 << 10), "100": (65536, 2048, 32, 228 << 10)}
 LANES = {"product_kernel": 128, "step_kernel": 128, "join_kernel": 128, "append_kernel": 128, "embed_kernel": 128, "values_kernel": 128,
-         "compact_kernel": 64, "scores_kernel": 64, "embed_learn_kernel": 32}  # the others have 256
-DYNAMIC = {"scores_kernel": 16, "prompt_kernel": 32, "step_kernel": 4}  # rows of D floats
+         "cut_kernel": 64, "scores_kernel": 64, "keydiff_kernel": 64, "share_kernel": 32, "keys_kernel": 128,
+         "drop_kernel": 128, "embed_learn_kernel": 32}  # the others have 256
+DYNAMIC = {"keydiff_kernel": 1, "scores_kernel": 16, "prompt_kernel": 32, "step_kernel": 4}  # rows of D floats
 FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-Xcompiler", "-Wno-unknown-pragmas", "-I.", "-Ibase/include", "-Ilibtrace/include",
          "--resource-usage", "-c", "-o", os.devnull]
 

@@ -241,7 +241,10 @@ static void attend(struct session *s, int layer, float *qkv)
         return;
     }
     gpu_rows(m->gpu, &a, p, (size_t)r->ld, lse, entropy, seen);
-    gpu_rows_values(m->gpu, &a, p, (size_t)r->ld);
+    if (s->e->exact)
+        gpu_rows_values(m->gpu, &a, p, (size_t)r->ld);
+    else
+        gpu_attend_step(m->gpu, &a, m->work); /* with more blocks than query heads */
     if (method_evidence(s->method) & ROWS)
         gpu_take_rows(m->gpu, &r->heads, G / s->cache_heads, layer * G, G, p, (size_t)r->ld, lse,
                       seen, s->n_past, r->sum, r->window.rows ? &r->window : NULL);
