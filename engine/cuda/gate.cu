@@ -7,7 +7,7 @@ enum { LANES = 256 };
 enum act { ACT_NONE, ACT_SILU, ACT_GELU, ACT_RELU };  /* enum gate_activation */
 enum ending { ENDS, ENDS_LOG_SIGMOID, ENDS_SIGMOID }; /* enum gate_ending */
 
-__global__ void gather_kernel(struct gpu_gather r, int all, float *out)
+__global__ void gather_kernel(struct gpu_runs r, int all, float *out)
 {
     int i = (int)(blockIdx.x * blockDim.x + threadIdx.x), unit = (int)blockIdx.y, run = 0, j = i;
     if (i >= all)
@@ -17,9 +17,9 @@ __global__ void gather_kernel(struct gpu_gather r, int all, float *out)
     out[(size_t)unit * (size_t)all + (size_t)i] = r.from[run][unit * r.step[run] + j];
 }
 
-void gpu_gather(struct gpu *g, const struct gpu_gather *runs, float *out)
+void gpu_join_runs(struct gpu *g, const struct gpu_runs *runs, float *out)
 {
-    struct gpu_gather r = *runs;
+    struct gpu_runs r = *runs;
     int all = 0;
     for (int i = 0; i < r.n; i++)
         all += r.count[i];

@@ -101,11 +101,11 @@ void gpu_take_numbers(struct gpu *g, const struct gpu_heads *h, int first, int n
 /* Copies n runs of `count` floats into out, one behind the other: from[i] + unit * step[i], for
  * each of n_units. */
 enum { GPU_MOST_RUNS = 3 };
-struct gpu_gather {
+struct gpu_runs {
     const float *from[GPU_MOST_RUNS];
     int step[GPU_MOST_RUNS], count[GPU_MOST_RUNS], n, n_units;
 };
-void gpu_gather(struct gpu *g, const struct gpu_gather *runs, float *out);
+void gpu_join_runs(struct gpu *g, const struct gpu_runs *runs, float *out);
 /* x[i] = act(x[i] + bias[i]), or times with[i] instead of act; bias and with may be NULL.  act: as
  * enum gate_activation; ending: as enum gate_ending, instead of act. */
 void gpu_gate_act(struct gpu *g, float *x, const float *bias, const float *with, int n, int act);

@@ -144,24 +144,24 @@ static const float *gather(struct session *s, struct device_gates *d, int layer,
     struct gpu *g = ((struct mirror *)s->mirror)->gpu;
     int D = s->e->config.head_dim, q = s->e->config.n_heads * D, kv = s->e->config.n_kv_heads * D;
     const float *k = x->qkv + q, *v = k + kv;
-    struct gpu_gather r = {.n_units = 1};
+    struct gpu_runs r = {.n_units = 1};
     switch (d->net.gather) {
     case GATE_GATHER_X:
         return x->x;
     case GATE_GATHER_KEYS_VALUES:
-        r = (struct gpu_gather){{x->pre + q, v}, {0}, {kv, kv}, 2, 1};
+        r = (struct gpu_runs){{x->pre + q, v}, {0}, {kv, kv}, 2, 1};
         break;
     case GATE_GATHER_ENTRIES:
-        r = (struct gpu_gather){{k, v}, {D, D}, {D, D}, 2, s->e->config.n_kv_heads};
+        r = (struct gpu_runs){{k, v}, {D, D}, {D, D}, 2, s->e->config.n_kv_heads};
         break;
     case GATE_GATHER_ALL:
-        r = (struct gpu_gather){{x->pre, x->pre + q, v}, {0}, {q, kv, kv}, 3, 1};
+        r = (struct gpu_runs){{x->pre, x->pre + q, v}, {0}, {q, kv, kv}, 3, 1};
         break;
     case GATE_GATHER_HEAD:
-        r = (struct gpu_gather){{x->pre + q, k}, {D, D}, {D, D}, 2, s->e->config.n_kv_heads};
+        r = (struct gpu_runs){{x->pre + q, k}, {D, D}, {D, D}, 2, s->e->config.n_kv_heads};
         break;
     }
-    gpu_gather(g, &r, d->in);
+    gpu_join_runs(g, &r, d->in);
     for (int i = 0; i < 2 && d->net.gather == GATE_GATHER_HEAD; i++)
         gpu_rmsnorm(g, d->in + i * D, d->in + i * D, (size_t)(2 * D), d->norm[i] + layer * D,
                     r.n_units, 1, D, d->net.eps);
