@@ -50,8 +50,8 @@ static float element(struct blas_operand o, int i, int j)
     return v;
 }
 
-bool blas_multiply(struct blas *, struct blas_operand x, struct blas_operand y, float *c,
-                   size_t ld_c, int m, int n, int k, bool add)
+static void multiply(struct blas_operand x, struct blas_operand y, float *c, size_t ld_c, int m,
+                     int n, int k, bool add)
 {
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
@@ -60,5 +60,11 @@ bool blas_multiply(struct blas *, struct blas_operand x, struct blas_operand y, 
                 sum += element(x, i, l) * element(y, l, j);
             *to = sum;
         }
+}
+
+bool blas_multiply(struct blas *, struct blas_operand x, struct blas_operand y, float *c,
+                   size_t ld_c, int m, int n, int k, bool add)
+{
+    emulated::later([=] { multiply(x, y, c, ld_c, m, n, k, add); });
     return true;
 }
