@@ -95,7 +95,14 @@ def ended(p):
 
 def launchers(pid):
     """The mpirun that a process is, or has begun."""
-    return [x for x in (pid, *below(pid)) if os.path.basename(os.path.realpath(f"/proc/{x}/exe")) in ("mpirun", "orterun", "mpiexec.hydra", "prterun")]
+    return [x for x in (pid, *below(pid)) if program_of(x) in ("mpirun", "orterun", "mpiexec.hydra", "prterun")]
+
+
+def program_of(pid):
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    except OSError:  # it has just ended
+        return ""
 
 
 def one_dies(name, out, want):
@@ -133,5 +140,6 @@ else:
         name = min(total, key=total.get)
         forget("k-")
         total[name] += one_dies(name, f"k-{name}", [x for x in wants[name]])
+        print("so far:", total, flush=True)
     print("ranks that were killed:", *(f"{n} under {name}" for name, n in total.items()))
 s.finish()
