@@ -160,8 +160,8 @@ static void gather(struct tile *t, const struct quality *q, int64_t positions, i
         double share = q->share ? (double)q->share[*at] : 1 / (double)positions;
         t->at[t->n] = *at;
         t->token[t->n] = q->ids[*at + 1];
-        t->ntp[t->n] = (float)(q->weight[QUALITY_NTP] * share);
-        t->row[t->n++] = (struct quality_row){.share = share};
+        t->row[t->n++] = (struct quality_row){.share = share,
+                                              .sampled = q->sampled ? q->sampled[*at] : 0};
     }
 }
 
@@ -201,14 +201,15 @@ static void finish_rows(const struct compute *c, const struct quality *q, struct
     size_t n = (size_t)t->n, V = (size_t)q->out->vocab;
     const float *teacher = kl ? a->logits + ROWS * V : NULL;
     gpu_put(g, a->token, t->token, n * sizeof *t->token);
-    gpu_put(g, a->ntp, t->ntp, n * sizeof *t->ntp);
     gpu_kl_parts(g, a->part, a->next, a->logits, teacher, V, a->token, t->n, q->out->vocab);
     gpu_get(g, t->part, a->part, n * sizeof *t->part);
     gpu_get(g, t->next, a->next, n * sizeof *t->next);
     for (int i = 0; i < t->n; i++) {
         quality_finish(q, kl, &t->part[i], t->next[i], &t->row[i]);
         t->coef[i] = t->row[i].coef;
+        t->ntp[i] = (float)(q->weight[QUALITY_NTP] * t->row[i].slope);
     }
+    gpu_put(g, a->ntp, t->ntp, n * sizeof *t->ntp);
     gpu_put(g, a->coef, t->coef, n * sizeof *t->coef);
     gpu_kl_back(g, a->logits, teacher, V, a->coef, a->token, a->ntp, t->n, q->out->vocab);
 }

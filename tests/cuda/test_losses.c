@@ -65,13 +65,14 @@ Test(train, sparsity)
 
 struct quality_case {
     double weight[QUALITY_TERMS], temperature;
-    bool share, other, learns;
+    bool share, other, learns, policy;
 };
 
 static const struct quality_case quality_cases[] = {
     {{1, 0, 0, 0}, 0, false, false, false},
     {{0.5, 0.3, 1, 2}, 2, true, true, true},
     {{0, 0, 1, 0}, 0, false, false, true},
+    {{0, 0, 1, 0}, 1.3, true, false, true, true},
 };
 
 static void try_quality(struct both *b, const struct quality_case *q)
@@ -80,12 +81,14 @@ static void try_quality(struct both *b, const struct quality_case *q)
     struct pair s = draw(b, N * D, 1), t = draw(b, N * D, 1), d = draw(b, N * D, 1);
     struct pair w = draw(b, V * D, 0.5), v = draw(b, V * D, 0.5), dw = draw(b, V * D, 0.01);
     int32_t ids[N], first[N];
-    float share[N];
+    float share[N], sampled[N];
     struct output_matrix m, n;
     cut(&b->r, first, N);
     for (int i = 0; i < N; i++) {
         ids[i] = (int32_t)rng_below(&b->r, V);
         share[i] = i % 7 ? (float)(rng_uniform(&b->r) / N) : 0;
+        share[i] *= q->policy && i % 2 ? -1 : 1;
+        sampled[i] = (float)(-4.3 + 0.3 * rng_normal(&b->r));
     }
     cr_assert(eq(int, output_matrix_build(w.here, V, D, &m), KVF_OK));
     cr_assert(eq(int, output_matrix_build(v.here, V, D, &n), KVF_OK));
@@ -103,7 +106,9 @@ static void try_quality(struct both *b, const struct quality_case *q)
                         .first = first,
                         .d_matrix = q->learns ? dw.here : NULL,
                         .temperature = q->temperature,
-                        .share = q->share ? share : NULL};
+                        .share = q->share ? share : NULL,
+                        .sampled = q->policy ? sampled : NULL,
+                        .range = 0.2};
     memcpy(c.weight, q->weight, sizeof c.weight);
     struct quality g = c;
     g.out = &mt;
