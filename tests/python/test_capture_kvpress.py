@@ -118,6 +118,17 @@ def batches(model, ids):
     refused("padding", ["padding", "equally long"], lambda: run(two, "odd.kvf", attention_mask=mask))
 
 
+def places():
+    """Kept rows are found again, whatever the number of rows, and a changed one is not."""
+    from kvfate.adapters.kvpress import _places
+    for n in range(30, 200):
+        given = torch.randn(3, n, 64)
+        at = torch.stack([torch.randperm(n)[:n // 2] for _ in range(3)])
+        kept = given.gather(1, at[..., None].expand(-1, -1, 64))
+        check("places of %d rows" % n, torch.equal(_places(given, kept), at))
+        check("a row that changed", _places(given, kept + torch.eye(64)[0]) is None)
+
+
 def changed(model, ids):
     refused("keys that change", ["KeyRerotationPress", "changes keys", "kvfate.Writer"],
             lambda: followed(model, ids, kvpress.KeyRerotationPress(kvpress.KnormPress(.5)), 2, "changed.kvf"))
@@ -129,6 +140,7 @@ with tempfile.TemporaryDirectory() as FOLDER:
     with open("ids", "w") as out:
         out.write(" ".join(map(str, tokens)))
     prompt(subject, place, tokens)
+    places()
     changed(subject, tokens)
     batches(subject, tokens)
     decoding(subject, tokens)

@@ -5,6 +5,7 @@ Vision-language models under kvfate.capture: small random models of Qwen2-VL's, 
 drawn here.  Roles, grids, attention columns against rows of the eager attention, evictions of patches, occupancy and survival by
 modality against what is counted from evict_step and from dense attention, and the figure of patches, pixel by pixel.  Skips where torch
 or transformers are not installed; KVFATE_TORCH_PYTHON names a Python that has them."""
+import inspect
 import os
 import tempfile
 
@@ -52,7 +53,7 @@ def qwen(kind, how):
     pixels = p.reshape(-1, 3, 1, 14, 14).repeat(1, 1, 2, 1, 1).reshape(-1, 3 * 2 * 14 * 14)
     ids = torch.tensor([[5, 6, 292] + [IMAGE] * ROWS * COLUMNS + [293, *range(10, 60)]])
     given = {"pixel_values": pixels, "image_grid_thw": torch.tensor([[1, 2 * ROWS, 2 * COLUMNS]])}
-    if int(transformers.__version__.split(".")[0]) >= 5:
+    if "mm_token_type_ids" in inspect.signature(model.forward).parameters:
         given["mm_token_type_ids"] = (ids == IMAGE).int()
     return model, ids, given, (ROWS, COLUMNS)
 

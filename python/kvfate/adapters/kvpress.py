@@ -27,13 +27,13 @@ def _parts(press):
 
 
 def _places(given, kept):
-    """[heads][n]: places of the rows kept [heads][n][D] among those given, or None where one is not among them."""
-    if torch.equal(given, kept):
-        return torch.arange(given.shape[1], device=given.device).expand(given.shape[:2])
-    side = torch.linspace(1, 2, given.shape[-1], dtype=torch.float64, device=given.device)
-    have, order = (given.double() @ side).sort(-1)
-    at = torch.searchsorted(have, (kept.double() @ side).contiguous()).clamp(max=given.shape[1] - 1)
-    places = order.gather(-1, at)
+    """[heads][n]: places of the rows kept [heads][n][D] among those given, or None where one is not among them.  Rows are told apart by sums
+    of whole numbers made of their bits, which do not depend on the order of adding, as sums of reals would."""
+    whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[given.element_size()]
+    factors = torch.randint(1, 1 << 62, given.shape[-1:], generator=torch.Generator().manual_seed(1)).to(given.device)
+    known, wanted = ((x.contiguous().view(whole).long() * factors).sum(-1) for x in (given, kept))
+    have, order = known.sort(-1)
+    places = order.gather(-1, torch.searchsorted(have, wanted).clamp(max=given.shape[1] - 1))
     found = given.gather(1, places[..., None].expand(-1, -1, given.shape[-1]))
     return places if torch.equal(found, kept) else None
 
