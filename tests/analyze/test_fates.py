@@ -18,7 +18,7 @@ evict = np.where(rng.random((L, H, T)) < .4, ALIVE, leaves)
 gone = np.repeat(evict < ALIVE, G // H, axis=1)
 after = T - np.repeat(np.minimum(evict, T), G // H, axis=1)  # queries after it left
 hits = np.where(gone & (rng.random((L, G, T)) < .6), rng.integers(0, after + 1), 0)
-first = np.where(hits > 0, np.minimum(T - after + rng.integers(0, 4, (L, G, T)), T - 1), ALIVE)
+first = np.where(hits > 0, np.minimum(np.maximum(T - after + rng.integers(-3, 4, (L, G, T)), 0), T - 1), ALIVE)
 role = (np.arange(T) >= PROMPT).astype(float)
 
 
