@@ -15,8 +15,6 @@ s.check("each device has a line", all(d["name"] in shown for d in listed["device
 s.check("none has a reason", bool(listed["devices"]) == (listed["why_not"] is None) and (listed["why_not"] or "") in shown, shown, listed)
 s.refused("operands", ["devices", "x"], 2)
 s.refused("words", ["logits", *ASK, "-o", s.path("x.npy"), "--device", "gpu"], 2, "cpu", "cuda", "auto")
-for command in (["saliency", *ASK[:-1]], ["train", "-m", s.model(), "--data", s.file("text.txt", b"the cat " * 99), "-o", s.path("g.safetensors")]):
-    s.refused(command[0], [*command, "--device", "cuda"], 2, "processor alone")
 
 logits = {}
 for word in ("cpu", "auto"):
@@ -27,6 +25,10 @@ for word in ("cpu", "auto"):
 if usable:
     s.accepted("--device cuda", ["logits", *ASK, "-o", s.path("cuda"), "--device", "cuda"])
 else:
-    s.refused("--device cuda", ["logits", *ASK, "-o", s.path("cuda"), "--device", "cuda"], 1, listed["why_not"] or "", "--device cpu")
+    text = s.file("text.txt", b"the cat " * 99)
+    learn = ["-m", s.model(), "--data", text]
+    for command in (["logits", *ASK, "-o", s.path("cuda")], ["saliency", *ASK[:-1]], ["train", *learn, "-o", s.path("g.safetensors")],
+                    ["tune", *learn, "--rank", "1", "-o", s.path("a.safetensors")]):
+        s.refused(f"{command[0]} --device cuda", [*command, "--device", "cuda"], 1, listed["why_not"] or "", "--device cpu")
     s.check("auto is then the processor", logits["cpu"] == logits["auto"])
 s.finish()

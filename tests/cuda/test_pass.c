@@ -43,6 +43,7 @@ static const struct setting settings[] = {
 
 static struct engine *open_model(const char *name)
 {
+    device_needed();
     char path[4096];
     struct kvf_diag d = {""};
     struct engine *e = NULL;
