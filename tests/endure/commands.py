@@ -76,6 +76,7 @@ LIST = {
     "curves": ([["curves", "g.safetensors.log.jsonl", "-o", "x.tsv"]], ["x.tsv"]),
     "causal": ([["causal", "-m", "m.gguf", "--raw", "q.json", "-t", "1", "-o", "x.tsv"]], ["x.tsv"]),
     "needle": ([["needle", "--words", "60", "-n", "2", "-o", "x"]], ["x-0.txt", "x-0.json", "x-1.txt", "x-1.json"]),
+    "quiz": ([["quiz", "-n", "50", "-o", "x.jsonl"]], ["x.jsonl"]),
     "export": ([["export", "c.kvf", "--overwrite", "-o", "x.npz"]], ["x.npz"]),
     "import": ([["import", "c.npz", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
     "repair": ([["repair", "c.kvf", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
