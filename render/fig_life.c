@@ -229,8 +229,7 @@ static const struct figure_column needs[] = {
 const struct figure fig_life = {
     .name = "life",
     .table = "received",
-    .summary =
-        "one entry on one axis of time: attention received, its gate, and how long it was held",
+    .summary = "one entry over time: attention received, its gate, and until when it was held",
     .needs = needs,
     .size = size,
     .draw = draw,

@@ -184,7 +184,8 @@ static void draw_note(struct canvas *c, const struct sets *x)
     char note[160], fit[160], of[24], none[24];
     tick_text((double)x->items, of);
     tick_text((double)x->count[0], none);
-    snprintf(note, sizeof note, "of %s entries; held by no run: %s; lines across: by chance", of, none);
+    snprintf(note, sizeof note, "of %s entries; held by no run: %s; lines across: by chance", of,
+             none);
     canvas_text(c, canvas_width(c) - 2, canvas_height(c) - 2.6,
                 text_fit(c, note, PT_SMALL, canvas_width(c) - 4, fit, sizeof fit), PT_SMALL,
                 ALIGN_RIGHT, quiet, 0);
