@@ -132,7 +132,7 @@ def execution_only(engine, report, path, llama, exact):
     engine.exact = exact
     ids = draw(llama, 200, 4)
     ways = [("-t", t, "--chunk", c) for t, c in ((1, 256), (1, 1), (2, 7), (2, 256), (1, 64))]
-    ways = ways if os.environ.get("KVFATE_TESTS") == "long" else ways[:3]
+    ways = ways if os.environ.get("KVFATE_TESTS") == "long" else ways[:2]
     given = {"snapkv": {"pool-kind": "avg"}, "random": {"seed": 5}, "gkv": {"every": 2}, "rkv": {"every": 1}}
     for method in (method_text(name, given.get(name, {})) for name in METHODS):
         traces = {content(engine.run(path, ids, 12, method, 20, *w)) for w in ways}
