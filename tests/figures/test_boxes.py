@@ -62,7 +62,7 @@ def main():
             for k, (table, some) in enumerate(tables.items()):
                 for i, size in enumerate(SIZES):
                     if k and i and not LONG and (i + k + n) % 8:
-                        continue  # of hostile tables a quarter of the sizes
+                        continue  # of hostile tables an eighth of the sizes
                     data = d.svg(f"{table} {size}", some, size=size, must=not k and not size)
                     if data:  # running text is pieces side by side, and words of a cloud touch
                         judge(f"{d.name}, {table} {size}", data, d.name in ("tokens",))
