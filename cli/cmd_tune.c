@@ -331,6 +331,8 @@ static int run(struct tune_job *j, struct kvf_diag *d)
         err = advance(j, &method, d);
     if (!err && j->saved != steps_done(j))
         err = save(j, d);
+    else if (!err) /* a run that was stopped behind its last step may have lost its record */
+        err = train_files_record(&j->files, &j->log, d);
     progress_end(&j->bar, steps_done(j));
     if (err)
         return err;

@@ -123,5 +123,6 @@ def writers(bed):
                 break
         else:
             raise SystemExit(f"tests/endure/commands.py: {name} has no arguments in LIST, and says of a trace: {err}")
-    out += [Writer("eviction." + ext, ["eviction", "a.kvf", "-o", "x." + ext], ["x." + ext]) for ext in FORMATS]
+    beside = {"csv": ["x.csv.meta.json"]}
+    out += [Writer("eviction." + ext, ["eviction", "a.kvf", "-o", "x." + ext], ["x." + ext, *beside.get(ext, [])]) for ext in FORMATS]
     return out
