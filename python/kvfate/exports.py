@@ -3,7 +3,6 @@ same trace again; docs/guide/import.md has the layout."""
 import itertools
 import json
 import os
-import shutil
 import sys
 import tempfile
 import zipfile
@@ -282,7 +281,7 @@ def export(trace: "str | os.PathLike | Trace", out: "str | os.PathLike", form: "
             os.mkdir(made)
             _write_folder(trace, made, form)
         if os.path.isdir(out) and not os.path.islink(out):
-            shutil.rmtree(out)
+            os.rename(out, os.path.join(place, "older"))  # there until the new one has its name
         os.replace(made, out)
     return out
 
