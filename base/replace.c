@@ -257,6 +257,16 @@ static char *lock_of(const char *place)
     return beside(place, name);
 }
 
+/* Looks again, under the lock: another writer may have finished its file since the place was
+ * found, and what it wrote is then an older file to us. */
+static void look_again(struct replace *r, mode_t *ret_mode)
+{
+    struct stat s;
+    r->existed = lstat(r->place, &s) == 0;
+    if (r->existed)
+        *ret_mode = s.st_mode & 0777;
+}
+
 /* Finds the place and takes its lock.  Errno. */
 static int claim(struct replace *r, const char *path, mode_t *ret_mode)
 {
@@ -270,6 +280,8 @@ static int claim(struct replace *r, const char *path, mode_t *ret_mode)
     if (!r->lock)
         return ENOMEM;
     error = take_lock(r, &left);
+    if (!error)
+        look_again(r, ret_mode);
     if (!error && left)
         remove_left(r->place);
     return error;

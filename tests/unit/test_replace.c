@@ -253,6 +253,7 @@ Test(replace, failures_keep_the_older_file_and_leave_nothing)
 /* ---- faults that the linker puts before the system's calls */
 
 static int fail_sync, fail_rename, fail_lock; /* errno; 0: none */
+static const char *made_before_lock;          /* a file that another writer ends; NULL: none */
 
 int __real_fsync(int fd);
 int __wrap_fsync(int fd);
@@ -278,6 +279,8 @@ int __real_flock(int fd, int how);
 int __wrap_flock(int fd, int how);
 int __wrap_flock(int fd, int how)
 {
+    if (made_before_lock)
+        put(made_before_lock, "another's");
     if (!fail_lock)
         return __real_flock(fd, how);
     errno = fail_lock;
@@ -309,6 +312,18 @@ Test(replace, a_failed_sync_or_rename_is_told_and_loses_nothing)
     holds("x", "old");
     holds("x" REPLACE_UNFINISHED, "shown");
     cr_expect(eq(int, names(), 2));
+}
+
+Test(replace, what_another_writer_ended_before_the_lock_counts_as_older)
+{
+    struct replace r;
+    struct kvf_diag d = {""};
+    made_before_lock = "x";
+    cr_assert(zero(int, replace_open(&r, at("x"), &d)));
+    made_before_lock = NULL;
+    cr_expect(r.existed);
+    replace_abandon(&r);
+    holds("x", "another's");
 }
 
 Test(replace, a_file_system_without_locks_refuses_nobody)
