@@ -88,7 +88,7 @@ static int descriptor(const char *path)
 /* Finds where the file goes, or opens what is written as it is.  The first stat follows links as
  * opening does, so that the kernel refuses those that strangers planted in a shared folder.  Errno.
  */
-static int find_place(struct replace *r, mode_t *ret_mode)
+static int find_place(struct replace *r)
 {
     struct stat s;
     bool there = stat(r->path, &s) == 0;
@@ -107,9 +107,7 @@ static int find_place(struct replace *r, mode_t *ret_mode)
         error = r->fd < 0 ? errno : 0;
     } else if (!error) {
         r->place = at;
-        r->existed = there;
-        *ret_mode = there ? s.st_mode & 0777 : 0666;
-        return there && faccessat(AT_FDCWD, at, W_OK, AT_EACCESS) != 0 ? errno : 0;
+        return 0;
     }
     mem_free(at);
     return error;
@@ -257,14 +255,14 @@ static char *lock_of(const char *place)
     return beside(place, name);
 }
 
-/* Looks again, under the lock: another writer may have finished its file since the place was
- * found, and what it wrote is then an older file to us. */
-static void look_again(struct replace *r, mode_t *ret_mode)
+/* Looks for an older file, under the lock: one that another writer finished since the place was
+ * found is older, too.  Errno; EACCES: the file may not be written. */
+static int find_older(struct replace *r, mode_t *ret_mode)
 {
     struct stat s;
     r->existed = lstat(r->place, &s) == 0;
-    if (r->existed)
-        *ret_mode = s.st_mode & 0777;
+    *ret_mode = r->existed ? s.st_mode & 0777 : 0666;
+    return r->existed && faccessat(AT_FDCWD, r->place, W_OK, AT_EACCESS) != 0 ? errno : 0;
 }
 
 /* Finds the place and takes its lock.  Errno. */
@@ -273,7 +271,7 @@ static int claim(struct replace *r, const char *path, mode_t *ret_mode)
     bool left = false;
     *r = closed;
     r->path = path;
-    int error = find_place(r, ret_mode);
+    int error = find_place(r);
     if (error || !r->place)
         return error;
     r->lock = lock_of(r->place);
@@ -281,7 +279,7 @@ static int claim(struct replace *r, const char *path, mode_t *ret_mode)
         return ENOMEM;
     error = take_lock(r, &left);
     if (!error)
-        look_again(r, ret_mode);
+        error = find_older(r, ret_mode);
     if (!error && left)
         remove_left(r->place);
     return error;

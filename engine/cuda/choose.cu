@@ -66,6 +66,22 @@ DEVICE unsigned find_bin(in_shared<int> bin, long long *k)
     return b;
 }
 
+/* Marks the entries of a head up to the last key, where there is one, and counts them. */
+DEVICE void mark_head(const struct gpu_choice &c, int h, const struct key &last, bool marks)
+{
+    int count = 0;
+    if (marks)
+        each_candidate(c, h, h + 1, [&](int head, int i) {
+            if (!at_most(key_of(c, head, i), last))
+                return;
+            c.mark[(size_t)head * (size_t)c.ld + (size_t)i] = c.to;
+            count++;
+        });
+    count = block_sum(count);
+    if (threadIdx.x == 0)
+        c.count[h] = count;
+}
+
 __global__ void __launch_bounds__(LANES)
     choose_kernel(struct gpu_choice c, int heads, const int64_t *wanted)
 {
@@ -92,19 +108,8 @@ __global__ void __launch_bounds__(LANES)
         __syncthreads();
         last.word[byte / 4] |= found[0] << (24 - byte % 4 * 8);
     }
-    for (int h = first; h < end; h++) {
-        int count = 0;
-        if (k > 0)
-            each_candidate(c, h, h + 1, [&](int head, int i) {
-                if (!at_most(key_of(c, head, i), last))
-                    return;
-                c.mark[(size_t)head * (size_t)c.ld + (size_t)i] = c.to;
-                count++;
-            });
-        count = block_sum(count);
-        if (threadIdx.x == 0)
-            c.count[h] = count;
-    }
+    for (int h = first; h < end; h++)
+        mark_head(c, h, last, k > 0);
 }
 
 /* ---- pools of many heads */
@@ -179,19 +184,8 @@ __global__ void __launch_bounds__(LANES)
 
 __global__ void __launch_bounds__(LANES) wide_mark_kernel(struct gpu_choice c, struct together *all)
 {
-    int h = (int)(blockIdx.y * gridDim.x + blockIdx.x), count = 0;
     const struct together *s = all + blockIdx.y;
-    struct key last = s->last;
-    if (s->left > 0)
-        each_candidate(c, h, h + 1, [&](int head, int i) {
-            if (!at_most(key_of(c, head, i), last))
-                return;
-            c.mark[(size_t)head * (size_t)c.ld + (size_t)i] = c.to;
-            count++;
-        });
-    count = block_sum(count);
-    if (threadIdx.x == 0)
-        c.count[h] = count;
+    mark_head(c, (int)(blockIdx.y * gridDim.x + blockIdx.x), s->last, s->left > 0);
 }
 
 /* false: there is no room for what blocks share. */

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "engine/kernels/blocks.h"
+#include "engine/kernels/pack_room.h"
 
 float half_to_float(uint16_t h)
 {

@@ -38,9 +38,6 @@
 #ifndef KVF_ENGINE_PACKED_H
 #define KVF_ENGINE_PACKED_H
 
-#ifndef __cplusplus
-#include <stdatomic.h>
-#endif
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -114,23 +111,6 @@ struct pack_source {
  * or other floats become F32, and so does a source with scales that no model has (32 d or 128 d
  * over f16's largest number).  KVF_OK or KVF_E_NOMEM; on failure *ret is zeroed. */
 int packed_build(const struct pack_source *src, int n_src, int K, int exact, struct packed *ret);
-/* Memory that many matrices share, on huge pages: a product of one row reads all of it. */
-#ifdef __cplusplus /* the kernels of a device, which see none */
-struct pack_room;
-#else
-struct pack_room {
-    uint8_t *data;
-    size_t bytes;
-    atomic_size_t used;
-};
-#endif
-/* For matrices of `bytes` together, n of them.  Without memory the room is empty. */
-void pack_room_open(struct pack_room *room, uint64_t bytes, int n);
-void pack_room_close(struct pack_room *room);
-/* As packed_build, in memory of the room while there is some, and else in its own.  Threads may
- * call it for one room at once. */
-int packed_build_in(struct pack_room *room, const struct pack_source *src, int n_src, int K,
-                    int exact, struct packed *ret);
 /* The bytes of what packed_build makes of the sources.  Data may be NULL, and then no scale of that
  * source counts as too large for f16. */
 size_t packed_bytes(const struct pack_source *src, int n_src, int K, int exact);

@@ -7,7 +7,7 @@
 #define KVF_ENGINE_WEIGHTS_H
 
 #include "base/par.h"
-#include "engine/kernels/packed.h"
+#include "engine/kernels/pack_room.h"
 #include "engine/model/config.h"
 
 struct layer_weights {

@@ -1,4 +1,4 @@
-#include "engine/kernels/packed.h"
+#include "engine/kernels/pack_room.h"
 #include "variants.h"
 
 /* One source matrix in a file format, with its plain values beside it. */
