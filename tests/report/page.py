@@ -10,6 +10,7 @@ import tempfile
 import zlib
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import browser  # noqa: E402
 import check  # noqa: E402
 
 FORMATS = {"u1": "B", "u2": "H", "u4": "I", "i1": "b", "i2": "h", "i4": "i", "f4": "f", "f8": "d"}
@@ -55,6 +56,23 @@ class Case:
     def finish(self):
         self.work.cleanup()
         check.finish()
+
+
+def in_browser(tasks):
+    """Lets tasks(case, browser) look at pages; the exit status of a test: 77 without Chromium."""
+    path = browser.find()
+    if not path:
+        print("no Chromium here: the page is not tried in a browser")
+        return 77
+    s = Case(*sys.argv[1:3])
+    b = browser.Browser(path)
+    try:
+        b.size(1400, 900)
+        b.scheme("light")
+        tasks(s, b)
+    finally:
+        b.close()
+    return s.finish()
 
 
 class Page:

@@ -15,8 +15,7 @@ import statistics
 import sys
 import time
 
-import browser
-from page import HOSTILE, Case
+from page import HOSTILE, in_browser
 
 MAP, GRID, PANELS = (f"performance.getEntriesByName('kvfate-{n}').length > 0" for n in ("map", "grid", "panels"))
 TIP = "Object.fromEntries([...document.querySelectorAll('#tip dt')].filter(d => !d.hidden).map(d => [d.textContent, d.nextElementSibling.textContent]))"
@@ -532,29 +531,17 @@ def shots(s, b, folder):
     b.size(1400, 900)
 
 
-def main():
-    path = browser.find()
-    if not path:
-        print("no Chromium here: the page is not tried in a browser")
-        return 77
-    s = Case(*sys.argv[1:3])
-    b = browser.Browser(path)
-    try:
-        b.size(1400, 900)
-        b.scheme("light")
-        one = s.trace("a.kvf", T, L, H, G, "egu", texts=HOSTILE)
-        other = s.trace("b.kvf", T, L, H, G, "eu", seed=9, texts=HOSTILE)
-        page = s.report("a.html", one)
-        ready(b, page)
-        for step in (lambda: quiet(s, b, "hostile texts"), lambda: shown_texts(s, b), lambda: names(s, b), lambda: same_colours(s, b, one), lambda: estimates(s, b, one), lambda: hover_values(s, b, one), lambda: all_pixels(s, b, one),
-                     lambda: keys(s, b), lambda: text_links(s, b), lambda: zoom(s, b), lambda: downloads(s, b, one),
-                     lambda: quiet(s, b, "after all that"), lambda: touch(s, b, page), lambda: compare(s, b, one, other), lambda: odd(s, b), lambda: short(s, b), lambda: left_out(s, b, one), lambda: old_browser(s, b),
-                     lambda: shots(s, b, sys.argv[4] if len(sys.argv) > 4 else s.work.name), lambda: times(s, b)):
-            step()
-    finally:
-        b.close()
-    return s.finish()
+def look(s, b):
+    one = s.trace("a.kvf", T, L, H, G, "egu", texts=HOSTILE)
+    other = s.trace("b.kvf", T, L, H, G, "eu", seed=9, texts=HOSTILE)
+    page = s.report("a.html", one)
+    ready(b, page)
+    for step in (lambda: quiet(s, b, "hostile texts"), lambda: shown_texts(s, b), lambda: names(s, b), lambda: same_colours(s, b, one), lambda: estimates(s, b, one), lambda: hover_values(s, b, one), lambda: all_pixels(s, b, one),
+                 lambda: keys(s, b), lambda: text_links(s, b), lambda: zoom(s, b), lambda: downloads(s, b, one),
+                 lambda: quiet(s, b, "after all that"), lambda: touch(s, b, page), lambda: compare(s, b, one, other), lambda: odd(s, b), lambda: short(s, b), lambda: left_out(s, b, one), lambda: old_browser(s, b),
+                 lambda: shots(s, b, sys.argv[4] if len(sys.argv) > 4 else s.work.name), lambda: times(s, b)):
+        step()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(in_browser(look))

@@ -16,8 +16,7 @@ import sys
 import time
 import xml.etree.ElementTree
 
-import browser
-from page import Case, Page
+from page import Page, in_browser
 from test_report import frame, point, quiet, ready, settle, table
 
 T, L, H, G = 400, 5, 2, 4
@@ -306,22 +305,10 @@ def times(s, b):
     quiet(s, b, "8,192 tokens, twice")
 
 
-def main():
-    path = browser.find()
-    if not path:
-        print("no Chromium here: the page is not tried in a browser")
-        return 77
-    s = Case(*sys.argv[1:3])
-    b = browser.Browser(path)
-    try:
-        b.size(1400, 900)
-        b.scheme("light")
-        if "--times" not in sys.argv:
-            tasks(s, b)
-        times(s, b)
-    finally:
-        b.close()
-    return s.finish()
+def look(s, b):
+    if "--times" not in sys.argv:
+        tasks(s, b)
+    times(s, b)
 
 
 def tasks(s, b):
@@ -348,4 +335,4 @@ def tasks(s, b):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(in_browser(look))

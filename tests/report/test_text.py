@@ -9,8 +9,7 @@ Skips (77) where there is no Chromium.
 import os
 import sys
 
-import browser
-from page import Case
+from page import in_browser
 from test_report import quiet, ready, settle
 
 PEOPLE = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
@@ -193,31 +192,19 @@ def long_line(s, b):
     s.check("pieces begin with words", all(t.startswith(" ") for _, t in lines[1:]), lines)
 
 
-def main():
-    path = browser.find()
-    if not path:
-        print("no Chromium here: the page is not tried in a browser")
-        return 77
-    s = Case(*sys.argv[1:3])
-    b = browser.Browser(path)
+def look(s, b):
     texts, at = flat()
-    try:
-        b.size(1400, 900)
-        b.scheme("light")
-        trace = s.trace("scripts.kvf", len(texts), 3, 2, 4, "egu", texts=texts)
-        ready(b, s.report("scripts.html", trace))
-        if len(sys.argv) > 4:
-            b.screenshot(os.path.join(sys.argv[4], "scripts.png"))
-        settle(b)
-        for step in (order, shapes, shared, marks, notes):
-            step(s, b, at)
-        quiet(s, b, "scripts")
-        names(s, b)
-        long_line(s, b)
-    finally:
-        b.close()
-    return s.finish()
+    trace = s.trace("scripts.kvf", len(texts), 3, 2, 4, "egu", texts=texts)
+    ready(b, s.report("scripts.html", trace))
+    if len(sys.argv) > 4:
+        b.screenshot(os.path.join(sys.argv[4], "scripts.png"))
+    settle(b)
+    for step in (order, shapes, shared, marks, notes):
+        step(s, b, at)
+    quiet(s, b, "scripts")
+    names(s, b)
+    long_line(s, b)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(in_browser(look))
