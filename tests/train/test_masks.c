@@ -9,36 +9,21 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/train/masks.h"
-#include "engine/train/pass.h"
-#include "engine/train/tuned.h"
+#include "tests/train/student.h"
 
 enum { N = 90, CUT = 37, PROMPT = 12 };
 
 struct bench {
-    struct engine *e;
-    struct frozen teacher;
-    struct tuned *tuned;
-    struct pass *pass;
+    struct student s;
     int32_t ids[N], first[N], *gone;
     struct pack pack;
 };
 
 static void open_bench(struct bench *b, const char *name)
 {
-    char path[4096];
-    struct kvf_diag d = {""};
-    const struct engine_options eo = {
-        .exact = true, .n_threads = 2, .cpu_flags = cpu_flags_detect()};
-    struct pass_options po = {.quality = {[QUALITY_NTP] = 1}};
     struct rng r;
-    snprintf(path, sizeof path, "%s/%s", getenv("KVF_TRAIN"), name);
-    cr_assert(zero(int, engine_open(path, &eo, &b->e, &d)), "%s", d.text);
-    const struct model_config *m = &b->e->config;
-    struct compute c = {b->e->kernels, b->e->pool};
-    bool tied = !gguf_find(b->e->gguf, "output.weight");
-    cr_assert(zero(int, frozen_build(&c, m, b->e->weights, &b->teacher, &d)));
-    cr_assert(zero(int, tuned_create(&c, m, b->e->weights, tied, &b->tuned, &d)));
-    cr_assert(zero(int, pass_create(&c, &b->teacher, NULL, &po, N, &b->pass)));
+    student_open(&b->s, name, 2, N, 0);
+    const struct model_config *m = &b->s.e->config;
     b->gone = MEM_NEW(int32_t, ((size_t)m->n_layers * N * (size_t)m->n_kv_heads));
     rng_init(&r, 5);
     for (int t = 0; t < N; t++) {
@@ -46,17 +31,13 @@ static void open_bench(struct bench *b, const char *name)
         b->first[t] = t < CUT ? 0 : CUT;
     }
     b->pack = (struct pack){b->ids, b->first, N};
-    pass_tune(b->pass, b->tuned, NULL);
-    pass_mask(b->pass, b->gone);
+    pass_mask(b->s.pass, b->gone);
 }
 
 static void close_bench(struct bench *b)
 {
-    pass_destroy(b->pass);
-    tuned_destroy(b->tuned);
-    frozen_finish(&b->teacher);
     mem_free(b->gone);
-    engine_close(b->e);
+    student_close(&b->s);
 }
 
 static double nll(const float *logits, int n, int id)
@@ -77,10 +58,10 @@ static double decoded(struct bench *b, const struct session_options *opt, int fi
     struct kvf_diag d = {""};
     double sum = 0;
     o.cap = n;
-    cr_assert(zero(int, session_create(b->e, &o, &s, &d)), "%s", d.text);
+    cr_assert(zero(int, session_create(b->s.e, &o, &s, &d)), "%s", d.text);
     cr_assert(zero(int, session_prompt(s, b->ids + first, PROMPT, NULL, NULL)));
     for (int t = PROMPT; t < n; t++) {
-        sum += nll(session_logits(s), b->e->config.vocab, b->ids[first + t]);
+        sum += nll(session_logits(s), b->s.e->config.vocab, b->ids[first + t]);
         if (t + 1 < n)
             cr_assert(zero(int, session_step(s, b->ids[first + t])));
     }
@@ -92,8 +73,8 @@ static double decoded(struct bench *b, const struct session_options *opt, int fi
 static double passed(struct bench *b, const float *share)
 {
     struct pass_loss loss;
-    pass_share(b->pass, share);
-    pass_run(b->pass, &b->pack, 1, NULL, NULL, &loss);
+    pass_share(b->s.pass, share);
+    pass_run(b->s.pass, &b->pack, 1, NULL, NULL, &loss);
     return loss.term[QUALITY_NTP];
 }
 
@@ -105,12 +86,13 @@ static void compare(struct bench *b, const char *method, const float *share)
     int64_t left;
     cr_assert(zero(int, method_parse(method, 16, &row, &params, &d)), "%s", d.text);
     struct session_options o = {.method = &row, .params = &params, .kv_type = KV_F32};
-    cr_assert(zero(int, masks_make(b->e, &o, PROMPT, &b->pack, 1, &b->gone, &left, &d)), "%s",
+    cr_assert(zero(int, masks_make(b->s.e, &o, PROMPT, &b->pack, 1, &b->gone, &left, &d)), "%s",
               d.text);
     double want = decoded(b, &o, 0, CUT) + decoded(b, &o, CUT, N - CUT), have = passed(b, share);
     cr_expect(left > 0, "%s evicts nothing", method);
     cr_expect(fabs(have - want) <= 1e-5 * want, "%s: %.9g, decoded %.9g", method, have, want);
-    for (size_t i = 0; i < (size_t)b->e->config.n_layers * N * (size_t)b->e->config.n_kv_heads; i++)
+    for (size_t i = 0; i < (size_t)b->s.e->config.n_layers * N * (size_t)b->s.e->config.n_kv_heads;
+         i++)
         b->gone[i] = INT32_MAX;
     cr_expect(fabs(passed(b, share) - want) > 1e-4 * want, "%s: the mask makes no difference",
               method);

@@ -10,18 +10,14 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/train/masks.h"
-#include "engine/train/pass.h"
 #include "engine/train/rollout.h"
-#include "engine/train/tuned.h"
+#include "tests/train/student.h"
 
 enum { QUESTIONS = 3, SAMPLES = 3, MOST = 24, LONGEST = 40, ALL = QUESTIONS * SAMPLES };
 #define TEMPERATURE 0.7
 
 struct bench {
-    struct engine *e;
-    struct frozen teacher;
-    struct tuned *tuned;
-    struct pass *pass;
+    struct student s;
     int32_t ids[QUESTIONS][LONGEST];
     struct question q[QUESTIONS];
 };
@@ -29,35 +25,15 @@ struct bench {
 static void open_bench(struct bench *b, const char *name, int threads)
 {
     static const int length[QUESTIONS] = {LONGEST, 2, 21};
-    char path[4096];
-    struct kvf_diag d = {""};
-    const struct engine_options eo = {
-        .exact = true, .n_threads = threads, .cpu_flags = cpu_flags_detect()};
-    struct pass_options po = {.quality = {[QUALITY_NTP] = 1}, .temperature = TEMPERATURE};
     struct rng r;
-    snprintf(path, sizeof path, "%s/%s", getenv("KVF_TRAIN"), name);
-    cr_assert(zero(int, engine_open(path, &eo, &b->e, &d)), "%s", d.text);
-    const struct model_config *m = &b->e->config;
-    struct compute c = {b->e->kernels, b->e->pool};
-    bool tied = !gguf_find(b->e->gguf, "output.weight");
-    cr_assert(zero(int, frozen_build(&c, m, b->e->weights, &b->teacher, &d)));
-    cr_assert(zero(int, tuned_create(&c, m, b->e->weights, tied, &b->tuned, &d)));
-    cr_assert(zero(int, pass_create(&c, &b->teacher, NULL, &po, LONGEST + MOST, &b->pass)));
-    pass_tune(b->pass, b->tuned, NULL);
+    student_open(&b->s, name, threads, LONGEST + MOST, TEMPERATURE);
+    const struct model_config *m = &b->s.e->config;
     rng_init(&r, 5);
     for (int i = 0; i < QUESTIONS; i++) {
         for (int t = 0; t < length[i]; t++)
             b->ids[i][t] = (int32_t)rng_below(&r, (uint32_t)m->vocab);
         b->q[i] = (struct question){b->ids[i], length[i], (uint64_t)i};
     }
-}
-
-static void close_bench(struct bench *b)
-{
-    pass_destroy(b->pass);
-    tuned_destroy(b->tuned);
-    frozen_finish(&b->teacher);
-    engine_close(b->e);
 }
 
 static void sample(struct bench *b, const char *method, uint64_t seed, struct answer *a)
@@ -68,7 +44,7 @@ static void sample(struct bench *b, const char *method, uint64_t seed, struct an
     cr_assert(zero(int, method_parse(method, 16, &row, &params, &d)), "%s", d.text);
     struct session_options s = {.method = &row, .params = &params, .kv_type = KV_F32};
     struct rollout_options o = {&s, SAMPLES, MOST, TEMPERATURE, seed};
-    cr_assert(zero(int, rollout_run(b->e, &o, b->q, QUESTIONS, a, &d)), "%s", d.text);
+    cr_assert(zero(int, rollout_run(b->s.e, &o, b->q, QUESTIONS, a, &d)), "%s", d.text);
 }
 
 /* The mean of ratios, by the pass. */
@@ -82,10 +58,10 @@ static double mean_ratio(struct bench *b, const struct answer *a, const int32_t 
         share[a->prompt - 1 + i] = (float)(1.0 / a->n);
         sampled[a->prompt - 1 + i] = a->log_p[i];
     }
-    pass_mask(b->pass, gone);
-    pass_share(b->pass, share);
-    pass_policy(b->pass, sampled, 1e9);
-    pass_run(b->pass, &pack, 1, NULL, NULL, &loss);
+    pass_mask(b->s.pass, gone);
+    pass_share(b->s.pass, share);
+    pass_policy(b->s.pass, sampled, 1e9);
+    pass_run(b->s.pass, &pack, 1, NULL, NULL, &loss);
     return -loss.total;
 }
 
@@ -99,7 +75,7 @@ static void compare(struct bench *b, const char *method)
         double r = mean_ratio(b, &a[i], a[i].gone);
         cr_expect(a[i].n > 0 && a[i].n <= MOST && (a[i].ended || a[i].n == MOST));
         cr_expect(fabs(r - 1) <= 2e-5, "%s, answer %d: ratio %.9g", method, i, r);
-        cr_expect(a[i].entropy > 0 && a[i].entropy < a[i].n * log(b->e->config.vocab));
+        cr_expect(a[i].entropy > 0 && a[i].entropy < a[i].n * log(b->s.e->config.vocab));
         apart = fmax(apart, fabs(mean_ratio(b, &a[i], NULL) - 1));
         left += a[i].left;
     }
@@ -116,7 +92,7 @@ Test(rollout, ratios_of_the_same_policy_are_1)
         open_bench(&b, model[k], 2);
         for (size_t i = 0; i < sizeof method / sizeof *method; i++)
             compare(&b, method[i]);
-        close_bench(&b);
+        student_close(&b.s);
     }
 }
 
@@ -140,8 +116,8 @@ Test(rollout, answers_are_the_same_for_any_number_of_threads)
     answers_finish(x, ALL);
     answers_finish(y, ALL);
     answers_finish(z, ALL);
-    close_bench(&b);
-    close_bench(&c);
+    student_close(&b.s);
+    student_close(&c.s);
 }
 
 /* Tokens that are sampled often have the probability that is told: a chi-squared of 400 draws. */
@@ -155,7 +131,7 @@ Test(rollout, first_tokens_follow_the_distribution)
     open_bench(&b, "train0.gguf", 2);
     struct session_options s = {.kv_type = KV_F32};
     struct rollout_options o = {&s, N, 1, 1, 9};
-    cr_assert(zero(int, rollout_run(b.e, &o, b.q, 1, a, &d)), "%s", d.text);
+    cr_assert(zero(int, rollout_run(b.s.e, &o, b.q, 1, a, &d)), "%s", d.text);
     /* The mean of ln p over draws is minus the entropy, within four standard errors. */
     for (int i = 0; i < N; i++) {
         seen -= (double)a[i].log_p[0] / N;
@@ -166,7 +142,7 @@ Test(rollout, first_tokens_follow_the_distribution)
     cr_expect(gt(dbl, expected, 0.1), "%g", expected);
     cr_expect(fabs(seen - expected) <= 4 * sqrt(entropy / N), "%.6g, entropy %.6g", seen, expected);
     answers_finish(a, N);
-    close_bench(&b);
+    student_close(&b.s);
 }
 
 Test(rollout, advantages_are_those_of_the_equation)
