@@ -32,9 +32,8 @@ struct job {
     const char *model, *method, *out, *state_path, *budgets;
     struct opt_list data;
     int packing; /* of packing_words */
-    int device;  /* enum device_word */
-    bool exact;
-    int64_t steps, warmup, length, seed, threads, save_every, check_every, check_docs, patience;
+    struct execution how;
+    int64_t steps, warmup, length, seed, save_every, check_every, check_docs, patience;
     int64_t teacher_limit;
     double share;
     bool json, f32, recompute, fresh, settings, keep_teacher;
@@ -168,10 +167,9 @@ static int keep_teacher(struct job *j, struct kvf_diag *d)
 
 static int open_all(struct job *j, struct kvf_diag *d)
 {
-    struct execution how = {.exact = j->exact, .threads = j->threads, .device = j->device};
-    int err = model_learner(&how, &j->recipe.opt.learner, d);
+    int err = model_learner(&j->how, &j->recipe.opt.learner, d);
     if (!err)
-        err = model_open(j->model, &how, &j->engine, d);
+        err = model_open(j->model, &j->how, &j->engine, d);
     if (!err)
         err = train_files_keep(&j->files, gguf_path(j->engine->gguf), d);
     if (!err && j->length > j->engine->config.n_ctx)
@@ -191,9 +189,15 @@ static int open_all(struct job *j, struct kvf_diag *d)
     if (!err)
         err = trainer_create(j->engine, j->packs, &j->recipe.opt, &j->trainer, d);
     if (!err && j->check_every > 0 && j->share < 1 && crew_is_first(j->crew)) {
-        struct train_check_options o = {j->model,        &j->data,          j->share,
-                                        j->budgets,      j->recipe.name,    (int)j->check_docs,
-                                        (int)j->threads, (uint64_t)j->seed, j->tokens_name.data};
+        struct train_check_options o = {j->model,
+                                        &j->data,
+                                        j->share,
+                                        j->budgets,
+                                        j->recipe.name,
+                                        (int)j->check_docs,
+                                        (int)j->how.threads,
+                                        (uint64_t)j->seed,
+                                        j->tokens_name.data};
         err = train_check_open(&o, &j->check, d);
     }
     return err;
@@ -510,13 +514,7 @@ static const struct opt options[] = {
     {OPT_INT, 0, "teacher-limit", offsetof(struct job, teacher_limit), "BYTES",
      "keep no more when that folder holds as much", "4294967296", .max = 9e15},
     {OPT_INT, 's', "seed", offsetof(struct job, seed), "S", "order of the data", "0", .max = 9e15},
-    {OPT_INT, 't', "threads", offsetof(struct job, threads), "N", "threads",
-     .absent = "number of cores", .min = 1, .max = 256},
-    {OPT_WORD, 0, "device", offsetof(struct job, device), "D",
-     "what computes the derivatives: the processor, a CUDA device, or one where there is one",
-     "cpu", .words = device_words},
-    {OPT_FLAG, 0, "exact", offsetof(struct job, exact), NULL,
-     "on a device: f32 in the order of the processor's sums, not products of bf16"},
+    {OPT_GROUP, 0, "execution", offsetof(struct job, how), .group = learner_options},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL, "one JSON object at the end"},
     {.type = OPT_END},
 };

@@ -17,7 +17,6 @@
 #include "cli/signals.h"
 #include "cli/tune_job.h"
 #include "cli/tune_masks.h"
-#include "engine/decode/devices.h"
 #include "engine/model/gguf_write.h"
 
 /* In the order of the words; types of matrices. */
@@ -139,10 +138,9 @@ static int put_config(struct tune_job *j)
 
 static int open_all(struct tune_job *j, struct kvf_diag *d)
 {
-    struct execution how = {.exact = j->exact, .threads = j->threads, .device = j->device};
-    int err = model_learner(&how, &j->opt.learner, d);
+    int err = model_learner(&j->how, &j->opt.learner, d);
     if (!err)
-        err = model_open(j->model, &how, &j->engine, d);
+        err = model_open(j->model, &j->how, &j->engine, d);
     if (!err)
         err = train_files_keep(&j->files, gguf_path(j->engine->gguf), d);
     if (!err && j->length > j->engine->config.n_ctx)
@@ -445,13 +443,7 @@ static const struct opt options[] = {
      "an eighth of the memory of activations for a fifth more time"},
     {OPT_INT, 's', "seed", offsetof(struct tune_job, seed), "S",
      "order of the data, start of low-rank weights", "0", .max = 9e15},
-    {OPT_INT, 't', "threads", offsetof(struct tune_job, threads), "N", "threads",
-     .absent = "number of cores", .min = 1, .max = 256},
-    {OPT_WORD, 0, "device", offsetof(struct tune_job, device), "D",
-     "what computes the derivatives: the processor, a CUDA device, or one where there is one",
-     "cpu", .words = device_words},
-    {OPT_FLAG, 0, "exact", offsetof(struct tune_job, exact), NULL,
-     "on a device: f32 in the order of the processor's sums, not products of bf16"},
+    {OPT_GROUP, 0, "execution", offsetof(struct tune_job, how), .group = learner_options},
     {OPT_FLAG, 0, "json", offsetof(struct tune_job, json), NULL, "one JSON object at the end"},
     {.type = OPT_END},
 };

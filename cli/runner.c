@@ -32,6 +32,17 @@ const struct opt execution_options[] = {
     {.type = OPT_END},
 };
 
+const struct opt learner_options[] = {
+    {OPT_INT, 't', "threads", offsetof(struct execution, threads), "N", "threads",
+     .absent = "number of cores", .min = 1, .max = 256},
+    {OPT_WORD, 0, "device", offsetof(struct execution, device), "D",
+     "what computes the derivatives: the processor, a CUDA device, or one where there is one",
+     "cpu", .words = device_words},
+    {OPT_FLAG, 0, "exact", offsetof(struct execution, exact), NULL,
+     "on a device: f32 in the order of the processor's sums, not products of bf16"},
+    {.type = OPT_END},
+};
+
 const struct opt runner_prompt_options[] = {
     {OPT_STR, 'm', "model", offsetof(struct runner, model), "FILE",
      "model: a GGUF file or a folder", .absent = "SmolLM2 in the cache folder"},

@@ -20,6 +20,8 @@ struct execution {
 };
 
 extern const struct opt execution_options[]; /* of a struct execution */
+/* Of a struct execution, too, for what computes derivatives: --threads, --device, --exact. */
+extern const struct opt learner_options[];
 enum kv_type execution_kv_type(const struct execution *x);
 
 struct runner {

@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "base/opt.h"
 #include "base/progress.h"
-#include "cli/methods.h"
+#include "cli/runner.h"
 #include "cli/train_check.h"
 #include "cli/train_files.h"
 #include "engine/train/tuner.h"
@@ -17,11 +17,12 @@ struct tune_job {
     const char *model, *out, *state_path, *targets, *budgets;
     struct opt_list data, plans, rewards;
     struct methods methods;
-    int packing, type, device; /* of the words */
-    int64_t steps, warmup, length, prompt, accumulate, seed, threads, save_every, check_every,
-        check_docs, rank, samples, most, updates;
+    struct execution how; /* of what computes the derivatives */
+    int packing, type;    /* of the words */
+    int64_t steps, warmup, length, prompt, accumulate, seed, save_every, check_every, check_docs,
+        rank, samples, most, updates;
     double share, lr, clip, decay, kl, ntp, temperature, alpha, range;
-    bool json, recompute, fresh, control, raw, exact;
+    bool json, recompute, fresh, control, raw;
 
     /* made from them */
     bool checks;
