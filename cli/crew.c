@@ -1,6 +1,7 @@
 #include "cli/crew.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -9,10 +10,10 @@
 #include "base/progress.h"
 #include "cli/crew_wire.h"
 
-/* ASK (a rank is free; cell: the one that it did, or -1), ALIVE and LEFT go to the first rank;
- * CELL, OVER (no work is left), HERE (the answer to ALIVE) and BYE (cell: whether all are alive)
- * come from it. */
-enum kind { ASK, ALIVE, LEFT, CELL, OVER, HERE, BYE };
+/* ASK (a rank is free; cell: the one that it did, or -1), PRINT (a text), ALIVE and LEFT go to the
+ * first rank; CELL, OVER (no work is left), HERE (the answer to ALIVE) and BYE (cell: whether all
+ * are alive) come from it. */
+enum kind { ASK, PRINT, ALIVE, LEFT, CELL, OVER, HERE, BYE };
 
 enum cell_state { FREE, GIVEN, DONE };
 
@@ -46,6 +47,17 @@ struct crew {
     int64_t cell;
     double heard, spoke; /* of the first rank; by this one */
 };
+
+static void send_cell(int to, enum kind kind, int64_t cell)
+{
+    wire_send(to, &(struct wire_message){.kind = kind, .cell = cell});
+}
+
+static void print_lines(const char *lines, size_t n)
+{
+    fwrite(lines, 1, n, stdout);
+    fflush(stdout);
+}
 
 /* ---- the first rank: who does what.  All of these are called with the lock held. */
 
@@ -100,7 +112,7 @@ static void serve(struct crew *c, int i)
     r->asks = false;
     r->cell = cell;
     if (i > 0) {
-        wire_send(i, (struct wire_message){over ? OVER : CELL, cell});
+        send_cell(i, over ? OVER : CELL, cell);
         return;
     }
     c->cell = cell;
@@ -116,12 +128,14 @@ static void hear(struct crew *c, int from, struct wire_message m, double now)
     if (m.kind == ASK) {
         finished(c, r, m.cell);
         r->asks = true;
+    } else if (m.kind == PRINT && m.text) {
+        print_lines(m.text, (size_t)m.bytes);
     } else if (m.kind == LEFT) {
         give_back(c, r);
         r->asks = false;
         r->left = true;
     } else if (m.kind == ALIVE) {
-        wire_send(from, (struct wire_message){HERE, 0});
+        send_cell(from, HERE, 0);
     }
 }
 
@@ -160,7 +174,7 @@ static void obey(struct crew *c, struct wire_message m, double now)
 static void speak(struct crew *c, double now)
 {
     if (now - c->spoke >= 0.25) {
-        wire_send(0, (struct wire_message){ALIVE, -1});
+        send_cell(0, ALIVE, -1);
         c->spoke = now;
     }
     if (now - c->heard > c->patience)
@@ -186,6 +200,7 @@ static void *talk(void *arg)
                 hear(c, from, m, now);
             else
                 obey(c, m, now);
+            mem_free(m.text);
         }
         if (c->me == 0)
             deal(c, now);
@@ -316,7 +331,7 @@ static int64_t next_cell(struct crew *c)
         c->rank[0].asks = true;
         serve(c, 0);
     } else if (!c->lost && !c->bye) {
-        wire_send(0, (struct wire_message){ASK, did});
+        send_cell(0, ASK, did);
     }
     while (c->asks && !c->lost && !c->bye)
         pthread_cond_wait(&c->changed, &c->lock);
@@ -352,12 +367,32 @@ void crew_own_file(const struct crew *c, const char *file, struct buf *b)
     crew_file(file, c->me, b);
 }
 
+int crew_print(struct crew *c, const char *lines, size_t n, struct kvf_diag *d)
+{
+    if (n > WIRE_MOST_TEXT)
+        return kvf_fail(d, KVF_E_LIMIT, "an answer of %zu bytes cannot go from a rank to another",
+                        n);
+    if (c->size == 1) {
+        print_lines(lines, n);
+        return KVF_OK;
+    }
+    const struct wire_message m = {PRINT, -1, (char *)lines, (int64_t)n};
+    bool sent = true;
+    pthread_mutex_lock(&c->lock);
+    if (c->me == 0)
+        print_lines(lines, n);
+    else
+        sent = wire_send(0, &m);
+    pthread_mutex_unlock(&c->lock);
+    return sent ? KVF_OK : KVF_E_NOMEM;
+}
+
 /* The first rank lets the others go; another says that it leaves, and waits to be let go. */
 static void part(struct crew *c)
 {
     pthread_mutex_lock(&c->lock);
     if (c->me > 0) {
-        wire_send(0, (struct wire_message){LEFT, -1});
+        send_cell(0, LEFT, -1);
         while (!c->bye && !c->lost)
             pthread_cond_wait(&c->changed, &c->lock);
         c->together = c->together && c->bye;
@@ -365,7 +400,7 @@ static void part(struct crew *c)
         for (int i = 1; i < c->size; i++)
             c->together = c->together && !c->rank[i].silent;
         for (int i = 1; i < c->size; i++)
-            wire_send(i, (struct wire_message){BYE, c->together});
+            send_cell(i, BYE, c->together);
     }
     c->stop = true;
     pthread_mutex_unlock(&c->lock);

@@ -58,6 +58,12 @@ int crew_offer(struct crew *c, int64_t n, const bool *done);
 typedef int (*crew_fn)(void *ctx, int64_t cell, struct kvf_diag *d);
 int crew_each(struct crew *c, crew_fn each, void *ctx, struct kvf_diag *d);
 
+/* Lines of n bytes to the standard output of the first rank, where those of other ranks do not cut
+ * them apart, as they do in a pipe that all ranks share.  They are there before the cell is done
+ * that they are of; after the death of a rank they may come twice.  KVF_OK, or KVF_E_LIMIT with a
+ * sentence for over 1 GiB. */
+int crew_print(struct crew *c, const char *lines, size_t n, struct kvf_diag *d);
+
 /* Appends the name of the file of this rank beside a file that the command names: FILE for the
  * first, FILE.rank3 for the fourth. crew_file: of any rank. */
 void crew_own_file(const struct crew *c, const char *file, struct buf *b);

@@ -20,19 +20,25 @@ static const char *open_mpi(int *ret_rank, int *ret_size)
     return NULL;
 }
 
-static void send_message(int to, struct wire_message m)
+static void send_message(int to, const void *data, int64_t bytes)
 {
-    MPI_Send(&m, 2, MPI_INT64_T, to, 0, MPI_COMM_WORLD);
+    MPI_Send(data, (int)bytes, MPI_BYTE, to, 0, MPI_COMM_WORLD);
 }
 
-static bool take_message(int *ret_from, struct wire_message *ret)
+static int64_t message_waits(int *ret_from)
 {
     MPI_Status s;
-    int there = 0;
+    int there = 0, n = 0;
     if (MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &there, &s) != MPI_SUCCESS || !there)
-        return false;
+        return 0;
     *ret_from = s.MPI_SOURCE;
-    return MPI_Recv(ret, 2, MPI_INT64_T, s.MPI_SOURCE, 0, MPI_COMM_WORLD, &s) == MPI_SUCCESS;
+    return MPI_Get_count(&s, MPI_BYTE, &n) == MPI_SUCCESS && n > 0 ? n : 0;
+}
+
+static bool take_message(int from, void *data, int64_t bytes)
+{
+    return MPI_Recv(data, (int)bytes, MPI_BYTE, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE)
+           == MPI_SUCCESS;
 }
 
 static bool share(int owner, void *data, int64_t bytes)
@@ -54,5 +60,6 @@ static void close_mpi(bool together)
     joined = false;
 }
 
-extern const struct wire kvfate_mpi_wire_1;
-const struct wire kvfate_mpi_wire_1 = {open_mpi, send_message, take_message, share, close_mpi};
+extern const struct wire kvfate_mpi_wire_2;
+const struct wire kvfate_mpi_wire_2 = {open_mpi,     send_message, message_waits,
+                                       take_message, share,        close_mpi};

@@ -2,7 +2,10 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/buf.h"
+#include "base/mem.h"
 #include "base/opt.h"
 #include "cli/folders.h"
 #include "config.h"
@@ -79,14 +82,42 @@ int wire_open(int *ret_rank, int *ret_size, struct kvf_diag *d)
     return err;
 }
 
-void wire_send(int to, struct wire_message m)
+/* A message is its two numbers and then its text, all in one: a rank that dies sends no half. */
+enum { HEAD = 2 * sizeof(int64_t) };
+
+bool wire_send(int to, const struct wire_message *m)
 {
-    wire->send(to, m);
+    struct buf all = {.max = HEAD + WIRE_MOST_TEXT};
+    buf_add(&all, &m->kind, sizeof m->kind);
+    buf_add(&all, &m->cell, sizeof m->cell);
+    if (m->text)
+        buf_add(&all, m->text, (size_t)m->bytes);
+    bool good = !all.err;
+    if (good)
+        wire->send(to, all.data, (int64_t)all.len);
+    buf_finish(&all);
+    return good;
 }
 
 bool wire_take(int *ret_from, struct wire_message *ret)
 {
-    return wire->take(ret_from, ret);
+    int from = 0;
+    int64_t bytes = wire->waits(&from);
+    if (bytes < HEAD || bytes > HEAD + (int64_t)WIRE_MOST_TEXT)
+        return false;
+    char *all = MEM_NEW(char, (size_t)bytes);
+    if (!all || !wire->take(from, all, bytes)) {
+        mem_free(all);
+        return false;
+    }
+    struct wire_message m = {.bytes = bytes - HEAD};
+    memcpy(&m.kind, all, sizeof m.kind);
+    memcpy(&m.cell, all + sizeof m.kind, sizeof m.cell);
+    memmove(all, all + HEAD, (size_t)m.bytes);
+    m.text = all;
+    *ret_from = from;
+    *ret = m;
+    return true;
 }
 
 bool wire_share(int owner, void *data, int64_t bytes)

@@ -13,15 +13,18 @@
 
 struct wire_message {
     int64_t kind, cell;
+    char *text; /* that goes with it; NULL: none */
+    int64_t bytes;
 };
 
 /* What the module gives.  It calls nothing of the program. */
 #define WIRE_MODULE "kvfate_mpi.so"
-#define WIRE_SYMBOL "kvfate_mpi_wire_1" /* the number counts changes of this struct */
+#define WIRE_SYMBOL "kvfate_mpi_wire_2" /* the number counts changes of this struct */
 struct wire {
     const char *(*open)(int *ret_rank, int *ret_size); /* NULL, or a sentence: what failed */
-    void (*send)(int to, struct wire_message m);
-    bool (*take)(int *ret_from, struct wire_message *ret);
+    void (*send)(int to, const void *data, int64_t bytes);
+    int64_t (*waits)(int *ret_from); /* bytes of a message that has come; 0: none has */
+    bool (*take)(int from, void *data, int64_t bytes);
     bool (*share)(int owner, void *data, int64_t bytes);
     void (*close)(bool together);
 };
@@ -30,10 +33,14 @@ struct wire {
  * with a sentence. */
 int wire_open(int *ret_rank, int *ret_size, struct kvf_diag *d);
 
-/* Sends to another rank.  What is sent to one that is dead is lost. */
-void wire_send(int to, struct wire_message m);
+enum { WIRE_MOST_TEXT = 1 << 30 }; /* bytes of a text */
 
-/* Takes a message that has come, without waiting.  False: none has. */
+/* Sends to another rank; m and its text are the caller's again.  What is sent to one that is dead
+ * is lost.  False: there is no memory for it. */
+bool wire_send(int to, const struct wire_message *m);
+
+/* Takes a message that has come, without waiting; its text is the caller's (mem_free).  False:
+ * none has. */
 bool wire_take(int *ret_from, struct wire_message *ret);
 
 /* All ranks call this alike: what the owner has at data comes to all.  Returns when this rank may

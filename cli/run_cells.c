@@ -1,6 +1,5 @@
 #include "cli/run_cells.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -162,8 +161,7 @@ int run_cells_line(struct run *u, const char *id, struct kvf_diag *d)
         err = lines.err;
     }
     if (!err)
-        fwrite(lines.data, 1, lines.len, stdout);
-    fflush(stdout);
+        err = crew_print(u->batch.crew, lines.data, lines.len, d);
     for (int i = 0; i < n; i++)
         buf_finish(&c->said[i].text);
     buf_finish(&lines);

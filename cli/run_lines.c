@@ -6,7 +6,6 @@
  * own.  Answers are told in the order of the lines. */
 #include "cli/run_lines.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +44,7 @@ struct run_lines {
 
 /* ---- one line */
 
-static void print_line(const struct run *u, const char *id)
+static int print_line(const struct run *u, const char *id, struct kvf_diag *d)
 {
     struct buf b = {0};
     buf_char(&b, '{');
@@ -59,10 +58,9 @@ static void print_line(const struct run *u, const char *id)
         buf_str(&b, u->greedy ? "true" : "false");
     }
     buf_str(&b, "}\n");
-    if (!b.err)
-        fwrite(b.data, 1, b.len, stdout);
-    fflush(stdout);
+    int err = b.err ? b.err : crew_print(u->batch.crew, b.data, b.len, d);
     buf_finish(&b);
+    return err;
 }
 
 /* The tokens of a text are the prompt, and those that its continuation adds are forced. */
@@ -217,7 +215,7 @@ static int tell_done(struct run_lines *a, jsonl_done done, void *loop)
     while (!err && a->n > 0 && !slot_at(a, 0)->open) {
         struct slot *x = slot_at(a, 0);
         if (!x->err && !x->out && !x->u.cells)
-            print_line(&x->u, x->line->id);
+            x->err = print_line(&x->u, x->line->id, &x->why);
         err = done(loop, x->line, x->err, &x->why);
         forget(x);
         a->first = (a->first + 1) % (KEPT * a->most);

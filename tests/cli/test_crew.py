@@ -25,6 +25,8 @@ data = s.file("data.txt", "".join(f" = Number {i} = \n" + " ".join(chance.choice
 EVAL = ["eval", "-m", s.model(6), "--data", data, "--docs", "8", "--prompt-tokens", "160", "--score-tokens", "64", "--budgets", "12,24",
         "--methods", "h2o,snapkv:window=4,window", "-t", "1"]
 prompts = s.file("prompts.jsonl", "".join('{"prompt": "%s", "n": 24}\n' % " ".join(chance.choices(words, k=90)) for _ in range(9)).encode())
+asked = s.file("asked.jsonl", "".join('{"prompt": "%s", "n": 400}\n' % " ".join(words[:9]) for _ in range(24)).encode())
+SAY = ["generate", "-m", s.model(6), "--jsonl", asked, "--methods", "h2o,window,tova,keydiff", "--budgets", "16,24", "--ignore-eos", "-t", "1"]
 RUN = ["run", "-m", s.model(6), "--jsonl", prompts, "--ignore-eos", "--method", "h2o", "-B", "16", "-t", "1"]
 
 EFFECTS = {  # several documents, and one prompt whose cells are parted
@@ -46,6 +48,7 @@ def same_folder(a, b):
 
 s.accepted("one process", [*EVAL, "-o", s.path("one.tsv")])
 s.accepted("one process makes traces", [*RUN, "-o", s.path("one")])
+said = s.accepted("one process answers", SAY).stdout
 s.accepted("one process adds up", ["corpus", "eviction", s.path("one"), "--state", s.path("one.sums"), "-o", s.path("sums.tsv")])
 
 for name, argv in EFFECTS.items():
@@ -153,6 +156,9 @@ else:
         r = told(ranks(n, [*RUN, "-o", s.path(f"d{n}")]))
         s.check(f"traces by {n}", r[0] == 0 and same_folder("one", f"d{n}"), r)
         s.check(f"shared by {n}", n == 1 or sum(f"rank {k}: " in r[2] for k in range(n)) == n, r)
+        # Answers of 8 methods are a long write each: in a pipe that all ranks share they would be cut apart.
+        made = ranks(n, SAY).communicate(timeout=120)[0]
+        s.check(f"answers by {n}", sorted(made.splitlines()) == sorted(said.splitlines()), (len(made), len(said)))
         r = told(ranks(n, ["corpus", "eviction", s.path("one"), "--state", s.path(f"c{n}"), "-o", s.path(f"c{n}.tsv")]))
         s.check(f"sums by {n}", r[0] == 0 and read(f"c{n}.tsv") == read("sums.tsv") and read(f"c{n}") == read("one.sums"), r)
     if LONG:
