@@ -308,12 +308,13 @@ DEVICE void add_newcomer(const struct gpu_heads &h, int at, int32_t t, struct ra
 DEVICE void start_columns(const struct gpu_heads &h, int at, int slot)
 {
     for (int k = 0; k < h.n_columns; k++)
-        for (int r = (int)threadIdx.x; h.column[k].zero && r < h.column[k].rows; r += KEEPERS) {
+        for (int r = (int)threadIdx.x; h.column[k].start && r < h.column[k].rows; r += KEEPERS) {
             size_t p = row_of(h, k, at, r) + (size_t)slot;
+            double v = h.column[k].start == GPU_STARTS_NAN ? (double)NAN : 0;
             if (h.column[k].size == 8)
-                ((double *)h.column[k].data)[p] = 0;
+                ((double *)h.column[k].data)[p] = v;
             else
-                ((float *)h.column[k].data)[p] = 0;
+                ((float *)h.column[k].data)[p] = (float)v;
         }
 }
 

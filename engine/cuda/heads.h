@@ -22,9 +22,10 @@ extern "C" {
 struct gpu_column {
     void *data;     /* [heads][rows][ld_slot] */
     int size, rows; /* 4 or 8 bytes */
-    bool zero;      /* a newcomer's is 0 */
+    int start;      /* of a newcomer, enum gpu_start */
 };
 enum { GPU_MOST_COLUMNS = 6 };
+enum gpu_start { GPU_STARTS_LATER, GPU_STARTS_0, GPU_STARTS_NAN }; /* later: somebody else writes */
 
 enum gpu_gap { GPU_GAP_NONE, GPU_GAP_OPEN, GPU_GAP_FILLED, GPU_GAP_CLOSED }; /* as in cache.h */
 
@@ -130,6 +131,7 @@ struct gpu_group {
     int per, heads_of_layer;
     bool layer;     /* all of the layer */
     bool max, mean; /* the largest; the sum over how many they are; else the sum */
+    bool logits;    /* the largest logit; for gpu_score_rows with share */
 };
 /* The attention received, over the sums of the query heads. */
 void gpu_score_received(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
@@ -146,6 +148,45 @@ void gpu_score_rows(struct gpu *g, const struct gpu_heads *h, const unsigned cha
 /* Pools the scores of candidates over neighbours in time; copy: as out. */
 void gpu_pool(struct gpu *g, const struct gpu_heads *h, const unsigned char *due, int width,
               bool max, int32_t sinks, int32_t recent_from, float *copy, float *out);
+
+/* Minus how many rows gave the entry less than an even share of what their query saw. */
+void gpu_score_below(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                     const struct gpu_group *group, const struct gpu_window *w, float *out);
+/* Mean plus gamma times the variance of the rows held, summed over the group: sums of both in whole
+ * units, as slide_spread of kernels.h has them. */
+void gpu_score_spread(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                      const struct gpu_group *group, const struct gpu_window *w, double gamma,
+                      float *out);
+void gpu_score_divide(struct gpu *g, const struct gpu_heads *h, const unsigned char *due, float by,
+                      float *out);
+/* A number for each entry that follows from seed, layer, head and position (score_random.c), kept
+ * in drawn [heads][ld_slot], where NaN means not drawn yet. */
+void gpu_score_random(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                      uint64_t seed, int heads_of_layer, float *drawn, float *out);
+/* Scores that outlive their cut, as history.c has them: out is divided by its largest among the
+ * candidates (normalise) and, with alpha > 0, folded into what is remembered, NaN: nothing. */
+enum gpu_fold { GPU_FOLD_MAX, GPU_FOLD_AVERAGE, GPU_FOLD_SUM }; /* enum fold_kind */
+struct gpu_history {
+    float *history; /* [heads][ld_slot] */
+    float alpha;
+    int fold;
+    bool normalise;
+};
+void gpu_score_history(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                       const struct gpu_history *history, int32_t sinks, int32_t recent_from,
+                       float *out);
+/* What the entry is worth in out against how redundant its key is (score_redundancy.c): lambda out
+ * - (1 - lambda) softmax(r), r the mean cosine with the keys of the head but for what is forgiven;
+ * softmax(r) over its largest among the candidates with normalise. */
+struct gpu_redundancy {
+    float lambda;
+    bool normalise;
+    void *scratch; /* gpu_redundancy_bytes */
+};
+size_t gpu_redundancy_bytes(int heads, int ld_slot, int D);
+void gpu_score_redundancy(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                          const struct gpu_redundancy *x, int32_t sinks, int32_t recent_from,
+                          float *out);
 
 #ifdef __cplusplus
 }

@@ -1,29 +1,6 @@
 /* score.cu - the scores of entries, as the parts of methods have them (engine/method/score_*.c):
  * lane i of head blockIdx.y has slot i. */
-#include "engine/cuda/device.cuh"
-#include "engine/cuda/heads.h"
-
-enum { LANES = 256 };
-
-/* The entries that are scored. */
-struct asked {
-    struct gpu_heads h;
-    const unsigned char *due;
-};
-
-/* What lane i of a head has to do; false: nothing. */
-DEVICE bool entry_of(const struct asked &a, int *at, int *slot, size_t *place)
-{
-    *at = (int)blockIdx.y;
-    *slot = (int)(blockIdx.x * blockDim.x + threadIdx.x);
-    *place = (size_t)*at * (size_t)a.h.cache.ld_slot + (size_t)*slot;
-    return a.due[*at] && *slot < a.h.n[*at];
-}
-
-static dim3 grid_of(const struct gpu_heads *h)
-{
-    return dim3(blocks_for((size_t)h->cache.most, LANES), (unsigned)h->cache.heads);
-}
+#include "engine/cuda/score.cuh"
 
 __global__ void position_kernel(struct asked a, float *out)
 {
@@ -121,14 +98,6 @@ void gpu_score_keydiff(struct gpu *g, const struct gpu_heads *h, const unsigned 
            anchor, out);
 }
 
-/* Query heads [*q0, end) that decide for head `at`. */
-DEVICE int group_of(const struct gpu_group &x, int at, int *q0)
-{
-    int first = x.layer ? at - at % x.heads_of_layer : at;
-    *q0 = first * x.per;
-    return *q0 + (x.layer ? x.heads_of_layer : 1) * x.per;
-}
-
 __global__ void received_kernel(struct asked a, struct gpu_group x, const double *sum, float *out)
 {
     int at, slot, q;
@@ -155,181 +124,91 @@ void gpu_score_received(struct gpu *g, const struct gpu_heads *h, const unsigned
     LAUNCH(received_kernel, grid_of(h), LANES, 0, g->stream, a, x, sum, out);
 }
 
-/* Where the row lies that is `age` queries old. */
-DEVICE int row_at(const struct gpu_window &w, int age)
+__global__ void divide_kernel(struct asked a, float by, float *out)
 {
-    return (w.newest + w.ring - age) % w.ring;
-}
-
-/* The weight that query head q gave the entry of a slot at position pos: 0 to one that came later.
- */
-DEVICE float weight_at(const struct gpu_heads &h, const struct gpu_window &w, int q, int row,
-                       int slot, int32_t pos)
-{
-    if (pos > w.row_t[row])
-        return 0;
-    return w
-        .rows[((size_t)q * (size_t)w.ring + (size_t)row) * (size_t)h.cache.ld_slot + (size_t)slot];
-}
-
-/* Rounded to whole units, of which sums are exact (window.c). */
-DEVICE double in_units(float x, double magic)
-{
-    return ((double)x + magic) - magic;
-}
-
-__global__ void window_kernel(struct asked a, struct gpu_group x, struct gpu_window w, double magic,
-                              float *out)
-{
-    int at, slot, q0;
+    int at, slot;
     size_t place;
-    if (!entry_of(a, &at, &slot, &place))
-        return;
-    int end = group_of(x, at, &q0);
-    int32_t pos = a.h.cache.pos[place];
-    double sum = 0;
-    for (int age = 0; age < w.held; age++) {
-        int row = row_at(w, age);
-        float most = 0;
-        for (int q = q0; q < end; q++) {
-            float p = weight_at(a.h, w, q, row, slot, pos);
-            most = p > most ? p : most;
-            sum += x.max ? 0 : in_units(p, magic);
-        }
-        sum += x.max ? in_units(most, magic) : 0;
-    }
-    double scale = 1.0 / (w.held ? w.held : 1);
-    out[place] = (float)(sum * (x.mean ? scale / (end - q0) : scale));
+    if (entry_of(a, &at, &slot, &place))
+        out[place] /= by;
 }
 
-void gpu_score_window(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
-                      const struct gpu_group *group, const struct gpu_window *w, double magic,
+void gpu_score_divide(struct gpu *g, const struct gpu_heads *h, const unsigned char *due, float by,
                       float *out)
 {
     struct asked a = {*h, due};
-    struct gpu_group x = *group;
-    struct gpu_window window = *w;
-    LAUNCH(window_kernel, grid_of(h), LANES, 0, g->stream, a, x, window, magic, out);
+    LAUNCH(divide_kernel, grid_of(h), LANES, 0, g->stream, a, by, out);
 }
 
-enum { PARTS = 16 }; /* of a sum of weights, as sum_between of kernels.h has them */
-
-/* Block (query head, age): 1 over what the query gave to the candidates. */
-__global__ void __launch_bounds__(WARP)
-    share_kernel(struct asked a, struct gpu_group x, struct gpu_window w, int32_t sinks,
-                 int32_t recent_from, float *share)
+/* As base/rng.h. */
+DEVICE uint64_t splitmix(uint64_t x)
 {
-    int q = (int)blockIdx.x, row = row_at(w, (int)blockIdx.y), at = q / x.per, id = lane_of_warp();
-    at = x.layer ? at - at % x.heads_of_layer : at;
-    if (!a.due[at])
-        return;
-    const int32_t *pos = a.h.cache.pos + (size_t)at * (size_t)a.h.cache.ld_slot;
-    int32_t to = w.row_t[row] < recent_from ? w.row_t[row] + 1 : recent_from;
-    const float *p = w.rows
-                     + ((size_t)q * (size_t)w.ring + (size_t)row) * (size_t)a.h.cache.ld_slot;
-    double sum = 0;
-    for (int i = id; id < PARTS && i < a.h.n[at]; i += PARTS)
-        sum += (double)(pos[i] >= sinks && pos[i] < to ? p[i] : 0);
-    sum += __shfl_sync(ALL_LANES, sum, id + 8); /* 0 to 7: both halves */
-    sum += __shfl_sync(ALL_LANES, sum, id + 4);
-    sum += __shfl_sync(ALL_LANES, sum, id + 2);
-    sum += __shfl_sync(ALL_LANES, sum, id + 1);
-    if (id == 0)
-        share[(size_t)q * (size_t)w.ring + (size_t)row] = sum > 0 ? (float)(1.0 / sum) : 0;
+    uint64_t z = x + 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
 }
 
-/* What the query heads gave in one row, each in its share. */
-DEVICE float row_of_group(const struct asked &a, const struct gpu_group &x,
-                          const struct gpu_window &w, const float *share, int q0, int end, int row,
-                          int slot, int32_t pos)
+__global__ void random_kernel(struct asked a, uint64_t seed, int heads_of_layer, float *drawn,
+                              float *out)
 {
-    float sum = 0;
-    for (int q = q0; q < end; q++) {
-        float s = share ? share[(size_t)q * (size_t)w.ring + (size_t)row] : 1;
-        float v = weight_at(a.h, w, q, row, slot, pos) * s;
-        if (q == q0)
-            sum = v;
-        else if (!x.max)
-            sum += v;
-        else
-            sum = v > sum ? v : sum;
-    }
-    return sum;
-}
-
-__global__ void rows_kernel(struct asked a, struct gpu_group x, struct gpu_window w, bool most,
-                            const float *share, float *out)
-{
-    int at, slot, q0;
+    int at, slot;
     size_t place;
     if (!entry_of(a, &at, &slot, &place))
         return;
-    int end = group_of(x, at, &q0);
-    int32_t pos = a.h.cache.pos[place];
-    float sum = 0, scale = most || w.held == 0 ? 1 : 1.0f / (float)w.held;
-    for (int age = w.held - 1; age >= 0; age--) { /* the oldest query first */
-        float v = row_of_group(a, x, w, share, q0, end, row_at(w, age), slot, pos);
-        if (most)
-            sum = v > sum ? v : sum;
-        else
-            sum += v;
+    if (drawn[place] != drawn[place]) {
+        uint64_t x = splitmix(seed) ^ (uint64_t)(at / heads_of_layer);
+        x = splitmix(x) ^ (uint64_t)(at % heads_of_layer);
+        x = splitmix(x) ^ (uint64_t)a.h.cache.pos[place];
+        drawn[place] = (float)(splitmix(x) >> 40) * 0x1p-24f;
     }
-    out[place] = sum * (x.mean ? scale / (float)(end - q0) : scale);
+    out[place] = drawn[place];
 }
 
-void gpu_score_rows(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
-                    const struct gpu_group *group, const struct gpu_window *w, bool most,
-                    int32_t sinks, int32_t recent_from, float *share, float *out)
+void gpu_score_random(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                      uint64_t seed, int heads_of_layer, float *drawn, float *out)
 {
     struct asked a = {*h, due};
-    struct gpu_group x = *group;
-    struct gpu_window window = *w;
-    dim3 rows((unsigned)(h->cache.heads * group->per), (unsigned)w->held);
-    if (share && w->held > 0)
-        LAUNCH(share_kernel, rows, WARP, 0, g->stream, a, x, window, sinks, recent_from, share);
-    LAUNCH(rows_kernel, grid_of(h), LANES, 0, g->stream, a, x, window, most, share, out);
+    LAUNCH(random_kernel, grid_of(h), LANES, 0, g->stream, a, seed, heads_of_layer, drawn, out);
 }
 
-/* The largest, or the mean, of copy[i - half .. i + half] as far as they exist, of n. */
-DEVICE float pooled(const float *copy, int i, int n, int width, bool max)
+/* What is remembered, and the score of this cut (history.c). */
+DEVICE float folded(int kind, float alpha, float past, float score)
 {
-    int half = width / 2, lo = i > half ? i - half : 0, hi = i + half < n ? i + half : n - 1;
-    float v = copy[lo];
-    for (int j = lo + 1; j <= hi; j++)
-        if (!max)
-            v += copy[j];
-        else if (copy[j] > v)
-            v = copy[j];
-    return max ? v : v / (float)width;
+    if (kind == GPU_FOLD_AVERAGE)
+        return alpha * past + (1 - alpha) * score;
+    return kind == GPU_FOLD_SUM ? alpha * past + score : fmaxf(alpha * past, score);
 }
 
-/* Block (head): candidates adjoin in order of time. */
+/* Block (head). */
 __global__ void __launch_bounds__(LANES)
-    pool_kernel(struct asked a, int width, bool max, int32_t sinks, int32_t recent_from,
-                float *copy, float *out)
+    history_kernel(struct asked a, struct gpu_history x, int32_t sinks, int32_t recent_from,
+                   float *out)
 {
-    int at = (int)blockIdx.x, n = a.h.n[at], before = 0, m = 0;
+    int at = (int)blockIdx.x, n = a.h.n[at];
     size_t first = (size_t)at * (size_t)a.h.cache.ld_slot;
-    const int32_t *pos = a.h.cache.pos + first, *order = a.h.order + first;
+    const int32_t *pos = a.h.cache.pos + first;
+    float top = -INFINITY, *past = x.history + first, *own = out + first;
     if (!a.due[at])
         return;
+    for (int i = (int)threadIdx.x; x.normalise && i < n; i += LANES)
+        top = candidate(pos[i], sinks, recent_from) ? fmaxf(top, own[i]) : top;
+    top = block_max(top);
     for (int i = (int)threadIdx.x; i < n; i += LANES) {
-        before += pos[i] < sinks;
-        m += pos[i] >= sinks && pos[i] < recent_from;
+        float v = top > 0 ? own[i] / top : own[i];
+        if (x.alpha > 0 && past[i] == past[i])
+            v = folded(x.fold, x.alpha, past[i], v);
+        if (x.alpha > 0 && candidate(pos[i], sinks, recent_from))
+            past[i] = v;
+        own[i] = v;
     }
-    order += block_sum(before);
-    m = block_sum(m);
-    for (int i = (int)threadIdx.x; i < m; i += LANES)
-        copy[first + (size_t)i] = out[first + (size_t)order[i]];
-    __syncthreads();
-    for (int i = (int)threadIdx.x; i < m; i += LANES)
-        out[first + (size_t)order[i]] = pooled(copy + first, i, m, width, max);
 }
 
-void gpu_pool(struct gpu *g, const struct gpu_heads *h, const unsigned char *due, int width,
-              bool max, int32_t sinks, int32_t recent_from, float *copy, float *out)
+void gpu_score_history(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                       const struct gpu_history *history, int32_t sinks, int32_t recent_from,
+                       float *out)
 {
     struct asked a = {*h, due};
-    LAUNCH(pool_kernel, (unsigned)h->cache.heads, LANES, 0, g->stream, a, width, max, sinks,
-           recent_from, copy, out);
+    struct gpu_history x = *history;
+    LAUNCH(history_kernel, (unsigned)h->cache.heads, LANES, 0, g->stream, a, x, sinks, recent_from,
+           out);
 }

@@ -68,8 +68,14 @@ static void add_evidence(struct session *s, struct resident *r, struct rooms *a)
         add(a, &r->norms, n * ld, sizeof *r->norms);
     if (e.gate)
         add(a, &r->gate, n * ld, sizeof *r->gate);
+    if (e.history)
+        add(a, &r->history, n * ld, sizeof *r->history);
     if (e.anchor)
         add(a, &r->anchor, n * D, sizeof *r->anchor);
+    const struct device_score *score = device_score_of(method_of(s->method),
+                                                       method_params_of(s->method));
+    if (score && score->scratch)
+        add(a, &r->scratch, score->scratch(s), 1);
     if (!e.rows)
         return;
     add(a, &r->window.rows, rows * ld, sizeof *r->window.rows);
@@ -164,10 +170,11 @@ static void list_columns(struct session *s, struct resident *r)
     struct gpu_heads *h = &r->heads;
     int per = s->e->config.n_heads / s->cache_heads;
     const struct gpu_column all[] = {
-        {r->sum, sizeof *r->sum, per, true},
-        {r->window.rows, sizeof *r->window.rows, per * r->window.ring, false},
-        {r->norms, sizeof *r->norms, 1, false},
-        {r->gate, sizeof *r->gate, 1, false}};
+        {r->sum, sizeof *r->sum, per, GPU_STARTS_0},
+        {r->window.rows, sizeof *r->window.rows, per * r->window.ring, GPU_STARTS_LATER},
+        {r->norms, sizeof *r->norms, 1, GPU_STARTS_LATER},
+        {r->gate, sizeof *r->gate, 1, GPU_STARTS_LATER},
+        {r->history, sizeof *r->history, 1, GPU_STARTS_NAN}};
     h->n_columns = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].data)
@@ -254,6 +261,7 @@ static void move_column(struct session *s, bool home, void *device, void *host, 
         gpu_put_rows(m->gpu, device, ld, host, own, width, rows);
 }
 
+/* What steps change of the evidence. */
 static void move_rows(struct session *s, bool home, const struct elsewhere_evidence *e, int most)
 {
     struct mirror *m = s->mirror;
@@ -263,6 +271,7 @@ static void move_rows(struct session *s, bool home, const struct elsewhere_evide
     size_t rows = Q * (size_t)e->ring;
     move_column(s, home, r->sum, e->sum, sizeof *e->sum, Q, e->cap, most);
     move_column(s, home, r->window.rows, e->rows, sizeof *e->rows, rows, e->cap, most);
+    move_column(s, home, r->history, e->history, sizeof *e->history, n, e->cap, most);
     if (e->rows && home) {
         gpu_get(m->gpu, e->row_t, r->window.row_t, (size_t)e->ring * sizeof *e->row_t);
         gpu_get(m->gpu, e->row_n, r->window.row_n, rows * sizeof *e->row_n);

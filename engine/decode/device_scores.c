@@ -73,34 +73,125 @@ static double magic_of(const struct method_params *p, const struct gpu_group *x)
     return magic;
 }
 
-static void eval_window(struct session *s, const struct elsewhere_round *round)
+/* Attention from the rows held, before it is pooled. */
+static void reduce_window(struct session *s, const struct elsewhere_round *round)
 {
     struct mirror *m = s->mirror;
     struct resident *r = m->resident;
     const struct method_params *p = method_params_of(s->method);
     struct gpu_group x = group_of(s);
     x.mean |= p->group == GROUP_NONE; /* a layer that decides together has a group still */
+    x.logits = p->group == GROUP_MAX_LOGITS;
     if (p->across == ACROSS_MEAN && p->support == SUPPORT_ALL)
         gpu_score_window(m->gpu, &r->heads, r->due, &x, &r->window, magic_of(p, &x), r->score);
     else
         gpu_score_rows(m->gpu, &r->heads, r->due, &x, &r->window, p->across == ACROSS_MAX, p->sinks,
                        round->recent_from, p->support == SUPPORT_CANDIDATES ? r->share : NULL,
                        r->score);
+}
+
+static void pool_window(struct session *s, const struct elsewhere_round *round)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    const struct method_params *p = method_params_of(s->method);
     if (p->pool > 1)
         gpu_pool(m->gpu, &r->heads, r->due, p->pool, p->pool_kind == POOL_MAX, p->sinks,
                  round->recent_from, r->copy, r->score);
 }
 
-static bool window_takes(const struct method_params *p)
+static void eval_window(struct session *s, const struct elsewhere_round *round)
 {
-    return p->group != GROUP_MAX_LOGITS;
+    reduce_window(s, round);
+    pool_window(s, round);
+}
+
+static void eval_below(struct session *s, const struct elsewhere_round *round)
+{
+    struct resident *r = resident_of(s);
+    struct gpu_group x = group_of(s);
+    (void)round;
+    x.max = false; /* shares are summed */
+    gpu_score_below(((struct mirror *)s->mirror)->gpu, &r->heads, r->due, &x, &r->window, r->score);
+}
+
+static void eval_spread(struct session *s, const struct elsewhere_round *round)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    struct gpu_group x = group_of(s);
+    gpu_score_spread(m->gpu, &r->heads, r->due, &x, &r->window, method_params_of(s->method)->gamma,
+                     r->score);
+    pool_window(s, round);
+    gpu_score_divide(m->gpu, &r->heads, r->due, (float)(x.per * (x.layer ? x.heads_of_layer : 1)),
+                     r->score);
+}
+
+/* Query heads are summed before they are pooled. */
+static bool spread_takes(const struct method_params *p)
+{
+    return p->pool <= 1 || p->pool_kind == POOL_AVG;
+}
+
+static void eval_random(struct session *s, const struct elsewhere_round *round)
+{
+    struct resident *r = resident_of(s);
+    (void)round;
+    gpu_score_random(((struct mirror *)s->mirror)->gpu, &r->heads, r->due,
+                     (uint64_t)method_params_of(s->method)->seed, s->cache_heads, r->history,
+                     r->score);
+}
+
+static void remember(struct session *s, const struct elsewhere_round *round, bool normalise)
+{
+    struct resident *r = resident_of(s);
+    const struct method_params *p = method_params_of(s->method);
+    const struct gpu_history x = {r->history, (float)p->history, p->fold, normalise};
+    if (normalise || p->history > 0)
+        gpu_score_history(((struct mirror *)s->mirror)->gpu, &r->heads, r->due, &x, p->sinks,
+                          round->recent_from, r->score);
+}
+
+static void eval_global(struct session *s, const struct elsewhere_round *round)
+{
+    reduce_window(s, round);
+    remember(s, round, true);
+    pool_window(s, round);
+}
+
+static void eval_redundancy(struct session *s, const struct elsewhere_round *round)
+{
+    struct resident *r = resident_of(s);
+    const struct method_params *p = method_params_of(s->method);
+    const struct gpu_redundancy x = {(float)p->lambda, method_of(s->method)->normalise, r->scratch};
+    reduce_window(s, round);
+    remember(s, round, x.normalise);
+    pool_window(s, round);
+    gpu_score_redundancy(((struct mirror *)s->mirror)->gpu, &r->heads, r->due, &x, p->sinks,
+                         round->recent_from, r->score);
+}
+
+static size_t redundancy_scratch(const struct session *s)
+{
+    const struct resident *r = ((const struct mirror *)s->mirror)->resident;
+    return gpu_redundancy_bytes(s->cache_heads * s->e->config.n_layers, r->ld,
+                                s->e->config.head_dim);
 }
 
 static const struct device_score scores[] = {
-    {&score_position, NULL, eval_position},     {&score_received, NULL, eval_received},
-    {&score_window, window_takes, eval_window}, {&score_knorm, NULL, eval_norm},
-    {&score_keydiff, NULL, eval_keydiff},       {&score_retention, NULL, eval_retention},
-    {&score_write_gate, NULL, eval_gate},       {&score_importance, NULL, eval_gate},
+    {&score_position, NULL, eval_position, NULL},
+    {&score_received, NULL, eval_received, NULL},
+    {&score_window, NULL, eval_window, NULL},
+    {&score_knorm, NULL, eval_norm, NULL},
+    {&score_keydiff, NULL, eval_keydiff, NULL},
+    {&score_retention, NULL, eval_retention, NULL},
+    {&score_write_gate, NULL, eval_gate, NULL},
+    {&score_importance, NULL, eval_gate, NULL},
+    {&score_below, NULL, eval_below, NULL},
+    {&score_variance, spread_takes, eval_spread, NULL},
+    {&score_random, NULL, eval_random, NULL},
+    {&score_global, NULL, eval_global, NULL},
+    {&score_redundancy, NULL, eval_redundancy, redundancy_scratch},
 };
 
 const struct device_score *device_score_of(const struct method *m, const struct method_params *p)

@@ -38,7 +38,8 @@ struct resident {
     int64_t n_victims;
     /* Evidence. */
     double *sum, *anchor;
-    float *norms, *gate;
+    float *norms, *gate, *history;
+    void *scratch; /* of the score */
     struct gpu_window window;
     int taken; /* rows ever taken */
     /* A step. */
@@ -63,6 +64,7 @@ struct device_score {
     const struct score *part;
     bool (*takes)(const struct method_params *p); /* NULL: all options */
     void (*eval)(struct session *s, const struct elsewhere_round *round);
+    size_t (*scratch)(const struct session *s); /* bytes that eval needs; NULL: none */
 };
 /* NULL: the part has no kernels for these options. */
 const struct device_score *device_score_of(const struct method *m, const struct method_params *p);

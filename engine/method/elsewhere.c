@@ -163,5 +163,6 @@ struct elsewhere_evidence elsewhere_evidence(struct method_state *s, const struc
                                        .recent_at = e->recent_at,
                                        .norms = e->norms,
                                        .gate = e->gate,
+                                       .history = e->history,
                                        .anchor = e->anchor};
 }

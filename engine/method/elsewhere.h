@@ -60,6 +60,7 @@ struct elsewhere_evidence {
     int *recent_at; /* [L * H] to be -1 when rows were taken elsewhere */
     float *norms;   /* [L * H][cap] */
     float *gate;    /* [L * H][cap] */
+    float *history; /* [L * H][cap] */
     double *anchor; /* [L * H][head_dim], brought up to date */
 };
 struct elsewhere_evidence elsewhere_evidence(struct method_state *s, const struct cache *c);

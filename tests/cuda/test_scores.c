@@ -106,6 +106,117 @@ Test(heads, windows_are_summed_pooled_and_shared)
     gpu_close(g);
 }
 
+/* Minus how often a slot got less than an even share; mean plus gamma times the variance of what
+ * each query head gave, summed. */
+static double below_even(const struct bed *b, const int32_t *seen, int h, int i)
+{
+    int count = 0;
+    for (int age = 0; age < HELD; age++) {
+        int row = (NEWEST - age + RING) % RING;
+        float sum = weight(b, row_times, h, 0, row, i) + weight(b, row_times, h, 1, row, i);
+        float even = (float)PER / (float)seen[(h * PER + PER - 1) * RING + row];
+        count += b->k.pos[h * b->ld + i] <= row_times[row] && sum < even;
+    }
+    return -count;
+}
+
+static double spread(const struct bed *b, double gamma, int h, int i)
+{
+    double all = 0;
+    for (int j = 0; j < PER; j++) {
+        double mean = 0, var = 0;
+        for (int age = 0; age < HELD; age++)
+            mean += (double)weight(b, row_times, h, j, (NEWEST - age + RING) % RING, i) / HELD;
+        for (int age = 0; age < HELD; age++)
+            var += pow((double)weight(b, row_times, h, j, (NEWEST - age + RING) % RING, i) - mean,
+                       2);
+        all += mean + gamma * var / (HELD - 1);
+    }
+    return all;
+}
+
+/* The largest over query heads of p exp(lse), of which the candidates' share is 1 in each row. */
+static double largest_logits(const struct bed *b, const float *lse, int h, int i)
+{
+    double out = 0;
+    for (int age = 0; age < HELD; age++) {
+        int row = (NEWEST - age + RING) % RING;
+        double all = 0, own = 0;
+        for (int s = 0; s < b->n[h]; s++) {
+            double most = 0;
+            int32_t pos = b->k.pos[h * b->ld + s];
+            for (int j = 0; j < PER; j++)
+                most = fmax(most, (double)weight(b, row_times, h, j, row, s)
+                                      * exp((double)lse[(h * PER + j) * RING + row]));
+            own = s == i ? most : own;
+            all += pos >= SINKS && pos < RECENT_FROM ? most : 0;
+        }
+        out += own / all / HELD;
+    }
+    return out;
+}
+
+struct spreads {
+    float *below, *spread, *logits;
+};
+
+static struct spreads score_rows(struct bed *b, const struct gpu_window *w, double gamma)
+{
+    static const unsigned char due[HEADS] = {1, 1, 1, 1};
+    const struct gpu_group x = {PER, 2, false, false, false, false},
+                           most = {PER, 2, false, false, false, true};
+    size_t bytes = (size_t)(HEADS * b->ld) * 4;
+    unsigned char *d_due = device_copy(b->g, due, sizeof due);
+    float *out = gpu_alloc(b->g, bytes, 1), *share = gpu_alloc(b->g, HEADS * ROWS, 4);
+    struct spreads s;
+    gpu_score_below(b->g, &b->h, d_due, &x, w, out);
+    s.below = host_copy(b->g, out, bytes);
+    gpu_score_spread(b->g, &b->h, d_due, &x, w, gamma, out);
+    gpu_score_divide(b->g, &b->h, d_due, PER, out);
+    s.spread = host_copy(b->g, out, bytes);
+    gpu_score_rows(b->g, &b->h, d_due, &most, w, false, SINKS, RECENT_FROM, share, out);
+    s.logits = host_copy(b->g, out, bytes);
+    device_check(b->g, "rows");
+    gpu_free(b->g, d_due);
+    gpu_free(b->g, out);
+    gpu_free(b->g, share);
+    return s;
+}
+
+Test(heads, rows_are_counted_spread_and_compared)
+{
+    static const int n[HEADS] = {130, 90, 64, 3};
+    enum { QUERY_ROWS = HEADS * ROWS };
+    int32_t seen[QUERY_ROWS];
+    float lse[QUERY_ROWS];
+    struct gpu *g = device_open();
+    struct rng r;
+    rng_init(&r, 38);
+    struct bed b = bed_of(g, &r, n, KV_F32);
+    struct gpu_window w = window_of(&b, row_times, NEWEST, HELD);
+    for (int i = 0; i < QUERY_ROWS; i++) {
+        seen[i] = 2 + (int)rng_below(&r, 5);
+        lse[i] = (float)rng_normal(&r);
+    }
+    gpu_put(g, w.row_n, seen, sizeof seen);
+    gpu_put(g, w.row_lse, lse, sizeof lse);
+    struct spreads got = score_rows(&b, &w, 3.5);
+    for (int h = 0; h < HEADS; h++)
+        for (int i = 0; i < n[h]; i++) {
+            size_t at = (size_t)(h * b.ld + i);
+            double want = spread(&b, 3.5, h, i) / PER, logits = largest_logits(&b, lse, h, i);
+            cr_expect(eq(dbl, (double)got.below[at], below_even(&b, seen, h, i)));
+            cr_expect(epsilon_eq(dbl, (double)got.spread[at], want, 1e-6 * (1 + want)));
+            cr_expect(epsilon_eq(dbl, (double)got.logits[at], logits, 1e-5 * (1 + logits)));
+        }
+    mem_free(got.below);
+    mem_free(got.spread);
+    mem_free(got.logits);
+    window_drop(g, &w);
+    bed_drop(&b);
+    gpu_close(g);
+}
+
 /* The candidates in order of time, pooled over neighbours that exist. */
 static void expect_pooled(const struct bed *b, const float *got, int h, int width, bool max)
 {

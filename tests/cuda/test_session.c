@@ -344,6 +344,16 @@ Test(session, steps_wait_once, .timeout = 400)
         {"wgkv:local=8", BUDGET, 1},
         {"wgkv-snapkv:local=5,window=6,fraction=0.2", BUDGET, 1},
         {"locret:positions=original", BUDGET, 1},
+        {"random:seed=7,every=2", BUDGET, 1},
+        {"scissorhands:recent=5,window=9,every=3", BUDGET, 1},
+        {"cake:window=4", BUDGET, 1},
+        {"snapkv-global:window=4,every=2", BUDGET, 1},
+        {"snapkv-global:window=3,every=2,fold=average,pool=1,across=max", BUDGET, 1},
+        {"gkv:window=4,every=2", BUDGET, 1},
+        {"gkv:window=4,every=3,order=after,fold=sum", BUDGET, 2},
+        {"rkv:window=4,every=2", BUDGET, 1},
+        {"rkv:window=4,variant=code,slack=1", BUDGET, 2},
+        {"snapkv:window=4,group=max-logits,support=candidates", BUDGET, 1},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct choice c = choose(all[i].method, all[i].budget);

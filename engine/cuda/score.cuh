@@ -1,0 +1,68 @@
+/* score.cuh - what the kernels of scores share: which entry a lane has, which query heads decide
+ * for it, and what these gave it in the rows of the window. */
+#ifndef KVF_ENGINE_CUDA_SCORE_CUH
+#define KVF_ENGINE_CUDA_SCORE_CUH
+
+#include "engine/cuda/device.cuh"
+#include "engine/cuda/heads.h"
+
+enum { LANES = 256 };
+
+/* The entries that are scored. */
+struct asked {
+    struct gpu_heads h;
+    const unsigned char *due;
+};
+
+/* What lane i of a head has to do; false: nothing. */
+DEVICE bool entry_of(const struct asked &a, int *at, int *slot, size_t *place)
+{
+    *at = (int)blockIdx.y;
+    *slot = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    *place = (size_t)*at * (size_t)a.h.cache.ld_slot + (size_t)*slot;
+    return a.due[*at] && *slot < a.h.n[*at];
+}
+
+static inline dim3 grid_of(const struct gpu_heads *h)
+{
+    return dim3(blocks_for((size_t)h->cache.most, LANES), (unsigned)h->cache.heads);
+}
+
+/* Query heads [*q0, end) that decide for head `at`. */
+DEVICE int group_of(const struct gpu_group &x, int at, int *q0)
+{
+    int first = x.layer ? at - at % x.heads_of_layer : at;
+    *q0 = first * x.per;
+    return *q0 + (x.layer ? x.heads_of_layer : 1) * x.per;
+}
+
+/* Where the row lies that is `age` queries old. */
+DEVICE int row_at(const struct gpu_window &w, int age)
+{
+    return (w.newest + w.ring - age) % w.ring;
+}
+
+/* The weight that query head q gave the entry of a slot at position pos: 0 to one that came later.
+ */
+DEVICE float weight_at(const struct gpu_heads &h, const struct gpu_window &w, int q, int row,
+                       int slot, int32_t pos)
+{
+    if (pos > w.row_t[row])
+        return 0;
+    return w
+        .rows[((size_t)q * (size_t)w.ring + (size_t)row) * (size_t)h.cache.ld_slot + (size_t)slot];
+}
+
+/* Whether an entry is unprotected. */
+DEVICE bool candidate(int32_t pos, int32_t sinks, int32_t recent_from)
+{
+    return pos >= sinks && pos < recent_from;
+}
+
+/* Rounded to whole units, of which sums are exact (window.c). */
+DEVICE double in_units(float x, double magic)
+{
+    return ((double)x + magic) - magic;
+}
+
+#endif

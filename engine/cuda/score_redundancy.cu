@@ -1,0 +1,242 @@
+/* score_redundancy.cu - how much a key repeats what the others of its head say
+ * (engine/method/score_redundancy.c): entries are numbered in order of time, and keys are of length
+ * 1. */
+#include "engine/cuda/score.cuh"
+
+enum {
+    TILE = PAGE_SLOTS, /* rows, and columns, of cosines that a block works out at once */
+    STEP = 16,         /* channels of keys that are there meanwhile */
+    MINE = 4,          /* rows, and columns, of a lane: (TILE / MINE)^2 lanes */
+    CHANNELS = 128,
+};
+#define SIMILAR 0.5f
+
+/* What lies in the scratch. */
+struct redundancy {
+    double *scale; /* [heads][ld] by slot: 1 over the length of the key */
+    double *sum;   /* [heads][D] of all keys */
+    int32_t *near; /* [heads][ld] the newest similar neighbour of an entry; -1: none */
+    float *cosine; /* [heads][ld] with it */
+    float *r;      /* [heads][ld] */
+};
+
+size_t gpu_redundancy_bytes(int heads, int ld_slot, int D)
+{
+    size_t n = (size_t)heads * (size_t)ld_slot;
+    return n * (sizeof(double) + sizeof(int32_t) + 2 * sizeof(float))
+           + (size_t)heads * (size_t)D * sizeof(double);
+}
+
+static struct redundancy lay_out(const struct gpu_heads *h, void *scratch)
+{
+    struct redundancy x;
+    size_t n = (size_t)h->cache.heads * (size_t)h->cache.ld_slot;
+    x.scale = (double *)scratch;
+    x.sum = x.scale + n;
+    x.near = (int32_t *)(x.sum + (size_t)h->cache.heads * (size_t)h->cache.D);
+    x.cosine = (float *)(x.near + n);
+    x.r = x.cosine + n;
+    return x;
+}
+
+template <class KV> __global__ void scale_kernel(struct asked a, struct redundancy x)
+{
+    int at, slot;
+    size_t place;
+    if (!entry_of(a, &at, &slot, &place))
+        return;
+    const KV *key = page_keys<KV>(a.h.cache, at, slot / PAGE_SLOTS) + slot % PAGE_SLOTS;
+    double square = 0;
+    for (int d = 0; d < a.h.cache.D; d++) {
+        double v = (double)kv_value(key, (size_t)d * PAGE_SLOTS);
+        square += v * v;
+    }
+    x.scale[place] = square > 0 ? 1.0 / sqrt(square) : 0;
+}
+
+/* Channel d of the entry of rank i; 0 where there is none. */
+template <class KV>
+DEVICE float unit_of(const struct asked &a, const struct redundancy &x, int at, int i, int d)
+{
+    size_t first = (size_t)at * (size_t)a.h.cache.ld_slot;
+    if (i >= a.h.n[at] || d >= a.h.cache.D)
+        return 0;
+    int slot = a.h.order[first + (size_t)i];
+    const KV *keys = page_keys<KV>(a.h.cache, at, slot / PAGE_SLOTS);
+    float v = kv_value(keys, (size_t)(d * PAGE_SLOTS + slot % PAGE_SLOTS));
+    return (float)((double)v * x.scale[first + (size_t)slot]);
+}
+
+/* Cosines of MINE rows from r0 on with MINE columns from c0 on, for each lane of a tile. */
+template <class KV>
+DEVICE void cosines(const struct asked &a, const struct redundancy &x, int at, int r0, int c0,
+                    float (*sum)[MINE])
+{
+    SHARED(float, rows, TILE *STEP);
+    SHARED(float, columns, TILE *STEP);
+    int id = (int)threadIdx.x, r = id / (TILE / MINE) * MINE, c = id % (TILE / MINE) * MINE;
+    for (int j = 0; j < MINE * MINE; j++)
+        sum[j / MINE][j % MINE] = 0;
+    for (int d0 = 0; d0 < a.h.cache.D; d0 += STEP) {
+        for (int i = id; i < TILE * STEP; i += LANES) {
+            rows[i] = unit_of<KV>(a, x, at, r0 + i % TILE, d0 + i / TILE);
+            columns[i] = unit_of<KV>(a, x, at, c0 + i % TILE, d0 + i / TILE);
+        }
+        __syncthreads();
+        for (int d = 0; d < STEP && d0 + d < a.h.cache.D; d++)
+#pragma unroll
+            for (int j = 0; j < MINE * MINE; j++)
+                sum[j / MINE][j % MINE] = fmaf(rows[d * TILE + r + j / MINE],
+                                               columns[d * TILE + c + j % MINE],
+                                               sum[j / MINE][j % MINE]);
+        __syncthreads();
+    }
+}
+
+/* Block (tile of rows, head): columns from the newest on, until each row has found its neighbour.
+ */
+template <class KV>
+__global__ void __launch_bounds__(LANES) near_kernel(struct asked a, struct redundancy x)
+{
+    SHARED(int, best, TILE);
+    int at = (int)blockIdx.y, n = a.h.n[at], r0 = (int)blockIdx.x * TILE, id = (int)threadIdx.x;
+    int r = id / (TILE / MINE) * MINE, c = id % (TILE / MINE) * MINE, open = 1;
+    size_t first = (size_t)at * (size_t)a.h.cache.ld_slot;
+    if (!a.due[at] || r0 >= n)
+        return;
+    if (id < TILE)
+        best[id] = -1;
+    for (int c0 = (n - 1) / TILE * TILE; c0 >= 0 && open; c0 -= TILE) {
+        float sum[MINE][MINE];
+        bool waits[MINE];
+        cosines<KV>(a, x, at, r0, c0, sum);
+        for (int j = 0; j < MINE; j++)
+            waits[j] = r0 + r + j < n && best[r + j] < 0;
+        __syncthreads(); /* all know which rows are open */
+        for (int j = 0; j < MINE * MINE; j++)
+            if (waits[j / MINE] && sum[j / MINE][j % MINE] > SIMILAR
+                && r0 + r + j / MINE != c0 + c + j % MINE)
+                atomicMax(&best[r + j / MINE], c0 + c + j % MINE);
+        __syncthreads();
+        open = 0;
+        for (int j = 0; j < MINE * MINE; j++) {
+            int row = r + j / MINE;
+            open |= waits[j / MINE] && best[row] < 0;
+            if (waits[j / MINE] && best[row] == c0 + c + j % MINE)
+                x.cosine[first + (size_t)(r0 + row)] = sum[j / MINE][j % MINE];
+        }
+        open = __syncthreads_or(open);
+    }
+    __syncthreads();
+    if (id < TILE && r0 + id < n)
+        x.near[first + (size_t)(r0 + id)] = best[id];
+}
+
+/* Block (head): the sum of all keys, in order of time. */
+template <class KV>
+__global__ void __launch_bounds__(CHANNELS) sum_kernel(struct asked a, struct redundancy x)
+{
+    int at = (int)blockIdx.x, D = a.h.cache.D;
+    for (int d = (int)threadIdx.x; a.due[at] && d < D; d += CHANNELS) {
+        double sum = 0;
+        for (int i = 0; i < a.h.n[at]; i++)
+            sum += (double)unit_of<KV>(a, x, at, i, d);
+        x.sum[(size_t)at * (size_t)D + (size_t)d] = sum;
+    }
+}
+
+/* Lane i of head blockIdx.y has the entry of rank i: its mean cosine but for what is forgiven. */
+template <class KV> __global__ void mean_kernel(struct asked a, struct redundancy x)
+{
+    int at, i, D = a.h.cache.D;
+    size_t place;
+    if (!entry_of(a, &at, &i, &place))
+        return;
+    size_t first = place - (size_t)i;
+    const double *sum = x.sum + (size_t)at * (size_t)D;
+    double all = 0, less = 0;
+    for (int j = 0; j < a.h.n[at]; j++)
+        less += x.near[first + (size_t)j] == i ? (double)x.cosine[first + (size_t)j] : 0;
+    for (int d = 0; d < D; d++) {
+        double u = (double)unit_of<KV>(a, x, at, i, d);
+        all += u * (sum[d] - u);
+    }
+    x.r[place] = (float)((all - less) / a.h.n[at]);
+}
+
+/* The sum of exp(r - top) in order of time: one lane adds, all work out the terms. */
+DEVICE double sum_in_order(const float *r, int n, double top)
+{
+    SHARED(double, term, LANES);
+    SHARED(double, all, 1);
+    double sum = 0; /* that of lane 0 counts */
+    for (int i0 = 0; i0 < n; i0 += LANES) {
+        int m = n - i0 < LANES ? n - i0 : LANES;
+        if ((int)threadIdx.x < m)
+            term[threadIdx.x] = exp((double)r[i0 + (int)threadIdx.x] - top);
+        __syncthreads();
+        for (int i = 0; threadIdx.x == 0 && i < m; i++)
+            sum += term[i];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        all[0] = sum;
+    __syncthreads();
+    return all[0];
+}
+
+/* Block (head): the softmax of r, and the score. */
+__global__ void __launch_bounds__(LANES)
+    redundancy_kernel(struct asked a, struct redundancy x, float lambda, bool normalise,
+                      int32_t sinks, int32_t recent_from, float *out)
+{
+    int at = (int)blockIdx.x, n = a.h.n[at];
+    size_t first = (size_t)at * (size_t)a.h.cache.ld_slot;
+    const int32_t *pos = a.h.cache.pos + first, *order = a.h.order + first;
+    float *r = x.r + first, top = -INFINITY, most = -INFINITY;
+    if (!a.due[at])
+        return;
+    for (int i = (int)threadIdx.x; i < n; i += LANES)
+        top = fmaxf(top, r[i]);
+    top = block_max(top);
+    double sum = sum_in_order(r, n, (double)top);
+    for (int i = (int)threadIdx.x; i < n; i += LANES) {
+        r[i] = (float)(exp((double)r[i] - (double)top) / sum);
+        if (candidate(pos[order[i]], sinks, recent_from))
+            most = fmaxf(most, r[i]);
+    }
+    most = block_max(most);
+    for (int i = (int)threadIdx.x; i < n; i += LANES) {
+        float *v = out + first + (size_t)order[i];
+        *v = lambda * *v - (1 - lambda) * r[i] / (normalise ? most : 1.0f);
+    }
+}
+
+template <class KV>
+static void measure(struct gpu *g, const struct asked &a, const struct redundancy &x)
+{
+    struct asked in = a;
+    struct redundancy to = x;
+    unsigned heads = (unsigned)a.h.cache.heads;
+    dim3 tiles(blocks_for((size_t)a.h.cache.most, TILE), heads);
+    LAUNCH(scale_kernel<KV>, grid_of(&in.h), LANES, 0, g->stream, in, to);
+    LAUNCH(near_kernel<KV>, tiles, LANES, 0, g->stream, in, to);
+    LAUNCH(sum_kernel<KV>, heads, CHANNELS, 0, g->stream, in, to);
+    LAUNCH(mean_kernel<KV>, grid_of(&in.h), LANES, 0, g->stream, in, to);
+}
+
+void gpu_score_redundancy(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                          const struct gpu_redundancy *how, int32_t sinks, int32_t recent_from,
+                          float *out)
+{
+    struct asked a = {*h, due};
+    struct redundancy x = lay_out(h, how->scratch);
+    float lambda = how->lambda;
+    bool normalise = how->normalise;
+    if (h->cache.type == KV_F16)
+        measure<uint16_t>(g, a, x);
+    else
+        measure<float>(g, a, x);
+    LAUNCH(redundancy_kernel, (unsigned)h->cache.heads, LANES, 0, g->stream, a, x, lambda,
+           normalise, sinks, recent_from, out);
+}

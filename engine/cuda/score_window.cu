@@ -1,0 +1,250 @@
+/* score_window.cu - scores from the rows of the last queries (engine/method/window.c and the scores
+ * that call it): lane i of head blockIdx.y has slot i. */
+#include "engine/cuda/score.cuh"
+
+__global__ void window_kernel(struct asked a, struct gpu_group x, struct gpu_window w, double magic,
+                              float *out)
+{
+    int at, slot, q0;
+    size_t place;
+    if (!entry_of(a, &at, &slot, &place))
+        return;
+    int end = group_of(x, at, &q0);
+    int32_t pos = a.h.cache.pos[place];
+    double sum = 0;
+    for (int age = 0; age < w.held; age++) {
+        int row = row_at(w, age);
+        float most = 0;
+        for (int q = q0; q < end; q++) {
+            float p = weight_at(a.h, w, q, row, slot, pos);
+            most = p > most ? p : most;
+            sum += x.max ? 0 : in_units(p, magic);
+        }
+        sum += x.max ? in_units(most, magic) : 0;
+    }
+    double scale = 1.0 / (w.held ? w.held : 1);
+    out[place] = (float)(sum * (x.mean ? scale / (end - q0) : scale));
+}
+
+void gpu_score_window(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                      const struct gpu_group *group, const struct gpu_window *w, double magic,
+                      float *out)
+{
+    struct asked a = {*h, due};
+    struct gpu_group x = *group;
+    struct gpu_window window = *w;
+    LAUNCH(window_kernel, grid_of(h), LANES, 0, g->stream, a, x, window, magic, out);
+}
+
+enum { PARTS = 16 }; /* of a sum of weights, as sum_between of kernels.h has them */
+
+/* Of one query of the window the largest logit of the group, as a weight: exp(z) over the largest
+ * lse; z = ln p + lse. */
+DEVICE float largest_logit(const struct asked &a, const struct gpu_window &w, int q0, int end,
+                           int row, int slot, int32_t pos)
+{
+    float most = -INFINITY, top = 0;
+    for (int q = q0; q < end; q++)
+        most = fmaxf(most, w.row_lse[(size_t)q * (size_t)w.ring + (size_t)row]);
+    for (int q = q0; q < end; q++) {
+        float s = expf(w.row_lse[(size_t)q * (size_t)w.ring + (size_t)row] - most);
+        float v = weight_at(a.h, w, q, row, slot, pos) * s;
+        top = q == q0 || v > top ? v : top;
+    }
+    return top;
+}
+
+/* Block (query head, age): 1 over what the query gave to the candidates; of largest logits the
+ * first query head has the share of all. */
+__global__ void __launch_bounds__(WARP)
+    share_kernel(struct asked a, struct gpu_group x, struct gpu_window w, int32_t sinks,
+                 int32_t recent_from, float *share)
+{
+    int q = (int)blockIdx.x, row = row_at(w, (int)blockIdx.y), at = q / x.per, id = lane_of_warp();
+    at = x.layer ? at - at % x.heads_of_layer : at;
+    int q0, end = group_of(x, at, &q0);
+    if (!a.due[at] || (x.logits && q != q0))
+        return;
+    const int32_t *pos = a.h.cache.pos + (size_t)at * (size_t)a.h.cache.ld_slot;
+    int32_t to = w.row_t[row] < recent_from ? w.row_t[row] + 1 : recent_from;
+    double sum = 0;
+    for (int i = id; id < PARTS && i < a.h.n[at]; i += PARTS) {
+        float v = 0;
+        if (candidate(pos[i], sinks, to))
+            v = x.logits ? largest_logit(a, w, q0, end, row, i, pos[i])
+                         : weight_at(a.h, w, q, row, i, pos[i]);
+        sum += (double)v;
+    }
+    sum += __shfl_sync(ALL_LANES, sum, id + 8); /* 0 to 7: both halves */
+    sum += __shfl_sync(ALL_LANES, sum, id + 4);
+    sum += __shfl_sync(ALL_LANES, sum, id + 2);
+    sum += __shfl_sync(ALL_LANES, sum, id + 1);
+    if (id == 0)
+        share[(size_t)q * (size_t)w.ring + (size_t)row] = sum > 0 ? (float)(1.0 / sum) : 0;
+}
+
+/* What the query heads gave in one row, each in its share. */
+DEVICE float row_of_group(const struct asked &a, const struct gpu_group &x,
+                          const struct gpu_window &w, const float *share, int q0, int end, int row,
+                          int slot, int32_t pos)
+{
+    float sum = 0;
+    if (x.logits)
+        return largest_logit(a, w, q0, end, row, slot, pos)
+               * share[(size_t)q0 * (size_t)w.ring + (size_t)row];
+    for (int q = q0; q < end; q++) {
+        float s = share ? share[(size_t)q * (size_t)w.ring + (size_t)row] : 1;
+        float v = weight_at(a.h, w, q, row, slot, pos) * s;
+        if (q == q0)
+            sum = v;
+        else if (!x.max)
+            sum += v;
+        else
+            sum = v > sum ? v : sum;
+    }
+    return sum;
+}
+
+__global__ void rows_kernel(struct asked a, struct gpu_group x, struct gpu_window w, bool most,
+                            const float *share, float *out)
+{
+    int at, slot, q0;
+    size_t place;
+    if (!entry_of(a, &at, &slot, &place))
+        return;
+    int end = group_of(x, at, &q0);
+    int32_t pos = a.h.cache.pos[place];
+    float sum = 0, scale = most || w.held == 0 ? 1 : 1.0f / (float)w.held;
+    for (int age = w.held - 1; age >= 0; age--) { /* the oldest query first */
+        float v = row_of_group(a, x, w, share, q0, end, row_at(w, age), slot, pos);
+        if (most)
+            sum = v > sum ? v : sum;
+        else
+            sum += v;
+    }
+    out[place] = sum * (x.mean ? scale / (float)(end - q0) : scale);
+}
+
+void gpu_score_rows(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                    const struct gpu_group *group, const struct gpu_window *w, bool most,
+                    int32_t sinks, int32_t recent_from, float *share, float *out)
+{
+    struct asked a = {*h, due};
+    struct gpu_group x = *group;
+    struct gpu_window window = *w;
+    dim3 rows((unsigned)(h->cache.heads * group->per), (unsigned)w->held);
+    if (share && w->held > 0)
+        LAUNCH(share_kernel, rows, WARP, 0, g->stream, a, x, window, sinks, recent_from, share);
+    LAUNCH(rows_kernel, grid_of(h), LANES, 0, g->stream, a, x, window, most, share, out);
+}
+
+/* How often the group gave less than an even share, counted down. */
+__global__ void below_kernel(struct asked a, struct gpu_group x, struct gpu_window w, float *out)
+{
+    int at, slot, q0, count = 0;
+    size_t place;
+    if (!entry_of(a, &at, &slot, &place))
+        return;
+    int end = group_of(x, at, &q0);
+    int32_t pos = a.h.cache.pos[place];
+    for (int age = 0; age < w.held; age++) {
+        int row = row_at(w, age);
+        float sum = row_of_group(a, x, w, nullptr, q0, end, row, slot, pos);
+        int seen = w.row_n[(size_t)(end - 1) * (size_t)w.ring + (size_t)row];
+        count += pos <= w.row_t[row] && sum < (float)(end - q0) / (float)seen;
+    }
+    out[place] = (float)-count;
+}
+
+void gpu_score_below(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                     const struct gpu_group *group, const struct gpu_window *w, float *out)
+{
+    struct asked a = {*h, due};
+    struct gpu_group x = *group;
+    struct gpu_window window = *w;
+    LAUNCH(below_kernel, grid_of(h), LANES, 0, g->stream, a, x, window, out);
+}
+
+/* Mean plus gamma times the variance of the weights of query head q, from sums in whole units. */
+DEVICE float spread_of(const struct asked &a, const struct gpu_window &w, int q, int slot,
+                       int32_t pos, double gamma)
+{
+    long long sum = 0, square = 0;
+    for (int age = 0; age < w.held; age++) {
+        double p = (double)weight_at(a.h, w, q, row_at(w, age), slot, pos);
+        sum += __double2ll_rn(p / SPREAD_UNIT);
+        square += __double2ll_rn(p * p / SPREAD_UNIT);
+    }
+    double per = w.held > 0 ? 1.0 / w.held : 0, more = w.held > 1 ? gamma / (w.held - 1) : 0;
+    double s = (double)sum * SPREAD_UNIT, mean = s * per;
+    double var = (double)square * SPREAD_UNIT - s * mean;
+    return (float)(mean + more * (var > 0 ? var : 0));
+}
+
+__global__ void spread_kernel(struct asked a, struct gpu_group x, struct gpu_window w, double gamma,
+                              float *out)
+{
+    int at, slot, q0;
+    size_t place;
+    if (!entry_of(a, &at, &slot, &place))
+        return;
+    int end = group_of(x, at, &q0);
+    float sum = 0;
+    for (int q = q0; q < end; q++)
+        sum += spread_of(a, w, q, slot, a.h.cache.pos[place], gamma);
+    out[place] = sum;
+}
+
+void gpu_score_spread(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                      const struct gpu_group *group, const struct gpu_window *w, double gamma,
+                      float *out)
+{
+    struct asked a = {*h, due};
+    struct gpu_group x = *group;
+    struct gpu_window window = *w;
+    LAUNCH(spread_kernel, grid_of(h), LANES, 0, g->stream, a, x, window, gamma, out);
+}
+
+/* The largest, or the mean, of copy[i - half .. i + half] as far as they exist, of n. */
+DEVICE float pooled(const float *copy, int i, int n, int width, bool max)
+{
+    int half = width / 2, lo = i > half ? i - half : 0, hi = i + half < n ? i + half : n - 1;
+    float v = copy[lo];
+    for (int j = lo + 1; j <= hi; j++)
+        if (!max)
+            v += copy[j];
+        else if (copy[j] > v)
+            v = copy[j];
+    return max ? v : v / (float)width;
+}
+
+/* Block (head): candidates adjoin in order of time. */
+__global__ void __launch_bounds__(LANES)
+    pool_kernel(struct asked a, int width, bool max, int32_t sinks, int32_t recent_from,
+                float *copy, float *out)
+{
+    int at = (int)blockIdx.x, n = a.h.n[at], before = 0, m = 0;
+    size_t first = (size_t)at * (size_t)a.h.cache.ld_slot;
+    const int32_t *pos = a.h.cache.pos + first, *order = a.h.order + first;
+    if (!a.due[at])
+        return;
+    for (int i = (int)threadIdx.x; i < n; i += LANES) {
+        before += pos[i] < sinks;
+        m += candidate(pos[i], sinks, recent_from);
+    }
+    order += block_sum(before);
+    m = block_sum(m);
+    for (int i = (int)threadIdx.x; i < m; i += LANES)
+        copy[first + (size_t)i] = out[first + (size_t)order[i]];
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < m; i += LANES)
+        out[first + (size_t)order[i]] = pooled(copy + first, i, m, width, max);
+}
+
+void gpu_pool(struct gpu *g, const struct gpu_heads *h, const unsigned char *due, int width,
+              bool max, int32_t sinks, int32_t recent_from, float *copy, float *out)
+{
+    struct asked a = {*h, due};
+    LAUNCH(pool_kernel, (unsigned)h->cache.heads, LANES, 0, g->stream, a, width, max, sinks,
+           recent_from, copy, out);
+}
