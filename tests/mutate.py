@@ -83,7 +83,7 @@ class Tree:
                 self.put(name, f.read())
             shutil.copymode(os.path.join(ROOT, name), os.path.join(self.root, name))
         if not os.path.exists(os.path.join(self.build, "build.ninja")):
-            subprocess.run(["meson", "setup", self.build, "-Dtests=enabled", "-Ddebug=false"], cwd=self.root, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(["meson", "setup", self.build, "-Dtests=enabled", "-Ddebug=false", "-Dcuda=disabled"], cwd=self.root, check=True, stdout=subprocess.DEVNULL)
         if whole:
             subprocess.run(["ninja", "-C", self.build], check=True, stdout=subprocess.DEVNULL)  # some tests use all that is installed
 
