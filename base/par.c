@@ -7,7 +7,13 @@
 #include "base/os.h"
 #include "base/par.h"
 
-enum { MAX_THREADS = 256, SPINS = 4000 };
+enum { MAX_THREADS = 256, SPINS_MOST = 4000, SPINS_LEAST = 16 };
+
+/* How long a thread spins before it sleeps: longer when spinning was worth it, shorter when not, so
+ * that threads which share a processor with others leave it to them. */
+struct patience {
+    int spins;
+};
 
 struct worker {
     struct par *pool;
@@ -15,15 +21,19 @@ struct worker {
     int index;
 };
 
+/* A round is open until all of its tasks are done.  Threads claim tasks one by one; a thread that
+ * sleeps through a round is not waited for. */
 struct par {
-    /* A round is published by raising epoch; every worker joins it once. */
-    _Atomic uint32_t epoch;
-    _Atomic uint32_t busy; /* workers still inside the current round */
-    _Atomic int next;      /* next task to hand out */
+    _Atomic uint64_t open;   /* number of the round << 32 | tasks that nobody has claimed */
+    _Atomic uint32_t epoch;  /* rises with each round: what workers sleep on */
+    _Atomic uint32_t left;   /* tasks of the round that are not done: what the caller sleeps on */
+    _Atomic uint32_t asleep; /* workers that sleep, or are about to */
+    /* These are written between rounds, and read by threads that have claimed a task. */
     int n_tasks;
     par_fn fn;
     void *ctx;
     _Atomic bool quit;
+    struct patience caller;
     int n_workers; /* threads beside the caller */
     struct worker worker[MAX_THREADS];
 };
@@ -37,25 +47,37 @@ static void relax(void)
 #endif
 }
 
-/* Returns when *word differs from seen. */
-static void wait_change(_Atomic uint32_t *word, uint32_t seen)
+/* Whether *word differs from seen before patience ends. */
+static bool spin(struct patience *p, _Atomic uint32_t *word, uint32_t seen)
 {
-    for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(word, memory_order_acquire) != seen)
-            return;
+    for (int i = 0; i < p->spins; i++) {
+        if (atomic_load_explicit(word, memory_order_acquire) != seen) {
+            p->spins = p->spins < SPINS_MOST / 2 ? 2 * p->spins : SPINS_MOST;
+            return true;
+        }
         relax();
     }
-    while (atomic_load_explicit(word, memory_order_acquire) == seen)
-        os_wait(word, seen);
+    p->spins = p->spins > 2 * SPINS_LEAST ? p->spins / 2 : SPINS_LEAST;
+    return false;
+}
+
+/* Claims a task of the round that is open.  -1: there is none. */
+static int claim(struct par *p)
+{
+    uint64_t open = atomic_load_explicit(&p->open, memory_order_acquire);
+    while ((uint32_t)open > 0)
+        if (atomic_compare_exchange_weak_explicit(&p->open, &open, open - 1, memory_order_acquire,
+                                                  memory_order_acquire))
+            return p->n_tasks - (int)(uint32_t)open;
+    return -1;
 }
 
 static void drain(struct par *p, int thread)
 {
-    for (;;) {
-        int task = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
-        if (task >= p->n_tasks)
-            return;
+    for (int task = claim(p); task >= 0; task = claim(p)) {
         p->fn(p->ctx, task, thread);
+        if (atomic_fetch_sub_explicit(&p->left, 1, memory_order_acq_rel) == 1 && thread > 0)
+            os_wake_all(&p->left);
     }
 }
 
@@ -63,22 +85,26 @@ static void *worker_main(void *arg)
 {
     struct worker *w = arg;
     struct par *p = w->pool;
-    uint32_t seen = 0;
-    for (;;) {
-        wait_change(&p->epoch, seen);
-        seen++; /* rounds are published one at a time */
-        if (atomic_load(&p->quit))
-            return NULL;
+    struct patience patience = {SPINS_MOST};
+    while (!atomic_load(&p->quit)) {
+        uint32_t seen = atomic_load(&p->epoch);
         drain(p, w->index);
-        if (atomic_fetch_sub_explicit(&p->busy, 1, memory_order_acq_rel) == 1)
-            os_wake_all(&p->busy);
+        if (spin(&patience, &p->epoch, seen))
+            continue;
+        atomic_fetch_add(&p->asleep, 1);
+        while (atomic_load(&p->epoch) == seen && !atomic_load(&p->quit))
+            os_wait(&p->epoch, seen);
+        atomic_fetch_sub(&p->asleep, 1);
     }
+    return NULL;
 }
 
+/* Tells the workers of a change.  A worker counts itself before it looks for the last time. */
 static void publish(struct par *p)
 {
-    atomic_fetch_add_explicit(&p->epoch, 1, memory_order_release);
-    os_wake_all(&p->epoch);
+    atomic_fetch_add(&p->epoch, 1);
+    if (atomic_load(&p->asleep) > 0)
+        os_wake_all(&p->epoch);
 }
 
 int par_create(int n_threads, struct par **ret_pool)
@@ -90,6 +116,7 @@ int par_create(int n_threads, struct par **ret_pool)
     struct par *p = MEM_NEW(struct par, 1);
     if (!p)
         return KVF_E_NOMEM;
+    p->caller.spins = SPINS_MOST;
     for (int i = 0; i < n_threads - 1; i++) {
         p->worker[i] = (struct worker){.pool = p, .index = i + 1};
         if (pthread_create(&p->worker[i].thread, NULL, worker_main, &p->worker[i]) != 0) {
@@ -128,14 +155,16 @@ void par_run(struct par *p, int n_tasks, par_fn fn, void *ctx)
     p->fn = fn;
     p->ctx = ctx;
     p->n_tasks = n_tasks;
-    atomic_store_explicit(&p->next, 0, memory_order_relaxed);
-    atomic_store_explicit(&p->busy, (uint32_t)p->n_workers, memory_order_relaxed);
+    uint64_t round = atomic_load_explicit(&p->open, memory_order_relaxed) >> 32;
+    atomic_store_explicit(&p->left, (uint32_t)n_tasks, memory_order_relaxed);
+    atomic_store_explicit(&p->open, (round + 1) << 32 | (uint32_t)n_tasks, memory_order_release);
     publish(p);
     drain(p, 0);
     for (;;) {
-        uint32_t left = atomic_load_explicit(&p->busy, memory_order_acquire);
+        uint32_t left = atomic_load_explicit(&p->left, memory_order_acquire);
         if (left == 0)
             return;
-        wait_change(&p->busy, left);
+        if (!spin(&p->caller, &p->left, left))
+            os_wait(&p->left, left);
     }
 }

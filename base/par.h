@@ -1,10 +1,12 @@
 /* par.h - a persistent pool that runs numbered tasks.
  *
- * Tasks are handed out by a shared counter, so an unlucky thread never holds up
- * the rest for more than one task.  Which thread runs a task is not defined:
- * results must depend on the task number alone, which is what keeps output
- * byte-identical for any number of threads.  Waiting threads spin for a short
- * time and then sleep, so an oversubscribed machine does not collapse. */
+ * Threads claim one task after the other, so an unlucky thread never holds up
+ * the rest for more than one task, and one that has claimed none is not waited
+ * for.  Which thread runs a task is not defined: results must depend on the task
+ * number alone, which is what keeps output byte-identical for any number of
+ * threads.  Waiting threads spin for a short time, which is shorter where
+ * spinning did not help, and then sleep: a machine that is shared with other
+ * programs does not collapse. */
 #ifndef KVF_BASE_PAR_H
 #define KVF_BASE_PAR_H
 

@@ -2,8 +2,10 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "base/par.h"
@@ -125,6 +127,43 @@ Test(par, results_are_visible_to_the_caller)
         cr_expect(eq(int, sum, 64 * 65 / 2));
     }
     par_destroy(p);
+}
+
+static double processor_seconds(void)
+{
+    return (double)clock() / CLOCKS_PER_SEC;
+}
+
+static void work(void *ctx, int task, int thread)
+{
+    (void)thread;
+    double *x = (double *)ctx + task;
+    for (int i = 0; i < 400; i++)
+        *x = *x * 0.999 + 1;
+}
+
+static double seconds_of_rounds(struct par *p)
+{
+    double x[8] = {0}, begun = processor_seconds();
+    for (int round = 0; round < 10000; round++)
+        par_run(p, 8, work, x);
+    return processor_seconds() - begun;
+}
+
+/* Eight threads on one processor: those that have nothing to do must not take it from the one that
+ * has.  The bound is far above what a pool takes that sleeps, and far below one that spins. */
+Test(par, threads_that_wait_leave_the_processor)
+{
+    struct par *p = NULL;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    cr_assert(sched_setaffinity(0, sizeof one, &one) == 0);
+    double alone = seconds_of_rounds(NULL);
+    cr_assert(eq(int, par_create(8, &p), KVF_OK));
+    double together = seconds_of_rounds(p);
+    par_destroy(p);
+    cr_expect(together < 2 * alone + 0.2, "%g s of the processor, and %g s alone", together, alone);
 }
 
 static void in_order(void *ctx, int task, int thread)
