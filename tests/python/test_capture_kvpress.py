@@ -120,7 +120,7 @@ def batches(model, ids):
 
 def places():
     """Kept rows are found again, whatever the number of rows, and a changed one is not."""
-    from kvfate.adapters.kvpress import _places
+    from kvfate.adapters import places_of as _places
     for n in range(30, 200):
         given = torch.randn(3, n, 64)
         at = torch.stack([torch.randperm(n)[:n // 2] for _ in range(3)])

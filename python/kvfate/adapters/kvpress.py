@@ -13,7 +13,7 @@ import contextlib
 import torch
 
 from ..errors import Error
-from . import fits
+from . import fits, places_of
 
 
 def _parts(press):
@@ -24,18 +24,6 @@ def _parts(press):
             if callable(getattr(one, "forward_hook", None)):
                 out += _parts(one)
     return out
-
-
-def _places(given, kept):
-    """[heads][n]: places of the rows kept [heads][n][D] among those given, or None where one is not among them.  Rows are told apart by sums
-    of whole numbers made of their bits, which do not depend on the order of adding, as sums of reals would."""
-    whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[given.element_size()]
-    factors = torch.randint(1, 1 << 62, given.shape[-1:], generator=torch.Generator().manual_seed(1)).to(given.device)
-    known, wanted = ((x.contiguous().view(whole).long() * factors).sum(-1) for x in (given, kept))
-    have, order = known.sort(-1)
-    places = order.gather(-1, torch.searchsorted(have, wanted).clamp(max=given.shape[1] - 1))
-    found = given.gather(1, places[..., None].expand(-1, -1, given.shape[-1]))
-    return places if torch.equal(found, kept) else None
 
 
 @contextlib.contextmanager
@@ -89,7 +77,7 @@ def _record(capture, name, module, keys, kept, scores):
         hidden[tuple(at.to(keys.device) for at in masked)] = True
     scores = None if scores is None or scores.shape[-1] != keys.shape[2] else scores
     for b in range(len(keys)):
-        places = _places(keys[b], kept[b])
+        places = places_of(keys[b], kept[b])
         if places is None:
             raise Error("%s of %s changes keys, so that kept entries cannot be told; record such a run with kvfate.Writer" % (name, type(module).__name__))
         capture.kept(module, places, *(None if x is None else x[b] for x in (hidden, scores)), sequence=b)
