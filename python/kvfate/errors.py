@@ -20,6 +20,12 @@ def meant(name, names):
     return " (did you mean %s?)" % near[0] if near else ""
 
 
+def brief(exception):
+    """What an exception of another library says, as a part of one sentence."""
+    lines = str(exception).splitlines() or [type(exception).__name__]
+    return lines[0][:200]
+
+
 def shown(text):
     """Text for a terminal, without what would move or colour it."""
     return "".join(c if c.isprintable() else "\\x%02x" % ord(c) if ord(c) < 256 else "\\u%04x" % ord(c) for c in text)

@@ -5,10 +5,11 @@ import os
 import shutil
 import tempfile
 import zipfile
+import zlib
 
 import numpy as np
 
-from .errors import Error
+from .errors import Error, brief
 from .forms import ABOUT, loaded, unescaped
 from .import_tables import Tables
 
@@ -47,15 +48,15 @@ def _array(path, name, file):
     """An .npy that was opened; objects, which could run programs, are refused."""
     try:
         return np.load(file, mmap_mode="r" if isinstance(file, str) else None, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as e:
-        raise Error("%s: %s is no array that can be read: %s" % (path, name, e)) from None
+    except Exception as e:  # a broken head makes NumPy raise errors of many kinds, those of Python's own syntax among them
+        raise Error("%s: %s is no array that can be read: %s" % (path, name, brief(e))) from None
 
 
 def _npz(source, path):
     try:
         z = zipfile.ZipFile(path)
-    except zipfile.BadZipFile as e:
-        raise Error("%s is no npz file: %s" % (path, e)) from None
+    except (zipfile.BadZipFile, NotImplementedError) as e:
+        raise Error("%s is no npz file: %s" % (path, brief(e))) from None
     with z:
         for k, entry in enumerate(z.infolist()):
             if entry.filename == ABOUT:
@@ -65,8 +66,8 @@ def _npz(source, path):
                 try:
                     with z.open(entry) as f, open(spilled, "wb") as out:
                         shutil.copyfileobj(f, out, 1 << 20)
-                except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as e:
-                    raise Error("%s: %s cannot be unpacked: %s" % (path, entry.filename, e)) from None
+                except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, zlib.error) as e:
+                    raise Error("%s: %s cannot be unpacked: %s" % (path, entry.filename, brief(e))) from None
                 source.put(entry.filename[:-4], _array(path, entry.filename, spilled), path)
 
 
@@ -117,7 +118,7 @@ def _jsonl(source, path):
                     raise Error("%s: line %d is no object" % (path, number))
                 if "about" in said:
                     source.put_about(said["about"], path)
-                elif "blob" in said:
+                elif isinstance(said.get("blob"), int):
                     source.put("blob@%d" % said["blob"], said.get("values"), path)
                 else:
                     source.tables.put_object(said, "%s: line %d" % (path, number))
@@ -157,7 +158,7 @@ def _arrow(source, path):
     try:
         table = parquet.read_table(path) if path.endswith(".parquet") else feather.read_table(path)
     except (pyarrow.ArrowException, OSError) as e:
-        raise Error("%s cannot be read: %s" % (path, str(e).splitlines()[0])) from None
+        raise Error("%s cannot be read: %s" % (path, brief(e))) from None
     known = (table.schema.metadata or {}).get(b"kvfate")
     if known:
         source.put_about(loaded(known, "%s: metadata kvfate" % path), path)
@@ -177,7 +178,7 @@ def _torch(source, path):
     try:
         said = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as e:
-        raise Error("%s is no file of tensors that torch loads without running code (weights_only=True): %s" % (path, str(e).splitlines()[0])) from None
+        raise Error("%s is no file of tensors that torch loads without running code (weights_only=True): %s" % (path, brief(e))) from None
     if not isinstance(said, dict):
         raise Error("%s holds a %s; save a dict of tensors by the names of docs/guide/import.md" % (path, type(said).__name__))
     for name, value in said.items():

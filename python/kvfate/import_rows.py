@@ -3,23 +3,28 @@ import numpy as np
 
 from .capture_rows import PROBES, LayerRows, NumpyArrays
 from .errors import Error
+from .import_tables import MOST_STEPS, whole
 
 ALIVE = 2**32 - 1
 FROM_ROWS = [p for p in PROBES if p not in ("evict", "nll", "keys", "contrib")]
+SHAPE = "%s: attention is [layers][query heads][queries][entries], or attention@L0 and so on without the first"
 NEAR = 0.02  # so far may the weights of a row sum from 1: half precision, rounded on the way
 
 
 # ---- kept entries
 
-def kept_shape(layers):
+def kept_shape(layers, where):
     """{layer: KV heads} of a field of kept entries: arrays [layers][heads][steps][places], lists of such, or rows of tables."""
     out = {}
     for layer, value in layers.items():
         if isinstance(value, dict):
             for l, h in value:
                 out[l] = max(out.get(l, 0), h + 1)
-        else:
+            continue
+        try:
             out.update({layer: len(value)} if layer is not None else {l: len(one) for l, one in enumerate(value)})
+        except TypeError:
+            raise Error("%s: kept entries are [layers][heads][steps][places], or [heads][steps][places] of kept@L0" % where) from None
     return out
 
 
@@ -32,15 +37,17 @@ def _sets(x, name, layer, head):
         if one is None:
             raise Error("%s: there are no rows of kept entries of layer %d, head %d" % (x.at(name), layer, head))
         steps = np.array(sorted(one["steps"]), np.int64)
+        if len(steps) and steps[-1] >= x.steps:
+            raise Error("%s: kept entries of step %d, where the run has %d tokens" % (x.at(name), steps[-1], x.steps))
         step, token = (np.concatenate([r[k] for r in one["rows"]]) if one["rows"] else np.zeros(0, np.int64) for k in (0, 1))
         order = np.argsort(step, kind="stable")
         return steps, np.split(token[order], np.searchsorted(step[order], steps[1:]))
     try:
         sets = [np.asarray(s) for s in (value if value is not None else rows[layer])[head]]
-    except (IndexError, TypeError):
+    except (IndexError, KeyError, TypeError, ValueError):
         raise Error("%s: %s has no layer %d, head %d; it is [layers][heads][steps][places]" % (x.at(name), name, layer, head)) from None
     said = x.parts.get((name, "steps"), {})
-    steps = np.asarray(said.get(layer, said.get(None, range(x.steps - len(sets), x.steps))), np.int64)
+    steps = whole(said.get(layer, said.get(None, range(x.steps - len(sets), x.steps))), name + "@steps", MOST_STEPS, x.at(name))
     if steps.shape != (len(sets),) or np.any(np.diff(steps) <= 0) or len(steps) and not 0 <= steps[0] <= steps[-1] < x.steps:
         raise Error("%s: %s has %d steps in layer %d, head %d; %s@steps must name as many, rising, below %d" % (x.at(name), name, len(sets), layer, head, name, x.steps))
     return steps, sets
@@ -107,6 +114,17 @@ def write_kept(x, w):
 def attention_shape(layers, where):
     """{layer: query heads} of attention: [layers][heads][queries][entries], @L3 of one layer, or lists [steps][layers] as transformers gives them."""
     out = {}
+    try:
+        out = _query_heads(layers)
+    except (TypeError, ValueError, IndexError):
+        pass
+    if not out or not all(out.values()):
+        raise Error(SHAPE % where)
+    return out
+
+
+def _query_heads(layers):
+    out = {}
     for layer, value in layers.items():
         if isinstance(value, (list, tuple)) and layer is None and value and isinstance(value[0], (list, tuple)):
             out.update({l: np.shape(one)[-3] for l, one in enumerate(value[0]) if np.ndim(one) >= 3})
@@ -114,30 +132,39 @@ def attention_shape(layers, where):
             out.update({l: np.shape(one)[0] for l, one in enumerate(value) if np.ndim(one) == 3})
         else:
             out[layer] = np.shape(value)[0] if np.ndim(value) == 3 else 0
-    if not out or not all(out.values()):
-        raise Error("%s: attention is [layers][query heads][queries][entries], or attention@L0 and so on without the first" % where)
     return out
+
+
+def _weights_of(x, value, most):
+    """An array [query heads][queries][entries] of numbers, or with the batch before it where `most` is 4."""
+    try:
+        value = np.asarray(value)
+    except ValueError:
+        value = np.zeros(0)
+    if value.ndim not in (3, most) or value.dtype.kind not in "biuf":
+        raise Error(SHAPE % x.at("attention"))
+    return value
 
 
 def _blocks(x, layer):
     """(first query, weights [heads][queries][entries]) of a layer, in blocks."""
     parts = x.parts["attention", ""]
-    whole = parts.get(None)
-    if layer not in parts and isinstance(whole, (list, tuple)) and whole and isinstance(whole[0], (list, tuple)):
+    everything = parts.get(None)
+    if layer not in parts and isinstance(everything, (list, tuple)) and everything and isinstance(everything[0], (list, tuple)):
         t0 = 0
-        for step in whole:
-            one = np.asarray(step[layer])
+        for step in everything:
+            one = _weights_of(x, step[layer] if layer < len(step) else None, 4)
             if one.ndim == 4 and one.shape[0] != 1:
                 raise Error("%s: attention has a batch of %d; give one sequence" % (x.at("attention"), one.shape[0]))
             one = one[0] if one.ndim == 4 else one
             yield t0, one
             t0 += one.shape[1]
         return
-    value = parts.get(layer, None if whole is None else whole[layer])
+    value = parts.get(layer, everything[layer] if everything is not None and layer < len(everything) else None)
     if value is None:
         raise Error("%s: there is no attention of layer %d" % (x.at("attention"), layer))
-    said = x.parts.get(("attention", "first"), {})
-    first = int(np.asarray(said.get(layer, said.get(None, x.steps - value.shape[1]))))
+    value, said = _weights_of(x, value, 3), x.parts.get(("attention", "first"), {})
+    first = int(whole(np.ravel(said.get(layer, said.get(None, x.steps - value.shape[1])))[:1], "attention@first", MOST_STEPS, x.at("attention")).sum())
     rows = max(1, NumpyArrays.most // max(1, value.shape[0] * value.shape[2]))
     for a in range(0, value.shape[1], rows):
         yield first + a, value[:, a:a + rows]
@@ -190,5 +217,5 @@ def write_attention(x, w, probes, left):
         steps, _ = rows.drain()
         for values, t0 in ((steps, first), (rows.tokens(x.steps), 0)):
             for name in [n for n in values if n in wanted]:
-                whole = values[name].astype(w.dtype(name)) if w.dtype(name).kind == "u" else values[name]
-                w.write(name, whole, layer=layer, t0=t0)
+                typed = values[name].astype(w.dtype(name)) if w.dtype(name).kind == "u" else values[name]
+                w.write(name, typed, layer=layer, t0=t0)

@@ -16,7 +16,7 @@ def whole(values, name, most, where):
         out = np.asarray(values).astype("f8")
     except (TypeError, ValueError):
         out = np.array([np.nan])
-    if out.size and not (np.all(out == np.floor(out)) and out.min() >= 0 and out.max() < most):
+    if out.ndim != 1 or out.size and not (np.all(out == np.floor(out)) and out.min() >= 0 and out.max() < most):
         raise Error("%s: the column %s must hold whole numbers from 0 to %d" % (where, name, most - 1))
     return out.astype(np.int64)
 
@@ -94,8 +94,7 @@ class Tables:
             one = self.kept.setdefault(at, {"steps": set(), "rows": []})
             one["steps"].update(rows[2][mine].tolist())
             one["rows"].append((rows[2][mine], tokens[mine]))
-        if len(tokens):
-            self.steps = max(self.steps, int(tokens.max()) + 1, int(rows[2].max()) + 1)
+        self.steps = 1 + max([self.steps - 1, *has["step"].tolist(), *tokens.tolist()])
 
     @staticmethod
     def _list(x, where):

@@ -11,11 +11,13 @@ from .commands import ROWS, Usage
 from .errors import Error, shown
 from .forms import SPACES, exact_bytes, field, floats_from_text, pairs_from_text, split
 from .import_rows import attention_columns, attention_shape, kept_columns, kept_shape, write_attention, write_kept
+from .import_tables import whole
 from .writer import Writer
 
 NEVER = 2**32 - 1
 ROLES = ("prompt", "answer", "think", "image")
 SHORT = {"ids": "tokens.id", "text": "tokens.text", "texts": "tokens.text", "roles": "tokens.role", "role": "tokens.role", "scores": "evict_score"}
+LISTED = ("kept", "kept_after", "attention")  # lists of these may have parts of different lengths
 MADE = ("kept", "kept_after", "attention", "retention", "tokens.text", "blob")  # fields that are no columns by themselves
 # Columns of <kvf/schema.h> that no probe of capture makes; a name that ends in * stands for all that begin so.
 OTHERS = {
@@ -44,7 +46,7 @@ class Import:
         self.prompt, self._said = prompt, {"model": {"name": model}, "method": {"name": method, "budget": budget}, "run": {"prompt_tokens": prompt}}
         for key, value in source.fields.items():
             name, part, layer = split(key)
-            self.parts.setdefault((SHORT.get(name, name), part), {})[layer] = value
+            self.parts.setdefault((SHORT.get(name, name), part), {})[layer] = self._usable(key, name, value)
         self._look_at_about()
         self.probes = chosen(probes)
         self.heads = self._heads(heads)
@@ -57,6 +59,21 @@ class Import:
     def names(self):
         return list(dict.fromkeys(name for name, _ in self.parts))
 
+    def _usable(self, key, name, value):
+        """A value that is an array or a list; of what tables made of kept entries it is a dict."""
+        rows = isinstance(value, dict) and value and all(isinstance(place, tuple) for place in value)
+        if isinstance(value, (list, tuple)) and name not in LISTED:
+            try:
+                np.shape(value)
+            except ValueError:
+                raise Error("%s: the lists of %s have different lengths" % (self.source.where[key], key)) from None
+        elif not rows and not isinstance(value, (list, tuple)):
+            value = np.asarray(value)
+            if value.dtype.kind not in "biufUO" or value.ndim == 0 and split(key)[1] != "first":
+                kind = "one value" if value.ndim == 0 else "values of the type %s" % value.dtype
+                raise Error("%s: %s is %s; a field is an array or lists of numbers or texts" % (self.source.where[key], key, kind))
+        return value
+
     def at(self, name):
         """Where a field came from, for sentences."""
         return next((path for key, path in self.source.where.items() if SHORT.get(split(key)[0], split(key)[0]) == name), "the import")
@@ -65,9 +82,9 @@ class Import:
         a = self.about
         columns, heads = a.get("columns", {}), a.get("heads", [])
         good = (isinstance(columns, dict) and all(isinstance(w, str) for w in columns.values()) and isinstance(heads, list)
-                and all(isinstance(h, list) and len(h) == 2 and all(isinstance(n, int) and 0 <= n <= 4096 for n in h) for h in heads)
+                and all(isinstance(h, list) and len(h) == 2 and all(type(n) is int and 0 <= n <= 4096 for n in h) for h in heads)
                 and isinstance(a.get("notes", {}), dict) and isinstance(a.get("blobs", []), list) and isinstance(a.get("meta", {}), (dict, str))
-                and isinstance(a.get("steps", 0), int) and 0 <= a.get("steps", 0) <= 1 << 24)
+                and type(a.get("steps", 0)) is int and 0 <= a.get("steps", 0) <= 1 << 24)
         if not good:
             raise Error("about.json: heads are pairs of whole numbers, columns and notes are objects, blobs is a list, meta an object, and steps a number up to 2^24")
         self.exact = columns
@@ -114,7 +131,7 @@ class Import:
         """{layer: heads} of a field."""
         layers = self.parts.get((name, ""), {})
         if name in ("kept", "kept_after"):
-            return kept_shape(layers)
+            return kept_shape(layers, self.at(name))
         if name == "attention":
             return attention_shape(layers, self.at(name))
         out = {}
@@ -311,18 +328,21 @@ def _texts(x):
     ends = x.parts.get(("tokens.text", "ends"), {}).get(None)
     if ends is not None:
         data = np.asarray(x.parts.get(("tokens.text", "bytes"), {}).get(None, []), np.uint8).tobytes()
-        flat = np.asarray(ends, np.int64)
+        flat = whole(np.ravel(ends), "tokens.text@ends", len(data) + 1, x.at("tokens.text"))
         begins = np.concatenate([[0], flat[:-1]])
-        if flat.shape != (x.steps,) or np.any(flat < begins) or (len(flat) and flat[-1] != len(data)):
+        if np.shape(ends) != (x.steps,) or np.any(flat < begins) or (len(flat) and flat[-1] != len(data)):
             raise Error("%s: tokens.text@ends must have %d numbers that rise up to the number of tokens.text@bytes" % (x.at("tokens.text"), x.steps))
         return [data[a:b] for a, b in zip(begins.tolist(), flat.tolist())], have
     plain = x.parts.get(("tokens.text", ""), {}).get(None)
     if plain is None:
         return None, None
     have = np.ones(len(plain), bool) if have is None else np.asarray(have, bool)
-    if len(plain) != x.steps or not all(isinstance(t, (str, bytes)) for t, h in zip(plain, have) if h):
+    if len(plain) != x.steps or have.shape != (x.steps,) or not all(isinstance(t, (str, bytes)) for t, h in zip(plain, have) if h):
         raise Error("%s: tokens.text must hold a text for each of the %d tokens" % (x.at("tokens.text"), x.steps))
-    return [b"" if not h else bytes(t) if isinstance(t, bytes) else t.encode("utf-8", "surrogateescape") for t, h in zip(plain, have)], have
+    try:
+        return [b"" if not h else bytes(t) if isinstance(t, bytes) else t.encode("utf-8", "surrogateescape") for t, h in zip(plain, have)], have
+    except UnicodeEncodeError as e:
+        raise Error("%s: tokens.text holds half of a character, %s; give such texts as bytes" % (x.at("tokens.text"), ascii(e.object))) from None
 
 
 def _write_blobs(w, x):
@@ -350,8 +370,9 @@ def _write_column(w, x, name, words):
             _write_intervals(w, x, name, layer)
             continue
         values = x.layer_values(name, layer)
-        if values is None and name == "log_beta" and x.has("retention"):
-            beta = x.typed("retention", x.layer_values("retention", layer), np.dtype("f8"))
+        beta = x.layer_values("retention", layer) if values is None and name == "log_beta" else None
+        if beta is not None:
+            beta = x.typed("retention", beta, np.dtype("f8"))
             if not np.all((beta >= 0) & (beta <= 1)):
                 raise Error("%s: retention must lie between 0 and 1" % x.at("retention"))
             with np.errstate(divide="ignore"):

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 import numpy as np
 
@@ -252,6 +253,35 @@ def mistakes():
     check("no file", r.returncode == 1 and "no such file" in r.stderr and r.stderr.count("\n") == 1, r.stderr)
 
 
+def hostile():
+    """Files that were made to break the reader: each is refused by a sentence, and nothing of them is run."""
+    head = "{'descr': '<i4', 'fortran_order': False, 'shape': %s, }"
+    for k, text in enumerate([head % "(2, 3", head % "(-1,)", head % ("(%d,)" % 2**60), head.replace("'<i4'", "__import__('os').mkdir('hacked')") % "(6,)", "9" * 40]):
+        with zipfile.ZipFile("odd.npz", "w") as z:
+            z.writestr("../evict_step.npy", b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode())
+        refused("head %d of an array" % k, "odd.npz", "evict_step.npy", "no array")
+    np.savez_compressed("odd.npz", evict_step=np.arange(4000).reshape(1, 1, -1))
+    with open("odd.npz", "rb") as f:
+        data = f.read()
+    for k, broken in enumerate([data[:200] + b"\xff" * 64 + data[264:], data[:4] + b"\x69" + data[5:], data[:-30]]):
+        with open("odd.npz", "wb") as f:
+            f.write(broken)
+        refused("npz %d" % k, "odd.npz", "odd.npz")
+    for k, (text, *words) in enumerate([
+            ('{"tokens.text": 5}', "tokens.text", "one value"), ('{"evict_step": [[[-1], [1, 2]]]}', "different lengths"), ('{"attention": [[[[1, 0]]]], "attention@first": "x"}', "@first"),
+            ('{"attention": 3}', "one value"), ('{"attention": [[1], [[2]]]}', "[layers][query heads]"), ('{"kept": [1], "ids": [1]}', "[layers][heads][steps]"),
+            ('{"ids": {"a": 1}}', "ids", "one value"), ('{"ids": [%s]}' % ("9" * 30), "tokens.id"), ('{"texts": ["\\ud800"], "ids": [1]}', "half of a character"),
+            ('{"ids": [1], "about": {"heads": [[true, true]]}}', "about.json"), ("[" * 100000, "JSON"), ('{"kept": [[[[0]]]], "kept@steps": ["a"], "ids": [1]}', "kept@steps")]):
+        with open("odd.json", "w") as f:
+            f.write(text)
+        refused("odd.json %d" % k, "odd.json", *words)
+    for k, text in enumerate(['{"blob": null, "values": [1]}', '{"layer": 0, "head": 0, "step": 9, "kept": []}\n{"about": {"steps": 3}}', '{"token": %s, "id": 1}' % ("9" * 40)]):
+        with open("odd.jsonl", "w") as f:
+            f.write(text + "\n")
+        refused("odd.jsonl %d" % k, "odd.jsonl")
+    check("nothing was run", not os.path.exists("hacked") and not os.path.exists("../evict_step.npy"))
+
+
 def package():
     """The program and the package hand each other what is theirs, with equal words."""
     env = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "python"), "PATH": os.path.dirname(KVFATE) + os.pathsep + os.environ["PATH"]}
@@ -290,5 +320,6 @@ with tempfile.TemporaryDirectory() as FOLDER:
     schema()
     package()
     mistakes()
+    hostile()
     os.chdir("/")
 finish()
