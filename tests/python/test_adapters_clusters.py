@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """usage: test_adapters_clusters.py KVFATE LIBKVFTRACE SOURCE_ROOT
 
-kvfate.adapters.clusters: compressors that stand at attention modules, as R-KV's authors publish them.  What stays is told by values that hold
-the position of each entry, so that evictions are known beside the adapter, which looks at keys.  KVFATE_RKV names a checkout of R-KV, whose
-own compressors and attention run then with the transformers that KVFATE_RKV_PYTHON has (4.51 to 4.53); else a small one made after them.
+kvfate.adapters.clusters and positions: compressors that stand at attention modules, as the authors of R-KV and of G-KV publish them.  What
+stays is told by values that hold the position of each entry, so that evictions are known beside the adapters, which look at keys, and at the
+positions that G-KV's caches keep.  KVFATE_RKV names a checkout of R-KV, or KVFATE_GKV one of G-KV, whose own compressors, attention and
+generation run then with the transformers that KVFATE_CLUSTERS_PYTHON has (4.51); without them a small compressor made after theirs.
 Skips where torch and transformers are not installed; KVFATE_TORCH_PYTHON names a Python that has them."""
 import os
 import subprocess
@@ -12,8 +13,9 @@ import tempfile
 
 from capture_checks import KVFATE, begin, refused
 
-if os.environ.get("KVFATE_RKV") and os.environ.get("KVFATE_RKV_PYTHON"):
-    os.environ["KVFATE_TORCH_PYTHON"] = os.environ.pop("KVFATE_RKV_PYTHON")
+RKV, GKV = (os.environ.get("KVFATE_" + name) for name in ("RKV", "GKV"))
+if (RKV or GKV) and os.environ.get("KVFATE_CLUSTERS_PYTHON"):
+    os.environ["KVFATE_TORCH_PYTHON"] = os.environ.pop("KVFATE_CLUSTERS_PYTHON")
 begin("compressors of attention modules under capture", "torch", "transformers")
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
@@ -21,7 +23,7 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM  # noqa: E4
 
 from check import check, finish  # noqa: E402
 import kvfate  # noqa: E402
-from kvfate.adapters.clusters import follow  # noqa: E402
+from kvfate.adapters import clusters, positions  # noqa: E402
 
 NEVER, LAYERS, HEADS, BUDGET, PROMPT, MORE = 2**32 - 1, 2, 2, 24, 60, 40
 SIZES = dict(vocab_size=300, hidden_size=64, intermediate_size=96, num_hidden_layers=LAYERS, num_attention_heads=4, num_key_value_heads=HEADS,
@@ -54,9 +56,9 @@ def small():
     return model
 
 
-def theirs(method):
+def of_rkv(method):
     """R-KV's own classes in place of transformers' for Llama."""
-    sys.path.insert(0, os.environ["KVFATE_RKV"])
+    sys.path.insert(0, RKV)
     import rkv.monkeypatch
     rkv.monkeypatch.replace_llama({"method": method, "method_config": {"budget": BUDGET, "window_size": 8, "first_tokens": 4}, "compression": None, "update_kv": True,
                                    "compression_content": "all", "divide_method": "step_length", "divide_length": 16})
@@ -65,33 +67,67 @@ def theirs(method):
     return model
 
 
-def run(model, path):
-    """The trace of a run, and what each compression took: {layer: [(tokens fed, positions [heads][n])]}."""
-    took, known = {layer: [] for layer in range(LAYERS)}, {}
-    clusters = {layer.self_attn.kv_cluster: i for i, layer in enumerate(model.model.layers)}
-    inner = {}
-    for cluster, i in clusters.items():
-        def noted(k, q, v, i=i, cluster=cluster):
-            before = torch.cat([known.get(i, torch.zeros(HEADS, 0)), torch.arange(known[i].max() + 1 if i in known else 0, model.fed).expand(HEADS, -1).float()], 1)
-            marked = torch.cat([v[..., :-1], before[None, ..., None]], -1)  # the position in the last place of each value
-            k2, v2 = inner[cluster](k, q, marked)
-            known[i] = v2[0, :, :, -1]
-            took[i].append((model.fed, known[i].long().numpy()))
-            real = inner[cluster](k, q, v)
-            return real
-        inner[cluster] = cluster.update_kv
+def of_gkv(options):
+    """G-KV's own Llama, whose caches tell positions."""
+    from gkv.model.modeling_llama import LlamaForCausalLM as Theirs
+    method = {"budget": BUDGET, "window_size": 8, "divide_length": 16, "method": "score", "enable_score_cache": False, "smooth_method": "max", **options}
+    config = LlamaConfig(**SIZES, method="score", method_config=method, divide_length=16, record_pos_ids=True, return_sparse_mask=False)
+    config._attn_implementation = "sdpa"
+    return Theirs(config).eval()
+
+
+def marked(model, took):
+    """Wraps the compressors so that each is asked once more, with values that hold positions, and what stays is noted, {layer: [(tokens fed,
+    positions [batch][heads][n])]}."""
+    for layer, block in enumerate(model.model.layers):
+        cluster, known, took[layer] = block.self_attn.kv_cluster, [], []
+
+        def noted(key_states, query_states, value_states, *args, inner=cluster.update_kv, layer=layer, known=known, **kwargs):
+            fed = kwargs.get("cur_len", model.fed)
+            old = known[0] if known else torch.zeros(*value_states.shape[:2], 0)
+            since = torch.arange(took[layer][-1][0] if known else 0, fed)
+            values = value_states.clone()
+            values[..., 0] = torch.cat([old, since.expand(*old.shape[:2], -1).float()], 2)
+            result = inner(key_states=key_states, query_states=query_states, value_states=values, *args, **kwargs)
+            known[:] = [result[1][..., 0]]
+            took[layer].append((fed, known[0].long().numpy()))
+            return inner(key_states=key_states, query_states=query_states, value_states=value_states, *args, **kwargs)
         cluster.update_kv = noted
-    ids, cache = torch.tensor(np.random.default_rng(5).integers(3, 300, (1, PROMPT + MORE))), DynamicCache()
-    with torch.no_grad(), kvfate.capture(model, None, out=path, probes="full,shadow", existing="overwrite") as c, follow(c):
+
+
+def of_sequence(took, b):
+    return {layer: [(fed, kept[b]) for fed, kept in took[layer]] for layer in took}
+
+
+def texts(rows):
+    return torch.tensor(np.random.default_rng(5).integers(3, 300, (rows, PROMPT + MORE)))
+
+
+def by_steps(model, path):
+    """The trace of a run whose tokens are given, and what its compressors left."""
+    took, cache = {}, DynamicCache()
+    marked(model, took)
+    with torch.no_grad(), kvfate.capture(model, None, out=path, probes="full,shadow", existing="overwrite") as c, clusters.follow(c):
         for a, b in [(0, PROMPT), *((t, t + 1) for t in range(PROMPT, PROMPT + MORE))]:
             model.fed = b
             place = torch.arange(a, b)
-            model(ids[:, a:b], past_key_values=cache, position_ids=place[None], cache_position=place, use_cache=True)
-    check("as it was", all(c.update_kv.__name__ == "noted" for c in clusters))
-    return kvfate.open(path), took
+            model(texts(1)[:, a:b], past_key_values=cache, position_ids=place[None], cache_position=place, use_cache=True)
+    check("as it was", all(block.self_attn.kv_cluster.update_kv.__name__ == "noted" for block in model.model.layers))
+    return kvfate.open(path), of_sequence(took, 0)
+
+
+def by_generate(model, path):
+    """The traces of a batch of two that G-KV's own generation makes, and of each sequence what the compressors left."""
+    took, ids = {}, texts(2)[:, :PROMPT]
+    model.fed = None
+    marked(model, took)
+    with kvfate.capture(model, None, out=path, probes="full,shadow", existing="overwrite") as c, positions.follow(c):
+        model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=MORE, min_new_tokens=MORE, do_sample=False)
+    return [(kvfate.open(one), of_sequence(took, b)) for b, one in enumerate(c.paths)]
 
 
 def judged(name, t, took):
+    """A trace against what compressors left, of each layer and head."""
     left = 0
     for layer in range(LAYERS):
         for head in range(HEADS):
@@ -113,18 +149,28 @@ def judged(name, t, took):
     print("%s: %d compressions, method %s" % (name, sum(map(len, took.values())), t.meta["method"]))
 
 
+def without():
+    with kvfate.capture(LlamaForCausalLM(LlamaConfig(**SIZES)), None, out="none.kvf") as c, clusters.follow(c):
+        pass
+
+
 with tempfile.TemporaryDirectory() as FOLDER:
     os.chdir(FOLDER)
     torch.manual_seed(2)
-    if os.environ.get("KVFATE_RKV"):
+    if GKV:
+        sys.path.insert(0, GKV)
+        from gkv.model.gen_patch import patch_sample
+        patch_sample()
+        redundancy = {"suppressing_redundancy": True, "triton_similarity": False}
+        for name, more in (("G-KV", {"enable_score_cache": True, "alpha": .8, "mix_lambda": .5, **redundancy}), ("R-KV", {"enable_pooling": True, "mix_lambda": .1, **redundancy}),
+                           ("SnapKV", {"enable_pooling": True}),  # their H2O takes no prompt that is longer than the budget
+                           ("H2O", {"enable_score_cache": True, "smooth_method": "sum", "alpha": 1, "window_size": 1, "budget": PROMPT + 4})):
+            for sequence, (trace, left) in enumerate(by_generate(of_gkv(more), name + ".kvf")):
+                judged("%s as G-KV's authors run it, sequence %d" % (name, sequence), trace, left)
+    elif RKV:
         for method in ("rkv", "snapkv", "streamingllm"):
-            judged("R-KV's " + method, *run(theirs(method), method + ".kvf"))
+            judged("R-KV's " + method, *by_steps(of_rkv(method), method + ".kvf"))
     else:
-        judged("a small one", *run(small(), "small.kvf"))
-        plain = LlamaForCausalLM(LlamaConfig(**SIZES))
-
-        def without():
-            with kvfate.capture(plain, None, out="none.kvf") as c, follow(c):
-                pass
+        judged("a small one", *by_steps(small(), "small.kvf"))
         refused("no compressors", ["LlamaForCausalLM", "kv_cluster", "before the model is made"], without)
 finish()

@@ -9,7 +9,7 @@
 An attention module has a `kv_cluster` there, whose update_kv(keys, queries, values) returns the keys and values that are to stay. The keys are
 found again among those that it was given; whether the cache took them is read off its length when the module has ended. Attention must go
 through the library's interface. The compressors do not tell their scores, which are therefore missing. How R-KV calls them was read in its
-published code, which the package index does not have."""
+published code, which the package index does not have; it is tested with that code, and with a compressor made after it."""
 import contextlib
 
 from ..errors import Error

@@ -11,7 +11,7 @@
 
 After each step of the model the positions are read from the cache that it was given; those that are gone were evicted by it.  Attention
 must go through the library's interface, with keys in the order of the positions.  The way G-KV keeps pos_ids_cache, {layer: [batch][KV
-heads][entries]}, was read in its published code, which the package index does not have: it is tested with a cache made after it."""
+heads][entries]}, was read in its published code, which the package index does not have; it is tested with that code, and with a cache made after it."""
 import contextlib
 
 import torch
@@ -29,9 +29,9 @@ def pos_ids(cache, layer):
 
 
 @contextlib.contextmanager
-def follow(capture, read=pos_ids, name="gkv"):
+def follow(capture, read=pos_ids, name="gkv", budget=None):
     """Records what a cache evicts that tells its positions.  read(cache, layer) -> [KV heads][entries] after a step, or [batch][KV heads][entries];
-    name: of the method, for the trace."""
+    name and budget: of the method, for the trace; the budget is that of G-KV's configuration, if not said."""
     def after(decoder, args, kwargs, out):
         cache = getattr(out, "past_key_values", None) or kwargs.get("past_key_values")
         for module, layer in capture.modules.items():
@@ -46,7 +46,8 @@ def follow(capture, read=pos_ids, name="gkv"):
                 if held.shape != places.shape or not torch.equal(held, places):
                     capture.holds(module, places, sequence=b)
 
-    capture.follows, capture.method = True, {"name": name, "budget": 0}
+    told = getattr(capture.config, "method_config", None) or {}
+    capture.follows, capture.method = True, {"name": name, "budget": int(told.get("budget", 0) if budget is None else budget)}
     hook = capture.decoder.register_forward_hook(after, with_kwargs=True)
     try:
         yield capture
