@@ -157,23 +157,6 @@ void gpu_rows(struct gpu *g, const struct gpu_attention *a, float *p, size_t ld,
               float *entropy, int32_t *seen);
 void gpu_rows_values(struct gpu *g, const struct gpu_attention *a, const float *p, size_t ld);
 
-/* What watches rows: n_rows rows p + r * ld of n[r] weights each.  cuts: as row_cuts of kernels.h,
- * [n_rows][n_top + n_tau], of the same bits; top_k and tau are the host's, at most
- * GPU_MOST_CUTS. */
-enum { GPU_MOST_CUTS = 8 };
-void gpu_row_cuts(struct gpu *g, const float *p, size_t ld, const int32_t *n, int n_rows,
-                  const int *top_k, int n_top, const double *tau, int n_tau, struct row_cut *cuts);
-/* last[i] = t0 + r for the members i of cut `which` (of n_cuts) of row r, rows in order: the
- * queries of one head. */
-void gpu_mark(struct gpu *g, uint32_t *last, const float *p, size_t ld, const int32_t *n,
-              int n_rows, const struct row_cut *cuts, int n_cuts, int which, uint32_t t0);
-/* sum[i] += p, max[i] = max(max[i], p) over the rows in order; sum in double, as mass_add. */
-void gpu_mass_add(struct gpu *g, double *sum, float *max, const float *p, size_t ld,
-                  const int32_t *n, int n_rows);
-/* The sums of a window: as slide of kernels.h, for one row that enters and one that leaves. */
-void gpu_slide(struct gpu *g, double *sum, const struct window_pair *pair, const int32_t *pos,
-               int n, double magic);
-
 /* Choosing.  Candidates are the slots below n[h] of heads [first, first + heads) whose mark is
  * `from`; the k worst of them (score least first; among equals the smaller position, or the larger
  * with older; then the larger head) get the mark `to`, and count[h] says how many of head h.  NaN

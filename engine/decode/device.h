@@ -47,7 +47,9 @@ struct mirror {
     /* Rows for those who watch: QUERY_BLOCK queries of each head. */
     float *d_rows, *d_lse, *d_entropy, *rows, *lse, *entropy;
     int32_t *d_seen, *seen;
-    struct resident *resident; /* NULL: no step has run here whole (device_step.h) */
+    struct device_probes *probes; /* NULL: nothing is recorded (device_probes.h) */
+    int32_t *pos, *d_pos;         /* [heads][ld_slot] of the layer at hand, for these */
+    struct resident *resident;    /* NULL: no step has run here whole (device_step.h) */
 };
 
 /* KVF_OK, KVF_E_ARG, KVF_E_BACKEND or KVF_E_NOMEM, with a sentence. */

@@ -3,6 +3,7 @@
  * at a time, whose rows come back to the host for methods and probes. */
 #include <string.h>
 
+#include "engine/decode/device_probes.h"
 #include "engine/decode/device.h"
 
 /* A block of queries.  Threads share out its query heads, all of a KV head together where a probe
@@ -107,6 +108,9 @@ static void rows_of_block(const struct job *j, struct gpu_attention a)
     a.cache.n = m->d_n + (size_t)(block + 1) * (size_t)s->cache_heads;
     gpu_rows(m->gpu, &a, m->d_rows, s->ld_strip, m->d_lse, m->d_entropy, m->d_seen);
     gpu_rows_values(m->gpu, &a, m->d_rows, s->ld_strip);
+    const struct gpu_seen_rows seen = {a,        m->d_rows,    s->ld_strip,
+                                       m->d_lse, m->d_entropy, m->d_seen};
+    device_probes_take(s, j->layer, &seen);
     if (rows_watched(s, a.pos0, j->R)) {
         gpu_get(m->gpu, m->rows, m->d_rows, rows * s->ld_strip * sizeof *m->rows);
         gpu_get(m->gpu, m->lse, m->d_lse, rows * sizeof *m->lse);
@@ -156,7 +160,8 @@ int device_attend(struct session *s, int layer, int T, int pos0)
         a.chosen = m->d_chosen;
         a.ld_chosen = (int)s->ld_chosen;
     }
-    if (!s->e->exact && !s->ghosts && !rows_watched(s, pos0, T)) {
+    bool asked = rows_watched(s, pos0, T) || device_probes_any(s);
+    if (!s->e->exact && !s->ghosts && !asked) {
         if (T == 1)
             gpu_attend_step(m->gpu, &a, m->work);
         else

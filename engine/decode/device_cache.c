@@ -1,5 +1,6 @@
 /* device_cache.c - the mirror of a session on a device: its buffers. */
 #include "base/mem.h"
+#include "engine/decode/device_probes.h"
 #include "engine/decode/device_step.h"
 
 static float *floats(struct gpu *g, size_t rows, size_t cols)
@@ -89,6 +90,8 @@ int mirror_begin(struct session *s, const struct session_options *opt, struct kv
         err = alloc_tables(s, m);
     if (!err)
         err = alloc_rows(s, m);
+    if (!err)
+        err = device_probes_open(s);
     if (err)
         return kvf_fail(d, err,
                         "the device has no room for a session of %d tokens: a smaller -c, or "
@@ -103,12 +106,13 @@ void mirror_end(struct session *s)
     if (!m)
         return;
     resident_free(m);
-    void *const device[] = {m->x,       m->normed,  m->qkv,       m->att,   m->branch,
-                            m->gate_up, m->logits,  m->row,       m->pool,  m->d_table,
-                            m->d_n,     m->d_until, m->d_page,    m->work,  m->d_chosen,
-                            m->d_rows,  m->d_lse,   m->d_entropy, m->d_seen};
-    void *const host[] = {m->free, m->table, m->held,    m->n,   m->until,
-                          m->rows, m->lse,   m->entropy, m->seen};
+    device_probes_close(s);
+    void *const device[] = {m->x,       m->normed,  m->qkv,       m->att,    m->branch,
+                            m->gate_up, m->logits,  m->row,       m->pool,   m->d_table,
+                            m->d_n,     m->d_until, m->d_page,    m->work,   m->d_chosen,
+                            m->d_rows,  m->d_lse,   m->d_entropy, m->d_seen, m->d_pos};
+    void *const host[] = {m->free, m->table, m->held,    m->n,    m->until,
+                          m->rows, m->lse,   m->entropy, m->seen, m->pos};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         gpu_free(m->gpu, device[i]);
     for (size_t i = 0; i < sizeof host / sizeof *host; i++)

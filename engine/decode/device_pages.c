@@ -57,6 +57,22 @@ void mirror_put_pages(struct session *s, int layer, int head, const struct cache
                     m->page_bytes);
 }
 
+/* Where entries stand in the text, for those who ask; false: everywhere in their slots. */
+static bool put_positions(struct session *s, int layer)
+{
+    struct mirror *m = s->mirror;
+    int H = s->cache_heads;
+    bool plain = true;
+    for (int h = 0; m->d_pos && h < H; h++) {
+        struct cache_head view = cache_view(s->cache, layer, h);
+        memcpy(m->pos + (size_t)h * s->ld_strip, view.pos, (size_t)view.n * sizeof *view.pos);
+        plain &= view.plain;
+    }
+    if (!plain)
+        gpu_put(m->gpu, m->d_pos, m->pos, (size_t)H * s->ld_strip * sizeof *m->pos);
+    return !plain;
+}
+
 int mirror_layer(struct session *s, int layer, int T, int pos0, struct gpu_cache *ret_cache)
 {
     struct mirror *m = s->mirror;
@@ -77,6 +93,7 @@ int mirror_layer(struct session *s, int layer, int T, int pos0, struct gpu_cache
         memcpy(m->until + (size_t)h * (size_t)ld_slot, view.until,
                (size_t)view.n * sizeof *view.until);
     }
+    bool moved = put_positions(s, layer);
     size_t table = (size_t)H * (size_t)m->ld_table;
     gpu_put(m->gpu, m->d_table, m->table + (size_t)layer * table, table * sizeof *m->table);
     if (leaves)
@@ -87,6 +104,7 @@ int mirror_layer(struct session *s, int layer, int T, int pos0, struct gpu_cache
                                     .D = s->e->config.head_dim,
                                     .table = m->d_table,
                                     .n = m->d_n,
+                                    .pos = moved ? m->d_pos : NULL,
                                     .until = leaves ? m->d_until : NULL,
                                     .ld_table = m->ld_table,
                                     .ld_slot = ld_slot,

@@ -2,6 +2,7 @@
  * leaves before the token, its layers with the evidence that they give, and its logits. */
 #include <string.h>
 
+#include "engine/decode/device_probes.h"
 #include "engine/decode/device_step.h"
 
 enum {
@@ -215,7 +216,8 @@ static struct gpu_cache cache_of(const struct session *s, int layer)
 /* Whether weights of the step are kept, for evidence, probes or an order of sums. */
 static bool keeps_rows(const struct session *s)
 {
-    return s->e->exact || resident_of(s)->has_rows || method_evidence(s->method) & ROWS;
+    return s->e->exact || resident_of(s)->has_rows || device_probes_any(s)
+           || method_evidence(s->method) & ROWS;
 }
 
 static void attend(struct session *s, int layer, float *qkv)
@@ -242,6 +244,8 @@ static void attend(struct session *s, int layer, float *qkv)
         return;
     }
     gpu_rows(m->gpu, &a, p, (size_t)r->ld, lse, entropy, seen);
+    const struct gpu_seen_rows rows = {a, p, (size_t)r->ld, lse, entropy, seen};
+    device_probes_take(s, layer, &rows);
     if (s->e->exact)
         gpu_rows_values(m->gpu, &a, p, (size_t)r->ld);
     else

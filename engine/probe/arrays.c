@@ -62,10 +62,9 @@ int probe_state_open(struct probe_state *s, const struct probe *p, const struct 
     probe_columns(p, cfg, s->array);
     for (int i = 0; i < n; i++) {
         const struct probe_array *a = &s->array[i];
-        size_t heads = n_layers(cfg, a) * (size_t)n_heads(cfg, a);
         if (a->kept == PROBE_NOT_KEPT)
             continue;
-        s->data[i] = new_array(a, heads * (size_t)cfg->cap);
+        s->data[i] = new_array(a, probe_rows(s, i) * (size_t)cfg->cap);
         if (!s->data[i])
             return KVF_E_NOMEM;
     }
@@ -83,6 +82,17 @@ void probe_state_close(struct probe_state *s)
     mem_free(s->data);
     mem_free(s->array);
     *s = (struct probe_state){0};
+}
+
+size_t probe_rows(const struct probe_state *s, int array)
+{
+    const struct probe_array *a = &s->array[array];
+    return n_layers(s->cfg, a) * (size_t)n_heads(s->cfg, a);
+}
+
+size_t probe_cell_size(const struct probe_state *s, int array)
+{
+    return kept_size(&s->array[array]);
 }
 
 void *probe_cells(const struct probe_state *s, int array, int layer, int head)

@@ -148,6 +148,7 @@ struct probe_state {
     void **data;               /* [n_arrays]; NULL: not kept */
     int column0;               /* place of the first in the trace */
     void *own;                 /* what `open` made */
+    bool away;                 /* a device is told of rows in its place (recorder_move) */
 };
 
 struct probe {
@@ -192,5 +193,8 @@ extern const struct probe *const probe_table[]; /* ends with NULL */
 
 /* The values [cap] of a head in array `array`; layer and head are 0 in the space of the run. */
 void *probe_cells(const struct probe_state *s, int array, int layer, int head);
+/* All of it: [rows][cap] values of so many bytes. */
+size_t probe_rows(const struct probe_state *s, int array);
+size_t probe_cell_size(const struct probe_state *s, int array);
 
 #endif

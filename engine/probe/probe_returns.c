@@ -4,10 +4,10 @@
 #include "base/mem.h"
 #include "engine/probe/probes.h"
 
-enum { N_CRITERIA = 2, N_COUNTS = 3, NEVER = -1 };
+enum { N_CRITERIA = PROBE_RETURNS, N_COUNTS = 3, NEVER = -1 };
 
 /* Places in KVF_CRITERIA_MAP: the smallest top-K set and the middle one of mass. */
-static const int chosen[N_CRITERIA] = {0, 5};
+const int probe_returns_of[N_CRITERIA] = {0, 5};
 
 #define COLUMN(name, unit)                                                                         \
     .column = {name, PROBE_STEPS, KVF_SPACE_QUERY, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT, unit},        \
@@ -19,28 +19,24 @@ static const struct probe_array arrays[N_CRITERIA * N_COUNTS] = {
 };
 
 /* s->own: [L*G][N_CRITERIA][cap]. */
-struct entry {
-    int32_t last; /* step of the newest selection, or NEVER */
-    int32_t count[N_COUNTS];
-};
-
 static int open_state(struct probe_state *s)
 {
     size_t heads = (size_t)s->cfg->shape.n_layers * (size_t)s->cfg->shape.n_heads;
     size_t n = heads * N_CRITERIA * (size_t)s->cfg->cap;
-    struct entry *e = s->own = MEM_NEW(struct entry, n);
+    struct probe_visits *e = s->own = MEM_NEW(struct probe_visits, n);
     for (size_t i = 0; e && i < n; i++)
         e[i].last = NEVER;
     return e ? KVF_OK : KVF_E_NOMEM;
 }
 
-static struct entry *entries_of(const struct probe_state *s, int layer, int head, int criterion)
+static struct probe_visits *entries_of(const struct probe_state *s, int layer, int head,
+                                       int criterion)
 {
     size_t at = probe_query_index(s->cfg, layer, head) * N_CRITERIA + (size_t)criterion;
-    return (struct entry *)s->own + at * (size_t)s->cfg->cap;
+    return (struct probe_visits *)s->own + at * (size_t)s->cfg->cap;
 }
 
-static void take(struct entry *e, int32_t t)
+static void take(struct probe_visits *e, int32_t t)
 {
     int32_t gap = e->last == NEVER ? 0 : t - e->last - 1;
     e->count[0]++;
@@ -53,9 +49,9 @@ static void on_row(struct probe_state *s, const struct probe_row *row)
 {
     const struct row_cut *cut = probe_row_cuts(row, s->cfg->kernels);
     for (int c = 0; c < N_CRITERIA; c++) {
-        struct entry *e = entries_of(s, row->layer, row->head, c);
+        struct probe_visits *e = entries_of(s, row->layer, row->head, c);
         for (int i = 0; i < row->n; i++)
-            if (row_cut_has(&cut[chosen[c]], row->p[i], i))
+            if (row_cut_has(&cut[probe_returns_of[c]], row->p[i], i))
                 take(&e[row->pos ? row->pos[i] : i], row->t);
     }
 }
@@ -63,7 +59,7 @@ static void on_row(struct probe_state *s, const struct probe_row *row)
 static void values(const struct probe_state *s, int array, int layer, int head, int32_t t1,
                    void *out)
 {
-    const struct entry *e = entries_of(s, layer, head, array / N_COUNTS);
+    const struct probe_visits *e = entries_of(s, layer, head, array / N_COUNTS);
     for (size_t i = 0; i < (size_t)t1; i++)
         probe_put_step(s, out, i, (uint32_t)e[i].count[array % N_COUNTS]);
 }

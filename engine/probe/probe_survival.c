@@ -3,11 +3,11 @@
  * sufficient statistic of the survival curves of DBTrimKV, figures 2 and 9. */
 #include "engine/probe/probes.h"
 
-enum { N_TOP = 4, N_TAU = 3, N_CRITERIA = KVF_N_CRITERIA };
+enum { N_CRITERIA = KVF_N_CRITERIA };
 
-static const int top_k[N_TOP] = {64, 128, 256, 512};
-static const double tau[N_TAU] = {.90, .95, .99};
-_Static_assert(N_TOP + N_TAU == KVF_N_CRITERIA, "one cut for each criterion");
+const int probe_top_k[PROBE_N_TOP] = {64, 128, 256, 512};
+const double probe_tau[PROBE_N_TAU] = {.90, .95, .99};
+_Static_assert(PROBE_N_TOP + PROBE_N_TAU == KVF_N_CRITERIA, "one cut for each criterion");
 
 /* Two bytes where steps fit: marking is bound by the traffic of these arrays. */
 #define X(name)                                                                                    \
@@ -21,7 +21,7 @@ static const struct probe_array arrays[N_CRITERIA] = {KVF_CRITERIA_MAP(X)};
 void probe_find_cuts(const struct kernels *k, const float *p, int n, struct row_cut *out,
                      void *scratch)
 {
-    k->row_cuts(p, n, top_k, N_TOP, tau, N_TAU, out, scratch);
+    k->row_cuts(p, n, probe_top_k, PROBE_N_TOP, probe_tau, PROBE_N_TAU, out, scratch);
 }
 
 const struct row_cut *probe_row_cuts(const struct probe_row *row, const struct kernels *k)

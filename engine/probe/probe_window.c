@@ -14,7 +14,7 @@
 enum {
     BLOCK = KVF_WINDOW_BLOCK,
     PER_WINDOW = KVF_WINDOW_QUERIES / BLOCK,
-    RING = KVF_WINDOWS * PER_WINDOW + 1, /* blocks kept */
+    RING = PROBE_WINDOW_RING, /* blocks kept */
     LANES = 16,
 };
 _Static_assert((int)PROBE_GROUP_ROWS <= BLOCK, "rows that wait for their group have a place each");
@@ -53,6 +53,11 @@ static int open_state(struct probe_state *s)
     own->most = MEM_NEW(float, (H * BLOCK * cap));
     own->ring = MEM_NEW(float, (L * H * RING * cap));
     return own->most && own->ring ? KVF_OK : KVF_E_NOMEM;
+}
+
+float *probe_window_sums(const struct probe_state *s)
+{
+    return ((const struct state *)s->own)->ring;
 }
 
 static float *block_of(const struct probe_state *s, int layer, int head, int64_t block)

@@ -8,6 +8,25 @@
 #include "engine/probe/probes.list"
 #undef X
 
+/* The criteria of KVF_CRITERIA_MAP: top-K sets, then sets by mass. */
+enum { PROBE_N_TOP = 4, PROBE_N_TAU = 3 };
+extern const int probe_top_k[PROBE_N_TOP];
+extern const double probe_tau[PROBE_N_TAU];
+
+/* What two probes keep beside their arrays.  probe_returns.c: visits [L*G][PROBE_RETURNS][cap] for
+ * these criteria.  probe_window.c: sums [L*H][PROBE_WINDOW_RING][cap] of blocks of
+ * KVF_WINDOW_BLOCK queries. */
+enum {
+    PROBE_RETURNS = 2,
+    PROBE_WINDOW_RING = KVF_WINDOWS * (KVF_WINDOW_QUERIES / KVF_WINDOW_BLOCK) + 1
+};
+struct probe_visits {
+    int32_t last; /* step of the newest selection; -1: never */
+    int32_t count[3];
+};
+extern const int probe_returns_of[PROBE_RETURNS];
+float *probe_window_sums(const struct probe_state *s);
+
 /* The selected sets of a row: cut[c] is that of criterion c, computed once for all
  * probes that ask (probe_survival.c). */
 const struct row_cut *probe_row_cuts(const struct probe_row *row, const struct kernels *k);

@@ -31,6 +31,7 @@ struct recorder {
     struct probe_state active[MAX_PROBES];
     int n_active;
     unsigned wants;
+    struct recorder_elsewhere elsewhere;
     struct thread_scratch *scratch;
     int n_threads;
     int32_t streamed; /* steps whose stream columns are written */
@@ -251,6 +252,8 @@ fail:
 
 static void free_recorder(struct recorder *r)
 {
+    if (r->elsewhere.forget)
+        r->elsewhere.forget(r->elsewhere.ctx);
     for (int i = 0; i < r->n_active; i++)
         probe_state_close(&r->active[i]);
     for (int i = 0; r->scratch && i < r->n_threads; i++) {
@@ -279,6 +282,22 @@ void recorder_abandon(struct recorder *r)
 unsigned recorder_wants(const struct recorder *r)
 {
     return r ? r->wants : 0;
+}
+
+struct probe_state *recorder_probes(struct recorder *r, int *ret_n)
+{
+    *ret_n = r->n_active;
+    return r->active;
+}
+
+void recorder_move(struct recorder *r, const struct recorder_elsewhere *e)
+{
+    r->elsewhere = e ? *e : (struct recorder_elsewhere){.ctx = NULL};
+    r->wants = 0;
+    for (int i = 0; i < r->n_active; i++) {
+        unsigned rows = r->active[i].away ? PROBE_ROWS | PROBE_GROUPS : 0;
+        r->wants |= r->active[i].probe->wants & ~rows;
+    }
 }
 
 void recorder_row(struct recorder *r, const struct attn_row *row, const struct cache_head *view,
@@ -310,7 +329,7 @@ void recorder_row(struct recorder *r, const struct attn_row *row, const struct c
         out.pos = s->pos;
     }
     for (int i = 0; i < r->n_active; i++)
-        if (r->active[i].probe->row)
+        if (r->active[i].probe->row && !r->active[i].away)
             r->active[i].probe->row(&r->active[i], &out);
 }
 
@@ -383,6 +402,11 @@ int recorder_token(struct recorder *r, int32_t id, enum kvf_role role, const cha
 
 static int write_probes(struct recorder *r, bool snapshots, int32_t t0, int32_t t1)
 {
+    if (r->elsewhere.bring) {
+        int err = r->elsewhere.bring(r->elsewhere.ctx, snapshots, t0, t1);
+        if (err)
+            return err;
+    }
     for (int i = 0; i < r->n_active; i++) {
         int err = probe_write(&r->active[i], &r->sink, snapshots, t0, t1);
         if (err)

@@ -38,6 +38,18 @@ int recorder_create(const char *path, const struct recorder_run *run, unsigned s
 
 unsigned recorder_wants(const struct recorder *r); /* PROBE_* of all active probes */
 
+/* Probes whose arrays a device has, where rows of attention are: it marks their states as away. */
+struct recorder_elsewhere {
+    void *ctx;
+    /* Brings values [t0, t1) of the columns that are snapshots, or of all others, into the arrays
+     * here.  KVF_OK, or an error, which is then that of the recorder. */
+    int (*bring)(void *ctx, bool snapshots, int32_t t0, int32_t t1);
+    void (*forget)(void *ctx); /* the recorder has ended */
+};
+/* The states of all active probes, and who has those that are away; NULL: they are here again. */
+struct probe_state *recorder_probes(struct recorder *r, int *ret_n);
+void recorder_move(struct recorder *r, const struct recorder_elsewhere *e);
+
 /* Takes an attention row in slot order, with the head that it belongs to. */
 void recorder_row(struct recorder *r, const struct attn_row *row, const struct cache_head *view,
                   float lse, float entropy, int thread);

@@ -353,6 +353,7 @@ static void run_block(dim3 block)
 /* What the stream has to do, in order. */
 static std::vector<std::function<void()>> stream;
 static long n_waits;
+static long long n_home; /* bytes */
 
 static void run_stream()
 {
@@ -420,6 +421,11 @@ int emulation_faults(void)
 {
     run_stream();
     return emulated::n_faults;
+}
+
+long long emulation_bytes_home(void)
+{
+    return emulated::n_home;
 }
 
 long emulation_waits(void)
@@ -501,6 +507,8 @@ static void copy_rows(void *to, size_t ld_to, const void *from, size_t ld_from, 
 cudaError_t cudaMemcpy2DAsync(void *to, size_t ld_to, const void *from, size_t ld_from,
                               size_t width, size_t n, cudaMemcpyKind kind, cudaStream_t)
 {
+    if (kind == cudaMemcpyDeviceToHost)
+        emulated::n_home += (long long)(width * n);
     if (status() != cudaSuccess) {
         for (size_t i = 0; i < n; i++)
             memset((char *)to + i * ld_to, 0xff, width);

@@ -27,6 +27,8 @@ struct outcome {
     char *trace;
     size_t n_trace;
     long waits; /* for the device, most of one step */
+    long least; /* the fewest: a tail of the trace has come at no time then */
+    long home;  /* bytes that came from the device in that step */
     struct eviction *evictions;
     size_t n_evictions;
 };
@@ -225,8 +227,14 @@ static struct outcome play(const struct run *run, const struct backend *backend)
         if (rec)
             recorder_token(rec, ids[prompt + i], KVF_ROLE_ANSWER, "c", 1);
         long before = emulation_waits();
+        long home = (long)emulation_bytes_home();
         cr_assert(eq(int, session_step(s, ids[prompt + i]), KVF_OK));
-        o.waits = emulation_waits() - before > o.waits ? emulation_waits() - before : o.waits;
+        long waits = emulation_waits() - before;
+        o.waits = waits > o.waits ? waits : o.waits;
+        if (i == 0 || waits < o.least) {
+            o.least = waits;
+            o.home = (long)emulation_bytes_home() - home;
+        }
         memcpy(o.logits + (size_t)(i + 1) * V, session_logits(s), V * sizeof(float));
     }
     if (rec) {
@@ -247,18 +255,23 @@ static void drop(struct outcome *o)
     mem_free(o->evictions);
 }
 
+static void compare(const struct run *run, const struct outcome *cpu, const struct outcome *cuda)
+{
+    bool same = cpu->n_trace == cuda->n_trace
+                && (!cpu->trace || memcmp(cpu->trace, cuda->trace, cpu->n_trace) == 0);
+    cr_expect(same, "%s, %s: the trace differs", run->path, run->method);
+    same = same_evictions(cpu, cuda);
+    cr_expect(same || !run->exact, "%s, %s: decisions differ", run->path, run->method);
+    cr_expect(le(dbl, distance(cuda->logits, cpu->logits, cpu->n_logits), run->exact ? 1e-5 : 2e-2),
+              "%s, %s: logits", run->path, run->method);
+    cr_assert(eq(int, emulation_faults(), 0), "%s: %s", run->method, emulation_first_fault());
+}
+
 /* waits: how often a step may wait for the device; 0: as often as it likes. */
 static void same_within(const struct run *run, int waits)
 {
     struct outcome cpu = play(run, &backend_cpu), cuda = play(run, &backend_cuda);
-    bool same = cpu.n_trace == cuda.n_trace
-                && (!cpu.trace || memcmp(cpu.trace, cuda.trace, cpu.n_trace) == 0);
-    cr_expect(same, "%s, %s: the trace differs", run->path, run->method);
-    same = same_evictions(&cpu, &cuda);
-    cr_expect(same || !run->exact, "%s, %s: decisions differ", run->path, run->method);
-    cr_expect(le(dbl, distance(cuda.logits, cpu.logits, cpu.n_logits), run->exact ? 1e-5 : 2e-2),
-              "%s, %s: logits", run->path, run->method);
-    cr_assert(eq(int, emulation_faults(), 0), "%s: %s", run->method, emulation_first_fault());
+    compare(run, &cpu, &cuda);
     bool in_time = waits == 0 || cuda.waits == waits;
     cr_expect(in_time, "%s: %ld waits in a step", run->method, cuda.waits);
     drop(&cpu);
@@ -364,6 +377,27 @@ Test(session, steps_wait_once, .timeout = 400)
                           all[i].budget,
                           true};
         same_within(&run, all[i].waits);
+    }
+}
+
+/* What probes want of rows they take where the rows are: a step with all of them waits once and
+ * brings home what it brings without, and traces have the same bytes. */
+Test(session, probes_leave_rows_there, .timeout = 300)
+{
+    static const char probes[] =
+        "evict,survival,mass,steps,nll,read,calibration,returns,window,under";
+    static const char *const methods[] = {"full", "h2o", "snapkv:window=4", "keydiff:every=3"};
+    for (int i = 0; i < 4; i++) {
+        struct run run = {tiny_path(4 + i % 2), methods[i], probes, NULL, i ? BUDGET : 0, true};
+        struct outcome cpu = play(&run, &backend_cpu), with = play(&run, &backend_cuda);
+        compare(&run, &cpu, &with);
+        run.probes = NULL;
+        struct outcome without = play(&run, &backend_cuda);
+        cr_expect(eq(long, with.least, 1), "%s", methods[i]);
+        cr_expect(eq(long, with.home, without.home), "%s", methods[i]);
+        drop(&cpu);
+        drop(&with);
+        drop(&without);
     }
 }
 

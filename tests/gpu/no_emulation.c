@@ -20,3 +20,8 @@ long emulation_waits(void)
 {
     return 0;
 }
+
+long long emulation_bytes_home(void)
+{
+    return 0;
+}

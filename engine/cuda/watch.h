@@ -1,0 +1,84 @@
+/* watch.h - what probes take from rows of attention on a device, where the rows are: so none of
+ * them goes to the host.
+ *
+ * Rows are those of gpu_rows, before anything else writes to them: of each query head of a layer
+ * the T queries of an attention, in slots.  What a query does not see is left out; the order of
+ * entries is that of their positions, cache.pos, or of their slots where that is NULL.  Cells are
+ * [n_heads][cap] of one layer, a cell for each position or each query, and NULL where nobody asks.
+ * All functions here are exact (gpu.h). */
+#ifndef KVF_ENGINE_CUDA_WATCH_H
+#define KVF_ENGINE_CUDA_WATCH_H
+
+#include "engine/cuda/gpu.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct gpu_seen_rows {
+    struct gpu_attention a;
+    const float *p; /* [n_heads][T][ld] */
+    size_t ld;
+    const float *lse, *entropy; /* [n_heads][T] */
+    const int32_t *seen;
+};
+
+/* cuts: as row_cuts of kernels.h, [n_heads][T][n_top + n_tau], of the same bits, but that first_tie
+ * is a position.  top_k and tau are the host's, at most GPU_MOST_CUTS. */
+enum { GPU_MOST_CUTS = 8, GPU_MOST_VISITS = 2 };
+struct gpu_criteria {
+    int n_top, n_tau;
+    const int *top_k;
+    const double *tau;
+};
+void gpu_row_cuts(struct gpu *g, const struct gpu_seen_rows *r, const struct gpu_criteria *c,
+                  struct row_cut *cuts);
+
+/* How often, and after what gaps, an entry was in a set: as kept by probe_returns.c. */
+struct gpu_visits {
+    int32_t last, count[3];
+};
+
+/* What entries are asked for.  Steps are u16 or u32, as wide says. */
+struct gpu_entry_cells {
+    int cap, n_cuts; /* of cuts */
+    bool wide;
+    double *sum; /* of the weights, in order of the queries, and the largest */
+    float *max;
+    uint32_t *read;              /* queries that saw it */
+    void *last[GPU_MOST_CUTS];   /* the newest query in whose cut it was */
+    uint32_t *at[GPU_MOST_CUTS]; /* bit k: it was in the cut at age 2^k */
+    void *first[GPU_MOST_CUTS];  /* how many queries from its birth on had it in the cut */
+    struct gpu_visits *visits;   /* [n_heads][n_visits][cap], of these cuts */
+    int n_visits, visits_cut[GPU_MOST_VISITS];
+};
+/* Takes the queries in order. */
+void gpu_watch_entries(struct gpu *g, const struct gpu_seen_rows *r, const struct row_cut *cuts,
+                       const struct gpu_entry_cells *cells);
+
+/* What queries are asked for. */
+enum { GPU_MOST_SHARES = 8 };
+struct gpu_query_cells {
+    int cap;
+    bool wide;
+    float *lse, *entropy;
+    void *under[GPU_MOST_SHARES], *seen; /* weights under share[i] of the largest; entries */
+    double share[GPU_MOST_SHARES];
+    int n_shares;
+    /* Pairs first[g] .. first[g + 1] - 1 of query head g: what token[i], rising, got of the query,
+     * received[i][cap]: -1 where it was not seen. */
+    const int32_t *first, *token;
+    float *received;
+};
+void gpu_watch_queries(struct gpu *g, const struct gpu_seen_rows *r,
+                       const struct gpu_query_cells *cells);
+
+/* sum[h][b % ring] += of each query of block b (of `block` queries) what the query heads of KV head
+ * h gave at most; sums begin at 0 with the block.  sum: [heads][ring][cap] */
+void gpu_watch_window(struct gpu *g, const struct gpu_seen_rows *r, float *sum, int cap, int block,
+                      int ring);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,382 @@
+/* device_probes.c - probes on a device: which of them have kernels, and their arrays there. */
+#include <stddef.h>
+
+#include "base/mem.h"
+#include "engine/decode/device.h"
+#include "engine/decode/device_probes.h"
+#include "engine/probe/probes.h"
+#include "engine/probe/watch.h"
+
+/* An array [rows][cap] of the host, and its twin on the device. */
+struct twin_array {
+    char *host, *device;
+    size_t rows, size; /* bytes of a cell */
+    bool snapshot;
+};
+
+/* A probe whose arrays are there. */
+struct moved {
+    struct probe_state *s;
+    const struct device_probe *how;
+    struct twin_array *array;
+    int n;
+    char *memory;
+};
+
+struct device_probes {
+    struct gpu *gpu;
+    struct engine *e;
+    struct recorder *recorder;
+    struct moved *moved;
+    int n;
+    struct row_cut *cuts;   /* [n_heads][QUERY_BLOCK][KVF_N_CRITERIA] */
+    int32_t *first, *token; /* pairs of `received`, as gpu_query_cells has them, of all layers */
+};
+
+/* What the probes ask for in a layer. */
+struct wishes {
+    struct gpu_entry_cells entries;
+    struct gpu_query_cells queries;
+    bool any_entries, any_queries;
+    float *window;
+};
+
+struct device_probe {
+    const struct probe *probe;
+    void (*ask)(const struct device_probes *d, const struct moved *m, int layer, struct wishes *w);
+    /* What the probe keeps beside its arrays; NULL: nothing that rows change. */
+    struct twin_array (*own)(const struct probe_state *s);
+};
+
+static void *cells(const struct device_probes *d, const struct moved *m, int array, int layer)
+{
+    const struct twin_array *a = &m->array[array];
+    size_t of_layer = a->rows / (size_t)d->e->config.n_layers;
+    return a->device + (size_t)layer * of_layer * (size_t)m->s->cfg->cap * a->size;
+}
+
+/* ---- the probes */
+
+static void ask_survival(const struct device_probes *d, const struct moved *m, int layer,
+                         struct wishes *w)
+{
+    for (int c = 0; c < KVF_N_CRITERIA; c++)
+        w->entries.last[c] = cells(d, m, c, layer);
+    w->entries.n_cuts = KVF_N_CRITERIA;
+    w->any_entries = true;
+}
+
+static void ask_mass(const struct device_probes *d, const struct moved *m, int layer,
+                     struct wishes *w)
+{
+    w->entries.sum = cells(d, m, 0, layer);
+    w->entries.max = cells(d, m, 1, layer);
+    w->any_entries = true;
+}
+
+static void ask_steps(const struct device_probes *d, const struct moved *m, int layer,
+                      struct wishes *w)
+{
+    w->queries.lse = cells(d, m, 0, layer);
+    w->queries.entropy = cells(d, m, 1, layer);
+    w->any_queries = true;
+}
+
+static void ask_read(const struct device_probes *d, const struct moved *m, int layer,
+                     struct wishes *w)
+{
+    if (m->n == 0)
+        return;
+    w->entries.read = cells(d, m, 0, layer);
+    w->any_entries = true;
+}
+
+static void ask_calibration(const struct device_probes *d, const struct moved *m, int layer,
+                            struct wishes *w)
+{
+    for (int c = 0; c < KVF_N_CRITERIA; c++) {
+        w->entries.at[c] = cells(d, m, 2 * c, layer);
+        w->entries.first[c] = cells(d, m, 2 * c + 1, layer);
+    }
+    w->entries.n_cuts = KVF_N_CRITERIA;
+    w->any_entries = true;
+}
+
+_Static_assert(sizeof(struct gpu_visits) == sizeof(struct probe_visits)
+                   && offsetof(struct gpu_visits, count) == offsetof(struct probe_visits, count),
+               "what a kernel writes");
+_Static_assert((int)PROBE_RETURNS <= (int)GPU_MOST_VISITS
+                   && (int)KVF_N_CRITERIA <= (int)GPU_MOST_CUTS
+                   && (int)KVF_N_UNDER <= (int)GPU_MOST_SHARES,
+               "what kernels have places for");
+
+static struct twin_array own_returns(const struct probe_state *s)
+{
+    size_t heads = (size_t)s->cfg->shape.n_layers * (size_t)s->cfg->shape.n_heads;
+    return (struct twin_array){
+        .host = s->own, .rows = heads * PROBE_RETURNS, .size = sizeof(struct gpu_visits)};
+}
+
+static void ask_returns(const struct device_probes *d, const struct moved *m, int layer,
+                        struct wishes *w)
+{
+    w->entries.visits = cells(d, m, 0, layer);
+    w->entries.n_visits = PROBE_RETURNS;
+    for (int c = 0; c < PROBE_RETURNS; c++)
+        w->entries.visits_cut[c] = probe_returns_of[c];
+    w->entries.n_cuts = KVF_N_CRITERIA;
+    w->any_entries = true;
+}
+
+static void ask_under(const struct device_probes *d, const struct moved *m, int layer,
+                      struct wishes *w)
+{
+#define X(name, p) p,
+    static const double share[KVF_N_UNDER] = {KVF_UNDER_MAP(X)};
+#undef X
+    for (int k = 0; k < KVF_N_UNDER; k++) {
+        w->queries.under[k] = cells(d, m, k, layer);
+        w->queries.share[k] = share[k];
+    }
+    w->queries.seen = cells(d, m, KVF_N_UNDER, layer);
+    w->queries.n_shares = KVF_N_UNDER;
+    w->any_queries = true;
+}
+
+static void ask_received(const struct device_probes *d, const struct moved *m, int layer,
+                         struct wishes *w)
+{
+    if (m->n == 0)
+        return;
+    w->queries.first = d->first + (size_t)layer * (size_t)d->e->config.n_heads;
+    w->queries.token = d->token;
+    w->queries.received = (float *)(void *)m->array[0].device;
+    w->any_queries = true;
+}
+
+static struct twin_array own_window(const struct probe_state *s)
+{
+    size_t heads = (size_t)s->cfg->shape.n_layers * (size_t)s->cfg->shape.n_kv_heads;
+    return (struct twin_array){.host = (char *)probe_window_sums(s),
+                               .rows = heads * PROBE_WINDOW_RING,
+                               .size = sizeof(float)};
+}
+
+static void ask_window(const struct device_probes *d, const struct moved *m, int layer,
+                       struct wishes *w)
+{
+    w->window = cells(d, m, 0, layer);
+}
+
+static const struct device_probe table[] = {
+    {&probe_survival, ask_survival, NULL},
+    {&probe_mass, ask_mass, NULL},
+    {&probe_steps, ask_steps, NULL},
+    {&probe_read, ask_read, NULL},
+    {&probe_calibration, ask_calibration, NULL},
+    {&probe_returns, ask_returns, own_returns},
+    {&probe_under, ask_under, NULL},
+    {&probe_received, ask_received, NULL},
+    {&probe_window, ask_window, own_window},
+};
+enum { N_TABLE = sizeof table / sizeof *table };
+
+static const struct device_probe *kernels_of(const struct probe *p)
+{
+    for (int i = 0; i < N_TABLE; i++)
+        if (table[i].probe == p)
+            return &table[i];
+    return NULL;
+}
+
+/* ---- their arrays */
+
+static size_t bytes_of(const struct probe_state *s, const struct twin_array *a)
+{
+    return a->rows * (size_t)s->cfg->cap * a->size;
+}
+
+/* The arrays of a probe one behind the other; m->memory is NULL where there is no room. */
+static int list_arrays(struct device_probes *d, struct moved *m)
+{
+    size_t all = 0;
+    int n = 0;
+    m->array = MEM_NEW(struct twin_array, (size_t)m->s->n_arrays + 1);
+    if (!m->array)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < m->s->n_arrays; i++)
+        if (m->s->data[i])
+            m->array[n++] = (struct twin_array){.host = m->s->data[i],
+                                                .rows = probe_rows(m->s, i),
+                                                .size = probe_cell_size(m->s, i),
+                                                .snapshot = m->s->array[i].column.flags
+                                                            & KVF_COL_SNAPSHOT};
+    if (m->how->own) {
+        m->array[n] = m->how->own(m->s);
+        m->array[n++].snapshot = true;
+    }
+    for (int i = 0; i < n; i++)
+        all += bytes_of(m->s, &m->array[i]) + m->array[i].size;
+    m->memory = gpu_alloc(d->gpu, all, 1);
+    size_t at = 0;
+    for (int i = 0; m->memory && i < n; i++) {
+        struct twin_array *a = &m->array[i];
+        at = (at + a->size - 1) / a->size * a->size;
+        a->device = m->memory + at;
+        gpu_put(d->gpu, a->device, a->host, bytes_of(m->s, a));
+        at += bytes_of(m->s, a);
+    }
+    m->n = n;
+    return KVF_OK;
+}
+
+/* Where the pairs of each query head begin, and their tokens. */
+static int put_pairs(struct device_probes *d, const struct watch *w)
+{
+    size_t heads = (size_t)d->e->config.n_layers * (size_t)d->e->config.n_heads;
+    int n = w ? w->n_pairs : 0;
+    int32_t *first = MEM_NEW(int32_t, heads + 1), *token = MEM_NEW(int32_t, (size_t)n + 1);
+    d->first = gpu_alloc(d->gpu, heads + 1, sizeof *d->first);
+    d->token = gpu_alloc(d->gpu, (size_t)n + 1, sizeof *d->token);
+    bool room = first && token && d->first && d->token;
+    for (int i = 0; room && i < n; i++) {
+        const struct watch_head *at = &w->pair[i].at;
+        first[(size_t)at->layer * (size_t)d->e->config.n_heads + (size_t)at->head + 1]++;
+        token[i] = w->pair[i].token;
+    }
+    for (size_t h = 0; room && h < heads; h++)
+        first[h + 1] += first[h];
+    if (room) {
+        gpu_put(d->gpu, d->first, first, (heads + 1) * sizeof *first);
+        gpu_put(d->gpu, d->token, token, (size_t)n * sizeof *token);
+    }
+    mem_free(first);
+    mem_free(token);
+    return room ? KVF_OK : KVF_E_NOMEM;
+}
+
+/* A copy that a lost device did not finish is never written: the recorder takes the error. */
+static int bring(void *ctx, bool snapshots, int32_t t0, int32_t t1)
+{
+    struct device_probes *d = ctx;
+    for (int i = 0; i < d->n; i++)
+        for (int k = 0; k < d->moved[i].n; k++) {
+            const struct twin_array *a = &d->moved[i].array[k];
+            size_t ld = (size_t)d->moved[i].s->cfg->cap * a->size, from = (size_t)t0 * a->size;
+            if (a->snapshot == snapshots && t1 > t0)
+                gpu_get_rows(d->gpu, a->host + from, ld, a->device + from, ld,
+                             (size_t)(t1 - t0) * a->size, a->rows);
+        }
+    return gpu_wait(d->gpu, &d->e->said);
+}
+
+static void forget(void *ctx)
+{
+    ((struct device_probes *)ctx)->recorder = NULL;
+}
+
+/* Those that have kernels, while there is room. */
+static int move(struct device_probes *d)
+{
+    int n;
+    struct probe_state *all = recorder_probes(d->recorder, &n);
+    d->moved = MEM_NEW(struct moved, (size_t)n + 1);
+    if (!d->moved)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < n; i++) {
+        struct moved *m = &d->moved[d->n];
+        *m = (struct moved){.s = &all[i], .how = kernels_of(all[i].probe)};
+        if (!m->how)
+            continue;
+        int err = list_arrays(d, m);
+        d->n++;
+        if (err)
+            return err;
+        if (m->memory) {
+            all[i].away = true;
+            continue;
+        }
+        mem_free(m->array);
+        d->n--;
+    }
+    return KVF_OK;
+}
+
+int device_probes_open(struct session *s)
+{
+    struct mirror *m = s->mirror;
+    size_t rows = (size_t)s->e->config.n_heads * QUERY_BLOCK;
+    if (!s->recorder)
+        return KVF_OK;
+    struct device_probes *d = m->probes = MEM_NEW(struct device_probes, 1);
+    if (!d)
+        return KVF_E_NOMEM;
+    *d = (struct device_probes){.gpu = m->gpu, .e = s->e, .recorder = s->recorder};
+    int err = move(d);
+    if (!err && d->n > 0) {
+        const struct probe_config *cfg = d->moved[0].s->cfg;
+        d->cuts = gpu_alloc(m->gpu, rows * KVF_N_CRITERIA, sizeof *d->cuts);
+        m->d_pos = gpu_alloc(m->gpu, (size_t)s->cache_heads * s->ld_strip, sizeof *m->d_pos);
+        m->pos = mem_alloc((size_t)s->cache_heads, s->ld_strip * sizeof *m->pos);
+        err = d->cuts && m->d_pos && m->pos ? put_pairs(d, cfg->watch) : KVF_E_NOMEM;
+    }
+    const struct recorder_elsewhere there = {.ctx = d, .bring = bring, .forget = forget};
+    recorder_move(s->recorder, &there);
+    return err;
+}
+
+void device_probes_close(struct session *s)
+{
+    struct mirror *m = s->mirror;
+    struct device_probes *d = m->probes;
+    if (!d)
+        return;
+    if (d->recorder) {
+        (void)bring(d, true, 0, s->n_past); /* an error comes again from whom it concerns */
+        (void)bring(d, false, 0, s->n_past);
+        for (int i = 0; i < d->n; i++)
+            d->moved[i].s->away = false;
+        recorder_move(d->recorder, NULL);
+    }
+    for (int i = 0; i < d->n; i++) {
+        gpu_free(d->gpu, d->moved[i].memory);
+        mem_free(d->moved[i].array);
+    }
+    gpu_free(d->gpu, d->cuts);
+    gpu_free(d->gpu, d->first);
+    gpu_free(d->gpu, d->token);
+    mem_free(d->moved);
+    mem_free(d);
+    m->probes = NULL;
+}
+
+bool device_probes_any(const struct session *s)
+{
+    const struct mirror *m = s->mirror;
+    return m->probes && m->probes->n > 0;
+}
+
+void device_probes_take(struct session *s, int layer, const struct gpu_seen_rows *rows)
+{
+    const struct device_probes *d = ((struct mirror *)s->mirror)->probes;
+    static const struct gpu_criteria criteria = {PROBE_N_TOP, PROBE_N_TAU, probe_top_k, probe_tau};
+    struct wishes w = {.window = NULL};
+    if (!device_probes_any(s))
+        return;
+    for (int i = 0; i < d->n; i++)
+        d->moved[i].how->ask(d, &d->moved[i], layer, &w);
+    const struct probe_state *any = d->moved[0].s;
+    w.entries.cap = w.queries.cap = any->cfg->cap;
+    w.entries.wide = w.queries.wide = !any->narrow;
+    if (!s->stepping)
+        w.entries.read = NULL;
+    if (w.entries.n_cuts > 0)
+        gpu_row_cuts(d->gpu, rows, &criteria, d->cuts);
+    if (w.any_entries)
+        gpu_watch_entries(d->gpu, rows, d->cuts, &w.entries);
+    if (w.any_queries)
+        gpu_watch_queries(d->gpu, rows, &w.queries);
+    if (w.window)
+        gpu_watch_window(d->gpu, rows, w.window, any->cfg->cap, KVF_WINDOW_BLOCK,
+                         PROBE_WINDOW_RING);
+}

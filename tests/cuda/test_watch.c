@@ -1,0 +1,287 @@
+/* What probes take from rows on a device is what their definitions say, of a list of the entries
+ * that a query sees, by rising position: bit for bit. */
+#include <stdlib.h>
+
+#include "engine/cuda/watch.h"
+#include "engine/kernels/kernels_ref.h"
+#include "tests/cuda/cache_of.h"
+
+enum { HEADS = 2, PER = 2, G = HEADS * PER, T = 5, D = 4, POS0 = 401, CAP = POS0 + T };
+enum { N_TOP = 3, N_TAU = 4, N_CUTS = N_TOP + N_TAU, N_SHARES = 2, N_PAIRS = 7 };
+enum { LD = 320, BLOCK = 2, RING = 4 };
+static const int top_k[2][N_TOP] = {{1, 8, 230}, {200, 230, 280}}; /* the latter: whole rows */
+static const double tau[N_TAU] = {.5, .9, .99, 1};
+static const double share[N_SHARES] = {.3, 1.00000001}; /* of which a float is 1 */
+static const int visits_cut[GPU_MOST_VISITS] = {1, 5};
+static const int lengths[HEADS] = {301, 131};
+static const int32_t first_pair[G + 1] = {0, 3, 3, 6, 7};
+static const int32_t pair_token[N_PAIRS] = {3, 200, POS0 + 2, 7, POS0, POS0 + 1, 390};
+
+/* Cells of all kinds, as kernels and definitions fill them. */
+struct all_cells {
+    double sum[G * CAP];
+    float max[G * CAP], lse[G * CAP], entropy[G * CAP];
+    uint32_t read[G * CAP], last[N_CUTS][G * CAP], at[N_CUTS][G * CAP], first[N_CUTS][G * CAP];
+    struct gpu_visits visits[G * GPU_MOST_VISITS * CAP];
+    uint32_t under[N_SHARES][G * CAP], seen[G * CAP];
+    float received[N_PAIRS * CAP], window[HEADS * RING * CAP];
+    struct row_cut cuts[G * T * N_CUTS];
+};
+
+struct scene {
+    struct cache_of k;
+    float p[G * T * LD], lse[G * T], entropy[G * T];
+    int32_t seen[G * T], page[HEADS];
+    unsigned char chosen[G * LD];
+    const int *top_k;
+};
+
+/* Kind 0 smooth, 1 of few values (ties), 2 mostly 0, 3 all 0, 4 equal. */
+static float weight(struct rng *r, int kind)
+{
+    float x = (float)(exp(-3 * rng_uniform(r)) / 300);
+    if (kind == 1)
+        x = (float)(1 + rng_below(r, 3)) / 1200;
+    if (kind == 2)
+        x = rng_below(r, 10) == 0 ? x : 0;
+    return kind == 3 ? 0 : kind == 4 ? 1.0f / 300 : x;
+}
+
+static bool sees(const struct scene *s, int g, int r, int slot)
+{
+    int h = g / PER, n = lengths[h] - (T - 1 - r);
+    bool read = s->page[h] == 0 || s->chosen[g * LD + slot / s->page[h]];
+    return slot < n && s->k.until[h * s->k.ld_slot + slot] > POS0 + r && read;
+}
+
+/* Positions in any order of slots, but the newest; some entries leave, some pages are not read. */
+static struct scene *make_scene(struct gpu *gpu, struct rng *r, int kind)
+{
+    struct scene *s = MEM_NEW(struct scene, 1);
+    s->k = cache_of_random(gpu, r, HEADS, lengths, D, KV_F32);
+    s->page[1] = 4;
+    s->top_k = top_k[kind % 2];
+    for (int i = 0; i < G * LD; i++)
+        s->chosen[i] = i % LD * 4 > lengths[1] - T - 4 || rng_below(r, 3) > 0;
+    for (int i = 0; i < G * T * LD; i++)
+        s->p[i] = weight(r, kind);
+    for (int h = 0; h < HEADS; h++) {
+        int32_t *pos = s->k.pos + h * s->k.ld_slot, *until = s->k.until + h * s->k.ld_slot;
+        int old = lengths[h] - T;
+        for (int i = 0; i < lengths[h]; i++) {
+            pos[i] = i < old ? i * POS0 / old : POS0 + i - old;
+            until[i] = i < old && rng_below(r, 9) == 0 ? POS0 + (int)rng_below(r, T) : INT32_MAX;
+        }
+        for (int i = old - 1; i > 0; i--) {
+            int j = (int)rng_below(r, (uint64_t)i + 1), x = pos[i];
+            pos[i] = pos[j];
+            pos[j] = x;
+        }
+        size_t bytes = (size_t)s->k.ld_slot * sizeof *pos, at = (size_t)(h * s->k.ld_slot);
+        gpu_put(gpu, s->k.c.pos + at, pos, bytes);
+        gpu_put(gpu, s->k.c.until + at, until, bytes);
+    }
+    for (int i = 0; i < G * T; i++) {
+        s->lse[i] = (float)rng_normal(r);
+        s->entropy[i] = (float)rng_normal(r);
+        for (int slot = 0; slot < LD; slot++)
+            s->seen[i] += slot < lengths[i / T / PER] && sees(s, i / T, i % T, slot);
+    }
+    return s;
+}
+
+struct seen_entry {
+    int32_t pos;
+    float p;
+};
+
+static int by_position(const void *a, const void *b)
+{
+    const struct seen_entry *x = a, *y = b;
+    return (x->pos > y->pos) - (x->pos < y->pos);
+}
+
+static void take_set(struct all_cells *x, int c, int g, int32_t pos, int t)
+{
+    int cell = g * CAP + pos, age = t - pos;
+    x->last[c][cell] = (uint32_t)t;
+    for (int k = 0; k < 31; k++)
+        x->at[c][cell] |= age == 1 << k ? 1u << k : 0;
+    x->first[c][cell] += x->first[c][cell] == (uint32_t)age;
+    for (int k = 0; k < GPU_MOST_VISITS; k++) {
+        struct gpu_visits *v = &x->visits[(g * GPU_MOST_VISITS + k) * CAP + pos];
+        int gap = v->last < 0 ? 0 : t - v->last - 1;
+        if (visits_cut[k] != c)
+            continue;
+        v->count[0]++;
+        v->count[1] += gap > 0;
+        v->count[2] = gap > v->count[2] ? gap : v->count[2];
+        v->last = t;
+    }
+}
+
+/* Query r of query head g, by definition. */
+static void take_query(const struct scene *s, struct all_cells *x, int g, int r, void *scratch)
+{
+    struct seen_entry e[LD];
+    float p[LD], most = 0;
+    int n = 0, h = g / PER, t = POS0 + r, row = g * T + r, at = g * CAP + t;
+    for (int i = 0; i < lengths[h]; i++)
+        if (sees(s, g, r, i))
+            e[n++] = (struct seen_entry){s->k.pos[h * s->k.ld_slot + i], s->p[row * LD + i]};
+    qsort(e, (size_t)n, sizeof *e, by_position);
+    for (int i = 0; i < n; i++) {
+        p[i] = e[i].p;
+        most = fmaxf(most, p[i]);
+        x->sum[g * CAP + e[i].pos] += (double)p[i];
+        x->max[g * CAP + e[i].pos] = fmaxf(x->max[g * CAP + e[i].pos], p[i]);
+        x->read[g * CAP + e[i].pos]++;
+        for (int k = first_pair[g]; k < first_pair[g + 1]; k++)
+            if (pair_token[k] == e[i].pos)
+                x->received[k * CAP + t] = p[i];
+    }
+    for (int k = 0; k < N_SHARES; k++)
+        for (int i = 0; i < n; i++)
+            x->under[k][at] += (double)p[i] < share[k] * (double)most;
+    for (int k = first_pair[g]; k < first_pair[g + 1]; k++)
+        if (pair_token[k] <= t && isnan(x->received[k * CAP + t]))
+            x->received[k * CAP + t] = -1;
+    x->lse[at] = s->lse[row];
+    x->entropy[at] = s->entropy[row];
+    x->seen[at] = (uint32_t)n;
+    struct row_cut *cut = &x->cuts[row * N_CUTS];
+    row_cuts_ref(p, n, s->top_k, N_TOP, tau, N_TAU, cut, scratch);
+    for (int c = 0; c < N_CUTS; c++) {
+        for (int i = 0; i < n; i++)
+            if (row_cut_has(&cut[c], p[i], i))
+                take_set(x, c, g, e[i].pos, t);
+        if (cut[c].first_tie > 0)
+            cut[c].first_tie = e[cut[c].first_tie].pos;
+    }
+}
+
+/* The largest of what the query heads of a KV head gave an entry, over the queries of a block. */
+static void take_window(const struct scene *s, struct all_cells *x, int h, int r)
+{
+    int b = (POS0 + r) / BLOCK;
+    float *sum = x->window + (h * RING + b % RING) * CAP;
+    for (int i = 0; (POS0 + r) % BLOCK == 0 && i < CAP; i++)
+        sum[i] = 0;
+    for (int i = 0; i < lengths[h]; i++) {
+        float most = 0;
+        for (int g = h * PER; g < (h + 1) * PER; g++)
+            most = sees(s, g, r, i) ? fmaxf(most, s->p[(g * T + r) * LD + i]) : most;
+        sum[s->k.pos[h * s->k.ld_slot + i]] += most;
+    }
+}
+
+static void begin(struct all_cells *x)
+{
+    for (int i = 0; i < G * GPU_MOST_VISITS * CAP; i++)
+        x->visits[i].last = i % 3 - 1; /* some were selected before */
+    for (int i = 0; i < N_PAIRS * CAP; i++)
+        x->received[i] = NAN;
+    for (int i = 0; i < HEADS * RING * CAP; i++)
+        x->window[i] = 7;
+    for (int c = 0; c < N_CUTS; c++)
+        for (int i = 0; i < G * CAP; i++)
+            x->first[c][i] = i % CAP < POS0 ? (uint32_t)(POS0 - i % CAP - i % 2) : 0;
+}
+
+/* x lies on the device: its cells, as kernels know them. */
+static void take_there(struct gpu *gpu, const struct scene *s, struct all_cells *x)
+{
+    struct gpu_seen_rows rows = {.p = device_copy(gpu, s->p, sizeof s->p),
+                                 .ld = LD,
+                                 .lse = device_copy(gpu, s->lse, sizeof s->lse),
+                                 .entropy = device_copy(gpu, s->entropy, sizeof s->entropy),
+                                 .seen = device_copy(gpu, s->seen, sizeof s->seen)};
+    rows.a = (struct gpu_attention){.cache = s->k.c, .n_heads = G, .T = T, .pos0 = POS0};
+    rows.a.page = device_copy(gpu, s->page, sizeof s->page);
+    rows.a.chosen = device_copy(gpu, s->chosen, sizeof s->chosen);
+    rows.a.ld_chosen = LD;
+    struct gpu_entry_cells entries = {.cap = CAP, .n_cuts = N_CUTS, .wide = true};
+    entries.sum = x->sum;
+    entries.max = x->max;
+    entries.read = x->read;
+    entries.visits = x->visits;
+    entries.n_visits = GPU_MOST_VISITS;
+    for (int k = 0; k < GPU_MOST_VISITS; k++)
+        entries.visits_cut[k] = visits_cut[k];
+    for (int c = 0; c < N_CUTS; c++) {
+        entries.last[c] = x->last[c];
+        entries.at[c] = x->at[c];
+        entries.first[c] = x->first[c];
+    }
+    int32_t *first = device_copy(gpu, first_pair, sizeof first_pair);
+    int32_t *token = device_copy(gpu, pair_token, sizeof pair_token);
+    struct gpu_query_cells queries = {.cap = CAP,
+                                      .wide = true,
+                                      .lse = x->lse,
+                                      .entropy = x->entropy,
+                                      .under = {x->under[0], x->under[1]},
+                                      .seen = x->seen,
+                                      .share = {share[0], share[1]},
+                                      .n_shares = N_SHARES,
+                                      .first = first,
+                                      .token = token,
+                                      .received = x->received};
+    const struct gpu_criteria criteria = {N_TOP, N_TAU, s->top_k, tau};
+    gpu_row_cuts(gpu, &rows, &criteria, x->cuts);
+    gpu_watch_entries(gpu, &rows, x->cuts, &entries);
+    gpu_watch_queries(gpu, &rows, &queries);
+    gpu_watch_window(gpu, &rows, x->window, CAP, BLOCK, RING);
+    device_check(gpu, "watch");
+    const void *const all[] = {rows.p,      rows.lse,      rows.entropy, rows.seen,
+                               rows.a.page, rows.a.chosen, first,        token};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        gpu_free(gpu, (void *)all[i]);
+}
+
+#define SAME(member)                                                                               \
+    cr_expect(zero(int, memcmp(got->member, want->member, sizeof want->member)), "kind %d: %s",    \
+              kind, #member)
+
+Test(cuda, rows_are_watched_as_defined, .timeout = 120)
+{
+    struct gpu *gpu = device_open();
+    struct rng r;
+    void *scratch = mem_alloc(row_cuts_scratch(LD), 1);
+    rng_init(&r, 21);
+    for (int kind = 0; kind < 5; kind++) {
+        struct scene *s = make_scene(gpu, &r, kind);
+        struct all_cells *want = MEM_NEW(struct all_cells, 1);
+        begin(want);
+        struct all_cells *there = device_copy(gpu, want, sizeof *want);
+        emulation_seed((unsigned long long)kind);
+        take_there(gpu, s, there);
+        for (int row = 0; row < T; row++) {
+            for (int g = 0; g < G; g++)
+                take_query(s, want, g, row, scratch);
+            for (int h = 0; h < HEADS; h++)
+                take_window(s, want, h, row);
+        }
+        struct all_cells *got = host_copy(gpu, there, sizeof *want);
+        SAME(cuts);
+        SAME(sum);
+        SAME(max);
+        SAME(lse);
+        SAME(entropy);
+        SAME(read);
+        SAME(last);
+        SAME(at);
+        SAME(first);
+        SAME(visits);
+        SAME(under);
+        SAME(seen);
+        SAME(received);
+        SAME(window);
+        gpu_free(gpu, there);
+        cache_of_drop(gpu, &s->k);
+        mem_free(s);
+        mem_free(want);
+        mem_free(got);
+    }
+    mem_free(scratch);
+    gpu_close(gpu);
+}
