@@ -106,16 +106,9 @@ static struct outcome play(int model, bool exact, const char *method, int budget
     return o;
 }
 
-static bool is_long(void)
-{
-    const char *size = getenv("KVFATE_TESTS");
-    return size && strcmp(size, "long") == 0;
-}
-
 /* Every setting gives the logits of the first, bit by bit, and every recording
- * with the same probes the same bytes.  Without KVFATE_TESTS=long the n-th call compares each third
- * setting from the n-th on. */
-static void compare_settings(int model, bool exact, const char *method, int budget, int n)
+ * with the same probes the same bytes. */
+static void compare_settings(int model, bool exact, const char *method, int budget)
 {
     static const struct setting set[] = {
         {NULL, 1, 0},   {"full", 1, 0},  {"full", 1, 0}, {"full", 2, 0}, {"full", 2, 1},
@@ -126,8 +119,6 @@ static void compare_settings(int model, bool exact, const char *method, int budg
     cr_expect(memcmp(first.logits, traced.logits, first.n_logits * sizeof(float)) == 0,
               "%s: probes change the logits", method);
     for (size_t i = 2; i < sizeof set / sizeof *set; i++) {
-        if (!is_long() && ((int)i + n) % 3)
-            continue;
         struct outcome o = play(model, exact, method, budget, &set[i]);
         cr_expect(memcmp(first.logits, o.logits, o.n_logits * sizeof(float)) == 0,
                   "%s, model %d: %d threads and chunks of %d change the logits", method, model,
@@ -145,8 +136,8 @@ static void compare_settings(int model, bool exact, const char *method, int budg
 Test(same, full_cache_in_every_weight_type, .timeout = 120)
 {
     for (int model = 0; model < 12; model++)
-        compare_settings(model, false, "full", 0, model);
-    compare_settings(6, true, "full", 0, 0);
+        compare_settings(model, false, "full", 0);
+    compare_settings(6, true, "full", 0);
 }
 
 /* Whether a row runs without gates and plans; those that need them are compared by
@@ -162,14 +153,15 @@ Test(same, every_method, .timeout = 300)
 {
     /* the first exactly; all of them where there is time.  The last have layers with windows. */
     static const int model[] = {0, 5, 8, MISTRAL, GEMMA2, GEMMA3};
-    bool all = is_long();
+    const char *size = getenv("KVFATE_TESTS");
+    bool all = size && strcmp(size, "long") == 0;
     int n = 0;
     for (const struct method *m = method_presets; m->name; m++) {
         if (!runs_alone(m))
             continue;
         for (int i = 0; i < 6; i++)
             if (all || i == n % 6 || i == n % 6 + 3)
-                compare_settings(model[i], i == 0, m->name, 40, n + i / 3);
+                compare_settings(model[i], i == 0, m->name, 40);
         n++;
     }
 }
