@@ -270,7 +270,7 @@ struct kernels {
     /* Writes key and value of one entry into its slot. k, v: [D]. */
     kv_store_fn kv_store;
 
-    /* sum[i] += p[i]; max[i] = max(max[i], p[i]). */
+    /* sum[i] += p[i]; max[i] = max(max[i], p[i]), unless max is NULL. */
     mass_add_fn mass_add;
 
     /* Selected sets of one row of weights 0 <= p <= 1, entries in order of time,

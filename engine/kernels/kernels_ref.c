@@ -269,7 +269,8 @@ void mass_add_ref(double *sum, float *max, const float *p, int n)
 {
     for (int i = 0; i < n; i++) {
         sum[i] += (double)p[i];
-        max[i] = fmaxf(max[i], p[i]);
+        if (max)
+            max[i] = fmaxf(max[i], p[i]);
     }
 }
 

@@ -294,14 +294,11 @@ void evidence_appended(struct evidence *e, const struct cache *c, int layer, int
     }
 }
 
-void evidence_take(struct evidence *e, const struct attn_row *row)
+void evidence_take(struct evidence *e, const struct kernels *k, const struct attn_row *row)
 {
     size_t q = query_index(e, row->layer, row->head);
-    if (e->kinds & EVIDENCE_SUM) {
-        double *sum = e->sum + q * (size_t)e->cap;
-        for (int i = 0; i < row->n; i++)
-            sum[i] += (double)row->p[i];
-    }
+    if (e->kinds & EVIDENCE_SUM)
+        k->mass_add(e->sum + q * (size_t)e->cap, NULL, row->p, row->n);
     if (e->kinds & EVIDENCE_WINDOW) {
         int at = e->n_rows[q]++ % e->ring;
         memcpy(ring_row(e, q, at), row->p, (size_t)row->n * sizeof *row->p);

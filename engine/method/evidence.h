@@ -57,7 +57,7 @@ void evidence_finish(struct evidence *e);
 int evidence_reserve(struct evidence *e, int slots); /* KVF_OK, KVF_E_NOMEM */
 void evidence_appended(struct evidence *e, const struct cache *c, int layer, int head, int slot,
                        float gate, const float *k_pre);
-void evidence_take(struct evidence *e, const struct attn_row *row);
+void evidence_take(struct evidence *e, const struct kernels *k, const struct attn_row *row);
 /* Rows ever taken of a query head. */
 int evidence_taken(const struct evidence *e, int layer, int query_head);
 /* The anchor of a head that holds n entries now. */

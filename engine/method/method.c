@@ -403,7 +403,7 @@ void method_row(struct method_state *s, const struct attn_row *row)
     int per = s->shape.n_heads / s->shape.n_kv_heads;
     s = owner(s, row->layer, row->head / per);
     if (wants(s, row->t))
-        evidence_take(&s->evidence, row);
+        evidence_take(&s->evidence, &s->kernels, row);
 }
 
 void method_twin_row(struct method_state *s, const struct attn_row *row)

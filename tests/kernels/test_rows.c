@@ -184,7 +184,7 @@ Test(mass_add, adds_and_keeps_the_maximum)
     for (int i = 0; i < n; i++)
         for (int len = 1; len < 70; len++) {
             struct guarded gs, gm;
-            double *sum = guard(&gs, (size_t)len * sizeof *sum), want[70] = {0};
+            double *sum = guard(&gs, (size_t)len * sizeof *sum), want[70] = {0}, alone[70] = {0};
             float *max = guard(&gm, (size_t)len * sizeof *max), p[70], top[70] = {0};
             memset(sum, 0, (size_t)len * sizeof *sum);
             memset(max, 0, (size_t)len * sizeof *max);
@@ -195,7 +195,9 @@ Test(mass_add, adds_and_keeps_the_maximum)
                     top[j] = p[j] > top[j] ? p[j] : top[j];
                 }
                 v[i].k.mass_add(sum, max, p, len);
+                v[i].k.mass_add(alone, NULL, p, len);
             }
+            cr_expect(zero(int, memcmp(alone, want, (size_t)len * sizeof *sum)), "%s", v[i].name);
             cr_expect(zero(int, memcmp(sum, want, (size_t)len * sizeof *sum)), "%s", v[i].name);
             cr_expect(zero(int, memcmp(max, top, (size_t)len * sizeof *max)), "%s", v[i].name);
             cr_expect(intact(&gs) && intact(&gm), "%s wrote outside", v[i].name);

@@ -77,7 +77,8 @@ void ISA(mass_add)(double *sum, float *max, const float *p, int n)
     for (; i + W <= n; i += W) {
         vec x = v_load(p + i);
         v_add_wide(sum + i, x);
-        v_store(max + i, v_max(v_load(max + i), x));
+        if (max)
+            v_store(max + i, v_max(v_load(max + i), x));
     }
-    mass_add_ref(sum + i, max + i, p + i, n - i);
+    mass_add_ref(sum + i, max ? max + i : NULL, p + i, n - i);
 }
