@@ -81,8 +81,9 @@ def simulate(ranks, times, start, merge):
             "merge": merge * ROWS * len(times) / total, "messages": asked + int(8 * (ranks - 1) * last)}
 
 
-def on_cores(kvfate, model, data, docs, work, start):
-    """Seconds of the clock by ranks, on this machine; those of others are in them."""
+def on_cores(kvfate, model, data, work, start, cells, merge):
+    """Seconds of the clock by ranks, on this machine, and those that are simulated of the same cells; those of others, and of mpirun, are in the first."""
+    docs = len(cells)
     mpirun = shutil.which("mpirun")
     if not mpirun:
         return print("no mpirun: the cores of this machine are not tried")
@@ -93,7 +94,8 @@ def on_cores(kvfate, model, data, docs, work, start):
         seconds, _ = run([mpirun, "-n", str(n), kvfate, "eval", "-m", model, "--data", data, "--docs", str(docs), "--prompt-tokens", "160", "--score-tokens",
                           "48", "--methods", METHODS, "--budgets", BUDGETS, "-t", "1", "--state", state, "-o", state + ".tsv"])
         first = first or seconds
-        print(f"{n} ranks on this machine: {seconds:.2f} s, efficiency {first / seconds / n:.2f}")
+        told = simulate(n, cells, start, merge)["seconds"]
+        print(f"{n} ranks on this machine: {seconds:.2f} s, efficiency {first / seconds / n:.2f}; simulated: {told:.2f} s")
 
 
 def main():
@@ -104,7 +106,7 @@ def main():
     n_cells = int(sys.argv[5]) if len(sys.argv) > 5 else 20000
     with tempfile.TemporaryDirectory(prefix="kvfate-scaling-") as work:
         start, cells, merge = measured(kvfate, model, data, docs, work)
-        on_cores(kvfate, model, data, docs, work, start)
+        on_cores(kvfate, model, data, work, start, cells, merge)
     print(f"start {start:.3f} s; {docs} documents of {min(cells):.3f} to {max(cells):.3f} s, mean {sum(cells) / docs:.3f}; merge {merge * 1e6:.1f} us for each row")
     times = random.Random(1).choices(cells, k=n_cells)
     print(f"{'ranks':>6} {'seconds':>10} {'efficiency':>10} {'start':>7} {'waiting':>8} {'last':>7} {'merge':>7} {'messages':>10}")

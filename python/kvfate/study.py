@@ -145,6 +145,7 @@ def _finish(study):
         _call(["draw", table, "-o", "%s/%s" % (base, "".join(c if c.isalnum() else "_" for c in job.name))])
         for y in study_plan.FIGURES.get(job.text.kind, ()):
             _call(["draw", table, "--style", "y=" + y, "-o", figure_of(study, job, y)])
+    _call(["draw", os.path.join(study.plan.out, "study.tsv"), "-o", base + "/study"])
     write_page(study, _rows)
 
 

@@ -124,16 +124,44 @@ if shutil.which("mpirun") and os.path.exists(os.path.join(os.path.dirname(exe), 
 NEEDLES = f"""
 models = ["{TINY}"]
 methods = ["full", "window"]
-budgets = [24]
+budgets = [24, 32]
 [[text]]
 name = "needle"
 kind = "needles"
 tokens = 300
 count = 2
 """
-write("needles.toml", NEEDLES)
+write("needles.toml", NEEDLES + PLAN[PLAN.index("[[text]]"):])
 r = run("needles.toml")
 c.check("needles", r.returncode == 0 and "right" in open("needles-study/study.tsv", encoding="utf-8").read(), r)
+
+# Rows of two texts side by side: by the example's SQL in SQLite and, where they are installed, DuckDB and pandas, against the rows of study.tsv.
+lines = list(csv.DictReader((x for x in open("needles-study/study.tsv", encoding="utf-8") if not x.startswith("#")), delimiter="\t"))
+at = {(x["text"], x["method"], int(x["budget"])): x for x in lines}
+want = [(m, b, float(at["prose", m, b]["kl"]), float(at["needle", m, b]["right"])) for t, m, b in sorted(at) if t == "prose"]
+r = subprocess.run([sys.executable, os.path.join(root, "examples", "study_join.py"), "needles-study", "prose", "kl", "needle", "right"], capture_output=True, text=True)
+cells = [x.split("\t") for x in r.stdout.splitlines()[1:]]
+c.check("a join in SQLite", len(want) == 3 and [(m, int(b), float(x), float(y)) for _, m, b, _, x, y in cells] == want, r, want)
+sys.path.append(os.path.join(root, "examples"))
+import study_join  # noqa: E402
+try:
+    import duckdb
+except ImportError:
+    print("duckdb is not installed: its join is not tried")
+else:
+    sources = ["read_csv('needles-study/study.tsv', delim='\t', comment='#', header=true, nullstr='nan')"]
+    sources += ["'needles-study/study.parquet'"] if os.path.exists("needles-study/study.parquet") else []
+    for source in sources:
+        got = duckdb.sql(study_join.query("kl", "right", source).replace("?", "'%s'") % ("prose", "needle")).fetchall()
+        c.check("a join in DuckDB: " + source, [(m, b, x, y) for _, m, b, _, x, y in got] == want, got)
+try:
+    import pandas
+except ImportError:
+    print("pandas is not installed: its join is not tried")
+else:
+    frame = pandas.read_sql("select * from study", sqlite3.connect("needles-study/study.sqlite"))
+    both = frame[frame.text == "prose"].merge(frame[frame.text == "needle"], on=["model", "method", "budget", "seed"]).sort_values(["method", "budget"])
+    c.check("a join in pandas", list(zip(both.method, both.budget, both.kl_x, both.right_y)) == want, both)
 r = run("needles.toml", "--slurm", "8")
 c.check("a script for Slurm", r.returncode == 0 and "--array=1-8" in r.stdout and '--shard "$SLURM_ARRAY_TASK_ID/8"' in r.stdout, r)
 r = subprocess.run(["sh", "-n"], input=r.stdout, capture_output=True, text=True)
