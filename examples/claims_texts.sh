@@ -1,5 +1,5 @@
 #!/bin/sh
-# Texts of thirteen sources for claims.sh: OUT/SOURCE-N.txt of BYTES bytes, and OUT/texts.tsv (name, source, part).
+# Texts of thirteen sources for python/kvfate/claims.sh: OUT/SOURCE-N.txt of BYTES bytes, and OUT/texts.tsv (name, source, part).
 #
 # usage: claims_texts.sh OUT       goes on where it was stopped
 #

@@ -76,7 +76,7 @@ def contents(prefix):
             files["kvfate-%s.data/data/share/man/%s/%s" % (version(), section, name)] = os.path.join(pages, name)
     for folder, _, names in os.walk(os.path.join(HERE, "kvfate")):
         for name in names:
-            if name.endswith((".py", ".pyi", "py.typed")):
+            if name.endswith((".py", ".pyi", ".sh", "py.typed")):
                 at = os.path.join(folder, name)
                 files[os.path.relpath(at, HERE)] = at
     return files

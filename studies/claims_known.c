@@ -92,7 +92,7 @@ static bool of_measure(const char *m, size_t n, bool first, const char *name)
                && memcmp(name, m + above + 1, n - above - 1) == 0);
 }
 
-/* What examples/claims.sh adds to the tables that corpus makes of one document each. */
+/* What python/kvfate/claims.sh adds to the tables that corpus makes of one document each. */
 static const char of_documents[] = "doc source nth method";
 
 static bool has_column(const char *columns, const char *measures, const char *name)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import zlib
 
-from . import program, study_plan, study_tasks
+from . import program, study_claims, study_plan, study_tasks
 from .commands import Usage
 from .errors import Error
 from .study_cost import tell_costs
@@ -72,7 +72,8 @@ class Study:
 
     def run(self, job, shard=None):
         if job.text.kind not in study_plan.SHARED:
-            return study_tasks.run(job, self.plan, lambda ending: self.at(job, ending), self.ranks, shard)
+            how = study_claims if job.text.kind == "claims" else study_tasks
+            return how.run(job, self.plan, lambda ending: self.at(job, ending), self.ranks, shard)
         self.make_tasks(job)
         words = ["eval", *self.words(job)]
         if shard:

@@ -6,7 +6,7 @@ import tempfile
 import time
 import warnings
 
-from . import program
+from . import program, study_claims
 
 LINE, TASK, PICTURES = 330, 5, 60000  # bytes: of a result, of a token of a task's text, of the figures and tables of a job
 SAMPLE, STEPS = 256, 16  # tokens of the prompt and of the answer of the short run
@@ -32,12 +32,12 @@ def _speeds(model, plan):
         text = os.path.join(folder, "text.txt")
         with open(text, "w", encoding="utf-8") as f:
             f.write(PROBE)
-        for methods in ("full", ",".join(plan.methods)):
+        for methods in ("full", ",".join(plan.methods or ["full", "window"])):
             began = time.monotonic()
             _quiet("eval", "--data", text, "--docs", 1, "--prompt-tokens", SAMPLE, "--score-tokens", STEPS, "--methods", methods,
-                        "--budgets", ",".join(map(str, plan.budgets)), "-o", os.path.join(folder, "t.tsv"), *words)
+                        "--budgets", ",".join(map(str, plan.budgets or [64])), "-o", os.path.join(folder, "t.tsv"), *words)
             seconds.append(time.monotonic() - began)
-    return told["prefill_tokens_per_second"], STEPS * plan.rows / max(1e-3, seconds[1] - seconds[0])
+    return told["prefill_tokens_per_second"], STEPS * max(1, plan.rows) / max(1e-3, seconds[1] - seconds[0])
 
 
 def file_of(model):
@@ -61,7 +61,8 @@ def costs(plan, speeds, memory):
         prefill, step = speeds[job.model.name]
         weights, token = memory[job.model.name]
         x, n = job.text, plan.rows
-        seconds = x.count * (x.prompt * x.readings / prefill + x.steps * n / step)
+        texts = x.count * (study_claims.sources(x) if x.kind == "claims" else 1)
+        seconds = texts * (x.prompt * x.readings / prefill + x.steps * n / step)
         entries = x.prompt + sum(min(b + x.steps, x.prompt + x.steps) for b in plan.budgets for _ in plan.methods)
         disk = x.count * n * LINE + PICTURES + (x.count * x.prompt * TASK if x.kind == "needles" else 0)
         rows.append((job, seconds, weights + token * entries, disk))

@@ -17,11 +17,16 @@ TEXTS = {
                 "haystack": (str, "prose"), "depth": (float, None), "hops": (int, None)},
     "mathematics": {"data": (list, ...), "count": (int, 40), "most_tokens": (int, 256), "samples": (int, 1), "temperature": (float, 0.0)},
     "choices": {"data": (list, ...), "count": (int, 40), "length": (str, "bytes")},
+    "claims": {"data": (list, ...), "docs": (int, 2), "tokens": (int, 1024), "budget": (int, 64), "needles": (int, 8), "short": (int, None),
+               "queries": (str, None), "write_gates": (str, None), "null_model": (str, None), "null_gates": (str, None), "null_write_gates": (str, None),
+               "trainings": (str, None)},
 }
+FILES = ("write_gates", "null_model", "null_gates", "null_write_gates", "trainings")  # keys that name a file or a folder
 SHARED = ("documents", "needles")  # their rows share the prompts
 FIGURES = {"documents": ("kl",), "needles": ("right", "kl")}  # what is drawn against the entries held
 QUESTION, CHOICES = 128, 4  # tokens and choices of a question, for estimates
-TOP = {"out": (str, None), "models": (list, ["default"]), "methods": (list, ...), "budgets": (list, ...), "gates": (list, []), "seeds": (list, [0]),
+CLAIMS = 14  # how often claims.sh reads a text, about
+TOP = {"out": (str, None), "models": (list, ["default"]), "methods": (list, []), "budgets": (list, []), "gates": (list, []), "seeds": (list, [0]),
        "kv_type": (str, "auto"), "threads": (int, None)}
 
 
@@ -37,16 +42,18 @@ class Text(NamedTuple):
 
     @property
     def count(self):
-        return self.values["docs" if self.kind == "documents" else "count"]
+        return self.values["docs" if "docs" in self.values else "count"]
 
     @property
     def prompt(self):
         """Tokens of a prompt; of questions, whose lengths differ, about so many."""
-        return self.values["prompt_tokens" if self.kind == "documents" else "tokens"] if self.kind in SHARED else QUESTION
+        return self.values.get("prompt_tokens", self.values.get("tokens", QUESTION))
 
     @property
     def readings(self):
         """How often a prompt is read; methods and budgets share it, but for those that read it in their own way."""
+        if self.kind == "claims":
+            return CLAIMS
         return 1 if self.kind in SHARED else self.values.get("samples", CHOICES)
 
     @property
@@ -58,6 +65,8 @@ class Text(NamedTuple):
             return self.values["most_tokens"] * self.values["samples"]
         if self.kind == "choices":
             return CHOICES * 4
+        if self.kind == "claims":
+            return self.values["tokens"] // 2
         return 12 + self.values["queries"] * (8 + self.values["values"] * (self.values["digits"] + 2))
 
 
@@ -186,6 +195,9 @@ def _text(path, given, near):
     values = _checked(path, "the text " + name, given, TEXTS[kind])
     if "data" in values:
         values["data"] = [near(f) for f in _list_of(path, "data of " + name, values["data"], str)]
+    values.update({key: near(values[key]) for key in FILES if values.get(key)})
+    if kind == "claims" and len(values["data"]) > 1:
+        raise Error("%s: 'data' of %s is one folder of texts" % (path, name))
     _check_answers(path, name, values)
     return Text(name, kind, values)
 
@@ -218,9 +230,13 @@ def read(path, data=()):
     texts = tuple(_text(path, t, near) for t in texts)
     if len({t.name for t in texts}) < len(texts):
         raise Error("%s: two texts have one name" % path)
+    if any(t.kind != "claims" for t in texts):
+        for key in ("methods", "budgets"):
+            if not v[key]:
+                raise Error("%s: the file has no '%s'" % (path, key))
     out = v["out"] or os.path.splitext(os.path.basename(path))[0] + "-study"
-    plan = Plan(path, near(out), _models(path, v["models"], near), _list_of(path, "methods", v["methods"], str),
-                _list_of(path, "budgets", v["budgets"], int), tuple(near(g) if os.sep in g else g for g in v["gates"]), texts,
+    plan = Plan(path, near(out), _models(path, v["models"], near), _list_of(path, "methods", v["methods"], str) if v["methods"] else (),
+                _list_of(path, "budgets", v["budgets"], int) if v["budgets"] else (), tuple(near(g) if os.sep in g else g for g in v["gates"]), texts,
                 _list_of(path, "seeds", v["seeds"], int), v["kv_type"], v["threads"])
     if len(plan.models) * len(plan.texts) * len(plan.seeds) > MOST_JOBS:
         raise Error("%s: more than %d jobs" % (path, MOST_JOBS))
@@ -231,9 +247,9 @@ def check_data(plan):
     """That all data are there, before anything begins."""
     for text in plan.texts:
         for file in text.values.get("data", ()):
-            if not os.path.isfile(file):
+            if not (os.path.isdir if text.kind == "claims" else os.path.isfile)(file):
                 raise Error("%s: the data of the text %s, %s, %s; --data %s=FILE names another file" % (
-                    plan.path, text.name, file, "is no file" if os.path.exists(file) else "is not there", text.name))
+                    plan.path, text.name, file, "is no folder" if text.kind == "claims" else "is no file" if os.path.exists(file) else "is not there", text.name))
 
 
 def is_shard(word):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""examples/claims.sh with a stand-in for kvfate that writes empty files: it makes every table that the register asks for, goes on
+"""python/kvfate/claims.sh with a stand-in for kvfate that writes empty files: it makes every table that the register asks for, goes on
 where it was stopped, and does nothing twice.  Then with kvfate itself and a tiny random model: every claim finds its rows and columns.
 What the commands compute is tested elsewhere.
 
@@ -53,7 +53,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
         """What was asked of the program."""
         open(log, "w").close()
         env = {**os.environ, "KVFATE": program, "LOG": log, "DOCS": "1", "LENGTH": "256", "ABLATE": ablate, **more}
-        r = subprocess.run([os.path.join(ROOT, "examples", "claims.sh"), os.path.join(work, out)], env=env, capture_output=True, text=True, timeout=100)
+        r = subprocess.run([os.path.join(ROOT, "python", "kvfate", "claims.sh"), os.path.join(work, out)], env=env, capture_output=True, text=True, timeout=100)
         with open(log, encoding="utf-8") as f:
             return r, f.read().splitlines()
 
@@ -141,20 +141,36 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
         subprocess.run([sys.executable, os.path.join(ROOT, "tests", "data", *tool.split("/")), *argv, *TINY, "-o", path], check=True, stdout=subprocess.DEVNULL)
         return path
 
-    real, sources = os.path.join(work, "real"), os.path.join(work, "sources")
+    sources = os.path.join(work, "sources")
     os.mkdir(sources)
     for name, page in (("code", "corpus"), ("tables", "methods"), ("a", "design"), ("b", "format"), ("c", "gates"), ("d", "eval"), ("e", "probes")):
         with open(os.path.join(ROOT, "docs", "reference", page + ".md"), encoding="utf-8") as f, open(os.path.join(sources, name + "-1.txt"), "w", encoding="utf-8") as g:
             g.write(f.read())
-    env = {**os.environ, "KVFATE": KVFATE, "LENGTH": "500", "SHORT": "260", "THREADS": "1", "WATCH": "L0H0,L1H1,L2H3", "ABLATE": "", "TEXTS": sources, "JOBS": "2",
-           "MODEL": make("golden/tools/gen_tiny.py", "tiny.gguf", "--dim", "64", "--ffn", "64", "--type", "f32"),
-           "GATES": make("make_gates.py", "rg.safetensors", "--layout", "rg", "--d-model", "64"),
-           "WRITE_GATES": make("make_gates.py", "wgkv.safetensors", "--layout", "wgkv", "--d-model", "64")}
-    env |= {"NULL_MODEL": env["MODEL"], "NULL_GATES": env["GATES"], "NULL_WRITE_GATES": env["WRITE_GATES"]}  # the same: no claim is specific
-    r = subprocess.run([os.path.join(ROOT, "examples", "claims.sh"), real], env=env, capture_output=True, text=True, timeout=170)
+    model = make("golden/tools/gen_tiny.py", "tiny.gguf", "--dim", "64", "--ffn", "64", "--type", "f32")
+    gates, write = (make("make_gates.py", kind + ".safetensors", "--layout", kind, "--d-model", "64") for kind in ("rg", "wgkv"))
+    # Null checks have the same model and gates: no claim is specific.
+    text = {"name": "claims", "kind": "claims", "data": [sources], "tokens": 500, "short": 260, "queries": "L0H0,L1H1,L2H3", "write_gates": write,
+            "null_model": model, "null_gates": gates, "null_write_gates": write}
+    with open(os.path.join(work, "plan.json"), "w", encoding="utf-8") as f:
+        json.dump({"models": [model], "gates": [gates], "threads": 1, "text": [text]}, f)
+    study, real = (os.path.join(work, "plan-study", *x) for x in ((), ("claims", "tiny-claims-s0")))
+    call = [KVFATE, "study", os.path.join(work, "plan.json")]
+    env = {**os.environ, "KVFATE_PYTHON": sys.executable, "PYTHONPATH": os.path.join(ROOT, "python")}
+    r = subprocess.run([*call, "--plan"], env=env, capture_output=True, text=True, timeout=170)
+    check("what the study of claims will take", r.returncode == 0 and "tiny-claims-s0" in r.stdout, r.stderr[-500:])
+    r = subprocess.run([*call, "--shard", "2/2"], env=env, capture_output=True, text=True, timeout=170)
+    check("another part has nothing to do", r.returncode == 0 and not os.path.exists(real), r.stderr[-500:])
+    r = subprocess.run([*call, "--ranks", "2"], env=env, capture_output=True, text=True, timeout=290)
     check("runs with a model", r.returncode == 0, r.stderr[-500:])
     r = subprocess.run([KVFATE, "claims", real, "--json"], capture_output=True, text=True)
     t = json.loads(r.stdout)["data"]
+    with open(os.path.join(study, "study.tsv"), encoding="utf-8") as f:
+        lines = [line.rstrip("\n").split("\t") for line in f if not line.startswith("#")]
+    at = [lines[0].index(c) for c in ("text", "id", "verdict")]
+    check("the study has the verdicts", [[x[i] for i in at] for x in lines[1:]] == [["claims", i, v] for i, v in zip(t["id"], t["verdict"])], lines[:2])
+    with open(os.path.join(study, "index.html"), encoding="utf-8") as f:
+        page = f.read()
+    check("and its page", all(i in page for i in t["id"]) and "tiny-claims-s0-claims.svg" in page and os.path.exists(os.path.join(study, "jobs", "tiny-claims-s0-claims.svg")))
     no_heads = subprocess.run([KVFATE, "heads", "-h"], capture_output=True).returncode != 0
     untrained = {c["id"] for c in claims if c.get("table") == "eval-docs" and c.get("run")}
     excused = untrained | {c["id"] for c in claims if c.get("table") == "overlap" or (no_heads and c.get("table") == "heads")}

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The tables that `kvfate claims` asks for (docs/studies/claims.md), from the default model and texts of several sources.
+# The tables that `kvfate claims` asks for (docs/studies/claims.md), from the default model and texts of several sources.  A study whose text has
+# the kind "claims" (docs/guide/study.md) runs it.
 #
 # usage: claims.sh OUT            makes OUT/*.tsv, prints the verdicts; goes on where it was stopped
 #
@@ -26,7 +27,7 @@ kvfate=${KVFATE:-kvfate}
 T=${LENGTH:-1024} docs=${DOCS:-2} B=${BUDGET:-64} needles=${NEEDLES:-8} jobs=${JOBS:-1}
 probes=${PROBES:-paper,calibration,window}
 what=" ${WHAT:-full kept memory eval needles rollouts} "
-here=$(cd "$(dirname "$0")/.." && pwd)
+here=$(cd "$(dirname "$0")/../.." && pwd) # the sources; an installed package has none
 everything=$((2 * T)) # a budget under which nothing is evicted
 texts=$work/text traces=$work/trace parts=$work/part
 mkdir -p "$out" "$texts" "$traces" "$parts"
@@ -144,9 +145,11 @@ scores() { # NAME FILE: KL under the methods that claims compare
 END
     cp "$parts/$1.state" "$2"
 }
+shared=$here/gates
+[ -e "$shared" ] || shared=$(dirname "$0")/share/kvfate/gates # of a wheel
 control_scores() { # NAME FILE: the budget shared by all heads or not, with the same gates
     kv eval --data "$texts/$1.eval" --docs 1 --prompt-tokens "$((T / 2))" --score-tokens "$((T / 16))" \
-        --methods trimkv,dbtrimkv --budgets 64 --gates "${GATES:-$here/gates/smollm2-135m-dbtrimkv.safetensors}" \
+        --methods trimkv,dbtrimkv --budgets 64 --gates "${GATES:-$shared/smollm2-135m-dbtrimkv.safetensors}" \
         --state "$parts/$1.same.state" > /dev/null
     cp "$parts/$1.same.state" "$2"
 }
@@ -382,6 +385,6 @@ sources() { # SOURCE FILE: doc_hash and source of the rows of a state file
 rm "$out/sources.rows"
 
 # Null checks by labels: the same numbers, whose labels are dealt anew with a fixed seed.
-/usr/bin/python3 "$here/examples/claims_shuffle.py" "$out"
+"${KVFATE_PYTHON:-/usr/bin/python3}" "$(dirname "$0")/claims_shuffle.py" "$out"
 
 "$kvfate" claims "$out" -o "$out/claims.tsv"
