@@ -178,6 +178,9 @@ c.check("disk", disk == 3 * 6 * study_cost.LINE + study_cost.PICTURES, disk)
 
 for what, text, said in (
         ("no TOML", "methods = [", "no TOML"), ("no methods", PLAN.replace("methods", "metods"), "unknown key 'metods'"),
+        ("methods that are not there", "\n".join(x for x in PLAN.split("\n") if not x.startswith("methods")), "no 'methods'"),
+        ("claims on two folders", 'budgets = [1]\n[[text]]\nname = "a"\nkind = "claims"\ndata = ["a", "b"]\n', "one folder"),
+        ("claims on a file", '[[text]]\nname = "a"\nkind = "claims"\ndata = ["texts.txt"]\n', "no folder"),
         ("no text", PLAN[:PLAN.index("[[text]]")], "no [[text]]"), ("another kind", PLAN.replace('"documents"', '"poems"'), "no kind"),
         ("a name that leaves the folder", PLAN.replace('"prose"', '"../prose"'), "file names"),
         ("a budget that is none", PLAN.replace("[16, 32]", '["16"]'), "whole numbers"), ("a budget twice", PLAN.replace("[16, 32]", "[16, 16]"), "different"),
