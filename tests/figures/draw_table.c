@@ -1,30 +1,73 @@
-/* draw_table.c - a figure of a saved table: draw_table TABLE FIGURE OUT [STYLE [WxH [DPI]]] */
+/* draw_table.c - a figure of a saved table: draw_table TABLE FIGURE OUT [STYLE [WxH [DPI]]]
+ *
+ * Without arguments it draws many in one process: a line of the standard input has these arguments
+ * between tabs, and the answer is a line with the exit status and the number of bytes of what is
+ * said, and then these bytes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/table_read.h"
 #include "render/figure.h"
 
-int main(int argc, char **argv)
+enum { MOST = 6, USAGE = 3, LINE = 8192 };
+
+/* The exit status. */
+static int draw(int n, char *const *argument, struct kvf_diag *d)
 {
-    struct kvf_diag d = {""};
     /* A font that is named draws the same wherever others are installed, too. */
     struct figure_style s = {.vmin = NAN, .vmax = NAN, .font = "DejaVu Sans"};
     struct table *t = NULL;
-    if (argc < 4 || !figure_find(argv[2]))
-        return 3;
-    if (argc > 4 && *argv[4])
-        s.option = argv[4];
-    if (argc > 5 && *argv[5] && sscanf(argv[5], "%lfx%lf", &s.width_mm, &s.height_mm) != 2)
-        return 3;
-    if (argc > 6)
-        s.dpi = atoi(argv[6]);
-    int err = table_read(argv[1], figure_reads_text, &t, &d);
+    if (n < 3 || !figure_find(argument[1]))
+        return USAGE;
+    if (n > 3 && *argument[3])
+        s.option = argument[3];
+    if (n > 4 && *argument[4] && sscanf(argument[4], "%lfx%lf", &s.width_mm, &s.height_mm) != 2)
+        return USAGE;
+    if (n > 5)
+        s.dpi = atoi(argument[5]);
+    int err = table_read(argument[0], figure_reads_text, &t, d);
     if (!err)
-        err = figure_write(figure_find(argv[2]), t, &s, argv[3], &d);
+        err = figure_write(figure_find(argument[1]), t, &s, argument[2], d);
     if (err)
-        fprintf(stderr, "%s\n", d.text);
+        snprintf(d->text + strlen(d->text), 2, "\n");
+    else
+        d->text[0] = 0;
     table_destroy(t);
-    return err == KVF_OK ? 0 : err == KVF_E_ARG ? 2 : 1;
+    if (err == KVF_OK)
+        return 0;
+    return err == KVF_E_ARG ? 2 : 1;
+}
+
+static void draw_lines(void)
+{
+    char line[LINE];
+    while (fgets(line, sizeof line, stdin)) {
+        struct kvf_diag d = {""};
+        char *argument[MOST];
+        int n = 0;
+        line[strcspn(line, "\n")] = 0;
+        for (char *at = line; at && n < MOST; n++) {
+            argument[n] = at;
+            at = strchr(at, '\t');
+            if (at)
+                *at++ = 0;
+        }
+        int status = draw(n, argument, &d);
+        printf("%d %zu\n%s", status, strlen(d.text), d.text);
+        fflush(stdout);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct kvf_diag d = {""};
+    if (argc == 1) {
+        draw_lines();
+        return 0;
+    }
+    int status = draw(argc - 1, argv + 1, &d);
+    fputs(d.text, stderr);
+    return status;
 }
