@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "render/figures.h"
+#include "render/identity.h"
 #include "render/kindmap.h"
 #include "render/marks.h"
 #include "render/cells.h"
@@ -132,12 +133,16 @@ static void key(struct canvas *c, const struct clusters *x, const struct table *
         if (x->medoid[k] >= 0) {
             int n = snprintf(text, sizeof text, "medoid %.20s",
                              cell_text(t, table_find(t, "head"), x->medoid[k], head));
-            if (kinds >= 0)
-                snprintf(text + n, sizeof text - (size_t)n, " (%.30s)",
-                         cell_text(t, kinds, x->medoid[k], kind));
-            canvas_text(c, left + 4.1, y - .3,
-                        text_fit(c, text, PT_SMALL, KEY - 7, fit, sizeof fit), PT_SMALL, ALIGN_LEFT,
+            const char *of = kinds < 0 ? "" : cell_text(t, kinds, x->medoid[k], kind);
+            if (*of)
+                snprintf(text + n, sizeof text - (size_t)n, " (%.30s)", of);
+            const char *shown = text_fit(c, text, PT_SMALL, KEY - 10, fit, sizeof fit);
+            canvas_text(c, left + 4.1, y - .3, shown, PT_SMALL, ALIGN_LEFT,
                         (struct rgb){.3, .3, .3}, 0);
+            int known = identity_find_kind(of);
+            if (known >= 0) /* the colour that the kind has in the figure heads */
+                canvas_rect(c, left + 5 + canvas_text_width(c, shown, PT_SMALL, 0), y - 1.2, 1.8,
+                            1.8, identity_of_kind(known).fill);
             y += LINE - .4;
         }
     }

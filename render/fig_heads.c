@@ -7,32 +7,14 @@
 
 #include "base/mem.h"
 #include "render/figures.h"
+#include "render/identity.h"
 #include "render/kindmap.h"
 #include "render/marks.h"
 #include "render/cells.h"
 #include "render/style.h"
 
-enum { TOP = 3, BOTTOM = 2, KEY = 35, KINDS = 11, MOST_OTHER = 5, MOST_RULES = 32, LEFT = 27 };
+enum { TOP = 3, BOTTOM = 2, KEY = 35, MOST_OTHER = 5, MOST_RULES = 32, LEFT = 27 };
 static const double LINE = 3.8, BAR = 4.2;
-
-struct kind {
-    const char *name;
-    char sign[4];
-    struct rgb fill;
-};
-
-/* Okabe and Ito's colours with two more; letters tell kinds apart in grey. */
-static const struct kind kinds[KINDS] = {{"sliding-window", "W", {0, .447, .698}},
-                                         {"several-windows", "V", {.337, .706, .914}},
-                                         {"context-switch", "C", {.8, .475, .655}},
-                                         {"a-shape", "A", {0, .62, .451}},
-                                         {"sink", "S", {.902, .624, 0}},
-                                         {"gist", "G", {.835, .369, 0}},
-                                         {"number", "N", {.941, .894, .259}},
-                                         {"filler", "F", {.3, .3, .3}},
-                                         {"instruction", "I", {.533, .133, .333}},
-                                         {"mixed", "", {.86, .86, .86}},
-                                         {"unknown", "?", {1, 1, 1}}};
 
 struct heads_style {
     const char *head; /* NULL: the map of all */
@@ -40,36 +22,36 @@ struct heads_style {
 
 struct view {
     struct kind_cell *cell;
-    int *kind; /* [n]: of each cell; KINDS + i: others */
+    int *kind; /* [n]: of each cell; KINDS_OF_HEADS + i: others */
     int64_t n;
     const char *other[MOST_OTHER];
     int n_other;
-    int64_t count[KINDS + MOST_OTHER];
+    int64_t count[KINDS_OF_HEADS + MOST_OTHER];
     bool query;
 };
 
-static struct kind kind_at(const struct view *v, int k)
+static struct kind_identity kind_at(const struct view *v, int k)
 {
-    struct kind x;
-    if (k < KINDS)
-        return kinds[k];
-    x = (struct kind){.name = v->other[k - KINDS], .fill = {.7, .7, .7}};
+    struct kind_identity x;
+    if (k < KINDS_OF_HEADS)
+        return identity_of_kind(k);
+    x = (struct kind_identity){.name = v->other[k - KINDS_OF_HEADS], .fill = {.7, .7, .7}};
     x.sign[0] = (char)toupper((unsigned char)x.name[0]);
     return x;
 }
 
 static int kind_of(struct view *v, const char *name)
 {
-    for (int k = 0; k < KINDS; k++)
-        if (strcmp(kinds[k].name, name) == 0)
-            return k;
+    int known = identity_find_kind(name);
+    if (known >= 0)
+        return known;
     for (int k = 0; k < v->n_other; k++)
         if (strcmp(v->other[k], name) == 0)
-            return KINDS + k;
+            return KINDS_OF_HEADS + k;
     if (v->n_other == MOST_OTHER)
-        return KINDS - 1;
+        return KINDS_OF_HEADS - 1;
     v->other[v->n_other] = name;
-    return KINDS + v->n_other++;
+    return KINDS_OF_HEADS + v->n_other++;
 }
 
 /* How opaque a cell is.  A kind needs a score of 0.5, so that the palest cells have that score. */
@@ -92,8 +74,9 @@ static int read_view(const struct table *t, struct view *v)
         if (k->layer < 0 || k->index < 0)
             continue;
         int which = kind_of(v, table_str(t, name, r));
-        struct kind x = kind_at(v, which);
-        double sure = score < 0 || which == KINDS - 2 ? 1 : opacity(table_real(t, score, r));
+        struct kind_identity x = kind_at(v, which);
+        double sure = score < 0 || which == KINDS_OF_HEADS - 2 ? 1
+                                                               : opacity(table_real(t, score, r));
         k->fill = tint(x.fill, sure);
         memcpy(k->sign, x.sign, sizeof x.sign);
         v->count[which]++;
@@ -113,7 +96,7 @@ static void free_view(struct view *v)
 static int key_lines(const struct view *v)
 {
     int n = 0;
-    for (int k = 0; k < KINDS + v->n_other; k++)
+    for (int k = 0; k < KINDS_OF_HEADS + v->n_other; k++)
         n += v->count[k] > 0;
     return n;
 }
@@ -144,8 +127,8 @@ static void key(struct canvas *c, const struct view *v, double x, double bottom,
 {
     char text[64];
     double y = TOP + 1.5;
-    for (int k = 0; k < KINDS + v->n_other && y < bottom; k++) {
-        struct kind kind = kind_at(v, k);
+    for (int k = 0; k < KINDS_OF_HEADS + v->n_other && y < bottom; k++) {
+        struct kind_identity kind = kind_at(v, k);
         if (!v->count[k])
             continue;
         snprintf(text, sizeof text, "%.24s (%lld)", kind.name, (long long)v->count[k]);
@@ -168,15 +151,15 @@ static int64_t row_of(const struct table *t, const char *name)
 }
 
 /* "score_a_shape" speaks of the kind a-shape. */
-static struct kind rule_of(const char *column, char name[64])
+static struct kind_identity rule_of(const char *column, char name[64])
 {
     snprintf(name, 64, "%s", column + strlen("score_"));
     for (char *p = name; *p; p++)
         *p = *p == '_' ? '-' : *p;
-    for (int k = 0; k < KINDS; k++)
-        if (strcmp(kinds[k].name, name) == 0)
-            return kinds[k];
-    return (struct kind){.name = name, .fill = {.7, .7, .7}};
+    int known = identity_find_kind(name);
+    if (known >= 0)
+        return identity_of_kind(known);
+    return (struct kind_identity){.name = name, .fill = {.7, .7, .7}};
 }
 
 static int is_score(const struct table *t, int col)
@@ -212,7 +195,7 @@ static void score_bars(struct canvas *c, const struct table *t, int64_t r, struc
     int col[MOST_RULES], n = sorted_scores(t, r, col);
     for (int i = 0; i < n; i++) {
         double v = table_real(t, col[i], r);
-        struct kind k = rule_of(table_col_name(t, col[i]), name);
+        struct kind_identity k = rule_of(table_col_name(t, col[i]), name);
         if (isfinite(v)) {
             canvas_rect(c, a->x, y - thick / 2, axis_x(a, fmin(1, fmax(0, v))) - a->x, thick,
                         k.fill);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "render/line_colours.h"
 #include "render/palette.h"
 
 static const struct method {
@@ -82,4 +83,22 @@ struct rgb identity_of_class(const char *name, int i)
         if (strcmp(classes[k].name, name) == 0)
             return rgb_of(classes[k].colour);
     return palette_line(i % 8);
+}
+
+int identity_find_kind(const char *name)
+{
+    enum { N = sizeof kind_colours / sizeof *kind_colours };
+    _Static_assert((int)N == (int)KINDS_OF_HEADS, "a colour for each kind");
+    int k = N - 1;
+    while (k >= 0 && strcmp(kind_colours[k].name, name) != 0)
+        k--;
+    return k;
+}
+
+struct kind_identity identity_of_kind(int kind)
+{
+    const struct kind_colour *k = &kind_colours[kind];
+    struct kind_identity x = {.name = k->name, .fill = rgb_of(k->colour)};
+    memcpy(x.sign, k->sign, sizeof x.sign);
+    return x;
 }

@@ -1,6 +1,7 @@
-/* identity.h - what has one look in every figure, however many are shown beside it: methods and
- * classes of tokens.  Methods that choose by the same evidence share a hue and differ in mark and
- * lightness.  All pairs of colour and mark differ, so that they can be told apart in grey. */
+/* identity.h - what has one look in every figure, however many are shown beside it: methods,
+ * classes of tokens and kinds of heads.  Methods that choose by the same evidence share a hue and
+ * differ in mark and lightness.  All pairs of colour and mark differ, so that they can be told
+ * apart in grey. */
 #ifndef KVF_RENDER_IDENTITY_H
 #define KVF_RENDER_IDENTITY_H
 
@@ -19,5 +20,15 @@ struct identity identity_of_method(const char *name, int i);
 
 /* The colour of a class of tokens; i as above. */
 struct rgb identity_of_class(const char *name, int i);
+
+/* Kinds of heads that the rules give, by their places; -1 of a name that is none. */
+struct kind_identity {
+    const char *name;
+    char sign[4];
+    struct rgb fill;
+};
+enum { KINDS_OF_HEADS = 11 };
+int identity_find_kind(const char *name);
+struct kind_identity identity_of_kind(int kind);
 
 #endif

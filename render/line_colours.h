@@ -21,6 +21,20 @@ static const struct {
     {"mass.", 99, 0x802408},
 };
 
+/* Kinds of heads, with the letter that tells each apart in grey. */
+static const struct kind_colour {
+    const char *name;
+    char sign[4];
+    uint32_t colour;
+} kind_colours[] = {
+    {"sliding-window", "W", 0x0072b2}, {"several-windows", "V", 0x56b4e9},
+    {"context-switch", "C", 0xcc79a7}, {"a-shape", "A", 0x009e73},
+    {"sink", "S", 0xe69f00},           {"gist", "G", 0xd55e00},
+    {"number", "N", 0xf0e442},         {"filler", "F", 0x4c4c4c},
+    {"instruction", "I", 0x882255},    {"mixed", "", 0xdbdbdb},
+    {"unknown", "?", 0xffffff},
+};
+
 static const uint32_t other_criterion_colour = 0x00825f;
 
 #endif

@@ -39,12 +39,14 @@ def palettes(header):
 
 
 def lines(header):
-    """const LINES = [colours of lines], CRITERIA = [[name, colour]]"""
+    """const LINES = [colours of lines], CRITERIA = [[name, colour]], HEAD_KINDS = Map of kind to colour"""
     some = re.search(r"line_colours\[8\] = {(.*?)}", header, re.S).group(1)
     colours = [f"'#{c}'" for c in re.findall(r"0x([0-9a-f]{6})", some)]
     criteria = [f"['{kind}{most}', '#{c}']" for kind, most, c in re.findall(r'{"([a-z.]+)", (\d+), 0x([0-9a-f]{6})}', header)]
-    assert len(colours) == 8 and len(criteria) == 7
-    return f"const LINES = [{', '.join(colours)}];\nconst CRITERIA = [{', '.join(criteria)}];"
+    kinds = [f"['{name}', '#{c}']" for name, c in re.findall(r'{"([a-z-]+)", "[A-Z?]?", 0x([0-9a-f]{6})}', header)]
+    assert len(colours) == 8 and len(criteria) == 7 and len(kinds) == 11
+    return (f"const LINES = [{', '.join(colours)}];\nconst CRITERIA = [{', '.join(criteria)}];\n"
+            f"const HEAD_KINDS = new Map([{', '.join(kinds)}]);")
 
 
 def as_c(name, data):

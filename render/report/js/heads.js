@@ -4,10 +4,17 @@ const HEAD_COLUMNS = [['head', 'Head'], ['kind', 'Kind'], ['score', 'Score'], ['
   ['entropy', 'Entropy'], ['last_use_sparsity', 'Unused']];
 const order = { column: 'head', down: false };
 
+// A square of the colour that the kind has in all figures.
+function kindMark(kind) {
+  const mark = el('span', { class: 'kind', 'aria-hidden': 'true' });
+  mark.style.backgroundColor = HEAD_KINDS.get(kind) || '#b3b3b3';
+  return mark;
+}
+
 function kindSummary(kinds) {
   const count = new Map();
   kinds.forEach((k) => count.set(k, (count.get(k) || 0) + 1));
-  return el('p', { class: 'counts' }, [...count].sort((a, b) => b[1] - a[1]).map(([k, n]) => el('span', {}, el('b', {}, String(n)), ` ${k} `)));
+  return el('p', { class: 'counts' }, [...count].sort((a, b) => b[1] - a[1]).map(([k, n]) => el('span', {}, kindMark(k), el('b', {}, String(n)), ` ${k} `)));
 }
 
 function sorted(rows) {
@@ -24,7 +31,7 @@ function headRow(row) {
   const on = Boolean(state.head) && (state.head.name === row.head || state.trace.kvHead(state.head) === row.head);
   return el('tr', { 'aria-current': on ? 'true' : null, class: on ? 'on' : null, onclick: () => chooseHead(row.head, row.layer, row.index) },
     HEAD_COLUMNS.map(([name], k) => el(k ? 'td' : 'th', { scope: k ? null : 'row', class: typeof row[name] === 'number' ? 'number' : null },
-      typeof row[name] === 'number' ? shortNumber(row[name], 3) : row[name])));
+      name === 'kind' ? kindMark(row[name]) : null, typeof row[name] === 'number' ? shortNumber(row[name], 3) : row[name])));
 }
 
 function headTable(rows, redraw) {
