@@ -5,12 +5,27 @@
 
 #include "render/figures.h"
 
+/* Leaves the range for other maps of the page, or takes that of all. */
+static struct colours shared(const struct figure_style *s, struct colours k)
+{
+    k.share = s->colours;
+    if (k.share && k.share->common) {
+        k.lo = k.share->lo;
+        k.hi = k.share->hi;
+    } else if (k.share) {
+        k.share->lo = k.lo;
+        k.share->hi = k.hi;
+    }
+    return k;
+}
+
 struct colours colours_diverging(const struct figure_style *s, double reach)
 {
     double a = isnan(s->vmin) ? 0 : fabs(s->vmin), b = isnan(s->vmax) ? 0 : fabs(s->vmax);
     double end = isfinite(reach) && reach > 0 ? reach : 1;
     end = fmax(a, b) > 0 ? fmax(a, b) : end;
-    return (struct colours){palette_diverging(s->cmap) ? s->cmap : "bluered", -end, end, 0, 0};
+    return shared(s, (struct colours){palette_diverging(s->cmap) ? s->cmap : "bluered", -end, end,
+                                      .clipped = 0});
 }
 
 struct colours colours_make(const struct figure_style *s, double lo, double hi)
@@ -22,15 +37,15 @@ struct colours colours_make(const struct figure_style *s, double lo, double hi)
         hi = share || !known ? 1 : lo + 0.5;
         lo = share || !known ? 0 : lo - 0.5;
     }
-    struct colours k = {s->cmap, isnan(s->vmin) ? lo : s->vmin, isnan(s->vmax) ? hi : s->vmax, 0,
-                        0};
+    struct colours k = {s->cmap, isnan(s->vmin) ? lo : s->vmin, isnan(s->vmax) ? hi : s->vmax,
+                        .clipped = 0};
     if (!(k.hi > k.lo)) { /* one end given, beyond the data */
         if (isnan(s->vmax))
             k.hi = k.lo + 1;
         else
             k.lo = k.hi - 1;
     }
-    return k;
+    return shared(s, k);
 }
 
 double colours_at(struct colours *k, double v)
@@ -57,6 +72,19 @@ void colours_bar(struct canvas *c, const struct colours *k, double x, double y, 
                  const char *label)
 {
     char note[COLOURS_NOTE];
+    struct colour_share *page = k->share;
+    if (page && page->barless)
+        return;
+    if (page && !page->measured) {
+        *page = (struct colour_share){.measured = true,
+                                      .lo = k->lo,
+                                      .hi = k->hi,
+                                      .room = canvas_width(c) - x,
+                                      .y = y,
+                                      .h = h};
+        snprintf(page->map, sizeof page->map, "%s", k->map);
+        snprintf(page->label, sizeof page->label, "%s", label);
+    }
     colours_note(k, note);
     colour_bar(c, x, y, 2.6, h, k->map, k->lo, k->hi, label, note);
 }

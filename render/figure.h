@@ -43,6 +43,7 @@
 #include "base/table.h"
 
 struct canvas;
+struct colour_share;
 struct headmap;
 struct plot;
 struct plot_shared;
@@ -65,6 +66,7 @@ struct figure_style {
     const void *own;                  /* its struct, filled from `option` (style.h) */
     bool usual_cmap;                  /* cmap is the figure's, not the caller's */
     const struct plot_shared *shared; /* what panels of a page share (plot.h); NULL: alone */
+    struct colour_share *colours;     /* the same of maps (figures.h) */
 };
 
 /* A column that a figure needs.  A table that was read from a file may hold numbers where the

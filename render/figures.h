@@ -19,10 +19,22 @@
 
 /* Colours of a map: the style's range or else [lo, hi] widened where it is empty;
  * counts what the caller reports outside of it. */
+struct colour_share;
 struct colours {
     const char *map;
     double lo, hi;
     int64_t clipped, of;
+    struct colour_share *share;
+};
+/* What maps on one page have in common.  When a page is measured each map leaves here which colours
+ * it has and where its bar stands; when it is drawn the range is that of all, and the page has the
+ * bar. */
+struct colour_share {
+    bool measured, common; /* the colours are known; they are those of several maps */
+    bool barless;          /* the page has the bar */
+    double lo, hi;
+    double room, y, h; /* mm: from the bar to the right rim; of the bar */
+    char map[16], label[96];
 };
 struct colours colours_make(const struct figure_style *s, double lo, double hi);
 /* The same from -reach to reach with 0 in the middle of a diverging map, bluered unless the
@@ -93,5 +105,9 @@ void layermap_numbers(struct canvas *c, int64_t first, int64_t n, double x, doub
 /* Rows that share a value in the head column from row 0 on: rows per head, for
  * head-major tables. */
 int64_t rows_per_head(const struct table *t);
+/* The same of the first trace of a table of several, told apart by column `trace`; else all. */
+int64_t rows_per_trace(const struct table *t);
+/* KVF_E_ARG with a sentence unless the rows of all traces agree in head and in that column. */
+int traces_alike(const struct table *t, const char *number, struct kvf_diag *d);
 
 #endif

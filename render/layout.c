@@ -4,11 +4,13 @@
 
 #include "base/mem.h"
 #include "render/axis.h"
+#include "render/figures.h"
 #include "render/figure_fit.h"
 #include "render/layout.h"
 #include "render/plot.h"
 
 static const double GAP = 3, LETTER_MM = 4.2, LETTER_PT = 9, WIDTH = 180, KEY_GAP = 1.5; /* mm */
+static const double BAR = 18;
 const char *const layout_letters[] = {"a", "(a)", "A", "none", NULL};
 
 struct place {
@@ -17,7 +19,8 @@ struct place {
     struct plot plot; /* of panels that are one */
     bool plotted, ready;
     struct plot_shared shared;
-    double x, y, w, h; /* mm */
+    struct colour_share colours; /* of maps */
+    double x, y, w, h;           /* mm */
 };
 
 struct page {
@@ -27,7 +30,8 @@ struct page {
     char cell[LAYOUT_SIDE][LAYOUT_SIDE];
     struct place place[LAYOUT_PANELS];
     double width, height, row_h[LAYOUT_SIDE], letter, key;
-    int keyed; /* the panel whose key stands below; -1: none */
+    int keyed;  /* the panel whose key stands below; -1: none */
+    int barred; /* the first panel of those whose common bar stands at the right; -1: none */
 };
 
 /* ---- the mosaic */
@@ -192,7 +196,8 @@ static void share(struct page *p)
 
 static double across(const struct page *p, int cols)
 {
-    return (p->width - (p->cols - 1) * GAP) / p->cols * cols + (cols - 1) * GAP;
+    double room = p->width - (p->barred ? BAR : 0);
+    return (room - (p->cols - 1) * GAP) / p->cols * cols + (cols - 1) * GAP;
 }
 
 static double down(const struct page *p, int row0, int rows)
@@ -216,6 +221,7 @@ static int too_small(int k, double mm, const char *side, int least, struct kvf_d
 static int find_heights(struct page *p, struct kvf_diag *d)
 {
     int err = KVF_OK;
+    memset(p->row_h, 0, sizeof p->row_h);
     for (int span = 1; span <= p->rows; span++)
         for (int k = 0; !err && k < p->l->n; k++) {
             struct place *at = &p->place[k];
@@ -277,12 +283,96 @@ static int draw_panel(const struct page *p, struct canvas *c, int k, struct kvf_
     canvas_panel(c, at->x, at->y, at->w, at->h);
     draw_letter(p, c, k);
     canvas_panel_end(c);
-    canvas_panel(c, at->x, at->y + p->letter, at->w, at->h - p->letter);
+    double more = at->colours.barless ? at->colours.room - 2.5 : 0;
+    canvas_panel(c, at->x, at->y + p->letter, at->w + more, at->h - p->letter);
     int err = figure_draw_on(c, of->f, of->t, &style, &own);
     canvas_panel_end(c);
     if (err && own.text[0])
         return kvf_fail(d, err, "--layout: panel %c, %s: %.400s", 'a' + k, of->f->name, own.text);
     return err;
+}
+
+/* ---- maps that share their colours */
+
+/* Draws all panels once, small, so that maps tell their colours. */
+static int measure(struct page *p, struct kvf_diag *d)
+{
+    struct figure_style small = *p->s;
+    struct canvas *c = NULL;
+    small.dpi = 20;
+    int err = figure_canvas(NULL, p->width, p->height, &small, &c, d);
+    for (int k = 0; !err && k < p->l->n; k++) {
+        struct place *at = &p->place[k];
+        at->fit.style.colours = &at->colours;
+        at->colours = (struct colour_share){.measured = false};
+        err = at->plotted ? KVF_OK : draw_panel(p, c, k, d);
+    }
+    canvas_destroy(c);
+    return err;
+}
+
+static bool same_colours(const struct page *p, int a, int b)
+{
+    const struct colour_share *x = &p->place[a].colours, *y = &p->place[b].colours;
+    return p->l->panel[a].f == p->l->panel[b].f && x->measured && y->measured
+           && strcmp(x->label, y->label) == 0 && strcmp(x->map, y->map) == 0;
+}
+
+/* Gives maps that are alike one range. */
+static void join_colours(struct page *p)
+{
+    for (int k = 0; k < p->l->n; k++)
+        for (int i = 0; i < p->l->n; i++) {
+            struct colour_share *a = &p->place[k].colours, *b = &p->place[i].colours;
+            if (i != k && same_colours(p, i, k)) {
+                join(&a->lo, &a->hi, &b->lo, &b->hi);
+                a->common = b->common = true;
+            }
+        }
+}
+
+/* The panel of the last column in row r, if its colours are those of others and none above it has
+ * them; -1: no such panel. */
+static int bar_of_row(const struct page *p, int r)
+{
+    int k = p->cell[r][p->cols - 1] - 'a';
+    for (int above = 0; above < r; above++)
+        if (same_colours(p, k, p->cell[above][p->cols - 1] - 'a'))
+            return -1;
+    return p->place[k].colours.common ? k : -1;
+}
+
+/* Finds maps that share their colours.  Where all panels of the last column do, their bars stand at
+ * the right of the page, once each.  A range that the caller set is that of each already. */
+static int share_colours(struct page *p, struct kvf_diag *d)
+{
+    if (p->l->n < 2 || !isnan(p->s->vmin) || !isnan(p->s->vmax))
+        return KVF_OK;
+    int err = measure(p, d);
+    if (err)
+        return err;
+    join_colours(p);
+    for (int r = 0; r < p->rows; r++)
+        if (!p->place[p->cell[r][p->cols - 1] - 'a'].colours.common)
+            return KVF_OK;
+    p->barred = true;
+    for (int r = 0; r < p->rows; r++)
+        for (int k = 0; k < p->l->n; k++)
+            p->place[k].colours.barless |= k == p->cell[r][p->cols - 1] - 'a'
+                                           || same_colours(p, k, p->cell[r][p->cols - 1] - 'a');
+    return find_sizes(p, d);
+}
+
+/* ---- the page */
+
+static void draw_bar(const struct page *p, struct canvas *c, int k)
+{
+    if (k < 0)
+        return;
+    const struct colour_share *own = &p->place[k].colours;
+    struct colours colours = {own->map, own->lo, own->hi, .clipped = 0};
+    colours_bar(c, &colours, p->width - BAR + 2.5, p->place[k].y + p->letter + own->y, own->h,
+                own->label);
 }
 
 static int draw_page(struct page *p, struct canvas *c, struct buf *out, struct kvf_diag *d)
@@ -294,6 +384,8 @@ static int draw_page(struct page *p, struct canvas *c, struct buf *out, struct k
         figure_draw_title(c, p->s->title);
     for (int k = 0; !err && k < p->l->n; k++)
         err = draw_panel(p, c, k, d);
+    for (int r = 0; !err && p->barred && r < p->rows; r++)
+        draw_bar(p, c, bar_of_row(p, r));
     if (!err && p->keyed >= 0)
         plot_key(c, &p->place[p->keyed].plot, 1, canvas_height(c) - p->key + KEY_GAP, p->width - 2);
     if (!err)
@@ -343,6 +435,8 @@ int layout_write(const struct layout *l, const struct figure_style *s, const cha
         p->key = KEY_GAP + plot_key(NULL, &p->place[p->keyed].plot, 0, 0, p->width - 2) + 1;
     if (!err)
         err = find_sizes(p, d);
+    if (!err)
+        err = share_colours(p, d);
     if (!err)
         err = figure_canvas(path, p->width, p->height, s, &c, d);
     if (!err)

@@ -2,7 +2,7 @@
  * panels a and b in the first row and c below both.  Columns of the mosaic are equally wide; rows
  * are as high as their figures.  Plots with the same axes get the same ranges, those with the same
  * lines one key for all, below; between panels that adjoin, the name of a common axis stands once.
- */
+ * Maps of one figure whose bars say the same have the same colours, and one bar at the right. */
 #ifndef KVF_RENDER_LAYOUT_H
 #define KVF_RENDER_LAYOUT_H
 

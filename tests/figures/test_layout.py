@@ -73,6 +73,26 @@ with tempfile.TemporaryDirectory(prefix="kvfate-layout-") as folder:
     check("one key for all", keys and all(said_words.count(k) == 1 for k in keys), keys)
     check("letters in brackets", all(f"({c})" in said_words for c in "abcd"), said_words[:12])
     check("no overlap with a key", not pairs(text_boxes(svg)), pairs(text_boxes(svg))[:2])
+    # Maps of one figure: the range of all, one bar.
+    lines = open(sparsity).read().split("\n")
+    head = next(i for i, x in enumerate(lines) if x and x[0] != "#")
+    column = lines[head].split("\t").index("sparsity")
+    rows = [x.split("\t") for x in lines[head + 1:] if x]
+    full, halved = path("full.tsv"), path("halved.tsv")
+    for t, less in ((full, 100), (halved, 200)):
+        with open(t, "w") as f:
+            f.write("\n".join(lines[:head + 1] + ["\t".join(r[:column] + [str((i + 7) / less)] + r[column + 1:]) for i, r in enumerate(rows)]) + "\n")
+    ends = ["--vmin", "0.035", "--vmax", str((len(rows) + 6) / 100)]
+    code, svg, said = draw(path("i.svg"), "--layout", "ab", full, halved)
+    cells = [re.findall(rb"fill:rgb\([^)]*\)", p) for p in re.findall(rb"<path[^>]*crispEdges[^>]*>", svg)]
+    apart = [re.findall(rb"fill:rgb\([^)]*\)", p) for t in (full, halved)
+             for p in re.findall(rb"<path[^>]*crispEdges[^>]*>", draw(path("j.svg"), t, *ends)[1])]
+    bar = [w[0] for w in words(svg)]
+    check("maps have the colours of one range", code == 0 and len(cells) > 10 and cells == apart, said or (len(cells), len(apart)))
+    check("and one bar", sum(w.startswith("sparsity") for w in bar) == 1, bar)
+    check("whose texts lie over nothing", not pairs(text_boxes(svg)), pairs(text_boxes(svg))[:2])
+    both = [w[0] for w in words(draw(path("k.svg"), "--layout", "ab", full, halved, *ends)[1])]
+    check("a range of one's own: a bar each", sum(w.startswith("sparsity") for w in both) == 2, both)
     code, pdf, said = draw(path("h.pdf"), "--layout", "aab", tokens, sparsity)
     check("a text is on one page", code == 0 and len(re.findall(rb"/Type /Page\b", pdf)) <= 1, said)
 
