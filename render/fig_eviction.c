@@ -37,6 +37,7 @@ const struct figure fig_eviction = {
     .style = grid_keys,
     .style_bytes = sizeof(struct grid_style),
     .cmap = "blues",
+    .side_by_side = true,
     .size = size,
     .draw = draw,
 };

@@ -83,7 +83,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
 }
 
 static const struct opt style[] = {
-    CHOICE_BY("criterion", "class", "head"),
+    CHOICE_BY("criterion", "class", "head", "trace"),
     CHOICE_ONE,
     CHOICE_HEADS,
     LIST_KEY(struct choice_style, y, "hazard", "the column that is drawn", curves),

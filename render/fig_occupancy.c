@@ -1,5 +1,5 @@
 /* fig_occupancy.c - entries held by every head over the steps, a map for each class of tokens
- * (DBTrimKV, figure 6): heads down in order of layer, steps across. */
+ * (DBTrimKV, figure 6) and trace: heads down in order of layer, steps across. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,10 +20,10 @@ enum {
     GAP_X = 4,
     GAP_Y = 5,
     NAMED_MOST = 14,
-    MOST_CLASSES = 12
+    MOST_MAPS = 16
 };
 
-enum scale { SCALE_AUTO, SCALE_LINEAR, SCALE_LOG };
+enum scale { SCALE_AUTO, SCALE_LINEAR, SCALE_ROOT, SCALE_LOG };
 struct occupancy_style {
     int scale;         /* enum scale */
     const char *class; /* names joined by +; NULL: all that the table has */
@@ -32,14 +32,17 @@ struct occupancy_style {
 
 struct occupancy {
     const struct table *t;
-    int64_t steps, skip, per_head, heads; /* rows of a class that are shown, after `skip` */
-    bool log, named;                      /* names of classes are drawn */
-    int n;                                /* classes shown: their first row in a head, and name */
-    int64_t row[MOST_CLASSES];
-    const char *name[MOST_CLASSES];
+    int64_t per_class, steps, skip, per_head,
+        heads;                 /* rows of a class that are shown, after `skip` */
+    int64_t per_trace, traces; /* rows of each */
+    int scale;                 /* enum scale, but not SCALE_AUTO */
+    bool named;                /* names of classes or traces are drawn */
+    int n;                     /* maps: of each its first row, and its name */
+    int64_t row[MOST_MAPS];
+    char name[MOST_MAPS][96];
     int cols, rows;
     double top, w, h; /* of a map */
-    double lo, span;  /* colour of v: (f(v) - lo) / span, f = v or log(1 + v) */
+    double lo, span;  /* colour of v: (f(v) - lo) / span, f = v, its root or log(1 + v) */
     int w_px, h_px;
     double *sum, *mean; /* [steps + 1] one head's values added up; [h_px][w_px] */
 };
@@ -82,29 +85,47 @@ static int choose_steps(struct occupancy *x, const char *value, struct kvf_diag 
     return KVF_OK;
 }
 
+/* Adds a map for each class of a trace. */
+static void add_maps(struct occupancy *x, int64_t trace, const char *classes)
+{
+    int class = table_find(x->t, "class"), name = table_find(x->t, "trace");
+    int64_t each = x->per_head / x->per_class, at = trace * x->per_trace;
+    for (int64_t k = 0; k < each && x->n < MOST_MAPS; k++) {
+        int64_t row = at + k * x->per_class;
+        const char *of = class < 0 ? "all" : table_str(x->t, class, row);
+        if (!asked_for(classes, of))
+            continue;
+        bool told = each > 1 || strcmp(of, "all") != 0;
+        x->named |= told || x->traces > 1;
+        x->row[x->n] = row + x->skip;
+        if (x->traces > 1)
+            snprintf(x->name[x->n], sizeof *x->name, "%.60s%s%.30s", table_str(x->t, name, row),
+                     told ? ": " : "", told ? of : "");
+        else
+            snprintf(x->name[x->n], sizeof *x->name, "%.90s", of);
+        x->n++;
+    }
+}
+
 static int plan(struct occupancy *x, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
     const struct occupancy_style *o = s->own;
-    int class = table_find(t, "class");
-    *x = (struct occupancy){.t = t, .steps = steps_of(t), .per_head = rows_per_head(t)};
-    x->heads = table_rows(t) / x->per_head;
-    x->log = o->scale == SCALE_LOG;
-    int64_t each = x->steps;
-    if (x->per_head % each != 0)
+    *x = (struct occupancy){.t = t, .per_head = rows_per_head(t), .per_trace = rows_per_trace(t)};
+    x->per_class = x->steps = steps_of(t);
+    x->heads = x->per_trace / x->per_head;
+    x->traces = table_rows(t) / x->per_trace;
+    x->scale = o->scale;
+    if (x->per_head % x->per_class != 0)
         return kvf_fail(d, KVF_E_ARG,
                         "figure occupancy needs all steps of every class; the table "
                         "has %lld rows of the first head, %lld steps",
-                        (long long)x->per_head, (long long)each);
-    int err = choose_steps(x, o->steps, d);
-    for (int64_t r = 0; !err && r < x->per_head && x->n < MOST_CLASSES; r += each) {
-        const char *name = class < 0 ? "all" : table_str(t, class, r);
-        if (asked_for(o->class, name)) {
-            x->row[x->n] = r + x->skip;
-            x->name[x->n++] = name;
-        }
-    }
-    x->named = x->n > 1 || (x->n == 1 && strcmp(x->name[0], "all") != 0);
+                        (long long)x->per_head, (long long)x->per_class);
+    int err = traces_alike(t, "step", d);
+    if (!err)
+        err = choose_steps(x, o->steps, d);
+    for (int64_t k = 0; !err && k < x->traces; k++)
+        add_maps(x, k, o->class);
     if (!err && !x->n)
         err = kvf_fail(d, KVF_E_ARG, "--style: table occupancy has no class '%s'", o->class);
     return err;
@@ -115,8 +136,12 @@ static void arrange(struct occupancy *x, double width, double height)
 {
     double room = width - LEFT - RIGHT;
     x->cols = (int)fmin(x->n, fmax(1, floor((room + GAP_X) / (35 + GAP_X))));
+    int each = x->n / (int)x->traces; /* the maps of a trace stay in a row where it has room */
+    if (x->traces > 1 && each > 1 && x->cols >= each)
+        x->cols -= x->cols % each;
     x->rows = (x->n + x->cols - 1) / x->cols;
-    x->cols = (x->n + x->rows - 1) / x->rows;
+    if (each == 1 || x->cols < each)
+        x->cols = (x->n + x->rows - 1) / x->rows;
     x->top = x->named ? TOP + NAME : TOP;
     x->w = (room - (x->cols - 1) * GAP_X) / x->cols;
     x->h = (height - x->top - BOTTOM - (x->rows - 1) * GAP_Y) / x->rows;
@@ -172,7 +197,10 @@ static void head_names(struct canvas *c, const struct occupancy *x, const struct
 
 static double scaled(const struct occupancy *x, double v)
 {
-    return x->log ? log1p(clamp(v, 0, INFINITY)) : v;
+    double least = clamp(v, 0, INFINITY);
+    if (x->scale == SCALE_LOG)
+        return log1p(least);
+    return x->scale == SCALE_ROOT ? sqrt(least) : v;
 }
 
 static double largest_of(const struct occupancy *x, int class)
@@ -185,8 +213,8 @@ static double largest_of(const struct occupancy *x, int class)
     return top;
 }
 
-/* The most entries of any class.  Without a scale it is log where some class never has a tenth of
- * them and would have one colour. */
+/* The most entries of any class.  Without a scale it is the root where some class never has a tenth
+ * of them and would have one colour. */
 static double largest(struct occupancy *x, const struct occupancy_style *o)
 {
     double most = 1, least = INFINITY;
@@ -196,7 +224,7 @@ static double largest(struct occupancy *x, const struct occupancy_style *o)
         least = fmin(least, top);
     }
     if (o->scale == SCALE_AUTO)
-        x->log = least < most / 10;
+        x->scale = least < most / 10 ? SCALE_ROOT : SCALE_LINEAR;
     return most;
 }
 
@@ -272,19 +300,23 @@ static void map(struct canvas *c, struct occupancy *x, int panel, struct colours
         canvas_text(c, a.x, a.y - 2.2, x->name[panel], PT_TICK, ALIGN_LEFT, ink, 0);
 }
 
-/* Draws the bar of a scale of log(1 + v), with ticks at 0, 1, 10, 100 and so on. */
-static void log_bar(struct canvas *c, const struct occupancy *x, const struct colours *k, double at,
-                    double h)
+/* Draws the bar of another scale than the linear one: ticks at 0, 1, 10, 100 and so on of
+ * log(1 + v), at 0, 1, 5, 10, 50 and so on of the root. */
+static void curved_bar(struct canvas *c, const struct occupancy *x, const struct colours *k,
+                       double at, double h)
 {
-    double place[16], last = -1;
+    static const double factor[2][2] = {{10, 10}, {5, 2}}; /* from tick to tick, in turn */
+    double place[16], last = -1, v = 0;
     char name[16][24], note[COLOURS_NOTE];
     int n = 0;
-    for (double v = 0; v <= k->hi * (1 + 1e-9) && n < 16; v = v < 1 ? 1 : 10 * v) {
-        double f = (scaled(x, v) - x->lo) / x->span;
+    for (int i = 0; v <= k->hi * (1 + 1e-9) && n < 16; i++) {
+        double now = v;
+        v = i == 0 ? 1 : v * factor[x->scale == SCALE_ROOT][(i - 1) % 2];
+        double f = (scaled(x, now) - x->lo) / x->span;
         if (f < -1e-9 || (f - last) * h < 2.6)
             continue;
         place[n] = last = f;
-        tick_text(v, name[n++]);
+        tick_text(now, name[n++]);
     }
     colours_note(k, note);
     colour_bar_ticks(c, at, x->top, 2.6, h, k->map, place, name, n, "entries held", note);
@@ -298,8 +330,8 @@ static void names(struct canvas *c, const struct occupancy *x, const struct colo
     canvas_text(c, LEFT - 11.5, (x->top + bottom) / 2,
                 x->heads <= NAMED_MOST ? "KV head" : "KV heads by layer", PT_LABEL, ALIGN_CENTER,
                 ink, 1);
-    if (x->log)
-        log_bar(c, x, k, right + 2.5, h);
+    if (x->scale != SCALE_LINEAR)
+        curved_bar(c, x, k, right + 2.5, h);
     else
         colours_bar(c, k, right + 2.5, x->top, h, "entries held");
 }
@@ -339,8 +371,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 
 static const struct opt style[] = {
     WORD_KEY(struct occupancy_style, scale, "auto",
-             "colours; auto is log beside a class that holds little", "auto", "linear", "log"),
-    TEXT_KEY(struct occupancy_style, class, "A+B", "the classes that are drawn (up to 12)",
+             "colours; auto is root beside a class that holds little", "auto", "linear", "root",
+             "log"),
+    TEXT_KEY(struct occupancy_style, class, "A+B", "the classes that are drawn (up to 16)",
              .absent = "all"),
     TEXT_KEY(struct occupancy_style, steps, "C:D", "the steps that are drawn", .absent = "all"),
     {.type = OPT_END},
@@ -356,6 +389,7 @@ const struct figure fig_occupancy = {
     .name = "occupancy",
     .table = "occupancy",
     .summary = "entries held by every KV head over time, by class of tokens",
+    .side_by_side = true,
     .needs = needs,
     .cmap = "blues",
     .style = style,

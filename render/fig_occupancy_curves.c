@@ -32,12 +32,13 @@ struct view {
 
 static void panel_name(const struct view *v, int64_t r, char out[PLOT_NAME])
 {
+    char own[32] = "";
+    const char *trace = v->k.trace < 0 ? "" : table_str(v->t, v->k.trace, r);
     if (v->by == BY_HEAD)
-        snprintf(out, PLOT_NAME, "%s", table_str(v->t, v->k.head, r));
+        snprintf(own, sizeof own, "%.30s", table_str(v->t, v->k.head, r));
     else if (v->by == BY_LAYER)
-        snprintf(out, PLOT_NAME, "layer %lld", (long long)table_int(v->t, v->k.layer, r));
-    else
-        out[0] = 0;
+        snprintf(own, sizeof own, "layer %lld", (long long)table_int(v->t, v->k.layer, r));
+    snprintf(out, PLOT_NAME, "%.60s%s%s", trace, *trace && own[0] ? ": " : "", own);
 }
 
 static int panel_of(const struct view *v, int64_t r)
@@ -217,4 +218,5 @@ static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
 
 PLOT_FIGURE(fig_occupancy_curves, .name = "occupancy-curves", .table = "occupancy",
             .summary = "entries held by class of token over the steps, as stacked areas",
-            .needs = needs, .style = style, .style_bytes = sizeof(struct occupancy_style));
+            .needs = needs, .style = style, .style_bytes = sizeof(struct occupancy_style),
+            .side_by_side = true);

@@ -48,7 +48,11 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
 }
 
 static const struct opt style[] = {
-    CHOICE_BY("criterion", "class", "head"), CHOICE_ONE, CHOICE_HEADS, CHOICE_Y, {.type = OPT_END},
+    CHOICE_BY("criterion", "class", "head", "trace"),
+    CHOICE_ONE,
+    CHOICE_HEADS,
+    CHOICE_Y,
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {{"head", COLUMN_TEXT},

@@ -101,6 +101,7 @@ const struct figure fig_retention = {
     .style = style,
     .style_bytes = sizeof(struct grid_style),
     .cmap = "blues",
+    .side_by_side = true,
     .size = size,
     .draw = draw,
 };

@@ -12,7 +12,8 @@ enum { SURVIVAL, FRACTION };
 static const char *const shares[] = {"survival", "fraction", NULL};
 struct survival_style {
     struct choice_style choice;
-    int share; /* SURVIVAL or FRACTION */
+    int share;    /* SURVIVAL or FRACTION */
+    int64_t mark; /* an age; 0: none */
 };
 
 /* What is drawn: tables of other times and gaps have no estimate. */
@@ -72,6 +73,13 @@ static void put_note(const struct table *t, bool estimate, const char *begin, st
              p->n_marks ? "; rings: half-life" : "", *ends ? "; " : "", ends);
 }
 
+static void note_mark(struct plot *p, int64_t mark)
+{
+    size_t n = strlen(p->note);
+    if (mark > 0)
+        snprintf(p->note + n, sizeof p->note - n, "; dashed upright: age %lld", (long long)mark);
+}
+
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
@@ -93,23 +101,27 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     p->y0 = v.gaps || p->log_y ? NAN : 0;
     p->y1 = v.gaps ? NAN : 1;
     p->level = v.gaps ? 0 : NAN;
+    p->upright = own->mark > 0 ? (double)own->mark : NAN;
     add_rows(p, &v, t, estimate);
     if (estimate || (!v.gaps && table_find(t, "survival") < 0))
         add_half_lives(p, &v, t);
     choice_note(&v, p, begin);
     put_note(t, estimate, begin, p);
+    note_mark(p, own->mark);
     plot_note_few(p);
     plot_hide_empty(p);
     return KVF_OK;
 }
 
 static const struct opt style[] = {
-    CHOICE_BY("criterion", "class", "head", "gap"),
+    CHOICE_BY("criterion", "class", "head", "trace", "gap"),
     CHOICE_ONE,
     CHOICE_HEADS,
     CHOICE_Y,
     LIST_KEY(struct survival_style, share, "survival",
              "the estimate, or the share among tokens at risk", shares),
+    COUNT_KEY(struct survival_style, mark, 1, INT32_MAX, "an age that is marked by a dashed line",
+              .absent = "none"),
     {.type = OPT_END},
 };
 
@@ -120,6 +132,6 @@ static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
                                              {NULL, COLUMN_NUMBER}};
 
 PLOT_FIGURE(fig_survival, .name = "survival", .table = "survival",
-            .summary = "survival curves by criterion, class or head; half-lives; gaps",
+            .summary = "survival curves by criterion, class, head or trace; half-lives; gaps",
             .needs = needs, .style = style, .style_bytes = sizeof(struct survival_style),
             .side_by_side = true);

@@ -10,15 +10,11 @@
 #include "base/mem.h"
 #include "base/par.h"
 #include "render/clamp.h"
-#include "render/figures.h"
+#include "render/grid_plan.h"
+#include "render/marks.h"
 #include "render/style.h"
 
 enum {
-    TOP = 5,
-    RIGHT = 20,
-    BOTTOM = 10,
-    LEAST_HEIGHT = 40,
-    NAMED_MOST = 12,
     TICKS_FROM = 18,
     LEAST_PIXELS = 4,
     MOST_PIXELS = 8000, /* boxes a side: more pixels share a box */
@@ -28,230 +24,11 @@ enum {
     STRETCH = 3
 };
 
-struct window {
-    int64_t n, first; /* tokens: first .. first + n - 1 */
-    int64_t from, to; /* steps shown, counted from the first token */
-};
-
-struct layout {
-    double margin;          /* right of each map */
-    int64_t n, per_head;    /* heads; rows of each */
-    bool named;             /* every map has its own name */
-    int cols, rows, blocks; /* maps across in a block, rows, blocks */
-    double left, label, gap_x, gap_y, gap_block, side, tall; /* tall: height of a map */
-    double aspect;                                           /* tall / side */
-};
-
-/* Whether every layer shows the same heads; *heads says how many. */
-static bool is_product(const struct table *t, int64_t n, int64_t per_head, int64_t *heads)
-{
-    int layer = table_find(t, "layer"), index = table_find(t, "index");
-    int64_t k = 1;
-    while (k < n && table_int(t, layer, k * per_head) == table_int(t, layer, 0))
-        k++;
-    *heads = k;
-    for (int64_t h = 0; h < n; h++) {
-        int64_t first = h - h % k;
-        if (table_int(t, layer, h * per_head) != table_int(t, layer, first * per_head)
-            || table_int(t, index, h * per_head) != table_int(t, index, h % k * per_head)
-            || (h % k == 0 && h
-                && table_int(t, layer, h * per_head) == table_int(t, layer, (h - 1) * per_head)))
-            return false;
-    }
-    return n % k == 0;
-}
-
-static double side_in(const struct layout *l, double width, double height)
-{
-    double b = l->blocks, x = width - l->left - RIGHT - l->margin
-                              - b * (l->label + (l->cols - 1) * l->gap_x) - (b - 1) * l->gap_block;
-    double y = height - TOP - BOTTOM - (l->rows - 1) * l->gap_y;
-    return fmin(x / (b * l->cols), y / (l->rows * l->aspect));
-}
-
-static double width_of(const struct layout *l)
-{
-    double block = l->label + l->cols * l->side + (l->cols - 1) * l->gap_x;
-    return l->left + RIGHT + l->margin + l->blocks * block + (l->blocks - 1) * l->gap_block;
-}
-
-int64_t rows_per_head(const struct table *t)
-{
-    int head = table_find(t, "head");
-    int64_t n = table_rows(t), lo = 0, hi = n;
-    if (n == 0)
-        return 0;
-    const char *first = table_str(t, head, 0);
-    while (hi - lo > 1) { /* head-major: the first head's rows are a prefix */
-        int64_t mid = lo + (hi - lo) / 2;
-        if (strcmp(table_str(t, head, mid), first) == 0)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return lo + 1;
-}
-
-static double height_of(const struct layout *l)
-{
-    return TOP + BOTTOM + l->rows * l->tall + (l->rows - 1) * l->gap_y;
-}
-
-/* The arrangement with the largest maps in width x height; a layer's heads stay in
- * one row. */
-static struct layout plan(const struct grid *g, const struct window *win, double width,
-                          double height)
-{
-    const struct table *t = g->t;
-    struct layout l = {.per_head = rows_per_head(t)};
-    int64_t heads;
-    l.aspect = fmin(fmax((double)(win->to - win->from) / (double)win->n, 0.35), 4);
-    l.n = table_rows(t) / l.per_head;
-    bool product = is_product(t, l.n, l.per_head, &heads);
-    bool by_layer = product && heads > 1 && heads < l.n;
-    l.named = !product || l.n <= NAMED_MOST;
-    l.left = l.named ? 13 : 6;
-    l.label = l.named ? 0 : 6.5;
-    l.margin = g->margin;
-    double between = heads > 24 ? 0.6 : 1.2;
-    l.gap_x = (l.named ? 5 : between) + l.margin;
-    l.gap_y = l.named ? 6 : 1.2;
-    l.gap_block = 1.5;
-    int64_t most = l.named ? l.n : l.n / heads, best = 1;
-    double side = -INFINITY;
-    for (int64_t k = 1; k <= most; k++) { /* k: maps across, or blocks */
-        if (l.named && by_layer && k != heads)
-            continue;
-        l.cols = (int)(l.named ? k : heads);
-        l.blocks = (int)(l.named ? 1 : k);
-        l.rows = (int)((most + k - 1) / k);
-        l.side = side_in(&l, width, height);
-        if (isinf(side) || l.side > side * (1 + 1e-9)) {
-            side = l.side;
-            best = k;
-        }
-    }
-    l.cols = (int)(l.named ? best : heads);
-    l.blocks = (int)(l.named ? 1 : best);
-    l.rows = (int)((most + best - 1) / best);
-    l.side = side;
-    l.tall = side * l.aspect;
-    return l;
-}
-
-/* Widens or heightens the maps, at most to STRETCH times, to fill a canvas of other proportions. */
-static void fill(struct layout *l, double width, double height)
-{
-    double x = (width - width_of(l)) / (l->blocks * l->cols), y = (height - height_of(l)) / l->rows;
-    l->side = fmin(l->side + fmax(x, 0), STRETCH * l->side);
-    l->tall = fmin(l->tall + fmax(y, 0), STRETCH * l->tall);
-}
-
-/* The least step of the event, or -1 where it never came. */
-static int64_t first_event(const struct grid *g)
-{
-    int col = table_find(g->t, g->event);
-    int64_t first = -1;
-    for (int64_t r = 0; r < table_rows(g->t); r++) {
-        int64_t step = table_int(g->t, col, r);
-        first = step >= 0 && (first < 0 || step < first) ? step : first;
-    }
-    return first;
-}
-
-/* Narrows the steps [*from, *to) of the tokens to what shows the event: an eighth as many before
- * it as after it.  Where all tokens come before the event the steps go on to the last one of the
- * run. */
-static void near_event(const struct grid *g, int64_t last, int64_t *from, int64_t *to)
-{
-    int64_t event = g->event ? first_event(g) : -1;
-    if (event < 0 || event >= last)
-        return;
-    *to = event >= *to ? last : *to;
-    int64_t before = (*to - event + 7) / 8, begin = event - before;
-    if (begin - *from > (*to - *from) / 10) /* a corner less is no gain */
-        *from = begin;
-}
-
-/* The part of the steps that is shown: those of the key, else those of the tokens from shortly
- * before the event on. */
-static int window_of(const struct grid *g, const struct figure_style *s, struct window *ret,
-                     struct kvf_diag *d)
-{
-    const struct grid_style *o = s->own;
-    int64_t n = rows_per_head(g->t);
-    int64_t first = table_int(g->t, table_find(g->t, "token"), 0), from = first, to = first + n;
-    int64_t last = table_meta_int(g->t, "T", to);
-    int err = style_steps(o->steps, &from, &to, d);
-    if (err)
-        return err;
-    if (!o->steps)
-        near_event(g, last, &from, &to);
-    to = to == INT64_MAX ? last : to;
-    from = from < first ? first : from;
-    to = to > last && last > first ? last : to;
-    if (to <= from)
-        return kvf_fail(d, KVF_E_ARG,
-                        "--style steps: tokens from %lld on are seen at steps %lld "
-                        "to %lld",
-                        (long long)first, (long long)first, (long long)last - 1);
-    *ret = (struct window){n, first, from - first, to - first};
-    return KVF_OK;
-}
-
-const struct opt grid_keys[] = {
-    GRID_STEPS("those of the tokens, from shortly before the first eviction on"),
-    {.type = OPT_END},
-};
-
-void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end)
-{
-    double first = table_real(t, table_find(t, "token"), row0);
-    table_get(t, table_find(t, "evict_step"), row0, n, end);
-    for (int64_t i = 0; i < n; i++)
-        end[i] = end[i] < 0 ? INFINITY : end[i] - first;
-}
-
-/* The figure's own size: two columns of a paper wide, as high as a page if maps would be tiny,
- * larger for thousands of maps. */
-void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w, double *ret_h)
-{
-    struct window win;
-    int64_t per_head = rows_per_head(g->t), n = table_rows(g->t) / per_head;
-    double w = n == 2 ? 140 : 180, h = n == 2 ? 90 : 150;
-    w = n == 1 ? 88 : w;
-    if (window_of(g, s, &win, NULL)) /* `draw` fails with a sentence */
-        win = (struct window){per_head, 0, 0, per_head};
-    struct layout l = plan(g, &win, w, h);
-    if (l.side < 4)
-        l = plan(g, &win, w, h = 230);
-    while (l.side < 1.6 && w < 2000) {
-        w *= 1.2;
-        h *= 1.2;
-        l = plan(g, &win, w, h);
-    }
-    *ret_w = width_of(&l);
-    *ret_h = fmax(height_of(&l), LEAST_HEIGHT);
-    if (s->width_mm > 0) { /* margins do not shrink: no more height than maps of that width take */
-        l = plan(g, &win, s->width_mm, *ret_h * s->width_mm / *ret_w);
-        *ret_w = s->width_mm;
-        *ret_h = fmax(height_of(&l), LEAST_HEIGHT);
-    }
-}
-
-static void place(const struct layout *l, int64_t h, double *x, double *y)
-{
-    int64_t row = h / l->cols, col = h % l->cols, block = row / l->rows;
-    double width = l->label + l->cols * l->side + (l->cols - 1) * l->gap_x + l->gap_block;
-    *x = l->left + l->label + (double)block * width + (double)col * (l->side + l->gap_x);
-    *y = TOP + (double)(row % l->rows) * (l->tall + l->gap_y);
-}
-
 struct painter {
     struct canvas *c;
     const struct grid *g;
-    struct window win;
-    struct layout l;
+    struct grid_window win;
+    struct grid_plan l;
     struct colours k;
     bool usual_range; /* of colours: the style gives no end */
     struct heat heat;
@@ -299,7 +76,7 @@ static void stripe(void *ctx, int task, int thread)
 static struct axis_box box_of(const struct painter *p, int64_t h)
 {
     double x, y, first = (double)p->win.first;
-    place(&p->l, h, &x, &y);
+    grid_plan_place(&p->l, h, &x, &y);
     return (struct axis_box){.x = x,
                              .y = y,
                              .w = p->l.side,
@@ -321,19 +98,46 @@ static void put_map(const struct painter *p, int64_t h, const uint32_t *argb)
     canvas_frame(p->c, a.x, a.y, a.w, a.h, 0.1, (struct rgb){0.45, 0.45, 0.45});
 }
 
+static const char *text_of(const struct painter *p, const char *column, int64_t h)
+{
+    return table_str(p->g->t, table_find(p->g->t, column), h * p->l.per_head);
+}
+
+/* Writes the name of a trace above its column or block, where map h is the first. */
+static void trace_name(const struct painter *p, int64_t h, double width)
+{
+    const struct grid_plan *l = &p->l;
+    char fit[256];
+    double x, y;
+    if (h % (l->n / l->traces) != 0)
+        return;
+    grid_plan_place(l, h, &x, &y);
+    canvas_text(p->c, x + width / 2, l->top - 6.4,
+                text_fit(p->c, text_of(p, "trace", h), PT_LABEL, width + 2, fit, sizeof fit),
+                PT_LABEL, ALIGN_CENTER, ink, 0);
+}
+
 /* Draws the name above a map and, where there is room, ticks at the left and lower rim. */
 static void name_and_ticks(const struct painter *p, int64_t h)
 {
-    const struct table *t = p->g->t;
     struct axis_box a = box_of(p, h);
+    int64_t col, row;
+    char name[256], fit[256];
+    double pt = p->l.side < 12 ? PT_SMALL : PT_TICK;
+    bool told = p->l.traces > 1 && !p->l.matrix;
+    grid_plan_cell(&p->l, h, &col, &row);
+    if (p->l.matrix)
+        trace_name(p, h, a.w);
+    snprintf(name, sizeof name, "%.100s%s%.100s", told ? text_of(p, "trace", h) : "",
+             told ? ": " : "", text_of(p, "head", h));
     canvas_text(p->c, a.x + a.w / 2, a.y - 1.9,
-                table_str(t, table_find(t, "head"), h * p->l.per_head),
-                p->l.side < 12 ? PT_SMALL : PT_TICK, ALIGN_CENTER, ink, 0);
+                text_fit(p->c, name, pt, told ? a.w + 3 : canvas_width(p->c), fit, sizeof fit), pt,
+                ALIGN_CENTER, ink, 0);
     if (p->l.side < TICKS_FROM)
         return;
-    if (h % p->l.cols == 0)
+    if (col == 0)
         axis_ticks_y(p->c, &a);
-    if (h + p->l.cols >= p->l.n)
+    if (p->l.matrix ? row + 1 == p->l.rows : h + p->l.cols >= p->l.n)
         axis_ticks_x(p->c, &a);
 }
 
@@ -344,7 +148,7 @@ static void margin_names(const struct painter *p, int64_t h)
     const char *name = table_str(t, table_find(t, "head"), h * p->l.per_head), *second = name;
     char layer[24];
     double x, y;
-    place(&p->l, h, &x, &y);
+    grid_plan_place(&p->l, h, &x, &y);
     while (*second && *second != 'K' && *second != 'H')
         second++;
     snprintf(layer, sizeof layer, "%.*s", (int)(second - name), name);
@@ -352,6 +156,8 @@ static void margin_names(const struct painter *p, int64_t h)
     pt = p->l.side < 2.4 ? 4 : pt;
     if (h % p->l.cols == 0)
         canvas_text(p->c, x - 1, y + p->l.tall / 2, layer, pt, ALIGN_RIGHT, ink, 0);
+    if (p->l.traces > 1)
+        trace_name(p, h, p->l.cols * (p->l.side + p->l.gap_x) - p->l.gap_x);
     if (h / p->l.cols % p->l.rows == 0)
         canvas_text(p->c, x + p->l.side / 2, y - 1.9, second, pt, ALIGN_CENTER, ink, 0);
 }
@@ -382,18 +188,18 @@ static void log_bar(const struct painter *p, double x, double h)
         }
     if (!p->usual_range)
         colours_note(&p->k, note);
-    colour_bar_ticks(p->c, x, TOP, 2.6, h, p->k.map, v, name, n, p->g->label, note);
+    colour_bar_ticks(p->c, x, p->l.top, 2.6, h, p->k.map, v, name, n, p->g->label, note);
 }
 
 /* Draws the names of the axes, which say the range where maps have no ticks, and the bar of
  * colours. */
 static void axis_names(const struct painter *p)
 {
-    const struct layout *l = &p->l;
+    const struct grid_plan *l = &p->l;
     struct axis_box a = box_of(p, 0);
     char range[64], name[96];
     bool ticks = l->named && l->side >= TICKS_FROM;
-    double right = width_of(l) - RIGHT, bottom = height_of(l) - BOTTOM;
+    double right = grid_plan_width(l) - GRID_RIGHT, bottom = grid_plan_height(l) - GRID_BOTTOM;
     range_text(a.x0, a.x1, range);
     snprintf(name, sizeof name, ticks ? "token position i" : "token position i (%s)", range);
     canvas_text(p->c, (l->left + right - l->margin) / 2,
@@ -406,12 +212,12 @@ static void axis_names(const struct painter *p)
     if (canvas_text_width(p->c, name, PT_LABEL, 0) > canvas_height(p->c) - 1)
         snprintf(name, sizeof name, "step t");
     double half = canvas_text_width(p->c, name, PT_LABEL, 0) / 2 + 0.5;
-    double middle = fmax(half, fmin((TOP + bottom) / 2, canvas_height(p->c) - half));
+    double middle = fmax(half, fmin((l->top + bottom) / 2, canvas_height(p->c) - half));
     canvas_text(p->c, 3.2, middle, name, PT_LABEL, ALIGN_CENTER, ink, 1);
     if (p->g->floor > 0)
-        log_bar(p, right + 3, fmin(bottom - TOP, 60));
+        log_bar(p, right + 3, fmin(bottom - l->top, 60));
     else
-        colours_bar(p->c, &p->k, right + 3, TOP, fmin(bottom - TOP, 60), p->g->label);
+        colours_bar(p->c, &p->k, right + 3, l->top, fmin(bottom - l->top, 60), p->g->label);
 }
 
 /* Makes and draws the maps, `batch` heads at a time on all threads; only this thread reads the
@@ -502,13 +308,15 @@ int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style 
               struct kvf_diag *d)
 {
     struct painter p = {.c = c, .g = g, .usual_range = isnan(s->vmin) && isnan(s->vmax)};
-    int err = window_of(g, s, &p.win, d);
+    int err = traces_alike(g->t, "token", d);
+    if (!err)
+        err = grid_window_of(g, s, &p.win, d);
     if (!err)
         err = range_of(g, s, &p.k, d);
     if (err)
         return err;
-    p.l = plan(g, &p.win, canvas_width(c), canvas_height(c));
-    fill(&p.l, canvas_width(c), canvas_height(c));
+    p.l = grid_plan_of(g, &p.win, canvas_width(c), canvas_height(c));
+    grid_plan_fill(&p.l, canvas_width(c), canvas_height(c));
     if (g->most && p.l.n > g->most)
         return kvf_fail(d, KVF_E_ARG, "%s shows up to %d heads, not %lld; choose some with --head",
                         s->figure->name, g->most, (long long)p.l.n);

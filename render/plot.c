@@ -10,8 +10,14 @@
 
 void plot_init(struct plot *p)
 {
-    *p = (struct plot){
-        .last = -1, .x0 = NAN, .x1 = NAN, .y0 = NAN, .y1 = NAN, .level = NAN, .copies = 1};
+    *p = (struct plot){.last = -1,
+                       .x0 = NAN,
+                       .x1 = NAN,
+                       .y0 = NAN,
+                       .y1 = NAN,
+                       .level = NAN,
+                       .upright = NAN,
+                       .copies = 1};
     p->panel = mem_alloc(PLOT_PANELS, sizeof *p->panel);
     p->mark = MEM_NEW(struct plot_mark, PLOT_MARKS);
     if (!p->panel || !p->mark)

@@ -46,6 +46,7 @@ struct plot {
     bool whole_x, whole_y;   /* counts and positions: axis.h */
     double x0, x1, y0, y1;   /* NaN: from the data */
     double level;            /* a dotted line across at this y; NaN: none */
+    double upright;          /* a dashed line upwards at this x; NaN: none */
     double ramp_lo, ramp_hi; /* with a ramp_label: a bar of colours instead of a key */
     const char *ramp_label;
     bool key_upwards; /* the last line first, as areas are stacked */
@@ -140,7 +141,7 @@ struct chart_look criterion_look(const char *raw);
 
 /* The keys of figures whose rows are told apart by head, criterion and class; the words of a key
  * are in the order of the enum. */
-enum choice_by { CHOICE_CRITERION, CHOICE_CLASS, CHOICE_HEAD, CHOICE_GAP };
+enum choice_by { CHOICE_CRITERION, CHOICE_CLASS, CHOICE_HEAD, CHOICE_TRACE, CHOICE_GAP };
 enum choice_y { CHOICE_LINEAR, CHOICE_LOG };
 struct choice_style {
     int by;                /* enum choice_by */
@@ -161,10 +162,11 @@ struct choice_style {
     WORD_KEY(struct choice_style, y, "linear", "the axis that goes up", "linear", "log")
 
 /* Rows as such keys choose them: pooled rows, a line for each criterion or class; a panel for each
- * head or trace; thin lines of the heads behind the pooled one. */
+ * head or trace, or a line for each trace in a panel for each criterion; thin lines of the heads
+ * behind the pooled one. */
 struct row_choice {
     struct plot_rows k;
-    bool heads, classes, gaps, thin;
+    bool heads, classes, gaps, thin, traces;
     const char *criterion; /* the only one; NULL: all */
 };
 /* KVF_E_ARG with a sentence when no row has the criterion. */

@@ -179,6 +179,7 @@ int plot_ranges(struct plot *p, const struct figure_style *s, struct kvf_diag *d
         }
     }
     widen(&y0, &y1, p->level, p->log_y);
+    widen(&x0, &x1, p->upright, p->log_x);
     p->y0 = isnan(s->vmin) ? p->y0 : s->vmin;
     p->y1 = isnan(s->vmax) ? p->y1 : s->vmax;
     if (p->log_y && (p->y0 <= 0 || p->y1 <= 0))
@@ -318,6 +319,16 @@ static void level(struct canvas *c, const struct axis_box *a, double v)
     canvas_dash(c, 0, 0);
 }
 
+static void upright(struct canvas *c, const struct axis_box *a, double v)
+{
+    double x = axis_x(a, v), xy[] = {x, a->y, x, a->y + a->h};
+    if (!(x >= a->x && x <= a->x + a->w))
+        return;
+    canvas_dash(c, 1.2, 0.8);
+    canvas_line(c, xy, 2, 0.25, ink);
+    canvas_dash(c, 0, 0);
+}
+
 static bool any_point(const struct plot *p, int panel)
 {
     for (int i = 0; i < p->n_series; i++)
@@ -332,6 +343,7 @@ static void draw_panel(struct canvas *c, const struct plot *p, const struct layo
     struct axis_box a = axis_of(p, l, i);
     char text[256];
     level(c, &a, p->level);
+    upright(c, &a, p->upright);
     for (int back = 1; back >= 0; back--)
         for (int k = 0; k < p->n_series; k++)
             if (p->series[k].panel == i && p->line[p->series[k].line].back == back)

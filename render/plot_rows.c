@@ -142,12 +142,15 @@ int choice_open(struct row_choice *v, const struct table *t, const struct choice
                              .heads = o->by == CHOICE_HEAD,
                              .classes = o->by == CHOICE_CLASS,
                              .gaps = o->by == CHOICE_GAP,
+                             .traces = o->by == CHOICE_TRACE,
                              .thin = o->heads == 1,
                              .criterion = o->criterion};
     if (v->classes && !any_class(&v->k))
         return kvf_fail(d, KVF_E_ARG,
                         "--style by=class: the table has no rows of classes; "
                         "--by class of the analysis makes them");
+    if (v->traces && v->k.trace < 0)
+        return kvf_fail(d, KVF_E_ARG, "--style by=trace: the table is of one trace; give several");
     for (int64_t r = 0; r < table_rows(t); r++) {
         const char *name = table_str(t, v->k.criterion, r);
         if (o->criterion ? strcmp(name, o->criterion) == 0 : is_gap(name) == v->gaps) {
@@ -181,7 +184,10 @@ bool choice_name(const struct row_choice *v, int64_t r, char panel[PLOT_NAME], c
         snprintf(panel, PLOT_NAME, "%s", table_str(v->k.t, v->k.head, r));
     else if (v->thin)
         snprintf(panel, PLOT_NAME, "%s", line);
-    if (v->k.trace >= 0) {
+    if (v->traces) {
+        snprintf(panel, PLOT_NAME, "%s", line);
+        snprintf(line, PLOT_NAME, "%.90s", table_str(v->k.t, v->k.trace, r));
+    } else if (v->k.trace >= 0) {
         char own[PLOT_NAME];
         memcpy(own, panel, sizeof own);
         snprintf(panel, PLOT_NAME, "%.50s%s%.40s", table_str(v->k.t, v->k.trace, r),
@@ -189,8 +195,18 @@ bool choice_name(const struct row_choice *v, int64_t r, char panel[PLOT_NAME], c
     }
     if (v->heads || row_pooled(&v->k, r))
         return true;
-    snprintf(line, PLOT_NAME, "head %.60s", table_str(v->k.t, v->k.head, r));
+    snprintf(line, PLOT_NAME, "head %.40s %.40s", table_str(v->k.t, v->k.head, r),
+             v->traces ? table_str(v->k.t, v->k.trace, r) : "");
     return false;
+}
+
+/* A method has its colour of every figure; dashes are by place, for grey and for one method with
+ * several budgets. */
+static struct chart_look look_of_trace(const char *line, int n)
+{
+    struct chart_look look = plot_look_coloured(n);
+    look.colour = identity_of_method(line, n).colour;
+    return look;
 }
 
 void choice_add(struct plot *p, const struct row_choice *v, int64_t r, const char *panel, double x,
@@ -205,6 +221,8 @@ void choice_add(struct plot *p, const struct row_choice *v, int64_t r, const cha
     struct plot_line *made = &p->line[p->n_lines - 1];
     if (!front)
         plot_behind(p, line);
+    else if (v->traces)
+        made->look = look_of_trace(line, n);
     else if (!v->classes && !v->gaps)
         made->look = criterion_look(table_str(v->k.t, v->k.criterion, r));
     else if (strcmp(line, "all") == 0)
@@ -213,7 +231,7 @@ void choice_add(struct plot *p, const struct row_choice *v, int64_t r, const cha
         made->look = plot_look_coloured(n - (v->classes && strcmp(p->line[0].name, "all") == 0));
     if (front && v->classes) /* its dashes by place, its colour in every figure */
         made->look.colour = identity_of_class(line, n);
-    made->hidden |= v->thin; /* the panels say it */
+    made->hidden |= v->thin && !v->traces; /* the panels say it */
     if (front && v->thin)
         made->look.width = 0.6;
 }

@@ -178,7 +178,7 @@ def side_by_side(folder, kvf):
     r = run(KVFATE, "kv-size", kvf, copy, "--style", "at=mean,minus=yes", "-o", out)
     v, far = value([g[2] for g in cells(svg(out))], "bluered")
     expect(len(v) == 6 and np.abs(v - .5).max() < 3e-3 and far.max() < 1, f"a trace less itself is {v}")
-    r = run(KVFATE, "eviction", kvf, copy, "-o", out)
+    r = run(KVFATE, "words", kvf, copy, "-o", out)
     expect(r.returncode == 2, f"two traces in a figure of one: exit {r.returncode}")
 
 
@@ -248,7 +248,7 @@ def windows(folder):
     t, i = np.arange(60)[:, None], np.arange(n)[None, :]
     dense = {"retention": np.exp(np.maximum(t - i, 0) * lb[None, :]), "eviction": ((t < end[None, :]) | (end[None, :] < 0)).astype(float)}
     for (figure, first), path in tables.items():
-        linear = "scale=linear" if figure == "retention" else ""
+        linear = "scale=linear" if figure == "retention" else f"steps={first}:{n}"
         for style, a, b in ((linear, first, n), ("steps=20:60", 20, 60), ("steps=15:", 15, 60), (f"steps=0:{first + 3}", first, first + 3),
                             ("steps=50:51", 50, 51)):
             r = run(DRAW, path, figure, out, style, "44x27")
@@ -275,11 +275,11 @@ def windows(folder):
 
 
 def begins_near_the_event(folder):
-    """The first step shown is an eighth of those after the first eviction before it; without one, or where little is gained,
+    """The first step shown is a twentieth of those after the first eviction before it; without one, or where little is gained,
     the first token; where all tokens come before it, the steps go on to the end of the run."""
     out, path = os.path.join(folder, "x.svg"), os.path.join(folder, "near.tsv")
-    for steps, n, T, want in (([100, -1, 120, -1] * 50, 200, 200, (100 - 13, 200)), ([-1] * 200, 200, 200, (0, 200)), ([21, 40] * 100, 200, 200, (0, 200)),
-                              ([500, 520] * 50, 100, 580, (500 - 10, 580)), ([199] * 200, 200, 200, (198, 200))):
+    for steps, n, T, want in (([100, -1, 120, -1] * 50, 200, 200, (100 - 5, 200)), ([-1] * 200, 200, 200, (0, 200)), ([21, 40] * 100, 200, 200, (0, 200)),
+                              ([500, 520] * 50, 100, 580, (500 - 4, 580)), ([199] * 200, 200, 200, (198, 200))):
         write_table(path, "eviction", {"head": ["L0K0"] * n, "layer": [0] * n, "index": [0] * n, "token": list(range(n)), "evict_step": steps}, [("T", T)])
         r = run(DRAW, path, "eviction", out, "", "100x80")
         expect(r.returncode == 0, r.stderr)
@@ -326,7 +326,7 @@ def occupancy(folder):
             "index": [0] * len(rows), "class": [classes[r[1]] for r in rows], "entries": [v[r] for r in rows]}
     write_table(t, "occupancy", base, [("T", 60)])
     for style, f, panels in (("", lambda x: x / v.max(), [0, 1]), ("scale=log", lambda x: np.log1p(x) / np.log1p(v.max()), [0, 1]),
-                             ("class=wait", lambda x: x / v[:, 1].max(), [1]), ("class=all,steps=20:50", None, [0])):
+                             ("scale=root", lambda x: np.sqrt(x / v.max()), [0, 1]), ("class=wait", lambda x: x / v[:, 1].max(), [1]), ("class=all,steps=20:50", None, [0])):
         r = run(DRAW, t, "occupancy", out, style)
         got = images(svg(out))
         expect(r.returncode == 0 and len(got) == len(panels) + 1, f"occupancy {style}: {len(got)} images, {r.stderr}")
@@ -340,8 +340,8 @@ def occupancy(folder):
             expect(np.abs(place - want.reshape(-1)).max() < 4e-3, f"occupancy {style}, class {classes[p]}")
     few = [x if r[1] == 0 else x % 10 for r, x in zip(rows, base["entries"])]  # at most 9 beside 98
     write_table(t, "occupancy", {**base, "entries": few}, [("T", 60)])
-    same = [run(DRAW, t, "occupancy", out, style) and images(svg(out))[1][2] for style in ("", "scale=log", "scale=linear")]
-    expect(same[0] == same[1] != same[2], "beside a class of few entries the scale is not log")
+    same = [run(DRAW, t, "occupancy", out, style) and images(svg(out))[1][2] for style in ("", "scale=root", "scale=linear")]
+    expect(same[0] == same[1] != same[2], "beside a class of few entries the scale is not the root")
     n = 30000  # far more steps than pixels: 0 and 10 in turn are 5 everywhere, no pattern of lines
     write_table(t, "occupancy", {"step": list(range(n)), "head": ["L0K0"] * n, "layer": [0] * n, "entries": [10 * (k % 2) for k in range(n)]})
     run(DRAW, t, "occupancy", out)

@@ -62,7 +62,7 @@ def unused(folder, paths):
             r = run(*args, "--style", style)
             expect(r.returncode == code and (b"--style" in r.stderr) == (code == 2), f"{args} {style}: {r.returncode} {r.stderr}")
             expect(r.stdout if args[-1] in ("-", "--json") else True, f"{args}: numbers")
-    for args in (["runs", paths[0]], ["eviction", *paths]):
+    for args in (["runs", paths[0]], ["words", *paths]):
         r = run(*args, "--style", "y=log")
         expect(r.returncode == 2 and b"none of table" in r.stderr, f"{args}: {r.returncode} {r.stderr}")
 

@@ -1,0 +1,34 @@
+"""The figure occupancy of several traces: a row of maps for each, on one scale.  usage: test_fig_occupancy.py DRAW_TABLE"""
+import os
+import sys
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish  # noqa: E402
+from readers import Svg
+from test_panels import draw, tsv, words_of
+
+COLUMNS, CLASSES = ["trace", "step", "head", "layer", "index", "class", "entries"], ("all", "word")
+
+
+def table(traces=(("h2o 64", 0), ("trimkv 64", 40)), steps=lambda k: 8):
+    return tsv("occupancy", COLUMNS, [(name, t, f"L0K{h}", 0, h, c, more + 10 * (h + 1) + 100 * (c == "all"))
+                                      for k, (name, more) in enumerate(traces) for h in range(2) for c in CLASSES for t in range(steps(k))])
+
+
+code, svg, said = draw(table(), "occupancy")
+check("drawn", code == 0 and not said, said)
+check("names of traces and classes", all(f"{t}: {c}" in words_of(svg) for t in ("h2o 64", "trimkv 64") for c in CLASSES), words_of(svg))
+maps = sorted((m for m in Svg(text=svg.decode()).images() if m[0].shape[1] > 8), key=lambda m: (round(m[2]), m[1]))
+check("two rows of two", len(maps) == 4 and round(maps[0][2]) == round(maps[1][2]) < round(maps[2][2]) and maps[0][1] == maps[2][1], [m[1:3] for m in maps])
+light = {}
+for (trace, more), row in zip((("h2o 64", 0), ("trimkv 64", 40)), (maps[:2], maps[2:])):
+    for c, (pixels, *_) in zip(CLASSES, row):
+        for h in range(2):
+            light[more + 10 * (h + 1) + 100 * (c == "all")] = int(pixels[int((h + .5) * pixels.shape[0] / 2), 3].sum())
+order = [light[v] for v in sorted(light)]
+check("on one scale, more is darker", len(order) == 8 and order == sorted(order, reverse=True) and len(set(order)) == 8, light)
+code, _, said = draw(table(steps=lambda k: 8 + k), "occupancy")
+check("unlike steps are refused", code == 2 and "step" in said, said)
+code, svg, said = draw(table(), "occupancy-curves")
+check("curves: a panel for each trace", code == 0 and all(t in words_of(svg) for t in ("h2o 64", "trimkv 64")), said)
+finish()

@@ -1,0 +1,46 @@
+"""What the figure survival draws of several traces in one panel, and the age that it marks.  usage: test_fig_survival.py DRAW_TABLE"""
+import math
+import os
+import sys
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish  # noqa: E402
+from test_panels import affine, draw, paths, tsv, words_of
+
+COLUMNS = ["trace", "head", "layer", "index", "criterion", "horizon", "fraction", "survival", "survival_low", "survival_high", "half_life"]
+AGES = (1, 4, 16, 64, 256)
+COLOUR = {"h2o 64": (230, 159, 0), "trimkv 64": (213, 94, 0), "trimkv 128": (213, 94, 0)}
+LEVEL = {"h2o 64": .9, "trimkv 64": .7, "trimkv 128": .6}
+
+
+def table(criteria=("top64", "mass.90"), traces=tuple(COLOUR)):
+    return tsv("survival", COLUMNS, [(t, "all", -1, -1, c, n, 0, LEVEL[t] ** (1 + i) * n ** -.1, "nan", "nan", "nan")
+                                     for t in traces for i, c in enumerate(criteria) for n in AGES])
+
+
+def lines(svg, colour):
+    return [p for _, stroke, p, curved, _ in paths(svg) if stroke == colour and len(p) == len(AGES) and not curved]
+
+
+code, svg, said = draw(table(), "survival", style="by=trace")
+check("drawn", code == 0 and not said, said)
+words = words_of(svg)
+check("a panel for each criterion, a line for each trace", all(w in words for w in ("top-64", "mass 0.90", *COLOUR)), words)
+for name, at in (("h2o 64", [0]), ("trimkv 64", [0, 2]), ("trimkv 128", [1, 3])):
+    found = sorted(lines(svg, COLOUR[name]), key=lambda p: p[0][0])
+    check(f"lines of the colour of {name}", len(found) == (2 if name == "h2o 64" else 4), len(found))
+for p in lines(svg, COLOUR["h2o 64"]):
+    check("ages", affine([math.log(n) for n in AGES], [x for x, _ in p]), p)
+    check("shares", affine([n ** -.1 for n in AGES], [y for _, y in p]), p)
+usual = draw(table(), "survival")
+check("without the key a panel for each trace", usual[0] == 0 and "top-64" in words_of(usual[1]) and usual[1] != svg, usual[2])
+
+code, marked, said = draw(table(criteria=("top64",)), "survival", style="by=trace,mark=64")
+check("marked", code == 0 and "dashed upright: age 64" in words_of(marked), said)
+upright = [p for _, stroke, p, _, _ in paths(marked) if stroke == (31, 31, 31) and len(p) == 2 and p[0][0] == p[1][0] and abs(p[0][1] - p[1][1]) > 20]
+place = lines(marked, COLOUR["h2o 64"])[0][AGES.index(64)][0]
+check("the mark is at its age", any(abs(p[0][0] - place) < .03 for p in upright), (upright, place))
+alone = tsv("survival", COLUMNS[1:], [("all", -1, -1, "top64", n, 0, .5, "nan", "nan", "nan") for n in AGES])
+code, _, said = draw(alone, "survival", style="by=trace")
+check("one trace has no lines to compare", code == 2 and "one trace" in said, said)
+finish()
