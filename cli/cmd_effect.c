@@ -69,10 +69,15 @@ static int check_output_name(const struct job *j, struct kvf_diag *d)
                         "-o %s: the name must end in .tsv, .csv, .json, .npz, .sqlite, .png, "
                         ".svg or .pdf",
                         j->out);
-    if (!figure_find(table_of(j)))
+    if (!figure_of_table(table_of(j)))
         return kvf_fail(d, KVF_E_ARG,
                         "-o %s: this table has no figure; write it as .tsv, .csv, "
                         ".json, .npz or .sqlite",
+                        j->out);
+    if (j->entries && !(j->each && strncmp(j->entries, "span=", 5) == 0))
+        return kvf_fail(d, KVF_E_ARG,
+                        "-o %s: the figure of entries is a text; give --entries span=A:B with "
+                        "--each, or write the table as .tsv, .csv, .json, .npz or .sqlite",
                         j->out);
     return KVF_OK;
 }

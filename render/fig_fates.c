@@ -300,6 +300,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     *w = s->width_mm > 0 ? s->width_mm : 180;
     *h = 60;
     if (canvas_create(CANVAS_PNG, 10, 10, 72, &ruler, NULL) == KVF_OK
+        && (!s->font || canvas_font(ruler, s->font, NULL) == KVF_OK)
         && find_ribbons(&x, t, NULL) == KVF_OK && lay_out(&x, ruler, *w, NULL) == KVF_OK)
         *h = x.top + (double)x.lines * line_mm(&x, own_height(&x, s)) - LINE_GAP + MARGIN;
     canvas_destroy(ruler);

@@ -42,13 +42,14 @@ static int prepare(struct sheet *x, struct canvas *c, const struct table *t,
     return KVF_OK;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+void text_figure_size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
     struct sheet x = {.height = 0};
     struct canvas *ruler = NULL;
     *w = s->width_mm > 0 ? s->width_mm : WIDTH;
     *h = PAGE_MM;
     if (s->height_mm <= 0 && canvas_create(CANVAS_PNG, 10, 10, 72, &ruler, NULL) == KVF_OK
+        && (!s->font || canvas_font(ruler, s->font, NULL) == KVF_OK)
         && prepare(&x, ruler, t, s, *w, NULL) == KVF_OK)
         text_sheet_height(&x.s, PAGE_MM, h);
     text_sheet_finish(&x.s);
@@ -99,8 +100,8 @@ static void note_missing(struct sheet *x, struct canvas *c, const struct text_sl
                 (struct rgb){0.68, 0.28, 0}, 0);
 }
 
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
+int text_figure_draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                     struct kvf_diag *d)
 {
     struct sheet x = {.height = canvas_height(c)};
     struct text_slices of = {.n = 0};
@@ -148,6 +149,6 @@ const struct figure fig_tokens = {
     .needs = needs,
     .style = text_style_keys,
     .style_bytes = sizeof(struct tokens_style),
-    .size = size,
-    .draw = draw,
+    .size = text_figure_size,
+    .draw = text_figure_draw,
 };

@@ -14,8 +14,8 @@ static const struct rgb note_ink = {0.68, 0.28, 0};
 
 static bool same_panel(const struct table *t, int trace, int head, int64_t a, int64_t b)
 {
-    return table_int(t, trace, a) == table_int(t, trace, b)
-           && strcmp(table_str(t, head, a), table_str(t, head, b)) == 0;
+    return (trace < 0 || table_int(t, trace, a) == table_int(t, trace, b))
+           && (head < 0 || strcmp(table_str(t, head, a), table_str(t, head, b)) == 0);
 }
 
 static int add_panel(struct text_sheet *s, int64_t row0, int64_t row1)
@@ -30,11 +30,15 @@ static int add_panel(struct text_sheet *s, int64_t row0, int64_t row1)
     return KVF_OK;
 }
 
-/* Names the panels: by the head where heads differ, by the trace where traces do. */
+/* Names the panels: by the head where heads differ, by the trace where traces do.  A table without
+ * these columns is one text. */
 static void name_panels(struct text_sheet *s, int trace, int head)
 {
     const struct table *t = s->t;
     bool traces = false, heads = false;
+    s->one &= head >= 0;
+    if (trace < 0 || head < 0)
+        return;
     for (int p = 1; p < s->n; p++) {
         int64_t a = s->panel[0].row0, b = s->panel[p].row0;
         traces |= table_int(t, trace, a) != table_int(t, trace, b);

@@ -10,11 +10,12 @@ enum { ENOUGH = 4096, LINE_BREAK = 0x21b5 };
 
 void text_source_init(struct text_source *s, const struct table *t, int64_t row0, int64_t row1)
 {
-    *s = (struct text_source){.t = t,
-                              .joined = table_find(t, "joined"),
-                              .text = table_find(t, "text"),
-                              .row = row0,
-                              .last = row1};
+    *s = (struct text_source){
+        .t = t,
+        .joined = table_find(t, table_find(t, "joined") < 0 ? "text" : "joined"),
+        .text = table_find(t, "text"),
+        .row = row0,
+        .last = row1};
 }
 
 void text_source_finish(struct text_source *s)

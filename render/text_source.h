@@ -32,7 +32,8 @@ struct text_source {
     int err;
 };
 
-/* Begins the text of the rows [row0, row1) of a table with the columns text and joined. */
+/* Begins the text of the rows [row0, row1) of a table with the columns text and joined, or with
+ * text alone, where tokens share no character. */
 void text_source_init(struct text_source *s, const struct table *t, int64_t row0, int64_t row1);
 void text_source_finish(struct text_source *s);
 

@@ -29,7 +29,13 @@ static const struct text_colouring colourings[] = {
      "kvfate saliency"},
     {"nll", "negative log likelihood, nats", "negative log likelihood, nats", KIND_RANGE,
      "a run with the probe nll"},
+    {"kl", "KL to the full cache once the token has left it, nats",
+     "KL to the full cache once the token has left it, nats", KIND_SKEWED, "kvfate effect"},
+    {"dnll", "NLL that the token saves (blue) or costs (red), nats",
+     "NLL that the token saves (blue) or costs (red), nats", KIND_SIGNED, "kvfate effect"},
 };
+_Static_assert(sizeof colourings / sizeof *colourings == TEXT_BY_EFFECT + 1,
+               "two colourings of effects, counted from 1");
 
 /* All inks have a contrast of 4.5 or more to what is behind them (WCAG 2, AA). */
 static const struct rgb paper = {1, 1, 1}, black = {0, 0, 0}, grey = {0.46, 0.46, 0.46},
@@ -41,8 +47,9 @@ static const struct rgb paper = {1, 1, 1}, black = {0, 0, 0}, grey = {0.46, 0.46
 /* ---- the keys */
 
 enum { BY_AUTO, MARK_AUTO = 0, MARK_TEXT, MARK_FILL };
-static const char *const by_words[] = {"auto",      "kept",     "residency", "state", "beta",
-                                       "retention", "last-use", "saliency",  "nll",   NULL};
+static const char *const by_words[] = {"auto", "kept",      "residency", "state",
+                                       "beta", "retention", "last-use",  "saliency",
+                                       "nll",  NULL}; /* the others are effect-text's */
 
 const struct opt text_style_keys[] = {
     LIST_KEY(struct tokens_style, by, "auto",
@@ -144,6 +151,18 @@ static void count_states(struct text_style *x)
     }
 }
 
+/* What nineteen twentieths of n sorted values do not exceed on either side of 0. */
+static double reach_of_most(const double *v, int64_t n)
+{
+    int64_t a = 0, b = n - 1;
+    for (int64_t k = n / 20; k > 0; k--)
+        if (fabs(v[a]) > fabs(v[b]))
+            a++;
+        else
+            b--;
+    return fmax(fabs(v[a]), fabs(v[b]));
+}
+
 /* The range of the colours for n sorted values.  Shares of several heads span what there is, and
  * where a few are more than twice the 19 twentieths below them, these. */
 static void find_range(struct text_style *x, const double *v, int64_t n,
@@ -152,14 +171,17 @@ static void find_range(struct text_style *x, const double *v, int64_t n,
     double lo = n ? v[0] : INFINITY, hi = n ? v[n - 1] : -INFINITY;
     struct figure_style own = *s;
     bool share = kind_of(x) == KIND_SHARE, age = kind_of(x) == KIND_AGE;
+    bool far = share || kind_of(x) == KIND_SKEWED;
     if (kind_of(x) == KIND_SIGNED) {
-        hi = fmax(fabs(lo), fabs(hi));
+        double reach = fmax(fabs(lo), fabs(hi)), most = n ? reach_of_most(v, n) : reach;
+        x->open = most > 0 && most < reach / 2 && isnan(s->vmax) && isnan(s->vmin);
+        hi = x->open ? most : reach;
         lo = -hi;
     }
     if ((share && (x->one || !x->fill)) || (!n && (share || age))) {
         lo = 0;
         hi = 1;
-    } else if (share && v[n - 1 - n / 20] > lo && v[n - 1 - n / 20] < hi / 2) {
+    } else if (far && n && v[n - 1 - n / 20] > lo && v[n - 1 - n / 20] < hi / 2) {
         hi = v[n - 1 - n / 20];
         x->open = isnan(s->vmax);
     }
@@ -207,7 +229,8 @@ int text_style_read(struct text_style *x, const struct table *t, const struct fi
         return err;
     if (named && table_rows(t) > 0 && x->unknown == table_rows(t))
         return kvf_fail(d, KVF_E_ARG, "--style by=%s: no token has a value of %s; %s gives it",
-                        by_words[o->by], x->by->column, x->by->from);
+                        o->by < TEXT_BY_EFFECT ? by_words[o->by] : x->by->column, x->by->column,
+                        x->by->from);
     return KVF_OK;
 }
 
@@ -360,12 +383,15 @@ static double unscaled(const struct text_style *x, double v)
     return kind_of(x) == KIND_AGE ? pow(10, v) - 1 : v;
 }
 
-static void number(const struct text_style *x, double v, bool open, char out[24])
+/* sign: what is before the end of a range that values exceed. */
+static void number(const struct text_style *x, double v, const char *sign, char out[24])
 {
-    char text[16];
-    snprintf(text, sizeof text, kind_of(x) == KIND_SHARE ? "%.2g" : "%.4g",
-             kind_of(x) == KIND_AGE ? round(unscaled(x, v)) : v);
-    snprintf(out, 24, "%s%s", open ? "\xe2\x89\xa5" : "", text);
+    char text[20];
+    const char *digits = x->open ? "%.3g" : "%.4g";
+    digits = kind_of(x) == KIND_SHARE ? "%.2g" : digits;
+    snprintf(text, 16, digits, kind_of(x) == KIND_AGE ? round(unscaled(x, v)) : v);
+    minus_signs(text, sizeof text);
+    snprintf(out, 24, "%s%s", sign, text);
 }
 
 /* Draws the bar of colours between the numbers at its ends. */
@@ -373,8 +399,9 @@ static void bar(struct legend *g)
 {
     const struct text_style *x = g->x;
     char lo[24], hi[24];
-    number(x, x->range.lo, false, lo);
-    number(x, x->range.hi, x->open, hi);
+    bool both = x->open && kind_of(x) == KIND_SIGNED;
+    number(x, x->range.lo, both ? "\xe2\x89\xa4" : "", lo);
+    number(x, x->range.hi, x->open ? "\xe2\x89\xa5" : "", hi);
     double a = canvas_text_width(g->c, lo, PT_TICK, 0), b = canvas_text_width(g->c, hi, PT_TICK, 0);
     double w = fmin(30, fmax(8, g->right - g->left - a - b - 2)), at = place(g, a + w + b + 2);
     double y = middle(g);

@@ -6,7 +6,7 @@
 #include "render/figures.h"
 #include "render/style.h"
 
-enum text_kind { KIND_SHARE, KIND_STATE, KIND_RANGE, KIND_AGE, KIND_SIGNED };
+enum text_kind { KIND_SHARE, KIND_STATE, KIND_RANGE, KIND_AGE, KIND_SIGNED, KIND_SKEWED };
 
 struct text_colouring {
     const char *column;
@@ -21,6 +21,12 @@ struct tokens_style {
     int64_t page, columns; /* 0: not said */
 };
 extern const struct opt text_style_keys[];
+enum { TEXT_BY_EFFECT = 9 }; /* `by` of the first colouring of the figure effect-text */
+
+/* The figure tokens, and others whose tables have a column `text`. */
+void text_figure_size(const struct table *t, const struct figure_style *s, double *w, double *h);
+int text_figure_draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                     struct kvf_diag *d);
 
 struct text_style {
     const struct table *t;

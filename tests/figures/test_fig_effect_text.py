@@ -1,0 +1,33 @@
+"""The figure effect-text: a token's colour is its effect.  usage: test_fig_effect_text.py DRAW_TABLE"""
+import os
+import sys
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish  # noqa: E402
+from test_panels import draw, paths, tsv, words_of
+
+COLUMNS, WORDS = ["entries", "token", "count", "text", "kl", "dnll"], ("one", " two", " three", " four")
+
+
+def table(kl=(0, 1, 2, 4), dnll=(0, 1, -1, 0), token=range(4), count=1):
+    return tsv("effect-entries", COLUMNS, [(str(i), i, count, w, a, b) for i, w, a, b in zip(token, WORDS, kl, dnll)])
+
+
+def fills(svg):
+    """colours behind the words, from the left"""
+    return [fill for _, fill in sorted((min(x for x, _ in p), fill) for fill, _, p, curved, _ in paths(svg)
+                                       if fill and not curved and len(p) >= 4 and min(y for _, y in p) > 9)]
+
+
+code, svg, said = draw(table(), "effect-text", size="90x30")
+check("drawn", code == 0 and not said, said)
+check("the text", all(w.strip() in words_of(svg) for w in WORDS) and "KL to the full cache" in words_of(svg), words_of(svg))
+light = [sum(f) for f in fills(svg)]
+check("the more a token counts the darker", len(light) >= 3 and light == sorted(light, reverse=True) and len(set(light)) == len(light), light)
+code, svg, said = draw(table(), "effect-text", style="by=dnll", size="90x30")
+blue, red = [f for f in fills(svg) if f[2] > f[0] + 30], [f for f in fills(svg) if f[0] > f[2] + 30]
+check("what helps is blue, what harms is red", code == 0 and len(blue) == len(red) == 1, fills(svg))
+for what, text in (("tokens with gaps", table(token=(0, 1, 3, 4))), ("sets of tokens", table(count=2))):
+    code, _, said = draw(text, "effect-text")
+    check(what + " are refused", code == 2 and "--each" in said, said)
+finish()
