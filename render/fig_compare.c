@@ -21,7 +21,8 @@ enum {
     RIGHT = 3,
     Y_ROOM = 12,
     MOST_SIDE = 16384,
-    CELLS_OF_ANY = 1 << 24
+    CELLS_OF_ANY = 1 << 24,
+    SINGLE_CELLS = 64 * 64 /* of more pairs of heads the means over pairs of layers are drawn */
 };
 static const double SIDE = 72, PANEL = 56, NAME = 36; /* mm; of a side whose name fits */
 static const struct rgb mark_ink = {.835, .369, 0};
@@ -174,6 +175,46 @@ static struct colours colours_of(const struct pairs *p, const struct figure_styl
     return colours_make(s, fmin(lo, 0), hi);
 }
 
+/* Whether the matrix shows pairs of layers: single distances of many heads would be noise. */
+static bool by_layers(const struct pairs *p)
+{
+    return p->a.heads * p->b.heads > 1 && length(&p->a) * length(&p->b) > SINGLE_CELLS;
+}
+
+/* Draws the mean distance over the heads of each pair of layers; *k is the range of the means. */
+static int raster_of_layers(struct canvas *c, const struct pairs *p, const struct axis_box *a,
+                            const struct figure_style *s, struct colours *k)
+{
+    int64_t n = p->a.layers * p->b.layers;
+    double *sum = MEM_NEW(double, (size_t)n), *count = MEM_NEW(double, (size_t)n);
+    uint32_t *argb = MEM_NEW(uint32_t, (size_t)n);
+    double lo = INFINITY, hi = -INFINITY;
+    int err = sum && count && argb ? KVF_OK : KVF_E_NOMEM;
+    for (int64_t r = 0; !err && r < table_rows(p->t); r++) {
+        double v = table_real(p->t, p->distance, r);
+        if (!chosen(p, r) || !isfinite(v))
+            continue;
+        int64_t at = place(p, &p->a, r) / p->a.heads * p->b.layers
+                     + place(p, &p->b, r) / p->b.heads;
+        sum[at] += v;
+        count[at]++;
+    }
+    for (int64_t i = 0; !err && i < n; i++) {
+        sum[i] = count[i] > 0 ? sum[i] / count[i] : NAN;
+        lo = fmin(lo, sum[i]);
+        hi = fmax(hi, sum[i]);
+    }
+    *k = colours_make(s, lo, hi);
+    for (int64_t i = 0; !err && i < n; i++)
+        argb[i] = palette_argb(k->map, colours_at(k, sum[i]));
+    if (!err)
+        canvas_image(c, a->x, a->y, a->w, a->h, argb, (int)p->b.layers, (int)p->a.layers);
+    mem_free(sum);
+    mem_free(count);
+    mem_free(argb);
+    return err;
+}
+
 static int raster(struct canvas *c, const struct pairs *p, const struct axis_box *a,
                   struct colours *k)
 {
@@ -195,14 +236,14 @@ static int raster(struct canvas *c, const struct pairs *p, const struct axis_box
 static void marks(struct canvas *c, const struct pairs *p, const struct axis_box *a,
                   struct colours *k)
 {
-    double cell = a->w / (double)length(&p->b), dot = fmax(.7, fmin(1.6, cell));
+    double cell = a->w / (double)length(&p->b), dot = fmax(.6, fmin(1.6, cell));
     for (int64_t r = 0; r < table_rows(p->t); r++) {
         if (!chosen(p, r) || !is_match(p, r))
             continue;
         double x = axis_x(a, (double)place(p, &p->b, r) + .5);
         double y = axis_y(a, (double)place(p, &p->a, r) + .5);
         if (!p->only) {
-            mark_draw(c, MARK_DISC, x, y, dot + .3, (struct rgb){1, 1, 1});
+            mark_draw(c, MARK_DISC, x, y, dot + (dot > 1 ? .3 : .15), (struct rgb){1, 1, 1});
             mark_draw(c, MARK_DISC, x, y, dot, mark_ink);
             continue;
         }
@@ -238,9 +279,14 @@ static void layer_ticks(struct canvas *c, const struct side *s, const struct axi
 static int matrix(struct canvas *c, const struct pairs *p, const struct axis_box *a,
                   const struct figure_style *s)
 {
-    struct colours k = colours_of(p, s);
+    struct colours k;
     char text[64];
-    int err = p->only ? KVF_OK : raster(c, p, a, &k);
+    bool layers = !p->only && by_layers(p);
+    int err = layers ? raster_of_layers(c, p, a, s, &k) : KVF_OK;
+    if (!layers)
+        k = colours_of(p, s);
+    if (!layers && !p->only)
+        err = raster(c, p, a, &k);
     if (!err)
         marks(c, p, a, &k);
     canvas_frame(c, a->x, a->y, a->w, a->h, .18, ink);
@@ -252,7 +298,8 @@ static int matrix(struct canvas *c, const struct pairs *p, const struct axis_box
     snprintf(text, sizeof text, a->h < NAME ? "run %lld" : "heads of run %lld, by layer",
              (long long)p->run_a);
     canvas_text(c, a->x - 9, a->y + a->h / 2, text, PT_LABEL, ALIGN_CENTER, ink, 1);
-    colours_bar(c, &k, a->x + a->w + 2.5, a->y, a->h, "distance");
+    colours_bar(c, &k, a->x + a->w + 2.5, a->y, a->h,
+                layers ? "mean distance of two layers" : "distance");
     return err;
 }
 

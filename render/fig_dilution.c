@@ -21,17 +21,19 @@ static const struct {
 struct dilution_style {
     int by;           /* enum plot_by */
     int x;            /* OVER_ */
+    int y;            /* Y_ */
     const char *show; /* columns joined by + */
 };
+enum { Y_AUTO, Y_LINEAR, Y_LOG };
 
 enum { QUANTITIES = 8 };
 
-/* Columns that may be drawn, and what they are called. */
-static const char *const known[QUANTITIES][2] = {
-    {"dilution", "dilution \xce\xb4"},
-    {"dilution_retained", "under retention, \xce\xb4\xca\xb3"},
-    {"dilution_oracle", "best set of that size"},
-    {"bound", "bound of near-ties"},
+/* Columns that may be drawn, and what they are called, also where 1 less their value is drawn. */
+static const char *const known[QUANTITIES][3] = {
+    {"dilution", "dilution \xce\xb4", "weights of the run"},
+    {"dilution_retained", "under retention, \xce\xb4\xca\xb3", "under retention"},
+    {"dilution_oracle", "best set of that size", "best set of that size"},
+    {"bound", "bound of near-ties", "at most, by near-ties"},
     {"useful_mass", "useful mass, 1 \xe2\x88\x92 \xce\xb4"},
     {"rho_u", "retained in U, \xcf\x81(U)"},
     {"rho_d", "retained outside, \xcf\x81(D)"},
@@ -45,6 +47,7 @@ struct view {
     int x, trace, method, budget, n; /* budget, method: of several traces */
     int col[QUANTITIES], low[QUANTITIES], high[QUANTITIES], what[QUANTITIES];
     bool against_budget, steps;
+    bool rest;          /* what goes to U, 1 less the values, on a logarithmic axis */
     double least, most; /* budgets */
 };
 
@@ -99,10 +102,14 @@ static void add_steps(struct plot *p, const struct view *v, int64_t r)
     int names = v->heads ? v->k.head : v->trace;
     const char *panel = names >= 0 ? table_str(v->t, names, r) : "";
     for (int q = 0; q < v->n; q++) {
-        const char *line = known[v->what[q]][1];
+        const char *line = known[v->what[q]][v->rest ? 2 : 1];
         int n = p->n_lines;
-        plot_add(p, panel, line, table_real(v->t, v->x, r), table_real(v->t, v->col[q], r),
-                 value_at(v->t, v->low[q], r), value_at(v->t, v->high[q], r));
+        double y = table_real(v->t, v->col[q], r), low = value_at(v->t, v->low[q], r);
+        double high = value_at(v->t, v->high[q], r);
+        if (v->rest)
+            plot_add(p, panel, line, table_real(v->t, v->x, r), 1 - y, 1 - high, 1 - low);
+        else
+            plot_add(p, panel, line, table_real(v->t, v->x, r), y, low, high);
         if (p->n_lines > n)
             style_of(p, line, v->what[q]);
     }
@@ -183,6 +190,30 @@ static void frame_shares(struct plot *p)
     p->y1 = hi > .8 && hi <= 1 ? 1 : NAN;
 }
 
+enum { FIRST_OF_U = 4 }; /* the quantities before it are shares outside U */
+
+/* Whether what goes to U is drawn on a logarithmic axis: where it is asked for, or where three
+ * quarters of the dilution lie above 0.9 and would be one line at the rim. */
+static int see_rest(struct view *v, int y, struct kvf_diag *d)
+{
+    int64_t above = 0, of = 0;
+    int col = table_find(v->t, "dilution");
+    bool can = v->steps;
+    for (int q = 0; q < v->n; q++)
+        can &= v->what[q] < FIRST_OF_U;
+    for (int64_t r = 0; r < table_rows(v->t); r++) {
+        double share = table_real(v->t, col, r);
+        of += isfinite(share);
+        above += share > 0.9;
+    }
+    v->rest = can && (y == Y_LOG || (y == Y_AUTO && of && 4 * above > 3 * of));
+    return can || y != Y_LOG
+               ? KVF_OK
+               : kvf_fail(d, KVF_E_ARG,
+                          "--style: y=log draws what goes to U over the steps, of dilution, "
+                          "dilution_retained, dilution_oracle and bound alone");
+}
+
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
@@ -195,11 +226,16 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         return err;
     p->whole_x = true;
     p->xlabel = across[o->x].label;
+    err = see_rest(&v, o->y, d);
+    if (err)
+        return err;
     bool other = strstr(o->show, "rho") || strstr(o->show, "useful");
-    snprintf(p->text, sizeof p->text, "%s U = %.60s", other ? "shares;" : "attention outside",
+    const char *outside = v.rest ? "attention on" : "attention outside";
+    snprintf(p->text, sizeof p->text, "%s U = %.60s", other ? "shares;" : outside,
              useful ? useful : "?");
     p->ylabel = p->text;
     p->log_x = !v.steps;
+    p->log_y = v.rest;
     for (int64_t r = 0; r < table_rows(t); r++) {
         bool one = v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r);
         if (one && v.steps && table_real(t, step, r) >= 0)
@@ -207,7 +243,10 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         else if (one && !v.steps && table_real(t, step, r) < 0)
             add_runs(p, &v, r);
     }
-    frame_shares(p);
+    if (v.rest)
+        p->y1 = 1;
+    else
+        frame_shares(p);
     snprintf(p->note, sizeof p->note, "useful entries U: %.60s; retention: %.20s; %s",
              useful ? useful : "?", weights ? weights : "?",
              v.heads ? "one head a panel" : "means over heads");
@@ -219,6 +258,9 @@ static const struct opt style[] = {
     WORD_KEY(struct dilution_style, by, "all", "what a panel is of", "all", "head"),
     WORD_KEY(struct dilution_style, x, "step", "what goes across; all but step: of several traces",
              "step", "budget", "length"),
+    WORD_KEY(struct dilution_style, y, "auto",
+             "log: what goes to U, on a logarithmic axis; auto where little does", "auto", "linear",
+             "log"),
     TEXT_KEY(struct dilution_style, show, "A+B", "the columns that are drawn",
              .standard = "dilution+dilution_retained+dilution_oracle+bound"),
     {.type = OPT_END},

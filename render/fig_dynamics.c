@@ -213,17 +213,26 @@ static struct rgb tail_colour(int i)
     return i < 2 ? (struct rgb){.4, .4, .4} : palette_line(i - 2);
 }
 
+/* The least share of any tail: all heads have the same axis. */
+static double least_share(const struct dynamics_view *v)
+{
+    const struct columns *k = &v->k;
+    double least = .1;
+    for (int i = 0; i < v->n; i++)
+        for (int64_t r = v->one[i].from; r < v->one[i].to; r++) {
+            double share = table_real(k->t, k->value, r);
+            if ((is(k, r, "tail.train", 0) || is(k, r, "tail.test", 0)) && share > 0)
+                least = fmin(least, share);
+        }
+    return least;
+}
+
 /* Draws the tail of the innovations.  A share of 0 has no logarithm and ends the line. */
 static void innovations(struct canvas *c, const struct dynamics_view *v, const struct one *o,
                         struct axis_box *a)
 {
     const struct columns *k = &v->k;
-    double least = .1;
-    for (int64_t r = o->from; r < o->to; r++) {
-        double share = table_real(k->t, k->value, r);
-        if ((is(k, r, "tail.train", 0) || is(k, r, "tail.test", 0)) && share > 0)
-            least = fmin(least, share);
-    }
+    double least = least_share(v);
     *a = (struct axis_box){.x = a->x,
                            .y = a->y,
                            .w = a->w,
