@@ -4,7 +4,7 @@
 # usage: gallery.sh OUT [all]     all: also the commands whose figures are not shown
 #
 # Files go to OUT.  A command that has run there is not run again: OUT/done lists them.  Pictures get the
-# largest --dpi of the list below that keeps them within some 150 KB.
+# largest --dpi of the list below that keeps them within some 250 KB.
 # Set in the environment:
 #   KVFATE                        the program
 #   DPI                           the list (220 200 180 150 130 110 100 90 80 70)
@@ -29,7 +29,7 @@ draw() {
     picture=${picture%% *}
     for dpi in ${DPI:-220 200 180 150 130 110 100 90 80 70}; do
         eval "$1" > log.txt || return 1
-        [ "$(wc -c < "$picture")" -gt 155000 ] || break
+        [ "$(wc -c < "$picture")" -gt 260000 ] || break
     done
     echo "$dpi dpi: $picture" >&2
 }

@@ -23,11 +23,11 @@ MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"  # the name by which the default model
 TEXTS = {"examples/demo/problem.txt": 200, "examples/demo/camels.txt": 120, "examples/demo/salt.txt": 110, "examples/demo/scripts.txt": 120,
          "LICENSE": 100, "examples/01_read_trace.c": 110}
 SHORTER = {"--tokens 1020:1080": "--tokens 190:230", "steps=1046:": "steps=200:", "-n 256": "-n 20", "-n 200": "-n 40", "-n 160": "-n 50",
-           "needle --tokens 400": "needle --tokens 240", "--tokens 500 --keys 8 -n 40": "--tokens 300 --keys 2 -n 3", "--tokens 421:": "--tokens 210:", "0:400": "0:200", "horizon=128": "horizon=64", "problem.txt -o effect.tsv": "problem.txt --score-tokens 3 -o effect.tsv", "--score-tokens 16": "--score-tokens 2"}
-LARGEST = 160000  # bytes: a clone stays small, and lines stay sharp
+           "needle --tokens 400": "needle --tokens 240", "--tokens 500 --keys 8 -n 40": "--tokens 300 --keys 2 -n 3", "--tokens 421:": "--tokens 210:", "0:400": "0:200", "horizon=128": "horizon=64", "span=0:150": "span=0:20", "problem.txt -o effect.tsv": "problem.txt --score-tokens 3 -o effect.tsv", "--score-tokens 16": "--score-tokens 2"}
+LARGEST = 265000  # bytes: a clone stays small, and lines stay sharp
 COMMAND = r"(mkdir -p \w+ && )?kvfate \w|for "
 # Figures that a command draws without naming them.
-DRAWN_BY = {"difference": " --minus ", "causal": " draw causal.tsv", "pareto": " draw .*eval.tsv", "claims": " draw .*claims.tsv", "effect": " draw effect.tsv", "saliency": " draw saliency.tsv",
+DRAWN_BY = {"difference": " --minus ", "causal": " draw causal.tsv", "pareto": " draw .*eval.tsv", "claims": " draw .*claims.tsv", "effect": " draw effect.tsv", "effect-text": " draw entries.tsv", "saliency": " draw saliency.tsv",
             "predict-units": " predict .*--units", "training": " curves "}
 PHOTOGRAPHS = {"report.png"}  # of a browser
 
