@@ -97,7 +97,10 @@ def plain(x):
 
 def put_value(source, name, value, path):
     """A value of JSON, of a dict or of a torch file: a number, a text, an array, a tensor, or lists of them."""
-    value = plain(value)
+    try:
+        value = plain(value)
+    except (TypeError, RuntimeError) as e:
+        raise Error("%s: %s is a tensor whose values NumPy cannot have: %s" % (path, name, brief(e))) from None
     if name == "about":
         source.put_about(value, path)
     elif name in LISTS or not isinstance(value, (list, tuple)):

@@ -151,6 +151,8 @@ class Tables:
             heads = [1 + max((h for l, h in places if l == layer), default=-1) for layer in range(layers)]
             for layer in range(layers):
                 made = [self._filled(places.get((layer, h), {}).get("", []), steps, name) for h in range(heads[layer])]
+                if name == "evict_step" and "columns" not in source.about:  # a row that is not there is of an entry that never left
+                    made = [(np.where(have, values, -1), np.ones_like(have)) for values, have in made]
                 if made:
                     source.put(field(name, layer=layer), np.stack([v for v, _ in made]), "a table")
                     if not all(have.all() for _, have in made):

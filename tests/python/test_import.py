@@ -216,6 +216,15 @@ def refused(name, fields, *words, **options):
     check(name + ": nothing is written", not any(n.startswith("no.kvf") and not n.endswith(".unfinished") for n in os.listdir(".")))
 
 
+def never():
+    """Rows of a table that are not there, or have no step, are of entries that never left."""
+    with open("left.tsv", "w") as f:
+        f.write("layer\thead\ttoken\tevict_step\n0\t0\t1\t4\n0\t0\t3\t\n0\t1\t2\t3\n")
+    kvfate.import_trace("left.tsv", "left.kvf", overwrite=True)
+    with kvfate.open("left.kvf") as t:
+        check("entries that never left", t.evict_step[0].tolist() == [[NEVER, 4, NEVER, NEVER], [NEVER, NEVER, 3, NEVER]], t.evict_step[0])
+
+
 def mistakes():
     one = np.full((1, 1, 8), -1)
     refused("shape", {"evict_step": np.zeros((1, 8))}, "[1, 8]", "[layers][heads][tokens]")
@@ -279,6 +288,10 @@ def hostile():
         with open("odd.jsonl", "w") as f:
             f.write(text + "\n")
         refused("odd.jsonl %d" % k, "odd.jsonl")
+    class Sparse:
+        def detach(self):
+            raise TypeError("a sparse layout")
+    refused("a tensor without values", {"evict_step": Sparse()}, "evict_step", "a sparse layout")
     check("nothing was run", not os.path.exists("hacked") and not os.path.exists("../evict_step.npy"))
 
 
@@ -319,6 +332,7 @@ with tempfile.TemporaryDirectory() as FOLDER:
     fields()
     schema()
     package()
+    never()
     mistakes()
     hostile()
     os.chdir("/")
