@@ -8,6 +8,7 @@ import re
 import sys
 
 import torch
+from transformers.cache_utils import Cache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 
 from . import capture_dilution
@@ -123,7 +124,7 @@ class Capture:
 
     def __init__(self, model, tokenizer=None, out="capture.kvf", probes="paper", watch=None, every=30.0, most=None, existing="refuse", meta=None):
         self.model, self.out, self.probes, self.watch, self.every, self.existing = model, os.fspath(out), probes, watch, every, existing
-        self._meta, self._texts, self._names = meta or {}, texts_of(tokenizer), chosen(probes)
+        self._meta, self._tokenizer, self._texts, self._names = meta or {}, tokenizer, texts_of(tokenizer), chosen(probes)
         if not isinstance(model, PreTrainedModel):
             raise Error("%s is no model of transformers, whose attention could be captured; record it with kvfate.Writer" % type(model).__name__)
         if model.config.is_encoder_decoder:
@@ -156,6 +157,7 @@ class Capture:
         for place in places:
             self._replaced.append((place, name, place.get(name)))
             place[name] = self._beside(place[name] if name in place else ALL_ATTENTION_FUNCTIONS.get(name))
+        self._reorder, Cache.reorder_cache = Cache.reorder_cache, self._reordered
         self._hooks = [self.decoder.register_forward_pre_hook(self._before, with_kwargs=True), self.decoder.register_forward_hook(self._after)]
         if self.decoder is not self.model:
             self._hooks.append(self.model.register_forward_pre_hook(self._outside, with_kwargs=True))
@@ -183,7 +185,9 @@ class Capture:
                 place.pop(name, None)
             else:
                 place[name] = before
-        self._open = False
+        Cache.reorder_cache, self._open = self._reorder, False
+        if kind is None and not self.sequences:
+            raise Error("%s: the model %s was not run within the capture, so that there is no trace" % (self.out, type(self.model).__name__))
         try:
             if kind is None:
                 for s in self.sequences:
@@ -205,8 +209,13 @@ class Capture:
     def read(self, tokens, prompt=None, chunk=256):
         """Feeds given tokens (ids, or a text for the tokenizer) in chunks, instead of `model.generate`; `prompt`: how many of them are
         the prompt, the others being the answer.  Returns the cache."""
-        ids = torch.as_tensor(tokens, device=self._arrays.device).reshape(1, -1)
+        if isinstance(tokens, str) and self._tokenizer is None:
+            raise Error("read was given a text, and the capture has no tokenizer; give kvfate.capture one, or token ids to read")
+        ids = torch.as_tensor(self._tokenizer(tokens)["input_ids"] if isinstance(tokens, str) else tokens, device=self._arrays.device).reshape(1, -1)
         prompt, cache = ids.shape[1] if prompt is None else prompt, None
+        if ids.dtype not in (torch.int32, torch.int64) or not 0 <= prompt <= ids.shape[1] or chunk < 1:
+            raise Error("read was given %d numbers of the type %s, prompt=%s and chunk=%s: tokens are whole numbers, no more than they are of the prompt, and a chunk "
+                        "has one at least" % (ids.shape[1], str(ids.dtype).removeprefix("torch."), prompt, chunk))
         for role, a, b in ((PROMPT, 0, prompt), (ANSWER, prompt, ids.shape[1])):
             for t in range(a, b, chunk):
                 self._forced_role = role
@@ -218,6 +227,9 @@ class Capture:
 
     def _refuse(self, module, found, way):
         raise Error("%s of %s: %s; %s" % (module if isinstance(module, str) else type(module).__name__, type(self.model).__name__, found, way))
+
+    def _reordered(self, order):
+        self._refuse("the cache", "its sequences change places, as beams do", "generate with num_beams=1")
 
     def _outside(self, module, args, kwargs):
         """What the whole model is given.  One that sees pictures gives its decoder embeddings of tokens and patches."""
@@ -316,6 +328,8 @@ class Capture:
                          "a cache that lets entries go is captured by kvfate.adapters, and others need a DynamicCache")
         if not cut:
             self._check_mask(module, mask, n, window)
+        if layer in self._seen_layers:
+            self._refuse(module, "it calls the attention function more than once for a step, so that its weights are not those of one call", "record such a model with kvfate.Writer")
         self._seen_layers.add(layer)
         scale = given.get("scaling") or module.head_dim**-0.5
         first = self._total - query.shape[2]
@@ -369,7 +383,10 @@ class Capture:
     def _out_norm(self, module, layer, v):
         if "contrib" not in self._names:
             return None
-        weight = module.o_proj.weight
+        out = next((part for part in (getattr(module, name, None) for name in ("o_proj", "out_proj", "dense")) if part is not None), None)
+        if out is None:
+            self._refuse(module, "it has no o_proj, out_proj or dense, by which the length of what an entry gives is told", "leave the probe contrib out")
+        weight = out.weight
         H, n, D = v.shape
         group = self._heads[layer][1] // H
         parts = [(v[g // group].double() @ weight[:, g * D:(g + 1) * D].double().T).norm(dim=-1) for g in range(self._heads[layer][1])]
@@ -488,6 +505,8 @@ class Capture:
         head = self.model.get_output_embeddings()
         if head is None:
             self._refuse(self.model, "it has no output embeddings, from which the likelihood of tokens is told", "leave the probe nll out, or load the class ...ForCausalLM")
+        if hidden.shape[-1] != head.weight.shape[1]:
+            self._refuse(self.model, "its decoder gives %d numbers for a token where its output embeddings take %d" % (hidden.shape[-1], head.weight.shape[1]), "leave the probe nll out")
         before = hidden[:-1] if s.last is None else torch.cat([s.last, hidden[:-1]])
         if s.last is None:
             s.recording.nll([float("nan")])

@@ -23,8 +23,8 @@ def chosen(probes):
     return [name for name in PROBES if name in names]
 
 
-def watched(text, heads):
-    """{layer: {token: [heads]}} of "383,400-410@L10H19,L3H*"; heads: (KV heads, query heads) of each layer."""
+def watched(text, heads, most):
+    """{layer: {token: [heads]}} of "383,400-410@L10H19,L3H*"; heads: (KV heads, query heads) of each layer; most: tokens that a run can have."""
     out = {}
     for part in text.split() if text else ():
         tokens, _, where = part.partition("@")
@@ -37,6 +37,8 @@ def watched(text, heads):
                 raise Error("watch=%r: the model has no head %s; it has %d layers of %d query heads" % (text, head, len(heads), heads[0][1]))
             for span in tokens.split(","):
                 first, _, last = span.partition("-")
+                if int(last or first) >= most:
+                    raise Error("watch=%r: token %s, where the run can have %d tokens" % (text, last or first, most))
                 for token in range(int(first), int(last or first) + 1):
                     out.setdefault(layer, {}).setdefault(token, set()).update(range(heads[layer][1]) if found[2] == "*" else [int(found[2])])
     return {layer: {token: sorted(h) for token, h in tokens.items()} for layer, tokens in out.items()}
@@ -55,7 +57,7 @@ class Recording:
         for name in self.probes:
             columns |= {column: words.replace("STEP", step) for column, words in PROBES[name].items()}
         columns |= of_evictions(self.probes) if evicts else {}
-        watch = watched(watch, heads)
+        watch = watched(watch, heads, most)
         self._watch = {(layer, h, t): "received.L%dH%d.%d" % (layer, h, t) for layer, w in watch.items() for t, hs in w.items() for h in hs}
         columns |= {name: "f32 run step" for name in self._watch.values()}
         self._columns, self._dtype = columns, {"u16": np.uint16, "u32": np.uint32}

@@ -108,6 +108,15 @@ def _exact(name, values, dtype):
     return np.ascontiguousarray(given, dtype)
 
 
+def _as_json(value, what, **options):
+    if isinstance(value, bytes):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, **options).encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as e:
+        raise TraceError("%s holds what JSON cannot say: %s" % (what, e)) from None
+
+
 class Writer:
     """Writes a trace.
 
@@ -136,7 +145,7 @@ class Writer:
             raise TraceError("existing=%r: it is one of %s" % (existing, ", ".join(EXISTING)))
         options = _Options(existing=EXISTING[existing], prompt=ids.ctypes.data, n_prompt=ids.size, plain=plain)
         shape = _Shape(len(heads), kv.ctypes.data, query.ctypes.data)
-        text = meta if isinstance(meta, bytes) else json.dumps(meta or {}, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False).encode("utf-8")
+        text = _as_json(meta or {}, "%s: meta" % self.path, sort_keys=True)
         diag = _Diag()
         err = self._lib.kvf_writer_open(os.fsencode(self.path), text, ctypes.byref(shape), table, len(columns),
                                         ctypes.byref(options), ctypes.byref(self._writer), ctypes.byref(diag))
@@ -224,7 +233,7 @@ class Writer:
 
     def note(self, key, value):
         """Metadata known only late: anything that JSON can say, or JSON as bytes."""
-        text = value if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8")
+        text = _as_json(value, "%s: the note %s" % (self.path, key))
         self._check(self._lib.kvf_writer_note(self._handle(), key.encode("utf-8", "surrogateescape"), text), what="note %s: " % key)
 
     def commit(self, steps=None):

@@ -148,6 +148,7 @@ def refusals(folder):
         refused("a fraction", lambda: w.write("tokens.id", [0.5]), "does not fit into int32")
         refused("intervals that touch", lambda: w.intervals("seen", [[[(1, 2), (3, 4)]]]), "seen", "invalid argument")
         refused("a blob of complex numbers", lambda: w.blob("k", np.zeros(2, complex)), "complex128")
+        refused("a note of bytes in a list", lambda: w.note("k", [b"x"]), "r.kvf: the note k", "JSON")
         refused("a blob's name", lambda: w.blob("keys", np.zeros(2)), "blob keys")
         w.write("tokens.id", [1, 2])
         w.write("evict_step", np.full((2, 2), 2**32 - 1))
@@ -164,6 +165,8 @@ def refusals(folder):
     refused("no type", lambda: new({"x-a": "kv"}), "x-a", "no type")
     refused("a word", lambda: new({"x-a": "f32 heads"}), "'heads'")
     refused("a long name", lambda: new({"x-" + "a" * 60: "f32"}), "longer than 47")
+    refused("a header of sets", lambda: new(meta={"a": {1}}), "new.kvf: meta", "JSON")
+    refused("a header that has no end", lambda: new(meta={"a": float("inf")}), "new.kvf: meta", "JSON")
     refused("existing", lambda: kvfate.Writer(path, HEADS, COLUMNS, existing="maybe"), "maybe")
     refused("no folder", lambda: kvfate.Writer(os.path.join(folder, "none", "x.kvf"), HEADS, COLUMNS), "x.kvf")
     program = "import sys\nsys.path.insert(0, sys.argv[1])\nimport kvfate\ntry: kvfate.Writer('x', [], {})\nexcept kvfate.Error as e: print(e)"
