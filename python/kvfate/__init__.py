@@ -21,7 +21,13 @@ __all__ = sorted(set(_PLACES) - {"capture"})
 def __getattr__(name):
     if name not in _PLACES:
         raise AttributeError("module 'kvfate' has no attribute %r" % name)
-    value = getattr(importlib.import_module("." + _PLACES[name], __name__), _NAMES.get(name, name))
+    try:
+        module = importlib.import_module("." + _PLACES[name], __name__)
+    except ImportError as e:
+        if e.name not in ("numpy", "torch", "transformers"):
+            raise
+        raise ImportError("kvfate.%s needs %s, which this Python does not have: pip install %s" % (name, e.name, e.name), name=e.name) from None
+    value = getattr(module, _NAMES.get(name, name))
     globals()[name] = value
     return value
 

@@ -125,4 +125,10 @@ with tempfile.TemporaryDirectory() as FOLDER:
     refused("a head", ["L0H2", "2 query heads"], lambda: watched("3@L0H2", [(1, 2)], 9))
     refused("a list", ["383,400-410@L10H19"], lambda: watched("x@L0H0", [(1, 2)], 9))
     refused("a token", ["token 6", "6 tokens"], lambda: watched("3-6@L0H0", [(1, 2)], 6))
+    sys.modules["torch"] = None  # as where it is not installed
+    try:
+        kvfate.capture
+        check("without torch", False, "nothing was raised")
+    except ImportError as e:
+        check("without torch", "kvfate.capture" in str(e) and "pip install torch" in str(e), e)
 finish()
