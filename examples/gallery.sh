@@ -13,6 +13,7 @@ set -euf
 [ $# -ge 1 ] || { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
 here=$(cd "$(dirname "$0")/.." && pwd)
 page=${PAGE:-$here/docs/reference/gallery.md}
+case $page in /*) ;; *) page=$PWD/$page ;; esac
 program=${KVFATE:-kvfate}
 mkdir -p "$1"
 cd "$1"

@@ -18,6 +18,7 @@ from check import check, finish  # noqa: E402
 KVFATE, ROOT = map(os.path.abspath, sys.argv[1:3])
 DATA = os.path.join(ROOT, "tests", "data")
 TINY = "--layers 30 --heads 9 --kv-heads 3 --head-dim 4".split()
+SIDE = ("trimkv", "dbtrimkv", "gkv", "wgkv")  # docs/guide/side-NAME.md: more commands on the same traces
 MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"  # the name by which the default model is found
 # Bytes of the texts, of which tiny models make about as many tokens, and what the commands say of longer ones.
 TEXTS = {"examples/demo/problem.txt": 200, "examples/demo/camels.txt": 120, "examples/demo/salt.txt": 110, "examples/demo/scripts.txt": 120,
@@ -34,6 +35,19 @@ PHOTOGRAPHS = {"report.png"}  # of a browser
 
 def commands(text):
     return [re.sub(r"  *# .*", "", line[4:]) for line in text.split("\n") if line.startswith("    ")]
+
+
+def side_pages(made):
+    """Commands of the pages beside the papers, whose pictures must be there; those of write gates, for which there is no tiny file, are left out."""
+    out = []
+    for name in SIDE:
+        with open(os.path.join(ROOT, "docs", "guide", f"side-{name}.md"), encoding="utf-8") as f:
+            page = f.read()
+        lines = commands(page)
+        for picture in re.findall(r"!\[[^\]]+\]\(\.\./img/([\w.-]+)\)", page):
+            check(f"{picture} is drawn and there", any(f"-o {picture}" in x for x in lines) and 0 < os.path.getsize(os.path.join(ROOT, "docs", "img", picture)) <= LARGEST)
+        out += [x for x in lines if not re.search(r"\bwg-|\bw13-", x) and x not in made]
+    return out
 
 
 def check_page(page, lines):
@@ -106,6 +120,7 @@ def main(work):
     lines = commands(page)
     check("commands", len(lines) > 90 and all(re.match(COMMAND, x) for x in lines), [x for x in lines if not re.match(COMMAND, x)])
     drawing = check_page(page, lines)
+    page += "".join(f"    {line}\n" for line in side_pages(lines))
     out, environment = prepare(work)
     began = time.time()
     for a, b in SHORTER.items():
