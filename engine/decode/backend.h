@@ -10,6 +10,7 @@
 #ifndef KVF_ENGINE_BACKEND_H
 #define KVF_ENGINE_BACKEND_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <kvf/err.h>
@@ -48,6 +49,12 @@ struct backend {
     /* A whole step of a session, as session_step, without the host in between.  KVF_OK, an error,
      * or STEP_ELSEWHERE: this step needs the functions above.  NULL: every step does. */
     int (*step)(struct session *s, int32_t id);
+    /* The same for n sessions at once, each of which `joins`: their rows run in the room, a session
+     * of as many tokens to a chunk, so that each weight is read once for all of them.  Each does
+     * exactly what its step does.  KVF_OK, or an error after which they are to be destroyed.  Both
+     * NULL: the functions above serve. */
+    bool (*joins)(const struct session *s);
+    int (*steps)(struct session *room, struct session *const *s, int n, const int32_t *ids);
     /* What steps remember elsewhere comes to the method and stays right until the next step. KVF_OK
      * or an error. */
     int (*home)(struct session *s);

@@ -164,6 +164,9 @@ static int forward(struct batch *b, int n)
 /* n <= most sessions; their tokens are in b->id. */
 static int step_rows(struct batch *b, int n)
 {
+    const struct backend *backend = b->room->e->backend;
+    if (backend->steps)
+        return n > 0 ? backend->steps(b->room, b->s, n, b->id) : KVF_OK;
     for (int i = 0; i < n; i++)
         lend_row(b, i);
     int err = n > 0 ? forward(b, n) : KVF_OK;
@@ -174,10 +177,12 @@ static int step_rows(struct batch *b, int n)
 
 int batch_step(struct batch *b, struct session *const *s, int n, const int32_t *ids)
 {
+    const struct backend *backend = b->room->e->backend;
     int rows = 0;
     for (int i = 0; i < n; i++) {
         int err = KVF_OK;
-        if (s[i]->twin || s[i]->mirror) { /* two sessions in one, or rows elsewhere */
+        bool elsewhere = backend->joins && !backend->joins(s[i]);
+        if (s[i]->twin || elsewhere) { /* two sessions in one, or a step that is taken apart */
             err = session_step(s[i], ids[i]);
         } else {
             b->s[rows] = s[i];

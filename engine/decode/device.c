@@ -128,10 +128,11 @@ static void leave(struct session *s, int T)
             (size_t)T * (size_t)s->e->config.d_model * sizeof *s->normed);
 }
 
-void device_logits(struct session *s, const float *row)
+void device_logits(struct session *s, const float *rows, int T)
 {
     struct mirror *m = s->mirror;
-    multiply(s, m->logits, s->ld_vocab, row, (size_t)s->e->config.d_model, 1, &weights_of(s)->head);
+    multiply(s, m->logits, s->ld_vocab, rows, (size_t)s->e->config.d_model, T,
+             &weights_of(s)->head);
 }
 
 /* Row 0 of normed may be that of another session, whose fork this is. */
@@ -140,7 +141,7 @@ static void head(struct session *s)
     struct mirror *m = s->mirror;
     const struct model_config *c = &s->e->config;
     gpu_put(m->gpu, m->row, s->normed, (size_t)c->d_model * sizeof *s->normed);
-    device_logits(s, m->row);
+    device_logits(s, m->row, 1);
     gpu_get(m->gpu, s->logits, m->logits, (size_t)c->vocab * sizeof *s->logits);
 }
 
@@ -164,6 +165,8 @@ const struct backend backend_cuda = {
     .leave = leave,
     .head = head,
     .step = device_step,
+    .joins = device_joins,
+    .steps = device_steps,
     .home = device_home,
     .check = check,
 };

@@ -31,6 +31,7 @@ struct mirror {
     struct gpu *gpu;
     float *x, *normed, *qkv, *att, *branch, *gate_up, *logits; /* as of the session */
     float *row;                                                /* [d_model] */
+    int n_logits;                                              /* rows of logits */
     int err; /* the first of what could not be done */
     /* Pages of the cache. */
     unsigned char *pool;
@@ -75,12 +76,15 @@ int mirror_hold_pages(struct session *s, int at, int n_pages);
 void mirror_put_pages(struct session *s, int layer, int head, const struct cache_head *view);
 
 /* The parts of device.c: queries, keys and values of x; x behind both branches; normed, of x behind
- * the last norm; logits of a row. */
+ * the last norm; logits of T rows, for as many as mirror_hold_logits was asked for (1 without). */
 void device_project(struct session *s, int layer, int T, float *qkv);
 const float *device_normed(const struct session *s, int layer); /* what device_project has read */
 void device_finish(struct session *s, int layer, int T);
 void device_norm(struct session *s, int T);
-void device_logits(struct session *s, const float *row);
+void device_logits(struct session *s, const float *rows, int T);
+
+/* Room for the logits of T rows; KVF_OK or KVF_E_NOMEM. */
+int mirror_hold_logits(struct session *s, int T);
 
 /* Rows of attention that have come to the host: of each query head R of them, ld apart. */
 struct device_rows {

@@ -20,11 +20,22 @@ static int alloc_buffers(struct session *s, struct mirror *m)
     m->branch = floats(m->gpu, C, d);
     m->gate_up = floats(m->gpu, C,
                         s->ld_ffn + (size_t)c->d_ffn); /* of both, then of their product */
-    m->logits = floats(m->gpu, 1, s->ld_vocab);
     m->row = floats(m->gpu, 1, d);
-    return m->x && m->normed && m->qkv && m->att && m->branch && m->gate_up && m->logits && m->row
+    return m->x && m->normed && m->qkv && m->att && m->branch && m->gate_up && m->row
+                   && !mirror_hold_logits(s, 1)
                ? KVF_OK
                : KVF_E_NOMEM;
+}
+
+int mirror_hold_logits(struct session *s, int T)
+{
+    struct mirror *m = s->mirror;
+    if (T <= m->n_logits)
+        return KVF_OK;
+    gpu_free(m->gpu, m->logits);
+    m->logits = floats(m->gpu, (size_t)T, s->ld_vocab);
+    m->n_logits = m->logits ? T : 0;
+    return m->logits ? KVF_OK : KVF_E_NOMEM;
 }
 
 static int alloc_tables(struct session *s, struct mirror *m)

@@ -287,42 +287,41 @@ static bool wants_unturned(const struct session *s)
     return s->keep_pre || recorder_wants(s->recorder) & PROBE_QUERY;
 }
 
-static void launch_layers(struct session *s)
+float *step_projected(const struct session *s, int layer)
+{
+    return resident_of(s)->qkv + (size_t)layer * s->ld_qkv;
+}
+
+void step_attend(struct session *s, int layer)
 {
     struct mirror *m = s->mirror;
     struct resident *r = m->resident;
-    if (r->window.rows)
+    float *qkv = step_projected(s, layer);
+    if (layer == 0 && r->window.rows)
         r->window.newest = r->taken % r->window.ring;
-    for (int l = 0; l < s->e->config.n_layers; l++) {
-        float *qkv = r->qkv + (size_t)l * s->ld_qkv;
-        device_project(s, l, 1, qkv);
-        if (wants_unturned(s))
-            gpu_copy(m->gpu, r->pre + (size_t)l * s->ld_pre, qkv, s->ld_pre * sizeof *qkv);
-        launch_cache(s, l, qkv);
-        device_finish(s, l, 1);
-    }
-    r->taken += r->window.rows != NULL;
+    if (wants_unturned(s))
+        gpu_copy(m->gpu, r->pre + (size_t)layer * s->ld_pre, qkv, s->ld_pre * sizeof *qkv);
+    launch_cache(s, layer, qkv);
+    if (layer == s->e->config.n_layers - 1)
+        r->taken += r->window.rows != NULL;
 }
 
-static void launch_head(struct session *s)
+static void fetch_head(struct session *s)
 {
     struct mirror *m = s->mirror;
     struct resident *r = m->resident;
     const struct model_config *c = &s->e->config;
-    device_norm(s, 1);
     gpu_fetch(m->gpu, r->host.normed, m->normed, (size_t)c->d_model * sizeof *m->normed);
-    if (s->no_logits)
-        return;
-    device_logits(s, m->normed);
-    gpu_fetch(m->gpu, r->host.logits, m->logits, (size_t)c->vocab * sizeof *m->logits);
+    if (!s->no_logits)
+        gpu_fetch(m->gpu, r->host.logits, m->logits, (size_t)c->vocab * sizeof *m->logits);
 }
 
-/* What the host is to learn of the layers. */
-static void fetch_layers(struct session *s)
+void step_fetch(struct session *s)
 {
     struct mirror *m = s->mirror;
     struct resident *r = m->resident;
     size_t L = (size_t)s->e->config.n_layers, rows = L * (size_t)s->e->config.n_heads;
+    fetch_head(s);
     if (s->gate)
         gpu_fetch(m->gpu, r->host.numbers, r->numbers,
                   (size_t)r->heads.cache.heads * sizeof *r->numbers);
@@ -360,7 +359,7 @@ static void learn_layer(struct session *s, int layer)
     device_tell(s, layer, &rows);
 }
 
-static int learn(struct session *s, const struct elsewhere_round *round)
+int step_learn(struct session *s, const struct elsewhere_round *round)
 {
     struct resident *r = resident_of(s);
     const struct model_config *c = &s->e->config;
@@ -379,24 +378,27 @@ static int learn(struct session *s, const struct elsewhere_round *round)
         memcpy(s->logits, r->host.logits, (size_t)c->vocab * sizeof *s->logits);
         cap_logits(s, s->logits, c->vocab);
     }
-    return s->recorder ? recorder_advance(s->recorder, s->n_past) : KVF_OK;
+    session_note_step(s);
+    return KVF_OK;
 }
 
-/* What leaves once the query has run. */
-static int round_after(struct session *s)
+int step_after(struct session *s, struct elsewhere_round *ret_round, bool *ret_due)
 {
-    struct mirror *m = s->mirror;
-    struct elsewhere_round round;
-    int err = elsewhere_begin(s->method, s->cache, s->n_past, PHASE_AFTER, on_evict, s, &round);
-    if (!err && round.due) {
-        err = resident_reserve_lists(s, round.most, 0);
-        if (err)
-            return err;
-        launch_round(s, &round);
-        drop(s, together(s), false, 0);
-        err = gpu_wait(m->gpu, &s->e->said);
-    }
-    return err ? err : take_round(s, &round);
+    int err = elsewhere_begin(s->method, s->cache, s->n_past, PHASE_AFTER, on_evict, s, ret_round);
+    if (err || !ret_round->due)
+        return err;
+    err = resident_reserve_lists(s, ret_round->most, 0);
+    if (err)
+        return err;
+    launch_round(s, ret_round);
+    drop(s, together(s), false, 0);
+    *ret_due = true;
+    return KVF_OK;
+}
+
+int step_learn_after(struct session *s, const struct elsewhere_round *round)
+{
+    return take_round(s, round);
 }
 
 static int begin(struct session *s, struct elsewhere_round *ret_round)
@@ -423,31 +425,21 @@ static int begin(struct session *s, struct elsewhere_round *ret_round)
     return err ? err : resident_reserve_lists(s, ret_round->most, 0);
 }
 
-int device_step(struct session *s, int32_t id)
+int step_begin(struct session *s, int32_t id, struct elsewhere_round *ret_round)
 {
-    struct mirror *m = s->mirror;
-    struct elsewhere_round round;
-    if (!takes(s)) {
-        int err = device_home(s);
-        return err ? err : STEP_ELSEWHERE;
-    }
-    int err = begin(s, &round);
+    int err = begin(s, ret_round);
     if (err)
         return err;
     if (wants_nll(s) && s->has_logits)
         nll_next(s, id, s->n_past);
-    if (round.due)
-        launch_round(s, &round);
-    drop(s, round.due ? together(s) : 0, true, s->n_past);
+    if (ret_round->due)
+        launch_round(s, ret_round);
+    drop(s, ret_round->due ? together(s) : 0, true, s->n_past);
     put_token(s, id);
-    launch_layers(s);
-    launch_head(s);
-    fetch_layers(s);
-    err = gpu_wait(m->gpu, &s->e->said);
-    if (!err)
-        err = learn(s, &round);
-    if (err)
-        return err;
-    session_note_step(s);
-    return round_after(s);
+    return KVF_OK;
+}
+
+bool device_joins(const struct session *s)
+{
+    return takes(s) && s->n_past < s->cap;
 }

@@ -88,8 +88,23 @@ int resident_reserve_lists(struct session *s, int64_t victims, int64_t gone);
 void resident_free(struct mirror *m);
 int device_home(struct session *s);
 
-/* device_step.c: a whole step, or STEP_ELSEWHERE where the row or who watches asks for the host in
- * between. */
+/* device_together.c: a whole step, or STEP_ELSEWHERE where the row or who watches asks for the host
+ * in between. */
 int device_step(struct session *s, int32_t id);
+/* The same of sessions that join. */
+bool device_joins(const struct session *s);
+int device_steps(struct session *room, struct session *const *s, int n, const int32_t *ids);
+
+/* device_step.c, the parts of a step: what leaves before the token, with its newcomer's place and x
+ * on the stream; a layer between projections, which are in the session's own, and branches; what
+ * the host is to learn, once logits are there; after gpu_wait what it learns; what leaves behind
+ * the query, on the stream if *ret_due, and after gpu_wait what the host learns of that. */
+int step_begin(struct session *s, int32_t id, struct elsewhere_round *ret_round);
+float *step_projected(const struct session *s, int layer);
+void step_attend(struct session *s, int layer);
+void step_fetch(struct session *s);
+int step_learn(struct session *s, const struct elsewhere_round *round);
+int step_after(struct session *s, struct elsewhere_round *ret_round, bool *ret_due);
+int step_learn_after(struct session *s, const struct elsewhere_round *round);
 
 #endif

@@ -423,6 +423,11 @@ int emulation_faults(void)
     return emulated::n_faults;
 }
 
+long emulation_launches(void)
+{
+    return emulated::n_launches;
+}
+
 long long emulation_bytes_home(void)
 {
     return emulated::n_home;

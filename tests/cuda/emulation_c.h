@@ -13,6 +13,8 @@ int emulation_faults(void);
 const char *emulation_first_fault(void);
 /* How often anybody has waited for the stream so far. */
 long emulation_waits(void);
+/* How many kernels have been launched so far. */
+long emulation_launches(void);
 /* How many bytes have been asked back from the device so far. */
 long long emulation_bytes_home(void);
 

@@ -448,6 +448,94 @@ Test(session, forks_go_their_ways, .timeout = 60)
     mem_free(cuda);
 }
 
+/* Sessions of other methods, budgets and lengths, fed together or one after the other. */
+enum { MOST_TOGETHER = 10 };
+struct crowd {
+    float *logits; /* [STEPS][n][vocab] */
+    size_t n_logits;
+    long waits, launches; /* of the last step */
+    struct outcome told[MOST_TOGETHER];
+};
+
+static struct crowd feed(const struct backend *backend, const char *const *method, int n,
+                         bool together)
+{
+    const struct run run = {tiny_path(5), NULL, NULL, NULL, BUDGET, true};
+    struct engine *e = open_on(&run, backend);
+    size_t V = (size_t)e->config.vocab;
+    struct crowd c = {.logits = MEM_NEW(float, STEPS *(size_t)n *V),
+                      .n_logits = STEPS * (size_t)n * V};
+    struct session *s[MOST_TOGETHER];
+    struct batch *b = NULL;
+    int32_t ids[LONG];
+    for (int i = 0; i < LONG; i++)
+        ids[i] = (int32_t)((size_t)(i * i + 3) % V);
+    cr_assert(zero(int, batch_create(e, n, &b)));
+    for (int i = 0; i < n; i++) {
+        struct choice of = choose(method[i], method_unbudgeted(method[i]) ? 0 : BUDGET + i);
+        s[i] = open_session(e, &of, CAP, 0, NULL);
+        session_on_evict(s[i], on_evict, &c.told[i]);
+        cr_assert(zero(int, session_prompt(s[i], ids + i, PROMPT - 7 * i, NULL, NULL)));
+    }
+    for (int t = 0; t < STEPS; t++) {
+        long waits = emulation_waits(), launches = emulation_launches();
+        if (together)
+            cr_assert(zero(int, batch_step(b, s, n, ids + t)));
+        for (int i = 0; !together && i < n; i++)
+            cr_assert(zero(int, session_step(s[i], ids[t + i])));
+        c.waits = emulation_waits() - waits;
+        c.launches = emulation_launches() - launches;
+        for (int i = 0; i < n; i++)
+            memcpy(c.logits + ((size_t)(t * n) + (size_t)i) * V, session_logits(s[i]), V * 4);
+    }
+    for (int i = 0; i < n; i++)
+        session_destroy(s[i]);
+    batch_destroy(b);
+    engine_close(e);
+    return c;
+}
+
+static void drop_crowd(struct crowd *c)
+{
+    mem_free(c->logits);
+    for (int i = 0; i < MOST_TOGETHER; i++)
+        drop(&c->told[i]);
+}
+
+/* The products of a step are launched once for all, whose rows have the bits that they have alone;
+ * what leaves behind the query costs all of them one more wait. */
+Test(session, steps_together_read_weights_once, .timeout = 300)
+{
+    static const char *const method[MOST_TOGETHER] = {"full",
+                                                      "h2o",
+                                                      "snapkv:window=4",
+                                                      "tova:order=after",
+                                                      "keydiff:order=after",
+                                                      "h2o",
+                                                      "full",
+                                                      "window",
+                                                      "tova",
+                                                      "window"};
+    static const int n_of[] = {1, 3, MOST_TOGETHER}, waits[] = {1, 1, 2};
+    for (int i = 0; i < 3; i++) {
+        int n = n_of[i], products = 2 * 4 + 1; /* at least, in each session */
+        struct crowd cpu = feed(&backend_cpu, method, n, true);
+        struct crowd alone = feed(&backend_cuda, method, n, false);
+        struct crowd all = feed(&backend_cuda, method, n, true);
+        size_t bytes = all.n_logits * sizeof *all.logits;
+        cr_expect(zero(int, memcmp(all.logits, alone.logits, bytes)), "%d together", n);
+        cr_expect(le(dbl, distance(all.logits, cpu.logits, all.n_logits), 1e-5), "%d", n);
+        cr_expect(eq(long, all.waits, waits[i]));
+        cr_expect(le(long, all.launches, alone.launches - (n - 1) * products), "%d", n);
+        for (int k = 0; k < n; k++)
+            cr_expect(same_evictions(&all.told[k], &cpu.told[k]), "%d of %d decide", k, n);
+        cr_assert(eq(int, emulation_faults(), 0), "%s", emulation_first_fault());
+        drop_crowd(&cpu);
+        drop_crowd(&alone);
+        drop_crowd(&all);
+    }
+}
+
 /* What cannot run there says so. */
 static void expect_refused(const char *method, enum kv_type type, const char *word)
 {

@@ -21,6 +21,11 @@ long emulation_waits(void)
     return 0;
 }
 
+long emulation_launches(void)
+{
+    return 0;
+}
+
 long long emulation_bytes_home(void)
 {
     return 0;

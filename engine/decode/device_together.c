@@ -1,0 +1,134 @@
+/* device_together.c - a step of one session or of many: products of all their rows at once, in
+ * between each with its own cache, and one wait for all. */
+#include "base/mem.h"
+#include "engine/decode/device_step.h"
+
+/* Where a session works: in buffers of its own, or in a row of the room. */
+struct row {
+    struct session *s;
+    struct elsewhere_round round;
+    float *x, *normed, *att, *logits; /* its own */
+};
+
+static void lend(struct session *room, struct row *row, int i)
+{
+    struct mirror *m = row->s->mirror;
+    const struct mirror *of = room->mirror;
+    size_t at = (size_t)i, d = (size_t)room->e->config.d_model;
+    row->x = m->x;
+    row->normed = m->normed;
+    row->att = m->att;
+    row->logits = m->logits;
+    m->x = of->x + at * d;
+    m->normed = of->normed + at * d;
+    m->att = of->att + at * room->ld_att;
+    m->logits = of->logits + at * room->ld_vocab;
+}
+
+static void take_back(struct row *row)
+{
+    struct mirror *m = row->s->mirror;
+    m->x = row->x;
+    m->normed = row->normed;
+    m->att = row->att;
+    m->logits = row->logits;
+}
+
+/* Projections of all rows, each where its session looks for them. */
+static void project(struct session *room, const struct row *row, int n, int layer)
+{
+    struct mirror *m = room->mirror;
+    if (n == 1 && room == row[0].s) {
+        device_project(room, layer, 1, step_projected(room, layer));
+        return;
+    }
+    device_project(room, layer, n, m->qkv);
+    for (int i = 0; i < n; i++)
+        gpu_copy(m->gpu, step_projected(row[i].s, layer), m->qkv + (size_t)i * room->ld_qkv,
+                 room->ld_qkv * sizeof *m->qkv);
+}
+
+static void launch(struct session *room, struct row *row, int n)
+{
+    struct mirror *m = room->mirror;
+    room->stepping = true;
+    for (int l = 0; l < room->e->config.n_layers; l++) {
+        project(room, row, n, l);
+        for (int i = 0; i < n; i++)
+            step_attend(row[i].s, l);
+        device_finish(room, l, n);
+    }
+    device_norm(room, n);
+    if (room != row[0].s || !room->no_logits)
+        device_logits(room, m->normed, n);
+    for (int i = 0; i < n; i++)
+        step_fetch(row[i].s);
+}
+
+/* What leaves behind the queries, with one wait where anything does. */
+static int after(struct session *room, struct row *row, int n)
+{
+    struct mirror *m = room->mirror;
+    bool due = false;
+    int err = KVF_OK;
+    for (int i = 0; !err && i < n; i++)
+        err = step_after(row[i].s, &row[i].round, &due);
+    if (!err && due)
+        err = gpu_wait(m->gpu, &room->e->said);
+    for (int i = 0; !err && i < n; i++)
+        err = step_learn_after(row[i].s, &row[i].round);
+    return err;
+}
+
+/* A trace that cannot be written ends a session that is alone. */
+static int learn(const struct row *row, bool alone)
+{
+    struct session *s = row->s;
+    int err = step_learn(s, &row->round);
+    if (err || !s->recorder)
+        return err;
+    err = recorder_advance(s->recorder, s->n_past);
+    return alone ? err : KVF_OK;
+}
+
+static int run(struct session *room, struct row *row, int n, const int32_t *ids)
+{
+    struct mirror *m = room->mirror;
+    int err = mirror_hold_logits(room, n);
+    for (int i = 0; !err && i < n; i++) {
+        if (room != row[i].s)
+            lend(room, &row[i], i);
+        err = step_begin(row[i].s, ids[i], &row[i].round);
+    }
+    if (err)
+        return err;
+    launch(room, row, n);
+    err = gpu_wait(m->gpu, &room->e->said);
+    for (int i = 0; !err && i < n; i++)
+        err = learn(&row[i], room == row[i].s);
+    return err ? err : after(room, row, n);
+}
+
+int device_steps(struct session *room, struct session *const *s, int n, const int32_t *ids)
+{
+    struct row one = {.s = s[0]}, *row = room ? MEM_NEW(struct row, (size_t)n) : &one;
+    if (!row)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < n; i++)
+        row[i].s = s[i];
+    int err = run(room ? room : s[0], row, n, ids);
+    for (int i = 0; i < n; i++)
+        if (row[i].x)
+            take_back(&row[i]);
+    if (room)
+        mem_free(row);
+    return err;
+}
+
+int device_step(struct session *s, int32_t id)
+{
+    if (device_joins(s))
+        return device_steps(NULL, &s, 1, &id);
+    int err = device_home(s);
+    return err ? err : STEP_ELSEWHERE;
+}
