@@ -176,6 +176,13 @@ struct gpu_choice {
 void gpu_choose(struct gpu *g, const struct gpu_choice *c, int pools, int heads_of_pool,
                 const int64_t *k);
 
+/* Of n_rows rows of n logits ld apart, which are words `first` and on of the vocabulary, in
+ * segments of GPU_SEGMENT: lse[segment][r], segments ld_lse apart, as log_sum_exp of kernels.h;
+ * and, where word ids[r] is among them, target[r], its logit. */
+enum { GPU_SEGMENT = 256 };
+void gpu_segments(struct gpu *g, const float *logits, size_t ld, int n, int n_rows, int first,
+                  const int32_t *ids, float *lse, size_t ld_lse, float *target);
+
 /* ids[r] = the largest of n logits of row r, the smaller id among equals. */
 void gpu_argmax(struct gpu *g, int32_t *ids, const float *logits, size_t ld, int n, int n_rows);
 /* A draw from softmax(logits / temperature): the first id at which the sum of weights, each

@@ -1,4 +1,5 @@
-/* sample.cu - the next token from logits, without a way back to the host. */
+/* sample.cu - the next token from logits, and how likely a given one was, without a way back to the
+ * host. */
 #include "engine/cuda/device.cuh"
 
 enum { LANES = 256, WARPS = LANES / WARP };
@@ -95,4 +96,35 @@ void gpu_sample(struct gpu *g, int32_t *ids, const float *logits, size_t ld, int
 {
     LAUNCH(sample_kernel, (unsigned)n_rows, LANES, 0, g->stream, ids, logits, ld, n, temperature,
            u);
+}
+
+/* Block (segment, row). */
+__global__ void __launch_bounds__(LANES)
+    segment_kernel(const float *logits, size_t ld, int n, int first, const int32_t *ids, float *lse,
+                   size_t ld_lse, float *target)
+{
+    int r = (int)blockIdx.y, from = (int)blockIdx.x * GPU_SEGMENT;
+    int left = n - from < GPU_SEGMENT ? n - from : GPU_SEGMENT, id = ids[r] - first - from;
+    const float *row = logits + (size_t)r * ld + (size_t)from;
+    float top = -INFINITY;
+    double sum = 0;
+    for (int i = (int)threadIdx.x; i < left; i += LANES)
+        top = fmaxf(top, row[i]);
+    top = block_max(top);
+    for (int i = (int)threadIdx.x; i < left; i += LANES)
+        sum += (double)expf(row[i] - top);
+    sum = block_sum(sum);
+    if (threadIdx.x > 0)
+        return;
+    lse[(size_t)blockIdx.x * ld_lse + (size_t)r] = top + (float)log(sum);
+    if (id >= 0 && id < left)
+        target[r] = row[id];
+}
+
+void gpu_segments(struct gpu *g, const float *logits, size_t ld, int n, int n_rows, int first,
+                  const int32_t *ids, float *lse, size_t ld_lse, float *target)
+{
+    dim3 grid(blocks_for((size_t)n, GPU_SEGMENT), (unsigned)n_rows);
+    LAUNCH(segment_kernel, grid, LANES, 0, g->stream, logits, ld, n, first, ids, lse, ld_lse,
+           target);
 }

@@ -46,6 +46,10 @@ struct backend {
     void (*leave)(struct session *s, int T);
     /* logits, on the host: those of row 0 of normed, not capped. */
     void (*head)(struct session *s);
+    /* Of n rows of normed, on the host: seg_lse, the log-sum-exp of their logits by segments of the
+     * vocabulary, and target_logit, that of the words ids (nll.c); false: the processor is to.
+     * NULL: it always is. */
+    bool (*likelihood)(struct session *s, const float *normed, const int32_t *ids, int n);
     /* A whole step of a session, as session_step, without the host in between.  KVF_OK, an error,
      * or STEP_ELSEWHERE: this step needs the functions above.  NULL: every step does. */
     int (*step)(struct session *s, int32_t id);

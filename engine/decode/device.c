@@ -164,6 +164,7 @@ const struct backend backend_cuda = {
     .finish = device_finish,
     .leave = leave,
     .head = head,
+    .likelihood = device_likelihood,
     .step = device_step,
     .joins = device_joins,
     .steps = device_steps,

@@ -95,6 +95,9 @@ struct device_rows {
 /* Tells who watches of the rows of the newest query in a layer. */
 void device_tell(struct session *s, int layer, const struct device_rows *rows);
 
+/* As likelihood of the backend (device_nll.c). */
+bool device_likelihood(struct session *s, const float *normed, const int32_t *ids, int n);
+
 /* Attention of a layer, with its rows where they are watched (device_attention.c). */
 int device_attend(struct session *s, int layer, int T, int pos0);
 

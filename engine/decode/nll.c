@@ -117,8 +117,11 @@ static float row_nll(const struct session *s, int row)
 void nll_rows(struct session *s, const float *normed, const int32_t *ids, int n, int32_t t0)
 {
     struct job j = {s, normed, ids, n};
-    segment_rows(s, normed, n);
-    par_run(s->e->pool, n_segments(s), segment_task, &j);
+    const struct backend *b = s->e->backend;
+    if (!b->likelihood || !b->likelihood(s, normed, ids, n)) {
+        segment_rows(s, normed, n);
+        par_run(s->e->pool, n_segments(s), segment_task, &j);
+    }
     for (int t = 0; t < n; t++)
         report(s, t0 + t, row_nll(s, t));
 }

@@ -202,3 +202,35 @@ Test(cuda, tokens)
     gpu_free(g, ids);
     gpu_close(g);
 }
+
+/* A part of the vocabulary whose last segment is not whole. */
+Test(cuda, segments)
+{
+    enum { N = 700, ROWS = 5, WIDE = 768, FIRST = 512, PARTS = 3 };
+    static float x[ROWS * WIDE], lse[PARTS * ROWS], target[ROWS];
+    static const int32_t ids[ROWS] = {FIRST, FIRST - 1, FIRST + N - 1, FIRST + N, FIRST + 256};
+    struct gpu *g = device_open();
+    struct rng r;
+    rng_init(&r, 26);
+    fill(&r, x, ROWS * WIDE, 9);
+    float *dx = device_copy(g, x, sizeof x), *d_lse = device_copy(g, lse, sizeof lse);
+    float *d_target = device_copy(g, target, sizeof target);
+    int32_t *d_ids = device_copy(g, ids, sizeof ids);
+    gpu_segments(g, dx, WIDE, N, ROWS, FIRST, d_ids, d_lse, ROWS, d_target);
+    gpu_get(g, lse, d_lse, sizeof lse);
+    gpu_get(g, target, d_target, sizeof target);
+    for (int i = 0; i < PARTS * ROWS; i++) {
+        int from = i / ROWS * GPU_SEGMENT, left = N - from < GPU_SEGMENT ? N - from : GPU_SEGMENT;
+        double want = log_sum_exp_ref(x + i % ROWS * WIDE + from, left);
+        cr_expect(epsilon_eq(dbl, (double)lse[i], want, 1e-5), "%d", i);
+    }
+    for (int i = 0; i < ROWS; i++) {
+        bool here = ids[i] >= FIRST && ids[i] < FIRST + N;
+        cr_expect(eq(flt, target[i], here ? x[i * WIDE + ids[i] - FIRST] : 0), "row %d", i);
+    }
+    device_check(g, "segments");
+    void *const all[] = {dx, d_lse, d_target, d_ids};
+    for (int i = 0; i < 4; i++)
+        gpu_free(g, all[i]);
+    gpu_close(g);
+}
