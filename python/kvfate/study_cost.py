@@ -45,34 +45,41 @@ def file_of(model):
 
 
 def _memory(model):
-    """(bytes of weights and buffers, bytes of the cache for each token) of a model."""
-    told = json.loads(program.run("models", "--json", file_of(model)))["memory"][-1]
-    return told["weights"] + told["buffers"], told["cache_f16"] / told["length"]
+    """(bytes of weights and buffers, bytes of the cache for each token, heads of the cache) of a model."""
+    model = json.loads(program.run("models", "--json", file_of(model)))
+    told = model["memory"][-1]
+    return told["weights"] + told["buffers"], told["cache_f16"] / told["length"], model["layers"] * model["kv_heads"]
+
+
+def _remembered(plan):
+    """Bytes that all methods of the plan together keep of an entry of a head, while they watch one prompt."""
+    known = {m["name"]: m["state_bytes"] for m in json.loads(program.run("methods", "--json"))}
+    return sum(known.get(method.split(":")[0], 0) for method in plan.methods) * len(plan.budgets)
 
 
 def _human(seconds):
     return "%.0f s" % seconds if seconds < 100 else "%.0f min" % (seconds / 60) if seconds < 6000 else "%.1f h" % (seconds / 3600)
 
 
-def costs(plan, speeds, memory):
-    """A row for each job: (job, seconds, bytes of memory, bytes of disk).  speeds and memory: as above, by the name of a model."""
+def costs(plan, speeds, memory, remembered):
+    """A row for each job: (job, seconds, bytes of memory, bytes of disk).  speeds, memory and remembered: as above, the first two by the name of a model."""
     rows = []
     for job in plan.jobs:
         prefill, step = speeds[job.model.name]
-        weights, token = memory[job.model.name]
+        weights, token, heads = memory[job.model.name]
         x, n = job.text, plan.rows
         texts = x.count * (study_claims.sources(x) if x.kind == "claims" else 1)
         seconds = texts * (x.prompt * x.readings / prefill + x.steps * n / step)
         entries = x.prompt + sum(min(b + x.steps, x.prompt + x.steps) for b in plan.budgets for _ in plan.methods)
         disk = x.count * n * LINE + PICTURES + (x.count * x.prompt * TASK if x.kind == "needles" else 0)
-        rows.append((job, seconds, weights + token * entries, disk))
+        rows.append((job, seconds, weights + token * entries + remembered * heads * (x.prompt + x.steps), disk))
     return rows
 
 
 def tell_costs(plan):
     speeds = {m.name: _speeds(m, plan) for m in plan.models}
     memory = {m.name: _memory(m) for m in plan.models}
-    rows = costs(plan, speeds, memory)
+    rows = costs(plan, speeds, memory, _remembered(plan))
     for job, seconds, ram, disk in rows:
         print("%-40s %8s  %7.0f MiB  %8.1f KiB" % (job.name, _human(seconds), ram / 2**20, disk / 2**10))
     for m in plan.models:

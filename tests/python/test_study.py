@@ -171,9 +171,9 @@ c.check("what it will take", r.returncode == 0 and "2 jobs of at most 6 rows" in
 
 # The costs, by their equations.
 plan = study_plan.read("one.toml")
-(job, seconds, memory, disk), _ = study_cost.costs(plan, {"tiny6": (100.0, 10.0)}, {"tiny6": (1000, 2.0)})
+(job, seconds, memory, disk), _ = study_cost.costs(plan, {"tiny6": (100.0, 10.0)}, {"tiny6": (1000, 2.0, 3)}, 5)
 c.check("seconds", abs(seconds - 3 * (80 / 100 + 20 * 6 / 10)) < 1e-9, seconds)
-c.check("memory", memory == 1000 + 2 * (80 + 3 * (16 + 20) + 3 * (32 + 20)), memory)
+c.check("memory", memory == 1000 + 2 * (80 + 3 * (16 + 20) + 3 * (32 + 20)) + 5 * 3 * (80 + 20), memory)
 c.check("disk", disk == 3 * 6 * study_cost.LINE + study_cost.PICTURES, disk)
 
 for what, text, said in (
