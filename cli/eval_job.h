@@ -45,7 +45,7 @@ struct eval_job {
     struct shard part;   /* of --shard */
     struct buf own_file; /* where this rank keeps its results */
     struct progress bar;
-    int64_t fed;
+    int64_t fed, made; /* tokens and cells, by this rank */
 };
 
 /* Makes j->cell of --methods and --budgets; j->left_out names what of all methods cannot run.

@@ -47,6 +47,7 @@ static int run_document(struct eval_job *j, int64_t doc, struct eval_cell *cell,
         if (j->done[at])
             continue;
         j->result[at] = result[k++];
+        j->made++;
         err = eval_state_add(j->state, (int)doc, j->input[doc].hash, &j->cell[c], &j->result[at],
                              d);
     }
@@ -179,6 +180,14 @@ static int run_cell(void *ctx, int64_t doc, struct kvf_diag *d)
     return err ? err : run_document(b->j, doc, b->cell, b->result, d);
 }
 
+static void tell_pace(const struct eval_job *j, double seconds)
+{
+    if (crew_size(j->crew) > 1)
+        fprintf(stderr, "rank %d: ", crew_rank(j->crew));
+    fprintf(stderr, "%lld cells (a document under a method and budget) in %.1f s: %.0f a minute\n",
+            (long long)j->made, seconds, 60 * (double)j->made / seconds);
+}
+
 int eval_run(struct eval_job *j, struct kvf_diag *d)
 {
     size_t rows = (size_t)j->docs * (size_t)j->n;
@@ -198,12 +207,15 @@ int eval_run(struct eval_job *j, struct kvf_diag *d)
         no_cell[i] = whole[i] || !in_shard(j, i);
     if (!err && first)
         err = crew_offer(j->crew, j->docs, no_cell);
+    double begun = clock_seconds();
     progress_start(&j->bar, "eval", "tok", crew_size(j->crew) == 1 ? left : 0);
     if (!err)
         err = crew_each(j->crew, run_cell, &(struct bench){j, cell, result}, d);
     if (!err && first && crew_size(j->crew) > 1)
         err = fill_gaps(j, whole, cell, result, d);
     progress_end(&j->bar, j->fed);
+    if (!err && j->made)
+        tell_pace(j, clock_seconds() - begun);
     mem_free(cell);
     mem_free(result);
     mem_free(whole);

@@ -157,8 +157,9 @@ else:
         s.check(f"traces by {n}", r[0] == 0 and same_folder("one", f"d{n}"), r)
         s.check(f"shared by {n}", n == 1 or sum(f"rank {k}: " in r[2] for k in range(n)) == n, r)
         # Answers of 8 methods are a long write each: in a pipe that all ranks share they would be cut apart.
-        made = ranks(n, SAY).communicate(timeout=120)[0]
-        s.check(f"answers by {n}", sorted(made.splitlines()) == sorted(said.splitlines()), (len(made), len(said)))
+        p = ranks(n, SAY)
+        made, why = p.communicate(timeout=120)
+        s.check(f"answers by {n}", p.returncode == 0 and sorted(made.splitlines()) == sorted(said.splitlines()), (len(made), len(said), why[-900:]))
         r = told(ranks(n, ["corpus", "eviction", s.path("one"), "--state", s.path(f"c{n}"), "-o", s.path(f"c{n}.tsv")]))
         s.check(f"sums by {n}", r[0] == 0 and read(f"c{n}.tsv") == read("sums.tsv") and read(f"c{n}") == read("one.sums"), r)
     if LONG:

@@ -2,6 +2,7 @@
 """eval: against a float64 model that cuts by hand, its invariants, resuming, and bad input."""
 import json
 import os
+import re
 import random
 import signal
 import subprocess
@@ -55,7 +56,8 @@ def evaluate(*argv, model=0, data=(TEXT,), name="out.tsv", shape=SHAPE):
     out = s.path(name)
     files = [a for path in data for a in ("--data", path)]
     r = s.accepted("eval " + " ".join(argv), ["eval", "-m", s.model(model), *files, *shape, *argv, "-o", out])
-    left_out.update(r.stderr.decode().partition("budget:")[2].split())
+    s.check("says its pace", re.search(r"^\d+ cells .* a minute$", r.stderr.decode(), re.M), r.stderr)
+    left_out.update(r.stderr.decode().partition("budget:")[2].partition("\n")[0].split())
     return table(out)
 
 
