@@ -311,7 +311,7 @@ def bad_input():
     s.refused("nothing recent", [*data, "--recent", "0"], 2, "--recent")
     s.refused("an output of no kind", [*data, "-o", "x.txt"], 2, ".tsv")
     s.refused("a table without figure", [*data, "--per-token", "-o", "x.png"], 2, "no figure")
-    s.refused("entries without figure", [*data, "--entries", "span=1:2", "-o", "x.png"], 2, "no figure")
+    s.refused("entries without figure", [*data, "--entries", "span=1:2", "-o", "x.png"], 2, "--each")
     s.refused("a style of nobody", [*data, *HELD, "-o", s.path("x.png"), "--style", "scale=root"], 2, "scale is log or linear")
     s.refused("a map of no colours", [*data, *HELD, "-o", s.path("x.png"), "--cmap", "jet"], 2, "jet")
     s.refused("over its input", [*data, "--data", s.file("x.tsv", open(TEXT, "rb").read()), "-o", s.path("x.tsv")], 2, "overwrite")

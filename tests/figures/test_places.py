@@ -273,7 +273,7 @@ def least_sizes():
                 check(f"{figure['name']} {style}: {size} is too small", smaller < least or code == 2, code)
 
 
-OWN_HEIGHT = {"eviction", "fates", "eviction-mask", "retention", "occupancy", "tokens"}  # lay their maps or lines out for the width
+OWN_HEIGHT = {"eviction", "fates", "eviction-mask", "retention", "occupancy", "tokens", "effect-text"}  # lay their maps or lines out for the width
 
 
 def mm(path):

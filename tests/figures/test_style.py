@@ -79,8 +79,8 @@ def colours_are_true(d, plain):
     other = "vik" if cmap in ("redblue", "bluered") else "magma"
     changed = d.draw("", "--cmap", other)[1]
     used = changed != plain
-    # tokens has colours of its own unless --cmap names a map; received takes the map where tokens are many
-    if d.name not in ("tokens", "received"):
+    # texts have colours of their own unless --cmap names a map; received takes the map where tokens are many
+    if d.name not in ("tokens", "effect-text", "received"):
         expect(used == bool(cmap), d.name, f"--cmap {other} against", cmap)
 
 
