@@ -93,7 +93,7 @@ def by_nbclient(path):
         return
     book, _ = cells(path)
     node = nbformat.reads(json.dumps(book), as_version=4)
-    nbclient.NotebookClient(node, timeout=300, kernel_name="python3", resources={"metadata": {"path": os.getcwd()}}).execute()
+    nbclient.NotebookClient(node, timeout=1200, kernel_name="python3", resources={"metadata": {"path": os.getcwd()}}).execute()
     kinds = [kind for c in node.cells if c.cell_type == "code" for o in c.outputs for kind in o.get("data", {})]
     check("nbclient: figures", kinds.count("image/png") >= 5 and "text/html" in kinds, kinds)
 
