@@ -2,6 +2,7 @@
 """Plants faults one at a time and tells which of them no test sees.
 
 usage: mutate.py [--room ROOM] [--only REGEX] [--limit N] [--sample N] [--again] [--build DIR] [--jobs N] [--list] [--suites]
+                 [--tests NAMES]
 
 tests/mutate/ROOM.txt has the faults of a room, separated by empty lines, each as a file and its lines without (-) and with the
 fault (+).  They are found by their text, which must stand in the file exactly once: a fault whose text is gone is told as stale.
@@ -9,7 +10,8 @@ Work is done in DIR/tree (build-mutate/tree), a copy of the files that git knows
 that reach its lines run (reach.py measures which do, once, in some 10 minutes), the shortest first and soon those made for the file, until one fails; in a
 file that has changed since, the suites of the room.  DIR/results.jsonl keeps what came out; a run that was stopped goes on, and --again forgets
 the results of the faults chosen.  --sample N takes every N-th fault.  --suites builds and runs the suites of the room alone and
-measures nothing: a matter of minutes for a room such as cuda, whose one suite is short.
+measures nothing: a matter of minutes for a room such as cuda, whose one suite is short.  --tests A,B runs these tests alone: what others
+see counts as unseen then, and is not kept.
 Ends with 1 when a fault survived, is stale or does not build.
 """
 import argparse
@@ -120,8 +122,11 @@ class Tree:
         return ("found", bad[0]["name"].split(" / ")[-1]) if bad else ("survived", "")
 
 
-def stages(fault, text, reach):
+def stages(fault, text, reach, tests):
     """What runs, one after the other: only what it needs is built."""
+    if tests:
+        yield "normal", tests
+        return
     first = text[:text.index(fault.old)].count("\n") + 1
     names = reach.of(fault.path, first - 1, first + fault.old.count("\n"))
     if names is not None:
@@ -132,11 +137,11 @@ def stages(fault, text, reach):
     yield from (("normal", ["--suite", s]) for s in suites)
 
 
-def judge(tree, fault, reach, jobs):
+def judge(tree, fault, reach, jobs, tests):
     data = tree.get(fault.path)
     if data is None or data.decode().count(fault.old) != 1:
         return "stale", "the file is gone" if data is None else f"its text is there {data.decode().count(fault.old)} times"
-    todo = list(stages(fault, data.decode(), reach))
+    todo = list(stages(fault, data.decode(), reach, tests))
     tree.put(fault.path, data.decode().replace(fault.old, fault.new).encode())
     try:
         for setup, which in todo:
@@ -166,13 +171,14 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build-mutate"))
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--suites", action="store_true", help="run the suites of a room, whatever reaches a line")
+    parser.add_argument("--tests", type=lambda text: text.split(","), help="run these tests alone")
     parser.add_argument("--list", action="store_true", help="say what is there and what is stale, plant nothing")
     parser.add_argument("--trust", action="store_true", help="do not run the tests without a fault first")
     args = parser.parse_args()
     faults = all_faults(args)
     if args.list:
         return list_faults(faults)
-    tree, path, known = Tree(os.path.abspath(args.build), not args.suites), os.path.join(args.build, "results.jsonl"), {}
+    tree, path, known = Tree(os.path.abspath(args.build), not args.suites and not args.tests), os.path.join(args.build, "results.jsonl"), {}
     if os.path.exists(path):
         with open(path, encoding="utf-8") as f:
             known = {x["key"]: x for x in map(json.loads, f)}
@@ -180,14 +186,15 @@ def main():
     if todo and not args.trust:
         baseline(tree, {f.room for f in todo}, args.jobs)
     reach = Reach(os.path.abspath(args.build), tree.root, tree.build)
-    if todo and not reach.tests and not args.suites:
+    if todo and not reach.tests and not args.suites and not args.tests:
         reach.measure({f.path for f in all_faults(argparse.Namespace(room="", only="", sample=1, limit=None))})
     for n, fault in enumerate(todo, 1):
         begun = time.monotonic()
-        what, where = judge(tree, fault, reach, args.jobs)
+        what, where = judge(tree, fault, reach, args.jobs, args.tests)
         known[fault.key] = {"key": fault.key, "room": fault.room, "fault": str(fault), "what": what, "where": where}
-        with open(path, "a", encoding="utf-8") as f:
-            f.write(json.dumps(known[fault.key]) + "\n")
+        if what != "survived" or not args.tests:
+            with open(path, "a", encoding="utf-8") as f:
+                f.write(json.dumps(known[fault.key]) + "\n")
         print(f"{n}/{len(todo)} {what} ({where}) in {time.monotonic() - begun:.0f} s: {fault}", flush=True)
     return summary([known[f.key] for f in faults])
 

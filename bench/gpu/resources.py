@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Registers, shared memory and occupancy of every CUDA kernel, as nvcc and the sizes of its blocks say.
 
-usage: resources.py [--nvcc PATH] [--arch 80,90,100] [--dim D]
+usage: resources.py [--nvcc PATH] [--arch 80,90,100] [--dim D] [FILE ...]
 
-Compiles engine/cuda/*.cu for each architecture with --resource-usage and keeps nothing.  Lanes of a block are those of its
+Compiles engine/cuda/*.cu, or these files, for each architecture with --resource-usage and keeps nothing.  Lanes of a block are those of its
 launch; dynamic shared memory is that for heads of D channels (128) with four query heads to a KV head.  Occupancy is the share of the lanes of a
 multiprocessor that blocks of this kernel can fill at once.
 """
@@ -20,7 +20,9 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 MACHINE = {"80": (65536, 2048, 32, 164 << 10), "90": (65536, 2048, 32, 228 << 10), "100": (65536, 2048, 32, 228 << 10)}
 LANES = {"product_kernel": 128, "step_kernel": 128, "join_kernel": 128, "append_kernel": 128, "embed_kernel": 128, "values_kernel": 128,
          "cut_kernel": 64, "scores_kernel": 64, "keydiff_kernel": 64, "share_kernel": 32, "keys_kernel": 128,
-         "drop_kernel": 128, "embed_learn_kernel": 32}  # the others have 256
+         "drop_kernel": 128, "embed_learn_kernel": 32, "bounds_kernel": 128, "possible_kernel": 128, "block_kernel": 128,
+         "largest_kernel": 128, "count_kernel": 128, "moments_kernel": 128, "turn_kernel": 128, "logit_kernel": 64,
+         "sum_kernel": 128}  # the others have 256
 DYNAMIC = {"keydiff_kernel": 1, "scores_kernel": 16, "prompt_kernel": 32, "step_kernel": 4}  # rows of D floats
 FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-Xcompiler", "-Wno-unknown-pragmas", "-I.", "-Ibase/include", "-Ilibtrace/include",
          "--resource-usage", "-c", "-o", os.devnull]
@@ -52,12 +54,14 @@ def main():
     parser.add_argument("--nvcc", default=shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")
     parser.add_argument("--arch", default="80,90,100")
     parser.add_argument("--dim", type=int, default=128)
+    parser.add_argument("files", nargs="*", metavar="FILE")
     args = parser.parse_args()
+    files = [os.path.abspath(f) for f in args.files] or sorted(glob.glob(os.path.join(ROOT, "engine/cuda/*.cu")))
     if not os.path.exists(args.nvcc):
         sys.exit("resources.py: there is no nvcc")
     rows = {}
     for arch in args.arch.split(","):
-        for path in sorted(glob.glob(os.path.join(ROOT, "engine/cuda/*.cu"))):
+        for path in files:
             for name, registers, shared, spill in report(args.nvcc, arch, path):
                 short = name.split("<")[0]
                 shared += DYNAMIC.get(short, 0) * args.dim * 4

@@ -21,6 +21,7 @@ SHAPES = {  # layers, d_model, query heads, KV heads, head dimension, d_ffn, voc
 }
 HELD = (512, 1024, 32768, 131072)  # entries of a head
 PROMPTS = (2048, 32768, 131072)
+PAGE = 16  # entries of quest's
 TRAINED = (2048, 16384)  # tokens of a pack
 BYTES = 2  # of a weight, and of a channel of the cache
 
@@ -57,6 +58,22 @@ def steps(args):
             plan = bound / args.reach + args.launch / 1e3
             print(f"| {name} | {weights(shape) / 1e6:,.0f} | {held:,} | {size / 1e6:,.0f} | {step_operations(shape, held) / 1e6:,.0f} "
                   f"| {1 / bound:,.0f} | {1 / plan:,.0f} | {bound / plan:.0%} |")
+
+
+def evidence(_):
+    """What methods add to a step, and to a cut, in all heads: bytes that kernels read and write, operations of scores."""
+    print("| model | entries per head | cache, MB | sums (h2o), MB | rows (snapkv), MB | moments (expected), MB | bounds (quest), MB "
+          "| cut: redundancy (rkv), Gop | cut: expected attention, Gop in f64 |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for name, (layers, _, q, kv, dim, _, _, _) in SHAPES.items():
+        for held in (1024, 32768):
+            cache = BYTES * held * layers * kv * 2 * dim
+            sums = layers * q * held * (8 + 8 + 4)  # a double read and written, a weight read
+            rows = layers * q * held * (4 + 4)
+            moments = layers * q * dim * (dim + 1) / 2 * 16
+            bounds = layers * kv * held / PAGE * dim * 8
+            print(f"| {name} | {held:,} | {cache / 1e6:,.0f} | {sums / 1e6:,.1f} | {rows / 1e6:,.1f} | {moments / 1e6:,.1f} | {bounds / 1e6:,.1f} "
+                  f"| {layers * kv * 2 * held * held * dim / 1e9:,.0f} | {layers * q * 2 * held * dim * (dim + 2) / 1e9:,.0f} |")
 
 
 def prompts(args):
@@ -124,6 +141,8 @@ def main():
     parser.add_argument("--reach", type=float, default=0.85)
     args = parser.parse_args()
     steps(args)
+    print()
+    evidence(args)
     print()
     prompts(args)
     print()

@@ -48,6 +48,17 @@ DEVICE void step_logits(const struct gpu_attention &a, int h, int n_q, int page,
         }
 }
 
+/* Whether a query of the group reads an entry of the page: the same for all lanes. */
+DEVICE bool page_read(const struct gpu_attention &a, int h, int n_q, int page)
+{
+    int slot = page * PAGE_SLOTS + (int)threadIdx.x % PAGE_SLOTS, read = 0;
+    if (a.page[h] == 0)
+        return true;
+    for (int g = (int)threadIdx.x / PAGE_SLOTS; g < n_q; g += STEP_LANES / PAGE_SLOTS)
+        read |= sees(a, h * n_q + g, h, 0, slot);
+    return __syncthreads_or(read);
+}
+
 /* out = out fade + sum of p v over the slots of a page; a lane has channels id, id + 128. */
 template <class KV, int GROUP>
 DEVICE void step_values(const KV *values, int D, int n_q, int left, in_shared<float> p,
@@ -72,7 +83,8 @@ DEVICE void step_values(const KV *values, int D, int n_q, int left, in_shared<fl
     }
 }
 
-template <class KV, int GROUP>
+/* CHOICE: pages are chosen; a kernel of its own, since looking takes registers. */
+template <class KV, int GROUP, bool CHOICE>
 __global__ void __launch_bounds__(STEP_LANES)
     step_kernel(struct gpu_attention a, float *work, int n_splits)
 {
@@ -94,6 +106,8 @@ __global__ void __launch_bounds__(STEP_LANES)
     }
     __syncthreads();
     for (int page = first; page < end; page++) {
+        if (CHOICE && !page_read(a, h, n_q, page))
+            continue;
         step_logits<KV, GROUP>(a, h, n_q, page, q, p);
         __syncthreads();
         page_weights(n_q, STEP_LANES / WARP, p, top, sum, fade);
@@ -139,16 +153,25 @@ __global__ void join_kernel(struct gpu_attention a, const float *work, int n_spl
     }
 }
 
-template <int GROUP> static void step(struct gpu *g, const struct gpu_attention *a, float *work)
+template <int GROUP, bool CHOICE>
+static void step_of(struct gpu *g, const struct gpu_attention *a, float *work)
 {
-    auto kernel = a->cache.type == KV_F16 ? step_kernel<uint16_t, GROUP>
-                                          : step_kernel<float, GROUP>;
+    auto kernel = a->cache.type == KV_F16 ? step_kernel<uint16_t, GROUP, CHOICE>
+                                          : step_kernel<float, GROUP, CHOICE>;
     struct gpu_attention in = *a;
     int n = splits(a), n_q = a->n_heads / a->cache.heads;
     dim3 grid((unsigned)a->cache.heads, (unsigned)n);
     LAUNCH(kernel, grid, STEP_LANES, (size_t)(n_q * a->cache.D) * sizeof(float), g->stream, in,
            work, n);
     LAUNCH(join_kernel, (unsigned)a->n_heads, STEP_LANES, 0, g->stream, in, work, n);
+}
+
+template <int GROUP> static void step(struct gpu *g, const struct gpu_attention *a, float *work)
+{
+    if (a->page)
+        step_of<GROUP, true>(g, a, work);
+    else
+        step_of<GROUP, false>(g, a, work);
 }
 
 void gpu_attend_step(struct gpu *g, const struct gpu_attention *a, float *work)

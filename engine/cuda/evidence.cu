@@ -90,6 +90,30 @@ void gpu_take_keys(struct gpu *g, const struct gpu_heads *h, int first, int n, f
     LAUNCH(kernel, (unsigned)n, CHANNELS, 0, g->stream, in, first, norms, anchor);
 }
 
+/* Lane: a head, of whose newcomer it measures the value. */
+template <class KV>
+__global__ void lengths_kernel(struct gpu_heads h, int first, int n, float *lengths)
+{
+    int at = first + (int)(blockIdx.x * blockDim.x + threadIdx.x), D = h.cache.D;
+    if (at >= first + n)
+        return;
+    int slot = h.slot[at];
+    const KV *value = page_keys<KV>(h.cache, at, slot / PAGE_SLOTS) + D * PAGE_SLOTS;
+    double square = 0;
+    for (int d = 0; d < D; d++) {
+        double x = (double)kv_value(value, (size_t)(slot % PAGE_SLOTS * D + d));
+        square += x * x;
+    }
+    lengths[(size_t)at * (size_t)h.cache.ld_slot + (size_t)slot] = (float)sqrt(square);
+}
+
+void gpu_take_values(struct gpu *g, const struct gpu_heads *h, int first, int n, float *lengths)
+{
+    auto kernel = h->cache.type == KV_F16 ? lengths_kernel<uint16_t> : lengths_kernel<float>;
+    struct gpu_heads in = *h;
+    LAUNCH(kernel, blocks_for((size_t)n, LANES), LANES, 0, g->stream, in, first, n, lengths);
+}
+
 /* Block (head): the keys of all that is marked leave it, one after the other. */
 template <class KV>
 __global__ void __launch_bounds__(CHANNELS)

@@ -191,7 +191,6 @@ template <class F> DEVICE void rename_order(const struct gpu_heads &h, int at, i
         int rank = rank_in_block(to >= 0, &all); /* all have read when the first writes */
         if (to >= 0)
             order[m + rank] = to;
-        __syncthreads();
     }
 }
 
@@ -258,7 +257,7 @@ template <class KV>
 DEVICE void leave_head(const struct gpu_heads &h, int at, const unsigned char *mark, int n_cut,
                        int victim, struct ranks *r)
 {
-    if (n_cut == 1 && r->gap == GPU_GAP_NONE) {
+    if (n_cut == 1 && r->gap == GPU_GAP_NONE && !h.closes) {
         rename_order(h, at, r->n, [&](int s) { return s == victim ? -1 : s; });
         *r = {r->n - 1, GPU_GAP_OPEN, victim};
         return;
@@ -321,15 +320,18 @@ DEVICE void start_columns(const struct gpu_heads &h, int at, int slot)
 template <class KV>
 __global__ void __launch_bounds__(KEEPERS) cut_kernel(struct gpu_heads h, struct leave w)
 {
-    int at = (int)blockIdx.x, n_cut = 0, victim = 0;
+    int at = (int)blockIdx.x, n_cut = 0, victim = 0, least = h.cache.ld_slot;
     struct ranks r = {h.n[at], h.gap[at], h.hole[at]};
     int speaks = w.together ? at - at % w.together : at;
     const unsigned char *mark = h.mark + first_of(h, speaks);
     for (int i = (int)threadIdx.x; w.together && i < r.n; i += KEEPERS)
         if (mark[i] == GPU_GONE) {
+            least = n_cut == 0 ? i : least;
             n_cut++;
             victim += i;
         }
+    if (h.valid) /* from the first that leaves on, other entries are there */
+        least = (int)block_least((unsigned long long)least);
     n_cut = block_sum(n_cut);
     victim = block_sum(victim); /* where there is one, it is that */
     if (n_cut > 0)
@@ -337,7 +339,6 @@ __global__ void __launch_bounds__(KEEPERS) cut_kernel(struct gpu_heads h, struct
     end_round<KV>(h, at, w.newcomer, &r);
     if (w.newcomer)
         start_columns(h, at, r.gap == GPU_GAP_OPEN ? r.hole : r.n);
-    __syncthreads(); /* all know what the head was */
     if (threadIdx.x != 0)
         return;
     if (w.newcomer)
@@ -345,6 +346,8 @@ __global__ void __launch_bounds__(KEEPERS) cut_kernel(struct gpu_heads h, struct
     h.n[at] = r.n;
     h.gap[at] = r.gap;
     h.hole[at] = r.hole;
+    if (h.valid && least < h.valid[at])
+        h.valid[at] = least;
 }
 
 void gpu_cut(struct gpu *g, const struct gpu_heads *h, int together, bool newcomer, int32_t t)

@@ -39,6 +39,9 @@ struct gpu_heads {
     unsigned char *mark;    /* [heads][ld_slot] what an entry is in this round, enum gpu_mark_of */
     struct gpu_column column[GPU_MOST_COLUMNS];
     int n_columns;
+    bool closes;    /* ranks close whenever an entry leaves: no slot is left open */
+    int32_t *valid; /* [heads] leading slots in which nothing has changed since it was set; NULL:
+                       nobody asks */
 };
 enum gpu_mark_of {
     GPU_STAYS,     /* it is not asked */
@@ -90,6 +93,12 @@ void gpu_take_rows(struct gpu *g, const struct gpu_heads *h, int per, int q0, in
  * evidence.c has them.  Either may be NULL. */
 void gpu_take_keys(struct gpu *g, const struct gpu_heads *h, int first, int n, float *norms,
                    double *anchor);
+/* The length of the value, likewise, into lengths [heads][ld_slot]. */
+void gpu_take_values(struct gpu *g, const struct gpu_heads *h, int first, int n, float *lengths);
+/* Takes unturned queries q [n_heads][D] into sums [n_heads][D] and sums of products
+ * [n_heads][D][D], the lower triangle. */
+void gpu_take_moments(struct gpu *g, const float *q, int n_heads, int D, double *sum,
+                      double *outer);
 /* What is marked as gone leaves the anchor, before gpu_cut. */
 void gpu_drop_keys(struct gpu *g, const struct gpu_heads *h, int together, double *anchor);
 /* Stores numbers[first .. first + n) with the newcomers of these heads, in column [heads][ld_slot].
@@ -187,6 +196,23 @@ size_t gpu_redundancy_bytes(int heads, int ld_slot, int D);
 void gpu_score_redundancy(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
                           const struct gpu_redundancy *x, int32_t sinks, int32_t recent_from,
                           float *out);
+
+/* Attention that future queries are expected to give, times the length of the value, in one layer
+ * (score_expected.c).  sum and outer are those of gpu_take_moments of all query heads of all
+ * layers, over n > 0 queries; turns: cosine and sine of the mean rotation of each pair of channels
+ * that turns. */
+struct gpu_expected {
+    const double *sum, *outer, *turns;
+    int64_t n;
+    int pairs;
+    double scale, epsilon;
+    const float *values; /* [heads][ld_slot] lengths */
+    void *scratch;       /* gpu_expected_bytes, n_heads: query heads of a layer */
+};
+size_t gpu_expected_bytes(int n_heads, int ld_slot, int D);
+void gpu_score_expected(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
+                        const struct gpu_group *group, const struct gpu_expected *x, int layer,
+                        int32_t sinks, float *out);
 
 #ifdef __cplusplus
 }

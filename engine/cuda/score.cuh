@@ -65,4 +65,28 @@ DEVICE double in_units(float x, double magic)
     return ((double)x + magic) - magic;
 }
 
+/* The sum of exp(value(i) - top), i < n, in the order of i: one lane adds, all LANES work out the
+ * terms.  For all of them; barriers at either end. */
+template <class F> DEVICE double sum_of_exp(int n, double top, F value)
+{
+    SHARED(double, term, LANES);
+    SHARED(double, all, 1);
+    double sum = 0; /* that of lane 0 counts */
+    for (int i0 = 0; i0 < n; i0 += LANES) {
+        int m = n - i0 < LANES ? n - i0 : LANES;
+        if ((int)threadIdx.x < m)
+            term[threadIdx.x] = exp((double)value(i0 + (int)threadIdx.x) - top);
+        __syncthreads();
+        for (int i = 0; threadIdx.x == 0 && i < m; i++)
+            sum += term[i];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        all[0] = sum;
+    __syncthreads();
+    sum = all[0];
+    __syncthreads();
+    return sum;
+}
+
 #endif

@@ -164,27 +164,6 @@ template <class KV> __global__ void mean_kernel(struct asked a, struct redundanc
     x.r[place] = (float)((all - less) / a.h.n[at]);
 }
 
-/* The sum of exp(r - top) in order of time: one lane adds, all work out the terms. */
-DEVICE double sum_in_order(const float *r, int n, double top)
-{
-    SHARED(double, term, LANES);
-    SHARED(double, all, 1);
-    double sum = 0; /* that of lane 0 counts */
-    for (int i0 = 0; i0 < n; i0 += LANES) {
-        int m = n - i0 < LANES ? n - i0 : LANES;
-        if ((int)threadIdx.x < m)
-            term[threadIdx.x] = exp((double)r[i0 + (int)threadIdx.x] - top);
-        __syncthreads();
-        for (int i = 0; threadIdx.x == 0 && i < m; i++)
-            sum += term[i];
-        __syncthreads();
-    }
-    if (threadIdx.x == 0)
-        all[0] = sum;
-    __syncthreads();
-    return all[0];
-}
-
 /* Block (head): the softmax of r, and the score. */
 __global__ void __launch_bounds__(LANES)
     redundancy_kernel(struct asked a, struct redundancy x, float lambda, bool normalise,
@@ -199,7 +178,7 @@ __global__ void __launch_bounds__(LANES)
     for (int i = (int)threadIdx.x; i < n; i += LANES)
         top = fmaxf(top, r[i]);
     top = block_max(top);
-    double sum = sum_in_order(r, n, (double)top);
+    double sum = sum_of_exp(n, (double)top, [&](int i) { return r[i]; });
     for (int i = (int)threadIdx.x; i < n; i += LANES) {
         r[i] = (float)(exp((double)r[i] - (double)top) / sum);
         if (candidate(pos[order[i]], sinks, recent_from))

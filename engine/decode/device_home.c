@@ -5,26 +5,14 @@
 #include "base/mem.h"
 #include "engine/decode/device_step.h"
 
-/* An array of the device, or of the host where that reads and writes it. */
-struct room {
-    void *at; /* the pointer */
-    size_t n, size;
-    bool pinned;
-};
-enum { MOST_ROOMS = 56 };
-struct rooms {
-    struct room of[MOST_ROOMS];
-    int n;
-};
-
 static void add(struct rooms *a, void *at, size_t n, size_t size)
 {
-    a->of[a->n++] = (struct room){at, n, size, false};
+    rooms_add(a, at, n, size, false);
 }
 
 static void add_pinned(struct rooms *a, void *at, size_t n, size_t size)
 {
-    a->of[a->n++] = (struct room){at, n, size, true};
+    rooms_add(a, at, n, size, true);
 }
 
 /* A number for each head, or each entry. */
@@ -68,6 +56,12 @@ static void add_evidence(struct session *s, struct resident *r, struct rooms *a)
         add(a, &r->norms, n * ld, sizeof *r->norms);
     if (e.gate)
         add(a, &r->gate, n * ld, sizeof *r->gate);
+    if (e.values)
+        add(a, &r->values, n * ld, sizeof *r->values);
+    if (e.query_sum) {
+        add(a, &r->query_sum, Q * D, sizeof *r->query_sum);
+        add(a, &r->query_outer, Q * D * D, sizeof *r->query_outer);
+    }
     if (e.history)
         add(a, &r->history, n * ld, sizeof *r->history);
     if (e.anchor)
@@ -123,15 +117,16 @@ static int make(struct session *s, struct resident *r, const struct rooms *a)
 {
     struct gpu *g = ((struct mirror *)s->mirror)->gpu;
     for (int i = 0; i < a->n; i++) {
-        const struct room *x = &a->of[i];
-        void *p = x->pinned ? gpu_pin(g, x->n, x->size) : gpu_alloc(g, x->n, x->size);
+        size_t n = a->of[i].n, size = a->of[i].size;
+        bool pinned = a->of[i].pinned;
+        void *p = pinned ? gpu_pin(g, n, size) : gpu_alloc(g, n, size);
         if (!p)
             return kvf_fail(&s->e->said, KVF_E_NOMEM,
                             "the device has no room for what steps remember of %d slots of each "
                             "head: take a smaller budget, or --device cpu",
                             r->ld);
-        put_pointer(x->at, p);
-        r->owned[r->n_owned++] = (struct resident_array){p, x->pinned};
+        put_pointer(a->of[i].at, p);
+        r->owned[r->n_owned++] = (struct resident_array){p, pinned};
     }
     return KVF_OK;
 }
@@ -174,6 +169,7 @@ static void list_columns(struct session *s, struct resident *r)
         {r->window.rows, sizeof *r->window.rows, per * r->window.ring, GPU_STARTS_LATER},
         {r->norms, sizeof *r->norms, 1, GPU_STARTS_LATER},
         {r->gate, sizeof *r->gate, 1, GPU_STARTS_LATER},
+        {r->values, sizeof *r->values, 1, GPU_STARTS_LATER},
         {r->history, sizeof *r->history, 1, GPU_STARTS_NAN}};
     h->n_columns = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -195,6 +191,7 @@ static int allocate(struct session *s, struct resident *r, int most)
     add_heads(s, r, &a);
     add_evidence(s, r, &a);
     add_step(s, r, &a);
+    device_reads_rooms(s, &a);
     int err = make(s, r, &a);
     r->heads.cache = (struct gpu_cache){.type = s->kv_type,
                                         .heads = s->cache_heads * s->e->config.n_layers,
@@ -204,6 +201,7 @@ static int allocate(struct session *s, struct resident *r, int most)
                                         .pos = r->heads.cache.pos,
                                         .ld_table = m->ld_table,
                                         .ld_slot = r->ld};
+    r->heads.closes = s->chosen != NULL;
     list_columns(s, r);
     return err;
 }
@@ -289,6 +287,27 @@ static void move_rows(struct session *s, bool home, const struct elsewhere_evide
         e->recent_at[at] = -1;
 }
 
+/* Moments of queries. */
+static void move_moments(struct session *s, bool home, const struct elsewhere_evidence *e)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    const struct model_config *c = &s->e->config;
+    size_t D = (size_t)c->head_dim, n = (size_t)c->n_heads * (size_t)c->n_layers * D;
+    if (!e->query_sum)
+        return;
+    if (home) {
+        gpu_get(m->gpu, e->query_sum, r->query_sum, n * sizeof *e->query_sum);
+        gpu_get(m->gpu, e->query_outer, r->query_outer, n * D * sizeof *e->query_outer);
+    } else {
+        gpu_put(m->gpu, r->query_sum, e->query_sum, n * sizeof *e->query_sum);
+        gpu_put(m->gpu, r->query_outer, e->query_outer, n * D * sizeof *e->query_outer);
+        r->n_queries = e->n_queries[0];
+    }
+    for (int l = 0; l < c->n_layers; l++) /* each has seen the same */
+        e->n_queries[l] = r->n_queries;
+}
+
 bool resident_fits(const struct session *s)
 {
     const struct resident *r = ((struct mirror *)s->mirror)->resident;
@@ -308,6 +327,8 @@ int resident_enter(struct session *s)
     int err = fits ? KVF_OK : allocate(s, r, most);
     if (!err)
         err = put_heads(s, r);
+    if (!err)
+        err = device_reads_enter(s);
     if (err)
         return err;
     const struct elsewhere_evidence e = elsewhere_evidence(s->method, s->cache);
@@ -315,6 +336,8 @@ int resident_enter(struct session *s)
     move_rows(s, false, &e, most - 1);
     move_column(s, false, r->norms, e.norms, sizeof *e.norms, n, e.cap, most - 1);
     move_column(s, false, r->gate, e.gate, sizeof *e.gate, n, e.cap, most - 1);
+    move_column(s, false, r->values, e.values, sizeof *e.values, n, e.cap, most - 1);
+    move_moments(s, false, &e);
     if (e.anchor)
         gpu_put(m->gpu, r->anchor, e.anchor, n * D * sizeof *e.anchor);
     r->taken = e.rows ? e.n_rows[0] : 0;
@@ -330,6 +353,7 @@ int device_home(struct session *s)
         return KVF_OK;
     const struct elsewhere_evidence e = elsewhere_evidence(s->method, s->cache);
     move_rows(s, true, &e, longest(s));
+    move_moments(s, true, &e);
     r->here = s->away = false;
     return gpu_wait(m->gpu, &s->e->said);
 }

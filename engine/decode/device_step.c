@@ -8,7 +8,8 @@
 enum {
     KNOWN_EVIDENCE = EVIDENCE_SUM | EVIDENCE_WINDOW | EVIDENCE_KEYS | EVIDENCE_NORMS
                      | EVIDENCE_ANCHOR | EVIDENCE_GATE | EVIDENCE_NOTE | EVIDENCE_HISTORY
-                     | EVIDENCE_SPREAD,
+                     | EVIDENCE_SPREAD | EVIDENCE_PAGES | EVIDENCE_BLOCKS | EVIDENCE_VALUES
+                     | EVIDENCE_MOMENTS,
     ROWS = EVIDENCE_SUM | EVIDENCE_WINDOW,
 };
 
@@ -23,8 +24,9 @@ static bool takes(const struct session *s)
     const struct method *row = method_of(s->method);
     bool others = s->twin || s->twin_for || s->twin_of || s->shadow || s->ghosts || s->n_watchers;
     bool gates = !s->gate || device_gates_can(s->gates);
-    return s->mirror && !others && gates && !s->chosen && s->cache_heads == s->e->config.n_kv_heads
-           && elsewhere_can(s->method) && !(method_evidence(s->method) & ~KNOWN_EVIDENCE)
+    return s->mirror && !others && gates && device_reads_can(s)
+           && s->cache_heads == s->e->config.n_kv_heads && elsewhere_can(s->method)
+           && !(method_evidence(s->method) & ~KNOWN_EVIDENCE)
            && (!row->score || device_score_of(row, method_params_of(s->method)));
 }
 
@@ -239,6 +241,7 @@ static void attend(struct session *s, int layer, float *qkv)
                               .pos0 = s->n_past,
                               .scale = c->attn_scale,
                               .cap = c->attn_cap};
+    device_reads_run(s, layer, r->pre + (size_t)layer * s->ld_pre, &a);
     if (!keeps_rows(s)) {
         gpu_attend_step(m->gpu, &a, m->work);
         return;
@@ -277,6 +280,8 @@ static void launch_cache(struct session *s, int layer, float *qkv)
                1, s->n_past, NULL);
     if (r->norms || r->anchor)
         gpu_take_keys(m->gpu, &r->heads, first, H, r->norms, r->anchor);
+    if (r->values)
+        gpu_take_values(m->gpu, &r->heads, first, H, r->values);
     if (r->gate)
         gpu_take_numbers(m->gpu, &r->heads, first, H, r->gate, r->numbers);
     attend(s, layer, qkv);
@@ -285,6 +290,12 @@ static void launch_cache(struct session *s, int layer, float *qkv)
 static bool wants_unturned(const struct session *s)
 {
     return s->keep_pre || recorder_wants(s->recorder) & PROBE_QUERY;
+}
+
+/* Whether the query of this step counts among the moments: those of the sinks do not. */
+static bool takes_queries(const struct session *s)
+{
+    return resident_of(s)->query_sum && s->n_past >= method_params_of(s->method)->sinks;
 }
 
 float *step_projected(const struct session *s, int layer)
@@ -299,11 +310,19 @@ void step_attend(struct session *s, int layer)
     float *qkv = step_projected(s, layer);
     if (layer == 0 && r->window.rows)
         r->window.newest = r->taken % r->window.ring;
+    if (takes_queries(s)) {
+        size_t D = (size_t)s->e->config.head_dim;
+        size_t q = (size_t)layer * (size_t)s->e->config.n_heads * D;
+        gpu_take_moments(m->gpu, qkv, s->e->config.n_heads, (int)D, r->query_sum + q,
+                         r->query_outer + q * D);
+    }
     if (wants_unturned(s))
         gpu_copy(m->gpu, r->pre + (size_t)layer * s->ld_pre, qkv, s->ld_pre * sizeof *qkv);
     launch_cache(s, layer, qkv);
-    if (layer == s->e->config.n_layers - 1)
-        r->taken += r->window.rows != NULL;
+    if (layer < s->e->config.n_layers - 1)
+        return;
+    r->taken += r->window.rows != NULL;
+    r->n_queries += takes_queries(s);
 }
 
 static void fetch_head(struct session *s)
@@ -325,6 +344,7 @@ void step_fetch(struct session *s)
     if (s->gate)
         gpu_fetch(m->gpu, r->host.numbers, r->numbers,
                   (size_t)r->heads.cache.heads * sizeof *r->numbers);
+    device_reads_fetch(s);
     gpu_fetch(m->gpu, r->host.qkv, r->qkv, L * s->ld_qkv * sizeof *r->qkv);
     if (wants_unturned(s))
         gpu_fetch(m->gpu, r->host.pre, r->pre, L * s->ld_pre * sizeof *r->pre);
@@ -348,6 +368,7 @@ static void learn_layer(struct session *s, int layer)
         .pre = wants_unturned(s) ? r->host.pre + l * s->ld_pre : NULL,
         .gate = s->gate ? r->host.numbers + l * H : NULL,
     };
+    device_reads_learn(s, layer);
     layer_learn(s, layer, &x);
     if (!r->has_rows)
         return;
@@ -436,6 +457,7 @@ int step_begin(struct session *s, int32_t id, struct elsewhere_round *ret_round)
         launch_round(s, ret_round);
     drop(s, ret_round->due ? together(s) : 0, true, s->n_past);
     put_token(s, id);
+    device_reads_begin(s);
     return KVF_OK;
 }
 

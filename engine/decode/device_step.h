@@ -7,17 +7,48 @@
 #ifndef KVF_ENGINE_DEVICE_STEP_H
 #define KVF_ENGINE_DEVICE_STEP_H
 
-#include "engine/cuda/heads.h"
+#include "engine/cuda/reads.h"
 #include "engine/decode/device.h"
 #include "engine/method/elsewhere.h"
+
+/* Arrays that are made together, of the device, or of the host where the device reads and writes
+ * it: the pointer of each lies at `at`. */
+enum { MOST_ROOMS = 80 };
+struct rooms {
+    struct {
+        void *at;
+        size_t n, size;
+        bool pinned;
+    } of[MOST_ROOMS];
+    int n;
+};
+static inline void rooms_add(struct rooms *a, void *at, size_t n, size_t size, bool pinned)
+{
+    a->of[a->n].at = at;
+    a->of[a->n].n = n;
+    a->of[a->n].size = size;
+    a->of[a->n++].pinned = pinned;
+}
 
 struct resident_array {
     void *p;
     bool pinned;
 };
 
+/* Reads by pages (device_reads.c); page and chosen also pinned. */
+struct device_reads {
+    struct gpu_reads how;
+    struct gpu_bounds bounds;
+    int32_t *page, *host_page;           /* [heads] */
+    unsigned char *chosen, *host_chosen; /* [L][G][how.ld] */
+    /* Of block gates. */
+    float *key, *vector; /* [heads][how.ld][dim], [heads of a layer][dim] */
+    float *weights, *norm, *turns, *host_turns;
+    int dim, known; /* blocks whose vectors are there */
+};
+
 struct resident {
-    struct resident_array owned[64];
+    struct resident_array owned[MOST_ROOMS];
     int n_owned;
     bool here;                     /* evidence is newer on the device than on the host */
     int ld;                        /* slots of a head that arrays have room for */
@@ -38,10 +69,13 @@ struct resident {
     int64_t n_victims;
     /* Evidence. */
     double *sum, *anchor;
-    float *norms, *gate, *history;
+    float *norms, *gate, *history, *values;
+    double *query_sum, *query_outer;
+    int64_t n_queries;
     void *scratch; /* of the score */
     struct gpu_window window;
     int taken; /* rows ever taken */
+    struct device_reads reads;
     /* A step. */
     float *turns, *numbers;      /* [2][rope_dim], [heads] of gates */
     float *qkv, *pre;            /* [L][ld_qkv], [L][ld_pre] */
@@ -79,6 +113,17 @@ struct device_token {
 bool device_gates_can(const struct gates *gates);
 int device_gates_open(struct session *s); /* KVF_OK or KVF_E_NOMEM */
 void device_gates_run(struct session *s, int layer, const struct device_token *x, float *numbers);
+
+/* device_reads.c: whether the row's reads have kernels; of a session that reads by pages its
+ * arrays, what they hold at first (KVF_OK or KVF_E_NOMEM), what a step brings, the pages that the
+ * query of a layer reads, and what the host learns of them; of others nothing. */
+bool device_reads_can(const struct session *s);
+void device_reads_rooms(struct session *s, struct rooms *a);
+int device_reads_enter(struct session *s);
+void device_reads_begin(struct session *s);
+void device_reads_run(struct session *s, int layer, const float *pre, struct gpu_attention *a);
+void device_reads_fetch(struct session *s);
+void device_reads_learn(struct session *s, int layer);
 
 /* device_home.c: arrays of a resident, made once and as long as heads need; entering and leaving.
  * KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */

@@ -167,6 +167,17 @@ void gates_block_key(const struct gates *g, int layer, int head, const float *ma
 void gates_block_query(const struct gates *g, int layer, int head, const float *q_pre, int32_t pos,
                        float *out, float *scratch);
 
+/* How the vector of a query is made, for those who do it elsewhere: rope(norm(W q_pre)) at pos
+ * theta[j], j < dim / 2, over all channels; W of unit `head` and stage 1 (gates_weights).  false:
+ * these are no gates of blocks. */
+struct gate_blocks {
+    int dim;           /* gate_dim */
+    const float *norm; /* [L][dim]; NULL: none */
+    float eps;
+    const double *theta; /* [dim / 2] */
+};
+bool gates_blocks(const struct gates *g, struct gate_blocks *ret);
+
 /* q.k / sqrt(gate_dim), summed in double. */
 float gates_block_logit(const struct gates *g, const float *q, const float *k);
 

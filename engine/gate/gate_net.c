@@ -40,6 +40,15 @@ bool gates_net(const struct gates *g, struct gate_net *ret)
     return true;
 }
 
+bool gates_blocks(const struct gates *g, struct gate_blocks *ret)
+{
+    if (!g || g->kind != GATE_BLOCKS)
+        return false;
+    *ret = (struct gate_blocks){
+        .dim = g->hidden, .norm = g->norm[1], .eps = g->model.norm_eps, .theta = g->theta};
+    return true;
+}
+
 struct gate_stage gates_stage(const struct gates *g, int layer, int unit, int stage)
 {
     const struct dense *d = &g->unit[layer * g->n_units + unit].stage[stage];

@@ -9,8 +9,7 @@ bool elsewhere_can(const struct method_state *s)
 {
     const struct method *m = s->method;
     bool shares_need = m->score && m->allocation->evidence && !s->shares_known;
-    return !s->next && !s->owned && m->admission->reason != KVF_REASON_PLAN && m->read->all
-           && !shares_need;
+    return !s->next && !s->owned && m->admission->reason != KVF_REASON_PLAN && !shares_need;
 }
 
 static int reserve(struct method_state *s)
@@ -164,5 +163,11 @@ struct elsewhere_evidence elsewhere_evidence(struct method_state *s, const struc
                                        .norms = e->norms,
                                        .gate = e->gate,
                                        .history = e->history,
-                                       .anchor = e->anchor};
+                                       .anchor = e->anchor,
+                                       .values = e->values,
+                                       .n_queries = e->n_queries,
+                                       .query_sum = e->query_sum,
+                                       .query_outer = e->query_outer,
+                                       .block_key = e->pages.key,
+                                       .block_cap = e->pages.cap};
 }

@@ -51,18 +51,30 @@ int elsewhere_end(struct method_state *s, struct cache *c, const struct elsewher
  * query head), its rows adjoin.  All else that is remembered of entries follows from appending. */
 struct elsewhere_evidence {
     int cap, ring;
-    double *sum;    /* [L * G][cap] */
-    float *rows;    /* [L * G][ring][cap] */
-    int *n_rows;    /* [L * G] rows ever taken; row w of them lies at w % ring */
-    int32_t *row_t; /* [L * G][ring] */
-    int *row_n;     /* [L * G][ring] */
-    float *row_lse; /* [L * G][ring] */
-    int *recent_at; /* [L * H] to be -1 when rows were taken elsewhere */
-    float *norms;   /* [L * H][cap] */
-    float *gate;    /* [L * H][cap] */
-    float *history; /* [L * H][cap] */
-    double *anchor; /* [L * H][head_dim], brought up to date */
+    double *sum;            /* [L * G][cap] */
+    float *rows;            /* [L * G][ring][cap] */
+    int *n_rows;            /* [L * G] rows ever taken; row w of them lies at w % ring */
+    int32_t *row_t;         /* [L * G][ring] */
+    int *row_n;             /* [L * G][ring] */
+    float *row_lse;         /* [L * G][ring] */
+    int *recent_at;         /* [L * H] to be -1 when rows were taken elsewhere */
+    float *norms;           /* [L * H][cap] */
+    float *gate;            /* [L * H][cap] */
+    float *history;         /* [L * H][cap] */
+    double *anchor;         /* [L * H][head_dim], brought up to date */
+    float *values;          /* [L * H][cap] */
+    int64_t *n_queries;     /* [L] */
+    double *query_sum;      /* [L * G][head_dim] */
+    double *query_outer;    /* [L * G][head_dim][head_dim], the lower triangle */
+    const float *block_key; /* [L * H][block_cap][gate_dim] of full blocks */
+    int block_cap;
 };
 struct elsewhere_evidence elsewhere_evidence(struct method_state *s, const struct cache *c);
+
+/* Of expected attention (score_expected.c): the mean rotation of the queries from position t on,
+ * cosine and sine for each pair of channels that turns, whose number is returned; the scale of
+ * logits over 1 / sqrt(head_dim). */
+int expected_turns(const struct method_state *m, int layer, int32_t t, double *turns);
+double expected_scale(const struct method_state *m);
 
 #endif

@@ -6,6 +6,7 @@
  * with the scale of the model's attention in place of 1 / sqrt(D) where it has its own. */
 #include <math.h>
 
+#include "engine/method/elsewhere.h"
 #include "engine/method/parts.h"
 
 /* Turns pair i of a vector by the mean rotation c + i s. */
@@ -17,19 +18,29 @@ static void turn(double *x, size_t stride, double c, double s)
 }
 
 /* Mean cosine and sine of the rotations at positions t .. t + horizon - 1. */
-static void mean_rotation(const struct score_input *in, int pair, double *c, double *s)
+static void mean_rotation(const struct method_state *m, enum model_rope kind, int32_t t, int pair,
+                          double *c, double *s)
 {
-    const struct method_inputs *g = method_inputs_of(in->m);
-    int horizon = method_params_of(in->m)->horizon;
-    enum model_rope kind = model_rope(g->model, in->layer, g->length);
-    double theta = g->model->theta[kind][pair];
+    const struct model_config *model = method_inputs_of(m)->model;
+    int horizon = method_params_of(m)->horizon;
+    double theta = model->theta[kind][pair];
     *c = *s = 0;
     for (int i = 0; i < horizon; i++) {
-        *c += cos((double)(in->t + i) * theta) / horizon;
-        *s += sin((double)(in->t + i) * theta) / horizon;
+        *c += cos((double)(t + i) * theta) / horizon;
+        *s += sin((double)(t + i) * theta) / horizon;
     }
-    *c *= (double)g->model->turn_gain[kind];
-    *s *= (double)g->model->turn_gain[kind];
+    *c *= (double)model->turn_gain[kind];
+    *s *= (double)model->turn_gain[kind];
+}
+
+int expected_turns(const struct method_state *m, int layer, int32_t t, double *turns)
+{
+    const struct method_inputs *in = method_inputs_of(m);
+    enum model_rope kind = model_rope(in->model, layer, in->length);
+    int pairs = kind == ROPE_NONE ? 0 : in->model->rope_dim / 2;
+    for (int p = 0; p < pairs; p++)
+        mean_rotation(m, kind, t, p, &turns[2 * p], &turns[2 * p + 1]);
+    return pairs;
 }
 
 /* mu [D] and Sigma [D][D] of a query head, turned. */
@@ -44,11 +55,11 @@ static void expected_queries(const struct score_input *in, int g, double *mu, do
         for (size_t j = 0; j <= i; j++)
             cov[i * D + j] = cov[j * D + i] = outer[i * D + j] / n - mu[i] * mu[j];
     const struct method_inputs *inputs = method_inputs_of(in->m);
-    bool turns = model_rope(inputs->model, in->layer, inputs->length) != ROPE_NONE;
-    for (int p = 0; turns && p < inputs->model->rope_dim / 2; p++) {
+    enum model_rope kind = model_rope(inputs->model, in->layer, inputs->length);
+    for (int p = 0; kind != ROPE_NONE && p < inputs->model->rope_dim / 2; p++) {
         double c, s;
         size_t a = 2 * (size_t)p;
-        mean_rotation(in, p, &c, &s);
+        mean_rotation(in->m, kind, in->t, p, &c, &s);
         turn(mu + a, 1, c, s);
         for (size_t k = 0; k < D; k++) /* rows, then columns */
             turn(cov + k * D + a, 1, c, s);
@@ -57,11 +68,9 @@ static void expected_queries(const struct score_input *in, int g, double *mu, do
     }
 }
 
-/* The scale of the model's products, over 1 / sqrt(D). */
-static double scale_of(const struct score_input *in)
+double expected_scale(const struct method_state *m)
 {
-    float D = (float)method_shape_of(in->m)->head_dim,
-          scale = method_inputs_of(in->m)->model->attn_scale;
+    float D = (float)method_shape_of(m)->head_dim, scale = method_inputs_of(m)->model->attn_scale;
     return scale == 1.0f / sqrtf(D) ? 1 : (double)scale * sqrt((double)D);
 }
 
@@ -85,7 +94,7 @@ static void add_head(const struct score_input *in, int g, float *out, float *z, 
     float key[MAX_DIM];
     size_t D = (size_t)method_shape_of(in->m)->head_dim;
     int sinks = method_params_of(in->m)->sinks;
-    double most = -INFINITY, sum = 0, scale = scale_of(in);
+    double most = -INFINITY, sum = 0, scale = expected_scale(in->m);
     expected_queries(in, g, moments, moments + D);
     for (int i = 0; i < in->view.n; i++) {
         cache_key(in->cache, in->layer, in->head, i, key);

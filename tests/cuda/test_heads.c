@@ -245,3 +245,35 @@ Test(heads, reports_name_what_goes_and_the_worst_that_stays)
     }
     gpu_close(g);
 }
+
+/* Who is asked; and what a newcomer begins with. */
+Test(heads, candidates_lie_between_sinks_and_the_newest)
+{
+    static const int n[HEADS] = {70, 1, 64, 3};
+    static const unsigned char due[HEADS] = {1, 1, 0, 1};
+    struct gpu *g = device_open();
+    struct rng r;
+    rng_init(&r, 39);
+    struct bed b = bed_of(g, &r, n, KV_F32);
+    unsigned char *d_due = device_copy(g, due, sizeof due);
+    gpu_candidates(g, &b.h, d_due, 6, 99); /* 6 is a position of head 0, 99 is one, too */
+    bed_fetch(&b);
+    for (int h = 0; h < HEADS; h++)
+        for (int i = 0; i < n[h]; i++) {
+            int32_t pos = b.k.pos[h * b.ld + i];
+            bool asked = due[h] && pos >= 6 && pos < 99;
+            cr_expect(eq(int, b.mark[h * b.ld + i], asked ? GPU_CANDIDATE : GPU_STAYS));
+        }
+    b.h.column[2].start = GPU_STARTS_NAN;
+    gpu_cut(g, &b.h, 0, true, 400);
+    bed_fetch(&b);
+    for (int h = 0; h < HEADS; h++) {
+        cr_expect(isnan(b.number[h * b.ld + n[h]]));
+        cr_expect(zero(dbl, b.sum[h * PER * b.ld + n[h]]));
+        cr_expect(eq(int, b.k.pos[h * b.ld + n[h]], 400));
+    }
+    device_check(g, "candidates");
+    gpu_free(g, d_due);
+    bed_drop(&b);
+    gpu_close(g);
+}

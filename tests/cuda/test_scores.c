@@ -355,6 +355,7 @@ static struct keys measure(struct bed *b, const int *n)
     }
     memset(b->mark, 0, all);
     b->mark[2 * b->ld + 5] = b->mark[2 * b->ld + 60] = b->mark[0] = GPU_GONE;
+    b->mark[2 * b->ld + 7] = GPU_CANDIDATE; /* it stays */
     gpu_put(b->g, b->h.mark, b->mark, all);
     gpu_drop_keys(b->g, &b->h, 1, anchor);
     gpu_score_keydiff(b->g, &b->h, d_due, norms, anchor, out);

@@ -324,59 +324,67 @@ Test(session, shadows_see_the_same, .timeout = 120)
 
 /* Steps that stay on the device: parts and options of all kinds that have kernels.  A step that
  * cuts after its query waits once more. */
+static const struct {
+    const char *method;
+    int budget, waits;
+} rows_that_stay[] = {
+    {"full", 0, 1},
+    {"window", BUDGET, 1},
+    {"h2o:tie=older", BUDGET, 1},
+    {"h2o:every=3,group=mean", BUDGET, 1},
+    {"h2o:order=after,slack=1", BUDGET, 2},
+    {"h2o:allocation=adaptive,floor=0.5,group=max", BUDGET, 1},
+    {"tova", BUDGET, 1},
+    {"tova:order=after", BUDGET, 2},
+    {"snapkv:window=4", BUDGET, 1},
+    {"snapkv:window=3,pool=5,pool_kind=avg,group=max,every=2", BUDGET, 1},
+    {"snapkv:window=4,support=candidates", BUDGET, 1},
+    {"adakv:window=4,floor=0.3", BUDGET, 1},
+    {"ada-pyramidkv:window=4,every=2", BUDGET, 1},
+    {"pyramidkv:window=4", BUDGET, 1},
+    {"morphkv:window=5", BUDGET, 1},
+    {"keydiff", BUDGET, 1},
+    {"keydiff:every=3,order=after", BUDGET, 2},
+    {"knorm:allocation=adaptive", BUDGET, 1},
+    {"local:sinks=2", BUDGET, 1},
+    {"duo:recent=9,sinks=3", 0, 1},
+    {"trimkv", BUDGET, 1},
+    {"trimkv:variant=code,slack=1", BUDGET, 2},
+    {"dbtrimkv", BUDGET, 1},
+    {"dbtrimkv:floor=0.3,every=2,tie=older", BUDGET, 1},
+    {"wgkv:local=8", BUDGET, 1},
+    {"wgkv-snapkv:local=5,window=6,fraction=0.2", BUDGET, 1},
+    {"locret:positions=original", BUDGET, 1},
+    {"random:seed=7,every=2", BUDGET, 1},
+    {"scissorhands:recent=5,window=9,every=3", BUDGET, 1},
+    {"cake:window=4", BUDGET, 1},
+    {"snapkv-global:window=4,every=2", BUDGET, 1},
+    {"snapkv-global:window=3,every=2,fold=average,pool=1,across=max", BUDGET, 1},
+    {"gkv:window=4,every=2", BUDGET, 1},
+    {"gkv:window=4,every=3,order=after,fold=sum", BUDGET, 2},
+    {"rkv:window=4,every=2", BUDGET, 1},
+    {"rkv:window=4,variant=code,slack=1", BUDGET, 2},
+    {"snapkv:window=4,group=max-logits,support=candidates", BUDGET, 1},
+    {"quest:page=4,dense=0", BUDGET, 1},
+    {"quest:page=5,group=max,dense=1", BUDGET, 1},
+    {"wgkv-quest:page=4,local=8", BUDGET, 1},
+    {"seer:page=4", BUDGET, 1},
+    {"expected-attention:every=2,horizon=9", BUDGET, 1},
+    {"tova:score=expected-attention,sinks=2", BUDGET, 1},
+    {"seer-oracle:page=4", BUDGET, 1},
+};
+
 Test(session, steps_wait_once, .timeout = 400)
 {
-    static const struct {
-        const char *method;
-        int budget, waits;
-    } all[] = {
-        {"full", 0, 1},
-        {"window", BUDGET, 1},
-        {"h2o:tie=older", BUDGET, 1},
-        {"h2o:every=3,group=mean", BUDGET, 1},
-        {"h2o:order=after,slack=1", BUDGET, 2},
-        {"h2o:allocation=adaptive,floor=0.5,group=max", BUDGET, 1},
-        {"tova", BUDGET, 1},
-        {"tova:order=after", BUDGET, 2},
-        {"snapkv:window=4", BUDGET, 1},
-        {"snapkv:window=3,pool=5,pool_kind=avg,group=max,every=2", BUDGET, 1},
-        {"snapkv:window=4,support=candidates", BUDGET, 1},
-        {"adakv:window=4,floor=0.3", BUDGET, 1},
-        {"ada-pyramidkv:window=4,every=2", BUDGET, 1},
-        {"pyramidkv:window=4", BUDGET, 1},
-        {"morphkv:window=5", BUDGET, 1},
-        {"keydiff", BUDGET, 1},
-        {"keydiff:every=3,order=after", BUDGET, 2},
-        {"knorm:allocation=adaptive", BUDGET, 1},
-        {"local:sinks=2", BUDGET, 1},
-        {"duo:recent=9,sinks=3", 0, 1},
-        {"trimkv", BUDGET, 1},
-        {"trimkv:variant=code,slack=1", BUDGET, 2},
-        {"dbtrimkv", BUDGET, 1},
-        {"dbtrimkv:floor=0.3,every=2,tie=older", BUDGET, 1},
-        {"wgkv:local=8", BUDGET, 1},
-        {"wgkv-snapkv:local=5,window=6,fraction=0.2", BUDGET, 1},
-        {"locret:positions=original", BUDGET, 1},
-        {"random:seed=7,every=2", BUDGET, 1},
-        {"scissorhands:recent=5,window=9,every=3", BUDGET, 1},
-        {"cake:window=4", BUDGET, 1},
-        {"snapkv-global:window=4,every=2", BUDGET, 1},
-        {"snapkv-global:window=3,every=2,fold=average,pool=1,across=max", BUDGET, 1},
-        {"gkv:window=4,every=2", BUDGET, 1},
-        {"gkv:window=4,every=3,order=after,fold=sum", BUDGET, 2},
-        {"rkv:window=4,every=2", BUDGET, 1},
-        {"rkv:window=4,variant=code,slack=1", BUDGET, 2},
-        {"snapkv:window=4,group=max-logits,support=candidates", BUDGET, 1},
-    };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        struct choice c = choose(all[i].method, all[i].budget);
+    for (size_t i = 0; i < sizeof rows_that_stay / sizeof *rows_that_stay; i++) {
+        struct choice c = choose(rows_that_stay[i].method, rows_that_stay[i].budget);
         struct run run = {tiny_path(method_gates(&c.row) ? 0 : 4 + (int)i % 2),
-                          all[i].method,
+                          rows_that_stay[i].method,
                           i % 3 == 0 ? "lean" : NULL,
                           NULL,
-                          all[i].budget,
+                          rows_that_stay[i].budget,
                           true};
-        same_within(&run, all[i].waits);
+        same_within(&run, rows_that_stay[i].waits);
     }
 }
 

@@ -14,7 +14,7 @@ if ! nvidia-smi -L 2>/dev/null; then
     exit 77
 fi
 [ -e "$build/build.ninja" ] || meson setup "$build" --buildtype=release -Dcuda=enabled >/dev/null
-names="products attention decisions heads scores redundancy watch train losses pass"
+names="products attention decisions heads scores redundancy reads expected watch train losses pass"
 ninja -C "$build" $(printf 'tests/gpu/test_gpu_%s ' $names) tests/train/train0.gguf
 export KVF_TRAIN="$build/tests/train"
 failed=0
