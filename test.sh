@@ -18,7 +18,7 @@ rm -f "$build.log"
 ninja -C "$build"
 status=0
 # One more than there are cores: some tests wait for a browser or a signal.
-meson test -C "$build" --no-rebuild --num-processes $(($(nproc) + 1)) --setup "$setup" --print-errorlogs "$@" || status=$?
+meson test -C "$build" --num-processes $(($(nproc) + 1)) --setup "$setup" --print-errorlogs "$@" || status=$?
 python3 - "$build/meson-logs/testlog${setup:+-$setup}.json" <<'PY' || status=1
 import collections, json, sys
 with open(sys.argv[1]) as log:
