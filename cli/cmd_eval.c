@@ -183,6 +183,14 @@ static int finish_run(struct eval_job *j, struct kvf_diag *d)
     return KVF_OK;
 }
 
+static void tell_pace(const struct eval_job *j)
+{
+    if (crew_size(j->crew) > 1)
+        fprintf(stderr, "rank %d: ", crew_rank(j->crew));
+    fprintf(stderr, "%lld cells (a document under a method and budget) in %.1f s: %.0f a minute\n",
+            (long long)j->made, j->seconds, 60 * (double)j->made / j->seconds);
+}
+
 static int run(struct eval_job *j, struct kvf_diag *d)
 {
     int err = crew_join(&j->crew, d);
@@ -210,7 +218,11 @@ static int run(struct eval_job *j, struct kvf_diag *d)
     if (!err)
         err = eval_run(j, d);
     err = engine_said(j->eval.engine, err, d);
-    return err ? err : finish_run(j, d);
+    if (!err)
+        err = finish_run(j, d);
+    if (!err && j->made)
+        tell_pace(j);
+    return err;
 }
 
 static const struct opt options[] = {

@@ -45,7 +45,8 @@ struct eval_job {
     struct shard part;   /* of --shard */
     struct buf own_file; /* where this rank keeps its results */
     struct progress bar;
-    int64_t fed, made; /* tokens and cells, by this rank */
+    int64_t fed, made; /* tokens and cells, by this rank, and how long they took */
+    double seconds;
 };
 
 /* Makes j->cell of --methods and --budgets; j->left_out names what of all methods cannot run.

@@ -180,14 +180,6 @@ static int run_cell(void *ctx, int64_t doc, struct kvf_diag *d)
     return err ? err : run_document(b->j, doc, b->cell, b->result, d);
 }
 
-static void tell_pace(const struct eval_job *j, double seconds)
-{
-    if (crew_size(j->crew) > 1)
-        fprintf(stderr, "rank %d: ", crew_rank(j->crew));
-    fprintf(stderr, "%lld cells (a document under a method and budget) in %.1f s: %.0f a minute\n",
-            (long long)j->made, seconds, 60 * (double)j->made / seconds);
-}
-
 int eval_run(struct eval_job *j, struct kvf_diag *d)
 {
     size_t rows = (size_t)j->docs * (size_t)j->n;
@@ -214,8 +206,7 @@ int eval_run(struct eval_job *j, struct kvf_diag *d)
     if (!err && first && crew_size(j->crew) > 1)
         err = fill_gaps(j, whole, cell, result, d);
     progress_end(&j->bar, j->fed);
-    if (!err && j->made)
-        tell_pace(j, clock_seconds() - begun);
+    j->seconds = clock_seconds() - begun;
     mem_free(cell);
     mem_free(result);
     mem_free(whole);
