@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -239,7 +240,8 @@ int recorder_create(const char *path, const struct recorder_run *run, unsigned s
     if (err)
         goto fail;
     r->tail.at = clock_seconds();
-    r->tail.wait = 1;
+    r->tail.wait = run->without_tail ? INFINITY : 1;
+    r->tail.rest = run->without_tail ? INFINITY : 0;
     *ret_rec = r;
     return KVF_OK;
 

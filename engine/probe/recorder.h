@@ -28,6 +28,7 @@ struct recorder_run {
     const int32_t *prompt; /* [n_prompt] its tokens */
     size_t n_prompt;
     enum kvf_existing existing; /* what becomes of a trace that is there */
+    bool without_tail;          /* by the clock no newest state is kept beside the trace */
 };
 
 /* Opens the trace at path; run is borrowed for the call.  n_threads: rows may

@@ -177,7 +177,7 @@ static struct recorder *record(struct engine *e, const struct run *run, const st
     unsigned set = set_of(run, &cfg, &given->watch);
     cr_assert(eq(int, out_gram(e->gguf, m, e->pool, &given->gram, &d), KVF_OK), "%s", d.text);
     cfg.out_gram = given->gram;
-    struct recorder_run header = {.header = "{}", .existing = KVF_OVERWRITE};
+    struct recorder_run header = {.header = "{}", .existing = KVF_OVERWRITE, .without_tail = true};
     int err = recorder_create(path, &header, set, &cfg, par_threads(e->pool), &rec, &d);
     cr_assert(eq(int, err, KVF_OK), "%s", d.text);
     for (int i = 0; i < prompt_of(run); i++)
