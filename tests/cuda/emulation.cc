@@ -15,7 +15,8 @@
 namespace emulated
 {
 enum { READY, AT_BLOCK, AT_WARP, DONE };
-enum { MAX_LANES = 1024, STACK = 64 << 10 };
+/* Stacks begin at differing places of a page, so that those of a block lie in a cache together. */
+enum { MAX_LANES = 1024, STACK = (64 << 10) + 9 * 64 };
 
 lane *current;
 uint3 block_index;
@@ -28,6 +29,8 @@ static lane lanes[MAX_LANES];
 static ucontext_t context[MAX_LANES];
 #endif
 static void *own_stack; /* of who launches */
+static std::vector<unsigned> order; /* in which the lanes of a block go on, anew at each meeting */
+static size_t turn;
 static const std::function<void()> *body;
 static const char *kernel_name = "";
 static uint64_t warp_values[MAX_LANES];
@@ -41,7 +44,7 @@ static unsigned draw(unsigned n) /* splitmix64 */
     uint64_t z = random_state += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (unsigned)((z ^ z >> 31) % n);
+    return (unsigned)(((z ^ z >> 31) >> 32) * n >> 32);
 }
 
 /* The line of the source that the address is of, as addr2line says; its number without that. */
@@ -119,7 +122,24 @@ static void fresh(cell *c)
         return;
     c->serial = block_serial;
     c->written = c->atomic = false;
-    c->reads.clear();
+    c->n_reads = 0;
+}
+
+/* Keeps a read since the last barrier of the block: of two warps one each, of one warp two lanes
+ * since its last barrier.  A write that races with any read races with one of those. */
+static void keep_read(cell *c, const clock &now)
+{
+    const clock &first = c->reads[0];
+    unsigned n = c->n_reads > 0 && first.block < now.block ? 0 : c->n_reads;
+    if (n > 0 && first.lane / 32 == now.lane / 32) {
+        bool two_warps = n == 2 && c->reads[1].lane / 32 != now.lane / 32;
+        if (two_warps || (first.lane == now.lane && first.warp == now.warp))
+            return;
+        n = first.warp == now.warp;
+    }
+    n = n > 0;
+    c->reads[n] = now;
+    c->n_reads = n + 1;
 }
 
 void on_read(cell *c, const char *array, size_t i, bool atomic, void *at)
@@ -129,10 +149,8 @@ void on_read(cell *c, const char *array, size_t i, bool atomic, void *at)
         fault("read of what nobody wrote:", array, i, nullptr, at);
     else if (!before(c->write) && !(atomic && c->atomic))
         fault("race: read of", array, i, &c->write, at);
-    if (!atomic && (c->reads.empty() || c->reads.back().lane != current->now.lane))
-        c->reads.push_back(current->now);
-    else if (!atomic)
-        c->reads.back() = current->now;
+    if (!atomic)
+        keep_read(c, current->now);
 }
 
 void on_write(cell *c, const char *array, size_t i, bool atomic, void *at)
@@ -140,12 +158,12 @@ void on_write(cell *c, const char *array, size_t i, bool atomic, void *at)
     fresh(c);
     if (c->written && !before(c->write) && !(atomic && c->atomic))
         fault("race: write of", array, i, &c->write, at);
-    for (const clock &r : c->reads)
-        if (!before(r)) {
-            fault("race: write after a read of", array, i, &r, at);
+    for (unsigned k = 0; k < c->n_reads; k++)
+        if (!before(c->reads[k])) {
+            fault("race: write after a read of", array, i, &c->reads[k], at);
             break;
         }
-    c->reads.clear();
+    c->n_reads = 0;
     c->written = true;
     c->atomic = atomic;
     c->write = current->now;
@@ -159,25 +177,33 @@ asm(".text\n.globl emulation_switch\n.type emulation_switch,@function\nemulation
     "movq %rsp,(%rdi)\nmovq (%rsi),%rsp\n"
     "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n"
     ".size emulation_switch,.-emulation_switch\n.section .note.GNU-stack,\"\",@progbits\n.text\n");
-static void to_lane(lane *l)
+static void change(lane *from, lane *to)
 {
-    emulation_switch(&own_stack, &l->stack);
-}
-static void to_launch(lane *l)
-{
-    emulation_switch(&l->stack, &own_stack);
+    emulation_switch(from ? &from->stack : &own_stack, to ? &to->stack : &own_stack);
 }
 #else
 static ucontext_t own_context;
-static void to_lane(lane *l)
+static ucontext_t *context_of(lane *l)
 {
-    swapcontext(&own_context, &context[l - lanes]);
+    return l ? &context[l - lanes] : &own_context;
 }
-static void to_launch(lane *l)
+static void change(lane *from, lane *to)
 {
-    swapcontext(&context[l - lanes], &own_context);
+    swapcontext(context_of(from), context_of(to));
 }
 #endif
+
+/* Lets go on the next lane whose turn it is and that can; who launches, when there is none. */
+static void next_lane(lane *from)
+{
+    current = nullptr;
+    while (!current && turn < order.size()) {
+        lane *l = &lanes[order[turn++]];
+        current = l->state == READY ? l : nullptr;
+    }
+    if (current != from)
+        change(from, current);
+}
 
 /* What a fibre does: the body of one lane after the other, for ever. */
 static void fibre()
@@ -185,7 +211,7 @@ static void fibre()
     for (;;) {
         (*body)();
         current->state = DONE;
-        to_launch(current);
+        next_lane(current);
     }
 }
 
@@ -220,7 +246,7 @@ static void wait(int state, int line)
 {
     current->state = state;
     current->line = line;
-    to_launch(current);
+    next_lane(current);
 }
 
 int wait_block(int line, int any)
@@ -327,19 +353,15 @@ static void begin_block(dim3 block, unsigned n)
 static void run_block(dim3 block)
 {
     unsigned n = block.x * block.y * block.z;
-    std::vector<unsigned> order(n);
+    order.resize(n);
     begin_block(block, n);
     for (unsigned i = 0; i < n; i++)
         order[i] = i;
     for (bool more = true; more;) {
         shuffle(order);
+        turn = 0;
+        next_lane(nullptr);
         more = false;
-        for (unsigned i : order)
-            if (lanes[i].state == READY) {
-                current = &lanes[i];
-                to_lane(current);
-                more = true;
-            }
         for (unsigned w = 0; w < n; w += 32)
             more |= release_warp(w);
         more |= release_block(n);
@@ -383,11 +405,11 @@ static void run_kernel(const char *kernel, dim3 grid, dim3 block, size_t bytes,
     grid_size = grid;
     block_size = block;
     dynamic_bytes = bytes;
-    std::vector<unsigned> order(grid.x * grid.y * grid.z);
-    for (unsigned i = 0; i < order.size(); i++)
-        order[i] = i;
-    shuffle(order);
-    for (unsigned i : order) {
+    std::vector<unsigned> blocks(grid.x * grid.y * grid.z);
+    for (unsigned i = 0; i < blocks.size(); i++)
+        blocks[i] = i;
+    shuffle(blocks);
+    for (unsigned i : blocks) {
         block_index = {i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y};
         run_block(block);
     }

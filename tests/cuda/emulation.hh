@@ -89,8 +89,9 @@ void wait_warp_barrier(int line);
 struct cell {
     unsigned serial = 0;
     bool written = false, atomic = false;
+    unsigned n_reads = 0; /* since the write, as many as tell a race */
     clock write = {0, 0, 0};
-    std::vector<clock> reads;
+    clock reads[2] = {};
 };
 void on_read(cell *c, const char *array, size_t i, bool atomic, void *at);
 void on_write(cell *c, const char *array, size_t i, bool atomic, void *at);

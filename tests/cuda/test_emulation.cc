@@ -52,6 +52,22 @@ static void reused(int *out)
     }
 }
 
+/* Lane 0 writes what the lanes of a mask have read, after a barrier of its warp or none. */
+static void read_before(int *out, uint64_t readers, bool barrier)
+{
+    SHARED(int, a, 1);
+    unsigned i = threadIdx.x;
+    if (i == 0)
+        a[0] = 1;
+    __syncthreads();
+    out[i] = readers >> i & 1 ? (int)a[0] : 0;
+    out[i] += (int)__ballot_sync(~0u, 1); /* all have read, and nothing is ordered by that */
+    if (barrier)
+        __syncwarp();
+    if (i == 0)
+        a[0] = 2;
+}
+
 static void counted(int *out, bool atomic)
 {
     SHARED(int, a, 1);
@@ -119,6 +135,14 @@ int main()
         expect("an index beyond", outcome(beyond, "read beyond a[64]") == 1);
         expect("what nobody wrote", outcome(unset, "nobody wrote") == 1);
         expect("a second write", outcome(reused, "write after a read of a[0]") == 1);
+        expect("a read of one's own",
+               outcome([](int *o) { read_before(o, 1, false); }, nullptr) == 0);
+        expect("reads before a barrier of the warp",
+               outcome([](int *o) { read_before(o, 0xf, true); }, nullptr) == 0);
+        expect("reads of two lanes",
+               outcome([](int *o) { read_before(o, 0x3, false); }, "after a read") == 1);
+        expect("reads of two warps",
+               outcome([](int *o) { read_before(o, 0x10000000f, true); }, "after a read") == 1);
         expect("an atomic sum", outcome([](int *o) { counted(o, true); }, nullptr) == 0);
         expect("a sum that is none", outcome([](int *o) { counted(o, false); }, "race") == 1);
         expect("a collective of some", outcome(collective_of_some, nullptr) == 2);
