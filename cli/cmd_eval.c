@@ -130,9 +130,21 @@ static void summary(const struct eval_job *j, const struct table *t)
     }
 }
 
+static struct table *make_table(const struct eval_job *j)
+{
+    struct table *t = NULL;
+    int *fed = MEM_NEW(int, (size_t)j->docs);
+    for (int64_t i = 0; fed && i < j->docs; i++)
+        fed[i] = j->input[i].text.prompt + j->input[i].text.score;
+    if (fed)
+        t = eval_table(&j->eval, j->cell, j->n, j->result, fed, (int)j->docs);
+    mem_free(fed);
+    return t;
+}
+
 static int deliver(const struct eval_job *j, struct kvf_diag *d)
 {
-    struct table *t = eval_table(&j->eval, j->cell, j->n, j->result, (int)j->docs);
+    struct table *t = make_table(j);
     const struct output o = {j->out, j->json, &j->look, NULL};
     int err = t ? KVF_OK : KVF_E_NOMEM;
     if (!err)

@@ -5,7 +5,8 @@
 #        PART=3 PARTS=8 examples/cluster_array.sh OUT EVAL-OPTION...         by hand, or with another scheduler
 #        examples/cluster_array.sh OUT EVAL-OPTION...                        when all parts are done: the table, OUT/eval.tsv
 #
-# OUT is a folder that all machines see.  KVFATE names the program (kvfate).
+# OUT is a folder that all machines see; OUT/parts keeps how many parts there are, so that `sbatch --array=3` does a single one again, or what
+# is missing of it.  KVFATE names the program (kvfate).
 set -eu
 out=$1
 shift
@@ -13,6 +14,8 @@ kvfate=${KVFATE:-kvfate}
 part=${PART:-${SLURM_ARRAY_TASK_ID:-}} parts=${PARTS:-${SLURM_ARRAY_TASK_COUNT:-}}
 mkdir -p "$out"
 if [ -n "$part" ]; then
+    [ -e "$out/parts" ] || { echo "$parts" > "$out/parts.$part" && mv "$out/parts.$part" "$out/parts"; }
+    read -r parts < "$out/parts"
     "$kvfate" eval "$@" --shard "$part/$parts" --state "$out/part-$part.state"
 else
     "$kvfate" merge "$out"/part-*.state --state "$out/all.state"

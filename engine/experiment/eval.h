@@ -49,9 +49,10 @@ int eval_document(const struct eval *e, const struct eval_text *x, const struct 
 
 /* The table "eval": a row per cell, from result[doc * n + cell].  Intervals: 95 %,
  * percentile bootstrap over documents (EVAL_REPLICATES, the same documents for every
- * cell); NaN with a single document; of right Wilson's.  NULL when memory is out. */
+ * cell); NaN with a single document; of right Wilson's.  fed[docs]: the tokens of each text,
+ * P + S, against which entries of right tasks are set.  NULL when memory is out. */
 enum { EVAL_REPLICATES = 2000 };
 struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int n,
-                         const struct eval_result *result, int docs);
+                         const struct eval_result *result, const int *fed, int docs);
 
 #endif

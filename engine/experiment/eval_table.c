@@ -27,6 +27,7 @@ enum column {
     ABOVE,
     BELOW,
     P_FULL,
+    KEPT,
     N_COLUMNS
 };
 
@@ -37,7 +38,7 @@ static const struct {
     {"kl_low", "nats"},     {"kl_high", "nats"},    {"top1_agree", ""},   {"kv_end", "entries"},
     {"kv_mean", "entries"}, {"kv_peak", "entries"}, {"triggers", ""},     {"right", ""},
     {"right_low", ""},      {"right_high", ""},     {"floor", ""},        {"above", "tasks"},
-    {"below", "tasks"},     {"p_full", ""},
+    {"below", "tasks"},     {"p_full", ""},         {"kept", ""},
 };
 
 static double field(const struct eval_result *r, enum column c)
@@ -108,6 +109,20 @@ static void compare_right(const struct eval_result *r, int n, int docs, int row,
     out[2 * stride] = all == 0 ? 1 : fmin(1, 2 * stats_beta_cdf(0.5, all - k, k + 1));
 }
 
+/* Of the tasks that a row has right, the mean of the entries held at the end over the tokens fed
+ * (the token retention ratio of G-KV, figure 6); NaN where none is right. */
+static double kept_of_right(const struct eval_result *r, int n, const int *fed, int docs)
+{
+    double sum = 0;
+    int right = 0;
+    for (int i = 0; i < docs; i++, r += n)
+        if (r->right > 0) {
+            sum += r->kv_end / fed[i];
+            right++;
+        }
+    return right ? sum / right : NAN;
+}
+
 /* No method can be told from another by tasks that the full cache does no better than chance. */
 static void add_ranking(struct table *t, const double *right_low, double at_least, int full)
 {
@@ -150,7 +165,7 @@ static void add_names(struct table *t, const struct eval *e, const struct eval_c
 }
 
 struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int n,
-                         const struct eval_result *result, int docs)
+                         const struct eval_result *result, const int *fed, int docs)
 {
     struct table *t = table_create("eval", n);
     double *v = MEM_NEW(double, (size_t)docs), *out = MEM_NEW(double, N_COLUMNS *(size_t)n);
@@ -173,6 +188,7 @@ struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int
         double *at = out + (size_t)ABOVE * (size_t)n + i;
         out[(size_t)FLOOR * (size_t)n + (size_t)i] = e->floor;
         at[0] = at[n] = at[2 * n] = NAN;
+        at[3 * n] = kept_of_right(result + i, n, fed, docs);
         if (e->answers && full >= 0 && full != i)
             compare_right(result, n, docs, i, full, at, (size_t)n);
     }

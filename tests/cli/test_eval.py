@@ -190,16 +190,17 @@ def of_tasks():
     s.check("tasks, from the state: the same", open(s.path("again.tsv"), "rb").read() == body)
     r = s.accepted("tasks, printed", argv)
     s.check("tasks, printed", r.stdout.decode().startswith("4 tasks; nats per token of the answer") and "right" in r.stdout.decode().splitlines()[1], r.stdout)
-    against_full(argv, state)
-    s.accepted("tasks, drawn", [*argv, "-o", s.path("tasks.svg"), "--style", "y=right"])
+    against_full(argv, state, [t["query"] + t["steps"] + 1 for t in tasks])
+    for y in ("right", "kept,x=budget"):
+        s.accepted(f"tasks, drawn by {y}", [*argv, "-o", s.path("tasks.svg"), "--style", "y=" + y])
     s.refused("tasks and documents", [*argv, "--data", TEXT], 2, "--data", "--tasks")
     s.refused("over a task", [*argv[:-4], tasks[0]["name"] + ".json", "-o", tasks[0]["name"] + ".json"], 2, "task0.json")
     s.refused("no task", [*argv[:-4], s.path("none.json")], 1, "none.json")
     s.refused("a state of documents", [*argv, "--state", s.path("brute0.tsv")], 1, "other settings")
 
 
-def against_full(argv, state):
-    """above, below and p_full of answers that are put into the file of results, against all splits one by one"""
+def against_full(argv, state, fed):
+    """above, below and p_full of answers that are put into the file of results, against all splits one by one; and what right ones kept of the tokens fed"""
     lines = open(s.path("tasks.state"), encoding="utf-8").read().split("\n")
     at = next(i for i, line in enumerate(lines) if not line.startswith("#"))
     name = lines[at].split("\t")
@@ -213,12 +214,16 @@ def against_full(argv, state):
         with open(state[1], "w", encoding="utf-8") as f:
             f.write("\n".join(told))
         s.accepted(f"answers {full} {other}", [*argv, *state, "-o", s.path("split.tsv")])
-        row = table(s.path("split.tsv"))[1]
+        whole, row = table(s.path("split.tsv"))[:2]
         above, below = sum(a < b for a, b in zip(full, other)), sum(a > b for a, b in zip(full, other))
         n = above + below
         p = np.mean([abs(2 * bin(x).count("1") - n) >= abs(above - below) for x in range(1 << n)])
         s.check(f"answers {full} {other}: against the full cache", [float(row["above"]), float(row["below"])] == [above, below]
                 and abs(float(row["p_full"]) - p) < 1e-12, row, p)
+        ends = [float(told[at + 2 + 2 * i].split("\t")[name.index("kv_end")]) for i in range(4)]
+        kept = [end / n for end, n, right in zip(ends, fed, other) if right == "1"]
+        s.check(f"answers {full} {other}: kept of right answers", np.isclose(float(row["kept"]), np.mean(kept) if kept else np.nan, equal_nan=True)
+                and np.isclose(float(whole["kept"]), 1 if "1" in full else np.nan, equal_nan=True), row, whole, kept)
         s.check(f"answers {full} {other}: floor", ("# ranking: none" in open(s.path("split.tsv"), encoding="utf-8").read()) == (full == "0000"))
     with open(state[1], "w", encoding="utf-8") as f:
         f.write("\n".join(lines))
@@ -341,7 +346,7 @@ def loss_against_size():
     s.accepted("drawn", [*argv, "--state", s.path("tau.state"), "-o", s.path("tau.svg"), "--style", "y=nll"])
     picture = open(s.path("tau.svg")).read()
     s.check("all rows in the figure", all(x in picture for x in [*labels, "Pareto front", "negative log likelihood"]), picture[-500:])
-    s.refused("a figure without that axis", [*argv, "--state", s.path("tau.state"), "-o", s.path("tau.svg"), "--style", "y=loss"], 2, "y is kl, nll, top1_agree or right")
+    s.refused("a figure without that axis", [*argv, "--state", s.path("tau.state"), "-o", s.path("tau.svg"), "--style", "y=loss"], 2, "y is kl, nll, top1_agree, right or kept")
     rows = table(s.path("tau.tsv"))
     s.check("as typed in the table", [x["method"] for x in rows] == labels, rows)
     s.check("higher thresholds hold less", [float(x["kv_mean"]) for x in rows[:3]] == sorted((float(x["kv_mean"]) for x in rows[:3]), reverse=True)
