@@ -68,6 +68,24 @@ void colours_note(const struct colours *k, char note[COLOURS_NOTE])
         snprintf(note, COLOURS_NOTE, "%lld value%s beyond this range", n, n == 1 ? "" : "s");
 }
 
+/* Draws the bar of logarithms, with the numbers that they are of. */
+static void log_bar(struct canvas *c, const struct colours *k, double x, double y, double h,
+                    const char *label, const char *note)
+{
+    enum { MOST = 64 };
+    double v[MOST], lo = k->lo, span = k->hi - lo;
+    char name[MOST][24], least[24];
+    int n = ticks_log(pow(10, lo), pow(10, k->hi), h / 3, v, name, MOST);
+    for (int i = 0; i < n; i++)
+        v[i] = (log10(v[i]) - lo) / span;
+    for (int i = 0; i < n; i++)
+        if (name[i][0] && v[i] < 0.01) {
+            snprintf(least, sizeof least, "\xe2\x89\xa4%.20s", name[i]);
+            memcpy(name[i], least, sizeof least);
+        }
+    colour_bar_ticks(c, x, y, 2.6, h, k->map, v, name, n, label, note);
+}
+
 void colours_bar(struct canvas *c, const struct colours *k, double x, double y, double h,
                  const char *label)
 {
@@ -81,10 +99,14 @@ void colours_bar(struct canvas *c, const struct colours *k, double x, double y, 
                                       .hi = k->hi,
                                       .room = canvas_width(c) - x,
                                       .y = y,
-                                      .h = h};
+                                      .h = h,
+                                      .logs = k->logs};
         snprintf(page->map, sizeof page->map, "%s", k->map);
         snprintf(page->label, sizeof page->label, "%s", label);
     }
     colours_note(k, note);
-    colour_bar(c, x, y, 2.6, h, k->map, k->lo, k->hi, label, note);
+    if (k->logs)
+        log_bar(c, k, x, y, h, label, note);
+    else
+        colour_bar(c, x, y, 2.6, h, k->map, k->lo, k->hi, label, note);
 }

@@ -10,13 +10,15 @@
 #include "render/forest.h"
 #include "render/cells.h"
 
-enum { TOP = 9, BOTTOM = 6, VERDICTS = 4 };
+enum { TOP = 9, BOTTOM = 6, VERDICTS = 4, CLAIM = 40 };
 static const double ROW = 4.2, LEAST_ROW = 3.2, RIM = 1.08;
 static const char *const verdicts[VERDICTS] = {"supported", "contradicted", "undecided",
                                                "unspecific"};
 
 struct register_view {
     struct forest_row *row;
+    char (*claim)[CLAIM]; /* of each row: "> 0.2" */
+    int *verdict;         /* of each row */
     int n, n_of[VERDICTS], not_comparable, rest;
 };
 
@@ -56,7 +58,23 @@ static double place(double v, const char *than, double null, double high)
     return strcmp(than, "<") == 0 ? null - v : v - null;
 }
 
-static struct forest_row row_of(const struct table *t, int64_t r, int verdict)
+/* Writes a value and its interval, to two figures of the width of that. */
+static void value_text(double v, double low, double high, char out[96])
+{
+    double width = high - low;
+    int places = width > 0 && isfinite(width) ? (int)ceil(1 - log10(width) - 1e-9) : -1;
+    places = places > 6 ? 6 : places;
+    if (isnan(low))
+        snprintf(out, 96, "%.3g", v);
+    else if (places < 0 || fabs(v) >= 1e6)
+        snprintf(out, 96, "%.3g (%.3g .. %.3g)", v, low, high);
+    else
+        snprintf(out, 96, "%.*f (%.*f .. %.*f)", places, v, places, low, places, high);
+    minus_signs(out, 96);
+}
+
+/* The row of a claim; what is claimed of the value goes into claim. */
+static struct forest_row row_of(const struct table *t, int64_t r, int verdict, char claim[CLAIM])
 {
     char cell[24], than_cell[24];
     const char *than = cell_text(t, table_find(t, "than"), r, than_cell);
@@ -77,14 +95,14 @@ static struct forest_row row_of(const struct table *t, int64_t r, int verdict)
     x.low *= scale;
     x.high *= scale;
     snprintf(x.name, sizeof x.name, "%.90s", cell_text(t, table_find(t, "id"), r, cell));
-    int n = snprintf(x.note, sizeof x.note, "%.3g", v);
-    if (!isnan(a))
-        n += snprintf(x.note + n, sizeof x.note - (size_t)n, " (%.3g .. %.3g)", a, b);
+    for (char *p = x.name; *p; p++)
+        *p = *p == '-' ? ' ' : *p;
+    value_text(v, a, b, x.note);
     if (between)
-        snprintf(x.note + n, sizeof x.note - (size_t)n, " in %.3g .. %.3g", null, high);
+        snprintf(claim, CLAIM, "in %.3g .. %.3g", null, high);
     else
-        snprintf(x.note + n, sizeof x.note - (size_t)n, " %.2s %.3g", than, null);
-    minus_signs(x.note, sizeof x.note);
+        snprintf(claim, CLAIM, "%.2s %.3g", than, null);
+    minus_signs(claim, CLAIM);
     return x;
 }
 
@@ -101,7 +119,26 @@ static void add_claim(struct register_view *x, const struct table *t, int64_t r)
         return;
     }
     x->n_of[v]++;
-    x->row[x->n++] = row_of(t, r, v);
+    x->row[x->n] = row_of(t, r, v, x->claim[x->n]);
+    x->verdict[x->n++] = v;
+}
+
+/* Sorts the rows from `from` on by verdict, and leaves those of one in their order. */
+static void sort_rows(struct register_view *x, int from)
+{
+    char claim[CLAIM];
+    for (int i = from + 1; i < x->n; i++)
+        for (int k = i; k > from && x->verdict[k] < x->verdict[k - 1]; k--) {
+            struct forest_row row = x->row[k];
+            int verdict = x->verdict[k];
+            memcpy(claim, x->claim[k], CLAIM);
+            x->row[k] = x->row[k - 1];
+            x->verdict[k] = x->verdict[k - 1];
+            memcpy(x->claim[k], x->claim[k - 1], CLAIM);
+            x->row[k - 1] = row;
+            x->verdict[k - 1] = verdict;
+            memcpy(x->claim[k - 1], claim, CLAIM);
+        }
 }
 
 /* Adds a heading for the paper of row r, and below it all claims of that paper from row r on. */
@@ -119,6 +156,8 @@ static void add_paper(struct register_view *x, const struct table *t, int64_t r,
         }
     if (x->n == head + 1)
         x->n = head; /* none was judged */
+    else
+        sort_rows(x, head + 1);
 }
 
 static int read_register(const struct table *t, struct register_view *x)
@@ -126,12 +165,22 @@ static int read_register(const struct table *t, struct register_view *x)
     size_t n = (size_t)table_rows(t);
     *x = (struct register_view){.n = 0};
     x->row = mem_alloc(2 * n, sizeof *x->row);
+    x->claim = mem_alloc(2 * n, sizeof *x->claim);
+    x->verdict = mem_alloc(2 * n, sizeof *x->verdict);
+    bool room = x->row && x->claim && x->verdict;
     char *done = MEM_NEW(char, n);
-    for (size_t r = 0; x->row && done && r < n; r++)
+    for (size_t r = 0; room && done && r < n; r++)
         if (!done[r])
             add_paper(x, t, (int64_t)r, done);
     mem_free(done);
-    return x->row && done ? KVF_OK : KVF_E_NOMEM;
+    return room && done ? KVF_OK : KVF_E_NOMEM;
+}
+
+static void free_register(struct register_view *x)
+{
+    mem_free(x->row);
+    mem_free(x->claim);
+    mem_free(x->verdict);
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
@@ -139,7 +188,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     struct register_view x;
     int n = read_register(t, &x) == KVF_OK ? x.n : 1;
     (void)s;
-    mem_free(x.row);
+    free_register(&x);
     *w = 180;
     *h = fmin(320, TOP + BOTTOM + ROW * fmax(n, 4));
 }
@@ -160,45 +209,98 @@ static void key(struct canvas *c, const struct register_view *x, double left)
     }
 }
 
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
+/* How many rows below the heading `head` have a verdict. */
+static int count_of(const struct register_view *x, int head, int verdict)
 {
-    (void)s;
-    struct register_view x = {.n = 0};
-    char more[48];
-    int err = read_register(t, &x);
-    if (!err)
-        err = canvas_room(c, "claims", 130, TOP + BOTTOM + 4 * LEAST_ROW, d);
-    if (err) {
-        mem_free(x.row);
-        return err;
+    int n = 0;
+    for (int i = head + 1; i < x->n && !x->row[i].heading; i++)
+        n += x->verdict[i] == verdict;
+    return n;
+}
+
+/* Writes beside the name of a paper how its claims fared. */
+static void draw_counts(struct canvas *c, const struct axis_box *a, const struct register_view *x,
+                        int rows)
+{
+    char text[16];
+    for (int i = 0; i < rows; i++) {
+        double y = a->y + (i + .5) * a->h / rows, left = a->x + 2;
+        for (int k = 0; x->row[i].heading && k < VERDICTS; k++) {
+            int n = count_of(x, i, k);
+            snprintf(text, sizeof text, "%d", n);
+            if (!n || left > a->x + a->w / 2 - 6)
+                continue;
+            mark_draw(c, mark_of(k), left, y, 1.7, colour_of(k));
+            canvas_text(c, left + 1.6, y, text, PT_TICK, ALIGN_LEFT, ink, 0);
+            left += 4.6 + canvas_text_width(c, text, PT_TICK, 0);
+        }
     }
-    double h = canvas_height(c) - TOP - BOTTOM;
+}
+
+/* Writes at the right what is claimed of each value. */
+static void draw_claims(struct canvas *c, const struct axis_box *a, const struct register_view *x,
+                        int rows, double room)
+{
+    char fit[CLAIM + 4];
+    double right = canvas_width(c) - 1;
+    for (int i = 0; i < rows; i++)
+        if (!x->row[i].heading)
+            canvas_text(c, right, a->y + (i + .5) * a->h / rows,
+                        text_fit(c, x->claim[i], PT_TICK, room + .01, fit, sizeof fit), PT_TICK,
+                        ALIGN_RIGHT, ink, 0);
+    canvas_text(c, right, a->y - 1.8, "claimed", PT_TICK, ALIGN_RIGHT, ink, 0);
+}
+
+static double claims_width(struct canvas *c, const struct register_view *x)
+{
+    double w = canvas_text_width(c, "claimed", PT_TICK, 0);
+    for (int i = 0; i < x->n; i++)
+        w = fmax(w, canvas_text_width(c, x->claim[i], PT_TICK, 0));
+    return fmin(w, .16 * canvas_width(c));
+}
+
+static void draw_register(struct canvas *c, const struct register_view *x)
+{
+    char more[48];
+    double h = canvas_height(c) - TOP - BOTTOM, claims = claims_width(c, x);
     int fit = (int)fmax(1, h / LEAST_ROW);
-    struct forest f = {x.row, x.n < fit ? x.n : fit, 0, 0, 0, 0};
-    forest_measure(c, &f, canvas_width(c) * .36);
+    struct forest f = {x->row, x->n < fit ? x->n : fit, 0, 0, 0, 0};
+    forest_measure(c, &f, canvas_width(c) * .31);
+    f.notes = fmax(f.notes, canvas_text_width(c, "value (95 %)", PT_TICK, 0));
     struct axis_box a = {.x = f.names + 3,
                          .y = TOP,
                          .h = fmin(h, f.n * 2 * ROW),
                          .x0 = -RIM,
                          .x1 = RIM,
-                         .w = canvas_width(c) - f.names - f.notes - 6};
+                         .w = canvas_width(c) - f.names - f.notes - claims - 9};
+    double middle = a.x + a.w / 2;
     forest_draw(c, &a, &f);
     canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
-    canvas_text(c, a.x + a.w / 2, a.y - 1.8,
-                "\xe2\x86\x90 against   null   as claimed \xe2\x86\x92", PT_TICK, ALIGN_CENTER, ink,
-                0);
-    double wide = canvas_text_width(c, "value (95 %)", PT_TICK, 0);
-    canvas_text(c, fmin(a.x + a.w + 1.5, canvas_width(c) - wide - 0.5), a.y - 1.8, "value (95 %)",
-                PT_TICK, ALIGN_LEFT, ink, 0);
-    key(c, &x, 2);
-    canvas_text(c, a.x + a.w / 2, a.y + a.h + 2.6, "each row on its own scale", PT_SMALL,
-                ALIGN_CENTER, (struct rgb){.35, .35, .35}, 0);
-    snprintf(more, sizeof more, "%d more rows not shown", x.n - f.n);
-    if (x.n > f.n)
+    draw_counts(c, &a, x, f.n);
+    draw_claims(c, &a, x, f.n, claims);
+    const char *sides = "\xe2\x86\x90 against   null   as claimed \xe2\x86\x92";
+    canvas_text(c, middle, a.y - 1.8, sides, PT_TICK, ALIGN_CENTER, ink, 0);
+    canvas_text(c, a.x + a.w + 1.5, a.y - 1.8, "value (95 %)", PT_TICK, ALIGN_LEFT, ink, 0);
+    key(c, x, 2);
+    canvas_text(c, middle, a.y + a.h + 2.6, "each row on its own scale", PT_SMALL, ALIGN_CENTER,
+                (struct rgb){.35, .35, .35}, 0);
+    snprintf(more, sizeof more, "%d more rows not shown", x->n - f.n);
+    if (x->n > f.n)
         canvas_text(c, 2, a.y + a.h + 2.6, more, PT_SMALL, ALIGN_LEFT, ink, 0);
-    mem_free(x.row);
-    return KVF_OK;
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    (void)s;
+    struct register_view x = {.n = 0};
+    int err = read_register(t, &x);
+    if (!err)
+        err = canvas_room(c, "claims", 130, TOP + BOTTOM + 4 * LEAST_ROW, d);
+    if (!err)
+        draw_register(c, &x);
+    free_register(&x);
+    return err;
 }
 
 static const struct figure_column needs[] = {{"id", COLUMN_EITHER},        {"paper", COLUMN_TEXT},

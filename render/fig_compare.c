@@ -233,6 +233,13 @@ static int raster(struct canvas *c, const struct pairs *p, const struct axis_box
     return KVF_OK;
 }
 
+/* Whether a row is of a head and itself, of runs of one shape. */
+static bool same_head(const struct pairs *p, int64_t r)
+{
+    return p->a.layers == p->b.layers && p->a.heads == p->b.heads
+           && place(p, &p->a, r) == place(p, &p->b, r);
+}
+
 static void marks(struct canvas *c, const struct pairs *p, const struct axis_box *a,
                   struct colours *k)
 {
@@ -243,8 +250,11 @@ static void marks(struct canvas *c, const struct pairs *p, const struct axis_box
         double x = axis_x(a, (double)place(p, &p->b, r) + .5);
         double y = axis_y(a, (double)place(p, &p->a, r) + .5);
         if (!p->only) {
-            mark_draw(c, MARK_DISC, x, y, dot + (dot > 1 ? .3 : .15), (struct rgb){1, 1, 1});
-            mark_draw(c, MARK_DISC, x, y, dot, mark_ink);
+            bool same = same_head(p, r);
+            mark_draw(c, same ? MARK_SQUARE : MARK_DISC, x, y, dot + (dot > 1 ? .3 : .15),
+                      same ? ink : (struct rgb){1, 1, 1});
+            mark_draw(c, same ? MARK_SQUARE : MARK_DISC, x, y, dot,
+                      same ? (struct rgb){1, 1, 1} : mark_ink);
             continue;
         }
         bool proven = p->own >= 0 && table_int(p->t, p->own, r) == 1;
@@ -287,8 +297,10 @@ static int matrix(struct canvas *c, const struct pairs *p, const struct axis_box
         k = colours_of(p, s);
     if (!layers && !p->only)
         err = raster(c, p, a, &k);
+    canvas_clip(c, a->x, a->y, a->w, a->h);
     if (!err)
         marks(c, p, a, &k);
+    canvas_unclip(c);
     canvas_frame(c, a->x, a->y, a->w, a->h, .18, ink);
     layer_ticks(c, &p->b, a, false);
     layer_ticks(c, &p->a, a, true);
@@ -411,15 +423,18 @@ static int panel(struct canvas *c, const struct pairs *p, struct axis_box *a)
 /* Writes below the matrix what its marks mean, and how many matches there are. */
 static void note(struct canvas *c, const struct pairs *p, double x, double y)
 {
-    int64_t n = 0, own = 0;
-    char text[128];
+    int64_t n = 0, own = 0, same = 0;
+    char text[128], more[64] = "";
     for (int64_t r = 0; r < table_rows(p->t); r++)
         if (chosen(p, r) && is_match(p, r)) {
             n++;
             own += p->own >= 0 && table_int(p->t, p->own, r) == 1;
+            same += same_head(p, r);
         }
+    if (p->a.layers == p->b.layers && p->a.heads == p->b.heads)
+        snprintf(more, sizeof more, "; white: a head and itself (%lld)", (long long)same);
     if (!p->only)
-        snprintf(text, sizeof text, "dots: best assignment (%lld)", (long long)n);
+        snprintf(text, sizeof text, "best assignment, %lld pairs%s", (long long)n, more);
     else
         snprintf(text, sizeof text, "%lld matches; squares: proven (%lld)", (long long)n,
                  (long long)own);

@@ -52,6 +52,14 @@ static bool is(const struct columns *k, int64_t r, const char *quantity, int sur
            && (surrogate < 0 || table_int(k->t, k->surrogate, r) == surrogate);
 }
 
+/* A prompt has a colour and a mark, so that it is told in grey, too. */
+static enum mark mark_of(int64_t prompt)
+{
+    static const enum mark marks[PROMPTS] = {MARK_DISC,  MARK_SQUARE, MARK_TRIANGLE, MARK_DIAMOND,
+                                             MARK_CROSS, MARK_DOWN,   MARK_FRAME};
+    return marks[prompt < 0 ? 0 : prompt % PROMPTS];
+}
+
 static struct rgb colour_of(int64_t prompt)
 {
     return prompt < 0 ? ink : palette_line((int)(prompt % PROMPTS));
@@ -102,6 +110,13 @@ static void beyond(struct canvas *c, const struct axis_box *a, int n, const char
         canvas_text(c, a->x + a->w - 1, a->y + a->h - 1.6, text, PT_SMALL, ALIGN_RIGHT, ink, 0);
 }
 
+/* Draws a value of a prompt, or of shuffled steps. */
+static void point(struct canvas *c, bool shuffled, int64_t prompt, double x, double y)
+{
+    mark_draw(c, shuffled ? MARK_RING : mark_of(prompt), x, y, 1.2,
+              shuffled ? grey : colour_of(prompt));
+}
+
 static void eigenvalues(struct canvas *c, const struct dynamics_view *v, const struct one *o,
                         struct axis_box *a)
 {
@@ -127,9 +142,9 @@ static void eigenvalues(struct canvas *c, const struct dynamics_view *v, const s
     for (int pass = 1; pass >= 0; pass--) /* the shuffled below */
         for (int64_t r = o->from; r + 1 < o->to; r++)
             if (is(k, r, "eigenvalue.real", pass) && is(k, r + 1, "eigenvalue.imaginary", pass))
-                mark_draw(c, pass ? MARK_RING : MARK_DISC, axis_x(a, table_real(k->t, k->value, r)),
-                          axis_y(a, table_real(k->t, k->value, r + 1)), pass ? 1.2 : 1.1,
-                          pass ? grey : colour_of(table_int(k->t, k->prompt, r)));
+                point(c, pass, table_int(k->t, k->prompt, r),
+                      axis_x(a, table_real(k->t, k->value, r)),
+                      axis_y(a, table_real(k->t, k->value, r + 1)));
     canvas_unclip(c);
     beyond(c, a, far, "of modulus > 2");
 }
@@ -194,6 +209,8 @@ static void running_means(struct canvas *c, const struct dynamics_view *v, const
         n++;
     }
     canvas_unclip(c);
+    for (int i = 0; i < RUNS; i++) /* means have the mark of their prompt at the end */
+        mark_draw(c, mark_of(i), last[1][i].x, last[1][i].y, 1.3, colour_of(i));
     if (n == 0)
         chart_empty(c, a, "no data");
 }
@@ -210,7 +227,7 @@ static const struct tail tails[] = {{"tail.gaussian", 1.3, false},
 
 static struct rgb tail_colour(int i)
 {
-    return i < 2 ? (struct rgb){.4, .4, .4} : palette_line(i - 2);
+    return i < 2 ? (struct rgb){.45, .45, .45} : ink; /* colours are of prompts */
 }
 
 /* The least share of any tail: all heads have the same axis. */
@@ -251,7 +268,8 @@ static void innovations(struct canvas *c, const struct dynamics_view *v, const s
             double x = axis_x(a, table_real(k->t, k->x, r)), y = value > 0 ? axis_y(a, value) : NAN;
             const double xy[] = {last[0], last[1], x, y};
             canvas_dash(c, tails[i].dash, .7);
-            canvas_line(c, xy, 2, .35, tail_colour(i));
+            if (!tails[i].points)
+                canvas_line(c, xy, 2, .35, tail_colour(i));
             canvas_dash(c, 0, 0);
             if (tails[i].points)
                 mark_draw(c, MARK_DISC, x, y, .9, tail_colour(i));
@@ -261,22 +279,31 @@ static void innovations(struct canvas *c, const struct dynamics_view *v, const s
     canvas_unclip(c);
 }
 
+/* The range of the held-out R2: all heads have the same. */
+static void held_out_range(const struct dynamics_view *v, struct axis_box *a)
+{
+    const struct columns *k = &v->k;
+    double lo = 0, hi = .1;
+    for (int i = 0; i < v->n; i++)
+        for (int64_t r = v->one[i].from; r < v->one[i].to; r++)
+            if (is(k, r, "r2.test", -1))
+                widen(&lo, &hi, table_real(k->t, k->value, r));
+    a->x0 = -.6, a->x1 = 1.6;
+    a->y0 = fmax(-1, floor(lo * 10 - .2) / 10), a->y1 = fmin(1, ceil(hi * 10 + .2) / 10);
+}
+
 /* Draws the held-out R2.  Each prompt is a pair of points, the measured steps at the left and
  * shuffled steps at the right; a bar is at the median of the prompts. */
 static void held_out(struct canvas *c, const struct dynamics_view *v, const struct one *o,
                      struct axis_box *a)
 {
     const struct columns *k = &v->k;
-    double lo = 0, hi = .1, left = NAN;
+    double left = NAN;
     int far = 0;
+    held_out_range(v, a);
     for (int64_t r = o->from; r < o->to; r++)
-        if (is(k, r, "r2.test", -1)) {
-            double share = table_real(k->t, k->value, r);
-            widen(&lo, &hi, share);
-            far += share < -1 && table_int(k->t, k->prompt, r) >= 0;
-        }
-    a->x0 = -.6, a->x1 = 1.6;
-    a->y0 = fmax(-1, floor(lo * 10 - .2) / 10), a->y1 = fmin(1, ceil(hi * 10 + .2) / 10);
+        far += is(k, r, "r2.test", -1) && table_real(k->t, k->value, r) < -1
+               && table_int(k->t, k->prompt, r) >= 0;
     double zero = axis_y(a, 0);
     const double base[] = {a->x, zero, a->x + a->w, zero};
     canvas_line(c, base, 2, .2, (struct rgb){.7, .7, .7});
@@ -290,8 +317,7 @@ static void held_out(struct canvas *c, const struct dynamics_view *v, const stru
         if (prompt < 0)
             canvas_line(c, bar, 2, .5, shuffled ? grey : ink);
         else
-            mark_draw(c, shuffled ? MARK_RING : MARK_DISC, x + .8 * (double)(prompt % PROMPTS) - 1,
-                      y, 1.2, shuffled ? grey : colour_of(prompt));
+            point(c, shuffled, prompt, x + .8 * (double)(prompt % PROMPTS) - 1, y);
         left = shuffled ? left : y;
     }
     canvas_unclip(c);
@@ -323,9 +349,6 @@ static void panel_axes(struct canvas *c, struct axis_box *a, int p, bool last)
     if (last && xlabels[p])
         canvas_text(c, a->x + a->w / 2, a->y + a->h + 6, xlabels[p], PT_LABEL, ALIGN_CENTER, ink,
                     0);
-    if (p == 0)
-        canvas_text(c, a->x - 9.4, a->y + a->h / 2, "imaginary part", PT_TICK, ALIGN_CENTER, ink,
-                    1);
 }
 
 static void head_row(struct canvas *c, const struct dynamics_view *v, int i, double y, double w,
@@ -342,17 +365,18 @@ static void head_row(struct canvas *c, const struct dynamics_view *v, int i, dou
     canvas_text(c, 3, y + h / 2, v->one[i].head, PT_LABEL, ALIGN_CENTER, ink, 1);
 }
 
-static double sample(struct canvas *c, double x, double y, const struct tail *k, struct rgb colour,
-                     const char *text)
+static double sample(struct canvas *c, double x, double y, const struct tail *k, double width,
+                     struct rgb colour, const char *text)
 {
-    const double xy[] = {x, y, x + 6, y};
+    const double long_one = k->points ? 1.2 : 6, xy[] = {x, y, x + long_one, y};
     canvas_dash(c, k->dash, .7);
-    canvas_line(c, xy, 2, .35, colour);
+    if (!k->points)
+        canvas_line(c, xy, 2, width, colour);
     canvas_dash(c, 0, 0);
     if (k->points)
-        mark_draw(c, MARK_DISC, x + 3, y, .9, colour);
-    canvas_text(c, x + 7, y, text, PT_SMALL, ALIGN_LEFT, ink, 0);
-    return x + 10 + canvas_text_width(c, text, PT_SMALL, 0);
+        mark_draw(c, MARK_DISC, x + long_one / 2, y, .9, colour);
+    canvas_text(c, x + long_one + 1, y, text, PT_SMALL, ALIGN_LEFT, ink, 0);
+    return x + long_one + 4 + canvas_text_width(c, text, PT_SMALL, 0);
 }
 
 static void key(struct canvas *c, const struct dynamics_view *v)
@@ -361,17 +385,18 @@ static void key(struct canvas *c, const struct dynamics_view *v)
     bool two = canvas_width(c) < ONE_ROW;
     double y = canvas_height(c) - (two ? 5.3 : 2.5), x = 3;
     char text[64];
-    mark_draw(c, MARK_DISC, x + .6, y, 1.2, palette_line(0));
-    canvas_text(c, x + 2, y, "a prompt (colour)", PT_SMALL, ALIGN_LEFT, ink, 0);
-    x += 6 + canvas_text_width(c, "a prompt (colour)", PT_SMALL, 0);
+    for (int i = 0; i < 2; i++, x += 1.6)
+        mark_draw(c, mark_of(i), x + .6, y, 1.2, colour_of(i));
+    canvas_text(c, x + .6, y, "prompts", PT_SMALL, ALIGN_LEFT, ink, 0);
+    x += 4.6 + canvas_text_width(c, "prompts", PT_SMALL, 0);
     mark_draw(c, MARK_RING, x + .6, y, 1.2, grey);
     canvas_text(c, x + 2, y, "steps shuffled", PT_SMALL, ALIGN_LEFT, ink, 0);
     x += 6 + canvas_text_width(c, "steps shuffled", PT_SMALL, 0);
-    x = sample(c, x, y, &(struct tail){.dash = 0}, ink, "median, mean");
+    x = sample(c, x, y, &(struct tail){.dash = 0}, .5, ink, "mean, median");
     x = two ? 3 : x;
     y = canvas_height(c) - 2.5;
     for (int i = 0; i < 4; i++)
-        x = sample(c, x, y, &tails[i], tail_colour(i), texts[i]);
+        x = sample(c, x, y, &tails[i], .35, tail_colour(i), texts[i]);
     snprintf(text, sizeof text, "%d more head%s not shown", v->more, v->more > 1 ? "s" : "");
     if (v->more)
         canvas_text(c, canvas_width(c) - RIGHT, 1.6, text, PT_SMALL, ALIGN_RIGHT, quiet, 0);
@@ -388,6 +413,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         return kvf_fail(d, KVF_E_ARG, "--size: %d heads need at least %.0f x %.0f mm", v.n,
                         ceil(LEFT + RIGHT + (PANELS - 1) * GAP_X + PANELS * LEAST_PANEL),
                         ceil(TOP + BOTTOM + v.n * LEAST_PANEL + (v.n - 1) * GAP_Y));
+    canvas_text(c, LEFT - 9.4, TOP + (v.n * (h + GAP_Y) - GAP_Y) / 2, "imaginary part", PT_TICK,
+                ALIGN_CENTER, ink, 1);
     for (int i = 0; i < v.n; i++)
         head_row(c, &v, i, TOP + i * (h + GAP_Y), w, h);
     key(c, &v);

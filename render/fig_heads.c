@@ -15,6 +15,7 @@
 
 enum { TOP = 3, BOTTOM = 2, KEY = 35, MOST_OTHER = 5, MOST_RULES = 32, LEFT = 27 };
 static const double LINE = 3.8, BAR = 4.2;
+static const struct rgb white = {1, 1, 1};
 
 struct heads_style {
     const char *head; /* NULL: the map of all */
@@ -107,7 +108,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     struct view v;
     if (o->head) {
         *w = 88;
-        *h = 66;
+        *h = 65;
         return;
     }
     int lines = 4;
@@ -193,40 +194,49 @@ static void score_bars(struct canvas *c, const struct table *t, int64_t r, struc
     double y = a->y + pitch / 2, half = axis_x(a, .5), thick = fmin(2.6, .7 * pitch);
     char name[64], number[24];
     int col[MOST_RULES], n = sorted_scores(t, r, col);
+    const double line[] = {half, a->y, half, a->y + a->h};
+    canvas_dash(c, .8, .6);
+    canvas_line(c, line, 2, 0.2, (struct rgb){.4, .4, .4});
+    canvas_dash(c, 0, 0);
     for (int i = 0; i < n; i++) {
-        double v = table_real(t, col[i], r);
+        double v = table_real(t, col[i], r), end = a->x;
         struct kind_identity k = rule_of(table_col_name(t, col[i]), name);
         if (isfinite(v)) {
-            canvas_rect(c, a->x, y - thick / 2, axis_x(a, fmin(1, fmax(0, v))) - a->x, thick,
-                        k.fill);
+            end = axis_x(a, fmin(1, fmax(0, v)));
+            canvas_rect(c, a->x, y - thick / 2, end - a->x, thick, tint(k.fill, i ? .55 : 1));
             snprintf(number, sizeof number, "%.2f", v);
         } else {
             snprintf(number, sizeof number, "undefined");
         }
         canvas_text(c, a->x - 1.5, y, name, PT_TICK, ALIGN_RIGHT, ink, 0);
-        canvas_text(c, a->x + a->w + 1, y, number, PT_SMALL, ALIGN_LEFT, ink, 0);
+        double wide = canvas_text_width(c, number, PT_SMALL, 0);
+        canvas_rect(c, end + .5, y - thick / 2, wide + 1, thick, white); /* over the dashes */
+        canvas_text(c, end + 1, y, number, PT_SMALL, ALIGN_LEFT, ink, 0);
         y += pitch;
     }
-    const double line[] = {half, a->y, half, a->y + a->h};
-    canvas_dash(c, .8, .6);
-    canvas_line(c, line, 2, 0.2, (struct rgb){.4, .4, .4});
-    canvas_dash(c, 0, 0);
 }
 
-/* Writes what the rules looked at, in one line or two below the bars. */
+/* Writes what the rules looked at, in a few lines below the bars. */
 static void features(struct canvas *c, const struct table *t, int64_t r, double y)
 {
-    static const char *const names[] = {"window",  "sink_mass",        "recent", "spread",
-                                        "entropy", "number",           "gist",   "filler",
-                                        "prompt",  "last_use_sparsity"};
+    static const char *const names[][2] = {{"window", "window of queries"},
+                                           {"spread", "octaves of windows"},
+                                           {"recent", "recency"},
+                                           {"sink_mass", "mass on the first tokens"},
+                                           {"entropy", "entropy"},
+                                           {"number", "on numbers"},
+                                           {"gist", "on stops"},
+                                           {"filler", "on fillers"},
+                                           {"prompt", "on the prompt"},
+                                           {"last_use_sparsity", "sparsity of last uses"}};
     double x = 2;
     for (int k = 0; k < 10; k++) {
-        char text[48];
-        int col = numeric_column(t, names[k]);
+        char text[64];
+        int col = numeric_column(t, names[k][0]);
         if (col < 0)
             continue;
         double v = table_real(t, col, r);
-        snprintf(text, sizeof text, isnan(v) ? "%s \xe2\x80\x93" : "%s %.2f", names[k], v);
+        snprintf(text, sizeof text, isnan(v) ? "%s \xe2\x80\x93" : "%s %.2f", names[k][1], v);
         minus_signs(text, sizeof text);
         double w = canvas_text_width(c, text, PT_SMALL, 0);
         if (x + w > canvas_width(c) - 2) {
@@ -255,10 +265,10 @@ static int evidence(struct canvas *c, const struct table *t, const char *head, s
                         table_name(t), head);
     struct axis_box a = {.x = LEFT,
                          .y = 7,
-                         .w = canvas_width(c) - LEFT - 12,
+                         .w = canvas_width(c) - LEFT - 7,
                          .x1 = 1,
-                         .h = fmin(bars * BAR, fmax(4, canvas_height(c) - 26)),
-                         .xlabel = "score of the rule"};
+                         .h = fmin(bars * BAR, fmax(4, canvas_height(c) - 28)),
+                         .xlabel = "score of the rule; a kind needs 0.5"};
     snprintf(text, sizeof text, "%s: %.40s", head, cell_text(t, table_find(t, "kind"), r, cell));
     if (score >= 0 && isfinite(table_real(t, score, r)))
         snprintf(text + strlen(text), 32, ", score %.2f", table_real(t, score, r));

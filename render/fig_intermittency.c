@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "render/cells.h"
 #include "render/figures.h"
 #include "render/plot.h"
 
@@ -25,22 +26,51 @@ static const char *heading(const char *quantity)
     return quantity;
 }
 
+/* The heading of a panel: a quantity, after its trace where the lines are not traces. */
+static const char *panel_of(const struct row_choice *v, int64_t r, const char *quantity,
+                            char out[PLOT_NAME])
+{
+    bool told = v->k.trace >= 0 && !v->traces;
+    snprintf(out, PLOT_NAME, "%.50s%s%.40s", told ? table_str(v->k.t, v->k.trace, r) : "",
+             told ? ": " : "", heading(quantity));
+    return out;
+}
+
+/* Marks where the line whose last point was just added passes one half, with the median: on the
+ * line as it is drawn, whose axis across is logarithmic. */
+static void mark_half(struct plot *p, double median)
+{
+    const struct plot_series *s = p->last < 0 ? NULL : &p->series[p->last];
+    int k = s ? s->data.n - 1 : 0, n = p->n_marks;
+    const double *x = k > 0 ? s->data.x : NULL, *y = k > 0 ? s->data.y : NULL;
+    if (!y || !(y[k - 1] >= .5 && y[k] < .5) || isnan(median))
+        return;
+    double part = (y[k - 1] - .5) / (y[k - 1] - y[k]);
+    double at = exp(log(x[k - 1]) + part * (log(x[k]) - log(x[k - 1])));
+    plot_mark(p, p->panel[s->panel], p->line[s->line].name, at, .5, false);
+    if (p->n_marks > n)
+        p->mark[n].value = median;
+}
+
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
     struct row_choice v;
     int quantity = table_find(t, "quantity"), above = table_find(t, "above");
     int y = table_find(t, "share"), low = table_find(t, "low"), high = table_find(t, "high");
-    int tokens = table_find(t, "tokens");
+    int tokens = table_find(t, "tokens"), median = numeric_column(t, "q50");
     const struct intermittency_style *o = s->own;
     int err = choice_open(&v, t, &o->rows, d);
     if (err)
         return err;
+    if (v.traces && !v.criterion) /* panels are of quantities: one criterion, the first */
+        v.criterion = table_str(t, v.k.criterion, 0);
+    char panel[PLOT_NAME];
     const char *only = v.heads && !o->quantity ? "longest-gap" : o->quantity;
     p->log_x = true;
     p->log_y = o->rows.y == CHOICE_LOG;
     p->whole_x = true;
-    p->xlabel = only ? heading(only) : "n";
+    p->xlabel = only ? heading(only) : "n (queries, returns or steps)";
     p->ylabel = "share of tokens with n or more";
     p->y0 = p->log_y ? NAN : 0;
     p->y1 = 1;
@@ -48,9 +78,11 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         const char *name = table_str(t, quantity, r);
         if (!choice_has(&v, r) || (only && strcmp(only, name) != 0))
             continue;
-        choice_add(p, &v, r, only ? NULL : heading(name), table_real(t, above, r) + 1,
-                   table_real(t, y, r), value_at(t, low, r), value_at(t, high, r));
+        choice_add(p, &v, r, only ? NULL : panel_of(&v, r, name, panel),
+                   table_real(t, above, r) + 1, table_real(t, y, r), value_at(t, low, r),
+                   value_at(t, high, r));
         plot_of(p, value_at(t, tokens, r));
+        mark_half(p, value_at(t, median, r));
     }
     if (only && !p->n_series)
         return kvf_fail(d, KVF_E_ARG, "--style: the table has no quantity '%s'", only);
@@ -60,14 +92,18 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     char bands[48];
     size_t n = strlen(p->note);
     snprintf(p->note + n, sizeof p->note - n, "%s",
-             low >= 0 ? bands_text(t, p, bands) : "of each token of a head");
+             low >= 0 ? bands_text(t, p, bands) : "each token of each head counts once");
+    p->ring_values = true;
+    n = strlen(p->note);
+    if (p->n_marks)
+        snprintf(p->note + n, sizeof p->note - n, "; rings: half of the tokens, with the median");
     plot_note_few(p);
     plot_hide_empty(p);
     return KVF_OK;
 }
 
 static const struct opt style[] = {
-    CHOICE_BY("criterion", "class", "head"),
+    CHOICE_BY("criterion", "class", "head", "trace"),
     CHOICE_ONE,
     TEXT_KEY(struct intermittency_style, quantity, "NAME", "the only quantity that is drawn",
              .absent = "all"),
@@ -81,4 +117,5 @@ static const struct figure_column needs[] = {{"head", COLUMN_TEXT},     {"criter
 
 PLOT_FIGURE(fig_intermittency, .name = "intermittency", .table = "intermittency",
             .summary = "how often tokens are selected, return, stay away, and when they leave",
-            .needs = needs, .style = style, .style_bytes = sizeof(struct intermittency_style));
+            .needs = needs, .style = style, .style_bytes = sizeof(struct intermittency_style),
+            .side_by_side = true);

@@ -23,6 +23,7 @@ struct view {
     enum plot_by by;
     char (*panel)[PLOT_NAME];
     const char *class[CLASSES];
+    bool held[CLASSES]; /* some head holds an entry of it at some step */
     int n_panels, n_classes;
     int64_t first, every, steps;
     double from; /* first step drawn */
@@ -110,6 +111,7 @@ static int add_up(struct view *v)
                          (table_int(v->t, v->step, r) - v->first) / v->every);
         if (class == v->n_classes || !isfinite(e))
             continue;
+        v->held[class] |= e > 0;
         v->sum[at] += e;
         v->n[at]++;
     }
@@ -151,6 +153,27 @@ static void looks(struct plot *p, const struct view *v)
     }
 }
 
+/* Whether a class is an area: one of which nothing is held is none, nor is the sum of the others.
+ */
+static bool stacked(const struct view *v, int class)
+{
+    bool sum = v->n_classes > 1 && strcmp(v->class[class], "all") == 0; /* of the others */
+    return !sum && v->held[class];
+}
+
+/* Names the classes of which nothing is held in the note. */
+static void name_empty(struct plot *p, const struct view *v)
+{
+    const char *begin = "nothing held of: ";
+    for (int class = 0; class < v->n_classes; class ++) {
+        size_t n = strlen(p->note);
+        if (v->held[class])
+            continue;
+        snprintf(p->note + n, sizeof p->note - n, "%s%s", begin, v->class[class]);
+        begin = ", ";
+    }
+}
+
 static int stack(struct plot *p, struct view *v)
 {
     double *base = MEM_NEW(double, (size_t)v->steps);
@@ -160,11 +183,12 @@ static int stack(struct plot *p, struct view *v)
         for (int64_t i = 0; i < v->steps; i++)
             base[i] = 0;
         for (int class = 0; class < v->n_classes; class ++)
-            if (v->n_classes == 1 || strcmp(v->class[class], "all") != 0) /* the others' sum */
+            if (stacked(v, class))
                 stack_class(p, v, k, class, base);
     }
     mem_free(base);
     looks(p, v);
+    name_empty(p, v);
     return KVF_OK;
 }
 

@@ -332,15 +332,31 @@ static int by_y(const void *a, const void *b)
     return p->y != q->y ? (p->y > q->y) - (p->y < q->y) : (p->line > q->line) - (p->line < q->line);
 }
 
-/* Moves the names of n sorted tags apart, within [top, bottom]. */
-static void spread(struct tag *t, int n, double top, double bottom)
+/* Gives each of n sorted tags one of the lines of text between top and bottom: strong ones that
+ * beside the end of their line, pale ones the others in their order. */
+static void spread(const struct quality *q, struct tag *t, int n, double top, double bottom)
 {
-    double at[CHART_LINES];
+    bool taken[CHART_LINES] = {false};
+    double want[CHART_LINES];
+    int lines = (int)fmin(CHART_LINES, floor((bottom - top) / KEY_LINE + 1e-9)), strong = 0;
     for (int i = 0; i < n; i++)
-        at[i] = t[i].y;
-    spread_places(at, n, KEY_LINE, top + KEY_LINE / 2, bottom - KEY_LINE / 2);
-    for (int i = 0; i < n; i++)
-        t[i].at = at[i];
+        if (q->strong[t[i].line])
+            want[strong++] = (t[i].y - top) / KEY_LINE - .5;
+    spread_places(want, strong, 1, 0, lines - 1);
+    for (int i = 0, k = 0, least = 0; i < n; i++)
+        if (q->strong[t[i].line]) {
+            int line = (int)fmax(least, fmin(round(want[k]), lines - strong + k));
+            taken[line] = true;
+            t[i].at = top + (line + .5) * KEY_LINE;
+            least = line + 1;
+            k++;
+        }
+    for (int i = 0, k = 0; i < n; i++)
+        if (!q->strong[t[i].line]) {
+            while (k + 1 < lines && taken[k])
+                k++;
+            t[i].at = top + (k++ + .5) * KEY_LINE;
+        }
 }
 
 /* The last point of a line within the axes; false: it has none. */
@@ -380,7 +396,7 @@ static void draw_names(struct canvas *c, const struct axis_box *a, const struct 
     fit = q->h.n > fit ? fit - 1 : fit;
     n = choose_tags(a, q, fit, tag);
     qsort(tag, (size_t)n, sizeof *tag, by_y);
-    spread(tag, n, a->y, q->h.n > fit ? bottom - KEY_LINE : bottom);
+    spread(q, tag, n, a->y, q->h.n > fit ? bottom - KEY_LINE : bottom);
     for (int o = 0; o < q->h.n; o++)
         for (int i = 0; i < n; i++) {
             struct identity k = look_of(q, tag[i].line);
@@ -388,7 +404,8 @@ static void draw_names(struct canvas *c, const struct axis_box *a, const struct 
                                      tag[i].at,    left - 0.6, tag[i].at};
             if (tag[i].line != q->order[o])
                 continue;
-            canvas_line(c, leader, 3, 0.12, tint(k.colour, .7));
+            if (q->strong[tag[i].line]) /* the lines of all would hide the curves */
+                canvas_line(c, leader, 3, 0.15, k.colour);
             mark_draw(c, k.mark, left + 0.7, tag[i].at, DOT, k.colour);
             canvas_text(
                 c, left + SAMPLE - 1.5, tag[i].at,

@@ -40,7 +40,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     bool parts = v.heads || v.classes;
     char bands[48];
     snprintf(p->note, sizeof p->note, "%s%s%s", begin,
-             table_find(t, "prior") < 0 ? bands_text(t, p, bands) : "bands: 95 %",
+             table_find(t, "prior") < 0 ? bands_text(t, p, bands) : plot_bands(p),
              table_find(t, "prior") >= 0 && parts ? "; heads and classes shrunk" : "");
     plot_note_few(p);
     plot_hide_empty(p);

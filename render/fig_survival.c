@@ -68,9 +68,9 @@ static void put_note(const struct table *t, bool estimate, const char *begin, st
     if (table_find(t, "low") >= 0)
         ends = bands_text(t, p, bands);
     else if (estimate)
-        ends = "bands: 95 %";
+        ends = plot_bands(p);
     snprintf(p->note, sizeof p->note, "%s%s%s%s%s", begin, of,
-             p->n_marks ? "; rings: half-life" : "", *ends ? "; " : "", ends);
+             p->n_marks ? "; rings, numbers: half-life" : "", *ends ? "; " : "", ends);
 }
 
 static void note_mark(struct plot *p, int64_t mark)
@@ -106,6 +106,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     if (estimate || (!v.gaps && table_find(t, "survival") < 0))
         add_half_lives(p, &v, t);
     choice_note(&v, p, begin);
+    p->ring_values = true;
     put_note(t, estimate, begin, p);
     note_mark(p, own->mark);
     plot_note_few(p);

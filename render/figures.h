@@ -25,13 +25,14 @@ struct colours {
     double lo, hi;
     int64_t clipped, of;
     struct colour_share *share;
+    bool logs; /* lo and hi are logarithms to base 10; lo stands for all that is smaller, too */
 };
 /* What maps on one page have in common.  When a page is measured each map leaves here which colours
  * it has and where its bar stands; when it is drawn the range is that of all, and the page has the
  * bar. */
 struct colour_share {
     bool measured, common; /* the colours are known; they are those of several maps */
-    bool barless;          /* the page has the bar */
+    bool barless, logs;    /* the page has the bar; as in struct colours */
     double lo, hi;
     double room, y, h; /* mm: from the bar to the right rim; of the bar */
     char map[16], label[96];

@@ -170,27 +170,6 @@ static void range_text(double a, double b, char out[64])
     snprintf(out, 64, "%s to %s", from, to);
 }
 
-/* Draws the bar of a scale of logarithms, whose lower end stands for all that is smaller, too. */
-static void log_bar(const struct painter *p, double x, double h)
-{
-    enum { MOST = 64 };
-    double v[MOST];
-    char name[MOST][24], note[COLOURS_NOTE] = "";
-    double lo = p->k.lo, span = p->k.hi - lo;
-    int n = ticks_log(pow(10, lo), pow(10, p->k.hi), h / 3, v, name, MOST);
-    for (int i = 0; i < n; i++)
-        v[i] = (log10(v[i]) - lo) / span;
-    for (int i = 0; i < n; i++)
-        if (name[i][0] && v[i] < 0.01) {
-            char least[24];
-            snprintf(least, sizeof least, "\xe2\x89\xa4%.20s", name[i]);
-            memcpy(name[i], least, sizeof least);
-        }
-    if (!p->usual_range)
-        colours_note(&p->k, note);
-    colour_bar_ticks(p->c, x, p->l.top, 2.6, h, p->k.map, v, name, n, p->g->label, note);
-}
-
 /* Draws the names of the axes, which say the range where maps have no ticks, and the bar of
  * colours. */
 static void axis_names(const struct painter *p)
@@ -214,10 +193,10 @@ static void axis_names(const struct painter *p)
     double half = canvas_text_width(p->c, name, PT_LABEL, 0) / 2 + 0.5;
     double middle = fmax(half, fmin((l->top + bottom) / 2, canvas_height(p->c) - half));
     canvas_text(p->c, 3.2, middle, name, PT_LABEL, ALIGN_CENTER, ink, 1);
-    if (p->g->floor > 0)
-        log_bar(p, right + 3, fmin(bottom - l->top, 60));
-    else
-        colours_bar(p->c, &p->k, right + 3, l->top, fmin(bottom - l->top, 60), p->g->label);
+    struct colours k = p->k;
+    if (k.logs && p->usual_range) /* what lies below the floor is no loss */
+        k.clipped = 0;
+    colours_bar(p->c, &k, right + 3, l->top, fmin(bottom - l->top, 60), p->g->label);
 }
 
 /* Makes and draws the maps, `batch` heads at a time on all threads; only this thread reads the
@@ -301,6 +280,7 @@ static int range_of(const struct grid *g, const struct figure_style *s, struct c
     own.vmin = g->floor > 0 ? log10(s->vmin) : s->vmin;
     own.vmax = g->floor > 0 ? log10(s->vmax) : s->vmax;
     *ret = g->floor > 0 ? colours_make(&own, log10(g->floor), 0) : colours_make(&own, 0, 1);
+    ret->logs = g->floor > 0;
     return KVF_OK;
 }
 

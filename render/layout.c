@@ -315,7 +315,7 @@ static bool same_colours(const struct page *p, int a, int b)
 {
     const struct colour_share *x = &p->place[a].colours, *y = &p->place[b].colours;
     return p->l->panel[a].f == p->l->panel[b].f && x->measured && y->measured
-           && strcmp(x->label, y->label) == 0 && strcmp(x->map, y->map) == 0;
+           && strcmp(x->label, y->label) == 0 && strcmp(x->map, y->map) == 0 && x->logs == y->logs;
 }
 
 /* Gives maps that are alike one range. */
@@ -370,7 +370,7 @@ static void draw_bar(const struct page *p, struct canvas *c, int k)
     if (k < 0)
         return;
     const struct colour_share *own = &p->place[k].colours;
-    struct colours colours = {own->map, own->lo, own->hi, .clipped = 0};
+    struct colours colours = {own->map, own->lo, own->hi, .logs = own->logs};
     colours_bar(c, &colours, p->width - BAR + 2.5, p->place[k].y + p->letter + own->y, own->h,
                 own->label);
 }

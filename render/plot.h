@@ -28,7 +28,8 @@ struct plot_series {
 struct plot_mark {
     int panel, line;
     double x, y;
-    bool cross; /* else a ring */
+    bool cross;   /* else a ring */
+    double value; /* its number: x, unless the figure knows better */
 };
 
 struct plot {
@@ -50,6 +51,8 @@ struct plot {
     double ramp_lo, ramp_hi; /* with a ramp_label: a bar of colours instead of a key */
     const char *ramp_label;
     bool key_upwards; /* the last line first, as areas are stacked */
+    bool ring_values; /* numbers of the rings: after the names beside a single panel, else at the
+                       * first and the last of a panel (below and above lines that fall) */
     double panel_h;   /* mm; 0: own choice */
     int copies;       /* points added for one of the table, to count them (1) */
     int err;          /* the first failure */
@@ -112,6 +115,9 @@ double plot_key(struct canvas *c, const struct plot *p, double x, double y, doub
 void plot_size(const struct plot *p, double *ret_w, double *ret_h);
 /* KVF_E_ARG: no room at this size, or a range that the axis cannot have; KVF_E_NOMEM. */
 int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, struct kvf_diag *d);
+
+/* "bands: 95 %", or that those of many tokens are too narrow to be seen on an axis from 0 to 1. */
+const char *plot_bands(const struct plot *p);
 
 /* What the key `by` of most plots says: a line for all heads together, or one (or a panel) for
  * each head or layer.  The words of the key are in this order. */

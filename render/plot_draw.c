@@ -219,12 +219,31 @@ static void tell_clipped(struct plot *p)
     tell(p, none, all, "at or below 0 not shown");
 }
 
+static void ring_text(const struct plot_mark *m, char text[24])
+{
+    bool short_one = m->value < 9.95 && m->value != floor(m->value);
+    snprintf(text, 24, short_one ? "%.1f" : "%.0f", m->value);
+}
+
+/* Writes the number of the ring of a line into text, "" where there is none; its width in mm, with
+ * what parts it from the name before it. */
+static double ring_of(struct canvas *c, const struct plot *p, int line, char text[24])
+{
+    text[0] = 0;
+    for (int k = 0; p->ring_values && p->n_panels <= 1 && k < p->n_marks; k++)
+        if (p->mark[k].line == line && !p->mark[k].cross)
+            ring_text(&p->mark[k], text);
+    return *text ? canvas_text_width(c, text, PT_SMALL, 0) + 1.5 : 0;
+}
+
 static double key_width(struct canvas *c, const struct plot *p)
 {
     double widest = 0;
+    char ring[24];
     for (int i = 0; i < p->n_lines; i++)
         if (!p->line[i].hidden)
-            widest = fmax(widest, canvas_text_width(c, p->line[i].name, PT_TICK, 0));
+            widest = fmax(widest, canvas_text_width(c, p->line[i].name, PT_TICK, 0)
+                                      + ring_of(c, p, i, ring));
     return KEY_SAMPLE + fmin(widest + .2, fmin(KEY_MOST, canvas_width(c) - 2 * EDGE) - KEY_SAMPLE);
 }
 
@@ -309,6 +328,36 @@ static void draw_mark(struct canvas *c, const struct axis_box *a, const struct p
     canvas_disc(c, x, y, r, 0.3, colour);
 }
 
+/* Writes the number of one ring: left of it and below, or right of it and above. */
+static void ring_value(struct canvas *c, const struct axis_box *a, const struct plot_mark *m,
+                       bool below)
+{
+    char text[24];
+    ring_text(m, text);
+    double wide = canvas_text_width(c, text, PT_SMALL, 0), side = below ? -1.1 : 1.1;
+    double x = axis_x(a, m->x) + side, y = axis_y(a, m->y) + (below ? 1.5 : -1.5);
+    double left = below ? x - wide : x;
+    if (left > a->x + .5 && left + wide < a->x + a->w - .5 && y > a->y + 1.5
+        && y < a->y + a->h - 1.5)
+        canvas_text(c, x, y, text, PT_SMALL, below ? ALIGN_RIGHT : ALIGN_LEFT, ink, 0);
+}
+
+static void ring_values(struct canvas *c, const struct plot *p, const struct axis_box *a, int panel)
+{
+    const struct plot_mark *first = NULL, *last = NULL;
+    for (int k = 0; k < p->n_marks; k++) {
+        const struct plot_mark *m = &p->mark[k];
+        if (m->panel != panel || m->cross)
+            continue;
+        first = !first || m->x < first->x ? m : first;
+        last = !last || m->x >= last->x ? m : last;
+    }
+    if (first && last != first)
+        ring_value(c, a, first, true);
+    if (last)
+        ring_value(c, a, last, false);
+}
+
 static void level(struct canvas *c, const struct axis_box *a, double v)
 {
     double y = axis_y(a, v), xy[] = {a->x, y, a->x + a->w, y};
@@ -351,6 +400,8 @@ static void draw_panel(struct canvas *c, const struct plot *p, const struct layo
     for (int k = 0; k < p->n_marks; k++)
         if (p->mark[k].panel == i)
             draw_mark(c, &a, &p->mark[k], p->line[p->mark[k].line].look.colour);
+    if (p->ring_values && !l->beside)
+        ring_values(c, p, &a, i);
     if (i + l->cols >= p->n_panels)
         axis_ticks_x(c, &a);
     if (i % l->cols == 0)
@@ -386,7 +437,7 @@ static void draw_names(struct canvas *c, const struct plot *p, const struct layo
     struct axis_box a = axis_of(p, l, 0);
     double at[MOST_BESIDE];
     int line[MOST_BESIDE], n = 0;
-    char text[256];
+    char text[256], ring[24];
     for (int k = 0; k < p->n_lines; k++) {
         if (p->line[k].hidden || !p->line[k].name[0])
             continue;
@@ -401,8 +452,10 @@ static void draw_names(struct canvas *c, const struct plot *p, const struct layo
     }
     spread_places(at, n, KEY_LINE, l->y + 2, fmax(l->y + l->h, l->y + 2 + (n - 1) * KEY_LINE));
     for (int i = 0; i < n; i++) {
-        fit_text(c, p->line[line[i]].name, PT_TICK, l->key_w - KEY_SAMPLE + 0.1, text);
+        double number = ring_of(c, p, line[i], ring);
+        fit_text(c, p->line[line[i]].name, PT_TICK, l->key_w - KEY_SAMPLE - number + 0.1, text);
         chart_key(c, l->key_x, at[i], text, &p->line[line[i]].look);
+        canvas_text(c, l->key_x + l->key_w, at[i], ring, PT_SMALL, ALIGN_RIGHT, note_ink, 0);
     }
 }
 

@@ -60,6 +60,18 @@ static bool any_interval(const struct plot *p)
     return false;
 }
 
+const char *plot_bands(const struct plot *p)
+{
+    double widest = 0;
+    for (int i = 0; i < p->n_series; i++) {
+        const struct chart_line *l = &p->series[i].data;
+        for (int k = 0; l->low && k < (l->few ? l->few : l->n); k++)
+            if (isfinite(l->low[k]) && isfinite(l->high[k]))
+                widest = fmax(widest, l->high[k] - l->low[k]);
+    }
+    return widest > 0.012 || p->log_y ? "bands: 95 %" : "95 % bands narrower than lines";
+}
+
 const char *bands_text(const struct table *t, const struct plot *p, char out[48])
 {
     double n = table_meta_real(t, "documents", NAN);
@@ -239,7 +251,7 @@ void choice_add(struct plot *p, const struct row_choice *v, int64_t r, const cha
 void choice_note(const struct row_choice *v, const struct plot *p, char out[PLOT_NAME])
 {
     char name[PLOT_NAME] = "";
-    if (v->classes && v->criterion)
+    if ((v->classes || v->traces) && v->criterion)
         criterion_name(v->criterion, name);
     snprintf(out, PLOT_NAME, "%.60s%s%s", name, name[0] ? "; " : "",
              v->thin && p->n_lines ? "grey: heads; " : "");

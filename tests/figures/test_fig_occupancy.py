@@ -5,7 +5,7 @@ import sys
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import check, finish  # noqa: E402
 from readers import Svg
-from test_panels import draw, tsv, words_of
+from test_panels import draw, texts, tsv, words_of
 
 COLUMNS, CLASSES = ["trace", "step", "head", "layer", "index", "class", "entries"], ("all", "word")
 
@@ -31,4 +31,11 @@ code, _, said = draw(table(steps=lambda k: 8 + k), "occupancy")
 check("unlike steps are refused", code == 2 and "step" in said, said)
 code, svg, said = draw(table(), "occupancy-curves")
 check("curves: a panel for each trace", code == 0 and all(t in words_of(svg) for t in ("h2o 64", "trimkv 64")), said)
+
+# Areas by class: what is never held is no part of the key.
+held = {"prompt": 5, "think": 0, "answer": 3}
+svg = draw(tsv("occupancy", COLUMNS[1:], [(t, "L0K0", 0, 0, c, n) for t in range(6) for c, n in held.items()]), "occupancy-curves")[1]
+names = [t[0] for t in texts(svg)]
+check("classes that hold something are in the key", "prompt" in names and "answer" in names and "think" not in names, names)
+check("those that hold nothing are named", "nothing held of: think" in names, names)
 finish()

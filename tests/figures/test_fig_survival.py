@@ -5,7 +5,7 @@ import sys
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import check, finish  # noqa: E402
-from test_panels import affine, draw, paths, tsv, words_of
+from test_panels import affine, draw, paths, texts, tsv, words_of
 
 COLUMNS = ["trace", "head", "layer", "index", "criterion", "horizon", "fraction", "survival", "survival_low", "survival_high", "half_life"]
 AGES = (1, 4, 16, 64, 256)
@@ -34,6 +34,17 @@ for p in lines(svg, COLOUR["h2o 64"]):
     check("shares", affine([n ** -.1 for n in AGES], [y for _, y in p]), p)
 usual = draw(table(), "survival")
 check("without the key a panel for each trace", usual[0] == 0 and "top-64" in words_of(usual[1]) and usual[1] != svg, usual[2])
+
+# Half-lives: after the names beside a single panel, at the first and the last ring of several.
+HALF = {"h2o 64": 77, "trimkv 64": 5, "trimkv 128": 22}
+lived = tsv("survival", COLUMNS, [(t, "all", -1, -1, c, n, 0, LEVEL[t] ** (1 + i) * n ** -.1, "nan", "nan", HALF[t]) for t in HALF
+                                  for i, c in enumerate(("top64", "mass.90")) for n in AGES])
+svg = draw(lived.replace("mass.90", "top64"), "survival", style="by=trace")[1]
+at = {t[0]: t[2] for t in texts(svg)}
+check("half-lives after the names", all(abs(at.get(str(v), -9) - at[name]) < .5 for name, v in HALF.items()), at)
+svg = draw(lived, "survival", style="by=trace")[1]
+numbers = [t[0] for t in texts(svg) if t[0] in ("77", "5", "22")]
+check("half-lives of several panels: the first and the last", sorted(numbers) == ["5", "5", "77", "77"], numbers)
 
 code, marked, said = draw(table(criteria=("top64",)), "survival", style="by=trace,mark=64")
 check("marked", code == 0 and "dashed upright: age 64" in words_of(marked), said)

@@ -93,6 +93,16 @@ with tempfile.TemporaryDirectory(prefix="kvfate-layout-") as folder:
     check("whose texts lie over nothing", not pairs(text_boxes(svg)), pairs(text_boxes(svg))[:2])
     both = [w[0] for w in words(draw(path("k.svg"), "--layout", "ab", full, halved, *ends)[1])]
     check("a range of one's own: a bar each", sum(w.startswith("sparsity") for w in both) == 2, both)
+    # The same of a scale of logarithms.
+    with open(path("retention.tsv"), "w") as f:
+        f.write("# table: retention\n# T: 40\nsource\thead\tlayer\tindex\ttoken\tbirth\tlog_beta\tbeta\tmean_retention\tlast_use_age\n")
+        f.write("".join(f"gate\tL0K{h}\t0\t{h}\t{i}\t{i}\t{-.1 * (i % 7)}\t.9\t.5\t0\n" for h in range(2) for i in range(40)))
+    panel = path("retention.tsv") + "@retention:scale="
+    for kinds, bars in (("log log", 1), ("linear log", 2), ("linear linear", 1)):
+        code, svg, said = draw(path("l.svg"), "--layout", "ab", *(panel + k for k in kinds.split()))
+        told = [w[0] for w in words(svg)]
+        check(f"retention, {kinds}: {bars} bar", code == 0 and told.count("\u22640.001") == (kinds.count("log") > 0) and
+              sum("retention" in w for w in told) == bars, said or told)
     code, pdf, said = draw(path("h.pdf"), "--layout", "aab", tokens, sparsity)
     check("a text is on one page", code == 0 and len(re.findall(rb"/Type /Page\b", pdf)) <= 1, said)
 

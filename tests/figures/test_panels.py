@@ -353,12 +353,17 @@ def claims():
     check("verdicts counted", all(s in said for s in ("supported (2)", "contradicted (1)", "undecided (1)", "not judged (1)")), said)
     names = [t[0] for t in texts(svg)]
     check("papers, and judged claims alone", "P" in names and "Q" in names and "within" in names and "not" not in names, said)
+    place = {t[0]: t[2] for t in texts(svg)}
+    check("verdicts in the order of the key", place["Q"] < place["alone"] < place["within"], place)
+    check("as many places as the interval has, and the claim at the right",
+          all(t in names for t in ("0.80 (0.60 .. 0.90)", "0.80 (0.70 .. 0.90)", "0.02 (\u22120.10 .. 0.10)", "> 0.5", "< 0.5", "in \u22120.05 .. 0.05")), names)
+    check("verdicts of each paper", sum(abs(t[2] - place["P"]) < .5 for t in texts(svg)) == 3 == sum(abs(t[2] - place["Q"]) < .5 for t in texts(svg)), place)
     # farthest of value and interval at +-1: up = (.3, .1 .. .4) / .4, down = (-.3, -.4 .. -.2) / .4
     lines = {}
     for _, stroke, p, _, _ in paths(svg):
         if stroke in (BLUE, VERMILION) and len(p) == 2 and p[0][1] == p[1][1]:
             lines[stroke] = sorted((p[0][0], p[1][0]))
-    dots = sorted(discs(svg, BLUE), key=lambda p: p[1])[1:]  # the first is the key's
+    dots = [p for p in sorted(discs(svg, BLUE), key=lambda p: p[1]) if p[0] > lines[VERMILION][1]]  # not the key's, nor the papers'
     check("claims that go up and down", affine([-1, -.5, .25, 1, .75], lines[VERMILION] + lines[BLUE] + [dots[0][0]]), lines, dots)
     check("a claim without interval is at the rim", abs(dots[1][0] - lines[BLUE][1]) < .02, dots)
 
@@ -380,6 +385,14 @@ def pareto():
     x = sorted(discs(svg, BLUE))[:3]
     check("agreement up", affine([1 - 8 / b / 4 for b in (32, 64, 128)], [p[1] for p in x]) and x[0][1] > x[2][1], x)
     check("no front", not discs(svg, (64, 64, 64), filled=False))
+    many = draw(eval_rows([f"method {i}" for i in range(12)]), "pareto", style="methods=method 11+method 0")[1]
+    at = {t[0]: t[2] for t in texts(many) if t[0].startswith("method ")}
+    ends = {}  # of lines from the last point to the name
+    for _, stroke, p, _, _ in paths(many):
+        if stroke in (BLUE, (230, 159, 0)) and len(p) == 3 and p[1][1] == p[2][1]:
+            ends[stroke] = p[0][1]
+    check("of many methods those that are not pale have a line to the name", len(ends) == 2 and len(at) == 12, ends, at)
+    check("whose name is beside the end", all(min(abs(at[name] - y) for y in ends.values()) < 2.6 for name in ("method 0", "method 11")), ends, at)
     for n in (1, 17, 18, 19, 60):
         check("names of any length", draw(eval_rows((n * "m", n * "W")), "pareto")[0] == 0, n)
     zero = eval_rows().replace("\t0.0625\t", "\t0\t")
@@ -430,7 +443,8 @@ def heads():
     row = [s for s, x, y in sorted(signs, key=lambda t: t[1]) if abs(y - min(t[2] for t in signs)) < 1][:5]
     check("letters of head 0 along the layers", row == ["W", "S", "A", "G", "O"], row)
     svg = draw(heads_rows(), "heads", style="head=L2H3")[1]
-    held = bars(svg, (0, 114, 178)) + bars(svg, (230, 159, 0)) + bars(svg, (0, 158, 115))
+    pale = lambda *rgb: tuple(round(255 - .55 * (255 - v)) for v in rgb)  # all but the largest
+    held = bars(svg, (0, 114, 178)) + bars(svg, pale(230, 159, 0)) + bars(svg, pale(0, 158, 115))
     check("evidence: bars as long as scores", affine([0, .3, .2, .1], [0] + [b[2] for b in held]), held)
     check("evidence names the head", "L2H3: odd-kind, score 0.88" in words_of(svg), words_of(svg))
     bare = "\n".join("\t".join(v for k, v in enumerate(line.split("\t")) if k != 4) for line in heads_rows().split("\n"))
@@ -472,7 +486,8 @@ def compare():
     check(f"matches of unlike shapes: {said}", code == 0 and len(dots) == 6, dots)
     check("rows down", affine(range(6), [p[1] for p in dots]), dots)
     check("columns across", affine([(i * 3) % 8 for i in range(6)], [p[0] for p in dots]), dots)
-    check("how many", "best assignment (6)" in words_of(svg), words_of(svg))
+    check("heads matched with themselves", "white: a head and itself (2)" in words_of(draw(pairs_rows(LA=3, HA=2, LB=3, HB=2), "compare")[1]))
+    check("how many", "best assignment, 6 pairs" in words_of(svg), words_of(svg))
     for shape in ((1, 2, 8, 8), (8, 8, 1, 2), (1, 1, 1, 1)):
         for match in (False, True):
             code, data, said = draw(pairs_rows(*shape, match=match), "compare", "png", dpi="30")
