@@ -11,6 +11,7 @@
 #include "analyzers/survival_curve.h"
 
 enum { MEAN_TO = 256, MAX_HORIZONS = 256, MAX_GAPS = 16, MAX_JOBS = N_CRITERION_TABLE + MAX_GAPS };
+enum { FEWEST = 8 }; /* tokens of a class that has a curve without an option */
 struct options {
     struct selection_options selection;
     const char *horizons, *gap;
@@ -34,7 +35,8 @@ static const struct opt options[] = {
      "only tokens with F later queries or more", "0", .max = INT32_MAX},
     {OPT_GROUP, .offset = offsetof(struct options, grace), .group = lives_grace_option},
     {OPT_INT, 0, "at-least", offsetof(struct options, at_least), "N",
-     "end curves at the age that fewer tokens could reach", "20", .min = 1, .max = INT32_MAX},
+     "end curves at the age that fewer tokens could reach", "-1",
+     .absent = "20, or all of a class of 8 to 19", .min = 1, .max = INT32_MAX},
     {OPT_INT, 0, "mean-to", offsetof(struct options, mean_to), "H",
      "horizon of the restricted mean", "-1", .absent = "256, or T / 4 if less", .max = INT32_MAX},
     {OPT_STR, 0, "gap", offsetof(struct options, gap), "A,B",
@@ -214,12 +216,22 @@ struct estimate {            /* of a thread */
                               * with a survival; below 0: none */
 };
 
+/* How many tokens of group g must be able to reach an age.  A class of a few, such as a small
+ * picture's patches, has a curve too, which ends where the first of them is followed no longer. */
+static int64_t fewest(const struct plan *p, int g)
+{
+    int64_t n = p->curve.before[g * (p->curve.T + 1) + p->curve.T];
+    if (p->at_least > 0)
+        return p->at_least;
+    return n < FEWEST || n > LIVES_AT_LEAST ? LIVES_AT_LEAST : n;
+}
+
 /* What the lives of group g say.  Nothing of a gap, or where it is not known which tokens live. */
 static void estimate(const struct plan *p, const struct curve *c, int g, bool defined,
                      struct estimate *e)
 {
     int64_t T = p->curve.T, at = g * (T + 1);
-    e->known = e->followed = defined ? lives_end(&p->lives, g, c->end, p->at_least) : -2;
+    e->known = e->followed = defined ? lives_end(&p->lives, g, c->end, fewest(p, g)) : -2;
     if (e->known < 0)
         return;
     product_limit(c->lives.died + at, c->lives.censored + at, T + 1, e->S, e->G);
@@ -278,7 +290,7 @@ static void put_fraction(const struct plan *p, const struct curve *c, int g, int
     } else if (p->curve.all && T) {
         r->at_risk = curve_at_risk(c, &p->curve, g, T - 1);
     }
-    if (r->at_risk && curve_tokens(c, &p->curve, g, n) >= p->at_least)
+    if (r->at_risk && curve_tokens(c, &p->curve, g, n) >= fewest(p, g))
         r->fraction = (double)r->alive / (double)r->at_risk;
 }
 
@@ -391,7 +403,7 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
                    p->curve.all ? "all tokens" : "tokens at risk (i + horizon < T)");
     table_meta_str(out, "space", space_name(p->of.space));
     table_meta_num(out, "grace", (double)p->lives.grace);
-    table_meta_num(out, "at_least", (double)p->at_least);
+    table_meta_num(out, "at_least", (double)(p->at_least > 0 ? p->at_least : LIVES_AT_LEAST));
     table_meta_num(out, "mean_to", (double)p->mean_to);
     if (p->skip)
         table_meta_str(out, "left_out", "queries that saw no more than K entries");

@@ -272,6 +272,19 @@ def by_class_brute(m, classes):
         same(f"class {c}", [data["at_risk"][k] for k in at] + [data["alive"][k] for k in at], [w[0] for w in want] + [w[1] for w in want])
 
 
+def ends_by_class(name, m, classes):
+    """By default a curve ends at the age that 20 tokens could show, and of a class of 8 to 19 tokens at the one that all of them could."""
+    by = ["survival", m.path, "--criterion", "mass.95", "--grace", "3", "--by", "class"]
+    said_, few = table(kvfate, *by)[0], 0
+    for c in ("all", *sorted(set(classes))):
+        n = m.T if c == "all" else list(classes).count(c)
+        want, _ = table(kvfate, *by, "--at-least", n if 8 <= n < 20 else 20)
+        for key in ("fraction", "survival", "half_life", "rmst"):
+            same(f"{name}: {key} of {c}, {n} tokens", *[[x for x, of in zip(t[key], t["class"]) if of == c] for t in (said_, want)])
+        few += 8 <= n < 20 and any(np.isfinite(real([x for x, of in zip(said_["survival"], said_["class"]) if of == c])))
+    return few
+
+
 # ---- by hand
 
 def by_hand():
@@ -317,6 +330,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-selections-") as folder:
     by_hand()
 
     # random traces: groups of 1, 2 and 3
+    few = 0
     KINDS = [" tea", " 12", ",", "  ", " the"]
     for seed, (L, H, G, T, keep) in enumerate([(2, 2, 2, 80, 1), (1, 2, 4, 134, 1), (2, 1, 3, 70, .3)]):
         rng = np.random.default_rng(seed)
@@ -356,6 +370,9 @@ with tempfile.TemporaryDirectory(prefix="kvfate-selections-") as folder:
         check_intermittency(name, m, "query", 0, (0, 7), 5, 60)
         check_classes(name, m, set(classes["class"]))
         by_class_brute(m, classes["class"])
+        few += ends_by_class(name, m, classes["class"])
+
+    check("some classes of few tokens have curves", few > 0, few)
 
     # evictions: queries fall back below K, and what was before their selections is open
     opened = 0
