@@ -109,7 +109,7 @@ static void put_step(struct tune_job *j, const struct tuner_step *s)
 int tune_text_step(struct tune_job *j, const struct session_options *method, struct kvf_diag *d)
 {
     struct tuner_step s;
-    int err = tuner_step(j->tuner, method, &s, d);
+    int err = tuner_step(j->tuner, j->control ? NULL : method, &s, d);
     if (err)
         return err;
     j->tokens += s.tokens;

@@ -5,11 +5,10 @@
  * head g / (G / H).
  *
  * The weight of key j for query i >= j of the same document is softmax over j of s'_ij,
- * with s_ij = scale q_i . k_j and the number g_j of key j (KV head of the query head):
- *     GATING_NONE    s' = s
- *     GATING_DECAY   s' = s + (i - j) g_j           g = log beta: TRIM-KV v2, DBTrimKV
- *     GATING_LOGIT   s' = s exp((i - j) g_j)        g = log beta: TRIM-KV v1
- *     GATING_WRITE   s' = s + [i - j >= window] g_j g = log of the write gate: WG-KV
+ * with s_ij = scale q_i . k_j, or cap tanh(scale q_i . k_j / cap), and the number g_j of key j (KV
+ * head of the query head): GATING_NONE    s' = s GATING_DECAY   s' = s + (i - j) g_j           g =
+ * log beta: TRIM-KV v2, DBTrimKV GATING_LOGIT   s' = s exp((i - j) g_j)        g = log beta:
+ * TRIM-KV v1 GATING_WRITE   s' = s + [i - j >= window] g_j g = log of the write gate: WG-KV
  * (docs/reference/gates.md).
  *
  * Entries may be evicted: with gone_j of the KV head, query i sees key j while i < gone_j, and
@@ -27,12 +26,13 @@ enum gating { GATING_NONE, GATING_DECAY, GATING_LOGIT, GATING_WRITE };
 struct attention {
     const struct kernels *kernels;
     int T, n_heads, n_kv_heads, D;
-    float scale;
+    float scale, cap; /* cap 0: none */
     enum gating gating;
     int window;             /* GATING_WRITE: at least 1 */
     const float *q, *k, *v; /* row t at + t * ld: [G * D], [H * D], [H * D]; RoPE applied */
     size_t ld;
-    const int32_t *first; /* [T] the first token of the document of token t */
+    const int32_t *first; /* [T] the first token of the document of token t, or a later one from
+                             which on it sees keys; never falling */
     const float *gate;    /* [T, H]; NULL with GATING_NONE */
     const int32_t *gone;  /* [T, H] the first query without the entry, after the entry's own
                              token; NULL: every entry stays */

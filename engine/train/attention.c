@@ -250,6 +250,8 @@ static void weigh_row(const struct work *w, struct tile *t, struct running *run,
     if (n <= 0)
         return;
     int i = t->q0 + r, j = t->k0 + in.lo;
+    if (a->cap > 0)
+        a->kernels->soft_cap(from, n, a->cap);
     modulate(a, from, w->gate + key_tile(w, t) + in.lo, n, i - j, t->factor);
     if (hide(a, t, i, j, n, from, HIDDEN) == 0) {
         memset(from, 0, (size_t)n * sizeof *from);
@@ -359,13 +361,21 @@ static void modulate_back(const struct attention *a, struct tile *t, float *ds, 
     }
 }
 
+/* Caps n scores; slope: the derivative of what they become by what they were. */
+static void cap_scores(const struct attention *a, float *s, int n, float *slope)
+{
+    a->kernels->soft_cap(s, n, a->cap);
+    for (int k = 0; k < n; k++)
+        slope[k] = 1 - s[k] / a->cap * (s[k] / a->cap);
+}
+
 /* Row r: scores and dP become weights and dS. */
 static void gradient_row(const struct work *w, struct tile *t, int r, float mean, float *d_gate)
 {
     const struct attention *a = w->a;
     int i = t->q0 + r;
     struct range in = seen(a, t, i);
-    float *s = t->s + r * TILE, *d = t->d + r * TILE, signal[TILE];
+    float *s = t->s + r * TILE, *d = t->d + r * TILE, signal[TILE], slope[TILE];
     int n = in.hi - in.lo, age = i - t->k0 - in.lo;
     clear_unseen(s, in, t->n_k);
     clear_unseen(d, in, t->n_k);
@@ -373,6 +383,8 @@ static void gradient_row(const struct work *w, struct tile *t, int r, float mean
         return;
     s += in.lo;
     d += in.lo;
+    if (a->cap > 0)
+        cap_scores(a, s, n, slope);
     modulate(a, s, w->gate + key_tile(w, t) + in.lo, n, age, t->factor);
     if (a->gating == GATING_LOGIT)
         memcpy(signal, s, (size_t)n * sizeof *s);
@@ -381,6 +393,8 @@ static void gradient_row(const struct work *w, struct tile *t, int r, float mean
     hide(a, t, i, i - age, n, s, 0);
     a->kernels->softmax_grad(d, s, n, mean);
     modulate_back(a, t, d, signal, n, age, d_gate + t->k0 + in.lo);
+    if (a->cap > 0)
+        a->kernels->mul(d, slope, n);
 }
 
 /* The three sums that a tile enters. */

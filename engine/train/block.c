@@ -18,6 +18,12 @@ static size_t row_qkv(const struct model_config *m)
     return padded((m->n_heads + 2 * m->n_kv_heads) * m->head_dim);
 }
 
+/* Whether what branches give is added as it is. */
+static bool plain_branches(const struct model_config *m)
+{
+    return !m->family->post_norm && m->residual_scale == 1;
+}
+
 /* Divides one allocation into areas, each on a cache line. */
 struct area {
     float **to;
@@ -53,6 +59,8 @@ int tape_create(const struct frozen *f, const struct net *net, int most, struct 
                                  {&t->k_pre, T * H * (size_t)m->head_dim},
                                  {&t->att, T * t->ld_att},
                                  {&t->lse, T * (size_t)m->n_heads},
+                                 {&t->att_raw, m->family->post_norm ? T * d : 0},
+                                 {&t->ffn_raw, m->family->post_norm ? T * d : 0},
                                  {&t->mid, T * d},
                                  {&t->gate_up, T * t->ld_ffn},
                                  {&t->net, net ? net_tape(net, most) : 0},
@@ -87,6 +95,7 @@ int block_scratch_create(const struct frozen *f, const struct net *net, int most
         {&s->wide, T * at_least(s->ld_ffn, s->ld)},
         {&s->narrow, T * s->ld},
         {&s->branch, T * s->ld},
+        {&s->d_branch, plain_branches(m) ? 0 : T * (size_t)m->d_model},
         {&s->d_att, T * padded(m->n_heads * m->head_dim)},
         {&s->d_number, T * H},
         {&s->d_value, T * H},
@@ -135,22 +144,38 @@ static struct norm whole(const struct block_run *r, const float *w)
 static struct norm by_head(const struct block_run *r, const float *w, int heads)
 {
     const struct model_config *m = r->f->config;
-    return (struct norm){
-        .T = r->T, .heads = heads, .C = m->head_dim, .eps = m->norm_eps, .w = w, .set = true};
+    bool wide = m->family->qk_norm_wide;
+    return (struct norm){.T = r->T,
+                         .heads = wide ? 1 : heads,
+                         .C = wide ? heads * m->head_dim : m->head_dim,
+                         .eps = m->norm_eps,
+                         .w = w,
+                         .set = true};
 }
 
 static void normed(const struct block_run *r, float *y, const float *x, const float *w)
 {
     struct norm n = whole(r, w);
     size_t d = (size_t)n.C;
-    ops(r->c)->norm(r->c, &n, y, d, x, d);
+    if (w)
+        ops(r->c)->norm(r->c, &n, y, d, x, d);
+    else
+        ops(r->c)->copy(r->c, y, x, (size_t)r->T * d * sizeof *y);
 }
 
-/* y = x + branch */
-static void residual(const struct block_run *r, float *y, const float *x,
-                     const struct block_scratch *s)
+/* y = x + branch, behind its norm, whose input goes to raw, and times its scale. */
+static void residual(const struct block_run *r, float *y, const float *x, const float *post,
+                     float *raw, const struct block_scratch *s)
 {
-    size_t d = (size_t)r->f->config->d_model;
+    const struct model_config *m = r->f->config;
+    size_t d = (size_t)m->d_model;
+    if (post) {
+        struct norm n = whole(r, post);
+        ops(r->c)->copy_rows(r->c, raw, d, s->branch, s->ld, r->T, n.C);
+        ops(r->c)->norm(r->c, &n, s->branch, s->ld, raw, d);
+    }
+    if (m->residual_scale != 1)
+        ops(r->c)->blend(r->c, s->branch, NULL, (size_t)r->T * s->ld, m->residual_scale);
     ops(r->c)->copy(r->c, y, x, (size_t)r->T * d * sizeof *y);
     ops(r->c)->add_rows(r->c, y, d, s->branch, s->ld, r->T, (int)d);
 }
@@ -179,13 +204,14 @@ static struct attention attention_of(const struct block_run *r, int layer, const
                               .n_kv_heads = m->n_kv_heads,
                               .D = m->head_dim,
                               .scale = m->attn_scale,
+                              .cap = m->attn_cap,
                               .gating = r->gating,
                               .window = r->window,
                               .q = t->qkv,
                               .k = t->qkv + k0,
                               .v = t->qkv + k0 + kv,
                               .ld = t->ld_qkv,
-                              .first = r->first,
+                              .first = model_window(m, layer) ? r->local : r->first,
                               .gone = r->gone ? r->gone + (size_t)layer * entries : NULL,
                               .gate = r->gating ? t->number : NULL};
 }
@@ -214,6 +240,17 @@ static void gates_forward(const struct block_run *r, int layer, struct tape *t,
     ops(r->c)->gates(r->c, t->number, t->value, n, r->gating == GATING_WRITE);
 }
 
+/* Rotates queries and keys as the layer does. */
+static void turn(const struct block_run *r, int layer, float *qkv, size_t ld, const float *turns)
+{
+    const struct model_config *m = r->f->config;
+    enum model_rope kind = model_rope(m, layer, r->most);
+    size_t from = (size_t)kind * (size_t)r->most * (size_t)m->rope_dim;
+    if (kind != ROPE_NONE)
+        ops(r->c)->rope(r->c, qkv, ld, turns + from, r->first, r->T, m->n_heads + m->n_kv_heads,
+                        m->head_dim, m->rope_dim);
+}
+
 /* Biases and norms of queries and keys, where the model has them, and RoPE; the keys before it are
  * kept when gates see them. */
 static void finish_projection(const struct block_run *r, int layer, struct tape *t)
@@ -233,8 +270,7 @@ static void finish_projection(const struct block_run *r, int layer, struct tape 
         on->norm(r->c, &of_k, key, t->ld_qkv, key, t->ld_qkv);
     }
     on->copy_rows(r->c, t->k_pre, (size_t)kv, key, t->ld_qkv, r->T, kv);
-    on->rope(r->c, t->qkv, t->ld_qkv, r->turn, r->first, r->T, m->n_heads + m->n_kv_heads,
-             m->head_dim, m->rope_dim);
+    turn(r, layer, t->qkv, t->ld_qkv, r->turn);
 }
 
 static void attend(const struct block_run *r, int layer, const float *x, struct tape *t,
@@ -249,13 +285,16 @@ static void attend(const struct block_run *r, int layer, const float *x, struct 
     struct attention a = attention_of(r, layer, t);
     ops(r->c)->attention(r->c, &a, t->att, t->ld_att, t->lse, s->attention);
     product(r, layer, ROLE_OUT, s->branch, s->ld, t->att, t->ld_att);
-    residual(r, t->mid, x, s);
+    residual(r, t->mid, x, r->f->vector[layer].attn_post, t->att_raw, s);
 }
 
 /* What the last product reads. */
-static void swiglu(const struct block_run *r, const struct tape *t, const struct block_scratch *s)
+static void gated(const struct block_run *r, const struct tape *t, const struct block_scratch *s)
 {
-    ops(r->c)->swiglu(r->c, s->wide, s->ld_ffn, t->gate_up, t->ld_ffn, r->T, r->f->config->d_ffn);
+    const struct ops *on = ops(r->c);
+    bool gelu = r->f->config->family->gelu;
+    (gelu ? on->geglu : on->swiglu)(r->c, s->wide, s->ld_ffn, t->gate_up, t->ld_ffn, r->T,
+                                    r->f->config->d_ffn);
 }
 
 void block_forward(const struct block_run *r, int layer, const float *x, float *y, struct tape *t,
@@ -265,19 +304,34 @@ void block_forward(const struct block_run *r, int layer, const float *x, float *
     attend(r, layer, x, t, s);
     normed(r, s->narrow, t->mid, r->f->vector[layer].ffn_norm);
     product(r, layer, ROLE_GATE_UP, t->gate_up, t->ld_ffn, s->narrow, d);
-    swiglu(r, t, s);
+    gated(r, t, s);
     product(r, layer, ROLE_DOWN, s->branch, s->ld, s->wide, s->ld_ffn);
-    residual(r, y, t->mid, s);
+    residual(r, y, t->mid, r->f->vector[layer].ffn_post, t->ffn_raw, s);
+}
+
+/* The derivative by what it read, in its place. */
+static void gated_back(const struct block_run *r, const struct tape *t,
+                       const struct block_scratch *s)
+{
+    const struct ops *on = ops(r->c);
+    bool gelu = r->f->config->family->gelu;
+    (gelu ? on->geglu_back : on->swiglu_back)(r->c, s->wide, s->ld_ffn, t->gate_up, t->ld_ffn, r->T,
+                                              r->f->config->d_ffn);
 }
 
 /* ---- derivatives by the weights ---- */
+
+static bool learns(const struct block_run *r, enum weight_role role)
+{
+    return r->d_w && tuned_learns(r->tuned, role);
+}
 
 /* dW of a matrix += dy^T x, where it learns. */
 static void learn(const struct block_run *r, int layer, enum weight_role role, const float *dy,
                   size_t ld_dy, const float *x, size_t ld_x)
 {
     const struct model_config *m = r->f->config;
-    if (r->d_w)
+    if (learns(r, role))
         ops(r->c)->outer(r->c, r->d_w + r->tuned->layer[layer].matrix[role], dy, ld_dy,
                          tuned_rows(m, role), x, ld_x, tuned_columns(m, role), r->T);
 }
@@ -288,7 +342,7 @@ static void learn_head_norms(const struct block_run *r, const struct norm *q, co
 {
     const struct model_config *m = r->f->config;
     size_t k0 = k_at(m), raw = row_raw(m);
-    if (!r->d_w)
+    if (!learns(r, ROLE_HEAD))
         return;
     const struct tuned_layer *at = &r->tuned->layer[layer];
     ops(r->c)->norm_learn(r->c, q, r->d_w + at->q_norm, t->raw, raw, s->branch, s->ld);
@@ -300,21 +354,49 @@ static void learn_qkv(const struct block_run *r, int layer, const struct tape *t
 {
     const struct model_config *m = r->f->config;
     learn(r, layer, ROLE_QKV, d_qkv, t->ld_qkv, t->normed, (size_t)m->d_model);
-    if (r->d_w && r->f->vector[layer].qkv_bias)
+    if (learns(r, ROLE_HEAD) && r->f->vector[layer].qkv_bias)
         ops(r->c)->sum_rows(r->c, r->d_w + r->tuned->layer[layer].bias, d_qkv, t->ld_qkv, r->T,
                             tuned_rows(m, ROLE_QKV));
 }
 
 /* ---- backward ---- */
 
-/* dx += through the norm of x, from s->branch; and the norm's own derivatives, at float `at` of
- * d_w. */
+/* The derivative by what a branch gives, from that by the residual stream: dx itself where it is
+ * added as it is.  post and at: of its norm, whose input is raw. */
+static const float *branch_back(const struct block_run *r, const float *post, const size_t *at,
+                                const float *raw, const float *dx, const struct block_scratch *s)
+{
+    const struct ops *on = ops(r->c);
+    const struct model_config *m = r->f->config;
+    struct norm n = whole(r, post);
+    size_t d = (size_t)n.C;
+    float *to = post ? s->branch : s->d_branch;
+    if (plain_branches(m))
+        return dx;
+    on->copy(r->c, to, dx, (size_t)r->T * d * sizeof *to);
+    if (m->residual_scale != 1)
+        on->blend(r->c, to, NULL, (size_t)r->T * d, m->residual_scale);
+    if (!post)
+        return to;
+    n.set = true;
+    if (learns(r, ROLE_HEAD))
+        on->norm_learn(r->c, &n, r->d_w + *at, raw, d, to, d);
+    on->norm_back(r->c, &n, s->d_branch, d, raw, d, to, d);
+    return s->d_branch;
+}
+
+/* dx += through the norm of x, if there is one, from s->branch; and the norm's own derivatives, at
+ * float `at` of d_w. */
 static void norm_back(const struct block_run *r, const float *w, const size_t *at, const float *x,
                       float *dx, const struct block_scratch *s)
 {
     struct norm n = whole(r, w);
     size_t d = (size_t)n.C;
-    if (r->d_w)
+    if (!w) {
+        ops(r->c)->add_rows(r->c, dx, d, s->branch, s->ld, r->T, n.C);
+        return;
+    }
+    if (learns(r, ROLE_HEAD))
         ops(r->c)->norm_learn(r->c, &n, r->d_w + *at, x, d, s->branch, s->ld);
     ops(r->c)->norm_back(r->c, &n, dx, d, x, d, s->branch, s->ld);
 }
@@ -324,17 +406,18 @@ static void feed_forward_back(const struct block_run *r, int layer, float *dx, c
 {
     const struct frozen_vectors *v = &r->f->vector[layer];
     size_t d = (size_t)r->f->config->d_model;
-    if (r->d_w)
-        swiglu(r, t, s);
-    learn(r, layer, ROLE_DOWN, dx, d, s->wide, s->ld_ffn);
-    product_back(r, layer, ROLE_DOWN, s->wide, s->ld_ffn, dx, d);
-    ops(r->c)->swiglu_back(r->c, s->wide, s->ld_ffn, t->gate_up, t->ld_ffn, r->T,
-                           r->f->config->d_ffn);
-    if (r->d_w)
+    const struct tuned_layer *at = r->d_w ? &r->tuned->layer[layer] : NULL;
+    const float *dy = branch_back(r, v->ffn_post, at ? &at->ffn_post : NULL, t->ffn_raw, dx, s);
+    if (learns(r, ROLE_DOWN))
+        gated(r, t, s);
+    learn(r, layer, ROLE_DOWN, dy, d, s->wide, s->ld_ffn);
+    product_back(r, layer, ROLE_DOWN, s->wide, s->ld_ffn, dy, d);
+    gated_back(r, t, s);
+    if (learns(r, ROLE_GATE_UP))
         normed(r, s->narrow, t->mid, v->ffn_norm);
     learn(r, layer, ROLE_GATE_UP, s->wide, s->ld_ffn, s->narrow, d);
     product_back(r, layer, ROLE_GATE_UP, s->branch, s->ld, s->wide, s->ld_ffn);
-    norm_back(r, v->ffn_norm, r->d_w ? &r->tuned->layer[layer].ffn_norm : NULL, t->mid, dx, s);
+    norm_back(r, v->ffn_norm, at ? &at->ffn_norm : NULL, t->mid, dx, s);
 }
 
 /* Derivatives by queries and keys after their norms become those before; the branch holds
@@ -378,9 +461,12 @@ static void attention_back(const struct block_run *r, const float *dx, int layer
 {
     const struct model_config *m = r->f->config;
     struct attention a = attention_of(r, layer, t);
+    const float *post = r->f->vector[layer].attn_post;
+    const size_t *at = r->d_w ? &r->tuned->layer[layer].attn_post : NULL;
     size_t d = (size_t)m->d_model;
-    learn(r, layer, ROLE_OUT, dx, d, t->att, t->ld_att);
-    product_back(r, layer, ROLE_OUT, s->d_att, t->ld_att, dx, d);
+    const float *dy = branch_back(r, post, at, t->att_raw, dx, s);
+    learn(r, layer, ROLE_OUT, dy, d, t->att, t->ld_att);
+    product_back(r, layer, ROLE_OUT, s->d_att, t->ld_att, dy, d);
     struct attention_grads g = {.out = t->att,
                                 .d_out = s->d_att,
                                 .ld_out = t->ld_att,
@@ -401,24 +487,23 @@ void block_backward(const struct block_run *r, int layer, const float *x, float 
     const struct frozen_vectors *v = &r->f->vector[layer];
     int d = m->d_model, H = m->n_kv_heads, kv = H * m->head_dim;
     float *d_qkv = s->narrow, *d_in = s->wide; /* d_in: by the gates' inputs */
-    bool learns = grad && r->net, keys = learns && r->net->layout->inputs & GATE_IN_K_PRE;
+    bool gates = grad && r->net, keys = gates && r->net->layout->inputs & GATE_IN_K_PRE;
     feed_forward_back(r, layer, dx, t, s);
     attention_back(r, dx, layer, t, s, d_qkv);
     if (d_number && r->gating)
         on->copy(r->c, d_number, s->d_number, (size_t)r->T * (size_t)H * sizeof *d_number);
-    if (learns) {
+    if (gates) {
         on->zero(r->c, d_in, (size_t)r->T * (size_t)(keys ? kv : d) * sizeof *d_in);
         gates_back(r, layer, t, d_value_more, grad, d_in, d_qkv, s);
     }
-    on->rope(r->c, d_qkv, t->ld_qkv, r->turn_back, r->first, r->T, m->n_heads + H, m->head_dim,
-             m->rope_dim);
+    turn(r, layer, d_qkv, t->ld_qkv, r->turn_back);
     if (keys)
         on->add_rows(r->c, d_qkv + k_at(m), t->ld_qkv, d_in, (size_t)kv, r->T, kv);
     if (v->q_norm)
         head_norms_back(r, layer, t, s, d_qkv);
     learn_qkv(r, layer, t, d_qkv);
     product_back(r, layer, ROLE_QKV, s->branch, s->ld, d_qkv, t->ld_qkv);
-    if (learns && !keys)
+    if (gates && !keys)
         on->add_rows(r->c, s->branch, s->ld, d_in, (size_t)d, r->T, d);
     norm_back(r, v->attn_norm, r->d_w ? &r->tuned->layer[layer].attn_norm : NULL, x, dx, s);
 }

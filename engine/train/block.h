@@ -17,25 +17,29 @@ struct block_run {
     enum gating gating;    /* GATING_NONE: the teacher */
     int window, T;
     const int32_t *first;          /* [T] there, as all arrays */
+    const int32_t *local;          /* [T] the first key that a token sees in a layer with a window
+                                      (NULL: there are none) */
     const int32_t *gone;           /* [n_layers, T, n_kv_heads] as attention.h has it, or NULL */
     const struct tuned *tuned;     /* with d_w: weights that learn */
     float *d_w;                    /* [tuned->n] derivatives are added; NULL: not wanted */
-    const float *turn, *turn_back; /* [T][rope_dim] cos, sin by position; turn_back: the
-                                      other way */
+    int most;                      /* tokens that there may be: how positions turn */
+    const float *turn, *turn_back; /* [ROPE_KINDS][most][rope_dim] cos, sin by position; turn_back:
+                                      the other way */
 };
 
 struct tape {
-    float *normed;  /* [T, d] after the attention norm */
-    float *qkv;     /* [T, ld_qkv] after RoPE */
-    float *k_pre;   /* [T, H * D] before RoPE */
-    float *raw;     /* [T, (G + H) D] queries and keys before their norms (qk_norm) */
-    float *att;     /* [T, ld_att] */
-    float *lse;     /* [G, T] */
-    float *mid;     /* [T, d] the residual stream between attention and feed-forward */
-    float *gate_up; /* [T, ld_ffn] */
-    float *net;     /* net_tape */
-    float *value;   /* [T, H] log beta or max(g, least) */
-    float *number;  /* [T, H] what attention uses: log beta or log of value */
+    float *normed;            /* [T, d] after the attention norm */
+    float *qkv;               /* [T, ld_qkv] after RoPE */
+    float *k_pre;             /* [T, H * D] before RoPE */
+    float *raw;               /* [T, (G + H) D] queries and keys before their norms (qk_norm) */
+    float *att;               /* [T, ld_att] */
+    float *lse;               /* [G, T] */
+    float *att_raw, *ffn_raw; /* [T, d] what branches give before their norms (post_norm) */
+    float *mid;               /* [T, d] the residual stream between attention and feed-forward */
+    float *gate_up;           /* [T, ld_ffn] */
+    float *net;               /* net_tape */
+    float *value;             /* [T, H] log beta or max(g, least) */
+    float *number;            /* [T, H] what attention uses: log beta or log of value */
     size_t ld_qkv, ld_att, ld_ffn;
     float *memory; /* owns all of the above, there */
 };
@@ -49,6 +53,7 @@ struct block_scratch {
     float *wide;               /* [most, ld_ffn], and no less than [most, ld] */
     float *narrow;             /* [most, d padded or ld_qkv, whichever is larger] */
     float *branch;             /* [most, as narrow] */
+    float *d_branch;           /* [most, d] where branches have norms or a scale */
     float *d_att;              /* [most, ld_att] */
     float *d_number, *d_value; /* [most, H] */
     float *net;

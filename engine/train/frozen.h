@@ -14,7 +14,7 @@ struct frozen_layer {
 
 /* Norms and biases of a layer, as weights.h has them, there. */
 struct frozen_vectors {
-    const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *qkv_bias;
+    const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *qkv_bias, *attn_post, *ffn_post;
 };
 
 struct frozen {
@@ -28,9 +28,11 @@ struct frozen {
     void *there;               /* of a device */
 };
 
-/* Whether derivatives through a model are supported: KVF_OK, or KVF_E_ARG with a sentence. */
+/* Whether a model is the plain block of Llama and Qwen, as gates, saliency and devices need it:
+ * KVF_OK, or KVF_E_ARG with a sentence. */
 int frozen_check(const struct model_config *config, struct kvf_diag *d);
-/* weights: loaded with exact = true.  KVF_OK or KVF_E_NOMEM with a sentence. */
+/* weights: loaded with exact = true.  KVF_OK, KVF_E_NOMEM, or KVF_E_ARG of a device, with a
+ * sentence. */
 int frozen_build(const struct compute *c, const struct model_config *config,
                  const struct weights *w, struct frozen *ret, struct kvf_diag *d);
 void frozen_finish(struct frozen *f); /* accepts a zeroed struct */

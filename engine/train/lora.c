@@ -53,6 +53,7 @@ static size_t place(struct lora *l)
 {
     const struct model_config *m = l->tuned->config;
     size_t matrices = 0;
+    l->tuned->learns = 0;
     for (int layer = 0; layer < m->n_layers; layer++)
         for (int t = 0; t < LORA_TARGETS; t++) {
             if (!(l->opt.targets & 1u << t))
@@ -63,6 +64,7 @@ static size_t place(struct lora *l)
             p->layer = layer;
             p->target = (enum lora_target)t;
             p->columns = tuned_columns(m, role);
+            l->tuned->learns |= 1u << role;
             p->a = l->n;
             p->b = p->a + (size_t)l->opt.rank * (size_t)p->columns;
             p->matrix = l->tuned->layer[layer].matrix[role] + (size_t)first * (size_t)p->columns;

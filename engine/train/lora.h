@@ -32,7 +32,7 @@ struct lora_pair {
 
 struct lora {
     struct lora_options opt;
-    struct tuned *tuned;    /* borrowed; its w is written */
+    struct tuned *tuned;    /* borrowed; its w and what it learns are written */
     float *base;            /* there: W_0 of the pairs' matrices, one behind the other */
     struct lora_pair *pair; /* [n_pairs] */
     int n_pairs;

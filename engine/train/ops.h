@@ -102,6 +102,11 @@ struct ops {
                    int T, int F);
     void (*swiglu_back)(const struct compute *c, float *d, size_t ld_d, const float *x, size_t ld_x,
                         int T, int F);
+    /* The same with gelu (by tanh) in the place of silu; of the processor alone. */
+    void (*geglu)(const struct compute *c, float *out, size_t ld_out, const float *x, size_t ld_x,
+                  int T, int F);
+    void (*geglu_back)(const struct compute *c, float *d, size_t ld_d, const float *x, size_t ld_x,
+                       int T, int F);
 
     /* What attention uses of n values: they themselves, or of write gates the log of what is at
      * least LEAST_G, as the value then is.  Back: d_value is set; own: derivatives by the values of

@@ -341,6 +341,48 @@ static void swiglu_back(const struct compute *c, float *d, size_t ld_d, const fl
     each_rows(c, T, swiglu_back_rows, &j);
 }
 
+static void geglu_rows(void *ctx, int t0, int n, int thread)
+{
+    const struct rows_job *j = ctx;
+    (void)thread;
+    for (int t = t0; t < t0 + n; t++) {
+        const float *gate = j->x + (size_t)t * j->ld_x;
+        j->c->k.geglu(j->y + (size_t)t * j->ld_y, gate, gate + j->n, j->n);
+    }
+}
+
+static void geglu(const struct compute *c, float *out, size_t ld_out, const float *x, size_t ld_x,
+                  int T, int F)
+{
+    struct rows_job j = {.c = c, .y = out, .ld_y = ld_out, .x = x, .ld_x = ld_x, .n = F};
+    each_rows(c, T, geglu_rows, &j);
+}
+
+/* gelu(x) = x (1 + th) / 2, th = tanh(a (x + b x^3)) */
+static void geglu_back_rows(void *ctx, int t0, int n, int thread)
+{
+    const struct rows_job *j = ctx;
+    const float a = 0.79788456f, b = 0.044715f;
+    (void)thread;
+    for (int t = t0; t < t0 + n; t++)
+        for (int i = 0; i < j->n; i++) {
+            float *d = j->y + (size_t)t * j->ld_y + i, by = *d;
+            float x = j->x[(size_t)t * j->ld_x + (size_t)i],
+                  up = j->x[(size_t)t * j->ld_x + (size_t)(j->n + i)];
+            float th = tanhf(a * (x + b * x * x * x));
+            float slope = (1 + th) / 2 + x / 2 * (1 - th * th) * a * (1 + 3 * b * x * x);
+            d[0] = by * up * slope;
+            d[j->n] = by * x * (1 + th) / 2;
+        }
+}
+
+static void geglu_back(const struct compute *c, float *d, size_t ld_d, const float *x, size_t ld_x,
+                       int T, int F)
+{
+    struct rows_job j = {.c = c, .y = d, .ld_y = ld_d, .x = x, .ld_x = ld_x, .n = F};
+    each_rows(c, T, geglu_back_rows, &j);
+}
+
 static void embedding_learn(const struct compute *c, float *d_table, const int32_t *ids,
                             const float *dx, int T, int d)
 {
@@ -516,6 +558,8 @@ const struct ops ops_cpu = {
     .rope = rope,
     .swiglu = swiglu,
     .swiglu_back = swiglu_back,
+    .geglu = geglu,
+    .geglu_back = geglu_back,
     .gates = gates,
     .gates_back = gates_back,
     .transpose = transpose,

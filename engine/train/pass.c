@@ -18,7 +18,8 @@ struct pass {
     int most, n_tapes, L, H;
     struct tape *tape; /* [n_tapes] */
     struct block_scratch scratch;
-    float *here; /* [most, d], and no less than [L * H, T] */
+    float *here;         /* [most, d], and no less than [L * H, T] */
+    int32_t *local_here; /* [most] where the window of a token begins, or its document */
 
     /* There: */
     float *x;                        /* [L + 1][most, d]: the student's inputs of layers */
@@ -28,8 +29,8 @@ struct pass {
     float *open, *entry;             /* [L, T, H] gates without a net; derivatives by entries */
     float *d_more;                   /* [T, H] of one layer */
     float *turn, *turn_back;
-    int32_t *ids, *first; /* [most] of the pack */
-    int32_t *left;        /* [L, T, H] when entries leave */
+    int32_t *ids, *first, *local; /* [most] of the pack */
+    int32_t *left;                /* [L, T, H] when entries leave */
     void *quality;
     size_t bytes;
 };
@@ -51,24 +52,30 @@ static size_t values_of(const struct pass *p, int T)
     return (size_t)p->L * (size_t)p->H * (size_t)T;
 }
 
+/* Rotations of all kinds. */
+static size_t turns(const struct pass *p)
+{
+    return (size_t)ROPE_KINDS * (size_t)p->most * (size_t)p->f->config->rope_dim;
+}
+
 /* cos and sin of every position, and of its opposite. */
 static void fill_turns(const struct pass *p, float *turn, float *back)
 {
     const struct model_config *m = p->f->config;
-    enum model_rope kind = model_rope(m, 0, p->most);
-    for (int t = 0; t < p->most; t++)
-        for (int j = 0; j < m->rope_dim / 2; j++) {
-            double angle = (double)t * m->theta[kind][j];
-            size_t at = (size_t)t * (size_t)m->rope_dim + 2 * (size_t)j;
-            turn[at] = back[at] = (float)cos(angle) * m->turn_gain[kind];
-            turn[at + 1] = (float)sin(angle) * m->turn_gain[kind];
-            back[at + 1] = -turn[at + 1];
-        }
+    size_t at = 0;
+    for (int kind = 0; kind < ROPE_KINDS; kind++)
+        for (int t = 0; t < p->most; t++)
+            for (int j = 0; j < m->rope_dim / 2; j++, at += 2) {
+                double angle = (double)t * m->theta[kind][j];
+                turn[at] = back[at] = (float)cos(angle) * m->turn_gain[kind];
+                turn[at + 1] = (float)sin(angle) * m->turn_gain[kind];
+                back[at + 1] = -turn[at + 1];
+            }
 }
 
 static int send_turns(struct pass *p)
 {
-    size_t n = (size_t)p->most * (size_t)p->f->config->rope_dim;
+    size_t n = turns(p);
     float *turn = MEM_NEW(float, n), *back = MEM_NEW(float, n);
     int err = turn && back ? KVF_OK : KVF_E_NOMEM;
     if (!err) {
@@ -83,8 +90,7 @@ static int send_turns(struct pass *p)
 
 static int allocate(struct pass *p)
 {
-    const struct model_config *m = p->f->config;
-    size_t values = values_of(p, p->most), turns = (size_t)p->most * (size_t)m->rope_dim;
+    size_t values = values_of(p, p->most);
     struct quality q = {.kernels = &p->c.k, .out = &p->f->output, .T = p->most};
     const struct {
         float **to;
@@ -100,8 +106,8 @@ static int allocate(struct pass *p)
                {&p->open, values},
                {&p->entry, values},
                {&p->d_more, (size_t)p->H * (size_t)p->most},
-               {&p->turn, turns},
-               {&p->turn_back, turns}};
+               {&p->turn, turns(p)},
+               {&p->turn_back, turns(p)}};
     bool good = true;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         *all[i].to = room(p, all[i].n, sizeof(float));
@@ -109,12 +115,14 @@ static int allocate(struct pass *p)
     }
     p->ids = room(p, (size_t)p->most, sizeof *p->ids);
     p->first = room(p, (size_t)p->most, sizeof *p->first);
+    p->local = room(p, (size_t)p->most, sizeof *p->local);
+    p->local_here = MEM_NEW(int32_t, (size_t)p->most);
     p->left = room(p, values, sizeof *p->left);
     p->quality = room(p, ops(&p->c)->quality_scratch(&p->c, &q), 1);
     p->here = MEM_NEW(float, values > width(p) ? values : width(p));
     p->tape = MEM_NEW(struct tape, (size_t)p->n_tapes);
-    good = good && p->ids && p->first && p->left && p->quality;
-    return good && p->here && p->tape ? send_turns(p) : KVF_E_NOMEM;
+    good = good && p->ids && p->first && p->local && p->left && p->quality;
+    return good && p->here && p->local_here && p->tape ? send_turns(p) : KVF_E_NOMEM;
 }
 
 int pass_create(const struct compute *c, const struct frozen *f, const struct net *net,
@@ -157,12 +165,13 @@ void pass_destroy(struct pass *p)
     for (int i = 0; p->tape && i < p->n_tapes; i++)
         tape_finish(&p->c, &p->tape[i]);
     block_scratch_finish(&p->c, &p->scratch);
-    void *const there[] = {p->x,      p->teacher,  p->student, p->dx,   p->other,  p->values,
-                           p->open,   p->d_values, p->sums,    p->turn, p->ids,    p->turn_back,
-                           p->d_more, p->entry,    p->first,   p->left, p->quality};
+    void *const there[] = {p->x,      p->teacher,  p->student, p->dx,   p->other,   p->values,
+                           p->open,   p->d_values, p->sums,    p->turn, p->ids,     p->turn_back,
+                           p->d_more, p->entry,    p->first,   p->left, p->quality, p->local};
     for (size_t i = 0; i < sizeof there / sizeof *there; i++)
         ops(&p->c)->free(&p->c, there[i]);
     mem_free(p->here);
+    mem_free(p->local_here);
     mem_free(p->tape);
     mem_free(p);
 }
@@ -221,6 +230,8 @@ static struct block_run run_of(const struct pass *p, const struct pack *pack, bo
                               .window = p->opt.window,
                               .T = pack->n,
                               .first = p->first,
+                              .local = p->local,
+                              .most = p->most,
                               .turn = p->turn,
                               .turn_back = p->turn_back};
 }
@@ -270,6 +281,17 @@ static void embed(const struct pass *p, const struct frozen *f, const struct pac
     send_rows(p, x, pack->n);
 }
 
+/* Where the window of each token begins. */
+static void send_windows(const struct pass *p, const struct pack *pack)
+{
+    int window = p->f->config->window;
+    for (int t = 0; t < pack->n; t++) {
+        int from = window ? t - window + 1 : 0;
+        p->local_here[t] = from > pack->first[t] ? from : pack->first[t];
+    }
+    ops(&p->c)->send(&p->c, p->local, p->local_here, (size_t)pack->n * sizeof *p->local);
+}
+
 /* What a pass reads of a pack and of its masks and gates, there. */
 static void send_pack(const struct pass *p, const struct pack *pack)
 {
@@ -277,6 +299,7 @@ static void send_pack(const struct pass *p, const struct pack *pack)
     size_t n = values_of(p, pack->n), bytes = (size_t)pack->n * sizeof *pack->ids;
     on->send(&p->c, p->ids, pack->ids, bytes);
     on->send(&p->c, p->first, pack->first, bytes);
+    send_windows(p, pack);
     if (p->gone)
         on->send(&p->c, p->left, p->gone, n * sizeof *p->gone);
     if (p->net)
@@ -380,6 +403,12 @@ static void run_backward(struct pass *p, const struct pack *pack, float *grad, f
         ops(&p->c)->bring(&p->c, d_entry, p->entry, values_of(p, pack->n) * sizeof *d_entry);
 }
 
+/* Whether the embedding, the output matrix and norms learn. */
+static bool ends_learn(const struct pass *p)
+{
+    return p->d_w && tuned_learns(p->tuned, ROLE_HEAD);
+}
+
 /* Derivatives by the student's last hidden states, through the final norm, in p->dx. */
 static void quality_back(struct pass *p, const struct pack *pack, double weight,
                          struct quality_result *ret)
@@ -393,7 +422,8 @@ static void quality_back(struct pass *p, const struct pack *pack, double weight,
                         .teacher = p->teacher,
                         .ids = pack->ids,
                         .first = pack->first,
-                        .d_matrix = p->d_w ? p->d_w + p->tuned->head : NULL,
+                        .d_matrix = ends_learn(p) ? p->d_w + p->tuned->head : NULL,
+                        .cap = p->f->config->logit_cap,
                         .temperature = p->opt.temperature,
                         .share = p->share,
                         .sampled = p->sampled,
@@ -406,13 +436,17 @@ static void quality_back(struct pass *p, const struct pack *pack, double weight,
     on->quality(&p->c, &q, p->other, ret, p->quality);
     on->zero(&p->c, p->dx, (size_t)pack->n * d * sizeof *p->dx);
     on->norm_back(&p->c, &n, p->dx, d, stream(p, p->L), d, p->other, d);
-    if (p->d_w)
+    if (ends_learn(p))
         on->norm_learn(&p->c, &n, p->d_w + p->tuned->out_norm, stream(p, p->L), d, p->other, d);
 }
 
 /* Rows of the embedding get the derivatives by the first layer's inputs, token by token. */
 static void learn_embedding(const struct pass *p, const struct pack *pack)
 {
+    const struct model_config *m = p->f->config;
+    if (m->embedding_scale != 1)
+        ops(&p->c)->blend(&p->c, p->dx, NULL, (size_t)pack->n * (size_t)m->d_model,
+                          m->embedding_scale);
     ops(&p->c)->embedding_learn(&p->c, p->d_w + p->tuned->embedding, p->ids, p->dx, pack->n,
                                 p->f->config->d_model);
 }
@@ -441,6 +475,6 @@ void pass_run(struct pass *p, const struct pack *pack, double weight, float *gra
     }
     if (grad || d_entry || p->d_w)
         run_backward(p, pack, grad, d_entry);
-    if (p->d_w)
+    if (ends_learn(p))
         learn_embedding(p, pack);
 }

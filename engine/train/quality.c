@@ -124,6 +124,17 @@ size_t quality_scratch(const struct quality *q, int n_threads)
     return lay_out(&b, q, n_threads, NULL);
 }
 
+float quality_colder(const struct quality *q)
+{
+    return q->temperature > 0 ? (float)(1 / q->temperature) : 1.0f;
+}
+
+/* Of logits that are divided by the temperature. */
+static float cap_of(const struct quality *q)
+{
+    return q->cap * quality_colder(q);
+}
+
 /* Logits of one slice of the vocabulary, and its share of the sums while they are near. */
 static void slice_logits(void *ctx, int slice, int thread)
 {
@@ -139,6 +150,8 @@ static void slice_logits(void *ctx, int slice, int thread)
                                 (size_t)m->d, b->n_rows, &of[i]->logits, (int)(from / PANEL),
                                 (n - 1) / PANEL + 1);
     }
+    for (int r = 0; b->q->cap > 0 && r < (b->kl ? 2 : 1) * b->n_rows; r++)
+        b->q->kernels->soft_cap(b->logits + (size_t)r * b->ld + from, n, cap_of(b->q));
     for (int r = 0; r < b->n_rows; r++) {
         const float *s = b->logits + (size_t)r * b->ld + from;
         struct kl_part *part = &b->part[(size_t)slice * QUALITY_ROWS + (size_t)r];
@@ -230,6 +243,8 @@ static void slice_back(void *ctx, int slice, int thread)
         b->q->kernels->kl_back(row, s, b->kl ? t : NULL, n, &b->row[r].coef);
         if (next >= 0 && next < n)
             row[next] -= (float)(b->q->weight[QUALITY_NTP] * b->row[r].slope);
+        for (int v = 0; b->q->cap > 0 && v < n; v++)
+            row[v] *= 1 - s[v] / cap_of(b->q) * (s[v] / cap_of(b->q));
     }
     if (b->q->d_matrix)
         b->q->kernels->tile_mul(
@@ -247,11 +262,6 @@ static void slice_back(void *ctx, int slice, int thread)
     float *to = b->partial + (size_t)slice * QUALITY_ROWS * b->ld_back;
     b->q->kernels->matmul_f(to, b->ld_back, d, b->ld_slice, b->n_rows, &m->back[slice], 0,
                             m->back[slice].n_panels);
-}
-
-float quality_colder(const struct quality *q)
-{
-    return q->temperature > 0 ? (float)(1 / q->temperature) : 1.0f;
 }
 
 static void scale(float *x, size_t n, float by)

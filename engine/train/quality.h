@@ -48,6 +48,7 @@ struct quality {
     const int32_t *first;           /* [T] the first token of the document of token t */
     double weight[QUALITY_TERMS];
     float *d_matrix;      /* [V, d] the derivative by W is added; NULL: not wanted */
+    float cap;            /* logits become cap tanh(logit / cap); 0: they stay */
     double temperature;   /* logits are divided by it before every term; 0: 1 */
     const float *share;   /* [T] position i adds share[i] term_i instead of 1/N; NULL: 1/N */
     const float *sampled; /* [T] with share: a policy's objective; NULL: ntp */

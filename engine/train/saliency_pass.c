@@ -32,7 +32,9 @@ static int open_job(struct job *j, const struct learner *l, struct kvf_diag *d)
     j->d = MEM_NEW(float, n);
     if (!j->first || !j->held || !j->d)
         return KVF_E_NOMEM;
-    err = frozen_build(&j->c, m, j->e->weights, &j->frozen, d);
+    err = frozen_check(m, d);
+    if (!err)
+        err = frozen_build(&j->c, m, j->e->weights, &j->frozen, d);
     if (err)
         return err;
     return pass_create(&j->c, &j->frozen, NULL, &opt, j->T, &j->pass);

@@ -44,7 +44,9 @@ static int create_parts(struct trainer *t, struct kvf_diag *d)
     int err = net_create(&gm, &t->opt.net, &t->net);
     if (err)
         return err;
-    err = frozen_build(&t->c, m, t->e->weights, &t->frozen, d);
+    err = frozen_check(m, d);
+    if (!err)
+        err = frozen_build(&t->c, m, t->e->weights, &t->frozen, d);
     if (err)
         return err;
     err = pass_create(&t->c, &t->frozen, t->net, &t->opt.pass, t->opt.length, &t->pass);

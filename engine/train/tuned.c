@@ -30,10 +30,18 @@ static size_t matrix_floats(const struct model_config *m, enum weight_role role)
     return (size_t)tuned_rows(m, role) * (size_t)tuned_columns(m, role);
 }
 
+int tuned_norm_floats(const struct model_config *m, int heads)
+{
+    if (!m->family->qk_norm)
+        return 0;
+    return m->family->qk_norm_wide ? heads * m->head_dim : m->head_dim;
+}
+
 static void place(struct tuned *t, bool tied)
 {
     const struct model_config *m = t->config;
-    size_t d = (size_t)m->d_model, D = (size_t)m->head_dim;
+    size_t d = (size_t)m->d_model, pre = m->family->no_pre_norm ? 0 : d;
+    size_t post = m->family->post_norm ? d : 0;
     t->embedding = claim(t, matrix_floats(m, ROLE_HEAD));
     t->head = tied ? t->embedding : claim(t, matrix_floats(m, ROLE_HEAD));
     t->out_norm = claim(t, d);
@@ -41,10 +49,12 @@ static void place(struct tuned *t, bool tied)
         struct tuned_layer *at = &t->layer[l];
         for (int role = 0; role < ROLE_HEAD; role++)
             at->matrix[role] = claim(t, matrix_floats(m, (enum weight_role)role));
-        at->attn_norm = claim(t, d);
-        at->ffn_norm = claim(t, d);
-        at->q_norm = claim(t, m->family->qk_norm ? D : 0);
-        at->k_norm = claim(t, m->family->qk_norm ? D : 0);
+        at->attn_norm = claim(t, pre);
+        at->ffn_norm = claim(t, pre);
+        at->attn_post = claim(t, post);
+        at->ffn_post = claim(t, post);
+        at->q_norm = claim(t, (size_t)tuned_norm_floats(m, m->n_heads));
+        at->k_norm = claim(t, (size_t)tuned_norm_floats(m, m->n_kv_heads));
         at->bias = claim(t, m->family->qkv_bias ? (size_t)tuned_rows(m, ROLE_QKV) : 0);
     }
 }
@@ -69,8 +79,10 @@ static void take_layer(struct tuned *t, const struct layer_weights *from, int la
         frozen_unpack(matrix[role], t->w + at->matrix[role]);
     to->attn_norm = take(t, at->attn_norm, from->attn_norm, m->d_model);
     to->ffn_norm = take(t, at->ffn_norm, from->ffn_norm, m->d_model);
-    to->q_norm = take(t, at->q_norm, from->q_norm, m->head_dim);
-    to->k_norm = take(t, at->k_norm, from->k_norm, m->head_dim);
+    to->attn_post = take(t, at->attn_post, from->attn_post, m->d_model);
+    to->ffn_post = take(t, at->ffn_post, from->ffn_post, m->d_model);
+    to->q_norm = take(t, at->q_norm, from->q_norm, tuned_norm_floats(m, m->n_heads));
+    to->k_norm = take(t, at->k_norm, from->k_norm, tuned_norm_floats(m, m->n_kv_heads));
     to->qkv_bias = take(t, at->bias, from->qkv_bias, tuned_rows(m, ROLE_QKV));
 }
 
@@ -105,8 +117,11 @@ static int create_packs(struct tuned *t, int layer)
 static void refresh_task(void *ctx, int task, int thread)
 {
     struct tuned *t = ctx;
+    bool head = task == ROLE_HEAD * t->config->n_layers;
     (void)thread;
-    if (task == ROLE_HEAD * t->config->n_layers) {
+    if (!tuned_learns(t, head ? ROLE_HEAD : (enum weight_role)(task % ROLE_HEAD)))
+        return;
+    if (head) {
         output_matrix_fill(t->w + t->head, &t->frozen.output);
         return;
     }
@@ -129,8 +144,10 @@ static int build(struct tuned *t, const struct weights *from)
     t->frozen.vector = MEM_NEW(struct frozen_vectors, (size_t)m->n_layers);
     if (!t->w || !t->weights.layer || !t->frozen.back || !t->frozen.vector)
         return KVF_E_NOMEM;
+    struct weights rows = *from;
+    rows.embedding_scale = 1;
     for (int i = 0; i < m->vocab; i++)
-        weights_embed(from, i, t->w + t->embedding + (size_t)i * (size_t)m->d_model);
+        weights_embed(&rows, i, t->w + t->embedding + (size_t)i * (size_t)m->d_model);
     if (t->head != t->embedding)
         frozen_unpack(&from->head, t->w + t->head);
     t->weights.out_norm = take(t, t->out_norm, from->out_norm, m->d_model);
@@ -156,7 +173,7 @@ static int finish(struct tuned *t)
     t->weights.n_layers = t->config->n_layers;
     t->weights.d_model = t->config->d_model;
     t->weights.embedding = &t->rows;
-    t->weights.embedding_scale = 1;
+    t->weights.embedding_scale = t->config->embedding_scale;
     t->weights.head = t->frozen.output.logits;
     t->frozen.c = t->c;
     t->frozen.config = t->config;
@@ -169,16 +186,14 @@ static int finish(struct tuned *t)
 int tuned_create(const struct compute *c, const struct model_config *config,
                  const struct weights *from, bool tied, struct tuned **ret, struct kvf_diag *d)
 {
-    int err = frozen_check(config, d);
-    if (err)
-        return err;
     struct tuned *t = MEM_NEW(struct tuned, 1);
     if (t) {
         t->c = *c;
         t->config = config;
+        t->learns = (1u << (ROLE_HEAD + 1)) - 1;
         t->layer = MEM_NEW(struct tuned_layer, (size_t)config->n_layers);
     }
-    err = KVF_E_NOMEM;
+    int err = KVF_E_NOMEM;
     if (t && t->layer) {
         place(t, tied);
         err = build(t, from);

@@ -10,19 +10,22 @@
 
 struct tuned_layer {
     size_t matrix[ROLE_HEAD]; /* qkv, out, gate_up, down: [N, K] as weights.h has them */
-    size_t attn_norm, ffn_norm;
-    size_t q_norm, k_norm, bias; /* of models that have them */
+    size_t attn_norm, ffn_norm, attn_post, ffn_post, q_norm, k_norm, bias; /* of models that have
+                                                                              them */
 };
 
 struct tuned {
     const struct model_config *config; /* borrowed */
     struct tuned_layer *layer;         /* [n_layers] where they begin in w */
-    size_t embedding, out_norm;
+    size_t embedding;                  /* rows before their scale */
+    size_t out_norm;                   /* the model's divided by logit_scale */
     size_t head; /* the embedding's where the model has no output matrix of its own */
     struct compute c;
     float *w;     /* [n] here */
     float *there; /* [n] its twin */
     size_t n;
+    unsigned learns; /* 1 << enum weight_role: matrices whose derivatives are wanted, ROLE_HEAD with
+                        all that is no matrix of a layer; all of them at the start */
 
     struct gguf_tensor rows; /* of the embedding, in w */
     struct weights weights;  /* packs and norms of w */
@@ -30,8 +33,7 @@ struct tuned {
 };
 
 /* from: loaded exact; tied: its output matrix is the embedding.  The new weights are those of
- * `from`, which may be freed.  KVF_OK, KVF_E_ARG of a model that frozen_build refuses, or
- * KVF_E_NOMEM, with a sentence. */
+ * `from`, which may be freed.  KVF_OK or KVF_E_NOMEM, with a sentence. */
 int tuned_create(const struct compute *c, const struct model_config *config,
                  const struct weights *from, bool tied, struct tuned **ret, struct kvf_diag *d);
 void tuned_destroy(struct tuned *t); /* accepts NULL */
@@ -40,6 +42,13 @@ void tuned_refresh(struct tuned *t, struct par *pool);
 /* For gguf_write (gguf_write.h): the values of the tensors of g that learn.  tuned: a struct tuned.
  */
 bool tuned_fill(void *tuned, const struct gguf_tensor *tensor, float *out);
+/* Whether derivatives by the matrices of a role are wanted; ROLE_HEAD: by the rest. */
+static inline bool tuned_learns(const struct tuned *t, enum weight_role role)
+{
+    return t->learns & 1u << role;
+}
+/* Numbers of the norm of the queries or keys of so many heads. */
+int tuned_norm_floats(const struct model_config *m, int heads);
 /* Rows and columns of a layer's matrix. */
 int tuned_rows(const struct model_config *m, enum weight_role role);
 int tuned_columns(const struct model_config *m, enum weight_role role);

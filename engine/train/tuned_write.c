@@ -10,6 +10,7 @@ struct place {
     int rows, columns;
     int turned;  /* first rows, of queries and keys, which lie in the order of the kernels */
     bool vector; /* whose elements are turned in place of rows */
+    float by;    /* what values are multiplied with; 0: 1 */
 };
 
 static bool find_end(const struct tuned *t, const char *name, struct place *ret)
@@ -19,9 +20,9 @@ static bool find_end(const struct tuned *t, const char *name, struct place *ret)
         const char *name;
         struct place place;
     } ends[] = {
-        {"token_embd.weight", {t->embedding, m->vocab, m->d_model, 0, false}},
-        {"output.weight", {t->head, m->vocab, m->d_model, 0, false}},
-        {"output_norm.weight", {t->out_norm, 1, m->d_model, 0, true}},
+        {"token_embd.weight", {t->embedding, m->vocab, m->d_model, 0, false, 0}},
+        {"output.weight", {t->head, m->vocab, m->d_model, 0, false, 0}},
+        {"output_norm.weight", {t->out_norm, 1, m->d_model, 0, true, m->logit_scale}},
     };
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (strcmp(name, ends[i].name) == 0) {
@@ -36,19 +37,22 @@ static bool find_vector(const struct tuned *t, const struct tuned_layer *l, cons
 {
     const struct model_config *m = t->config;
     int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim;
-    bool norms = m->family->qk_norm, bias = m->family->qkv_bias;
+    int q_norm = tuned_norm_floats(m, m->n_heads), k_norm = tuned_norm_floats(m, m->n_kv_heads);
+    bool pre = !m->family->no_pre_norm, post = m->family->post_norm, bias = m->family->qkv_bias;
     const struct {
         const char *name;
         bool there;
         struct place place;
     } vectors[] = {
-        {"attn_norm.weight", true, {l->attn_norm, 1, m->d_model, 0, true}},
-        {"ffn_norm.weight", true, {l->ffn_norm, 1, m->d_model, 0, true}},
-        {"attn_q_norm.weight", norms, {l->q_norm, 1, m->head_dim, m->head_dim, true}},
-        {"attn_k_norm.weight", norms, {l->k_norm, 1, m->head_dim, m->head_dim, true}},
-        {"attn_q.bias", bias, {l->bias, 1, q, q, true}},
-        {"attn_k.bias", bias, {l->bias + (size_t)q, 1, kv, kv, true}},
-        {"attn_v.bias", bias, {l->bias + (size_t)(q + kv), 1, kv, 0, true}},
+        {"attn_norm.weight", pre, {l->attn_norm, 1, m->d_model, 0, true, 0}},
+        {"ffn_norm.weight", pre, {l->ffn_norm, 1, m->d_model, 0, true, 0}},
+        {"post_attention_norm.weight", post, {l->attn_post, 1, m->d_model, 0, true, 0}},
+        {"post_ffw_norm.weight", post, {l->ffn_post, 1, m->d_model, 0, true, 0}},
+        {"attn_q_norm.weight", q_norm > 0, {l->q_norm, 1, q_norm, q_norm, true, 0}},
+        {"attn_k_norm.weight", k_norm > 0, {l->k_norm, 1, k_norm, k_norm, true, 0}},
+        {"attn_q.bias", bias, {l->bias, 1, q, q, true, 0}},
+        {"attn_k.bias", bias, {l->bias + (size_t)q, 1, kv, kv, true, 0}},
+        {"attn_v.bias", bias, {l->bias + (size_t)(q + kv), 1, kv, 0, true, 0}},
     };
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
         if (vectors[i].there && strcmp(what, vectors[i].name) == 0) {
@@ -83,8 +87,8 @@ static bool find_matrix(const struct tuned *t, const struct tuned_layer *l, cons
             continue;
         int K = tuned_columns(m, matrices[i].role);
         size_t first = (size_t)matrices[i].first * (size_t)K;
-        *ret = (struct place){l->matrix[matrices[i].role] + first, matrices[i].rows, K,
-                              matrices[i].turned, false};
+        *ret = (struct place){
+            l->matrix[matrices[i].role] + first, matrices[i].rows, K, matrices[i].turned, false, 0};
         return true;
     }
     return false;
@@ -113,6 +117,8 @@ bool tuned_fill(void *tuned, const struct gguf_tensor *tensor, float *out)
     for (int r = 0; out && r < lines; r++) {
         int to = r < p.turned ? weights_row_of(t->config, r) : r;
         memcpy(out + (size_t)to * width, t->w + p.at + (size_t)r * width, width * sizeof *out);
+        if (p.by != 0)
+            out[to] *= p.by;
     }
     return true;
 }

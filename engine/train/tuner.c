@@ -182,11 +182,11 @@ static void add_loss(struct pass_loss *sum, const struct pass_loss *l, double we
         sum->term[i] += weight * l->term[i];
 }
 
-/* The pass over pack i, with the mask that was recorded, or made for it. */
-static int run_pass(struct tuner *t, int i, const struct pack *pack, double weight, float *d_w,
-                    struct pass_loss *ret, struct kvf_diag *d)
+/* The pass over a pack, with the mask that was recorded, or made for it (NULL: none). */
+static int run_pass(struct tuner *t, const int32_t *made, const struct pack *pack, double weight,
+                    float *d_w, struct pass_loss *ret, struct kvf_diag *d)
 {
-    pass_mask(t->pass, pack->gone ? pack->gone : t->gone[i]);
+    pass_mask(t->pass, pack->gone ? pack->gone : made);
     pass_tune(t->pass, t->tuned, d_w);
     pass_run(t->pass, pack, weight, NULL, NULL, ret);
     return ops(&t->c)->check(&t->c, d);
@@ -201,7 +201,7 @@ int tuner_judge(struct tuner *t, const struct session_options *method, const str
     if (!err)
         err = masks_make(&t->student, method, t->opt.prompt, pack, n, t->gone, NULL, d);
     for (int i = 0; !err && i < n; i++)
-        err = run_pass(t, i, &pack[i], 1, NULL, &ret[i], d);
+        err = run_pass(t, t->gone[i], &pack[i], 1, NULL, &ret[i], d);
     return err;
 }
 
@@ -225,9 +225,9 @@ static int run_packs(struct tuner *t, const struct session_options *method, stru
         t->pack[a] = packs_get(t->packs, t->opt.seed, i / n, (int)(i % n));
         ret->tokens += t->pack[a].n;
     }
-    int err = t->pack[0].gone ? KVF_OK
-                              : masks_make(&t->student, method, t->opt.prompt, t->pack, A, t->gone,
-                                           &ret->left, d);
+    int err = KVF_OK;
+    if (method && !t->pack[0].gone)
+        err = masks_make(&t->student, method, t->opt.prompt, t->pack, A, t->gone, &ret->left, d);
     if (err)
         return err;
     for (int a = 0; a < A; a++)
@@ -236,7 +236,7 @@ static int run_packs(struct tuner *t, const struct session_options *method, stru
     pass_weigh(t->pass, t->opt.pass.quality);
     for (int a = 0; !err && a < A; a++) {
         struct pass_loss l;
-        err = run_pass(t, a, &t->pack[a], 1.0 / A, t->d_w, &l, d);
+        err = run_pass(t, method ? t->gone[a] : NULL, &t->pack[a], 1.0 / A, t->d_w, &l, d);
         add_loss(&ret->loss, &l, 1.0 / A);
     }
     return err;
@@ -284,7 +284,7 @@ static int run_answer(struct tuner *t, const struct answer *a, double share, dou
         t->sampled[a->prompt - 1 + i] = a->log_p[i];
     }
     pass_share(t->pass, t->share);
-    int err = run_pass(t, 0, &pack, weight, d_w, ret, d);
+    int err = run_pass(t, NULL, &pack, weight, d_w, ret, d);
     pass_share(t->pass, NULL);
     return err;
 }

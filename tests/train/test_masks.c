@@ -98,21 +98,37 @@ static void compare(struct bench *b, const char *method, const float *share)
               method);
 }
 
+/* share: what the token at t + 1 is given, of tokens that are decoded one by one. */
+static void compare_all(const char *const *model, int n_models, const char *const *method,
+                        int n_methods)
+{
+    float share[N];
+    for (int t = 0; t < N; t++)
+        share[t] = t + 1 < N && t + 1 != CUT && (t + 1) - (t < CUT ? 0 : CUT) >= PROMPT;
+    for (int k = 0; k < n_models; k++) {
+        struct bench b;
+        open_bench(&b, model[k]);
+        for (int i = 0; i < n_methods; i++)
+            compare(&b, method[i], share);
+        close_bench(&b);
+    }
+}
+
 Test(masks, give_every_token_the_probability_that_decoding_gives_it)
 {
     static const char *const method[] = {
         "window", "h2o",   "tova", "snapkv", "keydiff",        "gkv",
         "rkv",    "adakv", "cake", "knorm",  "h2o:order=after"};
     static const char *const model[] = {"train0.gguf", "train1.gguf", "train3.gguf", "train4.gguf"};
-    float share[N];
-    /* what the token at t + 1 is given, of tokens that are decoded one by one */
-    for (int t = 0; t < N; t++)
-        share[t] = t + 1 < N && t + 1 != CUT && (t + 1) - (t < CUT ? 0 : CUT) >= PROMPT;
-    for (size_t k = 0; k < sizeof model / sizeof *model; k++) {
-        struct bench b;
-        open_bench(&b, model[k]);
-        for (size_t i = 0; i < sizeof method / sizeof *method; i++)
-            compare(&b, method[i], share);
-        close_bench(&b);
-    }
+    compare_all(model, 4, method, 11);
+}
+
+/* Windows, capped scores and logits, norms behind branches, other rotations, scales. */
+Test(masks, do_so_in_models_of_every_family)
+{
+    static const char *const method[] = {"window", "h2o", "snapkv", "gkv"};
+    static const char *const model[] = {"llama.gguf", "qwen2.gguf",   "qwen3.gguf",
+                                        "phi3.gguf",  "gemma2.gguf",  "gemma3.gguf",
+                                        "olmo2.gguf", "granite.gguf", "smollm3.gguf"};
+    compare_all(model, 9, method, 4);
 }

@@ -37,51 +37,78 @@ class Model:
     def norm(self, x, w):
         return x / self.xp.sqrt((x * x).mean(-1)[..., None] + self.f["eps"]) * w
 
-    def turn(self, x):
+    def turn(self, x, layer):
         """x [T, heads, D]: channels 2j and 2j + 1 turn"""
+        kind, n = self.f["layer"][layer]["turn"], self.f["rope_dim"]
+        if kind == len(self.f["turns"]):
+            return x
+        gain, *theta = self.f["turns"][kind]
         position = np.arange(len(self.case["ids"])) - self.case["first"]
-        angle = position[:, None] * np.array(self.f["theta"])
-        cos, sin = (self.const(f(angle))[:, None, :] for f in (np.cos, np.sin))
-        n = self.f["rope_dim"]
+        angle = position[:, None] * np.array(theta)
+        cos, sin = (self.const(gain * f(angle))[:, None, :] for f in (np.cos, np.sin))
         a, b = x[..., 0:n:2], x[..., 1:n:2]
         turned = self.xp.stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(x.shape[:-1] + (n,))
         return turned if n == x.shape[-1] else self.xp.concatenate([turned, x[..., n:]], -1)
 
+    def capped(self, x, cap):
+        return cap * self.xp.tanh(x / cap) if cap else x
+
     def attention(self, q, k, v, layer):
-        """The weight of an evicted or unseen key is 0."""
-        xp, c, share = self.xp, self.case, self.f["heads"] // self.f["kv_heads"]
+        """The weight of a key that has left the window, is evicted or of another document is 0."""
+        xp, c, share, window = self.xp, self.case, self.f["heads"] // self.f["kv_heads"], self.f["layer"][layer]["window"]
         i = np.arange(len(c["ids"]))
         seen = (i[:, None] >= i) & (c["first"][:, None] == c["first"])
+        if window:
+            seen &= i[:, None] - i < window
         seen = np.repeat(seen[None], self.f["kv_heads"], 0)
         if c["gone"] is not None:
             seen &= i[None, :, None] < c["gone"][layer].T[:, None, :]
         head = np.arange(self.f["heads"]) // share
-        s = xp.einsum("igd,jgd->gij", q, k[:, head]) * self.f["scale"] + self.const(np.where(seen, 0, -np.inf)[head])
+        s = self.capped(xp.einsum("igd,jgd->gij", q, k[:, head]) * self.f["scale"], self.f["attn_cap"]) + self.const(np.where(seen, 0, -np.inf)[head])
         e = xp.exp(s - s.max() if xp is np else s - s.detach().max())
         return xp.einsum("gij,jgd->igd", e / e.sum(-1)[..., None], v[:, head]).reshape(len(i), -1)
 
+    def head_norm(self, x, w, at):
+        """x [T, heads, D]: over each head, or over all"""
+        if not self.f["norms"]:
+            return x
+        T, heads, D = x.shape
+        return self.norm(x.reshape(T, heads * D), self.part(w, at, heads * D)).reshape(T, heads, D) if self.f["wide"] else self.norm(x, self.part(w, at, D))
+
+    def added(self, x, branch, w, at):
+        """The residual stream behind a branch."""
+        f = self.f
+        return x + f["residual_scale"] * (self.norm(branch, self.part(w, at, f["d"])) if f["behind"] else branch)
+
+    def gate(self, x):
+        if self.f["gelu"]:
+            return x / 2 * (1 + self.xp.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))
+        return x / (1 + self.xp.exp(-x))
+
     def block(self, w, x, layer):
-        f, xp = self.f, self.xp
-        qkv, out, gate_up, down, a_norm, f_norm, q_norm, k_norm, bias = f["layer"][layer]
+        f, at = self.f, self.f["layer"][layer]
         d, D, G, H, F = f["d"], f["head_dim"], f["heads"], f["kv_heads"], f["ffn"]
-        rows = self.norm(x, self.part(w, a_norm, d)) @ self.part(w, qkv, (G + 2 * H) * D, d).T
+
+        def read(x, norm):
+            return self.norm(x, self.part(w, norm, d)) if f["before"] else x
+        rows = read(x, at["attn_norm"]) @ self.part(w, at["qkv"], (G + 2 * H) * D, d).T
         if f["biases"]:
-            rows = rows + self.part(w, bias, (G + 2 * H) * D)
+            rows = rows + self.part(w, at["bias"], (G + 2 * H) * D)
         q, k, v = (rows[:, a * D:b * D].reshape(len(x), b - a, D) for a, b in ((0, G), (G, G + H), (G + H, G + 2 * H)))
-        if f["norms"]:
-            q, k = self.norm(q, self.part(w, q_norm, D)), self.norm(k, self.part(w, k_norm, D))
-        x = x + self.attention(self.turn(q), self.turn(k), v, layer) @ self.part(w, out, d, G * D).T
-        gu = self.norm(x, self.part(w, f_norm, d)) @ self.part(w, gate_up, 2 * F, d).T
-        return x + gu[:, :F] / (1 + xp.exp(-gu[:, :F])) * gu[:, F:] @ self.part(w, down, d, F).T
+        q, k = (self.turn(self.head_norm(*of), layer) for of in ((q, w, at["q_norm"]), (k, w, at["k_norm"])))
+        x = self.added(x, self.attention(q, k, v, layer) @ self.part(w, at["out"], d, G * D).T, w, at["attn_post"])
+        gu = read(x, at["ffn_norm"]) @ self.part(w, at["gate_up"], 2 * F, d).T
+        return self.added(x, self.gate(gu[:, :F]) * gu[:, F:] @ self.part(w, at["down"], d, F).T, w, at["ffn_post"])
 
     def log_p(self, w, temperature, masked=True):
         f, xp = self.f, self.xp
         if not masked:
             self = Model(f, {**self.case, "gone": None}, xp)
-        x = self.part(w, f["embedding"], f["vocab"], f["d"])[self.case["ids"]]
+        x = self.part(w, f["embedding"], f["vocab"], f["d"])[self.case["ids"]] * f["embedding_scale"]
         for layer in range(f["layers"]):
             x = self.block(w, x, layer)
-        z = self.norm(x, self.part(w, f["out_norm"], f["d"])) @ self.part(w, f["head"], f["vocab"], f["d"]).T / temperature
+        z = self.norm(x, self.part(w, f["out_norm"], f["d"])) @ self.part(w, f["head"], f["vocab"], f["d"]).T
+        z = self.capped(z, f["logit_cap"]) / temperature
         z = z - (z.max() if xp is np else z.detach().max())
         return z - xp.log(xp.exp(z).sum(-1))[:, None]
 
@@ -153,17 +180,20 @@ def run(tune, model, c, folder, rank=0, steps=0, recompute=0, threads=2):
     return data, facts, made, [(s[:-1], s[-1]) for s in v.reshape(steps, p + 1)] if steps else []
 
 
-def tensors(facts):
-    """name: (begin, length)"""
+def tensors(facts, matrices=False):
+    """name: (begin, length); matrices: those of layers alone"""
     f = facts
     d, D, F, q, kv = f["d"], f["head_dim"], f["ffn"], f["heads"] * f["head_dim"], f["kv_heads"] * f["head_dim"]
-    sizes = {"qkv": (q + 2 * kv) * d, "out": q * d, "gate_up": 2 * F * d, "down": F * d, "attn_norm": d, "ffn_norm": d,
-             "q_norm": D * f["norms"], "k_norm": D * f["norms"], "bias": (q + 2 * kv) * f["biases"]}
-    all_of = {"embedding": (f["embedding"], f["vocab"] * d), "out_norm": (f["out_norm"], d)}
-    if f["head"] != f["embedding"]:
+    sizes = {"qkv": (q + 2 * kv) * d, "out": q * d, "gate_up": 2 * F * d, "down": F * d}
+    all_of = {}
+    if not matrices:
+        sizes |= {"attn_norm": d * f["before"], "ffn_norm": d * f["before"], "attn_post": d * f["behind"], "ffn_post": d * f["behind"],
+                  "q_norm": (q if f["wide"] else D) * f["norms"], "k_norm": (kv if f["wide"] else D) * f["norms"], "bias": (q + 2 * kv) * f["biases"]}
+        all_of = {"embedding": (f["embedding"], f["vocab"] * d), "out_norm": (f["out_norm"], d)}
+    if f["head"] != f["embedding"] and not matrices:
         all_of["head"] = (f["head"], f["vocab"] * d)
     for i, at in enumerate(f["layer"]):
-        all_of |= {f"{name} {i}": (a, n) for a, (name, n) in zip(at, sizes.items()) if n}
+        all_of |= {f"{name} {i}": (at[name], n) for name, n in sizes.items() if n}
     return all_of
 
 
@@ -201,7 +231,7 @@ def autograd(name, facts, c, made, steps, rank):
     w = torch.tensor(made["start"], requires_grad=True)
     full = student(w).detach().requires_grad_()
     by_weight = torch.autograd.grad(m.loss(full, teacher), full)[0].numpy()
-    for what, (at, n) in tensors(facts).items():
+    for what, (at, n) in tensors(facts, rank > 0).items():
         want, have = by_weight[at:at + n], made["by_weight"][at:at + n]
         off = abs(have - want).max() / abs(want).max()
         check(f"{name}: derivatives by {what}", off <= 1e-4, off)
@@ -215,7 +245,7 @@ def autograd(name, facts, c, made, steps, rank):
             check(f"{name}: derivatives by parameters", off <= 1e-4, float(off))
         torch.nn.utils.clip_grad_norm_([w], 0.5)
         step.step()
-        check(f"{name}: loss of step {i + 1}", abs(loss - want.item()) <= 2e-5 * max(abs(want.item()), 0.1), loss, want.item())
+        check(f"{name}: loss of step {i + 1}", abs(loss - want.item()) <= 1e-4 * max(abs(want.item()), 0.1), loss, want.item())
         # Moments of values whose derivative is within rounding of 0 have signs of their own: a step moves each by at most 1e-3.
         moved = w.detach().numpy() - made["start"]
         off = np.linalg.norm(have - w.detach().numpy()) / np.linalg.norm(moved)

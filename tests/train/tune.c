@@ -17,6 +17,8 @@
 #include "engine/train/optimizer.h"
 #include "engine/train/pass.h"
 
+enum { MORE = 3 }; /* tokens that a pass has room for beside those of the pack */
+
 struct run {
     struct engine *e;
     struct compute c;
@@ -44,29 +46,65 @@ static void put(struct run *r, const float *x, size_t n)
         exit(1);
 }
 
-static void describe(struct run *r)
+static const char *yes(bool b)
+{
+    return b ? "true" : "false";
+}
+
+/* Angles of each kind of rotations, and what cosines and sines are multiplied with. */
+static void describe_turns(const struct run *r)
 {
     const struct model_config *m = &r->e->config;
-    const struct tuned *t = r->t;
-    fprintf(r->out,
-            "{\"n\": %zu, \"parameters\": %zu, \"layers\": %d, \"d\": %d, \"heads\": %d, "
-            "\"kv_heads\": %d, \"head_dim\": %d, \"ffn\": %d, \"vocab\": %d, \"eps\": %.9g, "
-            "\"scale\": %.9g, \"rope_dim\": %d, \"norms\": %s, \"biases\": %s, \"embedding\": %zu, "
-            "\"head\": %zu, \"out_norm\": %zu, \"theta\": [",
-            t->n, r->n, m->n_layers, m->d_model, m->n_heads, m->n_kv_heads, m->head_dim, m->d_ffn,
-            m->vocab, (double)m->norm_eps, (double)m->attn_scale, m->rope_dim,
-            m->family->qk_norm ? "true" : "false", m->family->qkv_bias ? "true" : "false",
-            t->embedding, t->head, t->out_norm);
-    for (int j = 0; j < m->rope_dim / 2; j++)
-        fprintf(r->out, "%s%.17g", j ? ", " : "", m->theta[0][j]);
-    fprintf(r->out, "], \"layer\": [");
-    for (int l = 0; l < m->n_layers; l++) {
-        const struct tuned_layer *a = &t->layer[l];
-        fprintf(r->out, "%s[%zu, %zu, %zu, %zu, %zu, %zu, %zu, %zu, %zu]", l ? ", " : "",
-                a->matrix[0], a->matrix[1], a->matrix[2], a->matrix[3], a->attn_norm, a->ffn_norm,
-                a->q_norm, a->k_norm, a->bias);
+    fprintf(r->out, ", \"turns\": [");
+    for (int kind = 0; kind < ROPE_KINDS; kind++) {
+        fprintf(r->out, "%s[%.9g", kind ? ", " : "", (double)m->turn_gain[kind]);
+        for (int j = 0; j < m->rope_dim / 2; j++)
+            fprintf(r->out, ", %.17g", m->theta[kind][j]);
+        fprintf(r->out, "]");
     }
-    fprintf(r->out, "], \"pairs\": [");
+    fprintf(r->out, "]");
+}
+
+static void describe_layers(const struct run *r)
+{
+    const struct model_config *m = &r->e->config;
+    fprintf(r->out, ", \"layer\": [");
+    for (int l = 0; l < m->n_layers; l++) {
+        const struct tuned_layer *a = &r->t->layer[l];
+        fprintf(r->out,
+                "%s{\"qkv\": %zu, \"out\": %zu, \"gate_up\": %zu, \"down\": %zu, "
+                "\"attn_norm\": %zu, \"ffn_norm\": %zu, \"attn_post\": %zu, \"ffn_post\": %zu, "
+                "\"q_norm\": %zu, \"k_norm\": %zu, \"bias\": %zu, \"window\": %d, \"turn\": %d}",
+                l ? ", " : "", a->matrix[0], a->matrix[1], a->matrix[2], a->matrix[3], a->attn_norm,
+                a->ffn_norm, a->attn_post, a->ffn_post, a->q_norm, a->k_norm, a->bias,
+                model_window(m, l), (int)model_rope(m, l, r->pack.n + MORE));
+    }
+    fprintf(r->out, "]");
+}
+
+static void describe(const struct run *r)
+{
+    const struct model_config *m = &r->e->config;
+    const struct family *f = m->family;
+    fprintf(
+        r->out,
+        "{\"n\": %zu, \"parameters\": %zu, \"layers\": %d, \"d\": %d, \"heads\": %d, "
+        "\"kv_heads\": %d, \"head_dim\": %d, \"ffn\": %d, \"vocab\": %d, \"eps\": %.9g, "
+        "\"scale\": %.9g, \"rope_dim\": %d, \"embedding\": %zu, \"head\": %zu, "
+        "\"out_norm\": %zu, \"attn_cap\": %.9g, \"logit_cap\": %.9g, \"embedding_scale\": %.9g, "
+        "\"residual_scale\": %.9g",
+        r->t->n, r->n, m->n_layers, m->d_model, m->n_heads, m->n_kv_heads, m->head_dim, m->d_ffn,
+        m->vocab, (double)m->norm_eps, (double)m->attn_scale, m->rope_dim, r->t->embedding,
+        r->t->head, r->t->out_norm, (double)m->attn_cap, (double)m->logit_cap,
+        (double)m->embedding_scale, (double)m->residual_scale);
+    fprintf(r->out,
+            ", \"biases\": %s, \"norms\": %s, \"wide\": %s, \"before\": %s, \"behind\": %s, "
+            "\"gelu\": %s",
+            yes(f->qkv_bias), yes(f->qk_norm), yes(f->qk_norm_wide), yes(!f->no_pre_norm),
+            yes(f->post_norm), yes(f->gelu));
+    describe_turns(r);
+    describe_layers(r);
+    fprintf(r->out, ", \"pairs\": [");
     for (int i = 0; r->l && i < r->l->n_pairs; i++) {
         const struct lora_pair *p = &r->l->pair[i];
         fprintf(r->out, "%s[%zu, %zu, %zu, %d, %d]", i ? ", " : "", p->matrix, p->a, p->b, p->rows,
@@ -169,7 +207,7 @@ int main(int argc, char **argv)
     struct pass_options po = {.temperature = (double)number[0], .recompute = atoi(argv[6])};
     po.quality[QUALITY_FWKL] = (double)number[1];
     po.quality[QUALITY_NTP] = (double)number[2];
-    must(pass_create(&r.c, &r.teacher, NULL, &po, (int)T + 3, &r.pass), &d);
+    must(pass_create(&r.c, &r.teacher, NULL, &po, (int)T + MORE, &r.pass), &d);
     pass_tune(r.pass, r.t, r.d_w);
     pass_mask(r.pass, gone);
     if (head[1] == 2) {
