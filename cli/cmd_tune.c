@@ -77,6 +77,8 @@ static int check_options(struct tune_job *j, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG,
                         j->control ? "--plan brings evictions, and --control takes steps without"
                                    : "--kl and --ntp are both 0: there is nothing to learn from");
+    if (j->until == 0 || j->until > j->steps)
+        j->until = j->steps;
     set_options(j);
     int err = lora_parse_targets(j->targets, &j->opt.lora.targets, d);
     if (!err)
@@ -143,6 +145,12 @@ static int open_all(struct tune_job *j, struct kvf_diag *d)
         err = model_open(j->model, &j->how, &j->engine, d);
     if (!err)
         err = train_files_keep(&j->files, gguf_path(j->engine->gguf), d);
+    if (!err && is_adapter(j) && j->engine->config.family->fused)
+        err = kvf_fail(
+            d, KVF_E_ARG,
+            "-o %s: %s has one matrix for queries, keys and values, and one for gate and "
+            "up, whose low-rank weights are of another shape: give -o MODEL.gguf",
+            j->out, j->engine->config.arch);
     if (!err && j->length > j->engine->config.n_ctx)
         err = kvf_fail(d, KVF_E_ARG, "--length %" PRId64 " is more than the model's context of %d",
                        j->length, j->engine->config.n_ctx);
@@ -258,7 +266,7 @@ static int advance(struct tune_job *j, const struct session_options *method, str
         return err;
     int64_t step = steps_done(j);
     j->seconds += clock_seconds() - start;
-    if (j->checks && (step % j->check_every == 0 || step == j->steps))
+    if (j->checks && (step % j->check_every == 0 || step == j->until))
         err = check(j, d);
     if (!err && step % j->save_every == 0)
         err = save(j, d);
@@ -325,7 +333,7 @@ static int run(struct tune_job *j, struct kvf_diag *d)
     progress_start(&j->bar, "tune", "steps", j->steps);
     if (j->checks && !j->log.len) /* a run that was stopped there has it */
         err = check(j, d);
-    while (!err && !signals_caught() && steps_done(j) < j->steps)
+    while (!err && !signals_caught() && steps_done(j) < j->until)
         err = advance(j, &method, d);
     if (!err && j->saved != steps_done(j))
         err = save(j, d);
@@ -401,6 +409,9 @@ static const struct opt options[] = {
      "matrices that they change: q, k, v, o, gate, up, down", "q,k,v,o"},
     {OPT_INT, 0, "steps", offsetof(struct tune_job, steps), "N", "steps of the optimizer", "100",
      .min = 1, .max = 1 << 30},
+    {OPT_INT, 0, "until", offsetof(struct tune_job, until), "N",
+     "check and write the model after so many of them; the same command goes on", "0",
+     .absent = "all", .max = 1 << 30},
     {OPT_INT, 0, "warmup", offsetof(struct tune_job, warmup), "N", "steps to the full rate", "-1",
      .absent = "a 20th", .max = 1 << 30},
     {OPT_REAL, 0, "lr", offsetof(struct tune_job, lr), "X",

@@ -19,8 +19,8 @@ struct tune_job {
     struct methods methods;
     struct execution how; /* of what computes the derivatives */
     int packing, type;    /* of the words */
-    int64_t steps, warmup, length, prompt, accumulate, seed, save_every, check_every, check_docs,
-        rank, samples, most, updates;
+    int64_t steps, until, warmup, length, prompt, accumulate, seed, save_every, check_every,
+        check_docs, rank, samples, most, updates;
     double share, lr, clip, decay, kl, ntp, temperature, alpha, range;
     bool json, recompute, fresh, control, raw;
 
