@@ -62,6 +62,12 @@ void gpu_get_rows(struct gpu *g, void *host, size_t ld_host, const void *device,
 void *gpu_pin(struct gpu *g, size_t n, size_t size);
 void gpu_unpin(struct gpu *g, void *p); /* accepts NULL */
 void gpu_fetch(struct gpu *g, void *pinned, const void *device, size_t bytes);
+void gpu_fetch_rows(struct gpu *g, void *pinned, size_t ld_pinned, const void *device,
+                    size_t ld_device, size_t bytes, size_t n);
+/* Makes memory of the host like that of gpu_pin until gpu_leave, which waits.  Where there is no
+ * room for that nothing is lost but time: what is brought into it is waited for at once. */
+void gpu_take(struct gpu *g, void *host, size_t bytes);
+void gpu_leave(struct gpu *g, void *host);
 
 /* A matrix [N][K] in the form of its file: rows of whole blocks, one after the other. */
 struct gpu_matrix {

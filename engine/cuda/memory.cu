@@ -172,9 +172,7 @@ void gpu_put_rows(struct gpu *g, void *device, size_t ld_device, const void *hos
 void gpu_get_rows(struct gpu *g, void *host, size_t ld_host, const void *device, size_t ld_device,
                   size_t bytes, size_t n)
 {
-    if (bytes > 0 && n > 0)
-        note(g, cudaMemcpy2DAsync(host, ld_host, device, ld_device, bytes, n,
-                                  cudaMemcpyDeviceToHost, g->stream));
+    gpu_fetch_rows(g, host, ld_host, device, ld_device, bytes, n);
     note(g, cudaStreamSynchronize(g->stream));
 }
 
@@ -201,4 +199,26 @@ void gpu_unpin(struct gpu *g, void *p)
 void gpu_fetch(struct gpu *g, void *pinned, const void *device, size_t bytes)
 {
     note(g, cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, g->stream));
+}
+
+void gpu_fetch_rows(struct gpu *g, void *pinned, size_t ld_pinned, const void *device,
+                    size_t ld_device, size_t bytes, size_t n)
+{
+    if (bytes > 0 && n > 0)
+        note(g, cudaMemcpy2DAsync(pinned, ld_pinned, device, ld_device, bytes, n,
+                                  cudaMemcpyDeviceToHost, g->stream));
+}
+
+void gpu_take(struct gpu *g, void *host, size_t bytes)
+{
+    (void)g;
+    if (bytes > 0 && cudaHostRegister(host, bytes, cudaHostRegisterDefault) != cudaSuccess)
+        (void)cudaGetLastError();
+}
+
+void gpu_leave(struct gpu *g, void *host)
+{
+    note(g, cudaStreamSynchronize(g->stream));
+    if (cudaHostUnregister(host) != cudaSuccess)
+        (void)cudaGetLastError(); /* it was never taken */
 }

@@ -224,6 +224,7 @@ static int list_arrays(struct device_probes *d, struct moved *m)
         at = (at + a->size - 1) / a->size * a->size;
         a->device = m->memory + at;
         gpu_put(d->gpu, a->device, a->host, bytes_of(m->s, a));
+        gpu_take(d->gpu, a->host, bytes_of(m->s, a));
         at += bytes_of(m->s, a);
     }
     m->n = n;
@@ -255,8 +256,7 @@ static int put_pairs(struct device_probes *d, const struct watch *w)
     return room ? KVF_OK : KVF_E_NOMEM;
 }
 
-/* A copy that a lost device did not finish is never written: the recorder takes the error. */
-static int bring(void *ctx, bool snapshots, int32_t t0, int32_t t1)
+static void bring(void *ctx, bool snapshots, int32_t t0, int32_t t1)
 {
     struct device_probes *d = ctx;
     for (int i = 0; i < d->n; i++)
@@ -264,15 +264,31 @@ static int bring(void *ctx, bool snapshots, int32_t t0, int32_t t1)
             const struct twin_array *a = &d->moved[i].array[k];
             size_t ld = (size_t)d->moved[i].s->cfg->cap * a->size, from = (size_t)t0 * a->size;
             if (a->snapshot == snapshots && t1 > t0)
-                gpu_get_rows(d->gpu, a->host + from, ld, a->device + from, ld,
-                             (size_t)(t1 - t0) * a->size, a->rows);
+                gpu_fetch_rows(d->gpu, a->host + from, ld, a->device + from, ld,
+                               (size_t)(t1 - t0) * a->size, a->rows);
         }
+}
+
+/* A copy that a lost device did not finish is never written: the recorder takes the error. */
+static int settle(void *ctx)
+{
+    struct device_probes *d = ctx;
     return gpu_wait(d->gpu, &d->e->said);
+}
+
+/* The arrays of the host belong to the host alone again. */
+static void leave(const struct device_probes *d, struct moved *m)
+{
+    for (int k = 0; k < m->n; k++)
+        gpu_leave(d->gpu, m->array[k].host);
 }
 
 static void forget(void *ctx)
 {
-    ((struct device_probes *)ctx)->recorder = NULL;
+    struct device_probes *d = ctx;
+    for (int i = 0; i < d->n; i++)
+        leave(d, &d->moved[i]);
+    d->recorder = NULL;
 }
 
 /* Those that have kernels, while there is room. */
@@ -320,7 +336,8 @@ int device_probes_open(struct session *s)
         m->pos = mem_alloc((size_t)s->cache_heads, s->ld_strip * sizeof *m->pos);
         err = d->cuts && m->d_pos && m->pos ? put_pairs(d, cfg->watch) : KVF_E_NOMEM;
     }
-    const struct recorder_elsewhere there = {.ctx = d, .bring = bring, .forget = forget};
+    const struct recorder_elsewhere there = {
+        .ctx = d, .bring = bring, .settle = settle, .forget = forget};
     recorder_move(s->recorder, &there);
     return err;
 }
@@ -332,11 +349,14 @@ void device_probes_close(struct session *s)
     if (!d)
         return;
     if (d->recorder) {
-        (void)bring(d, true, 0, s->n_past); /* an error comes again from whom it concerns */
-        (void)bring(d, false, 0, s->n_past);
+        recorder_settle(d->recorder);
+        bring(d, true, 0, s->n_past);
+        bring(d, false, 0, s->n_past);
+        (void)settle(d); /* an error comes again from whom it concerns */
         for (int i = 0; i < d->n; i++)
             d->moved[i].s->away = false;
         recorder_move(d->recorder, NULL);
+        forget(d);
     }
     for (int i = 0; i < d->n; i++) {
         gpu_free(d->gpu, d->moved[i].memory);

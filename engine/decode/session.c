@@ -325,7 +325,7 @@ static void last_logits(struct session *s)
 static int next_part(const struct session *s, int done, int n)
 {
     int T = n - done < s->chunk ? n - done : s->chunk;
-    int room = recorder_boundary(s->n_past) - s->n_past;
+    int room = recorder_boundary(s->recorder, s->n_past) - s->n_past;
     int every = method_params_of(s->method)->chunk;
     if (T > room)
         T = room;

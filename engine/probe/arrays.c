@@ -141,30 +141,40 @@ static void convert(const struct probe_state *s, int array, int layer, int head,
     }
 }
 
+static int write_values(const struct pen_task *t, struct kvf_writer *w)
+{
+    return kvf_write_chunk(w, t->column, t->layer, 0, t->heads, t->t0, t->n, t->epoch, t->data);
+}
+
 /* Values [t0, t1) of an array's heads in a layer. */
-static int put(const struct probe_state *s, struct probe_sink *sink, int array, int layer,
+static int put(const struct probe_state *s, const struct probe_sink *sink, int array, int layer,
                int32_t t0, int32_t t1)
 {
     const struct probe_array *a = &s->array[array];
-    int heads = n_heads(s->cfg, a);
+    int heads = n_heads(s->cfg, a), err = KVF_OK;
     size_t row = (size_t)(t1 - t0) * kvf_dtype_size((enum kvf_dtype)a->column.dtype);
-    if (row * (size_t)heads > sink->n_room) {
-        mem_free(sink->room);
-        sink->n_room = 0;
-        sink->room = mem_alloc_raw((size_t)heads, row);
-        if (!sink->room)
-            return KVF_E_NOMEM;
-        sink->n_room = row * (size_t)heads;
-    }
+    struct pen_task *t = pen_task((size_t)heads * row, write_values);
+    if (!t)
+        return KVF_E_NOMEM;
+    t->column = s->column0 + array;
+    t->layer = layer;
+    t->heads = heads;
+    t->t0 = (uint32_t)t0;
+    t->n = (uint32_t)(t1 - t0);
+    t->epoch = a->column.flags & KVF_COL_SNAPSHOT ? sink->epoch : 0;
     for (int h = 0; h < heads; h++)
-        convert(s, array, layer, h, t0, t1, (char *)sink->room + (size_t)h * row);
-    bool snapshot = a->column.flags & KVF_COL_SNAPSHOT;
-    return kvf_write_chunk(sink->writer, s->column0 + array, layer, 0, heads, (uint32_t)t0,
-                           (uint32_t)(t1 - t0), snapshot ? sink->epoch : 0, sink->room);
+        convert(s, array, layer, h, t0, t1, t->data + (size_t)h * row);
+    if (sink->pen) {
+        pen_put(sink->pen, t);
+        return KVF_OK;
+    }
+    err = t->run(t, sink->writer);
+    mem_free(t);
+    return err;
 }
 
 /* Columns [first, end), layer by layer. */
-static int put_layers(const struct probe_state *s, struct probe_sink *sink, bool snapshots,
+static int put_layers(const struct probe_state *s, const struct probe_sink *sink, bool snapshots,
                       int first, int end, int32_t t0, int32_t t1)
 {
     for (int l = 0; l < s->cfg->shape.n_layers; l++)
@@ -179,8 +189,8 @@ static int put_layers(const struct probe_state *s, struct probe_sink *sink, bool
     return KVF_OK;
 }
 
-int probe_write(const struct probe_state *s, struct probe_sink *sink, bool snapshots, int32_t t0,
-                int32_t t1)
+static int put_all(const struct probe_state *s, const struct probe_sink *sink, bool snapshots,
+                   int32_t t0, int32_t t1)
 {
     int n = s->n_arrays, step = s->probe->by_column ? 1 : n;
     for (int i = 0; i < n; i += step) {
@@ -188,5 +198,28 @@ int probe_write(const struct probe_state *s, struct probe_sink *sink, bool snaps
         if (err)
             return err;
     }
+    return KVF_OK;
+}
+
+static int write_away(const struct pen_task *t, struct kvf_writer *w)
+{
+    const struct probe_sink at_once = {.writer = w, .epoch = t->epoch};
+    return put_all(t->state, &at_once, t->snapshots, (int32_t)t->t0, (int32_t)(t->t0 + t->n));
+}
+
+int probe_write(const struct probe_state *s, const struct probe_sink *sink, bool snapshots,
+                int32_t t0, int32_t t1)
+{
+    if (!s->away)
+        return put_all(s, sink, snapshots, t0, t1);
+    struct pen_task *t = pen_task(0, write_away);
+    if (!t)
+        return KVF_E_NOMEM;
+    t->state = s;
+    t->snapshots = snapshots;
+    t->t0 = (uint32_t)t0;
+    t->n = (uint32_t)(t1 - t0);
+    t->epoch = sink->epoch;
+    pen_put(sink->pen, t);
     return KVF_OK;
 }

@@ -2,14 +2,14 @@
 #ifndef KVF_ENGINE_PROBE_ARRAYS_H
 #define KVF_ENGINE_PROBE_ARRAYS_H
 
+#include "engine/probe/pen.h"
 #include "engine/probe/probe.h"
 
-/* Where values go: what all probes of a recorder share.  A zeroed room is valid. */
+/* Where values go: to the pen, which writes them later; or, with none, to the writer at once. */
 struct probe_sink {
+    struct pen *pen;
     struct kvf_writer *writer;
     uint32_t epoch; /* of the snapshot that is written */
-    void *room;     /* values of a layer, joined; owned */
-    size_t n_room;  /* bytes */
 };
 
 /* The columns of a probe in a run, PROBE_STEPS made u16 or u32: to out unless that is NULL.
@@ -21,8 +21,10 @@ int probe_columns(const struct probe *p, const struct probe_config *cfg, struct 
 int probe_state_open(struct probe_state *s, const struct probe *p, const struct probe_config *cfg);
 void probe_state_close(struct probe_state *s); /* accepts a zeroed struct */
 
-/* Writes values [t0, t1) of all columns that are snapshots, or of all others. */
-int probe_write(const struct probe_state *s, struct probe_sink *sink, bool snapshots, int32_t t0,
-                int32_t t1);
+/* Writes values [t0, t1) of all columns that are snapshots, or of all others.  They are copied now,
+ * so that the arrays may change; those of a state that is away are read when the pen comes to them,
+ * and change only when they are brought again. */
+int probe_write(const struct probe_state *s, const struct probe_sink *sink, bool snapshots,
+                int32_t t0, int32_t t1);
 
 #endif

@@ -4,7 +4,6 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "base/opt.h"
 #include "base/progress.h"
 #include "engine/probe/arrays.h"
 #include "engine/probe/recorder.h"
@@ -28,18 +27,22 @@ struct thread_scratch {
 
 struct recorder {
     struct probe_config cfg;
+    struct kvf_writer *writer; /* the pen's until it has ended */
     struct probe_sink sink;
     struct probe_state active[MAX_PROBES];
     int n_active;
     unsigned wants;
     struct recorder_elsewhere elsewhere;
+    int32_t held; /* the pen holds what was brought after so many steps; 0: nothing */
     struct thread_scratch *scratch;
     int n_threads;
+    int32_t block;    /* see struct recorder_run */
     int32_t streamed; /* steps whose stream columns are written */
     struct {
         double at, wait; /* seconds of the clock: when the last one was written, until the next */
         double rest;     /* and the least of them, however much is written */
         uint64_t bytes;  /* of the trace then */
+        bool begun;      /* its times are the pen's to tell */
     } tail;
     int32_t n_tokens;
     int32_t *id;        /* [cap] */
@@ -48,90 +51,6 @@ struct recorder {
     struct buf text;
     int err;
 };
-
-static int unknown_probe(const char *name, struct kvf_diag *d)
-{
-    char list[256] = "";
-    size_t n = 0;
-    for (int i = 0; probe_table[i] && n < sizeof list - 32; i++)
-        if (!probe_table[i]->shadow)
-            n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "",
-                                  probe_table[i]->name);
-    return kvf_fail(d, KVF_E_ARG, "--probes: no probe '%s'; say lean, paper, full or a list of %s",
-                    name, list);
-}
-
-/* The probes that a word of --probes stands for: a set, or one by its name.  0: none. */
-static unsigned probes_of(const char *word)
-{
-    unsigned set = 0;
-    for (int i = 0; probe_table[i]; i++) {
-        const struct probe *p = probe_table[i];
-        bool in_full = !p->by_name && strcmp(word, "full") == 0;
-        bool in_paper = !p->by_name && !p->full_only && strcmp(word, "paper") == 0;
-        bool in_lean = p->lean && strcmp(word, "lean") == 0;
-        bool named = strcmp(word, p->name) == 0;
-        if (!p->shadow && (in_full || in_paper || in_lean || named))
-            set |= 1u << i;
-    }
-    return set;
-}
-
-int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
-{
-    char key[32], value[32];
-    unsigned set = 0;
-    int more = opt_pair(&text, key, value, sizeof key);
-    for (; more == 1; more = opt_pair(&text, key, value, sizeof key)) {
-        unsigned found = probes_of(key);
-        if (!found || value[0])
-            return unknown_probe(key, d);
-        set |= found;
-    }
-    if (more < 0)
-        return kvf_fail(d, KVF_E_ARG, "--probes: write names separated by commas");
-    *ret_set = set;
-    return KVF_OK;
-}
-
-int shadows_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
-{
-    char key[32], value[32];
-    unsigned set = 0;
-    int more = opt_pair(&text, key, value, sizeof key);
-    for (; more == 1; more = opt_pair(&text, key, value, sizeof key)) {
-        unsigned bit = 0;
-        for (int i = 0; probe_table[i]; i++)
-            if (probe_table[i]->shadow && strcmp(key, probe_table[i]->shadow) == 0)
-                bit = 1u << i;
-        if (!bit || value[0])
-            return kvf_fail(d, KVF_E_ARG, "--shadow: no shadow '%s'; say entries, model or both",
-                            key);
-        set |= bit;
-    }
-    if (more < 0 || !set)
-        return kvf_fail(d, KVF_E_ARG, "--shadow: say entries, model or both, with a comma");
-    *ret_set = set;
-    return KVF_OK;
-}
-
-void shadows_names(unsigned set, char *ret_text, size_t cap)
-{
-    size_t n = 0;
-    ret_text[0] = 0;
-    for (int i = 0; probe_table[i] && n < cap; i++)
-        if (probe_table[i]->shadow && set >> i & 1)
-            n += (size_t)snprintf(ret_text + n, cap - n, "%s%s", n ? "," : "",
-                                  probe_table[i]->shadow);
-}
-
-unsigned probes_want(unsigned set)
-{
-    unsigned wants = 0;
-    for (int i = 0; probe_table[i]; i++)
-        wants |= set >> i & 1 ? probe_table[i]->wants : 0;
-    return wants;
-}
 
 double probes_bytes_per_token(unsigned set, const struct probe_config *cfg)
 {
@@ -175,7 +94,7 @@ static int open_writer(struct recorder *r, const char *path, const struct record
     struct kvf_shape shape = {L, heads, heads + L};
     const struct kvf_writer_options opt = {
         .existing = run->existing, .prompt = run->prompt, .n_prompt = run->n_prompt};
-    err = kvf_writer_open(path, run->header, &shape, col, n, &opt, &r->sink.writer, d);
+    err = kvf_writer_open(path, run->header, &shape, col, n, &opt, &r->writer, d);
 done:
     mem_free(heads);
     mem_free(col);
@@ -230,6 +149,7 @@ int recorder_create(const char *path, const struct recorder_run *run, unsigned s
     if (!r)
         return KVF_E_NOMEM;
     r->cfg = *cfg;
+    r->block = run->block ? run->block : BLOCK;
     int err = make_scratch(r, n_threads);
     if (err)
         goto no_memory;
@@ -237,6 +157,8 @@ int recorder_create(const char *path, const struct recorder_run *run, unsigned s
     if (err)
         goto no_memory;
     err = open_writer(r, path, run, n_columns, d);
+    if (!err)
+        err = pen_create(r->writer, &r->sink.pen, d);
     if (err)
         goto fail;
     r->tail.at = clock_seconds();
@@ -269,15 +191,36 @@ static void free_recorder(struct recorder *r)
     mem_free(r->role);
     mem_free(r->text_end);
     buf_finish(&r->text);
-    mem_free(r->sink.room);
     mem_free(r);
+}
+
+/* What was brought is there, as is what the pen holds for it; or it never will be. */
+static int let_go(struct recorder *r)
+{
+    int err = r->held ? r->elsewhere.settle(r->elsewhere.ctx) : KVF_OK;
+    if (err)
+        pen_discard(r->sink.pen);
+    else if (r->held)
+        pen_release(r->sink.pen);
+    r->held = 0;
+    return err;
+}
+
+void recorder_settle(struct recorder *r)
+{
+    int err = let_go(r);
+    r->err = r->err ? r->err : err;
+    (void)pen_settle(r->sink.pen); /* its error stays */
 }
 
 void recorder_abandon(struct recorder *r)
 {
     if (!r)
         return;
-    kvf_writer_abandon(r->sink.writer);
+    if (r->sink.pen)
+        recorder_settle(r);
+    pen_destroy(r->sink.pen);
+    kvf_writer_abandon(r->writer);
     free_recorder(r);
 }
 
@@ -402,18 +345,68 @@ int recorder_token(struct recorder *r, int32_t id, enum kvf_role role, const cha
     return r->text.err;
 }
 
+/* What a device brings is there after a later step, and the pen waits for it.  What it has read by
+ * then was brought before. */
+static void bring(struct recorder *r, bool snapshots, int32_t t0, int32_t t1)
+{
+    if (!r->held)
+        pen_await_readers(r->sink.pen);
+    pen_hold(r->sink.pen);
+    r->held = t1;
+    r->elsewhere.bring(r->elsewhere.ctx, snapshots, t0, t1);
+}
+
 static int write_probes(struct recorder *r, bool snapshots, int32_t t0, int32_t t1)
 {
-    if (r->elsewhere.bring) {
-        int err = r->elsewhere.bring(r->elsewhere.ctx, snapshots, t0, t1);
-        if (err)
-            return err;
-    }
+    if (r->elsewhere.bring)
+        bring(r, snapshots, t0, t1);
     for (int i = 0; i < r->n_active; i++) {
         int err = probe_write(&r->active[i], &r->sink, snapshots, t0, t1);
         if (err)
             return err;
     }
+    return KVF_OK;
+}
+
+static int write_texts(const struct pen_task *t, struct kvf_writer *w)
+{
+    const uint32_t *end = (const void *)t->data;
+    return kvf_write_token_bytes(w, t->t0, t->n, end, (const char *)(end + t->n));
+}
+
+static int put_texts(struct recorder *r, int32_t t0, int32_t n)
+{
+    uint32_t first = t0 ? r->text_end[t0 - 1] : 0, bytes = r->text_end[t0 + n - 1] - first;
+    struct pen_task *t = pen_task((size_t)n * sizeof first + bytes, write_texts);
+    if (!t)
+        return KVF_E_NOMEM;
+    uint32_t *end = (void *)t->data;
+    t->t0 = (uint32_t)t0;
+    t->n = (uint32_t)n;
+    for (int32_t i = 0; i < n; i++)
+        end[i] = r->text_end[t0 + i] - first;
+    if (bytes > 0)
+        memcpy(end + n, r->text.data + first, bytes);
+    pen_put(r->sink.pen, t);
+    return KVF_OK;
+}
+
+static int write_tokens(const struct pen_task *t, struct kvf_writer *w)
+{
+    return kvf_write_chunk(w, t->column, 0, 0, 1, t->t0, t->n, 0, t->data);
+}
+
+static int put_tokens(struct recorder *r, int column, const void *values, size_t size, int32_t t0,
+                      int32_t n)
+{
+    struct pen_task *t = pen_task((size_t)n * size, write_tokens);
+    if (!t)
+        return KVF_E_NOMEM;
+    t->column = column;
+    t->t0 = (uint32_t)t0;
+    t->n = (uint32_t)n;
+    memcpy(t->data, (const char *)values + (size_t)t0 * size, (size_t)n * size);
+    pen_put(r->sink.pen, t);
     return KVF_OK;
 }
 
@@ -423,26 +416,12 @@ static int write_streams(struct recorder *r, int32_t t0, int32_t t1)
     int32_t n = t1 - t0;
     if (n <= 0)
         return KVF_OK;
-    uint32_t first = t0 ? r->text_end[t0 - 1] : 0;
-    uint32_t *end = MEM_NEW(uint32_t, (size_t)n);
-    if (!end)
-        return KVF_E_NOMEM;
-    for (int32_t i = 0; i < n; i++)
-        end[i] = r->text_end[t0 + i] - first;
-    int err = kvf_write_token_bytes(r->sink.writer, (uint32_t)t0, (uint32_t)n, end,
-                                    r->text.data ? r->text.data + first : "");
-    mem_free(end);
-    if (err)
-        return err;
-    err = kvf_write_chunk(r->sink.writer, COL_ID, 0, 0, 1, (uint32_t)t0, (uint32_t)n, 0,
-                          r->id + t0);
-    if (err)
-        return err;
-    err = kvf_write_chunk(r->sink.writer, COL_ROLE, 0, 0, 1, (uint32_t)t0, (uint32_t)n, 0,
-                          r->role + t0);
-    if (err)
-        return err;
-    return write_probes(r, false, t0, t1);
+    int err = put_texts(r, t0, n);
+    if (!err)
+        err = put_tokens(r, COL_ID, r->id, sizeof *r->id, t0, n);
+    if (!err)
+        err = put_tokens(r, COL_ROLE, r->role, sizeof *r->role, t0, n);
+    return err ? err : write_probes(r, false, t0, t1);
 }
 
 /* The same of what is not written yet. */
@@ -453,86 +432,101 @@ static int stream(struct recorder *r, int32_t t1)
     return err;
 }
 
+static int commit(const struct pen_task *t, struct kvf_writer *w)
+{
+    return kvf_writer_commit(w, t->epoch, t->n);
+}
+
 static int snapshot(struct recorder *r, int32_t n_steps)
 {
     r->sink.epoch++;
     int err = n_steps > 0 ? write_probes(r, true, 0, n_steps) : KVF_OK;
-    return err ? err : kvf_writer_commit(r->sink.writer, r->sink.epoch, (uint32_t)n_steps);
+    struct pen_task *t = err ? NULL : pen_task(0, commit);
+    if (!t)
+        return err ? err : KVF_E_NOMEM;
+    t->epoch = r->sink.epoch;
+    t->n = (uint32_t)n_steps;
+    pen_put(r->sink.pen, t);
+    return KVF_OK;
 }
 
-int32_t recorder_boundary(int32_t t)
+int32_t recorder_boundary(const struct recorder *r, int32_t t)
 {
-    return t / BLOCK * BLOCK + BLOCK;
+    int32_t block = r ? r->block : BLOCK;
+    return t / block * block + block;
 }
 
 /* Epochs come at 1, 2, 4, ... blocks: all snapshots together cost at most twice
  * the final one. */
-static bool epoch_due(int32_t n_steps)
+static bool epoch_due(const struct recorder *r, int32_t n_steps)
 {
-    int32_t blocks = n_steps / BLOCK;
-    return n_steps % BLOCK == 0 && blocks > 0 && (blocks & (blocks - 1)) == 0;
+    int32_t blocks = n_steps / r->block;
+    return n_steps % r->block == 0 && blocks > 0 && (blocks & (blocks - 1)) == 0;
 }
 
 /* The newest state, beside the trace, whose own bytes do not depend on the clock. */
 static int write_tail(struct recorder *r, int32_t n_steps)
 {
-    const struct probe_sink own = r->sink;
-    struct kvf_writer *tail = NULL;
-    int err = kvf_writer_open_tail(own.writer, &tail, NULL);
-    if (err || !tail)
+    const uint32_t own = r->sink.epoch;
+    int err = pen_begin_tail(r->sink.pen);
+    if (err)
         return err;
-    r->sink.writer = tail;
     r->sink.epoch = 0;
     err = write_streams(r, r->streamed, n_steps);
     if (!err)
         err = snapshot(r, n_steps);
-    r->sink.writer = own.writer;
-    r->sink.epoch = own.epoch;
-    if (!err)
-        err = kvf_writer_sync(own.writer);
-    if (!err)
-        return kvf_writer_close(tail, NULL);
-    kvf_writer_abandon(tail);
-    return err;
+    r->sink.epoch = own;
+    r->tail.begun = true;
+    int ended = pen_end_tail(r->sink.pen);
+    return err ? err : ended;
+}
+
+/* The last tail is written: the next one comes after twice the time, of which it took at most a
+ * tenth. */
+static void note_tail(struct recorder *r, double begun, double ended)
+{
+    double wait = 2 * r->tail.wait;
+    wait = wait < TAIL_SECONDS ? wait : TAIL_SECONDS;
+    r->tail.begun = false;
+    r->tail.at = ended;
+    r->tail.rest = 10 * (ended - begun);
+    r->tail.wait = wait > r->tail.rest ? wait : r->tail.rest;
+    r->tail.bytes = kvf_writer_bytes(r->writer);
 }
 
 /* After 1, 2, 4, ... and then every 60 seconds, or TAIL_BYTES; never for more than a tenth of the
- * time. */
-static bool tail_due(const struct recorder *r)
+ * time, nor while anything else is being written. */
+static bool tail_due(struct recorder *r)
 {
+    double begun, ended;
+    if (!pen_idle(r->sink.pen, &begun, &ended))
+        return false;
+    if (r->tail.begun)
+        note_tail(r, begun, ended);
     double since = clock_seconds() - r->tail.at;
-    bool much = kvf_writer_bytes(r->sink.writer) - r->tail.bytes >= TAIL_BYTES;
+    bool much = kvf_writer_bytes(r->writer) - r->tail.bytes >= TAIL_BYTES;
     return since >= r->tail.wait || (much && since >= r->tail.rest);
-}
-
-/* A tail that cannot be written is none, and the run goes on; an error of the trace itself comes
- * again when it is written next. */
-static void keep_tail(struct recorder *r, int32_t n_steps)
-{
-    double begin = clock_seconds();
-    (void)write_tail(r, n_steps);
-    double end = clock_seconds(), wait = 2 * r->tail.wait;
-    wait = wait < TAIL_SECONDS ? wait : TAIL_SECONDS;
-    r->tail.at = end;
-    r->tail.rest = 10 * (end - begin);
-    r->tail.wait = wait > r->tail.rest ? wait : r->tail.rest;
-    r->tail.bytes = kvf_writer_bytes(r->sink.writer);
 }
 
 int recorder_advance(struct recorder *r, int32_t n_steps)
 {
-    if (!r->err && n_steps % BLOCK == 0)
+    if (r->held && n_steps > r->held) {
+        pen_release(r->sink.pen);
+        r->held = 0;
+    }
+    if (!r->err && n_steps % r->block == 0)
         r->err = stream(r, n_steps);
-    if (!r->err && epoch_due(n_steps))
+    if (!r->err && epoch_due(r, n_steps))
         r->err = snapshot(r, n_steps);
     if (!r->err && n_steps > 0 && tail_due(r))
-        keep_tail(r, n_steps);
-    return r->err;
+        r->err = write_tail(r, n_steps);
+    return recorder_err(r);
 }
 
 int recorder_err(const struct recorder *r)
 {
-    return r ? r->err : KVF_OK;
+    int err = r ? r->err : KVF_OK;
+    return r && !err ? pen_error(r->sink.pen) : err;
 }
 
 void recorder_cut(struct recorder *r, int32_t n_tokens)
@@ -541,30 +535,50 @@ void recorder_cut(struct recorder *r, int32_t n_tokens)
         r->n_tokens = n_tokens;
 }
 
-/* What is not yet in the file; the error of the run where there was one. */
-static int write_rest(struct recorder *r, const char *result_json)
+static int write_note(const struct pen_task *t, struct kvf_writer *w)
+{
+    return kvf_writer_note(w, "result", (const char *)t->data);
+}
+
+/* What is not yet put to paper; the error of the run where there was one. */
+static int put_rest(struct recorder *r, const char *result_json)
 {
     if (r->err)
         return r->err;
     int err = stream(r, r->n_tokens);
-    if (err)
-        return err;
-    err = snapshot(r, r->n_tokens);
+    if (!err)
+        err = snapshot(r, r->n_tokens);
     if (err || !result_json)
         return err;
-    return kvf_writer_note(r->sink.writer, "result", result_json);
+    size_t n = strlen(result_json) + 1;
+    struct pen_task *t = pen_task(n, write_note);
+    if (!t)
+        return KVF_E_NOMEM;
+    memcpy(t->data, result_json, n);
+    pen_put(r->sink.pen, t);
+    return KVF_OK;
+}
+
+/* All is written; the first error of the recording. */
+static int write_rest(struct recorder *r, const char *result_json)
+{
+    int err = put_rest(r, result_json);
+    recorder_settle(r);
+    err = err ? err : recorder_err(r);
+    pen_destroy(r->sink.pen);
+    r->sink.pen = NULL;
+    return err;
 }
 
 int recorder_finish(struct recorder *r, const char *result_json, struct kvf_diag *d)
 {
     int err = write_rest(r, result_json);
     if (!err || err == KVF_E_IO || err == KVF_E_FORMAT) { /* then it closes nothing, and says why */
-        int closed = kvf_writer_close(r->sink.writer, d);
+        int closed = kvf_writer_close(r->writer, d);
         err = err ? err : closed;
     } else {
-        kvf_writer_abandon(r->sink.writer);
+        kvf_writer_abandon(r->writer);
     }
-    r->sink.writer = NULL;
     free_recorder(r);
     return err;
 }

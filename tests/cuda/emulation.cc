@@ -585,6 +585,19 @@ cudaError_t cudaFreeHost(void *p)
     return cudaSuccess;
 }
 
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned)
+{
+    if (status() == cudaSuccess)
+        pinned_memory[p] = bytes;
+    return status();
+}
+
+cudaError_t cudaHostUnregister(void *p)
+{
+    pinned_memory.erase(p);
+    return status();
+}
+
 cudaError_t cudaStreamCreate(cudaStream_t *s)
 {
     *s = nullptr;

@@ -330,6 +330,9 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t ld_to, const void *from, size_t l
                               size_t width, size_t n, cudaMemcpyKind, cudaStream_t);
 cudaError_t cudaMallocHost(void **p, size_t bytes);
 cudaError_t cudaFreeHost(void *p);
+enum { cudaHostRegisterDefault };
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags);
+cudaError_t cudaHostUnregister(void *p);
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t);
 cudaError_t cudaStreamCreate(cudaStream_t *s);
 cudaError_t cudaStreamDestroy(cudaStream_t s);

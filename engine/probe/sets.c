@@ -1,0 +1,90 @@
+/* sets.c - sets of probes, as the command line names them. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/opt.h"
+#include "engine/probe/recorder.h"
+
+static int unknown_probe(const char *name, struct kvf_diag *d)
+{
+    char list[256] = "";
+    size_t n = 0;
+    for (int i = 0; probe_table[i] && n < sizeof list - 32; i++)
+        if (!probe_table[i]->shadow)
+            n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "",
+                                  probe_table[i]->name);
+    return kvf_fail(d, KVF_E_ARG, "--probes: no probe '%s'; say lean, paper, full or a list of %s",
+                    name, list);
+}
+
+/* The probes that a word of --probes stands for: a set, or one by its name.  0: none. */
+static unsigned probes_of(const char *word)
+{
+    unsigned set = 0;
+    for (int i = 0; probe_table[i]; i++) {
+        const struct probe *p = probe_table[i];
+        bool in_full = !p->by_name && strcmp(word, "full") == 0;
+        bool in_paper = !p->by_name && !p->full_only && strcmp(word, "paper") == 0;
+        bool in_lean = p->lean && strcmp(word, "lean") == 0;
+        bool named = strcmp(word, p->name) == 0;
+        if (!p->shadow && (in_full || in_paper || in_lean || named))
+            set |= 1u << i;
+    }
+    return set;
+}
+
+int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
+{
+    char key[32], value[32];
+    unsigned set = 0;
+    int more = opt_pair(&text, key, value, sizeof key);
+    for (; more == 1; more = opt_pair(&text, key, value, sizeof key)) {
+        unsigned found = probes_of(key);
+        if (!found || value[0])
+            return unknown_probe(key, d);
+        set |= found;
+    }
+    if (more < 0)
+        return kvf_fail(d, KVF_E_ARG, "--probes: write names separated by commas");
+    *ret_set = set;
+    return KVF_OK;
+}
+
+int shadows_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
+{
+    char key[32], value[32];
+    unsigned set = 0;
+    int more = opt_pair(&text, key, value, sizeof key);
+    for (; more == 1; more = opt_pair(&text, key, value, sizeof key)) {
+        unsigned bit = 0;
+        for (int i = 0; probe_table[i]; i++)
+            if (probe_table[i]->shadow && strcmp(key, probe_table[i]->shadow) == 0)
+                bit = 1u << i;
+        if (!bit || value[0])
+            return kvf_fail(d, KVF_E_ARG, "--shadow: no shadow '%s'; say entries, model or both",
+                            key);
+        set |= bit;
+    }
+    if (more < 0 || !set)
+        return kvf_fail(d, KVF_E_ARG, "--shadow: say entries, model or both, with a comma");
+    *ret_set = set;
+    return KVF_OK;
+}
+
+void shadows_names(unsigned set, char *ret_text, size_t cap)
+{
+    size_t n = 0;
+    ret_text[0] = 0;
+    for (int i = 0; probe_table[i] && n < cap; i++)
+        if (probe_table[i]->shadow && set >> i & 1)
+            n += (size_t)snprintf(ret_text + n, cap - n, "%s%s", n ? "," : "",
+                                  probe_table[i]->shadow);
+}
+
+unsigned probes_want(unsigned set)
+{
+    unsigned wants = 0;
+    for (int i = 0; probe_table[i]; i++)
+        wants |= set >> i & 1 ? probe_table[i]->wants : 0;
+    return wants;
+}

@@ -1,0 +1,311 @@
+/* The trace is written by a thread of its own: who decodes never waits for the file, and the bytes
+ * are the same however slow it is; what went wrong with it is told.  Files are slow here, or full,
+ * by the test's own calls that write. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "base/mem.h"
+#include "engine/probe/pen.h"
+#include "tests/engine/golden.h"
+
+#ifdef EMULATED
+#include "tests/cuda/emulation_c.h"
+#define BACKENDS                                                                                   \
+    {                                                                                              \
+        &backend_cpu, &backend_cuda                                                                \
+    }
+enum { N_BACKENDS = 2 };
+#else
+#define BACKENDS                                                                                   \
+    {                                                                                              \
+        &backend_cpu                                                                               \
+    }
+enum { N_BACKENDS = 1 };
+#endif
+static const struct backend *const backends[] = BACKENDS;
+
+enum { BLOCK = 64, PROMPT = 60, STEPS = 12, CAP = PROMPT + STEPS, BUDGET = 24 };
+
+/* Whether calls that write must wait, and how many may still succeed. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool shut;
+    long left, calls, waiting;
+} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void set_gate(bool shut, long left)
+{
+    pthread_mutex_lock(&gate.lock);
+    gate.shut = shut;
+    gate.left = left;
+    gate.calls = 0;
+    pthread_cond_broadcast(&gate.changed);
+    pthread_mutex_unlock(&gate.lock);
+}
+
+static long calls_so_far(void)
+{
+    pthread_mutex_lock(&gate.lock);
+    long n = gate.calls;
+    pthread_mutex_unlock(&gate.lock);
+    return n;
+}
+
+/* Comes back when a call stands before the gate. */
+static void await_call(void)
+{
+    pthread_mutex_lock(&gate.lock);
+    while (gate.waiting == 0)
+        pthread_cond_wait(&gate.changed, &gate.lock);
+    pthread_mutex_unlock(&gate.lock);
+}
+
+ssize_t __real_pwritev64(int fd, const struct iovec *v, int n, off_t at);
+ssize_t __wrap_pwritev64(int fd, const struct iovec *v, int n, off_t at);
+ssize_t __wrap_pwritev64(int fd, const struct iovec *v, int n, off_t at)
+{
+    pthread_mutex_lock(&gate.lock);
+    gate.waiting++;
+    pthread_cond_broadcast(&gate.changed);
+    while (gate.shut)
+        pthread_cond_wait(&gate.changed, &gate.lock);
+    gate.waiting--;
+    gate.calls++;
+    bool full = gate.left == 0;
+    gate.left -= gate.left > 0;
+    pthread_mutex_unlock(&gate.lock);
+    if (!full)
+        return __real_pwritev64(fd, v, n, at);
+    errno = ENOSPC;
+    return -1;
+}
+
+struct told {
+    int err;           /* of the first step that failed, and else of recorder_finish */
+    int steps;         /* that went well */
+    struct kvf_diag d; /* of recorder_finish */
+    char *trace;       /* what lies at its place in the end; NULL: nothing */
+    size_t n;
+    long during, calls; /* calls that wrote while there were steps, and in all */
+    uint32_t kept;      /* steps of what lies unfinished beside its place */
+};
+
+static struct recorder *record(struct engine *e, const char *path, const int32_t *ids)
+{
+    const struct model_config *m = &e->config;
+    const struct probe_config cfg = {.shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim},
+                                     .cap = CAP,
+                                     .kernels = &e->kernels,
+                                     .evicts = true};
+    const struct recorder_run run = {
+        .header = "{}", .existing = KVF_OVERWRITE, .without_tail = true, .block = BLOCK};
+    struct kvf_diag d = {""};
+    struct recorder *rec = NULL;
+    unsigned set;
+    cr_assert(zero(int, probes_parse("lean,calibration,window,returns", &set, &d)), "%s", d.text);
+    cr_assert(zero(int, recorder_create(path, &run, set, &cfg, par_threads(e->pool), &rec, &d)));
+    for (int i = 0; i < PROMPT; i++)
+        cr_assert(zero(int, recorder_token(rec, ids[i], KVF_ROLE_PROMPT, "ab", 2)));
+    return rec;
+}
+
+/* What lies there is whole, as far as it goes. */
+static uint32_t steps_of_unfinished(const char *path)
+{
+    char name[64];
+    struct kvf_trace *t = NULL;
+    struct kvf_check check;
+    struct kvf_diag d = {""};
+    snprintf(name, sizeof name, "%s.unfinished", path);
+    cr_assert(zero(int, kvf_verify(name, 1, &check, &d)), "%s", d.text);
+    cr_assert(zero(int, kvf_open(name, 0, &t, &d)), "%s", d.text);
+    uint32_t n = kvf_n_steps(t);
+    kvf_close(t);
+    unlink(name);
+    return n;
+}
+
+/* A run whose file takes `left` more calls from its creation on (-1: any number), and with slow
+ * none before the last step. */
+static struct told play(const struct backend *backend, bool slow, long left)
+{
+    const struct engine_options opt = {.exact = true, .n_threads = 1, .backend = backend};
+    char path[] = "/tmp/kvf-writing-XXXXXX";
+    struct told o = {.steps = 0};
+    struct engine *e = NULL;
+    int32_t ids[CAP];
+    cr_assert(zero(int, engine_open(tiny_path(4), &opt, &e, &o.d)), "%s", o.d.text);
+    for (int i = 0; i < CAP; i++)
+        ids[i] = (int32_t)((size_t)(i * i + 3) % (size_t)e->config.vocab);
+    close(mkstemp(path));
+    set_gate(false, -1);
+    struct choice c = choose("window", BUDGET);
+    struct recorder *rec = record(e, path, ids);
+    struct session *s = open_session(e, &c, CAP, 0, rec);
+    set_gate(slow, left);
+    o.err = session_prompt(s, ids, PROMPT, NULL, NULL);
+    for (; !o.err && o.steps < STEPS; o.steps += !o.err) {
+        recorder_token(rec, ids[PROMPT + o.steps], KVF_ROLE_ANSWER, "c", 1);
+        o.err = session_step(s, ids[PROMPT + o.steps]);
+    }
+    o.during = calls_so_far();
+    if (slow) {
+        await_call();
+        set_gate(false, left);
+    }
+    int err = recorder_finish(rec, "{}", &o.d);
+    o.err = o.err ? o.err : err;
+    o.calls = calls_so_far();
+    session_destroy(s);
+    engine_close(e);
+    set_gate(false, -1);
+    if (o.err)
+        o.kept = steps_of_unfinished(path);
+    else
+        o.trace = read_whole(path, &o.n);
+    unlink(path);
+    return o;
+}
+
+/* Steps go past the first block of tokens, where streams and a snapshot are due, while the file
+ * takes nothing: were there a step that waits for it, it would wait for ever. */
+Test(writing, steps_never_wait_for_the_file, .timeout = 240)
+{
+    struct told first = {.n = 0};
+    for (int i = 0; i < N_BACKENDS; i++) {
+        struct told quick = play(backends[i], false, -1), slow = play(backends[i], true, -1);
+        cr_expect(zero(int, quick.err), "%s", quick.d.text);
+        cr_expect(zero(int, slow.err), "%s", slow.d.text);
+        cr_expect(zero(long, slow.during));
+        cr_assert(eq(ulong, slow.n, quick.n));
+        cr_expect(zero(int, memcmp(slow.trace, quick.trace, quick.n)));
+        first = i == 0 ? quick : first;
+        cr_assert(eq(ulong, quick.n, first.n));
+        cr_expect(zero(int, memcmp(quick.trace, first.trace, first.n)));
+    }
+}
+
+/* A disk that is full after so many calls is told in one sentence, and what it took can be read. */
+Test(writing, a_full_disk_is_told, .timeout = 240)
+{
+    const struct told whole = play(&backend_cpu, false, -1);
+    for (int i = 0; i < N_BACKENDS; i++) {
+        const long left[] = {3, whole.calls - 2}; /* then index and end of the file fail */
+        for (int k = 0; k < 2 - i; k++) {
+            struct told o = play(backends[i], k == 0, left[k]);
+            cr_expect(eq(int, o.err, KVF_E_IO));
+            cr_expect(ne(ptr, strstr(o.d.text, "No space left on device"), NULL), "%s", o.d.text);
+            cr_expect(eq(u32, o.kept, k == 0 ? 0 : CAP));
+        }
+    }
+}
+
+/* ---- the pen itself */
+
+static char done[16];
+static int n_done;
+
+static int note_done(const struct pen_task *t, struct kvf_writer *w)
+{
+    (void)w;
+    done[n_done++] = (char)t->data[0];
+    return t->data[0] == '!' ? KVF_E_IO : KVF_OK;
+}
+
+static void put(struct pen *p, char name)
+{
+    struct pen_task *t = pen_task(1, note_done);
+    t->data[0] = (unsigned char)name;
+    pen_put(p, t);
+}
+
+static struct pen *new_pen(void)
+{
+    struct pen *p = NULL;
+    struct kvf_diag d = {""};
+    memset(done, 0, sizeof done);
+    n_done = 0;
+    cr_assert(zero(int, pen_create(NULL, &p, &d)), "%s", d.text);
+    return p;
+}
+
+Test(pen, what_is_held_waits_and_can_be_forgotten, .timeout = 10)
+{
+    struct pen *p = new_pen();
+    put(p, 'a');
+    pen_hold(p);
+    put(p, 'b');
+    put(p, 'c');
+    cr_expect(zero(int, pen_settle(p)));
+    cr_expect(eq(str, done, "a"));
+    cr_expect(not(pen_idle(p, NULL, NULL)));
+    pen_release(p);
+    cr_expect(zero(int, pen_settle(p)));
+    cr_expect(eq(str, done, "abc"));
+    cr_expect(pen_idle(p, NULL, NULL));
+    pen_hold(p);
+    put(p, 'd');
+    pen_discard(p);
+    put(p, 'e');
+    cr_expect(zero(int, pen_settle(p)));
+    pen_hold(p);
+    put(p, 'f');
+    pen_destroy(p);
+    cr_expect(eq(str, done, "abce"));
+}
+
+Test(pen, nothing_is_done_after_an_error, .timeout = 10)
+{
+    struct pen *p = new_pen();
+    put(p, 'a');
+    put(p, '!');
+    put(p, 'b');
+    cr_expect(eq(int, pen_settle(p), KVF_E_IO));
+    cr_expect(eq(str, done, "a!"));
+    cr_expect(eq(int, pen_error(p), KVF_E_IO));
+    pen_destroy(p);
+}
+
+static int pass_gate(const struct pen_task *t, struct kvf_writer *w)
+{
+    (void)t;
+    (void)w;
+    pthread_mutex_lock(&gate.lock);
+    while (gate.shut)
+        pthread_cond_wait(&gate.changed, &gate.lock);
+    gate.calls++;
+    pthread_mutex_unlock(&gate.lock);
+    return KVF_OK;
+}
+
+static void *open_later(void *arg)
+{
+    usleep(50000);
+    set_gate(false, -1);
+    return arg;
+}
+
+/* Memory is bounded: what does not fit waits until there is room. */
+Test(pen, takes_no_more_than_it_may, .timeout = 10)
+{
+    struct pen *p = new_pen();
+    pthread_t opener;
+    set_gate(true, -1);
+    pen_put(p, pen_task(PEN_BYTES / 2, pass_gate));
+    pen_put(p, pen_task(PEN_BYTES / 2, pass_gate));
+    cr_expect(zero(long, calls_so_far()));
+    cr_assert(zero(int, pthread_create(&opener, NULL, open_later, NULL)));
+    pen_put(p, pen_task(1, pass_gate));
+    cr_expect(gt(long, calls_so_far(), 0));
+    pthread_join(opener, NULL);
+    pen_destroy(p);
+    cr_expect(eq(long, calls_so_far(), 3));
+}
