@@ -31,7 +31,7 @@ enum { N_BACKENDS = 1 };
 #endif
 static const struct backend *const backends[] = BACKENDS;
 
-enum { BLOCK = 64, PROMPT = 60, STEPS = 12, CAP = PROMPT + STEPS, BUDGET = 24 };
+enum { BLOCK = 64, PROMPT = 60, STEPS = 12, CAP = PROMPT + STEPS + 1, BUDGET = 24 };
 
 /* Whether calls that write must wait, and how many may still succeed. */
 static struct {
@@ -68,9 +68,8 @@ static void await_call(void)
     pthread_mutex_unlock(&gate.lock);
 }
 
-ssize_t __real_pwritev64(int fd, const struct iovec *v, int n, off_t at);
-ssize_t __wrap_pwritev64(int fd, const struct iovec *v, int n, off_t at);
-ssize_t __wrap_pwritev64(int fd, const struct iovec *v, int n, off_t at)
+/* Whether a call may succeed, once it may be done. */
+static bool pass(void)
 {
     pthread_mutex_lock(&gate.lock);
     gate.waiting++;
@@ -82,7 +81,14 @@ ssize_t __wrap_pwritev64(int fd, const struct iovec *v, int n, off_t at)
     bool full = gate.left == 0;
     gate.left -= gate.left > 0;
     pthread_mutex_unlock(&gate.lock);
-    if (!full)
+    return !full;
+}
+
+ssize_t __real_pwritev64(int fd, const struct iovec *v, int n, off_t at);
+ssize_t __wrap_pwritev64(int fd, const struct iovec *v, int n, off_t at);
+ssize_t __wrap_pwritev64(int fd, const struct iovec *v, int n, off_t at)
+{
+    if (pass())
         return __real_pwritev64(fd, v, n, at);
     errno = ENOSPC;
     return -1;
@@ -161,6 +167,13 @@ static struct told play(const struct backend *backend, bool slow, long left)
         await_call();
         set_gate(false, left);
     }
+    if (slow && left >= 0) { /* the next step tells the error */
+        while (!recorder_err(rec))
+            usleep(1000);
+        recorder_token(rec, ids[CAP - 1], KVF_ROLE_ANSWER, "c", 1);
+        o.err = session_step(s, ids[CAP - 1]);
+        cr_expect(eq(int, o.err, KVF_E_IO));
+    }
     int err = recorder_finish(rec, "{}", &o.d);
     o.err = o.err ? o.err : err;
     o.calls = calls_so_far();
@@ -203,7 +216,7 @@ Test(writing, a_full_disk_is_told, .timeout = 240)
             struct told o = play(backends[i], k == 0, left[k]);
             cr_expect(eq(int, o.err, KVF_E_IO));
             cr_expect(ne(ptr, strstr(o.d.text, "No space left on device"), NULL), "%s", o.d.text);
-            cr_expect(eq(u32, o.kept, k == 0 ? 0 : CAP));
+            cr_expect(eq(u32, o.kept, k == 0 ? 0 : CAP - 1));
         }
     }
 }
@@ -278,19 +291,30 @@ static int pass_gate(const struct pen_task *t, struct kvf_writer *w)
 {
     (void)t;
     (void)w;
-    pthread_mutex_lock(&gate.lock);
-    while (gate.shut)
-        pthread_cond_wait(&gate.changed, &gate.lock);
-    gate.calls++;
-    pthread_mutex_unlock(&gate.lock);
+    pass();
     return KVF_OK;
 }
 
 static void *open_later(void *arg)
 {
-    usleep(50000);
+    usleep(300000);
     set_gate(false, -1);
     return arg;
+}
+
+/* What is being done is not done. */
+Test(pen, settles_when_the_last_task_has_ended, .timeout = 10)
+{
+    struct pen *p = new_pen();
+    pthread_t opener;
+    set_gate(true, -1);
+    pen_put(p, pen_task(0, pass_gate));
+    await_call();
+    cr_assert(zero(int, pthread_create(&opener, NULL, open_later, NULL)));
+    cr_expect(zero(int, pen_settle(p)));
+    cr_expect(eq(long, calls_so_far(), 1));
+    pthread_join(opener, NULL);
+    pen_destroy(p);
 }
 
 /* Memory is bounded: what does not fit waits until there is room. */
