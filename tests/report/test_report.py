@@ -379,12 +379,17 @@ def hex_of(rgb):
     return "#" + "".join(f"{round(float(v) * 2.55):02x}" for v in rgb)
 
 
+def raw_name(criterion):
+    """The name in tables of what keys call mass 0.90."""
+    return criterion.replace("top-", "top").replace("mass 0.", "mass.")
+
+
 def same_colours(s, b, trace):
     """Criteria have the colours of the figure `survival`, read from its pictures; maps those of the figures."""
     keys = dict(b.run("[...document.querySelectorAll('#panel-survival .keys li')].map(k => [k.textContent, k.querySelector('path').getAttribute('stroke')])"))
     s.check("seven criteria", len(keys) == 7, keys)
     for criterion, colour in keys.items():
-        done = s.run("survival", trace, "-o", s.path("c.svg"), "--style", f"criterion={criterion}")
+        done = s.run("survival", trace, "-o", s.path("c.svg"), "--style", f"criterion={raw_name(criterion)}")
         with open(s.path("c.svg")) as f:
             drawn = {hex_of(c) for c in re.findall(r"stroke:rgb\(([\d.]+)%,([\d.]+)%,([\d.]+)%\)", f.read()) if len(set(c)) > 1}
         s.check(f"{criterion} has the colour of the figure", drawn == {colour}, drawn, colour, done.stderr)
@@ -409,7 +414,7 @@ def estimates(s, b, trace):
         rows = [line.rstrip("\n").split("\t") for line in f if not line.startswith("#")]
     table = [dict(zip(rows[0], r)) for r in rows[1:]]
     for criterion, d in places.items():
-        want = [float(r["survival"]) for r in table if r["head"] == "all" and r["criterion"] == criterion and int(r["horizon"]) > 0 and r["survival"] != "nan"]
+        want = [float(r["survival"]) for r in table if r["head"] == "all" and r["criterion"] == raw_name(criterion) and int(r["horizon"]) > 0 and r["survival"] != "nan"]
         drawn = [float(y) for y in re.findall(r"[ML][\d.]+ ([\d.]+)", d)]  # 0 is at 188, 1 at 22
         s.check(f"the curve of {criterion} is the estimate", len(drawn) == len(want) and all(abs(y - (188 - 166 * v)) < 0.06 for y, v in zip(drawn, want)),
                 list(zip(drawn, want))[:4], len(drawn), len(want))

@@ -92,7 +92,7 @@ def fates(s, trace, i):
 
 def find_needle(s, b, r, traces):
     shares = [json.loads(s.run("eviction", t, "--json").stdout)["meta"] for t in traces]
-    want = [f"{100 * float(m['evicted']) / float(m['entries']):.3g} %" for m in shares]
+    want = [f"{100 * float(m['evicted']) / float(m['entries']):.3g}\u00a0%" for m in shares]
     cells = b.run("[...document.querySelectorAll('#headline tbody tr')].map(r => [...r.querySelectorAll('td')].map(d => d.textContent))")
     r.task("which method lost the fewest entries, which misses the least attention", [c[0] for c in cells] == want and all("%" in c[3] for c in cells), cells, want)
     r.key("/")

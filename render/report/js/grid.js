@@ -14,11 +14,15 @@ function layOut(layers, most, width, height) {
   return { size: 20, down: Math.ceil(layers / Math.max(1, Math.floor(width / (name + most * 23)))) };
 }
 
+// Rows of layers where as many columns stand side by side as a width has room for.
+const downIn = (width, size, layers, most) => Math.ceil(layers / Math.max(1, Math.floor(width / (36 + most * (size + 3)))));
+
 function buildGrid() {
   const host = byId('grid'), heads = state.trace.heads[state.kind] || [], layers = [...new Set(heads.map((h) => h.layer))];
   const most = Math.max(1, ...layers.map((l) => heads.filter((h) => h.layer === l).length)), narrow = window.innerWidth <= 1080;
   const width = narrow ? document.documentElement.clientWidth - 48 : Math.min(330, window.innerWidth * 0.21);
-  const { size, down } = layOut(layers.length, most, width, narrow ? 600 : Math.max(360, window.innerHeight - host.getBoundingClientRect().top - window.scrollY - 20));
+  const { size, down: high } = layOut(layers.length, most, width, narrow ? 600 : Math.max(360, window.innerHeight - host.getBoundingClientRect().top - window.scrollY - 20));
+  const down = narrow ? Math.min(high, downIn(width, size, layers.length, most)) : high; // a narrow page has all of its width for them
   grid.buttons.clear();
   Object.assign(grid, { size, down, most, layers: layers.length });
   gridDown();
@@ -42,7 +46,7 @@ const gridDown = () => placeThumbs(grid.size, grid.down);
 
 // Lays the layers out in as many columns as a width has room for; how high that is.
 function gridAcross(width) {
-  const size = Math.min(grid.size, 28), down = Math.ceil(grid.layers / Math.max(1, Math.floor(width / (36 + grid.most * (size + 3)))));
+  const size = Math.min(grid.size, 28), down = downIn(width, size, grid.layers, grid.most);
   placeThumbs(size, down);
   return down * (size + 3);
 }

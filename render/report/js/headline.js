@@ -50,7 +50,7 @@ function headlineRow(h) {
   const name = trace.method ? [el('span', { class: 'long' }, `${trace.title} \u00b7 `), trace.method] : trace.title;
   return el('tr', { class: on ? 'on' : null, 'aria-current': on ? 'true' : null, onclick: () => showTrace(trace) },
     el('th', { scope: 'row' }, el('button', { type: 'button', 'data-trace': String(trace.index), 'aria-pressed': String(on) }, name)),
-    HEADLINE.map(([, , text]) => el('td', {}, text(h))));
+    HEADLINE.map(([, , text]) => el('td', {}, h.waiting ? '\u2026' : text(h))));
 }
 
 const HEADLINE_VIEW = { name: 'Headline', commands: () => TRACES.map((t) => ofTable(t, 'eviction')),
@@ -64,7 +64,7 @@ function layHeadline(lines) {
     el('tbody', {}, lines.map(headlineRow)))), saveMenu(HEADLINE_VIEW));
 }
 
-const waiting = (trace) => ({ trace, share: 0, gone: 0, age: NaN, lost: [], kl: 0, missed: 0 });
+const waiting = (trace) => ({ trace, waiting: true });
 
 async function drawHeadline() {
   await Promise.all(TRACES.map((t) => t.load()));

@@ -93,12 +93,12 @@ function whenResized() {
 
 // On paper (CSS pixels of a sheet that is as wide as A4 and as high as Letter, without its margins): all thumbnails across it, the map below
 // them on the same sheet where it is not too small, and the whole text.
-const PAPER = { width: 680, height: 930, most: 520, least: 300, others: 230 };
+const PAPER = { width: 680, height: 930, most: 520, least: 200, others: 280 };
 
 function beforePrint() {
   onPaper = true;
   const tokens = state.trace.tokens.text.length, above = gridAcross(PAPER.width) + document.querySelector('.top').offsetHeight
-    + byId('headline').offsetHeight;
+    + 1.4 * byId('headline').offsetHeight; // some of its lines break on paper
   const room = PAPER.height - PAPER.others - above;
   const third = Math.floor((PAPER.width - 40) / 3) - leftMargin() - MARGIN.right;
   const side = panes.list.length > 1 ? third : room < PAPER.least ? PAPER.most : Math.min(room, PAPER.most);

@@ -77,7 +77,7 @@ function survivalLines(rows, faint) {
     const points = [];
     rows.criterion.forEach((c, k) => c === criterion && rows.horizon[k] > 0 && points.push([rows.horizon[k], rows.survival[k]]));
     if (points.some((p) => Number.isFinite(p[1])))
-      lines.push({ name: criterion, points, colour, faint, printed: true, dash: criterion.startsWith('mass') ? '5 3' : null });
+      lines.push({ name: criterionName(criterion), points, colour, faint, printed: true, dash: criterion.startsWith('mass') ? '5 3' : null });
   }
   return lines;
 }

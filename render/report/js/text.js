@@ -260,7 +260,7 @@ function tokenLine(i) {
   const name = tokens.class[i] && isolated(marked(tokens.class[i]));
   const parts = [`token ${i} ${quotedToken(state.trace, i)}`, name, tokens.role[i], `id ${number('id')}`];
   for (const [name, label, put] of [['kept', 'kept by', (v) => `${percent(v)} of the heads`], ['mean_residency', 'held for', (v) => `${percent(v)} of its life`],
-    ['mean_beta', 'retention', shortNumber], ['nll', 'surprise', (v) => `${shortNumber(v, 3)} nats`], ['kl', 'KL', (v) => `${shortNumber(v, 3)} nats`]])
+    ['mean_beta', 'retention', shortNumber], ['nll', 'surprise', (v) => `${shortNumber(v, 3)}\u00a0nats`], ['kl', 'KL', (v) => `${shortNumber(v, 3)}\u00a0nats`]])
     if (!Number.isNaN(number(name)))
       parts.push(`${label} ${put(number(name))}`);
   return parts.join(' \u00b7 ');

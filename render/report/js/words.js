@@ -4,7 +4,9 @@ const REASONS = { budget: 'the budget was full', window: 'it fell out of the met
   architecture: 'it fell out of the layer\u2019s own window', plan: 'the plan said so' };
 
 const counted = (n, one, many = `${one}s`) => `${grouped(n)} ${n === 1 ? one : many}`;
-const percent = (share) => (Number.isNaN(share) ? 'n/a' : share > 0 && share < 0.001 ? '< 0.1 %' : `${Number((100 * share).toPrecision(share < 0.1 ? 2 : 3))} %`);
+// What stands in a key for the name of a criterion: mass 0.90 for mass.90.
+const criterionName = (raw) => raw.replace(/^top/, 'top-').replace(/^mass\./, 'mass 0.');
+const percent = (share) => (Number.isNaN(share) ? 'n/a' : share > 0 && share < 0.001 ? '< 0.1\u00a0%' : `${Number((100 * share).toPrecision(share < 0.1 ? 2 : 3))}\u00a0%`);
 
 // end: the first query that no longer sees entry i; below 0: it is kept.
 function fateWords(i, end, reason) {
