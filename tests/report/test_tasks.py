@@ -235,6 +235,13 @@ CONTRAST = """(() => {
 })()"""
 
 
+def no_early_number(s, b):
+    """Before the tables are read the headline shows no number."""
+    cells = b.run("(() => { layHeadline(TRACES.map(waiting)); return [...document.querySelectorAll('#headline td')].map((d) => d.textContent) })()")
+    s.check("a headline that waits says nothing", len(cells) == 10 and not any(c.isdigit() for t in cells for c in t), cells)
+    b.run("drawHeadline()")
+
+
 def contrast(s, b):
     for scheme in ("light", "dark"):
         b.scheme(scheme)
