@@ -20,8 +20,9 @@
 #include "engine/model/gguf_write.h"
 
 /* In the order of the words; types of matrices. */
-static const char *const type_words[] = {"f16", "q8_0", "q4_1", "f32", NULL};
-static const enum weight_type types[] = {WEIGHT_F16, WEIGHT_Q8_0, WEIGHT_Q4_1, WEIGHT_F32};
+static const char *const type_words[] = {"f16", "q8_0", "q4_1", "q4_k", "f32", NULL};
+static const enum weight_type types[] = {WEIGHT_F16, WEIGHT_Q8_0, WEIGHT_Q4_1, WEIGHT_Q4_K,
+                                         WEIGHT_F32};
 static const char *const packing_words[] = {"run", "documents", NULL}; /* enum packing */
 
 /* ---- options ---- */
@@ -227,6 +228,19 @@ static int resume(struct tune_job *j, struct kvf_diag *d)
     return err;
 }
 
+static int write_model(struct tune_job *j, const char *record, struct kvf_diag *d)
+{
+    struct gguf_change change = {.fill = tuned_fill,
+                                 .ctx = (void *)(uintptr_t)tuner_weights(j->tuner),
+                                 .type = types[j->type],
+                                 .key = "kvfate.tuning",
+                                 .note = record};
+    int err = gguf_write(j->out, j->engine->gguf, &change, d);
+    if (!err)
+        j->stored = sqrt(change.off / change.square);
+    return err;
+}
+
 /* The model with its new weights, or what is to be added to them. */
 static int write_result(struct tune_job *j, struct kvf_diag *d)
 {
@@ -237,13 +251,7 @@ static int write_result(struct tune_job *j, struct kvf_diag *d)
     if (!err && is_adapter(j))
         err = lora_write(tuner_lora(j->tuner), j->out, j->hash, record.data, d);
     else if (!err)
-        err = gguf_write(j->out, j->engine->gguf,
-                         &(struct gguf_change){.fill = tuned_fill,
-                                               .ctx = (void *)(uintptr_t)tuner_weights(j->tuner),
-                                               .type = types[j->type],
-                                               .key = "kvfate.tuning",
-                                               .note = record.data},
-                         d);
+        err = write_model(j, record.data, d);
     buf_finish(&record);
     return err;
 }
@@ -279,9 +287,10 @@ static void summary_json(const struct tune_job *j)
     struct buf b = {0};
     buf_printf(&b,
                "{\"steps\": %" PRId64 ", \"tokens\": %" PRId64
-               ", \"seconds\": %.3f, \"parameters\": %zu, \"bytes\": %zu, \"%s\": {",
+               ", \"seconds\": %.3f, \"parameters\": %zu, \"bytes\": %zu, \"stored_error\": %.6g, "
+               "\"%s\": {",
                steps_done(j), j->tokens, j->seconds, tuner_parameters(j->tuner),
-               tuner_bytes(j->tuner), j->reward ? "pass" : "kl");
+               tuner_bytes(j->tuner), j->stored, j->reward ? "pass" : "kl");
     for (int i = 0; j->checks && i < j->n_budgets; i++) {
         buf_printf(&b, "%s\"%d\": [", i ? ", " : "", j->budget[i]);
         json_put_num(&b, j->first[i]);
@@ -305,6 +314,9 @@ static void summary(const struct tune_job *j)
            "parameters\n",
            shown_name(j->out).text, steps_done(j), j->steps, j->tokens, rate,
            tuner_parameters(j->tuner));
+    if (j->stored > 0)
+        printf("%s: matrices in the file are off by %.2g of their root mean square\n",
+               type_words[j->type], j->stored);
     for (int i = 0; j->checks && i < j->n_budgets; i++)
         if (j->reward && !j->budget[i])
             printf("full cache: %.4f of the answers were right, and %.4f are\n", j->first[i],
@@ -407,8 +419,8 @@ static const struct opt options[] = {
      .absent = "2 R", .max = 1e6},
     {OPT_STR, 0, "targets", offsetof(struct tune_job, targets), "LIST",
      "matrices that they change: q, k, v, o, gate, up, down", "q,k,v,o"},
-    {OPT_INT, 0, "steps", offsetof(struct tune_job, steps), "N", "steps of the optimizer", "100",
-     .min = 1, .max = 1 << 30},
+    {OPT_INT, 0, "steps", offsetof(struct tune_job, steps), "N",
+     "steps of the optimizer; 0: a check of the model as it is", "100", .max = 1 << 30},
     {OPT_INT, 0, "until", offsetof(struct tune_job, until), "N",
      "check and write the model after so many of them; the same command goes on", "0",
      .absent = "all", .max = 1 << 30},

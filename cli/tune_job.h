@@ -42,7 +42,8 @@ struct tune_job {
     struct progress bar;
     double first[TRAIN_CHECK_BUDGETS], last[TRAIN_CHECK_BUDGETS]; /* of checks; NaN: none */
     int64_t saved, tokens;
-    double seconds;
+    double seconds, stored; /* stored: what matrices of the new file are off, against their root
+                               mean square */
 };
 
 /* Sessions of a row, with the gates and inputs of the job's method. */

@@ -12,11 +12,12 @@ enum { ALIGNMENT = 32 };
 
 struct job {
     const struct gguf *g;
-    const struct gguf_change *change;
+    struct gguf_change *change;
     struct gguf_put meta;
     struct replace r;
     float *values; /* [most elements of a tensor that changes] */
     void *bytes;   /* the same as they are stored */
+    float *row;    /* [widest] one of its rows as a reader has it */
 };
 
 static size_t elements(const struct gguf_tensor *t)
@@ -35,7 +36,10 @@ static enum weight_type stored_type(const struct job *j, const struct gguf_tenso
         return (enum weight_type)t->type;
     if (t->n_dims < 2)
         return WEIGHT_F32;
-    return weight_bytes(j->change->type, (size_t)t->dim[0]) ? j->change->type : WEIGHT_F16;
+    enum weight_type type = j->change->type;
+    if (type == WEIGHT_Q4_K && !weight_bytes(type, (size_t)t->dim[0]))
+        type = WEIGHT_Q4_1;
+    return weight_bytes(type, (size_t)t->dim[0]) ? type : WEIGHT_F16;
 }
 
 static size_t stored_bytes(const struct job *j, const struct gguf_tensor *t)
@@ -67,8 +71,9 @@ static size_t padding(size_t n)
     return (ALIGNMENT - n % ALIGNMENT) % ALIGNMENT;
 }
 
-/* All that comes before the data.  *ret_most: elements of the largest tensor that changes. */
-static int make_header(struct job *j, size_t *ret_most, struct kvf_diag *d)
+/* All that comes before the data.  *ret_most: elements of the largest tensor that changes, and
+ * *ret_widest of the longest row. */
+static int make_header(struct job *j, size_t *ret_most, size_t *ret_widest, struct kvf_diag *d)
 {
     uint64_t at = 0;
     for (size_t i = 0; i < j->g->n_pairs; i++)
@@ -83,6 +88,8 @@ static int make_header(struct job *j, size_t *ret_most, struct kvf_diag *d)
             return gguf_refuse_type(j->g, t, d);
         if (changes(j, t) && elements(t) > *ret_most)
             *ret_most = elements(t);
+        if (changes(j, t) && t->dim[0] > *ret_widest)
+            *ret_widest = (size_t)t->dim[0];
         put_tensor(j, t, at);
         at += n + padding(n);
     }
@@ -95,6 +102,20 @@ static void pad(struct job *j, size_t n)
     replace_write(&j->r, zeros, padding(n));
 }
 
+/* Adds up what the stored values of a matrix are off, a row at a time. */
+static void measure(struct job *j, const struct gguf_tensor *t, enum weight_type type)
+{
+    size_t K = (size_t)t->dim[0], bytes = weight_bytes(type, K);
+    for (size_t at = 0; t->n_dims > 1 && at < elements(t); at += K) {
+        weight_dequant(j->row, (const char *)j->bytes + at / K * bytes, type, K);
+        for (size_t k = 0; k < K; k++) {
+            double x = (double)j->values[at + k], off = (double)j->row[k] - x;
+            j->change->square += x * x;
+            j->change->off += off * off;
+        }
+    }
+}
+
 /* Values of a changed tensor in j->bytes; KVF_E_LIMIT for those that its type cannot hold. */
 static int quantise(struct job *j, const struct gguf_tensor *t, struct kvf_diag *d)
 {
@@ -105,6 +126,7 @@ static int quantise(struct job *j, const struct gguf_tensor *t, struct kvf_diag 
             return kvf_fail(d, KVF_E_LIMIT, "tensor %s has the value %g, which %s cannot hold",
                             t->name, (double)j->values[i], weight_type_name(type));
     weight_quantise(j->bytes, j->values, type, elements(t));
+    measure(j, t, type);
     return KVF_OK;
 }
 
@@ -138,15 +160,17 @@ static int write_file(struct job *j, struct kvf_diag *d)
     return err;
 }
 
-int gguf_write(const char *path, const struct gguf *g, const struct gguf_change *change,
+int gguf_write(const char *path, const struct gguf *g, struct gguf_change *change,
                struct kvf_diag *d)
 {
     struct job j = {.g = g, .change = change, .r = REPLACE_CLOSED};
-    size_t most = 0;
-    int err = make_header(&j, &most, d);
+    size_t most = 0, widest = 0;
+    change->square = change->off = 0;
+    int err = make_header(&j, &most, &widest, d);
     j.values = MEM_NEW(float, most);
     j.bytes = mem_alloc(most, sizeof(float));
-    if (!err && most && (!j.values || !j.bytes))
+    j.row = MEM_NEW(float, widest);
+    if (!err && most && (!j.values || !j.bytes || !j.row))
         err = KVF_E_NOMEM;
     if (!err)
         err = replace_open(&j.r, path, d);
@@ -159,5 +183,6 @@ int gguf_write(const char *path, const struct gguf *g, const struct gguf_change 
     buf_finish(&j.meta.pairs);
     mem_free(j.values);
     mem_free(j.bytes);
+    mem_free(j.row);
     return err == KVF_E_NOMEM ? kvf_fail(d, err, "%s: not enough memory to write it", path) : err;
 }

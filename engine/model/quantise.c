@@ -7,7 +7,8 @@ enum { BLOCK = 32 };
 
 bool weight_can_quantise(enum weight_type type)
 {
-    return type == WEIGHT_F32 || type == WEIGHT_F16 || type == WEIGHT_Q8_0 || type == WEIGHT_Q4_1;
+    return type == WEIGHT_F32 || type == WEIGHT_F16 || type == WEIGHT_Q8_0 || type == WEIGHT_Q4_1
+           || type == WEIGHT_Q4_K;
 }
 
 static unsigned char *put_half(unsigned char *out, float f)
@@ -64,4 +65,6 @@ void weight_quantise(void *out, const float *x, enum weight_type type, size_t n)
         to = block_q8_0(to, x + i);
     for (size_t i = 0; type == WEIGHT_Q4_1 && i < n; i += BLOCK)
         to = block_q4_1(to, x + i);
+    for (size_t i = 0; type == WEIGHT_Q4_K && i < n; i += 256, to += 144)
+        weight_quantise_q4_k(to, x + i);
 }

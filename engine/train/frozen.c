@@ -116,7 +116,7 @@ void frozen_drop(struct frozen *f)
 int frozen_build(const struct compute *c, const struct model_config *config,
                  const struct weights *w, struct frozen *ret, struct kvf_diag *d)
 {
-    int err = ops(c) == &ops_cpu ? KVF_OK : frozen_check(config, d);
+    int err = ops_of_device(c) ? frozen_check(config, d) : KVF_OK;
     *ret = (struct frozen){0};
     if (err)
         return err;

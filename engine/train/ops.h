@@ -155,10 +155,15 @@ struct ops {
 extern const struct ops ops_cpu;
 extern const struct ops ops_cuda; /* in a library of its own, with the kernels */
 
+static inline bool ops_of_device(const struct compute *c)
+{
+    return c->on && c->on != &ops_cpu;
+}
+
 /* "" or "on the device ", for sentences about memory. */
 static inline const char *ops_where(const struct compute *c)
 {
-    return c->on && c->on != &ops_cpu ? "on the device " : "";
+    return ops_of_device(c) ? "on the device " : "";
 }
 
 static inline const struct ops *ops(const struct compute *c)

@@ -25,7 +25,7 @@ MODEL = Gguf(layers=2, heads=4, kv_heads=2).set("llama.context_length", 2048).wr
 WORDS = "the thing in there and other one is of an it he she ran red bit top hat".split()
 TEXT = s.file("text.txt", "".join(f" = Title {i} = \n {' '.join(rng.choice(WORDS) for _ in range(150))} . \n" for i in range(40)).encode())
 ONE = s.file("one.txt", (" = Title = \n " + " ".join(rng.choice(WORDS) for _ in range(150)) + " . \n").encode())
-TYPES = {"f32": 0, "f16": 1, "q4_1": 3, "q8_0": 8}
+TYPES = {"f32": 0, "f16": 1, "q4_1": 3, "q8_0": 8, "q4_k": 12}
 
 
 def argv(name, *more, model=MODEL, data=TEXT, method="window", budget=16, steps=4, length=48, check=0):
@@ -63,7 +63,7 @@ class File:
         self.tensors = {}
         for name, dims, kind, at in infos:
             n = int(np.prod(dims))
-            size = {0: 4 * n, 1: 2 * n, 3: n // 32 * 20, 8: n // 32 * 34}[kind]
+            size = {0: 4 * n, 1: 2 * n, 3: n // 32 * 20, 8: n // 32 * 34, 12: n // 256 * 144}[kind]
             self.tensors[name] = (kind, dims, data[start + at:start + at + size])
 
     def number(self, form):
@@ -91,11 +91,65 @@ class File:
         return x.reshape(dims[::-1])
 
 
+def running(x):
+    """Sums over the last axis in f32, one after the other."""
+    return np.cumsum(x, axis=-1, dtype=np.float32)[..., -1]
+
+
+def fitted(x):
+    """Scales and offsets [n] of spans [n, 32] of Q4_K: of least weighted error among the roundings by 15 / range and (14 + k / 10) / range, k = 0 to 20, each from the best start so far."""
+    f, w = np.float32, np.sqrt(running(x * x) / np.float32(32))[:, None] + np.abs(x)
+    least, most = np.minimum(x.min(1), 0), x.max(1)
+    flat = most == least
+
+    def levels(share, start):
+        inverse = f(share) / np.where(flat, f(1), most - start)
+        return inverse, np.clip(np.rint(inverse[:, None] * (x - start[:, None])), 0, 15).astype(f)
+
+    def error(level, scale, start):
+        off = scale[:, None] * level + start[:, None] - x
+        return running(w * (off * off))
+    inverse, l = levels(15, least)
+    scale, start = f(1) / inverse, least
+    best = error(l, scale, start)
+    for k in range(21):
+        _, l = levels(f(-1) + f(.1) * f(k) + f(15), start)
+        sw, swx, sl, sl2, sxl = running(w), running(w * x), running(w * l), running(w * l * l), running(w * l * x)
+        det = sw * sl2 - sl * sl
+        good = det > 0
+        det = np.where(good, det, f(1))
+        a, b = (sw * sxl - swx * sl) / det, (sl2 * swx - sl * sxl) / det
+        a, b = np.where(b > 0, sxl / np.where(sl2 > 0, sl2, 1), a), np.minimum(b, f(0))
+        now = error(l, a, b)
+        better = good & (now < best)
+        scale, start, best = np.where(better, a, scale), np.where(better, b, start), np.where(better, now, best)
+    return np.where(flat, f(0), scale), -np.where(flat, least, start)
+
+
+def quantised_k(x):
+    n = len(x)
+    scale, offset = (v.reshape(n, 8) for v in fitted(x.reshape(-1, 32)))
+
+    def six_bits(v):
+        most = np.maximum(v.max(1), np.float32(0))
+        by = np.where(most > 0, np.float32(63) / np.where(most > 0, most, 1), 0).astype(np.float32)
+        return (most / np.float32(63)).astype("<f2"), np.clip(np.rint(by[:, None] * v), 0, 63).astype(np.uint8)
+    (d, s), (e, m) = six_bits(scale), six_bits(offset)
+    real, start = (u.astype(np.float32)[:, None] * v.astype(np.float32) for u, v in ((d, s), (e, m)))
+    by = np.where(real == 0, np.float32(1), real)
+    q = np.where(real[..., None] == 0, 0, np.clip(np.rint((x + start[..., None]) / by[..., None]), 0, 15)).astype(np.uint8)
+    pairs = np.concatenate([s[:, :4] | s[:, 4:] >> 4 << 6, m[:, :4] | m[:, 4:] >> 4 << 6, s[:, 4:] & 15 | (m[:, 4:] & 15) << 4], 1)
+    nibbles = (q[:, ::2] | q[:, 1::2] << 4).reshape(n, 128)
+    return np.concatenate([d[:, None].view(np.uint8), e[:, None].view(np.uint8), pairs, nibbles], 1).tobytes()
+
+
 def quantised(x, kind):
     """Rows of f32 by the formulas of ggml's reference quantisers."""
     x = x.astype(np.float32)
     if kind == 1:
         return x.astype("<f2").tobytes()
+    if kind == 12:
+        return quantised_k(x.reshape(-1, 8, 32))
     b = x.reshape(-1, 32)
     if kind == 8:
         d = np.abs(b).max(1) / np.float32(127)
@@ -144,14 +198,23 @@ def same_model():
 
 
 def stored_types():
-    whole = File(tune("t-f32.gguf", "--type", "f32"))
-    for word in ("f16", "q8_0", "q4_1"):
-        f = File(tune(f"t-{word}.gguf", "--type", word))
+    wide = s.path("wide.gguf")
+    tool = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "golden", "tools", "gen_tiny.py")
+    subprocess.run([sys.executable, tool, "--dim", "256", "--ffn", "96", "--layers", "1", "-o", wide], check=True)
+    for word in ("f16", "q8_0", "q4_1", "q4_k"):
+        model = wide if word == "q4_k" else MODEL
+        whole = File(tune("t-f32.gguf", "--type", "f32", "--fresh", model=model, steps=1))
+        f = File(tune(f"t-{word}.gguf", "--type", word, "--fresh", model=model, steps=1))
+        kinds = set()
         for name, (kind, dims, data) in f.tensors.items():
-            want = 0 if len(dims) < 2 else TYPES[word] if dims[0] % 32 == 0 else 1
+            want = 0 if len(dims) < 2 else TYPES[word] if dims[0] % 256 == 0 or word != "q4_k" and dims[0] % 32 == 0 else 3 if word == "q4_k" else 1
             x = whole.floats(name)
+            kinds.add(kind)
             s.check(f"{word}: {name}", kind == want and data == (x.astype("<f4").tobytes() if want == 0 else quantised(x, want)), kind, want)
+        s.check(f"{word} is there", TYPES[word] in kinds, kinds)
         s.accepted(f"{word} runs", ["generate", "-m", s.path(f"t-{word}.gguf"), "-p", "the red hat", "-n", "4"])
+    told = json.loads(s.run(argv("t-q4_k.gguf", "--type", "q4_k", "--fresh", "--json", model=wide, steps=1)).stdout)
+    s.check("--json: what matrices of Q4_K are off", 0.03 < told["stored_error"] < 0.12, told)
 
 
 def adapter(data):
