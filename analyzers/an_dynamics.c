@@ -354,8 +354,10 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         err = choose_rope(traces[0], args, &o, &x.heads, d);
     if (!err)
         err = dynamics_open(traces, n_traces, args, &o, &dy, d);
-    for (int h = 0; !err && h < x.heads.n; h++)
+    for (int h = 0; !err && h < x.heads.n; h++) {
         err = take_head(&x, &dy, h, d);
+        analyzer_tell(args, h + 1, x.heads.n);
+    }
     if (err)
         goto done;
     out = table_create("dynamics", x.rows);

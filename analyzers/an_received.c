@@ -240,8 +240,10 @@ static int run_steps(struct kvf_trace *t, const struct analyzer_args *args,
     int err = find_pairs(&x, args, d);
     if (!err)
         err = allocate(&x);
-    for (int k = 0; !err && k < x.n; k++)
+    for (int k = 0; !err && k < x.n; k++) {
         err = take_pair(&x, k, &row, d);
+        analyzer_tell(args, k + 1, x.n);
+    }
     if (err)
         goto done;
     out = table_create("received", x.n_rows);

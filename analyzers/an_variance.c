@@ -389,8 +389,10 @@ static int finish(struct frame *f, struct kvf_diag *d)
     int err = read_values(x, d);
     if (!err)
         err = read_levels(x, d);
-    for (int h = 0; !err && h < f->heads.n; h++)
+    for (int h = 0; !err && h < f->heads.n; h++) {
         err = take_effects(f, h);
+        analyzer_tell(f->args, h + 1, f->heads.n + 1);
+    }
     if (!err)
         err = take_effects(f, -1);
     return err ? err : take_joint(f, d);

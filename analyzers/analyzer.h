@@ -41,8 +41,17 @@ struct analyzer_args {
     const char *heads;      /* a head set as typed ("L0-5K*,15.2"); NULL: all */
     int64_t token0, token1; /* tokens [token0, token1); token1 < 0: to the end */
     const void *options;    /* the struct that the analyzer's options fill; NULL: its defaults */
-    int threads; /* 0: as many as pay, up to the number of cores.  No table depends on it */
+    int threads;        /* 0: as many as pay, up to the number of cores.  No table depends on it */
+    kvf_watch_fn watch; /* told by the calling thread how many of how many parts are done, layers
+                         * or heads, in each pass over them; NULL: nobody is told */
+    void *watch_ctx;
 };
+
+static inline void analyzer_tell(const struct analyzer_args *a, int64_t done, int64_t of)
+{
+    if (a->watch)
+        a->watch(a->watch_ctx, (uint64_t)done, (uint64_t)of);
+}
 
 /* Room for the options of any analyzer: what its table of options is told to fill. */
 enum { ANALYZER_OPTIONS_SIZE = 256 };

@@ -168,6 +168,7 @@ static int compute(struct frame *f, struct kvf_diag *d)
     int err = heads_par_create(f->t, f->items ? f->args->threads : 1, values, &own->par);
     if (err)
         return err;
+    heads_par_watch(own->par, f->args->watch, f->args->watch_ctx);
     f->n_threads = heads_par_threads(own->par);
     own->stride = (x->scratch_size + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN;
     own->scratch = mem_alloc((size_t)f->n_threads, own->stride);

@@ -17,6 +17,8 @@ struct heads_par {
     struct par *pool;
     int n_threads;
     struct hand *hand;
+    kvf_watch_fn watch;
+    void *watch_ctx;
 };
 
 struct work {
@@ -26,6 +28,8 @@ struct work {
     head_fn fn;
     void *ctx;
     _Atomic int failed; /* the lowest task that failed so far */
+    int n_tasks;
+    _Atomic int done;
 };
 
 int heads_par_create(struct kvf_trace *t, int threads, int64_t values, struct heads_par **ret)
@@ -72,6 +76,12 @@ int heads_par_threads(const struct heads_par *p)
     return p->n_threads;
 }
 
+void heads_par_watch(struct heads_par *p, kvf_watch_fn watch, void *ctx)
+{
+    p->watch = watch;
+    p->watch_ctx = ctx;
+}
+
 static void note_failure(struct work *w, int task)
 {
     int least = atomic_load(&w->failed);
@@ -96,6 +106,9 @@ static void do_task(void *ctx, int task, int thread)
     }
     if (err)
         note_failure(w, task);
+    int done = atomic_fetch_add(&w->done, 1) + 1;
+    if (thread == 0 && w->p->watch)
+        w->p->watch(w->p->watch_ctx, (uint64_t)done, (uint64_t)w->n_tasks);
 }
 
 static int find_runs(const struct head_list *heads, int *first)
@@ -114,11 +127,12 @@ int heads_par_run(struct heads_par *p, const struct head_list *heads, int items,
     int *first = MEM_NEW(int, (size_t)heads->n + 1);
     if (!first)
         return KVF_E_NOMEM;
-    struct work w = {p, first, find_runs(heads, first), fn, ctx, INT_MAX};
+    struct work w = {p, first, find_runs(heads, first), fn, ctx, INT_MAX, 0, 0};
+    w.n_tasks = items * w.n_runs;
     const struct hand *lowest = NULL;
     for (int i = 0; i < p->n_threads; i++)
         p->hand[i].err = KVF_OK;
-    par_run(p->pool, items * w.n_runs, do_task, &w);
+    par_run(p->pool, w.n_tasks, do_task, &w);
     for (int i = 0; i < p->n_threads; i++) {
         const struct hand *x = &p->hand[i];
         if (x->err && (!lowest || x->task < lowest->task))

@@ -17,6 +17,8 @@ struct heads_par;
 int heads_par_create(struct kvf_trace *t, int threads, int64_t values, struct heads_par **ret);
 void heads_par_destroy(struct heads_par *p); /* accepts NULL */
 int heads_par_threads(const struct heads_par *p);
+/* Who is told, by the calling thread, how many tasks of a run are done; NULL: nobody. */
+void heads_par_watch(struct heads_par *p, kvf_watch_fn watch, void *ctx);
 
 /* item: 0 .. items - 1 (columns, say); h: place in the list; t: the reader of this thread. */
 typedef int (*head_fn)(void *ctx, struct kvf_trace *t, int item, int h, int thread,

@@ -33,6 +33,7 @@ struct signature_source {
     uint8_t *group;                          /* [T] of the token's class */
     double *m, *x, *l, *h, *z, *e;           /* [T] of one head, in the order of the columns */
     double *work, *other;                    /* [T] */
+    struct analyzer_args told;               /* who watches */
 };
 
 const char *signature_name(int feature)
@@ -197,6 +198,7 @@ static int open_source(struct kvf_trace *t, const struct analyzer_args *args, co
         return KVF_E_NOMEM;
     s->t = t;
     s->T = kvf_n_steps(t);
+    s->told = *args;
     int err = find_columns(s, criterion, d);
     if (!err)
         err = tokens_select(t, args, &s->a, &s->b, d);
@@ -534,6 +536,7 @@ int signature_read(struct signature_source *s, int h, struct signature ret[3], s
     int err = s->T ? read_head(s, &s->heads.head[h], d) : KVF_OK;
     for (int half = -1; !err && half < 2; half++)
         compute(s, half, &ret[half + 1]);
+    analyzer_tell(&s->told, h + 1, s->heads.n);
     return err;
 }
 

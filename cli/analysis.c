@@ -11,6 +11,7 @@
 #include "cli/open_traces.h"
 #include "cli/preview.h"
 #include "cli/shown.h"
+#include "cli/watcher.h"
 #include "render/figure.h"
 
 enum { MAX_TRACES = 256 };
@@ -181,7 +182,11 @@ static int cmd_analysis(const struct command *self, void *request, int n, char *
     for (int i = 0; i < n; i++)
         trace_say_piece(self, trace[i]);
     traces_say_parted(self, trace, n);
+    struct watcher w = watcher_count(self->name, "parts");
+    q->args.watch = watcher_see;
+    q->args.watch_ctx = &w;
     err = make_table(q, trace, operand, n, &t, &d);
+    watcher_end(&w);
     if (!err && table_meta(t, "missing"))
         command_tell(self->name, "the trace lacks %s; what would follow is blank or left out",
                      table_meta(t, "missing"));

@@ -8,6 +8,7 @@
 #include "cli/open_traces.h"
 #include "cli/output.h"
 #include "cli/shown.h"
+#include "cli/watcher.h"
 #include "studies/diff.h"
 
 enum { DIFF_EQUAL = 0, DIFF_DIFFERENT = 1, DIFF_TROUBLE = 2 };
@@ -56,8 +57,12 @@ static int cmd_diff(const struct command *self, void *request, int n, char **ope
                        "-o %s: the name must end in .tsv, .csv, .json, .npz or .sqlite", q->out);
     if (!err)
         err = open_both(self, operand, t, &d);
+    struct watcher w = watcher_begin(self->name);
+    if (!err)
+        kvf_watch(t[0], watcher_see, &w);
     if (!err)
         err = diff_compare(t[0], t[1], &q->args, &table, &equal, &d);
+    watcher_end(&w);
     if (!err)
         err = deliver(table, q->out, q->json, &d);
     if (!err && fflush(stdout) != 0) /* its status would be 1 */

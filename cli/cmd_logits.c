@@ -5,6 +5,7 @@
 #include "base/replace.h"
 #include "cli/commands.h"
 #include "cli/runner.h"
+#include "cli/watcher.h"
 
 static int write_npy(const char *path, const float *v, int n, struct kvf_diag *d)
 {
@@ -36,6 +37,26 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
+struct reading {
+    struct watcher watcher;
+    uint64_t tokens;
+};
+
+static int on_progress(void *ctx, int done)
+{
+    struct reading *r = ctx;
+    watcher_see(&r->watcher, (uint64_t)done, r->tokens);
+    return 0;
+}
+
+static int read_prompt(struct session *s, const struct prompt *p)
+{
+    struct reading r = {watcher_count("prefill", "tok"), (uint64_t)p->n_ids};
+    int err = session_prompt(s, p->ids, p->n_ids, on_progress, &r);
+    watcher_end(&r.watcher);
+    return err;
+}
+
 static int cmd_logits(const struct command *self, void *request, int n, char **operand)
 {
     (void)n;
@@ -51,7 +72,7 @@ static int cmd_logits(const struct command *self, void *request, int n, char **o
     if (!err)
         err = runner_session(&q->r, NULL, &s, &d);
     if (!err)
-        err = session_prompt(s, q->r.prompt.ids, q->r.prompt.n_ids, NULL, NULL);
+        err = read_prompt(s, &q->r.prompt);
     err = engine_said(q->r.engine, err, &d);
     if (!err)
         err = write_npy(q->out, session_logits(s), q->r.engine->config.vocab, &d);

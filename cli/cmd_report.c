@@ -10,6 +10,7 @@
 #include "cli/files.h"
 #include "cli/open_traces.h"
 #include "cli/shown.h"
+#include "cli/watcher.h"
 #include "render/report/report.h"
 
 enum { MAX_TRACES = 8 };
@@ -145,8 +146,9 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
     return err;
 }
 
-static int add_trace(const struct command *self, const char *path, struct request *q,
-                     struct report *r, struct kvf_diag *d)
+/* Adds what the page shows of a trace, one of several. */
+static int add_trace(const struct command *self, const char *path, int traces, struct request *q,
+                     struct report *r, struct watcher *w, struct kvf_diag *d)
 {
     struct kvf_trace *t = NULL;
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -155,8 +157,10 @@ static int add_trace(const struct command *self, const char *path, struct reques
         err = query_heads(t, q->heads, &q->query, d);
     if (!err)
         err = report_trace(r, name);
-    for (int j = 0; !err && j < N_JOBS; j++)
+    for (int j = 0; !err && j < N_JOBS; j++) {
         err = run_job(&jobs[j], t, name, q, r, d);
+        watcher_see(w, w->last + 1, (uint64_t)traces * N_JOBS);
+    }
     mem_free(q->query);
     q->query = NULL;
     kvf_close(t);
@@ -238,8 +242,10 @@ static int cmd_report(const struct command *self, void *request, int n, char **o
         err = report_create(&r);
     if (!err)
         err = name_command(q, operand, n, r);
+    struct watcher w = watcher_count(self->name, "tables");
     for (int i = 0; !err && i < n; i++)
-        err = add_trace(self, operand[i], q, r, &d);
+        err = add_trace(self, operand[i], n, q, r, &w, &d);
+    watcher_end(&w);
     if (!err)
         err = deliver(self, q, r, &d);
     report_destroy(r);

@@ -20,6 +20,7 @@
 #include "cli/saliency_beta.h"
 #include "cli/open_traces.h"
 #include "cli/saliency_of.h"
+#include "cli/watcher.h"
 #include "engine/decode/devices.h"
 #include "engine/model/gguf.h"
 #include "engine/train/saliency_pass.h"
@@ -235,10 +236,14 @@ static int measure(struct job *j, struct kvf_diag *d)
     int err = j->heads ? model_heads(m, j->heads, &take, d) : KVF_OK;
     if (!err)
         err = ask_gates(j, d);
+    struct watcher w = watcher_count("saliency", "layers");
+    j->opt.watch = watcher_see;
+    j->opt.watch_ctx = &w;
     clock_t c0 = clock();
     double t0 = clock_seconds();
     if (!err)
         err = saliency_measure(j->r.engine, &j->learner, j->text.ids, j->n, &j->opt, &j->s, d);
+    watcher_end(&w);
     j->seconds = clock_seconds() - t0;
     j->cpu = (double)(clock() - c0) / CLOCKS_PER_SEC;
     if (!err)

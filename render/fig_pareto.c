@@ -31,10 +31,9 @@ struct quality {
 /* Columns that go up and across, and what they are called; all in the order of the keys' words. */
 enum { KL, NLL, TOP1, RIGHT };
 static const char *const ys[] = {"kl", "nll", "top1_agree", "right", "kept", NULL};
-static const char *const y_label[] = {"KL to the full cache (nats per token)",
-                                      "negative log likelihood (nats per token)",
-                                      "share of equal most likely tokens", "share of right answers",
-                                      "entries held over tokens fed, of right answers"};
+static const char *const y_label[] = {
+    "KL to the full cache (nats per token)", "negative log likelihood (nats per token)",
+    "share of equal most likely tokens", "share of right answers", "share kept, of right answers"};
 static const char *const xs[] = {"kv_mean", "budget", "kv_end", "kv_peak", NULL};
 static const char *const x_label[] = {"entries held, mean (per head)", "budget (entries per head)",
                                       "entries held at the end (per head)",

@@ -73,7 +73,7 @@ struct filters {
 static void missing(struct claim_result *r, const char *what, const char *name)
 {
     r->verdict = CLAIM_NOT_RUN;
-    snprintf(r->why, sizeof r->why, "the table has no %s %.80s", what, name);
+    snprintf(r->why, sizeof r->why, "the table has no %s%s%.80s", what, *name ? " " : "", name);
 }
 
 /* The value of the column that is nearest to `target`; NaN when none is near. */
@@ -355,6 +355,10 @@ int claims_units(const struct claim *c, const struct claim_side *s, const struct
     struct filters f = {.n = 0};
     struct items x = {.n = 0};
     struct claim_units u = {.first = -1};
+    if (table_rows(t) == 0) { /* of which no column has a type */
+        missing(r, "rows", "");
+        return KVF_OK;
+    }
     if (!find_columns(c, t, &x, r) || !compile(s, t, &f, r))
         return KVF_OK;
     int err = KVF_OK;

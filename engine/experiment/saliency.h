@@ -14,6 +14,8 @@
 
 #include <stdbool.h>
 
+#include <kvf/trace.h>
+
 #include "base/table.h"
 #include "engine/decode/session.h"
 
@@ -24,6 +26,8 @@ struct saliency_options {
     const float *weights;  /* [L, H, T] instead, borrowed; NULL: none */
     bool overwrite;        /* a trace that is written replaces what is at its name */
     const char *precision; /* of the derivatives, for records; NULL: "f32" */
+    kvf_watch_fn watch;    /* as pass.h has it */
+    void *watch_ctx;
 };
 
 /* Measured by engine/train/saliency_pass.h. */

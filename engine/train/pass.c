@@ -15,6 +15,7 @@ struct pass {
     const float *share, *sampled;
     double range;
     struct pass_options opt;
+    uint64_t layers_done; /* of this run */
     int most, n_tapes, L, H;
     struct tape *tape; /* [n_tapes] */
     struct block_scratch scratch;
@@ -309,6 +310,14 @@ static void send_pack(const struct pass *p, const struct pack *pack)
     on->send(&p->c, p->open, p->held ? p->held : p->here, n * sizeof *p->open);
 }
 
+/* Tells who watches that one more layer is done. */
+static void layer_done(struct pass *p)
+{
+    p->layers_done++;
+    if (p->opt.watch)
+        p->opt.watch(p->opt.watch_ctx, p->layers_done, (uint64_t)p->L * (needs_teacher(p) ? 3 : 2));
+}
+
 static void run_teacher(struct pass *p, const struct pack *pack)
 {
     struct block_run r = run_of(p, pack, false);
@@ -324,6 +333,7 @@ static void run_teacher(struct pass *p, const struct pack *pack)
         float *t = a;
         a = b;
         b = t;
+        layer_done(p);
     }
     final_norm(p, p->f, p->teacher, a, pack->n);
     if (!p->opt.kept)
@@ -358,6 +368,7 @@ static void run_student(struct pass *p, const struct pack *pack)
         fixed_gates(p, l, (size_t)pack->n * (size_t)p->H, t);
         block_forward(&r, l, stream(p, l), stream(p, l + 1), t, &p->scratch);
         collect(p, t, l, pack->n);
+        layer_done(p);
     }
     final_norm(p, student_of(p), p->student, stream(p, p->L), pack->n);
 }
@@ -398,6 +409,7 @@ static void run_backward(struct pass *p, const struct pack *pack, float *grad, f
         ops(&p->c)->transpose(&p->c, p->d_more, p->d_values + (size_t)l * per, p->H, pack->n);
         block_backward(&r, l, stream(p, l), p->dx, t, p->d_more, p->net ? grad : NULL,
                        d_entry ? p->entry + (size_t)l * per : NULL, &p->scratch);
+        layer_done(p);
     }
     if (d_entry)
         ops(&p->c)->bring(&p->c, d_entry, p->entry, values_of(p, pack->n) * sizeof *d_entry);
@@ -455,6 +467,7 @@ void pass_run(struct pass *p, const struct pack *pack, double weight, float *gra
               struct pass_loss *ret)
 {
     struct quality_result q;
+    p->layers_done = 0;
     send_pack(p, pack);
     embed(p, student_of(p), pack, stream(p, 0));
     if (needs_teacher(p))

@@ -4,6 +4,8 @@
 #ifndef KVF_ENGINE_TRAIN_PASS_H
 #define KVF_ENGINE_TRAIN_PASS_H
 
+#include <kvf/trace.h>
+
 #include "engine/train/block.h"
 #include "engine/train/capacity.h"
 #include "engine/train/packs.h"
@@ -22,6 +24,9 @@ struct pass_options {
     double temperature;          /* of the quality terms' logits; 0: 1 */
     bool recompute;              /* one tape: a fifth more time, an eighth of the memory */
     struct teacher_states *kept; /* borrowed: where the teacher's states are kept; may be NULL */
+    kvf_watch_fn watch;          /* told how many of how many layers a pass has gone through, there
+                                  * and back; NULL: nobody is told */
+    void *watch_ctx;
 };
 
 struct pass_loss {

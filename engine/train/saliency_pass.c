@@ -21,7 +21,11 @@ struct job {
 static int open_job(struct job *j, const struct learner *l, struct kvf_diag *d)
 {
     const struct model_config *m = &j->e->config;
-    struct pass_options opt = {.gating = GATING_WRITE, .window = j->opt->window, .recompute = true};
+    struct pass_options opt = {.gating = GATING_WRITE,
+                               .window = j->opt->window,
+                               .recompute = true,
+                               .watch = j->opt->watch,
+                               .watch_ctx = j->opt->watch_ctx};
     size_t n = (size_t)j->L * (size_t)j->H * (size_t)j->T;
     opt.quality[j->opt->kl ? QUALITY_FWKL : QUALITY_NTP] = 1;
     int err = compute_open(&j->c, &j->e->kernels, j->e->pool, l, d);

@@ -90,10 +90,13 @@ check("untestable", got[7]["verdict"] == "untestable here" and got[7]["why"] == 
 
 # ---- not run: what is missing is named
 
+put("empty.tsv", tsv(["head", "n", "x"], [], T=64))
+
 for claim, words in ((dict(ROW, table="none"), "no table none"), (dict(ROW, run="b"), "no table row.b"), (dict(ROW, value="z"), "no column z"),
                      (dict(ROW, rows={"q": 1}), "no column q"), (dict(ROW, rows={"n": 7}), "0 rows"), (dict(ROW, rows={"head": "all"}), "2 rows"),
                      (dict(ROW, value="head"), "numbers in column head"), (dict(ROW, rows={"n": "many"}), "many"),
                      (dict(ROW, rows={"head": 3}), "texts"), (dict(ROW, rows={"n": "T/4"}), "nearest is 2"),
+                     (dict(ROW, table="empty"), "no rows"),
                      (dict(ROW, unit=["nope"], reduce="mean", interval="bca"), "no column nope"),
                      (dict(ROW, rows={"head": "other"}, reduce="mean", interval="bca"), "no row fits")):
     got = one(**dict(dict(than=">", null=0), **claim))
