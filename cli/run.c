@@ -271,6 +271,7 @@ static int begin_decode(struct run *u)
     u->bar.on = false;
     if (!u->quiet && u->out && !u->batch.file)
         progress_start(&u->bar, "decode", "tok", r->n_predict);
+    session_draws(u->session, &u->sampler);
     return sampler_init(&u->sampler, r->temperature, r->top_p, (uint64_t)r->seed,
                         r->engine->config.vocab);
 }
@@ -283,7 +284,7 @@ bool run_next(struct run *u, int32_t *ret_id, int *ret_err)
     *ret_err = KVF_OK;
     if (signals_caught() || n >= r->n_predict)
         return false;
-    int32_t id = forced ? u->force.ids[n] : sampler_next(&u->sampler, session_logits(u->session));
+    int32_t id = forced ? u->force.ids[n] : session_next(u->session);
     if (!forced && !r->ignore_eos && tokenizer_is_eog(r->engine->tokenizer, id))
         return false;
     if (u->scores)

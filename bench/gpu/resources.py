@@ -22,7 +22,7 @@ LANES = {"product_kernel": 128, "step_kernel": 128, "join_kernel": 128, "append_
          "cut_kernel": 64, "scores_kernel": 64, "keydiff_kernel": 64, "share_kernel": 32, "keys_kernel": 128,
          "drop_kernel": 128, "embed_learn_kernel": 32, "bounds_kernel": 128, "possible_kernel": 128, "block_kernel": 128,
          "largest_kernel": 128, "count_kernel": 128, "moments_kernel": 128, "turn_kernel": 128, "logit_kernel": 64,
-         "sum_kernel": 128}  # the others have 256
+         "sum_kernel": 128, "greedy_kernel": 32, "all_kernel": 32}  # the others have 256
 DYNAMIC = {"keydiff_kernel": 1, "scores_kernel": 16, "prompt_kernel": 32, "step_kernel": 4}  # rows of D floats
 FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-Xcompiler", "-Wno-unknown-pragmas", "-I.", "-Ibase/include", "-Ilibtrace/include",
          "--resource-usage", "-c", "-o", os.devnull]

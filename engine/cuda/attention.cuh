@@ -10,6 +10,12 @@ DEVICE int kv_head(const struct gpu_attention &a, int g)
     return g / (a.n_heads / a.cache.heads);
 }
 
+/* Where query r is. */
+DEVICE int query_at(const struct gpu_attention &a, int r)
+{
+    return a.pos0 + (a.now ? *a.now : 0) + r;
+}
+
 /* Slots that query r may see. */
 DEVICE int slots_of(const struct gpu_attention &a, int h, int r)
 {
@@ -21,7 +27,7 @@ DEVICE bool sees(const struct gpu_attention &a, int g, int h, int r, int slot)
     if (slot >= slots_of(a, h, r))
         return false;
     const int32_t *until = a.cache.until;
-    if (until && until[(size_t)h * (size_t)a.cache.ld_slot + (size_t)slot] <= a.pos0 + r)
+    if (until && until[(size_t)h * (size_t)a.cache.ld_slot + (size_t)slot] <= query_at(a, r))
         return false;
     int page = a.page ? a.page[h] : 0;
     return page == 0 || a.chosen[(size_t)g * (size_t)a.ld_chosen + (size_t)(slot / page)];
@@ -35,7 +41,7 @@ DEVICE float logit(const struct gpu_attention &a, int h, int r, int slot, float 
         x = a.cap * tanhf(x / a.cap);
     if (a.log_beta) {
         size_t at = (size_t)h * (size_t)a.cache.ld_slot + (size_t)slot;
-        x += (float)(a.pos0 + r - a.cache.pos[at]) * a.log_beta[at];
+        x += (float)(query_at(a, r) - a.cache.pos[at]) * a.log_beta[at];
     }
     return x;
 }

@@ -114,8 +114,7 @@ template <class KV> static void prompt(struct gpu *g, const struct gpu_attention
         kernel = prompt_kernel<KV, 2>;
     dim3 grid(blocks_for((size_t)a->T, PROMPT_ROWS), (unsigned)a->n_heads);
     struct gpu_attention in = *a;
-    LAUNCH(kernel, grid, PROMPT_LANES, (size_t)(PROMPT_ROWS * a->cache.D) * sizeof(float),
-           g->stream, in);
+    LAUNCH(kernel, grid, PROMPT_LANES, (size_t)(PROMPT_ROWS * a->cache.D) * sizeof(float), g, in);
 }
 
 void gpu_attend_prompt(struct gpu *g, const struct gpu_attention *a)

@@ -87,9 +87,9 @@ void gpu_rows(struct gpu *g, const struct gpu_attention *a, float *p, size_t ld,
     dim3 grid(blocks_for((size_t)a->cache.most, PAGE_SLOTS), (unsigned)a->n_heads,
               blocks_for((size_t)a->T, ROWS));
     size_t bytes = (size_t)(ROWS * a->cache.D) * sizeof(float);
-    LAUNCH(kernel, grid, PAGE_SLOTS, bytes, g->stream, in, p, ld);
+    LAUNCH(kernel, grid, PAGE_SLOTS, bytes, g, in, p, ld);
     dim3 rows((unsigned)a->T, (unsigned)a->n_heads);
-    LAUNCH(softmax_kernel, rows, SOFTMAX_LANES, 0, g->stream, in, p, ld, out);
+    LAUNCH(softmax_kernel, rows, SOFTMAX_LANES, 0, g, in, p, ld, out);
 }
 
 /* Block (query, query head): lane d sums channel d over the slots, in their order. */
@@ -119,5 +119,5 @@ void gpu_rows_values(struct gpu *g, const struct gpu_attention *a, const float *
     struct gpu_attention in = *a;
     auto kernel = a->cache.type == KV_F16 ? values_kernel<uint16_t> : values_kernel<float>;
     dim3 grid((unsigned)a->T, (unsigned)a->n_heads);
-    LAUNCH(kernel, grid, blocks_for((size_t)a->cache.D, WARP) * WARP, 0, g->stream, in, p, ld);
+    LAUNCH(kernel, grid, blocks_for((size_t)a->cache.D, WARP) * WARP, 0, g, in, p, ld);
 }

@@ -161,9 +161,8 @@ static void step_of(struct gpu *g, const struct gpu_attention *a, float *work)
     struct gpu_attention in = *a;
     int n = splits(a), n_q = a->n_heads / a->cache.heads;
     dim3 grid((unsigned)a->cache.heads, (unsigned)n);
-    LAUNCH(kernel, grid, STEP_LANES, (size_t)(n_q * a->cache.D) * sizeof(float), g->stream, in,
-           work, n);
-    LAUNCH(join_kernel, (unsigned)a->n_heads, STEP_LANES, 0, g->stream, in, work, n);
+    LAUNCH(kernel, grid, STEP_LANES, (size_t)(n_q * a->cache.D) * sizeof(float), g, in, work, n);
+    LAUNCH(join_kernel, (unsigned)a->n_heads, STEP_LANES, 0, g, in, work, n);
 }
 
 template <int GROUP> static void step(struct gpu *g, const struct gpu_attention *a, float *work)

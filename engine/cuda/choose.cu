@@ -204,10 +204,10 @@ static bool choose_wide(struct gpu *g, const struct gpu_choice *c, int pools, in
     struct together *all = (struct together *)g->choice;
     dim3 grid((unsigned)heads, (unsigned)pools);
     gpu_zero(g, all, bytes);
-    LAUNCH(wide_count_kernel, grid, LANES, 0, g->stream, in, all, k);
+    LAUNCH(wide_count_kernel, grid, LANES, 0, g, in, all, k);
     for (int byte = 0; byte < KEY_BYTES; byte++)
-        LAUNCH(wide_byte_kernel, grid, LANES, 0, g->stream, in, all, byte);
-    LAUNCH(wide_mark_kernel, grid, LANES, 0, g->stream, in, all);
+        LAUNCH(wide_byte_kernel, grid, LANES, 0, g, in, all, byte);
+    LAUNCH(wide_mark_kernel, grid, LANES, 0, g, in, all);
     return true;
 }
 
@@ -217,5 +217,5 @@ void gpu_choose(struct gpu *g, const struct gpu_choice *c, int pools, int heads_
     struct gpu_choice in = *c;
     if (heads_of_pool >= WIDE && choose_wide(g, c, pools, heads_of_pool, k))
         return;
-    LAUNCH(choose_kernel, (unsigned)pools, LANES, 0, g->stream, in, heads_of_pool, k);
+    LAUNCH(choose_kernel, (unsigned)pools, LANES, 0, g, in, heads_of_pool, k);
 }

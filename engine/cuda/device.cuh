@@ -13,8 +13,7 @@
 #define SHARED(type, name, n) __shared__ type name[n]
 #define SHARED_DYNAMIC(type, name) extern __shared__ type name[]
 template <class T> using in_shared = T *; /* the address of an element */
-#define LAUNCH(kernel, grid, block, bytes, stream, ...)                                            \
-    kernel<<<grid, block, bytes, stream>>>(__VA_ARGS__)
+#define KERNEL_IS(name, kernel) ((void)0)
 #endif
 
 #include <math.h>
@@ -38,7 +37,45 @@ struct gpu {
     size_t gemm_x_bytes, gemm_w_bytes;
     void *choice; /* of choose.cu, in the same way */
     size_t choice_bytes;
+    struct gpu_graph *recording; /* NULL: what is launched goes on the stream */
 };
+
+/* Keeps the first error. */
+static inline void gpu_note(struct gpu *g, cudaError_t e)
+{
+    if (g->error == cudaSuccess)
+        g->error = e;
+}
+
+/* Of graph.cu. */
+struct gpu_call {
+    const void *kernel;
+    dim3 grid, block;
+    size_t shared; /* bytes that are dynamic */
+    void **arg;    /* [n_args] where they are */
+    const size_t *size;
+    int n_args;
+};
+void gpu_launch_kernel(struct gpu *g, const struct gpu_call *call);
+void gpu_graph_break(struct gpu *g); /* what was written down goes on the stream, one by one */
+
+template <class T> struct as_declared {
+    typedef T type;
+};
+template <class... P>
+static void launch(struct gpu *g, const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
+                   size_t shared, typename as_declared<P>::type... p)
+{
+    void *arg[] = {(void *)&p...};
+    const size_t size[] = {sizeof p...};
+    struct gpu_call call = {(const void *)kernel, grid, block, shared, arg, size,
+                            (int)sizeof...(P)};
+    KERNEL_IS(name, kernel);
+    (void)name;
+    gpu_launch_kernel(g, &call);
+}
+#define LAUNCH(kernel, grid, block, bytes, g, ...)                                                 \
+    launch(g, #kernel, kernel, grid, block, bytes, __VA_ARGS__)
 
 /* Of gemm.cu.  At least so many bytes at *p; what was there is in use until all before it is done.
  * false: there is no room. */

@@ -20,7 +20,7 @@ void gpu_rmsnorm(struct gpu *g, float *out, const float *x, size_t ld, const flo
                  int C, float eps)
 {
     dim3 grid((unsigned)n, (unsigned)T);
-    LAUNCH(rmsnorm_kernel, grid, LANES, 0, g->stream, out, x, ld, w, C, eps);
+    LAUNCH(rmsnorm_kernel, grid, LANES, 0, g, out, x, ld, w, C, eps);
 }
 
 /* One lane turns one pair of one head of token blockIdx.y. */
@@ -43,7 +43,7 @@ void gpu_rope(struct gpu *g, float *x, size_t ld, const float *cos_sin, int T, i
 {
     dim3 grid(blocks_for((size_t)n_heads * (size_t)(n_rot / 2), LANES), (unsigned)T);
     if (n_rot > 1)
-        LAUNCH(rope_kernel, grid, LANES, 0, g->stream, x, ld, cos_sin, n_heads, D, n_rot);
+        LAUNCH(rope_kernel, grid, LANES, 0, g, x, ld, cos_sin, n_heads, D, n_rot);
 }
 
 DEVICE float silu(float g)
@@ -70,7 +70,7 @@ __global__ void gated_kernel(float *out, const float *x, size_t ld, int n, bool 
 void gpu_gated(struct gpu *g, float *out, const float *x, size_t ld, int T, int n, bool gelu)
 {
     dim3 grid(blocks_for((size_t)n, LANES), (unsigned)T);
-    LAUNCH(gated_kernel, grid, LANES, 0, g->stream, out, x, ld, n, gelu);
+    LAUNCH(gated_kernel, grid, LANES, 0, g, out, x, ld, n, gelu);
 }
 
 __global__ void add_kernel(float *x, const float *y, size_t n, float scale)
@@ -82,7 +82,7 @@ __global__ void add_kernel(float *x, const float *y, size_t n, float scale)
 
 void gpu_add(struct gpu *g, float *x, const float *y, size_t n, float scale)
 {
-    LAUNCH(add_kernel, blocks_for(n, LANES), LANES, 0, g->stream, x, y, n, scale);
+    LAUNCH(add_kernel, blocks_for(n, LANES), LANES, 0, g, x, y, n, scale);
 }
 
 __global__ void add_row_kernel(float *x, size_t ld, const float *row, int n)
@@ -95,7 +95,7 @@ __global__ void add_row_kernel(float *x, size_t ld, const float *row, int n)
 void gpu_add_row(struct gpu *g, float *x, size_t ld, const float *row, int T, int n)
 {
     dim3 grid(blocks_for((size_t)n, LANES), (unsigned)T);
-    LAUNCH(add_row_kernel, grid, LANES, 0, g->stream, x, ld, row, n);
+    LAUNCH(add_row_kernel, grid, LANES, 0, g, x, ld, row, n);
 }
 
 __global__ void soft_cap_kernel(float *x, size_t n, float cap)
@@ -107,5 +107,5 @@ __global__ void soft_cap_kernel(float *x, size_t n, float cap)
 
 void gpu_soft_cap(struct gpu *g, float *x, size_t n, float cap)
 {
-    LAUNCH(soft_cap_kernel, blocks_for(n, LANES), LANES, 0, g->stream, x, n, cap);
+    LAUNCH(soft_cap_kernel, blocks_for(n, LANES), LANES, 0, g, x, n, cap);
 }

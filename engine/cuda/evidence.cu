@@ -10,7 +10,7 @@ struct taken_row {
     size_t ld;
     const float *lse;
     const int32_t *seen;
-    int32_t t;
+    const int32_t *now;
     int per, q0;
 };
 
@@ -19,7 +19,7 @@ __global__ void take_kernel(struct gpu_heads h, struct taken_row r, double *sum,
                             struct gpu_window w)
 {
     int g = (int)blockIdx.y, q = r.q0 + g, i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
-    size_t row = (size_t)q * (size_t)w.ring + (size_t)w.newest, ld = (size_t)h.cache.ld_slot;
+    size_t row = (size_t)q * (size_t)w.ring + (size_t)r.now[1], ld = (size_t)h.cache.ld_slot;
     if (i < h.n[q / r.per]) {
         float weight = r.p[(size_t)g * r.ld + (size_t)i];
         if (sum)
@@ -32,20 +32,21 @@ __global__ void take_kernel(struct gpu_heads h, struct taken_row r, double *sum,
     w.row_n[row] = r.seen[g];
     w.row_lse[row] = r.lse[g];
     if (g == 0)
-        w.row_t[w.newest] = r.t;
+        w.row_t[r.now[1]] = r.now[0];
 }
 
 void gpu_take_rows(struct gpu *g, const struct gpu_heads *h, int per, int q0, int n_q,
-                   const float *p, size_t ld, const float *lse, const int32_t *seen, int32_t t,
-                   double *sum, const struct gpu_window *w)
+                   const float *p, size_t ld, const float *lse, const int32_t *seen,
+                   const int32_t *now, double *sum, const struct gpu_window *w)
 {
     struct gpu_heads in = *h;
     struct gpu_window window = {};
     if (w)
         window = *w;
-    struct taken_row r = {p, ld, lse, seen, t, per, q0};
+    window.newest = window.held = 0; /* those of the host, which differ from step to step */
+    struct taken_row r = {p, ld, lse, seen, now, per, q0};
     dim3 grid(blocks_for((size_t)h->cache.most, LANES), (unsigned)n_q);
-    LAUNCH(take_kernel, grid, LANES, 0, g->stream, in, r, sum, window);
+    LAUNCH(take_kernel, grid, LANES, 0, g, in, r, sum, window);
 }
 
 /* The sum of squares of a key, in the order of channels: each lane has all of it. */
@@ -87,7 +88,7 @@ void gpu_take_keys(struct gpu *g, const struct gpu_heads *h, int first, int n, f
 {
     auto kernel = h->cache.type == KV_F16 ? keys_kernel<uint16_t> : keys_kernel<float>;
     struct gpu_heads in = *h;
-    LAUNCH(kernel, (unsigned)n, CHANNELS, 0, g->stream, in, first, norms, anchor);
+    LAUNCH(kernel, (unsigned)n, CHANNELS, 0, g, in, first, norms, anchor);
 }
 
 /* Lane: a head, of whose newcomer it measures the value. */
@@ -111,7 +112,7 @@ void gpu_take_values(struct gpu *g, const struct gpu_heads *h, int first, int n,
 {
     auto kernel = h->cache.type == KV_F16 ? lengths_kernel<uint16_t> : lengths_kernel<float>;
     struct gpu_heads in = *h;
-    LAUNCH(kernel, blocks_for((size_t)n, LANES), LANES, 0, g->stream, in, first, n, lengths);
+    LAUNCH(kernel, blocks_for((size_t)n, LANES), LANES, 0, g, in, first, n, lengths);
 }
 
 /* Block (head): the keys of all that is marked leave it, one after the other. */
@@ -136,7 +137,7 @@ void gpu_drop_keys(struct gpu *g, const struct gpu_heads *h, int together, doubl
 {
     auto kernel = h->cache.type == KV_F16 ? drop_kernel<uint16_t> : drop_kernel<float>;
     struct gpu_heads in = *h;
-    LAUNCH(kernel, (unsigned)h->cache.heads, CHANNELS, 0, g->stream, in, together, anchor);
+    LAUNCH(kernel, (unsigned)h->cache.heads, CHANNELS, 0, g, in, together, anchor);
 }
 
 __global__ void numbers_kernel(struct gpu_heads h, int first, int n, float *column,
@@ -151,6 +152,6 @@ void gpu_take_numbers(struct gpu *g, const struct gpu_heads *h, int first, int n
                       const float *numbers)
 {
     struct gpu_heads in = *h;
-    LAUNCH(numbers_kernel, blocks_for((size_t)n, LANES), LANES, 0, g->stream, in, first, n, column,
+    LAUNCH(numbers_kernel, blocks_for((size_t)n, LANES), LANES, 0, g, in, first, n, column,
            numbers);
 }

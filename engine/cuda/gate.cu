@@ -24,7 +24,7 @@ void gpu_join_runs(struct gpu *g, const struct gpu_runs *runs, float *out)
     for (int i = 0; i < r.n; i++)
         all += r.count[i];
     dim3 grid(blocks_for((size_t)all, LANES), (unsigned)r.n_units);
-    LAUNCH(gather_kernel, grid, LANES, 0, g->stream, r, all, out);
+    LAUNCH(gather_kernel, grid, LANES, 0, g, r, all, out);
 }
 
 DEVICE float activated(float x, int act)
@@ -52,7 +52,7 @@ __global__ void act_kernel(float *x, const float *bias, const float *with, int n
 
 void gpu_gate_act(struct gpu *g, float *x, const float *bias, const float *with, int n, int act)
 {
-    LAUNCH(act_kernel, blocks_for((size_t)n, LANES), LANES, 0, g->stream, x, bias, with, n, act);
+    LAUNCH(act_kernel, blocks_for((size_t)n, LANES), LANES, 0, g, x, bias, with, n, act);
 }
 
 __global__ void end_kernel(float *out, const float *x, const float *bias, int n, int ending)
@@ -70,5 +70,5 @@ __global__ void end_kernel(float *out, const float *x, const float *bias, int n,
 
 void gpu_gate_end(struct gpu *g, float *out, const float *x, const float *bias, int n, int ending)
 {
-    LAUNCH(end_kernel, blocks_for((size_t)n, LANES), LANES, 0, g->stream, out, x, bias, n, ending);
+    LAUNCH(end_kernel, blocks_for((size_t)n, LANES), LANES, 0, g, out, x, bias, n, ending);
 }

@@ -31,13 +31,14 @@ static void make_tile(struct gpu *g, const struct gpu_matrix *w, int first, int 
     auto kernel = tile_kernel<TYPE>;
     struct gpu_matrix m = *w;
     dim3 grid(blocks_for((size_t)m.K, OCTET * GEMM_LANES), (unsigned)rows);
-    LAUNCH(kernel, grid, GEMM_LANES, 0, g->stream, (uint16_t *)g->gemm_w, m, first);
+    LAUNCH(kernel, grid, GEMM_LANES, 0, g, (uint16_t *)g->gemm_w, m, first);
 }
 
 bool gpu_hold(struct gpu *g, void **p, size_t *has, size_t bytes)
 {
     if (*has >= bytes)
         return true;
+    gpu_graph_break(g);
     cudaStreamSynchronize(g->stream);
     gpu_free(g, *p);
     *p = gpu_alloc(g, bytes, 1);
@@ -49,11 +50,9 @@ static void put_rows(struct gpu *g, bool wide, const float *x, size_t ld_x, int 
 {
     dim3 grid(blocks_for((size_t)K, GEMM_LANES), GPU_GEMM_ROWS);
     if (wide)
-        LAUNCH(rows_kernel<float>, grid, GEMM_LANES, 0, g->stream, (float *)g->gemm_x, x, ld_x, T,
-               K);
+        LAUNCH(rows_kernel<float>, grid, GEMM_LANES, 0, g, (float *)g->gemm_x, x, ld_x, T, K);
     else
-        LAUNCH(rows_kernel<uint16_t>, grid, GEMM_LANES, 0, g->stream, (uint16_t *)g->gemm_x, x,
-               ld_x, T, K);
+        LAUNCH(rows_kernel<uint16_t>, grid, GEMM_LANES, 0, g, (uint16_t *)g->gemm_x, x, ld_x, T, K);
 }
 
 /* All rows of x with rows [first, first + n) of W, which lie at data. */
@@ -84,6 +83,7 @@ bool gpu_gemm(struct gpu *g, float *out, size_t ld_out, const float *x, size_t l
     bool as_is = w->type == WEIGHT_F32 || w->type == WEIGHT_BF16;
     size_t K = (size_t)w->K;
     int tile = as_is || w->N < GEMM_TILE ? w->N : GEMM_TILE;
+    gpu_graph_break(g); /* the products of cuBLAS are not written down */
     if (!gpu_blas(g)
         || !gpu_hold(g, &g->gemm_x, &g->gemm_x_bytes, GPU_GEMM_ROWS * K * sizeof(float))
         || (!as_is && !gpu_hold(g, &g->gemm_w, &g->gemm_w_bytes, (size_t)tile * K * 2)))

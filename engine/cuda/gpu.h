@@ -69,6 +69,23 @@ void gpu_fetch_rows(struct gpu *g, void *pinned, size_t ld_pinned, const void *d
 void gpu_take(struct gpu *g, void *host, size_t bytes);
 void gpu_leave(struct gpu *g, void *host);
 
+/* A graph: work that comes again and again in the same shape.  What is put on the stream between
+ * begin and end is written down in it instead, and at the end put there at once: launches, copies
+ * within the device and what gpu_fetch brings.  Work of the same shape as the last time is one
+ * call of the driver; what it was given may differ, and is then told to the driver before.
+ * Whatever else is asked for in between ends the writing: all goes on the stream by itself, as it
+ * does where the shape is a new one.  *graph is NULL at first; one at a time. */
+struct gpu_graph;
+void gpu_graph_begin(struct gpu *g, struct gpu_graph **graph);
+void gpu_graph_end(struct gpu *g);
+void gpu_graph_free(struct gpu *g, struct gpu_graph *graph); /* waits; accepts NULL */
+/* Nodes of the last time; graphs that were built, nodes that were told anew, and how often all was
+ * put on the stream at once. */
+struct gpu_graph_facts {
+    long nodes, built, updated, replayed;
+};
+struct gpu_graph_facts gpu_graph_look(const struct gpu_graph *graph); /* NULL: zeros */
+
 /* A matrix [N][K] in the form of its file: rows of whole blocks, one after the other. */
 struct gpu_matrix {
     const void *data;
@@ -129,7 +146,8 @@ struct gpu_cache {
 };
 
 /* Stores entry t of each head, for T tokens: key row at k + t * ld + h * D, value at v + t * ld +
- * h * D, into slot first[h] + t, with position pos0 + t; until: [T][heads], NULL: it stays. */
+ * h * D, into slot first[h] + t, with position pos0 + t; until: [T][heads], NULL: it stays.  pos0
+ * -1: positions are there already. */
 void gpu_append(struct gpu *g, const struct gpu_cache *c, const float *k, const float *v, size_t ld,
                 const int32_t *first, int T, int pos0, const int32_t *until);
 
@@ -142,6 +160,7 @@ struct gpu_attention {
     float *out;     /* [T][ld_out] */
     size_t ld_q, ld_out;
     int n_heads, T, pos0;
+    const int32_t *now;          /* + pos0 where queries are; NULL: nothing */
     float scale, cap;            /* cap 0: none */
     const float *log_beta;       /* [heads][ld_slot]: + (t - pos) log_beta; NULL: none */
     const int32_t *page;         /* [heads]; NULL: everything is read */
@@ -189,14 +208,14 @@ enum { GPU_SEGMENT = 256 };
 void gpu_segments(struct gpu *g, const float *logits, size_t ld, int n, int n_rows, int first,
                   const int32_t *ids, float *lse, size_t ld_lse, float *target);
 
-/* ids[r] = the largest of n logits of row r, the smaller id among equals. */
-void gpu_argmax(struct gpu *g, int32_t *ids, const float *logits, size_t ld, int n, int n_rows);
-/* A draw from softmax(logits / temperature): the first id at which the sum of weights, each
- * rounded to whole parts of 1 / GPU_SAMPLE_UNITS of the largest, exceeds u[r] times that of the
- * row; 0 <= u < 1, n < 2^20, temperature > 0. */
-#define GPU_SAMPLE_UNITS 0x1p40
-void gpu_sample(struct gpu *g, int32_t *ids, const float *logits, size_t ld, int n, int n_rows,
-                double temperature, const double *u);
+/* id[0] = the token that sampler_next draws from n logits; exact. */
+struct gpu_draw {
+    double scale, top_p;  /* sampler_scale, (0, 1] */
+    const double *chance; /* [1] sampler_chance; NULL: the largest logit is taken */
+    void *scratch;        /* gpu_draw_bytes(n) */
+};
+size_t gpu_draw_bytes(int n);
+void gpu_draw(struct gpu *g, int32_t *id, const float *logits, int n, const struct gpu_draw *how);
 
 #ifdef __cplusplus
 }

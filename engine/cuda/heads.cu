@@ -33,7 +33,7 @@ void gpu_candidates(struct gpu *g, const struct gpu_heads *h, const unsigned cha
 {
     struct gpu_heads in = *h;
     dim3 grid(blocks_for((size_t)h->cache.most, LANES), (unsigned)h->cache.heads);
-    LAUNCH(candidates_kernel, grid, LANES, 0, g->stream, in, due, sinks, to);
+    LAUNCH(candidates_kernel, grid, LANES, 0, g, in, due, sinks, to);
 }
 
 __global__ void gone_kernel(struct gpu_heads h, const int32_t *head, const int32_t *slot, int n)
@@ -48,7 +48,7 @@ void gpu_list_gone(struct gpu *g, const struct gpu_heads *h, const int32_t *head
 {
     struct gpu_heads in = *h;
     gpu_zero(g, h->mark, (size_t)h->cache.heads * (size_t)h->cache.ld_slot);
-    LAUNCH(gone_kernel, blocks_for((size_t)n, LANES), LANES, 0, g->stream, in, head, slot, n);
+    LAUNCH(gone_kernel, blocks_for((size_t)n, LANES), LANES, 0, g, in, head, slot, n);
 }
 
 /* What select.c orders by, for one head: the worse the smaller, no two alike. */
@@ -118,8 +118,8 @@ void gpu_report(struct gpu *g, const struct gpu_heads *h, const float *score, bo
 {
     struct gpu_heads in = *h;
     gpu_zero(g, cursor, sizeof *cursor);
-    LAUNCH(report_kernel, (unsigned)h->cache.heads, LANES, 0, g->stream, in, score, older, chosen,
-           cursor, slot, score_of);
+    LAUNCH(report_kernel, (unsigned)h->cache.heads, LANES, 0, g, in, score, older, chosen, cursor,
+           slot, score_of);
 }
 
 /* The number of lanes below this one with v, of a block of KEEPERS lanes; *all: of all lanes. */
@@ -355,5 +355,5 @@ void gpu_cut(struct gpu *g, const struct gpu_heads *h, int together, bool newcom
     auto kernel = h->cache.type == KV_F16 ? cut_kernel<uint16_t> : cut_kernel<float>;
     struct gpu_heads in = *h;
     struct leave w = {together, newcomer, t};
-    LAUNCH(kernel, (unsigned)h->cache.heads, KEEPERS, 0, g->stream, in, w);
+    LAUNCH(kernel, (unsigned)h->cache.heads, KEEPERS, 0, g, in, w);
 }

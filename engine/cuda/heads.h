@@ -83,11 +83,11 @@ struct gpu_window {
     float *row_lse;         /* [query heads][ring] */
     int ring, newest, held; /* where the newest row is; how many are there */
 };
-/* Takes the rows p [n_q][ld] of query t of query heads q0 to q0 + n_q - 1, `per` of a head, into
- * sums (NULL: none) and into the row `newest` of the window (NULL: none). */
+/* Takes the rows p [n_q][ld] of query now[0] of query heads q0 to q0 + n_q - 1, `per` of a head,
+ * into sums (NULL: none) and into row now[1] of the window (NULL: none). */
 void gpu_take_rows(struct gpu *g, const struct gpu_heads *h, int per, int q0, int n_q,
-                   const float *p, size_t ld, const float *lse, const int32_t *seen, int32_t t,
-                   double *sum, const struct gpu_window *w);
+                   const float *p, size_t ld, const float *lse, const int32_t *seen,
+                   const int32_t *now, double *sum, const struct gpu_window *w);
 /* Of the newcomers of heads [first, first + n), once they are stored: the length of the key into
  * norms [heads][ld_slot], the key of length 1 into the anchor [heads][D], in whole units as
  * evidence.c has them.  Either may be NULL. */

@@ -101,17 +101,11 @@ void gpu_close(struct gpu *g)
     mem_free(g);
 }
 
-/* Keeps the first error. */
-static void note(struct gpu *g, cudaError_t e)
-{
-    if (g->error == cudaSuccess)
-        g->error = e;
-}
-
 int gpu_wait(struct gpu *g, struct kvf_diag *d)
 {
-    note(g, cudaGetLastError());
-    note(g, cudaStreamSynchronize(g->stream));
+    gpu_graph_break(g);
+    gpu_note(g, cudaGetLastError());
+    gpu_note(g, cudaStreamSynchronize(g->stream));
     cudaError_t e = g->error;
     g->error = cudaSuccess;
     if (e != cudaSuccess)
@@ -135,45 +129,38 @@ void *gpu_alloc(struct gpu *g, size_t n, size_t size)
 
 void gpu_free(struct gpu *g, void *p)
 {
-    (void)g;
+    gpu_graph_break(g); /* which may use it */
     if (p)
         cudaFree(p);
 }
 
 void gpu_put(struct gpu *g, void *device, const void *host, size_t bytes)
 {
-    note(g, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, g->stream));
+    gpu_graph_break(g);
+    gpu_note(g, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, g->stream));
 }
 
 void gpu_get(struct gpu *g, void *host, const void *device, size_t bytes)
 {
-    note(g, cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, g->stream));
-    note(g, cudaStreamSynchronize(g->stream));
-}
-
-void gpu_copy(struct gpu *g, void *to, const void *from, size_t bytes)
-{
-    note(g, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, g->stream));
-}
-
-void gpu_zero(struct gpu *g, void *device, size_t bytes)
-{
-    note(g, cudaMemsetAsync(device, 0, bytes, g->stream));
+    gpu_graph_break(g);
+    gpu_note(g, cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, g->stream));
+    gpu_note(g, cudaStreamSynchronize(g->stream));
 }
 
 void gpu_put_rows(struct gpu *g, void *device, size_t ld_device, const void *host, size_t ld_host,
                   size_t bytes, size_t n)
 {
+    gpu_graph_break(g);
     if (bytes > 0 && n > 0)
-        note(g, cudaMemcpy2DAsync(device, ld_device, host, ld_host, bytes, n,
-                                  cudaMemcpyHostToDevice, g->stream));
+        gpu_note(g, cudaMemcpy2DAsync(device, ld_device, host, ld_host, bytes, n,
+                                      cudaMemcpyHostToDevice, g->stream));
 }
 
 void gpu_get_rows(struct gpu *g, void *host, size_t ld_host, const void *device, size_t ld_device,
                   size_t bytes, size_t n)
 {
     gpu_fetch_rows(g, host, ld_host, device, ld_device, bytes, n);
-    note(g, cudaStreamSynchronize(g->stream));
+    gpu_note(g, cudaStreamSynchronize(g->stream));
 }
 
 void *gpu_pin(struct gpu *g, size_t n, size_t size)
@@ -191,22 +178,18 @@ void *gpu_pin(struct gpu *g, size_t n, size_t size)
 
 void gpu_unpin(struct gpu *g, void *p)
 {
-    (void)g;
+    gpu_graph_break(g);
     if (p)
         cudaFreeHost(p);
-}
-
-void gpu_fetch(struct gpu *g, void *pinned, const void *device, size_t bytes)
-{
-    note(g, cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, g->stream));
 }
 
 void gpu_fetch_rows(struct gpu *g, void *pinned, size_t ld_pinned, const void *device,
                     size_t ld_device, size_t bytes, size_t n)
 {
+    gpu_graph_break(g);
     if (bytes > 0 && n > 0)
-        note(g, cudaMemcpy2DAsync(pinned, ld_pinned, device, ld_device, bytes, n,
-                                  cudaMemcpyDeviceToHost, g->stream));
+        gpu_note(g, cudaMemcpy2DAsync(pinned, ld_pinned, device, ld_device, bytes, n,
+                                      cudaMemcpyDeviceToHost, g->stream));
 }
 
 void gpu_take(struct gpu *g, void *host, size_t bytes)
@@ -218,7 +201,8 @@ void gpu_take(struct gpu *g, void *host, size_t bytes)
 
 void gpu_leave(struct gpu *g, void *host)
 {
-    note(g, cudaStreamSynchronize(g->stream));
+    gpu_graph_break(g);
+    gpu_note(g, cudaStreamSynchronize(g->stream));
     if (cudaHostUnregister(host) != cudaSuccess)
         (void)cudaGetLastError(); /* it was never taken */
 }

@@ -17,7 +17,8 @@ __global__ void append_kernel(struct gpu_cache c, const float *k, const float *v
     }
     if (threadIdx.x == 0) {
         size_t at = (size_t)h * (size_t)c.ld_slot + (size_t)slot;
-        c.pos[at] = pos0 + t;
+        if (pos0 >= 0)
+            c.pos[at] = pos0 + t;
         if (c.until)
             c.until[at] = until ? until[(size_t)t * (size_t)c.heads + (size_t)h] : INT32_MAX;
     }
@@ -29,5 +30,5 @@ void gpu_append(struct gpu *g, const struct gpu_cache *c, const float *k, const 
     auto kernel = c->type == KV_F16 ? append_kernel<uint16_t> : append_kernel<float>;
     dim3 grid((unsigned)T, (unsigned)c->heads);
     struct gpu_cache cache = *c;
-    LAUNCH(kernel, grid, LANES, 0, g->stream, cache, k, v, ld, first, pos0, until);
+    LAUNCH(kernel, grid, LANES, 0, g, cache, k, v, ld, first, pos0, until);
 }

@@ -65,9 +65,9 @@ static void product(struct gpu *g, float *out, size_t ld_out, const float *x, si
         const float *in = x + (size_t)t * ld_x;
         struct gpu_matrix m = *w;
         if (n == 1)
-            LAUNCH(one, grid, PRODUCT_WARPS * WARP, 0, g->stream, o, ld_out, in, ld_x, n, m);
+            LAUNCH(one, grid, PRODUCT_WARPS * WARP, 0, g, o, ld_out, in, ld_x, n, m);
         else
-            LAUNCH(some, grid, PRODUCT_WARPS * WARP, 0, g->stream, o, ld_out, in, ld_x, n, m);
+            LAUNCH(some, grid, PRODUCT_WARPS * WARP, 0, g, o, ld_out, in, ld_x, n, m);
     }
 }
 
@@ -123,7 +123,7 @@ static void product_exact(struct gpu *g, float *out, size_t ld_out, const float 
     auto kernel = exact_kernel<TYPE>;
     dim3 grid(blocks_for((size_t)w->N, TILE_N), blocks_for((size_t)T, TILE_T));
     struct gpu_matrix m = *w;
-    LAUNCH(kernel, grid, TILE_LANES, 0, g->stream, out, ld_out, x, ld_x, T, m);
+    LAUNCH(kernel, grid, TILE_LANES, 0, g, out, ld_out, x, ld_x, T, m);
 }
 
 void gpu_product_exact(struct gpu *g, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
@@ -150,7 +150,7 @@ static void embed(struct gpu *g, float *x, const struct gpu_matrix *table, const
 {
     auto kernel = embed_kernel<TYPE>;
     struct gpu_matrix m = *table;
-    LAUNCH(kernel, (unsigned)T, 128, 0, g->stream, x, m, ids, scale);
+    LAUNCH(kernel, (unsigned)T, 128, 0, g, x, m, ids, scale);
 }
 
 void gpu_embed(struct gpu *g, float *x, const struct gpu_matrix *table, const int32_t *ids, int T,

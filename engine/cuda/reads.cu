@@ -37,7 +37,7 @@ void gpu_take_bounds(struct gpu *g, const struct gpu_heads *h, const struct gpu_
     struct gpu_heads in = *h;
     struct gpu_reads r = *reads;
     struct gpu_bounds b = *bounds;
-    LAUNCH(kernel, (unsigned)n, LANES, 0, g->stream, in, r, first, b);
+    LAUNCH(kernel, (unsigned)n, LANES, 0, g, in, r, first, b);
 }
 
 /* What a lane has to score: page blockIdx.x LANES + lane of query head blockIdx.y; false: nothing.
@@ -111,14 +111,14 @@ void gpu_score_bounds(struct gpu *g, const struct gpu_heads *h, const struct gpu
     struct gpu_reads r = *reads;
     struct gpu_bounds b = *bounds;
     int D = h->cache.D;
-    LAUNCH(possible_kernel, grid_of(h, reads, n_heads), LANES, 0, g->stream, r, first, D, b, q);
+    LAUNCH(possible_kernel, grid_of(h, reads, n_heads), LANES, 0, g, r, first, D, b, q);
 }
 
 void gpu_score_blocks(struct gpu *g, const struct gpu_heads *h, const struct gpu_reads *reads,
                       int first, int n_heads, const float *key, const float *q, int dim)
 {
     struct gpu_reads r = *reads;
-    LAUNCH(block_kernel, grid_of(h, reads, n_heads), LANES, 0, g->stream, r, first, key, q, dim);
+    LAUNCH(block_kernel, grid_of(h, reads, n_heads), LANES, 0, g, r, first, key, q, dim);
 }
 
 void gpu_score_weights(struct gpu *g, const struct gpu_heads *h, const struct gpu_reads *reads,
@@ -126,7 +126,7 @@ void gpu_score_weights(struct gpu *g, const struct gpu_heads *h, const struct gp
 {
     struct gpu_heads in = *h;
     struct gpu_reads r = *reads;
-    LAUNCH(largest_kernel, grid_of(h, reads, n_heads), LANES, 0, g->stream, in, r, first, p, ld_p);
+    LAUNCH(largest_kernel, grid_of(h, reads, n_heads), LANES, 0, g, in, r, first, p, ld_p);
 }
 
 /* Block (query head). */
@@ -154,8 +154,7 @@ void gpu_count_pages(struct gpu *g, const struct gpu_heads *h, const struct gpu_
 {
     struct gpu_heads in = *h;
     struct gpu_reads r = *reads;
-    LAUNCH(count_kernel, (unsigned)(n_heads * r.per), LANES, 0, g->stream, in, r, first, page,
-           chosen);
+    LAUNCH(count_kernel, (unsigned)(n_heads * r.per), LANES, 0, g, in, r, first, page, chosen);
 }
 
 void gpu_choose_pages(struct gpu *g, const struct gpu_reads *r, int n_heads, unsigned char *chosen)

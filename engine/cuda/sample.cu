@@ -2,100 +2,237 @@
  * host. */
 #include "engine/cuda/device.cuh"
 
-enum { LANES = 256, WARPS = LANES / WARP };
+#define DRAW_FN DEVICE
+#include "engine/kernels/draw.h"
 
-struct best {
-    float value;
-    int id;
+enum { LANES = 256, BINS = 256, DIGIT_BITS = 8, PIECE = LANES };
+
+/* What the kernels of a draw tell each other; zeros at first. */
+struct draw {
+    unsigned long long best; /* of the largest logit: its order, then ~id */
+    unsigned long long total, least, left, bin[BINS];
+    int done, id;
 };
 
-DEVICE struct best better(struct best a, struct best b)
+/* A piece of PIECE tokens: the sum of weights above the least that may be drawn, and how many have
+ * just that. */
+struct piece {
+    unsigned long long above, ties;
+};
+
+static size_t pieces_of(int n)
 {
-    return b.value > a.value || (b.value == a.value && b.id < a.id) ? b : a;
+    return blocks_for((size_t)n, PIECE);
 }
 
-DEVICE struct best warp_best(struct best a)
+size_t gpu_draw_bytes(int n)
+{
+    return sizeof(struct draw) + pieces_of(n) * sizeof(struct piece) + (size_t)n * sizeof(uint64_t);
+}
+
+/* Where these lie in the scratch. */
+struct desk {
+    struct draw *d;
+    struct piece *piece;
+    unsigned long long *weight;
+    int n, n_pieces;
+};
+
+static struct desk desk_of(void *scratch, int n)
+{
+    struct desk x = {(struct draw *)scratch, NULL, NULL, n, (int)pieces_of(n)};
+    x.piece = (struct piece *)(x.d + 1);
+    x.weight = (unsigned long long *)(x.piece + x.n_pieces);
+    return x;
+}
+
+DEVICE unsigned long long warp_most(unsigned long long v)
 {
     for (int d = WARP / 2; d > 0; d /= 2) {
-        struct best b = {__shfl_xor_sync(ALL_LANES, a.value, d),
-                         __shfl_xor_sync(ALL_LANES, a.id, d)};
-        a = better(a, b);
+        unsigned long long o = __shfl_xor_sync(ALL_LANES, v, d);
+        v = o > v ? o : v;
     }
-    return a;
+    return v;
 }
 
-DEVICE struct best row_best(const float *row, int n)
+/* Lane: a token. */
+__global__ void __launch_bounds__(LANES) best_kernel(struct desk x, const float *logits)
 {
-    SHARED(float, value, WARPS);
-    SHARED(int, id, WARPS);
-    struct best a = {-INFINITY, n};
-    for (int i = (int)threadIdx.x; i < n; i += LANES)
-        a = better(a, {row[i], i});
-    a = warp_best(a);
-    if (lane_of_warp() == 0) {
-        value[warp_of_block()] = a.value;
-        id[warp_of_block()] = a.id;
-    }
-    __syncthreads();
-    a = {value[lane_of_warp() % WARPS], id[lane_of_warp() % WARPS]};
-    return warp_best(a);
+    int i = (int)(blockIdx.x * LANES + threadIdx.x);
+    unsigned long long key = 0;
+    if (i < x.n)
+        key = (unsigned long long)rising(logits[i]) << 32 | ~(unsigned)i;
+    key = warp_most(key);
+    if (lane_of_warp() == 0)
+        atomicMax(&x.d->best, key);
+}
+
+/* The lanes of one block: the token is the best. */
+__global__ void greedy_kernel(struct desk x, int32_t *id)
+{
+    if (threadIdx.x == 0)
+        id[0] = (int32_t) ~(unsigned)x.d->best;
 }
 
 __global__ void __launch_bounds__(LANES)
-    argmax_kernel(int32_t *ids, const float *logits, size_t ld, int n)
+    weights_kernel(struct desk x, const float *logits, double scale)
 {
-    struct best a = row_best(logits + (size_t)blockIdx.x * ld, n);
+    int i = (int)(blockIdx.x * LANES + threadIdx.x);
+    float top = logits[~(unsigned)x.d->best];
+    unsigned long long w = i < x.n ? draw_weight(logits[i], top, scale) : 0, sum = block_sum(w);
+    if (i < x.n)
+        x.weight[i] = w;
+    if (threadIdx.x == 0 && sum > 0)
+        atomicAdd(&x.d->total, sum);
+}
+
+/* All tokens of at least one unit may be drawn. */
+__global__ void all_kernel(struct desk x)
+{
+    if (threadIdx.x > 0)
+        return;
+    x.d->least = 1;
+    x.d->left = x.d->total; /* more than there are of one unit */
+}
+
+/* By one lane of the last block: the digit in which the wanted sum is reached. */
+DEVICE void take_digit(struct draw *d, in_shared<unsigned long long> sum, int at)
+{
+    unsigned long long left = d->left;
+    int digit = BINS - 1;
+    for (; digit > 0 && sum[digit] < left; digit--)
+        left -= sum[digit];
+    d->left = left;
+    d->least |= (unsigned long long)digit << at;
+}
+
+/* Sums of weights that begin like the least one, by their next digit. */
+__global__ void __launch_bounds__(LANES) digit_kernel(struct desk x, double top_p, int at)
+{
+    SHARED(unsigned long long, sum, BINS);
+    SHARED(int, last, 1);
+    struct draw *d = x.d;
+    int i = (int)(blockIdx.x * LANES + threadIdx.x);
+    unsigned long long w = i < x.n ? x.weight[i] : 0;
+    sum[threadIdx.x] = 0;
+    __syncthreads();
+    if (w > 0 && (w ^ d->least) >> (at + DIGIT_BITS) == 0)
+        atomicAdd(&sum[w >> at & (BINS - 1)], w);
+    __syncthreads();
+    if (sum[threadIdx.x] > 0)
+        atomicAdd(&d->bin[threadIdx.x], (unsigned long long)sum[threadIdx.x]);
+    __threadfence();
+    __syncthreads();
     if (threadIdx.x == 0)
-        ids[blockIdx.x] = a.id < n ? a.id : 0;
+        last[0] = atomicAdd(&d->done, 1) == (int)gridDim.x - 1;
+    __syncthreads();
+    if (!last[0])
+        return;
+    sum[threadIdx.x] = d->bin[threadIdx.x];
+    d->bin[threadIdx.x] = 0;
+    __syncthreads();
+    if (threadIdx.x > 0)
+        return;
+    d->done = 0;
+    if (at == DRAW_BITS)
+        d->left = draw_wanted(d->total, top_p);
+    take_digit(d, sum, at);
 }
 
-void gpu_argmax(struct gpu *g, int32_t *ids, const float *logits, size_t ld, int n, int n_rows)
+/* Block: a piece. */
+__global__ void __launch_bounds__(LANES) piece_kernel(struct desk x)
 {
-    LAUNCH(argmax_kernel, (unsigned)n_rows, LANES, 0, g->stream, ids, logits, ld, n);
+    int i = (int)(blockIdx.x * PIECE + threadIdx.x);
+    unsigned long long w = i < x.n ? x.weight[i] : 0, least = x.d->least;
+    unsigned long long above = block_sum(w > least ? w : 0),
+                       ties = block_sum(w == least ? 1ull : 0);
+    if (threadIdx.x == 0)
+        x.piece[blockIdx.x] = {above, ties};
 }
 
-DEVICE unsigned long long weight_units(float logit, float top, double temperature)
+/* The sum over the lanes before this one; *all: over all. */
+DEVICE unsigned long long sum_before(unsigned long long v, unsigned long long *all)
 {
-    float p = (float)exp(((double)logit - (double)top) / temperature);
-    return (unsigned long long)__double2ll_rn((double)p * GPU_SAMPLE_UNITS);
-}
-
-/* Each lane sums a stretch of the row; that in which the draw falls goes through it again. */
-__global__ void __launch_bounds__(LANES) sample_kernel(int32_t *ids, const float *logits, size_t ld,
-                                                       int n, double temperature, const double *u)
-{
-    SHARED(unsigned long long, sum, LANES);
-    const float *row = logits + (size_t)blockIdx.x * ld;
-    int each = (n + LANES - 1) / LANES, from = (int)threadIdx.x * each;
-    int to = from + each < n ? from + each : n;
-    float top = row[row_best(row, n).id];
-    unsigned long long mine = 0, before = 0, all = 0;
-    for (int i = from; i < to; i++)
-        mine += weight_units(row[i], top, temperature);
-    sum[threadIdx.x] = mine;
+    SHARED(unsigned long long, each, LANES);
+    unsigned long long before = 0, total = 0;
+    each[threadIdx.x] = v;
     __syncthreads();
     for (int l = 0; l < LANES; l++) {
-        before += l < (int)threadIdx.x ? (unsigned long long)sum[l] : 0;
-        all += sum[l];
+        total += each[l];
+        before += l < (int)threadIdx.x ? (unsigned long long)each[l] : 0;
     }
-    unsigned long long draw = (unsigned long long)(u[blockIdx.x] * (double)all);
-    if (draw < before || draw >= before + mine)
-        return;
-    int i = from;
-    for (draw -= before; i < to; i++) {
-        unsigned long long w = weight_units(row[i], top, temperature);
-        if (draw < w)
-            break;
-        draw -= w;
-    }
-    ids[blockIdx.x] = i;
+    __syncthreads();
+    *all = total;
+    return before;
 }
 
-void gpu_sample(struct gpu *g, int32_t *ids, const float *logits, size_t ld, int n, int n_rows,
-                double temperature, const double *u)
+/* How much may be drawn of what is above the least weight and of ties, of which `earlier` came
+ * before. */
+DEVICE unsigned long long kept_of(const struct piece &p, unsigned long long earlier,
+                                  unsigned long long most, unsigned long long least)
 {
-    LAUNCH(sample_kernel, (unsigned)n_rows, LANES, 0, g->stream, ids, logits, ld, n, temperature,
-           u);
+    unsigned long long room = earlier < most ? most - earlier : 0;
+    return p.above + (p.ties < room ? p.ties : room) * least;
+}
+
+/* One block: each lane has pieces that adjoin, then the lane in whose pieces the rank falls names
+ * one, then each lane has a token of it. */
+__global__ void __launch_bounds__(LANES) pick_kernel(struct desk x, const double *u, int32_t *id)
+{
+    SHARED(int, found, 1);
+    SHARED(unsigned long long, rest, 2); /* rank within the piece; ties before it */
+    const struct draw *d = x.d;
+    unsigned long long least = d->least, most = draw_ties(d->left, least), all, kept;
+    int each = (x.n_pieces + LANES - 1) / LANES, from = (int)threadIdx.x * each;
+    int to = from + each < x.n_pieces ? from + each : x.n_pieces;
+    struct piece mine = {0, 0};
+    for (int p = from; p < to; p++)
+        mine = {mine.above + x.piece[p].above, mine.ties + x.piece[p].ties};
+    unsigned long long earlier = sum_before(mine.ties, &all),
+                       own = kept_of(mine, earlier, most, least);
+    unsigned long long before = sum_before(own, &kept), rank = draw_rank(kept, u[0]);
+    if (rank >= before && rank < before + own) {
+        int p = from;
+        for (rank -= before;; p++) {
+            own = kept_of(x.piece[p], earlier, most, least);
+            if (rank < own)
+                break;
+            rank -= own;
+            earlier += x.piece[p].ties;
+        }
+        found[0] = p;
+        rest[0] = rank;
+        rest[1] = earlier;
+    }
+    __syncthreads();
+    int i = found[0] * PIECE + (int)threadIdx.x;
+    unsigned long long w = i < x.n ? x.weight[i] : 0;
+    mine = {w > least ? w : 0, w == least};
+    earlier = rest[1] + sum_before(mine.ties, &all);
+    own = kept_of(mine, earlier, most, least);
+    before = sum_before(own, &all);
+    rank = rest[0];
+    if (rank >= before && rank < before + own)
+        id[0] = i;
+}
+
+void gpu_draw(struct gpu *g, int32_t *id, const float *logits, int n, const struct gpu_draw *how)
+{
+    struct desk x = desk_of(how->scratch, n);
+    unsigned blocks = blocks_for((size_t)n, LANES);
+    gpu_zero(g, x.d, sizeof *x.d);
+    LAUNCH(best_kernel, blocks, LANES, 0, g, x, logits);
+    if (!how->chance) {
+        LAUNCH(greedy_kernel, 1, WARP, 0, g, x, id);
+        return;
+    }
+    LAUNCH(weights_kernel, blocks, LANES, 0, g, x, logits, how->scale);
+    for (int at = DRAW_BITS; how->top_p < 1 && at >= 0; at -= DIGIT_BITS)
+        LAUNCH(digit_kernel, blocks, LANES, 0, g, x, how->top_p, at);
+    if (how->top_p >= 1)
+        LAUNCH(all_kernel, 1, WARP, 0, g, x);
+    LAUNCH(piece_kernel, blocks, LANES, 0, g, x);
+    LAUNCH(pick_kernel, 1, LANES, 0, g, x, how->chance, id);
 }
 
 /* Block (segment, row). */
@@ -125,6 +262,5 @@ void gpu_segments(struct gpu *g, const float *logits, size_t ld, int n, int n_ro
                   const int32_t *ids, float *lse, size_t ld_lse, float *target)
 {
     dim3 grid(blocks_for((size_t)n, GPU_SEGMENT), (unsigned)n_rows);
-    LAUNCH(segment_kernel, grid, LANES, 0, g->stream, logits, ld, n, first, ids, lse, ld_lse,
-           target);
+    LAUNCH(segment_kernel, grid, LANES, 0, g, logits, ld, n, first, ids, lse, ld_lse, target);
 }

@@ -14,7 +14,7 @@ void gpu_score_position(struct gpu *g, const struct gpu_heads *h, const unsigned
                         float *out)
 {
     struct asked a = {*h, due};
-    LAUNCH(position_kernel, grid_of(h), LANES, 0, g->stream, a, out);
+    LAUNCH(position_kernel, grid_of(h), LANES, 0, g, a, out);
 }
 
 __global__ void column_kernel(struct asked a, const float *column, float sign, float *out)
@@ -29,7 +29,7 @@ void gpu_score_column(struct gpu *g, const struct gpu_heads *h, const unsigned c
                       const float *column, float sign, float *out)
 {
     struct asked a = {*h, due};
-    LAUNCH(column_kernel, grid_of(h), LANES, 0, g->stream, a, column, sign, out);
+    LAUNCH(column_kernel, grid_of(h), LANES, 0, g, a, column, sign, out);
 }
 
 /* log of the sum over k < N of beta^k, b = log beta. */
@@ -58,7 +58,7 @@ void gpu_score_retention(struct gpu *g, const struct gpu_heads *h, const unsigne
                          const float *log_beta, int32_t from, int lookahead, float *out)
 {
     struct asked a = {*h, due};
-    LAUNCH(retention_kernel, grid_of(h), LANES, 0, g->stream, a, log_beta, from, lookahead, out);
+    LAUNCH(retention_kernel, grid_of(h), LANES, 0, g, a, log_beta, from, lookahead, out);
 }
 
 /* Block (page, head). */
@@ -94,8 +94,7 @@ void gpu_score_keydiff(struct gpu *g, const struct gpu_heads *h, const unsigned 
     auto kernel = h->cache.type == KV_F16 ? keydiff_kernel<uint16_t> : keydiff_kernel<float>;
     struct asked a = {*h, due};
     dim3 grid(blocks_for((size_t)h->cache.most, PAGE_SLOTS), (unsigned)h->cache.heads);
-    LAUNCH(kernel, grid, PAGE_SLOTS, (size_t)h->cache.D * sizeof(float), g->stream, a, norms,
-           anchor, out);
+    LAUNCH(kernel, grid, PAGE_SLOTS, (size_t)h->cache.D * sizeof(float), g, a, norms, anchor, out);
 }
 
 __global__ void received_kernel(struct asked a, struct gpu_group x, const double *sum, float *out)
@@ -121,7 +120,7 @@ void gpu_score_received(struct gpu *g, const struct gpu_heads *h, const unsigned
 {
     struct asked a = {*h, due};
     struct gpu_group x = *group;
-    LAUNCH(received_kernel, grid_of(h), LANES, 0, g->stream, a, x, sum, out);
+    LAUNCH(received_kernel, grid_of(h), LANES, 0, g, a, x, sum, out);
 }
 
 __global__ void divide_kernel(struct asked a, float by, float *out)
@@ -136,7 +135,7 @@ void gpu_score_divide(struct gpu *g, const struct gpu_heads *h, const unsigned c
                       float *out)
 {
     struct asked a = {*h, due};
-    LAUNCH(divide_kernel, grid_of(h), LANES, 0, g->stream, a, by, out);
+    LAUNCH(divide_kernel, grid_of(h), LANES, 0, g, a, by, out);
 }
 
 /* As base/rng.h. */
@@ -168,7 +167,7 @@ void gpu_score_random(struct gpu *g, const struct gpu_heads *h, const unsigned c
                       uint64_t seed, int heads_of_layer, float *drawn, float *out)
 {
     struct asked a = {*h, due};
-    LAUNCH(random_kernel, grid_of(h), LANES, 0, g->stream, a, seed, heads_of_layer, drawn, out);
+    LAUNCH(random_kernel, grid_of(h), LANES, 0, g, a, seed, heads_of_layer, drawn, out);
 }
 
 /* What is remembered, and the score of this cut (history.c). */
@@ -209,6 +208,5 @@ void gpu_score_history(struct gpu *g, const struct gpu_heads *h, const unsigned 
 {
     struct asked a = {*h, due};
     struct gpu_history x = *history;
-    LAUNCH(history_kernel, (unsigned)h->cache.heads, LANES, 0, g->stream, a, x, sinks, recent_from,
-           out);
+    LAUNCH(history_kernel, (unsigned)h->cache.heads, LANES, 0, g, a, x, sinks, recent_from, out);
 }

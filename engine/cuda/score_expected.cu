@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(CHANNELS)
 void gpu_take_moments(struct gpu *g, const float *q, int n_heads, int D, double *sum, double *outer)
 {
     dim3 grid((unsigned)D, (unsigned)n_heads);
-    LAUNCH(moments_kernel, grid, CHANNELS, 0, g->stream, q, D, sum, outer);
+    LAUNCH(moments_kernel, grid, CHANNELS, 0, g, q, D, sum, outer);
 }
 
 /* The queries of a layer, and what is worked out of them. */
@@ -163,7 +163,7 @@ void gpu_score_expected(struct gpu *g, const struct gpu_heads *h, const unsigned
     x.z = (float *)(x.mu + (size_t)n_heads * (size_t)D);
     dim3 turns((unsigned)(D / 2), (unsigned)n_heads);
     dim3 pages(blocks_for((size_t)h->cache.most, PAGE_SLOTS), (unsigned)n_heads);
-    LAUNCH(turn_kernel, turns, CHANNELS, 0, g->stream, x);
-    LAUNCH(logits, pages, PAGE_SLOTS, 0, g->stream, a, x);
-    LAUNCH(expected_kernel, (unsigned)group->heads_of_layer, LANES, 0, g->stream, a, x, sinks, out);
+    LAUNCH(turn_kernel, turns, CHANNELS, 0, g, x);
+    LAUNCH(logits, pages, PAGE_SLOTS, 0, g, a, x);
+    LAUNCH(expected_kernel, (unsigned)group->heads_of_layer, LANES, 0, g, a, x, sinks, out);
 }

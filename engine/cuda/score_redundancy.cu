@@ -198,10 +198,10 @@ static void measure(struct gpu *g, const struct asked &a, const struct redundanc
     struct redundancy to = x;
     unsigned heads = (unsigned)a.h.cache.heads;
     dim3 tiles(blocks_for((size_t)a.h.cache.most, TILE), heads);
-    LAUNCH(scale_kernel<KV>, grid_of(&in.h), LANES, 0, g->stream, in, to);
-    LAUNCH(near_kernel<KV>, tiles, LANES, 0, g->stream, in, to);
-    LAUNCH(sum_kernel<KV>, heads, CHANNELS, 0, g->stream, in, to);
-    LAUNCH(mean_kernel<KV>, grid_of(&in.h), LANES, 0, g->stream, in, to);
+    LAUNCH(scale_kernel<KV>, grid_of(&in.h), LANES, 0, g, in, to);
+    LAUNCH(near_kernel<KV>, tiles, LANES, 0, g, in, to);
+    LAUNCH(sum_kernel<KV>, heads, CHANNELS, 0, g, in, to);
+    LAUNCH(mean_kernel<KV>, grid_of(&in.h), LANES, 0, g, in, to);
 }
 
 void gpu_score_redundancy(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
@@ -216,6 +216,6 @@ void gpu_score_redundancy(struct gpu *g, const struct gpu_heads *h, const unsign
         measure<uint16_t>(g, a, x);
     else
         measure<float>(g, a, x);
-    LAUNCH(redundancy_kernel, (unsigned)h->cache.heads, LANES, 0, g->stream, a, x, lambda,
-           normalise, sinks, recent_from, out);
+    LAUNCH(redundancy_kernel, (unsigned)h->cache.heads, LANES, 0, g, a, x, lambda, normalise, sinks,
+           recent_from, out);
 }

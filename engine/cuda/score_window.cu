@@ -33,7 +33,7 @@ void gpu_score_window(struct gpu *g, const struct gpu_heads *h, const unsigned c
     struct asked a = {*h, due};
     struct gpu_group x = *group;
     struct gpu_window window = *w;
-    LAUNCH(window_kernel, grid_of(h), LANES, 0, g->stream, a, x, window, magic, out);
+    LAUNCH(window_kernel, grid_of(h), LANES, 0, g, a, x, window, magic, out);
 }
 
 enum { PARTS = 16 }; /* of a sum of weights, as sum_between of kernels.h has them */
@@ -134,8 +134,8 @@ void gpu_score_rows(struct gpu *g, const struct gpu_heads *h, const unsigned cha
     struct gpu_window window = *w;
     dim3 rows((unsigned)(h->cache.heads * group->per), (unsigned)w->held);
     if (share && w->held > 0)
-        LAUNCH(share_kernel, rows, WARP, 0, g->stream, a, x, window, sinks, recent_from, share);
-    LAUNCH(rows_kernel, grid_of(h), LANES, 0, g->stream, a, x, window, most, share, out);
+        LAUNCH(share_kernel, rows, WARP, 0, g, a, x, window, sinks, recent_from, share);
+    LAUNCH(rows_kernel, grid_of(h), LANES, 0, g, a, x, window, most, share, out);
 }
 
 /* How often the group gave less than an even share, counted down. */
@@ -162,7 +162,7 @@ void gpu_score_below(struct gpu *g, const struct gpu_heads *h, const unsigned ch
     struct asked a = {*h, due};
     struct gpu_group x = *group;
     struct gpu_window window = *w;
-    LAUNCH(below_kernel, grid_of(h), LANES, 0, g->stream, a, x, window, out);
+    LAUNCH(below_kernel, grid_of(h), LANES, 0, g, a, x, window, out);
 }
 
 /* Mean plus gamma times the variance of the weights of query head q, from sums in whole units. */
@@ -202,7 +202,7 @@ void gpu_score_spread(struct gpu *g, const struct gpu_heads *h, const unsigned c
     struct asked a = {*h, due};
     struct gpu_group x = *group;
     struct gpu_window window = *w;
-    LAUNCH(spread_kernel, grid_of(h), LANES, 0, g->stream, a, x, window, gamma, out);
+    LAUNCH(spread_kernel, grid_of(h), LANES, 0, g, a, x, window, gamma, out);
 }
 
 /* The largest, or the mean, of copy[i - half .. i + half] as far as they exist, of n. */
@@ -245,6 +245,6 @@ void gpu_pool(struct gpu *g, const struct gpu_heads *h, const unsigned char *due
               bool max, int32_t sinks, int32_t recent_from, float *copy, float *out)
 {
     struct asked a = {*h, due};
-    LAUNCH(pool_kernel, (unsigned)h->cache.heads, LANES, 0, g->stream, a, width, max, sinks,
-           recent_from, copy, out);
+    LAUNCH(pool_kernel, (unsigned)h->cache.heads, LANES, 0, g, a, width, max, sinks, recent_from,
+           copy, out);
 }

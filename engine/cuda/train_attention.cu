@@ -339,7 +339,7 @@ static void forward(struct gpu *g, const struct attention *in, float *out, size_
     auto kernel = gated_forward_kernel<STRIPS>;
     dim3 grid(blocks_for((size_t)in->T, TILE), (unsigned)in->n_heads);
     struct attention a = *in;
-    LAUNCH(kernel, grid, LANES, 0, g->stream, a, out, ld_out, lse);
+    LAUNCH(kernel, grid, LANES, 0, g, a, out, ld_out, lse);
 }
 
 template <int STRIPS>
@@ -353,9 +353,9 @@ static void backward(struct gpu *g, const struct attention *in, const struct att
     dim3 by_query(tiles, (unsigned)in->n_heads), by_key(tiles, (unsigned)in->n_kv_heads);
     struct attention a = *in;
     struct attention_grads grads = *to;
-    LAUNCH(delta_kernel, rows, LANES, 0, g->stream, a, grads, delta);
-    LAUNCH(queries, by_query, LANES, 0, g->stream, a, grads, delta);
-    LAUNCH(keys, by_key, LANES, 0, g->stream, a, grads, delta);
+    LAUNCH(delta_kernel, rows, LANES, 0, g, a, grads, delta);
+    LAUNCH(queries, by_query, LANES, 0, g, a, grads, delta);
+    LAUNCH(keys, by_key, LANES, 0, g, a, grads, delta);
 }
 
 #define FOR_STRIPS(D, f, ...)                                                                      \

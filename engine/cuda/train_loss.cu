@@ -17,7 +17,7 @@ __global__ void gather_kernel(float *rows, const float *x, const int32_t *at, in
 void gpu_gather(struct gpu *g, float *rows, const float *x, const int32_t *at, int n, int d,
                 float by)
 {
-    LAUNCH(gather_kernel, (unsigned)n, LANES, 0, g->stream, rows, x, at, d, by);
+    LAUNCH(gather_kernel, (unsigned)n, LANES, 0, g, rows, x, at, d, by);
 }
 
 /* No two rows go to one place. */
@@ -31,7 +31,7 @@ __global__ void scatter_kernel(float *x, const float *rows, const int32_t *at, i
 void gpu_scatter_add(struct gpu *g, float *x, const float *rows, const int32_t *at, int n, int d,
                      float by)
 {
-    LAUNCH(scatter_kernel, (unsigned)n, LANES, 0, g->stream, x, rows, at, d, by);
+    LAUNCH(scatter_kernel, (unsigned)n, LANES, 0, g, x, rows, at, d, by);
 }
 
 DEVICE float row_top(const float *row, int n)
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(LANES)
 void gpu_kl_parts(struct gpu *g, struct kl_part *part, float *next, const float *s, const float *t,
                   size_t ld, const int32_t *token, int n, int V)
 {
-    LAUNCH(kl_parts_kernel, (unsigned)n, LANES, 0, g->stream, part, next, s, t, ld, token, V);
+    LAUNCH(kl_parts_kernel, (unsigned)n, LANES, 0, g, part, next, s, t, ld, token, V);
 }
 
 /* kl_back of kernels.h, in place.  Block (row, stretch of the vocabulary). */
@@ -102,7 +102,7 @@ void gpu_kl_back(struct gpu *g, float *s, const float *t, size_t ld, const struc
                  const int32_t *token, const float *ntp, int n, int V)
 {
     dim3 grid((unsigned)n, blocks_for((size_t)V, LANES));
-    LAUNCH(kl_back_kernel, grid, LANES, 0, g->stream, s, t, ld, coef, token, ntp, V);
+    LAUNCH(kl_back_kernel, grid, LANES, 0, g, s, t, ld, coef, token, ntp, V);
 }
 
 __global__ void __launch_bounds__(LANES)
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(LANES)
 void gpu_mse(struct gpu *g, double *sum, float *d, const float *s, const float *x, double scale,
              int T, int n)
 {
-    LAUNCH(mse_kernel, (unsigned)T, LANES, 0, g->stream, sum, d, s, x, scale, n);
+    LAUNCH(mse_kernel, (unsigned)T, LANES, 0, g, sum, d, s, x, scale, n);
 }
 
 /* ---- what gates keep ---- */
@@ -155,7 +155,7 @@ void gpu_capacity_sums(struct gpu *g, float *sums, const float *log_beta, const 
                        int heads, int T)
 {
     dim3 grid(blocks_for((size_t)T, LANES), (unsigned)heads);
-    LAUNCH(capacity_sums_kernel, grid, LANES, 0, g->stream, sums, log_beta, first, T);
+    LAUNCH(capacity_sums_kernel, grid, LANES, 0, g, sums, log_beta, first, T);
 }
 
 /* out_j = the sum over i >= j of its document of d_i (i - j) exp((i - j) log beta_j). */
@@ -192,7 +192,7 @@ void gpu_capacity_back(struct gpu *g, float *d_log_beta, const float *d, const f
                        const int32_t *first, int heads, int T)
 {
     dim3 grid(blocks_for((size_t)T, LANES), (unsigned)heads);
-    LAUNCH(capacity_back_kernel, grid, LANES, 0, g->stream, d_log_beta, d, log_beta, first, T);
+    LAUNCH(capacity_back_kernel, grid, LANES, 0, g, d_log_beta, d, log_beta, first, T);
 }
 
 /* R of token t: of a row, or of all heads together. */
@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(LANES)
 void gpu_capacity_terms(struct gpu *g, double *sum, int64_t *count, const float *sums,
                         const double *w, double M, int heads, int T, bool total)
 {
-    LAUNCH(capacity_terms_kernel, total ? 1u : (unsigned)heads, LANES, 0, g->stream, sum,
+    LAUNCH(capacity_terms_kernel, total ? 1u : (unsigned)heads, LANES, 0, g, sum,
            (long long *)count, sums, w, M, heads, T, total);
 }
 
@@ -247,8 +247,7 @@ void gpu_capacity_spread(struct gpu *g, float *d, const float *sums, const doubl
                          double scale, int heads, int T, bool total)
 {
     dim3 grid(blocks_for((size_t)T, LANES), (unsigned)heads);
-    LAUNCH(capacity_spread_kernel, grid, LANES, 0, g->stream, d, sums, w, M, scale, heads, T,
-           total);
+    LAUNCH(capacity_spread_kernel, grid, LANES, 0, g, d, sums, w, M, scale, heads, T, total);
 }
 
 /* A block has one head. */
@@ -270,5 +269,5 @@ __global__ void __launch_bounds__(LANES) sparsity_kernel(double *sum, float *d_g
 void gpu_sparsity(struct gpu *g, double *sum, float *d_g, const float *gate, const double *o,
                   double scale, int heads, int T)
 {
-    LAUNCH(sparsity_kernel, (unsigned)heads, LANES, 0, g->stream, sum, d_g, gate, o, scale, T);
+    LAUNCH(sparsity_kernel, (unsigned)heads, LANES, 0, g, sum, d_g, gate, o, scale, T);
 }

@@ -77,9 +77,9 @@ void gpu_multiply(struct gpu *g, const struct gpu_multiply *p)
     dim3 grid(blocks_for((size_t)p->n, TILE), blocks_for((size_t)p->m, TILE));
     struct gpu_multiply in = *p;
     if (p->b_type == WEIGHT_BF16)
-        LAUNCH(narrow, grid, LANES, 0, g->stream, in);
+        LAUNCH(narrow, grid, LANES, 0, g, in);
     else
-        LAUNCH(wide, grid, LANES, 0, g->stream, in);
+        LAUNCH(wide, grid, LANES, 0, g, in);
 }
 
 /* Rows of n, ld apart, side by side.  Block (row, stretch). */
@@ -94,7 +94,7 @@ __global__ void round_kernel(uint16_t *to, const float *from, size_t ld, int n)
 void gpu_to_bf16(struct gpu *g, uint16_t *to, const float *from, int rows, int n)
 {
     dim3 grid((unsigned)rows, blocks_for((size_t)n, LANES));
-    LAUNCH(round_kernel, grid, LANES, 0, g->stream, to, from, (size_t)n, n);
+    LAUNCH(round_kernel, grid, LANES, 0, g, to, from, (size_t)n, n);
 }
 
 /* What cuBLAS reads of a matrix whose element (i, j) lies at i * row + j * col, one of them 1:
@@ -113,7 +113,7 @@ static bool round_operand(struct gpu *g, void **buffer, size_t *bytes, const voi
         return false;
     uint16_t *to = (uint16_t *)*buffer;
     dim3 grid((unsigned)lines, blocks_for((size_t)n, LANES));
-    LAUNCH(round_kernel, grid, LANES, 0, g->stream, to, (const float *)from, ld, n);
+    LAUNCH(round_kernel, grid, LANES, 0, g, to, (const float *)from, ld, n);
     *ret = {to, (size_t)n, across};
     return true;
 }

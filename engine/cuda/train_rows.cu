@@ -43,7 +43,7 @@ void gpu_norm(struct gpu *g, const struct gpu_norm *n, float *out, size_t ld_out
 {
     dim3 grid((unsigned)n->T, (unsigned)n->heads);
     struct gpu_norm in = *n;
-    LAUNCH(norm_kernel, grid, LANES, 0, g->stream, in, out, ld_out, x, ld_x);
+    LAUNCH(norm_kernel, grid, LANES, 0, g, in, out, ld_out, x, ld_x);
 }
 
 /* With r = 1 / rms(x): dx_c = r w_c dy_c - x_c r^3 / C sum_k dy_k w_k x_k.  Block (token, head). */
@@ -71,7 +71,7 @@ void gpu_norm_back(struct gpu *g, const struct gpu_norm *n, float *dx, size_t ld
 {
     dim3 grid((unsigned)n->T, (unsigned)n->heads);
     struct gpu_norm in = *n;
-    LAUNCH(norm_back_kernel, grid, LANES, 0, g->stream, in, dx, ld_dx, x, ld_x, dy, ld_dy, set);
+    LAUNCH(norm_back_kernel, grid, LANES, 0, g, in, dx, ld_dx, x, ld_x, dy, ld_dy, set);
 }
 
 /* ---- sums over rows ---- */
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(LANES)
 
 void gpu_sum_rows(struct gpu *g, float *to, const float *x, size_t ld_x, int T, int n)
 {
-    LAUNCH(sum_rows_kernel, blocks_for((size_t)n, COLUMNS), LANES, 0, g->stream, to, x, ld_x, T, n);
+    LAUNCH(sum_rows_kernel, blocks_for((size_t)n, COLUMNS), LANES, 0, g, to, x, ld_x, T, n);
 }
 
 /* The rms of each row of a stretch is made first, by a warp, then its columns are added up. */
@@ -147,8 +147,8 @@ void gpu_norm_learn(struct gpu *g, const struct gpu_norm *n, float *dw, const fl
                     const float *dy, size_t ld_dy)
 {
     struct gpu_norm in = *n;
-    LAUNCH(norm_learn_kernel, blocks_for((size_t)n->C, COLUMNS), LANES, 0, g->stream, in, dw, x,
-           ld_x, dy, ld_dy);
+    LAUNCH(norm_learn_kernel, blocks_for((size_t)n->C, COLUMNS), LANES, 0, g, in, dw, x, ld_x, dy,
+           ld_dy);
 }
 
 /* ---- rows as they are ---- */
@@ -166,12 +166,12 @@ __global__ void copy_rows_kernel(float *y, size_t ld_y, const float *x, size_t l
 
 void gpu_copy_rows(struct gpu *g, float *y, size_t ld_y, const float *x, size_t ld_x, int T, int n)
 {
-    LAUNCH(copy_rows_kernel, over(n, T), LANES, 0, g->stream, y, ld_y, x, ld_x, n, false);
+    LAUNCH(copy_rows_kernel, over(n, T), LANES, 0, g, y, ld_y, x, ld_x, n, false);
 }
 
 void gpu_add_rows(struct gpu *g, float *y, size_t ld_y, const float *x, size_t ld_x, int T, int n)
 {
-    LAUNCH(copy_rows_kernel, over(n, T), LANES, 0, g->stream, y, ld_y, x, ld_x, n, true);
+    LAUNCH(copy_rows_kernel, over(n, T), LANES, 0, g, y, ld_y, x, ld_x, n, true);
 }
 
 __global__ void blend_kernel(float *y, const float *x, size_t n, float by)
@@ -183,7 +183,7 @@ __global__ void blend_kernel(float *y, const float *x, size_t n, float by)
 
 void gpu_blend(struct gpu *g, float *y, const float *x, size_t n, float by)
 {
-    LAUNCH(blend_kernel, blocks_for(n, LANES), LANES, 0, g->stream, y, x, n, by);
+    LAUNCH(blend_kernel, blocks_for(n, LANES), LANES, 0, g, y, x, n, by);
 }
 
 enum { EDGE = 32 };
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(LANES)
 void gpu_transpose(struct gpu *g, float *to, const float *from, int m, int n)
 {
     dim3 grid(blocks_for((size_t)n, EDGE), blocks_for((size_t)m, EDGE));
-    LAUNCH(transpose_kernel, grid, LANES, 0, g->stream, to, from, m, n);
+    LAUNCH(transpose_kernel, grid, LANES, 0, g, to, from, m, n);
 }
 
 __global__ void rope_within_kernel(float *x, size_t ld, const float *turn, const int32_t *first,
@@ -226,8 +226,8 @@ void gpu_rope_within(struct gpu *g, float *x, size_t ld, const float *turn, cons
                      int T, int n_heads, int D, int n_rot)
 {
     if (n_rot > 1)
-        LAUNCH(rope_within_kernel, over(n_heads * (n_rot / 2), T), LANES, 0, g->stream, x, ld, turn,
-               first, n_heads, D, n_rot);
+        LAUNCH(rope_within_kernel, over(n_heads * (n_rot / 2), T), LANES, 0, g, x, ld, turn, first,
+               n_heads, D, n_rot);
 }
 
 /* Tokens of the same id are added by one lane, in order. */
@@ -243,7 +243,7 @@ void gpu_embed_learn(struct gpu *g, float *d_table, const int32_t *ids, const fl
                      int d)
 {
     dim3 grid(1, blocks_for((size_t)d, WARP));
-    LAUNCH(embed_learn_kernel, grid, WARP, 0, g->stream, d_table, ids, dx, T, d);
+    LAUNCH(embed_learn_kernel, grid, WARP, 0, g, d_table, ids, dx, T, d);
 }
 
 /* ---- activations ---- */
@@ -265,7 +265,7 @@ __global__ void swiglu_kernel(float *out, size_t ld_out, const float *x, size_t 
 
 void gpu_swiglu(struct gpu *g, float *out, size_t ld_out, const float *x, size_t ld_x, int T, int n)
 {
-    LAUNCH(swiglu_kernel, over(n, T), LANES, 0, g->stream, out, ld_out, x, ld_x, n);
+    LAUNCH(swiglu_kernel, over(n, T), LANES, 0, g, out, ld_out, x, ld_x, n);
 }
 
 __global__ void swiglu_back_kernel(float *d, size_t ld_d, const float *x, size_t ld_x, int n)
@@ -283,7 +283,7 @@ __global__ void swiglu_back_kernel(float *d, size_t ld_d, const float *x, size_t
 void gpu_swiglu_back(struct gpu *g, float *d, size_t ld_d, const float *x, size_t ld_x, int T,
                      int n)
 {
-    LAUNCH(swiglu_back_kernel, over(n, T), LANES, 0, g->stream, d, ld_d, x, ld_x, n);
+    LAUNCH(swiglu_back_kernel, over(n, T), LANES, 0, g, d, ld_d, x, ld_x, n);
 }
 
 DEVICE float act_of(enum gpu_act act, float x)
@@ -320,7 +320,7 @@ __global__ void activate_kernel(enum gpu_act act, float *y, float *out, size_t l
 void gpu_activate(struct gpu *g, enum gpu_act act, float *y, float *out, size_t ld,
                   const float *bias, int T, int n)
 {
-    LAUNCH(activate_kernel, over(n, T), LANES, 0, g->stream, act, y, out, ld, bias, n);
+    LAUNCH(activate_kernel, over(n, T), LANES, 0, g, act, y, out, ld, bias, n);
 }
 
 __global__ void activate_back_kernel(enum gpu_act act, float *out, float *d, const float *y,
@@ -337,7 +337,7 @@ __global__ void activate_back_kernel(enum gpu_act act, float *out, float *d, con
 void gpu_activate_back(struct gpu *g, enum gpu_act act, float *out, float *d, const float *y,
                        size_t ld, int T, int n)
 {
-    LAUNCH(activate_back_kernel, over(n, T), LANES, 0, g->stream, act, out, d, y, ld, n);
+    LAUNCH(activate_back_kernel, over(n, T), LANES, 0, g, act, out, d, y, ld, n);
 }
 
 /* ---- gates ---- */
@@ -358,8 +358,7 @@ __global__ void read_out_kernel(float *z, size_t ld_z, const float *bias, float 
 void gpu_read_out(struct gpu *g, float *z, size_t ld_z, const float *bias, float *value,
                   size_t ld_value, int T, int n, bool write)
 {
-    LAUNCH(read_out_kernel, over(n, T), LANES, 0, g->stream, z, ld_z, bias, value, ld_value, n,
-           write);
+    LAUNCH(read_out_kernel, over(n, T), LANES, 0, g, z, ld_z, bias, value, ld_value, n, write);
 }
 
 /* d log sigmoid(z) = sigmoid(-z) dz;  d sigmoid(z) = g (1 - g) dz. */
@@ -378,8 +377,8 @@ __global__ void read_out_back_kernel(float *d_z, size_t ld_dz, const float *z, s
 void gpu_read_out_back(struct gpu *g, float *d_z, size_t ld_dz, const float *z, size_t ld_z,
                        const float *d_value, size_t ld_value, int T, int n, bool write)
 {
-    LAUNCH(read_out_back_kernel, over(n, T), LANES, 0, g->stream, d_z, ld_dz, z, ld_z, d_value,
-           ld_value, n, write);
+    LAUNCH(read_out_back_kernel, over(n, T), LANES, 0, g, d_z, ld_dz, z, ld_z, d_value, ld_value, n,
+           write);
 }
 
 __global__ void gates_kernel(float *number, float *value, size_t n, bool write, float least)
@@ -394,7 +393,7 @@ __global__ void gates_kernel(float *number, float *value, size_t n, bool write, 
 
 void gpu_gates(struct gpu *g, float *number, float *value, size_t n, bool write, float least)
 {
-    LAUNCH(gates_kernel, blocks_for(n, LANES), LANES, 0, g->stream, number, value, n, write, least);
+    LAUNCH(gates_kernel, blocks_for(n, LANES), LANES, 0, g, number, value, n, write, least);
 }
 
 __global__ void gates_back_kernel(float *d_value, const float *d_number, const float *value,
@@ -413,6 +412,6 @@ __global__ void gates_back_kernel(float *d_value, const float *d_number, const f
 void gpu_gates_back(struct gpu *g, float *d_value, const float *d_number, const float *value,
                     const float *own, size_t n, bool write, float least)
 {
-    LAUNCH(gates_back_kernel, blocks_for(n, LANES), LANES, 0, g->stream, d_value, d_number, value,
-           own, n, write, least);
+    LAUNCH(gates_back_kernel, blocks_for(n, LANES), LANES, 0, g, d_value, d_number, value, own, n,
+           write, least);
 }

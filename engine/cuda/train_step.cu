@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(LANES) squares_kernel(double *part, const floa
 
 void gpu_squares(struct gpu *g, double *part, const float *x, size_t n)
 {
-    LAUNCH(squares_kernel, GPU_PARTS, LANES, 0, g->stream, part, x, n);
+    LAUNCH(squares_kernel, GPU_PARTS, LANES, 0, g, part, x, n);
 }
 
 /* optimizer.c has the equations. */
@@ -40,5 +40,5 @@ void gpu_adamw(struct gpu *g, const struct gpu_adamw *o, const float *grad, floa
                float *v, size_t n)
 {
     struct gpu_adamw in = *o;
-    LAUNCH(adamw_kernel, blocks_for(n, LANES), LANES, 0, g->stream, in, grad, w, m, v, n);
+    LAUNCH(adamw_kernel, blocks_for(n, LANES), LANES, 0, g, in, grad, w, m, v, n);
 }

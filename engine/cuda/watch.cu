@@ -120,7 +120,7 @@ DEVICE int of_ties(const struct cut_state &c, const struct cut_wish &w, float v,
 /* The position of the e-th entry of weight w, counted from the newest. */
 DEVICE int tie_place(const struct gpu_seen_rows &in, const row_view &v, float w, int e)
 {
-    int lo = 0, hi = in.a.pos0 + v.r; /* at least e of them lie at lo or later */
+    int lo = 0, hi = query_at(in.a, v.r); /* at least e of them lie at lo or later */
     while (lo < hi) {
         int mid = lo + (hi - lo + 1) / 2, count = 0;
         for (int i = (int)threadIdx.x; i < v.n; i += LANES)
@@ -210,7 +210,7 @@ void gpu_row_cuts(struct gpu *g, const struct gpu_seen_rows *r, const struct gpu
     for (int i = 0; i < c->n_tau; i++)
         w.of[c->n_top + i] = {0, c->tau[i]};
     dim3 grid((unsigned)r->a.T, (unsigned)r->a.n_heads);
-    LAUNCH(cuts_kernel, grid, LANES, 0, g->stream, in, w, cuts);
+    LAUNCH(cuts_kernel, grid, LANES, 0, g, in, w, cuts);
 }
 
 DEVICE void put_step(void *cells, bool wide, size_t i, uint32_t v)
@@ -274,7 +274,7 @@ __global__ void __launch_bounds__(LANES)
                                     + ((size_t)g * (size_t)in.a.T + (size_t)r) * (size_t)x.n_cuts;
         for (int c = 0; c < x.n_cuts; c++)
             if (in_cut(cut[c], p, pos))
-                take_member(x, c, g, pos, in.a.pos0 + r);
+                take_member(x, c, g, pos, query_at(in.a, r));
     }
 }
 
@@ -284,7 +284,7 @@ void gpu_watch_entries(struct gpu *g, const struct gpu_seen_rows *r, const struc
     struct gpu_seen_rows in = *r;
     struct gpu_entry_cells x = *cells;
     dim3 grid(blocks_for((size_t)r->a.cache.most, LANES), (unsigned)r->a.n_heads);
-    LAUNCH(watch_entries_kernel, grid, LANES, 0, g->stream, in, cuts, x);
+    LAUNCH(watch_entries_kernel, grid, LANES, 0, g, in, cuts, x);
 }
 
 /* The least float that is not under x. */
@@ -330,7 +330,7 @@ DEVICE int pair_from(const int32_t *token, int from, int to, int32_t pos)
 DEVICE void take_received(const struct gpu_seen_rows &in, const row_view &v,
                           const struct gpu_query_cells &x)
 {
-    int from = x.first[v.g], to = x.first[v.g + 1], t = in.a.pos0 + v.r;
+    int from = x.first[v.g], to = x.first[v.g + 1], t = query_at(in.a, v.r);
     for (int k = from + (int)threadIdx.x; k < to; k += LANES)
         if (x.token[k] <= t)
             x.received[(size_t)k * (size_t)x.cap + (size_t)t] = -1;
@@ -350,7 +350,7 @@ __global__ void __launch_bounds__(LANES)
 {
     row_view v = view_of(in, (int)blockIdx.y, (int)blockIdx.x);
     size_t row = (size_t)v.g * (size_t)in.a.T + (size_t)v.r;
-    size_t at = (size_t)v.g * (size_t)x.cap + (size_t)(in.a.pos0 + v.r);
+    size_t at = (size_t)v.g * (size_t)x.cap + (size_t)query_at(in.a, v.r);
     if (threadIdx.x == 0 && x.lse) {
         x.lse[at] = in.lse[row];
         x.entropy[at] = in.entropy[row];
@@ -368,7 +368,7 @@ void gpu_watch_queries(struct gpu *g, const struct gpu_seen_rows *r,
     struct gpu_seen_rows in = *r;
     struct gpu_query_cells x = *cells;
     dim3 grid((unsigned)r->a.T, (unsigned)r->a.n_heads);
-    LAUNCH(watch_queries_kernel, grid, LANES, 0, g->stream, in, x);
+    LAUNCH(watch_queries_kernel, grid, LANES, 0, g, in, x);
 }
 
 /* Clears the sums of the blocks that begin with these queries. */
@@ -377,8 +377,8 @@ __global__ void __launch_bounds__(LANES)
 {
     int h = (int)blockIdx.y, i = (int)(blockIdx.x * LANES + threadIdx.x);
     for (int r = 0; r < in.a.T && i < cap; r++)
-        if ((in.a.pos0 + r) % block == 0) {
-            int b = (in.a.pos0 + r) / block % ring;
+        if (query_at(in.a, r) % block == 0) {
+            int b = query_at(in.a, r) / block % ring;
             sum[((size_t)h * (size_t)ring + (size_t)b) * (size_t)cap + (size_t)i] = 0;
         }
 }
@@ -395,7 +395,7 @@ __global__ void __launch_bounds__(LANES)
             most = fmaxf(most, weight_at(in, view_of(in, g, r), slot));
         if (most < 0)
             continue;
-        int b = (in.a.pos0 + r) / block % ring;
+        int b = query_at(in.a, r) / block % ring;
         int32_t pos = position_at(view_of(in, h * per, r), slot);
         sum[((size_t)h * (size_t)ring + (size_t)b) * (size_t)cap + (size_t)pos] += most;
     }
@@ -408,6 +408,6 @@ void gpu_watch_window(struct gpu *g, const struct gpu_seen_rows *r, float *sum, 
     unsigned heads = (unsigned)r->a.cache.heads;
     dim3 all(blocks_for((size_t)cap, LANES), heads);
     dim3 some(blocks_for((size_t)r->a.cache.most, LANES), heads);
-    LAUNCH(watch_begin_kernel, all, LANES, 0, g->stream, in, sum, cap, block, ring);
-    LAUNCH(watch_window_kernel, some, LANES, 0, g->stream, in, sum, cap, block, ring);
+    LAUNCH(watch_begin_kernel, all, LANES, 0, g, in, sum, cap, block, ring);
+    LAUNCH(watch_window_kernel, some, LANES, 0, g, in, sum, cap, block, ring);
 }

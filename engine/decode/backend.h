@@ -59,6 +59,8 @@ struct backend {
      * NULL: the functions above serve. */
     bool (*joins)(const struct session *s);
     int (*steps)(struct session *room, struct session *const *s, int n, const int32_t *ids);
+    /* logits of the last step, which have stayed elsewhere where the token was drawn there. */
+    void (*logits)(const struct session *s); /* NULL: they are there */
     /* What steps remember elsewhere comes to the method and stays right until the next step. KVF_OK
      * or an error. */
     int (*home)(struct session *s);

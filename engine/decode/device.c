@@ -143,6 +143,7 @@ static void head(struct session *s)
     gpu_put(m->gpu, m->row, s->normed, (size_t)c->d_model * sizeof *s->normed);
     device_logits(s, m->row, 1);
     gpu_get(m->gpu, s->logits, m->logits, (size_t)c->vocab * sizeof *s->logits);
+    device_logits_here(s);
 }
 
 static int check(struct session *s)
@@ -168,6 +169,7 @@ const struct backend backend_cuda = {
     .step = device_step,
     .joins = device_joins,
     .steps = device_steps,
+    .logits = device_logits_home,
     .home = device_home,
     .check = check,
 };

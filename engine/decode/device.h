@@ -51,6 +51,8 @@ struct mirror {
     struct device_probes *probes; /* NULL: nothing is recorded (device_probes.h) */
     int32_t *pos, *d_pos;         /* [heads][ld_slot] of the layer at hand, for these */
     struct resident *resident;    /* NULL: no step has run here whole (device_step.h) */
+    struct device_draw *draw;     /* NULL: nobody has drawn here (device_draw.c) */
+    struct gpu_graph *graph;      /* of steps: from the first projection to what comes home */
 };
 
 /* KVF_OK, KVF_E_ARG, KVF_E_BACKEND or KVF_E_NOMEM, with a sentence. */

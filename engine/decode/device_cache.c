@@ -116,6 +116,8 @@ void mirror_end(struct session *s)
     struct mirror *m = s->mirror;
     if (!m)
         return;
+    gpu_graph_free(m->gpu, m->graph);
+    device_draw_close(s);
     resident_free(m);
     device_probes_close(s);
     void *const device[] = {m->x,       m->normed,  m->qkv,       m->att,    m->branch,

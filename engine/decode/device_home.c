@@ -87,6 +87,7 @@ static void add_step(struct session *s, struct resident *r, struct rooms *a)
     size_t layers = r->has_rows ? L : 1, turns = 2 * (size_t)m->rope_dim;
     add(a, &r->turns, turns, sizeof(float));
     add(a, &r->numbers, n, sizeof(float));
+    add(a, &r->now, 2, sizeof *r->now);
     add(a, &r->qkv, L * s->ld_qkv, sizeof(float));
     add(a, &r->pre, L * s->ld_pre, sizeof(float));
     add(a, &r->rows, layers * G * (size_t)r->ld, sizeof(float));
@@ -96,6 +97,7 @@ static void add_step(struct session *s, struct resident *r, struct rooms *a)
     add_pinned(a, &r->host.x, (size_t)m->d_model, sizeof(float));
     add_pinned(a, &r->host.turns, turns, sizeof(float));
     add_pinned(a, &r->host.numbers, n, sizeof(float));
+    add_pinned(a, &r->host.now, 2, sizeof *r->now);
     add_pinned(a, &r->host.qkv, L * s->ld_qkv, sizeof(float));
     add_pinned(a, &r->host.pre, L * s->ld_pre, sizeof(float));
     add_pinned(a, &r->host.logits, s->ld_vocab, sizeof(float));

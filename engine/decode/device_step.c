@@ -159,6 +159,17 @@ static int take_round(struct session *s, const struct elsewhere_round *round)
 
 /* ---- a step */
 
+/* What kernels are launched for where no head has more than `most` entries: the next multiple of a
+ * quarter of the power of two below, so that steps keep their shape while heads grow. */
+static int shape_of(int most, int ld)
+{
+    int part = PAGE_SLOTS;
+    while (8 * part <= most)
+        part *= 2;
+    int n = (most + part - 1) / part * part;
+    return n < ld ? n : ld;
+}
+
 /* Pages for a newcomer in each head, and where they are. */
 static int hold_pages(struct session *s)
 {
@@ -172,7 +183,7 @@ static int hold_pages(struct session *s)
             return err;
         most = n > most ? n : most;
     }
-    r->heads.cache.most = most;
+    r->heads.cache.most = shape_of(most, r->ld);
     r->heads.cache.pool = m->pool;
     gpu_put(m->gpu, (void *)r->heads.cache.table, m->table,
             (size_t)heads * (size_t)m->ld_table * sizeof *m->table);
@@ -200,6 +211,16 @@ static void put_token(struct session *s, int32_t id)
         gates_eval(s->gates, l, &in, r->host.numbers + l * s->cache_heads, s->part_scratch);
     }
     gpu_put(m->gpu, r->numbers, r->host.numbers, (size_t)r->heads.cache.heads * sizeof(float));
+}
+
+/* Numbers that differ from step to step, for kernels whose arguments do not. */
+static void put_now(struct session *s)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    r->host.now[0] = s->n_past;
+    r->host.now[1] = r->window.rows ? r->taken % r->window.ring : 0;
+    gpu_put(m->gpu, r->now, r->host.now, 2 * sizeof *r->now);
 }
 
 /* The heads of one layer as a cache. */
@@ -238,7 +259,7 @@ static void attend(struct session *s, int layer, float *qkv)
                               .ld_out = s->ld_att,
                               .n_heads = G,
                               .T = 1,
-                              .pos0 = s->n_past,
+                              .now = r->now,
                               .scale = c->attn_scale,
                               .cap = c->attn_cap};
     device_reads_run(s, layer, r->pre + (size_t)layer * s->ld_pre, &a);
@@ -255,7 +276,7 @@ static void attend(struct session *s, int layer, float *qkv)
         gpu_attend_step(m->gpu, &a, m->work); /* with more blocks than query heads */
     if (method_evidence(s->method) & ROWS)
         gpu_take_rows(m->gpu, &r->heads, G / s->cache_heads, layer * G, G, p, (size_t)r->ld, lse,
-                      seen, s->n_past, r->sum, r->window.rows ? &r->window : NULL);
+                      seen, r->now, r->sum, r->window.rows ? &r->window : NULL);
 }
 
 /* What a layer does between its projections and its branches. */
@@ -277,7 +298,7 @@ static void launch_cache(struct session *s, int layer, float *qkv)
     }
     struct gpu_cache cache = cache_of(s, layer);
     gpu_append(m->gpu, &cache, qkv + k0, qkv + k0 + (size_t)H * D, s->ld_qkv, r->heads.slot + first,
-               1, s->n_past, NULL);
+               1, -1, NULL);
     if (r->norms || r->anchor)
         gpu_take_keys(m->gpu, &r->heads, first, H, r->norms, r->anchor);
     if (r->values)
@@ -308,8 +329,6 @@ void step_attend(struct session *s, int layer)
     struct mirror *m = s->mirror;
     struct resident *r = m->resident;
     float *qkv = step_projected(s, layer);
-    if (layer == 0 && r->window.rows)
-        r->window.newest = r->taken % r->window.ring;
     if (takes_queries(s)) {
         size_t D = (size_t)s->e->config.head_dim;
         size_t q = (size_t)layer * (size_t)s->e->config.n_heads * D;
@@ -325,22 +344,24 @@ void step_attend(struct session *s, int layer)
     r->n_queries += takes_queries(s);
 }
 
-static void fetch_head(struct session *s)
+static void fetch_head(struct session *s, float *logits)
 {
     struct mirror *m = s->mirror;
     struct resident *r = m->resident;
     const struct model_config *c = &s->e->config;
     gpu_fetch(m->gpu, r->host.normed, m->normed, (size_t)c->d_model * sizeof *m->normed);
-    if (!s->no_logits)
+    if (device_draws(s))
+        device_draw_run(s, logits);
+    else if (!s->no_logits)
         gpu_fetch(m->gpu, r->host.logits, m->logits, (size_t)c->vocab * sizeof *m->logits);
 }
 
-void step_fetch(struct session *s)
+void step_fetch(struct session *s, float *logits)
 {
     struct mirror *m = s->mirror;
     struct resident *r = m->resident;
     size_t L = (size_t)s->e->config.n_layers, rows = L * (size_t)s->e->config.n_heads;
-    fetch_head(s);
+    fetch_head(s, logits);
     if (s->gate)
         gpu_fetch(m->gpu, r->host.numbers, r->numbers,
                   (size_t)r->heads.cache.heads * sizeof *r->numbers);
@@ -395,7 +416,7 @@ int step_learn(struct session *s, const struct elsewhere_round *round)
     memcpy(s->normed, r->host.normed, (size_t)c->d_model * sizeof *s->normed);
     s->has_logits = true;
     s->n_past++;
-    if (!s->no_logits) {
+    if (!device_draw_learn(s) && !s->no_logits) {
         memcpy(s->logits, r->host.logits, (size_t)c->vocab * sizeof *s->logits);
         cap_logits(s, s->logits, c->vocab);
     }
@@ -446,17 +467,18 @@ static int begin(struct session *s, struct elsewhere_round *ret_round)
     return err ? err : resident_reserve_lists(s, ret_round->most, 0);
 }
 
-int step_begin(struct session *s, int32_t id, struct elsewhere_round *ret_round)
+int step_begin(struct session *s, const float *logits, int32_t id,
+               struct elsewhere_round *ret_round)
 {
     int err = begin(s, ret_round);
     if (err)
         return err;
-    if (wants_nll(s) && s->has_logits)
-        nll_next(s, id, s->n_past);
+    device_draw_begin(s, logits, id);
     if (ret_round->due)
         launch_round(s, ret_round);
     drop(s, ret_round->due ? together(s) : 0, true, s->n_past);
     put_token(s, id);
+    put_now(s);
     device_reads_begin(s);
     return KVF_OK;
 }

@@ -78,6 +78,7 @@ struct resident {
     struct device_reads reads;
     /* A step. */
     float *turns, *numbers;      /* [2][rope_dim], [heads] of gates */
+    int32_t *now;                /* [2] the query of the step, and its row of the window */
     float *qkv, *pre;            /* [L][ld_qkv], [L][ld_pre] */
     float *rows, *lse, *entropy; /* [L][G][ld], [L][G]; of one layer without has_rows */
     int32_t *seen;
@@ -86,7 +87,7 @@ struct resident {
         unsigned char *due;
         int64_t *go, *may;
         struct gpu_chosen *chosen;
-        int32_t *gone_head, *gone_slot, *victim, *seen;
+        int32_t *gone_head, *gone_slot, *victim, *seen, *now;
         float *victim_score, *x, *turns, *numbers, *qkv, *pre, *rows, *lse, *entropy, *logits,
             *normed;
     } host;
@@ -125,6 +126,18 @@ void device_reads_run(struct session *s, int layer, const float *pre, struct gpu
 void device_reads_fetch(struct session *s);
 void device_reads_learn(struct session *s, int layer);
 
+/* device_draw.c: whether the token after a step is drawn there, and its logits stay; before a step
+ * with the token id: how likely that was by the logits, and the number that the draw takes; behind
+ * the logits of a step, which go to the session's own, too; what the host learns (true: the logits
+ * have stayed).  As logits of the backend; the host has others by now. */
+bool device_draws(const struct session *s);
+void device_draw_begin(struct session *s, const float *logits, int32_t id);
+void device_draw_run(struct session *s, float *own);
+bool device_draw_learn(struct session *s);
+void device_draw_close(struct session *s);
+void device_logits_home(const struct session *s);
+void device_logits_here(struct session *s);
+
 /* device_home.c: arrays of a resident, made once and as long as heads need; entering and leaving.
  * KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
 int resident_enter(struct session *s);
@@ -140,14 +153,16 @@ int device_step(struct session *s, int32_t id);
 bool device_joins(const struct session *s);
 int device_steps(struct session *room, struct session *const *s, int n, const int32_t *ids);
 
-/* device_step.c, the parts of a step: what leaves before the token, with its newcomer's place and x
- * on the stream; a layer between projections, which are in the session's own, and branches; what
- * the host is to learn, once logits are there; after gpu_wait what it learns; what leaves behind
- * the query, on the stream if *ret_due, and after gpu_wait what the host learns of that. */
-int step_begin(struct session *s, int32_t id, struct elsewhere_round *ret_round);
+/* device_step.c, the parts of a step, of which `logits` are the session's own: what leaves before
+ * the token, with its newcomer's place and x on the stream; a layer between projections, which are
+ * in the session's own, and branches; what the host is to learn, once logits are there; after
+ * gpu_wait what it learns; what leaves behind the query, on the stream if *ret_due, and after
+ * gpu_wait what the host learns of that. */
+int step_begin(struct session *s, const float *logits, int32_t id,
+               struct elsewhere_round *ret_round);
 float *step_projected(const struct session *s, int layer);
 void step_attend(struct session *s, int layer);
-void step_fetch(struct session *s);
+void step_fetch(struct session *s, float *logits);
 int step_learn(struct session *s, const struct elsewhere_round *round);
 int step_after(struct session *s, struct elsewhere_round *ret_round, bool *ret_due);
 int step_learn_after(struct session *s, const struct elsewhere_round *round);

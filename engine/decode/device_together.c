@@ -25,6 +25,11 @@ static void lend(struct session *room, struct row *row, int i)
     m->logits = of->logits + at * room->ld_vocab;
 }
 
+static float *own_logits(const struct row *row)
+{
+    return row->x ? row->logits : ((struct mirror *)row->s->mirror)->logits;
+}
+
 static void take_back(struct row *row)
 {
     struct mirror *m = row->s->mirror;
@@ -48,10 +53,13 @@ static void project(struct session *room, const struct row *row, int n, int laye
                  room->ld_qkv * sizeof *m->qkv);
 }
 
+/* What differs from step to step lies on the device by now: so all that is launched here is mostly
+ * what was launched the last time, and goes there at once. */
 static void launch(struct session *room, struct row *row, int n)
 {
     struct mirror *m = room->mirror;
     room->stepping = true;
+    gpu_graph_begin(m->gpu, &m->graph);
     for (int l = 0; l < room->e->config.n_layers; l++) {
         project(room, row, n, l);
         for (int i = 0; i < n; i++)
@@ -62,7 +70,8 @@ static void launch(struct session *room, struct row *row, int n)
     if (room != row[0].s || !room->no_logits)
         device_logits(room, m->normed, n);
     for (int i = 0; i < n; i++)
-        step_fetch(row[i].s);
+        step_fetch(row[i].s, own_logits(&row[i]));
+    gpu_graph_end(m->gpu);
 }
 
 /* What leaves behind the queries, with one wait where anything does. */
@@ -98,7 +107,7 @@ static int run(struct session *room, struct row *row, int n, const int32_t *ids)
     for (int i = 0; !err && i < n; i++) {
         if (room != row[i].s)
             lend(room, &row[i], i);
-        err = step_begin(row[i].s, ids[i], &row[i].round);
+        err = step_begin(row[i].s, own_logits(&row[i]), ids[i], &row[i].round);
     }
     if (err)
         return err;

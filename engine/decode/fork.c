@@ -49,7 +49,7 @@ static void take_past(struct session *s, const struct session *from)
     s->cuts = from->cuts;
     s->n_steps = from->n_steps;
     s->reads = from->reads;
-    memcpy(s->logits, from->logits, s->ld_vocab * sizeof *s->logits);
+    memcpy(s->logits, session_logits(from), s->ld_vocab * sizeof *s->logits);
     memcpy(s->normed, from->normed, (size_t)s->e->config.d_model * sizeof *s->normed);
 }
 

@@ -126,6 +126,14 @@ void nll_rows(struct session *s, const float *normed, const int32_t *ids, int n,
         report(s, t0 + t, row_nll(s, t));
 }
 
+void nll_from(struct session *s, int32_t t, const float *lse)
+{
+    for (int g = 0; g < n_segments(s); g++)
+        s->seg_lse[(size_t)g * (size_t)s->chunk] = lse[g];
+    s->target_logit[0] = lse[n_segments(s)];
+    report(s, t, row_nll(s, 0));
+}
+
 void nll_next(struct session *s, int32_t id, int32_t t)
 {
     int N = s->e->weights->head.N;
@@ -133,6 +141,8 @@ void nll_next(struct session *s, int32_t id, int32_t t)
         nll_rows(s, s->normed, &id, 1, t);
         return;
     }
+    if (s->e->backend->logits)
+        s->e->backend->logits(s);
     for (int g = 0; g < n_segments(s); g++) { /* the logits are there: the same bits */
         int first = g * VOCAB_SEGMENT, left = N - first;
         s->seg_lse[(size_t)g * (size_t)s->chunk] = s->e->kernels.log_sum_exp(

@@ -1,94 +1,111 @@
 #include <math.h>
-#include <string.h>
+#include <stdbool.h>
 
 #include <kvf/err.h>
 
 #include "base/mem.h"
 #include "engine/decode/sampler.h"
-
-struct sampler_item {
-    float p;
-    int32_t id;
-};
+#include "engine/kernels/draw.h"
 
 int sampler_init(struct sampler *s, double temperature, double top_p, uint64_t seed, int vocab)
 {
     *s = (struct sampler){.temperature = temperature, .top_p = top_p, .vocab = vocab};
     rng_init(&s->rng, seed);
     if (temperature > 0)
-        s->items = mem_alloc(2, (size_t)vocab * sizeof *s->items);
-    return temperature > 0 && !s->items ? KVF_E_NOMEM : KVF_OK;
+        s->weight = MEM_RAW(uint64_t, (size_t)vocab);
+    return temperature > 0 && !s->weight ? KVF_E_NOMEM : KVF_OK;
 }
 
 void sampler_finish(struct sampler *s)
 {
-    mem_free(s->items);
-    s->items = NULL;
+    mem_free(s->weight);
+    s->weight = NULL;
 }
 
 static int32_t greedy(const float *logits, int n)
 {
     int32_t best = 0;
     for (int32_t i = 1; i < n; i++)
-        if (logits[i] > logits[best])
+        if (logits[i] > logits[best] || isnan(logits[best]))
             best = i;
     return best;
 }
 
-enum { DIGIT_BITS = 10, DIGITS = 3, RADIX = 1 << DIGIT_BITS };
+/* Which tokens may be drawn: those above a weight, and the first `ties` that have it. */
+struct kept {
+    uint64_t least, ties, sum;
+};
 
-/* 0 for the largest digit: numbers of [0, 1] have the order of their bits, of which 1 has 30. */
-static unsigned digit(const struct sampler_item *x, int d)
+enum { DIGIT_BITS = 8, RADIX = 1 << DIGIT_BITS };
+
+/* Digit by digit: the sums of weights by their next digit say in which of them the wanted sum is
+ * reached, from the largest on. */
+static struct kept choose(const struct sampler *s, uint64_t wanted)
 {
-    uint32_t bits;
-    memcpy(&bits, &x->p, sizeof bits);
-    return RADIX - 1 - (bits >> (d * DIGIT_BITS) & (RADIX - 1));
+    struct kept k = {0, 0, 0};
+    uint64_t left = wanted;
+    for (int at = DRAW_BITS; at >= 0; at -= DIGIT_BITS) {
+        uint64_t sum[RADIX] = {0};
+        for (int i = 0; i < s->vocab; i++) {
+            uint64_t w = s->weight[i];
+            if ((w ^ k.least) >> (at + DIGIT_BITS) == 0)
+                sum[w >> at & (RADIX - 1)] += w;
+        }
+        int d = RADIX - 1;
+        for (; d > 0 && sum[d] < left; d--)
+            left -= sum[d];
+        k.least |= (uint64_t)d << at;
+    }
+    k.ties = draw_ties(left, k.least);
+    k.sum = wanted - left + k.ties * k.least;
+    return k;
 }
 
-/* The likeliest first, the smaller id among equals: digit by digit, from the least one on, into the
- * other half of the room and back.  Items come in the order of their ids.  Returns where they are
- * then. */
-static struct sampler_item *sort(struct sampler_item *items, int n)
+/* The first id at which the sum of weights of those that are kept exceeds rank. */
+static int32_t find(const struct sampler *s, const struct kept *k, uint64_t rank)
 {
-    struct sampler_item *from = items, *to = items + n;
-    for (int d = 0; d < DIGITS; d++) {
-        int at[RADIX] = {0}, before = 0;
-        for (int i = 0; i < n; i++)
-            at[digit(&from[i], d)]++;
-        for (int r = 0; r < RADIX; r++) {
-            int count = at[r];
-            at[r] = before;
-            before += count;
-        }
-        for (int i = 0; i < n; i++)
-            to[at[digit(&from[i], d)]++] = from[i];
-        struct sampler_item *other = from;
-        from = to;
-        to = other;
+    uint64_t before = 0, ties = 0;
+    for (int32_t i = 0; i < s->vocab; i++) {
+        uint64_t w = s->weight[i];
+        bool tie = w == k->least && ties < k->ties;
+        ties += tie;
+        before += tie || w > k->least ? w : 0;
+        if (rank < before)
+            return i;
     }
-    return from;
+    return s->vocab - 1;
 }
 
 int32_t sampler_next(struct sampler *s, const float *logits)
 {
     int32_t best = greedy(logits, s->vocab);
+    double scale = sampler_scale(s);
+    uint64_t total = 0;
     if (s->temperature <= 0)
         return best;
-    double total = 0, kept = 0;
     for (int32_t i = 0; i < s->vocab; i++) {
-        float p = (float)exp(((double)logits[i] - (double)logits[best]) / s->temperature);
-        s->items[i] = (struct sampler_item){p, i};
-        total += (double)p;
+        s->weight[i] = draw_weight(logits[i], logits[best], scale);
+        total += s->weight[i];
     }
-    const struct sampler_item *items = sort(s->items, s->vocab);
-    int n = 0;
-    while (n < s->vocab && (n == 0 || kept < s->top_p * total))
-        kept += (double)items[n++].p;
-    double u = rng_uniform(&s->rng) * kept;
-    for (int i = 0; i < n; i++) {
-        u -= (double)items[i].p;
-        if (u < 0)
-            return items[i].id;
-    }
-    return items[n - 1].id;
+    struct kept k = {.least = 1, .ties = (uint64_t)s->vocab, .sum = total};
+    if (s->top_p < 1)
+        k = choose(s, draw_wanted(total, s->top_p));
+    return find(s, &k, draw_rank(k.sum, rng_uniform(&s->rng)));
+}
+
+double sampler_scale(const struct sampler *s)
+{
+    return DRAW_LOG2_E / s->temperature;
+}
+
+double sampler_chance(const struct sampler *s)
+{
+    struct rng ahead = s->rng;
+    return rng_uniform(&ahead);
+}
+
+void sampler_took(struct sampler *s)
+{
+    if (s->temperature > 0)
+        (void)rng_uniform(&s->rng);
 }

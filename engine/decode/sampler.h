@@ -10,7 +10,7 @@ struct sampler {
     double temperature; /* 0 = greedy */
     double top_p;       /* (0, 1]; 1 = all */
     struct rng rng;
-    struct sampler_item *items; /* [2 vocab] scratch, owned */
+    uint64_t *weight; /* [vocab] scratch, owned */
     int vocab;
 };
 
@@ -20,7 +20,13 @@ void sampler_finish(struct sampler *s); /* accepts zeroed */
 
 /* Greedy: the largest logit, the smaller id among equals.  Otherwise draws from
  * softmax(logits / temperature) restricted to the smallest set of likeliest
- * tokens whose probability reaches top_p. */
+ * tokens whose probability reaches top_p; engine/kernels/draw.h has the definition. */
 int32_t sampler_next(struct sampler *s, const float *logits);
+
+/* For who draws elsewhere what sampler_next would: the factor of logits, the number that the next
+ * draw takes, and that it has been taken. */
+double sampler_scale(const struct sampler *s);
+double sampler_chance(const struct sampler *s);
+void sampler_took(struct sampler *s);
 
 #endif

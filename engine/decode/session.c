@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/decode/sampler.h"
 #include "engine/decode/session_state.h"
 
 static size_t panels(int n)
@@ -317,6 +318,7 @@ static void last_logits(struct session *s)
     if (s->no_logits)
         return;
     s->e->backend->head(s);
+    s->has_drawn = false;
     cap_logits(s, s->logits, s->e->config.vocab);
 }
 
@@ -476,8 +478,26 @@ double session_reads(const struct session *s)
 
 const float *session_logits(const struct session *s)
 {
+    if (s->e->backend->logits)
+        s->e->backend->logits(s);
     return s->logits;
 }
+
+void session_draws(struct session *s, struct sampler *sampler)
+{
+    s->sampler = sampler;
+    s->has_drawn = false;
+}
+
+int32_t session_next(struct session *s)
+{
+    if (!s->has_drawn)
+        return sampler_next(s->sampler, session_logits(s));
+    s->has_drawn = false; /* another draw would take another number */
+    sampler_took(s->sampler);
+    return s->drawn;
+}
+
 int session_length(const struct session *s)
 {
     return s->n_past;

@@ -11,6 +11,7 @@
 #include "engine/probe/recorder.h"
 
 struct session;
+struct sampler; /* sampler.h */
 
 /* Another row of parts (method.h) for some heads. */
 struct session_override {
@@ -103,7 +104,12 @@ int session_adopt(struct session *s, const struct method_state *state);
 int session_remove(struct session *s, const unsigned char *heads, const unsigned char *gone);
 
 const float *session_logits(const struct session *s); /* [vocab], of the last token fed */
-int session_length(const struct session *s);          /* tokens fed */
+/* Lets steps leave the token that the sampler draws from their logits, so that a device brings home
+ * the token alone; borrowed; NULL: no more.  session_next is that token, and takes it: what
+ * sampler_next draws from session_logits. */
+void session_draws(struct session *s, struct sampler *sampler);
+int32_t session_next(struct session *s);
+int session_length(const struct session *s); /* tokens fed */
 struct cache_stats session_cache_stats(const struct session *s);
 const struct cache *session_cache(const struct session *s);
 struct method_state *session_method(const struct session *s);

@@ -43,8 +43,11 @@ struct session {
     struct method_state *twin_of; /* whom the rows of this twin go to; NULL: nobody */
     struct session *twin_for;     /* of a twin: the session that it is compared with, or NULL */
     bool no_logits;               /* nobody asks for them (a twin) */
-    struct shadow *shadow;        /* comparison with the twin; NULL: none */
-    struct ghosts *ghosts;        /* what has left; NULL: it is not kept */
+    struct sampler *sampler;      /* who draws the next token; NULL: nobody said */
+    bool has_drawn;               /* the backend did, and it is `drawn` */
+    int32_t drawn;
+    struct shadow *shadow; /* comparison with the twin; NULL: none */
+    struct ghosts *ghosts; /* what has left; NULL: it is not kept */
     int peak;
     int64_t cuts;
     int n_steps;   /* tokens fed after the prompt */
@@ -178,6 +181,8 @@ void nll_rows(struct session *s, const float *normed, const int32_t *ids, int n,
 /* Reports the NLL of the token after the last query in the same way, from the logits that there
  * are. */
 void nll_next(struct session *s, int32_t id, int32_t t);
+/* The same from log-sum-exps of the segments, and behind them the logit of the token. */
+void nll_from(struct session *s, int32_t t, const float *lse);
 bool wants_nll(const struct session *s);
 
 /* The parts of the NLL.  Buffers, once; KVF_OK or KVF_E_NOMEM.  Then rows x [n][d_model], and their

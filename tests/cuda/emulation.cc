@@ -28,7 +28,7 @@ static lane lanes[MAX_LANES];
 #if !defined(__x86_64__)
 static ucontext_t context[MAX_LANES];
 #endif
-static void *own_stack; /* of who launches */
+static void *own_stack;             /* of who launches */
 static std::vector<unsigned> order; /* in which the lanes of a block go on, anew at each meeting */
 static size_t turn;
 static const std::function<void()> *body;
@@ -75,7 +75,7 @@ static void note(const std::string &text)
 }
 
 /* A number of KVF_EMULATED, or what holds without it. */
-static long asked(const char *name, long otherwise)
+long asked(const char *name, long otherwise)
 {
     const char *at = getenv("KVF_EMULATED");
     std::string key = std::string(name) + "=";
@@ -534,6 +534,7 @@ static void copy_rows(void *to, size_t ld_to, const void *from, size_t ld_from, 
 cudaError_t cudaMemcpy2DAsync(void *to, size_t ld_to, const void *from, size_t ld_from,
                               size_t width, size_t n, cudaMemcpyKind kind, cudaStream_t)
 {
+    emulated::n_calls++;
     if (kind == cudaMemcpyDeviceToHost)
         emulated::n_home += (long long)(width * n);
     if (status() != cudaSuccess) {
@@ -561,6 +562,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t)
 {
+    emulated::n_calls++;
     stream.push_back([=] { memset(p, value, n); });
     return status();
 }

@@ -19,8 +19,8 @@
  *
  * What the device is stands in the environment variable KVF_EMULATED, numbers after names with
  * commas between: devices (how many; 1), driver (the CUDA that it knows; 13000, 0: there is none),
- * major (compute capability; 9), memory (bytes; no end), and lost (after so many launches the
- * device is lost; never). */
+ * major (compute capability; 9), memory (bytes; no end), lost (after so many launches the device
+ * is lost; never), and graphs (0: the driver makes none; 1). */
 #ifndef KVF_TESTS_CUDA_EMULATION_H
 #define KVF_TESTS_CUDA_EMULATION_H
 
@@ -29,6 +29,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 extern "C" {
@@ -79,7 +80,33 @@ extern unsigned block_serial; /* differs for each block of each launch */
 
 void launch(const char *kernel, dim3 grid, dim3 block, size_t bytes,
             const std::function<void()> &body);
+long asked(const char *name, long otherwise);  /* a number of KVF_EMULATED */
 void later(const std::function<void()> &work); /* on the stream */
+extern long n_calls;                           /* of what puts work there (graphs.cc) */
+
+/* How a kernel is called with arguments that somebody has packed: what the device's own program
+ * would know of it. */
+struct known_kernel {
+    const char *name;
+    void (*call)(const void *kernel, char *const *arg);
+    std::vector<size_t> size; /* of the arguments */
+};
+void know(const void *kernel, const known_kernel &how);
+template <class... P, size_t... I>
+void call_kernel(void (*kernel)(P...), char *const *arg, std::index_sequence<I...>)
+{
+    (void)arg;
+    kernel(*(P *)(void *)arg[I]...);
+}
+template <class... P> void kernel_is(const char *name, void (*kernel)(P...))
+{
+    know((const void *)kernel, {name,
+                                [](const void *k, char *const *arg) {
+                                    call_kernel((void (*)(P...))k, arg,
+                                                std::index_sequence_for<P...>());
+                                },
+                                {sizeof(P)...}});
+}
 void fault(const char *what, const char *array, size_t index, const clock *other, void *at);
 int wait_block(int line, int any);               /* __syncthreads; the OR of any */
 const uint64_t *wait_warp(int line, uint64_t v); /* what the 32 lanes gave */
@@ -202,17 +229,18 @@ template <class T> T from_bits(uint64_t b)
 
 #define threadIdx (emulated::current->thread)
 #define blockIdx (emulated::block_index)
-#define blockDim (emulated::block_size)
-#define gridDim (emulated::grid_size)
+/* Plain names: members of the run time's structs are called so, too. */
+[[maybe_unused]] static dim3 &emulated_block = emulated::block_size;
+[[maybe_unused]] static dim3 &emulated_grid = emulated::grid_size;
+#define blockDim emulated_block
+#define gridDim emulated_grid
 
 /* As in device.cuh, which takes these where there are such. */
 #define SHARED(type, name, n) static emulated::shared_array<type, (n)> name(#name)
 #define SHARED_DYNAMIC(type, name)                                                                 \
     emulated::shared_address<type> name = emulated::dynamic<type>(#name)
 template <class T> using in_shared = emulated::shared_address<T>;
-#define LAUNCH(kernel, grid, block, bytes, stream, ...)                                            \
-    ((void)(stream),                                                                               \
-     emulated::launch(#kernel, grid, block, bytes, [=]() mutable { kernel(__VA_ARGS__); }))
+#define KERNEL_IS(name, kernel) emulated::kernel_is(name, kernel)
 
 inline void __syncthreads(int line = __builtin_LINE())
 {
@@ -323,6 +351,8 @@ struct cudaDeviceProp {
     int major, minor;
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **args, size_t shared,
+                             cudaStream_t);
 cudaError_t cudaMalloc(void **p, size_t bytes);
 cudaError_t cudaFree(void *p);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind, cudaStream_t);
@@ -345,6 +375,47 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *all);
 cudaError_t cudaDriverGetVersion(int *v);
 cudaError_t cudaRuntimeGetVersion(int *v);
 const char *cudaGetErrorString(cudaError_t e);
+
+/* Graphs: a chain of nodes, each of which keeps what it was given; emulation.cc runs them. */
+namespace emulated
+{
+struct node;
+struct graph;
+struct exec;
+} // namespace emulated
+typedef emulated::node *cudaGraphNode_t;
+typedef emulated::graph *cudaGraph_t;
+typedef emulated::exec *cudaGraphExec_t;
+struct cudaKernelNodeParams {
+    void *func;
+    dim3 gridDim, blockDim;
+    unsigned sharedMemBytes;
+    void **kernelParams, **extra;
+};
+struct cudaMemsetParams {
+    void *dst;
+    size_t pitch;
+    unsigned value, elementSize;
+    size_t width, height;
+};
+cudaError_t cudaGraphCreate(cudaGraph_t *g, unsigned flags);
+cudaError_t cudaGraphDestroy(cudaGraph_t g);
+cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *n, cudaGraph_t g, const cudaGraphNode_t *after,
+                                   size_t n_after, const cudaKernelNodeParams *p);
+cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *n, cudaGraph_t g,
+                                     const cudaGraphNode_t *after, size_t n_after, void *to,
+                                     const void *from, size_t bytes, cudaMemcpyKind kind);
+cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *n, cudaGraph_t g, const cudaGraphNode_t *after,
+                                   size_t n_after, const cudaMemsetParams *p);
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x);
+cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t x, cudaGraphNode_t n,
+                                             const cudaKernelNodeParams *p);
+cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t x, cudaGraphNode_t n, void *to,
+                                               const void *from, size_t bytes, cudaMemcpyKind);
+cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t x, cudaGraphNode_t n,
+                                             const cudaMemsetParams *p);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t);
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 template <class F> cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute, int)
 {

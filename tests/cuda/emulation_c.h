@@ -15,6 +15,13 @@ const char *emulation_first_fault(void);
 long emulation_waits(void);
 /* How many kernels have been launched so far. */
 long emulation_launches(void);
+/* How often the driver has been asked to put work on the stream, or to change a graph: a graph is
+ * one call, whatever is in it.  How many graphs have been built, how many of their nodes have been
+ * told anew, and how often one was put on the stream. */
+long emulation_calls(void);
+long emulation_graphs(void);
+long emulation_told(void);
+long emulation_replays(void);
 /* How many bytes have been asked back from the device so far. */
 long long emulation_bytes_home(void);
 

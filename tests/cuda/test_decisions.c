@@ -4,6 +4,7 @@
 
 #include "engine/kernels/kernels_ref.h"
 #include "tests/cuda/cache_of.h"
+#include "tests/engine/drawn.h"
 
 struct entry {
     float score;
@@ -160,46 +161,50 @@ Test(cuda, appends)
     gpu_close(g);
 }
 
+static int32_t token(struct gpu *g, const float *d_logits, int n, const struct gpu_draw *how)
+{
+    int32_t id = -1, *d_id = device_copy(g, &id, sizeof id);
+    gpu_draw(g, d_id, d_logits, n, how);
+    gpu_get(g, &id, d_id, sizeof id);
+    gpu_free(g, d_id);
+    return id;
+}
+
+/* Rows with ties, with one likely token, with hidden ones and with NaN; odd lengths. */
 Test(cuda, tokens)
 {
-    enum { N = 1001, ROWS = 6, WIDE = N + 7 };
-    static float x[ROWS * WIDE];
-    static const double u[ROWS] = {0, 0.25, 0.5, 0.9, 0.999999, 0.1};
+    enum { N = 1001, ROWS = 6 };
+    static float x[ROWS * N];
+    static const double u[ROWS] = {0, 0.25, 0.5, 0.9, 0.999999, 0.1}, share[] = {1, 0.9, 0.3, 1e-9};
     struct gpu *g = device_open();
     struct rng r;
     rng_init(&r, 25);
-    fill(&r, x, ROWS * WIDE, 2);
-    for (int i = 0; i < N; i++) /* ties */
-        x[WIDE + i] = (float)(i % 7);
-    x[2 * WIDE + N - 1] = 90;
-    float *dx = device_copy(g, x, sizeof x);
-    double *du = device_copy(g, u, sizeof u);
-    int32_t *ids = gpu_alloc(g, ROWS, 4);
-    gpu_argmax(g, ids, dx, WIDE, N, ROWS);
-    int32_t *best = host_copy(g, ids, ROWS * 4);
-    gpu_sample(g, ids, dx, WIDE, N, ROWS, 0.8, du);
-    int32_t *drawn = host_copy(g, ids, ROWS * 4);
-    for (int i = 0; i < ROWS; i++) {
-        const float *row = x + i * WIDE;
-        uint64_t w[N], all = 0, sum = 0;
-        int want = 0, id = 0;
-        for (int j = 1; j < N; j++)
-            want = row[j] > row[want] ? j : want;
-        cr_expect(eq(int, best[i], want), "row %d", i);
-        for (int j = 0; j < N; j++) {
-            float p = (float)exp(((double)row[j] - (double)row[want]) / 0.8);
-            all += w[j] = (uint64_t)nearbyint((double)p * GPU_SAMPLE_UNITS);
-        }
-        while (sum + w[id] <= (uint64_t)(u[i] * (double)all))
-            sum += w[id++];
-        cr_expect(eq(int, drawn[i], id), "row %d", i);
+    fill(&r, x, ROWS * N, 2);
+    for (int i = 0; i < N; i++) {
+        x[N + i] = (float)(i % 7);
+        x[4 * N + i] = i % 3 ? -INFINITY : x[4 * N + i];
+    }
+    x[2 * N + N - 1] = 90;
+    x[5 * N] = NAN;
+    for (int k = 0; k < ROWS * 4; k++) {
+        const float *row = x + k / 4 * N;
+        double temperature = k % 3 ? 0.8 : 7;
+        int n = N - k, want = 0;
+        float *d_row = device_copy(g, row, (size_t)n * sizeof *row);
+        double *d_u = device_copy(g, &u[k % ROWS], sizeof *u);
+        struct gpu_draw how = {DRAW_LOG2_E / temperature, share[k % 4], NULL,
+                               gpu_alloc(g, gpu_draw_bytes(n), 1)};
+        for (int j = 1; j < n; j++)
+            want = row[j] > row[want] || isnan(row[want]) ? j : want;
+        cr_expect(eq(int, token(g, d_row, n, &how), want), "row %d, %d", k / 4, n);
+        how.chance = d_u;
+        want = drawn(row, n, temperature, share[k % 4], u[k % ROWS]);
+        cr_expect(eq(int, token(g, d_row, n, &how), want), "row %d, %d", k / 4, n);
+        gpu_free(g, d_row);
+        gpu_free(g, d_u);
+        gpu_free(g, how.scratch);
     }
     device_check(g, "tokens");
-    mem_free(best);
-    mem_free(drawn);
-    gpu_free(g, dx);
-    gpu_free(g, du);
-    gpu_free(g, ids);
     gpu_close(g);
 }
 

@@ -59,6 +59,7 @@ def answers_are_equal():
     for method, budget in (("full", None), ("h2o", 24), ("snapkv", 24)):
         more = ["-B", budget] if budget else []
         both(f"run --method {method}", ["run", *PROMPT, "-n", 6, "--exact", "--method", method, *more], f"{method}.kvf")
+    both("run, drawn", ["run", *PROMPT, "-n", 6, "--exact", "--temp", 2, "--top-p", 0.8, "--seed", 3, "--probes", "nll"], "drawn.kvf")
     both("generate", ["generate", *PROMPT, "-n", 6, "--exact", "--seed", 3, "--temp", 1])
     both("logits", ["logits", *PROMPT, "--exact"], "x.npy")
     both("effect", ["effect", *PROMPT, "--exact", "--recent", 8, "--score-tokens", 3, "--head", "L0K0", "-o", "-"])

@@ -438,7 +438,7 @@ Test(heads, rows_are_taken_and_received)
     static const int n[HEADS] = {70, 1, 64, 3};
     enum { LD = 128, Q0 = PER, N_Q = 2 * PER }; /* query heads of heads 1 and 2 */
     static float p[N_Q * LD], lse[N_Q];
-    static int32_t seen[N_Q];
+    static int32_t seen[N_Q], now[] = {333, 3};
     struct gpu *g = device_open();
     struct rng r;
     rng_init(&r, 37);
@@ -452,8 +452,8 @@ Test(heads, rows_are_taken_and_received)
         seen[i] = 60 + i;
     }
     float *dp = device_copy(g, p, sizeof p), *dl = device_copy(g, lse, sizeof lse);
-    int32_t *ds = device_copy(g, seen, sizeof seen);
-    gpu_take_rows(g, &b.h, PER, Q0, N_Q, dp, LD, dl, ds, 333, b.h.column[0].data, &w);
+    int32_t *ds = device_copy(g, seen, sizeof seen), *dn = device_copy(g, now, sizeof now);
+    gpu_take_rows(g, &b.h, PER, Q0, N_Q, dp, LD, dl, ds, dn, b.h.column[0].data, &w);
     double *old = mem_alloc(all * PER, 8);
     memcpy(old, b.sum, all * PER * 8);
     bed_fetch(&b);
@@ -480,8 +480,8 @@ Test(heads, rows_are_taken_and_received)
     void *const host[] = {old, row_t, row_n, row_lse};
     for (int i = 0; i < 4; i++)
         mem_free(host[i]);
-    void *const device[] = {dp, dl, ds};
-    for (int i = 0; i < 3; i++)
+    void *const device[] = {dp, dl, ds, dn};
+    for (int i = 0; i < 4; i++)
         gpu_free(g, device[i]);
     window_drop(g, &w);
     bed_drop(&b);

@@ -1,52 +1,15 @@
-/* Sampling against the definition, written with a sort of the C library. */
+/* Sampling against its definition, and weights against exp. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include <kvf/err.h>
 
 #include "base/rng.h"
 #include "engine/decode/sampler.h"
+#include "tests/engine/drawn.h"
 
 enum { VOCAB = 3001, DRAWS = 60 };
-
-struct item {
-    float p;
-    int32_t id;
-};
-
-static int by_weight(const void *a, const void *b)
-{
-    const struct item *x = a, *y = b;
-    if (x->p != y->p)
-        return x->p > y->p ? -1 : 1;
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-/* u: uniform in [0, 1). */
-static int32_t defined(const float *logits, double temperature, double top_p, double u)
-{
-    static struct item x[VOCAB];
-    double most = -INFINITY, total = 0, kept = 0, before = 0;
-    int n = 0;
-    for (int i = 0; i < VOCAB; i++)
-        most = fmax(most, (double)logits[i]);
-    for (int i = 0; i < VOCAB; i++) {
-        x[i] = (struct item){(float)exp(((double)logits[i] - most) / temperature), i};
-        total += (double)x[i].p;
-    }
-    qsort(x, VOCAB, sizeof *x, by_weight);
-    do
-        kept += (double)x[n++].p;
-    while (n < VOCAB && kept < top_p * total);
-    for (int i = 0; i < n; i++) {
-        before += (double)x[i].p;
-        if (u * kept < before)
-            return x[i].id;
-    }
-    return x[n - 1].id;
-}
 
 static void check(double temperature, double top_p, double step, uint64_t seed)
 {
@@ -59,8 +22,11 @@ static void check(double temperature, double top_p, double step, uint64_t seed)
     for (int k = 0; k < DRAWS; k++) {
         for (int i = 0; i < VOCAB; i++) /* many are equal */
             logits[i] = (float)(floor(rng_uniform(&r) * 40 / step) * step);
+        double chance = sampler_chance(&s);
         int32_t got = sampler_next(&s, logits);
-        int32_t want = defined(logits, temperature, top_p, rng_uniform(&u));
+        double number = rng_uniform(&u);
+        int32_t want = drawn(logits, VOCAB, temperature, top_p, number);
+        cr_expect(eq(dbl, chance, number));
         cr_expect(got == want, "temperature %g, top_p %g, draw %d: %d, expected %d", temperature,
                   top_p, k, (int)got, (int)want);
     }
@@ -74,4 +40,40 @@ Test(sampler, draws_what_the_definition_draws)
     check(30, 0.95, 2, 3);
     check(0.6, 0.9, 1e-3, 4);
     check(0.01, 0.99, 1e-3, 5); /* most weights are 0 or too small for a float's full digits */
+}
+
+/* e^x, as the mathematical library has it with longer numbers. */
+Test(sampler, weights_are_powers)
+{
+    struct rng r;
+    rng_init(&r, 9);
+    for (int i = 0; i < 100000; i++) {
+        float top = (float)(rng_uniform(&r) * 40 - 20), x = top - (float)(rng_uniform(&r) * 40);
+        double temperature = 0.05 + rng_uniform(&r) * 3;
+        long double want = 0x1p40L * expl(((long double)x - (long double)top) / temperature);
+        double got = (double)draw_weight(x, top, DRAW_LOG2_E / temperature);
+        cr_assert(le(dbl, fabs(got - (double)want), 1 + 1e-12 * (double)want), "%g %g", got,
+                  (double)want);
+    }
+    cr_expect(draw_weight(NAN, 1, 1) == 0 && draw_weight(-INFINITY, 1, 1) == 0);
+    cr_expect(draw_weight(3, 3, INFINITY) == (uint64_t)1 << DRAW_BITS);
+}
+
+/* 200,000 draws from weights 4 : 2 : 1 : 1, of which 0.6 are reached by two. */
+Test(sampler, tokens_come_as_often_as_they_are_likely)
+{
+    enum { MANY = 200000 };
+    const float logits[] = {0, logf(4), logf(2), 0};
+    const double all[] = {0.125, 0.5, 0.25, 0.125}, some[] = {0, 2.0 / 3, 1.0 / 3, 0};
+    for (int k = 0; k < 2; k++) {
+        int n[4] = {0};
+        struct sampler s;
+        cr_assert(zero(int, sampler_init(&s, 1, k ? 0.6 : 1, 77, 4)));
+        for (int i = 0; i < MANY; i++)
+            n[sampler_next(&s, logits)]++;
+        for (int i = 0; i < 4; i++) /* within five standard deviations */
+            cr_expect(epsilon_eq(dbl, (double)n[i] / MANY, (k ? some : all)[i], 0.0056), "%d: %d",
+                      i, n[i]);
+        sampler_finish(&s);
+    }
 }

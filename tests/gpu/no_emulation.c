@@ -30,3 +30,23 @@ long long emulation_bytes_home(void)
 {
     return 0;
 }
+
+long emulation_calls(void)
+{
+    return 0;
+}
+
+long emulation_graphs(void)
+{
+    return 0;
+}
+
+long emulation_told(void)
+{
+    return 0;
+}
+
+long emulation_replays(void)
+{
+    return 0;
+}

@@ -1,0 +1,341 @@
+/* graph.cu - work that is written down, compared with what came before, and put on the stream at
+ * once: one call of the driver in the place of hundreds.
+ *
+ * What is written down is a list of nodes, each with all that it was given.  The list of the last
+ * time is compared node by node: so nothing that has changed is replayed as it was. */
+#include <string.h>
+
+#include "engine/cuda/device.cuh"
+
+enum node_kind { NODE_KERNEL, NODE_COPY, NODE_ZERO };
+enum { MOST_ARGS = 16, ALIGN = 16 };
+
+struct node {
+    int kind, n_args;
+    const void *kernel;
+    dim3 grid, block;
+    size_t shared;
+    size_t at[MOST_ARGS], size[MOST_ARGS]; /* its arguments among the bytes */
+    size_t end;                            /* of them */
+    void *to;                              /* of a copy, and of zeros */
+    const void *from;
+    size_t bytes;
+    cudaMemcpyKind way;
+    bool changed; /* since the graph was built */
+    cudaGraphNode_t made;
+};
+
+struct gpu_graph {
+    struct node *node;
+    size_t n, room; /* nodes that are right so far */
+    size_t kept;    /* nodes of the last time */
+    char *byte;     /* of arguments */
+    size_t n_bytes, bytes_room;
+    bool same; /* so far the last time's nodes, but for what they were given */
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    struct gpu_graph_facts facts;
+};
+
+static void drop_exec(struct gpu_graph *x)
+{
+    if (x->exec)
+        cudaGraphExecDestroy(x->exec);
+    if (x->graph)
+        cudaGraphDestroy(x->graph);
+    x->exec = NULL;
+    x->graph = NULL;
+}
+
+static void list_args(const struct gpu_graph *x, const struct node *d, void **arg)
+{
+    for (int i = 0; i < d->n_args; i++)
+        arg[i] = x->byte + d->at[i];
+}
+
+static cudaKernelNodeParams kernel_params(const struct node *d, void **arg)
+{
+    cudaKernelNodeParams p = {};
+    p.func = (void *)d->kernel;
+    p.gridDim = d->grid;
+    p.blockDim = d->block;
+    p.sharedMemBytes = (unsigned)d->shared;
+    p.kernelParams = arg;
+    return p;
+}
+
+static cudaMemsetParams zero_params(const struct node *d)
+{
+    cudaMemsetParams p = {};
+    p.dst = d->to;
+    p.elementSize = 1;
+    p.width = d->bytes;
+    p.height = 1;
+    return p;
+}
+
+/* Puts a node on the stream by itself. */
+static void run_node(struct gpu *g, const struct node *d, void **arg)
+{
+    if (d->kind == NODE_KERNEL)
+        gpu_note(g, cudaLaunchKernel(d->kernel, d->grid, d->block, arg, d->shared, g->stream));
+    else if (d->kind == NODE_COPY)
+        gpu_note(g, cudaMemcpyAsync(d->to, d->from, d->bytes, d->way, g->stream));
+    else
+        gpu_note(g, cudaMemsetAsync(d->to, 0, d->bytes, g->stream));
+}
+
+static void run_all(struct gpu *g, const struct gpu_graph *x)
+{
+    void *arg[MOST_ARGS];
+    for (size_t i = 0; i < x->n; i++) {
+        list_args(x, &x->node[i], arg);
+        run_node(g, &x->node[i], arg);
+    }
+}
+
+static cudaError_t add_node(struct gpu_graph *x, struct node *d, const cudaGraphNode_t *before)
+{
+    void *arg[MOST_ARGS];
+    size_t n = before ? 1 : 0;
+    list_args(x, d, arg);
+    cudaKernelNodeParams kernel = kernel_params(d, arg);
+    cudaMemsetParams zero = zero_params(d);
+    if (d->kind == NODE_KERNEL)
+        return cudaGraphAddKernelNode(&d->made, x->graph, before, n, &kernel);
+    if (d->kind == NODE_COPY)
+        return cudaGraphAddMemcpyNode1D(&d->made, x->graph, before, n, d->to, d->from, d->bytes,
+                                        d->way);
+    return cudaGraphAddMemsetNode(&d->made, x->graph, before, n, &zero);
+}
+
+/* A chain of the nodes in their order.  false: the driver makes none, and they are to be put on the
+ * stream one by one. */
+static bool build(struct gpu_graph *x)
+{
+    cudaError_t e = cudaGraphCreate(&x->graph, 0);
+    for (size_t i = 0; e == cudaSuccess && i < x->n; i++) {
+        e = add_node(x, &x->node[i], i > 0 ? &x->node[i - 1].made : NULL);
+        x->node[i].changed = false;
+    }
+    if (e == cudaSuccess)
+        e = cudaGraphInstantiateWithFlags(&x->exec, x->graph, 0);
+    x->facts.built += e == cudaSuccess;
+    if (e == cudaSuccess)
+        return true;
+    (void)cudaGetLastError();
+    x->exec = NULL;
+    drop_exec(x);
+    return false;
+}
+
+static cudaError_t update_node(const struct gpu_graph *x, const struct node *d)
+{
+    void *arg[MOST_ARGS];
+    list_args(x, d, arg);
+    cudaKernelNodeParams kernel = kernel_params(d, arg);
+    cudaMemsetParams zero = zero_params(d);
+    if (d->kind == NODE_KERNEL)
+        return cudaGraphExecKernelNodeSetParams(x->exec, d->made, &kernel);
+    if (d->kind == NODE_COPY)
+        return cudaGraphExecMemcpyNodeSetParams1D(x->exec, d->made, d->to, d->from, d->bytes,
+                                                  d->way);
+    return cudaGraphExecMemsetNodeSetParams(x->exec, d->made, &zero);
+}
+
+/* The nodes that were given something else.  false: the driver does not take one. */
+static bool update(struct gpu_graph *x)
+{
+    cudaError_t e = cudaSuccess;
+    for (size_t i = 0; e == cudaSuccess && i < x->n; i++) {
+        if (!x->node[i].changed)
+            continue;
+        e = update_node(x, &x->node[i]);
+        x->node[i].changed = false;
+        x->facts.updated++;
+    }
+    if (e == cudaSuccess)
+        return true;
+    (void)cudaGetLastError();
+    drop_exec(x);
+    return false;
+}
+
+/* ---- writing down */
+
+void gpu_graph_begin(struct gpu *g, struct gpu_graph **graph)
+{
+    if (!*graph)
+        *graph = MEM_NEW(struct gpu_graph, 1);
+    struct gpu_graph *x = *graph;
+    if (!x)
+        return; /* without a list each launch goes by itself */
+    x->kept = x->n;
+    x->n = x->n_bytes = 0;
+    x->same = true;
+    g->recording = x;
+}
+
+void gpu_graph_end(struct gpu *g)
+{
+    struct gpu_graph *x = g->recording;
+    g->recording = NULL;
+    if (!x)
+        return;
+    bool again = x->same && x->n == x->kept && x->n > 0;
+    x->facts.nodes = (long)x->n;
+    if (!again)
+        drop_exec(x);
+    if (again && (x->exec ? update(x) : build(x))) {
+        gpu_note(g, cudaGraphLaunch(x->exec, g->stream));
+        x->facts.replayed++;
+        return;
+    }
+    run_all(g, x);
+}
+
+void gpu_graph_break(struct gpu *g)
+{
+    struct gpu_graph *x = g->recording;
+    if (!x)
+        return;
+    g->recording = NULL;
+    drop_exec(x);
+    run_all(g, x);
+    x->n = 0;
+}
+
+void gpu_graph_free(struct gpu *g, struct gpu_graph *x)
+{
+    if (!x)
+        return;
+    (void)cudaStreamSynchronize(g->stream);
+    drop_exec(x);
+    mem_free(x->node);
+    mem_free(x->byte);
+    mem_free(x);
+}
+
+struct gpu_graph_facts gpu_graph_look(const struct gpu_graph *x)
+{
+    const struct gpu_graph_facts none = {0, 0, 0, 0};
+    return x ? x->facts : none;
+}
+
+/* Room for the next node and its arguments, which end there among the bytes; NULL: there is none,
+ * and what was written down has been put on the stream. */
+static struct node *next_node(struct gpu *g, size_t end)
+{
+    struct gpu_graph *x = g->recording;
+    if (x->n == x->room) {
+        size_t room = 2 * x->room + 64;
+        struct node *node = (struct node *)mem_grow(x->node, x->room, room, sizeof *node);
+        x->node = node ? node : x->node;
+        x->room = node ? room : x->room;
+    }
+    if (end > x->bytes_room) {
+        size_t room = 2 * end;
+        char *byte = (char *)mem_grow(x->byte, x->bytes_room, room, 1);
+        x->byte = byte ? byte : x->byte;
+        x->bytes_room = byte ? room : x->bytes_room;
+    }
+    if (x->n < x->room && end <= x->bytes_room)
+        return &x->node[x->n];
+    gpu_graph_break(g);
+    return NULL;
+}
+
+/* Whether node d of the last time is of the same making as this one. */
+static bool alike(const struct node *d, const struct node *now)
+{
+    return d->kind == now->kind && d->kernel == now->kernel && d->n_args == now->n_args
+           && d->way == now->way && memcmp(d->size, now->size, sizeof d->size) == 0
+           && d->end == now->end;
+}
+
+static bool equal(dim3 a, dim3 b)
+{
+    return a.x == b.x && a.y == b.y && a.z == b.z;
+}
+
+/* Takes the node down; of a kernel its arguments come too. */
+static void take_node(struct gpu_graph *x, struct node *to, struct node now, void **arg)
+{
+    bool known = x->same && x->n < x->kept && alike(to, &now);
+    bool changed = !known || !equal(to->grid, now.grid) || !equal(to->block, now.block)
+                   || to->shared != now.shared || to->to != now.to || to->from != now.from
+                   || to->bytes != now.bytes;
+    for (int i = 0; i < now.n_args; i++) {
+        char *byte = x->byte + now.at[i];
+        changed |= known && memcmp(byte, arg[i], now.size[i]) != 0;
+        memcpy(byte, arg[i], now.size[i]);
+    }
+    now.changed = changed || (known && to->changed);
+    now.made = known ? to->made : NULL;
+    x->same &= known;
+    x->n_bytes = now.end;
+    *to = now;
+    x->n++;
+}
+
+/* The next node of what is written down, or on the stream at once. */
+static void put_node(struct gpu *g, const struct node *now, void **arg)
+{
+    struct node *to = g->recording ? next_node(g, now->end) : NULL;
+    if (to)
+        take_node(g->recording, to, *now, arg);
+    else
+        run_node(g, now, arg);
+}
+
+void gpu_launch_kernel(struct gpu *g, const struct gpu_call *call)
+{
+    struct node now = {};
+    now.kind = NODE_KERNEL;
+    now.kernel = call->kernel;
+    now.grid = call->grid;
+    now.block = call->block;
+    now.shared = call->shared;
+    now.n_args = call->n_args;
+    now.end = g->recording ? (g->recording->n_bytes + ALIGN - 1) / ALIGN * ALIGN : 0;
+    for (int i = 0; i < call->n_args; i++) {
+        now.at[i] = now.end;
+        now.size[i] = call->size[i];
+        now.end += (call->size[i] + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    put_node(g, &now, call->arg);
+}
+
+static void put_copy(struct gpu *g, void *to, const void *from, size_t bytes, cudaMemcpyKind way)
+{
+    struct node now = {};
+    now.kind = NODE_COPY;
+    now.to = to;
+    now.from = from;
+    now.bytes = bytes;
+    now.way = way;
+    now.end = g->recording ? g->recording->n_bytes : 0;
+    if (bytes > 0)
+        put_node(g, &now, NULL);
+}
+
+void gpu_copy(struct gpu *g, void *to, const void *from, size_t bytes)
+{
+    put_copy(g, to, from, bytes, cudaMemcpyDeviceToDevice);
+}
+
+void gpu_fetch(struct gpu *g, void *pinned, const void *device, size_t bytes)
+{
+    put_copy(g, pinned, device, bytes, cudaMemcpyDeviceToHost);
+}
+
+void gpu_zero(struct gpu *g, void *device, size_t bytes)
+{
+    struct node now = {};
+    now.kind = NODE_ZERO;
+    now.to = device;
+    now.bytes = bytes;
+    now.end = g->recording ? g->recording->n_bytes : 0;
+    if (bytes > 0)
+        put_node(g, &now, NULL);
+}

@@ -1,0 +1,222 @@
+/* Work that is written down and put on the device at once: what is replayed gives the bytes of what
+ * is launched, and nothing that has changed is replayed as it was. */
+#include <stdlib.h>
+
+#include "engine/decode/device.h"
+#include "engine/decode/sampler.h"
+#include "tests/cuda/device.h"
+#include "tests/engine/golden.h"
+
+enum { N = 300 };
+
+/* Of N numbers x: y = x + scale x, of the first n; then a copy, zeros, and both brought home. */
+struct work {
+    float *x, *y, *z, *home;
+    float scale;
+    size_t n;
+};
+
+static void put(struct gpu *g, const struct work *w)
+{
+    gpu_copy(g, w->y, w->x, N * sizeof *w->x);
+    gpu_add(g, w->y, w->x, w->n, w->scale);
+    gpu_zero(g, w->z, N * sizeof *w->z);
+    gpu_copy(g, w->z, w->y, w->n * sizeof *w->z);
+    gpu_fetch(g, w->home, w->z, N * sizeof *w->z);
+}
+
+static void expect(struct gpu *g, const struct work *w, const char *what)
+{
+    cr_assert(zero(int, gpu_wait(g, NULL)));
+    for (size_t i = 0; i < N; i++) {
+        float x = (float)i, want = i < w->n ? x + w->scale * x : 0;
+        cr_assert(eq(flt, w->home[i], want), "%s: %zu", what, i);
+        w->home[i] = NAN;
+    }
+}
+
+static struct work work_of(struct gpu *g)
+{
+    struct work w = {.scale = 2, .n = N, .home = gpu_pin(g, N, sizeof *w.home)};
+    float x[N];
+    for (int i = 0; i < N; i++)
+        x[i] = (float)i;
+    w.x = device_copy(g, x, sizeof x);
+    w.y = device_copy(g, x, sizeof x);
+    w.z = device_copy(g, x, sizeof x);
+    return w;
+}
+
+static void drop(struct gpu *g, struct work *w)
+{
+    gpu_free(g, w->x);
+    gpu_free(g, w->y);
+    gpu_free(g, w->z);
+    gpu_unpin(g, w->home);
+}
+
+/* Puts it through the graph, and expects so many graphs, replays and nodes told anew. */
+static void step(struct gpu *g, struct gpu_graph **graph, const struct work *w, const long want[3],
+                 const char *what)
+{
+    gpu_graph_begin(g, graph);
+    put(g, w);
+    gpu_graph_end(g);
+    expect(g, w, what);
+    struct gpu_graph_facts f = gpu_graph_look(*graph);
+    cr_expect(eq(long, f.nodes, 5), "%s", what);
+    cr_expect(f.built == want[0] && f.replayed == want[1] && f.updated == want[2],
+              "%s: %ld graphs, %ld replays, %ld told", what, f.built, f.replayed, f.updated);
+}
+
+Test(graph, replays_what_is_launched)
+{
+    struct gpu *g = device_open();
+    struct gpu_graph *graph = NULL;
+    struct work w = work_of(g), other = work_of(g);
+    step(g, &graph, &w, (long[]){0, 0, 0}, "the first time");
+    step(g, &graph, &w, (long[]){1, 1, 0}, "again");
+    step(g, &graph, &w, (long[]){1, 2, 0}, "a third time");
+    w.scale = -0.5f;
+    step(g, &graph, &w, (long[]){1, 3, 1}, "another number");
+    w.n = 70; /* other sizes of a launch and of a copy */
+    step(g, &graph, &w, (long[]){1, 4, 3}, "another size");
+    step(g, &graph, &other, (long[]){1, 5, 8}, "other memory");
+    step(g, &graph, &other, (long[]){1, 6, 8}, "the same memory");
+    float *x = other.x; /* what is replayed reads memory as it is by then */
+    for (int i = 0; i < N; i++)
+        other.home[i] = 0;
+    gpu_put(g, x, other.home, N * sizeof *x);
+    gpu_graph_begin(g, &graph);
+    put(g, &other);
+    gpu_graph_end(g);
+    cr_assert(zero(int, gpu_wait(g, NULL)));
+    cr_expect(other.home[7] == 0 && other.home[N - 1] == 0);
+    gpu_graph_free(g, graph);
+    drop(g, &w);
+    drop(g, &other);
+    device_check(g, "graph");
+    gpu_close(g);
+}
+
+/* Another shape, or what cannot be written down, goes on the stream by itself. */
+Test(graph, shapes_change)
+{
+    struct gpu *g = device_open();
+    struct gpu_graph *graph = NULL;
+    struct work w = work_of(g);
+    for (int i = 0; i < 9; i++) {
+        bool longer = i == 3 || i == 4 || i == 5, stops = i == 6;
+        w.scale = (float)i;
+        gpu_graph_begin(g, &graph);
+        if (longer)
+            gpu_zero(g, w.z, 4);
+        put(g, &w);
+        if (stops) {
+            gpu_put(g, w.z, w.home, 4); /* of no use, but for that it ends the writing */
+            put(g, &w);
+        }
+        gpu_graph_end(g);
+        expect(g, &w, "a shape");
+    }
+    struct gpu_graph_facts f = gpu_graph_look(graph);
+    cr_expect(f.built == 3 && f.replayed == 5, "%ld graphs, %ld replays", f.built, f.replayed);
+    gpu_graph_free(g, graph);
+    drop(g, &w);
+    device_check(g, "shapes");
+    gpu_close(g);
+}
+
+/* ---- steps of sessions */
+
+enum { PROMPT = 52, STEPS = 16, CAP = PROMPT + STEPS };
+
+struct told {
+    float *logits; /* [STEPS][vocab] */
+    int32_t token[STEPS];
+    struct gpu_graph_facts facts;
+    long calls, home; /* of the last step */
+    int vocab;
+};
+
+/* Steps after the token that is drawn from the last one's logits: there, or here. */
+static struct told play(const char *method, int budget, bool exact, double temperature, bool there)
+{
+    struct kvf_diag d = {""};
+    struct engine_options opt = {.exact = exact, .n_threads = 1, .backend = &backend_cuda};
+    struct engine *e = NULL;
+    struct sampler by;
+    int32_t ids[PROMPT];
+    cr_assert(zero(int, engine_open(tiny_path(4), &opt, &e, &d)), "%s", d.text);
+    size_t V = (size_t)e->config.vocab;
+    struct choice c = choose(method, budget);
+    struct session *s = open_session(e, &c, CAP, 0, NULL);
+    struct told t = {.logits = MEM_NEW(float, STEPS *V)};
+    cr_assert(zero(int, sampler_init(&by, temperature, 0.9, 5, e->config.vocab)));
+    for (int i = 0; i < PROMPT; i++)
+        ids[i] = (int32_t)((size_t)(i * i + 1) % V);
+    cr_assert(zero(int, session_prompt(s, ids, PROMPT, NULL, NULL)));
+    if (there)
+        session_draws(s, &by);
+    for (int i = 0; i < STEPS; i++) {
+        t.token[i] = there ? session_next(s) : sampler_next(&by, session_logits(s));
+        t.calls = emulation_calls();
+        t.home = (long)emulation_bytes_home();
+        cr_assert(zero(int, session_step(s, t.token[i])));
+        t.calls = emulation_calls() - t.calls;
+        t.home = (long)emulation_bytes_home() - t.home;
+        memcpy(t.logits + (size_t)i * V, session_logits(s), V * sizeof(float));
+    }
+    t.facts = gpu_graph_look(((struct mirror *)s->mirror)->graph);
+    t.vocab = e->config.vocab;
+    sampler_finish(&by);
+    session_destroy(s);
+    engine_close(e);
+    return t;
+}
+
+/* Heads that grow over a page, of equal lengths, of many, and that are read by pages: the same bits
+ * with graphs as without, and most steps one call of the driver beside what they bring. */
+Test(graph, steps_are_replayed, .timeout = 240)
+{
+    static const struct {
+        const char *method;
+        int budget;
+    } rows[] = {{"full", 0}, {"adakv:window=4", 24}, {"quest:page=4,dense=0", 24}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *what = rows[i].method;
+        bool exact = i % 2 == 0;
+        struct told graph = play(what, rows[i].budget, exact, i % 2, true);
+        setenv("KVF_EMULATED", "graphs=0", 1);
+        struct told launched = play(what, rows[i].budget, exact, i % 2, true);
+        unsetenv("KVF_EMULATED");
+        struct gpu_graph_facts f = graph.facts;
+        cr_expect(zero(int, memcmp(graph.token, launched.token, sizeof graph.token)), "%s", what);
+        size_t bytes = (size_t)(STEPS * graph.vocab) * sizeof(float);
+        cr_expect(zero(int, memcmp(graph.logits, launched.logits, bytes)), "%s: logits", what);
+        cr_expect(f.replayed >= STEPS - 2 * f.built - 1 && f.built <= 4, "%s: %ld of %ld", what,
+                  f.built, f.replayed);
+        cr_expect(le(long, f.updated, f.nodes), "%s", what);
+        if (EMULATED) {
+            cr_expect(zero(long, launched.facts.replayed), "%s", what);
+            cr_expect(3 * graph.calls < launched.calls, "%s: %ld calls, %ld without", what,
+                      graph.calls, launched.calls);
+        }
+        mem_free(graph.logits);
+        mem_free(launched.logits);
+    }
+    cr_assert(eq(int, emulation_faults(), 0), "%s", emulation_first_fault());
+}
+
+/* What is drawn there is what the processor draws, and comes home in the place of the logits. */
+Test(graph, the_token_comes_home_alone, .timeout = 240)
+{
+    struct told here = play("full", 0, true, 0.8, false), there = play("full", 0, true, 0.8, true);
+    size_t bytes = (size_t)(STEPS * here.vocab) * sizeof(float);
+    cr_expect(zero(int, memcmp(here.token, there.token, sizeof here.token)));
+    cr_expect(zero(int, memcmp(here.logits, there.logits, bytes)));
+    if (EMULATED)
+        cr_expect(eq(long, here.home - there.home, (long)(4 * here.vocab - 4)));
+    mem_free(here.logits);
+    mem_free(there.logits);
+}
