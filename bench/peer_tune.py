@@ -153,7 +153,9 @@ def main():
     a, b = (statistics.median(rates[x]) for x in ("kvfate", "torch"))
     peak = high_water(os.getpid())
     print(f"torch {torch.__version__}, {o.threads} threads, T = {len(ids)}: kvfate {a:.1f} tokens/s, torch {b:.1f}, ratio of medians {a / b:.2f}")
-    print(f"memory: kvfate {said[2] / 2**20:.0f} MiB by its formula, peak {said[3] / 2**20:.0f} MiB; torch peak {peak / 2**20:.0f} MiB")
+    beside = os.path.getsize(o.model) + 2 * peer.m.embedding.nbytes  # the largest matrix as it is and as it is stored
+    print(f"memory: kvfate {said[2] / 2**20:.0f} MiB by its formula and {beside / 2**20:.0f} for the mapped file and while the new one is written, "
+          f"peak {said[3] / 2**20:.0f} MiB; torch peak {peak / 2**20:.0f} MiB")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """The study of training under a small cache (docs/studies/sparse-training.md): what it runs, and its tables.
 
-usage: python bench/sparse_training.py FOLDER [--run MODEL.gguf] [--kvfate build/cli/kvfate]
+usage: bench/sparse_training.py FOLDER [--run MODEL.gguf] [--default MODEL.gguf --text TRAIN.txt HELD.txt] [--kvfate build/cli/kvfate]
+ FOLDER [--run MODEL.gguf] [--kvfate build/cli/kvfate]
 
 --run makes what FOLDER lacks: texts and questions of the model, the model that was taught their form, nine trainings by divergence and
-six by rewards.  A run that was stopped goes on with the same command.  Tables are printed of what FOLDER has."""
+six by rewards, and what these models answer to questions that no rate was chosen on.  --default distils another model, with low-rank
+weights, on the first text, and checks it on the second.  A run that was stopped goes on with the same command.  Tables are printed of what FOLDER has."""
 import argparse
 import json
 import os
@@ -30,25 +32,33 @@ class Study:
         if not os.path.exists(self.path(name)):
             subprocess.run([self.program, *map(str, argv)], check=True, **more)
 
+    def stories(self, model, name, n, seed):
+        """Lines of JSONL: stories of the model itself, with its full cache."""
+        starts = self.path(name + "-starts.jsonl")
+        with open(starts, "w", encoding="utf-8") as f:
+            for i in range(n):
+                f.write(json.dumps({"id": f"{i:03d}", "text": STARTS[i % 5], "n": 260, "seed": seed + i}) + "\n")
+        done = subprocess.run([self.program, "generate", "-m", model, "--jsonl", starts, "--temp", "1", "--ignore-eos", "-t", "1"], check=True, stdout=subprocess.PIPE)
+        return [json.dumps({"text": json.loads(line)["text"]}) + "\n" for line in done.stdout.splitlines()]
+
     def texts(self, model):
-        """Stories of the model itself, with its full cache."""
-        if os.path.exists(self.path("stories.jsonl")):
-            return
-        with open(self.path("starts.jsonl"), "w", encoding="utf-8") as f:
-            for i in range(260):
-                f.write(json.dumps({"id": f"{i:03d}", "text": STARTS[i % 5], "n": 260, "seed": i}) + "\n")
-        done = subprocess.run([self.program, "generate", "-m", model, "--jsonl", self.path("starts.jsonl"), "--temp", "1", "--ignore-eos", "-t", "1"],
-                              check=True, stdout=subprocess.PIPE)
-        with open(self.path("stories.jsonl"), "w", encoding="utf-8") as f:
-            for line in done.stdout.splitlines():
-                f.write(json.dumps({"text": json.loads(line)["text"]}) + "\n")
+        """stories.jsonl; and in stories2.jsonl the first 208 of them, which trained, before 120 that nothing was chosen on."""
+        if not os.path.exists(self.path("stories.jsonl")):
+            with open(self.path("stories.jsonl"), "w", encoding="utf-8") as f:
+                f.writelines(self.stories(model, "old", 260, 0))
+        if not os.path.exists(self.path("stories2.jsonl")):
+            with open(self.path("stories.jsonl"), encoding="utf-8") as f:
+                old = f.readlines()[:208]
+            with open(self.path("stories2.jsonl"), "w", encoding="utf-8") as f:
+                f.writelines(old + self.stories(model, "new", 120, 1000))
 
     def distil(self, model):
-        for method in METHODS:
-            for name, more in ((f"{method}-64", ()), (f"{method}-control", ("--control",))):
-                self.run(f"distil-{name}.gguf", "tune", "-m", model, "--data", self.path("stories.jsonl"), "--method", method, "-B", 64, "--length", 256, "--prompt", 64,
-                         "--accumulate", 4, "--steps", 60, "--lr", "5e-5", "--share", 0.8, "--check-every", 60, "--check-docs", 40, "--budgets", "64,128",
-                         "--type", "f32", "-t", 1, *more, "-o", self.path(f"distil-{name}.gguf"))
+        for first, texts, share, documents in (("distil", "stories.jsonl", 0.8, 40), ("new", "stories2.jsonl", 0.62, 80)):
+            for method in METHODS:
+                for name, more in ((f"{first}-{method}-64", ()), (f"{first}-{method}-control", ("--control",))):
+                    self.run(f"{name}.gguf", "tune", "-m", model, "--data", self.path(texts), "--method", method, "-B", 64, "--length", 256, "--prompt", 64,
+                             "--accumulate", 4, "--steps", 60, "--lr", "5e-5", "--share", share, "--check-every", 60, "--check-docs", documents, "--budgets", "64,128",
+                             "--type", "f32", "-t", 1, *more, "-o", self.path(f"{name}.gguf"))
 
     def taught(self, model):
         """The model that knows what an answer looks like: twice the same questions, as texts of their own and one behind the other."""
@@ -74,11 +84,30 @@ class Study:
                          "--check-docs", 60, "--budgets", "16,24", "--save-every", 5, "--type", "f32", "-s", seed, "-t", 1,
                          *(("--control",) if kind == "full" else ()), "-o", self.path(f"rl-{kind}-{seed}.gguf"))
 
-    def record(self, name):
+    def fresh(self):
+        """A thousand questions that nobody had looked at when rates and steps were chosen."""
+        self.run("fresh.jsonl", "quiz", "--level", 3, "-n", 1000, "--part", "test", "-s", 11, "-o", self.path("fresh.jsonl"))
+        for name in ("sft2", *(f"rl-{kind}-{seed}" for kind in KINDS for seed in SEEDS)):
+            self.run(f"fresh-{name}.gguf", "tune", "-m", self.path(name + ".gguf"), "--reward", self.path("f3.jsonl"), "--data", self.path("fresh.jsonl"), "--method", "gkv",
+                     "-B", 24, "--length", 96, "--steps", 0, "--accumulate", 1, "--samples", 2, "--most", 16, "--temperature", 1, "--check-docs", 1000,
+                     "--budgets", "16,24", "--type", "f32", "-s", 4, "-t", 1, "-o", self.path(f"fresh-{name}.gguf"))
+
+    def default(self, model, train, held):
+        """Low-rank weights of a larger model; the share of the text that trains ends within the first."""
+        if not os.path.exists(self.path("both.txt")):
+            texts = [open(path, encoding="utf-8").read() for path in (train, held)]
+            with open(self.path("both.txt"), "w", encoding="utf-8") as f:
+                f.write("".join(texts))
+        for name, more in (("gkv", ()), ("gkv-control", ("--control",))):
+            self.run(f"smol-{name}.safetensors", "tune", "-m", model, "--data", self.path("both.txt"), "--method", "gkv", "-B", 64, "--length", 256, "--prompt", 64,
+                     "--accumulate", 8, "--steps", 30, "--rank", 8, "--lr", "3e-4", "--share", 0.48, "--save-every", 1, "--check-every", 30, "--check-docs", 20,
+                     "--budgets", "64,128", "-t", 1, *more, "-o", self.path(f"smol-{name}.safetensors"))
+
+    def record(self, name, kind=".gguf"):
         """The steps and the checks of a record, None where there is none that is whole."""
-        if not os.path.exists(self.path(name + ".gguf")):
+        if not os.path.exists(self.path(name + kind)):
             return None
-        with open(self.path(name + ".gguf.log.jsonl"), encoding="utf-8") as f:
+        with open(self.path(name + kind + ".log.jsonl"), encoding="utf-8") as f:
             lines = [json.loads(line) for line in f]
         return [x for x in lines if "step" in x], [x for x in lines if "check" in x]
 
@@ -95,15 +124,22 @@ def shown(values, digits):
     return "{:.{d}f} ({:.{d}f} to {:.{d}f})".format(*interval(values), d=digits)
 
 
+def distil_rows(study, method, got):
+    """got: the records of a method and of its control"""
+    for budget in BUDGETS if None not in got.values() else ():
+        key = f"documents_{budget}"
+        after = {n: np.array(r[1][-1][key]) for n, r in got.items()}
+        before = np.array(next(iter(got.values()))[1][0][key])
+        mine, control = after.values()
+        print(f"| {method} | {budget} | {shown(before, 4)} | {shown(mine, 4)} | {shown(control, 4)} | {shown(mine - before, 4)} | {shown(mine - control, 4)} |")
+
+
 def distil_table(study):
     print("\n| method | budget of the check | KL before | after distillation | after the control | distilled minus before | distilled minus control |\n|---|---|---|---|---|---|---|")
-    for method in METHODS:
-        got = {n: study.record(f"distil-{method}-{n}") for n in ("64", "control")}
-        for budget in BUDGETS if None not in got.values() else ():
-            key = f"documents_{budget}"
-            after = {n: np.array(r[1][-1][key]) for n, r in got.items()}
-            print(f"| {method} | {budget} | {shown(got['64'][1][0][key], 4)} | {shown(after['64'], 4)} | {shown(after['control'], 4)} | {shown(after['64'] - got['64'][1][0][key], 4)} | "
-                  f"{shown(after['64'] - after['control'], 4)} |")
+    for first in ("distil", "new"):
+        for method in METHODS:
+            distil_rows(study, method + (", new stories" if first == "new" else ""), {n: study.record(f"{first}-{method}-{n}") for n in ("64", "control")})
+    distil_rows(study, "gkv, default model", {n: study.record(f"smol-{n}", ".safetensors") for n in ("gkv", "gkv-control")})
 
 
 def table(study, *argv):
@@ -144,19 +180,29 @@ def change_table(study):
                 changed(study, "sft2", f"rl-{kind}-{seed}", "gkv", 24, prompts)
 
 
+def pass_table(first, got):
+    """first: by budget, the questions' shares of right answers before; got: records whose last check is after."""
+    print("\n| cache | pass@1 before | after RL-Sparse | after RL-Full | RL-Sparse minus before | RL-Full minus before | RL-Sparse minus RL-Full | its three seeds |")
+    print("|---|---|---|---|---|---|---|---|")
+    for budget, before in first.items():
+        last = {k: np.array([got[k, s][1][-1][f"questions_{budget}"] for s in SEEDS]) for k in KINDS}
+        apart, mean = last["sparse"] - last["full"], {k: x.mean(0) for k, x in last.items()}
+        print(f"| {budget} | {shown(before, 3)} | {shown(mean['sparse'], 3)} | {shown(mean['full'], 3)} | {shown(mean['sparse'] - before, 3)} | {shown(mean['full'] - before, 3)} | "
+              f"{shown(apart.mean(0), 3)} | {', '.join(f'{x:+.3f}' for x in apart.mean(1))} |")
+
+
+def fresh_table(study):
+    base, got = study.record("fresh-sft2"), {(k, s): study.record(f"fresh-rl-{k}-{s}") for k in KINDS for s in SEEDS}
+    if base and None not in got.values():
+        pass_table({b: np.array(base[1][-1][f"questions_{b}"]) for b in REWARD_BUDGETS}, got)
+
+
 def reward_table(study):
     got = {(k, s): study.record(f"rl-{k}-{s}") for k in KINDS for s in SEEDS}
     if None in got.values():
         return
-    print("\n| cache | pass@1 before | after RL-Sparse | after RL-Full | RL-Sparse minus before | RL-Sparse minus RL-Full | its three seeds |")
-    print("|---|---|---|---|---|---|---|")
-    for budget in REWARD_BUDGETS:
-        key = f"questions_{budget}"
-        first = np.mean([got[k, s][1][0][key] for k in KINDS for s in SEEDS], axis=0)
-        last = {k: np.array([got[k, s][1][-1][key] for s in SEEDS]) for k in KINDS}
-        apart = last["sparse"] - last["full"]
-        print(f"| {budget} | {shown(first, 3)} | {shown(last['sparse'].mean(0), 3)} | {shown(last['full'].mean(0), 3)} | {shown(last['sparse'].mean(0) - first, 3)} | "
-              f"{shown(apart.mean(0), 3)} | {', '.join(f'{x:+.3f}' for x in apart.mean(1))} |")
+    first = {b: np.mean([got[k, s][1][0][f"questions_{b}"] for k in KINDS for s in SEEDS], axis=0) for b in REWARD_BUDGETS}
+    pass_table(first, got)
     print("\n| training | seed | tokens of the passes | reward, first and last 10 steps | entropy, first and last 10 steps | KL from the model, full cache |\n|---|---|---|---|---|---|")
     for (kind, seed), (steps, checks) in got.items():
         ends = [[np.mean([x[name] for x in steps[part]]) for part in (slice(0, 10), slice(-10, None))] for name in ("reward", "entropy")]
@@ -167,6 +213,8 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("folder")
     p.add_argument("--run", metavar="MODEL.gguf")
+    p.add_argument("--default", metavar="MODEL.gguf")
+    p.add_argument("--text", nargs=2, metavar="FILE")
     p.add_argument("--kvfate", default="build/cli/kvfate")
     a = p.parse_args()
     study = Study(a.folder, a.kvfate)
@@ -176,8 +224,13 @@ def main():
         study.distil(a.run)
         study.taught(a.run)
         study.rewards()
+        study.fresh()
+    if a.default:
+        os.makedirs(a.folder, exist_ok=True)
+        study.default(a.default, *a.text)
     distil_table(study)
     reward_table(study)
+    fresh_table(study)
     change_table(study)
 
 

@@ -148,11 +148,14 @@ size_t tuner_parameters(const struct tuner *t)
     return t->learnt.n;
 }
 
-/* Packs of a matrix in one direction take as much as the matrix; the teacher has both, too. */
+/* Packs of a matrix in one direction take as much as the matrix; the teacher has both, too, and its
+ * output matrix a third time, for decoding. */
 size_t tuner_bytes(const struct tuner *t)
 {
+    const struct model_config *m = t->tuned->config;
     size_t copies = 6, moments = (t->lora ? 3 : 2) * t->learnt.n;
-    return (copies * t->tuned->n + moments) * sizeof(float) + pass_bytes(t->pass);
+    size_t head = (size_t)m->vocab * (size_t)m->d_model;
+    return (copies * t->tuned->n + moments + head) * sizeof(float) + pass_bytes(t->pass);
 }
 
 const struct tuned *tuner_weights(const struct tuner *t)
