@@ -7,6 +7,8 @@
 """
 import importlib
 
+from .errors import needing
+
 # What the package offers, and the module that has it.  Each is loaded when it is asked for: kvfate.capture needs torch and transformers, and the
 # command `kvfate` of the wheel, which starts the program, not even NumPy.
 _PLACES = {
@@ -21,12 +23,8 @@ __all__ = sorted(set(_PLACES) - {"capture"})
 def __getattr__(name):
     if name not in _PLACES:
         raise AttributeError("module 'kvfate' has no attribute %r" % name)
-    try:
+    with needing("kvfate." + name, "numpy", "torch", "transformers"):
         module = importlib.import_module("." + _PLACES[name], __name__)
-    except ImportError as e:
-        if e.name not in ("numpy", "torch", "transformers"):
-            raise
-        raise ImportError("kvfate.%s needs %s, which this Python does not have: pip install %s" % (name, e.name, e.name), name=e.name) from None
     value = getattr(module, _NAMES.get(name, name))
     globals()[name] = value
     return value

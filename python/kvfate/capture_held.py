@@ -4,8 +4,17 @@ import torch
 
 from . import capture_dilution
 from .capture_rows import NEVER, weigh
+from .errors import Error
 
 BUDGET, REFUSED = 1, 3  # reasons, as the format names them
+
+
+def finite(t0, lse):
+    """lse: [heads][queries] from t0 on, which is a number where all products of query and keys are."""
+    odd = ~torch.isfinite(lse).all(0)
+    if bool(odd.any()):
+        raise Error("the attention of token %d is not a number; look for weights that are not finite, or load the model with dtype=torch.float32, "
+                    "as float16 has no numbers over 65504" % (t0 + int(odd.int().argmax())))
 
 
 class Held:
@@ -70,6 +79,7 @@ class Held:
         for at in range(0, q.shape[1], step):
             rows = q[:, at:at + step].float().reshape(H, G // H, -1, q.shape[2])
             w, seen, lse, entropy = weigh(self._arrays, rows, k.float(), scale, softcap, t0 + at, 0, None, places)
+            finite(t0 + at, lse)
             held = places[:, None, None].expand(H, G // H, rows.shape[2], -1).reshape(w.shape)
             held = torch.where(held == NEVER, T, held)  # the last column is thrown away
             spread = torch.zeros(G, rows.shape[2], T + 1, device=q.device).scatter_(-1, held, w)[..., :T]

@@ -11,8 +11,8 @@ import torch
 from transformers.cache_utils import Cache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 
-from . import capture_dilution
-from .capture_held import BUDGET, Held
+from . import capture_beside, capture_dilution
+from .capture_held import BUDGET, Held, finite
 from .capture_rows import NEVER, NumpyArrays, weigh
 from .capture_trace import ANSWER, IMAGE, PROMPT, Recording, chosen
 from .capture_vision import patches, pictures
@@ -20,6 +20,8 @@ from .errors import Error, TraceError
 
 LATER = 32  # queries of single tokens that are scored together
 CHANGES = ("s_aux", "sinks", "position_bias", "position_bias_embedding", "alibi", "head_mask", "layer_head_mask", "indexer", "cache")
+
+CACHE = capture_beside.Attributes(Cache)
 
 # a part of the name of a cache's layer, what is said of it, and the way out
 CACHES = [("Quantized", "a quantised cache (%s), whose keys are not those that later queries meet", "run with a DynamicCache"),
@@ -105,6 +107,41 @@ def rows_of(mask, first, end):
     return part if part.dtype == torch.bool else part > torch.finfo(part.dtype).min / 2
 
 
+def _check(tokenizer, watch, every, most, meta):
+    """What a capture is given, before a model runs for hours."""
+    number = isinstance(every, (int, float)) and every == every
+    for name, value, fits, what in (
+            ("tokenizer", tokenizer, tokenizer is None or hasattr(tokenizer, "convert_ids_to_tokens"), "a tokenizer of transformers, such as AutoTokenizer.from_pretrained(...), or None"),
+            ("watch", watch, watch is None or isinstance(watch, str), "a text such as 383,400-410@L10H19,L3H*, or None"),
+            ("every", every, number, "a number of seconds"),
+            ("most", most, most is None or isinstance(most, int) and most >= 1, "a number of tokens from 1 on, or None"),
+            ("meta", meta, meta is None or isinstance(meta, dict), "a dict, or None")):
+        if not fits:
+            raise Error("kvfate.capture was given %s=%.80r: it is %s" % (name, value, what))
+
+
+def _beside(inner, captures):
+    """An attention function that does what it did, beside which captures take its queries and keys."""
+    def attention(module, query, key, value, attention_mask, *args, **kwargs):
+        result = inner(module, query, key, value, attention_mask, *args, **kwargs)
+        for capture in list(captures):
+            if module in capture.modules:
+                with torch.no_grad():
+                    capture._attended(module, query, key, value, attention_mask, kwargs)
+        return result
+    return attention
+
+
+def _before_beams(inner, captures):
+    """The change of places of a cache's sequences, which a captured run cannot have."""
+    def reorder_cache(cache, *args, **kwargs):
+        for capture in list(captures):
+            if cache is capture._cache:
+                capture._reordered()
+        return inner(cache, *args, **kwargs)
+    return reorder_cache
+
+
 class _Sequence:
     """One sequence of a batch: its recording, the places before it that hold padding, and queries that wait to be scored."""
 
@@ -123,8 +160,11 @@ class Capture:
     """See `capture`."""
 
     def __init__(self, model, tokenizer=None, out="capture.kvf", probes="paper", watch=None, every=30.0, most=None, existing="refuse", meta=None):
+        _check(tokenizer, watch, every, most, meta)
         self.model, self.out, self.probes, self.watch, self.every, self.existing = model, os.fspath(out), probes, watch, every, existing
         self._meta, self._tokenizer, self._texts, self._names = meta or {}, tokenizer, texts_of(tokenizer), chosen(probes)
+        if hasattr(model, "_orig_mod"):
+            raise Error("%s is compiled, and hooks do not see what it computes; capture the model itself, before torch.compile" % type(model).__name__)
         if not isinstance(model, PreTrainedModel):
             raise Error("%s is no model of transformers, whose attention could be captured; record it with kvfate.Writer" % type(model).__name__)
         if model.config.is_encoder_decoder:
@@ -138,8 +178,9 @@ class Capture:
                         "record such a model with kvfate.Writer" % (type(model).__name__, len(self.modules), self.config.num_hidden_layers))
         self._heads = [(self.config.num_key_value_heads, self.config.num_attention_heads)] * self.config.num_hidden_layers
         self._arrays = TorchArrays(next(model.parameters()).device)
-        self.sequences, self.paths, self._total, self._hooks, self._replaced, self._open = [], [], 0, [], [], False
+        self.sequences, self.paths, self._total, self._hooks, self._looks, self._open = [], [], 0, [], [], False
         self._forced_role, self._seen_layers, self._given, self._grids = None, set(), {}, []
+        self._cache = None    # of the last step
         self.method = {"name": "full", "budget": 0}
         self.follows = False  # an adapter tells of evictions
 
@@ -155,9 +196,9 @@ class Capture:
         else:
             places, name = [ALL_ATTENTION_FUNCTIONS._local_mapping], how
         for place in places:
-            self._replaced.append((place, name, place.get(name)))
-            place[name] = self._beside(place[name] if name in place else ALL_ATTENTION_FUNCTIONS.get(name))
-        self._reorder, Cache.reorder_cache = Cache.reorder_cache, self._reordered
+            inner = place[name] if name in place else ALL_ATTENTION_FUNCTIONS.get(name)
+            self._look(place, name, lambda captures, inner=inner: _beside(inner, captures))
+        self._look(CACHE, "reorder_cache", lambda captures, inner=Cache.reorder_cache: _before_beams(inner, captures))
         self._hooks = [self.decoder.register_forward_pre_hook(self._before, with_kwargs=True), self.decoder.register_forward_hook(self._after)]
         if self.decoder is not self.model:
             self._hooks.append(self.model.register_forward_pre_hook(self._outside, with_kwargs=True))
@@ -167,25 +208,16 @@ class Capture:
         self._open = True
         return self
 
-    def _beside(self, inner):
-        """An attention function that does what it did, beside which the capture takes its queries and keys."""
-        def attention(module, query, key, value, attention_mask, *args, **kwargs):
-            result = inner(module, query, key, value, attention_mask, *args, **kwargs)
-            if module in self.modules:
-                with torch.no_grad():
-                    self._attended(module, query, key, value, attention_mask, kwargs)
-            return result
-        return attention
+    def _look(self, place, name, make):
+        capture_beside.join(place, name, self, make)
+        self._looks.append((place, name))
 
     def __exit__(self, kind, *_):
         for hook in self._hooks:
             hook.remove()
-        for place, name, before in self._replaced:
-            if before is None:
-                place.pop(name, None)
-            else:
-                place[name] = before
-        Cache.reorder_cache, self._open = self._reorder, False
+        for place, name in self._looks:
+            capture_beside.leave(place, name, self)
+        self._looks, self._open = [], False
         if kind is None and not self.sequences:
             raise Error("%s: the model %s was not run within the capture, so that there is no trace" % (self.out, type(self.model).__name__))
         try:
@@ -209,11 +241,16 @@ class Capture:
     def read(self, tokens, prompt=None, chunk=256):
         """Feeds given tokens (ids, or a text for the tokenizer) in chunks, instead of `model.generate`; `prompt`: how many of them are
         the prompt, the others being the answer.  Returns the cache."""
+        if not self._open:
+            raise TraceError("%s: nothing is captured outside of the with statement; read within it" % self.out)
         if isinstance(tokens, str) and self._tokenizer is None:
             raise Error("read was given a text, and the capture has no tokenizer; give kvfate.capture one, or token ids to read")
-        ids = torch.as_tensor(self._tokenizer(tokens)["input_ids"] if isinstance(tokens, str) else tokens, device=self._arrays.device).reshape(1, -1)
+        ids = torch.as_tensor(self._tokenizer(tokens)["input_ids"] if isinstance(tokens, str) else tokens, device=self._arrays.device)
+        if ids.dim() > 2 or ids.dim() == 2 and len(ids) != 1 or not ids.numel():
+            raise Error("read was given tokens of the shape %s: it feeds one text, [n] or [1][n], of one token at least" % list(ids.shape))
+        ids = ids.reshape(1, -1).to(ids.dtype if ids.is_floating_point() or ids.dtype == torch.bool else torch.int64)
         prompt, cache = ids.shape[1] if prompt is None else prompt, None
-        if ids.dtype not in (torch.int32, torch.int64) or not 0 <= prompt <= ids.shape[1] or chunk < 1:
+        if ids.dtype != torch.int64 or not 0 <= prompt <= ids.shape[1] or chunk < 1:
             raise Error("read was given %d numbers of the type %s, prompt=%s and chunk=%s: tokens are whole numbers, no more than they are of the prompt, and a chunk "
                         "has one at least" % (ids.shape[1], str(ids.dtype).removeprefix("torch."), prompt, chunk))
         for role, a, b in ((PROMPT, 0, prompt), (ANSWER, prompt, ids.shape[1])):
@@ -228,7 +265,7 @@ class Capture:
     def _refuse(self, module, found, way):
         raise Error("%s of %s: %s; %s" % (module if isinstance(module, str) else type(module).__name__, type(self.model).__name__, found, way))
 
-    def _reordered(self, order):
+    def _reordered(self):
         self._refuse("the cache", "its sequences change places, as beams do", "generate with num_beams=1")
 
     def _outside(self, module, args, kwargs):
@@ -248,7 +285,9 @@ class Capture:
             ids = given["input_ids"]
         if ids is None:
             self._refuse(module, "it was given embeddings and no token ids", "give input_ids")
-        cache = kwargs.get("past_key_values")
+        cache = self._cache = kwargs.get("past_key_values")
+        if cache is not None and not hasattr(cache, "get_seq_length"):
+            self._refuse(module, "past_key_values is a %s" % type(cache).__name__, "give a DynamicCache of transformers, or none")
         for kind in [type(layer).__name__ for layer in getattr(cache, "layers", ())]:
             for part, found, way in CACHES:
                 if part in kind:
@@ -408,6 +447,7 @@ class Capture:
             low = i0 if window is None else max(i0, t0 + at - window + 1)
             end = t0 + at + step - i0
             w = weigh(a, q[:, at:at + step].reshape(H, G // H, step, D), k[:, low - i0:end], scale, softcap, t0 + at, low, window)
+            finite(t0 + at, w[2])
             rows.take(*w, t0 + at, low)
             if s.held[layer].dilutes:
                 capture_dilution.of_seen(rows, *w[:2]) if window else capture_dilution.of_all(rows)

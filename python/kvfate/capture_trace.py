@@ -15,6 +15,8 @@ NARROW = 65534  # most tokens of a run whose steps fit into 16 bits
 
 def chosen(probes):
     """Names of probes, from "lean", "paper", "full" or names, as text with commas or a list."""
+    if not isinstance(probes, (str, list, tuple, set, frozenset)):
+        raise Error("probes=%.80r: they are names in a text with commas, or in a list" % (probes,))
     words = probes.split(",") if isinstance(probes, str) else list(probes)
     names = [n for word in words for n in EVERY.get(word, [word])]
     for name in names:
@@ -37,6 +39,8 @@ def watched(text, heads, most):
                 raise Error("watch=%r: the model has no head %s; it has %d layers of %d query heads" % (text, head, len(heads), heads[0][1]))
             for span in tokens.split(","):
                 first, _, last = span.partition("-")
+                if last and int(last) < int(first):
+                    raise Error("watch=%r: the span %s ends before it begins" % (text, span))
                 if int(last or first) >= most:
                     raise Error("watch=%r: token %s, where the run can have %d tokens" % (text, last or first, most))
                 for token in range(int(first), int(last or first) + 1):

@@ -1,4 +1,5 @@
 """What kvfate raises: each exception is one sentence that says what is wrong and where."""
+import contextlib
 import difflib
 
 
@@ -12,6 +13,18 @@ class TraceError(Error):
 
 class MissingValues(TraceError):
     """Values that the trace does not hold: a writer left them out, or they are lost."""
+
+
+@contextlib.contextmanager
+def needing(what, *libraries):
+    """Around the import of libraries that not everybody has installed."""
+    try:
+        yield
+    except ImportError as e:
+        name = (e.name or "").partition(".")[0]
+        if name not in libraries:
+            raise
+        raise ImportError("%s needs %s, which this Python does not have: pip install %s" % (what, name, name), name=name) from None
 
 
 def meant(name, names):

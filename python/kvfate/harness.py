@@ -6,10 +6,17 @@ What --model_args may have is what kvfate.Scores takes.  Log-probabilities of ch
 supported; a text that is longer than the model's context is refused with kvfate's sentence."""
 import sys
 
-from lm_eval.api.model import LM
-from lm_eval.api.registry import register_model
-
+from .errors import needing
 from .scores import Scores
+
+try:
+    with needing("kvfate.harness", "lm_eval"):
+        from lm_eval.api.model import LM
+        from lm_eval.api.registry import register_model
+except ImportError as e:
+    if __name__ == "__main__":
+        sys.exit("kvfate: %s" % e)
+    raise
 
 MOST = 256  # tokens of an answer where the task says nothing
 

@@ -113,7 +113,7 @@ def put_value(source, name, value, path):
 
 
 def _jsonl(source, path):
-    with open(path, encoding="utf-8", errors="surrogateescape") as f:
+    with open(path, encoding="utf-8-sig", errors="surrogateescape") as f:
         for number, line in enumerate(f, 1):
             if line.strip():
                 said = loaded(line, "%s: line %d" % (path, number))
@@ -128,7 +128,7 @@ def _jsonl(source, path):
 
 
 def _tsv(source, path):
-    with open(path, encoding="utf-8", newline="") as f:
+    with open(path, encoding="utf-8-sig", newline="") as f:
         lines = (line.rstrip("\n") for line in f)
         head = next((line for line in lines if not line.startswith("#")), "").rstrip("\r").split("\t")
         columns = [[] for _ in head]

@@ -415,7 +415,10 @@ def import_trace(files: "str | os.PathLike | list | dict", out: "str | os.PathLi
         for name, value in files.items():
             import_files.put_value(source, name, value, "the dict")
     else:
-        source = import_files.read([files] if isinstance(files, (str, os.PathLike)) else files)
+        files = [files] if isinstance(files, (str, os.PathLike)) else files
+        if any(os.path.exists(out) and os.path.exists(f) and os.path.samefile(f, out) for f in files):
+            raise Error("%s is what is imported; name another file for the trace" % os.fspath(out))
+        source = import_files.read(files)
     try:
         _write(Import(source, heads, prompt, probes, model, method, budget), os.fspath(out), overwrite)
     finally:

@@ -8,7 +8,7 @@ from typing import Union
 
 import numpy as np
 
-from .errors import Error, meant
+from .errors import Error, meant, needing
 from .program import described, path_of, run, words_of
 from .trace import Trace
 
@@ -73,8 +73,9 @@ def save_table(frame: "pandas.DataFrame | Table", path: "str | os.PathLike") -> 
 
     It needs pyarrow.  kvfate.load_table gives the table back; other programs that read these forms find the columns."""
     kind = ending(path, ("parquet", "feather"))
-    import pyarrow
-    from pyarrow import feather, parquet
+    with needing("kvfate.save_table of Parquet and Feather", "pyarrow"):
+        import pyarrow
+        from pyarrow import feather, parquet
     columns = {name: np.asarray(frame[name]) for name in frame.columns}
     table = pyarrow.table({name: pyarrow.array(x.tolist(), pyarrow.string()) if x.dtype.kind in "OU" else pyarrow.array(x) for name, x in columns.items()})
     table = table.replace_schema_metadata({b"kvfate": json.dumps(dict(frame.attrs), ensure_ascii=False).encode()})
@@ -92,8 +93,9 @@ def load_table(path: "str | os.PathLike") -> "pandas.DataFrame | Table":  # noqa
     kind = ending(path, ("parquet", "feather", "npz"))
     if kind == "npz":
         return _framed(*read_npz(path))
-    import pyarrow
-    from pyarrow import feather, parquet
+    with needing("kvfate.load_table of Parquet and Feather", "pyarrow"):
+        import pyarrow
+        from pyarrow import feather, parquet
     try:
         table = parquet.read_table(path) if kind == "parquet" else feather.read_table(path)
         attrs = json.loads((table.schema.metadata or {}).get(b"kvfate", b"{}"))

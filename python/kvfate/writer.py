@@ -156,6 +156,7 @@ class Writer:
     def _check(self, err, diag=None, what=""):
         if err:
             said = diag.text.decode("utf-8", "replace") if diag else ""
+            said = said.replace("--overwrite replaces it", 'existing="overwrite", or --overwrite, replaces it')
             raise TraceError(said or "%s: %s%s" % (self.path, what, self._lib.kvf_strerror(err).decode()))
 
     def _handle(self):

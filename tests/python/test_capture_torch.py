@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 
 from capture_checks import KVFATE, ROOT, begin, refused
 
@@ -335,6 +336,27 @@ def odd_things():
     refused("a closed trace", ["closed.kvf", "closed"], late)
 
 
+def arguments():
+    """What no model of a user's would be given."""
+    model, ids = load("tiny0", "Llama", "eager"), torch.arange(3, 23)[None]
+
+    def within_watch(watch):
+        with kvfate.capture(model, None, out="odd.kvf", existing="overwrite", watch=watch) as c:
+            c.read(ids)
+
+    for name, value in (("tokenizer", "gpt2"), ("watch", 5), ("every", float("nan")), ("most", 0), ("meta", [1]), ("probes", 3)):
+        refused("an argument", [name + "=", "it is" if name != "probes" else "they are"], lambda: kvfate.capture(model, **{"out": "odd.kvf", name: value}))
+    refused("a span", ["9-5", "ends before"], lambda: within_watch("9-5@L0H0"))
+    refused("two texts", ["[2, 2]", "one text"], lambda: under(lambda c: c.read([[3, 4], [5, 6]]), model))
+    refused("no tokens", ["[0]", "one token at least"], lambda: under(lambda c: c.read([]), model))
+    refused("reading outside", ["outside of the with"], lambda: kvfate.capture(model, out="odd.kvf").read([3]))
+    refused("tuples for a cache", ["past_key_values is a tuple", "DynamicCache"], lambda: under(lambda c: model(ids, past_key_values=()), model))
+    refused("a compiled model", ["OptimizedModule", "before torch.compile"], lambda: kvfate.capture(torch.compile(model)))
+    infinite = load("tiny0", "Llama", "sdpa")
+    torch.nn.init.constant_(infinite.model.layers[1].self_attn.q_proj.weight, float("nan"))
+    refused("weights that are no numbers", ["token 0 is not a number", "float32"], lambda: under(lambda c: c.read(ids), infinite))
+
+
 def refusals():
     model, ids = load("tiny0", "Llama", "eager"), torch.arange(3, 23)[None]
 
@@ -383,6 +405,43 @@ def refusals():
     check("the library is as it was", not transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS._local_mapping)
 
 
+def beside_others():
+    """Captures that open and close in turns, or at the same time on threads, and other models that run meanwhile, do not disturb each other."""
+    ids = torch.arange(3, 43)[None]
+    for how in ("sdpa", "eager"):
+        first, second = (load("tiny0", "Llama", how) for _ in range(2))
+        a, b = (kvfate.capture(m, None, out=n, existing="overwrite") for m, n in ((first, "a.kvf"), (second, "b.kvf")))
+        a.__enter__()
+        b.__enter__()
+        first(ids)
+        a.__exit__(None, None, None)
+        second(ids)
+        b.__exit__(None, None, None)
+        near_equal("in turns, " + how, kvfate.open("a.kvf"), kvfate.open("b.kvf"))
+
+    def one(k, failed):
+        try:
+            with kvfate.capture(load("tiny0", "Llama", "sdpa"), None, out="thread-%d.kvf" % k, existing="overwrite") as c:
+                for t in range(8):
+                    cache = c.model(ids[:, 5 * t:5 * t + 5], past_key_values=cache if t else None).past_key_values
+        except Exception as e:
+            failed.append(e)
+    failed = []
+    threads = [threading.Thread(target=one, args=(k, failed)) for k in range(3)]
+    for step in ("start", "join"):
+        for thread in threads:
+            getattr(thread, step)()
+    check("on threads", not failed, failed)
+    for k in range(3):
+        near_equal("on threads", kvfate.open("a.kvf"), kvfate.open("thread-%d.kvf" % k))
+    with kvfate.capture(first, None, out="beams.kvf", existing="overwrite"):
+        second.generate(ids, num_beams=2, max_new_tokens=3, eos_token_id=None)
+        first(ids)
+    near_equal("beams of another model", kvfate.open("a.kvf"), kvfate.open("beams.kvf"))
+    check("the library is as it was", not transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS._local_mapping and "reorder_cache" in transformers.Cache.reorder_cache.__qualname__
+          and transformers.Cache.reorder_cache.__module__ == "transformers.cache_utils")
+
+
 def exact_angles(model):
     """Angles of rotary positions in float64, as the program has them: transformers rounds them to float32, also in a model of float64, which
     is off by up to 1.5e-5 at position 400."""
@@ -425,8 +484,10 @@ def default_model():
 
 with tempfile.TemporaryDirectory() as FOLDER:
     os.chdir(FOLDER)
+    arguments()
     refusals()
     odd_things()
+    beside_others()
     killed()
     chunks_and_batches()
     for shadow in (True, False):

@@ -206,9 +206,9 @@ def schema():
             check("space and axis of %s" % n, "RULE_" + space.upper() in spaces and ("step" in words.split(":")[0].split()) == (axis == "STEP"), words)
 
 
-def refused(name, fields, *words, **options):
+def refused(name, fields, *words, out="no.kvf", **options):
     try:
-        kvfate.import_trace(fields, "no.kvf", overwrite=True, **options)
+        kvfate.import_trace(fields, out, overwrite=True, **options)
     except kvfate.Error as e:
         check(name, all(w in str(e) for w in words) and "\n" not in str(e), e)
     else:
@@ -221,6 +221,14 @@ def never():
     with open("left.tsv", "w") as f:
         f.write("layer\thead\ttoken\tevict_step\n0\t0\t1\t4\n0\t0\t3\t\n0\t1\t2\t3\n")
     kvfate.import_trace("left.tsv", "left.kvf", overwrite=True)
+    with open("left.tsv") as f, open("marked.tsv", "w", encoding="utf-8-sig", newline="\r\n") as out:
+        out.write(f.read())
+    kvfate.import_trace("marked.tsv", "marked.kvf", overwrite=True)
+    with kvfate.open("left.kvf") as a, kvfate.open("marked.kvf") as b:
+        check("a mark before the text, and other ends of lines", np.array_equal(a.evict_step[0], b.evict_step[0]))
+    refused("a trace in place of its source", "left.tsv", "left.tsv is what is imported", out="left.tsv")
+    with open("left.tsv") as f:
+        check("the source is there", f.read().startswith("layer"))
     with kvfate.open("left.kvf") as t:
         check("entries that never left", t.evict_step[0].tolist() == [[NEVER, 4, NEVER, NEVER], [NEVER, NEVER, 3, NEVER]], t.evict_step[0])
 
