@@ -328,7 +328,7 @@ Test(pen, takes_no_more_than_it_may, .timeout = 10)
     cr_expect(zero(long, calls_so_far()));
     cr_assert(zero(int, pthread_create(&opener, NULL, open_later, NULL)));
     pen_put(p, pen_task(1, pass_gate));
-    cr_expect(gt(long, calls_so_far(), 0));
+    cr_expect(ge(long, calls_so_far(), 1));
     pthread_join(opener, NULL);
     pen_destroy(p);
     cr_expect(eq(long, calls_so_far(), 3));
