@@ -78,6 +78,15 @@ void gpu_watch_queries(struct gpu *g, const struct gpu_seen_rows *r,
 void gpu_watch_window(struct gpu *g, const struct gpu_seen_rows *r, float *sum, int cap, int block,
                       int ring);
 
+/* norm[g][t] of the tokens t of the T queries: |W_g v| = sqrt(v' M v) of their values as the cache
+ * holds them, in double and in order of channels; gram: M = W_g' W_g, [n_heads][D][D]. */
+void gpu_out_norms(struct gpu *g, const struct gpu_seen_rows *r, const double *gram, float *norm,
+                   int cap);
+/* out, rows as r->p: weight times norm of each entry, times a power of two that leaves none above
+ * 1. */
+void gpu_contributions(struct gpu *g, const struct gpu_seen_rows *r, const float *norm, int cap,
+                       float *out);
+
 #ifdef __cplusplus
 }
 #endif

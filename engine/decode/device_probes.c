@@ -30,6 +30,8 @@ struct device_probes {
     struct moved *moved;
     int n;
     struct row_cut *cuts;   /* [n_heads][QUERY_BLOCK][KVF_N_CRITERIA] */
+    double *gram;           /* out_gram of the configuration; NULL: contrib stays */
+    float *contributions;   /* [n_heads][QUERY_BLOCK][ld_strip] */
     int32_t *first, *token; /* pairs of `received`, as gpu_query_cells has them, of all layers */
 };
 
@@ -38,7 +40,8 @@ struct wishes {
     struct gpu_entry_cells entries;
     struct gpu_query_cells queries;
     bool any_entries, any_queries;
-    float *window;
+    float *window, *norm;
+    void *contributed;
 };
 
 struct device_probe {
@@ -168,6 +171,13 @@ static void ask_window(const struct device_probes *d, const struct moved *m, int
     w->window = cells(d, m, 0, layer);
 }
 
+static void ask_contrib(const struct device_probes *d, const struct moved *m, int layer,
+                        struct wishes *w)
+{
+    w->norm = cells(d, m, 0, layer);
+    w->contributed = cells(d, m, 1, layer);
+}
+
 static const struct device_probe table[] = {
     {&probe_survival, ask_survival, NULL},
     {&probe_mass, ask_mass, NULL},
@@ -178,6 +188,7 @@ static const struct device_probe table[] = {
     {&probe_under, ask_under, NULL},
     {&probe_received, ask_received, NULL},
     {&probe_window, ask_window, own_window},
+    {&probe_contrib, ask_contrib, NULL},
 };
 enum { N_TABLE = sizeof table / sizeof *table };
 
@@ -291,8 +302,21 @@ static void forget(void *ctx)
     d->recorder = NULL;
 }
 
+/* What contrib reads beside rows.  false: there is no room. */
+static bool put_gram(struct device_probes *d, const struct session *s, const struct probe_state *p)
+{
+    const struct model_config *c = &d->e->config;
+    size_t D = (size_t)c->head_dim, heads = (size_t)c->n_heads;
+    size_t n = (size_t)c->n_layers * heads * D * D;
+    d->gram = gpu_alloc(d->gpu, n, sizeof *d->gram);
+    d->contributions = gpu_alloc(d->gpu, heads * QUERY_BLOCK * s->ld_strip, sizeof(float));
+    if (d->gram && d->contributions)
+        gpu_put(d->gpu, d->gram, p->cfg->out_gram, n * sizeof *d->gram);
+    return d->gram && d->contributions;
+}
+
 /* Those that have kernels, while there is room. */
-static int move(struct device_probes *d)
+static int move(struct device_probes *d, const struct session *s)
 {
     int n;
     struct probe_state *all = recorder_probes(d->recorder, &n);
@@ -302,7 +326,7 @@ static int move(struct device_probes *d)
     for (int i = 0; i < n; i++) {
         struct moved *m = &d->moved[d->n];
         *m = (struct moved){.s = &all[i], .how = kernels_of(all[i].probe)};
-        if (!m->how)
+        if (!m->how || (m->how->probe == &probe_contrib && !put_gram(d, s, m->s)))
             continue;
         int err = list_arrays(d, m);
         d->n++;
@@ -328,7 +352,7 @@ int device_probes_open(struct session *s)
     if (!d)
         return KVF_E_NOMEM;
     *d = (struct device_probes){.gpu = m->gpu, .e = s->e, .recorder = s->recorder};
-    int err = move(d);
+    int err = move(d, s);
     if (!err && d->n > 0) {
         const struct probe_config *cfg = d->moved[0].s->cfg;
         d->cuts = gpu_alloc(m->gpu, rows * KVF_N_CRITERIA, sizeof *d->cuts);
@@ -363,6 +387,8 @@ void device_probes_close(struct session *s)
         mem_free(d->moved[i].array);
     }
     gpu_free(d->gpu, d->cuts);
+    gpu_free(d->gpu, d->gram);
+    gpu_free(d->gpu, d->contributions);
     gpu_free(d->gpu, d->first);
     gpu_free(d->gpu, d->token);
     mem_free(d->moved);
@@ -374,6 +400,24 @@ bool device_probes_any(const struct session *s)
 {
     const struct mirror *m = s->mirror;
     return m->probes && m->probes->n > 0;
+}
+
+/* The largest contributions of each row, as other sets of rows are found. */
+static void take_contributions(const struct device_probes *d, int layer,
+                               const struct gpu_seen_rows *rows, const struct wishes *w)
+{
+    static const int top = PROBE_CONTRIB_TOP;
+    static const struct gpu_criteria largest = {1, 0, &top, NULL};
+    const struct model_config *c = &d->e->config;
+    size_t of_layer = (size_t)c->n_heads * (size_t)c->head_dim * (size_t)c->head_dim;
+    const struct gpu_entry_cells in_set = {
+        .cap = w->entries.cap, .n_cuts = 1, .wide = w->entries.wide, .last = {w->contributed}};
+    struct gpu_seen_rows own = *rows;
+    gpu_out_norms(d->gpu, rows, d->gram + (size_t)layer * of_layer, w->norm, in_set.cap);
+    gpu_contributions(d->gpu, rows, w->norm, in_set.cap, d->contributions);
+    own.p = d->contributions;
+    gpu_row_cuts(d->gpu, &own, &largest, d->cuts);
+    gpu_watch_entries(d->gpu, &own, d->cuts, &in_set);
 }
 
 void device_probes_take(struct session *s, int layer, const struct gpu_seen_rows *rows)
@@ -399,4 +443,6 @@ void device_probes_take(struct session *s, int layer, const struct gpu_seen_rows
     if (w.window)
         gpu_watch_window(d->gpu, rows, w.window, any->cfg->cap, KVF_WINDOW_BLOCK,
                          PROBE_WINDOW_RING);
+    if (w.norm)
+        take_contributions(d, layer, rows, &w);
 }

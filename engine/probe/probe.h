@@ -148,7 +148,7 @@ struct probe_state {
     void **data;               /* [n_arrays]; NULL: not kept */
     int column0;               /* place of the first in the trace */
     void *own;                 /* what `open` made */
-    bool away;                 /* a device is told of rows in its place (recorder_move) */
+    bool away;                 /* a device is told of rows and values in its place */
 };
 
 struct probe {

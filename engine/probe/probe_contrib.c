@@ -5,7 +5,7 @@
 
 #include "engine/probe/probes.h"
 
-static const int top = 64;
+static const int top = PROBE_CONTRIB_TOP;
 
 enum { NORM, LAST };
 static const struct probe_array arrays[] = {

@@ -25,6 +25,7 @@ struct probe_visits {
     int32_t count[3];
 };
 extern const int probe_returns_of[PROBE_RETURNS];
+enum { PROBE_CONTRIB_TOP = 64 }; /* of probe_contrib.c */
 float *probe_window_sums(const struct probe_state *s);
 
 /* The selected sets of a row: cut[c] is that of criterion c, computed once for all

@@ -240,8 +240,8 @@ void recorder_move(struct recorder *r, const struct recorder_elsewhere *e)
     r->elsewhere = e ? *e : (struct recorder_elsewhere){.ctx = NULL};
     r->wants = 0;
     for (int i = 0; i < r->n_active; i++) {
-        unsigned rows = r->active[i].away ? PROBE_ROWS | PROBE_GROUPS : 0;
-        r->wants |= r->active[i].probe->wants & ~rows;
+        unsigned there = r->active[i].away ? PROBE_ROWS | PROBE_GROUPS | PROBE_VALUE : 0;
+        r->wants |= r->active[i].probe->wants & ~there;
     }
 }
 
@@ -302,7 +302,7 @@ void recorder_key(struct recorder *r, int layer, int head, int32_t pos, const fl
 void recorder_value(struct recorder *r, int layer, int head, int32_t pos, const float *value)
 {
     for (int i = 0; i < r->n_active; i++)
-        if (r->active[i].probe->value)
+        if (r->active[i].probe->value && !r->active[i].away)
             r->active[i].probe->value(&r->active[i], layer, head, pos, value);
 }
 

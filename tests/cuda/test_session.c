@@ -393,7 +393,7 @@ Test(session, steps_wait_once, .timeout = 400)
 Test(session, probes_leave_rows_there, .timeout = 300)
 {
     static const char probes[] =
-        "evict,survival,mass,steps,nll,read,calibration,returns,window,under";
+        "evict,survival,mass,steps,nll,read,calibration,returns,window,under,contrib";
     static const char *const methods[] = {"full", "h2o", "snapkv:window=4", "keydiff:every=3"};
     for (int i = 0; i < 4; i++) {
         struct run run = {tiny_path(4 + i % 2), methods[i], probes, NULL, i ? BUDGET : 0, true};

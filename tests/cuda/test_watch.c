@@ -238,6 +238,71 @@ static void take_there(struct gpu *gpu, const struct scene *s, struct all_cells 
         gpu_free(gpu, (void *)all[i]);
 }
 
+static void expect_contributions(struct gpu *gpu, const struct scene *s, const double *gram,
+                                 const float *old)
+{
+    struct gpu_seen_rows rows = {.p = device_copy(gpu, s->p, sizeof s->p), .ld = LD};
+    rows.a = (struct gpu_attention){.cache = s->k.c, .n_heads = G, .T = T, .pos0 = POS0};
+    float *norm = device_copy(gpu, old, G * CAP * sizeof *old);
+    float *out = gpu_alloc(gpu, G * T * LD, sizeof *out);
+    double *there = device_copy(gpu, gram, G * D * D * sizeof *gram);
+    gpu_out_norms(gpu, &rows, there, norm, CAP);
+    gpu_contributions(gpu, &rows, norm, CAP, out);
+    device_check(gpu, "contributions");
+    float *got_norm = host_copy(gpu, norm, G * CAP * sizeof *norm);
+    float *got = host_copy(gpu, out, G * T * LD * sizeof *out);
+    for (int row = 0; row < G * T; row++) {
+        int g = row / T, r = row % T, h = g / PER, n = lengths[h] - (T - 1 - r), power = 0;
+        float want[LD], most = 0;
+        double square = 0;
+        for (int i = 0; i < D; i++) { /* the query's own entry is the last */
+            double part = 0;
+            for (int j = 0; j < D; j++)
+                part += gram[(g * D + i) * D + j] * (double)cache_of_get(&s->k, h, n - 1, j, true);
+            square += part * (double)cache_of_get(&s->k, h, n - 1, i, true);
+        }
+        float own = square > 0 ? (float)sqrt(square) : 0;
+        cr_expect(eq(flt, got_norm[g * CAP + POS0 + r], own));
+        for (int i = 0; i < n; i++) {
+            int32_t pos = s->k.pos[h * s->k.ld_slot + i];
+            bool seen = s->k.until[h * s->k.ld_slot + i] > POS0 + r;
+            want[i] = seen ? s->p[row * LD + i] * got_norm[g * CAP + pos] : 0;
+            most = fmaxf(most, want[i]);
+        }
+        frexpf(most, &power);
+        for (int i = 0; i < n; i++)
+            want[i] = most > 1 ? ldexpf(want[i], -power) : want[i];
+        cr_expect(zero(int, memcmp(got + row * LD, want, (size_t)n * sizeof *want)), "%d", row);
+    }
+    void *const all[] = {(void *)rows.p, norm, out, there};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        gpu_free(gpu, all[i]);
+    mem_free(got);
+    mem_free(got_norm);
+}
+
+/* Norms of older entries are kept; large ones scale their rows down. */
+Test(cuda, contributions_are_as_defined, .timeout = 60)
+{
+    struct gpu *gpu = device_open();
+    struct rng r;
+    rng_init(&r, 22);
+    for (int kind = 0; kind < 2; kind++) {
+        struct scene *s = make_scene(gpu, &r, kind);
+        double gram[G * D * D];
+        float old[G * CAP];
+        for (int i = 0; i < G * D * D; i++)
+            gram[i] = rng_normal(&r) * (kind ? 1e6 : 1);
+        for (int i = 0; i < G * CAP; i++)
+            old[i] = (float)rng_uniform(&r) * (kind ? 900.0f : 1.0f);
+        emulation_seed((unsigned long long)kind);
+        expect_contributions(gpu, s, gram, old);
+        cache_of_drop(gpu, &s->k);
+        mem_free(s);
+    }
+    gpu_close(gpu);
+}
+
 #define SAME(member)                                                                               \
     cr_expect(zero(int, memcmp(got->member, want->member, sizeof want->member)), "kind %d: %s",    \
               kind, #member)
