@@ -22,12 +22,23 @@ void sampler_finish(struct sampler *s)
     s->weight = NULL;
 }
 
-static int32_t greedy(const float *logits, int n)
+int32_t sampler_likeliest(const float *logits, int n)
 {
+    enum { BLOCK = 32 }; /* hardly any has a larger one: blocks are asked as a whole, in vectors */
     int32_t best = 0;
-    for (int32_t i = 1; i < n; i++)
-        if (logits[i] > logits[best] || isnan(logits[best]))
-            best = i;
+    while (isnan(logits[best]) && best + 1 < n)
+        best++;
+    float most = logits[best];
+    for (int32_t i = 0; i < n; i += BLOCK) {
+        int many = n - i < BLOCK ? n - i : BLOCK, larger = many < BLOCK;
+        for (int k = 0; k < BLOCK && many == BLOCK; k++)
+            larger |= logits[i + k] > most;
+        for (int k = 0; k < many && larger; k++)
+            if (logits[i + k] > most) {
+                most = logits[i + k];
+                best = i + k;
+            }
+    }
     return best;
 }
 
@@ -78,7 +89,7 @@ static int32_t find(const struct sampler *s, const struct kept *k, uint64_t rank
 
 int32_t sampler_next(struct sampler *s, const float *logits)
 {
-    int32_t best = greedy(logits, s->vocab);
+    int32_t best = sampler_likeliest(logits, s->vocab);
     double scale = sampler_scale(s);
     uint64_t total = 0;
     if (s->temperature <= 0)

@@ -29,4 +29,7 @@ double sampler_scale(const struct sampler *s);
 double sampler_chance(const struct sampler *s);
 void sampler_took(struct sampler *s);
 
+/* The smallest id among the largest of n >= 1 logits, which no NaN is; the last where all are. */
+int32_t sampler_likeliest(const float *logits, int n);
+
 #endif

@@ -1,21 +1,13 @@
 #include <math.h>
 
+#include "engine/decode/sampler.h"
 #include "engine/experiment/divergence.h"
-
-static int argmax(const float *x, int n)
-{
-    int best = 0;
-    for (int i = 1; i < n; i++)
-        if (x[i] > x[best])
-            best = i;
-    return best;
-}
 
 void reference_set(struct reference *r, const float *logits)
 {
     double sum = 0;
     r->logits = logits;
-    r->best = argmax(logits, r->n);
+    r->best = sampler_likeliest(logits, r->n);
     double max = (double)logits[r->best];
     for (int i = 0; i < r->n; i++)
         sum += r->p[i] = exp((double)logits[i] - max);
@@ -29,7 +21,7 @@ void reference_set(struct reference *r, const float *logits)
 struct divergence divergence(const struct reference *r, const float *logits, int32_t target)
 {
     double sum = 0, kl = 0;
-    int best = argmax(logits, r->n);
+    int best = sampler_likeliest(logits, r->n);
     double max = (double)logits[best];
     for (int i = 0; i < r->n; i++) {
         sum += exp((double)logits[i] - max);
@@ -42,7 +34,7 @@ struct divergence divergence(const struct reference *r, const float *logits, int
 
 struct token_score token_score(const float *logits, int n, int32_t target)
 {
-    int best = argmax(logits, n);
+    int best = sampler_likeliest(logits, n);
     double sum = 0, max = (double)logits[best];
     for (int i = 0; i < n; i++)
         sum += exp((double)logits[i] - max);

@@ -77,3 +77,23 @@ Test(sampler, tokens_come_as_often_as_they_are_likely)
         sampler_finish(&s);
     }
 }
+
+Test(sampler, likeliest_is_the_first_of_the_largest)
+{
+    enum { MOST = 300, TRIALS = 20000 };
+    float x[MOST];
+    struct rng r;
+    rng_init(&r, 9);
+    for (int trial = 0; trial < TRIALS; trial++) {
+        int n = 1 + (int)(rng_uniform(&r) * MOST), want = 0;
+        for (int i = 0; i < n; i++) {
+            double u = rng_uniform(&r);
+            x[i] = u < 0.01 ? (u < 0.005 ? NAN : -INFINITY)
+                            : (float)floor(u * 20 + i * (trial % 3));
+        }
+        for (int i = 1; i < n; i++)
+            if (x[i] > x[want] || isnan(x[want]))
+                want = i;
+        cr_assert(eq(int, sampler_likeliest(x, n), want), "%d of %d", want, n);
+    }
+}
