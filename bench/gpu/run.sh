@@ -14,5 +14,7 @@ if ! nvidia-smi -L 2>/dev/null; then
     exit 77
 fi
 [ -e "$build/build.ninja" ] || meson setup "$build" --buildtype=release -Dcuda=enabled >/dev/null
-ninja -C "$build" bench/bench_gpu
+ninja -C "$build" bench/bench_gpu bench/bench_steps
 "$build/bench/bench_gpu"
+echo
+"$build/bench/bench_steps"

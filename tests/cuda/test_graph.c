@@ -147,6 +147,7 @@ static struct told play(const char *method, int budget, bool exact, double tempe
     struct engine *e = NULL;
     struct sampler by;
     int32_t ids[PROMPT];
+    device_needed();
     cr_assert(zero(int, engine_open(tiny_path(4), &opt, &e, &d)), "%s", d.text);
     size_t V = (size_t)e->config.vocab;
     struct choice c = choose(method, budget);

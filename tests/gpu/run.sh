@@ -14,9 +14,11 @@ if ! nvidia-smi -L 2>/dev/null; then
     exit 77
 fi
 [ -e "$build/build.ninja" ] || meson setup "$build" --buildtype=release -Dcuda=enabled >/dev/null
-names="products attention decisions heads scores redundancy reads expected watch train losses pass"
-ninja -C "$build" $(printf 'tests/gpu/test_gpu_%s ' $names) tests/train/train0.gguf
-export KVF_TRAIN="$build/tests/train"
+names="products attention decisions heads scores redundancy reads expected watch train losses pass graph session"
+# all, for the models that whole runs need
+ninja -C "$build" >/dev/null
+export KVF_TRAIN="$build/tests/train" KVF_TINY="$build/tests/engine" KVF_TINY_GATES="$build/tests/method"
+export KVF_GOLDEN="$PWD/tests/data/golden" KVF_VOCABULARIES="$build/tests/engine/vocabularies"
 failed=0
 say() { # what, status
     [ "$2" -eq 0 ] && echo "| $1 | as the reference |" || { echo "| $1 | FAILED |"; failed=1; }

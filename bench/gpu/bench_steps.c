@@ -1,0 +1,252 @@
+/* bench_steps.c - whole steps of a decode in the shapes of real models, of one sequence or several,
+ * launched kernel by kernel and as a graph, beside what the bandwidth allows.
+ *
+ * bench_steps [GB/s [tiny]]: the bandwidth of the device (4,800, that of an H200); tiny: one small
+ * shape, to see the program run (on an emulated device, say, whose times mean nothing).  Weights
+ * are zeros in bf16, the cache is f16; bench/gpu/run.sh builds and runs it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "engine/cuda/gpu.h"
+
+enum { REPEATS = 20, MOST_ROWS = 4 };
+
+struct shape {
+    const char *name;
+    int d, q, kv, D, ffn, vocab, layers;
+};
+
+static const struct shape shapes[] = {
+    {"SmolLM2-135M", 576, 9, 3, 64, 1536, 49152, 30},
+    {"Qwen3-0.6B", 1024, 16, 8, 128, 3072, 151936, 28},
+    {"Qwen3-4B", 2560, 32, 8, 128, 9728, 151936, 36},
+    {"Llama-3.1-8B", 4096, 32, 8, 128, 14336, 128256, 32},
+};
+static const struct shape small = {"tiny", 64, 4, 2, 32, 96, 300, 2};
+
+/* Memory of a step: of each sequence a cache, of all together the rest. */
+struct step {
+    struct gpu *g;
+    const struct shape *s;
+    int rows, held;
+    unsigned char *weights; /* of all layers, and the output matrix */
+    float *x, *normed, *qkv, *att, *branch, *both, *one, *logits, *work, *norm;
+    void *pool;
+    int32_t *table, *n, *slot, *id;
+    void *draw;
+};
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void *zeros(struct gpu *g, size_t n, size_t size)
+{
+    void *p = gpu_alloc(g, n, size);
+    if (!p) {
+        fprintf(stderr, "bench_steps: the device has no room for %zu bytes\n", n * size);
+        exit(1);
+    }
+    gpu_zero(g, p, n * size);
+    return p;
+}
+
+static size_t layer_weights(const struct shape *s)
+{
+    size_t d = (size_t)s->d, q = (size_t)(s->q * s->D), kv = (size_t)(s->kv * s->D);
+    return d * (q + 2 * kv) + q * d + 3 * d * (size_t)s->ffn;
+}
+
+static size_t all_weights(const struct shape *s)
+{
+    return (size_t)s->layers * layer_weights(s) + (size_t)s->vocab * (size_t)s->d;
+}
+
+static size_t pages_of_head(int held)
+{
+    return ((size_t)held + PAGE_SLOTS - 1) / PAGE_SLOTS;
+}
+
+/* Every head of every layer and sequence has pages of its own. */
+static void make_caches(struct step *t)
+{
+    size_t heads = (size_t)(t->rows * t->s->layers * t->s->kv), per = pages_of_head(t->held);
+    int32_t *table = MEM_NEW(int32_t, heads * per), *n = MEM_NEW(int32_t, 2 * heads);
+    for (size_t i = 0; i < heads * per; i++)
+        table[i] = (int32_t)i;
+    for (size_t h = 0; h < heads; h++) {
+        n[h] = t->held;
+        n[heads + h] = t->held - 1; /* where the newcomer is stored */
+    }
+    t->pool = zeros(t->g, heads * per * 2 * PAGE_SLOTS, (size_t)t->s->D * 2);
+    t->table = zeros(t->g, heads * per, 4);
+    t->n = zeros(t->g, 2 * heads, 4);
+    t->slot = t->n + heads;
+    gpu_put(t->g, t->table, table, heads * per * 4);
+    gpu_put(t->g, t->n, n, 2 * heads * 4);
+    gpu_wait(t->g, NULL);
+    mem_free(table);
+    mem_free(n);
+}
+
+static struct step make(struct gpu *g, const struct shape *s, int rows, int held)
+{
+    struct step t = {.g = g, .s = s, .rows = rows, .held = held};
+    size_t T = (size_t)rows, q = (size_t)(s->q * s->D), d = (size_t)s->d, V = (size_t)s->vocab;
+    struct gpu_attention most = {.cache = {.D = s->D, .most = held}, .n_heads = s->q};
+    t.weights = zeros(g, all_weights(s), 2);
+    t.x = zeros(g, T * d, 4);
+    t.normed = zeros(g, T * d, 4);
+    t.qkv = zeros(g, T * (q + 2 * (size_t)(s->kv * s->D)), 4);
+    t.att = zeros(g, T * q, 4);
+    t.branch = zeros(g, T * d, 4);
+    t.both = zeros(g, T * 2 * (size_t)s->ffn, 4);
+    t.one = zeros(g, T * (size_t)s->ffn, 4);
+    t.logits = zeros(g, T * V, 4);
+    t.work = zeros(g, gpu_step_work(&most), 4);
+    t.norm = zeros(g, d > 2 * (size_t)s->D ? d : 2 * (size_t)s->D, 4);
+    t.id = zeros(g, T, 4);
+    t.draw = zeros(g, gpu_draw_bytes(s->vocab), 1);
+    make_caches(&t);
+    return t;
+}
+
+static void drop(struct step *t)
+{
+    void *const all[] = {t->weights, t->x,   t->normed, t->qkv,  t->att,  t->branch,
+                         t->both,    t->one, t->logits, t->work, t->norm, t->pool,
+                         t->table,   t->n,   t->id,     t->draw};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        gpu_free(t->g, all[i]);
+}
+
+/* out = W x of all rows; *at goes on behind the weights. */
+static void multiply(struct step *t, float *out, const float *x, int N, int K, size_t *at)
+{
+    const struct gpu_matrix w = {t->weights + 2 * *at, WEIGHT_BF16, N, K, (size_t)K * 2};
+    gpu_product(t->g, out, (size_t)N, x, (size_t)K, t->rows, &w);
+    *at += (size_t)N * (size_t)K;
+}
+
+/* Rotation, storing and attention of each sequence, over a cache of its own. */
+static void attend(struct step *t, int layer)
+{
+    const struct shape *s = t->s;
+    size_t q = (size_t)(s->q * s->D), kv = (size_t)(s->kv * s->D), ld = q + 2 * kv;
+    for (int r = 0; r < t->rows; r++) {
+        size_t first = (size_t)((r * s->layers + layer) * s->kv), per = pages_of_head(t->held);
+        float *row = t->qkv + (size_t)r * ld;
+        struct gpu_attention a = {.cache = {.pool = t->pool,
+                                            .type = KV_F16,
+                                            .heads = s->kv,
+                                            .D = s->D,
+                                            .table = t->table + first * per,
+                                            .n = t->n + first,
+                                            .ld_table = (int)per,
+                                            .ld_slot = (int)per * PAGE_SLOTS,
+                                            .most = t->held},
+                                  .q = row,
+                                  .out = t->att + (size_t)r * q,
+                                  .ld_q = ld,
+                                  .ld_out = q,
+                                  .n_heads = s->q,
+                                  .T = 1,
+                                  .scale = 0.1f};
+        gpu_rope(t->g, row, ld, t->norm, 1, s->q + s->kv, s->D, s->D);
+        gpu_append(t->g, &a.cache, row + q, row + q + kv, ld, t->slot + first, 1, -1, NULL);
+        gpu_attend_step(t->g, &a, t->work);
+    }
+}
+
+static void normalise(struct step *t)
+{
+    gpu_rmsnorm(t->g, t->normed, t->x, (size_t)t->s->d, t->norm, t->rows, 1, t->s->d, 1e-5f);
+}
+
+static void run(struct step *t)
+{
+    const struct shape *s = t->s;
+    int q = s->q * s->D, T = t->rows;
+    size_t at = 0, d = (size_t)s->d;
+    for (int l = 0; l < s->layers; l++) {
+        normalise(t);
+        multiply(t, t->qkv, t->normed, q + 2 * s->kv * s->D, s->d, &at);
+        attend(t, l);
+        multiply(t, t->branch, t->att, s->d, q, &at);
+        gpu_add(t->g, t->x, t->branch, (size_t)T * d, 1);
+        normalise(t);
+        multiply(t, t->both, t->normed, 2 * s->ffn, s->d, &at);
+        gpu_gated(t->g, t->one, t->both, 2 * (size_t)s->ffn, T, s->ffn, false);
+        multiply(t, t->branch, t->one, s->d, s->ffn, &at);
+        gpu_add(t->g, t->x, t->branch, (size_t)T * d, 1);
+    }
+    normalise(t);
+    multiply(t, t->logits, t->normed, s->vocab, s->d, &at);
+    const struct gpu_draw greedy = {.scratch = t->draw};
+    for (int r = 0; r < T; r++)
+        gpu_draw(t->g, t->id + r, t->logits + (size_t)r * (size_t)s->vocab, s->vocab, &greedy);
+}
+
+/* Seconds of a step; graph NULL: launch by launch.  Each is waited for, as a decode does. */
+static double time_of(struct step *t, struct gpu_graph **graph)
+{
+    double begun = 0;
+    for (int i = -3; i < REPEATS; i++) {
+        if (i == 0)
+            begun = seconds();
+        if (graph)
+            gpu_graph_begin(t->g, graph);
+        run(t);
+        if (graph)
+            gpu_graph_end(t->g);
+        struct kvf_diag d = {""};
+        if (gpu_wait(t->g, &d) != KVF_OK) {
+            fprintf(stderr, "bench_steps: %s\n", d.text);
+            exit(1);
+        }
+    }
+    return (seconds() - begun) / REPEATS;
+}
+
+static void report(struct gpu *g, const struct shape *s, int rows, int held, double bandwidth)
+{
+    struct gpu_graph *graph = NULL;
+    struct step t = make(g, s, rows, held);
+    double cache = (double)rows * s->layers * s->kv * held * s->D * 4;
+    double bytes = 2 * (double)all_weights(s) + cache, bound = bytes / (bandwidth * 1e9);
+    double alone = time_of(&t, NULL), whole = time_of(&t, &graph);
+    printf("| %s | %d | %d | %.0f | %.0f | %.0f | %.0f | %.0f %% | %.0f |\n", s->name, rows, held,
+           bytes / 1e6, 1 / bound, 1 / alone, 1 / whole, 100 * bound / whole, rows / whole);
+    gpu_graph_free(g, graph);
+    drop(&t);
+}
+
+int main(int argc, char **argv)
+{
+    struct gpu *g;
+    struct kvf_diag d = {""};
+    double bandwidth = argc > 1 ? strtod(argv[1], NULL) : 4800;
+    bool tiny = argc > 2 && strcmp(argv[2], "tiny") == 0;
+    if (gpu_count(&d) == 0 || gpu_open(0, &g, &d) != KVF_OK) {
+        fprintf(stderr, "bench_steps: there is no CUDA device that can be used %s\n", d.text);
+        return 77;
+    }
+    printf(
+        "| model | sequences | entries per head | MB per step | steps/s at most | launched | as a "
+        "graph | of the bandwidth | tokens/s |\n|---|---|---|---|---|---|---|---|---|\n");
+    if (tiny)
+        report(g, &small, MOST_ROWS, 100, bandwidth);
+    for (size_t i = 0; !tiny && i < sizeof shapes / sizeof *shapes; i++) {
+        report(g, &shapes[i], 1, 512, bandwidth);
+        report(g, &shapes[i], MOST_ROWS, 1024, bandwidth);
+        report(g, &shapes[i], MOST_ROWS, 32768, bandwidth);
+    }
+    gpu_close(g);
+    return 0;
+}
