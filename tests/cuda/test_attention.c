@@ -21,6 +21,7 @@ static const struct attention_case cases[] = {
     {"a step that reads pages", 2, 4, 32, 1, {130, 200}, KV_F32, 0, true, false, 16},
     {"a step of wide heads", 1, 9, 160, 1, {70}, KV_F16, 30, false, true, 0},
     {"a prompt", 2, 2, 16, 70, {70, 70}, KV_F32, 0, false, false, 0},
+    {"a page that the last queries alone see", 1, 2, 16, 32, {66}, KV_F32, 0, false, false, 0},
     {"a chunk of a prompt", 2, 1, 80, 33, {101, 64}, KV_F16, 0, false, false, 0},
     {"vertical and slash", 2, 2, 32, 40, {300, 190}, KV_F32, 0, true, false, 0},
     {"retention and cap", 1, 2, 128, 17, {81}, KV_F32, 20, false, true, 0},
