@@ -24,7 +24,7 @@ MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"  # the name by which the default model
 TEXTS = {"examples/demo/problem.txt": 200, "examples/demo/camels.txt": 120, "examples/demo/salt.txt": 110, "examples/demo/scripts.txt": 120,
          "LICENSE": 100, "examples/01_read_trace.c": 110}
 SHORTER = {"--tokens 1020:1080": "--tokens 190:230", "steps=1046:": "steps=200:", "-n 256": "-n 20", "-n 200": "-n 40", "-n 160": "-n 50",
-           "needle --tokens 400": "needle --tokens 240", "--tokens 500 --keys 8 -n 40": "--tokens 300 --keys 2 -n 3", "--tokens 421:": "--tokens 210:", "0:400": "0:200", "horizon=128": "horizon=64", "span=0:150": "span=0:20", "problem.txt -o effect.tsv": "problem.txt --score-tokens 3 -o effect.tsv", "--score-tokens 16": "--score-tokens 2"}
+           "needle --tokens 400": "needle --tokens 200", "dilution -n 12 -o needle": "dilution -n 4 -o needle", "dilution --shadow entries -n 12": "dilution --shadow entries -n 4", "--tokens 500 --keys 8 -n 40": "--tokens 300 --keys 2 -n 2", "--tokens 421:": "--tokens 160:", "0:400": "0:200", "horizon=128": "horizon=64", "span=0:150": "span=0:20", "problem.txt -o effect.tsv": "problem.txt --score-tokens 3 -o effect.tsv", "--score-tokens 16": "--score-tokens 2"}
 LARGEST = 265000  # bytes: a clone stays small, and lines stay sharp
 COMMAND = r"(mkdir -p \w+ && )?kvfate \w|for "
 # Figures that a command draws without naming them.
@@ -132,7 +132,7 @@ def main(work):
     lines = commands(page)
     done = subprocess.run([os.path.join(ROOT, "examples", "gallery.sh"), out, "all"], env=environment, capture_output=True, text=True, errors="replace")
     print(f"{len(lines)} commands in {time.time() - began:.0f} s")
-    check("the script", done.returncode == 0, done.stderr[-600:])
+    check("the script", done.returncode == 0, done.stderr[-600:].encode("ascii", "replace"))
     if done.returncode == 0:
         check_files(out, lines, drawing)
     if len(sys.argv) > 3:  # to look at
