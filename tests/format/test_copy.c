@@ -88,7 +88,7 @@ static void expect_piece(const char *path, uint32_t from, uint32_t n)
     struct seen s = look(t, from, STEPS);
     cr_expect(eq(u32, kvf_n_steps(t), n));
     cr_expect(eq(int, s.lost, 0));
-    cr_expect(gt(int, s.values, 0));
+    cr_expect(ge(int, s.values, 1));
     cr_expect(not(s.wrong));
     kvf_close(t);
 }
@@ -330,7 +330,7 @@ Test(repair, every_length)
         cr_expect(eq(int, ok, first != 0), "more bytes are never worth less");
         made += ok;
     }
-    cr_expect(gt(sz, made, 60));
+    cr_expect(ge(sz, made, 61));
     free(p);
     remove_all();
 }
@@ -353,10 +353,10 @@ Test(repair, every_byte_wrong)
             expect_digest(out, digest);
         p[k] ^= 0xff;
     }
-    cr_expect(gt(sz, made, n / 31 * 8 / 10), "%zu", made);
-    cr_expect(gt(sz, intact, 10), "the index, checkpoints and superseded snapshots");
+    cr_expect(ge(sz, made, n / 31 * 8 / 10 + 1), "%zu", made);
+    cr_expect(ge(sz, intact, 11), "the index, checkpoints and superseded snapshots");
     cr_expect(lt(sz, intact, made - 40));
-    cr_expect(gt(int, n_said, 30));
+    cr_expect(ge(int, n_said, 31));
     free(p);
     remove_all();
 }

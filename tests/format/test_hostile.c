@@ -28,7 +28,7 @@ Test(hostile, the_maker_makes_good_files)
     m->p[FILE_HEADER + RECORD_HEADER] ^= 1; /* the run header, which does not count then */
     cr_expect(eq(int, kvf_verify(as_file(m->p, m->n), 1, &c, NULL), KVF_E_CORRUPT));
     cr_expect(lt(u64, c.records, 4));
-    cr_expect(gt(u64, c.bad, 0));
+    cr_expect(ge(u64, c.bad, 1));
     free(m);
 }
 

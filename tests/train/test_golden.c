@@ -183,7 +183,7 @@ Test(train, derivatives_equal_autograd)
 {
     struct json *golden = golden_json("train.json");
     const struct json *cases = json_get(golden, "cases");
-    cr_assert(gt(int, json_len(cases), 0));
+    cr_assert(ge(int, json_len(cases), 1));
     for (const struct json *c = json_first(cases); c; c = json_next(c)) {
         check_case(c, 0, 1, false);
         check_case(c, cpu_flags_detect(), 2, false);

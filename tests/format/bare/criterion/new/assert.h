@@ -26,7 +26,6 @@
 #define BARE_CHOSEN(a, b, c, chosen, ...) chosen
 #define BARE_LE(type, a, b) BARE_COMPARE_##type(a, <=, b)
 #define BARE_FUNCTION_LE(a, b) (le)(a, b)
-#define gt(type, a, b) BARE_COMPARE_##type(a, >, b)
 #define ge(type, a, b) BARE_COMPARE_##type(a, >=, b)
 #define zero(type, a) (!(a))
 #define not(a) (!(a))
