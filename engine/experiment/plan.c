@@ -46,8 +46,10 @@ static int same_hash(const struct input *in, const char *object, const char *min
     if (strcmp(hash, mine) == 0 || (!*hash && !need))
         return KVF_OK;
     if (!*hash)
-        return kvf_fail(d, KVF_E_FORMAT, "%s does not say which %s it was made with", in->path,
-                        object);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s does not say which %s it was made with; a capture takes that from a "
+                        "trace of kvfate run (meta in the guide on captures)",
+                        in->path, object);
     return kvf_fail(d, KVF_E_FORMAT,
                     "%s was made with another %s (%.40s of hash %.32s); this one "
                     "has hash %s",
