@@ -315,7 +315,8 @@ static void summary(const struct tune_job *j)
            shown_name(j->out).text, steps_done(j), j->steps, j->tokens, rate,
            tuner_parameters(j->tuner));
     if (j->stored > 0)
-        printf("%s: matrices in the file are off by %.2g of their root mean square\n",
+        printf("%s: matrices in the file are off by %.2g of their root mean square; what "
+               "follows is of the weights before that\n",
                type_words[j->type], j->stored);
     for (int i = 0; j->checks && i < j->n_budgets; i++)
         if (j->reward && !j->budget[i])
@@ -423,7 +424,7 @@ static const struct opt options[] = {
      "steps of the optimizer; 0: a check of the model as it is", "100", .max = 1 << 30},
     {OPT_INT, 0, "until", offsetof(struct tune_job, until), "N",
      "check and write the model after so many of them; the same command goes on", "0",
-     .absent = "all", .max = 1 << 30},
+     .absent = "all", .min = 1, .max = 1 << 30},
     {OPT_INT, 0, "warmup", offsetof(struct tune_job, warmup), "N", "steps to the full rate", "-1",
      .absent = "a 20th", .max = 1 << 30},
     {OPT_REAL, 0, "lr", offsetof(struct tune_job, lr), "X",
