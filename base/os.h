@@ -17,6 +17,9 @@ void os_wake_all(_Atomic uint32_t *word);
 /* Processors that this process may use: fewer than the machine has where it is bound to some. */
 int os_processors(void);
 
+/* Bytes of memory that the machine has; 0: not known. */
+uint64_t os_memory(void);
+
 /* Fills n <= 256 bytes that nobody can guess.  0 or an errno. */
 int os_random(void *out, size_t n);
 

@@ -30,6 +30,12 @@ int os_processors(void)
     return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
+uint64_t os_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
+}
+
 int os_random(void *out, size_t n)
 {
     return getrandom(out, n, 0) == (ssize_t)n ? 0 : errno;

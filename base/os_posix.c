@@ -33,6 +33,11 @@ int os_processors(void)
     return n > 0 ? (int)n : 1;
 }
 
+uint64_t os_memory(void)
+{
+    return 0;
+}
+
 int os_random(void *out, size_t n)
 {
     int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);

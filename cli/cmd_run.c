@@ -1,15 +1,14 @@
 /* cmd_run.c - run a model under a cache method and record what became of every
  * entry; cmd_generate: the same decoder without a recording. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/mem.h"
 #include "cli/run_lines.h"
 #include "cli/commands.h"
 #include "cli/run.h"
 #include "cli/run_cells.h"
+#include "cli/run_json.h"
 #include "cli/run_notes.h"
 #include "cli/shown.h"
 #include "cli/signals.h"
@@ -21,51 +20,23 @@ static void print_answer(const struct run *u)
     putchar('\n');
 }
 
-static double rate(double n, double seconds)
-{
-    return seconds > 0 && n > 0 ? n / seconds : NAN;
-}
-
 static void print_summary(const struct run *u)
 {
     const struct cache_stats st = session_cache_stats(u->session);
     fprintf(stderr,
             "prefill %d tokens, %.0f tok/s; decode %d tokens, %.0f tok/s; cache %lld entries "
             "at the end, %lld at the peak\n",
-            u->r.prompt.n_ids, rate(u->r.prompt.n_ids, u->prefill_seconds), u->n_generated,
-            rate(u->n_generated - 1, u->decode_seconds), (long long)st.entries,
+            u->r.prompt.n_ids, run_rate(u->r.prompt.n_ids, u->prefill_seconds), u->n_generated,
+            run_rate(u->n_generated - 1, u->decode_seconds), (long long)st.entries,
             (long long)st.entries_peak);
     note_peak(&u->r, u->session);
     note_effect(&u->r, u->session);
 }
 
-static void print_json(struct run *u)
+static void print_json(const struct run *u)
 {
-    const struct cache_stats st = session_cache_stats(u->session);
     struct buf b = {0};
-    buf_char(&b, '{');
-    json_put_member_str(&b, "model", u->r.engine->config.name);
-    json_put_member_str(&b, "method", u->r.methods.row.name);
-    json_put_member_num(&b, "budget", u->r.methods.params.budget);
-    json_put_member_num(&b, "prompt_tokens", u->r.prompt.n_ids);
-    json_put_member_num(&b, "generated_tokens", u->n_generated);
-    json_put_member_num(&b, "prefill_seconds", u->prefill_seconds);
-    json_put_member_num(&b, "decode_seconds", u->decode_seconds);
-    json_put_member_num(&b, "prefill_tokens_per_second",
-                        rate(u->r.prompt.n_ids, u->prefill_seconds));
-    json_put_member_num(&b, "decode_tokens_per_second",
-                        rate(u->n_generated - 1, u->decode_seconds));
-    json_put_member_num(&b, "kv_bytes_peak", (double)(st.pages_peak * st.page_bytes));
-    json_put_member_num(&b, "kv_entries_peak", (double)st.entries_peak);
-    json_put_member_num(&b, "kv_entries_end", (double)st.entries);
-    json_put_member_num(&b, "kv_heads",
-                        (double)u->r.engine->config.n_layers * u->r.methods.cache_heads);
-    json_put_member_num(&b, "triggers", (double)session_cuts(u->session));
-    json_put_member_num(&b, "entries_read", session_reads(u->session));
-    json_put_member_num(&b, "trace_bytes", (double)u->trace_bytes);
-    json_put_key(&b, "text");
-    json_put_str(&b, u->answer.data ? u->answer.data : "", u->answer.len);
-    buf_str(&b, "}\n");
+    run_json(u, NULL, &b);
     if (!b.err)
         fwrite(b.data, 1, b.len, stdout);
     buf_finish(&b);
@@ -129,8 +100,7 @@ static int batch(const struct command *self, struct run *u)
                   {"--force", u->force.file},
                   {"--plan", u->force.plan_file},
                   {"--spans", u->spans.file},
-                  {"--resume", u->resume},
-                  {"--json", u->json}};
+                  {"--resume", u->resume}};
     struct kvf_diag d = {""};
     int err = KVF_OK;
     for (size_t i = 0; !err && i < sizeof beside / sizeof *beside; i++)
@@ -167,6 +137,8 @@ static int check_cells(const struct run *u, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG, "--budgets is of --methods, which is not given");
     if (u->cell_methods && !u->batch.file)
         return kvf_fail(d, KVF_E_ARG, "--methods is of --jsonl, which is not given");
+    if (u->cell_methods && u->json)
+        return kvf_fail(d, KVF_E_ARG, "--json and --methods exclude each other");
     if (u->cell_methods && (w->method || w->budget || w->override_text.n))
         return kvf_fail(d, KVF_E_ARG,
                         "--methods and --budgets take the place of --method, --budget and "
@@ -205,7 +177,8 @@ static const struct opt run_options[] = {
      "replace the trace that is there, once the new one is closed"},
     {OPT_FLAG, 0, "resume", offsetof(struct run, resume), NULL,
      "finish the trace of a run that was killed; a closed one is replaced with --overwrite alone"},
-    {OPT_FLAG, 0, "json", offsetof(struct run, json), NULL, "one JSON object to stdout at the end"},
+    {OPT_FLAG, 0, "json", offsetof(struct run, json), NULL,
+     "one JSON object to stdout at the end; with --jsonl one for each line"},
     {OPT_FLAG, 'q', "quiet", offsetof(struct run, quiet), NULL, "no progress, no summary"},
     {.type = OPT_END},
 };
@@ -273,7 +246,8 @@ static const struct opt generate_options[] = {
     {OPT_STR, 0, "budgets", offsetof(struct run, cell_budgets), "N,...",
      "each of --methods at these budgets", .absent = "64,256"},
     {OPT_GROUP, 0, "batch", offsetof(struct run, batch), .group = jsonl_options},
-    {OPT_FLAG, 0, "json", offsetof(struct run, json), NULL, "one JSON object to stdout at the end"},
+    {OPT_FLAG, 0, "json", offsetof(struct run, json), NULL,
+     "one JSON object to stdout at the end; with --jsonl one for each line"},
     {OPT_FLAG, 'q', "quiet", offsetof(struct run, quiet), NULL, "no progress, no summary"},
     {.type = OPT_END},
 };

@@ -53,11 +53,11 @@ struct job {
     struct teacher_states teacher;
     bool warned; /* that no more of them are kept */
     struct progress bar;
-    double best;              /* least mean KL of a check */
-    int64_t best_step, stale; /* checks since */
-    int64_t saved;            /* the step of the checkpoint, -1: none */
-    int64_t tokens;           /* of this run */
-    double seconds;
+    double best;                   /* least mean KL of a check */
+    int64_t best_step, stale;      /* checks since */
+    int64_t saved;                 /* the step of the checkpoint, -1: none */
+    int64_t tokens;                /* of this run */
+    double seconds, first_seconds; /* of its steps, and of the first of them */
 };
 
 static int list_settings(void)
@@ -389,7 +389,9 @@ static int advance(struct job *j, struct kvf_diag *d)
     warn_teacher(j);
     if (err)
         return err;
-    j->seconds += clock_seconds() - start;
+    double took = clock_seconds() - start;
+    j->first_seconds = j->tokens ? j->first_seconds : took;
+    j->seconds += took;
     j->tokens += s.tokens;
     put_loss(j, &s);
     if (!crew_is_first(j->crew))
@@ -408,9 +410,10 @@ static void summary(const struct job *j)
     double rate = j->seconds > 0 ? (double)j->tokens / j->seconds : 0;
     if (j->json) {
         printf("{\"steps\": %" PRId64 ", \"tokens\": %" PRId64 ", \"seconds\": %.3f, "
-               "\"tokens_per_second\": %.1f, \"parameters\": %zu, \"activation_bytes\": %zu, "
+               "\"first_step_seconds\": %.3f, \"tokens_per_second\": %.1f, \"parameters\": %zu, "
+               "\"activation_bytes\": %zu, "
                "\"best_step\": %" PRId64 ", \"best_kl\": ",
-               trainer_steps(j->trainer), j->tokens, j->seconds, rate,
+               trainer_steps(j->trainer), j->tokens, j->seconds, j->first_seconds, rate,
                trainer_parameters(j->trainer), trainer_bytes(j->trainer), j->best_step);
         if (isfinite(j->best))
             printf("%.9g}\n", j->best);

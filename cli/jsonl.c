@@ -24,6 +24,9 @@ const struct opt jsonl_options[] = {
      "of --jsonl every N-th line from the I-th on, from 1/N to N/N"},
     {OPT_INT, 0, "together", offsetof(struct jsonl, together), "N",
      "lines of --jsonl whose tokens are made side by side", "16", .min = 1, .max = 64},
+    {OPT_INT, 0, "room", offsetof(struct jsonl, room), "GIB",
+     "memory that these may hold, their caches and buffers", .absent = "half of the machine's",
+     .min = 1, .max = 1 << 20},
     {.type = OPT_END},
 };
 

@@ -33,7 +33,7 @@ typedef int (*jsonl_done)(void *loop, const struct jsonl_line *line, int err, st
 
 struct jsonl {
     const char *file, *part; /* options --jsonl and --shard */
-    int64_t together;        /* option --together */
+    int64_t together, room;  /* options --together and --room, GiB; 0: not given */
     /* What the command says. */
     const char *folder; /* where the traces go, ID.kvf; NULL: none are made */
     bool overwrite;     /* traces that are there are made anew; else they are checked and skipped */

@@ -13,18 +13,20 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/os.h"
 #include "cli/run_cells.h"
+#include "cli/run_json.h"
 #include "engine/decode/engine.h"
 
 enum { KEPT = 4 }; /* times as many lines are kept as are open, for those that wait their turn */
-/* What open lines may hold together; one alone may hold more. */
-static const int64_t MOST_BYTES = (int64_t)1 << 30;
+static const int64_t GIB = (int64_t)1 << 30;
 
 struct slot {
     struct run u;
     const struct jsonl_line *line;
-    char *out; /* owned; NULL: no trace */
-    bool open; /* tokens are being made */
+    char *out;       /* owned; NULL: no trace */
+    bool open;       /* tokens are being made */
+    struct buf json; /* --json: what is said of it once it has ended */
     int64_t bytes;
     int err;
     struct kvf_diag why;
@@ -34,7 +36,7 @@ struct run_lines {
     struct run *u; /* options and model; borrowed */
     struct batch *batch;
     int most, n_open;
-    int64_t bytes;            /* of the open lines */
+    int64_t bytes, room;      /* of the open lines: what they hold, and may hold */
     struct slot *ring;        /* [KEPT * most] */
     int first, n;             /* lines in the ring */
     struct session **session; /* [most] scratch of a step */
@@ -43,6 +45,11 @@ struct run_lines {
 };
 
 /* ---- one line */
+
+static int print(const struct run *u, const struct buf *b, struct kvf_diag *d)
+{
+    return b->err ? b->err : crew_print(u->batch.crew, b->data, b->len, d);
+}
 
 static int print_line(const struct run *u, const char *id, struct kvf_diag *d)
 {
@@ -58,7 +65,7 @@ static int print_line(const struct run *u, const char *id, struct kvf_diag *d)
         buf_str(&b, u->greedy ? "true" : "false");
     }
     buf_str(&b, "}\n");
-    int err = b.err ? b.err : crew_print(u->batch.crew, b.data, b.len, d);
+    int err = print(u, &b, d);
     buf_finish(&b);
     return err;
 }
@@ -124,6 +131,15 @@ static struct slot *slot_at(const struct run_lines *a, int i)
     return &a->ring[(a->first + i) % (KEPT * a->most)];
 }
 
+/* What open lines may hold; one alone may hold more. */
+static int64_t room_of(const struct jsonl *b)
+{
+    int64_t half = (int64_t)(os_memory() / 2);
+    if (b->room)
+        return b->room * GIB;
+    return half > GIB ? half : GIB;
+}
+
 int run_lines_open(struct run *u, struct run_lines **ret, struct kvf_diag *d)
 {
     struct run_lines *a = MEM_NEW(struct run_lines, 1);
@@ -132,8 +148,9 @@ int run_lines_open(struct run *u, struct run_lines **ret, struct kvf_diag *d)
         return kvf_fail(d, err, "not enough memory for %s", u->batch.file);
     a->u = u;
     a->most = (int)u->batch.together;
-    if (crew_size(u->batch.crew) > 1 || u->r.engine->device)
-        a->most = 1; /* a rank may be asked for one line; a device runs one session at a time */
+    if (crew_size(u->batch.crew) > 1)
+        a->most = 1; /* a rank may be asked for one line */
+    a->room = room_of(&u->batch);
     size_t n = (size_t)a->most;
     a->ring = MEM_NEW(struct slot, KEPT * n);
     a->session = MEM_NEW(struct session *, n);
@@ -151,6 +168,7 @@ static void forget(struct slot *x)
 {
     forget_line(&x->u);
     mem_free(x->out);
+    buf_finish(&x->json);
     *x = (struct slot){.open = false};
 }
 
@@ -172,6 +190,8 @@ void run_lines_close(struct run_lines *a)
 static void settle(struct run_lines *a, struct slot *x, int err)
 {
     x->err = run_end(&x->u, err, &x->why);
+    if (!x->err && x->u.json)
+        run_json(&x->u, x->line->id, &x->json);
     run_let_go(&x->u);
     x->open = false;
     a->n_open--;
@@ -214,7 +234,9 @@ static int tell_done(struct run_lines *a, jsonl_done done, void *loop)
     int err = KVF_OK;
     while (!err && a->n > 0 && !slot_at(a, 0)->open) {
         struct slot *x = slot_at(a, 0);
-        if (!x->err && !x->out && !x->u.cells)
+        if (!x->err && x->u.json)
+            x->err = print(&x->u, &x->json, &x->why);
+        else if (!x->err && !x->out && !x->u.cells)
             x->err = print_line(&x->u, x->line->id, &x->why);
         err = done(loop, x->line, x->err, &x->why);
         forget(x);
@@ -231,9 +253,10 @@ static int64_t bytes_of(const struct run *u)
                                    .head_dim = m->head_dim,
                                    .n_layers = m->n_layers,
                                    .n_heads = u->r.methods.cache_heads};
-    int cap = runner_cap(&u->r);
+    int cap = runner_cap(&u->r), chunk = (int)u->r.how.chunk;
+    chunk = chunk > 0 ? chunk : u->r.engine->backend->rows;
     return cache_bytes(&c, cap)
-           + session_buffer_bytes(m, cap, (int)u->r.how.chunk, par_threads(u->r.engine->pool));
+           + session_buffer_bytes(m, cap, chunk, par_threads(u->r.engine->pool));
 }
 
 /* Takes what the options say, and the prompt of the line. */
@@ -252,7 +275,7 @@ static int take(struct run_lines *a, struct slot *x, const struct jsonl_line *li
 
 static bool has_room(const struct run_lines *a, const struct slot *x)
 {
-    return a->n_open == 0 || (a->n_open < a->most && a->bytes + x->bytes <= MOST_BYTES);
+    return a->n_open == 0 || (a->n_open < a->most && a->bytes + x->bytes <= a->room);
 }
 
 /* Runs the prompt of a line, or all of it where many methods answer. */

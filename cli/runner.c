@@ -18,7 +18,7 @@ const struct opt execution_options[] = {
      "what computes: the processor, a CUDA device, or a device where there is one", "cpu",
      .words = device_words},
     {OPT_INT, 0, "chunk", offsetof(struct execution, chunk), "N", "prompt tokens that run together",
-     .absent = "256", .min = 1, .max = 8192},
+     .absent = "256, on a device 1024", .min = 1, .max = 8192},
     {OPT_INT, 't', "threads", offsetof(struct execution, threads), "N", "threads",
      .absent = "number of cores", .min = 1, .max = 256},
     {OPT_WORD, 0, "kv-type", offsetof(struct execution, kv_type), "T",

@@ -221,13 +221,30 @@ static void time_back(struct gpu *g, const struct shape *s, bool bf16)
     gpu_free(g, (void *)p.b);
 }
 
+/* By tensor cores with bf16, or exactly. */
+static void run_gated(struct gpu *g, const struct attention *a, const struct attention_grads *to,
+                      bool back, void *room, bool bf16)
+{
+    float *out = (float *)to->out, *lse = (float *)to->lse;
+    bool done = false;
+    if (bf16)
+        done = back ? gpu_gated_backward_bf16(g, a, to, room)
+                    : gpu_gated_forward_bf16(g, a, out, to->ld_out, lse, room);
+    else if (back)
+        gpu_gated_backward(g, a, to, room);
+    else
+        gpu_gated_forward(g, a, out, to->ld_out, lse);
+    if (bf16 && !done)
+        fprintf(stderr, "bench_gpu: no tensor cores for heads of %d\n", a->D);
+}
+
 /* Attention with decay: two products of T x T / 2 forward, seven back. */
-static void time_gated(struct gpu *g, const struct shape *s)
+static void time_gated(struct gpu *g, const struct shape *s, bool bf16)
 {
     size_t ld = (size_t)((s->q + 2 * s->kv) * s->D), wide = (size_t)(s->q * s->D);
     float *qkv = zeros(g, TOKENS * ld, 4), *d_qkv = zeros(g, TOKENS * ld, 4);
     float *out = zeros(g, TOKENS * wide, 4), *d_out = zeros(g, TOKENS * wide, 4);
-    float *rows = zeros(g, 2 * TOKENS * (size_t)s->q, 4);
+    float *rows = zeros(g, TOKENS * (size_t)s->q, 4);
     float *gates = zeros(g, 2 * TOKENS * (size_t)s->kv, 4);
     int32_t *first = zeros(g, TOKENS, 4);
     struct attention a = {.T = TOKENS,
@@ -251,7 +268,10 @@ static void time_gated(struct gpu *g, const struct shape *s)
                                  .d_k = d_qkv + wide,
                                  .d_v = d_qkv + wide + s->kv * s->D,
                                  .d_gate = gates + TOKENS * (size_t)s->kv};
+    void *room = zeros(g, gpu_gated_room(&a), 1);
     double product = (double)s->q * s->D * TOKENS * (double)TOKENS;
+    const char *const what[2][2] = {{"attention, 2,048 tokens, f32", "attention, back, f32"},
+                                    {"attention, 2,048 tokens, bf16", "attention, back, bf16"}};
     for (int back = 0; back < 2; back++) {
         double begun = 0;
         for (int i = -1; i < TIMES; i++) {
@@ -259,16 +279,12 @@ static void time_gated(struct gpu *g, const struct shape *s)
                 gpu_wait(g, NULL);
                 begun = seconds();
             }
-            if (back)
-                gpu_gated_backward(g, &a, &to, rows + TOKENS * s->q);
-            else
-                gpu_gated_forward(g, &a, out, wide, rows);
+            run_gated(g, &a, &to, back, room, bf16);
         }
-        say_operations(g, s, back ? "attention, 2,048 tokens, back" : "attention, 2,048 tokens",
-                       begun, (back ? 7 : 2) * product);
+        say_operations(g, s, what[bf16][back], begun, (back ? 7 : 2) * product);
     }
-    void *const all[] = {qkv, d_qkv, out, d_out, rows, gates, first};
-    for (int i = 0; i < 7; i++)
+    void *const all[] = {qkv, d_qkv, out, d_out, rows, gates, first, room};
+    for (int i = 0; i < 8; i++)
         gpu_free(g, all[i]);
 }
 
@@ -278,7 +294,8 @@ static void time_training(struct gpu *g)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         time_back(g, &shapes[i], true);
         time_back(g, &shapes[i], false);
-        time_gated(g, &shapes[i]);
+        time_gated(g, &shapes[i], true);
+        time_gated(g, &shapes[i], false);
     }
 }
 

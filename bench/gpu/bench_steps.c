@@ -20,8 +20,9 @@ struct step {
     struct gpu *g;
     const struct shape *s;
     int rows, held;
-    unsigned char *weights; /* of all layers, and the output matrix */
-    float *x, *normed, *qkv, *att, *branch, *both, *one, *logits, *work, *norm;
+    unsigned char *weights;                            /* of all layers, and the output matrix */
+    float *x, *qkv, *att, *one, *logits, *work, *norm; /* work: one of each row */
+    size_t per_work;
     void *pool;
     int32_t *table, *n, *slot, *id;
     void *draw;
@@ -69,17 +70,16 @@ static struct step make(struct gpu *g, const struct shape *s, int rows, int held
 {
     struct step t = {.g = g, .s = s, .rows = rows, .held = held};
     size_t T = (size_t)rows, q = (size_t)(s->q * s->D), d = (size_t)s->d, V = (size_t)s->vocab;
-    struct gpu_attention most = {.cache = {.D = s->D, .most = held}, .n_heads = s->q};
+    struct gpu_attention most = {.cache = {.heads = s->kv, .D = s->D, .most = held},
+                                 .n_heads = s->q};
     t.weights = zeros(g, all_weights(s), 2);
     t.x = zeros(g, T * d, 4);
-    t.normed = zeros(g, T * d, 4);
     t.qkv = zeros(g, T * (q + 2 * (size_t)(s->kv * s->D)), 4);
     t.att = zeros(g, T * q, 4);
-    t.branch = zeros(g, T * d, 4);
-    t.both = zeros(g, T * 2 * (size_t)s->ffn, 4);
     t.one = zeros(g, T * (size_t)s->ffn, 4);
     t.logits = zeros(g, T * V, 4);
-    t.work = zeros(g, gpu_step_work(&most), 4);
+    t.per_work = gpu_step_work(&most);
+    t.work = zeros(g, T * t.per_work, 4);
     t.norm = zeros(g, d > 2 * (size_t)s->D ? d : 2 * (size_t)s->D, 4);
     t.id = zeros(g, T, 4);
     t.draw = zeros(g, gpu_draw_bytes(s->vocab), 1);
@@ -89,18 +89,21 @@ static struct step make(struct gpu *g, const struct shape *s, int rows, int held
 
 static void drop(struct step *t)
 {
-    void *const all[] = {t->weights, t->x,   t->normed, t->qkv,  t->att,  t->branch,
-                         t->both,    t->one, t->logits, t->work, t->norm, t->pool,
-                         t->table,   t->n,   t->id,     t->draw};
+    void *const all[] = {t->weights, t->x,    t->qkv,   t->att, t->one, t->logits, t->work,
+                         t->norm,    t->pool, t->table, t->n,   t->id,  t->draw};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         gpu_free(t->g, all[i]);
 }
 
-/* out = W x of all rows; *at goes on behind the weights. */
-static void multiply(struct step *t, float *out, const float *x, int N, int K, size_t *at)
+/* A product of all rows with what it takes along; *at goes on behind the weights. */
+static void multiply(struct step *t, float *out, size_t ld, const float *x, int N, int K,
+                     struct gpu_dense how, size_t *at)
 {
-    const struct gpu_matrix w = {t->weights + 2 * *at, WEIGHT_BF16, N, K, (size_t)K * 2};
-    gpu_product(t->g, out, (size_t)N, x, (size_t)K, t->rows, &w);
+    how.part[0] = (struct gpu_matrix){t->weights + 2 * *at, WEIGHT_BF16, N, K, (size_t)K * 2};
+    how.n = 1;
+    how.eps = 1e-5f;
+    how.scale = 1;
+    gpu_dense(t->g, out, ld, x, (size_t)K, t->rows, &how);
     *at += (size_t)N * (size_t)K;
 }
 
@@ -112,6 +115,7 @@ static void attend(struct step *t, int layer)
     for (int r = 0; r < t->rows; r++) {
         size_t first = (size_t)((r * s->layers + layer) * s->kv), per = pages_of_head(t->held);
         float *row = t->qkv + (size_t)r * ld;
+        gpu_branch(t->g, r);
         struct gpu_attention a = {.cache = {.pool = t->pool,
                                             .type = KV_F16,
                                             .heads = s->kv,
@@ -128,39 +132,36 @@ static void attend(struct step *t, int layer)
                                   .n_heads = s->q,
                                   .T = 1,
                                   .scale = 0.1f};
-        gpu_rope(t->g, row, ld, t->norm, 1, s->q + s->kv, s->D, s->D);
-        gpu_append(t->g, &a.cache, row + q, row + q + kv, ld, t->slot + first, 1, -1, NULL);
-        gpu_attend_step(t->g, &a, t->work);
+        const struct gpu_newcomer x = {.qkv = row,
+                                       .T = 1,
+                                       .n_heads = s->q,
+                                       .n_rot = s->D,
+                                       .cos_sin = t->norm,
+                                       .slot = t->slot + first};
+        gpu_settle(t->g, &a.cache, &x);
+        gpu_attend_step(t->g, &a, t->work + (size_t)r * t->per_work);
     }
-}
-
-static void normalise(struct step *t)
-{
-    gpu_rmsnorm(t->g, t->normed, t->x, (size_t)t->s->d, t->norm, t->rows, 1, t->s->d, 1e-5f);
+    gpu_branch(t->g, -1);
 }
 
 static void run(struct step *t)
 {
     const struct shape *s = t->s;
-    int q = s->q * s->D, T = t->rows;
-    size_t at = 0, d = (size_t)s->d;
+    int q = s->q * s->D, all = q + 2 * s->kv * s->D, T = t->rows;
+    size_t at = 0, d = (size_t)s->d, V = (size_t)s->vocab;
+    const struct gpu_dense behind = {.norm = t->norm}, added = {.end = GPU_ADD},
+                           gated = {.norm = t->norm, .end = GPU_GATED};
     for (int l = 0; l < s->layers; l++) {
-        normalise(t);
-        multiply(t, t->qkv, t->normed, q + 2 * s->kv * s->D, s->d, &at);
+        multiply(t, t->qkv, (size_t)all, t->x, all, s->d, behind, &at);
         attend(t, l);
-        multiply(t, t->branch, t->att, s->d, q, &at);
-        gpu_add(t->g, t->x, t->branch, (size_t)T * d, 1);
-        normalise(t);
-        multiply(t, t->both, t->normed, 2 * s->ffn, s->d, &at);
-        gpu_gated(t->g, t->one, t->both, 2 * (size_t)s->ffn, T, s->ffn, false);
-        multiply(t, t->branch, t->one, s->d, s->ffn, &at);
-        gpu_add(t->g, t->x, t->branch, (size_t)T * d, 1);
+        multiply(t, t->x, d, t->att, s->d, q, added, &at);
+        multiply(t, t->one, (size_t)s->ffn, t->x, 2 * s->ffn, s->d, gated, &at);
+        multiply(t, t->x, d, t->one, s->d, s->ffn, added, &at);
     }
-    normalise(t);
-    multiply(t, t->logits, t->normed, s->vocab, s->d, &at);
+    multiply(t, t->logits, V, t->x, s->vocab, s->d, behind, &at);
     const struct gpu_draw greedy = {.scratch = t->draw};
     for (int r = 0; r < T; r++)
-        gpu_draw(t->g, t->id + r, t->logits + (size_t)r * (size_t)s->vocab, s->vocab, &greedy);
+        gpu_draw(t->g, t->id + r, t->logits + (size_t)r * V, s->vocab, &greedy);
 }
 
 /* Seconds of a step; graph NULL: launch by launch.  Each is waited for, as a decode does. */

@@ -4,7 +4,7 @@
 usage: resources.py [--nvcc PATH] [--arch 80,90,100] [--dim D] [FILE ...]
 
 Compiles engine/cuda/*.cu, or these files, for each architecture with --resource-usage and keeps nothing.  Lanes of a block are those of its
-launch; dynamic shared memory is that for heads of D channels (128) with four query heads to a KV head.  Occupancy is the share of the lanes of a
+launch; dynamic shared memory is that for heads of D channels (128), or of as many as the kernel is made for, with four query heads to a KV head.  Occupancy is the share of the lanes of a
 multiprocessor that blocks of this kernel can fill at once.
 """
 import argparse
@@ -19,10 +19,12 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 # Of a multiprocessor: registers, lanes, blocks, bytes of shared memory; CUDA C++ Programming Guide, table of compute capabilities.
 MACHINE = {"80": (65536, 2048, 32, 164 << 10), "90": (65536, 2048, 32, 228 << 10), "100": (65536, 2048, 32, 228 << 10)}
 LANES = {"product_kernel": 128, "step_kernel": 128, "join_kernel": 128, "append_kernel": 128, "embed_kernel": 128, "values_kernel": 128,
-         "cut_kernel": 64, "scores_kernel": 64, "keydiff_kernel": 64, "share_kernel": 32, "keys_kernel": 128,
+         "cut_kernel": 64, "scores_kernel": 128, "keydiff_kernel": 64, "share_kernel": 32, "keys_kernel": 128,
          "drop_kernel": 128, "embed_learn_kernel": 32, "bounds_kernel": 128, "possible_kernel": 128, "block_kernel": 128,
          "largest_kernel": 128, "count_kernel": 128, "moments_kernel": 128, "turn_kernel": 128, "logit_kernel": 64,
-         "sum_kernel": 128, "greedy_kernel": 32, "all_kernel": 32}  # the others have 256
+         "sum_kernel": 128, "greedy_kernel": 32, "all_kernel": 32, "tensor_kernel": 128,
+         "tensor_forward_kernel": 128, "tensor_queries_kernel": 128, "tensor_keys_kernel": 128, "cuts_kernel": 512,
+         "watch_entries_kernel": 128, "tensor_scores_kernel": 128}  # the others have 256
 DYNAMIC = {"keydiff_kernel": 1, "scores_kernel": 16, "prompt_kernel": 32, "step_kernel": 4}  # rows of D floats
 FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-Xcompiler", "-Wno-unknown-pragmas", "-I.", "-Ibase/include", "-Ilibtrace/include",
          "--resource-usage", "-c", "-o", os.devnull]
@@ -40,6 +42,21 @@ def report(nvcc, arch, path):
         spill = sum(map(int, re.findall(r"(\d+) bytes spill", part)))
         shared = re.search(r"(\d+) bytes smem", part)
         yield name, int(re.search(r"Used (\d+) registers", part)[1]), int(shared[1]) if shared else 0, spill
+
+
+def dynamic(name, dim):
+    """Bytes of shared memory that a launch asks for."""
+    if name.startswith("tensor_kernel"):  # struct shape of attention_tensor.cu
+        wide, tiles = map(int, re.findall(r"\d+", name)[:2])
+        ring, ld = 2 if wide * tiles > 128 else 3, wide // 8 + 1
+        return (64 * tiles * ld + ring * (5 * wide + 32 * ld)) * 16
+    if name.startswith("tensor_"):  # forward_shape, queries_shape and keys_shape of train_forward.cu and train_backward.cu
+        wide, ld = int(re.search(r"\d+", name)[0]), int(re.search(r"\d+", name)[0]) // 8 + 1
+        keys = name.startswith("tensor_keys")
+        rows = 32 if wide > (96 if keys else 128) else 64
+        own = 2 if keys else 0 if wide <= 128 else 2 if name.startswith("tensor_queries") else 1
+        return (2 * (2 * rows * ld + 3 * rows // 4) + own * 64 * ld) * 16
+    return DYNAMIC.get(name.split("<")[0], 0) * dim * 4
 
 
 def occupancy(arch, lanes, registers, shared):
@@ -64,7 +81,7 @@ def main():
         for path in files:
             for name, registers, shared, spill in report(args.nvcc, arch, path):
                 short = name.split("<")[0]
-                shared += DYNAMIC.get(short, 0) * args.dim * 4
+                shared += dynamic(name, args.dim)
                 share = occupancy(arch, LANES.get(short, 256), registers, shared)
                 rows.setdefault((name, shared), {})[arch] = f"{registers}, {share:.0%}" + (f", spills {spill} B" if spill else "")
     archs = args.arch.split(",")

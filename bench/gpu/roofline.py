@@ -1,24 +1,22 @@
 #!/usr/bin/env python3
 """Bytes and operations of a decode step, of a token of a prompt and of a training step, and the time that a device needs for them at least.
 
-usage: roofline.py [--bandwidth TB/s] [--peak TFLOP/s] [--plain TFLOP/s] [--launch MS] [--reach SHARE]
+usage: roofline.py [--bandwidth TB/s] [--peak TFLOP/s] [--launch MS] [--reach SHARE]
 
 From the shapes alone; nothing is run.  A step reads every weight once (bf16) and the keys and values (16 bits) of what
 each head holds; its bound is the bandwidth of memory.  A prompt of n tokens multiplies each of them with every weight and with
 half the prompt's keys and values; its bound is the peak of dense bf16 products.  A training step multiplies
 each token with every weight once for the teacher, twice for the student (its pass runs again before the one back), once on
-the way back, and where weights learn once more for their derivatives; attention runs in f32 outside of the tensor cores
-(--plain), so that its bound is added to that of the products.  The rates are those of an H200 unless given;
+the way back, and where weights learn once more for their derivatives; products and attention at the same peak.  The rates
+are those of an H200 unless given;
 `reach` is the share of the bandwidth that the kernels are to have, `launch` what launches cost a step beside.
 """
 import argparse
 
-SHAPES = {  # layers, d_model, query heads, KV heads, head dimension, d_ffn, vocabulary, tied
-    "SmolLM2-135M": (30, 576, 9, 3, 64, 1536, 49152, True),
-    "Qwen3-0.6B": (28, 1024, 16, 8, 128, 3072, 151936, True),
-    "Qwen3-4B": (36, 2560, 32, 8, 128, 9728, 151936, True),
-    "Llama-3.1-8B": (32, 4096, 32, 8, 128, 14336, 128256, False),
-}
+import shapes
+from shapes import layer_weights, parameters, weights
+
+SHAPES = {name: s for name, s in shapes.SHAPES.items() if name != "tiny"}
 HELD = (512, 1024, 32768, 131072)  # entries of a head
 PROMPTS = (2048, 32768, 131072)
 PAGE = 16  # entries of quest's
@@ -26,26 +24,17 @@ TRAINED = (2048, 16384)  # tokens of a pack
 BYTES = 2  # of a weight, and of a channel of the cache
 
 
-def weights(shape):
-    """Those that a token is multiplied with: an embedding that is not the output matrix is only looked up."""
-    layers, d, q, kv, dim, ffn, vocab, _ = shape
-    return layers * (d * (q + 2 * kv) * dim + q * dim * d + 3 * d * ffn) + vocab * d
-
-
 def step_bytes(shape, held):
-    layers, _, _, kv, dim, _, _, _ = shape
-    return BYTES * (weights(shape) + held * layers * kv * 2 * dim)
+    return BYTES * weights(shape) + held * shapes.entry_bytes(shape)
 
 
 def step_operations(shape, held):
-    layers, _, q, _, dim, _, _, _ = shape
-    return 2 * weights(shape) + held * layers * q * 4 * dim
+    return 2 * weights(shape) + held * shape.layers * shape.q * 4 * shape.dim
 
 
 def prompt_operations(shape, n):
     """Per token, the mean over a prompt of n: the logits are wanted of the last token alone."""
-    _, d, _, _, _, _, vocab, _ = shape
-    return 2 * (weights(shape) - vocab * d), step_operations(shape, n / 2) - 2 * weights(shape)
+    return 2 * layer_weights(shape), step_operations(shape, n / 2) - 2 * weights(shape)
 
 
 def steps(args):
@@ -65,7 +54,8 @@ def evidence(_):
     print("| model | entries per head | cache, MB | sums (h2o), MB | rows (snapkv), MB | moments (expected), MB | bounds (quest), MB "
           "| cut: redundancy (rkv), Gop | cut: expected attention, Gop in f64 |")
     print("|---|---|---|---|---|---|---|---|---|")
-    for name, (layers, _, q, kv, dim, _, _, _) in SHAPES.items():
+    for name, s in SHAPES.items():
+        layers, q, kv, dim = s.layers, s.q, s.kv, s.dim
         for held in (1024, 32768):
             cache = BYTES * held * layers * kv * 2 * dim
             sums = layers * q * held * (8 + 8 + 4)  # a double read and written, a weight read
@@ -86,33 +76,22 @@ def prompts(args):
             print(f"| {name} | {n:,} | {products / 1e6:,.0f} | {attention / 1e6:,.0f} | {rate:,.0f} | {n / rate:.3f} |")
 
 
-def layer_weights(shape):
-    _, d, _, _, _, _, vocab, _ = shape
-    return weights(shape) - vocab * d
-
-
-def parameters(shape):
-    """All that learns where weights do, norms left out."""
-    _, d, _, _, _, _, vocab, tied = shape
-    return weights(shape) + (0 if tied else vocab * d)
-
-
 def train_operations(shape, n, learn):
     """Per token of a document of n: of products, and of attention.  Forward two products of T x T / 2 and D, back seven."""
-    layers, d, q, _, dim, _, vocab, _ = shape
-    logits = 2 * vocab * d * (3 + learn)  # student, teacher, back, the matrix
-    return 2 * layer_weights(shape) * (4 + learn) + logits, layers * q * dim * n * (2 * 3 + 7)
+    logits = 2 * shape.vocab * shape.d * (3 + learn)  # student, teacher, back, the matrix
+    return 2 * layer_weights(shape) * (4 + learn) + logits, shape.layers * shape.q * shape.dim * n * (2 * 3 + 7)
 
 
 def train_bytes(shape, n, learn):
     """What a pass with one tape holds there: weights, parameters' copies, activations (engine/train/pass.c, block.c, device_loss.c)."""
-    layers, d, q, kv, dim, ffn, vocab, _ = shape
+    layers, d, q, kv, dim, ffn, vocab = shape.layers, shape.d, shape.q, shape.kv, shape.dim, shape.ffn, shape.vocab
     qkv = (q + 2 * kv) * dim
     teacher = BYTES * weights(shape)
     learnt = 4 * 4 * parameters(shape) if learn else 0  # w, gradient, two moments
     rows = (layers + 1) * d + 4 * d + 6 * layers * kv  # inputs of layers, streams, values
     tape = 2 * d + qkv + kv * dim + q * dim + q + 2 * ffn + 2 * kv
-    scratch = max(2 * ffn, qkv) + 2 * max(d, qkv) + q * dim + q
+    scratch = max(2 * ffn, qkv) + 2 * max(d, qkv) + q * dim
+    scratch += (qkv + q * dim) / 2 + 2 * kv + 3 * q + (2 * q * dim if q > kv else 0)  # of attention by tensor cores
     operands = BYTES * max(n * 2 * ffn, 256 * vocab) + BYTES * (vocab * d if learn else n * d)  # rounded to bf16
     return teacher, learnt, 4 * n * (rows + tape + scratch) + 4 * 256 * (2 * vocab + 3 * d) + operands
 
@@ -127,7 +106,7 @@ def trainings(args):
                 held = [x / 1e9 for x in train_bytes(shape, n, learn)]
                 products, attention = train_operations(shape, n, learn)
                 step = 28 * parameters(shape) if learn else 0  # AdamW reads four arrays and writes three
-                seconds = n * (products / args.peak + attention / args.plain) / 1e12 + step / (args.bandwidth * 1e12)
+                seconds = n * (products + attention) / (args.peak * 1e12) + step / (args.bandwidth * 1e12)
                 print(f"| {name} | {n:,} | {'all weights' if learn else 'gates'} | {held[0]:.2f} | {held[1]:.2f} | {held[2]:.2f} "
                       f"| {products / 1e9:,.2f} | {attention / 1e9:,.2f} | {step / 1e9:.2f} | {n / seconds:,.0f} | {seconds:.3f} |")
 
@@ -136,7 +115,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bandwidth", type=float, default=4.8)
     parser.add_argument("--peak", type=float, default=989)
-    parser.add_argument("--plain", type=float, default=67)
     parser.add_argument("--launch", type=float, default=0.30)
     parser.add_argument("--reach", type=float, default=0.85)
     args = parser.parse_args()

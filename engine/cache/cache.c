@@ -247,20 +247,15 @@ int cache_reserve(struct cache *c, int layer, int head, int n)
     return err;
 }
 
-int cache_append(struct cache *c, const struct kernels *k, int layer, int head,
-                 const struct cache_entry *e)
+/* The slot of a newcomer, which is known to be there from now on. */
+static int enter(struct head *h, int32_t pos, int32_t until)
 {
-    struct head *h = head_at(c, layer, head);
     int n = h->n++, slot = h->gap == GAP_OPEN ? h->hole : n;
-    unsigned char *page = h->page[slot / PAGE_SLOTS];
-    k->kv_store(page, page + c->half_bytes, c->cfg.type, slot % PAGE_SLOTS, e->key, e->value,
-                c->cfg.head_dim);
-    h->news[slot / PAGE_SLOTS] = 1;
-    h->pos[slot] = e->pos;
-    h->until[slot] = e->until;
-    if (n == 0 || e->until < h->soonest)
-        h->soonest = e->until;
-    h->moved |= e->pos != slot;
+    h->pos[slot] = pos;
+    h->until[slot] = until;
+    if (n == 0 || until < h->soonest)
+        h->soonest = until;
+    h->moved |= pos != slot;
     h->gap = GAP_NONE;
     if (h->order + n == h->list + 2 * h->cap) {
         memcpy(h->list, h->order, (size_t)n * sizeof *h->list);
@@ -268,6 +263,36 @@ int cache_append(struct cache *c, const struct kernels *k, int layer, int head,
     }
     h->order[n] = slot; /* the newest position is the last in order */
     return slot;
+}
+
+int cache_append(struct cache *c, const struct kernels *k, int layer, int head,
+                 const struct cache_entry *e)
+{
+    struct head *h = head_at(c, layer, head);
+    int slot = enter(h, e->pos, e->until);
+    unsigned char *page = h->page[slot / PAGE_SLOTS];
+    k->kv_store(page, page + c->half_bytes, c->cfg.type, slot % PAGE_SLOTS, e->key, e->value,
+                c->cfg.head_dim);
+    h->news[slot / PAGE_SLOTS] = 1;
+    return slot;
+}
+
+void cache_append_pages(struct cache *c, int layer, int head, int32_t pos, const int32_t *until,
+                        int n, const unsigned char *pages)
+{
+    struct head *h = head_at(c, layer, head);
+    int first = h->n, end = first + n, page = first / PAGE_SLOTS;
+    assert(h->gap != GAP_OPEN);
+    for (; page * PAGE_SLOTS < end; page++, pages += 2 * c->half_bytes) {
+        int from = page * PAGE_SLOTS < first ? first % PAGE_SLOTS : 0;
+        int to = end - page * PAGE_SLOTS < PAGE_SLOTS ? end - page * PAGE_SLOTS : PAGE_SLOTS;
+        if (from == 0 && to == PAGE_SLOTS)
+            memcpy(h->page[page], pages, 2 * c->half_bytes);
+        for (int s = from; s < to && (from > 0 || to < PAGE_SLOTS); s++)
+            kv_copy(pages, s, h->page[page], s, c->cfg.type, c->cfg.head_dim);
+    }
+    for (int i = 0; i < n; i++)
+        enter(h, pos + i, until[i]);
 }
 
 void cache_account(struct cache *c)

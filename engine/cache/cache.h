@@ -94,6 +94,11 @@ struct cache_entry {
  * the others; returns its slot.  Threads may append to different heads at once. */
 int cache_append(struct cache *c, const struct kernels *k, int layer, int head,
                  const struct cache_entry *e);
+/* Appends n entries at positions pos and on into reserved room, of a head without an open slot, as
+ * one by one; until: [n].  Their keys and values lie in pages as here, the first of which is that
+ * of the first entry's slot: who mirrors the cache has them already.  Threads as above. */
+void cache_append_pages(struct cache *c, int layer, int head, int32_t pos, const int32_t *until,
+                        int n, const unsigned char *pages);
 /* To be called once after a round of appends, from one thread. */
 void cache_account(struct cache *c);
 

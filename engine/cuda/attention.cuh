@@ -4,6 +4,10 @@
 
 #include "engine/cuda/device.cuh"
 
+/* Of attention_tensor.cu: as gpu_attend_prompt.  false: it is not made for this, and nothing was
+ * done. */
+bool gpu_attend_tensor(struct gpu *g, const struct gpu_attention *a);
+
 /* KV head of query head g. */
 DEVICE int kv_head(const struct gpu_attention &a, int g)
 {
@@ -22,15 +26,19 @@ DEVICE int slots_of(const struct gpu_attention &a, int h, int r)
     return a.cache.n[h] - (a.T - 1 - r);
 }
 
-DEVICE bool sees(const struct gpu_attention &a, int g, int h, int r, int slot)
+/* Whether query r of head g may see an entry, which has been there before it. */
+DEVICE bool shown(const struct gpu_attention &a, int g, int h, int r, int slot)
 {
-    if (slot >= slots_of(a, h, r))
-        return false;
     const int32_t *until = a.cache.until;
     if (until && until[(size_t)h * (size_t)a.cache.ld_slot + (size_t)slot] <= query_at(a, r))
         return false;
     int page = a.page ? a.page[h] : 0;
     return page == 0 || a.chosen[(size_t)g * (size_t)a.ld_chosen + (size_t)(slot / page)];
+}
+
+DEVICE bool sees(const struct gpu_attention &a, int g, int h, int r, int slot)
+{
+    return slot < slots_of(a, h, r) && shown(a, g, h, r, slot);
 }
 
 /* The logit from the product of query r and the key of a slot. */

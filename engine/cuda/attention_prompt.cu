@@ -119,6 +119,8 @@ template <class KV> static void prompt(struct gpu *g, const struct gpu_attention
 
 void gpu_attend_prompt(struct gpu *g, const struct gpu_attention *a)
 {
+    if (gpu_attend_tensor(g, a))
+        return;
     if (a->cache.type == KV_F16)
         prompt<uint16_t>(g, a);
     else

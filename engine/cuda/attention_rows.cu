@@ -1,38 +1,128 @@
 /* attention_rows.cu - attention whose rows stay in memory: scores, softmax, values, each in the
  * order of the C reference. */
 #include "engine/cuda/attention.cuh"
+#include "engine/cuda/tensor.cuh"
 
-enum { ROWS = 16 };
+/* A row is a query of a query head.  A block has one page and ROWS rows of the heads that share its
+ * keys; a set of lanes has MINE of them, each lane four slots of the page.  Keys come to shared
+ * memory CHANNELS at a time, while those before are used. */
+enum {
+    LANES = 128,
+    SLOT_LANES = PAGE_SLOTS / FOUR,
+    SETS = LANES / SLOT_LANES,
+    MINE = 2,
+    ROWS = SETS * MINE,
+    CHANNELS = 64,
+    STAGES = 2,
+};
 
-/* Block (page, query head, 16 queries): lane s has slot s of the page. */
-template <class KV>
-__global__ void __launch_bounds__(PAGE_SLOTS)
-    scores_kernel(struct gpu_attention a, float *p, size_t ld)
+/* Pieces of a stage. */
+template <class KV> struct stage {
+    enum { PIECES = CHANNELS * PAGE_SLOTS * (int)sizeof(KV) / 16 };
+};
+
+/* The rows of a KV head, query by query. */
+struct head_rows {
+    int h, group, first, all;
+};
+
+DEVICE int query_of_row(const struct head_rows &b, int i)
 {
-    SHARED_DYNAMIC(float, q); /* [ROWS][D] */
-    int D = a.cache.D, g = (int)blockIdx.y, h = kv_head(a, g), r0 = (int)blockIdx.z * ROWS;
-    int page = (int)blockIdx.x, s = (int)threadIdx.x, slot = page * PAGE_SLOTS + s;
-    int n_rows = a.T - r0 < ROWS ? a.T - r0 : ROWS;
-    if (page * PAGE_SLOTS >= a.cache.n[h])
-        return;
-    for (int i = s; i < n_rows * D; i += PAGE_SLOTS)
-        q[i] = a.q[(size_t)(r0 + i / D) * a.ld_q + (size_t)(g * D + i % D)];
-    __syncthreads();
-    const KV *keys = page_keys<KV>(a.cache, h, page);
-    float sum[ROWS] = {0};
-    for (int d = 0; d < D; d++) {
-        float k = kv_value(keys, (size_t)(d * PAGE_SLOTS + s));
+    return (b.first + i) / b.group;
+}
+DEVICE int head_of_row(const struct head_rows &b, int i)
+{
+    return b.h * b.group + (b.first + i) % b.group;
+}
+
+/* Where query r of query head g lies. */
+DEVICE const float *query(const struct gpu_attention &a, int g, int r)
+{
+    int layer = a.layer_heads ? g / a.layer_heads : 0;
+    return a.q + (size_t)layer * a.ld_layer + (size_t)r * a.ld_q
+           + (size_t)((g - layer * a.layer_heads) * a.cache.D);
+}
+
+template <class KV>
+DEVICE void begin_stage(const KV *keys, int D, int number, in_shared<uint4> stages)
+{
+    enum { PIECES = stage<KV>::PIECES, OF_CHANNEL = PIECES / CHANNELS };
+    const char *from = (const char *)(keys + number * CHANNELS * PAGE_SLOTS);
+    int left = (D - number * CHANNELS) * OF_CHANNEL, id = (int)threadIdx.x;
 #pragma unroll
-        for (int r = 0; r < ROWS; r++)
-            if (r < n_rows)
-                sum[r] = fmaf(q[r * D + d], k, sum[r]);
+    for (int i = 0; i < PIECES; i += LANES)
+        if (i + id < left)
+            copy_piece(stages + (size_t)(number % STAGES * PIECES + i + id),
+                       from + (size_t)(i + id) * 16, true);
+    copies_group();
+}
+
+/* sum += products of the set's rows and four slots over the channels of a stage, in their order. */
+template <class KV>
+DEVICE void add_channels(in_shared<uint4> keys, in_shared<float> q, int D, int channels,
+                         float sum[MINE][FOUR])
+{
+    int set = (int)threadIdx.x / SLOT_LANES;
+    unsigned at = threadIdx.x % SLOT_LANES;
+#pragma unroll 4
+    for (int c = 0; c < channels; c++) {
+        float k[FOUR];
+        four_of(keys, (unsigned)(c * SLOT_LANES) + at, k, KV());
+#pragma unroll
+        for (int j = 0; j < MINE; j++) {
+            float x = q[(set + j * SETS) * D + c];
+#pragma unroll
+            for (int i = 0; i < FOUR; i++)
+                sum[j][i] = fmaf(x, k[i], sum[j][i]);
+        }
     }
-    float *row = p + ((size_t)g * (size_t)a.T + (size_t)r0) * ld + (size_t)slot;
+}
+
+/* Logits of row i in the lane's slots, from products. */
+DEVICE void put_logits(const struct gpu_attention &a, const struct head_rows &b, int i, int slot,
+                       const float sum[FOUR], float *p, size_t ld)
+{
+    int r = query_of_row(b, i), g = head_of_row(b, i);
+    float x[FOUR];
 #pragma unroll
-    for (int r = 0; r < ROWS; r++)
-        if (r < n_rows)
-            row[(size_t)r * ld] = sees(a, g, h, r0 + r, slot) ? logit(a, h, r0 + r, slot, sum[r])
-                                                              : -INFINITY;
+    for (int k = 0; k < FOUR; k++)
+        x[k] = sees(a, g, b.h, r, slot + k) ? logit(a, b.h, r, slot + k, sum[k]) : -INFINITY;
+    float *row = p + ((size_t)g * (size_t)a.T + (size_t)r) * ld;
+    *(float4 *)(void *)(row + slot) = {x[0], x[1], x[2], x[3]};
+}
+
+/* Block (page, KV head, ROWS of its rows). */
+template <class KV>
+__global__ void __launch_bounds__(LANES) scores_kernel(struct gpu_attention a, float *p, size_t ld)
+{
+    SHARED(uint4, stages, STAGES * stage<KV>::PIECES);
+    SHARED_DYNAMIC(float, q); /* [ROWS][D] */
+    int D = a.cache.D, page = (int)blockIdx.x, group = a.n_heads / a.cache.heads;
+    struct head_rows b = {(int)blockIdx.y, group, (int)blockIdx.z * ROWS, a.T * group};
+    if (page * PAGE_SLOTS >= a.cache.n[b.h])
+        return;
+    const KV *keys = page_keys<KV>(a.cache, b.h, page);
+    for (int i = 0; i < STAGES; i++)
+        begin_stage(keys, D, i, stages);
+    for (int i = (int)threadIdx.x; i < ROWS * D; i += LANES)
+        q[i] = b.first + i / D < b.all
+                   ? query(a, head_of_row(b, i / D), query_of_row(b, i / D))[i % D]
+                   : 0;
+    float sum[MINE][FOUR] = {};
+    for (int i = 0; i * CHANNELS < D; i++) {
+        int left = D - i * CHANNELS;
+        copies_wait<STAGES - 1>();
+        __syncthreads();
+        add_channels<KV>(stages + (size_t)(i % STAGES * stage<KV>::PIECES), q + i * CHANNELS, D,
+                         left < CHANNELS ? left : CHANNELS, sum);
+        __syncthreads(); /* all have done with the stage */
+        begin_stage(keys, D, i + STAGES, stages);
+    }
+    int set = (int)threadIdx.x / SLOT_LANES, slot = (int)threadIdx.x % SLOT_LANES * FOUR;
+#pragma unroll
+    for (int j = 0; j < MINE; j++)
+        if (b.first + set + j * SETS < b.all)
+            put_logits(a, b, set + j * SETS, page * PAGE_SLOTS + slot, sum[j], p, ld);
 }
 
 enum { SOFTMAX_LANES = 256 };
@@ -84,10 +174,10 @@ void gpu_rows(struct gpu *g, const struct gpu_attention *a, float *p, size_t ld,
     struct gpu_attention in = *a;
     struct row_numbers out = {lse, entropy, seen};
     auto kernel = a->cache.type == KV_F16 ? scores_kernel<uint16_t> : scores_kernel<float>;
-    dim3 grid(blocks_for((size_t)a->cache.most, PAGE_SLOTS), (unsigned)a->n_heads,
-              blocks_for((size_t)a->T, ROWS));
+    dim3 grid(blocks_for((size_t)a->cache.most, PAGE_SLOTS), (unsigned)a->cache.heads,
+              blocks_for((size_t)(a->T * (a->n_heads / a->cache.heads)), ROWS));
     size_t bytes = (size_t)(ROWS * a->cache.D) * sizeof(float);
-    LAUNCH(kernel, grid, PAGE_SLOTS, bytes, g, in, p, ld);
+    LAUNCH(kernel, grid, LANES, bytes, g, in, p, ld);
     dim3 rows((unsigned)a->T, (unsigned)a->n_heads);
     LAUNCH(softmax_kernel, rows, SOFTMAX_LANES, 0, g, in, p, ld, out);
 }
@@ -106,6 +196,7 @@ template <class KV> __global__ void values_kernel(struct gpu_attention a, const 
             w[s] = row[page * PAGE_SLOTS + s];
         __syncthreads();
         const KV *values = page_keys<KV>(a.cache, h, page) + D * PAGE_SLOTS;
+#pragma unroll 8
         for (int s = 0; s < left && d < D; s++)
             sum = fmaf(w[s], kv_value(values, (size_t)(s * D + d)), sum);
         __syncthreads();

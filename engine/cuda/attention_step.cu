@@ -1,189 +1,456 @@
 /* attention_step.cu - the attention of one token: the pages of a KV head are dealt out to blocks,
- * each of which serves all query heads of the KV head with one reading of its pages; a second
- * kernel puts the parts together. */
-#include "engine/cuda/attention.cuh"
+ * each of which serves up to MOST_ROWS of its query heads (rows) with one reading of its pages; the
+ * last block of a KV head to end puts the parts together.
+ *
+ * A block takes its pages as a sequence of tiles, each the keys of some channels or the values of
+ * some slots, which are on their way to shared memory STAGES tiles ahead.  Its lanes are dealt out
+ * to sets of QUERIES rows: in keys a lane has four slots of every so-manyth channel, in values four
+ * channels of every so-manyth slot. */
+#include "engine/cuda/step.cuh"
 
-enum {
-    STEP_LANES = 128,
-    MOST_SPLITS = 32,
-    PAGES_PER_SPLIT = 4, /* at least, when there are so many */
-    DIMS = 2,            /* channels of a lane: D <= 2 STEP_LANES */
-};
-
-static int splits(const struct gpu_attention *a)
-{
-    int n = (int)blocks_for((size_t)a->cache.most, PAGE_SLOTS * PAGES_PER_SPLIT);
-    return n > MOST_SPLITS ? MOST_SPLITS : n;
-}
-
-/* What a part says: the largest logit, the sum of weights, D sums of values. */
 size_t gpu_step_work(const struct gpu_attention *a)
 {
-    return (size_t)a->n_heads * (size_t)splits(a) * (size_t)(a->cache.D + 2);
+    struct cut c = cut_of(a);
+    return at_values(a->cache.heads, c.passes) + at_state(a->n_heads, c.splits, a->cache.D)
+           + 2 * (size_t)a->n_heads * (size_t)c.splits;
 }
 
-/* The logits of the group's queries with one page, for slot `lane % 64`: each half of the block
- * takes every other query. */
-template <class KV, int GROUP>
-DEVICE void step_logits(const struct gpu_attention &a, int h, int n_q, int page, in_shared<float> q,
-                        in_shared<float> p)
+/* Whether a row of the block reads an entry of the page. */
+DEVICE bool page_read(const struct gpu_attention &a, const struct place &b, int page)
 {
-    int s = (int)threadIdx.x % PAGE_SLOTS, half = (int)threadIdx.x / PAGE_SLOTS, D = a.cache.D;
-    int slot = page * PAGE_SLOTS + s;
-    const KV *keys = page_keys<KV>(a.cache, h, page);
-    float sum[(GROUP + 1) / 2] = {0};
-    for (int d = 0; d < D; d++) {
-        float k = kv_value(keys, (size_t)(d * PAGE_SLOTS + s));
-#pragma unroll
-        for (int j = 0; j < (GROUP + 1) / 2; j++)
-            if (half + 2 * j < n_q)
-                sum[j] = fmaf(q[(half + 2 * j) * D + d], k, sum[j]);
-    }
-#pragma unroll
-    for (int j = 0; j < (GROUP + 1) / 2; j++)
-        if (half + 2 * j < n_q) {
-            int g = half + 2 * j;
-            p[g * PAGE_SLOTS + s] = sees(a, h * n_q + g, h, 0, slot) ? logit(a, h, 0, slot, sum[j])
-                                                                     : -INFINITY;
-        }
-}
-
-/* Whether a query of the group reads an entry of the page: the same for all lanes. */
-DEVICE bool page_read(const struct gpu_attention &a, int h, int n_q, int page)
-{
-    int slot = page * PAGE_SLOTS + (int)threadIdx.x % PAGE_SLOTS, read = 0;
-    if (a.page[h] == 0)
+    int per = a.page ? a.page[b.h] : 0;
+    if (per == 0)
         return true;
-    for (int g = (int)threadIdx.x / PAGE_SLOTS; g < n_q; g += STEP_LANES / PAGE_SLOTS)
-        read |= sees(a, h * n_q + g, h, 0, slot);
-    return __syncthreads_or(read);
+    int from = page * PAGE_SLOTS, to = from + slots_left(b, page) - 1;
+    for (int r = 0; r < b.n_rows; r++)
+        for (int i = from / per; i <= to / per; i++)
+            if (a.chosen[(size_t)(b.g0 + r) * (size_t)a.ld_chosen + (size_t)i])
+                return true;
+    return false;
 }
 
-/* out = out fade + sum of p v over the slots of a page; a lane has channels id, id + 128. */
-template <class KV, int GROUP>
-DEVICE void step_values(const KV *values, int D, int n_q, int left, in_shared<float> p,
-                        in_shared<float> fade, float (*out)[DIMS])
+/* Pages split, split + splits, ... that a row reads, and where they lie.  Each lane of the warp
+ * looks at one; where it lies is read before it is known whether there is such a page. */
+DEVICE void list_pages(const struct gpu_attention &a, const struct place &b,
+                       in_shared<int32_t> list, in_shared<int32_t> n_listed)
 {
-#pragma unroll
-    for (int c = 0; c < DIMS; c++) {
-        int d = (int)threadIdx.x + c * STEP_LANES;
-        if (d >= D)
+    const int32_t *table = a.cache.table + (size_t)b.h * (size_t)a.cache.ld_table;
+    int lane = lane_of_warp(), pages = (b.n + PAGE_SLOTS - 1) / PAGE_SLOTS, n = 0;
+    for (int first = b.split;; first += WARP * b.c.splits) {
+        int page = first + lane * b.c.splits;
+        int32_t lies = page < a.cache.ld_table ? table[page] : 0;
+        if (first >= pages)
             break;
+        bool read = page < pages && page_read(a, b, page);
+        unsigned all = __ballot_sync(ALL_LANES, read);
+        int at = n + __popc(all & ((1u << lane) - 1));
+        if (read) {
+            list[2 * at] = page;
+            list[2 * at + 1] = lies;
+        }
+        n += __popc(all);
+    }
+    if (lane == 0)
+        n_listed[0] = n;
+}
+
+/* Queries in fours of a set, zeros where there are fewer; so are weights, which then stay so. */
+template <int QUERIES>
+DEVICE void load_queries(const struct gpu_attention &a, const struct place &b, in_shared<float> q,
+                         in_shared<float> p)
+{
+    for (int i = warp_of_block(); i < b.c.sets * FOUR; i += WARPS) {
+        int set = i / FOUR, j = i % FOUR, r = set * QUERIES + j;
+        bool there = j < QUERIES && r < b.n_rows;
+        for (int d = lane_of_warp(); d < b.D; d += WARP)
+            q[(set * b.D + d) * FOUR + j] = there ? a.q[(b.g0 + r) * b.D + d] : 0;
+    }
+    for (int i = (int)threadIdx.x; i < b.c.sets * FOUR * (PAGE_SLOTS + 1); i += LANES)
+        p[i] = 0;
+}
+
+/* Where a block has what in shared memory. */
+struct memory {
+    in_shared<uint4> tiles; /* [STAGES][PIECES] */
+    in_shared<float> part, p, fade, q;
+    in_shared<int32_t> list;
+    int n_pages; /* in the list */
+};
+
+/* Tiles: the one at hand, and those that are on their way behind it. */
+struct supply {
+    int now, begun;
+    int page, part; /* of the next one: its page in the list, which tile of it */
+};
+
+template <class KV>
+DEVICE void begin_tile(const struct gpu_attention &a, const struct place &b, const struct memory &m,
+                       const struct supply &s)
+{
+    in_shared<uint4> to = m.tiles + s.begun % STAGES * PIECES;
+    size_t row = PAGE_SLOTS * sizeof(KV), page = (size_t)m.list[2 * s.page + 1] * 2 * row;
+    const char *from = (const char *)a.cache.pool + page * (size_t)b.D;
+    int bytes;
+    if (s.part < b.c.key_tiles) {
+        int channels = channels_of(sizeof(KV)), c = s.part * channels, left = b.D - c;
+        from += (size_t)c * row;
+        bytes = (left < channels ? left : channels) * (int)row;
+    } else {
+        int slot = (s.part - b.c.key_tiles) * b.c.slots;
+        int left = slots_left(b, m.list[2 * s.page]) - slot;
+        row = (size_t)b.D * sizeof(KV);
+        from += (size_t)(PAGE_SLOTS + slot) * row;
+        bytes = (left < b.c.slots ? left : b.c.slots) * (int)row;
+    }
+    int id = (int)threadIdx.x;
+    to = to + id;
+    from += (size_t)id * 16;
 #pragma unroll
-        for (int g = 0; g < GROUP; g++)
-            if (g < n_q)
-                out[g][c] *= fade[g];
-        for (int s = 0; s < left; s++) {
-            float v = kv_value(values, (size_t)(s * D + d));
-#pragma unroll
-            for (int g = 0; g < GROUP; g++)
-                if (g < n_q)
-                    out[g][c] = fmaf(p[g * PAGE_SLOTS + s], v, out[g][c]);
+    for (int i = 0; i < PIECES; i += LANES)
+        if ((id + i) * 16 < bytes)
+            copy_piece(to + i, from + (size_t)i * 16, true);
+}
+
+/* All lanes have used the tiles below `free`: their places are for those that come next. */
+template <class KV>
+DEVICE void supply_tiles(const struct gpu_attention &a, const struct place &b,
+                         const struct memory &m, struct supply &s, int free)
+{
+    while (s.begun < free + STAGES) {
+        if (s.page < m.n_pages)
+            begin_tile<KV>(a, b, m, s);
+        copies_group();
+        s.begun++;
+        if (++s.part == b.c.tiles) {
+            s.part = 0;
+            s.page++;
         }
     }
 }
 
-/* CHOICE: pages are chosen; a kernel of its own, since looking takes registers. */
-template <class KV, int GROUP, bool CHOICE>
-__global__ void __launch_bounds__(STEP_LANES)
-    step_kernel(struct gpu_attention a, float *work, int n_splits)
+/* Waits until the tile at hand is there, for all lanes. */
+template <class KV>
+DEVICE in_shared<uint4> next_tile(const struct gpu_attention &a, const struct place &b,
+                                  const struct memory &m, struct supply &s)
 {
-    SHARED_DYNAMIC(float, q); /* [n_q][D] */
-    SHARED(float, p, GROUP *PAGE_SLOTS);
-    SHARED(float, top, GROUP);
-    SHARED(float, sum, GROUP);
-    SHARED(float, fade, GROUP);
-    int h = (int)blockIdx.x, split = (int)blockIdx.y, id = (int)threadIdx.x, D = a.cache.D;
-    int n_q = a.n_heads / a.cache.heads, n = a.cache.n[h];
-    int pages = (n + PAGE_SLOTS - 1) / PAGE_SLOTS;
-    int first = pages * split / n_splits, end = pages * (split + 1) / n_splits;
-    float out[GROUP][DIMS] = {{0}};
-    for (int i = id; i < n_q * D; i += STEP_LANES)
-        q[i] = a.q[h * n_q * D + i];
-    if (id < n_q) {
-        top[id] = -INFINITY;
-        sum[id] = 0;
-    }
-    __syncthreads();
-    for (int page = first; page < end; page++) {
-        if (CHOICE && !page_read(a, h, n_q, page))
-            continue;
-        step_logits<KV, GROUP>(a, h, n_q, page, q, p);
-        __syncthreads();
-        page_weights(n_q, STEP_LANES / WARP, p, top, sum, fade);
-        __syncthreads();
-        const KV *values = page_keys<KV>(a.cache, h, page) + D * PAGE_SLOTS;
-        int left = n - page * PAGE_SLOTS < PAGE_SLOTS ? n - page * PAGE_SLOTS : PAGE_SLOTS;
-        step_values<KV, GROUP>(values, D, n_q, left, p, fade, out);
-        __syncthreads();
-    }
-#pragma unroll
-    for (int g = 0; g < GROUP; g++) {
-        if (g >= n_q)
-            break;
-        float *part = work
-                      + ((size_t)(h * n_q + g) * (size_t)n_splits + (size_t)split)
-                            * (size_t)(D + 2);
-        if (id == 0) {
-            part[0] = top[g];
-            part[1] = sum[g];
-        }
-#pragma unroll
-        for (int c = 0; c < DIMS; c++)
-            if (id + c * STEP_LANES < D)
-                part[2 + id + c * STEP_LANES] = out[g][c];
-    }
-}
-
-/* A block has a query head, a lane every STEP_LANES-th channel. */
-__global__ void join_kernel(struct gpu_attention a, const float *work, int n_splits)
-{
-    int g = (int)blockIdx.x, D = a.cache.D;
-    const float *part = work + (size_t)g * (size_t)n_splits * (size_t)(D + 2);
-    float top = -INFINITY, all = 0;
-    for (int i = 0; i < n_splits; i++)
-        top = fmaxf(top, part[i * (D + 2)]);
-    for (int i = 0; i < n_splits; i++)
-        all += weight_of(part[i * (D + 2)], top) * part[i * (D + 2) + 1];
-    for (int d = (int)threadIdx.x; d < D; d += STEP_LANES) {
-        float sum = 0;
-        for (int i = 0; i < n_splits; i++)
-            sum = fmaf(weight_of(part[i * (D + 2)], top), part[i * (D + 2) + 2 + d], sum);
-        a.out[g * D + d] = sum / all;
-    }
-}
-
-template <int GROUP, bool CHOICE>
-static void step_of(struct gpu *g, const struct gpu_attention *a, float *work)
-{
-    auto kernel = a->cache.type == KV_F16 ? step_kernel<uint16_t, GROUP, CHOICE>
-                                          : step_kernel<float, GROUP, CHOICE>;
-    struct gpu_attention in = *a;
-    int n = splits(a), n_q = a->n_heads / a->cache.heads;
-    dim3 grid((unsigned)a->cache.heads, (unsigned)n);
-    LAUNCH(kernel, grid, STEP_LANES, (size_t)(n_q * a->cache.D) * sizeof(float), g, in, work, n);
-    LAUNCH(join_kernel, (unsigned)a->n_heads, STEP_LANES, 0, g, in, work, n);
-}
-
-template <int GROUP> static void step(struct gpu *g, const struct gpu_attention *a, float *work)
-{
-    if (a->page)
-        step_of<GROUP, true>(g, a, work);
+    if (s.begun - s.now > 2)
+        copies_wait<2>();
+    else if (s.begun - s.now > 1)
+        copies_wait<1>();
     else
-        step_of<GROUP, false>(g, a, work);
+        copies_wait<0>();
+    __syncthreads();
+    supply_tiles<KV>(a, b, m, s, s.now);
+    return m.tiles + s.now++ % STAGES * PIECES;
+}
+
+/* Numbers at, at + 1, ..., of which n belong to the row; zeros for the others. */
+template <class KV> DEVICE void some_of(in_shared<uint4> tile, unsigned at, int n, float *x)
+{
+    for (unsigned c = 0; c < FOUR; c++) {
+        float y[FOUR] = {0};
+        if ((int)c < n)
+            four_of(tile, (at + c) / FOUR, y, KV());
+        x[c] = y[0];
+        for (unsigned k = 1; k < FOUR; k++)
+            x[c] = (at + c) % FOUR == k ? y[k] : x[c];
+    }
+}
+
+template <int QUERIES> DEVICE void add_products(const float *w, const float *x, float (*sum)[FOUR])
+{
+#pragma unroll
+    for (int j = 0; j < QUERIES; j++)
+#pragma unroll
+        for (int i = 0; i < FOUR; i++)
+            sum[j][i] = fmaf(w[j], x[i], sum[j][i]);
+}
+
+enum { AT_ONCE = 2 }; /* turns whose numbers are read before they are used */
+
+/* sum += products of the set's queries with four slots of the lane's channels of a tile. */
+template <class KV, int QUERIES>
+DEVICE void key_products(const struct place &b, in_shared<uint4> tile, in_shared<float> q,
+                         int channels, float (*sum)[FOUR])
+{
+    unsigned step = (unsigned)b.c.lanes / KEY_LANES, c = (unsigned)b.lane / KEY_LANES;
+    unsigned at = (unsigned)b.lane; /* a channel has KEY_LANES fours */
+    for (; c + (AT_ONCE - 1) * step < (unsigned)channels; c += AT_ONCE * step) {
+        float k[AT_ONCE][FOUR], w[AT_ONCE][FOUR];
+#pragma unroll
+        for (unsigned i = 0; i < AT_ONCE; i++) {
+            four_of(tile, at + i * step * KEY_LANES, k[i], KV());
+            shared_four(q, (c + i * step) * FOUR, w[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            add_products<QUERIES>(w[i], k[i], sum);
+        at += AT_ONCE * step * KEY_LANES;
+    }
+#pragma unroll 1
+    for (; c < (unsigned)channels; c += step) {
+        float k[FOUR], w[FOUR];
+        four_of(tile, at, k, KV());
+        shared_four(q, c * FOUR, w);
+        add_products<QUERIES>(w, k, sum);
+        at += step * KEY_LANES;
+    }
+}
+
+/* out += weights times values of the lane's slots of a tile. */
+template <class KV, int QUERIES>
+DEVICE void value_sums(const struct place &b, in_shared<uint4> tile, in_shared<float> p, int slots,
+                       float (*out)[FOUR])
+{
+    bool whole = b.D % FOUR == 0; /* rows begin with a four */
+    unsigned step = (unsigned)b.c.step, fours = (unsigned)b.c.fours, D = (unsigned)b.D;
+    unsigned end = b.slot < b.c.step && slots > 0 ? (unsigned)slots : 0;
+    unsigned s = (unsigned)b.slot, at = (unsigned)b.lane;
+    for (; whole && s + (AT_ONCE - 1) * step < end; s += AT_ONCE * step) {
+        float v[AT_ONCE][FOUR], w[AT_ONCE][FOUR];
+#pragma unroll
+        for (unsigned i = 0; i < AT_ONCE; i++) {
+            four_of(tile, at + i * step * fours, v[i], KV());
+            shared_four(p, (s + i * step) * FOUR, w[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            add_products<QUERIES>(w[i], v[i], out);
+        at += AT_ONCE * step * fours;
+    }
+#pragma unroll 1
+    for (; s < end; s += step) {
+        float v[FOUR], w[FOUR];
+        if (whole)
+            four_of(tile, at, v, KV());
+        else
+            some_of<KV>(tile, s * D + (unsigned)b.channel, b.D - b.channel, v);
+        shared_four(p, s * FOUR, w);
+        add_products<QUERIES>(w, v, out);
+        at += step * fours;
+    }
+}
+
+/* The rows of a warp: row warp + k WARPS.  sum is the lane's share. */
+struct rows {
+    float top[ROWS_OF_WARP], sum[ROWS_OF_WARP];
+};
+
+/* Which of the lane's slots of the page the rows of its warp see: bit 2 k + i is slot lane + 32 i
+ * of row k. */
+DEVICE unsigned seen_of(const struct gpu_attention &a, const struct place &b, int page)
+{
+    unsigned seen = 0;
+#pragma unroll
+    for (int k = 0; k < ROWS_OF_WARP; k++)
+        for (int i = 0; i < 2; i++) {
+            int r = warp_of_block() + k * WARPS;
+            int slot = page * PAGE_SLOTS + i * WARP + lane_of_warp();
+            bool sees = r < b.n_rows && slot < b.n && shown(a, b.g0 + r, b.h, 0, slot);
+            seen |= (unsigned)sees << (2 * k + i);
+        }
+    return seen;
+}
+
+/* The logit of slot s of a page in row r from the shares of all lanes that have it. */
+template <int QUERIES>
+DEVICE float logit_of(const struct gpu_attention &a, const struct place &b, int r, int page, int s,
+                      in_shared<float> part)
+{
+    int shares = b.c.lanes / KEY_LANES, first = r / QUERIES * shares;
+    float sum = 0;
+#pragma unroll 4
+    for (int i = 0; i < shares; i++)
+        sum += part[((first + i) * QUERIES + r % QUERIES) * PAGE_SLOTS + s];
+    return logit(a, b.h, 0, page * PAGE_SLOTS + s, sum);
+}
+
+/* Makes weights of a page, and brings the rows of the warp up to date. */
+template <int QUERIES>
+DEVICE void weigh(const struct gpu_attention &a, const struct place &b, const struct memory &m,
+                  int page, unsigned seen, struct rows &rows)
+{
+    int lane = lane_of_warp();
+#pragma unroll
+    for (int k = 0; k < ROWS_OF_WARP; k++) {
+        int r = warp_of_block() + k * WARPS, set = r / QUERIES, j = r % QUERIES;
+        if (r >= b.n_rows)
+            break;
+        float x[2];
+        for (int i = 0; i < 2; i++)
+            x[i] = seen >> (2 * k + i) & 1
+                       ? logit_of<QUERIES>(a, b, r, page, lane + i * WARP, m.part)
+                       : -INFINITY;
+        float now = fmaxf(rows.top[k], warp_max(fmaxf(x[0], x[1])));
+        float old = weight_of(rows.top[k], now), more = 0;
+        for (int i = 0; i < 2; i++) {
+            float w = weight_of(x[i], now);
+            m.p[(set * PAGE_SLOTS + lane + i * WARP) * FOUR + j] = w;
+            more += w;
+        }
+        rows.sum[k] = fmaf(rows.sum[k], old, more);
+        rows.top[k] = now;
+        if (lane == 0)
+            m.fade[set * FOUR + j] = old;
+    }
+}
+
+/* Makes the weights of a page of its keys. */
+template <class KV, int QUERIES>
+DEVICE void read_keys(const struct gpu_attention &a, const struct place &b, const struct memory &m,
+                      struct supply &s, int page, struct rows &rows)
+{
+    int most = channels_of(sizeof(KV));
+    unsigned seen = seen_of(a, b, page);
+    float sum[QUERIES][FOUR] = {{0}};
+    for (int c = 0; c < b.D; c += most) {
+        int left = b.D - c, channels = left < most ? left : most;
+        in_shared<uint4> tile = next_tile<KV>(a, b, m, s);
+        key_products<KV, QUERIES>(b, tile, m.q + (b.set * b.D + c) * FOUR, channels, sum);
+    }
+    int share = (int)threadIdx.x / KEY_LANES * QUERIES, slot = b.lane % KEY_LANES * FOUR;
+#pragma unroll
+    for (int j = 0; j < QUERIES; j++)
+        shared_set_four(m.part, (share + j) * PAGE_SLOTS + slot, sum[j]);
+    __syncthreads();
+    supply_tiles<KV>(a, b, m, s, s.now);
+    weigh<QUERIES>(a, b, m, page, seen, rows);
+}
+
+/* out = out fade + sum of p v over the lane's slots of a page. */
+template <class KV, int QUERIES>
+DEVICE void read_values(const struct gpu_attention &a, const struct place &b,
+                        const struct memory &m, struct supply &s, int page, float (*out)[FOUR])
+{
+    for (int first = 0; first < PAGE_SLOTS; first += b.c.slots) {
+        int left = slots_left(b, page) - first, slots = left < b.c.slots ? left : b.c.slots;
+        in_shared<uint4> tile = next_tile<KV>(a, b, m, s);
+        if (first == 0) {
+            float fade[FOUR];
+            shared_four(m.fade, b.set * FOUR, fade);
+#pragma unroll
+            for (int j = 0; j < QUERIES; j++)
+#pragma unroll
+                for (int c = 0; c < FOUR; c++)
+                    out[j][c] *= fade[j];
+        }
+        value_sums<KV, QUERIES>(b, tile, m.p + (b.set * PAGE_SLOTS + first) * FOUR, slots, out);
+    }
+}
+
+/* What the block has to say: sums of values over its lanes, and the state of its rows. */
+template <int QUERIES>
+DEVICE void give_part(const struct place &b, struct parts to, in_shared<float> part,
+                      float (*out)[FOUR], const struct rows &rows)
+{
+    int id = (int)threadIdx.x, fours = b.c.fours;
+#pragma unroll
+    for (int j = 0; j < QUERIES; j++)
+        shared_set_four(part, (j * LANES + id) * FOUR, out[j]);
+    __syncthreads();
+    for (int i = id; i < b.n_rows * fours; i += LANES) {
+        int r = i / fours, first = r % QUERIES * LANES + r / QUERIES * b.c.lanes + i % fours;
+        float sum[FOUR] = {0}, x[FOUR];
+#pragma unroll 4
+        for (int k = 0; k < b.c.step; k++) {
+            shared_four(part, (first + k * fours) * FOUR, x);
+            for (int c = 0; c < FOUR; c++)
+                sum[c] += x[c];
+        }
+        size_t at = (size_t)(b.g0 + r) * (size_t)b.c.splits + (size_t)b.split;
+        float4 *values = (float4 *)to.values + at * (size_t)fours + i % fours;
+        *values = {sum[0], sum[1], sum[2], sum[3]};
+    }
+#pragma unroll
+    for (int k = 0; k < ROWS_OF_WARP; k++) {
+        int r = warp_of_block() + k * WARPS;
+        float sum = warp_sum(rows.sum[k]);
+        size_t at = (size_t)(b.g0 + r) * (size_t)b.c.splits + (size_t)b.split;
+        if (r < b.n_rows && lane_of_warp() == 0) {
+            to.state[2 * at] = rows.top[k];
+            to.state[2 * at + 1] = sum;
+        }
+    }
+}
+
+/* Block (KV head, split, some of its query heads). */
+template <class KV, int QUERIES>
+__global__ void __launch_bounds__(LANES, sizeof(KV) == 2 ? 3 : 2)
+    step_kernel(struct gpu_attention a, float *work, struct cut cut)
+{
+    SHARED_DYNAMIC(uint4, tiles);
+    SHARED_DYNAMIC(float, floats);
+    SHARED_DYNAMIC(int32_t, ints);
+    SHARED(int32_t, told, 1);
+    SHARED(int32_t, n_listed, 1);
+    earlier_done();
+    const struct place b = place_of(a, cut);
+    int set = cut.sets * FOUR, at_fade = AT_WEIGHTS + set * PAGE_SLOTS, at_q = at_fade + set;
+    struct memory m = {tiles,
+                       floats + AT_PART,
+                       floats + AT_WEIGHTS,
+                       floats + at_fade,
+                       floats + at_q,
+                       ints + (at_q + set * b.D),
+                       0};
+    if (warp_of_block() == WARPS - 1)
+        list_pages(a, b, m.list, n_listed);
+    load_queries<QUERIES>(a, b, m.q, m.p);
+    __syncthreads();
+    m.n_pages = n_listed[0];
+    struct rows rows = {{-INFINITY, -INFINITY}, {0, 0}};
+    struct supply supply = {0, 0, 0, 0};
+    float out[QUERIES][FOUR] = {{0}};
+    supply_tiles<KV>(a, b, m, supply, 0);
+    for (int i = 0; i < m.n_pages; i++) {
+        read_keys<KV, QUERIES>(a, b, m, supply, m.list[2 * i], rows);
+        read_values<KV, QUERIES>(a, b, m, supply, m.list[2 * i], out);
+    }
+    struct parts parts = {(int *)work, work + at_values(a.cache.heads, cut.passes), NULL};
+    parts.state = parts.values + at_state(a.n_heads, b.c.splits, b.D);
+    give_part<QUERIES>(b, parts, m.part, out, rows);
+    int *ended = parts.ended + (int)blockIdx.z * a.cache.heads + b.h;
+    if (!is_last(ended, b.c.splits, told))
+        return;
+    join_parts(a, b, parts, m.part);
+    if (threadIdx.x == 0)
+        *ended = 0; /* as the next launch is to find it */
+}
+
+template <class KV, int QUERIES>
+static void step(struct gpu *g, const struct gpu_attention *a, float *work)
+{
+    auto kernel = step_kernel<KV, QUERIES>;
+    struct gpu_attention in = *a;
+    struct cut c = cut_of(a);
+    size_t bytes = shared_bytes(&c, a->cache.D);
+    size_t &room = g->step_room[a->cache.type == KV_F16][QUERIES - 1];
+    if (bytes > room) {
+        gpu_note(g, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         (int)bytes));
+        room = bytes;
+    }
+    dim3 grid((unsigned)a->cache.heads, (unsigned)c.splits, (unsigned)c.passes);
+    LAUNCH_EARLY(kernel, grid, LANES, bytes, g, in, work, c);
+}
+
+template <class KV> static void step_of(struct gpu *g, const struct gpu_attention *a, float *work)
+{
+    int queries = queries_of_set(a);
+    if (queries <= 1)
+        step<KV, 1>(g, a, work);
+    else if (queries == 2)
+        step<KV, 2>(g, a, work);
+    else if (queries == 3)
+        step<KV, 3>(g, a, work);
+    else
+        step<KV, 4>(g, a, work);
 }
 
 void gpu_attend_step(struct gpu *g, const struct gpu_attention *a, float *work)
 {
-    int n_q = a->n_heads / a->cache.heads;
-    if (n_q <= 1)
-        step<1>(g, a, work);
-    else if (n_q <= 2)
-        step<2>(g, a, work);
-    else if (n_q <= 4)
-        step<4>(g, a, work);
-    else if (n_q <= 8)
-        step<8>(g, a, work);
+    if (a->cache.type == KV_F16)
+        step_of<uint16_t>(g, a, work);
     else
-        step<16>(g, a, work);
+        step_of<float>(g, a, work);
 }

@@ -11,6 +11,7 @@
 #include <cuda_runtime.h>
 
 #define SHARED(type, name, n) __shared__ type name[n]
+#define SHARED_FOURS(type, name, n) __shared__ __align__(16) type name[n] /* read in fours */
 #define SHARED_DYNAMIC(type, name) extern __shared__ type name[]
 template <class T> using in_shared = T *; /* the address of an element */
 #define KERNEL_IS(name, kernel) ((void)0)
@@ -37,6 +38,10 @@ struct gpu {
     size_t gemm_x_bytes, gemm_w_bytes;
     void *choice; /* of choose.cu, in the same way */
     size_t choice_bytes;
+    size_t step_room[2][4];  /* of attention_step.cu: shared memory that its kernels were allowed */
+    int processors;          /* multiprocessors */
+    bool early;              /* kernels of a graph may start before those before them end */
+    struct parcels *parcels; /* of parcel.cu; NULL: not opened yet */
     struct gpu_graph *recording; /* NULL: what is launched goes on the stream */
 };
 
@@ -55,6 +60,7 @@ struct gpu_call {
     void **arg;    /* [n_args] where they are */
     const size_t *size;
     int n_args;
+    bool early; /* LAUNCH_EARLY */
 };
 void gpu_launch_kernel(struct gpu *g, const struct gpu_call *call);
 void gpu_graph_break(struct gpu *g); /* what was written down goes on the stream, one by one */
@@ -63,19 +69,26 @@ template <class T> struct as_declared {
     typedef T type;
 };
 template <class... P>
-static void launch(struct gpu *g, const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
-                   size_t shared, typename as_declared<P>::type... p)
+static void launch(struct gpu *g, bool early, const char *name, void (*kernel)(P...), dim3 grid,
+                   dim3 block, size_t shared, typename as_declared<P>::type... p)
 {
     void *arg[] = {(void *)&p...};
     const size_t size[] = {sizeof p...};
     struct gpu_call call = {(const void *)kernel, grid, block, shared, arg, size,
-                            (int)sizeof...(P)};
+                            (int)sizeof...(P),    early};
     KERNEL_IS(name, kernel);
     (void)name;
     gpu_launch_kernel(g, &call);
 }
 #define LAUNCH(kernel, grid, block, bytes, g, ...)                                                 \
-    launch(g, #kernel, kernel, grid, block, bytes, __VA_ARGS__)
+    launch(g, false, #kernel, kernel, grid, block, bytes, __VA_ARGS__)
+/* The same for a kernel whose lanes all call earlier_done before they read what others have written
+ * and before they write: in a graph its blocks may come while the kernel before it still runs, and
+ * prepare what does not depend on it. */
+#define LAUNCH_EARLY(kernel, grid, block, bytes, g, ...)                                           \
+    launch(g, true, #kernel, kernel, grid, block, bytes, __VA_ARGS__)
+
+void gpu_parcels_close(struct gpu *g); /* of parcel.cu */
 
 /* Of gemm.cu.  At least so many bytes at *p; what was there is in use until all before it is done.
  * false: there is no room. */
@@ -84,6 +97,18 @@ bool gpu_blas(struct gpu *g); /* whether cuBLAS can be used */
 
 #define ALL_LANES 0xffffffffu
 #define DEVICE static __device__ __forceinline__
+
+#ifdef __CUDACC__
+/* Waits until all that came before is done and can be seen; then what comes behind may start early
+ * in turn, once all blocks are here. */
+DEVICE void earlier_done()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+#endif
 
 enum { WARP = 32 };
 

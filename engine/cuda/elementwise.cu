@@ -1,13 +1,19 @@
 /* elementwise.cu - norms, rotations and activations: a row, or an element, at a time. */
-#include "engine/cuda/device.cuh"
+#include "engine/cuda/activation.cuh"
 
-enum { LANES = 256 };
+enum { LANES = 256, QUAD = 4 /* floats that a lane reads at once */ };
 
-/* Block (row of a token, token). */
+/* Whether all of these addresses and distances are those of quads. */
+static bool quads(const void *a, const void *b, size_t ld, size_t n)
+{
+    return ((size_t)a | (size_t)b) % (QUAD * sizeof(float)) == 0 && (ld | n) % QUAD == 0;
+}
+
+/* Block (token, row of the token). */
 __global__ void rmsnorm_kernel(float *out, const float *x, size_t ld, const float *w, int C,
                                float eps)
 {
-    size_t at = (size_t)blockIdx.y * ld + (size_t)blockIdx.x * (size_t)C;
+    size_t at = (size_t)blockIdx.x * ld + (size_t)blockIdx.y * (size_t)C;
     double square = 0;
     for (int c = (int)threadIdx.x; c < C; c += LANES)
         square += (double)x[at + (size_t)c] * (double)x[at + (size_t)c];
@@ -19,7 +25,7 @@ __global__ void rmsnorm_kernel(float *out, const float *x, size_t ld, const floa
 void gpu_rmsnorm(struct gpu *g, float *out, const float *x, size_t ld, const float *w, int T, int n,
                  int C, float eps)
 {
-    dim3 grid((unsigned)n, (unsigned)T);
+    dim3 grid((unsigned)T, (unsigned)n);
     LAUNCH(rmsnorm_kernel, grid, LANES, 0, g, out, x, ld, w, C, eps);
 }
 
@@ -46,17 +52,6 @@ void gpu_rope(struct gpu *g, float *x, size_t ld, const float *cos_sin, int T, i
         LAUNCH(rope_kernel, grid, LANES, 0, g, x, ld, cos_sin, n_heads, D, n_rot);
 }
 
-DEVICE float silu(float g)
-{
-    return g / (1.0f + expf(-g));
-}
-
-DEVICE float gelu_of(float g)
-{
-    float u = 0.7978845608f * (g + 0.044715f * g * g * g);
-    return 0.5f * g * (1.0f + tanhf(u));
-}
-
 __global__ void gated_kernel(float *out, const float *x, size_t ld, int n, bool gelu)
 {
     int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
@@ -64,13 +59,29 @@ __global__ void gated_kernel(float *out, const float *x, size_t ld, int n, bool 
         return;
     const float *row = x + (size_t)blockIdx.y * ld;
     float gate = row[i], up = row[n + i];
-    out[(size_t)blockIdx.y * (size_t)n + (size_t)i] = (gelu ? gelu_of(gate) : silu(gate)) * up;
+    out[(size_t)blockIdx.y * (size_t)n + (size_t)i] = activation(gate, gelu) * up;
+}
+
+/* The same for four channels of a lane. */
+__global__ void gated_quads_kernel(float *out, const float *x, size_t ld, int n, bool gelu)
+{
+    int i = QUAD * (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i >= n)
+        return;
+    const float *row = x + (size_t)blockIdx.y * ld;
+    float4 gate = *(const float4 *)(const void *)(row + i);
+    float4 up = *(const float4 *)(const void *)(row + n + i);
+    float4 made = {activation(gate.x, gelu) * up.x, activation(gate.y, gelu) * up.y,
+                   activation(gate.z, gelu) * up.z, activation(gate.w, gelu) * up.w};
+    *(float4 *)(void *)(out + (size_t)blockIdx.y * (size_t)n + (size_t)i) = made;
 }
 
 void gpu_gated(struct gpu *g, float *out, const float *x, size_t ld, int T, int n, bool gelu)
 {
-    dim3 grid(blocks_for((size_t)n, LANES), (unsigned)T);
-    LAUNCH(gated_kernel, grid, LANES, 0, g, out, x, ld, n, gelu);
+    bool four = quads(out, x, ld, (size_t)n);
+    auto kernel = four ? gated_quads_kernel : gated_kernel;
+    dim3 grid(blocks_for((size_t)n, four ? QUAD * LANES : LANES), (unsigned)T);
+    LAUNCH(kernel, grid, LANES, 0, g, out, x, ld, n, gelu);
 }
 
 __global__ void add_kernel(float *x, const float *y, size_t n, float scale)
@@ -80,9 +91,21 @@ __global__ void add_kernel(float *x, const float *y, size_t n, float scale)
         x[i] += y[i] * scale;
 }
 
+__global__ void add_quads_kernel(float *x, const float *y, size_t n, float scale)
+{
+    size_t i = QUAD * ((size_t)blockIdx.x * blockDim.x + threadIdx.x);
+    if (i >= n)
+        return;
+    float4 a = *(const float4 *)(const void *)(x + i), b = *(const float4 *)(const void *)(y + i);
+    *(float4 *)(void *)(x + i) = float4{a.x + b.x * scale, a.y + b.y * scale, a.z + b.z * scale,
+                                        a.w + b.w * scale};
+}
+
 void gpu_add(struct gpu *g, float *x, const float *y, size_t n, float scale)
 {
-    LAUNCH(add_kernel, blocks_for(n, LANES), LANES, 0, g, x, y, n, scale);
+    bool four = quads(x, y, 0, n);
+    auto kernel = four ? add_quads_kernel : add_kernel;
+    LAUNCH(kernel, blocks_for(n, four ? QUAD * LANES : LANES), LANES, 0, g, x, y, n, scale);
 }
 
 __global__ void add_row_kernel(float *x, size_t ld, const float *row, int n)

@@ -9,7 +9,8 @@
  * The contract of kernels.h holds here too: THE RESULT OF A ROW DEPENDS ON THAT ROW ALONE.  Where a
  * function is called exact, it sums in the order of the C reference (kernels_ref.c), each step one
  * fused multiply-add: then its result has the same bits, but for exp, whose last place is the
- * device's own.  The others are within 1e-5 of it, relative to the largest value of a row.
+ * device's own.  The others are within 1e-5 of it, relative to the largest value of a row, but for
+ * gpu_gemm and gpu_attend_prompt, which say how close they are.
  *
  * Errors of launches are kept by the device and told by gpu_wait, once. */
 #ifndef KVF_ENGINE_CUDA_GPU_H
@@ -69,6 +70,21 @@ void gpu_fetch_rows(struct gpu *g, void *pinned, size_t ld_pinned, const void *d
 void gpu_take(struct gpu *g, void *host, size_t bytes);
 void gpu_leave(struct gpu *g, void *host);
 
+/* Parcels: what comes home beside the work that was put on the stream after it.  Parcel i brings
+ * what is added between begin and end into pinned memory, once all that was on the stream at begin
+ * is done; it is there after gpu_parcel_wait, which waits for that alone (false: the device failed,
+ * and gpu_wait says why).  What is added must stay as it is until then.  Parcels are sent in the
+ * order in which they begin; what is put on the stream after gpu_parcels_join comes after parcel i
+ * and all before it, so that gpu_wait waits for them, too.  gpu_parcels_open comes first, once or
+ * more often; false: there is no room. */
+enum { GPU_PARCELS = 4 };
+bool gpu_parcels_open(struct gpu *g);
+void gpu_parcel_begin(struct gpu *g, int i);
+void gpu_parcel_add(struct gpu *g, void *pinned, const void *device, size_t bytes);
+void gpu_parcel_end(struct gpu *g, int i);
+bool gpu_parcel_wait(struct gpu *g, int i);
+void gpu_parcels_join(struct gpu *g, int i);
+
 /* A graph: work that comes again and again in the same shape.  What is put on the stream between
  * begin and end is written down in it instead, and at the end put there at once: launches, copies
  * within the device and what gpu_fetch brings.  Work of the same shape as the last time is one
@@ -78,6 +94,17 @@ void gpu_leave(struct gpu *g, void *host);
 struct gpu_graph;
 void gpu_graph_begin(struct gpu *g, struct gpu_graph **graph);
 void gpu_graph_end(struct gpu *g);
+/* What follows is of branch i, from 0 on, of a graph that is being written down: what different
+ * branches do is independent, and may run side by side, behind all that came before the first of
+ * them; two branches whose numbers agree modulo GPU_BRANCHES are one.  -1: what follows comes after
+ * all of them.  Without a graph everything runs in its order. */
+enum { GPU_BRANCHES = 16 };
+void gpu_branch(struct gpu *g, int i);
+/* true: what follows is aside of its branch, or of the trunk: it comes after what came before in
+ * there, and in its order after what else is aside of the same one, but nothing else of the graph
+ * waits for it; so no more than the end of the graph.  Two branches whose numbers are one have one
+ * aside.  false: what follows is of the branch again. */
+void gpu_aside(struct gpu *g, bool aside);
 void gpu_graph_free(struct gpu *g, struct gpu_graph *graph); /* waits; accepts NULL */
 /* Nodes of the last time; graphs that were built, nodes that were told anew, and how often all was
  * put on the stream at once. */
@@ -115,21 +142,44 @@ void gpu_add(struct gpu *g, float *x, const float *y, size_t n, float scale);
 void gpu_add_row(struct gpu *g, float *x, size_t ld, const float *row, int T, int n);
 void gpu_soft_cap(struct gpu *g, float *x, size_t n, float cap);
 
-/* out[t][0..N) = W x[t].  gpu_product shares each row of W out among the lanes of a warp and is
- * made for few rows of x: it takes T in parts of 8.  gpu_product_exact is exact. */
+/* out[t][0..N) = W x[t].  gpu_product shares each row of W out among lanes and is made for few rows
+ * of x: it takes T in parts of 8.  gpu_product_exact is exact. */
 void gpu_product(struct gpu *g, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
                  const struct gpu_matrix *w);
 void gpu_product_exact(struct gpu *g, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
                        const struct gpu_matrix *w);
 
-/* The same by cuBLAS, for prompts.  f32 weights: products and sums in f32; any other type: W and x
- * rounded to bf16, sums in f32, within 2^-8 of the sum of |W x|.  Rows run GPU_GEMM_ROWS at a time,
- * with zeros for those that are missing, so that a row does not depend on how many there are: out
- * has room for T rounded up to whole GPU_GEMM_ROWS, and what is behind row T is noise.  false:
- * there is no cuBLAS, or no room for its tiles, and nothing was done. */
+/* gpu_product with what comes before and behind it, in one launch where all parts of W have one
+ * type.  The parts lie one below the other.  A row has the same bits whatever T is. */
+enum gpu_end {
+    GPU_PUT,
+    GPU_ADD,  /* out += scale * W x */
+    GPU_GATED /* out[i] = act((W x)[i]) * (W x)[N/2 + i], i < N/2; where gpu_dense_gates */
+};
+struct gpu_dense {
+    struct gpu_matrix part[3];
+    int n;
+    const float *norm; /* [K] NULL: x as it is; else the product reads rmsnorm(x, norm, eps), with
+                          sums of squares in f32 */
+    float *normed;     /* [T][K] where that is left, too; NULL, as without norm: nowhere */
+    float eps;
+    enum gpu_end end;
+    float scale;
+    bool gelu; /* the activation; false: silu */
+};
+void gpu_dense(struct gpu *g, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
+               const struct gpu_dense *how);
+bool gpu_dense_gates(const struct gpu_matrix *part, int n);
+
+/* The same by cuBLAS, for prompts, and of n matrices of one K, whose rows adjoin in out.  f32
+ * weights: products and sums in f32; any other type: W and x rounded to bf16, sums in f32, within
+ * 2^-8 of the sum of |W x|.  Rows run GPU_GEMM_ROWS at a time, with zeros for those that are
+ * missing, so that a row does not depend on how many there are: out has room for T rounded up to
+ * whole GPU_GEMM_ROWS, and what is behind row T is noise.  false: there is no cuBLAS, or no room
+ * for its tiles, and nothing was done. */
 enum { GPU_GEMM_ROWS = 256 };
 bool gpu_gemm(struct gpu *g, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
-              const struct gpu_matrix *w);
+              const struct gpu_matrix *part, int n);
 
 /* The entries of one layer.  Page p of head h is page table[h * ld_table + p] of the pool: keys
  * [D][PAGE_SLOTS], then values [PAGE_SLOTS][D], as in kernels.h. */
@@ -151,6 +201,28 @@ struct gpu_cache {
 void gpu_append(struct gpu *g, const struct gpu_cache *c, const float *k, const float *v, size_t ld,
                 const int32_t *first, int T, int pos0, const int32_t *until);
 
+/* Copies the pages that hold slots first[h] to first[h] + T - 1 of each head into out
+ * [heads][n_pages], as they are; n_pages is at least as many as any head has of them. */
+void gpu_pages_out(struct gpu *g, const struct gpu_cache *c, const int32_t *first, int T,
+                   int n_pages, void *out);
+
+/* T tokens between the projections of a layer and its attention. */
+struct gpu_newcomer {
+    float *qkv; /* [T][ld] n_heads queries, then keys and values of the cache's heads */
+    size_t ld;
+    int T, n_heads, n_rot;
+    const float *q_norm, *k_norm; /* [D] weights of norms; NULL: none */
+    float eps;
+    const float *cos_sin; /* as of gpu_rope, [T]; NULL: nothing turns */
+    float *unturned;      /* [T] queries and keys behind their norms; NULL: nobody asks */
+    size_t ld_unturned;
+    const int32_t *slot;  /* [heads] where the first of them goes; the others follow */
+    const int32_t *until; /* [T][heads]; NULL: they stay */
+};
+/* gpu_rmsnorm of each head of queries and keys, gpu_rope of both and gpu_append, where
+ * positions are already: in one launch, with the same bits, in qkv as in the cache. */
+void gpu_settle(struct gpu *g, const struct gpu_cache *c, const struct gpu_newcomer *x);
+
 /* T queries at positions pos0, pos0 + 1, ..., which are the newest T entries of every head.  Query
  * r sees the slots below n[h] - (T - 1 - r) with until > pos0 + r and, where pages are chosen
  * (page[h] > 0 entries each), chosen[g * ld_chosen + slot / page[h]] != 0. */
@@ -166,10 +238,22 @@ struct gpu_attention {
     const int32_t *page;         /* [heads]; NULL: everything is read */
     const unsigned char *chosen; /* [n_heads][ld_chosen] */
     int ld_chosen;
+    /* Of gpu_rows alone: heads of several layers that adjoin, each of so many query heads, whose
+     * queries lie ld_layer floats behind those of the layer before; 0: of one. */
+    int layer_heads;
+    size_t ld_layer;
 };
 
 /* Attention with nothing kept of its rows.  A step is T = 1: the pages of a head are split among
- * blocks that each serve all its query heads; work: gpu_step_work(a) floats. */
+ * blocks that each serve all its query heads; D <= 256.  A query that sees nothing gets zeros.
+ * work: gpu_step_work(a) floats, zeros before the first step; it serves any number of steps, one
+ * after the other, of the same heads and with at most this cache.most.  The same arguments give
+ * the same bits; sums depend on cache.most, by which pages are dealt out.
+ *
+ * A prompt whose cache is KV_F16 with D a multiple of 16, up to 256, is multiplied by tensor cores.
+ * Queries are then rounded to f16, whose range they must be in: a logit moves by up to 2^-11 of its
+ * sum of |scale q k|.  Of what the rounded queries give, the result of n entries is within
+ * 2^-9 + n 2^-27 of the sum of p |v|. */
 void gpu_attend_prompt(struct gpu *g, const struct gpu_attention *a);
 void gpu_attend_step(struct gpu *g, const struct gpu_attention *a, float *work);
 size_t gpu_step_work(const struct gpu_attention *a);
@@ -181,6 +265,12 @@ size_t gpu_step_work(const struct gpu_attention *a);
 void gpu_rows(struct gpu *g, const struct gpu_attention *a, float *p, size_t ld, float *lse,
               float *entropy, int32_t *seen);
 void gpu_rows_values(struct gpu *g, const struct gpu_attention *a, const float *p, size_t ld);
+/* gpu_rows where the order of sums is free: of several queries, with a cache that is KV_F16 and D a
+ * multiple of 16, up to 128, logits are multiplied by tensor cores, from queries that are rounded
+ * to f16 as those of gpu_attend_prompt are.  Behind the slots below n - (T - 1 - r) there may be
+ * anything. */
+void gpu_rows_near(struct gpu *g, const struct gpu_attention *a, float *p, size_t ld, float *lse,
+                   float *entropy, int32_t *seen);
 
 /* Choosing.  Candidates are the slots below n[h] of heads [first, first + heads) whose mark is
  * `from`; the k worst of them (score least first; among equals the smaller position, or the larger

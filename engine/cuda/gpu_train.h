@@ -43,6 +43,18 @@ void gpu_gated_forward(struct gpu *g, const struct attention *a, float *out, siz
                        float *lse);
 void gpu_gated_backward(struct gpu *g, const struct attention *a, const struct attention_grads *d,
                         float *delta);
+/* The same by tensor cores: queries, keys, values, weights, derivatives by outputs and by products
+ * of queries and keys rounded to bf16, since derivatives may have any scale and bf16 has the range
+ * of f32; sums, softmax and gates in f32.  Where logits are no larger than some ten, what comes out
+ * forward is within 2^-6 of the largest of its kind, derivatives within 2e-2, or 5e-2 where gates
+ * leave most queries little but their own key: then derivatives by gates nearly cancel.  room:
+ * gpu_gated_room bytes of scratch, of this sequence or of a longer one.  false: D is no multiple of
+ * 16 or there is a cap, or the device lacks shared memory, and nothing was done. */
+size_t gpu_gated_room(const struct attention *a);
+bool gpu_gated_forward_bf16(struct gpu *g, const struct attention *a, float *out, size_t ld_out,
+                            float *lse, void *room);
+bool gpu_gated_backward_bf16(struct gpu *g, const struct attention *a,
+                             const struct attention_grads *d, void *room);
 
 /* Norms of T rows of `heads` vectors that adjoin, C channels each. */
 struct gpu_norm {
@@ -129,9 +141,11 @@ void gpu_kl_back(struct gpu *g, float *s, const float *t, size_t ld, const struc
 void gpu_mse(struct gpu *g, double *sum, float *d, const float *s, const float *x, double scale,
              int T, int n);
 
-/* The sum of g[i]^2 in parts, part[GPU_PARTS]: their sum in order is the host's. */
+/* The sum of n values, of their exponentials or squares, in parts, part[GPU_PARTS]: their sum in
+ * order is the host's. */
 enum { GPU_PARTS = 256 };
-void gpu_squares(struct gpu *g, double *part, const float *x, size_t n);
+enum gpu_sum { GPU_VALUES, GPU_EXPONENTIALS, GPU_SQUARES };
+void gpu_sum_parts(struct gpu *g, double *part, const float *x, size_t n, enum gpu_sum what);
 /* A step of AdamW with the scalars of optimizer.c. */
 struct gpu_adamw {
     float rate, eps, decay, b1, a1, b2, a2, scale;

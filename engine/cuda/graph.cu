@@ -8,10 +8,13 @@
 #include "engine/cuda/device.cuh"
 
 enum node_kind { NODE_KERNEL, NODE_COPY, NODE_ZERO };
-enum { MOST_ARGS = 16, ALIGN = 16 };
+enum { MOST_ARGS = 16, ALIGN = 16, TRUNK = -1, MOST_BEFORE = GPU_BRANCHES + 1 };
 
 struct node {
     int kind, n_args;
+    int branch;  /* TRUNK, or of those that do not wait for each other */
+    bool aside;  /* nothing of its branch waits for it but what is aside, too */
+    bool leaves; /* the first one aside after others that were not */
     const void *kernel;
     dim3 grid, block;
     size_t shared;
@@ -21,6 +24,7 @@ struct node {
     const void *from;
     size_t bytes;
     cudaMemcpyKind way;
+    bool early;   /* may start before what is before it ends */
     bool changed; /* since the graph was built */
     cudaGraphNode_t made;
 };
@@ -32,6 +36,8 @@ struct gpu_graph {
     char *byte;     /* of arguments */
     size_t n_bytes, bytes_room;
     bool same; /* so far the last time's nodes, but for what they were given */
+    int branch;
+    bool aside, leaves; /* of the next node */
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     struct gpu_graph_facts facts;
@@ -94,28 +100,101 @@ static void run_all(struct gpu *g, const struct gpu_graph *x)
     }
 }
 
-static cudaError_t add_node(struct gpu_graph *x, struct node *d, const cudaGraphNode_t *before)
+/* What the next node waits for. */
+struct ends {
+    const struct node *fork;                    /* the last node of the trunk */
+    const struct node *of[GPU_BRANCHES];        /* the last one of each branch since; NULL: none */
+    const struct node *aside[1 + GPU_BRANCHES]; /* the last one aside of the trunk, of branches */
+};
+
+/* A node of a branch waits for the one before it there, the first one for the trunk; one of the
+ * trunk waits for all branches.  Returns how many. */
+static int before_node(const struct ends *e, int branch, const struct node **ret_before)
+{
+    int n = 0;
+    if (branch != TRUNK && e->of[branch]) {
+        ret_before[0] = e->of[branch];
+        return 1;
+    }
+    for (int i = 0; branch == TRUNK && i < GPU_BRANCHES; i++)
+        if (e->of[i])
+            ret_before[n++] = e->of[i];
+    if (n == 0 && e->fork)
+        ret_before[n++] = e->fork;
+    return n;
+}
+
+/* A node aside waits for the one before it there, and where it leaves its branch for that, too. */
+static int before_aside(const struct ends *e, const struct node *d, const struct node **ret_before)
+{
+    const struct node *last = e->aside[1 + d->branch];
+    int n = d->leaves || !last ? before_node(e, d->branch, ret_before) : 0;
+    if (last)
+        ret_before[n++] = last;
+    return n;
+}
+
+static void end_node(struct ends *e, const struct node *d)
+{
+    if (d->aside) {
+        e->aside[1 + d->branch] = d;
+        return;
+    }
+    if (d->branch != TRUNK) {
+        e->of[d->branch] = d;
+        return;
+    }
+    memset(e->of, 0, sizeof e->of);
+    e->fork = d;
+}
+
+/* Kernel d may start while the only kernel before it still runs: it waits for its end by itself. */
+static cudaError_t add_early(struct gpu_graph *x, struct node *d, const struct node *before,
+                             const cudaKernelNodeParams *p)
+{
+#if CUDART_VERSION >= 13000
+    cudaGraphEdgeData how = {};
+    how.from_port = cudaGraphKernelNodePortProgrammatic;
+    how.type = cudaGraphDependencyTypeProgrammatic;
+    cudaError_t e = cudaGraphAddKernelNode(&d->made, x->graph, NULL, 0, p);
+    if (e != cudaSuccess)
+        return e;
+    return cudaGraphAddDependencies(x->graph, &before->made, &d->made, &how, 1);
+#else
+    return cudaGraphAddKernelNode(&d->made, x->graph, &before->made, 1, p);
+#endif
+}
+
+static cudaError_t add_node(struct gpu_graph *x, struct node *d, struct ends *ends)
 {
     void *arg[MOST_ARGS];
-    size_t n = before ? 1 : 0;
+    const struct node *before[MOST_BEFORE];
+    cudaGraphNode_t made[MOST_BEFORE];
+    int n = d->aside ? before_aside(ends, d, before) : before_node(ends, d->branch, before);
+    for (int i = 0; i < n; i++)
+        made[i] = before[i]->made;
+    end_node(ends, d);
     list_args(x, d, arg);
     cudaKernelNodeParams kernel = kernel_params(d, arg);
     cudaMemsetParams zero = zero_params(d);
+    if (d->early && n == 1 && before[0]->kind == NODE_KERNEL)
+        return add_early(x, d, before[0], &kernel);
     if (d->kind == NODE_KERNEL)
-        return cudaGraphAddKernelNode(&d->made, x->graph, before, n, &kernel);
+        return cudaGraphAddKernelNode(&d->made, x->graph, made, (size_t)n, &kernel);
     if (d->kind == NODE_COPY)
-        return cudaGraphAddMemcpyNode1D(&d->made, x->graph, before, n, d->to, d->from, d->bytes,
-                                        d->way);
-    return cudaGraphAddMemsetNode(&d->made, x->graph, before, n, &zero);
+        return cudaGraphAddMemcpyNode1D(&d->made, x->graph, made, (size_t)n, d->to, d->from,
+                                        d->bytes, d->way);
+    return cudaGraphAddMemsetNode(&d->made, x->graph, made, (size_t)n, &zero);
 }
 
-/* A chain of the nodes in their order.  false: the driver makes none, and they are to be put on the
- * stream one by one. */
+/* The nodes in their order, branches side by side.  false: the driver makes none, and they are to
+ * be put on the stream one by one. */
 static bool build(struct gpu_graph *x)
 {
+    struct ends ends = {};
     cudaError_t e = cudaGraphCreate(&x->graph, 0);
     for (size_t i = 0; e == cudaSuccess && i < x->n; i++) {
-        e = add_node(x, &x->node[i], i > 0 ? &x->node[i - 1].made : NULL);
+        e = add_node(x, &x->node[i], &ends);
         x->node[i].changed = false;
     }
     if (e == cudaSuccess)
@@ -173,7 +252,21 @@ void gpu_graph_begin(struct gpu *g, struct gpu_graph **graph)
     x->kept = x->n;
     x->n = x->n_bytes = 0;
     x->same = true;
+    x->branch = TRUNK;
+    x->aside = false;
     g->recording = x;
+}
+
+void gpu_branch(struct gpu *g, int i)
+{
+    if (g->recording)
+        g->recording->branch = i < 0 ? TRUNK : i % GPU_BRANCHES;
+}
+
+void gpu_aside(struct gpu *g, bool aside)
+{
+    if (g->recording)
+        g->recording->aside = g->recording->leaves = aside;
 }
 
 void gpu_graph_end(struct gpu *g)
@@ -249,6 +342,7 @@ static struct node *next_node(struct gpu *g, size_t end)
 static bool alike(const struct node *d, const struct node *now)
 {
     return d->kind == now->kind && d->kernel == now->kernel && d->n_args == now->n_args
+           && d->branch == now->branch && d->aside == now->aside && d->leaves == now->leaves
            && d->way == now->way && memcmp(d->size, now->size, sizeof d->size) == 0
            && d->end == now->end;
 }
@@ -282,10 +376,16 @@ static void take_node(struct gpu_graph *x, struct node *to, struct node now, voi
 static void put_node(struct gpu *g, const struct node *now, void **arg)
 {
     struct node *to = g->recording ? next_node(g, now->end) : NULL;
-    if (to)
-        take_node(g->recording, to, *now, arg);
-    else
+    if (to) {
+        struct node mine = *now;
+        mine.branch = g->recording->branch;
+        mine.aside = g->recording->aside;
+        mine.leaves = g->recording->leaves;
+        g->recording->leaves = false;
+        take_node(g->recording, to, mine, arg);
+    } else {
         run_node(g, now, arg);
+    }
 }
 
 void gpu_launch_kernel(struct gpu *g, const struct gpu_call *call)
@@ -297,6 +397,7 @@ void gpu_launch_kernel(struct gpu *g, const struct gpu_call *call)
     now.block = call->block;
     now.shared = call->shared;
     now.n_args = call->n_args;
+    now.early = call->early && g->early;
     now.end = g->recording ? (g->recording->n_bytes + ALIGN - 1) / ALIGN * ALIGN : 0;
     for (int i = 0; i < call->n_args; i++) {
         now.at[i] = now.end;

@@ -106,20 +106,34 @@ void gpu_drop_keys(struct gpu *g, const struct gpu_heads *h, int together, doubl
 void gpu_take_numbers(struct gpu *g, const struct gpu_heads *h, int first, int n, float *column,
                       const float *numbers);
 
-/* ---- the networks of gates (gates_net), for one token */
+/* ---- the networks of gates (gates_net), for T tokens */
 
-/* Copies n runs of `count` floats into out, one behind the other: from[i] + unit * step[i], for
- * each of n_units. */
+/* Copies n runs of `count` floats into out, one behind the other: from[i] + t * ld[i] + unit *
+ * step[i], for each of n_units, for each of T tokens. */
 enum { GPU_MOST_RUNS = 3 };
 struct gpu_runs {
     const float *from[GPU_MOST_RUNS];
-    int step[GPU_MOST_RUNS], count[GPU_MOST_RUNS], n, n_units;
+    size_t ld[GPU_MOST_RUNS];
+    int step[GPU_MOST_RUNS], count[GPU_MOST_RUNS], n, n_units, T;
 };
 void gpu_join_runs(struct gpu *g, const struct gpu_runs *runs, float *out);
-/* x[i] = act(x[i] + bias[i]), or times with[i] instead of act; bias and with may be NULL.  act: as
- * enum gate_activation; ending: as enum gate_ending, instead of act. */
-void gpu_gate_act(struct gpu *g, float *x, const float *bias, const float *with, int n, int act);
-void gpu_gate_end(struct gpu *g, float *out, const float *x, const float *bias, int n, int ending);
+/* Of rows x [T][n]: x[t][i] = act(x[t][i] + bias[i]), or times with[t][i] instead of act; bias and
+ * with may be NULL.  act: as enum gate_activation; ending: as enum gate_ending, instead of act,
+ * into rows of out that are ld apart. */
+void gpu_gate_act(struct gpu *g, float *x, const float *bias, const float *with, int T, int n,
+                  int act);
+void gpu_gate_end(struct gpu *g, float *out, size_t ld, const float *x, const float *bias, int T,
+                  int n, int ending);
+/* Who is admitted: entry t of head h, in slot first[h] + t of the cache and at position pos0 + t,
+ * stays where numbers[t][h] is at least tau (above: larger), and else for `stays` queries; either
+ * no longer than `window` (0: there is none). */
+struct gpu_admission {
+    double tau;
+    bool above;
+    int32_t stays, window;
+};
+void gpu_admit(struct gpu *g, const struct gpu_cache *c, const struct gpu_admission *how,
+               const float *numbers, const int32_t *first, int T, int32_t pos0);
 
 /* ---- scores, out [heads][ld_slot], of the heads with due[head] != 0 */
 

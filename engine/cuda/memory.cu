@@ -79,7 +79,10 @@ int gpu_open(int which, struct gpu **ret_gpu, struct kvf_diag *d)
         return KVF_E_NOMEM;
     g->which = which;
     g->error = cudaSuccess;
+    g->early = facts.major >= 9;
     cudaError_t e = cudaStreamCreate(&g->stream);
+    if (e == cudaSuccess)
+        e = cudaDeviceGetAttribute(&g->processors, cudaDevAttrMultiProcessorCount, which);
     if (e != cudaSuccess) {
         mem_free(g);
         return kvf_fail(d, KVF_E_BACKEND, "CUDA device %d cannot be used: %s", which,
@@ -93,6 +96,7 @@ void gpu_close(struct gpu *g)
 {
     if (!g)
         return;
+    gpu_parcels_close(g);
     blas_close(g->blas);
     gpu_free(g, g->gemm_x);
     gpu_free(g, g->gemm_w);

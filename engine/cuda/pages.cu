@@ -1,7 +1,7 @@
-/* pages.cu - writing into the pages of a cache. */
+/* pages.cu - writing into the pages of a cache, and reading whole ones. */
 #include "engine/cuda/device.cuh"
 
-enum { LANES = 128 };
+enum { LANES = 128, COPIERS = 256 };
 
 /* Block (t, head) stores one entry. */
 template <class KV>
@@ -31,4 +31,27 @@ void gpu_append(struct gpu *g, const struct gpu_cache *c, const float *k, const 
     dim3 grid((unsigned)T, (unsigned)c->heads);
     struct gpu_cache cache = *c;
     LAUNCH(kernel, grid, LANES, 0, g, cache, k, v, ld, first, pos0, until);
+}
+
+/* Block (page, head) copies a page in pieces of 16 bytes: pages are whole ones of these. */
+__global__ void pages_out_kernel(struct gpu_cache c, size_t n_pieces, const int32_t *first, int T,
+                                 uint4 *out)
+{
+    int h = (int)blockIdx.y, page = first[h] / PAGE_SLOTS + (int)blockIdx.x;
+    if (page > (first[h] + T - 1) / PAGE_SLOTS)
+        return;
+    size_t number = (size_t)c.table[(size_t)h * (size_t)c.ld_table + (size_t)page];
+    const uint4 *from = (const uint4 *)c.pool + number * n_pieces;
+    out += ((size_t)h * gridDim.x + blockIdx.x) * n_pieces;
+    for (size_t i = threadIdx.x; i < n_pieces; i += COPIERS)
+        out[i] = from[i];
+}
+
+void gpu_pages_out(struct gpu *g, const struct gpu_cache *c, const int32_t *first, int T,
+                   int n_pages, void *out)
+{
+    size_t pieces = 2 * kv_half_bytes(c->type, c->D) / sizeof(uint4);
+    dim3 grid((unsigned)n_pages, (unsigned)c->heads);
+    struct gpu_cache cache = *c;
+    LAUNCH(pages_out_kernel, grid, COPIERS, 0, g, cache, pieces, first, T, (uint4 *)out);
 }

@@ -1,9 +1,13 @@
 /* product.cu - matrix products whose weights are dequantised in the kernel, and embeddings. */
+#include "engine/cuda/activation.cuh"
 #include "engine/cuda/blocks.cuh"
 
 enum {
-    PRODUCT_WARPS = 4, /* rows of W that a block computes */
-    PRODUCT_ROWS = 8,  /* rows of x that share what was read of W */
+    DENSE_ROWS = 4,        /* rows of W that a block computes */
+    MOST_WARPS = 8,        /* that share out the channels of a row */
+    MOST_TOGETHER = 8,     /* rows of x that share what was read of W */
+    SMALL = 1 << 22,       /* weights of a small matrix */
+    SUMS = DENSE_ROWS + 1, /* those of a row of x: the last is the sum of its squares */
 };
 
 /* The octet of x that goes with octet o; 0 beyond K. */
@@ -20,61 +24,275 @@ DEVICE void load_x(const float *x, int o, int K, bool whole, float *v)
         v[i] = o * OCTET + i < K ? x[o * OCTET + i] : 0;
 }
 
-/* One warp makes out[t][row] for T <= ROWS rows of x. */
-template <int TYPE, int ROWS>
-__global__ void __launch_bounds__(PRODUCT_WARPS *WARP)
-    product_kernel(float *out, size_t ld_out, const float *x, size_t ld_x, int T,
-                   struct gpu_matrix m)
+/* A product as its kernel is given it. */
+struct dense_in {
+    struct gpu_dense how;
+    const float *x;
+    float *out;
+    size_t ld_x, ld_out;
+    int T, K, N; /* N: rows of all parts */
+};
+
+/* What a kernel is made for: rows in whole octets of 16-byte words, as they are, behind a norm, or
+ * gates; or anything.  What is known when it is compiled leaves no branch between loads, so that
+ * many are on their way, and little code, which each launch has to fetch. */
+enum kind { DENSE_PLAIN, DENSE_NORMED, DENSE_GATED, DENSE_ANY };
+
+DEVICE bool is_gated(int kind, const struct dense_in &in)
 {
-    int row = (int)blockIdx.x * PRODUCT_WARPS + warp_of_block();
-    if (row >= m.N)
-        return;
-    const uint8_t *w = (const uint8_t *)m.data + (size_t)row * m.row_bytes;
-    bool whole = m.K % OCTET == 0 && ld_x % 4 == 0;
-    float sum[ROWS] = {0};
-    for (int o = lane_of_warp(); o * OCTET < m.K; o += WARP) {
-        float a[OCTET], b[OCTET];
-        load_octet<TYPE>(w, o, m.K, a);
+    return kind == DENSE_GATED || (kind == DENSE_ANY && in.how.end == GPU_GATED);
+}
+DEVICE bool is_normed(int kind, const struct dense_in &in)
+{
+    return kind == DENSE_NORMED || (kind != DENSE_PLAIN && in.how.norm);
+}
+
+/* Row j of a group of rows: of W, where the parts lie one below the other.  What activates and what
+ * is activated stand one after the other in the group.  Beyond the end the last output is made
+ * again. */
+DEVICE const uint8_t *dense_row(const struct dense_in &in, bool gated, int group, int j)
+{
+    int per = gated ? DENSE_ROWS / 2 : DENSE_ROWS, all = gated ? in.N / 2 : in.N;
+    int row = group * per + (gated ? j % (DENSE_ROWS / 2) : j);
+    row = (row < all ? row : all - 1) + (j < per ? 0 : all);
+    const struct gpu_matrix *m = in.how.part;
+    bool second = in.how.n > 1 && row >= m[0].N;
+    row -= second ? m[0].N : 0;
+    bool third = second && in.how.n > 2 && row >= m[1].N;
+    row -= third ? m[1].N : 0;
+    const void *data = second ? m[1].data : m[0].data;
+    data = third ? m[2].data : data;
+    return (const uint8_t *)data + (size_t)row * m[0].row_bytes; /* of one type, as long */
+}
+
+/* An octet of each row of W. */
+template <int TYPE, int KIND>
+DEVICE void dense_weights(const struct dense_in &in, const uint8_t *const *w, int o,
+                          float (*a)[OCTET])
+{
 #pragma unroll
-        for (int t = 0; t < ROWS; t++) {
-            if (t >= T)
-                break;
-            load_x(x + (size_t)t * ld_x, o, m.K, whole, b);
-            for (int i = 0; i < OCTET; i++)
-                sum[t] = fmaf(b[i], a[i], sum[t]);
-        }
-    }
+    for (int j = 0; j < DENSE_ROWS; j++)
+        if (KIND == DENSE_ANY)
+            load_octet<TYPE>(w[j], o, in.K, a[j]);
+        else
+            block<TYPE>::eight(w[j], o, a[j]);
+}
+
+/* Adds what octet o of each row of x gives with those of W. */
+template <int ROWS, int KIND>
+DEVICE void dense_add(const struct dense_in &in, int o, const float (*a)[OCTET], float (*sum)[SUMS])
+{
+    bool whole = KIND != DENSE_ANY || (in.K % OCTET == 0 && in.ld_x % 4 == 0);
+    float norm[OCTET], x[OCTET];
+    if (is_normed(KIND, in))
+        load_x(in.how.norm, o, in.K, whole, norm);
 #pragma unroll
     for (int t = 0; t < ROWS; t++) {
-        float all = warp_sum(sum[t]);
-        if (lane_of_warp() == 0 && t < T)
-            out[(size_t)t * ld_out + (size_t)row] = all;
+        load_x(in.x + (size_t)(t < in.T ? t : in.T - 1) * in.ld_x, o, in.K, whole, x);
+        for (int i = 0; is_normed(KIND, in) && i < OCTET; i++) {
+            sum[t][DENSE_ROWS] = fmaf(x[i], x[i], sum[t][DENSE_ROWS]);
+            x[i] *= norm[i];
+        }
+#pragma unroll
+        for (int i = 0; i < OCTET; i++)
+#pragma unroll
+            for (int j = 0; j < DENSE_ROWS; j++)
+                sum[t][j] = fmaf(x[i], a[j][i], sum[t][j]);
     }
 }
 
-template <int TYPE>
-static void product(struct gpu *g, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
-                    const struct gpu_matrix *w)
+/* Sum i of row t over the warps of the block. */
+DEVICE float dense_sum(in_shared<float> part, int rows, int t, int i)
 {
-    unsigned grid = blocks_for((size_t)w->N, PRODUCT_WARPS);
-    auto one = product_kernel<TYPE, 1>;
-    auto some = product_kernel<TYPE, PRODUCT_ROWS>;
-    for (int t = 0; t < T; t += PRODUCT_ROWS) {
-        int n = T - t < PRODUCT_ROWS ? T - t : PRODUCT_ROWS;
-        float *o = out + (size_t)t * ld_out;
-        const float *in = x + (size_t)t * ld_x;
-        struct gpu_matrix m = *w;
-        if (n == 1)
-            LAUNCH(one, grid, PRODUCT_WARPS * WARP, 0, g, o, ld_out, in, ld_x, n, m);
-        else
-            LAUNCH(some, grid, PRODUCT_WARPS * WARP, 0, g, o, ld_out, in, ld_x, n, m);
+    float sum = 0;
+#pragma unroll 1
+    for (int w = 0; w < (int)blockDim.x / WARP; w++)
+        sum += part[(w * rows + t) * SUMS + i];
+    return sum;
+}
+
+/* What all products of row t are multiplied with: the rest of the norm. */
+DEVICE float dense_scale(const struct dense_in &in, in_shared<float> part, int rows, int t)
+{
+    return rsqrtf(dense_sum(part, rows, t, DENSE_ROWS) / (float)in.K + in.how.eps);
+}
+
+/* The first group leaves what the norm makes of x. */
+DEVICE void dense_leave(const struct dense_in &in, in_shared<float> part, int rows)
+{
+#pragma unroll 1
+    for (int t = 0; t < in.T; t++) {
+        float scale = dense_scale(in, part, rows, t);
+#pragma unroll 1
+        for (int k = (int)threadIdx.x; k < in.K; k += (int)blockDim.x)
+            in.how.normed[(size_t)t * (size_t)in.K + (size_t)k] =
+                in.x[(size_t)t * in.ld_x + (size_t)k] * scale * in.how.norm[k];
+    }
+}
+
+/* The sums of the warps become outputs. */
+template <int KIND>
+DEVICE void dense_end(const struct dense_in &in, in_shared<float> part, int rows, int group)
+{
+    bool gated = is_gated(KIND, in);
+    int per = gated ? DENSE_ROWS / 2 : DENSE_ROWS, all = gated ? in.N / 2 : in.N;
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < per * in.T; i += (int)blockDim.x) {
+        int t = gated ? i / (DENSE_ROWS / 2) : i / DENSE_ROWS, j = i - t * per;
+        int at = group * per + j;
+        float scale = is_normed(KIND, in) ? dense_scale(in, part, rows, t) : 1;
+        float v = dense_sum(part, rows, t, j) * scale;
+        float *out = in.out + (size_t)t * in.ld_out + (size_t)at;
+        if (at >= all)
+            continue;
+        if (gated)
+            v = activation(v, in.how.gelu) * (dense_sum(part, rows, t, j + per) * scale);
+        *out = in.how.end == GPU_ADD ? *out + v * in.how.scale : v;
+    }
+    if (is_normed(KIND, in) && in.how.normed && group == 0)
+        dense_leave(in, part, rows);
+}
+
+/* A block has a group of DENSE_ROWS rows of W and T <= ROWS rows of x; its warps share out the
+ * octets.  The weights of two octets are on their way at a time, the first ones before x is there.
+ */
+template <int TYPE, int ROWS, int KIND>
+__global__ void __launch_bounds__(MOST_WARPS *WARP) dense_kernel(struct dense_in in)
+{
+    SHARED(float, part, MOST_WARPS *ROWS *SUMS);
+    const bool twice = ROWS < MOST_TOGETHER && KIND != DENSE_ANY;
+    int last = (in.K + OCTET - 1) / OCTET - 1, o = (int)threadIdx.x, step = (int)blockDim.x;
+    float sum[ROWS][SUMS] = {{0}}, a[DENSE_ROWS][OCTET], b[DENSE_ROWS][OCTET];
+    const uint8_t *w[DENSE_ROWS];
+#pragma unroll
+    for (int j = 0; j < DENSE_ROWS; j++)
+        w[j] = dense_row(in, is_gated(KIND, in), (int)blockIdx.x, j);
+    dense_weights<TYPE, KIND>(in, w, o < last ? o : last, a);
+    if (twice)
+        dense_weights<TYPE, KIND>(in, w, o + step < last ? o + step : last, b);
+    earlier_done();
+    while (o <= last) {
+        dense_add<ROWS, KIND>(in, o, a, sum);
+        o += step;
+        if (twice && o <= last)
+            dense_add<ROWS, KIND>(in, o, b, sum);
+        o += twice ? step : 0;
+        if (o > last)
+            break;
+        dense_weights<TYPE, KIND>(in, w, o, a);
+        if (twice)
+            dense_weights<TYPE, KIND>(in, w, o + step < last ? o + step : last, b);
+    }
+#pragma unroll
+    for (int t = 0; t < ROWS; t++)
+#pragma unroll
+        for (int i = 0; i < SUMS; i++) {
+            float all = i < DENSE_ROWS || is_normed(KIND, in) ? warp_sum(sum[t][i]) : 0;
+            if (lane_of_warp() == 0)
+                part[(warp_of_block() * ROWS + t) * SUMS + i] = all;
+        }
+    __syncthreads();
+    dense_end<KIND>(in, part, ROWS, (int)blockIdx.x);
+}
+
+/* Warps that share out the octets of a row.  Each has some rounds to make where there are many
+ * rows, and one where a matrix is small and waiting is all; it follows from the matrix alone, and
+ * so does the order of sums. */
+static unsigned dense_warps(int N, int K)
+{
+    unsigned n = MOST_WARPS, rounds = (size_t)N * (size_t)K < SMALL ? 1 : 3;
+    while (n > 1 && blocks_for((size_t)K, OCTET) < rounds * WARP * n)
+        n /= 2;
+    return n;
+}
+
+/* A small product comes early; the blocks of a large one would stand in the way of those that
+ * still read. */
+template <int TYPE, int ROWS, int KIND>
+static void dense_launch(struct gpu *g, const struct dense_in &in)
+{
+    unsigned grid = blocks_for((size_t)in.N, DENSE_ROWS);
+    unsigned lanes = WARP * dense_warps(in.N, in.K);
+    if (in.how.end == GPU_GATED)
+        grid = blocks_for((size_t)in.N / 2, DENSE_ROWS / 2);
+    auto kernel = dense_kernel<TYPE, ROWS, KIND>;
+    if ((size_t)in.N * (size_t)in.K < 4 * SMALL)
+        LAUNCH_EARLY(kernel, grid, lanes, 0, g, in);
+    else
+        LAUNCH(kernel, grid, lanes, 0, g, in);
+}
+
+template <int TYPE, int KIND> static void dense_of_kind(struct gpu *g, const struct dense_in &in)
+{
+    if constexpr (KIND == DENSE_ANY)
+        dense_launch<TYPE, MOST_TOGETHER, KIND>(g, in);
+    else if (in.T > 4)
+        dense_launch<TYPE, MOST_TOGETHER, KIND>(g, in);
+    else if (in.T > 1)
+        dense_launch<TYPE, 4, KIND>(g, in);
+    else
+        dense_launch<TYPE, 1, KIND>(g, in);
+}
+
+template <int TYPE> static void dense(struct gpu *g, const struct dense_in &in)
+{
+    if (in.K % OCTET != 0 || in.ld_x % 4 != 0)
+        dense_of_kind<TYPE, DENSE_ANY>(g, in);
+    else if (in.how.end == GPU_GATED)
+        dense_of_kind<TYPE, DENSE_GATED>(g, in);
+    else if (in.how.norm)
+        dense_of_kind<TYPE, DENSE_NORMED>(g, in);
+    else
+        dense_of_kind<TYPE, DENSE_PLAIN>(g, in);
+}
+
+/* Rows of x, some at a time. */
+static void dense_rows(struct gpu *g, struct dense_in in, int T)
+{
+    for (int t = 0; t < T; t += MOST_TOGETHER) {
+        in.T = T - t < MOST_TOGETHER ? T - t : MOST_TOGETHER;
+        FOR_WEIGHT_TYPE(in.how.part[0].type, dense, g, in)
+        in.x += (size_t)in.T * in.ld_x;
+        in.out += (size_t)in.T * in.ld_out;
+        in.how.normed += in.how.normed ? (size_t)in.T * (size_t)in.K : 0;
+    }
+}
+
+bool gpu_dense_gates(const struct gpu_matrix *part, int n)
+{
+    int N = 0;
+    for (int i = 0; i < n; i++)
+        N += part[i].N;
+    for (int i = 1; i < n; i++)
+        if (part[i].type != part[0].type)
+            return false;
+    return N % 2 == 0;
+}
+
+void gpu_dense(struct gpu *g, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
+               const struct gpu_dense *how)
+{
+    struct dense_in in = {*how, x, out, ld_x, ld_out, 0, how->part[0].K, 0};
+    for (int first = 0, n; first < how->n; first += n, in.out += in.N) {
+        for (n = 0, in.N = 0; first + n < how->n; n++) {
+            if (how->part[first + n].type != how->part[first].type)
+                break;
+            in.how.part[n] = how->part[first + n];
+            in.N += how->part[first + n].N;
+        }
+        in.how.n = n;
+        in.how.normed = first == 0 ? how->normed : NULL;
+        dense_rows(g, in, T);
     }
 }
 
 void gpu_product(struct gpu *g, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
                  const struct gpu_matrix *w)
 {
-    FOR_WEIGHT_TYPE(w->type, product, g, out, ld_out, x, ld_x, T, w)
+    struct gpu_dense how = {};
+    how.part[0] = *w;
+    how.n = 1;
+    gpu_dense(g, out, ld_out, x, ld_x, T, &how);
 }
 
 enum { TILE_N = 64, TILE_T = 16, TILE_K = 32, TILE_LANES = 256, PER_LANE = 4 };

@@ -4,6 +4,7 @@
 #include "engine/cuda/gpu_train.h"
 
 enum { LANES = 256, SIDE = 16, TILE = 64, MINE = TILE / SIDE, STRIP = 16, LD = TILE + 1 };
+enum { FOUR = 4 }; /* elements that a lane rounds */
 
 DEVICE float plain(const float *p, size_t i)
 {
@@ -82,18 +83,27 @@ void gpu_multiply(struct gpu *g, const struct gpu_multiply *p)
         LAUNCH(wide, grid, LANES, 0, g, in);
 }
 
-/* Rows of n, ld apart, side by side.  Block (row, stretch). */
+/* Rows of n, ld apart, side by side; by fours where all begin at a multiple.  Block (row,
+ * stretch). */
 __global__ void round_kernel(uint16_t *to, const float *from, size_t ld, int n)
 {
-    int i = (int)(blockIdx.y * blockDim.x + threadIdx.x);
-    if (i < n)
-        to[(size_t)blockIdx.x * (size_t)n + (size_t)i] = to_bf16(
-            from[(size_t)blockIdx.x * ld + (size_t)i]);
+    int i = (int)(blockIdx.y * blockDim.x + threadIdx.x) * FOUR;
+    bool fours = n % FOUR == 0 && ld % FOUR == 0 && (uintptr_t)from % 16 == 0;
+    to += (size_t)blockIdx.x * (size_t)n + (size_t)i;
+    from += (size_t)blockIdx.x * ld + (size_t)i;
+    if (fours && i < n) {
+        float4 x = *(const float4 *)(const void *)from;
+        uint16_t a = to_bf16(x.x), b = to_bf16(x.y), c = to_bf16(x.z), d = to_bf16(x.w);
+        *(uint2 *)(void *)to = uint2{a | (unsigned)b << 16, c | (unsigned)d << 16};
+        return;
+    }
+    for (int k = 0; k < FOUR && i + k < n; k++)
+        to[k] = to_bf16(from[k]);
 }
 
 void gpu_to_bf16(struct gpu *g, uint16_t *to, const float *from, int rows, int n)
 {
-    dim3 grid((unsigned)rows, blocks_for((size_t)n, LANES));
+    dim3 grid((unsigned)rows, blocks_for((size_t)n, LANES * FOUR));
     LAUNCH(round_kernel, grid, LANES, 0, g, to, from, (size_t)n, n);
 }
 
@@ -112,7 +122,7 @@ static bool round_operand(struct gpu *g, void **buffer, size_t *bytes, const voi
     if (!gpu_hold(g, buffer, bytes, (size_t)n * (size_t)lines * sizeof(uint16_t)))
         return false;
     uint16_t *to = (uint16_t *)*buffer;
-    dim3 grid((unsigned)lines, blocks_for((size_t)n, LANES));
+    dim3 grid((unsigned)lines, blocks_for((size_t)n, LANES * FOUR));
     LAUNCH(round_kernel, grid, LANES, 0, g, to, (const float *)from, ld, n);
     *ret = {to, (size_t)n, across};
     return true;

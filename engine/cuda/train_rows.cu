@@ -95,6 +95,7 @@ __global__ void __launch_bounds__(LANES)
     SHARED(double, part, LANES);
     int c = (int)blockIdx.x * COLUMNS + (int)threadIdx.x % COLUMNS;
     double sum = 0;
+#pragma unroll 8
     for (int t = (int)threadIdx.x / COLUMNS; c < n && t < T; t += SHARES)
         sum += (double)x[(size_t)t * ld_x + (size_t)c];
     sum = share_sum(sum, part);

@@ -1,25 +1,32 @@
-/* train_step.cu - the length of a gradient, and a step of the optimizer. */
+/* train_step.cu - sums such as the length of a gradient, and a step of the optimizer. */
 #include "engine/cuda/device.cuh"
 #include "engine/cuda/gpu_train.h"
 
 enum { LANES = 256 };
 
 /* A block sums a stretch of its own. */
-__global__ void __launch_bounds__(LANES) squares_kernel(double *part, const float *x, size_t n)
+__global__ void __launch_bounds__(LANES)
+    parts_kernel(double *part, const float *x, size_t n, enum gpu_sum what)
 {
     size_t each = (n + GPU_PARTS - 1) / GPU_PARTS, from = blockIdx.x * each;
     size_t end = from + each < n ? from + each : n;
     double sum = 0;
-    for (size_t i = from + threadIdx.x; i < end; i += LANES)
-        sum += (double)x[i] * (double)x[i];
+    for (size_t i = from + threadIdx.x; i < end; i += LANES) {
+        double v = (double)x[i];
+        if (what == GPU_SQUARES)
+            v *= v;
+        else if (what == GPU_EXPONENTIALS)
+            v = exp(v);
+        sum += v;
+    }
     sum = block_sum(sum);
     if (threadIdx.x == 0)
         part[blockIdx.x] = sum;
 }
 
-void gpu_squares(struct gpu *g, double *part, const float *x, size_t n)
+void gpu_sum_parts(struct gpu *g, double *part, const float *x, size_t n, enum gpu_sum what)
 {
-    LAUNCH(squares_kernel, GPU_PARTS, LANES, 0, g, part, x, n);
+    LAUNCH(parts_kernel, GPU_PARTS, LANES, 0, g, part, x, n, what);
 }
 
 /* optimizer.c has the equations. */

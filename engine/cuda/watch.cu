@@ -1,217 +1,9 @@
-/* watch.cu - what probes take from rows of attention weights: sets, marks, sums and numbers of
+/* watch.cu - what probes take from rows of attention weights: marks of sets, sums and numbers of
  * queries. */
-#include "engine/cuda/attention.cuh"
-#include "engine/cuda/watch.h"
+#include "engine/cuda/tensor.cuh"
+#include "engine/cuda/watch.cuh"
 
-enum { LANES = 256, BINS = 256, CUTS = GPU_MOST_CUTS };
-
-/* Row r of query head g; HIDDEN is less than any weight. */
-struct row_view {
-    int g, h, r, n;
-    const float *p;
-    const int32_t *pos;
-};
-#define HIDDEN (-1.0f)
-
-DEVICE row_view view_of(const struct gpu_seen_rows &in, int g, int r)
-{
-    int h = kv_head(in.a, g);
-    const int32_t *pos = in.a.cache.pos;
-    return {g,
-            h,
-            r,
-            slots_of(in.a, h, r),
-            in.p + ((size_t)g * (size_t)in.a.T + (size_t)r) * in.ld,
-            pos ? pos + (size_t)h * (size_t)in.a.cache.ld_slot : pos};
-}
-
-DEVICE float weight_at(const struct gpu_seen_rows &in, const row_view &v, int slot)
-{
-    return sees(in.a, v.g, v.h, v.r, slot) ? v.p[slot] : HIDDEN;
-}
-
-DEVICE int32_t position_at(const row_view &v, int slot)
-{
-    return v.pos ? v.pos[slot] : slot;
-}
-
-/* A cut to be found: the `most` largest, or with most 0 what reaches tau of the mass. */
-struct cut_wish {
-    int most;
-    double tau;
-};
-struct cut_wishes {
-    struct cut_wish of[CUTS];
-    int n;
-};
-
-/* What is known of the place of a cut: the upper bytes of its weight, and what is larger. */
-struct cut_state {
-    unsigned prefix;
-    int above;      /* entries whose weight is larger */
-    long long mass; /* their mass */
-    int within;     /* entries of the last bin */
-    bool whole;     /* the whole row */
-};
-
-DEVICE bool reached(const struct cut_wish &w, int count, long long mass, long long total)
-{
-    return w.most > 0 ? count >= w.most : (double)mass >= w.tau * (double)total;
-}
-
-/* Counts, and sums up, the entries that share a cut's prefix by their next byte, for each prefix
- * once: bins[c] says whose bins are those of cut c. */
-DEVICE void fill_bins(const struct gpu_seen_rows &in, const row_view &v, int n_cuts, int shift,
-                      in_shared<unsigned> prefix, in_shared<int> bins, in_shared<int> count,
-                      in_shared<unsigned long long> mass)
-{
-    for (int b = (int)threadIdx.x; b < n_cuts * BINS; b += LANES) {
-        count[b] = 0;
-        mass[b] = 0;
-    }
-    __syncthreads();
-    for (int i = (int)threadIdx.x; i < v.n; i += LANES) {
-        float p = weight_at(in, v, i);
-        unsigned bits = __float_as_uint(p);
-        for (int c = 0; p >= 0 && c < n_cuts; c++) {
-            if (bins[c] != c || (shift < 24 && bits >> (shift + 8) != prefix[c]))
-                continue;
-            atomicAdd(&count[c * BINS + (int)(bits >> shift & 255)], 1);
-            atomicAdd(&mass[c * BINS + (int)(bits >> shift & 255)],
-                      (unsigned long long)mass_units(p));
-        }
-    }
-    __syncthreads();
-}
-
-/* Goes down the bins to that in which the cut lies. */
-DEVICE void take_bin(struct cut_state *c, const struct cut_wish &w, long long total,
-                     in_shared<int> count, in_shared<unsigned long long> mass)
-{
-    int b = BINS - 1;
-    for (; b > 0; b--) {
-        int more = count[b];
-        long long weight = (long long)(unsigned long long)mass[b];
-        if (more > 0 && reached(w, c->above + more, c->mass + weight, total))
-            break;
-        c->above += more;
-        c->mass += weight;
-    }
-    c->prefix = c->prefix << 8 | (unsigned)b;
-    c->within = (int)count[b];
-}
-
-/* How many of the entries of weight v the set needs. */
-DEVICE int of_ties(const struct cut_state &c, const struct cut_wish &w, float v, long long total)
-{
-    if (w.most > 0)
-        return w.most - c.above;
-    int e = 1;
-    long long unit = mass_units(v);
-    if (unit > 0) { /* near the answer, then there */
-        double left = (w.tau * (double)total - (double)c.mass) / (double)unit;
-        e = left > 2 ? (int)left - 1 : 1;
-    }
-    while (e < c.within && !reached(w, 0, c.mass + e * unit, total))
-        e++;
-    return e;
-}
-
-/* The position of the e-th entry of weight w, counted from the newest. */
-DEVICE int tie_place(const struct gpu_seen_rows &in, const row_view &v, float w, int e)
-{
-    int lo = 0, hi = query_at(in.a, v.r); /* at least e of them lie at lo or later */
-    while (lo < hi) {
-        int mid = lo + (hi - lo + 1) / 2, count = 0;
-        for (int i = (int)threadIdx.x; i < v.n; i += LANES)
-            count += weight_at(in, v, i) == w && position_at(v, i) >= mid;
-        if (block_sum(count) >= e)
-            lo = mid;
-        else
-            hi = mid - 1;
-    }
-    return lo;
-}
-
-/* The bins of cut c are those of the first cut with the same prefix. */
-DEVICE int same_bins(int c, in_shared<unsigned> prefix, in_shared<int> whole)
-{
-    int first = 0;
-    while (first < c && (prefix[first] != prefix[c] || whole[first]))
-        first++;
-    return whole[c] ? CUTS : first;
-}
-
-/* Block (query, query head): lane c has the state of cut c. */
-__global__ void __launch_bounds__(LANES)
-    cuts_kernel(struct gpu_seen_rows in, struct cut_wishes wishes, struct row_cut *cuts)
-{
-    SHARED(int, count, CUTS *BINS);
-    SHARED(unsigned long long, mass, CUTS *BINS);
-    SHARED(unsigned, prefix, CUTS);
-    SHARED(int, bins, CUTS);
-    SHARED(int, whole, CUTS);
-    SHARED(float, tied, CUTS); /* the weight of ties of which not all are in the set, or HIDDEN */
-    SHARED(int, needed, CUTS);
-    row_view v = view_of(in, (int)blockIdx.y, (int)blockIdx.x);
-    int me = (int)threadIdx.x, seen = 0;
-    struct row_cut *out = cuts + ((size_t)v.g * (size_t)in.a.T + (size_t)v.r) * (size_t)wishes.n;
-    long long total = 0;
-    for (int i = me; i < v.n; i += LANES) {
-        float p = weight_at(in, v, i);
-        seen += p >= 0;
-        total += p >= 0 ? mass_units(p) : 0;
-    }
-    seen = block_sum(seen);
-    total = block_sum(total);
-    struct cut_wish w = wishes.of[me < wishes.n ? me : 0];
-    struct cut_state c = {0, 0, 0, 0, w.most > 0 ? w.most >= seen : total == 0};
-    if (me < wishes.n) {
-        prefix[me] = 0;
-        whole[me] = c.whole;
-    }
-    __syncthreads();
-    for (int shift = 24; shift >= 0; shift -= 8) {
-        if (me < wishes.n)
-            bins[me] = same_bins(me, prefix, whole);
-        __syncthreads();
-        fill_bins(in, v, wishes.n, shift, prefix, bins, count, mass);
-        if (me < wishes.n && !c.whole) {
-            take_bin(&c, w, total, count + bins[me] * BINS, mass + bins[me] * BINS);
-            prefix[me] = c.prefix;
-        }
-        __syncthreads();
-    }
-    if (me < wishes.n) {
-        float at = __uint_as_float(c.prefix);
-        int e = c.whole ? 0 : of_ties(c, w, at, total), all = c.whole ? seen : c.above + e;
-        bool splits = !c.whole && e < c.within;
-        out[me] = {all == seen ? 0 : at, 0, all};
-        tied[me] = splits ? at : HIDDEN;
-        needed[me] = e;
-    }
-    __syncthreads();
-    for (int k = 0; k < wishes.n; k++) {
-        if ((float)tied[k] < 0)
-            continue;
-        int place = tie_place(in, v, tied[k], needed[k]);
-        if (me == 0)
-            out[k].first_tie = place;
-    }
-}
-
-void gpu_row_cuts(struct gpu *g, const struct gpu_seen_rows *r, const struct gpu_criteria *c,
-                  struct row_cut *cuts)
-{
-    struct gpu_seen_rows in = *r;
-    struct cut_wishes w = {{}, c->n_top + c->n_tau};
-    for (int i = 0; i < c->n_top; i++)
-        w.of[i] = {c->top_k[i], 0};
-    for (int i = 0; i < c->n_tau; i++)
-        w.of[c->n_top + i] = {0, c->tau[i]};
-    dim3 grid((unsigned)r->a.T, (unsigned)r->a.n_heads);
-    LAUNCH(cuts_kernel, grid, LANES, 0, g, in, w, cuts);
-}
+enum { LANES = 256, CUTS = GPU_MOST_CUTS };
 
 DEVICE void put_step(void *cells, bool wide, size_t i, uint32_t v)
 {
@@ -235,46 +27,160 @@ DEVICE void take_visit(struct gpu_visits *v, int32_t t)
     v->last = t;
 }
 
-/* The entry at position pos is in cut c of query t of head g. */
-DEVICE void take_member(const struct gpu_entry_cells &x, int c, int g, int32_t pos, int32_t t)
+/* An entry, and which of QUERIES queries, of which t0 is the first: bit r is that of query t0 + r.
+ */
+enum { ENTRIES = 128, QUERIES = 16 };
+struct entry {
+    size_t at; /* among cells */
+    int32_t pos, t0;
+};
+
+/* The entry is in cut c of these queries. */
+DEVICE void take_members(const struct gpu_entry_cells &x, int c, int g, const struct entry &e,
+                         unsigned queries)
 {
-    size_t cap = (size_t)x.cap, i = (size_t)g * cap + (size_t)pos;
-    uint32_t age = (uint32_t)(t - pos);
     if (x.last[c])
-        put_step(x.last[c], x.wide, i, (uint32_t)t);
-    if (x.at[c] && age > 0 && (age & (age - 1)) == 0)
-        x.at[c][i] |= age;
-    if (x.first[c] && get_step(x.first[c], x.wide, i) == age)
-        put_step(x.first[c], x.wide, i, age + 1);
-    for (int k = 0; k < x.n_visits; k++)
-        if (x.visits_cut[k] == c)
-            take_visit(&x.visits[((size_t)(g * x.n_visits + k)) * cap + (size_t)pos], t);
+        put_step(x.last[c], x.wide, e.at, (uint32_t)(e.t0 + 31 - __clz((int)queries)));
+    if (x.at[c]) {
+        uint32_t ages = 0;
+        for (unsigned left = queries; left; left &= left - 1) {
+            uint32_t age = (uint32_t)(e.t0 + __ffs((int)left) - 1 - e.pos);
+            ages |= age > 0 && (age & (age - 1)) == 0 ? age : 0;
+        }
+        if (ages)
+            x.at[c][e.at] |= ages;
+    }
+    if (x.first[c]) {
+        uint32_t first = get_step(x.first[c], x.wide, e.at), next = first;
+        for (unsigned left = queries; left; left &= left - 1)
+            next += next == (uint32_t)(e.t0 + __ffs((int)left) - 1 - e.pos);
+        if (next != first)
+            put_step(x.first[c], x.wide, e.at, next);
+    }
+    for (int k = 0; k < x.n_visits; k++) {
+        struct gpu_visits *v =
+            &x.visits[((size_t)(g * x.n_visits + k)) * (size_t)x.cap + (size_t)e.pos];
+        for (unsigned left = x.visits_cut[k] == c ? queries : 0; left; left &= left - 1)
+            take_visit(v, e.t0 + __ffs((int)left) - 1);
+    }
+}
+
+/* What an entry got of QUERIES queries from the r0-th on, HIDDEN where it was not seen.  All are
+ * read before one is used. */
+DEVICE unsigned weights_of_entry(const struct gpu_seen_rows &in, int g, int h, int r0, int slot,
+                                 float w[QUERIES])
+{
+    const struct gpu_attention &a = in.a;
+    const float *p = in.p + ((size_t)g * (size_t)a.T + (size_t)r0) * in.ld + (size_t)slot;
+    int n = a.cache.n[h], begin = slot - n + a.T, end = a.T; /* queries that see it */
+    unsigned seen = 0;
+    if (slot < n && a.cache.until) {
+        int32_t until = a.cache.until[(size_t)h * (size_t)a.cache.ld_slot + (size_t)slot];
+        int leaves = until - query_at(a, 0);
+        end = leaves < end ? leaves : end;
+    }
+    int page = a.page ? a.page[h] : 0;
+    if (slot >= n || (page && !a.chosen[(size_t)g * (size_t)a.ld_chosen + (size_t)(slot / page)]))
+        end = 0;
+#pragma unroll
+    for (int r = 0; r < QUERIES; r++)
+        w[r] = r0 + r >= begin && r0 + r < end ? p[(size_t)r * in.ld] : HIDDEN;
+#pragma unroll
+    for (int r = 0; r < QUERIES; r++)
+        seen |= (unsigned)(w[r] >= 0) << r;
+    return seen;
+}
+
+/* Cuts of QUERIES queries: cut[r][n_cuts], and their thresholds bar[c][QUERIES]. */
+struct some_cuts {
+    in_shared<struct row_cut> cut;
+    in_shared<float> bar;
+    bool split; /* one of them has some of the entries of its threshold alone */
+};
+
+/* Reads them.  Barriers at either end. */
+DEVICE bool load_cuts(const struct row_cut *from, int n_rows, int n_cuts,
+                      const struct some_cuts &to)
+{
+    int split = 0;
+    __syncthreads(); /* all have done with the cuts before */
+    for (int i = (int)threadIdx.x; i < QUERIES * n_cuts; i += ENTRIES) {
+        struct row_cut c = {2, 0, 0}; /* which no weight reaches */
+        if (i / n_cuts < n_rows)
+            c = from[i];
+        to.cut[i] = c;
+        to.bar[i % n_cuts * QUERIES + i / n_cuts] = c.threshold;
+        split |= c.first_tie > 0;
+    }
+    return __syncthreads_or(split);
+}
+
+/* Which of the queries had the entry in cut c. */
+DEVICE unsigned members_of(const float w[QUERIES], const struct some_cuts &x, int c, int n_cuts,
+                           int32_t pos)
+{
+    unsigned in = 0;
+#pragma unroll
+    for (int r = 0; r < QUERIES && !x.split; r += FOUR) {
+        float bar[FOUR];
+        shared_four(x.bar, c * QUERIES + r, bar);
+#pragma unroll
+        for (int k = 0; k < FOUR; k++)
+            in |= (unsigned)(w[r + k] >= bar[k]) << (r + k);
+    }
+#pragma unroll
+    for (int r = 0; r < QUERIES && x.split; r++)
+        in |= (unsigned)in_cut(x.cut[r * n_cuts + c], w[r], pos) << r;
+    return in;
+}
+
+/* Sums of an entry over the queries that saw it, in their order. */
+DEVICE void take_sums(const struct gpu_entry_cells &x, size_t at, const float w[QUERIES],
+                      unsigned seen)
+{
+    double sum = x.sum[at];
+    float most = x.max[at];
+#pragma unroll
+    for (int r = 0; r < QUERIES; r++)
+        if (seen >> r & 1) {
+            sum += (double)w[r];
+            most = fmaxf(most, w[r]);
+        }
+    x.sum[at] = sum;
+    x.max[at] = most;
 }
 
 /* Lane i of row blockIdx.y takes the entry of slot i: nobody else has its cells. */
-__global__ void __launch_bounds__(LANES)
+__global__ void __launch_bounds__(ENTRIES)
     watch_entries_kernel(struct gpu_seen_rows in, const struct row_cut *cuts,
                          struct gpu_entry_cells x)
 {
-    int g = (int)blockIdx.y, slot = (int)(blockIdx.x * LANES + threadIdx.x);
-    for (int r = 0; r < in.a.T; r++) {
-        row_view v = view_of(in, g, r);
-        float p = weight_at(in, v, slot);
-        if (p < 0)
+    SHARED(struct row_cut, cut, QUERIES * CUTS);
+    SHARED_FOURS(float, bar, QUERIES *CUTS);
+    int g = (int)blockIdx.y, h = kv_head(in.a, g);
+    int slot = (int)(blockIdx.x * ENTRIES + threadIdx.x), n_cuts = x.n_cuts;
+    const int32_t *pos = in.a.cache.pos;
+    pos = pos ? pos + (size_t)h * (size_t)in.a.cache.ld_slot : pos;
+    for (int r0 = 0; r0 < in.a.T; r0 += QUERIES) {
+        const struct row_cut *from = cuts
+                                     + ((size_t)g * (size_t)in.a.T + (size_t)r0) * (size_t)n_cuts;
+        float w[QUERIES];
+        struct some_cuts some = {cut, bar, false};
+        unsigned seen = weights_of_entry(in, g, h, r0, slot, w);
+        some.split = load_cuts(from, in.a.T - r0, n_cuts, some);
+        if (!seen)
             continue;
-        int32_t pos = position_at(v, slot);
-        size_t i = (size_t)g * (size_t)x.cap + (size_t)pos;
-        if (x.sum) {
-            x.sum[i] += (double)p;
-            x.max[i] = fmaxf(x.max[i], p);
-        }
+        struct entry e = {0, pos ? pos[slot] : slot, query_at(in.a, r0)};
+        e.at = (size_t)g * (size_t)x.cap + (size_t)e.pos;
+        if (x.sum)
+            take_sums(x, e.at, w, seen);
         if (x.read)
-            x.read[i]++;
-        const struct row_cut *cut = cuts
-                                    + ((size_t)g * (size_t)in.a.T + (size_t)r) * (size_t)x.n_cuts;
-        for (int c = 0; c < x.n_cuts; c++)
-            if (in_cut(cut[c], p, pos))
-                take_member(x, c, g, pos, query_at(in.a, r));
+            x.read[e.at] += (uint32_t)__popc(seen);
+        for (int c = 0; c < n_cuts; c++) {
+            unsigned queries = members_of(w, some, c, n_cuts, e.pos);
+            if (queries)
+                take_members(x, c, g, e, queries);
+        }
     }
 }
 
@@ -283,8 +189,8 @@ void gpu_watch_entries(struct gpu *g, const struct gpu_seen_rows *r, const struc
 {
     struct gpu_seen_rows in = *r;
     struct gpu_entry_cells x = *cells;
-    dim3 grid(blocks_for((size_t)r->a.cache.most, LANES), (unsigned)r->a.n_heads);
-    LAUNCH(watch_entries_kernel, grid, LANES, 0, g, in, cuts, x);
+    dim3 grid(blocks_for((size_t)r->a.cache.most, ENTRIES), (unsigned)r->a.n_heads);
+    LAUNCH(watch_entries_kernel, grid, ENTRIES, 0, g, in, cuts, x);
 }
 
 /* The least float that is not under x. */
@@ -357,7 +263,8 @@ __global__ void __launch_bounds__(LANES)
     }
     if (threadIdx.x == 0 && x.seen)
         put_step(x.seen, x.wide, at, (uint32_t)in.seen[row]);
-    count_under(in, v, x, at);
+    if (x.n_shares > 0)
+        count_under(in, v, x, at);
     if (x.received)
         take_received(in, v, x);
 }

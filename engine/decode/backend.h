@@ -19,11 +19,12 @@ struct engine;
 struct session;
 struct session_options;
 
-enum { STEP_ELSEWHERE = 1 }; /* of step */
+enum { STEP_ELSEWHERE = 1 }; /* of step and chunk */
 
 struct backend {
     const char *name;      /* "cpu" */
     const char *precision; /* of what is multiplied, where the engine is not exact */
+    int rows;              /* tokens of a prompt that run together where nobody says how many */
     /* What sessions share: the weights, as e->device.  KVF_OK or an error with a sentence.  close
      * accepts an engine that was not opened to its end. */
     int (*open)(struct engine *e, struct kvf_diag *d);
@@ -42,8 +43,12 @@ struct backend {
     int (*attend)(struct session *s, int layer, int T, int pos0);
     /* x += the two branches of the layer; x on the host where it is compared. */
     void (*finish)(struct session *s, int layer, int T);
-    /* normed, on the host: x behind the last norm. */
-    void (*leave)(struct session *s, int T);
+    /* All of the above for T tokens of a prompt, whose entries are in the cache then, without the
+     * host in between.  KVF_OK, an error, or STEP_ELSEWHERE: these tokens need the functions above.
+     * NULL: they always do. */
+    int (*chunk)(struct session *s, const int32_t *ids, int T);
+    /* Rows first to T - 1 of normed, on the host: x behind the last norm.  KVF_OK or an error. */
+    int (*leave)(struct session *s, int first, int T);
     /* logits, on the host: those of row 0 of normed, not capped. */
     void (*head)(struct session *s);
     /* Of n rows of normed, on the host: seg_lse, the log-sum-exp of their logits by segments of the

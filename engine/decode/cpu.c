@@ -26,10 +26,13 @@ static void end(struct session *s)
     (void)s;
 }
 
-static void leave(struct session *s, int T)
+static int leave(struct session *s, int first, int T)
 {
     const struct model_config *m = &s->e->config;
-    s->e->kernels.rmsnorm(s->normed, s->x, s->e->weights->out_norm, T, m->d_model, m->norm_eps);
+    size_t at = (size_t)first * (size_t)m->d_model;
+    s->e->kernels.rmsnorm(s->normed + at, s->x + at, s->e->weights->out_norm, T - first, m->d_model,
+                          m->norm_eps);
+    return KVF_OK;
 }
 
 static void head(struct session *s)
@@ -53,6 +56,7 @@ static int check(struct session *s)
 const struct backend backend_cpu = {
     .name = "cpu",
     .precision = "weights as stored, 16-bit activations where quantised",
+    .rows = CHUNK_DEFAULT,
     .open = nothing_shared,
     .close = close_nothing,
     .begin = begin,

@@ -1,5 +1,7 @@
 /* device.c - a CUDA device as a backend: the rows of a chunk live there from the embedding to the
- * last norm; queries, keys and values come back once in each layer, for the cache of the host. */
+ * last norm.  Where the host is needed in each layer, queries, keys and values come back there. */
+#include <string.h>
+
 #include "engine/decode/device_step.h"
 
 static struct device_weights *weights_of(const struct session *s)
@@ -23,11 +25,23 @@ static void multiply_chunk(struct session *s, float *out, size_t ld, const float
                            int T, const struct device_matrix *w)
 {
     struct mirror *m = s->mirror;
-    bool done = !s->e->exact && !s->stepping;
-    for (int i = 0, at = 0; done && i < w->n; at += w->part[i++].N)
-        done = gpu_gemm(m->gpu, out + at, ld, x, ld_x, T, &w->part[i]);
-    if (!done)
+    if (s->e->exact || s->stepping || !gpu_gemm(m->gpu, out, ld, x, ld_x, T, w->part, w->n))
         multiply(s, out, ld, x, ld_x, T, w);
+}
+
+/* Whether products take along what comes before and behind them: those of steps, in any order of
+ * sums. */
+static bool fuses(const struct session *s)
+{
+    return s->stepping && !s->e->exact;
+}
+
+/* A product of W with what else it is to do. */
+static struct gpu_dense dense_of(const struct device_matrix *w, struct gpu_dense how)
+{
+    memcpy(how.part, w->part, sizeof how.part);
+    how.n = w->n;
+    return how;
 }
 
 static void embed(struct session *s, const int32_t *ids, int T)
@@ -55,10 +69,26 @@ void device_project(struct session *s, int layer, int T, float *qkv)
     const struct device_layer *w = &weights_of(s)->layer[layer];
     int G = c->n_heads, H = c->n_kv_heads, D = c->head_dim;
     size_t d = (size_t)c->d_model;
-    float *key = qkv + (size_t)G * (size_t)D;
-    multiply_chunk(s, qkv, s->ld_qkv, enter(s, w->attn_norm, T), d, T, &w->qkv);
+    if (fuses(s)) {
+        const struct gpu_dense how = dense_of(
+            &w->qkv, (struct gpu_dense){.norm = w->attn_norm,
+                                        .normed = w->attn_norm ? m->normed : NULL,
+                                        .eps = c->norm_eps});
+        gpu_dense(m->gpu, qkv, s->ld_qkv, m->x, d, T, &how);
+    } else {
+        multiply_chunk(s, qkv, s->ld_qkv, enter(s, w->attn_norm, T), d, T, &w->qkv);
+    }
     if (w->qkv_bias)
         gpu_add_row(m->gpu, qkv, s->ld_qkv, w->qkv_bias, T, (G + 2 * H) * D);
+}
+
+void device_norm_heads(struct session *s, int layer, int T, float *qkv)
+{
+    struct mirror *m = s->mirror;
+    const struct model_config *c = &s->e->config;
+    const struct device_layer *w = &weights_of(s)->layer[layer];
+    int G = c->n_heads, H = c->n_kv_heads, D = c->head_dim;
+    float *key = qkv + (size_t)G * (size_t)D;
     if (w->q_norm) {
         bool wide = c->family->qk_norm_wide;
         gpu_rmsnorm(m->gpu, qkv, qkv, s->ld_qkv, w->q_norm, T, wide ? 1 : G, wide ? G * D : D,
@@ -79,6 +109,7 @@ static void project(struct session *s, int layer, int T)
     struct mirror *m = s->mirror;
     size_t d = (size_t)s->e->config.d_model;
     device_project(s, layer, T, m->qkv);
+    device_norm_heads(s, layer, T, m->qkv);
     gpu_get(m->gpu, s->qkv, m->qkv, (size_t)T * s->ld_qkv * sizeof *s->qkv);
     if (s->gate)
         gpu_get(m->gpu, s->normed, device_normed(s, layer), (size_t)T * d * sizeof *s->normed);
@@ -95,21 +126,51 @@ static void add_branch(struct session *s, int T, const float *norm)
     gpu_add(m->gpu, m->x, m->branch, (size_t)T * d, c->residual_scale);
 }
 
+/* The branch of W x is added to x; where a norm stands between, it is a row of its own before. */
+static void branch(struct session *s, const float *in, size_t ld_in, int T,
+                   const struct device_matrix *w, const float *norm)
+{
+    struct mirror *m = s->mirror;
+    size_t d = (size_t)s->e->config.d_model;
+    if (norm || !fuses(s)) {
+        multiply_chunk(s, m->branch, d, in, ld_in, T, w);
+        add_branch(s, T, norm);
+        return;
+    }
+    const struct gpu_dense how = dense_of(
+        w, (struct gpu_dense){.end = GPU_ADD, .scale = s->e->config.residual_scale});
+    gpu_dense(m->gpu, m->x, d, in, ld_in, T, &how);
+}
+
+/* one[t] = act(gate) * up of x[t] behind the norm. */
+static void feed(struct session *s, float *one, int T, const struct device_layer *w)
+{
+    struct mirror *m = s->mirror;
+    const struct model_config *c = &s->e->config;
+    size_t d = (size_t)c->d_model;
+    if (!fuses(s) || !gpu_dense_gates(w->gate_up.part, w->gate_up.n)) {
+        multiply_chunk(s, m->gate_up, s->ld_ffn, enter(s, w->ffn_norm, T), d, T, &w->gate_up);
+        gpu_gated(m->gpu, one, m->gate_up, s->ld_ffn, T, c->d_ffn, c->family->gelu);
+        return;
+    }
+    const struct gpu_dense how = dense_of(&w->gate_up, (struct gpu_dense){.norm = w->ffn_norm,
+                                                                          .eps = c->norm_eps,
+                                                                          .end = GPU_GATED,
+                                                                          .gelu = c->family->gelu});
+    gpu_dense(m->gpu, one, (size_t)c->d_ffn, m->x, d, T, &how);
+}
+
 void device_finish(struct session *s, int layer, int T)
 {
     struct mirror *m = s->mirror;
     const struct model_config *c = &s->e->config;
     const struct device_layer *w = &weights_of(s)->layer[layer];
-    size_t d = (size_t)c->d_model;
-    float *both = m->gate_up, *one = m->gate_up + mirror_rows(T) * s->ld_ffn;
-    multiply_chunk(s, m->branch, d, m->att, s->ld_att, T, &w->out);
-    add_branch(s, T, w->attn_post);
-    multiply_chunk(s, both, s->ld_ffn, enter(s, w->ffn_norm, T), d, T, &w->gate_up);
-    gpu_gated(m->gpu, one, both, s->ld_ffn, T, c->d_ffn, c->family->gelu);
-    multiply_chunk(s, m->branch, d, one, (size_t)c->d_ffn, T, &w->down);
-    add_branch(s, T, w->ffn_post);
+    float *one = m->gate_up + mirror_rows(T) * s->ld_ffn;
+    branch(s, m->att, s->ld_att, T, &w->out, w->attn_post);
+    feed(s, one, T, w);
+    branch(s, one, (size_t)c->d_ffn, T, &w->down, w->ffn_post);
     if (s->shadow || s->twin_for)
-        gpu_get(m->gpu, s->x, m->x, (size_t)T * d * sizeof *s->x);
+        gpu_get(m->gpu, s->x, m->x, (size_t)T * (size_t)c->d_model * sizeof *s->x);
 }
 
 void device_norm(struct session *s, int T)
@@ -120,12 +181,13 @@ void device_norm(struct session *s, int T)
                 c->d_model, c->norm_eps);
 }
 
-static void leave(struct session *s, int T)
+static int leave(struct session *s, int first, int T)
 {
     struct mirror *m = s->mirror;
+    size_t d = (size_t)s->e->config.d_model, at = (size_t)first * d;
     device_norm(s, T);
-    gpu_get(m->gpu, s->normed, m->normed,
-            (size_t)T * (size_t)s->e->config.d_model * sizeof *s->normed);
+    gpu_fetch(m->gpu, s->normed + at, m->normed + at, (size_t)(T - first) * d * sizeof *s->normed);
+    return gpu_wait(m->gpu, &s->e->said);
 }
 
 void device_logits(struct session *s, const float *rows, int T)
@@ -155,6 +217,7 @@ static int check(struct session *s)
 const struct backend backend_cuda = {
     .name = "cuda",
     .precision = "weights as stored, f32 activations",
+    .rows = 1024,
     .open = device_weights_open,
     .close = device_weights_close,
     .begin = mirror_begin,
@@ -163,6 +226,7 @@ const struct backend backend_cuda = {
     .project = project,
     .attend = device_attend,
     .finish = device_finish,
+    .chunk = device_chunk,
     .leave = leave,
     .head = head,
     .likelihood = device_likelihood,

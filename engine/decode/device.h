@@ -9,6 +9,7 @@
 struct device_matrix {
     struct gpu_matrix part[3];
     int n;
+    bool joined; /* the data of the first is followed by that of the others: one allocation */
 };
 
 struct device_layer {
@@ -25,6 +26,14 @@ struct device_weights {
     struct device_gates *gates; /* those that sessions have asked for (device_gates.c) */
 };
 void device_gates_close(struct device_weights *w);
+struct mirror;
+
+/* Rows of what goes through the networks of gates (device_gates.c). */
+struct gate_rows {
+    float *in, *hidden[2];
+    size_t n, wide;
+};
+void mirror_free_gates(struct mirror *m);
 
 /* The pages of all heads, and what a chunk of a session needs. */
 struct mirror {
@@ -45,14 +54,18 @@ struct mirror {
     unsigned char *d_chosen;
     int32_t *n, *until; /* [blocks][heads], [heads][ld_slot], on the host */
     float *work;        /* of a step */
-    /* Rows for those who watch: QUERY_BLOCK queries of each head. */
+    /* Rows of row_block queries of each head, and of QUERY_BLOCK on the host, for those who watch.
+     */
+    int row_block;
     float *d_rows, *d_lse, *d_entropy, *rows, *lse, *entropy;
     int32_t *d_seen, *seen;
     struct device_probes *probes; /* NULL: nothing is recorded (device_probes.h) */
     int32_t *pos, *d_pos;         /* [heads][ld_slot] of the layer at hand, for these */
     struct resident *resident;    /* NULL: no step has run here whole (device_step.h) */
     struct device_draw *draw;     /* NULL: nobody has drawn here (device_draw.c) */
-    struct gpu_graph *graph;      /* of steps: from the first projection to what comes home */
+    struct device_prompt *prompt; /* NULL: no chunk has run here whole (device_prompt.c) */
+    struct gate_rows gate;
+    struct gpu_graph *graph; /* of steps: from the first projection to what comes home */
 };
 
 /* KVF_OK, KVF_E_ARG, KVF_E_BACKEND or KVF_E_NOMEM, with a sentence. */
@@ -75,11 +88,15 @@ int mirror_layer(struct session *s, int layer, int T, int pos0, struct gpu_cache
 /* Gives a head of all layers as many pages; KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND.  Sends what has
  * been written in those of a head since it was sent last. */
 int mirror_hold_pages(struct session *s, int at, int n_pages);
+/* Makes room for so many pages of all heads together, where there is enough. */
+void mirror_reserve_pages(struct session *s, size_t n_pages);
 void mirror_put_pages(struct session *s, int layer, int head, const struct cache_head *view);
 
-/* The parts of device.c: queries, keys and values of x; x behind both branches; normed, of x behind
- * the last norm; logits of T rows, for as many as mirror_hold_logits was asked for (1 without). */
+/* The parts of device.c: queries, keys and values of x; those of them that have norms behind these;
+ * x behind both branches; normed, of x behind the last norm; logits of T rows, for as many as
+ * mirror_hold_logits was asked for (1 without). */
 void device_project(struct session *s, int layer, int T, float *qkv);
+void device_norm_heads(struct session *s, int layer, int T, float *qkv);
 const float *device_normed(const struct session *s, int layer); /* what device_project has read */
 void device_finish(struct session *s, int layer, int T);
 void device_norm(struct session *s, int T);
@@ -102,5 +119,17 @@ bool device_likelihood(struct session *s, const float *normed, const int32_t *id
 
 /* Attention of a layer, with its rows where they are watched (device_attention.c). */
 int device_attend(struct session *s, int layer, int T, int pos0);
+/* Its parts: the queries in qkv, whose cache is to be set; how many blocks of queries T are; behind
+ * n[0 .. heads), entries with all T in, how many there are once the last query of each block is in
+ * [blocks][heads]; what a->cache.n points to is such an array. */
+struct gpu_attention mirror_queries(const struct session *s, int T, int pos0);
+int mirror_blocks(int T);
+void mirror_lengths(const struct session *s, int T, int32_t *n);
+void mirror_attend(struct session *s, int layer, const struct gpu_attention *a);
+
+/* A chunk of a prompt, as chunk of the backend (device_prompt.c). */
+struct device_prompt;
+int device_chunk(struct session *s, const int32_t *ids, int T);
+void device_prompt_close(struct session *s);
 
 #endif

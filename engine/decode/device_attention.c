@@ -1,6 +1,6 @@
 /* device_attention.c - attention on a device.  Where nobody looks at its rows it runs without
- * keeping them; where somebody does, or results are to be exact, QUERY_BLOCK queries of all heads
- * at a time, whose rows come back to the host for methods and probes. */
+ * keeping them; where somebody does, or results are to be exact, some queries of all heads at a
+ * time, whose rows stay for the kernels of probes, or, QUERY_BLOCK of them, come to the host. */
 #include <string.h>
 
 #include "engine/decode/device_probes.h"
@@ -62,7 +62,7 @@ static int together(const struct session *s)
 void device_tell(struct session *s, int layer, const struct device_rows *rows)
 {
     struct job j = {s, layer, 1, s->n_past, 0, 1, together(s), *rows};
-    par_run(s->e->pool, s->e->config.n_heads / j.together, tell_task, &j);
+    par_run(session_pool(s), s->e->config.n_heads / j.together, tell_task, &j);
 }
 
 /* What each query missed is asked of the entries that have left. */
@@ -99,19 +99,21 @@ static void rows_of_block(const struct job *j, struct gpu_attention a)
 {
     struct session *s = j->s;
     struct mirror *m = s->mirror;
-    int block = j->r0 / QUERY_BLOCK;
+    bool watched = rows_watched(s, j->pos0 + j->r0, j->R);
     size_t rows = (size_t)(a.n_heads * j->R);
     a.T = j->R;
     a.pos0 = j->pos0 + j->r0;
     a.q += (size_t)j->r0 * a.ld_q;
     a.out += (size_t)j->r0 * a.ld_out;
-    a.cache.n = m->d_n + (size_t)(block + 1) * (size_t)s->cache_heads;
-    gpu_rows(m->gpu, &a, m->d_rows, s->ld_strip, m->d_lse, m->d_entropy, m->d_seen);
-    gpu_rows_values(m->gpu, &a, m->d_rows, s->ld_strip);
+    a.cache.n += (size_t)(mirror_blocks(j->r0 + j->R) * s->cache_heads);
+    (s->e->exact ? gpu_rows : gpu_rows_near)(m->gpu, &a, m->d_rows, s->ld_strip, m->d_lse,
+                                             m->d_entropy, m->d_seen);
+    if (s->e->exact)
+        gpu_rows_values(m->gpu, &a, m->d_rows, s->ld_strip);
     const struct gpu_seen_rows seen = {a,        m->d_rows,    s->ld_strip,
                                        m->d_lse, m->d_entropy, m->d_seen};
     device_probes_take(s, j->layer, &seen);
-    if (rows_watched(s, a.pos0, j->R)) {
+    if (watched) {
         gpu_get(m->gpu, m->rows, m->d_rows, rows * s->ld_strip * sizeof *m->rows);
         gpu_get(m->gpu, m->lse, m->d_lse, rows * sizeof *m->lse);
         gpu_get(m->gpu, m->entropy, m->d_entropy, rows * sizeof *m->entropy);
@@ -122,57 +124,73 @@ static void rows_of_block(const struct job *j, struct gpu_attention a)
         ask_ghosts(j, &a);
 }
 
-/* How many entries there are once the last query of each block is in. */
-static void put_lengths(struct session *s, int T)
+int mirror_blocks(int T)
 {
-    struct mirror *m = s->mirror;
-    int H = s->cache_heads, blocks = (T + QUERY_BLOCK - 1) / QUERY_BLOCK;
-    for (int b = 0; b < blocks; b++) {
+    return (T + QUERY_BLOCK - 1) / QUERY_BLOCK;
+}
+
+void mirror_lengths(const struct session *s, int T, int32_t *n)
+{
+    int H = s->cache_heads;
+    for (int b = 0; b < mirror_blocks(T); b++) {
         int end = (b + 1) * QUERY_BLOCK < T ? (b + 1) * QUERY_BLOCK : T;
         for (int h = 0; h < H; h++)
-            m->n[(b + 1) * H + h] = m->n[h] - (T - end);
+            n[(b + 1) * H + h] = n[h] - (T - end);
     }
-    gpu_put(m->gpu, m->d_n, m->n, (size_t)((blocks + 1) * H) * sizeof *m->n);
+}
+
+struct gpu_attention mirror_queries(const struct session *s, int T, int pos0)
+{
+    const struct mirror *m = s->mirror;
+    const struct model_config *c = &s->e->config;
+    return (struct gpu_attention){.q = m->qkv,
+                                  .out = m->att,
+                                  .ld_q = s->ld_qkv,
+                                  .ld_out = s->ld_att,
+                                  .n_heads = c->n_heads,
+                                  .T = T,
+                                  .pos0 = pos0,
+                                  .scale = c->attn_scale,
+                                  .cap = c->attn_cap};
+}
+
+void mirror_attend(struct session *s, int layer, const struct gpu_attention *a)
+{
+    struct mirror *m = s->mirror;
+    bool watched = rows_watched(s, a->pos0, a->T) || s->ghosts;
+    if (!s->e->exact && s->stepping)
+        gpu_attend_step(m->gpu, a, m->work);
+    else if (!s->e->exact)
+        gpu_attend_prompt(m->gpu, a);
+    if (!s->e->exact && !watched && !device_probes_any(s))
+        return;
+    const struct device_rows rows = {m->rows, m->lse, m->entropy, m->seen, s->ld_strip};
+    struct job j = {s, layer, a->T, a->pos0, 0, 0, together(s), rows};
+    int block = watched ? QUERY_BLOCK : m->row_block;
+    for (; j.r0 < a->T; j.r0 += block) {
+        j.R = a->T - j.r0 < block ? a->T - j.r0 : block;
+        rows_of_block(&j, *a);
+    }
 }
 
 int device_attend(struct session *s, int layer, int T, int pos0)
 {
     struct mirror *m = s->mirror;
-    const struct model_config *c = &s->e->config;
-    struct gpu_attention a = {.q = m->qkv,
-                              .out = m->att,
-                              .ld_q = s->ld_qkv,
-                              .ld_out = s->ld_att,
-                              .n_heads = c->n_heads,
-                              .T = T,
-                              .pos0 = pos0,
-                              .scale = c->attn_scale,
-                              .cap = c->attn_cap};
+    struct gpu_attention a = mirror_queries(s, T, pos0);
+    int H = s->cache_heads;
     int err = mirror_layer(s, layer, T, pos0, &a.cache);
     if (err)
         return err;
-    put_lengths(s, T);
+    mirror_lengths(s, T, m->n);
+    gpu_put(m->gpu, m->d_n, m->n, (size_t)((mirror_blocks(T) + 1) * H) * sizeof *m->n);
     gpu_put(m->gpu, m->qkv, s->qkv, (size_t)T * s->ld_qkv * sizeof *s->qkv);
     if (s->stepping && s->chosen) {
-        gpu_put(m->gpu, m->d_page, s->page_of_head, (size_t)s->cache_heads * sizeof *m->d_page);
-        gpu_put(m->gpu, m->d_chosen, s->chosen, (size_t)c->n_heads * s->ld_chosen);
+        gpu_put(m->gpu, m->d_page, s->page_of_head, (size_t)H * sizeof *m->d_page);
+        gpu_put(m->gpu, m->d_chosen, s->chosen, (size_t)a.n_heads * s->ld_chosen);
         a.page = m->d_page;
         a.chosen = m->d_chosen;
         a.ld_chosen = (int)s->ld_chosen;
     }
-    bool asked = rows_watched(s, pos0, T) || device_probes_any(s);
-    if (!s->e->exact && !s->ghosts && !asked) {
-        if (T == 1)
-            gpu_attend_step(m->gpu, &a, m->work);
-        else
-            gpu_attend_prompt(m->gpu, &a);
-        return KVF_OK;
-    }
-    const struct device_rows rows = {m->rows, m->lse, m->entropy, m->seen, s->ld_strip};
-    struct job j = {s, layer, T, pos0, 0, 0, together(s), rows};
-    for (; j.r0 < T; j.r0 += QUERY_BLOCK) {
-        j.R = T - j.r0 < QUERY_BLOCK ? T - j.r0 : QUERY_BLOCK;
-        rows_of_block(&j, a);
-    }
+    mirror_attend(s, layer, &a);
     return KVF_OK;
 }

@@ -45,7 +45,7 @@ static int alloc_tables(struct session *s, struct mirror *m)
     size_t ld_slot = s->ld_strip, G = (size_t)s->e->config.n_heads;
     m->ld_table = (int)(ld_slot / PAGE_SLOTS);
     m->page_bytes = 2 * kv_half_bytes(s->kv_type, s->e->config.head_dim);
-    m->table = mem_alloc(all, (size_t)m->ld_table * sizeof *m->table);
+    m->table = gpu_pin(m->gpu, all, (size_t)m->ld_table * sizeof *m->table);
     m->held = MEM_NEW(int32_t, all);
     m->n = mem_alloc(blocks + 1, heads * sizeof *m->n);
     m->until = mem_alloc(heads, ld_slot * sizeof *m->until);
@@ -54,22 +54,39 @@ static int alloc_tables(struct session *s, struct mirror *m)
     m->d_until = gpu_alloc(m->gpu, heads * ld_slot, sizeof *m->d_until);
     m->d_page = gpu_alloc(m->gpu, heads, sizeof *m->d_page);
     m->d_chosen = s->chosen ? gpu_alloc(m->gpu, G, s->ld_chosen) : NULL;
-    struct gpu_attention most = {.cache = {.D = s->e->config.head_dim, .most = (int)ld_slot},
-                                 .n_heads = s->e->config.n_heads};
+    struct gpu_attention most = {
+        .cache = {.heads = s->cache_heads, .D = s->e->config.head_dim, .most = (int)ld_slot},
+        .n_heads = s->e->config.n_heads};
     m->work = gpu_alloc(m->gpu, gpu_step_work(&most), sizeof *m->work);
+    if (m->work)
+        gpu_zero(m->gpu, m->work, gpu_step_work(&most) * sizeof *m->work);
     return m->table && m->held && m->n && m->until && m->d_table && m->d_n && m->d_until
                    && m->d_page && m->work && (!s->chosen || m->d_chosen)
                ? KVF_OK
                : KVF_E_NOMEM;
 }
 
+/* Queries whose rows lie on the device at the same time: many where probes look at them there, as
+ * long as they take no more than MOST_ROWS bytes. */
+static int row_block(const struct session *s)
+{
+    enum { MOST_QUERIES = 64, MOST_ROWS = 256 << 20 };
+    size_t bytes = (size_t)s->e->config.n_heads * s->ld_strip * sizeof(float);
+    int block = s->recorder ? MOST_QUERIES : QUERY_BLOCK;
+    while (block > QUERY_BLOCK && (size_t)block * bytes > MOST_ROWS)
+        block /= 2;
+    return block;
+}
+
 static int alloc_rows(struct session *s, struct mirror *m)
 {
-    size_t rows = (size_t)s->e->config.n_heads * QUERY_BLOCK;
-    m->d_rows = floats(m->gpu, rows, s->ld_strip);
-    m->d_lse = floats(m->gpu, rows, 1);
-    m->d_entropy = floats(m->gpu, rows, 1);
-    m->d_seen = gpu_alloc(m->gpu, rows, sizeof *m->d_seen);
+    size_t G = (size_t)s->e->config.n_heads, rows = G * QUERY_BLOCK;
+    m->row_block = row_block(s);
+    size_t there = G * (size_t)m->row_block;
+    m->d_rows = floats(m->gpu, there, s->ld_strip);
+    m->d_lse = floats(m->gpu, there, 1);
+    m->d_entropy = floats(m->gpu, there, 1);
+    m->d_seen = gpu_alloc(m->gpu, there, sizeof *m->d_seen);
     m->rows = mem_alloc(rows, s->ld_strip * sizeof *m->rows);
     m->lse = MEM_NEW(float, rows);
     m->entropy = MEM_NEW(float, rows);
@@ -119,13 +136,16 @@ void mirror_end(struct session *s)
     gpu_graph_free(m->gpu, m->graph);
     device_draw_close(s);
     resident_free(m);
+    device_prompt_close(s);
+    mirror_free_gates(m);
+    gpu_unpin(m->gpu, m->table);
     device_probes_close(s);
     void *const device[] = {m->x,       m->normed,  m->qkv,       m->att,    m->branch,
                             m->gate_up, m->logits,  m->row,       m->pool,   m->d_table,
                             m->d_n,     m->d_until, m->d_page,    m->work,   m->d_chosen,
                             m->d_rows,  m->d_lse,   m->d_entropy, m->d_seen, m->d_pos};
-    void *const host[] = {m->free, m->table, m->held,    m->n,    m->until,
-                          m->rows, m->lse,   m->entropy, m->seen, m->pos};
+    void *const host[] = {m->free, m->held,    m->n,    m->until, m->rows,
+                          m->lse,  m->entropy, m->seen, m->pos};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         gpu_free(m->gpu, device[i]);
     for (size_t i = 0; i < sizeof host / sizeof *host; i++)

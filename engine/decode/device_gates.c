@@ -1,5 +1,5 @@
 /* device_gates.c - the networks of gates on a device: their weights, once for each file and engine,
- * and their numbers for the token of a step. */
+ * and their numbers for the tokens of a step or a chunk. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -18,7 +18,6 @@ struct device_gates {
     struct gate_net net;
     struct gate_layer *stage; /* [L][n_units][n_stages] */
     float *norm[2];           /* [L][head_dim] or NULL */
-    float *in, *hidden[2];    /* of a unit; in of all units */
     int n, hidden_n;          /* linear layers altogether; the widest */
 };
 
@@ -69,12 +68,7 @@ static int put_net(struct gpu *g, const struct gates *gates, const struct model_
                         i / d->net.n_stages % d->net.n_units, i % d->net.n_stages);
     for (int i = 0; i < 2 && d->net.norm[i]; i++)
         d->norm[i] = put(g, d->net.norm[i], norms);
-    size_t all = (size_t)(c->n_heads + 2 * c->n_kv_heads) * D;
-    d->in = gpu_alloc(g, all, sizeof *d->in);
-    d->hidden[0] = gpu_alloc(g, (size_t)d->hidden_n, sizeof *d->in);
-    d->hidden[1] = gpu_alloc(g, (size_t)d->hidden_n, sizeof *d->in);
-    bool rest = d->in && d->hidden[0] && d->hidden[1] && (!d->net.norm[0] || d->norm[0])
-                && (!d->net.norm[1] || d->norm[1]);
+    bool rest = (!d->net.norm[0] || d->norm[0]) && (!d->net.norm[1] || d->norm[1]);
     return err || !d->stage || !rest ? KVF_E_NOMEM : KVF_OK;
 }
 
@@ -84,9 +78,8 @@ static void drop_net(struct gpu *g, struct device_gates *d)
         gpu_free(g, (void *)d->stage[i].w.data);
         gpu_free(g, d->stage[i].bias);
     }
-    float *const rest[] = {d->norm[0], d->norm[1], d->in, d->hidden[0], d->hidden[1]};
-    for (int i = 0; i < 5; i++)
-        gpu_free(g, rest[i]);
+    gpu_free(g, d->norm[0]);
+    gpu_free(g, d->norm[1]);
     mem_free(d->stage);
     mem_free(d);
 }
@@ -116,11 +109,14 @@ static struct device_gates *net_of(struct session *s)
     return d;
 }
 
-int device_gates_open(struct session *s)
+static int no_room(struct session *s, int err)
+{
+    return kvf_fail(&s->e->said, err, "the device has no room for the gates: take --device cpu");
+}
+
+static int open_net(struct session *s)
 {
     struct device_weights *w = s->e->device;
-    if (!s->gate || gates_inputs(s->gates) == 0 || net_of(s))
-        return KVF_OK;
     struct device_gates *d = MEM_NEW(struct device_gates, 1);
     if (!d)
         return KVF_E_NOMEM;
@@ -129,77 +125,130 @@ int device_gates_open(struct session *s)
     int err = put_net(w->gpu, s->gates, &s->e->config, d);
     if (err) {
         drop_net(w->gpu, d);
-        return kvf_fail(&s->e->said, err,
-                        "the device has no room for the gates: take --device cpu");
+        return no_room(s, err);
     }
     d->next = w->gates;
     w->gates = d;
     return KVF_OK;
 }
 
-/* What the network sees of all units: x, or runs of these rows, gathered. */
-static const float *gather(struct session *s, struct device_gates *d, int layer,
-                           const struct device_token *x)
+/* Rooms are the session's: those of sessions that step side by side have nothing in common. */
+static int hold_rows(struct session *s, const struct device_gates *d, size_t rows)
 {
-    struct gpu *g = ((struct mirror *)s->mirror)->gpu;
+    struct mirror *m = s->mirror;
+    const struct model_config *c = &s->e->config;
+    size_t all = (size_t)(c->n_heads + 2 * c->n_kv_heads) * (size_t)c->head_dim;
+    size_t wide = (size_t)d->hidden_n;
+    struct gate_rows *r = &m->gate;
+    if (r->n >= rows && r->wide >= wide)
+        return KVF_OK;
+    mirror_free_gates(m);
+    r->in = gpu_alloc(m->gpu, rows * all, sizeof *r->in);
+    r->hidden[0] = gpu_alloc(m->gpu, rows * wide, sizeof *r->in);
+    r->hidden[1] = gpu_alloc(m->gpu, rows * wide, sizeof *r->in);
+    if (!r->in || !r->hidden[0] || !r->hidden[1])
+        return no_room(s, KVF_E_NOMEM);
+    r->n = rows;
+    r->wide = wide;
+    return KVF_OK;
+}
+
+void mirror_free_gates(struct mirror *m)
+{
+    gpu_free(m->gpu, m->gate.in);
+    gpu_free(m->gpu, m->gate.hidden[0]);
+    gpu_free(m->gpu, m->gate.hidden[1]);
+    m->gate = (struct gate_rows){.n = 0};
+}
+
+int device_gates_open(struct session *s, int T)
+{
+    if (!s->gate || gates_inputs(s->gates) == 0)
+        return KVF_OK;
+    int err = net_of(s) ? KVF_OK : open_net(s);
+    size_t rows = s->stepping ? 1 : mirror_rows(T);
+    return err ? err : hold_rows(s, net_of(s), rows);
+}
+
+/* What the network sees of all units: x, or runs of these rows, gathered. */
+static const float *gather(struct session *s, const struct device_gates *d, int layer,
+                           const struct device_tokens *x)
+{
+    struct mirror *m = s->mirror;
     int D = s->e->config.head_dim, q = s->e->config.n_heads * D, kv = s->e->config.n_kv_heads * D;
+    int H = s->e->config.n_kv_heads;
     const float *k = x->qkv + q, *v = k + kv;
+    size_t pre = s->ld_pre, ld = s->ld_qkv;
     struct gpu_runs r = {.n_units = 1};
     switch (d->net.gather) {
     case GATE_GATHER_X:
         return x->x;
     case GATE_GATHER_KEYS_VALUES:
-        r = (struct gpu_runs){{x->pre + q, v}, {0}, {kv, kv}, 2, 1};
+        r = (struct gpu_runs){{x->pre + q, v}, {pre, ld}, {0}, {kv, kv}, 2, 1, x->T};
         break;
     case GATE_GATHER_ENTRIES:
-        r = (struct gpu_runs){{k, v}, {D, D}, {D, D}, 2, s->e->config.n_kv_heads};
+        r = (struct gpu_runs){{k, v}, {ld, ld}, {D, D}, {D, D}, 2, H, x->T};
         break;
     case GATE_GATHER_ALL:
-        r = (struct gpu_runs){{x->pre, x->pre + q, v}, {0}, {q, kv, kv}, 3, 1};
+        r = (struct gpu_runs){
+            {x->pre, x->pre + q, v}, {pre, pre, ld}, {0}, {q, kv, kv}, 3, 1, x->T};
         break;
     case GATE_GATHER_HEAD:
-        r = (struct gpu_runs){{x->pre + q, k}, {D, D}, {D, D}, 2, s->e->config.n_kv_heads};
+        r = (struct gpu_runs){{x->pre + q, k}, {pre, ld}, {D, D}, {D, D}, 2, H, x->T};
         break;
     }
-    gpu_join_runs(g, &r, d->in);
-    for (int i = 0; i < 2 && d->net.gather == GATE_GATHER_HEAD; i++)
-        gpu_rmsnorm(g, d->in + i * D, d->in + i * D, (size_t)(2 * D), d->norm[i] + layer * D,
-                    r.n_units, 1, D, d->net.eps);
-    return d->in;
+    gpu_join_runs(m->gpu, &r, m->gate.in);
+    for (int i = 0; i < 2 && d->net.gather == GATE_GATHER_HEAD; i++) {
+        float *half = m->gate.in + i * D;
+        gpu_rmsnorm(m->gpu, half, half, (size_t)(2 * D), d->norm[i] + layer * D, x->T * r.n_units,
+                    1, D, d->net.eps);
+    }
+    return m->gate.in;
 }
 
-static void product(struct session *s, float *out, const float *x, const struct gpu_matrix *w)
+/* Rows of a chunk as other products of prompts. */
+static void product(struct session *s, float *out, const float *x, size_t ld_x, int T,
+                    const struct gpu_matrix *w)
 {
     struct gpu *g = ((struct mirror *)s->mirror)->gpu;
-    (s->e->exact ? gpu_product_exact : gpu_product)(g, out, (size_t)w->N, x, (size_t)w->K, 1, w);
+    size_t ld = (size_t)w->N;
+    if (s->e->exact)
+        gpu_product_exact(g, out, ld, x, ld_x, T, w);
+    else if (s->stepping || !gpu_gemm(g, out, ld, x, ld_x, T, w, 1))
+        gpu_product(g, out, ld, x, ld_x, T, w);
 }
 
 static void run_unit(struct session *s, const struct device_gates *d, int layer, int unit,
-                     const float *x, float *out)
+                     const float *x, size_t ld, int T, float *out)
 {
-    struct gpu *g = ((struct mirror *)s->mirror)->gpu;
+    struct mirror *m = s->mirror;
     const struct gate_layer *w = stage_of(d, layer, unit, 0);
     const float *in = x;
+    size_t ld_in = ld;
     int last = d->net.n_stages - 1;
     for (int i = 0; i < last; i++) {
-        float *to = d->hidden[i & 1];
-        product(s, to, in, &w[i].w);
-        gpu_gate_act(g, to, w[i].bias, d->net.gated && i == 1 ? x : NULL, w[i].w.N,
+        float *to = m->gate.hidden[i & 1];
+        product(s, to, in, ld_in, T, &w[i].w);
+        gpu_gate_act(m->gpu, to, w[i].bias, d->net.gated && i == 1 ? x : NULL, T, w[i].w.N,
                      (int)d->net.activation);
         x = to;
+        ld = (size_t)w[i].w.N;
         in = d->net.gated ? in : to;
+        ld_in = d->net.gated ? ld_in : ld;
     }
-    product(s, d->hidden[last & 1], x, &w[last].w);
-    gpu_gate_end(g, out, d->hidden[last & 1], w[last].bias, w[last].w.N, (int)d->net.ending);
+    float *z = m->gate.hidden[last & 1];
+    product(s, z, x, ld, T, &w[last].w);
+    gpu_gate_end(m->gpu, out, (size_t)s->e->config.n_kv_heads, z, w[last].bias, T, w[last].w.N,
+                 (int)d->net.ending);
 }
 
-void device_gates_run(struct session *s, int layer, const struct device_token *x, float *numbers)
+void device_gates_run(struct session *s, int layer, const struct device_tokens *x, float *numbers)
 {
-    struct device_gates *d = net_of(s);
+    const struct device_gates *d = net_of(s);
     if (!d)
         return; /* the numbers were given */
     const float *in = gather(s, d, layer, x);
-    for (int u = 0; u < d->net.n_units; u++)
-        run_unit(s, d, layer, u, in + u * stage_of(d, layer, u, 0)->w.K * (d->net.n_units > 1),
-                 numbers + u);
+    int units = d->net.n_units, K = stage_of(d, layer, 0, 0)->w.K;
+    for (int u = 0; u < units; u++)
+        run_unit(s, d, layer, u, in + u * K, (size_t)(units * K), x->T, numbers + u);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/decode/device_probes.h"
 #include "engine/decode/device_step.h"
 
 static void add(struct rooms *a, void *at, size_t n, size_t size)
@@ -84,7 +85,7 @@ static void add_step(struct session *s, struct resident *r, struct rooms *a)
 {
     const struct model_config *m = &s->e->config;
     size_t L = (size_t)m->n_layers, G = (size_t)m->n_heads, n = L * (size_t)s->cache_heads;
-    size_t layers = r->has_rows ? L : 1, turns = 2 * (size_t)m->rope_dim;
+    size_t layers = r->keeps_rows ? L : 1, turns = 2 * (size_t)m->rope_dim;
     add(a, &r->turns, turns, sizeof(float));
     add(a, &r->numbers, n, sizeof(float));
     add(a, &r->now, 2, sizeof *r->now);
@@ -115,28 +116,31 @@ static void put_pointer(void *at, void *p)
     memcpy(at, &p, sizeof p);
 }
 
-static int make(struct session *s, struct resident *r, const struct rooms *a)
+int rooms_make(struct gpu *g, const struct rooms *a, struct rooms_owned *owned)
 {
-    struct gpu *g = ((struct mirror *)s->mirror)->gpu;
     for (int i = 0; i < a->n; i++) {
         size_t n = a->of[i].n, size = a->of[i].size;
         bool pinned = a->of[i].pinned;
         void *p = pinned ? gpu_pin(g, n, size) : gpu_alloc(g, n, size);
         if (!p)
-            return kvf_fail(&s->e->said, KVF_E_NOMEM,
-                            "the device has no room for what steps remember of %d slots of each "
-                            "head: take a smaller budget, or --device cpu",
-                            r->ld);
+            return KVF_E_NOMEM;
         put_pointer(a->of[i].at, p);
-        r->owned[r->n_owned++] = (struct resident_array){p, pinned};
+        owned->of[owned->n++] = (struct resident_array){p, pinned};
     }
     return KVF_OK;
 }
 
+void rooms_drop(struct gpu *g, struct rooms_owned *owned)
+{
+    while (owned->n > 0) {
+        owned->n--;
+        (owned->of[owned->n].pinned ? gpu_unpin : gpu_free)(g, owned->of[owned->n].p);
+    }
+}
+
 static void free_arrays(struct gpu *g, struct resident *r)
 {
-    for (int i = 0; i < r->n_owned; i++)
-        (r->owned[i].pinned ? gpu_unpin : gpu_free)(g, r->owned[i].p);
+    rooms_drop(g, &r->owned);
     gpu_free(g, r->victim);
     gpu_free(g, r->victim_score);
     gpu_free(g, r->gone_head);
@@ -159,6 +163,12 @@ void resident_free(struct mirror *m)
 static bool want_rows(const struct session *s)
 {
     return s->on_row || recorder_wants(s->recorder) & PROBE_ROWS;
+}
+
+bool step_keeps_rows(const struct session *s)
+{
+    return s->e->exact || want_rows(s) || device_probes_any(s)
+           || method_evidence(s->method) & EVIDENCE_OF_ROWS;
 }
 
 /* Columns of what moves with entries. */
@@ -188,13 +198,19 @@ static int allocate(struct session *s, struct resident *r, int most)
     free_arrays(m->gpu, r);
     r->ld = ld < (int)s->ld_strip ? ld : (int)s->ld_strip;
     r->has_rows = want_rows(s);
+    r->keeps_rows = step_keeps_rows(s);
     r->of = s->method;
     r->window.ring = e.rows ? e.ring : 0;
     add_heads(s, r, &a);
     add_evidence(s, r, &a);
     add_step(s, r, &a);
     device_reads_rooms(s, &a);
-    int err = make(s, r, &a);
+    int err = rooms_make(m->gpu, &a, &r->owned);
+    if (err)
+        return kvf_fail(&s->e->said, err,
+                        "the device has no room for what steps remember of %d slots of each head: "
+                        "take a smaller budget, or --device cpu",
+                        r->ld);
     r->heads.cache = (struct gpu_cache){.type = s->kv_type,
                                         .heads = s->cache_heads * s->e->config.n_layers,
                                         .D = s->e->config.head_dim,
@@ -310,10 +326,16 @@ static void move_moments(struct session *s, bool home, const struct elsewhere_ev
         e->n_queries[l] = r->n_queries;
 }
 
+/* Whether there is room for the rows that are asked for. */
+static bool rows_fit(const struct session *s, const struct resident *r)
+{
+    return r->has_rows == want_rows(s) && (r->keeps_rows || !step_keeps_rows(s));
+}
+
 bool resident_fits(const struct session *s)
 {
     const struct resident *r = ((struct mirror *)s->mirror)->resident;
-    return r && r->here && r->ld > longest(s) && r->has_rows == want_rows(s);
+    return r && r->here && r->ld > longest(s) && rows_fit(s, r);
 }
 
 int resident_enter(struct session *s)
@@ -325,7 +347,7 @@ int resident_enter(struct session *s)
     struct resident *r = m->resident;
     if (!r)
         return KVF_E_NOMEM;
-    bool fits = r->of == s->method && r->ld >= most && r->has_rows == want_rows(s);
+    bool fits = r->of == s->method && r->ld >= most && rows_fit(s, r);
     int err = fits ? KVF_OK : allocate(s, r, most);
     if (!err)
         err = put_heads(s, r);

@@ -30,7 +30,7 @@ static void run_tile(struct session *s, const struct room *r, const struct gpu_m
     part.N = head->N - first < TILE ? head->N - first : TILE;
     if (s->e->exact)
         gpu_product_exact(m->gpu, r->logits, TILE, m->normed, d, n, &part);
-    else if (!gpu_gemm(m->gpu, r->logits, TILE, m->normed, d, n, &part))
+    else if (!gpu_gemm(m->gpu, r->logits, TILE, m->normed, d, n, &part, 1))
         gpu_product(m->gpu, r->logits, TILE, m->normed, d, n, &part);
     if (s->e->config.logit_cap > 0)
         gpu_soft_cap(m->gpu, r->logits, (size_t)n * TILE, s->e->config.logit_cap);

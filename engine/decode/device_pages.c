@@ -5,11 +5,12 @@
 #include "base/mem.h"
 #include "engine/decode/device.h"
 
-/* Twice as many pages, in a new place. */
-static int grow_pool(struct session *s)
+enum { LEAST_PAGES = 256 };
+
+/* So many pages, in a new place. */
+static int grow_pool(struct session *s, int32_t pages)
 {
     struct mirror *m = s->mirror;
-    int32_t pages = m->pages ? 2 * m->pages : 256;
     int32_t *list = mem_grow(m->free, (size_t)m->n_free, (size_t)pages, sizeof *list);
     if (!list)
         return KVF_E_NOMEM;
@@ -37,13 +38,20 @@ int mirror_hold_pages(struct session *s, int at, int n_pages)
         m->free[m->n_free++] = table[--m->held[at]];
     while (m->held[at] < n_pages) {
         if (m->n_free == 0 && m->used == m->pages) {
-            int err = grow_pool(s);
+            int err = grow_pool(s, m->pages ? 2 * m->pages : LEAST_PAGES);
             if (err)
                 return err;
         }
         table[m->held[at]++] = m->n_free > 0 ? m->free[--m->n_free] : m->used++;
     }
     return KVF_OK;
+}
+
+void mirror_reserve_pages(struct session *s, size_t n_pages)
+{
+    const struct mirror *m = s->mirror;
+    if (n_pages > (size_t)m->pages && n_pages > LEAST_PAGES && n_pages < INT32_MAX)
+        (void)grow_pool(s, (int32_t)n_pages); /* who needs fewer may have them */
 }
 
 void mirror_put_pages(struct session *s, int layer, int head, const struct cache_head *view)

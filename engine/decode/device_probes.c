@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "engine/decode/device.h"
 #include "engine/decode/device_probes.h"
+#include "engine/decode/device_step.h"
 #include "engine/probe/probes.h"
 #include "engine/probe/watch.h"
 
@@ -29,9 +30,9 @@ struct device_probes {
     struct recorder *recorder;
     struct moved *moved;
     int n;
-    struct row_cut *cuts;   /* [n_heads][QUERY_BLOCK][KVF_N_CRITERIA] */
+    struct row_cut *cuts;   /* [n_heads][most_rows][KVF_N_CRITERIA] */
     double *gram;           /* out_gram of the configuration; NULL: contrib stays */
-    float *contributions;   /* [n_heads][QUERY_BLOCK][ld_strip] */
+    float *contributions;   /* [n_heads][most_rows][ld_strip] */
     int32_t *first, *token; /* pairs of `received`, as gpu_query_cells has them, of all layers */
 };
 
@@ -302,6 +303,13 @@ static void forget(void *ctx)
     d->recorder = NULL;
 }
 
+/* Rows of a query head, or of as many layers, that are looked at together. */
+static size_t most_rows(const struct session *s)
+{
+    int block = ((struct mirror *)s->mirror)->row_block, layers = step_layers_together(s);
+    return (size_t)(block > layers ? block : layers);
+}
+
 /* What contrib reads beside rows.  false: there is no room. */
 static bool put_gram(struct device_probes *d, const struct session *s, const struct probe_state *p)
 {
@@ -309,7 +317,7 @@ static bool put_gram(struct device_probes *d, const struct session *s, const str
     size_t D = (size_t)c->head_dim, heads = (size_t)c->n_heads;
     size_t n = (size_t)c->n_layers * heads * D * D;
     d->gram = gpu_alloc(d->gpu, n, sizeof *d->gram);
-    d->contributions = gpu_alloc(d->gpu, heads * QUERY_BLOCK * s->ld_strip, sizeof(float));
+    d->contributions = gpu_alloc(d->gpu, heads * most_rows(s) * s->ld_strip, sizeof(float));
     if (d->gram && d->contributions)
         gpu_put(d->gpu, d->gram, p->cfg->out_gram, n * sizeof *d->gram);
     return d->gram && d->contributions;
@@ -345,7 +353,7 @@ static int move(struct device_probes *d, const struct session *s)
 int device_probes_open(struct session *s)
 {
     struct mirror *m = s->mirror;
-    size_t rows = (size_t)s->e->config.n_heads * QUERY_BLOCK;
+    size_t rows = (size_t)s->e->config.n_heads * most_rows(s);
     if (!s->recorder)
         return KVF_OK;
     struct device_probes *d = m->probes = MEM_NEW(struct device_probes, 1);

@@ -176,7 +176,7 @@ static void score(struct session *s, int layer, const float *pre, const struct g
 {
     struct resident *r = ((struct mirror *)s->mirror)->resident;
     struct device_reads *x = &r->reads;
-    int H = s->cache_heads, first = layer * H, l = r->has_rows ? layer : 0;
+    int H = s->cache_heads, first = layer * H, l = r->keeps_rows ? layer : 0;
     float *p = r->rows + (size_t)l * (size_t)s->e->config.n_heads * (size_t)r->ld;
     if (reads_by(s, &read_quest)) {
         gpu_take_bounds(gpu_of(s), &r->heads, &x->how, first, H, &x->bounds);
@@ -202,8 +202,16 @@ void device_reads_run(struct session *s, int layer, const float *pre, struct gpu
     gpu_count_pages(gpu_of(s), &r->heads, &x->how, first, H, x->page + first, chosen);
     score(s, layer, pre, a);
     gpu_choose_pages(gpu_of(s), &x->how, H, chosen);
-    a->page = x->page + first;
-    a->chosen = chosen;
+    device_reads_of(s, layer, a);
+}
+
+void device_reads_of(const struct session *s, int layer, struct gpu_attention *a)
+{
+    const struct device_reads *x = reads_of(s);
+    if (!s->chosen)
+        return;
+    a->page = x->page + layer * s->cache_heads;
+    a->chosen = x->chosen + (size_t)(layer * s->e->config.n_heads) * (size_t)x->how.ld;
     a->ld_chosen = x->how.ld;
 }
 

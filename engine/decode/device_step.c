@@ -10,7 +10,6 @@ enum {
                      | EVIDENCE_ANCHOR | EVIDENCE_GATE | EVIDENCE_NOTE | EVIDENCE_HISTORY
                      | EVIDENCE_SPREAD | EVIDENCE_PAGES | EVIDENCE_BLOCKS | EVIDENCE_VALUES
                      | EVIDENCE_MOMENTS,
-    ROWS = EVIDENCE_SUM | EVIDENCE_WINDOW,
 };
 
 static struct resident *resident_of(const struct session *s)
@@ -223,89 +222,108 @@ static void put_now(struct session *s)
     gpu_put(m->gpu, r->now, r->host.now, 2 * sizeof *r->now);
 }
 
-/* The heads of one layer as a cache. */
-static struct gpu_cache cache_of(const struct session *s, int layer)
+/* The heads of some layers as a cache. */
+static struct gpu_cache cache_of(const struct session *s, int layer, int layers)
 {
     const struct resident *r = resident_of(s);
     struct gpu_cache c = r->heads.cache;
     size_t first = (size_t)layer * (size_t)s->cache_heads;
-    c.heads = s->cache_heads;
+    c.heads = layers * s->cache_heads;
     c.table += first * (size_t)c.ld_table;
     c.n += first;
     c.pos += first * (size_t)c.ld_slot;
     return c;
 }
 
-/* Whether weights of the step are kept, for evidence, probes or an order of sums. */
-static bool keeps_rows(const struct session *s)
+static struct gpu_attention attention_of(const struct session *s, int layer, int layers)
 {
-    return s->e->exact || resident_of(s)->has_rows || device_probes_any(s)
-           || method_evidence(s->method) & ROWS;
+    const struct model_config *c = &s->e->config;
+    return (struct gpu_attention){.cache = cache_of(s, layer, layers),
+                                  .q = step_projected(s, layer),
+                                  .out = ((struct mirror *)s->mirror)->att,
+                                  .ld_q = s->ld_qkv,
+                                  .ld_out = s->ld_att,
+                                  .n_heads = layers * c->n_heads,
+                                  .layer_heads = c->n_heads,
+                                  .ld_layer = s->ld_qkv,
+                                  .T = 1,
+                                  .now = resident_of(s)->now,
+                                  .scale = c->attn_scale,
+                                  .cap = c->attn_cap};
 }
 
-static void attend(struct session *s, int layer, float *qkv)
+static struct gpu_seen_rows rows_of(const struct session *s, const struct gpu_attention *a,
+                                    int layer)
+{
+    const struct resident *r = resident_of(s);
+    size_t first = (size_t)layer * (size_t)s->e->config.n_heads;
+    return (struct gpu_seen_rows){*a,
+                                  r->rows + first * (size_t)r->ld,
+                                  (size_t)r->ld,
+                                  r->lse + first,
+                                  r->entropy + first,
+                                  r->seen + first};
+}
+
+static void make_rows(struct session *s, const struct gpu_attention *a, int layer)
+{
+    struct resident *r = resident_of(s);
+    size_t first = (size_t)layer * (size_t)s->e->config.n_heads;
+    gpu_rows(((struct mirror *)s->mirror)->gpu, a, r->rows + first * (size_t)r->ld, (size_t)r->ld,
+             r->lse + first, r->entropy + first, r->seen + first);
+}
+
+/* Brings rows home. */
+static void fetch_rows(struct session *s, const struct gpu_seen_rows *rows, int layer)
+{
+    struct gpu *g = ((struct mirror *)s->mirror)->gpu;
+    struct resident *r = resident_of(s);
+    size_t first = (size_t)layer * (size_t)s->e->config.n_heads, n = (size_t)rows->a.n_heads;
+    gpu_fetch(g, r->host.rows + first * rows->ld, rows->p, n * rows->ld * sizeof *rows->p);
+    gpu_fetch(g, r->host.lse + first, rows->lse, n * sizeof *rows->lse);
+    gpu_fetch(g, r->host.entropy + first, rows->entropy, n * sizeof *rows->entropy);
+    gpu_fetch(g, r->host.seen + first, rows->seen, n * sizeof *rows->seen);
+}
+
+/* What probes, evidence and who watches take from the rows of some layers, in launches for all of
+ * them.  Nothing else of the step waits for it, so it runs beside the layers behind. */
+static void look_at_rows(struct session *s, int layer, int layers)
 {
     struct mirror *m = s->mirror;
     struct resident *r = m->resident;
-    const struct model_config *c = &s->e->config;
-    int G = c->n_heads, l = r->has_rows ? layer : 0;
-    float *p = r->rows + (size_t)l * (size_t)G * (size_t)r->ld;
-    float *lse = r->lse + l * G, *entropy = r->entropy + l * G;
-    int32_t *seen = r->seen + l * G;
-    struct gpu_attention a = {.cache = cache_of(s, layer),
-                              .q = qkv,
-                              .out = m->att,
-                              .ld_q = s->ld_qkv,
-                              .ld_out = s->ld_att,
-                              .n_heads = G,
-                              .T = 1,
-                              .now = r->now,
-                              .scale = c->attn_scale,
-                              .cap = c->attn_cap};
-    device_reads_run(s, layer, r->pre + (size_t)layer * s->ld_pre, &a);
-    if (!keeps_rows(s)) {
-        gpu_attend_step(m->gpu, &a, m->work);
-        return;
-    }
-    gpu_rows(m->gpu, &a, p, (size_t)r->ld, lse, entropy, seen);
-    const struct gpu_seen_rows rows = {a, p, (size_t)r->ld, lse, entropy, seen};
+    int G = s->e->config.n_heads;
+    struct gpu_attention a = attention_of(s, layer, layers);
+    device_reads_of(s, layer, &a);
+    struct gpu_seen_rows rows = rows_of(s, &a, layer);
+    gpu_aside(m->gpu, true);
+    if (!s->e->exact)
+        make_rows(s, &a, layer);
     device_probes_take(s, layer, &rows);
-    if (s->e->exact)
-        gpu_rows_values(m->gpu, &a, p, (size_t)r->ld);
-    else
-        gpu_attend_step(m->gpu, &a, m->work); /* with more blocks than query heads */
-    if (method_evidence(s->method) & ROWS)
-        gpu_take_rows(m->gpu, &r->heads, G / s->cache_heads, layer * G, G, p, (size_t)r->ld, lse,
-                      seen, r->now, r->sum, r->window.rows ? &r->window : NULL);
+    if (method_evidence(s->method) & EVIDENCE_OF_ROWS)
+        gpu_take_rows(m->gpu, &r->heads, G / s->cache_heads, layer * G, layers * G, rows.p, rows.ld,
+                      rows.lse, rows.seen, r->now, r->sum, r->window.rows ? &r->window : NULL);
+    if (r->has_rows)
+        fetch_rows(s, &rows, layer);
+    gpu_aside(m->gpu, false);
 }
 
-/* What a layer does between its projections and its branches. */
-static void launch_cache(struct session *s, int layer, float *qkv)
+/* Where results are exact they follow from the rows, which are then there before all else. */
+static void attend(struct session *s, int layer)
 {
     struct mirror *m = s->mirror;
     struct resident *r = m->resident;
-    const struct model_config *c = &s->e->config;
-    size_t D = (size_t)c->head_dim, k0 = (size_t)c->n_heads * D;
-    enum model_rope kind = model_rope(c, layer, s->cap);
-    int H = s->cache_heads, first = layer * H;
-    if (kind != ROPE_NONE)
-        gpu_rope(m->gpu, qkv, s->ld_qkv, r->turns + (kind == ROPE_LOCAL ? c->rope_dim : 0), 1,
-                 c->n_heads + H, c->head_dim, c->rope_dim);
-    if (s->gate) {
-        const struct device_token x = {device_normed(s, layer), r->pre + (size_t)layer * s->ld_pre,
-                                       qkv};
-        device_gates_run(s, layer, &x, r->numbers + first);
+    struct gpu_attention a = attention_of(s, layer, 1);
+    int L = s->e->config.n_layers, part = step_layers_together(s), end = layer + 1;
+    device_reads_run(s, layer, r->pre + (size_t)layer * s->ld_pre, &a);
+    if (s->e->exact) {
+        struct gpu_seen_rows rows = rows_of(s, &a, layer);
+        make_rows(s, &a, layer);
+        gpu_rows_values(m->gpu, &a, rows.p, rows.ld);
+    } else {
+        gpu_attend_step(m->gpu, &a, m->work);
     }
-    struct gpu_cache cache = cache_of(s, layer);
-    gpu_append(m->gpu, &cache, qkv + k0, qkv + k0 + (size_t)H * D, s->ld_qkv, r->heads.slot + first,
-               1, -1, NULL);
-    if (r->norms || r->anchor)
-        gpu_take_keys(m->gpu, &r->heads, first, H, r->norms, r->anchor);
-    if (r->values)
-        gpu_take_values(m->gpu, &r->heads, first, H, r->values);
-    if (r->gate)
-        gpu_take_numbers(m->gpu, &r->heads, first, H, r->gate, r->numbers);
-    attend(s, layer, qkv);
+    if (step_keeps_rows(s) && (end == L || end % part == 0))
+        look_at_rows(s, layer / part * part, end - layer / part * part);
 }
 
 static bool wants_unturned(const struct session *s)
@@ -324,20 +342,62 @@ float *step_projected(const struct session *s, int layer)
     return resident_of(s)->qkv + (size_t)layer * s->ld_qkv;
 }
 
-void step_attend(struct session *s, int layer)
+/* Norms and rotation of the newcomer's heads, which go into the cache; unturned ones stay for those
+ * who ask. */
+static void settle(struct session *s, int layer, float *qkv)
 {
     struct mirror *m = s->mirror;
     struct resident *r = m->resident;
-    float *qkv = step_projected(s, layer);
-    if (takes_queries(s)) {
-        size_t D = (size_t)s->e->config.head_dim;
-        size_t q = (size_t)layer * (size_t)s->e->config.n_heads * D;
-        gpu_take_moments(m->gpu, qkv, s->e->config.n_heads, (int)D, r->query_sum + q,
-                         r->query_outer + q * D);
+    const struct model_config *c = &s->e->config;
+    const struct device_layer *w = &((struct device_weights *)s->e->device)->layer[layer];
+    enum model_rope kind = model_rope(c, layer, s->cap);
+    const float *turn = r->turns + (kind == ROPE_LOCAL ? c->rope_dim : 0);
+    bool wide = c->family->qk_norm_wide, asked = wants_unturned(s) || takes_queries(s);
+    struct gpu_cache cache = cache_of(s, layer, 1);
+    const struct gpu_newcomer x = {.qkv = qkv,
+                                   .T = 1,
+                                   .n_heads = c->n_heads,
+                                   .n_rot = c->rope_dim,
+                                   .q_norm = wide ? NULL : w->q_norm,
+                                   .k_norm = wide ? NULL : w->k_norm,
+                                   .eps = c->norm_eps,
+                                   .cos_sin = kind == ROPE_NONE ? NULL : turn,
+                                   .unturned = asked ? r->pre + (size_t)layer * s->ld_pre : NULL,
+                                   .slot = r->heads.slot + layer * s->cache_heads};
+    if (wide)
+        device_norm_heads(s, layer, 1, qkv);
+    gpu_settle(m->gpu, &cache, &x);
+}
+
+/* Evidence that the newcomer of a layer gives by itself. */
+static void take_newcomer(struct session *s, int layer, const float *qkv)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    int H = s->cache_heads, first = layer * H, G = s->e->config.n_heads, D = s->e->config.head_dim;
+    const float *pre = r->pre + (size_t)layer * s->ld_pre;
+    size_t q = (size_t)layer * (size_t)G * (size_t)D;
+    if (takes_queries(s))
+        gpu_take_moments(m->gpu, pre, G, D, r->query_sum + q, r->query_outer + q * (size_t)D);
+    if (s->gate) {
+        const struct device_tokens x = {device_normed(s, layer), pre, qkv, 1};
+        device_gates_run(s, layer, &x, r->numbers + first);
     }
-    if (wants_unturned(s))
-        gpu_copy(m->gpu, r->pre + (size_t)layer * s->ld_pre, qkv, s->ld_pre * sizeof *qkv);
-    launch_cache(s, layer, qkv);
+    if (r->norms || r->anchor)
+        gpu_take_keys(m->gpu, &r->heads, first, H, r->norms, r->anchor);
+    if (r->values)
+        gpu_take_values(m->gpu, &r->heads, first, H, r->values);
+    if (r->gate)
+        gpu_take_numbers(m->gpu, &r->heads, first, H, r->gate, r->numbers);
+}
+
+void step_attend(struct session *s, int layer)
+{
+    struct resident *r = resident_of(s);
+    float *qkv = step_projected(s, layer);
+    settle(s, layer, qkv);
+    take_newcomer(s, layer, qkv);
+    attend(s, layer);
     if (layer < s->e->config.n_layers - 1)
         return;
     r->taken += r->window.rows != NULL;
@@ -360,7 +420,7 @@ void step_fetch(struct session *s, float *logits)
 {
     struct mirror *m = s->mirror;
     struct resident *r = m->resident;
-    size_t L = (size_t)s->e->config.n_layers, rows = L * (size_t)s->e->config.n_heads;
+    size_t L = (size_t)s->e->config.n_layers;
     fetch_head(s, logits);
     if (s->gate)
         gpu_fetch(m->gpu, r->host.numbers, r->numbers,
@@ -369,12 +429,6 @@ void step_fetch(struct session *s, float *logits)
     gpu_fetch(m->gpu, r->host.qkv, r->qkv, L * s->ld_qkv * sizeof *r->qkv);
     if (wants_unturned(s))
         gpu_fetch(m->gpu, r->host.pre, r->pre, L * s->ld_pre * sizeof *r->pre);
-    if (!r->has_rows)
-        return;
-    gpu_fetch(m->gpu, r->host.rows, r->rows, rows * (size_t)r->ld * sizeof *r->rows);
-    gpu_fetch(m->gpu, r->host.lse, r->lse, rows * sizeof *r->lse);
-    gpu_fetch(m->gpu, r->host.entropy, r->entropy, rows * sizeof *r->entropy);
-    gpu_fetch(m->gpu, r->host.seen, r->seen, rows * sizeof *r->seen);
 }
 
 /* ---- what became of it, on the host */
@@ -452,7 +506,7 @@ static int begin(struct session *s, struct elsewhere_round *ret_round)
     if (!err && !resident_fits(s)) {
         err = device_home(s);
         err = err ? err : resident_enter(s);
-        err = err ? err : device_gates_open(s);
+        err = err ? err : device_gates_open(s, 1);
     }
     if (!err)
         err = session_reserve(s);

@@ -34,6 +34,13 @@ struct resident_array {
     void *p;
     bool pinned;
 };
+struct rooms_owned {
+    struct resident_array of[MOST_ROOMS];
+    int n;
+};
+/* KVF_OK or KVF_E_NOMEM; what was made until then is owned (device_home.c). */
+int rooms_make(struct gpu *g, const struct rooms *a, struct rooms_owned *owned);
+void rooms_drop(struct gpu *g, struct rooms_owned *owned);
 
 /* Reads by pages (device_reads.c); page and chosen also pinned. */
 struct device_reads {
@@ -48,11 +55,11 @@ struct device_reads {
 };
 
 struct resident {
-    struct resident_array owned[MOST_ROOMS];
-    int n_owned;
+    struct rooms_owned owned;
     bool here;                     /* evidence is newer on the device than on the host */
     int ld;                        /* slots of a head that arrays have room for */
-    bool has_rows;                 /* rows of all layers are kept for the host */
+    bool has_rows;                 /* rows of all layers go to the host */
+    bool keeps_rows;               /* there is room for those of all layers */
     const struct method_state *of; /* whose evidence arrays are made for */
     struct gpu_heads heads;
     /* Rounds. */
@@ -80,7 +87,7 @@ struct resident {
     float *turns, *numbers;      /* [2][rope_dim], [heads] of gates */
     int32_t *now;                /* [2] the query of the step, and its row of the window */
     float *qkv, *pre;            /* [L][ld_qkv], [L][ld_pre] */
-    float *rows, *lse, *entropy; /* [L][G][ld], [L][G]; of one layer without has_rows */
+    float *rows, *lse, *entropy; /* [L][G][ld], [L][G]; of one layer where nobody keeps any */
     int32_t *seen;
     /* Pinned: of the same sizes. */
     struct {
@@ -105,15 +112,16 @@ struct device_score {
 const struct device_score *device_score_of(const struct method *m, const struct method_params *p);
 
 /* device_gates.c: whether the numbers of gates can be made there, or were given; their weights,
- * sent once; the numbers of a layer for the token of a step. */
-struct device_token {
-    const float *x;   /* behind the norm of attention */
-    const float *pre; /* queries and keys before they are turned */
-    const float *qkv; /* and after, with values */
+ * sent once, and room for T tokens; the numbers [T][heads] of a layer. */
+struct device_tokens {
+    const float *x;   /* [T][d_model] behind the norm of attention */
+    const float *pre; /* [T][ld_pre] queries and keys before they are turned */
+    const float *qkv; /* [T][ld_qkv] and after, with values */
+    int T;
 };
 bool device_gates_can(const struct gates *gates);
-int device_gates_open(struct session *s); /* KVF_OK or KVF_E_NOMEM */
-void device_gates_run(struct session *s, int layer, const struct device_token *x, float *numbers);
+int device_gates_open(struct session *s, int T); /* KVF_OK or KVF_E_NOMEM */
+void device_gates_run(struct session *s, int layer, const struct device_tokens *x, float *numbers);
 
 /* device_reads.c: whether the row's reads have kernels; of a session that reads by pages its
  * arrays, what they hold at first (KVF_OK or KVF_E_NOMEM), what a step brings, the pages that the
@@ -123,6 +131,8 @@ void device_reads_rooms(struct session *s, struct rooms *a);
 int device_reads_enter(struct session *s);
 void device_reads_begin(struct session *s);
 void device_reads_run(struct session *s, int layer, const float *pre, struct gpu_attention *a);
+void device_reads_of(const struct session *s, int layer, struct gpu_attention *a); /* for heads
+                      of the layer and of those behind it: what they read is known by now */
 void device_reads_fetch(struct session *s);
 void device_reads_learn(struct session *s, int layer);
 
@@ -145,6 +155,9 @@ bool resident_fits(const struct session *s); /* it is there, and the next step h
 int resident_reserve_lists(struct session *s, int64_t victims, int64_t gone);
 void resident_free(struct mirror *m);
 int device_home(struct session *s);
+/* Whether weights of steps are kept, for evidence, probes, who watches or an order of sums. */
+enum { EVIDENCE_OF_ROWS = EVIDENCE_SUM | EVIDENCE_WINDOW };
+bool step_keeps_rows(const struct session *s);
 
 /* device_together.c: a whole step, or STEP_ELSEWHERE where the row or who watches asks for the host
  * in between. */
@@ -152,6 +165,13 @@ int device_step(struct session *s, int32_t id);
 /* The same of sessions that join. */
 bool device_joins(const struct session *s);
 int device_steps(struct session *room, struct session *const *s, int n, const int32_t *ids);
+
+/* As many layers at a time are looked at: a few launches for each of STEP_PARTS parts of a step. */
+enum { STEP_PARTS = 4 };
+static inline int step_layers_together(const struct session *s)
+{
+    return (s->e->config.n_layers + STEP_PARTS - 1) / STEP_PARTS;
+}
 
 /* device_step.c, the parts of a step, of which `logits` are the session's own: what leaves before
  * the token, with its newcomer's place and x on the stream; a layer between projections, which are

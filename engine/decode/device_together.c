@@ -8,6 +8,7 @@ struct row {
     struct session *s;
     struct elsewhere_round round;
     float *x, *normed, *att, *logits; /* its own */
+    int err;
 };
 
 static void lend(struct session *room, struct row *row, int i)
@@ -39,18 +40,27 @@ static void take_back(struct row *row)
     m->logits = row->logits;
 }
 
-/* Projections of all rows, each where its session looks for them. */
+/* Projections of all rows; those of one session alone are made where it looks for them. */
 static void project(struct session *room, const struct row *row, int n, int layer)
 {
     struct mirror *m = room->mirror;
-    if (n == 1 && room == row[0].s) {
-        device_project(room, layer, 1, step_projected(room, layer));
-        return;
+    bool alone = n == 1 && room == row[0].s;
+    device_project(room, layer, n, alone ? step_projected(room, layer) : m->qkv);
+}
+
+/* What each session does with its own row, side by side: caches, evidence and probes are its own.
+ */
+static void attend(struct session *room, const struct row *row, int n, int layer)
+{
+    struct mirror *m = room->mirror;
+    for (int i = 0; i < n; i++) {
+        gpu_branch(m->gpu, i);
+        if (row[i].s != room)
+            gpu_copy(m->gpu, step_projected(row[i].s, layer), m->qkv + (size_t)i * room->ld_qkv,
+                     room->ld_qkv * sizeof *m->qkv);
+        step_attend(row[i].s, layer);
     }
-    device_project(room, layer, n, m->qkv);
-    for (int i = 0; i < n; i++)
-        gpu_copy(m->gpu, step_projected(row[i].s, layer), m->qkv + (size_t)i * room->ld_qkv,
-                 room->ld_qkv * sizeof *m->qkv);
+    gpu_branch(m->gpu, -1);
 }
 
 /* What differs from step to step lies on the device by now: so all that is launched here is mostly
@@ -62,8 +72,7 @@ static void launch(struct session *room, struct row *row, int n)
     gpu_graph_begin(m->gpu, &m->graph);
     for (int l = 0; l < room->e->config.n_layers; l++) {
         project(room, row, n, l);
-        for (int i = 0; i < n; i++)
-            step_attend(row[i].s, l);
+        attend(room, row, n, l);
         device_finish(room, l, n);
     }
     device_norm(room, n);
@@ -89,14 +98,34 @@ static int after(struct session *room, struct row *row, int n)
     return err;
 }
 
+static void learn_task(void *ctx, int task, int thread)
+{
+    struct row *row = (struct row *)ctx + task;
+    (void)thread;
+    row->err = step_learn(row->s, &row->round);
+}
+
+/* What came of the step, on the host: of several sessions side by side. */
+static int learn_all(struct session *room, struct row *row, int n)
+{
+    for (int i = 0; i < n; i++)
+        row[i].s->in_task = n > 1;
+    par_run(n > 1 ? room->e->pool : NULL, n, learn_task, row);
+    for (int i = 0; i < n; i++)
+        row[i].s->in_task = false;
+    for (int i = 0; i < n; i++)
+        if (row[i].err)
+            return row[i].err;
+    return KVF_OK;
+}
+
 /* A trace that cannot be written ends a session that is alone. */
-static int learn(const struct row *row, bool alone)
+static int record(const struct row *row, bool alone)
 {
     struct session *s = row->s;
-    int err = step_learn(s, &row->round);
-    if (err || !s->recorder)
-        return err;
-    err = recorder_advance(s->recorder, s->n_past);
+    if (!s->recorder)
+        return KVF_OK;
+    int err = recorder_advance(s->recorder, s->n_past);
     return alone ? err : KVF_OK;
 }
 
@@ -113,8 +142,9 @@ static int run(struct session *room, struct row *row, int n, const int32_t *ids)
         return err;
     launch(room, row, n);
     err = gpu_wait(m->gpu, &room->e->said);
+    err = err ? err : learn_all(room, row, n);
     for (int i = 0; !err && i < n; i++)
-        err = learn(&row[i], room == row[i].s);
+        err = record(&row[i], room == row[i].s);
     return err ? err : after(room, row, n);
 }
 

@@ -18,29 +18,54 @@ static struct device_matrix *place_of(struct device_weights *w, int layer, enum 
     }
 }
 
-/* A source of a type that the kernels do not read becomes f32. */
-static int put_source(struct gpu *g, const struct pack_source *src, int K, struct gpu_matrix *ret)
+/* The form that a source takes there: types that the kernels do not read become f32. */
+static struct gpu_matrix form_of(const struct pack_source *src, int K)
 {
-    size_t n = (size_t)src->n_rows * (size_t)K;
-    struct gpu_matrix m = {.type = src->type, .N = src->n_rows, .K = K};
+    struct gpu_matrix m = {
+        .type = gpu_reads(src->type) ? src->type : WEIGHT_F32, .N = src->n_rows, .K = K};
+    m.row_bytes = weight_bytes(m.type, (size_t)K);
+    return m;
+}
+
+static size_t bytes_of(const struct gpu_matrix *m)
+{
+    return m->row_bytes * (size_t)m->N;
+}
+
+static int put_source(struct gpu *g, const struct pack_source *src, void *to,
+                      const struct gpu_matrix *m)
+{
+    size_t n = (size_t)m->N * (size_t)m->K;
     float *plain = NULL;
     const void *from = src->data;
-    if (!gpu_reads(src->type)) {
-        m.type = WEIGHT_F32;
+    if (!to)
+        return KVF_E_NOMEM;
+    if (m->type != src->type) {
         plain = MEM_RAW(float, n);
         if (!plain)
             return KVF_E_NOMEM;
         weight_dequant(plain, src->data, src->type, n);
         from = plain;
     }
-    m.row_bytes = weight_bytes(m.type, (size_t)K);
-    void *to = gpu_alloc(g, m.row_bytes, (size_t)m.N);
-    if (to)
-        gpu_put(g, to, from, m.row_bytes * (size_t)m.N);
+    gpu_put(g, to, from, bytes_of(m));
     mem_free(plain);
-    m.data = to;
-    *ret = m;
-    return to ? KVF_OK : KVF_E_NOMEM;
+    return KVF_OK;
+}
+
+/* Sources of one type lie one behind the other, where each begins at a whole ALIGN: a product of a
+ * prompt then takes them for one matrix. */
+static bool joins(const struct device_matrix *m)
+{
+    enum { ALIGN = 256 };
+    bool same = m->n > 1;
+    for (int i = 0; i < m->n; i++)
+        same &= m->part[i].type == m->part[0].type && bytes_of(&m->part[i]) % ALIGN == 0;
+    return same;
+}
+
+static void *place(char *room, size_t at)
+{
+    return room ? room + at : NULL;
 }
 
 static int take(void *ctx, int layer, enum weight_role role, const struct pack_source *src,
@@ -48,12 +73,22 @@ static int take(void *ctx, int layer, enum weight_role role, const struct pack_s
 {
     struct device_weights *w = ctx;
     struct device_matrix *m = place_of(w, layer, role);
-    for (m->n = 0; m->n < n_src; m->n++) {
-        int err = put_source(w->gpu, &src[m->n], K, &m->part[m->n]);
-        if (err)
-            return err;
+    size_t all = 0, at = 0;
+    int err = KVF_OK;
+    m->n = n_src;
+    for (int i = 0; i < n_src; i++) {
+        m->part[i] = form_of(&src[i], K);
+        all += bytes_of(&m->part[i]);
     }
-    return KVF_OK;
+    m->joined = joins(m);
+    char *room = m->joined ? gpu_alloc(w->gpu, all, 1) : NULL;
+    for (int i = 0; !err && i < n_src; i++) {
+        size_t bytes = bytes_of(&m->part[i]);
+        m->part[i].data = m->joined ? place(room, at) : gpu_alloc(w->gpu, bytes, 1);
+        err = put_source(w->gpu, &src[i], (void *)m->part[i].data, &m->part[i]);
+        at += bytes;
+    }
+    return err;
 }
 
 /* *ret stays NULL where there is no such vector. */
@@ -118,7 +153,7 @@ int device_weights_open(struct engine *e, struct kvf_diag *d)
 
 static void drop_matrix(struct gpu *g, struct device_matrix *m)
 {
-    for (int i = 0; i < m->n; i++)
+    for (int i = 0; i < (m->joined ? 1 : m->n); i++)
         gpu_free(g, (void *)m->part[i].data);
 }
 

@@ -57,7 +57,7 @@ static void keep_unrotated(struct session *s, const struct job *j)
         memcpy(s->qk_pre + (size_t)t * s->ld_pre, s->qkv + (size_t)t * s->ld_qkv,
                s->ld_pre * sizeof *s->qkv);
     if (method_evidence(s->method) & EVIDENCE_MOMENTS)
-        method_queries(s->method, j->layer, j->pos0, j->T, s->qk_pre, s->ld_pre, s->e->pool);
+        method_queries(s->method, j->layer, j->pos0, j->T, s->qk_pre, s->ld_pre, session_pool(s));
 }
 
 /* turned: RoPE has been applied. */
@@ -107,6 +107,18 @@ static void record_value(struct session *s, const struct job *j, int head, int s
     recorder_value(s->recorder, j->layer, head, pos, value);
 }
 
+/* Tells who watches of an entry that is in its slot. */
+static void tell_entry(const struct job *j, int h, int slot, int32_t pos, float gate,
+                       const float *pre, int thread)
+{
+    struct session *s = j->s;
+    if (recorder_wants(s->recorder) & PROBE_KEY)
+        record_key(s, j, h, slot, pos, thread);
+    if (recorder_wants(s->recorder) & PROBE_VALUE)
+        record_value(s, j, h, slot, pos, thread);
+    watch_appended(s, j->layer, h, slot, gate, pre);
+}
+
 /* Stores the entries of one head of the cache; query heads may have one each. */
 static void store_task(void *ctx, int h, int thread)
 {
@@ -124,12 +136,35 @@ static void store_task(void *ctx, int h, int thread)
             recorder_gate(s->recorder, j->layer, h, e.pos, gate);
         e.until = method_until(s->method, j->layer, h, e.pos, gate);
         int slot = cache_append(s->cache, &s->e->kernels, j->layer, h, &e);
-        if (recorder_wants(s->recorder) & PROBE_KEY)
-            record_key(s, j, h, slot, e.pos, thread);
-        if (recorder_wants(s->recorder) & PROBE_VALUE)
-            record_value(s, j, h, slot, e.pos, thread);
-        watch_appended(s, j->layer, h, slot, gate, pre);
+        tell_entry(j, h, slot, e.pos, gate, pre, thread);
     }
+}
+
+struct learning {
+    struct job j;
+    const struct learned_rows *x;
+};
+
+/* The entries of one head, whose number is that of its KV head, which another has stored. */
+static void learn_task(void *ctx, int h, int thread)
+{
+    const struct learning *l = ctx;
+    const struct job *j = &l->j;
+    struct session *s = j->s;
+    size_t H = (size_t)s->cache_heads;
+    int32_t *until = s->until + (size_t)h * (size_t)s->chunk;
+    const float *gate = l->x->gate ? l->x->gate + h : NULL;
+    int first = cache_view(s->cache, j->layer, h).n;
+    for (int t = 0; t < j->T; t++) {
+        float number = gate ? gate[(size_t)t * H] : NAN;
+        if (gate && recorder_wants(s->recorder) & PROBE_GATE)
+            recorder_gate(s->recorder, j->layer, h, j->pos0 + t, number);
+        until[t] = method_until(s->method, j->layer, h, j->pos0 + t, number);
+    }
+    cache_append_pages(s->cache, j->layer, h, j->pos0, until, j->T,
+                       l->x->pages + (size_t)h * l->x->head_bytes);
+    for (int t = 0; t < j->T; t++)
+        tell_entry(j, h, first + t, j->pos0 + t, gate ? gate[(size_t)t * H] : NAN, NULL, thread);
 }
 
 /* The activation of gate and up, in the place of gate. */
@@ -223,18 +258,30 @@ void layer_learn(struct session *s, int layer, const struct learned_token *x)
         memcpy(s->gate, x->gate, (size_t)s->e->config.n_kv_heads * sizeof *s->gate);
     memcpy(s->qkv, x->qkv, s->ld_qkv * sizeof *s->qkv);
     record_queries(s, &j, true);
-    par_run(s->e->pool, s->cache_heads, store_task, &j);
+    par_run(session_pool(s), s->cache_heads, store_task, &j);
     count_reads(s, layer);
+}
+
+int layer_reserve(struct session *s, int layer, int T)
+{
+    int err = KVF_OK;
+    for (int h = 0; !err && h < s->cache_heads; h++)
+        err = cache_reserve(s->cache, layer, h, T);
+    return err;
+}
+
+void layer_learn_rows(struct session *s, int layer, int T, const struct learned_rows *x)
+{
+    struct learning l = {{s, layer, T, s->n_past}, x};
+    par_run(s->e->pool, s->cache_heads, learn_task, &l);
 }
 
 int layer_attend(struct session *s, int layer, int T, int pos0)
 {
     struct job j = {s, layer, T, pos0};
-    for (int h = 0; h < s->cache_heads; h++) {
-        int err = cache_reserve(s->cache, layer, h, T);
-        if (err)
-            return err;
-    }
+    int err = layer_reserve(s, layer, T);
+    if (err)
+        return err;
     keep_unrotated(s, &j);
     record_queries(s, &j, false);
     par_run(s->e->pool, T, rope_task, &j);

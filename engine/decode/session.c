@@ -75,15 +75,15 @@ static int alloc_rooms(struct session *s)
     return s->q.q ? KVF_OK : KVF_E_NOMEM;
 }
 
-static int chunk_of(int asked, int cap)
+static int chunk_of(int asked, int rows, int cap)
 {
-    int chunk = asked > 0 ? asked : CHUNK_DEFAULT;
+    int chunk = asked > 0 ? asked : rows;
     return chunk < cap ? chunk : cap;
 }
 
 int64_t session_buffer_bytes(const struct model_config *m, int length, int chunk, int threads)
 {
-    struct session s = {.cap = length, .chunk = chunk_of(chunk, length)};
+    struct session s = {.cap = length, .chunk = chunk_of(chunk, CHUNK_DEFAULT, length)};
     struct room room[ROOMS];
     int64_t sum = 2 * (int64_t)s.chunk * (int64_t)widest(m);
     rooms(&s, m, threads, room);
@@ -204,7 +204,7 @@ int session_create(struct engine *e, const struct session_options *opt,
     s->e = e;
     s->cap = opt->cap;
     s->kv_type = opt->kv_type;
-    s->chunk = chunk_of(opt->chunk, opt->cap);
+    s->chunk = chunk_of(opt->chunk, e->backend->rows, opt->cap);
     s->recorder = opt->recorder;
     int err = alloc_rooms(s);
     if (err)
@@ -281,31 +281,59 @@ static void note_peak(struct session *s)
         }
 }
 
-/* Runs T tokens through all layers; next[i] is the token after ids[i], known for
- * the first n_next of them. */
-static int forward(struct session *s, const int32_t *ids, int T, const int32_t *next, int n_next)
+struct entering {
+    struct session *s;
+    int T;
+};
+
+static void turns_task(void *ctx, int task, int thread)
 {
-    const struct model_config *m = &s->e->config;
-    size_t d = (size_t)m->d_model;
-    bool nll = wants_nll(s);
-    if (nll && s->has_logits) /* the last query of the chunk before is still in row 0 */
-        nll_next(s, ids[0], s->n_past);
-    s->e->backend->embed(s, ids, T);
-    for (int t = 0; t < T; t++)
+    const struct entering *in = ctx;
+    struct session *s = in->s;
+    int end = (task + 1) * ROWS_PER_TASK;
+    (void)thread;
+    for (int t = task * ROWS_PER_TASK; t < end && t < in->T; t++)
         fill_turns(s, s->cos_sin, s->chunk, t, s->n_past + t);
-    for (int l = 0; l < m->n_layers; l++) {
+}
+
+/* T tokens through all layers, one after the other. */
+static int run_layers(struct session *s, const int32_t *ids, int T)
+{
+    struct entering in = {s, T};
+    s->e->backend->embed(s, ids, T);
+    par_run(s->e->pool, (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, turns_task, &in);
+    for (int l = 0; l < s->e->config.n_layers; l++) {
         int err = layer_forward(s, l, T, s->n_past);
         if (err)
             return err;
         shadow_layer(s, l, T);
     }
+    return KVF_OK;
+}
+
+/* Runs T tokens through all layers; next[i] is the token after ids[i], known for
+ * the first n_next of them. */
+static int forward(struct session *s, const int32_t *ids, int T, const int32_t *next, int n_next)
+{
+    const struct backend *b = s->e->backend;
+    size_t d = (size_t)s->e->config.d_model;
+    bool nll = wants_nll(s);
+    if (nll && s->has_logits) /* the last query of the chunk before is still in row 0 */
+        nll_next(s, ids[0], s->n_past);
+    int err = b->chunk && !s->stepping ? b->chunk(s, ids, T) : STEP_ELSEWHERE;
+    if (err == STEP_ELSEWHERE)
+        err = run_layers(s, ids, T);
+    if (err)
+        return err;
     cache_account(s->cache);
-    s->e->backend->leave(s, T);
+    err = b->leave(s, nll ? 0 : T - 1, T);
+    if (err)
+        return err;
     if (nll && n_next > 0)
         nll_rows(s, s->normed, next, n_next, s->n_past + 1);
     shadow_tokens(s, T);
     memmove(s->normed, s->normed + (size_t)(T - 1) * d, d * sizeof *s->normed);
-    int err = s->e->backend->check(s);
+    err = nll ? b->check(s) : KVF_OK;
     if (err)
         return err;
     s->has_logits = n_next < T; /* rows whose successor was known need no second look */
@@ -345,6 +373,7 @@ static int run_part(struct session *s, const int32_t *ids, int T, int n_next, in
     int err = watch_prepare(s, s->cap, next_cut);
     if (err)
         return err;
+    s->ahead = next_cut - s->n_past;
     if (s->n_past % EXPIRE_EVERY == 0) {
         err = method_expire(s->method, s->cache, s->n_past, on_evict, s);
         if (err)

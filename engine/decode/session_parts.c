@@ -30,7 +30,8 @@ int alloc_part_buffers(struct session *s)
     s->ld_pre = (size_t)(m->n_heads + m->n_kv_heads) * (size_t)m->head_dim;
     s->part_scratch = mem_alloc(threads, s->ld_scratch * sizeof(float));
     s->visible = mem_alloc(threads, s->ld_strip);
-    if (!s->part_scratch || !s->visible)
+    s->until = mem_alloc((size_t)s->cache_heads, C * sizeof *s->until);
+    if (!s->part_scratch || !s->visible || !s->until)
         return KVF_E_NOMEM;
     s->keep_pre = s->by_rank || s->gate || reads > 0
                   || method_evidence(s->method) & (EVIDENCE_MOMENTS | EVIDENCE_BLOCKS);
@@ -59,7 +60,9 @@ void free_part_buffers(struct session *s)
     mem_free(s->turned);
     mem_free(s->chosen);
     mem_free(s->page_of_head);
+    mem_free(s->until);
     s->part_scratch = s->qk_pre = s->gate = s->turns = s->turned = NULL;
     s->visible = s->chosen = NULL;
     s->page_of_head = NULL;
+    s->until = NULL;
 }

@@ -33,8 +33,10 @@ struct session {
     enum kv_type kv_type;
     int cap, chunk;
     int n_past; /* tokens fed */
+    int ahead;  /* of a prompt: tokens until something may leave its heads, or more */
     bool has_logits;
     int cache_heads; /* KV heads of the cache: H, or G when query heads have their own */
+    bool in_task;    /* a task of the pool has it (session_pool) */
     bool stepping;   /* a token after the prompt: its queries may read a choice of pages */
     bool by_rank;    /* positions=cache: keys are kept unrotated */
     bool keep_pre;   /* queries and keys are needed unrotated, too */
@@ -68,6 +70,7 @@ struct session {
     float *qk_pre; /* [C][ld_pre] queries and keys before their rotation, or NULL */
     size_t ld_pre;
     float *gate;           /* [C][n_kv_heads] numbers of the gates, or NULL */
+    int32_t *until;        /* [cache_heads][C] of newcomers that another has stored */
     float *turns;          /* [2][cap][rope_dim] the same of every position (by_rank) */
     float *turned;         /* [cache_heads][ld_strip * head_dim] keys rotated by rank (by_rank) */
     unsigned char *chosen; /* [n_heads][ld_chosen] pages that a query head reads */
@@ -113,6 +116,12 @@ const float *turn_row(const struct session *s, int layer, const float *table, in
 int layer_forward(struct session *s, int layer, int T, int pos0);
 void layer_project(struct session *s, int layer, int T);
 int layer_attend(struct session *s, int layer, int T, int pos0);
+/* The threads that what a session does may use: none where it is itself a task. */
+static inline struct par *session_pool(const struct session *s)
+{
+    return s->in_task ? NULL : s->e->pool;
+}
+
 void embed_tokens(struct session *s, const int32_t *ids, int T);
 void layer_finish(struct session *s, int layer, int T);
 /* A token of a step that ran elsewhere, in one layer: stores it, and tells who watches of it. */
@@ -122,6 +131,15 @@ struct learned_token {
     const float *gate; /* [KV heads]; NULL: there are none */
 };
 void layer_learn(struct session *s, int layer, const struct learned_token *x);
+/* The same for T tokens of a prompt whose entries lie in pages as those of the cache, in room that
+ * layer_reserve has made (KVF_OK or KVF_E_NOMEM).  The cache's heads are the model's KV heads. */
+struct learned_rows {
+    const unsigned char *pages; /* of each head, from that of its first newcomer on */
+    size_t head_bytes;          /* between those of two heads */
+    const float *gate;          /* [T][KV heads]; NULL: there are none */
+};
+int layer_reserve(struct session *s, int layer, int T);
+void layer_learn_rows(struct session *s, int layer, int T, const struct learned_rows *x);
 
 /* Logits of the vocabulary, or a part of it, as the head gave them: capped where the model
  * caps them (nll.c). */

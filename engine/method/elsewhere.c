@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/mem.h"
+#include "engine/method/parts.h"
 #include "engine/method/state.h"
 
 bool elsewhere_can(const struct method_state *s)
@@ -10,6 +11,19 @@ bool elsewhere_can(const struct method_state *s)
     const struct method *m = s->method;
     bool shares_need = m->score && m->allocation->evidence && !s->shares_known;
     return !s->next && !s->owned && m->admission->reason != KVF_REASON_PLAN && !shares_need;
+}
+
+enum elsewhere_admits elsewhere_admission(const struct method_state *s,
+                                          struct elsewhere_admission *ret)
+{
+    bool any = false;
+    for (const struct method_state *row = s; row; row = row->next)
+        any |= row->method->admission == &admission_write;
+    if (any && s->next)
+        return ADMITS_APART;
+    *ret = (struct elsewhere_admission){s->params.tau, s->params.compare == COMPARE_GT,
+                                        s->params.local};
+    return any ? ADMITS_BY_NUMBER : ADMITS_WITHOUT;
 }
 
 static int reserve(struct method_state *s)

@@ -47,6 +47,20 @@ void elsewhere_take(struct method_state *s, const struct cache *c, const struct 
 int elsewhere_end(struct method_state *s, struct cache *c, const struct elsewhere_round *r,
                   eviction_fn fn, void *ctx, int64_t *cuts);
 
+/* How long newcomers stay by the numbers of their gates, for who has these elsewhere. */
+struct elsewhere_admission {
+    double tau;    /* from which on they are admitted */
+    bool above;    /* tau itself is not */
+    int32_t stays; /* queries that see one which is not */
+};
+enum elsewhere_admits {
+    ADMITS_WITHOUT,   /* method_until asks for no number */
+    ADMITS_BY_NUMBER, /* it follows from that alone, as *ret says, but for method_window_end */
+    ADMITS_APART,     /* rows that are mixed by heads */
+};
+enum elsewhere_admits elsewhere_admission(const struct method_state *s,
+                                          struct elsewhere_admission *ret);
+
 /* The arrays of evidence as they lie, NULL where a row needs none: cap elements for each head (or
  * query head), its rows adjoin.  All else that is remembered of entries follows from appending. */
 struct elsewhere_evidence {

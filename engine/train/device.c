@@ -274,6 +274,25 @@ static void gates_back(const struct compute *c, float *d_value, const float *d_n
     gpu_gates_back(gpu_of(c), d_value, d_number, value, own, n, write, LEAST_G);
 }
 
+/* NAN: there is no room for its parts. */
+static double sum_of(const struct compute *c, const float *x, size_t n, enum gpu_sum what)
+{
+    double part[GPU_PARTS], sum = 0;
+    double *there = device_hold(c, HELD_PARTS, GPU_PARTS, sizeof *there);
+    if (!there)
+        return NAN;
+    gpu_sum_parts(gpu_of(c), there, x, n, what);
+    gpu_get(gpu_of(c), part, there, sizeof part);
+    for (int i = 0; i < GPU_PARTS; i++)
+        sum += part[i];
+    return sum;
+}
+
+static double mean(const struct compute *c, const float *value, size_t n, bool exponential)
+{
+    return sum_of(c, value, n, exponential ? GPU_EXPONENTIALS : GPU_VALUES) / (double)n;
+}
+
 static void transpose(const struct compute *c, float *to, const float *from, int m, int n)
 {
     gpu_transpose(gpu_of(c), to, from, m, n);
@@ -283,21 +302,22 @@ static void transpose(const struct compute *c, float *to, const float *from, int
 
 static size_t attention_room(const struct compute *c, const struct attention *a)
 {
-    (void)c;
-    return (size_t)a->n_heads * (size_t)a->T * sizeof(float);
+    size_t exact = (size_t)a->n_heads * (size_t)a->T * sizeof(float);
+    return c->exact ? exact : gpu_gated_room(a);
 }
 
 static void attention(const struct compute *c, const struct attention *a, float *out, size_t ld_out,
                       float *lse, void *scratch)
 {
-    (void)scratch;
-    gpu_gated_forward(gpu_of(c), a, out, ld_out, lse);
+    if (c->exact || !gpu_gated_forward_bf16(gpu_of(c), a, out, ld_out, lse, scratch))
+        gpu_gated_forward(gpu_of(c), a, out, ld_out, lse);
 }
 
 static void attention_back(const struct compute *c, const struct attention *a,
                            const struct attention_grads *g, void *scratch)
 {
-    gpu_gated_backward(gpu_of(c), a, g, scratch);
+    if (c->exact || !gpu_gated_backward_bf16(gpu_of(c), a, g, scratch))
+        gpu_gated_backward(gpu_of(c), a, g, scratch);
 }
 
 /* The kernels read what the optimizer writes. */
@@ -311,15 +331,7 @@ static void refresh_net(const struct compute *c, struct net *n)
 
 static double length(const struct compute *c, const float *g, size_t n)
 {
-    double part[GPU_PARTS], sum = 0;
-    double *there = device_hold(c, HELD_PARTS, GPU_PARTS, sizeof *there);
-    if (!there)
-        return NAN;
-    gpu_squares(gpu_of(c), there, g, n);
-    gpu_get(gpu_of(c), part, there, sizeof part);
-    for (int i = 0; i < GPU_PARTS; i++)
-        sum += part[i];
-    return sqrt(sum);
+    return sqrt(sum_of(c, g, n, GPU_SQUARES));
 }
 
 static void step(const struct compute *c, const struct optimizer *o, int64_t t, double norm,
@@ -365,6 +377,7 @@ const struct ops ops_cuda = {
     .swiglu_back = swiglu_back,
     .gates = gates,
     .gates_back = gates_back,
+    .mean = mean,
     .transpose = transpose,
     .attention_scratch = attention_room,
     .attention = attention,

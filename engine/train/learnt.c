@@ -27,13 +27,16 @@ void learnt_finish(struct learnt *l)
     memset(l, 0, sizeof *l);
 }
 
-int learnt_step(struct learnt *l, const struct optimizer *o, int64_t t, double norm,
-                const float *grad, struct kvf_diag *d)
+void learnt_step(struct learnt *l, const struct optimizer *o, int64_t t, double norm,
+                 const float *grad)
 {
-    const struct ops *on = ops(&l->c);
-    on->step(&l->c, o, t, norm, grad, l->w_there, l->m_there, l->v_there, l->n);
-    on->bring(&l->c, l->w, l->w_there, l->n * sizeof *l->w);
-    return on->check(&l->c, d);
+    ops(&l->c)->step(&l->c, o, t, norm, grad, l->w_there, l->m_there, l->v_there, l->n);
+}
+
+int learnt_home(const struct learnt *l, struct kvf_diag *d)
+{
+    ops(&l->c)->bring(&l->c, l->w, l->w_there, l->n * sizeof *l->w);
+    return ops(&l->c)->check(&l->c, d);
 }
 
 /* Parameters and both moments as three tensors: the layout is in the configuration. */
@@ -53,7 +56,7 @@ int learnt_save(const struct learnt *l, const char *path, const char *config, in
     struct checkpoint c = {tensor, 3, config, step, (char *)(uintptr_t)log};
     on->bring(&l->c, l->m, l->m_there, l->n * sizeof *l->m);
     on->bring(&l->c, l->v, l->v_there, l->n * sizeof *l->v);
-    int err = on->check(&l->c, d);
+    int err = learnt_home(l, d);
     describe(l, tensor);
     return err ? err : checkpoint_write(path, &c, d);
 }

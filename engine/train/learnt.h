@@ -17,13 +17,14 @@ struct learnt {
 int learnt_create(const struct compute *c, float *w, size_t n, float *there, struct learnt *ret);
 void learnt_finish(struct learnt *l); /* accepts a zeroed struct */
 
-/* Step t (from 1) from a gradient there, of the length norm.  w here is new, too.  KVF_OK, or
- * KVF_E_BACKEND with a sentence. */
-int learnt_step(struct learnt *l, const struct optimizer *o, int64_t t, double norm,
-                const float *grad, struct kvf_diag *d);
+/* Step t (from 1) from a gradient there, of the length norm; w here may stay as it was. */
+void learnt_step(struct learnt *l, const struct optimizer *o, int64_t t, double norm,
+                 const float *grad);
+/* w here is that of the last step.  KVF_OK, or KVF_E_BACKEND with a sentence. */
+int learnt_home(const struct learnt *l, struct kvf_diag *d);
 
-/* As checkpoint_write and checkpoint_read do, or KVF_E_BACKEND with a sentence; *ret_log is owned
- * by the caller. */
+/* As checkpoint_write, of what is there, and checkpoint_read do, or KVF_E_BACKEND with a sentence;
+ * *ret_log is owned by the caller. */
 int learnt_save(const struct learnt *l, const char *path, const char *config, int64_t step,
                 const char *log, struct kvf_diag *d);
 int learnt_resume(struct learnt *l, const char *path, const char *config, int64_t *ret_step,

@@ -114,6 +114,8 @@ struct ops {
     void (*gates)(const struct compute *c, float *number, float *value, size_t n, bool write);
     void (*gates_back)(const struct compute *c, float *d_value, const float *d_number,
                        const float *value, const float *own, size_t n, bool write);
+    /* The mean of n values, or of their exponentials. */
+    double (*mean)(const struct compute *c, const float *value, size_t n, bool exponential);
     /* to [n, m] = the transpose of from [m, n]. */
     void (*transpose)(const struct compute *c, float *to, const float *from, int m, int n);
 

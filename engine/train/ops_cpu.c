@@ -525,6 +525,15 @@ static void let_go(const struct compute *c, struct tuned *t)
     (void)t;
 }
 
+static double mean(const struct compute *c, const float *value, size_t n, bool exponential)
+{
+    double sum = 0;
+    (void)c;
+    for (size_t i = 0; i < n; i++)
+        sum += exponential ? exp((double)value[i]) : (double)value[i];
+    return sum / (double)n;
+}
+
 const struct ops ops_cpu = {
     .name = "cpu",
     .precision = "f32",
@@ -562,6 +571,7 @@ const struct ops ops_cpu = {
     .geglu_back = geglu_back,
     .gates = gates,
     .gates_back = gates_back,
+    .mean = mean,
     .transpose = transpose,
     .attention_scratch = scratch_of_attention,
     .attention = attention,

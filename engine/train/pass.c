@@ -327,7 +327,10 @@ static void run_teacher(struct pass *p, const struct pack *pack)
         send_rows(p, p->teacher, pack->n);
         return;
     }
-    embed(p, p->f, pack, a);
+    if (p->tuned)
+        embed(p, p->f, pack, a);
+    else /* the student reads the same */
+        ops(&p->c)->copy(&p->c, a, stream(p, 0), (size_t)pack->n * (size_t)d * sizeof *a);
     for (int l = 0; l < p->L; l++) {
         block_forward(&r, l, a, b, tape_of(p, 0), &p->scratch);
         float *t = a;
@@ -388,12 +391,7 @@ static double limit_loss(struct pass *p, const struct pack *pack, double weight)
 
 static double mean_value(const struct pass *p, int T)
 {
-    size_t n = values_of(p, T);
-    double sum = 0;
-    ops(&p->c)->bring(&p->c, p->here, p->values, n * sizeof *p->here);
-    for (size_t i = 0; i < n; i++)
-        sum += p->opt.gating == GATING_WRITE ? (double)p->here[i] : exp((double)p->here[i]);
-    return sum / (double)n;
+    return ops(&p->c)->mean(&p->c, p->values, values_of(p, T), p->opt.gating != GATING_WRITE);
 }
 
 static void run_backward(struct pass *p, const struct pack *pack, float *grad, float *d_entry)

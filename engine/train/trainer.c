@@ -182,9 +182,7 @@ int trainer_step(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d
                         "step %lld: the %s is not a finite number; the last "
                         "checkpoint is as it was; --fresh starts with a lower lr or clip",
                         (long long)ret->step, isfinite(ret->loss.total) ? "gradient" : "loss");
-    err = learnt_step(&t->learnt, &t->opt.optimizer, t->step + 1, ret->norm, grad, d);
-    if (err)
-        return err;
+    learnt_step(&t->learnt, &t->opt.optimizer, t->step + 1, ret->norm, grad);
     ops(&t->c)->net_refresh(&t->c, t->net);
     t->step++;
     return KVF_OK;
@@ -225,7 +223,9 @@ int trainer_write_gates(const struct trainer *t, const char *path, bool bf16, co
                                             n->w + p->at,
                                             bf16 ? WEIGHT_BF16 : WEIGHT_F32};
     }
-    int err = safetensors_write(path, item, n->n_tensors, note, 4, d);
+    int err = learnt_home(&t->learnt, d);
+    if (!err)
+        err = safetensors_write(path, item, n->n_tensors, note, 4, d);
     mem_free(item);
     return err;
 }

@@ -260,7 +260,8 @@ static int learn(struct tuner *t, struct tuner_step *ret, struct kvf_diag *d)
                         "step %lld: the %s is not a finite number; the last checkpoint is as it "
                         "was; --fresh starts with a lower --lr",
                         (long long)ret->step, isfinite(ret->loss.total) ? "gradient" : "loss");
-    err = learnt_step(&t->learnt, &t->opt.optimizer, t->step + 1, ret->norm, t->grad, d);
+    learnt_step(&t->learnt, &t->opt.optimizer, t->step + 1, ret->norm, t->grad);
+    err = learnt_home(&t->learnt, d); /* the processor decodes with them */
     if (err)
         return err;
     refresh(t);

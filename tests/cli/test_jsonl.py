@@ -70,6 +70,9 @@ for n in ("1", "2", "3"):
           "--together", n)
 s.check("probes of lines side by side", folder(s.path("watched1")) == folder(s.path("watched2")) == folder(s.path("watched3")))
 s.refused("none together", ["run", "--jsonl", PROMPTS, *HOW, "-o", OUT, "--together", "0"], 2, "--together")
+batch("room for one alone", PROMPTS, s.path("room"), "-n", "9", "--room", "1")
+s.check("room: the bytes of single runs", folder(s.path("room")) == expected)
+s.refused("no room", ["run", "--jsonl", PROMPTS, *HOW, "-o", OUT, "--room", "0"], 2, "--room")
 
 after = lines("after.jsonl", {"text": "one", "n": 3, "seed": 5}, {"id": "b", "text": "once upon"})
 batch("n and seed are of their line", after, s.path("after"), "-n", "9", "-s", "7")
@@ -130,6 +133,14 @@ s.check("numbers of tokens", [x["tokens"] for x in said] == [9, 5, 9, 1], said)
 for x, argv in zip(said, (["-p", "hello", "-n", "9"], ["--chat", chat, "-n", "5"], ["--raw", "-p", "once upon", "-s", "7", "-n", "9"])):
     one = json.loads(s.accepted("one answer", ["generate", *HOW, *argv, "--json", "-q"]).stdout)
     s.check("the text of a single run", x["text"] == one["text"], x, one["text"])
+r = s.accepted("with times", ["generate", "--jsonl", PROMPTS, *HOW, "-n", "9", "-q", "--json"])
+timed = [json.loads(x) for x in r.stdout.splitlines()]
+s.check("an object for each line", [(x["id"], x["text"], x["generated_tokens"]) for x in timed] == [(x["id"], x["text"], x["tokens"]) for x in said], timed)
+s.check("members of a single run", all(set(x) == {"id", *one} for x in timed) and all(x["prefill_seconds"] > 0 for x in timed), timed)
+r = s.accepted("traces with times", ["run", "--jsonl", PROMPTS, *HOW, "-n", "9", "-q", "--json", "-o", s.path("timed")])
+timed = [json.loads(x) for x in r.stdout.splitlines()]
+s.check("bytes of each trace", [x["trace_bytes"] for x in timed] == [len(expected[x["id"] + ".kvf"]) for x in timed] and len(timed) == 4, timed)
+s.refused("many methods with times", ["generate", "--jsonl", PROMPTS, *HOW, "--methods", "full", "--json"], 2, "--json", "exclude")
 r = s.accepted("generate a shard", ["generate", "--jsonl", PROMPTS, *HOW, "-n", "2", "-q", "--shard", "2/2"])
 s.check("every second line", [json.loads(x)["id"] for x in r.stdout.splitlines()] == ["b.2", "d-4"], r.stdout)
 r = s.run(["generate", "--jsonl", long, *HOW, "-n", "2", "-q"])
@@ -182,7 +193,7 @@ batch("blank lines, ids of 100 bytes, an escaped backslash", s.file("blank.jsonl
 s.check("the number of a line counts blank ones", sorted(os.listdir(s.path("blank"))) == ["000002.kvf", "i" * 100 + ".kvf"], os.listdir(s.path("blank")))
 
 # what does not go with it
-for more in (["-p", "x"], ["-f", chat], ["--chat", chat], ["--ids", chat], ["--raw"], ["--force", chat], ["--plan", chat], ["--spans", chat], ["--resume"], ["--json"]):
+for more in (["-p", "x"], ["-f", chat], ["--chat", chat], ["--ids", chat], ["--raw"], ["--force", chat], ["--plan", chat], ["--spans", chat], ["--resume"]):
     s.refused("beside " + more[0], ["run", "--jsonl", PROMPTS, *HOW, "-o", OUT, *more], 2, more[0], "exclude")
 for shard in ("0/2", "3/2", "1", "1/", "/2", "a/b", "1/0"):
     s.refused("shard " + shard, ["run", "--jsonl", PROMPTS, *HOW, "-o", OUT, "--shard", shard], 2, "I/N")

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <dlfcn.h>
 #include <map>
 #include <sys/mman.h>
@@ -372,17 +373,43 @@ static void run_block(dim3 block)
             stuck(n);
 }
 
-/* What the stream has to do, in order. */
-static std::vector<std::function<void()>> stream;
-static long n_waits;
+/* What a stream has to do, in order. */
+struct queue {
+    std::deque<std::function<void()>> todo;
+};
+static queue stream; /* that which somebody waits for as a whole */
+static long n_waits, n_arrivals;
 static long long n_home; /* bytes */
+
+/* A place in a stream. */
+struct event {
+    queue *of;
+    bool done;
+};
+
+static queue *queue_of(cudaStream_t s)
+{
+    return s ? s : &stream;
+}
+
+/* Does what comes next; what is done may wait for another stream, and that for this one. */
+static void run_next(queue *q)
+{
+    std::function<void()> f = q->todo.front();
+    q->todo.pop_front();
+    f();
+}
 
 static void run_stream()
 {
-    std::vector<std::function<void()>> todo;
-    todo.swap(stream);
-    for (const std::function<void()> &f : todo)
-        f();
+    while (!stream.todo.empty())
+        run_next(&stream);
+}
+
+static void run_until(const event *e)
+{
+    while (!e->done && !e->of->todo.empty())
+        run_next(e->of);
 }
 
 static void wait_stream()
@@ -393,7 +420,7 @@ static void wait_stream()
 
 void later(const std::function<void()> &work)
 {
-    stream.push_back(work);
+    stream.todo.push_back(work);
 }
 
 static void run_kernel(const char *kernel, dim3 grid, dim3 block, size_t bytes,
@@ -426,7 +453,7 @@ void launch(const char *kernel, dim3 grid, dim3 block, size_t bytes, const std::
     }
     n_launches++;
     if (!lost())
-        stream.push_back([=] { run_kernel(kernel, grid, block, bytes, f); });
+        stream.todo.push_back([=] { run_kernel(kernel, grid, block, bytes, f); });
 }
 } // namespace emulated
 
@@ -453,6 +480,11 @@ long emulation_launches(void)
 long long emulation_bytes_home(void)
 {
     return emulated::n_home;
+}
+
+long emulation_arrivals(void)
+{
+    return emulated::n_arrivals;
 }
 
 long emulation_waits(void)
@@ -532,8 +564,9 @@ static void copy_rows(void *to, size_t ld_to, const void *from, size_t ld_from, 
 
 /* What a lost device was to give is noise. */
 cudaError_t cudaMemcpy2DAsync(void *to, size_t ld_to, const void *from, size_t ld_from,
-                              size_t width, size_t n, cudaMemcpyKind kind, cudaStream_t)
+                              size_t width, size_t n, cudaMemcpyKind kind, cudaStream_t s)
 {
+    emulated::queue *q = emulated::queue_of(s);
     emulated::n_calls++;
     if (kind == cudaMemcpyDeviceToHost)
         emulated::n_home += (long long)(width * n);
@@ -545,10 +578,10 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t ld_to, const void *from, size_t l
     if (kind == cudaMemcpyHostToDevice && !is_pinned(from)) {
         std::string copy(width * n, 0);
         copy_rows(&copy[0], width, from, ld_from, width, n);
-        stream.push_back([=] { copy_rows(to, ld_to, copy.data(), width, width, n); });
+        q->todo.push_back([=] { copy_rows(to, ld_to, copy.data(), width, width, n); });
         return cudaSuccess;
     }
-    stream.push_back([=] { copy_rows(to, ld_to, from, ld_from, width, n); });
+    q->todo.push_back([=] { copy_rows(to, ld_to, from, ld_from, width, n); });
     if (kind == cudaMemcpyDeviceToHost && !is_pinned(to))
         run_stream(); /* who asked waits for it once more, and is counted there */
     return cudaSuccess;
@@ -563,7 +596,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t)
 {
     emulated::n_calls++;
-    stream.push_back([=] { memset(p, value, n); });
+    stream.todo.push_back([=] { memset(p, value, n); });
     return status();
 }
 
@@ -606,9 +639,49 @@ cudaError_t cudaStreamCreate(cudaStream_t *s)
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamDestroy(cudaStream_t)
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 {
+    *s = new emulated::queue;
+    return status();
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t s)
+{
+    delete s;
     return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned)
+{
+    *e = new emulated::event{nullptr, true};
+    return status();
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t e)
+{
+    delete e;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
+{
+    e->of = emulated::queue_of(s);
+    e->done = false;
+    e->of->todo.push_back([=] { e->done = true; });
+    return status();
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
+{
+    emulated::queue_of(s)->todo.push_back([=] { emulated::run_until(e); });
+    return status();
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t e)
+{
+    emulated::n_arrivals++;
+    emulated::run_until(e);
+    return status();
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t)
@@ -656,6 +729,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
     snprintf(p->name, sizeof p->name, "emulated device");
     p->totalGlobalMem = memory_of_device();
     p->major = (int)emulated::asked("major", 9);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int)
+{
+    *value = (int)emulated::asked("processors", 2);
     return cudaSuccess;
 }
 

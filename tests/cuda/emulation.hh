@@ -19,8 +19,8 @@
  *
  * What the device is stands in the environment variable KVF_EMULATED, numbers after names with
  * commas between: devices (how many; 1), driver (the CUDA that it knows; 13000, 0: there is none),
- * major (compute capability; 9), memory (bytes; no end), lost (after so many launches the device
- * is lost; never), and graphs (0: the driver makes none; 1). */
+ * major (compute capability; 9), processors (2), memory (bytes; no end), lost (after so many
+ * launches the device is lost; never), and graphs (0: the driver makes none; 1). */
 #ifndef KVF_TESTS_CUDA_EMULATION_H
 #define KVF_TESTS_CUDA_EMULATION_H
 
@@ -49,8 +49,17 @@ struct dim3 {
     unsigned x, y, z;
     dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
 };
+struct alignas(8) float2 {
+    float x, y;
+};
 struct alignas(16) float4 {
     float x, y, z, w;
+};
+struct alignas(16) int4 {
+    int x, y, z, w;
+};
+struct alignas(8) uint2 {
+    unsigned x, y;
 };
 struct alignas(16) uint4 {
     unsigned x, y, z, w;
@@ -70,6 +79,7 @@ struct lane {
     int state;
     int line, kind; /* of the barrier or collective at which it waits */
     uint64_t given; /* to a collective */
+    bool waited;    /* for what came before its kernel (earlier_done) */
     void *stack;
 };
 
@@ -237,6 +247,7 @@ template <class T> T from_bits(uint64_t b)
 
 /* As in device.cuh, which takes these where there are such. */
 #define SHARED(type, name, n) static emulated::shared_array<type, (n)> name(#name)
+#define SHARED_FOURS(type, name, n) SHARED(type, name, n)
 #define SHARED_DYNAMIC(type, name)                                                                 \
     emulated::shared_address<type> name = emulated::dynamic<type>(#name)
 template <class T> using in_shared = emulated::shared_address<T>;
@@ -283,7 +294,20 @@ inline unsigned __ballot_sync(unsigned, int v, int line = __builtin_LINE())
     return bits;
 }
 
+inline unsigned __reduce_add_sync(unsigned, unsigned v, int line = __builtin_LINE())
+{
+    const uint64_t *all = emulated::wait_warp(line, v);
+    unsigned sum = 0;
+    for (int i = 0; i < 32; i++)
+        sum += (unsigned)all[i];
+    return sum;
+}
+
 inline void __threadfence() {}
+template <class T> T __ldcg(const T *p)
+{
+    return *p;
+}
 
 template <class P, class T> T atomicAdd(P p, T v)
 {
@@ -329,14 +353,29 @@ inline long long __double2ll_rn(double d)
 {
     return (long long)nearbyint(d);
 }
+inline int __ffs(int v)
+{
+    return __builtin_ffs(v);
+}
+inline int __clz(int v)
+{
+    return v ? __builtin_clz((unsigned)v) : 32;
+}
 inline int __popc(unsigned v)
 {
     return __builtin_popcount(v);
 }
 
-/* The run time: there is one stream, whose work is done when somebody waits for it. */
+/* The run time: there is one stream, whose work is done when somebody waits for it, and beside it
+ * others, whose work is done no sooner than somebody waits for an event of theirs. */
+namespace emulated
+{
+struct queue;
+struct event;
+} // namespace emulated
 typedef int cudaError_t;
-typedef void *cudaStream_t;
+typedef emulated::queue *cudaStream_t;
+typedef emulated::event *cudaEvent_t;
 enum {
     cudaSuccess = 0,
     cudaErrorMemoryAllocation = 2,
@@ -365,12 +404,21 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags);
 cudaError_t cudaHostUnregister(void *p);
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t);
 cudaError_t cudaStreamCreate(cudaStream_t *s);
+enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags); /* one of the others */
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t e);
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
+cudaError_t cudaEventSynchronize(cudaEvent_t e);
 cudaError_t cudaStreamDestroy(cudaStream_t s);
 cudaError_t cudaStreamSynchronize(cudaStream_t s);
 cudaError_t cudaGetLastError(void);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceCount(int *n);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device);
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount };
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr which, int device);
 cudaError_t cudaMemGetInfo(size_t *free, size_t *all);
 cudaError_t cudaDriverGetVersion(int *v);
 cudaError_t cudaRuntimeGetVersion(int *v);
@@ -407,6 +455,14 @@ cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *n, cudaGraph_t g,
                                      const void *from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *n, cudaGraph_t g, const cudaGraphNode_t *after,
                                    size_t n_after, const cudaMemsetParams *p);
+#define CUDART_VERSION 13000
+enum { cudaGraphKernelNodePortProgrammatic = 1, cudaGraphDependencyTypeProgrammatic = 1 };
+struct cudaGraphEdgeData {
+    unsigned char from_port, to_port, type;
+};
+cudaError_t cudaGraphAddDependencies(cudaGraph_t g, const cudaGraphNode_t *from,
+                                     const cudaGraphNode_t *to, const cudaGraphEdgeData *how,
+                                     size_t n);
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x);
 cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t x, cudaGraphNode_t n,
@@ -421,5 +477,17 @@ template <class F> cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute, int)
 {
     return cudaSuccess;
 }
+
+/* A kernel that a graph may start early is to wait, in every lane (graphs.cc looks). */
+inline void earlier_done()
+{
+    emulated::current->waited = true;
+}
+inline float rsqrtf(float x)
+{
+    return 1.0f / sqrtf(x);
+}
+
+#include "tests/cuda/tensor.hh"
 
 #endif

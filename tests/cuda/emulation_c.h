@@ -13,6 +13,8 @@ int emulation_faults(void);
 const char *emulation_first_fault(void);
 /* How often anybody has waited for the stream so far. */
 long emulation_waits(void);
+/* How often somebody has waited for an event, while what came after it was still to be done. */
+long emulation_arrivals(void);
 /* How many kernels have been launched so far. */
 long emulation_launches(void);
 /* How often the driver has been asked to put work on the stream, or to change a graph: a graph is

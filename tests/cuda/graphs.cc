@@ -36,15 +36,18 @@ struct node {
     const void *from;
     size_t bytes;
     cudaMemcpyKind way;
-    size_t place; /* in the chain */
+    size_t place;              /* in the list */
+    std::vector<size_t> after; /* the places of those that it waits for */
+    bool early;                /* by itself */
 };
 
 struct graph {
-    std::vector<std::unique_ptr<node>> chain;
+    std::vector<std::unique_ptr<node>> all;
 };
 
 struct exec {
-    std::vector<node> chain; /* copies */
+    std::vector<node> all; /* copies */
+    std::vector<size_t> order;
 };
 
 static bool pack(packed_call *c, const void *kernel, dim3 grid, dim3 block, size_t shared,
@@ -59,29 +62,57 @@ static bool pack(packed_call *c, const void *kernel, dim3 grid, dim3 block, size
     return true;
 }
 
-static void run(const packed_call &c)
+/* early: it may have started before what is before it has ended, and has to wait by itself. */
+static void run(const packed_call &c, bool early = false)
 {
     auto own = std::make_shared<packed_call>(c);
-    launch(c.how.name, c.grid, c.block, c.shared, [own] {
+    launch(c.how.name, c.grid, c.block, c.shared, [own, early] {
         std::vector<std::vector<char>> mine = own->arg; /* a kernel may change its arguments */
         char *at[32];
         for (size_t i = 0; i < mine.size(); i++)
             at[i] = mine[i].data();
+        current->waited = false;
         own->how.call(own->kernel, at);
+        if (early && !current->waited)
+            fault("a lane that does not wait for what came before", own->how.name, 0, NULL,
+                  __builtin_return_address(0));
     });
 }
 
 static cudaError_t add(cudaGraphNode_t *n, cudaGraph_t g, const cudaGraphNode_t *after,
                        size_t n_after, const node &what)
 {
-    size_t place = g->chain.size();
-    bool chain = place == 0 ? n_after == 0 : n_after == 1 && *after == g->chain.back().get();
-    if (!chain)
-        return cudaErrorUnknown; /* the emulation keeps one order alone */
-    g->chain.emplace_back(new node(what));
-    *n = g->chain.back().get();
-    (*n)->place = place;
+    node own = what;
+    own.place = g->all.size();
+    for (size_t i = 0; i < n_after; i++) {
+        size_t at = after[i]->place;
+        if (at >= g->all.size() || g->all[at].get() != after[i])
+            return cudaErrorUnknown; /* of another graph */
+        own.after.push_back(at);
+    }
+    g->all.emplace_back(new node(own));
+    *n = g->all.back().get();
     return cudaSuccess;
+}
+
+/* An order that the nodes' waiting leaves open: of those that may run, the one that was added last,
+ * so that branches run against the order in which they were written down. */
+static std::vector<size_t> order_of(const exec &x)
+{
+    std::vector<size_t> order;
+    std::vector<bool> done(x.all.size());
+    while (order.size() < x.all.size()) {
+        size_t i = x.all.size();
+        bool ready = false;
+        while (!ready && i-- > 0) {
+            ready = !done[i];
+            for (size_t before : x.all[i].after)
+                ready = ready && done[before];
+        }
+        done[i] = true;
+        order.push_back(i);
+    }
+    return order;
 }
 
 static bool pack_node(node *n, const cudaKernelNodeParams *p)
@@ -115,12 +146,15 @@ static cudaError_t tell(cudaGraphExec_t x, cudaGraphNode_t n, const node &what)
 {
     n_told++;
     n_calls++;
-    node *own = &x->chain[n->place];
+    node *own = &x->all[n->place];
     if (own->what != what.what || (what.what == KERNEL && own->call.kernel != what.call.kernel)
         || (what.what == COPY && own->way != what.way))
         return cudaErrorUnknown;
-    *own = what;
-    own->place = n->place;
+    node now = what;
+    now.place = own->place;
+    now.after = own->after;
+    now.early = own->early;
+    *own = now;
     return cudaSuccess;
 }
 } // namespace emulated
@@ -190,13 +224,31 @@ cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *n, cudaGraph_t g, const cuda
     return add(n, g, after, n_after, zero_node(p));
 }
 
+cudaError_t cudaGraphAddDependencies(cudaGraph_t g, const cudaGraphNode_t *from,
+                                     const cudaGraphNode_t *to, const cudaGraphEdgeData *how,
+                                     size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        node *d = to[i];
+        if (g->all[d->place].get() != d || from[i]->place >= d->place)
+            return cudaErrorUnknown;
+        bool early = how && how[i].type == cudaGraphDependencyTypeProgrammatic;
+        if (early && (from[i]->what != KERNEL || d->what != KERNEL))
+            return cudaErrorUnknown;
+        d->after.push_back(from[i]->place);
+        d->early = d->early || early;
+    }
+    return cudaSuccess;
+}
+
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long)
 {
     if (!asked("graphs", 1))
         return cudaErrorUnknown;
     *x = new exec;
-    for (const auto &n : g->chain)
-        (*x)->chain.push_back(*n);
+    for (const auto &n : g->all)
+        (*x)->all.push_back(*n);
+    (*x)->order = order_of(**x);
     n_graphs++;
     return cudaGetLastError();
 }
@@ -231,13 +283,15 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
     cudaError_t e = cudaGetLastError();
     long calls = ++n_calls;
     n_replays++;
-    for (const node &n : x->chain)
+    for (size_t i : x->order) {
+        const node &n = x->all[i];
         if (n.what == KERNEL)
-            run(n.call);
+            run(n.call, n.early);
         else if (n.what == COPY)
             e = cudaMemcpyAsync(n.to, n.from, n.bytes, n.way, s);
         else
             e = cudaMemsetAsync(n.to, 0, n.bytes, s);
+    }
     n_calls = calls; /* the driver was called once */
     return e;
 }

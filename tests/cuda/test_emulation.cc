@@ -96,6 +96,77 @@ static void barrier_of_some(int *out)
     out[threadIdx.x] = 0;
 }
 
+/* Each lane copies a piece, twice, and reads that of a lane of the other warp. */
+struct how {
+    bool waits, barrier, second;
+};
+static const uint4 *pieces(void)
+{
+    static uint4 all[LANES];
+    for (unsigned i = 0; i < LANES; i++)
+        all[i] = uint4{i, i + 1, i + 2, i + 3};
+    return all;
+}
+static void copies(int *out, how h)
+{
+    SHARED(uint4, a, LANES);
+    unsigned i = threadIdx.x;
+    for (int step = 0; step < 2; step++) {
+        copy_piece(a + i, pieces() + i, i % 8 != 7);
+        copies_group();
+        if (h.waits)
+            copies_wait<0>();
+        if (h.barrier)
+            __syncthreads();
+        uint4 got = a[LANES - 1 - i];
+        out[i] = (int)got.y;
+        if (h.second)
+            __syncthreads();
+    }
+}
+
+static void no_barrier(int *out)
+{
+    copies(out, {true, false, true});
+}
+static void too_early(int *out)
+{
+    copies(out, {true, true, false});
+}
+
+/* What the lanes of a warp hold together: C = A B with A [16][16] and B [16][8] in pieces. */
+static void matrices(int *out)
+{
+    SHARED(uint4, a, 32);
+    SHARED(uint4, b, 16);
+    unsigned i = threadIdx.x % 32;
+    if (threadIdx.x < 32) {
+        uint32_t w[4] = {0, 0, 0, 0}, x[4], y[4];
+        for (unsigned k = 0; k < 8; k++) /* row i / 2, columns i % 2 * 8 and on */
+            w[k / 2] |= (uint32_t)float_to_half((float)(i / 2 * 3 + (i % 2 * 8 + k) % 5))
+                        << 16 * (k % 2);
+        a[i] = uint4{w[0], w[1], w[2], w[3]};
+        for (unsigned k = 0; k < 4; k++) /* row i, columns 2 k and 2 k + 1 */
+            w[k] = float_to_half((float)(i + 2 * k))
+                   | (uint32_t)float_to_half((float)(i + 2 * k + 1)) << 16;
+        if (i < 16)
+            b[i] = uint4{w[0], w[1], w[2], w[3]};
+        __syncwarp();
+        load_matrices(x, a + (i % 16 * 2 + i / 16));
+        load_matrices_turned(y, b + i % 16);
+        float c[4] = {0, 0, 0, 0};
+        multiply(c, x, y[0], y[1]);
+        for (unsigned k = 0; k < 4; k++) {
+            unsigned row = i / 4 + k / 2 * 8, column = i % 4 * 2 + k % 2, sum = 0;
+            for (unsigned m = 0; m < 16; m++)
+                sum += (row * 3 + m % 5) * (m + column);
+            if (c[k] != (float)sum)
+                emulated::fault("product", "c", row * 8 + column, nullptr, nullptr);
+        }
+    }
+    out[threadIdx.x] = 0;
+}
+
 static int n_failed;
 
 static void expect(const char *what, bool ok)
@@ -122,10 +193,57 @@ template <class F> static int outcome(F f, const char *words)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 2;
 }
 
+/* What lane i read of the copies; it is lane LANES - 1 - i that copied them. */
+static int copied(how h, int i)
+{
+    int out[LANES];
+    emulated::launch("k", 1, LANES, 0, [&] { copies(out, h); });
+    return emulation_faults() == 0 ? out[i] : -2;
+}
+
+/* What is there of a number that is sent home on a stream of its own: after the host has waited for
+ * the first stream, and after it has waited for what was sent. */
+static int sent(bool joined, bool waited)
+{
+    cudaStream_t other;
+    cudaEvent_t packed, there;
+    int *device, *home;
+    cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
+    cudaEventCreateWithFlags(&packed, cudaEventDisableTiming);
+    cudaEventCreateWithFlags(&there, cudaEventDisableTiming);
+    cudaMalloc((void **)&device, sizeof *device);
+    cudaMallocHost((void **)&home, sizeof *home);
+    *home = -1;
+    cudaMemsetAsync(device, 0, sizeof *device, nullptr);
+    cudaEventRecord(packed, nullptr);
+    cudaStreamWaitEvent(other, packed, 0);
+    cudaMemcpyAsync(home, device, sizeof *device, cudaMemcpyDeviceToHost, other);
+    cudaEventRecord(there, other);
+    if (joined)
+        cudaStreamWaitEvent(nullptr, there, 0);
+    cudaMemsetAsync(device, 1, sizeof *device, nullptr);
+    if (waited)
+        cudaEventSynchronize(there);
+    else
+        cudaStreamSynchronize(nullptr);
+    int got = *home;
+    cudaEventSynchronize(there);
+    cudaStreamSynchronize(nullptr);
+    cudaFree(device);
+    cudaFreeHost(home);
+    cudaEventDestroy(packed);
+    cudaEventDestroy(there);
+    cudaStreamDestroy(other);
+    return got;
+}
+
 int main()
 {
     for (unsigned seed = 0; seed < 4; seed++) {
         emulation_seed(seed);
+        expect("a stream that nobody waits for", sent(false, false) == -1);
+        expect("a stream that is joined", sent(true, false) == 0);
+        expect("what comes after an event", sent(false, true) == 0);
         expect("a barrier", outcome([](int *o) { passes_on(o, true, false); }, nullptr) == 0);
         expect("a barrier of a warp",
                outcome([](int *o) { passes_on(o, true, true); }, nullptr) == 0);
@@ -145,6 +263,13 @@ int main()
                outcome([](int *o) { read_before(o, 0x10000000f, true); }, "after a read") == 1);
         expect("an atomic sum", outcome([](int *o) { counted(o, true); }, nullptr) == 0);
         expect("a sum that is none", outcome([](int *o) { counted(o, false); }, "race") == 1);
+        expect("copies", outcome([](int *o) { copies(o, {true, true, true}); }, nullptr) == 0);
+        expect("copies that no barrier follows", outcome(no_barrier, " a[") == 1);
+        expect("copies over what is read", outcome(too_early, "race") == 1);
+        expect("copies come", copied({true, true, true}, 5) == LANES - 5);
+        expect("a copy of zeros", copied({true, true, true}, 0) == 0);
+        expect("copies that nobody waits for", copied({false, true, true}, 5) == -1);
+        expect("matrices", outcome(matrices, nullptr) == 0);
         expect("a collective of some", outcome(collective_of_some, nullptr) == 2);
         expect("a barrier of some", outcome(barrier_of_some, nullptr) == 2);
     }

@@ -7,7 +7,7 @@
 #include "tests/cuda/device.h"
 #include "tests/engine/golden.h"
 
-enum { N = 300 };
+enum { N = 1100 };
 
 /* Of N numbers x: y = x + scale x, of the first n; then a copy, zeros, and both brought home. */
 struct work {
@@ -79,7 +79,7 @@ Test(graph, replays_what_is_launched)
     step(g, &graph, &w, (long[]){1, 2, 0}, "a third time");
     w.scale = -0.5f;
     step(g, &graph, &w, (long[]){1, 3, 1}, "another number");
-    w.n = 70; /* other sizes of a launch and of a copy */
+    w.n = 72; /* other sizes of a launch and of a copy */
     step(g, &graph, &w, (long[]){1, 4, 3}, "another size");
     step(g, &graph, &other, (long[]){1, 5, 8}, "other memory");
     step(g, &graph, &other, (long[]){1, 6, 8}, "the same memory");
@@ -124,6 +124,92 @@ Test(graph, shapes_change)
     gpu_graph_free(g, graph);
     drop(g, &w);
     device_check(g, "shapes");
+    gpu_close(g);
+}
+
+/* What is aside comes after what it leaves, each time, and after what else is aside there, in the
+ * trunk and in branches that share one: home = (1 + 2)(1 + 1) x + scale x of each. */
+static void put_asides(struct gpu *g, const struct work *w, float *const *more, int n)
+{
+    for (int i = 0; i < n; i++) {
+        gpu_branch(g, i < 2 ? -1 : i * 8); /* 16 and 32 are one */
+        gpu_copy(g, w[i].y, w[i].x, N * sizeof *w->x);
+        gpu_add(g, w[i].y, w[i].y, N, 2);
+        gpu_aside(g, true);
+        gpu_copy(g, w[i].z, w[i].y, N * sizeof *w->z);
+        gpu_add(g, w[i].z, w[i].z, N, 1);
+        gpu_aside(g, false);
+        gpu_copy(g, more[i], w[i].x, N * sizeof *w->x);
+    }
+    for (int i = 0; i < n; i++) {
+        gpu_branch(g, i < 2 ? -1 : i * 8);
+        gpu_aside(g, true);
+        gpu_add(g, w[i].z, more[i], N, w->scale);
+        gpu_zero(g, more[i], N * sizeof *w->x);
+        gpu_fetch(g, w[i].home, w[i].z, N * sizeof *w->z);
+        gpu_aside(g, false);
+    }
+    gpu_branch(g, -1);
+}
+
+Test(graph, what_is_aside_waits_for_what_it_leaves)
+{
+    enum { ALL = 5 };
+    struct gpu *g = device_open();
+    struct gpu_graph *graph = NULL;
+    struct work w[ALL];
+    float *more[ALL];
+    for (int i = 0; i < ALL; i++) {
+        w[i] = work_of(g);
+        more[i] = gpu_alloc(g, N, sizeof **more);
+        gpu_zero(g, more[i], N * sizeof **more);
+    }
+    for (int turn = 0; turn < 4; turn++) {
+        w->scale = (float)turn - .5f;
+        gpu_graph_begin(g, &graph);
+        put_asides(g, w, more, ALL);
+        gpu_graph_end(g);
+        cr_assert(zero(int, gpu_wait(g, NULL)));
+        for (int i = 0; i < ALL; i++)
+            for (int k = 0; k < N; k++) {
+                float x = (float)k, want = 6 * x + w->scale * x;
+                cr_assert(eq(flt, w[i].home[k], want), "turn %d, %d of %d", turn, k, i);
+                w[i].home[k] = NAN;
+            }
+    }
+    struct gpu_graph_facts f = gpu_graph_look(graph);
+    cr_expect(f.built == 1 && f.replayed == 3, "%ld graphs, %ld replays", f.built, f.replayed);
+    gpu_graph_free(g, graph);
+    for (int i = 0; i < ALL; i++) {
+        drop(g, &w[i]);
+        gpu_free(g, more[i]);
+    }
+    device_check(g, "asides");
+    gpu_close(g);
+}
+
+/* Nothing else waits for it: here the trunk changes what is read aside, which it must not, and the
+ * emulated device, which runs the later of two, shows it. */
+Test(graph, nothing_waits_for_what_is_aside)
+{
+    struct gpu *g = device_open();
+    struct gpu_graph *graph = NULL;
+    struct work w = work_of(g);
+    for (int turn = 0; turn < 2; turn++) {
+        gpu_graph_begin(g, &graph);
+        gpu_copy(g, w.y, w.x, N * sizeof *w.x);
+        gpu_aside(g, true);
+        gpu_fetch(g, w.home, w.y, N * sizeof *w.y);
+        gpu_aside(g, false);
+        gpu_zero(g, w.y, N * sizeof *w.y);
+        gpu_graph_end(g);
+        cr_assert(zero(int, gpu_wait(g, NULL)));
+        if (EMULATED || turn == 0)
+            cr_expect(eq(flt, w.home[N - 1], turn == 0 ? (float)N - 1 : 0));
+    }
+    gpu_graph_free(g, graph);
+    drop(g, &w);
+    device_check(g, "aside");
     gpu_close(g);
 }
 
@@ -197,10 +283,10 @@ Test(graph, steps_are_replayed, .timeout = 240)
         cr_expect(zero(int, memcmp(graph.logits, launched.logits, bytes)), "%s: logits", what);
         cr_expect(f.replayed >= STEPS - 2 * f.built - 1 && f.built <= 4, "%s: %ld of %ld", what,
                   f.built, f.replayed);
-        cr_expect(le(long, f.updated, f.nodes), "%s", what);
+        cr_expect(le(long, f.updated, 2 * f.nodes), "%s", what);
         if (EMULATED) {
             cr_expect(zero(long, launched.facts.replayed), "%s", what);
-            cr_expect(3 * graph.calls < launched.calls, "%s: %ld calls, %ld without", what,
+            cr_expect(2 * graph.calls < launched.calls, "%s: %ld calls, %ld without", what,
                       graph.calls, launched.calls);
         }
         mem_free(graph.logits);

@@ -105,7 +105,7 @@ static void gemm_case(struct gpu *g, struct rng *r, enum weight_type type, int N
     float *x = MEM_NEW(float, n_x), *none = MEM_NEW(float, n_out);
     fill(r, x, n_x, 1);
     float *dx = device_copy(g, x, n_x * 4), *out = device_copy(g, none, n_out * 4);
-    if (!gpu_gemm(g, out, ld, dx, (size_t)K, T, &m.m))
+    if (!gpu_gemm(g, out, ld, dx, (size_t)K, T, &m.m, 1))
         cr_skip_test("there is no cuBLAS");
     float *got = host_copy(g, out, n_out * 4);
     double most = type == WEIGHT_F32 ? 1e-5 : 1.0 / 256, worst = 0;
@@ -123,7 +123,7 @@ static void gemm_case(struct gpu *g, struct rng *r, enum weight_type type, int N
         }
     cr_expect(le(dbl, worst, most), "%s %d x %d, %d rows", weight_type_name(type), N, K, T);
     gpu_put(g, out, none, n_out * 4);
-    cr_assert(gpu_gemm(g, out, ld, dx + (size_t)(T - 1) * (size_t)K, (size_t)K, 1, &m.m));
+    cr_assert(gpu_gemm(g, out, ld, dx + (size_t)(T - 1) * (size_t)K, (size_t)K, 1, &m.m, 1));
     float *alone = host_copy(g, out, n_out * 4);
     cr_expect(zero(int, memcmp(alone, got + (size_t)(T - 1) * ld, (size_t)N * 4)),
               "%s: a row alone", weight_type_name(type));
@@ -137,6 +137,55 @@ static void gemm_case(struct gpu *g, struct rng *r, enum weight_type type, int N
     gpu_free(g, dx);
     gpu_free(g, out);
     drop_matrix(g, &m);
+}
+
+/* Matrices of a prompt that read the same rows, one behind the other in memory or apart, of one
+ * type or of two: as each by itself. */
+static void gemm_of_parts(struct gpu *g, struct rng *r, bool adjoin, enum weight_type other)
+{
+    enum { K = 64, T = GPU_GEMM_ROWS + 5, LD = 56, ROWS = 2 * GPU_GEMM_ROWS };
+    struct matrix a = make_matrix(g, r, WEIGHT_BF16, 48, K), b = make_matrix(g, r, other, 8, K);
+    struct gpu_matrix part[] = {a.m, a.m, b.m};
+    size_t n_out = (size_t)ROWS * LD;
+    float *x = MEM_NEW(float, (size_t)T *(K + 4)), *none = MEM_NEW(float, n_out);
+    part[0].N = adjoin ? 16 : 8;
+    part[1].N = 48 - part[0].N;
+    part[1].data = (const char *)part[1].data + (size_t)part[0].N * part[1].row_bytes;
+    if (!adjoin) /* a hole in between, which nobody reads */
+        part[1].data = (const char *)part[1].data + 8 * part[1].row_bytes;
+    part[1].N -= adjoin ? 0 : 8;
+    fill(r, x, (size_t)T * (K + 4), 1);
+    float *dx = device_copy(g, x, (size_t)T * (K + 4) * 4), *all = device_copy(g, none, n_out * 4);
+    float *each = device_copy(g, none, n_out * 4);
+    if (!gpu_gemm(g, all, LD, dx, K + 4, T, part, 3))
+        cr_skip_test("there is no cuBLAS");
+    for (int i = 0, at = 0; i < 3; at += part[i++].N)
+        gpu_gemm(g, each + at, LD, dx, K + 4, T, &part[i], 1);
+    float *one = host_copy(g, all, n_out * 4), *two = host_copy(g, each, n_out * 4);
+    for (size_t t = 0; t < T; t++)
+        for (int n = 0; n < part[0].N + part[1].N + part[2].N; n++)
+            cr_assert(le(dbl, fabs((double)(one[t * LD + (size_t)n] - two[t * LD + (size_t)n])),
+                         EMULATED ? 0 : 1e-4));
+    device_check(g, "gemm of parts");
+    void *const device[] = {dx, all, each};
+    float *const host[] = {x, none, one, two};
+    for (int i = 0; i < 3; i++)
+        gpu_free(g, device[i]);
+    for (int i = 0; i < 4; i++)
+        mem_free(host[i]);
+    drop_matrix(g, &a);
+    drop_matrix(g, &b);
+}
+
+Test(cuda, gemm_of_many)
+{
+    struct gpu *g = device_open();
+    struct rng r;
+    rng_init(&r, 8);
+    gemm_of_parts(g, &r, true, WEIGHT_BF16);
+    gemm_of_parts(g, &r, false, WEIGHT_F32);
+    gemm_of_parts(g, &r, true, WEIGHT_Q8_0);
+    gpu_close(g);
 }
 
 Test(cuda, gemm)
@@ -171,6 +220,131 @@ Test(cuda, products)
         }
     }
     cr_expect(not(gpu_reads(WEIGHT_Q2_K)));
+    gpu_close(g);
+}
+
+/* A product with what it takes along, in double. */
+struct taken {
+    struct matrix part[3];
+    struct gpu_dense how;
+    int N, K, T;
+    float *x, *norm, *before; /* [T][K], [K], [T][N] what out held */
+};
+
+static double taken_sum(const struct taken *c, int t, int row)
+{
+    const struct matrix *m = c->part;
+    const float *x = c->x + (size_t)t * (size_t)c->K;
+    double sum = 0, square = 0;
+    while (row >= m->m.N)
+        row -= m++->m.N;
+    for (int k = 0; k < c->K; k++) {
+        double norm = c->norm ? (double)c->norm[k] : 1;
+        sum += (double)x[k] * norm * (double)m->w[(size_t)row * (size_t)c->K + (size_t)k];
+        square += (double)x[k] * (double)x[k];
+    }
+    return c->norm ? sum / sqrt(square / c->K + (double)c->how.eps) : sum;
+}
+
+static double taken_value(const struct taken *c, int t, int n)
+{
+    double v = taken_sum(c, t, n);
+    if (c->how.end == GPU_ADD)
+        return (double)c->before[t * c->N + n] + v * (double)c->how.scale;
+    if (c->how.end == GPU_PUT)
+        return v;
+    double up = taken_sum(c, t, c->N + n), u = 0.7978845608 * (v + 0.044715 * v * v * v);
+    return up * (c->how.gelu ? 0.5 * v * (1 + tanh(u)) : v / (1 + exp(-v)));
+}
+
+/* All rows at once, and the last one alone: the same bits. */
+static void taken_check(struct gpu *g, const struct taken *c, struct gpu_dense how)
+{
+    size_t T = (size_t)c->T, N = (size_t)c->N, K = (size_t)c->K;
+    float *want = MEM_NEW(float, T *N), *x = device_copy(g, c->x, T * K * 4);
+    float *out = device_copy(g, c->before, T * N * 4), *one = device_copy(g, c->before, T * N * 4);
+    float *normed = gpu_alloc(g, T * K, 4);
+    for (int i = 0; i < c->T * c->N; i++)
+        want[i] = (float)taken_value(c, i / c->N, i % c->N);
+    how.normed = c->norm ? normed : NULL;
+    gpu_dense(g, out, N, x, K, c->T, &how);
+    how.normed = NULL;
+    gpu_dense(g, one + (T - 1) * N, N, x + (T - 1) * K, K, 1, &how);
+    float *got = host_copy(g, out, T * N * 4), *alone = host_copy(g, one, T * N * 4);
+    device_check(g, "dense");
+    cr_expect(le(dbl, distance(got, want, T * N), 1e-5), "%s, end %d, %d rows",
+              weight_type_name(how.part[0].type), how.end, c->T);
+    cr_expect(zero(int, memcmp(got + (T - 1) * N, alone + (T - 1) * N, N * 4)), "a row alone");
+    if (c->norm) {
+        float *left = host_copy(g, normed, T * K * 4), *norm = MEM_NEW(float, T *K);
+        rmsnorm_ref(norm, c->x, c->norm, c->T, c->K, how.eps);
+        cr_expect(le(dbl, distance(left, norm, T * K), 1e-5), "what the norm leaves");
+        mem_free(left);
+        mem_free(norm);
+    }
+    mem_free(want);
+    mem_free(got);
+    mem_free(alone);
+    gpu_free(g, x);
+    gpu_free(g, out);
+    gpu_free(g, one);
+    gpu_free(g, normed);
+}
+
+/* rows: of each part, 0 where there is none. */
+static void taken_case(struct gpu *g, struct rng *r, const enum weight_type *type, const int *rows,
+                       int K, int T, enum gpu_end end, bool normed)
+{
+    struct taken c = {
+        .how = {.eps = 1e-5f, .scale = 0.5f, .end = end, .gelu = T % 2}, .K = K, .T = T};
+    for (int i = 0; i < 3 && rows[i] > 0; i++, c.how.n++) {
+        c.part[i] = make_matrix(g, r, type[i], rows[i], K);
+        c.how.part[i] = c.part[i].m;
+        c.N += rows[i];
+    }
+    if (end == GPU_GATED) {
+        cr_assert(gpu_dense_gates(c.how.part, c.how.n));
+        c.N /= 2;
+    }
+    c.x = MEM_NEW(float, (size_t)T *(size_t)K);
+    c.before = MEM_NEW(float, (size_t)T *(size_t)c.N);
+    float *norm = MEM_NEW(float, (size_t)K), *d_norm = NULL;
+    fill(r, c.x, (size_t)T * (size_t)K, 2);
+    fill(r, c.before, (size_t)T * (size_t)c.N, 1);
+    fill(r, norm, (size_t)K, 1);
+    if (normed) {
+        c.norm = norm;
+        c.how.norm = d_norm = device_copy(g, norm, (size_t)K * 4);
+    }
+    taken_check(g, &c, c.how);
+    mem_free(c.x);
+    mem_free(c.before);
+    mem_free(norm);
+    gpu_free(g, d_norm);
+    for (int i = 0; i < c.how.n; i++)
+        drop_matrix(g, &c.part[i]);
+}
+
+Test(cuda, products_with_what_they_take_along)
+{
+    static const enum weight_type bf16[3] = {WEIGHT_BF16, WEIGHT_BF16, WEIGHT_BF16},
+                                  q4[3] = {WEIGHT_Q4_1, WEIGHT_Q4_1, WEIGHT_Q4_1},
+                                  mixed[3] = {WEIGHT_Q4_K, WEIGHT_Q4_K, WEIGHT_Q6_K};
+    static const int one[3] = {7, 0, 0}, two[3] = {13, 13, 0}, three[3] = {9, 5, 6};
+    struct gpu *g = device_open();
+    struct rng r;
+    rng_init(&r, 8);
+    for (int T = 1; T < 10; T += 1 + T / 5) {
+        emulation_seed((unsigned long long)T);
+        taken_case(g, &r, bf16, one, 37, T, GPU_ADD, false);
+        taken_case(g, &r, bf16, three, 1000, T, GPU_PUT, true);
+        taken_case(g, &r, mixed, three, 256, T, GPU_PUT, true);
+        taken_case(g, &r, mixed, three, 512, T, GPU_ADD, false);
+        taken_case(g, &r, q4, two, 1536, T, GPU_GATED, true);
+        taken_case(g, &r, bf16, two, 64, T, GPU_GATED, false);
+    }
+    struct gpu_matrix apart[2] = {{.type = WEIGHT_F16, .N = 4}, {.type = WEIGHT_BF16, .N = 4}};
+    cr_expect(not(gpu_dense_gates(apart, 2)));
     gpu_close(g);
 }
 

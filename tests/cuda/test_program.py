@@ -61,6 +61,12 @@ def answers_are_equal():
         both(f"run --method {method}", ["run", *PROMPT, "-n", 6, "--exact", "--method", method, *more], f"{method}.kvf")
     both("run, drawn", ["run", *PROMPT, "-n", 6, "--exact", "--temp", 2, "--top-p", 0.8, "--seed", 3, "--probes", "nll"], "drawn.kvf")
     both("generate", ["generate", *PROMPT, "-n", 6, "--exact", "--seed", 3, "--temp", 1])
+    prompts = path("prompts.jsonl")
+    with open(prompts, "w", encoding="utf-8") as f:
+        f.write("".join(json.dumps({"text": "Shells by the shore. " * (i + 1), "n": 3 + i}) + "\n" for i in range(5)))
+    for method in ("full", "h2o:every=1"):
+        more = [] if method == "full" else ["-B", 24]
+        both(f"generate --jsonl, {method}", ["generate", "-m", MODEL, "--jsonl", prompts, "--together", 3, "--exact", "--ignore-eos", "--method", method, *more])
     both("logits", ["logits", *PROMPT, "--exact"], "x.npy")
     both("effect", ["effect", *PROMPT, "--exact", "--recent", 8, "--score-tokens", 3, "--head", "L0K0", "-o", "-"])
     text = path("text.txt")

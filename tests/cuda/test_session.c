@@ -8,7 +8,7 @@
 #include "engine/model/out_gram.h"
 #include "engine/probe/probes.h"
 #include "engine/probe/watch.h"
-#include "tests/cuda/device.h"
+#include "tests/cuda/outcome.h"
 #include "tests/engine/golden.h"
 
 enum { PROMPT = 70, LONG = 150, STEPS = 5, CAP = LONG + STEPS, BUDGET = 24 };
@@ -20,43 +20,6 @@ struct run {
     bool exact;
     int prompt; /* tokens; 0: PROMPT */
 };
-
-struct outcome {
-    float *logits; /* [1 + STEPS][vocab] */
-    size_t n_logits;
-    char *trace;
-    size_t n_trace;
-    long waits; /* for the device, most of one step */
-    long least; /* the fewest: a tail of the trace has come at no time then */
-    long home;  /* bytes that came from the device in that step */
-    struct eviction *evictions;
-    size_t n_evictions;
-};
-
-/* Every decision, whether or not a trace tells it. */
-static void on_evict(void *ctx, const struct eviction *e)
-{
-    struct outcome *o = ctx;
-    o->evictions = mem_grow(o->evictions, o->n_evictions, o->n_evictions + 1, sizeof *e);
-    o->evictions[o->n_evictions++] = *e;
-}
-
-static bool same_float(float a, float b)
-{
-    return a == b || (isnan(a) && isnan(b));
-}
-
-static bool same_evictions(const struct outcome *x, const struct outcome *y)
-{
-    for (size_t i = 0; x->n_evictions == y->n_evictions && i < x->n_evictions; i++) {
-        const struct eviction *a = &x->evictions[i], *b = &y->evictions[i];
-        if (a->layer != b->layer || a->head != b->head || a->pos != b->pos || a->t != b->t
-            || a->reason != b->reason || a->tie != b->tie || a->rank != b->rank
-            || !same_float(a->score, b->score) || !same_float(a->margin, b->margin))
-            return false;
-    }
-    return x->n_evictions == y->n_evictions;
-}
 
 static int prompt_of(const struct run *run)
 {
@@ -261,7 +224,8 @@ static void compare(const struct run *run, const struct outcome *cpu, const stru
     bool same = cpu->n_trace == cuda->n_trace
                 && (!cpu->trace || memcmp(cpu->trace, cuda->trace, cpu->n_trace) == 0);
     /* exp of a device has a last place of its own, which weights show */
-    cr_expect(same || !EMULATED, "%s, %s: the trace differs", run->path, run->method);
+    cr_expect(same || !EMULATED || !run->exact, "%s, %s: the trace differs", run->path,
+              run->method);
     same = same_evictions(cpu, cuda);
     cr_expect(same || !run->exact, "%s, %s: decisions differ", run->path, run->method);
     cr_expect(le(dbl, distance(cuda->logits, cpu->logits, cpu->n_logits), run->exact ? 1e-5 : 2e-2),
@@ -403,7 +367,7 @@ Test(session, probes_leave_rows_there, .timeout = 300)
         compare(&run, &cpu, &with);
         run.probes = NULL;
         struct outcome without = play(&run, &backend_cuda);
-        cr_expect(eq(long, with.least, 1), "%s", methods[i]);
+        cr_expect(with.least == 1 || !EMULATED, "%s", methods[i]);
         cr_expect(eq(long, with.home, without.home), "%s", methods[i]);
         drop(&cpu);
         drop(&with);
@@ -568,13 +532,18 @@ Test(session, refuses_keys_that_are_turned_anew_and_a_cache_of_8_bits, .timeout 
     expect_refused("window", KV_Q8_0, "q8_0");
 }
 
-/* Weights in the types of their files and sums in any order: near, and with nothing recorded the
- * attention that keeps no rows. */
-Test(session, fast_sums_are_near, .timeout = 120)
+/* Weights in the types of their files and sums in any order: near, with the attention that keeps no
+ * rows, beside which they are made where something is recorded. */
+Test(session, fast_sums_are_near, .timeout = 240)
 {
-    for (int i = 0; i < 8; i++) {
-        struct run run = {tiny_path(i), i % 2 ? "full" : "window", NULL,
-                          NULL,         i % 2 ? 0 : BUDGET,        false};
+    for (int i = 0; i < 16; i++) {
+        static const char *const probes[] = {NULL, "paper", "full"};
+        struct run run = {tiny_path(i % 8),
+                          i % 2 ? "full" : "window",
+                          i < 8 ? NULL : probes[1 + i % 2],
+                          NULL,
+                          i % 2 ? 0 : BUDGET,
+                          false};
         same_on_both(&run);
     }
 }

@@ -1,6 +1,6 @@
 /* The operations of training (engine/train/ops.h) on a device against those of the processor with
  * the C reference's kernels, on odd shapes; exact ones within 1e-5, products of bf16 within 2^-7 of
- * the sum of magnitudes. */
+ * the sum of magnitudes, attention by tensor cores within what gpu_train.h says. */
 #include "engine/cuda/gpu_train.h"
 #include "tests/cuda/both.h"
 
@@ -12,15 +12,16 @@ struct attention_case {
     enum gating gating;
     int window;
     bool cut, gone;
+    float strength; /* of the gates; 0: 0.1 */
 };
 
 static const struct attention_case attention_cases[] = {
-    {"one token", 1, 1, 1, 2, GATING_NONE, 1, false, false},
-    {"plain", 65, 2, 1, 32, GATING_NONE, 1, true, false},
-    {"decay", 130, 3, 1, 20, GATING_DECAY, 1, false, true},
-    {"logit", 70, 4, 2, 40, GATING_LOGIT, 1, true, true},
-    {"write", 129, 2, 2, 16, GATING_WRITE, 9, true, false},
-    {"wide heads", 33, 1, 1, 200, GATING_DECAY, 1, false, false},
+    {"one token", 1, 1, 1, 2, GATING_NONE, 1, false, false, 0},
+    {"plain", 65, 2, 1, 32, GATING_NONE, 1, true, false, 0},
+    {"decay", 130, 3, 1, 20, GATING_DECAY, 1, false, true, 0},
+    {"logit", 70, 4, 2, 40, GATING_LOGIT, 1, true, true, 0},
+    {"write", 129, 2, 2, 16, GATING_WRITE, 9, true, false, 0},
+    {"wide heads", 33, 1, 1, 200, GATING_DECAY, 1, false, false, 0},
 };
 
 static void set_gone(struct rng *r, int32_t *gone, const int32_t *first, int T, int H)
@@ -53,7 +54,7 @@ static void prepare_attention(struct both *b, const struct attention_case *c,
     s->d_gate = draw(b, T * H, 1);
     s->gate = draw(b, T * H, 1);
     for (size_t i = 0; i < T * H; i++)
-        s->gate.here[i] = -0.1f * fabsf(s->gate.here[i]);
+        s->gate.here[i] = -(c->strength > 0 ? c->strength : 0.1f) * fabsf(s->gate.here[i]);
     ops_cuda.send(&b->gpu, s->gate.there, s->gate.here, T * H * sizeof(float));
     memset(s->first, 0, sizeof s->first);
     if (c->cut)
@@ -110,29 +111,57 @@ static void run_attention(struct both *b, const struct ops *on, struct attention
     on->free(c, scratch);
 }
 
+/* Within a share of the largest value: outputs, and derivatives. */
+static void try_attention(struct both *b, const struct attention_case *c, double out, double back)
+{
+    struct attention_setting s = {.ld = 0};
+    prepare_attention(b, c, &s);
+    run_attention(b, &ops_cpu, &s);
+    for (int seed = 0; seed < 2; seed++) {
+        emulation_seed((unsigned long long)seed);
+        run_attention(b, &ops_cuda, &s);
+        same_within(b, &s.out, out, c->what);
+        same_within(b, &s.lse, out, c->what);
+        same_within(b, &s.d_qkv, back, c->what);
+        if (c->gating)
+            same_within(b, &s.d_gate, back, c->what);
+    }
+    struct pair *all[] = {&s.qkv, &s.gate, &s.out, &s.lse, &s.d_out, &s.d_qkv, &s.d_gate};
+    for (int k = 0; k < 7; k++)
+        drop(b, all[k]);
+    ops_cuda.free(&b->gpu, (void *)(uintptr_t)s.gpu.first);
+    ops_cuda.free(&b->gpu, (void *)(uintptr_t)s.gpu.gone);
+}
+
 Test(train, attention)
 {
     struct both b = both_open(true);
-    for (size_t i = 0; i < sizeof attention_cases / sizeof *attention_cases; i++) {
-        const struct attention_case *c = &attention_cases[i];
-        struct attention_setting s = {.ld = 0};
-        prepare_attention(&b, c, &s);
-        run_attention(&b, &ops_cpu, &s);
-        for (int seed = 0; seed < 2; seed++) {
-            emulation_seed((unsigned long long)seed);
-            run_attention(&b, &ops_cuda, &s);
-            same(&b, &s.out, c->what);
-            same(&b, &s.lse, c->what);
-            same(&b, &s.d_qkv, c->what);
-            if (c->gating)
-                same(&b, &s.d_gate, c->what);
-        }
-        struct pair *all[] = {&s.qkv, &s.gate, &s.out, &s.lse, &s.d_out, &s.d_qkv, &s.d_gate};
-        for (int k = 0; k < 7; k++)
-            drop(&b, all[k]);
-        ops_cuda.free(&b.gpu, (void *)(uintptr_t)s.gpu.first);
-        ops_cuda.free(&b.gpu, (void *)(uintptr_t)s.gpu.gone);
-    }
+    for (size_t i = 0; i < sizeof attention_cases / sizeof *attention_cases; i++)
+        try_attention(&b, &attention_cases[i], 1e-5, 1e-5);
+    both_close(&b);
+}
+
+/* By tensor cores: every width of the kernels, and numbers of channels that do not fill one. */
+static const struct attention_case tensor_cases[] = {
+    {"one token, 16", 1, 1, 1, 16, GATING_NONE, 1, false, false, 0},
+    {"plain, 64", 65, 2, 1, 64, GATING_NONE, 1, true, false, 0},
+    {"decay, 64", 191, 3, 1, 64, GATING_DECAY, 1, false, false, 0},
+    {"decay and hidden, 16", 130, 2, 2, 16, GATING_DECAY, 1, false, true, 0},
+    {"logit, 80", 100, 4, 2, 80, GATING_LOGIT, 1, true, true, 0},
+    {"write, 128", 129, 2, 1, 128, GATING_WRITE, 9, true, false, 0},
+    {"logit, 128", 66, 1, 1, 128, GATING_LOGIT, 1, false, false, 0},
+    {"write and hidden, 240", 97, 2, 2, 240, GATING_WRITE, 20, false, true, 0},
+    {"strong decay, 64", 140, 2, 1, 64, GATING_DECAY, 1, false, true, 9},
+    {"weak decay, 80", 193, 1, 1, 80, GATING_DECAY, 1, false, false, 1e-3f},
+    {"strong logit, 32", 90, 3, 1, 32, GATING_LOGIT, 1, true, true, 9},
+    {"decay, 256", 70, 2, 1, 256, GATING_DECAY, 1, true, false, 0},
+};
+
+Test(train, attention_by_tensor)
+{
+    struct both b = both_open(false);
+    for (size_t i = 0; i < sizeof tensor_cases / sizeof *tensor_cases; i++)
+        try_attention(&b, &tensor_cases[i], 0x1p-6, tensor_cases[i].strength > 1 ? 5e-2 : 2e-2);
     both_close(&b);
 }
 
@@ -381,6 +410,12 @@ Test(train, optimizer)
         double want = ops_cpu.length(&b.cpu, g.here, g.n);
         double got = ops_cuda.length(&b.gpu, g.there, g.n);
         cr_expect(le(dbl, fabs(got - want), 1e-9 * want));
+        for (int exponential = 0; exponential < 2; exponential++) {
+            want = ops_cpu.mean(&b.cpu, g.here, g.n, exponential);
+            got = ops_cuda.mean(&b.gpu, g.there, g.n, exponential);
+            cr_expect(le(dbl, fabs(got - want), 1e-9));
+        }
+        want = ops_cpu.length(&b.cpu, g.here, g.n);
         ops_cpu.step(&b.cpu, &o, t, want, g.here, w.here, m.here, v.here, w.n);
         ops_cuda.step(&b.gpu, &o, t, want, g.there, w.there, m.there, v.there, w.n);
     }

@@ -6,9 +6,10 @@
 #include "engine/kernels/kernels_ref.h"
 #include "tests/cuda/cache_of.h"
 
-enum { HEADS = 2, PER = 2, G = HEADS * PER, T = 5, D = 4, POS0 = 401, CAP = POS0 + T };
+enum { HEADS = 2, PER = 2, G = HEADS * PER, D = 4, POS0 = 401 };
+enum { T = 18, CAP = POS0 + T }; /* more queries than a lane takes at once */
 enum { N_TOP = 3, N_TAU = 4, N_CUTS = N_TOP + N_TAU, N_SHARES = 2, N_PAIRS = 7 };
-enum { LD = 320, BLOCK = 2, RING = 4 };
+enum { LD = 320, BLOCK = 2, RING = 12 };
 static const int top_k[2][N_TOP] = {{1, 8, 230}, {200, 230, 280}}; /* the latter: whole rows */
 static const double tau[N_TAU] = {.5, .9, .99, 1};
 static const double share[N_SHARES] = {.3, 1.00000001}; /* of which a float is 1 */
@@ -299,6 +300,80 @@ Test(cuda, contributions_are_as_defined, .timeout = 60)
         expect_contributions(gpu, s, gram, old);
         cache_of_drop(gpu, &s->k);
         mem_free(s);
+    }
+    gpu_close(gpu);
+}
+
+/* Sets of rows that are longer than what is counted and gathered at once, bit for bit. */
+struct long_case {
+    const char *what;
+    int n, kind; /* of weights */
+    int top[N_TOP];
+};
+
+/* Kind 5 near each other, 6 from 2^-9 to far below a unit of mass, 7 all in one bin but the first.
+ */
+static float long_weight(struct rng *r, int kind, int i)
+{
+    if (kind == 5)
+        return (float)((1 + 0.01 * rng_uniform(r)) / 16384);
+    if (kind == 6)
+        return (float)exp2(-9 - 61 * rng_uniform(r));
+    if (kind == 7)
+        return i == 0 ? .25f : (float)ldexp(1.03 + 0.001 * rng_uniform(r), -16);
+    return weight(r, kind);
+}
+
+static void expect_long(struct gpu *gpu, struct rng *r, const struct long_case *c)
+{
+    int n = c->n, ld = (n + PAGE_SLOTS - 1) / PAGE_SLOTS * PAGE_SLOTS;
+    float *p = MEM_NEW(float, (size_t)ld);
+    int32_t length = n;
+    for (int i = 0; i < n; i++)
+        p[i] = long_weight(r, c->kind, i);
+    struct gpu_seen_rows rows = {.p = device_copy(gpu, p, (size_t)ld * sizeof *p),
+                                 .ld = (size_t)ld};
+    int32_t *there = device_copy(gpu, &length, sizeof length);
+    rows.a = (struct gpu_attention){.n_heads = 1, .T = 1, .pos0 = n - 1};
+    rows.a.cache = (struct gpu_cache){.heads = 1, .n = there, .most = n};
+    struct row_cut want[N_CUTS], *cuts = gpu_alloc(gpu, N_CUTS, sizeof *cuts);
+    void *scratch = mem_alloc(row_cuts_scratch(n), 1);
+    const struct gpu_criteria criteria = {N_TOP, N_TAU, c->top, tau};
+    gpu_row_cuts(gpu, &rows, &criteria, cuts);
+    device_check(gpu, c->what);
+    struct row_cut *got = host_copy(gpu, cuts, sizeof want);
+    row_cuts_ref(p, n, c->top, N_TOP, tau, N_TAU, want, scratch);
+    for (int i = 0; i < N_CUTS; i++)
+        cr_expect(zero(int, memcmp(&got[i], &want[i], sizeof want[i])),
+                  "%s, cut %d: %.9g, from %d, %d members; right is %.9g, from %d, %d", c->what, i,
+                  (double)got[i].threshold, got[i].first_tie, got[i].count,
+                  (double)want[i].threshold, want[i].first_tie, want[i].count);
+    void *const device[] = {(void *)rows.p, there, cuts};
+    for (size_t i = 0; i < sizeof device / sizeof *device; i++)
+        gpu_free(gpu, device[i]);
+    mem_free(p);
+    mem_free(scratch);
+    mem_free(got);
+}
+
+Test(cuda, cuts_of_rows_of_any_length, .timeout = 120)
+{
+    static const struct long_case all[] = {
+        {"one entry", 1, 0, {1, 8, 230}},
+        {"a lane more than a block", 2049, 0, {1, 512, 2048}},
+        {"smooth", 20011, 0, {64, 512, 20010}},
+        {"few values", 8200, 1, {64, 512, 8000}},
+        {"mostly none", 20000, 2, {64, 512, 12000}},
+        {"near each other", 16385, 5, {1, 512, 16000}},
+        {"of all sizes", 16384, 6, {64, 9000, 16300}},
+        {"all in one bin", 17000, 7, {1, 2, 9000}},
+    };
+    struct gpu *gpu = device_open();
+    struct rng r;
+    rng_init(&r, 23);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        emulation_seed((unsigned long long)i);
+        expect_long(gpu, &r, &all[i]);
     }
     gpu_close(gpu);
 }

@@ -1,0 +1,55 @@
+#include "cli/run_json.h"
+
+#include <math.h>
+
+#include "base/json.h"
+
+double run_rate(double n, double seconds)
+{
+    return seconds > 0 && n > 0 ? n / seconds : NAN;
+}
+
+static void put_times(struct buf *b, const struct run *u)
+{
+    json_put_member_num(b, "prefill_seconds", u->prefill_seconds);
+    json_put_member_num(b, "decode_seconds", u->decode_seconds);
+    json_put_member_num(b, "prefill_tokens_per_second",
+                        run_rate(u->r.prompt.n_ids, u->prefill_seconds));
+    json_put_member_num(b, "decode_tokens_per_second",
+                        run_rate(u->n_generated - 1, u->decode_seconds));
+}
+
+static void put_cache(struct buf *b, const struct run *u)
+{
+    const struct cache_stats st = session_cache_stats(u->session);
+    json_put_member_num(b, "kv_bytes_peak", (double)(st.pages_peak * st.page_bytes));
+    json_put_member_num(b, "kv_entries_peak", (double)st.entries_peak);
+    json_put_member_num(b, "kv_entries_end", (double)st.entries);
+    json_put_member_num(b, "kv_heads",
+                        (double)u->r.engine->config.n_layers * u->r.methods.cache_heads);
+    json_put_member_num(b, "triggers", (double)session_cuts(u->session));
+    json_put_member_num(b, "entries_read", session_reads(u->session));
+}
+
+void run_json(const struct run *u, const char *id, struct buf *b)
+{
+    buf_char(b, '{');
+    if (id)
+        json_put_member_str(b, "id", id);
+    json_put_member_str(b, "model", u->r.engine->config.name);
+    json_put_member_str(b, "method", u->r.methods.row.name);
+    json_put_member_num(b, "budget", u->r.methods.params.budget);
+    json_put_member_num(b, "prompt_tokens", u->r.prompt.n_ids);
+    json_put_member_num(b, "generated_tokens", u->n_generated);
+    put_times(b, u);
+    put_cache(b, u);
+    json_put_member_num(b, "trace_bytes", (double)u->trace_bytes);
+    if (u->scores) {
+        json_put_member_num(b, "logprob", -u->nll);
+        json_put_key(b, "greedy");
+        buf_str(b, u->greedy ? "true" : "false");
+    }
+    json_put_key(b, "text");
+    json_put_str(b, u->answer.data ? u->answer.data : "", u->answer.len);
+    buf_str(b, "}\n");
+}

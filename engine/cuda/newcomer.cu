@@ -1,0 +1,73 @@
+/* newcomer.cu - the heads of tokens between their projections and their attention, in one launch.
+ */
+#include "engine/cuda/device.cuh"
+
+enum { LANES = 256 };
+
+/* What a row is multiplied with before its weights, in the order of sums of rmsnorm_kernel. */
+DEVICE float norm_of(const float *row, int D, float eps)
+{
+    double square = 0;
+    for (int c = (int)threadIdx.x; c < D; c += (int)blockDim.x)
+        square += (double)row[c] * (double)row[c];
+    return (float)(1.0 / sqrt(block_sum(square) / D + (double)eps));
+}
+
+/* Channel c of head h into its slot. */
+template <class KV>
+DEVICE void store(const struct gpu_cache &cache, int h, int slot, int c, bool value, float v,
+                  const int32_t *until)
+{
+    KV *page = page_keys<KV>(cache, h, slot / PAGE_SLOTS);
+    size_t s = (size_t)(slot % PAGE_SLOTS), D = (size_t)cache.D, at = (size_t)c * PAGE_SLOTS + s;
+    kv_set(page, value ? (PAGE_SLOTS + s) * D + (size_t)c : at, v);
+    size_t entry = (size_t)h * (size_t)cache.ld_slot + (size_t)slot;
+    if (c == 0 && !value && cache.until)
+        cache.until[entry] = until ? until[h] : INT32_MAX;
+}
+
+/* Block (head of queries, keys or values, token); a lane one channel, the next of a pair beside it.
+ */
+template <class KV>
+__global__ void __launch_bounds__(LANES)
+    settle_kernel(struct gpu_cache cache, struct gpu_newcomer x)
+{
+    size_t t = blockIdx.y;
+    int head = (int)blockIdx.x, h = head - x.n_heads, D = cache.D;
+    bool value = h >= cache.heads;
+    earlier_done();
+    float *row = x.qkv + t * x.ld + (size_t)head * (size_t)D;
+    const float *w = h < 0 ? x.q_norm : x.k_norm;
+    h = value ? h - cache.heads : h;
+    float scale = w && !value ? norm_of(row, D, x.eps) : 1;
+    int slot = h < 0 ? 0 : x.slot[h] + (int)t;
+    const int32_t *until = x.until ? x.until + t * (size_t)cache.heads : NULL;
+    const float *turn = x.cos_sin ? x.cos_sin + t * (size_t)x.n_rot : NULL;
+    for (int first = 0; first < D; first += (int)blockDim.x) {
+        int c = first + (int)threadIdx.x;
+        float v = c < D ? row[c] : 0;
+        if (w && !value && c < D)
+            v = v * scale * w[c];
+        if (x.unturned && !value && c < D)
+            x.unturned[t * x.ld_unturned + (size_t)(head * D + c)] = v;
+        float other = __shfl_xor_sync(ALL_LANES, v, 1);
+        if (turn && !value && c / 2 < x.n_rot / 2) {
+            float cosine = turn[c / 2 * 2], sine = turn[c / 2 * 2 + 1];
+            v = c % 2 ? other * sine + v * cosine : v * cosine - other * sine;
+        }
+        if (c < D)
+            row[c] = v;
+        if (c < D && h >= 0)
+            store<KV>(cache, h, slot, c, value, v, until);
+    }
+}
+
+void gpu_settle(struct gpu *g, const struct gpu_cache *c, const struct gpu_newcomer *x)
+{
+    auto kernel = c->type == KV_F16 ? settle_kernel<uint16_t> : settle_kernel<float>;
+    int lanes = c->D < LANES ? (c->D + WARP - 1) / WARP * WARP : LANES;
+    struct gpu_cache cache = *c;
+    struct gpu_newcomer in = *x;
+    dim3 grid((unsigned)(x->n_heads + 2 * c->heads), (unsigned)x->T);
+    LAUNCH_EARLY(kernel, grid, (unsigned)lanes, 0, g, cache, in);
+}

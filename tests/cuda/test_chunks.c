@@ -1,0 +1,375 @@
+/* Prompts on the device and on the processor, a chunk at a time: the same cache slot by slot, the
+ * same logits; how often the host waits and what comes home; and what chunks have kernels of their
+ * own for. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "engine/cuda/heads.h"
+#include "engine/decode/session.h"
+#include "tests/cuda/cache_of.h"
+#include "tests/engine/golden.h"
+
+enum { CAP = 420, CHUNK = 64, LAYERS = 2, HEADS = 2, HEAD_DIM = 16, WIDTH = 64 };
+
+struct run {
+    const char *method;
+    int budget;
+    const char *gates; /* of which network; NULL: none */
+    bool exact;
+    int chunk;
+    const char *model; /* NULL: the one that the gates are for */
+};
+
+static struct gates *open_gates(struct engine *e, const char *which)
+{
+    const struct gates_model model = gates_model_from(&e->config, NULL, &e->kernels);
+    const char *folder = getenv("KVF_TINY_GATES");
+    struct kvf_diag d = {""};
+    struct gates *g = NULL;
+    char path[4096];
+    if (!which)
+        return NULL;
+    snprintf(path, sizeof path, "%s/tiny_%s.safetensors", folder ? folder : ".", which);
+    cr_assert(zero(int, gates_open(path, &model, &g, &d)), "%s", d.text);
+    return g;
+}
+
+struct player {
+    struct engine *e;
+    struct gates *gates;
+    struct session *s;
+    struct choice c;
+};
+
+static struct player open_player(const struct run *run, const struct backend *backend)
+{
+    struct player p = {.c = choose(run->method, run->budget)};
+    struct kvf_diag d = {""};
+    const struct engine_options eo = {.exact = run->exact, .n_threads = 2, .backend = backend};
+    device_needed();
+    cr_assert(zero(int, engine_open(run->model ? run->model : tiny_path(0), &eo, &p.e, &d)), "%s",
+              d.text);
+    p.gates = open_gates(p.e, run->gates);
+    struct session_options opt = {.method = &p.c.row,
+                                  .params = &p.c.params,
+                                  .gates = p.gates,
+                                  .kv_type = run->exact ? KV_F32 : KV_F16,
+                                  .cap = CAP,
+                                  .chunk = run->chunk};
+    cr_assert(zero(int, session_create(p.e, &opt, &p.s, &d)), "%s: %s", run->method, d.text);
+    return p;
+}
+
+static void close_player(struct player *p)
+{
+    session_destroy(p->s);
+    gates_close(p->gates);
+    engine_close(p->e);
+}
+
+static void fill_ids(int32_t *ids, int n)
+{
+    for (int i = 0; i < n; i++)
+        ids[i] = (i * i + 3) % 61;
+}
+
+/* ---- the same as the processor */
+
+static bool same_head(const struct cache *a, const struct cache *b, int layer, int head, int D)
+{
+    struct cache_head x = cache_view(a, layer, head), y = cache_view(b, layer, head);
+    size_t ints = (size_t)x.n * sizeof *x.pos;
+    float one[256], two[256];
+    if (x.n != y.n || x.plain != y.plain || memcmp(x.pos, y.pos, ints) != 0
+        || memcmp(x.until, y.until, ints) != 0 || memcmp(x.order, y.order, ints) != 0)
+        return false;
+    for (int i = 0; i < x.n; i++)
+        for (int value = 0; value < 2; value++) {
+            (value ? cache_value : cache_key)(a, layer, head, i, one);
+            (value ? cache_value : cache_key)(b, layer, head, i, two);
+            if (EMULATED ? memcmp(one, two, (size_t)D * 4) != 0
+                         : distance(one, two, (size_t)D) > 1e-4)
+                return false;
+        }
+    return true;
+}
+
+static void compare(const struct run *run, const struct player *cpu, const struct player *cuda,
+                    const char *when)
+{
+    const struct model_config *c = &cpu->e->config;
+    const struct cache *a = session_cache(cpu->s), *b = session_cache(cuda->s);
+    for (int i = 0; i < c->n_layers * c->n_kv_heads; i++)
+        cr_expect(same_head(a, b, i / c->n_kv_heads, i % c->n_kv_heads, c->head_dim),
+                  "%s, %s: head %d", run->method, when, i);
+    cr_expect(
+        le(dbl, distance(session_logits(cuda->s), session_logits(cpu->s), (size_t)c->vocab), 1e-5),
+        "%s, %s: logits", run->method, when);
+}
+
+/* A prompt, steps, which leave slots open and entries in others, another prompt, one of one token,
+ * and a step. */
+static void same_prompts(const struct run *run)
+{
+    struct player cpu = open_player(run, &backend_cpu), cuda = open_player(run, &backend_cuda);
+    int32_t ids[CAP];
+    fill_ids(ids, CAP);
+    struct player *const both[] = {&cpu, &cuda};
+    static const int prompts[] = {130, 75, 1};
+    for (int k = 0, at = 0; k < 3; k++) {
+        for (int i = 0; i < 2; i++) {
+            cr_assert(zero(int, session_prompt(both[i]->s, ids + at, prompts[k], NULL, NULL)));
+            for (int t = 0; t < 3; t++)
+                cr_assert(zero(int, session_step(both[i]->s, ids[at + prompts[k] + t])));
+        }
+        at += prompts[k] + 3;
+        compare(run, &cpu, &cuda, k == 0 ? "the first prompt" : k == 1 ? "the second" : "the last");
+    }
+    cr_assert(eq(int, emulation_faults(), 0), "%s: %s", run->method, emulation_first_fault());
+    close_player(&cpu);
+    close_player(&cuda);
+}
+
+static const struct run runs[] = {
+    {"full", 0, NULL, true, CHUNK, NULL},
+    {"full", 0, NULL, true, 50, NULL},
+    {"h2o", 40, NULL, true, CHUNK, NULL},
+    {"h2o:order=after,every=2", 40, NULL, true, 33, NULL},
+    {"snapkv:window=4", 40, NULL, true, 48, NULL},
+    {"snapkv:window=4,chunk=40", 40, NULL, true, CHUNK, NULL},
+    {"keydiff", 70, NULL, true, CHUNK, NULL},
+    {"local:sinks=2", 40, NULL, true, CHUNK, NULL},
+    {"trimkv", 40, "rg", true, CHUNK, NULL},
+    {"locret:positions=original", 40, "locret", true, 50, NULL},
+    {"wgkv:local=8", 0, "wgkv", true, CHUNK, NULL},
+    {"wgkv:local=100", 0, "wgkv", true, 50, NULL},
+    {"duo:recent=9,sinks=3", 0, "duo", true, CHUNK, NULL},
+    {"expected-attention", 40, NULL, true, CHUNK, NULL},
+};
+
+Test(chunks, caches_are_those_of_the_processor, .timeout = 300)
+{
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+        same_prompts(&runs[i]);
+}
+
+/* Layers with windows, whose entries leave while a chunk runs; angles of their own; wide norms. */
+Test(chunks, families, .timeout = 300)
+{
+    const char *asked = getenv("KVFATE_TESTS");
+    bool all = asked && strcmp(asked, "long") == 0;
+    for (int i = 0; i < 17; i += all ? 1 : 4) {
+        char model[4096];
+        snprintf(model, sizeof model, "%s", family_path(i));
+        const struct run run = {"full", 0, NULL, true, CHUNK, model};
+        same_prompts(&run);
+    }
+}
+
+/* ---- waits and bytes */
+
+struct count {
+    long waits[8], arrivals[8];
+    long long home[8];
+    int n;
+};
+
+static int note(void *ctx, int done)
+{
+    struct count *c = ctx;
+    (void)done;
+    c->waits[c->n] = emulation_waits();
+    c->arrivals[c->n] = emulation_arrivals();
+    c->home[c->n++] = emulation_bytes_home();
+    return 0;
+}
+
+/* Bytes of a chunk that begins and ends with pages: entries, numbers of gates, a row of normed. */
+static long long needed(const struct run *run, bool numbers)
+{
+    long long entry = 2 * HEAD_DIM * (run->exact ? 4 : 2) + (numbers ? 4 : 0);
+    return entry * LAYERS * HEADS * CHUNK + WIDTH * 4;
+}
+
+/* The host follows layer by layer, and waits for all at the end alone; in the first chunk room is
+ * made, too. */
+Test(chunks, wait_once, .timeout = 120)
+{
+    static const struct {
+        struct run run;
+        bool numbers;
+    } all[] = {{{"full", 0, NULL, true, CHUNK, NULL}, false},
+               {{"full", 0, NULL, false, CHUNK, NULL}, false},
+               {{"local:sinks=2", 270, NULL, false, CHUNK, NULL}, false},
+               {{"keydiff", 40, NULL, false, CHUNK, NULL}, false},
+               {{"trimkv", 40, "rg", true, CHUNK, NULL}, true},
+               {{"trimkv", 40, "rg", false, CHUNK, NULL}, true},
+               {{"wgkv:local=200", 0, "wgkv", true, CHUNK, NULL}, true},
+               {{"wgkv:local=200", 0, "wgkv", false, CHUNK, NULL}, true}};
+    if (!EMULATED)
+        cr_skip_test("a device does not count");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct player p = open_player(&all[i].run, &backend_cuda);
+        struct count c = {.n = 0};
+        int32_t ids[CAP];
+        fill_ids(ids, CAP);
+        cr_assert(zero(int, session_prompt(p.s, ids, 4 * CHUNK, note, &c)));
+        for (int k = 1; k < 4; k++) {
+            cr_expect(eq(long, c.waits[k] - c.waits[k - 1], 1), "%s", all[i].run.method);
+            cr_expect(eq(long, c.arrivals[k] - c.arrivals[k - 1], LAYERS), "%s", all[i].run.method);
+            long home = (long)(c.home[k] - c.home[k - 1]);
+            cr_expect(eq(long, home, (long)needed(&all[i].run, all[i].numbers)), "%s",
+                      all[i].run.method);
+        }
+        close_player(&p);
+    }
+}
+
+/* Rows that the host looks at come in the last chunk alone where only the last queries count. */
+Test(chunks, wait_where_rows_are_watched, .timeout = 60)
+{
+    const struct run run = {"snapkv:window=4", 40, NULL, false, CHUNK, NULL};
+    struct player p = open_player(&run, &backend_cuda);
+    struct count c = {.n = 0};
+    int32_t ids[CAP];
+    if (!EMULATED)
+        cr_skip_test("a device does not count");
+    fill_ids(ids, CAP);
+    cr_assert(zero(int, session_prompt(p.s, ids, 4 * CHUNK, note, &c)));
+    cr_expect(eq(long, c.waits[1] - c.waits[0], 1));
+    cr_expect(eq(long, c.waits[2] - c.waits[1], 1));
+    cr_expect(gt(long, c.waits[3] - c.waits[2], LAYERS));
+    close_player(&p);
+}
+
+/* The result of a token does not depend on the chunk, whatever the order of sums. */
+Test(chunks, sizes_change_nothing, .timeout = 120)
+{
+    static const struct run run[] = {{"full", 0, NULL, false, 200, NULL},
+                                     {"full", 0, NULL, false, 37, NULL},
+                                     {"trimkv", 40, "rg", false, 200, NULL},
+                                     {"trimkv", 40, "rg", false, 37, NULL},
+                                     {"wgkv:local=20", 0, "wgkv", false, 200, NULL},
+                                     {"wgkv:local=20", 0, "wgkv", false, 37, NULL}};
+    int32_t ids[CAP];
+    fill_ids(ids, CAP);
+    for (int i = 0; i < 6; i += 2) {
+        struct player a = open_player(&run[i], &backend_cuda);
+        struct player b = open_player(&run[i + 1], &backend_cuda);
+        cr_assert(zero(int, session_prompt(a.s, ids, 75, NULL, NULL)));
+        cr_assert(zero(int, session_prompt(b.s, ids, 75, NULL, NULL)));
+        compare(&run[i], &a, &b, "in other chunks");
+        close_player(&a);
+        close_player(&b);
+    }
+}
+
+/* ---- kernels */
+
+static void pages_case(struct gpu *g, enum kv_type type)
+{
+    static const int n[] = {200, 64, 131};
+    const int32_t first[] = {63, 0, 128};
+    enum { T = 3, OUT = 2 };
+    struct rng r;
+    rng_init(&r, 5);
+    struct cache_of k = cache_of_random(g, &r, 3, n, 20, type);
+    size_t page = 2 * kv_half_bytes(type, 20);
+    int32_t *d_first = device_copy(g, first, sizeof first);
+    unsigned char *out = gpu_alloc(g, 3 * OUT, page);
+    gpu_zero(g, out, 3 * OUT * page);
+    gpu_pages_out(g, &k.c, d_first, T, OUT, out);
+    unsigned char *got = host_copy(g, out, 3 * OUT * page);
+    for (int i = 0; i < 3 * OUT; i++) {
+        int h = i / OUT, at = first[h] / PAGE_SLOTS + i % OUT;
+        bool is = at <= (first[h] + T - 1) / PAGE_SLOTS;
+        const unsigned char *from = (const unsigned char *)k.pool;
+        if (is)
+            from += (size_t)k.table[h * k.c.ld_table + at] * page;
+        for (size_t b = 0; b < page; b++)
+            cr_assert(eq(int, got[(size_t)i * page + b], is ? from[b] : 0), "page %d", i);
+    }
+    device_check(g, "pages");
+    mem_free(got);
+    gpu_free(g, out);
+    gpu_free(g, d_first);
+    cache_of_drop(g, &k);
+}
+
+Test(chunks, pages_come_as_they_are, .timeout = 30)
+{
+    struct gpu *g = device_open();
+    pages_case(g, KV_F16);
+    pages_case(g, KV_F32);
+    gpu_close(g);
+}
+
+/* Who is admitted by its number stays, the others leave after some queries, all by the window. */
+Test(chunks, admission, .timeout = 30)
+{
+    static const int n[] = {100, 80};
+    static const int32_t first[] = {90, 70};
+    static const float numbers[] = {0.5f, 0.25f, 0.75f, 0.5f, 0.1f, NAN};
+    static const struct gpu_admission how[] = {{0.5, false, 7, 0},
+                                               {0.5, true, 7, 0},
+                                               {0.5, false, 7, 4},
+                                               {0.5, false, 7, 12},
+                                               {0.5, true, INT32_MAX, INT32_MAX}};
+    struct gpu *g = device_open();
+    struct rng r;
+    rng_init(&r, 6);
+    struct cache_of k = cache_of_random(g, &r, 2, n, 16, KV_F16);
+    int32_t *d_first = device_copy(g, first, sizeof first);
+    float *d_numbers = device_copy(g, numbers, sizeof numbers);
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        gpu_admit(g, &k.c, &how[i], d_numbers, d_first, 3, 1000);
+        gpu_get(g, k.until, k.c.until, (size_t)(2 * k.ld_slot) * 4);
+        for (int j = 0; j < 6; j++) {
+            int64_t pos = 1000 + j / 2, window = how[i].window;
+            bool in = how[i].above ? numbers[j] > 0.5f : numbers[j] >= 0.5f;
+            int64_t until = in ? INT32_MAX : pos + how[i].stays;
+            until = !in && until >= INT32_MAX ? INT32_MAX - 1 : until;
+            until = window && pos + window < until ? pos + window : until;
+            cr_expect(eq(int, k.until[j % 2 * k.ld_slot + first[j % 2] + j / 2], (int)until),
+                      "%zu, %d", i, j);
+        }
+        cr_expect(eq(int, k.until[first[0] - 1], INT32_MAX));
+    }
+    device_check(g, "admission");
+    gpu_free(g, d_first);
+    gpu_free(g, d_numbers);
+    cache_of_drop(g, &k);
+    gpu_close(g);
+}
+
+/* A parcel is there once it was waited for, whatever comes after it on the stream. */
+Test(chunks, parcels, .timeout = 30)
+{
+    struct gpu *g = device_open();
+    float *x = gpu_alloc(g, 4, sizeof *x), *y = gpu_alloc(g, 4, sizeof *y);
+    float *home = gpu_pin(g, 8, sizeof *home), one[] = {1, 2, 3, 4}, two[] = {5, 6, 7, 8};
+    cr_assert(gpu_parcels_open(g) && gpu_parcels_open(g));
+    for (int i = 0; i < 2 * GPU_PARCELS; i++) {
+        one[0] = (float)i;
+        gpu_put(g, x, one, sizeof one);
+        gpu_put(g, y, two, sizeof two);
+        gpu_add(g, x, y, 4, 1);
+        gpu_parcel_begin(g, i % GPU_PARCELS);
+        gpu_parcel_add(g, home, x, sizeof one);
+        gpu_parcel_add(g, home + 4, y, sizeof two);
+        gpu_parcel_end(g, i % GPU_PARCELS);
+        cr_assert(gpu_parcel_wait(g, i % GPU_PARCELS));
+        cr_expect(home[0] == (float)(i + 5) && home[3] == 12 && home[7] == 8, "%d", i);
+    }
+    gpu_put(g, x, two, sizeof two);
+    gpu_parcel_begin(g, 0);
+    gpu_parcel_add(g, home, x, sizeof one);
+    gpu_parcel_end(g, 0);
+    gpu_parcels_join(g, 0);
+    device_check(g, "parcels");
+    cr_expect(home[0] == 5 && home[3] == 8, "what was joined");
+    gpu_unpin(g, home);
+    gpu_free(g, x);
+    gpu_free(g, y);
+    gpu_close(g);
+}
