@@ -26,12 +26,12 @@ static void end(struct session *s)
     (void)s;
 }
 
+/* All rows: those before the first that is asked for cost next to nothing here. */
 static int leave(struct session *s, int first, int T)
 {
     const struct model_config *m = &s->e->config;
-    size_t at = (size_t)first * (size_t)m->d_model;
-    s->e->kernels.rmsnorm(s->normed + at, s->x + at, s->e->weights->out_norm, T - first, m->d_model,
-                          m->norm_eps);
+    (void)first;
+    s->e->kernels.rmsnorm(s->normed, s->x, s->e->weights->out_norm, T, m->d_model, m->norm_eps);
     return KVF_OK;
 }
 

@@ -134,7 +134,7 @@ def alike(name, a, b, share):
 def derivatives_by_entries():
     argv = ["saliency", "-m", MODEL, "--raw", "-p", "She sells sea shells.", "--loss", "kl", "--weight", "0.5", "-o"]
     run(KVFATE, [*argv, path("cpu.tsv")])
-    for precision, words, share in (("cuda f32", ["--exact"], 1e-4), ("cuda bf16", [], 5e-2)):
+    for precision, words, share in (("cuda f32", ["--exact"], 1e-4), ("cuda bf16", [], 1e-1)):
         r = run(EMULATED, [*argv, path("gpu.tsv"), "--device", "cuda", *words])
         expect(r.returncode == 0, "saliency --device cuda", r.said)
         cpu, gpu = (read(path(n)).decode() for n in ("cpu.tsv", "gpu.tsv"))
