@@ -147,18 +147,23 @@ static const struct run runs[] = {
     {"expected-attention", 40, NULL, true, CHUNK, NULL},
 };
 
+/* All of them on a device and in the long tests, elsewhere every other one. */
+static int stride(int otherwise)
+{
+    const char *asked = getenv("KVFATE_TESTS");
+    return !EMULATED || (asked && strcmp(asked, "long") == 0) ? 1 : otherwise;
+}
+
 Test(chunks, caches_are_those_of_the_processor, .timeout = 300)
 {
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i += (size_t)stride(2))
         same_prompts(&runs[i]);
 }
 
 /* Layers with windows, whose entries leave while a chunk runs; angles of their own; wide norms. */
 Test(chunks, families, .timeout = 300)
 {
-    const char *asked = getenv("KVFATE_TESTS");
-    bool all = asked && strcmp(asked, "long") == 0;
-    for (int i = 0; i < 17; i += all ? 1 : 4) {
+    for (int i = 0; i < 17; i += stride(4)) {
         char model[4096];
         snprintf(model, sizeof model, "%s", family_path(i));
         const struct run run = {"full", 0, NULL, true, CHUNK, model};
