@@ -25,8 +25,8 @@ const struct opt jsonl_options[] = {
     {OPT_INT, 0, "together", offsetof(struct jsonl, together), "N",
      "lines of --jsonl whose tokens are made side by side", "16", .min = 1, .max = 64},
     {OPT_INT, 0, "room", offsetof(struct jsonl, room), "GIB",
-     "memory that these may hold, their caches and buffers", .absent = "half of the machine's",
-     .min = 1, .max = 1 << 20},
+     "memory that these may hold, their caches and buffers",
+     .absent = "1; with a device half of the machine's", .min = 1, .max = 1 << 20},
     {.type = OPT_END},
 };
 

@@ -131,10 +131,12 @@ static struct slot *slot_at(const struct run_lines *a, int i)
     return &a->ring[(a->first + i) % (KEPT * a->most)];
 }
 
-/* What open lines may hold; one alone may hold more. */
-static int64_t room_of(const struct jsonl *b)
+/* What open lines may hold; one alone may hold more.  Beside a device their caches are long, and it
+ * stands idle where few are open; on the processor little is enough, and a job on a shared machine
+ * may have less memory than the machine. */
+static int64_t room_of(const struct jsonl *b, bool device)
 {
-    int64_t half = (int64_t)(os_memory() / 2);
+    int64_t half = device ? (int64_t)(os_memory() / 2) : 0;
     if (b->room)
         return b->room * GIB;
     return half > GIB ? half : GIB;
@@ -150,7 +152,7 @@ int run_lines_open(struct run *u, struct run_lines **ret, struct kvf_diag *d)
     a->most = (int)u->batch.together;
     if (crew_size(u->batch.crew) > 1)
         a->most = 1; /* a rank may be asked for one line */
-    a->room = room_of(&u->batch);
+    a->room = room_of(&u->batch, u->r.engine->device != NULL);
     size_t n = (size_t)a->most;
     a->ring = MEM_NEW(struct slot, KEPT * n);
     a->session = MEM_NEW(struct session *, n);

@@ -98,6 +98,23 @@ void device_norm_heads(struct session *s, int layer, int T, float *qkv)
     }
 }
 
+struct gpu_newcomer device_newcomer(const struct session *s, int layer, int T, const float *turns,
+                                    size_t local)
+{
+    const struct model_config *c = &s->e->config;
+    const struct device_layer *w = &weights_of(s)->layer[layer];
+    enum model_rope kind = model_rope(c, layer, s->cap);
+    const float *turn = turns + (kind == ROPE_LOCAL ? local : 0);
+    bool wide = c->family->qk_norm_wide;
+    return (struct gpu_newcomer){.T = T,
+                                 .n_heads = c->n_heads,
+                                 .n_rot = c->rope_dim,
+                                 .q_norm = wide ? NULL : w->q_norm,
+                                 .k_norm = wide ? NULL : w->k_norm,
+                                 .eps = c->norm_eps,
+                                 .cos_sin = kind == ROPE_NONE ? NULL : turn};
+}
+
 const float *device_normed(const struct session *s, int layer)
 {
     const struct mirror *m = s->mirror;

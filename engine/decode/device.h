@@ -98,6 +98,11 @@ void mirror_put_pages(struct session *s, int layer, int head, const struct cache
 void device_project(struct session *s, int layer, int T, float *qkv);
 void device_norm_heads(struct session *s, int layer, int T, float *qkv);
 const float *device_normed(const struct session *s, int layer); /* what device_project has read */
+/* T newcomers as far as they follow from the model: heads, norms (but wide ones, for which there is
+ * device_norm_heads) and rotation, by turns of one after the other; those of layers with windows
+ * lie `local` floats behind. */
+struct gpu_newcomer device_newcomer(const struct session *s, int layer, int T, const float *turns,
+                                    size_t local);
 void device_finish(struct session *s, int layer, int T);
 void device_norm(struct session *s, int T);
 void device_logits(struct session *s, const float *rows, int T);

@@ -329,26 +329,15 @@ static void settle(const struct chunk *k, const struct gpu_cache *cache, const i
 {
     struct session *s = k->s;
     struct mirror *m = s->mirror;
-    const struct model_config *c = &s->e->config;
-    const struct device_layer *w = &((struct device_weights *)s->e->device)->layer[k->layer];
-    enum model_rope kind = model_rope(c, k->layer, s->cap);
-    size_t half = (size_t)s->chunk * (size_t)c->rope_dim;
-    const float *turn = k->p->turns + (kind == ROPE_LOCAL ? half : 0);
-    bool wide = c->family->qk_norm_wide;
-    const struct gpu_newcomer x = {.qkv = m->qkv,
-                                   .ld = s->ld_qkv,
-                                   .T = k->T,
-                                   .n_heads = c->n_heads,
-                                   .n_rot = c->rope_dim,
-                                   .q_norm = wide ? NULL : w->q_norm,
-                                   .k_norm = wide ? NULL : w->k_norm,
-                                   .eps = c->norm_eps,
-                                   .cos_sin = kind == ROPE_NONE ? NULL : turn,
-                                   .unturned = k->p->pre,
-                                   .ld_unturned = s->ld_pre,
-                                   .slot = k->p->first + k->layer * s->cache_heads,
-                                   .until = coming};
-    if (wide)
+    size_t half = (size_t)s->chunk * (size_t)s->e->config.rope_dim;
+    struct gpu_newcomer x = device_newcomer(s, k->layer, k->T, k->p->turns, half);
+    x.qkv = m->qkv;
+    x.ld = s->ld_qkv;
+    x.unturned = k->p->pre;
+    x.ld_unturned = s->ld_pre;
+    x.slot = k->p->first + k->layer * s->cache_heads;
+    x.until = coming;
+    if (s->e->config.family->qk_norm_wide)
         device_norm_heads(s, k->layer, k->T, m->qkv);
     gpu_settle(m->gpu, cache, &x);
 }

@@ -348,23 +348,13 @@ static void settle(struct session *s, int layer, float *qkv)
 {
     struct mirror *m = s->mirror;
     struct resident *r = m->resident;
-    const struct model_config *c = &s->e->config;
-    const struct device_layer *w = &((struct device_weights *)s->e->device)->layer[layer];
-    enum model_rope kind = model_rope(c, layer, s->cap);
-    const float *turn = r->turns + (kind == ROPE_LOCAL ? c->rope_dim : 0);
-    bool wide = c->family->qk_norm_wide, asked = wants_unturned(s) || takes_queries(s);
     struct gpu_cache cache = cache_of(s, layer, 1);
-    const struct gpu_newcomer x = {.qkv = qkv,
-                                   .T = 1,
-                                   .n_heads = c->n_heads,
-                                   .n_rot = c->rope_dim,
-                                   .q_norm = wide ? NULL : w->q_norm,
-                                   .k_norm = wide ? NULL : w->k_norm,
-                                   .eps = c->norm_eps,
-                                   .cos_sin = kind == ROPE_NONE ? NULL : turn,
-                                   .unturned = asked ? r->pre + (size_t)layer * s->ld_pre : NULL,
-                                   .slot = r->heads.slot + layer * s->cache_heads};
-    if (wide)
+    struct gpu_newcomer x = device_newcomer(s, layer, 1, r->turns, (size_t)s->e->config.rope_dim);
+    x.qkv = qkv;
+    x.slot = r->heads.slot + layer * s->cache_heads;
+    if (wants_unturned(s) || takes_queries(s))
+        x.unturned = r->pre + (size_t)layer * s->ld_pre;
+    if (s->e->config.family->qk_norm_wide)
         device_norm_heads(s, layer, 1, qkv);
     gpu_settle(m->gpu, &cache, &x);
 }
