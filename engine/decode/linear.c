@@ -1,6 +1,8 @@
 /* linear.c - matrix products over the thread pool. */
 #include "engine/decode/session_state.h"
 
+enum { MANY_ROWS = 64 };
+
 struct job {
     struct session *s;
     float *out;
@@ -43,10 +45,12 @@ static void matmul_task(void *ctx, int task, int thread)
         k->matmul_f(j->out, j->ld, j->in->x, j->in->ld, j->T, j->w, p0, n);
 }
 
-/* Enough tasks to even out the threads, few enough to keep their cost low. */
-static int panels_per_task(int n_panels, int threads)
+/* Enough tasks to even out the threads, few enough to keep their cost low: those of many rows take
+ * long, and the last of them would be waited for. */
+static int panels_per_task(int n_panels, int threads, int T)
 {
-    int per = (n_panels + 4 * threads - 1) / (4 * threads);
+    int tasks = (T < MANY_ROWS ? 4 : 12) * threads;
+    int per = (n_panels + tasks - 1) / tasks;
     if (per < 1)
         return 1;
     return per > 64 ? 64 : per;
@@ -56,7 +60,7 @@ void linear(struct session *s, float *out, size_t ld, const struct rows_in *in, 
             const struct packed *w)
 {
     struct par *pool = s->e->pool;
-    int per_task = panels_per_task(w->n_panels, par_threads(pool));
+    int per_task = panels_per_task(w->n_panels, par_threads(pool), T);
     struct job j = {s, out, ld, in, T, w, per_task};
     s->q.K = w->K;
     if (quantised(w) || in->make)

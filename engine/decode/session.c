@@ -10,6 +10,13 @@ static size_t panels(int n)
     return ((size_t)n + PANEL - 1) / PANEL * PANEL;
 }
 
+/* Floats between two rows of n: one more step where rows would begin a whole number of pages of
+ * memory apart, since the same few sets of the first cache would then hold them all. */
+static size_t apart(size_t n, size_t step)
+{
+    return n % 1024 == 0 ? n + step : n;
+}
+
 static int most(int a, int b)
 {
     return a > b ? a : b;
@@ -39,12 +46,12 @@ static void rooms(struct session *s, const struct model_config *m, int threads,
 {
     size_t C = (size_t)s->chunk, d = (size_t)m->d_model;
     size_t wide = widest(m);
-    s->ld_qkv = panels((m->n_heads + 2 * m->n_kv_heads) * m->head_dim);
+    s->ld_qkv = apart(panels((m->n_heads + 2 * m->n_kv_heads) * m->head_dim), PANEL);
     s->ld_att = (size_t)m->n_heads * (size_t)m->head_dim;
-    s->ld_out = panels(m->d_model);
-    s->ld_ffn = panels(2 * m->d_ffn);
+    s->ld_out = apart(panels(m->d_model), PANEL);
+    s->ld_ffn = apart(panels(2 * m->d_ffn), PANEL);
     s->ld_vocab = panels(m->vocab);
-    s->ld_strip = ((size_t)s->cap + PAGE_SLOTS - 1) / PAGE_SLOTS * PAGE_SLOTS;
+    s->ld_strip = apart(((size_t)s->cap + PAGE_SLOTS - 1) / PAGE_SLOTS * PAGE_SLOTS, PAGE_SLOTS);
     const struct room all[ROOMS] = {
         {&s->x, C, d},
         {&s->normed, C, d},
