@@ -26,9 +26,10 @@ static void prepare_task(void *ctx, int task, int thread)
     int t0 = task * ROWS_PER_TASK, end = j->T - t0 < ROWS_PER_TASK ? j->T : t0 + ROWS_PER_TASK;
     if (j->in->make)
         j->in->make(j->s, j->in->how, t0, end - t0);
-    for (int t = t0; quantised(j->w) && t < end; t++) {
-        struct qrows row = qrows_from(&j->s->q, (size_t)t);
-        j->s->e->kernels.quant_rows(&row, j->in->x + (size_t)t * j->in->ld, 1, j->w->K);
+    int step = j->in->ld == (size_t)j->w->K ? end - t0 : 1; /* rows that lie side by side */
+    for (int t = t0; quantised(j->w) && t < end; t += step) {
+        struct qrows rows = qrows_from(&j->s->q, (size_t)t);
+        j->s->e->kernels.quant_rows(&rows, j->in->x + (size_t)t * j->in->ld, step, j->w->K);
     }
 }
 

@@ -402,38 +402,3 @@ void matmul_f_avx512(float *out, size_t ld_out, const float *x, size_t ld_x, int
     else
         rows_f(out, ld_out, x, ld_x, T, w, panel0, n_panels, PACK_BF16);
 }
-
-/* 16 values to hi and lo bytes; returns their sum. */
-INLINE __m512i quant16(int8_t *hi, int8_t *lo, __m512 v, __m512 inverse)
-{
-    const __m512 most = _mm512_set1_ps(QROWS_MAX);
-    v = _mm512_mul_ps(v, inverse);
-    v = _mm512_min_ps(_mm512_max_ps(v, _mm512_sub_ps(_mm512_setzero_ps(), most)), most);
-    __m512i q = _mm512_cvtps_epi32(v);
-    __m512i low = _mm512_srai_epi32(_mm512_slli_epi32(q, 24), 24);
-    __m512i high = _mm512_srai_epi32(_mm512_sub_epi32(q, low), 8);
-    _mm_storeu_si128((__m128i *)(void *)lo, _mm512_cvtepi32_epi8(low));
-    _mm_storeu_si128((__m128i *)(void *)hi, _mm512_cvtepi32_epi8(high));
-    return q;
-}
-
-void quant_rows_avx512(struct qrows *out, const float *x, int T, int K)
-{
-    size_t n_blocks = (size_t)T * (size_t)K / QBLOCK;
-    const __m512 no_sign = _mm512_castsi512_ps(_mm512_set1_epi32(0x7fffffff));
-    for (size_t b = 0; b < n_blocks; b++) {
-        int8_t *hi = out->q + b * 2 * QBLOCK, *lo = hi + QBLOCK;
-        __m512 v0 = _mm512_loadu_ps(x + b * QBLOCK), v1 = _mm512_loadu_ps(x + b * QBLOCK + 16);
-        float max = _mm512_reduce_max_ps(
-            _mm512_max_ps(_mm512_and_ps(v0, no_sign), _mm512_and_ps(v1, no_sign)));
-        if (!(max >= QROWS_TINY))
-            max = 0;
-        __m512 inverse = _mm512_set1_ps(max > 0 ? QROWS_MAX / max : 0);
-        int sum0 = _mm512_reduce_add_epi32(quant16(hi, lo, v0, inverse));
-        int sum1 = _mm512_reduce_add_epi32(quant16(hi + 16, lo + 16, v1, inverse));
-        out->scale[b] = max / QROWS_MAX;
-        out->sum[b] = out->scale[b] * (float)(sum0 + sum1);
-        out->half[2 * b] = out->scale[b] * (float)sum0;
-        out->half[2 * b + 1] = out->scale[b] * (float)sum1;
-    }
-}

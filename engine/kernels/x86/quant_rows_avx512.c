@@ -1,0 +1,147 @@
+/* quant_rows_avx512.c - rows as bytes.
+ *
+ * The largest value and the sums of a block are found across the lanes of a vector.  16 blocks go
+ * together, so that each step across lanes serves several of them. */
+#include <immintrin.h>
+
+#include "engine/kernels/vector/sets.h"
+#include "engine/kernels/vector/unroll.h"
+
+enum { TOGETHER = 16 };
+
+/* Lane i: the largest of |x| of block i; 0 where that is too small, or no number. */
+INLINE __m512 largest(const float *x)
+{
+    const __m512 no_sign = _mm512_castsi512_ps(_mm512_set1_epi32(0x7fffffff));
+    __m512 four[4];
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        __m512 v[4];
+        UNROLL
+        for (int b = 0; b < 4; b++) {
+            const float *block = x + (i * 4 + b) * QBLOCK;
+            v[b] = _mm512_max_ps(_mm512_and_ps(_mm512_loadu_ps(block), no_sign),
+                                 _mm512_and_ps(_mm512_loadu_ps(block + 16), no_sign));
+        }
+        __m512d ab = _mm512_castps_pd(
+            _mm512_max_ps(_mm512_unpacklo_ps(v[0], v[1]), _mm512_unpackhi_ps(v[0], v[1])));
+        __m512d cd = _mm512_castps_pd(
+            _mm512_max_ps(_mm512_unpacklo_ps(v[2], v[3]), _mm512_unpackhi_ps(v[2], v[3])));
+        four[i] = _mm512_max_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)),
+                                _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));
+    }
+    __m512 low = _mm512_max_ps(_mm512_shuffle_f32x4(four[0], four[1], 0x88),
+                               _mm512_shuffle_f32x4(four[0], four[1], 0xdd));
+    __m512 high = _mm512_max_ps(_mm512_shuffle_f32x4(four[2], four[3], 0x88),
+                                _mm512_shuffle_f32x4(four[2], four[3], 0xdd));
+    __m512 max = _mm512_max_ps(_mm512_shuffle_f32x4(low, high, 0x88),
+                               _mm512_shuffle_f32x4(low, high, 0xdd));
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(max, _mm512_set1_ps(QROWS_TINY), _CMP_GE_OQ),
+                               max);
+}
+
+INLINE __m256i words_of(const float *x, __m512 inverse)
+{
+    const __m512 most = _mm512_set1_ps(QROWS_MAX), least = _mm512_set1_ps(-QROWS_MAX);
+    __m512 v = _mm512_mul_ps(_mm512_loadu_ps(x), inverse);
+    v = _mm512_min_ps(_mm512_max_ps(v, least), most);
+    return _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(v));
+}
+
+/* A block to hi and lo bytes.  Returns sums of its words: those of its first half in the first
+ * eight lanes, of its second half in the others. */
+INLINE __m512i quant_block(int8_t *q, const float *x, float inverse)
+{
+    __m512 by = _mm512_set1_ps(inverse);
+    __m512i w = _mm512_inserti64x4(_mm512_castsi256_si512(words_of(x, by)), words_of(x + 16, by),
+                                   1);
+    __m512i hi = _mm512_srai_epi16(_mm512_add_epi16(w, _mm512_set1_epi16(128)), 8);
+    _mm256_storeu_si256((__m256i *)(void *)q, _mm512_cvtepi16_epi8(hi));
+    _mm256_storeu_si256((__m256i *)(void *)(q + QBLOCK), _mm512_cvtepi16_epi8(w));
+    return _mm512_madd_epi16(w, _mm512_set1_epi16(1));
+}
+
+/* Parts of 128 bits: sums over four lanes each of the vectors of four blocks. */
+INLINE __m512i sums_of_four(const __m512i v[4])
+{
+    __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]),
+                                  _mm512_unpackhi_epi32(v[0], v[1]));
+    __m512i cd = _mm512_add_epi32(_mm512_unpacklo_epi32(v[2], v[3]),
+                                  _mm512_unpackhi_epi32(v[2], v[3]));
+    return _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+}
+
+/* Eight blocks.  Returns their sums: in parts of 128 bits the first halves of blocks 0 to 3, their
+ * second halves, and the same of blocks 4 to 7. */
+INLINE __m512i quant_eight(int8_t *q, const float *x, const float *inverse)
+{
+    __m512i four[2];
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        __m512i v[4];
+        UNROLL
+        for (int b = 0; b < 4; b++) {
+            int at = i * 4 + b;
+            v[b] = quant_block(q + at * 2 * QBLOCK, x + at * QBLOCK, inverse[at]);
+        }
+        four[i] = sums_of_four(v);
+    }
+    return _mm512_add_epi32(_mm512_shuffle_i32x4(four[0], four[1], 0x88),
+                            _mm512_shuffle_i32x4(four[0], four[1], 0xdd));
+}
+
+INLINE void quant_together(struct qrows *out, size_t b, const float *x)
+{
+    const __m512i halves_low = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11,
+                                                 15);
+    const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26,
+                                            27);
+    const __m512i second = _mm512_setr_epi32(4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30,
+                                             31);
+    const __m512 most = _mm512_set1_ps(QROWS_MAX);
+    __m512 max = largest(x), scale = _mm512_div_ps(max, most);
+    _Alignas(64) float inverse[TOGETHER];
+    __mmask16 some = _mm512_cmp_ps_mask(max, _mm512_setzero_ps(), _CMP_GT_OQ);
+    _mm512_store_ps(inverse, _mm512_maskz_div_ps(some, most, max));
+    int8_t *q = out->q + b * 2 * QBLOCK;
+    __m512i low = quant_eight(q, x, inverse);
+    __m512i high = quant_eight(q + 16 * QBLOCK, x + 8 * QBLOCK, inverse + 8);
+    __m512i whole = _mm512_add_epi32(_mm512_permutex2var_epi32(low, first, high),
+                                     _mm512_permutex2var_epi32(low, second, high));
+    _mm512_storeu_ps(out->scale + b, scale);
+    _mm512_storeu_ps(out->sum + b, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(whole)));
+    const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    const __m512i eight = _mm512_set1_epi32(8);
+    __m512 halves = _mm512_cvtepi32_ps(_mm512_permutexvar_epi32(halves_low, low));
+    __m512 by = _mm512_permutexvar_ps(twice, scale);
+    _mm512_storeu_ps(out->half + 2 * b, _mm512_mul_ps(by, halves));
+    halves = _mm512_cvtepi32_ps(_mm512_permutexvar_epi32(halves_low, high));
+    by = _mm512_permutexvar_ps(_mm512_add_epi32(twice, eight), scale);
+    _mm512_storeu_ps(out->half + 2 * b + TOGETHER, _mm512_mul_ps(by, halves));
+}
+
+INLINE void quant_one(struct qrows *out, size_t b, const float *x)
+{
+    const __m512 no_sign = _mm512_castsi512_ps(_mm512_set1_epi32(0x7fffffff));
+    float max = _mm512_reduce_max_ps(
+        _mm512_max_ps(_mm512_and_ps(_mm512_loadu_ps(x), no_sign),
+                      _mm512_and_ps(_mm512_loadu_ps(x + 16), no_sign)));
+    if (!(max >= QROWS_TINY))
+        max = 0;
+    __m512i sums = quant_block(out->q + b * 2 * QBLOCK, x, max > 0 ? QROWS_MAX / max : 0);
+    int sum0 = _mm512_mask_reduce_add_epi32(0x00ff, sums);
+    int sum1 = _mm512_mask_reduce_add_epi32(0xff00, sums);
+    out->scale[b] = max / QROWS_MAX;
+    out->sum[b] = out->scale[b] * (float)(sum0 + sum1);
+    out->half[2 * b] = out->scale[b] * (float)sum0;
+    out->half[2 * b + 1] = out->scale[b] * (float)sum1;
+}
+
+void quant_rows_avx512(struct qrows *out, const float *x, int T, int K)
+{
+    size_t n_blocks = (size_t)T * (size_t)K / QBLOCK, b = 0;
+    for (; b + TOGETHER <= n_blocks; b += TOGETHER)
+        quant_together(out, b, x + b * QBLOCK);
+    for (; b < n_blocks; b++)
+        quant_one(out, b, x + b * QBLOCK);
+}
