@@ -130,11 +130,9 @@ static void open_model(const char *path, const char *gates)
 {
     struct engine_options opt = {.n_threads = 1, .cpu_flags = cpu_flags_detect()};
     struct kvf_diag d = {""};
-    char hash[33] = "";
     if (engine_open(path, &opt, &bench.e, &d) != KVF_OK)
         fail(path, &d);
-    gguf_hash(bench.e->gguf, hash);
-    struct gates_model m = gates_model_from(&bench.e->config, hash, &bench.e->kernels);
+    struct gates_model m = gates_model_from(&bench.e->config, bench.e->hash, &bench.e->kernels);
     if (gates && gates_open(gates, &m, &bench.gates, &d) != KVF_OK)
         fail(gates, &d);
 }

@@ -271,10 +271,8 @@ static void meta_rhos(struct table *t, const char *name, const struct compared *
 
 static void add_meta(const struct job *j, struct table *t)
 {
-    char hash[33] = "";
-    gguf_hash(j->r.engine->gguf, hash);
     table_meta_str(t, "model", j->r.engine->config.name);
-    table_meta_str(t, "model_hash", hash);
+    table_meta_str(t, "model_hash", j->r.engine->hash);
     table_meta_num(t, "T", j->n);
     table_meta_num(t, "prompt_tokens", j->text.n_prompt);
     table_meta_str(t, "loss", loss_words[j->loss]);

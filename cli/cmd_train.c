@@ -45,7 +45,6 @@ struct job {
     struct packs *packs;
     struct trainer *trainer;
     struct train_check *check; /* NULL: none */
-    char hash[33];
     struct train_files files;
     struct buf config, log;
     struct buf tokens_name;              /* folder of the cache of token ids; empty: none */
@@ -130,7 +129,7 @@ static int put_config(struct job *j)
     buf_printf(b,
                "{\"version\": \"%s\", \"method\": \"%s\", \"model\": \"%s\", \"model_hash\": "
                "\"%s\", ",
-               kvf_version(), j->recipe.name, j->engine->config.name, j->hash);
+               kvf_version(), j->recipe.name, j->engine->config.name, j->engine->hash);
     recipe_put(b, &j->recipe);
     buf_printf(b,
                ", \"steps\": %" PRId64 ", \"warmup\": %" PRId64 ", \"length\": %" PRId64
@@ -154,7 +153,7 @@ static int keep_teacher(struct job *j, struct kvf_diag *d)
         || access(j->teacher_name.data, W_OK | X_OK) != 0)
         return kvf_fail(d, KVF_E_IO, "--keep-teacher: no folder to keep it in; set KVFATE_CACHE");
     const char *device = model_learner_word(&j->recipe.opt.learner);
-    buf_printf(&j->teacher_of, "%s %s ", kvf_version(), j->hash);
+    buf_printf(&j->teacher_of, "%s %s ", kvf_version(), j->engine->hash);
     if (device)
         buf_str(&j->teacher_of, device);
     else
@@ -179,7 +178,6 @@ static int open_all(struct job *j, struct kvf_diag *d)
         return err;
     if (folder_cache_make("tokens", &j->tokens_name) != KVF_OK)
         buf_finish(&j->tokens_name);
-    gguf_hash(j->engine->gguf, j->hash);
     if (j->keep_teacher)
         err = keep_teacher(j, d);
     if (!err)
@@ -234,8 +232,9 @@ static int write_gates(struct job *j, const char *path, struct kvf_diag *d)
     struct buf record = {0};
     buf_printf(&record, "%.*s, \"steps_done\": %" PRId64 "}", (int)j->config.len - 1,
                j->config.data, trainer_steps(j->trainer));
-    int err = record.err ? record.err
-                         : trainer_write_gates(j->trainer, path, !j->f32, j->hash, record.data, d);
+    int err = record.err
+                  ? record.err
+                  : trainer_write_gates(j->trainer, path, !j->f32, j->engine->hash, record.data, d);
     buf_finish(&record);
     return err;
 }

@@ -101,7 +101,7 @@ static int put_config(struct tune_job *j)
     struct buf *b = &j->config;
     const struct tuner_options *o = &j->opt;
     buf_printf(b, "{\"version\": \"%s\", \"model\": \"%s\", \"model_hash\": \"%s\"", kvf_version(),
-               j->engine->config.name, j->hash);
+               j->engine->config.name, j->engine->hash);
     methods_put(b, &j->methods, &j->engine->config);
     buf_printf(b,
                ", \"steps\": %" PRId64 ", \"warmup\": %" PRId64 ", \"length\": %d, \"prompt\": %d, "
@@ -163,7 +163,6 @@ static int open_all(struct tune_job *j, struct kvf_diag *d)
         return err;
     if (folder_cache_make("tokens", &j->tokens_name) != KVF_OK)
         buf_finish(&j->tokens_name);
-    gguf_hash(j->engine->gguf, j->hash);
     err = j->rewards.n ? tune_reward_open(j, d) : tune_text_open(j, d);
     if (!err)
         err = put_config(j);
@@ -249,7 +248,7 @@ static int write_result(struct tune_job *j, struct kvf_diag *d)
                j->config.data, steps_done(j));
     int err = record.err;
     if (!err && is_adapter(j))
-        err = lora_write(tuner_lora(j->tuner), j->out, j->hash, record.data, d);
+        err = lora_write(tuner_lora(j->tuner), j->out, j->engine->hash, record.data, d);
     else if (!err)
         err = write_model(j, record.data, d);
     buf_finish(&record);

@@ -71,9 +71,7 @@ int model_open(const char *model, const struct execution *how, struct engine **r
 
 int model_gates(struct engine *e, const char *path, struct gates **ret_gates, struct kvf_diag *d)
 {
-    char hash[33] = "";
-    gguf_hash(e->gguf, hash);
-    struct gates_model model = gates_model_from(&e->config, hash, &e->kernels);
+    struct gates_model model = gates_model_from(&e->config, e->hash, &e->kernels);
     struct buf file = {0};
     int err = folder_gates_path(path, &file, d);
     if (!err)
@@ -96,11 +94,9 @@ int model_shipped_gates(struct engine *e, const struct method *m, struct gates *
     static const char *const trained[] = {"trimkv", "dbtrimkv", "wgkv"};
     unsigned need = method_gates(m);
     struct buf path = {0};
-    char hash[33] = "";
     if (!need)
         return KVF_OK;
-    gguf_hash(e->gguf, hash);
-    int err = folder_gates_for(m->name, need, hash, &path);
+    int err = folder_gates_for(m->name, need, e->hash, &path);
     if (!err)
         err = model_gates(e, path.data, ret_gates, d);
     for (size_t i = 0; err == KVF_E_NOTFOUND && i < sizeof trained / sizeof *trained; i++)

@@ -92,7 +92,7 @@ int saliency_of_open(struct saliency_of *of, const char *path, const struct engi
     const struct model_config *c = &e->config;
     struct plan_model m = {c->n_layers, c->n_heads, c->n_kv_heads, c->vocab, c->n_ctx, "", ""};
     struct kvf_trace *t = NULL;
-    gguf_hash(e->gguf, m.hash);
+    memcpy(m.hash, e->hash, sizeof m.hash);
     tokenizer_hash(e->tokenizer, m.tokenizer_hash);
     int err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
     of->partial = !err && trace_is_partial(t);

@@ -37,7 +37,6 @@ struct tune_job {
     struct pack *doc;                           /* [check_docs] of checks */
     struct pass_loss *loss;                     /* [check_docs] */
     double *kl_of;                              /* [check_docs] */
-    char hash[33];
     struct buf config, log, tokens_name;
     struct progress bar;
     double first[TRAIN_CHECK_BUDGETS], last[TRAIN_CHECK_BUDGETS]; /* of checks; NaN: none */

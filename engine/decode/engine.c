@@ -1,8 +1,42 @@
+#include <pthread.h>
+
 #include "base/json.h"
 #include "base/mem.h"
 #include "engine/decode/session.h"
 #include "engine/model/adapter.h"
 #include "engine/model/model_file.h"
+
+/* The tokenizer of a vocabulary and the hash of the file take as long as the weights of a small
+ * model: they are made while those are. */
+struct reading {
+    struct engine *e;
+    struct kvf_diag diag;
+    int err;
+};
+
+static void *read_names(void *reading)
+{
+    struct reading *r = reading;
+    r->err = tokenizer_create(r->e->gguf, &r->e->tokenizer, &r->diag);
+    if (!r->err)
+        gguf_hash(r->e->gguf, r->e->hash);
+    return NULL;
+}
+
+static int read_parts(struct engine *e, struct kvf_diag *d)
+{
+    struct reading r = {.e = e};
+    pthread_t beside;
+    bool two = pthread_create(&beside, NULL, read_names, &r) == 0;
+    int err = weights_load(e->gguf, &e->config, e->exact, e->pool, &e->weights, d);
+    if (two)
+        pthread_join(beside, NULL);
+    else
+        read_names(&r);
+    if (r.err && d)
+        *d = r.diag;
+    return r.err ? r.err : err;
+}
 
 int engine_open(const char *path, const struct engine_options *opt, struct engine **ret_engine,
                 struct kvf_diag *d)
@@ -26,15 +60,12 @@ int engine_open(const char *path, const struct engine_options *opt, struct engin
         err = rope_scale_apply(&opt->rope_scale, &e->config, d);
     if (err)
         goto fail;
-    err = tokenizer_create(e->gguf, &e->tokenizer, d);
-    if (err)
-        goto fail;
     err = par_create(opt->n_threads, &e->pool);
     if (err) {
         kvf_fail(d, err, "cannot start %d threads", opt->n_threads);
         goto fail;
     }
-    err = weights_load(e->gguf, &e->config, opt->exact, e->pool, &e->weights, d);
+    err = read_parts(e, d);
     if (err)
         goto fail;
     err = e->backend->open(e, d);
@@ -75,10 +106,8 @@ const char *engine_precision(const struct engine *e)
 void engine_put_model(const struct engine *e, struct buf *b)
 {
     const struct model_config *m = &e->config;
-    char hash[33] = "";
-    gguf_hash(e->gguf, hash);
     json_put_member_str(b, "name", m->name);
-    json_put_member_str(b, "hash", hash);
+    json_put_member_str(b, "hash", e->hash);
     json_put_member_str(b, "arch", m->arch);
     json_put_member_num(b, "layers", m->n_layers);
     json_put_member_num(b, "query_heads", m->n_heads);

@@ -17,6 +17,7 @@
 struct engine {
     struct gguf *gguf;
     struct model_config config;
+    char hash[33]; /* of the model (gguf_hash) */
     struct weights *weights;
     struct tokenizer *tokenizer;
     struct kernels kernels;

@@ -115,10 +115,8 @@ static void fill(const struct causal_result *r, int group, int row, double *cell
 static void add_meta(struct table *t, const struct causal_result *r)
 {
     const struct effect *e = r->e;
-    char hash[33] = "";
-    gguf_hash(e->engine->gguf, hash);
     table_meta_str(t, "model", e->engine->config.name);
-    table_meta_str(t, "model_hash", hash);
+    table_meta_str(t, "model_hash", e->engine->hash);
     table_meta_num(t, "tasks", r->n_tasks);
     table_meta_str(t, "kv_type", kv_type_name(e->kv_type));
     engine_put_scale(e->engine, t);

@@ -69,10 +69,8 @@ static int fill_row(const struct effect_result *r, int row, double *v, double *o
 static void add_meta(struct table *t, const struct effect_result *r)
 {
     const struct effect *e = r->e;
-    char hash[33] = "";
-    gguf_hash(e->engine->gguf, hash);
     table_meta_str(t, "model", e->engine->config.name);
-    table_meta_str(t, "model_hash", hash);
+    table_meta_str(t, "model_hash", e->engine->hash);
     table_meta_num(t, "docs", r->docs);
     table_meta_num(t, "prompt_tokens", e->prompt);
     table_meta_num(t, "score_tokens", r->steps);

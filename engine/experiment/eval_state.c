@@ -29,9 +29,7 @@ static const char *precision_of(const struct engine *e)
 
 static void build_header(const struct eval *e, uint64_t seed, const char *version, struct buf *b)
 {
-    char hash[33] = "";
-    gguf_hash(e->engine->gguf, hash);
-    buf_printf(b, "# kvfate eval results: %s\n# model_hash: %s\n", version, hash);
+    buf_printf(b, "# kvfate eval results: %s\n# model_hash: %s\n", version, e->engine->hash);
     buf_printf(b, "# texts: %s\n# seed: %" PRIu64 "\n# prompt_tokens: %d\n# score_tokens: %d\n",
                e->answers ? "tasks" : "documents", seed, e->prompt, e->score);
     buf_printf(b, "# precision: %s\n# kv_type: %s\n", precision_of(e->engine),

@@ -135,10 +135,8 @@ static void add_ranking(struct table *t, const double *right_low, double at_leas
 
 static void add_meta(struct table *t, const struct eval *e)
 {
-    char hash[33] = "";
-    gguf_hash(e->engine->gguf, hash);
     table_meta_str(t, "model", e->engine->config.name);
-    table_meta_str(t, "model_hash", hash);
+    table_meta_str(t, "model_hash", e->engine->hash);
     if (!e->answers) {
         table_meta_num(t, "prompt_tokens", e->prompt);
         table_meta_num(t, "score_tokens", e->score);

@@ -60,8 +60,9 @@ int64_t gguf_array_ints(const struct gguf *g, const char *key);
 /* Walks all strings of an array in order, which is faster than asking for each. */
 void gguf_each_str(const struct gguf *g, const char *key,
                    void (*fn)(void *ctx, int64_t i, const char *s, size_t len), void *ctx);
-/* Of bools: 0 or 1. */
-int64_t gguf_array_int(const struct gguf *g, const char *key, int64_t i);
+/* The same of an array of integers; of bools: 0 or 1. */
+void gguf_each_int(const struct gguf *g, const char *key,
+                   void (*fn)(void *ctx, int64_t i, int64_t value), void *ctx);
 /* Copies the first cap elements of an array of F32; returns how many it has. */
 int64_t gguf_array_reals(const struct gguf *g, const char *key, float *out, int64_t cap);
 /* An array of bytes, signed or not; NULL when missing. */

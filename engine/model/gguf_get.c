@@ -141,14 +141,18 @@ void gguf_each_str(const struct gguf *g, const char *key,
     }
 }
 
-int64_t gguf_array_int(const struct gguf *g, const char *key, int64_t i)
+void gguf_each_int(const struct gguf *g, const char *key,
+                   void (*fn)(void *ctx, int64_t i, int64_t value), void *ctx)
 {
     const struct pair *p = find_array(g, key);
-    int64_t v = 0;
-    if (p->element == GT_BOOL)
-        return p->value[i] != 0;
-    int_at(p->element, p->value + (size_t)i * gguf_scalar_size(p->element), &v);
-    return v;
+    int64_t n = gguf_array_ints(g, key);
+    for (int64_t i = 0; i < n; i++) {
+        const unsigned char *at = p->value + (size_t)i * gguf_scalar_size(p->element);
+        int64_t v = *at != 0;
+        if (p->element != GT_BOOL)
+            int_at(p->element, at, &v);
+        fn(ctx, i, v);
+    }
 }
 
 int64_t gguf_array_reals(const struct gguf *g, const char *key, float *out, int64_t cap)

@@ -13,6 +13,13 @@ static struct key key_of(const struct model_config *m, const char *name)
     return k;
 }
 
+static void on_local(void *ctx, int64_t l, int64_t value)
+{
+    struct model_config *m = ctx;
+    if (l < m->n_layers)
+        m->local[l] = value != 0;
+}
+
 /* local[] from a list with one element for each layer. */
 static int read_list(const struct gguf *g, struct model_config *m, const char *key, int64_t n,
                      struct kvf_diag *d)
@@ -20,8 +27,7 @@ static int read_list(const struct gguf *g, struct model_config *m, const char *k
     if (n < m->n_layers)
         return kvf_fail(d, KVF_E_FORMAT, "%s: %s tells of %lld layers, but the model has %d",
                         gguf_path(g), key, (long long)n, m->n_layers);
-    for (int l = 0; l < m->n_layers; l++)
-        m->local[l] = gguf_array_int(g, key, l) != 0;
+    gguf_each_int(g, key, on_local, m);
     return KVF_OK;
 }
 

@@ -155,15 +155,21 @@ static int32_t read_id(const struct tokenizer *t, const struct gguf *g, const ch
     return id >= 0 && id < t->vocab->n ? (int32_t)id : -1;
 }
 
+static void on_strip(void *ctx, int64_t i, int64_t value)
+{
+    ((uint8_t *)ctx)[i] = value & (STRIP_LEFT | STRIP_RIGHT);
+}
+
 static int read_strips(struct tokenizer *t, const struct gguf *g)
 {
     static const char key[] = "tokenizer.kvfate.strips";
     if (gguf_array_ints(g, key) != t->vocab->n)
         return KVF_OK;
     t->strip = MEM_NEW(uint8_t, (size_t)t->vocab->n);
-    for (int i = 0; t->strip && i < t->vocab->n; i++)
-        t->strip[i] = gguf_array_int(g, key, i) & (STRIP_LEFT | STRIP_RIGHT);
-    return t->strip ? KVF_OK : KVF_E_NOMEM;
+    if (!t->strip)
+        return KVF_E_NOMEM;
+    gguf_each_int(g, key, on_strip, t->strip);
+    return KVF_OK;
 }
 
 static int read_marks(struct tokenizer *t, const struct gguf *g)

@@ -12,9 +12,16 @@ enum { MOST_TOKENS = 1 << 22 };
 static const char tokens_key[] = "tokenizer.ggml.tokens";
 static const char types_key[] = "tokenizer.ggml.token_type";
 
+static void on_type(void *ctx, int64_t i, int64_t type)
+{
+    struct vocab *v = ctx;
+    if (i < v->n && type > TOKEN_NORMAL && type <= TOKEN_BYTE)
+        v->type[i] = (uint8_t)type;
+}
+
 int vocab_open(struct vocab *v, const struct gguf *g, struct kvf_diag *d)
 {
-    int64_t n = gguf_array_strings(g, tokens_key), n_types = gguf_array_ints(g, types_key);
+    int64_t n = gguf_array_strings(g, tokens_key);
     if (n < 1 || n > MOST_TOKENS)
         return kvf_fail(d, KVF_E_FORMAT,
                         "%s: the tokenizer's vocabulary is missing, or has more than %d tokens",
@@ -24,10 +31,8 @@ int vocab_open(struct vocab *v, const struct gguf *g, struct kvf_diag *d)
     v->type = MEM_NEW(uint8_t, (size_t)n);
     if (!v->start || !v->type)
         return KVF_E_NOMEM;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t type = i < n_types ? gguf_array_int(g, types_key, i) : TOKEN_NORMAL;
-        v->type[i] = type > TOKEN_NORMAL && type <= TOKEN_BYTE ? (uint8_t)type : TOKEN_NORMAL;
-    }
+    memset(v->type, TOKEN_NORMAL, (size_t)n);
+    gguf_each_int(g, types_key, on_type, v);
     return KVF_OK;
 }
 

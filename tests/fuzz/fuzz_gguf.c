@@ -7,6 +7,12 @@
 
 enum { TOKENS = 5 };
 
+static void count(void *ctx, int64_t i, int64_t value)
+{
+    (void)value;
+    MUST(i == (*(int64_t *)ctx)++);
+}
+
 /* Every getter on a file that was accepted. */
 static void look_around(const struct gguf *g)
 {
@@ -18,9 +24,9 @@ static void look_around(const struct gguf *g)
     gguf_real(g, "llama.rope.freq_base", 0);
     gguf_bool(g, "tokenizer.ggml.add_bos_token", false);
     gguf_str(g, "general.name", &len);
-    int64_t n = gguf_array_ints(g, "tokenizer.ggml.token_type");
-    for (int64_t i = 0; i < n && i < 100; i++)
-        gguf_array_int(g, "tokenizer.ggml.token_type", i);
+    int64_t seen = 0, n = gguf_array_ints(g, "tokenizer.ggml.token_type");
+    gguf_each_int(g, "tokenizer.ggml.token_type", count, &seen);
+    MUST(seen == (n < 0 ? 0 : n));
     MUST(!gguf_find(g, "no such tensor"));
 }
 
