@@ -56,7 +56,7 @@ void *mem_alloc_raw(size_t n, size_t size)
     return reserve(n, size, &bytes);
 }
 
-void *mem_alloc_touched(size_t n, size_t size)
+void *mem_alloc_huge(size_t n, size_t size)
 {
     enum { HUGE_PAGE = 2 << 20 };
     size_t bytes;
@@ -67,7 +67,7 @@ void *mem_alloc_touched(size_t n, size_t size)
     bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     void *p = aligned_alloc(HUGE_PAGE, bytes);
     if (p)
-        os_give_pages(p, bytes);
+        os_huge_pages(p, bytes);
     return p;
 }
 

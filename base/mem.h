@@ -17,9 +17,10 @@ void *mem_alloc(size_t n, size_t size);
  * before they read it. */
 void *mem_alloc_raw(size_t n, size_t size);
 
-/* As mem_alloc_raw, for memory that is used at once and whole: of a megabyte and more the system
- * gives all pages in one call, as huge ones where it has them, in a fifth of the time. */
-void *mem_alloc_touched(size_t n, size_t size);
+/* As mem_alloc_raw, for memory that is used whole: of a megabyte and more on huge pages, where the
+ * system has them, which come in a fifth of the time, to each thread as it writes the first bytes
+ * of one. */
+void *mem_alloc_huge(size_t n, size_t size);
 
 /* As realloc for a pointer from mem_alloc, or NULL for no elements: keeps old_n elements, zeroes
  * the rest.  On failure p is untouched and NULL is returned. */

@@ -23,8 +23,8 @@ uint64_t os_memory(void);
 /* Fills n <= 256 bytes that nobody can guess.  0 or an errno. */
 int os_random(void *out, size_t n);
 
-/* Memory that will be written soon: a hint. */
-void os_give_pages(void *p, size_t bytes);
+/* Memory that will be written whole: a hint. */
+void os_huge_pages(void *p, size_t bytes);
 
 /* The path of the running program, not ended by a zero byte: its length, cap where it was cut;
  * -1: not known. */

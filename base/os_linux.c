@@ -41,12 +41,11 @@ int os_random(void *out, size_t n)
     return getrandom(out, n, 0) == (ssize_t)n ? 0 : errno;
 }
 
-/* Older kernels refuse either. */
-void os_give_pages(void *p, size_t bytes)
+/* Some kernels refuse. */
+void os_huge_pages(void *p, size_t bytes)
 {
-#if defined MADV_HUGEPAGE && defined MADV_POPULATE_WRITE
+#ifdef MADV_HUGEPAGE
     madvise(p, bytes, MADV_HUGEPAGE);
-    madvise(p, bytes, MADV_POPULATE_WRITE);
 #else
     (void)p;
     (void)bytes;

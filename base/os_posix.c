@@ -49,7 +49,7 @@ int os_random(void *out, size_t n)
     return got == (ssize_t)n ? 0 : error;
 }
 
-void os_give_pages(void *p, size_t bytes)
+void os_huge_pages(void *p, size_t bytes)
 {
     (void)p;
     (void)bytes;

@@ -71,7 +71,7 @@ static bool must_refuse(const struct kvf_trace *t, const struct record *r)
 static int read_index(struct kvf_trace *t, const struct record *r, uint64_t n,
                       const unsigned char **ret)
 {
-    struct record *p = mem_alloc_touched(n, sizeof *p);
+    struct record *p = mem_alloc_huge(n, sizeof *p);
     if (!p)
         return KVF_E_NOMEM;
     mem_free(t->rec);

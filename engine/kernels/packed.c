@@ -259,7 +259,7 @@ static size_t aligned(size_t bytes)
 void pack_room_open(struct pack_room *room, uint64_t bytes, int n)
 {
     uint64_t all = bytes + (uint64_t)n * 3 * ROOM_ALIGN;
-    room->data = all <= SIZE_MAX ? mem_alloc_touched((size_t)all, 1) : NULL;
+    room->data = all <= SIZE_MAX ? mem_alloc_huge((size_t)all, 1) : NULL;
     room->bytes = room->data ? (size_t)all : 0;
     atomic_init(&room->used, 0);
 }
