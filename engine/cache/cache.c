@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "engine/cache/cache.h"
+#include "engine/cache/page_room.h"
 
 /* One line of memory: a step looks at every head. */
 struct head {
@@ -25,6 +26,7 @@ struct cache {
     struct cache_config cfg;
     size_t half_bytes;    /* of the keys of a page; the values follow */
     struct head *head;    /* [n_layers * n_heads] */
+    struct page_room room;
     unsigned char **free; /* pages without an owner */
     int64_t n_free, free_cap;
     int64_t n_pages;  /* held by heads or free; never more than free_cap */
@@ -45,10 +47,10 @@ static int held(const struct head *h)
     return h->n + (h->gap == GAP_OPEN && h->hole < h->n);
 }
 
-/* Caches that hold a page; stored behind its keys and values. */
+/* Caches that hold a page. */
 static atomic_int *holders(const struct cache *c, unsigned char *page)
 {
-    return (atomic_int *)(void *)(page + 2 * c->half_bytes);
+    return &page_tail(&c->room, page)->holders;
 }
 
 /* A page that no other cache sees may be written.  What another cache reads of a
@@ -78,7 +80,8 @@ int cache_create(const struct cache_config *cfg, struct cache **ret_cache)
         return KVF_E_NOMEM;
     c->cfg = *cfg;
     c->half_bytes = kv_half_bytes(cfg->type, cfg->head_dim);
-    c->stats.page_bytes = (int64_t)(2 * c->half_bytes);
+    c->room.page_bytes = 2 * c->half_bytes;
+    c->stats.page_bytes = (int64_t)c->room.page_bytes;
     c->head = MEM_NEW(struct head, (size_t)cfg->n_layers * (size_t)cfg->n_heads);
     if (!c->head) {
         cache_destroy(c);
@@ -96,7 +99,7 @@ void cache_destroy(struct cache *c)
         struct head *h = &c->head[i];
         for (int p = 0; p < h->n_pages; p++)
             if (let_go(c, h->page[p]))
-                mem_free(h->page[p]);
+                page_room_give(&c->room, h->page[p]);
         mem_free(h->page);
         mem_free(h->news);
         mem_free(h->pos);
@@ -104,7 +107,8 @@ void cache_destroy(struct cache *c)
         mem_free(h->list);
     }
     for (int64_t i = 0; i < c->n_free; i++)
-        mem_free(c->free[i]);
+        page_room_give(&c->room, c->free[i]);
+    page_room_close(&c->room);
     mem_free(c->free);
     mem_free(c->renamed);
     mem_free(c->head);
@@ -177,10 +181,9 @@ static int new_page(struct cache *c, unsigned char **ret)
     }
     if (grow_free(c, c->n_pages + 1) != KVF_OK)
         return KVF_E_NOMEM;
-    unsigned char *p = mem_alloc(1, 2 * c->half_bytes + sizeof(atomic_int));
+    unsigned char *p = page_room_take(&c->room);
     if (!p)
         return KVF_E_NOMEM;
-    atomic_init(holders(c, p), 1);
     c->n_pages++;
     *ret = p;
     return KVF_OK;

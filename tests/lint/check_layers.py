@@ -42,6 +42,7 @@ PRIVATE = {
     'libtrace/digest.h': 'libtrace/',
     'libtrace/hash.h': 'libtrace/',
     'libtrace/copying.h': 'libtrace/',
+    'engine/cache/page_room.h': 'engine/cache/',
     'engine/decode/session_state.h': 'engine/decode/',
     'engine/decode/ghosts.h': 'engine/decode/',
     'engine/decode/shadow.h': 'engine/decode/',

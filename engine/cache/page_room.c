@@ -1,0 +1,78 @@
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/cache/page_room.h"
+
+enum { PIECE_BYTES = 2 << 20, FIRST_PAGES = 4 };
+
+/* Lies before the pages of a piece, in a line of its own. */
+struct page_piece {
+    atomic_size_t held; /* pages that are not given up, those that nobody has had included */
+};
+
+/* From page to page. */
+static size_t stride(const struct page_room *r)
+{
+    size_t bytes = r->page_bytes + sizeof(struct page_tail);
+    return (bytes + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN;
+}
+
+/* As many as there are already, so that little memory waits for a use. */
+static size_t pages_of_next(const struct page_room *r)
+{
+#ifdef __SANITIZE_ADDRESS__ /* which sees who reads behind a piece, not behind a page of it */
+    return 1;
+#endif
+    size_t most = (PIECE_BYTES - MEM_ALIGN) / stride(r);
+    size_t n = r->bought > FIRST_PAGES ? r->bought : FIRST_PAGES;
+    if (n * stride(r) > PIECE_BYTES / 2)
+        n = most;
+    return n > 0 ? n : 1;
+}
+
+/* Gives up n pages of a piece. */
+static void leave(struct page_piece *piece, size_t n)
+{
+    if (atomic_fetch_sub_explicit(&piece->held, n, memory_order_acq_rel) == n)
+        mem_free(piece);
+}
+
+static bool buy(struct page_room *r)
+{
+    size_t n = pages_of_next(r);
+    unsigned char *piece = mem_alloc_huge(MEM_ALIGN + n * stride(r), 1);
+    if (!piece)
+        return false;
+    r->piece = (struct page_piece *)(void *)piece;
+    atomic_init(&r->piece->held, n);
+    r->next = piece + MEM_ALIGN;
+    r->n_left = n;
+    r->bought += n;
+    return true;
+}
+
+unsigned char *page_room_take(struct page_room *r)
+{
+    if (r->n_left == 0 && !buy(r))
+        return NULL;
+    unsigned char *page = r->next;
+    r->next += stride(r);
+    r->n_left--;
+    memset(page, 0, r->page_bytes);
+    page_tail(r, page)->piece = r->piece;
+    atomic_init(&page_tail(r, page)->holders, 1);
+    return page;
+}
+
+void page_room_give(const struct page_room *r, unsigned char *page)
+{
+    leave(page_tail(r, page)->piece, 1);
+}
+
+void page_room_close(struct page_room *r)
+{
+    if (r->n_left > 0)
+        leave(r->piece, r->n_left);
+    r->n_left = 0;
+}
