@@ -86,14 +86,14 @@ static void run_add(struct bench *b)
 
 static void run_attn_qk(struct bench *b)
 {
-    b->k->attn_qk(b->out, ROW, b->x, D_HEAD, b->T, D_HEAD, b->kpage[b->kind], (enum kv_type)b->kind,
-                  0.125f);
+    const struct kv_keys keys = {.page = b->kpage[b->kind], .type = (enum kv_type)b->kind};
+    b->k->attn_qk(b->out, ROW, b->x, D_HEAD, b->T, D_HEAD, &keys, 0.125f);
 }
 
 static void run_attn_av(struct bench *b)
 {
-    const struct kv_values values = {b->vpage[b->kind], (enum kv_type)b->kind, D_HEAD, 0, D_HEAD,
-                                     PAGE_SLOTS};
+    const struct kv_values values = {
+        b->vpage[b->kind], (enum kv_type)b->kind, D_HEAD, 0, D_HEAD, PAGE_SLOTS, NULL};
     b->k->attn_av(b->out, D_HEAD, b->p, ROW, b->T, &values);
 }
 

@@ -24,8 +24,8 @@ struct head {
 
 struct cache {
     struct cache_config cfg;
-    size_t half_bytes;    /* of the keys of a page; the values follow */
-    struct head *head;    /* [n_layers * n_heads] */
+    size_t half_bytes; /* of the keys of a page; the values follow */
+    struct head *head; /* [n_layers * n_heads] */
     struct page_room room;
     unsigned char **free; /* pages without an owner */
     int64_t n_free, free_cap;

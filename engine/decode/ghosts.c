@@ -117,8 +117,9 @@ static void logits_of(const struct session *s, const struct ghost_query *q,
     const struct model_config *m = &s->e->config;
     int D = m->head_dim;
     for (int p = 0; p * PAGE_SLOTS < n; p++) {
-        s->e->kernels.attn_qk(k->row + p * PAGE_SLOTS, s->ld_strip, q->q, (size_t)D, 1, D,
-                              cache_keys(view, p), s->kv_type, m->attn_scale);
+        const struct kv_keys keys = {.page = cache_keys(view, p), .type = s->kv_type};
+        s->e->kernels.attn_qk(k->row + p * PAGE_SLOTS, s->ld_strip, q->q, (size_t)D, 1, D, &keys,
+                              m->attn_scale);
         if (m->attn_cap > 0)
             s->e->kernels.soft_cap(k->row + p * PAGE_SLOTS, PAGE_SLOTS, m->attn_cap);
     }
@@ -179,7 +180,7 @@ static double add_missed(const struct session *s, const struct cache_head *view,
             mass += (double)k->row[i];
             missed += !k->seen[pos];
         }
-        const struct kv_values values = {cache_values(c, view, p), s->kv_type, D, 0, D, end};
+        const struct kv_values values = {cache_values(c, view, p), s->kv_type, D, 0, D, end, NULL};
         if (missed > 0)
             s->e->kernels.attn_av(k->gap, (size_t)D, k->row, s->ld_strip, 1, &values);
     }

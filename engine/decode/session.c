@@ -102,8 +102,12 @@ int64_t session_buffer_bytes(const struct model_config *m, int length, int chunk
 /* What the tasks of a step share. */
 static int alloc_shared(struct session *s)
 {
-    s->rows_done = MEM_NEW(atomic_int, (size_t)s->e->config.n_heads);
-    if (!s->rows_done)
+    const struct model_config *m = &s->e->config;
+    size_t heads = (size_t)m->n_heads;
+    s->rows_done = MEM_NEW(atomic_int, heads);
+    s->step_rows = MEM_NEW(atomic_int, heads);
+    s->step_sums = MEM_NEW(atomic_int, heads * (size_t)step_blocks(m));
+    if (!s->rows_done || !s->step_rows || !s->step_sums)
         return KVF_E_NOMEM;
     return wants_nll(s) ? alloc_segments(s) : KVF_OK;
 }
@@ -250,6 +254,8 @@ void session_destroy(struct session *s)
     shadow_destroy(s->shadow);
     ghosts_destroy(s->ghosts);
     mem_free(s->rows_done);
+    mem_free(s->step_rows);
+    mem_free(s->step_sums);
     mem_free(s->q.q);
     cache_destroy(s->cache);
     method_state_destroy(s->method);

@@ -80,8 +80,10 @@ struct session {
     /* Per thread. */
     float *strip; /* [threads][QUERY_BLOCK][ld_strip] attention scores */
     size_t ld_strip;
-    atomic_int *rows_done;  /* [n_heads] rows of the chunk whose attention is computed */
-    float *segment;         /* [threads][C][VOCAB_SEGMENT] */
+    atomic_int *rows_done; /* [n_heads] rows of the chunk whose attention is computed */
+    atomic_int *step_rows; /* [n_heads] tasks of a KV head that its sums wait for, which are done */
+    atomic_int *step_sums; /* [n_heads][step_blocks] tasks of the sums of channels that are done */
+    float *segment;        /* [threads][C][VOCAB_SEGMENT] */
     unsigned char *visible; /* [threads][ld_strip] */
     float *part_scratch;    /* [threads][ld_scratch] of gates, reads and rotated queries */
     size_t ld_scratch;
@@ -156,6 +158,12 @@ void count_reads(struct session *s, int layer);
 /* Buffers of the parts above (session_parts.c). KVF_OK or KVF_E_NOMEM. */
 int alloc_part_buffers(struct session *s);
 void free_part_buffers(struct session *s);
+
+/* Blocks of channels that attention may sum apart. */
+static inline int step_blocks(const struct model_config *m)
+{
+    return (m->head_dim + KV_BLOCK - 1) / KV_BLOCK;
+}
 
 /* Attention of all query heads over the cache (attention.c).  KVF_OK. */
 int attention(struct session *s, int layer, int T, int pos0);

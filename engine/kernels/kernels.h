@@ -49,16 +49,24 @@ enum {
 #define DECL_ADD(name) void name(float *x, const float *y, int n)
 #define DECL_ATTN_QK(name)                                                                         \
     void name(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D,               \
-              const void *kpage, enum kv_type type, float scale)
+              const struct kv_keys *k, float scale)
 #define DECL_ATTN_AV(name)                                                                         \
     void name(float *out, size_t ld_out, const float *p, size_t ld_p, int T,                       \
               const struct kv_values *v)
+/* Keys of a page.  next: the keys that are read after them, or NULL; who reads them once waits for
+ * memory otherwise. */
+struct kv_keys {
+    const void *page;
+    enum kv_type type;
+    const void *next;
+};
 /* Values of a page that attn_av adds up: the first n_slots, and of them the channels [d0, d1) of D.
- * Of part of the channels d0 and d1 are multiples of KV_BLOCK, or d1 is D. */
+ * Of part of the channels d0 and d1 are multiples of KV_BLOCK, or d1 is D.  next: as of keys. */
 struct kv_values {
     const void *page;
     enum kv_type type;
     int D, d0, d1, n_slots;
+    const void *next;
 };
 /* c[i * ld_c + j] = sum_k a[i * a_row + k * a_col] * b[k * ld_b + j], i < m, j < n: a
  * may be read transposed.  add: the sum starts with c instead of 0. */

@@ -160,13 +160,14 @@ void add_ref(float *x, const float *y, int n)
 }
 
 void attn_qk_ref(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D,
-                 const void *kpage, enum kv_type type, float scale)
+                 const struct kv_keys *k, float scale)
 {
     for (int t = 0; t < T; t++)
         for (int s = 0; s < PAGE_SLOTS; s++) {
             float acc = 0;
             for (int d = 0; d < D; d++)
-                acc = fmaf(q[(size_t)t * ld_q + (size_t)d], kv_key_at(kpage, type, D, s, d), acc);
+                acc = fmaf(q[(size_t)t * ld_q + (size_t)d], kv_key_at(k->page, k->type, D, s, d),
+                           acc);
             scores[(size_t)t * ld_s + (size_t)s] = acc * scale;
         }
 }

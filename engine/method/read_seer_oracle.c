@@ -15,9 +15,11 @@ static void eval(const struct read_input *in, float *out, float *scratch)
     for (int b = 0; b < in->n_pages; b++)
         out[b] = 0;
     for (int g = 0; g < in->n_q; g++) {
-        for (int p = 0; p * PAGE_SLOTS < n; p++)
+        for (int p = 0; p * PAGE_SLOTS < n; p++) {
+            const struct kv_keys keys = {.page = cache_keys(&in->view, p), .type = in->kv_type};
             in->kernels->attn_qk(scratch + p * PAGE_SLOTS, ld, in->q + g * D, (size_t)D, 1, D,
-                                 cache_keys(&in->view, p), in->kv_type, scale);
+                                 &keys, scale);
+        }
         if (model && model->attn_cap > 0)
             in->kernels->soft_cap(scratch, n, model->attn_cap);
         in->kernels->softmax(scratch, n, NULL);

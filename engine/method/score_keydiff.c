@@ -17,13 +17,15 @@ static void dots(const struct score_input *in, const float *a, float *out)
     const struct kernels *k = method_kernels(in->m);
     int D = method_shape_of(in->m)->head_dim, n = in->view.n, full = n / PAGE_SLOTS * PAGE_SLOTS;
     enum kv_type type = cache_type(in->cache);
-    for (int i = 0; i < full; i += PAGE_SLOTS)
-        k->attn_qk(out + i, PAGE_SLOTS, a, (size_t)D, 1, D, cache_keys(&in->view, i / PAGE_SLOTS),
-                   type, 1);
+    for (int i = 0; i < full; i += PAGE_SLOTS) {
+        const struct kv_keys keys = {.page = cache_keys(&in->view, i / PAGE_SLOTS), .type = type};
+        k->attn_qk(out + i, PAGE_SLOTS, a, (size_t)D, 1, D, &keys, 1);
+    }
     if (full < n) {
         float last[PAGE_SLOTS];
-        k->attn_qk(last, PAGE_SLOTS, a, (size_t)D, 1, D, cache_keys(&in->view, full / PAGE_SLOTS),
-                   type, 1);
+        const struct kv_keys keys = {.page = cache_keys(&in->view, full / PAGE_SLOTS),
+                                     .type = type};
+        k->attn_qk(last, PAGE_SLOTS, a, (size_t)D, 1, D, &keys, 1);
         for (int i = full; i < n; i++)
             out[i] = last[i - full];
     }

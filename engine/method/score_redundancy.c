@@ -78,7 +78,8 @@ static int search_rows(const struct search *s, const int *open, int m, int first
     int left = 0;
     for (int r = 0; r < m; r++)
         memcpy(s->rows + r * s->D, key_at(s, open[r]), (size_t)s->D * sizeof *s->rows);
-    k->attn_qk(s->cosine, PAGE_SLOTS, s->rows, (size_t)s->D, m, s->D, s->page, KV_F32, 1);
+    const struct kv_keys keys = {.page = s->page, .type = KV_F32};
+    k->attn_qk(s->cosine, PAGE_SLOTS, s->rows, (size_t)s->D, m, s->D, &keys, 1);
     for (int r = 0; r < m; r++) {
         float *cosine = s->cosine + r * PAGE_SLOTS;
         int i = open[r], c = newest_similar(cosine, i - first);

@@ -194,10 +194,11 @@ Test(cuda, rows_are_those_of_the_reference)
             int h = q / 2, n = s.k.n[h] - (a.T - 1 - t);
             float *row = MEM_NEW(float, ld), sum[64] = {0};
             const float *pool = s.k.pool, *query = s.q + (size_t)t * s.in.ld_q + q * 64;
-            for (int b = 0; b * PAGE_SLOTS < n; b++)
-                attn_qk_ref(row + b * PAGE_SLOTS, ld, query, 0, 1, 64,
-                            pool + (size_t)s.k.table[h * s.k.c.ld_table + b] * 2 * s.k.half, KV_F32,
-                            s.in.scale);
+            for (int b = 0; b * PAGE_SLOTS < n; b++) {
+                size_t page = (size_t)s.k.table[h * s.k.c.ld_table + b];
+                const struct kv_keys keys = {.page = pool + page * 2 * s.k.half, .type = KV_F32};
+                attn_qk_ref(row + b * PAGE_SLOTS, ld, query, 0, 1, 64, &keys, s.in.scale);
+            }
             softmax_ref(row, n, NULL);
             for (int b = 0; b * PAGE_SLOTS < n; b++) {
                 const struct kv_values values = {
@@ -206,7 +207,8 @@ Test(cuda, rows_are_those_of_the_reference)
                     64,
                     0,
                     64,
-                    n - b * PAGE_SLOTS < PAGE_SLOTS ? n - b * PAGE_SLOTS : PAGE_SLOTS};
+                    n - b * PAGE_SLOTS < PAGE_SLOTS ? n - b * PAGE_SLOTS : PAGE_SLOTS,
+                    NULL};
                 attn_av_ref(sum, 0, row + b * PAGE_SLOTS, 0, 1, &values);
             }
             cr_expect(le(dbl, distance(got + (size_t)(q * a.T + t) * ld, row, (size_t)n),

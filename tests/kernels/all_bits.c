@@ -95,9 +95,10 @@ static void show_attention(void)
             k.kv_store(keys, values, (enum kv_type)type, s, x + s * D, y + s * D, D);
         show("keys", keys, kv_half_bytes((enum kv_type)type, D));
         show("values", values, kv_half_bytes((enum kv_type)type, D));
-        k.attn_qk(out, PAGE_SLOTS, z, D, ROWS, D, keys, (enum kv_type)type, 0.125f);
+        struct kv_keys some = {keys, (enum kv_type)type, NULL};
+        k.attn_qk(out, PAGE_SLOTS, z, D, ROWS, D, &some, 0.125f);
         show("attn_qk", out, sizeof out);
-        struct kv_values v = {values, (enum kv_type)type, D, 0, D, PAGE_SLOTS - 3};
+        struct kv_values v = {values, (enum kv_type)type, D, 0, D, PAGE_SLOTS - 3, NULL};
         k.attn_av(out, D, z, PAGE_SLOTS, ROWS, &v);
         show("attn_av", out, sizeof out);
     }

@@ -137,7 +137,8 @@ static void check_qk(const struct variant *v, const struct pages *p, struct rng 
     size_t used = (size_t)(T - 1) * LD_S + PAGE_SLOTS;
     float *s = guard(&g, used * sizeof *s);
     fill_normal(r, q, MAX_T * LD_Q, 1);
-    v->k.attn_qk(s, LD_S, q, LD_Q, T, D, p->k, type, 0.125f);
+    const struct kv_keys keys = {p->k, type, p->v}, alone = {p->k, type, NULL};
+    v->k.attn_qk(s, LD_S, q, LD_Q, T, D, &keys, 0.125f);
     double bad = 0;
     for (int t = 0; t < T; t++) {
         for (int slot = 0; slot < PAGE_SLOTS; slot++) {
@@ -149,7 +150,7 @@ static void check_qk(const struct variant *v, const struct pages *p, struct rng 
             double bound = (D + 2) * 0x1p-24 * size * 0.125;
             bad = worst(fabs((double)s[t * LD_S + slot] - sum * 0.125) / bound, bad);
         }
-        v->k.attn_qk(one, PAGE_SLOTS, q + t * LD_Q, LD_Q, 1, D, p->k, type, 0.125f);
+        v->k.attn_qk(one, PAGE_SLOTS, q + t * LD_Q, LD_Q, 1, D, &alone, 0.125f);
         cr_expect(zero(int, memcmp(one, s + t * LD_S, sizeof one)),
                   "%s: D %d, T %d, row %d differs from the row alone", v->name, D, T, t);
     }
@@ -187,7 +188,7 @@ static void check_av(const struct variant *v, const struct pages *p, struct rng 
     fill_normal(r, w, MAX_T * LD_P, 1);
     fill_normal(r, start, MAX_T * MAX_D, 1);
     memcpy(out, start, (size_t)T * (size_t)D * sizeof *out);
-    const struct kv_values values = {p->v, type, D, 0, D, n_slots};
+    const struct kv_values values = {p->v, type, D, 0, D, n_slots, p->k};
     v->k.attn_av(out, (size_t)D, w, LD_P, T, &values);
     double bad = 0;
     for (int t = 0; t < T; t++) {
@@ -202,7 +203,7 @@ static void check_av(const struct variant *v, const struct pages *p, struct rng 
         memcpy(one, start + t * D, (size_t)D * sizeof *one);
         for (int d = 0; d < D; d += KV_BLOCK) { /* and part by part */
             int end = d + KV_BLOCK < D ? d + KV_BLOCK : D;
-            const struct kv_values part = {p->v, type, D, d, end, n_slots};
+            const struct kv_values part = {p->v, type, D, d, end, n_slots, NULL};
             v->k.attn_av(one, MAX_D, w + t * LD_P, LD_P, 1, &part);
         }
         cr_expect(zero(int, memcmp(one, out + t * D, (size_t)D * sizeof *one)),
@@ -244,8 +245,9 @@ static void check_bits(const struct variant *v, int n, enum kv_type type, struct
         float s[2][T * PAGE_SLOTS], o[2][T * D] = {{0}, {0}};
         for (int j = 0; j < 2; j++) {
             const struct kernels *k = &v[j * i].k;
-            k->attn_qk(s[j], PAGE_SLOTS, q, D, T, D, p.k, type, 0.3f);
-            const struct kv_values values = {p.v, type, D, 0, D, 61};
+            const struct kv_keys keys = {p.k, type, j ? p.v : NULL};
+            k->attn_qk(s[j], PAGE_SLOTS, q, D, T, D, &keys, 0.3f);
+            const struct kv_values values = {p.v, type, D, 0, D, 61, j ? p.k : NULL};
             k->attn_av(o[j], D, w, PAGE_SLOTS, T, &values);
         }
         cr_expect(zero(int, memcmp(s[0], s[1], sizeof s[0])), "%s: scores", v[i].name);
@@ -287,8 +289,9 @@ Test(attention, q8_0_gives_what_its_values_give_in_f32)
                 k->kv_store(fk, fv, KV_F32, j, p.key[j], p.value[j], D);
             for (int j = 0; j < 2; j++) {
                 enum kv_type type = j ? KV_F32 : KV_Q8_0;
-                k->attn_qk(s[j], PAGE_SLOTS, q, (size_t)D, T, D, j ? fk : p.k, type, 0.3f);
-                const struct kv_values values = {j ? fv : p.v, type, D, 0, D, 63};
+                const struct kv_keys keys = {j ? fk : p.k, type, NULL};
+                k->attn_qk(s[j], PAGE_SLOTS, q, (size_t)D, T, D, &keys, 0.3f);
+                const struct kv_values values = {j ? fv : p.v, type, D, 0, D, 63, NULL};
                 k->attn_av(o[j], (size_t)D, w, PAGE_SLOTS, T, &values);
             }
             cr_expect(zero(int, memcmp(s[0], s[1], sizeof s[0])), "%s: D %d", v[i].name, D);

@@ -43,6 +43,7 @@ PRIVATE = {
     'libtrace/hash.h': 'libtrace/',
     'libtrace/copying.h': 'libtrace/',
     'engine/cache/page_room.h': 'engine/cache/',
+    'engine/decode/attention.h': 'engine/decode/',
     'engine/decode/session_state.h': 'engine/decode/',
     'engine/decode/ghosts.h': 'engine/decode/',
     'engine/decode/shadow.h': 'engine/decode/',

@@ -48,10 +48,21 @@ INLINE void load_scales(vec scales[VECS], const uint16_t *from, const int N)
         scales[v] = v_load_half(from + v * W);
 }
 
+/* Asks for the N vectors from `at` on of the half of a page that is read next, if there is one: for
+ * the second cache, as the first has room for few such requests and the processor itself looks
+ * ahead no further than a page of memory. */
+INLINE void ask_for(const void *next, const enum kv_type type, size_t at, const int N)
+{
+    static const size_t bytes[KV_TYPES] = {[KV_F32] = 4, [KV_F16] = 2, [KV_Q8_0] = 1};
+    const char *from = (const char *)next + at * bytes[type];
+    for (size_t i = 0; next && i < (size_t)(N * W) * bytes[type]; i += 64)
+        __builtin_prefetch(from + i, 0, 2);
+}
+
 /* R queries times N vectors of slots from s0 on. */
 INLINE void qk_tile(float *scores, size_t ld_s, const float *q, size_t ld_q, size_t D,
-                    const void *page, size_t s0, const enum kv_type type, float scale, const int R,
-                    const int N)
+                    const struct kv_keys *k, size_t s0, const enum kv_type type, float scale,
+                    const int R, const int N)
 {
     vec sum[TILE_ROWS][VECS], scales[VECS];
     UNROLL
@@ -63,9 +74,11 @@ INLINE void qk_tile(float *scores, size_t ld_s, const float *q, size_t ld_q, siz
     for (size_t d0 = 0; d0 < D; d0 += KV_BLOCK) {
         size_t end = D - d0 < KV_BLOCK ? D : d0 + KV_BLOCK;
         if (type == KV_Q8_0)
-            load_scales(scales, kv_scales(page, (int)D) + d0 / KV_BLOCK * PAGE_SLOTS + s0, N);
-        for (size_t d = d0; d < end; d++)
-            add_products(sum, q + d, ld_q, page, type, d * PAGE_SLOTS + s0, scales, R, N);
+            load_scales(scales, kv_scales(k->page, (int)D) + d0 / KV_BLOCK * PAGE_SLOTS + s0, N);
+        for (size_t d = d0; d < end; d++) {
+            ask_for(k->next, type, d * PAGE_SLOTS + s0, N);
+            add_products(sum, q + d, ld_q, k->page, type, d * PAGE_SLOTS + s0, scales, R, N);
+        }
     }
     UNROLL
     for (int i = 0; i < R * N; i++)
@@ -82,15 +95,15 @@ INLINE size_t tile_of(size_t left)
 }
 
 INLINE void qk_rows(float *scores, size_t ld_s, const float *q, size_t ld_q, size_t D,
-                    const void *page, const enum kv_type type, float scale, const int R,
+                    const struct kv_keys *k, const enum kv_type type, float scale, const int R,
                     const int N)
 {
     for (size_t s0 = 0; s0 < PAGE_SLOTS; s0 += (size_t)(N * W))
-        qk_tile(scores, ld_s, q, ld_q, D, page, s0, type, scale, R, N);
+        qk_tile(scores, ld_s, q, ld_q, D, k, s0, type, scale, R, N);
 }
 
 INLINE void qk_all(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D,
-                   const void *page, const enum kv_type type, float scale)
+                   const struct kv_keys *k, const enum kv_type type, float scale)
 {
     size_t n = (size_t)D, rows = (size_t)T, R;
     for (size_t t = 0; t < rows; t += R) {
@@ -98,27 +111,27 @@ INLINE void qk_all(float *scores, size_t ld_s, const float *q, size_t ld_q, int 
         const float *x = q + t * ld_q;
         R = tile_of(rows - t);
         if (R == TILE_ROWS)
-            qk_rows(s, ld_s, x, ld_q, n, page, type, scale, TILE_ROWS, TILE_VECS);
+            qk_rows(s, ld_s, x, ld_q, n, k, type, scale, TILE_ROWS, TILE_VECS);
         else if (R == 4)
-            qk_rows(s, ld_s, x, ld_q, n, page, type, scale, 4, FEW_VECS);
+            qk_rows(s, ld_s, x, ld_q, n, k, type, scale, 4, FEW_VECS);
         else if (R == 3)
-            qk_rows(s, ld_s, x, ld_q, n, page, type, scale, 3, FEW_VECS);
+            qk_rows(s, ld_s, x, ld_q, n, k, type, scale, 3, FEW_VECS);
         else if (R == 2)
-            qk_rows(s, ld_s, x, ld_q, n, page, type, scale, 2, FEW_VECS);
+            qk_rows(s, ld_s, x, ld_q, n, k, type, scale, 2, FEW_VECS);
         else
-            qk_rows(s, ld_s, x, ld_q, n, page, type, scale, 1, VECS);
+            qk_rows(s, ld_s, x, ld_q, n, k, type, scale, 1, VECS);
     }
 }
 
 void ISA(attn_qk)(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D,
-                  const void *kpage, enum kv_type type, float scale)
+                  const struct kv_keys *k, float scale)
 {
-    if (type == KV_F16)
-        qk_all(scores, ld_s, q, ld_q, T, D, kpage, KV_F16, scale);
-    else if (type == KV_Q8_0)
-        qk_all(scores, ld_s, q, ld_q, T, D, kpage, KV_Q8_0, scale);
+    if (k->type == KV_F16)
+        qk_all(scores, ld_s, q, ld_q, T, D, k, KV_F16, scale);
+    else if (k->type == KV_Q8_0)
+        qk_all(scores, ld_s, q, ld_q, T, D, k, KV_Q8_0, scale);
     else
-        qk_all(scores, ld_s, q, ld_q, T, D, kpage, KV_F32, scale);
+        qk_all(scores, ld_s, q, ld_q, T, D, k, KV_F32, scale);
 }
 
 /* R rows, N vectors of W channels from channel d on. */
@@ -140,6 +153,7 @@ INLINE void av_tile(float *out, size_t ld_out, const float *p, size_t ld_p,
         UNROLL
         for (int v = 0; type == KV_Q8_0 && v < N; v++)
             scales[v] = v_set_half(scale[s * blocks + (d % KV_BLOCK + (size_t)(v * W)) / KV_BLOCK]);
+        ask_for(x->next, type, s * D + d, N);
         add_products(sum, p + s, ld_p, x->page, type, s * D + d, scales, R, N);
     }
     UNROLL

@@ -1,0 +1,34 @@
+/* attention.h - what the attention of a chunk and that of one query share; private to
+ * engine/decode/. */
+#ifndef KVF_ENGINE_ATTENTION_H
+#define KVF_ENGINE_ATTENTION_H
+
+#include "engine/decode/session_state.h"
+
+struct attn_job {
+    struct session *s;
+    int layer, T, pos0;
+    int together; /* query heads of a task, which share a KV head */
+};
+
+/* The queries of one head in [r0, r0 + R), and what they may see. */
+struct attn_block {
+    int g, h, r0, R; /* query head; KV head of the cache */
+    const struct cache_head *view;
+    int n_last;                  /* slots that the last row sees */
+    int page;                    /* entries per page that is read or not; 0: all are read */
+    const unsigned char *chosen; /* [pages] */
+    int thread;
+};
+
+/* Softmax and watchers of row r of the block (attention_rows.c). */
+void finish_row(const struct attn_job *j, const struct attn_block *b, int r, float *row);
+/* The values of a page of a head with n entries. */
+struct kv_values values_of(const struct session *s, const struct cache_head *view, int page, int n);
+
+/* Whether attend_step gives what the tasks of a chunk would: one query that reads all entries as
+ * they lie (attention_step.c). */
+bool step_reads_all(const struct attn_job *j);
+void attend_step(const struct attn_job *j);
+
+#endif

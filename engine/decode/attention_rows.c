@@ -1,0 +1,63 @@
+/* attention_rows.c - whole rows of attention: what a query sees, its softmax, and who is told. */
+#include <math.h>
+#include <string.h>
+
+#include "engine/decode/attention.h"
+
+/* What query t sees of n slots: not what has left by then, and only pages that are
+ * read.  Marks visible[], hides the rest in the row; returns how many it sees. */
+static int hide(const struct attn_block *b, int32_t t, int n, float *row, unsigned char *visible)
+{
+    int seen = 0;
+    for (int i = 0; i < n; i++) {
+        visible[i] = slot_seen(b->view, b->page, b->chosen, i, t);
+        seen += visible[i];
+        if (!visible[i])
+            row[i] = -INFINITY;
+    }
+    return seen;
+}
+
+void tell_row(struct session *s, const struct attn_row *row, const struct cache_head *view,
+              float entropy, int thread)
+{
+    if (s->twin_of)
+        method_twin_row(s->twin_of, row);
+    watch_row(s, row);
+    if (recorder_wants(s->recorder) & PROBE_ROWS)
+        recorder_row(s->recorder, row, view, row->lse, entropy, thread);
+}
+
+void finish_row(const struct attn_job *j, const struct attn_block *b, int r, float *row)
+{
+    struct session *s = j->s;
+    bool watched = recorder_wants(s->recorder) & PROBE_ROWS;
+    /* the chunk's entries are the newest slots: row r sees all but those after it */
+    int n = b->view->n - (j->T - 1 - (b->r0 + r));
+    struct attn_row seen = {.layer = j->layer,
+                            .head = b->g,
+                            .t = j->pos0 + b->r0 + r,
+                            .n = n,
+                            .seen = n,
+                            .stepping = s->stepping,
+                            .p = row};
+    if (b->page || b->view->soonest <= seen.t) {
+        unsigned char *visible = s->visible + (size_t)b->thread * s->ld_strip;
+        seen.seen = hide(b, seen.t, n, row, visible);
+        seen.visible = visible;
+    }
+    float entropy = 0;
+    seen.lse = s->e->kernels.softmax(row, n, watched ? &entropy : NULL);
+    memset(row + n, 0, (size_t)(b->n_last - n) * sizeof *row);
+    tell_row(s, &seen, b->view, entropy, b->thread);
+}
+
+struct kv_values values_of(const struct session *s, const struct cache_head *view, int page, int n)
+{
+    int left = n - page * PAGE_SLOTS, D = s->e->config.head_dim;
+    return (struct kv_values){.page = cache_values(s->cache, view, page),
+                              .type = s->kv_type,
+                              .D = D,
+                              .d1 = D,
+                              .n_slots = left < PAGE_SLOTS ? left : PAGE_SLOTS};
+}

@@ -1,0 +1,204 @@
+/* attention_step.c - the one query of a step, which waits for memory.
+ *
+ * The query heads that share a KV head meet its entries together: tasks for the scores of some
+ * pages, for whole rows, and for the sums over some pages.  The bits are those of a chunk's
+ * tasks, as every score is one sum, and the sums over pages go on from page to page.  One round has
+ * them all, so that memory is read while rows are finished: a task waits for those before it that
+ * it needs, which were claimed earlier. */
+#include <sched.h>
+#include <string.h>
+
+#include "engine/decode/attention.h"
+
+enum {
+    STEP_LEAST = 8, /* pages of a task: few enough to even out the threads, and else many, as */
+    STEP_MOST = 32, /* a task may start with pages that nobody has asked for */
+    STEP_TASKS = 8  /* of a thread and a kind */
+};
+
+/* KV heads [h0, h0 + n_kv) of a layer, with `per` query heads each; row g - h0 * per of the strip
+ * is that of query head g. */
+struct step {
+    const struct attn_job *j;
+    int per, h0, n_kv;
+    int pages;  /* of a task */
+    int parts;  /* tasks of the pages of a KV head */
+    int rows;   /* tasks of the rows of a KV head */
+    int blocks; /* of channels that are summed apart */
+};
+
+/* What a task is of. */
+struct piece {
+    enum { SCORES, ROWS, SUMS, NOTHING } kind;
+    int h, part; /* KV head; pages, or of ROWS which rows */
+    int block;   /* of SUMS */
+};
+
+static int longest_head(const struct session *s, int layer)
+{
+    int most = 0;
+    for (int h = 0; h < s->cache_heads; h++) {
+        int n = cache_view(s->cache, layer, h).n;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+bool step_reads_all(const struct attn_job *j)
+{
+    const struct session *s = j->s;
+    int per = s->e->config.n_heads / s->cache_heads;
+    return j->T == 1 && !s->by_rank && !(s->stepping && s->chosen) && !s->ghosts
+           && per <= QUERY_BLOCK;
+}
+
+static void wait_for(atomic_int *done, int many)
+{
+    while (atomic_load_explicit(done, memory_order_acquire) < many)
+        sched_yield();
+}
+
+/* Scores head by head, the rows of each behind the scores of the next, so that somebody reads
+ * memory meanwhile; then sums, with the heads in turn. */
+static struct piece piece_of(const struct step *x, int task)
+{
+    int of_head = x->parts + x->rows, n = x->n_kv, sum = task - n * of_head;
+    int behind = task - x->parts, turn = behind < 0 ? 0 : behind / of_head + 1;
+    int at = behind < 0 ? task : behind % of_head;
+    if (sum >= n * x->parts * x->blocks)
+        return (struct piece){.kind = NOTHING};
+    if (sum >= 0)
+        return (struct piece){SUMS, x->h0 + sum / x->blocks % n, sum / x->blocks / n,
+                              sum % x->blocks};
+    if (turn == n)
+        return (struct piece){.kind = ROWS, .h = x->h0 + n - 1, .part = at};
+    if (at < x->parts)
+        return (struct piece){.kind = SCORES, .h = x->h0 + turn, .part = at};
+    return (struct piece){.kind = ROWS, .h = x->h0 + turn - 1, .part = at - x->parts};
+}
+
+/* The pages [*p, *end) of a part of a head with n entries. */
+static void pages_of(const struct step *x, int part, int n, int *p, int *end)
+{
+    int pages = (n + PAGE_SLOTS - 1) / PAGE_SLOTS;
+    *p = part * x->pages;
+    *end = pages < *p + x->pages ? pages : *p + x->pages;
+}
+
+/* What a task reads first; NULL: nothing of a page. */
+static const void *first_of(const struct step *x, const struct piece *of)
+{
+    const struct session *s = x->j->s;
+    if (of->kind != SCORES && of->kind != SUMS)
+        return NULL;
+    struct cache_head view = cache_view(s->cache, x->j->layer, of->h);
+    int p, end;
+    pages_of(x, of->part, view.n, &p, &end);
+    if (p >= end)
+        return NULL;
+    return of->kind == SCORES ? cache_keys(&view, p) : cache_values(s->cache, &view, p);
+}
+
+/* then: what is read after them, or NULL. */
+static void scores_task(const struct step *x, const struct piece *of, const void *then)
+{
+    struct session *s = x->j->s;
+    const struct model_config *m = &s->e->config;
+    size_t D = (size_t)m->head_dim, row = (size_t)((of->h - x->h0) * x->per);
+    struct cache_head view = cache_view(s->cache, x->j->layer, of->h);
+    const float *q = s->qkv + (size_t)(of->h * x->per) * D;
+    int p, end;
+    for (pages_of(x, of->part, view.n, &p, &end); p < end; p++) {
+        float *at = s->strip + row * s->ld_strip + p * PAGE_SLOTS;
+        const struct kv_keys keys = {cache_keys(&view, p), s->kv_type,
+                                     p + 1 < end ? cache_keys(&view, p + 1) : then};
+        s->e->kernels.attn_qk(at, s->ld_strip, q, D, x->per, m->head_dim, &keys, m->attn_scale);
+        for (int r = 0; m->attn_cap > 0 && r < x->per; r++)
+            s->e->kernels.soft_cap(at + (size_t)r * s->ld_strip, PAGE_SLOTS, m->attn_cap);
+    }
+    atomic_fetch_add_explicit(&s->step_rows[of->h], 1, memory_order_release);
+}
+
+/* The row of a query head, or where they are compared those of all that share a KV head. */
+static void rows_task(const struct step *x, const struct piece *of, int thread)
+{
+    struct session *s = x->j->s;
+    struct cache_head view = cache_view(s->cache, x->j->layer, of->h);
+    struct attn_block b = {.h = of->h, .R = 1, .view = &view, .n_last = view.n, .thread = thread};
+    wait_for(&s->step_rows[of->h], x->parts);
+    for (int i = 0; i < x->j->together; i++) {
+        b.g = of->h * x->per + of->part * x->j->together + i;
+        finish_row(x->j, &b, 0, s->strip + (size_t)(b.g - x->h0 * x->per) * s->ld_strip);
+    }
+    atomic_fetch_add_explicit(&s->step_rows[of->h], 1, memory_order_release);
+}
+
+/* Sums of a block of channels go on from those of the part before. */
+static void sums_task(const struct step *x, const struct piece *of, const void *then)
+{
+    struct session *s = x->j->s;
+    int D = s->e->config.head_dim, width = x->blocks > 1 ? KV_BLOCK : D, p, end;
+    struct cache_head view = cache_view(s->cache, x->j->layer, of->h);
+    const float *rows = s->strip + (size_t)((of->h - x->h0) * x->per) * s->ld_strip;
+    float *out = s->att + (size_t)(of->h * x->per) * (size_t)D;
+    atomic_int *done = &s->step_sums[of->h * x->blocks + of->block];
+    int d0 = of->block * width, d1 = d0 + width < D ? d0 + width : D;
+    wait_for(&s->step_rows[of->h], x->parts + x->rows);
+    wait_for(done, of->part);
+    for (int g = 0; of->part == 0 && g < x->per; g++)
+        memset(out + g * D + d0, 0, (size_t)(d1 - d0) * sizeof *out);
+    for (pages_of(x, of->part, view.n, &p, &end); p < end; p++) {
+        struct kv_values values = values_of(s, &view, p, view.n);
+        values.d0 = d0;
+        values.d1 = d1;
+        values.next = p + 1 < end ? cache_values(s->cache, &view, p + 1) : then;
+        s->e->kernels.attn_av(out, (size_t)D, rows + p * PAGE_SLOTS, s->ld_strip, x->per, &values);
+    }
+    atomic_store_explicit(done, of->part + 1, memory_order_release);
+}
+
+/* Where threads are equally fast, the task of this one after the next of each is its next. */
+static void step_task(void *ctx, int task, int thread)
+{
+    const struct step *x = ctx;
+    const struct piece of = piece_of(x, task),
+                       next = piece_of(x, task + par_threads(x->j->s->e->pool));
+    if (of.kind == ROWS)
+        rows_task(x, &of, thread);
+    else if (of.kind == SCORES)
+        scores_task(x, &of, first_of(x, &next));
+    else
+        sums_task(x, &of, first_of(x, &next));
+}
+
+static int clamped(int n, int least, int most)
+{
+    if (n < least)
+        return least;
+    return n > most ? most : n;
+}
+
+/* As many KV heads at a time as the strip has rows for.  Sums of channels are split where there
+ * are more threads than heads. */
+void attend_step(const struct attn_job *j)
+{
+    struct session *s = j->s;
+    const struct model_config *m = &s->e->config;
+    struct par *pool = s->e->pool;
+    struct step x = {.j = j, .per = m->n_heads / s->cache_heads};
+    int at_once = par_threads(pool) * QUERY_BLOCK / x.per;
+    int pages = (longest_head(s, j->layer) + PAGE_SLOTS - 1) / PAGE_SLOTS;
+    x.pages = pages * s->cache_heads / (STEP_TASKS * par_threads(pool));
+    x.pages = clamped(x.pages, STEP_LEAST, STEP_MOST);
+    x.parts = (pages + x.pages - 1) / x.pages;
+    x.rows = x.per / j->together;
+    for (int h = 0; h < s->cache_heads; h++)
+        atomic_store_explicit(&s->step_rows[h], 0, memory_order_relaxed);
+    for (; x.h0 < s->cache_heads; x.h0 += x.n_kv) {
+        x.n_kv = s->cache_heads - x.h0 < at_once ? s->cache_heads - x.h0 : at_once;
+        x.blocks = par_threads(pool) > x.n_kv ? step_blocks(m) : 1;
+        for (int i = 0; i < s->cache_heads * x.blocks; i++)
+            atomic_store_explicit(&s->step_sums[i], 0, memory_order_relaxed);
+        par_run(pool, x.n_kv * (x.parts + x.rows + x.parts * x.blocks), step_task, &x);
+    }
+}
