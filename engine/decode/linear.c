@@ -46,12 +46,19 @@ static void matmul_task(void *ctx, int task, int thread)
         k->matmul_f(j->out, j->ld, j->in->x, j->in->ld, j->T, j->w, p0, n);
 }
 
-/* Enough tasks to even out the threads, few enough to keep their cost low: those of many rows take
- * long, and the last of them would be waited for. */
+/* Tasks of a thread: few enough to keep their cost low, and enough to even out the threads.  One row
+ * reads the weights from memory, best in long stretches; the last task of many rows would be waited
+ * for long. */
+static int tasks_of_thread(int T)
+{
+    if (T == 1)
+        return 2;
+    return T < MANY_ROWS ? 4 : 12;
+}
+
 static int panels_per_task(int n_panels, int threads, int T)
 {
-    int tasks = (T < MANY_ROWS ? 4 : 12) * threads;
-    int per = (n_panels + tasks - 1) / tasks;
+    int tasks = tasks_of_thread(T) * threads, per = (n_panels + tasks - 1) / tasks;
     if (per < 1)
         return 1;
     return per > 64 ? 64 : per;

@@ -347,7 +347,9 @@ Test(matmul, row_and_panel_depend_on_nothing_else)
     struct rng r;
     rng_init(&r, 5);
     int n = variants(v);
-    enum { N = 90, MAX_K = 1280, T = 35, LD = 96 }; /* T: tiles of 12, 6, 4 and 1 rows */
+    /* Tiles of many rows and of few, and what is left of either. */
+    static const int rows_of[] = {38, 35, 33, 31, 13};
+    enum { N = 90, MAX_K = 1280, T = 40, LD = 96 };
     for (int type = 0; type < N_TYPES; type++) {
         int K = whole_blocks(types[type], 1056);
         struct matrix m = make_matrix(&r, types[type], N, K);
@@ -361,6 +363,13 @@ Test(matmul, row_and_panel_depend_on_nothing_else)
                 multiply(&v[i].k, one, LD, x + t * K, 1, &w, 0, w.n_panels);
                 cr_expect(zero(int, memcmp(one, all + t * LD, sizeof one)), "%s: type %d, row %d",
                           v[i].name, (int)types[type], t);
+            }
+            for (int c = 0; c < 5; c++) {
+                float some[T * LD];
+                size_t bytes = (size_t)(rows_of[c] * LD) * sizeof *some;
+                multiply(&v[i].k, some, LD, x, rows_of[c], &w, 0, w.n_panels);
+                cr_expect(zero(int, memcmp(some, all, bytes)), "%s: type %d, %d rows", v[i].name,
+                          (int)types[type], rows_of[c]);
             }
             for (int first = 0; first < T; first += 5) {
                 float part[6 * LD];

@@ -10,7 +10,9 @@
 
 /* Sums and accumulators of 6 rows by 2 panels of bytes fill the registers, and so do those of 8
  * rows by 3 panels of floats, which read fewer lines for each product than 12 by 2. */
-enum { BYTE_ROWS = 6, BYTE_PANELS = 2, TILE_PANELS = 4, FLOAT_ROWS = 8, FLOAT_PANELS = 3 };
+enum { BYTE_ROWS = 6, BYTE_PANELS = 2, FLOAT_ROWS = 8, FLOAT_PANELS = 3 };
+/* Few rows are multiplied with panels as they lie, by tiles of FEW_TILE rows. */
+enum { FEW_ROWS = 32, FEW_TILE = 8, FEW_PANELS = 4, AHEAD_BYTES = 6144 };
 /* Halves become floats once for all rows, so many channels at a time: 24 KB. */
 enum { FLOAT_SPAN = 128 };
 
@@ -192,63 +194,105 @@ INLINE void rows_of_panels(float *out, size_t ld, const struct qrows *x, size_t 
     }
 }
 
-/* What one block adds to one row of one panel: independent chains for hi and lo. */
-INLINE __m512 block_row(__m512 acc, const int8_t *q, float scale, const float *sums,
-                        const struct packed *w, size_t at, const int q4, const int fine)
+/* Of a row and those behind it, whose blocks lie nb apart: bytes, scales and sums. */
+struct rows_of {
+    const int8_t *q;
+    const float *scale, *sums;
+    size_t nb;
+};
+
+/* dot[r] = exact dot products of the groups [g0, g1) of a block with R rows: hi and lo go side by
+ * side, so that each group is read once. */
+INLINE void dot_few(__m512i dot[FEW_TILE], const uint8_t *block, const int8_t *q, size_t nb,
+                    const int R, const int q4, const int g0, const int g1)
+{
+    __m512i hi[FEW_TILE], lo[FEW_TILE];
+    UNROLL
+    for (int r = 0; r < R; r++)
+        hi[r] = lo[r] = _mm512_setzero_si512();
+    UNROLL
+    for (int g = g0; g < g1; g++) {
+        __m512i u = load_group(block, g, q4);
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            const int8_t *x = q + (size_t)r * nb * 2 * QBLOCK + g * 4;
+            hi[r] = _mm512_dpbusd_epi32(hi[r], u, bytes4(x));
+            lo[r] = _mm512_dpbusd_epi32(lo[r], u, bytes4(x + QBLOCK));
+        }
+    }
+    UNROLL
+    for (int r = 0; r < R; r++)
+        dot[r] = _mm512_add_epi32(_mm512_slli_epi32(hi[r], 8), lo[r]);
+}
+
+/* acc += what block b adds to R rows of the panel whose blocks begin with `first`. */
+INLINE void add_block(__m512 acc[FEW_TILE], const struct rows_of *x, const struct packed *w,
+                      size_t first, size_t b, const int R, const int q4, const int fine)
 {
     const int parts = fine == 2 ? 2 : 1, groups = 8 / parts;
+    const uint8_t *block = w->data + (first + b) * (q4 ? 256 : 512);
     UNROLL
     for (int h = 0; h < parts; h++) {
-        __m512i hi = _mm512_setzero_si512(), lo = hi;
-        UNROLL
-        for (int g = h * groups; g < (h + 1) * groups; g++) {
-            __m512i u = load_group(w->data + at * (q4 ? 256 : 512), g, q4);
-            hi = _mm512_dpbusd_epi32(hi, u, bytes4(q + g * 4));
-            lo = _mm512_dpbusd_epi32(lo, u, bytes4(q + g * 4 + QBLOCK));
-        }
+        __m512i dot[FEW_TILE];
         __m512 d, m;
-        factors(&d, &m, w, at, h, fine);
-        __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(scale));
-        __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(hi, 8), lo));
-        acc = _mm512_fmadd_ps(ds, sum, acc);
-        acc = _mm512_fmadd_ps(m, _mm512_set1_ps(sums[h]), acc);
-    }
-    return acc;
-}
-
-/* One row reads each weight once: those of the next panels are asked for, as the processor itself
- * looks ahead no further than a page of memory.  Behind the last panel that does nothing. */
-INLINE void ask_for_block(const struct packed *w, size_t at, const int q4)
-{
-    const size_t bytes = q4 ? 256 : 512;
-    for (size_t i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)w->data + at * bytes + i, _MM_HINT_T1);
-}
-
-/* One row times P panels: independent chains hide the latency. */
-INLINE void tile_panels(float *out, const struct qrows *x, size_t t, const struct packed *w,
-                        size_t panel, const int P, const int q4, const int fine)
-{
-    size_t nb = (size_t)w->n_blocks, parts = fine == 2 ? 2 : 1;
-    const float *scale = x->scale + t * nb, *sums = (fine == 2 ? x->half : x->sum) + t * nb * parts;
-    const int8_t *q = x->q + t * nb * 2 * QBLOCK;
-    __m512 acc[TILE_PANELS];
-    UNROLL
-    for (int p = 0; p < P; p++)
-        acc[p] = _mm512_setzero_ps();
-    for (size_t b = 0; b < nb; b++)
+        dot_few(dot, block, x->q + b * 2 * QBLOCK, x->nb, R, q4, h * groups, (h + 1) * groups);
+        factors(&d, &m, w, first + b, h, fine);
         UNROLL
-    for (int p = 0; p < P; p++) {
-        size_t at = (panel + (size_t)p) * nb + b;
-        ask_for_block(w, at + (size_t)P * nb, q4);
-        acc[p] = block_row(acc[p], q + b * 2 * QBLOCK, scale[b], sums + b * parts, w, at, q4, fine);
+        for (int r = 0; r < R; r++) {
+            size_t at = (size_t)r * x->nb + b;
+            __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(x->scale[at]));
+            __m512 sum = _mm512_set1_ps(x->sums[at * (size_t)parts + (size_t)h]);
+            acc[r] = _mm512_fmadd_ps(ds, _mm512_cvtepi32_ps(dot[r]), acc[r]);
+            acc[r] = _mm512_fmadd_ps(m, sum, acc[r]);
+        }
     }
-    UNROLL
-    for (int p = 0; p < P; p++)
-        _mm512_storeu_ps(out + (panel + (size_t)p) * PANEL, acc[p]);
 }
 
-/* Rows go by six, then by four, so that fewer than four are left for tiles of one. */
+/* Rows [t, t + R) times the panels [p0, p1), one after the other: memory is read as one stream, a
+ * little ahead of the products. */
+INLINE void tile_few(float *out, size_t ld, const struct qrows *q, size_t t, const struct packed *w,
+                     size_t p0, size_t p1, const int R, const int q4, const int fine)
+{
+    const size_t nb = (size_t)w->n_blocks, bytes = q4 ? 256 : 512;
+    const struct rows_of x = {q->q + t * nb * 2 * QBLOCK, q->scale + t * nb,
+                              fine == 2 ? q->half + t * nb * 2 : q->sum + t * nb, nb};
+    for (size_t p = p0; p < p1; p++) {
+        __m512 acc[FEW_TILE];
+        UNROLL
+        for (int r = 0; r < R; r++)
+            acc[r] = _mm512_setzero_ps();
+        for (size_t b = 0; b < nb; b++) {
+            const char *ahead = (const char *)w->data + (p * nb + b) * bytes + AHEAD_BYTES;
+            for (size_t i = 0; i < bytes; i += 64)
+                _mm_prefetch(ahead + i, _MM_HINT_T0);
+            add_block(acc, &x, w, p * nb, b, R, q4, fine);
+        }
+        UNROLL
+        for (int r = 0; r < R; r++)
+            _mm512_storeu_ps(out + (t + (size_t)r) * ld + p * PANEL, acc[r]);
+    }
+}
+
+/* Rows [t, rows), some panels after the others, which stay in the caches for all rows. */
+INLINE void few_rows(float *out, size_t ld, const struct qrows *x, size_t t, size_t rows,
+                     const struct packed *w, size_t p, size_t end, const int q4, const int fine)
+{
+    for (size_t first = t, p1; p < end; p = p1, t = first) {
+        p1 = end - p < FEW_PANELS ? end : p + FEW_PANELS;
+        for (; t + FEW_TILE <= rows; t += FEW_TILE)
+            tile_few(out, ld, x, t, w, p, p1, FEW_TILE, q4, fine);
+        if (t + 4 <= rows)
+            tile_few(out, ld, x, t, w, p, p1, 4, q4, fine);
+        t += (rows - t) / 4 * 4;
+        if (t + 2 <= rows)
+            tile_few(out, ld, x, t, w, p, p1, 2, q4, fine);
+        t += (rows - t) / 2 * 2;
+        if (t < rows)
+            tile_few(out, ld, x, t, w, p, p1, 1, q4, fine);
+    }
+}
+
+/* Many rows go by six, then by four, so that fewer than four are left. */
 INLINE void rows_q(float *out, size_t ld, const struct qrows *x, int T, const struct packed *w,
                    int panel0, int n_panels, const int q4, const int fine)
 {
@@ -256,17 +300,13 @@ INLINE void rows_q(float *out, size_t ld, const struct qrows *x, int T, const st
     size_t rest = rows % BYTE_ROWS, sixes = rows - rest;
     if (sixes && (rest == 2 || rest == 3))
         sixes -= BYTE_ROWS;
-    size_t fours = sixes + (rows - sixes) / 4 * 4;
+    size_t fours = rows > FEW_ROWS ? sixes + (rows - sixes) / 4 * 4 : 0;
     for (; fours && p + BYTE_PANELS <= end; p += BYTE_PANELS)
         rows_of_panels(out + p * PANEL, ld, x, sixes, fours, w, p, BYTE_PANELS, q4, fine);
     for (; fours && p < end; p++)
         rows_of_panels(out + p * PANEL, ld, x, sixes, fours, w, p, 1, q4, fine);
-    for (size_t t = fours; t < rows; t++) {
-        for (p = first; p + TILE_PANELS <= end; p += TILE_PANELS)
-            tile_panels(out + t * ld, x, t, w, p, TILE_PANELS, q4, fine);
-        for (; p < end; p++)
-            tile_panels(out + t * ld, x, t, w, p, 1, q4, fine);
-    }
+    if (fours < rows)
+        few_rows(out, ld, x, fours, rows, w, first, end, q4, fine);
 }
 
 void matmul_q_avx512(float *out, size_t ld_out, const struct qrows *x, int T,
@@ -308,7 +348,7 @@ struct span {
 INLINE void tile_f(float *out, size_t ld, const float *x, size_t ld_x, const struct span *w,
                    const int R, const int P, const int kind)
 {
-    __m512 acc[FLOAT_ROWS][TILE_PANELS];
+    __m512 acc[FLOAT_ROWS][FLOAT_PANELS];
     UNROLL
     for (int r = 0; r < R; r++)
         UNROLL
@@ -318,7 +358,7 @@ INLINE void tile_f(float *out, size_t ld, const float *x, size_t ld_x, const str
         _mm_prefetch((const char *)at, _MM_HINT_T0);
     }
     for (size_t k = w->k0; k < w->k1; k++) {
-        __m512 v[TILE_PANELS];
+        __m512 v[FLOAT_PANELS];
         UNROLL
         for (int p = 0; p < P; p++)
             v[p] = load_float(w->data, (size_t)p * w->ld + (k - w->k0) * PANEL, kind);
@@ -379,14 +419,12 @@ INLINE void panels_f(float *out, size_t ld, const float *x, size_t ld_x, size_t 
         rows_of_floats(out + panel * PANEL, ld, x, ld_x, rows, &all, P, kind);
 }
 
-/* Few rows wait for the weights: more panels at once read more streams. */
+/* One row waits for the weights, and reads them as one stream. */
 INLINE void rows_f(float *out, size_t ld, const float *x, size_t ld_x, int T,
                    const struct packed *w, int panel0, int n_panels, const int kind)
 {
     size_t p = (size_t)panel0, end = (size_t)(panel0 + n_panels), rows = (size_t)T;
-    for (; rows < 4 && p + TILE_PANELS <= end; p += TILE_PANELS)
-        panels_f(out, ld, x, ld_x, rows, w, p, TILE_PANELS, kind);
-    for (; p + FLOAT_PANELS <= end; p += FLOAT_PANELS)
+    for (; rows > 1 && p + FLOAT_PANELS <= end; p += FLOAT_PANELS)
         panels_f(out, ld, x, ld_x, rows, w, p, FLOAT_PANELS, kind);
     for (; p < end; p++)
         panels_f(out, ld, x, ld_x, rows, w, p, 1, kind);
