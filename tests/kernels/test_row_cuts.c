@@ -54,6 +54,27 @@ enum { N_TOP = 5, N_TAU = 4, N_CUTS = N_TOP + N_TAU };
 static const int top_k[N_TOP] = {1, 8, 64, 65, 512};
 static const double tau[N_TAU] = {.5, .9, .99, 1};
 
+/* The other targets lie among the largest weights, as the whole row of a mass of 1 does not. */
+enum { N_LARGE = 4 };
+static const int top_large[N_LARGE] = {64, 128, 256, 512};
+static const double tau_large[N_LARGE] = {.5, .9, .95, .99};
+
+static void check_large(const struct variant *v, const float *p, int n, const int *rank,
+                        const char *what)
+{
+    struct guarded g;
+    struct row_cut cut[2 * N_LARGE];
+    void *scratch = guard(&g, row_cuts_scratch(n));
+    v->k.row_cuts(p, n, top_large, N_LARGE, tau_large, N_LARGE, cut, scratch);
+    for (int c = 0; c < N_LARGE; c++) {
+        cr_expect(right_set(&cut[c], p, n, rank, top_large[c] < n ? top_large[c] : n),
+                  "%s: %s, n %d: top %d of large ones", v->name, what, n, top_large[c]);
+        cr_expect(right_set(&cut[N_LARGE + c], p, n, rank, mass_count(p, n, rank, tau_large[c])),
+                  "%s: %s, n %d: mass %g of large ones", v->name, what, n, tau_large[c]);
+    }
+    cr_expect(intact(&g), "%s wrote outside", v->name);
+}
+
 static void check_row(const struct variant *v, const float *p, int n, const char *what)
 {
     int *rank = MEM_NEW(int, (size_t)n);
@@ -72,6 +93,7 @@ static void check_row(const struct variant *v, const float *p, int n, const char
         cr_expect(right_set(&cut[N_TOP + c], p, n, rank, mass_count(p, n, rank, tau[c])),
                   "%s: %s, n %d: mass %g", v->name, what, n, tau[c]);
     cr_expect(intact(&g) && intact(&go), "%s wrote outside", v->name);
+    check_large(v, p, n, rank, what);
     mem_free(rank);
 }
 
@@ -154,6 +176,19 @@ static void ladder(struct rng *r, float *p, int n)
         p[i] = (float)ldexp(1, -6 - i % 140);
 }
 
+/* One weight in nine is about eight times as large as the others: together they have half of the
+ * mass exactly, since every second weight misses what the one before it has too much. */
+static void halves(struct rng *r, float *p, int n)
+{
+    int large = n / 18 * 2;
+    float off = 0;
+    for (int i = 0; i < n; i++) {
+        off = i % 2 ? -off : (float)rng_below(r, 1 << 12) * 0x1p-30f;
+        p[i] = (i < large ? 0x1p-9f : 0x1p-12f) + off;
+        p[i] = i < 9 * large ? p[i] : 0;
+    }
+}
+
 static void one_large(struct rng *r, float *p, int n)
 {
     for (int i = 0; i < n; i++)
@@ -175,6 +210,7 @@ static const struct {
     {"tiny", tiny},
     {"subnormal", subnormal},
     {"ladder", ladder},
+    {"halves", halves},
     {"one large", one_large},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };

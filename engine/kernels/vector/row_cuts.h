@@ -69,7 +69,7 @@ static int tie_from_end(const struct search *s, int32_t bits, int m)
 }
 
 /* The first `count` of the row; the last `taken` of them are some of `ties` equals. */
-static struct row_cut make_cut(const struct search *s, int32_t bits, int count, int taken, int ties)
+INLINE struct row_cut make_cut(const struct search *s, int32_t bits, int count, int taken, int ties)
 {
     if (count == s->n)
         return (struct row_cut){0, 0, count};
@@ -93,7 +93,7 @@ static void cut_equal(struct search *s, const struct segment *g)
 }
 
 /* The cut after the entry of a rank among the n sorted ones of a segment. */
-static struct row_cut cut_at(const struct search *s, const struct segment *g, const int32_t *v,
+INLINE struct row_cut cut_at(const struct search *s, const struct segment *g, const int32_t *v,
                              int n, int rank)
 {
     int32_t bits = sorted_at(v, n, rank);
@@ -184,18 +184,24 @@ static void find_cuts(struct search *s, int32_t *a, int32_t *tmp)
     }
 }
 
-/* a, tmp: room for n + 32 entries each. */
-static inline void cut_row(const float *p, int n, const int *top_k, int n_top, const double *tau,
-                           int n_tau, struct row_cut *out, int32_t *a, int32_t *tmp)
+/* What is looked for in a row; the whole row is in out where a set has it all. */
+static struct search search_of(const float *p, int n, const int *top_k, int n_top,
+                               const double *tau, int n_tau, struct row_cut *out)
 {
     struct search s = {p, n, top_k, n_top, 0, tau, n_tau, 0, 0, 0, out, out + n_top};
     for (int c = 0; c < n_top + n_tau; c++)
         out[c] = (struct row_cut){0, 0, n};
     while (s.n_top > 0 && top_k[s.n_top - 1] >= n)
         s.n_top--; /* the whole row */
-    s.total = take_row(a, p, (size_t)n);
-    next_tau(&s, s.total > 0 ? 0 : n_tau);
-    find_cuts(&s, a, tmp);
+    return s;
+}
+
+/* a, tmp: room for n + 32 entries each. */
+static void cut_row(struct search *s, int32_t *a, int32_t *tmp)
+{
+    s->total = take_row(a, s->p, (size_t)s->n);
+    next_tau(s, s->total > 0 ? 0 : s->n_tau);
+    find_cuts(s, a, tmp);
 }
 
 #endif

@@ -92,5 +92,6 @@ void ISA(row_cuts)(const float *p, int n, const int *top_k, int n_top, const dou
                    struct row_cut *out, void *scratch)
 {
     int32_t *a = scratch;
-    cut_row(p, n, top_k, n_top, tau, n_tau, out, a, a + n + 32);
+    struct search s = search_of(p, n, top_k, n_top, tau, n_tau, out);
+    cut_row(&s, a, a + n + 32);
 }

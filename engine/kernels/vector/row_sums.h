@@ -14,9 +14,13 @@
 #define UNIT_ANCHOR 6.0
 #define UNIT_ANCHOR_BITS 0x4018000000000000
 
+/* 0 <= p <= 1 */
 static inline int64_t mass_units(float p)
 {
-    return llrint((double)p * (1 / MASS_UNIT));
+    double x = (double)p + UNIT_ANCHOR;
+    int64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits - UNIT_ANCHOR_BITS;
 }
 
 static inline int32_t float_bits(float f)

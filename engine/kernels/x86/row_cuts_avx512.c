@@ -291,11 +291,142 @@ static int find_mass(const int32_t *sorted, int n, int64_t units)
     return l * R + r;
 }
 
-#include "engine/kernels/vector/row_cuts.h"
+#include "engine/kernels/vector/row_bins.h"
+
+struct sums_of_kept {
+    __m512 even, odd;
+    __m512i top;
+};
+
+INLINE int32_t *keep(int32_t *to, __m512 x, __mmask16 in, __m512 least)
+{
+    __mmask16 m = _mm512_mask_cmp_ps_mask(in, x, least, _CMP_GE_OQ);
+    _mm512_storeu_ps(to, _mm512_maskz_compress_ps(m, x));
+    return to + __builtin_popcount(m);
+}
+
+static struct kept keep_from(int32_t *list, const float *p, size_t n, float least)
+{
+    const __m512 cut = _mm512_set1_ps(least);
+    __m512i top = _mm512_setzero_si512();
+    __m512d mass = _mm512_setzero_pd();
+    int32_t *to = list;
+    size_t i = 0;
+    for (; i + 128 <= n; i += 128) {
+        __m512 sum[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+        UNROLL
+        for (int v = 0; v < 8; v++) {
+            __m512 x = _mm512_loadu_ps(p + i + v * 16);
+            to = keep(to, x, 0xffff, cut);
+            top = _mm512_max_epu32(top, _mm512_castps_si512(x));
+            sum[v % 2] = _mm512_add_ps(sum[v % 2], x);
+        }
+        sum[0] = _mm512_add_ps(sum[0], sum[1]);
+        mass = _mm512_add_pd(mass, _mm512_add_pd(v_low(sum[0]), v_high(sum[0])));
+    }
+    for (; i < n; i += 16) {
+        __mmask16 in = first_lanes((int)(n - i));
+        __m512 x = _mm512_maskz_loadu_ps(in, p + i);
+        to = keep(to, x, in, cut);
+        top = _mm512_max_epu32(top, _mm512_castps_si512(x));
+        mass = _mm512_add_pd(mass, _mm512_add_pd(v_low(x), v_high(x)));
+    }
+    return (struct kept){(int)(to - list), _mm512_reduce_max_epu32(top),
+                         _mm512_reduce_add_pd(mass)};
+}
+
+INLINE __m512i counted_units(__m256 x)
+{
+    const int64_t one = ((int64_t)1 << COUNT_SHIFT) - UNIT_ANCHOR_BITS;
+    __m512d y = _mm512_add_pd(_mm512_cvtps_pd(x), _mm512_set1_pd(UNIT_ANCHOR));
+    return _mm512_add_epi64(_mm512_castpd_si512(y), _mm512_set1_epi64(one));
+}
+
+/* The place of the bin of each of 16 weights: BINS is a byte, BIN_GROUPS three bits of it. */
+INLINE __m512i places(const struct bins *b, __m512i x)
+{
+    __m512i n = _mm512_srl_epi32(x, _mm_cvtsi32_si128(b->shift));
+    n = _mm512_min_epu32(_mm512_sub_epi32(_mm512_set1_epi32(b->top), n), _mm512_set1_epi32(255));
+    return _mm512_or_si512(_mm512_slli_epi32(n, 3),
+                           _mm512_srli_epi32(n, 5)); /* a low byte turned */
+}
+
+/* Eight weights, whose places are the bytes of a number. */
+INLINE void add_eight(struct bins *b, uint64_t place, const uint64_t *add)
+{
+    UNROLL
+    for (int k = 0; k < 8; k++, place >>= 8)
+        b->sum[k % BIN_TABLES][place & 255] += add[k];
+}
+
+static void put_in_bins(struct bins *b, const int32_t *list, size_t m)
+{
+    enum { BLOCK = 256 };
+    _Alignas(64) uint64_t add[BLOCK];
+    for (size_t i = 0; i < m; i += BLOCK) {
+        size_t n = m - i < BLOCK ? m - i : BLOCK, k = 0;
+        for (size_t v = 0; v < n; v += 16) {
+            __m512i x = _mm512_loadu_si512(list + i + v);
+            __m512 w = _mm512_castsi512_ps(x);
+            _mm_storeu_si128((__m128i *)(void *)(b->code + i + v),
+                             _mm512_cvtepi32_epi8(places(b, x)));
+            _mm512_store_si512(add + v, counted_units(_mm512_castps512_ps256(w)));
+            _mm512_store_si512(add + v + 8, counted_units(_mm512_extractf32x8_ps(w, 1)));
+        }
+        for (; k + 8 <= n; k += 8) {
+            uint64_t place;
+            memcpy(&place, b->code + i + k, sizeof place);
+            add_eight(b, place, add + k);
+        }
+        for (; k < n; k++)
+            b->sum[0][b->code[i + k]] += add[k];
+    }
+}
+
+static void add_up_bins(struct bins *b)
+{
+    __m512i sum = _mm512_setzero_si512();
+    uint64_t group[BIN_GROUPS];
+    for (int i = 0; i < BINS; i += BIN_GROUPS) {
+        for (int t = 0; t < BIN_TABLES; t++)
+            sum = _mm512_add_epi64(sum, _mm512_load_si512(b->sum[t] + i));
+        _mm512_store_si512(b->sum[0] + i, sum);
+    }
+    _mm512_storeu_si512(group, sum);
+    b->above[0] = 0;
+    for (int g = 0; g < BIN_GROUPS; g++)
+        b->above[g + 1] = b->above[g] + group[g];
+}
+
+static void take_bins(int32_t *out, const int32_t *list, const struct bins *b, size_t m,
+                      const struct wanted *w)
+{
+    __m512i bin[BIN_TARGETS];
+    for (int k = 0; k < w->n_bins; k++)
+        bin[k] = _mm512_set1_epi8((char)w->place[k]);
+    for (size_t i = 0; i < m; i += 64) {
+        __m512i c = _mm512_loadu_si512(b->code + i);
+        uint64_t in = 0;
+        for (int k = 0; k < w->n_bins; k++)
+            in |= _mm512_cmpeq_epi8_mask(c, bin[k]);
+        if (m - i < 64)
+            in &= ((uint64_t)1 << (m - i)) - 1;
+        UNROLL
+        for (int v = 0; v < 4; v++, in >>= 16) {
+            __mmask16 lanes_in = (__mmask16)in;
+            __m512i x = _mm512_loadu_si512(list + i + v * 16);
+            _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(lanes_in, x));
+            out += __builtin_popcount(lanes_in);
+        }
+    }
+}
 
 void row_cuts_avx512(const float *p, int n, const int *top_k, int n_top, const double *tau,
                      int n_tau, struct row_cut *out, void *scratch)
 {
     int32_t *a = scratch;
-    cut_row(p, n, top_k, n_top, tau, n_tau, out, a, a + (n + 47) / 16 * 16);
+    size_t ld = ((size_t)n + 63) / 16 * 16;
+    struct search s = search_of(p, n, top_k, n_top, tau, n_tau, out);
+    if (!cut_by_bins(&s, a, a + ld, a + 2 * ld))
+        cut_row(&s, a, a + ld);
 }

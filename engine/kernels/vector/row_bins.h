@@ -1,0 +1,252 @@
+/* row_bins.h - selected sets of a row by a histogram of its largest weights.  Included by one
+ * file per instruction set, which defines before what row_cuts.h names, with LEAF >= SAMPLE, and
+ * afterwards the four functions that are declared here.
+ *
+ * All targets lie among the largest weights, as a rule among a third of the row: those from a
+ * guessed weight on are copied to a list, and no others are looked at again.  Bins are ranges of
+ * weights, from the largest weight down.  A bin counts its weights and adds up their units in one
+ * number, so that one search of the bins finds that of each target; the weights of these few bins
+ * are sorted.  What does not fit - a guess too large, a bin too full, numbers that are no weights -
+ * is left to row_cuts.h.
+ *
+ * The mass of the row is a sum of floats within a known error.  Nearly always all masses within
+ * that error have the same sets; where they do not, the units of all entries are added. */
+#ifndef KVF_ENGINE_ROW_BINS_H
+#define KVF_ENGINE_ROW_BINS_H
+
+#include "engine/kernels/vector/row_cuts.h"
+
+enum {
+    BIN_LEAST = 256, /* entries of rows that are worth it */
+    BINS = 256,
+    BIN_TABLES = 2, /* every other weight goes to one: neighbours do not wait for each other */
+    BIN_GROUPS = 8,
+    GROUP_BINS = BINS / BIN_GROUPS,
+    BIN_TARGETS = 10,
+    COUNT_SHIFT = 51, /* of the units of a row of mass < 2 */
+    MOST_LISTED = (1 << (64 - COUNT_SHIFT)) - 1,
+    SAMPLE = 64,
+};
+#define UNITS_OF_BIN (((uint64_t)1 << COUNT_SHIFT) - 1)
+
+/* What keep_from learns. */
+struct kept {
+    int m;        /* weights in the list */
+    uint32_t top; /* the largest entry of the row as an unsigned number: no more than 1.0f if all
+                     entries are weights */
+    double mass;  /* sum of the row, within MASS_ERROR of its size */
+};
+#define MASS_ERROR 0x1p-21
+
+/* Bins are numbered from the largest weight down: (top >> shift) - (bits >> shift), at most
+ * BINS - 1.  Bin b lies at place_of(b): bins of one group, which follow one another, BIN_GROUPS
+ * apart, so that the sums of all groups go on together. */
+struct bins {
+    int shift, top;                              /* top: shifted already */
+    unsigned char *code;                         /* [m] place of each weight's bin */
+    _Alignas(64) uint64_t sum[BIN_TABLES][BINS]; /* weights << COUNT_SHIFT | units */
+    uint64_t above[BIN_GROUPS + 1];              /* sums of all groups before */
+};
+
+static inline unsigned place_of(unsigned b)
+{
+    return b % GROUP_BINS * BIN_GROUPS + b / GROUP_BINS;
+}
+
+struct in_bin {
+    int bin, rank;  /* rank: of its first weight among those of all wanted bins */
+    int before, n;  /* weights of larger bins and of this one, */
+    uint64_t units; /* units of larger bins */
+};
+
+struct wanted {
+    int n_bins, n; /* bins, and the weights in them */
+    unsigned char place[BIN_TARGETS];
+    struct in_bin top[BIN_TARGETS], mass[BIN_TARGETS];
+};
+
+/* Weights >= least to list[], in their order: room for n + 16.  p, n: the row */
+static struct kept keep_from(int32_t *list, const float *p, size_t n, float least);
+/* Adds the m weights of a list to their bins; list and b->code have room for m + 64. */
+static void put_in_bins(struct bins *b, const int32_t *list, size_t m);
+/* Makes sums in the first table those of all tables and from the first bin of a group on; fills
+ * above[]. */
+static void add_up_bins(struct bins *b);
+/* The weights of the wanted bins, in the order of the list; out: room for 16 more. */
+static void take_bins(int32_t *out, const int32_t *list, const struct bins *b, size_t m,
+                      const struct wanted *w);
+
+/* The first bin up to which the sum, as `mask` sees it, reaches x; clears *all where none does. */
+static struct in_bin find_bin(const struct bins *b, uint64_t x, uint64_t mask, bool *all)
+{
+    int g = 0, i = 0;
+    for (int k = 1; k < BIN_GROUPS; k++)
+        g += (b->above[k] & mask) < x;
+    const uint64_t *sum = b->sum[0] + g;
+    for (int step = GROUP_BINS / 2; step > 0; step /= 2) {
+        uint64_t to = b->above[g] + sum[(i + step - 1) * BIN_GROUPS];
+        i += step & -((to & mask) < x);
+    }
+    uint64_t before = b->above[g] + (i > 0 ? sum[(i - 1) * BIN_GROUPS] : 0);
+    uint64_t inside = b->above[g] + sum[i * BIN_GROUPS] - before;
+    *all &= (b->above[BIN_GROUPS] & mask) >= x;
+    return (struct in_bin){.bin = g * GROUP_BINS + i,
+                           .before = (int)(before >> COUNT_SHIFT),
+                           .n = (int)(inside >> COUNT_SHIFT),
+                           .units = before & UNITS_OF_BIN};
+}
+
+static void want(struct wanted *w, struct in_bin *at, int *last)
+{
+    if (at->bin != *last) {
+        w->place[w->n_bins++] = (unsigned char)place_of((unsigned)at->bin);
+        w->n += at->n;
+    }
+    *last = at->bin;
+    at->rank = w->n - at->n;
+}
+
+/* The bins of all targets.  False: one lies beyond the list. */
+static bool find_bins(const struct search *s, const struct bins *b, const int64_t *need,
+                      struct wanted *w)
+{
+    bool all = true;
+    int last = -1;
+    struct in_bin *top = w->top, *mass = w->mass;
+    const struct in_bin *end_top = top + s->n_top, *end_mass = mass + s->n_tau;
+    for (int i = 0; i < s->n_top; i++)
+        top[i] = find_bin(b, (uint64_t)s->top_k[i] << COUNT_SHIFT, UINT64_MAX, &all);
+    for (int i = 0; i < s->n_tau; i++)
+        mass[i] = find_bin(b, (uint64_t)need[i], UNITS_OF_BIN, &all);
+    w->n_bins = w->n = 0;
+    while (all && top < end_top && mass < end_mass)
+        want(w, top->bin <= mass->bin ? top++ : mass++, &last);
+    while (all && top < end_top)
+        want(w, top++, &last);
+    while (all && mass < end_mass)
+        want(w, mass++, &last);
+    return all;
+}
+
+/* A weight that all targets should lie above: by a sorted sample, from which the mass of what lies
+ * below it is estimated, too. */
+static float guess_least(const struct search *s)
+{
+    int32_t sample[SAMPLE], sorted[2 * SAMPLE];
+    for (size_t i = 0; i < SAMPLE; i += 4) /* neighbours resemble each other */
+        memcpy(sample + i, s->p + (size_t)(s->n - 4) * i / (SAMPLE - 4), 4 * sizeof *s->p);
+    sort_leaf(sorted, sample, SAMPLE);
+    int rank = SAMPLE;
+    float per = (float)s->n / SAMPLE, below = 0;
+    float spare = s->n_tau > 0 ? 0.5f * (float)(1 - s->tau[s->n_tau - 1]) : 1;
+    while (rank > 0 && below <= spare) {
+        rank -= 4;
+        below += 4 * per * bits_float(sorted_at(sorted, SAMPLE, rank + 1));
+    }
+    if (s->n_top > 0) {
+        float k = (float)s->top_k[s->n_top - 1] / per;
+        int of_top = (int)(k + 1.25f * sqrtf(k) + 1);
+        rank = of_top > rank ? of_top : rank;
+    }
+    return rank < SAMPLE - 1 ? bits_float(sorted_at(sorted, SAMPLE, rank)) : 0;
+}
+
+/* The least masses that reach tau, for the least and the largest mass that the row may have. */
+static void bound_needs(const struct search *s, double mass, double error, int64_t *low,
+                        int64_t *high)
+{
+    double units = mass / MASS_UNIT, off = units * error + (error > 0 ? s->n : 0);
+    for (int i = 0; i < s->n_tau; i++) {
+        low[i] = (int64_t)ceil(s->tau[i] * floor(units - off));
+        high[i] = (int64_t)ceil(s->tau[i] * ceil(units + off));
+    }
+}
+
+/* Cuts by the sorted weights of the wanted bins.  False: the mass of the row must be known better.
+ */
+static bool cut_in_bins(const struct search *s, const struct wanted *w, const int32_t *sorted,
+                        const int64_t *low, const int64_t *high)
+{
+    struct segment g = {.from = 0, .to = w->n};
+    for (int i = 0; i < s->n_top; i++) {
+        const struct in_bin *b = &w->top[i];
+        g.from = b->before - b->rank;
+        s->top[i] = cut_at(s, &g, sorted, w->n, s->top_k[i] - 1 - g.from);
+    }
+    for (int i = 0; i < s->n_tau; i++) {
+        const struct in_bin *b = &w->mass[i];
+        int rank = b->rank;
+        int64_t units = (int64_t)b->units;
+        if (units >= low[i])
+            return false;
+        for (;; rank++) {
+            units += mass_units(bits_float(sorted_at(sorted, w->n, rank)));
+            if (units >= low[i])
+                break;
+        }
+        if (units < high[i])
+            return false;
+        g.from = b->before - b->rank;
+        s->mass[i] = cut_at(s, &g, sorted, w->n, rank);
+    }
+    return true;
+}
+
+/* The finest bins that hold all weights >= least. */
+static void fit_bins(struct bins *b, uint32_t top, float least, unsigned char *code)
+{
+    uint32_t span = top - (uint32_t)float_bits(least);
+    memset(b->sum, 0, sizeof b->sum);
+    b->code = code;
+    b->shift = span < BINS ? 0 : 24 - __builtin_clz(span); /* then span >> shift < BINS */
+    b->top = (int)(top >> b->shift);
+}
+
+enum outcome { DECIDED, TOO_FEW, NOTHING };
+
+/* Cuts by the weights >= least.  TOO_FEW: a target lies below. */
+static enum outcome cut_from(const struct search *s, float least, int32_t *list, int32_t *room,
+                             int32_t *copy)
+{
+    struct bins b;
+    struct wanted w = {0};
+    int32_t leaf[LEAF + 32], sorted[2 * LEAF];
+    int64_t low[BIN_TARGETS], high[BIN_TARGETS];
+    struct kept kept = keep_from(list, s->p, (size_t)s->n, least);
+    if (kept.top > (uint32_t)float_bits(1) || kept.mass <= 0 || kept.mass > 1.9
+        || kept.m > MOST_LISTED)
+        return NOTHING;
+    if (s->n_top > 0 && kept.m < s->top_k[s->n_top - 1])
+        return TOO_FEW;
+    fit_bins(&b, kept.top, least, (unsigned char *)room);
+    put_in_bins(&b, list, (size_t)kept.m);
+    add_up_bins(&b);
+    bound_needs(s, kept.mass, MASS_ERROR, low, high);
+    for (int round = 0; round < 2; round++) {
+        if (!find_bins(s, &b, high, &w))
+            return TOO_FEW;
+        if (w.n > LEAF)
+            return NOTHING;
+        take_bins(leaf, list, &b, (size_t)kept.m, &w);
+        sort_leaf(sorted, leaf, w.n);
+        if (cut_in_bins(s, &w, sorted, low, high))
+            return DECIDED;
+        bound_needs(s, (double)take_row(copy, s->p, (size_t)s->n) * MASS_UNIT, 0, low, high);
+    }
+    return NOTHING;
+}
+
+/* False: nothing is decided. */
+static bool cut_by_bins(const struct search *s, int32_t *list, int32_t *room, int32_t *copy)
+{
+    enum { ROUNDS = 3 };
+    enum outcome got = TOO_FEW;
+    if (s->n <= BIN_LEAST || s->n_top + s->n_tau > BIN_TARGETS)
+        return false;
+    float least = guess_least(s);
+    for (int round = 0; round < ROUNDS && got == TOO_FEW; round++, least /= 3)
+        got = cut_from(s, least, list, room, copy);
+    return got == DECIDED;
+}
+
+#endif
