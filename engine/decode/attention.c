@@ -99,8 +99,13 @@ static void query_block(const struct attn_job *j, struct attn_block *b)
     float *out = s->att + (size_t)b->r0 * s->ld_att + (size_t)b->g * (size_t)D;
     b->n_last = b->view->n - (j->T - (b->r0 + b->R));
     logits_of(j, b, strip);
+    bool gather = recorder_wants(s->recorder) & PROBE_ROWS;
+    if (gather)
+        recorder_begin_rows(s->recorder, b->thread);
     for (int r = 0; r < b->R; r++)
         finish_row(j, b, r, strip + (size_t)r * s->ld_strip);
+    if (gather)
+        recorder_end_rows(s->recorder, b->thread);
     for (int r = 0; r < b->R; r++)
         memset(out + (size_t)r * s->ld_att, 0, (size_t)D * sizeof *out);
     for (int p = 0; p * PAGE_SLOTS < b->n_last; p++) {

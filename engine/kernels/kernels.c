@@ -36,6 +36,8 @@ void kernels_init(struct kernels *k, unsigned cpu_flags)
         .mass_add = mass_add_ref,
         .row_cuts = row_cuts_ref,
         .mark = mark_ref,
+        .mass_add_rows = mass_add_rows_ref,
+        .mark_rows = mark_rows_ref,
         .slide = slide_ref,
         .slide_spread = slide_spread_ref,
         .spread = spread_ref,

@@ -120,6 +120,17 @@ static inline int row_cut_has(const struct row_cut *c, float p, int i)
               struct row_cut *out, void *scratch)
 #define DECL_MARK(name)                                                                            \
     void name(void *last, int width, const float *p, int n, const struct row_cut *cut, uint32_t t)
+/* Rows of weights of queries that follow one another: row r, at p + r * ld, has n + r entries, and
+ * 0 behind them up to the end of the last row. */
+struct weight_rows {
+    const float *p;
+    size_t ld;
+    int n, n_rows;
+};
+#define DECL_MASS_ADD_ROWS(name) void name(double *sum, float *max, const struct weight_rows *rows)
+#define DECL_MARK_ROWS(name)                                                                       \
+    void name(void *const *last, int width, const struct weight_rows *rows,                        \
+              const struct row_cut *cut, int n_cuts, uint32_t t)
 
 /* Sums over a stretch of one row of logits, the student's s and the teacher's t:
  * top = max, ds = s - top_s, dt = t - top_t. */
@@ -198,6 +209,8 @@ typedef DECL_KV_STORE((*kv_store_fn));
 typedef DECL_MASS_ADD((*mass_add_fn));
 typedef DECL_ROW_CUTS((*row_cuts_fn));
 typedef DECL_MARK((*mark_fn));
+typedef DECL_MASS_ADD_ROWS((*mass_add_rows_fn));
+typedef DECL_MARK_ROWS((*mark_rows_fn));
 typedef DECL_SLIDE((*slide_fn));
 typedef DECL_SLIDE_SPREAD((*slide_spread_fn));
 typedef DECL_SPREAD((*spread_fn));
@@ -295,6 +308,12 @@ struct kernels {
     /* last[i] = t for the members i of the cut of the row p.  last: uint16_t for
      * width 2, uint32_t for width 4. */
     mark_fn mark;
+
+    /* What mass_add and mark do with one row after the other, to the same bits.  Row r is that of
+     * step t + r, its cuts are cut[r * n_cuts ..], of which the c-th is noted in last[c].  max is
+     * not NULL. */
+    mass_add_rows_fn mass_add_rows;
+    mark_rows_fn mark_rows;
 
     /* sum[i] += the units of what enters - those of what leaves; units of 2^(k - 52) for
      * magic = 1.5 * 2^k. */

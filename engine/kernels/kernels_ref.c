@@ -337,3 +337,18 @@ void mark_ref(void *last, int width, const float *p, int n, const struct row_cut
             ((uint32_t *)last)[i] = t;
     }
 }
+
+void mass_add_rows_ref(double *sum, float *max, const struct weight_rows *rows)
+{
+    for (int r = 0; r < rows->n_rows; r++)
+        mass_add_ref(sum, max, rows->p + (size_t)r * rows->ld, rows->n + r);
+}
+
+void mark_rows_ref(void *const *last, int width, const struct weight_rows *rows,
+                   const struct row_cut *cut, int n_cuts, uint32_t t)
+{
+    for (int r = 0; r < rows->n_rows; r++)
+        for (int c = 0; c < n_cuts; c++)
+            mark_ref(last[c], width, rows->p + (size_t)r * rows->ld, rows->n + r,
+                     &cut[r * n_cuts + c], t + (uint32_t)r);
+}

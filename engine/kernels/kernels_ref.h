@@ -29,6 +29,8 @@ DECL_KV_STORE(kv_store_ref);
 DECL_MASS_ADD(mass_add_ref);
 DECL_ROW_CUTS(row_cuts_ref);
 DECL_MARK(mark_ref);
+DECL_MASS_ADD_ROWS(mass_add_rows_ref);
+DECL_MARK_ROWS(mark_rows_ref);
 DECL_SLIDE(slide_ref);
 DECL_SLIDE_SPREAD(slide_spread_ref);
 DECL_SPREAD(spread_ref);

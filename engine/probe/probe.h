@@ -76,9 +76,20 @@ struct probe_row {
     const int32_t *pos; /* [n] positions, or NULL when pos[k] = k */
     float lse, entropy;
     bool stepping;           /* of a token after the prompt */
+    bool gathered;           /* it comes again by `rows`; pos is NULL */
     void *scratch;           /* row_cuts_scratch(cap) bytes of this thread */
     struct probe_cuts *cuts; /* of this thread; see probe_row_cuts */
     float *room;             /* [cap] of this thread, for a probe to use while it has the row */
+};
+
+/* Rows of one query head that follow one another: row r is that of query t + r and has the entries
+ * of positions 0 .. w.n + r - 1.  At most PROBE_GROUP_ROWS. */
+struct probe_rows {
+    int layer, head; /* query head */
+    int32_t t;
+    struct weight_rows w;
+    const struct row_cut
+        *cut; /* [w.n_rows][KVF_N_CRITERIA], where probe_row_cuts was asked for them */
 };
 
 /* Selected sets of a row, one for each criterion of KVF_CRITERIA_MAP. */
@@ -168,6 +179,9 @@ struct probe {
     int (*open)(struct probe_state *s);
     void (*close)(struct probe_state *s); /* frees s->own, if any; NULL: mem_free does */
     void (*row)(struct probe_state *s, const struct probe_row *row);
+    /* Rows that `row` got with `gathered` set, before a later one of the head that has it not: what
+     * is read and written of each entry serves several rows.  NULL: `row` does all. */
+    void (*rows)(struct probe_state *s, const struct probe_rows *rows);
     void (*evict)(struct probe_state *s, const struct eviction *e);
     void (*nll)(struct probe_state *s, int32_t t, float nll);
     void (*gate)(struct probe_state *s, int layer, int head, int32_t pos,

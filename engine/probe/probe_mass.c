@@ -13,6 +13,8 @@ static void on_row(struct probe_state *s, const struct probe_row *row)
 {
     double *sum = probe_cells(s, SUM, row->layer, row->head);
     float *max = probe_cells(s, MAX, row->layer, row->head);
+    if (row->gathered)
+        return;
     if (!row->pos) {
         s->cfg->kernels->mass_add(sum, max, row->p, row->n);
         return;
@@ -24,10 +26,17 @@ static void on_row(struct probe_state *s, const struct probe_row *row)
     }
 }
 
+static void on_rows(struct probe_state *s, const struct probe_rows *rows)
+{
+    double *sum = probe_cells(s, SUM, rows->layer, rows->head);
+    s->cfg->kernels->mass_add_rows(sum, probe_cells(s, MAX, rows->layer, rows->head), &rows->w);
+}
+
 const struct probe probe_mass = {
     .name = "mass",
     .summary = "attention that each token received, sum and maximum",
     .wants = PROBE_ROWS,
     PROBE_ARRAYS(arrays),
     .row = on_row,
+    .rows = on_rows,
 };

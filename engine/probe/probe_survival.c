@@ -98,8 +98,17 @@ void probe_mark(const struct probe_state *s, void *cells, const struct probe_row
 static void on_row(struct probe_state *s, const struct probe_row *row)
 {
     const struct row_cut *cut = probe_row_cuts(row, s->cfg->kernels);
-    for (int c = 0; c < N_CRITERIA; c++)
+    for (int c = 0; !row->gathered && c < N_CRITERIA; c++)
         probe_mark(s, probe_cells(s, c, row->layer, row->head), row, row->p, &cut[c]);
+}
+
+static void on_rows(struct probe_state *s, const struct probe_rows *rows)
+{
+    void *last[N_CRITERIA];
+    for (int c = 0; c < N_CRITERIA; c++)
+        last[c] = probe_cells(s, c, rows->layer, rows->head);
+    s->cfg->kernels->mark_rows(last, s->narrow ? 2 : 4, &rows->w, rows->cut, N_CRITERIA,
+                               (uint32_t)rows->t);
 }
 
 const struct probe probe_survival = {
@@ -108,4 +117,5 @@ const struct probe probe_survival = {
     .wants = PROBE_ROWS,
     PROBE_ARRAYS(arrays),
     .row = on_row,
+    .rows = on_rows,
 };

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/progress.h"
 #include "engine/probe/arrays.h"
+#include "engine/probe/gather.h"
 #include "engine/probe/recorder.h"
 
 enum { MAX_PROBES = 32, BLOCK = 1024, TAIL_SECONDS = 60, TAIL_BYTES = 64 << 20 };
@@ -31,6 +32,7 @@ struct recorder {
     struct probe_sink sink;
     struct probe_state active[MAX_PROBES];
     int n_active;
+    struct gather *gather;
     unsigned wants;
     struct recorder_elsewhere elsewhere;
     int32_t held; /* the pen holds what was brought after so many steps; 0: nothing */
@@ -137,7 +139,7 @@ static int open_probes(struct recorder *r, unsigned set, int *ret_columns)
         r->wants |= probe_table[i]->wants;
     }
     *ret_columns = n;
-    return KVF_OK;
+    return gather_create(r->active, r->n_active, &r->cfg, r->n_threads, &r->gather);
 }
 
 int recorder_create(const char *path, const struct recorder_run *run, unsigned set,
@@ -151,9 +153,8 @@ int recorder_create(const char *path, const struct recorder_run *run, unsigned s
     r->cfg = *cfg;
     r->block = run->block ? run->block : BLOCK;
     int err = make_scratch(r, n_threads);
-    if (err)
-        goto no_memory;
-    err = open_probes(r, set, &n_columns);
+    if (!err)
+        err = open_probes(r, set, &n_columns);
     if (err)
         goto no_memory;
     err = open_writer(r, path, run, n_columns, d);
@@ -180,6 +181,7 @@ static void free_recorder(struct recorder *r)
         r->elsewhere.forget(r->elsewhere.ctx);
     for (int i = 0; i < r->n_active; i++)
         probe_state_close(&r->active[i]);
+    gather_free(r->gather);
     for (int i = 0; r->scratch && i < r->n_threads; i++) {
         mem_free(r->scratch[i].p);
         mem_free(r->scratch[i].pos);
@@ -209,6 +211,7 @@ static int let_go(struct recorder *r)
 void recorder_settle(struct recorder *r)
 {
     int err = let_go(r);
+    gather_settle(r->gather);
     r->err = r->err ? r->err : err;
     (void)pen_settle(r->sink.pen); /* its error stays */
 }
@@ -273,9 +276,21 @@ void recorder_row(struct recorder *r, const struct attn_row *row, const struct c
         out.p = s->p;
         out.pos = s->pos;
     }
+    gather_expect(r->gather, &out, thread);
     for (int i = 0; i < r->n_active; i++)
         if (r->active[i].probe->row && !r->active[i].away)
             r->active[i].probe->row(&r->active[i], &out);
+    gather_take(r->gather, &out, thread);
+}
+
+void recorder_begin_rows(struct recorder *r, int thread)
+{
+    gather_open(r->gather, thread);
+}
+
+void recorder_end_rows(struct recorder *r, int thread)
+{
+    gather_close(r->gather, thread);
 }
 
 void recorder_evict(struct recorder *r, const struct eviction *e)
@@ -358,6 +373,7 @@ static void bring(struct recorder *r, bool snapshots, int32_t t0, int32_t t1)
 
 static int write_probes(struct recorder *r, bool snapshots, int32_t t0, int32_t t1)
 {
+    gather_settle(r->gather);
     if (r->elsewhere.bring)
         bring(r, snapshots, t0, t1);
     for (int i = 0; i < r->n_active; i++) {

@@ -61,6 +61,10 @@ void recorder_settle(struct recorder *r);
 /* Takes an attention row in slot order, with the head that it belongs to. */
 void recorder_row(struct recorder *r, const struct attn_row *row, const struct cache_head *view,
                   float lse, float entropy, int thread);
+/* Between the two, rows of one head from this thread stay where they are, at equal distances, and
+ * are 0 behind their entries up to those of the last one. */
+void recorder_begin_rows(struct recorder *r, int thread);
+void recorder_end_rows(struct recorder *r, int thread);
 void recorder_evict(struct recorder *r, const struct eviction *e);
 /* Takes the number that gates gave an entry.  Heads may come in parallel. */
 void recorder_gate(struct recorder *r, int layer, int head, int32_t pos, float value);

@@ -146,6 +146,22 @@ static void show_training(void)
     show("its sums", &part, sizeof part);
 }
 
+/* Two rows that follow one another, with their cuts; 0 stands behind the first. */
+static void show_two_rows(const float *p, const struct row_cut *cut)
+{
+    static float two[2 * N];
+    uint16_t last[2][N] = {{0}};
+    float top[N] = {0};
+    memcpy(two, p, (N - 1) * sizeof *p);
+    memcpy(two + N, p, N * sizeof *p);
+    struct weight_rows rows = {two, N, N - 1, 2};
+    k.mark_rows((void *const[]){last[0], last[1]}, 2, &rows, cut, 2, 77);
+    show("mark_rows", last, sizeof last);
+    k.mass_add_rows(sums, top, &rows);
+    show("mass_add_rows", sums, sizeof sums);
+    show("maxima", top, sizeof top);
+}
+
 static void show_rows(void)
 {
     static const int top[] = {1, 16, 64};
@@ -161,6 +177,7 @@ static void show_rows(void)
     show("row_cuts", cut, sizeof cut);
     k.mark(last, 2, out, N, &cut[4], 77);
     show("mark", last, sizeof last);
+    show_two_rows(out, cut);
     mem_free(scratch);
     SHOW(mass_add, k.mass_add(sums, out, x, N));
     show("sums", sums, sizeof sums);

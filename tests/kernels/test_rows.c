@@ -204,6 +204,46 @@ Test(mass_add, adds_and_keeps_the_maximum)
         }
 }
 
+/* Rows that follow one another, at a distance, with 0 behind all but the last. */
+static struct weight_rows some_rows(struct rng *r, float *p, size_t ld, int n, int n_rows)
+{
+    for (int i = 0; i < n_rows; i++)
+        for (int j = 0; j < n + n_rows - 1; j++)
+            p[(size_t)i * ld + (size_t)j] = j < n + i ? (float)rng_below(r, 512) / 512 : 0;
+    return (struct weight_rows){p, ld, n, n_rows};
+}
+
+Test(mass_add_rows, is_mass_add_row_by_row)
+{
+    enum { LD = 170 };
+    struct variant v[MAX_VARIANTS];
+    static float p[16 * LD];
+    struct rng r;
+    rng_init(&r, 6);
+    int n_var = variants(v);
+    for (int i = 0; i < n_var; i++)
+        for (int n = 1; n < 150; n++) {
+            struct weight_rows w = some_rows(&r, p, LD, n, 1 + n % 16);
+            struct guarded gs, gm;
+            size_t all = (size_t)(n + w.n_rows - 1);
+            double *sum = guard(&gs, all * sizeof *sum), want[LD];
+            float *max = guard(&gm, all * sizeof *max), top[LD];
+            for (size_t j = 0; j < all; j++) {
+                sum[j] = want[j] = rng_uniform(&r);
+                max[j] = top[j] = (float)rng_uniform(&r);
+            }
+            v[i].k.mass_add_rows(sum, max, &w);
+            for (int k = 0; k < w.n_rows; k++)
+                for (int j = 0; j < n + k; j++) {
+                    want[j] += (double)p[k * LD + j];
+                    top[j] = p[k * LD + j] > top[j] ? p[k * LD + j] : top[j];
+                }
+            cr_expect(zero(int, memcmp(sum, want, all * sizeof *sum)), "%s", v[i].name);
+            cr_expect(zero(int, memcmp(max, top, all * sizeof *max)), "%s", v[i].name);
+            cr_expect(intact(&gs) && intact(&gm), "%s wrote outside", v[i].name);
+        }
+}
+
 /* Member i holds 7, others what was there before. */
 static bool marked_right(const void *last, int width, int i, bool member)
 {
@@ -237,4 +277,60 @@ Test(mark, writes_the_step_of_members_only)
                     cr_expect(ok, "%s: n %d, ties from %d, width %d", v[i].name, len, tie, width);
                     cr_expect(intact(&g), "%s wrote outside", v[i].name);
                 }
+}
+
+/* The last step from 100 on at which column j is in the c-th set of a row, or 0xa5a5.. */
+static uint32_t last_of(const struct weight_rows *w, const struct row_cut *cut, int n_cuts, int c,
+                        int j, int width)
+{
+    uint32_t last = width == 2 ? 0xa5a5 : 0xa5a5a5a5;
+    for (int k = 0; k < w->n_rows; k++)
+        if (j < w->n + k
+            && row_cut_has(&cut[k * n_cuts + c], w->p[(size_t)k * w->ld + (size_t)j], j))
+            last = 100 + (uint32_t)k;
+    return last;
+}
+
+static void check_mark_rows(const struct variant *v, const struct weight_rows *w,
+                            const struct row_cut *cut, int n_cuts, int width)
+{
+    enum { MOST = 9 };
+    struct guarded g[MOST];
+    void *last[MOST];
+    int all = w->n + w->n_rows - 1;
+    bool ok = true;
+    for (int c = 0; c < n_cuts; c++)
+        last[c] = guard(&g[c], (size_t)(all * width));
+    v->k.mark_rows(last, width, w, cut, n_cuts, 100);
+    for (int c = 0; c < n_cuts; c++) {
+        for (int j = 0; j < all; j++) {
+            const void *at = (char *)last[c] + j * width;
+            uint32_t got = width == 2 ? *(const uint16_t *)at : *(const uint32_t *)at;
+            ok = ok && got == last_of(w, cut, n_cuts, c, j, width);
+        }
+        cr_expect(intact(&g[c]), "%s wrote outside", v->name);
+    }
+    cr_expect(ok, "%s: n %d, %d rows, %d cuts, width %d", v->name, w->n, w->n_rows, n_cuts, width);
+}
+
+Test(mark_rows, is_mark_row_by_row)
+{
+    enum { LD = 170, CUTS = 9 };
+    struct variant v[MAX_VARIANTS];
+    static float p[16 * LD];
+    struct row_cut cut[16 * CUTS];
+    struct rng r;
+    rng_init(&r, 7);
+    int n_var = variants(v);
+    for (int n = 1; n < 150; n++) {
+        struct weight_rows w = some_rows(&r, p, LD, n, 1 + n % 16);
+        for (int k = 0; k < 16 * CUTS; k++) { /* of few rows do ties part; some have all entries */
+            int tie = n % 5 == 0 && rng_below(&r, 9) == 0 ? 1 + (int)rng_below(&r, (uint64_t)n) : 0;
+            cut[k] = (struct row_cut){(float)rng_below(&r, 512) / 512, tie, 1};
+            if (rng_below(&r, 9) == 0)
+                cut[k] = (struct row_cut){0, 0, n};
+        }
+        for (int i = 0; i < n_var; i++)
+            check_mark_rows(&v[i], &w, cut, n % 3 ? 7 : CUTS, n % 2 ? 2 : 4);
+    }
 }

@@ -51,6 +51,7 @@ PRIVATE = {
     'engine/method/evidence.h': 'engine/method/',
     'engine/method/shares.h': 'engine/method/',
     'engine/probe/arrays.h': 'engine/probe/',
+    'engine/probe/gather.h': 'engine/probe/',
     'engine/gate/state.h': 'engine/gate/',
     'engine/gate/pickle_machine.h': 'engine/gate/',
     'engine/gate/tensor_file.h': ('engine/gate/', 'engine/train/'),

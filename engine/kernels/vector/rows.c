@@ -82,3 +82,44 @@ void ISA(mass_add)(double *sum, float *max, const float *p, int n)
     }
     mass_add_ref(sum + i, max ? max + i : NULL, p + i, n - i);
 }
+
+enum { AHEAD = 64 }; /* of many rows at once the processor itself asks for no line */
+
+/* W columns of all rows, whose sums and maxima stay in registers. */
+INLINE void add_columns(double *sum, float *max, const struct weight_rows *w, size_t i)
+{
+    wide lo = wide_load(sum + i), hi = wide_load(sum + i + W / 2);
+    vec top = v_load(max + i);
+    for (int r = 0; r < w->n_rows; r++) {
+        const float *p = w->p + (size_t)r * w->ld + i;
+        vec x = v_load(p);
+        __builtin_prefetch(p + AHEAD);
+        lo = wide_sum(lo, v_low(x));
+        hi = wide_sum(hi, v_high(x));
+        top = v_max(top, x);
+    }
+    wide_store(sum + i, lo);
+    wide_store(sum + i + W / 2, hi);
+    v_store(max + i, top);
+}
+
+/* Entries behind a row are 0 and change neither sums nor maxima. */
+void ISA(mass_add_rows)(double *sum, float *max, const struct weight_rows *w)
+{
+    int i = 0, n = w->n + w->n_rows - 1;
+    for (; i + W <= n; i += W)
+        add_columns(sum, max, w, (size_t)i);
+    for (int r = 0; r < w->n_rows; r++)
+        mass_add_ref(sum + i, max + i, w->p + (size_t)r * w->ld + i, n - i);
+}
+
+#if !KERNELS_AVX512
+void ISA(mark_rows)(void *const *last, int width, const struct weight_rows *w,
+                    const struct row_cut *cut, int n_cuts, uint32_t t)
+{
+    for (int r = 0; r < w->n_rows; r++)
+        for (int c = 0; c < n_cuts; c++)
+            ISA(mark)
+    (last[c], width, w->p + (size_t)r * w->ld, w->n + r, &cut[r * n_cuts + c], t + (uint32_t)r);
+}
+#endif

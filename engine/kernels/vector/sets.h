@@ -30,6 +30,8 @@
     DECL_MASS_ADD(mass_add_##isa);                                                                 \
     DECL_ROW_CUTS(row_cuts_##isa);                                                                 \
     DECL_MARK(mark_##isa);                                                                         \
+    DECL_MASS_ADD_ROWS(mass_add_rows_##isa);                                                       \
+    DECL_MARK_ROWS(mark_rows_##isa);                                                               \
     DECL_SLIDE(slide_##isa);                                                                       \
     DECL_SLIDE_SPREAD(slide_spread_##isa);                                                         \
     DECL_SPREAD(spread_##isa);                                                                     \
@@ -61,11 +63,13 @@
             .exp_row = exp_row_##isa, .max_row = max_row_##isa, .mul = mul_##isa,                  \
             .softmax_grad = softmax_grad_##isa, .log_sum_exp = log_sum_exp_##isa,                  \
             .kv_store = kv_store_##isa, .mass_add = mass_add_##isa, .row_cuts = row_cuts_##isa,    \
-            .mark = mark_##isa, .slide = slide_##isa, .slide_spread = slide_spread_##isa,          \
-            .spread = spread_##isa, .sum_between = sum_between_##isa,                              \
-            .take_share = take_share_##isa, .next_low = next_low_##isa,                            \
-            .reduce_sums = reduce_sums_##isa, .sum_rows = sum_rows_##isa,                          \
-            .swiglu_back = swiglu_back_##isa, .rmsnorm_back = rmsnorm_back_##isa,                  \
+            .mark = mark_##isa, .mass_add_rows = mass_add_rows_##isa,                              \
+            .mark_rows = mark_rows_##isa, .slide = slide_##isa,                                    \
+            .slide_spread = slide_spread_##isa, .spread = spread_##isa,                            \
+            .sum_between = sum_between_##isa, .take_share = take_share_##isa,                      \
+            .next_low = next_low_##isa, .reduce_sums = reduce_sums_##isa,                          \
+            .sum_rows = sum_rows_##isa, .swiglu_back = swiglu_back_##isa,                          \
+            .rmsnorm_back = rmsnorm_back_##isa,                                                    \
     }
 
 #if defined(__aarch64__)

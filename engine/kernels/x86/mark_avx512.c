@@ -62,3 +62,108 @@ void mark_avx512(void *last, int width, const float *p, int n, const struct row_
     else
         mark_as(last, 4, p, (size_t)n, cut, false, t);
 }
+
+/* ---- rows of queries that follow one another: what a column was last is found in a register and
+ * stored once */
+
+enum { CUTS_AT_ONCE = 7, AHEAD = 64 };
+
+struct marking {
+    void *const *last; /* of the first cut at hand */
+    int width;
+    const struct weight_rows *w;
+    const struct row_cut *cut; /* [n_rows][n_cuts], from the first cut at hand on */
+    int n_cuts;
+    uint32_t t;
+};
+
+INLINE void put_steps(void *last, const int width, size_t i, __m512i step)
+{
+    __mmask16 m = _mm512_cmpneq_epi32_mask(step, _mm512_set1_epi32(-1));
+    if (width == 2)
+        _mm256_mask_storeu_epi16((uint16_t *)last + i, m, _mm512_cvtepi32_epi16(step));
+    else
+        _mm512_mask_storeu_epi32((uint32_t *)last + i, m, step);
+}
+
+/* Which of the 16 columns from i on row r has. */
+INLINE __mmask16 columns_in(const struct weight_rows *w, int r, size_t i)
+{
+    int left = w->n + r - (int)i;
+    return first_lanes(left > 0 ? left : 0);
+}
+
+/* 16 V columns of the first C cuts at hand; whole: every row has them all. */
+INLINE void mark_columns(const struct marking *m, size_t i, const int C, const int V,
+                         const bool whole)
+{
+    __m512i step[CUTS_AT_ONCE * 2], now = _mm512_set1_epi32((int)m->t);
+    UNROLL
+    for (int c = 0; c < C * V; c++)
+        step[c] = _mm512_set1_epi32(-1);
+    for (int r = 0; r < m->w->n_rows; r++) {
+        const float *p = m->w->p + (size_t)r * m->w->ld + i;
+        __mmask16 in = whole ? 0xffff : columns_in(m->w, r, i);
+        __m512 x[2];
+        UNROLL
+        for (int v = 0; v < V; v++) {
+            x[v] = whole ? _mm512_loadu_ps(p + v * 16) : _mm512_maskz_loadu_ps(in, p);
+            if (whole) /* of many rows at once the processor itself asks for no line */
+                _mm_prefetch((const char *)(p + AHEAD + v * 16), _MM_HINT_T0);
+        }
+        UNROLL
+        for (int c = 0; c < C; c++) {
+            const __m512 cut = _mm512_set1_ps(m->cut[r * m->n_cuts + c].threshold);
+            UNROLL
+            for (int v = 0; v < V; v++) {
+                __mmask16 member = _mm512_mask_cmp_ps_mask(in, x[v], cut, _CMP_GE_OQ);
+                step[c * V + v] = _mm512_mask_mov_epi32(step[c * V + v], member, now);
+            }
+        }
+        now = _mm512_add_epi32(now, _mm512_set1_epi32(1));
+    }
+    UNROLL
+    for (int c = 0; c < C; c++)
+        for (int v = 0; v < V; v++)
+            put_steps(m->last[c], m->width, i + (size_t)(v * 16), step[c * V + v]);
+}
+
+INLINE void mark_cuts(const struct marking *m, const int C)
+{
+    size_t i = 0, n = (size_t)m->w->n, end = n + (size_t)m->w->n_rows - 1;
+    for (; i + 32 <= n; i += 32)
+        mark_columns(m, i, C, 2, true);
+    for (; i < end; i += 16)
+        mark_columns(m, i, C, 1, false);
+}
+
+static bool has_ties(const struct row_cut *cut, int n)
+{
+    int ties = 0;
+    for (int i = 0; i < n; i++)
+        ties |= cut[i].first_tie;
+    return ties != 0;
+}
+
+void mark_rows_avx512(void *const *last, int width, const struct weight_rows *w,
+                      const struct row_cut *cut, int n_cuts, uint32_t t)
+{
+    struct marking m = {last, width, w, cut, n_cuts, t};
+    if (has_ties(cut, w->n_rows * n_cuts)) {
+        for (int r = 0; r < w->n_rows; r++)
+            for (int c = 0; c < n_cuts; c++)
+                mark_avx512(last[c], width, w->p + (size_t)r * w->ld, w->n + r,
+                            &cut[r * n_cuts + c], t + (uint32_t)r);
+        return;
+    }
+    for (int c = 0; c < n_cuts;) {
+        int left = n_cuts - c;
+        m.last = last + c;
+        m.cut = cut + c;
+        if (left >= CUTS_AT_ONCE)
+            mark_cuts(&m, CUTS_AT_ONCE);
+        else
+            mark_cuts(&m, 1);
+        c += left >= CUTS_AT_ONCE ? CUTS_AT_ONCE : 1;
+    }
+}
