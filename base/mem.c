@@ -71,6 +71,12 @@ void *mem_alloc_huge(size_t n, size_t size)
     return p;
 }
 
+void *mem_alloc_spread(size_t n, size_t size)
+{
+    void *p = mem_alloc_huge(n, size);
+    return p ? memset(p, 0, n * size) : NULL;
+}
+
 void *mem_grow(void *p, size_t old_n, size_t new_n, size_t size)
 {
     void *q = mem_alloc(new_n, size);

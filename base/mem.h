@@ -22,6 +22,9 @@ void *mem_alloc_raw(size_t n, size_t size);
  * of one. */
 void *mem_alloc_huge(size_t n, size_t size);
 
+/* As mem_alloc, for memory that is read here and there: on huge pages as mem_alloc_huge. */
+void *mem_alloc_spread(size_t n, size_t size);
+
 /* As realloc for a pointer from mem_alloc, or NULL for no elements: keeps old_n elements, zeroes
  * the rest.  On failure p is untouched and NULL is returned. */
 void *mem_grow(void *p, size_t old_n, size_t new_n, size_t size);

@@ -1,64 +1,8 @@
 #include <assert.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/cache/cache.h"
-#include "engine/cache/page_room.h"
-
-/* One line of memory: a step looks at every head. */
-struct head {
-    int n, cap;      /* entries; slots that pages hold */
-    int hole;        /* with GAP_OPEN and GAP_FILLED; n: the last slot went */
-    int32_t soonest; /* at most the least until */
-    int n_pages;
-    unsigned char gap;    /* enum cache_gap */
-    bool moved;           /* some slot does not hold the position of its number */
-    int32_t *pos;         /* [cap] */
-    int32_t *until;       /* [cap] */
-    int32_t *list;        /* [2 cap] order[] lies somewhere in it */
-    int32_t *order;       /* [n] where it starts in list */
-    unsigned char **page; /* [cap / PAGE_SLOTS] */
-    unsigned char *news;  /* [cap / PAGE_SLOTS] 1: written since cache_take_news */
-};
-
-struct cache {
-    struct cache_config cfg;
-    size_t half_bytes; /* of the keys of a page; the values follow */
-    struct head *head; /* [n_layers * n_heads] */
-    struct page_room room;
-    unsigned char **free; /* pages without an owner */
-    int64_t n_free, free_cap;
-    int64_t n_pages;  /* held by heads or free; never more than free_cap */
-    int32_t *renamed; /* [renamed_cap] scratch of cache_keep: as many as the largest head holds */
-    int renamed_cap;
-    bool forked; /* some page may be shared */
-    struct cache_stats stats;
-};
-
-static struct head *head_at(const struct cache *c, int layer, int head)
-{
-    return &c->head[layer * c->cfg.n_heads + head];
-}
-
-/* Slots up to the last entry, an open one included. */
-static int held(const struct head *h)
-{
-    return h->n + (h->gap == GAP_OPEN && h->hole < h->n);
-}
-
-/* Caches that hold a page. */
-static atomic_int *holders(const struct cache *c, unsigned char *page)
-{
-    return &page_tail(&c->room, page)->holders;
-}
-
-/* A page that no other cache sees may be written.  What another cache reads of a
- * page before it lets go of it happens before what is written afterwards. */
-static bool is_private(const struct cache *c, unsigned char *page)
-{
-    return atomic_load_explicit(holders(c, page), memory_order_acquire) == 1;
-}
+#include "engine/cache/store.h"
 
 /* Gives up a page; true when it was the last holder. */
 static bool let_go(const struct cache *c, unsigned char *page)
@@ -83,7 +27,8 @@ int cache_create(const struct cache_config *cfg, struct cache **ret_cache)
     c->room.page_bytes = 2 * c->half_bytes;
     c->stats.page_bytes = (int64_t)c->room.page_bytes;
     c->head = MEM_NEW(struct head, (size_t)cfg->n_layers * (size_t)cfg->n_heads);
-    if (!c->head) {
+    c->gone = MEM_NEW(int32_t, (size_t)cfg->n_layers * (size_t)cfg->n_heads * FEW_GONE);
+    if (!c->head || !c->gone) {
         cache_destroy(c);
         return KVF_E_NOMEM;
     }
@@ -111,6 +56,7 @@ void cache_destroy(struct cache *c)
     page_room_close(&c->room);
     mem_free(c->free);
     mem_free(c->renamed);
+    mem_free(c->gone);
     mem_free(c->head);
     mem_free(c);
 }
@@ -120,8 +66,7 @@ static int32_t *grow_ints(int32_t *old, int n, int cap)
     return mem_grow(old, (size_t)n, (size_t)cap, sizeof(int32_t));
 }
 
-/* Arrays of a head for at least `slots` slots, doubling. */
-static int grow_head(struct head *h, int slots)
+int store_grow_head(struct head *h, int slots)
 {
     int cap = h->cap ? h->cap : PAGE_SLOTS;
     while (cap < slots)
@@ -157,8 +102,7 @@ static int grow_head(struct head *h, int slots)
     return KVF_OK;
 }
 
-/* Room in the free list for every page there is: returning one never fails. */
-static int grow_free(struct cache *c, int64_t pages)
+int store_grow_free(struct cache *c, int64_t pages)
 {
     int64_t cap = c->free_cap ? c->free_cap : 64;
     while (cap < pages)
@@ -179,7 +123,7 @@ static int new_page(struct cache *c, unsigned char **ret)
         *ret = c->free[--c->n_free];
         return KVF_OK;
     }
-    if (grow_free(c, c->n_pages + 1) != KVF_OK)
+    if (store_grow_free(c, c->n_pages + 1) != KVF_OK)
         return KVF_E_NOMEM;
     unsigned char *p = page_room_take(&c->room);
     if (!p)
@@ -198,6 +142,54 @@ static void return_page(struct cache *c, unsigned char *page)
     } else {
         c->n_pages--;
     }
+}
+
+static void move_entry(const struct cache *c, struct head *h, int from, int to)
+{
+    assert(!c->forked || is_private(c, h->page[to / PAGE_SLOTS]));
+    kv_copy(h->page[from / PAGE_SLOTS], from % PAGE_SLOTS, h->page[to / PAGE_SLOTS],
+            to % PAGE_SLOTS, c->cfg.type, c->cfg.head_dim);
+    h->news[to / PAGE_SLOTS] = 1;
+    h->pos[to] = h->pos[from];
+    h->until[to] = h->until[from];
+}
+
+/* Keys and values of the n entries from slot `from` on go to slot `to`, before them, and on. */
+static void move_run(const struct cache *c, struct head *h, int from, int to, int n)
+{
+    while (n > 0) {
+        int i = from % PAGE_SLOTS, o = to % PAGE_SLOTS;
+        int m = PAGE_SLOTS - (i > o ? i : o);
+        m = m < n ? m : n;
+        assert(!c->forked || is_private(c, h->page[to / PAGE_SLOTS]));
+        kv_move(h->page[from / PAGE_SLOTS], i, h->page[to / PAGE_SLOTS], o, m, c->cfg.type,
+                c->cfg.head_dim);
+        h->news[to / PAGE_SLOTS] = 1;
+        from += m;
+        to += m;
+        n -= m;
+    }
+}
+
+/* Keys and values move up where ranks were closed. */
+static void catch_up(const struct cache *c, struct head *h)
+{
+    const int32_t *gone = c->gone + (h - c->head) * FEW_GONE;
+    int end = h->n + h->n_gone, to = gone[0];
+    for (int i = 0; i < h->n_gone; i++) {
+        int from = gone[i] + 1, n = (i + 1 < h->n_gone ? gone[i + 1] : end) - from;
+        move_run(c, h, from, to, n);
+        to += n;
+    }
+    h->n_gone = 0;
+}
+
+struct head *store_whole(const struct cache *c, int layer, int head)
+{
+    struct head *h = head_at(c, layer, head);
+    if (h->n_gone)
+        catch_up(c, h);
+    return h;
 }
 
 int cache_own(struct cache *c, int layer, int head, int from, int to)
@@ -219,7 +211,7 @@ int cache_own(struct cache *c, int layer, int head, int from, int to)
 int cache_reserve(struct cache *c, int layer, int head, int n)
 {
     struct head *h = head_at(c, layer, head);
-    int err = grow_head(h, h->n + n);
+    int err = store_grow_head(h, h->n + n);
     if (err)
         return err;
     int room = h->n_pages * PAGE_SLOTS; /* what appends go on in may be shared */
@@ -271,7 +263,7 @@ static int enter(struct head *h, int32_t pos, int32_t until)
 int cache_append(struct cache *c, const struct kernels *k, int layer, int head,
                  const struct cache_entry *e)
 {
-    struct head *h = head_at(c, layer, head);
+    struct head *h = store_whole(c, layer, head);
     int slot = enter(h, e->pos, e->until);
     unsigned char *page = h->page[slot / PAGE_SLOTS];
     k->kv_store(page, page + c->half_bytes, c->cfg.type, slot % PAGE_SLOTS, e->key, e->value,
@@ -283,7 +275,7 @@ int cache_append(struct cache *c, const struct kernels *k, int layer, int head,
 void cache_append_pages(struct cache *c, int layer, int head, int32_t pos, const int32_t *until,
                         int n, const unsigned char *pages)
 {
-    struct head *h = head_at(c, layer, head);
+    struct head *h = store_whole(c, layer, head);
     int first = h->n, end = first + n, page = first / PAGE_SLOTS;
     assert(h->gap != GAP_OPEN);
     for (; page * PAGE_SLOTS < end; page++, pages += 2 * c->half_bytes) {
@@ -310,7 +302,7 @@ void cache_account(struct cache *c)
 
 struct cache_head cache_view(const struct cache *c, int layer, int head)
 {
-    const struct head *h = head_at(c, layer, head);
+    const struct head *h = store_whole(c, layer, head);
     assert(h->gap != GAP_OPEN);
     return (struct cache_head){
         h->n, h->pos, h->until, h->order, h->page, !h->moved, h->n ? h->soonest : CACHE_STAYS};
@@ -323,7 +315,7 @@ enum kv_type cache_type(const struct cache *c)
 
 bool cache_take_news(struct cache *c, int layer, int head, int page)
 {
-    unsigned char *news = &head_at(c, layer, head)->news[page];
+    unsigned char *news = &store_whole(c, layer, head)->news[page];
     bool is = *news;
     *news = 0;
     return is;
@@ -341,26 +333,17 @@ const void *cache_values(const struct cache *c, const struct cache_head *h, int 
 
 void cache_key(const struct cache *c, int layer, int head, int slot, float *ret_key)
 {
-    const unsigned char *page = head_at(c, layer, head)->page[slot / PAGE_SLOTS];
+    const unsigned char *page = store_whole(c, layer, head)->page[slot / PAGE_SLOTS];
     for (int d = 0; d < c->cfg.head_dim; d++)
         ret_key[d] = kv_key_at(page, c->cfg.type, c->cfg.head_dim, slot % PAGE_SLOTS, d);
 }
 
 void cache_value(const struct cache *c, int layer, int head, int slot, float *ret_value)
 {
-    const unsigned char *page = head_at(c, layer, head)->page[slot / PAGE_SLOTS] + c->half_bytes;
+    const unsigned char *page = store_whole(c, layer, head)->page[slot / PAGE_SLOTS]
+                                + c->half_bytes;
     for (int d = 0; d < c->cfg.head_dim; d++)
         ret_value[d] = kv_value_at(page, c->cfg.type, c->cfg.head_dim, slot % PAGE_SLOTS, d);
-}
-
-static void move_entry(struct cache *c, struct head *h, int from, int to)
-{
-    assert(!c->forked || is_private(c, h->page[to / PAGE_SLOTS]));
-    kv_copy(h->page[from / PAGE_SLOTS], from % PAGE_SLOTS, h->page[to / PAGE_SLOTS],
-            to % PAGE_SLOTS, c->cfg.type, c->cfg.head_dim);
-    h->news[to / PAGE_SLOTS] = 1;
-    h->pos[to] = h->pos[from];
-    h->until[to] = h->until[from];
 }
 
 static void release_pages(struct cache *c, struct head *h)
@@ -435,7 +418,7 @@ enum cache_gap cache_gap(const struct cache *c, int layer, int head, int *ret_sl
 
 bool cache_settle(struct cache *c, int layer, int head)
 {
-    struct head *h = head_at(c, layer, head);
+    struct head *h = store_whole(c, layer, head);
     bool moves = h->gap == GAP_OPEN && h->hole < h->n;
     if (moves) {
         h->order[place_of(h, h->n)] = h->hole;
@@ -462,18 +445,49 @@ bool cache_reopen(struct cache *c, int layer, int head)
     return moves;
 }
 
+int cache_list_gone(const unsigned char *keep, int n, int most, int32_t *ret_gone)
+{
+    int m = 0;
+    for (int i = 0; i < n; i++) {
+        const unsigned char *at = memchr(keep + i, 0, (size_t)(n - i));
+        if (!at)
+            break;
+        if (m == most)
+            return -1;
+        i = (int)(at - keep);
+        ret_gone[m++] = i;
+    }
+    return m;
+}
+
+/* Whether keys and values may move up later: where few leave and no page becomes free. */
+static bool put_off(const struct cache *c, struct head *h, const unsigned char *keep, int end)
+{
+    int m = cache_list_gone(keep, end, FEW_GONE, c->gone + (h - c->head) * FEW_GONE);
+    bool all_pages = m >= 0 && (h->n_pages - 1) * PAGE_SLOTS < end - m;
+    h->n_gone = all_pages ? (unsigned char)m : 0;
+    return all_pages;
+}
+
 void cache_keep(struct cache *c, int layer, int head, const unsigned char *keep)
 {
-    struct head *h = head_at(c, layer, head);
-    int n = 0, m = 0;
-    for (int s = 0, end = held(h); s < end; s++) {
+    struct head *h = store_whole(c, layer, head);
+    int n = 0, m = 0, end = held(h);
+    bool later = put_off(c, h, keep, end);
+    for (int s = 0, run; s < end; s += run) {
+        for (run = 1; s + run < end && !keep[s + run] == !keep[s];)
+            run++;
         if (!keep[s])
             continue;
         if (s != n) {
-            move_entry(c, h, s, n);
             h->moved = true;
+            memmove(h->pos + n, h->pos + s, (size_t)run * sizeof *h->pos);
+            memmove(h->until + n, h->until + s, (size_t)run * sizeof *h->until);
+            if (!later)
+                move_run(c, h, s, n, run);
         }
-        c->renamed[s] = n++;
+        for (int i = 0; i < run; i++)
+            c->renamed[s + i] = n++;
     }
     for (int i = 0; i < h->n; i++) /* filtering a sorted list keeps it sorted */
         if (keep[h->order[i]])
@@ -487,67 +501,4 @@ void cache_keep(struct cache *c, int layer, int head, const unsigned char *keep)
 struct cache_stats cache_stats(const struct cache *c)
 {
     return c->stats;
-}
-
-/* The lists of a head are copied, its pages shared. */
-static int fork_head(const struct cache *c, const struct head *from, struct head *to)
-{
-    int err = from->cap ? grow_head(to, from->cap) : KVF_OK;
-    if (err || !from->cap)
-        return err;
-    memcpy(to->pos, from->pos, (size_t)held(from) * sizeof *to->pos);
-    memcpy(to->until, from->until, (size_t)held(from) * sizeof *to->until);
-    memcpy(to->order, from->order, (size_t)from->n * sizeof *to->order);
-    for (int p = 0; p < from->n_pages; p++) {
-        to->page[p] = from->page[p];
-        to->news[p] = 1;
-        atomic_fetch_add_explicit(holders(c, to->page[p]), 1, memory_order_relaxed);
-    }
-    to->n_pages = from->n_pages;
-    to->n = from->n;
-    to->gap = from->gap;
-    to->hole = from->hole;
-    to->moved = from->moved;
-    to->soonest = from->soonest;
-    return KVF_OK;
-}
-
-int cache_fork(struct cache *from, struct cache **ret_cache)
-{
-    struct cache *c = NULL;
-    int err = cache_create(&from->cfg, &c);
-    if (err)
-        return err;
-    c->forked = from->forked = true;
-    c->stats = from->stats;
-    c->n_pages = from->stats.pages;
-    err = grow_free(c, c->n_pages);
-    if (err)
-        goto fail;
-    c->renamed_cap = from->renamed_cap;
-    c->renamed = MEM_NEW(int32_t, (size_t)c->renamed_cap);
-    if (!c->renamed) {
-        err = KVF_E_NOMEM;
-        goto fail;
-    }
-    for (int i = 0; i < c->cfg.n_layers * c->cfg.n_heads; i++) {
-        err = fork_head(c, &from->head[i], &c->head[i]);
-        if (err)
-            goto fail;
-    }
-    *ret_cache = c;
-    return KVF_OK;
-
-fail:
-    cache_destroy(c);
-    return err;
-}
-
-int64_t cache_shared(const struct cache *c)
-{
-    int64_t n = 0;
-    for (int i = 0; i < c->cfg.n_layers * c->cfg.n_heads; i++)
-        for (int p = 0; p < c->head[i].n_pages; p++)
-            n += !is_private(c, c->head[i].page[p]);
-    return n;
 }

@@ -11,9 +11,10 @@
  * before (cache_view, cache_key, cache_value) calls cache_settle, which fills the slot
  * with the last entry, and who still wants the newcomer there cache_reopen, which puts
  * that entry back.  When more than one entry leaves between two appends, the ranks are
- * closed instead (cache_keep), once for all of them.  So the order of slots follows from
- * which entries left between which appends, however the cuts were split and whoever
- * looked on.
+ * closed instead (cache_keep), once for all of them; where these are few, keys and values
+ * follow when somebody looks or the next append comes, since attention reads them then.  So the
+ * order of slots follows from which entries left between which appends, however the cuts were split
+ * and whoever looked on.
  *
  * A fork shares the pages of its origin, which are counted and copied when one
  * of the two first writes into them.  Copies are made where allocation may fail:
@@ -36,7 +37,8 @@ struct cache_config {
 };
 
 /* One head as the attention and the methods see it; borrowed, valid until the
- * next append or eviction in that head. */
+ * next append or eviction in that head.  Of a head whose ranks were closed since its last append
+ * one thread alone may ask for it. */
 struct cache_head {
     int n;                      /* entries */
     const int32_t *pos;         /* [n] position of the entry in each slot */
@@ -126,11 +128,15 @@ void cache_evict(struct cache *c, int layer, int head, int slot);
  * cache's own.  Not thread-safe. */
 void cache_keep(struct cache *c, int layer, int head, const unsigned char *keep);
 
+/* Slots of keep[0..n) with keep[slot] == 0, rising; returns how many, or -1: more than `most`. */
+int cache_list_gone(const unsigned char *keep, int n, int most, int32_t *ret_gone);
+
 /* The gap of a head; *ret_slot, for GAP_OPEN and GAP_FILLED (may be NULL): where. */
 enum cache_gap cache_gap(const struct cache *c, int layer, int head, int *ret_slot);
 
-/* Fills an open slot, which must be the cache's own: whether the entry of slot n, that is
- * the last, moved into it.  Freed pages return to the pool.  Not thread-safe. */
+/* Ends what was put off: keys and values follow closed ranks.  Fills an open slot, which must be
+ * the cache's own: whether the entry of slot n, that is the last, moved into it.  Freed pages
+ * return to the pool.  Not thread-safe. */
 bool cache_settle(struct cache *c, int layer, int head);
 
 /* Opens a filled slot again: whether its entry moved back to slot n.  There must be room

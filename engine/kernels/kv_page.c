@@ -39,3 +39,28 @@ void kv_copy(const void *a, int from, void *b, int to, enum kv_type type, int D)
         kv_scales(y, D)[k * PAGE_SLOTS + o] = ks[k * PAGE_SLOTS + i];
     memcpy(kv_scales(y + half, D) + o * blocks, vs + i * blocks, blocks * sizeof *vs);
 }
+
+/* n elements of each of `rows` rows of a page. */
+static void move_columns(const unsigned char *a, size_t from, unsigned char *b, size_t to, size_t n,
+                         size_t rows, size_t width)
+{
+    size_t ld = PAGE_SLOTS * width;
+    for (size_t r = 0; r < rows; r++)
+        memmove(b + r * ld + to * width, a + r * ld + from * width, n * width);
+}
+
+void kv_move(const void *a, int from, void *b, int to, int n, enum kv_type type, int D)
+{
+    const unsigned char *x = a;
+    unsigned char *y = b;
+    size_t w = kinds[type].width, half = kv_half_bytes(type, D), row = (size_t)D * w;
+    size_t i = (size_t)from, o = (size_t)to, m = (size_t)n, blocks = kv_blocks(D);
+    move_columns(x, i, y, o, m, (size_t)D, w);
+    memmove(y + half + o * row, x + half + i * row, m * row);
+    if (type != KV_Q8_0)
+        return;
+    const uint16_t *ks = kv_scales(x, D), *vs = kv_scales(x + half, D);
+    uint16_t *out = kv_scales(y, D);
+    move_columns((const unsigned char *)ks, i, (unsigned char *)out, o, m, blocks, sizeof *ks);
+    memmove(kv_scales(y + half, D) + o * blocks, vs + i * blocks, m * blocks * sizeof *vs);
+}

@@ -77,5 +77,8 @@ static inline float kv_value_at(const void *values, enum kv_type type, int D, in
 /* Copies the entry of slot `from` of page a over slot `to` of page b, bit for bit; values
  * lie kv_half_bytes behind the keys in both. */
 void kv_copy(const void *a, int from, void *b, int to, enum kv_type type, int D);
+/* The same of the n entries from slot `from` of page a on, to slot `to` of page b and on.  The two
+ * may be one page: what is read is what was there before. */
+void kv_move(const void *a, int from, void *b, int to, int n, enum kv_type type, int D);
 
 #endif

@@ -7,7 +7,12 @@
  * choose within each pool (a head, a layer, or all heads). */
 #include <math.h>
 
-#include "engine/method/state.h"
+#include "engine/method/lows.h"
+#include "engine/method/peaks.h"
+
+enum {
+    ASK_MOST = 1 << 10
+}; /* entries of a head that fit into a second cache with their evidence */
 
 static int32_t recent_from(const struct round *r)
 {
@@ -72,6 +77,47 @@ static void set_target(const struct round *r, int pool)
     s->over[pool] = total - s->target[pool];
 }
 
+/* A step leaves nothing of what decisions read in the caches: it is asked for before it is needed,
+ * first of all heads what is found without reading anything else. */
+static void ask_for_lists(const struct round *r, int at)
+{
+    int H = r->s->shape.n_kv_heads, recent = r->s->params.recent;
+    struct cache_head view = cache_view(r->cache, at / H, at % H);
+    int middle = view.n > recent ? view.n - recent : 0;
+    if (view.n == 0)
+        return;
+    __builtin_prefetch(view.order);
+    __builtin_prefetch(view.order + middle);
+    __builtin_prefetch(view.order + view.n - 1);
+    if (r->s->lows)
+        for (size_t i = 0; i < sizeof *r->s->lows; i += 64)
+            __builtin_prefetch((const char *)&r->s->lows[at] + i);
+}
+
+/* Then of some heads ahead the positions that limit the candidates. */
+static void ask_for_limits(const struct round *r, int at)
+{
+    const struct method_state *s = r->s;
+    int H = s->shape.n_kv_heads;
+    if (at >= s->shape.n_layers * H || !s->due[at])
+        return;
+    struct cache_head view = cache_view(r->cache, at / H, at % H);
+    int middle = view.n > s->params.recent ? view.n - s->params.recent : 0;
+    if (view.n == 0)
+        return;
+    __builtin_prefetch(view.pos + view.order[0]);
+    __builtin_prefetch(view.pos + view.order[middle < view.n ? middle : view.n - 1]);
+    __builtin_prefetch(view.pos + view.order[middle > 0 ? middle - 1 : 0]);
+    __builtin_prefetch(view.pos + view.order[view.n - 1]);
+    for (int i = 0; s->lows && i < s->lows[at].n && i < LOWS_CUTS; i++) {
+        int slot = s->lows[at].entry[i].slot;
+        __builtin_prefetch(view.pos + slot);
+        evidence_ask(&s->evidence, at / H, at % H, slot, slot + 1, false);
+    }
+    for (int i = 0; s->lows && i < view.n && i < ASK_MOST; i += 16)
+        __builtin_prefetch(view.order + i, 0, 2);
+}
+
 /* Which pools must give something up; their targets. */
 bool choose_due(const struct round *r)
 {
@@ -80,8 +126,11 @@ bool choose_due(const struct round *r)
     for (int p = 0; p < choose_pools(s); p++) {
         set_target(r, p);
         pool_heads(s, p, &first, &end);
-        for (int at = first; at < end; at++)
+        for (int at = first; at < end; at++) {
             s->due[at] = s->target[p] >= 0 && decides(s, at);
+            if (s->due[at])
+                ask_for_lists(r, at);
+        }
         n_due += s->target[p] >= 0;
     }
     return n_due > 0;
@@ -118,6 +167,30 @@ static size_t score_row(const struct method_state *s)
     return ((size_t)s->cap + 15) / 16 * 16;
 }
 
+/* Asks for what the score of the head that comes next reads: a step leaves nothing of it in the
+ * caches. */
+static void ask_for_next(const struct round *r, int at)
+{
+    const struct method_state *s = r->s;
+    int H = s->shape.n_kv_heads;
+    if (at + 1 >= s->shape.n_layers * H || !s->due[at + 1] || s->method->score->rising)
+        return;
+    struct cache_head view = cache_view(r->cache, (at + 1) / H, (at + 1) % H);
+    unsigned kinds = s->evidence.kinds;
+    bool slides = s->params.across == ACROSS_MEAN && s->params.support == SUPPORT_ALL;
+    bool sums = kinds & EVIDENCE_WINDOW && (slides || s->peaks) && s->params.every == 1;
+    if (s->peaks)
+        peaks_ask(s, at + 1);
+    if (view.n > ASK_MOST)
+        return;
+    for (int i = 0; i < view.n; i += 16) {
+        __builtin_prefetch(view.order + i, 0, 2);
+        if (kinds & (EVIDENCE_WINDOW | EVIDENCE_NOTE))
+            __builtin_prefetch(view.pos + i, 0, 2);
+    }
+    evidence_ask(&s->evidence, (at + 1) / H, (at + 1) % H, 0, view.n, sums);
+}
+
 /* Scores a head and lists its unprotected entries, or the worst of them.  Where heads do
  * not share their places the scores are forgotten: they stay in the nearest cache. */
 void choose_score(void *round, int at, int thread)
@@ -126,15 +199,19 @@ void choose_score(void *round, int at, int thread)
     struct method_state *s = r->s;
     if (!s->due[at])
         return;
-    int layer = at / s->shape.n_kv_heads, head = at % s->shape.n_kv_heads, first, end;
+    int first, end;
+    ask_for_limits(r, at + 3);
     float *scratch = s->scratch + (size_t)thread * s->scratch_len;
     float *score = s->value ? s->value + (size_t)at * (size_t)s->cap : scratch;
-    struct score_input in = {
-        s,    r->cache,   layer, head, cache_view(r->cache, layer, head), recent_from(r),
-        r->t, r->incoming};
+    struct score_input in = shortlist_input(r, at);
     int pool = at / heads_of_pool(s);
     pool_heads(s, pool, &first, &end);
     int k = shortlist_length(r, pool, end - first);
+    if (k > 0 && s->lows && lows_fill(r, &in, k, score, scratch + score_row(s)))
+        return;
+    ask_for_next(r, at);
+    if (k > 0 && s->peaks && peaks_fill(r, &in, k, scratch))
+        return;
     if (k == 0 || !s->method->score->rising)
         s->method->score->eval(&in, score, scratch + score_row(s));
     if (k > 0)
@@ -176,7 +253,7 @@ int64_t choose_floor(const struct method_state *s, int64_t places, int heads)
 /* Every head keeps its best min(F, n), F = choose_floor; the places left go to the best of the rest
  * of all heads. */
 static void share_out(const struct round *r, int pool, int64_t places, int64_t candidates,
-                      int heads)
+                      int heads, float *scratch)
 {
     struct method_state *s = r->s;
     int64_t even = choose_floor(s, places, heads), m = 0;
@@ -184,7 +261,7 @@ static void share_out(const struct round *r, int pool, int64_t places, int64_t c
     int first, end;
     pool_heads(s, pool, &first, &end);
     if (shortlist_length(r, pool, end - first) > 0) {
-        shortlist_merge(r, first, end, candidates - places, even);
+        shortlist_merge(r, first, end, candidates - places, even, scratch);
         return;
     }
     struct candidate *rest = s->pooled + (size_t)first * (size_t)s->cap;
@@ -262,7 +339,6 @@ void choose_pool(void *round, int pool, int thread)
     const struct round *r = round;
     struct method_state *s = r->s;
     int first, end;
-    (void)thread;
     if (s->target[pool] < 0)
         return;
     pool_heads(s, pool, &first, &end);
@@ -270,7 +346,8 @@ void choose_pool(void *round, int pool, int thread)
         choose_counts(r, pool);
     } else {
         struct choose_numbers x = choose_numbers(r, pool);
-        share_out(r, pool, x.places, x.candidates, x.heads);
+        share_out(r, pool, x.places, x.candidates, x.heads,
+                  s->scratch + (size_t)thread * s->scratch_len);
     }
     for (int at = first; at < end; at++)
         if (s->due[at] && s->n_cut[at] > 0)
@@ -280,7 +357,7 @@ void choose_pool(void *round, int pool, int thread)
 size_t choose_scratch(const struct method_state *s)
 {
     int more = s->method->score->scratch_rows, D = s->shape.head_dim;
-    size_t rows = 4 + (size_t)(more > 0 ? more : 0);
+    size_t rows = 4 + (size_t)(more > 0 ? more : 0) + (s->peaks ? PEAKS_STRIDES : 0);
     size_t len = rows * (size_t)s->cap + 4 * (size_t)D + score_row(s);
     if (more == KEYS_AS_PAGE)
         len += 2 * PAGE_SLOTS * ((size_t)D + PAGE_SLOTS);

@@ -6,7 +6,8 @@
 
 #include "base/mem.h"
 #include "base/par.h"
-#include "engine/method/state.h"
+#include "engine/method/lows.h"
+#include "engine/method/peaks.h"
 
 static int by_value(const void *a, const void *b)
 {
@@ -47,12 +48,20 @@ static void report(const struct round *r, int layer, int head, size_t from, evic
     }
 }
 
+static void move_entry(struct method_state *s, int layer, int head, int from, int to)
+{
+    evidence_move(&s->evidence, layer, head, from, to);
+    lows_move(s, layer * s->shape.n_kv_heads + head, from, to);
+    peaks_move(s, layer * s->shape.n_kv_heads + head, from, to);
+}
+
 /* The last entry of a head takes an open slot: whoever looks at the head finds none. */
 static void settle(struct method_state *s, struct cache *c, int layer, int head)
 {
     int hole;
-    if (cache_gap(c, layer, head, &hole) == GAP_OPEN && cache_settle(c, layer, head))
-        evidence_move(&s->evidence, layer, head, cache_view(c, layer, head).n, hole);
+    cache_gap(c, layer, head, &hole);
+    if (cache_settle(c, layer, head))
+        move_entry(s, layer, head, cache_view(c, layer, head).n, hole);
 }
 
 void method_settle(struct method_state *s, struct cache *c)
@@ -80,7 +89,7 @@ int decide_reopen(struct method_state *s, struct cache *c)
             if (err)
                 return err;
             if (cache_reopen(c, l, h))
-                evidence_move(&s->evidence, l, h, hole, n);
+                move_entry(s, l, h, hole, n);
         }
     return KVF_OK;
 }
@@ -93,22 +102,26 @@ int decide_reopen(struct method_state *s, struct cache *c)
 static void cut(struct method_state *s, struct cache *c, int layer, int head, const int32_t *victim,
                 int n_cut)
 {
-    int n = cache_view(c, layer, head).n, hole;
+    int n = cache_view(c, layer, head).n, hole, at = layer * s->shape.n_kv_heads + head;
     enum cache_gap gap = cache_gap(c, layer, head, &hole);
     if (n_cut == 1 && gap == GAP_NONE && s->method->read->all) {
         cache_evict(c, layer, head, victim[0]);
+        lows_drop(s, at, victim[0]);
+        peaks_drop(s, at, victim[0]);
         return;
     }
     memset(s->keep, 1, (size_t)n);
     for (int i = 0; i < n_cut; i++)
         s->keep[victim[i]] = 0;
     if (gap == GAP_FILLED && cache_reopen(c, layer, head)) {
-        evidence_move(&s->evidence, layer, head, hole, n);
+        move_entry(s, layer, head, hole, n);
         s->keep[n++] = s->keep[hole];
         s->keep[hole] = 0;
     }
     cache_keep(c, layer, head, s->keep);
     evidence_keep(&s->evidence, layer, head, s->keep, n);
+    lows_keep(s, at, s->keep, n);
+    peaks_keep(s, at, s->keep, n);
 }
 
 /* Slots that cutting will write must not be shared with a forked cache: copied here,

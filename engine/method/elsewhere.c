@@ -3,8 +3,9 @@
 #include <math.h>
 
 #include "base/mem.h"
+#include "engine/method/lows.h"
 #include "engine/method/parts.h"
-#include "engine/method/state.h"
+#include "engine/method/peaks.h"
 
 bool elsewhere_can(const struct method_state *s)
 {
@@ -121,6 +122,8 @@ int elsewhere_begin(struct method_state *s, struct cache *c, int32_t t, enum pha
     struct round r = {s, c, t, phase == PHASE_BEFORE};
     *ret = (struct elsewhere_round){.t = t, .incoming = r.incoming, .phase = phase};
     int err = reserve(s);
+    lows_forget(s);
+    peaks_forget(s);
     method_settle(s, c);
     if (!err && phase == PHASE_BEFORE)
         err = method_expire(s, c, t, fn, ctx);
@@ -165,6 +168,8 @@ struct elsewhere_evidence elsewhere_evidence(struct method_state *s, const struc
     int H = s->shape.n_kv_heads;
     for (int at = 0; e->anchor && at < s->shape.n_layers * H; at++)
         evidence_sync_anchor(e, at / H, at % H, cache_view(c, at / H, at % H).n);
+    for (int at = 0; e->rows && at < s->shape.n_layers * H; at++)
+        evidence_close_rows(e, (size_t)at);
     return (struct elsewhere_evidence){.cap = e->cap,
                                        .ring = e->ring,
                                        .sum = e->sum,

@@ -77,11 +77,14 @@ int evidence_init(struct evidence *e, unsigned kinds, const struct method_params
     e->row_t = MEM_NEW(int32_t, n_query(e) * (size_t)e->ring);
     e->row_n = MEM_NEW(int, n_query(e) * (size_t)e->ring);
     e->row_lse = MEM_NEW(float, n_query(e) * (size_t)e->ring);
+    e->row_ranks = MEM_NEW(struct row_ranks, n_query(e) * (size_t)e->ring);
+    e->left = MEM_NEW(int32_t, n_kv(e) * EVIDENCE_LEFT);
+    e->n_left = MEM_NEW(int, n_kv(e));
     e->recent_at = MEM_NEW(int, n_kv(e));
     for (size_t i = 0; e->recent_at && i < n_kv(e); i++)
         e->recent_at[i] = -1;
     bool all = e->n_rows && e->row_t && e->row_n && e->row_lse && e->recent_at;
-    return all ? KVF_OK : KVF_E_NOMEM;
+    return all && e->row_ranks && e->left && e->n_left ? KVF_OK : KVF_E_NOMEM;
 }
 
 void evidence_finish(struct evidence *e)
@@ -92,6 +95,9 @@ void evidence_finish(struct evidence *e)
     mem_free(e->row_t);
     mem_free(e->row_n);
     mem_free(e->row_lse);
+    mem_free(e->row_ranks);
+    mem_free(e->left);
+    mem_free(e->n_left);
     mem_free(e->born);
     mem_free(e->recent);
     mem_free(e->recent_at);
@@ -118,7 +124,7 @@ static int widen(void *p, size_t n_rows, size_t old_w, size_t new_w, size_t size
     memcpy(&old, p, sizeof old);
     if (!mem_mul(new_w, size, &row))
         return KVF_E_NOMEM;
-    q = mem_alloc(n_rows, row);
+    q = mem_alloc_spread(n_rows, row);
     if (!q)
         return KVF_E_NOMEM;
     for (size_t r = 0; old && r < n_rows; r++)
@@ -172,11 +178,6 @@ int evidence_reserve(struct evidence *e, int slots)
 static size_t query_index(const struct evidence *e, int layer, int g)
 {
     return (size_t)layer * (size_t)e->shape.n_heads + (size_t)g;
-}
-
-static float *ring_row(const struct evidence *e, size_t query, int row)
-{
-    return e->rows + (query * (size_t)e->ring + (size_t)row) * (size_t)e->cap;
 }
 
 static float *key_of(const struct evidence *e, int layer, int head, int slot)
@@ -301,10 +302,12 @@ void evidence_take(struct evidence *e, const struct kernels *k, const struct att
         k->mass_add(e->sum + q * (size_t)e->cap, NULL, row->p, row->n);
     if (e->kinds & EVIDENCE_WINDOW) {
         int at = e->n_rows[q]++ % e->ring;
-        memcpy(ring_row(e, q, at), row->p, (size_t)row->n * sizeof *row->p);
+        memcpy(evidence_ring_row(e, q, at), row->p, (size_t)row->n * sizeof *row->p);
         e->row_t[q * (size_t)e->ring + (size_t)at] = row->t;
         e->row_n[q * (size_t)e->ring + (size_t)at] = row->seen;
         e->row_lse[q * (size_t)e->ring + (size_t)at] = row->lse;
+        e->row_ranks[q * (size_t)e->ring + (size_t)at] = (struct row_ranks){
+            e->n_left[q / (size_t)(e->shape.n_heads / e->shape.n_kv_heads)], row->n};
     }
 }
 
@@ -327,8 +330,32 @@ int64_t *evidence_spread(const struct evidence *e, int layer, int g, int64_t **r
     return sum;
 }
 
-/* All but what query heads have. */
-static void move_entry(struct evidence *e, int layer, int head, int from, int to)
+void evidence_ask_bytes(const void *p, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += 64)
+        __builtin_prefetch((const char *)p + at, 0, 2);
+}
+
+void evidence_ask(const struct evidence *e, int layer, int head, int from, int to, bool sums)
+{
+    struct evidence_array list[EVIDENCE_ARRAYS];
+    int per = e->shape.n_heads / e->shape.n_kv_heads;
+    size_t bytes = (size_t)to * sizeof *e->rows;
+    for (int i = 0, m = evidence_arrays(e, layer, head, list); i < m; i++)
+        for (int r = 0; r < list[i].rows; r++)
+            evidence_ask_bytes(list[i].first + (size_t)r * list[i].ld + (size_t)from * list[i].size,
+                               (size_t)(to - from) * list[i].size);
+    for (int g = head * per; sums && g < (head + 1) * per; g++) {
+        size_t q = query_index(e, layer, g);
+        int newest = e->n_rows[q] - 1;
+        if (newest >= 0)
+            evidence_ask_bytes(evidence_ring_row(e, q, newest % e->ring), bytes);
+        if (newest >= e->window)
+            evidence_ask_bytes(evidence_ring_row(e, q, (newest - e->window) % e->ring), bytes);
+    }
+}
+
+void evidence_move_key(struct evidence *e, int layer, int head, int from, int to)
 {
     size_t a = kv_at(e, layer, head, from), b = kv_at(e, layer, head, to);
     key_leaves(e, layer, head, to);
@@ -341,124 +368,35 @@ static void move_entry(struct evidence *e, int layer, int head, int from, int to
         e->counted[a] = 0;
         *n = to >= *n ? to + 1 : *n;
     }
-    if (e->kinds & EVIDENCE_NORMS)
-        e->norms[b] = e->norms[a];
-    if (e->kinds & EVIDENCE_HISTORY)
-        e->history[b] = e->history[a];
-    if (e->kinds & EVIDENCE_NOTE)
-        e->note[b] = e->note[a];
-    if (e->kinds & EVIDENCE_GATE)
-        e->gate[b] = e->gate[a];
-    if (e->kinds & EVIDENCE_VALUES)
-        e->values[b] = e->values[a];
     if (e->kinds & EVIDENCE_PAGES)
         pages_changed(&e->pages, layer * e->shape.n_kv_heads + head, to);
-    if (e->kinds & EVIDENCE_WINDOW) {
-        e->recent[b] = e->recent[a];
-        e->born[b] = e->born[a];
-    }
 }
 
-/* Only the rows since its birth know an entry: of the newest, which is the one that
- * fills a hole, there is one. */
-static void move_rows(struct evidence *e, size_t query, int32_t born, int from, int to)
+int evidence_arrays(const struct evidence *e, int layer, int head, struct evidence_array *ret)
 {
-    int held = e->n_rows[query] < e->ring ? e->n_rows[query] : e->ring;
-    for (int age = 0; age < held; age++) {
-        int at = (e->n_rows[query] - 1 - age) % e->ring;
-        float *row = ring_row(e, query, at);
-        if (e->row_t[query * (size_t)e->ring + (size_t)at] < born)
-            break;
-        row[to] = row[from];
-    }
-}
-
-void evidence_move(struct evidence *e, int layer, int head, int from, int to)
-{
-    int per = e->shape.n_heads / e->shape.n_kv_heads;
-    move_entry(e, layer, head, from, to);
-    for (int g = head * per; g < (head + 1) * per; g++) {
-        size_t q = query_index(e, layer, g);
-        if (e->kinds & EVIDENCE_SUM)
-            e->sum[q * (size_t)e->cap + (size_t)to] = e->sum[q * (size_t)e->cap + (size_t)from];
-        if (e->kinds & EVIDENCE_SPREAD) {
-            int64_t *square, *sum = evidence_spread(e, layer, g, &square);
-            sum[to] = sum[from];
-            square[to] = square[from];
-        }
-        if (e->kinds & EVIDENCE_WINDOW)
-            move_rows(e, q, e->born[kv_at(e, layer, head, to)], from, to);
-    }
-}
-
-/* Closes the ranks of an array of n elements: whole runs of what stays move at once. */
-static void keep_some(void *array, size_t size, const unsigned char *keep, int n)
-{
-    unsigned char *p = array;
-    size_t to = 0;
-    for (int i = 0, end; i < n; i = end) {
-        for (end = i; end < n && keep[end] == keep[i];)
-            end++;
-        if (!keep[i])
-            continue;
-        if (to != (size_t)i)
-            memmove(p + to * size, p + (size_t)i * size, (size_t)(end - i) * size);
-        to += (size_t)(end - i);
-    }
-}
-
-enum { STRETCH = 512 }; /* slots whose numbers are worked out at once */
-
-/* The same of the first slots of `held` rows.  Where every other one goes runs are short:
- * single weights move then, by numbers that all rows share. */
-static void keep_rows(struct evidence *e, size_t query, int held, const unsigned char *keep, int n)
-{
-    int16_t from[STRETCH];
-    int to = 0;
-    for (int i0 = 0; i0 < n; i0 += STRETCH) {
-        int end = n - i0 < STRETCH ? n - i0 : STRETCH, m = 0;
-        for (int i = 0; i < end; i++) {
-            from[m] = (int16_t)i;
-            m += keep[i0 + i] != 0;
-        }
-        for (int w = 0; w < held && !(to == i0 && m == end); w++) {
-            const float *row = ring_row(e, query, w) + i0;
-            float *out = ring_row(e, query, w) + to;
-            for (int i = 0; i < m; i++)
-                out[i] = row[from[i]];
-        }
-        to += m;
-    }
-}
-
-static bool scattered(const unsigned char *keep, int n)
-{
-    int edges = 0;
-    for (int i = 1; i < n; i++)
-        edges += (keep[i] != 0) != (keep[i - 1] != 0);
-    return edges > n / 16;
-}
-
-void evidence_keep(struct evidence *e, int layer, int head, const unsigned char *keep, int n)
-{
-    int per = e->shape.n_heads / e->shape.n_kv_heads;
-    bool apart = scattered(keep, n);
-    for (int i = 0, to = 0; i < n; i++) {
-        if (keep[i] && to != i)
-            move_entry(e, layer, head, i, to);
-        to += keep[i] != 0;
-    }
-    for (int g = head * per; g < (head + 1) * per; g++) {
-        size_t q = query_index(e, layer, g);
-        if (e->kinds & EVIDENCE_SUM)
-            keep_some(e->sum + q * (size_t)e->cap, sizeof *e->sum, keep, n);
-        for (int i = 0; e->kinds & EVIDENCE_SPREAD && i < 2; i++)
-            keep_some(e->spread + (2 * q + (size_t)i) * (size_t)e->cap, sizeof *e->spread, keep, n);
-        int held = e->kinds & EVIDENCE_WINDOW ? e->n_rows[q] : 0;
-        held = held < e->ring ? held : e->ring;
-        for (int w = 0; !apart && w < held; w++)
-            keep_some(ring_row(e, q, w), sizeof *e->rows, keep, n);
-        if (apart)
-            keep_rows(e, q, held, keep, n);
-    }
+    size_t at = kv_at(e, layer, head, 0), cap = (size_t)e->cap;
+    int per = e->shape.n_heads / e->shape.n_kv_heads, n = 0;
+    size_t q = query_index(e, layer, head * per) * cap;
+    const struct {
+        unsigned kind;
+        void *array;
+        size_t first, size;
+        int rows;
+    } part[EVIDENCE_ARRAYS] = {
+        {EVIDENCE_NORMS, e->norms, at, sizeof *e->norms, 1},
+        {EVIDENCE_HISTORY, e->history, at, sizeof *e->history, 1},
+        {EVIDENCE_NOTE, e->note, at, sizeof *e->note, 1},
+        {EVIDENCE_GATE, e->gate, at, sizeof *e->gate, 1},
+        {EVIDENCE_VALUES, e->values, at, sizeof *e->values, 1},
+        {EVIDENCE_WINDOW, e->recent, at, sizeof *e->recent, 1},
+        {EVIDENCE_WINDOW, e->born, at, sizeof *e->born, 1},
+        {EVIDENCE_SUM, e->sum, q, sizeof *e->sum, per},
+        {EVIDENCE_SPREAD, e->spread, 2 * q, sizeof *e->spread, 2 * per},
+    };
+    for (int i = 0; i < EVIDENCE_ARRAYS; i++)
+        if (e->kinds & part[i].kind)
+            ret[n++] = (struct evidence_array){(unsigned char *)part[i].array
+                                                   + part[i].first * part[i].size,
+                                               part[i].size, cap * part[i].size, part[i].rows};
+    return n;
 }

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/method/state.h"
+#include "engine/method/lows.h"
 
 /* *p, n elements of `size` bytes of somebody else, becomes a copy; NULL stays. */
 static int own(void *p, size_t n, size_t size)
@@ -44,6 +44,9 @@ static int own_evidence(struct evidence *e)
     err |= own(&e->row_t, rows, sizeof *e->row_t);
     err |= own(&e->row_n, rows, sizeof *e->row_n);
     err |= own(&e->row_lse, rows, sizeof *e->row_lse);
+    err |= own(&e->row_ranks, rows, sizeof *e->row_ranks);
+    err |= own(&e->left, H * EVIDENCE_LEFT, sizeof *e->left);
+    err |= own(&e->n_left, H, sizeof *e->n_left);
     err |= own(&e->born, kv, sizeof *e->born);
     err |= own(&e->recent, kv, sizeof *e->recent);
     err |= own(&e->spread, 2 * Q * cap, sizeof *e->spread);
@@ -75,6 +78,7 @@ static void forget_scratch(struct method_state *s)
     s->value = s->scratch = NULL;
     s->keep = NULL;
     s->go = s->may = NULL;
+    s->peaks = NULL;
 }
 
 static int fork_one(const struct method_state *from, struct method_state **ret_state)
@@ -97,6 +101,7 @@ static int fork_one(const struct method_state *from, struct method_state **ret_s
     err |= own(&s->heap, n, sizeof *s->heap);
     err |= own(&s->n_candidates, n, sizeof *s->n_candidates);
     err |= own(&s->n_cut, n, sizeof *s->n_cut);
+    err |= own(&s->lows, n, sizeof *s->lows);
     err |= own_evidence(&s->evidence);
     *ret_state = s;
     return err ? KVF_E_NOMEM : KVF_OK;

@@ -4,7 +4,8 @@
 
 #include "base/mem.h"
 #include "base/par.h"
-#include "engine/method/state.h"
+#include "engine/method/lows.h"
+#include "engine/method/peaks.h"
 
 static const struct method *find_preset(const char *name)
 {
@@ -128,6 +129,11 @@ static int create_arrays(struct method_state *s)
     s->target = MEM_NEW(int64_t, n);
     s->share = MEM_NEW(int, L);
     s->share_scratch = MEM_NEW(double, L);
+    if (lows_kept(s->method, &s->params)) {
+        s->lows = MEM_NEW(struct lows, n);
+        if (!s->lows)
+            return KVF_E_NOMEM;
+    }
     return s->n_cut && s->n_candidates && s->n_listed && s->heap && s->over && s->due && s->target
                    && s->share && s->share_scratch
                ? KVF_OK
@@ -188,6 +194,8 @@ static void destroy_one(struct method_state *s)
     mem_free(s->value);
     mem_free(s->keep);
     mem_free(s->pair);
+    mem_free(s->lows);
+    peaks_destroy(s->peaks);
     mem_free(s->scratch);
     mem_free(s);
 }
@@ -235,14 +243,16 @@ static int grow_arrays(struct method_state *s, int slots)
     mem_free(s->candidate);
     mem_free(s->pooled);
     s->cap = 0;
-    s->victim = MEM_NEW(int32_t, n);
+    s->victim = mem_alloc_spread(n, sizeof *s->victim);
     s->keep = MEM_NEW(unsigned char, cap);
     s->pair = MEM_NEW(int32_t, 2 * cap);
-    s->value = scored && shared ? MEM_NEW(float, n) : NULL;
-    s->candidate = scored ? MEM_NEW(struct candidate, n) : NULL;
-    s->pooled = scored && shared ? MEM_NEW(struct candidate, n) : NULL;
+    s->value = scored && shared ? mem_alloc_spread(n, sizeof *s->value) : NULL;
+    s->candidate = scored ? mem_alloc_spread(n, sizeof *s->candidate) : NULL;
+    s->pooled = scored && shared ? mem_alloc_spread(n, sizeof *s->pooled) : NULL;
     if (!s->victim || !s->keep || !s->pair || (scored && !s->candidate)
         || (scored && shared && (!s->pooled || !s->value)))
+        return KVF_E_NOMEM;
+    if (!s->peaks && peaks_kept(s->method, &s->params) && peaks_create(s, &s->peaks))
         return KVF_E_NOMEM;
     s->cap = slots;
     return KVF_OK;
@@ -434,7 +444,11 @@ const float *evidence_row(const struct method_state *s, int layer, int query_hea
 {
     const struct evidence *e = &s->evidence;
     size_t q = query_index(s, layer, query_head);
-    size_t at = q * (size_t)e->ring + (size_t)((e->n_rows[q] - 1 - age) % e->ring);
+    size_t per = (size_t)(s->shape.n_heads / s->shape.n_kv_heads);
+    int row = (e->n_rows[q] - 1 - age) % e->ring;
+    size_t at = q * (size_t)e->ring + (size_t)row;
+    if (e->n_left[q / per] > 0)
+        evidence_close_row(e, q / per, row);
     if (ret_t)
         *ret_t = e->row_t[at];
     if (ret_n)

@@ -176,6 +176,7 @@ struct score {
     bool calibrated;       /* scores mean the same in all heads */
     bool needs_mass;       /* the attention of the whole run, from a plan */
     bool rising;           /* it is the position */
+    bool peaks;            /* it is the window's, as it is (peaks.h) */
     int scratch_rows;      /* how many times n floats eval needs beyond 4; KEYS_AS_PAGE */
     const char *cost;      /* operations of eval, up to a constant: a decision about one KV head
                               with n entries, g query heads, w rows and D channels */
@@ -183,6 +184,11 @@ struct score {
     /* out[slot] for all view.n slots.  scratch: (4 + scratch_rows) * n +
      * 4 * head_dim floats.  Runs in parallel over heads. */
     void (*eval)(const struct score_input *in, float *out, float *scratch);
+    /* The score of one entry, which eval gives too; NULL: there is no short way.  From token to
+     * token such scores do not fall; or, `falls`, from one token to a later one they never lie
+     * below both ends. */
+    float (*one)(const struct score_input *in, int slot);
+    bool falls;
 };
 
 struct admission { /* how long is a newcomer seen, whatever the budget? */

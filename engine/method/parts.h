@@ -55,6 +55,7 @@ int32_t admission_until_streaming(const struct method_state *m, int layer, int h
                                   float gate);
 /* `eval` of the number that a gate gave the entry at birth (score_write_gate.c). */
 void score_gate_number(const struct score_input *in, float *out, float *scratch);
+float score_gate_one(const struct score_input *in, int slot); /* its `one` */
 /* `target` that makes room for newcomers (trigger_overflow.c). */
 int trigger_target_overflow(const struct method_state *m, int share, int n, int incoming);
 

@@ -9,4 +9,5 @@ const struct score score_importance = {
     .gates = 1u << GATE_IMPORTANCE,
     .calibrated = true,
     .eval = score_gate_number,
+    .one = score_gate_one,
 };

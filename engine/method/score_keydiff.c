@@ -7,6 +7,7 @@
  * (evidence.c); the products with the keys are those of the attention. */
 #include <math.h>
 
+#include "engine/method/evidence.h"
 #include "engine/method/parts.h"
 
 enum { MAX_DIM = 1024 };
@@ -19,6 +20,8 @@ static void dots(const struct score_input *in, const float *a, float *out)
     enum kv_type type = cache_type(in->cache);
     for (int i = 0; i < full; i += PAGE_SLOTS) {
         const struct kv_keys keys = {.page = cache_keys(&in->view, i / PAGE_SLOTS), .type = type};
+        if (i + PAGE_SLOTS < n) /* the processor looks ahead no further than a page of memory */
+            evidence_ask_bytes(cache_keys(&in->view, i / PAGE_SLOTS + 1), kv_half_bytes(type, D));
         k->attn_qk(out + i, PAGE_SLOTS, a, (size_t)D, 1, D, &keys, 1);
     }
     if (full < n) {

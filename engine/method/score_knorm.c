@@ -9,10 +9,16 @@ static void eval(const struct score_input *in, float *out, float *scratch)
         out[i] = -norm[i];
 }
 
+static float one(const struct score_input *in, int slot)
+{
+    return -evidence_norms(in->m, in->layer, in->head)[slot];
+}
+
 const struct score score_knorm = {
     .name = "key-norm",
     .cost = "n",
     .summary = "shortness of the key",
     .evidence = EVIDENCE_NORMS,
     .eval = eval,
+    .one = one,
 };

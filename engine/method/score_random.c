@@ -23,6 +23,13 @@ static void draw(const struct score_input *in, float *drawn, int i0, int n)
         }
 }
 
+static float one(const struct score_input *in, int slot)
+{
+    float *drawn = evidence_history(in->m, in->layer, in->head);
+    draw(in, drawn, slot, 1);
+    return drawn[slot];
+}
+
 static void eval(const struct score_input *in, float *out, float *scratch)
 {
     float *drawn = evidence_history(in->m, in->layer, in->head);
@@ -42,4 +49,5 @@ const struct score score_random = {
     .evidence = EVIDENCE_HISTORY,
     .uses = USES_SEED,
     .eval = eval,
+    .one = one,
 };

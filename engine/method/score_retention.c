@@ -30,6 +30,17 @@ static void eval(const struct score_input *in, float *out, float *scratch)
     }
 }
 
+static float one(const struct score_input *in, int slot)
+{
+    const struct method_params *p = method_params_of(in->m);
+    double b = (double)evidence_gate(in->m, in->layer, in->head)[slot];
+    double *c = &evidence_note(in->m, in->layer, in->head)[slot];
+    int32_t age = in->t - 1 + p->offset - in->view.pos[slot];
+    if (isnan(*c))
+        *c = retention_sum(b, p->lookahead);
+    return (float)(age == 0 ? *c : (double)age * b + *c);
+}
+
 const struct score score_retention = {
     .name = "retention",
     .cost = "n",
@@ -38,4 +49,6 @@ const struct score score_retention = {
     .uses = USES_RETENTION,
     .gates = 1u << GATE_RETENTION,
     .calibrated = true,
-    .eval = eval};
+    .eval = eval,
+    .one = one,
+    .falls = true};

@@ -17,5 +17,6 @@ const struct score score_window = {
     .summary = "attention from the last w queries, pooled over neighbours",
     .evidence = EVIDENCE_WINDOW,
     .uses = USES_WINDOW | USES_POOL | USES_GROUP | USES_ACROSS,
+    .peaks = true,
     .eval = eval,
 };

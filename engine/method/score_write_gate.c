@@ -9,6 +9,11 @@ void score_gate_number(const struct score_input *in, float *out, float *scratch)
         out[i] = g[i];
 }
 
+float score_gate_one(const struct score_input *in, int slot)
+{
+    return evidence_gate(in->m, in->layer, in->head)[slot];
+}
+
 const struct score score_write_gate = {
     .name = "write-gate",
     .summary = "the write gate of the entry",
@@ -17,4 +22,5 @@ const struct score score_write_gate = {
     .gates = 1u << GATE_WRITE,
     .calibrated = true,
     .eval = score_gate_number,
+    .one = score_gate_one,
 };

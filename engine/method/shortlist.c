@@ -6,7 +6,7 @@
 #include "engine/method/state.h"
 
 enum {
-    SHORT = 16,   /* longest list that is worth it */
+    LONG = 64,    /* longest list that is found without looking at positions */
     PER_HEAD = 7, /* cuts that a head of a pool is prepared for at first */
     FEW = 8,      /* the part of all entries that are marked at most: 1 / FEW */
 };
@@ -20,12 +20,20 @@ int shortlist_length(const struct round *r, int pool, int heads)
         return 0;
     if (shared && k > PER_HEAD + 1)
         k = PER_HEAD + 1;
-    return k <= SHORT ? (int)k : 0;
+    return k <= SHORTLIST ? (int)k : 0;
 }
 
 static int32_t recent_from(const struct round *r)
 {
     return r->t + r->incoming - r->s->params.recent;
+}
+
+struct score_input shortlist_input(const struct round *r, int at)
+{
+    int H = r->s->shape.n_kv_heads;
+    return (struct score_input){
+        r->s,           r->cache, at / H,     at % H, cache_view(r->cache, at / H, at % H),
+        recent_from(r), r->t,     r->incoming};
 }
 
 /* Scores by slot; those of entries at positions from .. to-1 count.  pos NULL: those of all
@@ -37,8 +45,7 @@ struct pick {
     int32_t from, to;
 };
 
-/* Puts x into the sorted list of at most k. */
-static int insert(struct candidate *list, int n, int k, const struct candidate *x, bool older)
+int shortlist_insert(struct candidate *list, int n, int k, const struct candidate *x, bool older)
 {
     if (n == k && !candidate_worse(x, &list[k - 1], older))
         return n;
@@ -104,7 +111,7 @@ static int take_oldest(const struct cache_head *view, int first, int end, int k,
  * may be far off in memory, are not looked at; -inf: NaN is the least. */
 static float kth_least(const struct method_state *s, const struct pick *t, int k)
 {
-    float least[SHORT], bar = INFINITY;
+    float least[LONG], bar = INFINITY;
     int n = 0;
     for (int i = -1;;) {
         i = s->kernels.next_low(t->score, t->pos, i + 1, t->n, t->from, t->to, bar);
@@ -125,7 +132,7 @@ static int take_worst(struct method_state *s, const struct cache_head *view, con
                       int k, int at)
 {
     struct candidate *list = s->candidate + (size_t)at * (size_t)s->cap;
-    float bar = k <= SHORT ? kth_least(s, t, k) : INFINITY;
+    float bar = k <= LONG ? kth_least(s, t, k) : INFINITY;
     int n = 0;
     for (int i = -1;;) {
         i = s->kernels.next_low(t->score, t->pos, i + 1, t->n, t->from, t->to, bar);
@@ -135,9 +142,21 @@ static int take_worst(struct method_state *s, const struct cache_head *view, con
             continue; /* marked, where few scores are finite */
         if (isnan(t->score[i]))
             t->score[i] = -INFINITY;
-        n = insert(list, n, k, &(struct candidate){t->score[i], view->pos[i], i, at},
-                   s->params.tie == TIE_OLDER);
+        n = shortlist_insert(list, n, k, &(struct candidate){t->score[i], view->pos[i], i, at},
+                             s->params.tie == TIE_OLDER);
     }
+}
+
+int shortlist_range(const struct round *r, int at, int *ret_first, int *ret_end)
+{
+    struct method_state *s = r->s;
+    int H = s->shape.n_kv_heads;
+    struct cache_head view = cache_view(r->cache, at / H, at % H);
+    int first = first_from(&view, s->params.sinks, true);
+    int end = first_from(&view, recent_from(r), 2 * s->params.recent > view.n);
+    *ret_first = first;
+    *ret_end = end > first ? end : first;
+    return *ret_end - first;
 }
 
 void shortlist_fill(const struct round *r, int at, int k, float *score)
@@ -145,10 +164,8 @@ void shortlist_fill(const struct round *r, int at, int k, float *score)
     struct method_state *s = r->s;
     int H = s->shape.n_kv_heads;
     struct cache_head view = cache_view(r->cache, at / H, at % H);
-    int first = first_from(&view, s->params.sinks, true);
-    int end = first_from(&view, recent_from(r), 2 * s->params.recent > view.n);
-    end = end > first ? end : first;
-    s->n_candidates[at] = end - first;
+    int first, end;
+    s->n_candidates[at] = shortlist_range(r, at, &first, &end);
     bool rising = s->method->score->rising, marked = !rising && mark(&view, score, first, end);
     struct pick t = {score, marked ? NULL : view.pos, view.n, s->params.sinks, recent_from(r)};
     if (rising)
@@ -159,15 +176,18 @@ void shortlist_fill(const struct round *r, int at, int k, float *score)
 }
 
 /* The next entry that a head would lose; NULL: it loses no more. */
-static const struct candidate *next(const struct round *r, int at, int64_t even)
+static const struct candidate *next(const struct round *r, int at, int64_t even, float *scratch)
 {
     struct method_state *s = r->s;
     int n = s->n_candidates[at], cut = s->n_cut[at];
     if (cut >= n - (n < even ? n : even))
         return NULL;
-    if (cut + 1 >= s->n_listed[at] && s->n_listed[at] < n) /* the one behind it is needed too */
+    if (cut + 1 >= s->n_listed[at] && s->n_listed[at] < n) { /* the one behind it is needed too */
+        const struct score_input in = shortlist_input(r, at);
+        s->method->score->eval(&in, s->value + (size_t)at * (size_t)s->cap, scratch);
         shortlist_fill(r, at, 4 * (cut + 2) < n ? 4 * (cut + 2) : n,
                        s->value + (size_t)at * (size_t)s->cap);
+    }
     return s->candidate + (size_t)at * (size_t)s->cap + cut;
 }
 
@@ -194,18 +214,19 @@ static void sift(const struct method_state *s, int *heap, int n, int i)
     }
 }
 
-void shortlist_merge(const struct round *r, int first, int end, int64_t lost, int64_t even)
+void shortlist_merge(const struct round *r, int first, int end, int64_t lost, int64_t even,
+                     float *scratch)
 {
     struct method_state *s = r->s;
     int *heap = s->heap + first, n = 0;
     for (int at = first; at < end; at++)
-        if (s->due[at] && next(r, at, even))
+        if (s->due[at] && next(r, at, even, scratch))
             heap[n++] = at;
     for (int i = n / 2 - 1; i >= 0; i--)
         sift(s, heap, n, i);
     for (; lost > 0 && n > 0; lost--) {
         s->n_cut[heap[0]]++;
-        if (!next(r, heap[0], even))
+        if (!next(r, heap[0], even, scratch))
             heap[0] = heap[--n];
         sift(s, heap, n, 0);
     }

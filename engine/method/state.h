@@ -42,7 +42,9 @@ struct method_state {
     float *value;        /* [L * H][cap] scores by slot where heads share; else NULL */
     unsigned char *keep; /* [cap] scratch of applying */
     int32_t *pair;       /* [2 * cap] scratch of reporting */
-    float *scratch;      /* [threads][scratch_len] */
+    struct lows *lows;   /* [L * H] where they are kept, else NULL (lows.h) */
+    struct peaks_state *peaks; /* where they are kept, else NULL (peaks.h) */
+    float *scratch;            /* [threads][scratch_len] */
     size_t scratch_len;
     int n_threads;
 };
@@ -83,14 +85,22 @@ bool decide_shares(const struct round *r);
 int decide_apply(struct round *r, eviction_fn fn, void *ctx, int64_t *cuts);
 int decide_reopen(struct method_state *s, struct cache *c);
 
+enum { SHORTLIST = 16 }; /* longest list that is worth it */
 /* shortlist.c: the k worst of a head, in order, to candidate (sets n_listed).  score: by
  * slot, of protected slots it may be overwritten; unused where scores rise with the
  * position. */
 void shortlist_fill(const struct round *r, int head, int k, float *score);
 /* How many of each of the pool's heads are worth listing; 0: all. */
 int shortlist_length(const struct round *r, int pool, int heads);
+/* What a score is given of a head. */
+struct score_input shortlist_input(const struct round *r, int head);
+/* Where the candidates of a head begin and end in order of time; returns how many. */
+int shortlist_range(const struct round *r, int head, int *ret_first, int *ret_end);
+/* Puts x into the sorted list of n, at most k; returns how many these are now. */
+int shortlist_insert(struct candidate *list, int n, int k, const struct candidate *x, bool older);
 /* Counts in n_cut the `lost` worst of all listed heads; each keeps its best `even`. */
-void shortlist_merge(const struct round *r, int first, int end, int64_t lost, int64_t even);
+void shortlist_merge(const struct round *r, int first, int end, int64_t lost, int64_t even,
+                     float *scratch);
 
 /* method.c: first query of a layer whose window has left an entry behind; CACHE_STAYS: it sees
  * everything. */

@@ -171,12 +171,17 @@ static void take_row(float *row, const float *a, int n, bool max)
             row[i] += a[i];
 }
 
+double window_candidates_sum(const struct score_input *in, const struct window_pair *p)
+{
+    int32_t to = p->t_in < in->recent_from ? p->t_in + 1 : in->recent_from;
+    return method_kernels(in->m)->sum_between(p->in, in->view.pos, in->view.n,
+                                              method_params_of(in->m)->sinks, to);
+}
+
 /* 1 over what the query gave to the candidates, 0 where that is nothing. */
 static float candidates_scale(const struct score_input *in, const struct window_pair *p)
 {
-    int32_t to = p->t_in < in->recent_from ? p->t_in + 1 : in->recent_from;
-    double sum = method_kernels(in->m)->sum_between(p->in, in->view.pos, in->view.n,
-                                                    method_params_of(in->m)->sinks, to);
+    double sum = window_candidates_sum(in, p);
     return sum > 0 ? (float)(1.0 / sum) : 0;
 }
 
@@ -222,6 +227,15 @@ static void reduce_query(const struct score_input *in, int g0, int n_group, int 
     }
 }
 
+float window_last_scale(const struct score_input *in, int g0, int n_group)
+{
+    const struct method_params *p = method_params_of(in->m);
+    int rows = evidence_rows(in->m, in->layer, g0);
+    float scale = p->across == ACROSS_MAX || rows == 0 ? 1 : 1.0f / (float)rows;
+    bool mean = p->group == GROUP_MEAN || p->group == GROUP_NONE; /* none: tova has a group still */
+    return mean ? scale / (float)n_group : scale;
+}
+
 /* The general case: rows scaled one by one, maximum over the window. */
 static void reduce_rows(const struct score_input *in, float *out, float *row)
 {
@@ -229,9 +243,7 @@ static void reduce_rows(const struct score_input *in, float *out, float *row)
     int g0, n_group, n = in->view.n;
     method_group(in->m, in->head, &g0, &n_group);
     int rows = evidence_rows(in->m, in->layer, g0);
-    float scale = p->across == ACROSS_MAX || rows == 0 ? 1 : 1.0f / (float)rows;
-    if (p->group == GROUP_MEAN || p->group == GROUP_NONE) /* none: tova has a group still */
-        scale /= (float)n_group;
+    float scale = window_last_scale(in, g0, n_group);
     for (int i = 0; i < n; i++)
         out[i] = 0;
     for (int w = rows - 1; w >= 0; w--) { /* oldest query first */

@@ -26,6 +26,11 @@ struct window_turn window_turn(const struct score_input *in, int query_head, int
  * support).  scratch: n floats. */
 void window_reduce(const struct score_input *in, float *out, float *scratch);
 
+/* What a row gave to the candidates, 0 of those that came later. */
+double window_candidates_sum(const struct score_input *in, const struct window_pair *p);
+/* What the rows of query heads from g0 on, reduced over the window, are multiplied with. */
+float window_last_scale(const struct score_input *in, int g0, int n_group);
+
 /* Pools v[0..n) in place; edges: missing neighbours count as -inf for the maximum
  * and as 0 for the average (as count_include_pad does). */
 void window_pool(float *v, float *copy, int n, int width, enum pool_kind kind);

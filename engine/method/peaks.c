@@ -1,0 +1,369 @@
+#include "engine/method/peaks.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "engine/method/window.h"
+
+/* What is remembered of one head, and the rows of its window. */
+struct view {
+    const struct score_input *in;
+    struct peaks *x;
+    double *sum;
+    float *scale, *column;
+    int g0, n_group, ring, newest, taken,
+        rows; /* newest: its place in the ring; rows: in the window */
+};
+
+static struct view view_of(const struct score_input *in)
+{
+    const struct method_state *s = in->m;
+    const struct peaks_state *p = s->peaks;
+    size_t at = (size_t)(in->layer * s->shape.n_kv_heads + in->head), n = (size_t)p->rows;
+    struct view v = {.in = in,
+                     .x = &p->head[at],
+                     .sum = p->sum + at * n * 2,
+                     .scale = p->scale + at * n * 2,
+                     .column = p->column + at * n * PEAKS,
+                     .ring = s->evidence.ring};
+    method_group(s, in->head, &v.g0, &v.n_group);
+    v.taken = evidence_taken(&s->evidence, in->layer, v.g0);
+    v.newest = (v.taken - 1 + v.ring) % v.ring;
+    v.rows = evidence_rows(s, in->layer, v.g0);
+    return v;
+}
+
+/* The place of a query head's row of some age. */
+static size_t place(const struct view *v, int g, int age)
+{
+    int row = v->newest - age;
+    return (size_t)((g - v->g0) * v->ring + (row < 0 ? row + v->ring : row));
+}
+
+static float weight(const struct window_pair *p, int slot, int32_t pos)
+{
+    return pos <= p->t_in ? p->in[slot] : 0;
+}
+
+static void set_sum(const struct view *v, size_t at, const struct window_pair *p)
+{
+    v->sum[2 * at] = v->sum[2 * at + 1] = window_candidates_sum(v->in, p);
+}
+
+/* A candidate takes the place c, or none (-1); to the sums of rows of age `from` on it is new. */
+static void enter(const struct view *v, int c, int slot, int from)
+{
+    int32_t pos = v->in->view.pos[slot];
+    if (c >= 0) {
+        v->x->slot[c] = slot;
+        v->x->pos[c] = pos;
+    }
+    const struct evidence *e = &v->in->m->evidence;
+    size_t query = (size_t)(v->in->layer * e->shape.n_heads + v->g0) * (size_t)v->ring;
+    const float *weights = e->rows + query * (size_t)e->cap + slot;
+    evidence_close_rows(e, (size_t)(v->in->layer * e->shape.n_kv_heads + v->in->head));
+    for (int i = 0; i < v->n_group * v->ring; i++) /* lines apart that no cache holds */
+        __builtin_prefetch(weights + (size_t)i * (size_t)e->cap);
+    for (int g = v->g0; g < v->g0 + v->n_group; g++)
+        for (int age = 0; age < v->rows; age++) {
+            size_t at = place(v, g, age);
+            float a = pos <= e->row_t[query + at] ? weights[at * (size_t)e->cap] : 0;
+            if (c >= 0)
+                v->column[at * PEAKS + (size_t)c] = a;
+            if (age < from)
+                continue;
+            v->sum[2 * at] += (double)a;
+            v->sum[2 * at + 1] = fmax(v->sum[2 * at + 1], v->sum[2 * at]);
+        }
+}
+
+static void leave(const struct view *v, int c)
+{
+    for (int i = 0; i < v->n_group * v->ring; i++)
+        v->sum[2 * i] -= (double)v->column[(size_t)i * PEAKS + (size_t)c];
+    v->x->slot[c] = -1;
+}
+
+static int free_place(const struct peaks *x)
+{
+    int c = 0;
+    while (c < PEAKS && x->slot[c] >= 0)
+        c++;
+    return c < PEAKS ? c : -1;
+}
+
+/* The weights of who is listed in rows of ages 0 .. n-1; new: rows that have come, whose sums are
+ * not known. */
+static void take_rows(const struct view *v, int n, bool new)
+{
+    const struct peaks *x = v->x;
+    for (int g = v->g0; g < v->g0 + v->n_group; g++)
+        for (int age = 0; age < n; age++) {
+            const struct window_pair p = window_pair(v->in, g, age, -1);
+            size_t at = place(v, g, age);
+            float *out = v->column + at * PEAKS;
+            if (new)
+                set_sum(v, at, &p);
+            for (int c = 0; c < PEAKS; c++)
+                out[c] = x->slot[c] >= 0 ? weight(&p, x->slot[c], x->pos[c]) : 0;
+        }
+}
+
+/* Takes the candidates and rows that have come; end: candidates end there in order of time.  False:
+ * not all of them have a place. */
+static bool bring_up(const struct view *v, int end)
+{
+    const struct score_input *in = v->in;
+    const int32_t *order = in->view.order, *pos = in->view.pos;
+    int sinks = method_params_of(in->m)->sinks, n_new = v->taken - v->x->known;
+    bool all = true;
+    for (int i = end - 1; i >= 0 && pos[order[i]] >= v->x->seen && pos[order[i]] >= sinks; i--) {
+        int c = free_place(v->x);
+        all &= c >= 0;
+        enter(v, c, order[i], n_new);
+    }
+    take_rows(v, n_new, true);
+    return all;
+}
+
+/* The scale of a row, which its sum fixes but where it lies at the edge of two. */
+static float scale_of(const struct view *v, int g, int age, size_t at)
+{
+    double err = 1e-12 * v->sum[2 * at + 1];
+    double low = v->sum[2 * at] - err, high = v->sum[2 * at] + err;
+    if (low > 0 && (float)(1.0 / low) == (float)(1.0 / high))
+        return (float)(1.0 / low);
+    const struct window_pair p = window_pair(v->in, g, age, -1);
+    set_sum(v, at, &p);
+    return v->sum[2 * at] > 0 ? (float)(1.0 / v->sum[2 * at]) : 0;
+}
+
+static void set_scales(const struct view *v)
+{
+    for (int g = v->g0; g < v->g0 + v->n_group; g++)
+        for (int age = 0; age < v->rows; age++) {
+            size_t at = place(v, g, age);
+            v->scale[2 * at] = scale_of(v, g, age, at);
+        }
+}
+
+/* The scores of who is listed, as window_reduce makes them. */
+static void score_listed(const struct view *v, float *out)
+{
+    const struct method_params *p = method_params_of(v->in->m);
+    float last = window_last_scale(v->in, v->g0, v->n_group), row[PEAKS];
+    for (int c = 0; c < PEAKS; c++)
+        out[c] = 0;
+    for (int age = v->rows - 1; age >= 0; age--) {
+        for (int g = v->g0; g < v->g0 + v->n_group; g++) {
+            size_t at = place(v, g, age);
+            const float *a = v->column + at * PEAKS;
+            float s = v->scale[2 * at];
+            enum take how = p->group == GROUP_MAX ? TAKE_MAX : TAKE_SUM;
+            method_kernels(v->in->m)->take_share(row, a, v->x->pos, PEAKS, INT32_MAX, s,
+                                                 g == v->g0 ? TAKE_FIRST : how);
+        }
+        for (int c = 0; c < PEAKS; c++)
+            out[c] = row[c] > out[c] ? row[c] : out[c];
+    }
+    for (int c = 0; c < PEAKS; c++)
+        out[c] *= last;
+}
+
+/* Rows of the list's making that are in the window `steps` queries later. */
+static int lasting(const struct view *v, int steps)
+{
+    int most = method_params_of(v->in->m)->window - steps, rows = v->rows;
+    return rows < most ? rows : most;
+}
+
+/* What no score of who is not listed lies below. */
+static float floor_now(const struct view *v)
+{
+    int since = v->taken - v->x->made, stride = (since + PEAKS_STRIDE - 1) / PEAKS_STRIDE;
+    int window = method_params_of(v->in->m)->window, end = since + window - stride * PEAKS_STRIDE;
+    float least = INFINITY;
+    for (int g = v->g0; g < v->g0 + v->n_group; g++)
+        for (int age = since; age < end && age < v->rows; age++) {
+            const float *s = v->scale + 2 * place(v, g, age);
+            if (s[1] > 0 && s[0] < least * s[1])
+                least = s[0] / s[1];
+        }
+    least = least < INFINITY ? least : 1;
+    return v->x->floor[stride] * least * (1 - 1e-5f) - 1e-37f; /* what rounding may do */
+}
+
+/* most = the scores by rows of ages first .. end-1 and those that `most` has already, but for the
+ * last scale.  row: scratch; both by slot. */
+static void add_rows(const struct view *v, int first, int end, float *most, float *row)
+{
+    const struct kernels *k = method_kernels(v->in->m);
+    bool max = method_params_of(v->in->m)->group == GROUP_MAX;
+    int n = v->in->view.n;
+    for (int age = first; age < end; age++) {
+        for (int g = v->g0; g < v->g0 + v->n_group; g++) {
+            const struct window_pair a = window_pair(v->in, g, age, -1);
+            float *s = v->scale + 2 * place(v, g, age);
+            enum take how = max ? TAKE_MAX : TAKE_SUM;
+            s[1] = s[0];
+            k->take_share(row, a.in, v->in->view.pos, n, a.t_in, s[0],
+                          g == v->g0 ? TAKE_FIRST : how);
+        }
+        for (int i = 0; i < n; i++)
+            most[i] = row[i] > most[i] ? row[i] : most[i];
+    }
+}
+
+/* The least of candidates that are not listed. */
+static float least_of(const struct view *v, float *score, int first, int end)
+{
+    float least = INFINITY;
+    for (int c = 0; c < PEAKS; c++)
+        if (v->x->slot[c] >= 0)
+            score[v->x->slot[c]] = INFINITY;
+    for (int i = first; i < end; i++) {
+        float x = score[v->in->view.order[i]];
+        least = x < least ? x : least;
+    }
+    return least;
+}
+
+/* Lists anew, the sums being known: those whose score may be least at the end.  scratch:
+ * 3 + PEAKS_STRIDES rows by slot.  Returns the scores. */
+static float *make(const struct round *r, const struct view *v, float *scratch)
+{
+    const struct score_input *in = v->in;
+    size_t n = (size_t)in->view.n;
+    int at = in->layer * in->m->shape.n_kv_heads + in->head, first, end, m = 0;
+    const struct candidate *list = r->s->candidate + (size_t)at * (size_t)r->s->cap;
+    float last = window_last_scale(in, v->g0, v->n_group);
+    float *most = scratch + n, *by_stride = most + n;
+    memset(most, 0, n * sizeof *most);
+    for (int i = PEAKS_STRIDES, age = 0; i >= 0; i--) {
+        add_rows(v, age, lasting(v, i * PEAKS_STRIDE), most, scratch);
+        age = lasting(v, i * PEAKS_STRIDE);
+        for (size_t j = 0; j < n; j++)
+            by_stride[(size_t)i * n + j] = most[j] * last;
+    }
+    shortlist_fill(r, at, PEAKS - PEAKS_FREE + 1, by_stride + PEAKS_STRIDES * n);
+    v->x->made = v->taken;
+    for (int c = 0; c < PEAKS; c++)
+        v->x->slot[c] = -1;
+    for (; m < r->s->n_listed[at] && m < PEAKS - PEAKS_FREE; m++) {
+        v->x->slot[m] = list[m].slot;
+        v->x->pos[m] = list[m].pos;
+    }
+    take_rows(v, v->rows, false);
+    shortlist_range(r, at, &first, &end);
+    for (size_t i = 0; i <= PEAKS_STRIDES; i++)
+        v->x->floor[i] = least_of(v, by_stride + i * n, first, end);
+    for (size_t j = 0; j < n; j++)
+        most[j] *= last;
+    return most;
+}
+
+/* Those below the floor, the k worst, in order. */
+static int look(const struct view *v, int k, int at, struct candidate *list)
+{
+    float score[PEAKS], floor = floor_now(v);
+    bool older = method_params_of(v->in->m)->tie == TIE_OLDER;
+    int m = 0;
+    score_listed(v, score);
+    for (int c = 0; c < PEAKS; c++)
+        if (v->x->slot[c] >= 0 && score[c] < floor)
+            m = shortlist_insert(
+                list, m, k, &(struct candidate){score[c], v->x->pos[c], v->x->slot[c], at}, older);
+    return m;
+}
+
+void peaks_ask(const struct method_state *s, int head)
+{
+    const struct peaks_state *p = s->peaks;
+    size_t n = (size_t)p->rows, at = (size_t)head;
+    evidence_ask_bytes(&p->head[at], sizeof *p->head);
+    evidence_ask_bytes(p->sum + at * n * 2, n * 2 * sizeof *p->sum);
+    evidence_ask_bytes(p->scale + at * n * 2, n * 2 * sizeof *p->scale);
+    evidence_ask_bytes(p->column + at * n * PEAKS, n * PEAKS * sizeof *p->column);
+}
+
+bool peaks_fill(const struct round *r, const struct score_input *in, int k, float *scratch)
+{
+    struct method_state *s = r->s;
+    int at = in->layer * s->shape.n_kv_heads + in->head, first, end;
+    struct candidate *list = s->candidate + (size_t)at * (size_t)s->cap;
+    const struct view v = view_of(in);
+    struct peaks *x = v.x;
+    if (k > PEAKS_CUTS + 1)
+        return false;
+    int n = shortlist_range(r, at, &first, &end),
+        last = in->t < in->recent_from ? in->t : in->recent_from;
+    bool known = x->known >= 0 && v.taken - x->known <= PEAKS_STEPS && last >= x->seen;
+    bool listed = known && bring_up(&v, end) && v.taken - x->made <= PEAKS_STEPS;
+    for (int g = v.g0; !known && g < v.g0 + v.n_group; g++)
+        for (int age = 0; age < v.rows; age++) {
+            const struct window_pair p = window_pair(in, g, age, -1);
+            set_sum(&v, place(&v, g, age), &p);
+        }
+    set_scales(&v);
+    x->known = v.taken;
+    x->seen = last;
+    s->n_listed[at] = listed ? look(&v, k, at, list) : 0;
+    s->n_candidates[at] = n;
+    if (s->n_listed[at] < (k < n ? k : n))
+        shortlist_fill(r, at, k, make(r, &v, scratch));
+    return true;
+}
+
+static void forget(struct peaks *x)
+{
+    x->known = -1;
+}
+
+/* An entry that leaves and is not listed was no candidate, or cannot be told from one. */
+static void leave_slot(struct method_state *s, int head, int slot)
+{
+    struct score_input in = {
+        .m = s, .layer = head / s->shape.n_kv_heads, .head = head % s->shape.n_kv_heads};
+    const struct view v = view_of(&in);
+    int c = 0;
+    while (c < PEAKS && v.x->slot[c] != slot)
+        c++;
+    if (c < PEAKS)
+        leave(&v, c);
+    else
+        forget(v.x);
+}
+
+void peaks_drop(struct method_state *s, int head, int slot)
+{
+    if (s->peaks && s->peaks->head[head].known >= 0)
+        leave_slot(s, head, slot);
+}
+
+void peaks_move(struct method_state *s, int head, int from, int to)
+{
+    for (int c = 0; s->peaks && c < PEAKS; c++)
+        if (s->peaks->head[head].slot[c] == from)
+            s->peaks->head[head].slot[c] = to;
+}
+
+void peaks_keep(struct method_state *s, int head, const unsigned char *keep, int n)
+{
+    struct peaks *x = s->peaks ? &s->peaks->head[head] : NULL;
+    int32_t gone[PEAKS_CUTS];
+    int k = x && x->known >= 0 ? cache_list_gone(keep, n, PEAKS_CUTS, gone) : 0;
+    if (k < 0)
+        forget(x);
+    for (int i = k - 1; i >= 0 && x->known >= 0; i--) { /* the last one first: others keep theirs */
+        leave_slot(s, head, gone[i]);
+        for (int c = 0; c < PEAKS; c++)
+            x->slot[c] -= x->slot[c] > gone[i];
+    }
+}
+
+void peaks_forget(struct method_state *s)
+{
+    int n = s->shape.n_layers * s->shape.n_kv_heads;
+    for (int at = 0; s->peaks && at < n; at++)
+        forget(&s->peaks->head[at]);
+}
