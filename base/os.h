@@ -33,4 +33,8 @@ ssize_t os_program_path(char *out, size_t cap);
 /* Whether an aarch64 processor has dot products of bytes; false for others. */
 bool os_has_dot_products(void);
 
+/* Whether this process may use the tiles of an x86-64 processor, which it asks for where that is
+ * needed; false for other processors. */
+bool os_may_use_tiles(void);
+
 #endif

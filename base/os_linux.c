@@ -65,3 +65,14 @@ bool os_has_dot_products(void)
     return false;
 #endif
 }
+
+/* Linux gives the 8 KB of a thread's tiles only to a process that asked for them: feature 18,
+ * XTILEDATA, by ARCH_REQ_XCOMP_PERM.  Before 5.16 it refuses. */
+bool os_may_use_tiles(void)
+{
+#if defined(__x86_64__)
+    return syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+#else
+    return false;
+#endif
+}

@@ -71,3 +71,9 @@ bool os_has_dot_products(void)
     return false;
 #endif
 }
+
+/* Whether a system wants to be asked, and how, is not POSIX's. */
+bool os_may_use_tiles(void)
+{
+    return false;
+}

@@ -319,9 +319,10 @@ int main(int argc, char **argv)
     static const char *const all[] = {"reference", "neon", "neon-dot"};
     static const unsigned flags[] = {0, CPU_ARM_NEON, CPU_ARM_NEON | CPU_ARM_DOT};
 #else
-    static const char *const all[] = {"reference", "avx2", "avx-vnni", "avx512"};
+    static const char *const all[] = {"reference", "avx2", "avx-vnni", "avx512", "amx"};
     static const unsigned flags[] = {0, CPU_X86_AVX2, CPU_X86_AVX2 | CPU_X86_AVXVNNI,
-                                     CPU_X86_AVX2 | CPU_X86_AVX512};
+                                     CPU_X86_AVX2 | CPU_X86_AVX512,
+                                     CPU_X86_AVX2 | CPU_X86_AVX512 | CPU_X86_AMX};
 #endif
     enum { SETS = sizeof flags / sizeof *flags };
     struct kernels sets[SETS];

@@ -17,13 +17,14 @@ machine=$(uname -m)
 
 compile() {
     musl-gcc -std=c11 -O2 -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno \
-        -DHAVE_SIMD_X86=$x86 -DHAVE_SIMD_ARM=0 -DHAVE_AVXVNNI=0 -DKERNELS_VNNI=0 \
+        -DHAVE_SIMD_X86=$x86 -DHAVE_SIMD_ARM=0 -DHAVE_AVXVNNI=0 -DHAVE_AMX=$x86 -DKERNELS_VNNI=0 \
         -I. -Ibase/include -Ilibtrace/include -Ibuild/libtrace/include -idirafter /usr/include -idirafter "/usr/include/$machine-linux-gnu" "$@"
 }
 x86=0
 [ "$machine" = x86_64 ] && x86=1
 flags_avx2='-mavx2 -mfma -mf16c -DKERNELS_AVX512=0'
 flags_avx512="-mavx2 -mfma -mf16c -DKERNELS_AVX512=1 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni"
+flags_amx="$flags_avx512 -mamx-tile -mamx-int8"
 
 # ---- every file of these rooms; what has libraries of its own is compiled and not linked
 mkdir "$dir/linked" "$dir/other"
@@ -37,9 +38,11 @@ for source in base/*.c libtrace/*.c engine/kernels/*.c; do
 done
 for source in engine/kernels/vector/*.c engine/kernels/x86/*.c; do
     [ $x86 = 1 ] || continue
-    for set in avx2 avx512; do
+    for set in avx2 avx512 amx; do
         case $set:$source in
         avx512:*/matmul_f.c | avx512:*/row_cuts_narrow.c | avx512:*/matmul_bytes.c | avx512:*avx2.c | avx2:*avx512.c) continue ;;
+        amx:*/matmul_amx.c) ;;
+        amx:* | *:*/matmul_amx.c) continue ;;
         esac
         eval "flags=\$flags_$set"
         compile $flags -c "$source" -o "$dir/linked/$set$(echo "$source" | tr / _).o"

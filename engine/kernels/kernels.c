@@ -61,6 +61,17 @@ void kernels_init(struct kernels *k, unsigned cpu_flags)
 }
 
 #if HAVE_SIMD_X86
+/* Tiles and their products of bytes: bits 24 and 25 of edx.  The system keeps the state of tiles
+ * where bits 17 and 18 of XCR0 are set, and may want to be asked. */
+static bool has_tiles(void)
+{
+    unsigned a, b, c, d, low, high;
+    if (!HAVE_AMX || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 24 & 3) != 3)
+        return false;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low >> 17 & 3) == 3 && os_may_use_tiles();
+}
+
 static unsigned detect(void)
 {
     unsigned a, b, c, d, flags = 0;
@@ -76,6 +87,8 @@ static unsigned detect(void)
     /* AVX-VNNI: bit 4 of eax */
     if (HAVE_AVXVNNI && flags && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1))
         flags |= CPU_X86_AVXVNNI;
+    if (flags & CPU_X86_AVX512 && has_tiles())
+        flags |= CPU_X86_AMX;
     return flags;
 }
 #elif HAVE_SIMD_ARM

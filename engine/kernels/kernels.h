@@ -23,10 +23,11 @@
 #include "engine/kernels/packed.h"
 
 /* Instruction sets; x86-64 and aarch64 have their own bits. */
-enum {                            /* both others imply AVX2 */
+enum {                            /* the others imply AVX2, and AMX AVX-512 */
        CPU_X86_AVX2 = 1u << 0,    /* AVX2 + FMA + F16C */
        CPU_X86_AVX512 = 1u << 1,  /* F + BW + DQ + VL + VNNI */
        CPU_X86_AVXVNNI = 1u << 2, /* products of bytes in 256 bits; the bits of AVX2 */
+       CPU_X86_AMX = 1u << 3,     /* products of bytes by tiles; the bits of AVX-512 */
 };
 enum {
     CPU_ARM_NEON = 1u << 0, /* every aarch64; the bits of AVX2 */

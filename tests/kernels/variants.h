@@ -20,7 +20,7 @@ struct variant {
     struct kernels k;
 };
 
-enum { MAX_VARIANTS = 4 };
+enum { MAX_VARIANTS = 5 };
 
 /* The reference first; sets that the CPU (or the build) lacks are left out, said
  * once on stderr.  Returns how many. */
@@ -35,6 +35,7 @@ static inline int variants(struct variant *v)
         {.name = "AVX2", .flags = CPU_X86_AVX2},
         {.name = "AVX-VNNI", .flags = CPU_X86_AVX2 | CPU_X86_AVXVNNI},
         {.name = "AVX-512", .flags = CPU_X86_AVX2 | CPU_X86_AVX512},
+        {.name = "AMX", .flags = CPU_X86_AVX2 | CPU_X86_AVX512 | CPU_X86_AMX},
 #endif
     };
     unsigned have = cpu_flags_detect();

@@ -90,6 +90,7 @@ DECL_LOSS(avx512);
 DECL_ALL(avx2);
 DECL_ALL(avx512);
 DECL_MATMUL_Q(matmul_q_avxvnni);
+DECL_MATMUL_Q(matmul_q_amx);
 
 static inline void kernels_init_vectors(struct kernels *k, unsigned flags)
 {
@@ -101,6 +102,10 @@ static inline void kernels_init_vectors(struct kernels *k, unsigned flags)
 #endif
     if (flags & CPU_X86_AVX512)
         *k = (struct kernels)USE_ALL(avx512);
+#if defined HAVE_AMX && HAVE_AMX
+    if (flags & CPU_X86_AMX)
+        k->matmul_q = matmul_q_amx;
+#endif
 }
 #endif
 

@@ -3,23 +3,15 @@
  * A tile is R rows of x times one or several panels of 16 outputs.  The float
  * operations of one output are the same, in the same order, in every tile and
  * in the reference, so a row's result does not depend on its neighbours. */
-#include <immintrin.h>
-
-#include "engine/kernels/vector/sets.h"
-#include "engine/kernels/vector/unroll.h"
+#include "engine/kernels/x86/span_avx512.h"
 
 /* Sums and accumulators of 6 rows by 2 panels of bytes fill the registers, and so do those of 8
  * rows by 3 panels of floats, which read fewer lines for each product than 12 by 2. */
-enum { BYTE_ROWS = 6, BYTE_PANELS = 2, FLOAT_ROWS = 8, FLOAT_PANELS = 3 };
+enum { BYTE_ROWS = 6, FLOAT_ROWS = 8, FLOAT_PANELS = 3 };
 /* Few rows are multiplied with panels as they lie, by tiles of FEW_TILE rows. */
 enum { FEW_ROWS = 32, FEW_TILE = 8, FEW_PANELS = 4, AHEAD_BYTES = 6144 };
 /* Halves become floats once for all rows, so many channels at a time: 24 KB. */
 enum { FLOAT_SPAN = 128 };
-
-INLINE __m512 load_half(const uint16_t *p)
-{
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
-}
 
 INLINE __m512i bytes4(const int8_t *p)
 {
@@ -29,61 +21,6 @@ INLINE __m512i bytes4(const int8_t *p)
 /* Compilers would else let every product read its bytes of x from memory, and a processor that
  * multiplies twice a cycle has but two loads a cycle. */
 #define IN_REGISTER(v) __asm__("" : "+v"(v))
-
-/* Group g of 8 of a (panel, block): [16 rows][4 channels].  Q4 keeps two groups in
- * the nibbles of one vector. */
-INLINE __m512i load_group(const uint8_t *data, int g, const int q4)
-{
-    if (!q4)
-        return _mm512_load_si512(data + g * 64);
-    __m512i two = _mm512_load_si512(data + g / 2 * 64);
-    return _mm512_and_si512(g % 2 ? _mm512_srli_epi16(two, 4) : two, _mm512_set1_epi8(15));
-}
-
-/* d and m of part h of block `at`; fine: w->n_fine. */
-INLINE void factors(__m512 *d, __m512 *m, const struct packed *w, size_t at, int h, const int fine)
-{
-    const uint16_t *scale = w->scale + (fine ? at / (size_t)w->super : at) * 2 * PANEL;
-    *d = load_half(scale);
-    *m = load_half(scale + PANEL);
-    if (!fine)
-        return;
-    const __m128i *small =
-        (const __m128i *)(const void *)(w->fine + (at * (size_t)fine + (size_t)h) * 2 * PANEL);
-    *d = _mm512_mul_ps(*d, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(small))));
-    *m = _mm512_mul_ps(*m, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(small + 1))));
-}
-
-/* Blocks [b0, b1) of P panels, made ready once for all rows.  So few blocks that they and the bytes
- * of a tile of x stay in the first cache. */
-enum { SPAN_BLOCKS = 24 };
-
-struct span_q {
-    size_t b0, b1, nb;                 /* nb: blocks of a row of x */
-    const uint8_t *bytes[BYTE_PANELS]; /* [b1 - b0][8 groups][16 rows][4 channels] */
-    _Alignas(64) float factors[BYTE_PANELS][SPAN_BLOCKS * 2 * 2 * PANEL]; /* [b][part][d, m][16] */
-    _Alignas(64) uint8_t unpacked[BYTE_PANELS][SPAN_BLOCKS * 512]; /* of Q4; Q8 stays where it is */
-};
-
-INLINE void ready_panel(struct span_q *s, int i, const struct packed *w, size_t panel, const int q4,
-                        const int fine)
-{
-    const size_t parts = fine == 2 ? 2 : 1, first = panel * s->nb;
-    s->bytes[i] = q4 ? s->unpacked[i] : w->data + (first + s->b0) * 512;
-    for (size_t b = s->b0; b < s->b1; b++) {
-        UNROLL
-        for (int g = 0; q4 && g < 8; g++)
-            _mm512_store_si512(s->unpacked[i] + (b - s->b0) * 512 + g * 64,
-                               load_group(w->data + (first + b) * 256, g, 1));
-        for (size_t h = 0; h < parts; h++) {
-            float *at = s->factors[i] + ((b - s->b0) * parts + h) * 2 * PANEL;
-            __m512 d, m;
-            factors(&d, &m, w, first + b, (int)h, fine);
-            _mm512_store_ps(at, d);
-            _mm512_store_ps(at + PANEL, m);
-        }
-    }
-}
 
 /* sum[r][p] += dot products of the groups [g0, g1) of block b with the bytes q of R rows. */
 INLINE void dot_rows(__m512i sum[BYTE_ROWS][BYTE_PANELS], const struct span_q *s, size_t b,
@@ -312,19 +249,7 @@ INLINE void rows_q(float *out, size_t ld, const struct qrows *x, int T, const st
 void matmul_q_avx512(float *out, size_t ld_out, const struct qrows *x, int T,
                      const struct packed *w, int panel0, int n_panels)
 {
-    int q4 = w->kind == PACK_Q4;
-    if (w->n_fine == 0 && q4)
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1, 0);
-    else if (w->n_fine == 0)
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 0);
-    else if (w->n_fine == 1 && q4)
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1, 1);
-    else if (w->n_fine == 1)
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 1);
-    else if (q4)
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1, 2);
-    else
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 2);
+    WITH_FORM(rows_q, w, out, ld_out, x, T, w, panel0, n_panels);
 }
 
 INLINE __m512 load_float(const uint8_t *data, size_t at, const int kind)

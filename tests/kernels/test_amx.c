@@ -1,0 +1,123 @@
+/* Products of bytes by AMX, which few machines have: the source of the kernel with emulated tiles,
+ * where there is AVX-512, and the instructions themselves where the processor has them.  Both are
+ * held to the reference, bit for bit. */
+#include <stdlib.h>
+
+#include "amx_emulated.h"
+#include "variants.h"
+
+enum { MOST_T = 70, MOST_PANELS = 5, MOST_K = 2048, BLOCKS = MOST_K / QBLOCK, LD = 96 };
+enum { CELLS = BLOCKS * MOST_PANELS * PANEL };
+
+/* Bits of every field at random, but numbers of f16 with an ordinary exponent. */
+struct product {
+    struct packed w;
+    struct qrows x;
+    _Alignas(64) uint8_t data[MOST_PANELS * PANEL * MOST_K];
+    uint16_t scale[2 * CELLS];
+    int8_t fine[4 * CELLS], q[2 * MOST_T * MOST_K];
+    float of_block[MOST_T * BLOCKS], sum[MOST_T * BLOCKS], half[2 * MOST_T * BLOCKS];
+    float want[MOST_T * LD], got[MOST_T * LD];
+};
+static struct product p;
+
+/* The largest and the smallest numbers now and then. */
+static int some_byte(struct rng *r, int low, int high)
+{
+    switch (rng_below(r, 16)) {
+    case 0:
+        return low;
+    case 1:
+        return high;
+    default:
+        return low + (int)rng_below(r, (uint32_t)(high - low + 1));
+    }
+}
+
+static void make(struct rng *r, enum packed_kind kind, int n_fine, int super, int K)
+{
+    int N = MOST_PANELS * PANEL, blocks = K / QBLOCK;
+    p.w = (struct packed){kind, N, K, MOST_PANELS, blocks, p.data, p.scale, p.fine, n_fine, super};
+    p.x = (struct qrows){p.q, p.of_block, p.sum, p.half, K};
+    for (size_t i = 0; i < sizeof p.data; i++)
+        p.data[i] = (uint8_t)some_byte(r, 0, 255);
+    for (size_t i = 0; i < sizeof p.scale / sizeof *p.scale; i++) {
+        unsigned exponent = 6 + rng_below(r, 8);
+        p.scale[i] = (uint16_t)(exponent << 10 | rng_below(r, 1024) | rng_below(r, 2) << 15);
+    }
+    for (size_t i = 0; i < sizeof p.fine; i++)
+        p.fine[i] = (int8_t)some_byte(r, -128, 127);
+    for (size_t i = 0; i < sizeof p.q; i++)
+        p.q[i] = (int8_t)some_byte(r, i / QBLOCK % 2 ? -128 : -127, 127);
+    fill_normal(r, p.of_block, MOST_T * BLOCKS, 1e-3);
+    fill_normal(r, p.sum, MOST_T * BLOCKS, 1);
+    fill_normal(r, p.half, 2 * MOST_T * BLOCKS, 1);
+}
+
+/* Rows [0, T), panels [panel, panel + n), and nothing beside them. */
+static void check_part(matmul_q_fn multiply, const char *name, int T, int panel, int n)
+{
+    memset(p.got, 0xa5, sizeof p.got);
+    multiply(p.got, LD, &p.x, T, &p.w, panel, n);
+    bool same = true, beside = true;
+    for (int t = 0; t < MOST_T; t++)
+        for (int i = 0; i < LD; i++) {
+            const float *got = p.got + t * LD + i;
+            static const uint8_t untouched[4] = {0xa5, 0xa5, 0xa5, 0xa5};
+            if (t < T && i >= panel * PANEL && i < (panel + n) * PANEL)
+                same = same && memcmp(got, p.want + t * LD + i, 4) == 0;
+            else
+                beside = beside && memcmp(got, untouched, 4) == 0;
+        }
+    cr_expect(same, "%s: kind %d, form %d of %d, K %d, rows %d, panels %d from %d: other bits",
+              name, (int)p.w.kind, p.w.n_fine, p.w.super, p.w.K, T, n, panel);
+    cr_expect(beside, "%s wrote outside", name);
+}
+
+/* Every number of rows with one of the widths; with KVFATE_TESTS=long with all of them.
+ * tiles: whether products of emulated tiles are counted. */
+static void check_all(matmul_q_fn multiply, const char *name, bool tiles)
+{
+    static const int widths[] = {32, 64, 96, 256, 768, 800, 1632, 2048};
+    static const int forms[][3] = {{PACK_Q4, 0, 1}, {PACK_Q8, 0, 1}, {PACK_Q4, 1, 1},
+                                   {PACK_Q8, 1, 8}, {PACK_Q4, 2, 8}, {PACK_Q8, 2, 1}};
+    enum { N_WIDTHS = sizeof widths / sizeof *widths, N_FORMS = sizeof forms / sizeof *forms };
+    const char *size = getenv("KVFATE_TESTS");
+    int step = size && strcmp(size, "long") == 0 ? 1 : N_WIDTHS;
+    struct kernels reference;
+    struct rng r;
+    rng_init(&r, 17);
+    kernels_init(&reference, 0);
+    for (int f = 0; f < N_FORMS; f++)
+        for (int k = 0; k < N_WIDTHS; k++) {
+            int super = widths[k] % 256 ? 1 : forms[f][2];
+            make(&r, (enum packed_kind)forms[f][0], forms[f][1], super, widths[k]);
+            reference.matmul_q(p.want, LD, &p.x, MOST_T, &p.w, 0, MOST_PANELS);
+            for (int T = 1 + k % step; T <= MOST_T; T += step) {
+                int n = 1 + (int)rng_below(&r, MOST_PANELS);
+                int panel = (int)rng_below(&r, (uint32_t)(MOST_PANELS - n + 1));
+                check_part(multiply, name, T, panel, n);
+                long steps = (long)p.w.n_blocks * (p.w.n_fine == 2 ? 2 : 1);
+                if (tiles)
+                    cr_expect(eq(long, emulated_products(), T / 16 * n * steps * 2));
+            }
+        }
+}
+
+Test(amx, emulated_tiles_give_the_bits_of_the_reference)
+{
+    if (!(cpu_flags_detect() & CPU_X86_AVX512))
+        cr_skip_test("the vectors beside the tiles need AVX-512");
+    check_all(matmul_q_amx_emulated, "emulated tiles", true);
+    const char *wrong = emulated_wrong();
+    cr_expect(wrong == NULL, "%s", wrong ? wrong : "");
+}
+
+Test(amx, instructions_give_the_bits_of_the_reference)
+{
+    struct variant v[MAX_VARIANTS];
+    int n = variants(v);
+    for (int i = 0; i < n; i++)
+        if (v[i].flags & CPU_X86_AMX)
+            check_all(v[i].k.matmul_q, v[i].name, false);
+}
