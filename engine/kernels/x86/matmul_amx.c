@@ -170,7 +170,7 @@ INLINE void rows_of_panels(float *out, size_t ld, const struct qrows *x, size_t 
 /* Shapes of tiles are a thread's own and hold until it gives them back, which it does after each
  * call: a thread that keeps tiles has 8 KB more to save whenever the system puts another in its
  * place, and other code of the program finds none that it did not set.  The two instructions take
- * some hundred cycles, a call ten thousands and more. */
+ * some hundred cycles, a call thousands and more. */
 INLINE void rows_q(float *out, size_t ld, const struct qrows *x, size_t rows,
                    const struct packed *w, int panel0, int n_panels, const int q4, const int fine)
 {

@@ -1,6 +1,6 @@
 /* criterion.h - so much of Criterion as the tests of traces, kernels, units and training use, for
- * machines that it does not run on: tests/big_endian.sh and tests/aarch64.sh put this folder in its
- * place.  Each test runs in a process of its own. */
+ * machines that it does not run on: tests/big_endian.sh, tests/musl.sh and tests/amx.sh put this
+ * folder in its place.  Each test runs in a process of its own. */
 #ifndef KVF_TESTS_BARE_CRITERION_H
 #define KVF_TESTS_BARE_CRITERION_H
 
