@@ -122,6 +122,11 @@ const struct opt *opt_find(const struct opt *list, const char *name, size_t *ret
 
 enum { MOST_LETTERS = 63, FAR = 99 };
 
+static int lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
+}
+
 int opt_distance(const char *a, const char *b)
 {
     int row[MOST_LETTERS + 1]; /* of the first i letters of a and the first j of b */
@@ -134,7 +139,7 @@ int opt_distance(const char *a, const char *b)
         int corner = row[0];
         row[0] = (int)i;
         for (size_t j = 1; j <= m; j++) {
-            int above = row[j], best = corner + (a[i - 1] != b[j - 1]);
+            int above = row[j], best = corner + (lower(a[i - 1]) != lower(b[j - 1]));
             if (above + 1 < best)
                 best = above + 1;
             if (row[j - 1] + 1 < best)

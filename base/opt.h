@@ -104,8 +104,8 @@ void opt_json(const struct opt *list, struct buf *b);
 
 /* The word of a NULL-terminated list that `typed` is likely meant to be; NULL: none is near. */
 const char *opt_near(const char *const *words, const char *typed);
-/* Letters that must be put in, taken out or replaced to make one word of the other; at least 99
- * for words of more than 63 bytes. */
+/* Letters that must be put in, taken out or replaced to make one word of the other, large or small;
+ * at least 99 for words of more than 63 bytes. */
 int opt_distance(const char *a, const char *b);
 
 /* Whole-string number parsing: "12", "4k" (= 4096), "2M"; false on anything

@@ -50,7 +50,9 @@ static void summary(const struct table *t)
             && table_int(t, step, r) < table_int(t, step, r + 1))
             continue;
         shown_print(table_str(t, run, r), strlen(table_str(t, run, r)));
-        printf(": step %" PRId64 ", loss %.4f", table_int(t, step, r), last);
+        printf(": step %" PRId64, table_int(t, step, r));
+        if (!isnan(last)) /* checks alone, before the first step */
+            printf(", loss %.4f", last);
         if (best >= 0)
             printf("; least KL of the checks %.4f at step %" PRId64, table_real(t, kl, best),
                    table_int(t, step, best));

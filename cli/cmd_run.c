@@ -1,5 +1,6 @@
 /* cmd_run.c - run a model under a cache method and record what became of every
  * entry; cmd_generate: the same decoder without a recording. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,14 +21,22 @@ static void print_answer(const struct run *u)
     putchar('\n');
 }
 
+/* A number of tokens, and their rate where one can be told. */
+static void print_rate(const char *what, int n, double rate)
+{
+    fprintf(stderr, "%s %d tokens", what, n);
+    if (!isnan(rate))
+        fprintf(stderr, ", %.0f tok/s", rate);
+    fputs("; ", stderr);
+}
+
 static void print_summary(const struct run *u)
 {
     const struct cache_stats st = session_cache_stats(u->session);
-    fprintf(stderr,
-            "prefill %d tokens, %.0f tok/s; decode %d tokens, %.0f tok/s; cache %lld entries "
-            "at the end, %lld at the peak\n",
-            u->r.prompt.n_ids, run_rate(u->r.prompt.n_ids, u->prefill_seconds), u->n_generated,
-            run_rate(u->n_generated - 1, u->decode_seconds), (long long)st.entries,
+    int n = u->r.prompt.n_ids;
+    print_rate("prefill", n, run_rate(n, u->prefill_seconds));
+    print_rate("decode", u->n_generated, run_rate(u->n_generated - 1, u->decode_seconds));
+    fprintf(stderr, "cache %lld entries at the end, %lld at the peak\n", (long long)st.entries,
             (long long)st.entries_peak);
     note_peak(&u->r, u->session);
     note_effect(&u->r, u->session);

@@ -1,6 +1,8 @@
 #include "cli/resume.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <kvf/trace.h>
 
@@ -75,8 +77,19 @@ int resume_check(const char *out, const char *header, const struct prompt *promp
                  struct kvf_diag *d)
 {
     struct buf path = {0};
+    struct stat st;
     buf_printf(&path, "%s.unfinished", out);
-    int err = path.err ? path.err : resume_same(path.data, header, prompt, d);
+    int err = path.err;
+    if (!err && stat(path.data, &st) != 0 && errno == ENOENT)
+        err = stat(out, &st) == 0
+                  ? kvf_fail(d, KVF_E_IO,
+                             "%s is whole, there is nothing to resume; --overwrite without "
+                             "--resume makes it anew",
+                             out)
+                  : kvf_fail(d, KVF_E_IO,
+                             "neither %s nor an unfinished one is there: leave --resume out", out);
+    if (!err)
+        err = resume_same(path.data, header, prompt, d);
     buf_finish(&path);
     return err;
 }

@@ -43,8 +43,13 @@ int train_files_try(const struct train_files *f, struct kvf_diag *d)
     for (int i = 0; !err && i < FILES; i++) {
         struct replace r;
         struct stat s;
-        if (stat(path_of(f, i), &s) == 0 && S_ISDIR(s.st_mode))
+        bool there = stat(path_of(f, i), &s) == 0;
+        if (there && S_ISDIR(s.st_mode))
             err = kvf_fail(d, KVF_E_IO, "%s: is a directory", path_of(f, i));
+        else if (there && !S_ISREG(s.st_mode))
+            err = kvf_fail(d, KVF_E_IO,
+                           "%s: it is not a regular file, and what is trained goes to one",
+                           path_of(f, i));
         else
             err = replace_open(&r, path_of(f, i), d);
         if (!err)

@@ -76,6 +76,11 @@ def costs(plan, speeds, memory, remembered):
     return rows
 
 
+def jobs_of(n, rows):
+    """How many jobs of how many rows; claims alone have none."""
+    return "%d job%s%s" % (n, "" if n == 1 else "s", " of at most %d rows" % rows if rows else "")
+
+
 def tell_costs(plan):
     speeds = {m.name: _speeds(m, plan) for m in plan.models}
     memory = {m.name: _memory(m) for m in plan.models}
@@ -84,5 +89,5 @@ def tell_costs(plan):
         print("%-40s %8s  %7.0f MiB  %8.1f KiB" % (job.name, _human(seconds), ram / 2**20, disk / 2**10))
     for m in plan.models:
         print("%s: %.0f tokens of a prompt and %.0f steps of rows a second, just measured" % (m.name, *speeds[m.name]))
-    print("%d jobs of at most %d rows: about %s on one process like this, %.0f MiB of memory for each, %.1f MiB of disk in %s" % (
-        len(rows), plan.rows, _human(sum(r[1] for r in rows)), max(r[2] for r in rows) / 2**20, sum(r[3] for r in rows) / 2**20, plan.out))
+    print("%s: about %s on one process like this, %.0f MiB of memory for each, %.1f MiB of disk in %s" % (
+        jobs_of(len(rows), plan.rows), _human(sum(r[1] for r in rows)), max(r[2] for r in rows) / 2**20, sum(r[3] for r in rows) / 2**20, plan.out))

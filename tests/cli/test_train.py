@@ -409,6 +409,7 @@ def full_disk():
             os.remove(s.path(name))
     s.refused("missing folder", argv("none/x.st"), 1, "none/x.st", "No such file")
     os.mkdir(s.path("folder.st"))
+    s.refused("-o is a device", ["train", "-m", MODEL, "--data", TEXT, "--steps", "1", "-o", "/dev/full"], 1, "/dev/full", "regular file")
     s.refused("-o is a folder", argv("folder.st"), 1, "folder.st", "directory")
     s.refused("state in a missing folder", argv("bad.st", "--state", s.path("none/x.state")), 1, "none/x.state", "No such file")
     nothing_left("no place for the state", "bad.st")
@@ -513,6 +514,8 @@ def curves():
     s.refused("curves: missing", ["curves", s.path("none.jsonl")], 1, "none.jsonl", "No such file")
     for what, data in (("empty", b""), ("not JSON", b"{\n"), ("other JSON", b'{"a": 1}\n'), ("backwards", b'{"step": 2, "loss": 1}\n{"step": 1, "loss": 1}\n'), ("no object", b"3\n")):
         s.refused(f"curves: {what}", ["curves", s.file("bad.jsonl", data)], 1, "bad.jsonl")
+    r = s.accepted("curves: a check alone", ["curves", s.file("zero.jsonl", b'{"check": 0, "kl_16": 0.5, "mean_kl": 0.5}\n')])
+    s.check("curves: no loss before the first step", b"nan" not in r.stdout and b"least KL of the checks 0.5000 at step 0" in r.stdout, r.stdout)
     log, early = s.path("whole.st.log.jsonl"), s.path("early.st.log.jsonl")
     table = json.loads(s.accepted("curves as JSON", ["curves", log, early, "--json"]).stdout)
     data, rows = table["data"], record("whole.st")

@@ -58,8 +58,8 @@ def refusals():
     s.accepted("overwritten", run_argv(out, "--overwrite", "--method", "window", "--budget", "8"))
     s.check("overwritten", read(out) not in (None, first) and not beside(out), beside(out))
     for options in (["--resume"], ["--resume", "--overwrite"]):
-        s.refused("nothing to resume", run_argv(s.path("none.kvf"), *options), 1, "none.kvf.unfinished")
-        s.refused("nothing to resume beside a closed one", run_argv(out, *options), 1, "r.kvf.unfinished")
+        s.refused("nothing to resume", run_argv(s.path("none.kvf"), *options), 1, "neither", "none.kvf")
+        s.refused("nothing to resume beside a closed one", run_argv(out, *options), 1, "r.kvf is whole", "nothing to resume")
     plan = s.path("r-plan.kvf")
     s.accepted("a plan", ["plan", TRACE, "-o", plan])
     s.refused("a second plan", ["plan", TRACE, "-o", plan], 1, plan, "--overwrite")

@@ -169,6 +169,8 @@ c.check("which is one of the shell", r.returncode == 0, r)
 r = run("one.toml", "--plan")
 c.check("what it will take", r.returncode == 0 and "2 jobs of at most 6 rows" in r.stdout, r)
 
+c.check("claims have no rows", study_cost.jobs_of(3, 0) == "3 jobs" and study_cost.jobs_of(1, 6) == "1 job of at most 6 rows")
+
 # The costs, by their equations.
 plan = study_plan.read("one.toml")
 (job, seconds, memory, disk), _ = study_cost.costs(plan, {"tiny6": (100.0, 10.0)}, {"tiny6": (1000, 2.0, 3)}, 5)

@@ -227,6 +227,7 @@ Test(opt, words_and_near_names)
         const char *line, *says; /* NULL: it must not guess */
     } bad[] = {
         {"x -w bananna", "-w is apple, banana or cherry, not 'bananna' (did you mean 'banana'?)"},
+        {"x -w BANANA", "not 'BANANA' (did you mean 'banana'?)"},
         {"x --word kiwi", NULL},
         {"x --nmber 1", "unknown option --nmber (did you mean --number?); -h lists"},
         {"x --dept=1", "unknown option --dept (did you mean --depth?)"},
@@ -244,6 +245,8 @@ Test(opt, words_and_near_names)
     cr_expect(eq(int, opt_distance("", "abc"), 3));
     cr_expect(eq(int, opt_distance("abc", ""), 3));
     cr_expect(eq(int, opt_distance("same", "same"), 0));
+    cr_expect(eq(int, opt_distance("q4_K", "q4_k"), 0), "nearer than q4_1");
+    cr_expect(eq(int, opt_distance("q4_K", "q4_1"), 1));
 }
 
 Test(opt, settings_by_name)
