@@ -360,8 +360,10 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         goto done;
     out = table_create("agreement", x.n ? ((int64_t)x.heads.n + 1) * x.n_pairs : 0);
     err = out ? allocate(&x) : KVF_E_NOMEM;
-    for (int h = 0; !err && x.n && h < x.heads.n; h++)
+    for (int h = 0; !err && x.n && h < x.heads.n; h++) {
         err = compare_head(&x, h, d);
+        analyzer_tell(args, h + 1, x.heads.n);
+    }
     if (!err)
         err = pool(&x);
     if (!err)

@@ -119,6 +119,7 @@ static int read_values(struct data *x, struct kvf_diag *d)
                            (uint32_t)x->n, y, d);
         for (int64_t i = 0; !err && i < x->n; i++)
             y[i] = value_of(x, y[i]);
+        analyzer_tell(x->f->args, h + 1, x->n_heads);
     }
     return !err && x->scale == SCALE_RANK ? rank_values(x) : err;
 }
@@ -215,8 +216,10 @@ static int read_levels(struct data *x, struct kvf_diag *d)
     if (!err && x->f->column[ROLES] >= 0)
         err = read_distinct(x, ROLES, ROLE, d);
     x->n_levels[KEY_NORM] = (int32_t)x->o->bins[1];
-    for (int h = 0; !err && x->f->column[NORMS] >= 0 && h < x->n_heads; h++)
+    for (int h = 0; !err && x->f->column[NORMS] >= 0 && h < x->n_heads; h++) {
         err = level_norms(x, h, d);
+        analyzer_tell(x->f->args, h + 1, x->n_heads);
+    }
     level_heads(x);
     return err ? err : level_tokens(x, d);
 }
@@ -266,6 +269,8 @@ static int take_effects(struct frame *f, int head)
         err = factor_effect(y, n, &factor, &e);
         if (!err)
             err = add_row(f, head, factor.name, &e);
+        if (head < 0)
+            analyzer_tell(f->args, k - LAYER + 1, N_FACTORS - LAYER);
     }
     return err;
 }
@@ -277,7 +282,7 @@ static int take_joint(struct frame *f, struct kvf_diag *d)
     struct effect e;
     size_t n = (size_t)x->n_heads * (size_t)x->n;
     struct factor head = factor_of(x, HEAD, -1), token = factor_of(x, TOKEN, -1);
-    int err = factor_additive(x->y, n, &head, &token, &e);
+    int err = factor_additive(x->y, n, &head, &token, f->args, &e);
     x->diverged = !e.converged;
     if (!err)
         err = add_row(f, -1, "head+token", &e);
@@ -391,7 +396,7 @@ static int finish(struct frame *f, struct kvf_diag *d)
         err = read_levels(x, d);
     for (int h = 0; !err && h < f->heads.n; h++) {
         err = take_effects(f, h);
-        analyzer_tell(f->args, h + 1, f->heads.n + 1);
+        analyzer_tell(f->args, h + 1, f->heads.n);
     }
     if (!err)
         err = take_effects(f, -1);

@@ -137,20 +137,32 @@ int factor_effect(const double *y, size_t n, const struct factor *f, struct effe
     return err;
 }
 
+/* Means move by a smaller and smaller share of what they moved first. */
+static void tell_settling(const struct analyzer_args *args, double first, double moved,
+                          double least)
+{
+    const int64_t fine = 100;
+    double share = moved > least ? log(first / moved) / log(first / least) : 1;
+    analyzer_tell(args, share > 0 ? (int64_t)((double)fine * share) : 0, fine);
+}
+
 int factor_additive(const double *y, size_t n, const struct factor *f, const struct factor *g,
-                    struct effect *ret)
+                    const struct analyzer_args *args, struct effect *ret)
 {
     struct levels a, b = {NULL, NULL, NULL};
     struct sum within = {0};
     struct total t = total_of(y, n, f, g);
-    double least = settled * sqrt(t.squares / (double)(t.n ? t.n : 1));
+    double least = settled * sqrt(t.squares / (double)(t.n ? t.n : 1)), first = 0;
     int err = levels_create(&a, f);
     *ret = (struct effect){.n = t.n, .converged = t.constant};
     if (!err)
         err = levels_create(&b, g);
     for (int k = 0; !err && !ret->converged && k < MOST_SWEEPS; k++) {
         double moved = take_means(y, n, f, &a, g, &b, t.mean);
-        ret->converged = fmax(moved, take_means(y, n, g, &b, f, &a, t.mean)) <= least;
+        moved = fmax(moved, take_means(y, n, g, &b, f, &a, t.mean));
+        first = k ? first : moved;
+        ret->converged = moved <= least;
+        tell_settling(args, first, moved, least);
     }
     if (!err) {
         int64_t used = levels_used(&a, f) + levels_used(&b, g);

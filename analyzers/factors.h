@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "analyzers/analyzer.h"
+
 /* Level of value c: level[c / block % count], 0 .. n_levels - 1, or -1 for values that
  * have none. */
 struct factor {
@@ -30,8 +32,9 @@ int factor_effect(const double *y, size_t n, const struct factor *f, struct effe
 
 /* Least squares fit y = a[level of f] + b[level of g], by means of one factor and of the
  * other in turn until neither moves; levels = those of both less one, which both share when
- * every two levels are linked by values.  KVF_OK or KVF_E_NOMEM. */
+ * every two levels are linked by values.  Who watches is told how near that is.  KVF_OK or
+ * KVF_E_NOMEM. */
 int factor_additive(const double *y, size_t n, const struct factor *f, const struct factor *g,
-                    struct effect *ret);
+                    const struct analyzer_args *args, struct effect *ret);
 
 #endif

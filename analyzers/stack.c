@@ -119,13 +119,15 @@ static void put_metadata(struct table *out, const struct parts *p)
         table_meta_str(out, "differ", differ);
 }
 
-static int stack(const struct parts *p, struct table **ret_table, struct kvf_diag *d)
+static int stack(const struct parts *p, const struct analyzer_args *args, struct table **ret_table,
+                 struct kvf_diag *d)
 {
+    const struct teller watch = {args->watch, args->watch_ctx};
     const char *label[STACK_MOST];
     struct table *out = NULL;
     for (int i = 0; i < p->n; i++)
         label[i] = p->label[i];
-    int err = table_stack((const struct table *const *)p->t, label, p->n, "trace", &out, d);
+    int err = table_stack((const struct table *const *)p->t, label, p->n, "trace", &watch, &out, d);
     if (err)
         return err;
     put_methods(out, p);
@@ -140,6 +142,19 @@ static int stack(const struct parts *p, struct table **ret_table, struct kvf_dia
     return err;
 }
 
+/* Of traces in a row: each is a hundred parts of all. */
+struct turn {
+    const struct analyzer_args *args;
+    int i, n;
+};
+
+static void see_trace(void *ctx, uint64_t done, uint64_t of)
+{
+    const struct turn *x = ctx;
+    const uint64_t fine = 100, i = (uint64_t)x->i, n = (uint64_t)x->n;
+    x->args->watch(x->args->watch_ctx, i * fine + (of ? fine * done / of : 0), n * fine);
+}
+
 int stack_run(const struct analyzer *a, struct kvf_trace *const *traces, int n,
               const char *const *names, const struct analyzer_args *args, struct buf *about,
               struct table **ret_table, struct kvf_diag *d)
@@ -147,18 +162,24 @@ int stack_run(const struct analyzer *a, struct kvf_trace *const *traces, int n,
     struct parts p = {.n = n};
     int err = n <= STACK_MOST ? KVF_OK : kvf_fail(d, KVF_E_ARG, "at most %d traces", STACK_MOST);
     for (int i = 0; !err && i < n; i++) {
-        err = analyzer_run(a, &traces[i], 1, args, &p.t[i], d);
+        struct turn turn = {args, i, n};
+        struct analyzer_args one = *args;
+        one.watch = args->watch ? see_trace : NULL;
+        one.watch_ctx = &turn;
+        err = analyzer_run(a, &traces[i], 1, &one, &p.t[i], d);
+        analyzer_tell(&one, 1, 1);
         p.rows += err ? 0 : table_rows(p.t[i]);
     }
     if (!err)
         err = check(&p, names, d);
     if (!err) {
         label_parts(&p, names);
-        err = stack(&p, ret_table, d);
+        err = stack(&p, args, ret_table, d);
     }
     for (int i = 0; !err && i < n; i++) {
         buf_printf(about, "%s%s:\n", i ? "\n" : "", p.label[i]);
         a->describe(p.t[i], about);
+        analyzer_tell(args, i + 1, n);
     }
     for (int i = 0; i < n && i < STACK_MOST; i++)
         table_destroy(p.t[i]);

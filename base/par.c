@@ -168,3 +168,30 @@ void par_run(struct par *p, int n_tasks, par_fn fn, void *ctx)
             os_wait(&p->left, left);
     }
 }
+
+struct watched {
+    par_fn fn;
+    void *ctx;
+    const struct teller *teller;
+    int n_tasks;
+    atomic_int done;
+    atomic_flag telling;
+};
+
+static void watched_task(void *ctx, int task, int thread)
+{
+    struct watched *w = ctx;
+    w->fn(w->ctx, task, thread);
+    atomic_fetch_add(&w->done, 1);
+    if (atomic_flag_test_and_set_explicit(&w->telling, memory_order_acquire))
+        return; /* another thread tells */
+    teller_tell(w->teller, atomic_load(&w->done), w->n_tasks);
+    atomic_flag_clear_explicit(&w->telling, memory_order_release);
+}
+
+void par_run_watched(struct par *p, int n_tasks, par_fn fn, void *ctx, const struct teller *w)
+{
+    struct watched all = {
+        .fn = fn, .ctx = ctx, .teller = w, .n_tasks = n_tasks, .telling = ATOMIC_FLAG_INIT};
+    par_run(p, n_tasks, watched_task, &all);
+}

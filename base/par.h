@@ -12,6 +12,8 @@
 
 #include <kvf/err.h>
 
+#include "base/teller.h"
+
 struct par;
 
 /* task: 0 .. n-1.   thread: 0 .. par_threads()-1, for per-thread scratch. */
@@ -27,5 +29,8 @@ int par_threads(const struct par *p); /* 1 for NULL */
 /* Runs fn for every task and returns when all are done.  p == NULL runs them
  * in order on the caller.  Not re-entrant: a task must not call par_run. */
 void par_run(struct par *p, int n_tasks, par_fn fn, void *ctx);
+
+/* The same; w is told how many tasks are done, now and then, by one thread at a time. */
+void par_run_watched(struct par *p, int n_tasks, par_fn fn, void *ctx, const struct teller *w);
 
 #endif

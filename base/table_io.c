@@ -27,6 +27,7 @@ enum table_format table_format_of(const char *path)
 }
 
 struct sink {
+    const struct teller *watch;
     struct replace *file; /* keeps the first failure to write */
     struct buf b;
     bool bad; /* memory was out */
@@ -211,6 +212,7 @@ static void write_lines(const struct table *t, enum table_format f, struct sink 
             buf_char(&s->b, '\n');
             flush(s, FLUSH_BYTES);
         }
+        teller_tell(s->watch, r0 + n, table_rows(t));
     }
     for (int c = 0; c < n_cols; c++)
         s->bad |= lane_close(&lane[c]) != KVF_OK;
@@ -239,6 +241,7 @@ static void json_values(const struct table *t, int c, struct sink *s)
             lane_put(lane, i, &s->b);
             flush(s, FLUSH_BYTES);
         }
+        teller_tell(s->watch, c * table_rows(t) + r0 + n, table_cols(t) * table_rows(t));
     }
     s->bad |= lane_close(lane) != KVF_OK;
     mem_free(lane);
@@ -282,9 +285,10 @@ static void write_json(const struct table *t, struct sink *s)
     buf_str(b, "}}\n");
 }
 
-static int write_text(const struct table *t, enum table_format f, struct replace *out)
+static int write_text(const struct table *t, enum table_format f, const struct teller *w,
+                      struct replace *out)
 {
-    struct sink s = {.file = out};
+    struct sink s = {.watch = w, .file = out};
     if (f == TABLE_JSON)
         write_json(t, &s);
     else
@@ -320,17 +324,24 @@ static int begin_sidecar(const struct table *t, const char *path, struct buf *na
     return err;
 }
 
-static int write_npz(const struct table *t, struct replace *out, struct kvf_diag *d)
+static int write_npz(const struct table *t, const struct teller *w, struct replace *out,
+                     struct kvf_diag *d)
 {
     struct buf b = {0};
     int err = make_about(t, &b);
     if (!err)
-        err = table_npz_write(t, b.len <= NPZ_MOST_COMMENT ? b.data : NULL, out, d);
+        err = table_npz_write(t, b.len <= NPZ_MOST_COMMENT ? b.data : NULL, w, out, d);
     buf_finish(&b);
     return err;
 }
 
 int table_write(const struct table *t, enum table_format f, const char *path, struct kvf_diag *d)
+{
+    return table_write_watched(t, f, path, NULL, d);
+}
+
+int table_write_watched(const struct table *t, enum table_format f, const char *path,
+                        const struct teller *w, struct kvf_diag *d)
 {
     bool out = strcmp(path, "-") == 0 && f != TABLE_NPZ;
     struct replace r, about = REPLACE_CLOSED;
@@ -339,7 +350,7 @@ int table_write(const struct table *t, enum table_format f, const char *path, st
         return kvf_fail(d, table_err(t), "%s: the table %s is not complete: %s", path,
                         table_name(t), kvf_strerror(table_err(t)));
     if (f == TABLE_SQLITE)
-        return table_sqlite_write(t, path, d);
+        return table_sqlite_write(t, path, w, d);
     if (out && fflush(stdout) != 0)
         return kvf_fail(d, KVF_E_IO, "standard output: %s", strerror(errno));
     int err = replace_open(&r, path, d);
@@ -350,7 +361,7 @@ int table_write(const struct table *t, enum table_format f, const char *path, st
     if (f == TABLE_CSV && !out)
         err = begin_sidecar(t, path, &name, &about, d);
     if (!err)
-        err = f == TABLE_NPZ ? write_npz(t, &r, d) : write_text(t, f, &r);
+        err = f == TABLE_NPZ ? write_npz(t, w, &r, d) : write_text(t, f, w, &r);
     if (!err && name.data && !r.error)
         err = replace_finish(&about, d);
     else

@@ -35,4 +35,9 @@ enum table_format table_format_of(const char *path);
  * cannot be written.  The file beside a CSV comes first, so that no CSV lacks it. */
 int table_write(const struct table *t, enum table_format f, const char *path, struct kvf_diag *d);
 
+/* The same, and w is told how many of the rows are written, those of each column for themselves
+ * where columns follow each other. */
+int table_write_watched(const struct table *t, enum table_format f, const char *path,
+                        const struct teller *w, struct kvf_diag *d);
+
 #endif

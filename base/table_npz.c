@@ -19,6 +19,7 @@ static const uint64_t ZIP64 = UINT32_MAX;
 /* Where minizip writes.  It is never told of a failure, as it then loses memory: the first one is
  * kept in what is written to. */
 struct file {
+    const struct teller *watch;
     struct replace *to;
     struct buf ready; /* bytes that are not yet given to `to` */
     uint64_t at;
@@ -270,6 +271,8 @@ static int put_rows(zipFile z, struct npy *x, const struct file *out)
             make_numbers(x, n);
         err = put(z, &x->ready);
         x->row += n;
+        teller_tell(out->watch, x->col * table_rows(x->t) + x->row,
+                    table_cols(x->t) * table_rows(x->t));
     }
     return err;
 }
@@ -317,12 +320,12 @@ static int write_archive(const struct table *t, const char *comment, struct file
     return err;
 }
 
-int table_npz_write(const struct table *t, const char *comment, struct replace *to,
-                    struct kvf_diag *d)
+int table_npz_write(const struct table *t, const char *comment, const struct teller *w,
+                    struct replace *to, struct kvf_diag *d)
 {
     if (table_cols(t) > MOST_COLS)
         return kvf_fail(d, KVF_E_LIMIT, "%s: more than %d columns", to->path, MOST_COLS);
-    struct file out = {.to = to};
+    struct file out = {.to = to, .watch = w};
     int err = write_archive(t, comment, &out);
     file_flush(&out);
     buf_finish(&out.ready);

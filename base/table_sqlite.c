@@ -12,7 +12,7 @@
 
 #define ENDING ".sqlite"
 
-enum { MOST_NAME = 128, ROWS = 1024 };
+enum { MOST_NAME = 128, ROWS = 1024, OPERATIONS = 100000 };
 
 /* Where FILE ends in a path, and NAME behind it, NULL where there is none; false: it names none. */
 static bool take_apart(const char *path, size_t *ret_file, const char **ret_name)
@@ -43,7 +43,17 @@ struct database {
     const char *name; /* of the table */
     sqlite3 *db;
     sqlite3_stmt *insert;
+    const struct teller *watch;
+    int64_t row, rows; /* written, and of all */
 };
+
+/* SQLite asks now and then within a statement whether to stop; the last one packs the file. */
+static int tell(void *ctx)
+{
+    const struct database *b = ctx;
+    teller_tell(b->watch, b->row, b->rows);
+    return 0;
+}
 
 static int said(struct database *b, struct kvf_diag *d)
 {
@@ -146,6 +156,9 @@ static int put_rows(struct database *b, const struct table *t, struct kvf_diag *
         if (!good)
             return said(b, d);
         sqlite3_reset(b->insert);
+        b->row = row + 1;
+        if (b->row % ROWS == 0)
+            tell(b);
     }
     return KVF_OK;
 }
@@ -179,6 +192,7 @@ static int fill(struct database *b, const struct table *t, const char *part, str
     int err = KVF_OK;
     if (sqlite3_open_v2(part, &b->db, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK)
         err = said(b, d);
+    sqlite3_progress_handler(b->db, OPERATIONS, tell, b);
     /* The part is nobody's yet: a journal would guard what is thrown away after a failure. */
     if (!err)
         err = run(
@@ -237,11 +251,12 @@ static int check_name(const char *name, struct kvf_diag *d)
     return bad ? kvf_fail(d, KVF_E_ARG, "'%s' is no name for a table in a database", name) : KVF_OK;
 }
 
-int table_sqlite_write(const struct table *t, const char *path, struct kvf_diag *d)
+int table_sqlite_write(const struct table *t, const char *path, const struct teller *w,
+                       struct kvf_diag *d)
 {
     struct replace r = REPLACE_CLOSED;
     struct buf file = {0};
-    struct database b = {.name = table_name(t)};
+    struct database b = {.name = table_name(t), .watch = w, .rows = table_rows(t)};
     size_t n = 0;
     const char *name = NULL;
     if (!take_apart(path, &n, &name))

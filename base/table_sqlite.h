@@ -13,6 +13,7 @@ bool table_sqlite_names(const char *path);
  * The other tables stay.  The database is written beside its place and renamed: it has the table
  * whole, or is as it was. KVF_OK; KVF_E_FORMAT for a file that is no database; KVF_E_ARG for a name
  * that no table can have; KVF_E_IO, KVF_E_NOMEM. */
-int table_sqlite_write(const struct table *t, const char *path, struct kvf_diag *d);
+int table_sqlite_write(const struct table *t, const char *path, const struct teller *w,
+                       struct kvf_diag *d);
 
 #endif

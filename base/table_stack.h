@@ -7,8 +7,9 @@
 /* The rows of t[0], t[1], ... with a first column `key` that says name[i]; the columns that
  * all have, in the order of the first; integers beside reals become reals, columns of which
  * some hold text and some numbers are left out.  Metadata: what all tables say alike.
- * Values are copied.  KVF_OK, KVF_E_LIMIT (over 8 million rows) or KVF_E_NOMEM. */
+ * Values are copied.  w, unless NULL, is told how many columns are.  KVF_OK, KVF_E_LIMIT (over 8
+ * million rows) or KVF_E_NOMEM. */
 int table_stack(const struct table *const *t, const char *const *name, int n, const char *key,
-                struct table **ret, struct kvf_diag *d);
+                const struct teller *w, struct table **ret, struct kvf_diag *d);
 
 #endif

@@ -9,6 +9,7 @@
 #include "cli/analysis.h"
 #include "cli/files.h"
 #include "cli/open_traces.h"
+#include "cli/output.h"
 #include "cli/preview.h"
 #include "cli/shown.h"
 #include "cli/watcher.h"
@@ -146,16 +147,16 @@ static int deliver(const struct request *q, const struct table *t, struct kvf_di
     if (f && q->several && !f->side_by_side)
         f = NULL;
     if (q->json)
-        return idle(q, f, t, table_write(t, TABLE_JSON, "-", d), d);
+        return idle(q, f, t, output_write(t, TABLE_JSON, "-", d), d);
     bool screen = q->out && strcmp(q->out, "-") == 0, drawn = preview_wanted(&q->look, f, q->out);
     int err = KVF_OK;
     if (screen && !drawn)
-        return idle(q, f, t, table_write(t, TABLE_TSV, "-", d), d);
+        return idle(q, f, t, output_write(t, TABLE_TSV, "-", d), d);
     bool figure = q->out && !screen && figure_can_write(q->out);
     if (figure)
         err = figure_write(f, t, &q->look.style, q->out, d);
     else if (q->out && !screen)
-        err = table_write(t, table_format_of(q->out), q->out, d);
+        err = output_write(t, table_format_of(q->out), q->out, d);
     if (!err)
         err = drawn ? preview(&q->look, f, t, d) : describe(q, t);
     return drawn || figure ? err : idle(q, f, t, err, d);

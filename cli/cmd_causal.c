@@ -61,10 +61,10 @@ static int open_all(struct job *j, char **operand, int n, struct kvf_diag *d)
 
 /* ---- measuring */
 
-static void on_progress(void *ctx, int steps)
+static void on_progress(void *ctx, int tokens)
 {
     struct job *j = ctx;
-    j->done += steps;
+    j->done += tokens;
     progress_update(&j->bar, j->done);
 }
 
@@ -76,16 +76,16 @@ static size_t heads_of(const struct job *j)
 static int measure(struct job *j, struct kvf_diag *d)
 {
     size_t heads = heads_of(j);
-    int64_t steps = 0;
+    int64_t tokens = 0;
     j->share = mem_alloc((size_t)j->tasks.n, heads * sizeof *j->share);
     j->outcome = mem_alloc((size_t)j->tasks.n, PER_TASK * sizeof *j->outcome);
     unsigned char *group = mem_alloc(CAUSAL_N_GROUPS, heads);
     int err = j->share && j->outcome && group ? KVF_OK : KVF_E_NOMEM;
     for (int i = 0; i < j->tasks.n; i++)
-        steps += (int64_t)PER_TASK * j->tasks.task[i].causal.steps;
+        tokens += causal_tokens(&j->tasks.task[i].causal);
     j->effect.progress = on_progress;
     j->effect.ctx = j;
-    progress_start(&j->bar, "causal", "step", steps);
+    progress_start(&j->bar, "causal", "tok", tokens);
     for (int i = 0; !err && i < j->tasks.n; i++)
         err = causal_look(&j->effect, &j->tasks.task[i].causal, j->share + (size_t)i * heads, d);
     for (int i = 0; !err && i < j->tasks.n; i++) {

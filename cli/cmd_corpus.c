@@ -1,6 +1,7 @@
 /* cmd_corpus.c - an analysis of many traces, added up over documents. */
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -312,7 +313,9 @@ struct task { /* one document */
 struct round {
     struct job *j;
     struct task *task;
-    size_t at; /* document of task 0 */
+    size_t at;            /* document of task 0 */
+    struct progress *bar; /* NULL: nobody is told */
+    atomic_size_t done;
 };
 
 /* Errors of the command line and of memory end the run; others are those of one trace. */
@@ -321,14 +324,18 @@ static bool fatal(int err)
     return err == KVF_E_ARG || err == KVF_E_NOMEM;
 }
 
-static int take_trace(struct job *j, const char *path, struct corpus_document *x, struct task *k)
+static int take_trace(struct job *j, const char *path, struct corpus_document *x, struct task *k,
+                      struct progress *bar)
 {
+    struct analyzer_args args = j->args;
     struct kvf_trace *t = NULL;
     struct table *table = NULL;
     struct kvf_diag *d = &k->d;
+    args.watch = bar ? progress_within : NULL;
+    args.watch_ctx = bar;
     int err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
     if (!err)
-        err = analyzer_run(j->a, &t, 1, &j->args, &table, d);
+        err = analyzer_run(j->a, &t, 1, &args, &table, d);
     bool lost = err && !fatal(err);
     if (lost) {
         corpus_document_miss(x);
@@ -349,24 +356,29 @@ static int take_trace(struct job *j, const char *path, struct corpus_document *x
 
 /* All traces of the document of trace `first`. */
 static void take_document(struct job *j, const struct corpus_traces *t, size_t first,
-                          struct corpus_document *x, struct task *k)
+                          struct corpus_document *x, struct task *k, struct progress *bar)
 {
     uint64_t id = t->trace[first].document;
     corpus_document_begin(x, id);
     for (size_t i = first; !k->err && i < t->n_readable && t->trace[i].document == id; i++)
-        k->err = take_trace(j, t->trace[i].path, x, k);
+        k->err = take_trace(j, t->trace[i].path, x, k, bar);
 }
 
+/* The calling thread tells of what all do. */
 static void do_document(void *ctx, int index, int thread)
 {
     struct round *r = ctx;
     struct job *j = r->j;
+    struct progress *bar = thread == 0 ? r->bar : NULL;
     struct task *k = &r->task[index];
     struct corpus_document *x = j->scratch[2 * thread], *y = j->scratch[2 * thread + 1];
     size_t n = r->at + (size_t)index;
-    take_document(j, &j->traces, j->first[n], x, k);
+    take_document(j, &j->traces, j->first[n], x, k, bar);
     if (!k->err && j->pairs)
-        take_document(j, &j->other, j->first_other[n], y, k);
+        take_document(j, &j->other, j->first_other[n], y, k, bar);
+    size_t done = atomic_fetch_add(&r->done, 1) + 1;
+    if (bar)
+        progress_update(bar, (int64_t)(r->at + done));
     if (k->err)
         return;
     pthread_mutex_lock(&j->lock); /* the order does not matter: integers, or a place for each */
@@ -375,9 +387,9 @@ static void do_document(void *ctx, int index, int thread)
 }
 
 /* Documents at .. at + n - 1; says what could not be read in their order. */
-static int do_round(struct job *j, size_t at, int n, struct kvf_diag *d)
+static int do_round(struct job *j, size_t at, int n, struct progress *bar, struct kvf_diag *d)
 {
-    struct round r = {j, MEM_NEW(struct task, (size_t)n), at};
+    struct round r = {.j = j, .task = MEM_NEW(struct task, (size_t)n), .at = at, .bar = bar};
     int err = r.task ? KVF_OK : KVF_E_NOMEM;
     if (!err)
         par_run(j->pool, n, do_document, &r);
@@ -386,6 +398,8 @@ static int do_round(struct job *j, size_t at, int n, struct kvf_diag *d)
         char *line = k->bad.len ? k->bad.data : NULL;
         for (char *end; line && *line; line = end + 1, j->left_out++) {
             end = strchr(line, '\n');
+            if (bar)
+                progress_clear(bar);
             fprintf(stderr, "kvfate %s: %.*s\n", j->name, (int)(end - line), line);
         }
         if (!err && k->err) {
@@ -408,7 +422,7 @@ static int do_all(struct job *j, struct kvf_diag *d)
     while (!err && at < j->n_documents && !signals_caught()) {
         size_t left = j->n_documents - at;
         int n = left < (size_t)most ? (int)left : most;
-        err = do_round(j, at, n, d);
+        err = do_round(j, at, n, &bar, d);
         at += (size_t)n;
         progress_update(&bar, (int64_t)at);
         if (!err && j->state && at < j->n_documents && clock_seconds() - saved >= j->save_every) {
@@ -448,7 +462,7 @@ static int gather(struct job *j, struct kvf_diag *d)
     *corpus_planned(j->c) = plan_of(j);
     for (size_t i = 0; !err && i < j->n_documents && !signals_caught(); i++)
         if (!corpus_has(j->c, j->traces.trace[j->first[i]].document))
-            err = do_round(j, i, 1, d);
+            err = do_round(j, i, 1, NULL, d);
     j->left_out = (int64_t)(j->traces.n - j->traces.n_readable) + corpus_counted(j->c).missed;
     return err ? err : corpus_write(j->c, j->state, d);
 }
@@ -457,7 +471,7 @@ static int do_cell(void *ctx, int64_t i, struct kvf_diag *d)
 {
     if (signals_caught())
         return kvf_fail(d, KVF_E_CANCEL, "stopped; the same command goes on");
-    return do_round(ctx, (size_t)i, 1, d);
+    return do_round(ctx, (size_t)i, 1, NULL, d);
 }
 
 static int do_cells(struct job *j, struct kvf_diag *d)
@@ -482,34 +496,12 @@ static int do_together(struct job *j, struct kvf_diag *d)
     return err || !crew_is_first(j->crew) ? err : gather(j, d);
 }
 
-static int finish_pairs(struct job *j, struct kvf_diag *d)
-{
-    struct table *t = NULL;
-    struct buf b = {0};
-    const char *out = j->to.out;
-    bool screen = j->to.json || (out && strcmp(out, "-") == 0);
-    int err = pairs_table(j->pairs, &t);
-    if (!err && screen)
-        err = table_write(t, j->to.json ? TABLE_JSON : TABLE_TSV, "-", d);
-    else if (!err && out)
-        err = table_write(t, table_format_of(out), out, d);
-    if (!err && !screen) {
-        pairs_describe(t, &b);
-        err = b.err;
-        if (!err)
-            shown_print(b.data, b.len);
-    }
-    buf_finish(&b);
-    table_destroy(t);
-    return err;
-}
-
 static int finish(struct job *j, struct kvf_diag *d)
 {
     if (!crew_is_first(j->crew))
         return KVF_OK;
     if (j->pairs)
-        return finish_pairs(j, d);
+        return pairs_out(j->pairs, &j->to, d);
     if (corpus_counted(j->c).counted == 0 && j->left_out > 0)
         return kvf_fail(d, KVF_E_NOTFOUND, "none of the traces could be read");
     int err = corpus_out(j->c, &j->to, d);

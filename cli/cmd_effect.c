@@ -255,10 +255,10 @@ static int entry_cells(struct job *j, struct kvf_diag *d)
 
 /* ---- measuring */
 
-static void on_progress(void *ctx, int steps)
+static void on_progress(void *ctx, int tokens)
 {
     struct job *j = ctx;
-    j->done += steps;
+    j->done += tokens;
     progress_update(&j->bar, j->done);
 }
 
@@ -323,8 +323,9 @@ static int measure(struct job *j, struct kvf_diag *d)
     double t0 = clock_seconds();
     j->effect.progress = on_progress;
     j->effect.ctx = j;
-    progress_start(&j->bar, "effect", "step",
-                   crew_size(j->crew) > 1 ? 0 : (int64_t)j->n_docs * j->n * j->score);
+    int64_t tokens = j->effect.prompt + effect_tokens(j->n, (int)j->score)
+                     + (j->own ? j->score : 0);
+    progress_start(&j->bar, "effect", "tok", crew_size(j->crew) > 1 ? 0 : j->n_docs * tokens);
     int err = measure_all(j, d);
     progress_end(&j->bar, j->done);
     j->seconds = clock_seconds() - t0;

@@ -37,23 +37,12 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-struct reading {
-    struct watcher watcher;
-    uint64_t tokens;
-};
-
-static int on_progress(void *ctx, int done)
-{
-    struct reading *r = ctx;
-    watcher_see(&r->watcher, (uint64_t)done, r->tokens);
-    return 0;
-}
-
 static int read_prompt(struct session *s, const struct prompt *p)
 {
-    struct reading r = {watcher_count("prefill", "tok"), (uint64_t)p->n_ids};
-    int err = session_prompt(s, p->ids, p->n_ids, on_progress, &r);
-    watcher_end(&r.watcher);
+    struct watcher w = watcher_count("prefill", "tok");
+    w.of = (uint64_t)p->n_ids;
+    int err = session_prompt(s, p->ids, p->n_ids, watcher_fed, &w);
+    watcher_end(&w);
     return err;
 }
 

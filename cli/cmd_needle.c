@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/folders.h"
 #include "cli/needle.h"
+#include "cli/watcher.h"
 #include "engine/model/model_file.h"
 #include "engine/model/tokenizer.h"
 
@@ -23,6 +24,7 @@ struct request {
     const char *model, *out;
     int haystack; /* of haystack_words */
     int64_t tokens, words, count, seed;
+    struct watcher watcher; /* of prompts */
     struct gguf *gguf;
     struct tokenizer *tokenizer; /* NULL: lengths are in words */
 };
@@ -85,16 +87,19 @@ static int64_t length_with(const struct request *q, int n_sentences)
 }
 
 /* The most sentences that fit into the length asked for. */
-static int fit(const struct request *q, int *ret_sentences, struct kvf_diag *d)
+static int fit(struct request *q, int *ret_sentences, struct kvf_diag *d)
 {
     int64_t most = q->tokens ? q->tokens : q->words, n = length_with(q, 0);
     int lo = 0, hi = 1;
+    uint64_t doubled = 0, halved = 0; /* the range of sentences, as often the one as the other */
     if (n > most)
         return kvf_fail(d, KVF_E_ARG, "the needles and the question alone have %lld %s, over %lld",
                         (long long)n, q->tokens ? "tokens" : "words", (long long)most);
     for (n = length_with(q, hi); n >= 0 && n <= most; n = length_with(q, hi)) {
         lo = hi;
         hi *= 2;
+        doubled++;
+        watcher_within(&q->watcher, 0, 1);
     }
     while (n >= 0 && hi - lo > 1) {
         int mid = lo + (hi - lo) / 2;
@@ -103,6 +108,7 @@ static int fit(const struct request *q, int *ret_sentences, struct kvf_diag *d)
             lo = mid;
         else
             hi = mid;
+        watcher_within(&q->watcher, ++halved, doubled + 1);
     }
     *ret_sentences = lo;
     return n < 0 ? (int)n : KVF_OK;
@@ -209,8 +215,13 @@ static int cmd_needle(const struct command *self, void *request, int n, char **o
     int err = check(q, &d);
     if (!err)
         err = open_tokenizer(q, &d);
-    for (int64_t i = 0; !err && i < q->count; i++)
+    q->watcher = watcher_count(self->name, "prompts");
+    q->watcher.of = (uint64_t)q->count;
+    for (int64_t i = 0; !err && i < q->count; i++) {
         err = write_prompt(q, i, &d);
+        watcher_see(&q->watcher, (uint64_t)i + 1, (uint64_t)q->count);
+    }
+    watcher_end(&q->watcher);
     tokenizer_destroy(q->tokenizer);
     gguf_close(q->gguf);
     return command_end(self, err, &d);

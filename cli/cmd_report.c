@@ -7,6 +7,7 @@
 #include "base/headset.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/stage.h"
 #include "cli/files.h"
 #include "cli/open_traces.h"
 #include "cli/shown.h"
@@ -117,14 +118,17 @@ static int64_t answer_of(const struct kvf_trace *t)
 
 /* Runs one analysis and adds what it finds, or why it finds nothing. */
 static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
-                   const struct request *q, struct report *r, struct kvf_diag *d)
+                   const struct request *q, struct report *r, struct watcher *w, struct kvf_diag *d)
 {
     const struct analyzer *a = analyzer_find(j->analyzer);
     struct analyzer_options options = {{0}};
+    struct stage stage = {watcher_within, w, 0, 0.5}; /* computed, then packed */
     struct analyzer_args args = {.heads = j->query ? q->query : q->heads,
                                  .token0 = j->answer ? answer_of(t) : 0,
                                  .token1 = -1,
-                                 .options = &options};
+                                 .options = &options,
+                                 .watch = stage_see,
+                                 .watch_ctx = &stage};
     struct table *table = NULL;
     struct buf command = {0};
     buf_printf(&command, "kvfate %s %s", j->analyzer, name);
@@ -135,8 +139,10 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
         buf_printf(&command, " --tokens %lld:", (long long)args.token0);
     if (!err)
         err = analyzer_run(a, &t, 1, &args, &table, d);
+    stage_set(&stage, 0.5, 1, 0, 1);
     if (!err) {
-        err = command.err ? command.err : report_table(r, j->key, command.data, table);
+        struct teller packing = {stage_see, &stage};
+        err = command.err ? command.err : report_table(r, j->key, command.data, table, &packing);
     } else if (err == KVF_E_NOTFOUND) {
         err = report_absent(r, j->key, d->text);
         d->text[0] = 0; /* the page says it */
@@ -158,7 +164,7 @@ static int add_trace(const struct command *self, const char *path, int traces, s
     if (!err)
         err = report_trace(r, name);
     for (int j = 0; !err && j < N_JOBS; j++) {
-        err = run_job(&jobs[j], t, name, q, r, d);
+        err = run_job(&jobs[j], t, name, q, r, w, d);
         watcher_see(w, w->last + 1, (uint64_t)traces * N_JOBS);
     }
     mem_free(q->query);
@@ -243,6 +249,7 @@ static int cmd_report(const struct command *self, void *request, int n, char **o
     if (!err)
         err = name_command(q, operand, n, r);
     struct watcher w = watcher_count(self->name, "tables");
+    w.of = (uint64_t)n * N_JOBS;
     for (int i = 0; !err && i < n; i++)
         err = add_trace(self, operand[i], n, q, r, &w, &d);
     watcher_end(&w);

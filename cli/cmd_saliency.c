@@ -179,6 +179,8 @@ static int open_all(struct job *j, struct kvf_diag *d)
 static int compare(const struct job *j, const double *of, struct compared *ret)
 {
     int err = KVF_OK;
+    struct watcher w = watcher_count("ranks", "heads");
+    const struct teller teller = {watcher_see, &w};
     if (!of)
         return KVF_OK;
     ret->head = MEM_NEW(struct saliency_rho, SALIENCY_SIDES * (size_t)j->s.n);
@@ -186,11 +188,12 @@ static int compare(const struct job *j, const double *of, struct compared *ret)
         return KVF_E_NOMEM;
     for (int i = 0; !err && i < SALIENCY_SIDES; i++) {
         enum saliency_side side = (enum saliency_side)i;
-        err = saliency_rhos(&j->s, side, of, j->r.engine->pool, ret->head + i * j->s.n,
+        err = saliency_rhos(&j->s, side, of, j->r.engine->pool, &teller, ret->head + i * j->s.n,
                             &ret->all[i]);
         if (!err)
             err = saliency_rho_pooled(&j->s, side, of, &ret->pooled[i]);
     }
+    watcher_end(&w);
     return err;
 }
 

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/progress.h"
+#include "base/stage.h"
 #include "cli/commands.h"
 #include "cli/crew.h"
 #include "cli/files.h"
@@ -21,6 +22,7 @@
 #include "cli/signals.h"
 #include "cli/train_check.h"
 #include "cli/train_files.h"
+#include "cli/watcher.h"
 #include "engine/decode/devices.h"
 #include "engine/train/recipe.h"
 
@@ -52,6 +54,7 @@ struct job {
     struct teacher_states teacher;
     bool warned; /* that no more of them are kept */
     struct progress bar;
+    struct stage stage;            /* what the trainer does: it is made, or a step */
     double best;                   /* least mean KL of a check */
     int64_t best_step, stale;      /* checks since */
     int64_t saved;                 /* the step of the checkpoint, -1: none */
@@ -107,6 +110,8 @@ static int check_options(struct job *j, struct kvf_diag *d)
     o->length = (int)j->length;
     o->seed = (uint64_t)j->seed;
     o->pass.recompute = j->recompute;
+    o->pass.watch = stage_see;
+    o->pass.watch_ctx = &j->stage;
     err = check_team(j, d);
     if (err)
         return err;
@@ -184,8 +189,13 @@ static int open_all(struct job *j, struct kvf_diag *d)
         err = open_data(j, 0, j->share, &j->packs, d);
     if (!err)
         err = put_config(j);
+    struct watcher w = watcher_count("prepare", "models");
+    w.of = 1;
+    j->stage = (struct stage){watcher_within, &w, 0, 1};
     if (!err)
         err = trainer_create(j->engine, j->packs, &j->recipe.opt, &j->trainer, d);
+    watcher_end(&w);
+    j->stage = (struct stage){progress_within, &j->bar, 0, 1};
     if (!err && j->check_every > 0 && j->share < 1 && crew_is_first(j->crew)) {
         struct train_check_options o = {j->model,
                                         &j->data,
@@ -442,6 +452,7 @@ static int run(struct job *j, struct kvf_diag *d)
         return err;
     signals_catch();
     progress_start(&j->bar, "train", "steps", j->steps);
+    progress_from(&j->bar, trainer_steps(j->trainer));
     while (!err && goes_on(j, &err, d))
         err = advance(j, d);
     /* Without checks the gates are those of the last step, whatever a stopped run has left there.

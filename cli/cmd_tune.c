@@ -49,6 +49,8 @@ static void set_options(struct tune_job *j)
     j->opt.pass.quality[QUALITY_NTP] = j->control && j->ntp == 0 ? 1 : j->ntp;
     j->opt.pass.temperature = j->temperature;
     j->opt.pass.recompute = j->recompute;
+    j->opt.pass.watch = stage_see;
+    j->opt.pass.watch_ctx = &j->stage;
     j->opt.lora.rank = (int)j->rank;
     j->opt.lora.alpha = j->alpha > 0 ? j->alpha : 2.0 * (double)j->rank;
     j->opt.lora.seed = (uint64_t)j->seed;
@@ -166,7 +168,13 @@ static int open_all(struct tune_job *j, struct kvf_diag *d)
     err = j->rewards.n ? tune_reward_open(j, d) : tune_text_open(j, d);
     if (!err)
         err = put_config(j);
-    return err ? err : tuner_create(j->engine, j->packs, &j->opt, &j->tuner, d);
+    struct watcher w = watcher_count("prepare", "models");
+    w.of = 1;
+    j->stage = (struct stage){watcher_within, &w, 0, 1};
+    if (!err)
+        err = tuner_create(j->engine, j->packs, &j->opt, &j->tuner, d);
+    watcher_end(&w);
+    return err;
 }
 
 /* ---- the record ---- */
@@ -259,7 +267,11 @@ static int write_result(struct tune_job *j, struct kvf_diag *d)
 
 static int check(struct tune_job *j, struct kvf_diag *d)
 {
+    j->checking = watcher_count("check", "budgets");
+    j->checking.of = (uint64_t)j->n_budgets;
+    j->stage = (struct stage){watcher_within, &j->checking, 0, 1};
     int err = j->reward ? tune_reward_check(j, d) : tune_text_check(j, d);
+    watcher_end(&j->checking);
     if (steps_done(j) == 0)
         memcpy(j->first, j->last, sizeof j->first);
     return err;
@@ -268,6 +280,7 @@ static int check(struct tune_job *j, struct kvf_diag *d)
 static int advance(struct tune_job *j, const struct session_options *method, struct kvf_diag *d)
 {
     double start = clock_seconds();
+    j->stage = (struct stage){progress_within, &j->bar, 0, 1};
     int err = j->reward ? tune_reward_step(j, method, d) : tune_text_step(j, method, d);
     if (err)
         return err;
@@ -343,6 +356,7 @@ static int run(struct tune_job *j, struct kvf_diag *d)
                                         ? (struct session_options){.kv_type = KV_F32}
                                         : tune_session(j, &j->methods.row, &j->methods.params);
     progress_start(&j->bar, "tune", "steps", j->steps);
+    progress_from(&j->bar, steps_done(j));
     if (j->checks && !j->log.len) /* a run that was stopped there has it */
         err = check(j, d);
     while (!err && !signals_caught() && steps_done(j) < j->until)

@@ -3,6 +3,7 @@
 
 #include "base/table_io.h"
 #include "cli/corpus_out.h"
+#include "cli/output.h"
 #include "cli/preview.h"
 #include "cli/shown.h"
 #include "render/figure.h"
@@ -70,17 +71,38 @@ int corpus_out(struct corpus *c, const struct corpus_target *to, struct kvf_diag
     int err = corpus_table(c, &t, d);
     warn(c);
     if (!err && screen)
-        err = table_write(t, to->json ? TABLE_JSON : TABLE_TSV, "-", d);
+        err = output_write(t, to->json ? TABLE_JSON : TABLE_TSV, "-", d);
     else if (!err && drawn)
         err = preview(&to->look, f, t, d);
     if (!err && !screen && to->out && !to_stdout(to->out) && figure_can_write(to->out))
         err = figure_write(f, t, &to->look.style, to->out, d);
     else if (!err && !screen && to->out && !to_stdout(to->out))
-        err = table_write(t, table_format_of(to->out), to->out, d);
+        err = output_write(t, table_format_of(to->out), to->out, d);
     if (!err && !drawn && !(to->out && figure_can_write(to->out)))
         err = figure_options_idle(&to->look, f, t, d);
     if (!err && !screen && !drawn) {
         corpus_describe(c, t, &b);
+        err = b.err;
+        if (!err)
+            shown_print(b.data, b.len);
+    }
+    buf_finish(&b);
+    table_destroy(t);
+    return err;
+}
+
+int pairs_out(struct corpus_pairs *pairs, const struct corpus_target *to, struct kvf_diag *d)
+{
+    struct table *t = NULL;
+    struct buf b = {0};
+    bool screen = to->json || (to->out && to_stdout(to->out));
+    int err = pairs_table(pairs, &t);
+    if (!err && screen)
+        err = output_write(t, to->json ? TABLE_JSON : TABLE_TSV, "-", d);
+    else if (!err && to->out)
+        err = output_write(t, table_format_of(to->out), to->out, d);
+    if (!err && !screen) {
+        pairs_describe(t, &b);
         err = b.err;
         if (!err)
             shown_print(b.data, b.len);

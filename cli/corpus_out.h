@@ -6,6 +6,7 @@
 
 #include "cli/figure_options.h"
 #include "studies/corpus.h"
+#include "studies/corpus_pairs.h"
 
 struct corpus_target {
     const char *out;    /* NULL: none */
@@ -21,5 +22,7 @@ int corpus_out_check(const struct analyzer *a, struct corpus_target *t, struct k
 /* Writes the table as JSON to stdout, or to OUT, and prints a few lines for people unless stdout
  * has the table. */
 int corpus_out(struct corpus *c, const struct corpus_target *to, struct kvf_diag *d);
+/* The same of a comparison of pairs, which has no figure. */
+int pairs_out(struct corpus_pairs *pairs, const struct corpus_target *to, struct kvf_diag *d);
 
 #endif

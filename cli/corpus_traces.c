@@ -98,14 +98,9 @@ static int by_document(const void *a, const void *b)
 
 int traces_identify(struct corpus_traces *t, struct par *pool)
 {
-    enum { ROUND = 256 };
     struct progress bar;
     progress_start(&bar, "scan", "traces", (int64_t)t->n);
-    for (size_t at = 0; at < t->n; at += ROUND) {
-        int n = t->n - at < ROUND ? (int)(t->n - at) : ROUND;
-        par_run(pool, n, identify, t->trace + at);
-        progress_update(&bar, (int64_t)at + n);
-    }
+    par_run_watched(pool, (int)t->n, identify, t->trace, &(struct teller){progress_told, &bar});
     progress_end(&bar, (int64_t)t->n);
     for (size_t i = 0; i < t->n; i++)
         if (t->trace[i].no_memory)

@@ -7,11 +7,21 @@
 #include "base/mem.h"
 #include "cli/eval_job.h"
 
+/* The cells of a document that are not done yet; cell: room for all. */
+static int cells_left(const struct eval_job *j, int64_t doc, struct eval_cell *cell)
+{
+    int n = 0;
+    for (int c = 0; c < j->n; c++)
+        if (!j->done[doc * j->n + c])
+            cell[n++] = j->cell[c];
+    return n;
+}
+
 /* Takes over what the state file has, and counts the tokens that are still to be fed. */
-static int resume(struct eval_job *j, int64_t *ret_left, struct kvf_diag *d)
+static int resume(struct eval_job *j, struct eval_cell *cell, int64_t *ret_left, struct kvf_diag *d)
 {
     *ret_left = 0;
-    for (int64_t i = 0; i < j->docs; i++)
+    for (int64_t i = 0; i < j->docs; i++) {
         for (int c = 0; c < j->n; c++) {
             int64_t at = i * j->n + c;
             int found = eval_state_find(j->state, (int)i, j->input[i].hash, &j->cell[c],
@@ -19,8 +29,9 @@ static int resume(struct eval_job *j, int64_t *ret_left, struct kvf_diag *d)
             if (found < 0)
                 return found;
             j->done[at] = found;
-            *ret_left += found ? 0 : j->input[i].text.score;
         }
+        *ret_left += eval_tokens(&j->eval, &j->input[i].text, cell, cells_left(j, i, cell));
+    }
     return KVF_OK;
 }
 
@@ -35,10 +46,7 @@ static void on_progress(void *ctx, int tokens)
 static int run_document(struct eval_job *j, int64_t doc, struct eval_cell *cell,
                         struct eval_result *result, struct kvf_diag *d)
 {
-    int n = 0;
-    for (int c = 0; c < j->n; c++)
-        if (!j->done[doc * j->n + c])
-            cell[n++] = j->cell[c];
+    int n = cells_left(j, doc, cell);
     if (n == 0)
         return KVF_OK;
     int err = eval_document(&j->eval, &j->input[doc].text, cell, n, result, d);
@@ -134,13 +142,14 @@ static int gather(struct eval_job *j, struct kvf_diag *d)
 }
 
 /* What is done of each document, by the file of the first rank. */
-static int look_up(struct eval_job *j, bool *whole, int64_t *ret_left, struct kvf_diag *d)
+static int look_up(struct eval_job *j, bool *whole, struct eval_cell *cell, int64_t *ret_left,
+                   struct kvf_diag *d)
 {
     int err = j->state ? KVF_OK : open_state(j, d);
     if (!err)
         err = gather(j, d);
     if (!err)
-        err = resume(j, ret_left, d);
+        err = resume(j, cell, ret_left, d);
     for (int64_t i = 0; !err && i < j->docs; i++) {
         whole[i] = true;
         for (int c = 0; c < j->n; c++)
@@ -159,7 +168,7 @@ static int fill_gaps(struct eval_job *j, bool *whole, struct eval_cell *cell,
                      struct eval_result *result, struct kvf_diag *d)
 {
     int64_t left = 0;
-    int err = look_up(j, whole, &left, d);
+    int err = look_up(j, whole, cell, &left, d);
     for (int64_t i = 0; !err && i < j->docs; i++)
         if (!whole[i] && in_shard(j, i))
             err = run_document(j, i, cell, result, d);
@@ -194,7 +203,7 @@ int eval_run(struct eval_job *j, struct kvf_diag *d)
     j->done = MEM_NEW(bool, rows);
     int err = cell && result && whole && no_cell && j->result && j->done ? KVF_OK : KVF_E_NOMEM;
     if (!err && first)
-        err = look_up(j, whole, &left, d);
+        err = look_up(j, whole, cell, &left, d);
     for (int64_t i = 0; !err && i < j->docs; i++)
         no_cell[i] = whole[i] || !in_shard(j, i);
     if (!err && first)

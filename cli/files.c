@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 
@@ -159,4 +160,10 @@ int files_of_data(struct opt_list *data, char *const *operand, int n, struct kvf
         data->item[data->n++] = operand[i];
     }
     return KVF_OK;
+}
+
+bool stdout_is_file(void)
+{
+    struct stat st;
+    return fstat(STDOUT_FILENO, &st) == 0 && S_ISREG(st.st_mode);
 }

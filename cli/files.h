@@ -30,4 +30,7 @@ int files_each(const char *operand, const char *ending, int (*each)(void *ctx, c
 /* The n operands are further files of --data.  KVF_OK or KVF_E_ARG. */
 int files_of_data(struct opt_list *data, char *const *operand, int n, struct kvf_diag *d);
 
+/* Whether the standard output is a file, so that nothing of it meets a line of progress. */
+bool stdout_is_file(void);
+
 #endif

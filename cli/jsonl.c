@@ -314,7 +314,6 @@ struct loop {
     struct jsonl *b;
     const struct command *self;
     struct buf path; /* of the trace at hand */
-    struct progress bar;
     int64_t made, skipped, failed;
     int first; /* number of the first line that failed */
 };
@@ -356,10 +355,11 @@ static int tell(struct loop *l, const struct command *self, const struct jsonl_l
     if (!d->text[0])
         kvf_fail(d, err, "%s", kvf_strerror(err));
     kvf_diag_prefix(d, "%s: line %d", l->b->file, x->number);
-    progress_clear(&l->bar);
+    progress_clear(&l->b->bar);
     command_say(self, err, d);
     if (l->failed++ == 0 || x->number < l->first)
         l->first = x->number;
+    l->b->told = l->made + l->failed;
     return err == KVF_E_NOMEM ? err : KVF_OK;
 }
 
@@ -385,8 +385,8 @@ static int line_done(void *ctx, const struct jsonl_line *x, int err, struct kvf_
     if (err)
         return err == KVF_E_CANCEL ? err : tell(l, l->self, x, err, d);
     l->made++;
-    progress_clear(&l->bar);
-    progress_update(&l->bar, l->made + l->failed);
+    l->b->told = l->made + l->failed;
+    progress_clear(&l->b->bar);
     return KVF_OK;
 }
 
@@ -413,10 +413,8 @@ static int do_line(void *ctx, int64_t i, struct kvf_diag *d)
         return KVF_E_CANCEL;
     if (is_done(l, x))
         return skip_line(l, l->self, x);
-    progress_clear(&l->bar);
-    int err = make_line(l, l->self, x);
-    progress_update(&l->bar, l->made + l->failed);
-    return err;
+    progress_clear(&l->b->bar);
+    return make_line(l, l->self, x);
 }
 
 /* The first rank says which lines are those of the shard. */
@@ -434,10 +432,10 @@ static int offer_lines(const struct jsonl *b)
 
 static int make_lines(struct loop *l, struct kvf_diag *d)
 {
-    const struct jsonl *b = l->b;
+    struct jsonl *b = l->b;
     int err = crew_is_first(b->crew) ? offer_lines(b) : KVF_OK;
-    if (!b->quiet && b->folder)
-        progress_start(&l->bar, l->self->name, "prompts",
+    if (!b->quiet && (b->folder || stdout_is_file()))
+        progress_start(&b->bar, l->self->name, "prompts",
                        crew_size(b->crew) == 1 ? count_to_do(l) : 0);
     if (!err)
         err = crew_each(b->crew, do_line, l, d);
@@ -445,7 +443,7 @@ static int make_lines(struct loop *l, struct kvf_diag *d)
         int last = b->rest(b->ctx, line_done, l);
         err = err ? err : last;
     }
-    progress_end(&l->bar, l->made + l->failed);
+    progress_end(&l->b->bar, l->made + l->failed);
     return err == KVF_E_CANCEL && !signals_caught() ? KVF_OK : err;
 }
 

@@ -9,6 +9,7 @@
 #ifndef KVF_CLI_JSONL_H
 #define KVF_CLI_JSONL_H
 
+#include "base/progress.h"
 #include "cli/commands.h"
 #include "cli/crew.h"
 #include "cli/prompt.h"
@@ -51,6 +52,8 @@ struct jsonl {
     /* made by jsonl_open */
     struct shard shard;
     struct crew *crew;       /* lines are its cells */
+    struct progress bar;     /* of its lines; `make` and `rest` tell what is under way */
+    int64_t told;            /* lines that are done or have failed */
     struct jsonl_line *line; /* [n_lines] owned */
     size_t n_lines, cap;
 };

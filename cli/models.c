@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "cli/folders.h"
 #include "cli/runner.h"
+#include "cli/watcher.h"
 #include "engine/decode/devices.h"
 #include "engine/model/gguf.h"
 #include "engine/train/learner.h"
@@ -58,8 +59,11 @@ int model_open(const char *model, const struct execution *how, struct engine **r
     if (err)
         return err;
     err = model ? KVF_OK : folder_cache(FOLDER_DEFAULT_MODEL, &path);
+    struct watcher w = watcher_count("model", "layers");
+    opt.teller = (struct teller){watcher_see, &w};
     if (!err)
         err = engine_open(model ? model : path.data, &opt, ret_engine, d);
+    watcher_end(&w);
     if (!model && (err == KVF_E_IO || err == KVF_E_NOTFOUND))
         err = kvf_fail(d, KVF_E_IO,
                        "the default model is not at %s; run ./setup.sh or give "

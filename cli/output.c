@@ -1,12 +1,22 @@
 #include <string.h>
 
-#include "base/table_io.h"
+#include "cli/files.h"
 #include "cli/output.h"
 #include "cli/preview.h"
+#include "cli/watcher.h"
 
 static bool on_screen(const char *path)
 {
     return path && strcmp(path, "-") == 0;
+}
+
+int output_write(const struct table *t, enum table_format f, const char *path, struct kvf_diag *d)
+{
+    struct watcher w = watcher_count("write", "rows");
+    struct teller watch = {on_screen(path) && !stdout_is_file() ? NULL : watcher_see, &w};
+    int err = table_write_watched(t, f, path, &watch, d);
+    watcher_end(&w);
+    return err;
 }
 
 int output_check(const char *path, const char *table, struct kvf_diag *d)
@@ -30,10 +40,10 @@ static int write_path(const struct output *o, const struct table *t, const struc
                       struct kvf_diag *d)
 {
     if (on_screen(o->path))
-        return table_write(t, TABLE_TSV, "-", d);
+        return output_write(t, TABLE_TSV, "-", d);
     if (f && figure_can_write(o->path))
         return figure_write(f, t, &o->look->style, o->path, d);
-    return table_write(t, table_format_of(o->path), o->path, d);
+    return output_write(t, table_format_of(o->path), o->path, d);
 }
 
 int output_table(const struct output *o, const struct table *t, struct kvf_diag *d)
@@ -46,7 +56,7 @@ int output_table(const struct output *o, const struct table *t, struct kvf_diag 
     if (!err && o->path && !(drawn && on_screen(o->path)))
         err = write_path(o, t, f, d);
     if (!err && o->json)
-        err = table_write(t, TABLE_JSON, "-", d);
+        err = output_write(t, TABLE_JSON, "-", d);
     if (!err && drawn && !o->json)
         return preview(o->look, f, t, d);
     bool figure = o->path && figure_can_write(o->path);

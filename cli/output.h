@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "base/table_io.h"
 #include "cli/figure_options.h"
 
 struct output {
@@ -14,6 +15,10 @@ struct output {
     const struct figure_options *look; /* of the table's figure; NULL: it has none */
     const char *figure;                /* another figure of the table; NULL: that of its name */
 };
+
+/* table_write with a line of progress, but where the standard output is a terminal or a pipe to
+ * what may be one. */
+int output_write(const struct table *t, enum table_format f, const char *path, struct kvf_diag *d);
 
 /* Whether path is "-", NULL, or a name by which a table of that name can be written or drawn:
  * KVF_OK, or KVF_E_ARG with a sentence. */

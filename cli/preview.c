@@ -1,9 +1,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/progress.h"
 #include "cli/preview.h"
 
 enum { COLS = 80, MOST_COLS = 400 };
@@ -36,12 +36,12 @@ static bool colours(void)
 static struct figure_screen screen_of(void)
 {
     struct figure_screen s = {number_of("COLUMNS"), number_of("LINES"), !colours()};
-    struct winsize w;
-    bool known = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0;
-    if (!s.cols && known && w.ws_col > 0)
-        s.cols = w.ws_col < MOST_COLS ? w.ws_col : MOST_COLS;
-    if (!s.rows && known && w.ws_row > 1)
-        s.rows = w.ws_row - 1;
+    int columns, rows;
+    terminal_size(STDOUT_FILENO, &columns, &rows);
+    if (!s.cols && columns > 0)
+        s.cols = columns < MOST_COLS ? columns : MOST_COLS;
+    if (!s.rows && rows > 1)
+        s.rows = rows - 1;
     s.cols = s.cols ? s.cols : COLS;
     return s;
 }

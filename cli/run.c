@@ -172,9 +172,17 @@ int run_is_that_of(struct run *u, const char *trace, struct kvf_diag *d)
     return err;
 }
 
+double run_share(const struct run *u, int fed)
+{
+    return (double)fed / (double)(u->r.prompt.n_ids + u->r.n_predict);
+}
+
 static int on_progress(void *ctx, int done)
 {
-    progress_update(ctx, done);
+    struct run *u = ctx;
+    progress_update(&u->bar, done);
+    if (u->tell)
+        u->tell(u->tell_ctx, run_share(u, done));
     return signals_caught();
 }
 
@@ -216,7 +224,7 @@ static int prefill(struct run *u)
     if (!u->quiet && !u->batch.file)
         progress_start(&u->bar, "prefill", "tok", r->prompt.n_ids);
     if (!err)
-        err = session_prompt(u->session, r->prompt.ids, r->prompt.n_ids, on_progress, &u->bar);
+        err = session_prompt(u->session, r->prompt.ids, r->prompt.n_ids, on_progress, u);
     progress_end(&u->bar, session_length(u->session));
     if (err == KVF_E_CANCEL && u->rec)
         recorder_cut(u->rec, session_length(u->session));

@@ -33,6 +33,8 @@ struct run {
     bool greedy;              /* each of them was the likeliest */
     double nll;               /* of all of them, nats */
     struct progress bar;
+    void (*tell)(void *ctx, double share); /* of a batch: what of this line is done, or NULL */
+    void *tell_ctx;
     double prefill_seconds, decode_seconds, decode_begin;
     struct sampler sampler;
     bool decoding; /* the answer is being made */
@@ -55,6 +57,8 @@ int run_end(struct run *u, int err, struct kvf_diag *d);
 /* Whether a trace is of the run that an opened runner would make, however many tokens it has:
  * KVF_OK or the errors of resume_same (resume.h). */
 int run_is_that_of(struct run *u, const char *trace, struct kvf_diag *d);
+/* What `fed` tokens are of a run, were the answer as long as may be. */
+double run_share(const struct run *u, int fed);
 /* Cuts an answer off before the first of the texts that end it; whether it has one. */
 bool run_cut(const struct json *until, struct buf *answer);
 /* Frees what the run held but its answer.  A trace that is not closed stays unfinished. */

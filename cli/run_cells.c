@@ -21,6 +21,7 @@ struct run_cells {
     struct eval_job job; /* its methods, budgets, gates and cells alone */
     struct said *said;   /* [job.n] */
     int at;              /* the first cell of those under way */
+    int64_t fed, of;     /* tokens of a line, were all answers as long as may be */
 };
 
 int run_cells_open(struct run *u, const char *gates, struct kvf_diag *d)
@@ -51,12 +52,22 @@ void run_cells_close(struct run *u)
     u->cells = NULL;
 }
 
+static void on_tokens(void *ctx, int tokens)
+{
+    struct run *u = ctx;
+    struct run_cells *c = u->cells;
+    c->fed += tokens;
+    if (u->tell)
+        u->tell(u->tell_ctx, (double)c->fed / (double)c->of);
+}
+
 static bool take(void *ctx, int i, int32_t id, const float *logits)
 {
     struct run *u = ctx;
     struct said *s = &u->cells->said[u->cells->at + i];
     const struct tokenizer *t = u->r.engine->tokenizer;
     size_t len;
+    on_tokens(u, 1);
     if (!u->scores && !u->r.ignore_eos && tokenizer_is_eog(t, id))
         return false;
     if (u->scores) {
@@ -90,18 +101,38 @@ static int check_gates(const struct run *u, int cap, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* The cells from c->at on, as many as run side by side. */
-static int run_some(struct run *u, int n, struct kvf_diag *d)
+/* The cells from `at` on, as many as run side by side. */
+static struct lanes lanes_of(struct run *u, int at)
+{
+    const struct runner *r = &u->r;
+    int left = u->cells->job.n - at;
+    return (struct lanes){.engine = r->engine,
+                          .kv_type = execution_kv_type(&r->how),
+                          .chunk = (int)r->how.chunk,
+                          .cap = runner_cap(r),
+                          .cell = u->cells->job.cell + at,
+                          .n = left < LANES_MOST ? left : LANES_MOST,
+                          .spare = true,
+                          .progress = on_tokens,
+                          .ctx = u};
+}
+
+static int64_t count_tokens(struct run *u)
+{
+    int64_t n = (int64_t)u->cells->job.n * u->r.n_predict;
+    for (int at = 0; at < u->cells->job.n; at += LANES_MOST) {
+        struct lanes l = lanes_of(u, at);
+        n += (int64_t)lanes_prompts(&l) * u->r.prompt.n_ids;
+    }
+    return n;
+}
+
+/* The cells from c->at on. */
+static int run_some(struct run *u, struct kvf_diag *d)
 {
     struct run_cells *c = u->cells;
     const struct runner *r = &u->r;
-    struct lanes l = {.engine = r->engine,
-                      .kv_type = execution_kv_type(&r->how),
-                      .chunk = (int)r->how.chunk,
-                      .cap = runner_cap(r),
-                      .cell = c->job.cell + c->at,
-                      .n = n,
-                      .spare = true};
+    struct lanes l = lanes_of(u, c->at);
     const struct answers a = {.forced = u->scores ? u->force.ids : NULL,
                               .most = (int)r->n_predict,
                               .temperature = r->temperature,
@@ -113,7 +144,7 @@ static int run_some(struct run *u, int n, struct kvf_diag *d)
     int err = lanes_open(&l, r->prompt.ids, r->prompt.n_ids, d);
     if (!err)
         err = answers_run(&l, &a);
-    for (int i = 0; !err && i < n; i++) {
+    for (int i = 0; !err && i < l.n; i++) {
         const struct model_config *m = &r->engine->config;
         const struct eval_cell *x = &l.cell[i];
         double heads = (double)m->n_layers * session_cache_heads(m, &x->row, &x->params);
@@ -151,11 +182,13 @@ int run_cells_line(struct run *u, const char *id, struct kvf_diag *d)
     struct run_cells *c = u->cells;
     struct buf lines = {0};
     signals_catch();
+    c->fed = 0;
+    c->of = count_tokens(u);
     int n = c->job.n, err = check_gates(u, runner_cap(&u->r), d);
     for (int i = 0; i < n; i++)
         c->said[i] = (struct said){.greedy = true};
     for (c->at = 0; !err && c->at < n && u->r.n_predict > 0; c->at += LANES_MOST)
-        err = run_some(u, n - c->at < LANES_MOST ? n - c->at : LANES_MOST, d);
+        err = run_some(u, d);
     for (int i = 0; !err && i < n; i++) {
         put(u, id, i, &lines);
         err = lines.err;

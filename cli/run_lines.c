@@ -142,6 +142,18 @@ static int64_t room_of(const struct jsonl *b, bool device)
     return half > GIB ? half : GIB;
 }
 
+/* Tells how many lines are done; share: of the one that begins. */
+static void tell(void *ctx, double share)
+{
+    struct run_lines *a = ctx;
+    double done = (double)a->u->batch.told + share;
+    for (int i = 0; i < a->n; i++) {
+        const struct slot *x = slot_at(a, i);
+        done += x->open ? run_share(&x->u, session_length(x->u.session)) : 1;
+    }
+    progress_at(&a->u->batch.bar, done);
+}
+
 int run_lines_open(struct run *u, struct run_lines **ret, struct kvf_diag *d)
 {
     struct run_lines *a = MEM_NEW(struct run_lines, 1);
@@ -228,6 +240,7 @@ static void step(struct run_lines *a)
         if (own)
             settle(a, a->of[i], own);
     }
+    tell(a, 0);
 }
 
 /* Tells of the lines that are done, up to the first that is open.  The errors that end the loop. */
@@ -268,6 +281,8 @@ static int take(struct run_lines *a, struct slot *x, const struct jsonl_line *li
     x->u.r.force = &x->u.force;
     x->out = out ? mem_strdup(out) : NULL;
     x->u.out = x->out;
+    x->u.tell = tell;
+    x->u.tell_ctx = a;
     if (out && !x->out)
         return KVF_E_NOMEM;
     int err = open_line(&x->u, line, &x->why);

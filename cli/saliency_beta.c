@@ -1,5 +1,6 @@
 #include "cli/models.h"
 #include "cli/saliency_beta.h"
+#include "cli/watcher.h"
 
 #include <stdio.h>
 
@@ -44,7 +45,12 @@ static int feed(struct engine *e, const struct gates *g, const int32_t *ids, int
         .method = &row, .params = &p, .gates = g, .kv_type = KV_F32, .cap = n};
     if (!err)
         err = session_create(e, &opt, ret, d);
-    return err ? err : session_prompt(*ret, ids, n, NULL, NULL);
+    struct watcher w = watcher_count("gates", "tok");
+    w.of = (uint64_t)n;
+    if (!err)
+        err = session_prompt(*ret, ids, n, watcher_fed, &w);
+    watcher_end(&w);
+    return err;
 }
 
 static int collect(struct engine *e, struct session *s, int n, double **ret)

@@ -4,6 +4,7 @@
 #include "cli/models.h"
 #include "cli/runner.h"
 #include "cli/train_check.h"
+#include "cli/watcher.h"
 #include "engine/experiment/eval.h"
 #include "engine/train/packs.h"
 
@@ -80,12 +81,43 @@ void train_check_close(struct train_check *c)
     mem_free(c);
 }
 
+/* The checks under way, on the terminal. */
+struct telling {
+    struct watcher w;
+    uint64_t fed, of;
+};
+
+static void on_tokens(void *ctx, int tokens)
+{
+    struct telling *t = ctx;
+    t->fed += (uint64_t)tokens;
+    watcher_see(&t->w, t->fed, t->of);
+}
+
+/* The documents under all budgets: sums of means. */
+static int judge(struct train_check *c, const struct eval_cell *cell,
+                 struct train_check_result *ret, struct kvf_diag *d)
+{
+    struct eval_result result[TRAIN_CHECK_BUDGETS];
+    struct telling t = {watcher_count("check", "tok"), 0, 0};
+    struct eval e = {.engine = c->engine, .kv_type = KV_F16, .progress = on_tokens, .ctx = &t};
+    int err = KVF_OK;
+    for (int k = 0; !err && k < c->opt.docs; k++) {
+        struct pack doc = packs_get(c->packs, c->opt.seed, 0, k);
+        struct eval_text x = {doc.ids, TRAIN_CHECK_PROMPT, TRAIN_CHECK_SCORE, NULL};
+        t.of = (uint64_t)(c->opt.docs * eval_tokens(&e, &x, cell, ret->n));
+        err = eval_document(&e, &x, cell, ret->n, result, d);
+        for (int i = 0; !err && i < ret->n; i++)
+            ret->kl[i] += result[i].kl / c->opt.docs;
+    }
+    watcher_end(&t.w);
+    return err;
+}
+
 int train_check_run(struct train_check *c, const char *path, struct train_check_result *ret,
                     struct kvf_diag *d)
 {
     struct eval_cell cell[TRAIN_CHECK_BUDGETS] = {{0}};
-    struct eval_result result[TRAIN_CHECK_BUDGETS];
-    struct eval e = {.engine = c->engine, .kv_type = KV_F16};
     struct gates *gates = NULL;
     *ret = c->shape;
     int err = model_gates(c->engine, path, &gates, d);
@@ -94,13 +126,8 @@ int train_check_run(struct train_check *c, const char *path, struct train_check_
         cell[i].label = c->opt.method;
         cell[i].gates = gates;
     }
-    for (int k = 0; !err && k < c->opt.docs; k++) {
-        struct pack doc = packs_get(c->packs, c->opt.seed, 0, k);
-        struct eval_text x = {doc.ids, TRAIN_CHECK_PROMPT, TRAIN_CHECK_SCORE, NULL};
-        err = eval_document(&e, &x, cell, ret->n, result, d);
-        for (int i = 0; !err && i < ret->n; i++)
-            ret->kl[i] += result[i].kl / c->opt.docs;
-    }
+    if (!err)
+        err = judge(c, cell, ret, d);
     for (int i = 0; !err && i < ret->n; i++)
         ret->mean_kl += ret->kl[i] / ret->n;
     gates_close(gates);

@@ -5,9 +5,11 @@
 #include "base/buf.h"
 #include "base/opt.h"
 #include "base/progress.h"
+#include "base/stage.h"
 #include "cli/runner.h"
 #include "cli/train_check.h"
 #include "cli/train_files.h"
+#include "cli/watcher.h"
 #include "engine/train/tuner.h"
 
 enum { TUNE_KEY = 48 };
@@ -39,6 +41,8 @@ struct tune_job {
     double *kl_of;                              /* [check_docs] */
     struct buf config, log, tokens_name;
     struct progress bar;
+    struct stage stage;      /* what the tuner does: of a step, or of the budget of a check */
+    struct watcher checking; /* of a check, its budgets */
     double first[TRAIN_CHECK_BUDGETS], last[TRAIN_CHECK_BUDGETS]; /* of checks; NaN: none */
     int64_t saved, tokens;
     double seconds, stored; /* stored: what matrices of the new file are off, against their root

@@ -274,8 +274,10 @@ int tune_reward_step(struct tune_job *j, const struct session_options *method, s
     struct tune_reward *r = j->reward;
     int Q = (int)j->accumulate, G = (int)j->samples;
     int64_t step = tuner_steps(j->tuner) / j->updates;
-    struct rollout_options o = {method, G, (int)j->most, j->temperature,
-                                rng_hash(j->opt.seed, 2, (uint64_t)step, 0)};
+    struct rollout_options o = {
+        method,   G, (int)j->most, j->temperature, rng_hash(j->opt.seed, 2, (uint64_t)step, 0),
+        &j->stage};
+    stage_set(&j->stage, 0, 1, 0, 1 + j->updates);
     for (int i = 0; i < Q; i++)
         r->question[i] = question_of(&r->train.item[nth_question(j, step * Q + i)], step * Q + i);
     int err = rollout_run(tuner_student(j->tuner), &o, r->question, Q, r->answer, d);
@@ -285,6 +287,7 @@ int tune_reward_step(struct tune_job *j, const struct session_options *method, s
     if (!err)
         answers_weigh(r->answer, Q, G);
     for (int u = 0; !err && u < j->updates; u++) {
+        stage_set(&j->stage, 0, 1, 1 + u, 1 + j->updates);
         err = tuner_reinforce(j->tuner, r->answer, Q, G, j->range, &s, d);
         first = u ? first : s;
     }
@@ -304,25 +307,28 @@ struct held_values {
 
 /* Questions [from, from + n). */
 static int check_some(struct tune_job *j, const struct session_options *s, int from, int n,
-                      const struct held_values *to, struct kvf_diag *d)
+                      const struct held_values *v, struct kvf_diag *d)
 {
     struct question q[CHECK_QUESTIONS];
     struct answer a[CHECK_QUESTIONS * CHECK_SAMPLES];
     double kl[CHECK_QUESTIONS * CHECK_SAMPLES];
-    struct rollout_options o = {s, CHECK_SAMPLES, (int)j->most, j->temperature,
-                                rng_hash(j->opt.seed, 3, 0, 0)};
+    struct rollout_options o = {
+        s, CHECK_SAMPLES, (int)j->most, j->temperature, rng_hash(j->opt.seed, 3, 0, 0), &j->stage};
+    double at = (double)from / (double)j->check_docs, to = at + (double)n / (double)j->check_docs;
+    stage_set(&j->stage, at, to, 0, 2);
     for (int i = 0; i < n; i++)
         q[i] = question_of(&j->reward->held.item[from + i], from + i);
     int err = rollout_run(tuner_student(j->tuner), &o, q, n, a, d);
     if (err)
         return err;
+    stage_set(&j->stage, at, to, 1, 2);
     err = tuner_drift(j->tuner, a, n * CHECK_SAMPLES, kl, d);
     for (int i = 0; !err && i < n * CHECK_SAMPLES; i++) {
-        int at = from + i / CHECK_SAMPLES;
-        err = judge(j, &j->reward->held.item[at], &a[i]);
-        to->pass[at] += a[i].reward / CHECK_SAMPLES;
-        to->kl[at] += kl[i] / CHECK_SAMPLES;
-        to->entropy[at] += a[i].entropy / (a[i].n * CHECK_SAMPLES);
+        int k = from + i / CHECK_SAMPLES;
+        err = judge(j, &j->reward->held.item[k], &a[i]);
+        v->pass[k] += a[i].reward / CHECK_SAMPLES;
+        v->kl[k] += kl[i] / CHECK_SAMPLES;
+        v->entropy[k] += a[i].entropy / (a[i].n * CHECK_SAMPLES);
     }
     answers_finish(a, n * CHECK_SAMPLES);
     return err;
@@ -366,8 +372,10 @@ int tune_reward_check(struct tune_job *j, struct kvf_diag *d)
 {
     int err = KVF_OK;
     buf_printf(&j->log, "{\"check\": %" PRId64, tuner_steps(j->tuner) / j->updates);
-    for (int i = 0; !err && i < j->n_budgets; i++)
+    for (int i = 0; !err && i < j->n_budgets; i++) {
         err = check_budget(j, i, d);
+        watcher_see(&j->checking, (uint64_t)i + 1, (uint64_t)j->n_budgets);
+    }
     buf_str(&j->log, "}\n");
     return err;
 }

@@ -76,6 +76,7 @@ int tune_text_check(struct tune_job *j, struct kvf_diag *d)
     double sum = 0;
     for (int i = 0; !err && i < j->n_budgets; i++) {
         err = check_budget(j, i, d);
+        watcher_see(&j->checking, (uint64_t)i + 1, (uint64_t)j->n_budgets);
         sum += j->last[i];
     }
     buf_str(&j->log, ", \"mean_kl\": ");

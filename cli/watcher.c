@@ -1,13 +1,38 @@
 #include "cli/watcher.h"
 
+enum { MOMENT_MS = 500 };
+
+/* Since when nothing was shown: what follows on what was short does not begin its moment anew. */
+static double silent_since;
+
+static double now(void)
+{
+    double t = clock_seconds();
+    silent_since = silent_since > 0 ? silent_since : t;
+    return t;
+}
+
 struct watcher watcher_begin(const char *label)
 {
-    return (struct watcher){.label = label, .unit = "MB", .shift = 20, .since = clock_seconds()};
+    return (struct watcher){.label = label, .unit = "MB", .shift = 20, .since = now()};
 }
 
 struct watcher watcher_count(const char *label, const char *unit)
 {
-    return (struct watcher){.label = label, .unit = unit, .since = clock_seconds()};
+    return (struct watcher){.label = label, .unit = unit, .since = now()};
+}
+
+/* Whether the line is there: it comes after a moment. */
+static bool begin(struct watcher *w)
+{
+    if (!w->begun && clock_seconds() - silent_since < MOMENT_MS / 1e3)
+        return false;
+    if (!w->begun)
+        progress_start(&w->bar, w->label, w->unit, (int64_t)(w->of >> w->shift));
+    w->begun = true;
+    w->bar.start = w->pass;
+    w->bar.total = (int64_t)(w->of >> w->shift);
+    return true;
 }
 
 void watcher_see(void *ctx, uint64_t done, uint64_t of)
@@ -16,18 +41,31 @@ void watcher_see(void *ctx, uint64_t done, uint64_t of)
     if (done < w->last || w->pass == 0)
         w->pass = w->last ? clock_seconds() : w->since;
     w->last = done;
-    if (!w->begun && clock_seconds() - w->since < 0.5)
-        return;
-    if (!w->begun)
-        progress_start(&w->bar, w->label, w->unit, (int64_t)(of >> w->shift));
-    w->begun = true;
-    w->bar.start = w->pass;
-    w->bar.total = (int64_t)(of >> w->shift);
-    progress_update(&w->bar, (int64_t)(done >> w->shift));
+    w->of = of;
+    if (begin(w))
+        progress_update(&w->bar, (int64_t)(done >> w->shift));
+}
+
+void watcher_within(void *ctx, uint64_t done, uint64_t of)
+{
+    struct watcher *w = ctx;
+    if (w->pass == 0)
+        w->pass = w->since;
+    if (begin(w))
+        progress_within(&w->bar, done, of);
+}
+
+int watcher_fed(void *ctx, int done)
+{
+    struct watcher *w = ctx;
+    watcher_see(w, (uint64_t)done, w->of);
+    return 0;
 }
 
 void watcher_end(const struct watcher *w)
 {
-    if (w->begun)
-        progress_clear(&w->bar);
+    if (!w->begun)
+        return;
+    progress_clear(&w->bar);
+    silent_since = clock_seconds();
 }

@@ -23,12 +23,12 @@ static void *read_names(void *reading)
     return NULL;
 }
 
-static int read_parts(struct engine *e, struct kvf_diag *d)
+static int read_parts(struct engine *e, const struct teller *teller, struct kvf_diag *d)
 {
     struct reading r = {.e = e};
     pthread_t beside;
     bool two = pthread_create(&beside, NULL, read_names, &r) == 0;
-    int err = weights_load(e->gguf, &e->config, e->exact, e->pool, &e->weights, d);
+    int err = weights_load(e->gguf, &e->config, e->exact, e->pool, teller, &e->weights, d);
     if (two)
         pthread_join(beside, NULL);
     else
@@ -65,7 +65,7 @@ int engine_open(const char *path, const struct engine_options *opt, struct engin
         kvf_fail(d, err, "cannot start %d threads", opt->n_threads);
         goto fail;
     }
-    err = read_parts(e, d);
+    err = read_parts(e, &opt->teller, d);
     if (err)
         goto fail;
     err = e->backend->open(e, d);

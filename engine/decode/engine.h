@@ -38,6 +38,7 @@ struct engine_options {
     const char *adapter;           /* added to the weights (adapter.h); NULL: none */
     const struct backend *backend; /* NULL: the processor */
     int which;                     /* device of the backend */
+    struct teller teller;          /* told how many layers are packed */
 };
 
 /* Maps and packs a GGUF.  KVF_OK or an error with a sentence. */

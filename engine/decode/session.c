@@ -309,6 +309,16 @@ static void turns_task(void *ctx, int task, int thread)
         fill_turns(s, s->cos_sin, s->chunk, t, s->n_past + t);
 }
 
+/* Tells who watches the prompt that so many layers have seen its part; the end of a part alone asks
+ * whether to go on. */
+static void tell_layer(const struct session *s, int layers)
+{
+    const struct prompt_watch *w = s->watched;
+    int L = s->e->config.n_layers;
+    if (w)
+        w->fn(w->ctx, w->done + (int)((int64_t)w->T * (w->run * L + layers) / (w->of * L)));
+}
+
 /* T tokens through all layers, one after the other. */
 static int run_layers(struct session *s, const int32_t *ids, int T)
 {
@@ -320,6 +330,7 @@ static int run_layers(struct session *s, const int32_t *ids, int T)
         if (err)
             return err;
         shadow_layer(s, l, T);
+        tell_layer(s, l + 1);
     }
     return KVF_OK;
 }
@@ -379,9 +390,21 @@ static int next_part(const struct session *s, int done, int n)
     return T;
 }
 
+/* A part through the session, or through its twin. */
+static int watched_forward(struct session *s, struct prompt_watch *w, const int32_t *ids,
+                           int n_next)
+{
+    s->watched = w->fn ? w : NULL;
+    int err = forward(s, ids, w->T, ids + 1, n_next);
+    s->watched = NULL;
+    w->run++;
+    return err;
+}
+
 /* Runs T tokens of a prompt, whose method cuts next at position next_cut; the successors
  * of the first n_next of them are known. */
-static int run_part(struct session *s, const int32_t *ids, int T, int n_next, int32_t next_cut)
+static int run_part(struct session *s, struct prompt_watch *w, const int32_t *ids, int n_next,
+                    int32_t next_cut)
 {
     int err = watch_prepare(s, s->cap, next_cut);
     if (err)
@@ -396,21 +419,22 @@ static int run_part(struct session *s, const int32_t *ids, int T, int n_next, in
     if (err)
         return err;
     if (s->twin) {
-        err = forward(s->twin, ids, T, ids + 1, n_next);
+        err = watched_forward(s->twin, w, ids, n_next);
         if (err)
             return err;
     }
-    return forward(s, ids, T, ids + 1, n_next);
+    return watched_forward(s, w, ids, n_next);
 }
 
-static int run_prompt(struct session *s, const int32_t *ids, int n,
-                      int (*progress)(void *ctx, int done), void *ctx)
+static int run_prompt(struct session *s, const int32_t *ids, int n, session_progress_fn progress,
+                      void *ctx)
 {
     int every = method_params_of(s->method)->chunk, start = s->n_past;
     for (int done = 0; done < n;) {
         int T = next_part(s, done, n), to_cut = every ? every - done % every : n;
         int32_t next_cut = start + (to_cut < n - done ? done + to_cut : n);
-        int err = run_part(s, ids + done, T, done + T < n ? T : T - 1, next_cut);
+        struct prompt_watch w = {progress, ctx, done, T, s->twin ? 2 : 1, 0};
+        int err = run_part(s, &w, ids + done, done + T < n ? T : T - 1, next_cut);
         done += T;
         if (!err && s->n_past == next_cut)
             err = session_decide(s, PHASE_PROMPT);
@@ -422,8 +446,8 @@ static int run_prompt(struct session *s, const int32_t *ids, int n,
     return KVF_OK;
 }
 
-int session_prompt(struct session *s, const int32_t *ids, int n,
-                   int (*progress)(void *ctx, int done), void *ctx)
+int session_prompt(struct session *s, const int32_t *ids, int n, session_progress_fn progress,
+                   void *ctx)
 {
     if (n < 1 || n > s->cap - s->n_past)
         return KVF_E_LIMIT;

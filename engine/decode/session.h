@@ -44,13 +44,15 @@ int session_create(struct engine *e, const struct session_options *opt,
                    struct session **ret_session, struct kvf_diag *d);
 void session_destroy(struct session *s); /* accepts NULL */
 
-/* Feeds a prompt (n >= 1 tokens), cuts the cache to the budget and leaves the
- * logits of the last token.  progress(ctx, done) is called after every chunk and
- * stops the prompt there when it returns non-zero; it may be NULL.  KVF_OK,
- * KVF_E_NOMEM, KVF_E_LIMIT (more than cap), KVF_E_CANCEL (stopped: nothing was
- * cut and there are no logits), or the recorder's error. */
-int session_prompt(struct session *s, const int32_t *ids, int n,
-                   int (*progress)(void *ctx, int done), void *ctx);
+/* Told of a prompt how many of its tokens are done, after every layer of a chunk, as if each took a
+ * share of its tokens, and after every chunk, where the prompt stops when it returns non-zero. */
+typedef int (*session_progress_fn)(void *ctx, int done);
+
+/* Feeds a prompt (n >= 1 tokens), cuts the cache to the budget and leaves the logits of the last
+ * token.  progress may be NULL.  KVF_OK, KVF_E_NOMEM, KVF_E_LIMIT (more than cap), KVF_E_CANCEL
+ * (stopped: nothing was cut and there are no logits), or the recorder's error. */
+int session_prompt(struct session *s, const int32_t *ids, int n, session_progress_fn progress,
+                   void *ctx);
 
 /* KV heads of the cache: those of the model, or its query heads (group=none). */
 int session_cache_heads(const struct model_config *m, const struct method *row,

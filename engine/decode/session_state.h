@@ -18,6 +18,14 @@ enum {
     VOCAB_SEGMENT = 256,         /* logits that are summed together for the NLL */
 };
 
+/* Of a part of a prompt, which a session and before it its twin go through. */
+struct prompt_watch {
+    session_progress_fn fn;
+    void *ctx;
+    int done, T; /* tokens before the part, and of it */
+    int of, run; /* how many go through it, and which of them does */
+};
+
 struct session {
     struct engine *e;
     void *mirror; /* of the backend; NULL: none */
@@ -37,9 +45,10 @@ struct session {
     bool has_logits;
     int cache_heads; /* KV heads of the cache: H, or G when query heads have their own */
     bool in_task;    /* a task of the pool has it (session_pool) */
-    bool stepping;   /* a token after the prompt: its queries may read a choice of pages */
-    bool by_rank;    /* positions=cache: keys are kept unrotated */
-    bool keep_pre;   /* queries and keys are needed unrotated, too */
+    const struct prompt_watch *watched; /* who is told of the prompt that is fed; NULL: nobody */
+    bool stepping; /* a token after the prompt: its queries may read a choice of pages */
+    bool by_rank;  /* positions=cache: keys are kept unrotated */
+    bool keep_pre; /* queries and keys are needed unrotated, too */
     const struct gates *gates;
     struct session *twin;         /* full cache, fed the same tokens first; NULL: none */
     struct method_state *twin_of; /* whom the rows of this twin go to; NULL: nobody */

@@ -273,6 +273,11 @@ static void score(const struct causal_task *t, const struct effect_step *step,
         }
 }
 
+int64_t causal_tokens(const struct causal_task *t)
+{
+    return 2 * ((int64_t)t->query + 1) + effect_tokens(CELLS, t->steps);
+}
+
 int causal_measure(struct effect *e, const struct causal_task *t, const unsigned char *group,
                    uint64_t seed, struct causal_outcome *ret, struct effect_memory *ret_memory,
                    struct kvf_diag *d)

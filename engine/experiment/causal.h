@@ -67,6 +67,9 @@ int causal_look(struct effect *e, const struct causal_task *t, double *ret_share
 int causal_groups(const double *share, int n_tasks, int task, int n, const unsigned char *take,
                   double looking, unsigned char *ret_group);
 
+/* Tokens that causal_look and causal_measure of a task feed together. */
+int64_t causal_tokens(const struct causal_task *t);
+
 /* Runs a task under every row for every group.  seed: of what is drawn at random, which depends on
  * it, the head and the row alone; give every task its own.
  * ret: [CAUSAL_N_GROUPS][CAUSAL_N_ROWS]. */

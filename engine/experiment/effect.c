@@ -180,7 +180,7 @@ static int run_group(struct group *g, struct effect_memory *memory, struct kvf_d
     for (g->at = 0; g->at < g->steps; g->at++) {
         err = advance(g);
         if (e->progress)
-            e->progress(e->ctx, g->n);
+            e->progress(e->ctx, g->n + 1);
         if (err)
             goto done;
     }
@@ -192,11 +192,22 @@ done:
     return err;
 }
 
+/* Cells side by side in groups, each beside the full cache. */
+static int groups_of(int n)
+{
+    return (n + TOGETHER - 1) / TOGETHER;
+}
+
+int64_t effect_tokens(int n, int steps)
+{
+    return ((int64_t)n + groups_of(n)) * steps;
+}
+
 int effect_measure(struct effect_run *r, int steps, const struct effect_cell *cell, int n,
                    struct effect_step *ret_step, struct effect_memory *ret_memory,
                    struct kvf_diag *d)
 {
-    int groups = (n + TOGETHER - 1) / TOGETHER, err = KVF_OK;
+    int groups = groups_of(n), err = KVF_OK;
     struct group *g = MEM_NEW(struct group, 1);
     if (!g)
         return KVF_E_NOMEM;
@@ -236,6 +247,8 @@ int effect_look(struct effect_run *r,
     struct looker k = {fn, ctx, session_cache(s)};
     session_on_row(s, on_row, &k);
     err = session_step(s, r->ids[r->e->prompt]);
+    if (r->e->progress)
+        r->e->progress(r->e->ctx, 1);
     session_destroy(s);
     return err;
 }
@@ -261,6 +274,20 @@ int effect_continue(struct effect_run *r, int32_t *ids, bool ignore_end, int *re
     return err;
 }
 
+struct feeding {
+    const struct effect *e;
+    int told;
+};
+
+static int on_prompt(void *ctx, int done)
+{
+    struct feeding *f = ctx;
+    if (f->e->progress)
+        f->e->progress(f->e->ctx, done - f->told);
+    f->told = done;
+    return 0;
+}
+
 int effect_open(const struct effect *e, const int32_t *ids, struct effect_run **ret_run,
                 struct kvf_diag *d)
 {
@@ -279,7 +306,8 @@ int effect_open(const struct effect *e, const int32_t *ids, struct effect_run **
     err = session_create(e->engine, &opt, &r->full, d);
     if (err)
         goto fail;
-    err = session_prompt(r->full, ids, e->prompt, NULL, NULL);
+    struct feeding f = {e, 0};
+    err = session_prompt(r->full, ids, e->prompt, on_prompt, &f);
     if (err)
         goto fail;
     *ret_run = r;

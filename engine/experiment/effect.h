@@ -38,11 +38,14 @@ struct effect_memory {
 struct effect {
     struct engine *engine;
     enum kv_type kv_type;
-    int prompt, steps;                      /* P and S; P + S within the model's context */
-    int chunk;                              /* of the prefill; 0 = default */
-    void (*progress)(void *ctx, int steps); /* steps that were run; may be NULL */
+    int prompt, steps;                       /* P and S; P + S within the model's context */
+    int chunk;                               /* of the prefill; 0 = default */
+    void (*progress)(void *ctx, int tokens); /* told how many more are fed; may be NULL */
     void *ctx;
 };
+
+/* Tokens that measuring n cells over `steps` steps feeds, beside the prompt. */
+int64_t effect_tokens(int n, int steps);
 
 /* A prompt that has been prefilled.  ids: [P] and, for effect_measure, S + 1 more;
  * borrowed.  KVF_OK or an error of session_create or session_prompt. */

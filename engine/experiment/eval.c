@@ -101,23 +101,40 @@ static struct eval_result mean_of(const struct eval_result *sum, const struct ev
     return r;
 }
 
+/* The cells from `at` on that run side by side. */
+static struct lanes lanes_of(const struct eval *e, const struct eval_text *x,
+                             const struct eval_cell *cell, int at, int n)
+{
+    return (struct lanes){.engine = e->engine,
+                          .kv_type = e->kv_type,
+                          .chunk = e->chunk,
+                          .cap = x->prompt + x->score,
+                          .cell = cell + at,
+                          .n = n - at < LANES_MOST ? n - at : LANES_MOST,
+                          .progress = e->progress,
+                          .ctx = e->ctx};
+}
+
+int64_t eval_tokens(const struct eval *e, const struct eval_text *x, const struct eval_cell *cell,
+                    int n)
+{
+    int64_t tokens = (int64_t)n * x->score;
+    for (int at = 0; at < n; at += LANES_MOST) {
+        struct lanes l = lanes_of(e, x, cell, at, n);
+        tokens += (int64_t)lanes_prompts(&l) * x->prompt;
+    }
+    return tokens;
+}
+
 int eval_document(const struct eval *e, const struct eval_text *x, const struct eval_cell *cell,
                   int n, struct eval_result *ret_result, struct kvf_diag *d)
 {
     struct trial *t = MEM_NEW(struct trial, 1);
     int err = t ? KVF_OK : KVF_E_NOMEM;
     for (int at = 0; !err && at < n; at += LANES_MOST) {
-        int some = n - at < LANES_MOST ? n - at : LANES_MOST;
-        *t = (struct trial){.e = e,
-                            .x = x,
-                            .lanes = {.engine = e->engine,
-                                      .kv_type = e->kv_type,
-                                      .chunk = e->chunk,
-                                      .cap = x->prompt + x->score,
-                                      .cell = cell + at,
-                                      .n = some}};
+        *t = (struct trial){.e = e, .x = x, .lanes = lanes_of(e, x, cell, at, n)};
         err = run(t, d);
-        for (int i = 0; !err && i < some; i++)
+        for (int i = 0; !err && i < t->lanes.n; i++)
             ret_result[at + i] = mean_of(&t->sum[i], x);
         finish(t);
     }

@@ -38,7 +38,7 @@ struct eval {
     bool answers;                            /* texts are tasks, whose answers are right or wrong */
     double floor;                            /* of right: what guessing gives */
     int chunk;                               /* of prefills; 0 = default */
-    void (*progress)(void *ctx, int tokens); /* after every step of all cells; may be NULL */
+    void (*progress)(void *ctx, int tokens); /* told how many more are fed; may be NULL */
     void *ctx;
 };
 
@@ -46,6 +46,10 @@ struct eval {
  * session_create) with a sentence. */
 int eval_document(const struct eval *e, const struct eval_text *x, const struct eval_cell *cell,
                   int n, struct eval_result *ret_result, struct kvf_diag *d);
+
+/* Tokens that eval_document feeds to sessions of the cells. */
+int64_t eval_tokens(const struct eval *e, const struct eval_text *x, const struct eval_cell *cell,
+                    int n);
 
 /* The table "eval": a row per cell, from result[doc * n + cell].  Intervals: 95 %,
  * percentile bootstrap over documents (EVAL_REPLICATES, the same documents for every

@@ -30,6 +30,43 @@ static const struct gates *watched_gates(const struct lanes *l)
     return NULL;
 }
 
+/* Whether a cell watches the prompt under full, which has these gates' numbers. */
+static bool watches(const struct lanes *l, int i, const struct gates *gates)
+{
+    const struct eval_cell *c = &l->cell[i];
+    return has_lane(l, i) && can_watch(l, c) && (!method_gates(&c->row) || c->gates == gates);
+}
+
+int lanes_prompts(const struct lanes *l)
+{
+    const struct gates *gates = watched_gates(l);
+    int n = 1;
+    for (int i = 0; i < l->n; i++)
+        n += has_lane(l, i) && !watches(l, i, gates);
+    return n;
+}
+
+/* Feeds a prompt, and tells of its tokens. */
+struct feeding {
+    const struct lanes *l;
+    int told;
+};
+
+static int on_prompt(void *ctx, int done)
+{
+    struct feeding *f = ctx;
+    if (f->l->progress)
+        f->l->progress(f->l->ctx, done - f->told);
+    f->told = done;
+    return 0;
+}
+
+static int feed(const struct lanes *l, struct session *s, const int32_t *ids, int n)
+{
+    struct feeding f = {l, 0};
+    return session_prompt(s, ids, n, on_prompt, &f);
+}
+
 /* States of the cells that can watch; watching[i] of the others is NULL. */
 static int create_watchers(const struct lanes *l, const struct gates *gates,
                            struct method_state **watching)
@@ -41,7 +78,7 @@ static int create_watchers(const struct lanes *l, const struct gates *gates,
     for (int i = 0; !err && i < l->n; i++) {
         const struct eval_cell *c = &l->cell[i];
         in.gates = c->gates;
-        if (has_lane(l, i) && can_watch(l, c) && (!method_gates(&c->row) || c->gates == gates))
+        if (watches(l, i, gates))
             err = method_state_create(&c->row, &c->params, &shape, &in, &watching[i]);
     }
     return err;
@@ -64,7 +101,7 @@ static int run_full(struct lanes *l, const int32_t *ids, int n, struct method_st
         if (watching[i])
             watcher[some++] = watching[i];
     session_watch(l->full, watcher, some);
-    err = session_prompt(l->full, ids, n, NULL, NULL);
+    err = feed(l, l->full, ids, n);
     session_watch(l->full, NULL, 0);
     return err;
 }
@@ -84,8 +121,7 @@ static int start(struct lanes *l, int i, const int32_t *ids, int n,
                        : session_create(l->engine, &opt, &l->lane[i], d);
     if (err)
         return err;
-    return watching ? session_adopt(l->lane[i], watching)
-                    : session_prompt(l->lane[i], ids, n, NULL, NULL);
+    return watching ? session_adopt(l->lane[i], watching) : feed(l, l->lane[i], ids, n);
 }
 
 int lanes_open(struct lanes *l, const int32_t *ids, int n, struct kvf_diag *d)

@@ -26,6 +26,8 @@ struct lanes {
     const struct eval_cell *cell; /* [n] borrowed */
     int n;                        /* at most LANES_MOST */
     bool spare; /* cells that stay as the full cache is have no session of their own */
+    void (*progress)(void *ctx, int tokens); /* told how many more are fed; NULL: nobody is */
+    void *ctx;
 
     struct session *full;             /* behind the prompt, as nothing had been cut */
     struct session *lane[LANES_MOST]; /* [n]; NULL: it is `full` (with spare alone) */
@@ -35,6 +37,9 @@ struct lanes {
  * session_prompt; lanes_close is to be called in either case. */
 int lanes_open(struct lanes *l, const int32_t *ids, int n, struct kvf_diag *d);
 void lanes_close(struct lanes *l); /* accepts a zeroed struct */
+
+/* How often lanes_open feeds the prompt. */
+int lanes_prompts(const struct lanes *l);
 
 /* The session of cell i. */
 struct session *lanes_session(const struct lanes *l, int i);

@@ -62,9 +62,11 @@ struct saliency_rho {
 };
 enum saliency_side { SALIENCY_SIGNED, SALIENCY_SIZE, SALIENCY_SIDES }; /* itself, |.| */
 /* saliency_rho.c.  of: [n][T].  ret: [n], intervals by bootstrap over tokens;
- * *ret_all: the mean over heads with one over heads.  KVF_OK or KVF_E_NOMEM. */
+ * *ret_all: the mean over heads with one over heads.  teller is told how many heads are done.
+ * KVF_OK or KVF_E_NOMEM. */
 int saliency_rhos(const struct saliency *s, enum saliency_side side, const double *of,
-                  struct par *pool, struct saliency_rho *ret, struct saliency_rho *ret_all);
+                  struct par *pool, const struct teller *teller, struct saliency_rho *ret,
+                  struct saliency_rho *ret_all);
 /* As above for the entries of all heads together, ranked as one.  KVF_OK or KVF_E_NOMEM. */
 int saliency_rho_pooled(const struct saliency *s, enum saliency_side side, const double *of,
                         double *ret_rho);

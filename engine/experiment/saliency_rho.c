@@ -190,7 +190,8 @@ static int pool_heads(const struct saliency_rho *each, int n, struct saliency_rh
 }
 
 int saliency_rhos(const struct saliency *s, enum saliency_side side, const double *of,
-                  struct par *pool, struct saliency_rho *ret, struct saliency_rho *ret_all)
+                  struct par *pool, const struct teller *teller, struct saliency_rho *ret,
+                  struct saliency_rho *ret_all)
 {
     int threads = par_threads(pool), heads = s->n, err = KVF_OK;
     struct job j = {s, side, of, ret, MEM_NEW(struct room, (size_t)threads)};
@@ -201,7 +202,7 @@ int saliency_rhos(const struct saliency *s, enum saliency_side side, const doubl
         if (err)
             goto done;
     }
-    par_run(pool, heads, head_task, &j);
+    par_run_watched(pool, heads, head_task, &j, teller);
     err = pool_heads(ret, heads, ret_all);
 
 done:

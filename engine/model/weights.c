@@ -264,7 +264,7 @@ static void load_task(void *ctx, int task, int thread)
 }
 
 int weights_load(const struct gguf *g, const struct model_config *m, bool exact, struct par *pool,
-                 struct weights **ret_weights, struct kvf_diag *d)
+                 const struct teller *teller, struct weights **ret_weights, struct kvf_diag *d)
 {
     struct weights *w = MEM_NEW(struct weights, 1);
     size_t n = (size_t)m->n_layers + 1;
@@ -280,7 +280,7 @@ int weights_load(const struct gguf *g, const struct model_config *m, bool exact,
     uint64_t bytes = 0;
     if (weights_bytes(g, m, exact, &bytes, NULL) == KVF_OK) /* else a task says what is missing */
         pack_room_open(&w->room, bytes, (int)n * LAYER_MATRICES);
-    par_run(pool, (int)n, load_task, &j);
+    par_run_watched(pool, (int)n, load_task, &j, teller);
     size_t failed = 0;
     while (failed < n && !j.err[failed])
         failed++;

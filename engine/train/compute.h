@@ -24,6 +24,7 @@ struct compute {
     const struct ops *on; /* NULL: the processor's */
     void *device;         /* of the operations */
     bool exact;           /* as above */
+    struct teller teller; /* told how many matrices are packed for the way back */
 };
 
 /* KVF_OK, or an error of a device with a sentence.  Whatever came of it, compute_close is due. */

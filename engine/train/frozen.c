@@ -93,7 +93,7 @@ int frozen_turn(struct frozen *f, struct par *pool)
         err = KVF_E_NOMEM;
     } else {
         frozen_point(f);
-        par_run(pool, n, build_task, &j);
+        par_run_watched(pool, n, build_task, &j, &f->c.teller);
         for (int i = 0; i < n; i++)
             err = j.err[i] ? j.err[i] : err;
     }

@@ -15,6 +15,8 @@ struct runs {
     struct session **session; /* [n] scratch: those that go on */
     int32_t *id;              /* [n] their next tokens */
     int n;
+    struct stage *watch;
+    uint64_t fed, of; /* tokens of all */
 };
 
 static void on_evict(void *ctx, const struct eviction *e)
@@ -34,6 +36,14 @@ static int end_of(const struct pack *pack, int a)
     return b;
 }
 
+static uint64_t count_tokens(const struct pack *pack, int n_packs)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < n_packs; i++)
+        n += (uint64_t)pack[i].n;
+    return n;
+}
+
 static int count_documents(const struct pack *pack, int n_packs)
 {
     int n = 0;
@@ -43,9 +53,22 @@ static int count_documents(const struct pack *pack, int n_packs)
     return n;
 }
 
+static void tell(const struct runs *all, uint64_t fed)
+{
+    if (all->watch)
+        stage_see(all->watch, fed, all->of);
+}
+
+static int on_prompt(void *ctx, int done)
+{
+    const struct runs *all = ctx;
+    tell(all, all->fed + (uint64_t)done);
+    return 0;
+}
+
 /* The last token of a document predicts nothing, so its query is not needed. */
-static int open_run(struct document_run *r, struct engine *e, const struct session_options *opt,
-                    int prompt, struct kvf_diag *d)
+static int open_run(struct runs *all, struct document_run *r, struct engine *e,
+                    const struct session_options *opt, int prompt, struct kvf_diag *d)
 {
     struct session_options o = *opt;
     o.cap = r->n;
@@ -55,8 +78,10 @@ static int open_run(struct document_run *r, struct engine *e, const struct sessi
         return err;
     session_on_evict(r->session, on_evict, r);
     r->fed = prompt < r->n - 1 ? prompt : r->n - 1;
-    return r->fed > 0 ? session_prompt(r->session, r->pack->ids + r->first, r->fed, NULL, NULL)
-                      : KVF_OK;
+    if (r->fed > 0)
+        err = session_prompt(r->session, r->pack->ids + r->first, r->fed, on_prompt, all);
+    all->fed += (uint64_t)r->fed;
+    return err;
 }
 
 static int open_runs(struct runs *all, struct engine *e, const struct session_options *opt,
@@ -74,7 +99,7 @@ static int open_runs(struct runs *all, struct engine *e, const struct session_op
             struct document_run *r = &all->run[at++];
             *r = (struct document_run){
                 .pack = &pack[i], .gone = gone[i], .heads = m->n_kv_heads, .first = a, .n = b - a};
-            err = open_run(r, e, opt, prompt, d);
+            err = open_run(all, r, e, opt, prompt, d);
         }
     }
     return err;
@@ -92,16 +117,23 @@ static int advance(struct runs *all, struct batch *batch, int *ret_n)
         all->id[n++] = r->pack->ids[r->first + r->fed++];
     }
     *ret_n = n;
+    all->fed += (uint64_t)n;
+    tell(all, all->fed);
     return n ? batch_step(batch, all->session, n, all->id) : KVF_OK;
 }
 
 int masks_make(struct engine *e, const struct session_options *opt, int prompt,
                const struct pack *pack, int n_packs, int32_t *const *gone, int64_t *ret_left,
-               struct kvf_diag *d)
+               struct stage *watch, struct kvf_diag *d)
 {
     int n = count_documents(pack, n_packs), more = 1;
     struct runs all = {MEM_NEW(struct document_run, (size_t)n),
-                       MEM_NEW(struct session *, (size_t)n), MEM_NEW(int32_t, (size_t)n), n};
+                       MEM_NEW(struct session *, (size_t)n),
+                       MEM_NEW(int32_t, (size_t)n),
+                       n,
+                       watch,
+                       0,
+                       count_tokens(pack, n_packs)};
     struct batch *batch = NULL;
     int err = all.run && all.session && all.id ? batch_create(e, n, &batch) : KVF_E_NOMEM;
     if (!err)

@@ -7,15 +7,16 @@
 #ifndef KVF_ENGINE_TRAIN_MASKS_H
 #define KVF_ENGINE_TRAIN_MASKS_H
 
+#include "base/stage.h"
 #include "engine/decode/session.h"
 #include "engine/train/packs.h"
 
 /* opt: of the sessions; its cap and recorder do not matter.  prompt: tokens of a document that are
  * fed at once (at least 1).  gone: [n_packs][L, n, H], of each pack as attention.h has it, set.
- * *ret_left, unless NULL: how many entries left.  KVF_OK or an error of a session, with a sentence.
- */
+ * *ret_left, unless NULL: how many entries left.  watch, unless NULL, is told how many of how many
+ * tokens are fed.  KVF_OK or an error of a session, with a sentence. */
 int masks_make(struct engine *e, const struct session_options *opt, int prompt,
                const struct pack *pack, int n_packs, int32_t *const *gone, int64_t *ret_left,
-               struct kvf_diag *d);
+               struct stage *watch, struct kvf_diag *d);
 
 #endif

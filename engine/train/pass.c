@@ -16,6 +16,7 @@ struct pass {
     double range;
     struct pass_options opt;
     uint64_t layers_done; /* of this run */
+    uint64_t head_layers; /* what the product with the vocabulary counts as */
     int most, n_tapes, L, H;
     struct tape *tape; /* [n_tapes] */
     struct block_scratch scratch;
@@ -126,6 +127,14 @@ static int allocate(struct pass *p)
     return good && p->here && p->local_here && p->tape ? send_turns(p) : KVF_E_NOMEM;
 }
 
+/* The product with the vocabulary and its way back, in layers there or back. */
+static uint64_t count_head(const struct model_config *m)
+{
+    double d = (double)m->d_model, kv = (double)m->n_kv_heads, heads = (double)m->n_heads;
+    double layer = 2 * d * m->head_dim * (heads + kv) + 3 * d * (double)m->d_ffn;
+    return (uint64_t)fmax(1, round(d * (double)m->vocab / layer));
+}
+
 int pass_create(const struct compute *c, const struct frozen *f, const struct net *net,
                 const struct pass_options *opt, int most, struct pass **ret_pass)
 {
@@ -140,6 +149,7 @@ int pass_create(const struct compute *c, const struct frozen *f, const struct ne
     p->L = f->config->n_layers;
     p->H = f->config->n_kv_heads;
     p->n_tapes = opt->recompute ? 1 : p->L;
+    p->head_layers = count_head(f->config);
     int err = allocate(p);
     if (err)
         goto fail;
@@ -310,12 +320,22 @@ static void send_pack(const struct pass *p, const struct pack *pack)
     on->send(&p->c, p->open, p->held ? p->held : p->here, n * sizeof *p->open);
 }
 
-/* Tells who watches that one more layer is done. */
-static void layer_done(struct pass *p)
+/* Tells who watches that so many more layers are done. */
+static void layers_done(struct pass *p, uint64_t n)
 {
-    p->layers_done++;
+    uint64_t of = (uint64_t)p->L * (needs_teacher(p) ? 3 : 2) + p->head_layers;
+    p->layers_done += n;
     if (p->opt.watch)
-        p->opt.watch(p->opt.watch_ctx, p->layers_done, (uint64_t)p->L * (needs_teacher(p) ? 3 : 2));
+        p->opt.watch(p->opt.watch_ctx, p->layers_done, of);
+}
+
+/* Of the product with the vocabulary (a kvf_watch_fn). */
+static void positions_done(void *pass, uint64_t done, uint64_t of)
+{
+    struct pass *p = pass;
+    uint64_t now = p->layers_done;
+    layers_done(p, p->head_layers * done / of);
+    p->layers_done = now;
 }
 
 static void run_teacher(struct pass *p, const struct pack *pack)
@@ -325,6 +345,7 @@ static void run_teacher(struct pass *p, const struct pack *pack)
     int d = p->f->config->d_model;
     if (teacher_states_read(p->opt.kept, pack, d, p->here)) {
         send_rows(p, p->teacher, pack->n);
+        layers_done(p, (uint64_t)p->L);
         return;
     }
     if (p->tuned)
@@ -336,7 +357,7 @@ static void run_teacher(struct pass *p, const struct pack *pack)
         float *t = a;
         a = b;
         b = t;
-        layer_done(p);
+        layers_done(p, 1);
     }
     final_norm(p, p->f, p->teacher, a, pack->n);
     if (!p->opt.kept)
@@ -371,7 +392,7 @@ static void run_student(struct pass *p, const struct pack *pack)
         fixed_gates(p, l, (size_t)pack->n * (size_t)p->H, t);
         block_forward(&r, l, stream(p, l), stream(p, l + 1), t, &p->scratch);
         collect(p, t, l, pack->n);
-        layer_done(p);
+        layers_done(p, 1);
     }
     final_norm(p, student_of(p), p->student, stream(p, p->L), pack->n);
 }
@@ -407,7 +428,7 @@ static void run_backward(struct pass *p, const struct pack *pack, float *grad, f
         ops(&p->c)->transpose(&p->c, p->d_more, p->d_values + (size_t)l * per, p->H, pack->n);
         block_backward(&r, l, stream(p, l), p->dx, t, p->d_more, p->net ? grad : NULL,
                        d_entry ? p->entry + (size_t)l * per : NULL, &p->scratch);
-        layer_done(p);
+        layers_done(p, 1);
     }
     if (d_entry)
         ops(&p->c)->bring(&p->c, d_entry, p->entry, values_of(p, pack->n) * sizeof *d_entry);
@@ -437,13 +458,16 @@ static void quality_back(struct pass *p, const struct pack *pack, double weight,
                         .temperature = p->opt.temperature,
                         .share = p->share,
                         .sampled = p->sampled,
-                        .range = p->range};
+                        .range = p->range,
+                        .watch = positions_done,
+                        .watch_ctx = p};
     for (int i = 0; i < QUALITY_TERMS; i++)
         q.weight[i] = weight * p->opt.quality[i];
     const struct ops *on = ops(&p->c);
     struct norm n = last_norm(f, pack->n);
     size_t d = (size_t)n.C;
     on->quality(&p->c, &q, p->other, ret, p->quality);
+    layers_done(p, p->head_layers);
     on->zero(&p->c, p->dx, (size_t)pack->n * d * sizeof *p->dx);
     on->norm_back(&p->c, &n, p->dx, d, stream(p, p->L), d, p->other, d);
     if (ends_learn(p))

@@ -25,7 +25,8 @@ struct pass_options {
     bool recompute;              /* one tape: a fifth more time, an eighth of the memory */
     struct teacher_states *kept; /* borrowed: where the teacher's states are kept; may be NULL */
     kvf_watch_fn watch;          /* told how many of how many layers a pass has gone through, there
-                                  * and back; NULL: nobody is told */
+                                  * and back; the product with the vocabulary counts as the layers
+                                  * of as many products.  NULL: nobody is told */
     void *watch_ctx;
 };
 

@@ -323,6 +323,8 @@ static void logit_terms(struct job *b, double term[QUALITY_TERMS], struct par *p
         for (int r = 0; r < b->n_rows; r++)
             for (int t = 0; t < QUALITY_MSE; t++)
                 term[t] += b->row[r].term[t] * b->row[r].share;
+        if (b->q->watch)
+            b->q->watch(b->q->watch_ctx, (uint64_t)at, (uint64_t)b->q->T);
     }
 }
 

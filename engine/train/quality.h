@@ -17,6 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <kvf/trace.h>
+
 #include "base/par.h"
 #include "engine/kernels/kernels.h"
 
@@ -53,6 +55,8 @@ struct quality {
     const float *share;   /* [T] position i adds share[i] term_i instead of 1/N; NULL: 1/N */
     const float *sampled; /* [T] with share: a policy's objective; NULL: ntp */
     double range;         /* of its ratios about 1 */
+    kvf_watch_fn watch;   /* told on the processor how many of T positions are done; may be NULL */
+    void *watch_ctx;
 };
 
 /* A position that counts: its share in every term, its terms, and the factors of its derivatives

@@ -24,6 +24,7 @@ struct runs {
     struct session **session; /* [n] scratch: those that go on */
     int32_t *id;              /* [n] their next tokens */
     double *p;                /* [vocab] scratch */
+    int read;                 /* questions */
 };
 
 static void on_evict(void *ctx, const struct eviction *e)
@@ -55,6 +56,15 @@ static int create_answer(struct run *r, const struct runs *all)
     return KVF_OK;
 }
 
+/* Reading a question is as much as a token of all its answers. */
+static void tell(const struct runs *all, int tokens)
+{
+    int questions = all->n / all->opt->samples;
+    if (all->opt->watch)
+        stage_see(all->opt->watch, (uint64_t)(all->read + tokens * questions),
+                  (uint64_t)(questions * (1 + all->opt->most)));
+}
+
 /* The question is read once; other samples go on from there, and have lost what it lost. */
 static int open_question(struct runs *all, struct run *r, struct kvf_diag *d)
 {
@@ -78,6 +88,8 @@ static int open_question(struct runs *all, struct run *r, struct kvf_diag *d)
         memcpy(r[s].gone, r->gone, mask_size(&all->e->config, r->room) * sizeof *r->gone);
         r[s].left = r->left;
     }
+    all->read++;
+    tell(all, 0);
     return err;
 }
 
@@ -149,8 +161,10 @@ static int run_all(struct runs *all, struct batch *batch, struct kvf_diag *d)
     int err = KVF_OK, more = 1;
     for (int i = 0; !err && i < all->n; i += all->opt->samples)
         err = open_question(all, &all->run[i], d);
-    while (!err && more)
+    for (int tokens = 1; !err && more; tokens++) {
         err = advance(all, batch, &more);
+        tell(all, tokens);
+    }
     for (int i = 0; !err && i < all->n; i++)
         err = keep_mask(&all->run[i], &all->e->config);
     return err;
@@ -166,7 +180,8 @@ int rollout_run(struct engine *student, const struct rollout_options *opt, const
                        (int)n,
                        MEM_NEW(struct session *, n),
                        MEM_NEW(int32_t, n),
-                       MEM_NEW(double, (size_t)student->config.vocab)};
+                       MEM_NEW(double, (size_t)student->config.vocab),
+                       0};
     struct batch *batch = NULL;
     memset(ret, 0, n * sizeof *ret);
     int err = all.run && all.session && all.id && all.p ? batch_create(student, (int)n, &batch)

@@ -7,6 +7,7 @@
 #ifndef KVF_ENGINE_TRAIN_ROLLOUT_H
 #define KVF_ENGINE_TRAIN_ROLLOUT_H
 
+#include "base/stage.h"
 #include "engine/decode/session.h"
 
 struct question {
@@ -20,6 +21,7 @@ struct rollout_options {
     int samples, most;                     /* answers to a question; tokens of an answer */
     double temperature;                    /* over 0 */
     uint64_t seed;
+    struct stage *watch; /* told how much is sampled, were all answers as long as may be; or NULL */
 };
 
 /* An answer, to be freed with answers_finish. */

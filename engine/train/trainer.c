@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/stage.h"
 #include "engine/gate/safetensors_write.h"
 #include "engine/train/learnt.h"
 #include "engine/train/trainer.h"
@@ -15,9 +16,10 @@ struct trainer {
     struct net *net;
     struct pass *pass;
     struct learnt learnt;
-    float *here; /* [net->n] a gradient, for a team */
-    float *grad; /* [net->n] its twin there */
-    float *sum;  /* [net->n] there, of several packs; NULL: of one pack */
+    struct stage stage; /* of a step: a pack */
+    float *here;        /* [net->n] a gradient, for a team */
+    float *grad;        /* [net->n] its twin there */
+    float *sum;         /* [net->n] there, of several packs; NULL: of one pack */
     int64_t step;
 };
 
@@ -49,7 +51,11 @@ static int create_parts(struct trainer *t, struct kvf_diag *d)
         err = frozen_build(&t->c, m, t->e->weights, &t->frozen, d);
     if (err)
         return err;
-    err = pass_create(&t->c, &t->frozen, t->net, &t->opt.pass, t->opt.length, &t->pass);
+    struct pass_options pass = t->opt.pass;
+    t->stage = (struct stage){.watch = pass.watch, .ctx = pass.watch_ctx};
+    pass.watch = stage_see;
+    pass.watch_ctx = &t->stage;
+    err = pass_create(&t->c, &t->frozen, t->net, &pass, t->opt.length, &t->pass);
     if (err)
         return err;
     return create_gradients(t);
@@ -65,6 +71,7 @@ int trainer_create(struct engine *e, struct packs *packs, const struct trainer_o
     t->e = e;
     t->packs = packs;
     int err = compute_open(&t->c, &e->kernels, e->pool, &opt->learner, d);
+    t->c.teller = (struct teller){opt->pass.watch, opt->pass.watch_ctx};
     if (!err)
         err = create_parts(t, d);
     if (err) {
@@ -134,6 +141,7 @@ static int run_pack(struct trainer *t, int a, struct pass_loss *ret, int64_t *to
     int owner = team ? a % team->size : 0, err = KVF_OK;
     size_t bytes = t->net->n * sizeof *t->grad;
     *tokens += pack.n;
+    stage_set(&t->stage, 0, 1, a, t->opt.accumulate);
     if (!team || owner == team->me) {
         on->zero(&t->c, t->grad, bytes);
         pass_run(t->pass, &pack, 1.0 / t->opt.accumulate, t->grad, NULL, ret);

@@ -47,9 +47,10 @@ int trainer_create(struct engine *e, struct packs *packs, const struct trainer_o
                    struct trainer **ret_trainer, struct kvf_diag *d);
 void trainer_destroy(struct trainer *t); /* accepts NULL */
 
-/* Makes one step.  KVF_OK, or with a sentence KVF_E_LIMIT when a loss or a gradient is not finite
- * (parameters and moments are then as before), or KVF_E_BACKEND of a device that failed (they are
- * then lost: the last checkpoint is what is left). */
+/* Makes one step, and tells options.pass.watch how much of it is done.  KVF_OK, or with a sentence
+ * KVF_E_LIMIT when a loss or a gradient is not finite (parameters and moments are then as before),
+ * or KVF_E_BACKEND of a device that failed (they are then lost: the last checkpoint is what is
+ * left). */
 int trainer_step(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d);
 
 int64_t trainer_steps(const struct trainer *t); /* done */

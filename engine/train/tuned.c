@@ -130,9 +130,14 @@ static void refresh_task(void *ctx, int task, int thread)
     both_ways_fill(&packs, t->w + t->layer[layer].matrix[role]);
 }
 
+static int refresh_tasks(const struct tuned *t)
+{
+    return ROLE_HEAD * t->config->n_layers + 1;
+}
+
 void tuned_refresh(struct tuned *t, struct par *pool)
 {
-    par_run(pool, ROLE_HEAD * t->config->n_layers + 1, refresh_task, t);
+    par_run(pool, refresh_tasks(t), refresh_task, t);
 }
 
 static int build(struct tuned *t, const struct weights *from)
@@ -156,6 +161,7 @@ static int build(struct tuned *t, const struct weights *from)
         if (err)
             return err;
         take_layer(t, &from->layer[l], l);
+        teller_tell(&t->c.teller, l + 1, 2 * m->n_layers);
     }
     return output_matrix_build(t->w + t->head, m->vocab, m->d_model, &t->frozen.output);
 }
@@ -204,7 +210,7 @@ int tuned_create(const struct compute *c, const struct model_config *config,
         tuned_destroy(t);
         return kvf_fail(d, err, "not enough memory %sfor weights that learn", ops_where(c));
     }
-    tuned_refresh(t, NULL);
+    par_run_watched(NULL, refresh_tasks(t), refresh_task, t, &t->c.teller);
     *ret = t;
     return KVF_OK;
 }

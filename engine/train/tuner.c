@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/stage.h"
 #include "engine/train/learnt.h"
 #include "engine/train/tuner.h"
 
@@ -24,7 +25,10 @@ struct tuner {
     int32_t *zero;          /* [length] where the one document of an answer begins */
     float *share, *sampled; /* [length] of an answer */
     int64_t step;
+    struct stage stage; /* of a step or a judgement: masks, then passes */
 };
+
+#define OF_MASKS 0.4 /* the share of decoding in such a step, about */
 
 static int create_parameters(struct tuner *t, struct kvf_diag *d)
 {
@@ -77,8 +81,12 @@ static int create_parts(struct tuner *t, struct kvf_diag *d)
 {
     const struct model_config *m = &t->e->config;
     int err = compute_open(&t->c, &t->e->kernels, t->e->pool, &t->opt.learner, d);
+    t->stage = (struct stage){.watch = t->opt.pass.watch, .ctx = t->opt.pass.watch_ctx};
+    t->c.teller = (struct teller){stage_see, &t->stage};
+    stage_set(&t->stage, 0, 1, 0, 2); /* the teacher, then the student */
     if (!err)
         err = frozen_build(&t->c, m, t->e->weights, &t->teacher, d);
+    stage_set(&t->stage, 0, 1, 1, 2);
     if (!err)
         err = create_parameters(t, d);
     if (err)
@@ -88,7 +96,10 @@ static int create_parts(struct tuner *t, struct kvf_diag *d)
     err = make_room(t, t->opt.accumulate);
     if (err)
         return err;
-    return pass_create(&t->c, &t->teacher, NULL, &t->opt.pass, t->opt.length, &t->pass);
+    struct pass_options pass = t->opt.pass;
+    pass.watch = stage_see;
+    pass.watch_ctx = &t->stage;
+    return pass_create(&t->c, &t->teacher, NULL, &pass, t->opt.length, &t->pass);
 }
 
 int tuner_create(struct engine *e, struct packs *packs, const struct tuner_options *opt,
@@ -185,6 +196,14 @@ static void add_loss(struct pass_loss *sum, const struct pass_loss *l, double we
         sum->term[i] += weight * l->term[i];
 }
 
+/* Masks of n packs. */
+static int make_masks(struct tuner *t, const struct session_options *method,
+                      const struct pack *pack, int n, int64_t *ret_left, struct kvf_diag *d)
+{
+    stage_set(&t->stage, 0, OF_MASKS, 0, 1);
+    return masks_make(&t->student, method, t->opt.prompt, pack, n, t->gone, ret_left, &t->stage, d);
+}
+
 /* The pass over a pack, with the mask that was recorded, or made for it (NULL: none). */
 static int run_pass(struct tuner *t, const int32_t *made, const struct pack *pack, double weight,
                     float *d_w, struct pass_loss *ret, struct kvf_diag *d)
@@ -202,9 +221,11 @@ int tuner_judge(struct tuner *t, const struct session_options *method, const str
     int err = make_room(t, n);
     pass_weigh(t->pass, divergence);
     if (!err)
-        err = masks_make(&t->student, method, t->opt.prompt, pack, n, t->gone, NULL, d);
-    for (int i = 0; !err && i < n; i++)
+        err = make_masks(t, method, pack, n, NULL, d);
+    for (int i = 0; !err && i < n; i++) {
+        stage_set(&t->stage, OF_MASKS, 1, i, n);
         err = run_pass(t, t->gone[i], &pack[i], 1, NULL, &ret[i], d);
+    }
     return err;
 }
 
@@ -229,8 +250,9 @@ static int run_packs(struct tuner *t, const struct session_options *method, stru
         ret->tokens += t->pack[a].n;
     }
     int err = KVF_OK;
-    if (method && !t->pack[0].gone)
-        err = masks_make(&t->student, method, t->opt.prompt, t->pack, A, t->gone, &ret->left, d);
+    bool masks = method && !t->pack[0].gone;
+    if (masks)
+        err = make_masks(t, method, t->pack, A, &ret->left, d);
     if (err)
         return err;
     for (int a = 0; a < A; a++)
@@ -239,6 +261,7 @@ static int run_packs(struct tuner *t, const struct session_options *method, stru
     pass_weigh(t->pass, t->opt.pass.quality);
     for (int a = 0; !err && a < A; a++) {
         struct pass_loss l;
+        stage_set(&t->stage, masks ? OF_MASKS : 0, 1, a, A);
         err = run_pass(t, method ? t->gone[a] : NULL, &t->pack[a], 1.0 / A, t->d_w, &l, d);
         add_loss(&ret->loss, &l, 1.0 / A);
     }
@@ -311,6 +334,7 @@ int tuner_reinforce(struct tuner *t, const struct answer *answers, int n_questio
         ret->tokens += a->prompt + a->n;
         if (a->advantage == 0)
             continue;
+        stage_set(&t->stage, 0, 1, i, n_questions * samples);
         err = run_answer(t, a, a->advantage / (samples * a->n), 1.0 / n_questions, t->d_w, &l, d);
         add_loss(&ret->loss, &l, 1.0 / n_questions);
     }
@@ -326,6 +350,7 @@ int tuner_drift(struct tuner *t, const struct answer *answers, int n, double *re
     pass_weigh(t->pass, divergence);
     for (int i = 0; !err && i < n; i++) {
         struct pass_loss l;
+        stage_set(&t->stage, 0, 1, i, n);
         err = run_answer(t, &answers[i], 1.0 / answers[i].n, 1, NULL, &l, d);
         ret[i] = l.term[QUALITY_FWKL];
     }

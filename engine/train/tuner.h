@@ -44,7 +44,8 @@ void tuner_destroy(struct tuner *t); /* accepts NULL */
 /* Makes one step, under the evictions that the packs have recorded, or else under a method, which
  * the processor decodes; method NULL: without evictions.  KVF_OK, an error of decoding, KVF_E_LIMIT
  * when a loss or a gradient is not finite (parameters and moments are then as before), or
- * KVF_E_BACKEND (trainer.h). */
+ * KVF_E_BACKEND (trainer.h).  Steps and judgements tell options.pass.watch how much of them is
+ * done. */
 int tuner_step(struct tuner *t, const struct session_options *method, struct tuner_step *ret,
                struct kvf_diag *d);
 

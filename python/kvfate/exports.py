@@ -9,6 +9,7 @@ import zipfile
 
 import numpy as np
 
+from . import progress
 from .commands import Usage
 from .errors import Error, MissingValues, shown
 from .forms import (ABOUT, SPACES, TABLES, as_json, escaped, exact_json, field, floats_as_text, form_of, pairs_as_text)
@@ -118,9 +119,28 @@ def column_fields(column):
         yield field(column.name, "present"), np.stack([one.get("present", np.ones(shape[1:], bool)) for one in layers])
 
 
+def _bytes_of(column):
+    return sum(map(column.heads, range(column.layers))) * column.trace.steps * column.dtype.itemsize
+
+
+class _Counted:
+    """A file that an array is written to, whose bytes are told some at a time."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def write(self, data):
+        for at in range(0, len(data), 1 << 20):
+            part = data[at:at + (1 << 20)]
+            self.file.write(part)
+            progress.add(len(part) / (1 << 20))
+        return len(data)
+
+
 def fields(trace):
     """All of them as (name, array), in the order of the trace."""
     yield from texts_of(trace).items()
+    progress.expect(sum(_bytes_of(c) for c in trace.columns.values()) >> 20, "MB")
     for column in trace.columns.values():
         yield from column_fields(column)
     for k, b in enumerate(trace.blobs):
@@ -163,6 +183,7 @@ def blocks(trace, space, text):
     """The rows of a table, as {column: cells} for one head at a time; text: numbers as TSV has them."""
     columns = [c for c in trace.columns.values() if c.space == space]
     token = np.arange(trace.steps)
+    progress.expect(sum(trace.n_heads(layer, space) for layer in range(len(trace.heads))) if columns and space != "run" else 0, "heads")
     if space == "run":
         own = text_cells(trace)
         if columns or own:
@@ -172,6 +193,7 @@ def blocks(trace, space, text):
         for head in range(trace.n_heads(layer, space)):
             place = {"layer": np.full(len(token), layer), "head": np.full(len(token), head), "token": token}
             yield {**place, **{field(c.name): cells(c, layer, head, text) for c in columns}}
+            progress.add(1)
 
 
 def write_tsv(rows, path):
@@ -210,7 +232,7 @@ def _write_npz(trace, path):
         z.writestr(ABOUT, json.dumps(about(trace)))
         for name, values in fields(trace):
             with z.open(name + ".npy", "w", force_zip64=True) as f:
-                np.lib.format.write_array(f, np.asanyarray(values, order="C"), allow_pickle=False)
+                np.lib.format.write_array(_Counted(f), np.asanyarray(values, order="C"), allow_pickle=False)
 
 
 def _write_folder(trace, path, form):
@@ -218,7 +240,8 @@ def _write_folder(trace, path, form):
         f.write(json.dumps(about(trace)))
     if form == "npy":
         for name, values in fields(trace):
-            np.save(os.path.join(path, name + ".npy"), np.asanyarray(values, order="C"), allow_pickle=False)
+            with open(os.path.join(path, name + ".npy"), "wb") as f:
+                np.lib.format.write_array(_Counted(f), np.asanyarray(values, order="C"), allow_pickle=False)
         return
     for space in SPACES:
         out = os.path.join(path, space + TABLES[form])
@@ -242,9 +265,11 @@ def _write_jsonl(trace, path):
                     put(token=k, text=t.decode("utf-8"))
             except UnicodeDecodeError:
                 put(token=k, **{"text@hex": t.hex()})
+        progress.expect(sum(c.heads(layer) for c in trace.columns.values() for layer in range(c.layers)), "heads")
         for c in trace.columns.values():
             for layer in range(c.layers):
                 for head in range(c.heads(layer)):
+                    progress.add(1)
                     place = {} if c.space == "run" else {"layer": layer, "head": head}
                     put(column=c.name, **place, values=_json_values(c, layer, head))
         for k, b in enumerate(trace.blobs):
@@ -290,7 +315,8 @@ def run(request, operands):
     if not request.output:
         raise Usage("-o OUT names what is written")
     with open_trace(operands[0]) as trace:
-        export(trace, request.output, request.form, request.overwrite)
+        with progress.line("export"):
+            export(trace, request.output, request.form, request.overwrite)
         lacks = "" if trace.closed else "was not closed: what is written is its newest whole state"
         lacks = lacks if trace.steps else "holds no steps"
     print(shown(request.output))

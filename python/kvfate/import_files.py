@@ -2,13 +2,13 @@
 
 Arrays of .npy files and of .npz members stay on the disk until they are asked for; tables become arrays [layers][heads][tokens]."""
 import os
-import shutil
 import tempfile
 import zipfile
 import zlib
 
 import numpy as np
 
+from . import progress
 from .errors import Error, brief
 from .forms import ABOUT, loaded, unescaped
 from .import_tables import Tables
@@ -58,6 +58,7 @@ def _npz(source, path):
     except (zipfile.BadZipFile, NotImplementedError) as e:
         raise Error("%s is no npz file: %s" % (path, brief(e))) from None
     with z:
+        progress.expect(sum(entry.file_size for entry in z.infolist()) >> 20, "MB")
         for k, entry in enumerate(z.infolist()):
             if entry.filename == ABOUT:
                 source.put_about(loaded(z.read(entry), "%s: %s" % (path, ABOUT)), path)
@@ -65,7 +66,9 @@ def _npz(source, path):
                 spilled = os.path.join(source.spill(), "%d-%d.npy" % (len(source.fields), k))
                 try:
                     with z.open(entry) as f, open(spilled, "wb") as out:
-                        shutil.copyfileobj(f, out, 1 << 20)
+                        for part in iter(lambda: f.read(1 << 20), b""):
+                            out.write(part)
+                            progress.add(len(part) / (1 << 20))
                 except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, zlib.error) as e:
                     raise Error("%s: %s cannot be unpacked: %s" % (path, entry.filename, brief(e))) from None
                 source.put(entry.filename[:-4], _array(path, entry.filename, spilled), path)

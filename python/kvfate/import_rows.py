@@ -1,6 +1,7 @@
 """What follows from kept entries and from attention rows: steps at which entries left, and the columns that probes make of rows."""
 import numpy as np
 
+from . import progress
 from .capture_rows import PROBES, LayerRows, NumpyArrays
 from .errors import Error
 from .import_tables import MOST_STEPS, whole
@@ -204,6 +205,7 @@ def _weights(x, layer, t0, block, left):
 def write_attention(x, w, probes, left):
     """left: {layer: evict_step [KV heads][tokens]}, or {} where all is seen."""
     wanted = attention_columns(probes)
+    progress.expect(len(x.heads), "layers")
     for layer, (kv, heads) in enumerate(x.heads):
         rows, first, at = LayerRows(NumpyArrays(), kv, heads, probes), None, None
         for t0, block in _blocks(x, layer):
@@ -212,6 +214,7 @@ def write_attention(x, w, probes, left):
             weights, seen, entropy = _weights(x, layer, t0, block, left.get(layer))
             rows.take(weights, seen, np.zeros_like(entropy), entropy, t0, 0)
             first, at = t0 if first is None else first, t0 + weights.shape[1]
+            progress.add(weights.shape[1] / x.steps)
         if at != x.steps:
             raise Error("%s: attention of layer %d ends before query %d, the last" % (x.at("attention"), layer, x.steps - 1))
         steps, _ = rows.drain()

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from . import import_files
+from . import import_files, progress
 from .capture_rows import PROBES
 from .capture_trace import NARROW, chosen
 from .commands import ROWS, Usage
@@ -366,6 +366,7 @@ def _write_blobs(w, x):
 def _write_column(w, x, name, words):
     dtype, layers = w.dtype(name), 1 if w.space(name) == "run" else len(x.heads)
     for layer in range(layers):
+        progress.add(len(x.heads) / layers)
         if "intervals" in words.split(":")[0].split():
             _write_intervals(w, x, name, layer)
             continue
@@ -392,9 +393,12 @@ def _write(x, out, overwrite):
         made = set(x.kept)
         if x.has("attention"):
             made |= set(attention_columns(x.probes))
+        progress.expect(len(x.columns) * len(x.heads), "layers")
         for name, words in x.columns.items():
             if name not in made or name in x.exact:
                 _write_column(w, x, name, words)
+            else:
+                progress.add(len(x.heads))
         write_kept(x, w)
         if x.has("attention"):
             write_attention(x, w, x.probes, x.left())
@@ -430,5 +434,6 @@ def run(request, operands):
     if not request.output:
         raise Usage("-o OUT.kvf names the trace")
     options = {n: getattr(request, n) for n in ("heads", "prompt", "probes", "model", "method", "budget")}
-    import_trace(operands, request.output, request.overwrite, **options)
+    with progress.line("import"):
+        import_trace(operands, request.output, request.overwrite, **options)
     print(shown(request.output))

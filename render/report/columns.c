@@ -25,6 +25,7 @@ struct source {
     int col;
     int64_t block, rows;
     const struct texts *dict; /* NULL: numbers */
+    const struct teller *watch;
 };
 
 static bool same_text(const char *a, const char *b)
@@ -116,6 +117,7 @@ static int learn(const struct source *s, struct facts *f)
         for (int64_t row = 0; row < s->rows; row += s->block) {
             read_block(s, row, v);
             look_at(v, first, s->block, f);
+            teller_tell(s->watch, row + s->block, 2 * s->rows);
         }
     }
     int err = first && v ? KVF_OK : KVF_E_NOMEM;
@@ -170,6 +172,7 @@ static int pack_rows(const struct source *s, int64_t rows, enum pack_type type,
             buf_printf(&ret->json, "%s%zu", row ? "," : "", ret->text.len);
         if (large)
             err = pack_values(&ret->text, v, s->block, type);
+        teller_tell(s->watch, s->rows + row + s->block, 2 * s->rows);
     }
     if (!err && !large)
         err = pack_values(&ret->text, v, rows, type);
@@ -295,10 +298,11 @@ static bool pack_relation(const struct table *t, int col, struct buf *out)
     return true;
 }
 
-int column_pack(const struct table *t, int col, int64_t block, struct page_column *ret)
+int column_pack(const struct table *t, int col, int64_t block, const struct teller *w,
+                struct page_column *ret)
 {
     static const char *const types[] = {"int", "real", "str"};
-    struct source s = {t, col, block, table_rows(t), NULL};
+    struct source s = {t, col, block, table_rows(t), NULL, w};
     snprintf(ret->name, sizeof ret->name, "%s", table_col_name(t, col));
     json_put_member_str(&ret->json, "name", table_col_name(t, col));
     json_put_member_str(&ret->json, "unit", table_col_unit(t, col));

@@ -27,9 +27,10 @@ struct page_column {
 /* Rows of a block: those of the first head, if all heads have as many. */
 int64_t columns_block(const struct table *t);
 
-/* ret: zeroed; page_column_finish frees it, after a failure too.  KVF_OK, KVF_E_NOMEM or
- * KVF_E_LIMIT. */
-int column_pack(const struct table *t, int col, int64_t block, struct page_column *ret);
+/* w is told how much of it is done.  ret: zeroed; page_column_finish frees it, after a failure too.
+ * KVF_OK, KVF_E_NOMEM or KVF_E_LIMIT. */
+int column_pack(const struct table *t, int col, int64_t block, const struct teller *w,
+                struct page_column *ret);
 void page_column_finish(struct page_column *p);
 
 #endif

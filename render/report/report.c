@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/replace.h"
+#include "base/stage.h"
 #include "render/report/columns.h"
 #include "render/report/page.h"
 #include "render/report/report.h"
@@ -123,9 +124,11 @@ static void put_meta(struct buf *out, const struct table *t)
     buf_char(out, ']');
 }
 
-int report_table(struct report *r, const char *key, const char *command, const struct table *t)
+int report_table(struct report *r, const char *key, const char *command, const struct table *t,
+                 const struct teller *w)
 {
     struct entry *e = add_entry(r, key);
+    struct stage stage = {.watch = w ? w->fn : NULL, .ctx = w ? w->ctx : NULL};
     int64_t block = columns_block(t);
     if (!e)
         return KVF_E_NOMEM;
@@ -138,7 +141,8 @@ int report_table(struct report *r, const char *key, const char *command, const s
     int err = e->col ? e->json.err : KVF_E_NOMEM;
     for (int c = 0; !err && c < table_cols(t); c++) {
         e->n_cols++;
-        err = column_pack(t, c, block, &e->col[c]);
+        stage_set(&stage, 0, 1, c, table_cols(t));
+        err = column_pack(t, c, block, &(struct teller){stage_see, &stage}, &e->col[c]);
         err = err ? err : e->col[c].json.err;
         err = err ? err : e->col[c].text.err;
     }

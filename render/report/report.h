@@ -46,8 +46,9 @@ int report_command(struct report *r, const char *command);
 int report_trace(struct report *r, const char *name);
 
 /* key: what the page knows the table by ("eviction"); command: how kvfate prints it.  KVF_OK,
- * KVF_E_NOMEM or KVF_E_LIMIT. */
-int report_table(struct report *r, const char *key, const char *command, const struct table *t);
+ * KVF_E_NOMEM or KVF_E_LIMIT.  w, unless NULL, is told how much is packed. */
+int report_table(struct report *r, const char *key, const char *command, const struct table *t,
+                 const struct teller *w);
 
 /* Says in place of a table why there is none.  KVF_OK or KVF_E_NOMEM. */
 int report_absent(struct report *r, const char *key, const char *why);

@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
 """What takes longer than a moment tells on a terminal how far it is and how long it will still take, and nothing of it elsewhere."""
+import fcntl
 import os
 import pty
 import re
+import struct
 import subprocess
+import termios
 
 from harness import Gguf, Suite
 
 s = Suite()
-LINE = re.compile(rb"\r(\S+) +\[[#.]{24}\] (\d+)/(\d+)  \d+ ([a-zA-Z]+)/s")
+LINE = re.compile(rb"\r(\S+) +\[[#.]{24}\] ([\d.]+)/(\d+)  [\d.e+-]+ ([a-zA-Z]+)/s")
 
 
-def on_terminal(*argv):
-    """What a terminal shows of the standard error, and the status."""
+def on_terminal(*argv, columns=0):
+    """What a terminal of so many columns shows of the standard error, and the status."""
     ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 0, columns, 0, 0))
     p = subprocess.Popen([s.exe, *argv], stdout=subprocess.DEVNULL, stderr=theirs)
     os.close(theirs)
     shown = b""
@@ -29,10 +33,17 @@ def on_terminal(*argv):
     return shown, p.wait()
 
 
+def shown(what, label, unit, *argv, least=3):
+    """Among what a command tells there is a line of this label, of which several states are seen."""
+    said, status = on_terminal(*argv)
+    states = {m[2] for m in LINE.finditer(said) if (m[1], m[4]) == (label, unit)}
+    s.check(f"{what}: is told", status == 0 and len(states) >= least, status, states, said[-300:])
+
+
 def told(what, label, unit, *argv):
     """The line rises up to the whole, once or more; it tells the time left, and is gone at the end."""
     shown, status = on_terminal(*argv)
-    lines = [(m[1], int(m[2]), int(m[3]), m[4]) for m in LINE.finditer(shown)]
+    lines = [(m[1], float(m[2]), int(m[3]), m[4]) for m in LINE.finditer(shown)]
     s.check(f"{what}: ends well", status == 0, status, shown[-400:])
     s.check(f"{what}: is told", len(lines) > 2 and {(a, d) for a, _, _, d in lines} == {(label, unit)}, shown[:400])
     s.check(f"{what}: within the whole", all(0 <= done <= of for _, done, of, _ in lines) and len({done for _, done, _, _ in lines}) > 2, lines)
@@ -52,4 +63,18 @@ told("a prompt", b"prefill", b"tok", "logits", "-m", WIDE, "--ids", ids, "-o", s
 told("an analysis of heads", b"decay", b"parts", "decay", *[trace] * 8, "-t", "1")
 told("one that is not of the frame", b"heads", b"parts", "heads", *[trace] * 8, "-t", "1")
 told("a page", b"report", b"tables", "report", trace, trace, "-o", s.path("r.html"))
+shown("rows of a table", b"write", b"rows", "eviction", *[trace] * 8, "-t", "1", "-o", s.path("t.sqlite"))
+shown("prompts with needles", b"needle", b"prompts", "needle", "--words", "200000", "-n", "40", "-o", s.path("hay"))
+shown("an export", b"export", b"heads", "export", trace, "-o", s.path("t.jsonl"))
+shown("a piece of a prompt, by its layers", b"prefill", b"tok", "generate", "-m", WIDE, "--ids", ids, "-n", "0", "-t", "1", "--chunk", "4096")
+text = s.file("text.txt", b"".join(b"# %d\n\n" % i + b"the thing and the other thing of the day\n" * 40 for i in range(20)))
+shown("a step of training, by its layers", b"train", b"steps", "train", "-m", WIDE, "--data", text, "--length", "1024", "--steps", "1", "--check-every", "0",
+      "--method", "trimkv:accumulate=8", "-t", "1", "-o", s.path("g.safetensors"))
+said, status = on_terminal("generate", "-m", WIDE, "--ids", ids, "-n", "0", "-t", "1", "-q")
+s.check("-q: nothing is told", status == 0 and said == b"", said)
+said, status = on_terminal("generate", "-m", WIDE, "--ids", short, "-n", "0")
+s.check("no rate of no tokens", b"nan" not in said and b"decode 0 tokens; cache" in said, said[-200:])
+said, status = on_terminal("generate", "-m", WIDE, "--ids", short, "-n", "0", columns=40)
+lines = [x for x in re.split(rb"[\r\n]|\x1b\[K", said) if b"tok/s" in x and b"prefill  " in x]
+s.check("a narrow terminal", status == 0 and lines and all(len(x) < 40 for x in lines), lines)
 s.finish()

@@ -12,7 +12,7 @@ static void add(struct report *r, struct source *s, struct kvf_trace *t)
     if (!any_analysis(s, &x))
         return;
     struct table *table = any_run(&x, t, &d);
-    int err = table ? report_table(r, x.a->name, "kvfate x", table)
+    int err = table ? report_table(r, x.a->name, "kvfate x", table, NULL)
                     : report_absent(r, x.a->name, d.text);
     MUST(err == KVF_OK);
     table_destroy(table);

@@ -119,7 +119,7 @@ FENCES = [
     (r'linux/|sys/(auxv|epoll|eventfd|inotify|prctl|random|sendfile|signalfd|syscall|sysinfo|timerfd)',
      ['base/os_linux.c']),
     (r'sys/file', ['base/replace.c']),
-    (r'sys/ioctl', ['cli/preview.c']),
+    (r'sys/ioctl', ['base/progress.c']),
     (r'mpi', ['cli/crew_mpi.c']),
 ]
 # What else <...> may name: ISO C and POSIX, in any room.

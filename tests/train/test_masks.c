@@ -86,8 +86,8 @@ static void compare(struct bench *b, const char *method, const float *share)
     int64_t left;
     cr_assert(zero(int, method_parse(method, 16, &row, &params, &d)), "%s", d.text);
     struct session_options o = {.method = &row, .params = &params, .kv_type = KV_F32};
-    cr_assert(zero(int, masks_make(b->s.e, &o, PROMPT, &b->pack, 1, &b->gone, &left, &d)), "%s",
-              d.text);
+    cr_assert(zero(int, masks_make(b->s.e, &o, PROMPT, &b->pack, 1, &b->gone, &left, NULL, &d)),
+              "%s", d.text);
     double want = decoded(b, &o, 0, CUT) + decoded(b, &o, CUT, N - CUT), have = passed(b, share);
     cr_expect(left > 0, "%s evicts nothing", method);
     cr_expect(fabs(have - want) <= 1e-5 * want, "%s: %.9g, decoded %.9g", method, have, want);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -15,6 +16,7 @@
 #include "base/par.h"
 #include "base/progress.h"
 #include "base/rng.h"
+#include "base/stage.h"
 #include "base/stats.h"
 #include "base/utf8.h"
 
@@ -73,7 +75,11 @@ static const char *progress_line(int64_t done, int64_t total, char text[200])
     struct progress p;
     do {
         cr_assert(ftruncate(fileno(f), 0) == 0 && lseek(fileno(f), 0, SEEK_SET) == 0);
-        p = (struct progress){"eval", "tok", total, clock_seconds() - 10, 0, true};
+        p = (struct progress){.label = "eval",
+                              .unit = "tok",
+                              .total = total,
+                              .start = clock_seconds() - 10,
+                              .on = true};
         progress_update(&p, done);
     } while (clock_seconds() - p.start > 10.001 && --tries > 0);
     dup2(keep, STDERR_FILENO);
@@ -99,6 +105,98 @@ Test(progress, says_the_time_left_where_it_is_known)
                  "eval       [########################] 100/100  10 tok/s"));
     cr_expect(eq(str, (char *)progress_line(50, 0, s), "eval       50  5 tok/s"));
     cr_expect(strstr(progress_line(30, 6030, s), "ETA 33:20") != NULL, "6000 at 3 a second: %s", s);
+}
+
+/* What a terminal of so many columns shows of a line, less the codes of the terminal; "": there is
+ * none. */
+static const char *line_on(int columns, struct progress *p, char text[300])
+{
+    int keep = dup(STDERR_FILENO), terminal = posix_openpt(O_RDWR | O_NOCTTY), screen = -1;
+    size_t n = 0;
+    if (terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0)
+        screen = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    if (screen >= 0
+        && ioctl(screen, TIOCSWINSZ, &(struct winsize){.ws_col = (unsigned short)columns}) == 0) {
+        dup2(screen, STDERR_FILENO);
+        p->last_draw = 0;
+        progress_within(p, 1, 2);
+        dup2(keep, STDERR_FILENO);
+        struct pollfd more = {.fd = terminal, .events = POLLIN};
+        while (!memmem(text, n, "\x1b[K", 3) && n < 299 && poll(&more, 1, 5000) == 1) {
+            ssize_t got = read(terminal, text + n, 299 - n);
+            if (got <= 0)
+                break;
+            n += (size_t)got;
+        }
+        close(screen);
+    }
+    if (terminal >= 0)
+        close(terminal);
+    close(keep);
+    text[n > 3 ? n - 3 : 0] = 0;
+    return n > 3 ? text + 1 : "";
+}
+
+/* The bar gives way first, then the end of the line; a terminal of 0 columns does not say how wide
+ * it is. */
+Test(progress, is_never_wider_than_the_terminal)
+{
+    static const struct {
+        int columns;
+        const char *says;
+    } wide[] = {{0, "train      [############............] 4.5/9"},
+                {200, "train      [############............] 4.5/9"},
+                {48, "train      [##..] 4.5/9"},
+                {30, "train      4.5/9"},
+                {9, "train   "}};
+    char text[300];
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
+        struct progress p = {.label = "train",
+                             .unit = "steps",
+                             .total = 9,
+                             .start = clock_seconds() - 10,
+                             .on = true,
+                             .done = 4};
+        const char *shown = line_on(wide[i].columns, &p, text);
+        if (!*shown)
+            return; /* no terminal device */
+        cr_expect(strncmp(shown, wide[i].says, strlen(wide[i].says)) == 0, "%d: '%s'",
+                  wide[i].columns, shown);
+        cr_expect(wide[i].columns == 0 || strlen(shown) < (size_t)wide[i].columns, "%d: '%s'",
+                  wide[i].columns, shown);
+    }
+}
+
+/* 4 were there; 2.5 more in 10 seconds are 0.25 a second, so that the other 2.5 take 10. */
+Test(progress, of_what_goes_on_counts_what_is_done_here)
+{
+    char text[300];
+    struct progress p = {
+        .label = "train", .unit = "steps", .total = 9, .start = clock_seconds() - 10, .on = true};
+    progress_from(&p, 4);
+    p.done = 6;
+    const char *shown = line_on(80, &p, text);
+    cr_expect(strlen(shown) == 0 || strstr(shown, "6.5/9  0.25 steps/s  ETA 0:10") != NULL, "%s",
+              shown);
+}
+
+static void see(void *ctx, uint64_t done, uint64_t of)
+{
+    *(double *)ctx = (double)done / (double)of;
+}
+
+Test(stage, is_a_share_of_the_whole)
+{
+    double told = -1;
+    struct stage s = {see, &told, 0, 1};
+    stage_see(&s, 1, 4);
+    cr_expect(eq(dbl, told, .25));
+    stage_set(&s, .5, 1, 1, 2);
+    stage_see(&s, 1, 2);
+    cr_expect(eq(dbl, told, .875));
+    s.watch = NULL;
+    stage_see(&s, 1, 1);
+    cr_expect(eq(dbl, told, .875), "nobody is told");
 }
 
 Test(progress, is_silent_unless_a_terminal_is_there)

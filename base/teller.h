@@ -1,0 +1,19 @@
+/* teller.h - who is told how much of something is done. */
+#ifndef KVF_BASE_TELLER_H
+#define KVF_BASE_TELLER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct teller {
+    void (*fn)(void *ctx, uint64_t done, uint64_t of); /* a kvf_watch_fn; NULL: nobody is told */
+    void *ctx;
+};
+
+static inline void teller_tell(const struct teller *w, int64_t done, int64_t of)
+{
+    if (w && w->fn)
+        w->fn(w->ctx, (uint64_t)done, (uint64_t)of);
+}
+
+#endif
