@@ -415,7 +415,7 @@ static int find_columns(const struct kvf_trace *t, struct plan *p, struct kvf_di
         near &= p->column[IN_NEAR + k] >= 0;
     }
     if (!err && !near)
-        lacks_add(&l, p->useful.prefix ? "near.all.*" : "near.span.*");
+        lacks_add(&l, t, p->useful.prefix ? "near.all.*" : "near.span.*");
     return columns_refuse(&l, NULL, err, d);
 }
 

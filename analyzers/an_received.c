@@ -108,7 +108,8 @@ static int find_pairs(struct data *x, const struct analyzer_args *args, struct k
     if (!err && !recorded)
         return kvf_fail(d, KVF_E_NOTFOUND,
                         "this trace has no columns received.LxHy.i; record them with 'kvfate run "
-                        "--watch TOKENS@HEADS', or give kvfate import columns of these names "
+                        "--watch TOKENS@HEADS' or kvfate.capture with watch=\"TOKENS@HEADS\", or "
+                        "give kvfate import columns of these names "
                         "(or ask for --spread)");
     if (!err && !x->n && x->T > 0 && !x->unborn)
         return kvf_fail(d, KVF_E_ARG,

@@ -219,7 +219,7 @@ static int choose(struct frame *f, struct kvf_diag *d)
         err = criterion_column(f->t, "last_selected", CRITERION_HELD, &l, &f->column[AGE], d);
     f->space = x->gate || held ? KVF_SPACE_KV : KVF_SPACE_QUERY;
     if (x->gate ? f->column[LOG_BETA] < 0 : f->column[AGE] < 0 && !held)
-        lacks_add(&l, x->gate ? "log_beta" : name);
+        lacks_add(&l, f->t, x->gate ? "log_beta" : name);
     return columns_refuse(&l, x->gate ? NULL : criterion_else(f->t), err, d);
 }
 

@@ -99,9 +99,9 @@ static int find_columns(struct source *s, const char *criterion, struct kvf_diag
     s->age = kvf_find(s->t, name);
     struct lacks l = {.n = 0};
     if (s->saliency < 0 && s->evict < 0)
-        lacks_add(&l, "evict_step");
+        lacks_add(&l, s->t, "evict_step");
     if (criterion && s->age < 0)
-        lacks_add(&l, name);
+        lacks_add(&l, s->t, name);
     return columns_refuse(&l, NULL, KVF_OK, d);
 }
 
@@ -331,7 +331,7 @@ static void put_lacks(struct table *out, const struct source *s, int n)
         while (have < n && kvf_find(s[have].t, shared_columns[c]) >= 0)
             have++;
         if (have < n)
-            lacks_add(&lacks, shared_columns[c]);
+            lacks_add(&lacks, s[have].t, shared_columns[c]);
     }
     lacks_note(&lacks, out);
     lacks_free(&lacks);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/json.h"
+
 /* In the order of <kvf/schema.h>; of two that fit a name the first counts. */
 #define ROWS "attention"
 static const struct column_supply supplies[] = {
@@ -72,21 +74,51 @@ static bool same(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
+static bool was_captured(const struct kvf_trace *t)
+{
+    struct json *root = NULL;
+    const char *text = kvf_meta(t);
+    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
+        return false;
+    bool yes = json_get(json_get(root, "run"), "captured") != NULL;
+    json_free(root);
+    return yes;
+}
+
+/* Names the option of kvfate.capture that does what the flag of `kvfate run` does; false: none. */
+static bool put_capture(struct buf *b, const char *flag)
+{
+    const char *option = "probes", *value = NULL;
+    if (strcmp(flag, "--shadow entries") == 0) {
+        value = "shadow";
+    } else if (strncmp(flag, "--watch ", 8) == 0) {
+        option = "watch";
+        value = flag + 8;
+    } else if (strncmp(flag, "--probes ", 9) == 0 && !strchr(flag + 9, ' ')) {
+        value = flag + 9;
+    }
+    if (value)
+        buf_printf(b, "kvfate.capture with %s=\"%s\", or ", option, value);
+    return value != NULL;
+}
+
 /* " (kvfate run --probes mass, or kvfate import of attention)" */
-static void put_supply(struct buf *b, const struct column_supply *s)
+static void put_supply(struct buf *b, const struct column_supply *s, bool captured)
 {
     buf_str(b, " (");
-    if (s->flag)
+    if (s->flag && !(captured && put_capture(b, s->flag)))
         buf_printf(b, "kvfate run %s, or ", s->flag);
     buf_str(b, "kvfate import");
     buf_printf(b, "%s%s)", s->import ? " of " : "", s->import ? s->import : "");
 }
 
-void lacks_add(struct lacks *l, const char *name)
+void lacks_add(struct lacks *l, const struct kvf_trace *t, const char *name)
 {
     const struct column_supply *s = column_supply(name);
+    if (l->n == 0)
+        l->captured = was_captured(t);
     if (l->last && !(same(l->last->flag, s->flag) && same(l->last->import, s->import)))
-        put_supply(&l->text, l->last);
+        put_supply(&l->text, l->last, l->captured);
     buf_printf(&l->text, "%s%s", l->n ? ", " : "", name);
     l->last = s;
     l->n++;
@@ -95,7 +127,7 @@ void lacks_add(struct lacks *l, const char *name)
 const char *lacks_text(struct lacks *l)
 {
     if (l->last)
-        put_supply(&l->text, l->last);
+        put_supply(&l->text, l->last, l->captured);
     l->last = NULL;
     return l->text.err ? NULL : l->text.data;
 }
@@ -124,7 +156,7 @@ int columns_find(const struct kvf_trace *t, const char *name, enum kvf_space spa
         return kvf_fail(d, KVF_E_FORMAT, "the column %s must hold a value for each %s%s", name,
                         spaces[space], axes[axis]);
     if (!has && l)
-        lacks_add(l, name);
+        lacks_add(l, t, name);
     *ret = column;
     return KVF_OK;
 }
@@ -148,7 +180,7 @@ int column_need(const struct kvf_trace *t, const char *name, int *ret_column, st
     struct lacks l = {.n = 0};
     int c = kvf_find(t, name);
     if (c < 0)
-        lacks_add(&l, name);
+        lacks_add(&l, t, name);
     else
         *ret_column = c;
     return columns_refuse(&l, NULL, KVF_OK, d);

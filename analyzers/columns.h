@@ -52,11 +52,13 @@ const struct column_supply *column_supply_at(int i);
 /* Columns that a trace lacks.  Zeroed: none. */
 struct lacks {
     struct buf text;
+    bool captured; /* the trace was recorded by the Python package's capture */
     const struct column_supply *last; /* of the last one */
     int n;
 };
-void lacks_add(struct lacks *l, const char *name);
-/* "a, b (kvfate run --probes evict, or kvfate import), ...", borrowed; NULL: no memory. */
+void lacks_add(struct lacks *l, const struct kvf_trace *t, const char *name);
+/* "a, b (kvfate run --probes evict, or kvfate import), ...", borrowed; NULL: no memory.  Of a
+ * captured trace the text names what capture records, where it does. */
 const char *lacks_text(struct lacks *l);
 /* Puts the text into the metadata as `missing`, where there are any. */
 void lacks_note(struct lacks *l, struct table *out);

@@ -303,7 +303,7 @@ int gate_column_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag
     for (size_t i = 0; c < 0 && i < sizeof names / sizeof *names; i++)
         c = kvf_find(t, names[i]);
     for (size_t i = 0; c < 0 && i < sizeof names / sizeof *names; i++)
-        lacks_add(&l, names[i]);
+        lacks_add(&l, t, names[i]);
     int err = columns_refuse(&l, "one of them is enough", KVF_OK, d);
     if (err)
         return err;

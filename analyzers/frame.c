@@ -77,7 +77,7 @@ static void release(struct frame *f)
 
 void frame_lacks(struct frame *f, const char *name)
 {
-    lacks_add(&f->own->lacks, name);
+    lacks_add(&f->own->lacks, f->t, name);
 }
 
 /* How many of the analyzer's columns have a place in f->column. */

@@ -63,9 +63,9 @@ def compare(name, whole, path, argv, missing, blank, left_out=(), keep=None):
 
 
 with tempfile.TemporaryDirectory(prefix="kvfate-lacking-") as folder:
-    def kvf(name, *without):
+    def kvf(name, *without, run=()):
         return make(write_kvf, os.path.join(folder, name), [c for c in columns(np.random.default_rng(4)) if c.name not in without], (L, H, G, T),
-                    {"run": {"prompt_tokens": P}, "method": {"name": "mine"}}, [f"t{i} " for i in range(T)])
+                    {"run": {"prompt_tokens": P, **dict(run)}, "method": {"name": "mine"}}, [f"t{i} " for i in range(T)])
 
     x = kvf("x.kvf")
     rest = ("evict_reason", "evict_score", "evict_margin", "evict_tie")
@@ -103,6 +103,10 @@ with tempfile.TemporaryDirectory(prefix="kvfate-lacking-") as folder:
     refused("all that is needed", 1, ["kv-size", none], f"no column evict_step {STEP}")
     refused("columns of several probes", 1, ["heads", none], "no columns mass.sum, mass.max (kvfate run --probes mass, or kvfate import of attention), last_selected.mass.90 "
             f"{SURVIVAL}, entropy (kvfate run --probes steps, or kvfate import of attention)")
+    captured = kvf("captured.kvf", "evict_step", "under.seen", run={"captured": {"attention": "sdpa"}})
+    refused("of a capture, its own way", 1, ["attention-sparsity", captured], 'kvfate.capture with probes="window", or kvfate import of attention')
+    refused("of a capture, what it has no way for", 1, ["calibration", captured], "log_beta (kvfate run --method trimkv --gates FILE, or kvfate import of log_beta",
+            'kvfate.capture with probes="calibration"')
     refused("a way out", 1, ["compare", x, x], "no columns mass.sum", "--by tokens --value evict_step")
     refused("one of several", 1, ["variance", x], "log_beta", "write_gate", "importance", "one of them is enough")
 
