@@ -56,7 +56,7 @@ static int subtract(struct job *j, struct table **t, struct kvf_diag *d)
     return err;
 }
 
-static int check_output(const struct job *j, char **path, struct kvf_diag *d)
+static int check_output(const struct job *j, const char *path, struct kvf_diag *d)
 {
     if (!j->out && !j->json && !j->look.preview)
         return kvf_fail(d, KVF_E_ARG, "where to? -o FILE.{png,svg,pdf}, or --preview");
@@ -71,7 +71,7 @@ static int check_output(const struct job *j, char **path, struct kvf_diag *d)
                         "-o %s: the name must end in .png, .svg, .pdf, .tsv, .csv, "
                         ".json, .npz or .sqlite",
                         j->out);
-    if (file_same(path[0], j->out) || (j->minus && file_same(j->minus, j->out)))
+    if (file_same(path, j->out) || (j->minus && file_same(j->minus, j->out)))
         return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the table", j->out);
     return KVF_OK;
 }
@@ -131,6 +131,23 @@ static int draw_layout(const struct command *self, struct job *j, int n, char **
     return command_end(self, err, &d);
 }
 
+/* What TABLE@FIGURE:KEY=VALUE,... says stands for --figure and --style. */
+static int take_operand(struct job *j, const char *text, struct draw_operand *ret,
+                        struct kvf_diag *d)
+{
+    int err = draw_operand(text, ret, d);
+    if (err || !ret->figure)
+        return err;
+    if (j->figure || (ret->option && j->look.style.option))
+        return kvf_fail(d, KVF_E_ARG,
+                        "%.200s names its figure%s; --figure%s belongs to a table by itself", text,
+                        ret->option ? " and its style" : "", ret->option ? " or --style" : "");
+    j->figure = ret->figure->name;
+    if (ret->option)
+        j->look.style.option = ret->option;
+    return KVF_OK;
+}
+
 static int cmd_draw(const struct command *self, void *request, int n, char **operand)
 {
     struct job *j = request;
@@ -142,15 +159,18 @@ static int cmd_draw(const struct command *self, void *request, int n, char **ope
             self, kvf_fail(&d, KVF_E_ARG, "several tables are panels of a page: --layout ab/cc"),
             &d);
     struct table *t = NULL;
-    int err = figure_options_check(&j->look, &d);
+    struct draw_operand x;
+    int err = take_operand(j, operand[0], &x, &d);
     if (!err)
-        err = check_output(j, operand, &d);
+        err = figure_options_check(&j->look, &d);
+    if (!err)
+        err = check_output(j, x.path, &d);
     if (!err)
         figure_prepare();
     if (!err)
-        err = saved_table_open(operand[0], &t, &d);
+        err = saved_table_open(x.path, &t, &d);
     if (!err)
-        err = j->minus ? subtract(j, &t, &d) : check_figure(j, t, operand[0], &d);
+        err = j->minus ? subtract(j, &t, &d) : check_figure(j, t, x.path, &d);
     const struct output o = {j->out, j->json, &j->look, j->figure};
     if (!err)
         err = output_table(&o, t, &d);

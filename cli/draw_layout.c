@@ -2,40 +2,50 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/files.h"
 #include "cli/saved_table.h"
 
-enum { PATH_BYTES = 4096, NAME_BYTES = 64 };
+enum { NAME_BYTES = 64 };
 
-/* Divides "TABLE@FIGURE:KEY=VALUE,..." behind the last '@' that a figure's name follows. */
-static void divide(const char *text, char path[PATH_BYTES], const struct figure **f,
-                   const char **option)
+int draw_operand(const char *text, struct draw_operand *ret, struct kvf_diag *d)
 {
     const char *at = strrchr(text, '@');
     char name[NAME_BYTES];
     size_t n = at ? strcspn(at + 1, ":") : 0;
     snprintf(name, sizeof name, "%.*s", (int)(n < NAME_BYTES ? n : 0), at ? at + 1 : "");
-    *f = figure_find(name);
-    *option = *f && at[1 + n] && at[2 + n] ? at + 2 + n : NULL;
-    snprintf(path, PATH_BYTES, "%.*s", *f ? (int)(at - text) : PATH_BYTES - 1, text);
+    ret->figure = figure_find(name);
+    ret->option = ret->figure && at[1 + n] && at[2 + n] ? at + 2 + n : NULL;
+    snprintf(ret->path, sizeof ret->path, "%.*s", ret->figure ? (int)(at - text) : DRAW_PATH - 1,
+             text);
+    if (at && !ret->figure && access(text, F_OK) != 0)
+        return kvf_fail(d, KVF_E_ARG,
+                        "%.200s: there is no figure '%.*s'; TABLE@FIGURE takes one of those that "
+                        "'kvfate figures' lists",
+                        text, (int)n, at + 1);
+    return KVF_OK;
 }
 
 static int open_panel(const char *text, const char *out, struct layout_panel *p, struct table **t,
                       struct kvf_diag *d)
 {
-    char path[PATH_BYTES];
-    divide(text, path, &p->f, &p->option);
-    if (file_same(path, out))
-        return kvf_fail(d, KVF_E_ARG, "-o %.200s would overwrite a table", out);
-    int err = saved_table_open(path, t, d);
+    struct draw_operand x;
+    int err = draw_operand(text, &x, d);
     if (err)
         return err;
+    if (file_same(x.path, out))
+        return kvf_fail(d, KVF_E_ARG, "-o %.200s would overwrite a table", out);
+    err = saved_table_open(x.path, t, d);
+    if (err)
+        return err;
+    p->f = x.figure;
+    p->option = x.option;
     if (!p->f)
         p->f = figure_of_table(table_name(*t));
     if (!p->f || strcmp(p->f->table, table_name(*t)) != 0)
         return kvf_fail(d, KVF_E_ARG, "%.200s: %s of table '%.80s'; 'kvfate figures' lists them",
-                        path, p->f ? "not a figure" : "there is no figure", table_name(*t));
+                        x.path, p->f ? "not a figure" : "there is no figure", table_name(*t));
     p->t = *t;
     return KVF_OK;
 }

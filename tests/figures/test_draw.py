@@ -112,6 +112,16 @@ def difference(at):
 
 def bad_input(at):
     good = at("a.tsv")
+    for panel, same in ((at("s.tsv") + "@survival-map", ["--figure", "survival-map"]), (at("s.tsv") + "@survival:y=log", ["--style", "y=log"])):
+        run("draw", panel, "-o", at("a.svg"))
+        r = run("draw", at("s.tsv"), *same, "-o", at("b.svg"))
+        check("TABLE@FIGURE:KEY=VALUE alone, as of panels", r.returncode == 0 and read(at("a.svg")) == read(at("b.svg")), r.stderr)
+    for layout in ([], ["--layout", "a"]):
+        refused("TABLE@ of no figure", "draw", at("s.tsv") + "@survivor:y=log", *layout, "-o", at("x.svg"), words=["no figure 'survivor'", "kvfate figures"])
+    refused("a figure named twice", "draw", at("s.tsv") + "@survival", "--figure", "survival", "-o", at("x.svg"), words=["--figure"])
+    refused("a style named twice", "draw", at("s.tsv") + "@survival:y=log", "--style", "y=log", "-o", at("x.svg"), words=["--style"])
+    shutil.copyfile(at("s.tsv"), at("s@home.tsv"))
+    check("a file with such a name", run("draw", at("s@home.tsv"), "-o", at("a.svg")).returncode == 0)
     refused("no output", "draw", good, words=["-o"])
     refused("over itself", "draw", good, "-o", good, words=["overwrite"])
     refused("unknown figure", "draw", good, "--figure", "eviction", "-o", at("x.svg"), words=["eviction"])
