@@ -25,11 +25,12 @@ struct quality {
     bool strong[CHART_LINES]; /* not pale */
     double full;              /* of the full cache, NaN where the table lacks it */
     bool log_x, log_y, more_is_better, front;
-    int64_t off; /* points that a logarithm cannot show */
+    int64_t off;     /* points that a logarithm cannot show */
+    int64_t unknown; /* rows without a number up or across, which have no point */
 };
 
 /* Columns that go up and across, and what they are called; all in the order of the keys' words. */
-enum { KL, NLL, TOP1, RIGHT };
+enum { KL, NLL, TOP1, RIGHT, KEPT };
 static const char *const ys[] = {"kl", "nll", "top1_agree", "right", "kept", NULL};
 static const char *const y_label[] = {
     "KL to the full cache (nats per token)", "negative log likelihood (nats per token)",
@@ -67,6 +68,14 @@ static double full_cache(const struct table *t, int y)
     return NAN;
 }
 
+static int64_t count_unknown(const struct table *t, int x, int y)
+{
+    int64_t n = 0;
+    for (int64_t r = 0; r < table_rows(t); r++)
+        n += !is_full(t, r) && !(table_real(t, x, r) > 0 && isfinite(table_real(t, y, r)));
+    return n;
+}
+
 static int interval_column(const struct table *t, const char *y, const char *end)
 {
     char name[CELL_TEXT + 8];
@@ -96,6 +105,7 @@ static void finish(struct quality *q)
     for (int i = 0; i < q->h.n; i++) {
         struct chart_line *l = &q->h.line[i];
         double sum = 0;
+        int known = 0;
         sort_line(l);
         for (int k = 0; k < l->n; k++) {
             if (q->log_y && l->y[k] <= 0) {
@@ -108,9 +118,10 @@ static void finish(struct quality *q)
                     q->h.y0 = fmin(v[e], q->h.y0); /* fmin and fmax pass over NaN */
                     q->h.y1 = fmax(v[e], q->h.y1);
                 }
-            sum += l->y[k];
+            sum += isnan(l->y[k]) ? 0 : l->y[k];
+            known += !isnan(l->y[k]);
         }
-        q->mean[i] = l->n ? sum / l->n : NAN;
+        q->mean[i] = known ? sum / known : NAN;
         int at = i;
         for (; at > 0; at--) { /* NaN last */
             double before = q->mean[q->order[at - 1]];
@@ -127,7 +138,7 @@ static int read_quality(const struct table *t, const struct figure_style *s, str
                         struct kvf_diag *d)
 {
     const struct pareto_style *o = s->own;
-    *q = (struct quality){.more_is_better = o->y == TOP1 || o->y == RIGHT,
+    *q = (struct quality){.more_is_better = o->y == TOP1 || o->y == RIGHT || o->y == KEPT,
                           .log_y = o->y == KL && o->scale == 0,
                           .front = o->front == 0};
     const char *y = ys[o->y], *x = xs[o->x];
@@ -145,6 +156,7 @@ static int read_quality(const struct table *t, const struct figure_style *s, str
     if (err)
         return err;
     finish(q);
+    q->unknown = count_unknown(t, k.x, k.y);
     q->full = full_cache(t, k.y);
     if (isfinite(q->full) && (!q->log_y || q->full > 0)) {
         q->h.y0 = fmin(q->full, q->h.y0);
@@ -476,18 +488,25 @@ static int draw_points(struct canvas *c, const struct axis_box *a, struct qualit
     return err;
 }
 
-/* Says which points a logarithm leaves out: of the full cache, or of others. */
-static void note_zeros(struct canvas *c, const struct axis_box *a, const struct quality *q)
+/* Says what is not shown: points that a logarithm leaves out, of the full cache or of others, and
+ * rows without a number; in a corner that lines which rise or fall leave free. */
+static void note_left_out(struct canvas *c, const struct axis_box *a, const struct quality *q)
 {
-    char note[64];
+    char zero[48] = "", unknown[48] = "", note[104];
     if (q->off)
-        snprintf(note, sizeof note, "%lld point%s at 0 not shown", (long long)q->off,
-                 q->off > 1 ? "s" : "");
+        snprintf(zero, sizeof zero, "%lld point%s at 0", (long long)q->off, q->off > 1 ? "s" : "");
+    if (q->unknown)
+        snprintf(unknown, sizeof unknown, "%lld row%s without a number", (long long)q->unknown,
+                 q->unknown > 1 ? "s" : "");
+    if (*zero || *unknown)
+        snprintf(note, sizeof note, "%s%s%s not shown", zero, *zero && *unknown ? ", " : "",
+                 unknown);
     else if (q->log_y && q->full == 0)
         snprintf(note, sizeof note, "full cache: 0");
     else
         return;
-    canvas_text(c, a->x + a->w - 1, a->y + 2, note, PT_SMALL, ALIGN_RIGHT, ink, 0);
+    double y = q->more_is_better ? a->y + a->h - 5.6 : a->y + 2;
+    canvas_text(c, a->x + a->w - 1, y, note, PT_SMALL, ALIGN_RIGHT, ink, 0);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
@@ -516,7 +535,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         axis_draw(c, &a);
         draw_names(c, &a, &q, room);
     }
-    note_zeros(c, &a, &q);
+    note_left_out(c, &a, &q);
 done:
     chart_destroy(&q.h);
     return err;

@@ -397,6 +397,25 @@ def pareto():
         check("names of any length", draw(eval_rows((n * "m", n * "W")), "pareto")[0] == 0, n)
     zero = eval_rows().replace("\t0.0625\t", "\t0\t")
     check("zero on a logarithm is said", "1 point at 0 not shown" in words_of(draw(zero, "pareto")[1]))
+    pareto_of_answers()
+
+
+def pareto_of_answers():
+    """share kept of right answers: more is better, and it has no number where the full cache answers nothing"""
+    kept = {"window": (.2, .5, .9), "h2o": (.4, .8, .7), "snapkv": (.3, "nan", "nan"), "local": ("nan",) * 3}
+    rows = [(m, b, b, v) for m, values in kept.items() for b, v in zip((32, 64, 128), values)] + [("full", "nan", 200, 1)]
+    code, svg, said = draw(tsv("eval", ["method", "budget", "kv_mean", "kept"], rows), "pareto", style="y=kept")
+    words = words_of(svg)
+    check("answers kept are drawn", code == 0 and "share kept, of right answers" in words, said)
+    check("rows without a number are told of", "5 rows without a number not shown" in words, words)
+    names = sorted((t[2], t[0]) for t in texts(svg) if t[0] in kept)
+    check("lines without a point have no name, the others lie as they end", [t for _, t in names] == ["window", "h2o", "snapkv"], names)
+    rings = sorted(discs(svg, (64, 64, 64), filled=False))
+    drawn = discs(svg, (230, 159, 0))  # of h2o: window is black, and has squares
+    check("the front: two points of h2o, the last of window, and the key's", len(rings) == 4 and
+          sum(any(math.dist(p, q) < .02 for q in drawn) for p in rings) == 2, rings, drawn)
+    none = draw(tsv("eval", ["method", "budget", "kv_mean", "kept"], [("h2o", 32, 32, "nan")]), "pareto", style="y=kept")
+    check("no number at all is told, too", none[0] == 0 and "1 row without a number not shown" in words_of(none[1]) and "no point" in words_of(none[1]), none[2])
 
 
 def words():
