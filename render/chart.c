@@ -259,13 +259,13 @@ static void sign(struct canvas *c, double x, double y, const struct chart_look *
     mark_draw(c, (enum mark)(look->sign - 1), x, y, 1.4, look->colour);
 }
 
-/* Draws signs at some points of the line.  Lines with other signs have them at other places; each
- * line has one at least. */
+/* Draws signs at some points of the line, or at all that have room where points are marked.  Lines
+ * with other signs have them at other places; each line has one at least. */
 static void signs(struct canvas *c, const struct axis_box *a, const double *xy, int n,
                   const struct chart_look *look)
 {
-    const double step = 9;
-    double next = a->x + step * fmod(0.3 + 0.382 * look->sign, 1);
+    const double step = look->points ? 1.4 : 9;
+    double next = a->x + (look->points ? 0 : step * fmod(0.3 + 0.382 * look->sign, 1));
     int first = -1, drawn = 0;
     for (int i = 0; i < n; i++) {
         double x = xy[2 * i], y = xy[2 * i + 1];
@@ -276,6 +276,7 @@ static void signs(struct canvas *c, const struct axis_box *a, const double *xy, 
             continue;
         sign(c, x, y, look);
         drawn++;
+        next = look->points ? x : next;
         while (next <= x)
             next += step;
     }

@@ -48,7 +48,8 @@ struct chart_look {
     bool bars;    /* intervals as bars, not as a band */
     double gap;   /* mm between dashes; 0: 0.6 */
     double fill;  /* opacity of the band; 0: 0.22 */
-    int sign;     /* 1 + a mark of marks.h at points some 9 mm apart; 0: none */
+    int sign;     /* 1 + a mark of marks.h at some points, 9 mm apart; 0: none.  With `points`: at
+                   * all that have room, over their discs */
 };
 struct chart_look chart_look_of(int i);
 

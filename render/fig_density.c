@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "render/identity.h"
 #include "render/figures.h"
 #include "render/plot.h"
 
@@ -42,7 +41,7 @@ static void add_row(struct plot *p, const struct view *v, int64_t r)
     plot_add(p, panel, line, a, y, low, high);
     plot_add(p, panel, line, b, y, low, high);
     if (p->n_lines > n && v->trace >= 0) /* traces are named by their methods */
-        p->line[n].look.colour = identity_of_method(line, n).colour;
+        plot_look_method(&p->line[n].look, line, n);
 }
 
 static double highest(const struct plot *p)

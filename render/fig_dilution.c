@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "render/identity.h"
 #include "render/figures.h"
 #include "render/plot.h"
 
@@ -135,7 +134,7 @@ static void add_runs(struct plot *p, const struct view *v, int64_t r)
     struct plot_line *l = plot_line(p, line);
     if (!l)
         return;
-    l->look.colour = identity_of_method(method, (int)(l - p->line)).colour;
+    plot_look_method(&l->look, method, (int)(l - p->line));
     l->look.points = !level;
 }
 

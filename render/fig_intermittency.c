@@ -36,20 +36,39 @@ static const char *panel_of(const struct row_choice *v, int64_t r, const char *q
     return out;
 }
 
-/* Marks where the line whose last point was just added passes one half, with the median: on the
- * line as it is drawn, whose axis across is logarithmic. */
-static void mark_half(struct plot *p, double median)
+/* Makes a line of one trace pass its median, at which the share of its tokens falls through one
+ * half; k: the last point, which lies behind the median. */
+static void pass_median(struct plot *p, int k, double median)
 {
-    const struct plot_series *s = p->last < 0 ? NULL : &p->series[p->last];
-    int k = s ? s->data.n - 1 : 0, n = p->n_marks;
-    const double *x = k > 0 ? s->data.x : NULL, *y = k > 0 ? s->data.y : NULL;
-    if (!y || !(y[k - 1] >= .5 && y[k] < .5) || isnan(median))
+    struct chart_line *l = &p->series[p->last].data;
+    const struct plot_series *s = &p->series[p->last];
+    if (l->low || !(l->y[k - 1] >= .5 && l->y[k] <= .5))
         return;
-    double part = (y[k - 1] - .5) / (y[k - 1] - y[k]);
-    double at = exp(log(x[k - 1]) + part * (log(x[k]) - log(x[k - 1])));
-    plot_mark(p, p->panel[s->panel], p->line[s->line].name, at, .5, false);
-    if (p->n_marks > n)
-        p->mark[n].value = median;
+    plot_add(p, p->panel[s->panel], p->line[s->line].name, l->x[k], l->y[k], NAN, NAN);
+    if (p->err)
+        return;
+    l = &p->series[p->last].data;
+    l->x[k] = median;
+    l->y[k] = .5;
+}
+
+/* Marks the median of the line whose last point was just added, once two points have it between
+ * them: a ring on the line as it is drawn, whose axis across is logarithmic. */
+static void mark_median(struct plot *p, double median)
+{
+    int k = p->last < 0 ? 0 : p->series[p->last].data.n - 1;
+    const struct chart_line *l = k > 0 ? &p->series[p->last].data : NULL;
+    if (!l || !(median >= l->x[k - 1] && median < l->x[k]))
+        return;
+    pass_median(p, k, median);
+    const struct plot_series *s = &p->series[p->last];
+    const double *x = s->data.x + k - 1, *y = s->data.y + k - 1;
+    double part = log(median / x[0]) / log(x[1] / x[0]), at = y[0] + part * (y[1] - y[0]);
+    if (p->log_y)
+        at = exp(log(y[0]) + part * (log(y[1]) - log(y[0])));
+    if (x[1] == median)
+        at = y[1];
+    plot_mark(p, p->panel[s->panel], p->line[s->line].name, median, at, false);
 }
 
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
@@ -63,7 +82,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     int err = choice_open(&v, t, &o->rows, d);
     if (err)
         return err;
-    if (v.traces && !v.criterion) /* panels are of quantities: one criterion, the first */
+    if ((v.traces || v.classes) && !v.criterion) /* panels are of quantities: one criterion, the first */
         v.criterion = table_str(t, v.k.criterion, 0);
     char panel[PLOT_NAME];
     const char *only = v.heads && !o->quantity ? "longest-gap" : o->quantity;
@@ -81,8 +100,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         choice_add(p, &v, r, only ? NULL : panel_of(&v, r, name, panel),
                    table_real(t, above, r) + 1, table_real(t, y, r), value_at(t, low, r),
                    value_at(t, high, r));
+        mark_median(p, value_at(t, median, r));
         plot_of(p, value_at(t, tokens, r));
-        mark_half(p, value_at(t, median, r));
     }
     if (only && !p->n_series)
         return kvf_fail(d, KVF_E_ARG, "--style: the table has no quantity '%s'", only);
@@ -96,7 +115,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     p->ring_values = true;
     n = strlen(p->note);
     if (p->n_marks)
-        snprintf(p->note + n, sizeof p->note - n, "; rings: half of the tokens, with the median");
+        snprintf(p->note + n, sizeof p->note - n, "; rings, numbers: medians");
     plot_note_few(p);
     plot_hide_empty(p);
     return KVF_OK;

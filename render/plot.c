@@ -235,7 +235,7 @@ void plot_mark(struct plot *p, const char *panel, const char *line, double x, do
     int k = panel_find(p, panel), l = line_find(p, line);
     if (p->err || k < 0 || l < 0 || p->n_marks == PLOT_MARKS || !isfinite(x) || !isfinite(y))
         return;
-    p->mark[p->n_marks++] = (struct plot_mark){k, l, x, y, cross, .value = x};
+    p->mark[p->n_marks++] = (struct plot_mark){k, l, x, y, cross};
 }
 
 struct plot_line *plot_line(struct plot *p, const char *name)

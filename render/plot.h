@@ -28,8 +28,7 @@ struct plot_series {
 struct plot_mark {
     int panel, line;
     double x, y;
-    bool cross;   /* else a ring */
-    double value; /* its number: x, unless the figure knows better */
+    bool cross; /* else a ring */
 };
 
 struct plot {
@@ -88,6 +87,9 @@ void plot_hide_empty(struct plot *p);
 struct chart_look plot_look(int i);
 /* The same without black, which is for what is pooled. */
 struct chart_look plot_look_coloured(int i);
+/* Gives a look the colour and the sign that a method has in every figure: those of one hue differ
+ * in their signs.  i: the place of the line, for a method that is not known. */
+void plot_look_method(struct chart_look *look, const char *name, int i);
 
 /* The functions of a figure that is one plot, which its `build` fills from table and style. */
 void plot_figure_size(const struct table *t, const struct figure_style *s, double *ret_w,
@@ -146,8 +148,16 @@ void criterion_name(const char *raw, char out[PLOT_NAME]);
 struct chart_look criterion_look(const char *raw);
 
 /* The keys of figures whose rows are told apart by head, criterion and class; the words of a key
- * are in the order of the enum. */
-enum choice_by { CHOICE_CRITERION, CHOICE_CLASS, CHOICE_HEAD, CHOICE_TRACE, CHOICE_GAP };
+ * are in the order of the enum.  CHOICE_AUTO: classes where the table has them, else gaps where
+ * it has them, else criteria. */
+enum choice_by {
+    CHOICE_AUTO,
+    CHOICE_CRITERION,
+    CHOICE_CLASS,
+    CHOICE_HEAD,
+    CHOICE_TRACE,
+    CHOICE_GAP
+};
 enum choice_y { CHOICE_LINEAR, CHOICE_LOG };
 struct choice_style {
     int by;                /* enum choice_by */
@@ -156,8 +166,9 @@ struct choice_style {
     int y;                 /* enum choice_y, or the figure's own words */
 };
 #define CHOICE_BY(...)                                                                             \
-    WORD_KEY(struct choice_style, by, "criterion",                                                 \
-             "what a line is of; of heads, what a panel is of", __VA_ARGS__)
+    WORD_KEY(struct choice_style, by, "auto",                                                      \
+             "what a line is of; of heads, what a panel is of; auto: what the table has", "auto",   \
+             __VA_ARGS__)
 #define CHOICE_ONE                                                                                 \
     TEXT_KEY(struct choice_style, criterion, "NAME", "the only criterion that is drawn",           \
              .absent = "all")
@@ -167,8 +178,8 @@ struct choice_style {
 #define CHOICE_Y                                                                                   \
     WORD_KEY(struct choice_style, y, "linear", "the axis that goes up", "linear", "log")
 
-/* Rows as such keys choose them: pooled rows, a line for each criterion or class; a panel for each
- * head or trace, or a line for each trace in a panel for each criterion; thin lines of the heads
+/* Rows as such keys choose them: pooled rows, a line for each criterion; a panel for each head or
+ * trace, or a line for each class or trace in a panel for each criterion; thin lines of the heads
  * behind the pooled one. */
 struct row_choice {
     struct plot_rows k;

@@ -221,8 +221,8 @@ static void tell_clipped(struct plot *p)
 
 static void ring_text(const struct plot_mark *m, char text[24])
 {
-    bool short_one = m->value < 9.95 && m->value != floor(m->value);
-    snprintf(text, 24, short_one ? "%.1f" : "%.0f", m->value);
+    bool short_one = m->x < 9.95 && m->x != floor(m->x);
+    snprintf(text, 24, short_one ? "%.1f" : "%.0f", m->x);
 }
 
 /* Writes the number of the ring of a line into text, "" where there is none; its width in mm, with
@@ -312,9 +312,11 @@ static int arrange(struct canvas *c, const struct plot *p, int most_notes, struc
                     ceil(H + fmax(0, LEAST_H - l->h) * l->rows));
 }
 
+/* Draws a cross or a ring; a ring hides what of a line lies below it, its signs too. */
 static void draw_mark(struct canvas *c, const struct axis_box *a, const struct plot_mark *m,
-                      struct rgb colour)
+                      const struct chart_look *look)
 {
+    struct rgb colour = look->colour;
     double x = axis_x(a, m->x), y = axis_y(a, m->y), r = 0.75;
     if (!(x >= a->x - .1 && x <= a->x + a->w + .1 && y >= a->y - .1 && y <= a->y + a->h + .1))
         return;
@@ -324,7 +326,7 @@ static void draw_mark(struct canvas *c, const struct axis_box *a, const struct p
         canvas_line(c, two, 2, 0.3, colour);
         return;
     }
-    canvas_disc(c, x, y, r, 0, white);
+    canvas_disc(c, x, y, look->sign ? 1.1 : r, 0, white);
     canvas_disc(c, x, y, r, 0.3, colour);
 }
 
@@ -399,7 +401,7 @@ static void draw_panel(struct canvas *c, const struct plot *p, const struct layo
                 chart_draw_line(c, &a, &p->series[k].data, &p->line[p->series[k].line].look);
     for (int k = 0; k < p->n_marks; k++)
         if (p->mark[k].panel == i)
-            draw_mark(c, &a, &p->mark[k], p->line[p->mark[k].line].look.colour);
+            draw_mark(c, &a, &p->mark[k], &p->line[p->mark[k].line].look);
     if (p->ring_values && !l->beside)
         ring_values(c, p, &a, i);
     if (i + l->cols >= p->n_panels)

@@ -141,38 +141,70 @@ static bool is_gap(const char *criterion)
 
 static bool any_class(const struct plot_rows *k)
 {
-    bool any = table_rows(k->t) == 0;
+    bool any = false;
     for (int64_t r = 0; !any && r < table_rows(k->t); r++)
         any = !row_all_classes(k, r);
     return any;
 }
 
+static bool any_gap(const struct plot_rows *k)
+{
+    bool any = false;
+    for (int64_t r = 0; !any && r < table_rows(k->t); r++)
+        any = is_gap(table_str(k->t, k->criterion, r));
+    return any;
+}
+
+static enum choice_by choose_by(const struct plot_rows *k, const struct choice_style *o)
+{
+    if (o->by != CHOICE_AUTO)
+        return (enum choice_by)o->by;
+    if (any_class(k) && o->heads == 0)
+        return CHOICE_CLASS;
+    return any_gap(k) && o->heads == 0 ? CHOICE_GAP : CHOICE_CRITERION;
+}
+
+/* The first criterion that is drawn, NULL without one; *ret_more: there are others. */
+static const char *first_criterion(const struct row_choice *v, bool *ret_more)
+{
+    const char *first = NULL;
+    *ret_more = false;
+    for (int64_t r = 0; !*ret_more && r < table_rows(v->k.t); r++) {
+        const char *name = table_str(v->k.t, v->k.criterion, r);
+        if (v->criterion ? strcmp(name, v->criterion) != 0 : is_gap(name) != v->gaps)
+            continue;
+        first = first ? first : name;
+        *ret_more = strcmp(name, first) != 0;
+    }
+    return first;
+}
+
 int choice_open(struct row_choice *v, const struct table *t, const struct choice_style *o,
                 struct kvf_diag *d)
 {
-    *v = (struct row_choice){.k = plot_rows_of(t),
-                             .heads = o->by == CHOICE_HEAD,
-                             .classes = o->by == CHOICE_CLASS,
-                             .gaps = o->by == CHOICE_GAP,
-                             .traces = o->by == CHOICE_TRACE,
+    struct plot_rows k = plot_rows_of(t);
+    enum choice_by by = choose_by(&k, o);
+    bool more;
+    *v = (struct row_choice){.k = k,
+                             .heads = by == CHOICE_HEAD,
+                             .classes = by == CHOICE_CLASS,
+                             .gaps = by == CHOICE_GAP,
+                             .traces = by == CHOICE_TRACE,
                              .thin = o->heads == 1,
                              .criterion = o->criterion};
-    if (v->classes && !any_class(&v->k))
+    if (v->classes && table_rows(t) > 0 && !any_class(&v->k))
         return kvf_fail(d, KVF_E_ARG,
                         "--style by=class: the table has no rows of classes; "
                         "--by class of the analysis makes them");
     if (v->traces && v->k.trace < 0)
         return kvf_fail(d, KVF_E_ARG, "--style by=trace: the table is of one trace; give several");
-    for (int64_t r = 0; r < table_rows(t); r++) {
-        const char *name = table_str(t, v->k.criterion, r);
-        if (o->criterion ? strcmp(name, o->criterion) == 0 : is_gap(name) == v->gaps) {
-            v->criterion = v->classes ? name : v->criterion;
-            return KVF_OK;
-        }
-    }
-    if (!o->criterion)
-        return KVF_OK;
-    return kvf_fail(d, KVF_E_ARG, "--style: the table has no rows of criterion '%s'", o->criterion);
+    const char *first = first_criterion(v, &more);
+    if (o->criterion && !first)
+        return kvf_fail(d, KVF_E_ARG, "--style: the table has no rows of criterion '%s'",
+                        o->criterion);
+    if (v->classes && first && !more) /* the note says it, instead of headings */
+        v->criterion = first;
+    return KVF_OK;
 }
 
 bool choice_has(const struct row_choice *v, int64_t r)
@@ -190,8 +222,10 @@ bool choice_name(const struct row_choice *v, int64_t r, char panel[PLOT_NAME], c
 {
     panel[0] = 0;
     criterion_name(table_str(v->k.t, v->k.criterion, r), line);
-    if (v->classes && v->k.class >= 0)
+    if (v->classes && v->k.class >= 0) {
+        snprintf(panel, PLOT_NAME, "%s", v->criterion ? "" : line);
         snprintf(line, PLOT_NAME, "%s", table_str(v->k.t, v->k.class, r));
+    }
     if (v->heads)
         snprintf(panel, PLOT_NAME, "%s", table_str(v->k.t, v->k.head, r));
     else if (v->thin)
@@ -212,12 +246,18 @@ bool choice_name(const struct row_choice *v, int64_t r, char panel[PLOT_NAME], c
     return false;
 }
 
-/* A method has its colour of every figure; dashes are by place, for grey and for one method with
- * several budgets. */
+void plot_look_method(struct chart_look *look, const char *name, int i)
+{
+    struct identity k = identity_of_method(name, i);
+    look->colour = k.colour;
+    look->sign = 1 + (int)k.mark;
+}
+
+/* Dashes are by place, for one method with several budgets. */
 static struct chart_look look_of_trace(const char *line, int n)
 {
     struct chart_look look = plot_look_coloured(n);
-    look.colour = identity_of_method(line, n).colour;
+    plot_look_method(&look, line, n);
     return look;
 }
 

@@ -1,4 +1,5 @@
 """What the figure intermittency draws of several traces, and its medians.  usage: test_fig_intermittency.py DRAW_TABLE"""
+import math
 import os
 import sys
 
@@ -8,17 +9,26 @@ from test_panels import affine, discs, draw, paths, texts, tsv, words_of
 
 COLUMNS = ["trace", "head", "layer", "index", "criterion", "class", "quantity", "above", "tokens", "share", "q50"]
 ABOVE, QUANTITIES = (0, 9, 99), ("selected", "returns")
-# Shares of the tokens with 1, 10 and 100 or more: a line passes one half where they say.
+# Shares of the tokens with 1, 10 and 100 or more, which pass one half at the median.
 SHARE = {"h2o 64": (.9, .7, .3), "trimkv 64": (.8, .4, .1)}
-HALF = {"h2o 64": 1.5, "trimkv 64": .75}  # logarithms, by straight lines between the points
 MEDIAN = {"h2o 64": 33, "trimkv 64": 6}
 COLOUR = {"h2o 64": (230, 159, 0), "trimkv 64": (213, 94, 0)}
 
 
-def table(traces=tuple(SHARE), criteria=("top64", "mass.90")):
-    rows = [(t, "all", -1, -1, c, "all", q, a, 100, s * (1 if c == "top64" else .9), MEDIAN[t])
-            for t in traces for c in criteria for q in QUANTITIES for a, s in zip(ABOVE, SHARE[t])]
-    return tsv("intermittency", COLUMNS, rows)
+def table(traces=tuple(SHARE), criteria=("top64", "mass.90"), interval=None, median=MEDIAN.get):
+    rows = [(t, "all", -1, -1, c, "all", q, a, 100, s * (1 if c == "top64" else .9), median(t)) + ((s - interval, s + interval) if interval else ())
+            for t in traces for c in criteria for q in QUANTITIES for a, s in zip(ABOVE, SHARE.get(t, (.9, .7, .3)))]
+    return tsv("intermittency", COLUMNS + (["low", "high"] if interval else []), rows)
+
+
+def curves(svg, colour, n):
+    return [p for _, stroke, p, curved, _ in paths(svg) if stroke == colour and len(p) == n and not curved]
+
+
+def polygons(svg, colour, corners):
+    """centres of small filled polygons"""
+    return [p for fill, _, p, curved, _ in paths(svg) if fill == colour and not curved and len(p) == corners and
+            max(x for x, _ in p) - min(x for x, _ in p) < 2]
 
 
 code, svg, said = draw(table(), "intermittency", style="by=trace")
@@ -27,16 +37,34 @@ check("drawn", code == 0 and not said, said)
 check("one criterion, which the note names", "top-64;" in words and "mass 0.90" not in words, words)
 check("panels of quantities, lines of traces", all(w in words for w in ("returns", "queries that select it", *SHARE)), words)
 for name, colour in COLOUR.items():
-    lines = [p for _, stroke, p, curved, _ in paths(svg) if stroke == colour and len(p) == 3 and not curved]
+    lines = curves(svg, colour, 4)
     check(f"{name}: a line in each panel", len(lines) == 2, len(lines))
     rings = sorted(discs(svg, colour, filled=False))
     check(f"{name}: a ring in each panel", len(rings) == 2, rings)
+    upto = [x for x in (1, 10, 100) if x < MEDIAN[name]]
+    across = [math.log(x) for x in sorted([1, 10, 100, MEDIAN[name]])]
+    up = SHARE[name][:len(upto)] + (.5,) + SHARE[name][len(upto):]
     for line, ring in zip(sorted(lines), rings):
-        check(f"{name}: shares over logarithms", affine([0, 1, 2], [x for x, _ in line]) and affine(SHARE[name], [y for _, y in line]), line)
-        check(f"{name}: the ring is at one half", affine([0, 1, 2, HALF[name]], [x for x, _ in line] + [ring[0]]) and
-              affine([*SHARE[name], .5], [y for _, y in line] + [ring[1]]), line, ring)
+        check(f"{name}: shares and the median over logarithms", affine(across, [x for x, _ in line]) and affine(up, [y for _, y in line]), line)
+        check(f"{name}: the ring is at the median", math.dist(line[len(upto)], ring) < .03, line, ring)
         near = [t for t, xs, y, _ in texts(svg) if t == str(MEDIAN[name]) and abs(xs[0] - ring[0]) < 5 and abs(y - ring[1]) < 4]
-        check(f"{name}: with the median", len(near) == 1, near, ring)
+        check(f"{name}: with its number", len(near) == 1, near, ring)
+
+# Of several documents median and share are means: the line stays as it is, and the ring lies on it.
+pooled = draw(table(interval=.05), "intermittency", style="by=trace")[1]
+for name, colour in COLOUR.items():
+    for line, ring in zip(sorted(curves(pooled, colour, 3)), sorted(discs(pooled, colour, filled=False))):
+        k, x = (0, MEDIAN[name]) if MEDIAN[name] < 10 else (1, MEDIAN[name] / 10)
+        share = SHARE[name][k] + math.log10(x) * (SHARE[name][k + 1] - SHARE[name][k])
+        check(f"{name}: a mean of medians", affine([0, 1, 2, math.log10(MEDIAN[name])], [x for x, _ in line] + [ring[0]]) and
+              affine([*SHARE[name], share], [y for _, y in line] + [ring[1]]), line, ring)
+svg = draw(table(median=lambda t: 1000), "intermittency", style="by=trace")[1]
+check("a median beyond the line has no ring", not any(discs(svg, c, filled=False) for c in COLOUR.values()))
+
+# Methods of one colour have their own signs at the points and in the key.
+black = draw(table(traces=("full", "window 64", "local 64"), median=lambda t: 33), "intermittency", style="by=trace,quantity=returns")[1]
+check("squares of window", len(polygons(black, (0, 0, 0), 4)) == 5, polygons(black, (0, 0, 0), 4))
+check("triangles of local", len(polygons(black, (0, 0, 0), 3)) == 5, polygons(black, (0, 0, 0), 3))
 usual = words_of(draw(table(), "intermittency")[1])
 check("without the key a panel for each trace and quantity", all(f"{t}: returns" in usual for t in SHARE) and "mass 0.90" in usual, usual)
 one = draw(table(traces=("h2o 64",)).replace("trace\t", "", 1).replace("h2o 64\t", ""), "intermittency", style="by=trace")

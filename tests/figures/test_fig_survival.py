@@ -51,6 +51,22 @@ check("marked", code == 0 and "dashed upright: age 64" in words_of(marked), said
 upright = [p for _, stroke, p, _, _ in paths(marked) if stroke == (31, 31, 31) and len(p) == 2 and p[0][0] == p[1][0] and abs(p[0][1] - p[1][1]) > 20]
 place = lines(marked, COLOUR["h2o 64"])[0][AGES.index(64)][0]
 check("the mark is at its age", any(abs(p[0][0] - place) < .03 for p in upright), (upright, place))
+
+# Without the key the figure follows from the table: classes where it has them, then gaps, then criteria.
+CLASSES = ("all", "word", "number")
+classed = tsv("survival", COLUMNS[1:5] + ["class"] + COLUMNS[5:], [("all", -1, -1, c, k, n, 0, .9 - .1 * i, "nan", "nan", "nan") for c in ("top64", "mass.90")
+                                                                   for i, k in enumerate(CLASSES) for n in AGES])
+code, svg, said = draw(classed, "survival")
+words = words_of(svg)
+check("classes are drawn, a panel for each criterion", code == 0 and all(w in words for w in (*CLASSES, "top-64", "mass 0.90")), words, said)
+check("as with by=class", svg == draw(classed, "survival", style="by=class")[1])
+check("one criterion has no heading", "top-64;" in words_of(draw(classed, "survival", style="criterion=top64")[1]))
+words = words_of(draw(classed, "survival", style="by=criterion")[1])
+check("by=criterion draws the rows of all classes", "top-64" in words and "number" not in words, words)
+words = words_of(draw(classed, "survival", style="heads=thin")[1])
+check("heads behind are of criteria", "number" not in words and "grey: heads" in words, words)
+gaps = tsv("survival", COLUMNS[1:], [("all", -1, -1, c, n, .2, "nan", "nan", "nan", "nan") for c in ("top64", "mass.90", "mass.90-top64") for n in AGES])
+check("gaps that were asked for are drawn", "difference of the shares" in words_of(draw(gaps, "survival")[1]))
 alone = tsv("survival", COLUMNS[1:], [("all", -1, -1, "top64", n, 0, .5, "nan", "nan", "nan") for n in AGES])
 code, _, said = draw(alone, "survival", style="by=trace")
 check("one trace has no lines to compare", code == 2 and "one trace" in said, said)
