@@ -105,7 +105,10 @@ int heads_select(const struct kvf_trace *t, enum kvf_space space, const char *se
     if (!err)
         err = fill_list(t, space, wanted, stride, ret, d);
     if (!err && ret->n == 0)
-        err = kvf_fail(d, KVF_E_ARG, "--head: '%s' names no head of this trace", set ? set : "*");
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--head: '%s' names no head of this trace, which has %d layers of %d %s "
+                       "heads, counted from 0",
+                       set ? set : "*", L, stride, space == KVF_SPACE_KV ? "KV" : "query");
     mem_free(wanted);
     if (err)
         heads_free(ret);

@@ -1,4 +1,5 @@
 /* cmd_eval.c - quality against budget, over documents. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -100,29 +101,40 @@ static int read_tasks(struct eval_job *j, struct kvf_diag *d)
     return j->input ? KVF_OK : KVF_E_NOMEM;
 }
 
+/* A mean with its interval, which a single document has not. */
+static void print_mean(double mean, double low, double high)
+{
+    if (isnan(low) || isnan(high))
+        printf(" %7.4f %-17s", mean, "");
+    else
+        printf(" %7.4f %7.4f .. %6.4f", mean, low, high);
+}
+
 static void summary(const struct eval_job *j, const struct table *t)
 {
     static const char *const name[] = {"nll",     "nll_low",    "nll_high", "kl",    "kl_low",
                                        "kl_high", "top1_agree", "kv_mean",  "kv_end"};
     enum { COLUMNS = sizeof name / sizeof *name };
+    const char *s = j->docs == 1 ? "" : "s", *intervals = j->docs == 1 ? "" : ", 95 % intervals";
     int wide = 6;
     for (int i = 0; i < j->n; i++)
         if ((int)strlen(j->cell[i].label) > wide)
             wide = (int)strlen(j->cell[i].label);
     if (j->eval.answers)
-        printf("%lld tasks; nats per token of the answer, 95 %% intervals\n", (long long)j->docs);
+        printf("%lld task%s; nats per token of the answer%s\n", (long long)j->docs, s, intervals);
     else
-        printf("%lld documents of %lld + %lld tokens; nats per token, 95 %% intervals\n",
-               (long long)j->docs, (long long)j->prompt, (long long)j->score);
+        printf("%lld document%s of %lld + %lld tokens; nats per token%s\n", (long long)j->docs, s,
+               (long long)j->prompt, (long long)j->score, intervals);
     printf("%-*s %7s %7s %-17s %7s %-17s %6s %7s %7s%s\n", wide, "method", "budget", "NLL", "",
            "KL", "", "top-1", "entries", "at end", j->eval.answers ? "   right    floor" : "");
     for (int i = 0; i < j->n; i++) {
         double v[COLUMNS];
         for (int c = 0; c < COLUMNS; c++)
             v[c] = table_real(t, table_find(t, name[c]), i);
-        printf("%-*s %7d %7.4f %7.4f .. %6.4f %7.4f %7.4f .. %6.4f %5.1f%% %7.1f %7.1f", wide,
-               j->cell[i].label, j->cell[i].params.budget, v[0], v[1], v[2], v[3], v[4], v[5],
-               100 * v[6], v[7], v[8]);
+        printf("%-*s %7d", wide, j->cell[i].label, j->cell[i].params.budget);
+        print_mean(v[0], v[1], v[2]);
+        print_mean(v[3], v[4], v[5]);
+        printf(" %5.1f%% %7.1f %7.1f", 100 * v[6], v[7], v[8]);
         int right = table_find(t, "right");
         if (right >= 0)
             printf("  %5.1f%%  %6.2g%%", 100 * table_real(t, right, i), 100 * j->eval.floor);

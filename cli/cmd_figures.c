@@ -1,4 +1,4 @@
-/* cmd_figures.c - the list of figures. */
+/* cmd_figures.c - the list of figures, and what one of them is told with --style. */
 #include <stdio.h>
 
 #include "cli/commands.h"
@@ -13,12 +13,47 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
+/* "  by=auto|class: what a line is of (default: auto)" for each key of --style. */
+static void print_keys(const struct figure *f)
+{
+    for (const struct opt *o = f->style; o && o->type != OPT_END; o++) {
+        const char *usual = o->absent ? o->absent : o->standard;
+        printf("  %s=%s", o->name, o->words ? o->words[0] : o->arg);
+        for (int i = 1; o->words && o->words[i]; i++)
+            printf("|%s", o->words[i]);
+        printf(": %s", o->help);
+        if (usual)
+            printf(" (default: %s)", usual);
+        putchar('\n');
+    }
+}
+
+static int print_figure(const char *name, struct kvf_diag *d)
+{
+    enum { MOST = 128 };
+    const char *known[MOST + 1] = {NULL};
+    const struct figure *f = figure_find(name);
+    for (int i = 0; i < MOST && figure_table[i]; i++)
+        known[i] = figure_table[i]->name;
+    const char *near = f ? NULL : opt_near(known, name);
+    if (!f)
+        return kvf_fail(d, KVF_E_ARG, "no figure '%.80s'%s%s%s; 'kvfate figures' lists them", name,
+                        near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    printf("%s of %s: %s\n", f->name, f->table, f->summary);
+    if (f->style && f->style->type != OPT_END)
+        printf("--style KEY=VALUE,...\n");
+    print_keys(f);
+    return KVF_OK;
+}
+
 static int cmd_figures(const struct command *self, void *request, int n, char **operand)
 {
-    (void)n;
-    (void)self;
-    (void)operand;
     struct request *q = request;
+    struct kvf_diag d = {""};
+    if (n && q->json)
+        return command_end(self, kvf_fail(&d, KVF_E_ARG, "--json is of all figures"), &d);
+    if (n)
+        return command_end(self, print_figure(operand[0], &d), &d);
     if (q->json) {
         struct buf out = {0};
         figures_json(&out);
@@ -35,8 +70,9 @@ static int cmd_figures(const struct command *self, void *request, int n, char **
 const struct command command_figures = {
     .name = "figures",
     .group = "analyses",
-    .summary = "list the figures",
-    .example = "kvfate figures",
+    .summary = "list the figures, or the keys of one",
+    .example = "kvfate figures pareto",
+    .operands = {"[NAME]", "figure", 0, 1},
     .options = options,
     .request_bytes = sizeof(struct request),
     .run = cmd_figures,

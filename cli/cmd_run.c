@@ -21,21 +21,21 @@ static void print_answer(const struct run *u)
     putchar('\n');
 }
 
-/* A number of tokens, and their rate where one can be told. */
-static void print_rate(const char *what, int n, double rate)
+/* rate: NaN where no step was timed, as of an answer of one token. */
+static void print_speed(const char *what, int n, double rate)
 {
-    fprintf(stderr, "%s %d tokens", what, n);
-    if (!isnan(rate))
+    fprintf(stderr, "%s %d token%s", what, n, n == 1 ? "" : "s");
+    if (isfinite(rate))
         fprintf(stderr, ", %.0f tok/s", rate);
-    fputs("; ", stderr);
+    fprintf(stderr, "; ");
 }
 
 static void print_summary(const struct run *u)
 {
     const struct cache_stats st = session_cache_stats(u->session);
-    int n = u->r.prompt.n_ids;
-    print_rate("prefill", n, run_rate(n, u->prefill_seconds));
-    print_rate("decode", u->n_generated, run_rate(u->n_generated - 1, u->decode_seconds));
+    fflush(stdout); /* in a pipe, too, what is said of the answer comes after it */
+    print_speed("prefill", u->r.prompt.n_ids, run_rate(u->r.prompt.n_ids, u->prefill_seconds));
+    print_speed("decode", u->n_generated, run_rate(u->n_generated - 1, u->decode_seconds));
     fprintf(stderr, "cache %lld entries at the end, %lld at the peak\n", (long long)st.entries,
             (long long)st.entries_peak);
     note_peak(&u->r, u->session);

@@ -53,6 +53,12 @@ static int check_order(const struct table *t, const char *path, struct kvf_diag 
 int saved_table_open(const char *path, struct table **ret, struct kvf_diag *d)
 {
     struct table *t = NULL;
+    size_t n = strlen(path);
+    if (n > 4 && strcmp(path + n - 4, ".kvf") == 0)
+        return kvf_fail(d, KVF_E_ARG,
+                        "%.200s is a trace, not a table (.tsv, .csv or .json): analyses draw "
+                        "traces, as 'kvfate eviction %.200s -o eviction.png' does",
+                        path, path);
     int err = table_read(path, figure_reads_text, &t, d);
     if (!err)
         err = check_order(t, path, d);

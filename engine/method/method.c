@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/opt.h"
 #include "base/par.h"
 #include "engine/method/lows.h"
 #include "engine/method/peaks.h"
@@ -17,11 +18,17 @@ static const struct method *find_preset(const char *name)
 
 static int unknown_preset(const char *name, struct kvf_diag *d)
 {
+    enum { MOST = 64 };
+    const char *known[MOST + 1] = {NULL};
     char list[400] = "";
     size_t n = 0;
-    for (const struct method *m = method_presets; m->name && n < sizeof list - 32; m++)
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", m->name);
-    return kvf_fail(d, KVF_E_ARG, "--method: no method '%s'; there are %s", name, list);
+    for (int i = 0; i < MOST && method_presets[i].name && n < sizeof list - 32; i++) {
+        known[i] = method_presets[i].name;
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", known[i]);
+    }
+    const char *near = opt_near(known, name);
+    return kvf_fail(d, KVF_E_ARG, "--method: no method '%s'%s%s%s; there are %s", name,
+                    near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "", list);
 }
 
 bool method_unbudgeted(const char *text)

@@ -61,7 +61,7 @@ def _left(steps, sets, T, after, where):
     for k, (step, one) in enumerate(zip(steps.tolist(), sets)):
         one = np.asarray(one)
         if one.dtype.kind == "f" and np.any(one != np.floor(one)) or one.dtype.kind not in "iuf" and one.size:
-            raise Error("%s: kept entries are whole numbers" % where)
+            raise Error("%s: kept entries are the numbers of the tokens, not of type %s; np.flatnonzero makes them of a mask" % (where, one.dtype))
         one = np.unique(one[one >= 0].astype(np.int64))
         if len(one) and one[-1] > step:
             raise Error("%s: entry %d is kept at step %d, which comes before it" % (where, one[-1], step))

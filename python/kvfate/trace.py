@@ -77,7 +77,7 @@ class Trace:
         found = self._file.of_type(kind)
         if not len(found):
             cut = not self.closed and self._file.first_bad is None
-            raise self._file.error("the %s is %s", name, "not complete: the writer was interrupted at once" if cut else "lost")
+            raise self._file.error("the %s is %s", name, "not complete: the writer was interrupted at once, or the file was cut off" if cut else "lost")
         return self._file.payload(found[0])
 
     def _small(self, kind, parse):

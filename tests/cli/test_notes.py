@@ -34,6 +34,10 @@ def seen(name, prompt):
     return [sum(i <= q < step for i, step in entries) for entries in heads.values() for q in range(prompt, T)]
 
 
+# ---- an answer of one token has no step whose speed could be told
+said = s.accepted("one token", ["run", *MODEL, *P, "-n", "1", "-o", kvf("one")]).stderr.decode()
+s.check("one token: its summary", "; decode 1 token; cache " in said and "nan" not in said, said)
+
 # ---- a budget that is not what a head holds
 for name, more in {"rkv": ["--method", "rkv", "-B", 24], "every": ["--method", "h2o:every=5", "-B", 12],
                    "slack": ["--method", "knorm:slack=9", "-B", 12], "after": ["--method", "knorm:slack=9,every=3,order=after", "-B", 12],

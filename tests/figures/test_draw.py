@@ -110,6 +110,16 @@ def difference(at):
     refused("tokens have no difference", "draw", at("tokens.tsv"), "--minus", at("tokens.tsv"), "-o", at("d.svg"), words=["tokens"])
 
 
+def keys():
+    r = run("figures", "survival")
+    check("keys of a figure", r.returncode == 0 and r.stdout.startswith("survival of survival: ") and
+          "\n  by=auto|criterion|class|head|trace|gap: what a line is of" in r.stdout and "\n  mark=N: an age" in r.stdout and "(default: none)" in r.stdout, r.stdout, r.stderr)
+    r = run("figures", "eviction-mask")
+    check("all have a page", r.returncode == 0 and "eviction-mask of eviction" in r.stdout, r.stdout)
+    refused("no such figure", "figures", "survivel", words=["no figure 'survivel'", "did you mean 'survival'"])
+    refused("one as JSON", "figures", "survival", "--json", words=["--json is of all figures"])
+
+
 def bad_input(at):
     good = at("a.tsv")
     for panel, same in ((at("s.tsv") + "@survival-map", ["--figure", "survival-map"]), (at("s.tsv") + "@survival:y=log", ["--style", "y=log"])):
@@ -233,6 +243,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-draw-") as folder:
     def at(name):
         return os.path.join(folder, name)
 
+    keys()
     subprocess.run([MAKE, "evict", at("x.kvf")], check=True)
     subprocess.run([MAKE, "survival", at("s.kvf")], check=True)
     run("eviction", at("x.kvf"), "-o", at("ev.tsv"))

@@ -271,6 +271,22 @@ Test(matmul, exact_packing_keeps_every_value)
     }
 }
 
+/* 8 d is kept as f16 beside the blocks of Q4_0: of a scale for which it has no number the values
+ * are kept instead. */
+Test(matmul, scales_too_large_for_f16_become_floats)
+{
+    struct rng r;
+    rng_init(&r, 5);
+    struct matrix m = make_matrix(&r, WEIGHT_Q4_0, 19, 64);
+    for (int too_large = 0; too_large < 2; too_large++) {
+        put16(m.bytes + 18 * 5, to_f16(too_large ? 8192 : 8064));
+        struct packed w = pack(&m, 0);
+        cr_expect(eq(int, w.kind, too_large ? PACK_F32 : PACK_Q4));
+        packed_finish(&w);
+    }
+    free_matrix(&m);
+}
+
 /* Two sources in one matrix, which is what QKV and gate-up are. */
 static void check_joined(struct rng *r, enum weight_type first, enum weight_type second,
                          enum packed_kind kind, int n_fine)
