@@ -52,7 +52,7 @@ const struct column_supply *column_supply_at(int i);
 /* Columns that a trace lacks.  Zeroed: none. */
 struct lacks {
     struct buf text;
-    bool captured; /* the trace was recorded by the Python package's capture */
+    bool captured;                    /* the trace was recorded by the Python package's capture */
     const struct column_supply *last; /* of the last one */
     int n;
 };

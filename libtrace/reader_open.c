@@ -22,9 +22,9 @@ static const struct record *first_of(const struct kvf_trace *t, enum record_type
 static int missing(const struct kvf_trace *t, const char *what, struct kvf_diag *d)
 {
     bool cut = !t->clean && !t->bad_records; /* there is nothing but a torn tail */
-    return kvf_fail(d, KVF_E_CORRUPT, "%s: the %s is %s", t->path, what,
-                    cut ? "not complete: the writer was interrupted at once, or the file was cut off"
-                        : "lost");
+    return kvf_fail(
+        d, KVF_E_CORRUPT, "%s: the %s is %s", t->path, what,
+        cut ? "not complete: the writer was interrupted at once, or the file was cut off" : "lost");
 }
 
 static int load_meta(struct kvf_trace *t, struct kvf_diag *d)

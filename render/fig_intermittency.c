@@ -82,7 +82,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     int err = choice_open(&v, t, &o->rows, d);
     if (err)
         return err;
-    if ((v.traces || v.classes) && !v.criterion) /* panels are of quantities: one criterion, the first */
+    if ((v.traces || v.classes) && !v.criterion) /* panels are of quantities, not of criteria */
         v.criterion = table_str(t, v.k.criterion, 0);
     char panel[PLOT_NAME];
     const char *only = v.heads && !o->quantity ? "longest-gap" : o->quantity;

@@ -148,8 +148,7 @@ void criterion_name(const char *raw, char out[PLOT_NAME]);
 struct chart_look criterion_look(const char *raw);
 
 /* The keys of figures whose rows are told apart by head, criterion and class; the words of a key
- * are in the order of the enum.  CHOICE_AUTO: classes where the table has them, else gaps where
- * it has them, else criteria. */
+ * are in the order of the enum.  CHOICE_AUTO: classes where the table has them, else criteria. */
 enum choice_by {
     CHOICE_AUTO,
     CHOICE_CRITERION,
@@ -167,7 +166,7 @@ struct choice_style {
 };
 #define CHOICE_BY(...)                                                                             \
     WORD_KEY(struct choice_style, by, "auto",                                                      \
-             "what a line is of; of heads, what a panel is of; auto: what the table has", "auto",   \
+             "what a line is of; of heads, what a panel is of; auto: what the table has", "auto",  \
              __VA_ARGS__)
 #define CHOICE_ONE                                                                                 \
     TEXT_KEY(struct choice_style, criterion, "NAME", "the only criterion that is drawn",           \

@@ -147,21 +147,11 @@ static bool any_class(const struct plot_rows *k)
     return any;
 }
 
-static bool any_gap(const struct plot_rows *k)
-{
-    bool any = false;
-    for (int64_t r = 0; !any && r < table_rows(k->t); r++)
-        any = is_gap(table_str(k->t, k->criterion, r));
-    return any;
-}
-
 static enum choice_by choose_by(const struct plot_rows *k, const struct choice_style *o)
 {
     if (o->by != CHOICE_AUTO)
         return (enum choice_by)o->by;
-    if (any_class(k) && o->heads == 0)
-        return CHOICE_CLASS;
-    return any_gap(k) && o->heads == 0 ? CHOICE_GAP : CHOICE_CRITERION;
+    return any_class(k) && o->heads == 0 ? CHOICE_CLASS : CHOICE_CRITERION;
 }
 
 /* The first criterion that is drawn, NULL without one; *ret_more: there are others. */

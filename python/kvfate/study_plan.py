@@ -121,6 +121,8 @@ def _parsed(path):
     try:
         with open(path, "rb") as f:
             given = module.load(f)
+    except OSError as e:
+        raise Error("%s: cannot read: %s" % (path, e.strerror)) from None
     except (ValueError, RecursionError) as e:  # of both
         raise Error("%s: no %s: %s" % (path, form, e)) from None
     if not isinstance(given, dict):
@@ -191,7 +193,7 @@ def _text(path, given, near):
     given = dict(given)
     name, kind = _named(path, "a text", given.pop("name", None)), given.pop("kind", None)
     if kind not in TEXTS:
-        raise Error("%s: the text %s has no kind; it is one of %s" % (path, name, ", ".join(TEXTS)))
+        raise Error("%s: the text %s has %s; it is one of %s" % (path, name, "no kind" if kind is None else "no kind that is known: %r" % (kind,), ", ".join(TEXTS)))
     values = _checked(path, "the text " + name, given, TEXTS[kind])
     if "data" in values:
         values["data"] = [near(f) for f in _list_of(path, "data of " + name, values["data"], str)]

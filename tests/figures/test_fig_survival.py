@@ -52,7 +52,7 @@ upright = [p for _, stroke, p, _, _ in paths(marked) if stroke == (31, 31, 31) a
 place = lines(marked, COLOUR["h2o 64"])[0][AGES.index(64)][0]
 check("the mark is at its age", any(abs(p[0][0] - place) < .03 for p in upright), (upright, place))
 
-# Without the key the figure follows from the table: classes where it has them, then gaps, then criteria.
+# Without the key the figure follows from the table: classes where it has them, else criteria.
 CLASSES = ("all", "word", "number")
 classed = tsv("survival", COLUMNS[1:5] + ["class"] + COLUMNS[5:], [("all", -1, -1, c, k, n, 0, .9 - .1 * i, "nan", "nan", "nan") for c in ("top64", "mass.90")
                                                                    for i, k in enumerate(CLASSES) for n in AGES])
@@ -65,8 +65,6 @@ words = words_of(draw(classed, "survival", style="by=criterion")[1])
 check("by=criterion draws the rows of all classes", "top-64" in words and "number" not in words, words)
 words = words_of(draw(classed, "survival", style="heads=thin")[1])
 check("heads behind are of criteria", "number" not in words and "grey: heads" in words, words)
-gaps = tsv("survival", COLUMNS[1:], [("all", -1, -1, c, n, .2, "nan", "nan", "nan", "nan") for c in ("top64", "mass.90", "mass.90-top64") for n in AGES])
-check("gaps that were asked for are drawn", "difference of the shares" in words_of(draw(gaps, "survival")[1]))
 alone = tsv("survival", COLUMNS[1:], [("all", -1, -1, "top64", n, 0, .5, "nan", "nan", "nan") for n in AGES])
 code, _, said = draw(alone, "survival", style="by=trace")
 check("one trace has no lines to compare", code == 2 and "one trace" in said, said)

@@ -183,7 +183,7 @@ for what, text, said in (
         ("methods that are not there", "\n".join(x for x in PLAN.split("\n") if not x.startswith("methods")), "no 'methods'"),
         ("claims on two folders", 'budgets = [1]\n[[text]]\nname = "a"\nkind = "claims"\ndata = ["a", "b"]\n', "one folder"),
         ("claims on a file", '[[text]]\nname = "a"\nkind = "claims"\ndata = ["texts.txt"]\n', "no folder"),
-        ("no text", PLAN[:PLAN.index("[[text]]")], "no [[text]]"), ("another kind", PLAN.replace('"documents"', '"poems"'), "no kind"),
+        ("no text", PLAN[:PLAN.index("[[text]]")], "no [[text]]"), ("another kind", PLAN.replace('"documents"', '"poems"'), "'poems'"),
         ("a name that leaves the folder", PLAN.replace('"prose"', '"../prose"'), "file names"),
         ("a budget that is none", PLAN.replace("[16, 32]", '["16"]'), "whole numbers"), ("a budget twice", PLAN.replace("[16, 32]", "[16, 16]"), "different"),
         ("no number", PLAN.replace("docs = 3", "docs = 0"), "within"), ("a truth for a number", PLAN.replace("docs = 3", "docs = true"), "whole number"),
