@@ -227,6 +227,12 @@ def by_hand(path):
     again, _ = table(kvfate, "attention-sparsity", x, "--form", "step")
     check("hand: the first column of a trace is as good as any", again == data, again)
 
+    # each p has a column of its own, however few are asked for
+    under = {"under." + n: np.array([[[k, k, 0, 0]]]) for k, n in enumerate(SHARES)} | {"under.seen": np.array([[[4, 4, 0, 0]]])}
+    x = make(write_kvf, path("hand6.kvf"), columns({}, evict[:, :, :4], under), (1, 1, 1, 4))
+    data, _ = table(kvfate, "attention-sparsity", x, "--form", "step", "--p", ".01,.1")
+    check("hand: chosen p of steps", data["p"] == [.01, .1] * 3 and data["under"] == [4, 6] * 3, data["p"], data["under"])
+
     # of heads that are equal the summary names the first
     x = make(write_kvf, path("hand5.kvf"), columns({}, np.full((2, 2, 5), np.inf)), (2, 2, 2, 5))
     text = said("sparsity", x)

@@ -222,6 +222,16 @@ def merge(facts, base, w, xp):
     return xp.concatenate(parts + [base[last:]])
 
 
+def chain_rule(name, pairs, made):
+    """Derivatives by A and B of W_0 + 2 B A from those by W."""
+    for matrix, a, b, rows, columns in pairs:
+        by_w = made["by_weight"][matrix:matrix + rows * columns].reshape(rows, columns)
+        A, B = made["start"][a:b].reshape(-1, columns), made["start"][b:b + rows * ((b - a) // columns)].reshape(rows, -1)
+        for what, at, want in (("A", a, 2 * B.T @ by_w), ("B", b, 2 * by_w @ A.T)):
+            off = abs(made["by_parameter"][at:at + want.size] - want.reshape(-1)).max()
+            check(f"{name}: derivatives by {what} of the matrix at {matrix}", off <= 1e-4 * abs(want).max() + 1e-12, off, abs(want).max())
+
+
 def autograd(name, facts, c, made, steps, rank):
     """Every derivative, and steps of torch.optim.AdamW."""
     def student(w):
@@ -267,7 +277,9 @@ def main():
                 check(f"{name}: threads and recomputation change no bit", data == again)
                 if torch:
                     autograd(name, facts | {"pairs": json.loads(data.split(b"\n", 1)[0])["pairs"]}, c, made, steps, rank)
-                if not rank:
+                if rank:
+                    chain_rule(name, json.loads(data.split(b"\n", 1)[0])["pairs"], made)
+                else:
                     differences(name, facts, c, made)
     if not torch:
         print("PyTorch is not installed: its autograd and its AdamW were left out")
