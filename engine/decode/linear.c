@@ -46,9 +46,9 @@ static void matmul_task(void *ctx, int task, int thread)
         k->matmul_f(j->out, j->ld, j->in->x, j->in->ld, j->T, j->w, p0, n);
 }
 
-/* Tasks of a thread: few enough to keep their cost low, and enough to even out the threads.  One row
- * reads the weights from memory, best in long stretches; the last task of many rows would be waited
- * for long. */
+/* Tasks of a thread: few enough to keep their cost low, and enough to even out the threads.  One
+ * row reads the weights from memory, best in long stretches; the last task of many rows would be
+ * waited for long. */
 static int tasks_of_thread(int T)
 {
     if (T == 1)

@@ -38,7 +38,7 @@ int gather_create(struct probe_state *state, int n, const struct probe_config *c
         g->step = MEM_NEW(struct held, heads);
     }
     if (steps) /* pages that no step writes take no memory */
-        g->copy = mem_alloc(heads * STEP_ROWS, (size_t)cfg->cap * sizeof *g->copy);
+        g->copy = mem_alloc_raw(heads * STEP_ROWS, (size_t)cfg->cap * sizeof *g->copy);
     if (any && (!g->block || !g->step || (steps && !g->copy))) {
         gather_free(g);
         return KVF_E_NOMEM;

@@ -216,27 +216,31 @@ def by_hand(path):
     data, _ = table(kvfate, "attention-sparsity", x, "--p", ".1", "--max", "all")  # under .1: 1/16, too
     check("hand: max", data["under"][0] == 3, data["under"])
 
+    # of heads that are equal the summary names the first
+    x = make(write_kvf, path("hand5.kvf"), columns({}, np.full((2, 2, 5), np.inf)), (2, 2, 2, 5))
+    text = said("sparsity", x)
+    check("hand: least and most", "mean 0.0000 over 4 heads" in text and "least L0K0 0.0000, most L0K0 0.0000" in text, text)
+
+
+def steps_by_hand(path):
+    evict = np.full((1, 1, 4), np.inf)
+    evict[0, 0, 0] = 17
     # shares of queries: 1/2, 1/4, none, none: the mean is 3/8, of all weights 2/6
     under = {"under." + n: np.array([[[1, 1, 0, 0]]]) for n in SHARES}
     under["under.seen"] = np.array([[[2, 4, 0, 0]]])
-    x = make(write_kvf, path("hand3.kvf"), columns({}, evict[:, :, :4], under), (1, 1, 1, 4))
+    x = make(write_kvf, path("hand3.kvf"), columns({}, evict, under), (1, 1, 1, 4))
     data, meta = table(kvfate, "attention-sparsity", x, "--form", "step")
     check("hand: steps", data["sparsity"] == [.375] * 12 and data["share"] == [2 / 6] * 12 and data["n"] == [2] * 12
           and int(meta["left_out"]) == 2, data, meta)
-    x = make(write_kvf, path("hand4.kvf"), [*columns({}, evict[:, :, :4], under)[1:]], (1, 1, 1, 4))
+    x = make(write_kvf, path("hand4.kvf"), [*columns({}, evict, under)[1:]], (1, 1, 1, 4))
     again, _ = table(kvfate, "attention-sparsity", x, "--form", "step")
     check("hand: the first column of a trace is as good as any", again == data, again)
 
     # each p has a column of its own, however few are asked for
     under = {"under." + n: np.array([[[k, k, 0, 0]]]) for k, n in enumerate(SHARES)} | {"under.seen": np.array([[[4, 4, 0, 0]]])}
-    x = make(write_kvf, path("hand6.kvf"), columns({}, evict[:, :, :4], under), (1, 1, 1, 4))
+    x = make(write_kvf, path("hand6.kvf"), columns({}, evict, under), (1, 1, 1, 4))
     data, _ = table(kvfate, "attention-sparsity", x, "--form", "step", "--p", ".01,.1")
     check("hand: chosen p of steps", data["p"] == [.01, .1] * 3 and data["under"] == [4, 6] * 3, data["p"], data["under"])
-
-    # of heads that are equal the summary names the first
-    x = make(write_kvf, path("hand5.kvf"), columns({}, np.full((2, 2, 5), np.inf)), (2, 2, 2, 5))
-    text = said("sparsity", x)
-    check("hand: least and most", "mean 0.0000 over 4 heads" in text and "least L0K0 0.0000, most L0K0 0.0000" in text, text)
 
 
 def all_sets(path):
