@@ -61,6 +61,14 @@ static void warn(const struct corpus *c)
         fputc('\n', stderr);
 }
 
+/* The text, or the error that it ended in. */
+static int show(const struct buf *text)
+{
+    if (!text->err)
+        shown_print(text->data, text->len);
+    return text->err;
+}
+
 int corpus_out(struct corpus *c, const struct corpus_target *to, struct kvf_diag *d)
 {
     struct table *t = NULL;
@@ -82,9 +90,7 @@ int corpus_out(struct corpus *c, const struct corpus_target *to, struct kvf_diag
         err = figure_options_idle(&to->look, f, t, d);
     if (!err && !screen && !drawn) {
         corpus_describe(c, t, &b);
-        err = b.err;
-        if (!err)
-            shown_print(b.data, b.len);
+        err = show(&b);
     }
     buf_finish(&b);
     table_destroy(t);
@@ -103,9 +109,7 @@ int pairs_out(struct corpus_pairs *pairs, const struct corpus_target *to, struct
         err = output_write(t, table_format_of(to->out), to->out, d);
     if (!err && !screen) {
         pairs_describe(t, &b);
-        err = b.err;
-        if (!err)
-            shown_print(b.data, b.len);
+        err = show(&b);
     }
     buf_finish(&b);
     table_destroy(t);

@@ -157,14 +157,10 @@ INLINE void rows_of_panels(float *out, size_t ld, const struct qrows *x, size_t 
                            const int fine)
 {
     struct span_q s;
-    s.nb = (size_t)w->n_blocks;
-    for (s.b0 = 0; s.b0 < s.nb; s.b0 = s.b1) {
-        s.b1 = s.nb - s.b0 < SPAN_BLOCKS ? s.nb : s.b0 + SPAN_BLOCKS;
-        for (int i = 0; i < P; i++)
-            ready_panel(&s, i, w, panel + (size_t)i, q4, fine);
+    before_spans(&s, w);
+    while (next_span(&s, w, panel, P, q4, fine))
         for (size_t t = 0; t < rows; t += TILE_ROWS)
             tile_rows(out, ld, x, t, &s, P, fine == 2 ? 2 : 1);
-    }
 }
 
 /* Shapes of tiles are a thread's own and hold until it gives them back, which it does after each

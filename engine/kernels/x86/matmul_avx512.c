@@ -122,13 +122,9 @@ INLINE void rows_of_panels(float *out, size_t ld, const struct qrows *x, size_t 
                            const int fine)
 {
     struct span_q s;
-    s.nb = (size_t)w->n_blocks;
-    for (s.b0 = 0; s.b0 < s.nb; s.b0 = s.b1) {
-        s.b1 = s.nb - s.b0 < SPAN_BLOCKS ? s.nb : s.b0 + SPAN_BLOCKS;
-        for (int i = 0; i < P; i++)
-            ready_panel(&s, i, w, panel + (size_t)i, q4, fine);
+    before_spans(&s, w);
+    while (next_span(&s, w, panel, P, q4, fine))
         rows_of_span(out, ld, x, sixes, fours, &s, P, fine == 2 ? 2 : 1);
-    }
 }
 
 /* Of a row and those behind it, whose blocks lie nb apart: bytes, scales and sums. */

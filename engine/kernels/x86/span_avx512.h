@@ -70,6 +70,25 @@ INLINE void ready_panel(struct span_q *s, int i, const struct packed *w, size_t 
     }
 }
 
+INLINE void before_spans(struct span_q *s, const struct packed *w)
+{
+    s->nb = (size_t)w->n_blocks;
+    s->b1 = 0;
+}
+
+/* The next blocks of P panels from `panel` on; false: there are no more. */
+INLINE bool next_span(struct span_q *s, const struct packed *w, size_t panel, const int P,
+                      const int q4, const int fine)
+{
+    s->b0 = s->b1;
+    if (s->b0 == s->nb)
+        return false;
+    s->b1 = s->nb - s->b0 < SPAN_BLOCKS ? s->nb : s->b0 + SPAN_BLOCKS;
+    for (int i = 0; i < P; i++)
+        ready_panel(s, i, w, panel + (size_t)i, q4, fine);
+    return true;
+}
+
 /* rows(..., q4, fine) with constants for the form that w has. */
 #define WITH_FORM(rows, w, ...)                                                                    \
     do {                                                                                           \
