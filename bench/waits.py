@@ -10,6 +10,9 @@ import sys
 
 RUN = "-f hay.txt --spans hay.json -n 60 --ignore-eos -B 512 -q"
 
+CLAIM = {"id": "c1", "paper": "P", "where": "figure 1", "claim": "Entries stay in use.", "table": "survival", "value": "fraction", "unit": "head",
+         "heads": "all", "rows": {"criterion": "top64", "horizon": 1}, "reduce": "mean", "than": ">", "null": 0, "interval": "t"}
+
 # NAME: how it is made, in this order.
 INPUTS = {
     "hay.txt": "{k} needle --tokens 2000 --keys 8 --queries 2 -o hay",
@@ -18,12 +21,16 @@ INPUTS = {
     "task-0.json": "{k} needle --tokens 1000 --keys 4 --queries 2 --depth 0.5 -n 2 -o task",
     "quiz.jsonl": "{k} quiz --level 16 -n 48 -o quiz.jsonl",
     "lines.jsonl": "sed 's/^{{\"question\":/{{\"prompt\":/; s/,\"answer\".*/}}/' quiz.jsonl > lines.part && mv lines.part lines.jsonl",
-    "a.kvf": "{k} run {run} --method trimkv:chunk=256 --probes full --watch 10-400@L3H1 --watch-queries L3H1,L20H4 -o a.kvf",
+    "a.kvf": "{k} run {run} --method trimkv:chunk=256 --probes full --shadow entries --watch 10-400@L3H1 --watch-queries L3H1,L20H4 -o a.kvf",
     "b.kvf": "{k} run {run} --method dbtrimkv:chunk=256 --probes full -o b.kvf",
     "ghosts.kvf": "{k} run {run} --method h2o --probes paper --shadow entries -o ghosts.kvf",
+    "forced.kvf": "{k} run {run} --method dbtrimkv:chunk=256 --probes full --force a.kvf -o forced.kvf",
+    "whole.kvf": "{k} run -f hay.txt -n 60 --ignore-eos -B 4096 -q --method trimkv --probes full -o whole.kvf",
     "effect.tsv": "{k} effect -f hay.txt --head L0-9K0 --score-tokens 8 --ignore-eos -o effect.tsv",
     "survival.tsv": "{k} survival a.kvf -o survival.tsv",
     "eviction.tsv": "{k} eviction a.kvf -o eviction.tsv",
+    "register.json": "mkdir -p shown && cp survival.tsv shown && printf %s "
+                     + shlex.quote(json.dumps({"claim": [CLAIM]}).replace("{", "{{").replace("}", "}}")) + " > register.json",
     "gates.safetensors": "{k} train --data text.txt --length 64 --steps 2 --check-every 0 -o gates.safetensors",
     "many/a7.kvf": "mkdir -p many && for i in 0 1 2 3 4 5 6 7; do {k} trim a.kvf --tokens 0:$((1500 + i)) -o many/a$i.kvf --overwrite || exit; done",
     "one.state": "{k} corpus survival many -o one.tsv --state one.state --shard 1/2",
@@ -33,7 +40,7 @@ INPUTS = {
 }
 
 # Analyses of one trace are watched over several at once, too: one table after the other.
-ANALYSES = ("fates eviction retention sparsity survival occupancy tokens regret variance calibration words density runs kv-size hazard block-exit decay persistence"
+ANALYSES = ("fates eviction retention sparsity survival occupancy tokens regret variance words density runs kv-size hazard block-exit decay persistence"
             " intermittency overlap attention-sparsity received dynamics dilution heads").split()
 
 COMMANDS = [
@@ -46,12 +53,13 @@ COMMANDS = [
     "{k} logits -f hay.txt --exact -o logits.npy",
     "{k} eval --data text.txt --methods h2o,trimkv,snapkv --budgets 64,256 --docs 3 -o eval.tsv",
     "{k} eval --tasks task-0.json task-1.json --methods h2o,trimkv --budgets 64 -o tasks.tsv",
-    "{k} study {examples}/study_claims.toml --plan",
+    "{k} study {examples}/study_claims.toml --plan --data claims=text.txt",
     "{k} effect --data text.txt --docs 2 --head L0-2K* --score-tokens 16 -o effect2.tsv",
     "{k} saliency -f t1.txt --method trimkv -o saliency.tsv",
     "{k} saliency -f t1.txt -o saliency.kvf --overwrite",
     "{k} train --data text.txt --length 512 --steps 4 --check-every 2 --check-docs 2 --fresh -o gates2.safetensors",
-    "{k} tune --data text.txt --method window -B 64 --length 256 --accumulate 2 --steps 2 --check-every 1 --check-docs 2 --rank 4 --fresh -o tuned.gguf",
+    "{k} tune --data text.txt --method window -B 64 --length 256 --accumulate 2 --steps 2 --check-every 1 --check-docs 2 --share 0.7 --rank 4"
+    " --fresh -o tuned.gguf",
     "{k} tune --reward quiz.jsonl --data quiz.jsonl --method window -B 64 --steps 2 --accumulate 2 --check-every 1 --check-docs 4 --rank 4 --fresh"
     " -o tuned.safetensors",
     "{k} curves gates.safetensors.log.jsonl -o curves.png",
@@ -69,7 +77,7 @@ COMMANDS = [
     "{k} compact a.kvf -o out.kvf --overwrite",
     "{k} trim a.kvf --tokens 100:1500 -o out.kvf --overwrite",
     "{k} split a.kvf --parts 3 -o third-%d.kvf --overwrite",
-    "{k} cat part-0.kvf part-1.kvf -o out.kvf --overwrite",
+    "{k} cat part-1.kvf part-2.kvf -o out.kvf --overwrite",
     "{k} export a.kvf -o out.npz --overwrite",
     "{k} export a.kvf -o out.jsonl --overwrite",
     "{k} export a.kvf -o out --form tsv --overwrite",
@@ -78,8 +86,9 @@ COMMANDS = [
     "{k} part a.kvf b.kvf --entries -o part.tsv",
     "{k} diff a.kvf b.kvf",
     "{k} checksum a.kvf b.kvf ghosts.kvf",
+    "{k} calibration whole.kvf -o calibration.tsv",
     "{k} ghosts ghosts.kvf -o ghosts.tsv",
-    "{k} agreement a.kvf b.kvf -o agreement.tsv",
+    "{k} agreement a.kvf forced.kvf -o agreement.tsv",
     "{k} compare a.kvf b.kvf -o compare.tsv",
     "{k} atlas many/*.kvf -o atlas.tsv",
     "{k} predict effect.tsv a.kvf -o predict.tsv",
@@ -87,10 +96,10 @@ COMMANDS = [
     "{k} corpus block-exit many --intervals all --replicates 1000 -o corpus.tsv",
     "{k} corpus survival many --against many -o pairs.tsv",
     "{k} merge one.state two.state -o merged.tsv",
-    "{k} claims --coverage",
+    "{k} claims shown --coverage --register register.json",
     "{k} draw survival.tsv -o draw.png",
     "{k} draw eviction.tsv -o draw.png",
-    "{k} draw eviction.tsv --minus eviction.tsv -o draw.png",
+    "{k} draw effect.tsv --minus effect.tsv -o draw.png",
     "{k} report a.kvf b.kvf -o report.html",
     "{k} figures",
     "{k} describe",

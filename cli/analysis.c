@@ -72,13 +72,11 @@ static int parse_request(struct request *q, struct kvf_diag *d)
     int err = figure_options_check(&q->look, d);
     if (err)
         return err;
-    if (q->figure) {
-        const struct figure *f = figure_find(q->figure);
-        if (!f || strcmp(f->table, q->a->name) != 0)
-            return kvf_fail(d, KVF_E_ARG,
-                            "--figure: no figure '%s' of this table; 'kvfate figures' lists them",
-                            q->figure);
-    }
+    const struct figure *f;
+    if (q->figure)
+        err = figure_named("--figure: ", q->figure, q->a->name, &f, d);
+    if (err)
+        return err;
     if (q->out && strcmp(q->out, "-") != 0 && !figure_can_write(q->out)
         && table_format_of(q->out) == TABLE_FORMAT_NONE)
         return kvf_fail(

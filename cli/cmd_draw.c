@@ -79,13 +79,11 @@ static int check_output(const struct job *j, const char *path, struct kvf_diag *
 static int check_figure(const struct job *j, const struct table *t, const char *path,
                         struct kvf_diag *d)
 {
-    const struct figure *f = j->figure ? figure_find(j->figure) : figure_of_table(table_name(t));
+    const struct figure *f;
+    if (j->figure)
+        return figure_named("--figure: ", j->figure, table_name(t), &f, d);
+    f = figure_of_table(table_name(t));
     bool own = f && strcmp(f->table, table_name(t)) == 0;
-    if (j->figure && !own)
-        return kvf_fail(d, KVF_E_ARG,
-                        "--figure: no figure '%.80s' of table %s; 'kvfate figures' "
-                        "lists them",
-                        j->figure, table_name(t));
     if (!own && j->out && figure_can_write(j->out))
         return kvf_fail(d, KVF_E_ARG,
                         "%s: table '%.80s' has no figure; 'kvfate figures' lists "

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cli/commands.h"
+#include "cli/figure_options.h"
 #include "render/figure.h"
 
 struct request {
@@ -30,15 +31,10 @@ static void print_keys(const struct figure *f)
 
 static int print_figure(const char *name, struct kvf_diag *d)
 {
-    enum { MOST = 128 };
-    const char *known[MOST + 1] = {NULL};
-    const struct figure *f = figure_find(name);
-    for (int i = 0; i < MOST && figure_table[i]; i++)
-        known[i] = figure_table[i]->name;
-    const char *near = f ? NULL : opt_near(known, name);
-    if (!f)
-        return kvf_fail(d, KVF_E_ARG, "no figure '%.80s'%s%s%s; 'kvfate figures' lists them", name,
-                        near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    const struct figure *f;
+    int err = figure_named("", name, NULL, &f, d);
+    if (err)
+        return err;
     printf("%s of %s: %s\n", f->name, f->table, f->summary);
     if (f->style && f->style->type != OPT_END)
         printf("--style KEY=VALUE,...\n");

@@ -26,9 +26,10 @@ int corpus_out_check(const struct analyzer *a, struct corpus_target *t, struct k
         err = preview_check(&t->look, f, d);
     if (err)
         return err;
-    if (t->figure && (!f || strcmp(f->table, a->name) != 0))
-        return kvf_fail(d, KVF_E_ARG, "--figure: no figure '%s' of %s; 'kvfate figures' lists them",
-                        t->figure, a->name);
+    if (t->figure)
+        err = figure_named("--figure: ", t->figure, a->name, &f, d);
+    if (err)
+        return err;
     if (!t->out || to_stdout(t->out) || table_format_of(t->out) != TABLE_FORMAT_NONE)
         return KVF_OK;
     if (!figure_can_write(t->out))

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/figure_options.h"
 #include "cli/files.h"
 #include "cli/saved_table.h"
 
@@ -19,12 +20,11 @@ int draw_operand(const char *text, struct draw_operand *ret, struct kvf_diag *d)
     ret->option = ret->figure && at[1 + n] && at[2 + n] ? at + 2 + n : NULL;
     snprintf(ret->path, sizeof ret->path, "%.*s", ret->figure ? (int)(at - text) : DRAW_PATH - 1,
              text);
-    if (at && !ret->figure && access(text, F_OK) != 0)
-        return kvf_fail(d, KVF_E_ARG,
-                        "%.200s: there is no figure '%.*s'; TABLE@FIGURE takes one of those that "
-                        "'kvfate figures' lists",
-                        text, (int)n, at + 1);
-    return KVF_OK;
+    if (!at || ret->figure || access(text, F_OK) == 0)
+        return KVF_OK;
+    int err = figure_named("", name, NULL, &ret->figure, d);
+    kvf_diag_prefix(d, "%.200s", text);
+    return err;
 }
 
 static int open_panel(const char *text, const char *out, struct layout_panel *p, struct table **t,

@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "cli/figure_options.h"
 #include "render/palette.h"
 
@@ -141,4 +142,29 @@ int figure_options_check(struct figure_options *f, struct kvf_diag *d)
                     "--size needs WxH from %dx%d to 5000x5000 (units mm, cm, in, "
                     "pt), a width alone, " SIZE_NAMES ", not '%.60s'",
                     FIGURE_LEAST_WIDTH, FIGURE_LEAST_HEIGHT, f->size);
+}
+
+enum { MOST_FIGURES = 128 };
+
+int figure_named(const char *option, const char *name, const char *table,
+                 const struct figure **ret, struct kvf_diag *d)
+{
+    const char *known[MOST_FIGURES + 1] = {NULL};
+    struct buf all = {0};
+    int n = 0;
+    *ret = figure_find(name);
+    if (*ret && (!table || strcmp((*ret)->table, table) == 0))
+        return KVF_OK;
+    for (int i = 0; figure_table[i] && n < MOST_FIGURES; i++)
+        if (!table || strcmp(figure_table[i]->table, table) == 0)
+            known[n++] = figure_table[i]->name;
+    for (int i = 0; table && i < n; i++)
+        buf_printf(&all, "%s%s", i ? ", " : "; it has ", known[i]);
+    const char *near = opt_near(known, name);
+    int err = kvf_fail(d, KVF_E_ARG, "%sno figure '%.80s'%s%.80s%s%s%s%s; 'kvfate figures' lists them",
+                       option, name, table ? " of table " : "", table ? table : "",
+                       near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "",
+                       n && !all.err && all.len ? all.data : "");
+    buf_finish(&all);
+    return err;
 }

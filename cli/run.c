@@ -141,12 +141,6 @@ static int open_recording(struct run *u, struct kvf_diag *d)
     if (err)
         return err;
     cfg.out_gram = u->out_gram;
-    if (!u->quiet)
-        fprintf(stderr, "recording --probes %s%s%s: %.0f bytes per token before compression\n",
-                u->probes, u->shadow ? " --shadow " : "", u->shadow ? u->shadow : "",
-                probes_bytes_per_token(set, &cfg));
-    if (!u->quiet)
-        note_left_out(u->probes, set, &cfg);
     build_header(u, &header);
     struct recorder_run run = {.header = header.data,
                                .prompt = u->r.prompt.ids,
@@ -159,6 +153,8 @@ static int open_recording(struct run *u, struct kvf_diag *d)
         err = resume_check(u->out, header.data, &u->r.prompt, d);
     if (!err)
         err = recorder_create(u->out, &run, set, &cfg, par_threads(u->r.engine->pool), &u->rec, d);
+    if (!err && !u->quiet)
+        note_recorded(u->probes, u->shadow, set, &cfg);
     buf_finish(&header);
     return err;
 }

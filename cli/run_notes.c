@@ -35,7 +35,7 @@ void note_budgets(const struct runner *r)
         note_budget(&m->override[i].row, &m->override[i].params, runner_cap(r));
 }
 
-void note_left_out(const char *probes, unsigned set, const struct probe_config *cfg)
+static void note_left_out(const char *probes, unsigned set, const struct probe_config *cfg)
 {
     struct kvf_diag d = {""};
     unsigned full = 0;
@@ -53,6 +53,14 @@ void note_left_out(const char *probes, unsigned set, const struct probe_config *
     if (gap[0] == ',')
         fprintf(stderr, "; --probes paper,NAME adds one, --probes full all "
                         "(what needs them and their time: docs/reference/probes.md)\n");
+}
+
+void note_recorded(const char *probes, const char *shadow, unsigned set,
+                   const struct probe_config *cfg)
+{
+    fprintf(stderr, "recording --probes %s%s%s: %.0f bytes per token before compression\n", probes,
+            shadow ? " --shadow " : "", shadow ? shadow : "", probes_bytes_per_token(set, cfg));
+    note_left_out(probes, set, cfg);
 }
 
 void note_watch(const struct watch *w, int head_dim)

@@ -11,9 +11,11 @@
  * head grow beyond its budget. */
 void note_budgets(const struct runner *r);
 
-/* Before the run: the probes of --probes full that a set of them leaves out, and their bytes per
- * token.  Of a list of names nothing is said: it was a choice. */
-void note_left_out(const char *probes, unsigned set, const struct probe_config *cfg);
+/* Before the run: what a set of probes records, in bytes per token, and which probes of --probes
+ * full it leaves out; of a list of names the latter is not said: it was a choice.  shadow: what
+ * --shadow names, or NULL. */
+void note_recorded(const char *probes, const char *shadow, unsigned set,
+                   const struct probe_config *cfg);
 
 /* Before the run: how many numbers per step the raw blocks of --watch and --watch-queries are. */
 void note_watch(const struct watch *w, int head_dim);

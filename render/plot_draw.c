@@ -330,7 +330,8 @@ static void draw_mark(struct canvas *c, const struct axis_box *a, const struct p
     canvas_disc(c, x, y, r, 0.3, colour);
 }
 
-/* Writes the number of one ring: left of it and below, or right of it and above. */
+/* Writes the number of one ring: left of it and below, or right of it and above; beside an edge as
+ * near to that as the panel has room. */
 static void ring_value(struct canvas *c, const struct axis_box *a, const struct plot_mark *m,
                        bool below)
 {
@@ -338,10 +339,10 @@ static void ring_value(struct canvas *c, const struct axis_box *a, const struct 
     ring_text(m, text);
     double wide = canvas_text_width(c, text, PT_SMALL, 0), side = below ? -1.1 : 1.1;
     double x = axis_x(a, m->x) + side, y = axis_y(a, m->y) + (below ? 1.5 : -1.5);
-    double left = below ? x - wide : x;
-    if (left > a->x + .5 && left + wide < a->x + a->w - .5 && y > a->y + 1.5
-        && y < a->y + a->h - 1.5)
-        canvas_text(c, x, y, text, PT_SMALL, below ? ALIGN_RIGHT : ALIGN_LEFT, ink, 0);
+    double left = fmin(below ? x - wide : x, a->x + a->w - .5 - wide);
+    left = fmax(left, a->x + .5);
+    if (y > a->y + 1.5 && y < a->y + a->h - 1.5)
+        canvas_text(c, left, y, text, PT_SMALL, ALIGN_LEFT, ink, 0);
 }
 
 static void ring_values(struct canvas *c, const struct plot *p, const struct axis_box *a, int panel)

@@ -86,6 +86,8 @@ s.accepted("chat: fine", run(prompt=("--chat", s.file("chat.json", '[{"role":"us
 folder = s.path("folder")
 os.mkdir(folder)
 s.refused("folder of the output is missing", run("-o", s.path("none/x.kvf"), out=None), 1, "none/x.kvf", "No such file")
+s.refused("nothing is said of a recording that does not begin", [a for a in run("-o", s.path("none/x.kvf"), out=None) if a != "-q"],
+          1, "none/x.kvf")
 s.refused("output is a folder", run("-o", folder, out=None), 1, folder, "directory")
 s.refused("output is /dev/full", run("-o", "/dev/full", out=None), 1, "/dev/full", "regular file")
 s.check("/dev/full is still there", os.path.exists("/dev/full"))

@@ -67,10 +67,9 @@ static void run(const packed_call &c, bool early = false)
 {
     auto own = std::make_shared<packed_call>(c);
     launch(c.how.name, c.grid, c.block, c.shared, [own, early] {
-        std::vector<std::vector<char>> mine = own->arg; /* a kernel may change its arguments */
-        char *at[32];
-        for (size_t i = 0; i < mine.size(); i++)
-            at[i] = mine[i].data();
+        char *at[32]; /* a lane's call takes copies of what they point to */
+        for (size_t i = 0; i < own->arg.size(); i++)
+            at[i] = own->arg[i].data();
         current->waited = false;
         own->how.call(own->kernel, at);
         if (early && !current->waited)

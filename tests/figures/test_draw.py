@@ -128,6 +128,8 @@ def bad_input(at):
         check("TABLE@FIGURE:KEY=VALUE alone, as of panels", r.returncode == 0 and read(at("a.svg")) == read(at("b.svg")), r.stderr)
     for layout in ([], ["--layout", "a"]):
         refused("TABLE@ of no figure", "draw", at("s.tsv") + "@survivor:y=log", *layout, "-o", at("x.svg"), words=["no figure 'survivor'", "kvfate figures"])
+    refused("no figure of this table", "draw", at("s.tsv"), "--figure", "survivel", "-o", at("x.svg"),
+            words=["did you mean 'survival'", "it has survival, survival-map"])
     refused("a figure named twice", "draw", at("s.tsv") + "@survival", "--figure", "survival", "-o", at("x.svg"), words=["--figure"])
     refused("a style named twice", "draw", at("s.tsv") + "@survival:y=log", "--style", "y=log", "-o", at("x.svg"), words=["--style"])
     shutil.copyfile(at("s.tsv"), at("s@home.tsv"))
