@@ -147,7 +147,7 @@ static const struct run runs[] = {
     {"expected-attention", 40, NULL, true, CHUNK, NULL},
 };
 
-/* All of them on a device and in the long tests, elsewhere every other one. */
+/* All of them on a device and in the long tests, elsewhere one of so many. */
 static int stride(int otherwise)
 {
     const char *asked = getenv("KVFATE_TESTS");
@@ -156,14 +156,14 @@ static int stride(int otherwise)
 
 Test(chunks, caches_are_those_of_the_processor, .timeout = 300)
 {
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i += (size_t)stride(2))
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i += (size_t)stride(3))
         same_prompts(&runs[i]);
 }
 
 /* Layers with windows, whose entries leave while a chunk runs; angles of their own; wide norms. */
 Test(chunks, families, .timeout = 300)
 {
-    for (int i = 0; i < 17; i += stride(4)) {
+    for (int i = 0; i < 17; i += stride(6)) {
         char model[4096];
         snprintf(model, sizeof model, "%s", family_path(i));
         const struct run run = {"full", 0, NULL, true, CHUNK, model};
