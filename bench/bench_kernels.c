@@ -49,6 +49,13 @@ static void run_matmul_q(struct bench *b)
     b->k->matmul_q(b->out, D_FFN, &b->q, b->T, &b->w[b->kind], 0, D_FFN / PANEL);
 }
 
+static void run_matmul_hi(struct bench *b)
+{
+    b->q.hi_alone = true;
+    run_matmul_q(b);
+    b->q.hi_alone = false;
+}
+
 static void run_matmul_f(struct bench *b)
 {
     b->k->matmul_f(b->out, D_FFN, b->x, D_MODEL, b->T, &b->w[b->kind], 0, D_FFN / PANEL);
@@ -149,6 +156,13 @@ static const struct task {
 #define PRODUCT(t) (2.0 * (t)*D_FFN * D_MODEL)
     {"matmul_q", "Q4 256x1536x576", run_matmul_q, PRODUCT(CHUNK), "GFLOP/s", CHUNK, PACK_Q4},
     {"matmul_q", "Q8 256x1536x576", run_matmul_q, PRODUCT(CHUNK), "GFLOP/s", CHUNK, PACK_Q8},
+    {"matmul_q", "Q4 8 bits 256x1536x576", run_matmul_hi, PRODUCT(CHUNK), "GFLOP/s", CHUNK,
+     PACK_Q4},
+    {"matmul_q", "Q8 8 bits 256x1536x576", run_matmul_hi, PRODUCT(CHUNK), "GFLOP/s", CHUNK,
+     PACK_Q8},
+    {"matmul_q", "Q4 16x1536x576", run_matmul_q, PRODUCT(16), "GFLOP/s", 16, PACK_Q4},
+    {"matmul_q", "Q4 8 bits 16x1536x576", run_matmul_hi, PRODUCT(16), "GFLOP/s", 16, PACK_Q4},
+    {"matmul_q", "Q8 8 bits 16x1536x576", run_matmul_hi, PRODUCT(16), "GFLOP/s", 16, PACK_Q8},
     {"matmul_q", "Q4 1x1536x576", run_matmul_q, D_FFN *D_MODEL * .625, "GB/s", 1, PACK_Q4},
     {"matmul_q", "Q8 1x1536x576", run_matmul_q, D_FFN *D_MODEL * 1.125, "GB/s", 1, PACK_Q8},
     {"matmul_q", "Q4 1x49152x576", run_head, (double)VOCAB *D_MODEL * .625, "GB/s", 1, PACK_Q4},

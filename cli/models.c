@@ -45,15 +45,31 @@ const char *model_learner_word(const struct learner *l)
     return l->exact ? "cuda f32" : "cuda bf16";
 }
 
+/* 8 bits are a choice between ways in which the processor multiplies quantised weights. */
+static int check_activations(const struct execution *how, struct kvf_diag *d)
+{
+    if (how->activations && how->exact)
+        return kvf_fail(d, KVF_E_ARG, "--activations 8 and --exact, which keeps f32: give one");
+    if (how->activations && how->device != DEVICE_CPU)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--activations 8 is of the processor, and a device keeps f32: give it "
+                        "without --device %s",
+                        device_words[how->device]);
+    return KVF_OK;
+}
+
 int model_open(const char *model, const struct execution *how, struct engine **ret_engine,
                struct kvf_diag *d)
 {
     struct buf path = {0};
     struct engine_options opt = {.exact = how->exact,
+                                 .bits8 = how->activations,
                                  .n_threads = (int)how->threads,
                                  .cpu_flags = cpu_flags_detect(),
                                  .adapter = how->lora};
-    int err = how->rope_scale ? rope_scale_parse(how->rope_scale, &opt.rope_scale, d) : KVF_OK;
+    int err = check_activations(how, d);
+    if (!err && how->rope_scale)
+        err = rope_scale_parse(how->rope_scale, &opt.rope_scale, d);
     if (!err)
         err = choose_device((enum device_word)how->device, &opt, d);
     if (err)

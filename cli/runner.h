@@ -9,12 +9,13 @@
 struct force;
 
 /* How a model is run, whatever it is run for; the options --device, --chunk, --threads, --kv-type,
- * --rope-scale, --lora, --exact. */
+ * --activations, --rope-scale, --lora, --exact. */
 struct execution {
     int64_t chunk, threads; /* 0: the command's own choice */
     const char *rope_scale; /* NULL: as in the file */
     const char *lora;       /* NULL: the model as it is */
     int kv_type;            /* word of --kv-type */
+    int activations;        /* word of --activations: 0 is 16, 1 is 8 */
     int device;             /* enum device_word */
     bool exact;
 };

@@ -45,6 +45,7 @@ int engine_open(const char *path, const struct engine_options *opt, struct engin
     if (!e)
         return KVF_E_NOMEM;
     e->exact = opt->exact;
+    e->bits8 = opt->bits8;
     e->backend = opt->backend ? opt->backend : &backend_cpu;
     e->which = opt->which;
     kernels_init(&e->kernels, opt->cpu_flags);
@@ -100,6 +101,8 @@ int engine_said(const struct engine *e, int err, struct kvf_diag *d)
 
 const char *engine_precision(const struct engine *e)
 {
+    if (e->bits8)
+        return "weights as stored, 8-bit activations where quantised";
     return e->exact ? "f32" : e->backend->precision;
 }
 

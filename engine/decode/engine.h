@@ -22,7 +22,7 @@ struct engine {
     struct tokenizer *tokenizer;
     struct kernels kernels;
     struct par *pool;
-    bool exact;
+    bool exact, bits8; /* as in the options */
     const struct backend *backend;
     void *device; /* of the backend: the weights where it wants them */
     int which;    /* device, of those that the backend has */
@@ -32,6 +32,8 @@ struct engine {
 
 struct engine_options {
     bool exact;                    /* f32 weights and activations, f32 cache */
+    bool bits8;                    /* of the processor, not exact: where weights are quantised,
+                                      activations have 8 bits instead of 16 */
     int n_threads;                 /* 0: number of cores */
     unsigned cpu_flags;            /* CPU_* */
     struct rope_scale rope_scale;  /* kind 0: as the file says */

@@ -78,6 +78,7 @@ static int alloc_rooms(struct session *s)
         if (!*room[i].at)
             return KVF_E_NOMEM;
     }
+    s->q.hi_alone = s->e->bits8;
     s->q.q = mem_alloc((size_t)s->chunk, 2 * widest(&s->e->config));
     return s->q.q ? KVF_OK : KVF_E_NOMEM;
 }

@@ -24,7 +24,7 @@ static const char *precision_of(const struct engine *e)
 {
     if (e->exact)
         return "f32";
-    return e->backend == &backend_cpu ? "default" : e->backend->precision;
+    return e->backend == &backend_cpu && !e->bits8 ? "default" : engine_precision(e);
 }
 
 static void build_header(const struct eval *e, uint64_t seed, const char *version, struct buf *b)

@@ -234,7 +234,7 @@ struct kernels {
     /* Symmetric 16 bits per block of 32 channels: scale = max|x| / 32512,
      * q = round-half-even(x * (32512 / max|x|)) (0 for an all-zero block),
      * lo = q as a signed byte, hi = (q - lo) / 256, sum = scale * sum of q.
-     * K is a multiple of 32. */
+     * Where hi is alone, q becomes 256 hi, and so lo 0.  K is a multiple of 32. */
     quant_rows_fn quant_rows;
 
     /* out[t, 16*p + r] = sum_k x[t,k] * w[16*p + r, k] for the 16-row panels

@@ -32,6 +32,8 @@ void quant_rows_ref(struct qrows *out, const float *x, int T, int K)
         int8_t *hi = out->q + b * 2 * QBLOCK, *lo = hi + QBLOCK;
         for (int i = 0; i < QBLOCK; i++) {
             int q = (int)fminf(fmaxf(nearbyintf(v[i] * inverse), -QROWS_MAX), QROWS_MAX);
+            if (out->hi_alone)
+                q = (q + 128) & ~255;
             lo[i] = (int8_t)(((q + 128) & 255) - 128);
             hi[i] = (int8_t)((q - lo[i]) / 256);
             sum[i / (QBLOCK / 2)] += q;

@@ -392,6 +392,10 @@ void packed_finish(struct packed *p)
 struct qrows qrows_from(const struct qrows *q, size_t t)
 {
     size_t at = t * (size_t)q->K;
-    return (struct qrows){q->q + 2 * at, q->scale + at / QBLOCK, q->sum + at / QBLOCK,
-                          q->half + at / QBLOCK * 2, q->K};
+    return (struct qrows){q->q + 2 * at,
+                          q->scale + at / QBLOCK,
+                          q->sum + at / QBLOCK,
+                          q->half + at / QBLOCK * 2,
+                          q->K,
+                          q->hi_alone};
 }

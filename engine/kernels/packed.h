@@ -119,14 +119,16 @@ struct packed packed_part(const struct packed *w, int p0, int n);
 void packed_finish(struct packed *p); /* accepts zeroed */
 
 /* Activations quantised for matmul_q: x = scale * (256 hi + lo), 16 bits as two
- * signed bytes, so that integer products of bytes serve (8 bits alone would cost
- * 3e-3 nats per token on a model of 135M weights, docs/reference/parity.md). */
+ * signed bytes, so that integer products of bytes serve.  Rows of 8 bits have hi
+ * alone: lo is 0 there, and products may leave it out.  They cost 3e-3 nats per token
+ * on a model of 135M weights (docs/reference/parity.md). */
 struct qrows {
     int8_t *q;    /* [T][K/32][2][32]: hi, then lo */
     float *scale; /* [T][K/32] */
     float *sum;   /* [T][K/32] scale * sum of (256 hi + lo) over the block */
     float *half;  /* [T][K/32][2] the same over channels 0..15 and 16..31 of the block */
     int K;
+    bool hi_alone; /* 8 bits; quant_rows reads it, too */
 };
 struct qrows qrows_from(const struct qrows *q, size_t t); /* rows from t on, borrowed */
 

@@ -61,9 +61,9 @@ static void show_products(void)
                                              WEIGHT_Q6_K, WEIGHT_Q2_K, WEIGHT_Q5_K,
                                              WEIGHT_F32,  WEIGHT_F16,  WEIGHT_BF16};
     static int8_t bytes[ROOM];
-    struct qrows q = {bytes, x, y, z, K};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        size_t n = weight_bytes(types[i], (size_t)OUT * K);
+    struct qrows q = {bytes, x, y, z, K, false};
+    for (size_t c = 0; c < 2 * sizeof types / sizeof *types; c++) {
+        size_t i = c / 2, n = weight_bytes(types[i], (size_t)OUT * K);
         uint16_t *data = mem_alloc(n, 1);
         struct packed w;
         start();
@@ -73,6 +73,7 @@ static void show_products(void)
         if (!data || packed_build(&src, 1, K, 0, &w) != KVF_OK)
             exit(1);
         if (w.n_blocks) {
+            q.hi_alone = c % 2;
             k.quant_rows(&q, out, ROWS, K);
             k.matmul_q(out, OUT, &q, ROWS, &w, 0, OUT / PANEL);
         } else {

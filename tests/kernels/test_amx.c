@@ -34,11 +34,11 @@ static int some_byte(struct rng *r, int low, int high)
     }
 }
 
-static void make(struct rng *r, enum packed_kind kind, int n_fine, int super, int K)
+static void make(struct rng *r, enum packed_kind kind, int n_fine, int super, int K, bool hi_alone)
 {
     int N = MOST_PANELS * PANEL, blocks = K / QBLOCK;
     p.w = (struct packed){kind, N, K, MOST_PANELS, blocks, p.data, p.scale, p.fine, n_fine, super};
-    p.x = (struct qrows){p.q, p.of_block, p.sum, p.half, K};
+    p.x = (struct qrows){p.q, p.of_block, p.sum, p.half, K, hi_alone};
     for (size_t i = 0; i < sizeof p.data; i++)
         p.data[i] = (uint8_t)some_byte(r, 0, 255);
     for (size_t i = 0; i < sizeof p.scale / sizeof *p.scale; i++) {
@@ -49,6 +49,8 @@ static void make(struct rng *r, enum packed_kind kind, int n_fine, int super, in
         p.fine[i] = (int8_t)some_byte(r, -128, 127);
     for (size_t i = 0; i < sizeof p.q; i++)
         p.q[i] = (int8_t)some_byte(r, i / QBLOCK % 2 ? -128 : -127, 127);
+    for (size_t i = 0; hi_alone && i < sizeof p.q; i++)
+        p.q[i] = i / QBLOCK % 2 ? 0 : p.q[i];
     fill_normal(r, p.of_block, MOST_T * BLOCKS, 1e-3);
     fill_normal(r, p.sum, MOST_T * BLOCKS, 1);
     fill_normal(r, p.half, 2 * MOST_T * BLOCKS, 1);
@@ -69,13 +71,14 @@ static void check_part(matmul_q_fn multiply, const char *name, int T, int panel,
             else
                 beside = beside && memcmp(got, untouched, 4) == 0;
         }
-    cr_expect(same, "%s: kind %d, form %d of %d, K %d, rows %d, panels %d from %d: other bits",
-              name, (int)p.w.kind, p.w.n_fine, p.w.super, p.w.K, T, n, panel);
+    cr_expect(same, "%s: kind %d, form %d of %d, K %d, rows %d%s, panels %d from %d: other bits",
+              name, (int)p.w.kind, p.w.n_fine, p.w.super, p.w.K, T,
+              p.x.hi_alone ? " of 8 bits" : "", n, panel);
     cr_expect(beside, "%s wrote outside", name);
 }
 
-/* Every number of rows with one of the widths; with KVFATE_TESTS=long with all of them.
- * tiles: whether products of emulated tiles are counted. */
+/* Every number of rows, of 16 and of 8 bits, with one of the widths; with KVFATE_TESTS=long with
+ * all. tiles: whether products of emulated tiles are counted. */
 static void check_all(matmul_q_fn multiply, const char *name, bool tiles)
 {
     static const int widths[] = {32, 64, 96, 256, 768, 800, 1632, 2048};
@@ -88,10 +91,11 @@ static void check_all(matmul_q_fn multiply, const char *name, bool tiles)
     struct rng r;
     rng_init(&r, 17);
     kernels_init(&reference, 0);
-    for (int f = 0; f < N_FORMS; f++)
+    for (int c = 0; c < 2 * N_FORMS; c++)
         for (int k = 0; k < N_WIDTHS; k++) {
-            int super = widths[k] % 256 ? 1 : forms[f][2];
-            make(&r, (enum packed_kind)forms[f][0], forms[f][1], super, widths[k]);
+            const int *form = forms[c / 2];
+            int super = widths[k] % 256 ? 1 : form[2];
+            make(&r, (enum packed_kind)form[0], form[1], super, widths[k], c % 2);
             reference.matmul_q(p.want, LD, &p.x, MOST_T, &p.w, 0, MOST_PANELS);
             for (int T = 1 + k % step; T <= MOST_T; T += step) {
                 int n = 1 + (int)rng_below(&r, MOST_PANELS);
@@ -99,7 +103,7 @@ static void check_all(matmul_q_fn multiply, const char *name, bool tiles)
                 check_part(multiply, name, T, panel, n);
                 long steps = (long)p.w.n_blocks * (p.w.n_fine == 2 ? 2 : 1);
                 if (tiles)
-                    cr_expect(eq(long, emulated_products(), T / 16 * n * steps * 2));
+                    cr_expect(eq(long, emulated_products(), T / 16 * n * steps * (2 - c % 2)));
             }
         }
 }

@@ -142,11 +142,15 @@ static struct packed pack(const struct matrix *m, int exact)
     return w;
 }
 
-static struct qrows make_qrows(int T, int K)
+static struct qrows make_qrows(int T, int K, bool hi_alone)
 {
     size_t n = (size_t)T * (size_t)K;
-    return (struct qrows){mem_alloc(n, 2), MEM_NEW(float, n / QBLOCK), MEM_NEW(float, n / QBLOCK),
-                          MEM_NEW(float, n / QBLOCK * 2), K};
+    return (struct qrows){mem_alloc(n, 2),
+                          MEM_NEW(float, n / QBLOCK),
+                          MEM_NEW(float, n / QBLOCK),
+                          MEM_NEW(float, n / QBLOCK * 2),
+                          K,
+                          hi_alone};
 }
 
 static void free_qrows(struct qrows *q)
@@ -157,29 +161,29 @@ static void free_qrows(struct qrows *q)
     mem_free(q->half);
 }
 
-/* The product of rows [t0, t0 + T) of x, whatever the kind of weights. */
+/* The product of T rows of x, whatever the kind of weights; hi_alone: with 8 bits of x. */
 static void multiply(const struct kernels *k, float *out, size_t ld, const float *x, int T,
-                     const struct packed *w, int panel0, int n_panels)
+                     const struct packed *w, int panel0, int n_panels, bool hi_alone)
 {
     if (!is_quantised(w)) {
         k->matmul_f(out, ld, x, (size_t)w->K, T, w, panel0, n_panels);
         return;
     }
-    struct qrows q = make_qrows(T, w->K);
+    struct qrows q = make_qrows(T, w->K, hi_alone);
     k->quant_rows(&q, x, T, w->K);
     k->matmul_q(out, ld, &q, T, w, panel0, n_panels);
     free_qrows(&q);
 }
 
-/* Each K term contributes at most half an ulp of a partial sum <= sum |x w|; the
- * activations' rounding to 16 bits is tested apart: here x is a multiple of max/32512. */
+/* Each K term contributes at most half an ulp of a partial sum <= sum |x w|; the activations'
+ * rounding is tested apart: here x is a multiple of max/32512, or with 8 bits of max/127. */
 static void check_product(const struct variant *v, const struct matrix *m, const struct packed *w,
-                          const float *x, int T)
+                          const float *x, int T, bool hi_alone)
 {
     struct guarded g;
     size_t ld = (size_t)w->n_panels * PANEL;
     float *out = guard(&g, (size_t)T * ld * sizeof *out);
-    multiply(&v->k, out, ld, x, T, w, 0, w->n_panels);
+    multiply(&v->k, out, ld, x, T, w, 0, w->n_panels, hi_alone);
     double bad = 0;
     for (int t = 0; t < T; t++)
         for (size_t r = 0; r < ld; r++) {
@@ -193,17 +197,22 @@ static void check_product(const struct variant *v, const struct matrix *m, const
             double bound = 2e-6 * (size + 1) + 1e-7 * m->K * size;
             bad = worst(fabs((double)out[(size_t)t * ld + r] - sum) / bound, bad);
         }
-    cr_expect(bad <= 1, "%s: type %d, T %d, N %d, K %d: %g times the bound", v->name, (int)m->type,
-              T, m->N, m->K, bad);
+    cr_expect(bad <= 1, "%s: type %d, %d bits, T %d, N %d, K %d: %g times the bound", v->name,
+              (int)m->type, hi_alone ? 8 : 16, T, m->N, m->K, bad);
     cr_expect(intact(&g), "%s wrote outside", v->name);
 }
 
-/* Rows of integers with 32512 in every block of 32: quantisation keeps them. */
-static float *integer_rows(struct rng *r, int T, int K)
+/* Rows of integers, or of multiples of 256, with 32512 in every block of 32: quantisation keeps
+ * them. */
+static float *integer_rows(struct rng *r, int T, int K, bool hi_alone)
 {
     float *x = MEM_NEW(float, (size_t)T *(size_t)K);
-    for (size_t i = 0; i < (size_t)T * (size_t)K; i++)
-        x[i] = i % 32 == 7 ? 32512 : (float)((int)rng_below(r, 65025) - 32512);
+    for (size_t i = 0; i < (size_t)T * (size_t)K; i++) {
+        x[i] = (float)(hi_alone ? ((int)rng_below(r, 255) - 127) * 256
+                                : (int)rng_below(r, 65025) - 32512);
+        if (i % 32 == 7)
+            x[i] = 32512;
+    }
     return x;
 }
 
@@ -219,10 +228,11 @@ Test(matmul, equals_plain_dequantised_product)
             int N = shapes[s][0], K = whole_blocks(types[type], shapes[s][1]);
             struct matrix m = make_matrix(&r, types[type], N, K);
             struct packed w = pack(&m, 0);
-            for (int T = 1; T <= 17; T += s == 4 ? 8 : 1) {
-                float *x = integer_rows(&r, T, K);
+            for (int c = 2; c < 36; c += s == 4 ? 15 : 1) {
+                int T = c / 2;
+                float *x = integer_rows(&r, T, K, c % 2);
                 for (int i = 0; i < n; i++)
-                    check_product(&v[i], &m, &w, x, T);
+                    check_product(&v[i], &m, &w, x, T, c % 2);
                 mem_free(x);
             }
             packed_finish(&w);
@@ -240,9 +250,9 @@ Test(matmul, float_weights_need_no_block_of_32)
         for (int type = 0; type < 3; type++) {
             struct matrix m = make_matrix(&r, types[type], 21, K);
             struct packed w = pack(&m, 0);
-            float *x = integer_rows(&r, 5, K);
+            float *x = integer_rows(&r, 5, K, false);
             for (int i = 0; i < n; i++)
-                check_product(&v[i], &m, &w, x, 5);
+                check_product(&v[i], &m, &w, x, 5, false);
             mem_free(x);
             packed_finish(&w);
             free_matrix(&m);
@@ -303,9 +313,9 @@ static void check_joined(struct rng *r, enum weight_type first, enum weight_type
     struct matrix both = {.N = 19, .K = K, .value = MEM_NEW(float, 19 * K), .type = first};
     memcpy(both.value, a.value, 10 * K * sizeof(float));
     memcpy(both.value + 10 * K, b.value, 9 * K * sizeof(float));
-    float *x = integer_rows(r, 3, K);
+    float *x = integer_rows(r, 3, K, false);
     for (int i = 0; i < n; i++)
-        check_product(&v[i], &both, &w, x, 3);
+        check_product(&v[i], &both, &w, x, 3, false);
     mem_free(x);
     mem_free(both.value);
     packed_finish(&w);
@@ -345,8 +355,8 @@ Test(matmul, part_of_the_panels_is_a_matrix)
         cr_expect(part.N == N - PANEL && part.n_panels == 2);
         fill_normal(&r, x, K, 1);
         for (int i = 0; i < n; i++) {
-            multiply(&v[i].k, all, LD, x, 1, &w, 0, w.n_panels);
-            multiply(&v[i].k, some, LD, x, 1, &part, 0, 2);
+            multiply(&v[i].k, all, LD, x, 1, &w, 0, w.n_panels, false);
+            multiply(&v[i].k, some, LD, x, 1, &part, 0, 2, false);
             cr_expect(zero(int, memcmp(some, all + PANEL, 2 * PANEL * sizeof *some)), "%s: type %d",
                       v[i].name, (int)types[type]);
         }
@@ -357,47 +367,50 @@ Test(matmul, part_of_the_panels_is_a_matrix)
 
 /* Row t of a batch has the bits of the row alone, and a panel those of all panels:
  * the contract on which chunk size and thread count lean. */
+static void check_rows(const struct variant *v, const struct packed *w, const float *x,
+                       bool hi_alone)
+{
+    /* Tiles of many rows and of few, and what is left of either. */
+    static const int rows_of[] = {38, 35, 33, 31, 13};
+    enum { T = 40, LD = 96 };
+    float all[T * LD], some[T * LD];
+    memset(all, 0xff, sizeof all); /* nothing of the variant before */
+    multiply(&v->k, all, LD, x, T, w, 0, w->n_panels, hi_alone);
+    for (int t = 0; t < T; t++) {
+        multiply(&v->k, some, LD, x + t * w->K, 1, w, 0, w->n_panels, hi_alone);
+        cr_expect(zero(int, memcmp(some, all + t * LD, LD * sizeof *some)), "%s: row %d", v->name,
+                  t);
+    }
+    for (int c = 0; c < 5; c++) {
+        multiply(&v->k, some, LD, x, rows_of[c], w, 0, w->n_panels, hi_alone);
+        cr_expect(zero(int, memcmp(some, all, (size_t)(rows_of[c] * LD) * sizeof *some)),
+                  "%s: %d rows", v->name, rows_of[c]);
+    }
+    for (int first = 0; first < T; first += 5) {
+        int rows = T - first < 6 ? T - first : 6;
+        for (int p = 0; p < w->n_panels; p++)
+            multiply(&v->k, some, LD, x + first * w->K, rows, w, p, 1, hi_alone);
+        cr_expect(zero(int, memcmp(some, all + first * LD, (size_t)(rows * LD) * sizeof *some)),
+                  "%s: rows from %d, panel by panel", v->name, first);
+    }
+}
+
 Test(matmul, row_and_panel_depend_on_nothing_else)
 {
     struct variant v[MAX_VARIANTS];
     struct rng r;
     rng_init(&r, 5);
     int n = variants(v);
-    /* Tiles of many rows and of few, and what is left of either. */
-    static const int rows_of[] = {38, 35, 33, 31, 13};
-    enum { N = 90, MAX_K = 1280, T = 40, LD = 96 };
+    enum { N = 90, MAX_K = 1280, T = 40 };
     for (int type = 0; type < N_TYPES; type++) {
         int K = whole_blocks(types[type], 1056);
         struct matrix m = make_matrix(&r, types[type], N, K);
         struct packed w = pack(&m, 0);
-        float x[T * MAX_K], all[T * LD], one[LD];
+        float x[T * MAX_K];
         fill_normal(&r, x, T * K, 1);
-        for (int i = 0; i < n; i++) {
-            memset(all, 0xff, sizeof all); /* nothing of the variant before */
-            multiply(&v[i].k, all, LD, x, T, &w, 0, w.n_panels);
-            for (int t = 0; t < T; t++) {
-                multiply(&v[i].k, one, LD, x + t * K, 1, &w, 0, w.n_panels);
-                cr_expect(zero(int, memcmp(one, all + t * LD, sizeof one)), "%s: type %d, row %d",
-                          v[i].name, (int)types[type], t);
-            }
-            for (int c = 0; c < 5; c++) {
-                float some[T * LD];
-                size_t bytes = (size_t)(rows_of[c] * LD) * sizeof *some;
-                multiply(&v[i].k, some, LD, x, rows_of[c], &w, 0, w.n_panels);
-                cr_expect(zero(int, memcmp(some, all, bytes)), "%s: type %d, %d rows", v[i].name,
-                          (int)types[type], rows_of[c]);
-            }
-            for (int first = 0; first < T; first += 5) {
-                float part[6 * LD];
-                int rows = T - first < 6 ? T - first : 6;
-                for (int p = 0; p < w.n_panels; p++)
-                    multiply(&v[i].k, part, LD, x + first * K, rows, &w, p, 1);
-                cr_expect(
-                    zero(int, memcmp(part, all + first * LD, (size_t)rows * LD * sizeof *part)),
-                    "%s: type %d, rows from %d, panel by panel", v[i].name, (int)types[type],
-                    first);
-            }
-        }
+        for (int i = 0; i < n; i++)
+            for (int hi_alone = 0; hi_alone <= is_quantised(&w); hi_alone++)
+                check_rows(&v[i], &w, x, hi_alone);
         packed_finish(&w);
         free_matrix(&m);
     }
@@ -455,81 +468,16 @@ Test(matmul, variants_agree_to_the_bit)
         struct packed w = pack(&m, 0);
         float x[T * MAX_K], want[T * LD], got[T * LD];
         fill_normal(&r, x, T * K, 3);
-        multiply(&v[0].k, want, LD, x, T, &w, 0, w.n_panels);
-        for (int i = 1; i < n; i++) {
-            multiply(&v[i].k, got, LD, x, T, &w, 0, w.n_panels);
-            cr_expect(zero(int, memcmp(got, want, sizeof got)), "%s, type %d", v[i].name,
-                      (int)types[type]);
+        for (int hi_alone = 0; hi_alone <= is_quantised(&w); hi_alone++) {
+            multiply(&v[0].k, want, LD, x, T, &w, 0, w.n_panels, hi_alone);
+            for (int i = 1; i < n; i++) {
+                multiply(&v[i].k, got, LD, x, T, &w, 0, w.n_panels, hi_alone);
+                cr_expect(zero(int, memcmp(got, want, sizeof got)), "%s, type %d, %d bits",
+                          v[i].name, (int)types[type], hi_alone ? 8 : 16);
+            }
         }
         packed_finish(&w);
         free_matrix(&m);
-    }
-}
-
-Test(quant_rows, rounds_to_nearest_of_each_block)
-{
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 7);
-    int n = variants(v);
-    enum { T = 7, K = 96, BLOCKS = T * K / 32 };
-    for (int i = 0; i < n; i++) {
-        float x[T * K];
-        fill_normal(&r, x, T * K, 5);
-        memset(x + 64, 0, 32 * sizeof *x); /* a block of zeros */
-        for (int j = 96; j < 128; j++)
-            x[j] *= 1e-30f;
-        struct guarded gq, gs, gu, gh;
-        struct qrows q = {guard(&gq, 2 * T * K), guard(&gs, BLOCKS * 4), guard(&gu, BLOCKS * 4),
-                          guard(&gh, BLOCKS * 8), K};
-        v[i].k.quant_rows(&q, x, T, K);
-        for (int b = 0; b < BLOCKS; b++) {
-            const int8_t *hi = q.q + b * 64, *lo = hi + 32;
-            double max = 0, sum = 0, half[2] = {0, 0};
-            for (int j = 0; j < 32; j++) {
-                max = fmax(max, fabs((double)x[b * 32 + j]));
-                sum += 256 * hi[j] + lo[j];
-                half[j / 16] += 256 * hi[j] + lo[j];
-            }
-            if (max < 1e-30) /* counts as 0 */
-                max = 0;
-            double unit = max / 32512;
-            cr_expect(fabs((double)q.scale[b] - unit) <= 1e-7 * unit);
-            cr_expect(fabs((double)q.sum[b] - sum * unit) <= 1e-6 * fabs(sum) * unit);
-            for (int h = 0; h < 2; h++)
-                cr_expect(fabs((double)q.half[2 * b + h] - half[h] * unit)
-                          <= 1e-6 * fabs(half[h]) * unit);
-            for (int j = 0; j < 32; j++) {
-                double steps = max > 0 ? (double)x[b * 32 + j] / unit : 0;
-                int got = 256 * hi[j] + lo[j];
-                cr_expect(fabs(steps - got) <= 0.5 + 4e-3, "%s: %g -> %d", v[i].name, steps, got);
-            }
-        }
-        cr_expect(intact(&gq) && intact(&gs) && intact(&gu) && intact(&gh), "%s wrote outside",
-                  v[i].name);
-    }
-}
-
-/* Halves go to the even neighbour in every variant: 32512 makes the scale 1.  The
- * low byte is signed: 128 is 256 - 128. */
-Test(quant_rows, halves_go_to_even)
-{
-    struct variant v[MAX_VARIANTS];
-    int n = variants(v);
-    for (int i = 0; i < n; i++) {
-        float x[32] = {32512, 0.5f,  1.5f,   2.5f,    -0.5f,   -1.5f,
-                       -2.5f, 63.5f, 127.5f, -128.5f, -128.6f, 1000.5f};
-        static const int8_t want[64] = {127,      0, 0, 0, 0, 0,  0,  0,  1,    0,    -1,  4,
-                                        [32] = 0, 0, 2, 2, 0, -2, -2, 64, -128, -128, 127, -24};
-        int8_t q[64];
-        float scale, sum, half[2];
-        struct qrows out = {q, &scale, &sum, half, 32};
-        v[i].k.quant_rows(&out, x, 1, 32);
-        cr_expect(zero(int, memcmp(q, want, sizeof q)), "%s", v[i].name);
-        cr_expect(eq(flt, scale, 1));
-        cr_expect(eq(flt, sum, 32512 + 2 + 2 - 2 - 2 + 64 + 128 - 128 - 129 + 1000));
-        cr_expect(eq(flt, half[0], sum));
-        cr_expect(eq(flt, half[1], 0));
     }
 }
 

@@ -20,6 +20,7 @@ typedef int32x4x2_t ints;
 struct block {
     const int8_t *q;
     size_t ld;
+    bool hi_alone;
     int16x8_t words[TILE_ROWS][QBLOCK / 8];
 };
 
@@ -87,7 +88,8 @@ INLINE void dot_fours(int32x4_t sum[TILE_ROWS][4], const uint8_t *w, const struc
     UNROLL
     for (int i = 0; i < 4 * R; i++)
         sum[i / 4][i % 4] = vshlq_n_s32(sum[i / 4][i % 4], 8);
-    dot_bytes(sum, w, x, QBLOCK, R, q4, g0, g1);
+    if (!x->hi_alone)
+        dot_bytes(sum, w, x, QBLOCK, R, q4, g0, g1);
     UNROLL
     for (int r = 0; r < R && !q4; r++) {
         const int8_t *q = x->q + (size_t)r * x->ld;

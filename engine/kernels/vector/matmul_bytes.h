@@ -3,7 +3,8 @@
  * give its bits.  Included by one file per instruction set, which defines before:
  *     TILE_ROWS, NAME(matmul_q)
  *     ints, ints_to_floats(x)     8 integers of 32 bits; the same as a vec
- *     struct block {q, ld ..}     one block of R rows: their bytes, ld apart, and what prepare adds
+ *     struct block {q, ld, hi_alone ..}
+ *                                 one block of R rows: their bytes, ld apart, and what prepare adds
  *     prepare(x, R, q4)
  *     dot_panel(sum, w, x, R, q4, g0, g1)
  *                                 sum[r][half]: exact dot products of the groups [g0, g1) of 4
@@ -59,7 +60,8 @@ INLINE void tile_q(float *out, size_t ld, const struct qrows *x, size_t t, const
     for (int i = 0; i < 2 * R; i++)
         acc[i / 2][i % 2] = v_zero();
     for (size_t b = 0; b < nb; b++) {
-        struct block in = {.q = x->q + (t * nb + b) * 2 * QBLOCK, .ld = nb * 2 * QBLOCK};
+        struct block in = {
+            .q = x->q + (t * nb + b) * 2 * QBLOCK, .ld = nb * 2 * QBLOCK, .hi_alone = x->hi_alone};
         size_t at = panel * nb + b;
         prepare(&in, R, q4);
         UNROLL

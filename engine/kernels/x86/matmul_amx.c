@@ -39,9 +39,11 @@ struct tile_x {
     const int8_t *q;
     const float *scale, *sums;
     size_t nb;
+    bool hi_alone;
 };
 
-/* sums = products of a step of the span: 32 / parts channels of each row by P panels. */
+/* sums = products of a step of the span, 32 / parts channels of each row by P panels; LO only
+ * where hi is not alone. */
 INLINE void multiply_step(tile_sums sums[BYTE_PANELS][2], const struct tile_x *x,
                           const struct span_q *s, size_t step, const int P, const int parts)
 {
@@ -49,25 +51,30 @@ INLINE void multiply_step(tile_sums sums[BYTE_PANELS][2], const struct tile_x *x
     const int8_t *q = x->q + step / (size_t)parts * 2 * QBLOCK
                       + step % (size_t)parts * (size_t)(QBLOCK / parts);
     tile_zero(HI_SUMS);
-    tile_zero(LO_SUMS);
     tile_load(WEIGHTS, s->bytes[0] + step * bytes, 64);
     tile_load(HI_BYTES, q, stride);
     tile_dot(HI_SUMS, HI_BYTES, WEIGHTS);
-    tile_load(LO_BYTES, q + QBLOCK, stride);
-    tile_dot(LO_SUMS, LO_BYTES, WEIGHTS);
     if (P == 2) {
         tile_zero(SECOND_HI_SUMS);
-        tile_zero(SECOND_LO_SUMS);
         tile_load(SECOND_WEIGHTS, s->bytes[1] + step * bytes, 64);
         tile_dot(SECOND_HI_SUMS, HI_BYTES, SECOND_WEIGHTS);
+    }
+    if (!x->hi_alone) {
+        tile_zero(LO_SUMS);
+        tile_load(LO_BYTES, q + QBLOCK, stride);
+        tile_dot(LO_SUMS, LO_BYTES, WEIGHTS);
+    }
+    if (P == 2 && !x->hi_alone) {
+        tile_zero(SECOND_LO_SUMS);
         tile_dot(SECOND_LO_SUMS, LO_BYTES, SECOND_WEIGHTS);
     }
     tile_store(HI_SUMS, sums[0][HI], 64);
-    tile_store(LO_SUMS, sums[0][LO], 64);
-    if (P == 2) {
+    if (P == 2)
         tile_store(SECOND_HI_SUMS, sums[1][HI], 64);
+    if (!x->hi_alone)
+        tile_store(LO_SUMS, sums[0][LO], 64);
+    if (P == 2 && !x->hi_alone)
         tile_store(SECOND_LO_SUMS, sums[1][LO], 64);
-    }
 }
 
 /* acc += what the sums of one step are, rows [r0, r0 + SHARE_ROWS): d scale sum + m sum(x). */
@@ -89,9 +96,9 @@ INLINE void scale_step(__m512 acc[SHARE_ROWS][BYTE_PANELS], tile_sums sums[BYTE_
         __m512 of_x = _mm512_set1_ps(sum_x[r * x->nb * (size_t)parts]);
         UNROLL
         for (int p = 0; p < P; p++) {
-            __m512i hi = _mm512_load_si512(sums[p][HI][r0 + r]);
-            __m512i lo = _mm512_load_si512(sums[p][LO][r0 + r]);
-            __m512i sum = _mm512_add_epi32(_mm512_slli_epi32(hi, 8), lo);
+            __m512i sum = _mm512_slli_epi32(_mm512_load_si512(sums[p][HI][r0 + r]), 8);
+            if (!x->hi_alone)
+                sum = _mm512_add_epi32(sum, _mm512_load_si512(sums[p][LO][r0 + r]));
             __m512 ds = _mm512_mul_ps(d[p], unit);
             acc[r][p] = _mm512_fmadd_ps(ds, _mm512_cvtepi32_ps(sum), acc[r][p]);
             acc[r][p] = _mm512_fmadd_ps(m[p], of_x, acc[r][p]);
@@ -138,7 +145,7 @@ INLINE void tile_rows(float *out, size_t ld, const struct qrows *x, size_t t,
 {
     const size_t nb = s->nb, at = t * nb + s->b0;
     const struct tile_x from = {x->q + at * 2 * QBLOCK, x->scale + at,
-                                parts == 2 ? x->half + at * 2 : x->sum + at, nb};
+                                parts == 2 ? x->half + at * 2 : x->sum + at, nb, x->hi_alone};
     struct work k;
     float *to = out + t * ld;
     for (int i = 0; i < TILE_ROWS * P; i++)

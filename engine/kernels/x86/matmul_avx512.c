@@ -18,6 +18,20 @@ INLINE __m512i bytes4(const int8_t *p)
     return _mm512_set1_epi32(*(const int32_t *)(const void *)p);
 }
 
+/* Of a row and those behind it, whose blocks lie nb apart: bytes, scales and sums. */
+struct rows_of {
+    const int8_t *q;
+    const float *scale, *sums;
+    size_t nb;
+    bool hi_alone;
+};
+
+INLINE struct rows_of rows_from(const struct qrows *x, size_t t, size_t nb, const int parts)
+{
+    return (struct rows_of){x->q + t * nb * 2 * QBLOCK, x->scale + t * nb,
+                            parts == 2 ? x->half + t * nb * 2 : x->sum + t * nb, nb, x->hi_alone};
+}
+
 /* Compilers would else let every product read its bytes of x from memory, and a processor that
  * multiplies twice a cycle has but two loads a cycle. */
 #define IN_REGISTER(v) __asm__("" : "+v"(v))
@@ -45,8 +59,8 @@ INLINE void dot_rows(__m512i sum[BYTE_ROWS][BYTE_PANELS], const struct span_q *s
 
 /* acc += what the sums of part h of block b are: d scale sum + m sum(x). */
 INLINE void add_scaled(__m512 acc[BYTE_ROWS][BYTE_PANELS], __m512i sum[BYTE_ROWS][BYTE_PANELS],
-                       const struct span_q *s, size_t b, const float *scale, const float *sums,
-                       const int R, const int P, const int h, const int parts)
+                       const struct span_q *s, size_t b, const struct rows_of *x, const int R,
+                       const int P, const int h, const int parts)
 {
     UNROLL
     for (int p = 0; p < P; p++) {
@@ -54,22 +68,21 @@ INLINE void add_scaled(__m512 acc[BYTE_ROWS][BYTE_PANELS], __m512i sum[BYTE_ROWS
         __m512 d = _mm512_load_ps(at), m = _mm512_load_ps(at + PANEL);
         UNROLL
         for (int r = 0; r < R; r++) {
-            size_t row = (size_t)r * s->nb + b;
-            __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(scale[row]));
+            size_t row = (size_t)r * x->nb + b;
+            __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(x->scale[row]));
             acc[r][p] = _mm512_fmadd_ps(ds, _mm512_cvtepi32_ps(sum[r][p]), acc[r][p]);
-            __m512 x = _mm512_set1_ps(sums[row * (size_t)parts + (size_t)h]);
-            acc[r][p] = _mm512_fmadd_ps(m, x, acc[r][p]);
+            __m512 sum_x = _mm512_set1_ps(x->sums[row * (size_t)parts + (size_t)h]);
+            acc[r][p] = _mm512_fmadd_ps(m, sum_x, acc[r][p]);
         }
     }
 }
 
 /* What block b adds to R rows of P panels, in two halves where each has scales of its own. */
 INLINE void block_rows(__m512 acc[BYTE_ROWS][BYTE_PANELS], const struct span_q *s, size_t b,
-                       const int8_t *q, const float *scale, const float *sums, const int R,
-                       const int P, const int parts)
+                       const struct rows_of *x, const int R, const int P, const int parts)
 {
     const int groups = 8 / parts;
-    const int8_t *hi = q + b * 2 * QBLOCK;
+    const int8_t *hi = x->q + b * 2 * QBLOCK;
     UNROLL
     for (int h = 0; h < parts; h++) {
         __m512i sum[BYTE_ROWS][BYTE_PANELS];
@@ -80,19 +93,18 @@ INLINE void block_rows(__m512 acc[BYTE_ROWS][BYTE_PANELS], const struct span_q *
         UNROLL
         for (int i = 0; i < R * P; i++)
             sum[i / P][i % P] = _mm512_slli_epi32(sum[i / P][i % P], 8);
-        dot_rows(sum, s, b, hi + QBLOCK, R, P, h * groups, (h + 1) * groups);
-        add_scaled(acc, sum, s, b, scale, sums, R, P, h, parts);
+        if (!x->hi_alone)
+            dot_rows(sum, s, b, hi + QBLOCK, R, P, h * groups, (h + 1) * groups);
+        add_scaled(acc, sum, s, b, x, R, P, h, parts);
     }
 }
 
 /* Rows [t, t + R) times a span of P panels, whose outputs go on from earlier spans.  Sums and
  * accumulators of all rows stay in registers. */
-INLINE void tile_rows(float *out, size_t ld, const struct qrows *x, size_t t,
+INLINE void tile_rows(float *out, size_t ld, const struct qrows *q, size_t t,
                       const struct span_q *s, const int R, const int P, const int parts)
 {
-    const int8_t *q = x->q + t * s->nb * 2 * QBLOCK;
-    const float *scale = x->scale + t * s->nb;
-    const float *sums = parts == 2 ? x->half + t * s->nb * 2 : x->sum + t * s->nb;
+    const struct rows_of x = rows_from(q, t, s->nb, parts);
     float *to = out + t * ld;
     __m512 acc[BYTE_ROWS][BYTE_PANELS];
     UNROLL
@@ -100,7 +112,7 @@ INLINE void tile_rows(float *out, size_t ld, const struct qrows *x, size_t t,
         acc[i / P][i % P] = s->b0 ? _mm512_loadu_ps(to + (size_t)(i / P) * ld + i % P * PANEL)
                                   : _mm512_setzero_ps();
     for (size_t b = s->b0; b < s->b1; b++)
-        block_rows(acc, s, b, q, scale, sums, R, P, parts);
+        block_rows(acc, s, b, &x, R, P, parts);
     UNROLL
     for (int i = 0; i < R * P; i++)
         _mm512_storeu_ps(to + (size_t)(i / P) * ld + i % P * PANEL, acc[i / P][i % P]);
@@ -127,17 +139,10 @@ INLINE void rows_of_panels(float *out, size_t ld, const struct qrows *x, size_t 
         rows_of_span(out, ld, x, sixes, fours, &s, P, fine == 2 ? 2 : 1);
 }
 
-/* Of a row and those behind it, whose blocks lie nb apart: bytes, scales and sums. */
-struct rows_of {
-    const int8_t *q;
-    const float *scale, *sums;
-    size_t nb;
-};
-
-/* dot[r] = exact dot products of the groups [g0, g1) of a block with R rows: hi and lo go side by
- * side, so that each group is read once. */
-INLINE void dot_few(__m512i dot[FEW_TILE], const uint8_t *block, const int8_t *q, size_t nb,
-                    const int R, const int q4, const int g0, const int g1)
+/* dot[r] = exact dot products of the groups [g0, g1) of a block with R rows: hi and lo, unless hi
+ * is alone, go side by side, so that each group is read once. */
+INLINE void dot_few(__m512i dot[FEW_TILE], const uint8_t *block, const struct rows_of *x, size_t b,
+                    const int R, const int q4, const int g0, const int g1, const bool hi_alone)
 {
     __m512i hi[FEW_TILE], lo[FEW_TILE];
     UNROLL
@@ -148,9 +153,10 @@ INLINE void dot_few(__m512i dot[FEW_TILE], const uint8_t *block, const int8_t *q
         __m512i u = load_group(block, g, q4);
         UNROLL
         for (int r = 0; r < R; r++) {
-            const int8_t *x = q + (size_t)r * nb * 2 * QBLOCK + g * 4;
-            hi[r] = _mm512_dpbusd_epi32(hi[r], u, bytes4(x));
-            lo[r] = _mm512_dpbusd_epi32(lo[r], u, bytes4(x + QBLOCK));
+            const int8_t *at = x->q + ((size_t)r * x->nb + b) * 2 * QBLOCK + g * 4;
+            hi[r] = _mm512_dpbusd_epi32(hi[r], u, bytes4(at));
+            if (!hi_alone)
+                lo[r] = _mm512_dpbusd_epi32(lo[r], u, bytes4(at + QBLOCK));
         }
     }
     UNROLL
@@ -168,7 +174,10 @@ INLINE void add_block(__m512 acc[FEW_TILE], const struct rows_of *x, const struc
     for (int h = 0; h < parts; h++) {
         __m512i dot[FEW_TILE];
         __m512 d, m;
-        dot_few(dot, block, x->q + b * 2 * QBLOCK, x->nb, R, q4, h * groups, (h + 1) * groups);
+        if (x->hi_alone)
+            dot_few(dot, block, x, b, R, q4, h * groups, (h + 1) * groups, true);
+        else
+            dot_few(dot, block, x, b, R, q4, h * groups, (h + 1) * groups, false);
         factors(&d, &m, w, first + b, h, fine);
         UNROLL
         for (int r = 0; r < R; r++) {
@@ -187,8 +196,7 @@ INLINE void tile_few(float *out, size_t ld, const struct qrows *q, size_t t, con
                      size_t p0, size_t p1, const int R, const int q4, const int fine)
 {
     const size_t nb = (size_t)w->n_blocks, bytes = q4 ? 256 : 512;
-    const struct rows_of x = {q->q + t * nb * 2 * QBLOCK, q->scale + t * nb,
-                              fine == 2 ? q->half + t * nb * 2 : q->sum + t * nb, nb};
+    const struct rows_of x = rows_from(q, t, nb, fine == 2 ? 2 : 1);
     for (size_t p = p0; p < p1; p++) {
         __m512 acc[FEW_TILE];
         UNROLL

@@ -25,6 +25,7 @@ typedef __m256i ints;
 struct block {
     const int8_t *q;
     size_t ld;
+    bool hi_alone;
     _Alignas(32) int16_t even[TILE_ROWS][QBLOCK / 2], odd[TILE_ROWS][QBLOCK / 2];
 };
 
@@ -141,7 +142,8 @@ INLINE void dot_panel(ints sum[TILE_ROWS][2], const uint8_t *w, const struct blo
     UNROLL
     for (int i = 0; i < 2 * R; i++)
         sum[i / 2][i % 2] = _mm256_slli_epi32(sum[i / 2][i % 2], 8);
-    dot_bytes(sum, w, x, QBLOCK, R, q4, g0, g1);
+    if (!x->hi_alone)
+        dot_bytes(sum, w, x, QBLOCK, R, q4, g0, g1);
 #else
     if (!q4)
         dot_words(sum, w, x, R, g0, g1);
@@ -149,10 +151,15 @@ INLINE void dot_panel(ints sum[TILE_ROWS][2], const uint8_t *w, const struct blo
     for (int half = 0; q4 && half < 2; half++) {
         __m256i hi[TILE_ROWS], lo[TILE_ROWS];
         dot_nibbles(hi, w + half * 32, x, 0, R, g0, g1);
+        UNROLL
+        for (int r = 0; r < R; r++)
+            sum[r][half] = _mm256_slli_epi32(hi[r], 8);
+        if (x->hi_alone)
+            continue;
         dot_nibbles(lo, w + half * 32, x, QBLOCK, R, g0, g1);
         UNROLL
         for (int r = 0; r < R; r++)
-            sum[r][half] = _mm256_add_epi32(_mm256_slli_epi32(hi[r], 8), lo[r]);
+            sum[r][half] = _mm256_add_epi32(sum[r][half], lo[r]);
     }
 #endif
 }

@@ -24,6 +24,8 @@ void quant_rows_avx2(struct qrows *out, const float *x, int T, int K)
     size_t n_blocks = (size_t)T * (size_t)K / QBLOCK;
     const __m256 no_sign = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
     const __m256 most = _mm256_set1_ps(QROWS_MAX), least = _mm256_set1_ps(-QROWS_MAX);
+    const __m256i half = _mm256_set1_epi32(out->hi_alone ? 128 : 0);
+    const __m256i kept = _mm256_set1_epi32(out->hi_alone ? ~255 : ~0);
     for (size_t b = 0; b < n_blocks; b++) {
         __m256 v[4], top = _mm256_setzero_ps();
         UNROLL
@@ -40,6 +42,7 @@ void quant_rows_avx2(struct qrows *out, const float *x, int T, int K)
         for (int i = 0; i < 4; i++) {
             __m256 scaled = _mm256_mul_ps(v[i], inverse);
             __m256i q = _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(scaled, least), most));
+            q = _mm256_and_si256(_mm256_add_epi32(q, half), kept);
             lo[i] = _mm256_srai_epi32(_mm256_slli_epi32(q, 24), 24);
             hi[i] = _mm256_srai_epi32(_mm256_sub_epi32(q, lo[i]), 8);
             sum[i / 2] = _mm256_add_epi32(sum[i / 2], q);

@@ -48,13 +48,25 @@ INLINE __m256i words_of(const float *x, __m512 inverse)
     return _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(v));
 }
 
+/* What becomes of a word: all of it, or with hi alone its nearest multiple of 256. */
+struct kept {
+    __m512i half, bits;
+};
+
+INLINE struct kept kept_of(const struct qrows *out)
+{
+    return (struct kept){_mm512_set1_epi16(out->hi_alone ? 128 : 0),
+                         _mm512_set1_epi16(out->hi_alone ? ~255 : ~0)};
+}
+
 /* A block to hi and lo bytes.  Returns sums of its words: those of its first half in the first
  * eight lanes, of its second half in the others. */
-INLINE __m512i quant_block(int8_t *q, const float *x, float inverse)
+INLINE __m512i quant_block(int8_t *q, const float *x, float inverse, const struct kept *k)
 {
     __m512 by = _mm512_set1_ps(inverse);
     __m512i w = _mm512_inserti64x4(_mm512_castsi256_si512(words_of(x, by)), words_of(x + 16, by),
                                    1);
+    w = _mm512_and_si512(_mm512_add_epi16(w, k->half), k->bits);
     __m512i hi = _mm512_srai_epi16(_mm512_add_epi16(w, _mm512_set1_epi16(128)), 8);
     _mm256_storeu_si256((__m256i *)(void *)q, _mm512_cvtepi16_epi8(hi));
     _mm256_storeu_si256((__m256i *)(void *)(q + QBLOCK), _mm512_cvtepi16_epi8(w));
@@ -73,7 +85,7 @@ INLINE __m512i sums_of_four(const __m512i v[4])
 
 /* Eight blocks.  Returns their sums: in parts of 128 bits the first halves of blocks 0 to 3, their
  * second halves, and the same of blocks 4 to 7. */
-INLINE __m512i quant_eight(int8_t *q, const float *x, const float *inverse)
+INLINE __m512i quant_eight(int8_t *q, const float *x, const float *inverse, const struct kept *k)
 {
     __m512i four[2];
     UNROLL
@@ -82,7 +94,7 @@ INLINE __m512i quant_eight(int8_t *q, const float *x, const float *inverse)
         UNROLL
         for (int b = 0; b < 4; b++) {
             int at = i * 4 + b;
-            v[b] = quant_block(q + at * 2 * QBLOCK, x + at * QBLOCK, inverse[at]);
+            v[b] = quant_block(q + at * 2 * QBLOCK, x + at * QBLOCK, inverse[at], k);
         }
         four[i] = sums_of_four(v);
     }
@@ -103,9 +115,10 @@ INLINE void quant_together(struct qrows *out, size_t b, const float *x)
     _Alignas(64) float inverse[TOGETHER];
     __mmask16 some = _mm512_cmp_ps_mask(max, _mm512_setzero_ps(), _CMP_GT_OQ);
     _mm512_store_ps(inverse, _mm512_maskz_div_ps(some, most, max));
+    const struct kept k = kept_of(out);
     int8_t *q = out->q + b * 2 * QBLOCK;
-    __m512i low = quant_eight(q, x, inverse);
-    __m512i high = quant_eight(q + 16 * QBLOCK, x + 8 * QBLOCK, inverse + 8);
+    __m512i low = quant_eight(q, x, inverse, &k);
+    __m512i high = quant_eight(q + 16 * QBLOCK, x + 8 * QBLOCK, inverse + 8, &k);
     __m512i whole = _mm512_add_epi32(_mm512_permutex2var_epi32(low, first, high),
                                      _mm512_permutex2var_epi32(low, second, high));
     _mm512_storeu_ps(out->scale + b, scale);
@@ -128,7 +141,8 @@ INLINE void quant_one(struct qrows *out, size_t b, const float *x)
                       _mm512_and_ps(_mm512_loadu_ps(x + 16), no_sign)));
     if (!(max >= QROWS_TINY))
         max = 0;
-    __m512i sums = quant_block(out->q + b * 2 * QBLOCK, x, max > 0 ? QROWS_MAX / max : 0);
+    const struct kept k = kept_of(out);
+    __m512i sums = quant_block(out->q + b * 2 * QBLOCK, x, max > 0 ? QROWS_MAX / max : 0, &k);
     int sum0 = _mm512_mask_reduce_add_epi32(0x00ff, sums);
     int sum1 = _mm512_mask_reduce_add_epi32(0xff00, sums);
     out->scale[b] = max / QROWS_MAX;
