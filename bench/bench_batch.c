@@ -1,6 +1,6 @@
 /* bench_batch.c - throughput and memory of decoding by method, budget, length and batch.
  * usage: bench_batch [-m METHOD,...] [-b BUDGET,...] [-l LENGTH,...] [-n BATCH,...] [-s STEPS]
- *                    [-g GATES] MODEL.gguf
+ *                    [-a BITS] [-g GATES] MODEL.gguf
  *
  * As many prompts of random tokens as the largest batch are read once each, for all methods; then
  * each method decodes STEPS tokens of the first BATCH of them together (batch_step), in one thread
@@ -126,9 +126,9 @@ static double decode(int cell, int length, int n, double full)
     return rate;
 }
 
-static void open_model(const char *path, const char *gates)
+static void open_model(const char *path, bool bits8, const char *gates)
 {
-    struct engine_options opt = {.n_threads = 1, .cpu_flags = cpu_flags_detect()};
+    struct engine_options opt = {.n_threads = 1, .cpu_flags = cpu_flags_detect(), .bits8 = bits8};
     struct kvf_diag d = {""};
     if (engine_open(path, &opt, &bench.e, &d) != KVF_OK)
         fail(path, &d);
@@ -145,6 +145,7 @@ int main(int argc, char **argv)
     static const char letters[] = "mbln";
     int budget[MOST], length[MOST], batch[MOST], at = 1;
     const char *gates = NULL;
+    bool bits8 = false;
     bench.steps = 32;
     for (; at + 1 < argc && argv[at][0] == '-'; at += 2) {
         const char *list = strchr(letters, argv[at][1]);
@@ -153,12 +154,14 @@ int main(int argc, char **argv)
                      argv[at + 1]);
         else if (argv[at][1] == 's')
             bench.steps = atoi(argv[at + 1]);
+        else if (argv[at][1] == 'a') /* bits of activations */
+            bits8 = atoi(argv[at + 1]) == 8;
         else
             gates = argv[at + 1];
     }
     if (at + 1 != argc)
         return fprintf(stderr, "usage: see the head of bench/bench_batch.c\n"), 2;
-    open_model(argv[at], gates);
+    open_model(argv[at], bits8, gates);
     int n_names = parts(methods, name), n_budgets = numbers(budgets, budget);
     int n_lengths = numbers(lengths, length), n_batches = numbers(batches, batch), most = 0;
     add_cell("full", 0);

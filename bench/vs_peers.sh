@@ -3,7 +3,8 @@
 # usage: bench/vs_peers.sh [-r ROUNDS] [-t THREADS] KVFATE PEER[,PEER...] MODEL.gguf...
 #   PEER: the llama-bench of llama.cpp or of ik_llama.cpp.  A model's context must hold 8,192 tokens.
 #   Each line: medians of all rounds, tokens per second, and how many times kvfate is the fastest peer.
-#   kvfate records in every line: --probes lean, or paper where the line says so.
+#   kvfate records in every line: --probes lean, or paper where the line says so; "8 bits" is --activations 8,
+#   of models whose names do not say that their weights are floats.
 # Requantised copies of a model: llama-quantize --allow-requantize MODEL.gguf COPY.gguf Q8_0 (F16, Q4_K_M)
 set -eu
 rounds=3 threads=2
@@ -15,7 +16,7 @@ while getopts r:t: option; do
     esac
 done
 shift $((OPTIND - 1))
-[ $# -ge 3 ] || { sed -n '3,7s/^# //p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '3,8s/^# //p' "$0" >&2; exit 2; }
 kvfate=$1 peers=$(echo "$2" | tr ',' ' ')
 shift 2
 
@@ -61,6 +62,13 @@ for round in $(seq "$rounds"); do
         ours "$model" "$name|prefill 512, paper" 512 1 prefill --probes paper
         ours "$model" "$name|prefill 4096" 4096 1 prefill --probes lean
         ours "$model" "$name|decode 64" 1 65 decode --probes lean
+        case $name in *F16* | *F32*) ;; *)
+            ours "$model" "$name|prefill 512, 8 bits" 512 1 prefill --probes lean --activations 8
+            ours "$model" "$name|prefill 512, paper, 8 bits" 512 1 prefill --probes paper --activations 8
+            ours "$model" "$name|prefill 4096, 8 bits" 4096 1 prefill --probes lean --activations 8
+            ours "$model" "$name|decode 64, 8 bits" 1 65 decode --probes lean --activations 8
+            ;;
+        esac
         ours "$model" "$name|decode at 8000" 8000 33 decode --probes lean
         ours "$model" "$name|decode at 8000, h2o 256" 8000 65 decode --probes lean --method h2o -B 256
         echo "round $round of $rounds: $name" >&2

@@ -39,7 +39,7 @@ class Study:
     def words(self, job):
         """The options of `kvfate eval` on which the results of a job depend."""
         p, x = self.plan, job.text.values
-        words = ["--methods", ",".join(p.methods), "--budgets", ",".join(map(str, p.budgets)), "--kv-type", p.kv_type]
+        words = ["--methods", ",".join(p.methods), "--budgets", ",".join(map(str, p.budgets)), *p.precision]
         words += [w for g in p.gates for w in ("--gates", g)]
         words += ["-m", job.model.path] if job.model.path else []
         words += ["-t", p.threads] if p.threads else []

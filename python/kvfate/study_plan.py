@@ -27,7 +27,7 @@ FIGURES = {"documents": ("kl",), "needles": ("right", "kl")}  # what is drawn ag
 QUESTION, CHOICES = 128, 4  # tokens and choices of a question, for estimates
 CLAIMS = 14  # how often claims.sh reads a text, about
 TOP = {"out": (str, None), "models": (list, ["default"]), "methods": (list, []), "budgets": (list, []), "gates": (list, []), "seeds": (list, [0]),
-       "kv_type": (str, "auto"), "threads": (int, None)}
+       "kv_type": (str, "auto"), "activations": (int, 16), "threads": (int, None)}
 
 
 class Model(NamedTuple):
@@ -91,7 +91,13 @@ class Plan(NamedTuple):
     texts: tuple
     seeds: tuple
     kv_type: str
+    activations: int
     threads: Optional[int]
+
+    @property
+    def precision(self):
+        """The options that say it; 16 bits go without saying, as in states from before there was a choice."""
+        return ["--kv-type", self.kv_type] + (["--activations", str(self.activations)] if self.activations != 16 else [])
 
     @property
     def jobs(self):
@@ -239,7 +245,7 @@ def read(path, data=()):
     out = v["out"] or os.path.splitext(os.path.basename(path))[0] + "-study"
     plan = Plan(path, near(out), _models(path, v["models"], near), _list_of(path, "methods", v["methods"], str) if v["methods"] else (),
                 _list_of(path, "budgets", v["budgets"], int) if v["budgets"] else (), tuple(near(g) if os.sep in g else g for g in v["gates"]), texts,
-                _list_of(path, "seeds", v["seeds"], int), v["kv_type"], v["threads"])
+                _list_of(path, "seeds", v["seeds"], int), v["kv_type"], v["activations"], v["threads"])
     if len(plan.models) * len(plan.texts) * len(plan.seeds) > MOST_JOBS:
         raise Error("%s: more than %d jobs" % (path, MOST_JOBS))
     return plan
