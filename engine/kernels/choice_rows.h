@@ -15,6 +15,10 @@ void CHOICE(reduce_sums)(float *restrict out, const double *restrict sum, size_t
     for (; i + 8 <= n; i += 8) {
         choice_d8 s, x;
         memcpy(&s, sum + i, sizeof s);
+        for (int g = 0; g < n_rows; g++) /* hints, which no address can spoil */
+            __builtin_prefetch(
+                (const void *)((uintptr_t)(sum + i) + (size_t)(n_rows + g) * ld * sizeof *sum), 0,
+                2);
         for (int g = 1; g < n_rows; g++) {
             memcpy(&x, sum + (size_t)g * ld + i, sizeof x);
             if (max)

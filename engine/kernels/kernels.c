@@ -43,6 +43,8 @@ void kernels_init(struct kernels *k, unsigned cpu_flags)
         .spread = spread_ref,
         .sum_between = sum_between_ref,
         .take_share = take_share_ref,
+        .most_shares = most_shares_ref,
+        .pool_max = pool_max_ref,
         .next_low = next_low_ref,
         .reduce_sums = reduce_sums_ref,
         .sum_rows = sum_rows_ref,

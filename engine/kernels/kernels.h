@@ -159,15 +159,38 @@ struct window_pair { /* a query that enters the window and one that leaves it */
     int32_t t_in, t_out; /* INT32_MIN: none; its row is any n readable floats */
 };
 
+/* Sums that n_pairs pairs change.  What is read next lies so many elements behind each row and
+ * behind the sums: hints, which no address can spoil. */
+struct window_slide {
+    double *sum;
+    float *out; /* NULL, or scale times the sums */
+    const struct window_pair *pair;
+    const int32_t *pos;
+    int n_pairs, n;
+    double magic, scale;
+    size_t next_row, next_sum;
+};
+
+/* Rows of a window of several query heads that lie evenly, and what each weight is multiplied
+ * with.  Row r of head g lies g * ld_head + r * ld floats on.  Those of age first .. end-1 count,
+ * row `newest` being of age 0. */
+struct window_shares {
+    const float *weight;
+    size_t ld_head, ld, next; /* next: as next_row above; 0: nothing is asked for */
+    const float *scale;       /* [n_heads * ring][2], the first of two counts */
+    const int32_t *t;         /* [n_heads * ring] the queries; NULL: they saw everything */
+    int n_heads, ring, newest, first, end;
+    bool max; /* over the heads, not the sum */
+};
+
 enum take { TAKE_FIRST, TAKE_SUM, TAKE_MAX };
 
 #define SPREAD_UNIT 0x1p-51
-#define DECL_SLIDE(name)                                                                           \
-    void name(double *restrict sum, const struct window_pair *restrict p,                          \
-              const int32_t *restrict pos, int n, double magic)
+#define DECL_SLIDE(name) void name(const struct window_slide *x)
 #define DECL_SLIDE_SPREAD(name)                                                                    \
     void name(int64_t *restrict sum, int64_t *restrict square,                                     \
-              const struct window_pair *restrict p, const int32_t *restrict pos, int n)
+              const struct window_pair *restrict p, const int32_t *restrict pos, int n,            \
+              size_t next_row, size_t next_sum)
 #define DECL_SPREAD(name)                                                                          \
     void name(float *restrict v, const int64_t *restrict sum, const int64_t *restrict square,      \
               int n, int rows, double gamma)
@@ -177,6 +200,10 @@ enum take { TAKE_FIRST, TAKE_SUM, TAKE_MAX };
 #define DECL_TAKE_SHARE(name)                                                                      \
     void name(float *restrict row, const float *restrict a, const int32_t *restrict pos, int n,    \
               int32_t t, float scale, enum take how)
+#define DECL_MOST_SHARES(name)                                                                     \
+    void name(float *restrict out, const struct window_shares *x, const int32_t *restrict pos,     \
+              int n)
+#define DECL_POOL_MAX(name) void name(float *restrict out, const float *restrict x, int n, int half)
 #define DECL_NEXT_LOW(name)                                                                        \
     int name(const float *score, const int32_t *pos, int i, int n, int32_t from, int32_t to,       \
              float bar)
@@ -217,6 +244,8 @@ typedef DECL_SLIDE_SPREAD((*slide_spread_fn));
 typedef DECL_SPREAD((*spread_fn));
 typedef DECL_SUM_BETWEEN((*sum_between_fn));
 typedef DECL_TAKE_SHARE((*take_share_fn));
+typedef DECL_MOST_SHARES((*most_shares_fn));
+typedef DECL_POOL_MAX((*pool_max_fn));
 typedef DECL_NEXT_LOW((*next_low_fn));
 typedef DECL_REDUCE_SUMS((*reduce_sums_fn));
 typedef DECL_SUM_ROWS((*sum_rows_fn));
@@ -317,10 +346,10 @@ struct kernels {
     mark_rows_fn mark_rows;
 
     /* sum[i] += the units of what enters - those of what leaves; units of 2^(k - 52) for
-     * magic = 1.5 * 2^k. */
+     * magic = 1.5 * 2^k, where no sum exceeds 2^k. */
     slide_fn slide;
     /* As slide, for the sum of weights 0 <= a < sqrt(2) and of their squares, in whole
-     * SPREAD_UNITs, rounded half to even. */
+     * SPREAD_UNITs, rounded half to even.  next_row, next_sum: as of a window_slide. */
     slide_spread_fn slide_spread;
     /* v[i] += mean + gamma times the unbiased variance (0 for one row) of `rows` weights
      * with these sums. */
@@ -331,11 +360,17 @@ struct kernels {
     /* row[i] = (or +=, or max=) a[i] * scale. */
     take_share_fn take_share;
 
+    /* out[i] = the largest of itself and of what each query gave: the scaled weights of its heads
+     * added up in their order, or the largest.  pos is not read where everything was seen. */
+    most_shares_fn most_shares;
+    /* out[i] = the largest of x[i - half .. i + half], half <= i < n - half. */
+    pool_max_fn pool_max;
+
     /* The first slot from i on, below n, with !(score > bar), as NaN is, and from <= pos < to
      * unless pos is NULL; n: none. */
     next_low_fn next_low;
     /* out[i] = (the sum in order, or the largest, of n_rows >= 1 sums[g * ld + i]) / divisor;
-     * the same bits in every variant. */
+     * the same bits in every variant.  Asks for as many sums behind these. */
     reduce_sums_fn reduce_sums;
     /* out[i] = scale times what `slide` makes, from 0, of the n_rows rows of query t, which
      * lie ld floats apart. */

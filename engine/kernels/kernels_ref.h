@@ -36,6 +36,8 @@ DECL_SLIDE_SPREAD(slide_spread_ref);
 DECL_SPREAD(spread_ref);
 DECL_SUM_BETWEEN(sum_between_ref);
 DECL_TAKE_SHARE(take_share_ref);
+DECL_MOST_SHARES(most_shares_ref);
+DECL_POOL_MAX(pool_max_ref);
 DECL_NEXT_LOW(next_low_ref);
 DECL_REDUCE_SUMS(reduce_sums_ref);
 DECL_SUM_ROWS(sum_rows_ref);

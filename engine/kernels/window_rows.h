@@ -40,22 +40,57 @@ static inline double window_seen_one(float a, int32_t pos, int32_t t)
     return pos <= t ? (double)a : 0;
 }
 
-void WINDOW(slide)(double *restrict sum, const struct window_pair *restrict p,
-                   const int32_t *restrict pos, int n, double magic)
+/* A hint, which no address can spoil, that the line so many bytes on is read soon. */
+static inline void window_ask(const void *p, size_t bytes)
+{
+    __builtin_prefetch((const void *)((uintptr_t)p + bytes), 0, 2);
+}
+
+/* Eight sums.  a + magic is a whole number of units, and so is the difference of two of them. */
+static inline void window_slide_some(const struct window_slide *x, int i)
+{
+    window_d8 a, b, s;
+    window_f8 f;
+    memcpy(&s, x->sum + i, sizeof s);
+    for (const struct window_pair *p = x->pair; p < x->pair + x->n_pairs; p++) {
+        window_seen(&a, p->in + i, x->pos + i, p->t_in);
+        window_seen(&b, p->out + i, x->pos + i, p->t_out);
+        s += (a + x->magic) - (b + x->magic);
+    }
+    memcpy(x->sum + i, &s, sizeof s);
+    if (!x->out)
+        return;
+    f = __builtin_convertvector(s * x->scale, window_f8);
+    memcpy(x->out + i, &f, sizeof f);
+}
+
+/* What is read next, of 16 entries. */
+static inline void window_slide_ask(const struct window_slide *x, int i)
+{
+    window_ask(x->sum + i, x->next_sum * sizeof *x->sum);
+    window_ask(x->sum + i + 8, x->next_sum * sizeof *x->sum);
+    for (const struct window_pair *p = x->pair; p < x->pair + x->n_pairs; p++) {
+        window_ask(p->in + i, x->next_row * sizeof *p->in);
+        window_ask(p->out + i, x->next_row * sizeof *p->out);
+    }
+}
+
+void WINDOW(slide)(const struct window_slide *x)
 {
     int i = 0;
-    for (; i + 8 <= n; i += 8) {
-        window_d8 a, b, s;
-        window_seen(&a, p->in + i, pos + i, p->t_in);
-        window_seen(&b, p->out + i, pos + i, p->t_out);
-        memcpy(&s, sum + i, sizeof s);
-        s += ((a + magic) - magic) - ((b + magic) - magic);
-        memcpy(sum + i, &s, sizeof s);
+    for (; i + 16 <= x->n; i += 16) {
+        window_slide_ask(x, i);
+        window_slide_some(x, i);
+        window_slide_some(x, i + 8);
     }
-    for (; i < n; i++) {
-        double a = window_seen_one(p->in[i], pos[i], p->t_in);
-        double b = window_seen_one(p->out[i], pos[i], p->t_out);
-        sum[i] += ((a + magic) - magic) - ((b + magic) - magic);
+    for (; i < x->n; i++) {
+        double s = x->sum[i];
+        for (const struct window_pair *p = x->pair; p < x->pair + x->n_pairs; p++)
+            s += (window_seen_one(p->in[i], x->pos[i], p->t_in) + x->magic)
+                 - (window_seen_one(p->out[i], x->pos[i], p->t_out) + x->magic);
+        x->sum[i] = s;
+        if (x->out)
+            x->out[i] = (float)(s * x->scale);
     }
 }
 
@@ -73,11 +108,18 @@ static inline void window_count(int64_t *sum, const window_d8 *a, const window_d
 }
 
 void WINDOW(slide_spread)(int64_t *restrict sum, int64_t *restrict square,
-                          const struct window_pair *restrict p, const int32_t *restrict pos, int n)
+                          const struct window_pair *restrict p, const int32_t *restrict pos, int n,
+                          size_t next_row, size_t next_sum)
 {
     int i = 0;
     for (; i + 8 <= n; i += 8) {
         window_d8 a, b;
+        window_ask(sum + i, next_sum * sizeof *sum);
+        window_ask(square + i, next_sum * sizeof *square);
+        if (i % 16 == 0) {
+            window_ask(p->in + i, next_row * sizeof *p->in);
+            window_ask(p->out + i, next_row * sizeof *p->out);
+        }
         window_seen(&a, p->in + i, pos + i, p->t_in);
         window_seen(&b, p->out + i, pos + i, p->t_out);
         window_count(sum + i, &a, &b);

@@ -9,6 +9,7 @@
 
 #include "engine/method/lows.h"
 #include "engine/method/peaks.h"
+#include "engine/method/window.h"
 
 enum {
     ASK_MOST = 1 << 10
@@ -167,28 +168,37 @@ static size_t score_row(const struct method_state *s)
     return ((size_t)s->cap + 15) / 16 * 16;
 }
 
-/* Asks for what the score of the head that comes next reads: a step leaves nothing of it in the
- * caches. */
-static void ask_for_next(const struct round *r, int at)
+/* Whether the kernel that slides the rows of a window, or adds up sums, asks for those of the next
+ * head. */
+static bool kernel_asks(const struct method_state *s)
+{
+    bool slides = s->params.every == 1 && s->params.window > 2 && s->params.across == ACROSS_MEAN
+                  && s->params.support == SUPPORT_ALL;
+    return s->evidence.kinds & EVIDENCE_SUM || (s->evidence.kinds & EVIDENCE_WINDOW && slides);
+}
+
+/* Asks for what the score of the head that this thread takes next reads: a step leaves nothing of
+ * it in the caches. */
+static void ask_for_next(const struct round *r, const struct score_input *in)
 {
     const struct method_state *s = r->s;
-    int H = s->shape.n_kv_heads;
-    if (at + 1 >= s->shape.n_layers * H || !s->due[at + 1] || s->method->score->rising)
+    int H = s->shape.n_kv_heads, at = in->layer * H + in->head + (int)window_next(in);
+    if (at >= s->shape.n_layers * H || !s->due[at] || s->method->score->rising)
         return;
-    struct cache_head view = cache_view(r->cache, (at + 1) / H, (at + 1) % H);
-    unsigned kinds = s->evidence.kinds;
-    bool slides = s->params.across == ACROSS_MEAN && s->params.support == SUPPORT_ALL;
-    bool sums = kinds & EVIDENCE_WINDOW && (slides || s->peaks) && s->params.every == 1;
-    if (s->peaks)
-        peaks_ask(s, at + 1);
+    struct cache_head view = cache_view(r->cache, at / H, at % H);
+    if (s->peaks && view.n > s->params.recent)
+        peaks_ask(s, at, view.order[view.n - s->params.recent]);
     if (view.n > ASK_MOST)
         return;
     for (int i = 0; i < view.n; i += 16) {
         __builtin_prefetch(view.order + i, 0, 2);
-        if (kinds & (EVIDENCE_WINDOW | EVIDENCE_NOTE))
+        if (s->evidence.kinds & (EVIDENCE_WINDOW | EVIDENCE_NOTE | EVIDENCE_SUM))
             __builtin_prefetch(view.pos + i, 0, 2);
     }
-    evidence_ask(&s->evidence, (at + 1) / H, (at + 1) % H, 0, view.n, sums);
+    if (s->evidence.kinds & EVIDENCE_WINDOW)
+        evidence_ask_turn(&s->evidence, at / H, at % H);
+    if (!kernel_asks(s))
+        evidence_ask(&s->evidence, at / H, at % H, 0, view.n, s->peaks);
 }
 
 /* Scores a head and lists its unprotected entries, or the worst of them.  Where heads do
@@ -209,11 +219,17 @@ void choose_score(void *round, int at, int thread)
     int k = shortlist_length(r, pool, end - first);
     if (k > 0 && s->lows && lows_fill(r, &in, k, score, scratch + score_row(s)))
         return;
-    ask_for_next(r, at);
+    ask_for_next(r, &in);
     if (k > 0 && s->peaks && peaks_fill(r, &in, k, scratch))
         return;
-    if (k == 0 || !s->method->score->rising)
-        s->method->score->eval(&in, score, scratch + score_row(s));
+    const struct score *c = s->method->score;
+    if (k > 0 && shortlist_by_ranks(s)) {
+        c->eval_ranks(&in, score, scratch + score_row(s));
+        shortlist_fill_ranks(r, at, k, score);
+        return;
+    }
+    if (k == 0 || !c->rising)
+        c->eval(&in, score, scratch + score_row(s));
     if (k > 0)
         shortlist_fill(r, at, k, score);
     else

@@ -355,6 +355,20 @@ void evidence_ask(const struct evidence *e, int layer, int head, int from, int t
     }
 }
 
+void evidence_ask_turn(const struct evidence *e, int layer, int head)
+{
+    int per = e->shape.n_heads / e->shape.n_kv_heads;
+    for (int g = head * per; g < (head + 1) * per; g++) {
+        size_t q = query_index(e, layer, g), ring = (size_t)e->ring;
+        int newest = e->n_rows[q] - 1;
+        for (int age = 0; age <= e->window && age <= newest; age += e->window) {
+            size_t at = q * ring + (size_t)((newest - age) % e->ring);
+            __builtin_prefetch(e->row_t + at, 0, 2);
+            __builtin_prefetch(e->row_ranks + at, 0, 2);
+        }
+    }
+}
+
 void evidence_move_key(struct evidence *e, int layer, int head, int from, int to)
 {
     size_t a = kv_at(e, layer, head, from), b = kv_at(e, layer, head, to);

@@ -80,6 +80,8 @@ void evidence_ask_bytes(const void *p, size_t bytes); /* soon */
 /* Asks for the memory that a score of a KV head reads of the slots [from, to), before it does;
  * `sums`: of the rows of a window those alone that enter and leave its sums. */
 void evidence_ask(const struct evidence *e, int layer, int head, int from, int to, bool sums);
+/* Asks for what is known of the rows that enter and leave the sums of a KV head. */
+void evidence_ask_turn(const struct evidence *e, int layer, int head);
 /* For the sums over the window of a KV head, by slot: they follow their entries, and a
  * newcomer's is 0.  *ret_at is whoever fills them to keep. */
 double *evidence_recent(const struct evidence *e, int layer, int head, int **ret_at);

@@ -184,6 +184,9 @@ struct score {
     /* out[slot] for all view.n slots.  scratch: (4 + scratch_rows) * n +
      * 4 * head_dim floats.  Runs in parallel over heads. */
     void (*eval)(const struct score_input *in, float *out, float *scratch);
+    /* The scores of the candidates in order of time, where neighbours are pooled (pool > 1), to
+     * out[0 ..]; as eval gives them by slot.  NULL: there is no shorter way. */
+    void (*eval_ranks)(const struct score_input *in, float *out, float *scratch);
     /* The score of one entry, which eval gives too; NULL: there is no short way.  From token to
      * token such scores do not fall; or, `falls`, from one token to a later one they never lie
      * below both ends. */

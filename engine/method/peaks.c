@@ -62,8 +62,6 @@ static void enter(const struct view *v, int c, int slot, int from)
     size_t query = (size_t)(v->in->layer * e->shape.n_heads + v->g0) * (size_t)v->ring;
     const float *weights = e->rows + query * (size_t)e->cap + slot;
     evidence_close_rows(e, (size_t)(v->in->layer * e->shape.n_kv_heads + v->in->head));
-    for (int i = 0; i < v->n_group * v->ring; i++) /* lines apart that no cache holds */
-        __builtin_prefetch(weights + (size_t)i * (size_t)e->cap);
     for (int g = v->g0; g < v->g0 + v->n_group; g++)
         for (int age = 0; age < v->rows; age++) {
             size_t at = place(v, g, age);
@@ -147,25 +145,30 @@ static void set_scales(const struct view *v)
         }
 }
 
+/* Ages first .. end-1 of the heads' rows. */
+static struct window_shares shares_of(const struct view *v, int first, int end)
+{
+    return (struct window_shares){.scale = v->scale,
+                                  .n_heads = v->n_group,
+                                  .ring = v->ring,
+                                  .newest = v->newest,
+                                  .first = first,
+                                  .end = end,
+                                  .max = method_params_of(v->in->m)->group == GROUP_MAX};
+}
+
 /* The scores of who is listed, as window_reduce makes them. */
 static void score_listed(const struct view *v, float *out)
 {
-    const struct method_params *p = method_params_of(v->in->m);
-    float last = window_last_scale(v->in, v->g0, v->n_group), row[PEAKS];
-    for (int c = 0; c < PEAKS; c++)
-        out[c] = 0;
-    for (int age = v->rows - 1; age >= 0; age--) {
-        for (int g = v->g0; g < v->g0 + v->n_group; g++) {
-            size_t at = place(v, g, age);
-            const float *a = v->column + at * PEAKS;
-            float s = v->scale[2 * at];
-            enum take how = p->group == GROUP_MAX ? TAKE_MAX : TAKE_SUM;
-            method_kernels(v->in->m)->take_share(row, a, v->x->pos, PEAKS, INT32_MAX, s,
-                                                 g == v->g0 ? TAKE_FIRST : how);
-        }
-        for (int c = 0; c < PEAKS; c++)
-            out[c] = row[c] > out[c] ? row[c] : out[c];
-    }
+    const struct peaks_state *p = v->in->m->peaks;
+    float last = window_last_scale(v->in, v->g0, v->n_group);
+    struct window_shares x = shares_of(v, 0, v->rows);
+    x.weight = v->column;
+    x.ld = PEAKS;
+    x.ld_head = (size_t)v->ring * PEAKS;
+    x.next = window_next(v->in) * (size_t)p->rows * PEAKS;
+    memset(out, 0, PEAKS * sizeof *out);
+    method_kernels(v->in->m)->most_shares(out, &x, NULL, PEAKS);
     for (int c = 0; c < PEAKS; c++)
         out[c] *= last;
 }
@@ -194,24 +197,23 @@ static float floor_now(const struct view *v)
 }
 
 /* most = the scores by rows of ages first .. end-1 and those that `most` has already, but for the
- * last scale.  row: scratch; both by slot. */
-static void add_rows(const struct view *v, int first, int end, float *most, float *row)
+ * last scale; by slot. */
+static void add_rows(const struct view *v, int first, int end, float *most)
 {
-    const struct kernels *k = method_kernels(v->in->m);
-    bool max = method_params_of(v->in->m)->group == GROUP_MAX;
-    int n = v->in->view.n;
-    for (int age = first; age < end; age++) {
-        for (int g = v->g0; g < v->g0 + v->n_group; g++) {
-            const struct window_pair a = window_pair(v->in, g, age, -1);
+    const struct evidence *e = &v->in->m->evidence;
+    struct window_shares x = shares_of(v, first, end);
+    size_t row0 = (size_t)(v->in->layer * e->shape.n_heads + v->g0) * (size_t)v->ring;
+    evidence_close_rows(e, (size_t)(v->in->layer * e->shape.n_kv_heads + v->in->head));
+    x.weight = e->rows + row0 * (size_t)e->cap;
+    x.ld = (size_t)e->cap;
+    x.ld_head = (size_t)v->ring * x.ld;
+    x.t = e->row_t + row0;
+    for (int g = v->g0; g < v->g0 + v->n_group; g++)
+        for (int age = first; age < end; age++) {
             float *s = v->scale + 2 * place(v, g, age);
-            enum take how = max ? TAKE_MAX : TAKE_SUM;
             s[1] = s[0];
-            k->take_share(row, a.in, v->in->view.pos, n, a.t_in, s[0],
-                          g == v->g0 ? TAKE_FIRST : how);
         }
-        for (int i = 0; i < n; i++)
-            most[i] = row[i] > most[i] ? row[i] : most[i];
-    }
+    method_kernels(v->in->m)->most_shares(most, &x, v->in->view.pos, v->in->view.n);
 }
 
 /* The least of candidates that are not listed. */
@@ -229,7 +231,7 @@ static float least_of(const struct view *v, float *score, int first, int end)
 }
 
 /* Lists anew, the sums being known: those whose score may be least at the end.  scratch:
- * 3 + PEAKS_STRIDES rows by slot.  Returns the scores. */
+ * 2 + PEAKS_STRIDES rows by slot.  Returns the scores. */
 static float *make(const struct round *r, const struct view *v, float *scratch)
 {
     const struct score_input *in = v->in;
@@ -237,10 +239,10 @@ static float *make(const struct round *r, const struct view *v, float *scratch)
     int at = in->layer * in->m->shape.n_kv_heads + in->head, first, end, m = 0;
     const struct candidate *list = r->s->candidate + (size_t)at * (size_t)r->s->cap;
     float last = window_last_scale(in, v->g0, v->n_group);
-    float *most = scratch + n, *by_stride = most + n;
+    float *most = scratch, *by_stride = most + n;
     memset(most, 0, n * sizeof *most);
     for (int i = PEAKS_STRIDES, age = 0; i >= 0; i--) {
-        add_rows(v, age, lasting(v, i * PEAKS_STRIDE), most, scratch);
+        add_rows(v, age, lasting(v, i * PEAKS_STRIDE), most);
         age = lasting(v, i * PEAKS_STRIDE);
         for (size_t j = 0; j < n; j++)
             by_stride[(size_t)i * n + j] = most[j] * last;
@@ -276,14 +278,23 @@ static int look(const struct view *v, int k, int at, struct candidate *list)
     return m;
 }
 
-void peaks_ask(const struct method_state *s, int head)
+/* The weights of a slot in all rows, lines apart that no cache holds. */
+static void ask_for_slot(const struct evidence *e, size_t head, int slot)
+{
+    size_t per = (size_t)(e->shape.n_heads / e->shape.n_kv_heads), n = per * (size_t)e->ring;
+    const float *weights = e->rows + head * n * (size_t)e->cap + slot;
+    for (size_t i = 0; i < n; i++)
+        __builtin_prefetch(weights + i * (size_t)e->cap, 0, 2);
+}
+
+void peaks_ask(const struct method_state *s, int head, int slot)
 {
     const struct peaks_state *p = s->peaks;
     size_t n = (size_t)p->rows, at = (size_t)head;
     evidence_ask_bytes(&p->head[at], sizeof *p->head);
     evidence_ask_bytes(p->sum + at * n * 2, n * 2 * sizeof *p->sum);
     evidence_ask_bytes(p->scale + at * n * 2, n * 2 * sizeof *p->scale);
-    evidence_ask_bytes(p->column + at * n * PEAKS, n * PEAKS * sizeof *p->column);
+    ask_for_slot(&s->evidence, at, slot);
 }
 
 bool peaks_fill(const struct round *r, const struct score_input *in, int k, float *scratch)

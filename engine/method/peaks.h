@@ -41,8 +41,8 @@ bool peaks_kept(const struct method *m, const struct method_params *p);
 int peaks_create(const struct method_state *s, struct peaks_state **ret); /* KVF_E_NOMEM */
 void peaks_destroy(struct peaks_state *p);                                /* accepts NULL */
 
-/* Asks for the memory that peaks_fill reads of a head. */
-void peaks_ask(const struct method_state *s, int head);
+/* Asks for the memory that peaks_fill reads of a head, `slot` having become a candidate. */
+void peaks_ask(const struct method_state *s, int head, int slot);
 /* As lows_fill. */
 bool peaks_fill(const struct round *r, const struct score_input *in, int k, float *scratch);
 /* As those of lows.h. */

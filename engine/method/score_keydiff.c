@@ -12,25 +12,33 @@
 
 enum { MAX_DIM = 1024 };
 
-/* out[slot] = a . k over the pages; scratch: as many floats as a page has slots. */
+/* The keys behind those of a page, which are read next: of the head that comes next the first. */
+static const void *keys_behind(const struct score_input *in, int page)
+{
+    const struct method_shape *shape = method_shape_of(in->m);
+    int at = in->layer * shape->n_kv_heads + in->head + 1;
+    if ((page + 1) * PAGE_SLOTS < in->view.n)
+        return cache_keys(&in->view, page + 1);
+    if (at == shape->n_layers * shape->n_kv_heads)
+        return NULL;
+    struct cache_head view = cache_view(in->cache, at / shape->n_kv_heads, at % shape->n_kv_heads);
+    return view.n > 0 ? cache_keys(&view, 0) : NULL;
+}
+
+/* out[slot] = a . k over the pages. */
 static void dots(const struct score_input *in, const float *a, float *out)
 {
     const struct kernels *k = method_kernels(in->m);
-    int D = method_shape_of(in->m)->head_dim, n = in->view.n, full = n / PAGE_SLOTS * PAGE_SLOTS;
-    enum kv_type type = cache_type(in->cache);
-    for (int i = 0; i < full; i += PAGE_SLOTS) {
-        const struct kv_keys keys = {.page = cache_keys(&in->view, i / PAGE_SLOTS), .type = type};
-        if (i + PAGE_SLOTS < n) /* the processor looks ahead no further than a page of memory */
-            evidence_ask_bytes(cache_keys(&in->view, i / PAGE_SLOTS + 1), kv_half_bytes(type, D));
-        k->attn_qk(out + i, PAGE_SLOTS, a, (size_t)D, 1, D, &keys, 1);
-    }
-    if (full < n) {
+    int D = method_shape_of(in->m)->head_dim, n = in->view.n;
+    for (int i = 0; i < n; i += PAGE_SLOTS) {
         float last[PAGE_SLOTS];
-        const struct kv_keys keys = {.page = cache_keys(&in->view, full / PAGE_SLOTS),
-                                     .type = type};
-        k->attn_qk(last, PAGE_SLOTS, a, (size_t)D, 1, D, &keys, 1);
-        for (int i = full; i < n; i++)
-            out[i] = last[i - full];
+        bool whole = i + PAGE_SLOTS <= n;
+        const struct kv_keys keys = {.page = cache_keys(&in->view, i / PAGE_SLOTS),
+                                     .type = cache_type(in->cache),
+                                     .next = keys_behind(in, i / PAGE_SLOTS)};
+        k->attn_qk(whole ? out + i : last, PAGE_SLOTS, a, (size_t)D, 1, D, &keys, 1);
+        for (int j = i; !whole && j < n; j++)
+            out[j] = last[j - i];
     }
 }
 
@@ -48,8 +56,10 @@ static void eval(const struct score_input *in, float *out, float *scratch)
     for (int d = 0; d < D; d++)
         a[d] = (float)(sum[d] * scale);
     dots(in, a, out);
-    for (int i = 0; i < in->view.n; i++)
-        out[i] = norm[i] > 0 ? -out[i] / norm[i] : 0;
+    for (int i = 0; i < in->view.n; i++) { /* without a branch, so that vectors serve */
+        float length = norm[i] > 0 ? norm[i] : 1, score = -out[i] / length;
+        out[i] = norm[i] > 0 ? score : 0;
+    }
 }
 
 const struct score score_keydiff = {

@@ -13,6 +13,7 @@ enum { BLOCK = 512 }; /* slots whose sums stay in the nearest cache */
 static void one_head(const struct score_input *in, int g, const struct window_turn *turn, float *v)
 {
     const struct kernels *k = method_kernels(in->m);
+    size_t cap = (size_t)in->m->evidence.cap, ring = (size_t)in->m->evidence.ring;
     int rows = evidence_rows(in->m, in->layer, g), n = in->view.n;
     int64_t *square, *sum = evidence_spread(&in->m->evidence, in->layer, g, &square);
     for (int i0 = 0; i0 < n; i0 += BLOCK) {
@@ -23,15 +24,22 @@ static void one_head(const struct score_input *in, int g, const struct window_tu
             struct window_pair p = window_pair(in, g, w, turn->leaves);
             p.in += i0;
             p.out += i0;
-            k->slide_spread(sum + i0, square + i0, &p, in->view.pos + i0, m);
+            k->slide_spread(sum + i0, square + i0, &p, in->view.pos + i0, m, ring * cap, 2 * cap);
         }
         k->spread(v + i0, sum + i0, square + i0, m, rows, method_params_of(in->m)->gamma);
     }
 }
 
-static void eval(const struct score_input *in, float *out, float *scratch)
+/* Pooling by the average is linear: the group comes first. */
+static bool pools_once(const struct score_input *in)
 {
-    bool once = method_params_of(in->m)->pool_kind == POOL_AVG; /* linear: the group first */
+    return method_params_of(in->m)->pool_kind == POOL_AVG;
+}
+
+/* What the group's heads sum up to; pooled, where that comes first. */
+static void sum_group(const struct score_input *in, float *out, float *scratch)
+{
+    bool once = pools_once(in);
     int g0, n_group, n = in->view.n, *known;
     float *v = once ? out : scratch + 2 * n;
     method_group(in->m, in->head, &g0, &n_group);
@@ -49,10 +57,30 @@ static void eval(const struct score_input *in, float *out, float *scratch)
             out[i] += v[i];
     }
     *known = turn.taken;
-    if (once)
-        window_pool_candidates(in, out, scratch);
+}
+
+static void divide(const struct score_input *in, float *out, int n)
+{
+    int g0, n_group;
+    method_group(in->m, in->head, &g0, &n_group);
     for (int i = 0; i < n; i++)
         out[i] /= (float)n_group;
+}
+
+static void eval(const struct score_input *in, float *out, float *scratch)
+{
+    sum_group(in, out, scratch);
+    if (pools_once(in))
+        window_pool_candidates(in, out, scratch);
+    divide(in, out, in->view.n);
+}
+
+static void eval_ranks(const struct score_input *in, float *out, float *scratch)
+{
+    float *v = scratch, *rest = scratch + in->view.n;
+    sum_group(in, v, rest);
+    int m = pools_once(in) ? window_pool_ranks(in, v, out, rest) : window_ranks(in, v, out);
+    divide(in, out, m);
 }
 
 const struct score score_variance = {
@@ -62,4 +90,5 @@ const struct score score_variance = {
     .evidence = EVIDENCE_WINDOW | EVIDENCE_SPREAD,
     .uses = USES_WINDOW | USES_POOL | USES_GAMMA,
     .eval = eval,
+    .eval_ranks = eval_ranks,
 };

@@ -10,6 +10,13 @@ static void eval(const struct score_input *in, float *out, float *scratch)
     window_pool_candidates(in, out, scratch);
 }
 
+static void eval_ranks(const struct score_input *in, float *out, float *scratch)
+{
+    float *v = scratch, *rest = scratch + in->view.n;
+    window_reduce(in, v, rest);
+    window_pool_ranks(in, v, out, rest);
+}
+
 const struct score score_window = {
     .name = "window-attention",
     .cost = "g n",
@@ -19,4 +26,5 @@ const struct score score_window = {
     .uses = USES_WINDOW | USES_POOL | USES_GROUP | USES_ACROSS,
     .peaks = true,
     .eval = eval,
+    .eval_ranks = eval_ranks,
 };

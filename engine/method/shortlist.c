@@ -37,10 +37,10 @@ struct score_input shortlist_input(const struct round *r, int at)
 }
 
 /* Scores by slot; those of entries at positions from .. to-1 count.  pos NULL: those of all
- * others are out of reach. */
+ * others are out of reach.  order, unless NULL: the slots of these scores, which all count. */
 struct pick {
     float *score;
-    const int32_t *pos;
+    const int32_t *pos, *order;
     int n;
     int32_t from, to;
 };
@@ -138,11 +138,13 @@ static int take_worst(struct method_state *s, const struct cache_head *view, con
         i = s->kernels.next_low(t->score, t->pos, i + 1, t->n, t->from, t->to, bar);
         if (i == t->n)
             return n;
-        if (view->pos[i] < t->from || view->pos[i] >= t->to)
+        int slot = t->order ? t->order[i] : i;
+        int32_t pos = view->pos[slot];
+        if (pos < t->from || pos >= t->to)
             continue; /* marked, where few scores are finite */
         if (isnan(t->score[i]))
             t->score[i] = -INFINITY;
-        n = shortlist_insert(list, n, k, &(struct candidate){t->score[i], view->pos[i], i, at},
+        n = shortlist_insert(list, n, k, &(struct candidate){t->score[i], pos, slot, at},
                              s->params.tie == TIE_OLDER);
     }
 }
@@ -153,7 +155,7 @@ int shortlist_range(const struct round *r, int at, int *ret_first, int *ret_end)
     int H = s->shape.n_kv_heads;
     struct cache_head view = cache_view(r->cache, at / H, at % H);
     int first = first_from(&view, s->params.sinks, true);
-    int end = first_from(&view, recent_from(r), 2 * s->params.recent > view.n);
+    int end = first_from(&view, recent_from(r), false);
     *ret_first = first;
     *ret_end = end > first ? end : first;
     return *ret_end - first;
@@ -167,12 +169,36 @@ void shortlist_fill(const struct round *r, int at, int k, float *score)
     int first, end;
     s->n_candidates[at] = shortlist_range(r, at, &first, &end);
     bool rising = s->method->score->rising, marked = !rising && mark(&view, score, first, end);
-    struct pick t = {score, marked ? NULL : view.pos, view.n, s->params.sinks, recent_from(r)};
+    struct pick t = {.score = score,
+                     .pos = marked ? NULL : view.pos,
+                     .n = view.n,
+                     .from = s->params.sinks,
+                     .to = recent_from(r)};
     if (rising)
         s->n_listed[at] = take_oldest(&view, first, end, k, at,
                                       s->candidate + (size_t)at * (size_t)s->cap);
     else
         s->n_listed[at] = take_worst(s, &view, &t, k, at);
+}
+
+bool shortlist_by_ranks(const struct method_state *s)
+{
+    return s->method->score->eval_ranks && s->params.pool > 1;
+}
+
+void shortlist_fill_ranks(const struct round *r, int at, int k, float *score)
+{
+    struct method_state *s = r->s;
+    int H = s->shape.n_kv_heads, first, end;
+    struct cache_head view = cache_view(r->cache, at / H, at % H);
+    int n = shortlist_range(r, at, &first, &end);
+    const struct pick t = {.score = score,
+                           .order = view.order + first,
+                           .n = n,
+                           .from = s->params.sinks,
+                           .to = recent_from(r)};
+    s->n_candidates[at] = n;
+    s->n_listed[at] = take_worst(s, &view, &t, k, at);
 }
 
 /* The next entry that a head would lose; NULL: it loses no more. */
@@ -184,9 +210,16 @@ static const struct candidate *next(const struct round *r, int at, int64_t even,
         return NULL;
     if (cut + 1 >= s->n_listed[at] && s->n_listed[at] < n) { /* the one behind it is needed too */
         const struct score_input in = shortlist_input(r, at);
-        s->method->score->eval(&in, s->value + (size_t)at * (size_t)s->cap, scratch);
-        shortlist_fill(r, at, 4 * (cut + 2) < n ? 4 * (cut + 2) : n,
-                       s->value + (size_t)at * (size_t)s->cap);
+        const struct score *c = s->method->score;
+        float *score = s->value + (size_t)at * (size_t)s->cap;
+        int k = 4 * (cut + 2) < n ? 4 * (cut + 2) : n;
+        if (shortlist_by_ranks(s)) {
+            shortlist_fill_ranks(r, at, k, score);
+        } else {
+            if (s->lows)
+                c->eval(&in, score, scratch);
+            shortlist_fill(r, at, k, score);
+        }
     }
     return s->candidate + (size_t)at * (size_t)s->cap + cut;
 }

@@ -90,6 +90,9 @@ enum { SHORTLIST = 16 }; /* longest list that is worth it */
  * slot, of protected slots it may be overwritten; unused where scores rise with the
  * position. */
 void shortlist_fill(const struct round *r, int head, int k, float *score);
+/* Whether scores are made in order of time, and the same from such scores of the candidates. */
+bool shortlist_by_ranks(const struct method_state *s);
+void shortlist_fill_ranks(const struct round *r, int head, int k, float *score);
 /* How many of each of the pool's heads are worth listing; 0: all. */
 int shortlist_length(const struct round *r, int pool, int heads);
 /* What a score is given of a head. */

@@ -1,6 +1,7 @@
 #include "engine/method/window.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "engine/method/state.h"
 
@@ -16,7 +17,10 @@ void window_candidates(const struct score_input *in, int *ret_first, int *ret_n)
     *ret_n = end - first;
 }
 
-enum { BLOCK = 512 }; /* slots whose sums stay in the nearest cache */
+enum {
+    BLOCK = 512, /* slots whose sums stay in the nearest cache */
+    GROUP = 8,   /* query heads whose rows are read side by side */
+};
 
 /* Exact sums.  A weight counts round(a / U) units of U = 2^(k - 52), 2^k >= the most
  * that a sum can reach; in double such sums are exact, so they do not depend on their
@@ -66,22 +70,38 @@ static struct window_pair most_of(const struct exact *x, int enters, int leaves,
     return (struct window_pair){most_in, most_out, INT32_MAX, INT32_MAX};
 }
 
-/* One query enters the sums of slots [i0, i0 + n), one leaves (ages; -1: none). */
-static void slide(const struct exact *x, double *sum, int enters, int leaves, int i0, int n)
+/* One query enters the sums of slots [i0, i0 + n), one leaves (ages; -1: none).  out: NULL, or
+ * scale times the sums. */
+static void slide(const struct exact *x, double *sum, int enters, int leaves, int i0, int n,
+                  float *out, double scale)
 {
-    const struct kernels *k = method_kernels(x->in->m);
-    const int32_t *pos = x->in->view.pos + i0;
+    const struct evidence *e = &x->in->m->evidence;
     float most_in[BLOCK], most_out[BLOCK];
+    struct window_pair pair[GROUP];
+    struct window_slide job = {.sum = sum + i0,
+                               .pair = pair,
+                               .pos = x->in->view.pos + i0,
+                               .n = n,
+                               .magic = x->magic,
+                               .scale = scale,
+                               .next_sum = window_next(x->in) * (size_t)e->cap};
     if (x->max) {
-        struct window_pair p = most_of(x, enters, leaves, i0, n, most_in, most_out);
-        k->slide(sum + i0, &p, pos, n, x->magic);
+        job.n_pairs = 1;
+        job.out = out ? out + i0 : NULL;
+        pair[0] = most_of(x, enters, leaves, i0, n, most_in, most_out);
+        method_kernels(x->in->m)->slide(&job);
         return;
     }
-    for (int g = x->g0; g < x->g0 + x->n_group; g++) {
-        struct window_pair p = window_pair(x->in, g, enters, leaves);
-        p.in += i0;
-        p.out += i0;
-        k->slide(sum + i0, &p, pos, n, x->magic);
+    job.next_row = job.next_sum * (size_t)(x->n_group * e->ring);
+    for (int g = 0; g < x->n_group; g += job.n_pairs) {
+        job.n_pairs = x->n_group - g < GROUP ? x->n_group - g : GROUP;
+        job.out = out && g + job.n_pairs == x->n_group ? out + i0 : NULL;
+        for (int i = 0; i < job.n_pairs; i++) {
+            pair[i] = window_pair(x->in, x->g0 + g + i, enters, leaves);
+            pair[i].in += i0;
+            pair[i].out += i0;
+        }
+        method_kernels(x->in->m)->slide(&job);
     }
 }
 
@@ -102,8 +122,13 @@ struct window_turn window_turn(const struct score_input *in, int g, int known)
     return t;
 }
 
-/* Sums over the window, by slot. */
-static const double *sum_window(const struct score_input *in)
+size_t window_next(const struct score_input *in)
+{
+    return (size_t)(in->m->n_threads > 0 ? in->m->n_threads : 1);
+}
+
+/* out = scale times the sums over the window, by slot. */
+static void sum_window(const struct score_input *in, float *out, double scale)
 {
     const struct exact x = exact_sums(in);
     int *known, n = in->view.n;
@@ -114,10 +139,11 @@ static const double *sum_window(const struct score_input *in)
         for (int i = i0; t.afresh && i < i0 + m; i++)
             sum[i] = 0;
         for (int w = 0; w < t.n_enter; w++)
-            slide(&x, sum, w, t.leaves, i0, m);
+            slide(&x, sum, w, t.leaves, i0, m, w == t.n_enter - 1 ? out : NULL, scale);
+        for (int i = i0; t.n_enter == 0 && i < i0 + m; i++)
+            out[i] = (float)(sum[i] * scale);
     }
     *known = t.taken;
-    return sum;
 }
 
 /* Where the window is the newest query, nothing needs to be kept: whether its rows, which
@@ -145,7 +171,7 @@ static bool sum_newest(const struct score_input *in, float *out, double scale)
 
 static void reduce_exact(const struct score_input *in, float *out)
 {
-    int g0, n_group, n = in->view.n;
+    int g0, n_group;
     method_group(in->m, in->head, &g0, &n_group);
     int rows = evidence_rows(in->m, in->layer, g0);
     double scale = 1.0 / (rows ? rows : 1);
@@ -155,9 +181,7 @@ static void reduce_exact(const struct score_input *in, float *out)
     if (rows == 1 && method_params_of(in->m)->window == 1
         && method_params_of(in->m)->group != GROUP_MAX && sum_newest(in, out, scale))
         return;
-    const double *sum = sum_window(in);
-    for (int i = 0; i < n; i++)
-        out[i] = (float)(sum[i] * scale);
+    sum_window(in, out, scale);
 }
 
 /* row += or max= a. */
@@ -263,54 +287,71 @@ void window_reduce(const struct score_input *in, float *out, float *scratch)
         reduce_rows(in, out, scratch);
 }
 
-/* v[i] = the largest of copy[i - half .. i + half], where all of them exist. */
-static void pool_inner(float *v, const float *copy, int n, int half, bool max)
+/* v[i] = the sum of copy[i - half .. i + half], where all of them exist. */
+static void sum_inner(float *v, const float *copy, int n, int half)
 {
     for (int i = half; i < n - half; i++)
         v[i] = copy[i - half];
     for (int j = 1 - half; j <= half; j++)
-        if (max)
-            for (int i = half; i < n - half; i++)
-                v[i] = copy[i + j] > v[i] ? copy[i + j] : v[i];
-        else
-            for (int i = half; i < n - half; i++)
-                v[i] += copy[i + j];
+        for (int i = half; i < n - half; i++)
+            v[i] += copy[i + j];
 }
 
-void window_pool(float *v, float *copy, int n, int width, enum pool_kind kind)
+/* v[i] where not all neighbours exist. */
+static void pool_edge(float *v, const float *copy, int n, int half, bool max, int i)
+{
+    int lo = i > half ? i - half : 0, hi = i + half < n ? i + half : n - 1;
+    v[i] = copy[lo];
+    for (int j = lo + 1; j <= hi; j++)
+        if (!max)
+            v[i] += copy[j];
+        else if (copy[j] > v[i])
+            v[i] = copy[j];
+}
+
+void window_pool(const struct kernels *k, float *v, float *copy, int n, int width,
+                 enum pool_kind kind)
 {
     int half = width / 2;
     bool max = kind == POOL_MAX;
-    for (int i = 0; i < n; i++)
-        copy[i] = v[i];
-    pool_inner(v, copy, n, half, max);
-    for (int i = 0; i < n; i++) {
-        if (i >= half && i < n - half)
-            continue;
-        int lo = i > half ? i - half : 0, hi = i + half < n ? i + half : n - 1;
-        v[i] = copy[lo];
-        for (int j = lo + 1; j <= hi; j++)
-            if (!max)
-                v[i] += copy[j];
-            else if (copy[j] > v[i])
-                v[i] = copy[j];
-    }
+    memcpy(copy, v, (size_t)n * sizeof *v);
+    if (max)
+        k->pool_max(v, copy, n, half);
+    else
+        sum_inner(v, copy, n, half);
+    for (int i = 0; i < n && i < half; i++)
+        pool_edge(v, copy, n, half, max, i);
+    for (int i = n - half > half ? n - half : half; i < n; i++)
+        pool_edge(v, copy, n, half, max, i);
     for (int i = 0; i < n && !max; i++)
         v[i] /= (float)width;
 }
 
-void window_pool_candidates(const struct score_input *in, float *v, float *scratch)
+int window_ranks(const struct score_input *in, const float *v, float *out)
+{
+    int first, m;
+    window_candidates(in, &first, &m);
+    const int32_t *order = in->view.order + first;
+    for (int i = 0; i < m; i++)
+        out[i] = v[order[i]];
+    return m;
+}
+
+int window_pool_ranks(const struct score_input *in, const float *v, float *out, float *scratch)
 {
     const struct method_params *p = method_params_of(in->m);
-    const int32_t *order = in->view.order;
-    float *old = scratch, *copy = scratch + in->view.n;
+    int m = window_ranks(in, v, out);
+    window_pool(method_kernels(in->m), out, scratch, m, p->pool, (enum pool_kind)p->pool_kind);
+    return m;
+}
+
+void window_pool_candidates(const struct score_input *in, float *v, float *scratch)
+{
     int first, m;
-    if (p->pool <= 1)
+    if (method_params_of(in->m)->pool <= 1)
         return;
+    window_pool_ranks(in, v, scratch, scratch + in->view.n);
     window_candidates(in, &first, &m);
     for (int i = 0; i < m; i++)
-        old[i] = v[order[first + i]];
-    window_pool(old, copy, m, p->pool, (enum pool_kind)p->pool_kind);
-    for (int i = 0; i < m; i++)
-        v[order[first + i]] = old[i];
+        v[in->view.order[first + i]] = scratch[i];
 }

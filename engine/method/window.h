@@ -22,6 +22,9 @@ struct window_turn {
 };
 struct window_turn window_turn(const struct score_input *in, int query_head, int known);
 
+/* How many heads farther on is the one that this thread scores next. */
+size_t window_next(const struct score_input *in);
+
 /* out[slot] = the rows of the window reduced as the params say (group, across,
  * support).  scratch: n floats. */
 void window_reduce(const struct score_input *in, float *out, float *scratch);
@@ -33,10 +36,15 @@ float window_last_scale(const struct score_input *in, int g0, int n_group);
 
 /* Pools v[0..n) in place; edges: missing neighbours count as -inf for the maximum
  * and as 0 for the average (as count_include_pad does). */
-void window_pool(float *v, float *copy, int n, int width, enum pool_kind kind);
+void window_pool(const struct kernels *k, float *v, float *copy, int n, int width,
+                 enum pool_kind kind);
 
-/* Pools the C of v (by slot) in order of time: a sink would lend its weight to the
- * entries behind it.  scratch: 2 * n floats. */
+/* out[0 ..] = the C of v (by slot) in order of time; returns how many. */
+int window_ranks(const struct score_input *in, const float *v, float *out);
+/* out[0 ..] = the C of v (by slot), pooled in order of time: a sink would lend its weight to the
+ * entries behind it.  Returns how many.  scratch: n floats. */
+int window_pool_ranks(const struct score_input *in, const float *v, float *out, float *scratch);
+/* Pools the C of v in place.  scratch: 2 * n floats. */
 void window_pool_candidates(const struct score_input *in, float *v, float *scratch);
 
 #endif

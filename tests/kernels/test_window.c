@@ -22,6 +22,28 @@ static int64_t units(double x, int bits)
     return (int64_t)nearbyint(ldexp(x, bits));
 }
 
+/* Two query heads: rows w and ROWS - 1 - w, of which those of the last four queries stay. */
+static void slide_all(const struct kernels *k, float a[ROWS][MOST], const int32_t *pos, int len,
+                      double *sum, float *out)
+{
+    enum { WINDOW = 4 };
+    for (int w = 0; w < ROWS; w++) {
+        int left = w >= WINDOW ? w - WINDOW : w;
+        int32_t t = w >= WINDOW ? w - WINDOW : INT32_MIN;
+        const struct window_pair p[2] = {{a[w], a[left], w, t},
+                                         {a[ROWS - 1 - w], a[ROWS - 1 - left], w, t}};
+        const struct window_slide x = {.sum = sum,
+                                       .out = w == ROWS - 1 ? out : NULL,
+                                       .pair = p,
+                                       .pos = pos,
+                                       .n_pairs = 2,
+                                       .n = len,
+                                       .magic = 12, /* units of 2^-49 */
+                                       .scale = 0.3};
+        k->slide(&x);
+    }
+}
+
 Test(window, slide_counts_whole_units_and_forgets_what_leaves)
 {
     struct variant v[MAX_VARIANTS];
@@ -30,24 +52,25 @@ Test(window, slide_counts_whole_units_and_forgets_what_leaves)
     struct rng r;
     rng_init(&r, 5);
     fill(&r, a, pos);
-    int n = variants(v), window = 4;
+    int n = variants(v);
     for (int i = 0; i < n; i++)
         for (int len = 1; len < MOST; len++) {
-            struct guarded gs;
+            struct guarded gs, go;
             double *sum = guard(&gs, (size_t)len * sizeof *sum);
+            float *out = guard(&go, (size_t)len * sizeof *out);
             memset(sum, 0, (size_t)len * sizeof *sum);
-            for (int w = 0; w < ROWS; w++) {
-                struct window_pair p = {a[w], w >= window ? a[w - window] : a[w], w,
-                                        w >= window ? w - window : INT32_MIN};
-                v[i].k.slide(sum, &p, pos, len, 6); /* units of 2^-50 */
-            }
+            slide_all(&v[i].k, a, pos, len, sum, out);
             for (int j = 0; j < len; j++) {
                 int64_t want = 0;
-                for (int w = ROWS - window; w < ROWS; w++)
-                    want += pos[j] <= w ? units((double)a[w][j], 50) : 0;
-                cr_expect(eq(dbl, sum[j], ldexp((double)want, -50)), "%s", v[i].name);
+                for (int w = ROWS - 4; w < ROWS; w++)
+                    want += pos[j] <= w
+                                ? units((double)a[w][j], 49) + units((double)a[ROWS - 1 - w][j], 49)
+                                : 0;
+                cr_expect(eq(dbl, sum[j], ldexp((double)want, -49)), "%s", v[i].name);
+                cr_expect(eq(flt, out[j], (float)(ldexp((double)want, -49) * 0.3)), "%s",
+                          v[i].name);
             }
-            cr_expect(intact(&gs), "%s wrote outside", v[i].name);
+            cr_expect(intact(&gs) && intact(&go), "%s wrote outside", v[i].name);
         }
 }
 
@@ -82,7 +105,7 @@ Test(window, spread_is_the_mean_and_the_variance_of_the_rows_that_stay)
             for (int w = 0; w < ROWS; w++) {
                 struct window_pair p = {a[w], w >= window ? a[w - window] : a[w], w,
                                         w >= window ? w - window : INT32_MIN};
-                v[i].k.slide_spread(sum, square, &p, pos, len);
+                v[i].k.slide_spread(sum, square, &p, pos, len, 0, 0);
             }
             memset(out, 0, sizeof out);
             v[i].k.spread(out, sum, square, len, window, 200);
@@ -98,6 +121,85 @@ Test(window, spread_is_the_mean_and_the_variance_of_the_rows_that_stay)
             }
             cr_expect(all(zero(i64, sum[len]), zero(i64, square[len])), "%s", v[i].name);
         }
+}
+
+Test(window, pooling_takes_the_largest_neighbour)
+{
+    struct variant v[MAX_VARIANTS];
+    float x[MOST];
+    struct rng r;
+    rng_init(&r, 8);
+    for (int j = 0; j < MOST; j++)
+        x[j] = (float)rng_normal(&r);
+    int n = variants(v);
+    for (int i = 0; i < n; i++)
+        for (int len = 1; len < MOST; len++)
+            for (int half = 0; half < 5; half++) {
+                float out[MOST + 1];
+                for (int j = 0; j <= MOST; j++)
+                    out[j] = -9;
+                v[i].k.pool_max(out, x, len, half);
+                for (int j = 0; j <= MOST; j++) {
+                    float want = -9;
+                    for (int k = j - half; j >= half && j < len - half && k <= j + half; k++)
+                        want = x[k] > want ? x[k] : want;
+                    cr_expect(eq(flt, out[j], want), "%s: %d of %d", v[i].name, j, len);
+                }
+            }
+}
+
+/* What the queries of ages 1 and 2 gave to entry j, of three heads with rings of four rows. */
+static float share_by_hand(float a[ROWS][MOST], const int32_t *pos, const float *scale,
+                           const int32_t *t, bool max, int j)
+{
+    enum { RING = 4 };
+    float most = 0;
+    for (int row = 3; row <= 4; row++) { /* ages 2 and 1 of newest 1 */
+        float sum = 0;
+        for (int g = 0; g < 3; g++) {
+            int at = g * RING + row % RING;
+            float x = (!t || pos[j] <= t[at] ? a[at][j] : 0) * scale[2 * at];
+            if (max)
+                sum = x > sum ? x : sum;
+            else
+                sum = g == 0 ? x : sum + x;
+        }
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
+Test(window, shares_are_reduced_over_heads_and_then_the_largest)
+{
+    struct variant v[MAX_VARIANTS];
+    float a[ROWS][MOST], scale[2 * ROWS];
+    int32_t pos[MOST], t[ROWS];
+    struct rng r;
+    rng_init(&r, 9);
+    fill(&r, a, pos);
+    for (int i = 0; i < ROWS; i++) {
+        scale[2 * i] = (float)rng_uniform(&r);
+        scale[2 * i + 1] = -1;
+        t[i] = i % 4;
+    }
+    struct window_shares x = {
+        .weight = a[0], .ld_head = 4 * MOST, .ld = MOST, .scale = scale, .n_heads = 3, .ring = 4};
+    x.newest = 1;
+    x.first = 1;
+    x.end = 3;
+    int n = variants(v);
+    for (int i = 0; i < n; i++)
+        for (int len = 1; len < MOST; len++)
+            for (int way = 0; way < 4; way++) {
+                float out[MOST + 1] = {0};
+                x.max = way % 2;
+                x.t = way / 2 ? t : NULL;
+                v[i].k.most_shares(out, &x, pos, len);
+                for (int j = 0; j < len; j++)
+                    cr_expect(eq(flt, out[j], share_by_hand(a, pos, scale, x.t, x.max, j)), "%s",
+                              v[i].name);
+                cr_expect(zero(flt, out[len]), "%s", v[i].name);
+            }
 }
 
 Test(window, sums_and_shares_count_those_that_were_seen)

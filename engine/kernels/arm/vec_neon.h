@@ -119,6 +119,15 @@ INLINE vec v_only(lanes in, vec x)
     return in >= W ? x : v_masked(lane_mask(in), x);
 }
 
+/* The weights at p of entries whose position is at most t, 0 of others. */
+INLINE vec v_load_seen(const float *p, const int32_t *pos, int32_t t)
+{
+    const int32x4_t last = vdupq_n_s32(t);
+    return v_masked(
+        (uint32x4x2_t){{vcleq_s32(vld1q_s32(pos), last), vcleq_s32(vld1q_s32(pos + 4), last)}},
+        v_load(p));
+}
+
 INLINE vec v_load_or(vec other, lanes in, const float *p)
 {
     if (in >= W)

@@ -37,6 +37,8 @@
     DECL_SPREAD(spread_##isa);                                                                     \
     DECL_SUM_BETWEEN(sum_between_##isa);                                                           \
     DECL_TAKE_SHARE(take_share_##isa);                                                             \
+    DECL_MOST_SHARES(most_shares_##isa);                                                           \
+    DECL_POOL_MAX(pool_max_##isa);                                                                 \
     DECL_NEXT_LOW(next_low_##isa);                                                                 \
     DECL_REDUCE_SUMS(reduce_sums_##isa);                                                           \
     DECL_SUM_ROWS(sum_rows_##isa);                                                                 \
@@ -67,6 +69,7 @@
             .mark_rows = mark_rows_##isa, .slide = slide_##isa,                                    \
             .slide_spread = slide_spread_##isa, .spread = spread_##isa,                            \
             .sum_between = sum_between_##isa, .take_share = take_share_##isa,                      \
+            .most_shares = most_shares_##isa, .pool_max = pool_max_##isa,                          \
             .next_low = next_low_##isa, .reduce_sums = reduce_sums_##isa,                          \
             .sum_rows = sum_rows_##isa, .swiglu_back = swiglu_back_##isa,                          \
             .rmsnorm_back = rmsnorm_back_##isa,                                                    \

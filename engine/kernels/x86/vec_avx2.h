@@ -42,6 +42,14 @@ INLINE vec v_load_in(lanes in, const float *p)
     return _mm256_maskload_ps(p, in);
 }
 
+/* The weights at p of entries whose position is at most t, 0 of others. */
+INLINE vec v_load_seen(const float *p, const int32_t *pos, int32_t t)
+{
+    __m256i at = _mm256_loadu_si256((const __m256i *)(const void *)pos);
+    __m256i later = _mm256_cmpgt_epi32(at, _mm256_set1_epi32(t));
+    return _mm256_andnot_ps(_mm256_castsi256_ps(later), _mm256_loadu_ps(p));
+}
+
 INLINE vec v_load_or(vec other, lanes in, const float *p)
 {
     return _mm256_blendv_ps(other, v_load_in(in, p), _mm256_castsi256_ps(in));

@@ -41,6 +41,12 @@ INLINE vec v_load_in(lanes in, const float *p)
     return _mm512_maskz_loadu_ps(in, p);
 }
 
+/* The weights at p of entries whose position is at most t, 0 of others. */
+INLINE vec v_load_seen(const float *p, const int32_t *pos, int32_t t)
+{
+    return v_load_in(_mm512_cmple_epi32_mask(_mm512_loadu_si512(pos), _mm512_set1_epi32(t)), p);
+}
+
 INLINE vec v_load_or(vec other, lanes in, const float *p)
 {
     return _mm512_mask_loadu_ps(other, in, p);
