@@ -80,11 +80,12 @@ int evidence_init(struct evidence *e, unsigned kinds, const struct method_params
     e->row_ranks = MEM_NEW(struct row_ranks, n_query(e) * (size_t)e->ring);
     e->left = MEM_NEW(int32_t, n_kv(e) * EVIDENCE_LEFT);
     e->n_left = MEM_NEW(int, n_kv(e));
+    e->all_know = MEM_NEW(int, n_kv(e));
     e->recent_at = MEM_NEW(int, n_kv(e));
     for (size_t i = 0; e->recent_at && i < n_kv(e); i++)
         e->recent_at[i] = -1;
     bool all = e->n_rows && e->row_t && e->row_n && e->row_lse && e->recent_at;
-    return all && e->row_ranks && e->left && e->n_left ? KVF_OK : KVF_E_NOMEM;
+    return all && e->row_ranks && e->left && e->n_left && e->all_know ? KVF_OK : KVF_E_NOMEM;
 }
 
 void evidence_finish(struct evidence *e)
@@ -98,6 +99,7 @@ void evidence_finish(struct evidence *e)
     mem_free(e->row_ranks);
     mem_free(e->left);
     mem_free(e->n_left);
+    mem_free(e->all_know);
     mem_free(e->born);
     mem_free(e->recent);
     mem_free(e->recent_at);

@@ -31,6 +31,7 @@ struct evidence {
     struct row_ranks *row_ranks; /* [L * G][ring] */
     int32_t *left;   /* [L * H][EVIDENCE_LEFT] the newest slots whose ranks closed, in turn */
     int *n_left;     /* [L * H] how many ever */
+    int *all_know;   /* [L * H] so many of them at least no row has still to lose */
     int32_t *born;   /* [L * H][cap] position of the entry: rows of earlier queries hold
                         whatever was there before */
     double *recent;  /* [L * H][cap] sums over the window (window.c) */

@@ -47,6 +47,7 @@ static int own_evidence(struct evidence *e)
     err |= own(&e->row_ranks, rows, sizeof *e->row_ranks);
     err |= own(&e->left, H * EVIDENCE_LEFT, sizeof *e->left);
     err |= own(&e->n_left, H, sizeof *e->n_left);
+    err |= own(&e->all_know, H, sizeof *e->all_know);
     err |= own(&e->born, kv, sizeof *e->born);
     err |= own(&e->recent, kv, sizeof *e->recent);
     err |= own(&e->spread, 2 * Q * cap, sizeof *e->spread);

@@ -122,17 +122,28 @@ void evidence_move(struct evidence *e, int layer, int head, int from, int to)
         move_in_rows(e, at, q, from, to);
 }
 
+/* What the row knows that knows least.  Rows are read in any order: it need not be the oldest. */
+static int least_known(const struct evidence *e, size_t head)
+{
+    int per = e->shape.n_heads / e->shape.n_kv_heads, least = e->n_left[head];
+    for (size_t q = head * (size_t)per; q < (head + 1) * (size_t)per; q++)
+        for (int w = 0; w < held_rows(e, q); w++) {
+            int known = e->row_ranks[q * (size_t)e->ring + (size_t)w].n_left;
+            least = known < least ? known : least;
+        }
+    return least;
+}
+
 /* Notes what leaves; what a row closes later must still be known then. */
 static void note_left(struct evidence *e, size_t head, const int32_t *gone, int m)
 {
-    int per = e->shape.n_heads / e->shape.n_kv_heads, first = e->n_left[head];
-    for (size_t q = head * (size_t)per; q < (head + 1) * (size_t)per; q++) {
-        int held = held_rows(e, q), oldest = (e->n_rows[q] - held) % e->ring;
-        int known = held ? e->row_ranks[q * (size_t)e->ring + (size_t)oldest].n_left : first;
-        first = known < first ? known : first;
-    }
-    if (e->n_left[head] - first + m > MAX_LEFT)
+    int room = MAX_LEFT - m;
+    if (e->n_left[head] - e->all_know[head] > room)
+        e->all_know[head] = least_known(e, head);
+    if (e->n_left[head] - e->all_know[head] > room) {
         evidence_close_rows(e, head);
+        e->all_know[head] = e->n_left[head];
+    }
     for (int i = m - 1; i >= 0; i--) /* the last one first: the others keep their numbers */
         e->left[head * MAX_LEFT + (size_t)(e->n_left[head]++ % MAX_LEFT)] = gone[i];
 }
