@@ -21,10 +21,14 @@ static void print_answer(const struct run *u)
     putchar('\n');
 }
 
-/* rate: NaN where no step was timed, as of an answer of one token. */
-static void print_speed(const char *what, int n, double rate)
+/* of: how many they would have been.  rate: NaN where no step was timed, as of an answer of one
+ * token. */
+static void print_speed(const char *what, int n, int of, double rate)
 {
-    fprintf(stderr, "%s %d token%s", what, n, n == 1 ? "" : "s");
+    fprintf(stderr, "%s %d ", what, n);
+    if (n < of)
+        fprintf(stderr, "of %d ", of);
+    fprintf(stderr, of == 1 ? "token" : "tokens");
     if (isfinite(rate))
         fprintf(stderr, ", %.0f tok/s", rate);
     fprintf(stderr, "; ");
@@ -34,8 +38,9 @@ static void print_summary(const struct run *u)
 {
     const struct cache_stats st = session_cache_stats(u->session);
     fflush(stdout); /* in a pipe, too, what is said of the answer comes after it */
-    print_speed("prefill", u->r.prompt.n_ids, run_rate(u->r.prompt.n_ids, u->prefill_seconds));
-    print_speed("decode", u->n_generated, run_rate(u->n_generated - 1, u->decode_seconds));
+    int fed = run_prefilled(u), n = u->n_generated;
+    print_speed("prefill", fed, u->r.prompt.n_ids, run_rate(fed, u->prefill_seconds));
+    print_speed("decode", n, n, run_rate(n - 1, u->decode_seconds));
     fprintf(stderr, "cache %lld entries at the end, %lld at the peak\n", (long long)st.entries,
             (long long)st.entries_peak);
     note_peak(&u->r, u->session);

@@ -9,12 +9,18 @@ double run_rate(double n, double seconds)
     return seconds > 0 && n > 0 ? n / seconds : NAN;
 }
 
+int run_prefilled(const struct run *u)
+{
+    int n = session_length(u->session);
+    return n < u->r.prompt.n_ids ? n : u->r.prompt.n_ids;
+}
+
 static void put_times(struct buf *b, const struct run *u)
 {
     json_put_member_num(b, "prefill_seconds", u->prefill_seconds);
     json_put_member_num(b, "decode_seconds", u->decode_seconds);
     json_put_member_num(b, "prefill_tokens_per_second",
-                        run_rate(u->r.prompt.n_ids, u->prefill_seconds));
+                        run_rate(run_prefilled(u), u->prefill_seconds));
     json_put_member_num(b, "decode_tokens_per_second",
                         run_rate(u->n_generated - 1, u->decode_seconds));
 }

@@ -128,16 +128,18 @@ def during_the_prompt():
     """Stops between chunks of the prompt, which are fed one by one here."""
     out = s.path("prompt.kvf")
     text = s.file("prompt.txt", b"\xff" * 8000)
-    p = start(out, 4, "--raw", "-f", text, "--chunk", "1")
+    p = start(out, 4, "--raw", "-f", text, "--chunk", "1", "--json")
     wait_for(out, 200, p)
     p.send_signal(signal.SIGINT)
-    _, err = p.communicate(timeout=60)
+    said, err = p.communicate(timeout=60)
     if p.returncode == 0:
         print("skipped: the run ended before SIGINT")
         return
     s.check("SIGINT in the prompt", p.returncode == 130 and b"interrupted after" in err and err.count(b"\n") == 1, p.returncode, err)
     s.check("SIGINT in the prompt: the trace is closed", s.run(["verify", "--full", out]).returncode == 0)
-    s.check("SIGINT in the prompt: steps", f"after {info(out)['steps']} tokens".encode() in err, err)
+    steps, took = info(out)["steps"], json.loads(said)
+    s.check("SIGINT in the prompt: steps", f"after {steps} tokens".encode() in err, err)
+    s.check("SIGINT in the prompt: speed", abs(took["prefill_tokens_per_second"] * took["prefill_seconds"] - steps) < 1e-6 * steps, took)
 
 
 def parts(out):
