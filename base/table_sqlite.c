@@ -192,7 +192,8 @@ static int fill(struct database *b, const struct table *t, const char *part, str
     int err = KVF_OK;
     if (sqlite3_open_v2(part, &b->db, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK)
         err = said(b, d);
-    sqlite3_progress_handler(b->db, OPERATIONS, tell, b);
+    if (b->db) /* not, where memory was out */
+        sqlite3_progress_handler(b->db, OPERATIONS, tell, b);
     /* The part is nobody's yet: a journal would guard what is thrown away after a failure. */
     if (!err)
         err = run(
