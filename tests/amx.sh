@@ -8,7 +8,8 @@
 #     mmdebstrap --variant=extract --include=linux-image-cloud-amd64,busybox-static,isolinux,syslinux-common,xorriso,bochsbios,vgabios trixie FOLDER
 # with the source of its Bochs, pool/main/b/bochs/bochs_3.0+dfsg.orig.tar.xz, unpacked as FOLDER/bochs.  The first run builds
 # it with tests/amx_bochs.patch, which takes a quarter of an hour: Linux gives tiles only on a processor that can withhold them
-# until their first use (XFD), which Bochs 3.0 lacks, and its TDPBSUD takes the signed bytes for unsigned ones.
+# until their first use (XFD), which Bochs 3.0 lacks, its TDPBSUD takes the signed bytes for unsigned ones, and of tiles it brings
+# back something else than it had put aside when another program, or a signal, came between.
 set -eu
 cd "$(dirname "$0")/.."
 root=${KVFATE_AMX:-$HOME/.cache/kvfate/amx}

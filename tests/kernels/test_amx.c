@@ -1,7 +1,9 @@
 /* Products of bytes by AMX, which few machines have: the source of the kernel with emulated tiles,
  * where there is AVX-512, and the instructions themselves where the processor has them.  Both are
  * held to the reference, bit for bit. */
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/time.h>
 
 #include "amx_emulated.h"
 #include "variants.h"
@@ -124,4 +126,36 @@ Test(amx, instructions_give_the_bits_of_the_reference)
     for (int i = 0; i < n; i++)
         if (v[i].flags & CPU_X86_AMX)
             check_all(v[i].k.matmul_q, v[i].name, false);
+}
+
+static volatile sig_atomic_t interruptions;
+
+static void on_alarm(int signal)
+{
+    (void)signal;
+    interruptions++;
+}
+
+/* What a signal interrupts is put aside, tiles and their shapes, too, and goes on with them. */
+Test(amx, instructions_outlast_signals)
+{
+    enum { T = 64, K = 2048, SIGNALS = 100, MOST_ROUNDS = 1000000 };
+    const struct itimerval often = {{0, 2000}, {0, 2000}}, never = {{0, 0}, {0, 0}};
+    const struct sigaction act = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    rng_init(&r, 19);
+    make(&r, PACK_Q8, 2, 1, K);
+    for (int i = 0, n = variants(v); i < n; i++) {
+        if (i == 0)
+            v[0].k.matmul_q(p.want, LD, &p.x, MOST_T, &p.w, 0, MOST_PANELS);
+        if (!(v[i].flags & CPU_X86_AMX))
+            continue;
+        cr_assert(zero(int, sigaction(SIGALRM, &act, NULL)));
+        cr_assert(zero(int, setitimer(ITIMER_REAL, &often, NULL)));
+        for (int k = 0; interruptions < SIGNALS && k < MOST_ROUNDS; k++)
+            check_part(v[i].k.matmul_q, v[i].name, T, 0, MOST_PANELS);
+        setitimer(ITIMER_REAL, &never, NULL);
+        cr_expect(interruptions >= SIGNALS);
+    }
 }

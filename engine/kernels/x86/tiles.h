@@ -16,7 +16,9 @@ struct tile_shapes {
     uint8_t rows[16];
 };
 
-#define tile_configure(shapes) _tile_loadconfig(shapes)
+/* The intrinsic of compilers before gcc 14 says that eight bytes are read, and what is stored to
+ * the others may then come later, or never. */
+#define tile_configure(shapes) __asm__ volatile("ldtilecfg %0" : : "m"(*(shapes)))
 #define tile_release() _tile_release()
 #define tile_zero(t) _tile_zero(t)
 #define tile_load(t, from, stride)                                                                 \

@@ -77,7 +77,11 @@ static inline int bare_run(const char *name, void (*test)(void))
             bare_around.fini();
         exit(bare_failed);
     }
-    if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        fprintf(stderr, "%s failed: it could not be run\n", name);
+    else if (WIFSIGNALED(status))
+        fprintf(stderr, "%s failed: signal %d ended it\n", name, WTERMSIG(status));
+    else if (status != 0)
         fprintf(stderr, "%s failed\n", name);
     return status != 0;
 }
