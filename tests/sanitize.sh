@@ -29,9 +29,16 @@ runs() { # program, models, command before it...
     exe=$1 models=$2
     shift 2
     printf 'the thing in there, and it is the other one. %.0s' 1 2 3 4 5 6 >"$work/prompt"
-    for method in $("$exe" methods | awk 'NR > 1 { print $1 }'); do
+    for method in $("$exe" methods | awk '!NF { exit } NR > 1 && !/gates|plan/ { print $1 }'); do
         "$@" "$exe" run -m "$models/tiny6.gguf" --raw -f "$work/prompt" -n 12 --ignore-eos -q -t 2 \
             --chunk 33 --method "$method" -B 24 --probes full -o "$work/$method.kvf" >"$work/out"
+    done
+    for pair in trimkv:rg dbtrimkv:rg locret:locret wgkv:wgkv wgkv-snapkv:wgkv wgkv-quest:wgkv seer:seer; do
+        gates=tests/method/tiny_${pair#*:}.safetensors
+        ninja -C "${models%/tests/engine}" $gates >"$work/ninja.log"
+        "$@" "$exe" run -m "$models/tiny0.gguf" --raw -f "$work/prompt" -n 12 --ignore-eos -q -t 2 --chunk 33 \
+            --method "${pair%:*}" --gates "${models%/engine}/method/$(basename $gates)" -B 24 --probes full -o "$work/gates.kvf" \
+            --overwrite >"$work/out"
     done
     "$@" "$exe" generate -m "$models/tiny4.gguf" -p 'the thing' -n 8 --temp 1 -q -t 2 >"$work/out"
     printf ' = A = \n%s = B = \n%s' "$(cat "$work/prompt")" "$(cat "$work/prompt")" >"$work/text"

@@ -12,8 +12,9 @@
 #include "engine/method/window.h"
 
 enum {
-    ASK_MOST = 1 << 10
-}; /* entries of a head that fit into a second cache with their evidence */
+    ASK_MOST = 1 << 10, /* entries of a head that fit into a second cache with their evidence */
+    LISTS_AHEAD = 4     /* heads whose lists are on their way */
+};
 
 static int32_t recent_from(const struct round *r)
 {
@@ -95,7 +96,24 @@ static void ask_for_lists(const struct round *r, int at)
             __builtin_prefetch((const char *)&r->s->lows[at] + i);
 }
 
-/* Then of some heads ahead the positions that limit the candidates. */
+/* Then what is known of the entries with the lowest scores.  Who scores a head changes its list: it
+ * is asked for by the thread that scores all heads or, where several do, before any of them begins.
+ */
+static void ask_for_lows(const struct round *r, int at)
+{
+    const struct method_state *s = r->s;
+    int H = s->shape.n_kv_heads;
+    if (at < 0 || !s->lows || !s->due[at])
+        return;
+    struct cache_head view = cache_view(r->cache, at / H, at % H);
+    for (int i = 0; i < s->lows[at].n && i < LOWS_CUTS; i++) {
+        int slot = s->lows[at].entry[i].slot;
+        __builtin_prefetch(view.pos + slot);
+        evidence_ask(&s->evidence, at / H, at % H, slot, slot + 1, false);
+    }
+}
+
+/* And of some heads ahead the positions that limit the candidates. */
 static void ask_for_limits(const struct round *r, int at)
 {
     const struct method_state *s = r->s;
@@ -110,11 +128,8 @@ static void ask_for_limits(const struct round *r, int at)
     __builtin_prefetch(view.pos + view.order[middle < view.n ? middle : view.n - 1]);
     __builtin_prefetch(view.pos + view.order[middle > 0 ? middle - 1 : 0]);
     __builtin_prefetch(view.pos + view.order[view.n - 1]);
-    for (int i = 0; s->lows && i < s->lows[at].n && i < LOWS_CUTS; i++) {
-        int slot = s->lows[at].entry[i].slot;
-        __builtin_prefetch(view.pos + slot);
-        evidence_ask(&s->evidence, at / H, at % H, slot, slot + 1, false);
-    }
+    if (s->n_threads == 1)
+        ask_for_lows(r, at);
     for (int i = 0; s->lows && i < view.n && i < ASK_MOST; i += 16)
         __builtin_prefetch(view.order + i, 0, 2);
 }
@@ -131,6 +146,8 @@ bool choose_due(const struct round *r)
             s->due[at] = s->target[p] >= 0 && decides(s, at);
             if (s->due[at])
                 ask_for_lists(r, at);
+            if (s->n_threads > 1)
+                ask_for_lows(r, at - LISTS_AHEAD);
         }
         n_due += s->target[p] >= 0;
     }
