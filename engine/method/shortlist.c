@@ -210,14 +210,13 @@ static const struct candidate *next(const struct round *r, int at, int64_t even,
         return NULL;
     if (cut + 1 >= s->n_listed[at] && s->n_listed[at] < n) { /* the one behind it is needed too */
         const struct score_input in = shortlist_input(r, at);
-        const struct score *c = s->method->score;
         float *score = s->value + (size_t)at * (size_t)s->cap;
         int k = 4 * (cut + 2) < n ? 4 * (cut + 2) : n;
         if (shortlist_by_ranks(s)) {
             shortlist_fill_ranks(r, at, k, score);
         } else {
-            if (s->lows)
-                c->eval(&in, score, scratch);
+            if (s->lows) /* else they are known: one that remembers is worked out but once */
+                s->method->score->eval(&in, score, scratch);
             shortlist_fill(r, at, k, score);
         }
     }

@@ -176,6 +176,29 @@ Test(scores, global_score_in_three_forms)
                (const float[]){1.25f / 3, 1.75f / 3, 0.5f});
 }
 
+/* A head that loses all the places there are to lose is listed again, but not scored again. */
+Test(scores, a_decision_remembers_once)
+{
+    const float row[2][6] = {{0.5f, 0.03125f, 0.0625f, 0.25f, 1, 0.5f}, {1, 1, 1, 1, 1, 1}};
+    struct cuts c = {0};
+    struct bed b;
+    bed_open(&b,
+             "snapkv-global:window=1,pool=1,history=0.5,fold=sum,recent=0,every=1,"
+             "allocation=adaptive,floor=0",
+             6, 1, 2, NULL);
+    for (int i = 0; i < 12; i++)
+        bed_append(&b, 0, i / 6, i % 6, NAN, 1);
+    for (int h = 0; h < 2; h++)
+        method_row(b.m, &(struct attn_row){.head = h, .t = 5, .n = 6, .seen = 6, .p = row[h]});
+    cr_assert(zero(int, method_decide(b.m, b.cache, 6, PHASE_BEFORE, NULL, note, &c, NULL)));
+    cr_assert(eq(int, c.n, 2));
+    cr_expect(left(&c, 0, 0, 1) && left(&c, 0, 0, 2));
+    cr_expect(eq(flt, c.e[0].score, row[0][c.e[0].pos]));
+    cr_expect(eq(flt, c.e[1].score, row[0][c.e[1].pos]));
+    method_settle(b.m, b.cache);
+    bed_close(&b);
+}
+
 /* Two query heads of one KV head, keys without a say: from weights and log-sum-exps. */
 Test(scores, largest_logits_of_a_group)
 {
