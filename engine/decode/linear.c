@@ -56,12 +56,16 @@ static int tasks_of_thread(int T)
     return T < MANY_ROWS ? 4 : 12;
 }
 
+/* Of many rows a task takes an even number, as processors fetch lines of memory in pairs, which two
+ * threads had better not share, or whole tiles of two and of three panels. */
 static int panels_per_task(int n_panels, int threads, int T)
 {
     int tasks = tasks_of_thread(T) * threads, per = (n_panels + tasks - 1) / tasks;
+    if (T >= MANY_ROWS && per > 2)
+        per -= per % (per < 6 ? 2 : 6);
     if (per < 1)
         return 1;
-    return per > 64 ? 64 : per;
+    return per > 60 ? 60 : per;
 }
 
 void linear(struct session *s, float *out, size_t ld, const struct rows_in *in, int T,

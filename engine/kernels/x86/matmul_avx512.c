@@ -10,8 +10,9 @@
 enum { BYTE_ROWS = 6, FLOAT_ROWS = 8, FLOAT_PANELS = 3 };
 /* Few rows are multiplied with panels as they lie, by tiles of FEW_TILE rows. */
 enum { FEW_ROWS = 32, FEW_TILE = 8, FEW_PANELS = 4, AHEAD_BYTES = 6144 };
-/* Halves become floats once for all rows, so many channels at a time: 24 KB. */
-enum { FLOAT_SPAN = 128 };
+/* Halves become floats once for all rows, at most so many channels at a time: 147 KB, which stay in
+ * the second cache. */
+enum { FLOAT_SPAN = 768 };
 
 INLINE __m512i bytes4(const int8_t *p)
 {
@@ -271,6 +272,9 @@ INLINE __m512 load_float(const uint8_t *data, size_t at, const int kind)
 struct span {
     const uint8_t *data;
     size_t ld, k0, k1;
+    float *floats;    /* of 16 bits: where the first tile leaves what it has converted */
+    const char *next; /* what is read afterwards; each channel of a tile asks for `step` bytes */
+    size_t step;
 };
 
 /* R rows times P panels; R * P accumulators stay in registers.  From k0 > 0 on the sums go on. */
@@ -278,6 +282,7 @@ INLINE void tile_f(float *out, size_t ld, const float *x, size_t ld_x, const str
                    const int R, const int P, const int kind)
 {
     __m512 acc[FLOAT_ROWS][FLOAT_PANELS];
+    const char *next = w->next;
     UNROLL
     for (int r = 0; r < R; r++)
         UNROLL
@@ -286,11 +291,17 @@ INLINE void tile_f(float *out, size_t ld, const float *x, size_t ld_x, const str
         acc[r][p] = w->k0 ? _mm512_loadu_ps(at) : _mm512_setzero_ps();
         _mm_prefetch((const char *)at, _MM_HINT_T0);
     }
-    for (size_t k = w->k0; k < w->k1; k++) {
+    for (size_t k = w->k0; k < w->k1; k++, next += w->step) {
         __m512 v[FLOAT_PANELS];
+        if (R == FLOAT_ROWS)
+            _mm_prefetch(next, _MM_HINT_T1);
         UNROLL
-        for (int p = 0; p < P; p++)
-            v[p] = load_float(w->data, (size_t)p * w->ld + (k - w->k0) * PANEL, kind);
+        for (int p = 0; p < P; p++) {
+            size_t at = (k - w->k0) * PANEL;
+            v[p] = load_float(w->data, (size_t)p * w->ld + at, kind);
+            if (R == FLOAT_ROWS && kind != PACK_F32)
+                _mm512_store_ps(w->floats + (size_t)p * FLOAT_SPAN * PANEL + at, v[p]);
+        }
         UNROLL
         for (int r = 0; r < R; r++) {
             __m512 b = _mm512_set1_ps(x[(size_t)r * ld_x + k]);
@@ -308,55 +319,83 @@ INLINE void tile_f(float *out, size_t ld, const float *x, size_t ld_x, const str
 
 /* All rows times P panels. */
 INLINE void rows_of_floats(float *out, size_t ld, const float *x, size_t ld_x, size_t rows,
-                           const struct span *w, const int P, const int kind)
+                           struct span *w, const int P, const int kind)
 {
     size_t t = 0;
-    for (; t + FLOAT_ROWS <= rows; t += FLOAT_ROWS)
+    for (; t + FLOAT_ROWS <= rows; t += FLOAT_ROWS) {
         tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, FLOAT_ROWS, P, kind);
+        w->next += (w->k1 - w->k0) * w->step;
+    }
     for (; t + 4 <= rows; t += 4)
         tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, 4, P, kind);
     for (; t < rows; t++)
         tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, 1, P, kind);
 }
 
-/* P panels from one on, a span of channels after the other, as floats. */
+/* P panels of 16 bits, a span of channels after the other: the first tile of rows converts them
+ * beside its products, for all others. */
 INLINE void spans_f(float *out, size_t ld, const float *x, size_t ld_x, size_t rows,
-                    const struct packed *w, size_t panel, const int P, const int kind)
+                    const struct span *all, const int P, const int kind)
 {
     _Alignas(64) float floats[FLOAT_PANELS * FLOAT_SPAN * PANEL];
-    size_t K = (size_t)w->K;
-    struct span s = {(const uint8_t *)floats, FLOAT_SPAN * PANEL, 0, 0};
-    for (; s.k0 < K; s.k0 = s.k1) {
-        s.k1 = K - s.k0 < FLOAT_SPAN ? K : s.k0 + FLOAT_SPAN;
-        for (size_t p = 0; p < (size_t)P; p++)
-            for (size_t k = s.k0; k < s.k1; k++)
-                _mm512_store_ps(floats + p * s.ld + (k - s.k0) * PANEL,
-                                load_float(w->data, ((panel + p) * K + k) * PANEL, kind));
-        rows_of_floats(out, ld, x, ld_x, rows, &s, P, PACK_F32);
+    size_t K = all->k1, n_spans = (K + FLOAT_SPAN - 1) / FLOAT_SPAN;
+    size_t n = (K + n_spans - 1) / n_spans;
+    struct span s = *all;
+    s.floats = floats;
+    for (s.k1 = 0; s.k1 < K;) {
+        s.k0 = s.k1;
+        s.k1 = K - s.k0 < n ? K : s.k0 + n;
+        s.data = all->data + s.k0 * PANEL * sizeof(uint16_t);
+        s.ld = all->ld;
+        tile_f(out, ld, x, ld_x, &s, FLOAT_ROWS, P, kind);
+        s.next += (s.k1 - s.k0) * s.step;
+        s.data = (const uint8_t *)floats;
+        s.ld = FLOAT_SPAN * PANEL;
+        rows_of_floats(out + FLOAT_ROWS * ld, ld, x + FLOAT_ROWS * ld_x, ld_x, rows - FLOAT_ROWS,
+                       &s, P, PACK_F32);
     }
 }
 
-/* All rows times P panels; of many rows, halves are converted once. */
+/* All rows times P panels, while the P panels from `next` on come into the second cache. */
 INLINE void panels_f(float *out, size_t ld, const float *x, size_t ld_x, size_t rows,
-                     const struct packed *w, size_t panel, const int P, const int kind)
+                     const struct packed *w, size_t panel, size_t next, const int P, const int kind)
 {
-    size_t K = (size_t)w->K, bytes = kind == PACK_F32 ? 4 : 2;
-    const struct span all = {w->data + panel * K * PANEL * bytes, K * PANEL, 0, K};
-    if (kind != PACK_F32 && rows >= 2 * FLOAT_ROWS)
-        spans_f(out + panel * PANEL, ld, x, ld_x, rows, w, panel, P, kind);
+    size_t K = (size_t)w->K, bytes = kind == PACK_F32 ? 4 : 2, tiles = rows / FLOAT_ROWS;
+    struct span all = {.data = w->data + panel * K * PANEL * bytes,
+                       .ld = K * PANEL,
+                       .k1 = K,
+                       .next = (const char *)w->data + next * K * PANEL * bytes,
+                       .step = tiles ? ((size_t)P * PANEL * bytes + tiles - 1) / tiles : 0};
+    if (kind != PACK_F32 && tiles)
+        spans_f(out + panel * PANEL, ld, x, ld_x, rows, &all, P, kind);
     else
         rows_of_floats(out + panel * PANEL, ld, x, ld_x, rows, &all, P, kind);
 }
 
-/* One row waits for the weights, and reads them as one stream. */
+/* Panels of the next tiles, of those that are left: none stands alone behind others. */
+INLINE size_t panels_of(size_t left)
+{
+    if (left == 1 || left == 2)
+        return left;
+    return left == 4 ? 2 : FLOAT_PANELS;
+}
+
+/* One row waits for the weights, and reads them as one stream.  Of many rows the panels that follow
+ * are asked for; behind the last, those of the task after the next, which another thread has. */
 INLINE void rows_f(float *out, size_t ld, const float *x, size_t ld_x, int T,
                    const struct packed *w, int panel0, int n_panels, const int kind)
 {
     size_t p = (size_t)panel0, end = (size_t)(panel0 + n_panels), rows = (size_t)T;
-    for (; rows > 1 && p + FLOAT_PANELS <= end; p += FLOAT_PANELS)
-        panels_f(out, ld, x, ld_x, rows, w, p, FLOAT_PANELS, kind);
-    for (; p < end; p++)
-        panels_f(out, ld, x, ld_x, rows, w, p, 1, kind);
+    for (size_t n; p < end; p += n) {
+        n = rows > 1 ? panels_of(end - p) : 1;
+        size_t next = p + n < end ? p + n : end + (size_t)n_panels;
+        if (n == FLOAT_PANELS)
+            panels_f(out, ld, x, ld_x, rows, w, p, next, FLOAT_PANELS, kind);
+        else if (n == 2)
+            panels_f(out, ld, x, ld_x, rows, w, p, next, 2, kind);
+        else
+            panels_f(out, ld, x, ld_x, rows, w, p, next, 1, kind);
+    }
 }
 
 void matmul_f_avx512(float *out, size_t ld_out, const float *x, size_t ld_x, int T,
