@@ -35,17 +35,20 @@ static void project_task(void *ctx, int t, int thread)
     }
 }
 
-static void rope_task(void *ctx, int t, int thread)
+static void rope_task(void *ctx, int task, int thread)
 {
     const struct job *j = ctx;
     struct session *s = j->s;
     const struct model_config *m = &s->e->config;
-    const float *turn = turn_row(s, j->layer, s->cos_sin, s->chunk, t);
+    int t0 = task * ROWS_PER_TASK, end = j->T - t0 < ROWS_PER_TASK ? j->T : t0 + ROWS_PER_TASK;
     (void)thread;
-    /* queries and keys lie side by side: rotate both in one call */
-    if (turn)
-        s->e->kernels.rope(s->qkv + (size_t)t * s->ld_qkv, turn, m->n_heads + m->n_kv_heads,
-                           m->head_dim, m->rope_dim);
+    for (int t = t0; t < end; t++) {
+        const float *turn = turn_row(s, j->layer, s->cos_sin, s->chunk, t);
+        /* queries and keys lie side by side: rotate both in one call */
+        if (turn)
+            s->e->kernels.rope(s->qkv + (size_t)t * s->ld_qkv, turn, m->n_heads + m->n_kv_heads,
+                               m->head_dim, m->rope_dim);
+    }
 }
 
 /* Queries and keys before their rotation, for those who need them. */
@@ -168,7 +171,7 @@ static void learn_task(void *ctx, int h, int thread)
 }
 
 /* The activation of gate and up, in the place of gate. */
-static void make_gated(struct session *s, const float *how, int t0, int n)
+static void make_gated(struct session *s, const void *how, int t0, int n)
 {
     const struct kernels *k = &s->e->kernels;
     swiglu_fn activate = s->e->config.family->gelu ? k->geglu : k->swiglu;
@@ -177,6 +180,21 @@ static void make_gated(struct session *s, const float *how, int t0, int n)
     for (int t = t0; t < t0 + n; t++) {
         float *gate = s->gate_up + (size_t)t * s->ld_ffn;
         activate(gate, gate, gate + d, d);
+    }
+}
+
+/* x += the branch, behind its norm and times its scale where there are such. */
+static void add_rows(struct session *s, const float *post_norm, int t0, int n)
+{
+    const struct model_config *m = &s->e->config;
+    int d = m->d_model;
+    for (int t = t0; t < t0 + n; t++) {
+        float *row = s->branch + (size_t)t * s->ld_out;
+        if (post_norm)
+            s->e->kernels.rmsnorm(row, row, post_norm, 1, d, m->norm_eps);
+        for (int c = 0; m->residual_scale != 1 && c < d; c++)
+            row[c] *= m->residual_scale;
+        s->e->kernels.add(s->x + (size_t)t * (size_t)d, row, d);
     }
 }
 
@@ -189,21 +207,11 @@ struct branch {
 static void branch_task(void *ctx, int task, int thread)
 {
     const struct branch *b = ctx;
-    struct session *s = b->s;
-    const struct model_config *m = &s->e->config;
-    int d = m->d_model, end = (task + 1) * ROWS_PER_TASK;
+    int t0 = task * ROWS_PER_TASK, left = b->T - t0;
     (void)thread;
-    for (int t = task * ROWS_PER_TASK; t < end && t < b->T; t++) {
-        float *row = s->branch + (size_t)t * s->ld_out;
-        if (b->post_norm)
-            s->e->kernels.rmsnorm(row, row, b->post_norm, 1, d, m->norm_eps);
-        for (int c = 0; m->residual_scale != 1 && c < d; c++)
-            row[c] *= m->residual_scale;
-        s->e->kernels.add(s->x + (size_t)t * (size_t)d, row, d);
-    }
+    add_rows(b->s, b->post_norm, t0, left < ROWS_PER_TASK ? left : ROWS_PER_TASK);
 }
 
-/* x += the branch, behind its norm and times its scale where there are such. */
 static void add_branch(struct session *s, int T, const float *post_norm)
 {
     struct branch b = {s, T, post_norm};
@@ -211,7 +219,7 @@ static void add_branch(struct session *s, int T, const float *post_norm)
 }
 
 /* What a branch reads: x behind its norm, or x itself. */
-static void make_normed(struct session *s, const float *pre_norm, int t0, int n)
+static void make_normed(struct session *s, const void *pre_norm, int t0, int n)
 {
     const struct model_config *m = &s->e->config;
     size_t d = (size_t)m->d_model;
@@ -223,9 +231,12 @@ static void make_normed(struct session *s, const float *pre_norm, int t0, int n)
         memcpy(normed, x, (size_t)n * d * sizeof *x);
 }
 
-static struct rows_in normed_rows(const struct session *s, const float *pre_norm)
+/* What the second branch of a layer reads, once the first is added. */
+static void make_second(struct session *s, const void *layer, int t0, int n)
 {
-    return (struct rows_in){s->normed, (size_t)s->e->config.d_model, make_normed, pre_norm};
+    const struct layer_weights *w = layer;
+    add_rows(s, w->attn_post, t0, n);
+    make_normed(s, w->ffn_norm, t0, n);
 }
 
 void embed_tokens(struct session *s, const int32_t *ids, int T)
@@ -238,7 +249,7 @@ void embed_tokens(struct session *s, const int32_t *ids, int T)
 void layer_project(struct session *s, int layer, int T)
 {
     const struct layer_weights *w = &s->e->weights->layer[layer];
-    const struct rows_in in = normed_rows(s, w->attn_norm);
+    const struct rows_in in = {s->normed, (size_t)s->e->config.d_model, make_normed, w->attn_norm};
     linear(s, s->qkv, s->ld_qkv, &in, T, &w->qkv);
     struct job j = {s, layer, T, 0};
     if (w->qkv_bias || w->q_norm)
@@ -284,7 +295,7 @@ int layer_attend(struct session *s, int layer, int T, int pos0)
         return err;
     keep_unrotated(s, &j);
     record_queries(s, &j, false);
-    par_run(s->e->pool, T, rope_task, &j);
+    par_run(s->e->pool, (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, rope_task, &j);
     record_queries(s, &j, true);
     if (s->gate)
         par_run(s->e->pool, T, gate_task, &j);
@@ -301,10 +312,10 @@ int layer_attend(struct session *s, int layer, int T, int pos0)
 void layer_finish(struct session *s, int layer, int T)
 {
     const struct layer_weights *w = &s->e->weights->layer[layer];
-    const struct rows_in att = {.x = s->att, .ld = s->ld_att}, in = normed_rows(s, w->ffn_norm),
+    const struct rows_in att = {.x = s->att, .ld = s->ld_att},
+                         in = {s->normed, (size_t)s->e->config.d_model, make_second, w},
                          gated = {.x = s->gate_up, .ld = s->ld_ffn, .make = make_gated};
     linear(s, s->branch, s->ld_out, &att, T, &w->out);
-    add_branch(s, T, w->attn_post);
     linear(s, s->gate_up, s->ld_ffn, &in, T, &w->gate_up);
     linear(s, s->branch, s->ld_out, &gated, T, &w->down);
     add_branch(s, T, w->ffn_post);

@@ -13,9 +13,11 @@ enum {
     EXPIRE_EVERY = 256, /* positions of a prompt at which what has left is removed: until then
                            it is hidden, so that slots do not depend on the chunk */
     ROWS_PER_TASK = 8,  /* rows of a chunk that a task prepares */
-    QUERY_BLOCK = 16,   /* query rows whose scores are held together */
-    TASK_ROWS = 4 * QUERY_BLOCK, /* query rows of one head that a task computes */
-    VOCAB_SEGMENT = 256,         /* logits that are summed together for the NLL */
+    QUERY_BLOCK = 16,   /* query rows that probes watch together */
+    STRIP_ROWS = 2 * QUERY_BLOCK, /* query rows whose scores a thread holds */
+    KERNEL_ROWS = 8,              /* rows of a tile of the kernels of attention, or a multiple */
+    TASK_ROWS = 4 * QUERY_BLOCK,  /* query rows of one head that a task computes */
+    VOCAB_SEGMENT = 256,          /* logits that are summed together for the NLL */
 };
 
 /* Of a part of a prompt, which a session and before it its twin go through. */
@@ -87,7 +89,7 @@ struct session {
     size_t ld_chosen;
 
     /* Per thread. */
-    float *strip; /* [threads][QUERY_BLOCK][ld_strip] attention scores */
+    float *strip; /* [threads][STRIP_ROWS][ld_strip] attention scores */
     size_t ld_strip;
     atomic_int *rows_done; /* [n_heads] rows of the chunk whose attention is computed */
     atomic_int *step_rows; /* [n_heads] tasks of a KV head that its sums wait for, which are done */
@@ -107,8 +109,8 @@ struct session {
 struct rows_in {
     const float *x;
     size_t ld;
-    void (*make)(struct session *s, const float *how, int t0, int n); /* NULL: they are there */
-    const float *how;
+    void (*make)(struct session *s, const void *how, int t0, int n); /* NULL: they are there */
+    const void *how;
 };
 
 /* out[t, 0..N) = W x[t] for T rows (linear.c).  Rows of out are ld apart and
