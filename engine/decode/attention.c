@@ -5,7 +5,7 @@
  * the other, so everything that watches rows (evidence, probes) sees those of a
  * head in order.  Tasks are handed out with all heads in turn: few heads would not
  * divide evenly among threads, and a task hardly ever waits for its predecessor,
- * which was handed out a whole turn before.  The scores of QUERY_BLOCK queries are
+ * which was handed out a whole turn before.  The scores of STRIP_ROWS queries are
  * held as whole rows: O(T) memory, and every statistic of a row is exact.  Where a
  * probe compares the rows of query heads that share a KV head (PROBE_GROUPS), a task
  * computes all of these: QUERY_BLOCK queries of the first, then of the next.
@@ -29,6 +29,13 @@ static bool touched(const struct attn_block *b, int stored)
         if (b->chosen[p])
             return true;
     return false;
+}
+
+/* The first row, of those that whole tiles of the kernels begin with, that sees a stored page. */
+static int first_row(const struct attn_block *b, int stored)
+{
+    int r = stored * PAGE_SLOTS + b->R - b->n_last;
+    return r > 0 ? r - r % KERNEL_ROWS : 0;
 }
 
 /* The capped products, times their scale, of the rows with every stored page.  Keys kept unrotated
@@ -60,11 +67,12 @@ static void logits_of(const struct attn_job *j, const struct attn_block *b, floa
         if (!touched(b, p))
             continue;
         const struct kv_keys k = {.page = keys, .type = s->by_rank ? KV_F32 : s->kv_type};
-        s->e->kernels.attn_qk(strip + p * PAGE_SLOTS, s->ld_strip, q, ld, b->R, D, &k,
+        int r0 = first_row(b, p);
+        float *to = strip + p * PAGE_SLOTS + (size_t)r0 * s->ld_strip;
+        s->e->kernels.attn_qk(to, s->ld_strip, q + (size_t)r0 * ld, ld, b->R - r0, D, &k,
                               m->attn_scale);
-        for (int r = 0; m->attn_cap > 0 && r < b->R; r++)
-            s->e->kernels.soft_cap(strip + p * PAGE_SLOTS + (size_t)r * s->ld_strip, PAGE_SLOTS,
-                                   m->attn_cap);
+        for (int r = r0; m->attn_cap > 0 && r < b->R; r++, to += s->ld_strip)
+            s->e->kernels.soft_cap(to, PAGE_SLOTS, m->attn_cap);
     }
 }
 
@@ -90,28 +98,40 @@ static void ask_ghosts(const struct attn_job *j, const struct attn_block *b, con
     }
 }
 
-static void query_block(const struct attn_job *j, struct attn_block *b)
+/* Softmax of the rows [r0, r1), of which no more than probes hold together, and who watches them.
+ */
+static void finish_rows(const struct attn_job *j, const struct attn_block *b, int r0, int r1,
+                        float *strip)
 {
     struct session *s = j->s;
-    const struct kernels *k = &s->e->kernels;
-    int D = s->e->config.head_dim;
-    float *strip = s->strip + (size_t)b->thread * QUERY_BLOCK * s->ld_strip;
-    float *out = s->att + (size_t)b->r0 * s->ld_att + (size_t)b->g * (size_t)D;
-    b->n_last = b->view->n - (j->T - (b->r0 + b->R));
-    logits_of(j, b, strip);
     bool gather = recorder_wants(s->recorder) & PROBE_ROWS;
     if (gather)
         recorder_begin_rows(s->recorder, b->thread);
-    for (int r = 0; r < b->R; r++)
+    for (int r = r0; r < r1; r++)
         finish_row(j, b, r, strip + (size_t)r * s->ld_strip);
     if (gather)
         recorder_end_rows(s->recorder, b->thread);
+}
+
+static void query_block(const struct attn_job *j, struct attn_block *b)
+{
+    struct session *s = j->s;
+    int D = s->e->config.head_dim;
+    float *strip = s->strip + (size_t)b->thread * STRIP_ROWS * s->ld_strip;
+    float *out = s->att + (size_t)b->r0 * s->ld_att + (size_t)b->g * (size_t)D;
+    b->n_last = b->view->n - (j->T - (b->r0 + b->R));
+    logits_of(j, b, strip);
+    for (int r = 0; r < b->R; r += QUERY_BLOCK)
+        finish_rows(j, b, r, b->R - r < QUERY_BLOCK ? b->R : r + QUERY_BLOCK, strip);
     for (int r = 0; r < b->R; r++)
         memset(out + (size_t)r * s->ld_att, 0, (size_t)D * sizeof *out);
     for (int p = 0; p * PAGE_SLOTS < b->n_last; p++) {
         const struct kv_values values = values_of(s, b->view, p, b->n_last);
+        size_t r0 = (size_t)first_row(b, p);
         if (touched(b, p))
-            k->attn_av(out, s->ld_att, strip + p * PAGE_SLOTS, s->ld_strip, b->R, &values);
+            s->e->kernels.attn_av(out + r0 * s->ld_att, s->ld_att,
+                                  strip + r0 * s->ld_strip + p * PAGE_SLOTS, s->ld_strip,
+                                  b->R - (int)r0, &values);
     }
     if (s->ghosts)
         ask_ghosts(j, b, out);
@@ -141,8 +161,9 @@ static void head_task(void *ctx, int task, int thread)
     struct attn_block b = {.h = h, .view = &view, .thread = thread};
     while (atomic_load_explicit(done, memory_order_acquire) != first)
         sched_yield();
-    for (b.r0 = first; b.r0 < end; b.r0 += QUERY_BLOCK) {
-        b.R = end - b.r0 < QUERY_BLOCK ? end - b.r0 : QUERY_BLOCK;
+    int block = j->together > 1 ? QUERY_BLOCK : STRIP_ROWS;
+    for (b.r0 = first; b.r0 < end; b.r0 += block) {
+        b.R = end - b.r0 < block ? end - b.r0 : block;
         for (int g = g0; g < g0 + j->together; g++) {
             choose_head(s, g, &b);
             query_block(j, &b);

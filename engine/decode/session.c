@@ -64,7 +64,7 @@ static void rooms(struct session *s, const struct model_config *m, int threads,
         {&s->q.scale, C, wide / QBLOCK + 1},
         {&s->q.sum, C, wide / QBLOCK + 1},
         {&s->q.half, C, wide / QBLOCK * 2 + 2},
-        {&s->strip, (size_t)threads * QUERY_BLOCK, s->ld_strip},
+        {&s->strip, (size_t)threads * STRIP_ROWS, s->ld_strip},
     };
     memcpy(out, all, sizeof all);
 }

@@ -12,6 +12,9 @@ enum {
     FEW_VECS = KERNELS_AVX512 ? 4 : 2, /* of two to four rows */
     VECS = 4
 };
+/* The first tile of many rows leaves what it converts as floats for the others: of heads of at most
+ * so many channels, 32 KB. */
+enum { MOST_KEPT = 128 };
 
 /* scale: of the elements, with q8_0; the product is exact. */
 INLINE vec load_kv(const void *page, const enum kv_type type, size_t at, vec scale)
@@ -23,15 +26,19 @@ INLINE vec load_kv(const void *page, const enum kv_type type, size_t at, vec sca
     return v_mul(v_load_bytes((const int8_t *)page + at), scale);
 }
 
-/* sum[r][v] += x[r * ld_x] times the vector v of the page from `at` on. */
+/* sum[r][v] += x[r * ld_x] times the vector v of the page from `at` on, which is left in kept, too,
+ * unless that is NULL. */
 INLINE void add_products(vec sum[TILE_ROWS][VECS], const float *x, size_t ld_x, const void *page,
                          const enum kv_type type, size_t at, const vec scale[VECS], const int R,
-                         const int N)
+                         const int N, float *kept)
 {
     vec y[VECS];
     UNROLL
-    for (int v = 0; v < N; v++)
+    for (int v = 0; v < N; v++) {
         y[v] = load_kv(page, type, at + (size_t)(v * W), scale[v]);
+        if (kept)
+            v_store(kept + at + (size_t)(v * W), y[v]);
+    }
     UNROLL
     for (int r = 0; r < R; r++) {
         vec b = v_set(x[(size_t)r * ld_x]);
@@ -62,8 +69,9 @@ INLINE void ask_for(const void *next, const enum kv_type type, size_t at, const 
 /* R queries times N vectors of slots from s0 on. */
 INLINE void qk_tile(float *scores, size_t ld_s, const float *q, size_t ld_q, size_t D,
                     const struct kv_keys *k, size_t s0, const enum kv_type type, float scale,
-                    const int R, const int N)
+                    const int R, const int N, float *kept)
 {
+    const size_t block = type == KV_Q8_0 ? KV_BLOCK : D;
     vec sum[TILE_ROWS][VECS], scales[VECS];
     UNROLL
     for (int v = 0; v < VECS; v++)
@@ -71,13 +79,13 @@ INLINE void qk_tile(float *scores, size_t ld_s, const float *q, size_t ld_q, siz
     UNROLL
     for (int i = 0; i < R * N; i++)
         sum[i / N][i % N] = v_zero();
-    for (size_t d0 = 0; d0 < D; d0 += KV_BLOCK) {
-        size_t end = D - d0 < KV_BLOCK ? D : d0 + KV_BLOCK;
+    for (size_t d0 = 0; d0 < D; d0 += block) {
+        size_t end = D - d0 < block ? D : d0 + block;
         if (type == KV_Q8_0)
             load_scales(scales, kv_scales(k->page, (int)D) + d0 / KV_BLOCK * PAGE_SLOTS + s0, N);
         for (size_t d = d0; d < end; d++) {
             ask_for(k->next, type, d * PAGE_SLOTS + s0, N);
-            add_products(sum, q + d, ld_q, k->page, type, d * PAGE_SLOTS + s0, scales, R, N);
+            add_products(sum, q + d, ld_q, k->page, type, d * PAGE_SLOTS + s0, scales, R, N, kept);
         }
     }
     UNROLL
@@ -96,30 +104,46 @@ INLINE size_t tile_of(size_t left)
 
 INLINE void qk_rows(float *scores, size_t ld_s, const float *q, size_t ld_q, size_t D,
                     const struct kv_keys *k, const enum kv_type type, float scale, const int R,
-                    const int N)
+                    const int N, float *kept)
 {
     for (size_t s0 = 0; s0 < PAGE_SLOTS; s0 += (size_t)(N * W))
-        qk_tile(scores, ld_s, q, ld_q, D, k, s0, type, scale, R, N);
+        qk_tile(scores, ld_s, q, ld_q, D, k, s0, type, scale, R, N, kept);
+}
+
+/* Whole tiles of many rows; returns how many rows. */
+INLINE size_t qk_tiles(float *scores, size_t ld_s, const float *q, size_t ld_q, size_t rows,
+                       size_t D, const struct kv_keys *k, const enum kv_type type, float scale)
+{
+    _Alignas(64) float kept[MOST_KEPT * PAGE_SLOTS];
+    const struct kv_keys same = {.page = kept, .type = KV_F32};
+    size_t t = TILE_ROWS;
+    qk_rows(scores, ld_s, q, ld_q, D, k, type, scale, TILE_ROWS, TILE_VECS, kept);
+    for (; t + TILE_ROWS <= rows; t += TILE_ROWS)
+        qk_rows(scores + t * ld_s, ld_s, q + t * ld_q, ld_q, D, &same, KV_F32, scale, TILE_ROWS,
+                TILE_VECS, NULL);
+    return t;
 }
 
 INLINE void qk_all(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D,
                    const struct kv_keys *k, const enum kv_type type, float scale)
 {
-    size_t n = (size_t)D, rows = (size_t)T, R;
-    for (size_t t = 0; t < rows; t += R) {
+    size_t n = (size_t)D, rows = (size_t)T, t = 0, R;
+    if (type != KV_F32 && rows >= 2 * TILE_ROWS && n <= MOST_KEPT)
+        t = qk_tiles(scores, ld_s, q, ld_q, rows, n, k, type, scale);
+    for (; t < rows; t += R) {
         float *s = scores + t * ld_s;
         const float *x = q + t * ld_q;
         R = tile_of(rows - t);
         if (R == TILE_ROWS)
-            qk_rows(s, ld_s, x, ld_q, n, k, type, scale, TILE_ROWS, TILE_VECS);
+            qk_rows(s, ld_s, x, ld_q, n, k, type, scale, TILE_ROWS, TILE_VECS, NULL);
         else if (R == 4)
-            qk_rows(s, ld_s, x, ld_q, n, k, type, scale, 4, FEW_VECS);
+            qk_rows(s, ld_s, x, ld_q, n, k, type, scale, 4, FEW_VECS, NULL);
         else if (R == 3)
-            qk_rows(s, ld_s, x, ld_q, n, k, type, scale, 3, FEW_VECS);
+            qk_rows(s, ld_s, x, ld_q, n, k, type, scale, 3, FEW_VECS, NULL);
         else if (R == 2)
-            qk_rows(s, ld_s, x, ld_q, n, k, type, scale, 2, FEW_VECS);
+            qk_rows(s, ld_s, x, ld_q, n, k, type, scale, 2, FEW_VECS, NULL);
         else
-            qk_rows(s, ld_s, x, ld_q, n, k, type, scale, 1, VECS);
+            qk_rows(s, ld_s, x, ld_q, n, k, type, scale, 1, VECS, NULL);
     }
 }
 
@@ -137,7 +161,7 @@ void ISA(attn_qk)(float *scores, size_t ld_s, const float *q, size_t ld_q, int T
 /* R rows, N vectors of W channels from channel d on. */
 INLINE void av_tile(float *out, size_t ld_out, const float *p, size_t ld_p,
                     const struct kv_values *x, size_t d, const enum kv_type type, const int R,
-                    const int N)
+                    const int N, float *kept)
 {
     vec sum[TILE_ROWS][VECS], scales[VECS];
     size_t D = (size_t)x->D, n_slots = (size_t)x->n_slots;
@@ -154,7 +178,7 @@ INLINE void av_tile(float *out, size_t ld_out, const float *p, size_t ld_p,
         for (int v = 0; type == KV_Q8_0 && v < N; v++)
             scales[v] = v_set_half(scale[s * blocks + (d % KV_BLOCK + (size_t)(v * W)) / KV_BLOCK]);
         ask_for(x->next, type, s * D + d, N);
-        add_products(sum, p + s, ld_p, x->page, type, s * D + d, scales, R, N);
+        add_products(sum, p + s, ld_p, x->page, type, s * D + d, scales, R, N, kept);
     }
     UNROLL
     for (int i = 0; i < R * N; i++)
@@ -162,35 +186,55 @@ INLINE void av_tile(float *out, size_t ld_out, const float *p, size_t ld_p,
 }
 
 INLINE void av_rows(float *out, size_t ld_out, const float *p, size_t ld_p,
-                    const struct kv_values *x, const enum kv_type type, const int R, const int N)
+                    const struct kv_values *x, const enum kv_type type, const int R, const int N,
+                    float *kept)
 {
     size_t d = (size_t)x->d0, end = (size_t)x->d1, span = (size_t)(N * W);
     for (; d + span <= end; d += span)
-        av_tile(out, ld_out, p, ld_p, x, d, type, R, N);
+        av_tile(out, ld_out, p, ld_p, x, d, type, R, N, kept);
     for (; N > 2 && d + 2 * W <= end; d += 2 * W)
-        av_tile(out, ld_out, p, ld_p, x, d, type, R, 2);
+        av_tile(out, ld_out, p, ld_p, x, d, type, R, 2, kept);
     for (; d < end; d += W)
-        av_tile(out, ld_out, p, ld_p, x, d, type, R, 1);
+        av_tile(out, ld_out, p, ld_p, x, d, type, R, 1, kept);
+}
+
+/* Whole tiles of many rows; returns how many rows. */
+INLINE size_t av_tiles(float *out, size_t ld_out, const float *p, size_t ld_p, size_t rows,
+                       const struct kv_values *x, const enum kv_type type)
+{
+    _Alignas(64) float kept[MOST_KEPT * PAGE_SLOTS];
+    struct kv_values same = *x;
+    size_t t = TILE_ROWS;
+    same.page = kept;
+    same.type = KV_F32;
+    same.next = NULL;
+    av_rows(out, ld_out, p, ld_p, x, type, TILE_ROWS, TILE_VECS, kept);
+    for (; t + TILE_ROWS <= rows; t += TILE_ROWS)
+        av_rows(out + t * ld_out, ld_out, p + t * ld_p, ld_p, &same, KV_F32, TILE_ROWS, TILE_VECS,
+                NULL);
+    return t;
 }
 
 INLINE void av_all(float *out, size_t ld_out, const float *p, size_t ld_p, int T,
                    const struct kv_values *x, const enum kv_type type)
 {
-    size_t rows = (size_t)T, R;
-    for (size_t t = 0; t < rows; t += R) {
+    size_t rows = (size_t)T, t = 0, R;
+    if (type != KV_F32 && rows >= 2 * TILE_ROWS && x->D <= MOST_KEPT)
+        t = av_tiles(out, ld_out, p, ld_p, rows, x, type);
+    for (; t < rows; t += R) {
         float *o = out + t * ld_out;
         const float *w = p + t * ld_p;
         R = tile_of(rows - t);
         if (R == TILE_ROWS)
-            av_rows(o, ld_out, w, ld_p, x, type, TILE_ROWS, TILE_VECS);
+            av_rows(o, ld_out, w, ld_p, x, type, TILE_ROWS, TILE_VECS, NULL);
         else if (R == 4)
-            av_rows(o, ld_out, w, ld_p, x, type, 4, FEW_VECS);
+            av_rows(o, ld_out, w, ld_p, x, type, 4, FEW_VECS, NULL);
         else if (R == 3)
-            av_rows(o, ld_out, w, ld_p, x, type, 3, FEW_VECS);
+            av_rows(o, ld_out, w, ld_p, x, type, 3, FEW_VECS, NULL);
         else if (R == 2)
-            av_rows(o, ld_out, w, ld_p, x, type, 2, FEW_VECS);
+            av_rows(o, ld_out, w, ld_p, x, type, 2, FEW_VECS, NULL);
         else
-            av_rows(o, ld_out, w, ld_p, x, type, 1, VECS);
+            av_rows(o, ld_out, w, ld_p, x, type, 1, VECS, NULL);
     }
 }
 
