@@ -107,6 +107,22 @@ static void publish(struct par *p)
         os_wake_all(&p->epoch);
 }
 
+/* Kernels keep up to 150 KB on the stack, and some systems give a thread 128. */
+static int start(struct worker *w)
+{
+    enum { LEAST_STACK = 1 << 20 };
+    pthread_attr_t how;
+    size_t stack;
+    int err = pthread_attr_init(&how);
+    if (err)
+        return err;
+    if (pthread_attr_getstacksize(&how, &stack) == 0 && stack < LEAST_STACK)
+        pthread_attr_setstacksize(&how, LEAST_STACK);
+    err = pthread_create(&w->thread, &how, worker_main, w);
+    pthread_attr_destroy(&how);
+    return err;
+}
+
 int par_create(int n_threads, struct par **ret_pool)
 {
     if (n_threads == 0)
@@ -119,7 +135,7 @@ int par_create(int n_threads, struct par **ret_pool)
     p->caller.spins = SPINS_MOST;
     for (int i = 0; i < n_threads - 1; i++) {
         p->worker[i] = (struct worker){.pool = p, .index = i + 1};
-        if (pthread_create(&p->worker[i].thread, NULL, worker_main, &p->worker[i]) != 0) {
+        if (start(&p->worker[i]) != 0) {
             par_destroy(p);
             return KVF_E_LIMIT;
         }

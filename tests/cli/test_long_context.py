@@ -11,8 +11,8 @@ s = Suite()
 LONG = os.environ.get("KVFATE_TESTS") == "long"
 B, SINKS, CHUNK = 512, 4, 256
 # Bytes for each token of two layers of four query heads and two KV heads: 48 a query head for --probes paper with steps of 4 bytes, 18 a KV head
-# for evictions, 93 a thread for rows of scores, 64 for tokens, texts and what is being written, and half of it all again for lists that double.
-PER_TOKEN = 1.5 * (8 * 48 + 4 * 18 + 2 * 93 + 64)
+# for evictions, 157 a thread for rows of scores, 64 for tokens, texts and what is being written, and half of it all again for lists that double.
+PER_TOKEN = 1.5 * (8 * 48 + 4 * 18 + 2 * 157 + 64)
 HUGE_PAGE = 2 << 20  # what memory may come in
 
 
