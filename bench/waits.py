@@ -57,7 +57,7 @@ COMMANDS = [
     "{k} effect --data text.txt --docs 2 --head L0-2K* --score-tokens 16 -o effect2.tsv",
     "{k} saliency -f t1.txt --method trimkv -o saliency.tsv",
     "{k} saliency -f t1.txt -o saliency.kvf --overwrite",
-    "{k} train --data text.txt --length 512 --steps 4 --check-every 2 --check-docs 2 --fresh -o gates2.safetensors",
+    "{k} train --data text.txt --length 512 --steps 4 --check-every 2 --check-docs 2 --share 0.7 --fresh -o gates2.safetensors",
     "{k} tune --data text.txt --method window -B 64 --length 256 --accumulate 2 --steps 2 --check-every 1 --check-docs 2 --share 0.7 --rank 4"
     " --fresh -o tuned.gguf",
     "{k} tune --reward quiz.jsonl --data quiz.jsonl --method window -B 64 --steps 2 --accumulate 2 --check-every 1 --check-docs 4 --rank 4 --fresh"

@@ -145,7 +145,7 @@ Test(amx, instructions_outlast_signals)
     struct variant v[MAX_VARIANTS];
     struct rng r;
     rng_init(&r, 19);
-    make(&r, PACK_Q8, 2, 1, K);
+    make(&r, PACK_Q8, 2, 1, K, false);
     for (int i = 0, n = variants(v); i < n; i++) {
         if (i == 0)
             v[0].k.matmul_q(p.want, LD, &p.x, MOST_T, &p.w, 0, MOST_PANELS);
