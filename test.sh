@@ -18,8 +18,8 @@ build=${KVFATE_TEST_BUILD:-build-test}
 rm -f "$build.log"
 ninja -C "$build"
 status=0
-# One more than there are cores: some tests wait for a browser or a signal.
-meson test -C "$build" --num-processes $(($(nproc) + 1)) --setup "$setup" --print-errorlogs "$@" || status=$?
+# Two more than there are cores: tests wait for a browser, a signal or the disk.
+meson test -C "$build" --num-processes $(($(nproc) + 2)) --setup "$setup" --print-errorlogs "$@" || status=$?
 python3 - "$build/meson-logs/testlog${setup:+-$setup}.json" <<'PY' || status=1
 import collections, json, sys
 with open(sys.argv[1]) as log:
