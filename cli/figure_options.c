@@ -146,8 +146,8 @@ int figure_options_check(struct figure_options *f, struct kvf_diag *d)
 
 enum { MOST_FIGURES = 128 };
 
-int figure_named(const char *option, const char *name, const char *table,
-                 const struct figure **ret, struct kvf_diag *d)
+int figure_named(const char *option, const char *name, const char *table, const struct figure **ret,
+                 struct kvf_diag *d)
 {
     const char *known[MOST_FIGURES + 1] = {NULL};
     struct buf all = {0};
@@ -161,10 +161,10 @@ int figure_named(const char *option, const char *name, const char *table,
     for (int i = 0; table && i < n; i++)
         buf_printf(&all, "%s%s", i ? ", " : "; it has ", known[i]);
     const char *near = opt_near(known, name);
-    int err = kvf_fail(d, KVF_E_ARG, "%sno figure '%.80s'%s%.80s%s%s%s%s; 'kvfate figures' lists them",
-                       option, name, table ? " of table " : "", table ? table : "",
-                       near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "",
-                       n && !all.err && all.len ? all.data : "");
+    int err = kvf_fail(
+        d, KVF_E_ARG, "%sno figure '%.80s'%s%.80s%s%s%s%s; 'kvfate figures' lists them", option,
+        name, table ? " of table " : "", table ? table : "", near ? " (did you mean '" : "",
+        near ? near : "", near ? "'?)" : "", n && !all.err && all.len ? all.data : "");
     buf_finish(&all);
     return err;
 }

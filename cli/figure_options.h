@@ -26,8 +26,8 @@ int figure_options_idle(const struct figure_options *o, const struct figure *f,
 
 /* The figure of that name that draws a table; table NULL: any table.  KVF_E_ARG says which figures
  * there are, and the nearest by name.  option: what the user gave it by, "--figure: " or "". */
-int figure_named(const char *option, const char *name, const char *table,
-                 const struct figure **ret, struct kvf_diag *d);
+int figure_named(const char *option, const char *name, const char *table, const struct figure **ret,
+                 struct kvf_diag *d);
 
 /* "88x60", "88mmx60mm", "3.5x2.2in", "88mm" (a width alone: height 0), or a name such as
  * "single-column"; units mm, cm, in and pt, of which one holds for both. */
