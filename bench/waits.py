@@ -18,6 +18,7 @@ INPUTS = {
     "hay.txt": "{k} needle --tokens 2000 --keys 8 --queries 2 -o hay",
     "text.txt": "for i in 1 2 3 4 5 6 7 8; do {k} needle --tokens 4000 -s $i -o t$i && printf '\\n\\n# Part %d\\n\\n' $i && cat t$i.txt || exit; done > text.part"
                 " && mv text.part text.txt",
+    "texts/t2.txt": "mkdir -p texts && cp t1.txt t2.txt texts",
     "task-0.json": "{k} needle --tokens 1000 --keys 4 --queries 2 --depth 0.5 -n 2 -o task",
     "quiz.jsonl": "{k} quiz --level 16 -n 48 -o quiz.jsonl",
     "lines.jsonl": "sed 's/^{{\"question\":/{{\"prompt\":/; s/,\"answer\".*/}}/' quiz.jsonl > lines.part && mv lines.part lines.jsonl",
@@ -53,7 +54,7 @@ COMMANDS = [
     "{k} logits -f hay.txt --exact -o logits.npy",
     "{k} eval --data text.txt --methods h2o,trimkv,snapkv --budgets 64,256 --docs 3 -o eval.tsv",
     "{k} eval --tasks task-0.json task-1.json --methods h2o,trimkv --budgets 64 -o tasks.tsv",
-    "{k} study {examples}/study_claims.toml --plan --data claims=text.txt",
+    "{k} study {examples}/study_claims.toml --plan --data claims=texts",
     "{k} effect --data text.txt --docs 2 --head L0-2K* --score-tokens 16 -o effect2.tsv",
     "{k} saliency -f t1.txt --method trimkv -o saliency.tsv",
     "{k} saliency -f t1.txt -o saliency.kvf --overwrite",
