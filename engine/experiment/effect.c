@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "engine/experiment/divergence.h"
 #include "engine/experiment/effect.h"
+#include "engine/experiment/feed.h"
 
 /* Forks that run side by side: bounds their memory. */
 enum { TOGETHER = 48 };
@@ -274,20 +275,6 @@ int effect_continue(struct effect_run *r, int32_t *ids, bool ignore_end, int *re
     return err;
 }
 
-struct feeding {
-    const struct effect *e;
-    int told;
-};
-
-static int on_prompt(void *ctx, int done)
-{
-    struct feeding *f = ctx;
-    if (f->e->progress)
-        f->e->progress(f->e->ctx, done - f->told);
-    f->told = done;
-    return 0;
-}
-
 int effect_open(const struct effect *e, const int32_t *ids, struct effect_run **ret_run,
                 struct kvf_diag *d)
 {
@@ -306,8 +293,7 @@ int effect_open(const struct effect *e, const int32_t *ids, struct effect_run **
     err = session_create(e->engine, &opt, &r->full, d);
     if (err)
         goto fail;
-    struct feeding f = {e, 0};
-    err = session_prompt(r->full, ids, e->prompt, on_prompt, &f);
+    err = feed_prompt(r->full, ids, e->prompt, e->progress, e->ctx);
     if (err)
         goto fail;
     *ret_run = r;

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "engine/experiment/feed.h"
+
 /* Whether a cell can watch a prompt that runs under full.  What a watcher noted stays in the slots
  * that a layer's window empties. */
 static bool can_watch(const struct lanes *l, const struct eval_cell *c)
@@ -46,25 +48,9 @@ int lanes_prompts(const struct lanes *l)
     return n;
 }
 
-/* Feeds a prompt, and tells of its tokens. */
-struct feeding {
-    const struct lanes *l;
-    int told;
-};
-
-static int on_prompt(void *ctx, int done)
-{
-    struct feeding *f = ctx;
-    if (f->l->progress)
-        f->l->progress(f->l->ctx, done - f->told);
-    f->told = done;
-    return 0;
-}
-
 static int feed(const struct lanes *l, struct session *s, const int32_t *ids, int n)
 {
-    struct feeding f = {l, 0};
-    return session_prompt(s, ids, n, on_prompt, &f);
+    return feed_prompt(s, ids, n, l->progress, l->ctx);
 }
 
 /* States of the cells that can watch; watching[i] of the others is NULL. */

@@ -159,23 +159,32 @@ static int join_prompts(const struct json *root, int32_t *ids, int max)
     return n;
 }
 
-/* Of the default path over the ids, with activations of 16 or of 8 bits. */
-static struct gap gap_of_path(bool bits8, const float *ref, const int32_t *ids, int n)
+/* Of what e gives over the ids with a type of cache; said after `what`. */
+static struct gap gap_of(struct engine *e, const char *what, enum kv_type type, const float *ref,
+                         const int32_t *ids, int n)
 {
-    struct engine *e = open_model(default_model(), false, 0);
-    e->bits8 = bits8;
     size_t V = (size_t)e->config.vocab;
-    float *row = all_logits(e, KV_F16, ids, n);
-    engine_close(e);
+    float *row = all_logits(e, type, ids, n);
     struct gap g = {0};
     for (size_t t = 0; t < (size_t)n; t++)
         add_gap(&g, ref + t * V, row + t * V, (int)V);
     fprintf(stderr,
-            "%d-bit activations and f16 cache against f32 over %d tokens: KL %.2e per token "
-            "(largest %.2e), same top token %.1f %%, logits rms %.3f, largest %.2f\n",
-            bits8 ? 8 : 16, n, g.kl / n, g.kl_max, 100.0 * g.same_top / n, sqrt(g.square / n),
-            g.worst);
+            "%s, cache in %s, against f32 over %d tokens: KL %.2e per token (largest %.2e), same "
+            "top token %.1f %%, logits rms %.2e, largest %.2e\n",
+            what, kv_type_name(type), n, g.kl / n, g.kl_max, 100.0 * g.same_top / n,
+            sqrt(g.square / n), g.worst);
     mem_free(row);
+    return g;
+}
+
+/* Of the default path, with activations of 16 or of 8 bits. */
+static struct gap gap_of_path(bool bits8, const float *ref, const int32_t *ids, int n)
+{
+    struct engine *e = open_model(default_model(), false, 0);
+    e->bits8 = bits8;
+    struct gap g = gap_of(e, bits8 ? "8-bit activations" : "16-bit activations", KV_F16, ref, ids,
+                          n);
+    engine_close(e);
     return g;
 }
 
@@ -203,25 +212,8 @@ Test(logits, quantised_path_stays_close, .timeout = 300)
     json_free(root);
 }
 
-/* What the cache's type costs: weights and activations in f32, the cache in the type. */
-static struct gap gap_of_cache(struct engine *e, enum kv_type type, const float *ref,
-                               const int32_t *ids, int n)
-{
-    size_t V = (size_t)e->config.vocab;
-    float *row = all_logits(e, type, ids, n);
-    struct gap g = {0};
-    for (size_t t = 0; t < (size_t)n; t++)
-        add_gap(&g, ref + t * V, row + t * V, (int)V);
-    fprintf(stderr,
-            "cache in %-4s against f32 over %d tokens: KL %.2e per token (largest %.2e), same top "
-            "token %.1f %%, logits rms %.2e, largest %.2e\n",
-            kv_type_name(type), n, g.kl / n, g.kl_max, 100.0 * g.same_top / n, sqrt(g.square / n),
-            g.worst);
-    mem_free(row);
-    return g;
-}
-
-/* The bounds are those of docs/reference/parity.md. */
+/* What the cache's type costs beside weights and activations in f32.  The bounds are those of
+ * docs/reference/parity.md. */
 Test(logits, types_of_the_cache_stay_close, .timeout = 300)
 {
     enum { N = 256 };
@@ -232,8 +224,8 @@ Test(logits, types_of_the_cache_stay_close, .timeout = 300)
     int n = join_prompts(root, ids, N);
     struct engine *e = open_model(default_model(), true, 0);
     float *ref = all_logits(e, KV_F32, ids, n);
-    struct gap half = gap_of_cache(e, KV_F16, ref, ids, n);
-    struct gap eight = gap_of_cache(e, KV_Q8_0, ref, ids, n);
+    struct gap half = gap_of(e, "f32", KV_F16, ref, ids, n);
+    struct gap eight = gap_of(e, "f32", KV_Q8_0, ref, ids, n);
     cr_expect(half.kl / n <= 1e-6);
     cr_expect(eight.kl / n <= 1e-3);
     cr_expect(eight.same_top >= 0.98 * n);
