@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "cli/run_lines.h"
 #include "cli/commands.h"
+#include "cli/files.h"
 #include "cli/run.h"
 #include "cli/run_cells.h"
 #include "cli/run_json.h"
@@ -230,6 +231,8 @@ static int cmd_run(const struct command *self, void *request, int n, char **oper
         return batch(self, u);
     if (!err && strcmp(u->out, "-") == 0)
         err = open_pipe(u, &d);
+    else if (!err)
+        err = file_vacant(u->out, u->overwrite || u->resume, &d);
     return finish(self, u, err ? err : execute_one(u, &d), &d);
 }
 

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <strings.h>
 #include <time.h>
 
@@ -155,7 +154,11 @@ static int open_recorded(struct job *j, struct kvf_diag *d)
 
 static int open_all(struct job *j, struct kvf_diag *d)
 {
-    int err = j->of_path ? open_recorded(j, d) : runner_open(&j->r, d);
+    int err = file_keep(j->out, j->of_path, d);
+    if (!err && writes_trace(j->out))
+        err = file_vacant(j->out, j->opt.overwrite, d);
+    if (!err)
+        err = j->of_path ? open_recorded(j, d) : runner_open(&j->r, d);
     if (err)
         return err;
     if (!j->of_path) {
@@ -166,12 +169,7 @@ static int open_all(struct job *j, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_LIMIT,
                         "one token predicts nothing that is known; give at least "
                         "2");
-    if (j->out && j->of_path && file_same(j->of_path, j->out))
-        return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the input %s", j->out, j->of_path);
-    err = j->out ? runner_output(&j->r, j->out, d) : KVF_OK;
-    if (!err && writes_trace(j->out) && !j->opt.overwrite && access(j->out, F_OK) == 0)
-        err = kvf_fail(d, KVF_E_IO, "%s is there already; --overwrite replaces it", j->out);
-    return err;
+    return j->out ? runner_output(&j->r, j->out, d) : KVF_OK;
 }
 
 /* ---- measuring */

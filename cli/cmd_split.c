@@ -2,9 +2,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/commands.h"
+#include "cli/files.h"
 #include "cli/made_trace.h"
 
 enum { MOST_PARTS = 512 }; /* as many as 'kvfate cat' takes */
@@ -56,12 +56,10 @@ static int name_part(const char *pattern, int i, int n, struct buf *ret)
 static int check_names(const struct request *q, int n, struct kvf_diag *d)
 {
     struct buf name = {0};
-    struct stat s;
     int err = KVF_OK;
     for (int i = 0; !err && !q->made.overwrite && i < n; i++) {
         err = name_part(q->made.out, i, n, &name);
-        if (!err && lstat(name.data, &s) == 0)
-            err = kvf_fail(d, KVF_E_IO, "%s is there already; --overwrite replaces it", name.data);
+        err = err ? err : file_vacant(name.data, false, d);
     }
     buf_finish(&name);
     return err;

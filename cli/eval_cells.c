@@ -55,6 +55,8 @@ static int parse_cell(const char *label, int budget, struct eval_cell *c, struct
         && c->row.unbudgeted)
         err = KVF_OK;
     c->label = label;
+    if (err)
+        kvf_diag_prefix(d, "--methods '%.200s'", label);
     return err;
 }
 

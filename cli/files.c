@@ -54,6 +54,14 @@ int files_keep(const char *out, char *const *in, int n, struct kvf_diag *d)
     return err;
 }
 
+int file_vacant(const char *out, bool overwrite, struct kvf_diag *d)
+{
+    struct stat s;
+    if (!out || overwrite || strcmp(out, "-") == 0 || lstat(out, &s) != 0)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_IO, "%s is there already; --overwrite replaces it", out);
+}
+
 struct names {
     char **name; /* [n] owned */
     size_t n, cap;

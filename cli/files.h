@@ -20,6 +20,10 @@ int file_keep(const char *out, const char *in, struct kvf_diag *d);
 /* The same for n inputs. */
 int files_keep(const char *out, char *const *in, int n, struct kvf_diag *d);
 
+/* KVF_E_IO with a sentence when something is at `out` and may not be replaced: for what is told
+ * before work that takes long.  NULL and "-" are no files. */
+int file_vacant(const char *out, bool overwrite, struct kvf_diag *d);
+
 /* Calls each(ctx, path) for an operand that stands for several files: for those of a folder whose
  * names have this ending and do not begin with a dot, in the order of their names; with "@LIST" for
  * the names that a file has one a line, but for lines that begin with '#'; else for the operand

@@ -85,7 +85,7 @@ static int check_masses(const struct force *f, const struct method *m, struct kv
     }
     if (!full)
         return kvf_fail(d, KVF_E_ARG,
-                        "--method %s needs the masses of a run that evicts nothing, "
+                        "method %s needs the masses of a run that evicts nothing, "
                         "and %s was made from '%s'",
                         m->name, f->plan_file, p->method);
     bool same = !f->text_ids;
@@ -95,7 +95,7 @@ static int check_masses(const struct force *f, const struct method *m, struct kv
     }
     return same ? KVF_OK
                 : kvf_fail(d, KVF_E_ARG,
-                           "--method %s needs the masses of the same "
+                           "method %s needs the masses of the same "
                            "tokens, and --force gives others than %s",
                            m->name, f->plan_file);
 }

@@ -18,19 +18,6 @@ static bool same_cache(const struct methods *r, const struct row_override *o)
                   == method_per_query_head(&r->row, &r->params);
 }
 
-/* What is wrong with a row is told of --method; here it was given by --override. */
-static int told_of_override(const char *text, int err, struct kvf_diag *d)
-{
-    static const char method[] = "--method";
-    size_t n = d && strncmp(d->text, method, sizeof method - 1) == 0 ? sizeof method - 1 : 0;
-    if (!n)
-        return err;
-    n += strspn(d->text + n, ": ");
-    memmove(d->text, d->text + n, strlen(d->text + n) + 1);
-    kvf_diag_prefix(d, "--override '%.200s'", text);
-    return err;
-}
-
 static int parse_override(struct methods *r, int i, struct kvf_diag *d)
 {
     struct row_override *o = &r->override[i];
@@ -42,8 +29,10 @@ static int parse_override(struct methods *r, int i, struct kvf_diag *d)
                         text);
     int budget = method_unbudgeted(row + 1) ? 0 : (int)r->budget;
     int err = method_parse(row + 1, budget, &o->row, &o->params, d);
-    if (err)
-        return told_of_override(text, err, d);
+    if (err) {
+        kvf_diag_prefix(d, "--override '%.200s'", text);
+        return err;
+    }
     if (!same_cache(r, o))
         return kvf_fail(d, KVF_E_ARG,
                         "--override '%s': positions, chunk and group=none belong to "

@@ -27,7 +27,7 @@ static int unknown_preset(const char *name, struct kvf_diag *d)
         n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", known[i]);
     }
     const char *near = opt_near(known, name);
-    return kvf_fail(d, KVF_E_ARG, "--method: no method '%s'%s%s%s; there are %s", name,
+    return kvf_fail(d, KVF_E_ARG, "no method '%s'%s%s%s; there are %s", name,
                     near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "", list);
 }
 
@@ -74,11 +74,11 @@ static int need_gates(const struct method *m, const struct gates *g, struct kvf_
     const char *name = gates_kind_name((enum gate_kind)kind);
     if (!g)
         return kvf_fail(d, KVF_E_ARG,
-                        "--method %s needs %s gates: give --gates FILE "
+                        "method %s needs %s gates: give --gates FILE "
                         "(docs/reference/gates.md says how to get one)",
                         m->name, name);
     if (!(need >> gates_kind(g) & 1))
-        return kvf_fail(d, KVF_E_ARG, "--gates %s holds %s gates, and --method %s needs %s gates",
+        return kvf_fail(d, KVF_E_ARG, "--gates %s holds %s gates, and method %s needs %s gates",
                         gates_path(g), gates_kind_name(gates_kind(g)), m->name, name);
     return KVF_OK;
 }
@@ -87,11 +87,11 @@ int method_check_inputs(const struct method *m, const struct method_inputs *in, 
 {
     if (m->score && m->score->needs_mass && !in->plan_mass)
         return kvf_fail(d, KVF_E_ARG,
-                        "--method %s looks at the attention of the whole run: give "
+                        "method %s looks at the attention of the whole run: give "
                         "--plan PLAN.kvf made from a full run of the same tokens",
                         m->name);
     if (m->admission->until && m->admission->reason == KVF_REASON_PLAN && !in->plan_until)
-        return kvf_fail(d, KVF_E_ARG, "--method %s needs --plan PLAN.kvf", m->name);
+        return kvf_fail(d, KVF_E_ARG, "method %s needs --plan PLAN.kvf", m->name);
     return method_gates(m) ? need_gates(m, in->gates, d) : KVF_OK;
 }
 

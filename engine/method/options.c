@@ -116,12 +116,12 @@ bool method_option_counts(const struct method_option *o, const struct method *m)
 
 static int bad_value(const char *key, const char *value, struct kvf_diag *d)
 {
-    return kvf_fail(d, KVF_E_ARG, "--method: '%s' is not a value for %s", value, key);
+    return kvf_fail(d, KVF_E_ARG, "method: '%s' is not a value for %s", value, key);
 }
 
 static int no_part(const char *key, const char *value, struct kvf_diag *d)
 {
-    return kvf_fail(d, KVF_E_ARG, "--method: no %s '%s'; docs/reference/methods.md lists the parts",
+    return kvf_fail(d, KVF_E_ARG, "method: no %s '%s'; docs/reference/methods.md lists the parts",
                     key, value);
 }
 
@@ -138,7 +138,7 @@ static int set_score(struct edit *e, const char *value, struct kvf_diag *d)
         if (strcmp(score_table[i]->name, value) != 0)
             continue;
         if (!e->m.score)
-            return kvf_fail(d, KVF_E_ARG, "--method %s: score would change nothing", e->m.name);
+            return kvf_fail(d, KVF_E_ARG, "method %s: score would change nothing", e->m.name);
         e->m.score = score_table[i];
         e->m.reason = KVF_REASON_BUDGET;
         return KVF_OK;
@@ -225,7 +225,7 @@ static int unknown_option(const char *key, struct kvf_diag *d)
     for (int i = 0; known[i] && n < sizeof list - 32; i++)
         n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", known[i]);
     const char *near = opt_near(known, key);
-    return kvf_fail(d, KVF_E_ARG, "--method: unknown option '%s'%s%s%s; options are %s", key,
+    return kvf_fail(d, KVF_E_ARG, "method: unknown option '%s'%s%s%s; options are %s", key,
                     near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "", list);
 }
 
@@ -236,7 +236,7 @@ static int find_option(const struct method *m, const char *key, const struct met
         if (!same_key(key, o->key))
             continue;
         if (!method_option_counts(o, m))
-            return kvf_fail(d, KVF_E_ARG, "--method %s: %s would change nothing", m->name, key);
+            return kvf_fail(d, KVF_E_ARG, "method %s: %s would change nothing", m->name, key);
         *ret = o;
         return KVF_OK;
     }
@@ -316,8 +316,7 @@ static int take_pairs(struct edit *e, struct method_params *p, const char *text,
             return err;
     }
     if (more < 0)
-        return kvf_fail(d, KVF_E_ARG, "--method %s: write options as key=value,key=value",
-                        e->m.name);
+        return kvf_fail(d, KVF_E_ARG, "method %s: write options as key=value,key=value", e->m.name);
     return KVF_OK;
 }
 

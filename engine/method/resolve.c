@@ -68,7 +68,7 @@ static int fit(const struct method *m, struct method_params *p, struct kvf_diag 
         p->every = p->every > excess(p) ? p->every - (int)excess(p) : 1;
     if (excess(p) > 0)
         return kvf_fail(d, KVF_E_ARG,
-                        "--method: %d sinks, %d recent entries and cuts every %d do "
+                        "method: %d sinks, %d recent entries and cuts every %d do "
                         "not fit into --budget %d",
                         p->sinks, p->recent, p->every, B);
     return KVF_OK;
@@ -76,7 +76,7 @@ static int fit(const struct method *m, struct method_params *p, struct kvf_diag 
 
 static int refuse(const struct method *m, const char *why, struct kvf_diag *d)
 {
-    return kvf_fail(d, KVF_E_ARG, "--method %s: %s", m->name, why);
+    return kvf_fail(d, KVF_E_ARG, "method %s: %s", m->name, why);
 }
 
 /* Parts that do not go together. */
@@ -152,7 +152,7 @@ int method_resolve(const struct method *m, struct method_params *p, struct kvf_d
         return refuse(m, "a budget would mean nothing; its options say how much is kept", d);
     if (method_needs_budget(m) && p->budget < 1)
         return kvf_fail(d, KVF_E_ARG,
-                        "--method %s needs --budget N with N >= 1: entries that each "
+                        "method %s needs --budget N with N >= 1: entries that each "
                         "KV head may %s",
                         m->name, m->read->all ? "hold" : "read");
     if (!is_limited(m))

@@ -104,15 +104,15 @@ static int refuse_number(const struct reader *r, const char *key, const struct j
                     x ? "no such number" : "missing", expected);
 }
 
-/* A whole number from 1 to 2^31 - 1; otherwise where the key is missing, unless that is 0. */
+/* A whole number from 1 to 2^31 - 1; otherwise where the key is missing, unless that is 0. *ret is
+ * 0 after an error. */
 static int read_whole(const struct reader *r, const char *key, int otherwise, int *ret)
 {
     const struct json *x = member(r->config, key);
     int64_t v = json_int(x, x ? -1 : otherwise);
-    if (v < 1 || v > INT32_MAX)
-        return refuse_number(r, key, x, "a whole number from 1 on");
-    *ret = (int)v;
-    return KVF_OK;
+    bool known = v >= 1 && v <= INT32_MAX;
+    *ret = known ? (int)v : 0;
+    return known ? KVF_OK : refuse_number(r, key, x, "a whole number from 1 on");
 }
 
 static int put_row(const struct reader *r, const struct row *row)

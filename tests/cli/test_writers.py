@@ -53,6 +53,7 @@ def refusals():
     s.accepted("a first run", run_argv(out))
     first = read(out)
     s.refused("a second one", run_argv(out), 1, out, "is there already", "--overwrite")
+    s.refused("a second one is refused before the model is looked for", ["run", "-m", "none.gguf", "-p", "the thing", "-o", out], 1, out, "is there already")
     s.check("a second one leaves the first", read(out) == first and not beside(out), beside(out))
     s.refused("no name", run_argv("")[:-2], 2, "no -o OUT.kvf")
     s.accepted("overwritten", run_argv(out, "--overwrite", "--method", "window", "--budget", "8"))
