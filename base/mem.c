@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,36 @@ void *mem_grow(void *p, size_t old_n, size_t new_n, size_t size)
         memcpy(q, p, (old_n < new_n ? old_n : new_n) * size);
     mem_free(p);
     return q;
+}
+
+static void *widened(const struct mem_rows *a, const unsigned char *old, size_t old_cap, size_t cap)
+{
+    size_t row, was = old_cap * a->width * a->size;
+    unsigned char *q = mem_mul(cap, a->width * a->size, &row) ? mem_alloc_spread(a->n_rows, row)
+                                                              : NULL;
+    for (size_t r = 0; old && q && was && r < a->n_rows; r++)
+        memcpy(q + r * row, old + r * was, was);
+    return q;
+}
+
+bool mem_widen(const struct mem_rows *array, int n, size_t old_cap, size_t cap)
+{
+    enum { MOST = 16 };
+    void *old[MOST], *wide[MOST];
+    int made = 0;
+    assert(n <= MOST);
+    for (bool short_of = false; made < n && !short_of; made += !short_of) {
+        memcpy(&old[made], array[made].at, sizeof *old);
+        wide[made] = widened(&array[made], old[made], old_cap, cap);
+        short_of = !wide[made];
+    }
+    bool all = made == n;
+    for (int i = 0; i < made; i++) {
+        mem_free(all ? old[i] : wide[i]);
+        if (all)
+            memcpy(array[i].at, &wide[i], sizeof *wide);
+    }
+    return all;
 }
 
 void mem_free(void *p)

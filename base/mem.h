@@ -29,6 +29,16 @@ void *mem_alloc_spread(size_t n, size_t size);
  * the rest.  On failure p is untouched and NULL is returned. */
 void *mem_grow(void *p, size_t old_n, size_t new_n, size_t size);
 
+/* An array [n_rows][cap][width] of elements of `size` bytes, from mem_alloc or its kin. */
+struct mem_rows {
+    void *at; /* the pointer to it */
+    size_t n_rows, width, size;
+};
+
+/* Gives n arrays, at most 16, room for cap instead of old_cap, no more; what is new is zero.  Where
+ * memory is out, false, and none has changed. */
+bool mem_widen(const struct mem_rows *array, int n, size_t old_cap, size_t cap);
+
 /* Accepts NULL. */
 void mem_free(void *p);
 

@@ -290,6 +290,14 @@ void cache_append_pages(struct cache *c, int layer, int head, int32_t pos, const
         enter(h, pos + i, until[i]);
 }
 
+int cache_longest(const struct cache *c)
+{
+    int n = 0;
+    for (int i = 0; i < c->cfg.n_layers * c->cfg.n_heads; i++)
+        n = c->head[i].n > n ? c->head[i].n : n;
+    return n;
+}
+
 void cache_account(struct cache *c)
 {
     int64_t n = 0;

@@ -144,5 +144,7 @@ bool cache_settle(struct cache *c, int layer, int head);
 bool cache_reopen(struct cache *c, int layer, int head);
 
 struct cache_stats cache_stats(const struct cache *c);
+/* Entries of the head that has most. */
+int cache_longest(const struct cache *c);
 
 #endif

@@ -492,7 +492,7 @@ static int begin(struct session *s, struct elsewhere_round *ret_round)
     int after = method_params_of(s->method)->order == ORDER_AFTER;
     int64_t n_expired = 0;
     s->stepping = true;
-    int err = watch_prepare(s, s->cap, s->n_past + after);
+    int err = watch_prepare(s, 1, s->n_past + after);
     if (!err && !resident_fits(s)) {
         err = device_home(s);
         err = err ? err : resident_enter(s);

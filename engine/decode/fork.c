@@ -116,7 +116,7 @@ int session_adopt(struct session *s, const struct method_state *state)
     err = renew_parts(s, method_uses_gates(s->method));
     if (err)
         return err;
-    err = watch_prepare(s, s->cap, s->n_past);
+    err = watch_prepare(s, 1, s->n_past);
     if (err)
         return err;
     return session_decide(s, PHASE_PROMPT);
@@ -127,7 +127,7 @@ int session_remove(struct session *s, const unsigned char *heads, const unsigned
     int n = s->e->config.n_layers * s->cache_heads, H = s->cache_heads;
     int err = s->e->backend->home(s);
     if (!err)
-        err = watch_prepare(s, s->cap, s->n_past);
+        err = watch_prepare(s, 1, s->n_past);
     for (int i = 0; !err && i < n; i++)
         if (heads[i])
             err = method_remove(s->method, s->cache, i / H, i % H, gone);

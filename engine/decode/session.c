@@ -407,7 +407,7 @@ static int watched_forward(struct session *s, struct prompt_watch *w, const int3
 static int run_part(struct session *s, struct prompt_watch *w, const int32_t *ids, int n_next,
                     int32_t next_cut)
 {
-    int err = watch_prepare(s, s->cap, next_cut);
+    int err = watch_prepare(s, next_cut - s->n_past, next_cut);
     if (err)
         return err;
     s->ahead = next_cut - s->n_past;
@@ -454,8 +454,6 @@ int session_prompt(struct session *s, const int32_t *ids, int n, session_progres
         return KVF_E_LIMIT;
     s->stepping = false;
     int err = s->e->backend->home(s);
-    if (!err)
-        err = watch_prepare(s, s->cap, s->n_past + n);
     if (err)
         return err;
     err = run_prompt(s, ids, n, progress, ctx);
@@ -478,7 +476,7 @@ int session_begin_step(struct session *s)
 {
     int after = method_params_of(s->method)->order == ORDER_AFTER;
     s->stepping = true;
-    int err = watch_prepare(s, s->cap, s->n_past + after);
+    int err = watch_prepare(s, 1, s->n_past + after);
     if (err)
         goto fail;
     err = session_decide(s, PHASE_BEFORE);

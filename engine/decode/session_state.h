@@ -205,9 +205,9 @@ void session_note_step(struct session *s);
 /* Tells who watches of an eviction. */
 void session_evicted(struct session *s, const struct eviction *e);
 
-/* The method and its watchers (watch.c): as method_prepare, method_appended,
- * method_wants_row with method_row. */
-int watch_prepare(struct session *s, int slots, int32_t next_decision);
+/* The method and its watchers (watch.c): as method_prepare, with room for `more` entries in every
+ * head, method_appended, method_wants_row with method_row. */
+int watch_prepare(struct session *s, int more, int32_t next_decision);
 void watch_appended(struct session *s, int layer, int head, int slot, float gate,
                     const float *k_pre);
 void watch_row(struct session *s, const struct attn_row *row);

@@ -14,8 +14,23 @@ void session_on_row(struct session *s, attn_row_fn fn, void *ctx)
     s->on_row_ctx = ctx;
 }
 
-int watch_prepare(struct session *s, int slots, int32_t next_decision)
+/* Entries that a head has room for: those of the longest and `more`, in strides of an eighth of
+ * them or less, so that steps seldom ask for memory.  A device's mirrors have the room of a whole
+ * run. */
+static int slots_for(const struct session *s, int more)
 {
+    int n = cache_longest(s->cache), stride = 64;
+    int beside = s->twin ? cache_longest(s->twin->cache) : 0; /* rows of the twin come, too */
+    n = (n > beside ? n : beside) + more;
+    while (stride < n / 8)
+        stride *= 2;
+    n = (n + stride - 1) / stride * stride;
+    return s->e->backend != &backend_cpu || n > s->cap ? s->cap : n;
+}
+
+int watch_prepare(struct session *s, int more, int32_t next_decision)
+{
+    int slots = slots_for(s, more);
     int err = method_prepare(s->method, slots, next_decision);
     if (err)
         return err;

@@ -118,63 +118,42 @@ void evidence_finish(struct evidence *e)
     memset(e, 0, sizeof *e);
 }
 
-/* Widens rows of old_w elements to new_w; `size` bytes each. */
-static int widen(void *p, size_t n_rows, size_t old_w, size_t new_w, size_t size)
-{
-    size_t row;
-    unsigned char *old, *q;
-    memcpy(&old, p, sizeof old);
-    if (!mem_mul(new_w, size, &row))
-        return KVF_E_NOMEM;
-    q = mem_alloc_spread(n_rows, row);
-    if (!q)
-        return KVF_E_NOMEM;
-    for (size_t r = 0; old && r < n_rows; r++)
-        memcpy(q + r * row, old + r * old_w * size, old_w * size);
-    mem_free(old);
-    memcpy(p, &q, sizeof q);
-    return KVF_OK;
-}
-
 int evidence_reserve(struct evidence *e, int slots)
 {
-    if (!e->kinds || slots <= e->cap)
-        return KVF_OK;
-    size_t old = (size_t)e->cap, cap = ((size_t)slots + 63) / 64 * 64;
     size_t D = (size_t)e->shape.head_dim, Q = n_query(e), H = n_kv(e);
     const struct {
         unsigned kind;
-        void *at; /* the pointer */
-        size_t n_rows, width, size;
-    } array[] = {
-        {EVIDENCE_SUM, &e->sum, Q, 1, sizeof *e->sum},
-        {EVIDENCE_WINDOW, &e->recent, H, 1, sizeof *e->recent},
-        {EVIDENCE_WINDOW, &e->born, H, 1, sizeof *e->born},
-        {EVIDENCE_WINDOW, &e->rows, Q * (size_t)e->ring, 1, sizeof *e->rows},
-        {EVIDENCE_KEYS, &e->keys, H, D, sizeof *e->keys},
-        {EVIDENCE_NORMS, &e->norms, H, 1, sizeof *e->norms},
-        {EVIDENCE_HISTORY, &e->history, H, 1, sizeof *e->history},
-        {EVIDENCE_SPREAD, &e->spread, 2 * Q, 1, sizeof *e->spread},
-        {EVIDENCE_ANCHOR, &e->counted, H, 1, sizeof *e->counted},
-        {EVIDENCE_GATE, &e->gate, H, 1, sizeof *e->gate},
-        {EVIDENCE_VALUES, &e->values, H, 1, sizeof *e->values},
-        {EVIDENCE_TWIN, &e->twin_row, Q, 1, sizeof *e->twin_row},
-        {EVIDENCE_NOTE, &e->note, H, 1, sizeof *e->note},
-        {EVIDENCE_TWIN, &e->twin_sum, Q, 1, sizeof *e->twin_sum},
+        struct mem_rows rows;
+    } all[] = {
+        {EVIDENCE_SUM, {&e->sum, Q, 1, sizeof *e->sum}},
+        {EVIDENCE_WINDOW, {&e->recent, H, 1, sizeof *e->recent}},
+        {EVIDENCE_WINDOW, {&e->born, H, 1, sizeof *e->born}},
+        {EVIDENCE_WINDOW, {&e->rows, Q * (size_t)e->ring, 1, sizeof *e->rows}},
+        {EVIDENCE_KEYS, {&e->keys, H, D, sizeof *e->keys}},
+        {EVIDENCE_NORMS, {&e->norms, H, 1, sizeof *e->norms}},
+        {EVIDENCE_HISTORY, {&e->history, H, 1, sizeof *e->history}},
+        {EVIDENCE_SPREAD, {&e->spread, 2 * Q, 1, sizeof *e->spread}},
+        {EVIDENCE_ANCHOR, {&e->counted, H, 1, sizeof *e->counted}},
+        {EVIDENCE_GATE, {&e->gate, H, 1, sizeof *e->gate}},
+        {EVIDENCE_VALUES, {&e->values, H, 1, sizeof *e->values}},
+        {EVIDENCE_TWIN, {&e->twin_row, Q, 1, sizeof *e->twin_row}},
+        {EVIDENCE_NOTE, {&e->note, H, 1, sizeof *e->note}},
+        {EVIDENCE_TWIN, {&e->twin_sum, Q, 1, sizeof *e->twin_sum}},
     };
-    for (size_t i = 0; i < sizeof array / sizeof *array; i++) {
-        size_t width = array[i].width;
-        if (!(e->kinds & array[i].kind))
-            continue;
-        int err = widen(array[i].at, array[i].n_rows, old * width, cap * width, array[i].size);
-        if (err)
-            return err;
-    }
+    struct mem_rows kept[sizeof all / sizeof *all];
+    int n = 0;
+    if (!e->kinds || slots <= e->cap)
+        return KVF_OK;
+    size_t cap = ((size_t)slots + 63) / 64 * 64;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (e->kinds & all[i].kind)
+            kept[n++] = all[i].rows;
     int err = pages_reserve(&e->pages, (int)cap);
-    if (err)
-        return err;
-    e->cap = (int)cap;
-    return KVF_OK;
+    if (!err && !mem_widen(kept, n, (size_t)e->cap, cap))
+        err = KVF_E_NOMEM;
+    if (!err)
+        e->cap = (int)cap;
+    return err;
 }
 
 static size_t query_index(const struct evidence *e, int layer, int g)

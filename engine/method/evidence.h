@@ -69,7 +69,9 @@ double evidence_bytes(unsigned kinds, const struct method_params *p,
 int evidence_init(struct evidence *e, unsigned kinds, const struct method_params *p,
                   const struct method_shape *shape, const struct gates *gates);
 void evidence_finish(struct evidence *e);
-int evidence_reserve(struct evidence *e, int slots); /* KVF_OK, KVF_E_NOMEM */
+/* Room for so many entries a head; what is known of those there are stays.  KVF_OK, or KVF_E_NOMEM,
+ * and nothing has changed. */
+int evidence_reserve(struct evidence *e, int slots);
 void evidence_appended(struct evidence *e, const struct cache *c, int layer, int head, int slot,
                        float gate, const float *k_pre);
 void evidence_take(struct evidence *e, const struct kernels *k, const struct attn_row *row);

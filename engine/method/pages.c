@@ -29,40 +29,42 @@ void pages_finish(struct pages *p)
     mem_free(p->scratch);
 }
 
-/* [n_heads][old][width] to [n_heads][cap][width]. */
-static int widen(float **rows, size_t n_heads, size_t old, size_t cap, size_t width)
+/* Before the first entry. */
+static int begin(struct pages *p)
 {
-    size_t per;
-    float *q = mem_mul(cap, width * sizeof *q, &per) ? mem_alloc(n_heads, per) : NULL;
-    if (!q)
-        return KVF_E_NOMEM;
-    for (size_t h = 0; *rows && h < n_heads; h++)
-        memcpy(q + h * cap * width, *rows + h * old * width, old * width * sizeof *q);
-    mem_free(*rows);
-    *rows = q;
-    return KVF_OK;
+    size_t n = (size_t)p->n_heads;
+    if (p->bounds && !p->valid)
+        p->valid = MEM_NEW(int, n);
+    if (p->gates && !p->run)
+        p->run = MEM_NEW(float, (n * 3 * (size_t)p->dim));
+    if (p->gates && !p->scratch)
+        p->scratch = mem_alloc(n, p->scratch_len * sizeof(float));
+    bool short_of = (p->bounds && !p->valid) || (p->gates && (!p->run || !p->scratch));
+    return short_of ? KVF_E_NOMEM : KVF_OK;
 }
 
 int pages_reserve(struct pages *p, int slots)
 {
-    size_t n = (size_t)p->n_heads, D = (size_t)p->dim, old = (size_t)p->cap;
-    size_t cap = ((size_t)slots + (size_t)p->size - 1) / (size_t)p->size;
-    if ((!p->bounds && !p->gates) || cap <= old)
+    size_t n = (size_t)p->n_heads, D = (size_t)p->dim, d = (size_t)p->gate_dim;
+    const struct mem_rows least = {&p->least, n, D, sizeof *p->least};
+    const struct mem_rows most = {&p->most, n, D, sizeof *p->most};
+    const struct mem_rows key = {&p->key, n, d, sizeof *p->key};
+    struct mem_rows kept[3];
+    int n_kept = 0, cap = (slots + p->size - 1) / p->size;
+    if ((!p->bounds && !p->gates) || cap <= p->cap)
         return KVF_OK;
-    if (p->bounds && !p->valid)
-        p->valid = MEM_NEW(int, n);
-    if (p->gates && !p->run)
-        p->run = MEM_NEW(float, (n * 3 * D));
-    if (p->gates && !p->scratch)
-        p->scratch = mem_alloc(n, p->scratch_len * sizeof(float));
-    if ((p->bounds && !p->valid) || (p->gates && (!p->run || !p->scratch)))
-        return KVF_E_NOMEM;
-    if (p->bounds && (widen(&p->least, n, old, cap, D) || widen(&p->most, n, old, cap, D)))
-        return KVF_E_NOMEM;
-    if (p->gates && widen(&p->key, n, old, cap, (size_t)p->gate_dim))
-        return KVF_E_NOMEM;
-    p->cap = (int)cap;
-    return KVF_OK;
+    if (p->bounds) {
+        kept[n_kept++] = least;
+        kept[n_kept++] = most;
+    }
+    if (p->gates)
+        kept[n_kept++] = key;
+    int err = begin(p);
+    if (!err && !mem_widen(kept, n_kept, (size_t)p->cap, (size_t)cap))
+        err = KVF_E_NOMEM;
+    if (!err)
+        p->cap = cap;
+    return err;
 }
 
 void pages_changed(struct pages *p, int head, int slot)

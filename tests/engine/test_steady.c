@@ -7,13 +7,14 @@
 #include "base/rng.h"
 #include "golden.h"
 
-static atomic_long asked; /* calls of the allocator, from any thread */
+static atomic_long asked, bytes_asked; /* calls of the allocator, from any thread */
 
 void *__real_aligned_alloc(size_t align, size_t n);
 void *__wrap_aligned_alloc(size_t align, size_t n);
 void *__wrap_aligned_alloc(size_t align, size_t n)
 {
     atomic_fetch_add(&asked, 1);
+    atomic_fetch_add(&bytes_asked, (long)n);
     return __real_aligned_alloc(align, n);
 }
 void *__real_malloc(size_t n);
@@ -76,5 +77,33 @@ Test(steady, a_step_of_a_full_cache_asks_for_no_memory, .timeout = 120)
     }
     cr_expect(n > 10);
     cr_expect(calls_of(e, "full", &grew) > 0 && grew); /* calls are counted */
+    engine_close(e);
+}
+
+/* Bytes that a run of PROMPT + WARM tokens asks for under a method, which may become this long. */
+static long bytes_of(struct engine *e, const char *method, int cap)
+{
+    struct choice c = choose(method, BUDGET);
+    long before = atomic_load(&bytes_asked);
+    struct session *s = open_session(e, &c, cap, 0, NULL);
+    int32_t ids[PROMPT] = {0};
+    cr_assert(session_prompt(s, ids, PROMPT, NULL, NULL) == KVF_OK);
+    for (int i = 0; i < WARM; i++)
+        cr_assert(session_step(s, 1) == KVF_OK);
+    session_destroy(s);
+    return atomic_load(&bytes_asked) - before;
+}
+
+/* What a method knows of entries is as large as a head is, not as the text may become: under rkv
+ * the keys of all heads alone would take 4 bytes a number. */
+Test(steady, what_is_known_of_entries_grows_with_the_heads, .timeout = 120)
+{
+    enum { SHORT = 256, LONG = 512 };
+    struct engine *e = open_model(tiny_path(0), false, 1);
+    const struct model_config *m = &e->config;
+    double keys = 4.0 * m->n_layers * m->n_kv_heads * m->head_dim, full = bytes_of(e, "full", LONG);
+    double more = (double)(bytes_of(e, "rkv", LONG) - bytes_of(e, "rkv", SHORT)) / (LONG - SHORT);
+    double base = (full - (double)bytes_of(e, "full", SHORT)) / (LONG - SHORT);
+    cr_expect(more - base < keys / 8, "%g bytes a token, %g without a method", more, base);
     engine_close(e);
 }

@@ -65,6 +65,27 @@ Test(mem, growing_that_fails_leaves_what_there_was)
     mem_free(p);
 }
 
+Test(mem, rows_widen_all_or_none)
+{
+    int32_t *a = mem_alloc(2 * 3, sizeof *a);
+    unsigned char *b = NULL;
+    const struct mem_rows both[] = {{&a, 2, 1, sizeof *a}, {&b, 4, 5, 1}};
+    const struct mem_rows too_wide[] = {{&a, 2, 1, sizeof *a}, {&b, SIZE_MAX / 8, 5, 1}};
+    for (int i = 0; i < 6; i++)
+        a[i] = i + 1;
+    cr_assert(eq(int, mem_widen(both, 2, 3, 7), true));
+    for (int i = 0; i < 14; i++)
+        cr_expect(eq(int, a[i], i % 7 < 3 ? i / 7 * 3 + i % 7 + 1 : 0), "%d", i);
+    for (int i = 0; i < 4 * 7 * 5; i++)
+        cr_expect(zero(int, b[i]));
+    const int32_t *was = a;
+    cr_expect(zero(int, mem_widen(too_wide, 2, 7, 9)));
+    cr_expect(eq(ptr, a, (void *)was));
+    cr_expect(eq(int, a[9], 6));
+    mem_free(a);
+    mem_free(b);
+}
+
 /* What a progress line says of `done` after 10 seconds, less the codes of the terminal.  It is
  * drawn again where the machine was busy, so that it was a millisecond more at most. */
 static const char *progress_line(int64_t done, int64_t total, char text[200])
