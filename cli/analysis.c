@@ -152,7 +152,7 @@ static int deliver(const struct request *q, const struct table *t, struct kvf_di
         return idle(q, f, t, output_write(t, TABLE_TSV, "-", d), d);
     bool figure = q->out && !screen && figure_can_write(q->out);
     if (figure)
-        err = figure_write(f, t, &q->look.style, q->out, d);
+        err = figure_options_write(&q->look, f, t, q->out, d);
     else if (q->out && !screen)
         err = output_write(t, table_format_of(q->out), q->out, d);
     if (!err)

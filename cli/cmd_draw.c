@@ -126,6 +126,8 @@ static int draw_layout(const struct command *self, struct job *j, int n, char **
         err = kvf_fail(&d, KVF_E_ARG, "where to? -o FILE.{png,svg,pdf}");
     if (!err)
         err = draw_layout_write(&x, &j->look.style, j->out, &d);
+    if (!err)
+        figure_options_note(&j->look);
     return command_end(self, err, &d);
 }
 

@@ -84,7 +84,7 @@ int corpus_out(struct corpus *c, const struct corpus_target *to, struct kvf_diag
     else if (!err && drawn)
         err = preview(&to->look, f, t, d);
     if (!err && !screen && to->out && !to_stdout(to->out) && figure_can_write(to->out))
-        err = figure_write(f, t, &to->look.style, to->out, d);
+        err = figure_options_write(&to->look, f, t, to->out, d);
     else if (!err && !screen && to->out && !to_stdout(to->out))
         err = output_write(t, table_format_of(to->out), to->out, d);
     if (!err && !drawn && !(to->out && figure_can_write(to->out)))

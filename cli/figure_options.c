@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -133,9 +134,27 @@ int figure_options_idle(const struct figure_options *o, const struct figure *f,
     return figure_try(f, t, &o->style, d);
 }
 
+void figure_options_note(const struct figure_options *o)
+{
+    if (o->boxes)
+        fprintf(stderr,
+                "note: no installed font has some characters of the text, which are drawn as "
+                "boxes; install one that has them and draw again\n");
+}
+
+int figure_options_write(const struct figure_options *o, const struct figure *f,
+                         const struct table *t, const char *path, struct kvf_diag *d)
+{
+    int err = figure_write(f, t, &o->style, path, d);
+    if (!err)
+        figure_options_note(o);
+    return err;
+}
+
 int figure_options_check(struct figure_options *f, struct kvf_diag *d)
 {
     f->style.dpi = (int)f->dpi;
+    f->style.boxes = &f->boxes;
     if (!f->size || figure_size_parse(f->size, &f->style.width_mm, &f->style.height_mm))
         return figure_style_check(&f->style, d);
     return kvf_fail(d, KVF_E_ARG,

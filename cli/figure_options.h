@@ -9,7 +9,7 @@
 struct figure_options {
     struct figure_style style; /* complete after figure_options_check */
     const char *size;
-    bool preview;
+    bool preview, boxes; /* boxes: text was drawn that no font has */
     int64_t dpi;
 };
 
@@ -23,6 +23,12 @@ int figure_options_check(struct figure_options *f, struct kvf_diag *d);
  * --style. */
 int figure_options_idle(const struct figure_options *o, const struct figure *f,
                         const struct table *t, struct kvf_diag *d);
+
+/* figure_write, and a note where text was drawn as boxes, since no installed font has it. */
+int figure_options_write(const struct figure_options *o, const struct figure *f,
+                         const struct table *t, const char *path, struct kvf_diag *d);
+/* The note alone. */
+void figure_options_note(const struct figure_options *o);
 
 /* The figure of that name that draws a table; table NULL: any table.  KVF_E_ARG says which figures
  * there are, and the nearest by name.  option: what the user gave it by, "--figure: " or "". */

@@ -42,7 +42,7 @@ static int write_path(const struct output *o, const struct table *t, const struc
     if (on_screen(o->path))
         return output_write(t, TABLE_TSV, "-", d);
     if (f && figure_can_write(o->path))
-        return figure_write(f, t, &o->look->style, o->path, d);
+        return figure_options_write(o->look, f, t, o->path, d);
     return output_write(t, table_format_of(o->path), o->path, d);
 }
 

@@ -195,6 +195,8 @@ static void lay_out(struct canvas *c, const char *s, double pt, int bold)
     pango_font_description_set_weight(c->font, bold ? PANGO_WEIGHT_BOLD : PANGO_WEIGHT_NORMAL);
     pango_layout_set_font_description(c->layout, c->font);
     pango_layout_set_text(c->layout, shown.data ? shown.data : "", -1);
+    if (c->boxes && pango_layout_get_unknown_glyphs_count(c->layout) > 0)
+        *c->boxes = true;
     c->err = c->err ? c->err : shown.err;
     buf_finish(&shown);
 }

@@ -4,6 +4,7 @@
 #ifndef KVF_RENDER_CANVAS_H
 #define KVF_RENDER_CANVAS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -37,6 +38,9 @@ void canvas_about(struct canvas *c, const char *title, const char *keywords);
 void canvas_shades(struct canvas *c);
 /* PNG is compressed on so many threads at most; 0, the default: as many as there are cores. */
 void canvas_threads(struct canvas *c, int most);
+
+/* Where text is told that no installed font has all of, and that shows boxes: *ret becomes true. */
+void canvas_boxes(struct canvas *c, bool *ret);
 
 /* For what cannot be drawn: canvas_finish returns the first error. */
 void canvas_fail(struct canvas *c, int err);

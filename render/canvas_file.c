@@ -190,6 +190,11 @@ int canvas_font(struct canvas *c, const char *family, struct kvf_diag *d)
     return err;
 }
 
+void canvas_boxes(struct canvas *c, bool *ret)
+{
+    c->boxes = ret;
+}
+
 void canvas_threads(struct canvas *c, int most)
 {
     c->threads = most;
@@ -271,8 +276,9 @@ int canvas_finish(struct canvas *c, const char *provenance, struct buf *out)
 
 struct canvas_inner canvas_inner(struct canvas *c)
 {
-    return (struct canvas_inner){c->cr, pango_layout_get_context(c->layout), c->font,
-                                 is_svg(c) ? &c->svg : NULL, is_ansi(c)};
+    return (struct canvas_inner){c->cr,      pango_layout_get_context(c->layout),
+                                 c->font,    is_svg(c) ? &c->svg : NULL,
+                                 is_ansi(c), c->boxes};
 }
 
 void canvas_fail(struct canvas *c, int err)

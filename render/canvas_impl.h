@@ -32,6 +32,7 @@ struct canvas {
     struct canvas_page page;
     char *title, *keywords;
     int threads; /* of the writing of PNG */
+    bool *boxes; /* borrowed: see canvas_boxes; NULL: nobody asks */
     int err;
 };
 
@@ -55,6 +56,7 @@ struct canvas_inner {
     const struct _PangoFontDescription *font; /* without size and weight */
     struct svg *svg;                          /* where to draw instead of cr; NULL: on cr */
     bool cells;                               /* a terminal: pieces go to canvas_word */
+    bool *boxes;                              /* see canvas_boxes; NULL: nobody asks */
 };
 struct canvas_inner canvas_inner(struct canvas *c);
 

@@ -121,6 +121,8 @@ int paragraph_create(struct canvas *c, const char *s, size_t n, const unsigned c
     pango_layout_set_attributes(p->layout, list);
     pango_attr_list_unref(list);
     pango_font_description_free(font);
+    if (in.boxes && pango_layout_get_unknown_glyphs_count(p->layout) > 0)
+        *in.boxes = true;
     *ret = p;
     return KVF_OK;
 }

@@ -290,6 +290,7 @@ int figure_canvas(const char *path, double w, double h, const struct figure_styl
         return err;
     }
     canvas_threads(c, s->threads);
+    canvas_boxes(c, s->boxes);
     *ret = c;
     return KVF_OK;
 }

@@ -60,6 +60,8 @@ struct figure_style {
     double vmin, vmax;          /* colour range; NaN: from the data */
     int threads;                /* at most; 0: as many as pay.  No byte depends on it */
     const char *option;         /* "key=value,..." of the figure's keys; NULL: none */
+    bool *boxes;                /* becomes true where text has no font and is drawn as boxes, which
+                                 * is no error; NULL: nobody asks */
 
     /* What figure.c adds for the functions of a figure; callers leave it zero. */
     const struct figure *figure;      /* the one that is drawn */

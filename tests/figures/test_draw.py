@@ -241,6 +241,16 @@ def terminal(at):
     check("it has colours", b"\x1b[38;2;" in got and "\u2580" in got.decode())
 
 
+def boxes(at):
+    """What no font has (no character is at U+0378) is told of, and drawn all the same."""
+    for ext in ("png", "svg", "pdf"):
+        for title, told in (("a \u0378", 1), ("a b", 0)):
+            r = run("draw", at("ev.tsv"), "--title", title, "-o", at(f"boxes.{ext}"))
+            check(f"{ext}: boxes are told of", r.returncode == 0 and r.stderr.count("drawn as boxes") == told == r.stderr.count("\n"), r)
+    r = run("draw", at("tokens.tsv"), at("ev.tsv"), "--layout", "a/b", "--title", "\u0378", "-o", at("boxes.svg"))
+    check("once for a page", r.returncode == 0 and r.stderr.count("drawn as boxes") == 1, r)
+
+
 with tempfile.TemporaryDirectory(prefix="kvfate-draw-") as folder:
     def at(name):
         return os.path.join(folder, name)
@@ -250,6 +260,6 @@ with tempfile.TemporaryDirectory(prefix="kvfate-draw-") as folder:
     subprocess.run([MAKE, "survival", at("s.kvf")], check=True)
     run("eviction", at("x.kvf"), "-o", at("ev.tsv"))
     run("tokens", at("x.kvf"), "-o", at("tokens.tsv"))
-    for part in (redrawn, difference, bad_input, previews, terminal):
+    for part in (redrawn, difference, bad_input, previews, terminal, boxes):
         part(at)
 finish()
