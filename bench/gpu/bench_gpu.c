@@ -110,7 +110,7 @@ static void time_attention(struct gpu *g, const struct shape *s, const char *wha
             begun = seconds();
         }
         if (T == 1)
-            gpu_attend_step(g, &a, work);
+            gpu_attend_step(g, &a, &work, 1);
         else
             gpu_attend_prompt(g, &a);
     }
@@ -143,6 +143,7 @@ static void time_round(struct gpu *g, const struct shape *s, const char *what, i
     gpu_put(g, d_k, k, heads * sizeof *k);
     int32_t *count = zeros(g, heads, 4), *cursor = zeros(g, 1, 4), *gone = zeros(g, slots, 4);
     struct gpu_chosen *chosen = zeros(g, heads, sizeof *chosen);
+    int pools = alone ? (int)heads : 1, per = alone ? 1 : (int)heads;
     struct gpu_choice x = {.score = score,
                            .pos = c.pos,
                            .mark = h.mark,
@@ -150,18 +151,19 @@ static void time_round(struct gpu *g, const struct shape *s, const char *what, i
                            .count = count,
                            .ld = c.ld_slot,
                            .from = GPU_CANDIDATE,
-                           .to = GPU_GONE};
+                           .to = GPU_GONE,
+                           .scratch = zeros(g, gpu_choice_bytes(pools, per), 1)};
     double begun = seconds();
     for (int i = 0; i < REPEATS; i++) {
         gpu_candidates(g, &h, due, 0, n);
-        gpu_choose(g, &x, alone ? (int)heads : 1, alone ? 1 : (int)heads, d_k);
+        gpu_choose(g, &x, pools, per, d_k);
         gpu_report(g, &h, score, false, chosen, cursor, gone, score_of);
         gpu_cut(g, &h, 1, true, n + i);
     }
     say(g, s, what, begun, (double)heads * n * 9);
-    void *const room[] = {c.pool, (void *)c.table, h.n,       c.pos,  c.until, h.gap, h.hole,
-                          h.slot, h.order,         h.renamed, h.mark, due,     score, score_of,
-                          d_k,    count,           cursor,    gone,   chosen};
+    void *const room[] = {c.pool, (void *)c.table, h.n,       c.pos,  c.until, h.gap,    h.hole,
+                          h.slot, h.order,         h.renamed, h.mark, due,     score,    score_of,
+                          d_k,    count,           cursor,    gone,   chosen,  x.scratch};
     for (size_t i = 0; i < sizeof room / sizeof *room; i++)
         gpu_free(g, room[i]);
     mem_free(k);

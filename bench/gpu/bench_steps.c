@@ -82,7 +82,7 @@ static struct step make(struct gpu *g, const struct shape *s, int rows, int held
     t.work = zeros(g, T * t.per_work, 4);
     t.norm = zeros(g, d > 2 * (size_t)s->D ? d : 2 * (size_t)s->D, 4);
     t.id = zeros(g, T, 4);
-    t.draw = zeros(g, gpu_draw_bytes(s->vocab), 1);
+    t.draw = zeros(g, (size_t)rows, gpu_draw_bytes(s->vocab));
     make_caches(&t);
     return t;
 }
@@ -107,41 +107,55 @@ static void multiply(struct step *t, float *out, size_t ld, const float *x, int 
     *at += (size_t)N * (size_t)K;
 }
 
-/* Rotation, storing and attention of each sequence, over a cache of its own. */
-static void attend(struct step *t, int layer)
+/* A sequence in a layer: what stores its newcomer and what its attention reads. */
+static void sequence_of(const struct step *t, int layer, int r, struct gpu_newcomer *ret_x,
+                        struct gpu_attention *ret_a)
 {
     const struct shape *s = t->s;
     size_t q = (size_t)(s->q * s->D), kv = (size_t)(s->kv * s->D), ld = q + 2 * kv;
+    size_t first = (size_t)((r * s->layers + layer) * s->kv), per = pages_of_head(t->held);
+    float *row = t->qkv + (size_t)r * ld;
+    *ret_a = (struct gpu_attention){.cache = {.pool = t->pool,
+                                              .type = KV_F16,
+                                              .heads = s->kv,
+                                              .D = s->D,
+                                              .table = t->table + first * per,
+                                              .n = t->n + first,
+                                              .ld_table = (int)per,
+                                              .ld_slot = (int)per * PAGE_SLOTS,
+                                              .most = t->held},
+                                    .q = row,
+                                    .out = t->att + (size_t)r * q,
+                                    .ld_q = ld,
+                                    .ld_out = q,
+                                    .n_heads = s->q,
+                                    .T = 1,
+                                    .scale = 0.1f};
+    *ret_x = (struct gpu_newcomer){.qkv = row,
+                                   .T = 1,
+                                   .n_heads = s->q,
+                                   .n_rot = s->D,
+                                   .cos_sin = t->norm,
+                                   .slot = t->slot + first};
+}
+
+/* Rotation, storing and attention of all sequences, each over a cache of its own. */
+static void attend(struct step *t, int layer)
+{
+    struct gpu_cache cache[GPU_TOGETHER];
+    struct gpu_newcomer x[GPU_TOGETHER];
+    struct gpu_attention a[GPU_TOGETHER];
+    float *work[GPU_TOGETHER];
     for (int r = 0; r < t->rows; r++) {
-        size_t first = (size_t)((r * s->layers + layer) * s->kv), per = pages_of_head(t->held);
-        float *row = t->qkv + (size_t)r * ld;
-        gpu_branch(t->g, r);
-        struct gpu_attention a = {.cache = {.pool = t->pool,
-                                            .type = KV_F16,
-                                            .heads = s->kv,
-                                            .D = s->D,
-                                            .table = t->table + first * per,
-                                            .n = t->n + first,
-                                            .ld_table = (int)per,
-                                            .ld_slot = (int)per * PAGE_SLOTS,
-                                            .most = t->held},
-                                  .q = row,
-                                  .out = t->att + (size_t)r * q,
-                                  .ld_q = ld,
-                                  .ld_out = q,
-                                  .n_heads = s->q,
-                                  .T = 1,
-                                  .scale = 0.1f};
-        const struct gpu_newcomer x = {.qkv = row,
-                                       .T = 1,
-                                       .n_heads = s->q,
-                                       .n_rot = s->D,
-                                       .cos_sin = t->norm,
-                                       .slot = t->slot + first};
-        gpu_settle(t->g, &a.cache, &x);
-        gpu_attend_step(t->g, &a, t->work + (size_t)r * t->per_work);
+        int at = r % GPU_TOGETHER;
+        sequence_of(t, layer, r, &x[at], &a[at]);
+        cache[at] = a[at].cache;
+        work[at] = t->work + (size_t)r * t->per_work;
+        if (r < t->rows - 1 && at < GPU_TOGETHER - 1)
+            continue;
+        gpu_settle(t->g, cache, x, at + 1);
+        gpu_attend_step(t->g, a, work, at + 1);
     }
-    gpu_branch(t->g, -1);
 }
 
 static void run(struct step *t)
@@ -159,9 +173,13 @@ static void run(struct step *t)
         multiply(t, t->x, d, t->one, s->d, s->ffn, added, &at);
     }
     multiply(t, t->logits, V, t->x, s->vocab, s->d, behind, &at);
-    const struct gpu_draw greedy = {.scratch = t->draw};
-    for (int r = 0; r < T; r++)
+    for (int r = 0; r < T; r++) {
+        const struct gpu_draw greedy = {.scratch = (char *)t->draw
+                                                   + (size_t)r * gpu_draw_bytes(s->vocab)};
+        gpu_branch(t->g, r);
         gpu_draw(t->g, t->id + r, t->logits + (size_t)r * V, s->vocab, &greedy);
+    }
+    gpu_branch(t->g, -1);
 }
 
 /* Seconds of a step; graph NULL: launch by launch.  Each is waited for, as a decode does. */

@@ -373,10 +373,17 @@ DEVICE void give_part(const struct place &b, struct parts to, in_shared<float> p
     }
 }
 
-/* Block (KV head, split, some of its query heads). */
-template <class KV, int QUERIES>
+/* What a launch is given of N sequences. */
+template <int N> struct steps {
+    struct gpu_attention a[N];
+    struct cut cut[N];
+    float *work[N];
+};
+
+/* Block (KV head, split, some of its query heads of a sequence after those of the one before). */
+template <class KV, int QUERIES, int N>
 __global__ void __launch_bounds__(LANES, sizeof(KV) == 2 ? 3 : 2)
-    step_kernel(struct gpu_attention a, float *work, struct cut cut)
+    step_kernel(GIVEN struct steps<N> all)
 {
     SHARED_DYNAMIC(uint4, tiles);
     SHARED_DYNAMIC(float, floats);
@@ -384,7 +391,14 @@ __global__ void __launch_bounds__(LANES, sizeof(KV) == 2 ? 3 : 2)
     SHARED(int32_t, told, 1);
     SHARED(int32_t, n_listed, 1);
     earlier_done();
-    const struct place b = place_of(a, cut);
+    int sequence = N > 1 ? (int)blockIdx.z / all.cut[0].passes : 0;
+    int pass = N > 1 ? (int)blockIdx.z % all.cut[0].passes : (int)blockIdx.z;
+    const struct gpu_attention &a = all.a[sequence];
+    const struct cut &cut = all.cut[sequence];
+    float *work = all.work[sequence];
+    if (N > 1 && (int)blockIdx.y >= cut.splits)
+        return; /* another sequence has more */
+    const struct place b = place_of(a, cut, pass);
     int set = cut.sets * FOUR, at_fade = AT_WEIGHTS + set * PAGE_SLOTS, at_q = at_fade + set;
     struct memory m = {tiles,
                        floats + AT_PART,
@@ -409,7 +423,7 @@ __global__ void __launch_bounds__(LANES, sizeof(KV) == 2 ? 3 : 2)
     struct parts parts = {(int *)work, work + at_values(a.cache.heads, cut.passes), NULL};
     parts.state = parts.values + at_state(a.n_heads, b.c.splits, b.D);
     give_part<QUERIES>(b, parts, m.part, out, rows);
-    int *ended = parts.ended + (int)blockIdx.z * a.cache.heads + b.h;
+    int *ended = parts.ended + pass * a.cache.heads + b.h;
     if (!is_last(ended, b.c.splits, told))
         return;
     join_parts(a, b, parts, m.part);
@@ -417,40 +431,59 @@ __global__ void __launch_bounds__(LANES, sizeof(KV) == 2 ? 3 : 2)
         *ended = 0; /* as the next launch is to find it */
 }
 
-template <class KV, int QUERIES>
-static void step(struct gpu *g, const struct gpu_attention *a, float *work)
+template <class KV, int QUERIES, int N>
+static void launch_step(struct gpu *g, const struct gpu_attention *a, float *const *work, int n)
 {
-    auto kernel = step_kernel<KV, QUERIES>;
-    struct gpu_attention in = *a;
-    struct cut c = cut_of(a);
-    size_t bytes = shared_bytes(&c, a->cache.D);
-    size_t &room = g->step_room[a->cache.type == KV_F16][QUERIES - 1];
+    auto kernel = step_kernel<KV, QUERIES, N>;
+    struct steps<N> all = {
+    };
+    size_t bytes = 0;
+    int splits = 0;
+    for (int i = 0; i < n; i++) {
+        all.a[i] = a[i];
+        all.cut[i] = cut_of(&a[i]);
+        all.work[i] = work[i];
+        size_t own = shared_bytes(&all.cut[i], a[i].cache.D);
+        bytes = own > bytes ? own : bytes;
+        splits = all.cut[i].splits > splits ? all.cut[i].splits : splits;
+    }
+    size_t &room = g->step_room[N > 1][a->cache.type == KV_F16][QUERIES - 1];
     if (bytes > room) {
         gpu_note(g, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                          (int)bytes));
         room = bytes;
     }
-    dim3 grid((unsigned)a->cache.heads, (unsigned)c.splits, (unsigned)c.passes);
-    LAUNCH_EARLY(kernel, grid, LANES, bytes, g, in, work, c);
+    dim3 grid((unsigned)a->cache.heads, (unsigned)splits, (unsigned)(n * all.cut[0].passes));
+    LAUNCH_EARLY(kernel, grid, LANES, bytes, g, all);
 }
 
-template <class KV> static void step_of(struct gpu *g, const struct gpu_attention *a, float *work)
+template <class KV, int N>
+static void step_of(struct gpu *g, const struct gpu_attention *a, float *const *work, int n)
 {
     int queries = queries_of_set(a);
     if (queries <= 1)
-        step<KV, 1>(g, a, work);
+        launch_step<KV, 1, N>(g, a, work, n);
     else if (queries == 2)
-        step<KV, 2>(g, a, work);
+        launch_step<KV, 2, N>(g, a, work, n);
     else if (queries == 3)
-        step<KV, 3>(g, a, work);
+        launch_step<KV, 3, N>(g, a, work, n);
     else
-        step<KV, 4>(g, a, work);
+        launch_step<KV, 4, N>(g, a, work, n);
 }
 
-void gpu_attend_step(struct gpu *g, const struct gpu_attention *a, float *work)
+template <class KV>
+static void steps_of(struct gpu *g, const struct gpu_attention *a, float *const *work, int n)
+{
+    for (; n > 1; n -= GPU_TOGETHER, a += GPU_TOGETHER, work += GPU_TOGETHER)
+        step_of<KV, GPU_TOGETHER>(g, a, work, n < GPU_TOGETHER ? n : GPU_TOGETHER);
+    if (n == 1)
+        step_of<KV, 1>(g, a, work, 1);
+}
+
+void gpu_attend_step(struct gpu *g, const struct gpu_attention *a, float *const *work, int n)
 {
     if (a->cache.type == KV_F16)
-        step_of<uint16_t>(g, a, work);
+        steps_of<uint16_t>(g, a, work, n);
     else
-        step_of<float>(g, a, work);
+        steps_of<float>(g, a, work, n);
 }

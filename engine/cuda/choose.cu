@@ -188,34 +188,30 @@ __global__ void __launch_bounds__(LANES) wide_mark_kernel(struct gpu_choice c, s
     mark_head(c, (int)(blockIdx.y * gridDim.x + blockIdx.x), s->last, s->left > 0);
 }
 
-/* false: there is no room for what blocks share. */
-static bool choose_wide(struct gpu *g, const struct gpu_choice *c, int pools, int heads,
+size_t gpu_choice_bytes(int pools, int heads_of_pool)
+{
+    return heads_of_pool >= WIDE ? (size_t)pools * sizeof(struct together) : 0;
+}
+
+static void choose_wide(struct gpu *g, const struct gpu_choice *c, int pools, int heads,
                         const int64_t *k)
 {
     struct gpu_choice in = *c;
-    size_t bytes = (size_t)pools * sizeof(struct together);
-    if (g->choice_bytes < bytes) {
-        gpu_free(g, g->choice);
-        g->choice = gpu_alloc(g, bytes, 1);
-        g->choice_bytes = g->choice ? bytes : 0;
-    }
-    if (!g->choice)
-        return false;
-    struct together *all = (struct together *)g->choice;
+    struct together *all = (struct together *)c->scratch;
     dim3 grid((unsigned)heads, (unsigned)pools);
-    gpu_zero(g, all, bytes);
+    gpu_zero(g, all, gpu_choice_bytes(pools, heads));
     LAUNCH(wide_count_kernel, grid, LANES, 0, g, in, all, k);
     for (int byte = 0; byte < KEY_BYTES; byte++)
         LAUNCH(wide_byte_kernel, grid, LANES, 0, g, in, all, byte);
     LAUNCH(wide_mark_kernel, grid, LANES, 0, g, in, all);
-    return true;
 }
 
 void gpu_choose(struct gpu *g, const struct gpu_choice *c, int pools, int heads_of_pool,
                 const int64_t *k)
 {
     struct gpu_choice in = *c;
-    if (heads_of_pool >= WIDE && choose_wide(g, c, pools, heads_of_pool, k))
-        return;
-    LAUNCH(choose_kernel, (unsigned)pools, LANES, 0, g, in, heads_of_pool, k);
+    if (gpu_choice_bytes(pools, heads_of_pool) > 0)
+        choose_wide(g, c, pools, heads_of_pool, k);
+    else
+        LAUNCH(choose_kernel, (unsigned)pools, LANES, 0, g, in, heads_of_pool, k);
 }

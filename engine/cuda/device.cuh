@@ -15,6 +15,8 @@
 #define SHARED_DYNAMIC(type, name) extern __shared__ type name[]
 template <class T> using in_shared = T *; /* the address of an element */
 #define KERNEL_IS(name, kernel) ((void)0)
+/* Of what a kernel is given once for each of many: read where it lies, not copied. */
+#define GIVEN const __grid_constant__
 #endif
 
 #include <math.h>
@@ -36,9 +38,8 @@ struct gpu {
     bool no_blas;
     void *gemm_x, *gemm_w;
     size_t gemm_x_bytes, gemm_w_bytes;
-    void *choice; /* of choose.cu, in the same way */
-    size_t choice_bytes;
-    size_t step_room[2][4];  /* of attention_step.cu: shared memory that its kernels were allowed */
+    size_t step_room[2][2]
+                    [4];     /* of attention_step.cu: shared memory that its kernels were allowed */
     int processors;          /* multiprocessors */
     bool early;              /* kernels of a graph may start before those before them end */
     struct parcels *parcels; /* of parcel.cu; NULL: not opened yet */

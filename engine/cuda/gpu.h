@@ -58,11 +58,12 @@ void gpu_put_rows(struct gpu *g, void *device, size_t ld_device, const void *hos
 void gpu_get_rows(struct gpu *g, void *host, size_t ld_host, const void *device, size_t ld_device,
                   size_t bytes, size_t n);
 /* Memory of the host that the device reads and writes by itself; NULL: there is no room.  What
- * gpu_put takes from it must not change, and what gpu_fetch brings into it is not there, before
- * gpu_wait. */
+ * gpu_put and gpu_send take from it must not change, and what gpu_fetch brings into it is not
+ * there, before gpu_wait. */
 void *gpu_pin(struct gpu *g, size_t n, size_t size);
 void gpu_unpin(struct gpu *g, void *p); /* accepts NULL */
 void gpu_fetch(struct gpu *g, void *pinned, const void *device, size_t bytes);
+void gpu_send(struct gpu *g, void *device, const void *pinned, size_t bytes); /* and there */
 void gpu_fetch_rows(struct gpu *g, void *pinned, size_t ld_pinned, const void *device,
                     size_t ld_device, size_t bytes, size_t n);
 /* Makes memory of the host like that of gpu_pin until gpu_leave, which waits.  Where there is no
@@ -87,10 +88,10 @@ void gpu_parcels_join(struct gpu *g, int i);
 
 /* A graph: work that comes again and again in the same shape.  What is put on the stream between
  * begin and end is written down in it instead, and at the end put there at once: launches, copies
- * within the device and what gpu_fetch brings.  Work of the same shape as the last time is one
- * call of the driver; what it was given may differ, and is then told to the driver before.
- * Whatever else is asked for in between ends the writing: all goes on the stream by itself, as it
- * does where the shape is a new one.  *graph is NULL at first; one at a time. */
+ * within the device, what gpu_fetch brings and gpu_send takes there.  Work of the same shape as the
+ * last time is one call of the driver; what it was given may differ, and is then told to the driver
+ * before. Whatever else is asked for in between ends the writing: all goes on the stream by itself,
+ * as it does where the shape is a new one.  *graph is NULL at first; one at a time. */
 struct gpu_graph;
 void gpu_graph_begin(struct gpu *g, struct gpu_graph **graph);
 void gpu_graph_end(struct gpu *g);
@@ -208,7 +209,8 @@ void gpu_pages_out(struct gpu *g, const struct gpu_cache *c, const int32_t *firs
 
 /* T tokens between the projections of a layer and its attention. */
 struct gpu_newcomer {
-    float *qkv; /* [T][ld] n_heads queries, then keys and values of the cache's heads */
+    float *qkv;        /* [T][ld] n_heads queries, then keys and values of the cache's heads */
+    const float *from; /* [T][ld] where they are read; NULL: in qkv */
     size_t ld;
     int T, n_heads, n_rot;
     const float *q_norm, *k_norm; /* [D] weights of norms; NULL: none */
@@ -220,8 +222,10 @@ struct gpu_newcomer {
     const int32_t *until; /* [T][heads]; NULL: they stay */
 };
 /* gpu_rmsnorm of each head of queries and keys, gpu_rope of both and gpu_append, where
- * positions are already: in one launch, with the same bits, in qkv as in the cache. */
-void gpu_settle(struct gpu *g, const struct gpu_cache *c, const struct gpu_newcomer *x);
+ * positions are already: in one launch, with the same bits, in qkv as in the cache.  Of n sequences
+ * that differ in pointers and in lengths alone: GPU_TOGETHER of them in one launch. */
+enum { GPU_TOGETHER = 8 };
+void gpu_settle(struct gpu *g, const struct gpu_cache *c, const struct gpu_newcomer *x, int n);
 
 /* T queries at positions pos0, pos0 + 1, ..., which are the newest T entries of every head.  Query
  * r sees the slots below n[h] - (T - 1 - r) with until > pos0 + r and, where pages are chosen
@@ -248,14 +252,15 @@ struct gpu_attention {
  * blocks that each serve all its query heads; D <= 256.  A query that sees nothing gets zeros.
  * work: gpu_step_work(a) floats, zeros before the first step; it serves any number of steps, one
  * after the other, of the same heads and with at most this cache.most.  The same arguments give
- * the same bits; sums depend on cache.most, by which pages are dealt out.
+ * the same bits; sums depend on cache.most, by which pages are dealt out.  Of n sequences as of
+ * gpu_settle, each with work of its own: in one launch the bits that each has alone.
  *
  * A prompt whose cache is KV_F16 with D a multiple of 16, up to 256, is multiplied by tensor cores.
  * Queries are then rounded to f16, whose range they must be in: a logit moves by up to 2^-11 of its
  * sum of |scale q k|.  Of what the rounded queries give, the result of n entries is within
  * 2^-9 + n 2^-27 of the sum of p |v|. */
 void gpu_attend_prompt(struct gpu *g, const struct gpu_attention *a);
-void gpu_attend_step(struct gpu *g, const struct gpu_attention *a, float *work);
+void gpu_attend_step(struct gpu *g, const struct gpu_attention *a, float *const *work, int n);
 size_t gpu_step_work(const struct gpu_attention *a);
 
 /* Attention whose rows stay, for those who look at them; exact.  p: [n_heads][T][ld], ld a multiple
@@ -286,8 +291,10 @@ struct gpu_choice {
     int ld;
     unsigned char from, to;
     bool older;
+    void *scratch; /* gpu_choice_bytes */
 };
 /* pools: each of heads_of_pool heads that adjoin, with its own k[pool]. */
+size_t gpu_choice_bytes(int pools, int heads_of_pool); /* 0: no scratch is needed */
 void gpu_choose(struct gpu *g, const struct gpu_choice *c, int pools, int heads_of_pool,
                 const int64_t *k);
 

@@ -430,6 +430,11 @@ void gpu_fetch(struct gpu *g, void *pinned, const void *device, size_t bytes)
     put_copy(g, pinned, device, bytes, cudaMemcpyDeviceToHost);
 }
 
+void gpu_send(struct gpu *g, void *device, const void *pinned, size_t bytes)
+{
+    put_copy(g, device, pinned, bytes, cudaMemcpyHostToDevice);
+}
+
 void gpu_zero(struct gpu *g, void *device, size_t bytes)
 {
     struct node now = {};

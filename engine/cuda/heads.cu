@@ -17,6 +17,12 @@ DEVICE size_t row_of(const struct gpu_heads &h, int column, int at, int r)
     return ((size_t)at * (size_t)h.column[column].rows + (size_t)r) * (size_t)h.cache.ld_slot;
 }
 
+/* What positions count from. */
+DEVICE int32_t now_of(const struct gpu_heads &h)
+{
+    return h.now ? h.now[0] : 0;
+}
+
 __global__ void candidates_kernel(struct gpu_heads h, const unsigned char *due, int32_t sinks,
                                   int32_t to)
 {
@@ -24,8 +30,9 @@ __global__ void candidates_kernel(struct gpu_heads h, const unsigned char *due, 
     if (i >= h.n[at])
         return;
     int32_t pos = h.cache.pos[first_of(h, at) + (size_t)i];
-    h.mark[first_of(h, at) + (size_t)i] = due[at] && pos >= sinks && pos < to ? GPU_CANDIDATE
-                                                                              : GPU_STAYS;
+    h.mark[first_of(h, at) + (size_t)i] = due[at] && pos >= sinks && pos < to + now_of(h)
+                                              ? GPU_CANDIDATE
+                                              : GPU_STAYS;
 }
 
 void gpu_candidates(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
@@ -342,7 +349,7 @@ __global__ void __launch_bounds__(KEEPERS) cut_kernel(struct gpu_heads h, struct
     if (threadIdx.x != 0)
         return;
     if (w.newcomer)
-        add_newcomer(h, at, w.t, &r);
+        add_newcomer(h, at, w.t + now_of(h), &r);
     h.n[at] = r.n;
     h.gap[at] = r.gap;
     h.hole[at] = r.hole;

@@ -42,6 +42,8 @@ struct gpu_heads {
     bool closes;    /* ranks close whenever an entry leaves: no slot is left open */
     int32_t *valid; /* [heads] leading slots in which nothing has changed since it was set; NULL:
                        nobody asks */
+    const int32_t *now; /* positions that rounds and cuts are given count from now[0] on, so that
+                           they are the same in each step; NULL: from 0 */
 };
 enum gpu_mark_of {
     GPU_STAYS,     /* it is not asked */
@@ -82,6 +84,7 @@ struct gpu_window {
     int32_t *row_n;         /* [query heads][ring] entries it saw */
     float *row_lse;         /* [query heads][ring] */
     int ring, newest, held; /* where the newest row is; how many are there */
+    const int32_t *now;     /* newest counts from now[1] on, modulo ring; NULL: from 0 */
 };
 /* Takes the rows p [n_q][ld] of query now[0] of query heads q0 to q0 + n_q - 1, `per` of a head,
  * into sums (NULL: none) and into row now[1] of the window (NULL: none). */

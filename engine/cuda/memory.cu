@@ -100,7 +100,6 @@ void gpu_close(struct gpu *g)
     blas_close(g->blas);
     gpu_free(g, g->gemm_x);
     gpu_free(g, g->gemm_w);
-    gpu_free(g, g->choice);
     cudaStreamDestroy(g->stream);
     mem_free(g);
 }

@@ -26,26 +26,35 @@ DEVICE void store(const struct gpu_cache &cache, int h, int slot, int c, bool va
         cache.until[entry] = until ? until[h] : INT32_MAX;
 }
 
-/* Block (head of queries, keys or values, token); a lane one channel, the next of a pair beside it.
- */
-template <class KV>
-__global__ void __launch_bounds__(LANES)
-    settle_kernel(struct gpu_cache cache, struct gpu_newcomer x)
+/* What a launch is given of N sequences. */
+template <int N> struct newcomers {
+    struct gpu_cache cache[N];
+    struct gpu_newcomer x[N];
+};
+
+/* Block (head of queries, keys or values, token, sequence); a lane one channel, the next of a pair
+ * beside it. */
+template <class KV, int N>
+__global__ void __launch_bounds__(LANES) settle_kernel(GIVEN struct newcomers<N> all)
 {
     size_t t = blockIdx.y;
+    const struct gpu_cache &cache = all.cache[N > 1 ? blockIdx.z : 0];
+    const struct gpu_newcomer &x = all.x[N > 1 ? blockIdx.z : 0];
     int head = (int)blockIdx.x, h = head - x.n_heads, D = cache.D;
     bool value = h >= cache.heads;
     earlier_done();
-    float *row = x.qkv + t * x.ld + (size_t)head * (size_t)D;
+    size_t first_of_head = t * x.ld + (size_t)head * (size_t)D;
+    float *row = x.qkv + first_of_head;
+    const float *in = x.from ? x.from + first_of_head : row;
     const float *w = h < 0 ? x.q_norm : x.k_norm;
     h = value ? h - cache.heads : h;
-    float scale = w && !value ? norm_of(row, D, x.eps) : 1;
+    float scale = w && !value ? norm_of(in, D, x.eps) : 1;
     int slot = h < 0 ? 0 : x.slot[h] + (int)t;
     const int32_t *until = x.until ? x.until + t * (size_t)cache.heads : NULL;
     const float *turn = x.cos_sin ? x.cos_sin + t * (size_t)x.n_rot : NULL;
     for (int first = 0; first < D; first += (int)blockDim.x) {
         int c = first + (int)threadIdx.x;
-        float v = c < D ? row[c] : 0;
+        float v = c < D ? in[c] : 0;
         if (w && !value && c < D)
             v = v * scale * w[c];
         if (x.unturned && !value && c < D)
@@ -62,12 +71,25 @@ __global__ void __launch_bounds__(LANES)
     }
 }
 
-void gpu_settle(struct gpu *g, const struct gpu_cache *c, const struct gpu_newcomer *x)
+template <int N>
+static void settle(struct gpu *g, const struct gpu_cache *c, const struct gpu_newcomer *x, int n)
 {
-    auto kernel = c->type == KV_F16 ? settle_kernel<uint16_t> : settle_kernel<float>;
+    auto kernel = c->type == KV_F16 ? settle_kernel<uint16_t, N> : settle_kernel<float, N>;
     int lanes = c->D < LANES ? (c->D + WARP - 1) / WARP * WARP : LANES;
-    struct gpu_cache cache = *c;
-    struct gpu_newcomer in = *x;
-    dim3 grid((unsigned)(x->n_heads + 2 * c->heads), (unsigned)x->T);
-    LAUNCH_EARLY(kernel, grid, (unsigned)lanes, 0, g, cache, in);
+    struct newcomers<N> all = {
+    };
+    for (int i = 0; i < n; i++) {
+        all.cache[i] = c[i];
+        all.x[i] = x[i];
+    }
+    dim3 grid((unsigned)(x->n_heads + 2 * c->heads), (unsigned)x->T, (unsigned)n);
+    LAUNCH_EARLY(kernel, grid, (unsigned)lanes, 0, g, all);
+}
+
+void gpu_settle(struct gpu *g, const struct gpu_cache *c, const struct gpu_newcomer *x, int n)
+{
+    for (; n > 1; n -= GPU_TOGETHER, c += GPU_TOGETHER, x += GPU_TOGETHER)
+        settle<GPU_TOGETHER>(g, c, x, n < GPU_TOGETHER ? n : GPU_TOGETHER);
+    if (n == 1)
+        settle<1>(g, c, x, 1);
 }

@@ -50,7 +50,7 @@ __global__ void retention_kernel(struct asked a, const float *log_beta, int32_t 
     if (!entry_of(a, &at, &slot, &place))
         return;
     double b = (double)log_beta[place], c = retention_sum(b, lookahead);
-    int32_t age = from - a.h.cache.pos[place];
+    int32_t age = from + now_of(a) - a.h.cache.pos[place];
     out[place] = (float)(age == 0 ? c : (double)age * b + c);
 }
 
@@ -189,6 +189,7 @@ __global__ void __launch_bounds__(LANES)
     float top = -INFINITY, *past = x.history + first, *own = out + first;
     if (!a.due[at])
         return;
+    recent_from += now_of(a);
     for (int i = (int)threadIdx.x; x.normalise && i < n; i += LANES)
         top = candidate(pos[i], sinks, recent_from) ? fmaxf(top, own[i]) : top;
     top = block_max(top);

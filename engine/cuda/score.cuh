@@ -39,7 +39,7 @@ DEVICE int group_of(const struct gpu_group &x, int at, int *q0)
 /* Where the row lies that is `age` queries old. */
 DEVICE int row_at(const struct gpu_window &w, int age)
 {
-    return (w.newest + w.ring - age) % w.ring;
+    return (w.newest + (w.now ? w.now[1] : 0) + w.ring - age) % w.ring;
 }
 
 /* The weight that query head q gave the entry of a slot at position pos: 0 to one that came later.
@@ -51,6 +51,12 @@ DEVICE float weight_at(const struct gpu_heads &h, const struct gpu_window &w, in
         return 0;
     return w
         .rows[((size_t)q * (size_t)w.ring + (size_t)row) * (size_t)h.cache.ld_slot + (size_t)slot];
+}
+
+/* What positions count from. */
+DEVICE int32_t now_of(const struct asked &a)
+{
+    return a.h.now ? a.h.now[0] : 0;
 }
 
 /* Whether an entry is unprotected. */

@@ -175,6 +175,7 @@ __global__ void __launch_bounds__(LANES)
     float *r = x.r + first, top = -INFINITY, most = -INFINITY;
     if (!a.due[at])
         return;
+    recent_from += now_of(a);
     for (int i = (int)threadIdx.x; i < n; i += LANES)
         top = fmaxf(top, r[i]);
     top = block_max(top);

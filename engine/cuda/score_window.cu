@@ -66,6 +66,7 @@ __global__ void __launch_bounds__(WARP)
     if (!a.due[at] || (x.logits && q != q0))
         return;
     const int32_t *pos = a.h.cache.pos + (size_t)at * (size_t)a.h.cache.ld_slot;
+    recent_from += now_of(a);
     int32_t to = w.row_t[row] < recent_from ? w.row_t[row] + 1 : recent_from;
     double sum = 0;
     for (int i = id; id < PARTS && i < a.h.n[at]; i += PARTS) {
@@ -228,6 +229,7 @@ __global__ void __launch_bounds__(LANES)
     const int32_t *pos = a.h.cache.pos + first, *order = a.h.order + first;
     if (!a.due[at])
         return;
+    recent_from += now_of(a);
     for (int i = (int)threadIdx.x; i < n; i += LANES) {
         before += pos[i] < sinks;
         m += candidate(pos[i], sinks, recent_from);

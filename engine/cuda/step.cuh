@@ -125,10 +125,10 @@ struct place {
     int slot, channel;        /* of values, where the lane begins; slot >= step: nowhere */
 };
 
-DEVICE struct place place_of(const struct gpu_attention &a, const struct cut &c)
+DEVICE struct place place_of(const struct gpu_attention &a, const struct cut &c, int pass)
 {
     struct place b;
-    int first = (int)blockIdx.z * MOST_ROWS;
+    int first = pass * MOST_ROWS;
     b.c = c;
     b.h = (int)blockIdx.x;
     b.n = a.cache.n[b.h];

@@ -51,15 +51,22 @@ static void embed(struct session *s, const int32_t *ids, int T)
     gpu_put(m->gpu, m->x, s->x, (size_t)T * (size_t)s->e->config.d_model * sizeof *s->x);
 }
 
-/* What a branch reads: x behind its norm, or x itself. */
-static const float *enter(struct session *s, const float *norm, int T)
+/* What a branch reads: x behind its norm, which goes into normed, or x itself. */
+static const float *enter(struct session *s, float *normed, const float *norm, int T)
 {
     struct mirror *m = s->mirror;
     const struct model_config *c = &s->e->config;
     if (!norm)
         return m->x;
-    gpu_rmsnorm(m->gpu, m->normed, m->x, (size_t)c->d_model, norm, T, 1, c->d_model, c->norm_eps);
-    return m->normed;
+    gpu_rmsnorm(m->gpu, normed, m->x, (size_t)c->d_model, norm, T, 1, c->d_model, c->norm_eps);
+    return normed;
+}
+
+/* Where x behind the norm of attention is left. */
+static float *normed_of(const struct session *s, int layer)
+{
+    const struct mirror *m = s->mirror;
+    return s->stepping && m->kept ? m->kept + (size_t)layer * m->ld_kept : m->normed;
 }
 
 void device_project(struct session *s, int layer, int T, float *qkv)
@@ -72,11 +79,12 @@ void device_project(struct session *s, int layer, int T, float *qkv)
     if (fuses(s)) {
         const struct gpu_dense how = dense_of(
             &w->qkv, (struct gpu_dense){.norm = w->attn_norm,
-                                        .normed = w->attn_norm ? m->normed : NULL,
+                                        .normed = w->attn_norm ? normed_of(s, layer) : NULL,
                                         .eps = c->norm_eps});
         gpu_dense(m->gpu, qkv, s->ld_qkv, m->x, d, T, &how);
     } else {
-        multiply_chunk(s, qkv, s->ld_qkv, enter(s, w->attn_norm, T), d, T, &w->qkv);
+        multiply_chunk(s, qkv, s->ld_qkv, enter(s, normed_of(s, layer), w->attn_norm, T), d, T,
+                       &w->qkv);
     }
     if (w->qkv_bias)
         gpu_add_row(m->gpu, qkv, s->ld_qkv, w->qkv_bias, T, (G + 2 * H) * D);
@@ -118,7 +126,14 @@ struct gpu_newcomer device_newcomer(const struct session *s, int layer, int T, c
 const float *device_normed(const struct session *s, int layer)
 {
     const struct mirror *m = s->mirror;
-    return weights_of(s)->layer[layer].attn_norm ? m->normed : m->x;
+    return weights_of(s)->layer[layer].attn_norm ? normed_of(s, layer) : m->x;
+}
+
+bool device_keeps_normed(const struct session *s, int layer)
+{
+    const struct mirror *m = s->mirror;
+    const float *normed = device_normed(s, layer);
+    return normed != m->x && normed != m->normed;
 }
 
 static void project(struct session *s, int layer, int T)
@@ -166,7 +181,8 @@ static void feed(struct session *s, float *one, int T, const struct device_layer
     const struct model_config *c = &s->e->config;
     size_t d = (size_t)c->d_model;
     if (!fuses(s) || !gpu_dense_gates(w->gate_up.part, w->gate_up.n)) {
-        multiply_chunk(s, m->gate_up, s->ld_ffn, enter(s, w->ffn_norm, T), d, T, &w->gate_up);
+        multiply_chunk(s, m->gate_up, s->ld_ffn, enter(s, m->normed, w->ffn_norm, T), d, T,
+                       &w->gate_up);
         gpu_gated(m->gpu, one, m->gate_up, s->ld_ffn, T, c->d_ffn, c->family->gelu);
         return;
     }

@@ -35,13 +35,20 @@ struct gate_rows {
 };
 void mirror_free_gates(struct mirror *m);
 
+/* Steps in which nothing leaves before the token, and in which something does; what leaves behind
+ * the query. */
+enum { GRAPH_STEP, GRAPH_ROUND, GRAPH_AFTER, MIRROR_GRAPHS };
+
 /* The pages of all heads, and what a chunk of a session needs. */
 struct mirror {
     struct gpu *gpu;
     float *x, *normed, *qkv, *att, *branch, *gate_up, *logits; /* as of the session */
     float *row;                                                /* [d_model] */
-    int n_logits;                                              /* rows of logits */
-    int err; /* the first of what could not be done */
+    float *kept; /* [L][ld_kept] of a step, rows behind the norms of attention; NULL: in normed */
+    size_t ld_kept;
+    int n_kept;   /* rows of a layer */
+    int n_logits; /* rows of logits */
+    int err;      /* the first of what could not be done */
     /* Pages of the cache. */
     unsigned char *pool;
     size_t page_bytes;
@@ -49,6 +56,7 @@ struct mirror {
     int32_t *free, n_free; /* [pages] given back */
     int32_t *table, *held; /* [L * heads][ld_table], [L * heads] */
     int ld_table;
+    int changed, changed_end; /* heads whose table has changed since a step has sent it */
     /* Of the layer at hand. */
     int32_t *d_table, *d_n, *d_until, *d_page;
     unsigned char *d_chosen;
@@ -65,7 +73,7 @@ struct mirror {
     struct device_draw *draw;     /* NULL: nobody has drawn here (device_draw.c) */
     struct device_prompt *prompt; /* NULL: no chunk has run here whole (device_prompt.c) */
     struct gate_rows gate;
-    struct gpu_graph *graph; /* of steps: from the first projection to what comes home */
+    struct gpu_graph *graph[MIRROR_GRAPHS];
 };
 
 /* KVF_OK, KVF_E_ARG, KVF_E_BACKEND or KVF_E_NOMEM, with a sentence. */
@@ -88,6 +96,8 @@ int mirror_layer(struct session *s, int layer, int T, int pos0, struct gpu_cache
 /* Gives a head of all layers as many pages; KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND.  Sends what has
  * been written in those of a head since it was sent last. */
 int mirror_hold_pages(struct session *s, int at, int n_pages);
+/* The tables of heads [first, end) are to be sent. */
+void mirror_pages_changed(struct mirror *m, int first, int end);
 /* Makes room for so many pages of all heads together, where there is enough. */
 void mirror_reserve_pages(struct session *s, size_t n_pages);
 void mirror_put_pages(struct session *s, int layer, int head, const struct cache_head *view);
@@ -98,6 +108,7 @@ void mirror_put_pages(struct session *s, int layer, int head, const struct cache
 void device_project(struct session *s, int layer, int T, float *qkv);
 void device_norm_heads(struct session *s, int layer, int T, float *qkv);
 const float *device_normed(const struct session *s, int layer); /* what device_project has read */
+bool device_keeps_normed(const struct session *s, int layer);   /* until the step ends */
 /* T newcomers as far as they follow from the model: heads, norms (but wide ones, for which there is
  * device_norm_heads) and rotation, by turns of one after the other; those of layers with windows
  * lie `local` floats behind. */
@@ -109,6 +120,8 @@ void device_logits(struct session *s, const float *rows, int T);
 
 /* Room for the logits of T rows; KVF_OK or KVF_E_NOMEM. */
 int mirror_hold_logits(struct session *s, int T);
+/* The same for what T rows of a step leave behind the norms of attention of all layers. */
+int mirror_hold_normed(struct session *s, int T);
 
 /* Rows of attention that have come to the host: of each query head R of them, ld apart. */
 struct device_rows {

@@ -159,7 +159,7 @@ void mirror_attend(struct session *s, int layer, const struct gpu_attention *a)
     struct mirror *m = s->mirror;
     bool watched = rows_watched(s, a->pos0, a->T) || s->ghosts;
     if (!s->e->exact && s->stepping)
-        gpu_attend_step(m->gpu, a, m->work);
+        gpu_attend_step(m->gpu, a, &m->work, 1);
     else if (!s->e->exact)
         gpu_attend_prompt(m->gpu, a);
     if (!s->e->exact && !watched && !device_probes_any(s))

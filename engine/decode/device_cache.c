@@ -38,6 +38,18 @@ int mirror_hold_logits(struct session *s, int T)
     return m->logits ? KVF_OK : KVF_E_NOMEM;
 }
 
+int mirror_hold_normed(struct session *s, int T)
+{
+    struct mirror *m = s->mirror;
+    if (T <= m->n_kept)
+        return KVF_OK;
+    gpu_free(m->gpu, m->kept);
+    m->ld_kept = (size_t)T * (size_t)s->e->config.d_model;
+    m->kept = floats(m->gpu, (size_t)s->e->config.n_layers, m->ld_kept);
+    m->n_kept = m->kept ? T : 0;
+    return m->kept ? KVF_OK : KVF_E_NOMEM;
+}
+
 static int alloc_tables(struct session *s, struct mirror *m)
 {
     size_t heads = (size_t)s->cache_heads, all = heads * (size_t)s->e->config.n_layers;
@@ -133,17 +145,18 @@ void mirror_end(struct session *s)
     struct mirror *m = s->mirror;
     if (!m)
         return;
-    gpu_graph_free(m->gpu, m->graph);
+    for (int i = 0; i < MIRROR_GRAPHS; i++)
+        gpu_graph_free(m->gpu, m->graph[i]);
     device_draw_close(s);
     resident_free(m);
     device_prompt_close(s);
     mirror_free_gates(m);
     gpu_unpin(m->gpu, m->table);
     device_probes_close(s);
-    void *const device[] = {m->x,       m->normed,  m->qkv,       m->att,    m->branch,
-                            m->gate_up, m->logits,  m->row,       m->pool,   m->d_table,
-                            m->d_n,     m->d_until, m->d_page,    m->work,   m->d_chosen,
-                            m->d_rows,  m->d_lse,   m->d_entropy, m->d_seen, m->d_pos};
+    void *const device[] = {m->x,      m->normed, m->qkv,      m->att,     m->branch, m->gate_up,
+                            m->logits, m->row,    m->pool,     m->d_table, m->d_n,    m->d_until,
+                            m->d_page, m->work,   m->d_chosen, m->d_rows,  m->d_lse,  m->d_entropy,
+                            m->d_seen, m->d_pos,  m->kept};
     void *const host[] = {m->free, m->held,    m->n,    m->until, m->rows,
                           m->lse,  m->entropy, m->seen, m->pos};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)

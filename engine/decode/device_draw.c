@@ -69,10 +69,9 @@ void device_draw_close(struct session *s)
     m->draw = NULL;
 }
 
-void device_draw_begin(struct session *s, const float *logits, int32_t id)
+void device_draw_begin(struct session *s, int32_t id)
 {
     struct mirror *m = s->mirror;
-    size_t n = (size_t)n_segments(s);
     bool nll = wants_nll(s) && s->has_logits;
     if (s->sampler && !m->draw)
         open_draw(s);
@@ -82,15 +81,24 @@ void device_draw_begin(struct session *s, const float *logits, int32_t id)
     } else if (nll) {
         x->host_id[1] = id;
         x->t = s->n_past;
-        gpu_put(m->gpu, x->id + 1, x->host_id + 1, sizeof *x->id);
+    }
+    if (device_draws(s))
+        *x->host_chance = sampler_chance(s->sampler);
+}
+
+void device_draw_send(struct session *s, const float *logits)
+{
+    struct mirror *m = s->mirror;
+    struct device_draw *x = m->draw;
+    size_t n = (size_t)n_segments(s);
+    if (x && x->t >= 0) {
+        gpu_send(m->gpu, x->id + 1, x->host_id + 1, sizeof *x->id);
         gpu_segments(m->gpu, logits, s->ld_vocab, s->e->config.vocab, 1, 0, x->id + 1, x->lse, 1,
                      x->lse + n);
         gpu_fetch(m->gpu, x->host_lse, x->lse, (n + 1) * sizeof *x->lse);
     }
-    if (!device_draws(s))
-        return;
-    *x->host_chance = sampler_chance(s->sampler);
-    gpu_put(m->gpu, x->chance, x->host_chance, sizeof *x->chance);
+    if (device_draws(s) && s->sampler->temperature > 0)
+        gpu_send(m->gpu, x->chance, x->host_chance, sizeof *x->chance);
 }
 
 void device_draw_run(struct session *s, float *own)

@@ -31,17 +31,12 @@ static void add_heads(struct session *s, struct resident *r, struct rooms *a)
     add(a, &h->cache.pos, n * ld, sizeof *h->cache.pos);
     add(a, &h->cache.table, n * (size_t)((struct mirror *)s->mirror)->ld_table,
         sizeof *h->cache.table);
-    add(a, &r->due, n, sizeof *r->due);
-    add(a, &r->go, n, sizeof *r->go);
-    add(a, &r->may, n, sizeof *r->may);
+    add(a, &r->choice, gpu_choice_bytes(s->e->config.n_layers, (int)n), 1);
     add(a, &r->score, n * ld, sizeof *r->score);
     add(a, &r->copy, n * ld, sizeof *r->copy);
     add(a, &r->count, n, sizeof *r->count);
     add(a, &r->chosen, n, sizeof *r->chosen);
     add(a, &r->cursor, 1, sizeof *r->cursor);
-    add_pinned(a, &r->host.due, n, sizeof *r->due);
-    add_pinned(a, &r->host.go, n, sizeof *r->go);
-    add_pinned(a, &r->host.may, n, sizeof *r->may);
     add_pinned(a, &r->host.chosen, n, sizeof *r->chosen);
 }
 
@@ -62,6 +57,8 @@ static void add_evidence(struct session *s, struct resident *r, struct rooms *a)
     if (e.query_sum) {
         add(a, &r->query_sum, Q * D, sizeof *r->query_sum);
         add(a, &r->query_outer, Q * D * D, sizeof *r->query_outer);
+        add_pinned(a, &r->host.mean_turns, (size_t)s->e->config.n_layers * D,
+                   sizeof *r->host.mean_turns);
     }
     if (e.history)
         add(a, &r->history, n * ld, sizeof *r->history);
@@ -80,15 +77,45 @@ static void add_evidence(struct session *s, struct resident *r, struct rooms *a)
     add(a, &r->share, rows, sizeof *r->share);
 }
 
+static void put_pointer(void *at, void *p)
+{
+    memcpy(at, &p, sizeof p);
+}
+
+/* What a step takes with it but for x: it lies together, on the device as on the host, so that one
+ * copy brings it.  Without a resident that has its block nothing is set.  Returns its bytes. */
+static size_t lay_out(const struct session *s, struct resident *r)
+{
+    size_t n = (size_t)s->cache_heads * (size_t)s->e->config.n_layers, at = 0;
+    size_t turns = 2 * (size_t)s->e->config.rope_dim;
+    const struct {
+        void *there, *here;
+        size_t bytes;
+    } of[] = {{&r->go, &r->host.go, n * sizeof *r->go},
+              {&r->may, &r->host.may, n * sizeof *r->may},
+              {&r->turns, &r->host.turns, turns * sizeof *r->turns},
+              {&r->numbers, &r->host.numbers, n * sizeof *r->numbers},
+              {&r->now, &r->host.now, 2 * sizeof *r->now},
+              {&r->due, &r->host.due, n * sizeof *r->due}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        if (r->taken_along) {
+            put_pointer(of[i].there, r->taken_along + at);
+            put_pointer(of[i].here, r->host.taken_along + at);
+        }
+        at += (of[i].bytes + 15) / 16 * 16;
+    }
+    return at;
+}
+
 /* What a step takes with it and brings back. */
 static void add_step(struct session *s, struct resident *r, struct rooms *a)
 {
     const struct model_config *m = &s->e->config;
-    size_t L = (size_t)m->n_layers, G = (size_t)m->n_heads, n = L * (size_t)s->cache_heads;
-    size_t layers = r->keeps_rows ? L : 1, turns = 2 * (size_t)m->rope_dim;
-    add(a, &r->turns, turns, sizeof(float));
-    add(a, &r->numbers, n, sizeof(float));
-    add(a, &r->now, 2, sizeof *r->now);
+    size_t L = (size_t)m->n_layers, G = (size_t)m->n_heads;
+    size_t layers = r->keeps_rows ? L : 1;
+    r->n_taken_along = lay_out(s, r);
+    add(a, &r->taken_along, r->n_taken_along, 1);
+    add_pinned(a, &r->host.taken_along, r->n_taken_along, 1);
     add(a, &r->qkv, L * s->ld_qkv, sizeof(float));
     add(a, &r->pre, L * s->ld_pre, sizeof(float));
     add(a, &r->rows, layers * G * (size_t)r->ld, sizeof(float));
@@ -96,9 +123,6 @@ static void add_step(struct session *s, struct resident *r, struct rooms *a)
     add(a, &r->entropy, layers * G, sizeof(float));
     add(a, &r->seen, layers * G, sizeof(int32_t));
     add_pinned(a, &r->host.x, (size_t)m->d_model, sizeof(float));
-    add_pinned(a, &r->host.turns, turns, sizeof(float));
-    add_pinned(a, &r->host.numbers, n, sizeof(float));
-    add_pinned(a, &r->host.now, 2, sizeof *r->now);
     add_pinned(a, &r->host.qkv, L * s->ld_qkv, sizeof(float));
     add_pinned(a, &r->host.pre, L * s->ld_pre, sizeof(float));
     add_pinned(a, &r->host.logits, s->ld_vocab, sizeof(float));
@@ -109,11 +133,6 @@ static void add_step(struct session *s, struct resident *r, struct rooms *a)
     add_pinned(a, &r->host.lse, L * G, sizeof(float));
     add_pinned(a, &r->host.entropy, L * G, sizeof(float));
     add_pinned(a, &r->host.seen, L * G, sizeof(int32_t));
-}
-
-static void put_pointer(void *at, void *p)
-{
-    memcpy(at, &p, sizeof p);
 }
 
 int rooms_make(struct gpu *g, const struct rooms *a, struct rooms_owned *owned)
@@ -220,7 +239,10 @@ static int allocate(struct session *s, struct resident *r, int most)
                                         .ld_table = m->ld_table,
                                         .ld_slot = r->ld};
     r->heads.closes = s->chosen != NULL;
+    lay_out(s, r);
+    r->heads.now = r->window.now = r->now;
     list_columns(s, r);
+    mirror_pages_changed(m, 0, r->heads.cache.heads);
     return err;
 }
 

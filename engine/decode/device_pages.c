@@ -30,10 +30,19 @@ static int grow_pool(struct session *s, int32_t pages)
     return err;
 }
 
+void mirror_pages_changed(struct mirror *m, int first, int end)
+{
+    bool none = m->changed == m->changed_end;
+    m->changed = none || first < m->changed ? first : m->changed;
+    m->changed_end = none || end > m->changed_end ? end : m->changed_end;
+}
+
 int mirror_hold_pages(struct session *s, int at, int n_pages)
 {
     struct mirror *m = s->mirror;
     int32_t *table = m->table + (size_t)at * (size_t)m->ld_table;
+    if (m->held[at] != n_pages)
+        mirror_pages_changed(m, at, at + 1);
     while (m->held[at] > n_pages)
         m->free[m->n_free++] = table[--m->held[at]];
     while (m->held[at] < n_pages) {

@@ -339,7 +339,7 @@ static void settle(const struct chunk *k, const struct gpu_cache *cache, const i
     x.until = coming;
     if (s->e->config.family->qk_norm_wide)
         device_norm_heads(s, k->layer, k->T, m->qkv);
-    gpu_settle(m->gpu, cache, &x);
+    gpu_settle(m->gpu, cache, &x, 1);
 }
 
 /* The numbers of gates, and who is admitted by them. */

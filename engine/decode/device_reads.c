@@ -126,7 +126,8 @@ int device_reads_enter(struct session *s)
     return x->key ? put_weights(s) : KVF_OK;
 }
 
-/* The vectors of blocks that are full, which the host makes, and the turn of the query's. */
+/* The vectors of blocks that are full, which the host makes, and the turn of the query's, which is
+ * sent with the step. */
 void device_reads_begin(struct session *s)
 {
     struct resident *r = ((struct mirror *)s->mirror)->resident;
@@ -145,7 +146,13 @@ void device_reads_begin(struct session *s)
         x->host_turns[2 * j] = (float)cos(s->n_past * gate.theta[j]);
         x->host_turns[2 * j + 1] = (float)sin(s->n_past * gate.theta[j]);
     }
-    gpu_put(gpu_of(s), x->turns, x->host_turns, row);
+}
+
+void device_reads_send(struct session *s)
+{
+    struct device_reads *x = reads_of(s);
+    if (s->chosen && x->key)
+        gpu_send(gpu_of(s), x->turns, x->host_turns, (size_t)x->dim * sizeof *x->turns);
 }
 
 /* The vectors of the queries of all heads of a layer. */

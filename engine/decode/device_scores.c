@@ -3,8 +3,6 @@
 #include "engine/decode/device_step.h"
 #include "engine/method/parts.h"
 
-enum { MAX_TURNS = 1024 }; /* numbers of the rotation of a key */
-
 static struct resident *resident_of(struct session *s)
 {
     return ((struct mirror *)s->mirror)->resident;
@@ -180,30 +178,32 @@ static size_t redundancy_scratch(const struct session *s)
                                 s->e->config.head_dim);
 }
 
-/* The mean rotation lies in the scratch, before that of the kernels. */
+/* The mean rotations of layers lie in the scratch, before that of the kernels. */
 static void eval_expected(struct session *s, const struct elsewhere_round *round)
 {
     struct mirror *m = s->mirror;
     struct resident *r = m->resident;
     const struct method_params *p = method_params_of(s->method);
     const struct gpu_group group = group_of(s);
-    size_t D = (size_t)s->e->config.head_dim;
-    double turns[MAX_TURNS], *there = r->scratch;
+    size_t D = (size_t)s->e->config.head_dim, L = (size_t)s->e->config.n_layers;
+    double *there = r->scratch;
     struct gpu_expected x = {.sum = r->query_sum,
                              .outer = r->query_outer,
-                             .turns = there,
                              .n = r->n_queries,
                              .scale = expected_scale(s->method),
                              .epsilon = p->epsilon,
                              .values = r->values,
-                             .scratch = there + D};
+                             .scratch = there + L * D};
     if (x.n < 1) { /* nobody expects anything */
         gpu_score_column(m->gpu, &r->heads, r->due, r->values, 0, r->score);
         return;
     }
-    for (int l = 0; l < s->e->config.n_layers; l++) {
-        x.pairs = expected_turns(s->method, l, round->t, turns);
-        gpu_put(m->gpu, there, turns, 2 * (size_t)x.pairs * sizeof *turns);
+    for (size_t l = 0; l < L; l++)
+        expected_turns(s->method, (int)l, r->host.now[0] + round->t, r->host.mean_turns + l * D);
+    gpu_send(m->gpu, there, r->host.mean_turns, L * D * sizeof *there);
+    for (int l = 0; l < (int)L; l++) {
+        x.pairs = model_rope(&s->e->config, l, s->cap) == ROPE_NONE ? 0 : s->e->config.rope_dim / 2;
+        x.turns = there + (size_t)l * D;
         gpu_score_expected(m->gpu, &r->heads, r->due, &group, &x, l, p->sinks, r->score);
     }
 }
@@ -212,7 +212,8 @@ static size_t expected_scratch(const struct session *s)
 {
     const struct resident *r = ((const struct mirror *)s->mirror)->resident;
     int D = s->e->config.head_dim;
-    return (size_t)D * sizeof(double) + gpu_expected_bytes(s->e->config.n_heads, r->ld, D);
+    return (size_t)(D * s->e->config.n_layers) * sizeof(double)
+           + gpu_expected_bytes(s->e->config.n_heads, r->ld, D);
 }
 
 static const struct device_score scores[] = {

@@ -29,133 +29,6 @@ static bool takes(const struct session *s)
            && (!row->score || device_score_of(row, method_params_of(s->method)));
 }
 
-/* ---- rounds */
-
-/* What query t does not see any more, as the host is about to find it. */
-static int list_expired(struct session *s, int32_t t, int64_t *ret_n)
-{
-    struct resident *r = resident_of(s);
-    int H = s->cache_heads;
-    int64_t n = 0;
-    for (int at = 0; at < r->heads.cache.heads; at++) {
-        struct cache_head view = cache_view(s->cache, at / H, at % H);
-        for (int i = 0; view.soonest <= t && i < view.n; i++)
-            n += view.until[i] <= t;
-    }
-    int err = resident_reserve_lists(s, 0, n);
-    *ret_n = n;
-    for (int at = 0; !err && n > 0 && at < r->heads.cache.heads; at++) {
-        struct cache_head view = cache_view(s->cache, at / H, at % H);
-        for (int i = 0; view.soonest <= t && i < view.n; i++)
-            if (view.until[i] <= t) {
-                r->host.gone_head[--n] = at;
-                r->host.gone_slot[n] = i;
-            }
-    }
-    return err;
-}
-
-static void drop(struct session *s, int together, bool newcomer, int32_t t)
-{
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
-    if (r->anchor && together)
-        gpu_drop_keys(m->gpu, &r->heads, together, r->anchor);
-    gpu_cut(m->gpu, &r->heads, together, newcomer, t);
-}
-
-static void launch_expired(struct session *s, int64_t n)
-{
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
-    if (n == 0)
-        return;
-    gpu_put(m->gpu, r->gone_head, r->host.gone_head, (size_t)n * sizeof *r->gone_head);
-    gpu_put(m->gpu, r->gone_slot, r->host.gone_slot, (size_t)n * sizeof *r->gone_slot);
-    gpu_list_gone(m->gpu, &r->heads, r->gone_head, r->gone_slot, (int)n);
-    drop(s, 1, false, 0);
-}
-
-static void put_round(struct session *s, const struct elsewhere_round *round)
-{
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
-    size_t heads = (size_t)r->heads.cache.heads;
-    memcpy(r->host.due, round->head, heads);
-    memcpy(r->host.go, round->go, (size_t)round->pools * sizeof *r->go);
-    gpu_put(m->gpu, r->due, r->host.due, heads);
-    gpu_put(m->gpu, r->go, r->host.go, (size_t)round->pools * sizeof *r->go);
-    if (!round->may)
-        return;
-    memcpy(r->host.may, round->may, heads * sizeof *r->may);
-    gpu_put(m->gpu, r->may, r->host.may, heads * sizeof *r->may);
-}
-
-/* Scores and chooses; what was chosen is on its way to the host. */
-static void launch_round(struct session *s, const struct elsewhere_round *round)
-{
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
-    const struct method_params *p = method_params_of(s->method);
-    size_t heads = (size_t)r->heads.cache.heads;
-    int held = r->taken < p->window ? r->taken : p->window;
-    r->window.held = held;
-    r->window.newest = r->taken > 0 && r->window.ring ? (r->taken - 1) % r->window.ring : 0;
-    put_round(s, round);
-    device_score_of(method_of(s->method), p)->eval(s, round);
-    gpu_candidates(m->gpu, &r->heads, r->due, p->sinks, round->recent_from);
-    struct gpu_choice c = {.score = r->score,
-                           .pos = r->heads.cache.pos,
-                           .mark = r->heads.mark,
-                           .n = r->heads.n,
-                           .count = r->count,
-                           .ld = r->ld,
-                           .from = GPU_CANDIDATE,
-                           .to = GPU_LAST,
-                           .older = p->tie == TIE_OLDER};
-    if (round->may) {
-        gpu_choose(m->gpu, &c, (int)heads, 1, r->may);
-        c.from = GPU_LAST;
-    }
-    c.to = GPU_GONE;
-    gpu_choose(m->gpu, &c, round->pools, round->heads_of_pool, r->go);
-    gpu_report(m->gpu, &r->heads, r->score, c.older, r->chosen, r->cursor, r->victim,
-               r->victim_score);
-    gpu_fetch(m->gpu, r->host.chosen, r->chosen, heads * sizeof *r->chosen);
-    gpu_fetch(m->gpu, r->host.victim, r->victim, (size_t)round->most * sizeof *r->victim);
-    gpu_fetch(m->gpu, r->host.victim_score, r->victim_score,
-              (size_t)round->most * sizeof *r->victim_score);
-}
-
-/* Heads that the first one speaks for. */
-static int together(const struct session *s)
-{
-    return method_of(s->method)->scope == SCOPE_LAYER ? s->cache_heads : 1;
-}
-
-static void on_evict(void *ctx, const struct eviction *e)
-{
-    session_evicted(ctx, e);
-}
-
-/* What came of a round, on the host. */
-static int take_round(struct session *s, const struct elsewhere_round *round)
-{
-    struct resident *r = resident_of(s);
-    int64_t cut = 0;
-    for (int at = 0; round->due && at < r->heads.cache.heads; at++) {
-        const struct gpu_chosen *c = &r->host.chosen[at];
-        struct elsewhere_cut x = {
-            at,      c->n,         r->host.victim + c->first, r->host.victim_score + c->first,
-            c->kept, c->kept_score};
-        if (c->n > 0)
-            elsewhere_take(s->method, s->cache, &x);
-    }
-    int err = elsewhere_end(s->method, s->cache, round, on_evict, s, &cut);
-    s->cuts += cut > 0;
-    return err;
-}
-
 /* ---- a step */
 
 /* What kernels are launched for where no head has more than `most` entries: the next multiple of a
@@ -167,6 +40,17 @@ static int shape_of(int most, int ld)
         part *= 2;
     int n = (most + part - 1) / part * part;
     return n < ld ? n : ld;
+}
+
+/* Tables in which pages have changed. */
+static void send_tables(struct mirror *m)
+{
+    size_t first = (size_t)m->changed * (size_t)m->ld_table;
+    size_t n = (size_t)(m->changed_end - m->changed) * (size_t)m->ld_table;
+    if (n > 0)
+        gpu_put(m->gpu, (int32_t *)m->resident->heads.cache.table + first, m->table + first,
+                n * sizeof *m->table);
+    m->changed = m->changed_end = 0;
 }
 
 /* Pages for a newcomer in each head, and where they are. */
@@ -184,42 +68,30 @@ static int hold_pages(struct session *s)
     }
     r->heads.cache.most = shape_of(most, r->ld);
     r->heads.cache.pool = m->pool;
-    gpu_put(m->gpu, (void *)r->heads.cache.table, m->table,
-            (size_t)heads * (size_t)m->ld_table * sizeof *m->table);
+    send_tables(m);
     return KVF_OK;
 }
 
-static void put_token(struct session *s, int32_t id)
+/* The token, and numbers that differ from step to step, for kernels whose arguments do not. */
+static void note_token(struct session *s, int32_t id)
 {
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
+    struct resident *r = resident_of(s);
     const struct model_config *c = &s->e->config;
     size_t d = (size_t)c->d_model, turn = (size_t)c->rope_dim;
     embed_tokens(s, &id, 1);
     memcpy(r->host.x, s->x, d * sizeof *s->x);
-    gpu_put(m->gpu, m->x, r->host.x, d * sizeof *s->x);
+    r->host.now[0] = s->n_past;
+    r->host.now[1] = r->window.rows ? r->taken % r->window.ring : 0;
     fill_turns(s, s->cos_sin, s->chunk, 0, s->n_past);
     for (int i = 0; i < 2; i++)
         memcpy(r->host.turns + (size_t)i * turn, s->cos_sin + (size_t)i * (size_t)s->chunk * turn,
                turn * sizeof(float));
-    gpu_put(m->gpu, r->turns, r->host.turns, 2 * turn * sizeof(float));
     if (!s->gate || gates_inputs(s->gates) != 0)
         return;
     for (int l = 0; l < c->n_layers; l++) { /* the numbers were given */
         struct gate_input in = {.pos = s->n_past};
         gates_eval(s->gates, l, &in, r->host.numbers + l * s->cache_heads, s->part_scratch);
     }
-    gpu_put(m->gpu, r->numbers, r->host.numbers, (size_t)r->heads.cache.heads * sizeof(float));
-}
-
-/* Numbers that differ from step to step, for kernels whose arguments do not. */
-static void put_now(struct session *s)
-{
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
-    r->host.now[0] = s->n_past;
-    r->host.now[1] = r->window.rows ? r->taken % r->window.ring : 0;
-    gpu_put(m->gpu, r->now, r->host.now, 2 * sizeof *r->now);
 }
 
 /* The heads of some layers as a cache. */
@@ -235,11 +107,17 @@ static struct gpu_cache cache_of(const struct session *s, int layer, int layers)
     return c;
 }
 
+/* Queries, keys and values of a layer, behind norms and turned. */
+static float *projected_of(const struct session *s, int layer)
+{
+    return resident_of(s)->qkv + (size_t)layer * s->ld_qkv;
+}
+
 static struct gpu_attention attention_of(const struct session *s, int layer, int layers)
 {
     const struct model_config *c = &s->e->config;
     return (struct gpu_attention){.cache = cache_of(s, layer, layers),
-                                  .q = step_projected(s, layer),
+                                  .q = projected_of(s, layer),
                                   .out = ((struct mirror *)s->mirror)->att,
                                   .ld_q = s->ld_qkv,
                                   .ld_out = s->ld_att,
@@ -308,22 +186,11 @@ static void look_at_rows(struct session *s, int layer, int layers)
 }
 
 /* Where results are exact they follow from the rows, which are then there before all else. */
-static void attend(struct session *s, int layer)
+static void attend_exactly(struct session *s, int layer, const struct gpu_attention *a)
 {
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
-    struct gpu_attention a = attention_of(s, layer, 1);
-    int L = s->e->config.n_layers, part = step_layers_together(s), end = layer + 1;
-    device_reads_run(s, layer, r->pre + (size_t)layer * s->ld_pre, &a);
-    if (s->e->exact) {
-        struct gpu_seen_rows rows = rows_of(s, &a, layer);
-        make_rows(s, &a, layer);
-        gpu_rows_values(m->gpu, &a, rows.p, rows.ld);
-    } else {
-        gpu_attend_step(m->gpu, &a, m->work);
-    }
-    if (step_keeps_rows(s) && (end == L || end % part == 0))
-        look_at_rows(s, layer / part * part, end - layer / part * part);
+    struct gpu_seen_rows rows = rows_of(s, a, layer);
+    make_rows(s, a, layer);
+    gpu_rows_values(((struct mirror *)s->mirror)->gpu, a, rows.p, rows.ld);
 }
 
 static bool wants_unturned(const struct session *s)
@@ -337,29 +204,24 @@ static bool takes_queries(const struct session *s)
     return resident_of(s)->query_sum && s->n_past >= method_params_of(s->method)->sinks;
 }
 
-float *step_projected(const struct session *s, int layer)
+struct gpu_newcomer step_newcomer(struct session *s, int layer, float *qkv,
+                                  struct gpu_cache *ret_cache)
 {
-    return resident_of(s)->qkv + (size_t)layer * s->ld_qkv;
-}
-
-/* Norms and rotation of the newcomer's heads, which go into the cache; unturned ones stay for those
- * who ask. */
-static void settle(struct session *s, int layer, float *qkv)
-{
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
-    struct gpu_cache cache = cache_of(s, layer, 1);
+    struct resident *r = resident_of(s);
     struct gpu_newcomer x = device_newcomer(s, layer, 1, r->turns, (size_t)s->e->config.rope_dim);
-    x.qkv = qkv;
+    x.qkv = projected_of(s, layer);
+    x.from = qkv;
     x.slot = r->heads.slot + layer * s->cache_heads;
     if (wants_unturned(s) || takes_queries(s))
         x.unturned = r->pre + (size_t)layer * s->ld_pre;
     if (s->e->config.family->qk_norm_wide)
         device_norm_heads(s, layer, 1, qkv);
-    gpu_settle(m->gpu, &cache, &x);
+    *ret_cache = cache_of(s, layer, 1);
+    return x;
 }
 
-/* Evidence that the newcomer of a layer gives by itself. */
+/* Evidence that the newcomer of a layer gives by itself.  Nothing of the step waits for it, where
+ * what gates look at stays. */
 static void take_newcomer(struct session *s, int layer, const float *qkv)
 {
     struct mirror *m = s->mirror;
@@ -367,6 +229,7 @@ static void take_newcomer(struct session *s, int layer, const float *qkv)
     int H = s->cache_heads, first = layer * H, G = s->e->config.n_heads, D = s->e->config.head_dim;
     const float *pre = r->pre + (size_t)layer * s->ld_pre;
     size_t q = (size_t)layer * (size_t)G * (size_t)D;
+    gpu_aside(m->gpu, !s->gate || device_keeps_normed(s, layer));
     if (takes_queries(s))
         gpu_take_moments(m->gpu, pre, G, D, r->query_sum + q, r->query_outer + q * (size_t)D);
     if (s->gate) {
@@ -379,22 +242,50 @@ static void take_newcomer(struct session *s, int layer, const float *qkv)
         gpu_take_values(m->gpu, &r->heads, first, H, r->values);
     if (r->gate)
         gpu_take_numbers(m->gpu, &r->heads, first, H, r->gate, r->numbers);
+    gpu_aside(m->gpu, false);
 }
 
-void step_attend(struct session *s, int layer)
+/* What the layers give the host, beside the products that are left. */
+static void fetch_layers(struct session *s)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    size_t L = (size_t)s->e->config.n_layers;
+    gpu_aside(m->gpu, true);
+    if (s->gate)
+        gpu_fetch(m->gpu, r->host.numbers, r->numbers,
+                  (size_t)r->heads.cache.heads * sizeof *r->numbers);
+    device_reads_fetch(s);
+    gpu_fetch(m->gpu, r->host.qkv, r->qkv, L * s->ld_qkv * sizeof *r->qkv);
+    if (wants_unturned(s))
+        gpu_fetch(m->gpu, r->host.pre, r->pre, L * s->ld_pre * sizeof *r->pre);
+    gpu_aside(m->gpu, false);
+}
+
+struct gpu_attention step_attention(struct session *s, int layer)
+{
+    struct gpu_attention a = attention_of(s, layer, 1);
+    take_newcomer(s, layer, projected_of(s, layer));
+    device_reads_run(s, layer, resident_of(s)->pre + (size_t)layer * s->ld_pre, &a);
+    if (s->e->exact)
+        attend_exactly(s, layer, &a);
+    return a;
+}
+
+void step_attended(struct session *s, int layer)
 {
     struct resident *r = resident_of(s);
-    float *qkv = step_projected(s, layer);
-    settle(s, layer, qkv);
-    take_newcomer(s, layer, qkv);
-    attend(s, layer);
-    if (layer < s->e->config.n_layers - 1)
+    int L = s->e->config.n_layers, part = step_layers_together(s), end = layer + 1;
+    if (step_keeps_rows(s) && (end == L || end % part == 0))
+        look_at_rows(s, layer / part * part, end - layer / part * part);
+    if (end < L)
         return;
+    fetch_layers(s);
     r->taken += r->window.rows != NULL;
     r->n_queries += takes_queries(s);
 }
 
-static void fetch_head(struct session *s, float *logits)
+void step_fetch(struct session *s, float *logits)
 {
     struct mirror *m = s->mirror;
     struct resident *r = m->resident;
@@ -406,33 +297,25 @@ static void fetch_head(struct session *s, float *logits)
         gpu_fetch(m->gpu, r->host.logits, m->logits, (size_t)c->vocab * sizeof *m->logits);
 }
 
-void step_fetch(struct session *s, float *logits)
-{
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
-    size_t L = (size_t)s->e->config.n_layers;
-    fetch_head(s, logits);
-    if (s->gate)
-        gpu_fetch(m->gpu, r->host.numbers, r->numbers,
-                  (size_t)r->heads.cache.heads * sizeof *r->numbers);
-    device_reads_fetch(s);
-    gpu_fetch(m->gpu, r->host.qkv, r->qkv, L * s->ld_qkv * sizeof *r->qkv);
-    if (wants_unturned(s))
-        gpu_fetch(m->gpu, r->host.pre, r->pre, L * s->ld_pre * sizeof *r->pre);
-}
-
 /* ---- what became of it, on the host */
+
+static struct learned_token token_of(const struct session *s, int layer)
+{
+    const struct resident *r = resident_of(s);
+    size_t l = (size_t)layer, H = (size_t)s->cache_heads;
+    return (struct learned_token){
+        .qkv = r->host.qkv + l * s->ld_qkv,
+        .pre = wants_unturned(s) ? r->host.pre + l * s->ld_pre : NULL,
+        .gate = s->gate ? r->host.numbers + l * H : NULL,
+    };
+}
 
 /* The newcomers of a layer are stored, and who watches is told of its rows. */
 static void learn_layer(struct session *s, int layer)
 {
     struct resident *r = resident_of(s);
-    size_t G = (size_t)s->e->config.n_heads, l = (size_t)layer, H = (size_t)s->cache_heads;
-    const struct learned_token x = {
-        .qkv = r->host.qkv + l * s->ld_qkv,
-        .pre = wants_unturned(s) ? r->host.pre + l * s->ld_pre : NULL,
-        .gate = s->gate ? r->host.numbers + l * H : NULL,
-    };
+    size_t G = (size_t)s->e->config.n_heads, l = (size_t)layer;
+    const struct learned_token x = token_of(s, layer);
     device_reads_learn(s, layer);
     layer_learn(s, layer, &x);
     if (!r->has_rows)
@@ -445,17 +328,33 @@ static void learn_layer(struct session *s, int layer)
     device_tell(s, layer, &rows);
 }
 
+bool step_learns_apart(const struct session *s)
+{
+    return layers_learn_apart(s) && !resident_of(s)->has_rows;
+}
+
 int step_learn(struct session *s, const struct elsewhere_round *round)
+{
+    int err = round_take(s, round);
+    if (!err)
+        err = session_reserve(s);
+    for (int l = 0; !err && !step_learns_apart(s) && l < s->e->config.n_layers; l++)
+        learn_layer(s, l);
+    return err;
+}
+
+void step_learn_layer(struct session *s, int layer, int thread)
+{
+    const struct learned_token x = token_of(s, layer);
+    layer_learn_apart(s, layer, &x, thread);
+}
+
+void step_end(struct session *s)
 {
     struct resident *r = resident_of(s);
     const struct model_config *c = &s->e->config;
-    int err = take_round(s, round);
-    if (!err)
-        err = session_reserve(s);
-    for (int l = 0; !err && l < c->n_layers; l++)
-        learn_layer(s, l);
-    if (err)
-        return err;
+    for (int l = 0; step_learns_apart(s) && l < c->n_layers; l++)
+        count_reads(s, l);
     cache_account(s->cache);
     memcpy(s->normed, r->host.normed, (size_t)c->d_model * sizeof *s->normed);
     s->has_logits = true;
@@ -465,32 +364,41 @@ int step_learn(struct session *s, const struct elsewhere_round *round)
         cap_logits(s, s->logits, c->vocab);
     }
     session_note_step(s);
-    return KVF_OK;
 }
 
-int step_after(struct session *s, struct elsewhere_round *ret_round, bool *ret_due)
+int step_after(struct session *s, struct elsewhere_round *ret_round)
 {
-    int err = elsewhere_begin(s->method, s->cache, s->n_past, PHASE_AFTER, on_evict, s, ret_round);
-    if (err || !ret_round->due)
-        return err;
-    err = resident_reserve_lists(s, ret_round->most, 0);
-    if (err)
-        return err;
-    launch_round(s, ret_round);
-    drop(s, together(s), false, 0);
-    *ret_due = true;
-    return KVF_OK;
+    int err = round_begin(s, PHASE_AFTER, ret_round);
+    if (!err && ret_round->due)
+        round_note(s, ret_round);
+    return err;
+}
+
+/* What a step takes along, in one copy. */
+static void send_along(struct session *s)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    gpu_send(m->gpu, r->taken_along, r->host.taken_along, r->n_taken_along);
+}
+
+void step_leave(struct session *s, const struct elsewhere_round *round)
+{
+    if (!round->due)
+        return;
+    send_along(s);
+    round_launch(s, round);
+    round_cut(s, true, false);
 }
 
 int step_learn_after(struct session *s, const struct elsewhere_round *round)
 {
-    return take_round(s, round);
+    return round_take(s, round);
 }
 
 static int begin(struct session *s, struct elsewhere_round *ret_round)
 {
     int after = method_params_of(s->method)->order == ORDER_AFTER;
-    int64_t n_expired = 0;
     s->stepping = true;
     int err = watch_prepare(s, 1, s->n_past + after);
     if (!err && !resident_fits(s)) {
@@ -503,28 +411,35 @@ static int begin(struct session *s, struct elsewhere_round *ret_round)
     if (!err)
         err = hold_pages(s);
     if (!err)
-        err = list_expired(s, s->n_past, &n_expired);
-    if (err)
-        return err;
-    launch_expired(s, n_expired);
-    err = elsewhere_begin(s->method, s->cache, s->n_past, PHASE_BEFORE, on_evict, s, ret_round);
-    return err ? err : resident_reserve_lists(s, ret_round->most, 0);
+        err = round_expire(s);
+    return err ? err : round_begin(s, PHASE_BEFORE, ret_round);
 }
 
-int step_begin(struct session *s, const float *logits, int32_t id,
-               struct elsewhere_round *ret_round)
+int step_begin(struct session *s, int32_t id, struct elsewhere_round *ret_round)
 {
     int err = begin(s, ret_round);
     if (err)
         return err;
-    device_draw_begin(s, logits, id);
-    if (ret_round->due)
-        launch_round(s, ret_round);
-    drop(s, ret_round->due ? together(s) : 0, true, s->n_past);
-    put_token(s, id);
-    put_now(s);
+    device_draw_begin(s, id);
+    note_token(s, id);
+    round_note(s, ret_round);
     device_reads_begin(s);
     return KVF_OK;
+}
+
+void step_enter(struct session *s, const float *logits, const struct elsewhere_round *round,
+                bool rounds)
+{
+    struct mirror *m = s->mirror;
+    struct resident *r = m->resident;
+    bool has_round = rounds && r->last.pools > 0;
+    send_along(s);
+    gpu_send(m->gpu, m->x, r->host.x, (size_t)s->e->config.d_model * sizeof *m->x);
+    device_draw_send(s, logits);
+    device_reads_send(s);
+    if (has_round)
+        round_launch(s, round);
+    round_cut(s, has_round, true);
 }
 
 bool device_joins(const struct session *s)

@@ -64,6 +64,7 @@ struct resident {
     struct gpu_heads heads;
     /* Rounds. */
     unsigned char *due;  /* [heads] */
+    void *choice;        /* scratch */
     int64_t *go, *may;   /* [heads] */
     float *score, *copy; /* [heads][ld] */
     float *share;        /* [query heads][ring] */
@@ -83,7 +84,14 @@ struct resident {
     struct gpu_window window;
     int taken; /* rows ever taken */
     struct device_reads reads;
+    struct {
+        int pools, heads_of_pool; /* 0: there was none */
+        int32_t recent;           /* recent_from, from the step's query on */
+        bool floor;               /* heads keep some */
+    } last;                       /* round */
     /* A step. */
+    unsigned char *taken_along;  /* turns, numbers, now, due, go and may, one behind the other */
+    size_t n_taken_along;        /* bytes */
     float *turns, *numbers;      /* [2][rope_dim], [heads] of gates */
     int32_t *now;                /* [2] the query of the step, and its row of the window */
     float *qkv, *pre;            /* [L][ld_qkv], [L][ld_pre] */
@@ -91,8 +99,9 @@ struct resident {
     int32_t *seen;
     /* Pinned: of the same sizes. */
     struct {
-        unsigned char *due;
+        unsigned char *due, *taken_along;
         int64_t *go, *may;
+        double *mean_turns; /* [L][head_dim] of expected attention */
         struct gpu_chosen *chosen;
         int32_t *gone_head, *gone_slot, *victim, *seen, *now;
         float *victim_score, *x, *turns, *numbers, *qkv, *pre, *rows, *lse, *entropy, *logits,
@@ -130,6 +139,7 @@ bool device_reads_can(const struct session *s);
 void device_reads_rooms(struct session *s, struct rooms *a);
 int device_reads_enter(struct session *s);
 void device_reads_begin(struct session *s);
+void device_reads_send(struct session *s); /* what comes along with the step */
 void device_reads_run(struct session *s, int layer, const float *pre, struct gpu_attention *a);
 void device_reads_of(const struct session *s, int layer, struct gpu_attention *a); /* for heads
                       of the layer and of those behind it: what they read is known by now */
@@ -137,11 +147,13 @@ void device_reads_fetch(struct session *s);
 void device_reads_learn(struct session *s, int layer);
 
 /* device_draw.c: whether the token after a step is drawn there, and its logits stay; before a step
- * with the token id: how likely that was by the logits, and the number that the draw takes; behind
- * the logits of a step, which go to the session's own, too; what the host learns (true: the logits
- * have stayed).  As logits of the backend; the host has others by now. */
+ * with the token id: how likely that was by the logits, and the number that the draw takes, first
+ * on the host, then on the stream; behind the logits of a step, which go to the session's own, too;
+ * what the host learns (true: the logits have stayed).  As logits of the backend; the host has
+ * others by now. */
 bool device_draws(const struct session *s);
-void device_draw_begin(struct session *s, const float *logits, int32_t id);
+void device_draw_begin(struct session *s, int32_t id);
+void device_draw_send(struct session *s, const float *logits);
 void device_draw_run(struct session *s, float *own);
 bool device_draw_learn(struct session *s);
 void device_draw_close(struct session *s);
@@ -173,18 +185,45 @@ static inline int step_layers_together(const struct session *s)
     return (s->e->config.n_layers + STEP_PARTS - 1) / STEP_PARTS;
 }
 
-/* device_step.c, the parts of a step, of which `logits` are the session's own: what leaves before
- * the token, with its newcomer's place and x on the stream; a layer between projections, which are
- * in the session's own, and branches; what the host is to learn, once logits are there; after
- * gpu_wait what it learns; what leaves behind the query, on the stream if *ret_due, and after
- * gpu_wait what the host learns of that. */
-int step_begin(struct session *s, const float *logits, int32_t id,
-               struct elsewhere_round *ret_round);
-float *step_projected(const struct session *s, int layer);
-void step_attend(struct session *s, int layer);
+/* device_round.c, what leaves.  On the host: entries that leave by themselves, also on the stream;
+ * the first half of a round, with room for its lists (KVF_OK, KVF_E_NOMEM); what a step takes along
+ * of it, where it asks for nothing as well.  On the stream: scores and the choice of a round, or of
+ * the last one, in which nothing leaves then; the cut, of what was chosen or of nothing, with the
+ * newcomer's place.  After gpu_wait the second half. */
+int round_expire(struct session *s);
+int round_begin(struct session *s, enum phase phase, struct elsewhere_round *ret_round);
+void round_note(struct session *s, const struct elsewhere_round *round);
+void round_launch(struct session *s, const struct elsewhere_round *of);
+void round_cut(struct session *s, bool chosen, bool newcomer);
+int round_take(struct session *s, const struct elsewhere_round *round);
+
+/* device_step.c, the parts of a step, of which `logits` are the session's own.
+ *
+ * On the host: what leaves before the token, and all that the step takes along.  Then on the
+ * stream, as part of a graph: what leaves (`rounds`: any session has a round; one that has none
+ * goes through one in which nothing leaves, so that the graph keeps its shape), the newcomer's
+ * place and x.  Of a layer, whose projections are in `qkv`: what gpu_settle is given; behind that
+ * what gpu_attend_step is given, which has been done where the engine is exact; behind that what
+ * looks at the rows, and after the last layer what the host is to learn of all.  Behind the logits:
+ * what it is to learn of them.
+ *
+ * After gpu_wait: what has left, and the layers, which threads share out where the step learns
+ * apart; the end.  What leaves behind the query, on the stream where it is due, and after gpu_wait
+ * what the host learns of that. */
+int step_begin(struct session *s, int32_t id, struct elsewhere_round *ret_round);
+void step_enter(struct session *s, const float *logits, const struct elsewhere_round *round,
+                bool rounds);
+struct gpu_newcomer step_newcomer(struct session *s, int layer, float *qkv,
+                                  struct gpu_cache *ret_cache);
+struct gpu_attention step_attention(struct session *s, int layer);
+void step_attended(struct session *s, int layer);
 void step_fetch(struct session *s, float *logits);
 int step_learn(struct session *s, const struct elsewhere_round *round);
-int step_after(struct session *s, struct elsewhere_round *ret_round, bool *ret_due);
+bool step_learns_apart(const struct session *s);
+void step_learn_layer(struct session *s, int layer, int thread);
+void step_end(struct session *s);
+int step_after(struct session *s, struct elsewhere_round *ret_round);
+void step_leave(struct session *s, const struct elsewhere_round *round);
 int step_learn_after(struct session *s, const struct elsewhere_round *round);
 
 #endif

@@ -7,7 +7,9 @@
 struct row {
     struct session *s;
     struct elsewhere_round round;
-    float *x, *normed, *att, *logits; /* its own */
+    float *x, *normed, *att, *logits, *kept; /* its own */
+    size_t ld_kept;
+    struct gpu_attention attention; /* of the layer at hand */
     int err;
 };
 
@@ -20,6 +22,10 @@ static void lend(struct session *room, struct row *row, int i)
     row->normed = m->normed;
     row->att = m->att;
     row->logits = m->logits;
+    row->kept = m->kept;
+    row->ld_kept = m->ld_kept;
+    m->kept = of->kept ? of->kept + at * d : NULL;
+    m->ld_kept = of->ld_kept;
     m->x = of->x + at * d;
     m->normed = of->normed + at * d;
     m->att = of->att + at * room->ld_att;
@@ -38,48 +44,105 @@ static void take_back(struct row *row)
     m->normed = row->normed;
     m->att = row->att;
     m->logits = row->logits;
+    m->kept = row->kept;
+    m->ld_kept = row->ld_kept;
 }
 
-/* Projections of all rows; those of one session alone are made where it looks for them. */
-static void project(struct session *room, const struct row *row, int n, int layer)
+/* The newcomers of all sessions go into their caches. */
+static void settle(struct session *room, struct row *row, int n, int layer)
 {
     struct mirror *m = room->mirror;
-    bool alone = n == 1 && room == row[0].s;
-    device_project(room, layer, n, alone ? step_projected(room, layer) : m->qkv);
+    struct gpu_cache cache[GPU_TOGETHER];
+    struct gpu_newcomer x[GPU_TOGETHER];
+    for (int i = 0; i < n; i++) {
+        int at = i % GPU_TOGETHER;
+        gpu_branch(m->gpu, i);
+        x[at] = step_newcomer(row[i].s, layer, m->qkv + (size_t)i * room->ld_qkv, &cache[at]);
+        gpu_branch(m->gpu, -1);
+        if (i == n - 1 || at == GPU_TOGETHER - 1)
+            gpu_settle(m->gpu, cache, x, at + 1);
+    }
 }
 
-/* What each session does with its own row, side by side: caches, evidence and probes are its own.
- */
-static void attend(struct session *room, const struct row *row, int n, int layer)
+/* The attention of all sessions, once all know what they read. */
+static void attend_all(struct session *room, const struct row *row, int n)
 {
     struct mirror *m = room->mirror;
+    struct gpu_attention a[GPU_TOGETHER];
+    float *work[GPU_TOGETHER];
+    for (int i = 0; i < n; i++) {
+        int at = i % GPU_TOGETHER;
+        a[at] = row[i].attention;
+        work[at] = ((struct mirror *)row[i].s->mirror)->work;
+        if (i == n - 1 || at == GPU_TOGETHER - 1)
+            gpu_attend_step(m->gpu, a, work, at + 1);
+    }
+}
+
+/* Between projections and branches.  What sessions do by themselves they do side by side. */
+static void attend(struct session *room, struct row *row, int n, int layer)
+{
+    struct mirror *m = room->mirror;
+    settle(room, row, n, layer);
     for (int i = 0; i < n; i++) {
         gpu_branch(m->gpu, i);
-        if (row[i].s != room)
-            gpu_copy(m->gpu, step_projected(row[i].s, layer), m->qkv + (size_t)i * room->ld_qkv,
-                     room->ld_qkv * sizeof *m->qkv);
-        step_attend(row[i].s, layer);
+        row[i].attention = step_attention(row[i].s, layer);
+    }
+    gpu_branch(m->gpu, -1);
+    if (!room->e->exact)
+        attend_all(room, row, n);
+    for (int i = 0; i < n; i++) {
+        gpu_branch(m->gpu, i);
+        step_attended(row[i].s, layer);
     }
     gpu_branch(m->gpu, -1);
 }
 
-/* What differs from step to step lies on the device by now: so all that is launched here is mostly
- * what was launched the last time, and goes there at once. */
+/* What leaves and what comes in, of all sessions side by side. */
+static void enter(struct session *room, struct row *row, int n, bool rounds)
+{
+    struct mirror *m = room->mirror;
+    for (int i = 0; i < n; i++) {
+        gpu_branch(m->gpu, i);
+        step_enter(row[i].s, own_logits(&row[i]), &row[i].round, rounds);
+    }
+    gpu_branch(m->gpu, -1);
+}
+
+/* What differs from step to step lies in memory that the device looks into: so all that is launched
+ * here is mostly what was launched the last time, and goes there at once. */
 static void launch(struct session *room, struct row *row, int n)
 {
     struct mirror *m = room->mirror;
+    bool rounds = false;
+    for (int i = 0; i < n; i++)
+        rounds |= row[i].round.due;
     room->stepping = true;
-    gpu_graph_begin(m->gpu, &m->graph);
+    gpu_graph_begin(m->gpu, &m->graph[rounds ? GRAPH_ROUND : GRAPH_STEP]);
+    enter(room, row, n, rounds);
     for (int l = 0; l < room->e->config.n_layers; l++) {
-        project(room, row, n, l);
+        device_project(room, l, n, m->qkv);
         attend(room, row, n, l);
         device_finish(room, l, n);
     }
     device_norm(room, n);
     if (room != row[0].s || !room->no_logits)
         device_logits(room, m->normed, n);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        gpu_branch(m->gpu, i);
         step_fetch(row[i].s, own_logits(&row[i]));
+    }
+    gpu_graph_end(m->gpu);
+}
+
+static void leave(struct session *room, const struct row *row, int n)
+{
+    struct mirror *m = room->mirror;
+    gpu_graph_begin(m->gpu, &m->graph[GRAPH_AFTER]);
+    for (int i = 0; i < n; i++) {
+        gpu_branch(m->gpu, i);
+        step_leave(row[i].s, &row[i].round);
+    }
     gpu_graph_end(m->gpu);
 }
 
@@ -89,10 +152,14 @@ static int after(struct session *room, struct row *row, int n)
     struct mirror *m = room->mirror;
     bool due = false;
     int err = KVF_OK;
-    for (int i = 0; !err && i < n; i++)
-        err = step_after(row[i].s, &row[i].round, &due);
-    if (!err && due)
+    for (int i = 0; !err && i < n; i++) {
+        err = step_after(row[i].s, &row[i].round);
+        due |= row[i].round.due;
+    }
+    if (!err && due) {
+        leave(room, row, n);
         err = gpu_wait(m->gpu, &room->e->said);
+    }
     for (int i = 0; !err && i < n; i++)
         err = step_learn_after(row[i].s, &row[i].round);
     return err;
@@ -105,17 +172,34 @@ static void learn_task(void *ctx, int task, int thread)
     row->err = step_learn(row->s, &row->round);
 }
 
-/* What came of the step, on the host: of several sessions side by side. */
+static void layer_task(void *ctx, int task, int thread)
+{
+    struct row *row = ctx;
+    int L = row->s->e->config.n_layers;
+    if (step_learns_apart(row[task / L].s))
+        step_learn_layer(row[task / L].s, task % L, thread);
+}
+
+static void end_task(void *ctx, int task, int thread)
+{
+    (void)thread;
+    step_end(((struct row *)ctx)[task].s);
+}
+
+/* What came of the step, on the host: of several sessions side by side, and of their layers. */
 static int learn_all(struct session *room, struct row *row, int n)
 {
+    struct par *pool = room->e->pool;
     for (int i = 0; i < n; i++)
         row[i].s->in_task = n > 1;
-    par_run(n > 1 ? room->e->pool : NULL, n, learn_task, row);
+    par_run(n > 1 ? pool : NULL, n, learn_task, row);
     for (int i = 0; i < n; i++)
         row[i].s->in_task = false;
     for (int i = 0; i < n; i++)
         if (row[i].err)
             return row[i].err;
+    par_run(pool, n * room->e->config.n_layers, layer_task, row);
+    par_run(n > 1 ? pool : NULL, n, end_task, row);
     return KVF_OK;
 }
 
@@ -133,10 +217,13 @@ static int run(struct session *room, struct row *row, int n, const int32_t *ids)
 {
     struct mirror *m = room->mirror;
     int err = mirror_hold_logits(room, n);
+    for (int i = 0; !err && i < n; i++)
+        if (row[i].s->gate)
+            err = mirror_hold_normed(room, n);
     for (int i = 0; !err && i < n; i++) {
         if (room != row[i].s)
             lend(room, &row[i], i);
-        err = step_begin(row[i].s, own_logits(&row[i]), ids[i], &row[i].round);
+        err = step_begin(row[i].s, ids[i], &row[i].round);
     }
     if (err)
         return err;

@@ -11,6 +11,7 @@
 struct job {
     struct session *s;
     int layer, T, pos0;
+    const struct learned_token *x; /* that is stored; NULL: those in the session's own rows */
 };
 
 /* What becomes of a token's queries, keys and values before anything else sees them. */
@@ -122,6 +123,16 @@ static void tell_entry(const struct job *j, int h, int slot, int32_t pos, float 
     watch_appended(s, j->layer, h, slot, gate, pre);
 }
 
+static struct learned_token own_token(const struct session *s, int t)
+{
+    size_t row = (size_t)t;
+    return (struct learned_token){
+        .qkv = s->qkv + row * s->ld_qkv,
+        .pre = s->qk_pre ? s->qk_pre + row * s->ld_pre : NULL,
+        .gate = s->gate ? s->gate + row * (size_t)s->e->config.n_kv_heads : NULL,
+    };
+}
+
 /* Stores the entries of one head of the cache; query heads may have one each. */
 static void store_task(void *ctx, int h, int thread)
 {
@@ -131,9 +142,9 @@ static void store_task(void *ctx, int h, int thread)
     size_t D = (size_t)m->head_dim, kv = (size_t)(h * m->n_kv_heads / s->cache_heads);
     size_t k0 = (size_t)m->n_heads * D + kv * D, v0 = k0 + (size_t)m->n_kv_heads * D;
     for (int t = 0; t < j->T; t++) {
-        const float *row = s->qkv + (size_t)t * s->ld_qkv;
-        const float *pre = s->qk_pre ? s->qk_pre + (size_t)t * s->ld_pre + k0 : NULL;
-        float gate = s->gate ? s->gate[(size_t)t * (size_t)m->n_kv_heads + kv] : NAN;
+        const struct learned_token x = j->x ? *j->x : own_token(s, t);
+        const float *row = x.qkv, *pre = s->qk_pre ? x.pre + k0 : NULL;
+        float gate = s->gate ? x.gate[kv] : NAN;
         struct cache_entry e = {j->pos0 + t, 0, s->by_rank ? pre : row + k0, row + v0};
         if (s->gate && recorder_wants(s->recorder) & PROBE_GATE)
             recorder_gate(s->recorder, j->layer, h, e.pos, gate);
@@ -256,21 +267,29 @@ void layer_project(struct session *s, int layer, int T)
         par_run(s->e->pool, T, project_task, &j);
 }
 
+bool layers_learn_apart(const struct session *s)
+{
+    return !(recorder_wants(s->recorder) & PROBE_QUERY) && !s->chosen;
+}
+
 void layer_learn(struct session *s, int layer, const struct learned_token *x)
 {
-    struct job j = {s, layer, 1, s->n_past};
-    if (x->pre) {
+    struct job j = {s, layer, 1, s->n_past, x};
+    if (recorder_wants(s->recorder) & PROBE_QUERY) {
         memcpy(s->qkv, x->pre, s->ld_pre * sizeof *s->qkv);
         record_queries(s, &j, false);
+        memcpy(s->qkv, x->qkv, s->ld_qkv * sizeof *s->qkv);
+        record_queries(s, &j, true);
     }
-    if (s->qk_pre)
-        memcpy(s->qk_pre, x->pre, s->ld_pre * sizeof *s->qk_pre);
-    if (x->gate)
-        memcpy(s->gate, x->gate, (size_t)s->e->config.n_kv_heads * sizeof *s->gate);
-    memcpy(s->qkv, x->qkv, s->ld_qkv * sizeof *s->qkv);
-    record_queries(s, &j, true);
     par_run(session_pool(s), s->cache_heads, store_task, &j);
     count_reads(s, layer);
+}
+
+void layer_learn_apart(struct session *s, int layer, const struct learned_token *x, int thread)
+{
+    struct job j = {s, layer, 1, s->n_past, x};
+    for (int h = 0; h < s->cache_heads; h++)
+        store_task(&j, h, thread);
 }
 
 int layer_reserve(struct session *s, int layer, int T)

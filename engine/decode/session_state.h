@@ -144,6 +144,10 @@ struct learned_token {
     const float *gate; /* [KV heads]; NULL: there are none */
 };
 void layer_learn(struct session *s, int layer, const struct learned_token *x);
+/* Whether layers may be learned of by threads side by side, in any order; count_reads comes after.
+ */
+bool layers_learn_apart(const struct session *s);
+void layer_learn_apart(struct session *s, int layer, const struct learned_token *x, int thread);
 /* The same for T tokens of a prompt whose entries lie in pages as those of the cache, in room that
  * layer_reserve has made (KVF_OK or KVF_E_NOMEM).  The cache's heads are the model's KV heads. */
 struct learned_rows {

@@ -568,6 +568,7 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t ld_to, const void *from, size_t l
 {
     emulated::queue *q = emulated::queue_of(s);
     emulated::n_calls++;
+    emulated::n_copies++;
     if (kind == cudaMemcpyDeviceToHost)
         emulated::n_home += (long long)(width * n);
     if (status() != cudaSuccess) {
@@ -596,6 +597,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t)
 {
     emulated::n_calls++;
+    emulated::n_copies++;
     stream.todo.push_back([=] { memset(p, value, n); });
     return status();
 }

@@ -41,6 +41,7 @@ extern "C" {
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define GIVEN const
 
 struct uint3 {
     unsigned x, y, z;
@@ -92,7 +93,7 @@ void launch(const char *kernel, dim3 grid, dim3 block, size_t bytes,
             const std::function<void()> &body);
 long asked(const char *name, long otherwise);  /* a number of KVF_EMULATED */
 void later(const std::function<void()> &work); /* on the stream */
-extern long n_calls;                           /* of what puts work there (graphs.cc) */
+extern long n_calls, n_copies;                           /* of what puts work there (graphs.cc) */
 
 /* How a kernel is called with arguments that somebody has packed: what the device's own program
  * would know of it. */

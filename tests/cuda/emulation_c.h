@@ -24,6 +24,11 @@ long emulation_calls(void);
 long emulation_graphs(void);
 long emulation_told(void);
 long emulation_replays(void);
+/* How many copies and zeros have been put on the stream so far, those of graphs included. */
+long emulation_copies(void);
+/* Of the graph that was put on the stream last the longest chain of nodes that wait one for the
+ * other: what a device cannot do side by side. */
+long emulation_chain(void);
 /* How many bytes have been asked back from the device so far. */
 long long emulation_bytes_home(void);
 

@@ -3,6 +3,7 @@
  * stays as it was. */
 #include "tests/cuda/emulation.hh"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 
@@ -11,7 +12,8 @@
 namespace emulated
 {
 static std::map<const void *, known_kernel> kernels;
-long n_calls;
+long n_calls, n_copies;
+static long chain;
 static long n_graphs, n_told, n_replays;
 
 void know(const void *kernel, const known_kernel &how)
@@ -48,6 +50,7 @@ struct graph {
 struct exec {
     std::vector<node> all; /* copies */
     std::vector<size_t> order;
+    long chain; /* most nodes of which each waits for the one before it */
 };
 
 static bool pack(packed_call *c, const void *kernel, dim3 grid, dim3 block, size_t shared,
@@ -114,6 +117,18 @@ static std::vector<size_t> order_of(const exec &x)
     return order;
 }
 
+static long chain_of(const exec &x)
+{
+    std::vector<long> end(x.all.size());
+    long most = 0;
+    for (size_t i = 0; i < x.all.size(); i++) { /* what a node waits for was added before it */
+        for (size_t before : x.all[i].after)
+            end[i] = std::max(end[i], end[before]);
+        most = std::max(most, ++end[i]);
+    }
+    return most;
+}
+
 static bool pack_node(node *n, const cudaKernelNodeParams *p)
 {
     n->what = KERNEL;
@@ -163,6 +178,16 @@ using namespace emulated;
 long emulation_calls(void)
 {
     return n_calls;
+}
+
+long emulation_chain(void)
+{
+    return chain;
+}
+
+long emulation_copies(void)
+{
+    return n_copies;
 }
 
 long emulation_graphs(void)
@@ -248,6 +273,7 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *x, cudaGraph_t g, uns
     for (const auto &n : g->all)
         (*x)->all.push_back(*n);
     (*x)->order = order_of(**x);
+    (*x)->chain = chain_of(**x);
     n_graphs++;
     return cudaGetLastError();
 }
@@ -282,6 +308,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
     cudaError_t e = cudaGetLastError();
     long calls = ++n_calls;
     n_replays++;
+    chain = x->chain;
     for (size_t i : x->order) {
         const node &n = x->all[i];
         if (n.what == KERNEL)

@@ -163,7 +163,7 @@ Test(cuda, attention)
             if (s.a->T == 1) {
                 float *work = gpu_alloc(g, gpu_step_work(&s.in), 4);
                 gpu_zero(g, work, gpu_step_work(&s.in) * 4);
-                gpu_attend_step(g, &s.in, work);
+                gpu_attend_step(g, &s.in, &work, 1);
                 check_out(g, &s, "step");
                 gpu_free(g, work);
             }

@@ -76,7 +76,8 @@ static void choice_case(struct gpu *g, struct rng *r, int pools, int values, boo
                            SLOTS,
                            1,
                            2,
-                           older};
+                           older,
+                           gpu_alloc(g, gpu_choice_bytes(pools, HEADS / pools), 1)};
     int64_t *dk = device_copy(g, k, sizeof k);
     gpu_choose(g, &c, pools, HEADS / pools, dk);
     older_wins = older;
@@ -88,8 +89,9 @@ static void choice_case(struct gpu *g, struct rng *r, int pools, int values, boo
     device_check(g, "choose");
     mem_free(got);
     mem_free(got_count);
-    void *const all[] = {(void *)c.score, (void *)c.pos, c.mark, (void *)c.n, c.count, dk};
-    for (int i = 0; i < 6; i++)
+    void *const all[] = {(void *)c.score, (void *)c.pos, c.mark, (void *)c.n,
+                         c.count,         c.scratch,     dk};
+    for (int i = 0; i < 7; i++)
         gpu_free(g, all[i]);
 }
 

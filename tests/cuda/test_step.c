@@ -10,7 +10,7 @@ static float *attend(struct gpu *g, const struct setting *s, float *work, const 
     memset(noise, 0xff, n * 4);
     gpu_put(g, s->in.out, noise, n * 4);
     mem_free(noise);
-    gpu_attend_step(g, &s->in, work);
+    gpu_attend_step(g, &s->in, &work, 1);
     float *got = host_copy(g, s->in.out, n * 4);
     device_check(g, what);
     return got;
@@ -308,7 +308,7 @@ static void settle_at_once(struct gpu *g, const struct newcomer *x)
     in.cos_sin = x->a->turns ? in.cos_sin : NULL;
     in.unturned = x->a->asked ? in.unturned : NULL;
     in.until = x->a->leaves ? in.until : NULL;
-    gpu_settle(g, &x->k.c, &in);
+    gpu_settle(g, &x->k.c, &in, 1);
 }
 
 static void same_bits(struct gpu *g, const void *a, const void *b, size_t bytes, const char *what,

@@ -1,0 +1,140 @@
+/* What a step asks of the driver and the device, counted by the emulation: calls of the driver,
+ * nodes of graphs that are told anew, waits, kernels, copies, and the longest chain of nodes that
+ * wait one for the other.  Times are not known without a device, but these must not grow unnoticed.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "engine/decode/sampler.h"
+#include "tests/cuda/outcome.h"
+#include "tests/engine/golden.h"
+
+enum { PROMPT = 60, WARM = 8, STEPS = 24, CAP = PROMPT + STEPS, MOST = 4, BUDGET = 24 };
+
+struct counts {
+    long calls, told, waits, kernels, copies, chain;
+};
+
+static struct counts now(void)
+{
+    return (struct counts){emulation_calls(),    emulation_told(),   emulation_waits(),
+                           emulation_launches(), emulation_copies(), 0};
+}
+
+static long larger(long a, long b)
+{
+    return a > b ? a : b;
+}
+
+/* The most of each so far, with what has been counted since then. */
+static struct counts most_of(const struct counts *most, const struct counts *then)
+{
+    struct counts x = now();
+    return (struct counts){larger(most->calls, x.calls - then->calls),
+                           larger(most->told, x.told - then->told),
+                           larger(most->waits, x.waits - then->waits),
+                           larger(most->kernels, x.kernels - then->kernels),
+                           larger(most->copies, x.copies - then->copies),
+                           larger(most->chain, emulation_chain())};
+}
+
+static struct gates *open_gates(struct engine *e)
+{
+    const struct gates_model model = gates_model_from(&e->config, NULL, &e->kernels);
+    const char *folder = getenv("KVF_TINY_GATES");
+    char path[4096];
+    struct kvf_diag d = {""};
+    struct gates *g = NULL;
+    snprintf(path, sizeof path, "%s/tiny_rg.safetensors", folder ? folder : ".");
+    cr_assert(zero(int, gates_open(path, &model, &g, &d)), "%s", d.text);
+    return g;
+}
+
+/* Sessions of one method, which draw their tokens there. */
+struct crowd {
+    struct engine *e;
+    struct gates *gates;
+    struct batch *batch;
+    struct session *s[MOST];
+    struct sampler by[MOST];
+    int n;
+};
+
+static void gather(struct crowd *x, const char *method)
+{
+    struct kvf_diag d = {""};
+    struct engine_options opt = {.n_threads = 1, .backend = &backend_cuda};
+    int32_t ids[PROMPT];
+    cr_assert(zero(int, engine_open(tiny_path(0), &opt, &x->e, &d)), "%s", d.text);
+    struct choice c = choose(method, method_unbudgeted(method) ? 0 : BUDGET);
+    x->gates = method_gates(&c.row) ? open_gates(x->e) : NULL;
+    struct session_options how = {
+        .method = &c.row, .params = &c.params, .gates = x->gates, .kv_type = KV_F16, .cap = CAP};
+    cr_assert(zero(int, batch_create(x->e, x->n, &x->batch)));
+    for (int i = 0; i < PROMPT; i++)
+        ids[i] = (i * i + 1) % x->e->config.vocab;
+    for (int i = 0; i < x->n; i++) {
+        cr_assert(zero(int, session_create(x->e, &how, &x->s[i], &d)), "%s", d.text);
+        cr_assert(zero(int, sampler_init(&x->by[i], 0.8, 0.9, 5, x->e->config.vocab)));
+        cr_assert(zero(int, session_prompt(x->s[i], ids, PROMPT - i, NULL, NULL)));
+        session_draws(x->s[i], &x->by[i]);
+    }
+}
+
+static void part(struct crowd *x)
+{
+    for (int i = 0; i < x->n; i++) {
+        session_destroy(x->s[i]);
+        sampler_finish(&x->by[i]);
+    }
+    batch_destroy(x->batch);
+    gates_close(x->gates);
+    engine_close(x->e);
+}
+
+/* The most that any step of n sessions asks for, once graphs are built. */
+static struct counts count(const char *method, int n)
+{
+    struct crowd x = {.n = n};
+    struct counts most = {0};
+    int32_t ids[MOST];
+    gather(&x, method);
+    for (int t = 0; t < STEPS; t++) {
+        for (int i = 0; i < n; i++)
+            ids[i] = session_next(x.s[i]);
+        struct counts then = now();
+        cr_assert(zero(int, batch_step(x.batch, x.s, n, ids)));
+        if (t >= WARM)
+            most = most_of(&most, &then);
+    }
+    part(&x);
+    return most;
+}
+
+/* Of one session, and how much each further one adds: no call of the driver, nothing told anew, no
+ * wait, and not a node to the longest chain.  A model of two layers. */
+Test(calls, of_a_step, .timeout = 240)
+{
+    static const struct {
+        const char *method;
+        int chain, kernels, copies, more_kernels, more_copies;
+    } row[] = {{"full", 32, 25, 8, 11, 8},     {"window", 37, 29, 12, 15, 12},
+               {"trimkv", 37, 39, 14, 25, 14}, {"dbtrimkv", 37, 39, 14, 25, 14},
+               {"h2o", 37, 35, 12, 21, 12},    {"snapkv:window=4,every=3", 38, 36, 12, 22, 12}};
+    device_needed();
+    for (size_t i = 0; EMULATED && i < sizeof row / sizeof *row; i++)
+        for (int n = 1; n <= MOST; n += MOST - 1) {
+            struct counts x = count(row[i].method, n);
+            cr_log_info("%s, %d: %ld calls, %ld told, %ld waits, %ld kernels, %ld copies, a chain "
+                        "of %ld",
+                        row[i].method, n, x.calls, x.told, x.waits, x.kernels, x.copies, x.chain);
+            bool once = x.calls == 1 && x.told == 0 && x.waits == 1 && x.chain <= row[i].chain;
+            cr_expect(once, "%s, %d: %ld calls, %ld told, %ld waits, a chain of %ld", row[i].method,
+                      n, x.calls, x.told, x.waits, x.chain);
+            cr_expect(le(long, x.kernels, row[i].kernels + (n - 1) * row[i].more_kernels), "%s, %d",
+                      row[i].method, n);
+            cr_expect(le(long, x.copies, row[i].copies + (n - 1) * row[i].more_copies), "%s, %d",
+                      row[i].method, n);
+        }
+    cr_assert(eq(int, emulation_faults(), 0), "%s", emulation_first_fault());
+}
