@@ -18,14 +18,14 @@ import sys
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 # Of a multiprocessor: registers, lanes, blocks, bytes of shared memory; CUDA C++ Programming Guide, table of compute capabilities.
 MACHINE = {"80": (65536, 2048, 32, 164 << 10), "90": (65536, 2048, 32, 228 << 10), "100": (65536, 2048, 32, 228 << 10)}
-LANES = {"product_kernel": 128, "step_kernel": 128, "join_kernel": 128, "append_kernel": 128, "embed_kernel": 128, "values_kernel": 128,
+LANES = {"product_kernel": 128, "join_kernel": 128, "append_kernel": 128, "embed_kernel": 128, "values_kernel": 128,
          "cut_kernel": 64, "scores_kernel": 128, "keydiff_kernel": 64, "share_kernel": 32, "keys_kernel": 128,
          "drop_kernel": 128, "embed_learn_kernel": 32, "bounds_kernel": 128, "possible_kernel": 128, "block_kernel": 128,
          "largest_kernel": 128, "count_kernel": 128, "moments_kernel": 128, "turn_kernel": 128, "logit_kernel": 64,
          "sum_kernel": 128, "greedy_kernel": 32, "all_kernel": 32, "tensor_kernel": 128,
          "tensor_forward_kernel": 128, "tensor_queries_kernel": 128, "tensor_keys_kernel": 128, "cuts_kernel": 512,
          "watch_entries_kernel": 128, "tensor_scores_kernel": 128}  # the others have 256
-DYNAMIC = {"keydiff_kernel": 1, "scores_kernel": 16, "prompt_kernel": 32, "step_kernel": 4}  # rows of D floats
+DYNAMIC = {"keydiff_kernel": 1, "scores_kernel": 16, "prompt_kernel": 32}  # rows of D floats
 FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-Xcompiler", "-Wno-unknown-pragmas", "-I.", "-Ibase/include", "-Ilibtrace/include",
          "--resource-usage", "-c", "-o", os.devnull]
 
@@ -50,12 +50,14 @@ def dynamic(name, dim):
         wide, tiles = map(int, re.findall(r"\d+", name)[:2])
         ring, ld = 2 if wide * tiles > 128 else 3, wide // 8 + 1
         return (64 * tiles * ld + ring * (5 * wide + 32 * ld)) * 16
-    if name.startswith("tensor_"):  # forward_shape, queries_shape and keys_shape of train_forward.cu and train_backward.cu
+    if name.startswith("tensor_") and "<" in name:  # forward_shape, queries_shape and keys_shape of train_forward.cu and train_backward.cu
         wide, ld = int(re.search(r"\d+", name)[0]), int(re.search(r"\d+", name)[0]) // 8 + 1
         keys = name.startswith("tensor_keys")
         rows = 32 if wide > (96 if keys else 128) else 64
         own = 2 if keys else 0 if wide <= 128 else 2 if name.startswith("tensor_queries") else 1
         return (2 * (2 * rows * ld + 3 * rows // 4) + own * 64 * ld) * 16
+    if name.startswith("step_kernel"):  # shared_bytes of step.cuh, eleven pages for a block
+        return (3 * 1024 * 4 + 256 * 4 * 4 + 4 * (64 + 1 + dim) + 2 * 11) * 4
     return DYNAMIC.get(name.split("<")[0], 0) * dim * 4
 
 
