@@ -32,8 +32,8 @@ struct bench {
     float *x, *out, *p, *work, *norm, *cos_sin, *max;
     double *sum;
     struct qrows q;
-    struct packed w[5]; /* by packed_kind: [D_FFN][D_MODEL] */
-    struct packed head; /* Q4: [VOCAB][D_MODEL] */
+    struct packed w[PACK_BF16 + 1]; /* by kind, but for Q6: [D_FFN][D_MODEL] */
+    struct packed head;             /* Q4: [VOCAB][D_MODEL] */
     void *kpage[KV_TYPES], *vpage[KV_TYPES], *scratch;
     uint16_t *last;
     int T;
@@ -164,7 +164,8 @@ static const struct task {
     {"matmul_q", "Q4 8 bits 16x1536x576", run_matmul_hi, PRODUCT(16), "GFLOP/s", 16, PACK_Q4},
     {"matmul_q", "Q8 8 bits 16x1536x576", run_matmul_hi, PRODUCT(16), "GFLOP/s", 16, PACK_Q8},
     {"matmul_q", "Q4 1x1536x576", run_matmul_q, D_FFN *D_MODEL * .625, "GB/s", 1, PACK_Q4},
-    {"matmul_q", "Q8 1x1536x576", run_matmul_q, D_FFN *D_MODEL * 1.125, "GB/s", 1, PACK_Q8},
+    {"matmul_q", "Q5 1x1536x576", run_matmul_q, D_FFN *D_MODEL * .6875, "GB/s", 1, PACK_Q5},
+    {"matmul_q", "Q8 1x1536x576", run_matmul_q, D_FFN *D_MODEL * 1.0625, "GB/s", 1, PACK_Q8},
     {"matmul_q", "Q4 1x49152x576", run_head, (double)VOCAB *D_MODEL * .625, "GB/s", 1, PACK_Q4},
     {"matmul_f", "F32 256x1536x576", run_matmul_f, PRODUCT(CHUNK), "GFLOP/s", CHUNK, PACK_F32},
     {"matmul_f", "F16 256x1536x576", run_matmul_f, PRODUCT(CHUNK), "GFLOP/s", CHUNK, PACK_F16},
@@ -237,14 +238,12 @@ static int pack(struct packed *w, struct rng *r, enum weight_type type, int N)
 
 static int make_weights(struct bench *b, struct rng *r)
 {
-    static const enum weight_type of[] = {[PACK_Q4] = WEIGHT_Q4_1,
-                                          [PACK_Q8] = WEIGHT_Q8_0,
-                                          [PACK_F32] = WEIGHT_F32,
-                                          [PACK_F16] = WEIGHT_F16,
-                                          [PACK_BF16] = WEIGHT_BF16};
+    static const enum weight_type of[] = {
+        [PACK_Q4] = WEIGHT_Q4_1, [PACK_Q5] = WEIGHT_Q5_0, [PACK_Q8] = WEIGHT_Q8_0,
+        [PACK_F32] = WEIGHT_F32, [PACK_F16] = WEIGHT_F16, [PACK_BF16] = WEIGHT_BF16};
     int err = pack(&b->head, r, WEIGHT_Q4_1, VOCAB);
-    for (int kind = 0; !err && kind < 5; kind++)
-        err = pack(&b->w[kind], r, of[kind], D_FFN);
+    for (int kind = 0; !err && kind <= PACK_BF16; kind++) /* Q6 has blocks of 256 */
+        err = kind == PACK_Q6 ? KVF_OK : pack(&b->w[kind], r, of[kind], D_FFN);
     return err;
 }
 

@@ -13,11 +13,6 @@ struct job {
     int per_task; /* panels */
 };
 
-static bool quantised(const struct packed *w)
-{
-    return w->kind == PACK_Q4 || w->kind == PACK_Q8;
-}
-
 /* Makes rows and, for a quantised matrix, quantises them. */
 static void prepare_task(void *ctx, int task, int thread)
 {
@@ -27,7 +22,7 @@ static void prepare_task(void *ctx, int task, int thread)
     if (j->in->make)
         j->in->make(j->s, j->in->how, t0, end - t0);
     int step = j->in->ld == (size_t)j->w->K ? end - t0 : 1; /* rows that lie side by side */
-    for (int t = t0; quantised(j->w) && t < end; t += step) {
+    for (int t = t0; packed_quantised(j->w) && t < end; t += step) {
         struct qrows rows = qrows_from(&j->s->q, (size_t)t);
         j->s->e->kernels.quant_rows(&rows, j->in->x + (size_t)t * j->in->ld, step, j->w->K);
     }
@@ -40,7 +35,7 @@ static void matmul_task(void *ctx, int task, int thread)
     (void)thread;
     int p0 = task * j->per_task;
     int n = j->w->n_panels - p0 < j->per_task ? j->w->n_panels - p0 : j->per_task;
-    if (quantised(j->w))
+    if (packed_quantised(j->w))
         k->matmul_q(j->out, j->ld, &j->s->q, j->T, j->w, p0, n);
     else
         k->matmul_f(j->out, j->ld, j->in->x, j->in->ld, j->T, j->w, p0, n);
@@ -75,7 +70,7 @@ void linear(struct session *s, float *out, size_t ld, const struct rows_in *in, 
     int per_task = panels_per_task(w->n_panels, par_threads(pool), T);
     struct job j = {s, out, ld, in, T, w, per_task};
     s->q.K = w->K;
-    if (quantised(w) || in->make)
+    if (packed_quantised(w) || in->make)
         par_run(pool, (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, prepare_task, &j);
     par_run(pool, (w->n_panels + per_task - 1) / per_task, matmul_task, &j);
 }

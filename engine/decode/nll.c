@@ -45,7 +45,7 @@ int segment_logits(struct session *s, const float *x, int n, int segment, int th
     int p0 = segment * PANELS, left = w->n_panels - p0;
     struct packed part = packed_part(w, p0, left < PANELS ? left : PANELS);
     float *buf = s->segment + (size_t)thread * (size_t)s->chunk * VOCAB_SEGMENT;
-    if (w->kind == PACK_Q4 || w->kind == PACK_Q8)
+    if (packed_quantised(w))
         k->matmul_q(buf, VOCAB_SEGMENT, &s->q, n, &part, 0, part.n_panels);
     else
         k->matmul_f(buf, VOCAB_SEGMENT, x, (size_t)w->K, n, &part, 0, part.n_panels);
@@ -85,7 +85,7 @@ void segment_rows(struct session *s, const float *x, int n)
     const struct packed *w = &s->e->weights->head;
     struct job j = {s, x, NULL, n};
     s->q.K = w->K;
-    if (w->kind == PACK_Q4 || w->kind == PACK_Q8)
+    if (packed_quantised(w))
         par_run(s->e->pool, n, quantise_task, &j);
 }
 

@@ -24,7 +24,7 @@ struct block_format {
     void (*decode)(const uint8_t *block, int span, struct span *out); /* channels 32 span ... */
     int lowest;            /* q >= lowest: 0, or minus a power of two in formats with e = 0 */
     int d_at;              /* where d lies in a block */
-    enum packed_kind kind; /* PACK_Q4: q - lowest < 16 */
+    enum packed_kind kind; /* of as many bits as q - lowest has; of 6 bits n_fine is 2 */
     int n_fine;            /* different (s, n) in 32 channels; 0: s is 1 everywhere */
 };
 

@@ -47,23 +47,27 @@ void quant_rows_ref(struct qrows *out, const float *x, int T, int K)
 
 static int weight_u(const struct packed *w, size_t at, int r, int k)
 {
-    if (w->kind == PACK_Q8)
-        return w->data[at * 512 + (size_t)(k / 4 * 64 + r * 4 + k % 4)];
-    uint8_t two = w->data[at * 256 + (size_t)(k / 8 * 64 + r * 4 + k % 4)];
-    return k % 8 < 4 ? two & 15 : two >> 4;
+    int bits = packed_bits(w->kind), n_high = bits - 4, g = k / 4;
+    const uint8_t *from = w->data + at * 64 * (size_t)bits + r * 4 + k % 4;
+    if (bits == 8)
+        return from[g * 64];
+    int low = from[g / 2 * 64] >> g % 2 * 4 & 15;
+    int high = n_high ? from[256 + g * n_high / 8 * 64] >> g * n_high % 8 : 0;
+    return low | (high & ((1 << n_high) - 1)) << 4;
 }
 
 /* d and m of part h of a block. */
 static void scales(const struct packed *w, size_t at, int h, int r, float *d, float *m)
 {
-    const uint16_t *scale = w->scale + at / (size_t)w->super * 2 * PANEL + r;
+    size_t step = w->lowest ? PANEL : 2 * PANEL;
+    const uint16_t *scale = w->scale + at / (size_t)w->super * step + r;
+    size_t part = (at * (size_t)w->n_fine + (size_t)h) * step + (size_t)r;
     *d = half_to_float(scale[0]);
-    *m = half_to_float(scale[PANEL]);
-    if (!w->n_fine)
-        return;
-    const int8_t *fine = w->fine + (at * (size_t)w->n_fine + (size_t)h) * 2 * PANEL + r;
-    *d *= (float)fine[0];
-    *m *= (float)fine[PANEL];
+    if (w->n_fine)
+        *d *= (float)w->fine[part];
+    *m = w->lowest ? (float)w->lowest * *d : half_to_float(scale[PANEL]);
+    if (w->n_fine && !w->lowest)
+        *m *= (float)w->fine[part + PANEL];
 }
 
 /* For each block, or each half of it: acc = fma(d * s_x, sum u q, acc); acc = fma(m, sum_x, acc).

@@ -131,22 +131,49 @@ void weight_dequant(float *out, const void *src, enum weight_type type, size_t n
                                         : bf16_to_float(load16(p + 2 * i));
 }
 
+/* How many of d and m are stored. */
+static size_t scales_of(const struct packed *w)
+{
+    return w->lowest ? 1 : 2;
+}
+
 /* w = d q - e n = d u + m n with u = q - lowest: m = lowest d where e is 0, else -e; in the
  * plain form n is -1 and m stands alone. */
 static void pack_scales(struct packed *w, int r, size_t at, const struct block_format *f,
                         const struct span *b)
 {
-    uint16_t *scale = w->scale + at / (size_t)w->super * 2 * PANEL;
-    int8_t *fine = w->n_fine ? w->fine + at * (size_t)w->n_fine * 2 * PANEL : NULL;
+    size_t step = scales_of(w) * PANEL;
+    uint16_t *scale = w->scale + at / (size_t)w->super * step + r;
+    int8_t *fine = w->n_fine ? w->fine + at * (size_t)w->n_fine * step + r : NULL;
     bool centred = f->lowest != 0;
-    scale[r] = b->d;
+    scale[0] = b->d;
+    for (int h = 0; h < w->n_fine; h++)
+        fine[(size_t)h * step] = b->s[h];
+    if (w->lowest)
+        return;
     if (centred)
-        scale[PANEL + r] = float_to_half((float)f->lowest * half_to_float(b->d));
+        scale[PANEL] = float_to_half((float)f->lowest * half_to_float(b->d));
     else
-        scale[PANEL + r] = w->n_fine ? b->e ^ 0x8000 : b->e;
-    for (int h = 0; h < w->n_fine; h++) {
-        fine[h * 2 * PANEL + r] = b->s[h];
-        fine[h * 2 * PANEL + PANEL + r] = centred ? b->s[h] : b->n[h];
+        scale[PANEL] = w->n_fine ? b->e ^ 0x8000 : b->e;
+    for (int h = 0; h < w->n_fine; h++)
+        fine[(size_t)h * step + PANEL] = centred ? b->s[h] : b->n[h];
+}
+
+/* The numbers of a row in a (panel, block), four to a word: one word of each 64 bytes. */
+static void pack_words(uint32_t word[8], const uint8_t u[QBLOCK], int bits)
+{
+    int n_high = bits - 4;
+    memset(word, 0, 8 * sizeof *word);
+    for (int g = 0; g < 8; g++) {
+        uint32_t four;
+        memcpy(&four, u + 4 * g, 4);
+        if (bits == 8) {
+            word[g] = four;
+            continue;
+        }
+        word[g / 2] |= (four & 0x0f0f0f0f) << g % 2 * 4;
+        if (n_high)
+            word[4 + g * n_high / 8] |= (four >> 4 & 0x0f0f0f0f) << g * n_high % 8;
     }
 }
 
@@ -155,29 +182,19 @@ static void pack_block(struct packed *w, int row, int block, const uint8_t *src,
 {
     struct span b;
     uint8_t u[QBLOCK];
-    int r = row % PANEL, spans = f->block / QBLOCK;
+    uint32_t word[8];
+    int bits = packed_bits(w->kind), r = row % PANEL, spans = f->block / QBLOCK;
     size_t at = (size_t)(row / PANEL) * (size_t)w->n_blocks + (size_t)block;
     f->decode(src + (size_t)(block / spans) * (size_t)f->bytes, block % spans, &b);
     pack_scales(w, r, at, f, &b);
     for (int i = 0; i < QBLOCK; i++)
         u[i] = (uint8_t)(b.q[i] - f->lowest);
-    if (w->kind == PACK_Q8) {
-        uint8_t *dst = w->data + at * 512 + r * 4;
-        for (int g = 0; g < 8; g++)
-            memcpy(dst + g * 64, u + 4 * g, 4);
-        return;
-    }
-    uint8_t *dst = w->data + at * 256 + r * 4;
-    for (int g = 0; g < 4; g++) { /* four bytes at a time: u < 16 */
-        uint32_t low, high;
-        memcpy(&low, u + 8 * g, 4);
-        memcpy(&high, u + 8 * g + 4, 4);
-        low |= high << 4;
-        memcpy(dst + g * 64, &low, 4);
-    }
+    pack_words(word, u, bits);
+    for (int i = 0; i < bits; i++)
+        memcpy(w->data + at * 64 * (size_t)bits + i * 64 + r * 4, word + i, 4);
 }
 
-/* lowest * d must be exact in f16: true unless d is near f16's largest number. */
+/* lowest * d must be exact in f16, stored or not: true unless d is near f16's largest number. */
 static bool scale_overflows(const struct pack_source *s, const struct block_format *f, int K)
 {
     size_t n = weight_bytes(s->type, (size_t)K) * (size_t)s->n_rows;
@@ -189,11 +206,6 @@ static bool scale_overflows(const struct pack_source *s, const struct block_form
     return false;
 }
 
-static bool quantised(enum packed_kind kind)
-{
-    return kind == PACK_Q4 || kind == PACK_Q8;
-}
-
 /* The kind and form in which a source meets those before it. */
 static void join_kind(struct packed *w, const struct pack_source *s, bool first)
 {
@@ -202,8 +214,9 @@ static void join_kind(struct packed *w, const struct pack_source *s, bool first)
     if (first) {
         w->kind = f->kind;
         w->super = super;
-    } else if (quantised(w->kind) && quantised(f->kind)) {
-        w->kind = w->kind == PACK_Q8 ? PACK_Q8 : f->kind;
+        w->lowest = f->lowest;
+    } else if (packed_quantised(w) && f->kind <= PACK_Q8) {
+        w->kind = w->kind > f->kind ? w->kind : f->kind;
     } else if (w->kind != f->kind) {
         w->kind = PACK_F32;
     }
@@ -211,7 +224,9 @@ static void join_kind(struct packed *w, const struct pack_source *s, bool first)
         w->n_fine = f->n_fine;
     if (super < w->super)
         w->super = super;
-    if (quantised(w->kind) && scale_overflows(s, f, w->K))
+    if (w->lowest != f->lowest)
+        w->lowest = 0;
+    if (packed_quantised(w) && scale_overflows(s, f, w->K))
         w->kind = PACK_F32;
 }
 
@@ -227,10 +242,10 @@ static void choose_kind(const struct pack_source *src, int n_src, int K, int exa
     }
     if (exact)
         w->kind = PACK_F32;
-    if (!quantised(w->kind))
-        w->n_fine = w->super = 0;
+    if (!packed_quantised(w))
+        w->n_fine = w->super = w->lowest = 0;
     w->n_panels = (w->N + PANEL - 1) / PANEL;
-    w->n_blocks = quantised(w->kind) ? K / QBLOCK : 0;
+    w->n_blocks = packed_quantised(w) ? K / QBLOCK : 0;
 }
 
 /* Bytes of data, f16 of scale and bytes of fine. */
@@ -240,13 +255,14 @@ struct lengths {
 
 static struct lengths lengths(const struct packed *w)
 {
-    static const uint8_t half_bytes[] = {
-        [PACK_Q4] = 1, [PACK_Q8] = 2, [PACK_F32] = 8, [PACK_F16] = 4, [PACK_BF16] = 4};
+    static const uint8_t bits[] = {[PACK_Q4] = 4,   [PACK_Q5] = 5,   [PACK_Q6] = 6,   [PACK_Q8] = 8,
+                                   [PACK_F32] = 32, [PACK_F16] = 16, [PACK_BF16] = 16};
     size_t cells = (size_t)w->n_panels * PANEL * (size_t)w->K;
     size_t blocks = (size_t)w->n_panels * (size_t)w->n_blocks;
-    return (struct lengths){cells * half_bytes[w->kind] / 2,
-                            blocks ? blocks / (size_t)w->super * 2 * PANEL : 0,
-                            blocks * (size_t)w->n_fine * 2 * PANEL};
+    size_t step = scales_of(w) * PANEL;
+    return (struct lengths){cells / 8 * bits[w->kind],
+                            blocks ? blocks / (size_t)w->super * step : 0,
+                            blocks * (size_t)w->n_fine * step};
 }
 
 enum { ROOM_ALIGN = 64 };
@@ -366,11 +382,11 @@ int packed_build_in(struct pack_room *room, const struct pack_source *src, int n
 struct packed packed_part(const struct packed *w, int p0, int n)
 {
     struct packed v = *w;
-    size_t first = (size_t)p0, blocks = first * (size_t)w->n_blocks;
+    size_t first = (size_t)p0, blocks = first * (size_t)w->n_blocks, step = scales_of(w) * PANEL;
     if (w->n_blocks) {
-        v.data += blocks * (w->kind == PACK_Q4 ? 256 : 512);
-        v.scale += blocks / (size_t)w->super * 2 * PANEL;
-        v.fine = w->fine ? w->fine + blocks * (size_t)w->n_fine * 2 * PANEL : NULL;
+        v.data += blocks * 64 * (size_t)packed_bits(w->kind);
+        v.scale += blocks / (size_t)w->super * step;
+        v.fine = w->fine ? w->fine + blocks * (size_t)w->n_fine * step : NULL;
     } else {
         v.data += first * (size_t)w->K * PANEL * (w->kind == PACK_F32 ? 4 : 2);
     }

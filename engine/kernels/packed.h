@@ -3,10 +3,11 @@
  * Rows of the matrix (output channels) are grouped into panels of 16, padded
  * with zero rows.  Within a panel, input channels advance in blocks of 32.
  *
- * Quantised kinds are affine and unsigned: w = d * u + m, in two forms.
+ * Quantised kinds are affine and unsigned: w = d * u + m, in two forms.  Where m is a power of two
+ * times d, minus 2 to 128 for a whole matrix, it is not stored: it is exact as a product of floats.
  *
- * Plain: one f16 d and one f16 m per (row, block of 32), which covers these file types
- * without loss:
+ * Plain: one f16 d, and one f16 m unless it follows from d, per (row, block of 32), which covers
+ * these file types without loss:
  *     Q4_1: u = q (0..15), d, m as stored       Q4_0: u = q, m = -8 d
  *     Q5_1: u = q (0..31), d, m as stored       Q5_0: u = q, m = -16 d
  *     Q8_0: u = q + 128,   m = -128 d           IQ4_NL: u = value + 128, m = -128 d
@@ -22,18 +23,19 @@
  * signed bytes.  |sum(u q_x)| <= 32 * 255 * 32639 < 2^31.
  *
  * Bits per weight here and in the file, of types that have a matrix for themselves:
- *     Q4_0, Q4_1      5      (4.5, 5)      Q4_K        4.625  (4.5)
- *     Q5_0, Q5_1      9      (5.5, 6)      Q5_K        8.625  (5.5)
- *     Q8_0            9      (8.5)         Q6_K        9.125  (6.5625)
- *     IQ4_NL          9      (4.5)         Q2_K, Q3_K  5.125  (2.625, 3.4375)
- *     F16, BF16, F32  16, 16, 32           IQ4_XS      8.625  (4.25)
+ *     Q4_0, Q4_1      4.5, 5  (4.5, 5)     Q4_K        4.625  (4.5)
+ *     Q5_0, Q5_1      5.5, 6  (5.5, 6)     Q5_K        5.625  (5.5)
+ *     Q8_0            8.5     (8.5)        Q6_K        6.5625 (6.5625)
+ *     IQ4_NL          8.5     (4.5)        Q2_K, Q3_K  5.125, 4.5625 (2.625, 3.4375)
+ *     F16, BF16, F32  16, 16, 32           IQ4_XS      8.3125 (4.25)
  *
- * Layout of one (panel, block) of a quantised matrix, all 64-byte aligned:
- *     Q8: 8 groups g of [16 rows][4 channels 4g..4g+3] u8     512 bytes
- *     Q4: 4 groups g of 64 bytes; byte [row*4 + c] holds channel 8g + c in its
- *         low and channel 8g + 4 + c in its high nibble         256 bytes
- * and beside it scale[panel][block / super][2][16] f16: 16 d, then 16 m; and in the fine
- * form fine[panel][block][n_fine][2][16] int8: 16 s, then 16 n.
+ * Layout of one (panel, block) of a quantised matrix of B bits, 64 B bytes, 64-byte aligned:
+ *     8 groups g of [16 rows][4 channels 4g..4g+3], byte [row*4 + c]: of Q8 64 bytes each; of the
+ *     others the low nibbles, groups 2i and 2i + 1 in the low and high halves of 64 bytes, and
+ *     behind them 64 bytes for each bit above the fourth: the bytes of a place have the high bits
+ *     of all 8 groups one after the other, from the lowest bit of the first byte on.
+ * and beside it scale[panel][block / super][2][16] f16: 16 d, then 16 m; and in the fine form
+ * fine[panel][block][n_fine][2][16] int8: 16 s, then 16 n.  Without m, [16] d and [16] s alone.
  * Float kinds: data[panel][k][16] of f32, f16 or bf16. */
 #ifndef KVF_ENGINE_PACKED_H
 #define KVF_ENGINE_PACKED_H
@@ -46,7 +48,8 @@
 
 enum { PANEL = 16, QBLOCK = 32 };
 
-enum packed_kind { PACK_Q4, PACK_Q8, PACK_F32, PACK_F16, PACK_BF16 };
+/* Quantised kinds first, the more bits the later. */
+enum packed_kind { PACK_Q4, PACK_Q5, PACK_Q6, PACK_Q8, PACK_F32, PACK_F16, PACK_BF16 };
 
 struct packed {
     enum packed_kind kind;
@@ -58,6 +61,7 @@ struct packed {
     int8_t *fine;    /* owned; NULL unless n_fine */
     int n_fine;      /* 0: plain; 1, 2: pairs (s, n) of a block */
     int super;       /* blocks that share d and m: 1, or 8 in the fine form */
+    int lowest;      /* m = lowest d, and is not stored; 0: it is */
     size_t bytes;    /* of data, scale and fine together */
     bool lent;       /* the three lie in a room, which owns them */
 };
@@ -106,10 +110,21 @@ struct pack_source {
     int n_rows;
 };
 
+static inline bool packed_quantised(const struct packed *w)
+{
+    return w->kind <= PACK_Q8;
+}
+
+/* Of a quantised kind: 4 to 8. */
+static inline int packed_bits(enum packed_kind kind)
+{
+    return kind == PACK_Q8 ? 8 : 4 + (int)kind;
+}
+
 /* Packs the sources one below the other.  exact: always PACK_F32.  Otherwise quantised sources
- * become Q4 when all fit in 4 bits, else Q8; F16 and BF16 keep 16 bits; floats beside quantised
- * or other floats become F32, and so does a source with scales that no model has (32 d or 128 d
- * over f16's largest number).  KVF_OK or KVF_E_NOMEM; on failure *ret is zeroed. */
+ * become the least quantised kind that all fit in; F16 and BF16 keep 16 bits; floats beside
+ * quantised or other floats become F32, and so does a source with scales that no model has (32 d or
+ * 128 d over f16's largest number).  KVF_OK or KVF_E_NOMEM; on failure *ret is zeroed. */
 int packed_build(const struct pack_source *src, int n_src, int K, int exact, struct packed *ret);
 /* The bytes of what packed_build makes of the sources.  Data may be NULL, and then no scale of that
  * source counts as too large for f16. */

@@ -36,10 +36,16 @@ static int some_byte(struct rng *r, int low, int high)
     }
 }
 
-static void make(struct rng *r, enum packed_kind kind, int n_fine, int super, int K, bool hi_alone)
+struct form {
+    enum packed_kind kind;
+    int n_fine, super, lowest;
+};
+
+static void make(struct rng *r, const struct form *f, int K, bool hi_alone)
 {
-    int N = MOST_PANELS * PANEL, blocks = K / QBLOCK;
-    p.w = (struct packed){kind, N, K, MOST_PANELS, blocks, p.data, p.scale, p.fine, n_fine, super};
+    int super = K % 256 ? 1 : f->super, N = MOST_PANELS * PANEL, blocks = K / QBLOCK;
+    p.w = (struct packed){f->kind, N,      K,         MOST_PANELS, blocks,   p.data,
+                          p.scale, p.fine, f->n_fine, super,       f->lowest};
     p.x = (struct qrows){p.q, p.of_block, p.sum, p.half, K, hi_alone};
     for (size_t i = 0; i < sizeof p.data; i++)
         p.data[i] = (uint8_t)some_byte(r, 0, 255);
@@ -84,8 +90,9 @@ static void check_part(matmul_q_fn multiply, const char *name, int T, int panel,
 static void check_all(matmul_q_fn multiply, const char *name, bool tiles)
 {
     static const int widths[] = {32, 64, 96, 256, 768, 800, 1632, 2048};
-    static const int forms[][3] = {{PACK_Q4, 0, 1}, {PACK_Q8, 0, 1}, {PACK_Q4, 1, 1},
-                                   {PACK_Q8, 1, 8}, {PACK_Q4, 2, 8}, {PACK_Q8, 2, 1}};
+    static const struct form forms[] = {
+        {PACK_Q4, 0, 1, 0},  {PACK_Q8, 0, 1, -128}, {PACK_Q4, 1, 1, 0},   {PACK_Q8, 1, 8, 0},
+        {PACK_Q4, 2, 8, -4}, {PACK_Q8, 2, 1, 0},    {PACK_Q5, 0, 1, -16}, {PACK_Q6, 2, 8, -32}};
     enum { N_WIDTHS = sizeof widths / sizeof *widths, N_FORMS = sizeof forms / sizeof *forms };
     const char *size = getenv("KVFATE_TESTS");
     int step = size && strcmp(size, "long") == 0 ? 1 : N_WIDTHS;
@@ -95,9 +102,7 @@ static void check_all(matmul_q_fn multiply, const char *name, bool tiles)
     kernels_init(&reference, 0);
     for (int c = 0; c < 2 * N_FORMS; c++)
         for (int k = 0; k < N_WIDTHS; k++) {
-            const int *form = forms[c / 2];
-            int super = widths[k] % 256 ? 1 : form[2];
-            make(&r, (enum packed_kind)form[0], form[1], super, widths[k], c % 2);
+            make(&r, &forms[c / 2], widths[k], c % 2);
             reference.matmul_q(p.want, LD, &p.x, MOST_T, &p.w, 0, MOST_PANELS);
             for (int T = 1 + k % step; T <= MOST_T; T += step) {
                 int n = 1 + (int)rng_below(&r, MOST_PANELS);
@@ -145,7 +150,7 @@ Test(amx, instructions_outlast_signals)
     struct variant v[MAX_VARIANTS];
     struct rng r;
     rng_init(&r, 19);
-    make(&r, PACK_Q8, 2, 1, K, false);
+    make(&r, &(struct form){PACK_Q8, 2, 1, 0}, K, false);
     for (int i = 0, n = variants(v); i < n; i++) {
         if (i == 0)
             v[0].k.matmul_q(p.want, LD, &p.x, MOST_T, &p.w, 0, MOST_PANELS);

@@ -128,11 +128,6 @@ static int whole_blocks(enum weight_type type, int K)
     return (K + block - 1) / block * block;
 }
 
-static bool is_quantised(const struct packed *w)
-{
-    return w->kind == PACK_Q4 || w->kind == PACK_Q8;
-}
-
 static struct packed pack(const struct matrix *m, int exact)
 {
     struct packed w;
@@ -165,7 +160,7 @@ static void free_qrows(struct qrows *q)
 static void multiply(const struct kernels *k, float *out, size_t ld, const float *x, int T,
                      const struct packed *w, int panel0, int n_panels, bool hi_alone)
 {
-    if (!is_quantised(w)) {
+    if (!packed_quantised(w)) {
         k->matmul_f(out, ld, x, (size_t)w->K, T, w, panel0, n_panels);
         return;
     }
@@ -329,11 +324,13 @@ Test(matmul, joined_sources_stand_one_below_the_other)
     rng_init(&r, 4);
     check_joined(&r, WEIGHT_Q4_0, WEIGHT_Q4_1, PACK_Q4, 0);
     check_joined(&r, WEIGHT_Q5_0, WEIGHT_Q8_0, PACK_Q8, 0);
-    check_joined(&r, WEIGHT_Q4_K, WEIGHT_Q6_K, PACK_Q8, 2);
-    check_joined(&r, WEIGHT_Q4_K, WEIGHT_Q5_K, PACK_Q8, 1);
+    check_joined(&r, WEIGHT_Q4_K, WEIGHT_Q6_K, PACK_Q6, 2);
+    check_joined(&r, WEIGHT_Q4_K, WEIGHT_Q5_K, PACK_Q5, 1);
     check_joined(&r, WEIGHT_Q2_K, WEIGHT_Q3_K, PACK_Q4, 2);
     check_joined(&r, WEIGHT_Q4_1, WEIGHT_Q4_K, PACK_Q4, 1);
     check_joined(&r, WEIGHT_Q6_K, WEIGHT_Q8_0, PACK_Q8, 2);
+    check_joined(&r, WEIGHT_Q5_0, WEIGHT_Q4_0, PACK_Q5, 0);
+    check_joined(&r, WEIGHT_Q5_1, WEIGHT_Q2_K, PACK_Q5, 2);
     check_joined(&r, WEIGHT_IQ4_XS, WEIGHT_Q5_1, PACK_Q8, 1);
     check_joined(&r, WEIGHT_F16, WEIGHT_Q8_0, PACK_F32, 0);
     check_joined(&r, WEIGHT_Q4_K, WEIGHT_BF16, PACK_F32, 0);
@@ -409,7 +406,7 @@ Test(matmul, row_and_panel_depend_on_nothing_else)
         float x[T * MAX_K];
         fill_normal(&r, x, T * K, 1);
         for (int i = 0; i < n; i++)
-            for (int hi_alone = 0; hi_alone <= is_quantised(&w); hi_alone++)
+            for (int hi_alone = 0; hi_alone <= packed_quantised(&w); hi_alone++)
                 check_rows(&v[i], &w, x, hi_alone);
         packed_finish(&w);
         free_matrix(&m);
@@ -419,9 +416,9 @@ Test(matmul, row_and_panel_depend_on_nothing_else)
 static bool same_packed(const struct packed *a, const struct packed *b)
 {
     size_t blocks = (size_t)(a->n_panels * a->n_blocks), scale = 0;
-    size_t fine = blocks * (size_t)a->n_fine * 2 * PANEL;
+    size_t step = a->lowest ? PANEL : 2 * PANEL, fine = blocks * (size_t)a->n_fine * step;
     if (blocks)
-        scale = blocks / (size_t)a->super * 2 * PANEL * sizeof *a->scale;
+        scale = blocks / (size_t)a->super * step * sizeof *a->scale;
     return a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes - scale - fine) == 0
            && (!scale || memcmp(a->scale, b->scale, scale) == 0)
            && (!fine || memcmp(a->fine, b->fine, fine) == 0);
@@ -468,7 +465,7 @@ Test(matmul, variants_agree_to_the_bit)
         struct packed w = pack(&m, 0);
         float x[T * MAX_K], want[T * LD], got[T * LD];
         fill_normal(&r, x, T * K, 3);
-        for (int hi_alone = 0; hi_alone <= is_quantised(&w); hi_alone++) {
+        for (int hi_alone = 0; hi_alone <= packed_quantised(&w); hi_alone++) {
             multiply(&v[0].k, want, LD, x, T, &w, 0, w.n_panels, hi_alone);
             for (int i = 1; i < n; i++) {
                 multiply(&v[i].k, got, LD, x, T, &w, 0, w.n_panels, hi_alone);

@@ -5,25 +5,32 @@
  *     ints, ints_to_floats(x)     8 integers of 32 bits; the same as a vec
  *     struct block {q, ld, hi_alone ..}
  *                                 one block of R rows: their bytes, ld apart, and what prepare adds
- *     prepare(x, R, q4)
- *     dot_panel(sum, w, x, R, q4, g0, g1)
+ *     prepare(x, R, bits)
+ *     dot_panel(sum, w, x, R, bits, g0, g1)
  *                                 sum[r][half]: exact dot products of the groups [g0, g1) of 4
  *                                 channels of a block at w with the R rows of x */
 #ifndef KVF_ENGINE_MATMUL_BYTES_H
 #define KVF_ENGINE_MATMUL_BYTES_H
 
+#include "engine/kernels/vector/forms.h"
+
 /* d and m of part h of block `at` for the 8 outputs from `first` on; fine: w->n_fine. */
 INLINE void factors(vec *d, vec *m, const struct packed *w, size_t at, size_t first, int h,
                     const int fine)
 {
-    const uint16_t *scale = w->scale + (fine ? at / (size_t)w->super : at) * 2 * PANEL + first;
+    const size_t step = w->lowest ? PANEL : 2 * PANEL;
+    const uint16_t *scale = w->scale + (fine ? at / (size_t)w->super : at) * step + first;
+    const int8_t *small = fine ? w->fine + (at * (size_t)fine + (size_t)h) * step + first : NULL;
     *d = v_load_half(scale);
-    *m = v_load_half(scale + PANEL);
-    if (!fine)
+    if (fine)
+        *d = v_mul(*d, v_load_bytes(small));
+    if (w->lowest) {
+        *m = v_mul(*d, v_set((float)w->lowest));
         return;
-    const int8_t *small = w->fine + (at * (size_t)fine + (size_t)h) * 2 * PANEL + first;
-    *d = v_mul(*d, v_load_bytes(small));
-    *m = v_mul(*m, v_load_bytes(small + PANEL));
+    }
+    *m = v_load_half(scale + PANEL);
+    if (fine)
+        *m = v_mul(*m, v_load_bytes(small + PANEL));
 }
 
 /* acc += what the sums of part h of block `at` are: d scale sum + m sum(x).  scale, sums: of the
@@ -49,10 +56,10 @@ INLINE void add_scaled(vec acc[TILE_ROWS][2], ints sum[TILE_ROWS][2], const stru
 
 /* R rows from t on times one panel. */
 INLINE void tile_q(float *out, size_t ld, const struct qrows *x, size_t t, const struct packed *w,
-                   size_t panel, const int R, const int q4, const int fine)
+                   size_t panel, const int R, const int bits, const int fine)
 {
     const int parts = fine == 2 ? 2 : 1, groups = 8 / parts;
-    size_t nb = (size_t)w->n_blocks, step = q4 ? 256 : 512;
+    size_t nb = (size_t)w->n_blocks, step = 64 * (size_t)bits;
     const float *scale = x->scale + t * nb;
     const float *sums = fine == 2 ? x->half + t * nb * 2 : x->sum + t * nb;
     vec acc[TILE_ROWS][2];
@@ -63,11 +70,11 @@ INLINE void tile_q(float *out, size_t ld, const struct qrows *x, size_t t, const
         struct block in = {
             .q = x->q + (t * nb + b) * 2 * QBLOCK, .ld = nb * 2 * QBLOCK, .hi_alone = x->hi_alone};
         size_t at = panel * nb + b;
-        prepare(&in, R, q4);
+        prepare(&in, R, bits);
         UNROLL
         for (int h = 0; h < parts; h++) {
             ints sum[TILE_ROWS][2];
-            dot_panel(sum, w->data + at * step, &in, R, q4, h * groups, (h + 1) * groups);
+            dot_panel(sum, w->data + at * step, &in, R, bits, h * groups, (h + 1) * groups);
             add_scaled(acc, sum, w, at, scale + b, sums + b * (size_t)parts, R, h, fine);
         }
     }
@@ -78,34 +85,22 @@ INLINE void tile_q(float *out, size_t ld, const struct qrows *x, size_t t, const
 }
 
 INLINE void rows_q(float *out, size_t ld, const struct qrows *x, int T, const struct packed *w,
-                   int panel0, int n_panels, const int q4, const int fine)
+                   int panel0, int n_panels, const int bits, const int fine)
 {
     size_t end = (size_t)(panel0 + n_panels), rows = (size_t)T;
     for (size_t p = (size_t)panel0; p < end; p++) {
         size_t t = 0;
         for (; t + TILE_ROWS <= rows; t += TILE_ROWS)
-            tile_q(out, ld, x, t, w, p, TILE_ROWS, q4, fine);
+            tile_q(out, ld, x, t, w, p, TILE_ROWS, bits, fine);
         for (; t < rows; t++)
-            tile_q(out, ld, x, t, w, p, 1, q4, fine);
+            tile_q(out, ld, x, t, w, p, 1, bits, fine);
     }
 }
 
 void NAME(matmul_q)(float *out, size_t ld_out, const struct qrows *x, int T, const struct packed *w,
                     int panel0, int n_panels)
 {
-    int q4 = w->kind == PACK_Q4;
-    if (w->n_fine == 0 && q4)
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1, 0);
-    else if (w->n_fine == 0)
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 0);
-    else if (w->n_fine == 1 && q4)
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1, 1);
-    else if (w->n_fine == 1)
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 1);
-    else if (q4)
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1, 2);
-    else
-        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0, 2);
+    WITH_FORM(rows_q, w, out, ld_out, x, T, w, panel0, n_panels);
 }
 
 #endif

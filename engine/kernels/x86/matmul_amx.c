@@ -160,12 +160,12 @@ INLINE void tile_rows(float *out, size_t ld, const struct qrows *x, size_t t,
 
 /* P whole panels, of which out is the first. */
 INLINE void rows_of_panels(float *out, size_t ld, const struct qrows *x, size_t rows,
-                           const struct packed *w, size_t panel, const int P, const int q4,
+                           const struct packed *w, size_t panel, const int P, const int bits,
                            const int fine)
 {
     struct span_q s;
     before_spans(&s, w);
-    while (next_span(&s, w, panel, P, q4, fine))
+    while (next_span(&s, w, panel, P, bits, fine))
         for (size_t t = 0; t < rows; t += TILE_ROWS)
             tile_rows(out, ld, x, t, &s, P, fine == 2 ? 2 : 1);
 }
@@ -175,7 +175,7 @@ INLINE void rows_of_panels(float *out, size_t ld, const struct qrows *x, size_t 
  * place, and other code of the program finds none that it did not set.  The two instructions take
  * some hundred cycles, a call thousands and more. */
 INLINE void rows_q(float *out, size_t ld, const struct qrows *x, size_t rows,
-                   const struct packed *w, int panel0, int n_panels, const int q4, const int fine)
+                   const struct packed *w, int panel0, int n_panels, const int bits, const int fine)
 {
     const int parts = fine == 2 ? 2 : 1;
     size_t p = (size_t)panel0, end = (size_t)(panel0 + n_panels);
@@ -187,9 +187,9 @@ INLINE void rows_q(float *out, size_t ld, const struct qrows *x, size_t rows,
     }
     tile_configure(&shapes);
     for (; p + BYTE_PANELS <= end; p += BYTE_PANELS)
-        rows_of_panels(out + p * PANEL, ld, x, rows, w, p, BYTE_PANELS, q4, fine);
+        rows_of_panels(out + p * PANEL, ld, x, rows, w, p, BYTE_PANELS, bits, fine);
     for (; p < end; p++)
-        rows_of_panels(out + p * PANEL, ld, x, rows, w, p, 1, q4, fine);
+        rows_of_panels(out + p * PANEL, ld, x, rows, w, p, 1, bits, fine);
     tile_release();
 }
 

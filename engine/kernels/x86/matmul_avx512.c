@@ -131,19 +131,19 @@ INLINE void rows_of_span(float *out, size_t ld, const struct qrows *x, size_t si
 
 /* The same times P whole panels, of which out is the first. */
 INLINE void rows_of_panels(float *out, size_t ld, const struct qrows *x, size_t sixes, size_t fours,
-                           const struct packed *w, size_t panel, const int P, const int q4,
+                           const struct packed *w, size_t panel, const int P, const int bits,
                            const int fine)
 {
     struct span_q s;
     before_spans(&s, w);
-    while (next_span(&s, w, panel, P, q4, fine))
+    while (next_span(&s, w, panel, P, bits, fine))
         rows_of_span(out, ld, x, sixes, fours, &s, P, fine == 2 ? 2 : 1);
 }
 
 /* dot[r] = exact dot products of the groups [g0, g1) of a block with R rows: hi and lo, unless hi
  * is alone, go side by side, so that each group is read once. */
 INLINE void dot_few(__m512i dot[FEW_TILE], const uint8_t *block, const struct rows_of *x, size_t b,
-                    const int R, const int q4, const int g0, const int g1, const bool hi_alone)
+                    const int R, const int bits, const int g0, const int g1, const bool hi_alone)
 {
     __m512i hi[FEW_TILE], lo[FEW_TILE];
     UNROLL
@@ -151,7 +151,7 @@ INLINE void dot_few(__m512i dot[FEW_TILE], const uint8_t *block, const struct ro
         hi[r] = lo[r] = _mm512_setzero_si512();
     UNROLL
     for (int g = g0; g < g1; g++) {
-        __m512i u = load_group(block, g, q4);
+        __m512i u = load_group(block, g, bits);
         UNROLL
         for (int r = 0; r < R; r++) {
             const int8_t *at = x->q + ((size_t)r * x->nb + b) * 2 * QBLOCK + g * 4;
@@ -167,18 +167,18 @@ INLINE void dot_few(__m512i dot[FEW_TILE], const uint8_t *block, const struct ro
 
 /* acc += what block b adds to R rows of the panel whose blocks begin with `first`. */
 INLINE void add_block(__m512 acc[FEW_TILE], const struct rows_of *x, const struct packed *w,
-                      size_t first, size_t b, const int R, const int q4, const int fine)
+                      size_t first, size_t b, const int R, const int bits, const int fine)
 {
     const int parts = fine == 2 ? 2 : 1, groups = 8 / parts;
-    const uint8_t *block = w->data + (first + b) * (q4 ? 256 : 512);
+    const uint8_t *block = w->data + (first + b) * 64 * (size_t)bits;
     UNROLL
     for (int h = 0; h < parts; h++) {
         __m512i dot[FEW_TILE];
         __m512 d, m;
         if (x->hi_alone)
-            dot_few(dot, block, x, b, R, q4, h * groups, (h + 1) * groups, true);
+            dot_few(dot, block, x, b, R, bits, h * groups, (h + 1) * groups, true);
         else
-            dot_few(dot, block, x, b, R, q4, h * groups, (h + 1) * groups, false);
+            dot_few(dot, block, x, b, R, bits, h * groups, (h + 1) * groups, false);
         factors(&d, &m, w, first + b, h, fine);
         UNROLL
         for (int r = 0; r < R; r++) {
@@ -194,9 +194,9 @@ INLINE void add_block(__m512 acc[FEW_TILE], const struct rows_of *x, const struc
 /* Rows [t, t + R) times the panels [p0, p1), one after the other: memory is read as one stream, a
  * little ahead of the products. */
 INLINE void tile_few(float *out, size_t ld, const struct qrows *q, size_t t, const struct packed *w,
-                     size_t p0, size_t p1, const int R, const int q4, const int fine)
+                     size_t p0, size_t p1, const int R, const int bits, const int fine)
 {
-    const size_t nb = (size_t)w->n_blocks, bytes = q4 ? 256 : 512;
+    const size_t nb = (size_t)w->n_blocks, bytes = 64 * (size_t)bits;
     const struct rows_of x = rows_from(q, t, nb, fine == 2 ? 2 : 1);
     for (size_t p = p0; p < p1; p++) {
         __m512 acc[FEW_TILE];
@@ -207,7 +207,7 @@ INLINE void tile_few(float *out, size_t ld, const struct qrows *q, size_t t, con
             const char *ahead = (const char *)w->data + (p * nb + b) * bytes + AHEAD_BYTES;
             for (size_t i = 0; i < bytes; i += 64)
                 _mm_prefetch(ahead + i, _MM_HINT_T0);
-            add_block(acc, &x, w, p * nb, b, R, q4, fine);
+            add_block(acc, &x, w, p * nb, b, R, bits, fine);
         }
         UNROLL
         for (int r = 0; r < R; r++)
@@ -217,26 +217,26 @@ INLINE void tile_few(float *out, size_t ld, const struct qrows *q, size_t t, con
 
 /* Rows [t, rows), some panels after the others, which stay in the caches for all rows. */
 INLINE void few_rows(float *out, size_t ld, const struct qrows *x, size_t t, size_t rows,
-                     const struct packed *w, size_t p, size_t end, const int q4, const int fine)
+                     const struct packed *w, size_t p, size_t end, const int bits, const int fine)
 {
     for (size_t first = t, p1; p < end; p = p1, t = first) {
         p1 = end - p < FEW_PANELS ? end : p + FEW_PANELS;
         for (; t + FEW_TILE <= rows; t += FEW_TILE)
-            tile_few(out, ld, x, t, w, p, p1, FEW_TILE, q4, fine);
+            tile_few(out, ld, x, t, w, p, p1, FEW_TILE, bits, fine);
         if (t + 4 <= rows)
-            tile_few(out, ld, x, t, w, p, p1, 4, q4, fine);
+            tile_few(out, ld, x, t, w, p, p1, 4, bits, fine);
         t += (rows - t) / 4 * 4;
         if (t + 2 <= rows)
-            tile_few(out, ld, x, t, w, p, p1, 2, q4, fine);
+            tile_few(out, ld, x, t, w, p, p1, 2, bits, fine);
         t += (rows - t) / 2 * 2;
         if (t < rows)
-            tile_few(out, ld, x, t, w, p, p1, 1, q4, fine);
+            tile_few(out, ld, x, t, w, p, p1, 1, bits, fine);
     }
 }
 
 /* Many rows go by six, then by four, so that fewer than four are left. */
 INLINE void rows_q(float *out, size_t ld, const struct qrows *x, int T, const struct packed *w,
-                   int panel0, int n_panels, const int q4, const int fine)
+                   int panel0, int n_panels, const int bits, const int fine)
 {
     size_t first = (size_t)panel0, end = (size_t)(panel0 + n_panels), rows = (size_t)T, p = first;
     size_t rest = rows % BYTE_ROWS, sixes = rows - rest;
@@ -244,11 +244,11 @@ INLINE void rows_q(float *out, size_t ld, const struct qrows *x, int T, const st
         sixes -= BYTE_ROWS;
     size_t fours = rows > FEW_ROWS ? sixes + (rows - sixes) / 4 * 4 : 0;
     for (; fours && p + BYTE_PANELS <= end; p += BYTE_PANELS)
-        rows_of_panels(out + p * PANEL, ld, x, sixes, fours, w, p, BYTE_PANELS, q4, fine);
+        rows_of_panels(out + p * PANEL, ld, x, sixes, fours, w, p, BYTE_PANELS, bits, fine);
     for (; fours && p < end; p++)
-        rows_of_panels(out + p * PANEL, ld, x, sixes, fours, w, p, 1, q4, fine);
+        rows_of_panels(out + p * PANEL, ld, x, sixes, fours, w, p, 1, bits, fine);
     if (fours < rows)
-        few_rows(out, ld, x, fours, rows, w, first, end, q4, fine);
+        few_rows(out, ld, x, fours, rows, w, first, end, bits, fine);
 }
 
 void matmul_q_avx512(float *out, size_t ld_out, const struct qrows *x, int T,

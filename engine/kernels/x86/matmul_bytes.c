@@ -3,7 +3,7 @@
  * so both give its bits.
  *
  * A panel is two halves of 8 outputs.  What AVX2 has for bytes sums pairs of products in 16 bits:
- * 8 groups of 2 * 15 * 128 fit, which serves Q4.  A pair of 255 * 127 does not, so bytes of Q8
+ * 8 groups of 2 * 15 * 128 fit, which serves Q4.  A pair of 255 * 127 does not, so more bits
  * become words, which meet both bytes of x in one product: 2 * 255 * 32639 in 32 bits. */
 #include <string.h>
 
@@ -42,18 +42,25 @@ INLINE __m256i four_bytes(const void *p)
 }
 
 /* Group g of 8 for 8 outputs: 4 bytes of each.  w: of a panel and block, from one half on. */
-INLINE __m256i load_group(const uint8_t *w, int g, const int q4)
+INLINE __m256i load_group(const uint8_t *w, int g, const int bits)
 {
-    if (!q4)
+    if (bits == 8)
         return load32(w + g * 64);
     __m256i two = load32(w + g / 2 * 64);
-    return _mm256_and_si256(g % 2 ? _mm256_srli_epi16(two, 4) : two, _mm256_set1_epi8(15));
+    __m256i low = _mm256_and_si256(g % 2 ? _mm256_srli_epi16(two, 4) : two, _mm256_set1_epi8(15));
+    if (bits == 4)
+        return low;
+    const int n_high = bits - 4, at = g * n_high % 8;
+    __m256i high = load32(w + 256 + g * n_high / 8 * 64);
+    high = at < 4 ? _mm256_slli_epi16(high, 4 - at) : _mm256_srli_epi16(high, at - 4);
+    high = _mm256_and_si256(high, _mm256_set1_epi8(n_high == 2 ? 0x30 : 0x10));
+    return _mm256_or_si256(low, high);
 }
 
-/* With AVX2 and bytes of Q8: 256 hi + lo as words. */
-INLINE void prepare(struct block *x, const int R, const int q4)
+/* With AVX2 and more than 4 bits: 256 hi + lo as words. */
+INLINE void prepare(struct block *x, const int R, const int bits)
 {
-    if (KERNELS_VNNI || q4)
+    if (KERNELS_VNNI || bits == 4)
         return;
     const __m256i high = _mm256_set1_epi16((short)0xff00);
     UNROLL
@@ -71,11 +78,11 @@ INLINE void prepare(struct block *x, const int R, const int q4)
 #if KERNELS_VNNI
 /* sum += dot products of the groups [g0, g1) with the bytes from `at` on. */
 INLINE void dot_bytes(ints sum[TILE_ROWS][2], const uint8_t *w, const struct block *x, int at,
-                      const int R, const int q4, const int g0, const int g1)
+                      const int R, const int bits, const int g0, const int g1)
 {
     UNROLL
     for (int g = g0; g < g1; g++) {
-        __m256i u0 = load_group(w, g, q4), u1 = load_group(w + 32, g, q4);
+        __m256i u0 = load_group(w, g, bits), u1 = load_group(w + 32, g, bits);
         UNROLL
         for (int r = 0; r < R; r++) {
             __m256i b = four_bytes(x->q + (size_t)r * x->ld + at + g * 4);
@@ -95,7 +102,7 @@ INLINE void dot_nibbles(ints sum[TILE_ROWS], const uint8_t *w, const struct bloc
         words[r] = _mm256_setzero_si256();
     UNROLL
     for (int g = g0; g < g1; g++) {
-        __m256i u = load_group(w, g, 1);
+        __m256i u = load_group(w, g, 4);
         UNROLL
         for (int r = 0; r < R; r++) {
             __m256i b = four_bytes(x->q + (size_t)r * x->ld + at + g * 4);
@@ -109,12 +116,12 @@ INLINE void dot_nibbles(ints sum[TILE_ROWS], const uint8_t *w, const struct bloc
 
 /* Both halves of a panel, both bytes of x. */
 INLINE void dot_words(ints sum[TILE_ROWS][2], const uint8_t *w, const struct block *x, const int R,
-                      const int g0, const int g1)
+                      const int bits, const int g0, const int g1)
 {
     const __m256i low = _mm256_set1_epi16(255);
     UNROLL
     for (int g = g0; g < g1; g++) {
-        __m256i v0 = load_group(w, g, 0), v1 = load_group(w + 32, g, 0);
+        __m256i v0 = load_group(w, g, bits), v1 = load_group(w + 32, g, bits);
         __m256i even[2] = {_mm256_and_si256(v0, low), _mm256_and_si256(v1, low)};
         __m256i odd[2] = {_mm256_srli_epi16(v0, 8), _mm256_srli_epi16(v1, 8)};
         UNROLL
@@ -132,23 +139,23 @@ INLINE void dot_words(ints sum[TILE_ROWS][2], const uint8_t *w, const struct blo
 
 /* The sums of the groups [g0, g1) of a block: R rows, both halves of a panel. */
 INLINE void dot_panel(ints sum[TILE_ROWS][2], const uint8_t *w, const struct block *x, const int R,
-                      const int q4, const int g0, const int g1)
+                      const int bits, const int g0, const int g1)
 {
     UNROLL
     for (int i = 0; i < 2 * R; i++)
         sum[i / 2][i % 2] = _mm256_setzero_si256();
 #if KERNELS_VNNI
-    dot_bytes(sum, w, x, 0, R, q4, g0, g1);
+    dot_bytes(sum, w, x, 0, R, bits, g0, g1);
     UNROLL
     for (int i = 0; i < 2 * R; i++)
         sum[i / 2][i % 2] = _mm256_slli_epi32(sum[i / 2][i % 2], 8);
     if (!x->hi_alone)
-        dot_bytes(sum, w, x, QBLOCK, R, q4, g0, g1);
+        dot_bytes(sum, w, x, QBLOCK, R, bits, g0, g1);
 #else
-    if (!q4)
-        dot_words(sum, w, x, R, g0, g1);
+    if (bits > 4)
+        dot_words(sum, w, x, R, bits, g0, g1);
     UNROLL
-    for (int half = 0; q4 && half < 2; half++) {
+    for (int half = 0; bits == 4 && half < 2; half++) {
         __m256i hi[TILE_ROWS], lo[TILE_ROWS];
         dot_nibbles(hi, w + half * 32, x, 0, R, g0, g1);
         UNROLL

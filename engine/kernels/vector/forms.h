@@ -1,0 +1,30 @@
+/* forms.h - products by the form of packed bytes, which is constant in each. */
+#ifndef KVF_ENGINE_FORMS_H
+#define KVF_ENGINE_FORMS_H
+
+#include "engine/kernels/packed.h"
+
+/* rows(..., bits, fine) with constants for the form that w has.  Of 6 bits n_fine is 2. */
+#define WITH_FORM(rows, w, ...)                                                                    \
+    do {                                                                                           \
+        if ((w)->kind == PACK_Q6)                                                                  \
+            rows(__VA_ARGS__, 6, 2);                                                               \
+        else if ((w)->kind == PACK_Q4)                                                             \
+            WITH_FINE(rows, w, 4, __VA_ARGS__);                                                    \
+        else if ((w)->kind == PACK_Q5)                                                             \
+            WITH_FINE(rows, w, 5, __VA_ARGS__);                                                    \
+        else                                                                                       \
+            WITH_FINE(rows, w, 8, __VA_ARGS__);                                                    \
+    } while (0)
+
+#define WITH_FINE(rows, w, bits, ...)                                                              \
+    do {                                                                                           \
+        if ((w)->n_fine == 0)                                                                      \
+            rows(__VA_ARGS__, bits, 0);                                                            \
+        else if ((w)->n_fine == 1)                                                                 \
+            rows(__VA_ARGS__, bits, 1);                                                            \
+        else                                                                                       \
+            rows(__VA_ARGS__, bits, 2);                                                            \
+    } while (0)
+
+#endif
