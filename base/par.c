@@ -1,5 +1,5 @@
 #include <pthread.h>
-#include <stdatomic.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -183,6 +183,17 @@ void par_run(struct par *p, int n_tasks, par_fn fn, void *ctx)
         if (!spin(&p->caller, &p->left, left))
             os_wait(&p->left, left);
     }
+}
+
+/* A task that is at work is done soon; one whose thread the system has stopped needs a processor.
+ */
+void par_wait(atomic_int *done, int many)
+{
+    for (int i = 0; atomic_load_explicit(done, memory_order_acquire) < many; i++)
+        if (i < SPINS_MOST / 8)
+            relax();
+        else
+            sched_yield();
 }
 
 struct watched {

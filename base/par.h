@@ -10,6 +10,8 @@
 #ifndef KVF_BASE_PAR_H
 #define KVF_BASE_PAR_H
 
+#include <stdatomic.h>
+
 #include <kvf/err.h>
 
 #include "base/teller.h"
@@ -29,6 +31,10 @@ int par_threads(const struct par *p); /* 1 for NULL */
 /* Runs fn for every task and returns when all are done.  p == NULL runs them
  * in order on the caller.  Not re-entrant: a task must not call par_run. */
 void par_run(struct par *p, int n_tasks, par_fn fn, void *ctx);
+
+/* A task waits until *done, which tasks of the same round raise, is at least `many`: those with
+ * smaller numbers, as they were claimed before. */
+void par_wait(atomic_int *done, int many);
 
 /* The same; w is told how many tasks are done, now and then, by one thread at a time. */
 void par_run_watched(struct par *p, int n_tasks, par_fn fn, void *ctx, const struct teller *w);

@@ -11,7 +11,6 @@
  * computes all of these: QUERY_BLOCK queries of the first, then of the next.
  *
  * The one query of a step goes another way where it can (attention_step.c). */
-#include <sched.h>
 #include <string.h>
 
 #include "engine/decode/attention.h"
@@ -159,8 +158,7 @@ static void head_task(void *ctx, int task, int thread)
     int h = g0 / (m->n_heads / s->cache_heads);
     struct cache_head view = cache_view(s->cache, j->layer, h);
     struct attn_block b = {.h = h, .view = &view, .thread = thread};
-    while (atomic_load_explicit(done, memory_order_acquire) != first)
-        sched_yield();
+    par_wait(done, first);
     int block = j->together > 1 ? QUERY_BLOCK : STRIP_ROWS;
     for (b.r0 = first; b.r0 < end; b.r0 += block) {
         b.R = end - b.r0 < block ? end - b.r0 : block;

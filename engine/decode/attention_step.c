@@ -5,7 +5,6 @@
  * tasks, as every score is one sum, and the sums over pages go on from page to page.  One round has
  * them all, so that memory is read while rows are finished: a task waits for those before it that
  * it needs, which were claimed earlier. */
-#include <sched.h>
 #include <string.h>
 
 #include "engine/decode/attention.h"
@@ -50,12 +49,6 @@ bool step_reads_all(const struct attn_job *j)
     int per = s->e->config.n_heads / s->cache_heads;
     return j->T == 1 && !s->by_rank && !(s->stepping && s->chosen) && !s->ghosts
            && per <= QUERY_BLOCK;
-}
-
-static void wait_for(atomic_int *done, int many)
-{
-    while (atomic_load_explicit(done, memory_order_acquire) < many)
-        sched_yield();
 }
 
 /* Scores head by head, the rows of each behind the scores of the next, so that somebody reads
@@ -125,7 +118,7 @@ static void rows_task(const struct step *x, const struct piece *of, int thread)
     struct session *s = x->j->s;
     struct cache_head view = cache_view(s->cache, x->j->layer, of->h);
     struct attn_block b = {.h = of->h, .R = 1, .view = &view, .n_last = view.n, .thread = thread};
-    wait_for(&s->step_rows[of->h], x->parts);
+    par_wait(&s->step_rows[of->h], x->parts);
     for (int i = 0; i < x->j->together; i++) {
         b.g = of->h * x->per + of->part * x->j->together + i;
         finish_row(x->j, &b, 0, s->strip + (size_t)(b.g - x->h0 * x->per) * s->ld_strip);
@@ -143,8 +136,8 @@ static void sums_task(const struct step *x, const struct piece *of, const void *
     float *out = s->att + (size_t)(of->h * x->per) * (size_t)D;
     atomic_int *done = &s->step_sums[of->h * x->blocks + of->block];
     int d0 = of->block * width, d1 = d0 + width < D ? d0 + width : D;
-    wait_for(&s->step_rows[of->h], x->parts + x->rows);
-    wait_for(done, of->part);
+    par_wait(&s->step_rows[of->h], x->parts + x->rows);
+    par_wait(done, of->part);
     for (int g = 0; of->part == 0 && g < x->per; g++)
         memset(out + g * D + d0, 0, (size_t)(d1 - d0) * sizeof *out);
     for (pages_of(x, of->part, view.n, &p, &end); p < end; p++) {

@@ -41,13 +41,39 @@ static void matmul_task(void *ctx, int task, int thread)
         k->matmul_f(j->out, j->ld, j->in->x, j->in->ld, j->T, j->w, p0, n);
 }
 
-/* Tasks of a thread: few enough to keep their cost low, and enough to even out the threads.  One
- * row reads the weights from memory, best in long stretches; the last task of many rows would be
- * waited for long. */
+/* One row waits for memory, which is read best in long stretches: each thread has one.  The row is
+ * made in the same round, as another costs more than to wait for a task that was claimed before. */
+struct row_job {
+    struct job j;
+    atomic_int made; /* whether the row is there */
+};
+
+static void row_task(void *ctx, int task, int thread)
+{
+    struct row_job *r = ctx;
+    if (task == 0) {
+        prepare_task(&r->j, 0, thread);
+        atomic_store_explicit(&r->made, 1, memory_order_release);
+    } else {
+        par_wait(&r->made, 1);
+        matmul_task(&r->j, task - 1, thread);
+    }
+}
+
+static void linear_row(const struct job *j)
+{
+    struct par *pool = j->s->e->pool;
+    struct row_job r = {.j = *j};
+    int n = j->w->n_panels, threads = par_threads(pool), per_task = (n + threads - 1) / threads;
+    r.j.per_task = per_task;
+    atomic_init(&r.made, 0);
+    par_run(pool, 1 + (n + per_task - 1) / per_task, row_task, &r);
+}
+
+/* Tasks of a thread: few enough to keep their cost low, and enough to even out the threads, as the
+ * last task of many rows would be waited for long. */
 static int tasks_of_thread(int T)
 {
-    if (T == 1)
-        return 2;
     return T < MANY_ROWS ? 4 : 12;
 }
 
@@ -70,6 +96,10 @@ void linear(struct session *s, float *out, size_t ld, const struct rows_in *in, 
     int per_task = panels_per_task(w->n_panels, par_threads(pool), T);
     struct job j = {s, out, ld, in, T, w, per_task};
     s->q.K = w->K;
+    if (T == 1) {
+        linear_row(&j);
+        return;
+    }
     if (packed_quantised(w) || in->make)
         par_run(pool, (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, prepare_task, &j);
     par_run(pool, (w->n_panels + per_task - 1) / per_task, matmul_task, &j);
