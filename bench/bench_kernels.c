@@ -32,8 +32,9 @@ struct bench {
     float *x, *out, *p, *work, *norm, *cos_sin, *max;
     double *sum;
     struct qrows q;
-    struct packed w[PACK_BF16 + 1]; /* by kind, but for Q6: [D_FFN][D_MODEL] */
-    struct packed head;             /* Q4: [VOCAB][D_MODEL] */
+    struct wrows words;
+    struct packed w[PACK_I16 + 1]; /* by kind, but for Q6: [D_FFN][D_MODEL] */
+    struct packed head;            /* Q4: [VOCAB][D_MODEL] */
     void *kpage[KV_TYPES], *vpage[KV_TYPES], *scratch;
     uint16_t *last;
     int T;
@@ -61,6 +62,11 @@ static void run_matmul_f(struct bench *b)
     b->k->matmul_f(b->out, D_FFN, b->x, D_MODEL, b->T, &b->w[b->kind], 0, D_FFN / PANEL);
 }
 
+static void run_matmul_words(struct bench *b)
+{
+    b->k->matmul_words(b->out, D_FFN, &b->words, b->T, &b->w[PACK_I16], 0, D_FFN / PANEL);
+}
+
 static void run_head(struct bench *b)
 {
     b->k->matmul_q(b->out, VOCAB, &b->q, 1, &b->head, 0, VOCAB / PANEL);
@@ -69,6 +75,11 @@ static void run_head(struct bench *b)
 static void run_quant_rows(struct bench *b)
 {
     b->k->quant_rows(&b->q, b->x, CHUNK, D_MODEL);
+}
+
+static void run_quant_words(struct bench *b)
+{
+    b->k->quant_words(&b->words, b->x, CHUNK, D_MODEL);
 }
 
 static void run_rmsnorm(struct bench *b)
@@ -171,6 +182,11 @@ static const struct task {
     {"matmul_f", "F16 256x1536x576", run_matmul_f, PRODUCT(CHUNK), "GFLOP/s", CHUNK, PACK_F16},
     {"matmul_f", "BF16 256x1536x576", run_matmul_f, PRODUCT(CHUNK), "GFLOP/s", CHUNK, PACK_BF16},
     {"matmul_f", "F16 1x1536x576", run_matmul_f, D_FFN *D_MODEL * 2.0, "GB/s", 1, PACK_F16},
+    {"matmul_words", "I16 256x1536x576", run_matmul_words, PRODUCT(CHUNK), "GFLOP/s", CHUNK, 0},
+    {"matmul_words", "I16 16x1536x576", run_matmul_words, PRODUCT(16), "GFLOP/s", 16, 0},
+    {"matmul_words", "I16 4x1536x576", run_matmul_words, PRODUCT(4), "GFLOP/s", 4, 0},
+    {"matmul_words", "I16 1x1536x576", run_matmul_words, D_FFN *D_MODEL * 2.03125, "GB/s", 1, 0},
+    {"quant_words", "256x576", run_quant_words, CHUNK *D_MODEL * 6.0, "GB/s", 0, 0},
     {"quant_rows", "256x576", run_quant_rows, CHUNK *D_MODEL * 5.25, "GB/s", 0, 0},
     {"rmsnorm", "256x576", run_rmsnorm, CHUNK *D_MODEL * 8.0, "GB/s", 0, 0},
     {"rope", "9 heads x 64", run_rope, N_HEADS *D_HEAD * 8.0, "GB/s", 0, 0},
@@ -221,7 +237,7 @@ static double least_time(struct bench *b, void (*run)(struct bench *b), double b
     return best;
 }
 
-static int pack(struct packed *w, struct rng *r, enum weight_type type, int N)
+static int pack(struct packed *w, struct rng *r, enum weight_type type, int N, enum pack_how how)
 {
     size_t bytes = weight_bytes(type, (size_t)N * D_MODEL);
     uint16_t *data = mem_alloc(bytes, 1);
@@ -231,7 +247,7 @@ static int pack(struct packed *w, struct rng *r, enum weight_type type, int N)
     for (size_t i = 0; i < bytes / 2; i++)
         data[i] = (uint16_t)(0x2c00 + rng_below(r, 1024));
     struct pack_source src = {data, type, N};
-    int err = packed_build(&src, 1, D_MODEL, 0, w);
+    int err = packed_build(&src, 1, D_MODEL, how, w);
     mem_free(data);
     return err;
 }
@@ -240,10 +256,13 @@ static int make_weights(struct bench *b, struct rng *r)
 {
     static const enum weight_type of[] = {
         [PACK_Q4] = WEIGHT_Q4_1, [PACK_Q5] = WEIGHT_Q5_0, [PACK_Q8] = WEIGHT_Q8_0,
-        [PACK_F32] = WEIGHT_F32, [PACK_F16] = WEIGHT_F16, [PACK_BF16] = WEIGHT_BF16};
-    int err = pack(&b->head, r, WEIGHT_Q4_1, VOCAB);
-    for (int kind = 0; !err && kind <= PACK_BF16; kind++) /* Q6 has blocks of 256 */
-        err = kind == PACK_Q6 ? KVF_OK : pack(&b->w[kind], r, of[kind], D_FFN);
+        [PACK_F32] = WEIGHT_F32, [PACK_F16] = WEIGHT_F16, [PACK_BF16] = WEIGHT_BF16,
+        [PACK_I16] = WEIGHT_F16};
+    int err = pack(&b->head, r, WEIGHT_Q4_1, VOCAB, PACK_AS_STORED);
+    for (int kind = 0; !err && kind <= PACK_I16; kind++) /* Q6 has blocks of 256 */
+        err = kind == PACK_Q6 ? KVF_OK
+                              : pack(&b->w[kind], r, of[kind], D_FFN,
+                                     kind == PACK_I16 ? PACK_WORDS : PACK_AS_STORED);
     return err;
 }
 
@@ -280,14 +299,17 @@ static int make(struct bench *b)
     b->sum = MEM_NEW(double, ROW);
     b->q = (struct qrows){mem_alloc(n, 2), MEM_NEW(float, n / QBLOCK), MEM_NEW(float, n / QBLOCK),
                           MEM_NEW(float, n / QBLOCK * 2), D_MODEL};
+    b->words = (struct wrows){mem_alloc(n, 2), MEM_NEW(float, n / WBLOCK), D_MODEL};
     b->scratch = mem_alloc(row_cuts_scratch(ROW), 1);
     b->last = MEM_NEW(uint16_t, (N_TOP + N_TAU) * ROW);
-    if (!b->sum || !b->q.q || !b->q.scale || !b->q.sum || !b->q.half || make_pages(b) != KVF_OK
-        || !b->scratch || !b->last || make_weights(b, &r) != KVF_OK)
+    if (!b->sum || !b->q.q || !b->q.scale || !b->q.sum || !b->q.half || !b->words.q
+        || !b->words.scale || make_pages(b) != KVF_OK || !b->scratch || !b->last
+        || make_weights(b, &r) != KVF_OK)
         return KVF_E_NOMEM;
     for (int i = 0; i < ROWS; i++)
         b->k->softmax(b->p + i * ROW, ROW, NULL);
     b->k->quant_rows(&b->q, b->x, CHUNK, D_MODEL);
+    b->k->quant_words(&b->words, b->x, CHUNK, D_MODEL);
     run_row_cuts(b);
     return KVF_OK;
 }

@@ -3,8 +3,8 @@
 # usage: bench/vs_peers.sh [-r ROUNDS] [-t THREADS] KVFATE PEER[,PEER...] MODEL.gguf...
 #   PEER: the llama-bench of llama.cpp or of ik_llama.cpp.  A model's context must hold 8,192 tokens.
 #   Each line: medians of all rounds, tokens per second, and how many times kvfate is the fastest peer.
-#   kvfate records in every line: --probes lean, or paper where the line says so; "8 bits" is --activations 8,
-#   of models whose names do not say that their weights are floats.
+#   kvfate records in every line: --probes lean, or paper where the line says so; "8 bits" is --activations 8, and
+#   "integers" is --activations 16 of models whose names say that their weights are floats.
 # Requantised copies of a model: llama-quantize --allow-requantize MODEL.gguf COPY.gguf Q8_0 (F16, Q4_K_M)
 set -eu
 rounds=3 threads=2
@@ -62,13 +62,11 @@ for round in $(seq "$rounds"); do
         ours "$model" "$name|prefill 512, paper" 512 1 prefill --probes paper
         ours "$model" "$name|prefill 4096" 4096 1 prefill --probes lean
         ours "$model" "$name|decode 64" 1 65 decode --probes lean
-        case $name in *F16* | *F32*) ;; *)
-            ours "$model" "$name|prefill 512, 8 bits" 512 1 prefill --probes lean --activations 8
-            ours "$model" "$name|prefill 512, paper, 8 bits" 512 1 prefill --probes paper --activations 8
-            ours "$model" "$name|prefill 4096, 8 bits" 4096 1 prefill --probes lean --activations 8
-            ours "$model" "$name|decode 64, 8 bits" 1 65 decode --probes lean --activations 8
-            ;;
-        esac
+        case $name in *F16* | *F32*) bits=16 word=integers ;; *) bits=8 word='8 bits' ;; esac
+        ours "$model" "$name|prefill 512, $word" 512 1 prefill --probes lean --activations $bits
+        ours "$model" "$name|prefill 512, paper, $word" 512 1 prefill --probes paper --activations $bits
+        ours "$model" "$name|prefill 4096, $word" 4096 1 prefill --probes lean --activations $bits
+        ours "$model" "$name|decode 64, $word" 1 65 decode --probes lean --activations $bits
         ours "$model" "$name|decode at 8000" 8000 33 decode --probes lean
         ours "$model" "$name|decode at 8000, h2o 256" 8000 65 decode --probes lean --method h2o -B 256
         echo "round $round of $rounds: $name" >&2

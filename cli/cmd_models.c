@@ -22,7 +22,7 @@ static double bits_in_file(enum weight_type type)
 static double bits_in_memory(enum weight_type type)
 {
     const struct pack_source source = {NULL, type, ROWS_AT_ONCE};
-    return 8.0 * (double)packed_bytes(&source, 1, CELLS, 0) / (CELLS * ROWS_AT_ONCE);
+    return 8.0 * (double)packed_bytes(&source, 1, CELLS, PACK_AS_STORED) / (CELLS * ROWS_AT_ONCE);
 }
 
 enum { LINE = 98 };

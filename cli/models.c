@@ -45,16 +45,18 @@ const char *model_learner_word(const struct learner *l)
     return l->exact ? "cuda f32" : "cuda bf16";
 }
 
-/* 8 bits are a choice between ways in which the processor multiplies quantised weights. */
+/* Bits are a choice between ways in which the processor multiplies weights. */
 static int check_activations(const struct execution *how, struct kvf_diag *d)
 {
+    int bits = how->activations == ACTIVATIONS_8 ? 8 : 16;
     if (how->activations && how->exact)
-        return kvf_fail(d, KVF_E_ARG, "--activations 8 and --exact, which keeps f32: give one");
+        return kvf_fail(d, KVF_E_ARG, "--activations %d and --exact, which keeps f32: give one",
+                        bits);
     if (how->activations && how->device != DEVICE_CPU)
         return kvf_fail(d, KVF_E_ARG,
-                        "--activations 8 is of the processor, and a device keeps f32: give it "
+                        "--activations %d is of the processor, and a device keeps f32: give it "
                         "without --device %s",
-                        device_words[how->device]);
+                        bits, device_words[how->device]);
     return KVF_OK;
 }
 
@@ -63,7 +65,8 @@ int model_open(const char *model, const struct execution *how, struct engine **r
 {
     struct buf path = {0};
     struct engine_options opt = {.exact = how->exact,
-                                 .bits8 = how->activations,
+                                 .bits8 = how->activations == ACTIVATIONS_8,
+                                 .words = how->activations == ACTIVATIONS_16,
                                  .n_threads = (int)how->threads,
                                  .cpu_flags = cpu_flags_detect(),
                                  .adapter = how->lora};

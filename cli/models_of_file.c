@@ -104,7 +104,7 @@ static int find_out(const char *path, int length, struct found *f, struct kvf_di
     if (!err)
         err = tokenizer_create(f->g, &t, d);
     if (!err)
-        err = weights_bytes(f->g, &f->m, false, &f->packed, d);
+        err = weights_bytes(f->g, &f->m, PACK_AS_STORED, &f->packed, d);
     if (!err)
         err = choose_lengths(f, length, d);
     tokenizer_destroy(t);

@@ -12,7 +12,8 @@ enum { N_PREDICT = 128 };
 
 static const char *const kv_type_words[] = {"auto", "f16", "f32", "q8_0", NULL};
 static const enum kv_type kv_types[] = {KV_F16, KV_F16, KV_F32, KV_Q8_0}; /* of the words */
-static const char *const activation_words[] = {"16", "8", NULL};
+/* Of enum activations. */
+static const char *const activation_words[] = {"auto", "16", "8", NULL};
 
 const struct opt execution_options[] = {
     {OPT_WORD, 0, "device", offsetof(struct execution, device), "D",
@@ -25,8 +26,8 @@ const struct opt execution_options[] = {
     {OPT_WORD, 0, "kv-type", offsetof(struct execution, kv_type), "T",
      "cache elements; auto: f16, with --exact f32", "auto", .words = kv_type_words},
     {OPT_WORD, 0, "activations", offsetof(struct execution, activations), "BITS",
-     "bits of what quantised weights are multiplied with; 8 is faster and less exact", "16",
-     .words = activation_words},
+     "bits of integer products: auto, 16 for quantised weights; 16, for floats too; 8, less exact",
+     "auto", .words = activation_words},
     {OPT_STR, 0, "rope-scale", offsetof(struct execution, rope_scale), "KIND:F",
      "rotations for texts F times as long: linear, ntk or yarn", .absent = "as in the file"},
     {OPT_STR, 0, "lora", offsetof(struct execution, lora), "FILE",

@@ -8,6 +8,9 @@
 
 struct force;
 
+/* The words of --activations.  16: weights of floats are integers, too. */
+enum activations { ACTIVATIONS_AUTO, ACTIVATIONS_16, ACTIVATIONS_8 };
+
 /* How a model is run, whatever it is run for; the options --device, --chunk, --threads, --kv-type,
  * --activations, --rope-scale, --lora, --exact. */
 struct execution {
@@ -15,7 +18,7 @@ struct execution {
     const char *rope_scale; /* NULL: as in the file */
     const char *lora;       /* NULL: the model as it is */
     int kv_type;            /* word of --kv-type */
-    int activations;        /* word of --activations: 0 is 16, 1 is 8 */
+    int activations;        /* enum activations */
     int device;             /* enum device_word */
     bool exact;
 };

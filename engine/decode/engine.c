@@ -23,12 +23,14 @@ static void *read_names(void *reading)
     return NULL;
 }
 
-static int read_parts(struct engine *e, const struct teller *teller, struct kvf_diag *d)
+static int read_parts(struct engine *e, const struct engine_options *opt, struct kvf_diag *d)
 {
     struct reading r = {.e = e};
     pthread_t beside;
+    enum pack_how floats = opt->words ? PACK_WORDS : PACK_AS_STORED;
+    enum pack_how how = opt->exact ? PACK_EXACT : floats;
     bool two = pthread_create(&beside, NULL, read_names, &r) == 0;
-    int err = weights_load(e->gguf, &e->config, e->exact, e->pool, teller, &e->weights, d);
+    int err = weights_load(e->gguf, &e->config, how, e->pool, &opt->teller, &e->weights, d);
     if (two)
         pthread_join(beside, NULL);
     else
@@ -66,7 +68,7 @@ int engine_open(const char *path, const struct engine_options *opt, struct engin
         kvf_fail(d, err, "cannot start %d threads", opt->n_threads);
         goto fail;
     }
-    err = read_parts(e, &opt->teller, d);
+    err = read_parts(e, opt, d);
     if (err)
         goto fail;
     err = e->backend->open(e, d);
@@ -101,6 +103,8 @@ int engine_said(const struct engine *e, int err, struct kvf_diag *d)
 
 const char *engine_precision(const struct engine *e)
 {
+    if (e->weights->words)
+        return "float weights as 16-bit integers, 16-bit activations";
     if (e->bits8)
         return "weights as stored, 8-bit activations where quantised";
     return e->exact ? "f32" : e->backend->precision;

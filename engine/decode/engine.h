@@ -34,6 +34,8 @@ struct engine_options {
     bool exact;                    /* f32 weights and activations, f32 cache */
     bool bits8;                    /* of the processor, not exact: where weights are quantised,
                                       activations have 8 bits instead of 16 */
+    bool words;                    /* of the processor, not exact: weights of floats are integers
+                                      of 16 bits, as the activations are that they meet */
     int n_threads;                 /* 0: number of cores */
     unsigned cpu_flags;            /* CPU_* */
     struct rope_scale rope_scale;  /* kind 0: as the file says */

@@ -13,7 +13,41 @@ struct job {
     int per_task; /* panels */
 };
 
-/* Makes rows and, for a quantised matrix, quantises them. */
+static struct wrows words(const struct session *s)
+{
+    return (struct wrows){(int16_t *)(void *)s->q.q, s->q.scale, s->q.K};
+}
+
+void rows_as_integers(struct session *s, const float *x, size_t ld, int t0, int n,
+                      const struct packed *w)
+{
+    const struct kernels *k = &s->e->kernels;
+    int step = ld == (size_t)w->K ? n : 1, end = t0 + n; /* rows that lie side by side */
+    for (int t = t0; w->n_blocks && t < end; t += step)
+        if (w->kind == PACK_I16) {
+            const struct wrows all = words(s);
+            struct wrows rows = wrows_from(&all, (size_t)t);
+            k->quant_words(&rows, x + (size_t)t * ld, step, w->K);
+        } else {
+            struct qrows rows = qrows_from(&s->q, (size_t)t);
+            k->quant_rows(&rows, x + (size_t)t * ld, step, w->K);
+        }
+}
+
+void multiply_rows(const struct session *s, float *out, size_t ld, const float *x, size_t ld_x,
+                   int T, const struct packed *w, int panel0, int n_panels)
+{
+    const struct kernels *k = &s->e->kernels;
+    const struct wrows rows = words(s);
+    if (w->kind == PACK_I16)
+        k->matmul_words(out, ld, &rows, T, w, panel0, n_panels);
+    else if (w->n_blocks)
+        k->matmul_q(out, ld, &s->q, T, w, panel0, n_panels);
+    else
+        k->matmul_f(out, ld, x, ld_x, T, w, panel0, n_panels);
+}
+
+/* Makes rows and, where the matrix wants integers, those of them. */
 static void prepare_task(void *ctx, int task, int thread)
 {
     const struct job *j = ctx;
@@ -21,24 +55,16 @@ static void prepare_task(void *ctx, int task, int thread)
     int t0 = task * ROWS_PER_TASK, end = j->T - t0 < ROWS_PER_TASK ? j->T : t0 + ROWS_PER_TASK;
     if (j->in->make)
         j->in->make(j->s, j->in->how, t0, end - t0);
-    int step = j->in->ld == (size_t)j->w->K ? end - t0 : 1; /* rows that lie side by side */
-    for (int t = t0; packed_quantised(j->w) && t < end; t += step) {
-        struct qrows rows = qrows_from(&j->s->q, (size_t)t);
-        j->s->e->kernels.quant_rows(&rows, j->in->x + (size_t)t * j->in->ld, step, j->w->K);
-    }
+    rows_as_integers(j->s, j->in->x, j->in->ld, t0, end - t0, j->w);
 }
 
 static void matmul_task(void *ctx, int task, int thread)
 {
     const struct job *j = ctx;
-    const struct kernels *k = &j->s->e->kernels;
     (void)thread;
     int p0 = task * j->per_task;
     int n = j->w->n_panels - p0 < j->per_task ? j->w->n_panels - p0 : j->per_task;
-    if (packed_quantised(j->w))
-        k->matmul_q(j->out, j->ld, &j->s->q, j->T, j->w, p0, n);
-    else
-        k->matmul_f(j->out, j->ld, j->in->x, j->in->ld, j->T, j->w, p0, n);
+    multiply_rows(j->s, j->out, j->ld, j->in->x, j->in->ld, j->T, j->w, p0, n);
 }
 
 /* One row waits for memory, which is read best in long stretches: each thread has one.  The row is
@@ -100,7 +126,7 @@ void linear(struct session *s, float *out, size_t ld, const struct rows_in *in, 
         linear_row(&j);
         return;
     }
-    if (packed_quantised(w) || in->make)
+    if (w->n_blocks || in->make)
         par_run(pool, (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, prepare_task, &j);
     par_run(pool, (w->n_panels + per_task - 1) / per_task, matmul_task, &j);
 }

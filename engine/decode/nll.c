@@ -39,16 +39,12 @@ void cap_logits(const struct session *s, float *row, int n)
 int segment_logits(struct session *s, const float *x, int n, int segment, int thread,
                    float **ret_logits)
 {
-    const struct kernels *k = &s->e->kernels;
     const struct packed *w = &s->e->weights->head;
     enum { PANELS = VOCAB_SEGMENT / PANEL };
     int p0 = segment * PANELS, left = w->n_panels - p0;
     struct packed part = packed_part(w, p0, left < PANELS ? left : PANELS);
     float *buf = s->segment + (size_t)thread * (size_t)s->chunk * VOCAB_SEGMENT;
-    if (packed_quantised(w))
-        k->matmul_q(buf, VOCAB_SEGMENT, &s->q, n, &part, 0, part.n_panels);
-    else
-        k->matmul_f(buf, VOCAB_SEGMENT, x, (size_t)w->K, n, &part, 0, part.n_panels);
+    multiply_rows(s, buf, VOCAB_SEGMENT, x, (size_t)w->K, n, &part, 0, part.n_panels);
     for (int t = 0; t < n; t++)
         cap_logits(s, buf + (size_t)t * VOCAB_SEGMENT, part.N);
     *ret_logits = buf;
@@ -75,9 +71,7 @@ static void quantise_task(void *ctx, int t, int thread)
     const struct job *j = ctx;
     struct session *s = j->s;
     (void)thread;
-    int K = s->e->config.d_model;
-    struct qrows part = qrows_from(&s->q, (size_t)t);
-    s->e->kernels.quant_rows(&part, j->x + (size_t)t * (size_t)K, 1, K);
+    rows_as_integers(s, j->x, (size_t)s->e->config.d_model, t, 1, &s->e->weights->head);
 }
 
 void segment_rows(struct session *s, const float *x, int n)
@@ -85,7 +79,7 @@ void segment_rows(struct session *s, const float *x, int n)
     const struct packed *w = &s->e->weights->head;
     struct job j = {s, x, NULL, n};
     s->q.K = w->K;
-    if (packed_quantised(w))
+    if (w->n_blocks)
         par_run(s->e->pool, n, quantise_task, &j);
 }
 

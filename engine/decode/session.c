@@ -33,6 +33,12 @@ static size_t widest(const struct model_config *m)
     return (size_t)most(m->d_model, most(m->n_heads * m->head_dim, m->d_ffn));
 }
 
+/* Of a row as integers, in whole blocks. */
+static size_t integer_bytes(const struct model_config *m)
+{
+    return words_blocks((int)widest(m)) * WBLOCK * sizeof(int16_t);
+}
+
 /* A buffer of a session that does not depend on the method: [rows][cols]. */
 struct room {
     float **at;
@@ -79,7 +85,7 @@ static int alloc_rooms(struct session *s)
             return KVF_E_NOMEM;
     }
     s->q.hi_alone = s->e->bits8;
-    s->q.q = mem_alloc((size_t)s->chunk, 2 * widest(&s->e->config));
+    s->q.q = mem_alloc((size_t)s->chunk, integer_bytes(&s->e->config));
     return s->q.q ? KVF_OK : KVF_E_NOMEM;
 }
 
@@ -93,7 +99,7 @@ int64_t session_buffer_bytes(const struct model_config *m, int length, int chunk
 {
     struct session s = {.cap = length, .chunk = chunk_of(chunk, CHUNK_DEFAULT, length)};
     struct room room[ROOMS];
-    int64_t sum = 2 * (int64_t)s.chunk * (int64_t)widest(m);
+    int64_t sum = (int64_t)s.chunk * (int64_t)integer_bytes(m);
     rooms(&s, m, threads, room);
     for (int i = 0; i < ROOMS; i++)
         sum += (int64_t)(room[i].rows * room[i].cols * sizeof(float));

@@ -76,7 +76,8 @@ struct session {
     float *gate_up; /* [C][ld_ffn] */
     float *cos_sin; /* [2][C][rope_dim]: of each token, then again for local layers */
     float *logits;  /* [ld_vocab] */
-    struct qrows q; /* quantised rows of whatever goes into a matmul */
+    struct qrows q; /* rows of whatever goes into a matmul as integers: bytes, or in q and scale the
+                       words of a struct wrows */
     size_t ld_qkv, ld_att, ld_out, ld_ffn, ld_vocab;
     float *qk_pre; /* [C][ld_pre] queries and keys before their rotation, or NULL */
     size_t ld_pre;
@@ -113,6 +114,12 @@ struct rows_in {
     const void *how;
 };
 
+/* Rows [t0, t0 + n) of x, ld apart, as the integers that a matrix wants, if it does; s->q.K is K of
+ * the matrix.  And the product of T such rows with some of its panels (linear.c). */
+void rows_as_integers(struct session *s, const float *x, size_t ld, int t0, int n,
+                      const struct packed *w);
+void multiply_rows(const struct session *s, float *out, size_t ld, const float *x, size_t ld_x,
+                   int T, const struct packed *w, int panel0, int n_panels);
 /* out[t, 0..N) = W x[t] for T rows (linear.c).  Rows of out are ld apart and
  * hold a whole number of panels. */
 void linear(struct session *s, float *out, size_t ld, const struct rows_in *in, int T,

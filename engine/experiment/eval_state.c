@@ -24,7 +24,8 @@ static const char *precision_of(const struct engine *e)
 {
     if (e->exact)
         return "f32";
-    return e->backend == &backend_cpu && !e->bits8 ? "default" : engine_precision(e);
+    bool chosen = e->bits8 || e->weights->words;
+    return e->backend == &backend_cpu && !chosen ? "default" : engine_precision(e);
 }
 
 static void build_header(const struct eval *e, uint64_t seed, const char *version, struct buf *b)

@@ -115,7 +115,7 @@ static int put_weight(struct gates *g, int layer, const struct part *p, const fl
     for (int u = 0; u < g->n_units; u++) {
         struct packed *w = &g->unit[layer * g->n_units + u].stage[p->stage].w;
         struct pack_source src = {v + (size_t)u * (size_t)rows * (size_t)cols, WEIGHT_F32, rows};
-        int err = packed_build(&src, 1, cols, 1, w);
+        int err = packed_build(&src, 1, cols, PACK_EXACT, w);
         if (err)
             return err;
         g->bytes += w->bytes;

@@ -16,6 +16,8 @@ void kernels_init(struct kernels *k, unsigned cpu_flags)
         .quant_rows = quant_rows_ref,
         .matmul_q = matmul_q_ref,
         .matmul_f = matmul_f_ref,
+        .quant_words = quant_words_ref,
+        .matmul_words = matmul_words_ref,
         .rope = rope_ref,
         .swiglu = swiglu_ref,
         .geglu = geglu_ref,

@@ -41,6 +41,10 @@ enum {
 #define DECL_MATMUL_Q(name)                                                                        \
     void name(float *out, size_t ld_out, const struct qrows *x, int T, const struct packed *w,     \
               int panel0, int n_panels)
+#define DECL_QUANT_WORDS(name) void name(struct wrows *out, const float *x, int T, int K)
+#define DECL_MATMUL_WORDS(name)                                                                    \
+    void name(float *out, size_t ld_out, const struct wrows *x, int T, const struct packed *w,     \
+              int panel0, int n_panels)
 #define DECL_MATMUL_F(name)                                                                        \
     void name(float *out, size_t ld_out, const float *x, size_t ld_x, int T,                       \
               const struct packed *w, int panel0, int n_panels)
@@ -218,6 +222,8 @@ typedef DECL_RMSNORM((*rmsnorm_fn));
 typedef DECL_QUANT_ROWS((*quant_rows_fn));
 typedef DECL_MATMUL_Q((*matmul_q_fn));
 typedef DECL_MATMUL_F((*matmul_f_fn));
+typedef DECL_QUANT_WORDS((*quant_words_fn));
+typedef DECL_MATMUL_WORDS((*matmul_words_fn));
 typedef DECL_ROPE((*rope_fn));
 typedef DECL_SWIGLU((*swiglu_fn));
 typedef DECL_SOFT_CAP((*soft_cap_fn));
@@ -265,13 +271,19 @@ struct kernels {
      * lo = q as a signed byte, hi = (q - lo) / 256, sum = scale * sum of q.
      * Where hi is alone, q becomes 256 hi, and so lo 0.  K is a multiple of 32. */
     quant_rows_fn quant_rows;
+    /* 16 bits per block of 64 channels of a row, any K (packed.h): scale = |x| / 32762, where |x|
+     * is the root of the sum of squares of the block in double, q = round-half-even(x / scale)
+     * by a product with 1 / scale.  Of blocks that are 0, too small or no numbers q is 0. */
+    quant_words_fn quant_words;
 
     /* out[t, 16*p + r] = sum_k x[t,k] * w[16*p + r, k] for the 16-row panels
      * p = panel0 .. panel0+n_panels-1.  ld_out: floats between rows of out, at
      * least 16 * (panel0 + n_panels); padding outputs (rows >= w->N) are
-     * written as 0.  matmul_q: packed kinds Q4, Q8.  matmul_f: F32, F16, BF16. */
+     * written as 0.  matmul_q: packed kinds Q4, Q8.  matmul_f: F32, F16, BF16.
+     * matmul_words: I16, sums of blocks in order, each acc = fma(d * s_x, sum, acc). */
     matmul_q_fn matmul_q;
     matmul_f_fn matmul_f;
+    matmul_words_fn matmul_words;
 
     /* Rotates pairs (2j, 2j+1), j < n_rot/2, of each head of one token:
      * x: [n_heads, D].  cos_sin: [n_rot/2][2] = cos, sin of position * theta_j.

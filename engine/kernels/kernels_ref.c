@@ -110,10 +110,7 @@ static float weight_f(const struct packed *w, int panel, int k, int r)
     uint16_t h = ((const uint16_t *)(const void *)w->data)[at];
     if (w->kind == PACK_F16)
         return half_to_float(h);
-    uint32_t bits = (uint32_t)h << 16;
-    float f;
-    memcpy(&f, &bits, 4);
-    return f;
+    return brain_to_float(h);
 }
 
 void matmul_f_ref(float *out, size_t ld_out, const float *x, size_t ld_x, int T,

@@ -9,6 +9,8 @@ DECL_RMSNORM(rmsnorm_ref);
 DECL_QUANT_ROWS(quant_rows_ref);
 DECL_MATMUL_Q(matmul_q_ref);
 DECL_MATMUL_F(matmul_f_ref);
+DECL_QUANT_WORDS(quant_words_ref);
+DECL_MATMUL_WORDS(matmul_words_ref);
 DECL_ROPE(rope_ref);
 DECL_SWIGLU(swiglu_ref);
 DECL_SWIGLU(geglu_ref);

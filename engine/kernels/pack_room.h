@@ -19,6 +19,6 @@ void pack_room_close(struct pack_room *room);
 /* As packed_build, in memory of the room while there is some, and else in its own.  Threads may
  * call it for one room at once. */
 int packed_build_in(struct pack_room *room, const struct pack_source *src, int n_src, int K,
-                    int exact, struct packed *ret);
+                    enum pack_how how, struct packed *ret);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "engine/kernels/blocks.h"
 #include "engine/kernels/pack_room.h"
+#include "engine/kernels/words.h"
 
 float half_to_float(uint16_t h)
 {
@@ -40,19 +41,27 @@ uint16_t float_to_half(float f)
     return sign | (uint16_t)((bits >> 13) - (112 << 10));
 }
 
-static float bf16_to_float(uint16_t h)
-{
-    uint32_t bits = (uint32_t)h << 16;
-    float f;
-    memcpy(&f, &bits, 4);
-    return f;
-}
-
 static uint16_t load16(const void *p)
 {
     uint16_t v;
     memcpy(&v, p, 2);
     return v;
+}
+
+/* half_to_float of n halves without a branch, which compilers make vectors of: exponents move by
+ * 112, and what was the largest one stays so. */
+static void halves_to_floats(float *out, const uint8_t *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t h = load16(p + 2 * i), bits = (h & 0x7fff) << 13;
+        uint32_t rest = (bits >= 0x0f800000u ? 0x7f800000u : 0) | (h & 0x8000) << 16;
+        float f;
+        memcpy(&f, &bits, 4);
+        f *= 0x1p112f;
+        memcpy(&bits, &f, 4);
+        bits |= rest;
+        memcpy(out + i, &bits, 4);
+    }
 }
 
 size_t weight_bytes(enum weight_type type, size_t n)
@@ -125,10 +134,11 @@ void weight_dequant(float *out, const void *src, enum weight_type type, size_t n
         dequant_blocks(out, p, f, n);
     else if (type == WEIGHT_F32)
         memcpy(out, src, n * 4);
+    else if (type == WEIGHT_F16)
+        halves_to_floats(out, p, n);
     else
         for (size_t i = 0; i < n; i++)
-            out[i] = type == WEIGHT_F16 ? half_to_float(load16(p + 2 * i))
-                                        : bf16_to_float(load16(p + 2 * i));
+            out[i] = brain_to_float(load16(p + 2 * i));
 }
 
 /* How many of d and m are stored. */
@@ -231,7 +241,7 @@ static void join_kind(struct packed *w, const struct pack_source *s, bool first)
 }
 
 /* Kind, form and sizes of what the sources become. */
-static void choose_kind(const struct pack_source *src, int n_src, int K, int exact,
+static void choose_kind(const struct pack_source *src, int n_src, int K, enum pack_how how,
                         struct packed *w)
 {
     memset(w, 0, sizeof *w);
@@ -240,12 +250,16 @@ static void choose_kind(const struct pack_source *src, int n_src, int K, int exa
         w->N += src[i].n_rows;
         join_kind(w, &src[i], i == 0);
     }
-    if (exact)
+    if (how == PACK_EXACT)
         w->kind = PACK_F32;
-    if (!packed_quantised(w))
+    if (!packed_quantised(w)) {
         w->n_fine = w->super = w->lowest = 0;
+        w->n_blocks = how == PACK_WORDS ? (int)words_blocks(K) : 0;
+        w->kind = how == PACK_WORDS ? PACK_I16 : w->kind;
+    } else {
+        w->n_blocks = K / QBLOCK;
+    }
     w->n_panels = (w->N + PANEL - 1) / PANEL;
-    w->n_blocks = packed_quantised(w) ? K / QBLOCK : 0;
 }
 
 /* Bytes of data, f16 of scale and bytes of fine. */
@@ -259,6 +273,8 @@ static struct lengths lengths(const struct packed *w)
                                    [PACK_F32] = 32, [PACK_F16] = 16, [PACK_BF16] = 16};
     size_t cells = (size_t)w->n_panels * PANEL * (size_t)w->K;
     size_t blocks = (size_t)w->n_panels * (size_t)w->n_blocks;
+    if (w->kind == PACK_I16)
+        return (struct lengths){blocks * WORDS_BYTES, blocks * PANEL, 0};
     size_t step = scales_of(w) * PANEL;
     return (struct lengths){cells / 8 * bits[w->kind],
                             blocks ? blocks / (size_t)w->super * step : 0,
@@ -323,10 +339,10 @@ static void clear_last_panel(struct packed *w)
         memset(last.fine, 0, (size_t)(w->fine + lengths(w).fine - last.fine));
 }
 
-size_t packed_bytes(const struct pack_source *src, int n_src, int K, int exact)
+size_t packed_bytes(const struct pack_source *src, int n_src, int K, enum pack_how how)
 {
     struct packed w;
-    choose_kind(src, n_src, K, exact, &w);
+    choose_kind(src, n_src, K, how, &w);
     struct lengths n = lengths(&w);
     return n.data + 2 * n.scale + n.fine;
 }
@@ -335,8 +351,12 @@ static void pack_float_row(struct packed *w, int row, const uint8_t *src, enum w
                            float *tmp)
 {
     size_t at = (size_t)(row / PANEL) * (size_t)w->K * PANEL + (size_t)(row % PANEL);
-    if (w->kind == PACK_F32)
+    if (w->kind == PACK_F32 || w->kind == PACK_I16)
         weight_dequant(tmp, src, type, (size_t)w->K);
+    if (w->kind == PACK_I16) {
+        pack_words_row(w, row, tmp);
+        return;
+    }
     for (size_t k = 0; k < (size_t)w->K; k++, at += PANEL) {
         if (w->kind == PACK_F32)
             ((float *)(void *)w->data)[at] = tmp[k];
@@ -345,16 +365,17 @@ static void pack_float_row(struct packed *w, int row, const uint8_t *src, enum w
     }
 }
 
-int packed_build(const struct pack_source *src, int n_src, int K, int exact, struct packed *ret)
+int packed_build(const struct pack_source *src, int n_src, int K, enum pack_how how,
+                 struct packed *ret)
 {
-    return packed_build_in(NULL, src, n_src, K, exact, ret);
+    return packed_build_in(NULL, src, n_src, K, how, ret);
 }
 
 int packed_build_in(struct pack_room *room, const struct pack_source *src, int n_src, int K,
-                    int exact, struct packed *ret)
+                    enum pack_how how, struct packed *ret)
 {
-    float *tmp = mem_alloc((size_t)K, sizeof *tmp);
-    choose_kind(src, n_src, K, exact, ret);
+    float *tmp = mem_alloc(words_blocks(K) * WBLOCK, sizeof *tmp); /* zeros behind channel K */
+    choose_kind(src, n_src, K, how, ret);
     int err = tmp ? take_memory(ret, room) : KVF_E_NOMEM;
     if (err) {
         mem_free(tmp);
@@ -369,9 +390,9 @@ int packed_build_in(struct pack_room *room, const struct pack_source *src, int n
         const struct block_format *f = block_format((unsigned)src[i].type);
         for (int r = 0; r < src[i].n_rows; r++, row++) {
             const uint8_t *p = (const uint8_t *)src[i].data + (size_t)r * row_bytes;
-            if (!ret->n_blocks)
+            if (!packed_quantised(ret))
                 pack_float_row(ret, row, p, src[i].type, tmp);
-            for (int b = 0; b < ret->n_blocks; b++)
+            for (int b = 0; packed_quantised(ret) && b < ret->n_blocks; b++)
                 pack_block(ret, row, b, p, f);
         }
     }
@@ -383,7 +404,10 @@ struct packed packed_part(const struct packed *w, int p0, int n)
 {
     struct packed v = *w;
     size_t first = (size_t)p0, blocks = first * (size_t)w->n_blocks, step = scales_of(w) * PANEL;
-    if (w->n_blocks) {
+    if (w->kind == PACK_I16) {
+        v.data += blocks * WORDS_BYTES;
+        v.scale += blocks * PANEL;
+    } else if (w->n_blocks) {
         v.data += blocks * 64 * (size_t)packed_bits(w->kind);
         v.scale += blocks / (size_t)w->super * step;
         v.fine = w->fine ? w->fine + blocks * (size_t)w->n_fine * step : NULL;
@@ -414,4 +438,10 @@ struct qrows qrows_from(const struct qrows *q, size_t t)
                           q->half + at / QBLOCK * 2,
                           q->K,
                           q->hi_alone};
+}
+
+struct wrows wrows_from(const struct wrows *q, size_t t)
+{
+    size_t at = t * words_blocks(q->K);
+    return (struct wrows){q->q + at * WBLOCK, q->scale + at, q->K};
 }

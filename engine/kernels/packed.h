@@ -36,28 +36,46 @@
  *     of all 8 groups one after the other, from the lowest bit of the first byte on.
  * and beside it scale[panel][block / super][2][16] f16: 16 d, then 16 m; and in the fine form
  * fine[panel][block][n_fine][2][16] int8: 16 s, then 16 n.  Without m, [16] d and [16] s alone.
- * Float kinds: data[panel][k][16] of f32, f16 or bf16. */
+ * Float kinds: data[panel][k][16] of f32, f16 or bf16.
+ *
+ * Words (I16): weights of floats as integers of 16 bits, w = d u, with one bf16 d per (row, block
+ * of 64), which meet activations x = s_x q_x of 16 bits in blocks of 64 (struct wrows):
+ *     sum_k w x = d s_x sum(u q_x),
+ * 16.25 bits per weight.  K that is no multiple of 64 ends in a block with zeros behind.
+ *     data[panel][block][32 pairs][16 rows][2 channels] int16      2048 bytes of a block
+ *     scale[panel][block][16] bf16
+ * Every sum of products of a block, of all channels or some, in any order, fits in 32 bits: by
+ * Cauchy and Schwarz |sum(u q)| <= |u| |q|, where |.| is the root of the sum of squares, and
+ *     |q| <= 32767:  s_x is |x| / 32762 but for some 1e-7 of it, so |x / s_x| < 32762.1, and
+ *                    rounding each of 64 numbers by at most 1/2 adds at most sqrt(64) / 2 = 4;
+ *     |u| <= 65535:  d is |w| / 65530 at least, in the same way, and rounded up to bf16;
+ *     65535 * 32767 = 2147385345 < 2^31.
+ * Each number fits in 16 bits: |q_k| <= |q| <= 32767, and d is max|w| / 32766 at least, too.
+ * A weight is off by d / 2 at most, an activation by s_x / 2.  Blocks with |.| below WORDS_TINY
+ * count as 0.  A block that holds an infinity or no number has a scale that is no number, and so
+ * has every sum that it is part of. */
 #ifndef KVF_ENGINE_PACKED_H
 #define KVF_ENGINE_PACKED_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <kvf/err.h>
 
-enum { PANEL = 16, QBLOCK = 32 };
+enum { PANEL = 16, QBLOCK = 32, WBLOCK = 64 };
 
 /* Quantised kinds first, the more bits the later. */
-enum packed_kind { PACK_Q4, PACK_Q5, PACK_Q6, PACK_Q8, PACK_F32, PACK_F16, PACK_BF16 };
+enum packed_kind { PACK_Q4, PACK_Q5, PACK_Q6, PACK_Q8, PACK_F32, PACK_F16, PACK_BF16, PACK_I16 };
 
 struct packed {
     enum packed_kind kind;
     int N, K;        /* rows (outputs) and columns (inputs) of the matrix */
     int n_panels;    /* ceil(N / 16) */
-    int n_blocks;    /* K / 32 for quantised kinds, else 0 */
+    int n_blocks;    /* K / 32 for quantised kinds, K / 64 rounded up for I16, else 0 */
     uint8_t *data;   /* owned */
-    uint16_t *scale; /* owned; NULL for float kinds */
+    uint16_t *scale; /* owned; f16, of I16 bf16; NULL for float kinds */
     int8_t *fine;    /* owned; NULL unless n_fine */
     int n_fine;      /* 0: plain; 1, 2: pairs (s, n) of a block */
     int super;       /* blocks that share d and m: 1, or 8 in the fine form */
@@ -121,14 +139,18 @@ static inline int packed_bits(enum packed_kind kind)
     return kind == PACK_Q8 ? 8 : 4 + (int)kind;
 }
 
-/* Packs the sources one below the other.  exact: always PACK_F32.  Otherwise quantised sources
- * become the least quantised kind that all fit in; F16 and BF16 keep 16 bits; floats beside
- * quantised or other floats become F32, and so does a source with scales that no model has (32 d or
- * 128 d over f16's largest number).  KVF_OK or KVF_E_NOMEM; on failure *ret is zeroed. */
-int packed_build(const struct pack_source *src, int n_src, int K, int exact, struct packed *ret);
+/* PACK_AS_STORED: quantised sources become the least quantised kind that all fit in; F16 and
+ * BF16 keep 16 bits; floats beside quantised or other floats become F32, and so does a source with
+ * scales that no model has (32 d or 128 d over f16's largest number).  PACK_EXACT: always F32.
+ * PACK_WORDS: as stored, but what were F16, BF16 or F32 becomes I16. */
+enum pack_how { PACK_AS_STORED, PACK_EXACT, PACK_WORDS };
+
+/* Packs the sources one below the other.  KVF_OK or KVF_E_NOMEM; on failure *ret is zeroed. */
+int packed_build(const struct pack_source *src, int n_src, int K, enum pack_how how,
+                 struct packed *ret);
 /* The bytes of what packed_build makes of the sources.  Data may be NULL, and then no scale of that
  * source counts as too large for f16. */
-size_t packed_bytes(const struct pack_source *src, int n_src, int K, int exact);
+size_t packed_bytes(const struct pack_source *src, int n_src, int K, enum pack_how how);
 /* The panels [p0, p0 + n) as a matrix of their own, borrowed from w. */
 struct packed packed_part(const struct packed *w, int p0, int n);
 void packed_finish(struct packed *p); /* accepts zeroed */
@@ -151,7 +173,31 @@ struct qrows qrows_from(const struct qrows *q, size_t t); /* rows from t on, bor
 #define QROWS_MAX 32512.0f
 #define QROWS_TINY 1e-30f
 
+/* Activations as integers of 16 bits for matmul_words: x = scale * q, as said above. */
+struct wrows {
+    int16_t *q;   /* [T][blocks][64], zeros behind the last of K */
+    float *scale; /* [T][blocks] */
+    int K;
+};
+static inline size_t words_blocks(int K)
+{
+    return ((size_t)K + WBLOCK - 1) / WBLOCK;
+}
+struct wrows wrows_from(const struct wrows *q, size_t t); /* rows from t on, borrowed */
+
+#define WORDS_NORM_X 32762.0
+#define WORDS_NORM_W 65530.0
+#define WORDS_MOST_W 32766.0f
+#define WORDS_TINY 1e-30
+
 float half_to_float(uint16_t h);
-uint16_t float_to_half(float f); /* round to nearest even */
+uint16_t float_to_half(float f);               /* round to nearest even */
+static inline float brain_to_float(uint16_t h) /* of bf16 */
+{
+    uint32_t bits = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
 
 #endif

@@ -8,7 +8,7 @@ struct job {
     const struct gguf *g;
     const struct model_config *m;
     struct weights *w;
-    bool exact;
+    enum pack_how how;
     int *err;              /* [n_layers + 1] */
     struct kvf_diag *diag; /* [n_layers + 1] */
 };
@@ -160,7 +160,7 @@ static int pack(void *job, int layer, enum weight_role role, const struct pack_s
     const struct job *j = job;
     struct layer_weights *w = &j->w->layer[layer < 0 ? 0 : layer];
     struct packed *const place[] = {&w->qkv, &w->out, &w->gate_up, &w->down, &j->w->head};
-    return packed_build_in(&j->w->room, src, n_src, K, j->exact, place[role]);
+    return packed_build_in(&j->w->room, src, n_src, K, j->how, place[role]);
 }
 
 /* Biases of queries, keys and values, one below the other as the rows of qkv. */
@@ -263,12 +263,25 @@ static void load_task(void *ctx, int task, int thread)
                              : load_layer(j, task - 1, &j->diag[task]);
 }
 
-int weights_load(const struct gguf *g, const struct model_config *m, bool exact, struct par *pool,
-                 const struct teller *teller, struct weights **ret_weights, struct kvf_diag *d)
+/* Whether some matrix of a layer or the output matrix has them. */
+static bool any_words(const struct weights *w)
+{
+    bool any = w->head.kind == PACK_I16;
+    for (int l = 0; l < w->n_layers; l++) {
+        const struct layer_weights *a = &w->layer[l];
+        any |= a->qkv.kind == PACK_I16 || a->out.kind == PACK_I16 || a->gate_up.kind == PACK_I16
+               || a->down.kind == PACK_I16;
+    }
+    return any;
+}
+
+int weights_load(const struct gguf *g, const struct model_config *m, enum pack_how how,
+                 struct par *pool, const struct teller *teller, struct weights **ret_weights,
+                 struct kvf_diag *d)
 {
     struct weights *w = MEM_NEW(struct weights, 1);
     size_t n = (size_t)m->n_layers + 1;
-    struct job j = {g, m, w, exact, MEM_NEW(int, n), MEM_NEW(struct kvf_diag, n)};
+    struct job j = {g, m, w, how, MEM_NEW(int, n), MEM_NEW(struct kvf_diag, n)};
     int err = KVF_E_NOMEM;
     if (!w || !j.err || !j.diag)
         goto done;
@@ -278,7 +291,7 @@ int weights_load(const struct gguf *g, const struct model_config *m, bool exact,
     if (!w->layer)
         goto done;
     uint64_t bytes = 0;
-    if (weights_bytes(g, m, exact, &bytes, NULL) == KVF_OK) /* else a task says what is missing */
+    if (weights_bytes(g, m, how, &bytes, NULL) == KVF_OK) /* else a task says what is missing */
         pack_room_open(&w->room, bytes, (int)n * LAYER_MATRICES);
     par_run_watched(pool, (int)n, load_task, &j, teller);
     size_t failed = 0;
@@ -287,6 +300,7 @@ int weights_load(const struct gguf *g, const struct model_config *m, bool exact,
     err = failed < n ? j.err[failed] : KVF_OK;
     if (err && d)
         *d = j.diag[failed];
+    w->words = !err && any_words(w);
 done:
     if (err == KVF_E_NOMEM)
         kvf_fail(d, err, "%s: not enough memory for the weights", gguf_path(g));
@@ -313,7 +327,7 @@ int weights_visit(const struct gguf *g, const struct model_config *m, weight_sin
     return err;
 }
 
-int weights_bytes(const struct gguf *g, const struct model_config *m, bool exact,
+int weights_bytes(const struct gguf *g, const struct model_config *m, enum pack_how how,
                   uint64_t *ret_bytes, struct kvf_diag *d)
 {
     const struct job j = {.g = g, .m = m};
@@ -330,7 +344,7 @@ int weights_bytes(const struct gguf *g, const struct model_config *m, bool exact
             return err;
         for (int k = 0; k < x->n; k++)
             src[k].data = NULL;
-        sum += packed_bytes(src, x->n, x->K, exact);
+        sum += packed_bytes(src, x->n, x->K, how);
     }
     *ret_bytes = sum;
     return KVF_OK;

@@ -30,6 +30,7 @@ struct weights {
     struct packed head;                  /* [vocab, d_model]; the embedding when tied */
     const struct gguf_tensor *embedding; /* borrowed */
     float embedding_scale;
+    bool words;            /* some matrix has integers of 16 bits for floats */
     struct pack_room room; /* of the matrices */
 };
 
@@ -47,13 +48,14 @@ int weights_visit(const struct gguf *g, const struct model_config *m, weight_sin
 /* Row of the file that holds row r of queries or keys. */
 int weights_row_of(const struct model_config *m, int r);
 
-/* exact: everything as f32.  teller, unless NULL, is told how many layers are there.  KVF_OK,
+/* teller, unless NULL, is told how many layers are there.  KVF_OK,
  * KVF_E_FORMAT naming a tensor, KVF_E_NOMEM. */
-int weights_load(const struct gguf *g, const struct model_config *m, bool exact, struct par *pool,
-                 const struct teller *teller, struct weights **ret_weights, struct kvf_diag *d);
+int weights_load(const struct gguf *g, const struct model_config *m, enum pack_how how,
+                 struct par *pool, const struct teller *teller, struct weights **ret_weights,
+                 struct kvf_diag *d);
 /* The bytes that the packed matrices would take, by the types of the tensors alone: nothing of them
  * is read.  KVF_OK, or KVF_E_FORMAT naming a tensor. */
-int weights_bytes(const struct gguf *g, const struct model_config *m, bool exact,
+int weights_bytes(const struct gguf *g, const struct model_config *m, enum pack_how how,
                   uint64_t *ret_bytes, struct kvf_diag *d);
 void weights_free(struct weights *w); /* accepts NULL */
 

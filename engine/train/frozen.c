@@ -33,7 +33,7 @@ static int turn(const struct packed *p, struct packed *ret)
         for (size_t k = 0; k < K; k++)
             t[k * N + n] = data[(n / PANEL * K + k) * PANEL + n % PANEL];
     struct pack_source src = {t, WEIGHT_F32, p->K};
-    int err = packed_build(&src, 1, p->N, 1, ret);
+    int err = packed_build(&src, 1, p->N, PACK_EXACT, ret);
     mem_free(t);
     return err;
 }

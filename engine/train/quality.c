@@ -21,7 +21,7 @@ static int build_slice(const float *w, struct output_matrix *m, int b, float *tu
         for (int c = 0; c < m->d; c++)
             turned[(size_t)c * (size_t)n + (size_t)v] = from[(size_t)v * (size_t)m->d + (size_t)c];
     struct pack_source src = {turned, WEIGHT_F32, m->d};
-    return packed_build(&src, 1, n, 1, &m->back[b]);
+    return packed_build(&src, 1, n, PACK_EXACT, &m->back[b]);
 }
 
 int output_matrix_build(const float *w, int vocab, int d, struct output_matrix *ret)
@@ -35,7 +35,7 @@ int output_matrix_build(const float *w, int vocab, int d, struct output_matrix *
     int err = KVF_E_NOMEM;
     if (!turned || !ret->back)
         goto fail;
-    err = packed_build(&src, 1, d, 1, &ret->logits);
+    err = packed_build(&src, 1, d, PACK_EXACT, &ret->logits);
     if (err)
         goto fail;
     for (int b = 0; b < ret->n_back; b++) {

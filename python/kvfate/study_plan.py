@@ -27,7 +27,7 @@ FIGURES = {"documents": ("kl",), "needles": ("right", "kl")}  # what is drawn ag
 QUESTION, CHOICES = 128, 4  # tokens and choices of a question, for estimates
 CLAIMS = 14  # how often claims.sh reads a text, about
 TOP = {"out": (str, None), "models": (list, ["default"]), "methods": (list, []), "budgets": (list, []), "gates": (list, []), "seeds": (list, [0]),
-       "kv_type": (str, "auto"), "activations": (int, 16), "threads": (int, None)}
+       "kv_type": (str, "auto"), "activations": (int, None), "threads": (int, None)}
 
 
 class Model(NamedTuple):
@@ -91,13 +91,13 @@ class Plan(NamedTuple):
     texts: tuple
     seeds: tuple
     kv_type: str
-    activations: int
+    activations: Optional[int]  # None: as kvfate chooses
     threads: Optional[int]
 
     @property
     def precision(self):
-        """The options that say it; 16 bits go without saying, as in states from before there was a choice."""
-        return ["--kv-type", self.kv_type] + (["--activations", str(self.activations)] if self.activations != 16 else [])
+        """The options that say it; bits that are not given go without saying, as in states from before there was a choice."""
+        return ["--kv-type", self.kv_type] + (["--activations", str(self.activations)] if self.activations else [])
 
     @property
     def jobs(self):

@@ -34,8 +34,8 @@ for option, value, word in (("-n", "-1", "0"), ("-n", "many", "whole number"), (
                             ("--temp", "-1", "0"), ("--temp", "nan", "number"), ("--temp", "inf", "number"), ("--top-p", "0", "top-p"),
                             ("--top-p", "1.1", "1"), ("-c", "0", "1"), ("--kv-type", "q4", "f16"), ("--activations", "4", "8"), ("--activations", "8.0", "16"), ("-s", "-1", "0"), ("-s", "1e99", "whole")):
     s.refused(f"{option} {value}", run(option, value), 2, option, word)
-for more in (("--exact",), ("--device", "cuda"), ("--device", "auto")):
-    s.refused(f"--activations 8 {' '.join(more)}", run("--activations", "8", *more), 2, "--activations 8", more[0])
+for bits, more in ((b, m) for b in ("8", "16") for m in (("--exact",), ("--device", "cuda"), ("--device", "auto"))):
+    s.refused(f"--activations {bits} {' '.join(more)}", run("--activations", bits, *more), 2, f"--activations {bits}", more[0])
 for command, option, typed, meant in (("run", "--kv-type", "f33", "f32"), ("eval", "--kv-type", "fl16", "f16"), ("effect", "--kv-type", "auot", "auto"),
                                       ("saliency", "--loss", "nl", "nll"), ("train", "--packing", "runs", "run"), ("needle", "--haystack", "nose", "noise"),
                                       ("corpus", "--intervals", "non", "none")):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Every quantised type of weights in a whole model: with --exact the logits of a file are those of the same values in f32,
-decoded apart from the program; the default path stays close, with activations of 8 bits less so; mixes of types within one matrix do so, too."""
+decoded apart from the program; the default path stays close, with activations of 8 bits less so; mixes of types within one matrix do so, too.
+Floats are multiplied as floats, and as integers of 16 bits where --activations 16 asks for it."""
 import json
 import os
 import sys
@@ -61,6 +62,22 @@ for name, kinds in {**{k: (k,) for k in blocks_numpy.FORMATS}, **MIXES}.items():
             if "KVF_SHOW" in os.environ:
                 print(f"{what:24s} {bits:>2s} bits: rms {rms / spread:.1e}, largest {largest / spread:.1e} of the deviation of the logits")
     s.check(f"{what}: floats stay floats", logits(what, plain).tobytes() == logits(what, plain, "--activations", "8").tobytes())
+    d = logits(what, plain, "--kv-type", "f32", "--activations", "16").astype(float) - want
+    rms, largest = np.sqrt((d * d).mean()), np.abs(d).max()
+    s.check(f"{what}: floats as integers are near, and not floats", 0 < rms <= 1e-3 * spread and largest <= 5e-3 * spread, rms, largest, spread)
+    same = logits(what, g).tobytes() == logits(what, g, "--activations", "16").tobytes()
+    s.check(f"{what}: 16 bits are the default of quantised weights", same)
+
+# ---- what the header says of bits: a model of floats, and one of q4_0 that has no floats
+PRECISION = {"auto": "weights as stored, 16-bit activations where quantised", "8": "weights as stored, 8-bit activations where quantised",
+             "16": "float weights as 16-bit integers, 16-bit activations"}
+for kinds in ((), ("q4_0",)):
+    g, plain = models(kinds or ("q4_0",), False)
+    for bits, told in PRECISION.items():
+        out = s.path("bits.kvf")
+        s.accepted(f"{bits} bits", ["run", "-m", g if kinds else plain, "--raw", "-p", "hello", "-n", "4", "-q", "--overwrite", "--activations", bits, "-o", out])
+        header = json.loads(s.run(["info", "--json", out]).stdout)["header"]
+        s.check(f"{bits} bits, {kinds}: precision", header["run"]["precision"] == (PRECISION["auto"] if kinds and bits == "16" else told), header["run"])
 
 # ---- types of the cache: what the header says, bytes of pages by kv_page.h, and a row of every way to look at keys and values
 L, H, D, T = 2, 2, 16, 140

@@ -108,6 +108,16 @@ struct engine *open_model(const char *path, bool exact, int threads)
     return open_scaled(path, NULL, exact, threads);
 }
 
+struct engine *open_words(const char *path, int threads)
+{
+    struct kvf_diag d = {""};
+    struct engine *e = NULL;
+    struct engine_options opt = {
+        .words = true, .n_threads = threads, .cpu_flags = cpu_flags_detect()};
+    cr_assert(engine_open(path, &opt, &e, &d) == KVF_OK, "%s", d.text);
+    return e;
+}
+
 struct engine *open_scaled(const char *path, const char *rope_scale, bool exact, int threads)
 {
     struct kvf_diag d = {""};

@@ -25,6 +25,8 @@ struct json *golden_json(const char *name);                /* json_free */
 int32_t *golden_ids(const struct json *array, int *ret_n); /* mem_free */
 
 struct engine *open_model(const char *path, bool exact, int threads);
+/* With weights of floats as integers. */
+struct engine *open_words(const char *path, int threads);
 /* With --rope-scale, or NULL. */
 struct engine *open_scaled(const char *path, const char *rope_scale, bool exact, int threads);
 

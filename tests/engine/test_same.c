@@ -63,8 +63,9 @@ static struct recorder *record(struct engine *e, const char *probes, const char 
 }
 
 /* model: of tiny_path, 8 + i of qwen_path(i), or FAMILY + i of family_path(i); BITS8 more: with
- * activations of 8 bits */
-enum { FAMILY = 12, MISTRAL = FAMILY + 1, GEMMA2 = FAMILY + 5, GEMMA3 = FAMILY + 6, BITS8 = 100 };
+ * activations of 8 bits; WORDS more: with weights of floats as integers */
+enum { FAMILY = 12, MISTRAL = FAMILY + 1, GEMMA2 = FAMILY + 5, GEMMA3 = FAMILY + 6 };
+enum { BITS8 = 100, WORDS = 200 };
 
 static const char *path_of(int model)
 {
@@ -77,8 +78,10 @@ static struct outcome play(int model, bool exact, const char *method, int budget
                            const struct setting *set)
 {
     char path[] = "/tmp/kvf-same-XXXXXX";
-    struct engine *e = open_model(path_of(model % BITS8), exact, set->threads);
-    e->bits8 = model >= BITS8;
+    const char *file = path_of(model % BITS8);
+    struct engine *e = model < WORDS ? open_model(file, exact, set->threads)
+                                     : open_words(file, set->threads);
+    e->bits8 = model / BITS8 == 1;
     struct choice c = choose(method, budget);
     struct kvf_diag d = {""};
     size_t V = (size_t)e->config.vocab;
@@ -142,6 +145,8 @@ Test(same, full_cache_in_every_weight_type, .timeout = 120)
     compare_settings(6, true, "full", 0);
     for (int model = 0; model < 12; model++)
         compare_settings(BITS8 + model, false, "full", 0);
+    for (int model = 0; model < 12; model++)
+        compare_settings(WORDS + model, false, "full", 0);
 }
 
 /* Whether a row runs without gates and plans; those that need them are compared by

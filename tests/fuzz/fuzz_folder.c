@@ -59,7 +59,7 @@ static void load(const struct gguf *g)
     }
     MUST(par_create(1, &pool) == KVF_OK);
     d.text[0] = 0;
-    int err = weights_load(g, &m, true, pool, NULL, &w, &d);
+    int err = weights_load(g, &m, PACK_EXACT, pool, NULL, &w, &d);
     MUST((err == KVF_OK) == (w != NULL));
     MUST(err == KVF_OK || d.text[0]);
     weights_free(w);

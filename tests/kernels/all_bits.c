@@ -87,6 +87,25 @@ static void show_products(void)
     show("bytes", bytes, sizeof bytes);
 }
 
+/* Rows that end within a block. */
+static void show_words(void)
+{
+    enum { SOME = K - 20 };
+    static int16_t words[ROOM];
+    struct wrows q = {words, y, SOME};
+    struct packed w;
+    start();
+    struct pack_source src = {z, WEIGHT_F32, OUT};
+    if (packed_build(&src, 1, SOME, PACK_WORDS, &w) != KVF_OK)
+        exit(1);
+    k.quant_words(&q, x, ROWS, SOME);
+    show("quant_words", words, sizeof words);
+    show("their scales", y, sizeof y);
+    k.matmul_words(out, OUT, &q, ROWS, &w, 0, OUT / PANEL);
+    show("matmul_words", out, sizeof out);
+    packed_finish(&w);
+}
+
 static void show_attention(void)
 {
     static _Alignas(64) char keys[ROOM], values[ROOM];
@@ -189,7 +208,9 @@ static void show_rows(void)
     SHOW(sum_between, sums[0] = k.sum_between(x, pos, N, 20, 150));
     show("sum", sums, sizeof *sums);
     struct window_pair pair = {x, y, 150, 20};
-    SHOW(slide, k.slide(sums, &pair, pos, N, 0x1.8p20));
+    const struct window_slide slide = {
+        .sum = sums, .pair = &pair, .pos = pos, .n_pairs = 1, .n = N, .magic = 0x1.8p20};
+    SHOW(slide, k.slide(&slide));
     show("sums", sums, sizeof sums);
     SHOW(spread, k.spread(out, whole, whole + N, N, ROWS, 0.5));
 }
@@ -202,6 +223,7 @@ int main(int argc, char **argv)
     }
     kernels_init(&k, (unsigned)strtoul(argv[1], NULL, 16) & cpu_flags_detect());
     show_products();
+    show_words();
     show_attention();
     show_channels();
     show_training();

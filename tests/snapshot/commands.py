@@ -108,7 +108,7 @@ kvfate draw in/effect.tsv --minus in/mirror.tsv -o x.png --dpi 50
 kvfate corpus survival in/c1.kvf in/c2.kvf in/snapkv.kvf --against in/h2o.kvf -o -
 """
 
-RUN_OPTIONS = ["", "--chunk 7", "--kv-type f32", "--kv-type q8_0", "--activations 8", "--exact", "--temp 0.9 --top-p 0.7 --seed 2", "--context 60", "--override L0K0=window:budget=9", "--probes lean",
+RUN_OPTIONS = ["", "--chunk 7", "--kv-type f32", "--kv-type q8_0", "--activations 8", "--activations 16", "--exact", "--temp 0.9 --top-p 0.7 --seed 2", "--context 60", "--override L0K0=window:budget=9", "--probes lean",
                "--probes paper", "--shadow model", "--watch 0,3@L0H0 --watch-queries L1H1@post", "--threads 1"]
 
 

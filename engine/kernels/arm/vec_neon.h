@@ -198,6 +198,12 @@ INLINE vec v_load_bytes(const int8_t *p)
     return (vec){vcvtq_f32_s32(vmovl_s16(vget_low_s16(x))), vcvtq_f32_s32(vmovl_high_s16(x))};
 }
 
+/* The nearest whole numbers, halves to even, which fit in 16 bits. */
+INLINE void v_store_words(int16_t *p, vec x)
+{
+    vst1q_s16(p, vmovn_high_s32(vmovn_s32(vcvtnq_s32_f32(x.lo)), vcvtnq_s32_f32(x.hi)));
+}
+
 /* one f16 in all lanes */
 INLINE vec v_set_half(uint16_t h)
 {

@@ -10,6 +10,8 @@
     DECL_QUANT_ROWS(quant_rows_##isa);                                                             \
     DECL_MATMUL_Q(matmul_q_##isa);                                                                 \
     DECL_MATMUL_F(matmul_f_##isa);                                                                 \
+    DECL_QUANT_WORDS(quant_words_##isa);                                                           \
+    DECL_MATMUL_WORDS(matmul_words_##isa);                                                         \
     DECL_ROPE(rope_##isa);                                                                         \
     DECL_SWIGLU(swiglu_##isa);                                                                     \
     DECL_SWIGLU(geglu_##isa);                                                                      \
@@ -58,7 +60,8 @@
     {                                                                                              \
         USE_LOSS(isa),                                                                             \
             .rmsnorm = rmsnorm_##isa, .quant_rows = quant_rows_##isa, .matmul_q = matmul_q_##isa,  \
-            .matmul_f = matmul_f_##isa, .rope = rope_##isa, .swiglu = swiglu_##isa,                \
+            .matmul_f = matmul_f_##isa, .quant_words = quant_words_##isa,                          \
+            .matmul_words = matmul_words_##isa, .rope = rope_##isa, .swiglu = swiglu_##isa,        \
             .geglu = geglu_##isa, .soft_cap = soft_cap_##isa, .add = add_##isa,                    \
             .attn_qk = attn_qk_##isa, .attn_av = attn_av_##isa, .softmax = softmax_##isa,          \
             .tile_mul = tile_mul_##isa, .add_aged = add_aged_##isa, .exp_aged = exp_aged_##isa,    \
@@ -93,6 +96,7 @@ DECL_LOSS(avx512);
 DECL_ALL(avx2);
 DECL_ALL(avx512);
 DECL_MATMUL_Q(matmul_q_avxvnni);
+DECL_MATMUL_WORDS(matmul_words_avxvnni);
 DECL_MATMUL_Q(matmul_q_amx);
 
 static inline void kernels_init_vectors(struct kernels *k, unsigned flags)
@@ -100,8 +104,10 @@ static inline void kernels_init_vectors(struct kernels *k, unsigned flags)
     if (flags & CPU_X86_AVX2)
         *k = (struct kernels)USE_ALL(avx2);
 #if defined HAVE_AVXVNNI && HAVE_AVXVNNI
-    if (flags & CPU_X86_AVXVNNI)
+    if (flags & CPU_X86_AVXVNNI) {
         k->matmul_q = matmul_q_avxvnni;
+        k->matmul_words = matmul_words_avxvnni;
+    }
 #endif
     if (flags & CPU_X86_AVX512)
         *k = (struct kernels)USE_ALL(avx512);

@@ -103,6 +103,14 @@ INLINE vec v_load_bytes(const int8_t *p)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x));
 }
 
+/* The nearest whole numbers, halves to even, which fit in 16 bits. */
+INLINE void v_store_words(int16_t *p, vec x)
+{
+    __m256i n = _mm256_cvtps_epi32(x);
+    __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
+    _mm_storeu_si128((__m128i *)(void *)p, words);
+}
+
 /* one f16 in all lanes */
 INLINE vec v_set_half(uint16_t h)
 {

@@ -97,6 +97,13 @@ INLINE vec v_load_bytes(const int8_t *p)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(x));
 }
 
+/* The nearest whole numbers, halves to even, which fit in 16 bits. */
+INLINE void v_store_words(int16_t *p, vec x)
+{
+    __m256i words = _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x));
+    _mm256_storeu_si256((__m256i *)(void *)p, words);
+}
+
 /* one f16 in all lanes */
 INLINE vec v_set_half(uint16_t h)
 {
