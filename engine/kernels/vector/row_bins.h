@@ -1,6 +1,6 @@
 /* row_bins.h - selected sets of a row by a histogram of its largest weights.  Included by one
  * file per instruction set, which defines before what row_cuts.h names, with LEAF >= SAMPLE, and
- * afterwards the four functions that are declared here.
+ * afterwards the five functions that are declared here.
  *
  * All targets lie among the largest weights, as a rule among a third of the row: those from a
  * guessed weight on are copied to a list, and no others are looked at again.  Bins are ranges of
@@ -69,6 +69,8 @@ struct wanted {
 static struct kept keep_from(int32_t *list, const float *p, size_t n, float least);
 /* Adds the m weights of a list to their bins; list and b->code have room for m + 64. */
 static void put_in_bins(struct bins *b, const int32_t *list, size_t m);
+/* The groups before the last at whose end the sum, as `mask` sees it, is less than x. */
+static int groups_below(const struct bins *b, uint64_t x, uint64_t mask);
 /* Makes sums in the first table those of all tables and from the first bin of a group on; fills
  * above[]. */
 static void add_up_bins(struct bins *b);
@@ -79,9 +81,7 @@ static void take_bins(int32_t *out, const int32_t *list, const struct bins *b, s
 /* The first bin up to which the sum, as `mask` sees it, reaches x; clears *all where none does. */
 static struct in_bin find_bin(const struct bins *b, uint64_t x, uint64_t mask, bool *all)
 {
-    int g = 0, i = 0;
-    for (int k = 1; k < BIN_GROUPS; k++)
-        g += (b->above[k] & mask) < x;
+    int g = groups_below(b, x, mask), i = 0;
     const uint64_t *sum = b->sum[0] + g;
     for (int step = GROUP_BINS / 2; step > 0; step /= 2) {
         uint64_t to = b->above[g] + sum[(i + step - 1) * BIN_GROUPS];

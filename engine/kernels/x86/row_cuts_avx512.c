@@ -342,13 +342,31 @@ INLINE __m512i counted_units(__m256 x)
     return _mm512_add_epi64(_mm512_castpd_si512(y), _mm512_set1_epi64(one));
 }
 
-/* The place of the bin of each of 16 weights: BINS is a byte, BIN_GROUPS three bits of it. */
-INLINE __m512i places(const struct bins *b, __m512i x)
+/* Bytes of bins become those of their places: BINS is a byte, BIN_GROUPS three bits of it. */
+INLINE __m512i places(__m512i bin)
 {
-    __m512i n = _mm512_srl_epi32(x, _mm_cvtsi32_si128(b->shift));
-    n = _mm512_min_epu32(_mm512_sub_epi32(_mm512_set1_epi32(b->top), n), _mm512_set1_epi32(255));
-    return _mm512_or_si512(_mm512_slli_epi32(n, 3),
-                           _mm512_srli_epi32(n, 5)); /* a low byte turned */
+    const __m512i high = _mm512_set1_epi8((char)0xf8);
+    __m512i up = _mm512_slli_epi16(bin, 3), down = _mm512_srli_epi16(bin, 5);
+    return _mm512_ternarylogic_epi32(high, up, down, 0xca); /* high ? up : down */
+}
+
+/* The bins of 16 weights, as numbers of 32 bits. */
+INLINE __m512i bins_of(const struct bins *b, const int32_t *list)
+{
+    __m512i n = _mm512_srl_epi32(_mm512_loadu_si512(list), _mm_cvtsi32_si128(b->shift));
+    return _mm512_sub_epi32(_mm512_set1_epi32(b->top), n);
+}
+
+/* The places of the bins of 64 weights; numbers beyond BINS - 1 count as that. */
+INLINE void put_places(const struct bins *b, const int32_t *list, unsigned char *code)
+{
+    const __m512i in_order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11,
+                                               15);
+    __m512i lo = _mm512_packus_epi32(bins_of(b, list), bins_of(b, list + 16));
+    __m512i hi = _mm512_packus_epi32(bins_of(b, list + 32), bins_of(b, list + 48));
+    const __m512i most = _mm512_set1_epi16(BINS - 1);
+    lo = _mm512_packus_epi16(_mm512_min_epu16(lo, most), _mm512_min_epu16(hi, most));
+    _mm512_storeu_si512(code, places(_mm512_permutexvar_epi32(in_order, lo)));
 }
 
 /* Eight weights, whose places are the bytes of a number. */
@@ -365,13 +383,11 @@ static void put_in_bins(struct bins *b, const int32_t *list, size_t m)
     _Alignas(64) uint64_t add[BLOCK];
     for (size_t i = 0; i < m; i += BLOCK) {
         size_t n = m - i < BLOCK ? m - i : BLOCK, k = 0;
-        for (size_t v = 0; v < n; v += 16) {
-            __m512i x = _mm512_loadu_si512(list + i + v);
-            __m512 w = _mm512_castsi512_ps(x);
-            _mm_storeu_si128((__m128i *)(void *)(b->code + i + v),
-                             _mm512_cvtepi32_epi8(places(b, x)));
-            _mm512_store_si512(add + v, counted_units(_mm512_castps512_ps256(w)));
-            _mm512_store_si512(add + v + 8, counted_units(_mm512_extractf32x8_ps(w, 1)));
+        for (size_t v = 0; v < n; v += 64)
+            put_places(b, list + i + v, b->code + i + v);
+        for (size_t v = 0; v < n; v += 8) {
+            const float *w = (const float *)(const void *)(list + i + v);
+            _mm512_store_si512(add + v, counted_units(_mm256_loadu_ps(w)));
         }
         for (; k + 8 <= n; k += 8) {
             uint64_t place;
@@ -381,6 +397,14 @@ static void put_in_bins(struct bins *b, const int32_t *list, size_t m)
         for (; k < n; k++)
             b->sum[0][b->code[i + k]] += add[k];
     }
+}
+
+static int groups_below(const struct bins *b, uint64_t x, uint64_t mask)
+{
+    __m512i above = _mm512_and_si512(_mm512_loadu_si512(b->above + 1),
+                                     _mm512_set1_epi64((long long)mask));
+    __mmask8 below = _mm512_cmplt_epu64_mask(above, _mm512_set1_epi64((long long)x));
+    return __builtin_popcount(below & 0x7f); /* the last one is taken at the latest */
 }
 
 static void add_up_bins(struct bins *b)
