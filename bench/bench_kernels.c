@@ -33,6 +33,7 @@ struct bench {
     double *sum;
     struct qrows q;
     struct wrows words;
+    struct kv_queries ints;
     struct packed w[PACK_I16 + 1]; /* by kind, but for Q6: [D_FFN][D_MODEL] */
     struct packed head;            /* Q4: [VOCAB][D_MODEL] */
     void *kpage[KV_TYPES], *vpage[KV_TYPES], *scratch;
@@ -106,6 +107,17 @@ static void run_attn_qk(struct bench *b)
 {
     const struct kv_keys keys = {.page = b->kpage[b->kind], .type = (enum kv_type)b->kind};
     b->k->attn_qk(b->out, ROW, b->x, D_HEAD, b->T, D_HEAD, &keys, 0.125f);
+}
+
+static void run_attn_scores(struct bench *b)
+{
+    const struct kv_keys keys = {.page = b->kpage[b->kind], .type = (enum kv_type)b->kind};
+    b->k->attn_scores(b->out, ROW, &b->ints, b->T, D_HEAD, &keys, 0.125f);
+}
+
+static void run_attn_queries(struct bench *b)
+{
+    b->k->attn_queries(&b->ints, b->x, D_HEAD, b->T, D_HEAD);
 }
 
 static void run_attn_av(struct bench *b)
@@ -195,11 +207,18 @@ static const struct task {
 #define PAGE_PRODUCTS(t) (2.0 * (t)*PAGE_SLOTS * D_HEAD)
     {"attn_qk", "16 queries, f16", run_attn_qk, PAGE_PRODUCTS(16), "GFLOP/s", 16, KV_F16},
     {"attn_qk", "16 queries, q8_0", run_attn_qk, PAGE_PRODUCTS(16), "GFLOP/s", 16, KV_Q8_0},
+    {"attn_qk", "32 queries, f16", run_attn_qk, PAGE_PRODUCTS(32), "GFLOP/s", 32, KV_F16},
+    {"attn_scores", "32 queries, i16", run_attn_scores, PAGE_PRODUCTS(32), "GFLOP/s", 32, KV_I16},
+    {"attn_scores", "3 queries, i16", run_attn_scores, PAGE_PRODUCTS(3), "GFLOP/s", 3, KV_I16},
+    {"attn_queries", "32 queries", run_attn_queries, 32.0 * D_HEAD * 6, "GB/s", 32, KV_I16},
     {"attn_qk", "3 queries, f16", run_attn_qk, PAGE_PRODUCTS(3), "GFLOP/s", 3, KV_F16},
     {"attn_qk", "1 query, f16", run_attn_qk, PAGE_PRODUCTS(1), "GFLOP/s", 1, KV_F16},
     {"attn_qk", "1 query, q8_0", run_attn_qk, PAGE_PRODUCTS(1), "GFLOP/s", 1, KV_Q8_0},
     {"attn_av", "16 rows, f16", run_attn_av, PAGE_PRODUCTS(16), "GFLOP/s", 16, KV_F16},
     {"attn_av", "16 rows, q8_0", run_attn_av, PAGE_PRODUCTS(16), "GFLOP/s", 16, KV_Q8_0},
+    {"attn_av", "32 rows, f16", run_attn_av, PAGE_PRODUCTS(32), "GFLOP/s", 32, KV_F16},
+    {"attn_av", "32 rows, i16", run_attn_av, PAGE_PRODUCTS(32), "GFLOP/s", 32, KV_I16},
+    {"attn_av", "3 rows, i16", run_attn_av, PAGE_PRODUCTS(3), "GFLOP/s", 3, KV_I16},
     {"attn_av", "3 rows, f16", run_attn_av, PAGE_PRODUCTS(3), "GFLOP/s", 3, KV_F16},
     {"attn_av", "1 row, f16", run_attn_av, PAGE_PRODUCTS(1), "GFLOP/s", 1, KV_F16},
     {"attn_av", "1 row, q8_0", run_attn_av, PAGE_PRODUCTS(1), "GFLOP/s", 1, KV_Q8_0},
@@ -300,16 +319,18 @@ static int make(struct bench *b)
     b->q = (struct qrows){mem_alloc(n, 2), MEM_NEW(float, n / QBLOCK), MEM_NEW(float, n / QBLOCK),
                           MEM_NEW(float, n / QBLOCK * 2), D_MODEL};
     b->words = (struct wrows){mem_alloc(n, 2), MEM_NEW(float, n / WBLOCK), D_MODEL};
+    b->ints = (struct kv_queries){MEM_NEW(int16_t, CHUNK * D_HEAD), MEM_NEW(float, CHUNK)};
     b->scratch = mem_alloc(row_cuts_scratch(ROW), 1);
     b->last = MEM_NEW(uint16_t, (N_TOP + N_TAU) * ROW);
     if (!b->sum || !b->q.q || !b->q.scale || !b->q.sum || !b->q.half || !b->words.q
-        || !b->words.scale || make_pages(b) != KVF_OK || !b->scratch || !b->last
-        || make_weights(b, &r) != KVF_OK)
+        || !b->words.scale || make_pages(b) != KVF_OK || !b->ints.q || !b->ints.scale || !b->scratch
+        || !b->last || make_weights(b, &r) != KVF_OK)
         return KVF_E_NOMEM;
     for (int i = 0; i < ROWS; i++)
         b->k->softmax(b->p + i * ROW, ROW, NULL);
     b->k->quant_rows(&b->q, b->x, CHUNK, D_MODEL);
     b->k->quant_words(&b->words, b->x, CHUNK, D_MODEL);
+    b->k->attn_queries(&b->ints, b->x, D_HEAD, CHUNK, D_HEAD);
     run_row_cuts(b);
     return KVF_OK;
 }

@@ -10,8 +10,8 @@
 
 enum { N_PREDICT = 128 };
 
-static const char *const kv_type_words[] = {"auto", "f16", "f32", "q8_0", NULL};
-static const enum kv_type kv_types[] = {KV_F16, KV_F16, KV_F32, KV_Q8_0}; /* of the words */
+static const char *const kv_type_words[] = {"auto", "f16", "f32", "q8_0", "i16", NULL};
+static const enum kv_type kv_types[] = {KV_F16, KV_F16, KV_F32, KV_Q8_0, KV_I16}; /* of the words */
 /* Of enum activations. */
 static const char *const activation_words[] = {"auto", "16", "8", NULL};
 

@@ -37,6 +37,20 @@ static int first_row(const struct attn_block *b, int stored)
     return r > 0 ? r - r % KERNEL_ROWS : 0;
 }
 
+/* R queries by the keys of a page, capped. */
+static void logits_of_page(const struct attn_job *j, const struct attn_block *b,
+                           const struct query_rows *q, const struct kv_keys *k, int page,
+                           float *strip)
+{
+    struct session *s = j->s;
+    const struct model_config *m = &s->e->config;
+    int r0 = first_row(b, page);
+    float *to = strip + page * PAGE_SLOTS + (size_t)r0 * s->ld_strip;
+    scores_of(s, to, q, r0, b->R - r0, k);
+    for (int r = r0; m->attn_cap > 0 && r < b->R; r++, to += s->ld_strip)
+        s->e->kernels.soft_cap(to, PAGE_SLOTS, m->attn_cap);
+}
+
 /* The capped products, times their scale, of the rows with every stored page.  Keys kept unrotated
  * were turned by their rank (reading.c); a query then has the rank of its own entry. */
 static void logits_of(const struct attn_job *j, const struct attn_block *b, float *strip)
@@ -59,6 +73,7 @@ static void logits_of(const struct attn_job *j, const struct attn_block *b, floa
         q = turned;
         ld = (size_t)D;
     }
+    const struct query_rows rows = query_rows(s, q, ld, b->R, b->thread);
     for (int p = 0; p * PAGE_SLOTS < b->n_last; p++) {
         const void *keys = cache_keys(b->view, p);
         if (s->by_rank)
@@ -66,12 +81,7 @@ static void logits_of(const struct attn_job *j, const struct attn_block *b, floa
         if (!touched(b, p))
             continue;
         const struct kv_keys k = {.page = keys, .type = s->by_rank ? KV_F32 : s->kv_type};
-        int r0 = first_row(b, p);
-        float *to = strip + p * PAGE_SLOTS + (size_t)r0 * s->ld_strip;
-        s->e->kernels.attn_qk(to, s->ld_strip, q + (size_t)r0 * ld, ld, b->R - r0, D, &k,
-                              m->attn_scale);
-        for (int r = r0; m->attn_cap > 0 && r < b->R; r++, to += s->ld_strip)
-            s->e->kernels.soft_cap(to, PAGE_SLOTS, m->attn_cap);
+        logits_of_page(j, b, &rows, &k, p, strip);
     }
 }
 

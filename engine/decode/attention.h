@@ -21,6 +21,19 @@ struct attn_block {
     int thread;
 };
 
+/* Queries of one head, and what pages of i16 are multiplied with. */
+struct query_rows {
+    const float *q;
+    size_t ld;
+    struct kv_queries ints; /* in the scratch of the thread; not for other pages */
+};
+
+/* At most STRIP_ROWS queries, which stay where they are. */
+struct query_rows query_rows(const struct session *s, const float *q, size_t ld, int rows,
+                             int thread);
+/* The products of queries [r0, r0 + rows) with a page, times the scale of the model. */
+void scores_of(const struct session *s, float *out, const struct query_rows *q, int r0, int rows,
+               const struct kv_keys *k);
 /* Softmax and watchers of row r of the block (attention_rows.c). */
 void finish_row(const struct attn_job *j, const struct attn_block *b, int r, float *row);
 /* The values of a page of a head with n entries. */

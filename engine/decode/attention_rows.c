@@ -1,8 +1,37 @@
-/* attention_rows.c - whole rows of attention: what a query sees, its softmax, and who is told. */
+/* attention_rows.c - whole rows of attention: products with pages, what a query sees, its softmax,
+ * and who is told. */
 #include <math.h>
 #include <string.h>
 
 #include "engine/decode/attention.h"
+
+struct query_rows query_rows(const struct session *s, const float *q, size_t ld, int rows,
+                             int thread)
+{
+    int D = s->e->config.head_dim;
+    float *scratch = s->part_scratch + (size_t)thread * s->ld_scratch;
+    struct query_rows x = {.q = q, .ld = ld};
+    if (s->kv_type != KV_I16 || s->by_rank)
+        return x;
+    x.ints.q = (int16_t *)(void *)scratch;
+    x.ints.scale = scratch + STRIP_ROWS * kv_pairs(D);
+    s->e->kernels.attn_queries(&x.ints, q, ld, rows, D);
+    return x;
+}
+
+void scores_of(const struct session *s, float *out, const struct query_rows *q, int r0, int rows,
+               const struct kv_keys *k)
+{
+    const struct model_config *m = &s->e->config;
+    size_t r = (size_t)r0;
+    if (k->type != KV_I16) {
+        s->e->kernels.attn_qk(out, s->ld_strip, q->q + r * q->ld, q->ld, rows, m->head_dim, k,
+                              m->attn_scale);
+        return;
+    }
+    const struct kv_queries ints = {q->ints.q + r * 2 * kv_pairs(m->head_dim), q->ints.scale + r};
+    s->e->kernels.attn_scores(out, s->ld_strip, &ints, rows, m->head_dim, k, m->attn_scale);
+}
 
 /* What query t sees of n slots: not what has left by then, and only pages that are
  * read.  Marks visible[], hides the rest in the row; returns how many it sees. */

@@ -93,19 +93,20 @@ static const void *first_of(const struct step *x, const struct piece *of)
 }
 
 /* then: what is read after them, or NULL. */
-static void scores_task(const struct step *x, const struct piece *of, const void *then)
+static void scores_task(const struct step *x, const struct piece *of, const void *then, int thread)
 {
     struct session *s = x->j->s;
     const struct model_config *m = &s->e->config;
     size_t D = (size_t)m->head_dim, row = (size_t)((of->h - x->h0) * x->per);
     struct cache_head view = cache_view(s->cache, x->j->layer, of->h);
-    const float *q = s->qkv + (size_t)(of->h * x->per) * D;
+    const struct query_rows q = query_rows(s, s->qkv + (size_t)(of->h * x->per) * D, D, x->per,
+                                           thread);
     int p, end;
     for (pages_of(x, of->part, view.n, &p, &end); p < end; p++) {
         float *at = s->strip + row * s->ld_strip + p * PAGE_SLOTS;
         const struct kv_keys keys = {cache_keys(&view, p), s->kv_type,
                                      p + 1 < end ? cache_keys(&view, p + 1) : then};
-        s->e->kernels.attn_qk(at, s->ld_strip, q, D, x->per, m->head_dim, &keys, m->attn_scale);
+        scores_of(s, at, &q, 0, x->per, &keys);
         for (int r = 0; m->attn_cap > 0 && r < x->per; r++)
             s->e->kernels.soft_cap(at + (size_t)r * s->ld_strip, PAGE_SLOTS, m->attn_cap);
     }
@@ -159,7 +160,7 @@ static void step_task(void *ctx, int task, int thread)
     if (of.kind == ROWS)
         rows_task(x, &of, thread);
     else if (of.kind == SCORES)
-        scores_task(x, &of, first_of(x, &next));
+        scores_task(x, &of, first_of(x, &next), thread);
     else
         sums_task(x, &of, first_of(x, &next));
 }

@@ -111,10 +111,11 @@ static int alloc_rows(struct session *s, struct mirror *m)
 
 int mirror_begin(struct session *s, const struct session_options *opt, struct kvf_diag *d)
 {
-    if (s->kv_type == KV_Q8_0)
+    if (s->kv_type == KV_Q8_0 || s->kv_type == KV_I16)
         return kvf_fail(d, KVF_E_ARG,
-                        "a cache of q8_0 is held on the processor alone: take f16, or "
-                        "--device cpu");
+                        "a cache of %s is held on the processor alone: take f16, or "
+                        "--device cpu",
+                        kv_type_name(s->kv_type));
     if (s->by_rank)
         return kvf_fail(d, KVF_E_ARG,
                         "positions=cache turns every key anew at each step, which runs on the "

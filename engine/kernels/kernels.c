@@ -24,6 +24,8 @@ void kernels_init(struct kernels *k, unsigned cpu_flags)
         .soft_cap = soft_cap_ref,
         .add = add_ref,
         .attn_qk = attn_qk_ref,
+        .attn_queries = attn_queries_ref,
+        .attn_scores = attn_scores_ref,
         .attn_av = attn_av_ref,
         .softmax = softmax_ref,
         .tile_mul = tile_mul_ref,

@@ -55,9 +55,23 @@ enum {
 #define DECL_ATTN_QK(name)                                                                         \
     void name(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D,               \
               const struct kv_keys *k, float scale)
+/* Queries as pages of i16 want them: row t of q, at t * 2 kv_pairs(D), is whole numbers of at most
+ * KV_I16_MOST, times scale[t]. */
+struct kv_queries {
+    int16_t *q;
+    float *scale;
+};
+#define DECL_ATTN_QUERIES(name)                                                                    \
+    void name(const struct kv_queries *out, const float *q, size_t ld_q, int T, int D)
+#define DECL_ATTN_SCORES(name)                                                                     \
+    void name(float *scores, size_t ld_s, const struct kv_queries *q, int T, int D,                \
+              const struct kv_keys *k, float scale)
 #define DECL_ATTN_AV(name)                                                                         \
     void name(float *out, size_t ld_out, const float *p, size_t ld_p, int T,                       \
               const struct kv_values *v)
+/* Of products of whole numbers: KV_I16_MOST^2 * INT_CHANNELS and INT_WEIGHT * KV_I16_MOST *
+ * PAGE_SLOTS are below 2^31. */
+enum { INT_CHANNELS = 128, INT_WEIGHT = 8191 };
 /* Keys of a page.  next: the keys that are read after them, or NULL; who reads them once waits for
  * memory otherwise. */
 struct kv_keys {
@@ -229,6 +243,8 @@ typedef DECL_SWIGLU((*swiglu_fn));
 typedef DECL_SOFT_CAP((*soft_cap_fn));
 typedef DECL_ADD((*add_fn));
 typedef DECL_ATTN_QK((*attn_qk_fn));
+typedef DECL_ATTN_QUERIES((*attn_queries_fn));
+typedef DECL_ATTN_SCORES((*attn_scores_fn));
 typedef DECL_ATTN_AV((*attn_av_fn));
 typedef DECL_TILE_MUL((*tile_mul_fn));
 typedef DECL_ADD_AGED((*add_aged_fn));
@@ -298,11 +314,22 @@ struct kernels {
 
     /* scores[t * ld_s + s] = scale * sum_d q[t*ld_q + d] * K[d][s] for all
      * PAGE_SLOTS slots of the page (unused slots give unspecified finite or
-     * non-finite values; the caller never reads them). */
+     * non-finite values; the caller never reads them).  Of an i16 page, too,
+     * floats are multiplied. */
     attn_qk_fn attn_qk;
 
+    /* The same for pages of i16, with whole numbers (kv_page.h): every variant gives the
+     * same bits.  attn_queries makes whole numbers of queries as a page does of keys;
+     * scores += of each INT_CHANNELS channels in turn (sum q K) * scale of the key *
+     * (scale of the query * scale).  Sums stay below 2^31. */
+    attn_queries_fn attn_queries;
+    attn_scores_fn attn_scores;
+
     /* out[t*ld_out + d] += sum_{s < n_slots} p[t*ld_p + s] * V[s][d], slots in
-     * rising order, d0 <= d < d1. */
+     * rising order, d0 <= d < d1.  Of an i16 page: p times the scale of its value becomes
+     * a whole number of at most INT_WEIGHT, with one scale for the row, as entries have
+     * one; the sum of whole numbers times that scale is added at once (fused).  Every
+     * variant gives the same bits. */
     attn_av_fn attn_av;
 
     /* Training.  The product of two small dense matrices, k in rising order, each step

@@ -178,6 +178,10 @@ void attn_qk_ref(float *scores, size_t ld_s, const float *q, size_t ld_q, int T,
 void attn_av_ref(float *out, size_t ld_out, const float *p, size_t ld_p, int T,
                  const struct kv_values *v)
 {
+    if (v->type == KV_I16) {
+        attn_av_ints_ref(out, ld_out, p, ld_p, T, v);
+        return;
+    }
     for (int t = 0; t < T; t++)
         for (int s = 0; s < v->n_slots; s++)
             for (int d = v->d0; d < v->d1; d++) {
@@ -254,6 +258,10 @@ void kv_store_ref(void *kpage, void *vpage, enum kv_type type, int slot, const f
 {
     if (type == KV_Q8_0) {
         store_blocks(kpage, vpage, slot, k, v, D);
+        return;
+    }
+    if (type == KV_I16) {
+        kv_store_ints_ref(kpage, vpage, type, slot, k, v, D);
         return;
     }
     for (int d = 0; d < D; d++) {

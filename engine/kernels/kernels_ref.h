@@ -17,7 +17,12 @@ DECL_SWIGLU(geglu_ref);
 DECL_SOFT_CAP(soft_cap_ref);
 DECL_ADD(add_ref);
 DECL_ATTN_QK(attn_qk_ref);
+DECL_ATTN_QUERIES(attn_queries_ref);
+DECL_ATTN_SCORES(attn_scores_ref);
 DECL_ATTN_AV(attn_av_ref);
+/* Those of pages of i16. */
+DECL_ATTN_AV(attn_av_ints_ref);
+DECL_KV_STORE(kv_store_ints_ref);
 DECL_TILE_MUL(tile_mul_ref);
 DECL_ADD_AGED(add_aged_ref);
 DECL_EXP_AGED(exp_aged_ref);

@@ -82,7 +82,7 @@ for kinds in ((), ("q4_0",)):
 # ---- types of the cache: what the header says, bytes of pages by kv_page.h, and a row of every way to look at keys and values
 L, H, D, T = 2, 2, 16, 140
 ids = s.file("ids.txt", " ".join(str(i * 37 % 297 + 3) for i in range(T)).encode())
-BYTES = {"f32": 4 * D, "f16": 2 * D, "q8_0": D + 2 * -(-D // 32)}
+BYTES = {"f32": 4 * D, "f16": 2 * D, "q8_0": D + 2 * -(-D // 32), "i16": 2 * D + 4}
 ROWS = ["full", "keydiff -B 40", "knorm -B 40", "rkv -B 40", "h2o -B 40", "quest:page=8 -B 40", "window:positions=cache -B 40"]
 made = Gguf(layers=L, heads=4, kv_heads=H, head_dim=D, dim=64, ffn=96).write(s.path("cache.gguf"))
 for kind, of_entry in BYTES.items():
@@ -95,7 +95,7 @@ for kind, of_entry in BYTES.items():
         if row == "full":
             bytes_, pages = json.loads(told.stdout)["kv_bytes_peak"], L * H * -(-(T + 11) // 64)
             s.check(f"{what}: bytes", bytes_ == pages * 64 * 2 * of_entry, bytes_)
-        if kind == "q8_0":
+        if kind in ("q8_0", "i16"):
             again = s.path("again.kvf")
             s.accepted(f"{what}: in other chunks", ["run", "-m", made, "--ids", ids, "-n", "12", "--ignore-eos", "--kv-type", kind, "--method", *row.split(),
                                                     "-q", "--chunk", "7", "-t", "1", "--overwrite", "-o", again])

@@ -143,9 +143,10 @@ struct session *open_session(struct engine *e, const struct choice *c, int cap, 
 {
     struct kvf_diag d = {""};
     struct session *s = NULL;
+    enum kv_type type = e->bits8 ? KV_I16 : KV_F16; /* so that both are run */
     struct session_options opt = {.method = c ? &c->row : NULL,
                                   .params = c ? &c->params : NULL,
-                                  .kv_type = e->exact ? KV_F32 : KV_F16,
+                                  .kv_type = e->exact ? KV_F32 : type,
                                   .cap = cap,
                                   .chunk = chunk,
                                   .recorder = rec};

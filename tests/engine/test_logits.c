@@ -226,7 +226,10 @@ Test(logits, types_of_the_cache_stay_close, .timeout = 300)
     float *ref = all_logits(e, KV_F32, ids, n);
     struct gap half = gap_of(e, "f32", KV_F16, ref, ids, n);
     struct gap eight = gap_of(e, "f32", KV_Q8_0, ref, ids, n);
+    struct gap ints = gap_of(e, "f32", KV_I16, ref, ids, n);
     cr_expect(half.kl / n <= 1e-6);
+    cr_expect(ints.kl / n <= 5e-6);
+    cr_expect(ints.kl != half.kl, "as f16: was the type taken at all?");
     cr_expect(eight.kl / n <= 1e-3);
     cr_expect(eight.same_top >= 0.98 * n);
     cr_expect(eight.kl > 2 * half.kl, "as close as f16: was the type taken at all?");

@@ -171,6 +171,7 @@ Test(same, every_method, .timeout = 300)
         for (int i = 0; i < 6; i++)
             if (all || i == n % 6 || i == n % 6 + 3)
                 compare_settings(model[i], i == 0, m->name, 40);
+        compare_settings(BITS8 + model[n % 6], false, m->name, 40);
         n++;
     }
 }

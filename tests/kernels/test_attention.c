@@ -27,6 +27,11 @@ static void round_row(float *x, int D, enum kv_type type)
             x[d] = (float)(scale * fmax(-127, fmin(127, q)));
         }
     }
+    float max = 0;
+    for (int d = 0; type == KV_I16 && d < D; d++)
+        max = fmaxf(max, fabsf(x[d]));
+    for (int d = 0; type == KV_I16 && d < D; d++)
+        x[d] = rintf(x[d] * (4095 / max)) * (max / 4095);
 }
 
 static void fill_pages(struct pages *p, const struct kernels *k, struct rng *r, int D,
@@ -41,6 +46,14 @@ static void fill_pages(struct pages *p, const struct kernels *k, struct rng *r, 
         round_row(p->key[s], D, type);
         round_row(p->value[s], D, type);
     }
+}
+
+/* Of i16: channels of keys and slots of values lie in pairs, scales behind all. */
+static float stored_int(const void *page, bool keys, int D, int s, int d)
+{
+    int at = keys ? (d / 2 * PAGE_SLOTS + s) * 2 + d % 2 : (s / 2 * D + d) * 2 + s % 2;
+    const float *scales = (const float *)page + (D + 1) / 2 * PAGE_SLOTS;
+    return (float)((const int16_t *)page)[at] * scales[s];
 }
 
 /* The element at place `at`; of q8_0 times the scale at place s, behind D * PAGE_SLOTS bytes. */
@@ -72,6 +85,11 @@ Test(attention, entries_lie_where_the_contract_says)
                         size_t k = (size_t)(d * PAGE_SLOTS + s), val = (size_t)(s * D + d);
                         size_t ks = (size_t)(d / 32 * PAGE_SLOTS + s);
                         size_t vs = (size_t)(s * ((D + 31) / 32) + d / 32);
+                        if (type == KV_I16) {
+                            ok = ok && stored_int(p.k, true, D, s, d) == p.key[s][d];
+                            ok = ok && stored_int(p.v, false, D, s, d) == p.value[s][d];
+                            continue;
+                        }
                         ok = ok && stored(p.k, (enum kv_type)type, k, D, ks) == p.key[s][d];
                         ok = ok && stored(p.v, (enum kv_type)type, val, D, vs) == p.value[s][d];
                     }
@@ -83,8 +101,13 @@ Test(attention, entries_lie_where_the_contract_says)
 /* The slot that the byte `at` of a half belongs to. */
 static int slot_of(size_t at, enum kv_type type, int D, bool keys)
 {
-    static const size_t widths[KV_TYPES] = {[KV_F32] = 4, [KV_F16] = 2, [KV_Q8_0] = 1};
+    static const size_t widths[KV_TYPES] = {
+        [KV_F32] = 4, [KV_F16] = 2, [KV_Q8_0] = 1, [KV_I16] = 2};
     size_t width = widths[type], elements = (size_t)D * width * 64, row = (size_t)D;
+    if (type == KV_I16) { /* pairs, and scales of as many bytes */
+        bool pairs_of_slots = !keys && at < elements;
+        return pairs_of_slots ? (int)(at / 4 / row * 2 + at / 2 % 2) : (int)(at / 4 % PAGE_SLOTS);
+    }
     if (at >= elements) { /* scales */
         at -= elements;
         width = 2;
@@ -224,7 +247,7 @@ Test(attention, values_are_summed_over_the_used_slots)
     int n = variants(v);
     for (int i = 0; i < n; i++)
         for (int c = 0; c < N_DIMS; c++)
-            for (int type = KV_F32; type < KV_TYPES; type++) {
+            for (int type = KV_F32; type < KV_I16; type++) {
                 fill_pages(&p, &v[i].k, &r, dims[c], (enum kv_type)type);
                 for (int T = 1; T <= MAX_T; T++)
                     check_av(&v[i], &p, &r, dims[c], T, (enum kv_type)type, slots[T % 6]);
@@ -264,6 +287,7 @@ Test(attention, variants_agree_to_the_bit)
     int n = variants(v);
     check_bits(v, n, KV_F16, &r);
     check_bits(v, n, KV_Q8_0, &r);
+    check_bits(v, n, KV_I16, &r);
 }
 
 /* Products with q8_0 elements are not rounded: an f32 page of the same values gives the same. */

@@ -17,6 +17,7 @@ typedef struct {
 typedef struct {
     float64x2_t lo, hi;
 } wide;
+typedef int32x4x2_t ints;
 typedef int lanes; /* how many of the first */
 typedef struct {
     uint64x2_t lo, hi;
@@ -198,12 +199,6 @@ INLINE vec v_load_bytes(const int8_t *p)
     return (vec){vcvtq_f32_s32(vmovl_s16(vget_low_s16(x))), vcvtq_f32_s32(vmovl_high_s16(x))};
 }
 
-/* The nearest whole numbers, halves to even, which fit in 16 bits. */
-INLINE void v_store_words(int16_t *p, vec x)
-{
-    vst1q_s16(p, vmovn_high_s32(vmovn_s32(vcvtnq_s32_f32(x.lo)), vcvtnq_s32_f32(x.hi)));
-}
-
 /* one f16 in all lanes */
 INLINE vec v_set_half(uint16_t h)
 {
@@ -295,6 +290,84 @@ INLINE float v_top(vec v)
 INLINE vec v_round(vec x)
 {
     return (vec){vrndnq_f32(x.lo), vrndnq_f32(x.hi)};
+}
+
+/* W whole numbers of 32 bits, or pairs of 16 */
+INLINE ints i_zero(void)
+{
+    return (ints){{vdupq_n_s32(0), vdupq_n_s32(0)}};
+}
+
+INLINE ints i_load(const void *p)
+{
+    const int32_t *from = p;
+    return (ints){{vld1q_s32(from), vld1q_s32(from + 4)}};
+}
+
+/* One pair in all lanes */
+INLINE ints i_pair(const int16_t *p)
+{
+    int32_t both;
+    memcpy(&both, p, sizeof both);
+    return (ints){{vdupq_n_s32(both), vdupq_n_s32(both)}};
+}
+
+INLINE int32x4_t dot_four(int32x4_t sum, int32x4_t x, int32x4_t y)
+{
+    int16x8_t a = vreinterpretq_s16_s32(x), b = vreinterpretq_s16_s32(y);
+    int32x4_t low = vmull_s16(vget_low_s16(a), vget_low_s16(b));
+    return vaddq_s32(sum, vpaddq_s32(low, vmull_high_s16(a, b)));
+}
+
+/* sum + a b + c d of pairs (a, c) and (b, d) */
+INLINE ints i_dot(ints sum, ints x, ints y)
+{
+    return (ints){
+        {dot_four(sum.val[0], x.val[0], y.val[0]), dot_four(sum.val[1], x.val[1], y.val[1])}};
+}
+
+INLINE ints i_max(ints x, ints y)
+{
+    return (ints){{vmaxq_s32(x.val[0], y.val[0]), vmaxq_s32(x.val[1], y.val[1])}};
+}
+
+INLINE int32_t i_top(ints x)
+{
+    return vmaxvq_s32(vmaxq_s32(x.val[0], x.val[1]));
+}
+
+#define i_to_vec ints_to_floats
+
+INLINE int32x4_t half_of_four(int32x4_t x, int odd)
+{
+    return vshrq_n_s32(odd ? x : vshlq_n_s32(x, 16), 16);
+}
+
+/* The first numbers of the pairs, or with odd the second ones */
+INLINE vec i_half(ints x, int odd)
+{
+    return i_to_vec((ints){{half_of_four(x.val[0], odd), half_of_four(x.val[1], odd)}});
+}
+
+/* The bits of x without signs */
+INLINE ints v_size(vec x)
+{
+    const int32x4_t mask = vdupq_n_s32(0x7fffffff);
+    return (ints){{vandq_s32(vreinterpretq_s32_f32(x.lo), mask),
+                   vandq_s32(vreinterpretq_s32_f32(x.hi), mask)}};
+}
+
+INLINE int16x8_t words_of(vec x)
+{
+    int16x4_t low = vmovn_s32(vcvtnq_s32_f32(x.lo));
+    return vcombine_s16(low, vmovn_s32(vcvtnq_s32_f32(x.hi)));
+}
+
+/* The nearest whole numbers of x and y, ties to even, below 2^15 */
+INLINE void v_store_words(int16_t *p, vec x, vec y)
+{
+    vst1q_s16(p, words_of(x));
+    vst1q_s16(p + 8, words_of(y));
 }
 
 INLINE float32x4_t power_of_two(int32x4_t n)

@@ -16,13 +16,19 @@ enum {
  * so many channels, 32 KB. */
 enum { MOST_KEPT = 128 };
 
-/* scale: of the elements, with q8_0; the product is exact. */
+/* scale: of the elements, with q8_0, where the product is exact, and i16, of which there are keys.
+ */
 INLINE vec load_kv(const void *page, const enum kv_type type, size_t at, vec scale)
 {
     if (type == KV_F32)
         return v_load((const float *)page + at);
     if (type == KV_F16)
         return v_load_half((const uint16_t *)page + at);
+    if (type == KV_I16) {
+        size_t d = at / PAGE_SLOTS;
+        ints pairs = i_load((const int32_t *)page + (at - (d - d / 2) * PAGE_SLOTS));
+        return v_mul(i_half(pairs, (int)(d % 2)), scale);
+    }
     return v_mul(v_load_bytes((const int8_t *)page + at), scale);
 }
 
@@ -60,7 +66,7 @@ INLINE void load_scales(vec scales[VECS], const uint16_t *from, const int N)
  * ahead no further than a page of memory. */
 INLINE void ask_for(const void *next, const enum kv_type type, size_t at, const int N)
 {
-    static const size_t bytes[KV_TYPES] = {[KV_F32] = 4, [KV_F16] = 2, [KV_Q8_0] = 1};
+    static const size_t bytes[KV_TYPES] = {[KV_F32] = 4, [KV_F16] = 2, [KV_Q8_0] = 1, [KV_I16] = 2};
     const char *from = (const char *)next + at * bytes[type];
     for (size_t i = 0; next && i < (size_t)(N * W) * bytes[type]; i += 64)
         __builtin_prefetch(from + i, 0, 2);
@@ -75,7 +81,9 @@ INLINE void qk_tile(float *scores, size_t ld_s, const float *q, size_t ld_q, siz
     vec sum[TILE_ROWS][VECS], scales[VECS];
     UNROLL
     for (int v = 0; v < VECS; v++)
-        scales[v] = v_zero();
+        scales[v] = type == KV_I16 && v < N
+                        ? v_load(kv_i16_scales(k->page, (int)D) + s0 + (size_t)(v * W))
+                        : v_zero();
     UNROLL
     for (int i = 0; i < R * N; i++)
         sum[i / N][i % N] = v_zero();
@@ -154,6 +162,8 @@ void ISA(attn_qk)(float *scores, size_t ld_s, const float *q, size_t ld_q, int T
         qk_all(scores, ld_s, q, ld_q, T, D, k, KV_F16, scale);
     else if (k->type == KV_Q8_0)
         qk_all(scores, ld_s, q, ld_q, T, D, k, KV_Q8_0, scale);
+    else if (k->type == KV_I16)
+        qk_all(scores, ld_s, q, ld_q, T, D, k, KV_I16, scale);
     else
         qk_all(scores, ld_s, q, ld_q, T, D, k, KV_F32, scale);
 }
@@ -243,6 +253,8 @@ void ISA(attn_av)(float *out, size_t ld_out, const float *p, size_t ld_p, int T,
 {
     if (v->D % W || (v->d1 - v->d0) % W)
         attn_av_ref(out, ld_out, p, ld_p, T, v);
+    else if (v->type == KV_I16)
+        ISA(attn_av_ints)(out, ld_out, p, ld_p, T, v);
     else if (v->type == KV_F16)
         av_all(out, ld_out, p, ld_p, T, v, KV_F16);
     else if (v->type == KV_Q8_0)
@@ -284,6 +296,10 @@ void ISA(kv_store)(void *kpage, void *vpage, enum kv_type type, int slot, const 
 {
     if (type == KV_Q8_0 && D % KV_BLOCK == 0) {
         store_blocks(kpage, vpage, (size_t)slot, k, v, (size_t)D);
+        return;
+    }
+    if (type == KV_I16) {
+        ISA(kv_store_ints)(kpage, vpage, type, slot, k, v, D);
         return;
     }
     if (type != KV_F16 || D % W) {

@@ -32,8 +32,8 @@ INLINE void quant_block(int16_t *q, float *scale, const float *x)
     }
     vec by = v_set(inverse);
     UNROLL
-    for (int i = 0; i < WBLOCK; i += W)
-        v_store_words(q + i, v_mul(v_load(x + i), by));
+    for (int i = 0; i < WBLOCK; i += 2 * W)
+        v_store_words(q + i, v_mul(v_load(x + i), by), v_mul(v_load(x + i + W), by));
 }
 
 void ISA(quant_words)(struct wrows *out, const float *x, int T, int K)

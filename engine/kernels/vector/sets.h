@@ -18,7 +18,11 @@
     DECL_SOFT_CAP(soft_cap_##isa);                                                                 \
     DECL_ADD(add_##isa);                                                                           \
     DECL_ATTN_QK(attn_qk_##isa);                                                                   \
+    DECL_ATTN_QUERIES(attn_queries_##isa);                                                         \
+    DECL_ATTN_SCORES(attn_scores_##isa);                                                           \
     DECL_ATTN_AV(attn_av_##isa);                                                                   \
+    DECL_ATTN_AV(attn_av_ints_##isa);                                                              \
+    DECL_KV_STORE(kv_store_ints_##isa);                                                            \
     DECL_TILE_MUL(tile_mul_##isa);                                                                 \
     DECL_ADD_AGED(add_aged_##isa);                                                                 \
     DECL_EXP_AGED(exp_aged_##isa);                                                                 \
@@ -63,6 +67,7 @@
             .matmul_f = matmul_f_##isa, .quant_words = quant_words_##isa,                          \
             .matmul_words = matmul_words_##isa, .rope = rope_##isa, .swiglu = swiglu_##isa,        \
             .geglu = geglu_##isa, .soft_cap = soft_cap_##isa, .add = add_##isa,                    \
+            .attn_queries = attn_queries_##isa, .attn_scores = attn_scores_##isa,                  \
             .attn_qk = attn_qk_##isa, .attn_av = attn_av_##isa, .softmax = softmax_##isa,          \
             .tile_mul = tile_mul_##isa, .add_aged = add_aged_##isa, .exp_aged = exp_aged_##isa,    \
             .exp_row = exp_row_##isa, .max_row = max_row_##isa, .mul = mul_##isa,                  \

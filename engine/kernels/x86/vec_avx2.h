@@ -12,7 +12,8 @@
 enum { W = 8 };
 typedef __m256 vec;
 typedef __m256d wide;
-typedef __m256i lanes;     /* all bits of a lane, or none */
+typedef __m256i lanes; /* all bits of a lane, or none */
+typedef __m256i ints;
 typedef __m256i wide_bits; /* W / 2 of 64 */
 
 INLINE __m256i v_numbers(void)
@@ -103,14 +104,6 @@ INLINE vec v_load_bytes(const int8_t *p)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x));
 }
 
-/* The nearest whole numbers, halves to even, which fit in 16 bits. */
-INLINE void v_store_words(int16_t *p, vec x)
-{
-    __m256i n = _mm256_cvtps_epi32(x);
-    __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
-    _mm_storeu_si128((__m128i *)(void *)p, words);
-}
-
 /* one f16 in all lanes */
 INLINE vec v_set_half(uint16_t h)
 {
@@ -177,6 +170,39 @@ INLINE float v_top(vec v)
 INLINE vec v_round(vec x)
 {
     return _mm256_round_ps(x, 8);
+}
+
+#define i_zero _mm256_setzero_si256
+
+INLINE ints i_load(const void *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+INLINE int32_t i_top(ints v)
+{
+    __m128i x = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    x = _mm_max_epi32(x, _mm_shuffle_epi32(x, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(x, _mm_shuffle_epi32(x, 0xb1)));
+}
+
+/* sum + a b + c d of pairs (a, c) and (b, d) */
+INLINE ints i_dot(ints sum, ints x, ints y)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(x, y));
+}
+
+/* The bits of x without signs */
+INLINE ints v_size(vec x)
+{
+    return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7fffffff));
+}
+
+/* The nearest whole numbers of x and y, ties to even, below 2^15 */
+INLINE void v_store_words(int16_t *p, vec x, vec y)
+{
+    __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(x), _mm256_cvtps_epi32(y));
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute4x64_epi64(words, 0xd8));
 }
 
 INLINE vec power_of_two(__m256i n)

@@ -13,6 +13,7 @@ enum { W = 16 };
 typedef __m512 vec;
 typedef __m512d wide;
 typedef __mmask16 lanes;
+typedef __m512i ints;
 
 INLINE __m512i v_numbers(void)
 {
@@ -97,13 +98,6 @@ INLINE vec v_load_bytes(const int8_t *p)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(x));
 }
 
-/* The nearest whole numbers, halves to even, which fit in 16 bits. */
-INLINE void v_store_words(int16_t *p, vec x)
-{
-    __m256i words = _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x));
-    _mm256_storeu_si256((__m256i *)(void *)p, words);
-}
-
 /* one f16 in all lanes */
 INLINE vec v_set_half(uint16_t h)
 {
@@ -132,6 +126,32 @@ INLINE wide v_high(vec x)
 INLINE vec v_round(vec x)
 {
     return _mm512_roundscale_ps(x, 8);
+}
+
+#define i_zero _mm512_setzero_si512
+#define i_load _mm512_loadu_si512
+#define i_top _mm512_reduce_max_epi32
+
+/* sum + a b + c d of pairs (a, c) and (b, d).  GCC 12 copies the sums of a loop to and fro around
+ * the intrinsic. */
+INLINE ints i_dot(ints sum, ints x, ints y)
+{
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y));
+    return sum;
+}
+
+/* The bits of x without signs */
+INLINE ints v_size(vec x)
+{
+    return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
+}
+
+/* The nearest whole numbers of x and y, ties to even, below 2^15 */
+INLINE void v_store_words(int16_t *p, vec x, vec y)
+{
+    __m512i a = _mm512_cvtps_epi32(x), b = _mm512_cvtps_epi32(y);
+    const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi64(order, _mm512_packs_epi32(a, b)));
 }
 
 #define v_scale _mm512_scalef_ps /* p 2^n for whole n */

@@ -3,6 +3,7 @@
 #define KVF_ENGINE_VEC_X86_H
 
 #include <immintrin.h>
+#include <string.h>
 
 #define v_zero V(setzero_ps)
 #define v_set V(set1_ps)
@@ -28,6 +29,24 @@
 INLINE vec v_count_down(int from)
 {
     return V(cvtepi32_ps)(V(sub_epi32)(V(set1_epi32)(from), v_numbers()));
+}
+
+/* W whole numbers of 32 bits, or pairs of 16 */
+#define i_max V(max_epi32)
+#define i_to_vec V(cvtepi32_ps)
+
+/* One pair in all lanes */
+INLINE ints i_pair(const int16_t *p)
+{
+    int32_t both;
+    memcpy(&both, p, sizeof both);
+    return V(set1_epi32)(both);
+}
+
+/* The first numbers of the pairs, or with odd the second ones */
+INLINE vec i_half(ints x, int odd)
+{
+    return i_to_vec(V(srai_epi32)(odd ? x : V(slli_epi32)(x, 16), 16));
 }
 
 /* Pairs (a, b) by pairs (c, s): (a c - b s, b c + a s), where the first product is not rounded. */

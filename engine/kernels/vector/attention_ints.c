@@ -1,0 +1,295 @@
+/* attention_ints.c - attention over pages of i16, in whole numbers: sums of products of pairs of
+ * 16 bits are exact, so that every set gives the bits of the reference. */
+#include "engine/kernels/ints.h"
+#include "engine/kernels/kernels_ref.h"
+#include "engine/kernels/vector/sets.h"
+#include "engine/kernels/vector/vec.h"
+
+/* As of products of floats (attention.c); scores, whose tiles end more often, take all slots of a
+ * page and few rows. */
+enum {
+    TILE_ROWS = KERNELS_AVX512 ? 8 : 4,
+    TILE_VECS = 2,
+    FEW_ROWS = 4,
+    FEW_VECS = KERNELS_AVX512 ? 4 : 2, /* of two to four rows */
+    VECS = 4,
+    WEIGHT_ROWS = 32 /* whose weights become whole numbers together */
+};
+
+INLINE struct row_unit unit_of(const float *x, size_t n, float most)
+{
+    ints size = i_zero();
+    for (size_t i = 0; i < n; i += W)
+        size = i_max(size, v_size(v_load(x + i)));
+    return row_unit_of((uint32_t)i_top(size), most);
+}
+
+/* A row of n floats in whole numbers, n a multiple of 2 W; returns its scale. */
+INLINE float whole_row(int16_t *out, const float *x, size_t n, float most)
+{
+    const struct row_unit u = unit_of(x, n, most);
+    const vec inverse = v_set(u.inverse);
+    for (size_t i = 0; i < n; i += 2 * W)
+        v_store_words(out + i, v_mul(v_load(x + i), inverse), v_mul(v_load(x + i + W), inverse));
+    if (!(u.inverse > 0))
+        memset(out, 0, n * sizeof *out);
+    return u.scale;
+}
+
+void ISA(attn_queries)(const struct kv_queries *out, const float *q, size_t ld_q, int T, int D)
+{
+    size_t n = (size_t)D;
+    if (n % (2 * W)) {
+        attn_queries_ref(out, q, ld_q, T, D);
+        return;
+    }
+    for (size_t t = 0; t < (size_t)T; t++)
+        out->scale[t] = whole_row(out->q + t * n, q + t * ld_q, n, KV_I16_MOST);
+}
+
+/* Pairs of R rows by N vectors of pairs from y on: sums of pairs [from, end), which lie 2 numbers
+ * apart in x and ld_y pairs apart in y.  next: as y, to be asked for, or NULL. */
+struct pairs {
+    const int16_t *x;
+    size_t ld_x;
+    const int32_t *y;
+    size_t ld_y, from, end;
+    const int32_t *next;
+};
+
+INLINE void add_pairs(ints sum[TILE_ROWS][VECS], const struct pairs *p, const int R, const int N)
+{
+    UNROLL
+    for (int i = 0; i < R * N; i++)
+        sum[i / N][i % N] = i_zero();
+    for (size_t k = p->from; k < p->end; k++) {
+        ints y[VECS];
+        UNROLL
+        for (int v = 0; v < N; v++)
+            y[v] = i_load(p->y + k * p->ld_y + v * W);
+        for (int i = 0; p->next && i < N * W; i += 16)
+            __builtin_prefetch(p->next + k * p->ld_y + i, 0, 2);
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            ints x = i_pair(p->x + (size_t)r * p->ld_x + 2 * k);
+            UNROLL
+            for (int v = 0; v < N; v++)
+                sum[r][v] = i_dot(sum[r][v], x, y[v]);
+        }
+    }
+}
+
+/* Scores of R queries and N vectors of slots, of some pairs of channels. */
+struct scores {
+    float *out;
+    size_t ld;
+    const struct kv_queries *q;
+    const int32_t *keys, *next;
+    const float *key_scales;
+    size_t row; /* of the first query; pairs of a row, and those that are added up: */
+    size_t pairs, from, end;
+    float scale;
+};
+
+INLINE void scores_tile(const struct scores *x, size_t s0, const int R, const int N)
+{
+    ints sum[TILE_ROWS][VECS];
+    const struct pairs p = {.x = x->q->q + x->row * 2 * x->pairs,
+                            .ld_x = 2 * x->pairs,
+                            .y = x->keys + s0,
+                            .ld_y = PAGE_SLOTS,
+                            .from = x->from,
+                            .end = x->end,
+                            .next = x->next ? x->next + s0 : NULL};
+    add_pairs(sum, &p, R, N);
+    UNROLL
+    for (int i = 0; i < R * N; i++) {
+        size_t r = x->row + (size_t)(i / N), s = s0 + (size_t)(i % N * W);
+        float *out = x->out + r * x->ld + s;
+        vec part = v_mul(v_mul(i_to_vec(sum[i / N][i % N]), v_load(x->key_scales + s)),
+                         v_set(x->q->scale[r] * x->scale));
+        v_store(out, x->from > 0 ? v_add(v_load(out), part) : part);
+    }
+}
+
+INLINE void scores_rows(const struct scores *x, const int R, const int N)
+{
+    for (size_t s0 = 0; s0 < PAGE_SLOTS; s0 += (size_t)(N * W))
+        scores_tile(x, s0, R, N);
+}
+
+/* Scales lie behind what is multiplied, and sums begin with them. */
+INLINE void ask_for_scales(const void *next, int D)
+{
+    for (int i = 0; next && i < PAGE_SLOTS; i += 16)
+        __builtin_prefetch(kv_i16_scales(next, D) + i, 0, 2);
+}
+
+static void scores_part(struct scores *x, size_t rows)
+{
+    size_t R;
+    for (x->row = 0; x->row < rows; x->row += R) {
+        R = rows - x->row < FEW_ROWS ? rows - x->row : FEW_ROWS;
+        if (R == FEW_ROWS)
+            scores_rows(x, FEW_ROWS, FEW_VECS);
+        else if (R == 3)
+            scores_rows(x, 3, FEW_VECS);
+        else if (R == 2)
+            scores_rows(x, 2, FEW_VECS);
+        else
+            scores_rows(x, 1, VECS);
+    }
+}
+
+void ISA(attn_scores)(float *scores, size_t ld_s, const struct kv_queries *q, int T, int D,
+                      const struct kv_keys *k, float scale)
+{
+    struct scores x = {.out = scores,
+                       .ld = ld_s,
+                       .q = q,
+                       .keys = k->page,
+                       .next = k->next,
+                       .key_scales = kv_i16_scales(k->page, D),
+                       .pairs = kv_pairs(D),
+                       .scale = scale};
+    ask_for_scales(k->next, D);
+    for (; x.from < x.pairs; x.from = x.end) {
+        x.end = x.pairs - x.from < INT_CHANNELS / 2 ? x.pairs : x.from + INT_CHANNELS / 2;
+        scores_part(&x, (size_t)T);
+    }
+}
+
+/* Weights of one row times the scales of n slots, 0 behind them, in whole numbers. */
+INLINE float whole_weights(int16_t *out, const float *p, const float *scales, const int n)
+{
+    vec x[PAGE_SLOTS / W];
+    ints size = i_zero();
+    UNROLL
+    for (int i = 0; i < PAGE_SLOTS / W; i++) {
+        int left = n > i * W ? n - i * W : 0;
+        if (n == PAGE_SLOTS)
+            x[i] = v_mul(v_load(p + i * W), v_load(scales + i * W));
+        else
+            x[i] = v_mul(v_load_in(first_lanes(left), p + i * W),
+                         v_load_in(first_lanes(left), scales + i * W));
+        size = i_max(size, v_size(x[i]));
+    }
+    const struct row_unit u = row_unit_of((uint32_t)i_top(size), INT_WEIGHT);
+    const vec inverse = v_set(u.inverse);
+    UNROLL
+    for (int i = 0; i < PAGE_SLOTS / W; i += 2)
+        v_store_words(out + i * W, v_mul(x[i], inverse), v_mul(x[i + 1], inverse));
+    if (!(u.inverse > 0))
+        memset(out, 0, PAGE_SLOTS * sizeof *out);
+    return u.scale;
+}
+
+/* Weights of some rows in whole numbers, and where their sums go. */
+struct sums {
+    float *out;
+    size_t ld;
+    const struct kv_values *v;
+    _Alignas(64) int16_t w[WEIGHT_ROWS][PAGE_SLOTS];
+    float scale[WEIGHT_ROWS];
+};
+
+/* Rows from r0 on, N vectors of W channels from channel d on. */
+INLINE void sums_tile(const struct sums *x, size_t r0, size_t d, const int R, const int N)
+{
+    ints sum[TILE_ROWS][VECS];
+    const int32_t *next = x->v->next;
+    const struct pairs p = {.x = x->w[r0],
+                            .ld_x = PAGE_SLOTS,
+                            .y = (const int32_t *)x->v->page + d,
+                            .ld_y = (size_t)x->v->D,
+                            .end = ((size_t)x->v->n_slots + 1) / 2,
+                            .next = next ? next + d : NULL};
+    add_pairs(sum, &p, R, N);
+    UNROLL
+    for (int i = 0; i < R * N; i++) {
+        size_t r = r0 + (size_t)(i / N);
+        float *out = x->out + r * x->ld + d + (size_t)(i % N * W);
+        v_store(out, v_fma(i_to_vec(sum[i / N][i % N]), v_set(x->scale[r]), v_load(out)));
+    }
+}
+
+INLINE void sums_rows(const struct sums *x, size_t r0, const int R, const int N)
+{
+    size_t d = (size_t)x->v->d0, end = (size_t)x->v->d1, span = (size_t)(N * W);
+    for (; d + span <= end; d += span)
+        sums_tile(x, r0, d, R, N);
+    for (; N > 2 && d + 2 * W <= end; d += 2 * W)
+        sums_tile(x, r0, d, R, 2);
+    for (; d < end; d += W)
+        sums_tile(x, r0, d, R, 1);
+}
+
+static void sums_of(const struct sums *x, size_t rows)
+{
+    size_t R;
+    for (size_t r = 0; r < rows; r += R) {
+        R = rows - r < FEW_ROWS ? rows - r : FEW_ROWS;
+        R = rows - r < TILE_ROWS ? R : TILE_ROWS;
+        if (R > FEW_ROWS)
+            sums_rows(x, r, TILE_ROWS, TILE_VECS);
+        else if (R == FEW_ROWS)
+            sums_rows(x, r, FEW_ROWS, FEW_VECS);
+        else if (R == 3)
+            sums_rows(x, r, 3, FEW_VECS);
+        else if (R == 2)
+            sums_rows(x, r, 2, FEW_VECS);
+        else
+            sums_rows(x, r, 1, VECS);
+    }
+}
+
+void ISA(attn_av_ints)(float *out, size_t ld_out, const float *p, size_t ld_p, int T,
+                       const struct kv_values *v)
+{
+    const float *scales = kv_i16_scales(v->page, v->D);
+    struct sums x;
+    x.out = out;
+    x.ld = ld_out;
+    x.v = v;
+    ask_for_scales(v->next, v->D);
+    for (size_t rows = (size_t)T, n; rows > 0; rows -= n) {
+        n = rows < WEIGHT_ROWS ? rows : WEIGHT_ROWS;
+        for (size_t r = 0; r < n; r++, p += ld_p)
+            x.scale[r] = v->n_slots == PAGE_SLOTS ? whole_weights(x.w[r], p, scales, PAGE_SLOTS)
+                                                  : whole_weights(x.w[r], p, scales, v->n_slots);
+        sums_of(&x, n);
+        x.out += n * ld_out;
+    }
+}
+
+/* A row of whole numbers into every other place, as values lie, or pair by pair; returns its
+ * scale. */
+INLINE float store_row(int16_t *to, size_t ld_pair, size_t step, const float *x, size_t n)
+{
+    const struct row_unit u = unit_of(x, n, KV_I16_MOST);
+    const vec inverse = v_set(u.inverse);
+    for (size_t i = 0; i < n; i += 2 * W) {
+        int16_t h[2 * W] = {0};
+        if (u.inverse > 0)
+            v_store_words(h, v_mul(v_load(x + i), inverse), v_mul(v_load(x + i + W), inverse));
+        for (size_t j = 0; j < 2 * W; j += 2) {
+            int16_t *pair = to + (i + j) / 2 * ld_pair;
+            pair[0] = h[j];
+            pair[step] = h[j + 1];
+        }
+    }
+    return u.scale;
+}
+
+void ISA(kv_store_ints)(void *kpage, void *vpage, enum kv_type type, int slot, const float *k,
+                        const float *v, int D)
+{
+    int16_t *keys = kpage, *values = vpage;
+    size_t n = (size_t)D;
+    if (n % (2 * W)) {
+        kv_store_ints_ref(kpage, vpage, type, slot, k, v, D);
+        return;
+    }
+    kv_i16_scales(kpage, D)[slot] = store_row(keys + kv_i16_key(slot, 0), 2 * PAGE_SLOTS, 1, k, n);
+    kv_i16_scales(vpage, D)[slot] = store_row(values + kv_i16_value(D, slot, 0), 4, 2, v, n);
+}

@@ -1,0 +1,293 @@
+/* test_attention_ints.c - attention over pages of whole numbers: the bits of the reference in every
+ * variant, errors within those of the roundings, and numbers that are none. */
+#include <float.h>
+
+#include "variants.h"
+
+static const int dims[] = {2, 5, 16, 20, 32, 64, 80, 96, 128, 130, 256, 300};
+static const int slots[] = {1, 2, 15, 32, 33, 63, 64};
+enum {
+    N_DIMS = sizeof dims / sizeof *dims,
+    N_SLOTS = sizeof slots / sizeof *slots,
+    MAX_D = 300,
+    MAX_T = 37,
+    LD_Q = MAX_D + 3,
+    LD_P = PAGE_SLOTS + 5
+};
+
+/* A page and rows that meet it. */
+static struct world {
+    float key[PAGE_SLOTS][MAX_D], value[PAGE_SLOTS][MAX_D];
+    float q[MAX_T * LD_Q], p[MAX_T * LD_P], start[MAX_T * MAX_D];
+    _Alignas(64) unsigned char keys[(MAX_D + 2) * 2 * PAGE_SLOTS];
+    _Alignas(64) unsigned char values[(MAX_D + 2) * 2 * PAGE_SLOTS];
+} w;
+
+struct result {
+    float scores[MAX_T * PAGE_SLOTS], sums[MAX_T * MAX_D];
+};
+
+/* Weights of rows as a softmax leaves them, some of which see few slots. */
+static void make_world(struct rng *r)
+{
+    fill_normal(r, &w.key[0][0], PAGE_SLOTS * MAX_D, 2);
+    fill_normal(r, &w.value[0][0], PAGE_SLOTS * MAX_D, 0.3);
+    fill_normal(r, w.q, MAX_T * LD_Q, 1);
+    fill_normal(r, w.start, MAX_T * MAX_D, 1);
+    for (int t = 0; t < MAX_T; t++)
+        for (int s = 0; s < LD_P; s++)
+            w.p[t * LD_P + s] = t % 5 == 4 && s > t
+                                    ? 0
+                                    : (float)exp(-3 * fabs(rng_normal(r)) * (t % 4) - t);
+}
+
+static void store(const struct kernels *k, int D)
+{
+    memset(w.keys, 0x7f, sizeof w.keys);
+    memset(w.values, 0x7f, sizeof w.values);
+    for (int s = 0; s < PAGE_SLOTS; s++)
+        k->kv_store(w.keys, w.values, KV_I16, s, w.key[s], w.value[s], D);
+}
+
+static void attend(const struct kernels *k, int D, int T, int n_slots, struct result *ret)
+{
+    static int16_t q[MAX_T * (MAX_D + 1)];
+    static float scale[MAX_T];
+    const struct kv_queries queries = {q, scale};
+    const struct kv_keys keys = {w.keys, KV_I16, NULL};
+    const struct kv_values values = {w.values, KV_I16, D, 0, D, n_slots, NULL};
+    memcpy(ret->sums, w.start, sizeof ret->sums);
+    memset(ret->scores, 0, sizeof ret->scores);
+    k->attn_queries(&queries, w.q, LD_Q, T, D);
+    k->attn_scores(ret->scores, PAGE_SLOTS, &queries, T, D, &keys, 0.3f);
+    k->attn_av(ret->sums, (size_t)D, w.p, LD_P, T, &values);
+}
+
+/* Equal bits, but for which of the many that are no numbers. */
+static bool same(const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(isnan(a[i]) && isnan(b[i])) && memcmp(a + i, b + i, sizeof *a) != 0)
+            return false;
+    return true;
+}
+
+static void expect_bits_of_the_reference(const struct variant *v, int n, int D, int T, int n_slots)
+{
+    static struct result ref, got;
+    static unsigned char keys[sizeof w.keys], values[sizeof w.values];
+    store(&v[0].k, D);
+    memcpy(keys, w.keys, sizeof keys);
+    memcpy(values, w.values, sizeof values);
+    attend(&v[0].k, D, T, n_slots, &ref);
+    for (int i = 1; i < n; i++) {
+        store(&v[i].k, D);
+        cr_expect(memcmp(keys, w.keys, sizeof keys) == 0
+                      && memcmp(values, w.values, sizeof values) == 0,
+                  "%s, D %d: stored otherwise", v[i].name, D);
+        attend(&v[i].k, D, T, n_slots, &got);
+        cr_expect(same(ref.scores, got.scores, MAX_T * PAGE_SLOTS), "%s, D %d, T %d: scores",
+                  v[i].name, D, T);
+        cr_expect(same(ref.sums, got.sums, MAX_T * MAX_D), "%s, D %d, T %d, %d slots: sums",
+                  v[i].name, D, T, n_slots);
+    }
+}
+
+Test(attention_ints, every_variant_gives_the_bits_of_the_reference)
+{
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    rng_init(&r, 1);
+    int n = variants(v);
+    for (int c = 0; c < N_DIMS; c++)
+        for (int T = 1; T <= MAX_T; T += T < 10 ? 1 : 9) {
+            make_world(&r);
+            expect_bits_of_the_reference(v, n, dims[c], T, slots[(T + c) % N_SLOTS]);
+        }
+}
+
+/* Numbers that are none, and the largest and smallest that are. */
+Test(attention_ints, hostile_numbers_give_the_same_bits_too)
+{
+    static const float odd[] = {NAN,      -NAN,     INFINITY, -INFINITY, FLT_MAX, -FLT_MAX,
+                                FLT_MIN,  1e-45f,   -1e-45f,  0,         -0.0f,   1e-30f,
+                                9.9e-31f, 1.1e-30f, 1e30f,    65504,     1,       -1};
+    enum { N_ODD = sizeof odd / sizeof *odd };
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    rng_init(&r, 2);
+    int n = variants(v);
+    for (int round = 0; round < 60; round++) {
+        int D = dims[round % N_DIMS];
+        make_world(&r);
+        for (int i = 0; i < 30; i++) {
+            float x = odd[rng_below(&r, N_ODD)];
+            float *row[] = {w.key[rng_below(&r, 64)], w.value[rng_below(&r, 64)],
+                            w.q + rng_below(&r, MAX_T) * LD_Q, w.p + rng_below(&r, MAX_T) * LD_P};
+            int which = (int)rng_below(&r, 4), len = which == 3 ? PAGE_SLOTS : D;
+            if (rng_below(&r, 2))
+                row[which][rng_below(&r, (uint64_t)len)] = x;
+            else
+                for (int d = 0; d < len; d++)
+                    row[which][d] = x;
+        }
+        expect_bits_of_the_reference(v, n, D, 1 + (int)rng_below(&r, MAX_T),
+                                     slots[round % N_SLOTS]);
+    }
+}
+
+/* The row of a query is that of the query alone, and channels may be summed part by part. */
+Test(attention_ints, rows_do_not_depend_on_their_neighbours)
+{
+    static struct result all;
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    float one[PAGE_SLOTS], sum[MAX_D];
+    rng_init(&r, 3);
+    int n = variants(v);
+    for (int i = 0; i < n; i++)
+        for (int c = 0; c < N_DIMS; c++) {
+            int D = dims[c], n_slots = slots[c % N_SLOTS];
+            static int16_t q[MAX_D + 1];
+            float scale;
+            const struct kv_queries query = {q, &scale};
+            const struct kv_keys keys = {w.keys, KV_I16, w.values};
+            make_world(&r);
+            store(&v[i].k, D);
+            attend(&v[i].k, D, MAX_T, n_slots, &all);
+            for (int t = 0; t < MAX_T; t++) {
+                v[i].k.attn_queries(&query, w.q + t * LD_Q, LD_Q, 1, D);
+                v[i].k.attn_scores(one, PAGE_SLOTS, &query, 1, D, &keys, 0.3f);
+                cr_expect(same(one, all.scores + t * PAGE_SLOTS, PAGE_SLOTS), "%s, D %d, row %d",
+                          v[i].name, D, t);
+                memcpy(sum, w.start + t * D, (size_t)D * sizeof *sum);
+                for (int d = 0; d < D; d += KV_BLOCK) {
+                    int end = d + KV_BLOCK < D ? d + KV_BLOCK : D;
+                    const struct kv_values part = {w.values, KV_I16, D, d, end, n_slots, w.keys};
+                    v[i].k.attn_av(sum, MAX_D, w.p + t * LD_P, LD_P, 1, &part);
+                }
+                cr_expect(same(sum, all.sums + t * D, (size_t)D), "%s, D %d, row %d: sums",
+                          v[i].name, D, t);
+            }
+        }
+}
+
+static double largest(const float *x, int n)
+{
+    double max = 0;
+    for (int i = 0; i < n; i++)
+        max = fmax(max, fabs((double)x[i]));
+    return max;
+}
+
+/* |q.k - score| <= sum of |q| u_k + |k| u_q + u_k u_q with the half steps u = max / 8190, and the
+ * roundings of floats. */
+static double score_error(const float *scores, int D, int t)
+{
+    const float *q = w.q + t * LD_Q;
+    double uq = largest(q, D) / 8190, bad = 0;
+    for (int s = 0; s < PAGE_SLOTS; s++) {
+        double uk = largest(w.key[s], D) / 8190, exact = 0, bound = 0;
+        for (int d = 0; d < D; d++) {
+            double a = (double)q[d], b = (double)w.key[s][d];
+            exact += a * b;
+            bound += fabs(a) * uk + fabs(b) * uq + uk * uq + 6 * 0x1p-24 * fabs(a * b);
+        }
+        bad = worst(fabs((double)scores[t * PAGE_SLOTS + s] - 0.3 * exact) / (0.3 * bound), bad);
+    }
+    return bad;
+}
+
+/* The same of sums of values: weights are off by half a step of the largest p u. */
+static double sum_error(const float *sums, int D, int t, int n_slots)
+{
+    double step = 0, bad = 0;
+    for (int s = 0; s < n_slots; s++)
+        step = fmax(step, (double)w.p[t * LD_P + s] * largest(w.value[s], D) / 4095 / 16382);
+    for (int d = 0; d < D; d++) {
+        double exact = (double)w.start[t * D + d], bound = 4 * 0x1p-24 * fabs(exact);
+        for (int s = 0; s < n_slots; s++) {
+            double p = (double)w.p[t * LD_P + s], x = (double)w.value[s][d];
+            exact += p * x;
+            bound += p * largest(w.value[s], D) / 8190 + 4096 * step * 1.001
+                     + 6 * 0x1p-24 * fabs(p * x);
+        }
+        bad = worst(fabs((double)sums[t * D + d] - exact) / bound, bad);
+    }
+    return bad;
+}
+
+Test(attention_ints, errors_are_those_of_the_roundings)
+{
+    static struct result got;
+    struct kernels k;
+    struct rng r;
+    double scores = 0, sums = 0;
+    kernels_init(&k, 0);
+    rng_init(&r, 4);
+    for (int c = 0; c < N_DIMS; c++) {
+        int n_slots = slots[c % N_SLOTS];
+        make_world(&r);
+        store(&k, dims[c]);
+        attend(&k, dims[c], MAX_T, n_slots, &got);
+        for (int t = 0; t < MAX_T; t++) {
+            scores = worst(score_error(got.scores, dims[c], t), scores);
+            sums = worst(sum_error(got.sums, dims[c], t, n_slots), sums);
+        }
+    }
+    cr_expect(scores <= 1, "scores: %g times the bound", scores);
+    cr_expect(sums <= 1, "sums: %g times the bound", sums);
+    cr_expect(scores > 1e-3 && sums > 1e-3, "bounds that are never near: %g, %g", scores, sums);
+}
+
+/* The largest sums of whole numbers that rows can have: all at their most, of one sign. */
+Test(attention_ints, the_largest_sums_do_not_overflow)
+{
+    static struct result got;
+    struct variant v[MAX_VARIANTS];
+    int n = variants(v);
+    for (int i = 0; i < n; i++)
+        for (int sign = -1; sign <= 1; sign += 2) {
+            enum { D = 256 };
+            for (int s = 0; s < PAGE_SLOTS; s++)
+                for (int d = 0; d < D; d++)
+                    w.key[s][d] = w.value[s][d] = 3;
+            for (int j = 0; j < MAX_T * LD_Q; j++)
+                w.q[j] = (float)sign;
+            for (int j = 0; j < MAX_T * LD_P; j++)
+                w.p[j] = (float)sign;
+            memset(w.start, 0, sizeof w.start);
+            store(&v[i].k, D);
+            attend(&v[i].k, D, MAX_T, PAGE_SLOTS, &got);
+            for (int j = 0; j < MAX_T * PAGE_SLOTS; j++)
+                cr_assert(fabsf(got.scores[j] / (0.9f * D * (float)sign) - 1) < 1e-3f);
+            for (int j = 0; j < MAX_T * D; j++)
+                cr_assert(fabsf(got.sums[j] / (3.0f * PAGE_SLOTS * (float)sign) - 1) < 1e-3f);
+        }
+}
+
+/* An entry that holds what is no number spoils those that read it, and no others. */
+Test(attention_ints, what_is_no_number_stays_with_its_entry)
+{
+    static struct result got;
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    enum { D = 64, T = 9, SLOT = 20 };
+    rng_init(&r, 5);
+    int n = variants(v);
+    for (int i = 0; i < n; i++) {
+        make_world(&r);
+        w.key[SLOT][3] = NAN;
+        w.value[SLOT][40] = INFINITY;
+        store(&v[i].k, D);
+        attend(&v[i].k, D, T, PAGE_SLOTS, &got);
+        for (int t = 0; t < T; t++)
+            for (int s = 0; s < PAGE_SLOTS; s++)
+                cr_expect(isnan(got.scores[t * PAGE_SLOTS + s]) == (s == SLOT), "%s", v[i].name);
+        for (int j = 0; j < T * D; j++)
+            cr_expect(isnan(got.sums[j]), "%s", v[i].name);
+        attend(&v[i].k, D, T, SLOT, &got); /* slots before it */
+        for (int j = 0; j < T * D; j++)
+            cr_expect(isfinite(got.sums[j]), "%s", v[i].name);
+    }
+}
