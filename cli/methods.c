@@ -44,6 +44,8 @@ static int parse_override(struct methods *r, int i, struct kvf_diag *d)
 int methods_parse(struct methods *r, struct kvf_diag *d)
 {
     int err = method_parse(r->method, (int)r->budget, &r->row, &r->params, d);
+    if (err)
+        kvf_diag_prefix(d, "--method '%.200s'", r->method ? r->method : "");
     r->override = MEM_NEW(struct row_override, (size_t)r->override_text.n + 1);
     if (!err && !r->override)
         err = KVF_E_NOMEM;

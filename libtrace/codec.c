@@ -132,7 +132,9 @@ size_t codec_encode_at(int level, void *codec, const void *raw, size_t n, int wi
     shuffle(raw, scratch, n / (size_t)width, width);
     struct working *w = codec;
     size_t z = ZSTD_compressCCtx(w->zstd, out, codec_bound(n), scratch, n, level);
-    if (!ZSTD_isError(z) && z < n) {
+    if (ZSTD_isError(z)) /* out has room for anything: memory is out */
+        return 0;
+    if (z < n) {
         *ret_codec = CODEC_SHUFFLE_ZSTD;
         return z;
     }

@@ -189,7 +189,7 @@ static inline uint64_t padded(uint64_t n)
 }
 
 /* Codecs (codec.c).  Encoded bytes of `raw` into out (capacity codec_bound(n)):
- * returns the length and sets *ret_codec.  width: element size; n > 0 is a multiple.
+ * returns the length and sets *ret_codec; 0: no memory.  width: element size; n > 0 is a multiple.
  * codec: working memory of codec_create() (NULL: no memory), kept from chunk to
  * chunk; what it was used for before changes no byte. */
 void *codec_create(void);

@@ -141,7 +141,7 @@ int writer_put_coded(struct kvf_writer *w, const struct encoder *e, struct recor
 {
     p.n = codec_encode_at(w->level, e->codec, p.data, p.n, width, e->packed, e->scratch, &r->codec);
     p.data = e->packed;
-    return writer_put(w, r, p, holds);
+    return p.n ? writer_put(w, r, p, holds) : writer_refuse(w, KVF_E_NOMEM);
 }
 
 int kvf_writer_sync(struct kvf_writer *w)
