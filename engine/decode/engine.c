@@ -71,6 +71,7 @@ int engine_open(const char *path, const struct engine_options *opt, struct engin
     err = read_parts(e, opt, d);
     if (err)
         goto fail;
+    e->words = e->weights->words;
     err = e->backend->open(e, d);
     if (err)
         goto fail;
@@ -103,7 +104,7 @@ int engine_said(const struct engine *e, int err, struct kvf_diag *d)
 
 const char *engine_precision(const struct engine *e)
 {
-    if (e->weights->words)
+    if (e->words)
         return "float weights as 16-bit integers, 16-bit activations";
     if (e->bits8)
         return "weights as stored, 8-bit activations where quantised";

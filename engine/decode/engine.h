@@ -23,6 +23,7 @@ struct engine {
     struct kernels kernels;
     struct par *pool;
     bool exact, bits8; /* as in the options */
+    bool words;        /* the model has weights of floats, which are integers of 16 bits */
     const struct backend *backend;
     void *device; /* of the backend: the weights where it wants them */
     int which;    /* device, of those that the backend has */

@@ -24,7 +24,7 @@ static const char *precision_of(const struct engine *e)
 {
     if (e->exact)
         return "f32";
-    bool chosen = e->bits8 || e->weights->words;
+    bool chosen = e->bits8 || e->words;
     return e->backend == &backend_cpu && !chosen ? "default" : engine_precision(e);
 }
 
