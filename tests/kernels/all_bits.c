@@ -122,9 +122,9 @@ static void show_attention(void)
         k.attn_av(out, D, z, PAGE_SLOTS, ROWS, &v);
         show("attn_av", out, sizeof out);
     }
-    static int16_t whole[ROWS * (D + 1)];
+    static int16_t query[ROWS * (D + 1)];
     static float scale[ROWS];
-    const struct kv_queries q = {whole, scale};
+    const struct kv_queries q = {query, scale};
     const struct kv_keys ints = {keys, KV_I16, NULL}; /* the last type */
     k.attn_queries(&q, z, D, ROWS, D);
     SHOW(attn_scores, k.attn_scores(out, PAGE_SLOTS, &q, ROWS, D, &ints, 0.125f));
