@@ -35,7 +35,7 @@ struct mem_rows {
     size_t n_rows, width, size;
 };
 
-/* Gives n arrays, at most 16, room for cap instead of old_cap, no more; what is new is zero.  Where
+/* Gives n arrays, at most 16, room for cap >= old_cap, which they have; what is new is zero.  Where
  * memory is out, false, and none has changed. */
 bool mem_widen(const struct mem_rows *array, int n, size_t old_cap, size_t cap);
 

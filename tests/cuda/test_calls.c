@@ -1,10 +1,8 @@
 /* What a step asks of the driver and the device, counted by the emulation: calls of the driver,
  * nodes of graphs that are told anew, waits, kernels, copies, and the longest chain of nodes that
- * wait one for the other.  Times are not known without a device, but these must not grow unnoticed.
+ * wait one for the other.  Times are not known without a device, but these must not grow unnoticed:
+ * one call and one wait are what a step is to take, the other bounds were counted when it was so.
  */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "engine/decode/sampler.h"
 #include "tests/cuda/outcome.h"
 #include "tests/engine/golden.h"
@@ -38,18 +36,6 @@ static struct counts most_of(const struct counts *most, const struct counts *the
                            larger(most->chain, emulation_chain())};
 }
 
-static struct gates *open_gates(struct engine *e)
-{
-    const struct gates_model model = gates_model_from(&e->config, NULL, &e->kernels);
-    const char *folder = getenv("KVF_TINY_GATES");
-    char path[4096];
-    struct kvf_diag d = {""};
-    struct gates *g = NULL;
-    snprintf(path, sizeof path, "%s/tiny_rg.safetensors", folder ? folder : ".");
-    cr_assert(zero(int, gates_open(path, &model, &g, &d)), "%s", d.text);
-    return g;
-}
-
 /* Sessions of one method, which draw their tokens there. */
 struct crowd {
     struct engine *e;
@@ -67,7 +53,7 @@ static void gather(struct crowd *x, const char *method)
     int32_t ids[PROMPT];
     cr_assert(zero(int, engine_open(tiny_path(0), &opt, &x->e, &d)), "%s", d.text);
     struct choice c = choose(method, method_unbudgeted(method) ? 0 : BUDGET);
-    x->gates = method_gates(&c.row) ? open_gates(x->e) : NULL;
+    x->gates = method_gates(&c.row) ? open_gates(x->e, "rg") : NULL;
     struct session_options how = {
         .method = &c.row, .params = &c.params, .gates = x->gates, .kv_type = KV_F16, .cap = CAP};
     cr_assert(zero(int, batch_create(x->e, x->n, &x->batch)));

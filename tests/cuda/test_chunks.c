@@ -20,20 +20,6 @@ struct run {
     const char *model; /* NULL: the one that the gates are for */
 };
 
-static struct gates *open_gates(struct engine *e, const char *which)
-{
-    const struct gates_model model = gates_model_from(&e->config, NULL, &e->kernels);
-    const char *folder = getenv("KVF_TINY_GATES");
-    struct kvf_diag d = {""};
-    struct gates *g = NULL;
-    char path[4096];
-    if (!which)
-        return NULL;
-    snprintf(path, sizeof path, "%s/tiny_%s.safetensors", folder ? folder : ".", which);
-    cr_assert(zero(int, gates_open(path, &model, &g, &d)), "%s", d.text);
-    return g;
-}
-
 struct player {
     struct engine *e;
     struct gates *gates;
@@ -49,7 +35,7 @@ static struct player open_player(const struct run *run, const struct backend *ba
     device_needed();
     cr_assert(zero(int, engine_open(run->model ? run->model : tiny_path(0), &eo, &p.e, &d)), "%s",
               d.text);
-    p.gates = open_gates(p.e, run->gates);
+    p.gates = run->gates ? open_gates(p.e, run->gates) : NULL;
     struct session_options opt = {.method = &p.c.row,
                                   .params = &p.c.params,
                                   .gates = p.gates,

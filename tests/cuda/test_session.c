@@ -47,31 +47,21 @@ struct given {
 };
 
 /* Gates of tiny0, of the kind that a row needs. */
-static struct gates *open_gates(struct engine *e, const struct method *row)
+static struct gates *gates_of(const struct engine *e, const struct method *row)
 {
     static const char *const file[] = {[GATE_RETENTION] = "rg",
                                        [GATE_WRITE] = "wgkv",
                                        [GATE_IMPORTANCE] = "locret",
                                        [GATE_HEADS] = "duo",
                                        [GATE_BLOCKS] = "seer"};
-    const struct gates_model model = gates_model_from(&e->config, NULL, &e->kernels);
-    const char *folder = getenv("KVF_TINY_GATES");
     unsigned kinds = method_gates(row);
-    char path[4096];
-    struct kvf_diag d = {""};
-    struct gates *g = NULL;
-    if (!kinds)
-        return NULL;
-    snprintf(path, sizeof path, "%s/tiny_%s.safetensors", folder ? folder : ".",
-             file[__builtin_ctz(kinds)]);
-    cr_assert(zero(int, gates_open(path, &model, &g, &d)), "%s", d.text);
-    return g;
+    return kinds ? open_gates(e, file[__builtin_ctz(kinds)]) : NULL;
 }
 
 static struct given give(struct engine *e, const struct method *row)
 {
     size_t n = (size_t)e->config.n_layers * (size_t)e->config.n_heads * CAP;
-    struct given g = {.gates = open_gates(e, row),
+    struct given g = {.gates = gates_of(e, row),
                       .until = MEM_NEW(int32_t, n),
                       .evict = MEM_NEW(uint32_t, n),
                       .mass = MEM_NEW(double, n)};

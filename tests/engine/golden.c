@@ -67,6 +67,18 @@ const char *tiny_path(int i)
     return numbered("tiny", i);
 }
 
+struct gates *open_gates(const struct engine *e, const char *name)
+{
+    const struct gates_model model = gates_model_from(&e->config, NULL, &e->kernels);
+    const char *folder = getenv("KVF_TINY_GATES");
+    struct kvf_diag d = {""};
+    struct gates *g = NULL;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tiny_%s.safetensors", folder ? folder : ".", name);
+    cr_assert(gates_open(path, &model, &g, &d) == KVF_OK, "%s", d.text);
+    return g;
+}
+
 const char *qwen_path(int i)
 {
     return numbered("qwen", i);

@@ -20,6 +20,8 @@ const char *tiny_path(int i);
 const char *qwen_path(int i);
 const char *family_path(int i);
 const char *vocabulary_path(const char *name); /* $KVF_VOCABULARIES/name */
+/* $KVF_TINY_GATES/tiny_<name>.safetensors, for this model; gates_close. */
+struct gates *open_gates(const struct engine *e, const char *name);
 
 struct json *golden_json(const char *name);                /* json_free */
 int32_t *golden_ids(const struct json *array, int *ret_n); /* mem_free */
