@@ -65,6 +65,8 @@ for round in $(seq "$rounds"); do
         case $name in *F16* | *F32*) bits=16 word=integers ;; *) bits=8 word='8 bits' ;; esac
         ours "$model" "$name|prefill 512, $word" 512 1 prefill --probes lean --activations $bits
         ours "$model" "$name|prefill 512, paper, $word" 512 1 prefill --probes paper --activations $bits
+        ours "$model" "$name|prefill 512, $word, i16" 512 1 prefill --probes lean --activations $bits --kv-type i16
+        ours "$model" "$name|prefill 512, paper, $word, i16" 512 1 prefill --probes paper --activations $bits --kv-type i16
         ours "$model" "$name|prefill 4096, $word" 4096 1 prefill --probes lean --activations $bits
         ours "$model" "$name|prefill 4096, $word, i16" 4096 1 prefill --probes lean --activations $bits --kv-type i16
         ours "$model" "$name|decode 64, $word" 1 65 decode --probes lean --activations $bits
