@@ -7,6 +7,7 @@
 #include <criterion/new/assert.h>
 #include <math.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -18,6 +19,14 @@
 #define EMULATED 1 /* 0: the kernels run on a device */
 #endif
 enum { SEEDS = 3 }; /* orders of lanes that each case is tried in */
+
+/* The step between the cases that a test takes: 1 on a device and in the long tests, which take
+ * all of them; elsewhere `otherwise`, since an emulated device is slow. */
+static inline int stride(int otherwise)
+{
+    const char *asked = getenv("KVFATE_TESTS");
+    return !EMULATED || (asked && strcmp(asked, "long") == 0) ? 1 : otherwise;
+}
 
 /* Ends the test as one that was left out where there is no device. */
 static inline void device_needed(void)

@@ -2,7 +2,6 @@
  * same logits; how often the host waits and what comes home; and what chunks have kernels of their
  * own for. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "engine/cuda/heads.h"
 #include "engine/decode/session.h"
@@ -133,16 +132,9 @@ static const struct run runs[] = {
     {"expected-attention", 40, NULL, true, CHUNK, NULL},
 };
 
-/* All of them on a device and in the long tests, elsewhere one of so many. */
-static int stride(int otherwise)
-{
-    const char *asked = getenv("KVFATE_TESTS");
-    return !EMULATED || (asked && strcmp(asked, "long") == 0) ? 1 : otherwise;
-}
-
 Test(chunks, caches_are_those_of_the_processor, .timeout = 300)
 {
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i += (size_t)stride(3))
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i += (size_t)stride(4))
         same_prompts(&runs[i]);
 }
 

@@ -1,7 +1,6 @@
 /* Whole runs on the device and on the processor, in f32: the same decisions, the same columns of
  * every probe, that is the same bytes of a trace, and the same logits. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "engine/decode/session.h"
@@ -248,15 +247,13 @@ static void text_of(const struct method *row, char *out, size_t cap)
              row->read->all ? "" : ":page=4");
 }
 
-/* Steps of all rows that stay there are compared below, too: every sixth row is enough but in the
+/* Steps of all rows that stay there are compared below, too: one in seven is enough but in the
  * long tests. */
 Test(session, every_method_decides_alike, .timeout = 400)
 {
-    const char *asked = getenv("KVFATE_TESTS");
-    bool all = !EMULATED || (asked && strcmp(asked, "long") == 0);
-    int n = 0;
+    int n = 0, step = stride(7);
     for (const struct method *m = method_presets; m->name; m++, n++) {
-        if (!all && n % 6)
+        if (n % step)
             continue;
         char text[128];
         text_of(m, text, sizeof text);
@@ -269,7 +266,7 @@ Test(session, every_method_decides_alike, .timeout = 400)
 
 Test(session, every_family_computes_alike, .timeout = 300)
 {
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 10; i += stride(3)) {
         struct run run = {family_path(i), "snapkv", "lean", NULL, BUDGET, true};
         same_on_both(&run);
     }
@@ -554,7 +551,7 @@ Test(session, refuses_keys_that_are_turned_anew_and_a_cache_of_8_bits, .timeout 
  * rows, beside which they are made where something is recorded. */
 Test(session, fast_sums_are_near, .timeout = 240)
 {
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 16; i += stride(3)) {
         static const char *const probes[] = {NULL, "paper", "full"};
         struct run run = {tiny_path(i % 8),
                           i % 2 ? "full" : "window",
