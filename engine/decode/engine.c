@@ -61,6 +61,8 @@ int engine_open(const char *path, const struct engine_options *opt, struct engin
     err = model_config_read(e->gguf, &e->config, d);
     if (!err)
         err = rope_scale_apply(&opt->rope_scale, &e->config, d);
+    if (!err)
+        err = tokenizer_check(e->gguf, d);
     if (err)
         goto fail;
     err = par_create(opt->n_threads, &e->pool);

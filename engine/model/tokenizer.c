@@ -130,18 +130,25 @@ const struct tokenizer_kind *tokenizer_kind(const struct gguf *g)
     return tokenizer_kind_at(find_kind(g));
 }
 
-static int load_model(struct tokenizer *t, const struct gguf *g, struct kvf_diag *d)
+int tokenizer_check(const struct gguf *g, struct kvf_diag *d)
 {
     size_t len = 0;
     const char *model = gguf_str(g, "tokenizer.ggml.model", &len);
-    int kind = find_kind(g);
+    if (find_kind(g) < KINDS)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_FORMAT,
+                    "%s: tokenizer model '%.*s' is not supported; 'gpt2' (byte-level BPE), "
+                    "'llama' and 't5' (SentencePiece) are",
+                    gguf_path(g), (int)(len < 40 ? len : 40), model ? model : "");
+}
+
+static int load_model(struct tokenizer *t, const struct gguf *g, struct kvf_diag *d)
+{
+    int kind = find_kind(g), err = tokenizer_check(g, d);
+    if (err)
+        return err;
     if (kind == KIND_BYTES)
         return load_bpe(t, g, d);
-    if (kind == KINDS)
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: tokenizer model '%.*s' is not supported; 'gpt2' (byte-level BPE), "
-                        "'llama' and 't5' (SentencePiece) are",
-                        gguf_path(g), (int)(len < 40 ? len : 40), model ? model : "");
     t->vocab = &t->spm.vocab;
     t->adds_bos = kind == KIND_PIECES;
     return spm_load(&t->spm, g, kind == KIND_UNIGRAM, t->hash, d);

@@ -18,6 +18,9 @@ const struct tokenizer_kind *tokenizer_kind(const struct gguf *g);
 /* The name of the i-th pre-tokenizer that is known; NULL behind the last. */
 const char *tokenizer_pre_at(int i);
 
+/* Whether a kind is known for the file, which costs nothing: KVF_OK, or KVF_E_FORMAT with a
+ * sentence. */
+int tokenizer_check(const struct gguf *g, struct kvf_diag *d);
 /* KVF_OK, KVF_E_FORMAT or KVF_E_LIMIT with a sentence, KVF_E_NOMEM. */
 int tokenizer_create(const struct gguf *g, struct tokenizer **ret_tokenizer, struct kvf_diag *d);
 void tokenizer_destroy(struct tokenizer *t); /* accepts NULL */

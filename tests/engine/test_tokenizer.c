@@ -529,3 +529,34 @@ Test(pretok, of_a_file)
     cuts("\001[a-z0-9]+\000[0-9]", 2, ".ab12.,cd 3.", "ab|1|2|cd|3|");
     cuts("[0-9]\000\001[a-z]+", 2, "ab12,cd", "ab|cd|");
 }
+
+static void count_news(void *ctx, uint64_t done, uint64_t of)
+{
+    (void)done;
+    (void)of;
+    ++*(int *)ctx;
+}
+
+/* The tiny model with another name for its tokenizer, as long as the first: is it refused before
+ * any weight is packed? */
+Test(tokenizer, an_unknown_kind_is_told_before_weights_are_packed)
+{
+    static const char key[] = "tokenizer.ggml.model", path[] = "test-tokenizer-kind.gguf";
+    struct kvf_diag d = {""};
+    struct engine *e = NULL;
+    size_t n;
+    int news = 0;
+    char *bytes = read_whole(tiny_path(0), &n), *at = bytes;
+    while (memcmp(at, key, strlen(key)) != 0)
+        at++;
+    memcpy(at + strlen(key) + 12, "bert", 4); /* behind a type and the length of a text */
+    FILE *f = fopen(path, "wb");
+    cr_assert(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
+    struct engine_options opt = {.n_threads = 1, .teller = {count_news, &news}};
+    int err = engine_open(path, &opt, &e, &d);
+    remove(path);
+    mem_free(bytes);
+    cr_assert(err == KVF_E_FORMAT);
+    cr_assert(strstr(d.text, "'bert'"), "%s", d.text);
+    cr_assert(news == 0);
+}
