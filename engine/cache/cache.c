@@ -133,6 +133,33 @@ static int new_page(struct cache *c, unsigned char **ret)
     return KVF_OK;
 }
 
+/* Pages that were bought and that nobody has had yet become free ones. */
+static int free_the_rest(struct cache *c)
+{
+    int err = store_grow_free(c, c->n_pages + (int64_t)c->room.n_left);
+    if (err)
+        return err;
+    while (c->room.n_left > 0) {
+        c->free[c->n_free++] = page_room_take(&c->room);
+        c->n_pages++;
+    }
+    return KVF_OK;
+}
+
+static int64_t pages_of_all(const struct cache *c, int entries)
+{
+    return (int64_t)((entries + PAGE_SLOTS - 1) / PAGE_SLOTS) * c->cfg.n_layers * c->cfg.n_heads;
+}
+
+int cache_stock(struct cache *c, int now, int ahead, struct par *pool)
+{
+    int64_t there = c->n_free + (int64_t)c->room.n_left;
+    if (pages_of_all(c, now) <= there)
+        return KVF_OK;
+    int err = free_the_rest(c);
+    return err ? err : page_room_stock(&c->room, (size_t)(pages_of_all(c, ahead) - there), pool);
+}
+
 /* The last holder keeps the page for later, the others forget it. */
 static void return_page(struct cache *c, unsigned char *page)
 {
@@ -144,12 +171,27 @@ static void return_page(struct cache *c, unsigned char *page)
     }
 }
 
+/* A page of a head to write to. */
+static unsigned char *page_to_write(const struct cache *c, const struct head *h, int p)
+{
+    unsigned char *page = h->page[p];
+    assert(!c->forked || is_private(c, page));
+    if (page_tail(&c->room, page)->blank)
+        page_room_clear(&c->room, page);
+    return page;
+}
+
+/* The same of one that is news to who mirrors the cache. */
+static unsigned char *news_to_write(const struct cache *c, const struct head *h, int p)
+{
+    h->news[p] = 1;
+    return page_to_write(c, h, p);
+}
+
 static void move_entry(const struct cache *c, struct head *h, int from, int to)
 {
-    assert(!c->forked || is_private(c, h->page[to / PAGE_SLOTS]));
-    kv_copy(h->page[from / PAGE_SLOTS], from % PAGE_SLOTS, h->page[to / PAGE_SLOTS],
+    kv_copy(h->page[from / PAGE_SLOTS], from % PAGE_SLOTS, news_to_write(c, h, to / PAGE_SLOTS),
             to % PAGE_SLOTS, c->cfg.type, c->cfg.head_dim);
-    h->news[to / PAGE_SLOTS] = 1;
     h->pos[to] = h->pos[from];
     h->until[to] = h->until[from];
 }
@@ -161,10 +203,8 @@ static void move_run(const struct cache *c, struct head *h, int from, int to, in
         int i = from % PAGE_SLOTS, o = to % PAGE_SLOTS;
         int m = PAGE_SLOTS - (i > o ? i : o);
         m = m < n ? m : n;
-        assert(!c->forked || is_private(c, h->page[to / PAGE_SLOTS]));
-        kv_move(h->page[from / PAGE_SLOTS], i, h->page[to / PAGE_SLOTS], o, m, c->cfg.type,
-                c->cfg.head_dim);
-        h->news[to / PAGE_SLOTS] = 1;
+        kv_move(h->page[from / PAGE_SLOTS], i, news_to_write(c, h, to / PAGE_SLOTS), o, m,
+                c->cfg.type, c->cfg.head_dim);
         from += m;
         to += m;
         n -= m;
@@ -201,7 +241,10 @@ int cache_own(struct cache *c, int layer, int head, int from, int to)
             continue;
         if (new_page(c, &copy) != KVF_OK)
             return KVF_E_NOMEM;
-        memcpy(copy, h->page[p], 2 * c->half_bytes);
+        if (!page_tail(&c->room, h->page[p])->blank) {
+            memcpy(copy, h->page[p], 2 * c->half_bytes);
+            page_tail(&c->room, copy)->blank = false;
+        }
         return_page(c, h->page[p]);
         h->page[p] = copy;
     }
@@ -265,10 +308,9 @@ int cache_append(struct cache *c, const struct kernels *k, int layer, int head,
 {
     struct head *h = store_whole(c, layer, head);
     int slot = enter(h, e->pos, e->until);
-    unsigned char *page = h->page[slot / PAGE_SLOTS];
+    unsigned char *page = news_to_write(c, h, slot / PAGE_SLOTS);
     k->kv_store(page, page + c->half_bytes, c->cfg.type, slot % PAGE_SLOTS, e->key, e->value,
                 c->cfg.head_dim);
-    h->news[slot / PAGE_SLOTS] = 1;
     return slot;
 }
 
@@ -281,10 +323,11 @@ void cache_append_pages(struct cache *c, int layer, int head, int32_t pos, const
     for (; page * PAGE_SLOTS < end; page++, pages += 2 * c->half_bytes) {
         int from = page * PAGE_SLOTS < first ? first % PAGE_SLOTS : 0;
         int to = end - page * PAGE_SLOTS < PAGE_SLOTS ? end - page * PAGE_SLOTS : PAGE_SLOTS;
+        unsigned char *own = page_to_write(c, h, page);
         if (from == 0 && to == PAGE_SLOTS)
-            memcpy(h->page[page], pages, 2 * c->half_bytes);
+            memcpy(own, pages, 2 * c->half_bytes);
         for (int s = from; s < to && (from > 0 || to < PAGE_SLOTS); s++)
-            kv_copy(pages, s, h->page[page], s, c->cfg.type, c->cfg.head_dim);
+            kv_copy(pages, s, own, s, c->cfg.type, c->cfg.head_dim);
     }
     for (int i = 0; i < n; i++)
         enter(h, pos + i, until[i]);

@@ -25,6 +25,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/par.h"
 #include "engine/kernels/kernels.h"
 
 struct cache;
@@ -66,6 +67,10 @@ struct cache_stats {
 /* KVF_OK or KVF_E_NOMEM. */
 int cache_create(const struct cache_config *cfg, struct cache **ret_cache);
 void cache_destroy(struct cache *c); /* accepts NULL */
+
+/* Where there are no pages for `now` more entries in every head, all threads bring memory for those
+ * of `ahead` >= now at once, as it comes slowly on some machines.  KVF_OK or KVF_E_NOMEM. */
+int cache_stock(struct cache *c, int now, int ahead, struct par *pool);
 
 /* Bytes of the pages for so many entries in every head. */
 int64_t cache_bytes(const struct cache_config *cfg, int entries);

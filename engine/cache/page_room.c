@@ -38,9 +38,8 @@ static void leave(struct page_piece *piece, size_t n)
         mem_free(piece);
 }
 
-static bool buy(struct page_room *r)
+static bool buy(struct page_room *r, size_t n)
 {
-    size_t n = pages_of_next(r);
     unsigned char *piece = mem_alloc_huge(MEM_ALIGN + n * stride(r), 1);
     if (!piece)
         return false;
@@ -49,20 +48,51 @@ static bool buy(struct page_room *r)
     r->next = piece + MEM_ALIGN;
     r->n_left = n;
     r->bought += n;
+    r->zeros = false;
     return true;
+}
+
+/* A task has a piece of 2 MiB, which is one page of the system. */
+static void zeros_task(void *ctx, int task, int thread)
+{
+    const struct page_room *r = ctx;
+    size_t end = MEM_ALIGN + r->n_left * stride(r);
+    size_t from = task ? (size_t)task * PIECE_BYTES : MEM_ALIGN;
+    size_t to = end < (size_t)(task + 1) * PIECE_BYTES ? end : (size_t)(task + 1) * PIECE_BYTES;
+    (void)thread;
+    memset((unsigned char *)r->piece + from, 0, to - from);
+}
+
+int page_room_stock(struct page_room *r, size_t n, struct par *pool)
+{
+#ifdef __SANITIZE_ADDRESS__ /* as above */
+    n = 1;
+#endif
+    if (!buy(r, n))
+        return KVF_E_NOMEM;
+    size_t bytes = MEM_ALIGN + n * stride(r);
+    par_run(pool, (int)((bytes + PIECE_BYTES - 1) / PIECE_BYTES), zeros_task, r);
+    r->zeros = true;
+    return KVF_OK;
 }
 
 unsigned char *page_room_take(struct page_room *r)
 {
-    if (r->n_left == 0 && !buy(r))
+    if (r->n_left == 0 && !buy(r, pages_of_next(r)))
         return NULL;
     unsigned char *page = r->next;
     r->next += stride(r);
     r->n_left--;
-    memset(page, 0, r->page_bytes);
     page_tail(r, page)->piece = r->piece;
+    page_tail(r, page)->blank = !r->zeros;
     atomic_init(&page_tail(r, page)->holders, 1);
     return page;
+}
+
+void page_room_clear(const struct page_room *r, unsigned char *page)
+{
+    memset(page, 0, r->page_bytes);
+    page_tail(r, page)->blank = false;
 }
 
 void page_room_give(const struct page_room *r, unsigned char *page)

@@ -24,7 +24,7 @@ int batch_create(struct engine *e, int most, struct batch **ret_batch)
 {
     struct batch *b = MEM_NEW(struct batch, 1);
     int rows = most < e->config.n_ctx ? most : e->config.n_ctx;
-    struct session_options opt = {.cap = rows, .chunk = rows};
+    struct session_options opt = {.cap = rows, .chunk = rows, .rows_alone = true};
     if (!b)
         return KVF_E_NOMEM;
     b->alone = *e;
@@ -40,6 +40,7 @@ int batch_create(struct engine *e, int most, struct batch **ret_batch)
     err = session_create(e, &opt, &b->room, NULL);
     if (err)
         goto fail;
+    b->room->normed_kept = true; /* as some session may have gates */
     b->logits = mem_alloc((size_t)rows, b->room->ld_vocab * sizeof(float));
     if (!b->logits) {
         err = KVF_E_NOMEM;

@@ -36,20 +36,36 @@ static void project_task(void *ctx, int t, int thread)
     }
 }
 
-static void rope_task(void *ctx, int task, int thread)
+/* Turns n heads of rows [t0, t1), from channel c on. */
+static void turn_heads(const struct job *j, int t0, int t1, int c, int n)
 {
-    const struct job *j = ctx;
     struct session *s = j->s;
     const struct model_config *m = &s->e->config;
-    int t0 = task * ROWS_PER_TASK, end = j->T - t0 < ROWS_PER_TASK ? j->T : t0 + ROWS_PER_TASK;
-    (void)thread;
-    for (int t = t0; t < end; t++) {
+    for (int t = t0; t < t1; t++) {
         const float *turn = turn_row(s, j->layer, s->cos_sin, s->chunk, t);
-        /* queries and keys lie side by side: rotate both in one call */
         if (turn)
-            s->e->kernels.rope(s->qkv + (size_t)t * s->ld_qkv, turn, m->n_heads + m->n_kv_heads,
-                               m->head_dim, m->rope_dim);
+            s->e->kernels.rope(s->qkv + (size_t)t * s->ld_qkv + c, turn, n, m->head_dim,
+                               m->rope_dim);
     }
+}
+
+static int row_tasks(int T)
+{
+    return (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK;
+}
+
+/* Queries alone, or with the keys that lie beside them. */
+static void turn_rows(const struct job *j, int task, bool keys)
+{
+    const struct model_config *m = &j->s->e->config;
+    int t0 = task * ROWS_PER_TASK, t1 = t0 + ROWS_PER_TASK < j->T ? t0 + ROWS_PER_TASK : j->T;
+    turn_heads(j, t0, t1, 0, m->n_heads + (keys ? m->n_kv_heads : 0));
+}
+
+static void rope_task(void *ctx, int task, int thread)
+{
+    (void)thread;
+    turn_rows(ctx, task, true);
 }
 
 /* Queries and keys before their rotation, for those who need them. */
@@ -154,6 +170,40 @@ static void store_task(void *ctx, int h, int thread)
     }
 }
 
+/* Where every head of the cache has keys of its own and nobody asks for them first, they are turned
+ * by the task that stores them, beside the queries. */
+static bool turns_as_stored(const struct session *s)
+{
+    return !s->gate && s->cache_heads == s->e->config.n_kv_heads;
+}
+
+static void turn_or_store_task(void *ctx, int task, int thread)
+{
+    const struct job *j = ctx;
+    const struct model_config *m = &j->s->e->config;
+    if (task >= m->n_kv_heads) {
+        turn_rows(j, task - m->n_kv_heads, false);
+        return;
+    }
+    turn_heads(j, 0, j->T, (m->n_heads + task) * m->head_dim, 1);
+    store_task(ctx, task, thread);
+}
+
+/* Queries and keys are turned, who asks for them told, and entries stored. */
+static void turn_and_store(struct session *s, struct job *j)
+{
+    if (turns_as_stored(s)) {
+        par_run(s->e->pool, s->cache_heads + row_tasks(j->T), turn_or_store_task, j);
+        record_queries(s, j, true);
+        return;
+    }
+    par_run(s->e->pool, row_tasks(j->T), rope_task, j);
+    record_queries(s, j, true);
+    if (s->gate)
+        par_run(s->e->pool, j->T, gate_task, j);
+    par_run(s->e->pool, s->cache_heads, store_task, j);
+}
+
 struct learning {
     struct job j;
     const struct learned_rows *x;
@@ -179,19 +229,6 @@ static void learn_task(void *ctx, int h, int thread)
                        l->x->pages + (size_t)h * l->x->head_bytes);
     for (int t = 0; t < j->T; t++)
         tell_entry(j, h, first + t, j->pos0 + t, gate ? gate[(size_t)t * H] : NAN, NULL, thread);
-}
-
-/* The activation of gate and up, in the place of gate. */
-static void make_gated(struct session *s, const void *how, int t0, int n)
-{
-    const struct kernels *k = &s->e->kernels;
-    swiglu_fn activate = s->e->config.family->gelu ? k->geglu : k->swiglu;
-    int d = s->e->config.d_ffn;
-    (void)how;
-    for (int t = t0; t < t0 + n; t++) {
-        float *gate = s->gate_up + (size_t)t * s->ld_ffn;
-        activate(gate, gate, gate + d, d);
-    }
 }
 
 /* x += the branch, behind its norm and times its scale where there are such. */
@@ -226,41 +263,61 @@ static void branch_task(void *ctx, int task, int thread)
 static void add_branch(struct session *s, int T, const float *post_norm)
 {
     struct branch b = {s, T, post_norm};
-    par_run(s->e->pool, (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, branch_task, &b);
+    par_run(s->e->pool, row_tasks(T), branch_task, &b);
 }
 
 /* What a branch reads: x behind its norm, or x itself. */
-static void make_normed(struct session *s, const void *pre_norm, int t0, int n)
+static void make_normed(struct session *s, const void *pre_norm, int t0, int n, float *to,
+                        size_t ld)
 {
     const struct model_config *m = &s->e->config;
     size_t d = (size_t)m->d_model;
-    float *normed = s->normed + (size_t)t0 * d;
     const float *x = s->x + (size_t)t0 * d;
+    (void)ld; /* is d */
     if (pre_norm)
-        s->e->kernels.rmsnorm(normed, x, pre_norm, n, m->d_model, m->norm_eps);
+        s->e->kernels.rmsnorm(to, x, pre_norm, n, m->d_model, m->norm_eps);
     else
-        memcpy(normed, x, (size_t)n * d * sizeof *x);
+        memcpy(to, x, (size_t)n * d * sizeof *x);
 }
 
 /* What the second branch of a layer reads, once the first is added. */
-static void make_second(struct session *s, const void *layer, int t0, int n)
+static void make_second(struct session *s, const void *layer, int t0, int n, float *to, size_t ld)
 {
     const struct layer_weights *w = layer;
     add_rows(s, w->attn_post, t0, n);
-    make_normed(s, w->ffn_norm, t0, n);
+    make_normed(s, w->ffn_norm, t0, n, to, ld);
+}
+
+struct embedding {
+    struct session *s;
+    const int32_t *ids;
+    int T;
+};
+
+static void embed_task(void *ctx, int task, int thread)
+{
+    const struct embedding *j = ctx;
+    size_t d = (size_t)j->s->e->config.d_model;
+    int end = (task + 1) * ROWS_PER_TASK;
+    (void)thread;
+    for (int t = task * ROWS_PER_TASK; t < end && t < j->T; t++)
+        weights_embed(j->s->e->weights, j->ids[t], j->s->x + (size_t)t * d);
 }
 
 void embed_tokens(struct session *s, const int32_t *ids, int T)
 {
-    size_t d = (size_t)s->e->config.d_model;
-    for (int t = 0; t < T; t++)
-        weights_embed(s->e->weights, ids[t], s->x + (size_t)t * d);
+    struct embedding j = {s, ids, T};
+    par_run(s->e->pool, row_tasks(T), embed_task, &j);
 }
 
 void layer_project(struct session *s, int layer, int T)
 {
     const struct layer_weights *w = &s->e->weights->layer[layer];
-    const struct rows_in in = {s->normed, (size_t)s->e->config.d_model, make_normed, w->attn_norm};
+    const struct rows_in in = {.x = s->normed,
+                               .ld = (size_t)s->e->config.d_model,
+                               .make = make_normed,
+                               .how = w->attn_norm,
+                               .kept = s->normed_kept};
     linear(s, s->qkv, s->ld_qkv, &in, T, &w->qkv);
     struct job j = {s, layer, T, 0};
     if (w->qkv_bias || w->q_norm)
@@ -314,11 +371,7 @@ int layer_attend(struct session *s, int layer, int T, int pos0)
         return err;
     keep_unrotated(s, &j);
     record_queries(s, &j, false);
-    par_run(s->e->pool, (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, rope_task, &j);
-    record_queries(s, &j, true);
-    if (s->gate)
-        par_run(s->e->pool, T, gate_task, &j);
-    par_run(s->e->pool, s->cache_heads, store_task, &j);
+    turn_and_store(s, &j);
     if (s->by_rank)
         rotate_by_rank(s, layer);
     if (s->stepping && s->chosen)
@@ -328,16 +381,37 @@ int layer_attend(struct session *s, int layer, int T, int pos0)
     return s->e->backend->attend(s, layer, T, pos0);
 }
 
+/* Of many rows a task adds its sums to x, unless all sums of a row have to be there first. */
+static bool added_at_once(int T, const float *post_norm)
+{
+    return T > 1 && !post_norm;
+}
+
+/* W times what a branch multiplies last: added to x, or left in s->branch. */
+static void end_branch(struct session *s, const struct rows_in *in, int T, const struct packed *w,
+                       const float *post_norm)
+{
+    if (added_at_once(T, post_norm))
+        add_linear(s, in, T, w);
+    else
+        linear(s, s->branch, s->ld_out, in, T, w);
+}
+
 void layer_finish(struct session *s, int layer, int T)
 {
     const struct layer_weights *w = &s->e->weights->layer[layer];
-    const struct rows_in att = {.x = s->att, .ld = s->ld_att},
-                         in = {s->normed, (size_t)s->e->config.d_model, make_second, w},
-                         gated = {.x = s->gate_up, .ld = s->ld_ffn, .make = make_gated};
-    linear(s, s->branch, s->ld_out, &att, T, &w->out);
-    linear(s, s->gate_up, s->ld_ffn, &in, T, &w->gate_up);
-    linear(s, s->branch, s->ld_out, &gated, T, &w->down);
-    add_branch(s, T, w->ffn_post);
+    const struct rows_in att = {.x = s->att, .ld = s->ld_att};
+    struct rows_in in = {
+        .x = s->normed, .ld = (size_t)s->e->config.d_model, .make = make_second, .how = w};
+    end_branch(s, &att, T, &w->out, w->attn_post);
+    if (added_at_once(T, w->attn_post)) {
+        in.make = make_normed;
+        in.how = w->ffn_norm;
+    }
+    const struct rows_in gated = gated_rows(s, &in, T, w);
+    end_branch(s, &gated, T, &w->down, w->ffn_post);
+    if (!added_at_once(T, w->ffn_post))
+        add_branch(s, T, w->ffn_post);
 }
 
 int layer_forward(struct session *s, int layer, int T, int pos0)

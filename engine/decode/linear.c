@@ -11,6 +11,7 @@ struct job {
     int T;
     const struct packed *w;
     int per_task; /* panels */
+    int n_tasks;
 };
 
 static struct wrows words(const struct session *s)
@@ -23,14 +24,14 @@ void rows_as_integers(struct session *s, const float *x, size_t ld, int t0, int 
 {
     const struct kernels *k = &s->e->kernels;
     int step = ld == (size_t)w->K ? n : 1, end = t0 + n; /* rows that lie side by side */
-    for (int t = t0; w->n_blocks && t < end; t += step)
+    for (int t = t0; w->n_blocks && t < end; t += step, x += ld)
         if (w->kind == PACK_I16) {
             const struct wrows all = words(s);
             struct wrows rows = wrows_from(&all, (size_t)t);
-            k->quant_words(&rows, x + (size_t)t * ld, step, w->K);
+            k->quant_words(&rows, x, step, w->K);
         } else {
             struct qrows rows = qrows_from(&s->q, (size_t)t);
-            k->quant_rows(&rows, x + (size_t)t * ld, step, w->K);
+            k->quant_rows(&rows, x, step, w->K);
         }
 }
 
@@ -51,11 +52,18 @@ void multiply_rows(const struct session *s, float *out, size_t ld, const float *
 static void prepare_task(void *ctx, int task, int thread)
 {
     const struct job *j = ctx;
-    (void)thread;
-    int t0 = task * ROWS_PER_TASK, end = j->T - t0 < ROWS_PER_TASK ? j->T : t0 + ROWS_PER_TASK;
-    if (j->in->make)
-        j->in->make(j->s, j->in->how, t0, end - t0);
-    rows_as_integers(j->s, j->in->x, j->in->ld, t0, end - t0, j->w);
+    const struct rows_in *in = j->in;
+    struct session *s = j->s;
+    int t0 = task * ROWS_PER_TASK, n = j->T - t0 < ROWS_PER_TASK ? j->T - t0 : ROWS_PER_TASK;
+    size_t K = (size_t)j->w->K, ld = in->ld;
+    float *x = in->x + (size_t)t0 * ld;
+    if (in->make && !in->kept && j->w->n_blocks && (size_t)n * K <= s->ld_tile) {
+        x = s->tile + (size_t)thread * s->ld_tile;
+        ld = K;
+    }
+    if (in->make)
+        in->make(s, in->how, t0, n, x, ld);
+    rows_as_integers(s, x, ld, t0, n, j->w);
 }
 
 static void matmul_task(void *ctx, int task, int thread)
@@ -115,18 +123,57 @@ static int panels_per_task(int n_panels, int threads, int T)
     return per > 60 ? 60 : per;
 }
 
+void prepare_rows(struct session *s, const struct rows_in *in, int T, const struct packed *w)
+{
+    struct job j = {.s = s, .in = in, .T = T, .w = w};
+    s->q.K = w->K;
+    if (!in->ready && (w->n_blocks || in->make))
+        par_run(s->e->pool, (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, prepare_task, &j);
+}
+
 void linear(struct session *s, float *out, size_t ld, const struct rows_in *in, int T,
             const struct packed *w)
 {
     struct par *pool = s->e->pool;
     int per_task = panels_per_task(w->n_panels, par_threads(pool), T);
-    struct job j = {s, out, ld, in, T, w, per_task};
-    s->q.K = w->K;
+    struct job j = {s, out, ld, in, T, w, per_task, 0};
     if (T == 1) {
+        s->q.K = w->K;
         linear_row(&j);
         return;
     }
-    if (w->n_blocks || in->make)
-        par_run(pool, (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, prepare_task, &j);
+    prepare_rows(s, in, T, w);
     par_run(pool, (w->n_panels + per_task - 1) / per_task, matmul_task, &j);
+}
+
+/* The sums of some panels, which are added to the rows of x. */
+static void add_task(void *ctx, int task, int thread)
+{
+    const struct job *j = ctx;
+    struct session *s = j->s;
+    const struct packed *w = j->w;
+    int p0 = apart_task(s->e->pool, task, j->n_tasks) * j->per_task;
+    int left = w->n_panels - p0, c0 = p0 * PANEL;
+    int n = left < j->per_task ? left : j->per_task, ld = n * PANEL;
+    int channels = w->N - c0 < ld ? w->N - c0 : ld;
+    float *tile = s->tile + (size_t)thread * s->ld_tile, scale = s->e->config.residual_scale;
+    if (n <= 0)
+        return;
+    const struct packed part = packed_part(w, p0, n);
+    multiply_rows(s, tile, (size_t)ld, j->in->x, j->in->ld, j->T, &part, 0, n);
+    for (int i = 0; scale != 1 && i < j->T * ld; i++)
+        tile[i] *= scale;
+    for (int t = 0; t < j->T; t++)
+        s->e->kernels.add(j->out + (size_t)t * j->ld + c0, tile + (size_t)t * (size_t)ld, channels);
+}
+
+void add_linear(struct session *s, const struct rows_in *in, int T, const struct packed *w)
+{
+    int per_task = panels_per_task(w->n_panels, par_threads(s->e->pool), T);
+    if (per_task > TILE_PANELS)
+        per_task = TILE_PANELS;
+    prepare_rows(s, in, T, w);
+    int n_tasks = apart_tasks(s->e->pool, (w->n_panels + per_task - 1) / per_task);
+    struct job j = {s, s->x, (size_t)s->e->config.d_model, in, T, w, per_task, n_tasks};
+    par_run(s->e->pool, n_tasks, add_task, &j);
 }

@@ -71,7 +71,8 @@ static void quantise_task(void *ctx, int t, int thread)
     const struct job *j = ctx;
     struct session *s = j->s;
     (void)thread;
-    rows_as_integers(s, j->x, (size_t)s->e->config.d_model, t, 1, &s->e->weights->head);
+    size_t d = (size_t)s->e->config.d_model;
+    rows_as_integers(s, j->x + (size_t)t * d, d, t, 1, &s->e->weights->head);
 }
 
 void segment_rows(struct session *s, const float *x, int n)

@@ -44,7 +44,7 @@ struct room {
     float **at;
     size_t rows, cols;
 };
-enum { ROOMS = 12 };
+enum { ROOMS = 16 };
 
 /* All of them; sets the strides too. */
 static void rooms(struct session *s, const struct model_config *m, int threads,
@@ -58,6 +58,7 @@ static void rooms(struct session *s, const struct model_config *m, int threads,
     s->ld_ffn = apart(panels(2 * m->d_ffn), PANEL);
     s->ld_vocab = panels(m->vocab);
     s->ld_strip = apart(((size_t)s->cap + PAGE_SLOTS - 1) / PAGE_SLOTS * PAGE_SLOTS, PAGE_SLOTS);
+    s->ld_tile = C * TILE_PANELS * PANEL;
     const struct room all[ROOMS] = {
         {&s->x, C, d},
         {&s->normed, C, d},
@@ -70,6 +71,10 @@ static void rooms(struct session *s, const struct model_config *m, int threads,
         {&s->q.scale, C, wide / QBLOCK + 1},
         {&s->q.sum, C, wide / QBLOCK + 1},
         {&s->q.half, C, wide / QBLOCK * 2 + 2},
+        {&s->gated.scale, C, wide / QBLOCK + 1},
+        {&s->gated.sum, C, wide / QBLOCK + 1},
+        {&s->gated.half, C, wide / QBLOCK * 2 + 2},
+        {&s->tile, (size_t)threads, s->ld_tile},
         {&s->strip, (size_t)threads * STRIP_ROWS, s->ld_strip},
     };
     memcpy(out, all, sizeof all);
@@ -84,9 +89,10 @@ static int alloc_rooms(struct session *s)
         if (!*room[i].at)
             return KVF_E_NOMEM;
     }
-    s->q.hi_alone = s->e->bits8;
+    s->q.hi_alone = s->gated.hi_alone = s->e->bits8;
     s->q.q = mem_alloc((size_t)s->chunk, integer_bytes(&s->e->config));
-    return s->q.q ? KVF_OK : KVF_E_NOMEM;
+    s->gated.q = mem_alloc((size_t)s->chunk, integer_bytes(&s->e->config));
+    return s->q.q && s->gated.q ? KVF_OK : KVF_E_NOMEM;
 }
 
 static int chunk_of(int asked, int rows, int cap)
@@ -99,7 +105,7 @@ int64_t session_buffer_bytes(const struct model_config *m, int length, int chunk
 {
     struct session s = {.cap = length, .chunk = chunk_of(chunk, CHUNK_DEFAULT, length)};
     struct room room[ROOMS];
-    int64_t sum = (int64_t)s.chunk * (int64_t)integer_bytes(m);
+    int64_t sum = 2 * (int64_t)s.chunk * (int64_t)integer_bytes(m);
     rooms(&s, m, threads, room);
     for (int i = 0; i < ROOMS; i++)
         sum += (int64_t)(room[i].rows * room[i].cols * sizeof(float));
@@ -193,6 +199,7 @@ static int alloc_parts(struct session *s, const struct session_options *opt)
         s->gate = floats((size_t)s->chunk, (size_t)m->n_kv_heads);
         if (!s->gate)
             return KVF_E_NOMEM;
+        s->normed_kept = true;
     }
     err = alloc_part_buffers(s);
     if (err)
@@ -251,9 +258,10 @@ void session_destroy(struct session *s)
     if (!s)
         return;
     s->e->backend->end(s);
-    float *const rows[] = {s->x,       s->normed,  s->qkv,     s->att,     s->branch,
-                           s->gate_up, s->cos_sin, s->logits,  s->q.scale, s->q.sum,
-                           s->q.half,  s->strip,   s->segment, s->seg_lse, s->target_logit};
+    float *const rows[] = {s->x,       s->normed,      s->qkv,       s->att,       s->branch,
+                           s->gate_up, s->cos_sin,     s->logits,    s->q.scale,   s->q.sum,
+                           s->q.half,  s->strip,       s->segment,   s->seg_lse,   s->target_logit,
+                           s->tile,    s->gated.scale, s->gated.sum, s->gated.half};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         mem_free(rows[i]);
     free_part_buffers(s);
@@ -264,6 +272,7 @@ void session_destroy(struct session *s)
     mem_free(s->step_rows);
     mem_free(s->step_sums);
     mem_free(s->q.q);
+    mem_free(s->gated.q);
     cache_destroy(s->cache);
     method_state_destroy(s->method);
     mem_free(s);
@@ -301,21 +310,6 @@ static void note_peak(struct session *s)
         }
 }
 
-struct entering {
-    struct session *s;
-    int T;
-};
-
-static void turns_task(void *ctx, int task, int thread)
-{
-    const struct entering *in = ctx;
-    struct session *s = in->s;
-    int end = (task + 1) * ROWS_PER_TASK;
-    (void)thread;
-    for (int t = task * ROWS_PER_TASK; t < end && t < in->T; t++)
-        fill_turns(s, s->cos_sin, s->chunk, t, s->n_past + t);
-}
-
 /* Tells who watches the prompt that so many layers have seen its part; the end of a part alone asks
  * whether to go on. */
 static void tell_layer(const struct session *s, int layers)
@@ -329,11 +323,13 @@ static void tell_layer(const struct session *s, int layers)
 /* T tokens through all layers, one after the other. */
 static int run_layers(struct session *s, const int32_t *ids, int T)
 {
-    struct entering in = {s, T};
+    int err = T > 1 ? stock_entries(s, T) : KVF_OK;
+    if (err)
+        return err;
     s->e->backend->embed(s, ids, T);
-    par_run(s->e->pool, (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, turns_task, &in);
+    fill_chunk_turns(s, T);
     for (int l = 0; l < s->e->config.n_layers; l++) {
-        int err = layer_forward(s, l, T, s->n_past);
+        err = layer_forward(s, l, T, s->n_past);
         if (err)
             return err;
         shadow_layer(s, l, T);

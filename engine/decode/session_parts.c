@@ -1,4 +1,4 @@
-/* session_parts.c - buffers that only some methods need. */
+/* session_parts.c - buffers that only some methods need, and memory for entries to come. */
 
 #include "base/mem.h"
 #include "engine/decode/session_state.h"
@@ -65,4 +65,10 @@ void free_part_buffers(struct session *s)
     s->visible = s->chosen = NULL;
     s->page_of_head = NULL;
     s->until = NULL;
+}
+
+int stock_entries(struct session *s, int T)
+{
+    int left = s->cap - s->n_past, ahead = STOCKED_CHUNKS * s->chunk;
+    return cache_stock(s->cache, T, ahead < left ? ahead : left, s->e->pool);
 }

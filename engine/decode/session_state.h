@@ -10,6 +10,7 @@
 
 enum {
     CHUNK_DEFAULT = 256,
+    STOCKED_CHUNKS = 2, /* chunks for whose entries memory is brought at once */
     EXPIRE_EVERY = 256, /* positions of a prompt at which what has left is removed: until then
                            it is hidden, so that slots do not depend on the chunk */
     ROWS_PER_TASK = 8,  /* rows of a chunk that a task prepares */
@@ -18,6 +19,7 @@ enum {
     KERNEL_ROWS = 8,              /* rows of a tile of the kernels of attention, or a multiple */
     TASK_ROWS = 4 * QUERY_BLOCK,  /* query rows of one head that a task computes */
     VOCAB_SEGMENT = 256,          /* logits that are summed together for the NLL */
+    TILE_PANELS = 12, /* panels of a product whose sums a thread keeps for what comes next */
 };
 
 /* Of a part of a prompt, which a session and before it its twin go through. */
@@ -45,8 +47,9 @@ struct session {
     int n_past; /* tokens fed */
     int ahead;  /* of a prompt: tokens until something may leave its heads, or more */
     bool has_logits;
-    int cache_heads; /* KV heads of the cache: H, or G when query heads have their own */
-    bool in_task;    /* a task of the pool has it (session_pool) */
+    int cache_heads;  /* KV heads of the cache: H, or G when query heads have their own */
+    bool normed_kept; /* gates read what the first branch of a layer reads */
+    bool in_task;     /* a task of the pool has it (session_pool) */
     const struct prompt_watch *watched; /* who is told of the prompt that is fed; NULL: nobody */
     bool stepping; /* a token after the prompt: its queries may read a choice of pages */
     bool by_rank;  /* positions=cache: keys are kept unrotated */
@@ -69,7 +72,8 @@ struct session {
 
     /* Buffers of a chunk of C tokens. */
     float *x;       /* [C][d_model] residual stream */
-    float *normed;  /* [C][d_model] */
+    float *normed;  /* [C][d_model] what a branch reads, where normed_kept; the last rows behind a
+                       norm */
     float *qkv;     /* [C][ld_qkv] */
     float *att;     /* [C][ld_att] heads' outputs */
     float *branch;  /* [C][ld_out] output of a branch before it is added */
@@ -78,6 +82,7 @@ struct session {
     float *logits;  /* [ld_vocab] */
     struct qrows q; /* rows of whatever goes into a matmul as integers: bytes, or in q and scale the
                        words of a struct wrows */
+    struct qrows gated; /* the same of the activations of gate and up, while q is read */
     size_t ld_qkv, ld_att, ld_out, ld_ffn, ld_vocab;
     float *qk_pre; /* [C][ld_pre] queries and keys before their rotation, or NULL */
     size_t ld_pre;
@@ -95,7 +100,9 @@ struct session {
     atomic_int *rows_done; /* [n_heads] rows of the chunk whose attention is computed */
     atomic_int *step_rows; /* [n_heads] tasks of a KV head that its sums wait for, which are done */
     atomic_int *step_sums; /* [n_heads][step_blocks] tasks of the sums of channels that are done */
-    float *segment;        /* [threads][C][VOCAB_SEGMENT] */
+    float *tile;           /* [threads][ld_tile] sums of a task for C rows and TILE_PANELS panels */
+    size_t ld_tile;
+    float *segment;         /* [threads][C][VOCAB_SEGMENT] */
     unsigned char *visible; /* [threads][ld_strip] */
     float *part_scratch;    /* [threads][ld_scratch] of gates, reads and rotated queries */
     size_t ld_scratch;
@@ -106,16 +113,20 @@ struct session {
 };
 
 /* The rows that a product reads, ld apart.  Where they follow from other buffers, make() fills rows
- * [t0, t0 + n) before they are read: the task that quantises a row makes it as well. */
+ * [t0, t0 + n) at `to`, ld apart, before they are read: the task that quantises a row makes it as
+ * well, in its own memory where nobody else wants it. */
 struct rows_in {
-    const float *x;
+    float *x;
     size_t ld;
-    void (*make)(struct session *s, const void *how, int t0, int n); /* NULL: they are there */
-    const void *how;
+    void (*make)(struct session *s, const void *how, int t0, int n, float *to, size_t ld);
+    const void *how; /* make NULL: the rows are there */
+    bool kept;       /* somebody reads rows of x afterwards */
+    bool ready;      /* their integers are in s->q */
 };
 
-/* Rows [t0, t0 + n) of x, ld apart, as the integers that a matrix wants, if it does; s->q.K is K of
- * the matrix.  And the product of T such rows with some of its panels (linear.c). */
+/* n rows at x, ld apart, as the integers that a matrix wants, if it does, in rows t0 and on of
+ * s->q, whose K is that of the matrix.  And the product of T such rows with some of its panels
+ * (linear.c). */
 void rows_as_integers(struct session *s, const float *x, size_t ld, int t0, int n,
                       const struct packed *w);
 void multiply_rows(const struct session *s, float *out, size_t ld, const float *x, size_t ld_x,
@@ -125,10 +136,34 @@ void multiply_rows(const struct session *s, float *out, size_t ld, const float *
 void linear(struct session *s, float *out, size_t ld, const struct rows_in *in, int T,
             const struct packed *w);
 
+/* Of more than one row: the rows alone, and x[t] += W rows[t] of the residual stream, times its
+ * scale. */
+void prepare_rows(struct session *s, const struct rows_in *in, int T, const struct packed *w);
+void add_linear(struct session *s, const struct rows_in *in, int T, const struct packed *w);
+
+/* Tasks that follow each other go to different threads, which had better not write to the same
+ * lines: n tasks, made a whole number for each thread, and the place of one, which may be n or
+ * more. */
+static inline int apart_tasks(const struct par *pool, int n)
+{
+    int threads = par_threads(pool);
+    return (n + threads - 1) / threads * threads;
+}
+static inline int apart_task(const struct par *pool, int task, int n_tasks)
+{
+    int threads = par_threads(pool);
+    return task % threads * (n_tasks / threads) + task / threads;
+}
+
+/* What W_down reads: activation(W_gate n) * W_up n for T rows n (ffn.c). */
+struct rows_in gated_rows(struct session *s, const struct rows_in *n, int T,
+                          const struct layer_weights *w);
+
 /* A table [2][rows][rope_dim] of cos and sin of pos * theta_j (turn.c): of the layers that see
  * everything, then of those with a window where their angles differ.  fill_turns sets a row of
  * both; turn_row is that of a layer, or NULL: it does not rotate. */
 void fill_turns(const struct session *s, float *table, int rows, int row, int pos);
+void fill_chunk_turns(struct session *s, int T); /* cos_sin of the next T tokens */
 const float *turn_row(const struct session *s, int layer, const float *table, int rows, int row);
 
 /* One layer over T tokens at positions pos0 .. (layer.c), and its parts: what comes
@@ -141,6 +176,10 @@ static inline struct par *session_pool(const struct session *s)
 {
     return s->in_task ? NULL : s->e->pool;
 }
+
+/* Memory for the entries of the next T tokens, and of some behind them (session_parts.c).  KVF_OK
+ * or KVF_E_NOMEM. */
+int stock_entries(struct session *s, int T);
 
 void embed_tokens(struct session *s, const int32_t *ids, int T);
 void layer_finish(struct session *s, int layer, int T);

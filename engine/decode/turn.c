@@ -29,3 +29,24 @@ const float *turn_row(const struct session *s, int layer, const float *table, in
     size_t at = (size_t)row + (kind == ROPE_LOCAL ? (size_t)rows : 0);
     return kind == ROPE_NONE ? NULL : table + at * (size_t)m->rope_dim;
 }
+
+struct entering {
+    struct session *s;
+    int T;
+};
+
+static void turns_task(void *ctx, int task, int thread)
+{
+    const struct entering *in = ctx;
+    struct session *s = in->s;
+    int end = (task + 1) * ROWS_PER_TASK;
+    (void)thread;
+    for (int t = task * ROWS_PER_TASK; t < end && t < in->T; t++)
+        fill_turns(s, s->cos_sin, s->chunk, t, s->n_past + t);
+}
+
+void fill_chunk_turns(struct session *s, int T)
+{
+    struct entering in = {s, T};
+    par_run(s->e->pool, (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, turns_task, &in);
+}

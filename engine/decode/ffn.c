@@ -1,0 +1,123 @@
+/* ffn.c - what the second branch of a layer multiplies last: activation(W_gate n) * W_up n.
+ *
+ * Rows of quantised matrices take two rounds: a task multiplies a few channels of gate and up with
+ * all rows, and makes their activations and the integers of these from sums that are in its
+ * caches, as those of all channels are not. */
+#include <string.h>
+
+#include "engine/decode/session_state.h"
+
+/* Channels of a task: half of a tile are of gate, half of up. */
+enum { GATED = TILE_PANELS / 2 * PANEL };
+_Static_assert(GATED % QBLOCK == 0, "a task makes whole blocks");
+
+struct job {
+    struct session *s;
+    const struct layer_weights *w;
+    int T, n_tasks;
+};
+
+static swiglu_fn activation(const struct session *s)
+{
+    return s->e->config.family->gelu ? s->e->kernels.geglu : s->e->kernels.swiglu;
+}
+
+/* The activation of gate and up. */
+static void make_gated(struct session *s, const void *how, int t0, int n, float *to, size_t ld)
+{
+    int d = s->e->config.d_ffn;
+    (void)how;
+    for (int t = t0; t < t0 + n; t++, to += ld) {
+        const float *gate = s->gate_up + (size_t)t * s->ld_ffn;
+        activation(s)(to, gate, gate + d, d);
+    }
+}
+
+/* Blocks of rows go where they belong in longer rows, from block `at` on, with the sums that the
+ * product reads: of blocks, or of halves. */
+static void place_blocks(const struct qrows *to, size_t at, const struct qrows *from, size_t rows,
+                         bool halves)
+{
+    size_t all = (size_t)to->K / QBLOCK, n = (size_t)from->K / QBLOCK, i = 0;
+    for (size_t t = 0; t < rows; t++, at += all)
+        for (size_t b = at; b < at + n; b++, i++) {
+            memcpy(to->q + b * 2 * QBLOCK, from->q + i * 2 * QBLOCK, 2 * QBLOCK);
+            to->scale[b] = from->scale[i];
+            if (halves)
+                memcpy(to->half + 2 * b, from->half + 2 * i, 2 * sizeof *to->half);
+            else
+                to->sum[b] = from->sum[i];
+        }
+}
+
+/* Activations and their integers, some rows at a time, from T rows of n sums of gate, then of up.
+ */
+static void place_activations(const struct job *j, int c0, int n, const float *gate)
+{
+    enum { ROWS = 16, BLOCKS = ROWS * GATED / QBLOCK };
+    struct session *s = j->s;
+    const float *up = gate + (size_t)j->T * (size_t)n;
+    _Alignas(64) float made[ROWS * GATED], scale[BLOCKS], sum[BLOCKS], half[2 * BLOCKS];
+    _Alignas(64) int8_t bytes[ROWS * GATED * 2];
+    struct qrows rows = {bytes, scale, sum, half, n, s->gated.hi_alone};
+    size_t all = (size_t)s->gated.K / QBLOCK;
+    for (int t = 0; t < j->T; t += ROWS) {
+        int many = j->T - t < ROWS ? j->T - t : ROWS;
+        size_t from = (size_t)t * (size_t)n;
+        activation(s)(made, gate + from, up + from, many * n);
+        s->e->kernels.quant_rows(&rows, made, many, n);
+        place_blocks(&s->gated, (size_t)t * all + (size_t)(c0 / QBLOCK), &rows, (size_t)many,
+                     j->w->down.n_fine == 2);
+    }
+}
+
+/* Channels [c0, c0 + n). */
+static void gated_channels(const struct job *j, int c0, int n, float *tile)
+{
+    struct session *s = j->s;
+    const struct packed *w = &j->w->gate_up;
+    const struct packed of_gate = packed_part(w, c0 / PANEL, n / PANEL),
+                        of_up = packed_part(w, (s->e->config.d_ffn + c0) / PANEL, n / PANEL);
+    float *up = tile + (size_t)j->T * (size_t)n;
+    multiply_rows(s, tile, (size_t)n, NULL, 0, j->T, &of_gate, 0, of_gate.n_panels);
+    multiply_rows(s, up, (size_t)n, NULL, 0, j->T, &of_up, 0, of_up.n_panels);
+    place_activations(j, c0, n, tile);
+}
+
+static void gated_task(void *ctx, int task, int thread)
+{
+    const struct job *j = ctx;
+    struct session *s = j->s;
+    int c0 = apart_task(s->e->pool, task, j->n_tasks) * GATED, left = s->e->config.d_ffn - c0;
+    if (left > 0)
+        gated_channels(j, c0, left < GATED ? left : GATED, s->tile + (size_t)thread * s->ld_tile);
+}
+
+static bool makes_integers(const struct layer_weights *w, int d_ffn)
+{
+    return packed_quantised(&w->gate_up) && packed_quantised(&w->down) && d_ffn % QBLOCK == 0;
+}
+
+/* The integers of the activations become those of s->q. */
+static void make_integers(struct session *s, int T, const struct layer_weights *w)
+{
+    int d = s->e->config.d_ffn, n_tasks = apart_tasks(s->e->pool, (d + GATED - 1) / GATED);
+    struct job j = {s, w, T, n_tasks};
+    const struct qrows read = s->q;
+    s->gated.K = d;
+    par_run(s->e->pool, n_tasks, gated_task, &j);
+    s->q = s->gated;
+    s->gated = read;
+}
+
+struct rows_in gated_rows(struct session *s, const struct rows_in *n, int T,
+                          const struct layer_weights *w)
+{
+    if (T == 1 || !makes_integers(w, s->e->config.d_ffn)) {
+        linear(s, s->gate_up, s->ld_ffn, n, T, &w->gate_up);
+        return (struct rows_in){.x = s->gate_up, .ld = s->ld_ffn, .make = make_gated};
+    }
+    prepare_rows(s, n, T, &w->gate_up);
+    make_integers(s, T, w);
+    return (struct rows_in){.ready = true};
+}
