@@ -17,7 +17,6 @@
 #include "engine/kernels/vector/row_cuts.h"
 
 enum {
-    BIN_LEAST = 256, /* entries of rows that are worth it */
     BINS = 256,
     BIN_TABLES = 2, /* every other weight goes to one: neighbours do not wait for each other */
     BIN_GROUPS = 8,
@@ -241,7 +240,7 @@ static bool cut_by_bins(const struct search *s, int32_t *list, int32_t *room, in
 {
     enum { ROUNDS = 3 };
     enum outcome got = TOO_FEW;
-    if (s->n <= BIN_LEAST || s->n_top + s->n_tau > BIN_TARGETS)
+    if (s->n_top + s->n_tau > BIN_TARGETS)
         return false;
     float least = guess_least(s);
     for (int round = 0; round < ROUNDS && got == TOO_FEW; round++, least /= 3)

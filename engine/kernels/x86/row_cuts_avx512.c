@@ -1,10 +1,9 @@
 /* row_cuts_avx512.c - selected sets of a row: partitions by compression, leaves
- * by a sorting network. */
+ * and short rows by a sorting network. */
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/row_sums.h"
 #include "engine/kernels/vector/vec.h"
-
-enum { LEAF = 256, LEAF_VECS = LEAF / 16 };
+#include "engine/kernels/x86/sort_avx512.h"
 
 /* Sums of anchored weights, as integers. */
 struct anchored {
@@ -113,182 +112,61 @@ static int partition(int32_t *a, int32_t *tmp, size_t n, int32_t pivot)
     return (int)(l - a);
 }
 
-/* Bitonic sorting, falling, of 16 * R entries.  The rank of an entry grows with
- * the register first and then with the lane: rank = lane * R + register.  So most
- * stages compare whole registers, and only ten shuffle lanes.  Each merge begins
- * by comparing the ends of a block crosswise, so that no block needs to rise. */
-INLINE __mmask16 clear_lanes(int d) /* whose number has the bit d clear */
-{
-    switch (d) {
-    case 1:
-        return 0x5555;
-    case 2:
-        return 0x3333;
-    case 4:
-        return 0x0f0f;
-    default:
-        return 0x00ff;
-    }
-}
-
-INLINE __m512 swap_lanes(__m512 v, int d) /* lane ^ d */
-{
-    switch (d) {
-    case 1:
-        return _mm512_permute_ps(v, 0xb1);
-    case 2:
-        return _mm512_permute_ps(v, 0x4e);
-    case 4:
-        return _mm512_shuffle_f32x4(v, v, 0xb1);
-    default:
-        return _mm512_shuffle_f32x4(v, v, 0x4e);
-    }
-}
-
-INLINE __m512 mirror_lanes(__m512 v, int d) /* lane ^ (2 d - 1) */
-{
-    const __m512i eights = _mm512_setr_epi32(7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8);
-    const __m512i all = _mm512_setr_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    if (d <= 2)
-        return d == 1 ? _mm512_permute_ps(v, 0xb1) : _mm512_permute_ps(v, 0x1b);
-    return _mm512_permutexvar_ps(d == 4 ? eights : all, v);
-}
-
-INLINE __m512 larger_in(__mmask16 lanes_of_larger, __m512 x, __m512 y)
-{
-    return _mm512_mask_max_ps(_mm512_min_ps(x, y), lanes_of_larger, x, y);
-}
-
-INLINE void order(__m512 *v, int a, int b)
-{
-    __m512 larger = _mm512_max_ps(v[a], v[b]);
-    v[b] = _mm512_min_ps(v[a], v[b]);
-    v[a] = larger;
-}
-
-/* Registers r and r ^ d, of which r has the bit `low` clear. */
-INLINE void order_regs(__m512 *v, const int R, const int d, const int low)
-{
-    UNROLL
-    for (int r = 0; r < R; r++)
-        if (low < R && (r & low) == 0)
-            order(v, r, r ^ d);
-}
-
-INLINE void order_lanes(__m512 *v, const int R, const int d)
-{
-    UNROLL
-    for (int r = 0; r < R; r++)
-        v[r] = larger_in(clear_lanes(d), v[r], swap_lanes(v[r], d));
-}
-
-/* Merges within registers, from blocks of k down. */
-INLINE void merge_regs(__m512 *v, const int R, const int k)
-{
-    if (k > 8)
-        order_regs(v, R, 8, 8);
-    if (k > 4)
-        order_regs(v, R, 4, 4);
-    if (k > 2)
-        order_regs(v, R, 2, 2);
-    order_regs(v, R, 1, 1);
-}
-
-INLINE void sort_columns(__m512 *v, const int R)
-{
-    order_regs(v, R, 1, 1);
-    order_regs(v, R, 3, 2);
-    merge_regs(v, R, 2);
-    order_regs(v, R, 7, 4);
-    merge_regs(v, R, 4);
-    order_regs(v, R, 15, 8);
-    merge_regs(v, R, 8);
-}
-
-/* Merges blocks of d columns into blocks of 2 d. */
-INLINE void merge_columns(__m512 *v, const int R, const int d)
-{
-    UNROLL
-    for (int r = 0; r < (R + 1) / 2; r++) {
-        __m512 x = v[r], y = v[R - 1 - r];
-        v[r] = larger_in(clear_lanes(d), x, mirror_lanes(y, d));
-        v[R - 1 - r] = larger_in(clear_lanes(d), y, mirror_lanes(x, d));
-    }
-    if (d > 4)
-        order_lanes(v, R, 4);
-    if (d > 2)
-        order_lanes(v, R, 2);
-    if (d > 1)
-        order_lanes(v, R, 1);
-    merge_regs(v, R, R);
-}
-
-INLINE void sort_vecs(int32_t *out, const int32_t *a, int n, const int R)
-{
-    __m512 v[LEAF_VECS];
-    UNROLL
-    for (int r = 0; r < R; r++) {
-        __mmask16 m = n > r * 16 ? first_lanes(n - r * 16) : 0;
-        v[r] = _mm512_maskz_loadu_ps(m, a + r * 16); /* the smallest weight */
-    }
-    sort_columns(v, R);
-    merge_columns(v, R, 1);
-    merge_columns(v, R, 2);
-    merge_columns(v, R, 4);
-    merge_columns(v, R, 8);
-    UNROLL
-    for (int r = 0; r < R; r++)
-        _mm512_storeu_ps(out + r * 16, v[r]);
-}
-
-/* 1 << log_regs(n) registers hold n <= LEAF entries. */
-INLINE int log_regs(int n)
-{
-    return (n > 16) + (n > 32) + (n > 64) + (n > 128);
-}
-
 static void sort_leaf(int32_t *out, const int32_t *a, int n)
 {
-    switch (log_regs(n)) {
-    case 0:
-        sort_vecs(out, a, n, 1);
-        break;
-    case 1:
-        sort_vecs(out, a, n, 2);
-        break;
-    case 2:
-        sort_vecs(out, a, n, 4);
-        break;
-    case 3:
-        sort_vecs(out, a, n, 8);
-        break;
-    default:
-        sort_vecs(out, a, n, 16);
-    }
+    sort_as(out, a, n, false);
 }
 
 INLINE int32_t sorted_at(const int32_t *sorted, int n, int rank)
 {
-    int shift = log_regs(n);
-    return sorted[(rank & ((1 << shift) - 1)) * 16 + (rank >> shift)];
+    return sorted[sorted_place(sort_regs(n), rank)];
 }
 
-/* The sum of a lane is that of consecutive ranks: first the lane, then the entry. */
-static int find_mass(const int32_t *sorted, int n, int64_t units)
+/* Sums of the units of n sorted entries, of which a lane has consecutive ranks. */
+struct sorted_sums {
+    _Alignas(64) uint64_t to[LEAF_VECS][16]; /* of a lane up to a register, anchored */
+    int64_t before[17];                      /* of all lanes before */
+    int regs;
+};
+
+static void sum_sorted(struct sorted_sums *u, const int32_t *sorted, int n)
 {
     struct anchored s = {_mm512_setzero_si512(), _mm512_setzero_si512()};
     const float *p = (const float *)(const void *)sorted;
-    int R = 1 << log_regs(n), l = 0, r = 0;
-    for (int i = 0; i < R; i++)
-        add_anchored(&s, _mm256_loadu_ps(p + i * 16), _mm256_loadu_ps(p + i * 16 + 8));
-    uint64_t lane[16], anchors = (uint64_t)R * UNIT_ANCHOR_BITS;
-    _mm512_storeu_si512(lane, s.lo);
-    _mm512_storeu_si512(lane + 8, s.hi);
-    for (; l < 15 && (int64_t)(lane[l] - anchors) < units; l++)
-        units -= (int64_t)(lane[l] - anchors);
-    for (; r < R - 1 && mass_units(p[r * 16 + l]) < units; r++)
-        units -= mass_units(p[r * 16 + l]);
-    return l * R + r;
+    u->regs = sort_regs(n);
+    for (int r = 0; r < u->regs; r++) {
+        add_anchored(&s, _mm256_loadu_ps(p + r * 16), _mm256_loadu_ps(p + r * 16 + 8));
+        _mm512_store_si512(u->to[r], s.lo);
+        _mm512_store_si512(u->to[r] + 8, s.hi);
+    }
+    uint64_t anchors = (uint64_t)u->regs * UNIT_ANCHOR_BITS;
+    u->before[0] = 0;
+    for (int l = 0; l < 16; l++)
+        u->before[l + 1] = u->before[l] + (int64_t)(u->to[u->regs - 1][l] - anchors);
+}
+
+/* The rank at which the sum reaches units: no branch depends on the weights. */
+static int find_sum(const struct sorted_sums *u, int64_t units)
+{
+    const __m512i x = _mm512_set1_epi64(units);
+    unsigned less = _mm512_cmplt_epi64_mask(_mm512_loadu_si512(u->before + 1), x);
+    less |= (unsigned)_mm512_cmplt_epi64_mask(_mm512_loadu_si512(u->before + 9), x) << 8;
+    int l = __builtin_popcount(less & 0x7fff), r = 0;
+    units -= u->before[l];
+    for (int n = u->regs; n > 1;) {
+        int half = n / 2, at = r + half;
+        int64_t sum = (int64_t)(u->to[at - 1][l] - (uint64_t)at * UNIT_ANCHOR_BITS);
+        r = sum < units ? at : r;
+        n -= half;
+    }
+    return l * u->regs + r;
+}
+
+static int find_mass(const int32_t *sorted, int n, int64_t units)
+{
+    struct sorted_sums u;
+    sum_sorted(&u, sorted, n);
+    return find_sum(&u, units);
 }
 
 #include "engine/kernels/vector/row_bins.h"
@@ -445,12 +323,29 @@ static void take_bins(int32_t *out, const int32_t *list, const struct bins *b, s
     }
 }
 
+/* Rows of up to LEAF entries are sorted whole; a: room for twice as many. */
+static void cut_short(struct search *s, int32_t *a)
+{
+    struct sorted_sums u;
+    const struct segment g = {.from = 0, .to = s->n};
+    sort_as(a, (const int32_t *)(const void *)s->p, s->n, true);
+    for (int i = 0; i < s->n_top; i++)
+        s->top[i] = cut_at(s, &g, a, s->n, s->top_k[i] - 1);
+    sum_sorted(&u, a, s->n);
+    for (int i = 0; u.before[16] > 0 && i < s->n_tau; i++) {
+        int64_t need = (int64_t)ceil(s->tau[i] * (double)u.before[16]);
+        s->mass[i] = cut_at(s, &g, a, s->n, find_sum(&u, need));
+    }
+}
+
 void row_cuts_avx512(const float *p, int n, const int *top_k, int n_top, const double *tau,
                      int n_tau, struct row_cut *out, void *scratch)
 {
     int32_t *a = scratch;
     size_t ld = ((size_t)n + 63) / 16 * 16;
     struct search s = search_of(p, n, top_k, n_top, tau, n_tau, out);
-    if (!cut_by_bins(&s, a, a + ld, a + 2 * ld))
+    if (n <= LEAF)
+        cut_short(&s, a);
+    else if (!cut_by_bins(&s, a, a + ld, a + 2 * ld))
         cut_row(&s, a, a + ld);
 }
