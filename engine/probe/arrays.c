@@ -57,11 +57,15 @@ int probe_state_open(struct probe_state *s, const struct probe *p, const struct 
     *s = (struct probe_state){.probe = p, .cfg = cfg, .narrow = is_narrow(cfg), .n_arrays = n};
     s->array = MEM_NEW(struct probe_array, (size_t)n);
     s->data = MEM_NEW(void *, (size_t)n);
-    if (!s->array || !s->data)
+    s->heads = MEM_NEW(size_t, (size_t)n);
+    s->head_size = MEM_NEW(size_t, (size_t)n);
+    if (!s->array || !s->data || !s->heads || !s->head_size)
         return KVF_E_NOMEM;
     probe_columns(p, cfg, s->array);
     for (int i = 0; i < n; i++) {
         const struct probe_array *a = &s->array[i];
+        s->heads[i] = (size_t)n_heads(cfg, a);
+        s->head_size[i] = (size_t)cfg->cap * kept_size(a);
         if (a->kept == PROBE_NOT_KEPT)
             continue;
         s->data[i] = new_array(a, probe_rows(s, i) * (size_t)cfg->cap);
@@ -80,6 +84,8 @@ void probe_state_close(struct probe_state *s)
     for (int i = 0; s->data && i < s->n_arrays; i++)
         mem_free(s->data[i]);
     mem_free(s->data);
+    mem_free(s->heads);
+    mem_free(s->head_size);
     mem_free(s->array);
     *s = (struct probe_state){0};
 }
@@ -97,9 +103,8 @@ size_t probe_cell_size(const struct probe_state *s, int array)
 
 void *probe_cells(const struct probe_state *s, int array, int layer, int head)
 {
-    const struct probe_array *a = &s->array[array];
-    size_t at = (size_t)layer * (size_t)n_heads(s->cfg, a) + (size_t)head;
-    return (char *)s->data[array] + at * (size_t)s->cfg->cap * kept_size(a);
+    size_t at = (size_t)layer * s->heads[array] + (size_t)head;
+    return (char *)s->data[array] + at * s->head_size[array];
 }
 
 /* Steps of events to ages; none stays all ones. */

@@ -157,6 +157,7 @@ struct probe_state {
     int n_arrays;
     struct probe_array *array; /* [n_arrays] without PROBE_STEPS */
     void **data;               /* [n_arrays]; NULL: not kept */
+    size_t *heads, *head_size; /* [n_arrays] of a layer; bytes of one's values */
     int column0;               /* place of the first in the trace */
     void *own;                 /* what `open` made */
     bool away;                 /* a device is told of rows and values in its place */

@@ -11,10 +11,10 @@ static const struct probe_array arrays[] = {
 
 static void on_row(struct probe_state *s, const struct probe_row *row)
 {
-    double *sum = probe_cells(s, SUM, row->layer, row->head);
-    float *max = probe_cells(s, MAX, row->layer, row->head);
     if (row->gathered)
         return;
+    double *sum = probe_cells(s, SUM, row->layer, row->head);
+    float *max = probe_cells(s, MAX, row->layer, row->head);
     if (!row->pos) {
         s->cfg->kernels->mass_add(sum, max, row->p, row->n);
         return;
