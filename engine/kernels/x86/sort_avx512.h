@@ -21,7 +21,7 @@
 #define UNROLL_REGS _Pragma("GCC unroll 32")
 #endif
 
-enum { LEAF = 384, LEAF_VECS = LEAF / 16 };
+enum { LEAF = 512, LEAF_VECS = LEAF / 16 };
 
 INLINE __mmask16 clear_lanes(int d) /* whose number has the bit d clear */
 {
@@ -94,6 +94,8 @@ INLINE void sort_threes(__m512 *v, const int R)
 /* Sorts within blocks of k registers, which rise and fall once. */
 INLINE void merge_regs(__m512 *v, const int R, const int k)
 {
+    if (k % 32 == 0)
+        halve_regs(v, R, 16);
     if (k % 24 == 0)
         halve_regs(v, R, 12);
     if (k % 16 == 0)
@@ -191,8 +193,9 @@ INLINE void sort_vecs(int32_t *out, const int32_t *a, int n, const int R, const 
 /* Registers that n <= LEAF entries are sorted in. */
 INLINE int sort_regs(int n)
 {
-    static const unsigned char regs[LEAF_VECS] = {1,  2,  3,  4,  6,  6,  8,  8,  12, 12, 12, 12,
-                                                  16, 16, 16, 16, 24, 24, 24, 24, 24, 24, 24, 24};
+    static const unsigned char regs[LEAF_VECS] = {1,  2,  3,  4,  6,  6,  8,  8,  12, 12, 12,
+                                                  12, 16, 16, 16, 16, 24, 24, 24, 24, 24, 24,
+                                                  24, 24, 32, 32, 32, 32, 32, 32, 32, 32};
     return regs[(n - (n > 0)) / 16];
 }
 
@@ -223,16 +226,20 @@ INLINE void sort_as(int32_t *out, const int32_t *a, int n, const bool clamp)
     case 16:
         sort_vecs(out, a, n, 16, clamp);
         break;
-    default:
+    case 24:
         sort_vecs(out, a, n, 24, clamp);
+        break;
+    default:
+        sort_vecs(out, a, n, 32, clamp);
     }
 }
 
 /* Where the entry of a rank lies among those sorted in R registers. */
 INLINE int sorted_place(int R, int rank)
 {
-    static const uint16_t per[LEAF_VECS + 1] = {[2] = 32768, [3] = 21846, [4] = 16384, [6] = 10923,
-                                                [8] = 8192,  [12] = 5462, [16] = 4096, [24] = 2731};
+    static const uint16_t per[LEAF_VECS + 1] = {
+        [2] = 32768, [3] = 21846, [4] = 16384, [6] = 10923, [8] = 8192,
+        [12] = 5462, [16] = 4096, [24] = 2731, [32] = 2048};
     int lane = R > 1 ? rank * per[R] >> 16 : rank;
     return (rank - lane * R) * 16 + lane;
 }
