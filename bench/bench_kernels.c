@@ -127,6 +127,15 @@ static void run_attn_av(struct bench *b)
     b->k->attn_av(b->out, D_HEAD, b->p, ROW, b->T, &values);
 }
 
+static void run_attn_add(struct bench *b)
+{
+    static float sum[32 * ATTN_LANES], top[32];
+    const struct attn_sums to = {b->out, D_HEAD, sum, top};
+    const struct kv_values values = {
+        b->vpage[b->kind], (enum kv_type)b->kind, D_HEAD, 0, D_HEAD, PAGE_SLOTS, NULL};
+    b->k->attn_add(&to, b->p, ROW, b->T, 0, &values);
+}
+
 static void run_kv_store(struct bench *b)
 {
     b->k->kv_store(b->kpage[b->kind], b->vpage[b->kind], (enum kv_type)b->kind, 5, b->x, b->x,
@@ -219,6 +228,8 @@ static const struct task {
     {"attn_av", "32 rows, f16", run_attn_av, PAGE_PRODUCTS(32), "GFLOP/s", 32, KV_F16},
     {"attn_av", "32 rows, i16", run_attn_av, PAGE_PRODUCTS(32), "GFLOP/s", 32, KV_I16},
     {"attn_av", "3 rows, i16", run_attn_av, PAGE_PRODUCTS(3), "GFLOP/s", 3, KV_I16},
+    {"attn_add", "32 rows", run_attn_add, PAGE_PRODUCTS(32), "GFLOP/s", 32, KV_I16},
+    {"attn_add", "3 rows", run_attn_add, PAGE_PRODUCTS(3), "GFLOP/s", 3, KV_I16},
     {"attn_av", "3 rows, f16", run_attn_av, PAGE_PRODUCTS(3), "GFLOP/s", 3, KV_F16},
     {"attn_av", "1 row, f16", run_attn_av, PAGE_PRODUCTS(1), "GFLOP/s", 1, KV_F16},
     {"attn_av", "1 row, q8_0", run_attn_av, PAGE_PRODUCTS(1), "GFLOP/s", 1, KV_Q8_0},

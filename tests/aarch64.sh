@@ -38,7 +38,7 @@ END
 fi
 
 # ---- kernels, with all that the emulated processor has, and on one without dot products
-names="attention attention_ints elementwise matmul quant_rows row_cuts rows window words train_kernels"
+names="attention attention_ints attention_pages elementwise matmul quant_rows row_cuts rows window words train_kernels"
 programs=
 for name in $names; do programs="$programs tests/kernels/test_$name"; done
 ninja -C $build $programs tests/kernels/all_bits > /dev/null

@@ -6,7 +6,8 @@
  * head in order.  Tasks are handed out with all heads in turn: few heads would not
  * divide evenly among threads, and a task hardly ever waits for its predecessor,
  * which was handed out a whole turn before.  The scores of STRIP_ROWS queries are
- * held as whole rows: O(T) memory, and every statistic of a row is exact.  Where a
+ * held as whole rows: O(T) memory, and every statistic of a row is exact.  Over pages of i16
+ * they are held by the page, where nobody watches them.  Where a
  * probe compares the rows of query heads that share a KV head (PROBE_GROUPS), a task
  * computes all of these: QUERY_BLOCK queries of the first, then of the next.
  *
@@ -37,52 +38,46 @@ static int first_row(const struct attn_block *b, int stored)
     return r > 0 ? r - r % KERNEL_ROWS : 0;
 }
 
-/* R queries by the keys of a page, capped. */
-static void logits_of_page(const struct attn_job *j, const struct attn_block *b,
-                           const struct query_rows *q, const struct kv_keys *k, int page,
-                           float *strip)
-{
-    struct session *s = j->s;
-    const struct model_config *m = &s->e->config;
-    int r0 = first_row(b, page);
-    float *to = strip + page * PAGE_SLOTS + (size_t)r0 * s->ld_strip;
-    scores_of(s, to, q, r0, b->R - r0, k);
-    for (int r = r0; m->attn_cap > 0 && r < b->R; r++, to += s->ld_strip)
-        s->e->kernels.soft_cap(to, PAGE_SLOTS, m->attn_cap);
-}
-
-/* The capped products, times their scale, of the rows with every stored page.  Keys kept unrotated
- * were turned by their rank (reading.c); a query then has the rank of its own entry. */
-static void logits_of(const struct attn_job *j, const struct attn_block *b, float *strip)
+/* The queries of a block.  Keys kept unrotated were turned by their rank (reading.c); a query then
+ * has the rank of its own entry. */
+static struct query_rows queries_of(const struct attn_job *j, const struct attn_block *b)
 {
     struct session *s = j->s;
     const struct model_config *m = &s->e->config;
     int D = m->head_dim;
     const float *q = s->qkv + (size_t)b->r0 * s->ld_qkv + (size_t)b->g * (size_t)D;
-    size_t ld = s->ld_qkv;
+    if (!s->by_rank)
+        return query_rows(s, q, s->ld_qkv, b->R, b->thread);
+    float *turned = s->part_scratch + (size_t)b->thread * s->ld_scratch;
+    for (int r = 0; r < b->R; r++) {
+        int rank = b->view->n - (j->T - (b->r0 + r));
+        memcpy(turned + r * D, s->qk_pre + (size_t)(b->r0 + r) * s->ld_pre + b->g * D,
+               (size_t)D * sizeof *turned);
+        const float *turn = turn_row(s, j->layer, s->turns, s->cap, rank);
+        if (turn)
+            s->e->kernels.rope(turned + r * D, turn, 1, D, m->rope_dim);
+    }
+    return query_rows(s, turned, (size_t)D, b->R, b->thread);
+}
+
+/* R queries by the keys of a page, times the scale and capped. */
+static void logits_of_page(const struct attn_job *j, const struct attn_block *b,
+                           const struct query_rows *q, int page, float *to, size_t ld)
+{
+    struct session *s = j->s;
+    const struct model_config *m = &s->e->config;
+    struct kv_keys k = {.page = cache_keys(b->view, page), .type = s->kv_type};
+    if (s->kv_type == KV_I16)
+        k.next = cache_values(s->cache, b->view, page);
+    int r0 = first_row(b, page);
     if (s->by_rank) {
-        float *turned = s->part_scratch + (size_t)b->thread * s->ld_scratch;
-        for (int r = 0; r < b->R; r++) {
-            int rank = b->view->n - (j->T - (b->r0 + r));
-            memcpy(turned + r * D, s->qk_pre + (size_t)(b->r0 + r) * s->ld_pre + b->g * D,
-                   (size_t)D * sizeof *turned);
-            const float *turn = turn_row(s, j->layer, s->turns, s->cap, rank);
-            if (turn)
-                s->e->kernels.rope(turned + r * D, turn, 1, D, m->rope_dim);
-        }
-        q = turned;
-        ld = (size_t)D;
+        size_t slot = (size_t)b->h * s->ld_strip + (size_t)(page * PAGE_SLOTS);
+        k = (struct kv_keys){.page = s->turned + slot * (size_t)m->head_dim, .type = KV_F32};
     }
-    const struct query_rows rows = query_rows(s, q, ld, b->R, b->thread);
-    for (int p = 0; p * PAGE_SLOTS < b->n_last; p++) {
-        const void *keys = cache_keys(b->view, p);
-        if (s->by_rank)
-            keys = s->turned + ((size_t)b->h * s->ld_strip + (size_t)(p * PAGE_SLOTS)) * (size_t)D;
-        if (!touched(b, p))
-            continue;
-        const struct kv_keys k = {.page = keys, .type = s->by_rank ? KV_F32 : s->kv_type};
-        logits_of_page(j, b, &rows, &k, p, strip);
-    }
+    to += (size_t)r0 * ld;
+    scores_of(s, to, ld, q, r0, b->R - r0, &k);
+    for (int r = r0; m->attn_cap > 0 && r < b->R; r++, to += ld)
+        s->e->kernels.soft_cap(to, PAGE_SLOTS, m->attn_cap);
 }
 
 /* What each query of the block missed; out: what it got. */
@@ -122,18 +117,23 @@ static void finish_rows(const struct attn_job *j, const struct attn_block *b, in
         recorder_end_rows(s->recorder, b->thread);
 }
 
-static void query_block(const struct attn_job *j, struct attn_block *b)
+static void finish_all(const struct attn_job *j, const struct attn_block *b, float *strip)
 {
-    struct session *s = j->s;
-    int D = s->e->config.head_dim;
-    float *strip = s->strip + (size_t)b->thread * STRIP_ROWS * s->ld_strip;
-    float *out = s->att + (size_t)b->r0 * s->ld_att + (size_t)b->g * (size_t)D;
-    b->n_last = b->view->n - (j->T - (b->r0 + b->R));
-    logits_of(j, b, strip);
     for (int r = 0; r < b->R; r += QUERY_BLOCK)
         finish_rows(j, b, r, b->R - r < QUERY_BLOCK ? b->R : r + QUERY_BLOCK, strip);
+}
+
+/* Whole rows, their softmax, and then the sums of their values. */
+static void attend_rows(const struct attn_job *j, const struct attn_block *b,
+                        const struct query_rows *q, float *strip, float *out)
+{
+    struct session *s = j->s;
+    for (int p = 0; p * PAGE_SLOTS < b->n_last; p++)
+        if (touched(b, p))
+            logits_of_page(j, b, q, p, strip + p * PAGE_SLOTS, s->ld_strip);
+    finish_all(j, b, strip);
     for (int r = 0; r < b->R; r++)
-        memset(out + (size_t)r * s->ld_att, 0, (size_t)D * sizeof *out);
+        memset(out + (size_t)r * s->ld_att, 0, (size_t)s->e->config.head_dim * sizeof *out);
     for (int p = 0; p * PAGE_SLOTS < b->n_last; p++) {
         const struct kv_values values = values_of(s, b->view, p, b->n_last);
         size_t r0 = (size_t)first_row(b, p);
@@ -142,6 +142,57 @@ static void query_block(const struct attn_job *j, struct attn_block *b)
                                   strip + r0 * s->ld_strip + p * PAGE_SLOTS, s->ld_strip,
                                   b->R - (int)r0, &values);
     }
+}
+
+/* Page `p` of whole numbers: its scores, in rows ld apart, and what they add to the sums. */
+static void attend_page(const struct attn_job *j, const struct attn_block *b,
+                        const struct query_rows *q, int p, float *scores, size_t ld,
+                        const struct attn_sums *all)
+{
+    struct session *s = j->s;
+    int r0 = first_row(b, p), first = b->n_last - (b->R - 1 - r0); /* slots that row r0 sees */
+    struct attn_sums rows = {all->out + (size_t)r0 * all->ld, all->ld, all->sum + r0 * ATTN_LANES,
+                             all->top + r0};
+    struct kv_values values = values_of(s, b->view, p, b->n_last);
+    logits_of_page(j, b, q, p, scores, ld);
+    for (int r = r0; hides_some(j, b) && r < b->R; r++)
+        hide_in_page(j, b, r, p, scores + (size_t)r * ld);
+    values.n_slots = first - p * PAGE_SLOTS;
+    if ((p + 1) * PAGE_SLOTS < b->n_last)
+        values.next = cache_keys(b->view, p + 1);
+    s->e->kernels.attn_add(&rows, scores + (size_t)r0 * ld, ld, b->R - r0, 1, &values);
+}
+
+/* Page after page; rows are held as a whole only for those who watch them. */
+static void attend_pages(const struct attn_job *j, const struct attn_block *b,
+                         const struct query_rows *q, float *strip, float *out)
+{
+    struct session *s = j->s;
+    _Alignas(64) float scores[PAGE_ROWS * PAGE_SLOTS];
+    float sum[PAGE_ROWS * ATTN_LANES], top[PAGE_ROWS];
+    const struct attn_sums all = {out, s->ld_att, sum, top};
+    sums_begin(&all, b->R, 0, s->e->config.head_dim);
+    for (int p = 0; p * PAGE_SLOTS < b->n_last; p++)
+        if (touched(b, p) && j->watched)
+            attend_page(j, b, q, p, strip + p * PAGE_SLOTS, s->ld_strip, &all);
+        else if (touched(b, p))
+            attend_page(j, b, q, p, scores, PAGE_SLOTS, &all);
+    sums_end(&all, b->R, 0, s->e->config.head_dim);
+    if (j->watched)
+        finish_all(j, b, strip);
+}
+
+static void query_block(const struct attn_job *j, struct attn_block *b)
+{
+    struct session *s = j->s;
+    float *strip = s->strip + (size_t)b->thread * STRIP_ROWS * s->ld_strip;
+    float *out = s->att + (size_t)b->r0 * s->ld_att + (size_t)(b->g * s->e->config.head_dim);
+    b->n_last = b->view->n - (j->T - (b->r0 + b->R));
+    const struct query_rows q = queries_of(j, b);
+    if (s->kv_type == KV_I16)
+        attend_pages(j, b, &q, strip, out);
+    else
+        attend_rows(j, b, &q, strip, out);
     if (s->ghosts)
         ask_ghosts(j, b, out);
 }
@@ -170,6 +221,8 @@ static void head_task(void *ctx, int task, int thread)
     struct attn_block b = {.h = h, .view = &view, .thread = thread};
     par_wait(done, first);
     int block = j->together > 1 ? QUERY_BLOCK : STRIP_ROWS;
+    if (s->kv_type == KV_I16 && !j->watched)
+        block = PAGE_ROWS;
     for (b.r0 = first; b.r0 < end; b.r0 += block) {
         b.R = end - b.r0 < block ? end - b.r0 : block;
         for (int g = g0; g < g0 + j->together; g++) {
@@ -182,10 +235,11 @@ static void head_task(void *ctx, int task, int thread)
 
 int attention(struct session *s, int layer, int T, int pos0)
 {
-    struct attn_job j = {s, layer, T, pos0, 1};
+    struct attn_job j = {.s = s, .layer = layer, .T = T, .pos0 = pos0, .together = 1};
     int n_heads = s->e->config.n_heads;
     if (recorder_wants(s->recorder) & PROBE_GROUPS)
         j.together = n_heads / s->cache_heads;
+    j.watched = rows_watched(s, pos0, T);
     if (step_reads_all(&j)) {
         attend_step(&j);
         return KVF_OK;

@@ -9,6 +9,7 @@ struct attn_job {
     struct session *s;
     int layer, T, pos0;
     int together; /* query heads of a task, which share a KV head */
+    bool watched; /* somebody asks for whole rows */
 };
 
 /* The queries of one head in [r0, r0 + R), and what they may see. */
@@ -28,12 +29,24 @@ struct query_rows {
     struct kv_queries ints; /* in the scratch of the thread; not for other pages */
 };
 
-/* At most STRIP_ROWS queries, which stay where they are. */
+/* At most PAGE_ROWS queries, which stay where they are. */
 struct query_rows query_rows(const struct session *s, const float *q, size_t ld, int rows,
                              int thread);
 /* The products of queries [r0, r0 + rows) with a page, times the scale of the model. */
-void scores_of(const struct session *s, float *out, const struct query_rows *q, int r0, int rows,
-               const struct kv_keys *k);
+void scores_of(const struct session *s, float *out, size_t ld, const struct query_rows *q, int r0,
+               int rows, const struct kv_keys *k);
+/* Whether rows of the block do not see all that is there, and hides what row r does not see of a
+ * page. */
+static inline bool hides_some(const struct attn_job *j, const struct attn_block *b)
+{
+    return b->page || b->view->soonest <= j->pos0 + b->r0 + b->R - 1;
+}
+
+void hide_in_page(const struct attn_job *j, const struct attn_block *b, int r, int page,
+                  float *scores);
+/* Before the first page, and after the last: channels [d0, d1) of rows. */
+void sums_begin(const struct attn_sums *to, int rows, int d0, int d1);
+void sums_end(const struct attn_sums *to, int rows, int d0, int d1);
 /* Softmax and watchers of row r of the block (attention_rows.c). */
 void finish_row(const struct attn_job *j, const struct attn_block *b, int r, float *row);
 /* The values of a page of a head with n entries. */

@@ -14,23 +14,23 @@ struct query_rows query_rows(const struct session *s, const float *q, size_t ld,
     if (s->kv_type != KV_I16 || s->by_rank)
         return x;
     x.ints.q = (int16_t *)(void *)scratch;
-    x.ints.scale = scratch + STRIP_ROWS * kv_pairs(D);
+    x.ints.scale = scratch + PAGE_ROWS * kv_pairs(D);
     s->e->kernels.attn_queries(&x.ints, q, ld, rows, D);
     return x;
 }
 
-void scores_of(const struct session *s, float *out, const struct query_rows *q, int r0, int rows,
-               const struct kv_keys *k)
+void scores_of(const struct session *s, float *out, size_t ld, const struct query_rows *q, int r0,
+               int rows, const struct kv_keys *k)
 {
     const struct model_config *m = &s->e->config;
     size_t r = (size_t)r0;
     if (k->type != KV_I16) {
-        s->e->kernels.attn_qk(out, s->ld_strip, q->q + r * q->ld, q->ld, rows, m->head_dim, k,
+        s->e->kernels.attn_qk(out, ld, q->q + r * q->ld, q->ld, rows, m->head_dim, k,
                               m->attn_scale);
         return;
     }
     const struct kv_queries ints = {q->ints.q + r * 2 * kv_pairs(m->head_dim), q->ints.scale + r};
-    s->e->kernels.attn_scores(out, s->ld_strip, &ints, rows, m->head_dim, k, m->attn_scale);
+    s->e->kernels.attn_scores(out, ld, &ints, rows, m->head_dim, k, m->attn_scale);
 }
 
 /* What query t sees of n slots: not what has left by then, and only pages that are
@@ -45,6 +45,38 @@ static int hide(const struct attn_block *b, int32_t t, int n, float *row, unsign
             row[i] = -INFINITY;
     }
     return seen;
+}
+
+void hide_in_page(const struct attn_job *j, const struct attn_block *b, int r, int page,
+                  float *scores)
+{
+    int first = page * PAGE_SLOTS, n = b->view->n - (j->T - 1 - (b->r0 + r)) - first;
+    int32_t t = j->pos0 + b->r0 + r;
+    for (int i = 0; i < n && i < PAGE_SLOTS; i++)
+        if (!slot_seen(b->view, b->page, b->chosen, first + i, t))
+            scores[i] = -INFINITY;
+}
+
+void sums_begin(const struct attn_sums *to, int rows, int d0, int d1)
+{
+    for (int r = 0; r < rows; r++) {
+        memset(to->out + (size_t)r * to->ld + d0, 0, (size_t)(d1 - d0) * sizeof *to->out);
+        memset(to->sum + r * ATTN_LANES, 0, ATTN_LANES * sizeof *to->sum);
+        to->top[r] = ATTN_LEAST;
+    }
+}
+
+void sums_end(const struct attn_sums *to, int rows, int d0, int d1)
+{
+    for (int r = 0; r < rows; r++) {
+        float *out = to->out + (size_t)r * to->ld, *sum = to->sum + r * ATTN_LANES;
+        for (int n = ATTN_LANES / 2; n > 0; n /= 2)
+            for (int i = 0; i < n; i++)
+                sum[i] += sum[n + i];
+        float inverse = 1 / sum[0];
+        for (int d = d0; d < d1; d++)
+            out[d] *= inverse;
+    }
 }
 
 void tell_row(struct session *s, const struct attn_row *row, const struct cache_head *view,

@@ -22,7 +22,8 @@ struct step {
     int per, h0, n_kv;
     int pages;  /* of a task */
     int parts;  /* tasks of the pages of a KV head */
-    int rows;   /* tasks of the rows of a KV head */
+    int rows;   /* tasks of the rows of a KV head, before its sums */
+    int late;   /* the same behind all sums: of pages of i16, whose sums want scores */
     int blocks; /* of channels that are summed apart */
 };
 
@@ -58,7 +59,10 @@ static struct piece piece_of(const struct step *x, int task)
     int of_head = x->parts + x->rows, n = x->n_kv, sum = task - n * of_head;
     int behind = task - x->parts, turn = behind < 0 ? 0 : behind / of_head + 1;
     int at = behind < 0 ? task : behind % of_head;
-    if (sum >= n * x->parts * x->blocks)
+    int late = sum - n * x->parts * x->blocks;
+    if (late >= 0 && late < n * x->late)
+        return (struct piece){.kind = ROWS, .h = x->h0 + late / x->late, .part = late % x->late};
+    if (late >= 0)
         return (struct piece){.kind = NOTHING};
     if (sum >= 0)
         return (struct piece){SUMS, x->h0 + sum / x->blocks % n, sum / x->blocks / n,
@@ -101,14 +105,17 @@ static void scores_task(const struct step *x, const struct piece *of, const void
     struct cache_head view = cache_view(s->cache, x->j->layer, of->h);
     const struct query_rows q = query_rows(s, s->qkv + (size_t)(of->h * x->per) * D, D, x->per,
                                            thread);
+    const struct attn_block b = {.h = of->h, .R = 1, .view = &view, .n_last = view.n};
     int p, end;
     for (pages_of(x, of->part, view.n, &p, &end); p < end; p++) {
         float *at = s->strip + row * s->ld_strip + p * PAGE_SLOTS;
         const struct kv_keys keys = {cache_keys(&view, p), s->kv_type,
                                      p + 1 < end ? cache_keys(&view, p + 1) : then};
-        scores_of(s, at, &q, 0, x->per, &keys);
+        scores_of(s, at, s->ld_strip, &q, 0, x->per, &keys);
         for (int r = 0; m->attn_cap > 0 && r < x->per; r++)
             s->e->kernels.soft_cap(at + (size_t)r * s->ld_strip, PAGE_SLOTS, m->attn_cap);
+        for (int r = 0; s->kv_type == KV_I16 && hides_some(x->j, &b) && r < x->per; r++)
+            hide_in_page(x->j, &b, 0, p, at + (size_t)r * s->ld_strip);
     }
     atomic_fetch_add_explicit(&s->step_rows[of->h], 1, memory_order_release);
 }
@@ -120,11 +127,22 @@ static void rows_task(const struct step *x, const struct piece *of, int thread)
     struct cache_head view = cache_view(s->cache, x->j->layer, of->h);
     struct attn_block b = {.h = of->h, .R = 1, .view = &view, .n_last = view.n, .thread = thread};
     par_wait(&s->step_rows[of->h], x->parts);
+    for (int block = 0; x->late && block < x->blocks; block++)
+        par_wait(&s->step_sums[of->h * x->blocks + block], x->parts);
     for (int i = 0; i < x->j->together; i++) {
         b.g = of->h * x->per + of->part * x->j->together + i;
         finish_row(x->j, &b, 0, s->strip + (size_t)(b.g - x->h0 * x->per) * s->ld_strip);
     }
     atomic_fetch_add_explicit(&s->step_rows[of->h], 1, memory_order_release);
+}
+
+static void add_page(struct session *s, const struct attn_sums *to, const float *rows, int n,
+                     const struct kv_values *values)
+{
+    if (s->kv_type == KV_I16)
+        s->e->kernels.attn_add(to, rows, s->ld_strip, n, 0, values);
+    else
+        s->e->kernels.attn_av(to->out, to->ld, rows, s->ld_strip, n, values);
 }
 
 /* Sums of a block of channels go on from those of the part before. */
@@ -134,21 +152,26 @@ static void sums_task(const struct step *x, const struct piece *of, const void *
     int D = s->e->config.head_dim, width = x->blocks > 1 ? KV_BLOCK : D, p, end;
     struct cache_head view = cache_view(s->cache, x->j->layer, of->h);
     const float *rows = s->strip + (size_t)((of->h - x->h0) * x->per) * s->ld_strip;
-    float *out = s->att + (size_t)(of->h * x->per) * (size_t)D;
-    atomic_int *done = &s->step_sums[of->h * x->blocks + of->block];
     int d0 = of->block * width, d1 = d0 + width < D ? d0 + width : D;
+    int lane = of->h * x->blocks + of->block;
+    const struct attn_sums sums = {.out = s->att + (size_t)(of->h * x->per) * (size_t)D,
+                                   .ld = (size_t)D,
+                                   .sum = s->step_weights + lane * x->per * ATTN_LANES,
+                                   .top = s->step_tops + lane * x->per};
     par_wait(&s->step_rows[of->h], x->parts + x->rows);
-    par_wait(done, of->part);
-    for (int g = 0; of->part == 0 && g < x->per; g++)
-        memset(out + g * D + d0, 0, (size_t)(d1 - d0) * sizeof *out);
+    par_wait(&s->step_sums[lane], of->part);
+    if (of->part == 0)
+        sums_begin(&sums, x->per, d0, d1);
     for (pages_of(x, of->part, view.n, &p, &end); p < end; p++) {
         struct kv_values values = values_of(s, &view, p, view.n);
         values.d0 = d0;
         values.d1 = d1;
         values.next = p + 1 < end ? cache_values(s->cache, &view, p + 1) : then;
-        s->e->kernels.attn_av(out, (size_t)D, rows + p * PAGE_SLOTS, s->ld_strip, x->per, &values);
+        add_page(s, &sums, rows + p * PAGE_SLOTS, x->per, &values);
     }
-    atomic_store_explicit(done, of->part + 1, memory_order_release);
+    if (s->kv_type == KV_I16 && of->part == x->parts - 1)
+        sums_end(&sums, x->per, d0, d1);
+    atomic_store_explicit(&s->step_sums[lane], of->part + 1, memory_order_release);
 }
 
 /* Where threads are equally fast, the task of this one after the next of each is its next. */
@@ -185,7 +208,10 @@ void attend_step(const struct attn_job *j)
     x.pages = pages * s->cache_heads / (STEP_TASKS * par_threads(pool));
     x.pages = clamped(x.pages, STEP_LEAST, STEP_MOST);
     x.parts = (pages + x.pages - 1) / x.pages;
-    x.rows = x.per / j->together;
+    if (s->kv_type != KV_I16)
+        x.rows = x.per / j->together;
+    else if (j->watched)
+        x.late = x.per / j->together;
     for (int h = 0; h < s->cache_heads; h++)
         atomic_store_explicit(&s->step_rows[h], 0, memory_order_relaxed);
     for (; x.h0 < s->cache_heads; x.h0 += x.n_kv) {
@@ -193,6 +219,6 @@ void attend_step(const struct attn_job *j)
         x.blocks = par_threads(pool) > x.n_kv ? step_blocks(m) : 1;
         for (int i = 0; i < s->cache_heads * x.blocks; i++)
             atomic_store_explicit(&s->step_sums[i], 0, memory_order_relaxed);
-        par_run(pool, x.n_kv * (x.parts + x.rows + x.parts * x.blocks), step_task, &x);
+        par_run(pool, x.n_kv * (x.parts + x.rows + x.parts * x.blocks + x.late), step_task, &x);
     }
 }

@@ -120,7 +120,9 @@ static int alloc_shared(struct session *s)
     s->rows_done = MEM_NEW(atomic_int, heads);
     s->step_rows = MEM_NEW(atomic_int, heads);
     s->step_sums = MEM_NEW(atomic_int, heads * (size_t)step_blocks(m));
-    if (!s->rows_done || !s->step_rows || !s->step_sums)
+    s->step_weights = MEM_NEW(float, heads *(size_t)step_blocks(m) * ATTN_LANES);
+    s->step_tops = MEM_NEW(float, heads *(size_t)step_blocks(m));
+    if (!s->rows_done || !s->step_rows || !s->step_sums || !s->step_weights || !s->step_tops)
         return KVF_E_NOMEM;
     return wants_nll(s) ? alloc_segments(s) : KVF_OK;
 }
@@ -271,6 +273,8 @@ void session_destroy(struct session *s)
     mem_free(s->rows_done);
     mem_free(s->step_rows);
     mem_free(s->step_sums);
+    mem_free(s->step_weights);
+    mem_free(s->step_tops);
     mem_free(s->q.q);
     mem_free(s->gated.q);
     cache_destroy(s->cache);

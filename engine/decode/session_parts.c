@@ -21,7 +21,7 @@ int alloc_part_buffers(struct session *s)
 {
     const struct model_config *m = &s->e->config;
     size_t C = (size_t)s->chunk, threads = (size_t)par_threads(s->e->pool);
-    size_t scratch = STRIP_ROWS * ((size_t)m->head_dim + 1); /* floats, or ints and scales */
+    size_t scratch = PAGE_ROWS * ((size_t)m->head_dim + 1); /* floats, or ints and scales */
     size_t reads = method_read_scratch(s->method, s->cap);
     size_t gates = s->gates ? gates_scratch(s->gates) : 0;
     scratch = reads > scratch ? reads : scratch;

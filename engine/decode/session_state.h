@@ -16,6 +16,7 @@ enum {
     ROWS_PER_TASK = 8,  /* rows of a chunk that a task prepares */
     QUERY_BLOCK = 16,   /* query rows that probes watch together */
     STRIP_ROWS = 2 * QUERY_BLOCK, /* query rows whose scores a thread holds */
+    PAGE_ROWS = 4 * QUERY_BLOCK,  /* the same of a page of i16 alone */
     KERNEL_ROWS = 8,              /* rows of a tile of the kernels of attention, or a multiple */
     TASK_ROWS = 4 * QUERY_BLOCK,  /* query rows of one head that a task computes */
     VOCAB_SEGMENT = 256,          /* logits that are summed together for the NLL */
@@ -102,7 +103,9 @@ struct session {
     atomic_int *step_sums; /* [n_heads][step_blocks] tasks of the sums of channels that are done */
     float *tile;           /* [threads][ld_tile] sums of a task for C rows and TILE_PANELS panels */
     size_t ld_tile;
-    float *segment;         /* [threads][C][VOCAB_SEGMENT] */
+    float *step_weights;   /* [n_heads][step_blocks][ATTN_LANES] sums of weights so far, and */
+    float *step_tops;      /* [n_heads][step_blocks] as struct attn_sums has them */
+    float *segment;        /* [threads][C][VOCAB_SEGMENT] */
     unsigned char *visible; /* [threads][ld_strip] */
     float *part_scratch;    /* [threads][ld_scratch] of gates, reads and rotated queries */
     size_t ld_scratch;

@@ -27,6 +27,7 @@ void kernels_init(struct kernels *k, unsigned cpu_flags)
         .attn_queries = attn_queries_ref,
         .attn_scores = attn_scores_ref,
         .attn_av = attn_av_ref,
+        .attn_add = attn_add_ref,
         .softmax = softmax_ref,
         .tile_mul = tile_mul_ref,
         .add_aged = add_aged_ref,

@@ -69,7 +69,7 @@ struct kv_queries {
 #define DECL_ATTN_AV(name)                                                                         \
     void name(float *out, size_t ld_out, const float *p, size_t ld_p, int T,                       \
               const struct kv_values *v)
-/* Of products of whole numbers: KV_I16_MOST^2 * INT_CHANNELS and INT_WEIGHT * KV_I16_MOST *
+/* Of products of whole numbers: KV_I16_MOST^2 * INT_CHANNELS and (INT_WEIGHT + 1) * KV_I16_MOST *
  * PAGE_SLOTS are below 2^31. */
 enum { INT_CHANNELS = 128, INT_WEIGHT = 8191 };
 /* Keys of a page.  next: the keys that are read after them, or NULL; who reads them once waits for
@@ -87,6 +87,22 @@ struct kv_values {
     int D, d0, d1, n_slots;
     const void *next;
 };
+/* Rows of an attention over pages of i16 so far, page after page: values times weights, and the
+ * weights' own sum in ATTN_LANES parts, both of the weights 2^(score log2(e) - top).  A row begins
+ * with zeros and ATTN_LEAST and ends with out / sum (attn_mean). */
+enum { ATTN_LANES = 16 };
+#define ATTN_LEAST -1e30f /* lower scores count as this one */
+struct attn_sums {
+    float *out; /* [T][ld] */
+    size_t ld;
+    float *sum; /* [T][ATTN_LANES] */
+    float *top; /* [T] */
+};
+/* Goes on with a page: row t sees v->n_slots + t * grow of its slots, where that is below 1 none
+ * and above PAGE_SLOTS all, but for those whose scores are -INFINITY or no number. */
+#define DECL_ATTN_ADD(name)                                                                        \
+    void name(const struct attn_sums *to, const float *scores, size_t ld_s, int T, int grow,       \
+              const struct kv_values *v)
 /* c[i * ld_c + j] = sum_k a[i * a_row + k * a_col] * b[k * ld_b + j], i < m, j < n: a
  * may be read transposed.  add: the sum starts with c instead of 0. */
 struct tile_product {
@@ -246,6 +262,7 @@ typedef DECL_ATTN_QK((*attn_qk_fn));
 typedef DECL_ATTN_QUERIES((*attn_queries_fn));
 typedef DECL_ATTN_SCORES((*attn_scores_fn));
 typedef DECL_ATTN_AV((*attn_av_fn));
+typedef DECL_ATTN_ADD((*attn_add_fn));
 typedef DECL_TILE_MUL((*tile_mul_fn));
 typedef DECL_ADD_AGED((*add_aged_fn));
 typedef DECL_EXP_AGED((*exp_aged_fn));
@@ -331,6 +348,7 @@ struct kernels {
      * one; the sum of whole numbers times that scale is added at once (fused).  Every
      * variant gives the same bits. */
     attn_av_fn attn_av;
+    attn_add_fn attn_add; /* of i16 */
 
     /* Training.  The product of two small dense matrices, k in rising order, each step
      * one fused multiply-add: the same bits in every variant.  c overlaps neither. */

@@ -22,6 +22,7 @@ DECL_ATTN_SCORES(attn_scores_ref);
 DECL_ATTN_AV(attn_av_ref);
 /* Those of pages of i16. */
 DECL_ATTN_AV(attn_av_ints_ref);
+DECL_ATTN_ADD(attn_add_ref);
 DECL_KV_STORE(kv_store_ints_ref);
 DECL_TILE_MUL(tile_mul_ref);
 DECL_ADD_AGED(add_aged_ref);

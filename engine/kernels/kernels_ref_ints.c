@@ -76,6 +76,69 @@ void attn_av_ints_ref(float *out, size_t ld_out, const float *p, size_t ld_p, in
     }
 }
 
+static float exp2_of(float t)
+{
+    t = t > EXP2_LEAST ? t : EXP2_LEAST;
+    float n = floorf(t), r = t - n;
+    float p = fmaf(fmaf(fmaf(EXP2_C4, r, EXP2_C3), r, EXP2_C2), r, EXP2_C1);
+    return ldexpf(fmaf(p, r, 1), (int)n);
+}
+
+/* A page's scores of one row, of which n slots are seen. */
+static float top_of(const float *scores, int n)
+{
+    float top = ATTN_LEAST;
+    for (int s = 0; s < n; s++)
+        top = scores[s] > top ? scores[s] : top;
+    return top * LOG2_E;
+}
+
+/* The parts of the sum of a page's weights: of slots ATTN_LANES apart. */
+static void add_weights(float *sum, const float *e, float keep, float part)
+{
+    for (int i = 0; i < ATTN_LANES; i++) {
+        float a = e[i] + e[ATTN_LANES + i], b = e[2 * ATTN_LANES + i] + e[3 * ATTN_LANES + i];
+        sum[i] = fmaf(a + b, part, sum[i] * keep);
+    }
+}
+
+static void add_row(float *out, float *sum, float *top, const float *scores, int n,
+                    const struct kv_values *v)
+{
+    const int16_t *values = v->page;
+    float e[PAGE_SLOTS], x[PAGE_SLOTS];
+    float of_page = top_of(scores, n), now = *top > of_page ? *top : of_page;
+    float keep = exp2_of(*top - now), part = exp2_of(of_page - now);
+    for (int s = 0; s < PAGE_SLOTS; s++) {
+        e[s] = exp2_of(fmaf(s < n ? scores[s] : -INFINITY, LOG2_E, -of_page));
+        x[s] = s < n ? e[s] * kv_i16_scales(values, v->D)[s] : 0;
+    }
+    add_weights(sum, e, keep, part);
+    *top = now;
+    float size = 0;
+    for (int s = 0; s < n; s++)
+        size = x[s] > size ? x[s] : size;
+    struct row_unit u = weight_unit_of(size);
+    for (int d = v->d0; d < v->d1; d++) {
+        int whole_sum = 0;
+        for (int s = 0; s < n; s++)
+            whole_sum += whole(x[s], u) * values[kv_i16_value(v->D, s, d)];
+        out[d] = fmaf((float)whole_sum, u.scale * part, out[d] * keep);
+    }
+}
+
+void attn_add_ref(const struct attn_sums *to, const float *scores, size_t ld_s, int T, int grow,
+                  const struct kv_values *v)
+{
+    for (int t = 0; t < T; t++) {
+        int n = v->n_slots + t * grow;
+        n = n < 0 ? 0 : n;
+        n = n > PAGE_SLOTS ? PAGE_SLOTS : n;
+        add_row(to->out + (size_t)t * to->ld, to->sum + t * ATTN_LANES, to->top + t,
+                scores + (size_t)t * ld_s, n, v);
+    }
+}
+
 void kv_store_ints_ref(void *kpage, void *vpage, enum kv_type type, int slot, const float *k,
                        const float *v, int D)
 {

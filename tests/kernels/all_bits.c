@@ -128,6 +128,12 @@ static void show_attention(void)
     const struct kv_keys ints = {keys, KV_I16, NULL}; /* the last type */
     k.attn_queries(&q, z, D, ROWS, D);
     SHOW(attn_scores, k.attn_scores(out, PAGE_SLOTS, &q, ROWS, D, &ints, 0.125f));
+    static float sum[ROWS * ATTN_LANES], top[ROWS];
+    const struct attn_sums so_far = {out, D, sum, top};
+    const struct kv_values page = {values, KV_I16, D, 0, D, PAGE_SLOTS - 3, NULL};
+    SHOW(attn_add, k.attn_add(&so_far, x, N, ROWS, 1, &page));
+    show("weights", sum, sizeof sum);
+    show("tops", top, sizeof top);
     float some;
     SHOW(softmax, out[N] = k.softmax(out, N, NULL));
     SHOW(entropy, out[N] = k.softmax(out, N, &some));

@@ -15,9 +15,9 @@ C_FLAGS = ['-xc', '-std=c11', '-Wmissing-prototypes', '-Wstrict-prototypes',
 CXX_FLAGS = ['-xc++', '-std=c++11']
 # Text with parameters, included by files that define these first, or of one instruction set.
 TEMPLATES = ('engine/kernels/arm/vec_neon.h', 'engine/kernels/vector/matmul_bytes.h', 'engine/kernels/vector/matmul_words.h',
-             'engine/kernels/vector/row_bins.h', 'engine/kernels/vector/row_cuts.h',
-             'engine/kernels/vector/vec.h', 'engine/kernels/x86/sort_avx512.h',
-             'engine/kernels/x86/span_avx512.h',
+             'engine/kernels/vector/page_weights.h', 'engine/kernels/vector/row_bins.h',
+             'engine/kernels/vector/row_cuts.h', 'engine/kernels/vector/vec.h',
+             'engine/kernels/x86/sort_avx512.h', 'engine/kernels/x86/span_avx512.h',
              'engine/kernels/x86/vec_avx2.h', 'engine/kernels/x86/vec_avx512.h',
              'engine/kernels/x86/vec_x86.h',
              'engine/kernels/window_rows.h', 'engine/kernels/choice_rows.h')

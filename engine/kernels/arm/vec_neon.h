@@ -292,6 +292,11 @@ INLINE vec v_round(vec x)
     return (vec){vrndnq_f32(x.lo), vrndnq_f32(x.hi)};
 }
 
+INLINE vec v_floor(vec x)
+{
+    return (vec){vrndmq_f32(x.lo), vrndmq_f32(x.hi)};
+}
+
 /* W whole numbers of 32 bits, or pairs of 16 */
 INLINE ints i_zero(void)
 {
@@ -368,6 +373,18 @@ INLINE void v_store_words(int16_t *p, vec x, vec y)
 {
     vst1q_s16(p, words_of(x));
     vst1q_s16(p + 8, words_of(y));
+}
+
+INLINE float32x4_t double_four(float32x4_t p, float32x4_t n)
+{
+    int32x4_t power = vshlq_n_s32(vcvtnq_s32_f32(n), 23);
+    return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), power));
+}
+
+/* p 2^n for whole n, both normal numbers */
+INLINE vec v_double(vec p, vec n)
+{
+    return (vec){double_four(p.lo, n.lo), double_four(p.hi, n.hi)};
 }
 
 INLINE float32x4_t power_of_two(int32x4_t n)

@@ -2,8 +2,8 @@
  * 16 bits are exact, so that every set gives the bits of the reference. */
 #include "engine/kernels/ints.h"
 #include "engine/kernels/kernels_ref.h"
+#include "engine/kernels/vector/page_weights.h"
 #include "engine/kernels/vector/sets.h"
-#include "engine/kernels/vector/vec.h"
 
 /* As of products of floats (attention.c); scores, whose tiles end more often, take all slots of a
  * page and few rows. */
@@ -12,8 +12,7 @@ enum {
     TILE_VECS = 2,
     FEW_ROWS = 4,
     FEW_VECS = KERNELS_AVX512 ? 4 : 2, /* of two to four rows */
-    VECS = 4,
-    WEIGHT_ROWS = 32 /* whose weights become whole numbers together */
+    VECS = 4
 };
 
 INLINE struct row_unit unit_of(const float *x, size_t n, float most)
@@ -100,7 +99,7 @@ INLINE void scores_tile(const struct scores *x, size_t s0, const int R, const in
                             .ld_y = PAGE_SLOTS,
                             .from = x->from,
                             .end = x->end,
-                            .next = x->next ? x->next + s0 : NULL};
+                            .next = x->next && x->row == 0 ? x->next + s0 : NULL};
     add_pairs(sum, &p, R, N);
     UNROLL
     for (int i = 0; i < R * N; i++) {
@@ -189,8 +188,8 @@ struct sums {
     float *out;
     size_t ld;
     const struct kv_values *v;
-    _Alignas(64) int16_t w[WEIGHT_ROWS][PAGE_SLOTS];
-    float scale[WEIGHT_ROWS];
+    size_t pairs; /* of slots */
+    const struct weights *of;
 };
 
 /* Rows from r0 on, N vectors of W channels from channel d on. */
@@ -198,18 +197,21 @@ INLINE void sums_tile(const struct sums *x, size_t r0, size_t d, const int R, co
 {
     ints sum[TILE_ROWS][VECS];
     const int32_t *next = x->v->next;
-    const struct pairs p = {.x = x->w[r0],
+    const struct pairs p = {.x = x->of->w[r0],
                             .ld_x = PAGE_SLOTS,
                             .y = (const int32_t *)x->v->page + d,
                             .ld_y = (size_t)x->v->D,
-                            .end = ((size_t)x->v->n_slots + 1) / 2,
-                            .next = next ? next + d : NULL};
+                            .end = x->pairs,
+                            .next = next && r0 == 0 ? next + d : NULL};
+    float *row = x->out + r0 * x->ld + d;
+    const float *scale = x->of->scale + r0, *keep = x->of->keep + r0;
+    const size_t ld = x->ld;
     add_pairs(sum, &p, R, N);
     UNROLL
     for (int i = 0; i < R * N; i++) {
-        size_t r = r0 + (size_t)(i / N);
-        float *out = x->out + r * x->ld + d + (size_t)(i % N * W);
-        v_store(out, v_fma(i_to_vec(sum[i / N][i % N]), v_set(x->scale[r]), v_load(out)));
+        float *out = row + (size_t)(i / N) * ld + (size_t)(i % N * W);
+        vec before = v_mul(v_load(out), v_set(keep[i / N]));
+        v_store(out, v_fma(i_to_vec(sum[i / N][i % N]), v_set(scale[i / N]), before));
     }
 }
 
@@ -247,18 +249,44 @@ void ISA(attn_av_ints)(float *out, size_t ld_out, const float *p, size_t ld_p, i
                        const struct kv_values *v)
 {
     const float *scales = kv_i16_scales(v->page, v->D);
-    struct sums x;
-    x.out = out;
-    x.ld = ld_out;
-    x.v = v;
+    struct weights w;
+    struct sums x = {
+        .out = out, .ld = ld_out, .v = v, .pairs = ((size_t)v->n_slots + 1) / 2, .of = &w};
     ask_for_scales(v->next, v->D);
     for (size_t rows = (size_t)T, n; rows > 0; rows -= n) {
         n = rows < WEIGHT_ROWS ? rows : WEIGHT_ROWS;
-        for (size_t r = 0; r < n; r++, p += ld_p)
-            x.scale[r] = v->n_slots == PAGE_SLOTS ? whole_weights(x.w[r], p, scales, PAGE_SLOTS)
-                                                  : whole_weights(x.w[r], p, scales, v->n_slots);
+        for (size_t r = 0; r < n; r++, p += ld_p) {
+            w.keep[r] = 1;
+            w.scale[r] = v->n_slots == PAGE_SLOTS ? whole_weights(w.w[r], p, scales, PAGE_SLOTS)
+                                                  : whole_weights(w.w[r], p, scales, v->n_slots);
+        }
         sums_of(&x, n);
         x.out += n * ld_out;
+    }
+}
+
+void ISA(attn_add)(const struct attn_sums *to, const float *scores, size_t ld_s, int T, int grow,
+                   const struct kv_values *v)
+{
+    struct weights w;
+    struct page_rows p; /* most of which needs no zeros */
+    struct sums x = {.ld = to->ld, .v = v, .of = &w};
+    if (v->D % W || (v->d1 - v->d0) % W) {
+        attn_add_ref(to, scores, ld_s, T, grow, v);
+        return;
+    }
+    ask_for_scales(v->next, v->D);
+    p.scales = kv_i16_scales(v->page, v->D);
+    p.ld = ld_s;
+    p.grow = grow;
+    for (int t = 0; t < T; t += WEIGHT_ROWS) {
+        p.scores = scores + (size_t)t * ld_s;
+        p.rows = T - t < WEIGHT_ROWS ? T - t : WEIGHT_ROWS;
+        p.first = v->n_slots + t * grow;
+        page_weights(&w, &p, to->sum + t * ATTN_LANES, to->top + t);
+        x.out = to->out + (size_t)t * to->ld;
+        x.pairs = ((size_t)slots_seen(&p, p.rows - 1) + 1) / 2;
+        sums_of(&x, (size_t)p.rows);
     }
 }
 

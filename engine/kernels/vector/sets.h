@@ -22,6 +22,7 @@
     DECL_ATTN_SCORES(attn_scores_##isa);                                                           \
     DECL_ATTN_AV(attn_av_##isa);                                                                   \
     DECL_ATTN_AV(attn_av_ints_##isa);                                                              \
+    DECL_ATTN_ADD(attn_add_##isa);                                                                 \
     DECL_KV_STORE(kv_store_ints_##isa);                                                            \
     DECL_TILE_MUL(tile_mul_##isa);                                                                 \
     DECL_ADD_AGED(add_aged_##isa);                                                                 \
@@ -68,14 +69,14 @@
             .matmul_words = matmul_words_##isa, .rope = rope_##isa, .swiglu = swiglu_##isa,        \
             .geglu = geglu_##isa, .soft_cap = soft_cap_##isa, .add = add_##isa,                    \
             .attn_queries = attn_queries_##isa, .attn_scores = attn_scores_##isa,                  \
-            .attn_qk = attn_qk_##isa, .attn_av = attn_av_##isa, .softmax = softmax_##isa,          \
-            .tile_mul = tile_mul_##isa, .add_aged = add_aged_##isa, .exp_aged = exp_aged_##isa,    \
-            .exp_row = exp_row_##isa, .max_row = max_row_##isa, .mul = mul_##isa,                  \
-            .softmax_grad = softmax_grad_##isa, .log_sum_exp = log_sum_exp_##isa,                  \
-            .kv_store = kv_store_##isa, .mass_add = mass_add_##isa, .row_cuts = row_cuts_##isa,    \
-            .mark = mark_##isa, .mass_add_rows = mass_add_rows_##isa,                              \
-            .mark_rows = mark_rows_##isa, .slide = slide_##isa,                                    \
-            .slide_spread = slide_spread_##isa, .spread = spread_##isa,                            \
+            .attn_qk = attn_qk_##isa, .attn_av = attn_av_##isa, .attn_add = attn_add_##isa,        \
+            .softmax = softmax_##isa, .tile_mul = tile_mul_##isa, .add_aged = add_aged_##isa,      \
+            .exp_aged = exp_aged_##isa, .exp_row = exp_row_##isa, .max_row = max_row_##isa,        \
+            .mul = mul_##isa, .softmax_grad = softmax_grad_##isa,                                  \
+            .log_sum_exp = log_sum_exp_##isa, .kv_store = kv_store_##isa,                          \
+            .mass_add = mass_add_##isa, .row_cuts = row_cuts_##isa, .mark = mark_##isa,            \
+            .mass_add_rows = mass_add_rows_##isa, .mark_rows = mark_rows_##isa,                    \
+            .slide = slide_##isa, .slide_spread = slide_spread_##isa, .spread = spread_##isa,      \
             .sum_between = sum_between_##isa, .take_share = take_share_##isa,                      \
             .most_shares = most_shares_##isa, .pool_max = pool_max_##isa,                          \
             .next_low = next_low_##isa, .reduce_sums = reduce_sums_##isa,                          \

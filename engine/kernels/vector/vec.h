@@ -33,6 +33,15 @@ INLINE void v_add_wide(double *to, vec x)
     wide_store(to + W / 2, wide_sum(wide_load(to + W / 2), v_high(x)));
 }
 
+#if !KERNELS_AVX512
+/* The largest of each of four rows of W floats, ld apart */
+INLINE void v_tops(float *to, const float *rows, size_t ld)
+{
+    for (size_t r = 0; r < 4; r++)
+        to[r] = v_top(v_load(rows + r * ld));
+}
+#endif
+
 #define EXP_LEAST -104.0f /* exp underflows to 0 below */
 
 /* exp(x) for x <= 88: 2^n * P(r), x = n ln 2 + r, |r| <= ln2 / 2, P the Taylor

@@ -172,6 +172,11 @@ INLINE vec v_round(vec x)
     return _mm256_round_ps(x, 8);
 }
 
+INLINE vec v_floor(vec x)
+{
+    return _mm256_round_ps(x, 9);
+}
+
 #define i_zero _mm256_setzero_si256
 
 INLINE ints i_load(const void *p)
@@ -203,6 +208,13 @@ INLINE void v_store_words(int16_t *p, vec x, vec y)
 {
     __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(x), _mm256_cvtps_epi32(y));
     _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute4x64_epi64(words, 0xd8));
+}
+
+/* p 2^n for whole n, both normal numbers */
+INLINE vec v_double(vec p, vec n)
+{
+    __m256i power = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), power));
 }
 
 INLINE vec power_of_two(__m256i n)

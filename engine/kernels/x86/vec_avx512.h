@@ -128,6 +128,11 @@ INLINE vec v_round(vec x)
     return _mm512_roundscale_ps(x, 8);
 }
 
+INLINE vec v_floor(vec x)
+{
+    return _mm512_roundscale_ps(x, 9);
+}
+
 #define i_zero _mm512_setzero_si512
 #define i_load _mm512_loadu_si512
 #define i_top _mm512_reduce_max_epi32
@@ -152,6 +157,25 @@ INLINE void v_store_words(int16_t *p, vec x, vec y)
     __m512i a = _mm512_cvtps_epi32(x), b = _mm512_cvtps_epi32(y);
     const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
     _mm512_storeu_si512(p, _mm512_permutexvar_epi64(order, _mm512_packs_epi32(a, b)));
+}
+
+/* The largest of each of four rows of W floats, ld apart */
+INLINE void v_tops(float *to, const float *rows, size_t ld)
+{
+    __m512 a = _mm512_loadu_ps(rows), b = _mm512_loadu_ps(rows + ld);
+    __m512 c = _mm512_loadu_ps(rows + 2 * ld), d = _mm512_loadu_ps(rows + 3 * ld);
+    a = _mm512_max_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b)); /* a, b, a, b .. */
+    c = _mm512_max_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    a = _mm512_max_ps(_mm512_shuffle_ps(a, c, 0x44), _mm512_shuffle_ps(a, c, 0xee));
+    __m256 x = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    _mm_storeu_ps(to, _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)));
+}
+
+/* p 2^n for whole n, both normal numbers */
+INLINE vec v_double(vec p, vec n)
+{
+    __m512i power = _mm512_slli_epi32(_mm512_cvtps_epi32(n), 23);
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), power));
 }
 
 #define v_scale _mm512_scalef_ps /* p 2^n for whole n */

@@ -1,0 +1,164 @@
+/* page_weights.h - weights of rows for the values of a page of i16, in whole numbers; private to
+ * attention_ints.c.
+ *
+ * What is alone of its row, as the largest score, is computed for all rows at once; x stays in the
+ * first cache meanwhile. */
+#ifndef KVF_ENGINE_PAGE_WEIGHTS_H
+#define KVF_ENGINE_PAGE_WEIGHTS_H
+
+#include "engine/kernels/ints.h"
+#include "engine/kernels/vector/vec.h"
+
+enum {
+    WEIGHT_ROWS = 32, /* whose weights become whole numbers together */
+    PAGE_VECS = PAGE_SLOTS / W,
+    LANE_VECS = ATTN_LANES / W
+};
+
+/* Weights of some rows are w times scale; what their sums were before counts keep times. */
+struct weights {
+    _Alignas(64) int16_t w[WEIGHT_ROWS][PAGE_SLOTS];
+    _Alignas(64) float scale[WEIGHT_ROWS];
+    float keep[WEIGHT_ROWS];
+};
+
+/* Scores of rows and what becomes of them; row r sees `first` + r * grow slots. */
+struct page_rows {
+    const float *scores, *scales;
+    size_t ld;
+    int rows, first, grow;
+    _Alignas(64) float x[WEIGHT_ROWS][PAGE_SLOTS]; /* weights times scales */
+    _Alignas(64) float most[WEIGHT_ROWS][W];       /* whose largest are: */
+    float top[WEIGHT_ROWS], part[WEIGHT_ROWS];     /* of the page's scores; what it counts */
+    float size[WEIGHT_ROWS];                       /* of x */
+};
+
+INLINE int slots_seen(const struct page_rows *p, int r)
+{
+    int n = p->first + r * p->grow;
+    n = n < 0 ? 0 : n;
+    return n > PAGE_SLOTS ? PAGE_SLOTS : n;
+}
+
+/* Vector i of a row, of which n slots are seen. */
+INLINE vec scores_seen(const float *row, int i, const int n)
+{
+    int left = n > i * W ? n - i * W : 0;
+    return n == PAGE_SLOTS ? v_load(row + i * W)
+                           : v_load_or(v_set(-INFINITY), first_lanes(left), row + i * W);
+}
+
+INLINE void most_of(float *most, const float *row, const int n)
+{
+    vec top[2] = {v_set(ATTN_LEAST), v_set(ATTN_LEAST)};
+    UNROLL
+    for (int i = 0; i < PAGE_VECS; i++)
+        top[i % 2] = v_max(scores_seen(row, i, n), top[i % 2]);
+    v_store(most, v_max(top[0], top[1]));
+}
+
+/* The largest of each row of `most`. */
+INLINE void largest_of(float *to, struct page_rows *p)
+{
+    for (int r = p->rows; r % 4; r++)
+        v_store(p->most[r], v_zero());
+    for (int r = 0; r < p->rows; r += 4)
+        v_tops(to + r, p->most[r], W);
+}
+
+/* As ints.h defines it; what is no number counts as the least. */
+INLINE vec v_exp2(vec t)
+{
+    t = v_max(t, v_set(EXP2_LEAST));
+    vec n = v_floor(t), r = v_sub(t, n);
+    vec p = v_fma(v_set(EXP2_C4), r, v_set(EXP2_C3));
+    p = v_fma(p, r, v_set(EXP2_C2));
+    p = v_fma(p, r, v_set(EXP2_C1));
+    return v_double(v_fma(p, r, v_set(1)), n);
+}
+
+/* The new tops of the rows, and what old sums and those of the page count. */
+INLINE void tops_of(struct page_rows *p, float *top, float *keep)
+{
+    float old[WEIGHT_ROWS];
+    for (int r = 0; r < p->rows; r++) {
+        int n = slots_seen(p, r);
+        const float *row = p->scores + (size_t)r * p->ld;
+        if (n == PAGE_SLOTS)
+            most_of(p->most[r], row, PAGE_SLOTS);
+        else
+            most_of(p->most[r], row, n);
+    }
+    largest_of(p->top, p);
+    for (int r = p->rows; r % W; r++)
+        p->top[r] = top[p->rows - 1];
+    for (int r = 0; r < p->rows; r++)
+        old[r] = top[r];
+    for (int r = p->rows; r % W; r++)
+        old[r] = top[p->rows - 1];
+    for (int r = 0; r < p->rows; r += W) {
+        vec of_page = v_mul(v_load(p->top + r), v_set(LOG2_E)), before = v_load(old + r);
+        vec now = v_max(of_page, before);
+        v_store(p->top + r, of_page);
+        v_store(old + r, now);
+        v_store(keep + r, v_exp2(v_sub(before, now)));
+        v_store(p->part + r, v_exp2(v_sub(of_page, now)));
+    }
+    for (int r = 0; r < p->rows; r++)
+        top[r] = old[r];
+}
+
+/* Row r: its weights are added up and multiplied with the scales of values. */
+INLINE void weigh(struct page_rows *p, int r, float *sum, float keep, const int n)
+{
+    const float *row = p->scores + (size_t)r * p->ld;
+    vec e[PAGE_VECS], top = v_set(-p->top[r]);
+    vec most = v_zero();
+    UNROLL
+    for (int i = 0; i < PAGE_VECS; i++) {
+        int left = n > i * W ? n - i * W : 0;
+        e[i] = v_exp2(v_fma(scores_seen(row, i, n), v_set(LOG2_E), top));
+        vec x = v_mul(e[i], n == PAGE_SLOTS ? v_load(p->scales + i * W)
+                                            : v_load_in(first_lanes(left), p->scales + i * W));
+        v_store(p->x[r] + i * W, x);
+        most = v_max(x, most);
+    }
+    v_store(p->most[r], most);
+    UNROLL
+    for (int i = 0; i < LANE_VECS; i++) {
+        vec a = v_add(e[i], e[LANE_VECS + i]),
+            b = v_add(e[2 * LANE_VECS + i], e[3 * LANE_VECS + i]);
+        vec before = v_mul(v_load(sum + i * W), v_set(keep));
+        v_store(sum + i * W, v_fma(v_add(a, b), v_set(p->part[r]), before));
+    }
+}
+
+INLINE void whole_row_of(int16_t *out, const float *x, float inverse)
+{
+    UNROLL
+    for (int i = 0; i < PAGE_VECS; i += 2)
+        v_store_words(out + i * W, v_mul(v_load(x + i * W), v_set(inverse)),
+                      v_mul(v_load(x + (i + 1) * W), v_set(inverse)));
+    if (!(inverse > 0))
+        memset(out, 0, PAGE_SLOTS * sizeof *out);
+}
+
+static void page_weights(struct weights *ret, struct page_rows *p, float *sum, float *top)
+{
+    tops_of(p, top, ret->keep);
+    for (int r = 0; r < p->rows; r++, sum += ATTN_LANES) {
+        int n = slots_seen(p, r);
+        if (n == PAGE_SLOTS)
+            weigh(p, r, sum, ret->keep[r], PAGE_SLOTS);
+        else
+            weigh(p, r, sum, ret->keep[r], n);
+    }
+    largest_of(p->size, p);
+    for (int r = 0; r < p->rows; r++) {
+        const struct row_unit u = weight_unit_of(p->size[r]);
+        ret->scale[r] = u.scale * p->part[r];
+        whole_row_of(ret->w[r], p->x[r], u.inverse);
+    }
+}
+
+#endif

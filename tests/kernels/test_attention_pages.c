@@ -1,0 +1,227 @@
+/* test_attention_pages.c - attention that goes on from page to page of whole numbers: the bits of
+ * the reference in every variant, and the mean that a softmax gives. */
+#include <float.h>
+
+#include "variants.h"
+
+static const int dims[] = {2, 5, 16, 20, 64, 80, 130};
+enum {
+    N_DIMS = sizeof dims / sizeof *dims,
+    MAX_D = 130,
+    MAX_T = 37,
+    PAGES = 3,
+    ALL = PAGES * PAGE_SLOTS,
+    LD_S = ALL + 5
+};
+
+static struct world {
+    float value[ALL][MAX_D], scores[MAX_T * LD_S];
+    _Alignas(64) unsigned char pages[PAGES][(MAX_D + 2) * 2 * PAGE_SLOTS];
+} w;
+
+struct result {
+    float out[MAX_T * MAX_D], sum[MAX_T * ATTN_LANES], top[MAX_T];
+};
+
+static void make_world(struct rng *r, const struct kernels *k, int D)
+{
+    static unsigned char keys[sizeof w.pages[0]];
+    fill_normal(r, &w.value[0][0], ALL * MAX_D, 0.3);
+    for (int t = 0; t < MAX_T; t++)
+        for (int s = 0; s < LD_S; s++)
+            w.scores[t * LD_S + s] = (float)(rng_normal(r) * (1 + t) + (s / PAGE_SLOTS * t % 7));
+    memset(w.pages, 0x7f, sizeof w.pages);
+    for (int s = 0; s < ALL; s++)
+        k->kv_store(keys, w.pages[s / PAGE_SLOTS], KV_I16, s % PAGE_SLOTS, w.value[s], w.value[s],
+                    D);
+}
+
+static struct attn_sums rows_from(struct result *r, int t, int D)
+{
+    return (struct attn_sums){r->out + t * D, (size_t)D, r->sum + t * ATTN_LANES, r->top + t};
+}
+
+/* Rows [t0, t1) of which row t sees seen + t * grow entries, channels [d0, d1). */
+static void attend(const struct kernels *k, struct result *r, int D, int t0, int t1, int seen,
+                   int grow, int d0, int d1)
+{
+    const struct attn_sums to = rows_from(r, t0, D);
+    for (int t = t0; t < t1; t++) {
+        memset(r->out + t * D + d0, 0, (size_t)(d1 - d0) * sizeof(float));
+        memset(r->sum + t * ATTN_LANES, 0, ATTN_LANES * sizeof(float));
+        r->top[t] = ATTN_LEAST;
+    }
+    for (int p = 0; p < PAGES; p++) {
+        const struct kv_values v = {w.pages[p],
+                                    KV_I16,
+                                    D,
+                                    d0,
+                                    d1,
+                                    seen + t0 * grow - p * PAGE_SLOTS,
+                                    p + 1 < PAGES ? w.pages[p + 1] : NULL};
+        k->attn_add(&to, w.scores + t0 * LD_S + p * PAGE_SLOTS, LD_S, t1 - t0, grow, &v);
+    }
+}
+
+static bool same(const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(isnan(a[i]) && isnan(b[i])) && memcmp(a + i, b + i, sizeof *a) != 0)
+            return false;
+    return true;
+}
+
+static void expect_bits_of_the_reference(const struct variant *v, int n, int D, int T, int seen,
+                                         int grow)
+{
+    static struct result ref, got;
+    attend(&v[0].k, &ref, D, 0, T, seen, grow, 0, D);
+    for (int i = 1; i < n; i++) {
+        attend(&v[i].k, &got, D, 0, T, seen, grow, 0, D);
+        cr_expect(same(ref.out, got.out, (size_t)(T * D)), "%s, D %d, %d rows from %d: sums",
+                  v[i].name, D, T, seen);
+        cr_expect(same(ref.sum, got.sum, (size_t)(T * ATTN_LANES)), "%s, D %d, %d rows from %d",
+                  v[i].name, D, T, seen);
+        cr_expect(same(ref.top, got.top, (size_t)T), "%s, D %d, %d rows from %d: tops", v[i].name,
+                  D, T, seen);
+    }
+}
+
+Test(attention_pages, every_variant_gives_the_bits_of_the_reference)
+{
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    rng_init(&r, 1);
+    int n = variants(v);
+    for (int c = 0; c < N_DIMS; c++)
+        for (int T = 1; T <= MAX_T; T += T < 10 ? 1 : 9) {
+            make_world(&r, &v[0].k, dims[c]);
+            expect_bits_of_the_reference(v, n, dims[c], T, 1 + (int)rng_below(&r, ALL - T), 1);
+            expect_bits_of_the_reference(v, n, dims[c], T, 1 + (int)rng_below(&r, ALL), 0);
+        }
+}
+
+/* Scores that are hidden or none, the largest and smallest, and values that are no numbers. */
+Test(attention_pages, hostile_numbers_give_the_same_bits_too)
+{
+    static const float odd[] = {NAN,     -NAN,   INFINITY, -INFINITY, -INFINITY, FLT_MAX, -FLT_MAX,
+                                FLT_MIN, 1e-45f, -0.0f,    1e30f,     -1e30f,    -87,     88};
+    enum { N_ODD = sizeof odd / sizeof *odd };
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    rng_init(&r, 2);
+    int n = variants(v);
+    for (int round = 0; round < 60; round++) {
+        int D = dims[round % N_DIMS], T = 1 + (int)rng_below(&r, MAX_T);
+        make_world(&r, &v[0].k, D);
+        for (int i = 0; i < 60; i++)
+            w.scores[rng_below(&r, MAX_T * LD_S)] = odd[rng_below(&r, N_ODD)];
+        for (int s = 0; s < PAGE_SLOTS; s++) /* a row that sees nothing of its first page */
+            w.scores[s] = -INFINITY;
+        for (int i = 0; i < round % 3; i++) {
+            float *scales = kv_i16_scales(w.pages[rng_below(&r, PAGES)], D);
+            scales[rng_below(&r, PAGE_SLOTS)] = i ? INFINITY : 0;
+        }
+        expect_bits_of_the_reference(v, n, D, T, 1 + (int)rng_below(&r, ALL - T), 1);
+    }
+}
+
+Test(attention_pages, rows_do_not_depend_on_their_neighbours)
+{
+    static struct result all, one;
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    rng_init(&r, 3);
+    int n = variants(v);
+    for (int i = 0; i < n; i++)
+        for (int c = 0; c < N_DIMS; c++) {
+            int D = dims[c], seen = 1 + (int)rng_below(&r, ALL - MAX_T);
+            make_world(&r, &v[i].k, D);
+            attend(&v[i].k, &all, D, 0, MAX_T, seen, 1, 0, D);
+            for (int t = 0; t < MAX_T; t++) {
+                for (int d = 0; d < D; d += KV_BLOCK)
+                    attend(&v[i].k, &one, D, t, t + 1, seen, 1, d,
+                           d + KV_BLOCK < D ? d + KV_BLOCK : D);
+                cr_expect(same(one.out + t * D, all.out + t * D, (size_t)D), "%s, D %d, row %d",
+                          v[i].name, D, t);
+            }
+        }
+}
+
+/* The mean of values by a softmax, in double; bound: of the roundings of weights, half a step of
+ * the largest weight times value of the page, and of values. */
+static double error_of(const struct result *got, int D, int t, int seen)
+{
+    const float *s = w.scores + t * LD_S;
+    double top = -INFINITY, weight[ALL], total = 0, sum = 0, bad = 0, off = 0;
+    for (int i = 0; i < seen; i++)
+        top = fmax(top, (double)s[i]);
+    for (int i = 0; i < seen; i++)
+        total += weight[i] = exp((double)s[i] - top);
+    for (int i = 0; i < ATTN_LANES; i++)
+        sum += (double)got->sum[t * ATTN_LANES + i];
+    for (int p = 0; p * PAGE_SLOTS < seen; p++) {
+        double step = 0;
+        for (int i = p * PAGE_SLOTS; i < seen && i < (p + 1) * PAGE_SLOTS; i++) {
+            double scale = (double)kv_i16_scales(w.pages[p], D)[i % PAGE_SLOTS];
+            step = fmax(step, weight[i] * scale);
+            off += weight[i] * scale / 2;
+        }
+        off += PAGE_SLOTS * 4095 * step / 8192 * 1.01;
+    }
+    for (int d = 0; d < D; d++) {
+        double exact = 0, size = 0;
+        for (int i = 0; i < seen; i++) {
+            exact += weight[i] * (double)w.value[i][d];
+            size += weight[i] * fabs((double)w.value[i][d]);
+        }
+        double error = fabs((double)got->out[t * D + d] / sum - exact / total);
+        bad = worst(error / ((off + 1.2e-5 * size) / total), bad);
+    }
+    return bad;
+}
+
+Test(attention_pages, the_mean_is_that_of_a_softmax)
+{
+    static struct result got;
+    struct kernels k;
+    struct rng r;
+    double bad = 0;
+    kernels_init(&k, 0);
+    rng_init(&r, 4);
+    for (int c = 0; c < N_DIMS; c++) {
+        int seen = 1 + (int)rng_below(&r, ALL - MAX_T);
+        make_world(&r, &k, dims[c]);
+        attend(&k, &got, dims[c], 0, MAX_T, seen, 1, 0, dims[c]);
+        for (int t = 0; t < MAX_T; t++)
+            bad = worst(error_of(&got, dims[c], t, seen + t), bad);
+    }
+    cr_expect(bad <= 1, "%g times the bound", bad);
+    cr_expect(bad > 1e-3, "a bound that is never near: %g", bad);
+}
+
+/* All values at their most and of one sign, all weights alike. */
+Test(attention_pages, the_largest_sums_do_not_overflow)
+{
+    static struct result got;
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    enum { D = 64 };
+    rng_init(&r, 5);
+    int n = variants(v);
+    for (int i = 0; i < n; i++) {
+        make_world(&r, &v[i].k, D);
+        for (int s = 0; s < ALL; s++) {
+            float row[D];
+            for (int d = 0; d < D; d++)
+                row[d] = -3;
+            static unsigned char keys[sizeof w.pages[0]];
+            v[i].k.kv_store(keys, w.pages[s / PAGE_SLOTS], KV_I16, s % PAGE_SLOTS, row, row, D);
+        }
+        for (int j = 0; j < MAX_T * LD_S; j++)
+            w.scores[j] = 0.1f;
+        attend(&v[i].k, &got, D, 0, MAX_T, ALL, 0, 0, D);
+        for (int t = 0; t < MAX_T; t++)
+            cr_assert(fabsf(got.out[t * D] / (ALL * -3.0f) - 1) < 1e-3f, "%s", v[i].name);
+    }
+}
