@@ -39,14 +39,15 @@ static void place_blocks(const struct qrows *to, size_t at, const struct qrows *
                          bool halves)
 {
     size_t all = (size_t)to->K / QBLOCK, n = (size_t)from->K / QBLOCK, i = 0;
+    size_t bytes = qrows_bytes(to);
     for (size_t t = 0; t < rows; t++, at += all)
         for (size_t b = at; b < at + n; b++, i++) {
-            memcpy(to->q + b * 2 * QBLOCK, from->q + i * 2 * QBLOCK, 2 * QBLOCK);
+            memcpy(to->q + b * bytes, from->q + i * bytes, bytes);
             to->scale[b] = from->scale[i];
             if (halves)
                 memcpy(to->half + 2 * b, from->half + 2 * i, 2 * sizeof *to->half);
             else
-                to->sum[b] = from->sum[i];
+                memcpy(to->sum + b, from->sum + i, sizeof *to->sum);
         }
 }
 
@@ -59,7 +60,8 @@ static void place_activations(const struct job *j, int c0, int n, const float *g
     const float *up = gate + (size_t)j->T * (size_t)n;
     _Alignas(64) float made[ROWS * GATED], scale[BLOCKS], sum[BLOCKS], half[2 * BLOCKS];
     _Alignas(64) int8_t bytes[ROWS * GATED * 2];
-    struct qrows rows = {bytes, scale, sum, half, n, s->gated.hi_alone};
+    struct qrows rows = s->gated;
+    rows.q = bytes, rows.scale = scale, rows.sum = sum, rows.half = half, rows.K = n;
     size_t all = (size_t)s->gated.K / QBLOCK;
     for (int t = 0; t < j->T; t += ROWS) {
         int many = j->T - t < ROWS ? j->T - t : ROWS;
@@ -105,6 +107,7 @@ static void make_integers(struct session *s, int T, const struct layer_weights *
     struct job j = {s, w, T, n_tasks};
     const struct qrows read = s->q;
     s->gated.K = d;
+    s->gated.lowest = w->down.lowest;
     par_run(s->e->pool, n_tasks, gated_task, &j);
     s->q = s->gated;
     s->gated = read;

@@ -19,6 +19,12 @@ static struct wrows words(const struct session *s)
     return (struct wrows){(int16_t *)(void *)s->q.q, s->q.scale, s->q.K};
 }
 
+void rows_for(struct session *s, const struct packed *w)
+{
+    s->q.K = w->K;
+    s->q.lowest = w->lowest;
+}
+
 void rows_as_integers(struct session *s, const float *x, size_t ld, int t0, int n,
                       const struct packed *w)
 {
@@ -126,7 +132,7 @@ static int panels_per_task(int n_panels, int threads, int T)
 void prepare_rows(struct session *s, const struct rows_in *in, int T, const struct packed *w)
 {
     struct job j = {.s = s, .in = in, .T = T, .w = w};
-    s->q.K = w->K;
+    rows_for(s, w);
     if (!in->ready && (w->n_blocks || in->make))
         par_run(s->e->pool, (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, prepare_task, &j);
 }
@@ -138,7 +144,7 @@ void linear(struct session *s, float *out, size_t ld, const struct rows_in *in, 
     int per_task = panels_per_task(w->n_panels, par_threads(pool), T);
     struct job j = {s, out, ld, in, T, w, per_task, 0};
     if (T == 1) {
-        s->q.K = w->K;
+        rows_for(s, w);
         linear_row(&j);
         return;
     }

@@ -66,22 +66,23 @@ static void segment_task(void *ctx, int seg, int thread)
     }
 }
 
-static void quantise_task(void *ctx, int t, int thread)
+static void quantise_task(void *ctx, int task, int thread)
 {
     const struct job *j = ctx;
     struct session *s = j->s;
+    int t0 = task * ROWS_PER_TASK, n = j->n - t0 < ROWS_PER_TASK ? j->n - t0 : ROWS_PER_TASK;
     (void)thread;
     size_t d = (size_t)s->e->config.d_model;
-    rows_as_integers(s, j->x + (size_t)t * d, d, t, 1, &s->e->weights->head);
+    rows_as_integers(s, j->x + (size_t)t0 * d, d, t0, n, &s->e->weights->head);
 }
 
 void segment_rows(struct session *s, const float *x, int n)
 {
     const struct packed *w = &s->e->weights->head;
     struct job j = {s, x, NULL, n};
-    s->q.K = w->K;
+    rows_for(s, w);
     if (w->n_blocks)
-        par_run(s->e->pool, n, quantise_task, &j);
+        par_run(s->e->pool, (n + ROWS_PER_TASK - 1) / ROWS_PER_TASK, quantise_task, &j);
 }
 
 bool wants_nll(const struct session *s)

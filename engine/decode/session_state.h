@@ -127,9 +127,10 @@ struct rows_in {
     bool ready;      /* their integers are in s->q */
 };
 
+/* From here on rows become integers for w (linear.c). */
+void rows_for(struct session *s, const struct packed *w);
 /* n rows at x, ld apart, as the integers that a matrix wants, if it does, in rows t0 and on of
- * s->q, whose K is that of the matrix.  And the product of T such rows with some of its panels
- * (linear.c). */
+ * s->q.  And the product of T such rows with some of its panels (linear.c). */
 void rows_as_integers(struct session *s, const float *x, size_t ld, int t0, int n,
                       const struct packed *w);
 void multiply_rows(const struct session *s, float *out, size_t ld, const float *x, size_t ld_x,

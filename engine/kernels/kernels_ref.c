@@ -17,31 +17,37 @@ void rmsnorm_ref(float *out, const float *x, const float *w, int T, int C, float
     }
 }
 
+/* One block of x; returns the sums of its halves. */
+static void quant_row_block(const struct qrows *out, size_t b, const float *x, int sum[2])
+{
+    const float most = out->hi_alone ? QROWS_MAX_8 : QROWS_MAX;
+    float max = 0;
+    for (int i = 0; i < QBLOCK; i++)
+        max = fmaxf(max, fabsf(x[i]));
+    if (max < QROWS_TINY)
+        max = 0;
+    float inverse = max > 0 ? most / max : 0;
+    int8_t *hi = out->q + b * qrows_bytes(out), *lo = hi + QBLOCK;
+    for (int i = 0; i < QBLOCK; i++) {
+        int q = (int)fminf(fmaxf(nearbyintf(x[i] * inverse), -most), most);
+        sum[i / (QBLOCK / 2)] += q;
+        if (out->hi_alone) {
+            hi[i] = (int8_t)q;
+            continue;
+        }
+        lo[i] = (int8_t)(((q + 128) & 255) - 128);
+        hi[i] = (int8_t)((q - lo[i]) / 256);
+    }
+    out->scale[b] = max / most;
+}
+
 void quant_rows_ref(struct qrows *out, const float *x, int T, int K)
 {
     size_t n_blocks = (size_t)T * (size_t)K / QBLOCK;
     for (size_t b = 0; b < n_blocks; b++) {
-        const float *v = x + b * QBLOCK;
-        float max = 0;
         int sum[2] = {0, 0};
-        for (int i = 0; i < QBLOCK; i++)
-            max = fmaxf(max, fabsf(v[i]));
-        if (max < QROWS_TINY)
-            max = 0;
-        float scale = max / QROWS_MAX, inverse = max > 0 ? QROWS_MAX / max : 0;
-        int8_t *hi = out->q + b * 2 * QBLOCK, *lo = hi + QBLOCK;
-        for (int i = 0; i < QBLOCK; i++) {
-            int q = (int)fminf(fmaxf(nearbyintf(v[i] * inverse), -QROWS_MAX), QROWS_MAX);
-            if (out->hi_alone)
-                q = (q + 128) & ~255;
-            lo[i] = (int8_t)(((q + 128) & 255) - 128);
-            hi[i] = (int8_t)((q - lo[i]) / 256);
-            sum[i / (QBLOCK / 2)] += q;
-        }
-        out->scale[b] = scale;
-        out->sum[b] = scale * (float)(sum[0] + sum[1]);
-        out->half[2 * b] = scale * (float)sum[0];
-        out->half[2 * b + 1] = scale * (float)sum[1];
+        quant_row_block(out, b, x + b * QBLOCK, sum);
+        qrows_sums(out, b, sum[0], sum[1]);
     }
 }
 
@@ -70,24 +76,35 @@ static void scales(const struct packed *w, size_t at, int h, int r, float *d, fl
         *m *= (float)w->fine[part + PANEL];
 }
 
-/* For each block, or each half of it: acc = fma(d * s_x, sum u q, acc); acc = fma(m, sum_x, acc).
- */
+/* Channels [k0, k1) of block `at` of output r, with the bytes of a block of x. */
+static int dot_block(const struct packed *w, size_t at, int r, const int8_t *hi, bool hi_alone,
+                     int k0, int k1)
+{
+    int sum = 0;
+    for (int k = k0; k < k1; k++)
+        sum += weight_u(w, at, r, k) * (hi_alone ? hi[k] : 256 * hi[k] + hi[QBLOCK + k]);
+    return sum;
+}
+
+/* For each block, or each half of it: acc = fma(d * s_x, sum u q, acc); acc = fma(m, sum_x, acc);
+ * or acc = fma(d * s_x, sum u q + low, acc) alone. */
 static float dot_q(const struct packed *w, int panel, int r, const struct qrows *x, int t)
 {
     size_t nb = (size_t)w->n_blocks;
     int parts = w->n_fine == 2 ? 2 : 1, n = QBLOCK / parts;
-    const float *sums = parts == 2 ? x->half : x->sum;
     float acc = 0, d, m;
     for (size_t b = 0; b < nb; b++) {
         size_t at = (size_t)panel * nb + b, row = (size_t)t * nb + b;
-        const int8_t *hi = x->q + row * 2 * QBLOCK, *lo = hi + QBLOCK;
+        const int8_t *q = x->q + row * qrows_bytes(x);
         for (int h = 0; h < parts; h++) {
-            int sum = 0;
-            for (int k = h * n; k < (h + 1) * n; k++)
-                sum += weight_u(w, at, r, k) * (256 * hi[k] + lo[k]);
+            size_t of_part = row * (size_t)parts + (size_t)h;
+            int sum = dot_block(w, at, r, q, x->hi_alone, h * n, (h + 1) * n);
             scales(w, at, h, r, &d, &m);
+            if (qrows_low(x))
+                sum += (parts == 2 ? x->half_low : x->low)[of_part];
             acc = fmaf(d * x->scale[row], (float)sum, acc);
-            acc = fmaf(m, sums[row * (size_t)parts + (size_t)h], acc);
+            if (!qrows_low(x))
+                acc = fmaf(m, (parts == 2 ? x->half : x->sum)[of_part], acc);
         }
     }
     return acc;

@@ -432,12 +432,12 @@ void packed_finish(struct packed *p)
 struct qrows qrows_from(const struct qrows *q, size_t t)
 {
     size_t at = t * (size_t)q->K;
-    return (struct qrows){q->q + 2 * at,
-                          q->scale + at / QBLOCK,
-                          q->sum + at / QBLOCK,
-                          q->half + at / QBLOCK * 2,
-                          q->K,
-                          q->hi_alone};
+    struct qrows rows = *q;
+    rows.q += at / QBLOCK * qrows_bytes(q);
+    rows.scale += at / QBLOCK;
+    rows.sum += at / QBLOCK;
+    rows.half += at / QBLOCK * 2;
+    return rows;
 }
 
 struct wrows wrows_from(const struct wrows *q, size_t t)

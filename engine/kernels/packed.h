@@ -155,22 +155,58 @@ size_t packed_bytes(const struct pack_source *src, int n_src, int K, enum pack_h
 struct packed packed_part(const struct packed *w, int p0, int n);
 void packed_finish(struct packed *p); /* accepts zeroed */
 
-/* Activations quantised for matmul_q: x = scale * (256 hi + lo), 16 bits as two
- * signed bytes, so that integer products of bytes serve.  Rows of 8 bits have hi
- * alone: lo is 0 there, and products may leave it out.  They cost 3e-3 nats per token
- * on a model of 135M weights (docs/reference/parity.md). */
+/* Activations quantised for matmul_q: x = scale * q, q = 256 hi + lo, 16 bits as two
+ * signed bytes, so that integer products of bytes serve.  Rows of 8 bits have one byte,
+ * q = hi.  They cost 3e-3 nats per token on a model of 135M weights (docs/reference/parity.md).
+ * There m = lowest d spares a product of floats:
+ *     sum_k w x = d s_x (sum(u q_x) + lowest sum(q_x)),
+ * an exact integer below 2^24, so that the rows are made for matrices of one `lowest`. */
 struct qrows {
-    int8_t *q;    /* [T][K/32][2][32]: hi, then lo */
+    int8_t *q;    /* [T][K/32][2][32]: hi, then lo; of 8 bits [T][K/32][32] */
     float *scale; /* [T][K/32] */
-    float *sum;   /* [T][K/32] scale * sum of (256 hi + lo) over the block */
-    float *half;  /* [T][K/32][2] the same over channels 0..15 and 16..31 of the block */
+    /* [T][K/32] scale * sum of q over the block, and [T][K/32][2] the same over its channels
+     * 0..15 and 16..31; where qrows_low, lowest * sum of q. */
+    union {
+        float *sum;
+        int32_t *low;
+    };
+    union {
+        float *half;
+        int32_t *half_low;
+    };
     int K;
-    bool hi_alone; /* 8 bits; quant_rows reads it, too */
+    bool hi_alone; /* 8 bits; quant_rows reads it, and lowest */
+    int lowest;    /* of the matrix */
 };
 struct qrows qrows_from(const struct qrows *q, size_t t); /* rows from t on, borrowed */
+/* Bytes of q of a row and a block. */
+static inline size_t qrows_bytes(const struct qrows *q)
+{
+    return q->hi_alone ? QBLOCK : 2 * QBLOCK;
+}
+/* Whether the sums are whole numbers. */
+static inline bool qrows_low(const struct qrows *q)
+{
+    return q->hi_alone && q->lowest;
+}
 
-/* Largest |256 hi + lo|; blocks whose largest |x| is below QROWS_TINY count as 0. */
+/* Sets the sums of block b, whose scale is there, from those of q over its halves. */
+static inline void qrows_sums(struct qrows *q, size_t b, int sum0, int sum1)
+{
+    if (qrows_low(q)) {
+        q->low[b] = q->lowest * (sum0 + sum1);
+        q->half_low[2 * b] = q->lowest * sum0;
+        q->half_low[2 * b + 1] = q->lowest * sum1;
+        return;
+    }
+    q->sum[b] = q->scale[b] * (float)(sum0 + sum1);
+    q->half[2 * b] = q->scale[b] * (float)sum0;
+    q->half[2 * b + 1] = q->scale[b] * (float)sum1;
+}
+
+/* Largest |q| of 16 and of 8 bits; blocks whose largest |x| is below QROWS_TINY count as 0. */
 #define QROWS_MAX 32512.0f
+#define QROWS_MAX_8 127.0f
 #define QROWS_TINY 1e-30f
 
 /* Activations as integers of 16 bits for matmul_words: x = scale * q, as said above. */

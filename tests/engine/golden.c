@@ -188,12 +188,13 @@ static void head_row(struct engine *e, const float *x, float *padded)
     const struct packed *w = &e->weights->head;
     size_t ld = (size_t)w->n_panels * PANEL;
     if (w->n_blocks) {
-        struct qrows q = {mem_alloc((size_t)w->K, 2),
-                          MEM_NEW(float, (size_t)w->n_blocks),
-                          MEM_NEW(float, (size_t)w->n_blocks),
-                          MEM_NEW(float, (size_t)w->n_blocks * 2),
-                          w->K,
-                          e->bits8};
+        struct qrows q = {.q = mem_alloc((size_t)w->K, 2),
+                          .scale = MEM_NEW(float, (size_t)w->n_blocks),
+                          .sum = MEM_NEW(float, (size_t)w->n_blocks),
+                          .half = MEM_NEW(float, (size_t)w->n_blocks * 2),
+                          .K = w->K,
+                          .hi_alone = e->bits8,
+                          .lowest = w->lowest};
         e->kernels.quant_rows(&q, x, 1, w->K);
         e->kernels.matmul_q(padded, ld, &q, 1, w, 0, w->n_panels);
         mem_free(q.q);

@@ -61,7 +61,7 @@ static void show_products(void)
                                              WEIGHT_Q6_K, WEIGHT_Q2_K, WEIGHT_Q5_K,
                                              WEIGHT_F32,  WEIGHT_F16,  WEIGHT_BF16};
     static int8_t bytes[ROOM];
-    struct qrows q = {bytes, x, y, z, K, false};
+    struct qrows q = {.q = bytes, .scale = x, .sum = y, .half = z, .K = K};
     for (size_t c = 0; c < 2 * sizeof types / sizeof *types; c++) {
         size_t i = c / 2, n = weight_bytes(types[i], (size_t)OUT * K);
         uint16_t *data = mem_alloc(n, 1);
@@ -74,6 +74,7 @@ static void show_products(void)
             exit(1);
         if (w.n_blocks) {
             q.hi_alone = c % 2;
+            q.lowest = w.lowest;
             k.quant_rows(&q, out, ROWS, K);
             k.matmul_q(out, OUT, &q, ROWS, &w, 0, OUT / PANEL);
         } else {
@@ -83,6 +84,7 @@ static void show_products(void)
         packed_finish(&w);
         mem_free(data);
     }
+    q.hi_alone = false;
     SHOW(quant_rows, k.quant_rows(&q, out, ROWS, K));
     show("bytes", bytes, sizeof bytes);
 }

@@ -19,6 +19,7 @@ struct product {
     uint16_t scale[2 * CELLS];
     int8_t fine[4 * CELLS], q[2 * MOST_T * MOST_K];
     float of_block[MOST_T * BLOCKS], sum[MOST_T * BLOCKS], half[2 * MOST_T * BLOCKS];
+    int32_t low[2 * MOST_T * BLOCKS];
     float want[MOST_T * LD], got[MOST_T * LD];
 };
 static struct product p;
@@ -46,7 +47,14 @@ static void make(struct rng *r, const struct form *f, int K, bool hi_alone)
     int super = K % 256 ? 1 : f->super, N = MOST_PANELS * PANEL, blocks = K / QBLOCK;
     p.w = (struct packed){f->kind, N,      K,         MOST_PANELS, blocks,   p.data,
                           p.scale, p.fine, f->n_fine, super,       f->lowest};
-    p.x = (struct qrows){p.q, p.of_block, p.sum, p.half, K, hi_alone};
+    p.x = (struct qrows){.q = p.q, .scale = p.of_block, .K = K, .hi_alone = hi_alone};
+    p.x.lowest = f->lowest;
+    p.x.sum = p.sum;
+    p.x.half = p.half;
+    if (qrows_low(&p.x)) {
+        p.x.low = p.low;
+        p.x.half_low = p.low;
+    }
     for (size_t i = 0; i < sizeof p.data; i++)
         p.data[i] = (uint8_t)some_byte(r, 0, 255);
     for (size_t i = 0; i < sizeof p.scale / sizeof *p.scale; i++) {
@@ -56,9 +64,9 @@ static void make(struct rng *r, const struct form *f, int K, bool hi_alone)
     for (size_t i = 0; i < sizeof p.fine; i++)
         p.fine[i] = (int8_t)some_byte(r, -128, 127);
     for (size_t i = 0; i < sizeof p.q; i++)
-        p.q[i] = (int8_t)some_byte(r, i / QBLOCK % 2 ? -128 : -127, 127);
-    for (size_t i = 0; hi_alone && i < sizeof p.q; i++)
-        p.q[i] = i / QBLOCK % 2 ? 0 : p.q[i];
+        p.q[i] = (int8_t)some_byte(r, i / QBLOCK % 2 && !hi_alone ? -128 : -127, 127);
+    for (size_t i = 0; i < sizeof p.low / sizeof *p.low; i++)
+        p.low[i] = (int32_t)rng_below(r, 1 << 20) - (1 << 19);
     fill_normal(r, p.of_block, MOST_T * BLOCKS, 1e-3);
     fill_normal(r, p.sum, MOST_T * BLOCKS, 1);
     fill_normal(r, p.half, 2 * MOST_T * BLOCKS, 1);

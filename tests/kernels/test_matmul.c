@@ -137,15 +137,16 @@ static struct packed pack(const struct matrix *m, int exact)
     return w;
 }
 
-static struct qrows make_qrows(int T, int K, bool hi_alone)
+static struct qrows make_qrows(int T, const struct packed *w, bool hi_alone)
 {
-    size_t n = (size_t)T * (size_t)K;
-    return (struct qrows){mem_alloc(n, 2),
-                          MEM_NEW(float, n / QBLOCK),
-                          MEM_NEW(float, n / QBLOCK),
-                          MEM_NEW(float, n / QBLOCK * 2),
-                          K,
-                          hi_alone};
+    size_t n = (size_t)T * (size_t)w->K;
+    return (struct qrows){.q = mem_alloc(n, 2),
+                          .scale = MEM_NEW(float, n / QBLOCK),
+                          .sum = MEM_NEW(float, n / QBLOCK),
+                          .half = MEM_NEW(float, n / QBLOCK * 2),
+                          .K = w->K,
+                          .hi_alone = hi_alone,
+                          .lowest = w->lowest};
 }
 
 static void free_qrows(struct qrows *q)
@@ -164,7 +165,7 @@ static void multiply(const struct kernels *k, float *out, size_t ld, const float
         k->matmul_f(out, ld, x, (size_t)w->K, T, w, panel0, n_panels);
         return;
     }
-    struct qrows q = make_qrows(T, w->K, hi_alone);
+    struct qrows q = make_qrows(T, w, hi_alone);
     k->quant_rows(&q, x, T, w->K);
     k->matmul_q(out, ld, &q, T, w, panel0, n_panels);
     free_qrows(&q);

@@ -16,7 +16,13 @@
 enum { TILE_ROWS = 4 };
 typedef int32x4x2_t ints;
 
-/* One block of R rows: their bytes, and without dot products their words 256 hi + lo. */
+INLINE ints ints_plus(ints x, int32_t i)
+{
+    return (ints){{vaddq_s32(x.val[0], vdupq_n_s32(i)), vaddq_s32(x.val[1], vdupq_n_s32(i))}};
+}
+
+/* One block of R rows: their bytes, and without dot products their words 256 hi + lo, or
+ * hi. */
 struct block {
     const int8_t *q;
     size_t ld;
@@ -30,8 +36,10 @@ INLINE void prepare(struct block *x, const int R, const int bits)
     UNROLL
     for (int i = 0; i < R * 4 && !KERNELS_DOT; i++) {
         const int8_t *q = x->q + (size_t)(i / 4) * x->ld + i % 4 * 8;
-        int16x8_t hi = vshlq_n_s16(vmovl_s8(vld1_s8(q)), 8);
-        x->words[i / 4][i % 4] = vaddw_s8(hi, vld1_s8(q + QBLOCK));
+        int16x8_t hi = vmovl_s8(vld1_s8(q));
+        if (!x->hi_alone)
+            hi = vaddw_s8(vshlq_n_s16(hi, 8), vld1_s8(q + QBLOCK));
+        x->words[i / 4][i % 4] = hi;
     }
 }
 
@@ -98,15 +106,18 @@ INLINE void dot_fours(int32x4_t sum[TILE_ROWS][4], const uint8_t *w, const struc
                       const int R, const int bits, const int g0, const int g1)
 {
     dot_bytes(sum, w, x, 0, R, bits, g0, g1);
-    UNROLL
-    for (int i = 0; i < 4 * R; i++)
-        sum[i / 4][i % 4] = vshlq_n_s32(sum[i / 4][i % 4], 8);
-    if (!x->hi_alone)
+    if (!x->hi_alone) {
+        UNROLL
+        for (int i = 0; i < 4 * R; i++)
+            sum[i / 4][i % 4] = vshlq_n_s32(sum[i / 4][i % 4], 8);
         dot_bytes(sum, w, x, QBLOCK, R, bits, g0, g1);
+    }
     UNROLL
     for (int r = 0; r < R && bits == 8; r++) {
         const int8_t *q = x->q + (size_t)r * x->ld;
-        int32_t all = 256 * sum_bytes(q, g0, g1) + sum_bytes(q + QBLOCK, g0, g1);
+        int32_t all = sum_bytes(q, g0, g1);
+        if (!x->hi_alone)
+            all = 256 * all + sum_bytes(q + QBLOCK, g0, g1);
         UNROLL
         for (int i = 0; i < 4; i++)
             sum[r][i] = vaddq_s32(sum[r][i], vdupq_n_s32(128 * all));

@@ -2,7 +2,8 @@
  * vectors of 8 outputs.  Integer sums are exact and the floats follow the reference, so all sets
  * give its bits.  Included by one file per instruction set, which defines before:
  *     TILE_ROWS, NAME(matmul_q)
- *     ints, ints_to_floats(x)     8 integers of 32 bits; the same as a vec
+ *     ints, ints_to_floats(x), ints_plus(x, i)
+ *                                 8 integers of 32 bits; the same as a vec; and i more of each
  *     struct block {q, ld, hi_alone ..}
  *                                 one block of R rows: their bytes, ld apart, and what prepare adds
  *     prepare(x, R, bits)
@@ -33,23 +34,30 @@ INLINE void factors(vec *d, vec *m, const struct packed *w, size_t at, size_t fi
         *m = v_mul(*m, v_load_bytes(small + PANEL));
 }
 
-/* acc += what the sums of part h of block `at` are: d scale sum + m sum(x).  scale, sums: of the
- * first row and its block, nb and nb * parts apart. */
+/* acc += what the sums of part h of block `at` are: d scale sum + m sum(x), or with qrows_low
+ * d scale (sum + low).  t: the first row; its block is b. */
 INLINE void add_scaled(vec acc[TILE_ROWS][2], ints sum[TILE_ROWS][2], const struct packed *w,
-                       size_t at, const float *scale, const float *sums, const int R, const int h,
-                       const int fine)
+                       size_t at, const struct qrows *x, size_t t, size_t b, const int R,
+                       const int h, const int fine)
 {
     size_t nb = (size_t)w->n_blocks, parts = fine == 2 ? 2 : 1;
+    const float *sums = fine == 2 ? x->half : x->sum;
+    const int32_t *low = fine == 2 ? x->half_low : x->low;
     UNROLL
     for (size_t half = 0; half < 2; half++) {
         vec d, m;
         factors(&d, &m, w, at, half * PANEL / 2, h, fine);
         UNROLL
         for (int r = 0; r < R; r++) {
-            size_t row = (size_t)r * nb;
-            vec ds = v_mul(d, v_set(scale[row])), s = v_set(sums[row * parts + (size_t)h]);
-            acc[r][half] = v_fma(ds, ints_to_floats(sum[r][half]), acc[r][half]);
-            acc[r][half] = v_fma(m, s, acc[r][half]);
+            size_t row = (t + (size_t)r) * nb + b, part = row * parts + (size_t)h;
+            vec ds = v_mul(d, v_set(x->scale[row]));
+            if (qrows_low(x)) {
+                ints all = ints_plus(sum[r][half], low[part]);
+                acc[r][half] = v_fma(ds, ints_to_floats(all), acc[r][half]);
+            } else {
+                acc[r][half] = v_fma(ds, ints_to_floats(sum[r][half]), acc[r][half]);
+                acc[r][half] = v_fma(m, v_set(sums[part]), acc[r][half]);
+            }
         }
     }
 }
@@ -59,23 +67,21 @@ INLINE void tile_q(float *out, size_t ld, const struct qrows *x, size_t t, const
                    size_t panel, const int R, const int bits, const int fine)
 {
     const int parts = fine == 2 ? 2 : 1, groups = 8 / parts;
-    size_t nb = (size_t)w->n_blocks, step = 64 * (size_t)bits;
-    const float *scale = x->scale + t * nb;
-    const float *sums = fine == 2 ? x->half + t * nb * 2 : x->sum + t * nb;
+    size_t nb = (size_t)w->n_blocks, step = 64 * (size_t)bits, bytes = qrows_bytes(x);
     vec acc[TILE_ROWS][2];
     UNROLL
     for (int i = 0; i < 2 * R; i++)
         acc[i / 2][i % 2] = v_zero();
     for (size_t b = 0; b < nb; b++) {
         struct block in = {
-            .q = x->q + (t * nb + b) * 2 * QBLOCK, .ld = nb * 2 * QBLOCK, .hi_alone = x->hi_alone};
+            .q = x->q + (t * nb + b) * bytes, .ld = nb * bytes, .hi_alone = x->hi_alone};
         size_t at = panel * nb + b;
         prepare(&in, R, bits);
         UNROLL
         for (int h = 0; h < parts; h++) {
             ints sum[TILE_ROWS][2];
             dot_panel(sum, w->data + at * step, &in, R, bits, h * groups, (h + 1) * groups);
-            add_scaled(acc, sum, w, at, scale + b, sums + b * (size_t)parts, R, h, fine);
+            add_scaled(acc, sum, w, at, x, t, b, R, h, fine);
         }
     }
     UNROLL

@@ -38,7 +38,8 @@ struct work {
 struct tile_x {
     const int8_t *q;
     const float *scale, *sums;
-    size_t nb;
+    const int32_t *low; /* NULL: sums */
+    size_t nb, bytes;   /* of a row and a block */
     bool hi_alone;
 };
 
@@ -47,8 +48,8 @@ struct tile_x {
 INLINE void multiply_step(tile_sums sums[BYTE_PANELS][2], const struct tile_x *x,
                           const struct span_q *s, size_t step, const int P, const int parts)
 {
-    const size_t stride = x->nb * 2 * QBLOCK, bytes = 512 / (size_t)parts;
-    const int8_t *q = x->q + step / (size_t)parts * 2 * QBLOCK
+    const size_t stride = x->nb * x->bytes, bytes = 512 / (size_t)parts;
+    const int8_t *q = x->q + step / (size_t)parts * x->bytes
                       + step % (size_t)parts * (size_t)(QBLOCK / parts);
     tile_zero(HI_SUMS);
     tile_load(WEIGHTS, s->bytes[0] + step * bytes, 64);
@@ -77,13 +78,23 @@ INLINE void multiply_step(tile_sums sums[BYTE_PANELS][2], const struct tile_x *x
         tile_store(SECOND_LO_SUMS, sums[1][LO], 64);
 }
 
-/* acc += what the sums of one step are, rows [r0, r0 + SHARE_ROWS): d scale sum + m sum(x). */
+/* What the tiles found of a row and a panel. */
+INLINE __m512i sum_of(tile_sums of[2], const struct tile_x *x, size_t row)
+{
+    __m512i hi = _mm512_load_si512(of[HI][row]);
+    if (x->hi_alone)
+        return hi;
+    return _mm512_add_epi32(_mm512_slli_epi32(hi, 8), _mm512_load_si512(of[LO][row]));
+}
+
+/* acc += what the sums of one step are, rows [r0, r0 + SHARE_ROWS): d scale sum + m sum(x), or with
+ * low d scale (sum + low). */
 INLINE void scale_step(__m512 acc[SHARE_ROWS][BYTE_PANELS], tile_sums sums[BYTE_PANELS][2],
                        const struct tile_x *x, const struct span_q *s, size_t step, size_t r0,
                        const int P, const int parts)
 {
     const float *scale = x->scale + r0 * x->nb + step / (size_t)parts;
-    const float *sum_x = x->sums + r0 * x->nb * (size_t)parts + step;
+    const size_t first = r0 * x->nb * (size_t)parts + step, ld = x->nb * (size_t)parts;
     __m512 d[BYTE_PANELS], m[BYTE_PANELS];
     UNROLL
     for (int p = 0; p < P; p++) {
@@ -93,15 +104,16 @@ INLINE void scale_step(__m512 acc[SHARE_ROWS][BYTE_PANELS], tile_sums sums[BYTE_
     UNROLL
     for (size_t r = 0; r < SHARE_ROWS; r++) {
         __m512 unit = _mm512_set1_ps(scale[r * x->nb]);
-        __m512 of_x = _mm512_set1_ps(sum_x[r * x->nb * (size_t)parts]);
         UNROLL
         for (int p = 0; p < P; p++) {
-            __m512i sum = _mm512_slli_epi32(_mm512_load_si512(sums[p][HI][r0 + r]), 8);
-            if (!x->hi_alone)
-                sum = _mm512_add_epi32(sum, _mm512_load_si512(sums[p][LO][r0 + r]));
+            __m512i sum = sum_of(sums[p], x, r0 + r);
             __m512 ds = _mm512_mul_ps(d[p], unit);
+            if (x->low)
+                sum = _mm512_add_epi32(sum, _mm512_set1_epi32(x->low[first + r * ld]));
             acc[r][p] = _mm512_fmadd_ps(ds, _mm512_cvtepi32_ps(sum), acc[r][p]);
-            acc[r][p] = _mm512_fmadd_ps(m[p], of_x, acc[r][p]);
+            if (!x->low)
+                acc[r][p] = _mm512_fmadd_ps(m[p], _mm512_set1_ps(x->sums[first + r * ld]),
+                                            acc[r][p]);
         }
     }
 }
@@ -143,9 +155,13 @@ INLINE void tile_steps(struct work *k, const struct tile_x *x, const struct span
 INLINE void tile_rows(float *out, size_t ld, const struct qrows *x, size_t t,
                       const struct span_q *s, const int P, const int parts)
 {
-    const size_t nb = s->nb, at = t * nb + s->b0;
-    const struct tile_x from = {x->q + at * 2 * QBLOCK, x->scale + at,
-                                parts == 2 ? x->half + at * 2 : x->sum + at, nb, x->hi_alone};
+    const size_t nb = s->nb, at = t * nb + s->b0, bytes = qrows_bytes(x);
+    struct tile_x from = {x->q + at * bytes, x->scale + at, .nb = nb, .bytes = bytes,
+                          .hi_alone = x->hi_alone};
+    if (qrows_low(x))
+        from.low = parts == 2 ? x->half_low + at * 2 : x->low + at;
+    else
+        from.sums = parts == 2 ? x->half + at * 2 : x->sum + at;
     struct work k;
     float *to = out + t * ld;
     for (int i = 0; i < TILE_ROWS * P; i++)

@@ -19,18 +19,36 @@ INLINE __m512i bytes4(const int8_t *p)
     return _mm512_set1_epi32(*(const int32_t *)(const void *)p);
 }
 
-/* Of a row and those behind it, whose blocks lie nb apart: bytes, scales and sums. */
+/* What rows are, which is constant in tiles: of 16 bits, of 8, or of 8 with whole numbers for sums.
+ */
+enum rows_form { ROWS_16, ROWS_8, ROWS_LOW };
+
+INLINE enum rows_form form_of(const struct qrows *x)
+{
+    if (!x->hi_alone)
+        return ROWS_16;
+    return x->lowest ? ROWS_LOW : ROWS_8;
+}
+
+/* Of a row and those behind it, whose blocks lie nb apart: bytes, `ld` for each row, scales and
+ * sums. */
 struct rows_of {
     const int8_t *q;
     const float *scale, *sums;
-    size_t nb;
-    bool hi_alone;
+    const int32_t *low;
+    size_t nb, ld;
 };
 
-INLINE struct rows_of rows_from(const struct qrows *x, size_t t, size_t nb, const int parts)
+INLINE struct rows_of rows_from(const struct qrows *x, size_t t, size_t nb, const int parts,
+                                const enum rows_form form)
 {
-    return (struct rows_of){x->q + t * nb * 2 * QBLOCK, x->scale + t * nb,
-                            parts == 2 ? x->half + t * nb * 2 : x->sum + t * nb, nb, x->hi_alone};
+    const size_t ld = nb * (form == ROWS_16 ? 2 * QBLOCK : QBLOCK), at = t * nb * (size_t)parts;
+    struct rows_of rows = {.q = x->q + t * ld, .scale = x->scale + t * nb, .nb = nb, .ld = ld};
+    if (form == ROWS_LOW)
+        rows.low = (parts == 2 ? x->half_low : x->low) + at;
+    else
+        rows.sums = (parts == 2 ? x->half : x->sum) + at;
+    return rows;
 }
 
 /* Compilers would else let every product read its bytes of x from memory, and a processor that
@@ -39,7 +57,8 @@ INLINE struct rows_of rows_from(const struct qrows *x, size_t t, size_t nb, cons
 
 /* sum[r][p] += dot products of the groups [g0, g1) of block b with the bytes q of R rows. */
 INLINE void dot_rows(__m512i sum[BYTE_ROWS][BYTE_PANELS], const struct span_q *s, size_t b,
-                     const int8_t *q, const int R, const int P, const int g0, const int g1)
+                     const int8_t *q, size_t ld, const int R, const int P, const int g0,
+                     const int g1)
 {
     UNROLL
     for (int g = g0; g < g1; g++) {
@@ -49,7 +68,7 @@ INLINE void dot_rows(__m512i sum[BYTE_ROWS][BYTE_PANELS], const struct span_q *s
             u[p] = _mm512_load_si512(s->bytes[p] + (b - s->b0) * 512 + g * 64);
         UNROLL
         for (int r = 0; r < R; r++) {
-            __m512i x = bytes4(q + (size_t)r * s->nb * 2 * QBLOCK + g * 4);
+            __m512i x = bytes4(q + (size_t)r * ld + g * 4);
             IN_REGISTER(x);
             UNROLL
             for (int p = 0; p < P; p++)
@@ -58,20 +77,23 @@ INLINE void dot_rows(__m512i sum[BYTE_ROWS][BYTE_PANELS], const struct span_q *s
     }
 }
 
-/* acc += what the sums of part h of block b are: d scale sum + m sum(x). */
+/* acc += what the sums of part h of block b are: d scale sum, and m sum(x) unless that is in it. */
 INLINE void add_scaled(__m512 acc[BYTE_ROWS][BYTE_PANELS], __m512i sum[BYTE_ROWS][BYTE_PANELS],
                        const struct span_q *s, size_t b, const struct rows_of *x, const int R,
-                       const int P, const int h, const int parts)
+                       const int P, const int h, const int parts, const enum rows_form form)
 {
     UNROLL
     for (int p = 0; p < P; p++) {
         const float *at = s->factors[p] + ((b - s->b0) * (size_t)parts + (size_t)h) * 2 * PANEL;
-        __m512 d = _mm512_load_ps(at), m = _mm512_load_ps(at + PANEL);
+        __m512 d = _mm512_load_ps(at);
         UNROLL
         for (int r = 0; r < R; r++) {
             size_t row = (size_t)r * x->nb + b;
             __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(x->scale[row]));
             acc[r][p] = _mm512_fmadd_ps(ds, _mm512_cvtepi32_ps(sum[r][p]), acc[r][p]);
+            if (form == ROWS_LOW)
+                continue;
+            __m512 m = _mm512_load_ps(at + PANEL);
             __m512 sum_x = _mm512_set1_ps(x->sums[row * (size_t)parts + (size_t)h]);
             acc[r][p] = _mm512_fmadd_ps(m, sum_x, acc[r][p]);
         }
@@ -80,32 +102,38 @@ INLINE void add_scaled(__m512 acc[BYTE_ROWS][BYTE_PANELS], __m512i sum[BYTE_ROWS
 
 /* What block b adds to R rows of P panels, in two halves where each has scales of its own. */
 INLINE void block_rows(__m512 acc[BYTE_ROWS][BYTE_PANELS], const struct span_q *s, size_t b,
-                       const struct rows_of *x, const int R, const int P, const int parts)
+                       const struct rows_of *x, const int R, const int P, const int parts,
+                       const enum rows_form form)
 {
     const int groups = 8 / parts;
-    const int8_t *hi = x->q + b * 2 * QBLOCK;
+    const int8_t *hi = x->q + b * (form == ROWS_16 ? 2 * QBLOCK : QBLOCK);
     UNROLL
     for (int h = 0; h < parts; h++) {
+        const size_t at = b * (size_t)parts + (size_t)h, ld = x->nb * (size_t)parts;
         __m512i sum[BYTE_ROWS][BYTE_PANELS];
         UNROLL
         for (int i = 0; i < R * P; i++)
-            sum[i / P][i % P] = _mm512_setzero_si512();
-        dot_rows(sum, s, b, hi, R, P, h * groups, (h + 1) * groups);
-        UNROLL
-        for (int i = 0; i < R * P; i++)
-            sum[i / P][i % P] = _mm512_slli_epi32(sum[i / P][i % P], 8);
-        if (!x->hi_alone)
-            dot_rows(sum, s, b, hi + QBLOCK, R, P, h * groups, (h + 1) * groups);
-        add_scaled(acc, sum, s, b, x, R, P, h, parts);
+            sum[i / P][i % P] = form == ROWS_LOW
+                                    ? _mm512_set1_epi32(x->low[at + ld * (size_t)(i / P)])
+                                    : _mm512_setzero_si512();
+        dot_rows(sum, s, b, hi, x->ld, R, P, h * groups, (h + 1) * groups);
+        if (form == ROWS_16) {
+            UNROLL
+            for (int i = 0; i < R * P; i++)
+                sum[i / P][i % P] = _mm512_slli_epi32(sum[i / P][i % P], 8);
+            dot_rows(sum, s, b, hi + QBLOCK, x->ld, R, P, h * groups, (h + 1) * groups);
+        }
+        add_scaled(acc, sum, s, b, x, R, P, h, parts, form);
     }
 }
 
 /* Rows [t, t + R) times a span of P panels, whose outputs go on from earlier spans.  Sums and
  * accumulators of all rows stay in registers. */
 INLINE void tile_rows(float *out, size_t ld, const struct qrows *q, size_t t,
-                      const struct span_q *s, const int R, const int P, const int parts)
+                      const struct span_q *s, const int R, const int P, const int parts,
+                      const enum rows_form form)
 {
-    const struct rows_of x = rows_from(q, t, s->nb, parts);
+    const struct rows_of x = rows_from(q, t, s->nb, parts, form);
     float *to = out + t * ld;
     __m512 acc[BYTE_ROWS][BYTE_PANELS];
     UNROLL
@@ -113,79 +141,128 @@ INLINE void tile_rows(float *out, size_t ld, const struct qrows *q, size_t t,
         acc[i / P][i % P] = s->b0 ? _mm512_loadu_ps(to + (size_t)(i / P) * ld + i % P * PANEL)
                                   : _mm512_setzero_ps();
     for (size_t b = s->b0; b < s->b1; b++)
-        block_rows(acc, s, b, &x, R, P, parts);
+        block_rows(acc, s, b, &x, R, P, parts, form);
     UNROLL
     for (int i = 0; i < R * P; i++)
         _mm512_storeu_ps(to + (size_t)(i / P) * ld + i % P * PANEL, acc[i / P][i % P]);
 }
 
-/* Rows [0, sixes) and, by four, [sixes, fours) times a span. */
-INLINE void rows_of_span(float *out, size_t ld, const struct qrows *x, size_t sixes, size_t fours,
-                         const struct span_q *s, const int P, const int parts)
+/* All rows of a task: those of [0, sixes) go by six, those of [sixes, fours) by four. */
+struct many {
+    float *out;
+    size_t ld;
+    const struct qrows *x;
+    size_t sixes, fours;
+    const char *next; /* what is read afterwards; each tile of six rows asks for `step` bytes */
+    size_t step;
+};
+
+INLINE void ask_ahead(struct many *m)
 {
-    for (size_t t = 0; t < sixes; t += BYTE_ROWS)
-        tile_rows(out, ld, x, t, s, BYTE_ROWS, P, parts);
-    for (size_t t = sixes; t < fours; t += 4)
-        tile_rows(out, ld, x, t, s, 4, P, parts);
+    for (size_t i = 0; i < m->step; i += 64)
+        _mm_prefetch(m->next + i, _MM_HINT_T1);
+    m->next += m->step;
 }
 
-/* The same times P whole panels, of which out is the first. */
-INLINE void rows_of_panels(float *out, size_t ld, const struct qrows *x, size_t sixes, size_t fours,
-                           const struct packed *w, size_t panel, const int P, const int bits,
-                           const int fine)
+/* The rows times a span. */
+INLINE void rows_of_span(struct many *m, const struct span_q *s, const int P, const int parts,
+                         const enum rows_form form)
 {
+    for (size_t t = 0; t < m->sixes; t += BYTE_ROWS) {
+        ask_ahead(m);
+        tile_rows(m->out, m->ld, m->x, t, s, BYTE_ROWS, P, parts, form);
+    }
+    for (size_t t = m->sixes; t < m->fours; t += 4)
+        tile_rows(m->out, m->ld, m->x, t, s, 4, P, parts, form);
+}
+
+/* The tiles of all forms of weights, which are the same once these are ready. */
+#define ROWS_OF_SPAN(name, P, parts)                                                               \
+    static __attribute__((noinline)) void name(struct many *m, const struct span_q *s)             \
+    {                                                                                              \
+        const enum rows_form form = form_of(m->x);                                                 \
+        if (form == ROWS_16)                                                                       \
+            rows_of_span(m, s, P, parts, ROWS_16);                                                 \
+        else if (form == ROWS_8)                                                                   \
+            rows_of_span(m, s, P, parts, ROWS_8);                                                  \
+        else                                                                                       \
+            rows_of_span(m, s, P, parts, ROWS_LOW);                                                \
+    }
+ROWS_OF_SPAN(one_whole, 1, 1)
+ROWS_OF_SPAN(one_halves, 1, 2)
+ROWS_OF_SPAN(two_whole, BYTE_PANELS, 1)
+ROWS_OF_SPAN(two_halves, BYTE_PANELS, 2)
+
+/* The rows times P whole panels, while those from `next` on come into the second cache. */
+INLINE void rows_of_panels(struct many m, const struct packed *w, size_t panel, size_t next,
+                           const int P, const int bits, const int fine)
+{
+    const size_t nb = (size_t)w->n_blocks, block = 64 * (size_t)bits;
+    const size_t tiles = m.sixes / BYTE_ROWS * ((nb + SPAN_BLOCKS - 1) / SPAN_BLOCKS);
     struct span_q s;
+    m.out += panel * PANEL;
+    m.next = (const char *)w->data + next * nb * block;
+    m.step = tiles ? ((size_t)P * nb * block / tiles + 64) / 64 * 64 : 0;
     before_spans(&s, w);
     while (next_span(&s, w, panel, P, bits, fine))
-        rows_of_span(out, ld, x, sixes, fours, &s, P, fine == 2 ? 2 : 1);
+        if (P == 1)
+            fine == 2 ? one_halves(&m, &s) : one_whole(&m, &s);
+        else
+            fine == 2 ? two_halves(&m, &s) : two_whole(&m, &s);
 }
 
-/* dot[r] = exact dot products of the groups [g0, g1) of a block with R rows: hi and lo, unless hi
- * is alone, go side by side, so that each group is read once. */
+/* dot[r] = exact dot products of the groups [g0, g1) of a block with R rows, whose sums begin at
+ * low: hi and lo go side by side, so that each group is read once. */
 INLINE void dot_few(__m512i dot[FEW_TILE], const uint8_t *block, const struct rows_of *x, size_t b,
-                    const int R, const int bits, const int g0, const int g1, const bool hi_alone)
+                    const int R, const int bits, const int h, const int parts,
+                    const enum rows_form form)
 {
+    const int groups = 8 / parts;
+    const size_t at = b * (size_t)parts + (size_t)h, ld = x->nb * (size_t)parts;
+    const int8_t *q = x->q + b * (form == ROWS_16 ? 2 * QBLOCK : QBLOCK);
     __m512i hi[FEW_TILE], lo[FEW_TILE];
     UNROLL
-    for (int r = 0; r < R; r++)
-        hi[r] = lo[r] = _mm512_setzero_si512();
+    for (int r = 0; r < R; r++) {
+        lo[r] = _mm512_setzero_si512();
+        hi[r] = form == ROWS_LOW ? _mm512_set1_epi32(x->low[at + ld * (size_t)r]) : lo[r];
+    }
     UNROLL
-    for (int g = g0; g < g1; g++) {
+    for (int g = h * groups; g < (h + 1) * groups; g++) {
         __m512i u = load_group(block, g, bits);
         UNROLL
         for (int r = 0; r < R; r++) {
-            const int8_t *at = x->q + ((size_t)r * x->nb + b) * 2 * QBLOCK + g * 4;
-            hi[r] = _mm512_dpbusd_epi32(hi[r], u, bytes4(at));
-            if (!hi_alone)
-                lo[r] = _mm512_dpbusd_epi32(lo[r], u, bytes4(at + QBLOCK));
+            hi[r] = _mm512_dpbusd_epi32(hi[r], u, bytes4(q + (size_t)r * x->ld + g * 4));
+            if (form == ROWS_16)
+                lo[r] = _mm512_dpbusd_epi32(lo[r], u,
+                                            bytes4(q + (size_t)r * x->ld + QBLOCK + g * 4));
         }
     }
     UNROLL
     for (int r = 0; r < R; r++)
-        dot[r] = _mm512_add_epi32(_mm512_slli_epi32(hi[r], 8), lo[r]);
+        dot[r] = form == ROWS_16 ? _mm512_add_epi32(_mm512_slli_epi32(hi[r], 8), lo[r]) : hi[r];
 }
 
 /* acc += what block b adds to R rows of the panel whose blocks begin with `first`. */
 INLINE void add_block(__m512 acc[FEW_TILE], const struct rows_of *x, const struct packed *w,
-                      size_t first, size_t b, const int R, const int bits, const int fine)
+                      size_t first, size_t b, const int R, const int bits, const int fine,
+                      const enum rows_form form)
 {
-    const int parts = fine == 2 ? 2 : 1, groups = 8 / parts;
+    const int parts = fine == 2 ? 2 : 1;
     const uint8_t *block = w->data + (first + b) * 64 * (size_t)bits;
     UNROLL
     for (int h = 0; h < parts; h++) {
         __m512i dot[FEW_TILE];
         __m512 d, m;
-        if (x->hi_alone)
-            dot_few(dot, block, x, b, R, bits, h * groups, (h + 1) * groups, true);
-        else
-            dot_few(dot, block, x, b, R, bits, h * groups, (h + 1) * groups, false);
+        dot_few(dot, block, x, b, R, bits, h, parts, form);
         factors(&d, &m, w, first + b, h, fine);
         UNROLL
         for (int r = 0; r < R; r++) {
             size_t at = (size_t)r * x->nb + b;
             __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(x->scale[at]));
-            __m512 sum = _mm512_set1_ps(x->sums[at * (size_t)parts + (size_t)h]);
             acc[r] = _mm512_fmadd_ps(ds, _mm512_cvtepi32_ps(dot[r]), acc[r]);
+            if (form == ROWS_LOW)
+                continue;
+            __m512 sum = _mm512_set1_ps(x->sums[at * (size_t)parts + (size_t)h]);
             acc[r] = _mm512_fmadd_ps(m, sum, acc[r]);
         }
     }
@@ -194,10 +271,11 @@ INLINE void add_block(__m512 acc[FEW_TILE], const struct rows_of *x, const struc
 /* Rows [t, t + R) times the panels [p0, p1), one after the other: memory is read as one stream, a
  * little ahead of the products. */
 INLINE void tile_few(float *out, size_t ld, const struct qrows *q, size_t t, const struct packed *w,
-                     size_t p0, size_t p1, const int R, const int bits, const int fine)
+                     size_t p0, size_t p1, const int R, const int bits, const int fine,
+                     const enum rows_form form)
 {
     const size_t nb = (size_t)w->n_blocks, bytes = 64 * (size_t)bits;
-    const struct rows_of x = rows_from(q, t, nb, fine == 2 ? 2 : 1);
+    const struct rows_of x = rows_from(q, t, nb, fine == 2 ? 2 : 1, form);
     for (size_t p = p0; p < p1; p++) {
         __m512 acc[FEW_TILE];
         UNROLL
@@ -207,7 +285,7 @@ INLINE void tile_few(float *out, size_t ld, const struct qrows *q, size_t t, con
             const char *ahead = (const char *)w->data + (p * nb + b) * bytes + AHEAD_BYTES;
             for (size_t i = 0; i < bytes; i += 64)
                 _mm_prefetch(ahead + i, _MM_HINT_T0);
-            add_block(acc, &x, w, p * nb, b, R, bits, fine);
+            add_block(acc, &x, w, p * nb, b, R, bits, fine, form);
         }
         UNROLL
         for (int r = 0; r < R; r++)
@@ -217,21 +295,29 @@ INLINE void tile_few(float *out, size_t ld, const struct qrows *q, size_t t, con
 
 /* Rows [t, rows), some panels after the others, which stay in the caches for all rows. */
 INLINE void few_rows(float *out, size_t ld, const struct qrows *x, size_t t, size_t rows,
-                     const struct packed *w, size_t p, size_t end, const int bits, const int fine)
+                     const struct packed *w, size_t p, size_t end, const int bits, const int fine,
+                     const enum rows_form form)
 {
     for (size_t first = t, p1; p < end; p = p1, t = first) {
         p1 = end - p < FEW_PANELS ? end : p + FEW_PANELS;
         for (; t + FEW_TILE <= rows; t += FEW_TILE)
-            tile_few(out, ld, x, t, w, p, p1, FEW_TILE, bits, fine);
+            tile_few(out, ld, x, t, w, p, p1, FEW_TILE, bits, fine, form);
         if (t + 4 <= rows)
-            tile_few(out, ld, x, t, w, p, p1, 4, bits, fine);
+            tile_few(out, ld, x, t, w, p, p1, 4, bits, fine, form);
         t += (rows - t) / 4 * 4;
         if (t + 2 <= rows)
-            tile_few(out, ld, x, t, w, p, p1, 2, bits, fine);
+            tile_few(out, ld, x, t, w, p, p1, 2, bits, fine, form);
         t += (rows - t) / 2 * 2;
         if (t < rows)
-            tile_few(out, ld, x, t, w, p, p1, 1, bits, fine);
+            tile_few(out, ld, x, t, w, p, p1, 1, bits, fine, form);
     }
+}
+
+/* The panels behind p; behind the last those of the task after the next, which another thread has.
+ */
+INLINE size_t next_of(size_t p, size_t end, int n_panels)
+{
+    return p < end ? p : end + (size_t)n_panels;
 }
 
 /* Many rows go by six, then by four, so that fewer than four are left. */
@@ -243,12 +329,20 @@ INLINE void rows_q(float *out, size_t ld, const struct qrows *x, int T, const st
     if (sixes && (rest == 2 || rest == 3))
         sixes -= BYTE_ROWS;
     size_t fours = rows > FEW_ROWS ? sixes + (rows - sixes) / 4 * 4 : 0;
+    const struct many m = {.out = out, .ld = ld, .x = x, .sixes = sixes, .fours = fours};
     for (; fours && p + BYTE_PANELS <= end; p += BYTE_PANELS)
-        rows_of_panels(out + p * PANEL, ld, x, sixes, fours, w, p, BYTE_PANELS, bits, fine);
+        rows_of_panels(m, w, p, next_of(p + BYTE_PANELS, end, n_panels), BYTE_PANELS, bits, fine);
     for (; fours && p < end; p++)
-        rows_of_panels(out + p * PANEL, ld, x, sixes, fours, w, p, 1, bits, fine);
-    if (fours < rows)
-        few_rows(out, ld, x, fours, rows, w, first, end, bits, fine);
+        rows_of_panels(m, w, p, next_of(p + 1, end, n_panels), 1, bits, fine);
+    if (fours == rows)
+        return;
+    const enum rows_form form = form_of(x);
+    if (form == ROWS_16)
+        few_rows(out, ld, x, fours, rows, w, first, end, bits, fine, ROWS_16);
+    else if (form == ROWS_8)
+        few_rows(out, ld, x, fours, rows, w, first, end, bits, fine, ROWS_8);
+    else
+        few_rows(out, ld, x, fours, rows, w, first, end, bits, fine, ROWS_LOW);
 }
 
 void matmul_q_avx512(float *out, size_t ld_out, const struct qrows *x, int T,

@@ -19,6 +19,7 @@
 enum { TILE_ROWS = 4 };
 typedef __m256i ints;
 #define ints_to_floats _mm256_cvtepi32_ps
+#define ints_plus(x, i) _mm256_add_epi32(x, _mm256_set1_epi32(i))
 
 /* One block of R rows: its bytes, or its words of even and of odd channels side by side, so that
  * each group of 4 channels is 4 bytes of either. */
@@ -57,7 +58,7 @@ INLINE __m256i load_group(const uint8_t *w, int g, const int bits)
     return _mm256_or_si256(low, high);
 }
 
-/* With AVX2 and more than 4 bits: 256 hi + lo as words. */
+/* With AVX2 and more than 4 bits: 256 hi + lo, or hi alone, as words. */
 INLINE void prepare(struct block *x, const int R, const int bits)
 {
     if (KERNELS_VNNI || bits == 4)
@@ -66,10 +67,13 @@ INLINE void prepare(struct block *x, const int R, const int bits)
     UNROLL
     for (int r = 0; r < R; r++) {
         const int8_t *q = x->q + (size_t)r * x->ld;
-        __m256i hi = load32(q), lo = load32(q + QBLOCK);
-        __m256i low_even = _mm256_srai_epi16(_mm256_slli_epi16(lo, 8), 8);
-        __m256i even = _mm256_add_epi16(_mm256_slli_epi16(hi, 8), low_even);
-        __m256i odd = _mm256_add_epi16(_mm256_and_si256(hi, high), _mm256_srai_epi16(lo, 8));
+        __m256i hi = load32(q), lo = x->hi_alone ? hi : load32(q + QBLOCK);
+        __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(lo, 8), 8);
+        __m256i odd = _mm256_srai_epi16(lo, 8);
+        if (!x->hi_alone) {
+            even = _mm256_add_epi16(_mm256_slli_epi16(hi, 8), even);
+            odd = _mm256_add_epi16(_mm256_and_si256(hi, high), odd);
+        }
         _mm256_store_si256((__m256i *)(void *)x->even[r], even);
         _mm256_store_si256((__m256i *)(void *)x->odd[r], odd);
     }
@@ -146,11 +150,12 @@ INLINE void dot_panel(ints sum[TILE_ROWS][2], const uint8_t *w, const struct blo
         sum[i / 2][i % 2] = _mm256_setzero_si256();
 #if KERNELS_VNNI
     dot_bytes(sum, w, x, 0, R, bits, g0, g1);
+    if (x->hi_alone)
+        return;
     UNROLL
     for (int i = 0; i < 2 * R; i++)
         sum[i / 2][i % 2] = _mm256_slli_epi32(sum[i / 2][i % 2], 8);
-    if (!x->hi_alone)
-        dot_bytes(sum, w, x, QBLOCK, R, bits, g0, g1);
+    dot_bytes(sum, w, x, QBLOCK, R, bits, g0, g1);
 #else
     if (bits > 4)
         dot_words(sum, w, x, R, bits, g0, g1);
@@ -160,13 +165,13 @@ INLINE void dot_panel(ints sum[TILE_ROWS][2], const uint8_t *w, const struct blo
         dot_nibbles(hi, w + half * 32, x, 0, R, g0, g1);
         UNROLL
         for (int r = 0; r < R; r++)
-            sum[r][half] = _mm256_slli_epi32(hi[r], 8);
+            sum[r][half] = hi[r];
         if (x->hi_alone)
             continue;
         dot_nibbles(lo, w + half * 32, x, QBLOCK, R, g0, g1);
         UNROLL
         for (int r = 0; r < R; r++)
-            sum[r][half] = _mm256_add_epi32(sum[r][half], lo[r]);
+            sum[r][half] = _mm256_add_epi32(_mm256_slli_epi32(hi[r], 8), lo[r]);
     }
 #endif
 }

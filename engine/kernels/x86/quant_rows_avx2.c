@@ -19,15 +19,34 @@ INLINE void store_bytes(int8_t *out, const __m256i q[4])
     _mm256_storeu_si256((__m256i *)(void *)out, bytes);
 }
 
-void quant_rows_avx2(struct qrows *out, const float *x, int T, int K)
+/* A block to hi and lo bytes, or to one byte each; sum: of its halves. */
+INLINE void quant_block(int8_t *to, const __m256 v[4], float inverse, __m256i sum[2],
+                        const bool eight)
 {
-    size_t n_blocks = (size_t)T * (size_t)K / QBLOCK;
+    const __m256 most = _mm256_set1_ps(eight ? QROWS_MAX_8 : QROWS_MAX), none = _mm256_setzero_ps();
+    __m256i hi[4], lo[4];
+    sum[0] = sum[1] = _mm256_setzero_si256();
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        __m256 scaled = _mm256_mul_ps(v[i], _mm256_set1_ps(inverse));
+        scaled = _mm256_max_ps(scaled, _mm256_sub_ps(none, most));
+        __m256i q = _mm256_cvtps_epi32(_mm256_min_ps(scaled, most));
+        lo[i] = _mm256_srai_epi32(_mm256_slli_epi32(q, 24), 24);
+        hi[i] = eight ? q : _mm256_srai_epi32(_mm256_sub_epi32(q, lo[i]), 8);
+        sum[i / 2] = _mm256_add_epi32(sum[i / 2], q);
+    }
+    store_bytes(to, hi);
+    if (!eight)
+        store_bytes(to + QBLOCK, lo);
+}
+
+INLINE void quant_all(struct qrows *out, const float *x, size_t n_blocks, const bool eight)
+{
     const __m256 no_sign = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
-    const __m256 most = _mm256_set1_ps(QROWS_MAX), least = _mm256_set1_ps(-QROWS_MAX);
-    const __m256i half = _mm256_set1_epi32(out->hi_alone ? 128 : 0);
-    const __m256i kept = _mm256_set1_epi32(out->hi_alone ? ~255 : ~0);
+    const float most = eight ? QROWS_MAX_8 : QROWS_MAX;
     for (size_t b = 0; b < n_blocks; b++) {
         __m256 v[4], top = _mm256_setzero_ps();
+        __m256i sum[2];
         UNROLL
         for (int i = 0; i < 4; i++) {
             v[i] = _mm256_loadu_ps(x + b * QBLOCK + (size_t)i * 8);
@@ -36,23 +55,17 @@ void quant_rows_avx2(struct qrows *out, const float *x, int T, int K)
         float max = v_top(top);
         if (!(max >= QROWS_TINY))
             max = 0;
-        __m256 inverse = _mm256_set1_ps(max > 0 ? QROWS_MAX / max : 0);
-        __m256i hi[4], lo[4], sum[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-        UNROLL
-        for (int i = 0; i < 4; i++) {
-            __m256 scaled = _mm256_mul_ps(v[i], inverse);
-            __m256i q = _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(scaled, least), most));
-            q = _mm256_and_si256(_mm256_add_epi32(q, half), kept);
-            lo[i] = _mm256_srai_epi32(_mm256_slli_epi32(q, 24), 24);
-            hi[i] = _mm256_srai_epi32(_mm256_sub_epi32(q, lo[i]), 8);
-            sum[i / 2] = _mm256_add_epi32(sum[i / 2], q);
-        }
-        store_bytes(out->q + b * 2 * QBLOCK, hi);
-        store_bytes(out->q + b * 2 * QBLOCK + QBLOCK, lo);
-        out->scale[b] = max / QROWS_MAX;
-        int sum0 = sum8_int(sum[0]), sum1 = sum8_int(sum[1]);
-        out->sum[b] = out->scale[b] * (float)(sum0 + sum1);
-        out->half[2 * b] = out->scale[b] * (float)sum0;
-        out->half[2 * b + 1] = out->scale[b] * (float)sum1;
+        quant_block(out->q + b * qrows_bytes(out), v, max > 0 ? most / max : 0, sum, eight);
+        out->scale[b] = max / most;
+        qrows_sums(out, b, sum8_int(sum[0]), sum8_int(sum[1]));
     }
+}
+
+void quant_rows_avx2(struct qrows *out, const float *x, int T, int K)
+{
+    size_t n_blocks = (size_t)T * (size_t)K / QBLOCK;
+    if (out->hi_alone)
+        quant_all(out, x, n_blocks, true);
+    else
+        quant_all(out, x, n_blocks, false);
 }

@@ -40,36 +40,24 @@ INLINE __m512 largest(const float *x)
                                max);
 }
 
-INLINE __m256i words_of(const float *x, __m512 inverse)
+INLINE __m256i words_of(const float *x, __m512 inverse, __m512 most)
 {
-    const __m512 most = _mm512_set1_ps(QROWS_MAX), least = _mm512_set1_ps(-QROWS_MAX);
     __m512 v = _mm512_mul_ps(_mm512_loadu_ps(x), inverse);
-    v = _mm512_min_ps(_mm512_max_ps(v, least), most);
+    v = _mm512_min_ps(_mm512_max_ps(v, _mm512_sub_ps(_mm512_setzero_ps(), most)), most);
     return _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(v));
 }
 
-/* What becomes of a word: all of it, or with hi alone its nearest multiple of 256. */
-struct kept {
-    __m512i half, bits;
-};
-
-INLINE struct kept kept_of(const struct qrows *out)
+/* A block to hi and lo bytes, or to one byte each.  Returns sums of its words: those of its first
+ * half in the first eight lanes, of its second half in the others. */
+INLINE __m512i quant_block(int8_t *q, const float *x, float inverse, const bool eight)
 {
-    return (struct kept){_mm512_set1_epi16(out->hi_alone ? 128 : 0),
-                         _mm512_set1_epi16(out->hi_alone ? ~255 : ~0)};
-}
-
-/* A block to hi and lo bytes.  Returns sums of its words: those of its first half in the first
- * eight lanes, of its second half in the others. */
-INLINE __m512i quant_block(int8_t *q, const float *x, float inverse, const struct kept *k)
-{
-    __m512 by = _mm512_set1_ps(inverse);
-    __m512i w = _mm512_inserti64x4(_mm512_castsi256_si512(words_of(x, by)), words_of(x + 16, by),
-                                   1);
-    w = _mm512_and_si512(_mm512_add_epi16(w, k->half), k->bits);
-    __m512i hi = _mm512_srai_epi16(_mm512_add_epi16(w, _mm512_set1_epi16(128)), 8);
+    __m512 by = _mm512_set1_ps(inverse), most = _mm512_set1_ps(eight ? QROWS_MAX_8 : QROWS_MAX);
+    __m512i w = _mm512_inserti64x4(_mm512_castsi256_si512(words_of(x, by, most)),
+                                   words_of(x + 16, by, most), 1);
+    __m512i hi = eight ? w : _mm512_srai_epi16(_mm512_add_epi16(w, _mm512_set1_epi16(128)), 8);
     _mm256_storeu_si256((__m256i *)(void *)q, _mm512_cvtepi16_epi8(hi));
-    _mm256_storeu_si256((__m256i *)(void *)(q + QBLOCK), _mm512_cvtepi16_epi8(w));
+    if (!eight)
+        _mm256_storeu_si256((__m256i *)(void *)(q + QBLOCK), _mm512_cvtepi16_epi8(w));
     return _mm512_madd_epi16(w, _mm512_set1_epi16(1));
 }
 
@@ -85,7 +73,7 @@ INLINE __m512i sums_of_four(const __m512i v[4])
 
 /* Eight blocks.  Returns their sums: in parts of 128 bits the first halves of blocks 0 to 3, their
  * second halves, and the same of blocks 4 to 7. */
-INLINE __m512i quant_eight(int8_t *q, const float *x, const float *inverse, const struct kept *k)
+INLINE __m512i quant_eight(int8_t *q, const float *x, const float *inverse, const bool eight)
 {
     __m512i four[2];
     UNROLL
@@ -94,7 +82,8 @@ INLINE __m512i quant_eight(int8_t *q, const float *x, const float *inverse, cons
         UNROLL
         for (int b = 0; b < 4; b++) {
             int at = i * 4 + b;
-            v[b] = quant_block(q + at * 2 * QBLOCK, x + at * QBLOCK, inverse[at], k);
+            v[b] = quant_block(q + at * (eight ? QBLOCK : 2 * QBLOCK), x + at * QBLOCK, inverse[at],
+                               eight);
         }
         four[i] = sums_of_four(v);
     }
@@ -102,7 +91,17 @@ INLINE __m512i quant_eight(int8_t *q, const float *x, const float *inverse, cons
                             _mm512_shuffle_i32x4(four[0], four[1], 0xdd));
 }
 
-INLINE void quant_together(struct qrows *out, size_t b, const float *x)
+/* Sums of words of 16 numbers, block b and those behind it or their halves, to where they belong:
+ * times their scales, or times the lowest of the matrix. */
+INLINE void store_sums(const struct qrows *out, float *to, __m512i sum, __m512 scale)
+{
+    if (qrows_low(out))
+        _mm512_storeu_si512(to, _mm512_mullo_epi32(sum, _mm512_set1_epi32(out->lowest)));
+    else
+        _mm512_storeu_ps(to, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(sum)));
+}
+
+INLINE void quant_together(struct qrows *out, size_t b, const float *x, const bool eight)
 {
     const __m512i halves_low = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11,
                                                  15);
@@ -110,52 +109,55 @@ INLINE void quant_together(struct qrows *out, size_t b, const float *x)
                                             27);
     const __m512i second = _mm512_setr_epi32(4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30,
                                              31);
-    const __m512 most = _mm512_set1_ps(QROWS_MAX);
+    const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    const __m512 most = _mm512_set1_ps(eight ? QROWS_MAX_8 : QROWS_MAX);
     __m512 max = largest(x), scale = _mm512_div_ps(max, most);
     _Alignas(64) float inverse[TOGETHER];
     __mmask16 some = _mm512_cmp_ps_mask(max, _mm512_setzero_ps(), _CMP_GT_OQ);
     _mm512_store_ps(inverse, _mm512_maskz_div_ps(some, most, max));
-    const struct kept k = kept_of(out);
-    int8_t *q = out->q + b * 2 * QBLOCK;
-    __m512i low = quant_eight(q, x, inverse, &k);
-    __m512i high = quant_eight(q + 16 * QBLOCK, x + 8 * QBLOCK, inverse + 8, &k);
+    const size_t bytes = eight ? QBLOCK : 2 * QBLOCK;
+    int8_t *q = out->q + b * bytes;
+    __m512i low = quant_eight(q, x, inverse, eight);
+    __m512i high = quant_eight(q + 8 * bytes, x + 8 * QBLOCK, inverse + 8, eight);
     __m512i whole = _mm512_add_epi32(_mm512_permutex2var_epi32(low, first, high),
                                      _mm512_permutex2var_epi32(low, second, high));
     _mm512_storeu_ps(out->scale + b, scale);
-    _mm512_storeu_ps(out->sum + b, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(whole)));
-    const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
-    const __m512i eight = _mm512_set1_epi32(8);
-    __m512 halves = _mm512_cvtepi32_ps(_mm512_permutexvar_epi32(halves_low, low));
-    __m512 by = _mm512_permutexvar_ps(twice, scale);
-    _mm512_storeu_ps(out->half + 2 * b, _mm512_mul_ps(by, halves));
-    halves = _mm512_cvtepi32_ps(_mm512_permutexvar_epi32(halves_low, high));
-    by = _mm512_permutexvar_ps(_mm512_add_epi32(twice, eight), scale);
-    _mm512_storeu_ps(out->half + 2 * b + TOGETHER, _mm512_mul_ps(by, halves));
+    store_sums(out, out->sum + b, whole, scale);
+    store_sums(out, out->half + 2 * b, _mm512_permutexvar_epi32(halves_low, low),
+               _mm512_permutexvar_ps(twice, scale));
+    store_sums(out, out->half + 2 * b + TOGETHER, _mm512_permutexvar_epi32(halves_low, high),
+               _mm512_permutexvar_ps(_mm512_add_epi32(twice, _mm512_set1_epi32(8)), scale));
 }
 
-INLINE void quant_one(struct qrows *out, size_t b, const float *x)
+INLINE void quant_one(struct qrows *out, size_t b, const float *x, const bool eight)
 {
     const __m512 no_sign = _mm512_castsi512_ps(_mm512_set1_epi32(0x7fffffff));
+    const float most = eight ? QROWS_MAX_8 : QROWS_MAX;
     float max = _mm512_reduce_max_ps(
         _mm512_max_ps(_mm512_and_ps(_mm512_loadu_ps(x), no_sign),
                       _mm512_and_ps(_mm512_loadu_ps(x + 16), no_sign)));
     if (!(max >= QROWS_TINY))
         max = 0;
-    const struct kept k = kept_of(out);
-    __m512i sums = quant_block(out->q + b * 2 * QBLOCK, x, max > 0 ? QROWS_MAX / max : 0, &k);
-    int sum0 = _mm512_mask_reduce_add_epi32(0x00ff, sums);
-    int sum1 = _mm512_mask_reduce_add_epi32(0xff00, sums);
-    out->scale[b] = max / QROWS_MAX;
-    out->sum[b] = out->scale[b] * (float)(sum0 + sum1);
-    out->half[2 * b] = out->scale[b] * (float)sum0;
-    out->half[2 * b + 1] = out->scale[b] * (float)sum1;
+    __m512i sums = quant_block(out->q + b * qrows_bytes(out), x, max > 0 ? most / max : 0, eight);
+    out->scale[b] = max / most;
+    qrows_sums(out, b, _mm512_mask_reduce_add_epi32(0x00ff, sums),
+               _mm512_mask_reduce_add_epi32(0xff00, sums));
+}
+
+INLINE void quant_all(struct qrows *out, const float *x, size_t n_blocks, const bool eight)
+{
+    size_t b = 0;
+    for (; b + TOGETHER <= n_blocks; b += TOGETHER)
+        quant_together(out, b, x + b * QBLOCK, eight);
+    for (; b < n_blocks; b++)
+        quant_one(out, b, x + b * QBLOCK, eight);
 }
 
 void quant_rows_avx512(struct qrows *out, const float *x, int T, int K)
 {
-    size_t n_blocks = (size_t)T * (size_t)K / QBLOCK, b = 0;
-    for (; b + TOGETHER <= n_blocks; b += TOGETHER)
-        quant_together(out, b, x + b * QBLOCK);
-    for (; b < n_blocks; b++)
-        quant_one(out, b, x + b * QBLOCK);
+    size_t n_blocks = (size_t)T * (size_t)K / QBLOCK;
+    if (out->hi_alone)
+        quant_all(out, x, n_blocks, true);
+    else
+        quant_all(out, x, n_blocks, false);
 }
