@@ -152,7 +152,7 @@ static bool next_piece(const struct jinja_text *t, const struct jinja_text *sep,
 struct jinja_value jinja_split(struct jinja *j, const struct jinja_text *t,
                                const struct jinja_text *sep, int64_t most)
 {
-    size_t at = 0, from, to;
+    size_t at = 0, from = 0, to = 0;
     int n = 0;
     if (sep && sep->n == 0)
         return jinja_refuse(j, KVF_E_FORMAT, "a text is split at an empty one");
