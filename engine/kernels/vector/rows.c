@@ -78,7 +78,7 @@ void ISA(mass_add)(double *sum, float *max, const float *p, int n)
         vec x = v_load(p + i);
         v_add_wide(sum + i, x);
         if (max)
-            v_store(max + i, v_max(v_load(max + i), x));
+            v_store(max + i, v_max(x, v_load(max + i))); /* of a number and none, the number */
     }
     mass_add_ref(sum + i, max ? max + i : NULL, p + i, n - i);
 }
@@ -96,7 +96,7 @@ INLINE void add_columns(double *sum, float *max, const struct weight_rows *w, si
         __builtin_prefetch(p + AHEAD);
         lo = wide_sum(lo, v_low(x));
         hi = wide_sum(hi, v_high(x));
-        top = v_max(top, x);
+        top = v_max(x, top);
     }
     wide_store(sum + i, lo);
     wide_store(sum + i + W / 2, hi);
