@@ -12,12 +12,13 @@
 #include <unistd.h>
 
 #include "tests/cuda/emulation_c.h"
+#include "tests/cuda/stacks.hh"
 
 namespace emulated
 {
 enum { READY, AT_BLOCK, AT_WARP, DONE };
 /* Stacks begin at differing places of a page, so that those of a block lie in a cache together. */
-enum { MAX_LANES = 1024, STACK = (64 << 10) + 9 * 64 };
+enum { MAX_LANES = 1024, STACK = STACK_TIMES * (64 << 10) + 9 * 64 };
 
 lane *current;
 uint3 block_index;
@@ -30,6 +31,7 @@ static lane lanes[MAX_LANES];
 static ucontext_t context[MAX_LANES];
 #endif
 static void *own_stack;             /* of who launches */
+static char *stacks;                /* [MAX_LANES][STACK] */
 static std::vector<unsigned> order; /* in which the lanes of a block go on, anew at each meeting */
 static size_t turn;
 static const std::function<void()> *body;
@@ -202,13 +204,17 @@ static void next_lane(lane *from)
         lane *l = &lanes[order[turn++]];
         current = l->state == READY ? l : nullptr;
     }
-    if (current != from)
-        change(from, current);
+    if (current == from)
+        return;
+    stack_leave(current ? stacks + (current - lanes) * STACK : nullptr, STACK);
+    change(from, current);
+    stack_enter();
 }
 
 /* What a fibre does: the body of one lane after the other, for ever. */
 static void fibre()
 {
+    stack_enter();
     for (;;) {
         (*body)();
         current->state = DONE;
@@ -218,16 +224,14 @@ static void fibre()
 
 static void make_fibres()
 {
-    static bool made;
-    if (made)
+    if (stacks)
         return;
-    made = true;
-    char *memory = (char *)mmap(nullptr, (size_t)MAX_LANES * STACK, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
+    stacks = (char *)mmap(nullptr, (size_t)MAX_LANES * STACK, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (stacks == MAP_FAILED)
         abort();
     for (int i = 0; i < MAX_LANES; i++) {
-        char *stack = memory + (size_t)i * STACK;
+        char *stack = stacks + (size_t)i * STACK;
 #if defined(__x86_64__)
         void **top = (void **)(void *)(stack + STACK) - 2; /* aligned as after a call */
         top[0] = (void *)fibre;

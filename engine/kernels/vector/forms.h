@@ -4,6 +4,10 @@
 
 #include "engine/kernels/packed.h"
 
+#ifdef ONE_FORM
+/* Where each access is checked, a compiler takes minutes for products of all forms. */
+#define WITH_FORM(rows, w, ...) rows(__VA_ARGS__, packed_bits((w)->kind), (w)->n_fine)
+#else
 /* rows(..., bits, fine) with constants for the form that w has.  Of 6 bits n_fine is 2. */
 #define WITH_FORM(rows, w, ...)                                                                    \
     do {                                                                                           \
@@ -26,5 +30,6 @@
         else                                                                                       \
             rows(__VA_ARGS__, bits, 2);                                                            \
     } while (0)
+#endif
 
 #endif
