@@ -103,9 +103,9 @@ struct session {
     atomic_int *step_sums; /* [n_heads][step_blocks] tasks of the sums of channels that are done */
     float *tile;           /* [threads][ld_tile] sums of a task for C rows and TILE_PANELS panels */
     size_t ld_tile;
-    float *step_weights;   /* [n_heads][step_blocks][ATTN_LANES] sums of weights so far, and */
-    float *step_tops;      /* [n_heads][step_blocks] as struct attn_sums has them */
-    float *segment;        /* [threads][C][VOCAB_SEGMENT] */
+    float *step_weights;    /* [n_heads][step_blocks][ATTN_LANES] sums of weights so far, and */
+    float *step_tops;       /* [n_heads][step_blocks] as struct attn_sums has them */
+    float *segment;         /* [threads][C][VOCAB_SEGMENT] */
     unsigned char *visible; /* [threads][ld_strip] */
     float *part_scratch;    /* [threads][ld_scratch] of gates, reads and rotated queries */
     size_t ld_scratch;
