@@ -18,6 +18,7 @@ TEMPLATES = ('engine/kernels/arm/vec_neon.h', 'engine/kernels/vector/matmul_byte
              'engine/kernels/vector/page_weights.h', 'engine/kernels/vector/row_bins.h',
              'engine/kernels/vector/row_cuts.h', 'engine/kernels/vector/vec.h',
              'engine/kernels/x86/sort_avx512.h', 'engine/kernels/x86/span_avx512.h',
+             'engine/kernels/x86/sums_avx2.h',
              'engine/kernels/x86/vec_avx2.h', 'engine/kernels/x86/vec_avx512.h',
              'engine/kernels/x86/vec_x86.h',
              'engine/kernels/window_rows.h', 'engine/kernels/choice_rows.h')

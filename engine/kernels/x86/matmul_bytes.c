@@ -5,10 +5,9 @@
  * A panel is two halves of 8 outputs.  What AVX2 has for bytes sums pairs of products in 16 bits:
  * 8 groups of 2 * 15 * 128 fit, which serves Q4.  A pair of 255 * 127 does not, so more bits
  * become words, which meet both bytes of x in one product: 2 * 255 * 32639 in 32 bits. */
-#include <string.h>
-
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/vec.h"
+#include "engine/kernels/x86/sums_avx2.h"
 
 #if KERNELS_VNNI
 #define NAME(name) name##_avxvnni
@@ -20,27 +19,6 @@ enum { TILE_ROWS = 4 };
 typedef __m256i ints;
 #define ints_to_floats _mm256_cvtepi32_ps
 #define ints_plus(x, i) _mm256_add_epi32(x, _mm256_set1_epi32(i))
-
-/* One block of R rows: its bytes, or its words of even and of odd channels side by side, so that
- * each group of 4 channels is 4 bytes of either. */
-struct block {
-    const int8_t *q;
-    size_t ld;
-    bool hi_alone;
-    _Alignas(32) int16_t even[TILE_ROWS][QBLOCK / 2], odd[TILE_ROWS][QBLOCK / 2];
-};
-
-INLINE __m256i load32(const void *p)
-{
-    return _mm256_loadu_si256((const __m256i *)p);
-}
-
-INLINE __m256i four_bytes(const void *p)
-{
-    int32_t x;
-    memcpy(&x, p, 4);
-    return _mm256_set1_epi32(x);
-}
 
 /* Group g of 8 for 8 outputs: 4 bytes of each.  w: of a panel and block, from one half on. */
 INLINE __m256i load_group(const uint8_t *w, int g, const int bits)
@@ -58,122 +36,173 @@ INLINE __m256i load_group(const uint8_t *w, int g, const int bits)
     return _mm256_or_si256(low, high);
 }
 
-/* With AVX2 and more than 4 bits: 256 hi + lo, or hi alone, as words. */
-INLINE void prepare(struct block *x, const int R, const int bits)
-{
-    if (KERNELS_VNNI || bits == 4)
-        return;
-    const __m256i high = _mm256_set1_epi16((short)0xff00);
-    UNROLL
-    for (int r = 0; r < R; r++) {
-        const int8_t *q = x->q + (size_t)r * x->ld;
-        __m256i hi = load32(q), lo = x->hi_alone ? hi : load32(q + QBLOCK);
-        __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(lo, 8), 8);
-        __m256i odd = _mm256_srai_epi16(lo, 8);
-        if (!x->hi_alone) {
-            even = _mm256_add_epi16(_mm256_slli_epi16(hi, 8), even);
-            odd = _mm256_add_epi16(_mm256_and_si256(hi, high), odd);
-        }
-        _mm256_store_si256((__m256i *)(void *)x->even[r], even);
-        _mm256_store_si256((__m256i *)(void *)x->odd[r], odd);
-    }
-}
-
 #if KERNELS_VNNI
-/* sum += dot products of the groups [g0, g1) with the bytes from `at` on. */
-INLINE void dot_bytes(ints sum[TILE_ROWS][2], const uint8_t *w, const struct block *x, int at,
-                      const int R, const int bits, const int g0, const int g1)
+enum { READY_BYTES = 512, READY_X = 64, SIGNS = 0 };
+#define READY_ROWS(signs) 0
+
+INLINE void ready_bytes(uint8_t *to, const uint8_t *w, const int bits)
 {
     UNROLL
-    for (int g = g0; g < g1; g++) {
-        __m256i u0 = load_group(w, g, bits), u1 = load_group(w + 32, g, bits);
-        UNROLL
-        for (int r = 0; r < R; r++) {
-            __m256i b = four_bytes(x->q + (size_t)r * x->ld + at + g * 4);
-            sum[r][0] = _mm256_dpbusd_avx_epi32(sum[r][0], u0, b);
-            sum[r][1] = _mm256_dpbusd_avx_epi32(sum[r][1], u1, b);
-        }
+    for (int g = 0; g < 8; g++) {
+        store32(to + g * 64, load_group(w, g, bits));
+        store32(to + g * 64 + 32, load_group(w + 32, g, bits));
     }
-}
-#else
-/* One half of a panel, one byte of x. */
-INLINE void dot_nibbles(ints sum[TILE_ROWS], const uint8_t *w, const struct block *x, int at,
-                        const int R, const int g0, const int g1)
-{
-    __m256i words[TILE_ROWS];
-    UNROLL
-    for (int r = 0; r < R; r++)
-        words[r] = _mm256_setzero_si256();
-    UNROLL
-    for (int g = g0; g < g1; g++) {
-        __m256i u = load_group(w, g, 4);
-        UNROLL
-        for (int r = 0; r < R; r++) {
-            __m256i b = four_bytes(x->q + (size_t)r * x->ld + at + g * 4);
-            words[r] = _mm256_add_epi16(words[r], _mm256_maddubs_epi16(u, b));
-        }
-    }
-    UNROLL
-    for (int r = 0; r < R; r++)
-        sum[r] = _mm256_madd_epi16(words[r], _mm256_set1_epi16(1));
 }
 
-/* Both halves of a panel, both bytes of x. */
-INLINE void dot_words(ints sum[TILE_ROWS][2], const uint8_t *w, const struct block *x, const int R,
-                      const int bits, const int g0, const int g1)
+INLINE void ready_block(int8_t *to, const int8_t *q, bool hi_alone)
 {
-    const __m256i low = _mm256_set1_epi16(255);
-    UNROLL
+    (void)to, (void)q, (void)hi_alone;
+}
+
+/* sum += dot products of the groups [g0, g1) of a block that is ready with bytes of R rows. */
+INLINE void dot_bytes(ints sum[TILE_ROWS][2], const uint8_t *w, const int8_t *x, size_t ld,
+                      const int R, const int g0, const int g1)
+{
+    ROLLED
     for (int g = g0; g < g1; g++) {
-        __m256i v0 = load_group(w, g, bits), v1 = load_group(w + 32, g, bits);
-        __m256i even[2] = {_mm256_and_si256(v0, low), _mm256_and_si256(v1, low)};
-        __m256i odd[2] = {_mm256_srli_epi16(v0, 8), _mm256_srli_epi16(v1, 8)};
+        __m256i u0 = load32(w + g * 64), u1 = load32(w + g * 64 + 32);
         UNROLL
         for (int r = 0; r < R; r++) {
-            __m256i a = four_bytes(x->even[r] + g * 2), b = four_bytes(x->odd[r] + g * 2);
-            UNROLL
-            for (int h = 0; h < 2; h++) {
-                sum[r][h] = _mm256_add_epi32(sum[r][h], _mm256_madd_epi16(even[h], a));
-                sum[r][h] = _mm256_add_epi32(sum[r][h], _mm256_madd_epi16(odd[h], b));
-            }
+            __m256i b = four_bytes(x + (size_t)r * ld + g * 4);
+            add_fours(&sum[r][0], u0, b);
+            add_fours(&sum[r][1], u1, b);
         }
     }
 }
-#endif
 
-/* The sums of the groups [g0, g1) of a block: R rows, both halves of a panel. */
-INLINE void dot_panel(ints sum[TILE_ROWS][2], const uint8_t *w, const struct block *x, const int R,
-                      const int bits, const int g0, const int g1)
+INLINE void dot_tile(ints sum[TILE_ROWS][2], const uint8_t *w, const int8_t *x, size_t ld,
+                     bool hi_alone, const int R, const int signs, const int g0, const int g1)
 {
+    (void)signs;
     UNROLL
     for (int i = 0; i < 2 * R; i++)
         sum[i / 2][i % 2] = _mm256_setzero_si256();
-#if KERNELS_VNNI
-    dot_bytes(sum, w, x, 0, R, bits, g0, g1);
-    if (x->hi_alone)
+    dot_bytes(sum, w, x, ld, R, g0, g1);
+    if (hi_alone)
         return;
     UNROLL
     for (int i = 0; i < 2 * R; i++)
         sum[i / 2][i % 2] = _mm256_slli_epi32(sum[i / 2][i % 2], 8);
-    dot_bytes(sum, w, x, QBLOCK, R, bits, g0, g1);
+    dot_bytes(sum, w, x + QBLOCK, ld, R, g0, g1);
+}
+
+/* hi_alone: a constant */
+INLINE void dot_row_of(ints sum[2], const uint8_t *w, const int8_t *q, const bool hi_alone,
+                       const int bits, const int g0, const int g1)
+{
+    __m256i hi[2], lo[2];
+    hi[0] = hi[1] = lo[0] = lo[1] = _mm256_setzero_si256();
+    UNROLL
+    for (int i = 2 * g0; i < 2 * g1; i++) {
+        __m256i u = load_group(w + i % 2 * 32, i / 2, bits);
+        add_fours(&hi[i % 2], u, four_bytes(q + i / 2 * 4));
+        if (!hi_alone)
+            add_fours(&lo[i % 2], u, four_bytes(q + QBLOCK + i / 2 * 4));
+    }
+    UNROLL
+    for (int half = 0; half < 2; half++)
+        sum[half] = hi_alone ? hi[half]
+                             : _mm256_add_epi32(_mm256_slli_epi32(hi[half], 8), lo[half]);
+}
+
+INLINE void dot_row(ints sum[2], const uint8_t *w, const int8_t *q, bool hi_alone, const int bits,
+                    const int g0, const int g1)
+{
+    if (hi_alone)
+        dot_row_of(sum, w, q, true, bits, g0, g1);
+    else
+        dot_row_of(sum, w, q, false, bits, g0, g1);
+}
 #else
-    if (bits > 4)
-        dot_words(sum, w, x, R, bits, g0, g1);
+enum { READY_BYTES = 1024, READY_X = 64, SIGNS = 0 };
+#define READY_ROWS(signs) 1
+
+/* Groups as words of even channels, then of odd ones: [8 groups][even, odd][16 rows][2 channels] */
+INLINE void ready_bytes(uint8_t *to, const uint8_t *w, const int bits)
+{
+    UNROLL
+    for (int i = 0; i < 16; i++) {
+        __m256i u = load_group(w + i % 2 * 32, i / 2, bits);
+        store32(to + i / 2 * 128 + i % 2 * 32, _mm256_and_si256(u, _mm256_set1_epi16(255)));
+        store32(to + i / 2 * 128 + 64 + i % 2 * 32, _mm256_srli_epi16(u, 8));
+    }
+}
+
+/* 256 hi + lo, or hi alone, of the even channels of a block, then of the odd ones. */
+INLINE void words_of(__m256i words[2], const int8_t *q, bool hi_alone)
+{
+    __m256i hi = load32(q), lo = hi_alone ? hi : load32(q + QBLOCK);
+    words[0] = _mm256_srai_epi16(_mm256_slli_epi16(lo, 8), 8);
+    words[1] = _mm256_srai_epi16(lo, 8);
+    if (hi_alone)
+        return;
+    words[0] = _mm256_add_epi16(_mm256_slli_epi16(hi, 8), words[0]);
+    words[1] = _mm256_add_epi16(_mm256_and_si256(hi, _mm256_set1_epi16((short)0xff00)), words[1]);
+}
+
+INLINE void ready_block(int8_t *to, const int8_t *q, bool hi_alone)
+{
+    __m256i words[2];
+    words_of(words, q, hi_alone);
+    store32(to, words[0]);
+    store32(to + QBLOCK, words[1]);
+}
+
+INLINE void dot_tile(ints sum[TILE_ROWS][2], const uint8_t *w, const int8_t *x, size_t ld,
+                     bool hi_alone, const int R, const int signs, const int g0, const int g1)
+{
+    (void)hi_alone, (void)signs;
+    UNROLL
+    for (int i = 0; i < 2 * R; i++)
+        sum[i / 2][i % 2] = _mm256_setzero_si256();
+    for (int g = g0; g < g1; g++) {
+        UNROLL
+        for (int odd = 0; odd < 2; odd++) {
+            __m256i u0 = load32(w + g * 128 + odd * 64), u1 = load32(w + g * 128 + odd * 64 + 32);
+            UNROLL
+            for (int r = 0; r < R; r++) {
+                __m256i b = four_bytes(x + (size_t)r * ld + odd * QBLOCK + g * 4);
+                add_pairs(&sum[r][0], u0, b);
+                add_pairs(&sum[r][1], u1, b);
+            }
+        }
+    }
+}
+
+/* One half of a panel of nibbles, whose products with one byte of x add up in 16 bits. */
+INLINE __m256i dot_nibbles(const uint8_t *w, const int8_t *q, const int g0, const int g1)
+{
+    __m256i words = _mm256_setzero_si256();
+    UNROLL
+    for (int g = g0; g < g1; g++)
+        words = _mm256_add_epi16(words,
+                                 _mm256_maddubs_epi16(load_group(w, g, 4), four_bytes(q + g * 4)));
+    return _mm256_madd_epi16(words, _mm256_set1_epi16(1));
+}
+
+INLINE void dot_row(ints sum[2], const uint8_t *w, const int8_t *q, bool hi_alone, const int bits,
+                    const int g0, const int g1)
+{
     UNROLL
     for (int half = 0; bits == 4 && half < 2; half++) {
-        __m256i hi[TILE_ROWS], lo[TILE_ROWS];
-        dot_nibbles(hi, w + half * 32, x, 0, R, g0, g1);
-        UNROLL
-        for (int r = 0; r < R; r++)
-            sum[r][half] = hi[r];
-        if (x->hi_alone)
-            continue;
-        dot_nibbles(lo, w + half * 32, x, QBLOCK, R, g0, g1);
-        UNROLL
-        for (int r = 0; r < R; r++)
-            sum[r][half] = _mm256_add_epi32(_mm256_slli_epi32(hi[r], 8), lo[r]);
+        sum[half] = dot_nibbles(w + half * 32, q, g0, g1);
+        if (!hi_alone)
+            sum[half] = _mm256_add_epi32(_mm256_slli_epi32(sum[half], 8),
+                                         dot_nibbles(w + half * 32, q + QBLOCK, g0, g1));
     }
-#endif
+    if (bits == 4)
+        return;
+    _Alignas(32) int8_t x[2 * QBLOCK];
+    ready_block(x, q, hi_alone);
+    sum[0] = sum[1] = _mm256_setzero_si256();
+    UNROLL
+    for (int i = 2 * g0; i < 2 * g1; i++) {
+        __m256i u = load_group(w + i % 2 * 32, i / 2, bits);
+        __m256i even = _mm256_and_si256(u, _mm256_set1_epi16(255)), odd = _mm256_srli_epi16(u, 8);
+        add_pairs(&sum[i % 2], even, four_bytes(x + i / 2 * 4));
+        add_pairs(&sum[i % 2], odd, four_bytes(x + QBLOCK + i / 2 * 4));
+    }
 }
+#endif
 
 #include "engine/kernels/vector/matmul_bytes.h"
