@@ -82,7 +82,8 @@ static bool put_positions(struct session *s, int layer)
     bool plain = true;
     for (int h = 0; m->d_pos && h < H; h++) {
         struct cache_head view = cache_view(s->cache, layer, h);
-        memcpy(m->pos + (size_t)h * s->ld_strip, view.pos, (size_t)view.n * sizeof *view.pos);
+        if (view.n > 0)
+            memcpy(m->pos + (size_t)h * s->ld_strip, view.pos, (size_t)view.n * sizeof *view.pos);
         plain &= view.plain;
     }
     if (!plain)
@@ -107,8 +108,9 @@ int mirror_layer(struct session *s, int layer, int T, int pos0, struct gpu_cache
     }
     for (int h = 0; leaves && h < H; h++) {
         struct cache_head view = cache_view(s->cache, layer, h);
-        memcpy(m->until + (size_t)h * (size_t)ld_slot, view.until,
-               (size_t)view.n * sizeof *view.until);
+        if (view.n > 0)
+            memcpy(m->until + (size_t)h * (size_t)ld_slot, view.until,
+                   (size_t)view.n * sizeof *view.until);
     }
     bool moved = put_positions(s, layer);
     size_t table = (size_t)H * (size_t)m->ld_table;

@@ -271,7 +271,8 @@ static bool put_until(const struct chunk *k, const float *numbers, const int32_t
         return false;
     for (int h = 0; h < H; h++) {
         struct cache_head view = cache_view(s->cache, k->layer, h);
-        memcpy(until + (size_t)h * s->ld_strip, view.until, (size_t)view.n * sizeof *until);
+        if (view.n > 0)
+            memcpy(until + (size_t)h * s->ld_strip, view.until, (size_t)view.n * sizeof *until);
     }
     size_t ld = s->ld_strip * sizeof *until;
     gpu_put_rows(m->gpu, m->d_until, ld, until, ld, (size_t)k->most * sizeof *until, (size_t)H);
@@ -293,7 +294,8 @@ static bool put_positions(const struct chunk *k)
     for (int h = 0; k->p->host.pos && h < H; h++) {
         struct cache_head view = cache_view(s->cache, k->layer, h);
         int32_t *pos = k->p->host.pos + (size_t)(i * H + h) * ld;
-        memcpy(pos, view.pos, (size_t)view.n * sizeof *pos);
+        if (view.n > 0)
+            memcpy(pos, view.pos, (size_t)view.n * sizeof *pos);
         for (int t = 0; t < k->T; t++)
             pos[view.n + t] = s->n_past + t;
         plain &= view.plain && view.n == s->n_past;

@@ -291,3 +291,37 @@ Test(attention_ints, what_is_no_number_stays_with_its_entry)
             cr_expect(isfinite(got.sums[j]), "%s", v[i].name);
     }
 }
+
+/* Moved within a page or to another, entries are those that were there, and others stay. */
+static void expect_moved(struct rng *r, int D, bool within)
+{
+    _Alignas(64) static unsigned char a[2][2 * sizeof w.keys], before[sizeof a];
+    size_t half = kv_half_bytes(KV_I16, D);
+    for (size_t i = 0; i < sizeof a; i++)
+        a[i / sizeof *a][i % sizeof *a] = (unsigned char)rng_below(r, 64);
+    memcpy(before, a, sizeof a);
+    unsigned char *to_page = a[!within];
+    const unsigned char *to_before = before + (within ? 0 : sizeof *a);
+    int n = 1 + (int)rng_below(r, PAGE_SLOTS), from = (int)rng_below(r, (unsigned)(65 - n));
+    int to = (int)rng_below(r, (unsigned)(65 - n)), wrong = 0;
+    kv_move(a[0], from, to_page, to, n, KV_I16, D);
+    for (int s = 0; s < PAGE_SLOTS; s++)
+        for (int d = 0; d < D; d++) {
+            bool moved = s >= to && s < to + n;
+            const unsigned char *was = moved ? before : to_before;
+            int slot = moved ? s - to + from : s;
+            wrong += kv_key_at(to_page, KV_I16, D, s, d) != kv_key_at(was, KV_I16, D, slot, d);
+            wrong += kv_value_at(to_page + half, KV_I16, D, s, d)
+                     != kv_value_at(was + half, KV_I16, D, slot, d);
+        }
+    cr_expect(zero(int, wrong), "D %d, %d entries from %d to %d", D, n, from, to);
+}
+
+Test(attention_ints, entries_move_whole)
+{
+    struct rng r;
+    rng_init(&r, 6);
+    for (int i = 0; i < N_DIMS; i++)
+        for (int round = 0; round < 40; round++)
+            expect_moved(&r, dims[i], round % 2);
+}
