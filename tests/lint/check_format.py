@@ -31,8 +31,9 @@ STYLE = as_style(lint.read(os.path.join(os.path.dirname(os.path.abspath(__file__
                            '.clang-format'))
 
 
-def check(root, under=None):
-    paths = [p for p in lint.tree(root, lint.CODE, under) if not p.startswith(lint.FOREIGN)]
+def check(root, under=None, only=None):
+    paths = [p for p in lint.tree(root, lint.CODE, under)
+             if not p.startswith(lint.FOREIGN) and (only is None or p in only)]
     done = subprocess.run([FORMATTER, '--dry-run', '--style=' + STYLE, *paths], cwd=root,
                           capture_output=True, text=True)
     places = re.findall(r'^(\S+?:\d+):\d+: (?:warning|error): code should be clang-formatted',

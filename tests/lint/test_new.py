@@ -62,8 +62,6 @@ def reports(copy, kvfate):
     program.of.asked = None
     args = argparse.Namespace(kvfate=kvfate)
     found = check_c.check(copy) + check_length.check(copy) + check_layers.check(copy) + check_docs.check(copy, args)
-    if check_format.version() == check_format.VERSION:
-        found += check_format.check(copy)
     if subprocess.run(['which', 'mandoc'], capture_output=True).returncode == 0:
         found += check_man.check(copy, args)
     return {r for r in found if 'is clean now' not in r}
