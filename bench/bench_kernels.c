@@ -194,9 +194,25 @@ static const struct task {
      PACK_Q4},
     {"matmul_q", "Q8 8 bits 256x1536x576", run_matmul_hi, PRODUCT(CHUNK), "GFLOP/s", CHUNK,
      PACK_Q8},
-    {"matmul_q", "Q4 16x1536x576", run_matmul_q, PRODUCT(16), "GFLOP/s", 16, PACK_Q4},
-    {"matmul_q", "Q4 8 bits 16x1536x576", run_matmul_hi, PRODUCT(16), "GFLOP/s", 16, PACK_Q4},
-    {"matmul_q", "Q8 8 bits 16x1536x576", run_matmul_hi, PRODUCT(16), "GFLOP/s", 16, PACK_Q8},
+#define FEW_Q(name, run, t, kind)                                                                  \
+    {                                                                                              \
+        "matmul_q", name " " #t "x1536x576", run, PRODUCT(t), "GFLOP/s", t, kind                   \
+    }
+#define FEW(t)                                                                                     \
+    FEW_Q("Q4", run_matmul_q, t, PACK_Q4), FEW_Q("Q8", run_matmul_q, t, PACK_Q8),                  \
+        FEW_Q("Q4 8 bits", run_matmul_hi, t, PACK_Q4),                                             \
+        FEW_Q("Q8 8 bits", run_matmul_hi, t, PACK_Q8),                                             \
+        {"matmul_f", "F16 " #t "x1536x576", run_matmul_f, PRODUCT(t), "GFLOP/s", t, PACK_F16},     \
+    {                                                                                              \
+        "matmul_words", "I16 " #t "x1536x576", run_matmul_words, PRODUCT(t), "GFLOP/s", t, 0       \
+    }
+    FEW(2),
+    FEW(4),
+    FEW(8),
+    FEW(16),
+    FEW(24),
+    FEW(32),
+    FEW(48),
     {"matmul_q", "Q4 1x1536x576", run_matmul_q, D_FFN *D_MODEL * .625, "GB/s", 1, PACK_Q4},
     {"matmul_q", "Q5 1x1536x576", run_matmul_q, D_FFN *D_MODEL * .6875, "GB/s", 1, PACK_Q5},
     {"matmul_q", "Q8 1x1536x576", run_matmul_q, D_FFN *D_MODEL * 1.0625, "GB/s", 1, PACK_Q8},
@@ -206,8 +222,6 @@ static const struct task {
     {"matmul_f", "BF16 256x1536x576", run_matmul_f, PRODUCT(CHUNK), "GFLOP/s", CHUNK, PACK_BF16},
     {"matmul_f", "F16 1x1536x576", run_matmul_f, D_FFN *D_MODEL * 2.0, "GB/s", 1, PACK_F16},
     {"matmul_words", "I16 256x1536x576", run_matmul_words, PRODUCT(CHUNK), "GFLOP/s", CHUNK, 0},
-    {"matmul_words", "I16 16x1536x576", run_matmul_words, PRODUCT(16), "GFLOP/s", 16, 0},
-    {"matmul_words", "I16 4x1536x576", run_matmul_words, PRODUCT(4), "GFLOP/s", 4, 0},
     {"matmul_words", "I16 1x1536x576", run_matmul_words, D_FFN *D_MODEL * 2.03125, "GB/s", 1, 0},
     {"quant_words", "256x576", run_quant_words, CHUNK *D_MODEL * 6.0, "GB/s", 0, 0},
     {"quant_rows", "256x576", run_quant_rows, CHUNK *D_MODEL * 5.25, "GB/s", 0, 0},

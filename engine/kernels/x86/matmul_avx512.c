@@ -9,7 +9,7 @@
  * rows by 3 panels of floats, which read fewer lines for each product than 12 by 2. */
 enum { BYTE_ROWS = 6, FLOAT_ROWS = 8, FLOAT_PANELS = 3 };
 /* Few rows are multiplied with panels as they lie, by tiles of FEW_TILE rows. */
-enum { FEW_ROWS = 32, FEW_TILE = 8, FEW_PANELS = 4, AHEAD_BYTES = 6144 };
+enum { FEW_ROWS = 32, FEW_TILE = 8, FEW_PANELS = 2, AHEAD_BYTES = 6144 };
 /* Halves become floats once for all rows, at most so many channels at a time: 147 KB, which stay in
  * the second cache. */
 enum { FLOAT_SPAN = 768 };
@@ -268,29 +268,62 @@ INLINE void add_block(__m512 acc[FEW_TILE], const struct rows_of *x, const struc
     }
 }
 
-/* Rows [t, t + R) times the panels [p0, p1), one after the other: memory is read as one stream, a
- * little ahead of the products. */
-INLINE void tile_few(float *out, size_t ld, const struct qrows *q, size_t t, const struct packed *w,
-                     size_t p0, size_t p1, const int R, const int bits, const int fine,
-                     const enum rows_form form)
+/* The panels of a task, which a thread reads as one stream.  While it multiplies one, it asks for
+ * what comes FEW_PANELS later: each tile of rows for `lines` lines of every block, from `line` on,
+ * as all at once are more than a core can wait for.  One row alone asks for the first cache, a
+ * little ahead. */
+struct stream {
+    size_t first, n; /* panels */
+    size_t line, lines;
+    bool alone;
+};
+
+/* The first block of what is asked for beside panel p: in the end of the task after the next, as
+ * another thread has that one. */
+INLINE size_t block_behind(const struct stream *s, size_t p, size_t nb, const int bits)
 {
-    const size_t nb = (size_t)w->n_blocks, bytes = 64 * (size_t)bits;
+    size_t i = p - s->first + FEW_PANELS;
+    if (s->alone)
+        return p * nb + AHEAD_BYTES / (64 * (size_t)bits);
+    return (s->first + i / s->n * 2 * s->n + i % s->n) * nb;
+}
+
+INLINE void ask_behind(const struct stream *s, const struct packed *w, size_t block, const int bits)
+{
+    const char *data = (const char *)w->data + (block * (size_t)bits + s->line) * 64;
+    if (s->alone) {
+        for (size_t i = 0; i < s->lines; i++)
+            _mm_prefetch(data + i * 64, _MM_HINT_T0);
+        return;
+    }
+    for (size_t i = 0; i < s->lines; i++)
+        _mm_prefetch(data + i * 64, _MM_HINT_T1);
+    const size_t scales = w->lowest ? PANEL : 2 * PANEL;
+    _mm_prefetch((const char *)(w->scale + block / (size_t)w->super * scales), _MM_HINT_T1);
+}
+
+/* Rows [t, t + R) times the panels [p0, p1), one after the other. */
+INLINE void tile_few(float *out, size_t ld, const struct qrows *q, size_t t, const struct packed *w,
+                     size_t p0, size_t p1, struct stream *s, const int R, const int bits,
+                     const int fine, const enum rows_form form)
+{
+    const size_t nb = (size_t)w->n_blocks;
     const struct rows_of x = rows_from(q, t, nb, fine == 2 ? 2 : 1, form);
     for (size_t p = p0; p < p1; p++) {
+        const size_t behind = block_behind(s, p, nb, bits);
         __m512 acc[FEW_TILE];
         UNROLL
         for (int r = 0; r < R; r++)
             acc[r] = _mm512_setzero_ps();
         for (size_t b = 0; b < nb; b++) {
-            const char *ahead = (const char *)w->data + (p * nb + b) * bytes + AHEAD_BYTES;
-            for (size_t i = 0; i < bytes; i += 64)
-                _mm_prefetch(ahead + i, _MM_HINT_T0);
+            ask_behind(s, w, behind + b, bits);
             add_block(acc, &x, w, p * nb, b, R, bits, fine, form);
         }
         UNROLL
         for (int r = 0; r < R; r++)
             _mm512_storeu_ps(out + (t + (size_t)r) * ld + p * PANEL, acc[r]);
     }
+    s->line += s->lines;
 }
 
 /* Rows [t, rows), some panels after the others, which stay in the caches for all rows. */
@@ -298,18 +331,22 @@ INLINE void few_rows(float *out, size_t ld, const struct qrows *x, size_t t, siz
                      const struct packed *w, size_t p, size_t end, const int bits, const int fine,
                      const enum rows_form form)
 {
+    const size_t tiles = (rows - t + FEW_TILE - 1) / FEW_TILE;
+    struct stream s = {
+        .first = p, .n = end - p, .lines = ((size_t)bits + tiles - 1) / tiles, .alone = rows == 1};
     for (size_t first = t, p1; p < end; p = p1, t = first) {
         p1 = end - p < FEW_PANELS ? end : p + FEW_PANELS;
+        s.line = 0;
         for (; t + FEW_TILE <= rows; t += FEW_TILE)
-            tile_few(out, ld, x, t, w, p, p1, FEW_TILE, bits, fine, form);
+            tile_few(out, ld, x, t, w, p, p1, &s, FEW_TILE, bits, fine, form);
         if (t + 4 <= rows)
-            tile_few(out, ld, x, t, w, p, p1, 4, bits, fine, form);
+            tile_few(out, ld, x, t, w, p, p1, &s, 4, bits, fine, form);
         t += (rows - t) / 4 * 4;
         if (t + 2 <= rows)
-            tile_few(out, ld, x, t, w, p, p1, 2, bits, fine, form);
+            tile_few(out, ld, x, t, w, p, p1, &s, 2, bits, fine, form);
         t += (rows - t) / 2 * 2;
         if (t < rows)
-            tile_few(out, ld, x, t, w, p, p1, 1, bits, fine, form);
+            tile_few(out, ld, x, t, w, p, p1, &s, 1, bits, fine, form);
     }
 }
 
