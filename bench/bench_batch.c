@@ -1,12 +1,13 @@
 /* bench_batch.c - throughput and memory of decoding by method, budget, length and batch.
  * usage: bench_batch [-m METHOD,...] [-b BUDGET,...] [-l LENGTH,...] [-n BATCH,...] [-s STEPS]
- *                    [-a BITS] [-g GATES] MODEL.gguf
+ *                    [-a BITS] [-g GATES] [-t THREADS] MODEL.gguf
  *
  * As many prompts of random tokens as the largest batch are read once each, for all methods; then
  * each method decodes STEPS tokens of the first BATCH of them together (batch_step), in one thread
- * whose processor time is taken.  No two sequences share memory.  Columns: tokens of a prompt,
- * sequences, method, budget, tokens per second of all sequences together, seconds of the STEPS,
- * MiB of the pages of the caches at the end, and tokens per second over those of the full cache. */
+ * whose processor time is taken, or in several by the clock.  No two sequences share memory.
+ * Columns: tokens of a prompt, sequences, method, budget, tokens per second of all sequences
+ * together, seconds of the STEPS, MiB of the pages of the caches at the end, and tokens per second
+ * over those of the full cache. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static struct {
     struct engine *e;
     struct gates *gates;
     struct eval_cell cell[LANES_MOST];
-    int n_cells, steps;
+    int n_cells, steps, threads;
     struct lanes *lanes; /* [SEQUENCES] */
 } bench;
 
@@ -36,7 +37,7 @@ static _Noreturn void fail(const char *what, const struct kvf_diag *d)
 static double now(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    clock_gettime(bench.threads > 1 ? CLOCK_MONOTONIC : CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -128,7 +129,8 @@ static double decode(int cell, int length, int n, double full)
 
 static void open_model(const char *path, bool bits8, const char *gates)
 {
-    struct engine_options opt = {.n_threads = 1, .cpu_flags = cpu_flags_detect(), .bits8 = bits8};
+    struct engine_options opt = {
+        .n_threads = bench.threads, .cpu_flags = cpu_flags_detect(), .bits8 = bits8};
     struct kvf_diag d = {""};
     if (engine_open(path, &opt, &bench.e, &d) != KVF_OK)
         fail(path, &d);
@@ -147,6 +149,7 @@ int main(int argc, char **argv)
     const char *gates = NULL;
     bool bits8 = false;
     bench.steps = 32;
+    bench.threads = 1;
     for (; at + 1 < argc && argv[at][0] == '-'; at += 2) {
         const char *list = strchr(letters, argv[at][1]);
         if (list)
@@ -154,6 +157,8 @@ int main(int argc, char **argv)
                      argv[at + 1]);
         else if (argv[at][1] == 's')
             bench.steps = atoi(argv[at + 1]);
+        else if (argv[at][1] == 't')
+            bench.threads = atoi(argv[at + 1]);
         else if (argv[at][1] == 'a') /* bits of activations */
             bits8 = atoi(argv[at + 1]) == 8;
         else

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/decode/sampler.h"
 #include "engine/decode/session_state.h"
 
 struct batch {
@@ -16,7 +17,7 @@ struct batch {
     struct session **s;  /* [most] whose rows they are */
     int32_t *id;         /* [most] */
     int *err;            /* [most] */
-    float *logits;       /* [most][ld_vocab] */
+    float **logits;      /* [most] theirs */
     int most, layer;
 };
 
@@ -35,17 +36,13 @@ int batch_create(struct engine *e, int most, struct batch **ret_batch)
     b->s = MEM_NEW(struct session *, (size_t)rows);
     b->id = MEM_NEW(int32_t, (size_t)rows);
     int err = KVF_E_NOMEM;
-    if (!b->own || !b->err || !b->s || !b->id)
+    b->logits = MEM_NEW(float *, (size_t)rows);
+    if (!b->own || !b->err || !b->s || !b->id || !b->logits)
         goto fail;
     err = session_create(e, &opt, &b->room, NULL);
     if (err)
         goto fail;
     b->room->normed_kept = true; /* as some session may have gates */
-    b->logits = mem_alloc((size_t)rows, b->room->ld_vocab * sizeof(float));
-    if (!b->logits) {
-        err = KVF_E_NOMEM;
-        goto fail;
-    }
     *ret_batch = b;
     return KVF_OK;
 
@@ -78,6 +75,7 @@ static void lend_row(struct batch *b, int i)
     s->normed = room->normed + row * (size_t)room->e->config.d_model;
     s->qkv = room->qkv + row * room->ld_qkv;
     s->att = room->att + row * room->ld_att;
+    b->logits[i] = s->logits;
 }
 
 static void take_back(struct batch *b, int i)
@@ -117,13 +115,14 @@ static void end_task(void *ctx, int i, int thread)
 {
     struct batch *b = ctx;
     struct session *s = b->s[i];
-    size_t row = (size_t)i;
     (void)thread;
     memcpy(b->own[i].normed, s->normed, (size_t)s->e->config.d_model * sizeof *s->normed);
-    memcpy(s->logits, b->logits + row * s->ld_vocab, s->ld_vocab * sizeof *s->logits);
     cap_logits(s, s->logits, s->e->config.vocab);
     cache_account(s->cache);
     s->has_logits = true;
+    s->has_drawn = s->sampler != NULL;
+    if (s->sampler)
+        s->drawn = sampler_draw(s->sampler, s->logits);
     s->n_past++;
     if (s->recorder) /* a trace that cannot be written is an error of its session alone */
         (void)recorder_advance(s->recorder, s->n_past);
@@ -157,7 +156,7 @@ static int forward(struct batch *b, int n)
     room->e->kernels.rmsnorm(room->normed, room->x, room->e->weights->out_norm, n, m->d_model,
                              m->norm_eps);
     const struct rows_in in = {.x = room->normed, .ld = (size_t)room->e->config.d_model};
-    linear(room, b->logits, room->ld_vocab, &in, n, &room->e->weights->head);
+    linear_apart(room, b->logits, &in, n, &room->e->weights->head);
     par_run(room->e->pool, n, end_task, b);
     return first_error(b, n);
 }

@@ -1,4 +1,6 @@
 /* linear.c - matrix products over the thread pool. */
+#include <string.h>
+
 #include "engine/decode/session_state.h"
 
 enum { MANY_ROWS = 64 };
@@ -7,11 +9,15 @@ struct job {
     struct session *s;
     float *out;
     size_t ld;
+    float *const *rows; /* of linear_apart, instead of out */
     const struct rows_in *in;
     int T;
     const struct packed *w;
-    int per_task; /* panels */
-    int n_tasks;
+    int per_task;    /* panels */
+    int n_tasks;     /* of products */
+    int n_prepare;   /* tasks that make rows */
+    atomic_int made; /* how many have */
+    par_fn product;
 };
 
 static struct wrows words(const struct session *s)
@@ -81,33 +87,50 @@ static void matmul_task(void *ctx, int task, int thread)
     multiply_rows(j->s, j->out, j->ld, j->in->x, j->in->ld, j->T, j->w, p0, n);
 }
 
-/* One row waits for memory, which is read best in long stretches: each thread has one.  The row is
- * made in the same round, as another costs more than to wait for a task that was claimed before. */
-struct row_job {
-    struct job j;
-    atomic_int made; /* whether the row is there */
-};
-
-static void row_task(void *ctx, int task, int thread)
+/* A round has all tasks of few rows, as another costs more than to wait for tasks that were claimed
+ * before. */
+static void few_task(void *ctx, int task, int thread)
 {
-    struct row_job *r = ctx;
-    if (task == 0) {
-        prepare_task(&r->j, 0, thread);
-        atomic_store_explicit(&r->made, 1, memory_order_release);
+    struct job *j = ctx;
+    if (task < j->n_prepare) {
+        prepare_task(j, task, thread);
+        atomic_fetch_add_explicit(&j->made, 1, memory_order_release);
     } else {
-        par_wait(&r->made, 1);
-        matmul_task(&r->j, task - 1, thread);
+        par_wait(&j->made, j->n_prepare);
+        j->product(j, task - j->n_prepare, thread);
     }
 }
 
-static void linear_row(const struct job *j)
+static bool wants_rows(const struct rows_in *in, const struct packed *w)
+{
+    return !in->ready && (w->n_blocks || in->make);
+}
+
+static int prepare_tasks(int T)
+{
+    return (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK;
+}
+
+void prepare_rows(struct session *s, const struct rows_in *in, int T, const struct packed *w)
+{
+    struct job j = {.s = s, .in = in, .T = T, .w = w};
+    rows_for(s, w);
+    if (wants_rows(in, w))
+        par_run(s->e->pool, prepare_tasks(T), prepare_task, &j);
+}
+
+static void run_job(struct job *j)
 {
     struct par *pool = j->s->e->pool;
-    struct row_job r = {.j = *j};
-    int n = j->w->n_panels, threads = par_threads(pool), per_task = (n + threads - 1) / threads;
-    r.j.per_task = per_task;
-    atomic_init(&r.made, 0);
-    par_run(pool, 1 + (n + per_task - 1) / per_task, row_task, &r);
+    if (j->T >= MANY_ROWS) {
+        prepare_rows(j->s, j->in, j->T, j->w);
+        par_run(pool, j->n_tasks, j->product, j);
+        return;
+    }
+    rows_for(j->s, j->w);
+    j->n_prepare = wants_rows(j->in, j->w) ? prepare_tasks(j->T) : 0;
+    atomic_init(&j->made, 0);
+    par_run(pool, j->n_prepare + j->n_tasks, few_task, j);
 }
 
 /* Tasks of a thread: few enough to keep their cost low, and enough to even out the threads, as the
@@ -117,39 +140,75 @@ static int tasks_of_thread(int T)
     return T < MANY_ROWS ? 4 : 12;
 }
 
-/* Of many rows a task takes an even number, as processors fetch lines of memory in pairs, which two
- * threads had better not share, or whole tiles of two and of three panels. */
+/* One row waits for memory, which is read best in long stretches: each thread has one.  Of few rows
+ * all tasks have as many panels where that can be, and threads as many tasks.  Of many rows a task
+ * takes an even number, as processors fetch lines of memory in pairs, which two threads had better
+ * not share, or whole tiles of two and of three panels. */
 static int panels_per_task(int n_panels, int threads, int T)
 {
-    int tasks = tasks_of_thread(T) * threads, per = (n_panels + tasks - 1) / tasks;
+    int tasks = T == 1 ? threads : tasks_of_thread(T) * threads;
+    int per = (n_panels + tasks - 1) / tasks, least = T < MANY_ROWS ? per / 2 : per;
+    for (int even = per; T > 1 && even > least; even--)
+        if (n_panels % (even * threads) == 0)
+            return even;
     if (T >= MANY_ROWS && per > 2)
         per -= per % (per < 6 ? 2 : 6);
     if (per < 1)
         return 1;
-    return per > 60 ? 60 : per;
+    return T > 1 && per > 60 ? 60 : per;
 }
 
-void prepare_rows(struct session *s, const struct rows_in *in, int T, const struct packed *w)
+static int tasks_of(const struct packed *w, int per_task)
 {
-    struct job j = {.s = s, .in = in, .T = T, .w = w};
-    rows_for(s, w);
-    if (!in->ready && (w->n_blocks || in->make))
-        par_run(s->e->pool, (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, prepare_task, &j);
+    return (w->n_panels + per_task - 1) / per_task;
 }
 
 void linear(struct session *s, float *out, size_t ld, const struct rows_in *in, int T,
             const struct packed *w)
 {
-    struct par *pool = s->e->pool;
-    int per_task = panels_per_task(w->n_panels, par_threads(pool), T);
-    struct job j = {s, out, ld, in, T, w, per_task, 0};
-    if (T == 1) {
-        rows_for(s, w);
-        linear_row(&j);
-        return;
-    }
-    prepare_rows(s, in, T, w);
-    par_run(pool, (w->n_panels + per_task - 1) / per_task, matmul_task, &j);
+    int per = panels_per_task(w->n_panels, par_threads(s->e->pool), T);
+    struct job j = {.s = s,
+                    .out = out,
+                    .ld = ld,
+                    .in = in,
+                    .T = T,
+                    .w = w,
+                    .per_task = per,
+                    .n_tasks = tasks_of(w, per),
+                    .product = matmul_task};
+    run_job(&j);
+}
+
+/* The sums of some panels go to their rows from the caches of the thread. */
+static void apart_rows_task(void *ctx, int task, int thread)
+{
+    const struct job *j = ctx;
+    struct session *s = j->s;
+    int p0 = task * j->per_task, left = j->w->n_panels - p0;
+    int n = left < j->per_task ? left : j->per_task, ld = n * PANEL;
+    float *tile = s->tile + (size_t)thread * s->ld_tile;
+    const struct packed part = packed_part(j->w, p0, n);
+    multiply_rows(s, tile, (size_t)ld, j->in->x, j->in->ld, j->T, &part, 0, n);
+    for (int t = 0; t < j->T; t++)
+        memcpy(j->rows[t] + (size_t)p0 * PANEL, tile + (size_t)t * (size_t)ld,
+               (size_t)ld * sizeof *tile);
+}
+
+void linear_apart(struct session *s, float *const *out, const struct rows_in *in, int T,
+                  const struct packed *w)
+{
+    struct job j = {.s = s,
+                    .rows = out,
+                    .in = in,
+                    .T = T,
+                    .w = w,
+                    .per_task = TILE_PANELS,
+                    .n_tasks = tasks_of(w, TILE_PANELS),
+                    .product = apart_rows_task};
+    if (T == 1)
+        linear(s, out[0], (size_t)w->n_panels * PANEL, in, 1, w);
+    else
+        run_job(&j);
 }
 
 /* The sums of some panels, which are added to the rows of x. */
@@ -175,11 +234,17 @@ static void add_task(void *ctx, int task, int thread)
 
 void add_linear(struct session *s, const struct rows_in *in, int T, const struct packed *w)
 {
-    int per_task = panels_per_task(w->n_panels, par_threads(s->e->pool), T);
-    if (per_task > TILE_PANELS)
-        per_task = TILE_PANELS;
-    prepare_rows(s, in, T, w);
-    int n_tasks = apart_tasks(s->e->pool, (w->n_panels + per_task - 1) / per_task);
-    struct job j = {s, s->x, (size_t)s->e->config.d_model, in, T, w, per_task, n_tasks};
-    par_run(s->e->pool, n_tasks, add_task, &j);
+    int per = panels_per_task(w->n_panels, par_threads(s->e->pool), T);
+    if (per > TILE_PANELS)
+        per = TILE_PANELS;
+    struct job j = {.s = s,
+                    .out = s->x,
+                    .ld = (size_t)s->e->config.d_model,
+                    .in = in,
+                    .T = T,
+                    .w = w,
+                    .per_task = per,
+                    .n_tasks = apart_tasks(s->e->pool, tasks_of(w, per)),
+                    .product = add_task};
+    run_job(&j);
 }

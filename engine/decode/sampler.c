@@ -87,7 +87,7 @@ static int32_t find(const struct sampler *s, const struct kept *k, uint64_t rank
     return s->vocab - 1;
 }
 
-int32_t sampler_next(struct sampler *s, const float *logits)
+int32_t sampler_draw(struct sampler *s, const float *logits)
 {
     int32_t best = sampler_likeliest(logits, s->vocab);
     double scale = sampler_scale(s);
@@ -101,7 +101,14 @@ int32_t sampler_next(struct sampler *s, const float *logits)
     struct kept k = {.least = 1, .ties = (uint64_t)s->vocab, .sum = total};
     if (s->top_p < 1)
         k = choose(s, draw_wanted(total, s->top_p));
-    return find(s, &k, draw_rank(k.sum, rng_uniform(&s->rng)));
+    return find(s, &k, draw_rank(k.sum, sampler_chance(s)));
+}
+
+int32_t sampler_next(struct sampler *s, const float *logits)
+{
+    int32_t id = sampler_draw(s, logits);
+    sampler_took(s);
+    return id;
 }
 
 double sampler_scale(const struct sampler *s)

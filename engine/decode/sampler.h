@@ -22,6 +22,8 @@ void sampler_finish(struct sampler *s); /* accepts zeroed */
  * softmax(logits / temperature) restricted to the smallest set of likeliest
  * tokens whose probability reaches top_p; engine/kernels/draw.h has the definition. */
 int32_t sampler_next(struct sampler *s, const float *logits);
+/* What sampler_next would draw; the number stays for the next draw, until sampler_took. */
+int32_t sampler_draw(struct sampler *s, const float *logits);
 
 /* For who draws elsewhere what sampler_next would: the factor of logits, the number that the next
  * draw takes, and that it has been taken. */

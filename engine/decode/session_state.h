@@ -140,6 +140,10 @@ void multiply_rows(const struct session *s, float *out, size_t ld, const float *
 void linear(struct session *s, float *out, size_t ld, const struct rows_in *in, int T,
             const struct packed *w);
 
+/* The same, row t to out[t]. */
+void linear_apart(struct session *s, float *const *out, const struct rows_in *in, int T,
+                  const struct packed *w);
+
 /* Of more than one row: the rows alone, and x[t] += W rows[t] of the residual stream, times its
  * scale. */
 void prepare_rows(struct session *s, const struct rows_in *in, int T, const struct packed *w);

@@ -10,18 +10,32 @@ struct round {
     struct sampler sampler[LANES_MOST];
     bool live[LANES_MOST];
     int32_t id[LANES_MOST]; /* what each has just taken */
+    const float *logits[LANES_MOST];
 };
+
+static void draw_task(void *ctx, int i, int thread)
+{
+    struct round *r = ctx;
+    (void)thread;
+    if (r->live[i])
+        r->id[i] = sampler_next(&r->sampler[i], r->logits[i]);
+}
 
 /* The next token of every answer that goes on; how many do after it. */
 static int take_tokens(struct round *r, int at)
 {
-    int live = 0;
-    for (int i = 0; i < r->l->n; i++) {
+    int live = 0, n = r->l->n;
+    for (int i = 0; i < n; i++)
+        if (r->live[i])
+            r->logits[i] = session_logits(lanes_session(r->l, i));
+    if (!r->a->forced)
+        par_run(r->l->engine->pool, n, draw_task, r);
+    for (int i = 0; i < n; i++) {
         if (!r->live[i])
             continue;
-        const float *logits = session_logits(lanes_session(r->l, i));
-        r->id[i] = r->a->forced ? r->a->forced[at] : sampler_next(&r->sampler[i], logits);
-        r->live[i] = r->a->take(r->a->ctx, i, r->id[i], logits);
+        if (r->a->forced)
+            r->id[i] = r->a->forced[at];
+        r->live[i] = r->a->take(r->a->ctx, i, r->id[i], r->logits[i]);
         live += r->live[i];
     }
     return live;
