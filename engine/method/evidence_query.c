@@ -33,16 +33,19 @@ void evidence_query_finish(struct evidence *e)
 /* sum += q, outer += q q^T (lower triangle) for one query head. */
 static void take_head(struct evidence *e, int layer, int g, const float *q, size_t ld, int n)
 {
+    enum { MAX_DIM = 1024 };
+    double x[MAX_DIM];
     size_t D = (size_t)e->shape.head_dim;
     size_t at = (size_t)layer * (size_t)e->shape.n_heads + (size_t)g;
     double *sum = e->query_sum + at * D, *outer = e->query_outer + at * D * D;
     for (int t = 0; t < n; t++) {
-        const float *x = q + (size_t)t * ld + (size_t)g * D;
+        const float *row = q + (size_t)t * ld + (size_t)g * D;
+        for (size_t i = 0; i < D; i++)
+            x[i] = (double)row[i];
         for (size_t i = 0; i < D; i++) {
-            double xi = (double)x[i];
-            sum[i] += xi;
+            sum[i] += x[i];
             for (size_t j = 0; j <= i; j++)
-                outer[i * D + j] += xi * (double)x[j];
+                outer[i * D + j] += x[i] * x[j];
         }
     }
 }

@@ -9,6 +9,8 @@
 #include "engine/method/elsewhere.h"
 #include "engine/method/parts.h"
 
+enum { MAX_DIM = 1024, ROWS = 8 /* whose sums are made side by side */ };
+
 /* Turns pair i of a vector by the mean rotation c + i s. */
 static void turn(double *x, size_t stride, double c, double s)
 {
@@ -43,8 +45,9 @@ int expected_turns(const struct method_state *m, int layer, int32_t t, double *t
     return pairs;
 }
 
-/* mu [D] and Sigma [D][D] of a query head, turned. */
-static void expected_queries(const struct score_input *in, int g, double *mu, double *cov)
+/* mu [D] and the transpose of Sigma [D][D] of a query head, turned. */
+static void expected_queries(const struct score_input *in, int g, const double *turns, int pairs,
+                             double *mu, double *cov)
 {
     const double *sum, *outer;
     size_t D = (size_t)method_shape_of(in->m)->head_dim;
@@ -54,17 +57,14 @@ static void expected_queries(const struct score_input *in, int g, double *mu, do
     for (size_t i = 0; i < D; i++)
         for (size_t j = 0; j <= i; j++)
             cov[i * D + j] = cov[j * D + i] = outer[i * D + j] / n - mu[i] * mu[j];
-    const struct method_inputs *inputs = method_inputs_of(in->m);
-    enum model_rope kind = model_rope(inputs->model, in->layer, inputs->length);
-    for (int p = 0; kind != ROPE_NONE && p < inputs->model->rope_dim / 2; p++) {
-        double c, s;
+    for (int p = 0; p < pairs; p++) {
+        double c = turns[2 * p], s = turns[2 * p + 1];
         size_t a = 2 * (size_t)p;
-        mean_rotation(in->m, kind, in->t, p, &c, &s);
         turn(mu + a, 1, c, s);
-        for (size_t k = 0; k < D; k++) /* rows, then columns */
-            turn(cov + k * D + a, 1, c, s);
-        for (size_t k = 0; k < D; k++)
+        for (size_t k = 0; k < D; k++) /* rows of Sigma, then columns */
             turn(cov + a * D + k, D, c, s);
+        for (size_t k = 0; k < D; k++)
+            turn(cov + k * D + a, 1, c, s);
     }
 }
 
@@ -74,28 +74,44 @@ double expected_scale(const struct method_state *m)
     return scale == 1.0f / sqrtf(D) ? 1 : (double)scale * sqrt((double)D);
 }
 
+/* Rows i .. i + n of Sigma times the key: each sum goes over the channels in their order. */
+static void rows_by_key(const double *cov, const float *key, size_t D, size_t i, size_t n,
+                        double *out)
+{
+    double row[ROWS] = {0};
+    for (size_t j = 0; j < D && n == ROWS; j++)
+        for (size_t r = 0; r < ROWS; r++)
+            row[r] += cov[j * D + i + r] * (double)key[j];
+    for (size_t j = 0; j < D && n < ROWS; j++)
+        for (size_t r = 0; r < n; r++)
+            row[r] += cov[j * D + i + r] * (double)key[j];
+    for (size_t r = 0; r < n; r++)
+        out[r] = row[r];
+}
+
 static double logit(const double *mu, const double *cov, const float *key, size_t D, double scale)
 {
-    double dot = 0, square = 0;
-    for (size_t i = 0; i < D; i++) {
-        double row = 0;
-        for (size_t j = 0; j < D; j++)
-            row += cov[i * D + j] * (double)key[j];
-        dot += mu[i] * (double)key[i];
-        square += row * (double)key[i];
+    double dot = 0, square = 0, row[ROWS];
+    for (size_t i = 0; i < D; i += ROWS) {
+        size_t n = D - i < ROWS ? D - i : ROWS;
+        rows_by_key(cov, key, D, i, n, row);
+        for (size_t r = 0; r < n; r++) {
+            dot += mu[i + r] * (double)key[i + r];
+            square += row[r] * (double)key[i + r];
+        }
     }
     return scale * dot / sqrt((double)D) + scale * scale * square / (2.0 * (double)D);
 }
 
 /* out += softmax of the expected logits over entries behind the sinks. */
-static void add_head(const struct score_input *in, int g, float *out, float *z, double *moments)
+static void add_head(const struct score_input *in, int g, const double *turns, int pairs,
+                     float *out, float *z, double *moments)
 {
-    enum { MAX_DIM = 1024 };
     float key[MAX_DIM];
     size_t D = (size_t)method_shape_of(in->m)->head_dim;
     int sinks = method_params_of(in->m)->sinks;
     double most = -INFINITY, sum = 0, scale = expected_scale(in->m);
-    expected_queries(in, g, moments, moments + D);
+    expected_queries(in, g, turns, pairs, moments, moments + D);
     for (int i = 0; i < in->view.n; i++) {
         cache_key(in->cache, in->layer, in->head, i, key);
         z[i] = (float)logit(moments, moments + D, key, D, scale);
@@ -124,8 +140,10 @@ static void eval(const struct score_input *in, float *out, float *scratch)
         out[i] = 0;
     if (evidence_moments(in->m, in->layer, g0, &unused, &unused) < 1)
         return;
+    double turns[MAX_DIM];
+    int pairs = expected_turns(in->m, in->layer, in->t, turns);
     for (int g = g0; g < g0 + n_group; g++)
-        add_head(in, g, out, z, moments);
+        add_head(in, g, turns, pairs, out, z, moments);
     for (int i = 0; i < in->view.n; i++)
         out[i] = (float)(((double)out[i] / n_group + method_params_of(in->m)->epsilon)
                          * (double)norm[i]);
