@@ -182,6 +182,9 @@ enum { GPU_GEMM_ROWS = 256 };
 bool gpu_gemm(struct gpu *g, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
               const struct gpu_matrix *part, int n);
 
+/* The kernels of attention, of decodes as of training, are made for heads of so many channels. */
+enum { GPU_MOST_CHANNELS = 256 };
+
 /* The entries of one layer.  Page p of head h is page table[h * ld_table + p] of the pool: keys
  * [D][PAGE_SLOTS], then values [PAGE_SLOTS][D], as in kernels.h. */
 struct gpu_cache {
@@ -249,7 +252,7 @@ struct gpu_attention {
 };
 
 /* Attention with nothing kept of its rows.  A step is T = 1: the pages of a head are split among
- * blocks that each serve all its query heads; D <= 256.  A query that sees nothing gets zeros.
+ * blocks that each serve all its query heads.  A query that sees nothing gets zeros.
  * work: gpu_step_work(a) floats, zeros before the first step; it serves any number of steps, one
  * after the other, of the same heads and with at most this cache.most.  The same arguments give
  * the same bits; sums depend on cache.most, by which pages are dealt out.  Of n sequences as of

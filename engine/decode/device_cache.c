@@ -120,6 +120,11 @@ int mirror_begin(struct session *s, const struct session_options *opt, struct kv
         return kvf_fail(d, KVF_E_ARG,
                         "positions=cache turns every key anew at each step, which runs on the "
                         "processor alone: take --device cpu");
+    if (s->e->config.head_dim > GPU_MOST_CHANNELS)
+        return kvf_fail(d, KVF_E_ARG,
+                        "heads of %d channels are computed on the processor alone, a device has "
+                        "kernels for %d at most: take --device cpu",
+                        s->e->config.head_dim, GPU_MOST_CHANNELS);
     (void)opt;
     struct mirror *m = MEM_NEW(struct mirror, 1);
     if (!m)

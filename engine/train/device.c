@@ -345,6 +345,7 @@ static void step(const struct compute *c, const struct optimizer *o, int64_t t, 
 const struct ops ops_cuda = {
     .name = "cuda",
     .precision = "bf16",
+    .most_channels = GPU_MOST_CHANNELS,
     .open = open_device,
     .close = close_device,
     .check = check,

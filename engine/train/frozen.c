@@ -116,8 +116,13 @@ void frozen_drop(struct frozen *f)
 int frozen_build(const struct compute *c, const struct model_config *config,
                  const struct weights *w, struct frozen *ret, struct kvf_diag *d)
 {
-    int err = ops_of_device(c) ? frozen_check(config, d) : KVF_OK;
+    int err = ops_of_device(c) ? frozen_check(config, d) : KVF_OK, most = ops(c)->most_channels;
     *ret = (struct frozen){0};
+    if (!err && most && config->head_dim > most)
+        err = kvf_fail(d, KVF_E_ARG,
+                       "derivatives of heads of %d channels are computed on the processor alone, a "
+                       "device has kernels for %d at most: take --device cpu",
+                       config->head_dim, most);
     if (err)
         return err;
     *ret = (struct frozen){.c = *c,

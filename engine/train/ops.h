@@ -40,6 +40,7 @@ struct ops {
     const char *name; /* "cpu" */
     /* What is multiplied, for records: "f32" where sums are those of the processor. */
     const char *precision;
+    int most_channels; /* of a head; 0: any number */
 
     /* A device as c->device.  KVF_OK or an error with a sentence. */
     int (*open)(struct compute *c, int which, struct kvf_diag *d);

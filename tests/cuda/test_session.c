@@ -547,6 +547,24 @@ Test(session, refuses_keys_that_are_turned_anew_and_a_cache_of_8_bits, .timeout 
     expect_refused("window", KV_Q8_0, "q8_0");
 }
 
+/* Nothing is computed for channels that no kernel has. */
+Test(session, refuses_heads_that_are_too_wide, .timeout = 60)
+{
+    const struct run run = {tiny_path(4), "full", NULL, NULL, 0, true};
+    struct engine *e = open_on(&run, &backend_cuda);
+    struct choice c = choose(run.method, run.budget);
+    struct session_options opt = {
+        .method = &c.row, .params = &c.params, .kv_type = KV_F32, .cap = CAP};
+    struct session *s = NULL;
+    struct kvf_diag d = {""};
+    int own = e->config.head_dim;
+    e->config.head_dim = GPU_MOST_CHANNELS + 2;
+    cr_expect(eq(int, session_create(e, &opt, &s, &d), KVF_E_ARG));
+    cr_expect(ne(ptr, strstr(d.text, "258 channels"), NULL), "%s", d.text);
+    e->config.head_dim = own;
+    engine_close(e);
+}
+
 /* Weights in the types of their files and sums in any order: near, with the attention that keeps no
  * rows, beside which they are made where something is recorded. */
 Test(session, fast_sums_are_near, .timeout = 240)
