@@ -210,8 +210,10 @@ static void report(struct gpu *g, const struct shape *s, int rows, int held, dou
     double cache = (double)rows * s->layers * s->kv * held * s->D * 4;
     double bytes = 2 * (double)all_weights(s) + cache, bound = bytes / (bandwidth * 1e9);
     double alone = time_of(&t, NULL), whole = time_of(&t, &graph);
-    printf("| %s | %d | %d | %.0f | %.0f | %.0f | %.0f | %.0f %% | %.0f |\n", s->name, rows, held,
-           bytes / 1e6, 1 / bound, 1 / alone, 1 / whole, 100 * bound / whole, rows / whole);
+    struct gpu_graph_facts f = gpu_graph_look(graph);
+    printf("| %s | %d | %d | %.0f | %.0f | %.0f | %.0f | %.0f %% | %.0f | %ld, %ld, %ld |\n",
+           s->name, rows, held, bytes / 1e6, 1 / bound, 1 / alone, 1 / whole, 100 * bound / whole,
+           rows / whole, f.built, f.replayed, f.refused);
     gpu_graph_free(g, graph);
     drop(&t);
 }
@@ -222,13 +224,15 @@ int main(int argc, char **argv)
     struct kvf_diag d = {""};
     double bandwidth = argc > 1 ? strtod(argv[1], NULL) : 4800;
     bool tiny = argc > 2 && strcmp(argv[2], "tiny") == 0;
+    setvbuf(stdout, NULL, _IOLBF, 0); /* who is stopped has told what he knows */
     if (gpu_count(&d) == 0 || gpu_open(0, &g, &d) != KVF_OK) {
         fprintf(stderr, "bench_steps: there is no CUDA device that can be used %s\n", d.text);
         return 77;
     }
     printf(
         "| model | sequences | entries per head | MB per step | steps/s at most | launched | as a "
-        "graph | of the bandwidth | tokens/s |\n|---|---|---|---|---|---|---|---|---|\n");
+        "graph | of the bandwidth | tokens/s | graphs built, replayed, refused "
+        "|\n|---|---|---|---|---|---|---|---|---|---|\n");
     if (tiny)
         report(g, &small, MOST_ROWS, 100, bandwidth);
     for (size_t i = 0; !tiny && i < sizeof shapes / sizeof *shapes; i++) {

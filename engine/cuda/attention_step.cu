@@ -11,8 +11,9 @@
 size_t gpu_step_work(const struct gpu_attention *a)
 {
     struct cut c = cut_of(a);
+    size_t state = 2 * (size_t)a->n_heads * (size_t)c.splits;
     return at_values(a->cache.heads, c.passes) + at_state(a->n_heads, c.splits, a->cache.D)
-           + 2 * (size_t)a->n_heads * (size_t)c.splits;
+           + (state + FOUR - 1) / FOUR * FOUR; /* so that the next one may lie behind it */
 }
 
 /* Whether a row of the block reads an entry of the page. */

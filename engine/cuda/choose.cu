@@ -130,6 +130,7 @@ DEVICE bool last_of_pool(struct together *s)
     __syncthreads();
     if (threadIdx.x == 0) {
         last[0] = atomicAdd(&s->done, 1) == (int)gridDim.x - 1;
+        __threadfence();
         if (last[0])
             s->done = 0;
     }

@@ -63,6 +63,7 @@ struct gpu_call {
     int n_args;
     bool early; /* LAUNCH_EARLY */
 };
+enum { GPU_MOST_ARGS = 16, GPU_MOST_ARG_BYTES = 4096 /* what every device takes */ };
 void gpu_launch_kernel(struct gpu *g, const struct gpu_call *call);
 void gpu_graph_break(struct gpu *g); /* what was written down goes on the stream, one by one */
 
@@ -73,6 +74,9 @@ template <class... P>
 static void launch(struct gpu *g, bool early, const char *name, void (*kernel)(P...), dim3 grid,
                    dim3 block, size_t shared, typename as_declared<P>::type... p)
 {
+    static_assert(sizeof...(P) <= GPU_MOST_ARGS, "a node has no room for more arguments");
+    static_assert((0 + ... + ((sizeof(P) + 15) / 16 * 16)) <= GPU_MOST_ARG_BYTES,
+                  "a device takes no more bytes of arguments");
     void *arg[] = {(void *)&p...};
     const size_t size[] = {sizeof p...};
     struct gpu_call call = {(const void *)kernel, grid, block, shared, arg, size,

@@ -108,9 +108,11 @@ void gpu_branch(struct gpu *g, int i);
 void gpu_aside(struct gpu *g, bool aside);
 void gpu_graph_free(struct gpu *g, struct gpu_graph *graph); /* waits; accepts NULL */
 /* Nodes of the last time; graphs that were built, nodes that were told anew, and how often all was
- * put on the stream at once. */
+ * put on the stream at once.  How often it went there one by one: since the shape was a new one,
+ * since the driver refused to build or to change a graph, and since something else came in between.
+ * Where all goes well none is refused, and no more are built than shapes are met. */
 struct gpu_graph_facts {
-    long nodes, built, updated, replayed;
+    long nodes, built, updated, replayed, shapes, refused, broken;
 };
 struct gpu_graph_facts gpu_graph_look(const struct gpu_graph *graph); /* NULL: zeros */
 

@@ -8,7 +8,7 @@
 #include "engine/cuda/device.cuh"
 
 enum node_kind { NODE_KERNEL, NODE_COPY, NODE_ZERO };
-enum { MOST_ARGS = 16, ALIGN = 16, TRUNK = -1, MOST_BEFORE = GPU_BRANCHES + 1 };
+enum { MOST_ARGS = GPU_MOST_ARGS, ALIGN = 16, TRUNK = -1, MOST_BEFORE = GPU_BRANCHES + 1 };
 
 struct node {
     int kind, n_args;
@@ -148,6 +148,17 @@ static void end_node(struct ends *e, const struct node *d)
     e->fork = d;
 }
 
+/* Whether a kernel has what earlier_done is: its code is made for compute capability 9.0 or later.
+ * What the driver has compiled from PTX for an older one does not wait, whatever the device is. */
+static bool waits_itself(const void *kernel)
+{
+    struct cudaFuncAttributes a;
+    if (cudaFuncGetAttributes(&a, kernel) == cudaSuccess)
+        return a.ptxVersion >= 90;
+    (void)cudaGetLastError();
+    return false;
+}
+
 /* Kernel d may start while the only kernel before it still runs: it waits for its end by itself. */
 static cudaError_t add_early(struct gpu_graph *x, struct node *d, const struct node *before,
                              const cudaKernelNodeParams *p)
@@ -177,7 +188,7 @@ static cudaError_t add_node(struct gpu_graph *x, struct node *d, struct ends *en
     list_args(x, d, arg);
     cudaKernelNodeParams kernel = kernel_params(d, arg);
     cudaMemsetParams zero = zero_params(d);
-    if (d->early && n == 1 && before[0]->kind == NODE_KERNEL)
+    if (d->early && n == 1 && before[0]->kind == NODE_KERNEL && waits_itself(d->kernel))
         return add_early(x, d, before[0], &kernel);
     if (d->kind == NODE_KERNEL)
         return cudaGraphAddKernelNode(&d->made, x->graph, made, (size_t)n, &kernel);
@@ -253,7 +264,7 @@ void gpu_graph_begin(struct gpu *g, struct gpu_graph **graph)
     x->n = x->n_bytes = 0;
     x->same = true;
     x->branch = TRUNK;
-    x->aside = false;
+    x->aside = x->leaves = false;
     g->recording = x;
 }
 
@@ -277,12 +288,15 @@ void gpu_graph_end(struct gpu *g)
         return;
     bool again = x->same && x->n == x->kept && x->n > 0;
     x->facts.nodes = (long)x->n;
-    if (!again)
+    if (!again) {
         drop_exec(x);
-    if (again && (x->exec ? update(x) : build(x))) {
+        x->facts.shapes++;
+    } else if (x->exec ? update(x) : build(x)) {
         gpu_note(g, cudaGraphLaunch(x->exec, g->stream));
         x->facts.replayed++;
         return;
+    } else {
+        x->facts.refused++;
     }
     run_all(g, x);
 }
@@ -293,6 +307,7 @@ void gpu_graph_break(struct gpu *g)
     if (!x)
         return;
     g->recording = NULL;
+    x->facts.broken++;
     drop_exec(x);
     run_all(g, x);
     x->n = 0;
@@ -311,7 +326,7 @@ void gpu_graph_free(struct gpu *g, struct gpu_graph *x)
 
 struct gpu_graph_facts gpu_graph_look(const struct gpu_graph *x)
 {
-    const struct gpu_graph_facts none = {0, 0, 0, 0};
+    const struct gpu_graph_facts none = {};
     return x ? x->facts : none;
 }
 

@@ -140,13 +140,15 @@ void gpu_free(struct gpu *g, void *p)
 void gpu_put(struct gpu *g, void *device, const void *host, size_t bytes)
 {
     gpu_graph_break(g);
-    gpu_note(g, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, g->stream));
+    if (bytes > 0)
+        gpu_note(g, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, g->stream));
 }
 
 void gpu_get(struct gpu *g, void *host, const void *device, size_t bytes)
 {
     gpu_graph_break(g);
-    gpu_note(g, cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, g->stream));
+    if (bytes > 0)
+        gpu_note(g, cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, g->stream));
     gpu_note(g, cudaStreamSynchronize(g->stream));
 }
 
@@ -182,8 +184,10 @@ void *gpu_pin(struct gpu *g, size_t n, size_t size)
 void gpu_unpin(struct gpu *g, void *p)
 {
     gpu_graph_break(g);
-    if (p)
-        cudaFreeHost(p);
+    if (!p)
+        return;
+    (void)cudaStreamSynchronize(g->stream); /* which may still copy from there, or to it */
+    cudaFreeHost(p);
 }
 
 void gpu_fetch_rows(struct gpu *g, void *pinned, size_t ld_pinned, const void *device,

@@ -123,8 +123,10 @@ __global__ void __launch_bounds__(LANES) digit_kernel(struct desk x, double top_
         atomicAdd(&d->bin[threadIdx.x], (unsigned long long)sum[threadIdx.x]);
     __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         last[0] = atomicAdd(&d->done, 1) == (int)gridDim.x - 1;
+        __threadfence(); /* what the others wrote is read behind it */
+    }
     __syncthreads();
     if (!last[0])
         return;

@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
 #include <dlfcn.h>
-#include <map>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -24,7 +22,8 @@ lane *current;
 uint3 block_index;
 dim3 block_size, grid_size;
 unsigned block_serial;
-size_t dynamic_bytes;
+size_t dynamic_bytes, static_bytes;
+unsigned launch_serial;
 
 static lane lanes[MAX_LANES];
 #if !defined(__x86_64__)
@@ -42,7 +41,7 @@ static uint64_t random_state = 1;
 static int n_faults;
 static std::string first_fault;
 
-static unsigned draw(unsigned n) /* splitmix64 */
+unsigned draw(unsigned n) /* splitmix64 */
 {
     uint64_t z = random_state += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -69,30 +68,12 @@ static std::string place(void *at)
 }
 
 /* Told at once, too: a whole program that is emulated asks nobody. */
-static void note(const std::string &text)
+void note(const char *who, const std::string &text)
 {
     if (n_faults++ == 0) {
-        first_fault = std::string(kernel_name) + ": " + text;
+        first_fault = std::string(who) + ": " + text;
         fprintf(stderr, "emulation: %s\n", first_fault.c_str());
     }
-}
-
-/* A number of KVF_EMULATED, or what holds without it. */
-long asked(const char *name, long otherwise)
-{
-    const char *at = getenv("KVF_EMULATED");
-    std::string key = std::string(name) + "=";
-    for (; at && *at; at += strcspn(at, ","), at += *at == ',')
-        if (strncmp(at, key.c_str(), key.size()) == 0)
-            return atol(at + key.size());
-    return otherwise;
-}
-
-static long n_launches;
-static bool lost()
-{
-    static const long after = asked("lost", -1);
-    return after >= 0 && n_launches > after;
 }
 
 void fault(const char *what, const char *array, size_t index, const clock *other, void *at)
@@ -109,7 +90,7 @@ void fault(const char *what, const char *array, size_t index, const clock *other
                       other->lane);
     snprintf(text + n, sizeof text - (size_t)n, ", block (%u, %u, %u), at %s", block_index.x,
              block_index.y, block_index.z, place(at).c_str());
-    note(text);
+    note(kernel_name, text);
 }
 
 /* Whether a happens before what the current lane does. */
@@ -348,7 +329,7 @@ static void begin_block(dim3 block, unsigned n)
         if (lanes[i].state != lanes[0].state || lanes[i].line != lanes[0].line) {
             snprintf(text, sizeof text, "lanes never meet: 0 is %s (line %d), %u is %s (line %d)",
                      where[lanes[0].state], lanes[0].line, i, where[lanes[i].state], lanes[i].line);
-            note(text);
+            note(kernel_name, text);
             break;
         }
     fprintf(stderr, "%s\n", first_fault.c_str());
@@ -377,62 +358,26 @@ static void run_block(dim3 block)
             stuck(n);
 }
 
-/* What a stream has to do, in order. */
-struct queue {
-    std::deque<std::function<void()>> todo;
-};
-static queue stream; /* that which somebody waits for as a whole */
-static long n_waits, n_arrivals;
-static long long n_home; /* bytes */
-
-/* A place in a stream. */
-struct event {
-    queue *of;
-    bool done;
-};
-
-static queue *queue_of(cudaStream_t s)
+/* What a block has by itself counts among what no kernel has to ask for. */
+static void look_at_shared(size_t allowed)
 {
-    return s ? s : &stream;
-}
-
-/* Does what comes next; what is done may wait for another stream, and that for this one. */
-static void run_next(queue *q)
-{
-    std::function<void()> f = q->todo.front();
-    q->todo.pop_front();
-    f();
-}
-
-static void run_stream()
-{
-    while (!stream.todo.empty())
-        run_next(&stream);
-}
-
-static void run_until(const event *e)
-{
-    while (!e->done && !e->of->todo.empty())
-        run_next(e->of);
-}
-
-static void wait_stream()
-{
-    n_waits++;
-    run_stream();
-}
-
-void later(const std::function<void()> &work)
-{
-    stream.todo.push_back(work);
+    char text[128];
+    size_t most = allowed == UNASKED ? (size_t)UNASKED : (size_t)MOST_SHARED;
+    if (static_bytes + dynamic_bytes <= most)
+        return;
+    snprintf(text, sizeof text, "%zu bytes of shared memory of its own and %zu more, of %zu",
+             static_bytes, dynamic_bytes, most);
+    note(kernel_name, text);
 }
 
 static void run_kernel(const char *kernel, dim3 grid, dim3 block, size_t bytes,
-                       const std::function<void()> &f)
+                       const std::function<void()> &f, size_t allowed)
 {
     make_fibres();
     kernel_name = kernel;
     body = &f;
+    launch_serial++;
+    static_bytes = 0;
     grid_size = grid;
     block_size = block;
     dynamic_bytes = bytes;
@@ -444,325 +389,45 @@ static void run_kernel(const char *kernel, dim3 grid, dim3 block, size_t bytes,
         block_index = {i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y};
         run_block(block);
     }
+    look_at_shared(allowed);
 }
 
-void launch(const char *kernel, dim3 grid, dim3 block, size_t bytes, const std::function<void()> &f)
+static bool sizes_are_right(dim3 grid, dim3 block)
 {
     unsigned n = block.x * block.y * block.z;
-    if (n == 0 || n > MAX_LANES || n % 32 != 0 || grid.x == 0 || grid.y == 0 || grid.y > 65535
-        || grid.z == 0 || grid.z > 65535 || bytes > 227 << 10) {
-        kernel_name = kernel;
-        note("sizes that no device takes");
+    return n > 0 && n <= MAX_LANES && n % 32 == 0 && block.z <= 64 && grid.x > 0
+           && grid.x <= INT32_MAX && grid.y > 0 && grid.y <= 65535 && grid.z > 0 && grid.z <= 65535;
+}
+
+void launch(const char *kernel, dim3 grid, dim3 block, size_t bytes, const std::function<void()> &f,
+            size_t allowed)
+{
+    if (!sizes_are_right(grid, block) || bytes > allowed) {
+        note(kernel, bytes > allowed ? "more shared memory than it was allowed"
+                                     : "sizes that no device takes");
+        said(cudaErrorInvalidConfiguration);
         return;
     }
     n_launches++;
     if (!lost())
-        stream.todo.push_back([=] { run_kernel(kernel, grid, block, bytes, f); });
+        later([=] { run_kernel(kernel, grid, block, bytes, f, allowed); });
 }
 } // namespace emulated
 
-using emulated::run_stream;
-using emulated::stream;
-
 void emulation_seed(unsigned long long seed)
 {
-    run_stream();
+    emulated::run_stream();
     emulated::random_state = seed;
 }
 
 int emulation_faults(void)
 {
-    run_stream();
+    emulated::run_stream();
     return emulated::n_faults;
-}
-
-long emulation_launches(void)
-{
-    return emulated::n_launches;
-}
-
-long long emulation_bytes_home(void)
-{
-    return emulated::n_home;
-}
-
-long emulation_arrivals(void)
-{
-    return emulated::n_arrivals;
-}
-
-long emulation_waits(void)
-{
-    return emulated::n_waits;
 }
 
 const char *emulation_first_fault(void)
 {
-    run_stream();
+    emulated::run_stream();
     return emulated::first_fault.c_str();
-}
-
-/* Memory that ends, up to 16 bytes, where a page begins that cannot be touched. */
-static std::map<void *, std::pair<void *, size_t>> device_memory;
-static std::map<void *, size_t> pinned_memory;
-static size_t memory_used;
-
-static cudaError_t status()
-{
-    return emulated::lost() ? cudaErrorLaunchFailure : cudaSuccess;
-}
-
-static size_t memory_of_device()
-{
-    static const size_t bytes = (size_t)emulated::asked("memory", 64L << 30);
-    return bytes;
-}
-
-cudaError_t cudaMalloc(void **p, size_t bytes)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), used = (bytes + 15) / 16 * 16;
-    size_t all = (used + page - 1) / page * page + page;
-    if (status() != cudaSuccess)
-        return status();
-    if (memory_used + all > memory_of_device())
-        return cudaErrorMemoryAllocation;
-    char *base = (char *)mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                              0);
-    if (base == MAP_FAILED)
-        return cudaErrorMemoryAllocation;
-    mprotect(base + all - page, page, PROT_NONE);
-    *p = base + all - page - used;
-    memset(*p, 0xff, used); /* NaN: what is used before it is set shows */
-    device_memory[*p] = {base, all};
-    memory_used += all;
-    return cudaSuccess;
-}
-
-cudaError_t cudaFree(void *p)
-{
-    emulated::wait_stream();
-    auto it = device_memory.find(p);
-    if (it != device_memory.end()) {
-        memory_used -= it->second.second;
-        munmap(it->second.first, it->second.second);
-        device_memory.erase(it);
-    }
-    return cudaSuccess;
-}
-
-static bool is_pinned(const void *p)
-{
-    auto it = pinned_memory.upper_bound((void *)p);
-    if (it == pinned_memory.begin())
-        return false;
-    --it;
-    return (const char *)p < (const char *)it->first + it->second;
-}
-
-static void copy_rows(void *to, size_t ld_to, const void *from, size_t ld_from, size_t width,
-                      size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        memcpy((char *)to + i * ld_to, (const char *)from + i * ld_from, width);
-}
-
-/* What a lost device was to give is noise. */
-cudaError_t cudaMemcpy2DAsync(void *to, size_t ld_to, const void *from, size_t ld_from,
-                              size_t width, size_t n, cudaMemcpyKind kind, cudaStream_t s)
-{
-    emulated::queue *q = emulated::queue_of(s);
-    emulated::n_calls++;
-    emulated::n_copies++;
-    if (kind == cudaMemcpyDeviceToHost)
-        emulated::n_home += (long long)(width * n);
-    if (status() != cudaSuccess) {
-        for (size_t i = 0; i < n; i++)
-            memset((char *)to + i * ld_to, 0xff, width);
-        return status();
-    }
-    if (kind == cudaMemcpyHostToDevice && !is_pinned(from)) {
-        std::string copy(width * n, 0);
-        copy_rows(&copy[0], width, from, ld_from, width, n);
-        q->todo.push_back([=] { copy_rows(to, ld_to, copy.data(), width, width, n); });
-        return cudaSuccess;
-    }
-    q->todo.push_back([=] { copy_rows(to, ld_to, from, ld_from, width, n); });
-    if (kind == cudaMemcpyDeviceToHost && !is_pinned(to))
-        run_stream(); /* who asked waits for it once more, and is counted there */
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind,
-                            cudaStream_t s)
-{
-    return cudaMemcpy2DAsync(to, n, from, n, n, 1, kind, s);
-}
-
-cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t)
-{
-    emulated::n_calls++;
-    emulated::n_copies++;
-    stream.todo.push_back([=] { memset(p, value, n); });
-    return status();
-}
-
-cudaError_t cudaMallocHost(void **p, size_t bytes)
-{
-    if (status() != cudaSuccess)
-        return status();
-    *p = malloc(bytes);
-    if (!*p)
-        return cudaErrorMemoryAllocation;
-    memset(*p, 0xff, bytes);
-    pinned_memory[*p] = bytes;
-    return cudaSuccess;
-}
-
-cudaError_t cudaFreeHost(void *p)
-{
-    emulated::wait_stream();
-    pinned_memory.erase(p);
-    free(p);
-    return cudaSuccess;
-}
-
-cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned)
-{
-    if (status() == cudaSuccess)
-        pinned_memory[p] = bytes;
-    return status();
-}
-
-cudaError_t cudaHostUnregister(void *p)
-{
-    pinned_memory.erase(p);
-    return status();
-}
-
-cudaError_t cudaStreamCreate(cudaStream_t *s)
-{
-    *s = nullptr;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
-{
-    *s = new emulated::queue;
-    return status();
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t s)
-{
-    delete s;
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned)
-{
-    *e = new emulated::event{nullptr, true};
-    return status();
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t e)
-{
-    delete e;
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
-{
-    e->of = emulated::queue_of(s);
-    e->done = false;
-    e->of->todo.push_back([=] { e->done = true; });
-    return status();
-}
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
-{
-    emulated::queue_of(s)->todo.push_back([=] { emulated::run_until(e); });
-    return status();
-}
-
-cudaError_t cudaEventSynchronize(cudaEvent_t e)
-{
-    emulated::n_arrivals++;
-    emulated::run_until(e);
-    return status();
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t)
-{
-    emulated::wait_stream();
-    return status();
-}
-
-cudaError_t cudaGetLastError(void)
-{
-    return status();
-}
-
-cudaError_t cudaSetDevice(int)
-{
-    return cudaSuccess;
-}
-
-cudaError_t cudaDriverGetVersion(int *v)
-{
-    *v = (int)emulated::asked("driver", 13000);
-    return cudaSuccess;
-}
-
-cudaError_t cudaRuntimeGetVersion(int *v)
-{
-    *v = 13000;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGetDeviceCount(int *n)
-{
-    int driver, built;
-    cudaDriverGetVersion(&driver);
-    cudaRuntimeGetVersion(&built);
-    *n = driver / 1000 < built / 1000 ? 0 : (int)emulated::asked("devices", 1);
-    if (driver / 1000 < built / 1000)
-        return cudaErrorInsufficientDriver;
-    return *n > 0 ? cudaSuccess : cudaErrorNoDevice;
-}
-
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
-{
-    *p = {};
-    snprintf(p->name, sizeof p->name, "emulated device");
-    p->totalGlobalMem = memory_of_device();
-    p->major = (int)emulated::asked("major", 9);
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int)
-{
-    *value = (int)emulated::asked("processors", 2);
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemGetInfo(size_t *free, size_t *all)
-{
-    *all = memory_of_device();
-    *free = *all - memory_used;
-    return status();
-}
-
-const char *cudaGetErrorString(cudaError_t e)
-{
-    switch (e) {
-    case cudaSuccess:
-        return "no error";
-    case cudaErrorMemoryAllocation:
-        return "out of memory";
-    case cudaErrorNoDevice:
-        return "no CUDA-capable device is detected";
-    case cudaErrorLaunchFailure:
-        return "unspecified launch failure";
-    default:
-        return "another error";
-    }
 }

@@ -8,8 +8,14 @@
  * of its warp lie before it: two accesses of different lanes to one element, of which one writes
  * and which no barrier separates, are a race, whatever the order in which they ran.  So are a read
  * of what nobody wrote and an index beyond the array.  Barriers at which not all lanes meet, and
- * collectives with lanes missing, are faults too.  Device memory (cudaMalloc) ends at a page that
- * cannot be touched.  emulation_c.h tells how many faults were found, and the first.
+ * collectives with lanes missing, are faults too, and so is a mask of a collective without all
+ * lanes.  Device memory (cudaMalloc) ends at a page that cannot be touched.  emulation_c.h tells
+ * how many faults were found, and the first.
+ *
+ * What a device refuses is a fault: sizes of grids and blocks, bytes of arguments, shared memory
+ * that a kernel was not allowed, fours and pieces off their boundaries in it, copies of nothing or
+ * with an end that is no memory of its kind, memory given back while a copy of it is on its way.
+ * An error that nobody asks for stays until somebody does (cudaGetLastError).
  *
  * Launches and copies are a list that is gone through when somebody waits for the stream, as a
  * device may be that late: what is read from pinned memory is read then, and what is brought into
@@ -19,8 +25,9 @@
  *
  * What the device is stands in the environment variable KVF_EMULATED, numbers after names with
  * commas between: devices (how many; 1), driver (the CUDA that it knows; 13000, 0: there is none),
- * major (compute capability; 9), processors (2), memory (bytes; no end), lost (after so many
- * launches the device is lost; never), and graphs (0: the driver makes none; 1). */
+ * major (compute capability; 9), ptx (that which kernels were compiled for; as the device has),
+ * processors (2), memory (bytes; no end), lost (after so many launches the device is lost; never),
+ * graphs (0: the driver makes none; 1), and told (0: it changes no graph; 1). */
 #ifndef KVF_TESTS_CUDA_EMULATION_H
 #define KVF_TESTS_CUDA_EMULATION_H
 
@@ -89,11 +96,17 @@ extern uint3 block_index;
 extern dim3 block_size, grid_size;
 extern unsigned block_serial; /* differs for each block of each launch */
 
+/* allowed: bytes of dynamic shared memory that the kernel was allowed, or UNASKED. */
+enum { MOST_ARG_BYTES = 4096, UNASKED = 48 << 10, MOST_SHARED = 227 << 10 };
 void launch(const char *kernel, dim3 grid, dim3 block, size_t bytes,
-            const std::function<void()> &body);
-long asked(const char *name, long otherwise);  /* a number of KVF_EMULATED */
-void later(const std::function<void()> &work); /* on the stream */
-extern long n_calls, n_copies;                           /* of what puts work there (graphs.cc) */
+            const std::function<void()> &body, size_t allowed = UNASKED);
+long asked(const char *name, long otherwise);        /* a number of KVF_EMULATED */
+void later(const std::function<void()> &work);       /* on the stream */
+void run_stream();                                   /* as far as there is work */
+bool lost();                                         /* the device */
+void note(const char *who, const std::string &text); /* a fault */
+extern long n_launches;
+extern long n_calls, n_copies; /* of what puts work there (graphs.cc) */
 
 /* How a kernel is called with arguments that somebody has packed: what the device's own program
  * would know of it. */
@@ -103,6 +116,16 @@ struct known_kernel {
     std::vector<size_t> size; /* of the arguments */
 };
 void know(const void *kernel, const known_kernel &how);
+int allow(const void *kernel, int bytes); /* an error of the run time */
+size_t allowed_of(const void *kernel);
+unsigned draw(unsigned n); /* below n */
+int said(int error);       /* which cudaGetLastError tells, too */
+/* Whether all of it is memory of the device, or pinned. */
+bool in_device(const void *p, size_t bytes);
+bool in_pinned(const void *p, size_t bytes);
+/* A copy of n rows between what its kind says; else a fault. */
+bool copy_is_right(const void *to, size_t ld_to, const void *from, size_t ld_from, size_t width,
+                   size_t n, int kind, bool of_graph);
 template <class... P, size_t... I>
 void call_kernel(void (*kernel)(P...), char *const *arg, std::index_sequence<I...>)
 {
@@ -134,11 +157,18 @@ struct cell {
 void on_read(cell *c, const char *array, size_t i, bool atomic, void *at);
 void on_write(cell *c, const char *array, size_t i, bool atomic, void *at);
 
+extern unsigned launch_serial; /* differs for each launch */
+extern size_t static_bytes;    /* of arrays that the launch has used so far */
 template <class T> struct shared_store {
     const char *name;
     std::vector<T> value;
     std::vector<cell> cells;
-    shared_store(const char *n, size_t size) : name(n), value(size), cells(size) {}
+    bool fours; /* begins where four of its elements may be read at once */
+    unsigned launch = 0;
+    shared_store(const char *n, size_t size, bool f = true)
+        : name(n), value(size), cells(size), fours(f)
+    {
+    }
 };
 
 template <class T> struct shared_address;
@@ -187,10 +217,18 @@ template <class T> shared_address<T> shared_ref<T>::operator&() const
 /* A static array: lives as long as the program, its history as long as a block. */
 template <class T, size_t N> struct shared_array {
     shared_store<T> s;
-    explicit shared_array(const char *name) : s(name, N) {}
-    shared_ref<T> operator[](size_t i) { return {&s, i}; }
-    operator shared_address<T>() { return {&s, 0}; }
-    shared_address<T> operator+(size_t i) { return {&s, i}; }
+    shared_array(const char *name, bool fours) : s(name, N, fours) {}
+    shared_ref<T> operator[](size_t i) { return {used(), i}; }
+    operator shared_address<T>() { return {used(), 0}; }
+    shared_address<T> operator+(size_t i) { return {used(), i}; }
+
+  private:
+    shared_store<T> *used()
+    {
+        static_bytes += s.launch != launch_serial ? N * sizeof(T) : 0;
+        s.launch = launch_serial;
+        return &s;
+    }
 };
 
 extern size_t dynamic_bytes;
@@ -247,8 +285,9 @@ template <class T> T from_bits(uint64_t b)
 #define gridDim emulated_grid
 
 /* As in device.cuh, which takes these where there are such. */
-#define SHARED(type, name, n) static emulated::shared_array<type, (n)> name(#name)
-#define SHARED_FOURS(type, name, n) SHARED(type, name, n)
+#define SHARED(type, name, n)                                                                      \
+    static emulated::shared_array<type, (n)> name(#name, sizeof(type) % 16 == 0)
+#define SHARED_FOURS(type, name, n) static emulated::shared_array<type, (n)> name(#name, true)
 #define SHARED_DYNAMIC(type, name)                                                                 \
     emulated::shared_address<type> name = emulated::dynamic<type>(#name)
 template <class T> using in_shared = emulated::shared_address<T>;
@@ -262,32 +301,45 @@ inline int __syncthreads_or(int v, int line = __builtin_LINE())
 {
     return emulated::wait_block(line, v);
 }
-inline void __syncwarp(unsigned = ~0u, int line = __builtin_LINE())
+namespace emulated
 {
+inline void all_lanes(unsigned mask)
+{
+    if (mask != ~0u)
+        fault("a mask without all lanes", "mask", mask, nullptr, __builtin_return_address(0));
+}
+} // namespace emulated
+inline void __syncwarp(unsigned mask = ~0u, int line = __builtin_LINE())
+{
+    emulated::all_lanes(mask);
     emulated::wait_warp_barrier(line);
 }
 
 template <class T>
-T __shfl_sync(unsigned, T v, int from, int width = 32, int line = __builtin_LINE())
+T __shfl_sync(unsigned mask, T v, int from, int width = 32, int line = __builtin_LINE())
 {
+    emulated::all_lanes(mask);
     unsigned me = emulated::current->now.lane % 32, base = me / (unsigned)width * (unsigned)width;
     const uint64_t *all = emulated::wait_warp(line, emulated::to_bits(v));
     return emulated::from_bits<T>(all[base + (unsigned)from % (unsigned)width]);
 }
-template <class T> T __shfl_xor_sync(unsigned, T v, int mask, int line = __builtin_LINE())
+template <class T> T __shfl_xor_sync(unsigned mask, T v, int turn, int line = __builtin_LINE())
 {
+    emulated::all_lanes(mask);
     unsigned me = emulated::current->now.lane % 32;
     return emulated::from_bits<T>(
-        emulated::wait_warp(line, emulated::to_bits(v))[me ^ (unsigned)mask]);
+        emulated::wait_warp(line, emulated::to_bits(v))[me ^ (unsigned)turn]);
 }
-template <class T> T __shfl_up_sync(unsigned, T v, unsigned d, int line = __builtin_LINE())
+template <class T> T __shfl_up_sync(unsigned mask, T v, unsigned d, int line = __builtin_LINE())
 {
+    emulated::all_lanes(mask);
     unsigned me = emulated::current->now.lane % 32;
     const uint64_t *all = emulated::wait_warp(line, emulated::to_bits(v));
     return me >= d ? emulated::from_bits<T>(all[me - d]) : v;
 }
-inline unsigned __ballot_sync(unsigned, int v, int line = __builtin_LINE())
+inline unsigned __ballot_sync(unsigned mask, int v, int line = __builtin_LINE())
 {
+    emulated::all_lanes(mask);
     const uint64_t *all = emulated::wait_warp(line, v != 0);
     unsigned bits = 0;
     for (int i = 0; i < 32; i++)
@@ -295,8 +347,9 @@ inline unsigned __ballot_sync(unsigned, int v, int line = __builtin_LINE())
     return bits;
 }
 
-inline unsigned __reduce_add_sync(unsigned, unsigned v, int line = __builtin_LINE())
+inline unsigned __reduce_add_sync(unsigned mask, unsigned v, int line = __builtin_LINE())
 {
+    emulated::all_lanes(mask);
     const uint64_t *all = emulated::wait_warp(line, v);
     unsigned sum = 0;
     for (int i = 0; i < 32; i++)
@@ -379,9 +432,13 @@ typedef emulated::queue *cudaStream_t;
 typedef emulated::event *cudaEvent_t;
 enum {
     cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidConfiguration = 9,
     cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
+    cudaErrorHostMemoryAlreadyRegistered = 712,
+    cudaErrorHostMemoryNotRegistered = 713,
     cudaErrorLaunchFailure = 719,
     cudaErrorUnknown = 999,
 };
@@ -474,10 +531,14 @@ cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t x, cudaGraphNode_t 
                                              const cudaMemsetParams *p);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t);
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
-template <class F> cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute, int)
+template <class F> cudaError_t cudaFuncSetAttribute(F kernel, cudaFuncAttribute, int bytes)
 {
-    return cudaSuccess;
+    return emulated::allow((const void *)kernel, bytes);
 }
+struct cudaFuncAttributes {
+    int ptxVersion;
+};
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const void *kernel);
 
 /* A kernel that a graph may start early is to wait, in every lane (graphs.cc looks). */
 inline void earlier_done()

@@ -29,6 +29,8 @@ long emulation_copies(void);
 /* Of the graph that was put on the stream last the longest chain of nodes that wait one for the
  * other: what a device cannot do side by side. */
 long emulation_chain(void);
+/* How many nodes of that graph may start before the one before them ends. */
+long emulation_early(void);
 /* How many bytes have been asked back from the device so far. */
 long long emulation_bytes_home(void);
 

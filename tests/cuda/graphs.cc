@@ -13,19 +13,25 @@ namespace emulated
 {
 static std::map<const void *, known_kernel> kernels;
 long n_calls, n_copies;
-static long chain;
+static long chain, early;
 static long n_graphs, n_told, n_replays;
 
 void know(const void *kernel, const known_kernel &how)
 {
-    kernels.emplace(kernel, how);
+    size_t bytes = 0;
+    if (!kernels.emplace(kernel, how).second)
+        return;
+    for (size_t size : how.size)
+        bytes += (size + 15) / 16 * 16;
+    if (bytes > MOST_ARG_BYTES)
+        fault("more arguments than a device takes for", how.name, bytes, NULL, NULL);
 }
 
 struct packed_call {
     const void *kernel;
     known_kernel how;
     dim3 grid, block;
-    size_t shared;
+    size_t shared, allowed;
     std::vector<std::vector<char>> arg;
 };
 
@@ -49,8 +55,8 @@ struct graph {
 
 struct exec {
     std::vector<node> all; /* copies */
-    std::vector<size_t> order;
-    long chain; /* most nodes of which each waits for the one before it */
+    bool mixed;            /* the order of the next time */
+    long chain;            /* most nodes of which each waits for the one before it */
 };
 
 static bool pack(packed_call *c, const void *kernel, dim3 grid, dim3 block, size_t shared,
@@ -59,7 +65,7 @@ static bool pack(packed_call *c, const void *kernel, dim3 grid, dim3 block, size
     auto it = kernels.find(kernel);
     if (it == kernels.end())
         return false;
-    *c = {kernel, it->second, grid, block, shared, {}};
+    *c = {kernel, it->second, grid, block, shared, allowed_of(kernel), {}};
     for (size_t i = 0; i < c->how.size.size(); i++)
         c->arg.emplace_back((char *)arg[i], (char *)arg[i] + c->how.size[i]);
     return true;
@@ -69,7 +75,7 @@ static bool pack(packed_call *c, const void *kernel, dim3 grid, dim3 block, size
 static void run(const packed_call &c, bool early = false)
 {
     auto own = std::make_shared<packed_call>(c);
-    launch(c.how.name, c.grid, c.block, c.shared, [own, early] {
+    auto lane = [own, early] {
         char *at[32]; /* a lane's call takes copies of what they point to */
         for (size_t i = 0; i < own->arg.size(); i++)
             at[i] = own->arg[i].data();
@@ -78,7 +84,8 @@ static void run(const packed_call &c, bool early = false)
         if (early && !current->waited)
             fault("a lane that does not wait for what came before", own->how.name, 0, NULL,
                   __builtin_return_address(0));
-    });
+    };
+    launch(c.how.name, c.grid, c.block, c.shared, lane, c.allowed);
 }
 
 static cudaError_t add(cudaGraphNode_t *n, cudaGraph_t g, const cudaGraphNode_t *after,
@@ -89,7 +96,9 @@ static cudaError_t add(cudaGraphNode_t *n, cudaGraph_t g, const cudaGraphNode_t 
     for (size_t i = 0; i < n_after; i++) {
         size_t at = after[i]->place;
         if (at >= g->all.size() || g->all[at].get() != after[i])
-            return cudaErrorUnknown; /* of another graph */
+            return said(cudaErrorInvalidValue); /* of another graph */
+        if (std::count(own.after.begin(), own.after.end(), at) > 0)
+            return said(cudaErrorInvalidValue);
         own.after.push_back(at);
     }
     g->all.emplace_back(new node(own));
@@ -98,21 +107,28 @@ static cudaError_t add(cudaGraphNode_t *n, cudaGraph_t g, const cudaGraphNode_t 
 }
 
 /* An order that the nodes' waiting leaves open: of those that may run, the one that was added last,
- * so that branches run against the order in which they were written down. */
-static std::vector<size_t> order_of(const exec &x)
+ * so that branches run against the order in which they were written down; or, mixed, any of them.
+ */
+static std::vector<size_t> order_of(const exec &x, bool mixed)
 {
-    std::vector<size_t> order;
-    std::vector<bool> done(x.all.size());
-    while (order.size() < x.all.size()) {
-        size_t i = x.all.size();
-        bool ready = false;
-        while (!ready && i-- > 0) {
-            ready = !done[i];
-            for (size_t before : x.all[i].after)
-                ready = ready && done[before];
-        }
-        done[i] = true;
+    std::vector<size_t> order, ready, left;
+    std::vector<std::vector<size_t>> behind(x.all.size());
+    for (size_t i = 0; i < x.all.size(); i++) {
+        left.push_back(x.all[i].after.size());
+        for (size_t before : x.all[i].after)
+            behind[before].push_back(i);
+        if (left[i] == 0)
+            ready.push_back(i);
+    }
+    while (!ready.empty()) {
+        auto last = std::max_element(ready.begin(), ready.end());
+        auto at = mixed ? ready.begin() + draw((unsigned)ready.size()) : last;
+        size_t i = *at;
+        ready.erase(at);
         order.push_back(i);
+        for (size_t next : behind[i])
+            if (--left[next] == 0)
+                ready.push_back(next);
     }
     return order;
 }
@@ -132,6 +148,8 @@ static long chain_of(const exec &x)
 static bool pack_node(node *n, const cudaKernelNodeParams *p)
 {
     n->what = KERNEL;
+    if (p->sharedMemBytes > allowed_of(p->func))
+        return false;
     return pack(&n->call, p->func, p->gridDim, p->blockDim, p->sharedMemBytes, p->kernelParams);
 }
 
@@ -161,9 +179,11 @@ static cudaError_t tell(cudaGraphExec_t x, cudaGraphNode_t n, const node &what)
     n_told++;
     n_calls++;
     node *own = &x->all[n->place];
-    if (own->what != what.what || (what.what == KERNEL && own->call.kernel != what.call.kernel)
-        || (what.what == COPY && own->way != what.way))
-        return cudaErrorUnknown;
+    if (!asked("told", 1) || own->what != what.what
+        || (what.what == KERNEL && own->call.kernel != what.call.kernel)
+        || (what.what == COPY && own->way != what.way)
+        || (what.what == ZERO && own->bytes != what.bytes)) /* may be refused */
+        return said(cudaErrorInvalidValue);
     node now = what;
     now.place = own->place;
     now.after = own->after;
@@ -183,6 +203,11 @@ long emulation_calls(void)
 long emulation_chain(void)
 {
     return chain;
+}
+
+long emulation_early(void)
+{
+    return early;
 }
 
 long emulation_copies(void)
@@ -232,20 +257,33 @@ cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *n, cudaGraph_t g, const cuda
                                    size_t n_after, const cudaKernelNodeParams *p)
 {
     node made = {};
-    return pack_node(&made, p) ? add(n, g, after, n_after, made) : cudaErrorUnknown;
+    return pack_node(&made, p) ? add(n, g, after, n_after, made) : said(cudaErrorInvalidValue);
+}
+
+/* Copies and zeros that no graph takes are faults, too: that it goes on without shows nowhere else.
+ */
+static bool takes(const node &n)
+{
+    if (n.what == COPY)
+        return copy_is_right(n.to, n.bytes, n.from, n.bytes, n.bytes, 1, n.way, true);
+    if (n.bytes == 0 || !in_device(n.to, n.bytes))
+        fault("zeros in what is no memory of the device", "of", n.bytes, NULL, NULL);
+    return n.bytes > 0 && in_device(n.to, n.bytes);
 }
 
 cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *n, cudaGraph_t g,
                                      const cudaGraphNode_t *after, size_t n_after, void *to,
                                      const void *from, size_t bytes, cudaMemcpyKind kind)
 {
-    return add(n, g, after, n_after, copy_node(to, from, bytes, kind));
+    node made = copy_node(to, from, bytes, kind);
+    return takes(made) ? add(n, g, after, n_after, made) : said(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *n, cudaGraph_t g, const cudaGraphNode_t *after,
                                    size_t n_after, const cudaMemsetParams *p)
 {
-    return add(n, g, after, n_after, zero_node(p));
+    node made = zero_node(p);
+    return takes(made) ? add(n, g, after, n_after, made) : said(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaGraphAddDependencies(cudaGraph_t g, const cudaGraphNode_t *from,
@@ -254,11 +292,14 @@ cudaError_t cudaGraphAddDependencies(cudaGraph_t g, const cudaGraphNode_t *from,
 {
     for (size_t i = 0; i < n; i++) {
         node *d = to[i];
-        if (g->all[d->place].get() != d || from[i]->place >= d->place)
-            return cudaErrorUnknown;
+        if (g->all[d->place].get() != d || from[i]->place >= d->place
+            || std::count(d->after.begin(), d->after.end(), from[i]->place) > 0)
+            return said(cudaErrorInvalidValue);
         bool early = how && how[i].type == cudaGraphDependencyTypeProgrammatic;
+        if (how && (how[i].from_port == cudaGraphKernelNodePortProgrammatic) != early)
+            return said(cudaErrorInvalidValue);
         if (early && (from[i]->what != KERNEL || d->what != KERNEL))
-            return cudaErrorUnknown;
+            return said(cudaErrorInvalidValue);
         d->after.push_back(from[i]->place);
         d->early = d->early || early;
     }
@@ -268,14 +309,14 @@ cudaError_t cudaGraphAddDependencies(cudaGraph_t g, const cudaGraphNode_t *from,
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long)
 {
     if (!asked("graphs", 1))
-        return cudaErrorUnknown;
+        return said(cudaErrorUnknown);
     *x = new exec;
     for (const auto &n : g->all)
         (*x)->all.push_back(*n);
-    (*x)->order = order_of(**x);
+    (*x)->mixed = false;
     (*x)->chain = chain_of(**x);
     n_graphs++;
-    return cudaGetLastError();
+    return cudaSuccess;
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x)
@@ -288,36 +329,42 @@ cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t x, cudaGraphNode_t 
                                              const cudaKernelNodeParams *p)
 {
     node now = {};
-    return pack_node(&now, p) ? tell(x, n, now) : cudaErrorUnknown;
+    return pack_node(&now, p) ? tell(x, n, now) : said(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t x, cudaGraphNode_t n, void *to,
                                                const void *from, size_t bytes, cudaMemcpyKind kind)
 {
-    return tell(x, n, copy_node(to, from, bytes, kind));
+    node now = copy_node(to, from, bytes, kind);
+    return takes(now) ? tell(x, n, now) : said(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t x, cudaGraphNode_t n,
                                              const cudaMemsetParams *p)
 {
-    return tell(x, n, zero_node(p));
+    node now = zero_node(p);
+    return takes(now) ? tell(x, n, now) : said(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
 {
-    cudaError_t e = cudaGetLastError();
+    cudaError_t e = cudaSuccess;
     long calls = ++n_calls;
     n_replays++;
     chain = x->chain;
-    for (size_t i : x->order) {
+    early = std::count_if(x->all.begin(), x->all.end(), [](const node &n) { return n.early; });
+    for (size_t i : order_of(*x, x->mixed)) {
         const node &n = x->all[i];
+        cudaError_t own = cudaSuccess;
         if (n.what == KERNEL)
             run(n.call, n.early);
-        else if (n.what == COPY)
-            e = cudaMemcpyAsync(n.to, n.from, n.bytes, n.way, s);
-        else
-            e = cudaMemsetAsync(n.to, 0, n.bytes, s);
+        else if (n.what == COPY && takes(n)) /* by now, too */
+            own = cudaMemcpyAsync(n.to, n.from, n.bytes, n.way, s);
+        else if (n.what == ZERO)
+            own = cudaMemsetAsync(n.to, 0, n.bytes, s);
+        e = e != cudaSuccess ? e : own;
     }
+    x->mixed = !x->mixed;
     n_calls = calls; /* the driver was called once */
     return e;
 }

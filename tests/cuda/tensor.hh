@@ -66,6 +66,9 @@ inline warp_words<4> rows_of_warp(int line, in_shared<uint4> row)
 
 inline void copy_piece(in_shared<uint4> to, const void *from, bool there)
 {
+    if (there && (uintptr_t)from % 16 != 0)
+        emulated::fault("a piece off its boundary to", to.s->name, to.at, nullptr,
+                        __builtin_return_address(0));
     emulated::copies_of_lane().group.back().push_back({to, there ? from : nullptr});
     to[0] = uint4{~0u, ~0u, ~0u, ~0u};
 }
@@ -92,13 +95,24 @@ inline uint2 half_piece(in_shared<uint4> a, unsigned i)
     uint4 v = a[i / 2];
     return i % 2 ? uint2{v.z, v.w} : uint2{v.x, v.y};
 }
+namespace emulated
+{
+inline void on_boundary(const shared_address<float> &a, unsigned i)
+{
+    if (!a.s->fours || (a.at + i) % 4 != 0)
+        fault("four off their boundary in", a.s->name, a.at + i, nullptr,
+              __builtin_return_address(0));
+}
+} // namespace emulated
 inline void shared_four(in_shared<float> a, unsigned i, float x[4])
 {
+    emulated::on_boundary(a, i);
     for (unsigned k = 0; k < 4; k++)
         x[k] = a[i + k];
 }
 inline void shared_set_four(in_shared<float> a, unsigned i, const float x[4])
 {
+    emulated::on_boundary(a, i);
     for (unsigned k = 0; k < 4; k++)
         a[i + k] = x[k];
 }

@@ -167,6 +167,41 @@ static void matrices(int *out)
     out[threadIdx.x] = 0;
 }
 
+static void of_some_lanes(int *out)
+{
+    out[threadIdx.x] = (int)__ballot_sync(0xffff, 1);
+}
+
+/* Four at once: of an array of floats that is not known to lie where that can be, or is, but off a
+ * boundary. */
+static void fours(int *out, bool aligned, unsigned at)
+{
+    SHARED(float, a, LANES);
+    SHARED_FOURS(float, b, LANES);
+    in_shared<float> of = aligned ? b + 0 : a + 0;
+    float x[4];
+    of[threadIdx.x] = 1;
+    __syncthreads();
+    shared_four(of, at, x);
+    out[threadIdx.x] = (int)x[0];
+}
+static void piece_off(int *out)
+{
+    SHARED(uint4, a, LANES);
+    copy_piece(a + (size_t)threadIdx.x, (const char *)(const void *)pieces() + 8, true);
+    copies_group();
+    copies_wait<0>();
+    out[threadIdx.x] = 0;
+}
+
+/* 40 KB of its own. */
+static void large(int *out)
+{
+    SHARED(float, a, 10 << 10);
+    a[threadIdx.x] = 1;
+    out[threadIdx.x] = 0;
+}
+
 static int n_failed;
 
 static void expect(const char *what, bool ok)
@@ -191,6 +226,99 @@ template <class F> static int outcome(F f, const char *words)
     int status;
     waitpid(child, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 2;
+}
+
+/* The same of a launch of so much dynamic shared memory, of which it was allowed so much, and of
+ * calls of the run time. */
+static int outcome_of_shared(size_t bytes, size_t allowed)
+{
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        int out[LANES];
+        fclose(stderr);
+        emulated::launch(
+            "k", 1, LANES, bytes, [&] { large(out); }, allowed);
+        _exit(emulation_faults() > 0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 2;
+}
+
+template <class F> static int outcome_of_calls(F f)
+{
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        char *device, *pinned, plain[64] = "";
+        fclose(stderr);
+        cudaMalloc((void **)&device, 64);
+        cudaMallocHost((void **)&pinned, 64);
+        f(device, pinned, plain);
+        cudaStreamSynchronize(nullptr);
+        _exit(emulation_faults() > 0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 2;
+}
+
+/* Of a copy home alone in a graph. */
+static bool makes_a_graph(void *to, const void *from, size_t bytes)
+{
+    cudaGraph_t g;
+    cudaGraphNode_t n;
+    cudaGraphCreate(&g, 0);
+    cudaError_t e = cudaGraphAddMemcpyNode1D(&n, g, nullptr, 0, to, from, bytes,
+                                             cudaMemcpyDeviceToHost);
+    cudaGraphDestroy(g);
+    return e == cudaSuccess;
+}
+
+static void refuses_what_a_device_refuses()
+{
+    expect("a mask", outcome(of_some_lanes, "mask without") == 1);
+    expect("four at once", outcome([](int *o) { fours(o, true, 8); }, nullptr) == 0);
+    expect("four anywhere", outcome([](int *o) { fours(o, false, 8); }, "boundary") == 1);
+    expect("four between", outcome([](int *o) { fours(o, true, 6); }, "boundary") == 1);
+    expect("a piece between", outcome(piece_off, "boundary") == 1);
+    expect("shared memory", outcome_of_shared(8 << 10, emulated::UNASKED) == 0);
+    expect("both together", outcome_of_shared(9 << 10, emulated::UNASKED) == 1);
+    expect("as it asked", outcome_of_shared(64 << 10, 64 << 10) == 0);
+    expect("more than that", outcome_of_shared(65 << 10, 64 << 10) == 1);
+    expect("a copy", outcome_of_calls([](char *d, char *p, char *) {
+                         cudaMemcpyAsync(p, d, 64, cudaMemcpyDeviceToHost, nullptr);
+                     }) == 0);
+    expect("a copy beyond", outcome_of_calls([](char *d, char *p, char *) {
+                                cudaMemcpyAsync(p, d + 1, 64, cudaMemcpyDeviceToHost, nullptr);
+                            }) == 1);
+    expect("a copy of nothing", outcome_of_calls([](char *d, char *p, char *) {
+                                    cudaMemcpyAsync(p, d, 0, cudaMemcpyDeviceToHost, nullptr);
+                                }) == 1);
+    expect("a copy the wrong way", outcome_of_calls([](char *d, char *p, char *) {
+                                       cudaMemcpyAsync(p, d, 8, cudaMemcpyHostToDevice, nullptr);
+                                   }) == 1);
+    expect("memory that copies use", outcome_of_calls([](char *d, char *p, char *) {
+                                         cudaMemcpyAsync(p, d, 8, cudaMemcpyDeviceToHost, nullptr);
+                                         cudaFreeHost(p);
+                                     }) == 1);
+    expect("a graph", outcome_of_calls([](char *d, char *p, char *) {
+                          if (!makes_a_graph(p, d, 8))
+                              emulated::fault("refused", "", 0, nullptr, nullptr);
+                      }) == 0);
+    expect("plain memory in a graph",
+           outcome_of_calls([](char *d, char *, char *plain) { makes_a_graph(plain, d, 8); }) == 1);
+}
+
+/* An error stays until somebody asks. */
+static void keeps_errors()
+{
+    static int kernel;
+    cudaError_t e = cudaFuncSetAttribute(&kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         228 << 10);
+    expect("too much", e == cudaErrorInvalidValue && cudaGetLastError() == e);
+    expect("told once", cudaGetLastError() == cudaSuccess);
 }
 
 /* What lane i read of the copies; it is lane LANES - 1 - i that copied them. */
@@ -239,6 +367,8 @@ static int sent(bool joined, bool waited)
 
 int main()
 {
+    refuses_what_a_device_refuses();
+    keeps_errors();
     for (unsigned seed = 0; seed < 4; seed++) {
         emulation_seed(seed);
         expect("a stream that nobody waits for", sent(false, false) == -1);

@@ -1,5 +1,6 @@
 /* Work that is written down and put on the device at once: what is replayed gives the bytes of what
  * is launched, and nothing that has changed is replayed as it was. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "engine/decode/device.h"
@@ -221,20 +222,23 @@ struct told {
     float *logits; /* [STEPS][vocab] */
     int32_t token[STEPS];
     struct gpu_graph_facts facts;
-    long calls, home; /* of the last step */
+    long calls, home, early; /* of the last step */
     int vocab;
 };
 
 /* Of all graphs of a session. */
 static struct gpu_graph_facts facts_of(const struct session *s)
 {
-    struct gpu_graph_facts all = {0, 0, 0, 0};
+    struct gpu_graph_facts all = {0};
     for (int i = 0; i < MIRROR_GRAPHS; i++) {
         struct gpu_graph_facts f = gpu_graph_look(((struct mirror *)s->mirror)->graph[i]);
         all.nodes += f.nodes;
         all.built += f.built;
         all.updated += f.updated;
         all.replayed += f.replayed;
+        all.shapes += f.shapes;
+        all.refused += f.refused;
+        all.broken += f.broken;
     }
     return all;
 }
@@ -269,6 +273,7 @@ static struct told play(const char *method, int budget, bool exact, double tempe
         memcpy(t.logits + (size_t)i * V, session_logits(s), V * sizeof(float));
     }
     t.facts = facts_of(s);
+    t.early = emulation_early();
     t.vocab = e->config.vocab;
     sampler_finish(&by);
     session_destroy(s);
@@ -320,4 +325,90 @@ Test(graph, the_token_comes_home_alone, .timeout = 240)
         cr_expect(eq(long, here.home - there.home, (long)(4 * here.vocab - 4)));
     mem_free(here.logits);
     mem_free(there.logits);
+}
+
+static void same_answer(const char *what, const struct told *a, const struct told *b)
+{
+    size_t bytes = (size_t)(STEPS * a->vocab) * sizeof(float);
+    cr_expect(zero(int, memcmp(a->token, b->token, sizeof a->token)), "%s", what);
+    cr_expect(zero(int, memcmp(a->logits, b->logits, bytes)), "%s: logits", what);
+}
+
+/* What is counted shows a silent way back to single launches: lines that begin with "graphs:" are
+ * for tests/gpu/run.sh. */
+Test(graph, shapes_are_built_once, .timeout = 240)
+{
+    static const struct {
+        const char *method;
+        int budget;
+    } rows[] = {{"full", 0},
+                {"window", 24},
+                {"h2o", 24},
+                {"tova:order=after", 24},
+                {"adakv:window=4", 24},
+                {"snapkv:window=4,every=3", 24},
+                {"quest:page=4,dense=0", 24}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct told x = play(rows[i].method, rows[i].budget, false, i % 2, true);
+        struct gpu_graph_facts f = x.facts;
+        printf("graphs: %s, %d steps: %ld shapes met, %ld built, %ld replayed, %ld nodes told "
+               "anew, %ld refused, %ld broken off\n",
+               rows[i].method, STEPS, f.shapes, f.built, f.replayed, f.updated, f.refused,
+               f.broken);
+        fflush(stdout);
+        cr_expect(zero(long, f.refused), "%s", rows[i].method);
+        cr_expect(zero(long, f.broken), "%s", rows[i].method);
+        cr_expect(f.built <= f.shapes, "%s: %ld of %ld", rows[i].method, f.built, f.shapes);
+        cr_expect(f.replayed + f.shapes >= STEPS, "%s", rows[i].method);
+        mem_free(x.logits);
+    }
+    cr_assert(eq(int, emulation_faults(), 0), "%s", emulation_first_fault());
+}
+
+/* A driver that changes no graph costs time alone, and is counted. */
+Test(graph, a_refused_change_is_counted, .timeout = 240)
+{
+    struct told with = play("full", 0, false, 0, true);
+    setenv("KVF_EMULATED", "told=0", 1);
+    struct told without = play("full", 0, false, 0, true);
+    unsetenv("KVF_EMULATED");
+    same_answer("told=0", &with, &without);
+    if (EMULATED)
+        cr_expect(with.facts.updated > 0 && without.facts.refused > 0 && without.facts.built > 1);
+    cr_assert(eq(int, emulation_faults(), 0), "%s", emulation_first_fault());
+    mem_free(with.logits);
+    mem_free(without.logits);
+}
+
+/* Kernels that a driver has compiled for an older device do not wait, and come in their turn. */
+Test(graph, code_for_older_devices_does_not_start_early, .timeout = 240)
+{
+    struct told new = play("full", 0, false, 0, true);
+    setenv("KVF_EMULATED", "ptx=80", 1);
+    struct told old = play("full", 0, false, 0, true);
+    unsetenv("KVF_EMULATED");
+    same_answer("ptx=80", &new, &old);
+    if (EMULATED)
+        cr_expect(new.early > 0 && old.early == 0, "%ld, %ld", new.early, old.early);
+    mem_free(new.logits);
+    mem_free(old.logits);
+}
+
+/* Memory of the host is given back once the copies that use it are done. */
+Test(graph, copies_end_before_their_memory_goes)
+{
+    struct gpu *g = device_open();
+    float *x = gpu_alloc(g, N, sizeof *x), *pinned = gpu_pin(g, N, sizeof *pinned), home[N];
+    for (int i = 0; i < N; i++)
+        pinned[i] = (float)i;
+    gpu_send(g, x, pinned, N * sizeof *x);
+    gpu_unpin(g, pinned);
+    gpu_get(g, home, x, N * sizeof *x);
+    for (int i = 0; i < N; i++)
+        cr_assert(eq(flt, home[i], (float)i));
+    gpu_put(g, x, home, 0); /* nothing is asked of the driver */
+    gpu_get(g, home, x, 0);
+    device_check(g, "memory");
+    gpu_free(g, x);
+    gpu_close(g);
 }

@@ -50,3 +50,8 @@ long emulation_replays(void)
 {
     return 0;
 }
+
+long emulation_early(void)
+{
+    return 0;
+}
