@@ -305,6 +305,7 @@ int main(int argc, char **argv)
 {
     struct gpu *g;
     struct kvf_diag d = {""};
+    setvbuf(stdout, NULL, _IOLBF, 0); /* who is stopped has told what he knows */
     if (argc > 1)
         bandwidth = strtod(argv[1], NULL);
     if (gpu_count(&d) == 0 || gpu_open(0, &g, &d) != KVF_OK) {

@@ -1,59 +1,162 @@
 #!/bin/sh
 # run.sh - builds the CUDA kernels and holds them against the reference on this machine's device.
 #
-# usage: tests/gpu/run.sh [BUILD]        (build-gpu)
+# usage: tests/gpu/run.sh [-e] [-t SECONDS] [BUILD]        (540, build-gpu)
 #
 # Needs the toolkit (nvcc, compute-sanitizer) and a device; without a device it ends with 77 and says
-# so.  Takes some minutes, most of which are the compilation.  compute-sanitizer looks for accesses
-# outside of memory and for races in shared memory; where it lacks, the last lines say so.
-set -eu
+# so.  What cannot be built here is taken as it lies in BUILD.  After the build it takes SECONDS at
+# most, so that it can be the whole of a call that is cut off.  First memcheck looks at the smallest
+# runs of graphs and sessions; then all tests run, side by side; then memcheck and racecheck look at
+# all of them, as far as time goes.  The end is a table of all parts, what failed in them, and how
+# many graphs were built for how many shapes, whatever happened before; logs lie in BUILD/gpu-logs.
+# -e: the tests of the emulated device instead (BUILD: build), to see this file run.
+set -u
 cd "$(dirname "$0")/../.."
-build=${1:-build-gpu}
-if ! nvidia-smi -L 2>/dev/null; then
+emulated=
+seconds=540
+while getopts et: option; do
+    case $option in
+    e) emulated=1 ;;
+    t) seconds=$OPTARG ;;
+    *) exit 2 ;;
+    esac
+done
+shift $((OPTIND - 1))
+kind=gpu cuda=enabled build=build-gpu
+[ -z "$emulated" ] || kind=cuda cuda=disabled build=build
+build=${1:-$build}
+if [ -z "$emulated" ] && ! nvidia-smi -L 2>/dev/null; then
     echo "run.sh: this machine has no CUDA device: nothing was tested" >&2
     exit 77
 fi
-[ -e "$build/build.ninja" ] || meson setup "$build" --buildtype=release -Dcuda=enabled >/dev/null
-names="products attention prompt step decisions heads scores redundancy reads expected watch train losses pass graph chunks
-       session"
-# all, for the models that whole runs need
-ninja -C "$build" >/dev/null
+names="graph session chunks products attention prompt step decisions heads scores redundancy reads expected watch train losses
+       pass"
+tests="$build/tests/$kind/test_${kind}_"
+
+# ---- the build
+
+make() {
+    [ -e "$build/build.ninja" ] || meson setup "$build" --buildtype=release -Dcuda=$cuda
+    targets=
+    [ -z "$emulated" ] || for name in $names; do targets="$targets tests/cuda/test_cuda_$name"; done
+    ninja -C "$build" $targets # all, for the models that whole runs need
+}
+mkdir -p "$build"
+logs="$build/gpu-logs"
+rm -rf "$logs"
+mkdir -p "$logs"
+begin=$(date +%s)
+if command -v ninja >/dev/null && make >"$logs/build.log" 2>&1; then
+    built="| the build | made here, $(($(date +%s) - begin)) s |"
+elif [ -x "${tests}graph" ]; then
+    built="| the build | cannot be made here: what lies in $build is taken |"
+else
+    tail -5 "$logs/build.log" 2>/dev/null >&2
+    echo "run.sh: $build has no tests, and they cannot be built here (nvcc, meson, ninja): nothing was tested" >&2
+    exit 1
+fi
 export KVF_TRAIN="$build/tests/train" KVF_TINY="$build/tests/engine" KVF_TINY_GATES="$build/tests/method"
 export KVF_GOLDEN="$PWD/tests/data/golden" KVF_VOCABULARIES="$build/tests/engine/vocabularies"
+
+# ---- parts
+
 failed=0
-say() { # what, status
-    case $2 in
-    0) echo "| $1 | as the reference |" ;;
-    124) echo "| $1 | not through in $limit s |" ;;
+begin=$(date +%s)
+: >"$logs/table"
+row() { # what, how it went
+    echo "| $1 | $2 |" >>"$logs/table"
+}
+left() {
+    echo $((begin + seconds - $(date +%s)))
+}
+why() { # log: the first lines that say what failed
+    grep -hE '\[FAIL\]|\[TIMEOUT\]|CRASH|========= (Error|Invalid|Race|Uninit|Program hit|ERROR SUMMARY)|emulation:|Assertion Failed|error' "$1" |
+        grep -v 'ERROR SUMMARY: 0' | head -6 | sed 's/^/    /'
+}
+say() { # log, what, status, seconds
+    passed=$(sed -n 's/.*Synthesis: Tested: .\{0,9\}\b\([0-9][0-9]*\).*Passing: .\{0,9\}\b\([0-9][0-9]*\).*/\2 of \1/p' "$1" | tail -1)
+    case $3:$passed in
+    0:"0 of 0") row "$2" "SKIPPED: $(grep -h 'SKIP' "$1" | head -1 | cut -c1-120)" ;;
+    0:*) row "$2" "as the reference: $passed tests, $4 s" ;;
+    124:*) row "$2" "not through in $4 s" ;;
     *)
-        echo "| $1 | FAILED |"
+        row "$2" "FAILED ($3): ${passed:-none} tests, $4 s"
+        { echo "$2:" && why "$1"; } >>"$logs/failures"
         failed=1
         ;;
     esac
 }
-# side_by_side SUFFIX COMMAND: COMMAND before each test, all at once; what is told goes to files
+# run SUFFIX LIMIT BEFORE NAME [FILTER]: one test with a command before it, into its log
+run() {
+    status=0
+    from=$(date +%s)
+    timeout -k 5 "$2" $3 "$tests$4" --jobs 1 ${5:+--filter "$5"} >"$logs/$4$1.log" 2>&1 || status=$?
+    echo "$status $(($(date +%s) - from))" >"$logs/$4$1.status"
+}
+tell() { # SUFFIX NAME
+    read -r status took <"$logs/$2$1.status" || return
+    say "$logs/$2$1.log" "$2${1:+, ${1#.}}" "$status" "$took"
+}
+# side_by_side SUFFIX LIMIT BEFORE: all tests at once
 side_by_side() {
+    limit=$(left)
+    [ "$limit" -lt "$2" ] || limit=$2
+    if [ "$limit" -lt 20 ]; then
+        row "all tests${1:+, ${1#.}}" "left out: no time is left"
+        return
+    fi
     for name in $names; do
-        (
-            status=0
-            timeout "$limit" $2 "$build/tests/gpu/test_gpu_$name" --jobs 1 >"$build/gpu_$name$1.log" 2>&1 || status=$?
-            echo $status >"$build/gpu_$name$1.status"
-        ) &
+        run "$1" "$limit" "$3" "$name" &
     done
     wait
     for name in $names; do
-        say "$name${1:+, ${1#.}}" "$(cat "$build/gpu_$name$1.status")"
+        tell "$1" "$name"
     done
 }
-echo "| test | result |"
-echo "|---|---|"
-limit=180
-side_by_side "" ""
-if command -v compute-sanitizer >/dev/null; then
-    for tool in memcheck racecheck; do
-        side_by_side ".$tool" "compute-sanitizer --tool $tool --target-processes all --error-exitcode 1"
-    done
-else
-    echo "compute-sanitizer is not installed: it was left out"
+finish() {
+    trap - EXIT INT TERM
+    echo
+    echo "| part | result |"
+    echo "|---|---|"
+    echo "$built"
+    cat "$logs/table"
+    grep -h '^graphs:' "$logs/graph.log" 2>/dev/null
+    [ ! -s "$logs/failures" ] || cat "$logs/failures"
+    exit $failed
+}
+trap 'failed=1; row "the rest" "broken off"; finish' INT TERM
+trap finish EXIT
+
+# What stands in the way is told first.
+if [ -z "$emulated" ]; then
+    row "driver" "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1)"
+    cublas=$(ldconfig -p 2>/dev/null | sed -n 's/.*\(libcublas\.so\.[0-9]*\) .*=> \(.*\)/\2/p' | head -1)
+    row "cuBLAS" "${cublas:-not known to the linker: prompts are multiplied by kernels of ours; LD_LIBRARY_PATH may name its folder}"
 fi
-exit $failed
+check="compute-sanitizer --target-processes all --error-exitcode 1"
+looks=
+if [ -n "$emulated" ]; then
+    check=
+elif command -v compute-sanitizer >/dev/null; then
+    run .first 60 "$check --tool memcheck" graph 'graph/replays*'
+    looks=1
+    if grep -q 'not supported' "$logs/graph.first.log"; then
+        looks=
+        row "compute-sanitizer" "refuses this machine: it was left out"
+    else
+        tell .first graph
+    fi
+else
+    row "compute-sanitizer" "is not installed: it was left out"
+fi
+if [ -n "$looks$emulated" ]; then
+    run .small 60 "${check:+$check --tool memcheck}" graph 'graph/@(shapes_change|what_is*|steps_are*)' &
+    run .smallest 60 "${check:+$check --tool memcheck}" session 'session/@(forks*|steps_together_have*)' &
+    wait
+    tell .small graph
+    tell .smallest session
+fi
+side_by_side "" 180 ""
+for tool in ${looks:+memcheck racecheck}; do
+    side_by_side ".$tool" 180 "$check --tool $tool"
+done
