@@ -2,7 +2,7 @@
 
 usage: random_methods.py KVFATE MODELS [--cases N] [--seconds S] [--seed K] [--only CASE] [--verbose]
 
-A case is a model, a prompt, a budget, a method with options, overrides and gates.  The run ends with 0, or with 2 and one
+A case is a model, a prompt, a budget, a method with options, overrides and gates, numbers of cache and products, probes and shadows.  The run ends with 0, or with 2 and one
 sentence; its trace passes `verify` and does not depend on threads and chunks; queries see no more than the row allows; sinks
 and recent entries stay; evict_step > birth.  A case depends on (seed, its number) alone: --only repeats one.
 """
@@ -99,6 +99,14 @@ def heads(r, m, per_query):
     return r.choice(wrong) if r.random() < 0.04 else r.choice(some)
 
 
+def numbers(r):
+    """What numbers a run computes with."""
+    if r.random() < 0.15:
+        return ["--exact"]
+    argv = ["--kv-type", r.choice(["f16", "f32", "q8_0", "i16", "i16"])] if r.random() < 0.6 else []
+    return argv + (["--activations", r.choice(["16", "8", "8"])] if r.random() < 0.5 else [])
+
+
 def need(text):
     for part, kind in PART_NEEDS.items():
         if part in text:
@@ -130,11 +138,10 @@ class Case:
             self.argv += ["--gates", r.choice(self.model["gates"][r.choice(kinds)])]
         elif not kinds and r.random() < 0.02:
             self.argv += ["--gates", r.choice(self.model["gates"]["retention"])]
-        if r.random() < 0.2:
-            self.argv.append("--exact")
-        elif r.random() < 0.2:
-            self.argv += ["--kv-type", "f32"]
+        self.argv += numbers(r)
         self.argv += ["--probes", r.choice(["lean", "paper", "paper", "full"])]
+        if r.random() < 0.15:
+            self.argv += ["--shadow", r.choice(["entries", "model", "entries,model"])]
         self.ids = [r.randrange(3, 259) for _ in range(self.P)]
 
     def run(self, threads, chunk, name):
@@ -149,7 +156,7 @@ class Case:
 
     def play(self):
         """What went wrong, or None; counts accepted runs."""
-        chunk = self.r.choice([1, 7, 64])
+        threads, chunk = self.r.choice([2, 2, 3, 4]), self.r.choice([1, 2, 7, 33, 64, 8192])
         out, p = self.run(1, 256, "a.kvf")
         err = p.stderr.decode("utf-8", "replace")
         if p.returncode == 2:
@@ -165,11 +172,11 @@ class Case:
         wrong = self.judge(out)
         if wrong:
             return wrong
-        other, q = self.run(2, chunk, "b.kvf")
+        other, q = self.run(threads, chunk, "b.kvf")
         if q.returncode != 0:
-            return f"2 threads, chunk {chunk}: exit {q.returncode}: {q.stderr.decode('utf-8', 'replace')[-6000:]}"
+            return f"{threads} threads, chunk {chunk}: exit {q.returncode}: {q.stderr.decode('utf-8', 'replace')[-6000:]}"
         if read(out) != read(other):
-            return f"2 threads and chunk {chunk} give another trace"
+            return f"{threads} threads and chunk {chunk} give another trace"
         return None
 
     # ---- what the trace says
@@ -314,11 +321,11 @@ class Campaign:
             return json.load(f)["cases"][::2]
 
     def tiny(self, folder):
-        """(file, its generator's options): grouped, one KV head, as many KV heads as query heads, norms of queries and keys."""
+        """(file, its generator's options): grouped, packed weights, one KV head, as many KV heads as query heads, norms of queries and keys."""
         cases, qwen = self.golden("tiny"), self.golden("qwen")
         mha = self.path("mha.gguf")
         subprocess.run([sys.executable, os.path.join(DATA, "golden", "tools", "gen_tiny.py"), *MHA.split(), "-o", mha], check=True)
-        return [(os.path.join(folder, f"tiny{i}.gguf"), cases[i]["args"]) for i in (0, 6, 7)] + \
+        return [(os.path.join(folder, f"tiny{i}.gguf"), cases[i]["args"]) for i in (0, 3, 6, 7)] + \
             [(mha, MHA), (os.path.join(folder, "qwen0.gguf"), qwen[0]["args"])]
 
     def prepare(self, model, index):
