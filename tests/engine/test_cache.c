@@ -327,3 +327,28 @@ Test(cache, order_over_many_steps)
     }
     cache_destroy(c);
 }
+
+/* Sums are of all heads: those of the last one alone would be 1. */
+Test(cache, all_heads_count_and_the_peak_stays)
+{
+    const struct cache_config cfg = {2, 2, D, KV_F32};
+    const float zeros[D] = {0};
+    struct kernels k;
+    struct cache *c = NULL;
+    kernels_init(&k, 0);
+    cr_assert(eq(int, cache_create(&cfg, &c), KVF_OK));
+    for (int h = 0; h < 4; h++)
+        for (int i = 0; i < 4 - h; i++) {
+            const struct cache_entry e = {i, CACHE_STAYS, zeros, zeros};
+            cr_assert(eq(int, cache_reserve(c, h / 2, h % 2, 1), KVF_OK));
+            cr_assert(eq(int, cache_append(c, &k, h / 2, h % 2, &e), i));
+        }
+    cache_account(c);
+    cr_expect(eq(i64, cache_stats(c).entries, 4 + 3 + 2 + 1));
+    cache_evict(c, 0, 0, 1);
+    cache_evict(c, 1, 0, 0);
+    cache_account(c);
+    cr_expect(eq(i64, cache_stats(c).entries, 3 + 3 + 1 + 1));
+    cr_expect(eq(i64, cache_stats(c).entries_peak, 10));
+    cache_destroy(c);
+}
