@@ -54,26 +54,23 @@ static void launch_expired(struct session *s, int64_t n)
     cut(s, 1, false);
 }
 
-/* What a round asks for, to be taken along; where it asks for nothing, that. */
+/* What a round asks for, to be taken along; one that asks for nothing has no candidates. */
 void round_note(struct session *s, const struct elsewhere_round *round)
 {
     struct resident *r = resident_of(s);
     size_t heads = (size_t)r->heads.cache.heads;
-    if (round->due) {
-        memcpy(r->host.due, round->head, heads);
-        memcpy(r->host.go, round->go, (size_t)round->pools * sizeof *r->go);
-        r->last.pools = round->pools;
-        r->last.heads_of_pool = round->heads_of_pool;
-        r->last.recent = round->recent_from - r->host.now[0];
-        r->last.floor = round->may != NULL;
-    } else {
+    if (!round->due) {
         memset(r->host.due, 0, heads);
-        memset(r->host.go, 0, heads * sizeof *r->go);
+        return;
     }
-    if (round->due && round->may)
+    memcpy(r->host.due, round->head, heads);
+    memcpy(r->host.go, round->go, (size_t)round->pools * sizeof *r->go);
+    if (round->may)
         memcpy(r->host.may, round->may, heads * sizeof *r->may);
-    else
-        memset(r->host.may, 0, heads * sizeof *r->may);
+    r->last.pools = round->pools;
+    r->last.heads_of_pool = round->heads_of_pool;
+    r->last.recent = round->recent_from - r->host.now[0];
+    r->last.floor = round->may != NULL;
 }
 
 /* The round as kernels are told of it, which count positions from the step's query on.  Where
