@@ -76,6 +76,19 @@ def answers_are_equal():
                   "--budgets", 16, "--exact", "--json"])
 
 
+def rounds_apart():
+    """Sequences side by side whose rounds come at different steps: one without a round loses nothing in that of another."""
+    prompts = path("apart.jsonl")
+    with open(prompts, "w", encoding="utf-8") as f:
+        f.write("".join(json.dumps({"id": f"a{i}", "text": "Shells by the shore. " * (1 + i % 2), "n": 5 + 3 * (i % 3) + i}) + "\n" for i in range(5)))
+    for together in (1, 3):
+        r = run(EMULATED, ["run", "-m", MODEL, "--jsonl", prompts, "--together", together, "--ignore-eos", "-n", 12, "--method", "h2o:every=3", "-B", 12,
+                           "--device", "cuda", "-q", "-o", path(f"apart-{together}")])
+        expect(r.returncode == 0, "rounds apart", r.returncode, r.said)
+    for i in range(5):
+        expect(read(path(f"apart-1/a{i}.kvf")) == read(path(f"apart-3/a{i}.kvf")), f"line {i} depends on those beside it")
+
+
 def devices():
     d = json.loads(run(EMULATED, ["devices", "--json"], "memory=1000000").stdout)
     expect(d["driver"] == "13.0" and d["why_not"] is None and len(d["devices"]) == 1, "devices --json", d)
@@ -184,6 +197,7 @@ def derivatives():
 
 
 answers_are_equal()
+rounds_apart()
 devices()
 derivatives()
 none_to_use()
