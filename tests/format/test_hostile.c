@@ -350,6 +350,7 @@ Test(hostile, schemas_that_cannot_be)
     CASE("layers", put_le(s, KVF_MAX_LAYERS + 1, 4));
     CASE("layers wrap", put_le(s, 0x40000001, 4));
     CASE("heads", put_le(s + 4, KVF_MAX_HEADS + 1, 2));
+    CASE("query heads", put_le(s + 6, KVF_MAX_HEADS + 1, 2));
     CASE("columns", put_le(s + 8, 4097, 4));
     CASE("columns wrap", put_le(s + 8, UINT32_MAX, 4));
     CASE("name without end", memset(s + 12, 'x', 48));
