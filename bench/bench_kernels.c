@@ -33,7 +33,7 @@ struct bench {
     double *sum;
     struct qrows q;
     struct wrows words;
-    struct kv_queries ints;
+    struct kv_queries ints[KV_TYPES];
     struct packed w[PACK_I16 + 1]; /* by kind, but for Q6: [D_FFN][D_MODEL] */
     struct packed head;            /* Q4: [VOCAB][D_MODEL] */
     void *kpage[KV_TYPES], *vpage[KV_TYPES], *scratch;
@@ -114,12 +114,12 @@ static void run_attn_qk(struct bench *b)
 static void run_attn_scores(struct bench *b)
 {
     const struct kv_keys keys = {.page = b->kpage[b->kind], .type = (enum kv_type)b->kind};
-    b->k->attn_scores(b->out, ROW, &b->ints, b->T, D_HEAD, &keys, 0.125f);
+    b->k->attn_scores(b->out, ROW, &b->ints[b->kind], b->T, D_HEAD, &keys, 0.125f);
 }
 
 static void run_attn_queries(struct bench *b)
 {
-    b->k->attn_queries(&b->ints, b->x, D_HEAD, b->T, D_HEAD);
+    b->k->attn_queries(&b->ints[b->kind], b->x, D_HEAD, b->T, D_HEAD);
 }
 
 static void run_attn_av(struct bench *b)
@@ -235,7 +235,10 @@ static const struct task {
     {"attn_qk", "32 queries, f16", run_attn_qk, PAGE_PRODUCTS(32), "GFLOP/s", 32, KV_F16},
     {"attn_scores", "32 queries, i16", run_attn_scores, PAGE_PRODUCTS(32), "GFLOP/s", 32, KV_I16},
     {"attn_scores", "3 queries, i16", run_attn_scores, PAGE_PRODUCTS(3), "GFLOP/s", 3, KV_I16},
-    {"attn_queries", "32 queries", run_attn_queries, 32.0 * D_HEAD * 6, "GB/s", 32, KV_I16},
+    {"attn_scores", "32 queries, q8_0", run_attn_scores, PAGE_PRODUCTS(32), "GFLOP/s", 32, KV_Q8_0},
+    {"attn_scores", "3 queries, q8_0", run_attn_scores, PAGE_PRODUCTS(3), "GFLOP/s", 3, KV_Q8_0},
+    {"attn_queries", "32 queries, i16", run_attn_queries, 32.0 * D_HEAD * 6, "GB/s", 32, KV_I16},
+    {"attn_queries", "32 queries, q8_0", run_attn_queries, 32.0 * D_HEAD * 5, "GB/s", 32, KV_Q8_0},
     {"attn_qk", "3 queries, f16", run_attn_qk, PAGE_PRODUCTS(3), "GFLOP/s", 3, KV_F16},
     {"attn_qk", "1 query, f16", run_attn_qk, PAGE_PRODUCTS(1), "GFLOP/s", 1, KV_F16},
     {"attn_qk", "1 query, q8_0", run_attn_qk, PAGE_PRODUCTS(1), "GFLOP/s", 1, KV_Q8_0},
@@ -244,8 +247,10 @@ static const struct task {
     {"attn_av", "32 rows, f16", run_attn_av, PAGE_PRODUCTS(32), "GFLOP/s", 32, KV_F16},
     {"attn_av", "32 rows, i16", run_attn_av, PAGE_PRODUCTS(32), "GFLOP/s", 32, KV_I16},
     {"attn_av", "3 rows, i16", run_attn_av, PAGE_PRODUCTS(3), "GFLOP/s", 3, KV_I16},
-    {"attn_add", "32 rows", run_attn_add, PAGE_PRODUCTS(32), "GFLOP/s", 32, KV_I16},
-    {"attn_add", "3 rows", run_attn_add, PAGE_PRODUCTS(3), "GFLOP/s", 3, KV_I16},
+    {"attn_add", "32 rows, i16", run_attn_add, PAGE_PRODUCTS(32), "GFLOP/s", 32, KV_I16},
+    {"attn_add", "3 rows, i16", run_attn_add, PAGE_PRODUCTS(3), "GFLOP/s", 3, KV_I16},
+    {"attn_add", "32 rows, q8_0", run_attn_add, PAGE_PRODUCTS(32), "GFLOP/s", 32, KV_Q8_0},
+    {"attn_add", "3 rows, q8_0", run_attn_add, PAGE_PRODUCTS(3), "GFLOP/s", 3, KV_Q8_0},
     {"attn_av", "3 rows, f16", run_attn_av, PAGE_PRODUCTS(3), "GFLOP/s", 3, KV_F16},
     {"attn_av", "1 row, f16", run_attn_av, PAGE_PRODUCTS(1), "GFLOP/s", 1, KV_F16},
     {"attn_av", "1 row, q8_0", run_attn_av, PAGE_PRODUCTS(1), "GFLOP/s", 1, KV_Q8_0},
@@ -327,6 +332,22 @@ static int make_pages(struct bench *b)
     return KVF_OK;
 }
 
+/* The same numbers as queries of the types that are multiplied as whole numbers. */
+static int make_queries(struct bench *b)
+{
+    for (int type = 0; type < KV_TYPES; type++) {
+        size_t n = CHUNK * kv_blocks(D_HEAD);
+        struct kv_queries *q = &b->ints[type];
+        *q = (struct kv_queries){(enum kv_type)type, MEM_NEW(int16_t, CHUNK * D_HEAD),
+                                 MEM_NEW(float, n), MEM_NEW(int32_t, n)};
+        if (!q->q || !q->scale || !q->sum)
+            return KVF_E_NOMEM;
+        if (kv_whole((enum kv_type)type))
+            b->k->attn_queries(q, b->x, D_HEAD, CHUNK, D_HEAD);
+    }
+    return KVF_OK;
+}
+
 static int make(struct bench *b)
 {
     struct rng r;
@@ -349,18 +370,16 @@ static int make(struct bench *b)
                           .half = MEM_NEW(float, n / QBLOCK * 2),
                           .K = D_MODEL};
     b->words = (struct wrows){mem_alloc(n, 2), MEM_NEW(float, n / WBLOCK), D_MODEL};
-    b->ints = (struct kv_queries){MEM_NEW(int16_t, CHUNK * D_HEAD), MEM_NEW(float, CHUNK)};
     b->scratch = mem_alloc(row_cuts_scratch(ROW), 1);
     b->last = MEM_NEW(uint16_t, (N_TOP + N_TAU) * ROW);
     if (!b->sum || !b->q.q || !b->q.scale || !b->q.sum || !b->q.half || !b->words.q
-        || !b->words.scale || make_pages(b) != KVF_OK || !b->ints.q || !b->ints.scale || !b->scratch
+        || !b->words.scale || make_pages(b) != KVF_OK || make_queries(b) != KVF_OK || !b->scratch
         || !b->last || make_weights(b, &r) != KVF_OK)
         return KVF_E_NOMEM;
     for (int i = 0; i < ROWS; i++)
         b->k->softmax(b->p + i * ROW, ROW, NULL);
     b->k->quant_rows(&b->q, b->x, CHUNK, D_MODEL);
     b->k->quant_words(&b->words, b->x, CHUNK, D_MODEL);
-    b->k->attn_queries(&b->ints, b->x, D_HEAD, CHUNK, D_HEAD);
     run_row_cuts(b);
     return KVF_OK;
 }

@@ -4,7 +4,7 @@
 #   PEER: the llama-bench of llama.cpp or of ik_llama.cpp.  A model's context must hold 8,192 tokens.
 #   Each line: medians of all rounds, tokens per second, and how many times kvfate is the fastest peer.
 #   kvfate records in every line: --probes lean, or paper where the line says so; "8 bits" is --activations 8, and
-#   "integers" is --activations 16 of models whose names say that their weights are floats; "i16" is a cache of --kv-type i16.
+#   "integers" is --activations 16 of models whose names say that their weights are floats; "i16" and "q8_0" are caches of these types.
 # Requantised copies of a model: llama-quantize --allow-requantize MODEL.gguf COPY.gguf Q8_0 (F16, Q4_K_M)
 set -eu
 rounds=3 threads=2
@@ -69,6 +69,8 @@ for round in $(seq "$rounds"); do
         ours "$model" "$name|prefill 512, paper, $word, i16" 512 1 prefill --probes paper --activations $bits --kv-type i16
         ours "$model" "$name|prefill 4096, $word" 4096 1 prefill --probes lean --activations $bits
         ours "$model" "$name|prefill 4096, $word, i16" 4096 1 prefill --probes lean --activations $bits --kv-type i16
+        ours "$model" "$name|prefill 512, $word, q8_0" 512 1 prefill --probes lean --activations $bits --kv-type q8_0
+        ours "$model" "$name|prefill 4096, $word, q8_0" 4096 1 prefill --probes lean --activations $bits --kv-type q8_0
         ours "$model" "$name|decode 64, $word" 1 65 decode --probes lean --activations $bits
         ours "$model" "$name|decode at 8000" 8000 33 decode --probes lean
         ours "$model" "$name|decode at 8000, h2o 256" 8000 65 decode --probes lean --method h2o -B 256

@@ -6,8 +6,8 @@
  * head in order.  Tasks are handed out with all heads in turn: few heads would not
  * divide evenly among threads, and a task hardly ever waits for its predecessor,
  * which was handed out a whole turn before.  The scores of STRIP_ROWS queries are
- * held as whole rows: O(T) memory, and every statistic of a row is exact.  Over pages of i16
- * they are held by the page, where nobody watches them.  Where a
+ * held as whole rows: O(T) memory, and every statistic of a row is exact.  Over pages of whole
+ * numbers (q8_0, i16) they are held by the page, where nobody watches them.  Where a
  * probe compares the rows of query heads that share a KV head (PROBE_GROUPS), a task
  * computes all of these: QUERY_BLOCK queries of the first, then of the next.
  *
@@ -67,7 +67,7 @@ static void logits_of_page(const struct attn_job *j, const struct attn_block *b,
     struct session *s = j->s;
     const struct model_config *m = &s->e->config;
     struct kv_keys k = {.page = cache_keys(b->view, page), .type = s->kv_type};
-    if (s->kv_type == KV_I16)
+    if (kv_whole(s->kv_type))
         k.next = cache_values(s->cache, b->view, page);
     int r0 = first_row(b, page);
     if (s->by_rank) {
@@ -189,7 +189,7 @@ static void query_block(const struct attn_job *j, struct attn_block *b)
     float *out = s->att + (size_t)b->r0 * s->ld_att + (size_t)(b->g * s->e->config.head_dim);
     b->n_last = b->view->n - (j->T - (b->r0 + b->R));
     const struct query_rows q = queries_of(j, b);
-    if (s->kv_type == KV_I16)
+    if (kv_whole(s->kv_type))
         attend_pages(j, b, &q, strip, out);
     else
         attend_rows(j, b, &q, strip, out);
@@ -221,7 +221,7 @@ static void head_task(void *ctx, int task, int thread)
     struct attn_block b = {.h = h, .view = &view, .thread = thread};
     par_wait(done, first);
     int block = j->together > 1 ? QUERY_BLOCK : STRIP_ROWS;
-    if (s->kv_type == KV_I16 && !j->watched)
+    if (kv_whole(s->kv_type) && !j->watched)
         block = PAGE_ROWS;
     for (b.r0 = first; b.r0 < end; b.r0 += block) {
         b.R = end - b.r0 < block ? end - b.r0 : block;

@@ -22,7 +22,7 @@ struct attn_block {
     int thread;
 };
 
-/* Queries of one head, and what pages of i16 are multiplied with. */
+/* Queries of one head, and what pages of whole numbers are multiplied with. */
 struct query_rows {
     const float *q;
     size_t ld;

@@ -10,13 +10,30 @@ struct query_rows query_rows(const struct session *s, const float *q, size_t ld,
 {
     int D = s->e->config.head_dim;
     float *scratch = s->part_scratch + (size_t)thread * s->ld_scratch;
+    size_t blocks = kv_blocks(D), room = PAGE_ROWS * kv_channels(KV_Q8_0, D) / sizeof(float);
     struct query_rows x = {.q = q, .ld = ld};
-    if (s->kv_type != KV_I16 || s->by_rank)
+    if (!kv_whole(s->kv_type) || s->by_rank)
         return x;
-    x.ints.q = (int16_t *)(void *)scratch;
-    x.ints.scale = scratch + PAGE_ROWS * kv_pairs(D);
+    if (s->kv_type == KV_I16)
+        room = PAGE_ROWS * kv_channels(KV_I16, D) / 2;
+    x.ints.type = s->kv_type;
+    x.ints.q = scratch;
+    x.ints.scale = scratch + room;
+    x.ints.sum = (int32_t *)(void *)(x.ints.scale + PAGE_ROWS * blocks);
     s->e->kernels.attn_queries(&x.ints, q, ld, rows, D);
     return x;
+}
+
+/* Those from row r on. */
+static struct kv_queries queries_from(const struct kv_queries *q, size_t r, int D)
+{
+    size_t width = q->type == KV_I16 ? 2 : 1, blocks = q->type == KV_I16 ? 1 : kv_blocks(D);
+    return (struct kv_queries){
+        .type = q->type,
+        .q = (unsigned char *)q->q + r * kv_channels(q->type, D) * width,
+        .scale = q->scale + r * blocks,
+        .sum = q->sum + r * blocks,
+    };
 }
 
 void scores_of(const struct session *s, float *out, size_t ld, const struct query_rows *q, int r0,
@@ -24,12 +41,12 @@ void scores_of(const struct session *s, float *out, size_t ld, const struct quer
 {
     const struct model_config *m = &s->e->config;
     size_t r = (size_t)r0;
-    if (k->type != KV_I16) {
+    if (!kv_whole(k->type)) {
         s->e->kernels.attn_qk(out, ld, q->q + r * q->ld, q->ld, rows, m->head_dim, k,
                               m->attn_scale);
         return;
     }
-    const struct kv_queries ints = {q->ints.q + r * 2 * kv_pairs(m->head_dim), q->ints.scale + r};
+    const struct kv_queries ints = queries_from(&q->ints, r, m->head_dim);
     s->e->kernels.attn_scores(out, ld, &ints, rows, m->head_dim, k, m->attn_scale);
 }
 

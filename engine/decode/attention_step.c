@@ -23,7 +23,7 @@ struct step {
     int pages;  /* of a task */
     int parts;  /* tasks of the pages of a KV head */
     int rows;   /* tasks of the rows of a KV head, before its sums */
-    int late;   /* the same behind all sums: of pages of i16, whose sums want scores */
+    int late;   /* the same behind all sums: of whole numbers, whose sums want scores */
     int blocks; /* of channels that are summed apart */
 };
 
@@ -114,7 +114,7 @@ static void scores_task(const struct step *x, const struct piece *of, const void
         scores_of(s, at, s->ld_strip, &q, 0, x->per, &keys);
         for (int r = 0; m->attn_cap > 0 && r < x->per; r++)
             s->e->kernels.soft_cap(at + (size_t)r * s->ld_strip, PAGE_SLOTS, m->attn_cap);
-        for (int r = 0; s->kv_type == KV_I16 && hides_some(x->j, &b) && r < x->per; r++)
+        for (int r = 0; kv_whole(s->kv_type) && hides_some(x->j, &b) && r < x->per; r++)
             hide_in_page(x->j, &b, 0, p, at + (size_t)r * s->ld_strip);
     }
     atomic_fetch_add_explicit(&s->step_rows[of->h], 1, memory_order_release);
@@ -139,7 +139,7 @@ static void rows_task(const struct step *x, const struct piece *of, int thread)
 static void add_page(struct session *s, const struct attn_sums *to, const float *rows, int n,
                      const struct kv_values *values)
 {
-    if (s->kv_type == KV_I16)
+    if (kv_whole(s->kv_type))
         s->e->kernels.attn_add(to, rows, s->ld_strip, n, 0, values);
     else
         s->e->kernels.attn_av(to->out, to->ld, rows, s->ld_strip, n, values);
@@ -169,7 +169,7 @@ static void sums_task(const struct step *x, const struct piece *of, const void *
         values.next = p + 1 < end ? cache_values(s->cache, &view, p + 1) : then;
         add_page(s, &sums, rows + p * PAGE_SLOTS, x->per, &values);
     }
-    if (s->kv_type == KV_I16 && of->part == x->parts - 1)
+    if (kv_whole(s->kv_type) && of->part == x->parts - 1)
         sums_end(&sums, x->per, d0, d1);
     atomic_store_explicit(&s->step_sums[lane], of->part + 1, memory_order_release);
 }
@@ -208,7 +208,7 @@ void attend_step(const struct attn_job *j)
     x.pages = pages * s->cache_heads / (STEP_TASKS * par_threads(pool));
     x.pages = clamped(x.pages, STEP_LEAST, STEP_MOST);
     x.parts = (pages + x.pages - 1) / x.pages;
-    if (s->kv_type != KV_I16)
+    if (!kv_whole(s->kv_type))
         x.rows = x.per / j->together;
     else if (j->watched)
         x.late = x.per / j->together;

@@ -16,7 +16,7 @@ enum {
     ROWS_PER_TASK = 8,  /* rows of a chunk that a task prepares */
     QUERY_BLOCK = 16,   /* query rows that probes watch together */
     STRIP_ROWS = 2 * QUERY_BLOCK, /* query rows whose scores a thread holds */
-    PAGE_ROWS = 4 * QUERY_BLOCK,  /* the same of a page of i16 alone */
+    PAGE_ROWS = 4 * QUERY_BLOCK,  /* the same of a page of whole numbers */
     KERNEL_ROWS = 8,              /* rows of a tile of the kernels of attention, or a multiple */
     TASK_ROWS = 4 * QUERY_BLOCK,  /* query rows of one head that a task computes */
     VOCAB_SEGMENT = 256,          /* logits that are summed together for the NLL */

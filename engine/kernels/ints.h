@@ -46,6 +46,10 @@ static inline struct row_unit weight_unit_of(float size)
     return u;
 }
 
+/* Weights of 8 bits take the largest, or KV_I16_TINY, to BYTE_WEIGHT. */
+#define BYTE_WEIGHT 255.0f
+#define BYTE_UNIT (1 / BYTE_WEIGHT)
+
 /* 2^t = 2^n (1 + r (C1 + r (C2 + r (C3 + r C4)))), n <= t, 0 <= r <= 1: 2.9e-6 of it off at most.
  */
 #define EXP2_LEAST -126.0f /* lower t count as this one */

@@ -55,11 +55,14 @@ enum {
 #define DECL_ATTN_QK(name)                                                                         \
     void name(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D,               \
               const struct kv_keys *k, float scale)
-/* Queries as pages of i16 want them: row t of q, at t * 2 kv_pairs(D), is whole numbers of at most
- * KV_I16_MOST, times scale[t]. */
+/* Queries as pages of whole numbers want them, row after row of kv_channels(type, D) numbers (0
+ * behind the last).  i16: int16_t of at most KV_I16_MOST, times scale[t].  q8_0: int8_t of at most
+ * KV_Q8_MOST; block b of row t, at t * kv_blocks(D) + b, has a scale and the sum of its numbers. */
 struct kv_queries {
-    int16_t *q;
+    enum kv_type type;
+    void *q;
     float *scale;
+    int32_t *sum;
 };
 #define DECL_ATTN_QUERIES(name)                                                                    \
     void name(const struct kv_queries *out, const float *q, size_t ld_q, int T, int D)
@@ -87,9 +90,9 @@ struct kv_values {
     int D, d0, d1, n_slots;
     const void *next;
 };
-/* Rows of an attention over pages of i16 so far, page after page: values times weights, and the
- * weights' own sum in ATTN_LANES parts, both of the weights 2^(score log2(e) - top).  A row begins
- * with zeros and ATTN_LEAST and ends with out / sum (attn_mean). */
+/* Rows of an attention over pages of whole numbers so far, page after page: values times weights,
+ * and the weights' own sum in ATTN_LANES parts, both of the weights 2^(score log2(e) - top).  A row
+ * begins with zeros and ATTN_LEAST and ends with out / sum (attn_mean). */
 enum { ATTN_LANES = 16 };
 #define ATTN_LEAST -1e30f /* lower scores count as this one */
 struct attn_sums {
@@ -331,14 +334,14 @@ struct kernels {
 
     /* scores[t * ld_s + s] = scale * sum_d q[t*ld_q + d] * K[d][s] for all
      * PAGE_SLOTS slots of the page (unused slots give unspecified finite or
-     * non-finite values; the caller never reads them).  Of an i16 page, too,
-     * floats are multiplied. */
+     * non-finite values; the caller never reads them).  Of pages of whole numbers,
+     * too, floats are multiplied. */
     attn_qk_fn attn_qk;
 
-    /* The same for pages of i16, with whole numbers (kv_page.h): every variant gives the
-     * same bits.  attn_queries makes whole numbers of queries as a page does of keys;
-     * scores += of each INT_CHANNELS channels in turn (sum q K) * scale of the key *
-     * (scale of the query * scale).  Sums stay below 2^31. */
+    /* The same for pages of i16 and q8_0, with whole numbers (kv_page.h): every variant gives the
+     * same bits.  attn_queries makes whole numbers of queries as a page does of keys, with scales
+     * in f32; scores += of each INT_CHANNELS channels in turn, of q8_0 each KV_BLOCK and fused,
+     * (sum q K) * scale of the key * (scale of the query * scale).  Sums stay below 2^31. */
     attn_queries_fn attn_queries;
     attn_scores_fn attn_scores;
 
@@ -348,7 +351,7 @@ struct kernels {
      * one; the sum of whole numbers times that scale is added at once (fused).  Every
      * variant gives the same bits. */
     attn_av_fn attn_av;
-    attn_add_fn attn_add; /* of i16 */
+    attn_add_fn attn_add; /* of i16 and q8_0 */
 
     /* Training.  The product of two small dense matrices, k in rising order, each step
      * one fused multiply-add: the same bits in every variant.  c overlaps neither. */

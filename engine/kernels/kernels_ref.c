@@ -243,30 +243,34 @@ float log_sum_exp_ref(const float *s, int n)
     return max + (float)log(sum);
 }
 
-/* A block of n numbers, stored `step` apart, and its scale. */
-static void quant_block(const float *x, int n, int8_t *q, size_t step, uint16_t *ret_scale)
+/* A block of n numbers to places [d, d + n) of an entry, which `place` tells, and its scale. */
+static void quant_block(const float *x, int n, int8_t *q, const size_t *place, uint16_t *ret_scale)
 {
     float max = 0;
     for (int i = 0; i < n; i++)
-        max = fmaxf(max, fabsf(x[i]));
+        max = isnan(x[i]) ? INFINITY : fmaxf(max, fabsf(x[i]));
     *ret_scale = float_to_half(max / 127);
     float scale = half_to_float(*ret_scale);
     for (int i = 0; i < n; i++) {
-        float r = scale > 0 ? nearbyintf(x[i] / scale) : 0;
-        q[(size_t)i * step] = (int8_t)fmaxf(fminf(r, 127), -127);
+        float r = scale > 0 && scale < INFINITY ? nearbyintf(x[i] / scale) : 0;
+        q[place[i]] = (int8_t)fmaxf(fminf(r, 127), -127);
     }
 }
 
 static void store_blocks(void *kpage, void *vpage, int slot, const float *k, const float *v, int D)
 {
-    size_t blocks = kv_blocks(D), s = (size_t)slot;
-    int8_t *keys = (int8_t *)kpage + s, *values = (int8_t *)vpage + s * (size_t)D;
-    for (size_t b = 0; b < blocks; b++) {
-        size_t d = b * KV_BLOCK;
-        int n = D - (int)d < KV_BLOCK ? D - (int)d : KV_BLOCK;
-        quant_block(k + d, n, keys + d * PAGE_SLOTS, PAGE_SLOTS,
-                    &kv_scales(kpage, D)[b * PAGE_SLOTS + s]);
-        quant_block(v + d, n, values + d, 1, &kv_scales(vpage, D)[s * blocks + b]);
+    int8_t *keys = kpage;
+    for (int d = D; d < (int)kv_channels(KV_Q8_0, D); d++)
+        keys[kv_key_place(KV_Q8_0, slot, d)] = 0;
+    for (int d = 0; d < D; d += KV_BLOCK) {
+        size_t key[KV_BLOCK], value[KV_BLOCK];
+        int n = D - d < KV_BLOCK ? D - d : KV_BLOCK, at = d / KV_BLOCK * PAGE_SLOTS + slot;
+        for (int i = 0; i < n; i++) {
+            key[i] = kv_key_place(KV_Q8_0, slot, d + i);
+            value[i] = kv_value_place(KV_Q8_0, D, slot, d + i);
+        }
+        quant_block(k + d, n, keys, key, &kv_q8_scales(kpage, D)[at]);
+        quant_block(v + d, n, vpage, value, &kv_q8_scales(vpage, D)[at]);
     }
 }
 

@@ -20,7 +20,7 @@ DECL_ATTN_QK(attn_qk_ref);
 DECL_ATTN_QUERIES(attn_queries_ref);
 DECL_ATTN_SCORES(attn_scores_ref);
 DECL_ATTN_AV(attn_av_ref);
-/* Those of pages of i16. */
+/* Those of pages of whole numbers. */
 DECL_ATTN_AV(attn_av_ints_ref);
 DECL_ATTN_ADD(attn_add_ref);
 DECL_KV_STORE(kv_store_ints_ref);

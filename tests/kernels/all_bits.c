@@ -108,6 +108,23 @@ static void show_words(void)
     packed_finish(&w);
 }
 
+/* Attention in whole numbers over a page. */
+static void show_whole(const struct kv_keys *keys, const struct kv_values *values)
+{
+    static int16_t query[ROWS * (D + 1)];
+    static float scale[ROWS * D], sum[ROWS * ATTN_LANES], top[ROWS];
+    static int32_t of_blocks[ROWS * D];
+    const struct kv_queries q = {keys->type, query, scale, of_blocks};
+    const struct attn_sums so_far = {out, D, sum, top};
+    memset(sum, 0, sizeof sum);
+    memset(top, 0, sizeof top);
+    k.attn_queries(&q, z, D, ROWS, D);
+    SHOW(attn_scores, k.attn_scores(out, PAGE_SLOTS, &q, ROWS, D, keys, 0.125f));
+    SHOW(attn_add, k.attn_add(&so_far, x, N, ROWS, 1, values));
+    show("weights", sum, sizeof sum);
+    show("tops", top, sizeof top);
+}
+
 static void show_attention(void)
 {
     static _Alignas(64) char keys[ROOM], values[ROOM];
@@ -123,19 +140,9 @@ static void show_attention(void)
         struct kv_values v = {values, (enum kv_type)type, D, 0, D, PAGE_SLOTS - 3, NULL};
         k.attn_av(out, D, z, PAGE_SLOTS, ROWS, &v);
         show("attn_av", out, sizeof out);
+        if (kv_whole((enum kv_type)type))
+            show_whole(&some, &v);
     }
-    static int16_t query[ROWS * (D + 1)];
-    static float scale[ROWS];
-    const struct kv_queries q = {query, scale};
-    const struct kv_keys ints = {keys, KV_I16, NULL}; /* the last type */
-    k.attn_queries(&q, z, D, ROWS, D);
-    SHOW(attn_scores, k.attn_scores(out, PAGE_SLOTS, &q, ROWS, D, &ints, 0.125f));
-    static float sum[ROWS * ATTN_LANES], top[ROWS];
-    const struct attn_sums so_far = {out, D, sum, top};
-    const struct kv_values page = {values, KV_I16, D, 0, D, PAGE_SLOTS - 3, NULL};
-    SHOW(attn_add, k.attn_add(&so_far, x, N, ROWS, 1, &page));
-    show("weights", sum, sizeof sum);
-    show("tops", top, sizeof top);
     float some;
     SHOW(softmax, out[N] = k.softmax(out, N, NULL));
     SHOW(entropy, out[N] = k.softmax(out, N, &some));

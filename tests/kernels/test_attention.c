@@ -56,15 +56,26 @@ static float stored_int(const void *page, bool keys, int D, int s, int d)
     return (float)((const int16_t *)page)[at] * scales[s];
 }
 
-/* The element at place `at`; of q8_0 times the scale at place s, behind D * PAGE_SLOTS bytes. */
-static float stored(const void *page, enum kv_type type, size_t at, int D, size_t s)
+/* Of q8_0: four channels of keys, or four slots of values, lie side by side, and behind all the
+ * scales of each block. */
+static float stored_byte(const void *page, bool keys, int D, int s, int d)
 {
+    const int8_t *q = page;
+    int at = keys ? (d / 4 * PAGE_SLOTS + s) * 4 + d % 4 : (s / 4 * D + d) * 4 + s % 4;
+    const uint16_t *scales = (const uint16_t *)(const void *)(q + (D + 3) / 4 * 4 * PAGE_SLOTS);
+    return (float)q[at] * half_to_float(scales[d / 32 * PAGE_SLOTS + s]);
+}
+
+static float stored(const void *page, enum kv_type type, bool keys, int D, int s, int d)
+{
+    int at = keys ? d * PAGE_SLOTS + s : s * D + d;
+    if (type == KV_I16)
+        return stored_int(page, keys, D, s, d);
+    if (type == KV_Q8_0)
+        return stored_byte(page, keys, D, s, d);
     if (type == KV_F32)
         return ((const float *)page)[at];
-    if (type == KV_F16)
-        return half_to_float(((const uint16_t *)page)[at]);
-    const int8_t *q = page;
-    return (float)q[at] * half_to_float(((const uint16_t *)(const void *)(q + D * PAGE_SLOTS))[s]);
+    return half_to_float(((const uint16_t *)page)[at]);
 }
 
 Test(attention, entries_lie_where_the_contract_says)
@@ -82,37 +93,27 @@ Test(attention, entries_lie_where_the_contract_says)
                 fill_pages(&p, &v[i].k, &r, D, (enum kv_type)type);
                 for (int s = 0; s < PAGE_SLOTS; s++)
                     for (int d = 0; d < D; d++) {
-                        size_t k = (size_t)(d * PAGE_SLOTS + s), val = (size_t)(s * D + d);
-                        size_t ks = (size_t)(d / 32 * PAGE_SLOTS + s);
-                        size_t vs = (size_t)(s * ((D + 31) / 32) + d / 32);
-                        if (type == KV_I16) {
-                            ok = ok && stored_int(p.k, true, D, s, d) == p.key[s][d];
-                            ok = ok && stored_int(p.v, false, D, s, d) == p.value[s][d];
-                            continue;
-                        }
-                        ok = ok && stored(p.k, (enum kv_type)type, k, D, ks) == p.key[s][d];
-                        ok = ok && stored(p.v, (enum kv_type)type, val, D, vs) == p.value[s][d];
+                        enum kv_type of = (enum kv_type)type;
+                        ok = ok && stored(p.k, of, true, D, s, d) == p.key[s][d];
+                        ok = ok && stored(p.v, of, false, D, s, d) == p.value[s][d];
                     }
                 cr_expect(ok, "%s: D %d, type %d", v[i].name, D, type);
                 cr_expect(intact(&p.gk) && intact(&p.gv), "%s wrote outside", v[i].name);
             }
 }
 
-/* The slot that the byte `at` of a half belongs to. */
+/* The slot that the byte `at` of a half belongs to; of a multiple of four channels. */
 static int slot_of(size_t at, enum kv_type type, int D, bool keys)
 {
     static const size_t widths[KV_TYPES] = {
         [KV_F32] = 4, [KV_F16] = 2, [KV_Q8_0] = 1, [KV_I16] = 2};
     size_t width = widths[type], elements = (size_t)D * width * 64, row = (size_t)D;
-    if (type == KV_I16) { /* pairs, and scales of as many bytes */
-        bool pairs_of_slots = !keys && at < elements;
-        return pairs_of_slots ? (int)(at / 4 / row * 2 + at / 2 % 2) : (int)(at / 4 % PAGE_SLOTS);
-    }
-    if (at >= elements) { /* scales */
-        at -= elements;
-        width = 2;
-        row = (row + 31) / 32;
-    }
+    if (at >= elements) /* scales */
+        return (int)((at - elements) / (type == KV_I16 ? 4 : 2) % PAGE_SLOTS);
+    if (type == KV_I16) /* pairs */
+        return (int)(keys ? at / 4 % PAGE_SLOTS : at / 4 / row * 2 + at / 2 % 2);
+    if (type == KV_Q8_0)
+        return (int)(keys ? at / 4 % PAGE_SLOTS : at / 4 / row * 4 + at % 4);
     return (int)(keys ? at / width % PAGE_SLOTS : at / width / row);
 }
 

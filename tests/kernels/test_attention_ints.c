@@ -1,15 +1,18 @@
-/* test_attention_ints.c - attention over pages of whole numbers: the bits of the reference in every
- * variant, errors within those of the roundings, and numbers that are none. */
+/* test_attention_ints.c - attention over pages of whole numbers of 16 and of 8 bits: the bits of
+ * the reference in every variant, errors within those of the roundings, and numbers that are none.
+ */
 #include <float.h>
 
 #include "variants.h"
 
 static const int dims[] = {2, 5, 16, 20, 32, 64, 80, 96, 128, 130, 256, 300};
 static const int slots[] = {1, 2, 15, 32, 33, 63, 64};
+static const enum kv_type types[] = {KV_I16, KV_Q8_0};
 enum {
     N_DIMS = sizeof dims / sizeof *dims,
     N_SLOTS = sizeof slots / sizeof *slots,
     MAX_D = 300,
+    MAX_BLOCKS = (MAX_D + KV_BLOCK - 1) / KV_BLOCK,
     MAX_T = 37,
     LD_Q = MAX_D + 3,
     LD_P = PAGE_SLOTS + 5
@@ -41,21 +44,23 @@ static void make_world(struct rng *r)
                                     : (float)exp(-3 * fabs(rng_normal(r)) * (t % 4) - t);
 }
 
-static void store(const struct kernels *k, int D)
+static void store(const struct kernels *k, enum kv_type type, int D)
 {
     memset(w.keys, 0x7f, sizeof w.keys);
     memset(w.values, 0x7f, sizeof w.values);
     for (int s = 0; s < PAGE_SLOTS; s++)
-        k->kv_store(w.keys, w.values, KV_I16, s, w.key[s], w.value[s], D);
+        k->kv_store(w.keys, w.values, type, s, w.key[s], w.value[s], D);
 }
 
-static void attend(const struct kernels *k, int D, int T, int n_slots, struct result *ret)
+static void attend(const struct kernels *k, enum kv_type type, int D, int T, int n_slots,
+                   struct result *ret)
 {
     static int16_t q[MAX_T * (MAX_D + 1)];
-    static float scale[MAX_T];
-    const struct kv_queries queries = {q, scale};
-    const struct kv_keys keys = {w.keys, KV_I16, NULL};
-    const struct kv_values values = {w.values, KV_I16, D, 0, D, n_slots, NULL};
+    static float scale[MAX_T * MAX_BLOCKS];
+    static int32_t sum[MAX_T * MAX_BLOCKS];
+    const struct kv_queries queries = {type, q, scale, sum};
+    const struct kv_keys keys = {w.keys, type, NULL};
+    const struct kv_values values = {w.values, type, D, 0, D, n_slots, NULL};
     memcpy(ret->sums, w.start, sizeof ret->sums);
     memset(ret->scores, 0, sizeof ret->scores);
     k->attn_queries(&queries, w.q, LD_Q, T, D);
@@ -72,20 +77,21 @@ static bool same(const float *a, const float *b, size_t n)
     return true;
 }
 
-static void expect_bits_of_the_reference(const struct variant *v, int n, int D, int T, int n_slots)
+static void expect_bits_of_the_reference(const struct variant *v, int n, enum kv_type type, int D,
+                                         int T, int n_slots)
 {
     static struct result ref, got;
     static unsigned char keys[sizeof w.keys], values[sizeof w.values];
-    store(&v[0].k, D);
+    store(&v[0].k, type, D);
     memcpy(keys, w.keys, sizeof keys);
     memcpy(values, w.values, sizeof values);
-    attend(&v[0].k, D, T, n_slots, &ref);
+    attend(&v[0].k, type, D, T, n_slots, &ref);
     for (int i = 1; i < n; i++) {
-        store(&v[i].k, D);
+        store(&v[i].k, type, D);
         cr_expect(memcmp(keys, w.keys, sizeof keys) == 0
                       && memcmp(values, w.values, sizeof values) == 0,
                   "%s, D %d: stored otherwise", v[i].name, D);
-        attend(&v[i].k, D, T, n_slots, &got);
+        attend(&v[i].k, type, D, T, n_slots, &got);
         cr_expect(same(ref.scores, got.scores, MAX_T * PAGE_SLOTS), "%s, D %d, T %d: scores",
                   v[i].name, D, T);
         cr_expect(same(ref.sums, got.sums, MAX_T * MAX_D), "%s, D %d, T %d, %d slots: sums",
@@ -102,7 +108,8 @@ Test(attention_ints, every_variant_gives_the_bits_of_the_reference)
     for (int c = 0; c < N_DIMS; c++)
         for (int T = 1; T <= MAX_T; T += T < 10 ? 1 : 9) {
             make_world(&r);
-            expect_bits_of_the_reference(v, n, dims[c], T, slots[(T + c) % N_SLOTS]);
+            for (int i = 0; i < 2; i++)
+                expect_bits_of_the_reference(v, n, types[i], dims[c], T, slots[(T + c) % N_SLOTS]);
         }
 }
 
@@ -117,8 +124,8 @@ Test(attention_ints, hostile_numbers_give_the_same_bits_too)
     struct rng r;
     rng_init(&r, 2);
     int n = variants(v);
-    for (int round = 0; round < 60; round++) {
-        int D = dims[round % N_DIMS];
+    for (int round = 0; round < 120; round++) {
+        int D = dims[round / 2 % N_DIMS];
         make_world(&r);
         for (int i = 0; i < 30; i++) {
             float x = odd[rng_below(&r, N_ODD)];
@@ -131,7 +138,7 @@ Test(attention_ints, hostile_numbers_give_the_same_bits_too)
                 for (int d = 0; d < len; d++)
                     row[which][d] = x;
         }
-        expect_bits_of_the_reference(v, n, D, 1 + (int)rng_below(&r, MAX_T),
+        expect_bits_of_the_reference(v, n, types[round % 2], D, 1 + (int)rng_below(&r, MAX_T),
                                      slots[round % N_SLOTS]);
     }
 }
@@ -148,13 +155,15 @@ Test(attention_ints, rows_do_not_depend_on_their_neighbours)
     for (int i = 0; i < n; i++)
         for (int c = 0; c < N_DIMS; c++) {
             int D = dims[c], n_slots = slots[c % N_SLOTS];
+            enum kv_type type = types[(c + i) % 2];
             static int16_t q[MAX_D + 1];
-            float scale;
-            const struct kv_queries query = {q, &scale};
-            const struct kv_keys keys = {w.keys, KV_I16, w.values};
+            float scale[MAX_BLOCKS];
+            int32_t sums[MAX_BLOCKS];
+            const struct kv_queries query = {type, q, scale, sums};
+            const struct kv_keys keys = {w.keys, type, w.values};
             make_world(&r);
-            store(&v[i].k, D);
-            attend(&v[i].k, D, MAX_T, n_slots, &all);
+            store(&v[i].k, type, D);
+            attend(&v[i].k, type, D, MAX_T, n_slots, &all);
             for (int t = 0; t < MAX_T; t++) {
                 v[i].k.attn_queries(&query, w.q + t * LD_Q, LD_Q, 1, D);
                 v[i].k.attn_scores(one, PAGE_SLOTS, &query, 1, D, &keys, 0.3f);
@@ -163,7 +172,7 @@ Test(attention_ints, rows_do_not_depend_on_their_neighbours)
                 memcpy(sum, w.start + t * D, (size_t)D * sizeof *sum);
                 for (int d = 0; d < D; d += KV_BLOCK) {
                     int end = d + KV_BLOCK < D ? d + KV_BLOCK : D;
-                    const struct kv_values part = {w.values, KV_I16, D, d, end, n_slots, w.keys};
+                    const struct kv_values part = {w.values, type, D, d, end, n_slots, w.keys};
                     v[i].k.attn_av(sum, MAX_D, w.p + t * LD_P, LD_P, 1, &part);
                 }
                 cr_expect(same(sum, all.sums + t * D, (size_t)D), "%s, D %d, row %d: sums",
@@ -180,15 +189,26 @@ static double largest(const float *x, int n)
     return max;
 }
 
-/* |q.k - score| <= sum of |q| u_k + |k| u_q + u_k u_q with the half steps u = max / 8190, and the
- * roundings of floats. */
-static double score_error(const float *scores, int D, int t)
+/* Half a step of channel d of a row: of q8_0 of its block, where the scale of a key is rounded to
+ * f16, too. */
+static double half_step(const float *x, enum kv_type type, int D, int d)
+{
+    if (type == KV_I16)
+        return largest(x, D) / 8190;
+    int d0 = d / KV_BLOCK * KV_BLOCK;
+    return largest(x + d0, D - d0 < KV_BLOCK ? D - d0 : KV_BLOCK) / 127 * (0.5 + 127 * 0x1p-11);
+}
+
+/* |q.k - score| <= sum of |q| u_k + |k| u_q + u_k u_q with the half steps u, and the roundings of
+ * floats. */
+static double score_error(const float *scores, enum kv_type type, int D, int t)
 {
     const float *q = w.q + t * LD_Q;
-    double uq = largest(q, D) / 8190, bad = 0;
+    double bad = 0;
     for (int s = 0; s < PAGE_SLOTS; s++) {
-        double uk = largest(w.key[s], D) / 8190, exact = 0, bound = 0;
+        double exact = 0, bound = 0;
         for (int d = 0; d < D; d++) {
+            double uq = half_step(q, type, D, d), uk = half_step(w.key[s], type, D, d);
             double a = (double)q[d], b = (double)w.key[s][d];
             exact += a * b;
             bound += fabs(a) * uk + fabs(b) * uq + uk * uq + 6 * 0x1p-24 * fabs(a * b);
@@ -222,22 +242,27 @@ Test(attention_ints, errors_are_those_of_the_roundings)
     static struct result got;
     struct kernels k;
     struct rng r;
-    double scores = 0, sums = 0;
+    double scores = 0, bytes = 0, sums = 0;
     kernels_init(&k, 0);
     rng_init(&r, 4);
     for (int c = 0; c < N_DIMS; c++) {
         int n_slots = slots[c % N_SLOTS];
         make_world(&r);
-        store(&k, dims[c]);
-        attend(&k, dims[c], MAX_T, n_slots, &got);
+        store(&k, KV_Q8_0, dims[c]);
+        attend(&k, KV_Q8_0, dims[c], MAX_T, n_slots, &got);
+        for (int t = 0; t < MAX_T; t++)
+            bytes = worst(score_error(got.scores, KV_Q8_0, dims[c], t), bytes);
+        store(&k, KV_I16, dims[c]);
+        attend(&k, KV_I16, dims[c], MAX_T, n_slots, &got);
         for (int t = 0; t < MAX_T; t++) {
-            scores = worst(score_error(got.scores, dims[c], t), scores);
+            scores = worst(score_error(got.scores, KV_I16, dims[c], t), scores);
             sums = worst(sum_error(got.sums, dims[c], t, n_slots), sums);
         }
     }
-    cr_expect(scores <= 1, "scores: %g times the bound", scores);
+    cr_expect(scores <= 1 && bytes <= 1, "scores: %g, %g times the bound", scores, bytes);
     cr_expect(sums <= 1, "sums: %g times the bound", sums);
-    cr_expect(scores > 1e-3 && sums > 1e-3, "bounds that are never near: %g, %g", scores, sums);
+    cr_expect(scores > 1e-3 && bytes > 1e-3 && sums > 1e-3,
+              "bounds that are never near: %g, %g, %g", scores, bytes, sums);
 }
 
 /* The largest sums of whole numbers that rows can have: all at their most, of one sign. */
@@ -247,8 +272,9 @@ Test(attention_ints, the_largest_sums_do_not_overflow)
     struct variant v[MAX_VARIANTS];
     int n = variants(v);
     for (int i = 0; i < n; i++)
-        for (int sign = -1; sign <= 1; sign += 2) {
+        for (int round = 0; round < 4; round++) {
             enum { D = 256 };
+            int sign = round / 2 * 2 - 1;
             for (int s = 0; s < PAGE_SLOTS; s++)
                 for (int d = 0; d < D; d++)
                     w.key[s][d] = w.value[s][d] = 3;
@@ -257,13 +283,20 @@ Test(attention_ints, the_largest_sums_do_not_overflow)
             for (int j = 0; j < MAX_T * LD_P; j++)
                 w.p[j] = (float)sign;
             memset(w.start, 0, sizeof w.start);
-            store(&v[i].k, D);
-            attend(&v[i].k, D, MAX_T, PAGE_SLOTS, &got);
+            enum kv_type type = types[round % 2];
+            store(&v[i].k, type, D);
+            attend(&v[i].k, type, D, MAX_T, PAGE_SLOTS, &got);
             for (int j = 0; j < MAX_T * PAGE_SLOTS; j++)
                 cr_assert(fabsf(got.scores[j] / (0.9f * D * (float)sign) - 1) < 1e-3f);
             for (int j = 0; j < MAX_T * D; j++)
                 cr_assert(fabsf(got.sums[j] / (3.0f * PAGE_SLOTS * (float)sign) - 1) < 1e-3f);
         }
+}
+
+/* Whether the scale of one channel is that of the other. */
+static bool in_block(enum kv_type type, int d, int other)
+{
+    return type == KV_I16 || d / KV_BLOCK == other / KV_BLOCK;
 }
 
 /* An entry that holds what is no number spoils those that read it, and no others. */
@@ -275,28 +308,31 @@ Test(attention_ints, what_is_no_number_stays_with_its_entry)
     enum { D = 64, T = 9, SLOT = 20 };
     rng_init(&r, 5);
     int n = variants(v);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < 2 * n; i++) {
         make_world(&r);
         w.key[SLOT][3] = NAN;
         w.value[SLOT][40] = INFINITY;
-        store(&v[i].k, D);
-        attend(&v[i].k, D, T, PAGE_SLOTS, &got);
+        enum kv_type type = types[i / n];
+        const struct kernels *k = &v[i % n].k;
+        store(k, type, D);
+        attend(k, type, D, T, PAGE_SLOTS, &got);
         for (int t = 0; t < T; t++)
             for (int s = 0; s < PAGE_SLOTS; s++)
-                cr_expect(isnan(got.scores[t * PAGE_SLOTS + s]) == (s == SLOT), "%s", v[i].name);
+                cr_expect(isnan(got.scores[t * PAGE_SLOTS + s]) == (s == SLOT), "%s",
+                          v[i % n].name);
         for (int j = 0; j < T * D; j++)
-            cr_expect(isnan(got.sums[j]), "%s", v[i].name);
-        attend(&v[i].k, D, T, SLOT, &got); /* slots before it */
+            cr_expect(isnan(got.sums[j]) || !in_block(type, j % D, 40), "%s", v[i % n].name);
+        attend(k, type, D, T, SLOT, &got); /* slots before it */
         for (int j = 0; j < T * D; j++)
-            cr_expect(isfinite(got.sums[j]), "%s", v[i].name);
+            cr_expect(isfinite(got.sums[j]), "%s", v[i % n].name);
     }
 }
 
 /* Moved within a page or to another, entries are those that were there, and others stay. */
-static void expect_moved(struct rng *r, int D, bool within)
+static void expect_moved(struct rng *r, enum kv_type type, int D, bool within)
 {
     _Alignas(64) static unsigned char a[2][2 * sizeof w.keys], before[sizeof a];
-    size_t half = kv_half_bytes(KV_I16, D);
+    size_t half = kv_half_bytes(type, D);
     for (size_t i = 0; i < sizeof a; i++)
         a[i / sizeof *a][i % sizeof *a] = (unsigned char)rng_below(r, 64);
     memcpy(before, a, sizeof a);
@@ -304,15 +340,15 @@ static void expect_moved(struct rng *r, int D, bool within)
     const unsigned char *to_before = before + (within ? 0 : sizeof *a);
     int n = 1 + (int)rng_below(r, PAGE_SLOTS), from = (int)rng_below(r, (unsigned)(65 - n));
     int to = (int)rng_below(r, (unsigned)(65 - n)), wrong = 0;
-    kv_move(a[0], from, to_page, to, n, KV_I16, D);
+    kv_move(a[0], from, to_page, to, n, type, D);
     for (int s = 0; s < PAGE_SLOTS; s++)
         for (int d = 0; d < D; d++) {
             bool moved = s >= to && s < to + n;
             const unsigned char *was = moved ? before : to_before;
             int slot = moved ? s - to + from : s;
-            wrong += kv_key_at(to_page, KV_I16, D, s, d) != kv_key_at(was, KV_I16, D, slot, d);
-            wrong += kv_value_at(to_page + half, KV_I16, D, s, d)
-                     != kv_value_at(was + half, KV_I16, D, slot, d);
+            wrong += kv_key_at(to_page, type, D, s, d) != kv_key_at(was, type, D, slot, d);
+            wrong += kv_value_at(to_page + half, type, D, s, d)
+                     != kv_value_at(was + half, type, D, slot, d);
         }
     cr_expect(zero(int, wrong), "D %d, %d entries from %d to %d", D, n, from, to);
 }
@@ -323,5 +359,5 @@ Test(attention_ints, entries_move_whole)
     rng_init(&r, 6);
     for (int i = 0; i < N_DIMS; i++)
         for (int round = 0; round < 40; round++)
-            expect_moved(&r, dims[i], round % 2);
+            expect_moved(&r, types[round / 2 % 2], dims[i], round % 2);
 }

@@ -14,7 +14,10 @@ enum {
     LD_S = ALL + 5
 };
 
+static const enum kv_type types[] = {KV_I16, KV_Q8_0};
+
 static struct world {
+    enum kv_type type;
     float value[ALL][MAX_D], scores[MAX_T * LD_S];
     _Alignas(64) unsigned char pages[PAGES][(MAX_D + 2) * 2 * PAGE_SLOTS];
 } w;
@@ -23,7 +26,7 @@ struct result {
     float out[MAX_T * MAX_D], sum[MAX_T * ATTN_LANES], top[MAX_T];
 };
 
-static void make_world(struct rng *r, const struct kernels *k, int D)
+static void make_world(struct rng *r, const struct kernels *k, enum kv_type type, int D)
 {
     static unsigned char keys[sizeof w.pages[0]];
     fill_normal(r, &w.value[0][0], ALL * MAX_D, 0.3);
@@ -31,9 +34,9 @@ static void make_world(struct rng *r, const struct kernels *k, int D)
         for (int s = 0; s < LD_S; s++)
             w.scores[t * LD_S + s] = (float)(rng_normal(r) * (1 + t) + (s / PAGE_SLOTS * t % 7));
     memset(w.pages, 0x7f, sizeof w.pages);
+    w.type = type;
     for (int s = 0; s < ALL; s++)
-        k->kv_store(keys, w.pages[s / PAGE_SLOTS], KV_I16, s % PAGE_SLOTS, w.value[s], w.value[s],
-                    D);
+        k->kv_store(keys, w.pages[s / PAGE_SLOTS], type, s % PAGE_SLOTS, w.value[s], w.value[s], D);
 }
 
 static struct attn_sums rows_from(struct result *r, int t, int D)
@@ -53,7 +56,7 @@ static void attend(const struct kernels *k, struct result *r, int D, int t0, int
     }
     for (int p = 0; p < PAGES; p++) {
         const struct kv_values v = {w.pages[p],
-                                    KV_I16,
+                                    w.type,
                                     D,
                                     d0,
                                     d1,
@@ -94,8 +97,8 @@ Test(attention_pages, every_variant_gives_the_bits_of_the_reference)
     rng_init(&r, 1);
     int n = variants(v);
     for (int c = 0; c < N_DIMS; c++)
-        for (int T = 1; T <= MAX_T; T += T < 10 ? 1 : 9) {
-            make_world(&r, &v[0].k, dims[c]);
+        for (int T = 1; T <= MAX_T; T += T < 20 ? 1 : 9) {
+            make_world(&r, &v[0].k, types[T % 2], dims[c]);
             expect_bits_of_the_reference(v, n, dims[c], T, 1 + (int)rng_below(&r, ALL - T), 1);
             expect_bits_of_the_reference(v, n, dims[c], T, 1 + (int)rng_below(&r, ALL), 0);
         }
@@ -112,15 +115,19 @@ Test(attention_pages, hostile_numbers_give_the_same_bits_too)
     rng_init(&r, 2);
     int n = variants(v);
     for (int round = 0; round < 60; round++) {
-        int D = dims[round % N_DIMS], T = 1 + (int)rng_below(&r, MAX_T);
-        make_world(&r, &v[0].k, D);
+        int D = dims[round / 2 % N_DIMS], T = 1 + (int)rng_below(&r, MAX_T);
+        make_world(&r, &v[0].k, types[round % 2], D);
         for (int i = 0; i < 60; i++)
             w.scores[rng_below(&r, MAX_T * LD_S)] = odd[rng_below(&r, N_ODD)];
         for (int s = 0; s < PAGE_SLOTS; s++) /* a row that sees nothing of its first page */
             w.scores[s] = -INFINITY;
         for (int i = 0; i < round % 3; i++) {
-            float *scales = kv_i16_scales(w.pages[rng_below(&r, PAGES)], D);
-            scales[rng_below(&r, PAGE_SLOTS)] = i ? INFINITY : 0;
+            void *page = w.pages[rng_below(&r, PAGES)];
+            uint64_t slot = rng_below(&r, PAGE_SLOTS * (w.type == KV_I16 ? 1 : kv_blocks(D)));
+            if (w.type == KV_I16)
+                kv_i16_scales(page, D)[slot] = i ? INFINITY : 0;
+            else
+                kv_q8_scales(page, D)[slot] = float_to_half(i ? INFINITY : 0);
         }
         expect_bits_of_the_reference(v, n, D, T, 1 + (int)rng_below(&r, ALL - T), 1);
     }
@@ -136,7 +143,7 @@ Test(attention_pages, rows_do_not_depend_on_their_neighbours)
     for (int i = 0; i < n; i++)
         for (int c = 0; c < N_DIMS; c++) {
             int D = dims[c], seen = 1 + (int)rng_below(&r, ALL - MAX_T);
-            make_world(&r, &v[i].k, D);
+            make_world(&r, &v[i].k, types[(c + i) % 2], D);
             attend(&v[i].k, &all, D, 0, MAX_T, seen, 1, 0, D);
             for (int t = 0; t < MAX_T; t++) {
                 for (int d = 0; d < D; d += KV_BLOCK)
@@ -146,6 +153,18 @@ Test(attention_pages, rows_do_not_depend_on_their_neighbours)
                           v[i].name, D, t);
             }
         }
+}
+
+/* What the largest number of an entry is times. */
+static double scale_of(int page, int slot, int D)
+{
+    double scale = 0;
+    if (w.type == KV_I16)
+        return (double)kv_i16_scales(w.pages[page], D)[slot];
+    for (size_t b = 0; b < kv_blocks(D); b++)
+        scale = fmax(scale, (double)half_to_float(
+                                kv_q8_scales(w.pages[page], D)[b * PAGE_SLOTS + (size_t)slot]));
+    return scale;
 }
 
 /* The mean of values by a softmax, in double; bound: of the roundings of weights, half a step of
@@ -163,11 +182,11 @@ static double error_of(const struct result *got, int D, int t, int seen)
     for (int p = 0; p * PAGE_SLOTS < seen; p++) {
         double step = 0;
         for (int i = p * PAGE_SLOTS; i < seen && i < (p + 1) * PAGE_SLOTS; i++) {
-            double scale = (double)kv_i16_scales(w.pages[p], D)[i % PAGE_SLOTS];
+            double scale = scale_of(p, i % PAGE_SLOTS, D);
             step = fmax(step, weight[i] * scale);
-            off += weight[i] * scale / 2;
+            off += weight[i] * scale * 0.57;
         }
-        off += PAGE_SLOTS * 4095 * step / 8192 * 1.01;
+        off += PAGE_SLOTS * (w.type == KV_I16 ? 4095 / 8192.0 : 127 / 510.0) * step * 1.01;
     }
     for (int d = 0; d < D; d++) {
         double exact = 0, size = 0;
@@ -189,12 +208,12 @@ Test(attention_pages, the_mean_is_that_of_a_softmax)
     double bad = 0;
     kernels_init(&k, 0);
     rng_init(&r, 4);
-    for (int c = 0; c < N_DIMS; c++) {
-        int seen = 1 + (int)rng_below(&r, ALL - MAX_T);
-        make_world(&r, &k, dims[c]);
-        attend(&k, &got, dims[c], 0, MAX_T, seen, 1, 0, dims[c]);
+    for (int c = 0; c < 2 * N_DIMS; c++) {
+        int seen = 1 + (int)rng_below(&r, ALL - MAX_T), D = dims[c / 2];
+        make_world(&r, &k, types[c % 2], D);
+        attend(&k, &got, D, 0, MAX_T, seen, 1, 0, D);
         for (int t = 0; t < MAX_T; t++)
-            bad = worst(error_of(&got, dims[c], t, seen + t), bad);
+            bad = worst(error_of(&got, D, t, seen + t), bad);
     }
     cr_expect(bad <= 1, "%g times the bound", bad);
     cr_expect(bad > 1e-3, "a bound that is never near: %g", bad);
@@ -209,14 +228,15 @@ Test(attention_pages, the_largest_sums_do_not_overflow)
     enum { D = 64 };
     rng_init(&r, 5);
     int n = variants(v);
-    for (int i = 0; i < n; i++) {
-        make_world(&r, &v[i].k, D);
+    for (int round = 0; round < 2 * n; round++) {
+        int i = round % n;
+        make_world(&r, &v[i].k, types[round / n], D);
         for (int s = 0; s < ALL; s++) {
             float row[D];
             for (int d = 0; d < D; d++)
                 row[d] = -3;
             static unsigned char keys[sizeof w.pages[0]];
-            v[i].k.kv_store(keys, w.pages[s / PAGE_SLOTS], KV_I16, s % PAGE_SLOTS, row, row, D);
+            v[i].k.kv_store(keys, w.pages[s / PAGE_SLOTS], w.type, s % PAGE_SLOTS, row, row, D);
         }
         for (int j = 0; j < MAX_T * LD_S; j++)
             w.scores[j] = 0.1f;

@@ -331,6 +331,67 @@ INLINE ints i_dot(ints sum, ints x, ints y)
         {dot_four(sum.val[0], x.val[0], y.val[0]), dot_four(sum.val[1], x.val[1], y.val[1])}};
 }
 
+/* Groups of four bytes as words: the first and third of each, and the others */
+typedef struct {
+    ints even, odd;
+} quads;
+
+/* Words x shifted by 8 bits: the first numbers to where the second are, or the other way round, the
+ * latter with signs or without. */
+INLINE int32x4_t words_up(int32x4_t x)
+{
+    return vreinterpretq_s32_s16(vshlq_n_s16(vreinterpretq_s16_s32(x), 8));
+}
+
+INLINE int32x4_t words_down(int32x4_t x)
+{
+    return vreinterpretq_s32_s16(vshrq_n_s16(vreinterpretq_s16_s32(x), 8));
+}
+
+INLINE int32x4_t words_down_unsigned(int32x4_t x)
+{
+    return vreinterpretq_s32_u16(vshrq_n_u16(vreinterpretq_u16_s32(x), 8));
+}
+
+INLINE quads signed_quads(ints x)
+{
+    return (quads){{{words_down(words_up(x.val[0])), words_down(words_up(x.val[1]))}},
+                   {{words_down(x.val[0]), words_down(x.val[1])}}};
+}
+
+/* What the sums of a query begin with, whose numbers have this sum */
+INLINE ints i_begin_keys(int32_t sum)
+{
+    (void)sum;
+    return i_zero();
+}
+
+INLINE quads quads_of_keys(const void *p)
+{
+    return signed_quads(i_load(p));
+}
+
+#define quads_of_values quads_of_keys
+
+/* One group in all lanes, with signs or, of weights, without */
+INLINE quads quads_of_query(const void *p)
+{
+    return signed_quads(i_pair(p));
+}
+
+INLINE quads quads_of_weights(const void *p)
+{
+    int32x4_t x = i_pair(p).val[0];
+    int32x4_t even = words_down_unsigned(words_up(x)), odd = words_down_unsigned(x);
+    return (quads){{{even, even}}, {{odd, odd}}};
+}
+
+/* sum + the four products of groups */
+INLINE ints i_dot_quads(ints sum, quads x, quads y)
+{
+    return i_dot(i_dot(sum, x.even, y.even), x.odd, y.odd);
+}
+
 INLINE ints i_max(ints x, ints y)
 {
     return (ints){{vmaxq_s32(x.val[0], y.val[0]), vmaxq_s32(x.val[1], y.val[1])}};
@@ -354,6 +415,17 @@ INLINE vec i_half(ints x, int odd)
     return i_to_vec((ints){{half_of_four(x.val[0], odd), half_of_four(x.val[1], odd)}});
 }
 
+INLINE int32x4_t byte_of_four(int32x4_t x, int which)
+{
+    return vshrq_n_s32(vshlq_s32(x, vdupq_n_s32(24 - 8 * which)), 24);
+}
+
+/* The signed bytes number `which` of groups of four */
+INLINE vec i_byte(ints x, int which)
+{
+    return i_to_vec((ints){{byte_of_four(x.val[0], which), byte_of_four(x.val[1], which)}});
+}
+
 /* The bits of x without signs */
 INLINE ints v_size(vec x)
 {
@@ -373,6 +445,13 @@ INLINE void v_store_words(int16_t *p, vec x, vec y)
 {
     vst1q_s16(p, words_of(x));
     vst1q_s16(p + 8, words_of(y));
+}
+
+/* The nearest whole numbers, ties to even, from 0 to 255; 0 of what is none */
+INLINE void v_store_bytes(uint8_t *p, vec a, vec b, vec c, vec d)
+{
+    vst1q_u8(p, vcombine_u8(vqmovun_s16(words_of(a)), vqmovun_s16(words_of(b))));
+    vst1q_u8(p + 16, vcombine_u8(vqmovun_s16(words_of(c)), vqmovun_s16(words_of(d))));
 }
 
 INLINE float32x4_t double_four(float32x4_t p, float32x4_t n)

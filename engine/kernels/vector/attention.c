@@ -1,4 +1,7 @@
 /* attention.c - products of queries, keys, weights and values. */
+#include <math.h>
+#include <string.h>
+
 #include "engine/kernels/kernels_ref.h"
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/vec.h"
@@ -16,34 +19,43 @@ enum {
  * so many channels, 32 KB. */
 enum { MOST_KEPT = 128 };
 
-/* scale: of the elements, with q8_0, where the product is exact, and i16, of which there are keys.
- */
-INLINE vec load_kv(const void *page, const enum kv_type type, size_t at, vec scale)
+/* What is read of a half of a page: channel i of its keys, whose vectors are PAGE_SLOTS long, or
+ * slot i of its values, which are D long.  at: the first of its numbers, or of the groups in which
+ * numbers lie side by side; rest: which of a group. */
+struct place {
+    size_t at, rest;
+};
+
+INLINE struct place place_of(const enum kv_type type, size_t i, size_t length, size_t from)
 {
-    if (type == KV_F32)
-        return v_load((const float *)page + at);
-    if (type == KV_F16)
-        return v_load_half((const uint16_t *)page + at);
-    if (type == KV_I16) {
-        size_t d = at / PAGE_SLOTS;
-        ints pairs = i_load((const int32_t *)page + (at - (d - d / 2) * PAGE_SLOTS));
-        return v_mul(i_half(pairs, (int)(d % 2)), scale);
-    }
-    return v_mul(v_load_bytes((const int8_t *)page + at), scale);
+    const size_t n = kv_beside(type);
+    return (struct place){i / n * length + from, i % n};
 }
 
-/* sum[r][v] += x[r * ld_x] times the vector v of the page from `at` on, which is left in kept, too,
+/* scale: of the elements, with q8_0, where the product is exact, and i16, of which there are keys.
+ */
+INLINE vec load_kv(const void *page, const enum kv_type type, struct place p, vec scale)
+{
+    if (type == KV_F32)
+        return v_load((const float *)page + p.at);
+    if (type == KV_F16)
+        return v_load_half((const uint16_t *)page + p.at);
+    ints group = i_load((const int32_t *)page + p.at);
+    return v_mul(type == KV_I16 ? i_half(group, (int)p.rest) : i_byte(group, (int)p.rest), scale);
+}
+
+/* sum[r][v] += x[r * ld_x] times the vector v of the page from p on, which is left in kept, too,
  * unless that is NULL. */
 INLINE void add_products(vec sum[TILE_ROWS][VECS], const float *x, size_t ld_x, const void *page,
-                         const enum kv_type type, size_t at, const vec scale[VECS], const int R,
-                         const int N, float *kept)
+                         const enum kv_type type, struct place p, const vec scale[VECS],
+                         const int R, const int N, float *kept)
 {
     vec y[VECS];
     UNROLL
-    for (int v = 0; v < N; v++) {
-        y[v] = load_kv(page, type, at + (size_t)(v * W), scale[v]);
+    for (int v = 0; v < N; v++, p.at += W) {
+        y[v] = load_kv(page, type, p, scale[v]);
         if (kept)
-            v_store(kept + at + (size_t)(v * W), y[v]);
+            v_store(kept + (size_t)(v * W), y[v]);
     }
     UNROLL
     for (int r = 0; r < R; r++) {
@@ -64,11 +76,11 @@ INLINE void load_scales(vec scales[VECS], const uint16_t *from, const int N)
 /* Asks for the N vectors from `at` on of the half of a page that is read next, if there is one: for
  * the second cache, as the first has room for few such requests and the processor itself looks
  * ahead no further than a page of memory. */
-INLINE void ask_for(const void *next, const enum kv_type type, size_t at, const int N)
+INLINE void ask_for(const void *next, const enum kv_type type, struct place p, const int N)
 {
-    static const size_t bytes[KV_TYPES] = {[KV_F32] = 4, [KV_F16] = 2, [KV_Q8_0] = 1, [KV_I16] = 2};
-    const char *from = (const char *)next + at * bytes[type];
-    for (size_t i = 0; next && i < (size_t)(N * W) * bytes[type]; i += 64)
+    const size_t bytes = type == KV_F16 ? 2 : 4; /* of a group */
+    const char *from = (const char *)next + p.at * bytes;
+    for (size_t i = 0; next && p.rest == 0 && i < (size_t)(N * W) * bytes; i += 64)
         __builtin_prefetch(from + i, 0, 2);
 }
 
@@ -90,10 +102,12 @@ INLINE void qk_tile(float *scores, size_t ld_s, const float *q, size_t ld_q, siz
     for (size_t d0 = 0; d0 < D; d0 += block) {
         size_t end = D - d0 < block ? D : d0 + block;
         if (type == KV_Q8_0)
-            load_scales(scales, kv_scales(k->page, (int)D) + d0 / KV_BLOCK * PAGE_SLOTS + s0, N);
+            load_scales(scales, kv_q8_scales(k->page, (int)D) + d0 / KV_BLOCK * PAGE_SLOTS + s0, N);
         for (size_t d = d0; d < end; d++) {
-            ask_for(k->next, type, d * PAGE_SLOTS + s0, N);
-            add_products(sum, q + d, ld_q, k->page, type, d * PAGE_SLOTS + s0, scales, R, N, kept);
+            const struct place p = place_of(type, d, PAGE_SLOTS, s0);
+            ask_for(k->next, type, p, N);
+            add_products(sum, q + d, ld_q, k->page, type, p, scales, R, N,
+                         kept ? kept + d * PAGE_SLOTS + s0 : NULL);
         }
     }
     UNROLL
@@ -175,8 +189,7 @@ INLINE void av_tile(float *out, size_t ld_out, const float *p, size_t ld_p,
 {
     vec sum[TILE_ROWS][VECS], scales[VECS];
     size_t D = (size_t)x->D, n_slots = (size_t)x->n_slots;
-    const uint16_t *scale = kv_scales(x->page, x->D) + d / KV_BLOCK; /* with q8_0 */
-    size_t blocks = kv_blocks(x->D);
+    const uint16_t *scale = kv_q8_scales(x->page, x->D); /* with q8_0 */
     UNROLL
     for (int v = 0; v < VECS; v++)
         scales[v] = v_zero();
@@ -186,9 +199,11 @@ INLINE void av_tile(float *out, size_t ld_out, const float *p, size_t ld_p,
     for (size_t s = 0; s < n_slots; s++) {
         UNROLL
         for (int v = 0; type == KV_Q8_0 && v < N; v++)
-            scales[v] = v_set_half(scale[s * blocks + (d % KV_BLOCK + (size_t)(v * W)) / KV_BLOCK]);
-        ask_for(x->next, type, s * D + d, N);
-        add_products(sum, p + s, ld_p, x->page, type, s * D + d, scales, R, N, kept);
+            scales[v] = v_set_half(scale[(d + (size_t)(v * W)) / KV_BLOCK * PAGE_SLOTS + s]);
+        const struct place at = place_of(type, s, D, d);
+        ask_for(x->next, type, at, N);
+        add_products(sum, p + s, ld_p, x->page, type, at, scales, R, N,
+                     kept ? kept + s * D + d : NULL);
     }
     UNROLL
     for (int i = 0; i < R * N; i++)
@@ -263,31 +278,37 @@ void ISA(attn_av)(float *out, size_t ld_out, const float *p, size_t ld_p, int T,
         av_all(out, ld_out, p, ld_p, T, v, KV_F32);
 }
 
-/* A whole block, as quant_block of the reference. */
-INLINE void quant_block(const float *x, int8_t *q, size_t step, uint16_t *ret_scale)
+/* A whole block, as quant_block of the reference: four numbers side by side, `apart` from the next
+ * four, or each `apart` from the next; its scale. */
+INLINE void quant_block(const float *x, int8_t *q, size_t apart, bool beside, uint16_t *ret_scale)
 {
-    float r[KV_BLOCK];
-    vec max = v_zero();
+    float r[KV_BLOCK], max = INFINITY;
+    ints size = i_zero();
     for (int i = 0; i < KV_BLOCK; i += W)
-        max = v_max(max, v_max(v_load(x + i), v_sub(v_zero(), v_load(x + i))));
-    *ret_scale = float_to_half(v_top(max) / 127);
+        size = i_max(size, v_size(v_load(x + i)));
+    const int32_t top = i_top(size);
+    if (top < 0x7f800000)
+        memcpy(&max, &top, sizeof max);
+    *ret_scale = float_to_half(max / 127);
     float scale = half_to_float(*ret_scale);
     for (int i = 0; i < KV_BLOCK; i += W) {
-        vec y = scale > 0 ? v_round(v_div(v_load(x + i), v_set(scale))) : v_zero();
+        vec y = scale > 0 && scale < INFINITY ? v_round(v_div(v_load(x + i), v_set(scale)))
+                                              : v_zero();
         v_store(r + i, v_max(v_min(y, v_set(127)), v_set(-127)));
     }
     for (size_t i = 0; i < KV_BLOCK; i++)
-        q[i * step] = (int8_t)r[i];
+        q[beside ? i / 4 * apart + i % 4 : i * apart] = (int8_t)r[i];
 }
 
 INLINE void store_blocks(void *kpage, void *vpage, size_t slot, const float *k, const float *v,
                          size_t D)
 {
-    int8_t *keys = (int8_t *)kpage + slot, *values = (int8_t *)vpage + slot * D;
-    uint16_t *ks = kv_scales(kpage, (int)D), *vs = kv_scales(vpage, (int)D);
-    for (size_t d = 0, b = 0; d < D; d += KV_BLOCK, b++) {
-        quant_block(k + d, keys + d * PAGE_SLOTS, PAGE_SLOTS, &ks[b * PAGE_SLOTS + slot]);
-        quant_block(v + d, values + d, 1, &vs[slot * (D / KV_BLOCK) + b]);
+    int8_t *keys = (int8_t *)kpage + 4 * slot;
+    int8_t *values = (int8_t *)vpage + kv_value_place(KV_Q8_0, (int)D, (int)slot, 0);
+    uint16_t *ks = kv_q8_scales(kpage, (int)D), *vs = kv_q8_scales(vpage, (int)D);
+    for (size_t d = 0, at = slot; d < D; d += KV_BLOCK, at += PAGE_SLOTS) {
+        quant_block(k + d, keys + d * PAGE_SLOTS, 4 * PAGE_SLOTS, true, &ks[at]);
+        quant_block(v + d, values + 4 * d, 4, false, &vs[at]);
     }
 }
 

@@ -15,14 +15,6 @@ enum {
     VECS = 4
 };
 
-INLINE struct row_unit unit_of(const float *x, size_t n, float most)
-{
-    ints size = i_zero();
-    for (size_t i = 0; i < n; i += W)
-        size = i_max(size, v_size(v_load(x + i)));
-    return row_unit_of((uint32_t)i_top(size), most);
-}
-
 /* A row of n floats in whole numbers, n a multiple of 2 W; returns its scale. */
 INLINE float whole_row(int16_t *out, const float *x, size_t n, float most)
 {
@@ -38,12 +30,16 @@ INLINE float whole_row(int16_t *out, const float *x, size_t n, float most)
 void ISA(attn_queries)(const struct kv_queries *out, const float *q, size_t ld_q, int T, int D)
 {
     size_t n = (size_t)D;
+    if (out->type == KV_Q8_0) {
+        ISA(attn_queries_bytes)(out, q, ld_q, T, D);
+        return;
+    }
     if (n % (2 * W)) {
         attn_queries_ref(out, q, ld_q, T, D);
         return;
     }
     for (size_t t = 0; t < (size_t)T; t++)
-        out->scale[t] = whole_row(out->q + t * n, q + t * ld_q, n, KV_I16_MOST);
+        out->scale[t] = whole_row((int16_t *)out->q + t * n, q + t * ld_q, n, KV_I16_MOST);
 }
 
 /* Pairs of R rows by N vectors of pairs from y on: sums of pairs [from, end), which lie 2 numbers
@@ -93,7 +89,7 @@ struct scores {
 INLINE void scores_tile(const struct scores *x, size_t s0, const int R, const int N)
 {
     ints sum[TILE_ROWS][VECS];
-    const struct pairs p = {.x = x->q->q + x->row * 2 * x->pairs,
+    const struct pairs p = {.x = (const int16_t *)x->q->q + x->row * 2 * x->pairs,
                             .ld_x = 2 * x->pairs,
                             .y = x->keys + s0,
                             .ld_y = PAGE_SLOTS,
@@ -149,8 +145,12 @@ void ISA(attn_scores)(float *scores, size_t ld_s, const struct kv_queries *q, in
                        .keys = k->page,
                        .next = k->next,
                        .key_scales = kv_i16_scales(k->page, D),
-                       .pairs = kv_pairs(D),
+                       .pairs = kv_channels(KV_I16, D) / 2,
                        .scale = scale};
+    if (k->type == KV_Q8_0) {
+        ISA(attn_scores_bytes)(scores, ld_s, q, T, D, k, scale);
+        return;
+    }
     ask_for_scales(k->next, D);
     for (; x.from < x.pairs; x.from = x.end) {
         x.end = x.pairs - x.from < INT_CHANNELS / 2 ? x.pairs : x.from + INT_CHANNELS / 2;
@@ -182,6 +182,12 @@ INLINE float whole_weights(int16_t *out, const float *p, const float *scales, co
         memset(out, 0, PAGE_SLOTS * sizeof *out);
     return u.scale;
 }
+
+/* Weights of some rows are w times scale; what their sums were before counts keep times. */
+struct weights {
+    _Alignas(64) int16_t w[WEIGHT_ROWS][PAGE_SLOTS];
+    float scale[WEIGHT_ROWS], keep[WEIGHT_ROWS];
+};
 
 /* Weights of some rows in whole numbers, and where their sums go. */
 struct sums {
@@ -265,6 +271,36 @@ void ISA(attn_av_ints)(float *out, size_t ld_out, const float *p, size_t ld_p, i
     }
 }
 
+INLINE void whole_row_of(int16_t *out, const float *x, float inverse)
+{
+    UNROLL
+    for (int i = 0; i < PAGE_VECS; i += 2)
+        v_store_words(out + i * W, v_mul(v_load(x + i * W), v_set(inverse)),
+                      v_mul(v_load(x + (i + 1) * W), v_set(inverse)));
+    if (!(inverse > 0))
+        memset(out, 0, PAGE_SLOTS * sizeof *out);
+}
+
+static void page_weights(struct weights *ret, struct page_rows *p, float *sum, float *top,
+                         const float *scales)
+{
+    tops_of(p, top);
+    for (int r = 0; r < p->rows; r++, sum += ATTN_LANES) {
+        int n = slots_seen(p, r);
+        if (n == PAGE_SLOTS)
+            weigh(p, r, sum, scales, PAGE_SLOTS, false);
+        else
+            weigh(p, r, sum, scales, n, false);
+    }
+    largest_of(p->size, p);
+    for (int r = 0; r < p->rows; r++) {
+        const struct row_unit u = weight_unit_of(p->size[r]);
+        ret->keep[r] = p->keep[r];
+        ret->scale[r] = u.scale * p->part[r];
+        whole_row_of(ret->w[r], p->x[r], u.inverse);
+    }
+}
+
 void ISA(attn_add)(const struct attn_sums *to, const float *scores, size_t ld_s, int T, int grow,
                    const struct kv_values *v)
 {
@@ -275,15 +311,18 @@ void ISA(attn_add)(const struct attn_sums *to, const float *scores, size_t ld_s,
         attn_add_ref(to, scores, ld_s, T, grow, v);
         return;
     }
+    if (v->type == KV_Q8_0) {
+        ISA(attn_add_bytes)(to, scores, ld_s, T, grow, v);
+        return;
+    }
     ask_for_scales(v->next, v->D);
-    p.scales = kv_i16_scales(v->page, v->D);
     p.ld = ld_s;
     p.grow = grow;
     for (int t = 0; t < T; t += WEIGHT_ROWS) {
         p.scores = scores + (size_t)t * ld_s;
         p.rows = T - t < WEIGHT_ROWS ? T - t : WEIGHT_ROWS;
         p.first = v->n_slots + t * grow;
-        page_weights(&w, &p, to->sum + t * ATTN_LANES, to->top + t);
+        page_weights(&w, &p, to->sum + t * ATTN_LANES, to->top + t, kv_i16_scales(v->page, v->D));
         x.out = to->out + (size_t)t * to->ld;
         x.pairs = ((size_t)slots_seen(&p, p.rows - 1) + 1) / 2;
         sums_of(&x, (size_t)p.rows);
@@ -318,6 +357,8 @@ void ISA(kv_store_ints)(void *kpage, void *vpage, enum kv_type type, int slot, c
         kv_store_ints_ref(kpage, vpage, type, slot, k, v, D);
         return;
     }
-    kv_i16_scales(kpage, D)[slot] = store_row(keys + kv_i16_key(slot, 0), 2 * PAGE_SLOTS, 1, k, n);
-    kv_i16_scales(vpage, D)[slot] = store_row(values + kv_i16_value(D, slot, 0), 4, 2, v, n);
+    kv_i16_scales(kpage, D)[slot] = store_row(keys + kv_key_place(type, slot, 0), 2 * PAGE_SLOTS, 1,
+                                              k, n);
+    kv_i16_scales(vpage, D)[slot] = store_row(values + kv_value_place(type, D, slot, 0), 4, 2, v,
+                                              n);
 }

@@ -1,5 +1,5 @@
-/* page_weights.h - weights of rows for the values of a page of i16, in whole numbers; private to
- * attention_ints.c.
+/* page_weights.h - weights of rows for the values of a page of whole numbers; private to
+ * attention_ints.c and attention_bytes.c.
  *
  * What is alone of its row, as the largest score, is computed for all rows at once; x stays in the
  * first cache meanwhile. */
@@ -15,22 +15,24 @@ enum {
     LANE_VECS = ATTN_LANES / W
 };
 
-/* Weights of some rows are w times scale; what their sums were before counts keep times. */
-struct weights {
-    _Alignas(64) int16_t w[WEIGHT_ROWS][PAGE_SLOTS];
-    _Alignas(64) float scale[WEIGHT_ROWS];
-    float keep[WEIGHT_ROWS];
-};
+INLINE struct row_unit unit_of(const float *x, size_t n, float most)
+{
+    ints size = i_zero();
+    for (size_t i = 0; i < n; i += W)
+        size = i_max(size, v_size(v_load(x + i)));
+    return row_unit_of((uint32_t)i_top(size), most);
+}
 
 /* Scores of rows and what becomes of them; row r sees `first` + r * grow slots. */
 struct page_rows {
-    const float *scores, *scales;
+    const float *scores;
     size_t ld;
     int rows, first, grow;
-    _Alignas(64) float x[WEIGHT_ROWS][PAGE_SLOTS]; /* weights times scales */
-    _Alignas(64) float most[WEIGHT_ROWS][W];       /* whose largest are: */
+    _Alignas(64) float x[WEIGHT_ROWS][PAGE_SLOTS]; /* weights, or these times scales */
+    _Alignas(64) float most[WEIGHT_ROWS][W];       /* whose largest are `size` */
     float top[WEIGHT_ROWS], part[WEIGHT_ROWS];     /* of the page's scores; what it counts */
-    float size[WEIGHT_ROWS];                       /* of x */
+    float keep[WEIGHT_ROWS];                       /* what older sums count */
+    float size[WEIGHT_ROWS];
 };
 
 INLINE int slots_seen(const struct page_rows *p, int r)
@@ -78,7 +80,7 @@ INLINE vec v_exp2(vec t)
 }
 
 /* The new tops of the rows, and what old sums and those of the page count. */
-INLINE void tops_of(struct page_rows *p, float *top, float *keep)
+INLINE void tops_of(struct page_rows *p, float *top)
 {
     float old[WEIGHT_ROWS];
     for (int r = 0; r < p->rows; r++) {
@@ -101,26 +103,32 @@ INLINE void tops_of(struct page_rows *p, float *top, float *keep)
         vec now = v_max(of_page, before);
         v_store(p->top + r, of_page);
         v_store(old + r, now);
-        v_store(keep + r, v_exp2(v_sub(before, now)));
+        v_store(p->keep + r, v_exp2(v_sub(before, now)));
         v_store(p->part + r, v_exp2(v_sub(of_page, now)));
     }
     for (int r = 0; r < p->rows; r++)
         top[r] = old[r];
 }
 
-/* Row r: its weights are added up and multiplied with the scales of values. */
-INLINE void weigh(struct page_rows *p, int r, float *sum, float keep, const int n)
+/* Vector i of the scales of n slots, 0 behind them. */
+INLINE vec scales_seen(const float *scales, int i, const int n)
+{
+    int left = n > i * W ? n - i * W : 0;
+    return n == PAGE_SLOTS ? v_load(scales + i * W) : v_load_in(first_lanes(left), scales + i * W);
+}
+
+/* Row r: its weights are added up, and the largest looked for of these times scales, which becomes
+ * x, or with `plain` the weights do. */
+INLINE void weigh(struct page_rows *p, int r, float *sum, const float *scales, const int n,
+                  const bool plain)
 {
     const float *row = p->scores + (size_t)r * p->ld;
-    vec e[PAGE_VECS], top = v_set(-p->top[r]);
-    vec most = v_zero();
+    vec e[PAGE_VECS], top = v_set(-p->top[r]), most = v_zero();
     UNROLL
     for (int i = 0; i < PAGE_VECS; i++) {
-        int left = n > i * W ? n - i * W : 0;
         e[i] = v_exp2(v_fma(scores_seen(row, i, n), v_set(LOG2_E), top));
-        vec x = v_mul(e[i], n == PAGE_SLOTS ? v_load(p->scales + i * W)
-                                            : v_load_in(first_lanes(left), p->scales + i * W));
-        v_store(p->x[r] + i * W, x);
+        vec x = v_mul(e[i], scales_seen(scales, i, n));
+        v_store(p->x[r] + i * W, plain ? e[i] : x);
         most = v_max(x, most);
     }
     v_store(p->most[r], most);
@@ -128,36 +136,8 @@ INLINE void weigh(struct page_rows *p, int r, float *sum, float keep, const int 
     for (int i = 0; i < LANE_VECS; i++) {
         vec a = v_add(e[i], e[LANE_VECS + i]),
             b = v_add(e[2 * LANE_VECS + i], e[3 * LANE_VECS + i]);
-        vec before = v_mul(v_load(sum + i * W), v_set(keep));
+        vec before = v_mul(v_load(sum + i * W), v_set(p->keep[r]));
         v_store(sum + i * W, v_fma(v_add(a, b), v_set(p->part[r]), before));
-    }
-}
-
-INLINE void whole_row_of(int16_t *out, const float *x, float inverse)
-{
-    UNROLL
-    for (int i = 0; i < PAGE_VECS; i += 2)
-        v_store_words(out + i * W, v_mul(v_load(x + i * W), v_set(inverse)),
-                      v_mul(v_load(x + (i + 1) * W), v_set(inverse)));
-    if (!(inverse > 0))
-        memset(out, 0, PAGE_SLOTS * sizeof *out);
-}
-
-static void page_weights(struct weights *ret, struct page_rows *p, float *sum, float *top)
-{
-    tops_of(p, top, ret->keep);
-    for (int r = 0; r < p->rows; r++, sum += ATTN_LANES) {
-        int n = slots_seen(p, r);
-        if (n == PAGE_SLOTS)
-            weigh(p, r, sum, ret->keep[r], PAGE_SLOTS);
-        else
-            weigh(p, r, sum, ret->keep[r], n);
-    }
-    largest_of(p->size, p);
-    for (int r = 0; r < p->rows; r++) {
-        const struct row_unit u = weight_unit_of(p->size[r]);
-        ret->scale[r] = u.scale * p->part[r];
-        whole_row_of(ret->w[r], p->x[r], u.inverse);
     }
 }
 

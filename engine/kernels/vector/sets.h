@@ -23,6 +23,9 @@
     DECL_ATTN_AV(attn_av_##isa);                                                                   \
     DECL_ATTN_AV(attn_av_ints_##isa);                                                              \
     DECL_ATTN_ADD(attn_add_##isa);                                                                 \
+    DECL_ATTN_QUERIES(attn_queries_bytes_##isa);                                                   \
+    DECL_ATTN_SCORES(attn_scores_bytes_##isa);                                                     \
+    DECL_ATTN_ADD(attn_add_bytes_##isa);                                                           \
     DECL_KV_STORE(kv_store_ints_##isa);                                                            \
     DECL_TILE_MUL(tile_mul_##isa);                                                                 \
     DECL_ADD_AGED(add_aged_##isa);                                                                 \

@@ -4,6 +4,7 @@
 
 #include <immintrin.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "engine/kernels/vector/unroll.h"
 
@@ -195,6 +196,65 @@ INLINE int32_t i_top(ints v)
 INLINE ints i_dot(ints sum, ints x, ints y)
 {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(x, y));
+}
+
+/* Groups of four bytes as words: the first and third of each, and the others */
+typedef struct {
+    __m256i even, odd;
+} quads;
+
+INLINE quads signed_quads(__m256i x)
+{
+    return (quads){_mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8), _mm256_srai_epi16(x, 8)};
+}
+
+/* What the sums of a query begin with, whose numbers have this sum */
+INLINE ints i_begin_keys(int32_t sum)
+{
+    (void)sum;
+    return i_zero();
+}
+
+INLINE quads quads_of_keys(const void *p)
+{
+    return signed_quads(i_load(p));
+}
+
+#define quads_of_values quads_of_keys
+
+INLINE __m256i group_in_all(const void *p)
+{
+    int32_t group;
+    memcpy(&group, p, sizeof group);
+    return _mm256_set1_epi32(group);
+}
+
+/* One group in all lanes, with signs or, of weights, without */
+INLINE quads quads_of_query(const void *p)
+{
+    return signed_quads(group_in_all(p));
+}
+
+INLINE quads quads_of_weights(const void *p)
+{
+    __m256i x = group_in_all(p);
+    return (quads){_mm256_and_si256(x, _mm256_set1_epi16(0xff)), _mm256_srli_epi16(x, 8)};
+}
+
+/* sum + the four products of groups */
+INLINE ints i_dot_quads(ints sum, quads x, quads y)
+{
+    return i_dot(i_dot(sum, x.even, y.even), x.odd, y.odd);
+}
+
+/* The nearest whole numbers, ties to even, from 0 to 255; 0 of what is none */
+INLINE void v_store_bytes(uint8_t *p, vec a, vec b, vec c, vec d)
+{
+    __m256i low = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
+    __m256i high = _mm256_packs_epi32(_mm256_cvtps_epi32(c), _mm256_cvtps_epi32(d));
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order);
+    _mm256_storeu_si256((__m256i *)(void *)p, bytes);
 }
 
 /* The bits of x without signs */

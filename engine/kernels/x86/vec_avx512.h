@@ -4,6 +4,7 @@
 
 #include <immintrin.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "engine/kernels/vector/unroll.h"
 
@@ -143,6 +144,49 @@ INLINE ints i_dot(ints sum, ints x, ints y)
 {
     __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y));
     return sum;
+}
+
+/* Groups of four bytes: keys, where each has 128 more, and weights have no signs, queries and
+ * values have. */
+typedef ints quads;
+
+/* What the sums of a query begin with, whose numbers have this sum: 128 times it less. */
+INLINE ints i_begin_keys(int32_t sum)
+{
+    return _mm512_set1_epi32(-128 * sum);
+}
+
+INLINE quads quads_of_keys(const void *p)
+{
+    return _mm512_xor_si512(i_load(p), _mm512_set1_epi8((char)0x80));
+}
+
+#define quads_of_values i_load
+
+/* One group in all lanes */
+INLINE quads quads_of_query(const void *p)
+{
+    int32_t group;
+    memcpy(&group, p, sizeof group);
+    return _mm512_set1_epi32(group);
+}
+
+#define quads_of_weights quads_of_query
+
+/* sum + the four products of groups without and with signs */
+INLINE ints i_dot_quads(ints sum, quads x, quads y)
+{
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y));
+    return sum;
+}
+
+/* The nearest whole numbers, ties to even, from 0 to 255; 0 of what is none */
+INLINE void v_store_bytes(uint8_t *p, vec a, vec b, vec c, vec d)
+{
+    __m512i low = _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
+    __m512i high = _mm512_packs_epi32(_mm512_cvtps_epi32(c), _mm512_cvtps_epi32(d));
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high)));
 }
 
 /* The bits of x without signs */

@@ -49,6 +49,12 @@ INLINE vec i_half(ints x, int odd)
     return i_to_vec(V(srai_epi32)(odd ? x : V(slli_epi32)(x, 16), 16));
 }
 
+/* The signed bytes number `which` of groups of four */
+INLINE vec i_byte(ints x, int which)
+{
+    return i_to_vec(V(srai_epi32)(V(sll_epi32)(x, _mm_cvtsi32_si128(24 - 8 * which)), 24));
+}
+
 /* Pairs (a, b) by pairs (c, s): (a c - b s, b c + a s), where the first product is not rounded. */
 INLINE vec v_rotate(vec v, vec cs)
 {
