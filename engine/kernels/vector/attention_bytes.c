@@ -248,7 +248,6 @@ INLINE void bytes_of_row(struct sums *x, const struct page_rows *p, int r,
         UNROLL
         for (int j = 0; j < 4; j++)
             e[j] = v_mul(v_load(p->x[r] + (i + j) * W), inverse);
-        UNROLL
         for (int b = 0; b < blocks; b++)
             v_store_bytes(x->w[b][r] + i * W, v_mul(e[0], scales_seen(scales[b], i, n)),
                           v_mul(e[1], scales_seen(scales[b], i + 1, n)),
