@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every command that reads a trace over every hostile trace: it ends by itself, without a signal, within 400 MiB and within 10 seconds of
 the processor, and where it takes longer it says how far it is on a terminal.  The commands come from `kvfate describe`.
-KVFATE_TESTS=long: every analysis (otherwise a third of them) and every figure of every trace, which test_hostile.py does for some; KVFATE_HOSTILE=FOLDER: the traces of
+KVFATE_TESTS=long: every analysis (otherwise a fifth of them) and every figure of every trace, which test_hostile.py does for some; KVFATE_HOSTILE=FOLDER: the traces of
 a folder, too."""
 import glob
 import json
@@ -76,7 +76,7 @@ for i, (name, path) in enumerate(traces):
         analysed = name.endswith(".kvf") or name in ANALYSED or not command["analysis"]
         if not LONG and (name == "blobs-60" or (name, command["name"]) == ("heads", "export") or not analysed):
             continue
-        if not LONG and command["analysis"] and (i + k) % 3:
+        if not LONG and command["analysis"] and (i + k) % 5:
             continue
         for argv in calls(command, path):
             s.longest = 0
