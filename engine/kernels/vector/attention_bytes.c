@@ -274,15 +274,7 @@ static void bytes_of_rows(struct sums *x, const struct page_rows *p, float scale
 static void weigh_rows(struct sums *x, struct page_rows *p, float *sum, float *top,
                        const float *scales)
 {
-    tops_of(p, top);
-    for (int r = 0; r < p->rows; r++, sum += ATTN_LANES) {
-        int n = slots_seen(p, r);
-        if (n == PAGE_SLOTS)
-            weigh(p, r, sum, scales, PAGE_SLOTS, true);
-        else
-            weigh(p, r, sum, scales, n, true);
-    }
-    largest_of(p->size, p);
+    weigh_all(p, sum, top, scales, true);
     for (int r = p->rows; r % W; r++)
         p->size[r] = p->part[r] = 0;
     for (int r = 0; r < p->rows; r += W) {

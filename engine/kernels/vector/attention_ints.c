@@ -284,15 +284,7 @@ INLINE void whole_row_of(int16_t *out, const float *x, float inverse)
 static void page_weights(struct weights *ret, struct page_rows *p, float *sum, float *top,
                          const float *scales)
 {
-    tops_of(p, top);
-    for (int r = 0; r < p->rows; r++, sum += ATTN_LANES) {
-        int n = slots_seen(p, r);
-        if (n == PAGE_SLOTS)
-            weigh(p, r, sum, scales, PAGE_SLOTS, false);
-        else
-            weigh(p, r, sum, scales, n, false);
-    }
-    largest_of(p->size, p);
+    weigh_all(p, sum, top, scales, false);
     for (int r = 0; r < p->rows; r++) {
         const struct row_unit u = weight_unit_of(p->size[r]);
         ret->keep[r] = p->keep[r];

@@ -141,4 +141,19 @@ INLINE void weigh(struct page_rows *p, int r, float *sum, const float *scales, c
     }
 }
 
+/* The same of all rows, and the largest of each as its size. */
+INLINE void weigh_all(struct page_rows *p, float *sum, float *top, const float *scales,
+                      const bool plain)
+{
+    tops_of(p, top);
+    for (int r = 0; r < p->rows; r++, sum += ATTN_LANES) {
+        int n = slots_seen(p, r);
+        if (n == PAGE_SLOTS)
+            weigh(p, r, sum, scales, PAGE_SLOTS, plain);
+        else
+            weigh(p, r, sum, scales, n, plain);
+    }
+    largest_of(p->size, p);
+}
+
 #endif
