@@ -1,7 +1,7 @@
 /* bench_gpu.c - time of the CUDA kernels of a decode step, of a prompt and of training, in the
  * shapes of real models, beside the bytes that they must read or the operations that they make.
- * bench_gpu [GB/s]: the bandwidth of the device (4,800, that of an H200).  bench/gpu/run.sh builds
- * and runs it. */
+ * bench_gpu [GB/s [TFLOP/s]]: the bandwidth of the device and its peak of dense bf16 (4,800 and
+ * 989, those of an H200).  bench/gpu/run.sh builds and runs it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { REPEATS = 50 };
 
-static double bandwidth = 4800;
+static double bandwidth = 4800, peak = 989;
 
 static void say(struct gpu *g, const struct shape *s, const char *what, double begun, double bytes)
 {
@@ -88,19 +88,19 @@ static struct gpu_cache make_cache(struct gpu *g, const struct shape *s, int n)
     return c;
 }
 
-static void time_attention(struct gpu *g, const struct shape *s, const char *what, int n, int T)
+static void time_attention(struct gpu *g, const struct shape *s, const char *what, int n)
 {
     struct gpu_cache c = make_cache(g, s, n);
     size_t ld = (size_t)(s->q * s->D);
-    float *q = zeros(g, ld * (size_t)T, 4), *out = zeros(g, ld * (size_t)T, 4);
+    float *q = zeros(g, ld, 4), *out = zeros(g, ld, 4);
     struct gpu_attention a = {.cache = c,
                               .q = q,
                               .out = out,
                               .ld_q = ld,
                               .ld_out = ld,
                               .n_heads = s->q,
-                              .T = T,
-                              .pos0 = n - T,
+                              .T = 1,
+                              .pos0 = n - 1,
                               .scale = 0.1f};
     float *work = zeros(g, gpu_step_work(&a), 4);
     double begun = 0, bytes = (double)s->kv * n * s->D * 2 * 2;
@@ -109,10 +109,7 @@ static void time_attention(struct gpu *g, const struct shape *s, const char *wha
             gpu_wait(g, NULL);
             begun = seconds();
         }
-        if (T == 1)
-            gpu_attend_step(g, &a, &work, 1);
-        else
-            gpu_attend_prompt(g, &a);
+        gpu_attend_step(g, &a, &work, 1);
     }
     say(g, s, what, begun, bytes);
     void *const all[] = {c.pool, (void *)c.table, (void *)c.n, c.pos, c.until, q, out, work};
@@ -170,9 +167,9 @@ static void time_round(struct gpu *g, const struct shape *s, const char *what, i
     mem_free(all_due);
 }
 
-/* ---- training: operations, not bytes, are what it has most of ---- */
+/* ---- prompts and training: operations, not bytes, are what they have most of ---- */
 
-enum { TOKENS = 2048, TIMES = 5 };
+enum { TOKENS = 2048, CHUNK = 1024, TIMES = 5 };
 
 static void say_operations(struct gpu *g, const struct shape *s, const char *what, double begun,
                            double operations)
@@ -182,9 +179,108 @@ static void say_operations(struct gpu *g, const struct shape *s, const char *wha
         fprintf(stderr, "bench_gpu: %s\n", d.text);
         exit(1);
     }
-    double each = (seconds() - begun) / TIMES;
-    printf("| %s | %s | %.0f | %.1f | %.1f |\n", s->name, what, each * 1e6, operations / 1e9,
-           operations / each / 1e12);
+    double each = (seconds() - begun) / TIMES, rate = operations / each / 1e12;
+    printf("| %s | %s | %.0f | %.1f | %.1f | %.0f %% |\n", s->name, what, each * 1e6,
+           operations / 1e9, rate, 100 * rate / peak);
+}
+
+/* n numbers of a type (f32, bf16 or f16) between -1/2 and 1/2: products of zeros take less time. */
+static void *numbers(struct gpu *g, size_t n, enum weight_type type)
+{
+    enum { BLOCK = 1 << 20 };
+    size_t size = type == WEIGHT_F32 ? 4 : 2;
+    unsigned char *p = zeros(g, n, size), *block = mem_alloc(BLOCK, size);
+    uint32_t state = 1;
+    for (size_t i = 0; i < BLOCK; i++) {
+        state = state * 1664525 + 1013904223;
+        float x = (float)(state >> 8) / (1 << 24) - 0.5f;
+        uint32_t bits, half = state >> 31 << 15 | 0x3400 | (state >> 8 & 0x3ff);
+        memcpy(&bits, &x, sizeof bits);
+        bits = type == WEIGHT_F32 ? bits : type == WEIGHT_BF16 ? bits >> 16 : half;
+        memcpy(block + i * size, &bits, size);
+    }
+    for (size_t at = 0; at < n; at += BLOCK) {
+        gpu_put(g, p + at * size, block, (n - at < BLOCK ? n - at : BLOCK) * size);
+        gpu_wait(g, NULL);
+    }
+    mem_free(block);
+    return p;
+}
+
+/* All products of a layer with the rows of a chunk of a prompt, in the layers' own matrices. */
+static void time_layer(struct gpu *g, const struct shape *s)
+{
+    int q = s->q * s->D, all = q + 2 * s->kv * s->D,
+        of[4][2] = {{all, s->d}, {s->d, q}, {2 * s->ffn, s->d}, {s->d, s->ffn}};
+    struct gpu_matrix m[4];
+    double operations = 0, begun = 0;
+    for (int i = 0; i < 4; i++) {
+        size_t row = (size_t)of[i][1] * 2;
+        void *w = numbers(g, (size_t)of[i][0] * (size_t)of[i][1], WEIGHT_BF16);
+        m[i] = (struct gpu_matrix){w, WEIGHT_BF16, of[i][0], of[i][1], row};
+        operations += 2.0 * CHUNK * of[i][0] * of[i][1];
+    }
+    size_t wide = 2 * (size_t)s->ffn > (size_t)all ? 2 * (size_t)s->ffn : (size_t)all;
+    float *x = numbers(g, CHUNK * wide, WEIGHT_F32), *out = zeros(g, CHUNK * wide, 4);
+    bool done = true;
+    for (int i = -1; i < TIMES; i++) {
+        if (i == 0) {
+            gpu_wait(g, NULL);
+            begun = seconds();
+        }
+        for (int k = 0; k < 4; k++)
+            done &= gpu_gemm(g, out, (size_t)m[k].N, x, (size_t)m[k].K, CHUNK, &m[k], 1);
+    }
+    if (done)
+        say_operations(g, s, "products of a layer, 1,024 tokens", begun, operations);
+    else
+        fprintf(stderr, "bench_gpu: there is no cuBLAS\n");
+    for (int i = 0; i < 4; i++)
+        gpu_free(g, (void *)m[i].data);
+    gpu_free(g, x);
+    gpu_free(g, out);
+}
+
+/* The last chunk of a prompt of n tokens looks at what it sees of the cache. */
+static void time_prompt(struct gpu *g, const struct shape *s, const char *what, int n)
+{
+    struct gpu_cache c = make_cache(g, s, n);
+    size_t ld = (size_t)(s->q * s->D), pages = (size_t)(s->kv * c.ld_table);
+    gpu_free(g, c.pool);
+    c.pool = numbers(g, pages * 2 * PAGE_SLOTS * (size_t)s->D, WEIGHT_F16);
+    float *q = numbers(g, ld * CHUNK, WEIGHT_F32), *out = zeros(g, ld * CHUNK, 4);
+    struct gpu_attention a = {.cache = c,
+                              .q = q,
+                              .out = out,
+                              .ld_q = ld,
+                              .ld_out = ld,
+                              .n_heads = s->q,
+                              .T = CHUNK,
+                              .pos0 = n - CHUNK,
+                              .scale = 0.1f};
+    double begun = 0;
+    for (int i = -1; i < TIMES; i++) {
+        if (i == 0) {
+            gpu_wait(g, NULL);
+            begun = seconds();
+        }
+        gpu_attend_prompt(g, &a);
+    }
+    say_operations(g, s, what, begun, 4.0 * s->q * s->D * CHUNK * (n - CHUNK / 2.0));
+    void *const all[] = {c.pool, (void *)c.table, (void *)c.n, c.pos, c.until, q, out};
+    for (int i = 0; i < 7; i++)
+        gpu_free(g, all[i]);
+}
+
+static void time_prompts(struct gpu *g)
+{
+    printf("\n| model | kernel of prompts | us | Gop | Top/s | of the peak "
+           "|\n|---|---|---|---|---|---|\n");
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        time_layer(g, &shapes[i]);
+        time_prompt(g, &shapes[i], "attention, the last 1,024 of 4,096", 4096);
+        time_prompt(g, &shapes[i], "attention, the last 1,024 of 32,768", 32768);
+    }
 }
 
 /* dx = dy W of gate and up, [TOKENS, 2 ffn] by [2 ffn, d]. */
@@ -292,7 +388,8 @@ static void time_gated(struct gpu *g, const struct shape *s, bool bf16)
 
 static void time_training(struct gpu *g)
 {
-    printf("\n| model | kernel of training | us | Gop | Top/s |\n|---|---|---|---|---|\n");
+    printf("\n| model | kernel of training | us | Gop | Top/s | of the peak "
+           "|\n|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         time_back(g, &shapes[i], true);
         time_back(g, &shapes[i], false);
@@ -308,6 +405,8 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0); /* who is stopped has told what he knows */
     if (argc > 1)
         bandwidth = strtod(argv[1], NULL);
+    if (argc > 2)
+        peak = strtod(argv[2], NULL);
     if (gpu_count(&d) == 0 || gpu_open(0, &g, &d) != KVF_OK) {
         fprintf(stderr, "bench_gpu: there is no CUDA device that can be used %s\n", d.text);
         return 77;
@@ -320,12 +419,12 @@ int main(int argc, char **argv)
         time_product(g, s, "gate, up", 2 * s->ffn, s->d);
         time_product(g, s, "down", s->d, s->ffn);
         time_product(g, s, "output matrix", s->vocab, s->d);
-        time_attention(g, s, "attention, step, 1,024", 1024, 1);
-        time_attention(g, s, "attention, step, 32,768", 32768, 1);
-        time_attention(g, s, "attention, 256 of 4,096", 4096, 256);
+        time_attention(g, s, "attention, step, 1,024", 1024);
+        time_attention(g, s, "attention, step, 32,768", 32768);
         time_round(g, s, "a cut of each head, 1,024", 1024, true);
         time_round(g, s, "a cut of all heads together, 1,024", 1024, false);
     }
+    time_prompts(g);
     time_training(g);
     gpu_close(g);
     return 0;

@@ -43,12 +43,12 @@ else
     echo "run.sh: $build has no programs, and they cannot be built here (nvcc, meson, ninja): nothing ran" >&2
     exit 1
 fi
-case $cards in # GB/s
-*H200*) bandwidth=4800 ;;
-*H100*PCIe*) bandwidth=2000 ;;
-*H100*) bandwidth=3350 ;;
-*A100*) bandwidth=2000 ;;
-*) bandwidth=4800 ;;
+case $cards in # GB/s, TFLOP/s of dense bf16
+*H200*) bandwidth=4800 peak=989 ;;
+*H100*PCIe*) bandwidth=2000 peak=756 ;;
+*H100*) bandwidth=3350 peak=989 ;;
+*A100*) bandwidth=2000 peak=312 ;;
+*) bandwidth=4800 peak=989 ;;
 esac
 
 begin=$(date +%s)
@@ -84,4 +84,4 @@ python=python3
 part "whole steps" 90 "$build/bench/bench_steps" $bandwidth
 part "whole runs" $((seconds - 150)) "$python" bench/gpu/runs.py --kvfate "$build/cli/kvfate" --models "$models" --limit $((seconds - 160)) --only \
     decode/SmolLM2-135M,decode/Qwen3-4B,prefill,train/SmolLM2-135M-2048,sparse/SmolLM2-135M-32768,survival/SmolLM2-135M,sparse/SmolLM2-135M-131072,trimkv/16378x4
-part "kernels" 120 "$build/bench/bench_gpu" $bandwidth
+part "kernels" 120 "$build/bench/bench_gpu" $bandwidth $peak
