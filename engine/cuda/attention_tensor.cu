@@ -485,15 +485,15 @@ static bool attend(struct gpu *g, const struct gpu_attention *a)
     return true;
 }
 
-/* Blocks are small where large ones would leave processors without two of them; a row has the same
- * bits in either. */
+/* Blocks are small where large ones would leave processors without any; a row has the same bits in
+ * either. */
 template <int WIDE> static bool attend_wide(struct gpu *g, const struct gpu_attention *a)
 {
     enum { TILES = WIDE > 128 ? 1 : 2 };
     auto how = attend<WIDE, TILES, true>;
     if (a->cap > 0 || a->log_beta || !(a->scale > 0))
         how = attend<WIDE, 1, false>;
-    else if (blocks_of(a, shape<WIDE, TILES>::ROWS) < 2 * (unsigned)g->processors)
+    else if (blocks_of(a, shape<WIDE, TILES>::ROWS) < (unsigned)g->processors)
         how = attend<WIDE, 1, true>;
     return how(g, a);
 }
