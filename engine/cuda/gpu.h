@@ -180,7 +180,7 @@ bool gpu_dense_gates(const struct gpu_matrix *part, int n);
  * missing, so that a row does not depend on how many there are: out has room for T rounded up to
  * whole GPU_GEMM_ROWS, and what is behind row T is noise.  false: there is no cuBLAS, or no room
  * for its tiles, and nothing was done. */
-enum { GPU_GEMM_ROWS = 256 };
+enum { GPU_GEMM_ROWS = 512 };
 bool gpu_gemm(struct gpu *g, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
               const struct gpu_matrix *part, int n);
 

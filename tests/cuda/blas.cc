@@ -2,6 +2,7 @@
  * is none. */
 #include "engine/cuda/blas.cuh"
 
+#include <algorithm>
 #include <cstdlib>
 
 struct blas {
@@ -26,13 +27,16 @@ static void product(enum weight_type type, const void *w, const void *x, float *
     std::vector<float> a(n), b(m);
     weight_dequant(a.data(), w, type, n);
     weight_dequant(b.data(), x, type, m);
-    for (int t = 0; t < T; t++)
+    for (int t = 0; t < T; t++) {
+        const float *row = b.data() + (size_t)t * (size_t)K;
+        bool nothing = std::all_of(row, row + K, [](float v) { return v == 0; });
         for (int i = 0; i < N; i++) {
             float sum = 0;
-            for (int k = 0; k < K; k++)
-                sum += a[(size_t)i * (size_t)K + (size_t)k] * b[(size_t)t * (size_t)K + (size_t)k];
+            for (int k = 0; k < K && !nothing; k++) /* rows that a chunk lacks are many */
+                sum += a[(size_t)i * (size_t)K + (size_t)k] * row[k];
             c[(size_t)t * ld + (size_t)i] = sum;
         }
+    }
 }
 
 bool blas_product(struct blas *, enum weight_type type, const void *w, const void *x, float *c,
