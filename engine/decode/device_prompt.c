@@ -415,7 +415,8 @@ static struct gpu_attention enter(const struct chunk *k)
 
 /* ---- on the host */
 
-/* Takes in the entries of a layer, once they are home. */
+/* Takes in the entries of a layer, once they are home.  With the first one comes memory for those
+ * of all, while the device is at work. */
 static int learn(const struct chunk *k, int layer)
 {
     struct session *s = k->s;
@@ -428,7 +429,8 @@ static int learn(const struct chunk *k, int layer)
                                             + (size_t)(i * H * p->n_pages) * m->page_bytes,
                                    .head_bytes = (size_t)pages_of(&of) * m->page_bytes,
                                    .gate = s->gate ? p->host.numbers + i * H * s->chunk : NULL};
-    int err = layer_reserve(s, layer, k->T);
+    int err = layer == 0 ? stock_entries(s, k->T) : KVF_OK;
+    err = err ? err : layer_reserve(s, layer, k->T);
     if (err)
         return err;
     if (!gpu_parcel_wait(m->gpu, i))
