@@ -55,6 +55,18 @@ DEVICE void list_pages(const struct gpu_attention &a, const struct place &b,
         n_listed[0] = n;
 }
 
+/* Asks for the first page of a block, where all pages are read: it is near when queries are there.
+ */
+template <class KV> DEVICE void ask_for_page(const struct gpu_attention &a, const struct place &b)
+{
+    size_t bytes = 2 * PAGE_SLOTS * (size_t)b.D * sizeof(KV);
+    if (b.split * PAGE_SLOTS >= b.n)
+        return;
+    const char *page = (const char *)page_keys<KV>(a.cache, b.h, b.split);
+    for (size_t at = threadIdx.x * LINE; at < bytes; at += LANES * LINE)
+        ask_for_line(page + at);
+}
+
 /* Queries in fours of a set, zeros where there are fewer; so are weights, which then stay so. */
 template <int QUERIES>
 DEVICE void load_queries(const struct gpu_attention &a, const struct place &b, in_shared<float> q,
@@ -381,7 +393,9 @@ template <int N> struct steps {
     float *work[N];
 };
 
-/* Block (KV head, split, some of its query heads of a sequence after those of the one before). */
+/* Block (KV head, split, some of its query heads of a sequence after those of the one before).  The
+ * kernel before may be the one that chooses what is read, or stores newcomers: where other entries
+ * lie was known before it. */
 template <class KV, int QUERIES, int N>
 __global__ void __launch_bounds__(LANES, sizeof(KV) == 2 ? 3 : 2)
     step_kernel(GIVEN struct steps<N> all)
@@ -391,14 +405,16 @@ __global__ void __launch_bounds__(LANES, sizeof(KV) == 2 ? 3 : 2)
     SHARED_DYNAMIC(int32_t, ints);
     SHARED(int32_t, told, 1);
     SHARED(int32_t, n_listed, 1);
-    earlier_done();
     int sequence = N > 1 ? (int)blockIdx.z / all.cut[0].passes : 0;
     int pass = N > 1 ? (int)blockIdx.z % all.cut[0].passes : (int)blockIdx.z;
     const struct gpu_attention &a = all.a[sequence];
     const struct cut &cut = all.cut[sequence];
     float *work = all.work[sequence];
-    if (N > 1 && (int)blockIdx.y >= cut.splits)
-        return; /* another sequence has more */
+    bool more = N > 1 && (int)blockIdx.y >= cut.splits; /* another sequence has more */
+    if (more || a.page)
+        earlier_done();
+    if (more)
+        return;
     const struct place b = place_of(a, cut, pass);
     int set = cut.sets * FOUR, at_fade = AT_WEIGHTS + set * PAGE_SLOTS, at_q = at_fade + set;
     struct memory m = {tiles,
@@ -408,8 +424,12 @@ __global__ void __launch_bounds__(LANES, sizeof(KV) == 2 ? 3 : 2)
                        floats + at_q,
                        ints + (at_q + set * b.D),
                        0};
+    if (!a.page)
+        ask_for_page<KV>(a, b);
     if (warp_of_block() == WARPS - 1)
         list_pages(a, b, m.list, n_listed);
+    if (!a.page)
+        earlier_done();
     load_queries<QUERIES>(a, b, m.q, m.p);
     __syncthreads();
     m.n_pages = n_listed[0];

@@ -113,9 +113,16 @@ DEVICE void earlier_done()
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
+
+/* Asks for the line at p of the device's memory: it is nearer when it is read.  What is written
+ * there meanwhile is not missed, as only the cache that all processors share has it. */
+DEVICE void ask_for_line(const void *p)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
 #endif
 
-enum { WARP = 32 };
+enum { WARP = 32, LINE = 128 /* bytes */ };
 
 static inline unsigned blocks_for(size_t n, size_t per)
 {

@@ -2,7 +2,7 @@
  */
 #include "engine/cuda/device.cuh"
 
-enum { LANES = 256 };
+enum { LANES = GPU_MOST_CHANNELS };
 
 /* What a row is multiplied with before its weights, in the order of sums of rmsnorm_kernel. */
 DEVICE float norm_of(const float *row, int D, float eps)
@@ -33,49 +33,46 @@ template <int N> struct newcomers {
 };
 
 /* Block (head of queries, keys or values, token, sequence); a lane one channel, the next of a pair
- * beside it. */
+ * beside it.  All but the row itself was there before the kernel that makes the row. */
 template <class KV, int N>
 __global__ void __launch_bounds__(LANES) settle_kernel(GIVEN struct newcomers<N> all)
 {
     size_t t = blockIdx.y;
     const struct gpu_cache &cache = all.cache[N > 1 ? blockIdx.z : 0];
     const struct gpu_newcomer &x = all.x[N > 1 ? blockIdx.z : 0];
-    int head = (int)blockIdx.x, h = head - x.n_heads, D = cache.D;
-    bool value = h >= cache.heads;
-    earlier_done();
+    int head = (int)blockIdx.x, h = head - x.n_heads, D = cache.D, c = (int)threadIdx.x;
+    bool value = h >= cache.heads, there = c < D;
     size_t first_of_head = t * x.ld + (size_t)head * (size_t)D;
     float *row = x.qkv + first_of_head;
     const float *in = x.from ? x.from + first_of_head : row;
-    const float *w = h < 0 ? x.q_norm : x.k_norm;
+    const float *norm = h < 0 ? x.q_norm : x.k_norm, *w = value ? NULL : norm;
     h = value ? h - cache.heads : h;
-    float scale = w && !value ? norm_of(in, D, x.eps) : 1;
-    int slot = h < 0 ? 0 : x.slot[h] + (int)t;
     const int32_t *until = x.until ? x.until + t * (size_t)cache.heads : NULL;
-    const float *turn = x.cos_sin ? x.cos_sin + t * (size_t)x.n_rot : NULL;
-    for (int first = 0; first < D; first += (int)blockDim.x) {
-        int c = first + (int)threadIdx.x;
-        float v = c < D ? in[c] : 0;
-        if (w && !value && c < D)
-            v = v * scale * w[c];
-        if (x.unturned && !value && c < D)
-            x.unturned[t * x.ld_unturned + (size_t)(head * D + c)] = v;
-        float other = __shfl_xor_sync(ALL_LANES, v, 1);
-        if (turn && !value && c / 2 < x.n_rot / 2) {
-            float cosine = turn[c / 2 * 2], sine = turn[c / 2 * 2 + 1];
-            v = c % 2 ? other * sine + v * cosine : v * cosine - other * sine;
-        }
-        if (c < D)
-            row[c] = v;
-        if (c < D && h >= 0)
-            store<KV>(cache, h, slot, c, value, v, until);
-    }
+    bool turns = x.cos_sin && !value && there && c / 2 < x.n_rot / 2;
+    const float *turn = x.cos_sin + (turns ? t * (size_t)x.n_rot + (size_t)(c / 2 * 2) : 0);
+    float cosine = turns ? turn[0] : 1, sine = turns ? turn[1] : 0;
+    float weight = w && there ? w[c] : 1;
+    int slot = h < 0 ? 0 : x.slot[h] + (int)t;
+    earlier_done();
+    float scale = w ? norm_of(in, D, x.eps) : 1, v = there ? in[c] : 0;
+    if (w)
+        v = v * scale * weight;
+    if (x.unturned && !value && there)
+        x.unturned[t * x.ld_unturned + (size_t)(head * D + c)] = v;
+    float other = __shfl_xor_sync(ALL_LANES, v, 1);
+    if (turns)
+        v = c % 2 ? other * sine + v * cosine : v * cosine - other * sine;
+    if (there)
+        row[c] = v;
+    if (there && h >= 0)
+        store<KV>(cache, h, slot, c, value, v, until);
 }
 
 template <int N>
 static void settle(struct gpu *g, const struct gpu_cache *c, const struct gpu_newcomer *x, int n)
 {
     auto kernel = c->type == KV_F16 ? settle_kernel<uint16_t, N> : settle_kernel<float, N>;
-    int lanes = c->D < LANES ? (c->D + WARP - 1) / WARP * WARP : LANES;
+    int lanes = (c->D + WARP - 1) / WARP * WARP;
     struct newcomers<N> all = {
     };
     for (int i = 0; i < n; i++) {

@@ -545,6 +545,11 @@ inline void earlier_done()
 {
     emulated::current->waited = true;
 }
+inline void ask_for_line(const void *p)
+{
+    if (!emulated::in_device(p, 1))
+        emulated::note("ask_for_line", "a line that is not in the device's memory");
+}
 inline float rsqrtf(float x)
 {
     return 1.0f / sqrtf(x);
