@@ -37,9 +37,7 @@ tests="$build/tests/$kind/test_${kind}_"
 
 make() {
     [ -e "$build/build.ninja" ] || meson setup "$build" --buildtype=release -Dcuda=$cuda
-    targets=
-    [ -z "$emulated" ] || for name in $names; do targets="$targets tests/cuda/test_cuda_$name"; done
-    ninja -C "$build" $targets # all, for the models that whole runs need
+    ninja -C "$build" # all, for the models that whole runs need
 }
 mkdir -p "$build"
 logs="$build/gpu-logs"
@@ -73,29 +71,50 @@ why() { # log: the first lines that say what failed
     grep -hE '\[FAIL\]|\[TIMEOUT\]|CRASH|========= (Error|Invalid|Race|Uninit|Program hit|ERROR SUMMARY)|emulation:|Assertion Failed|error' "$1" |
         grep -v 'ERROR SUMMARY: 0' | head -6 | sed 's/^/    /'
 }
-say() { # log, what, status, seconds
-    passed=$(sed -n 's/.*Synthesis: Tested: .\{0,9\}\b\([0-9][0-9]*\).*Passing: .\{0,9\}\b\([0-9][0-9]*\).*/\2 of \1/p' "$1" | tail -1)
-    case $3:$passed in
-    0:"0 of 0") row "$2" "SKIPPED: $(grep -h 'SKIP' "$1" | head -1 | cut -c1-120)" ;;
-    0:*) row "$2" "as the reference: $passed tests, $4 s" ;;
-    124:*) row "$2" "not through in $4 s" ;;
-    *)
-        row "$2" "FAILED ($3): ${passed:-none} tests, $4 s"
-        { echo "$2:" && why "$1"; } >>"$logs/failures"
-        failed=1
-        ;;
-    esac
+# tests_of LOG: how many passed, of how many
+tests_of() {
+    sed -n 's/.*Synthesis: Tested: .\{0,9\}\b\([0-9][0-9]*\).*Passing: .\{0,9\}\b\([0-9][0-9]*\).*/\2 \1/p' "$1" | tail -1
 }
-# run SUFFIX LIMIT BEFORE NAME [FILTER]: one test with a command before it, into its log
+# run SUFFIX LIMIT BEFORE NAME [FILTER [PIECE]]: tests of a program with a command before it, into a log
 run() {
     status=0
     from=$(date +%s)
-    timeout -k 5 "$2" $3 "$tests$4" --jobs 1 ${5:+--filter "$5"} >"$logs/$4$1.log" 2>&1 || status=$?
-    echo "$status $(($(date +%s) - from))" >"$logs/$4$1.status"
+    log="$logs/$4$1${6:+.$6}"
+    timeout -k 5 "$2" $3 "$tests$4" --jobs 1 ${5:+--filter "$5"} >"$log.log" 2>&1 || status=$?
+    echo "$status $(($(date +%s) - from))" >"$log.status"
 }
-tell() { # SUFFIX NAME
-    read -r status took <"$logs/$2$1.status" || return
-    say "$logs/$2$1.log" "$2${1:+, ${1#.}}" "$status" "$took"
+# tell SUFFIX NAME: how the pieces of a program went, as one
+tell() {
+    suffix=$1 name=$2 passed=0 all=0 took=0 worst=0 cut=
+    what="$name${suffix:+, ${suffix#.}}"
+    for log in "$logs/$name$suffix.log" "$logs/$name$suffix".[0-9]*.log; do
+        [ -e "$log" ] || continue
+        read -r status time <"${log%.log}.status" || status=1 time=0
+        set -- $(tests_of "$log")
+        passed=$((passed + ${1:-0})) all=$((all + ${2:-0}))
+        [ "$time" -lt "$took" ] || took=$time
+        case $status in
+        0) ;;
+        124 | 137) cut=1 ;;
+        *) worst=$status && { echo "$what:" && why "$log"; } >>"$logs/failures" ;;
+        esac
+    done
+    if [ "$worst" -ne 0 ]; then
+        row "$what" "FAILED ($worst): $passed of $all tests, $took s"
+        failed=1
+    elif [ -n "$cut" ]; then
+        row "$what" "not through in $took s: so far $passed tests as the reference"
+    elif [ "$all" -eq 0 ]; then
+        row "$what" "SKIPPED: $(grep -h 'SKIP' "$logs/$name$suffix"*.log | head -1 | cut -c1-120)"
+    else
+        row "$what" "as the reference: $passed of $all tests, $took s"
+    fi
+}
+# pieces NAME: the tests of a program that takes long under a checker, which then run one by one
+pieces() {
+    case $1 in
+    session | chunks | graph | decisions | pass) "$tests$1" --list | sed -n 's/.*── \([a-z_0-9]*\).*/\1/p' ;;
+    esac
 }
 # side_by_side SUFFIX LIMIT BEFORE: all tests at once
 side_by_side() {
@@ -106,7 +125,12 @@ side_by_side() {
         return
     fi
     for name in $names; do
-        run "$1" "$limit" "$3" "$name" &
+        piece=0
+        for test in ${3:+$(pieces "$name")}; do
+            piece=$((piece + 1))
+            run "$1" "$limit" "$3" "$name" "$name/$test" $piece &
+        done
+        [ $piece -gt 0 ] || run "$1" "$limit" "$3" "$name" &
     done
     wait
     for name in $names; do
