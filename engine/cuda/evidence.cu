@@ -140,18 +140,30 @@ void gpu_drop_keys(struct gpu *g, const struct gpu_heads *h, int together, doubl
     LAUNCH(kernel, (unsigned)h->cache.heads, CHANNELS, 0, g, in, together, anchor);
 }
 
-__global__ void numbers_kernel(struct gpu_heads h, int first, int n, float *column,
-                               const float *numbers)
+/* What a launch is given of all sequences. */
+struct all_numbers {
+    struct gpu_numbers of[GPU_TOGETHER];
+};
+
+/* Lane (head), of sequence blockIdx.y. */
+__global__ void numbers_kernel(GIVEN struct all_numbers all, int heads)
 {
-    int at = first + (int)(blockIdx.x * blockDim.x + threadIdx.x);
-    if (at < first + n)
-        column[(size_t)at * (size_t)h.cache.ld_slot + (size_t)h.slot[at]] = numbers[at];
+    const struct gpu_numbers &x = all.of[blockIdx.y];
+    int at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (at >= heads)
+        return;
+    float number = x.from[at];
+    if (x.column)
+        x.column[(size_t)at * (size_t)x.ld_slot + (size_t)x.slot[at]] = number;
+    if (x.home)
+        x.home[at] = number;
 }
 
-void gpu_take_numbers(struct gpu *g, const struct gpu_heads *h, int first, int n, float *column,
-                      const float *numbers)
+void gpu_take_numbers(struct gpu *g, const struct gpu_numbers *of, int n, int heads)
 {
-    struct gpu_heads in = *h;
-    LAUNCH(numbers_kernel, blocks_for((size_t)n, LANES), LANES, 0, g, in, first, n, column,
-           numbers);
+    struct all_numbers all = {};
+    for (int i = 0; i < n; i++)
+        all.of[i] = of[i];
+    dim3 grid(blocks_for((size_t)heads, LANES), (unsigned)n);
+    LAUNCH(numbers_kernel, grid, LANES, 0, g, all, heads);
 }

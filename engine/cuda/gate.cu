@@ -7,16 +7,39 @@ enum { LANES = 256 };
 enum act { ACT_NONE, ACT_SILU, ACT_GELU, ACT_RELU };  /* enum gate_activation */
 enum ending { ENDS, ENDS_LOG_SIGMOID, ENDS_SIGMOID }; /* enum gate_ending */
 
-__global__ void gather_kernel(struct gpu_runs r, int all, float *out)
+/* Where run i of token t and unit u of a row lies. */
+DEVICE const float *run_of(const struct gpu_runs &r, int i, int row, int t, int u)
 {
-    int i = (int)(blockIdx.x * blockDim.x + threadIdx.x), unit = (int)blockIdx.z, run = 0, j = i;
-    size_t t = blockIdx.y, row = t * (size_t)r.n_units + (size_t)unit;
+    return r.from[row][i] + (size_t)t * r.ld[i] + (size_t)(u * r.step[i]);
+}
+
+__global__ void gather_kernel(GIVEN struct gpu_runs r, int all, float *out)
+{
+    int i = (int)(blockIdx.x * blockDim.x + threadIdx.x), run = 0, j = i;
+    int at = (int)blockIdx.y, row = at / r.T, unit = (int)blockIdx.z;
     if (i >= all)
         return;
     for (; j >= r.count[run]; run++)
         j -= r.count[run];
-    out[row * (size_t)all + (size_t)i] =
-        r.from[run][t * r.ld[run] + (size_t)(unit * r.step[run] + j)];
+    out[((size_t)at * (size_t)r.n_units + (size_t)unit) * (size_t)all + (size_t)i] =
+        run_of(r, run, row, at % r.T, unit)[j];
+}
+
+/* Block (run, row and token, unit), with the order of sums of rmsnorm_kernel. */
+__global__ void __launch_bounds__(LANES)
+    gather_normed_kernel(GIVEN struct gpu_runs r, int all, float *out)
+{
+    int run = (int)blockIdx.x, at = (int)blockIdx.y, unit = (int)blockIdx.z, t = at % r.T;
+    const float *x = run_of(r, run, at / r.T, t, unit), *w = r.norm[run] + (size_t)t * r.ld_norm;
+    float *to = out + ((size_t)at * (size_t)r.n_units + (size_t)unit) * (size_t)all;
+    for (int i = 0; i < run; i++)
+        to += r.count[i];
+    double square = 0;
+    for (int c = (int)threadIdx.x; c < r.count[run]; c += LANES)
+        square += (double)x[c] * (double)x[c];
+    float scale = (float)(1.0 / sqrt(block_sum(square) / r.count[run] + (double)r.eps));
+    for (int c = (int)threadIdx.x; c < r.count[run]; c += LANES)
+        to[c] = x[c] * scale * w[c];
 }
 
 void gpu_join_runs(struct gpu *g, const struct gpu_runs *runs, float *out)
@@ -25,8 +48,12 @@ void gpu_join_runs(struct gpu *g, const struct gpu_runs *runs, float *out)
     int all = 0;
     for (int i = 0; i < r.n; i++)
         all += r.count[i];
-    dim3 grid(blocks_for((size_t)all, LANES), (unsigned)r.T, (unsigned)r.n_units);
-    LAUNCH(gather_kernel, grid, LANES, 0, g, r, all, out);
+    dim3 grid(blocks_for((size_t)all, LANES), (unsigned)(r.n_rows * r.T), (unsigned)r.n_units);
+    dim3 each((unsigned)r.n, grid.y, grid.z);
+    if (r.norm[0])
+        LAUNCH(gather_normed_kernel, each, LANES, 0, g, r, all, out);
+    else
+        LAUNCH(gather_kernel, grid, LANES, 0, g, r, all, out);
 }
 
 DEVICE float activated(float x, int act)
@@ -60,6 +87,13 @@ void gpu_gate_act(struct gpu *g, float *x, const float *bias, const float *with,
     LAUNCH(act_kernel, grid, LANES, 0, g, x, bias, with, n, act);
 }
 
+DEVICE float ended(float z, int ending)
+{
+    if (ending == ENDS_LOG_SIGMOID)
+        return (z < 0 ? z : 0.0f) - log1pf(expf(-fabsf(z)));
+    return ending == ENDS_SIGMOID ? 1.0f / (1.0f + expf(-z)) : z;
+}
+
 __global__ void end_kernel(float *out, size_t ld, const float *x, const float *bias, int n,
                            int ending)
 {
@@ -68,12 +102,7 @@ __global__ void end_kernel(float *out, size_t ld, const float *x, const float *b
         return;
     size_t t = blockIdx.y;
     float z = x[t * (size_t)n + (size_t)i];
-    z = bias ? z + bias[i] : z;
-    if (ending == ENDS_LOG_SIGMOID)
-        z = (z < 0 ? z : 0.0f) - log1pf(expf(-fabsf(z)));
-    else if (ending == ENDS_SIGMOID)
-        z = 1.0f / (1.0f + expf(-z));
-    out[t * ld + (size_t)i] = z;
+    out[t * ld + (size_t)i] = ended(bias ? z + bias[i] : z, ending);
 }
 
 void gpu_gate_end(struct gpu *g, float *out, size_t ld, const float *x, const float *bias, int T,
@@ -81,6 +110,122 @@ void gpu_gate_end(struct gpu *g, float *out, size_t ld, const float *x, const fl
 {
     dim3 grid(blocks_for((size_t)n, LANES), (unsigned)T);
     LAUNCH(end_kernel, grid, LANES, 0, g, out, ld, x, bias, n, ending);
+}
+
+/* ---- all networks of a step */
+
+enum { QUAD = 4, OUTPUTS = 4 /* of a warp */, STRIDE = QUAD * WARP };
+
+/* What row r gives net i. */
+DEVICE const float *stage_in(const struct gpu_gate_stage &s, int r, int net)
+{
+    return s.x[r] + (size_t)(net / s.units) * s.ld_x + (size_t)(net % s.units * s.K);
+}
+
+/* The sum of output n becomes what the next stage reads, or a number. */
+DEVICE void stage_out(const struct gpu_gate_stage &s, int r, int net, int n, float v)
+{
+    size_t at = (size_t)net * (size_t)s.N + (size_t)n;
+    v = s.bias ? v + s.bias[at] : v;
+    if (s.last)
+        v = ended(v, s.ending);
+    else
+        v = s.with[r] ? v * s.with[r][at] : activated(v, s.act);
+    s.out[r][at] = v;
+}
+
+/* Four channels from k on; 0 from K on. */
+DEVICE float4 quad_at(const float *x, int k, int K, bool whole)
+{
+    if (whole && k < K)
+        return *(const float4 *)(const void *)(x + k);
+    return {k < K ? x[k] : 0, k + 1 < K ? x[k + 1] : 0, k + 2 < K ? x[k + 2] : 0,
+            k + 3 < K ? x[k + 3] : 0};
+}
+
+DEVICE float quad_add(float4 x, float4 w, float sum)
+{
+    return fmaf(x.w, w.w, fmaf(x.z, w.z, fmaf(x.y, w.y, fmaf(x.x, w.x, sum))));
+}
+
+/* Block (outputs, net): a warp has OUTPUTS of them, of all rows, whose channels its lanes share out
+ * in quads.  What it sums does not depend on how many rows there are. */
+template <int ROWS>
+__global__ void __launch_bounds__(LANES) stage_kernel(GIVEN struct gpu_gate_stage s, bool whole)
+{
+    int net = (int)blockIdx.y, first = ((int)blockIdx.x * (LANES / WARP) + warp_of_block()) * OUTPUTS;
+    const float *w[OUTPUTS], *x[ROWS];
+    float sum[ROWS][OUTPUTS] = {{0}};
+    if (first >= s.N)
+        return;
+#pragma unroll
+    for (int j = 0; j < OUTPUTS; j++)
+        w[j] = s.w + ((size_t)net * (size_t)s.N + (size_t)(first + j < s.N ? first + j : s.N - 1))
+                         * (size_t)s.K;
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        x[r] = stage_in(s, r < s.n_rows ? r : s.n_rows - 1, net);
+#pragma unroll 2
+    for (int k = lane_of_warp() * QUAD; k < s.K; k += STRIDE) {
+        float4 a[OUTPUTS];
+#pragma unroll
+        for (int j = 0; j < OUTPUTS; j++)
+            a[j] = quad_at(w[j], k, s.K, whole);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            float4 b = quad_at(x[r], k, s.K, whole);
+#pragma unroll
+            for (int j = 0; j < OUTPUTS; j++)
+                sum[r][j] = quad_add(b, a[j], sum[r][j]);
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int j = 0; j < OUTPUTS; j++) {
+            float v = warp_sum(sum[r][j]);
+            if (lane_of_warp() == j && r < s.n_rows && first + j < s.N)
+                stage_out(s, r, net, first + j, v);
+        }
+}
+
+/* Lane (output), block (outputs, net, row): a chain of fused steps. */
+__global__ void exact_stage_kernel(GIVEN struct gpu_gate_stage s)
+{
+    int n = (int)(blockIdx.x * blockDim.x + threadIdx.x), net = (int)blockIdx.y;
+    if (n >= s.N)
+        return;
+    const float *x = stage_in(s, (int)blockIdx.z, net);
+    const float *w = s.w + ((size_t)net * (size_t)s.N + (size_t)n) * (size_t)s.K;
+    float sum = 0;
+    for (int k = 0; k < s.K; k++)
+        sum = fmaf(x[k], w[k], sum);
+    stage_out(s, (int)blockIdx.z, net, n, sum);
+}
+
+/* Whether all that is read lies at addresses of quads. */
+static bool in_quads(const struct gpu_gate_stage *s)
+{
+    size_t all = (size_t)s->w | s->ld_x * sizeof(float) | (size_t)s->K * sizeof(float);
+    for (int r = 0; r < s->n_rows; r++)
+        all |= (size_t)s->x[r];
+    return all % (QUAD * sizeof(float)) == 0;
+}
+
+void gpu_gate_stage(struct gpu *g, const struct gpu_gate_stage *stage, bool exact)
+{
+    struct gpu_gate_stage s = *stage;
+    bool whole = in_quads(stage);
+    dim3 each(blocks_for((size_t)s.N, LANES), (unsigned)s.nets, (unsigned)s.n_rows);
+    dim3 grid(blocks_for((size_t)s.N, LANES / WARP * OUTPUTS), (unsigned)s.nets);
+    if (exact)
+        LAUNCH(exact_stage_kernel, each, LANES, 0, g, s);
+    else if (s.n_rows > 4)
+        LAUNCH(stage_kernel<GPU_TOGETHER>, grid, LANES, 0, g, s, whole);
+    else if (s.n_rows > 1)
+        LAUNCH(stage_kernel<4>, grid, LANES, 0, g, s, whole);
+    else
+        LAUNCH(stage_kernel<1>, grid, LANES, 0, g, s, whole);
 }
 
 /* As admission_after of parts.h. */

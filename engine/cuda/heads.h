@@ -104,21 +104,32 @@ void gpu_take_moments(struct gpu *g, const float *q, int n_heads, int D, double 
                       double *outer);
 /* What is marked as gone leaves the anchor, before gpu_cut. */
 void gpu_drop_keys(struct gpu *g, const struct gpu_heads *h, int together, double *anchor);
-/* Stores numbers[first .. first + n) with the newcomers of these heads, in column [heads][ld_slot].
- */
-void gpu_take_numbers(struct gpu *g, const struct gpu_heads *h, int first, int n, float *column,
-                      const float *numbers);
+/* Numbers of gates, [heads] of each of n <= GPU_TOGETHER sequences, are stored with the newcomers
+ * and come home, in one launch. */
+struct gpu_numbers {
+    const float *from;
+    float *home;   /* pinned, there after gpu_wait; NULL: nobody asks */
+    float *column; /* [heads][ld_slot]; NULL: nobody asks */
+    const int32_t *slot;
+    int ld_slot;
+};
+void gpu_take_numbers(struct gpu *g, const struct gpu_numbers *of, int n, int heads);
 
-/* ---- the networks of gates (gates_net), for T tokens */
+/* ---- the networks of gates (gates_net) */
 
-/* Copies n runs of `count` floats into out, one behind the other: from[i] + t * ld[i] + unit *
- * step[i], for each of n_units, for each of T tokens. */
+/* Copies n runs of `count` floats one behind the other, of each of n_units, of each of T tokens, of
+ * each of n_rows <= GPU_TOGETHER rows: from[row][i] + t * ld[i] + unit * step[i].  With norms each
+ * run is what gpu_rmsnorm makes of it. */
 enum { GPU_MOST_RUNS = 3 };
 struct gpu_runs {
-    const float *from[GPU_MOST_RUNS];
+    const float *from[GPU_TOGETHER][GPU_MOST_RUNS];
     size_t ld[GPU_MOST_RUNS];
-    int step[GPU_MOST_RUNS], count[GPU_MOST_RUNS], n, n_units, T;
+    int step[GPU_MOST_RUNS], count[GPU_MOST_RUNS], n, n_units, T, n_rows;
+    const float *norm[GPU_MOST_RUNS]; /* + t * ld_norm: [count] of each run; NULL: none has one */
+    size_t ld_norm;
+    float eps;
 };
+/* out: [n_rows][T][n_units][all runs] */
 void gpu_join_runs(struct gpu *g, const struct gpu_runs *runs, float *out);
 /* Of rows x [T][n]: x[t][i] = act(x[t][i] + bias[i]), or times with[t][i] instead of act; bias and
  * with may be NULL.  act: as enum gate_activation; ending: as enum gate_ending, instead of act,
@@ -127,6 +138,21 @@ void gpu_gate_act(struct gpu *g, float *x, const float *bias, const float *with,
                   int act);
 void gpu_gate_end(struct gpu *g, float *out, size_t ld, const float *x, const float *bias, int T,
                   int n, int ending);
+/* A stage of the networks of all layers, `units` of each, for one token of each of n_rows <=
+ * GPU_TOGETHER sequences, in one launch; a row has the same bits for any number of them.  Net i is
+ * unit i % units of layer i / units: of row r it reads K floats at x[r] + layer * ld_x + unit * K
+ * and leaves N at out[r] + i * N, behind bias and activation, or times what is at with[r] + i * N
+ * in its place; the last stage has the ending instead. */
+struct gpu_gate_stage {
+    const float *w, *bias; /* [nets][N][K], [nets][N] or NULL */
+    int nets, units, N, K, n_rows;
+    const float *x[GPU_TOGETHER], *with[GPU_TOGETHER]; /* with NULL: the activation */
+    float *out[GPU_TOGETHER];
+    size_t ld_x;
+    int act, ending;
+    bool last;
+};
+void gpu_gate_stage(struct gpu *g, const struct gpu_gate_stage *stage, bool exact);
 /* Who is admitted: entry t of head h, in slot first[h] + t of the cache and at position pos0 + t,
  * stays where numbers[t][h] is at least tau (above: larger), and else for `stays` queries; either
  * no longer than `window` (0: there is none). */

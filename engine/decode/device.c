@@ -62,11 +62,17 @@ static const float *enter(struct session *s, float *normed, const float *norm, i
     return normed;
 }
 
+/* Whether a step keeps what the branches of attention read. */
+static bool keeps(const struct session *s)
+{
+    return s->stepping && ((const struct mirror *)s->mirror)->kept;
+}
+
 /* Where x behind the norm of attention is left. */
 static float *normed_of(const struct session *s, int layer)
 {
     const struct mirror *m = s->mirror;
-    return s->stepping && m->kept ? m->kept + (size_t)layer * m->ld_kept : m->normed;
+    return keeps(s) ? m->kept + (size_t)layer * m->ld_kept : m->normed;
 }
 
 void device_project(struct session *s, int layer, int T, float *qkv)
@@ -88,6 +94,8 @@ void device_project(struct session *s, int layer, int T, float *qkv)
     }
     if (w->qkv_bias)
         gpu_add_row(m->gpu, qkv, s->ld_qkv, w->qkv_bias, T, (G + 2 * H) * D);
+    if (keeps(s) && !w->attn_norm)
+        gpu_copy(m->gpu, normed_of(s, layer), m->x, (size_t)T * d * sizeof *m->x);
 }
 
 void device_norm_heads(struct session *s, int layer, int T, float *qkv)
@@ -126,14 +134,7 @@ struct gpu_newcomer device_newcomer(const struct session *s, int layer, int T, c
 const float *device_normed(const struct session *s, int layer)
 {
     const struct mirror *m = s->mirror;
-    return weights_of(s)->layer[layer].attn_norm ? normed_of(s, layer) : m->x;
-}
-
-bool device_keeps_normed(const struct session *s, int layer)
-{
-    const struct mirror *m = s->mirror;
-    const float *normed = device_normed(s, layer);
-    return normed != m->x && normed != m->normed;
+    return weights_of(s)->layer[layer].attn_norm || keeps(s) ? normed_of(s, layer) : m->x;
 }
 
 static void project(struct session *s, int layer, int T)

@@ -31,7 +31,7 @@ struct mirror;
 /* Rows of what goes through the networks of gates (device_gates.c). */
 struct gate_rows {
     float *in, *hidden[2];
-    size_t n, wide;
+    size_t n_in, n_hidden; /* floats of each */
 };
 void mirror_free_gates(struct mirror *m);
 
@@ -44,7 +44,8 @@ struct mirror {
     struct gpu *gpu;
     float *x, *normed, *qkv, *att, *branch, *gate_up, *logits; /* as of the session */
     float *row;                                                /* [d_model] */
-    float *kept; /* [L][ld_kept] of a step, rows behind the norms of attention; NULL: in normed */
+    float *kept; /* [L][ld_kept] of a step, rows behind the norms of attention, or as they are where
+                    there is none; NULL: those are in normed */
     size_t ld_kept;
     int n_kept;   /* rows of a layer */
     int n_logits; /* rows of logits */
@@ -108,7 +109,6 @@ void mirror_put_pages(struct session *s, int layer, int head, const struct cache
 void device_project(struct session *s, int layer, int T, float *qkv);
 void device_norm_heads(struct session *s, int layer, int T, float *qkv);
 const float *device_normed(const struct session *s, int layer); /* what device_project has read */
-bool device_keeps_normed(const struct session *s, int layer);   /* until the step ends */
 /* T newcomers as far as they follow from the model: heads, norms (but wide ones, for which there is
  * device_norm_heads) and rotation, by turns of one after the other; those of layers with windows
  * lie `local` floats behind. */
@@ -120,7 +120,8 @@ void device_logits(struct session *s, const float *rows, int T);
 
 /* Room for the logits of T rows; KVF_OK or KVF_E_NOMEM. */
 int mirror_hold_logits(struct session *s, int T);
-/* The same for what T rows of a step leave behind the norms of attention of all layers. */
+/* The same for what T rows of a step leave behind the norms of attention of all layers; there until
+ * the step ends. */
 int mirror_hold_normed(struct session *s, int T);
 
 /* Rows of attention that have come to the host: of each query head R of them, ld apart. */

@@ -5,26 +5,23 @@
 #include "base/mem.h"
 #include "engine/decode/device_step.h"
 
-struct gate_layer { /* a linear layer of a unit */
-    struct gpu_matrix w;
-    float *bias; /* NULL: none */
-};
-
 enum { MOST_STAGES = 3 };
+
+/* A linear layer of all units of all layers, one behind the other. */
+struct stage {
+    float *w, *bias; /* [nets][N][K], [nets][N] or NULL */
+    int N, K;
+};
 
 struct device_gates {
     struct device_gates *next;
     char hash[33];
     struct gate_net net;
-    struct gate_layer *stage; /* [L][n_units][n_stages] */
-    float *norm[2];           /* [L][head_dim] or NULL */
-    int n, hidden_n;          /* linear layers altogether; the widest */
+    int nets; /* units of all layers */
+    struct stage stage[MOST_STAGES];
+    float *norm[2]; /* [L][head_dim] or NULL */
+    int hidden_n;   /* the widest */
 };
-
-static struct gate_layer *stage_of(const struct device_gates *d, int layer, int unit, int stage)
-{
-    return &d->stage[(layer * d->net.n_units + unit) * d->net.n_stages + stage];
-}
 
 static float *put(struct gpu *g, const float *v, size_t n)
 {
@@ -34,53 +31,60 @@ static float *put(struct gpu *g, const float *v, size_t n)
     return p;
 }
 
-static int put_stage(struct gpu *g, const struct gates *gates, struct device_gates *d, int layer,
-                     int unit, int stage)
+/* Stage i of a network goes to its place; w is room for it on the host. */
+static void put_weights(struct gpu *g, const struct gates *gates, const struct device_gates *d,
+                        int net, int i, float *w)
 {
-    const struct gate_stage from = gates_stage(gates, layer, unit, stage);
-    struct gate_layer *to = stage_of(d, layer, unit, stage);
-    size_t n = (size_t)from.N * (size_t)from.K;
-    float *w = MEM_RAW(float, n);
-    if (!w)
-        return KVF_E_NOMEM;
-    gates_weights(gates, layer, unit, stage, w);
-    to->w = (struct gpu_matrix){.data = put(g, w, n),
-                                .type = WEIGHT_F32,
-                                .N = from.N,
-                                .K = from.K,
-                                .row_bytes = (size_t)from.K * sizeof *w};
+    int units = d->net.n_units;
+    const struct gate_stage from = gates_stage(gates, net / units, net % units, i);
+    const struct stage *to = &d->stage[i];
+    size_t n = (size_t)to->N * (size_t)to->K;
+    gates_weights(gates, net / units, net % units, i, w);
+    gpu_put(g, to->w + (size_t)net * n, w, n * sizeof *w);
+    if (to->bias)
+        gpu_put(g, to->bias + net * to->N, from.bias, (size_t)to->N * sizeof *w);
+}
+
+static int put_stage(struct gpu *g, const struct gates *gates, struct device_gates *d, int i)
+{
+    const struct gate_stage from = gates_stage(gates, 0, 0, i);
+    struct stage *to = &d->stage[i];
+    size_t nets = (size_t)d->nets, N = (size_t)from.N, K = (size_t)from.K;
+    float *w = mem_alloc(N, K * sizeof *w);
+    to->N = from.N;
+    to->K = from.K;
+    to->w = gpu_alloc(g, nets * N, K * sizeof *w);
+    to->bias = from.bias ? gpu_alloc(g, nets * N, sizeof *w) : NULL;
+    bool room = w && to->w && (to->bias || !from.bias);
+    for (int net = 0; room && net < d->nets; net++)
+        put_weights(g, gates, d, net, i, w);
     mem_free(w);
-    if (from.bias)
-        to->bias = put(g, from.bias, (size_t)from.N);
     d->hidden_n = from.N > d->hidden_n ? from.N : d->hidden_n;
-    return to->w.data && (!from.bias || to->bias) ? KVF_OK : KVF_E_NOMEM;
+    return room ? KVF_OK : KVF_E_NOMEM;
 }
 
 static int put_net(struct gpu *g, const struct gates *gates, const struct model_config *c,
                    struct device_gates *d)
 {
-    size_t D = (size_t)c->head_dim, norms = (size_t)c->n_layers * D;
+    size_t norms = (size_t)c->n_layers * (size_t)c->head_dim;
     int err = KVF_OK;
-    d->n = c->n_layers * d->net.n_units * d->net.n_stages;
-    d->stage = MEM_NEW(struct gate_layer, (size_t)d->n);
-    for (int i = 0; d->stage && !err && i < d->n; i++)
-        err = put_stage(g, gates, d, i / d->net.n_stages / d->net.n_units,
-                        i / d->net.n_stages % d->net.n_units, i % d->net.n_stages);
+    d->nets = c->n_layers * d->net.n_units;
+    for (int i = 0; !err && i < d->net.n_stages; i++)
+        err = put_stage(g, gates, d, i);
     for (int i = 0; i < 2 && d->net.norm[i]; i++)
         d->norm[i] = put(g, d->net.norm[i], norms);
     bool rest = (!d->net.norm[0] || d->norm[0]) && (!d->net.norm[1] || d->norm[1]);
-    return err || !d->stage || !rest ? KVF_E_NOMEM : KVF_OK;
+    return err || !rest ? KVF_E_NOMEM : KVF_OK;
 }
 
 static void drop_net(struct gpu *g, struct device_gates *d)
 {
-    for (int i = 0; d->stage && i < d->n; i++) {
-        gpu_free(g, (void *)d->stage[i].w.data);
+    for (int i = 0; i < MOST_STAGES; i++) {
+        gpu_free(g, d->stage[i].w);
         gpu_free(g, d->stage[i].bias);
     }
     gpu_free(g, d->norm[0]);
     gpu_free(g, d->norm[1]);
-    mem_free(d->stage);
     mem_free(d);
 }
 
@@ -132,24 +136,24 @@ static int open_net(struct session *s)
     return KVF_OK;
 }
 
-/* Rooms are the session's: those of sessions that step side by side have nothing in common. */
-static int hold_rows(struct session *s, const struct device_gates *d, size_t rows)
+/* Room for what `rows` tokens are gathered to, and for what each of so many units hides. */
+static int hold_rows(struct session *s, const struct device_gates *d, size_t rows, size_t units)
 {
     struct mirror *m = s->mirror;
     const struct model_config *c = &s->e->config;
-    size_t all = (size_t)(c->n_heads + 2 * c->n_kv_heads) * (size_t)c->head_dim;
-    size_t wide = (size_t)d->hidden_n;
+    size_t in = rows * (size_t)(c->n_heads + 2 * c->n_kv_heads) * (size_t)c->head_dim;
+    size_t hidden = rows * units * (size_t)d->hidden_n;
     struct gate_rows *r = &m->gate;
-    if (r->n >= rows && r->wide >= wide)
+    if (r->n_in >= in && r->n_hidden >= hidden)
         return KVF_OK;
     mirror_free_gates(m);
-    r->in = gpu_alloc(m->gpu, rows * all, sizeof *r->in);
-    r->hidden[0] = gpu_alloc(m->gpu, rows * wide, sizeof *r->in);
-    r->hidden[1] = gpu_alloc(m->gpu, rows * wide, sizeof *r->in);
+    r->in = gpu_alloc(m->gpu, in, sizeof *r->in);
+    r->hidden[0] = gpu_alloc(m->gpu, hidden, sizeof *r->in);
+    r->hidden[1] = gpu_alloc(m->gpu, hidden, sizeof *r->in);
     if (!r->in || !r->hidden[0] || !r->hidden[1])
         return no_room(s, KVF_E_NOMEM);
-    r->n = rows;
-    r->wide = wide;
+    r->n_in = in;
+    r->n_hidden = hidden;
     return KVF_OK;
 }
 
@@ -158,97 +162,217 @@ void mirror_free_gates(struct mirror *m)
     gpu_free(m->gpu, m->gate.in);
     gpu_free(m->gpu, m->gate.hidden[0]);
     gpu_free(m->gpu, m->gate.hidden[1]);
-    m->gate = (struct gate_rows){.n = 0};
+    m->gate = (struct gate_rows){.n_in = 0};
+}
+
+static bool has_net(const struct session *s)
+{
+    return s->gate && gates_inputs(s->gates) != 0;
 }
 
 int device_gates_open(struct session *s, int T)
 {
-    if (!s->gate || gates_inputs(s->gates) == 0)
+    if (!has_net(s))
         return KVF_OK;
     int err = net_of(s) ? KVF_OK : open_net(s);
-    size_t rows = s->stepping ? 1 : mirror_rows(T);
-    return err ? err : hold_rows(s, net_of(s), rows);
+    return err ? err : hold_rows(s, net_of(s), mirror_rows(T), 1);
 }
 
-/* What the network sees of all units: x, or runs of these rows, gathered. */
-static const float *gather(struct session *s, const struct device_gates *d, int layer,
-                           const struct device_tokens *x)
+int device_gates_open_step(struct session *room, struct session *s, int n)
 {
-    struct mirror *m = s->mirror;
-    int D = s->e->config.head_dim, q = s->e->config.n_heads * D, kv = s->e->config.n_kv_heads * D;
-    int H = s->e->config.n_kv_heads;
-    const float *k = x->qkv + q, *v = k + kv;
+    if (!s->gate)
+        return KVF_OK;
+    int err = mirror_hold_normed(room, n);
+    if (!err && has_net(s) && !net_of(s))
+        err = open_net(s);
+    if (err || !has_net(s))
+        return err;
+    const struct device_gates *d = net_of(s);
+    n = n < GPU_TOGETHER ? n : GPU_TOGETHER;
+    return hold_rows(room, d, (size_t)(n * s->e->config.n_layers), (size_t)d->net.n_units);
+}
+
+/* Runs of queries, keys and values, where x does not follow from the layer's input. */
+static struct gpu_runs runs_of(const struct session *s, const struct device_gates *d,
+                               const struct device_tokens *x, int n)
+{
+    const struct model_config *c = &s->e->config;
+    int D = c->head_dim, q = c->n_heads * D, kv = c->n_kv_heads * D, H = c->n_kv_heads;
     size_t pre = s->ld_pre, ld = s->ld_qkv;
-    struct gpu_runs r = {.n_units = 1};
-    switch (d->net.gather) {
-    case GATE_GATHER_X:
-        return x->x;
-    case GATE_GATHER_KEYS_VALUES:
-        r = (struct gpu_runs){{x->pre + q, v}, {pre, ld}, {0}, {kv, kv}, 2, 1, x->T};
-        break;
-    case GATE_GATHER_ENTRIES:
-        r = (struct gpu_runs){{k, v}, {ld, ld}, {D, D}, {D, D}, 2, H, x->T};
-        break;
-    case GATE_GATHER_ALL:
-        r = (struct gpu_runs){
-            {x->pre, x->pre + q, v}, {pre, pre, ld}, {0}, {q, kv, kv}, 3, 1, x->T};
-        break;
-    case GATE_GATHER_HEAD:
-        r = (struct gpu_runs){{x->pre + q, k}, {pre, ld}, {D, D}, {D, D}, 2, H, x->T};
-        break;
+    bool heads = d->net.gather == GATE_GATHER_HEAD || d->net.gather == GATE_GATHER_ENTRIES;
+    bool all = d->net.gather == GATE_GATHER_ALL;
+    struct gpu_runs r = {.n = all ? 3 : 2, .n_units = heads ? H : 1, .T = x->T, .n_rows = n};
+    for (int i = 0; i < n; i++) {
+        const float *query = x[i].pre, *key = x[i].qkv + q, *value = key + kv;
+        const float *before = query ? query + q : NULL; /* keys that are not turned */
+        const float *from[][GPU_MOST_RUNS] = {[GATE_GATHER_X] = {NULL},
+                                              [GATE_GATHER_KEYS_VALUES] = {before, value},
+                                              [GATE_GATHER_ENTRIES] = {key, value},
+                                              [GATE_GATHER_ALL] = {query, before, value},
+                                              [GATE_GATHER_HEAD] = {before, key}};
+        memcpy(r.from[i], from[d->net.gather], sizeof r.from[i]);
     }
-    gpu_join_runs(m->gpu, &r, m->gate.in);
-    for (int i = 0; i < 2 && d->net.gather == GATE_GATHER_HEAD; i++) {
-        float *half = m->gate.in + i * D;
-        gpu_rmsnorm(m->gpu, half, half, (size_t)(2 * D), d->norm[i] + layer * D, x->T * r.n_units,
-                    1, D, d->net.eps);
+    for (int i = 0; i < r.n; i++) {
+        bool turned = d->net.gather == GATE_GATHER_ENTRIES || i == r.n - 1;
+        r.ld[i] = turned ? ld : pre;
+        r.step[i] = heads ? D : 0;
+        r.count[i] = heads ? D : kv;
     }
-    return m->gate.in;
+    r.count[0] = all ? q : r.count[0];
+    return r;
+}
+
+/* What the networks see of n sequences: x, or runs, gathered in `in`, with norms that lie ld_norm
+ * apart from token to token.  Returns how many floats are from token to token of ret_x. */
+static size_t gather(struct gpu *g, const struct session *s, const struct device_gates *d,
+                     const struct device_tokens *x, int n, int layer, size_t ld_norm, float *in,
+                     const float **ret_x)
+{
+    for (int i = 0; i < n; i++)
+        ret_x[i] = x[i].x;
+    if (d->net.gather == GATE_GATHER_X)
+        return x->ld_x;
+    size_t row = (size_t)d->net.n_units * (size_t)d->stage[0].K, D = (size_t)s->e->config.head_dim;
+    struct gpu_runs r = runs_of(s, d, x, n);
+    for (int i = 0; i < 2 && d->norm[i]; i++)
+        r.norm[i] = d->norm[i] + (size_t)layer * D;
+    r.ld_norm = ld_norm;
+    r.eps = d->net.eps;
+    gpu_join_runs(g, &r, in);
+    for (int i = 0; i < n; i++)
+        ret_x[i] = in + (size_t)(i * x->T) * row;
+    return row;
+}
+
+/* ---- the tokens of a chunk, a layer at a time */
+
+static struct gpu_matrix matrix_of(const struct stage *s, int net)
+{
+    size_t K = (size_t)s->K;
+    return (struct gpu_matrix){.data = s->w + (size_t)net * (size_t)s->N * K,
+                               .type = WEIGHT_F32,
+                               .N = s->N,
+                               .K = s->K,
+                               .row_bytes = K * sizeof(float)};
 }
 
 /* Rows of a chunk as other products of prompts. */
 static void product(struct session *s, float *out, const float *x, size_t ld_x, int T,
-                    const struct gpu_matrix *w)
+                    const struct stage *stage, int net)
 {
     struct gpu *g = ((struct mirror *)s->mirror)->gpu;
-    size_t ld = (size_t)w->N;
+    const struct gpu_matrix w = matrix_of(stage, net);
+    size_t ld = (size_t)w.N;
     if (s->e->exact)
-        gpu_product_exact(g, out, ld, x, ld_x, T, w);
-    else if (s->stepping || !gpu_gemm(g, out, ld, x, ld_x, T, w, 1))
-        gpu_product(g, out, ld, x, ld_x, T, w);
+        gpu_product_exact(g, out, ld, x, ld_x, T, &w);
+    else if (!gpu_gemm(g, out, ld, x, ld_x, T, &w, 1))
+        gpu_product(g, out, ld, x, ld_x, T, &w);
 }
 
-static void run_unit(struct session *s, const struct device_gates *d, int layer, int unit,
-                     const float *x, size_t ld, int T, float *out)
+static const float *bias_of(const struct stage *s, int net)
+{
+    return s->bias ? s->bias + net * s->N : NULL;
+}
+
+static void run_unit(struct session *s, const struct device_gates *d, int net, const float *x,
+                     size_t ld, int T, float *out)
 {
     struct mirror *m = s->mirror;
-    const struct gate_layer *w = stage_of(d, layer, unit, 0);
+    const struct stage *w = d->stage;
     const float *in = x;
     size_t ld_in = ld;
     int last = d->net.n_stages - 1;
     for (int i = 0; i < last; i++) {
         float *to = m->gate.hidden[i & 1];
-        product(s, to, in, ld_in, T, &w[i].w);
-        gpu_gate_act(m->gpu, to, w[i].bias, d->net.gated && i == 1 ? x : NULL, T, w[i].w.N,
+        product(s, to, in, ld_in, T, &w[i], net);
+        gpu_gate_act(m->gpu, to, bias_of(&w[i], net), d->net.gated && i == 1 ? x : NULL, T, w[i].N,
                      (int)d->net.activation);
         x = to;
-        ld = (size_t)w[i].w.N;
+        ld = (size_t)w[i].N;
         in = d->net.gated ? in : to;
         ld_in = d->net.gated ? ld_in : ld;
     }
     float *z = m->gate.hidden[last & 1];
-    product(s, z, x, ld, T, &w[last].w);
-    gpu_gate_end(m->gpu, out, (size_t)s->e->config.n_kv_heads, z, w[last].bias, T, w[last].w.N,
-                 (int)d->net.ending);
+    product(s, z, x, ld, T, &w[last], net);
+    gpu_gate_end(m->gpu, out, (size_t)s->e->config.n_kv_heads, z, bias_of(&w[last], net), T,
+                 w[last].N, (int)d->net.ending);
 }
 
 void device_gates_run(struct session *s, int layer, const struct device_tokens *x, float *numbers)
 {
+    struct mirror *m = s->mirror;
     const struct device_gates *d = net_of(s);
-    if (!d)
-        return; /* the numbers were given */
-    const float *in = gather(s, d, layer, x);
-    int units = d->net.n_units, K = stage_of(d, layer, 0, 0)->w.K;
-    for (int u = 0; u < units; u++)
-        run_unit(s, d, layer, u, in + u * K, (size_t)(units * K), x->T, numbers + u);
+    const float *in;
+    size_t ld = gather(m->gpu, s, d, x, 1, layer, 0, m->gate.in, &in);
+    for (int u = 0; u < d->net.n_units; u++)
+        run_unit(s, d, layer * d->net.n_units + u, in + u * d->stage[0].K, ld, x->T, numbers + u);
+}
+
+/* ---- a token of each of some sequences, all layers at a time */
+
+/* Where the rows of a stage are. */
+static float *hidden_of(const struct mirror *m, const struct device_gates *d, int stage, int row)
+{
+    return m->gate.hidden[stage & 1] + (size_t)(row * d->nets) * (size_t)d->hidden_n;
+}
+
+/* Stage i, of n rows of which the networks see in[row], layers ld floats apart, and whose numbers go
+ * to out[row]. */
+static struct gpu_gate_stage stage_of(const struct mirror *m, const struct device_gates *d, int i,
+                                      int n, const float *const *in, size_t ld, float *const *out)
+{
+    const struct stage *w = &d->stage[i];
+    bool last = i == d->net.n_stages - 1, first = i == 0 || (d->net.gated && !last);
+    struct gpu_gate_stage s = {.w = w->w,
+                               .bias = w->bias,
+                               .nets = d->nets,
+                               .units = d->net.n_units,
+                               .N = w->N,
+                               .K = w->K,
+                               .n_rows = n,
+                               .ld_x = first ? ld : (size_t)d->net.n_units * (size_t)w->K,
+                               .act = (int)d->net.activation,
+                               .ending = (int)d->net.ending,
+                               .last = last};
+    for (int r = 0; r < n; r++) {
+        s.x[r] = first ? in[r] : hidden_of(m, d, i - 1, r);
+        s.with[r] = d->net.gated && i == 1 ? hidden_of(m, d, 0, r) : NULL;
+        s.out[r] = last ? out[r] : hidden_of(m, d, i, r);
+    }
+    return s;
+}
+
+/* The numbers of sequences whose networks are the same. */
+static void run_together(struct session *room, const struct device_gates *d,
+                         const struct device_tokens *x, float *const *numbers, int n)
+{
+    struct mirror *m = room->mirror;
+    const float *in[GPU_TOGETHER];
+    size_t D = (size_t)room->e->config.head_dim;
+    size_t ld = gather(m->gpu, room, d, x, n, 0, D, m->gate.in, in);
+    for (int i = 0; i < d->net.n_stages; i++) {
+        const struct gpu_gate_stage s = stage_of(m, d, i, n, in, ld, numbers);
+        gpu_gate_stage(m->gpu, &s, room->e->exact);
+    }
+}
+
+void device_gates_run_step(struct session *room, struct session *const *s,
+                           const struct device_tokens *x, float *const *numbers, int n)
+{
+    struct device_tokens same[GPU_TOGETHER];
+    float *out[GPU_TOGETHER];
+    bool done[GPU_TOGETHER] = {false};
+    for (int first = 0; first < n; first++) {
+        const struct device_gates *d = has_net(s[first]) ? net_of(s[first]) : NULL;
+        int count = 0;
+        for (int i = first; d && !done[first] && i < n; i++) {
+            if (!has_net(s[i]) || net_of(s[i]) != d)
+                continue;
+            same[count] = x[i];
+            out[count++] = numbers[i];
+            done[i] = i > first;
+        }
+        if (count > 0)
+            run_together(room, d, same, out, count);
+    }
 }

@@ -350,7 +350,8 @@ static void run_gates(const struct chunk *k, const struct gpu_cache *cache, floa
     struct session *s = k->s;
     struct mirror *m = s->mirror;
     const struct device_prompt *p = k->p;
-    const struct device_tokens x = {device_normed(s, k->layer), p->pre, m->qkv, k->T};
+    const struct device_tokens x = {device_normed(s, k->layer), p->pre, m->qkv,
+                                    (size_t)s->e->config.d_model, k->T};
     if (!p->net)
         return;
     device_gates_run(s, k->layer, &x, numbers);

@@ -220,29 +220,30 @@ struct gpu_newcomer step_newcomer(struct session *s, int layer, float *qkv,
     return x;
 }
 
-/* Evidence that the newcomer of a layer gives by itself.  Nothing of the step waits for it, where
- * what gates look at stays. */
-static void take_newcomer(struct session *s, int layer, const float *qkv)
+/* Moments of the queries of a layer.  Nothing of the step waits for them. */
+static void take_moments(struct session *s, int layer)
 {
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
-    int H = s->cache_heads, first = layer * H, G = s->e->config.n_heads, D = s->e->config.head_dim;
+    struct gpu *g = ((struct mirror *)s->mirror)->gpu;
+    struct resident *r = resident_of(s);
+    int G = s->e->config.n_heads, D = s->e->config.head_dim;
     const float *pre = r->pre + (size_t)layer * s->ld_pre;
     size_t q = (size_t)layer * (size_t)G * (size_t)D;
-    gpu_aside(m->gpu, !s->gate || device_keeps_normed(s, layer));
+    gpu_aside(g, true);
     if (takes_queries(s))
-        gpu_take_moments(m->gpu, pre, G, D, r->query_sum + q, r->query_outer + q * (size_t)D);
-    if (s->gate) {
-        const struct device_tokens x = {device_normed(s, layer), pre, qkv, 1};
-        device_gates_run(s, layer, &x, r->numbers + first);
-    }
+        gpu_take_moments(g, pre, G, D, r->query_sum + q, r->query_outer + q * (size_t)D);
+    gpu_aside(g, false);
+}
+
+/* Evidence that the newcomers of all layers give by themselves. */
+static void take_newcomers(struct session *s)
+{
+    struct gpu *g = ((struct mirror *)s->mirror)->gpu;
+    struct resident *r = resident_of(s);
+    int heads = r->heads.cache.heads;
     if (r->norms || r->anchor)
-        gpu_take_keys(m->gpu, &r->heads, first, H, r->norms, r->anchor);
+        gpu_take_keys(g, &r->heads, 0, heads, r->norms, r->anchor);
     if (r->values)
-        gpu_take_values(m->gpu, &r->heads, first, H, r->values);
-    if (r->gate)
-        gpu_take_numbers(m->gpu, &r->heads, first, H, r->gate, r->numbers);
-    gpu_aside(m->gpu, false);
+        gpu_take_values(g, &r->heads, 0, heads, r->values);
 }
 
 /* What the layers give the host, beside the products that are left. */
@@ -252,9 +253,7 @@ static void fetch_layers(struct session *s)
     struct resident *r = m->resident;
     size_t L = (size_t)s->e->config.n_layers;
     gpu_aside(m->gpu, true);
-    if (s->gate)
-        gpu_fetch(m->gpu, r->host.numbers, r->numbers,
-                  (size_t)r->heads.cache.heads * sizeof *r->numbers);
+    take_newcomers(s);
     device_reads_fetch(s);
     gpu_fetch(m->gpu, r->host.qkv, r->qkv, L * s->ld_qkv * sizeof *r->qkv);
     if (wants_unturned(s))
@@ -265,7 +264,7 @@ static void fetch_layers(struct session *s)
 struct gpu_attention step_attention(struct session *s, int layer)
 {
     struct gpu_attention a = attention_of(s, layer, 1);
-    take_newcomer(s, layer, projected_of(s, layer));
+    take_moments(s, layer);
     device_reads_run(s, layer, resident_of(s)->pre + (size_t)layer * s->ld_pre, &a);
     if (s->e->exact)
         attend_exactly(s, layer, &a);
@@ -283,6 +282,27 @@ void step_attended(struct session *s, int layer)
     fetch_layers(s);
     r->taken += r->window.rows != NULL;
     r->n_queries += takes_queries(s);
+}
+
+void step_gates(struct session *room, struct session *const *s, int n)
+{
+    struct gpu *g = ((struct mirror *)room->mirror)->gpu;
+    struct device_tokens x[GPU_TOGETHER];
+    struct gpu_numbers of[GPU_TOGETHER];
+    float *numbers[GPU_TOGETHER];
+    for (int i = 0; i < n; i++) {
+        const struct mirror *m = s[i]->mirror;
+        const struct resident *r = m->resident;
+        bool given = gates_inputs(s[i]->gates) == 0;
+        x[i] = (struct device_tokens){m->kept, r->pre, r->qkv, m->ld_kept, room->e->config.n_layers};
+        of[i] = (struct gpu_numbers){r->numbers, given ? NULL : r->host.numbers, r->gate,
+                                     r->heads.slot, r->heads.cache.ld_slot};
+        numbers[i] = r->numbers;
+    }
+    gpu_aside(g, true);
+    device_gates_run_step(room, s, x, numbers, n);
+    gpu_take_numbers(g, of, n, resident_of(s[0])->heads.cache.heads);
+    gpu_aside(g, false);
 }
 
 void step_fetch(struct session *s, float *logits)
@@ -404,7 +424,6 @@ static int begin(struct session *s, struct elsewhere_round *ret_round)
     if (!err && !resident_fits(s)) {
         err = device_home(s);
         err = err ? err : resident_enter(s);
-        err = err ? err : device_gates_open(s, 1);
     }
     if (!err)
         err = session_reserve(s);

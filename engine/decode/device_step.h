@@ -120,17 +120,26 @@ struct device_score {
 /* NULL: the part has no kernels for these options. */
 const struct device_score *device_score_of(const struct method *m, const struct method_params *p);
 
-/* device_gates.c: whether the numbers of gates can be made there, or were given; their weights,
- * sent once, and room for T tokens; the numbers [T][heads] of a layer. */
+/* device_gates.c: whether the numbers of gates can be made there, or were given. */
+bool device_gates_can(const struct gates *gates);
+/* Tokens of a layer, or one token in all layers, which are then what T and ld count. */
 struct device_tokens {
-    const float *x;   /* [T][d_model] behind the norm of attention */
+    const float *x;   /* [T][ld_x] behind the norm of attention */
     const float *pre; /* [T][ld_pre] queries and keys before they are turned */
     const float *qkv; /* [T][ld_qkv] and after, with values */
+    size_t ld_x;
     int T;
 };
-bool device_gates_can(const struct gates *gates);
+/* Of networks the weights, sent once, and room for the tokens of a chunk; the numbers [T][heads]
+ * of a layer. */
 int device_gates_open(struct session *s, int T); /* KVF_OK or KVF_E_NOMEM */
 void device_gates_run(struct session *s, int layer, const struct device_tokens *x, float *numbers);
+/* The same for steps of n sessions that are fed together in the room's buffers, where rows behind
+ * the norms are kept, of which s is one; the numbers [L][heads] of n <= GPU_TOGETHER, in launches
+ * for all of them whose networks are the same. */
+int device_gates_open_step(struct session *room, struct session *s, int n);
+void device_gates_run_step(struct session *room, struct session *const *s,
+                           const struct device_tokens *x, float *const *numbers, int n);
 
 /* device_reads.c: whether the row's reads have kernels; of a session that reads by pages its
  * arrays, what they hold at first (KVF_OK or KVF_E_NOMEM), what a step brings, the pages that the
@@ -204,8 +213,9 @@ int round_take(struct session *s, const struct elsewhere_round *round);
  * goes through one in which nothing leaves, so that the graph keeps its shape), the newcomer's
  * place and x.  Of a layer, whose projections are in `qkv`: what gpu_settle is given; behind that
  * what gpu_attend_step is given, which has been done where the engine is exact; behind that what
- * looks at the rows, and after the last layer what the host is to learn of all.  Behind the logits:
- * what it is to learn of them.
+ * looks at the rows, and after the last layer what the host is to learn of all; of up to
+ * GPU_TOGETHER sessions the numbers of their gates.  Behind the logits: what it is to learn of
+ * them.
  *
  * After gpu_wait: what has left, and the layers, which threads share out where the step learns
  * apart; the end.  What leaves behind the query, on the stream where it is due, and after gpu_wait
@@ -217,6 +227,7 @@ struct gpu_newcomer step_newcomer(struct session *s, int layer, float *qkv,
                                   struct gpu_cache *ret_cache);
 struct gpu_attention step_attention(struct session *s, int layer);
 void step_attended(struct session *s, int layer);
+void step_gates(struct session *room, struct session *const *s, int n);
 void step_fetch(struct session *s, float *logits);
 int step_learn(struct session *s, const struct elsewhere_round *round);
 bool step_learns_apart(const struct session *s);

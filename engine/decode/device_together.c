@@ -98,6 +98,21 @@ static void attend(struct session *room, struct row *row, int n, int layer)
     gpu_branch(m->gpu, -1);
 }
 
+/* The numbers of gates of all sessions; nothing else of the step waits for them. */
+static void run_gates(struct session *room, const struct row *row, int n)
+{
+    struct session *gated[GPU_TOGETHER];
+    int count = 0;
+    for (int i = 0; i < n; i++) {
+        if (row[i].s->gate)
+            gated[count++] = row[i].s;
+        if (count == GPU_TOGETHER || (count > 0 && i == n - 1)) {
+            step_gates(room, gated, count);
+            count = 0;
+        }
+    }
+}
+
 /* What leaves and what comes in, of all sessions side by side. */
 static void enter(struct session *room, struct row *row, int n, bool rounds)
 {
@@ -125,6 +140,7 @@ static void launch(struct session *room, struct row *row, int n)
         attend(room, row, n, l);
         device_finish(room, l, n);
     }
+    run_gates(room, row, n);
     device_norm(room, n);
     if (room != row[0].s || !room->no_logits)
         device_logits(room, m->normed, n);
@@ -218,8 +234,7 @@ static int run(struct session *room, struct row *row, int n, const int32_t *ids)
     struct mirror *m = room->mirror;
     int err = mirror_hold_logits(room, n);
     for (int i = 0; !err && i < n; i++)
-        if (row[i].s->gate)
-            err = mirror_hold_normed(room, n);
+        err = device_gates_open_step(room, row[i].s, n);
     for (int i = 0; !err && i < n; i++) {
         if (room != row[i].s)
             lend(room, &row[i], i);
