@@ -44,6 +44,7 @@ int gpu_open(int which, struct gpu **ret_gpu, struct kvf_diag *d);
 void gpu_close(struct gpu *g); /* accepts NULL */
 /* Waits until all is done.  KVF_OK, or KVF_E_BACKEND with the device's own words. */
 int gpu_wait(struct gpu *g, struct kvf_diag *d);
+long gpu_waits(const struct gpu *g); /* how often that has been */
 
 /* n * size bytes, aligned to 16 at least; NULL: there is no room. */
 void *gpu_alloc(struct gpu *g, size_t n, size_t size);
@@ -211,6 +212,10 @@ void gpu_append(struct gpu *g, const struct gpu_cache *c, const float *k, const 
  * [heads][n_pages], as they are; n_pages is at least as many as any head has of them. */
 void gpu_pages_out(struct gpu *g, const struct gpu_cache *c, const int32_t *first, int T,
                    int n_pages, void *out);
+/* And back: page i of n that adjoin becomes page where[i] of the pool.  Both lie in pinned memory,
+ * which the device reads by itself: they must not change before gpu_wait. */
+void gpu_pages_in(struct gpu *g, void *pool, size_t page_bytes, const int32_t *where,
+                  const void *pages, int n);
 
 /* T tokens between the projections of a layer and its attention. */
 struct gpu_newcomer {

@@ -109,12 +109,18 @@ int gpu_wait(struct gpu *g, struct kvf_diag *d)
     gpu_graph_break(g);
     gpu_note(g, cudaGetLastError());
     gpu_note(g, cudaStreamSynchronize(g->stream));
+    g->waits++;
     cudaError_t e = g->error;
     g->error = cudaSuccess;
     if (e != cudaSuccess)
         return kvf_fail(d, KVF_E_BACKEND, "CUDA device %d failed: %s", g->which,
                         cudaGetErrorString(e));
     return KVF_OK;
+}
+
+long gpu_waits(const struct gpu *g)
+{
+    return g->waits;
 }
 
 void *gpu_alloc(struct gpu *g, size_t n, size_t size)

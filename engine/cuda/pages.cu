@@ -1,4 +1,4 @@
-/* pages.cu - writing into the pages of a cache, and reading whole ones. */
+/* pages.cu - writing into the pages of a cache, and whole ones that come and go. */
 #include "engine/cuda/device.cuh"
 
 enum { LANES = 128, COPIERS = 256 };
@@ -54,4 +54,23 @@ void gpu_pages_out(struct gpu *g, const struct gpu_cache *c, const int32_t *firs
     dim3 grid((unsigned)n_pages, (unsigned)c->heads);
     struct gpu_cache cache = *c;
     LAUNCH(pages_out_kernel, grid, COPIERS, 0, g, cache, pieces, first, T, (uint4 *)out);
+}
+
+/* Block (page), in pieces as above; what is read is pinned memory. */
+__global__ void pages_in_kernel(uint4 *pool, size_t n_pieces, const int32_t *where,
+                                const uint4 *from)
+{
+    uint4 *to = pool + (size_t)where[blockIdx.x] * n_pieces;
+    from += (size_t)blockIdx.x * n_pieces;
+#pragma unroll 4
+    for (size_t i = threadIdx.x; i < n_pieces; i += COPIERS)
+        to[i] = from[i];
+}
+
+void gpu_pages_in(struct gpu *g, void *pool, size_t page_bytes, const int32_t *where,
+                  const void *pages, int n)
+{
+    size_t pieces = page_bytes / sizeof(uint4);
+    LAUNCH(pages_in_kernel, (unsigned)n, COPIERS, 0, g, (uint4 *)pool, pieces, where,
+           (const uint4 *)pages);
 }

@@ -17,6 +17,17 @@ struct device_layer {
     float *attn_norm, *ffn_norm, *attn_post, *ffn_post, *q_norm, *k_norm, *qkv_bias;
 };
 
+/* Pages on their way to the device, in pinned memory: one half is filled while the other is read
+ * (device_pages.c). */
+struct page_post {
+    unsigned char *page; /* NULL: nothing was sent yet */
+    int32_t *where;
+    const void **from;
+    int half;   /* that is filled next */
+    long waits; /* gpu_waits when the other one was sent; -1: it was not */
+};
+void device_post_close(struct gpu *g, struct page_post *p);
+
 struct device_weights {
     struct gpu *gpu;
     struct device_layer *layer; /* [n_layers] */
@@ -24,6 +35,7 @@ struct device_weights {
     float *out_norm;
     int n_layers;
     struct device_gates *gates; /* those that sessions have asked for (device_gates.c) */
+    struct page_post post;
 };
 void device_gates_close(struct device_weights *w);
 struct mirror;
@@ -94,14 +106,15 @@ void mirror_end(struct session *s);
  * queries from pos0 on.  KVF_OK or KVF_E_NOMEM. */
 int mirror_layer(struct session *s, int layer, int T, int pos0, struct gpu_cache *ret_cache);
 
-/* Gives a head of all layers as many pages; KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND.  Sends what has
- * been written in those of a head since it was sent last. */
+/* Gives a head of all layers as many pages; KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
 int mirror_hold_pages(struct session *s, int at, int n_pages);
 /* The tables of heads [first, end) are to be sent. */
 void mirror_pages_changed(struct mirror *m, int first, int end);
 /* Makes room for so many pages of all heads together, where there is enough. */
 void mirror_reserve_pages(struct session *s, size_t n_pages);
-void mirror_put_pages(struct session *s, int layer, int head, const struct cache_head *view);
+/* Sends the pages of heads [first, end) of all layers, which have them, that were written since they
+ * were sent; codes as above. */
+int mirror_put_pages(struct session *s, int first, int end);
 
 /* The parts of device.c: queries, keys and values of x; those of them that have norms behind these;
  * x behind both branches; normed, of x behind the last norm; logits of T rows, for as many as

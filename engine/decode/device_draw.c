@@ -110,10 +110,12 @@ void device_draw_run(struct session *s, float *own)
                            .top_p = by->top_p,
                            .chance = by->temperature > 0 ? x->chance : NULL,
                            .scratch = x->scratch};
-    gpu_draw(m->gpu, x->id, m->logits, s->e->config.vocab, &how);
-    gpu_fetch(m->gpu, x->host_id, x->id, sizeof *x->id);
+    gpu_aside(m->gpu, true);
     if (own != m->logits) /* others need the row of the room */
         gpu_copy(m->gpu, own, m->logits, (size_t)s->e->config.vocab * sizeof *own);
+    gpu_aside(m->gpu, false);
+    gpu_draw(m->gpu, x->id, m->logits, s->e->config.vocab, &how);
+    gpu_fetch(m->gpu, x->host_id, x->id, sizeof *x->id);
 }
 
 bool device_draw_learn(struct session *s)

@@ -274,9 +274,9 @@ static int put_heads(struct session *s, struct resident *r)
         gpu_put(m->gpu, r->heads.cache.pos + first, view.pos, bytes);
         gpu_put(m->gpu, r->heads.order + first, view.order, bytes);
         err = mirror_hold_pages(s, at, (view.n + PAGE_SLOTS - 1) / PAGE_SLOTS);
-        if (!err)
-            mirror_put_pages(s, at / H, at % H, &view);
     }
+    if (!err)
+        err = mirror_put_pages(s, 0, heads);
     gpu_put(m->gpu, r->heads.n, n, (size_t)heads * sizeof *n);
     gpu_put(m->gpu, r->heads.gap, n + heads, (size_t)heads * sizeof *n);
     gpu_put(m->gpu, r->heads.hole, n + 2 * heads, (size_t)heads * sizeof *n);

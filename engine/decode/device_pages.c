@@ -63,15 +63,102 @@ void mirror_reserve_pages(struct session *s, size_t n_pages)
         (void)grow_pool(s, (int32_t)n_pages); /* who needs fewer may have them */
 }
 
-void mirror_put_pages(struct session *s, int layer, int head, const struct cache_head *view)
+/* ---- pages that are sent */
+
+enum { POST_BYTES = 8 << 20, POST_PAGES = 1 << 10 }; /* of a half, at most */
+
+static int pages_of_half(const struct mirror *m)
+{
+    size_t n = POST_BYTES / m->page_bytes;
+    return n < POST_PAGES ? (int)n : POST_PAGES;
+}
+
+/* A half that is being filled. */
+struct filling {
+    struct session *s;
+    struct page_post *post;
+    unsigned char *page;
+    int32_t *where;
+    int n;
+};
+
+static int open_post(struct session *s, struct page_post *p)
+{
+    struct gpu *g = ((struct mirror *)s->mirror)->gpu;
+    if (p->page)
+        return KVF_OK;
+    p->page = gpu_pin(g, 2, POST_BYTES);
+    p->where = gpu_pin(g, 2, POST_PAGES * sizeof *p->where);
+    p->from = mem_alloc(POST_PAGES, sizeof *p->from);
+    p->waits = -1;
+    if (p->page && p->where && p->from)
+        return KVF_OK;
+    device_post_close(g, p);
+    return kvf_fail(&s->e->said, KVF_E_NOMEM, "there is no room to send pages to the device");
+}
+
+void device_post_close(struct gpu *g, struct page_post *p)
+{
+    gpu_unpin(g, p->page);
+    gpu_unpin(g, p->where);
+    mem_free(p->from);
+    *p = (struct page_post){.page = NULL};
+}
+
+static void copy_task(void *ctx, int i, int thread)
+{
+    const struct filling *f = ctx;
+    size_t bytes = ((const struct mirror *)f->s->mirror)->page_bytes;
+    (void)thread;
+    memcpy(f->page + (size_t)i * bytes, f->post->from[i], bytes);
+}
+
+static void start_half(struct filling *f)
+{
+    f->page = f->post->page + (size_t)f->post->half * POST_BYTES;
+    f->where = f->post->where + f->post->half * POST_PAGES;
+    f->n = 0;
+}
+
+/* The half is on its way; the other one, which is filled next, has arrived. */
+static int send_half(struct filling *f)
+{
+    struct session *s = f->s;
+    struct mirror *m = s->mirror;
+    int err = KVF_OK;
+    if (f->n == 0)
+        return KVF_OK;
+    par_run(session_pool(s), f->n, copy_task, f);
+    if (f->post->waits == gpu_waits(m->gpu))
+        err = gpu_wait(m->gpu, &s->e->said);
+    gpu_pages_in(m->gpu, m->pool, m->page_bytes, f->where, f->page, f->n);
+    f->post->waits = gpu_waits(m->gpu);
+    f->post->half = 1 - f->post->half;
+    start_half(f);
+    return err;
+}
+
+int mirror_put_pages(struct session *s, int first, int end)
 {
     struct mirror *m = s->mirror;
-    int at = layer * s->cache_heads + head;
-    const int32_t *table = m->table + (size_t)at * (size_t)m->ld_table;
-    for (int p = 0; p < m->held[at]; p++)
-        if (cache_take_news(s->cache, layer, head, p))
-            gpu_put(m->gpu, m->pool + (size_t)table[p] * m->page_bytes, cache_keys(view, p),
-                    m->page_bytes);
+    struct device_weights *w = s->e->device;
+    struct filling f = {.s = s, .post = &w->post};
+    int H = s->cache_heads, most = pages_of_half(m), err = open_post(s, f.post);
+    if (!err)
+        start_half(&f);
+    for (int at = first; !err && at < end; at++) {
+        struct cache_head view = cache_view(s->cache, at / H, at % H);
+        const int32_t *table = m->table + (size_t)at * (size_t)m->ld_table;
+        for (int p = 0; !err && p * PAGE_SLOTS < view.n; p++) {
+            if (!cache_take_news(s->cache, at / H, at % H, p))
+                continue;
+            f.post->from[f.n] = cache_keys(&view, p);
+            f.where[f.n++] = table[p];
+            if (f.n == most)
+                err = send_half(&f);
+        }
+    }
+    return err ? err : send_half(&f);
 }
 
 /* Where entries stand in the text, for those who ask; false: everywhere in their slots. */
@@ -101,11 +188,13 @@ int mirror_layer(struct session *s, int layer, int T, int pos0, struct gpu_cache
         int err = mirror_hold_pages(s, layer * H + h, (view.n + PAGE_SLOTS - 1) / PAGE_SLOTS);
         if (err)
             return err;
-        mirror_put_pages(s, layer, h, &view);
         most = view.n > most ? view.n : most;
         leaves |= view.soonest < pos0 + T;
         m->n[h] = view.n;
     }
+    int err = mirror_put_pages(s, layer * H, (layer + 1) * H);
+    if (err)
+        return err;
     for (int h = 0; leaves && h < H; h++) {
         struct cache_head view = cache_view(s->cache, layer, h);
         if (view.n > 0)

@@ -179,16 +179,17 @@ static int hold_pages(struct chunk *k)
         struct cache_head view = cache_view(s->cache, at / H, at % H);
         int n = view.n + k->T;
         int err = mirror_hold_pages(s, at, pages_for(view.n));
-        if (!err) {
-            mirror_put_pages(s, at / H, at % H, &view);
+        if (!err)
             err = mirror_hold_pages(s, at, pages_for(n));
-        }
         if (err)
             return err;
         p->host.first[at] = view.n;
         p->host.n[at / H * ld * H + at % H] = n;
         k->most = n > k->most ? n : k->most;
     }
+    int err = mirror_put_pages(s, 0, heads);
+    if (err)
+        return err;
     for (int l = 0; l < s->e->config.n_layers; l++)
         mirror_lengths(s, k->T, p->host.n + l * ld * H);
     gpu_put(m->gpu, p->first, p->host.first, (size_t)heads * sizeof *p->first);

@@ -166,8 +166,12 @@ void round_cut(struct session *s, bool chosen, bool newcomer)
 
 int round_begin(struct session *s, enum phase phase, struct elsewhere_round *ret_round)
 {
-    int err = elsewhere_begin(s->method, s->cache, s->n_past, phase, on_evict, s, ret_round);
-    return err ? err : resident_reserve_lists(s, ret_round->most, 0);
+    return elsewhere_begin(s->method, s->cache, s->n_past, phase, on_evict, s, ret_round);
+}
+
+int round_reserve(struct session *s, const struct elsewhere_round *round)
+{
+    return resident_reserve_lists(s, round->most, 0);
 }
 
 int round_expire(struct session *s)

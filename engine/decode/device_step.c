@@ -305,12 +305,20 @@ void step_gates(struct session *room, struct session *const *s, int n)
     gpu_aside(g, false);
 }
 
+void step_fetch_normed(struct session *s)
+{
+    struct mirror *m = s->mirror;
+    gpu_aside(m->gpu, true);
+    gpu_fetch(m->gpu, resident_of(s)->host.normed, m->normed,
+              (size_t)s->e->config.d_model * sizeof *m->normed);
+    gpu_aside(m->gpu, false);
+}
+
 void step_fetch(struct session *s, float *logits)
 {
     struct mirror *m = s->mirror;
     struct resident *r = m->resident;
     const struct model_config *c = &s->e->config;
-    gpu_fetch(m->gpu, r->host.normed, m->normed, (size_t)c->d_model * sizeof *m->normed);
     if (device_draws(s))
         device_draw_run(s, logits);
     else if (!s->no_logits)
@@ -389,6 +397,8 @@ void step_end(struct session *s)
 int step_after(struct session *s, struct elsewhere_round *ret_round)
 {
     int err = round_begin(s, PHASE_AFTER, ret_round);
+    if (!err)
+        err = round_reserve(s, ret_round);
     if (!err && ret_round->due)
         round_note(s, ret_round);
     return err;
@@ -416,7 +426,7 @@ int step_learn_after(struct session *s, const struct elsewhere_round *round)
     return round_take(s, round);
 }
 
-static int begin(struct session *s, struct elsewhere_round *ret_round)
+int step_begin(struct session *s)
 {
     int after = method_params_of(s->method)->order == ORDER_AFTER;
     s->stepping = true;
@@ -426,22 +436,28 @@ static int begin(struct session *s, struct elsewhere_round *ret_round)
         err = err ? err : resident_enter(s);
     }
     if (!err)
-        err = session_reserve(s);
-    if (!err)
         err = hold_pages(s);
-    if (!err)
-        err = round_expire(s);
-    return err ? err : round_begin(s, PHASE_BEFORE, ret_round);
+    return err ? err : round_expire(s);
 }
 
-int step_begin(struct session *s, int32_t id, struct elsewhere_round *ret_round)
+int step_decide(struct session *s, int32_t id, struct elsewhere_round *ret_round)
 {
-    int err = begin(s, ret_round);
+    int err = session_reserve(s);
+    if (!err)
+        err = round_begin(s, PHASE_BEFORE, ret_round);
+    if (err)
+        return err;
+    note_token(s, id);
+    round_note(s, ret_round);
+    return KVF_OK;
+}
+
+int step_ready(struct session *s, int32_t id, const struct elsewhere_round *round)
+{
+    int err = round_reserve(s, round);
     if (err)
         return err;
     device_draw_begin(s, id);
-    note_token(s, id);
-    round_note(s, ret_round);
     device_reads_begin(s);
     return KVF_OK;
 }

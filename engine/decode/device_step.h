@@ -195,12 +195,13 @@ static inline int step_layers_together(const struct session *s)
 }
 
 /* device_round.c, what leaves.  On the host: entries that leave by themselves, also on the stream;
- * the first half of a round, with room for its lists (KVF_OK, KVF_E_NOMEM); what a step takes along
+ * the first half of a round, and room for its lists (KVF_OK, KVF_E_NOMEM); what a step takes along
  * of it, where it asks for nothing as well.  On the stream: scores and the choice of a round, or of
  * the last one, in which nothing leaves then; the cut, of what was chosen or of nothing, with the
  * newcomer's place.  After gpu_wait the second half. */
 int round_expire(struct session *s);
 int round_begin(struct session *s, enum phase phase, struct elsewhere_round *ret_round);
+int round_reserve(struct session *s, const struct elsewhere_round *round);
 void round_note(struct session *s, const struct elsewhere_round *round);
 void round_launch(struct session *s, const struct elsewhere_round *of);
 void round_cut(struct session *s, bool chosen, bool newcomer);
@@ -208,19 +209,22 @@ int round_take(struct session *s, const struct elsewhere_round *round);
 
 /* device_step.c, the parts of a step, of which `logits` are the session's own.
  *
- * On the host: what leaves before the token, and all that the step takes along.  Then on the
- * stream, as part of a graph: what leaves (`rounds`: any session has a round; one that has none
+ * On the host: room on the device, and what leaves by itself; what leaves before the token, and what
+ * the step takes along, which asks the device for nothing, so that threads may share out sessions;
+ * room for what that needs.  Then on the stream, as part of a graph: what leaves (`rounds`: any session has a round; one that has none
  * goes through one in which nothing leaves, so that the graph keeps its shape), the newcomer's
  * place and x.  Of a layer, whose projections are in `qkv`: what gpu_settle is given; behind that
  * what gpu_attend_step is given, which has been done where the engine is exact; behind that what
  * looks at the rows, and after the last layer what the host is to learn of all; of up to
- * GPU_TOGETHER sessions the numbers of their gates.  Behind the logits: what it is to learn of
- * them.
+ * GPU_TOGETHER sessions the numbers of their gates; the row behind the last norm.  Behind the
+ * logits: what it is to learn of them.
  *
  * After gpu_wait: what has left, and the layers, which threads share out where the step learns
  * apart; the end.  What leaves behind the query, on the stream where it is due, and after gpu_wait
  * what the host learns of that. */
-int step_begin(struct session *s, int32_t id, struct elsewhere_round *ret_round);
+int step_begin(struct session *s);
+int step_decide(struct session *s, int32_t id, struct elsewhere_round *ret_round);
+int step_ready(struct session *s, int32_t id, const struct elsewhere_round *round);
 void step_enter(struct session *s, const float *logits, const struct elsewhere_round *round,
                 bool rounds);
 struct gpu_newcomer step_newcomer(struct session *s, int layer, float *qkv,
@@ -228,6 +232,7 @@ struct gpu_newcomer step_newcomer(struct session *s, int layer, float *qkv,
 struct gpu_attention step_attention(struct session *s, int layer);
 void step_attended(struct session *s, int layer);
 void step_gates(struct session *room, struct session *const *s, int n);
+void step_fetch_normed(struct session *s);
 void step_fetch(struct session *s, float *logits);
 int step_learn(struct session *s, const struct elsewhere_round *round);
 bool step_learns_apart(const struct session *s);

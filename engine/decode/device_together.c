@@ -6,6 +6,7 @@
 /* Where a session works: in buffers of its own, or in a row of the room. */
 struct row {
     struct session *s;
+    int32_t id; /* the token */
     struct elsewhere_round round;
     float *x, *normed, *att, *logits, *kept; /* its own */
     size_t ld_kept;
@@ -142,6 +143,11 @@ static void launch(struct session *room, struct row *row, int n)
     }
     run_gates(room, row, n);
     device_norm(room, n);
+    for (int i = 0; i < n; i++) {
+        gpu_branch(m->gpu, i);
+        step_fetch_normed(row[i].s);
+    }
+    gpu_branch(m->gpu, -1);
     if (room != row[0].s || !room->no_logits)
         device_logits(room, m->normed, n);
     for (int i = 0; i < n; i++) {
@@ -181,6 +187,13 @@ static int after(struct session *room, struct row *row, int n)
     return err;
 }
 
+static void decide_task(void *ctx, int task, int thread)
+{
+    struct row *row = (struct row *)ctx + task;
+    (void)thread;
+    row->err = step_decide(row->s, row->id, &row->round);
+}
+
 static void learn_task(void *ctx, int task, int thread)
 {
     struct row *row = (struct row *)ctx + task;
@@ -202,18 +215,27 @@ static void end_task(void *ctx, int task, int thread)
     step_end(((struct row *)ctx)[task].s);
 }
 
-/* What came of the step, on the host: of several sessions side by side, and of their layers. */
-static int learn_all(struct session *room, struct row *row, int n)
+/* Threads share out sessions where there are several. */
+static int side_by_side(struct session *room, struct row *row, int n, par_fn task)
 {
-    struct par *pool = room->e->pool;
     for (int i = 0; i < n; i++)
         row[i].s->in_task = n > 1;
-    par_run(n > 1 ? pool : NULL, n, learn_task, row);
+    par_run(n > 1 ? room->e->pool : NULL, n, task, row);
     for (int i = 0; i < n; i++)
         row[i].s->in_task = false;
     for (int i = 0; i < n; i++)
         if (row[i].err)
             return row[i].err;
+    return KVF_OK;
+}
+
+/* What came of the step, on the host: of several sessions side by side, and of their layers. */
+static int learn_all(struct session *room, struct row *row, int n)
+{
+    struct par *pool = room->e->pool;
+    int err = side_by_side(room, row, n, learn_task);
+    if (err)
+        return err;
     par_run(pool, n * room->e->config.n_layers, layer_task, row);
     par_run(n > 1 ? pool : NULL, n, end_task, row);
     return KVF_OK;
@@ -238,8 +260,12 @@ static int run(struct session *room, struct row *row, int n, const int32_t *ids)
     for (int i = 0; !err && i < n; i++) {
         if (room != row[i].s)
             lend(room, &row[i], i);
-        err = step_begin(row[i].s, ids[i], &row[i].round);
+        row[i].id = ids[i];
+        err = step_begin(row[i].s);
     }
+    err = err ? err : side_by_side(room, row, n, decide_task);
+    for (int i = 0; !err && i < n; i++)
+        err = step_ready(row[i].s, ids[i], &row[i].round);
     if (err)
         return err;
     launch(room, row, n);

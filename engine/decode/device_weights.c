@@ -174,6 +174,7 @@ void device_weights_close(struct engine *e)
     }
     if (w->gpu) {
         device_gates_close(w);
+        device_post_close(w->gpu, &w->post);
         drop_matrix(w->gpu, &w->head);
         gpu_free(w->gpu, w->out_norm);
     }

@@ -307,7 +307,7 @@ static void embed_task(void *ctx, int task, int thread)
 void embed_tokens(struct session *s, const int32_t *ids, int T)
 {
     struct embedding j = {s, ids, T};
-    par_run(s->e->pool, row_tasks(T), embed_task, &j);
+    par_run(session_pool(s), row_tasks(T), embed_task, &j);
 }
 
 void layer_project(struct session *s, int layer, int T)

@@ -113,8 +113,7 @@ static void ask_for_lows(const struct round *r, int at)
     }
 }
 
-/* And of some heads ahead the positions that limit the candidates. */
-static void ask_for_limits(const struct round *r, int at)
+void choose_ask_limits(const struct round *r, int at)
 {
     const struct method_state *s = r->s;
     int H = s->shape.n_kv_heads;
@@ -128,6 +127,17 @@ static void ask_for_limits(const struct round *r, int at)
     __builtin_prefetch(view.pos + view.order[middle < view.n ? middle : view.n - 1]);
     __builtin_prefetch(view.pos + view.order[middle > 0 ? middle - 1 : 0]);
     __builtin_prefetch(view.pos + view.order[view.n - 1]);
+}
+
+/* The same, and what else is read of the entries of a head. */
+static void ask_for_limits(const struct round *r, int at)
+{
+    const struct method_state *s = r->s;
+    int H = s->shape.n_kv_heads;
+    choose_ask_limits(r, at);
+    if (at >= s->shape.n_layers * H || !s->due[at])
+        return;
+    struct cache_head view = cache_view(r->cache, at / H, at % H);
     if (s->n_threads == 1)
         ask_for_lows(r, at);
     for (int i = 0; s->lows && i < view.n && i < ASK_MOST; i += 16)

@@ -7,6 +7,8 @@
 #include "engine/method/parts.h"
 #include "engine/method/peaks.h"
 
+enum { HEADS_AHEAD = 8 }; /* of the one that is looked at: their positions are on their way */
+
 bool elsewhere_can(const struct method_state *s)
 {
     const struct method *m = s->method;
@@ -37,29 +39,14 @@ static int reserve(struct method_state *s)
     return s->go && s->may ? KVF_OK : KVF_E_NOMEM;
 }
 
-/* The first in order of time whose position is at least p. */
-static int first_from(const struct cache_head *view, int32_t p)
-{
-    int lo = 0, hi = view->n;
-    while (lo < hi) {
-        int mid = lo + (hi - lo) / 2;
-        if (view->pos[view->order[mid]] < p)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
-static void count_candidates(const struct round *r, int32_t recent_from)
+static void count_candidates(const struct round *r)
 {
     struct method_state *s = r->s;
-    int H = s->shape.n_kv_heads;
-    for (int at = 0; at < s->shape.n_layers * H; at++) {
-        struct cache_head view = cache_view(r->cache, at / H, at % H);
-        int first = first_from(&view, s->params.sinks), end = first_from(&view, recent_from);
+    for (int at = 0; at < s->shape.n_layers * s->shape.n_kv_heads; at++) {
+        int first, end;
+        choose_ask_limits(r, at + HEADS_AHEAD);
         s->n_cut[at] = s->n_listed[at] = 0;
-        s->n_candidates[at] = s->due[at] && end > first ? end - first : 0;
+        s->n_candidates[at] = s->due[at] ? shortlist_range(r, at, &first, &end) : 0;
     }
 }
 
@@ -104,7 +91,7 @@ static void ask(const struct round *r, struct elsewhere_round *out)
     out->recent_from = r->t + r->incoming - s->params.recent;
     out->head = s->due;
     out->go = s->go;
-    count_candidates(r, out->recent_from);
+    count_candidates(r);
     bool alone = s->method->allocation->pool == POOL_HEAD;
     for (int p = 0; p < choose_pools(s) && (alone || s->method->trigger->rounds); p++)
         if (s->target[p] >= 0)

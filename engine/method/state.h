@@ -61,6 +61,8 @@ struct round {
 bool choose_over(const struct round *r); /* whether any head is over the budget */
 bool choose_due(const struct round *r);  /* whether any pool is over its share; sets due, target */
 int choose_pools(const struct method_state *s);
+/* Asks memory for the positions that limit the candidates of a head, where there is such a head. */
+void choose_ask_limits(const struct round *r, int at);
 void choose_score(void *round, int kv_head, int thread); /* task of [L * H] */
 void choose_pool(void *round, int pool, int thread);     /* task of [pools] */
 /* Of the heads of a pool that are due, once their candidates are counted: entries, unprotected

@@ -29,7 +29,7 @@ if [ -z "$emulated" ] && ! nvidia-smi -L 2>/dev/null; then
     echo "run.sh: this machine has no CUDA device: nothing was tested" >&2
     exit 77
 fi
-names="graph session chunks products attention prompt step decisions heads scores redundancy reads expected watch train losses
+names="graph session chunks products attention prompt step decisions heads gates scores redundancy reads expected watch train losses
        pass"
 tests="$build/tests/$kind/test_${kind}_"
 
