@@ -2,9 +2,10 @@
  * methods orders them.
  *
  * An entry is a key of three words, the worse the smaller: its score, its position, its head.  No
- * two keys are equal.  A block finds the k-th of its pool byte by byte, from the first on: it
- * counts the keys that begin like the k-th by their next byte.  A pool of many heads has a block
- * for each, which count together: the last of them that is done takes the byte. */
+ * two keys are equal.  A block finds the least of its pool at once, any other k-th byte by byte,
+ * from the first on: it counts the keys that begin like the k-th by their next byte.  A pool of
+ * many heads has a block for each, which count together: the last of them that is done takes the
+ * byte. */
 #include "engine/cuda/device.cuh"
 
 enum {
@@ -57,13 +58,52 @@ template <class F> DEVICE void each_candidate(const struct gpu_choice &c, int fi
                 f(h, i);
 }
 
-/* The byte of the k-th key at which the counts reach k; *k becomes its rank among those. */
-DEVICE unsigned find_bin(in_shared<int> bin, long long *k)
+/* The byte of the k-th key at which the counts reach k, of which each lane has that of its own
+ * number; *k becomes its rank among those. */
+DEVICE unsigned find_bin(int mine, long long *k)
 {
-    unsigned b = 0;
-    for (; b < BINS - 1 && *k > bin[b]; b++)
-        *k -= bin[b];
-    return b;
+    SHARED(int, sums, LANES / WARP);
+    SHARED(unsigned, found, 1);
+    SHARED(long long, rank, 1);
+    int upto = mine;
+    for (int d = 1; d < WARP; d *= 2) {
+        int before = __shfl_up_sync(ALL_LANES, upto, d);
+        upto += lane_of_warp() >= d ? before : 0;
+    }
+    if (lane_of_warp() == WARP - 1)
+        sums[warp_of_block()] = upto;
+    __syncthreads();
+    for (int w = 0; w < warp_of_block(); w++)
+        upto += sums[w];
+    if (upto - mine < *k && *k <= upto) {
+        found[0] = threadIdx.x;
+        rank[0] = *k - (upto - mine);
+    }
+    __syncthreads();
+    *k = rank[0];
+    return found[0];
+}
+
+/* The least of the lanes' keys, for all of them. */
+DEVICE struct key least_key(struct key mine)
+{
+    SHARED(unsigned, part, LANES / WARP * KEY_WORDS);
+    for (int d = WARP / 2; d > 0; d /= 2) {
+        struct key other;
+        for (int w = 0; w < KEY_WORDS; w++)
+            other.word[w] = __shfl_xor_sync(ALL_LANES, mine.word[w], d);
+        mine = at_most(other, mine) ? other : mine;
+    }
+    for (int w = 0; w < KEY_WORDS && lane_of_warp() == 0; w++)
+        part[warp_of_block() * KEY_WORDS + w] = mine.word[w];
+    __syncthreads();
+    for (int i = 0; i < LANES / WARP; i++) {
+        struct key other;
+        for (int w = 0; w < KEY_WORDS; w++)
+            other.word[w] = part[i * KEY_WORDS + w];
+        mine = at_most(other, mine) ? other : mine;
+    }
+    return mine;
 }
 
 /* Marks the entries of a head up to the last key, where there is one, and counts them. */
@@ -82,19 +122,12 @@ DEVICE void mark_head(const struct gpu_choice &c, int h, const struct key &last,
         c.count[h] = count;
 }
 
-__global__ void __launch_bounds__(LANES)
-    choose_kernel(struct gpu_choice c, int heads, const int64_t *wanted)
+/* The k-th key of heads [first, end), k > 1. */
+DEVICE struct key find_key(const struct gpu_choice &c, int first, int end, long long k)
 {
     SHARED(int, bin, BINS);
-    SHARED(unsigned, found, 1);
-    int first = (int)blockIdx.x * heads, end = first + heads, mine = 0;
-    long long k = wanted[blockIdx.x];
-    each_candidate(c, first, end, [&](int, int) { mine++; });
-    int total = block_sum(mine);
-    k = k < total ? k : total;
     struct key last = {{0, 0, 0}};
-    long long left = k; /* that of lane 0 counts */
-    for (int byte = 0; k > 0 && byte < KEY_BYTES; byte++) {
+    for (int byte = 0; byte < KEY_BYTES; byte++) {
         bin[threadIdx.x] = 0;
         __syncthreads();
         each_candidate(c, first, end, [&](int h, int i) {
@@ -103,11 +136,30 @@ __global__ void __launch_bounds__(LANES)
                 atomicAdd(&bin[byte_of(x, byte)], 1);
         });
         __syncthreads();
-        if (threadIdx.x == 0)
-            found[0] = find_bin(bin, &left);
-        __syncthreads();
-        last.word[byte / 4] |= found[0] << (24 - byte % 4 * 8);
+        last.word[byte / 4] |= find_bin(bin[threadIdx.x], &k) << (24 - byte % 4 * 8);
     }
+    return last;
+}
+
+/* A step mostly takes one entry of each head. */
+__global__ void __launch_bounds__(LANES)
+    choose_kernel(struct gpu_choice c, int heads, const int64_t *wanted)
+{
+    int first = (int)blockIdx.x * heads, end = first + heads, mine = 0;
+    long long k = wanted[blockIdx.x];
+    struct key last = {{~0u, ~0u, ~0u}};
+    if (k > 0)
+        each_candidate(c, first, end, [&](int h, int i) {
+            struct key x = key_of(c, h, i);
+            last = at_most(x, last) ? x : last;
+            mine++;
+        });
+    int total = block_sum(mine);
+    k = k < total ? k : total;
+    if (k == 1)
+        last = least_key(last);
+    else if (k > 1)
+        last = find_key(c, first, end, k);
     for (int h = first; h < end; h++)
         mark_head(c, h, last, k > 0);
 }
@@ -158,7 +210,6 @@ __global__ void __launch_bounds__(LANES)
     wide_byte_kernel(struct gpu_choice c, struct together *all, int byte)
 {
     SHARED(int, bin, BINS);
-    SHARED(int, sums, BINS);
     int h = (int)(blockIdx.y * gridDim.x + blockIdx.x);
     struct together *s = all + blockIdx.y;
     if (s->left <= 0)
@@ -176,11 +227,14 @@ __global__ void __launch_bounds__(LANES)
         atomicAdd(&s->bin[threadIdx.x], (int)bin[threadIdx.x]);
     if (!last_of_pool(s))
         return;
-    sums[threadIdx.x] = s->bin[threadIdx.x];
+    int mine = s->bin[threadIdx.x];
+    long long left = s->left;
     s->bin[threadIdx.x] = 0;
-    __syncthreads();
-    if (threadIdx.x == 0)
-        s->last.word[byte / 4] |= find_bin(sums, &s->left) << (24 - byte % 4 * 8);
+    unsigned found = find_bin(mine, &left);
+    if (threadIdx.x > 0)
+        return;
+    s->last.word[byte / 4] |= found << (24 - byte % 4 * 8);
+    s->left = left;
 }
 
 __global__ void __launch_bounds__(LANES) wide_mark_kernel(struct gpu_choice c, struct together *all)

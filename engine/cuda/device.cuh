@@ -41,6 +41,7 @@ struct gpu {
     size_t step_room[2][2]
                     [4];     /* of attention_step.cu: shared memory that its kernels were allowed */
     long waits;              /* calls of gpu_wait */
+    cudaEvent_t mark;        /* of gpu_mark */
     int processors;          /* multiprocessors */
     bool early;              /* kernels of a graph may start before those before them end */
     struct parcels *parcels; /* of parcel.cu; NULL: not opened yet */

@@ -21,8 +21,8 @@ __global__ void gather_kernel(GIVEN struct gpu_runs r, int all, float *out)
         return;
     for (; j >= r.count[run]; run++)
         j -= r.count[run];
-    out[((size_t)at * (size_t)r.n_units + (size_t)unit) * (size_t)all + (size_t)i] =
-        run_of(r, run, row, at % r.T, unit)[j];
+    out[((size_t)at * (size_t)r.n_units + (size_t)unit) * (size_t)all + (size_t)i] = run_of(
+        r, run, row, at % r.T, unit)[j];
 }
 
 /* Block (run, row and token, unit), with the order of sums of rmsnorm_kernel. */
@@ -153,15 +153,17 @@ DEVICE float quad_add(float4 x, float4 w, float sum)
 template <int ROWS>
 __global__ void __launch_bounds__(LANES) stage_kernel(GIVEN struct gpu_gate_stage s, bool whole)
 {
-    int net = (int)blockIdx.y, first = ((int)blockIdx.x * (LANES / WARP) + warp_of_block()) * OUTPUTS;
+    int net = (int)blockIdx.y,
+        first = ((int)blockIdx.x * (LANES / WARP) + warp_of_block()) * OUTPUTS;
     const float *w[OUTPUTS], *x[ROWS];
     float sum[ROWS][OUTPUTS] = {{0}};
     if (first >= s.N)
         return;
 #pragma unroll
     for (int j = 0; j < OUTPUTS; j++)
-        w[j] = s.w + ((size_t)net * (size_t)s.N + (size_t)(first + j < s.N ? first + j : s.N - 1))
-                         * (size_t)s.K;
+        w[j] = s.w
+               + ((size_t)net * (size_t)s.N + (size_t)(first + j < s.N ? first + j : s.N - 1))
+                     * (size_t)s.K;
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
         x[r] = stage_in(s, r < s.n_rows ? r : s.n_rows - 1, net);

@@ -65,6 +65,17 @@ void *gpu_pin(struct gpu *g, size_t n, size_t size);
 void gpu_unpin(struct gpu *g, void *p); /* accepts NULL */
 void gpu_fetch(struct gpu *g, void *pinned, const void *device, size_t bytes);
 void gpu_send(struct gpu *g, void *device, const void *pinned, size_t bytes); /* and there */
+/* The same of several short parts in one launch, which reads pinned memory by itself: whole words
+ * of 4 bytes.  gpu_part adds one where there is room for it. */
+enum { GPU_MOST_PARTS = 48 };
+struct gpu_parts {
+    int n;
+    void *to[GPU_MOST_PARTS];
+    const void *from[GPU_MOST_PARTS];
+    size_t bytes[GPU_MOST_PARTS];
+};
+void gpu_part(struct gpu_parts *p, void *device, const void *pinned, size_t bytes);
+void gpu_send_parts(struct gpu *g, const struct gpu_parts *p);
 void gpu_fetch_rows(struct gpu *g, void *pinned, size_t ld_pinned, const void *device,
                     size_t ld_device, size_t bytes, size_t n);
 /* Makes memory of the host like that of gpu_pin until gpu_leave, which waits.  Where there is no
@@ -107,6 +118,11 @@ void gpu_branch(struct gpu *g, int i);
  * waits for it; so no more than the end of the graph.  Two branches whose numbers are one have one
  * aside.  false: what follows is of the branch again. */
 void gpu_aside(struct gpu *g, bool aside);
+/* A mark: all that was put on the stream before, branches and what is aside included; nothing waits
+ * for it.  gpu_marked waits until the newest one is reached: what gpu_fetch brought until there has
+ * come.  false: the device failed, and gpu_wait says why. */
+void gpu_mark(struct gpu *g);
+bool gpu_marked(struct gpu *g);
 void gpu_graph_free(struct gpu *g, struct gpu_graph *graph); /* waits; accepts NULL */
 /* Nodes of the last time; graphs that were built, nodes that were told anew, and how often all was
  * put on the stream at once.  How often it went there one by one: since the shape was a new one,
@@ -315,7 +331,7 @@ enum { GPU_SEGMENT = 256 };
 void gpu_segments(struct gpu *g, const float *logits, size_t ld, int n, int n_rows, int first,
                   const int32_t *ids, float *lse, size_t ld_lse, float *target);
 
-/* id[0] = the token that sampler_next draws from n logits; exact. */
+/* id[0] = the token that sampler_next draws from n logits; exact.  id may be pinned, too. */
 struct gpu_draw {
     double scale, top_p;  /* sampler_scale, (0, 1] */
     const double *chance; /* [1] sampler_chance; NULL: the largest logit is taken */

@@ -7,8 +7,8 @@
 
 #include "engine/cuda/device.cuh"
 
-enum node_kind { NODE_KERNEL, NODE_COPY, NODE_ZERO };
-enum { MOST_ARGS = GPU_MOST_ARGS, ALIGN = 16, TRUNK = -1, MOST_BEFORE = GPU_BRANCHES + 1 };
+enum node_kind { NODE_KERNEL, NODE_COPY, NODE_ZERO, NODE_MARK };
+enum { MOST_ARGS = GPU_MOST_ARGS, ALIGN = 16, TRUNK = -1, MOST_BEFORE = 2 * GPU_BRANCHES + 1 };
 
 struct node {
     int kind, n_args;
@@ -38,6 +38,7 @@ struct gpu_graph {
     bool same; /* so far the last time's nodes, but for what they were given */
     int branch;
     bool aside, leaves; /* of the next node */
+    cudaEvent_t mark;
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     struct gpu_graph_facts facts;
@@ -87,6 +88,8 @@ static void run_node(struct gpu *g, const struct node *d, void **arg)
         gpu_note(g, cudaLaunchKernel(d->kernel, d->grid, d->block, arg, d->shared, g->stream));
     else if (d->kind == NODE_COPY)
         gpu_note(g, cudaMemcpyAsync(d->to, d->from, d->bytes, d->way, g->stream));
+    else if (d->kind == NODE_MARK)
+        gpu_note(g, cudaEventRecord(g->mark, g->stream));
     else
         gpu_note(g, cudaMemsetAsync(d->to, 0, d->bytes, g->stream));
 }
@@ -134,8 +137,20 @@ static int before_aside(const struct ends *e, const struct node *d, const struct
     return n;
 }
 
+/* A mark waits for all. */
+static int before_mark(const struct ends *e, const struct node **ret_before)
+{
+    int n = before_node(e, TRUNK, ret_before);
+    for (int i = 0; i <= GPU_BRANCHES; i++)
+        if (e->aside[i])
+            ret_before[n++] = e->aside[i];
+    return n;
+}
+
 static void end_node(struct ends *e, const struct node *d)
 {
+    if (d->kind == NODE_MARK)
+        return;
     if (d->aside) {
         e->aside[1 + d->branch] = d;
         return;
@@ -182,6 +197,8 @@ static cudaError_t add_node(struct gpu_graph *x, struct node *d, struct ends *en
     const struct node *before[MOST_BEFORE];
     cudaGraphNode_t made[MOST_BEFORE];
     int n = d->aside ? before_aside(ends, d, before) : before_node(ends, d->branch, before);
+    if (d->kind == NODE_MARK)
+        n = before_mark(ends, before);
     for (int i = 0; i < n; i++)
         made[i] = before[i]->made;
     end_node(ends, d);
@@ -192,6 +209,8 @@ static cudaError_t add_node(struct gpu_graph *x, struct node *d, struct ends *en
         return add_early(x, d, before[0], &kernel);
     if (d->kind == NODE_KERNEL)
         return cudaGraphAddKernelNode(&d->made, x->graph, made, (size_t)n, &kernel);
+    if (d->kind == NODE_MARK)
+        return cudaGraphAddEventRecordNode(&d->made, x->graph, made, (size_t)n, x->mark);
     if (d->kind == NODE_COPY)
         return cudaGraphAddMemcpyNode1D(&d->made, x->graph, made, (size_t)n, d->to, d->from,
                                         d->bytes, d->way);
@@ -265,6 +284,7 @@ void gpu_graph_begin(struct gpu *g, struct gpu_graph **graph)
     x->same = true;
     x->branch = TRUNK;
     x->aside = x->leaves = false;
+    x->mark = g->mark;
     g->recording = x;
 }
 
@@ -448,6 +468,20 @@ void gpu_fetch(struct gpu *g, void *pinned, const void *device, size_t bytes)
 void gpu_send(struct gpu *g, void *device, const void *pinned, size_t bytes)
 {
     put_copy(g, device, pinned, bytes, cudaMemcpyHostToDevice);
+}
+
+void gpu_mark(struct gpu *g)
+{
+    struct node now = {};
+    now.kind = NODE_MARK;
+    now.end = g->recording ? g->recording->n_bytes : 0;
+    put_node(g, &now, NULL);
+}
+
+bool gpu_marked(struct gpu *g)
+{
+    gpu_note(g, cudaEventSynchronize(g->mark));
+    return g->error == cudaSuccess;
 }
 
 void gpu_zero(struct gpu *g, void *device, size_t bytes)

@@ -82,6 +82,8 @@ int gpu_open(int which, struct gpu **ret_gpu, struct kvf_diag *d)
     g->early = facts.major >= 9;
     cudaError_t e = cudaStreamCreate(&g->stream);
     if (e == cudaSuccess)
+        e = cudaEventCreateWithFlags(&g->mark, cudaEventDisableTiming);
+    if (e == cudaSuccess)
         e = cudaDeviceGetAttribute(&g->processors, cudaDevAttrMultiProcessorCount, which);
     if (e != cudaSuccess) {
         mem_free(g);
@@ -100,6 +102,7 @@ void gpu_close(struct gpu *g)
     blas_close(g->blas);
     gpu_free(g, g->gemm_x);
     gpu_free(g, g->gemm_w);
+    cudaEventDestroy(g->mark);
     cudaStreamDestroy(g->stream);
     mem_free(g);
 }
@@ -218,4 +221,33 @@ void gpu_leave(struct gpu *g, void *host)
     gpu_note(g, cudaStreamSynchronize(g->stream));
     if (cudaHostUnregister(host) != cudaSuccess)
         (void)cudaGetLastError(); /* it was never taken */
+}
+
+void gpu_part(struct gpu_parts *p, void *device, const void *pinned, size_t bytes)
+{
+    if (p->n == GPU_MOST_PARTS || bytes == 0)
+        return;
+    p->to[p->n] = device;
+    p->from[p->n] = pinned;
+    p->bytes[p->n++] = bytes;
+}
+
+/* Lane (word), part blockIdx.y. */
+__global__ void parts_kernel(GIVEN struct gpu_parts p)
+{
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < p.bytes[blockIdx.y] / sizeof(uint32_t))
+        ((uint32_t *)p.to[blockIdx.y])[i] = ((const uint32_t *)p.from[blockIdx.y])[i];
+}
+
+void gpu_send_parts(struct gpu *g, const struct gpu_parts *p)
+{
+    enum { LANES = 256 };
+    struct gpu_parts in = *p;
+    size_t most = 0;
+    for (int i = 0; i < p->n; i++)
+        most = p->bytes[i] > most ? p->bytes[i] : most;
+    dim3 grid(blocks_for(most / sizeof(uint32_t), LANES), (unsigned)p->n);
+    if (p->n > 0)
+        LAUNCH(parts_kernel, grid, LANES, 0, g, in);
 }

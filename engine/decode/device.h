@@ -112,8 +112,8 @@ int mirror_hold_pages(struct session *s, int at, int n_pages);
 void mirror_pages_changed(struct mirror *m, int first, int end);
 /* Makes room for so many pages of all heads together, where there is enough. */
 void mirror_reserve_pages(struct session *s, size_t n_pages);
-/* Sends the pages of heads [first, end) of all layers, which have them, that were written since they
- * were sent; codes as above. */
+/* Sends the pages of heads [first, end) of all layers, which have them, that were written since
+ * they were sent; codes as above. */
 int mirror_put_pages(struct session *s, int first, int end);
 
 /* The parts of device.c: queries, keys and values of x; those of them that have norms behind these;

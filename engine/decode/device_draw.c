@@ -86,19 +86,25 @@ void device_draw_begin(struct session *s, int32_t id)
         *x->host_chance = sampler_chance(s->sampler);
 }
 
-void device_draw_send(struct session *s, const float *logits)
+void device_draw_parts(struct session *s, struct gpu_parts *p)
+{
+    const struct device_draw *x = draw_of(s);
+    if (x && x->t >= 0)
+        gpu_part(p, x->id + 1, x->host_id + 1, sizeof *x->id);
+    if (device_draws(s) && s->sampler->temperature > 0)
+        gpu_part(p, x->chance, x->host_chance, sizeof *x->chance);
+}
+
+void device_draw_past(struct session *s, const float *logits)
 {
     struct mirror *m = s->mirror;
     struct device_draw *x = m->draw;
     size_t n = (size_t)n_segments(s);
     if (x && x->t >= 0) {
-        gpu_send(m->gpu, x->id + 1, x->host_id + 1, sizeof *x->id);
         gpu_segments(m->gpu, logits, s->ld_vocab, s->e->config.vocab, 1, 0, x->id + 1, x->lse, 1,
                      x->lse + n);
         gpu_fetch(m->gpu, x->host_lse, x->lse, (n + 1) * sizeof *x->lse);
     }
-    if (device_draws(s) && s->sampler->temperature > 0)
-        gpu_send(m->gpu, x->chance, x->host_chance, sizeof *x->chance);
 }
 
 void device_draw_run(struct session *s, float *own)
@@ -114,8 +120,7 @@ void device_draw_run(struct session *s, float *own)
     if (own != m->logits) /* others need the row of the room */
         gpu_copy(m->gpu, own, m->logits, (size_t)s->e->config.vocab * sizeof *own);
     gpu_aside(m->gpu, false);
-    gpu_draw(m->gpu, x->id, m->logits, s->e->config.vocab, &how);
-    gpu_fetch(m->gpu, x->host_id, x->id, sizeof *x->id);
+    gpu_draw(m->gpu, x->host_id, m->logits, s->e->config.vocab, &how);
 }
 
 bool device_draw_learn(struct session *s)

@@ -316,8 +316,8 @@ static float *hidden_of(const struct mirror *m, const struct device_gates *d, in
     return m->gate.hidden[stage & 1] + (size_t)(row * d->nets) * (size_t)d->hidden_n;
 }
 
-/* Stage i, of n rows of which the networks see in[row], layers ld floats apart, and whose numbers go
- * to out[row]. */
+/* Stage i, of n rows of which the networks see in[row], layers ld floats apart, and whose numbers
+ * go to out[row]. */
 static struct gpu_gate_stage stage_of(const struct mirror *m, const struct device_gates *d, int i,
                                       int n, const float *const *in, size_t ld, float *const *out)
 {

@@ -148,11 +148,11 @@ void device_reads_begin(struct session *s)
     }
 }
 
-void device_reads_send(struct session *s)
+void device_reads_parts(struct session *s, struct gpu_parts *p)
 {
     struct device_reads *x = reads_of(s);
     if (s->chosen && x->key)
-        gpu_send(gpu_of(s), x->turns, x->host_turns, (size_t)x->dim * sizeof *x->turns);
+        gpu_part(p, x->turns, x->host_turns, (size_t)x->dim * sizeof *x->turns);
 }
 
 /* The vectors of the queries of all heads of a layer. */

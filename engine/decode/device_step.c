@@ -294,7 +294,8 @@ void step_gates(struct session *room, struct session *const *s, int n)
         const struct mirror *m = s[i]->mirror;
         const struct resident *r = m->resident;
         bool given = gates_inputs(s[i]->gates) == 0;
-        x[i] = (struct device_tokens){m->kept, r->pre, r->qkv, m->ld_kept, room->e->config.n_layers};
+        x[i] = (struct device_tokens){m->kept, r->pre, r->qkv, m->ld_kept,
+                                      room->e->config.n_layers};
         of[i] = (struct gpu_numbers){r->numbers, given ? NULL : r->host.numbers, r->gate,
                                      r->heads.slot, r->heads.cache.ld_slot};
         numbers[i] = r->numbers;
@@ -377,14 +378,19 @@ void step_learn_layer(struct session *s, int layer, int thread)
     layer_learn_apart(s, layer, &x, thread);
 }
 
-void step_end(struct session *s)
+void step_learned(struct session *s)
 {
-    struct resident *r = resident_of(s);
     const struct model_config *c = &s->e->config;
     for (int l = 0; step_learns_apart(s) && l < c->n_layers; l++)
         count_reads(s, l);
     cache_account(s->cache);
-    memcpy(s->normed, r->host.normed, (size_t)c->d_model * sizeof *s->normed);
+    memcpy(s->normed, resident_of(s)->host.normed, (size_t)c->d_model * sizeof *s->normed);
+}
+
+void step_end(struct session *s)
+{
+    struct resident *r = resident_of(s);
+    const struct model_config *c = &s->e->config;
     s->has_logits = true;
     s->n_past++;
     if (!device_draw_learn(s) && !s->no_logits) {
@@ -404,19 +410,13 @@ int step_after(struct session *s, struct elsewhere_round *ret_round)
     return err;
 }
 
-/* What a step takes along, in one copy. */
-static void send_along(struct session *s)
+void step_leave(struct session *s, const struct elsewhere_round *round)
 {
     struct mirror *m = s->mirror;
     struct resident *r = m->resident;
-    gpu_send(m->gpu, r->taken_along, r->host.taken_along, r->n_taken_along);
-}
-
-void step_leave(struct session *s, const struct elsewhere_round *round)
-{
     if (!round->due)
         return;
-    send_along(s);
+    gpu_send(m->gpu, r->taken_along, r->host.taken_along, r->n_taken_along);
     round_launch(s, round);
     round_cut(s, true, false);
 }
@@ -462,16 +462,21 @@ int step_ready(struct session *s, int32_t id, const struct elsewhere_round *roun
     return KVF_OK;
 }
 
+void step_parts(struct session *s, struct gpu_parts *p)
+{
+    const struct mirror *m = s->mirror;
+    const struct resident *r = m->resident;
+    gpu_part(p, r->taken_along, r->host.taken_along, r->n_taken_along);
+    gpu_part(p, m->x, r->host.x, (size_t)s->e->config.d_model * sizeof *m->x);
+    device_draw_parts(s, p);
+    device_reads_parts(s, p);
+}
+
 void step_enter(struct session *s, const float *logits, const struct elsewhere_round *round,
                 bool rounds)
 {
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
-    bool has_round = rounds && r->last.pools > 0;
-    send_along(s);
-    gpu_send(m->gpu, m->x, r->host.x, (size_t)s->e->config.d_model * sizeof *m->x);
-    device_draw_send(s, logits);
-    device_reads_send(s);
+    bool has_round = rounds && resident_of(s)->last.pools > 0;
+    device_draw_past(s, logits);
     if (has_round)
         round_launch(s, round);
     round_cut(s, has_round, true);

@@ -148,7 +148,7 @@ bool device_reads_can(const struct session *s);
 void device_reads_rooms(struct session *s, struct rooms *a);
 int device_reads_enter(struct session *s);
 void device_reads_begin(struct session *s);
-void device_reads_send(struct session *s); /* what comes along with the step */
+void device_reads_parts(struct session *s, struct gpu_parts *p); /* what comes along */
 void device_reads_run(struct session *s, int layer, const float *pre, struct gpu_attention *a);
 void device_reads_of(const struct session *s, int layer, struct gpu_attention *a); /* for heads
                       of the layer and of those behind it: what they read is known by now */
@@ -156,13 +156,15 @@ void device_reads_fetch(struct session *s);
 void device_reads_learn(struct session *s, int layer);
 
 /* device_draw.c: whether the token after a step is drawn there, and its logits stay; before a step
- * with the token id: how likely that was by the logits, and the number that the draw takes, first
- * on the host, then on the stream; behind the logits of a step, which go to the session's own, too;
+ * with the token id: how likely that was by the logits, and the number that the draw takes, on the
+ * host; what of it comes along; on the stream the former; behind the logits of a step, which go to
+ * the session's own, too;
  * what the host learns (true: the logits have stayed).  As logits of the backend; the host has
  * others by now. */
 bool device_draws(const struct session *s);
 void device_draw_begin(struct session *s, int32_t id);
-void device_draw_send(struct session *s, const float *logits);
+void device_draw_parts(struct session *s, struct gpu_parts *p);
+void device_draw_past(struct session *s, const float *logits);
 void device_draw_run(struct session *s, float *own);
 bool device_draw_learn(struct session *s);
 void device_draw_close(struct session *s);
@@ -207,17 +209,18 @@ void round_launch(struct session *s, const struct elsewhere_round *of);
 void round_cut(struct session *s, bool chosen, bool newcomer);
 int round_take(struct session *s, const struct elsewhere_round *round);
 
+enum { MOST_STEP_PARTS = 5 }; /* that a session takes along */
 /* device_step.c, the parts of a step, of which `logits` are the session's own.
  *
- * On the host: room on the device, and what leaves by itself; what leaves before the token, and what
- * the step takes along, which asks the device for nothing, so that threads may share out sessions;
- * room for what that needs.  Then on the stream, as part of a graph: what leaves (`rounds`: any session has a round; one that has none
- * goes through one in which nothing leaves, so that the graph keeps its shape), the newcomer's
- * place and x.  Of a layer, whose projections are in `qkv`: what gpu_settle is given; behind that
- * what gpu_attend_step is given, which has been done where the engine is exact; behind that what
- * looks at the rows, and after the last layer what the host is to learn of all; of up to
- * GPU_TOGETHER sessions the numbers of their gates; the row behind the last norm.  Behind the
- * logits: what it is to learn of them.
+ * On the host: room on the device, and what leaves by itself; what leaves before the token, and
+ * what the step takes along, which asks the device for nothing, so that threads may share out
+ * sessions; room for what that needs.  Then on the stream, as part of a graph: what comes along;
+ * what leaves (`rounds`: any session has a round; one that has none goes through one in which
+ * nothing leaves, so that the graph keeps its shape), the newcomer's place and x.  Of a layer,
+ * whose projections are in `qkv`: what gpu_settle is given; behind that what gpu_attend_step is
+ * given, which has been done where the engine is exact; behind that what looks at the rows, and
+ * after the last layer what the host is to learn of all; of up to GPU_TOGETHER sessions the numbers
+ * of their gates; the row behind the last norm.  Behind the logits: what it is to learn of them.
  *
  * After gpu_wait: what has left, and the layers, which threads share out where the step learns
  * apart; the end.  What leaves behind the query, on the stream where it is due, and after gpu_wait
@@ -225,6 +228,7 @@ int round_take(struct session *s, const struct elsewhere_round *round);
 int step_begin(struct session *s);
 int step_decide(struct session *s, int32_t id, struct elsewhere_round *ret_round);
 int step_ready(struct session *s, int32_t id, const struct elsewhere_round *round);
+void step_parts(struct session *s, struct gpu_parts *p);
 void step_enter(struct session *s, const float *logits, const struct elsewhere_round *round,
                 bool rounds);
 struct gpu_newcomer step_newcomer(struct session *s, int layer, float *qkv,
@@ -237,6 +241,7 @@ void step_fetch(struct session *s, float *logits);
 int step_learn(struct session *s, const struct elsewhere_round *round);
 bool step_learns_apart(const struct session *s);
 void step_learn_layer(struct session *s, int layer, int thread);
+void step_learned(struct session *s);
 void step_end(struct session *s);
 int step_after(struct session *s, struct elsewhere_round *ret_round);
 void step_leave(struct session *s, const struct elsewhere_round *round);

@@ -118,6 +118,14 @@ static void run_gates(struct session *room, const struct row *row, int n)
 static void enter(struct session *room, struct row *row, int n, bool rounds)
 {
     struct mirror *m = room->mirror;
+    struct gpu_parts parts = {.n = 0};
+    for (int i = 0; i < n; i++) {
+        step_parts(row[i].s, &parts);
+        if (i == n - 1 || parts.n + MOST_STEP_PARTS > GPU_MOST_PARTS) {
+            gpu_send_parts(m->gpu, &parts);
+            parts.n = 0;
+        }
+    }
     for (int i = 0; i < n; i++) {
         gpu_branch(m->gpu, i);
         step_enter(row[i].s, own_logits(&row[i]), &row[i].round, rounds);
@@ -139,15 +147,17 @@ static void launch(struct session *room, struct row *row, int n)
     for (int l = 0; l < room->e->config.n_layers; l++) {
         device_project(room, l, n, m->qkv);
         attend(room, row, n, l);
+        if (l == room->e->config.n_layers - 1)
+            run_gates(room, row, n);
         device_finish(room, l, n);
     }
-    run_gates(room, row, n);
     device_norm(room, n);
     for (int i = 0; i < n; i++) {
         gpu_branch(m->gpu, i);
         step_fetch_normed(row[i].s);
     }
     gpu_branch(m->gpu, -1);
+    gpu_mark(m->gpu);
     if (room != row[0].s || !room->no_logits)
         device_logits(room, m->normed, n);
     for (int i = 0; i < n; i++) {
@@ -209,6 +219,12 @@ static void layer_task(void *ctx, int task, int thread)
         step_learn_layer(row[task / L].s, task % L, thread);
 }
 
+static void learned_task(void *ctx, int task, int thread)
+{
+    (void)thread;
+    step_learned(((struct row *)ctx)[task].s);
+}
+
 static void end_task(void *ctx, int task, int thread)
 {
     (void)thread;
@@ -237,8 +253,20 @@ static int learn_all(struct session *room, struct row *row, int n)
     if (err)
         return err;
     par_run(pool, n * room->e->config.n_layers, layer_task, row);
-    par_run(n > 1 ? pool : NULL, n, end_task, row);
+    par_run(n > 1 ? pool : NULL, n, learned_task, row);
     return KVF_OK;
+}
+
+/* The host learns of the layers while the logits are made. */
+static int finish(struct session *room, struct row *row, int n)
+{
+    struct mirror *m = room->mirror;
+    int err = gpu_marked(m->gpu) ? learn_all(room, row, n) : KVF_OK;
+    int failed = gpu_wait(m->gpu, &room->e->said);
+    err = failed ? failed : err;
+    if (!err)
+        par_run(n > 1 ? room->e->pool : NULL, n, end_task, row);
+    return err;
 }
 
 /* A trace that cannot be written ends a session that is alone. */
@@ -253,7 +281,6 @@ static int record(const struct row *row, bool alone)
 
 static int run(struct session *room, struct row *row, int n, const int32_t *ids)
 {
-    struct mirror *m = room->mirror;
     int err = mirror_hold_logits(room, n);
     for (int i = 0; !err && i < n; i++)
         err = device_gates_open_step(room, row[i].s, n);
@@ -269,8 +296,7 @@ static int run(struct session *room, struct row *row, int n, const int32_t *ids)
     if (err)
         return err;
     launch(room, row, n);
-    err = gpu_wait(m->gpu, &room->e->said);
-    err = err ? err : learn_all(room, row, n);
+    err = finish(room, row, n);
     for (int i = 0; !err && i < n; i++)
         err = record(&row[i], room == row[i].s);
     return err ? err : after(room, row, n);

@@ -100,10 +100,10 @@ static void gate_task(void *ctx, int t, int thread)
     const struct model_config *m = &s->e->config;
     size_t D = (size_t)m->head_dim, k0 = (size_t)m->n_heads * D;
     const float *row = s->qkv + (size_t)t * s->ld_qkv;
-    const float *pre = s->qk_pre + (size_t)t * s->ld_pre;
+    const float *pre = s->qk_pre ? s->qk_pre + (size_t)t * s->ld_pre : NULL;
     struct gate_input in = {.x = s->normed + (size_t)t * (size_t)m->d_model,
                             .q_pre = pre,
-                            .k_pre = pre + k0,
+                            .k_pre = pre ? pre + k0 : NULL,
                             .v = row + k0 + (size_t)m->n_kv_heads * D,
                             .k_post = row + k0,
                             .pos = j->pos0 + t};

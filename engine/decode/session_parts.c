@@ -33,7 +33,8 @@ int alloc_part_buffers(struct session *s)
     s->until = mem_alloc((size_t)s->cache_heads, C * sizeof *s->until);
     if (!s->part_scratch || !s->visible || !s->until)
         return KVF_E_NOMEM;
-    s->keep_pre = s->by_rank || s->gate || reads > 0
+    bool gates_see = s->gate && gates_inputs(s->gates) & (GATE_IN_Q | GATE_IN_K_PRE);
+    s->keep_pre = s->by_rank || gates_see || reads > 0
                   || method_evidence(s->method) & (EVIDENCE_MOMENTS | EVIDENCE_BLOCKS);
     if (s->keep_pre) {
         s->qk_pre = mem_alloc(C, s->ld_pre * sizeof(float));

@@ -21,7 +21,8 @@
  * device may be that late: what is read from pinned memory is read then, and what is brought into
  * it comes then.  Copies from and to other memory of the host are as the run time has them: the
  * former have read what they copy when they return, the latter wait.  emulation_waits tells how
- * often that was.
+ * often that was.  Who waits for an event in a graph finds no more
+ * done than what the event waits for.
  *
  * What the device is stands in the environment variable KVF_EMULATED, numbers after names with
  * commas between: devices (how many; 1), driver (the CUDA that it knows; 13000, 0: there is none),
@@ -513,6 +514,9 @@ cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *n, cudaGraph_t g,
                                      const void *from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *n, cudaGraph_t g, const cudaGraphNode_t *after,
                                    size_t n_after, const cudaMemsetParams *p);
+cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t *n, cudaGraph_t g,
+                                        const cudaGraphNode_t *after, size_t n_after,
+                                        cudaEvent_t e);
 #define CUDART_VERSION 13000
 enum { cudaGraphKernelNodePortProgrammatic = 1, cudaGraphDependencyTypeProgrammatic = 1 };
 struct cudaGraphEdgeData {

@@ -35,7 +35,7 @@ struct packed_call {
     std::vector<std::vector<char>> arg;
 };
 
-enum kind { KERNEL, COPY, ZERO };
+enum kind { KERNEL, COPY, ZERO, EVENT };
 
 struct node {
     kind what;
@@ -44,6 +44,7 @@ struct node {
     const void *from;
     size_t bytes;
     cudaMemcpyKind way;
+    cudaEvent_t event;
     size_t place;              /* in the list */
     std::vector<size_t> after; /* the places of those that it waits for */
     bool early;                /* by itself */
@@ -106,11 +107,24 @@ static cudaError_t add(cudaGraphNode_t *n, cudaGraph_t g, const cudaGraphNode_t 
     return cudaSuccess;
 }
 
-/* An order that the nodes' waiting leaves open: of those that may run, the one that was added last,
- * so that branches run against the order in which they were written down; or, mixed, any of them.
- */
+/* Which nodes some event waits for, events included. */
+static std::vector<bool> before_events(const exec &x)
+{
+    std::vector<bool> is(x.all.size());
+    for (size_t i = x.all.size(); i-- > 0;) { /* what a node waits for was added before it */
+        is[i] = is[i] || x.all[i].what == EVENT;
+        for (size_t before : x.all[i].after)
+            is[before] = is[before] || is[i];
+    }
+    return is;
+}
+
+/* An order that the nodes' waiting leaves open: first what events wait for; of those that may run,
+ * the one that was added last, so that branches run against the order in which they were written
+ * down; or, mixed, any of them. */
 static std::vector<size_t> order_of(const exec &x, bool mixed)
 {
+    std::vector<bool> soon = before_events(x);
     std::vector<size_t> order, ready, left;
     std::vector<std::vector<size_t>> behind(x.all.size());
     for (size_t i = 0; i < x.all.size(); i++) {
@@ -121,8 +135,10 @@ static std::vector<size_t> order_of(const exec &x, bool mixed)
             ready.push_back(i);
     }
     while (!ready.empty()) {
-        auto last = std::max_element(ready.begin(), ready.end());
-        auto at = mixed ? ready.begin() + draw((unsigned)ready.size()) : last;
+        auto end = std::partition(ready.begin(), ready.end(), [&](size_t i) { return soon[i]; });
+        end = end == ready.begin() ? ready.end() : end;
+        auto last = std::max_element(ready.begin(), end);
+        auto at = mixed ? ready.begin() + draw((unsigned)(end - ready.begin())) : last;
         size_t i = *at;
         ready.erase(at);
         order.push_back(i);
@@ -286,6 +302,15 @@ cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *n, cudaGraph_t g, const cuda
     return takes(made) ? add(n, g, after, n_after, made) : said(cudaErrorInvalidValue);
 }
 
+cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t *n, cudaGraph_t g,
+                                        const cudaGraphNode_t *after, size_t n_after, cudaEvent_t e)
+{
+    node made = {};
+    made.what = EVENT;
+    made.event = e;
+    return add(n, g, after, n_after, made);
+}
+
 cudaError_t cudaGraphAddDependencies(cudaGraph_t g, const cudaGraphNode_t *from,
                                      const cudaGraphNode_t *to, const cudaGraphEdgeData *how,
                                      size_t n)
@@ -362,6 +387,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
             own = cudaMemcpyAsync(n.to, n.from, n.bytes, n.way, s);
         else if (n.what == ZERO)
             own = cudaMemsetAsync(n.to, 0, n.bytes, s);
+        else if (n.what == EVENT)
+            own = cudaEventRecord(n.event, s);
         e = e != cudaSuccess ? e : own;
     }
     x->mixed = !x->mixed;

@@ -287,6 +287,37 @@ Test(chunks, pages_come_as_they_are, .timeout = 30)
     gpu_close(g);
 }
 
+/* Pages go where they belong, and no other changes. */
+Test(chunks, pages_go_where_they_belong, .timeout = 30)
+{
+    enum { PAGES = 7, SENT = 4, BYTES = 16 * 300 };
+    static const int where[SENT] = {5, 0, 6, 2};
+    struct gpu *g = device_open();
+    unsigned char *pinned = gpu_pin(g, SENT, BYTES), *pool = gpu_alloc(g, PAGES, BYTES);
+    int32_t *to = gpu_pin(g, SENT, sizeof *to);
+    gpu_zero(g, pool, PAGES * BYTES);
+    for (int i = 0; i < SENT; i++)
+        to[i] = where[i];
+    for (int i = 0; i < SENT * BYTES; i++)
+        pinned[i] = (unsigned char)(1 + i % 251);
+    gpu_pages_in(g, pool, BYTES, to, pinned, SENT);
+    device_check(g, "pages");
+    unsigned char *got = host_copy(g, pool, PAGES * BYTES);
+    for (int p = 0; p < PAGES; p++) {
+        int from = -1;
+        for (int i = 0; i < SENT; i++)
+            from = where[i] == p ? i : from;
+        for (int b = 0; b < BYTES; b++)
+            cr_assert(eq(int, got[p * BYTES + b], from < 0 ? 0 : pinned[from * BYTES + b]),
+                      "page %d", p);
+    }
+    mem_free(got);
+    gpu_free(g, pool);
+    gpu_unpin(g, pinned);
+    gpu_unpin(g, to);
+    gpu_close(g);
+}
+
 /* Who is admitted by its number stays, the others leave after some queries, all by the window. */
 Test(chunks, admission, .timeout = 30)
 {

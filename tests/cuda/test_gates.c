@@ -99,7 +99,8 @@ static double wanted(const struct stage_bed *b, const struct stage_case *c, int 
 }
 
 /* Runs rows [first, first + n). */
-static float *run_rows(struct stage_bed *b, const struct stage_case *c, int first, int n, bool exact)
+static float *run_rows(struct stage_bed *b, const struct stage_case *c, int first, int n,
+                       bool exact)
 {
     b->s.n_rows = n;
     for (int r = 0; r < n; r++) {
@@ -137,7 +138,8 @@ static void check_stage(struct gpu *g, const struct stage_case *c, bool exact)
                 double want = wanted(&b, c, row, i, o);
                 float got = alone[(size_t)row * b.nets_n + (size_t)(i * c->N + o)];
                 cr_expect(le(dbl, fabs((double)got - want), 2e-5 * fmax(1, fabs(want))),
-                          "[%d][%d] row %d net %d output %d, exact %d", c->N, c->K, row, i, o, exact);
+                          "[%d][%d] row %d net %d output %d, exact %d", c->N, c->K, row, i, o,
+                          exact);
             }
     mem_free(alone);
     drop_bed(&b);
@@ -173,8 +175,15 @@ Test(gates, runs_are_joined)
     rng_init(&r, 3);
     static float x[N_ROWS][T * LD], norm[2][T * N1];
     float *d_x[N_ROWS], *d_norm[2], *out = gpu_alloc(g, N_ROWS * T * UNITS * ALL, sizeof *out);
-    struct gpu_runs how = {.ld = {LD, LD}, .step = {N0, N1}, .count = {N0, N1}, .n = 2,
-                           .n_units = UNITS, .T = T, .n_rows = N_ROWS, .ld_norm = N1, .eps = 1e-6f};
+    struct gpu_runs how = {.ld = {LD, LD},
+                           .step = {N0, N1},
+                           .count = {N0, N1},
+                           .n = 2,
+                           .n_units = UNITS,
+                           .T = T,
+                           .n_rows = N_ROWS,
+                           .ld_norm = N1,
+                           .eps = 1e-6f};
     for (int i = 0; i < N_ROWS; i++) {
         fill(&r, x[i], T * LD, 1);
         d_x[i] = device_copy(g, x[i], sizeof x[i]);

@@ -314,7 +314,8 @@ Test(graph, steps_are_replayed, .timeout = 240)
     cr_assert(eq(int, emulation_faults(), 0), "%s", emulation_first_fault());
 }
 
-/* What is drawn there is what the processor draws, and comes home in the place of the logits. */
+/* What is drawn there is what the processor draws, and goes home by itself in the place of the
+ * logits. */
 Test(graph, the_token_comes_home_alone, .timeout = 240)
 {
     struct told here = play("full", 0, true, 0.8, false), there = play("full", 0, true, 0.8, true);
@@ -322,7 +323,7 @@ Test(graph, the_token_comes_home_alone, .timeout = 240)
     cr_expect(zero(int, memcmp(here.token, there.token, sizeof here.token)));
     cr_expect(zero(int, memcmp(here.logits, there.logits, bytes)));
     if (EMULATED)
-        cr_expect(eq(long, here.home - there.home, (long)(4 * here.vocab - 4)));
+        cr_expect(eq(long, here.home - there.home, (long)(4 * here.vocab)));
     mem_free(here.logits);
     mem_free(there.logits);
 }
@@ -392,6 +393,98 @@ Test(graph, code_for_older_devices_does_not_start_early, .timeout = 240)
         cr_expect(new.early > 0 && old.early == 0, "%ld, %ld", new.early, old.early);
     mem_free(new.logits);
     mem_free(old.logits);
+}
+
+/* Branches, what is aside of them and of the trunk; then a mark, and what comes behind it. */
+static void put_marked(struct gpu *g, struct work *w, float *late)
+{
+    for (int i = 0; i < 3; i++) {
+        gpu_branch(g, i);
+        gpu_copy(g, w[i].y, w[i].x, N * sizeof *w->x);
+        gpu_aside(g, true);
+        gpu_add(g, w[i].y, w[i].x, N, 1);
+        gpu_fetch(g, w[i].home, w[i].y, N * sizeof *w->y);
+        gpu_aside(g, false);
+    }
+    gpu_branch(g, -1);
+    gpu_aside(g, true);
+    gpu_copy(g, w[3].y, w[2].x, N * sizeof *w->x);
+    gpu_fetch(g, w[3].home, w[3].y, N * sizeof *w->y);
+    gpu_aside(g, false);
+    gpu_mark(g);
+    gpu_fetch(g, late, w->x, N * sizeof *w->x);
+}
+
+/* What came before a mark is there once it is reached, in a graph and without one; what comes
+ * behind it is waited for apart. */
+Test(graph, a_mark_waits_for_what_came_before)
+{
+    enum { ALL = 4 };
+    struct gpu *g = device_open();
+    struct gpu_graph *graph = NULL;
+    struct work w[ALL];
+    float *late = gpu_pin(g, N, sizeof *late);
+    for (int i = 0; i < ALL; i++)
+        w[i] = work_of(g);
+    for (int turn = 0; turn < 5; turn++) {
+        for (int i = 0; i < ALL; i++)
+            w[i].home[N - 1] = NAN;
+        late[N - 1] = NAN;
+        if (turn < 4)
+            gpu_graph_begin(g, &graph);
+        put_marked(g, w, late);
+        if (turn < 4)
+            gpu_graph_end(g);
+        cr_assert(gpu_marked(g));
+        for (int i = 0; i < ALL; i++)
+            cr_expect(eq(flt, w[i].home[N - 1], (float)((N - 1) * (i < 3 ? 2 : 1))),
+                      "%d of turn %d", i, turn);
+        bool behind = EMULATED && !isnan(late[N - 1]);
+        cr_expect(zero(int, behind), "turn %d waits for all", turn);
+        cr_assert(zero(int, gpu_wait(g, NULL)));
+        cr_expect(eq(flt, late[N - 1], (float)N - 1), "turn %d", turn);
+    }
+    struct gpu_graph_facts f = gpu_graph_look(graph);
+    cr_expect(f.built == 1 && f.replayed == 3 && f.updated == 0, "%ld graphs, %ld replays", f.built,
+              f.replayed);
+    gpu_graph_free(g, graph);
+    for (int i = 0; i < ALL; i++)
+        drop(g, &w[i]);
+    gpu_unpin(g, late);
+    device_check(g, "a mark");
+    gpu_close(g);
+}
+
+/* Parts of different lengths, of which one has no bytes, and one more than there is room for. */
+Test(graph, parts_are_sent_together)
+{
+    enum { LONGEST = 700 };
+    struct gpu *g = device_open();
+    struct gpu_parts p = {.n = 0};
+    uint32_t *pinned = gpu_pin(g, GPU_MOST_PARTS * LONGEST, sizeof *pinned), *to[GPU_MOST_PARTS];
+    gpu_send_parts(g, &p);
+    gpu_part(&p, NULL, pinned, 0);
+    for (uint32_t i = 0; i < GPU_MOST_PARTS * LONGEST; i++)
+        pinned[i] = i + 1;
+    for (int i = 0; i < GPU_MOST_PARTS; i++) {
+        to[i] = gpu_alloc(g, LONGEST, sizeof *pinned);
+        gpu_zero(g, to[i], LONGEST * sizeof *pinned);
+        size_t n = (size_t)(1 + i * 997 % LONGEST);
+        gpu_part(&p, to[i], pinned + i * LONGEST, n * sizeof *pinned);
+    }
+    gpu_part(&p, to[0], pinned, 4);
+    cr_assert(eq(int, p.n, GPU_MOST_PARTS));
+    gpu_send_parts(g, &p);
+    for (int i = 0; i < GPU_MOST_PARTS; i++) {
+        uint32_t got[LONGEST];
+        gpu_get(g, got, to[i], sizeof got);
+        for (int k = 0; k < LONGEST; k++)
+            cr_assert(eq(u32, got[k], k <= i * 997 % LONGEST ? pinned[i * LONGEST + k] : 0));
+        gpu_free(g, to[i]);
+    }
+    gpu_unpin(g, pinned);
+    device_check(g, "parts");
+    gpu_close(g);
 }
 
 /* Memory of the host is given back once the copies that use it are done. */
