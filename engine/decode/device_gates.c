@@ -180,11 +180,7 @@ int device_gates_open(struct session *s, int T)
 
 int device_gates_open_step(struct session *room, struct session *s, int n)
 {
-    if (!s->gate)
-        return KVF_OK;
-    int err = mirror_hold_normed(room, n);
-    if (!err && has_net(s) && !net_of(s))
-        err = open_net(s);
+    int err = has_net(s) && !net_of(s) ? open_net(s) : KVF_OK;
     if (err || !has_net(s))
         return err;
     const struct device_gates *d = net_of(s);

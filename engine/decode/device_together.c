@@ -282,8 +282,10 @@ static int record(const struct row *row, bool alone)
 static int run(struct session *room, struct row *row, int n, const int32_t *ids)
 {
     int err = mirror_hold_logits(room, n);
-    for (int i = 0; !err && i < n; i++)
-        err = device_gates_open_step(room, row[i].s, n);
+    for (int i = 0; !err && i < n; i++) {
+        err = row[i].s->gate ? mirror_hold_normed(room, n) : KVF_OK;
+        err = err ? err : device_gates_open_step(room, row[i].s, n);
+    }
     for (int i = 0; !err && i < n; i++) {
         if (room != row[i].s)
             lend(room, &row[i], i);
