@@ -246,16 +246,6 @@ static int allocate(struct session *s, struct resident *r, int most)
     return err;
 }
 
-static int longest(const struct session *s)
-{
-    int most = 0, H = s->cache_heads;
-    for (int at = 0; at < H * s->e->config.n_layers; at++) {
-        int n = cache_view(s->cache, at / H, at % H).n;
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
 /* The heads as the host has them. */
 static int put_heads(struct session *s, struct resident *r)
 {
@@ -357,13 +347,13 @@ static bool rows_fit(const struct session *s, const struct resident *r)
 bool resident_fits(const struct session *s)
 {
     const struct resident *r = ((struct mirror *)s->mirror)->resident;
-    return r && r->here && r->ld > longest(s) && rows_fit(s, r);
+    return r && r->here && r->ld > cache_longest(s->cache) && rows_fit(s, r);
 }
 
 int resident_enter(struct session *s)
 {
     struct mirror *m = s->mirror;
-    int most = longest(s) + 1;
+    int most = cache_longest(s->cache) + 1;
     if (!m->resident)
         m->resident = MEM_NEW(struct resident, 1);
     struct resident *r = m->resident;
@@ -398,7 +388,7 @@ int device_home(struct session *s)
     if (!r || !r->here)
         return KVF_OK;
     const struct elsewhere_evidence e = elsewhere_evidence(s->method, s->cache);
-    move_rows(s, true, &e, longest(s));
+    move_rows(s, true, &e, cache_longest(s->cache));
     move_moments(s, true, &e);
     r->here = s->away = false;
     return gpu_wait(m->gpu, &s->e->said);

@@ -177,7 +177,7 @@ int round_reserve(struct session *s, const struct elsewhere_round *round)
 int round_expire(struct session *s)
 {
     int64_t n = 0;
-    int err = list_expired(s, s->n_past, &n);
+    int err = method_expires(s->method) ? list_expired(s, s->n_past, &n) : KVF_OK;
     if (!err)
         launch_expired(s, n);
     return err;
