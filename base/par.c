@@ -161,6 +161,12 @@ int par_threads(const struct par *p)
     return p ? p->n_workers + 1 : 1;
 }
 
+void par_rouse(struct par *p)
+{
+    if (p)
+        publish(p);
+}
+
 void par_run(struct par *p, int n_tasks, par_fn fn, void *ctx)
 {
     if (!p || p->n_workers == 0 || n_tasks <= 1) {

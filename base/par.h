@@ -32,6 +32,9 @@ int par_threads(const struct par *p); /* 1 for NULL */
  * in order on the caller.  Not re-entrant: a task must not call par_run. */
 void par_run(struct par *p, int n_tasks, par_fn fn, void *ctx);
 
+/* Wakes threads that sleep: what runs within some 100 us finds them awake.  Accepts NULL. */
+void par_rouse(struct par *p);
+
 /* A task waits until *done, which tasks of the same round raise, is at least `many`: those with
  * smaller numbers, as they were claimed before. */
 void par_wait(atomic_int *done, int many);

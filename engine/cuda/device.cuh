@@ -39,12 +39,12 @@ struct gpu {
     void *gemm_x, *gemm_w;
     size_t gemm_x_bytes, gemm_w_bytes;
     size_t step_room[2][2]
-                    [4];     /* of attention_step.cu: shared memory that its kernels were allowed */
-    long waits;              /* calls of gpu_wait */
-    cudaEvent_t mark;        /* of gpu_mark */
-    int processors;          /* multiprocessors */
-    bool early;              /* kernels of a graph may start before those before them end */
-    struct parcels *parcels; /* of parcel.cu; NULL: not opened yet */
+                    [4]; /* of attention_step.cu: shared memory that its kernels were allowed */
+    long waits;          /* calls of gpu_wait */
+    cudaEvent_t mark[GPU_MARKS];
+    int processors;              /* multiprocessors */
+    bool early;                  /* kernels of a graph may start before those before them end */
+    struct parcels *parcels;     /* of parcel.cu; NULL: not opened yet */
     struct gpu_graph *recording; /* NULL: what is launched goes on the stream */
 };
 

@@ -118,11 +118,12 @@ void gpu_branch(struct gpu *g, int i);
  * waits for it; so no more than the end of the graph.  Two branches whose numbers are one have one
  * aside.  false: what follows is of the branch again. */
 void gpu_aside(struct gpu *g, bool aside);
-/* A mark: all that was put on the stream before, branches and what is aside included; nothing waits
- * for it.  gpu_marked waits until the newest one is reached: what gpu_fetch brought until there has
- * come.  false: the device failed, and gpu_wait says why. */
-void gpu_mark(struct gpu *g);
-bool gpu_marked(struct gpu *g);
+/* Mark i: all that was put on the stream before, branches and what is aside included; nothing waits
+ * for it.  gpu_marked waits until the newest one of that number is reached: what gpu_fetch brought
+ * until there has come.  false: the device failed, and gpu_wait says why. */
+enum { GPU_MARKS = 2 };
+void gpu_mark(struct gpu *g, int i);
+bool gpu_marked(struct gpu *g, int i);
 void gpu_graph_free(struct gpu *g, struct gpu_graph *graph); /* waits; accepts NULL */
 /* Nodes of the last time; graphs that were built, nodes that were told anew, and how often all was
  * put on the stream at once.  How often it went there one by one: since the shape was a new one,

@@ -24,6 +24,7 @@ struct node {
     const void *from;
     size_t bytes;
     cudaMemcpyKind way;
+    cudaEvent_t mark;
     bool early;   /* may start before what is before it ends */
     bool changed; /* since the graph was built */
     cudaGraphNode_t made;
@@ -38,7 +39,6 @@ struct gpu_graph {
     bool same; /* so far the last time's nodes, but for what they were given */
     int branch;
     bool aside, leaves; /* of the next node */
-    cudaEvent_t mark;
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     struct gpu_graph_facts facts;
@@ -89,7 +89,7 @@ static void run_node(struct gpu *g, const struct node *d, void **arg)
     else if (d->kind == NODE_COPY)
         gpu_note(g, cudaMemcpyAsync(d->to, d->from, d->bytes, d->way, g->stream));
     else if (d->kind == NODE_MARK)
-        gpu_note(g, cudaEventRecord(g->mark, g->stream));
+        gpu_note(g, cudaEventRecord(d->mark, g->stream));
     else
         gpu_note(g, cudaMemsetAsync(d->to, 0, d->bytes, g->stream));
 }
@@ -210,7 +210,7 @@ static cudaError_t add_node(struct gpu_graph *x, struct node *d, struct ends *en
     if (d->kind == NODE_KERNEL)
         return cudaGraphAddKernelNode(&d->made, x->graph, made, (size_t)n, &kernel);
     if (d->kind == NODE_MARK)
-        return cudaGraphAddEventRecordNode(&d->made, x->graph, made, (size_t)n, x->mark);
+        return cudaGraphAddEventRecordNode(&d->made, x->graph, made, (size_t)n, d->mark);
     if (d->kind == NODE_COPY)
         return cudaGraphAddMemcpyNode1D(&d->made, x->graph, made, (size_t)n, d->to, d->from,
                                         d->bytes, d->way);
@@ -284,7 +284,6 @@ void gpu_graph_begin(struct gpu *g, struct gpu_graph **graph)
     x->same = true;
     x->branch = TRUNK;
     x->aside = x->leaves = false;
-    x->mark = g->mark;
     g->recording = x;
 }
 
@@ -378,8 +377,8 @@ static bool alike(const struct node *d, const struct node *now)
 {
     return d->kind == now->kind && d->kernel == now->kernel && d->n_args == now->n_args
            && d->branch == now->branch && d->aside == now->aside && d->leaves == now->leaves
-           && d->way == now->way && memcmp(d->size, now->size, sizeof d->size) == 0
-           && d->end == now->end;
+           && d->way == now->way && d->mark == now->mark
+           && memcmp(d->size, now->size, sizeof d->size) == 0 && d->end == now->end;
 }
 
 static bool equal(dim3 a, dim3 b)
@@ -470,17 +469,18 @@ void gpu_send(struct gpu *g, void *device, const void *pinned, size_t bytes)
     put_copy(g, device, pinned, bytes, cudaMemcpyHostToDevice);
 }
 
-void gpu_mark(struct gpu *g)
+void gpu_mark(struct gpu *g, int i)
 {
     struct node now = {};
     now.kind = NODE_MARK;
+    now.mark = g->mark[i];
     now.end = g->recording ? g->recording->n_bytes : 0;
     put_node(g, &now, NULL);
 }
 
-bool gpu_marked(struct gpu *g)
+bool gpu_marked(struct gpu *g, int i)
 {
-    gpu_note(g, cudaEventSynchronize(g->mark));
+    gpu_note(g, cudaEventSynchronize(g->mark[i]));
     return g->error == cudaSuccess;
 }
 

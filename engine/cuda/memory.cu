@@ -81,8 +81,8 @@ int gpu_open(int which, struct gpu **ret_gpu, struct kvf_diag *d)
     g->error = cudaSuccess;
     g->early = facts.major >= 9;
     cudaError_t e = cudaStreamCreate(&g->stream);
-    if (e == cudaSuccess)
-        e = cudaEventCreateWithFlags(&g->mark, cudaEventDisableTiming);
+    for (int i = 0; e == cudaSuccess && i < GPU_MARKS; i++)
+        e = cudaEventCreateWithFlags(&g->mark[i], cudaEventDisableTiming);
     if (e == cudaSuccess)
         e = cudaDeviceGetAttribute(&g->processors, cudaDevAttrMultiProcessorCount, which);
     if (e != cudaSuccess) {
@@ -102,7 +102,8 @@ void gpu_close(struct gpu *g)
     blas_close(g->blas);
     gpu_free(g, g->gemm_x);
     gpu_free(g, g->gemm_w);
-    cudaEventDestroy(g->mark);
+    for (int i = 0; i < GPU_MARKS; i++)
+        cudaEventDestroy(g->mark[i]);
     cudaStreamDestroy(g->stream);
     mem_free(g);
 }

@@ -3,6 +3,8 @@
 #include "base/mem.h"
 #include "engine/decode/device_step.h"
 
+enum { MARK_SOON, MARK_LAYERS }; /* most of the last layer is to come; the layers are done */
+
 /* Where a session works: in buffers of its own, or in a row of the room. */
 struct row {
     struct session *s;
@@ -147,8 +149,10 @@ static void launch(struct session *room, struct row *row, int n)
     for (int l = 0; l < room->e->config.n_layers; l++) {
         device_project(room, l, n, m->qkv);
         attend(room, row, n, l);
-        if (l == room->e->config.n_layers - 1)
+        if (l == room->e->config.n_layers - 1) {
+            gpu_mark(m->gpu, MARK_SOON);
             run_gates(room, row, n);
+        }
         device_finish(room, l, n);
     }
     device_norm(room, n);
@@ -157,7 +161,7 @@ static void launch(struct session *room, struct row *row, int n)
         step_fetch_normed(row[i].s);
     }
     gpu_branch(m->gpu, -1);
-    gpu_mark(m->gpu);
+    gpu_mark(m->gpu, MARK_LAYERS);
     if (room != row[0].s || !room->no_logits)
         device_logits(room, m->normed, n);
     for (int i = 0; i < n; i++) {
@@ -257,11 +261,13 @@ static int learn_all(struct session *room, struct row *row, int n)
     return KVF_OK;
 }
 
-/* The host learns of the layers while the logits are made. */
+/* The host learns of the layers while the logits are made.  Threads wake a little earlier. */
 static int finish(struct session *room, struct row *row, int n)
 {
     struct mirror *m = room->mirror;
-    int err = gpu_marked(m->gpu) ? learn_all(room, row, n) : KVF_OK;
+    if (gpu_marked(m->gpu, MARK_SOON))
+        par_rouse(room->e->pool);
+    int err = gpu_marked(m->gpu, MARK_LAYERS) ? learn_all(room, row, n) : KVF_OK;
     int failed = gpu_wait(m->gpu, &room->e->said);
     err = failed ? failed : err;
     if (!err)

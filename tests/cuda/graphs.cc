@@ -107,24 +107,24 @@ static cudaError_t add(cudaGraphNode_t *n, cudaGraph_t g, const cudaGraphNode_t 
     return cudaSuccess;
 }
 
-/* Which nodes some event waits for, events included. */
-static std::vector<bool> before_events(const exec &x)
+/* The first event that waits for a node, or is it; as many as there are nodes: none. */
+static std::vector<size_t> events_of(const exec &x)
 {
-    std::vector<bool> is(x.all.size());
+    std::vector<size_t> of(x.all.size(), x.all.size());
     for (size_t i = x.all.size(); i-- > 0;) { /* what a node waits for was added before it */
-        is[i] = is[i] || x.all[i].what == EVENT;
+        of[i] = x.all[i].what == EVENT ? std::min(of[i], i) : of[i];
         for (size_t before : x.all[i].after)
-            is[before] = is[before] || is[i];
+            of[before] = std::min(of[before], of[i]);
     }
-    return is;
+    return of;
 }
 
-/* An order that the nodes' waiting leaves open: first what events wait for; of those that may run,
- * the one that was added last, so that branches run against the order in which they were written
- * down; or, mixed, any of them. */
+/* An order that the nodes' waiting leaves open: first what the first event waits for, and so
+ * on; of those that may run, the one that was added last, so that branches run against the order in
+ * which they were written down; or, mixed, any of them. */
 static std::vector<size_t> order_of(const exec &x, bool mixed)
 {
-    std::vector<bool> soon = before_events(x);
+    std::vector<size_t> event = events_of(x);
     std::vector<size_t> order, ready, left;
     std::vector<std::vector<size_t>> behind(x.all.size());
     for (size_t i = 0; i < x.all.size(); i++) {
@@ -135,8 +135,11 @@ static std::vector<size_t> order_of(const exec &x, bool mixed)
             ready.push_back(i);
     }
     while (!ready.empty()) {
-        auto end = std::partition(ready.begin(), ready.end(), [&](size_t i) { return soon[i]; });
-        end = end == ready.begin() ? ready.end() : end;
+        size_t first = x.all.size();
+        for (size_t i : ready)
+            first = std::min(first, event[i]);
+        auto end = std::partition(ready.begin(), ready.end(),
+                                  [&](size_t i) { return event[i] == first; });
         auto last = std::max_element(ready.begin(), end);
         auto at = mixed ? ready.begin() + draw((unsigned)(end - ready.begin())) : last;
         size_t i = *at;
