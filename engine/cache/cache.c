@@ -55,7 +55,6 @@ void cache_destroy(struct cache *c)
         page_room_give(&c->room, c->free[i]);
     page_room_close(&c->room);
     mem_free(c->free);
-    mem_free(c->renamed);
     mem_free(c->gone);
     mem_free(c->head);
     mem_free(c);
@@ -266,13 +265,6 @@ int cache_reserve(struct cache *c, int layer, int head, int n)
         if (err)
             return err;
     }
-    if (h->cap > c->renamed_cap) {
-        int32_t *r = grow_ints(c->renamed, 0, h->cap);
-        if (!r)
-            return KVF_E_NOMEM;
-        c->renamed = r;
-        c->renamed_cap = h->cap;
-    }
     while (h->n_pages * PAGE_SLOTS < h->n + n) {
         err = new_page(c, &h->page[h->n_pages]);
         if (err)
@@ -285,6 +277,32 @@ int cache_reserve(struct cache *c, int layer, int head, int n)
     return err;
 }
 
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* What is known of leading slots, once one has a newcomer. */
+static void note_leading(struct head *h, int n, int slot, int32_t until)
+{
+    if (slot == n) {
+        h->firm += h->firm == n && until == CACHE_STAYS;
+        h->sorted += h->sorted == n;
+    } else if (until != CACHE_STAYS) {
+        h->firm = least(h->firm, slot);
+    }
+}
+
+/* Room for a number of each slot, in the half of the list that order[] leaves free. */
+static int32_t *room_for_names(struct head *h)
+{
+    if (h->order + h->n > h->list + h->cap) {
+        memmove(h->list, h->order, (size_t)h->n * sizeof *h->list);
+        h->order = h->list;
+    }
+    return h->list + h->cap;
+}
+
 /* The slot of a newcomer, which is known to be there from now on. */
 static int enter(struct head *h, int32_t pos, int32_t until)
 {
@@ -295,6 +313,7 @@ static int enter(struct head *h, int32_t pos, int32_t until)
         h->soonest = until;
     h->moved |= pos != slot;
     h->gap = GAP_NONE;
+    note_leading(h, n, slot, until);
     if (h->order + n == h->list + 2 * h->cap) {
         memcpy(h->list, h->order, (size_t)n * sizeof *h->list);
         h->order = h->list;
@@ -355,8 +374,14 @@ struct cache_head cache_view(const struct cache *c, int layer, int head)
 {
     const struct head *h = store_whole(c, layer, head);
     assert(h->gap != GAP_OPEN);
-    return (struct cache_head){
-        h->n, h->pos, h->until, h->order, h->page, !h->moved, h->n ? h->soonest : CACHE_STAYS};
+    return (struct cache_head){.n = h->n,
+                               .pos = h->pos,
+                               .until = h->until,
+                               .order = h->order,
+                               .page = h->page,
+                               .plain = !h->moved,
+                               .soonest = h->n ? h->soonest : CACHE_STAYS,
+                               .firm = h->firm};
 }
 
 enum kv_type cache_type(const struct cache *c)
@@ -407,10 +432,12 @@ static void release_pages(struct cache *c, struct head *h)
 
 static void find_soonest(struct head *h)
 {
-    int32_t least = CACHE_STAYS;
-    for (int s = 0; s < held(h); s++) /* an open slot stays */
-        least = h->until[s] < least ? h->until[s] : least;
-    h->soonest = least;
+    int32_t soonest = CACHE_STAYS;
+    while (h->firm < h->n && h->until[h->firm] == CACHE_STAYS)
+        h->firm++;
+    for (int s = h->firm; s < held(h); s++) /* an open slot stays */
+        soonest = h->until[s] < soonest ? h->until[s] : soonest;
+    h->soonest = soonest;
 }
 
 /* Where a slot stands in order[]: looked for in blocks, which needs no other array. */
@@ -452,6 +479,8 @@ void cache_evict(struct cache *c, int layer, int head, int slot)
     h->n--;
     h->gap = GAP_OPEN;
     h->hole = slot;
+    h->firm = least(h->firm, h->n);
+    h->sorted = least(h->sorted, slot);
     if (some_go)
         h->until[slot] = CACHE_STAYS;
     if (first_to_go)
@@ -475,6 +504,8 @@ bool cache_settle(struct cache *c, int layer, int head)
         h->order[place_of(h, h->n)] = h->hole;
         move_entry(c, h, h->n, h->hole);
         h->moved = true;
+        if (h->until[h->hole] != CACHE_STAYS)
+            h->firm = least(h->firm, h->hole);
     }
     if (h->gap == GAP_OPEN)
         h->gap = GAP_FILLED;
@@ -520,33 +551,60 @@ static bool put_off(const struct cache *c, struct head *h, const unsigned char *
     return all_pages;
 }
 
-void cache_keep(struct cache *c, int layer, int head, const unsigned char *keep)
+/* The order of time, once the slots from `first` on have other numbers; -1: it has left. */
+static void rename_order(struct head *h, const int32_t *renamed, int first, int n)
+{
+    int m = least(first, h->sorted);
+    for (int i = m; i < h->n; i++) { /* filtering a sorted list keeps it sorted */
+        int slot = h->order[i];
+        if (slot >= first)
+            slot = renamed[slot];
+        if (slot >= 0)
+            h->order[m++] = slot;
+    }
+    h->n = n;
+    h->sorted = least(h->sorted, first);
+    while (h->sorted < n && h->order[h->sorted] == h->sorted)
+        h->sorted++;
+}
+
+void cache_close_ranks(struct cache *c, int layer, int head, const unsigned char *keep)
 {
     struct head *h = store_whole(c, layer, head);
-    int n = 0, m = 0, end = held(h);
+    int end = held(h);
+    const unsigned char *goes = memchr(keep, 0, (size_t)end);
+    int first = goes ? (int)(goes - keep) : end, n = first;
+    int32_t *renamed = room_for_names(h);
     bool later = put_off(c, h, keep, end);
-    for (int s = 0, run; s < end; s += run) {
+    for (int s = first, run; s < end; s += run) {
         for (run = 1; s + run < end && !keep[s + run] == !keep[s];)
             run++;
+        for (int i = 0; i < run; i++)
+            renamed[s + i] = keep[s] ? n + i : -1;
         if (!keep[s])
             continue;
-        if (s != n) {
-            h->moved = true;
-            memmove(h->pos + n, h->pos + s, (size_t)run * sizeof *h->pos);
-            memmove(h->until + n, h->until + s, (size_t)run * sizeof *h->until);
-            if (!later)
-                move_run(c, h, s, n, run);
-        }
-        for (int i = 0; i < run; i++)
-            c->renamed[s + i] = n++;
+        h->moved = true;
+        memmove(h->pos + n, h->pos + s, (size_t)run * sizeof *h->pos);
+        memmove(h->until + n, h->until + s, (size_t)run * sizeof *h->until);
+        if (!later)
+            move_run(c, h, s, n, run);
+        n += run;
     }
-    for (int i = 0; i < h->n; i++) /* filtering a sorted list keeps it sorted */
-        if (keep[h->order[i]])
-            h->order[m++] = c->renamed[h->order[i]];
-    h->n = n;
+    rename_order(h, renamed, first, n);
     h->gap = GAP_CLOSED;
+    h->firm = least(h->firm, first);
     find_soonest(h);
-    release_pages(c, h);
+}
+
+void cache_release(struct cache *c, int layer, int head)
+{
+    release_pages(c, head_at(c, layer, head));
+}
+
+void cache_keep(struct cache *c, int layer, int head, const unsigned char *keep)
+{
+    cache_close_ranks(c, layer, head, keep);
+    cache_release(c, layer, head);
 }
 
 struct cache_stats cache_stats(const struct cache *c)

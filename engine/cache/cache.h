@@ -48,6 +48,8 @@ struct cache_head {
     unsigned char *const *page; /* [ceil(n / PAGE_SLOTS)] keys, then values */
     bool plain;                 /* slot i holds position i, for all slots */
     int32_t soonest;            /* at most the least until */
+    int firm; /* so many leading slots, or more, hold entries that stay: only those behind them
+                 need be looked at for what leaves */
 };
 
 /* What has left a head since its last append. */
@@ -132,6 +134,10 @@ void cache_evict(struct cache *c, int layer, int head, int slot);
  * it.  The slots from the first that goes up to the number of those that stay must be the
  * cache's own.  Not thread-safe. */
 void cache_keep(struct cache *c, int layer, int head, const unsigned char *keep);
+/* Its two halves: ranks, which threads may close in different heads at once, in time O(slots from
+ * the first that goes on); and the pages that are free then. */
+void cache_close_ranks(struct cache *c, int layer, int head, const unsigned char *keep);
+void cache_release(struct cache *c, int layer, int head);
 
 /* Slots of keep[0..n) with keep[slot] == 0, rising; returns how many, or -1: more than `most`. */
 int cache_list_gone(const unsigned char *keep, int n, int most, int32_t *ret_gone);

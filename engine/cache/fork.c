@@ -24,6 +24,8 @@ static int fork_head(const struct cache *c, const struct head *from, struct head
     to->hole = from->hole;
     to->moved = from->moved;
     to->soonest = from->soonest;
+    to->firm = from->firm;
+    to->sorted = from->sorted;
     return KVF_OK;
 }
 
@@ -41,12 +43,6 @@ int cache_fork(struct cache *from, struct cache **ret_cache)
     err = store_grow_free(c, c->n_pages);
     if (err)
         goto fail;
-    c->renamed_cap = from->renamed_cap;
-    c->renamed = MEM_NEW(int32_t, (size_t)c->renamed_cap);
-    if (!c->renamed) {
-        err = KVF_E_NOMEM;
-        goto fail;
-    }
     for (int i = 0; i < c->cfg.n_layers * c->cfg.n_heads; i++) {
         err = fork_head(c, &from->head[i], &c->head[i]);
         if (err)

@@ -7,12 +7,14 @@
 #include "engine/cache/cache.h"
 #include "engine/cache/page_room.h"
 
-/* One line of memory: a step looks at every head. */
+/* A step looks at every head: what it reads adjoins. */
 struct head {
     int n, cap;      /* entries; slots that pages hold */
     int hole;        /* with GAP_OPEN and GAP_FILLED; n: the last slot went */
     int32_t soonest; /* at most the least until */
     int n_pages;
+    int firm;             /* at most the leading slots whose entries stay (CACHE_STAYS) */
+    int sorted;           /* at most the leading slots i with order[i] == i */
     unsigned char gap;    /* enum cache_gap */
     bool moved;           /* some slot does not hold the position of its number */
     unsigned char n_gone; /* slots in `gone`: keys and values behind them have yet to move up */
@@ -33,8 +35,6 @@ struct cache {
     unsigned char **free; /* pages without an owner */
     int64_t n_free, free_cap;
     int64_t n_pages;  /* held by heads or free; never more than free_cap */
-    int32_t *renamed; /* [renamed_cap] scratch of cache_keep: as many as the largest head holds */
-    int renamed_cap;
     bool forked; /* some page may be shared */
     struct cache_stats stats;
 };

@@ -234,6 +234,17 @@ void gpu_pages_out(struct gpu *g, const struct gpu_cache *c, const int32_t *firs
 void gpu_pages_in(struct gpu *g, void *pool, size_t page_bytes, const int32_t *where,
                   const void *pages, int n);
 
+/* until of the entries before slot first[h] of each head: those of the first firm[h] slots stay, and
+ * the others have from [heads][ld_slot], which is the host's, from gpu_pin. */
+void gpu_put_until(struct gpu *g, const struct gpu_cache *c, const int32_t *from,
+                   const int32_t *firm, const int32_t *first);
+
+/* Puts pages of a pool together from entries of others, which are none of these: jobs
+ * [n][1 + PAGE_SLOTS], a page, then for each of its slots the one that the entry has, counted
+ * through all pages; page -1: nothing to do, slot -1: there is none. */
+void gpu_join_entries(struct gpu *g, void *pool, enum kv_type type, int D, const int32_t *jobs,
+                      int n);
+
 /* T tokens between the projections of a layer and its attention. */
 struct gpu_newcomer {
     float *qkv;        /* [T][ld] n_heads queries, then keys and values of the cache's heads */

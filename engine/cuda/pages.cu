@@ -1,4 +1,4 @@
-/* pages.cu - writing into the pages of a cache, and whole ones that come and go. */
+/* pages.cu - writing into the pages of a cache, whole ones that come and go, and entries that move. */
 #include "engine/cuda/device.cuh"
 
 enum { LANES = 128, COPIERS = 256 };
@@ -73,4 +73,51 @@ void gpu_pages_in(struct gpu *g, void *pool, size_t page_bytes, const int32_t *w
     size_t pieces = page_bytes / sizeof(uint4);
     LAUNCH(pages_in_kernel, (unsigned)n, COPIERS, 0, g, (uint4 *)pool, pieces, where,
            (const uint4 *)pages);
+}
+
+/* Block (slots, head). */
+__global__ void until_kernel(struct gpu_cache c, const int32_t *from, const int32_t *firm,
+                             const int32_t *first)
+{
+    int h = (int)blockIdx.y, slot = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    size_t at = (size_t)h * (size_t)c.ld_slot + (size_t)slot;
+    if (slot < first[h])
+        c.until[at] = slot < firm[h] ? INT32_MAX : from[at];
+}
+
+void gpu_put_until(struct gpu *g, const struct gpu_cache *c, const int32_t *from,
+                   const int32_t *firm, const int32_t *first)
+{
+    dim3 grid(blocks_for((size_t)c->most, COPIERS), (unsigned)c->heads);
+    struct gpu_cache cache = *c;
+    LAUNCH(until_kernel, grid, COPIERS, 0, g, cache, from, firm, first);
+}
+
+/* Block (job). */
+template <class KV> __global__ void join_kernel(KV *pool, int D, const int32_t *jobs)
+{
+    const int32_t *job = jobs + (size_t)blockIdx.x * (1 + PAGE_SLOTS), *from = job + 1;
+    size_t half = (size_t)D * PAGE_SLOTS;
+    if (job[0] < 0)
+        return;
+    KV *keys = pool + (size_t)job[0] * 2 * half, *values = keys + half;
+    int s = (int)threadIdx.x % PAGE_SLOTS, slot = from[s];
+    const KV *page = pool + (size_t)(slot / PAGE_SLOTS) * 2 * half;
+    for (int d = (int)threadIdx.x / PAGE_SLOTS; slot >= 0 && d < D; d += COPIERS / PAGE_SLOTS)
+        keys[d * PAGE_SLOTS + s] = page[d * PAGE_SLOTS + slot % PAGE_SLOTS];
+    for (int i = (int)threadIdx.x; i < PAGE_SLOTS * D; i += COPIERS) {
+        int old = from[i / D];
+        if (old >= 0)
+            values[i] = pool[(size_t)(old / PAGE_SLOTS) * 2 * half + half
+                             + (size_t)(old % PAGE_SLOTS * D + i % D)];
+    }
+}
+
+void gpu_join_entries(struct gpu *g, void *pool, enum kv_type type, int D, const int32_t *jobs,
+                      int n)
+{
+    if (type == KV_F16)
+        LAUNCH(join_kernel<uint16_t>, (unsigned)n, COPIERS, 0, g, (uint16_t *)pool, D, jobs);
+    else
+        LAUNCH(join_kernel<float>, (unsigned)n, COPIERS, 0, g, (float *)pool, D, jobs);
 }

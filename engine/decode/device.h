@@ -51,6 +51,18 @@ void mirror_free_gates(struct mirror *m);
  * the query. */
 enum { GRAPH_STEP, GRAPH_ROUND, GRAPH_AFTER, MIRROR_GRAPHS };
 
+/* What the pages of a mirror hold, by positions (device_follow.c). */
+struct follow {
+    bool valid;           /* it is known */
+    int32_t *pos, *n;     /* [L * heads][ld_strip] position of the entry in each slot; [L * heads]
+                             NULL: nobody asks */
+    int32_t *first, *job; /* [L * heads] the first page that changed; [L * heads + 1] pages that
+                             change before those of a head */
+    int32_t *list;        /* pinned, of gpu_join_entries, for `cap` pages */
+    int32_t *d_list;
+    int cap;
+};
+
 /* The pages of all heads, and what a chunk of a session needs. */
 struct mirror {
     struct gpu *gpu;
@@ -70,6 +82,7 @@ struct mirror {
     int32_t *table, *held; /* [L * heads][ld_table], [L * heads] */
     int ld_table;
     int changed, changed_end; /* heads whose table has changed since a step has sent it */
+    struct follow follow;
     /* Of the layer at hand. */
     int32_t *d_table, *d_n, *d_until, *d_page;
     unsigned char *d_chosen;
@@ -115,6 +128,18 @@ void mirror_reserve_pages(struct session *s, size_t n_pages);
 /* Sends the pages of heads [first, end) of all layers, which have them, that were written since
  * they were sent; codes as above. */
 int mirror_put_pages(struct session *s, int first, int end);
+
+/* A page of the pool; KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
+int mirror_take_page(struct session *s, int32_t *ret_page);
+
+/* Between chunks of a prompt (device_follow.c): each head gets as many pages as its entries need,
+ * which are there then; those that had been there before are moved on the device.  KVF_OK,
+ * KVF_E_NOMEM or KVF_E_BACKEND.  Then: the next T tokens are on their way into slots behind these;
+ * and: steps or somebody else have changed pages since. */
+int mirror_follow(struct session *s);
+void mirror_followed(struct session *s, int T);
+void mirror_lose(struct mirror *m);
+void mirror_follow_close(struct mirror *m);
 
 /* The parts of device.c: queries, keys and values of x; those of them that have norms behind these;
  * x behind both branches; normed, of x behind the last norm; logits of T rows, for as many as

@@ -157,6 +157,7 @@ void mirror_end(struct session *s)
     resident_free(m);
     device_prompt_close(s);
     mirror_free_gates(m);
+    mirror_follow_close(m);
     gpu_unpin(m->gpu, m->table);
     device_probes_close(s);
     void *const device[] = {m->x,      m->normed, m->qkv,      m->att,     m->branch, m->gate_up,

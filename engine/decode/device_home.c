@@ -254,6 +254,7 @@ static int put_heads(struct session *s, struct resident *r)
     int32_t *n = mem_alloc(3, (size_t)heads * sizeof *n);
     if (!n)
         return KVF_E_NOMEM;
+    mirror_lose(m);
     for (int at = 0; !err && at < heads; at++) {
         struct cache_head view = cache_view(s->cache, at / H, at % H);
         int hole = 0;

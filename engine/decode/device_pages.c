@@ -37,6 +37,18 @@ void mirror_pages_changed(struct mirror *m, int first, int end)
     m->changed_end = none || end > m->changed_end ? end : m->changed_end;
 }
 
+int mirror_take_page(struct session *s, int32_t *ret_page)
+{
+    struct mirror *m = s->mirror;
+    if (m->n_free == 0 && m->used == m->pages) {
+        int err = grow_pool(s, m->pages ? 2 * m->pages : LEAST_PAGES);
+        if (err)
+            return err;
+    }
+    *ret_page = m->n_free > 0 ? m->free[--m->n_free] : m->used++;
+    return KVF_OK;
+}
+
 int mirror_hold_pages(struct session *s, int at, int n_pages)
 {
     struct mirror *m = s->mirror;
@@ -46,12 +58,10 @@ int mirror_hold_pages(struct session *s, int at, int n_pages)
     while (m->held[at] > n_pages)
         m->free[m->n_free++] = table[--m->held[at]];
     while (m->held[at] < n_pages) {
-        if (m->n_free == 0 && m->used == m->pages) {
-            int err = grow_pool(s, m->pages ? 2 * m->pages : LEAST_PAGES);
-            if (err)
-                return err;
-        }
-        table[m->held[at]++] = m->n_free > 0 ? m->free[--m->n_free] : m->used++;
+        int err = mirror_take_page(s, &table[m->held[at]]);
+        if (err)
+            return err;
+        m->held[at]++;
     }
     return KVF_OK;
 }
@@ -183,6 +193,7 @@ int mirror_layer(struct session *s, int layer, int T, int pos0, struct gpu_cache
     struct mirror *m = s->mirror;
     int H = s->cache_heads, ld_slot = (int)s->ld_strip, most = 0;
     bool leaves = false;
+    mirror_lose(m);
     for (int h = 0; h < H; h++) {
         struct cache_head view = cache_view(s->cache, layer, h);
         int err = mirror_hold_pages(s, layer * H + h, (view.n + PAGE_SLOTS - 1) / PAGE_SLOTS);

@@ -19,13 +19,14 @@ struct device_prompt {
     struct {
         float *x, *turns;     /* [C][d_model], [2][C][rope_dim] */
         int32_t *first, *n;   /* [L * H] slot of the first newcomer; [L][blocks + 1][H] entries */
+        int32_t *firm;        /* [L * H] leading slots whose entries stay */
         unsigned char *pages; /* [parcel][H][n_pages] */
         float *numbers;       /* [parcel][C][H] of gates */
         int32_t *until, *pos; /* [parcel][H][ld_strip]; NULL: nothing expires, nobody asks */
         int32_t *coming;      /* [parcel][C][H] until of newcomers */
     } host;
     float *turns, *pre, *numbers;
-    int32_t *first, *n, *table, *coming;
+    int32_t *first, *n, *firm, *table, *coming;
     unsigned char *pages;
     int n_pages;
     const struct method_state *of; /* what it was made for */
@@ -114,9 +115,11 @@ static int make(struct session *s, struct device_prompt *p)
     add_pinned(&a, &p->host.turns, turns, sizeof(float));
     add_pinned(&a, &p->host.first, L * H, sizeof *p->first);
     add_pinned(&a, &p->host.n, n, sizeof *p->n);
+    add_pinned(&a, &p->host.firm, L * H, sizeof *p->firm);
     add(&a, &p->turns, turns, sizeof(float));
     add(&a, &p->first, L * H, sizeof *p->first);
     add(&a, &p->n, n, sizeof *p->n);
+    add(&a, &p->firm, L * H, sizeof *p->firm);
     add(&a, &p->table, L * H * (size_t)m->ld_table, sizeof *p->table);
     if (p->net)
         add(&a, &p->pre, C * s->ld_pre, sizeof *p->pre);
@@ -161,38 +164,42 @@ static int pages_for(int n)
 static void reserve(const struct chunk *k)
 {
     struct session *s = k->s;
-    int H = s->cache_heads, more = method_expires(s->method) || s->ahead < k->T ? k->T : s->ahead;
+    struct mirror *m = s->mirror;
+    bool expires = method_expires(s->method);
+    int H = s->cache_heads, more = expires || s->ahead < k->T ? k->T : s->ahead;
     size_t pages = 0;
     for (int at = 0; at < H * s->e->config.n_layers; at++)
         pages += (size_t)pages_for(cache_view(s->cache, at / H, at % H).n + more);
+    if (expires && pages > (size_t)m->pages) /* what stays grows from chunk to chunk */
+        pages += pages / 4;
     mirror_reserve_pages(s, pages);
 }
 
-/* Pages for the newcomers of every head, behind those that the host has written since. */
+/* Pages for the newcomers of every head, behind those that it has. */
 static int hold_pages(struct chunk *k)
 {
     struct session *s = k->s;
     struct mirror *m = s->mirror;
     struct device_prompt *p = k->p;
     int H = s->cache_heads, heads = H * s->e->config.n_layers, ld = mirror_blocks(s->chunk) + 1;
+    int err = mirror_follow(s);
+    mirror_followed(s, k->T);
     for (int at = 0; at < heads; at++) {
         struct cache_head view = cache_view(s->cache, at / H, at % H);
         int n = view.n + k->T;
-        int err = mirror_hold_pages(s, at, pages_for(view.n));
         if (!err)
             err = mirror_hold_pages(s, at, pages_for(n));
         if (err)
             return err;
         p->host.first[at] = view.n;
+        p->host.firm[at] = view.firm;
         p->host.n[at / H * ld * H + at % H] = n;
         k->most = n > k->most ? n : k->most;
     }
-    int err = mirror_put_pages(s, 0, heads);
-    if (err)
-        return err;
     for (int l = 0; l < s->e->config.n_layers; l++)
         mirror_lengths(s, k->T, p->host.n + l * ld * H);
     gpu_put(m->gpu, p->first, p->host.first, (size_t)heads * sizeof *p->first);
+    gpu_put(m->gpu, p->firm, p->host.firm, (size_t)heads * sizeof *p->firm);
     gpu_put(m->gpu, p->n, p->host.n, (size_t)(heads * ld) * sizeof *p->n);
     gpu_put(m->gpu, p->table, m->table, (size_t)heads * (size_t)m->ld_table * sizeof *p->table);
     return KVF_OK;
@@ -223,6 +230,24 @@ static void put_tokens(struct chunk *k)
     gpu_put(m->gpu, p->turns, p->host.turns, T * turn * sizeof(float));
     if (model_turns_apart(&s->e->config))
         gpu_put(m->gpu, p->turns + half, p->host.turns + half, T * turn * sizeof(float));
+}
+
+static struct gpu_cache cache_of(const struct chunk *k, bool leaves, bool moved)
+{
+    const struct session *s = k->s;
+    const struct mirror *m = s->mirror;
+    int H = s->cache_heads, first = k->layer * H, ld = mirror_blocks(s->chunk) + 1;
+    return (struct gpu_cache){.pool = m->pool,
+                              .type = s->kv_type,
+                              .heads = H,
+                              .D = s->e->config.head_dim,
+                              .table = k->p->table + (size_t)first * (size_t)m->ld_table,
+                              .n = k->p->n + first * ld,
+                              .pos = moved ? m->d_pos : NULL,
+                              .until = leaves ? m->d_until : NULL,
+                              .ld_table = m->ld_table,
+                              .ld_slot = (int)s->ld_strip,
+                              .most = k->most};
 }
 
 /* The numbers of gates that were given, of a layer. */
@@ -272,11 +297,13 @@ static bool put_until(const struct chunk *k, const float *numbers, const int32_t
         return false;
     for (int h = 0; h < H; h++) {
         struct cache_head view = cache_view(s->cache, k->layer, h);
-        if (view.n > 0)
-            memcpy(until + (size_t)h * s->ld_strip, view.until, (size_t)view.n * sizeof *until);
+        size_t from = (size_t)h * s->ld_strip + (size_t)view.firm;
+        if (view.n > view.firm)
+            memcpy(until + from, view.until + view.firm,
+                   (size_t)(view.n - view.firm) * sizeof *until);
     }
-    size_t ld = s->ld_strip * sizeof *until;
-    gpu_put_rows(m->gpu, m->d_until, ld, until, ld, (size_t)k->most * sizeof *until, (size_t)H);
+    struct gpu_cache c = cache_of(k, true, false);
+    gpu_put_until(m->gpu, &c, until, p->firm + k->layer * H, p->first + k->layer * H);
     if (later)
         return true;
     gpu_put(m->gpu, p->coming, coming, (size_t)(k->T * H) * sizeof *coming);
@@ -308,24 +335,6 @@ static bool put_positions(const struct chunk *k)
 }
 
 /* ---- a layer */
-
-static struct gpu_cache cache_of(const struct chunk *k, bool leaves, bool moved)
-{
-    const struct session *s = k->s;
-    const struct mirror *m = s->mirror;
-    int H = s->cache_heads, first = k->layer * H, ld = mirror_blocks(s->chunk) + 1;
-    return (struct gpu_cache){.pool = m->pool,
-                              .type = s->kv_type,
-                              .heads = H,
-                              .D = s->e->config.head_dim,
-                              .table = k->p->table + (size_t)first * (size_t)m->ld_table,
-                              .n = k->p->n + first * ld,
-                              .pos = moved ? m->d_pos : NULL,
-                              .until = leaves ? m->d_until : NULL,
-                              .ld_table = m->ld_table,
-                              .ld_slot = (int)s->ld_strip,
-                              .most = k->most};
-}
 
 /* Norms and rotation of heads, whose keys and values go into the cache. */
 static void settle(const struct chunk *k, const struct gpu_cache *cache, const int32_t *coming)
@@ -480,8 +489,11 @@ int device_chunk(struct session *s, const int32_t *ids, int T)
     struct chunk k = {s, m->prompt, ids, T, 0, 0};
     reserve(&k);
     err = hold_pages(&k);
+    if (!err) {
+        put_tokens(&k);
+        err = run_layers(&k);
+    }
     if (err)
-        return err;
-    put_tokens(&k);
-    return run_layers(&k);
+        mirror_lose(m);
+    return err;
 }

@@ -292,6 +292,11 @@ void session_evicted(struct session *s, const struct eviction *e)
         s->on_evict(s->on_evict_ctx, e);
 }
 
+static bool evictions_told(const struct session *s)
+{
+    return s->ghosts || s->on_evict || recorder_wants(s->recorder) & PROBE_EVICT;
+}
+
 static void on_evict(void *ctx, const struct eviction *e)
 {
     session_evicted(ctx, e);
@@ -418,7 +423,8 @@ static int run_part(struct session *s, struct prompt_watch *w, const int32_t *id
         return err;
     s->ahead = next_cut - s->n_past;
     if (s->n_past % EXPIRE_EVERY == 0) {
-        err = method_expire(s->method, s->cache, s->n_past, on_evict, s);
+        err = method_expire(s->method, s->cache, s->n_past, s->e->pool,
+                            evictions_told(s) ? on_evict : NULL, s);
         if (err)
             return err;
     }

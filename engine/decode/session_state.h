@@ -11,7 +11,7 @@
 enum {
     CHUNK_DEFAULT = 256,
     STOCKED_CHUNKS = 2, /* chunks for whose entries memory is brought at once */
-    EXPIRE_EVERY = 256, /* positions of a prompt at which what has left is removed: until then
+    EXPIRE_EVERY = 1024, /* positions of a prompt at which what has left is removed: until then
                            it is hidden, so that slots do not depend on the chunk */
     ROWS_PER_TASK = 8,  /* rows of a chunk that a task prepares */
     QUERY_BLOCK = 16,   /* query rows that probes watch together */

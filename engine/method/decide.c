@@ -94,34 +94,50 @@ int decide_reopen(struct method_state *s, struct cache *c)
     return KVF_OK;
 }
 
-/* Removes slots of a settled head.  One hole stays open for the newcomer.  Pages that are
- * read by choice stand in order of time, so their entries close ranks; and so they do
- * elsewhere when more than one leaves before the same query: several cuts leave the head
- * as one cut of them all would.  The order of slots, and with it the rounding of sums
- * over them, follows from what was evicted when. */
-static void cut(struct method_state *s, struct cache *c, int layer, int head, const int32_t *victim,
-                int n_cut)
+/* Whether what leaves leaves a hole: one entry, where none has left since the last append.  Pages
+ * that are read by choice stand in order of time, so their entries close ranks; and so they do
+ * elsewhere when more than one leaves before the same query: several cuts leave the head as one cut
+ * of them all would.  The order of slots, and with it the rounding of sums over them, follows from
+ * what was evicted when. */
+static bool leaves_hole(const struct method_state *s, const struct cache *c, int layer, int head,
+                        int n_cut)
+{
+    return n_cut == 1 && cache_gap(c, layer, head, NULL) == GAP_NONE && s->method->read->all;
+}
+
+/* Closes the ranks of a settled head.  keep: scratch [cap]. */
+static void close_ranks(struct method_state *s, struct cache *c, int layer, int head,
+                        const int32_t *victim, int n_cut, unsigned char *keep)
 {
     int n = cache_view(c, layer, head).n, hole, at = layer * s->shape.n_kv_heads + head;
     enum cache_gap gap = cache_gap(c, layer, head, &hole);
-    if (n_cut == 1 && gap == GAP_NONE && s->method->read->all) {
+    memset(keep, 1, (size_t)n);
+    for (int i = 0; i < n_cut; i++)
+        keep[victim[i]] = 0;
+    if (gap == GAP_FILLED && cache_reopen(c, layer, head)) {
+        move_entry(s, layer, head, hole, n);
+        keep[n++] = keep[hole];
+        keep[hole] = 0;
+    }
+    cache_close_ranks(c, layer, head, keep);
+    evidence_keep(&s->evidence, layer, head, keep, n);
+    lows_keep(s, at, keep, n);
+    peaks_keep(s, at, keep, n);
+}
+
+/* Removes slots of a settled head.  One hole stays open for the newcomer. */
+static void cut(struct method_state *s, struct cache *c, int layer, int head, const int32_t *victim,
+                int n_cut)
+{
+    int at = layer * s->shape.n_kv_heads + head;
+    if (leaves_hole(s, c, layer, head, n_cut)) {
         cache_evict(c, layer, head, victim[0]);
         lows_drop(s, at, victim[0]);
         peaks_drop(s, at, victim[0]);
         return;
     }
-    memset(s->keep, 1, (size_t)n);
-    for (int i = 0; i < n_cut; i++)
-        s->keep[victim[i]] = 0;
-    if (gap == GAP_FILLED && cache_reopen(c, layer, head)) {
-        move_entry(s, layer, head, hole, n);
-        s->keep[n++] = s->keep[hole];
-        s->keep[hole] = 0;
-    }
-    cache_keep(c, layer, head, s->keep);
-    evidence_keep(&s->evidence, layer, head, s->keep, n);
-    lows_keep(s, at, s->keep, n);
-    peaks_keep(s, at, s->keep, n);
+    close_ranks(s, c, layer, head, victim, n_cut, s->keep);
+    cache_release(c, layer, head);
 }
 
 /* Slots that cutting will write must not be shared with a forked cache: copied here,
@@ -237,32 +253,75 @@ static struct eviction expired(const struct method_state *s, const struct cache_
     return e;
 }
 
-/* Entries of one head that query t does not see any more; own: for the row's admission alone. */
-static int expire_head(struct method_state *s, struct cache *c, int layer, int head, int32_t t,
-                       bool own, eviction_fn fn, void *ctx)
+/* What expires in a row: what query t does not see any more; own: for the row's admission alone. */
+struct expiry {
+    struct method_state *s;
+    struct cache *c;
+    int32_t t;
+    bool own;
+};
+
+/* The slots of a head that expire, positions rising; returns how many. */
+static int list_expired(const struct expiry *x, const struct cache_head *view, int layer, int head,
+                        int32_t *victim)
 {
-    struct cache_head view = cache_view(c, layer, head);
-    size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)head;
-    int32_t *victim = s->victim + at * (size_t)s->cap;
     int n = 0;
-    for (int i = 0; i < view.n; i++)
-        if (view.until[view.order[i]] <= t
-            && !(own
-                 && expired(s, &view, layer, head, view.order[i]).reason
-                        == KVF_REASON_ARCHITECTURE))
-            victim[n++] = view.order[i];
-    int err = own_slots(s, c, layer, head, victim, n);
-    if (err || n == 0)
-        return err;
-    for (int i = 0; i < n; i++) {
-        struct eviction e = expired(s, &view, layer, head, victim[i]);
-        if (fn)
-            fn(ctx, &e);
+    bool rising = true;
+    for (int i = view->firm; i < view->n; i++) {
+        if (view->until[i] > x->t
+            || (x->own
+                && expired(x->s, view, layer, head, i).reason == KVF_REASON_ARCHITECTURE))
+            continue;
+        rising &= n == 0 || view->pos[victim[n - 1]] < view->pos[i];
+        victim[n++] = i;
     }
-    cut(s, c, layer, head, victim, n);
-    return KVF_OK;
+    if (rising)
+        return n;
+    n = 0;
+    for (int i = 0; i < view->n; i++) {
+        int slot = view->order[i];
+        if (view->until[slot] <= x->t
+            && !(x->own
+                 && expired(x->s, view, layer, head, slot).reason == KVF_REASON_ARCHITECTURE))
+            victim[n++] = slot;
+    }
+    return n;
 }
 
+static void list_task(void *ctx, int at, int thread)
+{
+    const struct expiry *x = ctx;
+    struct method_state *s = x->s;
+    int l = at / s->shape.n_kv_heads, h = at % s->shape.n_kv_heads;
+    (void)thread;
+    s->n_cut[at] = 0;
+    if (!method_owns(s, l, h))
+        return;
+    struct cache_head view = cache_view(x->c, l, h);
+    if (view.soonest <= x->t)
+        s->n_cut[at] = list_expired(x, &view, l, h, s->victim + (size_t)at * (size_t)s->cap);
+}
+
+static void close_task(void *ctx, int at, int thread)
+{
+    const struct expiry *x = ctx;
+    struct method_state *s = x->s;
+    int l = at / s->shape.n_kv_heads, h = at % s->shape.n_kv_heads, n = s->n_cut[at];
+    if (n > 0 && !leaves_hole(s, x->c, l, h, n))
+        close_ranks(s, x->c, l, h, s->victim + (size_t)at * (size_t)s->cap, n,
+                    s->keep + (size_t)thread * (size_t)s->cap);
+}
+
+/* Scratch of so many threads. */
+static int reserve_keeps(struct method_state *s, int n_threads)
+{
+    if (s->n_keeps >= n_threads)
+        return KVF_OK;
+    mem_free(s->keep);
+    s->keep = mem_alloc((size_t)n_threads, (size_t)s->cap);
+    s->n_keeps = s->keep ? n_threads : 0;
+    return s->keep ? KVF_OK : KVF_E_NOMEM;
+}
 int method_remove(struct method_state *s, struct cache *c, int layer, int head,
                   const unsigned char *gone)
 {
@@ -298,27 +357,67 @@ bool method_expires(const struct method_state *s)
     return false;
 }
 
-static int expire_row(struct method_state *s, struct cache *c, int32_t t, bool own, eviction_fn fn,
-                      void *ctx)
+/* What expires in a head is about to leave: tells who asks. */
+static void tell_expired(const struct expiry *x, int layer, int head, eviction_fn fn, void *ctx)
 {
-    int H = s->shape.n_kv_heads;
-    bool any = s->method->admission->until || (windowed(s) && !s->inputs.as_twin);
-    for (int at = 0; any && at < s->shape.n_layers * H; at++) {
-        int l = at / H, h = at % H;
-        if (!method_owns(s, l, h) || cache_view(c, l, h).soonest > t)
+    struct method_state *s = x->s;
+    size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)head;
+    struct cache_head view = cache_view(x->c, layer, head);
+    for (int i = 0; i < s->n_cut[at]; i++) {
+        struct eviction e = expired(s, &view, layer, head,
+                                    s->victim[at * (size_t)s->cap + (size_t)i]);
+        fn(ctx, &e);
+    }
+}
+
+/* All slots that are about to be written are the cache's own; *ret_some: heads that lose entries. */
+static int own_expired(const struct expiry *x, int n_threads, int *ret_some)
+{
+    struct method_state *s = x->s;
+    int H = s->shape.n_kv_heads, err = KVF_OK;
+    *ret_some = 0;
+    for (int at = 0; !err && at < s->shape.n_layers * H; at++) {
+        if (s->n_cut[at] == 0)
             continue;
-        int err = expire_head(s, c, l, h, t, own, fn, ctx);
-        if (err)
-            return err;
+        (*ret_some)++;
+        err = own_slots(s, x->c, at / H, at % H, s->victim + (size_t)at * (size_t)s->cap,
+                        s->n_cut[at]);
+    }
+    return err || *ret_some == 0 ? err : reserve_keeps(s, n_threads);
+}
+
+/* Threads list what leaves and close ranks; pages go back, and holes open, one after the other. */
+static int expire_row(const struct expiry *x, struct par *pool, eviction_fn fn, void *ctx)
+{
+    struct method_state *s = x->s;
+    int H = s->shape.n_kv_heads, heads = s->shape.n_layers * H, some;
+    if (!s->method->admission->until && (!windowed(s) || s->inputs.as_twin))
+        return KVF_OK;
+    par_run(pool, heads, list_task, (void *)x);
+    int err = own_expired(x, par_threads(pool), &some);
+    if (err || some == 0)
+        return err;
+    for (int at = 0; fn && at < heads; at++)
+        tell_expired(x, at / H, at % H, fn, ctx);
+    par_run(pool, heads, close_task, (void *)x);
+    for (int at = 0; at < heads; at++) {
+        const int32_t *victim = s->victim + (size_t)at * (size_t)s->cap;
+        if (s->n_cut[at] > 0 && leaves_hole(s, x->c, at / H, at % H, s->n_cut[at]))
+            cut(s, x->c, at / H, at % H, victim, 1);
+        else if (s->n_cut[at] > 0)
+            cache_release(x->c, at / H, at % H);
     }
     return KVF_OK;
 }
 
-int method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx)
+int method_expire(struct method_state *s, struct cache *c, int32_t t, struct par *pool,
+                  eviction_fn fn, void *ctx)
 {
     int err = KVF_OK;
-    for (struct method_state *row = s; !err && row; row = row->next)
-        err = expire_row(row, c, t, false, fn, ctx);
+    for (struct method_state *row = s; !err && row; row = row->next) {
+        const struct expiry x = {row, c, t, false};
+        err = expire_row(&x, pool, fn, ctx);
+    }
     method_settle(s, c);
     return err;
 }
@@ -338,7 +437,8 @@ static int decide_rows(struct method_state *s, struct cache *c, int32_t t, enum 
         /* a plan's run may cut after its last query */
         if (phase == PHASE_AFTER && row->method->admission->reason != KVF_REASON_PLAN)
             continue;
-        int err = expire_row(row, c, t, phase == PHASE_AFTER, fn, ctx);
+        const struct expiry x = {row, c, t, phase == PHASE_AFTER};
+        int err = expire_row(&x, NULL, fn, ctx); /* of a step little leaves */
         if (err)
             return err;
     }

@@ -78,6 +78,7 @@ static void forget_scratch(struct method_state *s)
     s->candidate = s->pooled = NULL;
     s->value = s->scratch = NULL;
     s->keep = NULL;
+    s->n_keeps = 0;
     s->go = s->may = NULL;
     s->peaks = NULL;
 }

@@ -252,6 +252,7 @@ static int grow_arrays(struct method_state *s, int slots)
     s->cap = 0;
     s->victim = mem_alloc_spread(n, sizeof *s->victim);
     s->keep = MEM_NEW(unsigned char, cap);
+    s->n_keeps = 1;
     s->pair = MEM_NEW(int32_t, 2 * cap);
     s->value = scored && shared ? mem_alloc_spread(n, sizeof *s->value) : NULL;
     s->candidate = scored ? mem_alloc_spread(n, sizeof *s->candidate) : NULL;

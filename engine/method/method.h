@@ -436,9 +436,11 @@ void method_settle(struct method_state *s, struct cache *c);
 /* Whether entries of any row leave at steps fixed at birth. */
 bool method_expires(const struct method_state *s);
 
-/* Removes what query t does not see any more.  KVF_OK or KVF_E_NOMEM (the cache is
- * shared with a fork; some may have left). */
-int method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx);
+/* Removes what query t does not see any more, in time O(entries since the first of a head that
+ * leaves some day).  fn (may be NULL) and pool as of method_decide.  KVF_OK or KVF_E_NOMEM (some
+ * rows may have lost theirs). */
+int method_expire(struct method_state *s, struct cache *c, int32_t t, struct par *pool,
+                  eviction_fn fn, void *ctx);
 
 /* Removes the entries of a KV head at the positions with gone[pos] != 0, before the next
  * query and for no row's reason; the state is prepared (method_prepare).  KVF_OK, or

@@ -174,25 +174,34 @@ static void keep_rows(struct evidence *e, size_t query, const unsigned char *kee
         e->row_ranks[query * (size_t)e->ring + (size_t)w].n = to;
 }
 
+/* The ranks of a row of an array, of which `first` elements stay where they are. */
+static void close_array(const struct evidence_array *a, int row, const int32_t *gone, int m,
+                        const unsigned char *keep, int first, int n)
+{
+    unsigned char *p = a->first + (size_t)row * a->ld;
+    if (m >= 0)
+        lose(p, a->size, gone, m, n);
+    else
+        keep_some(p + (size_t)first * a->size, a->size, keep + first, n - first);
+}
+
 void evidence_keep(struct evidence *e, int layer, int head, const unsigned char *keep, int n)
 {
     int32_t gone[FEW];
     int per = e->shape.n_heads / e->shape.n_kv_heads, m = cache_list_gone(keep, n, FEW, gone);
     size_t at = head_at(e, layer, head);
     struct evidence_array list[EVIDENCE_ARRAYS];
+    const unsigned char *goes = n > 0 ? memchr(keep, 0, (size_t)n) : NULL;
+    int first = goes ? (int)(goes - keep) : n;
     if (e->kinds & (EVIDENCE_KEYS | EVIDENCE_PAGES))
-        for (int i = 0, to = 0; i < n; i++) {
+        for (int i = first, to = first; i < n; i++) {
             if (keep[i] && to != i)
                 evidence_move_key(e, layer, head, i, to);
             to += keep[i] != 0;
         }
     for (int i = 0, k = evidence_arrays(e, layer, head, list); i < k; i++)
-        for (int r = 0; r < list[i].rows; r++) {
-            if (m >= 0)
-                lose(list[i].first + (size_t)r * list[i].ld, list[i].size, gone, m, n);
-            else
-                keep_some(list[i].first + (size_t)r * list[i].ld, list[i].size, keep, n);
-        }
+        for (int r = 0; r < list[i].rows; r++)
+            close_array(&list[i], r, gone, m, keep, first, n);
     if (!(e->kinds & EVIDENCE_WINDOW))
         return;
     if (m >= 0) {

@@ -40,7 +40,8 @@ struct method_state {
     int *n_cut;                  /* [L * H] */
     int32_t *victim;     /* [L * H][cap] slots, worst first; then the worst that stays, or -1 */
     float *value;        /* [L * H][cap] scores by slot where heads share; else NULL */
-    unsigned char *keep; /* [cap] scratch of applying */
+    unsigned char *keep; /* [n_keeps][cap] scratch of applying */
+    int n_keeps;
     int32_t *pair;       /* [2 * cap] scratch of reporting */
     struct lows *lows;   /* [L * H] where they are kept, else NULL (lows.h) */
     struct peaks_state *peaks; /* where they are kept, else NULL (peaks.h) */

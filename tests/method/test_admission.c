@@ -123,9 +123,9 @@ Test(admission, refused_entries_leave_with_their_gate_and_margin)
     bed_open(&b, "wgkv:tau=0.5,local=2", 0, 1, 1, NULL);
     for (int i = 0; i < 4; i++)
         bed_append(&b, 0, 0, i, i % 2 ? 0.75f : 0.125f, 1);
-    method_expire(b.m, b.cache, 1, note, &l);
+    method_expire(b.m, b.cache, 1, NULL, note, &l);
     cr_expect(eq(int, l.n, 0));
-    method_expire(b.m, b.cache, 4, note, &l);
+    method_expire(b.m, b.cache, 4, NULL, note, &l);
     cr_assert(eq(int, l.n, 2));
     for (int i = 0; i < 2; i++) {
         cr_expect(eq(i32, l.e[i].pos, 2 * i));
