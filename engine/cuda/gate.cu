@@ -2,6 +2,7 @@
  * number that comes out (engine/gate/gate_eval.c); and what write gates make of it. */
 #include "engine/cuda/device.cuh"
 #include "engine/cuda/heads.h"
+#include "engine/cuda/tensor.cuh"
 
 enum { LANES = 256 };
 enum act { ACT_NONE, ACT_SILU, ACT_GELU, ACT_RELU };  /* enum gate_activation */
@@ -228,6 +229,93 @@ void gpu_gate_stage(struct gpu *g, const struct gpu_gate_stage *stage, bool exac
         LAUNCH(stage_kernel<4>, grid, LANES, 0, g, s, whole);
     else
         LAUNCH(stage_kernel<1>, grid, LANES, 0, g, s, whole);
+}
+
+/* ---- the networks of a layer, of many tokens */
+
+enum {
+    TOKENS = 64,
+    OUTS = 32,
+    CHANNELS = 32, /* at a time */
+    ROW_LANES = TOKENS / QUAD * (OUTS / QUAD),
+    TOKENS_LD = TOKENS + QUAD,
+    OUTS_LD = OUTS + QUAD,
+};
+
+/* Copies channels k0 and on of n rows from `from`, ld apart, turned: to[channel][row]; zeros behind
+ * the last row and the last channel. */
+template <int ROWS>
+DEVICE void load_turned(in_shared<float> to, int ld_to, const float *from, size_t ld, int n, int k0,
+                        int K, bool whole)
+{
+    for (int i = (int)threadIdx.x; i < ROWS * CHANNELS / QUAD; i += ROW_LANES) {
+        int row = i / (CHANNELS / QUAD), k = i % (CHANNELS / QUAD) * QUAD;
+        float4 v = {0, 0, 0, 0};
+        if (row < n)
+            v = quad_at(from + (size_t)row * ld, k0 + k, K, whole);
+        to[k * ld_to + row] = v.x;
+        to[(k + 1) * ld_to + row] = v.y;
+        to[(k + 2) * ld_to + row] = v.z;
+        to[(k + 3) * ld_to + row] = v.w;
+    }
+}
+
+/* The sum of output n of token t becomes what the next stage reads, or a number. */
+DEVICE void rows_out(const struct gpu_gate_rows &s, int unit, int t, int n, float v)
+{
+    size_t at = (size_t)t * s.ld_out + (size_t)(unit * s.N + n);
+    v = s.bias ? v + s.bias[unit * s.N + n] : v;
+    if (s.last)
+        v = ended(v, s.ending);
+    else
+        v = s.with ? v * s.with[at] : activated(v, s.act);
+    s.out[at] = v;
+}
+
+/* Block (tokens, outputs, unit): a lane has four tokens by four outputs, each a chain of fused
+ * steps over the channels. */
+__global__ void __launch_bounds__(ROW_LANES) rows_stage_kernel(GIVEN struct gpu_gate_rows s, bool whole)
+{
+    SHARED_FOURS(float, x, CHANNELS *TOKENS_LD);
+    SHARED_FOURS(float, w, CHANNELS *OUTS_LD);
+    int unit = (int)blockIdx.z, t0 = (int)blockIdx.x * TOKENS, n0 = (int)blockIdx.y * OUTS;
+    int t = (int)threadIdx.x / (OUTS / QUAD) * QUAD, n = (int)threadIdx.x % (OUTS / QUAD) * QUAD;
+    const float *rows = s.x + (size_t)t0 * s.ld_x + (size_t)(unit * s.K);
+    const float *weights = s.w + (size_t)(unit * s.N + n0) * (size_t)s.K;
+    float sum[QUAD][QUAD] = {{0}};
+    for (int k0 = 0; k0 < s.K; k0 += CHANNELS) {
+        load_turned<TOKENS>(x, TOKENS_LD, rows, s.ld_x, s.T - t0, k0, s.K, whole);
+        load_turned<OUTS>(w, OUTS_LD, weights, (size_t)s.K, s.N - n0, k0, s.K, whole);
+        __syncthreads();
+        int end = s.K - k0 < CHANNELS ? s.K - k0 : CHANNELS;
+#pragma unroll 8
+        for (int k = 0; k < end; k++) {
+            float a[QUAD], b[QUAD];
+            shared_four(x, (unsigned)(k * TOKENS_LD + t), a);
+            shared_four(w, (unsigned)(k * OUTS_LD + n), b);
+#pragma unroll
+            for (int i = 0; i < QUAD; i++)
+#pragma unroll
+                for (int j = 0; j < QUAD; j++)
+                    sum[i][j] = fmaf(a[i], b[j], sum[i][j]);
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int i = 0; i < QUAD; i++)
+#pragma unroll
+        for (int j = 0; j < QUAD; j++)
+            if (t0 + t + i < s.T && n0 + n + j < s.N)
+                rows_out(s, unit, t0 + t + i, n0 + n + j, sum[i][j]);
+}
+
+void gpu_gate_rows(struct gpu *g, const struct gpu_gate_rows *stage)
+{
+    struct gpu_gate_rows s = *stage;
+    size_t all = (size_t)s.w | (size_t)s.x | (s.ld_x | (size_t)s.K) * sizeof(float);
+    bool whole = all % (QUAD * sizeof(float)) == 0;
+    dim3 grid(blocks_for((size_t)s.T, TOKENS), blocks_for((size_t)s.N, OUTS), (unsigned)s.units);
+    LAUNCH(rows_stage_kernel, grid, ROW_LANES, 0, g, s, whole);
 }
 
 /* As admission_after of parts.h. */

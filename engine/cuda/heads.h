@@ -153,6 +153,20 @@ struct gpu_gate_stage {
     bool last;
 };
 void gpu_gate_stage(struct gpu *g, const struct gpu_gate_stage *stage, bool exact);
+/* A stage of the networks of a layer for T tokens, in one launch, whose sums are those of
+ * gpu_product_exact.  Unit u reads K floats at x + t * ld_x + u * K and leaves N at out + t *
+ * ld_out + u * N, with what gpu_gate_stage does behind a sum; with, NULL: the activation, lies as
+ * out. */
+struct gpu_gate_rows {
+    const float *w, *bias; /* [units][N][K], [units][N] or NULL */
+    int units, N, K, T;
+    const float *x, *with;
+    float *out;
+    size_t ld_x, ld_out;
+    int act, ending;
+    bool last;
+};
+void gpu_gate_rows(struct gpu *g, const struct gpu_gate_rows *stage);
 /* Who is admitted: entry t of head h, in slot first[h] + t of the cache and at position pos0 + t,
  * stays where numbers[t][h] is at least tau (above: larger), and else for `stays` queries; either
  * no longer than `window` (0: there is none). */

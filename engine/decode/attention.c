@@ -18,9 +18,25 @@
 
 _Static_assert(QUERY_BLOCK <= (int)PROBE_GROUP_ROWS, "what probes hold rows for");
 
-/* Whether any entry of a stored page is read. */
-static bool touched(const struct attn_block *b, int stored)
+/* Whether some entry of a stored page is still there for the first query of the block. */
+static bool is_left(const struct attn_job *j, const struct attn_block *b, int stored)
 {
+    const struct cache_head *view = b->view;
+    int first = stored * PAGE_SLOTS, end = first + PAGE_SLOTS < view->n ? first + PAGE_SLOTS : view->n;
+    int32_t t = j->pos0 + b->r0;
+    if (view->soonest > t || first < view->firm)
+        return true;
+    for (int i = first; i < end; i++)
+        if (view->until[i] > t)
+            return true;
+    return false;
+}
+
+/* Whether any entry of a stored page is read. */
+static bool touched(const struct attn_job *j, const struct attn_block *b, int stored)
+{
+    if (!is_left(j, b, stored))
+        return false;
     if (b->page == 0)
         return true;
     int first = stored * PAGE_SLOTS / b->page;
@@ -129,7 +145,7 @@ static void attend_rows(const struct attn_job *j, const struct attn_block *b,
 {
     struct session *s = j->s;
     for (int p = 0; p * PAGE_SLOTS < b->n_last; p++)
-        if (touched(b, p))
+        if (touched(j, b, p))
             logits_of_page(j, b, q, p, strip + p * PAGE_SLOTS, s->ld_strip);
     finish_all(j, b, strip);
     for (int r = 0; r < b->R; r++)
@@ -137,7 +153,7 @@ static void attend_rows(const struct attn_job *j, const struct attn_block *b,
     for (int p = 0; p * PAGE_SLOTS < b->n_last; p++) {
         const struct kv_values values = values_of(s, b->view, p, b->n_last);
         size_t r0 = (size_t)first_row(b, p);
-        if (touched(b, p))
+        if (touched(j, b, p))
             s->e->kernels.attn_av(out + r0 * s->ld_att, s->ld_att,
                                   strip + r0 * s->ld_strip + p * PAGE_SLOTS, s->ld_strip,
                                   b->R - (int)r0, &values);
@@ -173,9 +189,9 @@ static void attend_pages(const struct attn_job *j, const struct attn_block *b,
     const struct attn_sums all = {out, s->ld_att, sum, top};
     sums_begin(&all, b->R, 0, s->e->config.head_dim);
     for (int p = 0; p * PAGE_SLOTS < b->n_last; p++)
-        if (touched(b, p) && j->watched)
+        if (touched(j, b, p) && j->watched)
             attend_page(j, b, q, p, strip + p * PAGE_SLOTS, s->ld_strip, &all);
-        else if (touched(b, p))
+        else if (touched(j, b, p))
             attend_page(j, b, q, p, scores, PAGE_SLOTS, &all);
     sums_end(&all, b->R, 0, s->e->config.head_dim);
     if (j->watched)

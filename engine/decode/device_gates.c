@@ -175,7 +175,7 @@ int device_gates_open(struct session *s, int T)
     if (!has_net(s))
         return KVF_OK;
     int err = net_of(s) ? KVF_OK : open_net(s);
-    return err ? err : hold_rows(s, net_of(s), mirror_rows(T), 1);
+    return err ? err : hold_rows(s, net_of(s), mirror_rows(T), (size_t)net_of(s)->net.n_units);
 }
 
 int device_gates_open_step(struct session *room, struct session *s, int n)
@@ -259,9 +259,7 @@ static void product(struct session *s, float *out, const float *x, size_t ld_x, 
     struct gpu *g = ((struct mirror *)s->mirror)->gpu;
     const struct gpu_matrix w = matrix_of(stage, net);
     size_t ld = (size_t)w.N;
-    if (s->e->exact)
-        gpu_product_exact(g, out, ld, x, ld_x, T, &w);
-    else if (!gpu_gemm(g, out, ld, x, ld_x, T, &w, 1))
+    if (!gpu_gemm(g, out, ld, x, ld_x, T, &w, 1))
         gpu_product(g, out, ld, x, ld_x, T, &w);
 }
 
@@ -270,6 +268,7 @@ static const float *bias_of(const struct stage *s, int net)
     return s->bias ? s->bias + net * s->N : NULL;
 }
 
+/* The only unit of a layer, whose matrices are as wide as the model. */
 static void run_unit(struct session *s, const struct device_gates *d, int net, const float *x,
                      size_t ld, int T, float *out)
 {
@@ -294,14 +293,45 @@ static void run_unit(struct session *s, const struct device_gates *d, int net, c
                  w[last].N, (int)d->net.ending);
 }
 
+/* All units of a layer, a launch for each stage. */
+static void run_units(struct session *s, const struct device_gates *d, int layer, const float *x,
+                      size_t ld, int T, float *out)
+{
+    struct mirror *m = s->mirror;
+    int units = d->net.n_units, net = layer * units, last = d->net.n_stages - 1;
+    for (int i = 0; i <= last; i++) {
+        const struct stage *w = &d->stage[i];
+        bool first = i == 0 || (d->net.gated && i < last);
+        size_t before = i > 0 ? (size_t)(units * d->stage[i - 1].N) : 0;
+        const struct gpu_gate_rows rows = {
+            .w = w->w + (size_t)net * (size_t)w->N * (size_t)w->K,
+            .bias = bias_of(w, net),
+            .units = units,
+            .N = w->N,
+            .K = w->K,
+            .T = T,
+            .x = first ? x : m->gate.hidden[(i - 1) & 1],
+            .with = d->net.gated && i == 1 && i < last ? m->gate.hidden[0] : NULL,
+            .out = i == last ? out : m->gate.hidden[i & 1],
+            .ld_x = first ? ld : before,
+            .ld_out = i == last ? (size_t)s->e->config.n_kv_heads : (size_t)(units * w->N),
+            .act = (int)d->net.activation,
+            .ending = (int)d->net.ending,
+            .last = i == last};
+        gpu_gate_rows(m->gpu, &rows);
+    }
+}
+
 void device_gates_run(struct session *s, int layer, const struct device_tokens *x, float *numbers)
 {
     struct mirror *m = s->mirror;
     const struct device_gates *d = net_of(s);
     const float *in;
     size_t ld = gather(m->gpu, s, d, x, 1, layer, 0, m->gate.in, &in);
-    for (int u = 0; u < d->net.n_units; u++)
-        run_unit(s, d, layer * d->net.n_units + u, in + u * d->stage[0].K, ld, x->T, numbers + u);
+    if (d->net.n_units > 1 || s->e->exact)
+        run_units(s, d, layer, in, ld, x->T, numbers);
+    else
+        run_unit(s, d, layer, in, ld, x->T, numbers);
 }
 
 /* ---- a token of each of some sequences, all layers at a time */

@@ -8,7 +8,7 @@
 #include "tests/cuda/cache_of.h"
 #include "tests/engine/golden.h"
 
-enum { CAP = 420, CHUNK = 64, LAYERS = 2, HEADS = 2, HEAD_DIM = 16, WIDTH = 64 };
+enum { CAP = 1160, SHORT = 420, CHUNK = 64, LAYERS = 2, HEADS = 2, HEAD_DIM = 16, WIDTH = 64 };
 
 struct run {
     const char *method;
@@ -28,18 +28,21 @@ struct player {
 
 static struct player open_player(const struct run *run, const struct backend *backend)
 {
+    const char *model = run->model ? run->model : tiny_path(0);
     struct player p = {.c = choose(run->method, run->budget)};
     struct kvf_diag d = {""};
-    const struct engine_options eo = {.exact = run->exact, .n_threads = 2, .backend = backend};
+    struct engine_options eo = {.exact = run->exact, .n_threads = 2, .backend = backend};
+    if (!run->model) /* for so long a text */
+        cr_assert(zero(int, rope_scale_parse("linear:3", &eo.rope_scale, &d)));
     device_needed();
-    cr_assert(zero(int, engine_open(run->model ? run->model : tiny_path(0), &eo, &p.e, &d)), "%s",
+    cr_assert(zero(int, engine_open(model, &eo, &p.e, &d)), "%s",
               d.text);
     p.gates = run->gates ? open_gates(p.e, run->gates) : NULL;
     struct session_options opt = {.method = &p.c.row,
                                   .params = &p.c.params,
                                   .gates = p.gates,
                                   .kv_type = run->exact ? KV_F32 : KV_F16,
-                                  .cap = CAP,
+                                  .cap = run->model ? SHORT : CAP,
                                   .chunk = run->chunk};
     cr_assert(zero(int, session_create(p.e, &opt, &p.s, &d)), "%s: %s", run->method, d.text);
     return p;
@@ -92,15 +95,15 @@ static void compare(const struct run *run, const struct player *cpu, const struc
         "%s, %s: logits", run->method, when);
 }
 
-/* A prompt, steps, which leave slots open and entries in others, another prompt, one of one token,
- * and a step. */
-static void same_prompts(const struct run *run)
+/* A prompt of `first` tokens, steps, which leave slots open and entries in others, another prompt,
+ * one of one token, and a step. */
+static void same_prompts_of(const struct run *run, int first)
 {
     struct player cpu = open_player(run, &backend_cpu), cuda = open_player(run, &backend_cuda);
     int32_t ids[CAP];
     fill_ids(ids, CAP);
     struct player *const both[] = {&cpu, &cuda};
-    static const int prompts[] = {130, 75, 1};
+    const int prompts[] = {first, 75, 1};
     for (int k = 0, at = 0; k < 3; k++) {
         for (int i = 0; i < 2; i++) {
             cr_assert(zero(int, session_prompt(both[i]->s, ids + at, prompts[k], NULL, NULL)));
@@ -113,6 +116,11 @@ static void same_prompts(const struct run *run)
     cr_assert(eq(int, emulation_faults(), 0), "%s: %s", run->method, emulation_first_fault());
     close_player(&cpu);
     close_player(&cuda);
+}
+
+static void same_prompts(const struct run *run)
+{
+    same_prompts_of(run, 130);
 }
 
 static const struct run runs[] = {
@@ -138,6 +146,53 @@ Test(chunks, caches_are_those_of_the_processor, .timeout = 300)
         same_prompts(&runs[i]);
 }
 
+/* What was counted at the end of each chunk. */
+struct count {
+    long waits[9], arrivals[9], copies[9];
+    long long home[9];
+    int n;
+};
+
+static int note(void *ctx, int done)
+{
+    struct count *c = ctx;
+    (void)done;
+    c->waits[c->n] = emulation_waits();
+    c->arrivals[c->n] = emulation_arrivals();
+    c->copies[c->n] = emulation_copies();
+    c->home[c->n++] = emulation_bytes_home();
+    return 0;
+}
+
+/* What leaves by itself is removed at the same token, whatever the chunk: entries move on the
+ * device, and the next chunk finds them. */
+Test(chunks, entries_move_between_chunks, .timeout = 300)
+{
+    static const struct run leaving[] = {{"wgkv:local=8", 0, "wgkv", true, 500, NULL},
+                                         {"wgkv:local=100,tau=0.2", 0, "wgkv", true, 130, NULL},
+                                         {"local:sinks=2", 40, NULL, true, 500, NULL},
+                                         {"duo:recent=9,sinks=3", 0, "duo", true, 500, NULL},
+                                         {"wgkv-snapkv:chunk=300", 90, "wgkv", true, 500, NULL}};
+    for (size_t i = 0; i < sizeof leaving / sizeof *leaving; i += (size_t)stride(2))
+        same_prompts_of(&leaving[i], 1050);
+}
+
+/* A single copy tells the device where they are, however many they are. */
+Test(chunks, entries_move_by_one_copy, .timeout = 120)
+{
+    const struct run run = {"wgkv:local=8", 0, "wgkv", false, 128, NULL};
+    struct player p = open_player(&run, &backend_cuda);
+    struct count c = {.n = 0};
+    int32_t ids[CAP];
+    if (!EMULATED)
+        cr_skip_test("a device does not count");
+    fill_ids(ids, CAP);
+    cr_assert(zero(int, session_prompt(p.s, ids, 9 * 128, note, &c)));
+    long before = c.copies[7] - c.copies[6], moved = c.copies[8] - c.copies[7];
+    cr_expect(le(long, moved, before + 1));
+    close_player(&p);
+}
+
 /* Layers with windows, whose entries leave while a chunk runs; angles of their own; wide norms. */
 Test(chunks, families, .timeout = 300)
 {
@@ -150,22 +205,6 @@ Test(chunks, families, .timeout = 300)
 }
 
 /* ---- waits and bytes */
-
-struct count {
-    long waits[8], arrivals[8];
-    long long home[8];
-    int n;
-};
-
-static int note(void *ctx, int done)
-{
-    struct count *c = ctx;
-    (void)done;
-    c->waits[c->n] = emulation_waits();
-    c->arrivals[c->n] = emulation_arrivals();
-    c->home[c->n++] = emulation_bytes_home();
-    return 0;
-}
 
 /* Bytes of a chunk that begins and ends with pages: entries, numbers of gates, a row of normed. */
 static long long needed(const struct run *run, bool numbers)
@@ -315,6 +354,159 @@ Test(chunks, pages_go_where_they_belong, .timeout = 30)
     gpu_free(g, pool);
     gpu_unpin(g, pinned);
     gpu_unpin(g, to);
+    gpu_close(g);
+}
+
+static bool same_entry(const unsigned char *a, int i, const unsigned char *b, int j, enum kv_type type,
+                       int D)
+{
+    size_t e = type == KV_F16 ? 2 : 4, half = kv_half_bytes(type, D), row = (size_t)D * e;
+    bool same = memcmp(a + half + (size_t)i * row, b + half + (size_t)j * row, row) == 0;
+    for (int d = 0; d < D; d++)
+        same &= memcmp(a + (size_t)(d * PAGE_SLOTS + i) * e, b + (size_t)(d * PAGE_SLOTS + j) * e, e)
+                == 0;
+    return same;
+}
+
+/* Pages 1 and 3 are put together of entries of all others; one job has nothing to do. */
+static void join_case(struct gpu *g, enum kv_type type, int D)
+{
+    enum { PAGES = 6, JOBS = 3, JOB = 1 + PAGE_SLOTS };
+    size_t page = 2 * kv_half_bytes(type, D);
+    unsigned char *pool = mem_alloc(PAGES, page);
+    int32_t jobs[JOBS * JOB];
+    struct rng r;
+    rng_init(&r, 8);
+    for (size_t i = 0; i < PAGES * page; i++)
+        pool[i] = (unsigned char)rng_below(&r, 256);
+    for (int i = 0; i < JOBS * JOB; i++) {
+        int from = (int)rng_below(&r, 3) * 2 * PAGE_SLOTS + (int)rng_below(&r, PAGE_SLOTS);
+        jobs[i] = rng_below(&r, 9) == 0 ? -1 : from;
+    }
+    jobs[0] = 3;
+    jobs[JOB] = -1;
+    jobs[2 * JOB] = 1;
+    unsigned char *d_pool = device_copy(g, pool, PAGES * page);
+    int32_t *d_jobs = device_copy(g, jobs, sizeof jobs);
+    gpu_join_entries(g, d_pool, type, D, d_jobs, JOBS);
+    unsigned char *got = host_copy(g, d_pool, PAGES * page);
+    device_check(g, "joined entries");
+    for (int p = 0; p < PAGES; p++)
+        for (int i = 0; i < PAGE_SLOTS; i++) {
+            int from = p == 3 ? jobs[1 + i] : p == 1 ? jobs[2 * JOB + 1 + i] : -1;
+            from = from < 0 ? p * PAGE_SLOTS + i : from;
+            cr_assert(same_entry(got + (size_t)p * page, i,
+                                 pool + (size_t)(from / PAGE_SLOTS) * page, from % PAGE_SLOTS, type,
+                                 D),
+                      "page %d, slot %d", p, i);
+        }
+    mem_free(got);
+    mem_free(pool);
+    gpu_free(g, d_pool);
+    gpu_free(g, d_jobs);
+}
+
+Test(chunks, pages_are_put_together, .timeout = 30)
+{
+    struct gpu *g = device_open();
+    join_case(g, KV_F16, 64);
+    join_case(g, KV_F16, 20);
+    join_case(g, KV_F32, 5);
+    gpu_close(g);
+}
+
+/* Leading entries stay, the others leave when the host says, newcomers are left alone. */
+Test(chunks, departures_are_put, .timeout = 30)
+{
+    static const int n[] = {300, 70};
+    static const int32_t first[] = {290, 70}, firm[] = {200, 0};
+    struct gpu *g = device_open();
+    struct rng r;
+    rng_init(&r, 7);
+    struct cache_of k = cache_of_random(g, &r, 2, n, 16, KV_F16);
+    int32_t *from = gpu_pin(g, 2, (size_t)k.ld_slot * sizeof *from);
+    int32_t *d_first = device_copy(g, first, sizeof first), *d_firm = device_copy(g, firm, sizeof firm);
+    for (int i = 0; i < 2 * k.ld_slot; i++)
+        from[i] = i;
+    gpu_put(g, k.c.until, from, (size_t)(2 * k.ld_slot) * 4);
+    device_check(g, "what was there");
+    for (int i = 0; i < 2 * k.ld_slot; i++)
+        from[i] = 1000 + i;
+    k.c.most = 300;
+    gpu_put_until(g, &k.c, from, d_firm, d_first);
+    gpu_get(g, k.until, k.c.until, (size_t)(2 * k.ld_slot) * 4);
+    device_check(g, "departures");
+    for (int i = 0; i < 2 * k.ld_slot; i++) {
+        int h = i / k.ld_slot, slot = i % k.ld_slot;
+        int want = slot < firm[h] ? INT32_MAX : slot < first[h] ? 1000 + i : i;
+        cr_assert(eq(int, k.until[i], want), "%d", i);
+    }
+    gpu_unpin(g, from);
+    gpu_free(g, d_first);
+    gpu_free(g, d_firm);
+    cache_of_drop(g, &k);
+    gpu_close(g);
+}
+
+/* The stages of many tokens: chains of fused steps, behind which come bias, activation or ending. */
+static void stage_case(struct gpu *g, const struct gpu_gate_rows *a, bool bias, bool with)
+{
+    struct gpu_gate_rows s = *a;
+    size_t W = (size_t)(s.units * s.N * s.K), B = (size_t)(s.units * s.N);
+    size_t X = (size_t)s.T * s.ld_x, O = (size_t)s.T * s.ld_out;
+    float *w = MEM_NEW(float, W), *b = MEM_NEW(float, B), *x = MEM_NEW(float, X);
+    float *y = MEM_NEW(float, O);
+    struct rng r;
+    rng_init(&r, 9);
+    fill(&r, w, W, 0.3);
+    fill(&r, b, B, 1);
+    fill(&r, x, X, 1);
+    fill(&r, y, O, 1);
+    s.w = device_copy(g, w, W * 4);
+    s.bias = bias ? device_copy(g, b, B * 4) : NULL;
+    s.x = device_copy(g, x, X * 4);
+    s.with = with ? device_copy(g, y, O * 4) : NULL;
+    s.out = device_copy(g, y, O * 4);
+    gpu_gate_rows(g, &s);
+    float *got = host_copy(g, s.out, O * 4);
+    device_check(g, "a stage of gates");
+    for (size_t i = 0; i < O; i++) {
+        int t = (int)(i / s.ld_out), at = (int)(i % s.ld_out), u = at / s.N;
+        float sum = 0;
+        for (int k = 0; u < s.units && k < s.K; k++)
+            sum = fmaf(x[(size_t)t * s.ld_x + (size_t)(u * s.K + k)], w[at * s.K + k], sum);
+        sum = bias && u < s.units ? sum + b[at] : sum;
+        float want = with ? sum * y[i] : fmaxf(sum, 0); /* relu */
+        if (s.last)
+            want = 1.0f / (1.0f + expf(-sum));
+        if (u >= s.units)
+            want = y[i];
+        cr_assert(s.last ? fabsf(got[i] - want) <= 1e-6f : got[i] == want, "%d, %d: %g is not %g", t,
+                  at, (double)got[i], (double)want);
+    }
+    void *const device[] = {(void *)s.w, (void *)s.bias, (void *)s.x, (void *)s.with, s.out};
+    for (int i = 0; i < 5; i++)
+        gpu_free(g, device[i]);
+    float *const host[] = {w, b, x, y, got};
+    for (int i = 0; i < 5; i++)
+        mem_free(host[i]);
+}
+
+Test(chunks, stages_of_gates, .timeout = 60)
+{
+    enum { RELU = 3, SIGMOID = 2 };
+    struct gpu *g = device_open();
+    const struct gpu_gate_rows wide = {
+        .units = 2, .N = 40, .K = 44, .T = 70, .ld_x = 88, .ld_out = 80, .act = RELU};
+    const struct gpu_gate_rows odd = {
+        .units = 3, .N = 33, .K = 35, .T = 65, .ld_x = 107, .ld_out = 101, .act = RELU};
+    const struct gpu_gate_rows last = {
+        .units = 3, .N = 1, .K = 96, .T = 130, .ld_x = 288, .ld_out = 3, .ending = SIGMOID, .last = true};
+    stage_case(g, &wide, true, false);
+    stage_case(g, &wide, true, true);
+    stage_case(g, &odd, false, false);
+    stage_case(g, &odd, true, true);
+    stage_case(g, &last, true, false);
     gpu_close(g);
 }
 
