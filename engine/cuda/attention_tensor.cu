@@ -8,6 +8,11 @@
  * whole is masked: then what a row does not see has the weight 0 and changes no bit of its sums,
  * whatever the other rows of the block are.
  *
+ * Where a model has so few heads that its rows do not keep a device busy, the entries are shared
+ * out, too: PART slots make a part, and what a row got of each is put together in their order.  Where
+ * parts end follows from slots alone, so a row has the same bits however many parts there are, of
+ * which it sees nothing in the last ones.
+ *
  * Rows of matrices in shared memory are an odd number of pieces apart: the eight rows that are
  * loaded together lie in different banks.  Channels behind the last one are zeros. */
 #include "engine/cuda/attention.cuh"
@@ -19,6 +24,9 @@ enum {
     STRIP = 32,          /* entries: a lane of a warp looks at one of them */
     COLUMNS = STRIP / 8, /* tiles of eight entries */
     KEY_LD = STRIP / 8 + 1,
+    PART = 8192, /* slots, whole looks at WARP strips */
+    FEW_HEADS = 16,
+    JOINERS = 128,
 };
 #define LOG2_E 1.44269504f
 /* The largest weight of a row is 2^15 until its end: so small ones keep their digits in f16. */
@@ -87,11 +95,23 @@ struct strips {
     unsigned seen, whole;
 };
 
+/* Whether all rows of the block see all of the 32 strips, without a look at them. */
+DEVICE bool is_old(const struct gpu_attention &a, const struct rows &b, const struct strips &s)
+{
+    int end = (s.base + WARP) * STRIP;
+    bool stays = !a.cache.until || (a.cache.firm && end <= a.cache.firm[b.h]);
+    return !a.page && stays && first_query(a, b, end - 1) <= b.from;
+}
+
 /* Looks at the 32 strips from base on.  Barriers inside. */
 DEVICE void look(const struct gpu_attention &a, const struct rows &b, struct strips *s)
 {
     SHARED(unsigned, part, WARPS);
     unsigned seen = 0, whole = 0;
+    if (is_old(a, b, *s)) {
+        s->seen = s->whole = ALL_LANES;
+        return;
+    }
     for (int i = 0; i < WARP / WARPS; i++) {
         int slot = (s->base + warp_of_block() * (WARP / WARPS) + i) * STRIP + lane_of_warp();
         int begin = first_query(a, b, slot), end = end_query(a, b, slot);
@@ -385,12 +405,28 @@ DEVICE void add_values(struct sums<WIDE, TILES> &y, in_shared<uint4> stage,
     }
 }
 
-/* By twos where addresses allow it. */
+/* What rows have got of each part: row query * n_heads + head. */
+struct parts {
+    float *out, *top, *sum; /* [parts][rows][D], [parts][rows]; out NULL: there is one part */
+};
+
+/* Two channels, by one address where that is allowed. */
+DEVICE void put_two(float *out, bool twos, float x, float y)
+{
+    if (twos) {
+        *(float2 *)(void *)out = float2{x, y};
+    } else {
+        out[0] = x;
+        out[1] = y;
+    }
+}
+
 template <int WIDE, int TILES>
-DEVICE void store(const struct gpu_attention &a, const struct rows &b,
+DEVICE void store(const struct gpu_attention &a, const struct rows &b, const struct parts &p,
                   const struct sums<WIDE, TILES> &y)
 {
-    bool twos = (uintptr_t)a.out % 8 == 0 && a.ld_out % 2 == 0;
+    size_t part = blockIdx.y, D = (size_t)a.cache.D;
+    bool twos = p.out || ((uintptr_t)a.out % 8 == 0 && a.ld_out % 2 == 0);
 #pragma unroll
     for (int i = 0; i < TILES * 2; i++) {
         float sum = y.sum[i];
@@ -399,27 +435,57 @@ DEVICE void store(const struct gpu_attention &a, const struct rows &b,
         struct row_of row = row_of_lane<TILES>(b, i);
         if (row.query >= a.T)
             continue;
-        float unit = 1 / sum;
-        float *out = a.out + (size_t)row.query * a.ld_out
-                     + (size_t)((b.h * b.group + row.head) * a.cache.D + lane_of_warp() % 4 * 2);
+        size_t head = (size_t)(b.h * b.group + row.head), t = (size_t)row.query;
+        size_t at = (part * (size_t)a.T + t) * (size_t)a.n_heads + head;
+        if (p.out && lane_of_warp() % 4 == 0) {
+            p.top[at] = y.top[i];
+            p.sum[at] = sum;
+        }
+        if (p.out && y.top[i] == -INFINITY)
+            continue;
+        float unit = p.out ? 1 : 1 / sum;
+        float *out = p.out ? p.out + at * D : a.out + t * a.ld_out + head * D;
+        out += lane_of_warp() % 4 * 2;
 #pragma unroll
         for (int j = 0; j < WIDE / 8; j++) {
             const float *two = &y.out[i / 2][j][i % 2 * 2];
-            if (j * 8 >= a.cache.D)
-                break;
-            if (twos) {
-                *(float2 *)(void *)(out + j * 8) = float2{two[0] * unit, two[1] * unit};
-            } else {
-                out[j * 8] = two[0] * unit;
-                out[j * 8 + 1] = two[1] * unit;
-            }
+            if (j * 8 < a.cache.D)
+                put_two(out + j * 8, twos, two[0] * unit, two[1] * unit);
         }
     }
 }
 
+/* A lane puts four channels of a row together.  unit: of logits, in those of powers of two. */
+__global__ void join_parts_kernel(struct gpu_attention a, struct parts p, int n, float unit)
+{
+    int fours = a.cache.D / 4, rows = a.T * a.n_heads;
+    int i = (int)(blockIdx.x * JOINERS + threadIdx.x), row = i / fours;
+    float top = -INFINITY, sum = 0, x[4] = {0};
+    if (row >= rows)
+        return;
+    for (int k = 0; k < n; k++)
+        top = fmaxf(top, p.top[(size_t)k * (size_t)rows + (size_t)row]);
+    for (int k = 0; k < n; k++) {
+        size_t at = (size_t)k * (size_t)rows + (size_t)row;
+        if (p.top[at] == -INFINITY)
+            continue;
+        float w = power_of_two((p.top[at] - top) * unit);
+        float4 v = ((const float4 *)(const void *)p.out)[at * (size_t)fours + (size_t)(i % fours)];
+        sum = fmaf(p.sum[at], w, sum);
+        x[0] = fmaf(v.x, w, x[0]);
+        x[1] = fmaf(v.y, w, x[1]);
+        x[2] = fmaf(v.z, w, x[2]);
+        x[3] = fmaf(v.w, w, x[3]);
+    }
+    float *out = a.out + (size_t)(row / a.n_heads) * a.ld_out
+                 + (size_t)(row % a.n_heads * a.cache.D + i % fours * 4);
+    for (int c = 0; c < 4; c++)
+        out[c] = x[c] * (1 / sum);
+}
+
 /* PLAIN: no cap, no log_beta and a scale above 0. */
 template <int WIDE, int TILES, bool PLAIN>
-__global__ void __launch_bounds__(LANES) tensor_kernel(struct gpu_attention a)
+__global__ void __launch_bounds__(LANES) tensor_kernel(struct gpu_attention a, struct parts p)
 {
     typedef shape<WIDE, TILES> S;
     enum { AHEAD = S::RING - 1 };
@@ -427,6 +493,11 @@ __global__ void __launch_bounds__(LANES) tensor_kernel(struct gpu_attention a)
     struct rows b = rows_of_block(a, S::ROWS);
     in_shared<uint4> ring = queries + (size_t)S::QUERIES;
     struct strips strips = {-WARP, (b.n - (a.T - 1 - b.to) + STRIP - 1) / STRIP, 0, 0};
+    if (p.out) {
+        int first = (int)blockIdx.y * (PART / STRIP), end = first + PART / STRIP;
+        strips.base += first;
+        strips.end = end < strips.end ? end : strips.end;
+    }
     struct sums<WIDE, TILES> y {
     };
     int code[AHEAD] = {}, stage = 1; /* that of strip i, which is 0 modulo RING */
@@ -460,7 +531,13 @@ __global__ void __launch_bounds__(LANES) tensor_kernel(struct gpu_attention a)
         }
         stage = stage == AHEAD ? 0 : stage + 1;
     }
-    store<WIDE, TILES>(a, b, y);
+    store<WIDE, TILES>(a, b, p, y);
+}
+
+static unsigned parts_of(const struct gpu_attention *a)
+{
+    bool split = a->n_heads <= FEW_HEADS && a->cache.most > PART;
+    return split ? blocks_for((size_t)a->cache.most, PART) : 1;
 }
 
 static unsigned blocks_of(const struct gpu_attention *a, int n_rows)
@@ -469,19 +546,45 @@ static unsigned blocks_of(const struct gpu_attention *a, int n_rows)
     return blocks_for(rows, (size_t)n_rows) * (unsigned)a->cache.heads;
 }
 
+/* Room for what rows get of each of n parts.  false: there is none. */
+static bool hold_parts(struct gpu *g, const struct gpu_attention *a, unsigned n, struct parts *p)
+{
+    size_t rows = n * (size_t)a->T * (size_t)a->n_heads, D = (size_t)a->cache.D;
+    *p = {};
+    if (n == 1)
+        return true;
+    if (!gpu_hold(g, &g->parts, &g->parts_bytes, rows * (D + 2) * sizeof(float)))
+        return false;
+    p->out = (float *)g->parts;
+    p->top = p->out + rows * D;
+    p->sum = p->top + rows;
+    return true;
+}
+
 /* false: the device has no room for the stages. */
 template <int WIDE, int TILES, bool PLAIN>
 static bool attend(struct gpu *g, const struct gpu_attention *a)
 {
     typedef shape<WIDE, TILES> S;
     auto kernel = tensor_kernel<WIDE, TILES, PLAIN>;
+    unsigned n = parts_of(a);
+    struct parts p;
     if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::BYTES)
         != cudaSuccess) {
         cudaGetLastError();
         return false;
     }
+    if (!hold_parts(g, a, n, &p)) {
+        gpu_note(g, cudaErrorMemoryAllocation);
+        return true;
+    }
     struct gpu_attention in = *a;
-    LAUNCH(kernel, blocks_of(a, S::ROWS), LANES, S::BYTES, g, in);
+    LAUNCH(kernel, dim3(blocks_of(a, S::ROWS), n), LANES, S::BYTES, g, in, p);
+    if (n == 1)
+        return true;
+    size_t fours = (size_t)a->T * (size_t)a->n_heads * (size_t)a->cache.D / 4;
+    LAUNCH(join_parts_kernel, blocks_for(fours, JOINERS), JOINERS, 0, g, in, p, (int)n,
+           PLAIN ? a->scale * LOG2_E : 1);
     return true;
 }
 
@@ -493,7 +596,7 @@ template <int WIDE> static bool attend_wide(struct gpu *g, const struct gpu_atte
     auto how = attend<WIDE, TILES, true>;
     if (a->cap > 0 || a->log_beta || !(a->scale > 0))
         how = attend<WIDE, 1, false>;
-    else if (blocks_of(a, shape<WIDE, TILES>::ROWS) < (unsigned)g->processors)
+    else if (parts_of(a) * blocks_of(a, shape<WIDE, TILES>::ROWS) < (unsigned)g->processors)
         how = attend<WIDE, 1, true>;
     return how(g, a);
 }

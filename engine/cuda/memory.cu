@@ -104,6 +104,7 @@ void gpu_close(struct gpu *g)
     gpu_free(g, g->gemm_w);
     for (int i = 0; i < GPU_MARKS; i++)
         cudaEventDestroy(g->mark[i]);
+    gpu_free(g, g->parts);
     cudaStreamDestroy(g->stream);
     mem_free(g);
 }

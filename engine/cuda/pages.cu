@@ -76,21 +76,20 @@ void gpu_pages_in(struct gpu *g, void *pool, size_t page_bytes, const int32_t *w
 }
 
 /* Block (slots, head). */
-__global__ void until_kernel(struct gpu_cache c, const int32_t *from, const int32_t *firm,
-                             const int32_t *first)
+__global__ void until_kernel(struct gpu_cache c, const int32_t *from, const int32_t *first)
 {
     int h = (int)blockIdx.y, slot = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     size_t at = (size_t)h * (size_t)c.ld_slot + (size_t)slot;
     if (slot < first[h])
-        c.until[at] = slot < firm[h] ? INT32_MAX : from[at];
+        c.until[at] = slot < c.firm[h] ? INT32_MAX : from[at];
 }
 
 void gpu_put_until(struct gpu *g, const struct gpu_cache *c, const int32_t *from,
-                   const int32_t *firm, const int32_t *first)
+                   const int32_t *first)
 {
     dim3 grid(blocks_for((size_t)c->most, COPIERS), (unsigned)c->heads);
     struct gpu_cache cache = *c;
-    LAUNCH(until_kernel, grid, COPIERS, 0, g, cache, from, firm, first);
+    LAUNCH(until_kernel, grid, COPIERS, 0, g, cache, from, first);
 }
 
 /* Block (job). */

@@ -245,6 +245,7 @@ static struct gpu_cache cache_of(const struct chunk *k, bool leaves, bool moved)
                               .n = k->p->n + first * ld,
                               .pos = moved ? m->d_pos : NULL,
                               .until = leaves ? m->d_until : NULL,
+                              .firm = k->p->firm + first,
                               .ld_table = m->ld_table,
                               .ld_slot = (int)s->ld_strip,
                               .most = k->most};
@@ -303,7 +304,7 @@ static bool put_until(const struct chunk *k, const float *numbers, const int32_t
                    (size_t)(view.n - view.firm) * sizeof *until);
     }
     struct gpu_cache c = cache_of(k, true, false);
-    gpu_put_until(m->gpu, &c, until, p->firm + k->layer * H, p->first + k->layer * H);
+    gpu_put_until(m->gpu, &c, until, p->first + k->layer * H);
     if (later)
         return true;
     gpu_put(m->gpu, p->coming, coming, (size_t)(k->T * H) * sizeof *coming);

@@ -83,13 +83,18 @@ static inline void right_row(struct setting *s, int g, int r)
     mem_free(x);
 }
 
-/* Some entries leave after a while, but never a query's own. */
+/* Some entries leave after a while, but neither the first ones nor a query's own. */
 static inline void set_windows(struct gpu *g, struct setting *s, struct rng *r)
 {
     size_t n = (size_t)(s->k.heads * s->k.ld_slot);
+    int32_t firm[8];
+    for (int h = 0; h < s->k.heads; h++)
+        firm[h] = (s->k.n[h] - s->a->T) / 3;
+    s->in.cache.firm = device_copy(g, firm, (size_t)s->k.heads * sizeof *firm);
     for (size_t i = 0; i < n; i++) { /* three of four are gone so many queries after theirs */
-        int age = s->k.n[i / (size_t)s->k.ld_slot] - (int)(i % (size_t)s->k.ld_slot);
-        if (rng_below(r, 4) != 0)
+        int h = (int)(i / (size_t)s->k.ld_slot), slot = (int)(i % (size_t)s->k.ld_slot);
+        int age = s->k.n[h] - slot;
+        if (slot >= firm[h] && rng_below(r, 4) != 0)
             s->k.until[i] = s->in.pos0 + s->a->T - age + s->a->window;
     }
     for (int h = 0; h < s->k.heads; h++) /* those of the chunk all stay so long */
@@ -167,10 +172,10 @@ static inline void set_right(struct setting *s)
 static inline void drop(struct gpu *g, struct setting *s)
 {
     void *const device[] = {(void *)s->in.q, s->in.out, (void *)s->in.log_beta, (void *)s->in.page,
-                            (void *)s->in.chosen};
+                            (void *)s->in.chosen, (void *)s->in.cache.firm};
     void *const host[] = {s->q,    s->out,      s->p,      s->lse,  s->entropy, s->span,
                           s->seen, s->log_beta, s->chosen, s->page, s->reach};
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 6; i++)
         gpu_free(g, device[i]);
     for (int i = 0; i < 11; i++)
         mem_free(host[i]);

@@ -433,7 +433,8 @@ Test(chunks, departures_are_put, .timeout = 30)
     for (int i = 0; i < 2 * k.ld_slot; i++)
         from[i] = 1000 + i;
     k.c.most = 300;
-    gpu_put_until(g, &k.c, from, d_firm, d_first);
+    k.c.firm = d_firm;
+    gpu_put_until(g, &k.c, from, d_first);
     gpu_get(g, k.until, k.c.until, (size_t)(2 * k.ld_slot) * 4);
     device_check(g, "departures");
     for (int i = 0; i < 2 * k.ld_slot; i++) {

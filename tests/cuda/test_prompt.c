@@ -20,6 +20,10 @@ static const struct attention_case cases[] = {
     {"vertical and slash", 2, 3, 64, 130, {400, 190}, HALVES, .window = 20},
     {"vertical and slash, wide", 1, 1, 256, 70, {300}, HALVES, .window = 20},
     {"windows that end in a block", 1, 1, 64, 130, {400}, HALVES, .window = 70},
+    {"more than one part", 2, 2, 64, 33, {8230, 40}, HALVES},
+    {"parts and windows", 1, 3, 16, 40, {16400}, HALVES, .window = 8180},
+    {"parts, with all at once", 1, 2, 32, 3, {8200}, HALVES, .cap = 20, .retention = true,
+     .window = 20, .page = 1100},
     {"strips that nobody sees", 1, 1, 16, 3, {9000}, HALVES, .page = 1100},
     {"chosen pages", 2, 4, 32, 1, {130, 200}, HALVES, .window = 20, .page = 16},
     {"chosen pages of a chunk", 1, 3, 128, 33, {330}, HALVES, .page = 24},
@@ -88,8 +92,11 @@ static void check_chunk(struct gpu *g, const struct setting *s, const float *who
 {
     struct gpu_attention a = s->in;
     int32_t n[3];
-    for (int h = 0; h < s->a->heads; h++)
+    a.cache.most = 0;
+    for (int h = 0; h < s->a->heads; h++) {
         n[h] = s->k.n[h] - (s->a->T - t0 - T);
+        a.cache.most = n[h] > a.cache.most ? n[h] : a.cache.most;
+    }
     a.cache.n = device_copy(g, n, sizeof n);
     a.q += (size_t)t0 * a.ld_q;
     a.out = gpu_alloc(g, a.ld_out * (size_t)T, 4);
@@ -118,6 +125,7 @@ Test(cuda, rows_of_a_prompt_stand_alone)
         {"plain", 2, 3, 128, 150, {300, 150}, HALVES},
         {"windows", 2, 2, 64, 150, {500, 190}, HALVES, .window = 20},
         {"all at once", 1, 4, 256, 70, {200}, .type = KV_F16, ALL_AT_ONCE},
+        {"parts", 2, 2, 16, 90, {8240, 100}, HALVES, .window = 8100},
         {"large, 64", 3, 16, 64, 800, {900, 800, 1000}, HALVES},
         {"large, 96", 3, 16, 96, 800, {900, 800, 1000}, HALVES, .window = 20},
         {"large, 128", 3, 16, 128, 800, {900, 800, 1000}, HALVES, .window = 20},
@@ -125,7 +133,7 @@ Test(cuda, rows_of_a_prompt_stand_alone)
     struct gpu *g = device_open();
     struct rng r;
     rng_init(&r, 14);
-    size_t n = EMULATED ? 3 : sizeof chunked / sizeof *chunked;
+    size_t n = EMULATED ? 4 : sizeof chunked / sizeof *chunked;
     for (size_t c = 0; c < n; c++) {
         struct setting s = prepare(g, &chunked[c], &r);
         poison(g, &s.in);

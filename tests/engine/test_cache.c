@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rng.h"
 #include "engine/cache/cache.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -350,5 +351,61 @@ Test(cache, all_heads_count_and_the_peak_stays)
     cache_account(c);
     cr_expect(eq(i64, cache_stats(c).entries, 3 + 3 + 1 + 1));
     cr_expect(eq(i64, cache_stats(c).entries_peak, 10));
+    cache_destroy(c);
+}
+
+/* What is known of a head beside its entries, against a look at all of them. */
+static void expect_known(const struct cache *c)
+{
+    struct cache_head view = cache_view(c, 0, 0);
+    int32_t least = CACHE_STAYS;
+    int firm = 0;
+    while (firm < view.n && view.until[firm] == CACHE_STAYS)
+        firm++;
+    for (int i = 0; i < view.n; i++) {
+        cr_assert(i == 0 || view.pos[view.order[i - 1]] < view.pos[view.order[i]]);
+        least = view.until[i] < least ? view.until[i] : least;
+    }
+    cr_assert(le(int, view.soonest, least));
+    cr_assert(le(int, view.firm, firm));
+}
+
+/* Entries of which some stay come and go in any way: one leaves a hole, which is filled, opened
+ * again or taken, or many close ranks. */
+Test(cache, what_is_known_of_heads)
+{
+    struct kernels k;
+    struct rng r;
+    kernels_init(&k, 0);
+    rng_init(&r, 21);
+    struct cache *c = filled(KV_F16, 1);
+    for (int t = 1; t < 4000; t++) {
+        int n = cache_view(c, 0, 0).n, how = (int)rng_below(&r, 40);
+        unsigned char keep[600];
+        if (how == 0 && n > 300) {
+            int first = (int)rng_below(&r, (uint64_t)n);
+            for (int i = 0; i < n; i++)
+                keep[i] = i < first || rng_below(&r, 3) == 0;
+            cache_keep(c, 0, 0, keep);
+        } else if (how < 6 && n > 1 && cache_gap(c, 0, 0, NULL) == GAP_NONE) {
+            cache_evict(c, 0, 0, (int)rng_below(&r, (uint64_t)n));
+            if (how > 1)
+                cache_settle(c, 0, 0);
+            if (how > 3 && cache_reserve(c, 0, 0, 1) == KVF_OK)
+                cache_reopen(c, 0, 0);
+        }
+        float x[D] = {(float)t};
+        struct cache_entry e = {t, rng_below(&r, 9) ? CACHE_STAYS : t + 90, x, x};
+        cr_assert(eq(int, cache_reserve(c, 0, 0, 1), KVF_OK));
+        cache_append(c, &k, 0, 0, &e);
+        expect_known(c);
+        n = cache_view(c, 0, 0).n;
+        if (n > 550) {
+            memset(keep, 1, sizeof keep);
+            memset(keep + 40, 0, 300);
+            cache_keep(c, 0, 0, keep);
+            expect_known(c);
+        }
+    }
     cache_destroy(c);
 }
