@@ -34,8 +34,8 @@ struct cache {
     struct page_room room;
     unsigned char **free; /* pages without an owner */
     int64_t n_free, free_cap;
-    int64_t n_pages;  /* held by heads or free; never more than free_cap */
-    bool forked; /* some page may be shared */
+    int64_t n_pages; /* held by heads or free; never more than free_cap */
+    bool forked;     /* some page may be shared */
     struct cache_stats stats;
 };
 

@@ -8,6 +8,20 @@
  * done. */
 bool gpu_attend_tensor(struct gpu *g, const struct gpu_attention *a);
 
+/* Of attention_parts.cu.  Of models with few heads ATTENTION_PART slots make a part, whole looks at
+ * 32 strips of 32 slots, and rows get something of each of the parts that the longest head has: row
+ * query * n_heads + head.  What they got is put together in the order of parts; unit: of logits, in
+ * those of powers of two. */
+enum { ATTENTION_PART = 4096 };
+struct attention_parts {
+    float *out, *top, *sum; /* [parts][rows][D], [parts][rows]; out NULL: there is one part */
+};
+unsigned attention_parts_of(const struct gpu_attention *a);
+bool attention_hold_parts(struct gpu *g, const struct gpu_attention *a, unsigned n,
+                          struct attention_parts *ret); /* false: there is no room */
+void attention_join(struct gpu *g, const struct gpu_attention *a, const struct attention_parts *p,
+                    unsigned n, float unit);
+
 /* KV head of query head g. */
 DEVICE int kv_head(const struct gpu_attention &a, int g)
 {

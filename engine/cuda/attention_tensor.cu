@@ -8,10 +8,7 @@
  * whole is masked: then what a row does not see has the weight 0 and changes no bit of its sums,
  * whatever the other rows of the block are.
  *
- * Where a model has so few heads that its rows do not keep a device busy, the entries are shared
- * out, too: PART slots make a part, and what a row got of each is put together in their order.  Where
- * parts end follows from slots alone, so a row has the same bits however many parts there are, of
- * which it sees nothing in the last ones.
+ * Where the entries are shared out in parts (attention_parts.cu) a block goes through one of them.
  *
  * Rows of matrices in shared memory are an odd number of pieces apart: the eight rows that are
  * loaded together lie in different banks.  Channels behind the last one are zeros. */
@@ -24,9 +21,6 @@ enum {
     STRIP = 32,          /* entries: a lane of a warp looks at one of them */
     COLUMNS = STRIP / 8, /* tiles of eight entries */
     KEY_LD = STRIP / 8 + 1,
-    PART = 8192, /* slots, whole looks at WARP strips */
-    FEW_HEADS = 16,
-    JOINERS = 128,
 };
 #define LOG2_E 1.44269504f
 /* The largest weight of a row is 2^15 until its end: so small ones keep their digits in f16. */
@@ -405,11 +399,6 @@ DEVICE void add_values(struct sums<WIDE, TILES> &y, in_shared<uint4> stage,
     }
 }
 
-/* What rows have got of each part: row query * n_heads + head. */
-struct parts {
-    float *out, *top, *sum; /* [parts][rows][D], [parts][rows]; out NULL: there is one part */
-};
-
 /* Two channels, by one address where that is allowed. */
 DEVICE void put_two(float *out, bool twos, float x, float y)
 {
@@ -422,8 +411,8 @@ DEVICE void put_two(float *out, bool twos, float x, float y)
 }
 
 template <int WIDE, int TILES>
-DEVICE void store(const struct gpu_attention &a, const struct rows &b, const struct parts &p,
-                  const struct sums<WIDE, TILES> &y)
+DEVICE void store(const struct gpu_attention &a, const struct rows &b,
+                  const struct attention_parts &p, const struct sums<WIDE, TILES> &y)
 {
     size_t part = blockIdx.y, D = (size_t)a.cache.D;
     bool twos = p.out || ((uintptr_t)a.out % 8 == 0 && a.ld_out % 2 == 0);
@@ -455,37 +444,10 @@ DEVICE void store(const struct gpu_attention &a, const struct rows &b, const str
     }
 }
 
-/* A lane puts four channels of a row together.  unit: of logits, in those of powers of two. */
-__global__ void join_parts_kernel(struct gpu_attention a, struct parts p, int n, float unit)
-{
-    int fours = a.cache.D / 4, rows = a.T * a.n_heads;
-    int i = (int)(blockIdx.x * JOINERS + threadIdx.x), row = i / fours;
-    float top = -INFINITY, sum = 0, x[4] = {0};
-    if (row >= rows)
-        return;
-    for (int k = 0; k < n; k++)
-        top = fmaxf(top, p.top[(size_t)k * (size_t)rows + (size_t)row]);
-    for (int k = 0; k < n; k++) {
-        size_t at = (size_t)k * (size_t)rows + (size_t)row;
-        if (p.top[at] == -INFINITY)
-            continue;
-        float w = power_of_two((p.top[at] - top) * unit);
-        float4 v = ((const float4 *)(const void *)p.out)[at * (size_t)fours + (size_t)(i % fours)];
-        sum = fmaf(p.sum[at], w, sum);
-        x[0] = fmaf(v.x, w, x[0]);
-        x[1] = fmaf(v.y, w, x[1]);
-        x[2] = fmaf(v.z, w, x[2]);
-        x[3] = fmaf(v.w, w, x[3]);
-    }
-    float *out = a.out + (size_t)(row / a.n_heads) * a.ld_out
-                 + (size_t)(row % a.n_heads * a.cache.D + i % fours * 4);
-    for (int c = 0; c < 4; c++)
-        out[c] = x[c] * (1 / sum);
-}
-
 /* PLAIN: no cap, no log_beta and a scale above 0. */
 template <int WIDE, int TILES, bool PLAIN>
-__global__ void __launch_bounds__(LANES) tensor_kernel(struct gpu_attention a, struct parts p)
+__global__ void __launch_bounds__(LANES)
+    tensor_kernel(struct gpu_attention a, struct attention_parts p)
 {
     typedef shape<WIDE, TILES> S;
     enum { AHEAD = S::RING - 1 };
@@ -494,7 +456,8 @@ __global__ void __launch_bounds__(LANES) tensor_kernel(struct gpu_attention a, s
     in_shared<uint4> ring = queries + (size_t)S::QUERIES;
     struct strips strips = {-WARP, (b.n - (a.T - 1 - b.to) + STRIP - 1) / STRIP, 0, 0};
     if (p.out) {
-        int first = (int)blockIdx.y * (PART / STRIP), end = first + PART / STRIP;
+        int first = (int)blockIdx.y * (ATTENTION_PART / STRIP),
+            end = first + ATTENTION_PART / STRIP;
         strips.base += first;
         strips.end = end < strips.end ? end : strips.end;
     }
@@ -534,31 +497,10 @@ __global__ void __launch_bounds__(LANES) tensor_kernel(struct gpu_attention a, s
     store<WIDE, TILES>(a, b, p, y);
 }
 
-static unsigned parts_of(const struct gpu_attention *a)
-{
-    bool split = a->n_heads <= FEW_HEADS && a->cache.most > PART;
-    return split ? blocks_for((size_t)a->cache.most, PART) : 1;
-}
-
 static unsigned blocks_of(const struct gpu_attention *a, int n_rows)
 {
     size_t rows = (size_t)a->T * (size_t)(a->n_heads / a->cache.heads);
     return blocks_for(rows, (size_t)n_rows) * (unsigned)a->cache.heads;
-}
-
-/* Room for what rows get of each of n parts.  false: there is none. */
-static bool hold_parts(struct gpu *g, const struct gpu_attention *a, unsigned n, struct parts *p)
-{
-    size_t rows = n * (size_t)a->T * (size_t)a->n_heads, D = (size_t)a->cache.D;
-    *p = {};
-    if (n == 1)
-        return true;
-    if (!gpu_hold(g, &g->parts, &g->parts_bytes, rows * (D + 2) * sizeof(float)))
-        return false;
-    p->out = (float *)g->parts;
-    p->top = p->out + rows * D;
-    p->sum = p->top + rows;
-    return true;
 }
 
 /* false: the device has no room for the stages. */
@@ -567,24 +509,21 @@ static bool attend(struct gpu *g, const struct gpu_attention *a)
 {
     typedef shape<WIDE, TILES> S;
     auto kernel = tensor_kernel<WIDE, TILES, PLAIN>;
-    unsigned n = parts_of(a);
-    struct parts p;
+    unsigned n = attention_parts_of(a);
+    struct attention_parts p;
     if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::BYTES)
         != cudaSuccess) {
         cudaGetLastError();
         return false;
     }
-    if (!hold_parts(g, a, n, &p)) {
+    if (!attention_hold_parts(g, a, n, &p)) {
         gpu_note(g, cudaErrorMemoryAllocation);
         return true;
     }
     struct gpu_attention in = *a;
     LAUNCH(kernel, dim3(blocks_of(a, S::ROWS), n), LANES, S::BYTES, g, in, p);
-    if (n == 1)
-        return true;
-    size_t fours = (size_t)a->T * (size_t)a->n_heads * (size_t)a->cache.D / 4;
-    LAUNCH(join_parts_kernel, blocks_for(fours, JOINERS), JOINERS, 0, g, in, p, (int)n,
-           PLAIN ? a->scale * LOG2_E : 1);
+    if (n > 1)
+        attention_join(g, a, &p, n, PLAIN ? a->scale * LOG2_E : 1);
     return true;
 }
 
@@ -596,7 +535,8 @@ template <int WIDE> static bool attend_wide(struct gpu *g, const struct gpu_atte
     auto how = attend<WIDE, TILES, true>;
     if (a->cap > 0 || a->log_beta || !(a->scale > 0))
         how = attend<WIDE, 1, false>;
-    else if (parts_of(a) * blocks_of(a, shape<WIDE, TILES>::ROWS) < (unsigned)g->processors)
+    else if (attention_parts_of(a) * blocks_of(a, shape<WIDE, TILES>::ROWS)
+             < (unsigned)g->processors)
         how = attend<WIDE, 1, true>;
     return how(g, a);
 }

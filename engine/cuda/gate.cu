@@ -274,7 +274,8 @@ DEVICE void rows_out(const struct gpu_gate_rows &s, int unit, int t, int n, floa
 
 /* Block (tokens, outputs, unit): a lane has four tokens by four outputs, each a chain of fused
  * steps over the channels. */
-__global__ void __launch_bounds__(ROW_LANES) rows_stage_kernel(GIVEN struct gpu_gate_rows s, bool whole)
+__global__ void __launch_bounds__(ROW_LANES)
+    rows_stage_kernel(GIVEN struct gpu_gate_rows s, bool whole)
 {
     SHARED_FOURS(float, x, CHANNELS *TOKENS_LD);
     SHARED_FOURS(float, w, CHANNELS *OUTS_LD);

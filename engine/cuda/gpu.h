@@ -215,7 +215,7 @@ struct gpu_cache {
     const int32_t *n;     /* [heads] entries */
     int32_t *pos, *until; /* [heads][ld_slot] as in cache.h; attention takes until NULL: all stay,
                              and reads pos only with log_beta */
-    const int32_t *firm; /* [heads] leading slots of which until is INT32_MAX; NULL: not known */
+    const int32_t *firm;  /* [heads] leading slots of which until is INT32_MAX; NULL: not known */
     int ld_table, ld_slot;
     int most; /* the host knows: no head has more entries */
 };
@@ -235,8 +235,8 @@ void gpu_pages_out(struct gpu *g, const struct gpu_cache *c, const int32_t *firs
 void gpu_pages_in(struct gpu *g, void *pool, size_t page_bytes, const int32_t *where,
                   const void *pages, int n);
 
-/* until of the entries before slot first[h] of each head: behind the firm[h] that stay it is that in
- * from [heads][ld_slot], which is the host's, from gpu_pin. */
+/* until of the entries before slot first[h] of each head: behind the firm[h] that stay it is that
+ * in from [heads][ld_slot], which is the host's, from gpu_pin. */
 void gpu_put_until(struct gpu *g, const struct gpu_cache *c, const int32_t *from,
                    const int32_t *first);
 

@@ -1,4 +1,5 @@
-/* pages.cu - writing into the pages of a cache, whole ones that come and go, and entries that move. */
+/* pages.cu - writing into the pages of a cache, whole ones that come and go, and entries that move.
+ */
 #include "engine/cuda/device.cuh"
 
 enum { LANES = 128, COPIERS = 256 };

@@ -22,7 +22,8 @@ _Static_assert(QUERY_BLOCK <= (int)PROBE_GROUP_ROWS, "what probes hold rows for"
 static bool is_left(const struct attn_job *j, const struct attn_block *b, int stored)
 {
     const struct cache_head *view = b->view;
-    int first = stored * PAGE_SLOTS, end = first + PAGE_SLOTS < view->n ? first + PAGE_SLOTS : view->n;
+    int first = stored * PAGE_SLOTS,
+        end = first + PAGE_SLOTS < view->n ? first + PAGE_SLOTS : view->n;
     int32_t t = j->pos0 + b->r0;
     if (view->soonest > t || first < view->firm)
         return true;

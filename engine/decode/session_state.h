@@ -10,11 +10,11 @@
 
 enum {
     CHUNK_DEFAULT = 256,
-    STOCKED_CHUNKS = 2, /* chunks for whose entries memory is brought at once */
+    STOCKED_CHUNKS = 2,  /* chunks for whose entries memory is brought at once */
     EXPIRE_EVERY = 1024, /* positions of a prompt at which what has left is removed: until then
                            it is hidden, so that slots do not depend on the chunk */
-    ROWS_PER_TASK = 8,  /* rows of a chunk that a task prepares */
-    QUERY_BLOCK = 16,   /* query rows that probes watch together */
+    ROWS_PER_TASK = 8,   /* rows of a chunk that a task prepares */
+    QUERY_BLOCK = 16,    /* query rows that probes watch together */
     STRIP_ROWS = 2 * QUERY_BLOCK, /* query rows whose scores a thread holds */
     PAGE_ROWS = 4 * QUERY_BLOCK,  /* the same of a page of whole numbers */
     KERNEL_ROWS = 8,              /* rows of a tile of the kernels of attention, or a multiple */

@@ -269,8 +269,7 @@ static int list_expired(const struct expiry *x, const struct cache_head *view, i
     bool rising = true;
     for (int i = view->firm; i < view->n; i++) {
         if (view->until[i] > x->t
-            || (x->own
-                && expired(x->s, view, layer, head, i).reason == KVF_REASON_ARCHITECTURE))
+            || (x->own && expired(x->s, view, layer, head, i).reason == KVF_REASON_ARCHITECTURE))
             continue;
         rising &= n == 0 || view->pos[victim[n - 1]] < view->pos[i];
         victim[n++] = i;
@@ -370,7 +369,8 @@ static void tell_expired(const struct expiry *x, int layer, int head, eviction_f
     }
 }
 
-/* All slots that are about to be written are the cache's own; *ret_some: heads that lose entries. */
+/* All slots that are about to be written are the cache's own; *ret_some: heads that lose entries.
+ */
 static int own_expired(const struct expiry *x, int n_threads, int *ret_some)
 {
     struct method_state *s = x->s;

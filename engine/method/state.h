@@ -42,8 +42,8 @@ struct method_state {
     float *value;        /* [L * H][cap] scores by slot where heads share; else NULL */
     unsigned char *keep; /* [n_keeps][cap] scratch of applying */
     int n_keeps;
-    int32_t *pair;       /* [2 * cap] scratch of reporting */
-    struct lows *lows;   /* [L * H] where they are kept, else NULL (lows.h) */
+    int32_t *pair;             /* [2 * cap] scratch of reporting */
+    struct lows *lows;         /* [L * H] where they are kept, else NULL (lows.h) */
     struct peaks_state *peaks; /* where they are kept, else NULL (peaks.h) */
     float *scratch;            /* [threads][scratch_len] */
     size_t scratch_len;

@@ -171,8 +171,9 @@ static inline void set_right(struct setting *s)
 
 static inline void drop(struct gpu *g, struct setting *s)
 {
-    void *const device[] = {(void *)s->in.q, s->in.out, (void *)s->in.log_beta, (void *)s->in.page,
-                            (void *)s->in.chosen, (void *)s->in.cache.firm};
+    void *const device[] = {(void *)s->in.q,        s->in.out,
+                            (void *)s->in.log_beta, (void *)s->in.page,
+                            (void *)s->in.chosen,   (void *)s->in.cache.firm};
     void *const host[] = {s->q,    s->out,      s->p,      s->lse,  s->entropy, s->span,
                           s->seen, s->log_beta, s->chosen, s->page, s->reach};
     for (int i = 0; i < 6; i++)

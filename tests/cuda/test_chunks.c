@@ -35,8 +35,7 @@ static struct player open_player(const struct run *run, const struct backend *ba
     if (!run->model) /* for so long a text */
         cr_assert(zero(int, rope_scale_parse("linear:3", &eo.rope_scale, &d)));
     device_needed();
-    cr_assert(zero(int, engine_open(model, &eo, &p.e, &d)), "%s",
-              d.text);
+    cr_assert(zero(int, engine_open(model, &eo, &p.e, &d)), "%s", d.text);
     p.gates = run->gates ? open_gates(p.e, run->gates) : NULL;
     struct session_options opt = {.method = &p.c.row,
                                   .params = &p.c.params,
@@ -357,13 +356,14 @@ Test(chunks, pages_go_where_they_belong, .timeout = 30)
     gpu_close(g);
 }
 
-static bool same_entry(const unsigned char *a, int i, const unsigned char *b, int j, enum kv_type type,
-                       int D)
+static bool same_entry(const unsigned char *a, int i, const unsigned char *b, int j,
+                       enum kv_type type, int D)
 {
     size_t e = type == KV_F16 ? 2 : 4, half = kv_half_bytes(type, D), row = (size_t)D * e;
     bool same = memcmp(a + half + (size_t)i * row, b + half + (size_t)j * row, row) == 0;
     for (int d = 0; d < D; d++)
-        same &= memcmp(a + (size_t)(d * PAGE_SLOTS + i) * e, b + (size_t)(d * PAGE_SLOTS + j) * e, e)
+        same &= memcmp(a + (size_t)(d * PAGE_SLOTS + i) * e, b + (size_t)(d * PAGE_SLOTS + j) * e,
+                       e)
                 == 0;
     return same;
 }
@@ -425,7 +425,8 @@ Test(chunks, departures_are_put, .timeout = 30)
     rng_init(&r, 7);
     struct cache_of k = cache_of_random(g, &r, 2, n, 16, KV_F16);
     int32_t *from = gpu_pin(g, 2, (size_t)k.ld_slot * sizeof *from);
-    int32_t *d_first = device_copy(g, first, sizeof first), *d_firm = device_copy(g, firm, sizeof firm);
+    int32_t *d_first = device_copy(g, first, sizeof first),
+            *d_firm = device_copy(g, firm, sizeof firm);
     for (int i = 0; i < 2 * k.ld_slot; i++)
         from[i] = i;
     gpu_put(g, k.c.until, from, (size_t)(2 * k.ld_slot) * 4);
@@ -449,7 +450,8 @@ Test(chunks, departures_are_put, .timeout = 30)
     gpu_close(g);
 }
 
-/* The stages of many tokens: chains of fused steps, behind which come bias, activation or ending. */
+/* The stages of many tokens: chains of fused steps, behind which come bias, activation or ending.
+ */
 static void stage_case(struct gpu *g, const struct gpu_gate_rows *a, bool bias, bool with)
 {
     struct gpu_gate_rows s = *a;
@@ -482,8 +484,8 @@ static void stage_case(struct gpu *g, const struct gpu_gate_rows *a, bool bias, 
             want = 1.0f / (1.0f + expf(-sum));
         if (u >= s.units)
             want = y[i];
-        cr_assert(s.last ? fabsf(got[i] - want) <= 1e-6f : got[i] == want, "%d, %d: %g is not %g", t,
-                  at, (double)got[i], (double)want);
+        cr_assert(s.last ? fabsf(got[i] - want) <= 1e-6f : got[i] == want, "%d, %d: %g is not %g",
+                  t, at, (double)got[i], (double)want);
     }
     void *const device[] = {(void *)s.w, (void *)s.bias, (void *)s.x, (void *)s.with, s.out};
     for (int i = 0; i < 5; i++)
@@ -501,8 +503,14 @@ Test(chunks, stages_of_gates, .timeout = 60)
         .units = 2, .N = 40, .K = 44, .T = 70, .ld_x = 88, .ld_out = 80, .act = RELU};
     const struct gpu_gate_rows odd = {
         .units = 3, .N = 33, .K = 35, .T = 65, .ld_x = 107, .ld_out = 101, .act = RELU};
-    const struct gpu_gate_rows last = {
-        .units = 3, .N = 1, .K = 96, .T = 130, .ld_x = 288, .ld_out = 3, .ending = SIGMOID, .last = true};
+    const struct gpu_gate_rows last = {.units = 3,
+                                       .N = 1,
+                                       .K = 96,
+                                       .T = 130,
+                                       .ld_x = 288,
+                                       .ld_out = 3,
+                                       .ending = SIGMOID,
+                                       .last = true};
     stage_case(g, &wide, true, false);
     stage_case(g, &wide, true, true);
     stage_case(g, &odd, false, false);
