@@ -242,21 +242,37 @@ enum {
     OUTS_LD = OUTS + QUAD,
 };
 
-/* Copies channels k0 and on of n rows from `from`, ld apart, turned: to[channel][row]; zeros behind
+/* The part of a lane in channels k0 and on of n <= ROWS rows from `from`, ld apart; zeros behind
  * the last row and the last channel. */
+template <int ROWS> struct rows_part {
+    float4 v[ROWS * CHANNELS / QUAD / ROW_LANES];
+};
 template <int ROWS>
-DEVICE void load_turned(in_shared<float> to, int ld_to, const float *from, size_t ld, int n, int k0,
-                        int K, bool whole)
-{
-    for (int i = (int)threadIdx.x; i < ROWS * CHANNELS / QUAD; i += ROW_LANES) {
-        int row = i / (CHANNELS / QUAD), k = i % (CHANNELS / QUAD) * QUAD;
-        float4 v = {0, 0, 0, 0};
+DEVICE struct rows_part<ROWS> fetch_rows(const float *from, size_t ld, int n, int k0, int K,
+                                         bool whole) {
+    struct rows_part<ROWS> p;
+#pragma unroll
+    for (int j = 0; j < ROWS * CHANNELS / QUAD / ROW_LANES; j++) {
+        int i = (int)threadIdx.x + j * ROW_LANES, row = i / (CHANNELS / QUAD);
+        p.v[j] = {0, 0, 0, 0};
         if (row < n)
-            v = quad_at(from + (size_t)row * ld, k0 + k, K, whole);
-        to[k * ld_to + row] = v.x;
-        to[(k + 1) * ld_to + row] = v.y;
-        to[(k + 2) * ld_to + row] = v.z;
-        to[(k + 3) * ld_to + row] = v.w;
+            p.v[j] = quad_at(from + (size_t)row * ld, k0 + i % (CHANNELS / QUAD) * QUAD, K, whole);
+    }
+    return p;
+}
+
+/* Turns them: to[channel][row]. */
+template <int ROWS>
+DEVICE void put_turned(in_shared<float> to, int ld_to, const struct rows_part<ROWS> &p)
+{
+#pragma unroll
+    for (int j = 0; j < ROWS * CHANNELS / QUAD / ROW_LANES; j++) {
+        int i = (int)threadIdx.x + j * ROW_LANES, row = i / (CHANNELS / QUAD);
+        int k = i % (CHANNELS / QUAD) * QUAD;
+        to[k * ld_to + row] = p.v[j].x;
+        to[(k + 1) * ld_to + row] = p.v[j].y;
+        to[(k + 2) * ld_to + row] = p.v[j].z;
+        to[(k + 3) * ld_to + row] = p.v[j].w;
     }
 }
 
@@ -273,7 +289,7 @@ DEVICE void rows_out(const struct gpu_gate_rows &s, int unit, int t, int n, floa
 }
 
 /* Block (tokens, outputs, unit): a lane has four tokens by four outputs, each a chain of fused
- * steps over the channels. */
+ * steps over the channels, of which some are on their way while those before them are added. */
 __global__ void __launch_bounds__(ROW_LANES)
     rows_stage_kernel(GIVEN struct gpu_gate_rows s, bool whole)
 {
@@ -284,10 +300,14 @@ __global__ void __launch_bounds__(ROW_LANES)
     const float *rows = s.x + (size_t)t0 * s.ld_x + (size_t)(unit * s.K);
     const float *weights = s.w + (size_t)(unit * s.N + n0) * (size_t)s.K;
     float sum[QUAD][QUAD] = {{0}};
+    struct rows_part<TOKENS> next = fetch_rows<TOKENS>(rows, s.ld_x, s.T - t0, 0, s.K, whole);
+    struct rows_part<OUTS> more = fetch_rows<OUTS>(weights, (size_t)s.K, s.N - n0, 0, s.K, whole);
     for (int k0 = 0; k0 < s.K; k0 += CHANNELS) {
-        load_turned<TOKENS>(x, TOKENS_LD, rows, s.ld_x, s.T - t0, k0, s.K, whole);
-        load_turned<OUTS>(w, OUTS_LD, weights, (size_t)s.K, s.N - n0, k0, s.K, whole);
+        put_turned<TOKENS>(x, TOKENS_LD, next);
+        put_turned<OUTS>(w, OUTS_LD, more);
         __syncthreads();
+        next = fetch_rows<TOKENS>(rows, s.ld_x, s.T - t0, k0 + CHANNELS, s.K, whole);
+        more = fetch_rows<OUTS>(weights, (size_t)s.K, s.N - n0, k0 + CHANNELS, s.K, whole);
         int end = s.K - k0 < CHANNELS ? s.K - k0 : CHANNELS;
 #pragma unroll 8
         for (int k = 0; k < end; k++) {

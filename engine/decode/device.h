@@ -138,7 +138,10 @@ int mirror_take_page(struct session *s, int32_t *ret_page);
  * and: steps or somebody else have changed pages since. */
 int mirror_follow(struct session *s);
 void mirror_followed(struct session *s, int T);
-void mirror_lose(struct mirror *m);
+static inline void mirror_lose(struct mirror *m)
+{
+    m->follow.valid = false;
+}
 void mirror_follow_close(struct mirror *m);
 
 /* The parts of device.c: queries, keys and values of x; those of them that have norms behind these;

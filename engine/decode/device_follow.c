@@ -25,11 +25,6 @@ static struct cache_head view_of(const struct session *s, int at)
     return cache_view(s->cache, at / s->cache_heads, at % s->cache_heads);
 }
 
-void mirror_lose(struct mirror *m)
-{
-    m->follow.valid = false;
-}
-
 void mirror_follow_close(struct mirror *m)
 {
     struct follow *f = &m->follow;

@@ -160,6 +160,15 @@ static int pages_for(int n)
     return (n + PAGE_SLOTS - 1) / PAGE_SLOTS;
 }
 
+/* How many times as many pages as now are made room for where entries leave and the others grow:
+ * as many as the rest of the prompt is likely to need, but no more than twice. */
+static double foresight(const struct chunk *k)
+{
+    const struct session *s = k->s;
+    double rest = (double)(s->n_past + s->ahead) / (double)(s->n_past + k->T);
+    return fmin(fmax(rest, 1.125), 2);
+}
+
 /* Room for what comes in all heads until something may leave, so that it is made once. */
 static void reserve(const struct chunk *k)
 {
@@ -170,8 +179,8 @@ static void reserve(const struct chunk *k)
     size_t pages = 0;
     for (int at = 0; at < H * s->e->config.n_layers; at++)
         pages += (size_t)pages_for(cache_view(s->cache, at / H, at % H).n + more);
-    if (expires && pages > (size_t)m->pages) /* what stays grows from chunk to chunk */
-        pages += pages / 4;
+    if (expires && pages > (size_t)m->pages)
+        pages = (size_t)((double)pages * foresight(k));
     mirror_reserve_pages(s, pages);
 }
 
