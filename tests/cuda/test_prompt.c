@@ -33,6 +33,7 @@ static const struct attention_case cases[] = {
      .retention = true,
      .window = 20,
      .page = 1100},
+    {"a look that ends in a block", 1, 1, 16, 130, {1090}, HALVES},
     {"strips that nobody sees", 1, 1, 16, 3, {9000}, HALVES, .page = 1100},
     {"chosen pages", 2, 4, 32, 1, {130, 200}, HALVES, .window = 20, .page = 16},
     {"chosen pages of a chunk", 1, 3, 128, 33, {330}, HALVES, .page = 24},
