@@ -436,27 +436,39 @@ static struct gpu_attention enter(const struct chunk *k)
 
 /* ---- on the host */
 
-/* Takes in the entries of a layer, once they are home.  With the first one comes memory for those
- * of all, while the device is at work. */
-static int learn(const struct chunk *k, int layer)
+/* What is home of a layer. */
+static struct learned_rows learned_rows(const struct chunk *k, int layer)
 {
-    struct session *s = k->s;
-    struct mirror *m = s->mirror;
-    struct device_prompt *p = k->p;
+    const struct session *s = k->s;
+    const struct mirror *m = s->mirror;
+    const struct device_prompt *p = k->p;
     struct chunk of = *k;
     int H = s->cache_heads, i = layer % GPU_PARCELS;
     of.layer = layer;
-    const struct learned_rows x = {.pages = p->host.pages
-                                            + (size_t)(i * H * p->n_pages) * m->page_bytes,
-                                   .head_bytes = (size_t)pages_of(&of) * m->page_bytes,
-                                   .gate = s->gate ? p->host.numbers + i * H * s->chunk : NULL};
+    return (struct learned_rows){.pages = p->host.pages
+                                          + (size_t)(i * H * p->n_pages) * m->page_bytes,
+                                 .head_bytes = (size_t)pages_of(&of) * m->page_bytes,
+                                 .gate = s->gate ? p->host.numbers + i * H * s->chunk : NULL};
+}
+
+/* Takes in the entries of n layers, once they are home.  With the first one comes memory for those
+ * of all, while the device is at work. */
+static int learn(const struct chunk *k, int layer, int n)
+{
+    struct session *s = k->s;
+    struct mirror *m = s->mirror;
+    struct learned_rows x[LEARN_MOST];
     int err = layer == 0 ? stock_entries(s, k->T) : KVF_OK;
-    err = err ? err : layer_reserve(s, layer, k->T);
+    for (int i = 0; !err && i < n; i++) {
+        err = layer_reserve(s, layer + i, k->T);
+        x[i] = learned_rows(k, layer + i);
+    }
     if (err)
         return err;
-    if (!gpu_parcel_wait(m->gpu, i))
-        return gpu_wait(m->gpu, &s->e->said);
-    layer_learn_rows(s, layer, k->T, &x);
+    for (int i = 0; i < n; i++)
+        if (!gpu_parcel_wait(m->gpu, (layer + i) % GPU_PARCELS))
+            return gpu_wait(m->gpu, &s->e->said);
+    layers_learn_rows(s, layer, n, k->T, x);
     return KVF_OK;
 }
 
@@ -468,21 +480,25 @@ static int run_layers(struct chunk *k)
     int L = s->e->config.n_layers, sent = 0, learned = 0, err = KVF_OK;
     bool watched = rows_watched(s, s->n_past, k->T);
     for (k->layer = 0; !err && k->layer < L; k->layer++) {
-        if (k->layer - learned == GPU_PARCELS)
-            err = learn(k, learned++);
+        if (k->layer - learned == GPU_PARCELS) {
+            err = learn(k, learned, LEARN_MOST);
+            learned += LEARN_MOST;
+        }
         if (err)
             break;
         struct gpu_attention a = enter(k);
         sent++;
         if (watched)
-            err = learn(k, learned++);
+            err = learn(k, learned++, 1);
         if (err)
             break;
         mirror_attend(s, k->layer, &a);
         device_finish(s, k->layer, k->T);
     }
-    while (!err && learned < L)
-        err = learn(k, learned++);
+    for (int n; !err && learned < L; learned += n) {
+        n = L - learned < LEARN_MOST ? L - learned : LEARN_MOST;
+        err = learn(k, learned, n);
+    }
     if (sent > 0)
         gpu_parcels_join(m->gpu, (sent - 1) % GPU_PARCELS);
     return err;

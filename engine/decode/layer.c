@@ -205,19 +205,23 @@ static void turn_and_store(struct session *s, struct job *j)
 }
 
 struct learning {
-    struct job j;
+    struct job j; /* of the first layer */
     const struct learned_rows *x;
 };
 
 /* The entries of one head, whose number is that of its KV head, which another has stored. */
-static void learn_task(void *ctx, int h, int thread)
+static void learn_task(void *ctx, int task, int thread)
 {
     const struct learning *l = ctx;
-    const struct job *j = &l->j;
-    struct session *s = j->s;
+    struct job of = l->j;
+    struct session *s = of.s;
     size_t H = (size_t)s->cache_heads;
-    int32_t *until = s->until + (size_t)h * (size_t)s->chunk;
-    const float *gate = l->x->gate ? l->x->gate + h : NULL;
+    const struct learned_rows *x = &l->x[task / s->cache_heads];
+    const struct job *j = &of;
+    int32_t *until = s->until + (size_t)task * (size_t)s->chunk;
+    int h = task % s->cache_heads;
+    const float *gate = x->gate ? x->gate + h : NULL;
+    of.layer += task / s->cache_heads;
     int first = cache_view(s->cache, j->layer, h).n;
     for (int t = 0; t < j->T; t++) {
         float number = gate ? gate[(size_t)t * H] : NAN;
@@ -226,7 +230,7 @@ static void learn_task(void *ctx, int h, int thread)
         until[t] = method_until(s->method, j->layer, h, j->pos0 + t, number);
     }
     cache_append_pages(s->cache, j->layer, h, j->pos0, until, j->T,
-                       l->x->pages + (size_t)h * l->x->head_bytes);
+                       x->pages + (size_t)h * x->head_bytes);
     for (int t = 0; t < j->T; t++)
         tell_entry(j, h, first + t, j->pos0 + t, gate ? gate[(size_t)t * H] : NAN, NULL, thread);
 }
@@ -357,10 +361,10 @@ int layer_reserve(struct session *s, int layer, int T)
     return err;
 }
 
-void layer_learn_rows(struct session *s, int layer, int T, const struct learned_rows *x)
+void layers_learn_rows(struct session *s, int layer, int n, int T, const struct learned_rows *x)
 {
     struct learning l = {{s, layer, T, s->n_past}, x};
-    par_run(s->e->pool, s->cache_heads, learn_task, &l);
+    par_run(s->e->pool, n * s->cache_heads, learn_task, &l);
 }
 
 int layer_attend(struct session *s, int layer, int T, int pos0)

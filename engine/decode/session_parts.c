@@ -30,7 +30,7 @@ int alloc_part_buffers(struct session *s)
     s->ld_pre = (size_t)(m->n_heads + m->n_kv_heads) * (size_t)m->head_dim;
     s->part_scratch = mem_alloc(threads, s->ld_scratch * sizeof(float));
     s->visible = mem_alloc(threads, s->ld_strip);
-    s->until = mem_alloc((size_t)s->cache_heads, C * sizeof *s->until);
+    s->until = mem_alloc(LEARN_MOST * (size_t)s->cache_heads, C * sizeof *s->until);
     if (!s->part_scratch || !s->visible || !s->until)
         return KVF_E_NOMEM;
     bool gates_see = s->gate && gates_inputs(s->gates) & (GATE_IN_Q | GATE_IN_K_PRE);

@@ -13,6 +13,7 @@ enum {
     STOCKED_CHUNKS = 2,  /* chunks for whose entries memory is brought at once */
     EXPIRE_EVERY = 1024, /* positions of a prompt at which what has left is removed: until then
                            it is hidden, so that slots do not depend on the chunk */
+    LEARN_MOST = 2,      /* layers of a chunk whose entries are taken in at once */
     ROWS_PER_TASK = 8,   /* rows of a chunk that a task prepares */
     QUERY_BLOCK = 16,    /* query rows that probes watch together */
     STRIP_ROWS = 2 * QUERY_BLOCK, /* query rows whose scores a thread holds */
@@ -202,15 +203,16 @@ void layer_learn(struct session *s, int layer, const struct learned_token *x);
  */
 bool layers_learn_apart(const struct session *s);
 void layer_learn_apart(struct session *s, int layer, const struct learned_token *x, int thread);
-/* The same for T tokens of a prompt whose entries lie in pages as those of the cache, in room that
- * layer_reserve has made (KVF_OK or KVF_E_NOMEM).  The cache's heads are the model's KV heads. */
+/* The same in n <= LEARN_MOST layers for T tokens of a prompt whose entries lie in pages as those
+ * of the cache, in room that layer_reserve has made (KVF_OK or KVF_E_NOMEM).  The cache's heads are
+ * the model's KV heads. */
 struct learned_rows {
     const unsigned char *pages; /* of each head, from that of its first newcomer on */
     size_t head_bytes;          /* between those of two heads */
     const float *gate;          /* [T][KV heads]; NULL: there are none */
 };
 int layer_reserve(struct session *s, int layer, int T);
-void layer_learn_rows(struct session *s, int layer, int T, const struct learned_rows *x);
+void layers_learn_rows(struct session *s, int layer, int n, int T, const struct learned_rows *x);
 
 /* Logits of the vocabulary, or a part of it, as the head gave them: capped where the model
  * caps them (nll.c). */
