@@ -40,6 +40,8 @@ struct gpu {
     size_t gemm_x_bytes, gemm_w_bytes;
     void *parts; /* of attention_tensor.cu, grown on demand */
     size_t parts_bytes;
+    void *rows; /* of rows_tensor.cu, grown on demand */
+    size_t rows_bytes;
     size_t step_room[2][2]
                     [4]; /* of attention_step.cu: shared memory that its kernels were allowed */
     long waits;          /* calls of gpu_wait */

@@ -101,6 +101,7 @@ void gpu_close(struct gpu *g)
     gpu_parcels_close(g);
     blas_close(g->blas);
     gpu_free(g, g->gemm_x);
+    gpu_free(g, g->rows);
     gpu_free(g, g->gemm_w);
     for (int i = 0; i < GPU_MARKS; i++)
         cudaEventDestroy(g->mark[i]);

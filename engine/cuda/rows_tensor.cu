@@ -1,8 +1,12 @@
-/* rows_tensor.cu - logits of many queries that stay in memory, with keys in f16, by tensor cores;
- * and softmax of rows where the order of sums is free.
+/* rows_tensor.cu - rows of attention of many queries, with keys in f16, by tensor cores, where the
+ * order of sums is free.
  *
  * A row is one query of one query head.  A block has 64 rows of the query heads of one KV head,
- * query by query, a warp 16 of them, and goes through a few pages of keys. */
+ * query by query, a warp 16 of them, and goes through a split, PAGES pages of keys, of which the
+ * next one is on its way.  Products are cheaper than a row that is written and read once more, so
+ * they are made twice: first for the sums of each split of a row, which are put together in their
+ * order, then for the weights.  Splits begin at fixed slots and what is hidden adds nothing, so a
+ * row has the same bits whatever other queries there are. */
 #include "engine/cuda/attention.cuh"
 #include "engine/cuda/tensor.cuh"
 
@@ -10,11 +14,37 @@ enum {
     WARPS = 4,
     LANES = WARPS * WARP,
     ROWS = WARPS * 16,
+    MINE = 2, /* rows of a lane */
     MOST_D = 128,
     KEY_LD = PAGE_SLOTS / 8 + 1, /* pieces of a channel, an odd number: see attention_tensor.cu */
-    QUERY_LD = MOST_D / 8 + 1,
-    COLUMNS = PAGE_SLOTS / 8, /* tiles of eight entries */
-    PAGES = 4,                /* that a block goes through */
+    COLUMNS = PAGE_SLOTS / 8,    /* tiles of eight entries */
+    PAGES = 8,                   /* of a split */
+};
+#define LOG2_E 1.44269504f
+#define LN_2 0.6931471805599453
+
+/* What a split gives to a row, and what its lanes have seen of it so far: logits are in units of
+ * ln 2 and relative to the largest one. */
+struct part {
+    float top, sum, moment; /* moment: of (logit - top) weights */
+    int seen;
+};
+
+/* What a row needs to become weights: 2^(logit - top) unit. */
+struct row_unit {
+    float top, unit;
+};
+
+/* Beside the rows: of each row its parts, and its unit. */
+struct row_room {
+    struct part *part; /* [n_heads][T][splits] */
+    struct row_unit *unit;
+    int splits;
+};
+
+struct row_numbers { /* [n_heads][T] or NULL */
+    float *lse, *entropy;
+    int32_t *seen;
 };
 
 /* Rows of a block: row i is query (first + i) / group of query head h group + (first + i) % group.
@@ -23,179 +53,320 @@ struct block_rows {
     int h, group, first, all;
 };
 
-/* The queries of a block, rounded to f16; zeros behind the last row. */
+/* Those of a lane. */
+struct lane_rows {
+    int r[MINE], g[MINE];
+    bool there[MINE];
+    int least; /* slots that all rows of the warp may see */
+};
+
+DEVICE struct block_rows rows_of_block(const struct gpu_attention &a)
+{
+    int group = a.n_heads / a.cache.heads;
+    return {(int)blockIdx.y, group, (int)blockIdx.z * ROWS, a.T * group};
+}
+
+DEVICE struct lane_rows rows_of_lane(const struct gpu_attention &a, const struct block_rows &b)
+{
+    struct lane_rows l;
+    int first = b.first + warp_of_block() * 16;
+    for (int i = 0; i < MINE; i++) {
+        int row = first + lane_of_warp() / 4 + i * 8;
+        l.r[i] = row / b.group;
+        l.g[i] = b.h * b.group + row % b.group;
+        l.there[i] = row < b.all;
+    }
+    l.least = a.cache.until || a.page ? 0 : slots_of(a, b.h, first / b.group);
+    return l;
+}
+
+/* Pages that some row of the block sees. */
+DEVICE int end_of_pages(const struct gpu_attention &a, const struct block_rows &b)
+{
+    int last = b.first + ROWS < b.all ? b.first + ROWS : b.all;
+    return (slots_of(a, b.h, (last - 1) / b.group) + PAGE_SLOTS - 1) / PAGE_SLOTS;
+}
+
+/* The queries of a block, rounded to f16; zeros behind the last channel and the last row. */
+template <int WIDE>
 DEVICE void load_rows(const struct gpu_attention &a, const struct block_rows &b,
                       in_shared<uint4> to)
 {
-    int D = a.cache.D, pieces = D / 8;
-    for (int i = (int)threadIdx.x; i < ROWS * pieces; i += LANES) {
-        int row = b.first + i / pieces, part = i % pieces;
+    enum { PIECES = WIDE / 8 };
+    int D = a.cache.D;
+    for (int i = (int)threadIdx.x; i < ROWS * PIECES; i += LANES) {
+        int row = b.first + i / PIECES, part = i % PIECES;
         uint4 piece = {0, 0, 0, 0};
-        if (row < b.all) {
+        if (row < b.all && part * 8 < D) {
             const float *q = a.q + (size_t)(row / b.group) * a.ld_q
                              + (size_t)((b.h * b.group + row % b.group) * D + part * 8);
             piece = {two_halves(q[0], q[1]), two_halves(q[2], q[3]), two_halves(q[4], q[5]),
                      two_halves(q[6], q[7])};
         }
-        to[(size_t)(i / pieces * QUERY_LD + part)] = piece;
+        to[(size_t)(i / PIECES * (PIECES + 1) + part)] = piece;
     }
 }
 
-DEVICE void load_keys(const uint16_t *keys, int D, in_shared<uint4> to)
+/* Begins to copy the keys of a page; one group in any case. */
+template <int WIDE>
+DEVICE void load_keys(const struct gpu_attention &a, const struct block_rows &b, int page, int end,
+                      in_shared<uint4> to)
 {
-    for (int i = (int)threadIdx.x; i < D * (PAGE_SLOTS / 8); i += LANES)
-        copy_piece(to + (size_t)(i / (PAGE_SLOTS / 8) * KEY_LD + i % (PAGE_SLOTS / 8)),
-                   keys + (size_t)i * 8, true);
+    if (page < end) {
+        const uint16_t *keys = page_keys<uint16_t>(a.cache, b.h, page);
+#pragma unroll
+        for (int i = (int)threadIdx.x; i < WIDE * (PAGE_SLOTS / 8); i += LANES) {
+            int d = i / (PAGE_SLOTS / 8), part = i % (PAGE_SLOTS / 8);
+            bool there = d < a.cache.D;
+            copy_piece(to + (size_t)(d * KEY_LD + part), keys + (there ? (size_t)i * 8 : 0), there);
+        }
+    }
     copies_group();
 }
 
 /* Products of the warp's rows and the keys of a page. */
-DEVICE void multiply_page(int D, in_shared<uint4> queries, in_shared<uint4> keys,
+template <int WIDE>
+DEVICE void multiply_page(const uint32_t x[WIDE / 16][4], in_shared<uint4> keys,
                           float s[COLUMNS][4])
 {
     int lane = lane_of_warp();
-    in_shared<uint4> q = queries
-                         + (size_t)((warp_of_block() * 16 + lane % 16) * QUERY_LD + lane / 16);
     in_shared<uint4> k = keys + (size_t)(lane % 16 * KEY_LD + lane / 16);
-    for (int d = 0; d < D / 16; d++) {
-        uint32_t x[4], w[4];
-        load_matrices(x, q + (size_t)(d * 2));
+#pragma unroll
+    for (int d = 0; d < WIDE / 16; d++)
 #pragma unroll
         for (int j = 0; j < COLUMNS / 2; j++) {
+            uint32_t w[4];
             load_matrices_turned(w, k + (size_t)(d * 16 * KEY_LD + j * 2));
-            multiply(s[j * 2], x, w[0], w[1]);
-            multiply(s[j * 2 + 1], x, w[2], w[3]);
+            multiply(s[j * 2], x[d], w[0], w[1]);
+            multiply(s[j * 2 + 1], x[d], w[2], w[3]);
         }
-    }
 }
 
-/* Logits of a page, of which a lane has two rows and two slots of each tile. */
-DEVICE void store_page(const struct gpu_attention &a, const struct block_rows &b, int page,
-                       const float s[COLUMNS][4], float *p, size_t ld)
+/* Makes logits of the products, -INFINITY of what a row does not see.  true: each row of the warp
+ * sees all of the page. */
+DEVICE bool logits(const struct gpu_attention &a, const struct block_rows &b,
+                   const struct lane_rows &l, int page, float s[COLUMNS][4])
 {
-    int first = b.first + warp_of_block() * 16 + lane_of_warp() / 4;
+    bool plain = a.cap == 0 && !a.log_beta, whole = (page + 1) * PAGE_SLOTS <= l.least;
+    float unit = a.scale * LOG2_E;
+    if (plain) {
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        int row = first + i * 8, r = row / b.group, g = b.h * b.group + row % b.group;
-        if (row >= b.all)
-            continue;
-        float *to = p + ((size_t)g * (size_t)a.T + (size_t)r) * ld;
+        for (int j = 0; j < COLUMNS; j++)
 #pragma unroll
-        for (int j = 0; j < COLUMNS; j++) {
-            int slot = page * PAGE_SLOTS + j * 8 + lane_of_warp() % 4 * 2;
-            float x[2];
-            for (int k = 0; k < 2; k++)
-                x[k] = sees(a, g, b.h, r, slot + k) ? logit(a, b.h, r, slot + k, s[j][i * 2 + k])
-                                                    : -INFINITY;
-            *(float2 *)(void *)(to + slot) = {x[0], x[1]};
-        }
+            for (int k = 0; k < 4; k++)
+                s[j][k] *= unit;
     }
+    if (plain && whole)
+        return true;
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++)
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            int i = k / 2, slot = page * PAGE_SLOTS + j * 8 + lane_of_warp() % 4 * 2 + k % 2;
+            bool seen = l.there[i] && sees(a, l.g[i], b.h, l.r[i], slot);
+            if (!seen)
+                s[j][k] = -INFINITY;
+            else if (!plain)
+                s[j][k] = logit(a, b.h, l.r[i], slot, s[j][k]) * LOG2_E;
+        }
+    return false;
 }
 
-/* Block (PAGES pages, KV head, ROWS of its rows). */
-__global__ void __launch_bounds__(LANES)
-    tensor_scores_kernel(struct gpu_attention a, float *p, size_t ld)
+/* Calls f(page, logits, whole) for the pages of the block's split, with all lanes. */
+template <int WIDE, class F>
+DEVICE void each_page(const struct gpu_attention &a, const struct block_rows &b,
+                      const struct lane_rows &l, F f)
 {
-    SHARED(uint4, queries, ROWS * QUERY_LD);
-    SHARED(uint4, keys, MOST_D * KEY_LD);
-    int group = a.n_heads / a.cache.heads, n = a.cache.n[blockIdx.y];
-    struct block_rows b = {(int)blockIdx.y, group, (int)blockIdx.z * ROWS, a.T * group};
-    int page = (int)blockIdx.x * PAGES, end = (n + PAGE_SLOTS - 1) / PAGE_SLOTS;
-    end = end < page + PAGES ? end : page + PAGES;
-    if (page >= end)
-        return;
-    load_rows(a, b, queries);
-    for (; page < end; page++) {
+    enum { STAGE = WIDE * KEY_LD, LD = WIDE / 8 + 1 };
+    SHARED(uint4, stages, 2 * STAGE);
+    in_shared<uint4> even = stages, odd = stages + (size_t)STAGE;
+    int page = (int)blockIdx.x * PAGES, all = end_of_pages(a, b);
+    int end = all < page + PAGES ? all : page + PAGES;
+    uint32_t x[WIDE / 16][4];
+    load_keys<WIDE>(a, b, page, end, even);
+    load_rows<WIDE>(a, b, odd);
+    __syncthreads();
+#pragma unroll
+    for (int d = 0; d < WIDE / 16; d++)
+        load_matrices(x[d], odd
+                                + (size_t)((warp_of_block() * 16 + lane_of_warp() % 16) * LD
+                                           + lane_of_warp() / 16 + d * 2));
+    for (int i = 0; page < end; page++, i++) {
         float s[COLUMNS][4] = {};
-        load_keys(page_keys<uint16_t>(a.cache, b.h, page), a.cache.D, keys);
-        copies_wait<0>();
+        __syncthreads(); /* all have done with what the next page takes the place of */
+        load_keys<WIDE>(a, b, page + 1, end, i % 2 ? even : odd);
+        copies_wait<1>();
         __syncthreads();
-        multiply_page(a.cache.D, queries, keys, s);
-        __syncthreads(); /* all have done with the keys */
-        store_page(a, b, page, s, p, ld);
+        multiply_page<WIDE>(x, i % 2 ? odd : even, s);
+        bool whole = logits(a, b, l, page, s);
+        f(page, s, whole);
     }
+    copies_wait<0>();
 }
 
-enum { SOFTMAX_LANES = 256, FOUR_LANES = SOFTMAX_LANES * FOUR };
-
-struct row_numbers { /* [n_heads][T] or NULL */
-    float *lse, *entropy;
-    int32_t *seen;
-};
-
-/* What a lane has seen of a row so far, relative to its largest logit. */
-struct running {
-    float top, sum, moment; /* moment: of (logit - top) weights */
-    int seen;
-};
-
-DEVICE void take_logit(struct running &y, float x)
+/* Takes one in that is relative to another largest logit. */
+DEVICE void join(struct part &y, const struct part &x)
 {
-    if (x == -INFINITY)
-        return;
-    if (x > y.top) { /* first of all where there was none */
-        float d = y.top == -INFINITY ? 0 : y.top - x, fade = y.seen ? expf(d) : 0;
-        y.moment = fade * (y.moment + d * y.sum);
-        y.sum *= fade;
-        y.top = x;
-    }
-    float d = x - y.top, w = expf(d);
-    y.sum += w;
-    y.moment = fmaf(w, d, y.moment);
-    y.seen++;
+    float top = fmaxf(y.top, x.top);
+    float down = y.seen ? y.top - top : 0, other = x.seen ? x.top - top : 0;
+    float fade = y.seen ? power_of_two(down) : 0, take = x.seen ? power_of_two(other) : 0;
+    y.moment = fade * fmaf(down, y.sum, y.moment) + take * fmaf(other, x.sum, x.moment);
+    y.sum = fade * y.sum + take * x.sum;
+    y.top = top;
+    y.seen += x.seen;
 }
 
-/* Block (query, query head).  Weights of the slots that the row may see. */
-__global__ void __launch_bounds__(SOFTMAX_LANES)
-    near_softmax_kernel(struct gpu_attention a, float *p, size_t ld, struct row_numbers out)
+/* Takes in a lane's logits of one of its rows. */
+DEVICE void take_page(struct part &y, const float s[COLUMNS][4], int i, bool whole)
 {
-    int g = (int)blockIdx.y, h = kv_head(a, g), r = (int)blockIdx.x, id = (int)threadIdx.x;
-    int n = slots_of(a, h, r);
-    size_t at = (size_t)g * (size_t)a.T + (size_t)r;
-    float *row = p + at * ld;
-    struct running y = {-INFINITY, 0, 0, 0};
-    for (int i = id * FOUR; i < n; i += FOUR_LANES) {
-        float4 x = *(const float4 *)(const void *)(row + i);
-        const float v[FOUR] = {x.x, x.y, x.z, x.w};
+    float top = y.top;
 #pragma unroll
-        for (int k = 0; k < FOUR; k++)
-            take_logit(y, i + k < n ? v[k] : -INFINITY);
+    for (int j = 0; j < COLUMNS; j++)
+        top = fmaxf(top, fmaxf(s[j][i * 2], s[j][i * 2 + 1]));
+    if (top > y.top) {
+        float down = y.seen ? y.top - top : 0, fade = y.seen ? power_of_two(down) : 0;
+        y.moment = fade * fmaf(down, y.sum, y.moment);
+        y.sum *= fade;
+        y.top = top;
     }
-    float top = block_max(y.top), d = y.seen ? y.top - top : 0, fade = y.seen ? expf(d) : 0;
-    double sum = block_sum((double)(y.sum * fade));
-    double moment = block_sum((double)(fade * (y.moment + d * y.sum)));
-    int seen = block_sum(y.seen);
-    float inverse = (float)(1.0 / sum);
-    for (int i = id * FOUR; i < n; i += FOUR_LANES) {
-        float4 x = *(const float4 *)(const void *)(row + i);
-        *(float4 *)(void *)(row
-                            + i) = {weight_of(x.x, top) * inverse, weight_of(x.y, top) * inverse,
-                                    weight_of(x.z, top) * inverse, weight_of(x.w, top) * inverse};
-    }
-    if (id != 0)
+    float base = top == -INFINITY ? 0 : top;
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++)
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            float d = fmaxf(s[j][i * 2 + k] - base, -200), w = power_of_two(d); /* 2^-200 is 0 */
+            y.sum += w;
+            y.moment = fmaf(w, d, y.moment);
+            y.seen += whole || s[j][i * 2 + k] != -INFINITY;
+        }
+}
+
+/* Block (split, KV head, ROWS of its rows): sums. */
+template <int WIDE>
+__global__ void __launch_bounds__(LANES)
+    row_parts_kernel(struct gpu_attention a, struct row_room room)
+{
+    struct block_rows b = rows_of_block(a);
+    if ((int)blockIdx.x * PAGES >= end_of_pages(a, b))
         return;
+    struct lane_rows l = rows_of_lane(a, b);
+    struct part y[MINE] = {{-INFINITY, 0, 0, 0}, {-INFINITY, 0, 0, 0}};
+    each_page<WIDE>(a, b, l, [&](int, const float s[COLUMNS][4], bool whole) {
+#pragma unroll
+        for (int i = 0; i < MINE; i++)
+            take_page(y[i], s, i, whole);
+    });
+#pragma unroll
+    for (int i = 0; i < MINE; i++) {
+#pragma unroll
+        for (int turn = 1; turn <= 2; turn *= 2) {
+            struct part x = {__shfl_xor_sync(ALL_LANES, y[i].top, turn),
+                             __shfl_xor_sync(ALL_LANES, y[i].sum, turn),
+                             __shfl_xor_sync(ALL_LANES, y[i].moment, turn),
+                             __shfl_xor_sync(ALL_LANES, y[i].seen, turn)};
+            join(y[i], x);
+        }
+        size_t row = (size_t)l.g[i] * (size_t)a.T + (size_t)l.r[i];
+        if (l.there[i] && lane_of_warp() % 4 == 0)
+            room.part[row * (size_t)room.splits + (size_t)blockIdx.x] = y[i];
+    }
+}
+
+/* A warp puts the parts of a row together, of rows of all heads one by one. */
+__global__ void __launch_bounds__(LANES)
+    row_units_kernel(struct gpu_attention a, struct row_room room, struct row_numbers out)
+{
+    int at = (int)blockIdx.x * WARPS + warp_of_block(), g = at / a.T, r = at % a.T;
+    if (g >= a.n_heads)
+        return;
+    enum { SLOTS = PAGES * PAGE_SLOTS };
+    int n = (slots_of(a, kv_head(a, g), r) + SLOTS - 1) / SLOTS, seen = 0;
+    const struct part *part = room.part + (size_t)at * (size_t)room.splits;
+    float top = -INFINITY;
+    for (int i = lane_of_warp(); i < n; i += WARP)
+        top = fmaxf(top, part[i].top);
+    top = warp_max(top);
+    double sum = 0, moment = 0;
+    for (int i = lane_of_warp(); i < n; i += WARP) {
+        float down = part[i].seen ? part[i].top - top : 0;
+        double fade = part[i].seen ? power_of_two(down) : 0;
+        sum += fade * (double)part[i].sum;
+        moment += fade * ((double)part[i].moment + (double)down * (double)part[i].sum);
+        seen += part[i].seen;
+    }
+    sum = warp_sum(sum);
+    moment = warp_sum(moment);
+    seen = warp_sum(seen);
+    if (lane_of_warp() != 0)
+        return;
+    room.unit[at] = {seen ? top : 0, seen ? (float)(1 / sum) : 0};
     if (out.lse)
-        out.lse[at] = top + (float)log(sum);
+        out.lse[at] = (float)((double)top * LN_2 + log(sum));
     if (out.entropy)
-        out.entropy[at] = (float)(log(sum) - moment / sum);
+        out.entropy[at] = (float)(log(sum) - moment * LN_2 / sum);
     if (out.seen)
         out.seen[at] = seen;
+}
+
+/* Block (split, KV head, ROWS of its rows): weights. */
+template <int WIDE>
+__global__ void __launch_bounds__(LANES)
+    row_weights_kernel(struct gpu_attention a, struct row_room room, float *p, size_t ld)
+{
+    struct block_rows b = rows_of_block(a);
+    if ((int)blockIdx.x * PAGES >= end_of_pages(a, b))
+        return;
+    struct lane_rows l = rows_of_lane(a, b);
+    struct row_unit unit[MINE] = {};
+    float *to[MINE];
+    for (int i = 0; i < MINE; i++) {
+        size_t row = (size_t)l.g[i] * (size_t)a.T + (size_t)l.r[i];
+        if (l.there[i])
+            unit[i] = room.unit[row];
+        to[i] = p + row * ld + (size_t)(lane_of_warp() % 4 * 2);
+    }
+    each_page<WIDE>(a, b, l, [&](int page, const float s[COLUMNS][4], bool) {
+#pragma unroll
+        for (int i = 0; i < MINE; i++) {
+            float top = unit[i].top, one = unit[i].unit;
+#pragma unroll
+            for (int j = 0; j < COLUMNS && l.there[i]; j++)
+                *(float2 *)(void *)(to[i] + page * PAGE_SLOTS + j * 8) = {
+                    power_of_two(s[j][i * 2] - top) * one,
+                    power_of_two(s[j][i * 2 + 1] - top) * one};
+        }
+    });
+}
+
+template <int WIDE>
+static void rows_by_tensor(struct gpu *g, const struct gpu_attention *a, float *p, size_t ld,
+                           const struct row_room &room, const struct row_numbers &out)
+{
+    struct gpu_attention in = *a;
+    size_t rows = (size_t)(a->T * (a->n_heads / a->cache.heads));
+    dim3 grid((unsigned)room.splits, (unsigned)a->cache.heads, blocks_for(rows, ROWS));
+    LAUNCH(row_parts_kernel<WIDE>, grid, LANES, 0, g, in, room);
+    LAUNCH(row_units_kernel, blocks_for((size_t)(a->T * a->n_heads), WARPS), LANES, 0, g, in, room,
+           out);
+    LAUNCH(row_weights_kernel<WIDE>, grid, LANES, 0, g, in, room, p, ld);
 }
 
 void gpu_rows_near(struct gpu *g, const struct gpu_attention *a, float *p, size_t ld, float *lse,
                    float *entropy, int32_t *seen)
 {
     int D = a->cache.D;
-    if (a->T == 1 || a->layer_heads || a->cache.type != KV_F16 || D % 16 != 0 || D > MOST_D) {
+    size_t splits = blocks_for((size_t)a->cache.most, PAGES * PAGE_SLOTS);
+    size_t rows = (size_t)(a->T * a->n_heads), parts = rows * splits * sizeof(struct part);
+    if (a->T == 1 || a->layer_heads || a->cache.type != KV_F16 || D % 16 != 0 || D > MOST_D
+        || !gpu_hold(g, &g->rows, &g->rows_bytes, parts + rows * sizeof(struct row_unit))) {
         gpu_rows(g, a, p, ld, lse, entropy, seen);
         return;
     }
-    struct gpu_attention in = *a;
+    struct row_room room = {(struct part *)g->rows,
+                            (struct row_unit *)(void *)((char *)g->rows + parts), (int)splits};
     struct row_numbers out = {lse, entropy, seen};
-    size_t rows = (size_t)(a->T * (a->n_heads / a->cache.heads));
-    dim3 grid(blocks_for((size_t)a->cache.most, PAGES * PAGE_SLOTS), (unsigned)a->cache.heads,
-              blocks_for(rows, ROWS));
-    LAUNCH(tensor_scores_kernel, grid, LANES, 0, g, in, p, ld);
-    dim3 all((unsigned)a->T, (unsigned)a->n_heads);
-    LAUNCH(near_softmax_kernel, all, SOFTMAX_LANES, 0, g, in, p, ld, out);
+    if (D <= MOST_D / 2)
+        rows_by_tensor<MOST_D / 2>(g, a, p, ld, room, out);
+    else
+        rows_by_tensor<MOST_D>(g, a, p, ld, room, out);
 }
