@@ -5,14 +5,6 @@
 
 enum { LANES = 256, CUTS = GPU_MOST_CUTS };
 
-DEVICE void put_step(void *cells, bool wide, size_t i, uint32_t v)
-{
-    if (wide)
-        ((uint32_t *)cells)[i] = v;
-    else
-        ((uint16_t *)cells)[i] = (uint16_t)v;
-}
-
 DEVICE uint32_t get_step(const void *cells, bool wide, size_t i)
 {
     return wide ? ((const uint32_t *)cells)[i] : ((const uint16_t *)cells)[i];
@@ -189,6 +181,8 @@ void gpu_watch_entries(struct gpu *g, const struct gpu_seen_rows *r, const struc
 {
     struct gpu_seen_rows in = *r;
     struct gpu_entry_cells x = *cells;
+    if (gpu_watch_marks(g, r, cuts, cells))
+        return;
     dim3 grid(blocks_for((size_t)r->a.cache.most, ENTRIES), (unsigned)r->a.n_heads);
     LAUNCH(watch_entries_kernel, grid, ENTRIES, 0, g, in, cuts, x);
 }

@@ -5,6 +5,10 @@
 #include "engine/cuda/attention.cuh"
 #include "engine/cuda/watch.h"
 
+/* Of watch_marks.cu: as gpu_watch_entries.  false: it is not made for this, and nothing was done. */
+bool gpu_watch_marks(struct gpu *g, const struct gpu_seen_rows *r, const struct row_cut *cuts,
+                     const struct gpu_entry_cells *cells);
+
 /* Row r of query head g; HIDDEN is less than any weight. */
 struct row_view {
     int g, h, r, n;
@@ -33,6 +37,15 @@ DEVICE float weight_at(const struct gpu_seen_rows &in, const row_view &v, int sl
 DEVICE int32_t position_at(const row_view &v, int slot)
 {
     return v.pos ? v.pos[slot] : slot;
+}
+
+/* A cell of a step. */
+DEVICE void put_step(void *cells, bool wide, size_t i, uint32_t v)
+{
+    if (wide)
+        ((uint32_t *)cells)[i] = v;
+    else
+        ((uint16_t *)cells)[i] = (uint16_t)v;
 }
 
 #endif

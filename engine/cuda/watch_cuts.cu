@@ -2,25 +2,29 @@
  * that make up a share of the mass.
  *
  * A row is read twice.  First its weights are counted, and their masses summed up, by BINS ranges
- * of their values, 32 for each power of two from 2^-63 on: of the mass of a weight only what it has
- * above the edge of its bin, in units in which that fits in 18 bits.  A scan from the largest bin
- * down tells in which bin each cut lies.  Then what lies in one of these bins is gathered, some per
- * cent of a row, and a warp for each cut goes down its bits.  Counts and masses are whole numbers,
- * so that no order of lanes can be seen. */
+ * of their values: 64 for each power of two down to 2^-27, below which a weight is no whole number
+ * of units of mass, then 16 for each down to 2^-63.  Of the mass of a weight a bin gets only what it
+ * has above the bin's edge.  A scan from the largest bin down tells in which bin each cut lies.
+ * Then what lies in one of these bins is gathered, about a hundredth of a row for each cut, and a
+ * warp for each cut goes down its bits.  Counts and masses are whole numbers, so that no order of
+ * lanes can be seen. */
 #include "engine/cuda/tensor.cuh"
 #include "engine/cuda/watch.cuh"
 
 enum {
-    LANES = 512,
+    LANES = 256,
     WARPS = LANES / WARP,
-    BINS = 2048,
-    OWN = BINS / LANES, /* bins of a lane */
-    FINE = 18,          /* bits of a weight below those of its bin */
-    FIRST = 64 << 5,    /* upper bits of 2^-63: all that is less is in bin 0 */
-    EXACT = 100,        /* exponent from which on weights are whole units of mass */
-    CHUNK = 8192,       /* weights whose sums in a bin fit in 32 bits */
-    ROOM = 4096,        /* weights that are gathered */
+    EXACT = 100,           /* exponent of 2^-27, from which on weights are whole units of mass */
+    FINE = 17,             /* bits of a weight below those of its bin, from 2^-27 on */
+    COARSE = 19,           /* and below 2^-27 */
+    OWN = 9,               /* bins of a lane */
+    BINS = LANES * OWN,
+    EDGE = BINS - 27 * 64, /* the bin that begins at 2^-27 */
+    CHUNK = 16380,         /* weights whose sums in a bin fit in 32 bits */
+    ROOM = 2048,           /* weights that are gathered */
+    BATCH = 4,             /* fours that a lane reads at once */
     CUTS = GPU_MOST_CUTS,
+    MARKS = BINS / 32,     /* words of bits, one for each bin */
 };
 
 /* A cut to be found: the `most` largest, or with most 0 what reaches tau of the mass. */
@@ -48,31 +52,39 @@ DEVICE bool reached(const struct cut_goal &w, int count, long long mass)
     return w.count > 0 ? count >= w.count : (double)mass >= w.mass;
 }
 
+/* Below 2^-63 all is in bin 0. */
 DEVICE int bin_of(unsigned bits)
 {
-    int b = (int)(bits >> FINE) - FIRST;
-    return b > 0 ? b : 0;
+    int fine = (int)(bits >> FINE) - (EXACT << (23 - FINE));
+    int coarse = (int)(bits >> COARSE) - (EXACT << (23 - COARSE)) + EDGE;
+    return fine >= 0 ? fine + EDGE : coarse > 0 ? coarse : 0;
+}
+
+/* The bits of a weight below those of a bin. */
+DEVICE int bits_below(int bin)
+{
+    return bin >= EDGE ? FINE : COARSE;
 }
 
 /* The least weight of a bin; of bin 0 the mass counts as none, which it is. */
 DEVICE unsigned edge_of(int bin)
 {
-    return bin > 0 ? (unsigned)(bin + FIRST) << FINE : 0;
+    int below = bits_below(bin);
+    return bin > 0 ? (unsigned)(bin - EDGE + (EXACT << (23 - below))) << below : 0;
 }
 
 /* Units of mass that a unit of what is above the edge of a bin stands for: 1 << shift. */
 DEVICE int shift_of(int bin)
 {
-    int exponent = (bin + FIRST) >> 5;
-    return exponent > EXACT ? exponent - EXACT : 0;
+    return bin >= EDGE ? (bin - EDGE) >> (23 - FINE) : 0;
 }
 
 /* What the mass of a weight has above that of the edge of its bin. */
 DEVICE unsigned above_edge(unsigned bits)
 {
-    unsigned edge = bits >> FINE << FINE;
     if (bits >> 23 >= EXACT)
-        return bits - edge;
+        return bits & ((1u << FINE) - 1);
+    unsigned edge = bits >> COARSE << COARSE;
     return (unsigned)(rintf(__uint_as_float(bits) * 0x1p50f)
                       - rintf(__uint_as_float(edge) * 0x1p50f));
 }
@@ -101,14 +113,39 @@ DEVICE unsigned four_seen(const struct gpu_seen_rows &in, const row_view &v, int
     return seen;
 }
 
+/* Four weights from slot i on. */
+DEVICE void four_weights(const row_view &v, int i, float p[FOUR])
+{
+    float4 w = *(const float4 *)(const void *)(v.p + i);
+    p[0] = w.x;
+    p[1] = w.y;
+    p[2] = w.z;
+    p[3] = w.w;
+}
+
 /* Calls f(weight) for the lane's part of the weights of slots [from, to) that the row sees. */
 template <class F>
 DEVICE void each_weight(const struct gpu_seen_rows &in, const row_view &v, int from, int to,
                         int lane, int lanes, F f)
 {
-    for (int i = from + lane * FOUR; i < to; i += lanes * FOUR) {
-        float4 w = *(const float4 *)(const void *)(v.p + i);
-        const float p[FOUR] = {w.x, w.y, w.z, w.w};
+    int i = from + lane * FOUR, step = lanes * FOUR, batch = (BATCH - 1) * step + FOUR;
+    if (in.a.cache.until || in.a.page)
+        batch = to + 1;
+    for (; i + batch <= to; i += BATCH * step) {
+        float p[BATCH][FOUR];
+#pragma unroll
+        for (int j = 0; j < BATCH; j++)
+            four_weights(v, i + j * step, p[j]);
+#pragma unroll
+        for (int j = 0; j < BATCH; j++)
+#pragma unroll
+            for (int k = 0; k < FOUR; k++)
+                if (p[j][k] >= 0)
+                    f(__float_as_uint(p[j][k]));
+    }
+    for (; i < to; i += step) {
+        float p[FOUR];
+        four_weights(v, i, p);
         unsigned seen = four_seen(in, v, i, to);
 #pragma unroll
         for (int k = 0; k < FOUR; k++)
@@ -305,7 +342,7 @@ DEVICE void descend(const struct gpu_seen_rows &in, const row_view &v, const str
                     struct descent *d)
 {
     int length = d->within;
-    for (int bit = d->bin > 0 ? FINE - 1 : 29; bit >= 0; bit--) {
+    for (int bit = d->bin > 0 ? bits_below(d->bin) - 1 : 29; bit >= 0; bit--) {
         unsigned prefix = d->prefix | 1u << bit;
         struct upper up = upper_half(in, v, *d, prefix, bit, length);
         long long mass = mass_of(d->bin, up.count, up.above);
@@ -352,18 +389,22 @@ DEVICE int tie_place(const struct gpu_seen_rows &in, const row_view &v, float w,
     return lo;
 }
 
-/* A warp gives the bins of cuts a 1 for `above`, and the next place in the list for `count`. */
+/* A warp marks the bins of cuts that have room in the list, and gives them the next place there for
+ * `count`. */
 DEVICE void place_lists(int n_cuts, in_shared<struct cut_place> place, in_shared<int> list_at,
-                        in_shared<int> count, in_shared<unsigned> above)
+                        in_shared<int> count, in_shared<unsigned> marks)
 {
     int lane = lane_of_warp();
     struct cut_place mine = place[lane < n_cuts ? lane : 0];
     int at = list_place(mine, n_cuts);
     if (lane < n_cuts)
         list_at[lane] = at;
+    for (int i = lane; i < MARKS; i += WARP)
+        marks[i] = 0;
+    __syncwarp();
     for (int j = 0; j < n_cuts; j++) {
         if (lane == j && at < ROOM) {
-            above[mine.bin] = 1;
+            marks[mine.bin / 32] = marks[mine.bin / 32] | 1u << mine.bin % 32;
             count[mine.bin] = at;
         }
         __syncwarp(); /* cuts with one bin write the same */
@@ -393,12 +434,13 @@ DEVICE struct cut_end end_of(const struct gpu_seen_rows &in, const row_view &v,
 }
 
 /* Block (query, query head): warp c has cut c. */
-__global__ void __launch_bounds__(LANES)
+__global__ void __launch_bounds__(LANES, 4)
     cuts_kernel(struct gpu_seen_rows in, struct cut_wishes wishes, struct row_cut *cuts)
 {
     SHARED(int, count, BINS);
     SHARED(unsigned, above, BINS);
     SHARED(unsigned, list, ROOM);
+    SHARED(unsigned, marks, MARKS);
     SHARED(struct cut_place, place, CUTS);
     SHARED(int, list_at, CUTS);
     SHARED(struct cut_end, end, CUTS);
@@ -412,11 +454,11 @@ __global__ void __launch_bounds__(LANES)
     find_bins(own, s, wishes, place);
     __syncthreads();
     if (c == 0)
-        place_lists(wishes.n, place, list_at, count, above);
+        place_lists(wishes.n, place, list_at, count, marks);
     __syncthreads();
     each_weight(in, v, 0, v.n, (int)threadIdx.x, LANES, [&](unsigned bits) {
         int b = bin_of(bits);
-        if (above[b] == 1)
+        if (marks[b / 32] >> b % 32 & 1)
             list[(size_t)atomicAdd(&count[b], 1)] = bits;
     });
     __syncthreads();
