@@ -82,7 +82,7 @@ static int alloc_tables(struct session *s, struct mirror *m)
  * long as they take no more than MOST_ROWS bytes. */
 static int row_block(const struct session *s)
 {
-    enum { MOST_QUERIES = 64, MOST_ROWS = 256 << 20 };
+    enum { MOST_QUERIES = 256, MOST_ROWS = 256 << 20 };
     size_t bytes = (size_t)s->e->config.n_heads * s->ld_strip * sizeof(float);
     int block = s->recorder ? MOST_QUERIES : QUERY_BLOCK;
     while (block > QUERY_BLOCK && (size_t)block * bytes > MOST_ROWS)

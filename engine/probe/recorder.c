@@ -371,10 +371,23 @@ static void bring(struct recorder *r, bool snapshots, int32_t t0, int32_t t1)
     r->elsewhere.bring(r->elsewhere.ctx, snapshots, t0, t1);
 }
 
+/* Whether a device has arrays whose values come step by step: for no others need anybody wait
+ * between snapshots. */
+static bool streams_away(const struct recorder *r)
+{
+    bool any = false;
+    for (int i = 0; i < r->n_active; i++) {
+        const struct probe_state *s = &r->active[i];
+        for (int k = 0; s->away && k < s->n_arrays; k++)
+            any |= s->data[k] && !(s->array[k].column.flags & KVF_COL_SNAPSHOT);
+    }
+    return any;
+}
+
 static int write_probes(struct recorder *r, bool snapshots, int32_t t0, int32_t t1)
 {
     gather_settle(r->gather);
-    if (r->elsewhere.bring)
+    if (r->elsewhere.bring && (snapshots || streams_away(r)))
         bring(r, snapshots, t0, t1);
     for (int i = 0; i < r->n_active; i++) {
         int err = probe_write(&r->active[i], &r->sink, snapshots, t0, t1);

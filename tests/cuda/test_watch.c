@@ -366,7 +366,7 @@ Test(cuda, cuts_of_rows_of_any_length, .timeout = 120)
         {"mostly none", 20000, 2, {64, 512, 12000}},
         {"near each other", 16385, 5, {1, 512, 16000}},
         {"of all sizes", 16384, 6, {64, 9000, 16300}},
-        {"all in one bin", 17000, 7, {1, 2, 9000}},
+        {"all in one bin", 36000, 7, {1, 2, 9000}},
     };
     struct gpu *gpu = device_open();
     struct rng r;
@@ -374,6 +374,98 @@ Test(cuda, cuts_of_rows_of_any_length, .timeout = 120)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         emulation_seed((unsigned long long)i);
         expect_long(gpu, &r, &all[i]);
+    }
+    gpu_close(gpu);
+}
+
+/* Queries that are more than a block takes at once: of an entry the newest one stays that had it. */
+enum { MANY = 141, MARKED = 171, MARKS_LD = 192, MARKS_CAP = 1000 };
+struct marks_case {
+    int kind; /* of weights */
+    bool moved, leave, pages, wide;
+    int n_cuts;
+};
+
+static void expect_marks(struct gpu *gpu, struct rng *r, const struct marks_case *c)
+{
+    static const int top[] = {1, 8, 40, 170};
+    float *p = MEM_NEW(float, PER *MANY *MARKS_LD);
+    int32_t n = MARKED, pos[MARKS_LD], until[MARKS_LD], page = 8;
+    unsigned char chosen[PER * MARKS_LD];
+    for (int i = 0; i < PER * MANY * MARKS_LD; i++)
+        p[i] = weight(r, c->kind);
+    for (int i = 0; i < MARKS_LD; i++) {
+        pos[i] = c->moved && i < MARKED - MANY ? MARKED - MANY - 1 - i : i;
+        until[i] = rng_below(r, 5) == 0 ? (int)rng_below(r, MARKED) : INT32_MAX;
+    }
+    for (int i = 0; i < PER * MARKS_LD; i++)
+        chosen[i] = rng_below(r, 3) > 0;
+    struct gpu_seen_rows rows = {.p = device_copy(gpu, p, PER * MANY * MARKS_LD * sizeof *p),
+                                 .ld = MARKS_LD};
+    rows.a = (struct gpu_attention){.n_heads = PER, .T = MANY, .pos0 = MARKED - MANY};
+    rows.a.cache = (struct gpu_cache){.heads = 1, .most = MARKED, .ld_slot = MARKS_LD};
+    rows.a.cache.n = device_copy(gpu, &n, sizeof n);
+    rows.a.cache.pos = c->moved ? device_copy(gpu, pos, sizeof pos) : NULL;
+    rows.a.cache.until = c->leave ? device_copy(gpu, until, sizeof until) : NULL;
+    rows.a.page = c->pages ? device_copy(gpu, &page, sizeof page) : NULL;
+    rows.a.chosen = device_copy(gpu, chosen, sizeof chosen);
+    rows.a.ld_chosen = MARKS_LD;
+    const struct gpu_criteria criteria = {4, c->n_cuts - 4, top, tau};
+    struct row_cut *cuts = gpu_alloc(gpu, (size_t)(PER * MANY * c->n_cuts), sizeof *cuts);
+    size_t size = c->wide ? 4 : 2, bytes = PER * MARKS_CAP * size;
+    struct gpu_entry_cells cells = {.cap = MARKS_CAP, .n_cuts = c->n_cuts, .wide = c->wide};
+    unsigned char *none = MEM_NEW(unsigned char, PER *MARKS_CAP * 4);
+    for (int k = 0; k < c->n_cuts; k++)
+        cells.last[k] = k == 2 ? NULL : device_copy(gpu, none, bytes);
+    gpu_row_cuts(gpu, &rows, &criteria, cuts);
+    gpu_watch_entries(gpu, &rows, cuts, &cells);
+    device_check(gpu, "marks");
+    struct row_cut *cut = host_copy(gpu, cuts, (size_t)(PER * MANY * c->n_cuts) * sizeof *cut);
+    for (int k = 0; k < c->n_cuts; k++) {
+        uint32_t want[PER * MARKS_CAP] = {0};
+        int wrong = 0;
+        for (int i = 0; i < PER * MANY * MARKED; i++) {
+            int g = i / MARKED / MANY, q = i / MARKED % MANY, slot = i % MARKED;
+            bool seen = slot <= MARKED - MANY + q
+                        && (!c->leave || until[slot] > MARKED - MANY + q)
+                        && (!c->pages || chosen[g * MARKS_LD + slot / page]);
+            if (seen
+                && row_cut_has(&cut[(g * MANY + q) * c->n_cuts + k],
+                               p[(g * MANY + q) * MARKS_LD + slot], pos[slot]))
+                want[g * MARKS_CAP + pos[slot]] = (uint32_t)(MARKED - MANY + q);
+        }
+        if (!cells.last[k])
+            continue;
+        void *got = host_copy(gpu, cells.last[k], bytes);
+        for (int i = 0; i < PER * MARKS_CAP; i++)
+            wrong += (c->wide ? ((uint32_t *)got)[i] : ((uint16_t *)got)[i]) != want[i];
+        cr_expect(zero(int, wrong), "kind %d, cut %d", c->kind, k);
+        mem_free(got);
+        gpu_free(gpu, cells.last[k]);
+    }
+    void *const device[] = {(void *)rows.p,          (void *)rows.a.cache.n, rows.a.cache.pos,
+                            rows.a.cache.until,      (void *)rows.a.page,    cuts,
+                            (void *)rows.a.chosen};
+    for (size_t i = 0; i < sizeof device / sizeof *device; i++)
+        gpu_free(gpu, device[i]);
+    mem_free(p);
+    mem_free(none);
+    mem_free(cut);
+}
+
+Test(cuda, marks_of_many_queries, .timeout = 120)
+{
+    static const struct marks_case all[] = {
+        {0, false, false, false, false, 7}, {1, true, false, false, true, 8},
+        {1, false, true, false, false, 5},  {0, false, false, true, true, 7},
+        {2, true, true, true, false, 8},
+    };
+    struct gpu *gpu = device_open();
+    struct rng r;
+    rng_init(&r, 24);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        emulation_seed((unsigned long long)i);
+        expect_marks(gpu, &r, &all[i]);
     }
     gpu_close(gpu);
 }
