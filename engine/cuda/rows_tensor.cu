@@ -7,6 +7,8 @@
  * they are made twice: first for the sums of each split of a row, which are put together in their
  * order, then for the weights.  Splits begin at fixed slots and what is hidden adds nothing, so a
  * row has the same bits whatever other queries there are. */
+#include <string.h>
+
 #include "engine/cuda/attention.cuh"
 #include "engine/cuda/tensor.cuh"
 
@@ -142,33 +144,40 @@ DEVICE void multiply_page(const uint32_t x[WIDE / 16][4], in_shared<uint4> keys,
         }
 }
 
+/* The rest of logits, and -INFINITY for what a row does not see.  One column after the other: it
+ * is much code for few pages. */
+DEVICE void odd_logits(const struct gpu_attention &a, const struct block_rows &b,
+                       const struct lane_rows &l, int page, bool plain, float s[COLUMNS][4])
+{
+    float x[COLUMNS][4];
+    memcpy(x, s, sizeof x);
+#pragma unroll 1
+    for (int at = 0; at < COLUMNS * 4; at++) {
+        int i = at % 4 / 2, slot = page * PAGE_SLOTS + at / 4 * 8 + lane_of_warp() % 4 * 2 + at % 2;
+        float *to = &x[at / 4][at % 4];
+        if (!l.there[i] || !sees(a, l.g[i], b.h, l.r[i], slot))
+            *to = -INFINITY;
+        else if (!plain)
+            *to = logit(a, b.h, l.r[i], slot, *to) * LOG2_E;
+    }
+    memcpy(s, x, sizeof x);
+}
+
 /* Makes logits of the products, -INFINITY of what a row does not see.  true: each row of the warp
  * sees all of the page. */
 DEVICE bool logits(const struct gpu_attention &a, const struct block_rows &b,
                    const struct lane_rows &l, int page, float s[COLUMNS][4])
 {
     bool plain = a.cap == 0 && !a.log_beta, whole = (page + 1) * PAGE_SLOTS <= l.least;
-    float unit = a.scale * LOG2_E;
-    if (plain) {
-#pragma unroll
-        for (int j = 0; j < COLUMNS; j++)
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                s[j][k] *= unit;
-    }
-    if (plain && whole)
-        return true;
+    float unit = plain ? a.scale * LOG2_E : 1;
 #pragma unroll
     for (int j = 0; j < COLUMNS; j++)
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            int i = k / 2, slot = page * PAGE_SLOTS + j * 8 + lane_of_warp() % 4 * 2 + k % 2;
-            bool seen = l.there[i] && sees(a, l.g[i], b.h, l.r[i], slot);
-            if (!seen)
-                s[j][k] = -INFINITY;
-            else if (!plain)
-                s[j][k] = logit(a, b.h, l.r[i], slot, s[j][k]) * LOG2_E;
-        }
+        for (int k = 0; k < 4; k++)
+            s[j][k] *= unit;
+    if (plain && whole)
+        return true;
+    odd_logits(a, b, l, page, plain, s);
     return false;
 }
 
@@ -331,9 +340,9 @@ __global__ void __launch_bounds__(LANES)
             float top = unit[i].top, one = unit[i].unit;
 #pragma unroll
             for (int j = 0; j < COLUMNS && l.there[i]; j++)
-                *(float2 *)(void *)(to[i] + page * PAGE_SLOTS + j * 8) = {
-                    power_of_two(s[j][i * 2] - top) * one,
-                    power_of_two(s[j][i * 2 + 1] - top) * one};
+                *(float2 *)(void *)(to[i] + page * PAGE_SLOTS
+                                    + j * 8) = {power_of_two(s[j][i * 2] - top) * one,
+                                                power_of_two(s[j][i * 2 + 1] - top) * one};
         }
     });
 }

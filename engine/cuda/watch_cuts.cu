@@ -3,8 +3,8 @@
  *
  * A row is read twice.  First its weights are counted, and their masses summed up, by BINS ranges
  * of their values: 64 for each power of two down to 2^-27, below which a weight is no whole number
- * of units of mass, then 16 for each down to 2^-63.  Of the mass of a weight a bin gets only what it
- * has above the bin's edge.  A scan from the largest bin down tells in which bin each cut lies.
+ * of units of mass, then 16 for each down to 2^-63.  Of the mass of a weight a bin gets only what
+ * it has above the bin's edge.  A scan from the largest bin down tells in which bin each cut lies.
  * Then what lies in one of these bins is gathered, about a hundredth of a row for each cut, and a
  * warp for each cut goes down its bits.  Counts and masses are whole numbers, so that no order of
  * lanes can be seen. */
@@ -14,17 +14,17 @@
 enum {
     LANES = 256,
     WARPS = LANES / WARP,
-    EXACT = 100,           /* exponent of 2^-27, from which on weights are whole units of mass */
-    FINE = 17,             /* bits of a weight below those of its bin, from 2^-27 on */
-    COARSE = 19,           /* and below 2^-27 */
-    OWN = 9,               /* bins of a lane */
+    EXACT = 100, /* exponent of 2^-27, from which on weights are whole units of mass */
+    FINE = 17,   /* bits of a weight below those of its bin, from 2^-27 on */
+    COARSE = 19, /* and below 2^-27 */
+    OWN = 9,     /* bins of a lane */
     BINS = LANES * OWN,
-    EDGE = BINS - 27 * 64, /* the bin that begins at 2^-27 */
-    CHUNK = 16380,         /* weights whose sums in a bin fit in 32 bits */
-    ROOM = 2048,           /* weights that are gathered */
-    BATCH = 4,             /* fours that a lane reads at once */
+    EDGE = BINS - 1 - 27 * 64, /* the bin that begins at 2^-27; the last one has the weight 1 */
+    CHUNK = 16380,             /* weights whose sums in a bin fit in 32 bits */
+    ROOM = 2048,               /* weights that are gathered */
+    BATCH = 4,                 /* fours that a lane reads at once */
     CUTS = GPU_MOST_CUTS,
-    MARKS = BINS / 32,     /* words of bits, one for each bin */
+    MARKS = BINS / 32, /* words of bits, one for each bin */
 };
 
 /* A cut to be found: the `most` largest, or with most 0 what reaches tau of the mass. */

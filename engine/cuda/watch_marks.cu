@@ -73,8 +73,7 @@ DEVICE void load_batch(const struct gpu_seen_rows &in, const struct lane_entries
 
 /* Reads the thresholds of queries [r0, end), bar[query][CUTS].  true: one of the cuts has some of
  * the entries of its threshold alone.  Barriers at either end. */
-DEVICE bool load_bars(const struct row_cut *cuts, int r0, int end, int n_cuts,
-                      in_shared<float> bar)
+DEVICE bool load_bars(const struct row_cut *cuts, int r0, int end, int n_cuts, in_shared<float> bar)
 {
     int split = 0;
     __syncthreads(); /* all have done with those before */
@@ -121,9 +120,9 @@ __global__ void __launch_bounds__(LANES)
     int32_t pos[FOUR];
     for (int k = 0; k < FOUR; k++) {
         bool moved = in.a.cache.pos && e.end[k] > 0;
-        pos[k] = moved ? in.a.cache.pos[(size_t)h * (size_t)in.a.cache.ld_slot
-                                        + (size_t)(e.slot + k)]
-                       : e.slot + k;
+        pos[k] = moved
+                     ? in.a.cache.pos[(size_t)h * (size_t)in.a.cache.ld_slot + (size_t)(e.slot + k)]
+                     : e.slot + k;
         for (int c = 0; c < N; c++)
             mine[k][c] = -1;
     }

@@ -360,15 +360,16 @@ int recorder_token(struct recorder *r, int32_t id, enum kvf_role role, const cha
     return r->text.err;
 }
 
-/* What a device brings is there after a later step, and the pen waits for it.  What it has read by
- * then was brought before. */
-static void bring(struct recorder *r, bool snapshots, int32_t t0, int32_t t1)
+/* What a device is to bring is there after a later step, and the pen waits for it.  What it has
+ * read by then was brought before. */
+static void hold(struct recorder *r, int32_t t1)
 {
+    if (!r->elsewhere.bring)
+        return;
     if (!r->held)
         pen_await_readers(r->sink.pen);
     pen_hold(r->sink.pen);
     r->held = t1;
-    r->elsewhere.bring(r->elsewhere.ctx, snapshots, t0, t1);
 }
 
 /* Whether a device has arrays whose values come step by step: for no others need anybody wait
@@ -387,8 +388,11 @@ static bool streams_away(const struct recorder *r)
 static int write_probes(struct recorder *r, bool snapshots, int32_t t0, int32_t t1)
 {
     gather_settle(r->gather);
-    if (r->elsewhere.bring && (snapshots || streams_away(r)))
-        bring(r, snapshots, t0, t1);
+    if (snapshots || streams_away(r)) {
+        hold(r, t1);
+        if (r->elsewhere.bring)
+            r->elsewhere.bring(r->elsewhere.ctx, snapshots, t0, t1);
+    }
     for (int i = 0; i < r->n_active; i++) {
         int err = probe_write(&r->active[i], &r->sink, snapshots, t0, t1);
         if (err)
@@ -453,9 +457,12 @@ static int write_streams(struct recorder *r, int32_t t0, int32_t t1)
     return err ? err : write_probes(r, false, t0, t1);
 }
 
-/* The same of what is not written yet. */
-static int stream(struct recorder *r, int32_t t1)
+/* The same of what is not written yet; where a snapshot follows, it waits for nothing that was put
+ * here. */
+static int stream(struct recorder *r, int32_t t1, bool snapshot_follows)
 {
+    if (snapshot_follows)
+        hold(r, t1);
     int err = write_streams(r, r->streamed, t1);
     r->streamed = t1 > r->streamed ? t1 : r->streamed;
     return err;
@@ -501,6 +508,7 @@ static int write_tail(struct recorder *r, int32_t n_steps)
     if (err)
         return err;
     r->sink.epoch = 0;
+    hold(r, n_steps);
     err = write_streams(r, r->streamed, n_steps);
     if (!err)
         err = snapshot(r, n_steps);
@@ -544,7 +552,7 @@ int recorder_advance(struct recorder *r, int32_t n_steps)
         r->held = 0;
     }
     if (!r->err && n_steps % r->block == 0)
-        r->err = stream(r, n_steps);
+        r->err = stream(r, n_steps, epoch_due(r, n_steps));
     if (!r->err && epoch_due(r, n_steps))
         r->err = snapshot(r, n_steps);
     if (!r->err && n_steps > 0 && tail_due(r))
@@ -574,7 +582,7 @@ static int put_rest(struct recorder *r, const char *result_json)
 {
     if (r->err)
         return r->err;
-    int err = stream(r, r->n_tokens);
+    int err = stream(r, r->n_tokens, true);
     if (!err)
         err = snapshot(r, r->n_tokens);
     if (err || !result_json)

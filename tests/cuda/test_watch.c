@@ -311,8 +311,8 @@ struct long_case {
     int top[N_TOP];
 };
 
-/* Kind 5 near each other, 6 from 2^-9 to far below a unit of mass, 7 all in one bin but the first.
- */
+/* Kind 5 near each other, 6 from 2^-9 to far below a unit of mass, 7 all in one bin but the first,
+ * 8 all of the mass in one. */
 static float long_weight(struct rng *r, int kind, int i)
 {
     if (kind == 5)
@@ -321,6 +321,8 @@ static float long_weight(struct rng *r, int kind, int i)
         return (float)exp2(-9 - 61 * rng_uniform(r));
     if (kind == 7)
         return i == 0 ? .25f : (float)ldexp(1.03 + 0.001 * rng_uniform(r), -16);
+    if (kind == 8)
+        return i == 3 ? 1 : 0;
     return weight(r, kind);
 }
 
@@ -366,6 +368,7 @@ Test(cuda, cuts_of_rows_of_any_length, .timeout = 120)
         {"mostly none", 20000, 2, {64, 512, 12000}},
         {"near each other", 16385, 5, {1, 512, 16000}},
         {"of all sizes", 16384, 6, {64, 9000, 16300}},
+        {"all in one entry", 100, 8, {1, 2, 99}},
         {"all in one bin", 36000, 7, {1, 2, 9000}},
     };
     struct gpu *gpu = device_open();
@@ -378,7 +381,8 @@ Test(cuda, cuts_of_rows_of_any_length, .timeout = 120)
     gpu_close(gpu);
 }
 
-/* Queries that are more than a block takes at once: of an entry the newest one stays that had it. */
+/* Queries that are more than a block takes at once: of an entry the newest one stays that had it.
+ */
 enum { MANY = 141, MARKED = 171, MARKS_LD = 192, MARKS_CAP = 1000 };
 struct marks_case {
     int kind; /* of weights */
@@ -426,8 +430,7 @@ static void expect_marks(struct gpu *gpu, struct rng *r, const struct marks_case
         int wrong = 0;
         for (int i = 0; i < PER * MANY * MARKED; i++) {
             int g = i / MARKED / MANY, q = i / MARKED % MANY, slot = i % MARKED;
-            bool seen = slot <= MARKED - MANY + q
-                        && (!c->leave || until[slot] > MARKED - MANY + q)
+            bool seen = slot <= MARKED - MANY + q && (!c->leave || until[slot] > MARKED - MANY + q)
                         && (!c->pages || chosen[g * MARKS_LD + slot / page]);
             if (seen
                 && row_cut_has(&cut[(g * MANY + q) * c->n_cuts + k],
@@ -443,8 +446,8 @@ static void expect_marks(struct gpu *gpu, struct rng *r, const struct marks_case
         mem_free(got);
         gpu_free(gpu, cells.last[k]);
     }
-    void *const device[] = {(void *)rows.p,          (void *)rows.a.cache.n, rows.a.cache.pos,
-                            rows.a.cache.until,      (void *)rows.a.page,    cuts,
+    void *const device[] = {(void *)rows.p,       (void *)rows.a.cache.n, rows.a.cache.pos,
+                            rows.a.cache.until,   (void *)rows.a.page,    cuts,
                             (void *)rows.a.chosen};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         gpu_free(gpu, device[i]);
