@@ -71,26 +71,34 @@ DEVICE void load_batch(const struct gpu_seen_rows &in, const struct lane_entries
                 w[j][k] = HIDDEN;
 }
 
-/* Reads the thresholds of queries [r0, end), bar[query][CUTS].  true: one of the cuts has some of
- * the entries of its threshold alone.  Barriers at either end. */
-DEVICE bool load_bars(const struct row_cut *cuts, int r0, int end, int n_cuts, in_shared<float> bar)
+/* Of queries: their thresholds, bar[query][CUTS], and whether one of their cuts has some of the
+ * entries of its threshold alone. */
+struct bars {
+    in_shared<float> bar;
+    in_shared<int> split;
+};
+
+/* Reads those of queries [r0, end).  Barriers at either end. */
+DEVICE void load_bars(const struct row_cut *cuts, int r0, int end, int n_cuts,
+                      const struct bars &to)
 {
-    int split = 0;
     __syncthreads(); /* all have done with those before */
-    for (int i = (int)threadIdx.x; i < QUERIES * CUTS; i += LANES) {
-        int r = r0 + i / CUTS, c = i % CUTS;
-        bool there = r < end && c < n_cuts;
-        const struct row_cut *cut = cuts + (size_t)(there ? r * n_cuts + c : 0);
-        bar[i] = there ? cut->threshold : 2; /* which no weight reaches */
-        split |= there && cut->first_tie > 0;
+    for (int i = (int)threadIdx.x; i < QUERIES; i += LANES) {
+        const struct row_cut *cut = cuts + (size_t)((r0 + i) * n_cuts);
+        int split = 0;
+        for (int c = 0; c < CUTS; c++) {
+            bool there = r0 + i < end && c < n_cuts;
+            to.bar[i * CUTS + c] = there ? cut[c].threshold : 2; /* which no weight reaches */
+            split |= there && cut[c].first_tie > 0;
+        }
+        to.split[i] = split;
     }
-    return __syncthreads_or(split);
+    __syncthreads();
 }
 
-/* The marks of a query.  cut: its cuts where one of them is split. */
+/* The marks of a query, whose thresholds are at bar. */
 template <int N>
-DEVICE void mark(const float w[FOUR], in_shared<float> bar, int query, int r,
-                 const struct row_cut *cut, int n_cuts, const int32_t *pos, int mine[FOUR][N])
+DEVICE void mark(const float w[FOUR], in_shared<float> bar, int query, int r, int mine[FOUR][N])
 {
     float b[CUTS];
 #pragma unroll
@@ -99,12 +107,23 @@ DEVICE void mark(const float w[FOUR], in_shared<float> bar, int query, int r,
 #pragma unroll
     for (int k = 0; k < FOUR; k++)
 #pragma unroll
-        for (int c = 0; c < N; c++) {
-            bool in = w[k] >= b[c];
-            if (cut && c < n_cuts && w[k] == b[c])
-                in = pos[k] >= cut[c].first_tie;
-            mine[k][c] = in ? r : mine[k][c];
-        }
+        for (int c = 0; c < N; c++)
+            mine[k][c] = w[k] >= b[c] ? r : mine[k][c];
+}
+
+/* The same where a cut may be split. */
+template <int N>
+DEVICE void mark_split(const float w[FOUR], const struct row_cut *cut, int n_cuts, int r,
+                       const int32_t pos[FOUR], int mine[FOUR][N])
+{
+#pragma unroll
+    for (int c = 0; c < N; c++) {
+        struct row_cut at = c < n_cuts ? cut[c] : cut[0];
+#pragma unroll
+        for (int k = 0; k < FOUR; k++)
+            if (w[k] >= 0 && in_cut(at, w[k], pos[k]))
+                mine[k][c] = r;
+    }
 }
 
 /* Block (ENTRIES slots, query head): nobody else has the cells of these. */
@@ -114,7 +133,9 @@ __global__ void __launch_bounds__(LANES)
                        struct gpu_entry_cells x)
 {
     SHARED_FOURS(float, bar, QUERIES *CUTS);
+    SHARED(int, split, QUERIES);
     SHARED(int, newest, N *ENTRIES);
+    const struct bars to = {bar, split};
     int g = (int)blockIdx.y, h = kv_head(in.a, g), n_cuts = x.n_cuts, mine[FOUR][N];
     struct lane_entries e = entries_of_lane(in.a, g, h);
     int32_t pos[FOUR];
@@ -132,15 +153,19 @@ __global__ void __launch_bounds__(LANES)
     for (int r0 = 0; r0 < in.a.T; r0 += QUERIES) {
         int all = in.a.T - r0 < QUERIES ? in.a.T : r0 + QUERIES;
         int from = r0 + warp_of_block() * EACH, end = from + EACH < all ? from + EACH : all;
-        bool split = load_bars(cuts, r0, all, n_cuts, bar);
+        load_bars(cuts, r0, all, n_cuts, to);
         for (int r = from; r < end; r += BATCH) {
             float w[BATCH][FOUR];
             load_batch(in, e, g, r, end, w);
 #pragma unroll
-            for (int j = 0; j < BATCH; j++)
-                if (r + j < end)
-                    mark<N>(w[j], bar, r + j - r0, r + j,
-                            split ? cuts + (size_t)((r + j) * n_cuts) : NULL, n_cuts, pos, mine);
+            for (int j = 0; j < BATCH; j++) {
+                int query = r + j - r0;
+                if (to.split[query])
+                    mark_split<N>(w[j], cuts + (size_t)((r + j) * n_cuts), n_cuts, r + j, pos,
+                                  mine);
+                else
+                    mark<N>(w[j], to.bar, query, r + j, mine);
+            }
         }
     }
 #pragma unroll
