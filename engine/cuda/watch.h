@@ -5,7 +5,8 @@
  * the T queries of an attention, in slots.  What a query does not see is left out; the order of
  * entries is that of their positions, cache.pos, or of their slots where that is NULL.  Cells are
  * [n_heads][cap] of one layer, a cell for each position or each query, and NULL where nobody asks.
- * No weight is above 1; ld and cache.ld_slot are multiples of 4.  All functions here are exact
+ * No weight is above 1, and the sum of a row is below 4 where cuts go by mass; ld and
+ * cache.ld_slot are multiples of 4.  All functions here are exact
  * (gpu.h). */
 #ifndef KVF_ENGINE_CUDA_WATCH_H
 #define KVF_ENGINE_CUDA_WATCH_H

@@ -1,30 +1,36 @@
 /* watch_cuts.cu - the selected sets of rows of attention weights: the largest so many, or those
  * that make up a share of the mass.
  *
- * A row is read twice.  First its weights are counted, and their masses summed up, by BINS ranges
- * of their values: 64 for each power of two down to 2^-27, below which a weight is no whole number
- * of units of mass, then 16 for each down to 2^-63.  Of the mass of a weight a bin gets only what
- * it has above the bin's edge.  A scan from the largest bin down tells in which bin each cut lies.
- * Then what lies in one of these bins is gathered, about a hundredth of a row for each cut, and a
- * warp for each cut goes down its bits.  Counts and masses are whole numbers, so that no order of
- * lanes can be seen. */
+ * A block has a row and divides its weights into PARTS by their size, of about as many weights
+ * each.  Where parts begin it learns from a sample of the row, which is counted by BINS ranges of
+ * values: 64 for each power of two down to 2^-27, then 16 for each down to 2^-63.  Then it reads
+ * the row twice.  First each lane counts its weights, and sums up their mass in whole units, part
+ * by part in cells of its own, so nobody waits for anybody.  The sums of all lanes tell in which
+ * part each cut lies.  Then the weights of these parts are gathered, some per cent of a row, and a
+ * warp for each cut goes down their bits.  Counts and masses are whole numbers, so that neither an
+ * order of lanes nor what the sample was can be seen. */
 #include "engine/cuda/tensor.cuh"
 #include "engine/cuda/watch.cuh"
 
 enum {
-    LANES = 256,
+    LANES = 128,
     WARPS = LANES / WARP,
     EXACT = 100, /* exponent of 2^-27, from which on weights are whole units of mass */
     FINE = 17,   /* bits of a weight below those of its bin, from 2^-27 on */
     COARSE = 19, /* and below 2^-27 */
-    OWN = 9,     /* bins of a lane */
+    OWN = 18,    /* bins of a lane */
     BINS = LANES * OWN,
     EDGE = BINS - 1 - 27 * 64, /* the bin that begins at 2^-27; the last one has the weight 1 */
-    CHUNK = 16380,             /* weights whose sums in a bin fit in 32 bits */
-    ROOM = 2048,               /* weights that are gathered */
-    BATCH = 4,                 /* fours that a lane reads at once */
+    PARTS = 32,
+    TOP_PARTS = 12,           /* of the largest eighth, in which cuts lie close together */
+    COUNT_BIT = 52,           /* a cell of a lane: a mass, below 4, and from this bit on a count */
+    ROOM = 2 * PARTS * LANES, /* words: cells of all lanes, or weights that are gathered */
+    HIGH = ROOM / 2,          /* where the upper words of cells begin */
+    PIECE = 32,               /* weights of a sample that lie side by side */
+    APART = 8,                /* of so many pieces one is taken, */
+    LONG = 2048,              /* in rows of at least so many weights */
+    BATCH = 4,                /* fours that a lane reads at once */
     CUTS = GPU_MOST_CUTS,
-    MARKS = BINS / 32, /* words of bits, one for each bin */
 };
 
 /* A cut to be found: the `most` largest, or with most 0 what reaches tau of the mass. */
@@ -35,6 +41,7 @@ struct cut_wish {
 struct cut_wishes {
     struct cut_wish of[CUTS];
     int n;
+    bool masses; /* one of them goes by mass */
 };
 
 /* The wish as a kernel compares with it. */
@@ -60,39 +67,13 @@ DEVICE int bin_of(unsigned bits)
     return fine >= 0 ? fine + EDGE : coarse > 0 ? coarse : 0;
 }
 
-/* The bits of a weight below those of a bin. */
-DEVICE int bits_below(int bin)
+/* As mass_units. */
+DEVICE unsigned long long units_of(unsigned bits)
 {
-    return bin >= EDGE ? FINE : COARSE;
-}
-
-/* The least weight of a bin; of bin 0 the mass counts as none, which it is. */
-DEVICE unsigned edge_of(int bin)
-{
-    int below = bits_below(bin);
-    return bin > 0 ? (unsigned)(bin - EDGE + (EXACT << (23 - below))) << below : 0;
-}
-
-/* Units of mass that a unit of what is above the edge of a bin stands for: 1 << shift. */
-DEVICE int shift_of(int bin)
-{
-    return bin >= EDGE ? (bin - EDGE) >> (23 - FINE) : 0;
-}
-
-/* What the mass of a weight has above that of the edge of its bin. */
-DEVICE unsigned above_edge(unsigned bits)
-{
-    if (bits >> 23 >= EXACT)
-        return bits & ((1u << FINE) - 1);
-    unsigned edge = bits >> COARSE << COARSE;
-    return (unsigned)(rintf(__uint_as_float(bits) * 0x1p50f)
-                      - rintf(__uint_as_float(edge) * 0x1p50f));
-}
-
-/* The mass of so many weights of a bin that have so much above its edge. */
-DEVICE long long mass_of(int bin, int count, unsigned long long above)
-{
-    return count * mass_units(__uint_as_float(edge_of(bin))) + (long long)(above << shift_of(bin));
+    int shift = (int)(bits >> 23) - EXACT;
+    if (shift >= 0)
+        return (unsigned long long)((bits & 0x7fffff) | 0x800000) << shift;
+    return (unsigned)rintf(__uint_as_float(bits) * 0x1p50f);
 }
 
 /* Which of four slots from i on a row sees, of those below `to`. */
@@ -154,207 +135,284 @@ DEVICE void each_weight(const struct gpu_seen_rows &in, const row_view &v, int f
     }
 }
 
-/* What a lane knows of its bins, from the largest down: bin BINS - 1 - (lane * OWN + k). */
-struct own_bins {
-    int count[OWN];
-    long long mass[OWN];
-    int seen; /* weights that the lane has read */
-};
-DEVICE int own_bin(int k)
+/* Adds up what lanes before this one have; *ret_all: what all have. */
+DEVICE int sum_before(int mine, int *ret_all)
 {
-    return BINS - 1 - ((int)threadIdx.x * OWN + k);
-}
-
-/* Reads the row once.  Bins are zeros afterwards, which other lanes see after a barrier. */
-DEVICE struct own_bins count_row(const struct gpu_seen_rows &in, const row_view &v,
-                                 in_shared<int> count, in_shared<unsigned> above)
-{
-    struct own_bins own = {};
-    for (int k = 0; k < OWN; k++) {
-        count[own_bin(k)] = 0;
-        above[own_bin(k)] = 0;
-    }
-    __syncthreads();
-    for (int from = 0; from < v.n; from += CHUNK) {
-        int to = v.n - from < CHUNK ? v.n : from + CHUNK;
-        each_weight(in, v, from, to, (int)threadIdx.x, LANES, [&](unsigned bits) {
-            int b = bin_of(bits);
-            own.seen++;
-            if (b == 0)
-                return; /* what is left over, and often most of a row */
-            atomicAdd(&count[b], 1);
-            atomicAdd(&above[b], above_edge(bits));
-        });
-        __syncthreads();
-        for (int k = 0; k < OWN; k++) {
-            int b = own_bin(k), n = count[b];
-            own.count[k] += n;
-            own.mass[k] += n > 0 ? mass_of(b, n, (unsigned)above[b]) : 0;
-            count[b] = 0;
-            above[b] = 0;
-        }
-        __syncthreads();
-    }
-    return own;
-}
-
-/* What is in the bins of the lanes before this one, and in all. */
-struct scanned {
-    int before, seen;
-    long long mass_before, total;
-};
-
-DEVICE struct scanned scan(const struct own_bins &own)
-{
-    SHARED(int, warp_count, WARPS);
-    SHARED(int, warp_seen, WARPS);
-    SHARED(long long, warp_mass, WARPS);
-    int count = 0, seen = warp_sum(own.seen), lane = lane_of_warp();
-    long long mass = 0;
-    for (int k = 0; k < OWN; k++) {
-        count += own.count[k];
-        mass += own.mass[k];
-    }
-    struct scanned s = {-count, 0, -mass, 0};
+    SHARED(int, part, WARPS);
+    int sum = mine, lane = lane_of_warp(), before = 0, all = 0;
     for (int d = 1; d < WARP; d *= 2) {
-        int c = __shfl_up_sync(ALL_LANES, count, (unsigned)d);
-        long long m = __shfl_up_sync(ALL_LANES, mass, (unsigned)d);
-        count += lane >= d ? c : 0;
-        mass += lane >= d ? m : 0;
+        int x = __shfl_up_sync(ALL_LANES, sum, (unsigned)d);
+        sum += lane >= d ? x : 0;
     }
-    if (lane == WARP - 1) {
-        warp_count[warp_of_block()] = count;
-        warp_seen[warp_of_block()] = seen;
-        warp_mass[warp_of_block()] = mass;
+    if (lane == WARP - 1)
+        part[warp_of_block()] = sum;
+    __syncthreads();
+    for (int w = 0; w < WARPS; w++) {
+        int x = part[w];
+        before += w < warp_of_block() ? x : 0;
+        all += x;
+    }
+    *ret_all = all;
+    return before + sum - mine;
+}
+
+/* Counts the sample of a row by bins. */
+DEVICE void count_sample(const struct gpu_seen_rows &in, const row_view &v,
+                         in_shared<unsigned> count)
+{
+    int apart = v.n >= LONG ? APART : 1, id = (int)threadIdx.x;
+    for (int b = id; b < BINS; b += LANES)
+        count[b] = 0;
+    __syncthreads();
+    for (int k = id; k / (PIECE / FOUR) * apart * PIECE < v.n; k += LANES) {
+        int i = k / (PIECE / FOUR) * apart * PIECE + k % (PIECE / FOUR) * FOUR;
+        float p[FOUR];
+        if (i >= v.n)
+            continue;
+        four_weights(v, i, p);
+        unsigned seen = four_seen(in, v, i, v.n);
+#pragma unroll
+        for (int j = 0; j < FOUR; j++)
+            if (seen >> j & 1 && p[j] >= 0)
+                atomicAdd(&count[bin_of(__float_as_uint(p[j]))], 1u);
     }
     __syncthreads();
-    s.before += count;
-    s.mass_before += mass;
+}
+
+/* The part of a bin from how many of the sample are larger than it. */
+DEVICE int part_of(int larger, int all)
+{
+    if (larger * 8 < all)
+        return larger * 8 * TOP_PARTS / all;
+    int more = PARTS - TOP_PARTS, part = TOP_PARTS + (larger * 8 - all) * more / (7 * all);
+    return part < PARTS ? part : PARTS - 1;
+}
+
+/* Parts of all bins; falling with the bin.  Barriers inside. */
+DEVICE void find_parts(in_shared<unsigned> count, in_shared<unsigned char> part)
+{
+    int first = BINS - 1 - (int)threadIdx.x * OWN, mine = 0, all; /* the largest of the lane */
+    for (int k = 0; k < OWN; k++)
+        mine += (int)count[first - k];
+    int larger = sum_before(mine, &all);
+    for (int k = 0; k < OWN; k++) {
+        part[first - k] = (unsigned char)(all > 0 ? part_of(larger, all) : 0);
+        larger += (int)count[first - k];
+    }
+}
+
+/* Adds up the row in cells of the lane, which belong to it alone. */
+DEVICE void count_row(const struct gpu_seen_rows &in, const row_view &v, bool masses,
+                      in_shared<unsigned char> part, in_shared<unsigned> cells)
+{
+    int id = (int)threadIdx.x;
+    for (int k = 0; k < PARTS; k++) {
+        cells[k * LANES + id] = 0;
+        cells[HIGH + k * LANES + id] = 0;
+    }
+    each_weight(in, v, 0, v.n, id, LANES, [&](unsigned bits) {
+        int at = (int)part[bin_of(bits)] * LANES + id;
+        unsigned long long sum = (unsigned long long)cells[HIGH + at] << 32 | cells[at];
+        sum += 1ull << COUNT_BIT;
+        if (masses)
+            sum += units_of(bits);
+        cells[at] = (unsigned)sum;
+        cells[HIGH + at] = (unsigned)(sum >> 32);
+    });
+}
+
+/* What a part has, or the parts before it and all of them. */
+struct part_sum {
+    int count;
+    long long mass;
+};
+
+/* Four lanes add up the cells of a part. */
+DEVICE void sum_parts(in_shared<unsigned> cells, in_shared<struct part_sum> sums)
+{
+    int k = (int)threadIdx.x / FOUR, quarter = (int)threadIdx.x % FOUR;
+    struct part_sum y = {0, 0};
+    for (int i = 0; i < LANES / FOUR; i++) {
+        int at = k * LANES + quarter + (i + k) % (LANES / FOUR) * FOUR; /* of banks apart */
+        unsigned long long sum = (unsigned long long)cells[HIGH + at] << 32 | cells[at];
+        y.count += (int)(sum >> COUNT_BIT);
+        y.mass += (long long)(sum & ((1ull << COUNT_BIT) - 1));
+    }
 #pragma unroll
-    for (int w = 0; w < WARPS; w++) {
-        bool earlier = w < warp_of_block();
-        int c = warp_count[w];
-        long long m = warp_mass[w];
-        s.before += earlier ? c : 0;
-        s.mass_before += earlier ? m : 0;
-        s.total += m;
-        s.seen += warp_seen[w];
+    for (int turn = 1; turn < FOUR; turn *= 2) {
+        y.count += __shfl_xor_sync(ALL_LANES, y.count, turn);
+        y.mass += __shfl_xor_sync(ALL_LANES, y.mass, turn);
+    }
+    if (quarter == 0)
+        sums[k] = y;
+}
+
+/* The place of a cut: what is larger than its part, what its part has, and where that is in the
+ * list, at ROOM where there is no room for it. */
+struct cut_place {
+    int part, above, within; /* part -1: the whole row */
+    long long mass;          /* of what is above */
+    int at, like;            /* the first cut of the same part */
+};
+
+/* What is known of a row. */
+struct row_sums {
+    struct part_sum all;
+    unsigned wanted; /* bits of the parts that are gathered */
+};
+
+/* A warp finds the places of cuts; next: where the first weight of a part goes. */
+DEVICE struct row_sums find_places(const struct cut_wishes &wishes, in_shared<struct part_sum> sums,
+                                   in_shared<struct cut_place> place, in_shared<int> next)
+{
+    int lane = lane_of_warp(), used = 0;
+    struct part_sum own = sums[lane], upto = own;
+    struct row_sums s = {{0, 0}, 0};
+    for (int d = 1; d < WARP; d *= 2) {
+        int count = __shfl_up_sync(ALL_LANES, upto.count, (unsigned)d);
+        long long mass = __shfl_up_sync(ALL_LANES, upto.mass, (unsigned)d);
+        upto.count += lane >= d ? count : 0;
+        upto.mass += lane >= d ? mass : 0;
+    }
+    s.all = {__shfl_sync(ALL_LANES, upto.count, WARP - 1),
+             __shfl_sync(ALL_LANES, upto.mass, WARP - 1)};
+    for (int c = 0; c < wishes.n; c++) {
+        struct cut_goal goal = goal_of(wishes.of[c], s.all.mass);
+        bool whole = goal.count > 0 ? goal.count >= s.all.count : s.all.mass == 0;
+        bool here = own.count > 0 && reached(goal, upto.count, upto.mass);
+        unsigned from = __ballot_sync(ALL_LANES, here);
+        int part = whole || !from ? -1 : __ffs((int)from) - 1;
+        int within = part < 0 ? 0 : __shfl_sync(ALL_LANES, own.count, part);
+        bool fits = part >= 0 && used + within <= ROOM;
+        if (lane == (part < 0 ? 0 : part)) {
+            bool first = fits && !(s.wanted >> lane & 1);
+            place[c] = {part,
+                        upto.count - own.count,
+                        within,
+                        upto.mass - own.mass,
+                        fits ? used : ROOM,
+                        first ? c : -1};
+            if (first)
+                next[part] = used;
+        }
+        used += fits ? within : 0;
+        s.wanted |= fits ? 1u << part : 0;
     }
     return s;
 }
 
-/* The place of a cut: what is larger than its bin, and what its bin has. */
-struct cut_place {
-    int bin, above, within; /* bin -1: the whole row */
-    long long mass;         /* of what is above */
-};
-
-/* The lane that has the bin of a cut tells its place. */
-DEVICE void find_bins(const struct own_bins &own, const struct scanned &s,
-                      const struct cut_wishes &wishes, in_shared<struct cut_place> place)
+/* Gathers the weights of parts that are wanted. */
+DEVICE void gather(const struct gpu_seen_rows &in, const row_view &v, unsigned wanted,
+                   in_shared<unsigned char> part, in_shared<int> next, in_shared<unsigned> list)
 {
-    int mine = 0;
-    long long mass = 0;
-    for (int k = 0; k < OWN; k++) {
-        mine += own.count[k];
-        mass += own.mass[k];
-    }
-    bool last = threadIdx.x == LANES - 1; /* whose last bin has what is left over */
-    if (mine == 0 && !last)
+    each_weight(in, v, 0, v.n, (int)threadIdx.x, LANES, [&](unsigned bits) {
+        int k = part[bin_of(bits)];
+        if (wanted >> k & 1)
+            list[(size_t)atomicAdd(&next[k], 1)] = bits;
+    });
+}
+
+/* A warp copies the list of a cut from that of the first one of the same part. */
+DEVICE void copy_list(int c, in_shared<struct cut_place> place, in_shared<unsigned> list)
+{
+    struct cut_place p = place[c];
+    if (p.part < 0 || p.at == ROOM || p.like == c)
         return;
-    for (int c = 0; c < wishes.n; c++) {
-        struct cut_goal goal = goal_of(wishes.of[c], s.total);
-        int above = s.before;
-        long long heavier = s.mass_before;
-        bool whole = goal.count > 0 ? goal.count >= s.seen : s.total == 0;
-        if (whole || reached(goal, above, heavier)
-            || (!last && !reached(goal, above + mine, heavier + mass)))
-            continue;
-        for (int k = 0; k < OWN; k++) {
-            bool rest = own_bin(k) == 0;
-            int within = rest ? s.seen - above : own.count[k];
-            if (rest || reached(goal, above + within, heavier + own.mass[k])) {
-                place[c] = {own_bin(k), above, within, heavier};
-                break;
-            }
-            above += within;
-            heavier += own.mass[k];
-        }
-    }
+    int from = 0;
+    while (((struct cut_place)place[from]).part != p.part)
+        from++;
+    int at = ((struct cut_place)place[from]).at;
+    for (int i = lane_of_warp(); i < p.within; i += WARP)
+        list[p.at + i] = list[at + i];
 }
 
-/* Lane c of a warp has cut c: where what lies in its bin goes in the list; ROOM where it has no
- * room there. */
-DEVICE int list_place(const struct cut_place &p, int n_cuts)
+/* Weights that are at least so large: how many there are, and their mass, of a lane or of a warp.
+ */
+DEVICE struct part_sum sum_of_warp(struct part_sum y, bool masses)
 {
-    int c = lane_of_warp(), first = c, at = 0;
-    for (int j = n_cuts - 1; j >= 0; j--)
-        if (__shfl_sync(ALL_LANES, p.bin, j) == p.bin && j < c)
-            first = j;
-    for (int j = 0; j < n_cuts; j++) {
-        int within = __shfl_sync(ALL_LANES, p.within, j);
-        bool heads = __shfl_sync(ALL_LANES, first, j) == j; /* the first one of its bin */
-        at += heads && j < first ? within : 0;
-    }
-    return p.bin >= 0 && at + p.within <= ROOM ? at : ROOM;
+    y.count = (int)__reduce_add_sync(ALL_LANES, (unsigned)y.count);
+    if (masses)
+        y.mass = warp_sum(y.mass);
+    return y;
 }
 
-/* A cut on its way down the bits, and the weights that it can be: of the list, or, where there is
- * none, those of the row that share its bin. */
+/* A cut on its way down to a weight. */
 struct descent {
-    int bin, above, within;
-    long long mass;
-    unsigned prefix;
-    in_shared<unsigned> list;
-    bool listed;
+    int above, within; /* larger than the weight, as large */
+    long long mass;    /* of what is larger */
+    unsigned bits;     /* of the weight */
 };
 
-/* Of the weights whose bits from `bit` on are those of `prefix`: how many there are, and what they
- * have above the edge. */
-struct upper {
-    int count;
-    unsigned long long above;
-};
-DEVICE struct upper upper_half(const struct gpu_seen_rows &in, const row_view &v,
-                               const struct descent &d, unsigned prefix, int bit, int length)
+/* Goes down the highest bit in which weights of the list differ, until all are the same; what is
+ * above or below the cut leaves the list. */
+DEVICE void descend(const struct cut_goal &goal, in_shared<unsigned> list, struct descent *d)
 {
-    struct upper lane = {0, 0};
-    auto take = [&](unsigned bits) {
-        bool hit = bits >> bit == prefix >> bit && bin_of(bits) == d.bin;
-        lane.count += hit;
-        lane.above += hit && d.bin > 0 ? above_edge(bits) : 0;
-    };
-    if (d.listed)
-        for (int i = lane_of_warp(); i < length; i += WARP)
-            take(d.list[i]);
-    else
-        each_weight(in, v, 0, v.n, lane_of_warp(), WARP, take);
-    struct upper all;
-    all.count = (int)__reduce_add_sync(ALL_LANES, (unsigned)lane.count);
-    all.above = __reduce_add_sync(ALL_LANES, (unsigned)(lane.above & 0xffffff));
-    all.above += (unsigned long long)__reduce_add_sync(ALL_LANES, (unsigned)(lane.above >> 24))
-                 << 24;
-    return all;
+    int lane = lane_of_warp();
+    bool masses = goal.count == 0;
+    unsigned ones = 0, zeros = 0;
+    for (int i = lane; i < d->within; i += WARP) {
+        ones |= list[i];
+        zeros |= ~list[i];
+    }
+    for (;;) {
+        unsigned differ = __reduce_or_sync(ALL_LANES, ones) & __reduce_or_sync(ALL_LANES, zeros);
+        if (!differ)
+            break;
+        int bit = 31 - __clz((int)differ), kept = 0;
+        struct part_sum up = {0, 0};
+        for (int i = lane; i < d->within; i += WARP) {
+            unsigned x = list[i];
+            up.count += (int)(x >> bit & 1);
+            up.mass += masses && x >> bit & 1 ? (long long)units_of(x) : 0;
+        }
+        up = sum_of_warp(up, masses);
+        unsigned side = reached(goal, d->above + up.count, d->mass + up.mass);
+        ones = zeros = 0;
+        for (int i = lane; i < d->within + lane; i += WARP) {
+            unsigned x = i < d->within ? list[i] : 0;
+            bool keep = i < d->within && (x >> bit & 1) == side;
+            unsigned votes = __ballot_sync(ALL_LANES, keep);
+            __syncwarp(); /* all have read what is written now */
+            if (keep) {
+                list[kept + __popc(votes & ((1u << lane) - 1))] = x;
+                ones |= x;
+                zeros |= ~x;
+            }
+            kept += __popc(votes);
+            __syncwarp();
+        }
+        d->above += side ? 0 : up.count;
+        d->mass += side ? 0 : up.mass;
+        d->within = kept;
+    }
+    d->bits = list[0];
 }
 
-/* Goes down the bits of a bin to the weight of the cut. */
-DEVICE void descend(const struct gpu_seen_rows &in, const row_view &v, const struct cut_goal &goal,
-                    struct descent *d)
+/* The same of a part that has no list: bit by bit, of what the row has of it. */
+DEVICE void descend_row(const struct gpu_seen_rows &in, const row_view &v,
+                        const struct cut_goal &goal, int k, in_shared<unsigned char> part,
+                        struct descent *d)
 {
-    int length = d->within;
-    for (int bit = d->bin > 0 ? bits_below(d->bin) - 1 : 29; bit >= 0; bit--) {
-        unsigned prefix = d->prefix | 1u << bit;
-        struct upper up = upper_half(in, v, *d, prefix, bit, length);
-        long long mass = mass_of(d->bin, up.count, up.above);
-        if (up.count > 0 && reached(goal, d->above + up.count, d->mass + mass)) {
-            d->prefix = prefix;
-            d->within = up.count;
-            continue;
-        }
-        d->above += up.count;
-        d->mass += mass;
-        d->within -= up.count;
+    bool masses = goal.count == 0;
+    auto from = [&](unsigned least) {
+        struct part_sum y = {0, 0};
+        each_weight(in, v, 0, v.n, lane_of_warp(), WARP, [&](unsigned bits) {
+            bool hit = bits >= least && part[bin_of(bits)] == k;
+            y.count += hit;
+            y.mass += hit && masses ? (long long)units_of(bits) : 0;
+        });
+        return sum_of_warp(y, masses);
+    };
+    d->bits = 0;
+    for (int bit = 29; bit >= 0; bit--) {
+        struct part_sum up = from(d->bits | 1u << bit);
+        if (reached(goal, d->above + up.count, d->mass + up.mass))
+            d->bits |= 1u << bit;
     }
+    struct part_sum equal = from(d->bits), up = from(d->bits + 1);
+    d->within = equal.count - up.count;
+    d->above += up.count;
+    d->mass += up.mass;
 }
 
 /* How many of the entries of weight v the set needs. */
@@ -389,28 +447,6 @@ DEVICE int tie_place(const struct gpu_seen_rows &in, const row_view &v, float w,
     return lo;
 }
 
-/* A warp marks the bins of cuts that have room in the list, and gives them the next place there for
- * `count`. */
-DEVICE void place_lists(int n_cuts, in_shared<struct cut_place> place, in_shared<int> list_at,
-                        in_shared<int> count, in_shared<unsigned> marks)
-{
-    int lane = lane_of_warp();
-    struct cut_place mine = place[lane < n_cuts ? lane : 0];
-    int at = list_place(mine, n_cuts);
-    if (lane < n_cuts)
-        list_at[lane] = at;
-    for (int i = lane; i < MARKS; i += WARP)
-        marks[i] = 0;
-    __syncwarp();
-    for (int j = 0; j < n_cuts; j++) {
-        if (lane == j && at < ROOM) {
-            marks[mine.bin / 32] = marks[mine.bin / 32] | 1u << mine.bin % 32;
-            count[mine.bin] = at;
-        }
-        __syncwarp(); /* cuts with one bin write the same */
-    }
-}
-
 /* What a cut comes to: the weight of ties of which it has `needed`, or HIDDEN where it has all. */
 struct cut_end {
     struct row_cut cut;
@@ -418,54 +454,59 @@ struct cut_end {
     int needed;
 };
 
-/* A warp makes a cut of its place; the list begins at `list`, or has no room for it. */
+/* A warp makes a cut of its place. */
 DEVICE struct cut_end end_of(const struct gpu_seen_rows &in, const row_view &v,
-                             const struct scanned &s, const struct cut_wish &wish,
-                             const struct cut_place &p, in_shared<unsigned> list, bool listed)
+                             const struct part_sum &all, const struct cut_wish &wish,
+                             const struct cut_place &p, in_shared<unsigned char> part,
+                             in_shared<unsigned> list)
 {
-    struct cut_goal goal = goal_of(wish, s.total);
-    struct descent d = {p.bin, p.above, p.within, p.mass, edge_of(p.bin), list, listed};
-    if (p.bin < 0)
-        return {{0, 0, s.seen}, HIDDEN, 0};
-    descend(in, v, goal, &d);
-    float w = __uint_as_float(d.prefix);
-    int e = of_ties(d, goal, w), all = d.above + e;
-    return {{all == s.seen ? 0 : w, 0, all}, e < d.within ? w : HIDDEN, e};
+    struct cut_goal goal = goal_of(wish, all.mass);
+    struct descent d = {p.above, p.within, p.mass, 0};
+    if (p.part < 0)
+        return {{0, 0, all.count}, HIDDEN, 0};
+    if (p.at < ROOM)
+        descend(goal, list + (size_t)p.at, &d);
+    else
+        descend_row(in, v, goal, p.part, part, &d);
+    float w = __uint_as_float(d.bits);
+    int e = of_ties(d, goal, w), n = d.above + e;
+    return {{n == all.count ? 0 : w, 0, n}, e < d.within ? w : HIDDEN, e};
 }
 
-/* Block (query, query head): warp c has cut c. */
-__global__ void __launch_bounds__(LANES, 4)
+/* Block (query, query head). */
+__global__ void __launch_bounds__(LANES)
     cuts_kernel(struct gpu_seen_rows in, struct cut_wishes wishes, struct row_cut *cuts)
 {
-    SHARED(int, count, BINS);
-    SHARED(unsigned, above, BINS);
-    SHARED(unsigned, list, ROOM);
-    SHARED(unsigned, marks, MARKS);
+    SHARED(unsigned, room, ROOM);
+    SHARED(unsigned char, part, BINS);
+    SHARED(struct part_sum, sums, PARTS);
     SHARED(struct cut_place, place, CUTS);
-    SHARED(int, list_at, CUTS);
     SHARED(struct cut_end, end, CUTS);
+    SHARED(struct row_sums, known, 1);
+    SHARED(int, next, PARTS);
     row_view v = view_of(in, (int)blockIdx.y, (int)blockIdx.x);
-    int c = warp_of_block();
     struct row_cut *out = cuts + ((size_t)v.g * (size_t)in.a.T + (size_t)v.r) * (size_t)wishes.n;
-    if ((int)threadIdx.x < CUTS)
-        place[threadIdx.x] = {-1, 0, 0, 0};
-    struct own_bins own = count_row(in, v, count, above);
-    struct scanned s = scan(own);
-    find_bins(own, s, wishes, place);
+    count_sample(in, v, room);
+    find_parts(room, part);
     __syncthreads();
-    if (c == 0)
-        place_lists(wishes.n, place, list_at, count, marks);
+    count_row(in, v, wishes.masses, part, room);
     __syncthreads();
-    each_weight(in, v, 0, v.n, (int)threadIdx.x, LANES, [&](unsigned bits) {
-        int b = bin_of(bits);
-        if (marks[b / 32] >> b % 32 & 1)
-            list[(size_t)atomicAdd(&count[b], 1)] = bits;
-    });
+    sum_parts(room, sums);
     __syncthreads();
-    if (c < wishes.n) {
-        int at = list_at[c];
-        struct cut_end mine = end_of(in, v, s, wishes.of[c], place[c],
-                                     list + (size_t)(at < ROOM ? at : 0), at < ROOM);
+    if (warp_of_block() == 0) {
+        struct row_sums s = find_places(wishes, sums, place, next);
+        if (lane_of_warp() == 0)
+            known[0] = s;
+    }
+    __syncthreads();
+    struct row_sums s = known[0];
+    gather(in, v, s.wanted, part, next, room);
+    __syncthreads();
+    for (int c = warp_of_block(); c < wishes.n; c += WARPS)
+        copy_list(c, place, room);
+    __syncthreads();
+    for (int c = warp_of_block(); c < wishes.n; c += WARPS) {
+        struct cut_end mine = end_of(in, v, s.all, wishes.of[c], place[c], part, room);
         if (lane_of_warp() == 0)
             end[c] = mine;
     }
@@ -483,7 +524,7 @@ void gpu_row_cuts(struct gpu *g, const struct gpu_seen_rows *r, const struct gpu
                   struct row_cut *cuts)
 {
     struct gpu_seen_rows in = *r;
-    struct cut_wishes w = {{}, c->n_top + c->n_tau};
+    struct cut_wishes w = {{}, c->n_top + c->n_tau, c->n_tau > 0};
     for (int i = 0; i < c->n_top; i++)
         w.of[i] = {c->top_k[i], 0};
     for (int i = 0; i < c->n_tau; i++)

@@ -358,6 +358,16 @@ inline unsigned __reduce_add_sync(unsigned mask, unsigned v, int line = __builti
     return sum;
 }
 
+inline unsigned __reduce_or_sync(unsigned mask, unsigned v, int line = __builtin_LINE())
+{
+    emulated::all_lanes(mask);
+    const uint64_t *all = emulated::wait_warp(line, v);
+    unsigned bits = 0;
+    for (int i = 0; i < 32; i++)
+        bits |= (unsigned)all[i];
+    return bits;
+}
+
 inline void __threadfence() {}
 template <class T> T __ldcg(const T *p)
 {

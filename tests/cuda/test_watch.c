@@ -313,7 +313,7 @@ struct long_case {
 
 /* Kind 5 near each other, 6 from 2^-9 to far below a unit of mass, 7 all in one bin but the first,
  * 8 all of the mass in one. */
-static float long_weight(struct rng *r, int kind, int i)
+static float long_weight(struct rng *r, int kind, int i, int n)
 {
     if (kind == 5)
         return (float)((1 + 0.01 * rng_uniform(r)) / 16384);
@@ -323,7 +323,7 @@ static float long_weight(struct rng *r, int kind, int i)
         return i == 0 ? .25f : (float)ldexp(1.03 + 0.001 * rng_uniform(r), -16);
     if (kind == 8)
         return i == 3 ? 1 : 0;
-    return weight(r, kind);
+    return weight(r, kind) * 300 / (float)n;
 }
 
 static void expect_long(struct gpu *gpu, struct rng *r, const struct long_case *c)
@@ -332,7 +332,7 @@ static void expect_long(struct gpu *gpu, struct rng *r, const struct long_case *
     float *p = MEM_NEW(float, (size_t)ld);
     int32_t length = n;
     for (int i = 0; i < n; i++)
-        p[i] = long_weight(r, c->kind, i);
+        p[i] = long_weight(r, c->kind, i, n);
     struct gpu_seen_rows rows = {.p = device_copy(gpu, p, (size_t)ld * sizeof *p),
                                  .ld = (size_t)ld};
     int32_t *there = device_copy(gpu, &length, sizeof length);
