@@ -212,11 +212,21 @@ static int write_away(const struct pen_task *t, struct kvf_writer *w)
     return put_all(t->state, &at_once, t->snapshots, (int32_t)t->t0, (int32_t)(t->t0 + t->n));
 }
 
+bool probe_streams(const struct probe_state *s)
+{
+    bool any = false;
+    for (int i = 0; i < s->n_arrays; i++)
+        any |= !(s->array[i].column.flags & KVF_COL_SNAPSHOT);
+    return any;
+}
+
 int probe_write(const struct probe_state *s, const struct probe_sink *sink, bool snapshots,
                 int32_t t0, int32_t t1)
 {
     if (!s->away)
         return put_all(s, sink, snapshots, t0, t1);
+    if (!snapshots && !probe_streams(s))
+        return KVF_OK;
     struct pen_task *t = pen_task(0, write_away);
     if (!t)
         return KVF_E_NOMEM;
@@ -226,5 +236,23 @@ int probe_write(const struct probe_state *s, const struct probe_sink *sink, bool
     t->n = (uint32_t)(t1 - t0);
     t->epoch = sink->epoch;
     pen_put(sink->pen, t);
+    return KVF_OK;
+}
+
+static int write_tokens(const struct pen_task *t, struct kvf_writer *w)
+{
+    return kvf_write_chunk(w, t->column, 0, 0, 1, t->t0, t->n, 0, t->data);
+}
+
+int put_tokens(struct pen *pen, int column, const void *values, size_t size, int32_t t0, int32_t n)
+{
+    struct pen_task *t = pen_task((size_t)n * size, write_tokens);
+    if (!t)
+        return KVF_E_NOMEM;
+    t->column = column;
+    t->t0 = (uint32_t)t0;
+    t->n = (uint32_t)n;
+    memcpy(t->data, (const char *)values + (size_t)t0 * size, (size_t)n * size);
+    pen_put(pen, t);
     return KVF_OK;
 }

@@ -21,10 +21,17 @@ int probe_columns(const struct probe *p, const struct probe_config *cfg, struct 
 int probe_state_open(struct probe_state *s, const struct probe *p, const struct probe_config *cfg);
 void probe_state_close(struct probe_state *s); /* accepts a zeroed struct */
 
+/* Whether it has columns that are no snapshots, whose values come step by step. */
+bool probe_streams(const struct probe_state *s);
+
 /* Writes values [t0, t1) of all columns that are snapshots, or of all others.  They are copied now,
  * so that the arrays may change; those of a state that is away are read when the pen comes to them,
  * and change only when they are brought again. */
 int probe_write(const struct probe_state *s, const struct probe_sink *sink, bool snapshots,
                 int32_t t0, int32_t t1);
+
+/* Puts a copy of values [t0, t0 + n), of so many bytes each, of a column of tokens.  KVF_OK or
+ * KVF_E_NOMEM. */
+int put_tokens(struct pen *pen, int column, const void *values, size_t size, int32_t t0, int32_t n);
 
 #endif

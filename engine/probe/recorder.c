@@ -377,11 +377,8 @@ static void hold(struct recorder *r, int32_t t1)
 static bool streams_away(const struct recorder *r)
 {
     bool any = false;
-    for (int i = 0; i < r->n_active; i++) {
-        const struct probe_state *s = &r->active[i];
-        for (int k = 0; s->away && k < s->n_arrays; k++)
-            any |= s->data[k] && !(s->array[k].column.flags & KVF_COL_SNAPSHOT);
-    }
+    for (int i = 0; i < r->n_active; i++)
+        any |= r->active[i].away && probe_streams(&r->active[i]);
     return any;
 }
 
@@ -424,25 +421,6 @@ static int put_texts(struct recorder *r, int32_t t0, int32_t n)
     return KVF_OK;
 }
 
-static int write_tokens(const struct pen_task *t, struct kvf_writer *w)
-{
-    return kvf_write_chunk(w, t->column, 0, 0, 1, t->t0, t->n, 0, t->data);
-}
-
-static int put_tokens(struct recorder *r, int column, const void *values, size_t size, int32_t t0,
-                      int32_t n)
-{
-    struct pen_task *t = pen_task((size_t)n * size, write_tokens);
-    if (!t)
-        return KVF_E_NOMEM;
-    t->column = column;
-    t->t0 = (uint32_t)t0;
-    t->n = (uint32_t)n;
-    memcpy(t->data, (const char *)values + (size_t)t0 * size, (size_t)n * size);
-    pen_put(r->sink.pen, t);
-    return KVF_OK;
-}
-
 /* Token columns and stream columns of steps [t0, t1). */
 static int write_streams(struct recorder *r, int32_t t0, int32_t t1)
 {
@@ -451,9 +429,9 @@ static int write_streams(struct recorder *r, int32_t t0, int32_t t1)
         return KVF_OK;
     int err = put_texts(r, t0, n);
     if (!err)
-        err = put_tokens(r, COL_ID, r->id, sizeof *r->id, t0, n);
+        err = put_tokens(r->sink.pen, COL_ID, r->id, sizeof *r->id, t0, n);
     if (!err)
-        err = put_tokens(r, COL_ROLE, r->role, sizeof *r->role, t0, n);
+        err = put_tokens(r->sink.pen, COL_ROLE, r->role, sizeof *r->role, t0, n);
     return err ? err : write_probes(r, false, t0, t1);
 }
 
