@@ -104,35 +104,56 @@ DEVICE void four_weights(const row_view &v, int i, float p[FOUR])
     p[3] = w.w;
 }
 
-/* Calls f(weight) for the lane's part of the weights of slots [from, to) that the row sees. */
+/* MANY weights of a lane, of which those whose bits are set in `seen` are seen; k is at slot
+ * first + k / FOUR * apart + k % FOUR. */
+enum { MANY = BATCH * FOUR };
+struct some_weights {
+    unsigned bits[MANY], seen;
+    int first, apart;
+};
+
+/* Calls f(weights) for the lane's part of the weights of a row. */
 template <class F>
-DEVICE void each_weight(const struct gpu_seen_rows &in, const row_view &v, int from, int to,
-                        int lane, int lanes, F f)
+DEVICE void each_batch(const struct gpu_seen_rows &in, const row_view &v, int lane, int lanes, F f)
 {
-    int i = from + lane * FOUR, step = lanes * FOUR, batch = (BATCH - 1) * step + FOUR;
-    if (in.a.cache.until || in.a.page)
-        batch = to + 1;
-    for (; i + batch <= to; i += BATCH * step) {
+    int step = lanes * FOUR;
+    bool plain = !in.a.cache.until && !in.a.page;
+    for (int i = lane * FOUR; i < v.n; i += BATCH * step) {
         float p[BATCH][FOUR];
+        struct some_weights x;
+        x.seen = 0;
+        x.first = i;
+        x.apart = step;
 #pragma unroll
-        for (int j = 0; j < BATCH; j++)
-            four_weights(v, i + j * step, p[j]);
+        for (int j = 0; j < BATCH; j++) {
+            int at = i + j * step, left = v.n - at;
+            four_weights(v, left > 0 ? at : i, p[j]);
+            x.seen |= (left >= FOUR ? 15u : left > 0 ? (1u << left) - 1 : 0) << (j * FOUR);
+        }
+#pragma unroll 1
+        for (int j = 0; j < BATCH && !plain; j++)
+            if (i + j * step < v.n)
+                x.seen &= ~(15u << (j * FOUR)) | four_seen(in, v, i + j * step, v.n) << (j * FOUR);
 #pragma unroll
-        for (int j = 0; j < BATCH; j++)
-#pragma unroll
-            for (int k = 0; k < FOUR; k++)
-                if (p[j][k] >= 0)
-                    f(__float_as_uint(p[j][k]));
+        for (int k = 0; k < MANY; k++) {
+            x.bits[k] = __float_as_uint(p[k / FOUR][k % FOUR]);
+            if (!(p[k / FOUR][k % FOUR] >= 0))
+                x.seen &= ~(1u << k);
+        }
+        f(x);
     }
-    for (; i < to; i += step) {
-        float p[FOUR];
-        four_weights(v, i, p);
-        unsigned seen = four_seen(in, v, i, to);
+}
+
+/* Calls f(slot, weight) for each of them that the row sees. */
+template <class F>
+DEVICE void each_weight(const struct gpu_seen_rows &in, const row_view &v, int lane, int lanes, F f)
+{
+    each_batch(in, v, lane, lanes, [&](const struct some_weights &x) {
 #pragma unroll
-        for (int k = 0; k < FOUR; k++)
-            if (seen >> k & 1 && p[k] >= 0)
-                f(__float_as_uint(p[k]));
-    }
+        for (int k = 0; k < MANY; k++)
+            if (x.seen >> k & 1)
+                f(x.first + k / FOUR * x.apart + k % FOUR, x.bits[k]);
+    });
 }
 
 /* Adds up what lanes before this one have; *ret_all: what all have. */
@@ -179,13 +200,13 @@ DEVICE void count_sample(const struct gpu_seen_rows &in, const row_view &v,
     __syncthreads();
 }
 
-/* The part of a bin from how many of the sample are larger than it. */
-DEVICE int part_of(int larger, int all)
+/* The part of a bin from how many of the sample are larger than it; rising with that. */
+DEVICE int part_of(int larger, float one)
 {
-    if (larger * 8 < all)
-        return larger * 8 * TOP_PARTS / all;
-    int more = PARTS - TOP_PARTS, part = TOP_PARTS + (larger * 8 - all) * more / (7 * all);
-    return part < PARTS ? part : PARTS - 1;
+    float share = (float)larger * one; /* of the sample */
+    float part = share < 0.125f ? share * 8 * TOP_PARTS
+                                : TOP_PARTS + (share - 0.125f) * ((PARTS - TOP_PARTS) / 0.875f);
+    return part < PARTS ? (int)part : PARTS - 1;
 }
 
 /* Parts of all bins; falling with the bin.  Barriers inside. */
@@ -195,8 +216,9 @@ DEVICE void find_parts(in_shared<unsigned> count, in_shared<unsigned char> part)
     for (int k = 0; k < OWN; k++)
         mine += (int)count[first - k];
     int larger = sum_before(mine, &all);
+    float one = 1 / (float)(all > 0 ? all : 1);
     for (int k = 0; k < OWN; k++) {
-        part[first - k] = (unsigned char)(all > 0 ? part_of(larger, all) : 0);
+        part[first - k] = (unsigned char)part_of(larger, one);
         larger += (int)count[first - k];
     }
 }
@@ -210,14 +232,21 @@ DEVICE void count_row(const struct gpu_seen_rows &in, const row_view &v, bool ma
         cells[k * LANES + id] = 0;
         cells[HIGH + k * LANES + id] = 0;
     }
-    each_weight(in, v, 0, v.n, id, LANES, [&](unsigned bits) {
-        int at = (int)part[bin_of(bits)] * LANES + id;
-        unsigned long long sum = (unsigned long long)cells[HIGH + at] << 32 | cells[at];
-        sum += 1ull << COUNT_BIT;
-        if (masses)
-            sum += units_of(bits);
-        cells[at] = (unsigned)sum;
-        cells[HIGH + at] = (unsigned)(sum >> 32);
+    each_batch(in, v, id, LANES, [&](const struct some_weights &x) {
+        int at[MANY];
+#pragma unroll
+        for (int k = 0; k < MANY; k++)
+            at[k] = x.seen >> k & 1 ? (int)part[bin_of(x.bits[k])] * LANES + id : id;
+#pragma unroll
+        for (int k = 0; k < MANY; k++) {
+            unsigned long long sum = (unsigned long long)cells[HIGH + at[k]] << 32 | cells[at[k]];
+            unsigned long long more = 1ull << COUNT_BIT;
+            if (masses)
+                more += units_of(x.bits[k]);
+            sum += x.seen >> k & 1 ? more : 0;
+            cells[at[k]] = (unsigned)sum;
+            cells[HIGH + at[k]] = (unsigned)(sum >> 32);
+        }
     });
 }
 
@@ -305,10 +334,22 @@ DEVICE struct row_sums find_places(const struct cut_wishes &wishes, in_shared<st
 DEVICE void gather(const struct gpu_seen_rows &in, const row_view &v, unsigned wanted,
                    in_shared<unsigned char> part, in_shared<int> next, in_shared<unsigned> list)
 {
-    each_weight(in, v, 0, v.n, (int)threadIdx.x, LANES, [&](unsigned bits) {
-        int k = part[bin_of(bits)];
-        if (wanted >> k & 1)
-            list[(size_t)atomicAdd(&next[k], 1)] = bits;
+    each_batch(in, v, (int)threadIdx.x, LANES, [&](const struct some_weights &x) {
+        int to[MANY];
+        unsigned hits = 0;
+#pragma unroll
+        for (int k = 0; k < MANY; k++) {
+            to[k] = x.seen >> k & 1 ? (int)part[bin_of(x.bits[k])] : 0;
+            hits |= (x.seen >> k & wanted >> to[k] & 1) << k;
+        }
+#pragma unroll
+        for (int k = 0; k < MANY; k++)
+            if (hits >> k & 1)
+                to[k] = atomicAdd(&next[to[k]], 1);
+#pragma unroll
+        for (int k = 0; k < MANY; k++)
+            if (hits >> k & 1)
+                list[to[k]] = x.bits[k];
     });
 }
 
@@ -396,7 +437,7 @@ DEVICE void descend_row(const struct gpu_seen_rows &in, const row_view &v,
     bool masses = goal.count == 0;
     auto from = [&](unsigned least) {
         struct part_sum y = {0, 0};
-        each_weight(in, v, 0, v.n, lane_of_warp(), WARP, [&](unsigned bits) {
+        each_weight(in, v, lane_of_warp(), WARP, [&](int, unsigned bits) {
             bool hit = bits >= least && part[bin_of(bits)] == k;
             y.count += hit;
             y.mass += hit && masses ? (long long)units_of(bits) : 0;
@@ -431,13 +472,30 @@ DEVICE int of_ties(const struct descent &d, const struct cut_goal &goal, float v
     return e;
 }
 
-/* The position of the e-th entry of weight w, counted from the newest. */
-DEVICE int tie_place(const struct gpu_seen_rows &in, const row_view &v, float w, int e)
+/* The position of the e-th entry of weight w, counted from the newest.  Few weights are as large;
+ * where they have no room in the list the row is read again and again. */
+DEVICE int tie_place(const struct gpu_seen_rows &in, const row_view &v, float w, int e,
+                     in_shared<unsigned> list)
 {
-    int lo = 0, hi = query_at(in.a, v.r); /* at least e of them lie at lo or later */
+    SHARED(int, found, 1);
+    __syncthreads(); /* all have done with the list, and with what was found before */
+    if (threadIdx.x == 0)
+        found[0] = 0;
+    __syncthreads();
+    each_weight(in, v, (int)threadIdx.x, LANES, [&](int slot, unsigned bits) {
+        if (bits != __float_as_uint(w))
+            return;
+        int at = atomicAdd(&found[0], 1);
+        if (at < ROOM)
+            list[at] = (unsigned)position_at(v, slot);
+    });
+    __syncthreads();
+    int n = found[0], lo = 0, hi = query_at(in.a, v.r); /* at least e of them lie at lo or later */
     while (lo < hi) {
         int mid = lo + (hi - lo + 1) / 2, count = 0;
-        for (int i = (int)threadIdx.x; i < v.n; i += LANES)
+        for (int i = (int)threadIdx.x; n <= ROOM && i < n; i += LANES)
+            count += (int)list[i] >= mid;
+        for (int i = (int)threadIdx.x; n > ROOM && i < v.n; i += LANES)
             count += weight_at(in, v, i) == w && position_at(v, i) >= mid;
         if (block_sum(count) >= e)
             lo = mid;
@@ -514,7 +572,7 @@ __global__ void __launch_bounds__(LANES)
     for (int k = 0; k < wishes.n; k++) {
         struct cut_end e = end[k];
         if (e.tied >= 0)
-            e.cut.first_tie = tie_place(in, v, e.tied, e.needed);
+            e.cut.first_tie = tie_place(in, v, e.tied, e.needed, room);
         if (threadIdx.x == 0)
             out[k] = e.cut;
     }

@@ -244,7 +244,8 @@ static int write_tokens(const struct pen_task *t, struct kvf_writer *w)
     return kvf_write_chunk(w, t->column, 0, 0, 1, t->t0, t->n, 0, t->data);
 }
 
-int put_tokens(struct pen *pen, int column, const void *values, size_t size, int32_t t0, int32_t n)
+int probe_put_tokens(struct pen *pen, int column, const void *values, size_t size, int32_t t0,
+                     int32_t n)
 {
     struct pen_task *t = pen_task((size_t)n * size, write_tokens);
     if (!t)

@@ -32,6 +32,7 @@ int probe_write(const struct probe_state *s, const struct probe_sink *sink, bool
 
 /* Puts a copy of values [t0, t0 + n), of so many bytes each, of a column of tokens.  KVF_OK or
  * KVF_E_NOMEM. */
-int put_tokens(struct pen *pen, int column, const void *values, size_t size, int32_t t0, int32_t n);
+int probe_put_tokens(struct pen *pen, int column, const void *values, size_t size, int32_t t0,
+                     int32_t n);
 
 #endif

@@ -429,9 +429,9 @@ static int write_streams(struct recorder *r, int32_t t0, int32_t t1)
         return KVF_OK;
     int err = put_texts(r, t0, n);
     if (!err)
-        err = put_tokens(r->sink.pen, COL_ID, r->id, sizeof *r->id, t0, n);
+        err = probe_put_tokens(r->sink.pen, COL_ID, r->id, sizeof *r->id, t0, n);
     if (!err)
-        err = put_tokens(r->sink.pen, COL_ROLE, r->role, sizeof *r->role, t0, n);
+        err = probe_put_tokens(r->sink.pen, COL_ROLE, r->role, sizeof *r->role, t0, n);
     return err ? err : write_probes(r, false, t0, t1);
 }
 
