@@ -5,7 +5,8 @@
 #include "engine/cuda/attention.cuh"
 #include "engine/cuda/watch.h"
 
-/* Of watch_marks.cu: as gpu_watch_entries.  false: it is not made for this, and nothing was done. */
+/* Of watch_marks.cu: as gpu_watch_entries.  false: it is not made for this, and nothing was done.
+ */
 bool gpu_watch_marks(struct gpu *g, const struct gpu_seen_rows *r, const struct row_cut *cuts,
                      const struct gpu_entry_cells *cells);
 

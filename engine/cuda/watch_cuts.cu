@@ -64,7 +64,9 @@ DEVICE int bin_of(unsigned bits)
 {
     int fine = (int)(bits >> FINE) - (EXACT << (23 - FINE));
     int coarse = (int)(bits >> COARSE) - (EXACT << (23 - COARSE)) + EDGE;
-    return fine >= 0 ? fine + EDGE : coarse > 0 ? coarse : 0;
+    if (fine >= 0)
+        return fine + EDGE;
+    return coarse > 0 ? coarse : 0;
 }
 
 /* As mass_units. */
@@ -126,9 +128,9 @@ DEVICE void each_batch(const struct gpu_seen_rows &in, const row_view &v, int la
         x.apart = step;
 #pragma unroll
         for (int j = 0; j < BATCH; j++) {
-            int at = i + j * step, left = v.n - at;
+            int at = i + j * step, left = at < v.n ? v.n - at : 0;
             four_weights(v, left > 0 ? at : i, p[j]);
-            x.seen |= (left >= FOUR ? 15u : left > 0 ? (1u << left) - 1 : 0) << (j * FOUR);
+            x.seen |= ((1u << (left < FOUR ? left : FOUR)) - 1) << (j * FOUR);
         }
 #pragma unroll 1
         for (int j = 0; j < BATCH && !plain; j++)

@@ -390,55 +390,81 @@ struct marks_case {
     int n_cuts;
 };
 
+/* What the case is made of, as the host knows it. */
+struct marks_scene {
+    const struct marks_case *c;
+    float *p; /* [PER][MANY][MARKS_LD] */
+    int32_t pos[MARKS_LD], until[MARKS_LD];
+    unsigned char chosen[PER * MARKS_LD];
+};
+enum { MARKS_PAGE = 8, MARKS_OLD = MARKED - MANY };
+
+static struct marks_scene make_marks(struct rng *r, const struct marks_case *c)
+{
+    struct marks_scene s = {.c = c, .p = MEM_NEW(float, PER *MANY *MARKS_LD)};
+    for (int i = 0; i < PER * MANY * MARKS_LD; i++)
+        s.p[i] = weight(r, c->kind);
+    for (int i = 0; i < MARKS_LD; i++) {
+        s.pos[i] = c->moved && i < MARKS_OLD ? MARKS_OLD - 1 - i : i;
+        s.until[i] = rng_below(r, 5) == 0 ? (int)rng_below(r, MARKED) : INT32_MAX;
+    }
+    for (int i = 0; i < PER * MARKS_LD; i++)
+        s.chosen[i] = rng_below(r, 3) > 0;
+    return s;
+}
+
+/* The marks of a set, by definition. */
+static void right_marks(const struct marks_scene *s, const struct row_cut *cut, int k,
+                        uint32_t want[PER * MARKS_CAP])
+{
+    for (int i = 0; i < PER * MANY * MARKED; i++) {
+        int g = i / MARKED / MANY, q = i / MARKED % MANY, slot = i % MARKED, t = MARKS_OLD + q;
+        bool seen = slot <= t && (!s->c->leave || s->until[slot] > t)
+                    && (!s->c->pages || s->chosen[g * MARKS_LD + slot / MARKS_PAGE]);
+        float p = s->p[(g * MANY + q) * MARKS_LD + slot];
+        if (seen && row_cut_has(&cut[(g * MANY + q) * s->c->n_cuts + k], p, s->pos[slot]))
+            want[g * MARKS_CAP + s->pos[slot]] = (uint32_t)t;
+    }
+}
+
+static struct gpu_seen_rows marks_rows(struct gpu *gpu, const struct marks_scene *s)
+{
+    static const int32_t n = MARKED, page = MARKS_PAGE;
+    struct gpu_seen_rows rows = {.p = device_copy(gpu, s->p, PER * MANY * MARKS_LD * sizeof *s->p),
+                                 .ld = MARKS_LD};
+    rows.a = (struct gpu_attention){.n_heads = PER, .T = MANY, .pos0 = MARKS_OLD};
+    rows.a.cache = (struct gpu_cache){.heads = 1, .most = MARKED, .ld_slot = MARKS_LD};
+    rows.a.cache.n = device_copy(gpu, &n, sizeof n);
+    rows.a.cache.pos = s->c->moved ? device_copy(gpu, s->pos, sizeof s->pos) : NULL;
+    rows.a.cache.until = s->c->leave ? device_copy(gpu, s->until, sizeof s->until) : NULL;
+    rows.a.page = s->c->pages ? device_copy(gpu, &page, sizeof page) : NULL;
+    rows.a.chosen = device_copy(gpu, s->chosen, sizeof s->chosen);
+    rows.a.ld_chosen = MARKS_LD;
+    return rows;
+}
+
 static void expect_marks(struct gpu *gpu, struct rng *r, const struct marks_case *c)
 {
     static const int top[] = {1, 8, 40, 170};
-    float *p = MEM_NEW(float, PER *MANY *MARKS_LD);
-    int32_t n = MARKED, pos[MARKS_LD], until[MARKS_LD], page = 8;
-    unsigned char chosen[PER * MARKS_LD];
-    for (int i = 0; i < PER * MANY * MARKS_LD; i++)
-        p[i] = weight(r, c->kind);
-    for (int i = 0; i < MARKS_LD; i++) {
-        pos[i] = c->moved && i < MARKED - MANY ? MARKED - MANY - 1 - i : i;
-        until[i] = rng_below(r, 5) == 0 ? (int)rng_below(r, MARKED) : INT32_MAX;
-    }
-    for (int i = 0; i < PER * MARKS_LD; i++)
-        chosen[i] = rng_below(r, 3) > 0;
-    struct gpu_seen_rows rows = {.p = device_copy(gpu, p, PER * MANY * MARKS_LD * sizeof *p),
-                                 .ld = MARKS_LD};
-    rows.a = (struct gpu_attention){.n_heads = PER, .T = MANY, .pos0 = MARKED - MANY};
-    rows.a.cache = (struct gpu_cache){.heads = 1, .most = MARKED, .ld_slot = MARKS_LD};
-    rows.a.cache.n = device_copy(gpu, &n, sizeof n);
-    rows.a.cache.pos = c->moved ? device_copy(gpu, pos, sizeof pos) : NULL;
-    rows.a.cache.until = c->leave ? device_copy(gpu, until, sizeof until) : NULL;
-    rows.a.page = c->pages ? device_copy(gpu, &page, sizeof page) : NULL;
-    rows.a.chosen = device_copy(gpu, chosen, sizeof chosen);
-    rows.a.ld_chosen = MARKS_LD;
+    struct marks_scene s = make_marks(r, c);
+    struct gpu_seen_rows rows = marks_rows(gpu, &s);
     const struct gpu_criteria criteria = {4, c->n_cuts - 4, top, tau};
-    struct row_cut *cuts = gpu_alloc(gpu, (size_t)(PER * MANY * c->n_cuts), sizeof *cuts);
-    size_t size = c->wide ? 4 : 2, bytes = PER * MARKS_CAP * size;
+    size_t n_cuts = (size_t)(PER * MANY * c->n_cuts), bytes = PER * MARKS_CAP * (c->wide ? 4 : 2);
+    struct row_cut *cuts = gpu_alloc(gpu, n_cuts, sizeof *cuts);
     struct gpu_entry_cells cells = {.cap = MARKS_CAP, .n_cuts = c->n_cuts, .wide = c->wide};
-    unsigned char *none = MEM_NEW(unsigned char, PER *MARKS_CAP * 4);
+    unsigned char *none = MEM_NEW(unsigned char, bytes);
     for (int k = 0; k < c->n_cuts; k++)
         cells.last[k] = k == 2 ? NULL : device_copy(gpu, none, bytes);
     gpu_row_cuts(gpu, &rows, &criteria, cuts);
     gpu_watch_entries(gpu, &rows, cuts, &cells);
     device_check(gpu, "marks");
-    struct row_cut *cut = host_copy(gpu, cuts, (size_t)(PER * MANY * c->n_cuts) * sizeof *cut);
+    struct row_cut *cut = host_copy(gpu, cuts, n_cuts * sizeof *cut);
     for (int k = 0; k < c->n_cuts; k++) {
         uint32_t want[PER * MARKS_CAP] = {0};
         int wrong = 0;
-        for (int i = 0; i < PER * MANY * MARKED; i++) {
-            int g = i / MARKED / MANY, q = i / MARKED % MANY, slot = i % MARKED;
-            bool seen = slot <= MARKED - MANY + q && (!c->leave || until[slot] > MARKED - MANY + q)
-                        && (!c->pages || chosen[g * MARKS_LD + slot / page]);
-            if (seen
-                && row_cut_has(&cut[(g * MANY + q) * c->n_cuts + k],
-                               p[(g * MANY + q) * MARKS_LD + slot], pos[slot]))
-                want[g * MARKS_CAP + pos[slot]] = (uint32_t)(MARKED - MANY + q);
-        }
         if (!cells.last[k])
             continue;
+        right_marks(&s, cut, k, want);
         void *got = host_copy(gpu, cells.last[k], bytes);
         for (int i = 0; i < PER * MARKS_CAP; i++)
             wrong += (c->wide ? ((uint32_t *)got)[i] : ((uint16_t *)got)[i]) != want[i];
@@ -446,12 +472,12 @@ static void expect_marks(struct gpu *gpu, struct rng *r, const struct marks_case
         mem_free(got);
         gpu_free(gpu, cells.last[k]);
     }
-    void *const device[] = {(void *)rows.p,       (void *)rows.a.cache.n, rows.a.cache.pos,
-                            rows.a.cache.until,   (void *)rows.a.page,    cuts,
-                            (void *)rows.a.chosen};
+    const void *const device[] = {
+        rows.p, rows.a.cache.n, rows.a.cache.pos, rows.a.cache.until, rows.a.page, rows.a.chosen,
+        cuts};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
-        gpu_free(gpu, device[i]);
-    mem_free(p);
+        gpu_free(gpu, (void *)device[i]);
+    mem_free(s.p);
     mem_free(none);
     mem_free(cut);
 }
