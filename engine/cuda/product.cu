@@ -3,11 +3,11 @@
 #include "engine/cuda/blocks.cuh"
 
 enum {
-    DENSE_ROWS = 4,        /* rows of W that a block computes */
-    MOST_WARPS = 8,        /* that share out the channels of a row */
-    MOST_TOGETHER = 8,     /* rows of x that share what was read of W */
-    SMALL = 1 << 22,       /* weights of a small matrix */
-    SUMS = DENSE_ROWS + 1, /* those of a row of x: the last is the sum of its squares */
+    FEW_ROWS = 4,      /* rows of W that a block computes */
+    MORE_ROWS = 8,     /* the same where that gains (dense_of_rows) */
+    MOST_WARPS = 8,    /* that share out the channels of a row */
+    MOST_TOGETHER = 8, /* rows of x that share what was read of W */
+    SMALL = 1 << 22,   /* weights of a small matrix */
 };
 
 /* The octet of x that goes with octet o; 0 beyond K. */
@@ -47,13 +47,14 @@ DEVICE bool is_normed(int kind, const struct dense_in &in)
     return kind == DENSE_NORMED || (kind != DENSE_PLAIN && in.how.norm);
 }
 
-/* Row j of a group of rows: of W, where the parts lie one below the other.  What activates and what
- * is activated stand one after the other in the group.  Beyond the end the last output is made
+/* Row j of a group of M rows: of W, where the parts lie one below the other.  What activates and
+ * what is activated stand one after the other in the group.  Beyond the end the last output is made
  * again. */
+template <int M>
 DEVICE const uint8_t *dense_row(const struct dense_in &in, bool gated, int group, int j)
 {
-    int per = gated ? DENSE_ROWS / 2 : DENSE_ROWS, all = gated ? in.N / 2 : in.N;
-    int row = group * per + (gated ? j % (DENSE_ROWS / 2) : j);
+    int per = gated ? M / 2 : M, all = gated ? in.N / 2 : in.N;
+    int row = group * per + (gated ? j % (M / 2) : j);
     row = (row < all ? row : all - 1) + (j < per ? 0 : all);
     const struct gpu_matrix *m = in.how.part;
     bool second = in.how.n > 1 && row >= m[0].N;
@@ -66,12 +67,12 @@ DEVICE const uint8_t *dense_row(const struct dense_in &in, bool gated, int group
 }
 
 /* An octet of each row of W. */
-template <int TYPE, int KIND>
+template <int TYPE, int M, int KIND>
 DEVICE void dense_weights(const struct dense_in &in, const uint8_t *const *w, int o,
                           float (*a)[OCTET])
 {
 #pragma unroll
-    for (int j = 0; j < DENSE_ROWS; j++)
+    for (int j = 0; j < M; j++)
         if (KIND == DENSE_ANY)
             load_octet<TYPE>(w[j], o, in.K, a[j]);
         else
@@ -79,8 +80,9 @@ DEVICE void dense_weights(const struct dense_in &in, const uint8_t *const *w, in
 }
 
 /* Adds what octet o of each row of x gives with those of W. */
-template <int ROWS, int KIND>
-DEVICE void dense_add(const struct dense_in &in, int o, const float (*a)[OCTET], float (*sum)[SUMS])
+template <int ROWS, int M, int KIND>
+DEVICE void dense_add(const struct dense_in &in, int o, const float (*a)[OCTET],
+                      float (*sum)[M + 1])
 {
     bool whole = KIND != DENSE_ANY || (in.K % OCTET == 0 && in.ld_x % 4 == 0);
     float norm[OCTET], x[OCTET];
@@ -90,39 +92,40 @@ DEVICE void dense_add(const struct dense_in &in, int o, const float (*a)[OCTET],
     for (int t = 0; t < ROWS; t++) {
         load_x(in.x + (size_t)(t < in.T ? t : in.T - 1) * in.ld_x, o, in.K, whole, x);
         for (int i = 0; is_normed(KIND, in) && i < OCTET; i++) {
-            sum[t][DENSE_ROWS] = fmaf(x[i], x[i], sum[t][DENSE_ROWS]);
+            sum[t][M] = fmaf(x[i], x[i], sum[t][M]);
             x[i] *= norm[i];
         }
 #pragma unroll
         for (int i = 0; i < OCTET; i++)
 #pragma unroll
-            for (int j = 0; j < DENSE_ROWS; j++)
+            for (int j = 0; j < M; j++)
                 sum[t][j] = fmaf(x[i], a[j][i], sum[t][j]);
     }
 }
 
 /* Sum i of row t over the warps of the block. */
-DEVICE float dense_sum(in_shared<float> part, int rows, int t, int i)
+template <int M> DEVICE float dense_sum(in_shared<float> part, int rows, int t, int i)
 {
     float sum = 0;
 #pragma unroll 1
     for (int w = 0; w < (int)blockDim.x / WARP; w++)
-        sum += part[(w * rows + t) * SUMS + i];
+        sum += part[(w * rows + t) * (M + 1) + i];
     return sum;
 }
 
 /* What all products of row t are multiplied with: the rest of the norm. */
+template <int M>
 DEVICE float dense_scale(const struct dense_in &in, in_shared<float> part, int rows, int t)
 {
-    return rsqrtf(dense_sum(part, rows, t, DENSE_ROWS) / (float)in.K + in.how.eps);
+    return rsqrtf(dense_sum<M>(part, rows, t, M) / (float)in.K + in.how.eps);
 }
 
 /* The first group leaves what the norm makes of x. */
-DEVICE void dense_leave(const struct dense_in &in, in_shared<float> part, int rows)
+template <int M> DEVICE void dense_leave(const struct dense_in &in, in_shared<float> part, int rows)
 {
 #pragma unroll 1
     for (int t = 0; t < in.T; t++) {
-        float scale = dense_scale(in, part, rows, t);
+        float scale = dense_scale<M>(in, part, rows, t);
 #pragma unroll 1
         for (int k = (int)threadIdx.x; k < in.K; k += (int)blockDim.x)
             in.how.normed[(size_t)t * (size_t)in.K + (size_t)k] =
@@ -131,68 +134,68 @@ DEVICE void dense_leave(const struct dense_in &in, in_shared<float> part, int ro
 }
 
 /* The sums of the warps become outputs. */
-template <int KIND>
+template <int M, int KIND>
 DEVICE void dense_end(const struct dense_in &in, in_shared<float> part, int rows, int group)
 {
     bool gated = is_gated(KIND, in);
-    int per = gated ? DENSE_ROWS / 2 : DENSE_ROWS, all = gated ? in.N / 2 : in.N;
+    int per = gated ? M / 2 : M, all = gated ? in.N / 2 : in.N;
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < per * in.T; i += (int)blockDim.x) {
-        int t = gated ? i / (DENSE_ROWS / 2) : i / DENSE_ROWS, j = i - t * per;
+        int t = gated ? i / (M / 2) : i / M, j = i - t * per;
         int at = group * per + j;
-        float scale = is_normed(KIND, in) ? dense_scale(in, part, rows, t) : 1;
-        float v = dense_sum(part, rows, t, j) * scale;
+        float scale = is_normed(KIND, in) ? dense_scale<M>(in, part, rows, t) : 1;
+        float v = dense_sum<M>(part, rows, t, j) * scale;
         float *out = in.out + (size_t)t * in.ld_out + (size_t)at;
         if (at >= all)
             continue;
         if (gated)
-            v = activation(v, in.how.gelu) * (dense_sum(part, rows, t, j + per) * scale);
+            v = activation(v, in.how.gelu) * (dense_sum<M>(part, rows, t, j + per) * scale);
         *out = in.how.end == GPU_ADD ? *out + v * in.how.scale : v;
     }
     if (is_normed(KIND, in) && in.how.normed && group == 0)
-        dense_leave(in, part, rows);
+        dense_leave<M>(in, part, rows);
 }
 
-/* A block has a group of DENSE_ROWS rows of W and T <= ROWS rows of x; its warps share out the
+/* A block has a group of M rows of W and T <= ROWS rows of x; its warps share out the
  * octets.  The weights of two octets are on their way at a time, the first ones before x is there.
  */
-template <int TYPE, int ROWS, int KIND>
+template <int TYPE, int ROWS, int M, int KIND>
 __global__ void __launch_bounds__(MOST_WARPS *WARP) dense_kernel(struct dense_in in)
 {
-    SHARED(float, part, MOST_WARPS *ROWS *SUMS);
-    const bool twice = ROWS < MOST_TOGETHER && KIND != DENSE_ANY;
+    SHARED(float, part, MOST_WARPS *ROWS *(M + 1));
+    const bool twice = ROWS * M < FEW_ROWS * MOST_TOGETHER && KIND != DENSE_ANY;
     int last = (in.K + OCTET - 1) / OCTET - 1, o = (int)threadIdx.x, step = (int)blockDim.x;
-    float sum[ROWS][SUMS] = {{0}}, a[DENSE_ROWS][OCTET], b[DENSE_ROWS][OCTET];
-    const uint8_t *w[DENSE_ROWS];
+    float sum[ROWS][M + 1] = {{0}}, a[M][OCTET], b[M][OCTET];
+    const uint8_t *w[M];
 #pragma unroll
-    for (int j = 0; j < DENSE_ROWS; j++)
-        w[j] = dense_row(in, is_gated(KIND, in), (int)blockIdx.x, j);
-    dense_weights<TYPE, KIND>(in, w, o < last ? o : last, a);
+    for (int j = 0; j < M; j++)
+        w[j] = dense_row<M>(in, is_gated(KIND, in), (int)blockIdx.x, j);
+    dense_weights<TYPE, M, KIND>(in, w, o < last ? o : last, a);
     if (twice)
-        dense_weights<TYPE, KIND>(in, w, o + step < last ? o + step : last, b);
+        dense_weights<TYPE, M, KIND>(in, w, o + step < last ? o + step : last, b);
     earlier_done();
     while (o <= last) {
-        dense_add<ROWS, KIND>(in, o, a, sum);
+        dense_add<ROWS, M, KIND>(in, o, a, sum);
         o += step;
         if (twice && o <= last)
-            dense_add<ROWS, KIND>(in, o, b, sum);
+            dense_add<ROWS, M, KIND>(in, o, b, sum);
         o += twice ? step : 0;
         if (o > last)
             break;
-        dense_weights<TYPE, KIND>(in, w, o, a);
+        dense_weights<TYPE, M, KIND>(in, w, o, a);
         if (twice)
-            dense_weights<TYPE, KIND>(in, w, o + step < last ? o + step : last, b);
+            dense_weights<TYPE, M, KIND>(in, w, o + step < last ? o + step : last, b);
     }
 #pragma unroll
     for (int t = 0; t < ROWS; t++)
 #pragma unroll
-        for (int i = 0; i < SUMS; i++) {
-            float all = i < DENSE_ROWS || is_normed(KIND, in) ? warp_sum(sum[t][i]) : 0;
+        for (int i = 0; i <= M; i++) {
+            float all = i < M || is_normed(KIND, in) ? warp_sum(sum[t][i]) : 0;
             if (lane_of_warp() == 0)
-                part[(warp_of_block() * ROWS + t) * SUMS + i] = all;
+                part[(warp_of_block() * ROWS + t) * (M + 1) + i] = all;
         }
     __syncthreads();
-    dense_end<KIND>(in, part, ROWS, (int)blockIdx.x);
+    dense_end<M, KIND>(in, part, ROWS, (int)blockIdx.x);
 }
 
 /* Warps that share out the octets of a row.  Each has some rounds to make where there are many
@@ -208,30 +211,46 @@ static unsigned dense_warps(int N, int K)
 
 /* A small product comes early; the blocks of a large one would stand in the way of those that
  * still read. */
-template <int TYPE, int ROWS, int KIND>
+template <int TYPE, int ROWS, int M, int KIND>
 static void dense_launch(struct gpu *g, const struct dense_in &in)
 {
-    unsigned grid = blocks_for((size_t)in.N, DENSE_ROWS);
+    unsigned grid = blocks_for((size_t)in.N, M);
     unsigned lanes = WARP * dense_warps(in.N, in.K);
     if (in.how.end == GPU_GATED)
-        grid = blocks_for((size_t)in.N / 2, DENSE_ROWS / 2);
-    auto kernel = dense_kernel<TYPE, ROWS, KIND>;
+        grid = blocks_for((size_t)in.N / 2, M / 2);
+    auto kernel = dense_kernel<TYPE, ROWS, M, KIND>;
     if ((size_t)in.N * (size_t)in.K < 4 * SMALL)
         LAUNCH_EARLY(kernel, grid, lanes, 0, g, in);
     else
         LAUNCH(kernel, grid, lanes, 0, g, in);
 }
 
+/* What is read of x and of the norm serves more rows of W, but a lane then needs more registers: on
+ * an H200 that gains with large matrices of bf16, for up to 4 rows of x only behind a norm.  Bits
+ * do not depend on it, as a lane has the same octets. */
+template <int TYPE, int ROWS, int KIND>
+static void dense_of_rows(struct gpu *g, const struct dense_in &in)
+{
+    size_t large = (size_t)SMALL * (ROWS == MOST_TOGETHER ? 4 : 2);
+    if constexpr (TYPE == WEIGHT_BF16 && ROWS > 1
+                  && (KIND == DENSE_NORMED || (ROWS == MOST_TOGETHER && KIND != DENSE_ANY)))
+        if ((size_t)in.N * (size_t)in.K >= large) {
+            dense_launch<TYPE, ROWS, MORE_ROWS, KIND>(g, in);
+            return;
+        }
+    dense_launch<TYPE, ROWS, FEW_ROWS, KIND>(g, in);
+}
+
 template <int TYPE, int KIND> static void dense_of_kind(struct gpu *g, const struct dense_in &in)
 {
     if constexpr (KIND == DENSE_ANY)
-        dense_launch<TYPE, MOST_TOGETHER, KIND>(g, in);
+        dense_of_rows<TYPE, MOST_TOGETHER, KIND>(g, in);
     else if (in.T > 4)
-        dense_launch<TYPE, MOST_TOGETHER, KIND>(g, in);
+        dense_of_rows<TYPE, MOST_TOGETHER, KIND>(g, in);
     else if (in.T > 1)
-        dense_launch<TYPE, 4, KIND>(g, in);
+        dense_of_rows<TYPE, 4, KIND>(g, in);
     else
-        dense_launch<TYPE, 1, KIND>(g, in);
+        dense_of_rows<TYPE, 1, KIND>(g, in);
 }
 
 template <int TYPE> static void dense(struct gpu *g, const struct dense_in &in)

@@ -348,6 +348,20 @@ Test(cuda, products_with_what_they_take_along)
     gpu_close(g);
 }
 
+/* Blocks have more rows of W where a matrix is large, and there are several of x: then as else. */
+Test(cuda, products_of_large_matrices)
+{
+    static const enum weight_type bf16[3] = {WEIGHT_BF16, WEIGHT_BF16, WEIGHT_BF16};
+    static const int half[3] = {1030, 1027, 1}, whole[3] = {2059, 0, 0}, gates[3] = {1033, 1033, 0};
+    struct gpu *g = device_open();
+    struct rng r;
+    rng_init(&r, 9);
+    taken_case(g, &r, bf16, half, 4096, 2, GPU_PUT, true);
+    taken_case(g, &r, bf16, whole, 8200, 5, GPU_ADD, false);
+    taken_case(g, &r, bf16, gates, 8200, 6, GPU_GATED, true);
+    gpu_close(g);
+}
+
 Test(cuda, embeddings)
 {
     enum { N = 9, K = 256, T = 4 };
