@@ -211,13 +211,13 @@ struct gpu_cache {
     void *pool;
     enum kv_type type;
     int heads, D;
+    int most;             /* the host knows: no head has more entries */
     const int32_t *table; /* [heads][ld_table] */
     const int32_t *n;     /* [heads] entries */
     int32_t *pos, *until; /* [heads][ld_slot] as in cache.h; attention takes until NULL: all stay,
                              and reads pos only with log_beta */
     const int32_t *firm;  /* [heads] leading slots of which until is INT32_MAX; NULL: not known */
     int ld_table, ld_slot;
-    int most; /* the host knows: no head has more entries */
 };
 
 /* Stores entry t of each head, for T tokens: key row at k + t * ld + h * D, value at v + t * ld +
