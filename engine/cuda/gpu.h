@@ -260,9 +260,10 @@ struct gpu_newcomer {
     const int32_t *slot;  /* [heads] where the first of them goes; the others follow */
     const int32_t *until; /* [T][heads]; NULL: they stay */
 };
-/* gpu_rmsnorm of each head of queries and keys, gpu_rope of both and gpu_append, where
- * positions are already: in one launch, with the same bits, in qkv as in the cache.  Of n sequences
- * that differ in pointers and in lengths alone: GPU_TOGETHER of them in one launch. */
+/* gpu_rmsnorm of each head of queries and keys, of GPU_MOST_CHANNELS at most, gpu_rope of both and
+ * gpu_append, where positions are already: in one launch, with the same bits, in qkv as in the
+ * cache.  Of n sequences that differ in pointers and in lengths alone: GPU_TOGETHER of them in one
+ * launch. */
 enum { GPU_TOGETHER = 8 };
 void gpu_settle(struct gpu *g, const struct gpu_cache *c, const struct gpu_newcomer *x, int n);
 

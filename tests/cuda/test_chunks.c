@@ -174,7 +174,7 @@ Test(chunks, entries_move_between_chunks, .timeout = 300)
                                          {"local:sinks=2", 40, NULL, true, 500, NULL},
                                          {"duo:recent=9,sinks=3", 0, "duo", true, 500, NULL},
                                          {"wgkv-snapkv:chunk=300", 90, "wgkv", true, 500, NULL}};
-    for (size_t i = 0; i < sizeof leaving / sizeof *leaving; i += (size_t)stride(2))
+    for (size_t i = 0; i < sizeof leaving / sizeof *leaving; i += (size_t)stride(4))
         same_prompts_of(&leaving[i], 1050);
 }
 
