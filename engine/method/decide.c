@@ -321,6 +321,7 @@ static int reserve_keeps(struct method_state *s, int n_threads)
     s->n_keeps = s->keep ? n_threads : 0;
     return s->keep ? KVF_OK : KVF_E_NOMEM;
 }
+
 int method_remove(struct method_state *s, struct cache *c, int layer, int head,
                   const unsigned char *gone)
 {
