@@ -197,7 +197,7 @@ Test(chunks, entries_move_by_one_copy, .timeout = 120)
 /* Layers with windows, whose entries leave while a chunk runs; angles of their own; wide norms. */
 Test(chunks, families, .timeout = 300)
 {
-    for (int i = 0; i < 17; i += stride(6)) {
+    for (int i = 0; i < 17; i += stride(8)) {
         char model[4096];
         snprintf(model, sizeof model, "%s", family_path(i));
         const struct run run = {"full", 0, NULL, true, CHUNK, model};

@@ -247,11 +247,11 @@ static void text_of(const struct method *row, char *out, size_t cap)
              row->read->all ? "" : ":page=4");
 }
 
-/* Steps of all rows that stay there are compared below, too: one in seven is enough but in the
+/* Steps of all rows that stay there are compared below, too: one in ten is enough but in the
  * long tests. */
 Test(session, every_method_decides_alike, .timeout = 400)
 {
-    int n = 0, step = stride(7);
+    int n = 0, step = stride(10);
     for (const struct method *m = method_presets; m->name; m++, n++) {
         if (n % step)
             continue;
@@ -569,7 +569,7 @@ Test(session, refuses_heads_that_are_too_wide, .timeout = 60)
  * rows, beside which they are made where something is recorded. */
 Test(session, fast_sums_are_near, .timeout = 240)
 {
-    for (int i = 0; i < 16; i += stride(3)) {
+    for (int i = 0; i < 16; i += stride(5)) {
         static const char *const probes[] = {NULL, "paper", "full"};
         struct run run = {tiny_path(i % 8),
                           i % 2 ? "full" : "window",
