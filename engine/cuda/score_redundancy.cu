@@ -2,6 +2,7 @@
  * (engine/method/score_redundancy.c): entries are numbered in order of time, and keys are of length
  * 1. */
 #include "engine/cuda/score.cuh"
+#include "engine/cuda/tensor.cuh"
 
 enum {
     TILE = PAGE_SLOTS, /* rows, and columns, of cosines that a block works out at once */
@@ -54,41 +55,55 @@ template <class KV> __global__ void scale_kernel(struct asked a, struct redundan
     x.scale[place] = square > 0 ? 1.0 / sqrt(square) : 0;
 }
 
-/* Channel d of the entry of rank i; 0 where there is none. */
+/* The key of an entry and what makes it a unit one: 0 where there is none, and any key. */
+template <class KV> struct unit_key {
+    const KV *key; /* [D][PAGE_SLOTS] */
+    double scale;
+};
+
+/* That of the entry of rank i in a head that has some. */
 template <class KV>
-DEVICE float unit_of(const struct asked &a, const struct redundancy &x, int at, int i, int d)
+DEVICE unit_key<KV> key_of(const struct asked &a, const struct redundancy &x, int at, int i)
 {
     size_t first = (size_t)at * (size_t)a.h.cache.ld_slot;
-    if (i >= a.h.n[at] || d >= a.h.cache.D)
-        return 0;
-    int slot = a.h.order[first + (size_t)i];
-    const KV *keys = page_keys<KV>(a.h.cache, at, slot / PAGE_SLOTS);
-    float v = kv_value(keys, (size_t)(d * PAGE_SLOTS + slot % PAGE_SLOTS));
-    return (float)((double)v * x.scale[first + (size_t)slot]);
+    int n = a.h.n[at], slot = a.h.order[first + (size_t)(i < n ? i : n - 1)];
+    return {page_keys<KV>(a.h.cache, at, slot / PAGE_SLOTS) + slot % PAGE_SLOTS,
+            i < n ? x.scale[first + (size_t)slot] : 0};
 }
 
-/* Cosines of MINE rows from r0 on with MINE columns from c0 on, for each lane of a tile. */
-template <class KV>
-DEVICE void cosines(const struct asked &a, const struct redundancy &x, int at, int r0, int c0,
-                    float (*sum)[MINE])
+/* Channel d of it, of D. */
+template <class KV> DEVICE float unit_of(const unit_key<KV> &k, int d, int D)
 {
-    SHARED(float, rows, TILE *STEP);
-    SHARED(float, columns, TILE *STEP);
+    return d < D ? (float)((double)kv_value(k.key, (size_t)d * PAGE_SLOTS) * k.scale) : 0;
+}
+
+/* Cosines of MINE rows with MINE columns, for each lane of a tile.  A lane reads channels of one
+ * key of the rows and of one of the columns, those of its number modulo TILE. */
+template <class KV>
+DEVICE void cosines(const unit_key<KV> &row, const unit_key<KV> &column, int D, float (*sum)[MINE])
+{
+    SHARED_FOURS(float, rows, TILE *STEP);
+    SHARED_FOURS(float, columns, TILE *STEP);
     int id = (int)threadIdx.x, r = id / (TILE / MINE) * MINE, c = id % (TILE / MINE) * MINE;
     for (int j = 0; j < MINE * MINE; j++)
         sum[j / MINE][j % MINE] = 0;
-    for (int d0 = 0; d0 < a.h.cache.D; d0 += STEP) {
-        for (int i = id; i < TILE * STEP; i += LANES) {
-            rows[i] = unit_of<KV>(a, x, at, r0 + i % TILE, d0 + i / TILE);
-            columns[i] = unit_of<KV>(a, x, at, c0 + i % TILE, d0 + i / TILE);
+    for (int d0 = 0; d0 < D; d0 += STEP) {
+#pragma unroll
+        for (int k = 0; k < TILE * STEP / LANES; k++) {
+            int i = k * LANES + id, d = d0 + i / TILE;
+            rows[i] = unit_of(row, d, D);
+            columns[i] = unit_of(column, d, D);
         }
         __syncthreads();
-        for (int d = 0; d < STEP && d0 + d < a.h.cache.D; d++)
+#pragma unroll
+        for (int d = 0; d < STEP; d++) {
+            float u[MINE], v[MINE];
+            shared_four(rows, (unsigned)(d * TILE + r), u);
+            shared_four(columns, (unsigned)(d * TILE + c), v);
 #pragma unroll
             for (int j = 0; j < MINE * MINE; j++)
-                sum[j / MINE][j % MINE] = fmaf(rows[d * TILE + r + j / MINE],
-                                               columns[d * TILE + c + j % MINE],
-                                               sum[j / MINE][j % MINE]);
+                sum[j / MINE][j % MINE] = fmaf(u[j / MINE], v[j % MINE], sum[j / MINE][j % MINE]);
+        }
         __syncthreads();
     }
 }
@@ -104,12 +119,13 @@ __global__ void __launch_bounds__(LANES) near_kernel(struct asked a, struct redu
     size_t first = (size_t)at * (size_t)a.h.cache.ld_slot;
     if (!a.due[at] || r0 >= n)
         return;
+    unit_key<KV> row = key_of<KV>(a, x, at, r0 + id % TILE);
     if (id < TILE)
         best[id] = -1;
     for (int c0 = (n - 1) / TILE * TILE; c0 >= 0 && open; c0 -= TILE) {
         float sum[MINE][MINE];
         bool waits[MINE];
-        cosines<KV>(a, x, at, r0, c0, sum);
+        cosines(row, key_of<KV>(a, x, at, c0 + id % TILE), a.h.cache.D, sum);
         for (int j = 0; j < MINE; j++)
             waits[j] = r0 + r + j < n && best[r + j] < 0;
         __syncthreads(); /* all know which rows are open */
@@ -140,7 +156,7 @@ __global__ void __launch_bounds__(CHANNELS) sum_kernel(struct asked a, struct re
     for (int d = (int)threadIdx.x; a.due[at] && d < D; d += CHANNELS) {
         double sum = 0;
         for (int i = 0; i < a.h.n[at]; i++)
-            sum += (double)unit_of<KV>(a, x, at, i, d);
+            sum += (double)unit_of(key_of<KV>(a, x, at, i), d, D);
         x.sum[(size_t)at * (size_t)D + (size_t)d] = sum;
     }
 }
@@ -154,11 +170,12 @@ template <class KV> __global__ void mean_kernel(struct asked a, struct redundanc
         return;
     size_t first = place - (size_t)i;
     const double *sum = x.sum + (size_t)at * (size_t)D;
+    unit_key<KV> own = key_of<KV>(a, x, at, i);
     double all = 0, less = 0;
     for (int j = 0; j < a.h.n[at]; j++)
         less += x.near[first + (size_t)j] == i ? (double)x.cosine[first + (size_t)j] : 0;
     for (int d = 0; d < D; d++) {
-        double u = (double)unit_of<KV>(a, x, at, i, d);
+        double u = (double)unit_of(own, d, D);
         all += u * (sum[d] - u);
     }
     x.r[place] = (float)((all - less) / a.h.n[at]);
