@@ -3,8 +3,9 @@
 
 usage: resources.py [--nvcc PATH] [--arch 80,90,100] [--dim D] [FILE ...]
 
-Compiles engine/cuda/*.cu, or these files, for each architecture with --resource-usage and keeps nothing.  Lanes of a block are those of its
-launch; dynamic shared memory is that for heads of D channels (128), or of as many as the kernel is made for, with four query heads to a KV head.  Occupancy is the share of the lanes of a
+Compiles engine/cuda/*.cu, or these files, for each architecture with --resource-usage and keeps nothing.  Lanes of a block
+are those of __launch_bounds__, else those of the LAUNCH; dynamic shared memory is that for heads of D channels (128), or of
+as many as the kernel is made for, with four query heads to a KV head.  Occupancy is the share of the lanes of a
 multiprocessor that blocks of this kernel can fill at once.
 """
 import argparse
@@ -14,34 +15,70 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 # Of a multiprocessor: registers, lanes, blocks, bytes of shared memory; CUDA C++ Programming Guide, table of compute capabilities.
 MACHINE = {"80": (65536, 2048, 32, 164 << 10), "90": (65536, 2048, 32, 228 << 10), "100": (65536, 2048, 32, 228 << 10)}
-LANES = {"product_kernel": 128, "join_kernel": 128, "append_kernel": 128, "embed_kernel": 128, "values_kernel": 128,
-         "cut_kernel": 64, "scores_kernel": 128, "keydiff_kernel": 64, "share_kernel": 32, "keys_kernel": 128,
-         "drop_kernel": 128, "embed_learn_kernel": 32, "bounds_kernel": 128, "possible_kernel": 128, "block_kernel": 128,
-         "largest_kernel": 128, "count_kernel": 128, "moments_kernel": 128, "turn_kernel": 128, "logit_kernel": 64,
-         "sum_kernel": 128, "greedy_kernel": 32, "all_kernel": 32, "tensor_kernel": 128,
-         "tensor_forward_kernel": 128, "tensor_queries_kernel": 128, "tensor_keys_kernel": 128, "cuts_kernel": 512,
-         "watch_entries_kernel": 128, "tensor_scores_kernel": 128}  # the others have 256
 DYNAMIC = {"keydiff_kernel": 1, "scores_kernel": 16, "prompt_kernel": 32}  # rows of D floats
 FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-Xcompiler", "-Wno-unknown-pragmas", "-I.", "-Ibase/include", "-Ilibtrace/include",
-         "--resource-usage", "-c", "-o", os.devnull]
+         "--resource-usage", "--keep", "-c", "-o", os.devnull]
 
 
-def report(nvcc, arch, path):
-    """(kernel with its template arguments, registers, shared bytes, spilled bytes)"""
-    done = subprocess.run([nvcc, f"-arch=sm_{arch}", *FLAGS, path], cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{path}, sm_{arch}: {done.stderr}")
-    text = subprocess.run(["c++filt"], input=done.stdout + done.stderr, capture_output=True, text=True, check=True).stdout
-    for part in text.split("Compiling entry function '")[1:]:
-        name = re.sub(r"^void ", "", part[:part.index("'")])
-        name = re.sub(r"\(.*", "", name).replace("unsigned short", "half")
+def number(text, names):
+    """The value of a sum, product or quotient of numbers and names; names: [(name, what it is)], the one told last counts."""
+    for _ in range(8):
+        text = re.sub(r"[A-Za-z_]\w*", lambda m: f"({dict(names).get(m[0], m[0])})", text)
+        if re.fullmatch(r"[\d\s()+*/-]+", text):
+            return int(eval(text.replace("/", "//")))
+    return None
+
+
+def read(path):
+    with open(os.path.join(ROOT, path)) as file:
+        return file.read()
+
+
+def lanes_of_launch(path, kernel, dim):
+    """Lanes of the LAUNCH of the kernel, or of the variable that it is given to."""
+    if kernel == "values_kernel":  # a lane for each channel in whole warps: the launch knows the channels
+        return (dim + 31) // 32 * 32
+    text = read(path)
+    before = "".join(map(read, ["engine/cuda/device.cuh", *re.findall(r'#include "(engine/cuda/\w+\.cuh)"', text)]))
+    inner = r"\([^()]*\)|<[^<>]*>"  # brackets with none inside
+    for used in re.finditer(rf"\b{kernel}\b(?!\()", text):
+        start = text.rfind(";", 0, used.start()) + 1
+        given = re.search(r"auto (\w+) =", text[start:used.start()])
+        call = re.compile(rf"LAUNCH(?:_EARLY)?\({given[1] if given else kernel}\b").search(text, start)
+        if not call:
+            continue
+        rest = text[call.end():call.end() + 400]
+        while re.search(inner, rest):
+            rest = re.sub(inner, "", rest)
+        names = re.findall(r"\b([A-Z_]\w*) = ([^,;{}]*?)\s*(?=[,}]|/\*)", before + text[:call.start()])
+        lanes = number(rest.split(",")[2], names)
+        if lanes:
+            return lanes
+    sys.exit(f"{path}: the lanes of {kernel} are neither in __launch_bounds__ nor in a LAUNCH that can be read")
+
+
+def report(nvcc, arch, path, dim):
+    """(kernel with its template arguments, lanes, registers, shared bytes, spilled bytes)"""
+    with tempfile.TemporaryDirectory() as kept:
+        command = [nvcc, f"-arch=sm_{arch}", *FLAGS, "--keep-dir", kept, path]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{path}, sm_{arch}: {done.stderr}")
+        with open(glob.glob(os.path.join(kept, "*.ptx"))[0]) as file:
+            bounds = dict(re.findall(r"\.entry (\w+)\([^)]*\)\s*\.maxntid (\d+)", file.read()))
+    for part in (done.stdout + done.stderr).split("Compiling entry function '")[1:]:
+        symbol = part[:part.index("'")]
+        name = subprocess.run(["c++filt", symbol], capture_output=True, text=True, check=True).stdout.strip()
+        name = re.sub(r"\(.*", "", re.sub(r"^void ", "", name)).replace("unsigned short", "half")
+        lanes = int(bounds.get(symbol, 0)) or lanes_of_launch(path, name.split("<")[0], dim)
         spill = sum(map(int, re.findall(r"(\d+) bytes spill", part)))
         shared = re.search(r"(\d+) bytes smem", part)
-        yield name, int(re.search(r"Used (\d+) registers", part)[1]), int(shared[1]) if shared else 0, spill
+        yield name, lanes, int(re.search(r"Used (\d+) registers", part)[1]), int(shared[1]) if shared else 0, spill
 
 
 def dynamic(name, dim):
@@ -81,16 +118,15 @@ def main():
     rows = {}
     for arch in args.arch.split(","):
         for path in files:
-            for name, registers, shared, spill in report(args.nvcc, arch, path):
-                short = name.split("<")[0]
+            for name, lanes, registers, shared, spill in report(args.nvcc, arch, path, args.dim):
                 shared += dynamic(name, args.dim)
-                share = occupancy(arch, LANES.get(short, 256), registers, shared)
-                rows.setdefault((name, shared), {})[arch] = f"{registers}, {share:.0%}" + (f", spills {spill} B" if spill else "")
+                share = occupancy(arch, lanes, registers, shared)
+                rows.setdefault((name, lanes, shared), {})[arch] = f"{registers}, {share:.0%}" + (f", spills {spill} B" if spill else "")
     archs = args.arch.split(",")
     print("| kernel | lanes | shared memory, B | " + " | ".join(f"sm_{a}: registers, occupancy" for a in archs) + " |")
     print("|---" * (3 + len(archs)) + "|")
-    for (name, shared), cells in sorted(rows.items()):
-        print(f"| `{name}` | {LANES.get(name.split('<')[0], 256)} | {shared:,} | " + " | ".join(cells.get(a, "") for a in archs) + " |")
+    for (name, lanes, shared), cells in sorted(rows.items()):
+        print(f"| `{name}` | {lanes} | {shared:,} | " + " | ".join(cells.get(a, "") for a in archs) + " |")
 
 
 if __name__ == "__main__":
