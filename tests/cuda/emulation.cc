@@ -35,18 +35,33 @@ static std::vector<unsigned> order; /* in which the lanes of a block go on, anew
 static size_t turn;
 static const std::function<void()> *body;
 static const char *kernel_name = "";
-static uint64_t warp_values[MAX_LANES];
+/* What lanes give to their warps, for every second collective: a lane that comes to the next one
+ * leaves what others may not have read yet. */
+static uint64_t warp_values[2][MAX_LANES];
+static warp_words warp_rooms[2][MAX_LANES];
 static int any_true;
 static uint64_t random_state = 1;
 static int n_faults;
 static std::string first_fault;
 
-unsigned draw(unsigned n) /* splitmix64 */
+const std::vector<float> half_values = [] {
+    std::vector<float> f(1 << 16);
+    for (unsigned i = 0; i < f.size(); i++)
+        f[i] = half_to_float((uint16_t)i);
+    return f;
+}();
+
+static inline uint64_t splitmix()
 {
     uint64_t z = random_state += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (unsigned)(((z ^ z >> 31) >> 32) * n >> 32);
+    return z ^ z >> 31;
+}
+
+unsigned draw(unsigned n)
+{
+    return (unsigned)((splitmix() >> 32) * n >> 32);
 }
 
 /* The line of the source that the address is of, as addr2line says; its number without that. */
@@ -240,15 +255,28 @@ int wait_block(int line, int any)
     any_true |= any != 0;
     current->kind = 0;
     wait(AT_BLOCK, line);
-    return (int)current->given;
+    return current->any;
+}
+
+/* Gives the value of the current lane to its warp; what the warp gave, from its first lane on. */
+template <class T> static const T *give(T (*rooms)[MAX_LANES], int line, const T &mine)
+{
+    T *room = rooms[current->meeting++ % 2];
+    unsigned me = current->now.lane;
+    room[me] = mine;
+    current->kind = 1;
+    wait(AT_WARP, line);
+    return room + me / 32 * 32;
 }
 
 const uint64_t *wait_warp(int line, uint64_t v)
 {
-    current->given = v;
-    current->kind = 1;
-    wait(AT_WARP, line);
-    return &warp_values[current->now.lane / 32 * 32];
+    return give(warp_values, line, v);
+}
+
+const warp_words *wait_warp_words(int line, const warp_words &mine)
+{
+    return give(warp_rooms, line, mine);
 }
 
 void wait_warp_barrier(int line)
@@ -272,7 +300,6 @@ static bool release_warp(unsigned first)
     if (!all_at(first, 32, AT_WARP))
         return false;
     for (unsigned i = first; i < first + 32; i++) {
-        warp_values[i] = lanes[i].given;
         lanes[i].now.warp += lanes[i].kind == 2;
         lanes[i].state = READY;
     }
@@ -294,7 +321,7 @@ static bool release_block(unsigned n)
     for (unsigned i = 0; first && i < n; i++) {
         if (lanes[i].state == DONE)
             continue;
-        lanes[i].given = (uint64_t)any_true;
+        lanes[i].any = any_true;
         lanes[i].now.block++;
         lanes[i].state = READY;
     }
@@ -302,10 +329,15 @@ static bool release_block(unsigned n)
     return first != nullptr;
 }
 
+/* One number draws for two places. */
 static void shuffle(std::vector<unsigned> &v)
 {
-    for (size_t i = v.size(); i > 1; i--)
-        std::swap(v[i - 1], v[draw((unsigned)i)]);
+    uint64_t z = 0;
+    unsigned *at = v.data();
+    for (size_t i = v.size(); i > 1; i--, z >>= 32) {
+        z = i % 2 == v.size() % 2 ? splitmix() : z;
+        std::swap(at[i - 1], at[(z & UINT32_MAX) * i >> 32]);
+    }
 }
 
 static void begin_block(dim3 block, unsigned n)
@@ -316,6 +348,7 @@ static void begin_block(dim3 block, unsigned n)
         lane *l = &lanes[i];
         l->thread = {i % block.x, i / block.x % block.y, i / block.x / block.y};
         l->now = {i, 0, 0};
+        l->meeting = 0;
         l->state = READY;
     }
 }

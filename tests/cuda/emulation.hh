@@ -86,9 +86,10 @@ struct lane {
     uint3 thread;
     clock now;
     int state;
-    int line, kind; /* of the barrier or collective at which it waits */
-    uint64_t given; /* to a collective */
-    bool waited;    /* for what came before its kernel (earlier_done) */
+    int line, kind;   /* of the barrier or collective at which it waits */
+    int any;          /* what a barrier of the block has found */
+    unsigned meeting; /* collectives of its warp so far */
+    bool waited;      /* for what came before its kernel (earlier_done) */
     void *stack;
 };
 
@@ -144,7 +145,13 @@ template <class... P> void kernel_is(const char *name, void (*kernel)(P...))
 }
 void fault(const char *what, const char *array, size_t index, const clock *other, void *at);
 int wait_block(int line, int any);               /* __syncthreads; the OR of any */
-const uint64_t *wait_warp(int line, uint64_t v); /* what the 32 lanes gave */
+/* What the 32 lanes gave: there until the one that asks comes to its next collective. */
+const uint64_t *wait_warp(int line, uint64_t v);
+/* The same for as many words as a product of tensor cores takes. */
+struct warp_words {
+    uint32_t of[12];
+};
+const warp_words *wait_warp_words(int line, const warp_words &mine);
 void wait_warp_barrier(int line);
 
 /* The history of one element of shared memory in this block. */

@@ -28,39 +28,16 @@ inline copies &copies_of_lane()
     return c;
 }
 
-/* What each lane of the warp gives, N words. */
-template <int N> struct warp_words {
-    uint32_t of[32][N];
-};
-template <int N> warp_words<N> exchange(int line, const uint32_t *mine)
+extern const std::vector<float> half_values; /* of all halves */
+inline float half_of(uint32_t bits)
 {
-    warp_words<N> w;
-    for (int k = 0; k < N; k += 2) {
-        const uint64_t *all = wait_warp(line, mine[k] | (uint64_t)mine[k + 1] << 32);
-        for (int i = 0; i < 32; i++) {
-            w.of[i][k] = (uint32_t)all[i];
-            w.of[i][k + 1] = (uint32_t)(all[i] >> 32);
-        }
-    }
-    return w;
+    return half_values[bits];
 }
 
-inline float half_of(uint32_t word, int which)
-{
-    static const std::vector<float> known = [] {
-        std::vector<float> f(1 << 16);
-        for (unsigned i = 0; i < f.size(); i++)
-            f[i] = half_to_float((uint16_t)i);
-        return f;
-    }();
-    return known[word >> 16 * which & 0xffff];
-}
-
-inline warp_words<4> rows_of_warp(int line, in_shared<uint4> row)
+inline const warp_words *rows_of_warp(int line, in_shared<uint4> row)
 {
     uint4 piece = row[0];
-    const uint32_t words[] = {piece.x, piece.y, piece.z, piece.w};
-    return exchange<4>(line, words);
+    return wait_warp_words(line, {{piece.x, piece.y, piece.z, piece.w}});
 }
 } // namespace emulated
 
@@ -119,19 +96,19 @@ inline void shared_set_four(in_shared<float> a, unsigned i, const float x[4])
 
 inline void load_matrices(uint32_t m[4], in_shared<uint4> row, int line = __builtin_LINE())
 {
-    emulated::warp_words<4> w = emulated::rows_of_warp(line, row);
+    const emulated::warp_words *w = emulated::rows_of_warp(line, row);
     unsigned lane = emulated::current->now.lane % 32;
     for (unsigned k = 0; k < 4; k++)
-        m[k] = w.of[8 * k + lane / 4][lane % 4];
+        m[k] = w[8 * k + lane / 4].of[lane % 4];
 }
 inline void load_matrices_turned(uint32_t m[4], in_shared<uint4> row, int line = __builtin_LINE())
 {
-    emulated::warp_words<4> w = emulated::rows_of_warp(line, row);
+    const emulated::warp_words *w = emulated::rows_of_warp(line, row);
     unsigned lane = emulated::current->now.lane % 32, column = lane / 4;
     for (unsigned k = 0; k < 4; k++) {
         m[k] = 0;
         for (unsigned i = 0; i < 2; i++) {
-            uint32_t word = w.of[8 * k + lane % 4 * 2 + i][column / 2];
+            uint32_t word = w[8 * k + lane % 4 * 2 + i].of[column / 2];
             m[k] |= (word >> 16 * (column % 2) & 0xffff) << 16 * i;
         }
     }
@@ -139,9 +116,9 @@ inline void load_matrices_turned(uint32_t m[4], in_shared<uint4> row, int line =
 
 namespace emulated
 {
-inline float bf16_of(uint32_t word, int which)
+inline float bf16_of(uint32_t bits)
 {
-    return from_bits<float>((uint64_t)(word >> 16 * which & 0xffff) << 16);
+    return from_bits<float>((uint64_t)bits << 16);
 }
 inline uint32_t to_bf16_bits(float f)
 {
@@ -149,20 +126,22 @@ inline uint32_t to_bf16_bits(float f)
     return f == f ? (u + 0x7fff + (u >> 16 & 1)) >> 16 : 0x7fff;
 }
 
-/* C += A B with halves that `of` reads. */
+/* C += A B with halves that `of` reads, each once, by the lane that has it. */
 template <class F>
 void multiply_by(int line, float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1, F of)
 {
-    const uint32_t both[] = {b0, b1};
-    warp_words<4> A = exchange<4>(line, a);
-    warp_words<2> B = exchange<2>(line, both);
+    const uint32_t words[] = {a[0], a[1], a[2], a[3], b0, b1};
+    warp_words mine;
+    for (int i = 0; i < 12; i++)
+        mine.of[i] = (uint32_t)to_bits(of(words[i / 2] >> 16 * (i % 2) & 0xffff));
+    const warp_words *all = wait_warp_words(line, mine);
     int lane = (int)(current->now.lane % 32);
     for (int i = 0; i < 4; i++) {
-        int column = lane % 4 * 2 + i % 2;
+        const warp_words *A = all + lane / 4 * 4, *B = all + (lane % 4 * 2 + i % 2) * 4;
         for (int k = 0; k < 16; k++) {
-            uint32_t x = A.of[lane / 4 * 4 + k % 8 / 2][i / 2 + k / 8 * 2];
-            uint32_t y = B.of[column * 4 + k % 8 / 2][k / 8];
-            c[i] = fmaf(of(x, k % 2), of(y, k % 2), c[i]);
+            uint32_t x = A[k % 8 / 2].of[2 * (i / 2 + k / 8 * 2) + k % 2];
+            uint32_t y = B[k % 8 / 2].of[8 + k / 8 * 2 + k % 2];
+            c[i] = fmaf(from_bits<float>(x), from_bits<float>(y), c[i]);
         }
     }
 }
