@@ -122,24 +122,31 @@ def lives(members, tokens, end, grace, asks=None):
     return out
 
 
-def kaplan_meier(known, n):
-    """(S(n), sum of d / (r (r - d)) below n) of lives (a, c); NaN where nobody can tell"""
-    S, G = Fraction(1), Fraction(0)
-    for x in range(-1, n):
-        risk, died = sum(a >= x and c > x for a, c in known), sum(a == x and c > x for a, c in known)
-        if S and not risk:
-            return np.nan, np.nan
+def at_age(known, x):
+    """of lives (a, c): how many are at risk at age x, and how many of them end there"""
+    risk = [a for a, c in known if a >= x and c > x]
+    return len(risk), risk.count(x)
+
+
+def kaplan_meier(known, to):
+    """(S(n), sum of d / (r (r - d)) below n) of lives (a, c) for n = 0 ... to; NaN from where nobody can tell"""
+    S, G, out = Fraction(1), Fraction(0), []
+    for x in range(-1, to):
+        risk, died = at_age(known, x)
+        if not risk:
+            return out + [(np.nan, np.nan)] * (to - x)
         if died == risk:
-            return 0., np.nan
+            return out + [(0., np.nan)] * (to - x)
         S, G = S * Fraction(risk - died, risk), G + Fraction(died, risk * (risk - died))
-    return float(S), float(G)
+        out.append((float(S), float(G)))
+    return out
 
 
 def restricted_mean(known, h):
     """the sum of S(n) below h, and the root of the sum of A(x)^2 d / (r (r - d)), A(x) what the sum has above x"""
-    S, variance = [kaplan_meier(known, n)[0] for n in range(h)], 0.
+    S, variance = [s for s, _ in kaplan_meier(known, h - 1)], 0.
     for x in range(-1, h - 1):
-        risk, died = sum(a >= x and c > x for a, c in known), sum(a == x and c > x for a, c in known)
+        risk, died = at_age(known, x)
         left = sum(S[x + 1:])
         if died and left:
             variance += left**2 * died / (risk * (risk - died))

@@ -38,8 +38,8 @@ def by_hand(lives, followed, b, at_least):
     low, high = wilson(exits, at_risk)
     epsilon = exits / at_risk
     beta = [(1 - x)**(1 / b) for x in (epsilon, high, low)]
-    start = kaplan_meier(lives, 0)[0]
-    over = [kaplan_meier(lives, n)[0] / start - beta[0]**n / (1 - epsilon) for n in range(1, end + 1)]
+    start, *after = [s for s, _ in kaplan_meier(lives, end)]
+    over = [s / start - beta[0]**n / (1 - epsilon) for n, s in enumerate(after, 1)]
     return [b, at_risk, exits, epsilon, low, high, *beta, 1 / (1 - epsilon), least[0], *least[2], least[1], (1 - least[0])**(1 / b),
             np.nanmax(over), 1 + int(np.nanargmax(over))]
 

@@ -142,7 +142,7 @@ def check_curve(name, m, space="query", skip=False, grace=5, follow=0, at_least=
         for known, end, open_ in heads + [(pooled, most, torn)]:
             follows = sorted((end - 1 - i - grace for i in tokens), reverse=True)
             to = follows[at_least - 1] if len(follows) >= at_least and not open_ else -2
-            S = [brute.kaplan_meier(known, n) for n in range(to + 1)] if to >= 0 else []
+            S = brute.kaplan_meier(known, to) if to >= 0 else []
             S = S[:next((n for n, x in enumerate(S) if np.isnan(x[0])), len(S))]
             half = next((n for n, x in enumerate(S) if x[0] < .5), None)
             halves[0 if half is not None else 1 if S else 2] += 1
