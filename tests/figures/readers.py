@@ -17,6 +17,14 @@ def paeth(a, b, c):
     return a if pa <= pb and pa <= pc else b if pb <= pc else c
 
 
+def guessed(kind, x, above, c):
+    """The bytes of a row of which those before and above were taken away."""
+    for i, v in enumerate(x):
+        a, b, d = (x[i - c] if i >= c else 0), above[i], (above[i - c] if i >= c else 0)
+        x[i] = (v + ((a + b) // 2 if kind == 3 else paeth(a, b, d))) & 255
+    return x
+
+
 def png(data):
     """Pixels [h][w][channels] of 8 bits and a dictionary of the texts."""
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
@@ -35,16 +43,17 @@ def png(data):
     assert depth == 8
     c = {0: 1, 2: 3, 4: 2, 6: 4}[colour]
     rows = np.frombuffer(zlib.decompress(body), np.uint8).reshape(h, 1 + c * w)
-    out, above = np.zeros((h, c * w), np.uint8), [0] * (c * w)
+    out, above = np.zeros((h, c * w), np.uint8), np.zeros(c * w, np.uint8)
     for y in range(h):
-        kind, x = rows[y, 0], rows[y, 1:].tolist()
-        if kind == 2:
-            x = [(v + b) & 255 for v, b in zip(x, above)]
+        kind, x = rows[y, 0], rows[y, 1:]
+        if kind == 1:
+            x = np.cumsum(x.reshape(w, c), 0, np.uint8).reshape(-1)
+        elif kind == 2:
+            x = x + above
         elif kind:
-            for i, v in enumerate(x):
-                a, b, d = (x[i - c] if i >= c else 0), above[i], (above[i - c] if i >= c else 0)
-                x[i] = (v + (a if kind == 1 else (a + b) // 2 if kind == 3 else paeth(a, b, d))) & 255
-        out[y], above = x, x
+            x = guessed(kind, x.tolist(), above.tolist(), c)
+        out[y] = x
+        above = out[y]
     return out.reshape(h, w, c), text
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import expect, finish  # noqa: E402
+from readers import png  # noqa: E402
 
 
 KVFATE, MAKE, DRAW, TABLES = sys.argv[1:5]
@@ -185,34 +186,9 @@ def side_by_side(folder, kvf):
 # ---- maps over tokens and steps
 
 def rgba(data):
-    """Pixels [h][w][4] of an RGBA or RGB PNG without interlace."""
-    import struct
-    import zlib
-    w, h, depth, colour = struct.unpack(">IIBB", data[16:26])
-    body, at = b"", 8
-    while at < len(data):
-        n, kind = struct.unpack_from(">I4s", data, at)
-        body += data[at + 8:at + 8 + n] if kind == b"IDAT" else b""
-        at += 12 + n
-    k = {2: 3, 6: 4}[colour]
-    assert depth == 8
-    raw = np.frombuffer(zlib.decompress(body), np.uint8).reshape(h, 1 + k * w)
-    out = np.zeros((h, k * w), np.int64)
-    for y in range(h):
-        kind, line = raw[y, 0], raw[y, 1:].astype(np.int64)
-        up = out[y - 1] if y else np.zeros(k * w, np.int64)
-        if kind in (0, 2):
-            out[y] = line + (up if kind == 2 else 0)
-        else:
-            for i in range(k * w):
-                a = out[y, i - k] if i >= k else 0
-                b, c = up[i], up[i - k] if i >= k else 0
-                pa, pb, pc = abs(b - c), abs(a - c), abs(a + b - 2 * c)
-                guess = a if kind == 1 else (a + b) // 2 if kind == 3 else a if pa <= pb and pa <= pc else b if pb <= pc else c
-                out[y, i] = (line[i] + guess) & 255
-        out[y] &= 255
-    out = out.reshape(h, w, k)
-    return out if k == 4 else np.concatenate([out, np.full((h, w, 1), 255)], 2)
+    """Pixels [h][w][4] of an RGBA or RGB PNG."""
+    out = png(data)[0].astype(np.int64)
+    return out if out.shape[2] == 4 else np.concatenate([out, np.full((*out.shape[:2], 1), 255)], 2)
 
 
 def box_means(cell, seen, w, h):
