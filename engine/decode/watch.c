@@ -20,7 +20,8 @@ void session_on_row(struct session *s, attn_row_fn fn, void *ctx)
 static int slots_for(const struct session *s, int more)
 {
     int n = cache_longest(s->cache), stride = 64;
-    int beside = s->twin ? cache_longest(s->twin->cache) : 0; /* rows of the twin come, too */
+    /* Rows of the twin come, too, which takes a token before this session makes room for it. */
+    int beside = s->twin ? cache_longest(s->twin->cache) + 1 : 0;
     n = (n > beside ? n : beside) + more;
     while (stride < n / 8)
         stride *= 2;

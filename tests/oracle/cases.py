@@ -157,6 +157,10 @@ FIXED = [
                      "gates": "write"}),
     ("h2o", {"prompt": 130, "n": 20, "budget": 70, "given": {"every": 7}, "model": 1, "seed": 7}),
     ("window", {"prompt": 129, "n": 20, "budget": 65, "given": {"sinks": 3, "slack": 2}, "model": 2, "seed": 8}),
+    # The full cache that runs ahead has one entry more than the pages of the prompt hold.
+    ("mass-greedy", {"prompt": 64, "n": 12, "budget": 20, "given": {}, "model": 1, "seed": 10, "force": True}),
+    ("mass-greedy", {"prompt": 128, "n": 12, "budget": 40, "given": {"every": 4}, "model": 2, "seed": 11, "force": True}),
+    ("next-topk", {"prompt": 64, "n": 12, "budget": 20, "given": {}, "model": 4, "seed": 12, "force": True}),
     ("snapkv", {"prompt": 200, "n": 20, "budget": 128, "given": {"chunk": 70, "window": 8}, "model": 1, "seed": 9}),
 ]
 
