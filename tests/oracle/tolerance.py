@@ -14,6 +14,7 @@ import methods_window
 WEIGHT = 3e-5  # relative
 COSINE = 3e-6
 LENGTH = 5e-6  # relative
+ORDER = 1e-6  # of weights whose sums are added up in another order, relative
 MOMENTS = 2e-5  # of an expected logit, relative
 UNIT = 2.0**-44  # weights of a window are added in whole units
 SHARE = 1e-4  # of a layer's part in all places
@@ -99,9 +100,10 @@ def given(run, p, layer, head, alive, C, score):
 
 
 def remaining_mass(run, p, layer, head, alive, C, score):
-    """what was received so far, taken from a total that a plan holds in f32"""
+    """what was received so far, taken from a total that a plan holds in f32, and whose run added up weights in another order
+    where the window of a model had let entries leave"""
     total = run.twin.rows[layer][list(methods_window.query_heads(run, head))].sum(axis=(0, 1))[C]
-    return WEIGHT * score + 2.0**-23 * total
+    return WEIGHT * score + ORDER * total
 
 
 def expected_attention(run, p, layer, head, alive, C, score):
