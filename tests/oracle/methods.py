@@ -77,7 +77,7 @@ def decide(name, p, run, layer, head, newest, share):
     score, error = scored(name, p, run, layer, head, C)
     order = lowest_first(score, p["tie"] == "older")
     cut = Cut(name, alive, score, error, set(order[excess + p["every"] - 1 :]))
-    cut.open = tolerance.exchangeable(name, cut.score, error, cut.kept, error)
+    cut.open = tolerance.exchangeable(name, p, cut.score, error, cut.kept, error)
     return {head: cut}
 
 
@@ -95,9 +95,9 @@ def decide_together(name, p, run, heads, newest, share):
     safe, rest = allocation.dealt_out(scores, int(p.get("floor", 0) * places / len(heads)), places, p["tie"] == "older")
     cuts = [Cut(name, a, scores[i], errors[i], {j for g, j in safe | rest if g == i}) for i, a in enumerate(alive)]
     contested = [{j: scores[i][j] for g, j in rest if g == i} for i in range(len(heads))]
-    open_ = any(tolerance.exchangeable(name, cut.score, errors[i], contested[k], errors[k])
+    open_ = any(tolerance.exchangeable(name, p, cut.score, errors[i], contested[k], errors[k])
                 for i, cut in enumerate(cuts) for k in range(len(heads)) if k != i)
-    open_ |= any(tolerance.exchangeable(name, c.score, c.error, c.kept, c.error) for c in cuts)
+    open_ |= any(tolerance.exchangeable(name, p, c.score, c.error, c.kept, c.error) for c in cuts)
     for cut in cuts:
         cut.open = open_
     return dict(zip(heads, cuts))
@@ -121,7 +121,7 @@ def decide_rounds(name, p, run, heads, newest, share):
     left = allocation.rounds([lowest_first(s, p["tie"] == "older") for s in scores], p["fraction"], held - limit)
     cuts = [Cut(name, a, s, e, set(stay)) for a, s, e, stay in zip(alive, scores, errors, left)]
     for cut in cuts:
-        cut.open = tolerance.exchangeable(name, cut.score, cut.error, cut.kept, cut.error)
+        cut.open = tolerance.exchangeable(name, p, cut.score, cut.error, cut.kept, cut.error)
     return dict(zip(heads, cuts))
 
 

@@ -130,12 +130,13 @@ def of(name, *args):
     return ERRORS.get(name, received)(*args)
 
 
-def exchangeable(name, cut, error_cut, kept, error_kept):
+def exchangeable(name, p, cut, error_cut, kept, error_kept):
     """Whether f32 may exchange an entry cut for one kept.  Equal scores are no such case: they are the same maximum,
     seen by neighbours, and the larger position stays; but counts that are equal may each be off by one, and lengths
-    that are equal are so before rounding."""
+    that are equal are so before rounding, as are means of all weights of a row."""
     if not cut or not kept:
         return False
+    unequal = name in UNEQUAL or p.get("pool", 1) > 1 and p.get("pool-kind") == "avg"
     gap = np.array(list(kept.values()))[:, None] - np.array(list(cut.values()))
     both = np.array([error_kept[j] for j in kept])[:, None] + np.array([error_cut[j] for j in cut])
-    return bool(((gap <= both) & ((gap != 0) | (name in UNEQUAL) & (both > 0))).any())
+    return bool(((gap <= both) & ((gap != 0) | unequal & (both > 0))).any())
