@@ -347,12 +347,12 @@ static const char *why_failed(const struct run *u, int err)
                : kvf_strerror(err);
 }
 
-/* Why the run ended too soon; a device that failed says so itself. */
+/* Why the run ended too soon; a device that failed, or that has no room, says so itself. */
 static void say_failed(const struct run *u, int err, struct kvf_diag *d)
 {
     const char *out = u->out ? u->out : "run";
     engine_said(u->r.engine, err, d);
-    if (err == KVF_E_BACKEND && u->out && d->text[0])
+    if ((err == KVF_E_BACKEND || err == KVF_E_NOMEM) && u->out && d->text[0])
         kvf_diag_prefix(d, "%s: what was recorded is kept, and --resume goes on with it", out);
     else if (d->text[0])
         kvf_diag_prefix(d, "%s", out);
