@@ -1,40 +1,22 @@
 #!/usr/bin/env python3
-"""The program on an emulated device against the same on the processor, and what it says of devices that cannot be used.
+"""The program on an emulated device against the same on the processor.  What it says of devices that fail is in tests/gpu/failures.py.
 
 usage: test_program.py KVFATE_EMULATED FOLDER_OF_TINY_MODELS KVFATE"""
 import json
 import os
 import re
-import subprocess
 import sys
-import tempfile
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-import check  # noqa: E402
-from check import expect  # noqa: E402
+import device_runs
+from device_runs import TEXT, check, expect, losses, path, read, told, train_data
 
 EMULATED, MODELS, KVFATE = map(os.path.abspath, sys.argv[1:4])
-work = tempfile.TemporaryDirectory(prefix="kvfate-device-")
 MODEL = os.path.join(MODELS, "tiny4.gguf")
-PROMPT = ["-m", MODEL, "--raw", "-p", "She sells sea shells by the sea shore. " * 4]
-
-
-def path(name):
-    return os.path.join(work.name, name)
+PROMPT = ["-m", MODEL, "--raw", "-p", TEXT * 4]
 
 
 def run(exe, argv, device=""):
-    """The portable kernels of the processor: those that a device sums like."""
-    r = subprocess.run([exe, *map(str, argv)], capture_output=True, timeout=120,
-                       env={**os.environ, "KVFATE_CPU_MASK": "0", "KVF_EMULATED": device})
-    r.said = r.stderr.decode("utf-8", "replace")
-    expect("emulation" not in r.said, "the emulation found a fault", argv, r.said)
-    return r
-
-
-def read(name):
-    with open(name, "rb") as f:
-        return f.read()
+    return device_runs.run(exe, argv, {"KVF_EMULATED": device})
 
 
 def both(name, argv, out=None):
@@ -47,12 +29,6 @@ def both(name, argv, out=None):
         answers.append(read(to[1]) if out and r.returncode == 0 else r.stdout)
     expect(answers[0] == answers[1] and answers[0], f"{name}: the device answers otherwise", *(a[:400] for a in answers))
     return answers[0]
-
-
-def refused(name, argv, device, code, *words):
-    r = run(EMULATED, argv, device)
-    ok = r.returncode == code and r.said.count("\n") == 1 and not r.stdout
-    expect(ok and all(w in r.said for w in words), name, r.returncode, r.said, words)
 
 
 def answers_are_equal():
@@ -101,37 +77,11 @@ def devices():
     expect("emulated device" in said and "13.0" in said, "for people", said)
 
 
-def none_to_use():
-    argv = ["logits", *PROMPT, "-o", path("none.npy"), "--device", "cuda"]
-    refused("no driver", argv, "driver=0", 1, "no NVIDIA driver", "--device cpu")
-    refused("an old driver", argv, "driver=12040", 1, "too old", "CUDA 12.4", "13.0")
-    refused("no device", argv, "devices=0", 1, "no device", "--device cpu")
-    refused("no bf16", argv, "major=7", 1, "7.0", "bf16", "--device cpu")
-    refused("no room for the weights", argv, "memory=40960", 1, "no room for the weights", "--device cpu")
-    refused("no room for a session", argv, "memory=700000", 1, "no room for a session", "--device cpu")
-    refused("no device for derivatives", ["saliency", *PROMPT, "--device", "cuda"], "devices=0", 1, "no device", "--device cpu")
-    refused("no room for both directions", ["saliency", *PROMPT, "--device", "cuda"], "memory=40960", 1, "on the device")
-    refused("no room for a pass", ["saliency", *PROMPT, "--device", "cuda", "--exact"], "memory=700000", 1, "on the device")
-    refused("8 bits", [*argv, "--kv-type", "q8_0"], "", 2, "q8_0", "f16")
+def what_it_lacks():
+    told("8 bits", run(EMULATED, ["logits", *PROMPT, "-o", path("none.npy"), "--device", "cuda", "--kv-type", "q8_0"]), "q8_0", "f16", code=2)
     expect(not os.path.exists(path("none.npy")), "a failure leaves no file")
-    r = run(EMULATED, ["logits", *PROMPT, "-o", path("auto.npy"), "--device", "auto"], "driver=0")
-    expect(r.returncode == 0 and "takes the processor: there is no NVIDIA driver" in r.said, "auto without a device", r.said)
     r = run(EMULATED, ["logits", *PROMPT, "-o", path("auto.npy"), "--device", "auto"])
-    expect(r.returncode == 0 and "takes CUDA device 0" in r.said, "auto with one", r.said)
-
-
-def nothing_of_the_trace_is_lost():
-    """A device that fails in the middle: what was recorded is as that of the processor, which goes on with it."""
-    argv = ["run", *PROMPT, "-n", 90, "--ignore-eos", "--exact", "--method", "window", "-B", 24, "--probes", "lean", "-q", "-o"]
-    run(KVFATE, [*argv, path("whole.kvf")])
-    # 112 tokens in a chunk, then 30 or so by themselves: the first block of 128 is on the disk by then
-    r = run(EMULATED, [*argv, path("lost.kvf"), "--device", "cuda"], "lost=2200")
-    expect(r.returncode == 1 and r.said.count("\n") == 1 and "unspecified launch failure" in r.said and "--resume" in r.said, "a lost device", r.returncode, r.said)
-    expect(os.path.exists(path("lost.kvf.unfinished")) and not os.path.exists(path("lost.kvf")), "what was recorded is kept",
-           os.listdir(work.name))
-    r = run(KVFATE, [*argv, path("lost.kvf"), "--resume"])
-    expect(r.returncode == 0, "--resume", r.said)
-    expect(read(path("lost.kvf")) == read(path("whole.kvf")), "resumed on the processor it has the bytes of one run")
+    expect(r.returncode == 0 and "takes CUDA device 0" in r.said, "auto", r.said)
 
 
 def numbers(text):
@@ -156,20 +106,8 @@ def derivatives_by_entries():
         alike(f"saliency, {precision}", *map(numbers, rows), share)
 
 
-def train_data():
-    name = path("train.txt")
-    with open(name, "w", encoding="utf-8") as f:
-        f.write("".join(f" = Title {i} = \n" + f" The {i} grey cats of the house sleep .\n" * 12 for i in range(12)))
-    return name
-
-
-def losses(name):
-    lines = [json.loads(x) for x in read(name + ".log.jsonl").splitlines()]
-    return [x["loss"] for x in lines if "loss" in x], [x["norm"] for x in lines if "norm" in x]
-
-
-def trainings(name, argv, out, launches, precisions=((["--exact"], 1e-4), ([], 5e-2))):
-    """The same losses of both, from the command line to the file; what a device leaves that is lost after so many launches is taken up."""
+def trainings(name, argv, out, precisions=((["--exact"], 1e-4), ([], 5e-2))):
+    """The same losses of both, from the command line to the file."""
     argv = [*argv, "-m", MODEL, "--data", train_data(), "--length", 24, "-t", 1, "--check-every", 0, "--save-every", 1, "--steps", 2, "-o"]
     run(KVFATE, [*argv, path(f"cpu-{out}")])
     for words, share in precisions:
@@ -178,28 +116,18 @@ def trainings(name, argv, out, launches, precisions=((["--exact"], 1e-4), ([], 5
         expect(r.returncode == 0, f"{name} --device cuda", r.said)
         for a, b in zip(losses(path(f"cpu-{out}")), losses(gpu)):
             alike(f"{name} {words}", a, b, share)
-    lost = path(f"lost-{out}")
-    more = ["--device", "cuda", "--exact"]
-    r = run(EMULATED, [*argv, lost, *more], f"lost={launches}")
-    expect(r.returncode == 1 and r.said.count("failed") == 1, f"{name}: a lost device", r.returncode, r.said)
-    expect(os.path.exists(lost + ".state") and len(losses(lost)[0]) == 1, f"{name}: the first step was kept", os.listdir(work.name))
-    r = run(KVFATE, [*argv, lost])
-    expect(r.returncode == 2 and "computed" in r.said, f"{name}: the processor does not go on with it", r.returncode, r.said)
-    r = run(EMULATED, [*argv, lost, *more])
-    expect(r.returncode == 0 and read(lost) == read(path(f"1-{out}")), f"{name}: taken up it has the bytes of one run", r.said)
 
 
 def derivatives():
     derivatives_by_entries()
-    trainings("train", ["train", "--method", "trimkv:M=8,lr=1e-2"], "g.safetensors", 190)
-    trainings("tune", ["tune", "--method", "window", "-B", 16, "--lr", "1e-3"], "m.gguf", 160)
-    trainings("tune --rank", ["tune", "--method", "window", "-B", 16, "--rank", 2, "--lr", "1e-2"], "a.safetensors", 220, [(["--exact"], 1e-4)])
+    trainings("train", ["train", "--method", "trimkv:M=8,lr=1e-2"], "g.safetensors")
+    trainings("tune", ["tune", "--method", "window", "-B", 16, "--lr", "1e-3"], "m.gguf")
+    trainings("tune --rank", ["tune", "--method", "window", "-B", 16, "--rank", 2, "--lr", "1e-2"], "a.safetensors", [(["--exact"], 1e-4)])
 
 
 answers_are_equal()
 rounds_apart()
 devices()
 derivatives()
-none_to_use()
-nothing_of_the_trace_is_lost()
+what_it_lacks()
 check.finish()

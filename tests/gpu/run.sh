@@ -1,27 +1,46 @@
 #!/bin/sh
 # run.sh - builds the CUDA kernels and holds them against the reference on this machine's device.
 #
-# usage: tests/gpu/run.sh [-e] [-t SECONDS] [BUILD]        (540, build-gpu)
+# usage: tests/gpu/run.sh [-e] [-t SECONDS] [-o PARTS] [-n NAMES] [BUILD]        (540, all, all, build-gpu)
 #
 # Needs the toolkit (nvcc, compute-sanitizer) and a device; without a device it ends with 77 and says
 # so.  What cannot be built here is taken as it lies in BUILD.  After the build it takes SECONDS at
-# most, so that it can be the whole of a call that is cut off.  First memcheck looks at the smallest
-# runs of graphs and sessions; then all tests run, side by side; then memcheck and racecheck look at
-# all of them, as far as time goes.  The end is a table of all parts, what failed in them, and how
+# most, so that it can be the whole of a call that is cut off.  Its parts, in their order:
+#   first      memcheck of the smallest runs of graphs and sessions
+#   tests      all programs of tests, side by side
+#   failures   no driver, no memory, a lost device, a full disk: what the program says and keeps
+#   memcheck   all programs again, as far as time goes
+#   racecheck  the same
+# -o and -n choose parts and programs, with commas between; what is left of the time is dealt out to
+# the checkers that are still to come.  The end is a table of all parts, what failed in them, and how
 # many graphs were built for how many shapes, whatever happened before; logs lie in BUILD/gpu-logs.
 # -e: the tests of the emulated device instead (BUILD: build), to see this file run.
 set -u
 cd "$(dirname "$0")/../.."
 emulated=
 seconds=540
-while getopts et: option; do
+parts="first tests failures memcheck racecheck"
+names="graph session chunks products attention prompt step decisions heads gates scores redundancy reads expected watch train losses
+       pass writing"
+while getopts et:o:n: option; do
     case $option in
     e) emulated=1 ;;
     t) seconds=$OPTARG ;;
+    o) parts=$(echo "$OPTARG" | tr , ' ') ;;
+    n) names=$(echo "$OPTARG" | tr , ' ') ;;
     *) exit 2 ;;
     esac
 done
 shift $((OPTIND - 1))
+for part in $parts; do
+    case $part in
+    first | tests | failures | memcheck | racecheck) ;;
+    *)
+        echo "run.sh: no part '$part': first, tests, failures, memcheck, racecheck" >&2
+        exit 2
+        ;;
+    esac
+done
 kind=gpu cuda=enabled build=build-gpu
 [ -z "$emulated" ] || kind=cuda cuda=disabled build=build
 build=${1:-$build}
@@ -29,15 +48,13 @@ if [ -z "$emulated" ] && ! nvidia-smi -L 2>/dev/null; then
     echo "run.sh: this machine has no CUDA device: nothing was tested" >&2
     exit 77
 fi
-names="graph session chunks products attention prompt step decisions heads gates scores redundancy reads expected watch train losses
-       pass"
 tests="$build/tests/$kind/test_${kind}_"
 
 # ---- the build
 
 make() {
     [ -e "$build/build.ninja" ] || meson setup "$build" --buildtype=release -Dcuda=$cuda
-    ninja -C "$build" # all, for the models that whole runs need
+    ninja -C "$build" all ${emulated:+tests/cuda/kvfate_emulated} # all, for the models that whole runs need
 }
 mkdir -p "$build"
 logs="$build/gpu-logs"
@@ -139,6 +156,31 @@ side_by_side() {
         tell "$1" "$name"
     done
 }
+# fail: what the program says and keeps when a device fails, a row for each kind of failure
+fail() {
+    limit=$(left)
+    [ "$limit" -lt 240 ] || limit=240
+    if [ "$limit" -lt 60 ]; then
+        row "failures" "left out: no time is left"
+        return
+    fi
+    program="$build/cli/kvfate" tools="$build/tests/gpu" status=0
+    [ -z "$emulated" ] || program="$build/tests/cuda/kvfate_emulated" tools=
+    timeout -k 5 "$limit" python3 tests/gpu/failures.py "$program" "$KVF_TINY" $tools >"$logs/failures.log" 2>&1 || status=$?
+    grep '^|' "$logs/failures.log" >>"$logs/table"
+    case $status in
+    0) ;;
+    124 | 137) row "failures" "not through in $limit s" ;;
+    *)
+        failed=1
+        row "failures" "FAILED: $(tail -1 "$logs/failures.log")"
+        { echo "failures:" && grep -v '^|' "$logs/failures.log" | head -12 | sed 's/^/    /'; } >>"$logs/failures"
+        ;;
+    esac
+}
+asked() { # whether a part is
+    case " $parts " in *" $1 "*) ;; *) return 1 ;; esac
+}
 finish() {
     trap - EXIT INT TERM
     echo
@@ -164,9 +206,11 @@ check="compute-sanitizer --target-processes all --error-exitcode 1 --require-cud
 looks=
 if [ -n "$emulated" ]; then
     check=
+elif ! asked first && ! asked memcheck && ! asked racecheck; then
+    : # nobody asks for it
 elif command -v compute-sanitizer >/dev/null; then
-    run .first 60 "$check --tool memcheck" graph 'graph/replays*'
     looks=1
+    run .first 60 "$check --tool memcheck" graph 'graph/replays*'
     if grep -q 'not supported' "$logs/graph.first.log"; then
         looks=
         row "compute-sanitizer" "refuses this machine: it was left out"
@@ -176,14 +220,20 @@ elif command -v compute-sanitizer >/dev/null; then
 else
     row "compute-sanitizer" "is not installed: it was left out"
 fi
-if [ -n "$looks$emulated" ]; then
+if asked first && [ -n "$looks$emulated" ]; then
     run .small 60 "${check:+$check --tool memcheck}" graph 'graph/@(shapes_change|what_is*|steps_are*)' &
     run .smallest 60 "${check:+$check --tool memcheck}" session 'session/@(forks*|steps_together_have*)' &
     wait
     tell .small graph
     tell .smallest session
 fi
-side_by_side "" 180 ""
-for tool in ${looks:+memcheck racecheck}; do
-    side_by_side ".$tool" 180 "$check --tool $tool"
-done
+! asked tests || side_by_side "" 180 ""
+! asked failures || fail
+if [ -n "$looks" ] && asked memcheck; then
+    share=$(left)
+    ! asked racecheck || share=$((share / 2))
+    side_by_side .memcheck "$share" "$check --tool memcheck"
+fi
+if [ -n "$looks" ] && asked racecheck; then
+    side_by_side .racecheck "$(left)" "$check --tool racecheck"
+fi

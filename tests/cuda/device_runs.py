@@ -1,0 +1,58 @@
+"""What tests of the program on a device share: how it is run, their files, and what they look for in what it said.
+
+An emulated device is what the environment variable KVF_EMULATED says (emulation.hh)."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import check  # noqa: E402
+from check import expect  # noqa: E402
+
+work = tempfile.TemporaryDirectory(prefix="kvfate-device-")
+TEXT = "She sells sea shells by the sea shore. "
+LIMIT = 120  # seconds of a run
+
+
+def path(name):
+    return os.path.join(work.name, name)
+
+
+def read(name):
+    with open(name, "rb") as f:
+        return f.read()
+
+
+def environment(more):
+    """The portable kernels of the processor: those that a device sums like."""
+    return {**os.environ, "KVFATE_CPU_MASK": "0", **more}
+
+
+def judged(r, argv):
+    r.said = r.stderr.decode("utf-8", "replace")
+    expect("emulation" not in r.said, "the emulation found a fault", argv, r.said)
+    return r
+
+
+def run(exe, argv, env=None, **more):
+    return judged(subprocess.run([exe, *map(str, argv)], capture_output=True, timeout=LIMIT, env=environment(env or {}), **more), argv)
+
+
+def told(name, r, *words, code=1):
+    """One sentence that has the words, and nothing on the standard output."""
+    ok = r.returncode == code and r.said.count("\n") == 1 and not r.stdout
+    return expect(ok and all(w in r.said for w in words), name, r.returncode, r.said, words)
+
+
+def train_data():
+    name = path("train.txt")
+    with open(name, "w", encoding="utf-8") as f:
+        f.write("".join(f" = Title {i} = \n" + f" The {i} grey cats of the house sleep .\n" * 12 for i in range(12)))
+    return name
+
+
+def losses(name):
+    lines = [json.loads(x) for x in read(name + ".log.jsonl").splitlines()]
+    return [x["loss"] for x in lines if "loss" in x], [x["norm"] for x in lines if "norm" in x]
