@@ -1,0 +1,328 @@
+/* Sessions that are fed together remember of their attention what each remembers alone: sums, rows
+ * of windows and what was chosen by them, whatever the lengths, the methods and the number of those
+ * that are beside it. */
+#include "engine/decode/session.h"
+#include "engine/method/elsewhere.h"
+#include "tests/cuda/outcome.h"
+#include "tests/engine/golden.h"
+
+/* Steps: more than any window has rows, so that those of the prompt are gone. */
+enum { MOST = 13, STEPS = 4, LONGEST = 75 };
+
+/* More than one launch takes remember rows.  Heads are short in the first session and in the last,
+ * and of two pages in between.  The second has nothing to remember, one reads by pages, and of two
+ * somebody else looks at the rows, too. */
+static const struct member {
+    const char *method;
+    int budget, prompt;
+    const char *gates; /* those of a file, for a model of theirs; NULL: none */
+    bool watched;
+} members[MOST] = {
+    {"h2o", 20, 24, NULL, false},
+    {"full", 0, 40, NULL, false},
+    {"snapkv:window=3,every=2", 64, 66, NULL, false},
+    {"quest:page=4,dense=0", 24, 42, NULL, true},
+    {"h2o", LONGEST + STEPS, LONGEST, NULL, false},
+    {"rkv:window=3,every=2", 18, 28, NULL, false},
+    {"gkv:window=2,every=2", 17, 26, NULL, false},
+    {"tova", 20, 33, NULL, false},
+    {"snapkv:window=3,group=max", 21, 29, NULL, true},
+    {"wgkv-snapkv:local=5,window=2,fraction=0.2", 18, 30, "wgkv", false},
+    {"h2o:every=3,group=mean", 19, 27, NULL, false},
+    {"tova", 16, 22, NULL, false},
+    {"h2o", 17, 25, NULL, false},
+};
+
+/* What came of a session: logits and decisions of all steps, and what is remembered behind them. */
+struct told {
+    struct outcome o;
+    double *memory;
+    size_t n_memory, room;
+    int strange; /* rows that saw other entries than were read */
+};
+
+static void put(struct told *x, double number)
+{
+    if (x->n_memory == x->room) {
+        x->memory = mem_grow(x->memory, x->room, 2 * x->room + 512, sizeof *x->memory);
+        x->room = 2 * x->room + 512;
+    }
+    x->memory[x->n_memory++] = number;
+}
+
+static void on_row(void *ctx, const struct attn_row *row)
+{
+    struct told *x = ctx;
+    int read = 0;
+    bool more = false;
+    put(x, row->t);
+    put(x, row->seen);
+    put(x, (double)row->lse);
+    for (int i = 0; i < row->n; i++) {
+        bool own = !row->visible || row->visible[i];
+        put(x, (double)row->p[i]);
+        read += own;
+        more |= !own && row->p[i] != 0;
+    }
+    x->strange += more || row->seen != read;
+}
+
+/* Row w of query head q: what it gave the entries that were there.  Returns the sum. */
+static double put_row(struct told *x, const struct elsewhere_evidence *e, size_t q, int w,
+                      const struct cache_head *head)
+{
+    size_t at = q * (size_t)e->ring + (size_t)w;
+    double sum = 0;
+    put(x, e->row_t[at]);
+    put(x, e->row_n[at]);
+    put(x, (double)e->row_lse[at]);
+    for (int i = 0; i < head->n; i++) {
+        float weight = head->pos[i] <= e->row_t[at] ? e->rows[at * (size_t)e->cap + (size_t)i] : 0;
+        put(x, (double)weight);
+        sum += (double)weight;
+    }
+    return sum;
+}
+
+/* Of a query head whose KV head it is.  The newest row is the last query's, and each row gives 1 in
+ * all, so that sums from which nothing has left are as many as queries. */
+static void put_head(struct told *x, const struct elsewhere_evidence *e, size_t q,
+                     const struct cache_head *head, int fed, const char *what)
+{
+    double sum = 0, newest = 0;
+    for (int i = 0; e->sum && i < head->n; i++) {
+        put(x, e->sum[q * (size_t)e->cap + (size_t)i]);
+        sum += e->sum[q * (size_t)e->cap + (size_t)i];
+    }
+    if (e->sum && head->n == fed)
+        cr_expect(le(dbl, fabs(sum - fed), 1e-3), "%s: sums of query head %zu", what, q);
+    for (int w = 0; e->rows && w < e->ring && w < e->n_rows[q]; w++) {
+        double row = put_row(x, e, q, w, head);
+        newest = w == (e->n_rows[q] - 1) % e->ring ? row : newest;
+        cr_expect(ge(int, e->row_t[q * (size_t)e->ring + (size_t)w], fed - e->ring), "%s", what);
+    }
+    if (e->rows)
+        cr_expect(le(dbl, fabs(newest - 1), 1e-4), "%s: a row of query head %zu", what, q);
+}
+
+static void remember(struct told *x, const struct engine *e, struct session *s, const char *what)
+{
+    const struct cache *c = session_cache(s);
+    const struct elsewhere_evidence all = elsewhere_evidence(session_method(s), c);
+    const struct model_config *m = &e->config;
+    int G = m->n_heads, per = G / m->n_kv_heads;
+    cr_expect(zero(int, x->strange), "%s: rows of what was not read", what);
+    for (int q = 0; q < m->n_layers * G; q++) {
+        const struct cache_head head = cache_view(c, q / G, q % G / per);
+        put_head(x, &all, (size_t)q, &head, session_length(s), what);
+        for (int i = 0; all.gate && i < head.n; i++)
+            put(x, (double)all.gate[(size_t)(q / per * all.cap + i)]);
+    }
+}
+
+/* Sessions behind their prompts, of which forks are fed. */
+struct crowd {
+    struct engine *e;
+    struct batch *batch;
+    const struct member *who[MOST];
+    struct gates *gates[MOST];
+    struct session *origin[MOST];
+    int n;
+};
+
+static void add(struct crowd *c, const struct member *m, const int32_t *ids)
+{
+    struct kvf_diag d = {""};
+    struct choice of = choose(m->method, method_unbudgeted(m->method) ? 0 : m->budget);
+    c->gates[c->n] = m->gates ? open_gates(c->e, m->gates) : NULL;
+    struct session_options opt = {.method = &of.row,
+                                  .params = &of.params,
+                                  .gates = c->gates[c->n],
+                                  .kv_type = c->e->exact ? KV_F32 : KV_F16,
+                                  .cap = m->prompt + STEPS};
+    cr_assert(zero(int, session_create(c->e, &opt, &c->origin[c->n], &d)), "%s: %s", m->method,
+              d.text);
+    cr_assert(zero(int, session_prompt(c->origin[c->n], ids, m->prompt, NULL, NULL)));
+    c->who[c->n++] = m;
+}
+
+static struct crowd open_crowd(const char *path, const struct backend *backend, bool exact)
+{
+    struct kvf_diag d = {""};
+    struct engine_options opt = {.exact = exact, .n_threads = 1, .backend = backend};
+    struct crowd c = {.n = 0};
+    device_needed();
+    cr_assert(zero(int, engine_open(path, &opt, &c.e, &d)), "%s", d.text);
+    cr_assert(zero(int, batch_create(c.e, MOST, &c.batch)));
+    return c;
+}
+
+/* gated: the model is the one that gates are made for. */
+static struct crowd gather(const char *path, const struct backend *backend, bool exact, bool gated)
+{
+    struct crowd c = open_crowd(path, backend, exact);
+    int32_t ids[LONGEST + MOST];
+    for (int i = 0; i < LONGEST + MOST; i++)
+        ids[i] = (i * i + 3) % c.e->config.vocab;
+    for (int i = 0; i < MOST; i++)
+        if (gated || !members[i].gates)
+            add(&c, &members[i], ids + i);
+    return c;
+}
+
+static void part(struct crowd *c)
+{
+    for (int i = 0; i < c->n; i++) {
+        session_destroy(c->origin[i]);
+        gates_close(c->gates[i]);
+    }
+    batch_destroy(c->batch);
+    engine_close(c->e);
+}
+
+/* Steps of the first n, together or one after the other. */
+static void feed(const struct crowd *c, int n, bool together, struct told *told)
+{
+    struct kvf_diag d = {""};
+    struct session *s[MOST];
+    size_t V = (size_t)c->e->config.vocab;
+    int32_t id[MOST];
+    for (int i = 0; i < n; i++) {
+        told[i] = (struct told){.o = {.logits = MEM_NEW(float, STEPS *V), .n_logits = STEPS * V}};
+        cr_assert(zero(int, session_fork(c->origin[i], NULL, &s[i], &d)), "%s", d.text);
+        session_on_evict(s[i], on_evict, &told[i].o);
+        if (c->who[i]->watched)
+            session_on_row(s[i], on_row, &told[i]);
+    }
+    for (int t = 0; t < STEPS; t++) {
+        for (int i = 0; i < n; i++)
+            id[i] = (int32_t)((size_t)(t * 7 + i) % V);
+        if (together)
+            cr_assert(zero(int, batch_step(c->batch, s, n, id)));
+        for (int i = 0; !together && i < n; i++)
+            cr_assert(zero(int, session_step(s[i], id[i])));
+        for (int i = 0; i < n; i++)
+            memcpy(told[i].o.logits + (size_t)t * V, session_logits(s[i]), V * sizeof(float));
+    }
+    for (int i = 0; i < n; i++) {
+        remember(&told[i], c->e, s[i], c->who[i]->method);
+        session_destroy(s[i]);
+    }
+}
+
+static void drop(struct told *x, int n)
+{
+    for (int i = 0; i < n; i++) {
+        mem_free(x[i].o.logits);
+        mem_free(x[i].o.evictions);
+        mem_free(x[i].memory);
+    }
+}
+
+/* exp of a device has a last place of its own. */
+static bool same_memory(const struct told *a, const struct told *b, double most)
+{
+    for (size_t i = 0; a->n_memory == b->n_memory && i < a->n_memory; i++)
+        if (!(fabs(a->memory[i] - b->memory[i]) <= most))
+            return false;
+    return a->n_memory == b->n_memory;
+}
+
+/* Session i of n has the bits that it has alone. */
+static void expect_same(const struct crowd *c, int i, int n, const struct told *one,
+                        const struct told *alone)
+{
+    const char *what = c->who[i]->method;
+    size_t bytes = alone->o.n_logits * sizeof(float);
+    cr_expect(zero(int, memcmp(one->o.logits, alone->o.logits, bytes)), "%s, %d of %d", what, i, n);
+    cr_expect(same_evictions(&one->o, &alone->o), "%s, %d of %d decides", what, i, n);
+    cr_expect(same_memory(one, alone, 0), "%s, %d of %d: what is remembered", what, i, n);
+}
+
+/* Where the order of sums is free rows are made beside attention: the bits of each alone. */
+Test(together, remembers_what_each_would_alone, .timeout = 120)
+{
+    static const int n_of[] = {1, 2, MOST - 1};
+    struct crowd c = gather(family_path(9), &backend_cuda, false, false);
+    struct told alone[MOST], all[MOST];
+    feed(&c, c.n, false, alone);
+    for (size_t k = 0; k < sizeof n_of / sizeof *n_of; k++) {
+        int n = n_of[k];
+        feed(&c, n, true, all);
+        for (int i = 0; i < n; i++)
+            expect_same(&c, i, n, &all[i], &alone[i]);
+        drop(all, n);
+    }
+    cr_assert(eq(int, emulation_faults(), 0), "%s", emulation_first_fault());
+    drop(alone, c.n);
+    part(&c);
+}
+
+/* With exact sums rows come before the output: what the processor remembers and decides. */
+Test(together, remembers_what_the_processor_does, .timeout = 120)
+{
+    struct crowd here = gather(tiny_path(0), &backend_cpu, true, true);
+    struct crowd there = gather(tiny_path(0), &backend_cuda, true, true);
+    struct told cpu[MOST], cuda[MOST];
+    feed(&here, MOST, false, cpu);
+    feed(&there, MOST, true, cuda);
+    for (int i = 0; i < MOST; i++) {
+        const char *what = members[i].method;
+        cr_expect(le(dbl, distance(cuda[i].o.logits, cpu[i].o.logits, cpu[i].o.n_logits), 1e-5),
+                  "%s", what);
+        cr_expect(same_evictions(&cuda[i].o, &cpu[i].o), "%s decides", what);
+        cr_expect(same_memory(&cuda[i], &cpu[i], EMULATED ? 0 : 1e-5), "%s: what is remembered",
+                  what);
+    }
+    cr_assert(eq(int, emulation_faults(), 0), "%s", emulation_first_fault());
+    drop(cpu, MOST);
+    drop(cuda, MOST);
+    part(&here);
+    part(&there);
+}
+
+/* A crowd of a few sessions has the bits of each alone. */
+static void expect_each(struct crowd *c, int n)
+{
+    struct told alone[MOST], all[MOST];
+    feed(c, n, false, alone);
+    feed(c, n, true, all);
+    for (int i = 0; i < n; i++)
+        expect_same(c, i, n, &all[i], &alone[i]);
+    cr_assert(eq(int, emulation_faults(), 0), "%s", emulation_first_fault());
+    drop(alone, n);
+    drop(all, n);
+    part(c);
+}
+
+/* More sessions with gates than one launch takes; their tokens alone part them. */
+Test(together, numbers_of_gates_are_those_of_each, .timeout = 60)
+{
+    static const struct member gated = {"trimkv", 20, 24, "rg", false};
+    struct crowd c = open_crowd(tiny_path(0), &backend_cuda, false);
+    int32_t ids[24];
+    for (int i = 0; i < 24; i++)
+        ids[i] = i * i % c.e->config.vocab;
+    add(&c, &gated, ids);
+    for (int i = 1; i < GPU_TOGETHER + 2; i++) {
+        c.origin[i] = c.origin[0];
+        c.who[i] = &gated;
+    }
+    expect_each(&c, GPU_TOGETHER + 2);
+}
+
+/* Heads of more entries than a block that takes rows has lanes, between short ones. */
+Test(together, long_heads_are_taken_whole, .timeout = 60)
+{
+    enum { LONG = 258 };
+    static const struct member mixed[] = {{"h2o", 20, 24, NULL, false},
+                                          {"h2o", LONG, LONG, NULL, false},
+                                          {"tova", 16, 22, NULL, false}};
+    struct crowd c = open_crowd(tiny_path(0), &backend_cuda, false);
+    int32_t ids[LONG];
+    for (int i = 0; i < LONG; i++)
+        ids[i] = (i * i + 5) % c.e->config.vocab;
+    for (int i = 0; i < 3; i++)
+        add(&c, &mixed[i], ids);
+    expect_each(&c, 3);
+}
