@@ -91,14 +91,22 @@ DEVICE void put_logits(const struct gpu_attention &a, const struct head_rows &b,
     *(float4 *)(void *)(row + slot) = {x[0], x[1], x[2], x[3]};
 }
 
-/* Block (page, KV head, ROWS of its rows). */
-template <class KV>
-__global__ void __launch_bounds__(LANES) scores_kernel(struct gpu_attention a, float *p, size_t ld)
+/* What a launch is given of N sequences. */
+template <int N> struct all_rows {
+    struct gpu_seen_rows of[N];
+};
+
+/* Block (page, KV head of a sequence after those of the one before, ROWS of its rows). */
+template <class KV, int N>
+__global__ void __launch_bounds__(LANES) scores_kernel(GIVEN struct all_rows<N> all)
 {
     SHARED(uint4, stages, STAGES * stage<KV>::PIECES);
     SHARED_DYNAMIC(float, q); /* [ROWS][D] */
-    int D = a.cache.D, page = (int)blockIdx.x, group = a.n_heads / a.cache.heads;
-    struct head_rows b = {(int)blockIdx.y, group, (int)blockIdx.z * ROWS, a.T * group};
+    int heads = all.of[0].a.cache.heads, sequence = N > 1 ? (int)blockIdx.y / heads : 0;
+    const struct gpu_attention &a = all.of[sequence].a;
+    int D = a.cache.D, page = (int)blockIdx.x, group = a.n_heads / heads;
+    struct head_rows b = {(int)blockIdx.y - sequence * heads, group, (int)blockIdx.z * ROWS,
+                          a.T * group};
     if (page * PAGE_SLOTS >= a.cache.n[b.h])
         return;
     const KV *keys = page_keys<KV>(a.cache, b.h, page);
@@ -122,24 +130,22 @@ __global__ void __launch_bounds__(LANES) scores_kernel(struct gpu_attention a, f
 #pragma unroll
     for (int j = 0; j < MINE; j++)
         if (b.first + set + j * SETS < b.all)
-            put_logits(a, b, set + j * SETS, page * PAGE_SLOTS + slot, sum[j], p, ld);
+            put_logits(a, b, set + j * SETS, page * PAGE_SLOTS + slot, sum[j], all.of[sequence].p,
+                       all.of[sequence].ld);
 }
 
 enum { SOFTMAX_LANES = 256 };
 
-struct row_numbers { /* [n_heads][T] or NULL */
-    float *lse, *entropy;
-    int32_t *seen;
-};
-
-/* Block (query, query head). */
-__global__ void __launch_bounds__(SOFTMAX_LANES)
-    softmax_kernel(struct gpu_attention a, float *p, size_t ld, struct row_numbers out)
+/* Block (query, query head, sequence). */
+template <int N>
+__global__ void __launch_bounds__(SOFTMAX_LANES) softmax_kernel(GIVEN struct all_rows<N> all)
 {
+    const struct gpu_seen_rows &out = all.of[N > 1 ? blockIdx.z : 0];
+    const struct gpu_attention &a = out.a;
     int g = (int)blockIdx.y, h = kv_head(a, g), r = (int)blockIdx.x, id = (int)threadIdx.x;
     int n = slots_of(a, h, r);
     size_t at = (size_t)g * (size_t)a.T + (size_t)r;
-    float *row = p + at * ld, top = -INFINITY;
+    float *row = out.p + at * out.ld, top = -INFINITY;
     double sum = 0, moment = 0;
     int seen = 0;
     for (int i = id; i < n; i += SOFTMAX_LANES)
@@ -156,7 +162,7 @@ __global__ void __launch_bounds__(SOFTMAX_LANES)
     moment = block_sum(moment);
     seen = block_sum(seen);
     float inverse = (float)(1.0 / sum);
-    for (int i = id; i < (int)ld; i += SOFTMAX_LANES)
+    for (int i = id; i < (int)out.ld; i += SOFTMAX_LANES)
         row[i] = i < n ? row[i] * inverse : 0;
     if (id != 0)
         return;
@@ -168,18 +174,38 @@ __global__ void __launch_bounds__(SOFTMAX_LANES)
         out.seen[at] = seen;
 }
 
+template <int N> static void make_rows(struct gpu *g, const struct gpu_seen_rows *rows, int n)
+{
+    const struct gpu_attention *a = &rows->a;
+    auto kernel = a->cache.type == KV_F16 ? scores_kernel<uint16_t, N> : scores_kernel<float, N>;
+    struct all_rows<N> all = {
+    };
+    int most = 0;
+    for (int i = 0; i < n; i++) {
+        all.of[i] = rows[i];
+        most = rows[i].a.cache.most > most ? rows[i].a.cache.most : most;
+    }
+    dim3 grid(blocks_for((size_t)most, PAGE_SLOTS), (unsigned)(n * a->cache.heads),
+              blocks_for((size_t)(a->T * (a->n_heads / a->cache.heads)), ROWS));
+    size_t bytes = (size_t)(ROWS * a->cache.D) * sizeof(float);
+    LAUNCH(kernel, grid, LANES, bytes, g, all);
+    dim3 each((unsigned)a->T, (unsigned)a->n_heads, (unsigned)n);
+    LAUNCH(softmax_kernel<N>, each, SOFTMAX_LANES, 0, g, all);
+}
+
+void gpu_rows_together(struct gpu *g, const struct gpu_seen_rows *rows, int n)
+{
+    if (n > 1)
+        make_rows<GPU_TOGETHER>(g, rows, n);
+    else
+        make_rows<1>(g, rows, n);
+}
+
 void gpu_rows(struct gpu *g, const struct gpu_attention *a, float *p, size_t ld, float *lse,
               float *entropy, int32_t *seen)
 {
-    struct gpu_attention in = *a;
-    struct row_numbers out = {lse, entropy, seen};
-    auto kernel = a->cache.type == KV_F16 ? scores_kernel<uint16_t> : scores_kernel<float>;
-    dim3 grid(blocks_for((size_t)a->cache.most, PAGE_SLOTS), (unsigned)a->cache.heads,
-              blocks_for((size_t)(a->T * (a->n_heads / a->cache.heads)), ROWS));
-    size_t bytes = (size_t)(ROWS * a->cache.D) * sizeof(float);
-    LAUNCH(kernel, grid, LANES, bytes, g, in, p, ld);
-    dim3 rows((unsigned)a->T, (unsigned)a->n_heads);
-    LAUNCH(softmax_kernel, rows, SOFTMAX_LANES, 0, g, in, p, ld, out);
+    const struct gpu_seen_rows rows = {*a, p, ld, lse, entropy, seen};
+    make_rows<1>(g, &rows, 1);
 }
 
 /* Block (query, query head): lane d sums channel d over the slots, in their order. */

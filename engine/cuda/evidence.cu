@@ -5,48 +5,48 @@
 
 enum { LANES = 256, CHANNELS = 128 };
 
-struct taken_row {
-    const float *p; /* [n_q][ld] */
-    size_t ld;
-    const float *lse;
-    const int32_t *seen;
-    const int32_t *now;
+/* What a launch is given of all sequences. */
+struct all_taken {
+    struct gpu_taken of[GPU_TOGETHER];
     int per, q0;
 };
 
-/* Lane i of row blockIdx.y takes the weight of slot i. */
-__global__ void take_kernel(struct gpu_heads h, struct taken_row r, double *sum,
-                            struct gpu_window w)
+/* Lane i of row blockIdx.y takes the weight of slot i, of sequence blockIdx.z. */
+__global__ void take_kernel(GIVEN struct all_taken all)
 {
-    int g = (int)blockIdx.y, q = r.q0 + g, i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
-    size_t row = (size_t)q * (size_t)w.ring + (size_t)r.now[1], ld = (size_t)h.cache.ld_slot;
-    if (i < h.n[q / r.per]) {
-        float weight = r.p[(size_t)g * r.ld + (size_t)i];
-        if (sum)
-            sum[(size_t)q * ld + (size_t)i] += (double)weight;
+    const struct gpu_taken &x = all.of[blockIdx.z];
+    int g = (int)blockIdx.y, q = all.q0 + g, i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    const struct gpu_window &w = x.window;
+    size_t row = (size_t)q * (size_t)w.ring + (size_t)x.now[1], ld = (size_t)x.ld_slot;
+    if (i < x.n[q / all.per]) {
+        float weight = x.p[(size_t)g * x.ld + (size_t)i];
+        if (x.sum)
+            x.sum[(size_t)q * ld + (size_t)i] += (double)weight;
         if (w.rows)
             w.rows[row * ld + (size_t)i] = weight;
     }
     if (i > 0 || !w.rows)
         return;
-    w.row_n[row] = r.seen[g];
-    w.row_lse[row] = r.lse[g];
+    w.row_n[row] = x.seen[g];
+    w.row_lse[row] = x.lse[g];
     if (g == 0)
-        w.row_t[r.now[1]] = r.now[0];
+        w.row_t[x.now[1]] = x.now[0];
 }
 
-void gpu_take_rows(struct gpu *g, const struct gpu_heads *h, int per, int q0, int n_q,
-                   const float *p, size_t ld, const float *lse, const int32_t *seen,
-                   const int32_t *now, double *sum, const struct gpu_window *w)
+void gpu_take_rows(struct gpu *g, const struct gpu_taken *of, int n, int per, int q0, int n_q)
 {
-    struct gpu_heads in = *h;
-    struct gpu_window window = {};
-    if (w)
-        window = *w;
-    window.newest = window.held = 0; /* those of the host, which differ from step to step */
-    struct taken_row r = {p, ld, lse, seen, now, per, q0};
-    dim3 grid(blocks_for((size_t)h->cache.most, LANES), (unsigned)n_q);
-    LAUNCH(take_kernel, grid, LANES, 0, g, in, r, sum, window);
+    struct all_taken all = {};
+    int most = 0;
+    all.per = per;
+    all.q0 = q0;
+    for (int i = 0; i < n; i++) {
+        struct gpu_window *w = &all.of[i].window;
+        all.of[i] = of[i];
+        w->newest = w->held = 0; /* those of the host, which differ from step to step */
+        most = of[i].most > most ? of[i].most : most;
+    }
+    dim3 grid(blocks_for((size_t)most, LANES), (unsigned)n_q, (unsigned)n);
+    LAUNCH(take_kernel, grid, LANES, 0, g, all);
 }
 
 /* The sum of squares of a key, in the order of channels: each lane has all of it. */

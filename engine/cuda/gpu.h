@@ -309,6 +309,16 @@ size_t gpu_step_work(const struct gpu_attention *a);
  * gpu_rows_values makes out of them. */
 void gpu_rows(struct gpu *g, const struct gpu_attention *a, float *p, size_t ld, float *lse,
               float *entropy, int32_t *seen);
+/* The same of n <= GPU_TOGETHER sequences as of gpu_settle, in as many launches as of one, with the
+ * bits that each has alone. */
+struct gpu_seen_rows {
+    struct gpu_attention a;
+    float *p;
+    size_t ld;
+    float *lse, *entropy;
+    int32_t *seen;
+};
+void gpu_rows_together(struct gpu *g, const struct gpu_seen_rows *rows, int n);
 void gpu_rows_values(struct gpu *g, const struct gpu_attention *a, const float *p, size_t ld);
 /* gpu_rows where the order of sums is free: of several queries, with a cache that is KV_F16 and D a
  * multiple of 16, up to 128, logits are multiplied by tensor cores, from queries that are rounded

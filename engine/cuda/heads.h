@@ -86,11 +86,20 @@ struct gpu_window {
     int ring, newest, held; /* where the newest row is; how many are there */
     const int32_t *now;     /* newest counts from now[1] on, modulo ring; NULL: from 0 */
 };
-/* Takes the rows p [n_q][ld] of query now[0] of query heads q0 to q0 + n_q - 1, `per` of a head,
- * into sums (NULL: none) and into row now[1] of the window (NULL: none). */
-void gpu_take_rows(struct gpu *g, const struct gpu_heads *h, int per, int q0, int n_q,
-                   const float *p, size_t ld, const float *lse, const int32_t *seen,
-                   const int32_t *now, double *sum, const struct gpu_window *w);
+/* Of each of n <= GPU_TOGETHER sequences the rows of query now[0] of query heads q0 to q0 + n_q -
+ * 1, `per` of a head, are taken into sums and into row now[1] of the window, in one launch. */
+struct gpu_taken {
+    const float *p; /* [n_q][ld] */
+    size_t ld;
+    const float *lse; /* [n_q] */
+    const int32_t *seen;
+    const int32_t *n;  /* [heads] entries, at most `most` */
+    int most, ld_slot; /* of the sums and of the window */
+    const int32_t *now;
+    double *sum;              /* [query heads][ld_slot]; NULL: none */
+    struct gpu_window window; /* rows NULL: none */
+};
+void gpu_take_rows(struct gpu *g, const struct gpu_taken *of, int n, int per, int q0, int n_q);
 /* Of the newcomers of heads [first, first + n), once they are stored: the length of the key into
  * norms [heads][ld_slot], the key of length 1 into the anchor [heads][D], in whole units as
  * evidence.c has them.  Either may be NULL. */

@@ -17,14 +17,6 @@
 extern "C" {
 #endif
 
-struct gpu_seen_rows {
-    struct gpu_attention a;
-    const float *p; /* [n_heads][T][ld] */
-    size_t ld;
-    const float *lse, *entropy; /* [n_heads][T] */
-    const int32_t *seen;
-};
-
 /* cuts: as row_cuts of kernels.h, [n_heads][T][n_top + n_tau], of the same bits, but that first_tie
  * is a position.  top_k and tau are the host's, at most GPU_MOST_CUTS. */
 enum { GPU_MOST_CUTS = 8, GPU_MOST_VISITS = 2 };

@@ -143,14 +143,6 @@ static struct gpu_seen_rows rows_of(const struct session *s, const struct gpu_at
                                   r->seen + first};
 }
 
-static void make_rows(struct session *s, const struct gpu_attention *a, int layer)
-{
-    struct resident *r = resident_of(s);
-    size_t first = (size_t)layer * (size_t)s->e->config.n_heads;
-    gpu_rows(((struct mirror *)s->mirror)->gpu, a, r->rows + first * (size_t)r->ld, (size_t)r->ld,
-             r->lse + first, r->entropy + first, r->seen + first);
-}
-
 /* Brings rows home. */
 static void fetch_rows(struct session *s, const struct gpu_seen_rows *rows, int layer)
 {
@@ -163,34 +155,70 @@ static void fetch_rows(struct session *s, const struct gpu_seen_rows *rows, int 
     gpu_fetch(g, r->host.seen + first, rows->seen, n * sizeof *rows->seen);
 }
 
-/* What probes, evidence and who watches take from the rows of some layers, in launches for all of
- * them.  Nothing else of the step waits for it, so it runs beside the layers behind. */
-static void look_at_rows(struct session *s, int layer, int layers)
+/* Evidence of the rows of some layers. */
+static void take_rows(struct session *const *s, const struct gpu_seen_rows *rows, int n, int layer)
 {
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
-    int G = s->e->config.n_heads;
-    struct gpu_attention a = attention_of(s, layer, layers);
-    device_reads_of(s, layer, &a);
-    struct gpu_seen_rows rows = rows_of(s, &a, layer);
-    gpu_aside(m->gpu, true);
-    if (!s->e->exact)
-        make_rows(s, &a, layer);
-    device_probes_take(s, layer, &rows);
-    if (method_evidence(s->method) & EVIDENCE_OF_ROWS)
-        gpu_take_rows(m->gpu, &r->heads, G / s->cache_heads, layer * G, layers * G, rows.p, rows.ld,
-                      rows.lse, rows.seen, r->now, r->sum, r->window.rows ? &r->window : NULL);
-    if (r->has_rows)
-        fetch_rows(s, &rows, layer);
-    gpu_aside(m->gpu, false);
+    struct gpu_taken of[GPU_TOGETHER];
+    int G = s[0]->e->config.n_heads;
+    for (int i = 0; i < n; i++) {
+        const struct resident *r = resident_of(s[i]);
+        of[i] = (struct gpu_taken){.p = rows[i].p,
+                                   .ld = rows[i].ld,
+                                   .lse = rows[i].lse,
+                                   .seen = rows[i].seen,
+                                   .n = r->heads.n,
+                                   .most = r->heads.cache.most,
+                                   .ld_slot = r->heads.cache.ld_slot,
+                                   .now = r->now,
+                                   .sum = r->sum,
+                                   .window = r->window};
+    }
+    gpu_take_rows(((struct mirror *)s[0]->mirror)->gpu, of, n, G / s[0]->cache_heads, layer * G,
+                  rows->a.n_heads);
+}
+
+static bool gives_evidence(const struct session *s)
+{
+    return method_evidence(s->method) & EVIDENCE_OF_ROWS;
+}
+
+bool step_rows_are_shared(const struct session *s)
+{
+    return gives_evidence(s) && !resident_of(s)->has_rows && !device_probes_any(s);
+}
+
+void step_look_at_rows(struct session *const *s, int n, int layer)
+{
+    struct gpu *g = ((struct mirror *)s[0]->mirror)->gpu;
+    struct gpu_seen_rows rows[GPU_TOGETHER];
+    int end = layer + 1, part = step_layers_together(s[0]), first = layer / part * part;
+    if (end < s[0]->e->config.n_layers && end % part > 0)
+        return;
+    for (int i = 0; i < n; i++) {
+        struct gpu_attention a = attention_of(s[i], first, end - first);
+        device_reads_of(s[i], first, &a);
+        rows[i] = rows_of(s[i], &a, first);
+    }
+    gpu_aside(g, true);
+    if (!s[0]->e->exact)
+        gpu_rows_together(g, rows, n);
+    if (gives_evidence(s[0]))
+        take_rows(s, rows, n, first);
+    for (int i = 0; i < n; i++) {
+        device_probes_take(s[i], first, &rows[i]);
+        if (resident_of(s[i])->has_rows)
+            fetch_rows(s[i], &rows[i], first);
+    }
+    gpu_aside(g, false);
 }
 
 /* Where results are exact they follow from the rows, which are then there before all else. */
 static void attend_exactly(struct session *s, int layer, const struct gpu_attention *a)
 {
+    struct gpu *g = ((struct mirror *)s->mirror)->gpu;
     struct gpu_seen_rows rows = rows_of(s, a, layer);
-    make_rows(s, a, layer);
-    gpu_rows_values(((struct mirror *)s->mirror)->gpu, a, rows.p, rows.ld);
+    gpu_rows_together(g, &rows, 1);
+    gpu_rows_values(g, a, rows.p, rows.ld);
 }
 
 static bool wants_unturned(const struct session *s)
@@ -274,10 +302,9 @@ struct gpu_attention step_attention(struct session *s, int layer)
 void step_attended(struct session *s, int layer)
 {
     struct resident *r = resident_of(s);
-    int L = s->e->config.n_layers, part = step_layers_together(s), end = layer + 1;
-    if (step_keeps_rows(s) && (end == L || end % part == 0))
-        look_at_rows(s, layer / part * part, end - layer / part * part);
-    if (end < L)
+    if (step_keeps_rows(s) && !step_rows_are_shared(s))
+        step_look_at_rows(&s, 1, layer);
+    if (layer + 1 < s->e->config.n_layers)
         return;
     fetch_layers(s);
     r->taken += r->window.rows != NULL;

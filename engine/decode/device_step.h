@@ -218,9 +218,11 @@ enum { MOST_STEP_PARTS = 5 }; /* that a session takes along */
  * what leaves (`rounds`: any session has a round; one that has none goes through one in which
  * nothing leaves, so that the graph keeps its shape), the newcomer's place and x.  Of a layer,
  * whose projections are in `qkv`: what gpu_settle is given; behind that what gpu_attend_step is
- * given, which has been done where the engine is exact; behind that what looks at the rows, and
- * after the last layer what the host is to learn of all; of up to GPU_TOGETHER sessions the numbers
- * of their gates; the row behind the last norm.  Behind the logits: what it is to learn of them.
+ * given, which has been done where the engine is exact; behind that what probes and who watches
+ * take from the session's rows, with its evidence, and after the last layer what the host is to
+ * learn of all.  Of up to GPU_TOGETHER sessions at once the evidence of rows at which nobody else
+ * looks, and after the last layer the numbers of gates; nothing else of the step waits for them.
+ * The row behind the last norm.  Behind the logits: what it is to learn of them.
  *
  * After gpu_wait: what has left, and the layers, which threads share out where the step learns
  * apart; the end.  What leaves behind the query, on the stream where it is due, and after gpu_wait
@@ -235,6 +237,8 @@ struct gpu_newcomer step_newcomer(struct session *s, int layer, float *qkv,
                                   struct gpu_cache *ret_cache);
 struct gpu_attention step_attention(struct session *s, int layer);
 void step_attended(struct session *s, int layer);
+bool step_rows_are_shared(const struct session *s);
+void step_look_at_rows(struct session *const *s, int n, int layer);
 void step_gates(struct session *room, struct session *const *s, int n);
 void step_fetch_normed(struct session *s);
 void step_fetch(struct session *s, float *logits);

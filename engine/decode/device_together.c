@@ -82,6 +82,27 @@ static void attend_all(struct session *room, const struct row *row, int n)
     }
 }
 
+/* Up to GPU_TOGETHER of the sessions from *at on that take part in what is done for as many at
+ * once. Returns how many. */
+static int next_group(const struct row *row, int n, int *at,
+                      bool (*takes_part)(const struct session *s), struct session **ret_s)
+{
+    int count = 0;
+    for (; *at < n && count < GPU_TOGETHER; ++*at)
+        if (takes_part(row[*at].s))
+            ret_s[count++] = row[*at].s;
+    return count;
+}
+
+/* What evidence takes from rows of attention; nothing else of the step waits for it. */
+static void look_at_rows(const struct row *row, int n, int layer)
+{
+    struct session *s[GPU_TOGETHER];
+    int at = 0, count = next_group(row, n, &at, step_rows_are_shared, s);
+    for (; count > 0; count = next_group(row, n, &at, step_rows_are_shared, s))
+        step_look_at_rows(s, count, layer);
+}
+
 /* Between projections and branches.  What sessions do by themselves they do side by side. */
 static void attend(struct session *room, struct row *row, int n, int layer)
 {
@@ -99,21 +120,21 @@ static void attend(struct session *room, struct row *row, int n, int layer)
         step_attended(row[i].s, layer);
     }
     gpu_branch(m->gpu, -1);
+    look_at_rows(row, n, layer);
+}
+
+static bool has_gates(const struct session *s)
+{
+    return s->gate;
 }
 
 /* The numbers of gates of all sessions; nothing else of the step waits for them. */
 static void run_gates(struct session *room, const struct row *row, int n)
 {
-    struct session *gated[GPU_TOGETHER];
-    int count = 0;
-    for (int i = 0; i < n; i++) {
-        if (row[i].s->gate)
-            gated[count++] = row[i].s;
-        if (count == GPU_TOGETHER || (count > 0 && i == n - 1)) {
-            step_gates(room, gated, count);
-            count = 0;
-        }
-    }
+    struct session *s[GPU_TOGETHER];
+    int at = 0, count = next_group(row, n, &at, has_gates, s);
+    for (; count > 0; count = next_group(row, n, &at, has_gates, s))
+        step_gates(room, s, count);
 }
 
 /* What leaves and what comes in, of all sessions side by side. */

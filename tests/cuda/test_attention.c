@@ -146,6 +146,80 @@ Test(cuda, rows_of_several_layers)
     gpu_close(g);
 }
 
+/* Rows of a query with their numbers. */
+static struct gpu_seen_rows rows_for(struct gpu *g, const struct setting *s)
+{
+    size_t heads = (size_t)s->in.n_heads, ld = (size_t)s->k.ld_slot;
+    return (struct gpu_seen_rows){s->in,
+                                  gpu_alloc(g, heads * ld, 4),
+                                  ld,
+                                  gpu_alloc(g, heads, 4),
+                                  gpu_alloc(g, heads, 4),
+                                  gpu_alloc(g, heads, 4)};
+}
+
+static void same_bytes(struct gpu *g, const void *a, const void *b, size_t bytes, const char *what)
+{
+    void *one = host_copy(g, a, bytes), *other = host_copy(g, b, bytes);
+    cr_expect(zero(int, memcmp(one, other, bytes)), "%s", what);
+    mem_free(one);
+    mem_free(other);
+}
+
+/* Takes the rows back; they are those of gpu_rows. */
+static void expect_alone(struct gpu *g, const struct setting *s, struct gpu_seen_rows *x)
+{
+    size_t heads = (size_t)s->in.n_heads;
+    struct gpu_seen_rows y = rows_for(g, s);
+    gpu_rows(g, &s->in, y.p, y.ld, y.lse, y.entropy, y.seen);
+    same_bytes(g, x->p, y.p, heads * x->ld * 4, s->a->what);
+    same_bytes(g, x->lse, y.lse, heads * 4, s->a->what);
+    same_bytes(g, x->entropy, y.entropy, heads * 4, s->a->what);
+    same_bytes(g, x->seen, y.seen, heads * 4, s->a->what);
+    void *const device[] = {x->p, x->lse, x->entropy, x->seen, y.p, y.lse, y.entropy, y.seen};
+    for (int i = 0; i < 8; i++)
+        gpu_free(g, device[i]);
+}
+
+/* Of sequences of other lengths, the longest neither first nor last, some of which read by pages;
+ * of few query heads to a KV head, and of more than a block has rows. */
+Test(cuda, rows_of_several_sequences)
+{
+    static const int n[GPU_TOGETHER][2] = {{3, 64},  {70, 1},   {2, 5},    {141, 200},
+                                           {65, 63}, {64, 128}, {129, 20}, {1, 9}};
+    static const int n_of[] = {1, 3, GPU_TOGETHER};
+    struct gpu *g = device_open();
+    struct rng r;
+    rng_init(&r, 15);
+    for (int k = 0; k < 6; k++) {
+        struct attention_case a[GPU_TOGETHER];
+        struct setting s[GPU_TOGETHER];
+        struct gpu_seen_rows rows[GPU_TOGETHER];
+        int count = n_of[k / 2];
+        emulation_seed((unsigned long long)k);
+        for (int i = 0; i < count; i++) {
+            a[i] = (struct attention_case){.what = "together",
+                                           .heads = 2,
+                                           .group = k % 2 ? 2 : 17,
+                                           .D = 24,
+                                           .T = 1,
+                                           .n = {n[i][0], n[i][1]},
+                                           .type = k % 2 ? KV_F16 : KV_F32,
+                                           .page = i % 2 ? 5 : 0};
+            s[i] = prepare(g, &a[i], &r);
+            rows[i] = rows_for(g, &s[i]);
+        }
+        gpu_rows_together(g, rows, count);
+        device_check(g, "together");
+        for (int i = 0; i < count; i++) {
+            expect_alone(g, &s[i], &rows[i]);
+            drop(g, &s[i]);
+        }
+    }
+    device_check(g, "alone");
+    gpu_close(g);
+}
+
 Test(cuda, attention)
 {
     struct gpu *g = device_open();

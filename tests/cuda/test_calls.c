@@ -113,7 +113,7 @@ Test(calls, of_a_step, .timeout = 240)
         int chain, kernels, copies, more_kernels, more_copies;
     } row[] = {{"full", 27, 26, 4, 11, 4},   {"window", 32, 30, 8, 15, 8},
                {"trimkv", 32, 33, 8, 15, 8}, {"dbtrimkv", 32, 33, 8, 15, 8},
-               {"h2o", 32, 36, 8, 21, 8},    {"snapkv:window=4,every=3", 33, 37, 8, 22, 8}};
+               {"h2o", 32, 36, 8, 15, 8},    {"snapkv:window=4,every=3", 33, 37, 8, 16, 8}};
     device_needed();
     for (size_t i = 0; EMULATED && i < sizeof row / sizeof *row; i++)
         for (int n = 1; n <= MOST; n += MOST - 1) {

@@ -433,57 +433,120 @@ static void expect_received(const struct bed *b, const int *n)
     gpu_free(b->g, d_due);
 }
 
+/* A sequence whose rows are taken: its heads with their sums and window, these as they were before,
+ * and what comes in of the query heads of heads 1 and 2. */
+enum { TAKEN_LD = 320, Q0 = PER, N_Q = 2 * PER };
+struct taken_bed {
+    struct bed b;
+    struct gpu_taken in;
+    double *sum;
+    float *rows, p[N_Q * TAKEN_LD], lse[N_Q];
+    int32_t seen[N_Q], now[2];
+};
+
+/* Every third has heads that are longer than a block has lanes; some have no sums, some no window.
+ */
+static void taken_begin(struct taken_bed *x, struct gpu *g, struct rng *r, int i)
+{
+    static const int n[][HEADS] = {{70, 1, 64, 3}, {5, 300, 2, 259}, {1, 9, 65, 2}};
+    x->b = bed_of(g, r, n[i % 3], KV_F32);
+    size_t all = (size_t)(HEADS * x->b.ld);
+    x->sum = mem_alloc(all * PER, 8);
+    x->rows = mem_alloc(all * ROWS, 4);
+    memcpy(x->sum, x->b.sum, all * PER * 8);
+    memcpy(x->rows, x->b.rows, all * ROWS * 4);
+    x->now[0] = 333 + i;
+    x->now[1] = (3 + i) % RING;
+    for (int k = 0; k < N_Q * TAKEN_LD; k++)
+        x->p[k] = (float)rng_uniform(r);
+    for (int k = 0; k < N_Q; k++) {
+        x->lse[k] = (float)(10 * i + k) + 0.5f;
+        x->seen[k] = 60 * i + k;
+    }
+    struct gpu_window none = {NULL};
+    x->in = (struct gpu_taken){.p = device_copy(g, x->p, sizeof x->p),
+                               .ld = TAKEN_LD,
+                               .lse = device_copy(g, x->lse, sizeof x->lse),
+                               .seen = device_copy(g, x->seen, sizeof x->seen),
+                               .n = x->b.h.n,
+                               .most = x->b.k.c.most,
+                               .ld_slot = x->b.ld,
+                               .now = device_copy(g, x->now, sizeof x->now),
+                               .sum = i == 3 ? NULL : x->b.h.column[0].data,
+                               .window = i == 4 ? none : window_of(&x->b, row_times, 3, HELD)};
+}
+
+static void taken_end(struct taken_bed *x)
+{
+    void *const device[] = {(void *)x->in.p, (void *)x->in.lse, (void *)x->in.seen,
+                            (void *)x->in.now};
+    for (int i = 0; i < 4; i++)
+        gpu_free(x->b.g, device[i]);
+    mem_free(x->sum);
+    mem_free(x->rows);
+    window_drop(x->b.g, &x->in.window);
+    bed_drop(&x->b);
+}
+
+/* Slot i of query head q: its sum, and its weights in the rows of the window. */
+static void expect_slot(const struct taken_bed *x, int q, int i)
+{
+    bool takes = q >= Q0 && q < Q0 + N_Q;
+    float weight = takes ? x->p[(q - Q0) * TAKEN_LD + i] : 0;
+    size_t at = (size_t)(q * x->b.ld + i);
+    cr_expect(eq(dbl, x->b.sum[at], x->sum[at] + (x->in.sum ? (double)weight : 0)),
+              "query head %d, slot %d", q, i);
+    for (int w = 0; w < RING; w++) {
+        size_t of_row = (size_t)((q * RING + w) * x->b.ld + i);
+        bool own = takes && x->in.window.rows && w == x->now[1];
+        cr_expect(eq(flt, x->b.rows[of_row], own ? weight : x->rows[of_row]),
+                  "query head %d, slot %d of row %d", q, i, w);
+    }
+}
+
+static void expect_taken(struct taken_bed *x)
+{
+    const struct gpu_window *w = &x->in.window;
+    bed_fetch(&x->b);
+    for (int q = 0; q < HEADS * PER; q++)
+        for (int i = 0; i < x->b.n[q / PER]; i++)
+            expect_slot(x, q, i);
+    if (!w->rows)
+        return;
+    int32_t *row_t = host_copy(x->b.g, w->row_t, RING * 4),
+            *row_n = host_copy(x->b.g, w->row_n, HEADS * ROWS * 4);
+    float *row_lse = host_copy(x->b.g, w->row_lse, HEADS * ROWS * 4);
+    for (int i = 0; i < RING; i++)
+        cr_expect(eq(int, row_t[i], i == x->now[1] ? x->now[0] : row_times[i]));
+    for (int i = 0; i < N_Q; i++) {
+        cr_expect(eq(int, row_n[(Q0 + i) * RING + x->now[1]], x->seen[i]));
+        cr_expect(eq(flt, row_lse[(Q0 + i) * RING + x->now[1]], x->lse[i]));
+    }
+    mem_free(row_t);
+    mem_free(row_n);
+    mem_free(row_lse);
+}
+
 Test(heads, rows_are_taken_and_received)
 {
-    static const int n[HEADS] = {70, 1, 64, 3};
-    enum { LD = 128, Q0 = PER, N_Q = 2 * PER }; /* query heads of heads 1 and 2 */
-    static float p[N_Q * LD], lse[N_Q];
-    static int32_t seen[N_Q], now[] = {333, 3};
+    static const int n_of[] = {1, 2, GPU_TOGETHER};
+    static struct taken_bed x[GPU_TOGETHER];
     struct gpu *g = device_open();
     struct rng r;
     rng_init(&r, 37);
-    struct bed b = bed_of(g, &r, n, KV_F32);
-    size_t all = (size_t)(HEADS * b.ld);
-    struct gpu_window w = window_of(&b, row_times, 3, HELD);
-    for (int i = 0; i < N_Q * LD; i++)
-        p[i] = (float)rng_uniform(&r);
-    for (int i = 0; i < N_Q; i++) {
-        lse[i] = (float)i + 0.5f;
-        seen[i] = 60 + i;
-    }
-    float *dp = device_copy(g, p, sizeof p), *dl = device_copy(g, lse, sizeof lse);
-    int32_t *ds = device_copy(g, seen, sizeof seen), *dn = device_copy(g, now, sizeof now);
-    gpu_take_rows(g, &b.h, PER, Q0, N_Q, dp, LD, dl, ds, dn, b.h.column[0].data, &w);
-    double *old = mem_alloc(all * PER, 8);
-    memcpy(old, b.sum, all * PER * 8);
-    bed_fetch(&b);
-    int32_t *row_t = host_copy(g, w.row_t, RING * 4),
-            *row_n = host_copy(g, w.row_n, HEADS * ROWS * 4);
-    float *row_lse = host_copy(g, w.row_lse, HEADS * ROWS * 4);
-    cr_expect(eq(int, row_t[3], 333));
-    cr_expect(eq(int, row_t[2], row_times[2]));
-    for (int q = 0; q < HEADS * PER; q++)
-        for (int i = 0; i < n[q / PER]; i++) {
-            bool takes = q >= Q0 && q < Q0 + N_Q;
-            float x = takes ? p[(q - Q0) * LD + i] : 0;
-            size_t at = (size_t)(q * b.ld + i);
-            cr_expect(eq(dbl, b.sum[at], old[at] + (double)x), "query head %d, slot %d", q, i);
-            if (takes)
-                cr_expect(eq(flt, b.rows[(size_t)((q * RING + 3) * b.ld + i)], x));
+    for (int k = 0; k < 3; k++) {
+        struct gpu_taken in[GPU_TOGETHER];
+        for (int i = 0; i < n_of[k]; i++) {
+            taken_begin(&x[i], g, &r, i);
+            in[i] = x[i].in;
         }
-    for (int i = 0; i < N_Q; i++) {
-        cr_expect(eq(int, row_n[(Q0 + i) * RING + 3], seen[i]));
-        cr_expect(eq(flt, row_lse[(Q0 + i) * RING + 3], lse[i]));
+        gpu_take_rows(g, in, n_of[k], PER, Q0, N_Q);
+        for (int i = 0; i < n_of[k]; i++)
+            expect_taken(&x[i]);
+        expect_received(&x->b, x->b.n);
+        device_check(g, "rows");
+        for (int i = 0; i < n_of[k]; i++)
+            taken_end(&x[i]);
     }
-    expect_received(&b, n);
-    device_check(g, "rows");
-    void *const host[] = {old, row_t, row_n, row_lse};
-    for (int i = 0; i < 4; i++)
-        mem_free(host[i]);
-    void *const device[] = {dp, dl, ds, dn};
-    for (int i = 0; i < 4; i++)
-        gpu_free(g, device[i]);
-    window_drop(g, &w);
-    bed_drop(&b);
     gpu_close(g);
 }
