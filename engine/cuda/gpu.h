@@ -45,6 +45,9 @@ void gpu_close(struct gpu *g); /* accepts NULL */
 /* Waits until all is done.  KVF_OK, or KVF_E_BACKEND with the device's own words. */
 int gpu_wait(struct gpu *g, struct kvf_diag *d);
 long gpu_waits(const struct gpu *g); /* how often that has been */
+/* Why there was no room: the sentence, with KVF_E_NOMEM; or that of gpu_wait, where the device has
+ * failed, which gives nobody room either. */
+int gpu_no_room(struct gpu *g, struct kvf_diag *d, const char *fmt, ...) KVF_PRINTF(3, 4);
 
 /* n * size bytes, aligned to 16 at least; NULL: there is no room. */
 void *gpu_alloc(struct gpu *g, size_t n, size_t size);

@@ -1,4 +1,5 @@
 /* memory.cu - a device, its stream and its memory. */
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "engine/cuda/blas.cuh"
@@ -127,6 +128,19 @@ int gpu_wait(struct gpu *g, struct kvf_diag *d)
 long gpu_waits(const struct gpu *g)
 {
     return g->waits;
+}
+
+int gpu_no_room(struct gpu *g, struct kvf_diag *d, const char *fmt, ...)
+{
+    int err = gpu_wait(g, d);
+    if (err)
+        return err;
+    struct kvf_diag said;
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(said.text, sizeof said.text, fmt, args);
+    va_end(args);
+    return kvf_fail(d, KVF_E_NOMEM, "%s", said.text);
 }
 
 void *gpu_alloc(struct gpu *g, size_t n, size_t size)

@@ -139,10 +139,10 @@ int mirror_begin(struct session *s, const struct session_options *opt, struct kv
     if (!err)
         err = device_probes_open(s);
     if (err)
-        return kvf_fail(d, err,
-                        "the device has no room for a session of %d tokens: a smaller -c, or "
-                        "--device cpu",
-                        s->cap);
+        return gpu_no_room(m->gpu, d,
+                           "the device has no room for a session of %d tokens: a smaller -c, or "
+                           "--device cpu",
+                           s->cap);
     return KVF_OK;
 }
 

@@ -113,9 +113,10 @@ static struct device_gates *net_of(struct session *s)
     return d;
 }
 
-static int no_room(struct session *s, int err)
+static int no_room(struct session *s)
 {
-    return kvf_fail(&s->e->said, err, "the device has no room for the gates: take --device cpu");
+    return gpu_no_room(((struct mirror *)s->mirror)->gpu, &s->e->said,
+                       "the device has no room for the gates: take --device cpu");
 }
 
 static int open_net(struct session *s)
@@ -129,7 +130,7 @@ static int open_net(struct session *s)
     int err = put_net(w->gpu, s->gates, &s->e->config, d);
     if (err) {
         drop_net(w->gpu, d);
-        return no_room(s, err);
+        return no_room(s);
     }
     d->next = w->gates;
     w->gates = d;
@@ -151,7 +152,7 @@ static int hold_rows(struct session *s, const struct device_gates *d, size_t row
     r->hidden[0] = gpu_alloc(m->gpu, hidden, sizeof *r->in);
     r->hidden[1] = gpu_alloc(m->gpu, hidden, sizeof *r->in);
     if (!r->in || !r->hidden[0] || !r->hidden[1])
-        return no_room(s, KVF_E_NOMEM);
+        return no_room(s);
     r->n_in = in;
     r->n_hidden = hidden;
     return KVF_OK;

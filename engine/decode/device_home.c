@@ -226,10 +226,10 @@ static int allocate(struct session *s, struct resident *r, int most)
     device_reads_rooms(s, &a);
     int err = rooms_make(m->gpu, &a, &r->owned);
     if (err)
-        return kvf_fail(&s->e->said, err,
-                        "the device has no room for what steps remember of %d slots of each head: "
-                        "take a smaller budget, or --device cpu",
-                        r->ld);
+        return gpu_no_room(m->gpu, &s->e->said,
+                           "the device has no room for what steps remember of %d slots of each "
+                           "head: take a smaller budget, or --device cpu",
+                           r->ld);
     r->heads.cache = (struct gpu_cache){.type = s->kv_type,
                                         .heads = s->cache_heads * s->e->config.n_layers,
                                         .D = s->e->config.head_dim,

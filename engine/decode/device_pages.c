@@ -17,10 +17,10 @@ static int grow_pool(struct session *s, int32_t pages)
     m->free = list;
     unsigned char *pool = gpu_alloc(m->gpu, (size_t)pages, m->page_bytes);
     if (!pool)
-        return kvf_fail(&s->e->said, KVF_E_NOMEM,
-                        "the device has no room for %d pages of %zu bytes of the cache: take a "
-                        "smaller budget or context, or --device cpu",
-                        pages, m->page_bytes);
+        return gpu_no_room(m->gpu, &s->e->said,
+                           "the device has no room for %d pages of %zu bytes of the cache: take a "
+                           "smaller budget or context, or --device cpu",
+                           pages, m->page_bytes);
     if (m->pages)
         gpu_copy(m->gpu, pool, m->pool, (size_t)m->pages * m->page_bytes);
     int err = gpu_wait(m->gpu, &s->e->said);
@@ -104,7 +104,7 @@ static int open_post(struct session *s, struct page_post *p)
     if (p->page && p->where && p->from)
         return KVF_OK;
     device_post_close(g, p);
-    return kvf_fail(&s->e->said, KVF_E_NOMEM, "there is no room to send pages to the device");
+    return gpu_no_room(g, &s->e->said, "there is no room to send pages to the device");
 }
 
 void device_post_close(struct gpu *g, struct page_post *p)

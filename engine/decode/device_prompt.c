@@ -147,10 +147,10 @@ static int open_prompt(struct session *s)
     if (!err)
         return device_gates_open(s, s->chunk);
     device_prompt_close(s);
-    return kvf_fail(&s->e->said, err,
-                    "the device has no room for %d tokens of a prompt at once: take a smaller "
-                    "--chunk, or --device cpu",
-                    s->chunk);
+    return gpu_no_room(m->gpu, &s->e->said,
+                       "the device has no room for %d tokens of a prompt at once: take a smaller "
+                       "--chunk, or --device cpu",
+                       s->chunk);
 }
 
 /* ---- what is sent */

@@ -146,8 +146,9 @@ int device_weights_open(struct engine *e, struct kvf_diag *d)
     if (!err)
         err = put_vectors(e, w);
     if (err == KVF_E_NOMEM)
-        return kvf_fail(d, err, "%s: the device has no room for the weights: take --device cpu",
-                        gguf_path(e->gguf));
+        return gpu_no_room(w->gpu, d,
+                           "%s: the device has no room for the weights: take --device cpu",
+                           gguf_path(e->gguf));
     return err ? err : gpu_wait(w->gpu, d);
 }
 
