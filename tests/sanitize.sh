@@ -16,6 +16,7 @@ trap 'rm -rf "$work"' EXIT
 say() { printf '== %s\n' "$*"; }
 
 targets= # of build; none: all
+device= # options of the runs that choose what computes
 build() { # folder, options...
     dir=$1
     shift
@@ -28,23 +29,33 @@ build() { # folder, options...
 runs() { # program, models, command before it...
     exe=$1 models=$2
     shift 2
+    rm -rf "$work/many" "$work/eval.state"
+    mkdir "$work/many"
     printf 'the thing in there, and it is the other one. %.0s' 1 2 3 4 5 6 >"$work/prompt"
     for method in $("$exe" methods | awk '!NF { exit } NR > 1 && !/gates|plan/ { print $1 }'); do
-        "$@" "$exe" run -m "$models/tiny6.gguf" --raw -f "$work/prompt" -n 12 --ignore-eos -q -t 2 \
-            --chunk 33 --method "$method" -B 24 --probes full -o "$work/$method.kvf" >"$work/out"
+        "$@" "$exe" run -m "$models/tiny6.gguf" --raw -f "$work/prompt" -n 12 --ignore-eos -q -t 2 $device \
+            --chunk 33 --method "$method" -B 24 --probes full -o "$work/$method.kvf" --overwrite >"$work/out"
     done
-    for pair in trimkv:rg dbtrimkv:rg locret:locret wgkv:wgkv wgkv-snapkv:wgkv wgkv-quest:wgkv seer:seer; do
-        gates=tests/method/tiny_${pair#*:}.safetensors
+    for pair in trimkv:rg dbtrimkv:rg "locret${device:+:positions=original}:locret" wgkv:wgkv wgkv-snapkv:wgkv \
+        wgkv-quest:wgkv seer:seer; do
+        gates=tests/method/tiny_${pair##*:}.safetensors
         ninja -C "${models%/tests/engine}" $gates >"$work/ninja.log"
-        "$@" "$exe" run -m "$models/tiny0.gguf" --raw -f "$work/prompt" -n 12 --ignore-eos -q -t 2 --chunk 33 \
+        "$@" "$exe" run -m "$models/tiny0.gguf" --raw -f "$work/prompt" -n 12 --ignore-eos -q -t 2 $device --chunk 33 \
             --method "${pair%:*}" --gates "${models%/engine}/method/$(basename $gates)" -B 24 --probes full -o "$work/gates.kvf" \
             --overwrite >"$work/out"
     done
-    "$@" "$exe" generate -m "$models/tiny4.gguf" -p 'the thing' -n 8 --temp 1 -q -t 2 >"$work/out"
+    "$@" "$exe" generate -m "$models/tiny4.gguf" -p 'the thing' -n 8 --temp 1 -q -t 2 $device >"$work/out"
     printf ' = A = \n%s = B = \n%s' "$(cat "$work/prompt")" "$(cat "$work/prompt")" >"$work/text"
-    "$@" "$exe" eval -m "$models/tiny6.gguf" --data "$work/text" --budgets 12,24 --docs 1 -t 2 \
+    "$@" "$exe" eval -m "$models/tiny6.gguf" --data "$work/text" --budgets 12,24 --docs 1 -t 2 $device \
         --prompt-tokens 40 --score-tokens 12 --state "$work/eval.state" >"$work/out" 2>&1
-    "$@" "$exe" logits -m "$models/tiny1.gguf" --raw -p 'the thing' -o "$work/l.npy" -t 2
+    "$@" "$exe" logits -m "$models/tiny1.gguf" --raw -p 'the thing' -o "$work/l.npy" -t 2 $device
+    for n in 1 2 3 4 5 6 7 8 9; do # sessions whose tokens are made side by side
+        printf '{"id": "%s", "prompt": "%s"}\n' $n "$(head -c $((40 * n)) "$work/prompt")"
+    done >"$work/prompts"
+    for method in h2o snapkv rkv quest; do
+        "$@" "$exe" run -m "$models/tiny6.gguf" --jsonl "$work/prompts" -n 8 --ignore-eos -q -t 3 $device \
+            --method $method -B 24 --probes full -o "$work/many/$method" >"$work/out"
+    done
     for command in info verify eviction retention survival occupancy tokens sparsity hazard \
         persistence intermittency overlap attention-sparsity dilution kv-size density runs words heads \
         "received --spread heads"; do
@@ -121,6 +132,11 @@ tsan() {
     /usr/bin/python3 tests/analyze/test_threads.py build-tsan/cli/kvfate build-tsan/tests/analyze/write_kvf
     outputs="tsv json npz" # fontconfig, which Pango starts in a thread, races with itself
     runs build-tsan/cli/kvfate build-tsan/tests/engine env
+    say "ThreadSanitizer: the same runs on the emulated device, whose kernels it does not see"
+    device="--device cuda"
+    ninja -C build-tsan tests/cuda/kvfate_emulated >"$work/ninja.log"
+    runs build-tsan/tests/cuda/kvfate_emulated build-tsan/tests/engine env
+    device=
     outputs="tsv json npz png svg pdf"
     say "ThreadSanitizer: figures, without what libraries do on their own"
     printf 'called_from_lib:lib%s\n' fontconfig.so pango-1.0.so pangocairo-1.0.so glib-2.0.so >"$work/races"
