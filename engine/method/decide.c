@@ -399,7 +399,8 @@ static int expire_row(const struct expiry *x, struct par *pool, eviction_fn fn, 
     if (err || some == 0)
         return err;
     for (int at = 0; fn && at < heads; at++)
-        tell_expired(x, at / H, at % H, fn, ctx);
+        if (s->n_cut[at] > 0) /* heads of rows before have open slots */
+            tell_expired(x, at / H, at % H, fn, ctx);
     par_run(pool, heads, close_task, (void *)x);
     for (int at = 0; at < heads; at++) {
         const int32_t *victim = s->victim + (size_t)at * (size_t)s->cap;

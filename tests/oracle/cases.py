@@ -157,6 +157,8 @@ FIXED = [
                      "gates": "write"}),
     ("h2o", {"prompt": 130, "n": 20, "budget": 70, "given": {"every": 7}, "model": 1, "seed": 7}),
     ("window", {"prompt": 129, "n": 20, "budget": 65, "given": {"sinks": 3, "slack": 2}, "model": 2, "seed": 8}),
+    # Entries leave the window of the model in heads of one row, then in those of another.
+    ("full", {"prompt": 12, "n": 12, "budget": 17, "given": {}, "model": 9, "seed": 13, "overrides": [("L1K1", "random", {"budget": 11})]}),
     # The full cache that runs ahead has one entry more than the pages of the prompt hold.
     ("mass-greedy", {"prompt": 64, "n": 12, "budget": 20, "given": {}, "model": 1, "seed": 10, "force": True}),
     ("mass-greedy", {"prompt": 128, "n": 12, "budget": 40, "given": {"every": 4}, "model": 2, "seed": 11, "force": True}),
