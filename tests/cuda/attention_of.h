@@ -15,6 +15,7 @@ struct attention_case {
     bool retention; /* weights fade with age */
     int page;       /* entries of a page that is read or not; 0: all */
     bool halves;    /* queries are rounded to f16 */
+    bool stay;      /* nothing says when entries leave */
 };
 
 struct setting {
@@ -148,6 +149,8 @@ static inline struct setting prepare(struct gpu *g, const struct attention_case 
     s.lse = MEM_NEW(double, rows);
     s.entropy = MEM_NEW(double, rows);
     s.seen = MEM_NEW(int32_t, rows);
+    if (a->stay)
+        s.in.cache.until = NULL;
     if (a->window)
         set_windows(g, &s, r);
     if (a->page)

@@ -66,6 +66,9 @@ static const struct attention_case near_cases[] = {
     {"pages, retention and cap", 1, 4, 128, 9, {141}, KV_F16, 20, 30, true, 16, true},
     {"another type", 2, 2, 16, 7, {70, 90}, KV_F32, 0, 0, false, 0, true},
     {"an odd head", 2, 2, 20, 7, {70, 90}, KV_F16, 0, 0, false, 0, true},
+    {"a chunk of what stays", 2, 3, 64, 33, {200, 333}, KV_F16, 0, 0, false, 0, true, true},
+    {"chosen pages of what stays", 1, 4, 32, 9, {141}, KV_F16, 0, 0, false, 16, true, true},
+    {"more than one part", 1, 2, 16, 17, {1100}, KV_F16, 0, 0, false, 0, true},
 };
 
 static void check_near_rows(struct gpu *g, const struct setting *s)

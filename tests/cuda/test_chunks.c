@@ -139,6 +139,9 @@ static const struct run runs[] = {
     {"wgkv:local=100", 0, "wgkv", true, 50, NULL},
     {"duo:recent=9,sinks=3", 0, "duo", true, CHUNK, NULL},
     {"expected-attention", 40, NULL, true, CHUNK, NULL},
+    {"h2o:order=after", 40, NULL, true, CHUNK, NULL},
+    {"keydiff:chunk=50", 40, NULL, true, 33, NULL},
+    {"keydiff:chunk=41", 40, NULL, true, CHUNK, NULL}, /* single entries leave holes */
 };
 
 Test(chunks, caches_are_those_of_the_processor, .timeout = 300)

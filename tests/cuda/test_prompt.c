@@ -33,7 +33,7 @@ static const struct attention_case cases[] = {
      .retention = true,
      .window = 20,
      .page = 1100},
-    {"a look that ends in a block", 1, 1, 16, 130, {1090}, HALVES},
+    {"a look that ends in a block", 1, 1, 16, 130, {1090}, HALVES, .stay = true},
     {"strips that nobody sees", 1, 1, 16, 3, {9000}, HALVES, .page = 1100},
     {"chosen pages", 2, 4, 32, 1, {130, 200}, HALVES, .window = 20, .page = 16},
     {"chosen pages of a chunk", 1, 3, 128, 33, {330}, HALVES, .page = 24},
@@ -43,6 +43,7 @@ static const struct attention_case cases[] = {
     {"all at once", 1, 7, 96, 33, {200}, HALVES, ALL_AT_ONCE},
     {"wide heads with all at once", 1, 2, 256, 33, {170}, HALVES, ALL_AT_ONCE},
     {"queries that are no halves", 2, 2, 128, 33, {90, 200}, .type = KV_F16},
+    {"chosen pages of many that stay", 1, 2, 16, 3, {1300}, HALVES, .page = 100, .stay = true},
 };
 
 /* Nothing but outputs is written, and those within 2^-9 of the sum of p |v|; where queries had to

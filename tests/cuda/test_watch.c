@@ -309,6 +309,7 @@ struct long_case {
     const char *what;
     int n, kind; /* of weights */
     int top[N_TOP];
+    bool leave; /* every fifth entry has left, and positions fall with slots but for the last one */
 };
 
 /* Kind 5 near each other, 6 from 2^-9 to far below a unit of mass, 7 all in one bin but the first,
@@ -326,35 +327,68 @@ static float long_weight(struct rng *r, int kind, int i, int n)
     return weight(r, kind) * 300 / (float)n;
 }
 
+/* The position of a slot, and the slot of a position. */
+static int other_of(const struct long_case *c, int i)
+{
+    return c->leave && i < c->n - 1 ? c->n - 2 - i : i;
+}
+
+/* The sets of a row, by definition, of the entries that it sees. */
+static void right_cuts(const struct long_case *c, const float *p, struct row_cut want[N_CUTS])
+{
+    float *seen = MEM_NEW(float, (size_t)c->n);
+    int *pos = MEM_NEW(int, (size_t)c->n), n = 0;
+    for (int i = 0; i < c->n; i++)
+        if (!c->leave || other_of(c, i) % 5 > 0) {
+            pos[n] = i;
+            seen[n++] = p[other_of(c, i)];
+        }
+    void *scratch = mem_alloc(row_cuts_scratch(n), 1);
+    row_cuts_ref(seen, n, c->top, N_TOP, tau, N_TAU, want, scratch);
+    for (int i = 0; i < N_CUTS; i++)
+        if (want[i].first_tie > 0)
+            want[i].first_tie = pos[want[i].first_tie];
+    mem_free(seen);
+    mem_free(pos);
+    mem_free(scratch);
+}
+
 static void expect_long(struct gpu *gpu, struct rng *r, const struct long_case *c)
 {
     int n = c->n, ld = (n + PAGE_SLOTS - 1) / PAGE_SLOTS * PAGE_SLOTS;
     float *p = MEM_NEW(float, (size_t)ld);
-    int32_t length = n;
-    for (int i = 0; i < n; i++)
+    int32_t length = n, *until = MEM_NEW(int32_t, (size_t)ld), *pos = MEM_NEW(int32_t, (size_t)ld);
+    for (int i = 0; i < n; i++) {
         p[i] = long_weight(r, c->kind, i, n);
+        until[i] = i % 5 ? INT32_MAX : n - 1;
+        pos[i] = other_of(c, i);
+    }
     struct gpu_seen_rows rows = {.p = device_copy(gpu, p, (size_t)ld * sizeof *p),
                                  .ld = (size_t)ld};
     int32_t *there = device_copy(gpu, &length, sizeof length);
     rows.a = (struct gpu_attention){.n_heads = 1, .T = 1, .pos0 = n - 1};
     rows.a.cache = (struct gpu_cache){.heads = 1, .n = there, .most = n};
+    if (c->leave) {
+        rows.a.cache.until = device_copy(gpu, until, (size_t)ld * sizeof *until);
+        rows.a.cache.pos = device_copy(gpu, pos, (size_t)ld * sizeof *pos);
+    }
     struct row_cut want[N_CUTS], *cuts = gpu_alloc(gpu, N_CUTS, sizeof *cuts);
-    void *scratch = mem_alloc(row_cuts_scratch(n), 1);
     const struct gpu_criteria criteria = {N_TOP, N_TAU, c->top, tau};
     gpu_row_cuts(gpu, &rows, &criteria, cuts);
     device_check(gpu, c->what);
     struct row_cut *got = host_copy(gpu, cuts, sizeof want);
-    row_cuts_ref(p, n, c->top, N_TOP, tau, N_TAU, want, scratch);
+    right_cuts(c, p, want);
     for (int i = 0; i < N_CUTS; i++)
         cr_expect(zero(int, memcmp(&got[i], &want[i], sizeof want[i])),
                   "%s, cut %d: %.9g, from %d, %d members; right is %.9g, from %d, %d", c->what, i,
                   (double)got[i].threshold, got[i].first_tie, got[i].count,
                   (double)want[i].threshold, want[i].first_tie, want[i].count);
-    void *const device[] = {(void *)rows.p, there, cuts};
+    void *const device[] = {(void *)rows.p, there, cuts, rows.a.cache.until, rows.a.cache.pos};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         gpu_free(gpu, device[i]);
     mem_free(p);
-    mem_free(scratch);
+    mem_free(until);
+    mem_free(pos);
     mem_free(got);
 }
 
@@ -370,6 +404,8 @@ Test(cuda, cuts_of_rows_of_any_length, .timeout = 120)
         {"of all sizes", 16384, 6, {64, 9000, 16300}},
         {"all in one entry", 100, 8, {1, 2, 99}},
         {"all in one bin", 36000, 7, {1, 2, 9000}},
+        {"few values, of which some have left", 2100, 1, {64, 512, 1600}, true},
+        {"more equals than are gathered", 10400, 4, {64, 512, 8000}, true},
     };
     struct gpu *gpu = device_open();
     struct rng r;
