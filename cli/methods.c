@@ -158,6 +158,7 @@ int methods_open(struct methods *r, struct engine *e, struct kvf_diag *d)
         return err;
     r->cache_heads = session_cache_heads(&e->config, &r->row, &r->params);
     r->inputs.gates = r->gates;
+    r->inputs.model = &e->config;
     err = method_check_inputs(&r->row, &r->inputs, d);
     for (int i = 0; !err && i < r->override_text.n; i++)
         err = open_override(r, &e->config, i, d);

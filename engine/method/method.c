@@ -92,6 +92,11 @@ int method_check_inputs(const struct method *m, const struct method_inputs *in, 
                         m->name);
     if (m->admission->until && m->admission->reason == KVF_REASON_PLAN && !in->plan_until)
         return kvf_fail(d, KVF_E_ARG, "method %s needs --plan PLAN.kvf", m->name);
+    if (m->read->evidence & EVIDENCE_BLOCKS && in->model && in->model->window)
+        return kvf_fail(d, KVF_E_ARG,
+                        "method %s: gated blocks must keep all their entries, and some leave the "
+                        "sliding window of this model; use read=quest",
+                        m->name);
     return method_gates(m) ? need_gates(m, in->gates, d) : KVF_OK;
 }
 

@@ -128,7 +128,8 @@ def case_of(rng, name, long, shared=True):
     if name in NO_BUDGET or name == "wgkv" and rng.random() < 0.3:
         c["budget"] = None if name != "full" else c["budget"]
     c["given"] = options(rng, name, c["budget"])
-    c |= {"model": rng.randrange(len(MODELS)), "seed": rng.randrange(1 << 30)}
+    models = [k for k, m in enumerate(MODELS) if name != "seer" or "--window" not in m]  # which its gated blocks cannot follow
+    c |= {"model": rng.choice(models), "seed": rng.randrange(1 << 30)}
     if name in NEEDS:
         c["gates"] = NEEDS[name]
     if shared and name in LIMITED_BY_BUDGET and c["budget"] and rng.random() < (0.4 if name in OLD else 0.6):

@@ -8,7 +8,7 @@ import gates
 from contract import Report
 from rows import NEEDS
 
-MODEL = 1  # of cases.MODELS: 2 layers, 2 KV heads with 2 query heads each
+MODEL, WINDOWED = 1, 9  # of cases.MODELS: 2 layers, 2 KV heads with 2 query heads each
 PROMPT, MORE = 20, 4
 
 
@@ -103,6 +103,14 @@ def combinations(a):
     a.refuses("next-topk:chunk=4", 8)
 
 
+def blocks(a, windowed):
+    for x, verdict in ((a, a.accepts), (windowed, windowed.refuses)):
+        path = x.engine.path("blocks.safetensors")
+        gates.make(path, "blocks", 4, x.llama, PROMPT + MORE)
+        verdict("seer:page=4", 8, "--gates", path)
+    windowed.accepts("seer-oracle:page=4", 8)
+
+
 def protection(a):
     """sinks + max(recent, 1) + every - 1 must fit into B"""
     for name in ("trimkv", "dbtrimkv", "locret", "expected-attention", "next-topk", "local"):
@@ -129,6 +137,7 @@ def check(engine, models):
     a = Attempt(engine, models.get(MODEL), report)
     gates_that_fit(a)
     combinations(a)
+    blocks(a, Attempt(engine, models.get(WINDOWED), report))
     protection(a)
     overrides(a)
     return report.passed, report.failed
