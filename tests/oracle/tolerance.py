@@ -91,12 +91,14 @@ def retention(run, p, layer, head, alive, C, score):
     return rounding + gates.ERROR * log_beta * (np.abs(methods_gates.exponent(run, p, C)) + p["lookahead"])
 
 
-def given_by_network(run, score):
-    return gates.ERROR * np.maximum(np.abs(score), np.abs(score).max() if run.gates.kind == "importance" else 0)
+def given_by_network(run, layer, head, score):
+    """an importance is a sum without a bound, which is as wrong where it comes near 0 as elsewhere in its head"""
+    every = methods_gates.values(run, layer, head, range(run.t)) if run.gates.kind == "importance" and run.t else np.zeros(1)
+    return gates.ERROR * np.maximum(np.abs(score), np.abs(every).max())
 
 
 def given(run, p, layer, head, alive, C, score):
-    return np.zeros(len(C)) if run.gates.exact else given_by_network(run, score)
+    return np.zeros(len(C)) if run.gates.exact else given_by_network(run, layer, head, score)
 
 
 def remaining_mass(run, p, layer, head, alive, C, score):
@@ -117,7 +119,7 @@ def expected_attention(run, p, layer, head, alive, C, score):
     return np.abs(score) * (WEIGHT + MOMENTS * worst)
 
 
-UNEQUAL = "scissorhands", "below-even", "knorm", "key-norm", "mass-greedy"  # equal scores may differ by rounding
+UNEQUAL = "scissorhands", "below-even", "knorm", "key-norm", "mass-greedy", "keydiff", "locret", "importance"  # equal scores may differ by rounding
 ERRORS = {"window": none, "trimkv": retention, "dbtrimkv": retention, "retention": retention, "wgkv": given,
           "locret": given, "write-gate": given, "importance": given, "position": none, "key-norm": knorm,
           "expected-attention": expected_attention, "mass-greedy": remaining_mass, "below-even": scissorhands,
