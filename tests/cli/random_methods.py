@@ -24,6 +24,7 @@ sys.path.insert(0, DATA)
 import make_gates  # noqa: E402
 SHAPE = {"layers": 2, "heads": 4, "kv-heads": 2, "head-dim": 16, "dim": 64}
 MHA = "--layers 2 --heads 3 --kv-heads 3 --head-dim 16 --dim 32 --ffn 32 --vocab 259 --seed 3 --type f32"
+WINDOWED = "--layers 2 --heads 4 --kv-heads 2 --head-dim 16 --dim 64 --ffn 64 --vocab 259 --seed 20 --window 17"
 POSITIONS = 240  # of given numbers: prompts of 1 to 200 tokens, answers of up to 40
 KINDS = {"retention": ["rg", "rg2", "rg3", "rg10", "linear", "rgkv", "values"], "write": ["wgkv", "values"], "importance": ["locret", "values"],
          "heads": ["duo"], "blocks": ["seer"]}
@@ -160,6 +161,7 @@ class Case:
         out, p = self.run(1, 256, "a.kvf")
         err = p.stderr.decode("utf-8", "replace")
         if p.returncode == 2:
+            err = "".join(line for line in err.splitlines(True) if not line.startswith("note: "))
             ok = err.startswith("kvfate run: ") and err.count("\n") == 1 and 20 < len(err) < 700 and not p.stdout
             return None if ok and not os.path.exists(out) else f"refused with {err!r}"
         if p.returncode != 0:
@@ -214,6 +216,11 @@ class Case:
                     continue
                 if not i < step <= T:
                     return f"{head}: entry {i} leaves at step {step} of {T}"
+                window = self.model["window"]
+                if window and (step > i + window or reason == "architecture" and step == i + window):
+                    if step > i + window:
+                        return f"{head}: entry {i} leaves at {step}, and no query sees it after {window}"
+                    continue  # of the model, whatever the row
                 if reason in fixed:
                     life = p["local"] if reason == "refused" else p["recent"]
                     if step != i + life or (reason == "window" and i < p["sinks"]):
@@ -321,12 +328,14 @@ class Campaign:
             return json.load(f)["cases"][::2]
 
     def tiny(self, folder):
-        """(file, its generator's options): grouped, packed weights, one KV head, as many KV heads as query heads, norms of queries and keys."""
+        """(file, its generator's options): grouped, packed weights, one KV head, as many KV heads as query heads, a sliding window, norms of queries
+        and keys."""
         cases, qwen = self.golden("tiny"), self.golden("qwen")
-        mha = self.path("mha.gguf")
-        subprocess.run([sys.executable, os.path.join(DATA, "golden", "tools", "gen_tiny.py"), *MHA.split(), "-o", mha], check=True)
+        made = [(self.path(name), args) for name, args in (("mha.gguf", MHA), ("windowed.gguf", WINDOWED))]
+        for path, args in made:
+            subprocess.run([sys.executable, os.path.join(DATA, "golden", "tools", "gen_tiny.py"), *args.split(), "-o", path], check=True)
         return [(os.path.join(folder, f"tiny{i}.gguf"), cases[i]["args"]) for i in (0, 3, 6, 7)] + \
-            [(mha, MHA), (os.path.join(folder, "qwen0.gguf"), qwen[0]["args"])]
+            [*made, (os.path.join(folder, "qwen0.gguf"), qwen[0]["args"])]
 
     def prepare(self, model, index):
         path, args = model
@@ -335,7 +344,8 @@ class Campaign:
         gates = {}
         for kind, layouts in KINDS.items():
             gates[kind] = [self.gates(shape, index, kind, layout) for layout in layouts]
-        return {"path": path, "shape": shape, "gates": gates}
+        window = dict(zip(words, words[1:])).get("--window")
+        return {"path": path, "shape": shape, "gates": gates, "window": window and int(window)}
 
     def gates(self, m, index, kind, layout):
         out = self.path(f"{index}.{kind}.{layout}.safetensors")
