@@ -1,10 +1,11 @@
 """Random rows of methods, right and wrong ones, on tiny models: what must hold whatever the row.
 
-usage: random_methods.py KVFATE MODELS [--cases N] [--seconds S] [--seed K] [--only CASE] [--verbose]
+usage: random_methods.py KVFATE MODELS [--cases N] [--seconds S] [--seed K] [--only CASE] [--verbose] [--emulated KVFATE_EMULATED]
 
 A case is a model, a prompt, a budget, a method with options, overrides and gates, numbers of cache and products, probes and shadows.  The run ends with 0, or with 2 and one
 sentence; its trace passes `verify` and does not depend on threads and chunks; queries see no more than the row allows; sinks
-and recent entries stay; evict_step > birth.  A case depends on (seed, its number) alone: --only repeats one.
+and recent entries stay; evict_step > birth.  With --emulated all are exact, and instead of other threads and chunks the trace is that of
+the emulated device.  A case depends on (seed, its number) alone: --only repeats one.
 """
 import argparse
 import ast
@@ -139,19 +140,20 @@ class Case:
             self.argv += ["--gates", r.choice(self.model["gates"][r.choice(kinds)])]
         elif not kinds and r.random() < 0.02:
             self.argv += ["--gates", r.choice(self.model["gates"]["retention"])]
-        self.argv += numbers(r)
+        self.argv += ["--exact"] if campaign.emulated else numbers(r)
         self.argv += ["--probes", r.choice(["lean", "paper", "paper", "full"])]
         if r.random() < 0.15:
             self.argv += ["--shadow", r.choice(["entries", "model", "entries,model"])]
         self.ids = [r.randrange(3, 259) for _ in range(self.P)]
 
-    def run(self, threads, chunk, name):
+    def run(self, threads, chunk, name, device="cpu"):
         ids, out = self.campaign.path("ids"), self.campaign.path(name)
         with open(ids, "w") as f:
             f.write(" ".join(map(str, self.ids)))
         if os.path.exists(out):
             os.unlink(out)
-        self.command = [self.campaign.exe, "run", "--overwrite", "-m", self.model["path"], "--ids", ids, "-n", str(self.n), "--ignore-eos", "-q",
+        exe = self.campaign.exe if device == "cpu" else self.campaign.emulated
+        self.command = [exe, "run", "--device", device, "--overwrite", "-m", self.model["path"], "--ids", ids, "-n", str(self.n), "--ignore-eos", "-q",
                         "-t", str(threads), "--chunk", str(chunk), *self.argv, "-o", out]
         return out, self.campaign.call(self.command)
 
@@ -174,12 +176,23 @@ class Case:
         wrong = self.judge(out)
         if wrong:
             return wrong
+        if self.campaign.emulated:
+            return self.compare_device(out, chunk)
         other, q = self.run(threads, chunk, "b.kvf")
         if q.returncode != 0:
             return f"{threads} threads, chunk {chunk}: exit {q.returncode}: {q.stderr.decode('utf-8', 'replace')[-6000:]}"
         if read(out) != read(other):
             return f"{threads} threads and chunk {chunk} give another trace"
         return None
+
+    def compare_device(self, out, chunk):
+        other, q = self.run(2, max(chunk, 7), "b.kvf", "cuda")
+        said = q.stderr.decode("utf-8", "replace")
+        if q.returncode == 2 and "on the processor alone" in said:
+            return None
+        if q.returncode != 0 or "emulation" in said:
+            return f"on a device, chunk {max(chunk, 7)}: exit {q.returncode}: {said[-2000:]}"
+        return None if read(out) == read(other) else f"a device, chunk {max(chunk, 7)}, gives another trace"
 
     # ---- what the trace says
 
@@ -309,6 +322,7 @@ def npz(path, names):
 class Campaign:
     def __init__(self, o, folder):
         self.exe, self.folder, self.seed, self.accepted = os.path.abspath(o.kvfate), folder, o.seed, 0
+        self.emulated = o.emulated and os.path.abspath(o.emulated)
         listed = self.call([self.exe, "methods"]).stdout.decode().split("\n")[1:]
         self.presets = [line.split()[0] for line in listed if line]
         self.models = [self.prepare(m, i) for i, m in enumerate(self.tiny(os.path.abspath(o.models)))]
@@ -321,6 +335,8 @@ class Campaign:
         env.setdefault("ASAN_OPTIONS", "detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1")
         env.setdefault("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=1")
         env.setdefault("TSAN_OPTIONS", "halt_on_error=1:exitcode=66")
+        if self.emulated:  # the processor's kernels that a device sums like
+            env["KVFATE_CPU_MASK"] = "0"
         return subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=600, env=env)
 
     def golden(self, family):
@@ -367,6 +383,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int)
     parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--emulated", help="the program on an emulated device")
     o = parser.parse_args()
     end, done, failed = time.monotonic() + o.seconds, 0, 0
     with tempfile.TemporaryDirectory(prefix="kvfate-random-") as folder:
