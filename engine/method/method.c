@@ -95,7 +95,7 @@ int method_check_inputs(const struct method *m, const struct method_inputs *in, 
     if (m->read->evidence & EVIDENCE_BLOCKS && in->model && in->model->window)
         return kvf_fail(d, KVF_E_ARG,
                         "method %s: gated blocks must keep all their entries, and some leave the "
-                        "sliding window of this model; use read=quest",
+                        "sliding window of this model; use read=seer-oracle, or method quest",
                         m->name);
     return method_gates(m) ? need_gates(m, in->gates, d) : KVF_OK;
 }
