@@ -178,8 +178,7 @@ template <int N> static void make_rows(struct gpu *g, const struct gpu_seen_rows
 {
     const struct gpu_attention *a = &rows->a;
     auto kernel = a->cache.type == KV_F16 ? scores_kernel<uint16_t, N> : scores_kernel<float, N>;
-    struct all_rows<N> all = {
-    };
+    all_rows<N> all = {};
     int most = 0;
     for (int i = 0; i < n; i++) {
         all.of[i] = rows[i];

@@ -29,12 +29,10 @@ static void close_device(struct compute *c)
 static int check(const struct compute *c, struct kvf_diag *d)
 {
     struct device *dev = c->device;
-    int err = gpu_wait(dev->gpu, d);
-    if (!err && dev->full)
-        err = kvf_fail(d, KVF_E_NOMEM,
-                       "the CUDA device has no room for derivatives: try shorter packs or "
-                       "--device cpu");
-    return err;
+    return dev->full ? gpu_no_room(dev->gpu, d,
+                                   "the CUDA device has no room for derivatives: try shorter packs "
+                                   "or --device cpu")
+                     : gpu_wait(dev->gpu, d);
 }
 
 void *device_hold(const struct compute *c, enum held what, size_t n, size_t size)

@@ -56,6 +56,14 @@ static void drop(struct gpu *g, struct work *w)
     gpu_unpin(g, w->home);
 }
 
+static void end(struct gpu *g, struct gpu_graph *graph, struct work *w, const char *what)
+{
+    gpu_graph_free(g, graph);
+    drop(g, w);
+    device_check(g, what);
+    gpu_close(g);
+}
+
 /* Puts it through the graph, and expects so many graphs, replays and nodes told anew. */
 static void step(struct gpu *g, struct gpu_graph **graph, const struct work *w, const long want[3],
                  const char *what)
@@ -93,11 +101,8 @@ Test(graph, replays_what_is_launched)
     gpu_graph_end(g);
     cr_assert(zero(int, gpu_wait(g, NULL)));
     cr_expect(other.home[7] == 0 && other.home[N - 1] == 0);
-    gpu_graph_free(g, graph);
-    drop(g, &w);
     drop(g, &other);
-    device_check(g, "graph");
-    gpu_close(g);
+    end(g, graph, &w, "graph");
 }
 
 /* A launch is told anew where its grid alone is another one. */
@@ -122,10 +127,7 @@ Test(graph, a_grid_alone_changes)
     struct gpu_graph_facts f = gpu_graph_look(graph);
     cr_expect(f.built == 1 && f.replayed == 3 && f.updated == 1,
               "%ld graphs, %ld replays, %ld told", f.built, f.replayed, f.updated);
-    gpu_graph_free(g, graph);
-    drop(g, &w);
-    device_check(g, "a grid");
-    gpu_close(g);
+    end(g, graph, &w, "a grid");
 }
 
 /* What ends before the last time's end is another shape: nothing behind it is replayed. */
@@ -146,10 +148,7 @@ Test(graph, a_beginning_is_not_the_whole)
         gpu_get(g, &last, w.y + N - 1, sizeof last);
         cr_expect(eq(flt, last, whole ? 0 : 2 * (float)(N - 1)), "turn %d", turn);
     }
-    gpu_graph_free(g, graph);
-    drop(g, &w);
-    device_check(g, "a beginning");
-    gpu_close(g);
+    end(g, graph, &w, "a beginning");
 }
 
 /* Another shape, or what cannot be written down, goes on the stream by itself. */
@@ -172,10 +171,7 @@ Test(graph, shapes_change)
     }
     struct gpu_graph_facts f = gpu_graph_look(graph);
     cr_expect(f.built == 3 && f.replayed == 5, "%ld graphs, %ld replays", f.built, f.replayed);
-    gpu_graph_free(g, graph);
-    drop(g, &w);
-    device_check(g, "shapes");
-    gpu_close(g);
+    end(g, graph, &w, "shapes");
 }
 
 /* What is aside comes after what it leaves, each time, and after what else is aside there, in the
@@ -259,10 +255,7 @@ Test(graph, nothing_waits_for_what_is_aside)
         if (EMULATED || turn != 1)
             cr_expect(eq(flt, w.home[N - 1], turn == 1 ? 0 : (float)N - 1), "turn %d", turn);
     }
-    gpu_graph_free(g, graph);
-    drop(g, &w);
-    device_check(g, "aside");
-    gpu_close(g);
+    end(g, graph, &w, "aside");
 }
 
 /* ---- steps of sessions */

@@ -180,9 +180,7 @@ class Case:
         t, score = self.trace, cut.score[j]
         margin, error = cut.least_kept - score, cut.error[j] + max(cut.error[k] for k in cut.kept)
         self.close_to(cut.kind, f"{where} entry {j}: margin", t.margin[layer, head, j], margin, cut.least_kept, error)
-        # keys of one token at places that lie alike around the others are as similar, but for rounding
-        alike = cut.kind == "keydiff" and margin < 1e-9
-        open_ = is_level(cut, (layer, head) in self.run.ranked) or 0 < margin <= error or alike or \
+        open_ = is_level(cut, (layer, head) in self.run.ranked) or 0 < margin <= error or margin == 0 and cut.open or \
             cut.kind in ("scissorhands", "below-even", "mass-greedy") and error
         if t.tie[layer, head, j] != (margin == 0) and not open_:
             self.fault(f"{where} entry {j}: tie {t.tie[layer, head, j]}, margin {margin}")
