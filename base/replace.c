@@ -391,6 +391,12 @@ void replace_abandon(struct replace *r)
     forget(r);
 }
 
+void replace_drop(struct replace *r)
+{
+    r->shown = false;
+    replace_abandon(r);
+}
+
 void replace_tidy(const char *path)
 {
     char *lock = lock_of(path);

@@ -52,6 +52,8 @@ void replace_seek(struct replace *r, size_t at);
 int replace_finish(struct replace *r, struct kvf_diag *d);
 /* Instead of replace_finish; removes the part, unless it is shown. */
 void replace_abandon(struct replace *r);
+/* The same, and removes the part also where it is shown. */
+void replace_drop(struct replace *r);
 
 /* Removes what a writer of this file left beside it when it was killed: its lock, and a part.
  * A writer that lives keeps both.  For a file that is not written again; never fails visibly. */

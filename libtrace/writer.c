@@ -461,3 +461,10 @@ void kvf_writer_abandon(struct kvf_writer *w)
     if (w)
         free_writer(w);
 }
+
+void kvf_writer_drop(struct kvf_writer *w)
+{
+    if (w && w->file.committed == 0)
+        replace_drop(&w->file.r);
+    kvf_writer_abandon(w);
+}

@@ -15,7 +15,7 @@ struct writer_file {
     bool only_whole;  /* see struct kvf_writer_options */
     /* Of a trace that is gone on with: */
     bool replays;       /* what is written is compared with the file, and was the same so far */
-    uint64_t committed; /* bytes that must come again as they are: up to its last commit */
+    uint64_t committed; /* bytes that must come again as they are: up to its last commit; above 0 */
 };
 
 /* Whether an unfinished trace is gone on with. */

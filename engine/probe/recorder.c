@@ -223,7 +223,7 @@ void recorder_abandon(struct recorder *r)
     if (r->sink.pen)
         recorder_settle(r);
     pen_destroy(r->sink.pen);
-    kvf_writer_abandon(r->writer);
+    (r->n_tokens > 0 ? kvf_writer_abandon : kvf_writer_drop)(r->writer);
     free_recorder(r);
 }
 

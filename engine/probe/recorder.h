@@ -97,7 +97,8 @@ int32_t recorder_boundary(const struct recorder *r, int32_t t);
 /* Final snapshot, notes (may be NULL: a JSON object for the key "result"),
  * index and footer; frees r.  Returns the first error of the recording. */
 int recorder_finish(struct recorder *r, const char *result_json, struct kvf_diag *d);
-/* Frees without a footer; what was complete is written.  Accepts NULL. */
+/* Frees without a footer; what was complete is written.  A new trace that no token came to is
+ * removed.  Accepts NULL. */
 void recorder_abandon(struct recorder *r);
 
 #endif

@@ -132,6 +132,23 @@ Test(unfinished, a_second_writer_is_refused_at_once)
     kvf_writer_abandon(w);
 }
 
+Test(unfinished, what_nothing_came_to_is_dropped_unless_it_is_gone_on_with)
+{
+    struct kvf_writer *w;
+    struct kvf_diag d;
+    cr_assert(zero(int, begin(KVF_REFUSE, &w, &d)), "%s", d.text);
+    cr_expect(there(unfinished));
+    kvf_writer_drop(w);
+    cr_expect(not(there(unfinished)));
+    cr_assert(zero(int, begin(KVF_REFUSE, &w, &d)), "%s", d.text);
+    cr_assert(zero(int, tiny_write(w, 1)));
+    kvf_writer_abandon(w);
+    cr_assert(zero(int, begin(KVF_RESUME, &w, &d)), "%s", d.text);
+    kvf_writer_drop(w);
+    cr_expect(eq(u32, epoch_of(unfinished), 1));
+    kvf_writer_drop(NULL);
+}
+
 Test(unfinished, only_whole_ones_leave_nothing)
 {
     struct kvf_writer *w;

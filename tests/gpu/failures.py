@@ -100,8 +100,20 @@ def edges(name, argv, out, grain, wanted):
             todo += [(a, (a + b) // 2), ((a + b) // 2, b)]
     expect(not seen[enough], f"{name}: there was never enough memory", seen)
     expect(wanted <= set(seen.values()), f"{name}: what had no room", wanted, seen)
-    most = {kind: free for free, kind in sorted(seen.items()) if kind}
-    return f"{name} ({len(seen)} sizes): " + ", ".join(f"{kind} up to {free / MIB:.1f} MiB" for kind, free in most.items())
+    return {kind: free for free, kind in sorted(seen.items()) if kind}
+
+
+def described(name, most):
+    return f"{name}: " + ", ".join(f"{kind} up to {free / MIB:.1f} MiB" for kind, free in most.items())
+
+
+def run_without_a_session(argv, free):
+    """It can be asked for again as it was: no trace is in its way."""
+    lever.leave(free)
+    r = on_device(["run", *argv, "-n", 1, "-q", "-o", path("x.kvf")])
+    lever.leave(None)
+    told("run without room for a session", r, "room for a session")
+    expect(not any(x.startswith("x.kvf") for x in os.listdir(work.name)), "a trace without a token is left", os.listdir(work.name))
 
 
 def little_memory():
@@ -114,8 +126,11 @@ def little_memory():
         if made.returncode:
             return "SKIPPED: no model could be made: " + made.stderr.strip().split("\n")[-1]
     argv = ["-m", model, "--raw", "--exact", "-p"]
-    return "; ".join((edges("logits", ["logits", *argv, text], "x.npy", lever.grain, {"weights", "a session"}),
-                      edges("saliency", ["saliency", *argv, "She sells."], "x.tsv", lever.grain, {"derivatives", "a pass"} if model == MODEL else {"derivatives"})))
+    logits = edges("logits", ["logits", *argv, text], "x.npy", lever.grain, {"weights", "a session"})
+    run_without_a_session([*argv, text], logits.get("a session"))
+    saliency = edges("saliency", ["saliency", *argv, "She sells."], "x.tsv", lever.grain,
+                     {"derivatives", "a pass"} if model == MODEL else {"derivatives"})
+    return described("logits", logits) + "; " + described("saliency", saliency)
 
 
 # ---- in the midst of the work

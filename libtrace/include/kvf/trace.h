@@ -222,6 +222,9 @@ int kvf_writer_close(struct kvf_writer *w, struct kvf_diag *d);
 /* Closes and frees without a footer, as a crash would; the file stays at "PATH.unfinished",
  * readable up to its last commit.  Accepts NULL. */
 void kvf_writer_abandon(struct kvf_writer *w);
+/* The same for a trace that nothing was recorded into: its file is removed, unless it is an
+ * unfinished one that was to be gone on with.  Accepts NULL. */
+void kvf_writer_drop(struct kvf_writer *w);
 
 /* ---- reading ---------------------------------------------------------- */
 
