@@ -305,17 +305,12 @@ static void move_rows(struct session *s, bool home, const struct elsewhere_evide
         gpu_get(m->gpu, e->row_t, r->window.row_t, (size_t)e->ring * sizeof *e->row_t);
         gpu_get(m->gpu, e->row_n, r->window.row_n, rows * sizeof *e->row_n);
         gpu_get(m->gpu, e->row_lse, r->window.row_lse, rows * sizeof *e->row_lse);
+        elsewhere_rows_came(s->method, s->cache, r->taken);
     } else if (e->rows) {
         gpu_put(m->gpu, r->window.row_t, e->row_t, (size_t)e->ring * sizeof *e->row_t);
         gpu_put(m->gpu, r->window.row_n, e->row_n, rows * sizeof *e->row_n);
         gpu_put(m->gpu, r->window.row_lse, e->row_lse, rows * sizeof *e->row_lse);
     }
-    for (size_t q = 0; e->rows && home && q < Q; q++) { /* all heads took the same rows */
-        e->n_rows[q] = r->taken;
-        memmove(e->row_t + q * (size_t)e->ring, e->row_t, (size_t)e->ring * sizeof *e->row_t);
-    }
-    for (size_t at = 0; e->rows && home && at < n; at++)
-        e->recent_at[at] = -1;
 }
 
 /* Moments of queries. */

@@ -30,7 +30,7 @@ struct device_prompt {
     unsigned char *pages;
     int n_pages;
     const struct method_state *of; /* what it was made for */
-    bool gate, net;                /* there are numbers of gates; networks make them there */
+    bool net;                      /* networks make numbers of gates there */
     enum elsewhere_admits admits;
     struct elsewhere_admission admission;
 };
@@ -107,7 +107,6 @@ static int make(struct session *s, struct device_prompt *p)
     size_t turns = 2 * C * (size_t)c->rope_dim, n = L * (size_t)(mirror_blocks(s->chunk) + 1) * H;
     struct rooms a = {.n = 0};
     p->of = s->method;
-    p->gate = s->gate != NULL;
     p->net = has_net(s);
     p->admits = elsewhere_admission(s->method, &p->admission);
     p->n_pages = (PAGE_SLOTS - 1 + s->chunk - 1) / PAGE_SLOTS + 1;
@@ -139,7 +138,7 @@ void device_prompt_close(struct session *s)
 static int open_prompt(struct session *s)
 {
     struct mirror *m = s->mirror;
-    if (m->prompt && m->prompt->of == s->method && m->prompt->gate == (s->gate != NULL))
+    if (m->prompt && m->prompt->of == s->method)
         return device_gates_open(s, s->chunk);
     device_prompt_close(s);
     m->prompt = MEM_NEW(struct device_prompt, 1);

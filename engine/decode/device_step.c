@@ -240,7 +240,7 @@ struct gpu_newcomer step_newcomer(struct session *s, int layer, float *qkv,
     x.qkv = projected_of(s, layer);
     x.from = qkv;
     x.slot = r->heads.slot + layer * s->cache_heads;
-    if (wants_unturned(s) || takes_queries(s))
+    if (wants_unturned(s))
         x.unturned = r->pre + (size_t)layer * s->ld_pre;
     if (s->e->config.family->qk_norm_wide)
         device_norm_heads(s, layer, 1, qkv);

@@ -165,7 +165,6 @@ struct elsewhere_evidence elsewhere_evidence(struct method_state *s, const struc
                                        .row_t = e->row_t,
                                        .row_n = e->row_n,
                                        .row_lse = e->row_lse,
-                                       .recent_at = e->recent_at,
                                        .norms = e->norms,
                                        .gate = e->gate,
                                        .history = e->history,
@@ -176,4 +175,20 @@ struct elsewhere_evidence elsewhere_evidence(struct method_state *s, const struc
                                        .query_outer = e->query_outer,
                                        .block_key = e->pages.key,
                                        .block_cap = e->pages.cap};
+}
+
+void elsewhere_rows_came(struct method_state *s, const struct cache *c, int taken)
+{
+    struct evidence *e = &s->evidence;
+    int H = s->shape.n_kv_heads, per = s->shape.n_heads / H;
+    size_t ring = (size_t)e->ring;
+    for (int q = 0; q < s->shape.n_layers * s->shape.n_heads; q++) {
+        int at = q / per;
+        struct row_ranks now = {e->n_left[at], cache_view(c, at / H, at % H).n};
+        e->n_rows[q] = taken;
+        e->recent_at[at] = -1;
+        memmove(e->row_t + (size_t)q * ring, e->row_t, ring * sizeof *e->row_t);
+        for (size_t w = 0; w < ring; w++)
+            e->row_ranks[(size_t)q * ring + w] = now;
+    }
 }

@@ -71,7 +71,6 @@ struct elsewhere_evidence {
     int32_t *row_t;         /* [L * G][ring] */
     int *row_n;             /* [L * G][ring] */
     float *row_lse;         /* [L * G][ring] */
-    int *recent_at;         /* [L * H] to be -1 when rows were taken elsewhere */
     float *norms;           /* [L * H][cap] */
     float *gate;            /* [L * H][cap] */
     float *history;         /* [L * H][cap] */
@@ -84,6 +83,9 @@ struct elsewhere_evidence {
     int block_cap;
 };
 struct elsewhere_evidence elsewhere_evidence(struct method_state *s, const struct cache *c);
+/* Rows have come home, in the order that the slots of the cache have now, with row_t of the first
+ * query head: so many were ever taken, in all heads. */
+void elsewhere_rows_came(struct method_state *s, const struct cache *c, int taken);
 
 /* Of expected attention (score_expected.c): the mean rotation of the queries from position t on,
  * cosine and sine for each pair of channels that turns, whose number is returned; the scale of

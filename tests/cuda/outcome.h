@@ -15,6 +15,9 @@ struct outcome {
     long waits; /* for the device, most of one step */
     long least; /* the fewest: a tail of the trace has come at no time then */
     long home;  /* bytes that came from the device in that step */
+    int64_t cuts;
+    int peak;
+    double reads;
     struct eviction *evictions;
     size_t n_evictions;
 };

@@ -66,7 +66,7 @@ static void choice_case(struct gpu *g, struct rng *r, int pools, int values, boo
         if (rng_below(r, 10) == 0)
             score[i] = special[rng_below(r, 7)];
         pos[i] = i % SLOTS * 3 % SLOTS;
-        mark[i] = rng_below(r, 5) ? 1 : 0;
+        mark[i] = (unsigned char)(rng_below(r, 5) ? 1 : 3 * rng_below(r, 2));
     }
     struct gpu_choice c = {device_copy(g, score, sizeof score),
                            device_copy(g, pos, sizeof pos),

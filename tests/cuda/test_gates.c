@@ -103,6 +103,7 @@ static float *run_rows(struct stage_bed *b, const struct stage_case *c, int firs
                        bool exact)
 {
     b->s.n_rows = n;
+    gpu_zero(b->g, b->d_out, ROWS * b->nets_n * sizeof(float));
     for (int r = 0; r < n; r++) {
         size_t row = (size_t)(first + r);
         b->s.x[r] = b->d_x + row * b->row;
@@ -154,6 +155,7 @@ Test(gates, stages_are_products_and_what_follows)
         {2, 3, 5, 132, 4, true, true, false, GATE_ACT_GELU, 0},
         {2, 1, 70, 257, 3, false, false, false, GATE_ACT_RELU, 0},
         {1, 2, 3, 7, 0, false, false, false, GATE_ACT_NONE, 0},
+        {1, 1, 4, 64, 0, true, false, false, GATE_ACT_GELU, 0},
         {2, 2, 1, 300, 8, true, false, true, 0, GATE_ENDS_SIGMOID},
         {3, 1, 8, 64, 0, true, false, true, 0, GATE_ENDS_LOG_SIGMOID},
         {2, 1, 4, 36, 1, false, false, true, 0, GATE_ENDS},

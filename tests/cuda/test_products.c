@@ -296,7 +296,7 @@ static void taken_case(struct gpu *g, struct rng *r, const enum weight_type *typ
                        int K, int T, enum gpu_end end, bool normed)
 {
     struct taken c = {
-        .how = {.eps = 1e-5f, .scale = 0.5f, .end = end, .gelu = T % 2}, .K = K, .T = T};
+        .how = {.eps = 0.5f, .scale = 0.5f, .end = end, .gelu = T % 2}, .K = K, .T = T};
     for (int i = 0; i < 3 && rows[i] > 0; i++, c.how.n++) {
         c.part[i] = make_matrix(g, r, type[i], rows[i], K);
         c.how.part[i] = c.part[i].m;
@@ -330,7 +330,8 @@ Test(cuda, products_with_what_they_take_along)
     static const enum weight_type bf16[3] = {WEIGHT_BF16, WEIGHT_BF16, WEIGHT_BF16},
                                   q4[3] = {WEIGHT_Q4_1, WEIGHT_Q4_1, WEIGHT_Q4_1},
                                   mixed[3] = {WEIGHT_Q4_K, WEIGHT_Q4_K, WEIGHT_Q6_K};
-    static const int one[3] = {7, 0, 0}, two[3] = {13, 13, 0}, three[3] = {9, 5, 6};
+    static const int one[3] = {7, 0, 0}, two[3] = {13, 13, 0}, three[3] = {9, 5, 6},
+                     few[3] = {3, 0, 0};
     struct gpu *g = device_open();
     struct rng r;
     rng_init(&r, 8);
@@ -338,13 +339,16 @@ Test(cuda, products_with_what_they_take_along)
         emulation_seed((unsigned long long)T);
         taken_case(g, &r, bf16, one, 37, T, GPU_ADD, false);
         taken_case(g, &r, bf16, three, 1000, T, GPU_PUT, true);
+        taken_case(g, &r, bf16, few, 64, T, GPU_PUT, true);
         taken_case(g, &r, mixed, three, 256, T, GPU_PUT, true);
         taken_case(g, &r, mixed, three, 512, T, GPU_ADD, false);
         taken_case(g, &r, q4, two, 1536, T, GPU_GATED, true);
         taken_case(g, &r, bf16, two, 64, T, GPU_GATED, false);
     }
     struct gpu_matrix apart[2] = {{.type = WEIGHT_F16, .N = 4}, {.type = WEIGHT_BF16, .N = 4}};
+    struct gpu_matrix odd[2] = {{.type = WEIGHT_F16, .N = 4}, {.type = WEIGHT_F16, .N = 5}};
     cr_expect(not(gpu_dense_gates(apart, 2)));
+    cr_expect(not(gpu_dense_gates(odd, 2)));
     gpu_close(g);
 }
 

@@ -194,6 +194,9 @@ static struct outcome play(const struct run *run, const struct backend *backend)
         cr_assert(eq(int, recorder_finish(rec, "{}", &d), KVF_OK), "%s", d.text);
         o.trace = read_whole(path, &o.n_trace);
     }
+    o.cuts = session_cuts(s);
+    o.peak = session_peak(s);
+    o.reads = session_reads(s);
     session_destroy(s);
     take_back(&given);
     engine_close(e);
@@ -217,6 +220,8 @@ static void compare(const struct run *run, const struct outcome *cpu, const stru
               run->method);
     same = same_evictions(cpu, cuda);
     cr_expect(same || !run->exact, "%s, %s: decisions differ", run->path, run->method);
+    same = cpu->cuts == cuda->cuts && cpu->peak == cuda->peak && cpu->reads == cuda->reads;
+    cr_expect(same, "%s, %s: what is counted differs", run->path, run->method);
     cr_expect(le(dbl, distance(cuda->logits, cpu->logits, cpu->n_logits), run->exact ? 1e-5 : 2e-2),
               "%s, %s: logits", run->path, run->method);
     cr_assert(eq(int, emulation_faults(), 0), "%s: %s", run->method, emulation_first_fault());
@@ -298,7 +303,7 @@ static const struct {
     {"snapkv:window=4", BUDGET, 1},
     {"snapkv:window=3,pool=5,pool_kind=avg,group=max,every=2", BUDGET, 1},
     {"snapkv:window=4,support=candidates", BUDGET, 1},
-    {"adakv:window=4,floor=1", BUDGET, 1},
+    {"adakv:window=4,floor=1,tie=older", BUDGET, 1},
     {"ada-pyramidkv:window=4,every=2", BUDGET, 1},
     {"pyramidkv:window=4", BUDGET, 1},
     {"morphkv:window=5", BUDGET, 1},
