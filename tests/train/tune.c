@@ -17,7 +17,10 @@
 #include "engine/train/optimizer.h"
 #include "engine/train/pass.h"
 
-enum { MORE = 3 }; /* tokens that a pass has room for beside those of the pack */
+enum {
+    MORE = 3,   /* tokens that a pass has room for beside those of the pack */
+    INPUTS = 8, /* arrays of an input */
+};
 
 struct run {
     struct engine *e;
@@ -29,7 +32,9 @@ struct run {
     struct pack pack;
     float *d_w, *grad, *m, *v, *w;
     size_t n;
-    FILE *out;
+    FILE *in, *out;
+    void *input[INPUTS]; /* what was read */
+    int n_inputs;
 };
 
 static void must(int err, const struct kvf_diag *d)
@@ -113,12 +118,12 @@ static void describe(const struct run *r)
     fprintf(r->out, "]}\n");
 }
 
-static void *take(FILE *f, size_t n, size_t size)
+static void *take(struct run *r, size_t n, size_t size)
 {
     void *p = mem_alloc(n, size);
-    if (!p || fread(p, size, n, f) != n)
+    if (!p || r->n_inputs == INPUTS || fread(p, size, n, r->in) != n)
         exit(1);
-    return p;
+    return r->input[r->n_inputs++] = p;
 }
 
 /* The student differs from the teacher. */
@@ -187,6 +192,25 @@ static void open_all(struct run *r, char **argv, struct kvf_diag *d)
     r->v = MEM_NEW(float, r->n);
 }
 
+static int close_all(struct run *r)
+{
+    int err = fclose(r->out) ? 1 : 0;
+    fclose(r->in);
+    for (int i = 0; i < r->n_inputs; i++)
+        mem_free(r->input[i]);
+    pass_destroy(r->pass);
+    if (r->l)
+        mem_free(r->grad);
+    mem_free(r->d_w);
+    mem_free(r->m);
+    mem_free(r->v);
+    lora_destroy(r->l);
+    tuned_destroy(r->t);
+    frozen_finish(&r->teacher);
+    engine_close(r->e);
+    return err;
+}
+
 int main(int argc, char **argv)
 {
     struct run r = {0};
@@ -195,15 +219,15 @@ int main(int argc, char **argv)
         return 2;
     open_all(&r, argv, &d);
     const struct model_config *m = &r.e->config;
-    FILE *in = fopen(argv[2], "rb");
+    r.in = fopen(argv[2], "rb");
     r.out = fopen(argv[3], "wb");
-    if (!in || !r.out)
+    if (!r.in || !r.out)
         return 1;
-    int32_t *head = take(in, 2, 4);
+    int32_t *head = take(&r, 2, 4);
     size_t T = (size_t)head[0], entries = (size_t)m->n_layers * T * (size_t)m->n_kv_heads;
-    r.pack = (struct pack){take(in, T, 4), take(in, T, 4), (int)T};
-    int32_t *gone = head[1] ? take(in, entries, 4) : NULL;
-    float *number = take(in, 3, 4);
+    r.pack = (struct pack){take(&r, T, 4), take(&r, T, 4), (int)T};
+    int32_t *gone = head[1] ? take(&r, entries, 4) : NULL;
+    float *number = take(&r, 3, 4);
     struct pass_options po = {.temperature = (double)number[0], .recompute = atoi(argv[6])};
     po.quality[QUALITY_FWKL] = (double)number[1];
     po.quality[QUALITY_NTP] = (double)number[2];
@@ -211,9 +235,9 @@ int main(int argc, char **argv)
     pass_tune(r.pass, r.t, r.d_w);
     pass_mask(r.pass, gone);
     if (head[1] == 2) {
-        float *range = take(in, 1, 4);
-        pass_share(r.pass, take(in, T, 4));
-        pass_policy(r.pass, take(in, T, 4), (double)range[0]);
+        float *range = take(&r, 1, 4);
+        pass_share(r.pass, take(&r, T, 4));
+        pass_policy(r.pass, take(&r, T, 4), (double)range[0]);
     }
     describe(&r);
     put(&r, r.t->w, r.t->n);
@@ -225,5 +249,5 @@ int main(int argc, char **argv)
     put(&r, r.w, r.n);
     put(&r, r.grad, r.n);
     steps(&r, atoi(argv[5]));
-    return fclose(r.out) ? 1 : 0;
+    return close_all(&r);
 }
