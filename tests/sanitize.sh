@@ -84,8 +84,9 @@ sanitizers() { # options of AddressSanitizer, UndefinedBehaviorSanitizer and the
     printf 'leak:libfontconfig\nleak:libpango\nleak:libcairo\nleak:libglib\nleak:libgobject\n' >"$work/leaks"
     # gcc 12 puts frames that outlive their function where blocks of AVX-512 are not aligned as it
     # itself assumes: detect_stack_use_after_return stays off.
-    export ASAN_OPTIONS=detect_stack_use_after_return=0:strict_string_checks=1:allocator_may_return_null=1
-    export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+    # 99: a test of what is refused would take the tools' own status, 1, for a refusal.
+    export ASAN_OPTIONS=detect_stack_use_after_return=0:strict_string_checks=1:allocator_may_return_null=1:exitcode=99
+    export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:exitcode=99
     export LSAN_OPTIONS="suppressions=$work/leaks:print_suppressions=0"
     export KVFATE_SLOW=300 # seconds that a figure may take here
 }
