@@ -16,6 +16,7 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import expect, finish  # noqa: E402
 
 KVFATE = sys.argv[1]
+LONG = os.environ.get("KVFATE_TESTS") == "long"
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -64,7 +65,8 @@ def keys_are_true(d, plain):
                 code, _, said = d.draw(f"{name}={value:.15g}")
                 expect(("must be between" not in said) == good, d.name, f"{name}={value}", said)
         expect(d.draw(f"{name}=")[0] == 2, d.name, f"{name}= without a value")
-    for wrong in ["colour"] + [n + "z" for n in names if len(n) > 1]:
+    slips = [n + "z" for n in names if len(n) > 1]
+    for wrong in ["colour"] + (slips if LONG else slips[:2]):
         code, data, said = d.draw(f"{wrong}=1")
         expect(code == 2 and not data and wrong in said, d.name, f"the key {wrong}", said)
         if wrong[:-1] in names:
