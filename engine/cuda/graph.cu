@@ -191,9 +191,29 @@ static cudaError_t add_early(struct gpu_graph *x, struct node *d, const struct n
 #endif
 }
 
-static cudaError_t add_node(struct gpu_graph *x, struct node *d, struct ends *ends)
+/* A step waits for its chain of kernels: their blocks come before those of what is aside, which so
+ * have what room a chain leaves. */
+static cudaError_t put_before_asides(const struct node *d)
+{
+    cudaLaunchAttributeValue v = {};
+    v.priority = -1; /* 0: what no number was given to */
+    return cudaGraphKernelNodeSetAttribute(d->made, cudaLaunchAttributePriority, &v);
+}
+
+static cudaError_t add_kernel(struct gpu_graph *x, struct node *d, const struct node *const *before,
+                              const cudaGraphNode_t *made, int n)
 {
     void *arg[MOST_ARGS];
+    list_args(x, d, arg);
+    cudaKernelNodeParams p = kernel_params(d, arg);
+    bool early = d->early && n == 1 && before[0]->kind == NODE_KERNEL && waits_itself(d->kernel);
+    cudaError_t e = early ? add_early(x, d, before[0], &p)
+                          : cudaGraphAddKernelNode(&d->made, x->graph, made, (size_t)n, &p);
+    return e == cudaSuccess && !d->aside ? put_before_asides(d) : e;
+}
+
+static cudaError_t add_node(struct gpu_graph *x, struct node *d, struct ends *ends)
+{
     const struct node *before[MOST_BEFORE];
     cudaGraphNode_t made[MOST_BEFORE];
     int n = d->aside ? before_aside(ends, d, before) : before_node(ends, d->branch, before);
@@ -202,13 +222,9 @@ static cudaError_t add_node(struct gpu_graph *x, struct node *d, struct ends *en
     for (int i = 0; i < n; i++)
         made[i] = before[i]->made;
     end_node(ends, d);
-    list_args(x, d, arg);
-    cudaKernelNodeParams kernel = kernel_params(d, arg);
     cudaMemsetParams zero = zero_params(d);
-    if (d->early && n == 1 && before[0]->kind == NODE_KERNEL && waits_itself(d->kernel))
-        return add_early(x, d, before[0], &kernel);
     if (d->kind == NODE_KERNEL)
-        return cudaGraphAddKernelNode(&d->made, x->graph, made, (size_t)n, &kernel);
+        return add_kernel(x, d, before, made, n);
     if (d->kind == NODE_MARK)
         return cudaGraphAddEventRecordNode(&d->made, x->graph, made, (size_t)n, d->mark);
     if (d->kind == NODE_COPY)
@@ -228,7 +244,8 @@ static bool build(struct gpu_graph *x)
         x->node[i].changed = false;
     }
     if (e == cudaSuccess)
-        e = cudaGraphInstantiateWithFlags(&x->exec, x->graph, 0);
+        e = cudaGraphInstantiateWithFlags(&x->exec, x->graph,
+                                          cudaGraphInstantiateFlagUseNodePriority);
     x->facts.built += e == cudaSuccess;
     if (e == cudaSuccess)
         return true;

@@ -543,6 +543,13 @@ struct cudaGraphEdgeData {
 cudaError_t cudaGraphAddDependencies(cudaGraph_t g, const cudaGraphNode_t *from,
                                      const cudaGraphNode_t *to, const cudaGraphEdgeData *how,
                                      size_t n);
+enum cudaLaunchAttributeID { cudaLaunchAttributePriority = 8 };
+struct cudaLaunchAttributeValue {
+    int priority;
+};
+cudaError_t cudaGraphKernelNodeSetAttribute(cudaGraphNode_t n, cudaLaunchAttributeID which,
+                                            const cudaLaunchAttributeValue *v);
+enum { cudaGraphInstantiateFlagUseNodePriority = 8 };
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x);
 cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t x, cudaGraphNode_t n,

@@ -31,6 +31,8 @@ long emulation_copies(void);
 long emulation_chain(void);
 /* How many nodes of that graph may start before the one before them ends. */
 long emulation_early(void);
+/* How many kernels of that graph have their blocks dealt out before those of the others. */
+long emulation_first(void);
 /* How many bytes have been asked back from the device so far. */
 long long emulation_bytes_home(void);
 

@@ -4,6 +4,7 @@
 #include "tests/cuda/emulation.hh"
 
 #include <algorithm>
+#include <climits>
 #include <map>
 #include <memory>
 
@@ -13,7 +14,7 @@ namespace emulated
 {
 static std::map<const void *, known_kernel> kernels;
 long n_calls, n_copies;
-static long chain, early;
+static long chain, early, first;
 static long n_graphs, n_told, n_replays;
 
 void know(const void *kernel, const known_kernel &how)
@@ -48,6 +49,7 @@ struct node {
     size_t place;              /* in the list */
     std::vector<size_t> after; /* the places of those that it waits for */
     bool early;                /* by itself */
+    int priority;              /* the smaller, the sooner; 0 where none was given */
 };
 
 struct graph {
@@ -57,6 +59,7 @@ struct graph {
 struct exec {
     std::vector<node> all; /* copies */
     bool mixed;            /* the order of the next time */
+    bool ranked;           /* priorities count */
     long chain;            /* most nodes of which each waits for the one before it */
 };
 
@@ -164,6 +167,22 @@ static long chain_of(const exec &x)
     return most;
 }
 
+/* A kernel that comes before others would wait as long as these where it waits for one of them. */
+static void check_priorities(const exec &x)
+{
+    std::vector<int> last(x.all.size()); /* of what a node waits for, and its own */
+    for (size_t i = 0; i < x.all.size(); i++) {
+        const node &n = x.all[i];
+        last[i] = n.what == KERNEL ? n.priority : INT_MIN;
+        for (size_t before : n.after) {
+            if (n.what == KERNEL && last[before] > n.priority)
+                fault("a kernel that waits for one that comes later:", n.call.how.name, i, NULL,
+                      NULL);
+            last[i] = std::max(last[i], last[before]);
+        }
+    }
+}
+
 static bool pack_node(node *n, const cudaKernelNodeParams *p)
 {
     n->what = KERNEL;
@@ -207,6 +226,7 @@ static cudaError_t tell(cudaGraphExec_t x, cudaGraphNode_t n, const node &what)
     now.place = own->place;
     now.after = own->after;
     now.early = own->early;
+    now.priority = own->priority;
     *own = now;
     return cudaSuccess;
 }
@@ -227,6 +247,11 @@ long emulation_chain(void)
 long emulation_early(void)
 {
     return early;
+}
+
+long emulation_first(void)
+{
+    return first;
 }
 
 long emulation_copies(void)
@@ -334,7 +359,17 @@ cudaError_t cudaGraphAddDependencies(cudaGraph_t g, const cudaGraphNode_t *from,
     return cudaSuccess;
 }
 
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long)
+cudaError_t cudaGraphKernelNodeSetAttribute(cudaGraphNode_t n, cudaLaunchAttributeID which,
+                                            const cudaLaunchAttributeValue *v)
+{
+    if (n->what != KERNEL || which != cudaLaunchAttributePriority)
+        return said(cudaErrorInvalidValue);
+    n->priority = v->priority;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *x, cudaGraph_t g,
+                                          unsigned long long flags)
 {
     if (!asked("graphs", 1))
         return said(cudaErrorUnknown);
@@ -342,7 +377,9 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *x, cudaGraph_t g, uns
     for (const auto &n : g->all)
         (*x)->all.push_back(*n);
     (*x)->mixed = false;
+    (*x)->ranked = flags & cudaGraphInstantiateFlagUseNodePriority;
     (*x)->chain = chain_of(**x);
+    check_priorities(**x);
     n_graphs++;
     return cudaSuccess;
 }
@@ -381,6 +418,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
     n_replays++;
     chain = x->chain;
     early = std::count_if(x->all.begin(), x->all.end(), [](const node &n) { return n.early; });
+    first = std::count_if(x->all.begin(), x->all.end(),
+                          [x](const node &n) { return x->ranked && n.priority < 0; });
     for (size_t i : order_of(*x, x->mixed)) {
         const node &n = x->all[i];
         cudaError_t own = cudaSuccess;

@@ -1,8 +1,8 @@
 /* What a step asks of the driver and the device, counted by the emulation: calls of the driver,
- * nodes of graphs that are told anew, waits, also for marks, kernels, copies, and the longest chain
- * of nodes that wait one for the other.  Times are not known without a device, but these must not
- * grow unnoticed: one call, one wait and two for marks are what a step is to take, the other
- * bounds were counted when it was so.
+ * nodes of graphs that are told anew, waits, also for marks, kernels, copies, the longest chain of
+ * nodes that wait one for the other, and kernels whose blocks come before those of others.  Times
+ * are not known without a device, but these must not grow unnoticed: one call, one wait and two for
+ * marks are what a step is to take, the other bounds were counted when it was so.
  */
 #include "engine/decode/sampler.h"
 #include "tests/cuda/outcome.h"
@@ -11,7 +11,7 @@
 enum { PROMPT = 60, WARM = 8, STEPS = 24, CAP = PROMPT + STEPS, MOST = 4, BUDGET = 24 };
 
 struct counts {
-    long calls, told, waits, marks, kernels, copies, chain;
+    long calls, told, waits, marks, kernels, copies, chain, first;
 };
 
 static struct counts now(void)
@@ -22,6 +22,7 @@ static struct counts now(void)
                            emulation_arrivals(),
                            emulation_launches(),
                            emulation_copies(),
+                           0,
                            0};
 }
 
@@ -40,7 +41,8 @@ static struct counts most_of(const struct counts *most, const struct counts *the
                            larger(most->marks, x.marks - then->marks),
                            larger(most->kernels, x.kernels - then->kernels),
                            larger(most->copies, x.copies - then->copies),
-                           larger(most->chain, emulation_chain())};
+                           larger(most->chain, emulation_chain()),
+                           larger(most->first, emulation_first())};
 }
 
 /* Sessions of one method, which draw their tokens there. */
@@ -110,23 +112,25 @@ Test(calls, of_a_step, .timeout = 240)
 {
     static const struct {
         const char *method;
-        int chain, kernels, copies, more_kernels, more_copies;
-    } row[] = {{"full", 27, 26, 4, 11, 4},   {"window", 32, 30, 8, 15, 8},
-               {"trimkv", 32, 33, 8, 15, 8}, {"dbtrimkv", 32, 33, 8, 15, 8},
-               {"h2o", 32, 36, 8, 15, 8},    {"snapkv:window=4,every=3", 33, 37, 8, 16, 8}};
+        int chain, kernels, copies, more_kernels, more_copies, aside;
+    } row[] = {{"full", 27, 26, 4, 11, 4, 0},   {"window", 32, 30, 8, 15, 8, 0},
+               {"trimkv", 32, 33, 8, 15, 8, 3}, {"dbtrimkv", 32, 33, 8, 15, 8, 3},
+               {"h2o", 32, 36, 8, 15, 8, 6},    {"snapkv:window=4,every=3", 33, 37, 8, 16, 8, 6}};
     device_needed();
     for (size_t i = 0; EMULATED && i < sizeof row / sizeof *row; i++)
         for (int n = 1; n <= MOST; n += MOST - 1) {
             struct counts x = count(row[i].method, n);
-            cr_log_info("%s, %d: %ld calls, %ld told, %ld waits, %ld kernels, %ld copies, a chain "
-                        "of %ld",
-                        row[i].method, n, x.calls, x.told, x.waits, x.kernels, x.copies, x.chain);
+            cr_log_info("%s, %d: %ld calls, %ld told, %ld waits, %ld kernels, %ld first, "
+                        "%ld copies, a chain of %ld",
+                        row[i].method, n, x.calls, x.told, x.waits, x.kernels, x.first, x.copies,
+                        x.chain);
             bool once = x.calls == 1 && x.told == 0 && x.waits == 1 && x.marks == 2
                         && x.chain <= row[i].chain;
             cr_expect(once, "%s, %d: %ld calls, %ld told, %ld waits, %ld marks, a chain of %ld",
                       row[i].method, n, x.calls, x.told, x.waits, x.marks, x.chain);
             cr_expect(le(long, x.kernels, row[i].kernels + (n - 1) * row[i].more_kernels), "%s, %d",
                       row[i].method, n);
+            cr_expect(eq(long, x.kernels - x.first, row[i].aside), "%s, %d", row[i].method, n);
             cr_expect(le(long, x.copies, row[i].copies + (n - 1) * row[i].more_copies), "%s, %d",
                       row[i].method, n);
         }
