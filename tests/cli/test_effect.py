@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """effect: against a float64 model that loses entries by hand, its invariants, and bad input."""
+import functools
 import json
 import os
 import random
@@ -62,11 +63,17 @@ def prompts_of(model):
     return ids
 
 
+@functools.lru_cache(maxsize=64)
+def prompted(model, ids, tokens):
+    run = tiny_llama.Session(model, tokens)
+    for i in ids:
+        run.feed(i)
+    return run
+
+
 def queries(model, ids, lose, prompt=P):
     """log p after each query behind the prompt; lose(run, layer, head) is what a head gives up before a query."""
-    run, out = tiny_llama.Session(model, len(ids)), []
-    for i in ids[:prompt]:
-        run.feed(i)
+    run, out = prompted(model, tuple(ids[:prompt]), len(ids)).fork(), []
     for i in ids[prompt:-1]:
         for layer in range(model.layers):
             for head in range(model.kv_heads):

@@ -182,6 +182,10 @@ class Session:
         self.cache_k = self.keys.copy()  # what attention reads: NaN once evicted
         self.cache_v = self.keys.copy()
 
+    def fork(self):
+        """the same run once more, which goes on by itself"""
+        return copy.deepcopy(self, {id(self.m): self.m})
+
     def evict(self, layer, head, position):
         self.alive[layer][head].remove(position)
         self.cache_k[layer, head, position] = np.nan
