@@ -57,10 +57,9 @@ def beyond_integers(s):
     return made(s, "big.kvf", columns)
 
 
-def bombs(s):
-    """Blobs of zeros that are packed to a few hundred bytes each: of less and of more than what is decoded of any file."""
-    return [make(s.write_kvf, s.path(f"blobs-{n}.kvf"), honest(), (L, H, G, T), texts=["x"] * T, blobs=[f"x-lab.zeros u8 0 0 {i} {1 << 20} 16" for i in range(n)])
-            for n in (60, 66)]
+def bomb(s, n):
+    """Blobs of zeros that are packed to a few hundred bytes each."""
+    return make(s.write_kvf, s.path(f"blobs-{n}.kvf"), honest(), (L, H, G, T), texts=["x"] * T, blobs=[f"x-lab.zeros u8 0 0 {i} {1 << 20} 16" for i in range(n)])
 
 
 def every(s):
@@ -82,5 +81,5 @@ def every(s):
     yield "torn", made(s, "torn.kvf", honest(), unclosed=True)
     heads = [Column(c.name, c.dtype, c.space, np.resize(c.values[..., :2], (T,) if c.space == "run" else (256, 64, T)), c.axis, c.flags) for c in honest()]
     yield "heads", make(s.write_kvf, s.path("heads.kvf"), heads, (256, 64, 64, T))
-    for path in bombs(s):
-        yield os.path.basename(path)[:-4], path
+    for n in (60, 66):  # of less and of more than what is decoded of any file
+        yield f"blobs-{n}", bomb(s, n)

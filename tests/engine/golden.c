@@ -182,30 +182,32 @@ static void catching_norm(float *out, const float *x, const float *w, int T, int
     caught.n += T;
 }
 
-/* One position through the head, with the kernels that the session uses. */
-static void head_row(struct engine *e, const float *x, float *padded)
+/* T positions through the head, with the kernels that the session uses, whose rows have the bits
+ * that they have alone. */
+static void head_rows(struct engine *e, const float *x, int T, float *padded)
 {
     const struct packed *w = &e->weights->head;
-    size_t ld = (size_t)w->n_panels * PANEL;
+    size_t ld = (size_t)w->n_panels * PANEL, blocks = (size_t)T * (size_t)w->n_blocks;
     if (w->n_blocks) {
-        struct qrows q = {.q = mem_alloc((size_t)w->K, 2),
-                          .scale = MEM_NEW(float, (size_t)w->n_blocks),
-                          .sum = MEM_NEW(float, (size_t)w->n_blocks),
-                          .half = MEM_NEW(float, (size_t)w->n_blocks * 2),
+        struct qrows q = {.q = mem_alloc((size_t)T * (size_t)w->K, 2),
+                          .scale = MEM_NEW(float, blocks),
+                          .sum = MEM_NEW(float, blocks),
+                          .half = MEM_NEW(float, blocks * 2),
                           .K = w->K,
                           .hi_alone = e->bits8,
                           .lowest = w->lowest};
-        e->kernels.quant_rows(&q, x, 1, w->K);
-        e->kernels.matmul_q(padded, ld, &q, 1, w, 0, w->n_panels);
+        e->kernels.quant_rows(&q, x, T, w->K);
+        e->kernels.matmul_q(padded, ld, &q, T, w, 0, w->n_panels);
         mem_free(q.q);
         mem_free(q.scale);
         mem_free(q.sum);
         mem_free(q.half);
     } else {
-        e->kernels.matmul_f(padded, ld, x, (size_t)w->K, 1, w, 0, w->n_panels);
+        e->kernels.matmul_f(padded, ld, x, (size_t)w->K, T, w, 0, w->n_panels);
     }
 }
 
+enum { HEAD_ROWS = 16 };
 float *all_logits(struct engine *e, enum kv_type kv, const int32_t *ids, int n)
 {
     struct kvf_diag d = {""};
@@ -222,10 +224,12 @@ float *all_logits(struct engine *e, enum kv_type kv, const int32_t *ids, int n)
     cr_assert(session_prompt(s, ids, n, NULL, NULL) == KVF_OK);
     e->kernels.rmsnorm = caught.norm;
     cr_assert(caught.n == n);
-    float *out = MEM_NEW(float, (size_t)n *V), *padded = MEM_NEW(float, ld);
+    float *out = MEM_NEW(float, (size_t)n *V), *padded = MEM_NEW(float, HEAD_ROWS *ld);
     for (size_t t = 0; t < (size_t)n; t++) {
-        head_row(e, caught.rows + t * C, padded);
-        memcpy(out + t * V, padded, V * sizeof *out);
+        int left = n - (int)t;
+        if (t % HEAD_ROWS == 0)
+            head_rows(e, caught.rows + t * C, left < HEAD_ROWS ? left : HEAD_ROWS, padded);
+        memcpy(out + t * V, padded + t % HEAD_ROWS * ld, V * sizeof *out);
         if (e->config.logit_cap > 0)
             e->kernels.soft_cap(out + t * V, (int)V, e->config.logit_cap);
     }
