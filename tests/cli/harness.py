@@ -91,9 +91,8 @@ class Suite:
         Under the sanitizers of tests/sanitize.sh both are twenty times as much."""
         if "ASAN_OPTIONS" in os.environ:
             seconds, memory = 20 * seconds, 20 * memory
-        def limits():
-            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-        p = subprocess.Popen([self.exe, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=limits)
+        p = subprocess.Popen([self.exe, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        resource.prlimit(p.pid, resource.RLIMIT_CPU, (seconds, seconds))
         err = p.stderr.read().decode("utf-8", "replace")
         _, status, used = os.wait4(p.pid, 0)
         p.returncode = os.waitstatus_to_exitcode(status)
