@@ -1,4 +1,7 @@
-/* draw_table.c - a figure of a saved table: draw_table TABLE FIGURE OUT [STYLE [WxH [DPI]]]
+/* draw_table.c - a figure of a saved table:
+ * draw_table TABLE FIGURE OUT [STYLE [WxH [DPI [KEY=VALUE...]]]]
+ *
+ * W alone leaves the height to the figure; keys are title, cmap, font, vmin and vmax.
  *
  * Without arguments it draws many in one process: a line of the standard input has these arguments
  * between tabs, and the answer is a line with the exit status and the number of bytes of what is
@@ -11,7 +14,34 @@
 #include "base/table_read.h"
 #include "render/figure.h"
 
-enum { MOST = 6, USAGE = 3, LINE = 8192 };
+enum { POSITIONS = 6, MOST = 12, USAGE = 3, LINE = 8192 };
+
+/* What KEY=VALUE says; false where there is no such key. */
+static bool set(struct figure_style *s, char *word)
+{
+    char *value = strchr(word, '=');
+    if (!value)
+        return false;
+    *value++ = 0;
+    const struct {
+        const char *key, **text;
+        double *number;
+    } keys[] = {{"title", &s->title, NULL},
+                {"cmap", &s->cmap, NULL},
+                {"font", &s->font, NULL},
+                {"vmin", NULL, &s->vmin},
+                {"vmax", NULL, &s->vmax}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (strcmp(keys[i].key, word) != 0)
+            continue;
+        if (keys[i].text)
+            *keys[i].text = value;
+        else
+            *keys[i].number = atof(value);
+        return true;
+    }
+    return false;
+}
 
 /* The exit status. */
 static int draw(int n, char *const *argument, struct kvf_diag *d)
@@ -23,10 +53,13 @@ static int draw(int n, char *const *argument, struct kvf_diag *d)
         return USAGE;
     if (n > 3 && *argument[3])
         s.option = argument[3];
-    if (n > 4 && *argument[4] && sscanf(argument[4], "%lfx%lf", &s.width_mm, &s.height_mm) != 2)
+    if (n > 4 && *argument[4] && sscanf(argument[4], "%lfx%lf", &s.width_mm, &s.height_mm) < 1)
         return USAGE;
     if (n > 5)
         s.dpi = atoi(argument[5]);
+    for (int i = POSITIONS; i < n; i++)
+        if (!set(&s, argument[i]))
+            return USAGE;
     int err = table_read(argument[0], figure_reads_text, &t, d);
     if (!err)
         err = figure_write(figure_find(argument[1]), t, &s, argument[2], d);

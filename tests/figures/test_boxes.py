@@ -12,6 +12,7 @@ import tempfile
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import expect, finish  # noqa: E402
 from pictures import contrast, text_boxes
+from server import Server
 from test_contract import Drawer
 
 SIZES = ("", "88x60", "77x55", "82.55x60", "139.7x80", "171.45x110", "160x90", "174x110", "180x240", "60x45")
@@ -51,11 +52,12 @@ def main():
     global SIZES
     only = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else None
     figures = json.loads(subprocess.run([KVFATE, "figures", "--json"], capture_output=True, check=True).stdout)
+    draw_table = Server(DRAW)
     with tempfile.TemporaryDirectory() as folder:
         for n, figure in enumerate(figures):
             if only and figure["name"] not in only:
                 continue
-            d = Drawer(figure, folder, DRAW)
+            d = Drawer(figure, folder, draw_table)
             rows = d.table.rows
             tables = {"as it is": rows, "hostile texts": d.table.hostile(), "huge numbers": d.table.having("-1.2345678e300", 2),
                       "NaN": d.table.having("nan", 2), "many layers": d.table.many(max(2, min(12, 4000 // max(1, len(rows)))))}

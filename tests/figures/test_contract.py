@@ -19,6 +19,7 @@ import xml.etree.ElementTree as ET
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import expect, finish  # noqa: E402
 from pictures import difference, differ, marks_differ, png_read, png_write, structure
+from server import Server
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GOLDEN = os.path.join(HERE, "golden")
@@ -75,29 +76,9 @@ class Table:
         return out
 
 
-class Server:
-    """One process that draws many figures (draw_table.c); a new one after it died."""
-    process = None
-
-    def __init__(self, draw_table):
-        self.draw_table = draw_table
-
-    def __call__(self, *arguments):
-        """exit status, below 0 that of a process that died, and what was said"""
-        if not Server.process or Server.process.poll() is not None:
-            Server.process = subprocess.Popen([self.draw_table], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        p = Server.process
-        p.stdin.write(("\t".join(arguments) + "\n").encode())
-        p.stdin.flush()
-        status, _, size = p.stdout.readline().decode().partition(" ")
-        if not size:
-            return p.wait() or -1, ""
-        return int(status), p.stdout.read(int(size)).decode(errors="replace")
-
-
 class Drawer:
     def __init__(self, figure, folder, draw_table):
-        self.draw_table = Server(draw_table)
+        self.draw_table = draw_table  # a Server
         self.name, self.table, self.folder, self.count = figure["name"], Table(figure["table"]), folder, 0
 
     def draw(self, what, rows, ext="svg", size="", dpi="", must=False):
@@ -108,7 +89,7 @@ class Drawer:
         if os.path.exists(out):
             os.unlink(out)
         begun = time.monotonic()
-        status, said = self.draw_table(tsv, self.name, out, "", size, dpi or "0")
+        status, said = self.draw_table(tsv, self.name, out, "", size, dpi)
         took = time.monotonic() - begun
         expect(took < SLOW, f"{self.name}, {what}: took {took:.1f} s")
         sentence = said.count("\n") == 1 and 10 < len(said) < 400
@@ -209,6 +190,7 @@ def main():
     only = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else None
     figures = json.loads(subprocess.run([KVFATE, "figures", "--json"], capture_output=True, check=True).stdout)
     expect(len(figures) > 40, f"{len(figures)} figures")
+    draw_table = Server(DRAW)
     with tempfile.TemporaryDirectory() as folder:
         for n, figure in enumerate(figures):
             if only and figure["name"] not in only:
@@ -217,7 +199,7 @@ def main():
                           f"{figure['name']}: no table of {figure['table']}; kvfate {figure['table']} X.kvf -o {figure['table']}.tsv makes one, "
                           f"small, to be kept as tests/figures/tables/{figure['table']}.tsv.gz (gzip -n)"):
                 continue
-            d = Drawer(figure, folder, DRAW)
+            d = Drawer(figure, folder, draw_table)
             looks(d)
             tables(d)
             sizes(d, n)

@@ -5,7 +5,6 @@ import os
 import random
 import re
 import struct
-import subprocess
 import sys
 import tempfile
 import zlib
@@ -14,8 +13,9 @@ import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import check, finish  # noqa: E402
+from server import Server
 
-DRAW = sys.argv[1] if len(sys.argv) > 1 else None
+DRAW = Server(sys.argv[1]) if len(sys.argv) > 1 else None
 MM = 72 / 25.4
 BLUE, VERMILION = (0, 114, 178), (213, 94, 0)
 
@@ -34,10 +34,9 @@ def draw(text, figure, ext="svg", style="", size="", dpi=""):
         table, out = os.path.join(d, "t.tsv"), os.path.join(d, "o." + ext)
         with open(table, "w") as f:
             f.write(text)
-        args = [DRAW, table, figure, out, style, size] + ([dpi] if dpi else [])
-        r = subprocess.run(args, capture_output=True, timeout=60)
+        status, said = DRAW(table, figure, out, style, size, dpi)
         data = open(out, "rb").read() if os.path.exists(out) else b""
-        return r.returncode, data, r.stderr.decode()
+        return status, data, said
 
 
 # ---- reading SVG

@@ -16,22 +16,21 @@ from check import check, finish  # noqa: E402
 from axes import Axes, place, scale
 from pictures import png_read
 from readers import PT, Svg, png
-from test_panels import affine, discs, paths, texts, tsv
+from test_panels import DRAW, affine, discs, paths, texts, tsv
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-DRAW, KVFATE = sys.argv[1:3]
+KVFATE = sys.argv[2]
 
 
-def draw(text, figure, style="", size="", ext="svg", more=()):
+def draw(text, figure, style="", size="", ext="svg", **more):
     """(exit status, path, what was said)"""
     table, out = os.path.join(FOLDER, "t.tsv"), os.path.join(FOLDER, "o." + ext)
     with open(table, "w", encoding="utf-8") as f:
         f.write(text)
     if os.path.exists(out):
         os.unlink(out)
-    given = ["--figure", figure, "-o", out] + (["--style", style] if style else []) + (["--size", size] if size else []) + list(more)
-    r = subprocess.run([KVFATE, "draw", table, *given, *([] if "--font" in given else ["--font", "DejaVu Sans"])], capture_output=True, text=True, timeout=60)
-    return r.returncode, out, r.stderr
+    status, said = DRAW(table, figure, out, style, size, **more)
+    return status, out, said
 
 
 def read(path):
@@ -138,14 +137,14 @@ EFFECT = ["head", "layer", "index", "kl"]
 
 def second_axis():
     """The bar of colours beside a map: its numbers are those of the cells."""
-    for lo, hi, more in ((.13, .87, ()), (-3, 11, ()), (20, 45000, ()), (0, 1, ("--vmin", "-0.5", "--vmax", "2.5"))):
+    for lo, hi, more in ((.13, .87, {}), (-3, 11, {}), (20, 45000, {}), (0, 1, {"vmin": -.5, "vmax": 2.5})):
         v = np.linspace(lo, hi, 8)
         rows = [(f"L{i // 2}K{i % 2}", i // 2, i % 2, f"{x:.17g}") for i, x in enumerate(v)]
-        out = draw(tsv("effect", EFFECT, rows, held="the head of the row alone"), "effect", "scale=linear", more=more)[1]
+        out = draw(tsv("effect", EFFECT, rows, held="the head of the row alone"), "effect", "scale=linear", **more)[1]
         a = Axes(Svg(out))
         bar = min(a.frames, key=lambda f: f[2] - f[0])
         s = scale(a.ticks(bar, "r")[0])
-        low, high = (float(more[1]), float(more[3])) if more else (lo, hi)
+        low, high = (more["vmin"], more["vmax"]) if more else (lo, hi)
         check(f"bar from {lo} to {hi}: ends of the scale", s and not s[2] and abs(place(s, low) - bar[3]) < .03
               and abs(place(s, high) - bar[1]) < .03, s, bar)
 
@@ -185,11 +184,11 @@ def what_a_bar_leaves_out():
     for figure in figures():
         for size in ("", "88x60") if figure.get("cmap") else ():
             given = (golden(figure["table"]), figure["name"], "", size)
-            code, out, _ = draw(*given, more=("--vmin", "0.4", "--vmax", "0.41"))
+            code, out, _ = draw(*given, vmin=.4, vmax=.41)
             if code or b" beyond" not in read(out):
                 continue  # too small for this figure, or nothing to say
             told += 1
-            picture = png_read(read(draw(*given, ext="png", more=("--vmin", "0.4", "--vmax", "0.41"))[1]))
+            picture = png_read(read(draw(*given, ext="png", vmin=.4, vmax=.41)[1]))
             check(f"{figure['name']} {size}: nothing is cut at the right", picture[:, -2:].min() == 255)
             check(f"{figure['name']} {size}: nothing is cut below", picture[-2:].min() == 255)
     check("bars say what lies beyond", told >= 12, told)
@@ -287,7 +286,7 @@ def heights_of_widths():
         own = mm(draw(text, name)[1])
         layout = name in OWN_HEIGHT or headmap(figure)
         for w in (own[0],) if layout else (64, 96, 170):
-            code, out, said = draw(text, name, size=f"{w:.9g}mm")
+            code, out, said = draw(text, name, size=f"{w:.9g}")
             if code:  # no room for its key or panels
                 check(f"{name} at {w}: refused with a size", "--size" in said and w < own[0], said)
                 continue
@@ -319,7 +318,7 @@ def heights_of_grids():
         columns = ["head", "layer", "index", "token", "birth", "evict_step", "age", "reason", "score", "margin", "tie"]
         text = tsv("eviction", columns, rows, T=T)
         for width in (None, 88, 100, 140, 180):
-            got, want = mm(draw(text, "eviction", size=f"{width}mm" if width else "")[1]), grid_height(layers, heads, T, width)
+            got, want = mm(draw(text, "eviction", size=str(width or ""))[1]), grid_height(layers, heads, T, width)
             check(f"eviction of {layers} x {heads} heads, width {width}", np.allclose(got, want, atol=.01), got, want)
 
 
@@ -331,13 +330,13 @@ def titles():
     for n, title in ((0, "Short"), (1, "A title of some length, as people who write captions into figures would have it set"),
                      (2, "word " * 60), (3, "W" * 500), (4, "\u4e2d" * 300), (5, "e\u0301" * 300), (6, "f" * 3000), (7, "\u202e" + "abc " * 80)):
         for w in (40, 88, 180):
-            code, out, said = draw(text, "sparsity", size=f"{w}x60", more=("--title", title))
+            code, out, said = draw(text, "sparsity", size=f"{w}x60", title=title)
             check(f"title {n} on {w} mm", code == 0, said)
             if code:
                 continue
             svg = Svg(out)
             top = [(t, float(size), xs, y) for t, _, _, size, xs, y, turn in svg.spans() if not turn and y / PT < 7]
-            page = png(read(draw(text, "sparsity", size=f"{w}x60", ext="png", more=("--title", title, "--dpi", "127"))[1]))[0]
+            page = png(read(draw(text, "sparsity", size=f"{w}x60", ext="png", dpi="127", title=title)[1]))[0]
             ink = (page[:30] < 200).any((0, 2)).nonzero()[0] / 5  # above the map, mm
             check(f"title {n} on {w} mm: drawn within", len(ink) and .9 < ink[0] and ink[-1] + .2 < w - .9, ink[:1], ink[-1:])
             if n in (5, 7):  # no text of an SVG file holds these: they are drawn
@@ -364,10 +363,10 @@ def titles():
 VIK = {0: (0, 18, 97), 64: (48, 125, 166), 127: (235, 230, 226), 200: (188, 98, 47), 255: (89, 0, 8)}  # vik.txt (Crameri), rounded
 
 
-def cell_colours(values, more=()):
+def cell_colours(values, **more):
     rows = [(f"L{i}K0", i, 0, f"{v:.17g}", f"{0:.17g}", f"{v:.17g}") for i, v in enumerate(values)]
     out = draw(tsv("difference", ["head", "layer", "index", "first", "second", "difference"], rows, value="kl"), "difference",
-               more=("--cmap", "vik", *more))[1]
+               cmap="vik", **more)[1]
     a = Axes(Svg(out))
     found = re.findall(r"fill-rule:nonzero;fill:rgb\(([\d.]+)%,([\d.]+)%,([\d.]+)%\)", read(out).decode())[:len(values)]
     bar = min(a.frames, key=lambda f: f[2] - f[0])
@@ -387,7 +386,7 @@ def zero_is_the_middle():
             check(f"vik of {values}: {v} at the end", abs(v) < most or near(c, 255 if v > 0 else 0), c)
         check(f"vik of {values}: the bar has 0 in its middle", s and abs(place(s, 0) - (bar[1] + bar[3]) / 2) < .02, s, bar)
         check(f"vik of {values}: as far up as down", s and abs(place(s, most) - bar[1]) < .03 and abs(place(s, -most) - bar[3]) < .03, s, bar)
-    colours, s, bar = cell_colours([-1, 0, .5, 2], ("--vmax", "1"))
+    colours, s, bar = cell_colours([-1, 0, .5, 2], vmax=1)
     check("vik with one end given: the other is its opposite", near(colours[0], 0) and near(colours[1], 127, 4.1) and near(colours[3], 255), colours)
     colours, s, bar = cell_colours([-2, -64 / 63.75 + 1e-12, 0, 2])  # entries 64 and 200 are off the middle by 63.5 and 72.5
     colours, _, _ = cell_colours([-63.5, 72.5, 127.5, 0])

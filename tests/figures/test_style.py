@@ -1,6 +1,6 @@
 """What a figure says of itself (`kvfate figures --json`) is what it does: keys of --style, colour maps, columns.
 
-usage: test_style.py KVFATE
+usage: test_style.py KVFATE DRAW_TABLE
 
 Pictures are of the small tables in tables/.  A default typed out draws the same bytes as none; words and ranges
 are the ones accepted, and nothing beside them; a slip of one letter is answered with the key that was meant.
@@ -14,8 +14,9 @@ import tempfile
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import expect, finish  # noqa: E402
+from server import Server
 
-KVFATE = sys.argv[1]
+KVFATE, DRAW = sys.argv[1], Server(sys.argv[2])
 LONG = os.environ.get("KVFATE_TESTS") == "long"
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -32,17 +33,16 @@ class Drawer:
         with open(self.table, "w", encoding="utf-8", newline="") as f:
             f.write(text)
 
-    def draw(self, style="", *more):
+    def draw(self, style="", **more):
         """exit status, bytes of the picture, what was said"""
-        args = ["--figure", self.name, "-o", self.out] + (["--style", style] if style else []) + list(more)
         if os.path.exists(self.out):
             os.unlink(self.out)
-        r = subprocess.run([KVFATE, "draw", self.table, *args], capture_output=True, text=True)
+        status, said = DRAW(self.table, self.name, self.out, style, **more)
         data = b""
-        if r.returncode == 0:
+        if status == 0:
             with open(self.out, "rb") as f:
                 data = f.read()
-        return r.returncode, data, r.stderr
+        return status, data, said
 
 
 def keys_are_true(d, plain):
@@ -77,9 +77,9 @@ def colours_are_true(d, plain):
     """With the map named nothing changes, with another the picture does; a figure without one takes no notice."""
     cmap = d.figure["cmap"]
     if cmap:
-        expect(d.draw("", "--cmap", cmap)[1] == plain, d.name, f"{cmap} is not its colour map")
+        expect(d.draw(cmap=cmap)[1] == plain, d.name, f"{cmap} is not its colour map")
     other = "vik" if cmap in ("redblue", "bluered") else "magma"
-    changed = d.draw("", "--cmap", other)[1]
+    changed = d.draw(cmap=other)[1]
     used = changed != plain
     # texts have colours of their own unless --cmap names a map; received takes the map where tokens are many
     if d.name not in ("tokens", "effect-text", "received"):

@@ -1,0 +1,29 @@
+"""One process that draws figures of tables, one after the other (draw_table.c): it looks for fonts once.  Standard library."""
+import atexit
+import subprocess
+
+
+class Server:
+    """Starts with the first figure, and anew after it died."""
+
+    def __init__(self, draw_table):
+        self.draw_table, self.process = draw_table, None
+        atexit.register(self.end)
+
+    def end(self):
+        if self.process:
+            self.process.stdin.close()
+            self.process.wait()
+
+    def __call__(self, table, figure, out, style="", size="", dpi="", **more):
+        """exit status, below 0 that of a process that died, and what was said; more: title, cmap, font, vmin, vmax"""
+        if not self.process or self.process.poll() is not None:
+            self.process = subprocess.Popen([self.draw_table], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        p = self.process
+        words = [table, figure, out, style, size, dpi or "0", *(f"{k}={v}" for k, v in more.items())]
+        p.stdin.write(("\t".join(words) + "\n").encode())
+        p.stdin.flush()
+        status, _, size = p.stdout.readline().decode().partition(" ")
+        if not size:
+            return p.wait() or -1, ""
+        return int(status), p.stdout.read(int(size)).decode(errors="replace")
