@@ -61,20 +61,34 @@ void mark_draw(struct canvas *c, enum mark m, double x, double y, double size, s
     }
 }
 
+/* The first n bytes of s, less a character that they end within, and an ellipsis; its width. */
+static double width_cut(struct canvas *c, const char *s, size_t *n, double pt, char *out,
+                        size_t cap)
+{
+    while (*n > 0 && ((unsigned char)s[*n] & 0xc0) == 0x80)
+        --*n;
+    snprintf(out, cap, "%.*s\xe2\x80\xa6", (int)*n, s);
+    return canvas_text_width(c, out, pt, 0);
+}
+
+/* The longest of the cut texts that fit.  Texts far wider than the room are halved away: a letter
+ * more makes a text narrower only where letters join, by less than the width of SLACK of them. */
 const char *text_fit(struct canvas *c, const char *s, double pt, double room, char *out, size_t cap)
 {
-    size_t n = strlen(s);
+    enum { SLACK = 12, FEW = 24 };
+    size_t n = strlen(s), fits = 0;
     if (canvas_text_width(c, s, pt, 0) <= room)
         return s;
     n = n < cap - 4 ? n : cap - 4;
-    for (; n > 0; n--) {
-        while (n > 0 && ((unsigned char)s[n] & 0xc0) == 0x80)
-            n--; /* not within a character */
-        snprintf(out, cap, "%.*s\xe2\x80\xa6", (int)n, s);
-        if (canvas_text_width(c, out, pt, 0) <= room || n == 0)
-            return out;
+    while (n > fits + FEW) {
+        size_t half = fits + (n - fits) / 2;
+        if (width_cut(c, s, &half, pt, out, cap) > room + SLACK * pt * 25.4 / 72)
+            n = half;
+        else
+            fits = half + 1;
     }
-    snprintf(out, cap, "\xe2\x80\xa6");
+    while (width_cut(c, s, &n, pt, out, cap) > room && n > 0)
+        n--;
     return out;
 }
 

@@ -18,10 +18,11 @@ static const struct map {
     {"vik", vik, true, false},
 };
 
+/* Asked for every pixel: the first letter is compared before a call. */
 static const struct map *map_of(const char *name)
 {
     for (size_t i = 0; name && i < sizeof maps / sizeof *maps; i++)
-        if (strcmp(name, maps[i].name) == 0)
+        if (*name == *maps[i].name && strcmp(name, maps[i].name) == 0)
             return &maps[i];
     return name ? NULL : maps;
 }
@@ -38,7 +39,7 @@ bool palette_diverging(const char *map)
 
 struct rgb palette_at(const char *map, double v)
 {
-    const struct map *m = palette_known(map) ? map_of(map) : maps;
+    const struct map *named = map_of(map), *m = named ? named : maps;
     if (isnan(v))
         return (struct rgb){0.85, 0.85, 0.85};
     v = clamp(v, 0, 1);
