@@ -11,6 +11,8 @@ struct load {
     const char *path;
     bool *used; /* [f->n] */
     struct kvf_diag *d;
+    float *floats; /* those taken last */
+    size_t room;   /* how many fit there */
 };
 
 /* "[4, 32]" */
@@ -53,22 +55,27 @@ static const struct tensor *need(const struct load *l, const char *name, const u
     return t;
 }
 
-/* A copy in f32, all finite; free with mem_free. */
-static int take_floats(const struct load *l, const struct tensor *t, float **ret)
+/* *ret becomes a copy in f32, all finite, in l->floats, where the next takes its place. */
+static int take_floats(struct load *l, const struct tensor *t, float **ret)
 {
-    float *v = t->n <= SIZE_MAX / sizeof *v ? MEM_NEW(float, (size_t)t->n) : NULL;
-    if (!v)
+    if (t->n > SIZE_MAX / sizeof **ret)
         return KVF_E_NOMEM;
-    weight_dequant(v, t->data, t->type, (size_t)t->n);
-    for (uint64_t i = 0; i < t->n; i++)
-        if (!isfinite(v[i])) {
-            mem_free(v);
+    size_t n = (size_t)t->n;
+    if (!l->floats || n > l->room) {
+        mem_free(l->floats);
+        l->floats = mem_alloc_huge(n, sizeof *l->floats);
+        l->room = n;
+    }
+    if (!l->floats)
+        return KVF_E_NOMEM;
+    weight_dequant(l->floats, t->data, t->type, n);
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(l->floats[i]))
             return kvf_fail(l->d, KVF_E_FORMAT,
-                            "%s: element %llu of tensor %s is not a finite "
+                            "%s: element %zu of tensor %s is not a finite "
                             "number; fetch or train the gates again",
-                            l->path, (unsigned long long)i, t->name);
-        }
-    *ret = v;
+                            l->path, i, t->name);
+    *ret = l->floats;
     return KVF_OK;
 }
 
@@ -158,7 +165,7 @@ static int put_part(struct gates *g, int layer, const struct part *p, const floa
     return put_norm(g, layer, p, v, n);
 }
 
-static int load_part(const struct load *l, int layer, const struct part *p)
+static int load_part(struct load *l, int layer, const struct part *p)
 {
     char name[128];
     struct gates *g = l->g;
@@ -175,10 +182,7 @@ static int load_part(const struct load *l, int layer, const struct part *p)
     if (err)
         return err;
     err = turn_part(g, p, v, t->n);
-    if (!err)
-        err = put_part(g, layer, p, v, t->n);
-    mem_free(v);
-    return err;
+    return err ? err : put_part(g, layer, p, v, t->n);
 }
 
 /* Layer 0 decides whether an optional part is there; then all must have it. */
@@ -234,7 +238,7 @@ static bool same_readout(const struct gates *g)
     return true;
 }
 
-static int load_network(const struct load *l)
+static int load_network(struct load *l)
 {
     struct gates *g = l->g;
     const struct layout *y = &gate_layouts[g->layout];
@@ -264,7 +268,7 @@ static int load_network(const struct load *l)
 }
 
 /* alpha [L, H] or values [L, H, T]. */
-static int load_given(const struct load *l)
+static int load_given(struct load *l)
 {
     struct gates *g = l->g;
     bool heads = g->kind == GATE_HEADS;
@@ -279,6 +283,7 @@ static int load_given(const struct load *l)
     int err = t ? take_floats(l, t, &g->given) : KVF_E_FORMAT;
     if (err)
         return err;
+    l->floats = NULL; /* they are the gates' */
     float least = g->kind == GATE_RETENTION || g->kind == GATE_IMPORTANCE ? -INFINITY : 0.0f;
     float most = 1.0f;
     if (g->kind == GATE_RETENTION)
@@ -313,13 +318,14 @@ static int check_unused(const struct load *l)
 
 int gates_load(struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
 {
-    struct load l = {g, f, g->path, MEM_NEW(bool, f->n), d};
+    struct load l = {g, f, g->path, MEM_NEW(bool, f->n), d, NULL, 0};
     if (!l.used)
         return KVF_E_NOMEM;
     bool network = g->layout != LAYOUT_DUO && g->layout != LAYOUT_VALUES;
     int err = network ? load_network(&l) : load_given(&l);
     if (!err)
         err = check_unused(&l);
+    mem_free(l.floats);
     mem_free(l.used);
     return err;
 }

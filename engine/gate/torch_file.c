@@ -65,7 +65,7 @@ static int read_entry(struct reader *r, const struct zip_entry *e, unsigned char
                         "%s: entry %.*s is larger than the file has room for; "
                         "fetch it again",
                         path, len, e->name);
-    unsigned char *p = MEM_NEW(unsigned char, e->n);
+    unsigned char *p = mem_alloc_huge(e->n, 1);
     if (!p)
         return KVF_E_NOMEM;
     memcpy(p, e->data, e->n);
@@ -218,7 +218,7 @@ static int gather(struct reader *r, const struct pickled_tensor *t, const unsign
                         "%s: the tensors that are not contiguous are larger "
                         "than the file; save contiguous copies",
                         r->f->path);
-    unsigned char *p = MEM_NEW(unsigned char, (n * one));
+    unsigned char *p = MEM_RAW(unsigned char, (n * one));
     if (!p)
         return KVF_E_NOMEM;
     r->gather_left -= n * one;

@@ -317,9 +317,9 @@ static int take_memory(struct packed *w, struct pack_room *room)
     w->lent = p != NULL;
     w->bytes = n.data + 2 * n.scale + n.fine;
     if (!p) {
-        w->data = mem_alloc(n.data, 1);
-        w->scale = n.scale ? mem_alloc(n.scale, 2) : NULL;
-        w->fine = n.fine ? mem_alloc(n.fine, 1) : NULL;
+        w->data = mem_alloc_huge(n.data, 1);
+        w->scale = n.scale ? mem_alloc_raw(n.scale, 2) : NULL;
+        w->fine = n.fine ? mem_alloc_raw(n.fine, 1) : NULL;
         return w->data && (w->scale || !n.scale) && (w->fine || !n.fine) ? KVF_OK : KVF_E_NOMEM;
     }
     w->data = p;
@@ -382,8 +382,7 @@ int packed_build_in(struct pack_room *room, const struct pack_source *src, int n
         packed_finish(ret);
         return err;
     }
-    if (ret->lent)
-        clear_last_panel(ret);
+    clear_last_panel(ret);
     int row = 0;
     for (int i = 0; i < n_src; i++) {
         size_t row_bytes = weight_bytes(src[i].type, (size_t)K);
