@@ -9,6 +9,7 @@
 * a paragraph for each method, part, probe, analyzer and figure; links that lead somewhere;
 * the tables that docs/derive.py writes into the documentation are what it would write now."""
 import copy
+import functools
 import glob
 import json
 import os
@@ -156,17 +157,21 @@ def documents(root):
                                                               'gates/README.md']
 
 
+@functools.lru_cache(maxsize=None)  # the self-test asks for most pages again and again
+def command_lines(text, manual):
+    """The commands that a page shows, in blocks and within lines."""
+    lines = joined(text.replace('\\e', '\\') if manual else text)
+    begin = r'(?:\.Dl )?' if manual else ' {4}'
+    blocks = [m for line in lines for m in re.findall(rf'^{begin}(kvfate [a-z].*)$', line)]
+    return blocks + re.findall(r'`(kvfate [a-z][^`]*)`', text)
+
+
 def check_lines(root, program):
     reports = []
     for path in documents(root) + sorted(glob.glob('docs/man/kvfate*.1', root_dir=root)):
         if not os.path.exists(os.path.join(root, path)):
             continue
-        text = lint.read(root, path)
-        lines = joined(text.replace('\\e', '\\') if path.endswith('.1') else text)
-        begin = r'(?:\.Dl )?' if path.endswith('.1') else ' {4}'
-        blocks = [m for line in lines for m in re.findall(rf'^{begin}(kvfate [a-z].*)$', line)]
-        inline = re.findall(r'`(kvfate [a-z][^`]*)`', text)
-        for line in blocks + inline:
+        for line in command_lines(lint.read(root, path), path.endswith('.1')):
             reports += [f'{path}:1: {r}' for r in describe.check_line(program, line)]
     return reports
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Who may include whom: rooms, rooms inside the engine, private headers, fences; and who calls
 whom: no circles (circles.py)."""
+import functools
 import re
 import sys
 
@@ -131,8 +132,22 @@ PUBLIC = {'kvf/err.h': 'base', 'kvf/trace.h': 'libtrace', 'kvf/copy.h': 'libtrac
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 
 
+@functools.lru_cache(maxsize=None)
 def fence_of(name):
     return next((files for pattern, files in FENCES if re.match(pattern, name)), None)
+
+
+@functools.lru_cache(maxsize=None)
+def owner_of(name):
+    """The folder or folders that alone may include a header."""
+    return next((where for start, where in PRIVATE.items() if name.startswith(start)), '')
+
+
+@functools.lru_cache(maxsize=None)  # the self-test asks for most files again and again
+def includes(text):
+    """(whether between quotation marks, name, line) of what C text includes."""
+    blanked = lint.blank(text, strings=False)
+    return [(m.group(1) == '"', m.group(2), lint.line_of(blanked, m.start())) for m in INCLUDE.finditer(blanked)]
 
 
 def why_not_system(path, name):
@@ -159,7 +174,7 @@ def why_not_own(root_files, path, name):
         return None if path.startswith('cli/') else 'config.h is for cli alone'
     if name not in root_files:
         return f'"{name}" is no path from the root of the tree'
-    owner = next((where for start, where in PRIVATE.items() if name.startswith(start)), '')
+    owner = owner_of(name)
     if not path.startswith(owner):
         return f'"{name}" is private to {owner if isinstance(owner, str) else owner[0]}'
     if '/include/' in name:
@@ -172,19 +187,16 @@ def why_not_own(root_files, path, name):
 
 
 def check(root):
-    files = lint.tree(root, lint.CODE + ('.list',), lint.ROOMS)
+    files = set(lint.tree(root, lint.CODE + ('.list',), lint.ROOMS))
     reports = []
-    for path in files:
-        text = lint.blank(lint.read(root, path), strings=False)
+    for path in sorted(files):
         if path.split('/')[0] == 'engine' and path.split('/')[1] not in ENGINE:
             reports.append(f'{path}:1: a new folder of the engine needs its place in the order')
             continue
-        for m in INCLUDE.finditer(text):
-            own = m.group(1) == '"'
-            why = why_not_own(files, path, m.group(2)) if own else \
-                why_not_system(path, m.group(2))
+        for own, name, line in includes(lint.read(root, path)):
+            why = why_not_own(files, path, name) if own else why_not_system(path, name)
             if why:
-                reports.append(f'{path}:{lint.line_of(text, m.start())}: {why}')
+                reports.append(f'{path}:{line}: {why}')
     return reports + circles.check(root)
 
 

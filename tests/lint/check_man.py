@@ -39,17 +39,20 @@ def said(folder, pages, *options):
         + [line for line in done.stderr.splitlines() if 'outdated mandoc.db' not in line]
 
 
+REFERENCE = re.compile(r'^(\.(?:\S+ )*)Xr (\S+) (\d)', re.M)
+
+
 def without_references(folder, pages):
     """Takes the references out of the pages; those to pages that are not there.  mandoc would look through all
     manual pages of the machine for each of ours."""
     for page in pages:
         text = man_pages.read(os.path.join(folder, page))
-        for found in re.finditer(r'^\.Xr (\S+) (\d)', text, re.M):
-            if f'{found[1]}.{found[2]}' not in pages:
+        for found in REFERENCE.finditer(text):
+            if f'{found[2]}.{found[3]}' not in pages:
                 line = text[:found.start()].count('\n') + 1
-                yield f'docs/man/{page}:{line}: referenced manual not found: {found[0][1:]}'
+                yield f'docs/man/{page}:{line}: referenced manual not found: Xr {found[2]} {found[3]}'
         with open(os.path.join(folder, page), 'w', encoding='utf-8') as f:
-            f.write(re.sub(r'^\.Xr ', '.Va ', text, flags=re.M))
+            f.write(REFERENCE.sub(r'\1Va \2 \3', text))
 
 
 def check(root, args):
@@ -66,6 +69,7 @@ def check(root, args):
 PLANTS = [
     lint.Plant('docs/man/kvfate.1', 'unknown', append='.Zz nothing\n'),
     lint.Plant('docs/man/kvfate-run.1', 'Xr kvfate-none 1', append='.Pp\n.Xr kvfate-none 1\n'),
+    lint.Plant('docs/man/kvfate-run.1', 'Xr kvfate-none 1', append='.Pp\n.Pq and Xr kvfate-none 1 ,\n'),
     lint.Plant('docs/man/kvfate-info.1', 'ERROR', append='.El\n'),
     lint.Plant('docs/man/kvfate-none.1', 'no such command', text='.Sh DESCRIPTION\nNothing.\n'),
 ]

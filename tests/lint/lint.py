@@ -100,9 +100,17 @@ def copy_tree(root, to):
         shutil.copyfile(os.path.join(root, path), target)
 
 
+def in_memory():
+    """Where a copy of the tree goes, for tempfile: thousands of files cost less in memory than on a disk."""
+    path = '/dev/shm'
+    if not os.access(path, os.W_OK) or shutil.disk_usage(path).free < 1 << 28:
+        return None
+    return path
+
+
 def self_test(check, root, plants, clean):
     bad = 0
-    with tempfile.TemporaryDirectory() as copy:
+    with tempfile.TemporaryDirectory(dir=in_memory()) as copy:
         copy_tree(root, copy)
         before = set(check(copy))
         for plant in plants:

@@ -1,4 +1,5 @@
 """What the program says of itself (`kvfate describe --json`), for the checks of documentation."""
+import functools
 import json
 import os
 import re
@@ -56,6 +57,7 @@ def arguments(parser):
     parser.add_argument('--kvfate', required=True, help='the program')
 
 
+@functools.lru_cache(maxsize=None)  # self-tests ask for most lines again and again
 def words_of(line):
     try:
         return shlex.split(line, comments=True)
