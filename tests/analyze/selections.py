@@ -38,7 +38,7 @@ def states(heads, n, tokens, asks):
     """of each token at horizon n, knowing of each head only the last query that selected it;
     asks [T]: queries that count"""
     T, out = len(asks), []
-    last = [np.array([np.flatnonzero(s[:, i])[-1] if s[:, i].any() else -1 for i in tokens], int) for s in heads]
+    last = [np.where(s.any(0), T - 1 - s[::-1].argmax(0), -1)[list(tokens)] for s in heads if len(tokens)]
     for k, i in enumerate(tokens):
         state, really = NO, any((s[i + n:, i] & asks[i + n:]).any() for s in heads)
         by = [x[k] for x in last if x[k] >= 0]
@@ -86,8 +86,9 @@ def hazard(members, tokens, T, bins, grace=0):
         ages = np.max([last_age(s) for s in heads], axis=0) if T else []
         lives += [(ages[i], T - 1 - i - grace) for i in tokens if T - 1 - i - grace >= 0]
     rows, survival, green, S = [], 1., 0., {}
-    risk = {x: sum(a >= x and c > x for a, c in lives) for x in range(-1, T + 1)}
-    died = {x: sum(a == x and c > x for a, c in lives) for x in range(-1, T + 1)}
+    last, end = np.array(lives, int).reshape(-1, 2).T
+    risk = {x: int(((last >= x) & (end > x)).sum()) for x in range(-1, T + 1)}
+    died = {x: int(((last == x) & (end > x)).sum()) for x in range(-1, T + 1)}
     for x in range(-1, T + 1):
         S[x] = survival, green
         if risk[x] == 0 and survival != 0:
@@ -114,11 +115,12 @@ def lives(members, tokens, end, grace, asks=None):
     """(age of the last selection by a query that counts, age from which nothing is known) of each token of each member"""
     out = []
     for heads in members:
+        seen = np.any(heads, axis=0) if asks is None else np.any(heads, axis=0) & np.asarray(asks)[:, None]
         for i in tokens:
             c = end - 1 - i - grace
-            when = [t for t in range(i, len(heads[0])) if any(s[t, i] for s in heads) and (asks is None or asks[t])]
+            ages = np.flatnonzero(seen[i:, i])
             if c >= 0:
-                out.append((int(when[-1] - i) if when else -1, int(c)))
+                out.append((int(ages[-1]) if len(ages) else -1, int(c)))
     return out
 
 

@@ -205,12 +205,10 @@ class Check:
         for c in dense.CRITERIA:
             groups = [(name, [h]) for name, h in zip(self.names(False, heads), heads)] + [("all", heads)]
             for name, group in groups:
-                span = range(max(self.T, n_of[-1] + 1))
-                alive = [sum(dense.survivors(self.R[c][h], n, a, b) for h in group) for n in span]
-                risk = [len(group) * (b - a if everyone else max(0, min(b, self.T - n) - a)) for n in span]
-                share = [x / r if r else np.nan for x, r in zip(alive, risk)]
                 for n in n_of:
-                    row = (name, c, n, risk[n], alive[n], share[n])
+                    alive = sum(dense.survivors(self.R[c][h], n, a, b) for h in group)
+                    risk = len(group) * (b - a if everyone else max(0, min(b, self.T - n) - a))
+                    row = (name, c, n, risk, alive, alive / risk if risk else np.nan)
                     for k, v in zip(want, row):
                         want[k].append(v)
         for k, v in want.items():
