@@ -11,17 +11,22 @@ import numpy as np
 PT = 72 / 25.4
 
 
-def paeth(a, b, c):
-    p = a + b - c
-    pa, pb, pc = abs(p - a), abs(p - b), abs(p - c)
-    return a if pa <= pb and pa <= pc else b if pb <= pc else c
-
-
 def guessed(kind, x, above, c):
-    """The bytes of a row of which those before and above were taken away."""
-    for i, v in enumerate(x):
-        a, b, d = (x[i - c] if i >= c else 0), above[i], (above[i - c] if i >= c else 0)
-        x[i] = (v + ((a + b) // 2 if kind == 3 else paeth(a, b, d))) & 255
+    """The bytes of a row of which those before and above were taken away: their mean (kind 3), or the one of those
+    before (a), above (b) and above before (d) that is nearest to a + b - d (4, of Paeth), in this order."""
+    for k in range(c):
+        row, a, d = x[k::c], 0, 0
+        for i, b in enumerate(above[k::c]):
+            if kind == 3:
+                guess = (a + b) // 2
+            elif b == d or a == d:
+                guess = a if b == d else b
+            else:
+                from_a, from_b, from_d = abs(b - d), abs(a - d), abs(a + b - d - d)
+                guess = a if from_a <= from_b and from_a <= from_d else b if from_b <= from_d else d
+            row[i] = a = (row[i] + guess) & 255
+            d = b
+        x[k::c] = row
     return x
 
 

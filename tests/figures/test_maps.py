@@ -17,13 +17,21 @@ import numpy as np
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import expect, finish  # noqa: E402
 from readers import png  # noqa: E402
+from server import Server  # noqa: E402
 
 
-KVFATE, MAKE, DRAW, TABLES = sys.argv[1:5]
+KVFATE, MAKE, TABLES = sys.argv[1], sys.argv[2], sys.argv[4]
+DRAW = Server(sys.argv[3])
 
 
 def run(*args):
     return subprocess.run([str(a) for a in args], capture_output=True, text=True)
+
+
+def drawn(*args):
+    """A figure of a table, with the result as that of run()."""
+    status, said = DRAW(*args)
+    return subprocess.CompletedProcess(args, status, "", said)
 
 
 # ---- colours back to numbers
@@ -42,7 +50,12 @@ def value(rgb, name="viridis"):
     fine = palette(name)
     at = np.linspace(0, 255, 2041)
     table = np.stack([np.interp(at, np.arange(256), fine[:, k]) for k in range(3)], 1)
-    few, which = np.unique(np.asarray(rgb, float).reshape(-1, 3), axis=0, return_inverse=True)
+    rgb = np.asarray(rgb).reshape(-1, 3)
+    if rgb.dtype.kind == "u":  # of pixels, many: numbers are sorted sooner than rows
+        key, which = np.unique(rgb @ np.array([1 << 16, 1 << 8, 1]), return_inverse=True)
+        few = np.stack([key >> 16, key >> 8 & 255, key & 255], 1)
+    else:
+        few, which = np.unique(rgb, axis=0, return_inverse=True)
     best, far = np.empty(len(few)), np.empty(len(few))
     for i, c in enumerate(few):
         d = np.abs(c - table).max(1)
@@ -110,7 +123,7 @@ def head_maps(folder):
     size[2, 1, 0] = np.nan
     t, out = os.path.join(folder, "kv.tsv"), os.path.join(folder, "x.svg")
     kv_size(t, size, ["end", "mean"])
-    r = run(DRAW, t, "kv-size", out)
+    r = drawn(t, "kv-size", out)
     expect(r.returncode == 0, f"kv-size: {r.stderr}")
     got = cells(svg(out))
     expect(len(got) == 30, f"kv-size draws {len(got)} cells of 30")
@@ -124,12 +137,12 @@ def head_maps(folder):
     xs = sorted({round(g[0], 1) for g in got[:15]})
     expect(len(xs) == 5 and np.allclose(np.diff(xs), xs[1] - xs[0], atol=.11), f"layers stand at {xs}")
 
-    run(DRAW, t, "kv-size", out, "at=mean")
+    drawn(t, "kv-size", out, "at=mean")
     v, _ = value([g[2] for g in cells(svg(out))])
     want = size[:, :, 1].reshape(-1)
     expect(np.abs(v - (want - want.min()) / (want.max() - want.min())).max() < 3e-3, "at=mean does not draw the mean")
 
-    run(DRAW, t, "kv-size", out, "minus=yes")
+    drawn(t, "kv-size", out, "minus=yes")
     got = cells(svg(out))
     diff = (size[:, :, 1] - size[:, :, 0]).reshape(-1)
     v, _ = value([g[2] for g in got], "bluered")
@@ -141,7 +154,7 @@ def head_maps(folder):
     expect(any("mean \u2212 end" in x for x in texts(svg(out))), f"the difference is not named: {texts(svg(out))}")
     for panel in (0, 1):
         kv_size(t, size, ["end", "mean"], without=[(4, 0, panel)])
-        run(DRAW, t, "kv-size", out, "minus=yes")
+        drawn(t, "kv-size", out, "minus=yes")
         expect(len(cells(svg(out))) == 14, f"minus=yes draws {len(cells(svg(out)))} cells where panel {panel} lacks a head")
 
 
@@ -151,7 +164,7 @@ def rows_of_a_head(folder):
     v = [0, 1, .25, .75, 1, 1, .5, math.nan]
     write_table(t, "dilution", {"head": [f"L0H{i // 2}" for i in range(8)], "layer": [0] * 8, "index": [i // 2 for i in range(8)],
                                 "step": [0, 1] * 4, "dilution": v})
-    run(DRAW, t, "dilution-map", out)
+    drawn(t, "dilution-map", out)
     got, _ = value([g[2] for g in cells(svg(out))])
     expect(np.abs(got - [0, 0, 1, 0]).max() < 3e-3, f"means .5 .5 1 .5 are drawn as {got}")
     expect(any("mean" in x for x in texts(svg(out))), "the bar does not say that it is a mean")
@@ -161,7 +174,7 @@ def rows_of_a_head(folder):
                                 "criterion": ["top64"] * 6, "horizon": n * 2, "fraction": [1, .5, .25, 1, .75, .125],
                                 "class": ["all"] * 6, "half_life": [3] * 6}, [("T", 40)])
     for style, want, name in (("", [0, 1], "horizon 10"), ("horizon=70", [1, 0], "horizon 100")):
-        run(DRAW, t, "survival-map", out, style)
+        drawn(t, "survival-map", out, style)
         got, _ = value([g[2] for g in cells(svg(out))])
         expect(np.abs(got - want).max() < 3e-3 and any(name in x for x in texts(svg(out))),
               f"survival-map {style}: {got}, {texts(svg(out))}")
@@ -227,7 +240,7 @@ def windows(folder):
         linear = "scale=linear" if figure == "retention" else f"steps={first}:{n}"
         for style, a, b in ((linear, first, n), ("steps=20:60", 20, 60), ("steps=15:", 15, 60), (f"steps=0:{first + 3}", first, first + 3),
                             ("steps=50:51", 50, 51)):
-            r = run(DRAW, path, figure, out, style, "44x27")
+            r = drawn(path, figure, out, style, "44x27")
             expect(r.returncode == 0, f"{figure} {style}: {r.stderr}")
             w, h, data = images(svg(out))[0]
             px = rgba(data)
@@ -238,7 +251,7 @@ def windows(folder):
             expect(off < 8e-3 and far.max() <= 1, f"{figure} of tokens {first}: {style}, {w} x {h}: off by {off}, {far.max()}")
             shade = np.abs(px[:, :, 3] / 255 - np.clip(cover, 0, 1)).max()
             expect(shade < 4e-3, f"{figure} {style}: opacity off by {shade}")
-    run(DRAW, tables["retention", 0], "retention", out, "scale=log", "44x27")
+    drawn(tables["retention", 0], "retention", out, "scale=log", "44x27")
     w, h, data = images(svg(out))[0]
     mean, cover = box_means(dense["retention"][:n], (t >= i)[:n], w, h)
     full = cover > 1 - 1e-9
@@ -246,7 +259,7 @@ def windows(folder):
     off = np.abs(v - np.clip(1 + np.log10(mean[full]) / 3, 0, 1)).max()
     expect(off < 8e-3 and far.max() <= 1, f"retention on a scale of logarithms from 0.001 to 1: off by {off}, {far.max()}")
     for style in ("steps=9", "steps=a:b", "steps=3:3", "steps=70:80", "width=3"):
-        r = run(DRAW, tables["eviction", 11], "eviction", out, style)
+        r = drawn(tables["eviction", 11], "eviction", out, style)
         expect(r.returncode == 2 and r.stderr, f"{style}: exit {r.returncode}")
 
 
@@ -257,7 +270,7 @@ def begins_near_the_event(folder):
     for steps, n, T, want in (([100, -1, 120, -1] * 50, 200, 200, (100 - 5, 200)), ([-1] * 200, 200, 200, (0, 200)), ([21, 40] * 100, 200, 200, (0, 200)),
                               ([500, 520] * 50, 100, 580, (500 - 4, 580)), ([199] * 200, 200, 200, (198, 200))):
         write_table(path, "eviction", {"head": ["L0K0"] * n, "layer": [0] * n, "index": [0] * n, "token": list(range(n)), "evict_step": steps}, [("T", T)])
-        r = run(DRAW, path, "eviction", out, "", "100x80")
+        r = drawn(path, "eviction", out, "", "100x80", "150")
         expect(r.returncode == 0, r.stderr)
         tokens, step = np.arange(n)[None, :], np.arange(*want)[:, None]
         end = np.array(steps)[None, :]
@@ -287,7 +300,7 @@ def mask(folder, kvf):
     many = os.path.join(folder, "many.tsv")
     write_table(many, "eviction", {"head": [f"L{h}K0" for h in range(13)], "layer": list(range(13)), "index": [0] * 13, "token": [0] * 13,
                                    "evict_step": [-1] * 13})
-    r = run(DRAW, many, "eviction-mask", out)
+    r = drawn(many, "eviction-mask", out)
     expect(r.returncode == 2 and "12" in r.stderr, f"13 heads: exit {r.returncode} {r.stderr}")
 
 
@@ -303,7 +316,7 @@ def occupancy(folder):
     write_table(t, "occupancy", base, [("T", 60)])
     for style, f, panels in (("", lambda x: x / v.max(), [0, 1]), ("scale=log", lambda x: np.log1p(x) / np.log1p(v.max()), [0, 1]),
                              ("scale=root", lambda x: np.sqrt(x / v.max()), [0, 1]), ("class=wait", lambda x: x / v[:, 1].max(), [1]), ("class=all,steps=20:50", None, [0])):
-        r = run(DRAW, t, "occupancy", out, style)
+        r = drawn(t, "occupancy", out, style)
         got = images(svg(out))
         expect(r.returncode == 0 and len(got) == len(panels) + 1, f"occupancy {style}: {len(got)} images, {r.stderr}")
         for p, (w, h, data) in zip(panels, got):
@@ -316,15 +329,15 @@ def occupancy(folder):
             expect(np.abs(place - want.reshape(-1)).max() < 4e-3, f"occupancy {style}, class {classes[p]}")
     few = [x if r[1] == 0 else x % 10 for r, x in zip(rows, base["entries"])]  # at most 9 beside 98
     write_table(t, "occupancy", {**base, "entries": few}, [("T", 60)])
-    same = [run(DRAW, t, "occupancy", out, style) and images(svg(out))[1][2] for style in ("", "scale=root", "scale=linear")]
+    same = [drawn(t, "occupancy", out, style) and images(svg(out))[1][2] for style in ("", "scale=root", "scale=linear")]
     expect(same[0] == same[1] != same[2], "beside a class of few entries the scale is not the root")
     n = 30000  # far more steps than pixels: 0 and 10 in turn are 5 everywhere, no pattern of lines
     write_table(t, "occupancy", {"step": list(range(n)), "head": ["L0K0"] * n, "layer": [0] * n, "entries": [10 * (k % 2) for k in range(n)]})
-    run(DRAW, t, "occupancy", out)
+    drawn(t, "occupancy", out)
     place, _ = value(rgba(images(svg(out))[0][2])[3, :, :3], "blues")
     expect(np.abs(place - .5).max() < .03, f"steps in turn are drawn from {place.min()} to {place.max()}, not as their mean")
     for style in ("class=nothing", "scale=square", "steps=40000:", "steps=5"):
-        expect(run(DRAW, t, "occupancy", out, style).returncode == 2, f"occupancy {style} is no error")
+        expect(drawn(t, "occupancy", out, style).returncode == 2, f"occupancy {style} is no error")
 
 
 # ---- rims
@@ -340,17 +353,17 @@ def rims(folder, kvf):
                        ("1,000 layers", np.random.default_rng(2).random((1000, 1, 1)))):
         kv_size(t, size, ["end"])
         for dims in ("", "40x25", "300x40"):
-            r = run(DRAW, t, "kv-size", out, "", *([dims] if dims else []))
+            r = drawn(t, "kv-size", out, "", *([dims] if dims else []))
             expect(r.returncode == 0, f"kv-size of {name}, {dims}: exit {r.returncode} {r.stderr}")
     for style in ("at=never", "value=head", "panel=nothing", "minus=yes,at=end", "size=3"):
-        expect(run(DRAW, t, "kv-size", out, style).returncode == 2, f"kv-size {style} is no error")
+        expect(drawn(t, "kv-size", out, style).returncode == 2, f"kv-size {style} is no error")
     for heads, layers in ((8, 36), (32, 32), (64, 3), (1, 64)):
         m = 5
         n = heads * layers * m
         k = np.arange(n)
         write_table(t, "eviction", {"head": [f"L{x // m // heads}K{x // m % heads}" for x in k], "layer": k // m // heads,
                                     "index": k // m % heads, "token": k % m, "evict_step": np.where(k % 3, k % m + 1, -1)}, [("T", m)])
-        r = run(DRAW, t, "eviction", out)
+        r = drawn(t, "eviction", out)
         expect(r.returncode == 0, f"{layers} x {heads} maps: {r.stderr}")
         with open(out, "rb") as f:
             w, h = np.frombuffer(f.read(24)[16:], ">u4")
