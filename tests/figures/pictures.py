@@ -1,4 +1,5 @@
 """PNG files and SVG files of the tests: read, written, compared.  Standard library and numpy."""
+import functools
 import math
 import re
 import struct
@@ -114,12 +115,13 @@ def _around(m, x0, y0, x1, y1):
     return min(xs), min(ys), max(xs), max(ys)
 
 
+@functools.lru_cache(maxsize=4096)  # most elements share a few styles
 def _colour(style, what):
     found = re.search(rf"{what}:rgb\(([^)]*)\)", style or "")
     if not found:
         return None
     alpha = re.search(rf"{what}-opacity:([\d.]+)", style)
-    return [float(v.strip("% ")) / 100 for v in found[1].split(",")], float(alpha[1]) if alpha else 1.
+    return tuple(float(v.strip("% ")) / 100 for v in found[1].split(",")), float(alpha[1]) if alpha else 1.
 
 
 def text_boxes(data):
@@ -149,7 +151,8 @@ def text_boxes(data):
         if name in ("defs", "clipPath", "style"):
             return
         if name == "path" and _colour(e.get("style"), "fill"):
-            v = [float(x) for x in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", e.get("d"))]
+            d = e.get("d")
+            v = [] if "C" in d else [float(x) for x in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", d)]
             if len(v) == 8 and len({*v[::2]}) == len({*v[1::2]}) == 2:
                 areas.append((_around(m, min(v[::2]), min(v[1::2]), max(v[::2]), max(v[1::2])), _colour(e.get("style"), "fill")))
         elif name == "image":

@@ -48,14 +48,14 @@ class Table:
         return [[value if real and i % every == 0 else v for v, real in zip(r, self.real)] for i, r in enumerate(self.rows)]
 
     def hostile(self):
-        """names and texts replaced, all but heads; what a figure looks for may be gone"""
+        """names and texts replaced, all but heads; what a figure looks for may be gone; only one is very long"""
         known = {}
         out = []
         for r in self.rows:
             row = list(r)
             for c, name in enumerate(self.names):
                 if not self.number[c] and name not in ("head", "head_a", "head_b"):
-                    row[c] = known.setdefault((c, r[c]), HOSTILE[len(known) % len(HOSTILE)])
+                    row[c] = known.setdefault((c, r[c]), HOSTILE[len(known) % len(HOSTILE)][:3000 if len(known) < len(HOSTILE) else 200])
             out.append(row)
         return out
 
