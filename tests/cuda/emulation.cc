@@ -16,23 +16,45 @@ namespace emulated
 {
 enum { READY, AT_BLOCK, AT_WARP, DONE };
 /* Stacks begin at differing places of a page, so that those of a block lie in a cache together. */
-enum { MAX_LANES = 1024, STACK = STACK_TIMES * (64 << 10) + 9 * 64 };
+enum {
+    MAX_LANES = 1024,
+    MIXED = 8 /* of blocks one is */,
+    STACK = STACK_TIMES * (64 << 10) + 9 * 64
+};
 
 lane *current;
 uint3 block_index;
 dim3 block_size, grid_size;
-unsigned block_serial;
+unsigned block_serial, epoch, span_of_warp;
+static unsigned n_spans;     /* numbers given to these two */
+static unsigned first_epoch; /* of the block */
 size_t dynamic_bytes, static_bytes;
 unsigned launch_serial;
 
+static fibre own, fibres[MAX_LANES], *running = &own;
+static std::vector<fibre *> idle; /* those that wait for a lane that has not begun */
+
+struct warp {
+    unsigned n_met;  /* lanes that wait for the others of the warp */
+    int line, kind;  /* of the collective at which the first of them does */
+    bool parted;     /* another does so elsewhere */
+    bool begins;     /* may go on since the block could */
+    unsigned n_past; /* collectives */
+    unsigned barriers;
+    unsigned span; /* the number of what is between two of them */
+};
+static warp warps[MAX_LANES / 32];
 static lane lanes[MAX_LANES];
-#if !defined(__x86_64__)
-static ucontext_t context[MAX_LANES];
-#endif
-static void *own_stack;             /* of who launches */
-static char *stacks;                /* [MAX_LANES][STACK] */
-static std::vector<unsigned> order; /* in which the lanes of a block go on, anew at each meeting */
-static size_t turn;
+static unsigned n_lanes;                /* of a block */
+static unsigned n_done, n_met;          /* ended; at a barrier of the block, */
+static int met_line;                    /* which is that of the first */
+static bool parted;                     /* or not for another */
+static std::vector<unsigned> warp_turn; /* the order in which warps go on from a barrier */
+static size_t next_warp;
+static bool mixed;             /* lanes of all warps take turns in this block */
+static lane *turns[MAX_LANES]; /* who goes on until others wait or end */
+static unsigned turn, n_turns;
+static unsigned orders[32]; /* a mixture of a warp's lanes, of which others are made */
 static const std::function<void()> *body;
 static const char *kernel_name = "";
 /* What lanes give to their warps, for every second collective: a lane that comes to the next one
@@ -40,16 +62,10 @@ static const char *kernel_name = "";
 static uint64_t warp_values[2][MAX_LANES];
 static warp_words warp_rooms[2][MAX_LANES];
 static int any_true;
+int any_told; /* of the last barrier */
 static uint64_t random_state = 1;
 static int n_faults;
 static std::string first_fault;
-
-const std::vector<float> half_values = [] {
-    std::vector<float> f(1 << 16);
-    for (unsigned i = 0; i < f.size(); i++)
-        f[i] = half_to_float((uint16_t)i);
-    return f;
-}();
 
 static inline uint64_t splitmix()
 {
@@ -99,7 +115,7 @@ void fault(const char *what, const char *array, size_t index, const clock *other
         return;
     }
     int n = snprintf(text, sizeof text, "%s %s[%zu] by lane %u", what, array, index,
-                     current ? current->now.lane : 0);
+                     current ? current->number : 0);
     if (other)
         n += snprintf(text + n, sizeof text - (size_t)n, " and lane %u without a barrier between",
                       other->lane);
@@ -108,20 +124,15 @@ void fault(const char *what, const char *array, size_t index, const clock *other
     note(kernel_name, text);
 }
 
-/* Whether a happens before what the current lane does. */
-static bool before(const clock &a)
+static clock now()
 {
-    const clock &b = current->now;
-    return a.lane == b.lane || a.block < b.block || (a.lane / 32 == b.lane / 32 && a.warp < b.warp);
+    return {epoch, current->number, warps[current->number / 32].barriers};
 }
 
-static void fresh(cell *c)
+/* Whether a happens before b, which is now. */
+static bool before(const clock &a, const clock &b)
 {
-    if (c->serial == block_serial)
-        return;
-    c->serial = block_serial;
-    c->written = c->atomic = false;
-    c->n_reads = 0;
+    return a.epoch < b.epoch || a.lane == b.lane || (a.lane / 32 == b.lane / 32 && a.warp < b.warp);
 }
 
 /* Keeps a read since the last barrier of the block: of two warps one each, of one warp two lanes
@@ -129,7 +140,7 @@ static void fresh(cell *c)
 static void keep_read(cell *c, const clock &now)
 {
     const clock &first = c->reads[0];
-    unsigned n = c->n_reads > 0 && first.block < now.block ? 0 : c->n_reads;
+    int n = first.epoch < now.epoch ? 0 : c->n_reads;
     if (n > 0 && first.lane / 32 == now.lane / 32) {
         bool two_warps = n == 2 && c->reads[1].lane / 32 != now.lane / 32;
         if (two_warps || (first.lane == now.lane && first.warp == now.warp))
@@ -138,219 +149,271 @@ static void keep_read(cell *c, const clock &now)
     }
     n = n > 0;
     c->reads[n] = now;
-    c->n_reads = n + 1;
+    c->n_reads = (unsigned short)(n + 1);
 }
 
-void on_read(cell *c, const char *array, size_t i, bool atomic, void *at)
+unsigned on_read(cell *c, const char *array, size_t i, bool atomic, void *at)
 {
-    fresh(c);
-    if (!c->written)
+    clock when = now();
+    bool old = c->write.epoch < epoch;
+    if (c->write.epoch < first_epoch)
         fault("read of what nobody wrote:", array, i, nullptr, at);
-    else if (!before(c->write) && !(atomic && c->atomic))
+    else if (!before(c->write, when) && !(atomic && c->atomic))
         fault("race: read of", array, i, &c->write, at);
-    if (!atomic)
-        keep_read(c, current->now);
+    if (atomic)
+        return 0;
+    keep_read(c, when);
+    if (c->n_reads < 2)
+        return 0;
+    if (c->reads[0].lane / 32 != c->reads[1].lane / 32)
+        return old ? epoch : 0;
+    bool to_warp = c->reads[0].warp == when.warp && c->reads[1].warp == when.warp;
+    return to_warp && (old || c->write.warp < when.warp) ? span_of_warp : 0;
 }
 
 void on_write(cell *c, const char *array, size_t i, bool atomic, void *at)
 {
-    fresh(c);
-    if (c->written && !before(c->write) && !(atomic && c->atomic))
+    clock when = now();
+    if (!before(c->write, when) && !(atomic && c->atomic))
         fault("race: write of", array, i, &c->write, at);
-    for (unsigned k = 0; k < c->n_reads; k++)
-        if (!before(c->reads[k])) {
+    for (int k = 0; k < c->n_reads; k++)
+        if (!before(c->reads[k], when)) {
             fault("race: write after a read of", array, i, &c->reads[k], at);
             break;
         }
     c->n_reads = 0;
-    c->written = true;
     c->atomic = atomic;
-    c->write = current->now;
+    c->write = when;
 }
 
 #if defined(__x86_64__)
-/* Saves the registers that calls keep on one stack and takes them from another. */
-extern "C" void emulation_switch(void **from, void **to);
-asm(".text\n.globl emulation_switch\n.type emulation_switch,@function\nemulation_switch:\n"
-    "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
-    "movq %rsp,(%rdi)\nmovq (%rsi),%rsp\n"
-    "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n"
-    ".size emulation_switch,.-emulation_switch\n.section .note.GNU-stack,\"\",@progbits\n.text\n");
-static void change(lane *from, lane *to)
+static void begin_fibre(fibre *f, void (*does)())
 {
-    emulation_switch(from ? &from->stack : &own_stack, to ? &to->stack : &own_stack);
+    void **top = (void **)(void *)(f->stack + STACK) - 2; /* aligned as after a call */
+    top[0] = (void *)does;
+    top[1] = nullptr;
+    f->top = top;
 }
 #else
-static ucontext_t own_context;
-static ucontext_t *context_of(lane *l)
+static void change_stack(fibre *from, fibre *to)
 {
-    return l ? &context[l - lanes] : &own_context;
+    swapcontext(&from->context, &to->context);
 }
-static void change(lane *from, lane *to)
+static void begin_fibre(fibre *f, void (*does)())
 {
-    swapcontext(context_of(from), context_of(to));
+    getcontext(&f->context);
+    f->context.uc_stack.ss_sp = f->stack;
+    f->context.uc_stack.ss_size = STACK;
+    makecontext(&f->context, does, 0);
 }
 #endif
 
-/* Lets go on the next lane whose turn it is and that can; who launches, when there is none. */
-static void next_lane(lane *from)
+#if !defined(__x86_64__) || defined(WATCHED_STACKS)
+void change(handover h)
 {
-    current = nullptr;
-    while (!current && turn < order.size()) {
-        lane *l = &lanes[order[turn++]];
-        current = l->state == READY ? l : nullptr;
-    }
-    if (current == from)
+    if (h.from == h.to)
         return;
-    stack_leave(current ? stacks + (current - lanes) * STACK : nullptr, STACK);
-    change(from, current);
+    stack_leave(h.to->stack, STACK);
+    change_stack(h.from, h.to);
     stack_enter();
+}
+#endif
+
+/* Whether the lanes of a warp have met, which then go on. */
+static bool have_met(warp *w)
+{
+    if (w->n_met < 32 || w->parted)
+        return false;
+    w->n_met = 0;
+    w->n_past++;
+    if (w->kind == 2) {
+        w->barriers++;
+        w->span = ++n_spans;
+    }
+    return true;
+}
+
+/* The lanes of a warp that have not ended are next, in another order than the last time. */
+static void take_turns(unsigned w)
+{
+    uint64_t z = splitmix();
+    unsigned at = (unsigned)z, step = (unsigned)(z >> 32) | 1;
+    for (unsigned i = 0; i < 32; i++, at += step) {
+        lane *l = &lanes[w * 32 + orders[at % 32]];
+        if (l->state != DONE)
+            turns[n_turns++] = l;
+    }
+}
+
+/* One number draws for two places. */
+template <class T> static void shuffle(T *at, size_t n)
+{
+    uint64_t z = 0;
+    for (size_t i = n; i > 1; i--, z >>= 32) {
+        z = i % 2 == n % 2 ? splitmix() : z;
+        std::swap(at[i - 1], at[(z & UINT32_MAX) * i >> 32]);
+    }
+}
+
+/* Begins an epoch, in which all warps go on. */
+static void let_go()
+{
+    epoch = ++n_spans;
+    any_told = any_true;
+    any_true = 0;
+    n_met = 0;
+    parted = false;
+    shuffle(warp_turn.data(), warp_turn.size());
+    next_warp = 0;
+    for (unsigned w = 0; w < n_lanes / 32; w++)
+        warps[w].begins = true, warps[w].span = ++n_spans;
+}
+
+/* A warp goes on until all its lanes have come to a barrier of the block or ended, then the next
+ * one; where they are mixed all go on that can. */
+static void next_turns()
+{
+    n_turns = turn = 0;
+    if (mixed) {
+        for (unsigned w = 0; w < n_lanes / 32; w++) {
+            if (warps[w].begins || have_met(&warps[w]))
+                take_turns(w);
+            warps[w].begins = false;
+        }
+        shuffle(turns, n_turns);
+        return;
+    }
+    if (next_warp > 0 && have_met(&warps[warp_turn[next_warp - 1]]))
+        take_turns(warp_turn[next_warp - 1]);
+    while (n_turns == 0 && next_warp < warp_turn.size())
+        take_turns(warp_turn[next_warp++]);
+}
+
+/* Whose turn it is; NULL when no lane can go on. */
+static bool more_turns()
+{
+    for (;;) {
+        next_turns();
+        if (n_turns > 0)
+            return true;
+        if (n_met == 0 || parted || n_met + n_done < n_lanes)
+            return false;
+        let_go();
+    }
+}
+static inline lane *next_lane()
+{
+    return turn < n_turns || more_turns() ? turns[turn++] : nullptr;
+}
+
+/* A lane is to go on, where it was left or on a stack that is free; who launches, when it is NULL.
+ */
+static inline handover hand_over(lane *l)
+{
+    fibre *from = running, *to = l ? l->on : &own;
+    if (!to) {
+        l->on = to = idle.back();
+        idle.pop_back();
+    }
+    current = l;
+    span_of_warp = l ? warps[l->number / 32].span : 0;
+    running = to;
+    return {from, to};
 }
 
 /* What a fibre does: the body of one lane after the other, for ever. */
-static void fibre()
+static void run_lanes()
 {
     stack_enter();
     for (;;) {
         (*body)();
         current->state = DONE;
-        next_lane(current);
+        n_done++;
+        idle.push_back(running);
+        change(hand_over(next_lane()));
     }
 }
 
 static void make_fibres()
 {
+    static char *stacks;
     if (stacks)
         return;
     stacks = (char *)mmap(nullptr, (size_t)MAX_LANES * STACK, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stacks == MAP_FAILED)
         abort();
-    for (int i = 0; i < MAX_LANES; i++) {
-        char *stack = stacks + (size_t)i * STACK;
-#if defined(__x86_64__)
-        void **top = (void **)(void *)(stack + STACK) - 2; /* aligned as after a call */
-        top[0] = (void *)fibre;
-        top[1] = nullptr;
-        lanes[i].stack = top - 6;
-        memset(top - 6, 0, 6 * sizeof *top);
-#else
-        getcontext(&context[i]);
-        context[i].uc_stack.ss_sp = stack;
-        context[i].uc_stack.ss_size = STACK;
-        makecontext(&context[i], fibre, 0);
-#endif
+    for (int i = MAX_LANES - 1; i >= 0; i--) {
+        fibres[i].stack = stacks + (size_t)i * STACK;
+        begin_fibre(&fibres[i], run_lanes);
+        idle.push_back(&fibres[i]);
     }
 }
 
-static void wait(int state, int line)
+static inline handover wait(int state, int line)
 {
     current->state = state;
     current->line = line;
-    next_lane(current);
+    return hand_over(next_lane());
 }
 
-int wait_block(int line, int any)
+handover meet_block(int line, int any)
 {
     any_true |= any != 0;
-    current->kind = 0;
-    wait(AT_BLOCK, line);
-    return current->any;
+    met_line = n_met ? met_line : line;
+    parted |= line != met_line;
+    n_met++;
+    return wait(AT_BLOCK, line);
 }
 
-/* Gives the value of the current lane to its warp; what the warp gave, from its first lane on. */
-template <class T> static const T *give(T (*rooms)[MAX_LANES], int line, const T &mine)
+handover meet_warp(int line, int kind)
 {
-    T *room = rooms[current->meeting++ % 2];
-    unsigned me = current->now.lane;
-    room[me] = mine;
-    current->kind = 1;
-    wait(AT_WARP, line);
-    return room + me / 32 * 32;
+    warp *w = &warps[current->number / 32];
+    if (w->n_met == 0) {
+        w->line = line;
+        w->kind = kind;
+        w->parted = false;
+    }
+    w->parted |= w->line != line || w->kind != kind;
+    w->n_met++;
+    return wait(AT_WARP, line);
 }
 
-const uint64_t *wait_warp(int line, uint64_t v)
+/* Gives the value of the current lane to its warp, whose values begin with that of its first. */
+template <class T> static inline handover give(T (*rooms)[MAX_LANES], int line, const T &mine)
+{
+    unsigned me = current->number;
+    T *room = rooms[warps[me / 32].n_past % 2];
+    room[me] = mine;
+    current->given = room + me / 32 * 32;
+    return meet_warp(line, 1);
+}
+
+handover meet_warp_with(int line, uint64_t v)
 {
     return give(warp_values, line, v);
 }
 
-const warp_words *wait_warp_words(int line, const warp_words &mine)
+handover meet_warp_with(int line, const warp_words &mine)
 {
     return give(warp_rooms, line, mine);
 }
 
-void wait_warp_barrier(int line)
-{
-    current->kind = 2;
-    wait(AT_WARP, line);
-}
-
-static bool all_at(unsigned from, unsigned n, int state)
-{
-    for (unsigned i = from; i < from + n; i++)
-        if (lanes[i].state != state || lanes[i].line != lanes[from].line
-            || lanes[i].kind != lanes[from].kind)
-            return false;
-    return true;
-}
-
-/* Lets go a warp whose lanes have met. */
-static bool release_warp(unsigned first)
-{
-    if (!all_at(first, 32, AT_WARP))
-        return false;
-    for (unsigned i = first; i < first + 32; i++) {
-        lanes[i].now.warp += lanes[i].kind == 2;
-        lanes[i].state = READY;
-    }
-    return true;
-}
-
-/* Lets go the lanes that have not ended, when all of them are at the same barrier. */
-static bool release_block(unsigned n)
-{
-    const lane *first = nullptr;
-    for (unsigned i = 0; i < n; i++) {
-        const lane *l = &lanes[i];
-        if (l->state == DONE)
-            continue;
-        first = first ? first : l;
-        if (l->state != AT_BLOCK || l->line != first->line)
-            return false;
-    }
-    for (unsigned i = 0; first && i < n; i++) {
-        if (lanes[i].state == DONE)
-            continue;
-        lanes[i].any = any_true;
-        lanes[i].now.block++;
-        lanes[i].state = READY;
-    }
-    any_true = 0;
-    return first != nullptr;
-}
-
-/* One number draws for two places. */
-static void shuffle(std::vector<unsigned> &v)
-{
-    uint64_t z = 0;
-    unsigned *at = v.data();
-    for (size_t i = v.size(); i > 1; i--, z >>= 32) {
-        z = i % 2 == v.size() % 2 ? splitmix() : z;
-        std::swap(at[i - 1], at[(z & UINT32_MAX) * i >> 32]);
-    }
-}
-
-static void begin_block(dim3 block, unsigned n)
+static void begin_block()
 {
     block_serial++;
+    first_epoch = n_spans + 1;
     any_true = 0;
-    for (unsigned i = 0; i < n; i++) {
-        lane *l = &lanes[i];
-        l->thread = {i % block.x, i / block.x % block.y, i / block.x / block.y};
-        l->now = {i, 0, 0};
-        l->meeting = 0;
-        l->state = READY;
+    n_done = 0;
+    turn = n_turns = 0;
+    mixed = draw(MIXED) == 0;
+    for (unsigned i = 0; i < n_lanes; i++) {
+        lanes[i].state = READY;
+        lanes[i].on = nullptr;
     }
+    for (unsigned w = 0; w < n_lanes / 32; w++)
+        warps[w] = {};
+    let_go();
 }
 
 /* A fault after which fibres hold half a body is the end of the program. */
@@ -369,26 +432,33 @@ static void begin_block(dim3 block, unsigned n)
     abort();
 }
 
-static void run_block(dim3 block)
+static void run_block()
 {
-    unsigned n = block.x * block.y * block.z;
-    order.resize(n);
-    begin_block(block, n);
-    for (unsigned i = 0; i < n; i++)
-        order[i] = i;
-    for (bool more = true; more;) {
-        shuffle(order);
-        turn = 0;
-        next_lane(nullptr);
-        more = false;
-        for (unsigned w = 0; w < n; w += 32)
-            more |= release_warp(w);
-        more |= release_block(n);
+    begin_block();
+    change(hand_over(next_lane()));
+    if (n_done < n_lanes)
+        stuck(n_lanes);
+}
+
+static void begin_launch(dim3 grid, dim3 block, size_t bytes)
+{
+    make_fibres();
+    launch_serial++;
+    static_bytes = 0;
+    grid_size = grid;
+    block_size = block;
+    dynamic_bytes = bytes;
+    n_lanes = block.x * block.y * block.z;
+    for (unsigned i = 0; i < n_lanes; i++) {
+        lanes[i].number = i;
+        lanes[i].thread = {i % block.x, i / block.x % block.y, i / block.x / block.y};
     }
-    current = nullptr;
-    for (unsigned i = 0; i < n; i++)
-        if (lanes[i].state != DONE)
-            stuck(n);
+    warp_turn.resize(n_lanes / 32);
+    for (unsigned w = 0; w < n_lanes / 32; w++)
+        warp_turn[w] = w;
+    for (unsigned i = 0; i < 32; i++)
+        orders[i] = i;
+    shuffle(orders, 32);
 }
 
 /* What a block has by itself counts among what no kernel has to ask for. */
@@ -406,21 +476,16 @@ static void look_at_shared(size_t allowed)
 static void run_kernel(const char *kernel, dim3 grid, dim3 block, size_t bytes,
                        const std::function<void()> &f, size_t allowed)
 {
-    make_fibres();
     kernel_name = kernel;
     body = &f;
-    launch_serial++;
-    static_bytes = 0;
-    grid_size = grid;
-    block_size = block;
-    dynamic_bytes = bytes;
+    begin_launch(grid, block, bytes);
     std::vector<unsigned> blocks(grid.x * grid.y * grid.z);
     for (unsigned i = 0; i < blocks.size(); i++)
         blocks[i] = i;
-    shuffle(blocks);
+    shuffle(blocks.data(), blocks.size());
     for (unsigned i : blocks) {
         block_index = {i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y};
-        run_block(block);
+        run_block();
     }
     look_at_shared(allowed);
 }

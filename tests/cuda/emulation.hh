@@ -2,13 +2,15 @@
  *
  * Put before such a file (-include), it lets the same source run as plain C++: a launch runs its
  * blocks one after the other, the lanes of a block as fibres that change places at barriers and
- * collectives alone, in an order that a seed shuffles.  It proves results, not speed.
+ * collectives alone, in an order that a seed shuffles: a warp comes to the next barrier of its
+ * block before another goes on, and in one block of eight the lanes of all warps are mixed.  It
+ * proves results, not speed.
  *
- * Shared memory is watched.  Each access carries the lane and how many barriers of its block and
- * of its warp lie before it: two accesses of different lanes to one element, of which one writes
- * and which no barrier separates, are a race, whatever the order in which they ran.  So are a read
- * of what nobody wrote and an index beyond the array.  Barriers at which not all lanes meet, and
- * collectives with lanes missing, are faults too, and so is a mask of a collective without all
+ * Shared memory is watched (watched.hh).  Each access carries the lane and how many barriers of its
+ * block and of its warp lie before it: two accesses of different lanes to one element, of which one
+ * writes and which no barrier separates, are a race, whatever the order in which they ran.  So are
+ * a read of what nobody wrote and an index beyond the array.  Barriers at which not all lanes meet,
+ * and collectives with lanes missing, are faults too, and so is a mask of a collective without all
  * lanes.  Device memory (cudaMalloc) ends at a page that cannot be touched.  emulation_c.h tells
  * how many faults were found, and the first.
  *
@@ -77,21 +79,14 @@ struct alignas(16) uint4 {
 
 namespace emulated
 {
-/* Where a lane is: the clock that orders accesses. */
-struct clock {
-    unsigned lane;
-    unsigned block, warp; /* barriers passed */
-};
-
+struct fibre;
 struct lane {
     uint3 thread;
-    clock now;
-    int state;
-    int line, kind;   /* of the barrier or collective at which it waits */
-    int any;          /* what a barrier of the block has found */
-    unsigned meeting; /* collectives of its warp so far */
-    bool waited;      /* for what came before its kernel (earlier_done) */
-    void *stack;
+    unsigned number;
+    int state, line;   /* of what it waits for */
+    bool waited;       /* for what came before its kernel (earlier_done) */
+    const void *given; /* by its warp */
+    fibre *on;         /* whose stack has its frames; NULL: it has not begun */
 };
 
 extern lane *current;
@@ -144,132 +139,6 @@ template <class... P> void kernel_is(const char *name, void (*kernel)(P...))
                                 },
                                 {sizeof(P)...}});
 }
-void fault(const char *what, const char *array, size_t index, const clock *other, void *at);
-int wait_block(int line, int any);               /* __syncthreads; the OR of any */
-/* What the 32 lanes gave: there until the one that asks comes to its next collective. */
-const uint64_t *wait_warp(int line, uint64_t v);
-/* The same for as many words as a product of tensor cores takes. */
-struct warp_words {
-    uint32_t of[12];
-};
-const warp_words *wait_warp_words(int line, const warp_words &mine);
-void wait_warp_barrier(int line);
-
-/* The history of one element of shared memory in this block. */
-struct cell {
-    unsigned serial = 0;
-    bool written = false, atomic = false;
-    unsigned n_reads = 0; /* since the write, as many as tell a race */
-    clock write = {0, 0, 0};
-    clock reads[2] = {};
-};
-void on_read(cell *c, const char *array, size_t i, bool atomic, void *at);
-void on_write(cell *c, const char *array, size_t i, bool atomic, void *at);
-
-extern unsigned launch_serial; /* differs for each launch */
-extern size_t static_bytes;    /* of arrays that the launch has used so far */
-template <class T> struct shared_store {
-    const char *name;
-    std::vector<T> value;
-    std::vector<cell> cells;
-    bool fours; /* begins where four of its elements may be read at once */
-    unsigned launch = 0;
-    shared_store(const char *n, size_t size, bool f = true)
-        : name(n), value(size), cells(size), fours(f)
-    {
-    }
-};
-
-template <class T> struct shared_address;
-
-/* One element; reading and writing it is seen. */
-template <class T> struct shared_ref {
-    shared_store<T> *s;
-    size_t i;
-    __attribute__((noinline)) operator T() const
-    {
-        if (i >= s->value.size()) {
-            fault("read beyond", s->name, i, nullptr, __builtin_return_address(0));
-            return T();
-        }
-        on_read(&s->cells[i], s->name, i, false, __builtin_return_address(0));
-        return s->value[i];
-    }
-    __attribute__((noinline)) T operator=(T v) const
-    {
-        if (i >= s->value.size()) {
-            fault("write beyond", s->name, i, nullptr, __builtin_return_address(0));
-            return v;
-        }
-        on_write(&s->cells[i], s->name, i, false, __builtin_return_address(0));
-        return s->value[i] = v;
-    }
-    T operator=(const shared_ref &o) const { return *this = (T)o; }
-    T operator+=(T v) const { return *this = (T) * this + v; }
-    T operator*=(T v) const { return *this = (T) * this * v; }
-    shared_address<T> operator&() const;
-};
-
-template <class T> struct shared_address {
-    shared_store<T> *s;
-    size_t at;
-    shared_ref<T> operator[](size_t i) const { return {s, at + i}; }
-    shared_address operator+(size_t i) const { return {s, at + i}; }
-    shared_ref<T> operator*() const { return {s, at}; }
-};
-
-template <class T> shared_address<T> shared_ref<T>::operator&() const
-{
-    return {s, i};
-}
-
-/* A static array: lives as long as the program, its history as long as a block. */
-template <class T, size_t N> struct shared_array {
-    shared_store<T> s;
-    shared_array(const char *name, bool fours) : s(name, N, fours) {}
-    shared_ref<T> operator[](size_t i) { return {used(), i}; }
-    operator shared_address<T>() { return {used(), 0}; }
-    shared_address<T> operator+(size_t i) { return {used(), i}; }
-
-  private:
-    shared_store<T> *used()
-    {
-        static_bytes += s.launch != launch_serial ? N * sizeof(T) : 0;
-        s.launch = launch_serial;
-        return &s;
-    }
-};
-
-extern size_t dynamic_bytes;
-template <class T> shared_address<T> dynamic(const char *name)
-{
-    static shared_store<T> s(name, 0);
-    size_t n = dynamic_bytes / sizeof(T);
-    if (s.value.size() != n)
-        s = shared_store<T>(name, n);
-    return {&s, 0};
-}
-
-/* The value that an atomic operation replaces. */
-template <class T, class F> T atomic(T *p, F change)
-{
-    T old = *p;
-    *p = change(old);
-    return old;
-}
-template <class T, class F> __attribute__((noinline)) T atomic(shared_address<T> p, F change)
-{
-    if (p.at >= p.s->value.size()) {
-        fault("atomic beyond", p.s->name, p.at, nullptr, __builtin_return_address(0));
-        return T();
-    }
-    on_read(&p.s->cells[p.at], p.s->name, p.at, true, __builtin_return_address(0));
-    on_write(&p.s->cells[p.at], p.s->name, p.at, true, __builtin_return_address(0));
-    T old = p.s->value[p.at];
-    p.s->value[p.at] = change(old);
-    return old;
-}
-
 template <class T> uint64_t to_bits(T v)
 {
     uint64_t b = 0;
@@ -284,6 +153,9 @@ template <class T> T from_bits(uint64_t b)
     return v;
 }
 } // namespace emulated
+
+#include "tests/cuda/fibre.hh"
+#include "tests/cuda/watched.hh"
 
 #define threadIdx (emulated::current->thread)
 #define blockIdx (emulated::block_index)
@@ -328,21 +200,21 @@ template <class T>
 T __shfl_sync(unsigned mask, T v, int from, int width = 32, int line = __builtin_LINE())
 {
     emulated::all_lanes(mask);
-    unsigned me = emulated::current->now.lane % 32, base = me / (unsigned)width * (unsigned)width;
+    unsigned me = emulated::current->number % 32, base = me / (unsigned)width * (unsigned)width;
     const uint64_t *all = emulated::wait_warp(line, emulated::to_bits(v));
     return emulated::from_bits<T>(all[base + (unsigned)from % (unsigned)width]);
 }
 template <class T> T __shfl_xor_sync(unsigned mask, T v, int turn, int line = __builtin_LINE())
 {
     emulated::all_lanes(mask);
-    unsigned me = emulated::current->now.lane % 32;
+    unsigned me = emulated::current->number % 32;
     return emulated::from_bits<T>(
         emulated::wait_warp(line, emulated::to_bits(v))[me ^ (unsigned)turn]);
 }
 template <class T> T __shfl_up_sync(unsigned mask, T v, unsigned d, int line = __builtin_LINE())
 {
     emulated::all_lanes(mask);
-    unsigned me = emulated::current->now.lane % 32;
+    unsigned me = emulated::current->number % 32;
     const uint64_t *all = emulated::wait_warp(line, emulated::to_bits(v));
     return me >= d ? emulated::from_bits<T>(all[me - d]) : v;
 }

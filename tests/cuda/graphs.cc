@@ -79,12 +79,12 @@ static bool pack(packed_call *c, const void *kernel, dim3 grid, dim3 block, size
 static void run(const packed_call &c, bool early = false)
 {
     auto own = std::make_shared<packed_call>(c);
-    auto lane = [own, early] {
-        char *at[32]; /* a lane's call takes copies of what they point to */
-        for (size_t i = 0; i < own->arg.size(); i++)
-            at[i] = own->arg[i].data();
+    std::vector<char *> at; /* a lane's call takes copies of what they point to */
+    for (auto &arg : own->arg)
+        at.push_back(arg.data());
+    auto lane = [own, at, early] {
         current->waited = false;
-        own->how.call(own->kernel, at);
+        own->how.call(own->kernel, at.data());
         if (early && !current->waited)
             fault("a lane that does not wait for what came before", own->how.name, 0, NULL,
                   __builtin_return_address(0));

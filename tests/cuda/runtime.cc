@@ -69,7 +69,7 @@ static queue *queue_of(cudaStream_t s)
 /* Does what comes next; what is done may wait for another stream, and that for this one. */
 static void run_next(queue *q)
 {
-    std::function<void()> f = q->todo.front();
+    std::function<void()> f = std::move(q->todo.front());
     q->todo.pop_front();
     f();
 }

@@ -1,5 +1,5 @@
 /* stacks.hh - tells AddressSanitizer, where it is part of the build, which stack a fibre goes on
- * with; private to emulation.cc. */
+ * with; a part of emulation.hh. */
 #ifndef KVF_TESTS_CUDA_STACKS_HH
 #define KVF_TESTS_CUDA_STACKS_HH
 

@@ -21,17 +21,19 @@ struct copies {
 inline copies &copies_of_lane()
 {
     static copies all[1024];
-    copies &c = all[current->now.lane];
+    copies &c = all[current->number];
     if (c.serial != block_serial)
         c.group.assign(1, {});
     c.serial = block_serial;
     return c;
 }
 
-extern const std::vector<float> half_values; /* of all halves */
+/* The float that is a half: its exponent is 112 less until it is multiplied, if it has an end. */
 inline float half_of(uint32_t bits)
 {
-    return half_values[bits];
+    float size = from_bits<float>((uint64_t)(bits & 0x7fff) << 13) * 0x1p112f;
+    uint32_t all = (uint32_t)to_bits(size) | ((bits & 0x7c00) == 0x7c00 ? 0x7f800000u : 0);
+    return from_bits<float>(all | (bits & 0x8000) << 16);
 }
 
 inline const warp_words *rows_of_warp(int line, in_shared<uint4> row)
@@ -97,14 +99,14 @@ inline void shared_set_four(in_shared<float> a, unsigned i, const float x[4])
 inline void load_matrices(uint32_t m[4], in_shared<uint4> row, int line = __builtin_LINE())
 {
     const emulated::warp_words *w = emulated::rows_of_warp(line, row);
-    unsigned lane = emulated::current->now.lane % 32;
+    unsigned lane = emulated::current->number % 32;
     for (unsigned k = 0; k < 4; k++)
         m[k] = w[8 * k + lane / 4].of[lane % 4];
 }
 inline void load_matrices_turned(uint32_t m[4], in_shared<uint4> row, int line = __builtin_LINE())
 {
     const emulated::warp_words *w = emulated::rows_of_warp(line, row);
-    unsigned lane = emulated::current->now.lane % 32, column = lane / 4;
+    unsigned lane = emulated::current->number % 32, column = lane / 4;
     for (unsigned k = 0; k < 4; k++) {
         m[k] = 0;
         for (unsigned i = 0; i < 2; i++) {
@@ -126,36 +128,49 @@ inline uint32_t to_bf16_bits(float f)
     return f == f ? (u + 0x7fff + (u >> 16 & 1)) >> 16 : 0x7fff;
 }
 
+/* Each of four sums goes through 16 products in order: a lane has two rows of A and two columns of
+ * B, of which four lanes hold four numbers each in either half. */
+inline void multiply_rows(float c[4], const warp_words *row, const warp_words *column)
+{
+    for (int k = 0; k < 4; k += 2)
+        for (int j = 0; j < 4; j++)
+            for (int i = k; i < k + 2; i++) {
+                float a0 = from_bits<float>(row[j].of[k + i]);
+                float a1 = from_bits<float>(row[j].of[k + i + 2]);
+                float b0 = from_bits<float>(column[j].of[8 + i]);
+                float b1 = from_bits<float>(column[j + 4].of[8 + i]);
+                c[0] = fmaf(a0, b0, c[0]);
+                c[1] = fmaf(a0, b1, c[1]);
+                c[2] = fmaf(a1, b0, c[2]);
+                c[3] = fmaf(a1, b1, c[3]);
+            }
+}
+
 /* C += A B with halves that `of` reads, each once, by the lane that has it. */
 template <class F>
 void multiply_by(int line, float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1, F of)
 {
     const uint32_t words[] = {a[0], a[1], a[2], a[3], b0, b1};
     warp_words mine;
-    for (int i = 0; i < 12; i++)
-        mine.of[i] = (uint32_t)to_bits(of(words[i / 2] >> 16 * (i % 2) & 0xffff));
-    const warp_words *all = wait_warp_words(line, mine);
-    int lane = (int)(current->now.lane % 32);
-    for (int i = 0; i < 4; i++) {
-        const warp_words *A = all + lane / 4 * 4, *B = all + (lane % 4 * 2 + i % 2) * 4;
-        for (int k = 0; k < 16; k++) {
-            uint32_t x = A[k % 8 / 2].of[2 * (i / 2 + k / 8 * 2) + k % 2];
-            uint32_t y = B[k % 8 / 2].of[8 + k / 8 * 2 + k % 2];
-            c[i] = fmaf(from_bits<float>(x), from_bits<float>(y), c[i]);
-        }
+    for (int i = 0; i < 6; i++) {
+        mine.of[2 * i] = (uint32_t)to_bits(of(words[i] & 0xffff));
+        mine.of[2 * i + 1] = (uint32_t)to_bits(of(words[i] >> 16));
     }
+    const warp_words *all = wait_warp_words(line, mine);
+    unsigned lane = current->number % 32;
+    multiply_rows(c, all + lane / 4 * 4, all + lane % 4 * 8);
 }
 } // namespace emulated
 
 inline void multiply(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1,
                      int line = __builtin_LINE())
 {
-    emulated::multiply_by(line, c, a, b0, b1, emulated::half_of);
+    emulated::multiply_by(line, c, a, b0, b1, [](uint32_t h) { return emulated::half_of(h); });
 }
 inline void multiply_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1,
                           int line = __builtin_LINE())
 {
-    emulated::multiply_by(line, c, a, b0, b1, emulated::bf16_of);
+    emulated::multiply_by(line, c, a, b0, b1, [](uint32_t h) { return emulated::bf16_of(h); });
 }
 
 inline float power_of_two(float x)

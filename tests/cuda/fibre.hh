@@ -1,0 +1,94 @@
+/* fibre.hh - how lanes wait for each other; a part of emulation.hh.
+ *
+ * Who waits tells so (`meet_...`), which says whose fibre goes on, and then changes to it.  That is
+ * part of each place of a kernel where lanes wait, since a processor foresees jumps by where they
+ * are: one jump for all of them would be foreseen by none. */
+#ifndef KVF_TESTS_CUDA_FIBRE_H
+#define KVF_TESTS_CUDA_FIBRE_H
+
+#include "tests/cuda/stacks.hh"
+
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+namespace emulated
+{
+/* A stack, and where it was left; that of who launches has none of its own here. */
+struct fibre {
+    char *stack;
+#if defined(__x86_64__)
+    void *top;
+#else
+    ucontext_t context;
+#endif
+};
+
+struct handover {
+    fibre *from, *to;
+};
+handover meet_block(int line, int any);
+handover meet_warp(int line, int kind);
+handover meet_warp_with(int line, uint64_t v);
+/* As many words as a product of tensor cores takes. */
+struct warp_words {
+    uint32_t of[12];
+};
+handover meet_warp_with(int line, const warp_words &mine);
+
+#if defined(__x86_64__)
+/* Keeps what the compiler may have written below the top of a stack, and no register but one. */
+inline __attribute__((always_inline)) void change_stack(fibre *from, fibre *to)
+{
+    void **left = &from->top, **taken = &to->top;
+    asm volatile("leaq -128(%%rsp), %%rsp\n\tpushq %%rbp\n\t"
+                 "leaq 1f(%%rip), %%rax\n\tpushq %%rax\n\t"
+                 "movq %%rsp, (%%rdi)\n\tmovq (%%rsi), %%rsp\n\t"
+                 "popq %%rax\n\tjmpq *%%rax\n"
+                 "1:\tpopq %%rbp\n\tleaq 128(%%rsp), %%rsp"
+                 : "+D"(left), "+S"(taken)
+                 :
+                 : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
+                   "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",
+                   "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "memory", "cc");
+}
+#endif
+#if defined(__x86_64__) && !defined(WATCHED_STACKS)
+inline __attribute__((always_inline)) void change(handover h)
+{
+    if (h.from != h.to)
+        change_stack(h.from, h.to);
+}
+#else
+void change(handover h);
+#endif
+
+extern int any_told;
+/* __syncthreads; the OR of any. */
+inline __attribute__((always_inline)) int wait_block(int line, int any)
+{
+    change(meet_block(line, any));
+    return any_told;
+}
+/* What the 32 lanes gave: there until the one that asks comes to its next collective. */
+template <class T> __attribute__((always_inline)) inline const T *wait_with(int line, const T &mine)
+{
+    change(meet_warp_with(line, mine));
+    return (const T *)current->given;
+}
+inline __attribute__((always_inline)) const uint64_t *wait_warp(int line, uint64_t v)
+{
+    return wait_with(line, v);
+}
+inline __attribute__((always_inline)) const warp_words *wait_warp_words(int line,
+                                                                        const warp_words &mine)
+{
+    return wait_with(line, mine);
+}
+inline __attribute__((always_inline)) void wait_warp_barrier(int line)
+{
+    change(meet_warp(line, 2));
+}
+} // namespace emulated
+
+#endif
