@@ -8,7 +8,7 @@
 #include "tests/cuda/outcome.h"
 #include "tests/engine/golden.h"
 
-enum { PROMPT = 60, WARM = 8, STEPS = 24, CAP = PROMPT + STEPS, MOST = 4, BUDGET = 24 };
+enum { PROMPT = 60, BRIEF = 30, WARM = 8, STEPS = 20, CAP = PROMPT + STEPS, MOST = 4, BUDGET = 24 };
 
 struct counts {
     long calls, told, waits, marks, kernels, copies, chain, first;
@@ -60,6 +60,7 @@ static void gather(struct crowd *x, const char *method)
     struct kvf_diag d = {""};
     struct engine_options opt = {.n_threads = 1, .backend = &backend_cuda};
     int32_t ids[PROMPT];
+    int prompt = stride(2) == 1 || method_unbudgeted(method) ? PROMPT : BRIEF;
     cr_assert(zero(int, engine_open(tiny_path(0), &opt, &x->e, &d)), "%s", d.text);
     struct choice c = choose(method, method_unbudgeted(method) ? 0 : BUDGET);
     x->gates = method_gates(&c.row) ? open_gates(x->e, "rg") : NULL;
@@ -71,7 +72,7 @@ static void gather(struct crowd *x, const char *method)
     for (int i = 0; i < x->n; i++) {
         cr_assert(zero(int, session_create(x->e, &how, &x->s[i], &d)), "%s", d.text);
         cr_assert(zero(int, sampler_init(&x->by[i], 0.8, 0.9, 5, x->e->config.vocab)));
-        cr_assert(zero(int, session_prompt(x->s[i], ids, PROMPT - i, NULL, NULL)));
+        cr_assert(zero(int, session_prompt(x->s[i], ids, prompt - i, NULL, NULL)));
         session_draws(x->s[i], &x->by[i]);
     }
 }

@@ -10,7 +10,7 @@
 #include "tests/cuda/outcome.h"
 #include "tests/engine/golden.h"
 
-enum { PROMPT = 70, LONG = 150, STEPS = 5, CAP = LONG + STEPS, BUDGET = 24 };
+enum { PROMPT = 70, BRIEF = 36, LONG = 150, STEPS = 5, CAP = LONG + STEPS, BUDGET = 24 };
 
 struct run {
     const char *path, *method, *probes; /* probes NULL: nothing is recorded */
@@ -338,6 +338,12 @@ static const struct {
     {"seer-oracle:page=4", BUDGET, 1},
 };
 
+/* Where a budget leaves one page of entries, a prompt of one page does, too. */
+static int brief(int budget)
+{
+    return stride(2) > 1 && budget > 0 ? BRIEF : PROMPT;
+}
+
 Test(session, steps_wait_once, .timeout = 400)
 {
     for (size_t i = 0; i < sizeof rows_that_stay / sizeof *rows_that_stay; i++) {
@@ -347,7 +353,8 @@ Test(session, steps_wait_once, .timeout = 400)
                           i % 3 == 0 ? "lean" : NULL,
                           NULL,
                           rows_that_stay[i].budget,
-                          true};
+                          true,
+                          i % 3 == 0 ? PROMPT : brief(rows_that_stay[i].budget)};
         same_within(&run, rows_that_stay[i].waits);
     }
 }
@@ -360,7 +367,8 @@ Test(session, probes_leave_rows_there, .timeout = 300)
         "evict,survival,mass,steps,nll,read,calibration,returns,window,under,contrib";
     static const char *const methods[] = {"full", "h2o", "snapkv:window=4", "keydiff:every=3"};
     for (int i = 0; i < 4; i++) {
-        struct run run = {tiny_path(4 + i % 2), methods[i], probes, NULL, i ? BUDGET : 0, true};
+        struct run run = {tiny_path(4 + i % 2), methods[i], probes, NULL, i ? BUDGET : 0, true,
+                          brief(i ? BUDGET : 0)};
         struct outcome cpu = play(&run, &backend_cpu), with = play(&run, &backend_cuda);
         compare(&run, &cpu, &with);
         run.probes = NULL;
@@ -418,117 +426,6 @@ Test(session, forks_go_their_ways, .timeout = 60)
     cr_assert(eq(int, emulation_faults(), 0), "%s", emulation_first_fault());
     mem_free(cpu);
     mem_free(cuda);
-}
-
-/* Sessions of other methods, budgets and lengths, fed together or one after the other. */
-enum { MOST_TOGETHER = 10 };
-struct crowd {
-    float *logits; /* [STEPS][n][vocab] */
-    size_t n_logits;
-    long waits, launches; /* of the last step */
-    struct outcome told[MOST_TOGETHER];
-};
-
-static struct crowd feed(const struct backend *backend, const char *const *method, int n,
-                         bool together, bool exact)
-{
-    const struct run run = {tiny_path(5), NULL, NULL, NULL, BUDGET, exact};
-    struct engine *e = open_on(&run, backend);
-    size_t V = (size_t)e->config.vocab;
-    struct crowd c = {.logits = MEM_NEW(float, STEPS *(size_t)n *V),
-                      .n_logits = STEPS * (size_t)n * V};
-    struct session *s[MOST_TOGETHER];
-    struct batch *b = NULL;
-    int32_t ids[LONG];
-    for (int i = 0; i < LONG; i++)
-        ids[i] = (int32_t)((size_t)(i * i + 3) % V);
-    cr_assert(zero(int, batch_create(e, n, &b)));
-    for (int i = 0; i < n; i++) {
-        struct choice of = choose(method[i], method_unbudgeted(method[i]) ? 0 : BUDGET + i);
-        s[i] = open_session(e, &of, CAP, 0, NULL);
-        session_on_evict(s[i], on_evict, &c.told[i]);
-        cr_assert(zero(int, session_prompt(s[i], ids + i, PROMPT - 7 * i, NULL, NULL)));
-    }
-    for (int t = 0; t < STEPS; t++) {
-        long waits = emulation_waits(), launches = emulation_launches();
-        if (together)
-            cr_assert(zero(int, batch_step(b, s, n, ids + t)));
-        for (int i = 0; !together && i < n; i++)
-            cr_assert(zero(int, session_step(s[i], ids[t + i])));
-        c.waits = emulation_waits() - waits;
-        c.launches = emulation_launches() - launches;
-        for (int i = 0; i < n; i++)
-            memcpy(c.logits + ((size_t)(t * n) + (size_t)i) * V, session_logits(s[i]), V * 4);
-    }
-    for (int i = 0; i < n; i++)
-        session_destroy(s[i]);
-    batch_destroy(b);
-    engine_close(e);
-    return c;
-}
-
-static void drop_crowd(struct crowd *c)
-{
-    mem_free(c->logits);
-    for (int i = 0; i < MOST_TOGETHER; i++)
-        drop(&c->told[i]);
-}
-
-/* The products of a step are launched once for all, whose rows have the bits that they have alone;
- * what leaves behind the query costs all of them one more wait. */
-Test(session, steps_together_read_weights_once, .timeout = 300)
-{
-    static const char *const method[MOST_TOGETHER] = {"full",
-                                                      "h2o",
-                                                      "snapkv:window=4",
-                                                      "tova:order=after",
-                                                      "keydiff:order=after",
-                                                      "h2o",
-                                                      "full",
-                                                      "window",
-                                                      "tova",
-                                                      "window"};
-    static const int n_of[] = {1, 3, MOST_TOGETHER}, waits[] = {1, 1, 2};
-    for (int i = 0; i < 3; i++) {
-        int n = n_of[i], products = 2 * 4 + 1; /* at least, in each session */
-        struct crowd cpu = feed(&backend_cpu, method, n, true, true);
-        struct crowd alone = feed(&backend_cuda, method, n, false, true);
-        struct crowd all = feed(&backend_cuda, method, n, true, true);
-        size_t bytes = all.n_logits * sizeof *all.logits;
-        cr_expect(zero(int, memcmp(all.logits, alone.logits, bytes)), "%d together", n);
-        cr_expect(le(dbl, distance(all.logits, cpu.logits, all.n_logits), 1e-5), "%d", n);
-        cr_expect(all.waits == waits[i] || !EMULATED, "%d together: %ld waits", n, all.waits);
-        bool fewer = all.launches <= alone.launches - (n - 1) * products;
-        cr_expect(fewer || !EMULATED, "%d together", n);
-        for (int k = 0; k < n; k++)
-            cr_expect(same_evictions(&all.told[k], &cpu.told[k]), "%d of %d decide", k, n);
-        cr_assert(eq(int, emulation_faults(), 0), "%s", emulation_first_fault());
-        drop_crowd(&cpu);
-        drop_crowd(&alone);
-        drop_crowd(&all);
-    }
-}
-
-/* The same where the order of sums is free, with the attention that keeps no rows: sessions of
- * other lengths, more than one launch takes. */
-Test(session, steps_together_have_the_bits_of_each, .timeout = 300)
-{
-    static const char *const method[MOST_TOGETHER] = {
-        "full",   "h2o",  "quest:page=4", "full", "snapkv:window=4", "keydiff:order=after",
-        "window", "full", "full",         "tova"};
-    static const int n_of[] = {2, MOST_TOGETHER};
-    for (int i = 0; i < 2; i++) {
-        int n = n_of[i];
-        struct crowd alone = feed(&backend_cuda, method, n, false, false);
-        struct crowd all = feed(&backend_cuda, method, n, true, false);
-        size_t bytes = all.n_logits * sizeof *all.logits;
-        cr_expect(zero(int, memcmp(all.logits, alone.logits, bytes)), "%d together", n);
-        for (int k = 0; k < n; k++)
-            cr_expect(same_evictions(&all.told[k], &alone.told[k]), "%d of %d decide", k, n);
-        cr_assert(eq(int, emulation_faults(), 0), "%s", emulation_first_fault());
-        drop_crowd(&alone);
-        drop_crowd(&all);
-    }
 }
 
 /* What cannot run there says so. */

@@ -11,7 +11,7 @@ import subprocess
 class Emulated:
     name = "emulated"
     grain, room, most = 1 << 13, 1 << 22, 1 << 26  # bytes: the edges of what fits are found as finely, up to so much
-    tokens, steps = 1200, 3  # of a run and a training that end undisturbed long after they can be disturbed
+    tokens, steps = 500, 3  # of a run and a training that end undisturbed long after they can be disturbed
     missing = None
 
     def __init__(self, folder):

@@ -222,10 +222,12 @@ else
 fi
 if asked first && [ -n "$looks$emulated" ]; then
     run .small 60 "${check:+$check --tool memcheck}" graph 'graph/@(shapes_change|what_is*|steps_are*)' &
-    run .smallest 60 "${check:+$check --tool memcheck}" session 'session/@(forks*|steps_together_have*)' &
+    run .smallest 60 "${check:+$check --tool memcheck}" session 'session/forks*' &
+    run .smallest 60 "${check:+$check --tool memcheck}" together 'together/bits*' &
     wait
     tell .small graph
     tell .smallest session
+    tell .smallest together
 fi
 ! asked tests || side_by_side "" 180 ""
 ! asked failures || fail
