@@ -5,10 +5,11 @@
 
 #include "tests/cuda/cache_of.h"
 
+enum { MOST_CASE_HEADS = 400 };
 struct attention_case {
     const char *what;
     int heads, group, D, T;
-    int n[400];
+    int n[MOST_CASE_HEADS];
     enum kv_type type;
     float cap;
     int window;     /* queries that most entries stay for; 0: all stay */
@@ -88,7 +89,7 @@ static inline void right_row(struct setting *s, int g, int r)
 static inline void set_windows(struct gpu *g, struct setting *s, struct rng *r)
 {
     size_t n = (size_t)(s->k.heads * s->k.ld_slot);
-    int32_t firm[8];
+    int32_t firm[MOST_CASE_HEADS];
     for (int h = 0; h < s->k.heads; h++)
         firm[h] = (s->k.n[h] - s->a->T) / 3;
     s->in.cache.firm = device_copy(g, firm, (size_t)s->k.heads * sizeof *firm);

@@ -341,9 +341,11 @@ static bool give_back(void *p)
     auto it = pinned_memory.find(p);
     if (it == pinned_memory.end())
         return false;
-    if (emulated::flies(p, it->second))
+    if (emulated::flies(p, it->second)) {
         emulated::fault("given back while a copy is on its way:", "pinned", it->second, nullptr,
                         nullptr);
+        emulated::run_stream(); /* as long as it is there */
+    }
     pinned_memory.erase(it);
     return true;
 }
