@@ -7,8 +7,12 @@ import os
 import re
 import sys
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
 import device_runs
 from device_runs import TEXT, check, expect, losses, path, read, told, train_data
+from harness import GOLDEN_TOOLS, Gguf
+
+sys.path.append(GOLDEN_TOOLS)
 
 EMULATED, MODELS, KVFATE = map(os.path.abspath, sys.argv[1:4])
 MODEL = os.path.join(MODELS, "tiny4.gguf")
@@ -50,6 +54,15 @@ def answers_are_equal():
         f.write("".join(f"= Title {i} =\n" + f"The {i} grey cats of the house sleep. " * 40 + "\n" for i in range(3)))
     both("eval", ["eval", "-m", MODEL, "--data", text, "--docs", 2, "--prompt-tokens", 48, "--score-tokens", 3, "--methods", "full,h2o",
                   "--budgets", 16, "--exact", "--json"])
+
+
+def pool_grows():
+    """256 heads fill the 256 pages that a pool begins with; each needs another in a step, and what lies in those moves with them."""
+    wide = Gguf(layers=8, heads=32, kv_heads=32, head_dim=8, dim=16, ffn=16).write(path("wide.gguf"))
+    ids = path("ids.txt")
+    with open(ids, "w", encoding="utf-8") as f:
+        f.write(" ".join(str(i * 7 % 90 + 3) for i in range(62)))
+    both("run of 256 heads", ["run", "-m", wide, "--ids", ids, "-n", 5, "--exact", "--ignore-eos", "--probes", "nll"], "wide.kvf")
 
 
 def rounds_apart():
@@ -134,6 +147,7 @@ def lost_before_anything_is_asked():
 
 
 answers_are_equal()
+pool_grows()
 rounds_apart()
 lost_before_anything_is_asked()
 devices()
