@@ -61,16 +61,9 @@ def log_softmax(z):
     return z - np.log(np.exp(z).sum())
 
 
-def up_to_the_answer(model, t):
-    run = tiny_llama.Session(model, len(t["ids"]))
-    for i in t["ids"][: t["query"]]:
-        run.feed(i)
-    return run
-
-
-def answer(before, t, lost):
-    """(ln p of the answer, all of it right) when head (layer, KV head) loses lost[layer][head] in a run that has come up to it."""
-    run, model, logp, right = before.fork(), before.m, 0, True
+def answer(model, t, lost):
+    """(ln p of the answer, all of it right) when head (layer, KV head) loses lost[layer][head]."""
+    run, logp, right = tiny_llama.prompted(model, t["ids"][: t["query"]], len(t["ids"]))[0], 0, True
     for layer in range(model.layers):
         for head in range(model.kv_heads):
             for p in lost[layer][head]:
@@ -119,12 +112,11 @@ def brute_force(model_number, looking, seed):
     n_right = 0
     for k, t in enumerate(tasks):
         own = hashed(seed, k, 0, 0)
-        before = up_to_the_answer(model, t)
-        base = answer(before, t, [[[]] * model.kv_heads] * model.layers)[0]
+        base = answer(model, t, [[[]] * model.kv_heads] * model.layers)[0]
         for g, heads in enumerate(groups_of(shares, k, looking)):
             for row, (what, dose, _) in enumerate(ROWS):
                 lost = [lost_by(t, w[k][h], row, own, h) if h in heads else [] for h in range(len(w[k]))]
-                logp, right = answer(before, t, np.array(lost + [None], object)[:-1].reshape(model.layers, model.kv_heads))
+                logp, right = answer(model, t, np.array(lost + [None], object)[:-1].reshape(model.layers, model.kv_heads))
                 dlogp[k, g, row] = logp - base
                 n_right += right
                 x = each[(k * 3 + g) * len(ROWS) + row]

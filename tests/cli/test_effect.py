@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """effect: against a float64 model that loses entries by hand, its invariants, and bad input."""
-import functools
 import json
 import os
 import random
@@ -63,17 +62,9 @@ def prompts_of(model):
     return ids
 
 
-@functools.lru_cache(maxsize=64)
-def prompted(model, ids, tokens):
-    run = tiny_llama.Session(model, tokens)
-    for i in ids:
-        run.feed(i)
-    return run
-
-
 def queries(model, ids, lose, prompt=P):
     """log p after each query behind the prompt; lose(run, layer, head) is what a head gives up before a query."""
-    run, out = prompted(model, tuple(ids[:prompt]), len(ids)).fork(), []
+    run, out = tiny_llama.prompted(model, ids[:prompt], len(ids))[0], []
     for i in ids[prompt:-1]:
         for layer in range(model.layers):
             for head in range(model.kv_heads):

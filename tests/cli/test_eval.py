@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """eval: against a float64 model that cuts by hand, its invariants, resuming, and bad input."""
-import functools
 import json
 import os
 import re
@@ -105,18 +104,10 @@ def log_softmax(z):
     return z - top - np.log(np.exp(z - top).sum())
 
 
-@functools.lru_cache(maxsize=64)
-def prompted(model, ids, tokens):
-    run = tiny_llama.Session(model, tokens)
-    for i in ids:
-        logits = run.feed(i)
-    return run, logits
-
-
 def replay(model, ids, victims, recent):
     """log p of each of the S tokens' positions [S, vocab], entries held, decisions that cut."""
-    before, logits = prompted(model, tuple(ids[:P]), len(ids))
-    run, out, held, cuts = before.fork(), [], [], 0
+    run, logits = tiny_llama.prompted(model, ids[:P], len(ids))
+    out, held, cuts = [], [], 0
     cuts += cut(run, victims, B, P - recent)
     for t in range(P, P + S):
         out.append(log_softmax(logits))

@@ -10,6 +10,7 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import copy
+import functools
 import hashlib
 import json
 import struct
@@ -255,6 +256,20 @@ class Session:
         self.t += 1
         last = m.w.get("output.weight", m.w["token_embd.weight"])
         return last @ m.norm(x, m.w["output_norm.weight"])
+
+
+@functools.lru_cache(maxsize=64)
+def _fed(model, ids, tokens):
+    run = Session(model, tokens)
+    for i in ids:
+        logits = run.feed(i)
+    return run, logits
+
+
+def prompted(model, ids, tokens):
+    """(a run of its own that has been fed the prompt, the last logits), with room for so many tokens; a prompt is fed once"""
+    run, logits = _fed(model, tuple(ids), tokens)
+    return run.fork(), logits
 
 
 def softmax(z):
