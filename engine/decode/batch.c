@@ -25,7 +25,7 @@ int batch_create(struct engine *e, int most, struct batch **ret_batch)
 {
     struct batch *b = MEM_NEW(struct batch, 1);
     int rows = most < e->config.n_ctx ? most : e->config.n_ctx;
-    struct session_options opt = {.cap = rows, .chunk = rows, .rows_alone = true};
+    struct session_options opt = {.cap = rows, .chunk = rows, .unstocked = true};
     if (!b)
         return KVF_E_NOMEM;
     b->alone = *e;

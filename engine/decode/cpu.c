@@ -15,7 +15,7 @@ static void close_nothing(struct engine *e)
 
 static int begin(struct session *s, const struct session_options *opt, struct kvf_diag *d)
 {
-    int err = opt->rows_alone ? KVF_OK : stock_entries(s, s->chunk);
+    int err = opt->unstocked ? KVF_OK : stock_entries(s, s->chunk);
     return err ? kvf_fail(d, err, "not enough memory for a session of %d tokens", s->cap) : KVF_OK;
 }
 

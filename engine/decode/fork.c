@@ -57,13 +57,17 @@ static int fork_one(const struct session *from, const struct session_options *op
                     struct session **ret_session, struct kvf_diag *d)
 {
     struct session *s = NULL;
-    int err = session_create(from->e, opt, &s, d);
+    int err = session_prepare(from->e, opt, &s, d);
     if (err)
         return err;
     err = take_parts(s, from);
+    if (err)
+        kvf_fail(d, err, "not enough memory to fork a session of %d tokens", from->n_past);
+    else
+        err = s->e->backend->begin(s, opt, d);
     if (err) {
         session_destroy(s);
-        return kvf_fail(d, err, "not enough memory to fork a session of %d tokens", from->n_past);
+        return err;
     }
     take_past(s, from);
     *ret_session = s;
@@ -75,7 +79,8 @@ int session_fork(const struct session *from, const struct session_options *opt,
 {
     struct session_options own = {.kv_type = from->kv_type,
                                   .cap = opt ? opt->cap : from->cap,
-                                  .chunk = opt ? opt->chunk : from->chunk};
+                                  .chunk = opt ? opt->chunk : from->chunk,
+                                  .unstocked = true};
     struct session *s = NULL;
     if (own.cap < from->n_past)
         return kvf_fail(d, KVF_E_LIMIT, "a session of %d tokens cannot go on after %d", own.cap,

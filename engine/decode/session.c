@@ -5,128 +5,6 @@
 #include "engine/decode/sampler.h"
 #include "engine/decode/session_state.h"
 
-static size_t panels(int n)
-{
-    return ((size_t)n + PANEL - 1) / PANEL * PANEL;
-}
-
-/* Floats between two rows of n: one more step where rows would begin a whole number of pages of
- * memory apart, since the same few sets of the first cache would then hold them all. */
-static size_t apart(size_t n, size_t step)
-{
-    return n % 1024 == 0 ? n + step : n;
-}
-
-static int most(int a, int b)
-{
-    return a > b ? a : b;
-}
-
-static float *floats(size_t rows, size_t cols)
-{
-    return mem_alloc(rows, cols * sizeof(float));
-}
-
-/* Channels of the widest input of a matrix. */
-static size_t widest(const struct model_config *m)
-{
-    return (size_t)most(m->d_model, most(m->n_heads * m->head_dim, m->d_ffn));
-}
-
-/* Of a row as integers, in whole blocks. */
-static size_t integer_bytes(const struct model_config *m)
-{
-    return words_blocks((int)widest(m)) * WBLOCK * sizeof(int16_t);
-}
-
-/* A buffer of a session that does not depend on the method: [rows][cols]. */
-struct room {
-    float **at;
-    size_t rows, cols;
-};
-enum { ROOMS = 16 };
-
-/* All of them; sets the strides too. */
-static void rooms(struct session *s, const struct model_config *m, int threads,
-                  struct room out[ROOMS])
-{
-    size_t C = (size_t)s->chunk, d = (size_t)m->d_model;
-    size_t wide = widest(m);
-    s->ld_qkv = apart(panels((m->n_heads + 2 * m->n_kv_heads) * m->head_dim), PANEL);
-    s->ld_att = (size_t)m->n_heads * (size_t)m->head_dim;
-    s->ld_out = apart(panels(m->d_model), PANEL);
-    s->ld_ffn = apart(panels(2 * m->d_ffn), PANEL);
-    s->ld_vocab = panels(m->vocab);
-    s->ld_strip = apart(((size_t)s->cap + PAGE_SLOTS - 1) / PAGE_SLOTS * PAGE_SLOTS, PAGE_SLOTS);
-    s->ld_tile = C * TILE_PANELS * PANEL;
-    const struct room all[ROOMS] = {
-        {&s->x, C, d},
-        {&s->normed, C, d},
-        {&s->qkv, C, s->ld_qkv},
-        {&s->att, C, s->ld_att},
-        {&s->branch, C, s->ld_out},
-        {&s->gate_up, C, s->ld_ffn},
-        {&s->cos_sin, 2 * C, (size_t)m->rope_dim},
-        {&s->logits, 1, s->ld_vocab},
-        {&s->q.scale, C, wide / QBLOCK + 1},
-        {&s->q.sum, C, wide / QBLOCK + 1},
-        {&s->q.half, C, wide / QBLOCK * 2 + 2},
-        {&s->gated.scale, C, wide / QBLOCK + 1},
-        {&s->gated.sum, C, wide / QBLOCK + 1},
-        {&s->gated.half, C, wide / QBLOCK * 2 + 2},
-        {&s->tile, (size_t)threads, s->ld_tile},
-        {&s->strip, (size_t)threads * STRIP_ROWS, s->ld_strip},
-    };
-    memcpy(out, all, sizeof all);
-}
-
-static int alloc_rooms(struct session *s)
-{
-    struct room room[ROOMS];
-    rooms(s, &s->e->config, par_threads(s->e->pool), room);
-    for (int i = 0; i < ROOMS; i++) {
-        *room[i].at = floats(room[i].rows, room[i].cols);
-        if (!*room[i].at)
-            return KVF_E_NOMEM;
-    }
-    s->q.hi_alone = s->gated.hi_alone = s->e->bits8;
-    s->q.q = mem_alloc((size_t)s->chunk, integer_bytes(&s->e->config));
-    s->gated.q = mem_alloc((size_t)s->chunk, integer_bytes(&s->e->config));
-    return s->q.q && s->gated.q ? KVF_OK : KVF_E_NOMEM;
-}
-
-static int chunk_of(int asked, int rows, int cap)
-{
-    int chunk = asked > 0 ? asked : rows;
-    return chunk < cap ? chunk : cap;
-}
-
-int64_t session_buffer_bytes(const struct model_config *m, int length, int chunk, int threads)
-{
-    struct session s = {.cap = length, .chunk = chunk_of(chunk, CHUNK_DEFAULT, length)};
-    struct room room[ROOMS];
-    int64_t sum = 2 * (int64_t)s.chunk * (int64_t)integer_bytes(m);
-    rooms(&s, m, threads, room);
-    for (int i = 0; i < ROOMS; i++)
-        sum += (int64_t)(room[i].rows * room[i].cols * sizeof(float));
-    return sum;
-}
-
-/* What the tasks of a step share. */
-static int alloc_shared(struct session *s)
-{
-    const struct model_config *m = &s->e->config;
-    size_t heads = (size_t)m->n_heads;
-    s->rows_done = MEM_NEW(atomic_int, heads);
-    s->step_rows = MEM_NEW(atomic_int, heads);
-    s->step_sums = MEM_NEW(atomic_int, heads * (size_t)step_blocks(m));
-    s->step_weights = MEM_NEW(float, heads *(size_t)step_blocks(m) * ATTN_LANES);
-    s->step_tops = MEM_NEW(float, heads *(size_t)step_blocks(m));
-    if (!s->rows_done || !s->step_rows || !s->step_sums || !s->step_weights || !s->step_tops)
-        return KVF_E_NOMEM;
-    return wants_nll(s) ? alloc_segments(s) : KVF_OK;
-}
-
 int session_cache_heads(const struct model_config *m, const struct method *row,
                         const struct method_params *p)
 {
@@ -198,7 +76,7 @@ static int alloc_parts(struct session *s, const struct session_options *opt)
     if (err)
         return err;
     if (s->gates && (opt->watched_gates || method_uses_gates(s->method))) {
-        s->gate = floats((size_t)s->chunk, (size_t)m->n_kv_heads);
+        s->gate = mem_alloc((size_t)s->chunk, (size_t)m->n_kv_heads * sizeof *s->gate);
         if (!s->gate)
             return KVF_E_NOMEM;
         s->normed_kept = true;
@@ -214,8 +92,15 @@ static int alloc_parts(struct session *s, const struct session_options *opt)
     return create_twin(s);
 }
 
-int session_create(struct engine *e, const struct session_options *opt,
-                   struct session **ret_session, struct kvf_diag *d)
+/* Everything but what the backend needs. */
+static int open_parts(struct session *s, const struct session_options *opt)
+{
+    int err = alloc_rooms(s);
+    return err ? err : alloc_parts(s, opt);
+}
+
+int session_prepare(struct engine *e, const struct session_options *opt,
+                    struct session **ret_session, struct kvf_diag *d)
 {
     if (opt->cap < 1 || opt->cap > e->config.n_ctx)
         return kvf_fail(d, KVF_E_LIMIT, "%d tokens do not fit into the model's context of %d",
@@ -231,28 +116,29 @@ int session_create(struct engine *e, const struct session_options *opt,
     s->e = e;
     s->cap = opt->cap;
     s->kv_type = opt->kv_type;
-    s->chunk = chunk_of(opt->chunk, e->backend->rows, opt->cap);
+    s->chunk = session_chunk(opt->chunk, e->backend->rows, opt->cap);
     s->recorder = opt->recorder;
-    int err = alloc_rooms(s);
-    if (err)
-        goto fail;
-    err = alloc_shared(s);
-    if (err)
-        goto fail;
-    err = alloc_parts(s, opt);
-    if (err)
-        goto fail;
-    err = e->backend->begin(s, opt, d);
+    int err = open_parts(s, opt);
     if (err) {
         session_destroy(s);
-        return err;
+        return kvf_fail(d, err, "not enough memory for a session of %d tokens", opt->cap);
     }
     *ret_session = s;
     return KVF_OK;
+}
 
-fail:
-    session_destroy(s);
-    return kvf_fail(d, err, "not enough memory for a session of %d tokens", opt->cap);
+int session_create(struct engine *e, const struct session_options *opt,
+                   struct session **ret_session, struct kvf_diag *d)
+{
+    struct session *s = NULL;
+    int err = session_prepare(e, opt, &s, d);
+    if (!err)
+        err = e->backend->begin(s, opt, d);
+    if (err)
+        session_destroy(s);
+    else
+        *ret_session = s;
+    return err;
 }
 
 void session_destroy(struct session *s)

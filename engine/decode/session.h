@@ -34,7 +34,7 @@ struct session_options {
     struct recorder *recorder; /* borrowed; NULL: no recording */
     bool as_twin;              /* what leaves a layer's window stays in the cache, unseen: the
                                   slots of a full cache are then its positions */
-    bool rows_alone;           /* nothing enters its cache: the room of a batch */
+    bool unstocked;            /* no memory is taken ahead for entries to come */
 };
 
 /* Bytes of what a session of up to `length` tokens holds beside cache, method and recorder; chunk

@@ -186,9 +186,17 @@ static inline struct par *session_pool(const struct session *s)
     return s->in_task ? NULL : s->e->pool;
 }
 
+/* Buffers that do not depend on the method (session_rooms.c); KVF_OK or KVF_E_NOMEM.  And the rows
+ * of a chunk: as many as are asked for, or 0: those that suit the backend. */
+int alloc_rooms(struct session *s);
+int session_chunk(int asked, int rows, int cap);
+
 /* Memory for the entries of the next T tokens, and of some behind them (session_parts.c).  KVF_OK
  * or KVF_E_NOMEM. */
 int stock_entries(struct session *s, int T);
+/* A session before its backend's begin; codes and sentences of session_create. */
+int session_prepare(struct engine *e, const struct session_options *opt,
+                    struct session **ret_session, struct kvf_diag *d);
 
 void embed_tokens(struct session *s, const int32_t *ids, int T);
 void layer_finish(struct session *s, int layer, int T);

@@ -392,9 +392,9 @@ Test(session, pages_that_entries_moved_into_are_sent, .timeout = 60)
 
 /* Two futures of one past, each with pages of its own from then on; of the pages of a head a step
  * writes one. */
-static float *forked(const struct backend *backend, size_t *ret_n)
+static float *forked(const struct backend *backend, const char *method, size_t *ret_n)
 {
-    const struct run run = {tiny_path(4), "h2o", NULL, NULL, 2 * PAGE_SLOTS + 2, true};
+    const struct run run = {tiny_path(4), method, NULL, NULL, 2 * PAGE_SLOTS + 2, true};
     struct engine *e = open_on(&run, backend);
     struct choice c = choose(run.method, run.budget);
     struct kvf_diag d = {""};
@@ -418,14 +418,19 @@ static float *forked(const struct backend *backend, size_t *ret_n)
     return logits;
 }
 
+/* So does one whose heads are not those of a full cache. */
 Test(session, forks_go_their_ways, .timeout = 60)
 {
-    size_t n;
-    float *cpu = forked(&backend_cpu, &n), *cuda = forked(&backend_cuda, &n);
-    cr_expect(le(dbl, distance(cuda, cpu, n), 1e-5));
-    cr_assert(eq(int, emulation_faults(), 0), "%s", emulation_first_fault());
-    mem_free(cpu);
-    mem_free(cuda);
+    static const char *const methods[] = {"h2o", "h2o:group=none"};
+    for (int i = 0; i < 2; i++) {
+        size_t n;
+        float *cpu = forked(&backend_cpu, methods[i], &n);
+        float *cuda = forked(&backend_cuda, methods[i], &n);
+        cr_expect(le(dbl, distance(cuda, cpu, n), 1e-5), "%s", methods[i]);
+        cr_assert(eq(int, emulation_faults(), 0), "%s: %s", methods[i], emulation_first_fault());
+        mem_free(cpu);
+        mem_free(cuda);
+    }
 }
 
 /* What cannot run there says so. */
