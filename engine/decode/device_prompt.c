@@ -92,7 +92,7 @@ static void add_parcels(struct session *s, struct device_prompt *p, struct rooms
     }
     if (m->d_pos)
         add_pinned(a, &p->host.pos, GPU_PARCELS * strip, sizeof *p->host.pos);
-    if (!method_expires(s->method))
+    if (!method_hides(s->method))
         return;
     add(a, &p->coming, C * H, sizeof *p->coming);
     add_pinned(a, &p->host.coming, GPU_PARCELS * C * H, sizeof *p->coming);

@@ -357,6 +357,14 @@ bool method_expires(const struct method_state *s)
     return false;
 }
 
+bool method_hides(const struct method_state *s)
+{
+    for (; s; s = s->next)
+        if (s->method->admission->until || windowed(s))
+            return true;
+    return false;
+}
+
 /* What expires in a head is about to leave: tells who asks. */
 static void tell_expired(const struct expiry *x, int layer, int head, eviction_fn fn, void *ctx)
 {

@@ -433,8 +433,10 @@ int method_decide(struct method_state *s, struct cache *c, int32_t t, enum phase
 /* Fills the slots that are open: no newcomer will. */
 void method_settle(struct method_state *s, struct cache *c);
 
-/* Whether entries of any row leave at steps fixed at birth. */
+/* Whether entries of any row leave at steps fixed at birth; and whether queries stop seeing any at
+ * such steps, which a twin then keeps all the same. */
 bool method_expires(const struct method_state *s);
+bool method_hides(const struct method_state *s);
 
 /* Removes what query t does not see any more, in time O(entries since the first of a head that
  * leaves some day).  fn (may be NULL) and pool as of method_decide.  KVF_OK or KVF_E_NOMEM (some

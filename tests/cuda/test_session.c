@@ -286,6 +286,13 @@ Test(session, shadows_see_the_same, .timeout = 120)
     }
 }
 
+/* A full cache that runs ahead keeps what the windows of layers hide from its queries. */
+Test(session, oracles_look_through_windows, .timeout = 60)
+{
+    struct run run = {family_path(6), "next-topk", "lean", NULL, BUDGET, true};
+    same_on_both(&run);
+}
+
 /* Steps that stay on the device: parts and options of all kinds that have kernels.  A step that
  * cuts after its query waits once more. */
 static const struct {
