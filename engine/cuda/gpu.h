@@ -249,6 +249,21 @@ void gpu_put_until(struct gpu *g, const struct gpu_cache *c, const int32_t *from
 void gpu_join_entries(struct gpu *g, void *pool, enum kv_type type, int D, const int32_t *jobs,
                       int n);
 
+/* Ranks in the cache, by which keys and queries are turned where entries keep no positions. */
+struct gpu_ranks {
+    const int32_t *rank;  /* [heads][ld_slot] of the entry in each slot, 0 for the oldest; behind
+                             the last entry any rank that has angles */
+    const float *cos_sin; /* as of gpu_rope, for each rank; NULL: nothing turns */
+    int n_rot;
+    float *pages; /* [heads][ld_table] of f32, two halves of D * PAGE_SLOTS each */
+};
+/* Copies the pages of a cache whose keys were never turned to r->pages, keys turned and values as
+ * they are.  And turns T queries [T][ld] of n_heads, the newest entries of their heads, in place:
+ * query t has rank n[h] - (T - t). */
+void gpu_turn_keys(struct gpu *g, const struct gpu_cache *c, const struct gpu_ranks *r);
+void gpu_turn_queries(struct gpu *g, const struct gpu_cache *c, const struct gpu_ranks *r, float *q,
+                      size_t ld, int n_heads, int T);
+
 /* T tokens between the projections of a layer and its attention. */
 struct gpu_newcomer {
     float *qkv;        /* [T][ld] n_heads queries, then keys and values of the cache's heads */

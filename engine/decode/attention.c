@@ -257,6 +257,8 @@ int attention(struct session *s, int layer, int T, int pos0)
     if (recorder_wants(s->recorder) & PROBE_GROUPS)
         j.together = n_heads / s->cache_heads;
     j.watched = rows_watched(s, pos0, T);
+    if (s->by_rank)
+        rotate_by_rank(s, layer);
     if (step_reads_all(&j)) {
         attend_step(&j);
         return KVF_OK;

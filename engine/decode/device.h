@@ -98,6 +98,7 @@ struct mirror {
     struct resident *resident;    /* NULL: no step has run here whole (device_step.h) */
     struct device_draw *draw;     /* NULL: nobody has drawn here (device_draw.c) */
     struct device_prompt *prompt; /* NULL: no chunk has run here whole (device_prompt.c) */
+    struct device_ranks *ranks;   /* NULL: no key was turned by its rank (device_ranks.c) */
     struct gate_rows gate;
     struct gpu_graph *graph[MIRROR_GRAPHS];
 };
@@ -186,6 +187,13 @@ struct gpu_attention mirror_queries(const struct session *s, int T, int pos0);
 int mirror_blocks(int T);
 void mirror_lengths(const struct session *s, int T, int32_t *n);
 void mirror_attend(struct session *s, int layer, const struct gpu_attention *a);
+
+/* Of keys that are kept unturned (device_ranks.c): puts copies that are turned by the ranks of
+ * their entries into the place of the layer's cache, whose lengths are there, and turns the queries
+ * in qkv.  KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
+struct device_ranks;
+int device_turn_by_rank(struct session *s, int layer, struct gpu_attention *a);
+void device_ranks_close(struct mirror *m);
 
 /* A chunk of a prompt, as chunk of the backend (device_prompt.c). */
 struct device_prompt;

@@ -183,7 +183,12 @@ int device_attend(struct session *s, int layer, int T, int pos0)
         return err;
     mirror_lengths(s, T, m->n);
     gpu_put(m->gpu, m->d_n, m->n, (size_t)((mirror_blocks(T) + 1) * H) * sizeof *m->n);
-    gpu_put(m->gpu, m->qkv, s->qkv, (size_t)T * s->ld_qkv * sizeof *s->qkv);
+    if (s->by_rank) /* the queries are there, as they were before they were turned here */
+        err = device_turn_by_rank(s, layer, &a);
+    else
+        gpu_put(m->gpu, m->qkv, s->qkv, (size_t)T * s->ld_qkv * sizeof *s->qkv);
+    if (err)
+        return err;
     if (s->stepping && s->chosen) {
         gpu_put(m->gpu, m->d_page, s->page_of_head, (size_t)H * sizeof *m->d_page);
         gpu_put(m->gpu, m->d_chosen, s->chosen, (size_t)a.n_heads * s->ld_chosen);

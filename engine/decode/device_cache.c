@@ -116,10 +116,6 @@ int mirror_begin(struct session *s, const struct session_options *opt, struct kv
                         "a cache of %s is held on the processor alone: take f16, or "
                         "--device cpu",
                         kv_type_name(s->kv_type));
-    if (s->by_rank)
-        return kvf_fail(d, KVF_E_ARG,
-                        "positions=cache turns every key anew at each step, which runs on the "
-                        "processor alone: take --device cpu");
     if (s->e->config.head_dim > GPU_MOST_CHANNELS)
         return kvf_fail(d, KVF_E_ARG,
                         "heads of %d channels are computed on the processor alone, a device has "
@@ -158,6 +154,7 @@ void mirror_end(struct session *s)
     device_prompt_close(s);
     mirror_free_gates(m);
     mirror_follow_close(m);
+    device_ranks_close(m);
     gpu_unpin(m->gpu, m->table);
     device_probes_close(s);
     void *const device[] = {m->x,      m->normed, m->qkv,      m->att,     m->branch, m->gate_up,

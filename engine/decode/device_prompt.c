@@ -63,7 +63,8 @@ static bool takes(const struct session *s)
     bool open = false;
     for (int at = 0; at < s->cache_heads * c->n_layers; at++)
         open |= cache_gap(s->cache, at / s->cache_heads, at % s->cache_heads, NULL) == GAP_OPEN;
-    return s->mirror && !compared && !unturned && gates && !open && s->cache_heads == c->n_kv_heads;
+    return s->mirror && !s->by_rank && !compared && !unturned && gates && !open
+           && s->cache_heads == c->n_kv_heads;
 }
 
 /* ---- rooms */

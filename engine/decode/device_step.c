@@ -23,7 +23,7 @@ static bool takes(const struct session *s)
     const struct method *row = method_of(s->method);
     bool others = s->twin || s->twin_for || s->twin_of || s->shadow || s->ghosts || s->n_watchers;
     bool gates = !s->gate || device_gates_can(s->gates);
-    return s->mirror && !others && gates && device_reads_can(s)
+    return s->mirror && !others && !s->by_rank && gates && device_reads_can(s)
            && s->cache_heads == s->e->config.n_kv_heads && elsewhere_can(s->method)
            && !(method_evidence(s->method) & ~KNOWN_EVIDENCE)
            && (!row->score || device_score_of(row, method_params_of(s->method)));

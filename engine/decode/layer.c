@@ -376,8 +376,6 @@ int layer_attend(struct session *s, int layer, int T, int pos0)
     keep_unrotated(s, &j);
     record_queries(s, &j, false);
     turn_and_store(s, &j);
-    if (s->by_rank)
-        rotate_by_rank(s, layer);
     if (s->stepping && s->chosen)
         choose_pages(s, layer);
     if (s->stepping)

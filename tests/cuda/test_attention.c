@@ -300,3 +300,97 @@ Test(cuda, rows_are_those_of_the_reference)
     drop(g, &s);
     gpu_close(g);
 }
+
+/* ---- turned by ranks */
+
+enum { TURNED = 5, PER = 2 }; /* queries; of each head */
+
+static bool same_value(float a, float b)
+{
+    return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
+}
+
+/* Keys of a head: the i-th slot has rank[i]; the bits of rope_ref. */
+static void check_keys(const struct cache_of *k, const float *pages, const int32_t *rank,
+                       const float *turns, int n_rot)
+{
+    float key[GPU_MOST_CHANNELS];
+    for (int h = 0; h < k->heads; h++)
+        for (int s = 0; s < k->n[h]; s++) {
+            const float *page = pages + (size_t)(h * k->c.ld_table + s / PAGE_SLOTS) * 2 * k->half;
+            for (int d = 0; d < k->D; d++)
+                key[d] = cache_of_get(k, h, s, d, false);
+            rope_ref(key, turns + rank[h * k->ld_slot + s] * n_rot, 1, k->D, n_rot);
+            for (int d = 0; d < k->D; d++) {
+                cr_assert(same_value(page[d * PAGE_SLOTS + s % PAGE_SLOTS], key[d]),
+                          "head %d, slot %d", h, s);
+                cr_assert(same_value(page[k->half + (size_t)(s % PAGE_SLOTS * k->D + d)],
+                                     cache_of_get(k, h, s, d, true)),
+                          "value of head %d, slot %d", h, s);
+            }
+        }
+}
+
+static void check_queries(const struct cache_of *k, const float *got, const float *q, size_t ld,
+                          const float *turns, int n_rot)
+{
+    float want[GPU_MOST_CHANNELS];
+    for (int t = 0; t < TURNED; t++)
+        for (int g = 0; g < k->heads * PER; g++) {
+            size_t at = (size_t)t * ld + (size_t)(g * k->D);
+            memcpy(want, q + at, (size_t)k->D * sizeof *want);
+            rope_ref(want, turns + (k->n[g / PER] - TURNED + t) * n_rot, 1, k->D, n_rot);
+            cr_assert(zero(int, memcmp(want, got + at, (size_t)k->D * sizeof *want)),
+                      "query %d of head %d", t, g);
+        }
+}
+
+/* Ranks against the order of slots, angles that have nothing in common. */
+static void turned_case(struct gpu *g, enum kv_type type, int D, int n_rot)
+{
+    static const int n[] = {130, 5, 64};
+    struct rng r;
+    rng_init(&r, 11);
+    struct cache_of k = cache_of_random(g, &r, 3, n, D, type);
+    size_t slots = (size_t)(3 * k.ld_slot), ld = (size_t)(3 * PER * D + 7), rows = TURNED * ld;
+    int32_t *rank = MEM_NEW(int32_t, slots);
+    float *turns = MEM_NEW(float, (size_t)(130 * n_rot)), *q = MEM_NEW(float, rows);
+    for (int h = 0; h < 3; h++)
+        for (int s = 0; s < n[h]; s++)
+            rank[h * k.ld_slot + s] = (s * 7 + 3) % n[h];
+    for (int i = 0; i < 130 * n_rot; i++)
+        turns[i] = (float)rng_normal(&r);
+    for (size_t i = 0; i < rows; i++)
+        q[i] = (float)rng_normal(&r);
+    float *d_turns = device_copy(g, turns, (size_t)(130 * n_rot) * 4);
+    int32_t *d_rank = device_copy(g, rank, slots * 4);
+    float *d_q = device_copy(g, q, rows * 4);
+    size_t bytes = (size_t)k.pages * 2 * k.half * 4;
+    struct gpu_ranks how = {d_rank, n_rot ? d_turns : NULL, n_rot, gpu_alloc(g, bytes, 1)};
+    gpu_turn_keys(g, &k.c, &how);
+    gpu_turn_queries(g, &k.c, &how, d_q, ld, 3 * PER, TURNED);
+    float *pages = host_copy(g, how.pages, bytes), *got = host_copy(g, d_q, rows * 4);
+    device_check(g, "turned by ranks");
+    check_keys(&k, pages, rank, turns, n_rot);
+    check_queries(&k, got, q, ld, turns, n_rot);
+    for (int t = 0; t < TURNED; t++) /* nothing behind the queries */
+        cr_expect(zero(int, memcmp(got + (size_t)(t + 1) * ld - 7, q + (size_t)(t + 1) * ld - 7,
+                                   7 * sizeof *q)));
+    void *const device[] = {d_turns, d_rank, d_q, how.pages};
+    void *const host[] = {rank, turns, q, pages, got};
+    for (size_t i = 0; i < sizeof device / sizeof *device; i++)
+        gpu_free(g, device[i]);
+    for (size_t i = 0; i < sizeof host / sizeof *host; i++)
+        mem_free(host[i]);
+    cache_of_drop(g, &k);
+}
+
+Test(attention, keys_and_queries_are_turned_by_ranks, .timeout = 60)
+{
+    struct gpu *g = device_open();
+    turned_case(g, KV_F32, 16, 16);
+    turned_case(g, KV_F16, 20, 12);
+    turned_case(g, KV_F32, 6, 0);
+    turned_case(g, KV_F16, 256, 256);
+    gpu_close(g);
+}

@@ -243,13 +243,10 @@ static void same_on_both(const struct run *run)
     same_within(run, 0);
 }
 
-/* The row as it can run here: keys keep their positions, and pages are short enough that some are
- * left unread. */
+/* The row with pages that are short enough that some are left unread. */
 static void text_of(const struct method *row, char *out, size_t cap)
 {
-    bool turned = row->params.positions != POSITIONS_ORIGINAL;
-    snprintf(out, cap, "%s%s%s", row->name, turned ? ":positions=original" : "",
-             row->read->all ? "" : ":page=4");
+    snprintf(out, cap, "%s%s", row->name, row->read->all ? "" : ":page=4");
 }
 
 /* Steps of all rows that stay there are compared below, too: one in ten is enough but in the
@@ -397,6 +394,31 @@ Test(session, pages_that_entries_moved_into_are_sent, .timeout = 60)
     same_on_both(&run);
 }
 
+/* Where entries keep no positions, each key is turned by the rank that it has by then: in heads of
+ * different lengths, of layers with windows, of one for each query head, and while a prompt goes
+ * on.  A cache of f16 is turned in f32, as on the processor. */
+Test(session, keys_are_turned_by_ranks, .timeout = 120)
+{
+    static const char *const methods[] = {
+        "window:positions=cache", "h2o:positions=cache,allocation=adaptive,floor=1",
+        "keydiff:positions=cache,chunk=32", "tova:positions=cache,group=none,tie=older",
+        "gkv:positions=cache,window=4,chunk=12,every=2"};
+    static const int family[] = {-1, 6, -1, 9, -1}; /* layers with angles of their own, or none */
+    for (int i = 0; i < 5; i++) {
+        struct run run = {family[i] < 0 ? tiny_path(4 + i % 2) : family_path(family[i]),
+                          methods[i],
+                          i % 2 ? "lean" : "full",
+                          NULL,
+                          BUDGET,
+                          true,
+                          i ? PROMPT : LONG};
+        same_on_both(&run);
+        run.exact = false;
+        if (i < 2)
+            same_on_both(&run);
+    }
+}
+
 /* Two futures of one past, each with pages of its own from then on; of the pages of a head a step
  * writes one. */
 static float *forked(const struct backend *backend, const char *method, size_t *ret_n)
@@ -425,11 +447,11 @@ static float *forked(const struct backend *backend, const char *method, size_t *
     return logits;
 }
 
-/* So does one whose heads are not those of a full cache. */
+/* So does one whose heads are not those of a full cache, or whose keys are turned by ranks. */
 Test(session, forks_go_their_ways, .timeout = 60)
 {
-    static const char *const methods[] = {"h2o", "h2o:group=none"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const methods[] = {"h2o", "h2o:group=none", "tova:positions=cache"};
+    for (int i = 0; i < 3; i++) {
         size_t n;
         float *cpu = forked(&backend_cpu, methods[i], &n);
         float *cuda = forked(&backend_cuda, methods[i], &n);
@@ -455,9 +477,8 @@ static void expect_refused(const char *method, enum kv_type type, const char *wo
     engine_close(e);
 }
 
-Test(session, refuses_keys_that_are_turned_anew_and_a_cache_of_8_bits, .timeout = 60)
+Test(session, refuses_a_cache_of_8_bits, .timeout = 60)
 {
-    expect_refused("window:positions=cache", KV_F32, "positions=cache");
     expect_refused("window", KV_Q8_0, "q8_0");
 }
 
