@@ -66,7 +66,7 @@ void tick_text(double v, char out[24])
         snprintf(out, 24, "0");
     else if (isfinite(v) && (size >= 1e6 || size < 1e-4))
         short_power(v, out);
-    else if (v == floor(v) && size >= 1e4)
+    else if (v == floor(v) && size >= 1e4 && isfinite(v))
         snprintf(out, 24, "%d,%03d", (int)(v / 1000), (int)fmod(size, 1000));
     else
         snprintf(out, 24, "%.4g", v);

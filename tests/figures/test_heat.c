@@ -302,6 +302,9 @@ Test(axis, tick_texts_are_short_with_true_minus_signs)
                  {1e-5, "10\xe2\x81\xbb\xe2\x81\xb5"},
                  {-1e300, "\xe2\x88\x92"
                           "10\xc2\xb3\xe2\x81\xb0\xe2\x81\xb0"},
+                 {INFINITY, "inf"},
+                 {-INFINITY, "\xe2\x88\x92"
+                             "inf"},
                  {-5, "\xe2\x88\x92"
                       "5"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
