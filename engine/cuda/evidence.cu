@@ -155,6 +155,8 @@ __global__ void numbers_kernel(GIVEN struct all_numbers all, int heads)
     float number = x.from[at];
     if (x.column)
         x.column[(size_t)at * (size_t)x.ld_slot + (size_t)x.slot[at]] = number;
+    if (x.of_token)
+        x.of_token[(size_t)at * (size_t)x.cap + (size_t)x.now[0]] = number;
     if (x.home)
         x.home[at] = number;
 }

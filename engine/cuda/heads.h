@@ -121,6 +121,9 @@ struct gpu_numbers {
     float *column; /* [heads][ld_slot]; NULL: nobody asks */
     const int32_t *slot;
     int ld_slot;
+    float *of_token; /* [heads][cap], that of token now[0]; NULL: nobody asks */
+    const int32_t *now;
+    int cap;
 };
 void gpu_take_numbers(struct gpu *g, const struct gpu_numbers *of, int n, int heads);
 

@@ -187,13 +187,6 @@ void gpu_watch_entries(struct gpu *g, const struct gpu_seen_rows *r, const struc
     LAUNCH(watch_entries_kernel, grid, ENTRIES, 0, g, in, cuts, x);
 }
 
-/* The least float that is not under x. */
-DEVICE float not_under(double x)
-{
-    float f = (float)x;
-    return (double)f < x ? nextafterf(f, INFINITY) : f;
-}
-
 DEVICE void count_under(const struct gpu_seen_rows &in, const row_view &v,
                         const struct gpu_query_cells &x, size_t at)
 {

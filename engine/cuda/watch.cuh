@@ -40,6 +40,13 @@ DEVICE int32_t position_at(const row_view &v, int slot)
     return v.pos ? v.pos[slot] : slot;
 }
 
+/* The least float that is not under x. */
+DEVICE float not_under(double x)
+{
+    float f = (float)x;
+    return (double)f < x ? nextafterf(f, INFINITY) : f;
+}
+
 /* A cell of a step. */
 DEVICE void put_step(void *cells, bool wide, size_t i, uint32_t v)
 {

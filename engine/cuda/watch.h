@@ -81,6 +81,50 @@ void gpu_out_norms(struct gpu *g, const struct gpu_seen_rows *r, const double *g
 void gpu_contributions(struct gpu *g, const struct gpu_seen_rows *r, const float *norm, int cap,
                        float *out);
 
+/* What useful entries get of each query, as probe_dilution.c has it.  Sets are, in this order,
+ * those of the cuts, the first of which with all entries that weigh slack[j] of the least in it or
+ * more, n_spans sets of tokens, and what a plan keeps. */
+enum {
+    GPU_USEFUL_CUTS = 7,
+    GPU_SLACKS = 3,
+    GPU_PREFIXES = GPU_USEFUL_CUTS + GPU_SLACKS, /* of the order of weights */
+    GPU_MOST_SPANS = 5,
+    GPU_MOST_FIXED = GPU_MOST_SPANS + 1, /* spans and the plan */
+    GPU_MOST_SETS = GPU_PREFIXES + GPU_MOST_FIXED,
+    GPU_NEAR = 16,
+};
+/* Columns [query heads of all layers][cap], NULL where nobody asks; those of near count entries,
+ * of all, then outside each set that is fixed. */
+struct gpu_useful_columns {
+    float *useful[GPU_MOST_SETS], *dilution[GPU_MOST_SETS], *kept[GPU_MOST_SETS];
+    float *aged_kept[GPU_MOST_SETS], *aged_in[GPU_MOST_SETS], *aged_out[GPU_MOST_SETS];
+    void *size[GPU_MOST_SETS], *near[1 + GPU_MOST_FIXED][GPU_NEAR];
+};
+struct gpu_useful {
+    int cap, head; /* query heads of the layers before the rows' */
+    bool wide;
+    const struct gpu_useful_columns *columns; /* lies on the device */
+    double slack[GPU_SLACKS], near[GPU_NEAR]; /* shares of the least in a cut, of the largest */
+    int n_spans;
+    const unsigned char *spans;    /* [cap] bit k: the token is in set k */
+    int32_t first[GPU_MOST_SPANS]; /* token of each */
+    const uint32_t *plan; /* [heads of all layers][plan_tokens] first queries that do not see the
+                             token; later ones stay.  NULL: none */
+    int plan_tokens, plan_per; /* query heads of a head */
+    const float *log_beta;     /* [KV heads of all layers][cap], finite; NULL: none */
+    /* Scratch of rows that do not see all entries: [KV heads of the rows] of ld_order >= most
+     * slots, and of as many bits as positions, twice.  NULL: nobody asks what was kept. */
+    int32_t *order;
+    uint32_t *bits;
+    int ld_order, ld_bits; /* ld_bits: words of 32 */
+};
+void gpu_watch_useful(struct gpu *g, const struct gpu_seen_rows *r, const struct row_cut *cuts,
+                      const struct gpu_useful *x);
+/* log_beta of tokens pos0 and on, [heads][cap], from the numbers of gates of T tokens, [T][heads].
+ */
+void gpu_watch_numbers(struct gpu *g, const float *numbers, int heads, int T, int pos0,
+                       float *log_beta, int cap);
+
 #ifdef __cplusplus
 }
 #endif

@@ -196,6 +196,7 @@ int device_attend(struct session *s, int layer, int T, int pos0)
         a.chosen = m->d_chosen;
         a.ld_chosen = (int)s->ld_chosen;
     }
+    device_probes_put_numbers(s, layer, T, pos0);
     mirror_attend(s, layer, &a);
     return KVF_OK;
 }

@@ -8,13 +8,6 @@
 #include "engine/probe/probes.h"
 #include "engine/probe/watch.h"
 
-/* An array [rows][cap] of the host, and its twin on the device. */
-struct twin_array {
-    char *host, *device;
-    size_t rows, size; /* bytes of a cell */
-    bool snapshot;
-};
-
 /* A probe whose arrays are there. */
 struct moved {
     struct probe_state *s;
@@ -34,13 +27,14 @@ struct device_probes {
     double *gram;           /* out_gram of the configuration; NULL: contrib stays */
     float *contributions;   /* [n_heads][most_rows][ld_strip] */
     int32_t *first, *token; /* pairs of `received`, as gpu_query_cells has them, of all layers */
+    struct device_dilution *dilution;
 };
 
 /* What the probes ask for in a layer. */
 struct wishes {
     struct gpu_entry_cells entries;
     struct gpu_query_cells queries;
-    bool any_entries, any_queries;
+    bool any_entries, any_queries, dilution;
     float *window, *norm;
     void *contributed;
 };
@@ -50,6 +44,10 @@ struct device_probe {
     void (*ask)(const struct device_probes *d, const struct moved *m, int layer, struct wishes *w);
     /* What the probe keeps beside its arrays; NULL: nothing that rows change. */
     struct twin_array (*own)(const struct probe_state *s);
+    /* Whether there are kernels for it in this run; NULL: in each. */
+    bool (*can)(const struct session *s, const struct probe_state *p);
+    /* Makes what it needs beside twins; false: there is no room.  NULL: nothing. */
+    bool (*beside)(struct device_probes *d, struct session *s, const struct moved *m);
 };
 
 static void *cells(const struct device_probes *d, const struct moved *m, int array, int layer)
@@ -60,6 +58,13 @@ static void *cells(const struct device_probes *d, const struct moved *m, int arr
 }
 
 /* ---- the probes */
+
+/* Rows of a query head, or of as many layers, that are looked at together. */
+static size_t most_rows(const struct session *s)
+{
+    int block = ((struct mirror *)s->mirror)->row_block, layers = step_layers_together(s);
+    return (size_t)(block > layers ? block : layers);
+}
 
 static void ask_survival(const struct device_probes *d, const struct moved *m, int layer,
                          struct wishes *w)
@@ -179,25 +184,56 @@ static void ask_contrib(const struct device_probes *d, const struct moved *m, in
     w->contributed = cells(d, m, 1, layer);
 }
 
+/* What contrib reads beside rows. */
+static bool put_gram(struct device_probes *d, struct session *s, const struct moved *m)
+{
+    const struct model_config *c = &d->e->config;
+    size_t D = (size_t)c->head_dim, heads = (size_t)c->n_heads;
+    size_t n = (size_t)c->n_layers * heads * D * D;
+    d->gram = gpu_alloc(d->gpu, n, sizeof *d->gram);
+    d->contributions = gpu_alloc(d->gpu, heads * most_rows(s) * s->ld_strip,
+                                 sizeof *d->contributions);
+    if (d->gram && d->contributions)
+        gpu_put(d->gpu, d->gram, m->s->cfg->out_gram, n * sizeof *d->gram);
+    return d->gram && d->contributions;
+}
+
+static void ask_dilution(const struct device_probes *d, const struct moved *m, int layer,
+                         struct wishes *w)
+{
+    (void)d;
+    (void)m;
+    (void)layer;
+    w->entries.n_cuts = KVF_N_CRITERIA;
+    w->dilution = true;
+}
+
+static bool open_dilution(struct device_probes *d, struct session *s, const struct moved *m)
+{
+    d->dilution = device_dilution_open(s, m->s, m->array);
+    return d->dilution != NULL;
+}
+
 static const struct device_probe table[] = {
-    {&probe_survival, ask_survival, NULL},
-    {&probe_mass, ask_mass, NULL},
-    {&probe_steps, ask_steps, NULL},
-    {&probe_read, ask_read, NULL},
-    {&probe_calibration, ask_calibration, NULL},
-    {&probe_returns, ask_returns, own_returns},
-    {&probe_under, ask_under, NULL},
-    {&probe_received, ask_received, NULL},
-    {&probe_window, ask_window, own_window},
-    {&probe_contrib, ask_contrib, NULL},
+    {&probe_survival, ask_survival, NULL, NULL, NULL},
+    {&probe_mass, ask_mass, NULL, NULL, NULL},
+    {&probe_steps, ask_steps, NULL, NULL, NULL},
+    {&probe_read, ask_read, NULL, NULL, NULL},
+    {&probe_calibration, ask_calibration, NULL, NULL, NULL},
+    {&probe_returns, ask_returns, own_returns, NULL, NULL},
+    {&probe_under, ask_under, NULL, NULL, NULL},
+    {&probe_received, ask_received, NULL, NULL, NULL},
+    {&probe_window, ask_window, own_window, NULL, NULL},
+    {&probe_contrib, ask_contrib, NULL, NULL, put_gram},
+    {&probe_dilution, ask_dilution, NULL, device_dilution_can, open_dilution},
 };
 enum { N_TABLE = sizeof table / sizeof *table };
 
-static const struct device_probe *kernels_of(const struct probe *p)
+static const struct device_probe *kernels_of(const struct session *s, const struct probe_state *p)
 {
     for (int i = 0; i < N_TABLE; i++)
-        if (table[i].probe == p)
-            return &table[i];
+        if (table[i].probe == p->probe)
+            return table[i].can && !table[i].can(s, p) ? NULL : &table[i];
     return NULL;
 }
 
@@ -303,28 +339,16 @@ static void forget(void *ctx)
     d->recorder = NULL;
 }
 
-/* Rows of a query head, or of as many layers, that are looked at together. */
-static size_t most_rows(const struct session *s)
+static void give_up(const struct device_probes *d, struct moved *m)
 {
-    int block = ((struct mirror *)s->mirror)->row_block, layers = step_layers_together(s);
-    return (size_t)(block > layers ? block : layers);
-}
-
-/* What contrib reads beside rows.  false: there is no room. */
-static bool put_gram(struct device_probes *d, const struct session *s, const struct probe_state *p)
-{
-    const struct model_config *c = &d->e->config;
-    size_t D = (size_t)c->head_dim, heads = (size_t)c->n_heads;
-    size_t n = (size_t)c->n_layers * heads * D * D;
-    d->gram = gpu_alloc(d->gpu, n, sizeof *d->gram);
-    d->contributions = gpu_alloc(d->gpu, heads * most_rows(s) * s->ld_strip, sizeof(float));
-    if (d->gram && d->contributions)
-        gpu_put(d->gpu, d->gram, p->cfg->out_gram, n * sizeof *d->gram);
-    return d->gram && d->contributions;
+    if (m->memory)
+        leave(d, m);
+    gpu_free(d->gpu, m->memory);
+    mem_free(m->array);
 }
 
 /* Those that have kernels, while there is room. */
-static int move(struct device_probes *d, const struct session *s)
+static int move(struct device_probes *d, struct session *s)
 {
     int n;
     struct probe_state *all = recorder_probes(d->recorder, &n);
@@ -333,19 +357,16 @@ static int move(struct device_probes *d, const struct session *s)
         return KVF_E_NOMEM;
     for (int i = 0; i < n; i++) {
         struct moved *m = &d->moved[d->n];
-        *m = (struct moved){.s = &all[i], .how = kernels_of(all[i].probe)};
-        if (!m->how || (m->how->probe == &probe_contrib && !put_gram(d, s, m->s)))
+        *m = (struct moved){.s = &all[i], .how = kernels_of(s, &all[i])};
+        if (!m->how)
             continue;
         int err = list_arrays(d, m);
         d->n++;
         if (err)
             return err;
-        if (m->memory) {
-            all[i].away = true;
-            continue;
-        }
-        mem_free(m->array);
-        d->n--;
+        all[i].away = m->memory && (!m->how->beside || m->how->beside(d, s, m));
+        if (!all[i].away)
+            give_up(d, &d->moved[--d->n]);
     }
     return KVF_OK;
 }
@@ -397,6 +418,7 @@ void device_probes_close(struct session *s)
     gpu_free(d->gpu, d->cuts);
     gpu_free(d->gpu, d->gram);
     gpu_free(d->gpu, d->contributions);
+    device_dilution_close(d->gpu, d->dilution);
     gpu_free(d->gpu, d->first);
     gpu_free(d->gpu, d->token);
     mem_free(d->moved);
@@ -446,6 +468,8 @@ void device_probes_take(struct session *s, int layer, const struct gpu_seen_rows
         gpu_row_cuts(d->gpu, rows, &criteria, d->cuts);
     if (w.any_entries)
         gpu_watch_entries(d->gpu, rows, d->cuts, &w.entries);
+    if (w.dilution)
+        device_dilution_take(d->gpu, d->dilution, layer, rows, d->cuts);
     if (w.any_queries)
         gpu_watch_queries(d->gpu, rows, &w.queries);
     if (w.window)
@@ -453,4 +477,18 @@ void device_probes_take(struct session *s, int layer, const struct gpu_seen_rows
                          PROBE_WINDOW_RING);
     if (w.norm)
         take_contributions(d, layer, rows, &w);
+}
+
+float *device_probes_numbers(const struct session *s, int *ret_cap)
+{
+    const struct device_probes *d = ((struct mirror *)s->mirror)->probes;
+    *ret_cap = 0;
+    return d && d->dilution ? device_dilution_numbers(d->dilution, ret_cap) : NULL;
+}
+
+void device_probes_put_numbers(struct session *s, int layer, int T, int pos0)
+{
+    const struct device_probes *d = ((struct mirror *)s->mirror)->probes;
+    if (d && d->dilution)
+        device_dilution_put_numbers(d->gpu, d->dilution, layer, T, pos0);
 }

@@ -364,6 +364,17 @@ static void settle(const struct chunk *k, const struct gpu_cache *cache, const i
     gpu_settle(m->gpu, cache, &x, 1);
 }
 
+/* Those who look at rows look at the numbers of gates, too. */
+static void watch_numbers(const struct chunk *k, const float *numbers)
+{
+    struct session *s = k->s;
+    int H = s->cache_heads, cap;
+    float *all = device_probes_numbers(s, &cap);
+    if (all)
+        gpu_watch_numbers(((struct mirror *)s->mirror)->gpu, numbers, H, k->T, s->n_past,
+                          all + (size_t)(k->layer * H) * (size_t)cap, cap);
+}
+
 /* The numbers of gates, and who is admitted by them. */
 static void run_gates(const struct chunk *k, const struct gpu_cache *cache, float *numbers)
 {
@@ -375,6 +386,7 @@ static void run_gates(const struct chunk *k, const struct gpu_cache *cache, floa
     if (!p->net)
         return;
     device_gates_run(s, k->layer, &x, numbers);
+    watch_numbers(k, numbers);
     if (p->admits != ADMITS_BY_NUMBER)
         return;
     const struct gpu_admission how = {.tau = p->admission.tau,

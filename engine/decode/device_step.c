@@ -325,6 +325,8 @@ void step_gates(struct session *room, struct session *const *s, int n)
                                       room->e->config.n_layers};
         of[i] = (struct gpu_numbers){r->numbers, given ? NULL : r->host.numbers, r->gate,
                                      r->heads.slot, r->heads.cache.ld_slot};
+        of[i].now = r->now;
+        of[i].of_token = device_probes_numbers(s[i], &of[i].cap);
         numbers[i] = r->numbers;
     }
     gpu_aside(g, true);

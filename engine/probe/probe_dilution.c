@@ -14,39 +14,25 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/probe/dilution.h"
 #include "engine/probe/probes.h"
 
-enum {
-    N_SLACK = 3, /* the 64 largest, and what is within 1, 2, 4 logits of the least of them */
-    TOP64 = 0,
-    N_PREFIX = KVF_N_CRITERIA + N_SLACK,
-    N_SETS = N_PREFIX + PROBE_SPAN_SETS + 1, /* the plan's is the last */
-    N_NEAR = 16, /* steps of half a logit below the largest (proposition 3.1) */
-    NONE = -1,
-};
+enum { TOP64 = 0, NONE = DILUTION_NONE };
 
-static const double slack[N_SLACK] = {1, 2, 4};
+static const double slack[DILUTION_SLACK] = {1, 2, 4};
 
-enum kind { USEFUL, DILUTION, KEPT, RHO_U, RHO_D, BETA_KEPT, BETA_RHO_U, BETA_RHO_D, N_KINDS };
-static const char *const kind_names[N_KINDS] = {"useful", "dilution",  "kept",       "rho_u",
-                                                "rho_d",  "beta.kept", "beta.rho_u", "beta.rho_d"};
-
-/* Where columns are; NONE: not recorded. */
-struct layout {
-    int n;
-    int real[N_KINDS][N_SETS];
-    int size[N_SETS];
-    int near[2 + PROBE_SPAN_SETS]; /* first of N_NEAR; [0]: below the largest of all */
-};
+static const char *const kind_names[DILUTION_KINDS] = {
+    "useful", "dilution", "kept", "rho_u", "rho_d", "beta.kept", "beta.rho_u", "beta.rho_d"};
 
 struct state {
     const struct probe_state *run; /* its arrays: [at.n] columns [L*G][cap] */
     const struct probe_config *cfg;
-    struct layout at;
-    float *log_beta;       /* [L*H][cap]; NULL: no retention gates */
-    float *aged;           /* [G][cap] beta^(t - i) of the row at hand */
-    unsigned char *spans;  /* [cap] bit k: the token is in set k */
-    double factor[N_NEAR]; /* exp(-k / 2) */
+    struct dilution_layout at;
+    float *log_beta;              /* [L*H][cap]; NULL: no retention gates */
+    float *aged;                  /* [G][cap] beta^(t - i) of the row at hand */
+    unsigned char *spans;         /* [cap] bit k: the token is in set k */
+    double slack[DILUTION_SLACK]; /* exp of minus these logits */
+    double factor[DILUTION_NEAR]; /* exp(-k / 2) */
 };
 
 /* Entries of some part of a row. */
@@ -67,12 +53,12 @@ struct row {
 
 static int n_sets(const struct probe_config *c)
 {
-    return N_PREFIX + c->n_span_sets + (c->plan_until != NULL);
+    return DILUTION_PREFIX + c->n_span_sets + (c->plan_until != NULL);
 }
 
 static int plan_set(const struct probe_config *c)
 {
-    return N_PREFIX + c->n_span_sets;
+    return DILUTION_PREFIX + c->n_span_sets;
 }
 
 static void set_name(const struct probe_config *c, int set, char *out, size_t cap)
@@ -82,13 +68,13 @@ static void set_name(const struct probe_config *c, int set, char *out, size_t ca
 #undef X
     if (set < KVF_N_CRITERIA)
         snprintf(out, cap, "%s", names[set]);
-    else if (set < N_PREFIX)
+    else if (set < DILUTION_PREFIX)
         snprintf(out, cap, "slack.%g", slack[set - KVF_N_CRITERIA]);
     else if (set == plan_set(c))
         snprintf(out, cap, "plan");
     else
-        snprintf(out, cap, "span%s%s", c->span_set[set - N_PREFIX].name[0] ? "." : "",
-                 c->span_set[set - N_PREFIX].name);
+        snprintf(out, cap, "span%s%s", c->span_set[set - DILUTION_PREFIX].name[0] ? "." : "",
+                 c->span_set[set - DILUTION_PREFIX].name);
 }
 
 static bool has_beta(const struct probe_config *c)
@@ -96,16 +82,17 @@ static bool has_beta(const struct probe_config *c)
     return c->gate_column && strcmp(c->gate_column, "log_beta") == 0;
 }
 
-static bool records(const struct probe_config *c, enum kind kind)
+static bool records(const struct probe_config *c, enum dilution_kind kind)
 {
-    if (kind >= BETA_KEPT)
+    if (kind >= DILUTION_BETA_KEPT)
         return has_beta(c);
-    return kind <= DILUTION || (c->evicts && (kind == KEPT || c->shadow_entries));
+    return kind <= DILUTION_DILUTION || (c->evicts && (kind == DILUTION_KEPT || c->shadow_entries));
 }
 
 /* The next column, described in out unless that is NULL.  Values that no query gives stay NaN,
  * or a count of 0. */
-static int add_column(struct layout *l, struct probe_array *out, bool is_real, const char *name)
+static int add_column(struct dilution_layout *l, struct probe_array *out, bool is_real,
+                      const char *name)
 {
     if (out) {
         struct kvf_column *c = &out[l->n].column;
@@ -117,41 +104,42 @@ static int add_column(struct layout *l, struct probe_array *out, bool is_real, c
     return l->n++;
 }
 
-static void add_near(struct layout *l, struct probe_array *out, const struct probe_config *c,
-                     int which)
+static void add_near(struct dilution_layout *l, struct probe_array *out,
+                     const struct probe_config *c, int which)
 {
     char name[KVF_NAME_MAX], set[KVF_NAME_MAX / 2] = "all";
     if (which > 0)
-        set_name(c, N_PREFIX + which - 1, set, sizeof set);
+        set_name(c, DILUTION_PREFIX + which - 1, set, sizeof set);
     l->near[which] = l->n;
-    for (int k = 0; k < N_NEAR; k++) {
+    for (int k = 0; k < DILUTION_NEAR; k++) {
         snprintf(name, sizeof name, "near.%s.%d", set, k);
         add_column(l, out, false, name);
     }
 }
 
-static void lay_out(const struct probe_config *c, struct layout *l, struct probe_array *out)
+static void lay_out(const struct probe_config *c, struct dilution_layout *l,
+                    struct probe_array *out)
 {
     char name[KVF_NAME_MAX], set[KVF_NAME_MAX / 2];
     memset(l, 0xff, sizeof *l); /* NONE */
     l->n = 0;
     for (int u = 0; u < n_sets(c); u++) {
         set_name(c, u, set, sizeof set);
-        for (int kind = 0; kind < N_KINDS; kind++) {
+        for (int kind = 0; kind < DILUTION_KINDS; kind++) {
             snprintf(name, sizeof name, "%s.%s", kind_names[kind], set);
-            if (records(c, (enum kind)kind))
+            if (records(c, (enum dilution_kind)kind))
                 l->real[kind][u] = add_column(l, out, true, name);
         }
         snprintf(name, sizeof name, "size.%s", set);
         l->size[u] = add_column(l, out, false, name);
     }
-    for (int k = 0; k <= n_sets(c) - N_PREFIX; k++)
+    for (int k = 0; k <= n_sets(c) - DILUTION_PREFIX; k++)
         add_near(l, out, c, k);
 }
 
 static int arrays(const struct probe_config *cfg, struct probe_array *out)
 {
-    struct layout l;
+    struct dilution_layout l;
     lay_out(cfg, &l, out);
     return l.n;
 }
@@ -191,9 +179,21 @@ static int open_state(struct probe_state *s)
     if (!own->log_beta || !own->aged || !own->spans)
         return KVF_E_NOMEM;
     mark_spans(c, own->spans);
-    for (int k = 0; k < N_NEAR; k++)
+    for (int k = 0; k < DILUTION_NEAR; k++)
         own->factor[k] = exp(-0.5 * k);
+    for (int j = 0; j < DILUTION_SLACK; j++)
+        own->slack[j] = exp(-slack[j]);
     return KVF_OK;
+}
+
+struct dilution_view probe_dilution_view(const struct probe_state *run)
+{
+    const struct state *s = run->own;
+    return (struct dilution_view){.at = &s->at,
+                                  .slack = s->slack,
+                                  .near = s->factor,
+                                  .spans = s->spans,
+                                  .log_beta = has_beta(s->cfg) ? s->log_beta : NULL};
 }
 
 /* Minus infinity at age 0 would be 0 * inf. */
@@ -205,7 +205,7 @@ static void on_gate(struct probe_state *run, int layer, int head, int32_t pos, f
             fmaxf(value, -1e30f);
 }
 
-static void put_real(struct state *s, enum kind kind, int set, size_t at, double v)
+static void put_real(struct state *s, enum dilution_kind kind, int set, size_t at, double v)
 {
     if (s->at.real[kind][set] != NONE)
         ((float *)s->run->data[s->at.real[kind][set]])[at] = (float)v;
@@ -221,19 +221,19 @@ static void put_set(struct state *s, int set, const struct row *row, const struc
                     const struct part *out)
 {
     size_t at = row->at;
-    bool is_span = set >= N_PREFIX;
+    bool is_span = set >= DILUTION_PREFIX;
     put_count(s, s->at.size[set], at, in->n);
     if (in->n == 0)
         return;
-    put_real(s, USEFUL, set, at, in->w / (in->w + out->w));
-    put_real(s, DILUTION, set, at, out->w / (in->w + out->w));
+    put_real(s, DILUTION_USEFUL, set, at, in->w / (in->w + out->w));
+    put_real(s, DILUTION_DILUTION, set, at, out->w / (in->w + out->w));
     if (!row->seen || !is_span) /* else on_row had it from the attention itself */
-        put_real(s, KEPT, set, at, in->kept / (in->kept + out->kept));
-    put_real(s, RHO_U, set, at, in->kept / in->w);
-    put_real(s, RHO_D, set, at, out->kept / out->w);
-    put_real(s, BETA_KEPT, set, at, in->aged / (in->aged + out->aged));
-    put_real(s, BETA_RHO_U, set, at, in->aged / in->w);
-    put_real(s, BETA_RHO_D, set, at, out->aged / out->w);
+        put_real(s, DILUTION_KEPT, set, at, in->kept / (in->kept + out->kept));
+    put_real(s, DILUTION_RHO_U, set, at, in->kept / in->w);
+    put_real(s, DILUTION_RHO_D, set, at, out->kept / out->w);
+    put_real(s, DILUTION_BETA_KEPT, set, at, in->aged / (in->aged + out->aged));
+    put_real(s, DILUTION_BETA_RHO_U, set, at, in->aged / in->w);
+    put_real(s, DILUTION_BETA_RHO_D, set, at, out->aged / out->w);
 }
 
 static void add(struct part *p, const struct row *row, int i)
@@ -268,30 +268,30 @@ static float not_below(double x)
  * of 0 stands for is not known. */
 static void count_near(const float *w, int n, const float *limit, int64_t *count)
 {
-    int64_t step[N_NEAR] = {0};
+    int64_t step[DILUTION_NEAR] = {0};
     for (int i = 0; i < n; i++) {
-        if (w[i] < limit[N_NEAR - 1] || w[i] == 0)
+        if (w[i] < limit[DILUTION_NEAR - 1] || w[i] == 0)
             continue;
         int k = 0;
         while (w[i] < limit[k])
             k++;
         step[k]++;
     }
-    for (int k = 1; k < N_NEAR; k++)
+    for (int k = 1; k < DILUTION_NEAR; k++)
         step[k] += step[k - 1];
-    for (int k = 0; k < N_NEAR; k++)
+    for (int k = 0; k < DILUTION_NEAR; k++)
         count[k] += step[k];
 }
 
 static void limits(const struct state *s, float top, float *ret_limit)
 {
-    for (int k = 0; k < N_NEAR; k++)
+    for (int k = 0; k < DILUTION_NEAR; k++)
         ret_limit[k] = not_below((double)top * s->factor[k]);
 }
 
 static void put_near(struct state *s, int which, size_t at, const int64_t *count)
 {
-    for (int k = 0; k < N_NEAR; k++)
+    for (int k = 0; k < DILUTION_NEAR; k++)
         put_count(s, s->at.near[which] + k, at, count[k]);
 }
 
@@ -305,18 +305,19 @@ static float largest(const float *w, int n)
 
 /* cut[0 .. KVF_N_CRITERIA) are given; makes the others, and the order of all by size: as
  * prefixes of one order, each holds those before it. */
-static void order_cuts(const float *w, int n, struct row_cut *cut, int *ret_order)
+static void order_cuts(const struct state *s, const float *w, int n, struct row_cut *cut,
+                       int *ret_order)
 {
-    for (int j = 0; j < N_SLACK; j++) {
+    for (int j = 0; j < DILUTION_SLACK; j++) {
         struct row_cut *c = &cut[KVF_N_CRITERIA + j];
         *c = cut[TOP64];
         if (c->count == n)
             continue;
-        *c = (struct row_cut){not_below((double)c->threshold * exp(-slack[j])), 0, 0};
+        *c = (struct row_cut){not_below((double)c->threshold * s->slack[j]), 0, 0};
         for (int i = 0; i < n; i++)
             c->count += w[i] >= c->threshold;
     }
-    for (int j = 0; j < N_PREFIX; j++) {
+    for (int j = 0; j < DILUTION_PREFIX; j++) {
         int k = j;
         for (; k > 0 && cut[ret_order[k - 1]].count > cut[j].count; k--)
             ret_order[k] = ret_order[k - 1];
@@ -328,9 +329,9 @@ static void order_cuts(const float *w, int n, struct row_cut *cut, int *ret_orde
 static void split(const struct row *row, const struct row_cut *cut, const int *order,
                   struct part *part)
 {
-    memset(part, 0, (N_PREFIX + 1) * sizeof *part);
+    memset(part, 0, (DILUTION_PREFIX + 1) * sizeof *part);
     for (int i = 0; i < row->n; i++) {
-        int j = N_PREFIX;
+        int j = DILUTION_PREFIX;
         while (j > 0 && row_cut_has(&cut[order[j - 1]], row->w[i], i))
             j--;
         add(&part[j], row, i);
@@ -339,16 +340,16 @@ static void split(const struct row *row, const struct row_cut *cut, const int *o
 
 static void take_prefixes(struct state *s, const struct row *row, const struct row_cut *given)
 {
-    struct row_cut cut[N_PREFIX];
-    struct part part[N_PREFIX + 1];
-    int order[N_PREFIX];
-    int64_t near[N_NEAR] = {0};
-    float limit[N_NEAR];
+    struct row_cut cut[DILUTION_PREFIX];
+    struct part part[DILUTION_PREFIX + 1];
+    int order[DILUTION_PREFIX];
+    int64_t near[DILUTION_NEAR] = {0};
+    float limit[DILUTION_NEAR];
     memcpy(cut, given, KVF_N_CRITERIA * sizeof *cut);
-    order_cuts(row->w, row->n, cut, order);
+    order_cuts(s, row->w, row->n, cut, order);
     split(row, cut, order, part);
-    for (int j = 0; j < N_PREFIX; j++) {
-        struct part in = joined(part, j + 1), out = joined(part + j + 1, N_PREFIX - j);
+    for (int j = 0; j < DILUTION_PREFIX; j++) {
+        struct part in = joined(part, j + 1), out = joined(part + j + 1, DILUTION_PREFIX - j);
         put_set(s, order[j], row, &in, &out);
     }
     limits(s, largest(row->w, row->n), limit);
@@ -361,12 +362,12 @@ static int clipped(int32_t i, int n)
     return i < n ? i : n;
 }
 
-/* Entries outside a span set near its largest: limit [N_NEAR]. */
+/* Entries outside a span set near its largest: limit [DILUTION_NEAR]. */
 static void span_near(struct state *s, int k, const struct row *row, float top)
 {
     const struct probe_span_set *set = &s->cfg->span_set[k];
-    int64_t near[N_NEAR] = {0};
-    float limit[N_NEAR];
+    int64_t near[DILUTION_NEAR] = {0};
+    float limit[DILUTION_NEAR];
     int from = 0;
     limits(s, top, limit);
     for (int r = 0; r <= set->n; r++) {
@@ -390,7 +391,7 @@ static void take_span(struct state *s, int k, const struct row *row)
         if (inside && row->w[i] > top)
             top = row->w[i];
     }
-    put_set(s, N_PREFIX + k, row, &in, &out);
+    put_set(s, DILUTION_PREFIX + k, row, &in, &out);
     if (in.n > 0)
         span_near(s, k, row, top);
 }
@@ -411,8 +412,8 @@ static void take_plan(struct state *s, int layer, const struct row *row)
 {
     const uint32_t *until = plan_of(s->cfg, layer, row->head);
     struct part in = {0}, out = {0};
-    int64_t near[N_NEAR] = {0};
-    float limit[N_NEAR], top = 0;
+    int64_t near[DILUTION_NEAR] = {0};
+    float limit[DILUTION_NEAR], top = 0;
     int t = row->n - 1;
     for (int i = 0; i < row->n; i++) {
         bool inside = plan_keeps(s->cfg, until, i, t);
@@ -474,24 +475,24 @@ static void take_seen(struct state *s, const struct probe_row *p, const struct r
 {
     struct row row = {.head = p->head, .w = p->p, .n = p->n};
     size_t at = place(s, p->layer, p->head, p->t);
-    struct row_cut cut[N_PREFIX];
-    struct part part[N_PREFIX + 1];
-    int order[N_PREFIX];
+    struct row_cut cut[DILUTION_PREFIX];
+    struct part part[DILUTION_PREFIX + 1];
+    int order[DILUTION_PREFIX];
     double span[PROBE_SPAN_SETS] = {0};
     memcpy(cut, given, KVF_N_CRITERIA * sizeof *cut);
-    order_cuts(p->p, p->n, cut, order);
+    order_cuts(s, p->p, p->n, cut, order);
     split(&row, cut, order, part);
-    double all = joined(part, N_PREFIX + 1).w;
-    for (int j = 0; j < N_PREFIX; j++)
-        put_real(s, KEPT, order[j], at, joined(part, j + 1).w / all);
+    double all = joined(part, DILUTION_PREFIX + 1).w;
+    for (int j = 0; j < DILUTION_PREFIX; j++)
+        put_real(s, DILUTION_KEPT, order[j], at, joined(part, j + 1).w / all);
     for (int i = 0; i < p->n; i++)
         for (unsigned bits = s->spans[p->pos ? p->pos[i] : i], k = 0; bits; bits >>= 1, k++)
             span[k] += bits & 1 ? (double)p->p[i] : 0;
     for (int k = 0; k < s->cfg->n_span_sets; k++)
         if (any_before(&s->cfg->span_set[k], p->t))
-            put_real(s, KEPT, N_PREFIX + k, at, span[k] / all);
+            put_real(s, DILUTION_KEPT, DILUTION_PREFIX + k, at, span[k] / all);
     if (s->cfg->plan_until)
-        put_real(s, KEPT, plan_set(s->cfg), at, plan_share(s, p, all));
+        put_real(s, DILUTION_KEPT, plan_set(s->cfg), at, plan_share(s, p, all));
 }
 
 static void on_row(struct probe_state *run, const struct probe_row *p)

@@ -15,6 +15,7 @@ struct outcome {
     long waits; /* for the device, most of one step */
     long least; /* the fewest: a tail of the trace has come at no time then */
     long home;  /* bytes that came from the device in that step */
+    long told;  /* nodes of a graph that were told anew in the last step */
     int64_t cuts;
     int peak;
     double reads;

@@ -226,12 +226,14 @@ Test(gates, runs_are_joined)
     gpu_close(g);
 }
 
-/* Numbers of three sequences, of which one has no column and one goes nowhere else. */
+/* Numbers of three sequences, of which one has no column, one goes nowhere else, and one is kept
+ * for its token, too. */
 Test(gates, numbers_are_stored_and_come_home)
 {
-    enum { HEADS = 261, LD = 4, N = 3 };
+    enum { HEADS = 261, LD = 4, N = 3, CAP = 5 };
+    static const int32_t now[2] = {3, 1};
     struct gpu *g = device_open();
-    static float number[N][HEADS], column[N][HEADS * LD];
+    static float number[N][HEADS], column[N][HEADS * LD], of_token[HEADS * CAP];
     static int32_t slot[N][HEADS];
     struct gpu_numbers of[N];
     float *home = gpu_pin(g, N * HEADS, sizeof *home);
@@ -246,6 +248,9 @@ Test(gates, numbers_are_stored_and_come_home)
                                      s == 1 ? NULL : device_copy(g, column[s], sizeof column[s]),
                                      device_copy(g, slot[s], sizeof slot[s]), LD};
     }
+    of[1].of_token = device_copy(g, of_token, sizeof of_token);
+    of[1].now = device_copy(g, now, sizeof now);
+    of[1].cap = CAP;
     gpu_take_numbers(g, of, N, HEADS);
     device_check(g, "numbers");
     for (int s = 0; s < N; s++) {
@@ -262,6 +267,12 @@ Test(gates, numbers_are_stored_and_come_home)
         gpu_free(g, of[s].column);
         gpu_free(g, (void *)of[s].slot);
     }
+    float *kept = host_copy(g, of[1].of_token, sizeof of_token);
+    for (int i = 0; i < HEADS * CAP; i++)
+        cr_expect(eq(flt, kept[i], i % CAP == now[0] ? number[1][i / CAP] : 0), "%d", i);
+    mem_free(kept);
+    gpu_free(g, of[1].of_token);
+    gpu_free(g, (void *)of[1].now);
     gpu_unpin(g, home);
     gpu_close(g);
 }

@@ -78,6 +78,28 @@ def rounds_apart():
         expect(read(path(f"apart-1/a{i}.kvf")) == read(path(f"apart-3/a{i}.kvf")), f"line {i} depends on those beside it")
 
 
+def what_useful_entries_get():
+    """The probe dilution: of tokens that are named and of a plan, and of sequences side by side, whose bytes are those of the processor."""
+    spans, plan = path("spans.json"), path("h2o.plan.kvf")
+    with open(spans, "w", encoding="utf-8") as f:
+        json.dump({"spans": [{"name": "start", "useful": True, "start": 3, "end": 40}, {"name": "end", "useful": True, "start": 80, "end": 90}]}, f)
+    run(KVFATE, ["run", *PROMPT, "-n", 6, "--exact", "--ignore-eos", "--method", "h2o", "-B", 24, "-q", "-o", path("h2o-24.kvf")])
+    r = run(KVFATE, ["plan", path("h2o-24.kvf"), "-o", plan])
+    expect(r.returncode == 0, "a plan", r.said)
+    for method in (["full"], ["window", "-B", 24]):
+        both(f"run --spans --plan, {method[0]}", ["run", *PROMPT, "-n", 6, "--exact", "--ignore-eos", "--probes", "evict,dilution", "--spans", spans,
+                                                  "--plan", plan, "--method", *method], f"useful-{method[0]}.kvf")
+    prompts = path("useful.jsonl")
+    with open(prompts, "w", encoding="utf-8") as f:
+        f.write("".join(json.dumps({"id": f"u{i}", "text": "Shells by the shore. " * (2 + i % 2), "n": 4 + 2 * i}) + "\n" for i in range(4)))
+    for exe, device, together in ((KVFATE, "cpu", 1), (EMULATED, "cuda", 3)):
+        r = run(exe, ["run", "-m", MODEL, "--jsonl", prompts, "--together", together, "--ignore-eos", "--exact", "--method", "h2o:every=2", "-B", 12,
+                      "--probes", "evict,dilution", "--device", device, "-q", "-o", path(f"useful-{device}")])
+        expect(r.returncode == 0, "useful entries", r.returncode, r.said)
+    for i in range(4):
+        expect(read(path(f"useful-cpu/u{i}.kvf")) == read(path(f"useful-cuda/u{i}.kvf")), f"useful entries of line {i}")
+
+
 def devices():
     d = json.loads(run(EMULATED, ["devices", "--json"], "memory=1000000").stdout)
     expect(d["driver"] == "13.0" and d["why_not"] is None and len(d["devices"]) == 1, "devices --json", d)
@@ -149,6 +171,7 @@ def lost_before_anything_is_asked():
 answers_are_equal()
 pool_grows()
 rounds_apart()
+what_useful_entries_get()
 lost_before_anything_is_asked()
 devices()
 derivatives()

@@ -104,6 +104,10 @@ static unsigned set_of(const struct run *run, struct probe_config *cfg, struct w
     return set | shadows;
 }
 
+/* Useful tokens: of a prompt, and some that come later. */
+static const int32_t useful[][2] = {{2, 9}, {30, 33}, {72, 74}}, later[][2] = {{72, 74}};
+static const struct probe_span_set spans[] = {{"", 3, useful}, {"later", 1, later}};
+
 static struct recorder *record(struct engine *e, const struct run *run, const struct choice *c,
                                struct given *given, const char *path, const int32_t *ids)
 {
@@ -119,6 +123,8 @@ static struct recorder *record(struct engine *e, const struct run *run, const st
                                .kernels = &e->kernels,
                                .reads = !c->row.read->all,
                                .evicts = true,
+                               .span_set = spans,
+                               .n_span_sets = 2,
                                .shadow_entries = run->shadows && run->shadows[0] == 'e',
                                .plan_until = given->evict,
                                .plan_heads = heads,
@@ -180,10 +186,11 @@ static struct outcome play(const struct run *run, const struct backend *backend)
         if (rec)
             recorder_token(rec, ids[prompt + i], KVF_ROLE_ANSWER, "c", 1);
         long before = emulation_waits();
-        long home = (long)emulation_bytes_home();
+        long home = (long)emulation_bytes_home(), told = emulation_told();
         cr_assert(eq(int, session_step(s, ids[prompt + i]), KVF_OK));
         long waits = emulation_waits() - before;
         o.waits = waits > o.waits ? waits : o.waits;
+        o.told = emulation_told() - told;
         if (i == 0 || waits < o.least) {
             o.least = waits;
             o.home = (long)emulation_bytes_home() - home;
@@ -281,6 +288,9 @@ Test(session, shadows_see_the_same, .timeout = 120)
         struct run run = {tiny_path(4), "h2o", "full", what[i], BUDGET, true};
         same_on_both(&run);
     }
+    /* nothing leaves, and gates are the host's */
+    struct run run = {tiny_path(0), "trimkv", "gate,dilution", "model", CAP, true};
+    same_on_both(&run);
 }
 
 /* A full cache that runs ahead keeps what the windows of layers hide from its queries. */
@@ -368,17 +378,27 @@ Test(session, steps_wait_once, .timeout = 400)
 Test(session, probes_leave_rows_there, .timeout = 300)
 {
     static const char probes[] =
-        "evict,survival,mass,steps,nll,read,calibration,returns,window,under,contrib";
-    static const char *const methods[] = {"full", "h2o", "snapkv:window=4", "keydiff:every=3"};
-    for (int i = 0; i < 4; i++) {
-        struct run run = {tiny_path(4 + i % 2), methods[i], probes, NULL, i ? BUDGET : 0, true,
-                          brief(i ? BUDGET : 0)};
+        "evict,survival,mass,steps,nll,read,calibration,returns,window,under,contrib,dilution";
+    static const struct {
+        const char *method;
+        int model, budget;
+    } all[] = {{"full", 4, 0},
+               {"h2o", 5, BUDGET},
+               {"snapkv:window=4", 4, BUDGET},
+               {"keydiff:every=3", 5, BUDGET},
+               {"trimkv", 0, BUDGET},
+               {"dbtrimkv:every=2", 0, CAP}}; /* nothing leaves: gates count in steps, too */
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        int prompt = all[i].budget == CAP ? PROMPT : brief(all[i].budget);
+        struct run run = {tiny_path(all[i].model), all[i].method, probes, NULL,
+                          all[i].budget,           true,          prompt};
         struct outcome cpu = play(&run, &backend_cpu), with = play(&run, &backend_cuda);
         compare(&run, &cpu, &with);
         run.probes = NULL;
         struct outcome without = play(&run, &backend_cuda);
-        cr_expect(with.least == 1 || !EMULATED, "%s", methods[i]);
-        cr_expect(eq(long, with.home, without.home), "%s", methods[i]);
+        cr_expect(with.least == 1 || !EMULATED, "%s", run.method);
+        cr_expect(eq(long, with.home, without.home), "%s", run.method);
+        cr_expect(zero(long, with.told), "%s", run.method);
         drop(&cpu);
         drop(&with);
         drop(&without);
