@@ -9,6 +9,8 @@
  * part each cut lies.  Then the weights of these parts are gathered, some per cent of a row, and a
  * warp for each cut goes down their bits.  Counts and masses are whole numbers, so that neither an
  * order of lanes nor what the sample was can be seen. */
+#include <string.h>
+
 #include "engine/cuda/tensor.cuh"
 #include "engine/cuda/watch.cuh"
 
@@ -584,11 +586,14 @@ void gpu_row_cuts(struct gpu *g, const struct gpu_seen_rows *r, const struct gpu
                   struct row_cut *cuts)
 {
     struct gpu_seen_rows in = *r;
-    struct cut_wishes w = {{}, c->n_top + c->n_tau, c->n_tau > 0};
+    struct cut_wishes w;
+    memset(&w, 0, sizeof w); /* a graph compares what is between its numbers, too */
+    w.n = c->n_top + c->n_tau;
+    w.masses = c->n_tau > 0;
     for (int i = 0; i < c->n_top; i++)
-        w.of[i] = {c->top_k[i], 0};
+        w.of[i].most = c->top_k[i];
     for (int i = 0; i < c->n_tau; i++)
-        w.of[c->n_top + i] = {0, c->tau[i]};
+        w.of[c->n_top + i].tau = c->tau[i];
     dim3 grid((unsigned)r->a.T, (unsigned)r->a.n_heads);
     LAUNCH(cuts_kernel, grid, LANES, 0, g, in, w, cuts);
 }
