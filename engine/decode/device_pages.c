@@ -19,7 +19,7 @@ static int grow_pool(struct session *s, int32_t pages)
     if (!pool)
         return gpu_no_room(m->gpu, &s->e->said,
                            "the device has no room for %d pages of %zu bytes of the cache: take a "
-                           "smaller budget or context, or --device cpu",
+                           "smaller budget or context, fewer probes, or --device cpu",
                            pages, m->page_bytes);
     if (m->pages)
         gpu_copy(m->gpu, pool, m->pool, (size_t)m->pages * m->page_bytes);

@@ -17,7 +17,7 @@
 #include "engine/probe/dilution.h"
 #include "engine/probe/probes.h"
 
-enum { TOP64 = 0, NONE = DILUTION_NONE };
+enum { TOP64 = 0 };
 
 static const double slack[DILUTION_SLACK] = {1, 2, 4};
 
@@ -121,7 +121,7 @@ static void lay_out(const struct probe_config *c, struct dilution_layout *l,
                     struct probe_array *out)
 {
     char name[KVF_NAME_MAX], set[KVF_NAME_MAX / 2];
-    memset(l, 0xff, sizeof *l); /* NONE */
+    memset(l, 0xff, sizeof *l); /* DILUTION_NONE */
     l->n = 0;
     for (int u = 0; u < n_sets(c); u++) {
         set_name(c, u, set, sizeof set);
@@ -207,7 +207,7 @@ static void on_gate(struct probe_state *run, int layer, int head, int32_t pos, f
 
 static void put_real(struct state *s, enum dilution_kind kind, int set, size_t at, double v)
 {
-    if (s->at.real[kind][set] != NONE)
+    if (s->at.real[kind][set] != DILUTION_NONE)
         ((float *)s->run->data[s->at.real[kind][set]])[at] = (float)v;
 }
 
