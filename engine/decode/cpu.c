@@ -1,4 +1,5 @@
 /* cpu.c - the processor as a backend: the functions of this folder. */
+#include "base/mem.h"
 #include "engine/decode/session_state.h"
 
 static int nothing_shared(struct engine *e, struct kvf_diag *d)
@@ -13,15 +14,26 @@ static void close_nothing(struct engine *e)
     (void)e;
 }
 
+/* Where the keys of a layer are turned by their ranks (reading.c). */
+static int alloc_turned(struct session *s)
+{
+    size_t keys = (size_t)s->cache_heads * s->ld_strip;
+    s->turned = mem_alloc(keys, (size_t)s->e->config.head_dim * sizeof *s->turned);
+    return s->turned ? KVF_OK : KVF_E_NOMEM;
+}
+
 static int begin(struct session *s, const struct session_options *opt, struct kvf_diag *d)
 {
-    int err = opt->unstocked ? KVF_OK : stock_entries(s, s->chunk);
+    int err = s->by_rank ? alloc_turned(s) : KVF_OK;
+    if (!err && !opt->unstocked)
+        err = stock_entries(s, s->chunk);
     return err ? kvf_fail(d, err, "not enough memory for a session of %d tokens", s->cap) : KVF_OK;
 }
 
 static void end(struct session *s)
 {
-    (void)s;
+    mem_free(s->turned);
+    s->turned = NULL;
 }
 
 /* All rows: those before the first that is asked for cost next to nothing here. */

@@ -7,10 +7,8 @@
 static int alloc_turns(struct session *s)
 {
     const struct model_config *m = &s->e->config;
-    size_t dim = (size_t)m->rope_dim, D = (size_t)m->head_dim;
-    s->turns = mem_alloc(2 * (size_t)s->cap, dim * sizeof(float));
-    s->turned = mem_alloc((size_t)s->cache_heads * s->ld_strip, D * sizeof(float));
-    if (!s->turns || !s->turned)
+    s->turns = mem_alloc(2 * (size_t)s->cap, (size_t)m->rope_dim * sizeof(float));
+    if (!s->turns)
         return KVF_E_NOMEM;
     for (int t = 0; t < s->cap; t++)
         fill_turns(s, s->turns, s->cap, t, t);
@@ -58,11 +56,10 @@ void free_part_buffers(struct session *s)
     mem_free(s->qk_pre);
     mem_free(s->gate);
     mem_free(s->turns);
-    mem_free(s->turned);
     mem_free(s->chosen);
     mem_free(s->page_of_head);
     mem_free(s->until);
-    s->part_scratch = s->qk_pre = s->gate = s->turns = s->turned = NULL;
+    s->part_scratch = s->qk_pre = s->gate = s->turns = NULL;
     s->visible = s->chosen = NULL;
     s->page_of_head = NULL;
     s->until = NULL;

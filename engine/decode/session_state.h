@@ -91,7 +91,7 @@ struct session {
     float *gate;           /* [C][n_kv_heads] numbers of the gates, or NULL */
     int32_t *until;        /* [cache_heads][C] of newcomers that another has stored */
     float *turns;          /* [2][cap][rope_dim] the same of every position (by_rank) */
-    float *turned;         /* [cache_heads][ld_strip * head_dim] keys rotated by rank (by_rank) */
+    float *turned;         /* [cache_heads][ld_strip * head_dim] keys turned by rank, of cpu.c */
     unsigned char *chosen; /* [n_heads][ld_chosen] pages that a query head reads */
     int *page_of_head;     /* [cache_heads] page size; 0: everything is read */
     size_t ld_chosen;
