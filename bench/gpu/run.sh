@@ -12,8 +12,12 @@
 set -u
 cd "$(dirname "$0")/../.."
 seconds=540
-while getopts t: option; do
+while getopts ht: option; do
     case $option in
+    h)
+        sed -n '2,/^set/ s/^# \{0,1\}//p' bench/gpu/run.sh
+        exit 0
+        ;;
     t) seconds=$OPTARG ;;
     *) exit 2 ;;
     esac

@@ -22,9 +22,13 @@ seconds=540
 parts="first tests failures memcheck racecheck"
 names="graph session together chunks products attention prompt step decisions heads gates scores redundancy reads expected useful watch train losses
        pass writing"
-while getopts et:o:n: option; do
+while getopts het:o:n: option; do
     case $option in
     e) emulated=1 ;;
+    h)
+        sed -n '2,/^set/ s/^# \{0,1\}//p' tests/gpu/run.sh
+        exit 0
+        ;;
     t) seconds=$OPTARG ;;
     o) parts=$(echo "$OPTARG" | tr , ' ') ;;
     n) names=$(echo "$OPTARG" | tr , ' ') ;;
