@@ -17,7 +17,8 @@ struct run {
     const char *shadows;
     int budget;
     bool exact;
-    int prompt; /* tokens; 0: PROMPT */
+    int prompt;        /* tokens; 0: PROMPT */
+    const char *gates; /* a file; NULL: of the kind that the row needs */
 };
 
 static int prompt_of(const struct run *run)
@@ -57,10 +58,10 @@ static struct gates *gates_of(const struct engine *e, const struct method *row)
     return kinds ? open_gates(e, file[__builtin_ctz(kinds)]) : NULL;
 }
 
-static struct given give(struct engine *e, const struct method *row)
+static struct given give(struct engine *e, const struct method *row, const char *gates)
 {
     size_t n = (size_t)e->config.n_layers * (size_t)e->config.n_heads * CAP;
-    struct given g = {.gates = gates_of(e, row),
+    struct given g = {.gates = gates ? open_gates(e, gates) : gates_of(e, row),
                       .until = MEM_NEW(int32_t, n),
                       .evict = MEM_NEW(uint32_t, n),
                       .mass = MEM_NEW(double, n)};
@@ -172,7 +173,7 @@ static struct outcome play(const struct run *run, const struct backend *backend)
     int prompt = prompt_of(run);
     struct outcome o = {.logits = MEM_NEW(float, (1 + STEPS) * V), .n_logits = (1 + STEPS) * V};
     int32_t ids[CAP];
-    struct given given = give(e, &c.row);
+    struct given given = give(e, &c.row, run->gates);
     rng_init(&r, 11);
     for (int i = 0; i < CAP; i++)
         ids[i] = (int32_t)rng_below(&r, V);
@@ -290,6 +291,14 @@ Test(session, shadows_see_the_same, .timeout = 120)
     }
     /* nothing leaves, and gates are the host's */
     struct run run = {tiny_path(0), "trimkv", "gate,dilution", "model", CAP, true};
+    same_on_both(&run);
+}
+
+/* Numbers that come with a file instead of from networks. */
+Test(session, given_numbers_of_gates, .timeout = 60)
+{
+    struct run run = {tiny_path(0), "trimkv", "evict,gate,dilution", NULL,
+                      BUDGET,       true,     .gates = "values"};
     same_on_both(&run);
 }
 
