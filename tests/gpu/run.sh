@@ -20,7 +20,7 @@ cd "$(dirname "$0")/../.."
 emulated=
 seconds=540
 parts="first tests failures memcheck racecheck"
-names="graph session together chunks products attention prompt step decisions heads gates scores redundancy reads expected useful watch train losses
+names="graph session together chunks corners products attention prompt step decisions heads gates scores redundancy reads expected useful watch train losses
        pass writing"
 while getopts het:o:n: option; do
     case $option in
