@@ -20,8 +20,7 @@ cd "$(dirname "$0")/../.."
 emulated=
 seconds=540
 parts="first tests failures memcheck racecheck"
-names="graph session together chunks corners products attention prompt step decisions heads gates scores redundancy reads expected useful watch train losses
-       pass writing"
+names=
 while getopts het:o:n: option; do
     case $option in
     e) emulated=1 ;;
@@ -76,6 +75,11 @@ else
 fi
 export KVF_TRAIN="$build/tests/train" KVF_TINY="$build/tests/engine" KVF_TINY_GATES="$build/tests/method"
 export KVF_GOLDEN="$PWD/tests/data/golden" KVF_VOCABULARIES="$build/tests/engine/vocabularies"
+if [ -z "$names" ]; then
+    for test in "$tests"*; do
+        [ ! -f "$test" ] || names="$names ${test#"$tests"}"
+    done
+fi
 
 # ---- parts
 
