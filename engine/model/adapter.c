@@ -302,11 +302,10 @@ static int apply_all(struct job *j, struct kvf_diag *d)
         if (strstr(t->name, ".lora_A."))
             err = apply_pair(j, t, d);
         else if (!strstr(t->name, ".lora_B.") || !partner_of(j, t))
-            err = kvf_fail(
-                d, KVF_E_FORMAT,
-                "%s: %s is no low-rank change (lora_A, lora_B), and others are "
-                "not added",
-                j->path, t->name);
+            err = kvf_fail(d, KVF_E_FORMAT,
+                           "%s: %s is no low-rank change (lora_A, lora_B), and others are "
+                           "not added",
+                           j->path, t->name);
     }
     if (!err && j->made->n == 0)
         err = kvf_fail(d, KVF_E_FORMAT, "%s: it has no low-rank changes (lora_A, lora_B)", j->path);

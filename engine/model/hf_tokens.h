@@ -19,10 +19,10 @@ struct hf_token {
 enum hf_model { HF_BYTE_LEVEL, HF_PIECES, HF_UNIGRAM };
 
 struct hf_tokens {
-    const char *path; /* of the file, for sentences */
+    const char *path;             /* of the file, for sentences */
     const struct json_tape *tape; /* NULL: of a tokenizer.model */
     const struct json *decoder;   /* added_tokens_decoder of tokenizer_config.json, or NULL */
-    struct buf scratch; /* texts with escapes */
+    struct buf scratch;           /* texts with escapes */
     enum hf_model model;
     bool scored;      /* tokens have scores */
     bool whole_words; /* ignore_merges */

@@ -183,14 +183,24 @@ static bool is_foreign(const char *key)
     return family_find(name) || family_refusal(name);
 }
 
+/* The row of a key behind the architecture's name.  An encoder of images is another file. */
+static const struct key_row *arch_row(const char *name)
+{
+    static const struct key_row image = {
+        "vision", GGUF_WHOLE | GGUF_REAL | GGUF_FLAG | GGUF_TEXT | GGUF_WHOLES | GGUF_REALS, NOTE,
+        NONE};
+    if (behind(name, "vision") || behind(name, "mm"))
+        return &image;
+    return find_row(rows, N_ROWS, name);
+}
+
 int keys_check(const struct gguf *g, const char *arch, struct kvf_diag *d)
 {
-    const char *key;
     int err = KVF_OK;
-    for (size_t i = 0; !err && (key = gguf_key_at(g, i)) != NULL; i++) {
-        const char *name = behind(key, arch);
+    for (size_t i = 0; !err && gguf_key_at(g, i); i++) {
+        const char *name = behind(gguf_key_at(g, i), arch);
         if (name)
-            err = check_row(g, i, find_row(rows, N_ROWS, name), d);
+            err = check_row(g, i, arch_row(name), d);
     }
     return err;
 }
@@ -255,10 +265,11 @@ static int check_text(const struct gguf *g, const char *arch, const char *name,
     bool known = !s;
     for (int i = 0; !known && words[i]; i++)
         known = strlen(words[i]) == n && memcmp(words[i], s, n) == 0;
-    return known ? KVF_OK
-                 : kvf_fail(d, KVF_E_FORMAT,
-                            "%s: %s is '%.*s', which is not supported in this architecture",
-                            gguf_path(g), key, (int)(n < 60 ? n : 60), s);
+    if (known)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_FORMAT,
+                    "%s: %s is '%.*s', which is not supported in this architecture", gguf_path(g),
+                    key, (int)(n < 60 ? n : 60), s);
 }
 
 /* Rows that are read as texts, or only by one family. */
@@ -335,10 +346,9 @@ static const struct key_row *tokenizer_row(const char *name)
 
 int keys_check_tokenizer(const struct gguf *g, struct kvf_diag *d)
 {
-    const char *key;
     int err = KVF_OK;
-    for (size_t i = 0; !err && (key = gguf_key_at(g, i)) != NULL; i++) {
-        const char *name = behind(key, "tokenizer");
+    for (size_t i = 0; !err && gguf_key_at(g, i); i++) {
+        const char *key = gguf_key_at(g, i), *name = behind(key, "tokenizer");
         const struct key_row *row = name ? tokenizer_row(name) : NULL;
         if (name)
             err = check_row(g, i, row, d);

@@ -55,6 +55,7 @@ MEANT = [  # (architecture, key, its type, its value, what it means)
     ("llama", "attention.clamp_kqv", F32, 0.0, {}), ("llama", "attention.causal", U8, 1, {}), ("llama", "expert_count", U32, 0, {}),
     ("llama", "tensor_data_layout", STRING, "Meta AI original pth", {}), ("llama", "rope.freq_base_swa", F32, 10000.0, {}),
     ("llama", "attention.layer_norm_epsilon", F32, 1e-2, {}), ("llama", "pooling_type", U32, 3, {}), ("llama", "hidden_activation", STRING, "silu", {}),
+    ("gemma3", "vision.block_count", U32, 27, {}), ("gemma3", "mm.tokens_per_image", U32, 256, {}),
     ("", "general.sampling.temp", F32, 0.6, {}), ("", "quantize.imatrix.chunks_count", I32, 125, {}), ("", "mradermacher.quantized_by", STRING, "x", {}),
     ("", "tokenizer.ggml.fim_pre_token_id", U32, 5, {}), ("", "tokenizer.chat_template.tool_use", STRING, "x", {}),
 ]
