@@ -291,27 +291,6 @@ uint32_t json_tape_next(const struct json_tape *t, uint32_t v)
     return v ? t->entry[v].next : 0;
 }
 
-static bool equals(const struct json_tape *t, uint32_t v, const char *text)
-{
-    const struct json_entry *e = &t->entry[v];
-    return !e->escaped && e->n == strlen(text) && memcmp(t->text + e->at + 1, text, e->n) == 0;
-}
-
-uint32_t json_tape_get(const struct json_tape *t, uint32_t object, const char *key)
-{
-    if (json_tape_kind(t, object) != '{')
-        return 0;
-    uint32_t v = json_tape_first(t, object);
-    while (v && !equals(t, v - 1, key))
-        v = t->entry[v].next;
-    return v;
-}
-
-bool json_tape_is(const struct json_tape *t, uint32_t v, const char *text)
-{
-    return json_tape_kind(t, v) == '"' && equals(t, v, text);
-}
-
 static uint32_t hex4(const char *s)
 {
     uint32_t v = 0;
@@ -340,6 +319,50 @@ static size_t unescape(const char *s, const char *end, uint32_t *ret)
         return 0;
     *ret = 0x10000 + ((*ret - 0xd800) << 10) + (low - 0xdc00);
     return 11;
+}
+
+/* Compares a text with escapes. */
+static bool equals_escaped(const char *s, const char *end, const char *text)
+{
+    while (s < end) {
+        char utf8[4] = {*s};
+        size_t taken = 1, n = 1;
+        if (*s == '\\') {
+            uint32_t cp = 0;
+            taken = unescape(s + 1, end, &cp);
+            n = taken ? utf8_encode(cp, utf8) : 0;
+            taken++;
+        }
+        if (n == 0 || !utf8[0] || strncmp(text, utf8, n) != 0)
+            return false;
+        text += n;
+        s += taken;
+    }
+    return !*text;
+}
+
+static bool equals(const struct json_tape *t, uint32_t v, const char *text)
+{
+    const struct json_entry *e = &t->entry[v];
+    const char *s = t->text + e->at + 1;
+    if (e->escaped)
+        return equals_escaped(s, s + e->n, text);
+    return e->n == strlen(text) && memcmp(s, text, e->n) == 0;
+}
+
+uint32_t json_tape_get(const struct json_tape *t, uint32_t object, const char *key)
+{
+    if (json_tape_kind(t, object) != '{')
+        return 0;
+    uint32_t v = json_tape_first(t, object);
+    while (v && !equals(t, v - 1, key))
+        v = t->entry[v].next;
+    return v;
+}
+
+bool json_tape_is(const struct json_tape *t, uint32_t v, const char *text)
+{
+    return json_tape_kind(t, v) == '"' && equals(t, v, text);
 }
 
 static const char *text_of(const struct json_tape *t, uint32_t v, struct buf *scratch,

@@ -29,7 +29,7 @@ void json_tape_finish(struct json_tape *t); /* accepts a zeroed one */
 
 /* What the value is, by its first sign: one of { [ " t f n, or 0 for a number; '?' for none. */
 char json_tape_kind(const struct json_tape *t, uint32_t v);
-/* The member of an object, of those with an equal key the first. */
+/* The member of an object whose key is the text `key`, of those with an equal key the first. */
 uint32_t json_tape_get(const struct json_tape *t, uint32_t object, const char *key);
 uint32_t json_tape_count(const struct json_tape *t, uint32_t array_or_object);
 uint32_t json_tape_first(const struct json_tape *t, uint32_t array_or_object);

@@ -223,6 +223,7 @@ static int print_json(void)
 
 struct request {
     int64_t length;
+    const char *pre;
     bool json;
 };
 
@@ -230,6 +231,9 @@ static const struct opt options[] = {
     {OPT_INT, 0, "length", offsetof(struct request, length), "N",
      "the length of prompt and answer that memory is told for", .absent = "several", .min = 1,
      .max = 1 << 24},
+    {OPT_STR, 0, "pre", offsetof(struct request, pre), "NAME",
+     "pre-tokenizer of a byte-level vocabulary, one of those that are listed without a model",
+     .absent = "as in the file"},
     {OPT_FLAG, 0, "json", offsetof(struct request, json), NULL, "JSON: an object"},
     {.type = OPT_END},
 };
@@ -239,10 +243,11 @@ static int cmd_models(const struct command *self, void *request, int n, char **o
     struct request *q = request;
     struct kvf_diag d = {""};
     int err = KVF_OK;
-    if (!n && q->length) {
-        err = kvf_fail(&d, KVF_E_ARG, "--length belongs to a model: name its file or folder");
+    if (!n && (q->length || q->pre)) {
+        err = kvf_fail(&d, KVF_E_ARG, "--%s belongs to a model: name its file or folder",
+                       q->length ? "length" : "pre");
     } else if (n) {
-        err = models_of_file(operand[0], (int)q->length, q->json, &d);
+        err = models_of_file(operand[0], q->pre, (int)q->length, q->json, &d);
     } else if (q->json) {
         err = print_json();
     } else {

@@ -21,7 +21,7 @@ static const char *const haystack_words[] = {"prose", "noise", "needles", NULL};
 
 struct request {
     struct needle_task task;
-    const char *model, *out;
+    const char *model, *pre, *out;
     int haystack; /* of haystack_words */
     int64_t tokens, words, count, seed;
     struct watcher watcher; /* of prompts */
@@ -38,8 +38,8 @@ static int open_tokenizer(struct request *q, struct kvf_diag *d)
     if (!err)
         err = model_file_open(q->model ? q->model : path.data, &q->gguf, d);
     if (!err)
-        err = tokenizer_create(q->gguf, &q->tokenizer, d);
-    if (err && !q->model)
+        err = tokenizer_create_as(q->gguf, q->pre, &q->tokenizer, d);
+    if (err && err != KVF_E_ARG && !q->model)
         err = kvf_fail(d, err,
                        "--tokens: the default model is not at %s; run ./setup.sh, give "
                        "-m MODEL.gguf, or --words N",
@@ -185,6 +185,9 @@ static const struct opt options[] = {
      .max = MOST_LENGTH},
     {OPT_STR, 'm', "model", offsetof(struct request, model), "FILE", "whose tokens",
      .absent = "SmolLM2 in the cache folder"},
+    {OPT_STR, 0, "pre", offsetof(struct request, pre), "NAME",
+     "pre-tokenizer of a byte-level vocabulary, as 'kvfate models' lists them",
+     .absent = "as in the file"},
     {OPT_INT, 0, "keys", offsetof(struct request, task.keys), "K", "keys that are hidden", "1",
      .min = 1, .max = NEEDLE_MOST},
     {OPT_INT, 0, "values", offsetof(struct request, task.values), "V", "values of each key", "1",

@@ -176,9 +176,9 @@ static int open_all(struct job *j, struct kvf_diag *d)
         err = model_open(j->model, &j->how, &j->engine, d);
     if (!err)
         err = train_files_keep(&j->files, gguf_path(j->engine->gguf), d);
-    if (!err && j->length > j->engine->config.n_ctx)
+    if (!err && j->length > j->engine->config.n_ctx_most)
         err = kvf_fail(d, KVF_E_ARG, "--length %" PRId64 " is more than the model's context of %d",
-                       j->length, j->engine->config.n_ctx);
+                       j->length, j->engine->config.n_ctx_most);
     if (err)
         return err;
     if (folder_cache_make("tokens", &j->tokens_name) != KVF_OK)
@@ -197,14 +197,9 @@ static int open_all(struct job *j, struct kvf_diag *d)
     watcher_end(&w);
     j->stage = (struct stage){progress_within, &j->bar, 0, 1};
     if (!err && j->check_every > 0 && j->share < 1 && crew_is_first(j->crew)) {
-        struct train_check_options o = {j->model,
-                                        &j->data,
-                                        j->share,
-                                        j->budgets,
-                                        j->recipe.name,
-                                        (int)j->check_docs,
-                                        (int)j->how.threads,
-                                        (uint64_t)j->seed,
+        struct train_check_options o = {j->model,           j->how.pre,          &j->data,
+                                        j->share,           j->budgets,          j->recipe.name,
+                                        (int)j->check_docs, (int)j->how.threads, (uint64_t)j->seed,
                                         j->tokens_name.data};
         err = train_check_open(&o, &j->check, d);
     }

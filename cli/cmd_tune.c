@@ -154,9 +154,9 @@ static int open_all(struct tune_job *j, struct kvf_diag *d)
             "-o %s: %s has one matrix for queries, keys and values, and one for gate and "
             "up, whose low-rank weights are of another shape: give -o MODEL.gguf",
             j->out, j->engine->config.arch);
-    if (!err && j->length > j->engine->config.n_ctx)
+    if (!err && j->length > j->engine->config.n_ctx_most)
         err = kvf_fail(d, KVF_E_ARG, "--length %" PRId64 " is more than the model's context of %d",
-                       j->length, j->engine->config.n_ctx);
+                       j->length, j->engine->config.n_ctx_most);
     if (!err)
         err = methods_open(&j->methods, j->engine, d);
     if (!err)

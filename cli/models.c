@@ -60,6 +60,16 @@ static int check_activations(const struct execution *how, struct kvf_diag *d)
     return KVF_OK;
 }
 
+/* A name that the file does not have is a guess that the user should see. */
+static void note_pre(const struct engine *e)
+{
+    size_t n = 0;
+    const char *pre = gguf_has(e->gguf, "tokenizer.ggml.pre") ? NULL : tokenizer_pre(e->gguf, &n);
+    if (pre)
+        fprintf(stderr, "note: %s names no pre-tokenizer; its vocabulary is that of --pre %.*s\n",
+                gguf_path(e->gguf), (int)n, pre);
+}
+
 int model_open(const char *model, const struct execution *how, struct engine **ret_engine,
                struct kvf_diag *d)
 {
@@ -69,6 +79,7 @@ int model_open(const char *model, const struct execution *how, struct engine **r
                                  .words = how->activations == ACTIVATIONS_16,
                                  .n_threads = (int)how->threads,
                                  .cpu_flags = cpu_flags_detect(),
+                                 .pre = how->pre,
                                  .adapter = how->lora};
     int err = check_activations(how, d);
     if (!err && how->rope_scale)
@@ -83,6 +94,8 @@ int model_open(const char *model, const struct execution *how, struct engine **r
     if (!err)
         err = engine_open(model ? model : path.data, &opt, ret_engine, d);
     watcher_end(&w);
+    if (!err && !how->pre)
+        note_pre(*ret_engine);
     if (!model && (err == KVF_E_IO || err == KVF_E_NOTFOUND))
         err = kvf_fail(d, KVF_E_IO,
                        "the default model is not at %s; run ./setup.sh or give "

@@ -20,6 +20,7 @@ enum { MOST_LENGTHS = 8, MOST_SHIPPED = 16, MOST_TYPES = 64 };
 
 /* What is found out of a model. */
 struct found {
+    const char *pre; /* that was asked for */
     struct gguf *g;
     struct model_config m;
     uint64_t parameters, file_bytes, packed;
@@ -44,9 +45,9 @@ static void count_tensors(struct found *f)
 /* The length that was asked for; or 1,024 tokens and four times as many up to the context. */
 static int choose_lengths(struct found *f, int asked, struct kvf_diag *d)
 {
-    if (asked > f->m.n_ctx)
+    if (asked > f->m.n_ctx_most)
         return kvf_fail(d, KVF_E_ARG, "--length %d is over the model's context of %d", asked,
-                        f->m.n_ctx);
+                        f->m.n_ctx_most);
     if (asked)
         f->length[f->n_lengths++] = asked;
     for (int n = 1024; !asked && n < f->m.n_ctx && f->n_lengths < MOST_LENGTHS - 1; n *= 4)
@@ -102,7 +103,7 @@ static int find_out(const char *path, int length, struct found *f, struct kvf_di
     if (!err)
         err = model_config_read(f->g, &f->m, d);
     if (!err)
-        err = tokenizer_create(f->g, &t, d);
+        err = tokenizer_create_as(f->g, f->pre, &t, d);
     if (!err)
         err = weights_bytes(f->g, &f->m, PACK_AS_STORED, &f->packed, d);
     if (!err)
@@ -127,10 +128,10 @@ static int64_t buffers_of(const struct found *f, int length)
     return session_buffer_bytes(&f->m, length, 0, 2);
 }
 
-static const char *word_rule(const struct gguf *g, int *ret_len)
+static const char *word_rule(const struct found *f, int *ret_len)
 {
-    size_t n = 0;
-    const char *pre = gguf_str(g, "tokenizer.ggml.pre", &n);
+    size_t n = f->pre ? strlen(f->pre) : 0;
+    const char *pre = f->pre ? f->pre : tokenizer_pre(f->g, &n);
     *ret_len = pre && n < 40 ? (int)n : 0;
     return pre ? pre : "";
 }
@@ -148,7 +149,7 @@ static void print_shape(const struct found *f)
 {
     const struct model_config *m = &f->m;
     int n = 0;
-    const char *pre = word_rule(f->g, &n);
+    const char *pre = word_rule(f, &n);
     printf("model      %s\n", m->name[0] ? shown_name(m->name).text : "without a name");
     printf("family     %s (%s)\n", m->arch, m->family->models);
     printf("shape      %d layers, %d query heads, %d KV heads, %d channels a head, width %d, "
@@ -282,7 +283,7 @@ static void put_shape(struct buf *b, const struct found *f)
 {
     const struct model_config *m = &f->m;
     int n = 0;
-    const char *pre = word_rule(f->g, &n);
+    const char *pre = word_rule(f, &n);
     json_put_member_str(b, "name", m->name);
     json_put_member_str(b, "arch", m->arch);
     json_put_member_num(b, "layers", m->n_layers);
@@ -326,9 +327,9 @@ static int print_json(const struct found *f)
     return err;
 }
 
-int models_of_file(const char *path, int length, bool json, struct kvf_diag *d)
+int models_of_file(const char *path, const char *pre, int length, bool json, struct kvf_diag *d)
 {
-    struct found f = {.g = NULL};
+    struct found f = {.g = NULL, .pre = pre};
     int err = find_out(path, length, &f, d);
     if (!err && json) {
         err = print_json(&f);

@@ -30,6 +30,9 @@ const struct opt execution_options[] = {
      "auto", .words = activation_words},
     {OPT_STR, 0, "rope-scale", offsetof(struct execution, rope_scale), "KIND:F",
      "rotations for texts F times as long: linear, ntk or yarn", .absent = "as in the file"},
+    {OPT_STR, 0, "pre", offsetof(struct execution, pre), "NAME",
+     "pre-tokenizer of a byte-level vocabulary, as 'kvfate models' lists them",
+     .absent = "as in the file"},
     {OPT_STR, 0, "lora", offsetof(struct execution, lora), "FILE",
      "low-rank changes that are added to the weights: an adapter of PEFT or of tune"},
     {OPT_FLAG, 0, "exact", offsetof(struct execution, exact), NULL,
@@ -43,6 +46,9 @@ const struct opt learner_options[] = {
     {OPT_WORD, 0, "device", offsetof(struct execution, device), "D",
      "what computes the derivatives: the processor, a CUDA device, or one where there is one",
      "cpu", .words = device_words},
+    {OPT_STR, 0, "pre", offsetof(struct execution, pre), "NAME",
+     "pre-tokenizer of a byte-level vocabulary, as 'kvfate models' lists them",
+     .absent = "as in the file"},
     {OPT_FLAG, 0, "exact", offsetof(struct execution, exact), NULL,
      "on a device: f32 in the order of the processor's sums, not products of bf16"},
     {.type = OPT_END},
@@ -137,15 +143,17 @@ static int open_prompt(struct runner *r, struct kvf_diag *d)
 
 static int limit_of(const struct runner *r)
 {
-    int limit = r->engine->config.n_ctx;
-    return r->context && r->context < limit ? (int)r->context : limit;
+    const struct model_config *m = &r->engine->config;
+    if (!r->context)
+        return m->n_ctx;
+    return r->context < m->n_ctx_most ? (int)r->context : m->n_ctx_most;
 }
 
 /* What lets more tokens in: a larger -c, or where it is the model that ends, scaled rotations. */
 static const char *way_out(const struct runner *r, int limit)
 {
     const struct model_config *m = &r->engine->config;
-    if (limit < m->n_ctx)
+    if (limit < m->n_ctx_most)
         return " or raise -c";
     if (m->rope_scale.kind)
         return " or raise the factor of --rope-scale";

@@ -12,10 +12,11 @@ struct force;
 enum activations { ACTIVATIONS_AUTO, ACTIVATIONS_16, ACTIVATIONS_8 };
 
 /* How a model is run, whatever it is run for; the options --device, --chunk, --threads, --kv-type,
- * --activations, --rope-scale, --lora, --exact. */
+ * --activations, --rope-scale, --pre, --lora, --exact. */
 struct execution {
     int64_t chunk, threads; /* 0: the command's own choice */
     const char *rope_scale; /* NULL: as in the file */
+    const char *pre;        /* NULL: as in the file */
     const char *lora;       /* NULL: the model as it is */
     int kv_type;            /* word of --kv-type */
     int activations;        /* enum activations */
@@ -24,7 +25,8 @@ struct execution {
 };
 
 extern const struct opt execution_options[]; /* of a struct execution */
-/* Of a struct execution, too, for what computes derivatives: --threads, --device, --exact. */
+/* Of a struct execution, too, for what computes derivatives: --threads, --device, --pre,
+ * --exact. */
 extern const struct opt learner_options[];
 enum kv_type execution_kv_type(const struct execution *x);
 

@@ -11,6 +11,7 @@ enum { TRAIN_CHECK_BUDGETS = 16, TRAIN_CHECK_PROMPT = 512, TRAIN_CHECK_SCORE = 1
 
 struct train_check_options {
     const char *model; /* NULL: the default one */
+    const char *pre;   /* --pre */
     const struct opt_list *data;
     double from; /* share of each file that training uses */
     const char *budgets;

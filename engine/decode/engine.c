@@ -10,6 +10,7 @@
  * model: they are made while those are. */
 struct reading {
     struct engine *e;
+    const char *pre;
     struct kvf_diag diag;
     int err;
 };
@@ -17,7 +18,7 @@ struct reading {
 static void *read_names(void *reading)
 {
     struct reading *r = reading;
-    r->err = tokenizer_create(r->e->gguf, &r->e->tokenizer, &r->diag);
+    r->err = tokenizer_create_as(r->e->gguf, r->pre, &r->e->tokenizer, &r->diag);
     if (!r->err)
         gguf_hash(r->e->gguf, r->e->hash);
     return NULL;
@@ -25,7 +26,7 @@ static void *read_names(void *reading)
 
 static int read_parts(struct engine *e, const struct engine_options *opt, struct kvf_diag *d)
 {
-    struct reading r = {.e = e};
+    struct reading r = {.e = e, .pre = opt->pre};
     pthread_t beside;
     enum pack_how floats = opt->words ? PACK_WORDS : PACK_AS_STORED;
     enum pack_how how = opt->exact ? PACK_EXACT : floats;

@@ -40,6 +40,7 @@ struct engine_options {
     int n_threads;                 /* 0: number of cores */
     unsigned cpu_flags;            /* CPU_* */
     struct rope_scale rope_scale;  /* kind 0: as the file says */
+    const char *pre;               /* of the tokenizer (tokenizer_create_as); NULL: the file's */
     const char *adapter;           /* added to the weights (adapter.h); NULL: none */
     const struct backend *backend; /* NULL: the processor */
     int which;                     /* device of the backend */

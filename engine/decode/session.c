@@ -102,9 +102,9 @@ static int open_parts(struct session *s, const struct session_options *opt)
 int session_prepare(struct engine *e, const struct session_options *opt,
                     struct session **ret_session, struct kvf_diag *d)
 {
-    if (opt->cap < 1 || opt->cap > e->config.n_ctx)
+    if (opt->cap < 1 || opt->cap > e->config.n_ctx_most)
         return kvf_fail(d, KVF_E_LIMIT, "%d tokens do not fit into the model's context of %d",
-                        opt->cap, e->config.n_ctx);
+                        opt->cap, e->config.n_ctx_most);
     if (opt->params && opt->params->positions == POSITIONS_CACHE
         && recorder_wants(opt->recorder) & PROBE_SHADOW_ENTRIES)
         return kvf_fail(d, KVF_E_ARG,

@@ -91,6 +91,7 @@ static int map_file(struct job *j, struct kvf_diag *d)
 /* alpha of adapter_config.json, and what else it says of the changes. */
 static int take_config(struct job *j, const char *text, size_t n, struct kvf_diag *d)
 {
+    static const char *const others[] = {"alpha_pattern", "layer_replication"};
     struct json *root;
     int err = json_parse(text, n, &root, d);
     if (err)
@@ -99,6 +100,12 @@ static int take_config(struct job *j, const char *text, size_t n, struct kvf_dia
     j->by_root = json_bool(json_get(root, "use_rslora"), false);
     if (json_bool(json_get(root, "use_dora"), false))
         err = kvf_fail(d, KVF_E_FORMAT, "use_dora: only low-rank changes (LoRA) are added");
+    for (int i = 0; !err && i < 2; i++)
+        if (json_len(json_get(root, others[i])) > 0)
+            err = kvf_fail(d, KVF_E_FORMAT,
+                           "%s: changes with several weights, or of copied layers, are not "
+                           "supported",
+                           others[i]);
     json_free(root);
     return err;
 }
@@ -251,13 +258,13 @@ static const struct tensor *find_tensor(const struct safetensors *f, const char 
     return NULL;
 }
 
-/* "...lora_A..." -> "...lora_B..." */
-static const struct tensor *partner_of(const struct job *j, const struct tensor *a)
+/* "...lora_A..." -> "...lora_B...", and back */
+static const struct tensor *partner_of(const struct job *j, const struct tensor *x)
 {
     char name[TENSOR_NAME];
-    snprintf(name, sizeof name, "%s", a->name);
-    char *at = strstr(name, ".lora_A.");
-    at[strlen(".lora_")] = 'B';
+    snprintf(name, sizeof name, "%s", x->name);
+    char *a = strstr(name, ".lora_A."), *at = a ? a : strstr(name, ".lora_B.");
+    at[strlen(".lora_")] = a ? 'B' : 'A';
     return find_tensor(&j->file, name);
 }
 
@@ -294,10 +301,10 @@ static int apply_all(struct job *j, struct kvf_diag *d)
         const struct tensor *t = &j->file.tensor[i];
         if (strstr(t->name, ".lora_A."))
             err = apply_pair(j, t, d);
-        else if (!strstr(t->name, ".lora_B."))
+        else if (!strstr(t->name, ".lora_B.") || !partner_of(j, t))
             err = kvf_fail(d, KVF_E_FORMAT,
-                           "%s: %s is no low-rank change (lora_A, lora_B), and others are not "
-                           "added",
+                           "%s: %s is no low-rank change (lora_A, lora_B), and others are "
+                           "not added",
                            j->path, t->name);
     }
     if (!err && j->made->n == 0)

@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "engine/model/config.h"
+#include "engine/model/keys.h"
 #include "engine/model/layers.h"
 #include "engine/model/rope.h"
+#include "engine/model/tensors.h"
 
 static void copy(char *out, size_t cap, const char *s, size_t len)
 {
@@ -135,7 +137,7 @@ static int read_scales(const struct gguf *g, struct model_config *m, struct kvf_
     float per = (float)(by_width ? m->d_model / m->n_heads : m->head_dim);
     m->attn_scale = number(g, m, "attention.scale", 1.0f / sqrtf(per));
     m->attn_cap = f->attn_cap > 0 ? number(g, m, "attn_logit_softcapping", f->attn_cap) : 0;
-    m->logit_cap = f->logit_cap > 0 ? number(g, m, "final_logit_softcapping", f->logit_cap) : 0;
+    m->logit_cap = f->logit_caps ? number(g, m, "final_logit_softcapping", f->logit_cap) : 0;
     m->embedding_scale = f->embedding_by_width ? sqrtf((float)m->d_model) : 1;
     m->residual_scale = m->logit_scale = 1;
     if (f->multipliers) {
@@ -160,6 +162,8 @@ int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf
     const char *name = gguf_str(g, "general.name", &len);
     copy(m.name, sizeof m.name, name, name ? len : 0);
     int err = read_arch(g, &m, d);
+    if (!err)
+        err = keys_check(g, m.arch, d);
     if (err)
         return err;
     m.halves = gguf_bool(g, key_of(&m, "rope.halves").text, m.family->halves);
@@ -167,7 +171,7 @@ int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf
     if (err)
         return err;
     m.rope_base = gguf_real(g, key_of(&m, "rope.freq_base").text, 10000.0);
-    m.norm_eps = (float)gguf_real(g, key_of(&m, "attention.layer_norm_rms_epsilon").text, 1e-5);
+    m.norm_eps = number(g, &m, "attention.layer_norm_rms_epsilon", 0);
     if (!(m.rope_base > 1.0 && isfinite(m.rope_base)) || !(m.norm_eps > 0 && m.norm_eps < 1))
         return kvf_fail(d, KVF_E_FORMAT, "%s: rotary base %g or norm epsilon %g is out of range",
                         gguf_path(g), m.rope_base, (double)m.norm_eps);
@@ -180,7 +184,12 @@ int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf
     err = read_scales(g, &m, d);
     if (err)
         return err;
+    m.n_ctx_most = m.n_ctx;
     err = rope_read(g, &m, d);
+    if (!err)
+        err = keys_check_values(g, &m, d);
+    if (!err)
+        err = tensors_check(g, &m, d);
     if (err)
         return err;
     *ret = m;

@@ -42,6 +42,7 @@ struct family {
         WINDOWS_LISTED, /* where attention.sliding_window_pattern lists the layers */
         WINDOWS_READ
     } windows;        /* attention.sliding_window */
+    bool logit_caps;  /* final_logit_softcapping */
     bool multipliers; /* of the embedding, of what branches add, of the logits */
 };
 

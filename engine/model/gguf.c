@@ -141,9 +141,12 @@ static int place_tensors(struct gguf *g, const struct cursor *c, const uint64_t 
                          struct kvf_diag *d)
 {
     int64_t align = gguf_int(g, "general.alignment", 32);
+    if (!gguf_holds(g, "general.alignment", GGUF_WHOLE))
+        align = 0;
     if (align < 1 || align > MAX_ALIGN || (align & (align - 1)))
-        return kvf_fail(d, KVF_E_FORMAT, "%s: alignment %lld is not a power of two up to %d",
-                        g->path, (long long)align, MAX_ALIGN);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: general.alignment (%lld) is not a power of two up to %d", g->path,
+                        (long long)align, MAX_ALIGN);
     uint64_t base = ((uint64_t)(c->p - g->map) + (uint64_t)align - 1) & ~((uint64_t)align - 1);
     for (size_t i = 0; i < g->n_tensors; i++) {
         struct gguf_tensor *t = &g->tensor[i];
@@ -341,6 +344,11 @@ static int join_tensors(struct gguf *g, struct kvf_diag *d)
 static int open_parts(struct gguf *g, struct kvf_diag *d)
 {
     int64_t n = gguf_int(g, "split.count", 1), no = gguf_int(g, "split.no", 0);
+    static const char *const keys[] = {"split.count", "split.no", "split.tensors.count"};
+    for (int i = 0; i < 3; i++)
+        if (!gguf_holds(g, keys[i], GGUF_WHOLE))
+            return kvf_fail(d, KVF_E_FORMAT, "%s: %s is no integer; fetch the file again", g->path,
+                            keys[i]);
     if (n < 0 || n > MAX_PARTS)
         return kvf_fail(d, KVF_E_FORMAT, "%s: split.count is %lld, expected 1 to %d", g->path,
                         (long long)n, MAX_PARTS);

@@ -47,6 +47,26 @@ int gguf_from_view(const char *path, const struct gguf_view *view, struct gguf *
 
 const char *gguf_path(const struct gguf *g);
 
+/* Kinds of values, whatever type of GGUF holds them. */
+enum gguf_kind {
+    GGUF_WHOLE = 1 << 0, /* an integer, or a float with an integral value */
+    GGUF_REAL = 1 << 1,  /* an integer or a float */
+    GGUF_FLAG = 1 << 2,  /* a bool, or an integer that is 0 or 1 */
+    GGUF_TEXT = 1 << 3,
+    GGUF_WHOLES = 1 << 4, /* arrays: of integers or bools, */
+    GGUF_REALS = 1 << 5,  /* of F32, */
+    GGUF_TEXTS = 1 << 6,  /* of texts, */
+    GGUF_BYTES = 1 << 7   /* of integers of one byte */
+};
+bool gguf_has(const struct gguf *g, const char *key);
+/* Returns whether a key is missing or has a value of one of the kinds, which a getter reads. */
+bool gguf_holds(const struct gguf *g, const char *key, unsigned kinds);
+/* Pairs of the file in their order: the i-th key (NULL behind the last), whether its value has one
+ * of the kinds, and whether an earlier pair has the same key. */
+const char *gguf_key_at(const struct gguf *g, size_t i);
+bool gguf_holds_at(const struct gguf *g, size_t i, unsigned kinds);
+bool gguf_repeats(const struct gguf *g, size_t i);
+
 /* Scalars by key; `otherwise` when the key is missing or of another kind. */
 int64_t gguf_int(const struct gguf *g, const char *key, int64_t otherwise);
 double gguf_real(const struct gguf *g, const char *key, double otherwise);

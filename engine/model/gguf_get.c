@@ -1,4 +1,5 @@
 /* gguf_get.c - what an opened GGUF file holds. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,31 +72,67 @@ static bool int_at(unsigned type, const unsigned char *p, int64_t *ret)
     }
 }
 
+/* Reads a scalar of any type of numbers.  Returns false for other types. */
+static bool real_of(const struct pair *p, double *ret)
+{
+    float single;
+    int64_t whole;
+    if (p->type == GT_F32) {
+        memcpy(&single, p->value, sizeof single);
+        *ret = (double)single;
+    } else if (p->type == GT_F64) {
+        memcpy(ret, p->value, sizeof *ret);
+    } else if (int_at(p->type, p->value, &whole)) {
+        *ret = (double)whole;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* Reads a scalar integer, or a float with an integral value of less than 2^53. */
+static bool whole_of(const struct pair *p, int64_t *ret)
+{
+    double v;
+    if (int_at(p->type, p->value, ret))
+        return true;
+    if (!real_of(p, &v) || !(fabs(v) < 0x1p53) || v != floor(v))
+        return false;
+    *ret = (int64_t)v;
+    return true;
+}
+
+/* Reads a bool, or an integer that is 0 or 1. */
+static bool flag_of(const struct pair *p, bool *ret)
+{
+    int64_t v = 2;
+    if (p->type == GT_BOOL)
+        v = *p->value != 0;
+    else if (!int_at(p->type, p->value, &v))
+        return false;
+    *ret = v != 0;
+    return v == 0 || v == 1;
+}
+
 int64_t gguf_int(const struct gguf *g, const char *key, int64_t otherwise)
 {
     const struct pair *p = find(g, key);
     int64_t v;
-    return p && int_at(p->type, p->value, &v) ? v : otherwise;
+    return p && whole_of(p, &v) ? v : otherwise;
 }
 
 double gguf_real(const struct gguf *g, const char *key, double otherwise)
 {
     const struct pair *p = find(g, key);
-    float single;
-    double v = otherwise;
-    if (p && p->type == GT_F32) {
-        memcpy(&single, p->value, sizeof single);
-        v = (double)single;
-    } else if (p && p->type == GT_F64) {
-        memcpy(&v, p->value, sizeof v);
-    }
-    return v;
+    double v;
+    return p && real_of(p, &v) ? v : otherwise;
 }
 
 bool gguf_bool(const struct gguf *g, const char *key, bool otherwise)
 {
     const struct pair *p = find(g, key);
-    return p && p->type == GT_BOOL ? *p->value != 0 : otherwise;
+    bool v;
+    return p && flag_of(p, &v) ? v : otherwise;
 }
 
 const char *gguf_str(const struct gguf *g, const char *key, size_t *ret_len)
@@ -174,6 +211,53 @@ const void *gguf_array_bytes(const struct gguf *g, const char *key, size_t *ret_
         return NULL;
     *ret_n = p->n;
     return p->value;
+}
+
+static bool is_list(const struct pair *p, unsigned kinds)
+{
+    bool text = p->element == GT_STRING, real = p->element == GT_F32;
+    bool whole = gguf_scalar_size(p->element) && !real && p->element != GT_F64;
+    bool bytes = p->element == GT_U8 || p->element == GT_I8;
+    return (bytes && kinds & GGUF_BYTES) || (text && kinds & GGUF_TEXTS)
+           || (real && kinds & GGUF_REALS) || (whole && kinds & GGUF_WHOLES);
+}
+
+static bool holds(const struct pair *p, unsigned kinds)
+{
+    int64_t whole;
+    double real;
+    bool flag;
+    if (p->type == GT_ARRAY)
+        return is_list(p, kinds);
+    return (kinds & GGUF_TEXT && p->type == GT_STRING)
+           || (kinds & GGUF_WHOLE && whole_of(p, &whole))
+           || (kinds & GGUF_REAL && real_of(p, &real)) || (kinds & GGUF_FLAG && flag_of(p, &flag));
+}
+
+bool gguf_has(const struct gguf *g, const char *key)
+{
+    return find(g, key) != NULL;
+}
+
+bool gguf_holds(const struct gguf *g, const char *key, unsigned kinds)
+{
+    const struct pair *p = find(g, key);
+    return !p || holds(p, kinds);
+}
+
+bool gguf_holds_at(const struct gguf *g, size_t i, unsigned kinds)
+{
+    return holds(&g->pair[i], kinds);
+}
+
+const char *gguf_key_at(const struct gguf *g, size_t i)
+{
+    return i < g->n_pairs ? g->pair[i].key : NULL;
+}
+
+bool gguf_repeats(const struct gguf *g, size_t i)
+{
+    return find(g, g->pair[i].key) != &g->pair[i];
 }
 
 const struct gguf_tensor *gguf_find(const struct gguf *g, const char *name)

@@ -53,7 +53,7 @@ static const struct row {
     {"vocab_size", "vocab_size", WHOLE, true, HF_ALL},
     {"rms_norm_eps", "attention.layer_norm_rms_epsilon", REAL, true, HF_ALL},
     {"attn_logit_softcapping", "attn_logit_softcapping", CAP, false, HF_GEMMA2},
-    {"final_logit_softcapping", "final_logit_softcapping", CAP, false, HF_GEMMA2},
+    {"final_logit_softcapping", "final_logit_softcapping", CAP, false, HF_GEMMAS},
     {"attention_multiplier", "attention.scale", REAL, true, HF_GRANITE},
     {"embedding_multiplier", "embedding_scale", REAL, true, HF_GRANITE},
     {"residual_multiplier", "residual_scale", REAL, true, HF_GRANITE},
@@ -166,6 +166,15 @@ static int check_nevers(const struct reader *r)
             return kvf_fail(r->d, KVF_E_FORMAT,
                             "%s: %s is true, but %s are not supported for model_type '%s'", r->path,
                             nevers[i].key, nevers[i].why, r->out->family->model_type);
+    if (!json_bool(json_get(r->config, "is_causal"), true))
+        return kvf_fail(r->d, KVF_E_FORMAT,
+                        "%s: is_causal is false, but tokens that see later ones are not supported",
+                        r->path);
+    if (r->out->family->bit == HF_GEMMA3 && member(r->config, "attn_logit_softcapping"))
+        return kvf_fail(r->d, KVF_E_FORMAT,
+                        "%s: attn_logit_softcapping is not null, but capped attention scores are "
+                        "not supported for model_type '%s'",
+                        r->path, r->out->family->model_type);
     if (member(r->config, "quantization_config"))
         return kvf_fail(r->d, KVF_E_FORMAT,
                         "%s: the weights are quantised (quantization_config); give the folder of "
@@ -472,6 +481,17 @@ static int yarn(const struct reader *r, const struct json *rope)
     return KVF_OK;
 }
 
+/* Returns the context before linear scaling if config.json tells it, or 0: max_position_embeddings
+ * alone may be the length before the scaling or behind it. */
+static int64_t unscaled_length(const struct reader *r, const struct json *rope, double factor)
+{
+    int64_t before = json_int(json_get(rope, "original_max_position_embeddings"), 0);
+    double scaled = json_num(json_get(r->config, "max_sequence_length"), 0);
+    if (before < 1 && scaled == factor * r->n_ctx)
+        before = r->n_ctx;
+    return before > 0 && before <= INT32_MAX ? before : 0;
+}
+
 static int put_scaling(const struct reader *r, const struct json *rope, double base, int dim)
 {
     const char *type = json_str(json_get(rope, "rope_type"), NULL);
@@ -492,6 +512,9 @@ static int put_scaling(const struct reader *r, const struct json *rope, double b
     double factor = need(rope, "factor");
     if (isnan(factor))
         return refuse_rope(r, "factor");
+    int64_t before = unscaled_length(r, rope, factor);
+    if (before > 0)
+        gguf_put_int(r->put, key_of(r, "rope.scaling.original_context_length").text, before);
     gguf_put_str(r->put, key_of(r, "rope.scaling.type").text, type, strlen(type));
     gguf_put_real(r->put, key_of(r, "rope.scaling.factor").text, factor);
     return KVF_OK;
@@ -502,7 +525,14 @@ static int put_rope(const struct reader *r)
     const struct json *rope = rope_of(r), *set = member(r->config, "rope_parameters");
     const struct json *theta = member(rope, "rope_theta");
     theta = theta ? theta : member(r->config, "rope_theta");
-    const struct json *local = member(json_get(set, "sliding_attention"), "rope_theta");
+    const struct json *near_set = json_get(set, "sliding_attention");
+    const struct json *local = member(near_set, "rope_theta");
+    const char *near_type = json_str(json_get(near_set, "rope_type"), "default");
+    if (strcmp(near_type, "default") != 0)
+        return kvf_fail(r->d, KVF_E_FORMAT,
+                        "%s: rotary positions of type '%.40s' in layers with a window are not "
+                        "supported; default is",
+                        r->path, near_type);
     local = local ? local : member(r->config, "rope_local_base_freq");
     double base = json_num(theta, theta ? NAN : 10000.0);
     double near = json_num(local, local ? NAN : base);

@@ -185,13 +185,33 @@ static int32_t template_bos(struct hf_tokens *x, uint32_t root)
     return id;
 }
 
-/* Number i of what a key holds, one id or a list of them; -1: there is none. */
-static int32_t listed(const struct hf_tokens *x, const struct json *config, const char *key, int i)
+/* A token's id in JSON; -1: it is none of the vocabulary. */
+static int32_t id_of(const struct hf_tokens *x, const struct json *v)
+{
+    int64_t id = json_int(v, -1);
+    return id >= 0 && id < x->n ? (int32_t)id : -1;
+}
+
+/* The first id of a key's value, which is one id or a list of them; -1: there is none. */
+static int32_t first_id(const struct hf_tokens *x, const struct json *config, const char *key)
 {
     const struct json *v = json_get(config, key);
-    const struct json *one = i == 0 ? v : NULL;
-    int64_t id = json_int(json_is_array(v) ? json_at(v, i) : one, -1);
-    return id >= 0 && id < x->n ? (int32_t)id : -1;
+    return id_of(x, json_is_array(v) ? json_first(v) : v);
+}
+
+/* Every id that ends a generation.  config.json tells them if generation_config.json does not. */
+static void put_ends(const struct hf_tokens *x, const struct hf_texts *texts, struct gguf_put *put)
+{
+    static const char from[] = "eos_token_id", to[] = "tokenizer.ggml.eos_token_ids";
+    const struct json *v = json_get(texts->generation, from);
+    if (!v || json_is_null(v))
+        v = json_get(texts->config, from);
+    bool list = json_is_array(v);
+    gguf_put_ints(put, to, list ? (uint64_t)json_len(v) : 1);
+    if (!list)
+        buf_le32(&put->pairs, (uint32_t)id_of(x, v));
+    for (v = list ? json_first(v) : NULL; v; v = json_next(v))
+        buf_le32(&put->pairs, (uint32_t)id_of(x, v));
 }
 
 /* The marks of the start and the end, as the tokenizer's own file has them: -1 where it does not.
@@ -200,21 +220,19 @@ static void put_marks(const struct hf_tokens *x, int32_t bos, int32_t own_eos,
                       const struct hf_texts *texts, struct gguf_put *put)
 {
     const struct json *own = texts->tokenizer_config;
-    int32_t eos = named(x, own, "eos_token"), eot = -1;
+    int32_t eos = named(x, own, "eos_token");
     bool adds = json_bool(json_get(own, "add_bos_token"), bos >= 0);
     if (bos < 0)
         bos = named(x, own, "bos_token");
     if (bos < 0)
-        bos = listed(x, texts->config, "bos_token_id", 0);
+        bos = first_id(x, texts->config, "bos_token_id");
     if (eos < 0)
-        eos = listed(x, texts->config, "eos_token_id", 0);
+        eos = first_id(x, texts->config, "eos_token_id");
     if (eos < 0)
         eos = own_eos;
-    for (int i = 0; i < 8 && (eot < 0 || eot == eos); i++)
-        eot = listed(x, texts->generation, "eos_token_id", i);
     gguf_put_int(put, "tokenizer.ggml.bos_token_id", bos);
     gguf_put_int(put, "tokenizer.ggml.eos_token_id", eos);
-    gguf_put_int(put, "tokenizer.ggml.eot_token_id", eot);
+    put_ends(x, texts, put);
     gguf_put_bool(put, "tokenizer.ggml.add_bos_token", adds && bos >= 0);
 }
 
@@ -277,28 +295,6 @@ static int read_tape(struct hf_tokens *x, const struct hf_texts *texts, struct g
 
 /* ---- tokenizer.model */
 
-/* What tokenizer_config.json says of an id: a mark, or a token behind the pieces. */
-static int add_token(struct hf_tokens *x, const struct json *v)
-{
-    const char *s = json_str(json_get(v, "content"), NULL), *key = json_key(v);
-    char *end = NULL;
-    long id = strtol(key, &end, 10);
-    if (end == key || *end || id < 0 || id >= x->most || !s || !*s)
-        return kvf_fail(x->d, KVF_E_FORMAT,
-                        "%s: added_tokens_decoder of the tokenizer_config.json beside it has no "
-                        "token with an id from 0 to %d in '%.40s'",
-                        x->path, x->most - 1, key);
-    uint8_t type = json_bool(json_get(v, "special"), false) ? TOKEN_CONTROL : TOKEN_USER;
-    uint8_t before = x->token[id].type;
-    bool keeps = before == TOKEN_UNKNOWN || before == TOKEN_BYTE;
-    int err = hf_token_put(x, id, s, strlen(s), keeps ? before : type);
-    if (!err && json_bool(json_get(v, "lstrip"), false))
-        x->token[id].strip |= HF_STRIPS_LEFT;
-    if (!err && json_bool(json_get(v, "rstrip"), false))
-        x->token[id].strip |= HF_STRIPS_RIGHT;
-    return err;
-}
-
 static int32_t within(const struct hf_tokens *x, int64_t id)
 {
     return id >= 0 && id < x->n ? (int32_t)id : -1;
@@ -306,15 +302,13 @@ static int32_t within(const struct hf_tokens *x, int64_t id)
 
 static int read_spm(struct hf_tokens *x, const struct hf_texts *texts, struct gguf_put *put)
 {
-    const struct json *own = texts->tokenizer_config,
-                      *added = json_get(own, "added_tokens_decoder");
+    const struct json *own = texts->tokenizer_config;
     struct hf_spm m;
     int err = hf_tokens_open(x);
     if (!err)
         err = hf_spm_read(x, texts->spm, texts->n_spm, &m);
-    for (const struct json *v = json_is_object(added) ? json_first(added) : NULL; !err && v;
-         v = json_next(v))
-        err = add_token(x, v);
+    if (!err)
+        err = hf_tokens_decoder(x);
     if (!err)
         err = hf_tokens_index(x);
     if (err)
@@ -352,6 +346,7 @@ int hf_tokenizer_read(const struct hf_texts *texts, struct gguf_put *put, struct
     int64_t most = json_int(json_get(texts->config, "vocab_size"), 0);
     buf_printf(&path, "%s/tokenizer.%s", texts->path, texts->tokenizer ? "json" : "model");
     struct hf_tokens x = {.path = path.data ? path.data : "", .d = d};
+    x.decoder = json_get(texts->tokenizer_config, "added_tokens_decoder");
     x.most = (int32_t)(most < MOST_TOKENS ? most : MOST_TOKENS);
     int err = path.err;
     if (!err)

@@ -19,9 +19,10 @@ struct hf_token {
 enum hf_model { HF_BYTE_LEVEL, HF_PIECES, HF_UNIGRAM };
 
 struct hf_tokens {
-    const char *path; /* of the file, for sentences */
-    const struct json_tape *tape;
-    struct buf scratch; /* texts with escapes */
+    const char *path;             /* of the file, for sentences */
+    const struct json_tape *tape; /* NULL: of a tokenizer.model */
+    const struct json *decoder;   /* added_tokens_decoder of tokenizer_config.json, or NULL */
+    struct buf scratch;           /* texts with escapes */
     enum hf_model model;
     bool scored;      /* tokens have scores */
     bool whole_words; /* ignore_merges */
@@ -56,6 +57,8 @@ int hf_tokens_open(struct hf_tokens *x);
 int hf_tokens_read(struct hf_tokens *x, uint32_t root);
 /* Gives an id to a text; it may have it already.  KVF_OK, KVF_E_FORMAT, KVF_E_NOMEM. */
 int hf_token_put(struct hf_tokens *x, int64_t id, const char *s, size_t n, uint8_t type);
+/* The tokens of x->decoder. */
+int hf_tokens_decoder(struct hf_tokens *x);
 /* The names of all tokens, once all are there; each text has one id. */
 int hf_tokens_index(struct hf_tokens *x);
 void hf_tokens_finish(struct hf_tokens *x);

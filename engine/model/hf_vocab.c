@@ -1,6 +1,7 @@
 /* hf_vocab.c - the tokens of a folder: those of its tokenizer's model and those that were added. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -114,6 +115,12 @@ static int read_vocab(struct hf_tokens *x, uint32_t model)
                     x->path);
 }
 
+/* With U+2581 an added token is no text that anyone writes, but one that merges make. */
+static bool is_made(const struct hf_tokens *x, const char *s, size_t n)
+{
+    return x->tape && x->model != HF_BYTE_LEVEL && memmem(s, n, "\xe2\x96\x81", 3);
+}
+
 static int read_added(struct hf_tokens *x, uint32_t list)
 {
     for (uint32_t v = json_tape_first(x->tape, list); v; v = json_tape_next(x->tape, v)) {
@@ -123,9 +130,7 @@ static int read_added(struct hf_tokens *x, uint32_t list)
         bool special = json_tape_bool(x->tape, get(x, v, "special"), false);
         if (s && n == 0)
             return damaged(x, "an added token is empty");
-        /* With U+2581 it is no text that anyone writes, but one that merges make. */
-        bool made = x->model != HF_BYTE_LEVEL && s && memmem(s, n, "\xe2\x96\x81", 3);
-        uint8_t type = made ? TOKEN_NORMAL : TOKEN_USER;
+        uint8_t type = s && is_made(x, s, n) ? TOKEN_NORMAL : TOKEN_USER;
         type = special ? TOKEN_CONTROL : type;
         int err = hf_token_put(x, id, s, n, type);
         if (err)
@@ -142,6 +147,42 @@ static int read_added(struct hf_tokens *x, uint32_t list)
             t->strip |= HF_STRIPS_RIGHT;
     }
     return KVF_OK;
+}
+
+/* A token of tokenizer_config.json: a mark, or a token behind those of the vocabulary.  What it
+ * says of a token goes before what tokenizer.json says, as in transformers. */
+static int read_decoded(struct hf_tokens *x, const struct json *v)
+{
+    const char *s = json_str(json_get(v, "content"), NULL), *key = json_key(v);
+    char *end = NULL;
+    long id = strtol(key, &end, 10);
+    if (end == key || *end || id < 0 || id >= x->most || !s || !*s)
+        return kvf_fail(x->d, KVF_E_FORMAT,
+                        "%s: added_tokens_decoder of the tokenizer_config.json beside it has no "
+                        "token with an id from 0 to %d in '%.40s'",
+                        x->path, x->most - 1, key);
+    uint8_t type = is_made(x, s, strlen(s)) ? TOKEN_NORMAL : TOKEN_USER;
+    type = json_bool(json_get(v, "special"), false) ? TOKEN_CONTROL : type;
+    uint8_t before = x->token[id].type;
+    bool keeps = before == TOKEN_UNKNOWN || before == TOKEN_BYTE;
+    int err = hf_token_put(x, id, s, strlen(s), keeps ? before : type);
+    if (err)
+        return err;
+    x->token[id].strip = 0;
+    if (json_bool(json_get(v, "lstrip"), false))
+        x->token[id].strip |= HF_STRIPS_LEFT;
+    if (json_bool(json_get(v, "rstrip"), false))
+        x->token[id].strip |= HF_STRIPS_RIGHT;
+    return KVF_OK;
+}
+
+int hf_tokens_decoder(struct hf_tokens *x)
+{
+    const struct json *v = json_is_object(x->decoder) ? json_first(x->decoder) : NULL;
+    int err = KVF_OK;
+    for (; !err && v; v = json_next(v))
+        err = read_decoded(x, v);
+    return err;
 }
 
 int hf_tokens_index(struct hf_tokens *x)
@@ -175,6 +216,8 @@ int hf_tokens_read(struct hf_tokens *x, uint32_t root)
         err = read_vocab(x, model);
     if (!err)
         err = read_added(x, added);
+    if (!err)
+        err = hf_tokens_decoder(x);
     if (err)
         return err;
     if (x->n == 0)

@@ -45,9 +45,17 @@ static double real_of(const struct gguf *g, const struct model_config *m, const 
     return gguf_real(g, key, otherwise);
 }
 
+static bool has(const struct gguf *g, const struct model_config *m, const char *name)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.rope.%s", m->arch, name);
+    return gguf_has(g, key);
+}
+
 enum scaling { SCALING_NONE, SCALING_LINEAR, SCALING_YARN, SCALING_OTHER };
 
-/* What the file calls its scaling. */
+/* Returns the file's kind of scaling, and its name in `word`.  A factor without a kind is that of
+ * linear scaling. */
 static enum scaling kind_of(const struct gguf *g, const struct model_config *m, char word[32])
 {
     static const char *const words[] = {"none", "linear", "yarn"};
@@ -56,12 +64,21 @@ static enum scaling kind_of(const struct gguf *g, const struct model_config *m, 
     snprintf(key, sizeof key, "%s.rope.scaling.type", m->arch);
     const char *type = gguf_str(g, key, &len);
     if (!type)
-        return SCALING_NONE;
+        return has(g, m, "scaling.factor") || has(g, m, "scale_linear") ? SCALING_LINEAR
+                                                                        : SCALING_NONE;
     snprintf(word, 32, "%.*s", (int)(len < 31 ? len : 31), type);
     for (int i = 0; i < 3; i++)
         if (strcmp(word, words[i]) == 0)
             return (enum scaling)i;
     return SCALING_OTHER;
+}
+
+/* Returns the factor of a scaling, which old files have as rope.scale_linear: NaN if the two keys
+ * disagree, 0 if the file has neither. */
+static double factor_of(const struct gguf *g, const struct model_config *m)
+{
+    double old = real_of(g, m, "scale_linear", 0), factor = real_of(g, m, "scaling.factor", old);
+    return has(g, m, "scale_linear") && old != factor ? NAN : factor;
 }
 
 /* One factor for all angles, that of linear scaling.  Of the other kinds of scaling, those that
@@ -70,17 +87,22 @@ static int linear_factor(const struct gguf *g, const struct model_config *m, enu
                          const char *word, bool spelt, double *ret_factor, struct kvf_diag *d)
 {
     bool scaled = kind == SCALING_LINEAR || kind == SCALING_YARN;
-    double factor = scaled ? real_of(g, m, "scaling.factor", 0) : 1;
+    bool factors = has(g, m, "scaling.factor") || has(g, m, "scale_linear");
+    double factor = scaled ? factor_of(g, m) : 1;
     if (kind == SCALING_OTHER && !spelt)
         return kvf_fail(d, KVF_E_FORMAT,
                         "%s: rotary positions scaled by '%s' are not supported; plain, linear, "
                         "yarn and per-channel scaling are",
                         gguf_path(g), word);
+    if (kind == SCALING_OTHER && factors && factor_of(g, m) != 1)
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: %s.rope.scaling.factor is not supported with scaling by '%s'",
+                        gguf_path(g), m->arch, word);
     if (!(factor > 0 && isfinite(factor)))
-        return kvf_fail(
-            d, KVF_E_FORMAT,
-            "%s: %s.rope.scaling.factor, of scaled rotary positions, is missing or out of range",
-            gguf_path(g), m->arch);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: %s.rope.scaling.factor, of scaled rotary positions, is missing, out "
+                        "of range, or not that of rope.scale_linear",
+                        gguf_path(g), m->arch);
     *ret_factor = kind == SCALING_LINEAR ? factor : 1;
     return KVF_OK;
 }
@@ -127,7 +149,7 @@ static int read_local(const struct gguf *g, struct model_config *m, struct kvf_d
 static int read_yarn(const struct gguf *g, struct model_config *m, struct kvf_diag *d)
 {
     struct rope_yarn y = {.original = (double)original(g, m),
-                          .factor = real_of(g, m, "scaling.factor", 0),
+                          .factor = factor_of(g, m),
                           .fast = real_of(g, m, "scaling.yarn_beta_fast", 32),
                           .slow = real_of(g, m, "scaling.yarn_beta_slow", 1)};
     char key[96];
@@ -145,8 +167,21 @@ static int read_yarn(const struct gguf *g, struct model_config *m, struct kvf_di
     rope_yarn(m, &y);
     m->turn_gain[ROPE_PLAIN] = m->turn_gain[ROPE_LONG] *= (float)gain;
     if (y.original * y.factor > m->n_ctx && y.original * y.factor <= 1 << 24)
-        m->n_ctx_plain = m->n_ctx = (int)(y.original * y.factor);
+        m->n_ctx_plain = m->n_ctx = m->n_ctx_most = (int)(y.original * y.factor);
     return KVF_OK;
+}
+
+/* With linear scaling, a context length may be the length before it or behind it.  The context is
+ * raised if the file tells the length before; otherwise, a longer one may be asked for. */
+static void widen(const struct gguf *g, struct model_config *m, double factor)
+{
+    bool told = has(g, m, "scaling.original_context_length");
+    double most = factor * (told ? (double)original(g, m) : m->n_ctx);
+    if (!(most > m->n_ctx && most <= 1 << 24))
+        return;
+    m->n_ctx_most = (int)most;
+    if (told)
+        m->n_ctx = m->n_ctx_plain = (int)most;
 }
 
 int rope_read(const struct gguf *g, struct model_config *m, struct kvf_diag *d)
@@ -177,8 +212,11 @@ int rope_read(const struct gguf *g, struct model_config *m, struct kvf_diag *d)
         return err;
     fill(m, m->rope_base, two > 0 ? plain : NULL, all, m->theta[ROPE_PLAIN]);
     fill(m, m->rope_base, !one && two > 0 ? wide : NULL, all, m->theta[ROPE_LONG]);
-    m->turns_scaled = two > 0 || all != 1 || kind == SCALING_YARN;
-    if (kind == SCALING_YARN)
+    m->yarn = kind == SCALING_YARN;
+    m->turns_scaled = two > 0 || all != 1 || m->yarn;
+    if (m->yarn)
         err = read_yarn(g, m, d);
+    else if (all > 1)
+        widen(g, m, all);
     return err ? err : read_local(g, m, d);
 }

@@ -6,7 +6,9 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "engine/model/bpe.h"
+#include "engine/model/keys.h"
 #include "engine/model/nfc.h"
+#include "engine/model/pre_known.h"
 #include "engine/model/pretok.h"
 #include "engine/model/spm.h"
 
@@ -25,32 +27,64 @@ struct tokenizer {
     struct spm spm;
     const struct vocab *vocab; /* of one of the two */
     struct prefixes marks;     /* control and user-defined tokens */
-    int32_t bos, eos, eot;
+    int32_t bos, eos;
+    int32_t *end; /* [n_ends] what ends a generation, eos among them */
+    int n_ends;
     bool adds_bos;
     bool nfc;       /* texts are put into Unicode's normal form C first */
     uint8_t *strip; /* [vocab.n] enum strip; NULL: no mark takes blanks with it */
     char hash[33];
 };
 
+enum { KIND_BYTES, KIND_PIECES, KIND_UNIGRAM, KINDS };
+
+static const struct tokenizer_kind kinds[KINDS] = {
+    [KIND_BYTES] = {"gpt2", "byte-level BPE"},
+    [KIND_PIECES] = {"llama", "SentencePiece, BPE"},
+    [KIND_UNIGRAM] = {"t5", "SentencePiece, unigram"},
+};
+
+/* The kind that the file names; KINDS: none of them. */
+static int find_kind(const struct gguf *g)
+{
+    size_t len = 0;
+    const char *model = gguf_str(g, "tokenizer.ggml.model", &len);
+    int k = model ? 0 : KINDS;
+    while (k < KINDS && (strlen(kinds[k].key) != len || memcmp(kinds[k].key, model, len) != 0))
+        k++;
+    return k;
+}
+
 static int refuse_pretok(const struct gguf *g, const char *pre, size_t len, struct kvf_diag *d)
 {
     return kvf_fail(d, KVF_E_FORMAT,
                     "%s: pre-tokenizer '%.*s' is not supported; gpt-2, smollm, starcoder, "
                     "llama-bpe, qwen2, tekken, deepseek-llm and others are: where the model cuts "
-                    "words as one of them does, write that name into the file's key "
-                    "tokenizer.ggml.pre",
+                    "words as one of them does, give that name by --pre",
                     gguf_path(g), (int)(len < 40 ? len : 40), pre);
 }
 
-static int create_pretok(struct tokenizer *t, const struct gguf *g, struct kvf_diag *d)
+const char *tokenizer_pre(const struct gguf *g, size_t *ret_len)
 {
-    static const char otherwise[] = "default";
-    size_t len = 0;
-    const char *pre = gguf_str(g, "tokenizer.ggml.pre", &len);
-    if (!pre) {
-        pre = otherwise;
-        len = strlen(otherwise);
-    }
+    const char *pre = gguf_str(g, "tokenizer.ggml.pre", ret_len);
+    if (pre || find_kind(g) != KIND_BYTES || gguf_array_strings(g, patterns_key) >= 0)
+        return pre;
+    pre = pre_known(g);
+    *ret_len = pre ? strlen(pre) : 0;
+    return pre;
+}
+
+static int create_pretok(struct tokenizer *t, const struct gguf *g, const char *named,
+                         struct kvf_diag *d)
+{
+    size_t len = named ? strlen(named) : 0;
+    const char *pre = named ? named : tokenizer_pre(g, &len);
+    if (!pre)
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: the file names no pre-tokenizer (tokenizer.ggml.pre), and its "
+                        "vocabulary is none that is known; name the one that the model was trained "
+                        "with by --pre, such as --pre llama-bpe ('kvfate models' lists them)",
+                        gguf_path(g));
     int err = pretok_create(pre, len, &t->pretok);
     return err == KVF_E_FORMAT ? refuse_pretok(g, pre, len, d) : err;
 }
@@ -84,10 +118,10 @@ static int compile_patterns(struct tokenizer *t, const struct gguf *g, int64_t n
     return err;
 }
 
-static int load_bpe(struct tokenizer *t, const struct gguf *g, struct kvf_diag *d)
+static int load_bpe(struct tokenizer *t, const struct gguf *g, const char *pre, struct kvf_diag *d)
 {
     int64_t n = gguf_array_strings(g, patterns_key);
-    int err = n < 0 ? create_pretok(t, g, d) : compile_patterns(t, g, n, d);
+    int err = n < 0 ? create_pretok(t, g, pre, d) : compile_patterns(t, g, n, d);
     if (err)
         return err;
     t->nfc = gguf_bool(g, "tokenizer.kvfate.nfc", false);
@@ -95,14 +129,6 @@ static int load_bpe(struct tokenizer *t, const struct gguf *g, struct kvf_diag *
     t->adds_bos = pretok_adds_bos(t->pretok);
     return bpe_load(&t->bpe, g, pretok_whole_words(t->pretok), t->hash, d);
 }
-
-enum { KIND_BYTES, KIND_PIECES, KIND_UNIGRAM, KINDS };
-
-static const struct tokenizer_kind kinds[KINDS] = {
-    [KIND_BYTES] = {"gpt2", "byte-level BPE"},
-    [KIND_PIECES] = {"llama", "SentencePiece, BPE"},
-    [KIND_UNIGRAM] = {"t5", "SentencePiece, unigram"},
-};
 
 const struct tokenizer_kind *tokenizer_kind_at(int i)
 {
@@ -112,17 +138,6 @@ const struct tokenizer_kind *tokenizer_kind_at(int i)
 const char *tokenizer_pre_at(int i)
 {
     return pretok_name(i);
-}
-
-/* The kind that the file names; KINDS: none of them. */
-static int find_kind(const struct gguf *g)
-{
-    size_t len = 0;
-    const char *model = gguf_str(g, "tokenizer.ggml.model", &len);
-    int k = model ? 0 : KINDS;
-    while (k < KINDS && (strlen(kinds[k].key) != len || memcmp(kinds[k].key, model, len) != 0))
-        k++;
-    return k;
 }
 
 const struct tokenizer_kind *tokenizer_kind(const struct gguf *g)
@@ -135,20 +150,26 @@ int tokenizer_check(const struct gguf *g, struct kvf_diag *d)
     size_t len = 0;
     const char *model = gguf_str(g, "tokenizer.ggml.model", &len);
     if (find_kind(g) < KINDS)
-        return KVF_OK;
+        return keys_check_tokenizer(g, d);
     return kvf_fail(d, KVF_E_FORMAT,
                     "%s: tokenizer model '%.*s' is not supported; 'gpt2' (byte-level BPE), "
                     "'llama' and 't5' (SentencePiece) are",
                     gguf_path(g), (int)(len < 40 ? len : 40), model ? model : "");
 }
 
-static int load_model(struct tokenizer *t, const struct gguf *g, struct kvf_diag *d)
+static int load_model(struct tokenizer *t, const struct gguf *g, const char *pre,
+                      struct kvf_diag *d)
 {
     int kind = find_kind(g), err = tokenizer_check(g, d);
     if (err)
         return err;
+    if (pre && (kind != KIND_BYTES || gguf_array_strings(g, patterns_key) >= 0))
+        return kvf_fail(d, KVF_E_ARG,
+                        "--pre: the words of %s are not cut by a pre-tokenizer with a name; only "
+                        "those of GGUF files with byte-level BPE are",
+                        gguf_path(g));
     if (kind == KIND_BYTES)
-        return load_bpe(t, g, d);
+        return load_bpe(t, g, pre, d);
     t->vocab = &t->spm.vocab;
     t->adds_bos = kind == KIND_PIECES;
     return spm_load(&t->spm, g, kind == KIND_UNIGRAM, t->hash, d);
@@ -179,24 +200,57 @@ static int read_strips(struct tokenizer *t, const struct gguf *g)
     return KVF_OK;
 }
 
+static void on_end(void *ctx, int64_t i, int64_t id)
+{
+    struct tokenizer *t = ctx;
+    (void)i;
+    if (id >= 0 && id < t->vocab->n)
+        t->end[t->n_ends++] = (int32_t)id;
+}
+
+/* The ids that end a generation: one for each key, and a list. */
+static int read_ends(struct tokenizer *t, const struct gguf *g)
+{
+    static const char list[] = "tokenizer.ggml.eos_token_ids";
+    static const char *const keys[] = {"tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    int64_t n = gguf_array_ints(g, list);
+    t->end = MEM_NEW(int32_t, (size_t)(n > 0 ? n : 0) + 3);
+    if (!t->end)
+        return KVF_E_NOMEM;
+    on_end(t, 0, t->eos);
+    for (int i = 0; i < 2; i++)
+        on_end(t, 0, read_id(t, g, keys[i], -1));
+    gguf_each_int(g, list, on_end, t);
+    return KVF_OK;
+}
+
 static int read_marks(struct tokenizer *t, const struct gguf *g)
 {
     bool llama = !t->pretok && !t->spm.unigram;
     t->bos = read_id(t, g, "tokenizer.ggml.bos_token_id", llama ? 1 : -1);
     t->eos = read_id(t, g, "tokenizer.ggml.eos_token_id", llama ? 2 : -1);
-    t->eot = read_id(t, g, "tokenizer.ggml.eot_token_id", -1);
     t->adds_bos = gguf_bool(g, "tokenizer.ggml.add_bos_token", t->adds_bos) && t->bos >= 0;
-    return prefixes_open(&t->marks, t->vocab, 1u << TOKEN_CONTROL | 1u << TOKEN_USER);
+    int err = read_ends(t, g);
+    return err ? err : prefixes_open(&t->marks, t->vocab, 1u << TOKEN_CONTROL | 1u << TOKEN_USER);
 }
 
 int tokenizer_create(const struct gguf *g, struct tokenizer **ret_tokenizer, struct kvf_diag *d)
 {
+    return tokenizer_create_as(g, NULL, ret_tokenizer, d);
+}
+
+int tokenizer_create_as(const struct gguf *g, const char *pre, struct tokenizer **ret_tokenizer,
+                        struct kvf_diag *d)
+{
     struct tokenizer *t = MEM_NEW(struct tokenizer, 1);
     if (!t)
         return KVF_E_NOMEM;
-    int err = load_model(t, g, d);
+    int err = load_model(t, g, pre, d);
     if (err)
         goto fail;
+    if (pre)
+        vocab_hash_name(pre, t->hash);
     err = read_marks(t, g);
     if (!err)
         err = read_strips(t, g);
@@ -221,6 +275,7 @@ void tokenizer_destroy(struct tokenizer *t)
     spm_finish(&t->spm);
     prefixes_finish(&t->marks);
     mem_free(t->strip);
+    mem_free(t->end);
     mem_free(t);
 }
 
@@ -416,8 +471,9 @@ bool tokenizer_is_eog(const struct tokenizer *t, int32_t id)
                                        "<end_of_turn>",   "<|return|>"};
     if (id < 0)
         return false;
-    if (id == t->eos || id == t->eot)
-        return true;
+    for (int i = 0; i < t->n_ends; i++)
+        if (id == t->end[i])
+            return true;
     struct piece x = vocab_piece(t->vocab, id);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (x.len == strlen(ends[i]) && memcmp(x.s, ends[i], x.len) == 0)

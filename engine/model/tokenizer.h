@@ -23,6 +23,13 @@ const char *tokenizer_pre_at(int i);
 int tokenizer_check(const struct gguf *g, struct kvf_diag *d);
 /* KVF_OK, KVF_E_FORMAT or KVF_E_LIMIT with a sentence, KVF_E_NOMEM. */
 int tokenizer_create(const struct gguf *g, struct tokenizer **ret_tokenizer, struct kvf_diag *d);
+/* With the pre-tokenizer of a name in place of the file's own, of byte-level BPE; NULL: the file's.
+ * KVF_E_ARG: the file's words are not cut by one. */
+int tokenizer_create_as(const struct gguf *g, const char *pre, struct tokenizer **ret_tokenizer,
+                        struct kvf_diag *d);
+/* Returns the name of the pre-tokenizer that a file has, by its key or, if it has byte-level BPE
+ * and no such key, by its vocabulary.  NULL: unknown.  Not NUL-terminated. */
+const char *tokenizer_pre(const struct gguf *g, size_t *ret_len);
 void tokenizer_destroy(struct tokenizer *t); /* accepts NULL */
 
 enum tokenizer_flags {
@@ -57,6 +64,7 @@ int tokenizer_vocab(const struct tokenizer *t);
 /* What stands before a text that nothing stands before: the mark of the start, or else that of the
  * end; -1: the vocabulary has neither. */
 int32_t tokenizer_before_text(const struct tokenizer *t);
-void tokenizer_hash(const struct tokenizer *t, char out[33]); /* of vocabulary and merges */
+/* Of vocabulary and merges, and of the name of a pre-tokenizer that was given. */
+void tokenizer_hash(const struct tokenizer *t, char out[33]);
 
 #endif

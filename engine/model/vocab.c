@@ -26,6 +26,10 @@ int vocab_open(struct vocab *v, const struct gguf *g, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_FORMAT,
                         "%s: the tokenizer's vocabulary is missing, or has more than %d tokens",
                         gguf_path(g), MOST_TOKENS);
+    int64_t types = gguf_array_ints(g, types_key);
+    if (types >= 0 && types != n)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: %s has %lld types of %lld tokens", gguf_path(g),
+                        types_key, (long long)types, (long long)n);
     v->n = (int)n;
     v->start = MEM_NEW(size_t, (size_t)n + 1);
     v->type = MEM_NEW(uint8_t, (size_t)n);
@@ -76,6 +80,12 @@ int vocab_hash(const struct gguf *g, const float *score, int n, char out[33])
     snprintf(out, 33, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
     XXH3_freeState(hash);
     return KVF_OK;
+}
+
+void vocab_hash_name(const char *name, char hash[33])
+{
+    XXH128_hash_t h = XXH3_128bits_withSeed(hash, 32, XXH3_64bits(name, strlen(name)));
+    snprintf(hash, 33, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
 }
 
 int names_open(struct names *x, int n)

@@ -40,6 +40,10 @@ struct piece vocab_piece(const struct vocab *v, int32_t id); /* "" outside the v
  * any.  KVF_OK or KVF_E_NOMEM. */
 int vocab_hash(const struct gguf *g, const float *score, int n, char out[33]);
 
+/* Mixes the name of a pre-tokenizer into a hash: the same vocabulary gives other ids with another.
+ */
+void vocab_hash_name(const char *name, char hash[33]);
+
 /* Tokens by their bytes: open addressing over token numbers. */
 struct names {
     int32_t *slot; /* [n_slots] -1: free */

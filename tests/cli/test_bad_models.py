@@ -180,7 +180,7 @@ spoiled("nothing but a text", 2, second(lambda g: s.file("part-00002-of-00002.gg
 
 refused("no vocabulary", Gguf().drop("tokenizer.ggml.tokens"), "vocabulary")
 refused("no merges", Gguf().drop("tokenizer.ggml.merges"), "merges")
-refused("vocabulary is text", Gguf().set("tokenizer.ggml.tokens", "a b c", STRING), "vocabulary")
+refused("vocabulary is text", Gguf().set("tokenizer.ggml.tokens", "a b c", STRING), "tokenizer.ggml.tokens", "a list of texts")
 refused("another tokenizer", Gguf().set("tokenizer.ggml.model", "bert"), "'bert'", "gpt2", "llama")
 refused("no tokenizer model", Gguf().drop("tokenizer.ggml.model"), "tokenizer")
 s.accepted("DeepSeek's name of Qwen's pre-tokenizer", generate(Gguf().set("tokenizer.ggml.pre", "deepseek-r1-qwen").write(s.path("good.gguf"))))
@@ -209,7 +209,7 @@ for model in ("llama", "t5"):
             ("a score that is no number", {"scores": ([0.0] * 7 + [float("nan")] + [0.0] * 292, F32)}, ("token 7",)),
             ("a score without end", {"scores": ([0.0] * 299 + [float("-inf")], F32)}, ("token 299",)),
             ("a long token", {"tokens": (["a" * 1025] * 300, STRING), "token_type": ([1] * 300, I32)}, ("1025 bytes", "1024")),
-            ("no tokens", {"tokens": ("none", STRING)}, ("vocabulary",)),
+            ("no tokens", {"tokens": ("none", STRING)}, ("tokenizer.ggml.tokens", "a list of texts")),
             *((f"rules of {len(rules)} bytes", {"precompiled_charsmap": (rules, U8)}, ("precompiled_charsmap",)) for rules in (
                 [0], [0] * 8, [4, 0, 0, 0, 0, 0, 0, 0, 1], [255] * 64, [8, 0, 0, 0] + [0] * 8, [3, 0, 0, 0] + [0] * 90, [0, 0, 0, 128] + [0] * 91))):
         refused(f"{model}: {name}", pieces(**{**keys, "model": (model, STRING)}), *words)

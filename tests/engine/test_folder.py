@@ -11,11 +11,14 @@ import sys
 import tempfile
 import zipfile
 
+import numpy as np
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 GOLDEN = os.path.join(HERE, "..", "data", "golden")
-sys.path += [os.path.dirname(HERE), os.path.join(GOLDEN, "tools")]
+sys.path += [os.path.dirname(HERE), os.path.join(GOLDEN, "tools"), os.path.join(HERE, "..", "cli")]
 import check  # noqa: E402
 import gen_tiny  # noqa: E402
+import harness  # noqa: E402
 import hf_folder  # noqa: E402
 import vocabularies  # noqa: E402
 
@@ -158,10 +161,146 @@ def pieces_added():
     same_output("a run on pieces", path("added"), path("added"), "--raw", "-p", "ab")
 
 
+# What published vocabularies are known by: the number of merges, and a special token with its id.
+KNOWN = (("gpt-2", 50000, "<|endoftext|>", 50256), ("starcoder", 48872, "<fim_prefix>", 1), ("smollm", 48900, "<|im_start|>", 1),
+         ("llama-bpe", 280147, "<|begin_of_text|>", 128000), ("qwen2", 151387, "<|endoftext|>", 151643),
+         ("deepseek-llm", 99757, "<\uff5cbegin\u2581of\u2581sentence\uff5c>", 100000),
+         ("deepseek-coder", 31757, "<\uff5cbegin\u2581of\u2581sentence\uff5c>", 32013))
+HARD = ["In 2024, 123456 cannot", "can't CAN'T", "a\n\n  b\n", "x;\n(y)", "\u4f60\u597d 12\u4e09", "   \t  end"]
+
+
+def levels(merges, mark, at, pre):
+    """A byte-level vocabulary of this size whose merges join any two digits, spaces or marks, so that the rules for words decide."""
+    letters = gen_tiny.byte_spelling()
+    some = [*"0123456789", letters[32], letters[10], *"();'"]
+    pairs = [(a, b) for a in some for b in some]
+    triples = [(a + b, c) for a, b in pairs[:260] for c in some]
+    made = pairs + triples
+    tokens = letters + [a + b for a, b in made]
+    tokens += [f"filler{i}" for i in range(len(tokens), at)]
+    tokens.insert(at, mark)
+    texts = [" ".join(m).encode() for m in made]
+    g = vocabularies.Gguf().set("model", 8, b"gpt2").set("tokens", 8, [t.encode() for t in tokens])
+    g.set("token_type", 5, [3 if i == at else 1 for i in range(len(tokens))]).set("merges", 8, texts + texts[-1:] * (merges - len(texts)))
+    return g.set("pre", 8, pre.encode()) if pre else g
+
+
+def nameless():
+    """A GGUF file without tokenizer.ggml.pre: published vocabularies are known, others are refused."""
+    seen = {}
+    for pre, merges, mark, at in KNOWN:
+        for name in (pre, None):
+            levels(merges, mark, at, name).write(path(f"{name}.gguf"))
+        want, got = (vocabularies.ours(sys.argv[2], path(f"{name}.gguf"), HARD, False) for name in (pre, None))
+        check.check(f"the vocabulary of {pre}", got == want, got, want)
+        seen[pre] = json.dumps([len(x) for x in want])
+        levels(merges + 1, mark, at, None).write(path("other.gguf"))
+        r = subprocess.run([sys.argv[2], path("other.gguf")], capture_output=True, input=b"")
+        check.check(f"a merge more than {pre} has", r.returncode == 1 and b"tokenizer.ggml.pre" in r.stderr and b"--pre" in r.stderr, r.stderr)
+    check.check("the rules differ", len(set(seen.values())) >= 5, seen)
+
+
+def given():
+    """--pre NAME: the ids are those of a file with that name, and its tokenizer has another hash than without."""
+    plain, text = path("plain.gguf"), "In 2024, 123456 can't:\n\n  x"
+    for pre in ("gpt-2", "qwen2"):
+        harness.Gguf().set("tokenizer.ggml.pre", pre).write(path(f"{pre}.gguf"))
+    harness.Gguf().drop("tokenizer.ggml.pre").write(plain)
+
+    def run(*argv):
+        return subprocess.run([sys.argv[1], *argv], capture_output=True, stdin=subprocess.DEVNULL)
+    for pre in ("gpt-2", "qwen2"):
+        want, got = logits(path(f"{pre}.gguf"), text), logits(plain, text, "--pre", pre)
+        check.check(f"--pre {pre}", isinstance(want, bytes) and got == want, got[:200])
+        check.check(f"--pre {pre} goes before the file's", logits(path("gpt-2.gguf"), text, "--pre", pre) == want)
+    for argv in (("generate", "-m", plain, "--raw", "-p", "a", "-n", "1", "-q"), ("models", plain), ("needle", "-m", plain, "--tokens", "400", "-o", path("n"))):
+        r = run(*argv)
+        check.check(f"{argv[0]} without a name", r.returncode == 1 and b"tokenizer.ggml.pre" in r.stderr and b"--pre" in r.stderr, r.returncode, r.stderr)
+        r = run(*argv, "--pre", "qwen2")
+        check.check(f"{argv[0]} with --pre", r.returncode == 0 and not r.stderr, r.returncode, r.stderr)
+        r = run(*argv, "--pre", "nobody")
+        check.check(f"{argv[0]} with another name", r.returncode == 1 and b"'nobody'" in r.stderr and r.stderr.count(b"\n") == 1, r.stderr)
+    harness.Gguf().write(path("s.gguf"))
+    hf_folder.write(path("s.gguf"), path("own"))
+    r = run("generate", "-m", path("own"), "--raw", "-p", "a", "-n", "1", "--pre", "qwen2")
+    check.check("--pre and a folder", r.returncode == 2 and b"--pre" in r.stderr, r.stderr)
+
+
+def decoder():
+    """added_tokens_decoder of tokenizer_config.json beside a tokenizer.json, as transformers has it: it goes before added_tokens."""
+    hf_folder.write(tiny("--seed 4"), path("decoded"))
+    with open(os.path.join(path("decoded"), "tokenizer_config.json")) as f:
+        plain = json.load(f)
+    with open(os.path.join(path("decoded"), "tokenizer.json")) as f:
+        vocab = json.load(f)
+    known = {t["content"]: t["id"] for t in vocab["added_tokens"]}
+    letter = vocab["model"]["vocab"]
+    end, space, free = known["<|im_end|>"], letter["\u0120"], 299
+    last = next(t for t, i in letter.items() if i == free)  # its id is that of a token which only the decoder has
+    del letter[last], vocab["model"]["merges"][-1]
+    hf_folder.write_json(path("decoded"), "tokenizer.json", vocab)
+    decoded = {str(end): {"content": "<|im_end|>", "special": True, "lstrip": True, "rstrip": True},
+               str(free): {"content": "<|mytok|>", "special": False, "rstrip": True}}
+    hf_folder.write_json(path("decoded"), "tokenizer_config.json", {**plain, "added_tokens_decoder": decoded})
+    a, b = letter["a"], letter["b"]
+    texts = ["a <|im_end|> \n b", "a<|mytok|>  b", "a <|mytok|>b"]
+    want = [[a, end, b], [a, free, b], [a, space, free, b]]
+    got = vocabularies.ours(sys.argv[2], path("decoded"), texts, True)
+    check.check("added_tokens_decoder beside tokenizer.json", got == want, got, want)
+    for key, value, word in (("299999", {"content": "zz"}, b"299999"), (str(end), {"content": "zz"}, b"two tokens"), (str(free), {"content": "a"}, b"two ids")):
+        hf_folder.write_json(path("decoded"), "tokenizer_config.json", {**plain, "added_tokens_decoder": {key: value}})
+        r = subprocess.run([sys.argv[2], path("decoded")], capture_output=True, input=b"")
+        check.check(f"added_tokens_decoder {key}: {value}", r.returncode == 1 and word in r.stderr, r.stderr)
+
+
+def escaped():
+    """tokenizer.json as Python's json.dump writes it by default: all characters beyond ASCII are escapes."""
+    with zipfile.ZipFile(os.path.join(GOLDEN, "tokenizers.zip")) as z:
+        for name in sorted(n[:-5] for n in z.namelist() if n.endswith(".json")):
+            text = json.dumps(json.loads(z.read(name + ".json")))
+            lines = [json.loads(line) for line in z.read(name + ".jsonl").decode().split("\n") if line]
+            hf_folder.write_tokenizer(path(name + "-escaped"), text, 1 << 16)
+            got = vocabularies.ours(sys.argv[2], path(name + "-escaped"), [x["text"] for x in lines], True)
+            check.check(f"{name}, escaped", text.isascii() and got == [x["ids"] for x in lines])
+
+
+def ends():
+    """Every id of eos_token_id ends a generation: of generation_config.json, or for want of it of config.json; in a file eos_token_ids."""
+    gguf = tiny("--seed 5")
+    hf_folder.write(gguf, path("ends"))
+    with open(os.path.join(path("ends"), "config.json")) as f:
+        config = json.load(f)
+    with open(path("array.npy"), "wb") as f:
+        f.write(logits(gguf, "hello"))
+    first = int(np.load(path("array.npy"))[0].argmax()) if np.load(path("array.npy")).ndim > 1 else int(np.load(path("array.npy")).argmax())
+
+    def said(model):
+        r = subprocess.run([sys.argv[1], "generate", "-m", model, "--raw", "-p", "hello", "-n", "5", "-q", "-t", "1"], capture_output=True, stdin=subprocess.DEVNULL)
+        return r.stdout.strip() if r.returncode == 0 else r.stderr
+    for many in ([270, 1, 260, first], [270, 1, 260, 261, 262, 263, 264, 265, 266, first], [first], first, [270, 1, 260], [], None):
+        stops = many == first or (isinstance(many, list) and first in many)
+        hf_folder.write_json(path("ends"), "generation_config.json", {"eos_token_id": many})
+        check.check(f"generation_config.json: {many}", (said(path("ends")) == b"") == stops, said(path("ends")))
+        os.remove(os.path.join(path("ends"), "generation_config.json"))
+        hf_folder.write_json(path("ends"), "config.json", {**config, "eos_token_id": many})
+        check.check(f"config.json: {many}", (said(path("ends")) == b"") == stops, said(path("ends")))
+        g = harness.Gguf(seed=5)
+        g.set("tokenizer.ggml.eos_token_ids", many if isinstance(many, list) else [many if many is not None else 270], 5).write(path("ends.gguf"))
+        check.check(f"a file: {many}", (said(path("ends.gguf")) == b"") == stops, said(path("ends.gguf")))
+    for key in ("eot", "eom"):
+        harness.Gguf(seed=5).set(f"tokenizer.ggml.{key}_token_id", first, 4).write(path("ends.gguf"))
+        check.check(f"{key}_token_id", said(path("ends.gguf")) == b"")
+
+
 families()
 pieces()
 pieces_added()
 template()
 stories()
 tokens()
+escaped()
+decoder()
+nameless()
+given()
+ends()
 check.finish()

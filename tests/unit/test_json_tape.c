@@ -107,6 +107,19 @@ Test(json_tape, halves_of_characters_are_no_text)
     json_tape_finish(&t);
 }
 
+Test(json_tape, compares_texts_with_escapes)
+{
+    static const char text[] =
+        "{\"\\u0074ype\": \"\\u2581\", \"x\": \"a\\u0000\", \"y\": \"\\ud83d\"}";
+    struct json_tape t = {.n = 0};
+    cr_assert(json_tape_open(text, strlen(text), &t, NULL) == KVF_OK);
+    uint32_t type = json_tape_get(&t, 1, "type"), x = json_tape_get(&t, 1, "x");
+    cr_expect(type && json_tape_is(&t, type, "\xe2\x96\x81"));
+    cr_expect(!json_tape_is(&t, type, "\xe2\x96") && !json_tape_is(&t, type, "\xe2\x96\x81 "));
+    cr_expect(!json_tape_is(&t, x, "a") && !json_tape_is(&t, json_tape_get(&t, 1, "y"), ""));
+    json_tape_finish(&t);
+}
+
 Test(json_tape, depth_is_limited)
 {
     for (size_t deep = 63; deep < 67; deep++) {
