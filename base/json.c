@@ -44,6 +44,19 @@ static int check_depth(const char *s, size_t len, struct kvf_diag *d)
     return KVF_OK;
 }
 
+/* Returns whether a text has an escaped NUL, at which C would end it. */
+static bool has_nul(const char *s, size_t len)
+{
+    for (size_t i = 0; i + 6 <= len; i++) {
+        if (s[i] != '\\')
+            continue;
+        if (memcmp(s + i + 1, "u0000", 5) == 0)
+            return true;
+        i++;
+    }
+    return false;
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -107,6 +120,8 @@ int json_parse(const char *text, size_t len, struct json **ret_root, struct kvf_
                         MAX_BYTES);
     if (!utf8_valid(text, len) || memchr(text, 0, len))
         return kvf_fail(d, KVF_E_FORMAT, "JSON is not valid UTF-8 text");
+    if (has_nul(text, len))
+        return kvf_fail(d, KVF_E_FORMAT, "a text holds a NUL character (\\u0000); remove it");
     int err = check_depth(text, len, d);
     if (err)
         return err;

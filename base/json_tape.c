@@ -245,7 +245,7 @@ int json_tape_open(const char *text, size_t n, struct json_tape *ret, struct kvf
                         JSON_TAPE_MOST);
     if (!utf8_valid(text, n))
         return kvf_fail(d, KVF_E_FORMAT, "JSON is not valid UTF-8 text");
-    struct parser p = {.tape = {.text = text}, .at = text, .end = text + n};
+    struct parser p = {.tape = {.text = text, .n_text = n}, .at = text, .end = text + n};
     int err = parse(&p);
     if (err == KVF_E_FORMAT)
         kvf_fail(d, err, "not valid JSON near byte %zu", (size_t)(p.at - text));
@@ -407,6 +407,13 @@ bool json_tape_bool(const struct json_tape *t, uint32_t v, bool otherwise)
 {
     char kind = json_tape_kind(t, v);
     return kind == 't' || (kind != 'f' && otherwise);
+}
+
+const char *json_tape_number(const struct json_tape *t, uint32_t v, size_t *ret_n)
+{
+    const struct json_entry *e = &t->entry[v];
+    *ret_n = v && !e->kind ? e->n : 0;
+    return t->text + e->at;
 }
 
 double json_tape_num(const struct json_tape *t, uint32_t v, double otherwise)

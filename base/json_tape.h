@@ -16,6 +16,7 @@ struct json_entry;
 
 struct json_tape {
     const char *text;         /* borrowed */
+    size_t n_text;            /* its bytes */
     struct json_entry *entry; /* [n], the first is not used */
     uint32_t n, cap;
 };
@@ -44,6 +45,8 @@ const char *json_tape_key(const struct json_tape *t, uint32_t v, struct buf *scr
                           size_t *ret_n);
 bool json_tape_is(const struct json_tape *t, uint32_t v, const char *text);
 bool json_tape_bool(const struct json_tape *t, uint32_t v, bool otherwise);
+/* The characters of a number as the text has them; n 0 for other values. */
+const char *json_tape_number(const struct json_tape *t, uint32_t v, size_t *ret_n);
 double json_tape_num(const struct json_tape *t, uint32_t v, double otherwise);
 int64_t json_tape_int(const struct json_tape *t, uint32_t v, int64_t otherwise);
 

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/replace.h"
+#include "base/text_kind.h"
 #include "cli/files.h"
 #include "cli/signals.h"
 
@@ -31,18 +32,6 @@ const struct opt jsonl_options[] = {
 };
 
 /* ---- one line */
-
-/* Whether the JSON of a line has a text with a NUL in it, which would end there. */
-static bool holds_nul(const char *s, size_t n)
-{
-    bool escaped = false;
-    for (size_t i = 0; i < n; i++) {
-        if (s[i] == 0 || (escaped && n - i >= 5 && memcmp(s + i, "u0000", 5) == 0))
-            return true;
-        escaped = s[i] == '\\' && !escaped;
-    }
-    return false;
-}
 
 static bool is_safe_name(const char *s)
 {
@@ -82,12 +71,26 @@ static int take_number(const struct json *root, const char *key, double most, in
     return KVF_OK;
 }
 
-static int take_prompt(struct jsonl_line *x, struct kvf_diag *d)
+/* Keeps the line for the template, after a check of its messages. */
+static int take_messages(struct jsonl_line *x, const char *s, size_t n, struct kvf_diag *d)
+{
+    struct chat_json c;
+    int err = chat_json_open(s, n, true, &c, d);
+    if (err)
+        return err;
+    chat_json_close(&c);
+    x->messages = MEM_NEW(char, n + 1);
+    if (!x->messages)
+        return KVF_E_NOMEM;
+    memcpy(x->messages, s, n);
+    return KVF_OK;
+}
+
+static int take_prompt(struct jsonl_line *x, const char *s, size_t n, struct kvf_diag *d)
 {
     static const char *const kinds[] = {"prompt", "text", "messages"};
     const struct json *found[3];
-    struct chat_message *msg;
-    int n, some = 0;
+    int some = 0;
     for (int i = 0; i < 3; i++) {
         found[i] = json_get(x->root, kinds[i]);
         some += found[i] != NULL;
@@ -101,13 +104,9 @@ static int take_prompt(struct jsonl_line *x, struct kvf_diag *d)
             return kvf_fail(d, KVF_E_FORMAT, "\"%s\" is no text", kinds[i]);
     x->prompt = json_str(found[0], NULL);
     x->text = json_str(found[1], NULL);
-    x->messages = found[2];
-    if (!x->messages)
-        return KVF_OK;
-    int err = prompt_messages(x->messages, "\"messages\"", &msg, &n, d);
-    if (!err)
-        mem_free(msg);
-    return err;
+    if (!found[2] && json_get(x->root, "tools"))
+        return kvf_fail(d, KVF_E_FORMAT, "\"tools\" requires \"messages\"");
+    return found[2] ? take_messages(x, s, n, d) : KVF_OK;
 }
 
 /* Texts that end an answer. */
@@ -139,7 +138,7 @@ static int take_continuation(struct jsonl_line *x, struct kvf_diag *d)
 
 static int check_keys(const struct json *root, struct kvf_diag *d)
 {
-    static const char *const known[] = {"id", "prompt", "messages", "text",
+    static const char *const known[] = {"id", "prompt", "messages", "tools",       "text",
                                         "n",  "seed",   "until",    "continuation"};
     if (!json_is_object(root))
         return kvf_fail(d, KVF_E_FORMAT, "expected a JSON object");
@@ -149,8 +148,8 @@ static int check_keys(const struct json *root, struct kvf_diag *d)
             found |= strcmp(json_key(m), known[i]) == 0;
         if (!found)
             return kvf_fail(d, KVF_E_FORMAT,
-                            "unknown key \"%.60s\"; known are id, prompt, messages, text, n, "
-                            "seed, until and continuation",
+                            "unknown key \"%.60s\"; known are id, prompt, messages, tools, text, "
+                            "n, seed, until and continuation",
                             json_key(m));
     }
     return KVF_OK;
@@ -159,14 +158,12 @@ static int check_keys(const struct json *root, struct kvf_diag *d)
 static int take_line(struct jsonl_line *x, const char *s, size_t n, struct kvf_diag *d)
 {
     int err = json_parse(s, n, &x->root, d);
-    if (!err && holds_nul(s, n))
-        err = kvf_fail(d, KVF_E_FORMAT, "a text holds a NUL character");
     if (!err)
         err = check_keys(x->root, d);
     if (!err)
         err = take_id(x, json_get(x->root, "id"), d);
     if (!err)
-        err = take_prompt(x, d);
+        err = take_prompt(x, s, n, d);
     if (!err)
         err = take_number(x->root, "n", MOST_TOKENS, &x->n, d);
     if (!err)
@@ -194,16 +191,23 @@ static int grow(struct jsonl *b)
 /* Takes a line of the file unless it is blank. */
 static int add_line(struct jsonl *b, int number, const struct buf *line, struct kvf_diag *d)
 {
+    size_t mark = 0;
     if (line->err)
         return kvf_fail(d, line->err, "%s: line %d: over %d MiB", b->file, number, MOST_LINE >> 20);
-    if (line->len == 0 || strspn(line->data, " \t\r") == line->len)
+    int err = number == 1 && line->len ? text_kind_check(b->file, line->data, line->len, &mark, d)
+                                       : KVF_OK;
+    if (err)
+        return err;
+    const char *s = line->data ? line->data + mark : "";
+    size_t n = line->len - mark;
+    if (strspn(s, " \t\r") >= n)
         return KVF_OK;
-    int err = grow(b);
+    err = grow(b);
     if (err)
         return err;
     struct jsonl_line *x = &b->line[b->n_lines++];
     *x = (struct jsonl_line){.number = number};
-    err = take_line(x, line->data, line->len, d);
+    err = take_line(x, s, n, d);
     if (err)
         kvf_diag_prefix(d, "%s: line %d", b->file, number);
     return err;
@@ -299,8 +303,10 @@ int jsonl_open(struct jsonl *b, struct kvf_diag *d)
 
 void jsonl_close(struct jsonl *b)
 {
-    for (size_t i = 0; i < b->n_lines; i++)
+    for (size_t i = 0; i < b->n_lines; i++) {
         json_free(b->line[i].root);
+        mem_free(b->line[i].messages);
+    }
     mem_free(b->line);
     b->line = NULL;
     b->n_lines = b->cap = 0;

@@ -1,8 +1,8 @@
 /* jsonl.h - batches: a file of prompts, one JSON object a line (--jsonl), and the loop over them.
  *
- * A line has "prompt" (a user's message, as -p gives it), "messages" (as --chat reads them) or
- * "text" (as --raw -p gives it), and may have "id", "n" (-n), "seed" (--seed) and "until", texts
- * before which the answer ends.  A "text" may have a "continuation" instead of an answer: its
+ * A line has "prompt" (a user's message, as -p gives it), "messages" and "tools" (as --chat reads
+ * them) or "text" (as --raw -p gives it), and may have "id", "n" (-n), "seed" (--seed) and "until",
+ * texts before which the answer ends.  A "text" may have a "continuation" instead of an answer: its
  * tokens are fed, and what the model says of them is the result.  All lines are checked before any
  * is run.  An answer or a trace is named by its id; without one the id is the number of the line in
  * six digits or more. */
@@ -19,13 +19,13 @@ enum { JSONL_ID = 100 }; /* bytes of an id, at most */
 
 struct jsonl_line {
     char id[JSONL_ID + 1];
-    int number;                  /* in the file, from 1 */
-    struct json *root;           /* owned; the rest is borrowed from it */
-    const char *prompt, *text;   /* one of these three is not NULL */
-    const struct json *messages; /* an array that prompt_messages takes */
-    const char *continuation;    /* of `text`: what is scored instead of an answer; or NULL */
-    const struct json *until;    /* an array of texts that end the answer; or NULL */
-    int64_t n, seed;             /* -1: not given */
+    int number;                /* in the file, from 1 */
+    struct json *root;         /* owned; the rest is borrowed from it */
+    const char *prompt, *text; /* one of these three is not NULL */
+    char *messages;            /* owned: the line, if it has "messages"; or NULL */
+    const char *continuation;  /* of `text`: what is scored instead of an answer; or NULL */
+    const struct json *until;  /* an array of texts that end the answer; or NULL */
+    int64_t n, seed;           /* -1: not given */
 };
 
 /* What came of a line: KVF_OK, KVF_E_CANCEL after a signal, or an error.  Returns an error that

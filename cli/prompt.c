@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/text_kind.h"
 #include "cli/files.h"
 
 bool prompt_named(const struct prompt *p)
@@ -27,11 +28,12 @@ int prompt_check(const struct prompt *p, bool needed, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* Renders the model's template over messages. */
-static int render_chat(struct prompt *p, const struct engine *e, const struct chat_message *msg,
-                       int n, struct kvf_diag *d)
+/* Renders the model's template over the messages of a request. */
+static int render_chat(struct prompt *p, const struct engine *e, struct chat_request r,
+                       struct kvf_diag *d)
 {
-    struct chat_request r = {.msg = msg, .n = n, .generation = true, .date = p->date};
+    r.generation = true;
+    r.date = p->date;
     if (p->think || p->no_think)
         r.think = p->think ? CHAT_THINK : CHAT_NO_THINK;
     int err = chat_render(e->gguf, &r, &p->chat_text, d);
@@ -46,53 +48,19 @@ static int render_chat(struct prompt *p, const struct engine *e, const struct ch
     return KVF_OK;
 }
 
-int prompt_messages(const struct json *array, const char *name, struct chat_message **ret,
-                    int *ret_n, struct kvf_diag *d)
+/* Renders messages given as JSON; others: the object may have members that are not of the chat. */
+static int render_json(struct prompt *p, const struct engine *e, const char *json, size_t len,
+                       bool others, struct kvf_diag *d)
 {
-    enum { MAX_MESSAGES = 1024 };
-    int n = json_is_array(array) ? json_len(array) : 0, i = 0;
-    struct chat_message *msg = n > 0 && n <= MAX_MESSAGES ? MEM_NEW(struct chat_message, (size_t)n)
-                                                          : NULL;
-    for (const struct json *m = json_first(array); msg && m && i < n; m = json_next(m), i++) {
-        msg[i].role = json_str(json_get(m, "role"), NULL);
-        msg[i].content = json_str(json_get(m, "content"), NULL);
-        if (!msg[i].role || !msg[i].content)
-            break;
+    struct chat_json c;
+    int err = chat_json_open(json, len, others, &c, d);
+    if (err) {
+        if (p->chat)
+            kvf_diag_prefix(d, "%s", p->chat);
+        return err;
     }
-    if (!msg || i < n) {
-        mem_free(msg);
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: expected a JSON array of 1 to %d {\"role\", \"content\"} objects",
-                        name, MAX_MESSAGES);
-    }
-    *ret = msg;
-    *ret_n = n;
-    return KVF_OK;
-}
-
-/* Messages of a JSON array, rendered by the model's template. */
-static int render_messages(struct prompt *p, const struct engine *e, const struct json *array,
-                           struct kvf_diag *d)
-{
-    struct chat_message *msg = NULL;
-    int n = 0, err = prompt_messages(array, p->chat ? p->chat : "\"messages\"", &msg, &n, d);
-    if (!err)
-        err = render_chat(p, e, msg, n, d);
-    mem_free(msg);
-    return err;
-}
-
-/* The same of their text. */
-static int render_file(struct prompt *p, const struct engine *e, const char *json, size_t len,
-                       struct kvf_diag *d)
-{
-    struct json *root = NULL;
-    int err = json_parse(json, len, &root, d);
-    if (err)
-        kvf_diag_prefix(d, "%s", p->chat);
-    else
-        err = render_messages(p, e, root, d);
-    json_free(root);
+    err = render_chat(p, e, (struct chat_request){.json = &c}, d);
+    chat_json_close(&c);
     return err;
 }
 
@@ -103,7 +71,7 @@ static int render_message(struct prompt *p, const struct engine *e, const char *
     struct chat_message m = {"user", text};
     if (strlen(text) != n)
         return kvf_fail(d, KVF_E_FORMAT, "the prompt holds a NUL byte; use --raw for such text");
-    int err = render_chat(p, e, &m, 1, d);
+    int err = render_chat(p, e, (struct chat_request){.msg = &m, .n = 1}, d);
     const struct chat_text *t = &p->chat_text;
     for (int i = 0; !err && i < t->n_spans; i++)
         if (t->span[i].message == 0) {
@@ -125,7 +93,7 @@ static int render(struct prompt *p, const struct engine *e, const char *text, si
                   struct kvf_diag *d)
 {
     if (p->chat)
-        return render_file(p, e, text, n, d);
+        return render_json(p, e, text, n, false, d);
     if (!p->raw && chat_has_template(e->gguf))
         return render_message(p, e, text, n, d);
     if (!p->raw && !p->noted)
@@ -140,15 +108,18 @@ static int read_text(struct prompt *p, const struct engine *e, struct kvf_diag *
 {
     struct buf in = {0};
     const char *path = p->file ? p->file : p->chat;
+    size_t mark = 0;
     int err = KVF_OK;
     if (p->messages)
-        return render_messages(p, e, p->messages, d);
+        return render_json(p, e, p->messages, strlen(p->messages), true, d);
     if (path)
         err = file_read(path, &in, d);
     else
         buf_str(&in, p->given);
+    if (!err && path)
+        err = text_kind_check(path, in.data ? in.data : "", in.len, &mark, d);
     if (!err)
-        err = render(p, e, in.data ? in.data : "", in.len, d);
+        err = render(p, e, in.data ? in.data + mark : "", in.len - mark, d);
     buf_finish(&in);
     return err ? err : p->text.err;
 }

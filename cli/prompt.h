@@ -12,10 +12,10 @@
 struct prompt {
     /* options: at most one of the first four is not NULL */
     const char *given, *file, *chat, *ids_file;
-    const struct json *messages; /* borrowed: what the file of `chat` would hold, in its place */
-    bool raw;                    /* no chat template */
-    bool think, no_think;        /* the template's enable_thinking; neither: its own choice */
-    const char *date;            /* YYYY-MM-DD that templates tell; NULL: none */
+    const char *messages; /* borrowed: a JSON object with "messages", instead of `chat`, or NULL */
+    bool raw;             /* no chat template */
+    bool think, no_think; /* the template's enable_thinking; neither: its own choice */
+    const char *date;     /* YYYY-MM-DD that templates tell; NULL: none */
     const char
         *reply; /* the beginning of the answer, which follows; NULL: none.  Not with ids_file */
 
@@ -37,12 +37,6 @@ bool prompt_named(const struct prompt *p);
 /* KVF_E_ARG with a sentence for options that exclude each other, and where no prompt is named
  * though it is needed. */
 int prompt_check(const struct prompt *p, bool needed, struct kvf_diag *d);
-
-/* The messages of a JSON array, borrowed from it, as *ret [n], to be freed with mem_free.
- * KVF_E_FORMAT with a sentence that begins with the name unless it holds 1 to 1024 objects with the
- * texts "role" and "content". */
-int prompt_messages(const struct json *array, const char *name, struct chat_message **ret,
-                    int *ret_n, struct kvf_diag *d);
 
 /* Reads and tokenises the prompt that is named.  KVF_OK or an error with a sentence. */
 int prompt_open(struct prompt *p, const struct engine *e, struct kvf_diag *d);

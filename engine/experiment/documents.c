@@ -85,7 +85,7 @@ int documents_read_share(const struct tokenizer *tok, const char *path,
 int documents_read(const struct tokenizer *tok, const char *path, struct documents *ret,
                    struct kvf_diag *d)
 {
-    return documents_read_share(tok, path, &(struct text_share){0, 1, false}, ret, d);
+    return documents_read_share(tok, path, &(struct text_share){0, 1}, ret, d);
 }
 
 void documents_shuffle(struct documents *docs, uint64_t seed)

@@ -25,8 +25,9 @@ struct documents {
  * JSONL, whose objects have "text", or "question" and "answer", which a newline joins;
  * JSONL texts are joined by a blank line.  All others are text; without a heading
  * they start one document at their first line, and what comes before the first
- * heading is left out.  ret must be zeroed before the first file; its length is set
- * by the caller.  KVF_OK, KVF_E_IO, KVF_E_FORMAT, KVF_E_LIMIT, KVF_E_NOMEM. */
+ * heading is left out.  Files are UTF-8; a byte-order mark is dropped, and JSON arrays, tables,
+ * UTF-16 and compressed files are rejected.  ret must be zeroed before the first file; its length
+ * is set by the caller.  KVF_OK, KVF_E_IO, KVF_E_FORMAT, KVF_E_LIMIT, KVF_E_NOMEM. */
 int documents_read(const struct tokenizer *t, const char *path, struct documents *ret,
                    struct kvf_diag *d);
 

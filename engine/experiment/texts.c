@@ -1,9 +1,13 @@
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/json.h"
+#include "base/json_check.h"
 #include "base/mem.h"
+#include "base/text_kind.h"
 #include "base/utf8.h"
 #include "engine/experiment/texts.h"
 
@@ -180,22 +184,123 @@ static int check_text(const struct text *t, int64_t line, struct kvf_diag *d)
     return KVF_OK;
 }
 
+/* Returns whether a line is one JSON value of this kind. */
+static bool is_value(const char *s, size_t n, char kind)
+{
+    while (n && strchr(" \t\r", *s))
+        s++, n--;
+    while (n && strchr(" \t\r", s[n - 1]))
+        n--;
+    return n > 1 && *s == kind && json_check(s, n);
+}
+
+/* Returns whether the text is a JSON array, or lines of JSON arrays or texts. */
+static bool is_json_values(const char *s, size_t n)
+{
+    const char *first = s + strspn(s, " \t\r\n"), *end = memchr(s, '\n', n);
+    if (*first == '[' && json_check(s, n))
+        return true;
+    for (int lines = 0; lines < 2; lines++) {
+        size_t len = end ? (size_t)(end - s) : n;
+        if (!is_value(s, len, '[') && !is_value(s, len, '"'))
+            return false;
+        if (!end)
+            return lines > 0 || is_value(s, len, '[');
+        n -= len + 1;
+        s = end + 1;
+        end = memchr(s, '\n', n);
+    }
+    return true;
+}
+
+/* Returns whether a field of a first line, up to `end`, is the name of a column of texts. */
+static bool is_text_name(const char *s, const char *end)
+{
+    static const char *const names[] = {"text",     "question", "answer",  "prompt",
+                                        "document", "content",  "messages"};
+    size_t n = (size_t)(end - s);
+    if (n > 2 && *s == '"' && end[-1] == '"')
+        s++, n -= 2;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (n == strlen(names[i]) && strncasecmp(s, names[i], n) == 0)
+            return true;
+    return false;
+}
+
+/* Returns whether the first line is the head of a CSV or TSV table: names of columns, one of them
+ * of texts. */
+static bool is_table(const char *s, size_t n)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-\"";
+    const char *stop = memchr(s, '\n', n), *end = stop;
+    bool known = false;
+    int fields = 0;
+    if (!stop)
+        return false;
+    if (end > s && end[-1] == '\r')
+        end--;
+    for (const char *at = s, *to; at <= end; at = to + 1, fields++) {
+        to = at + strspn(at, letters);
+        if (to < end && !strchr(",;\t", *to))
+            return false;
+        known |= is_text_name(at, to);
+    }
+    return known && fields > 1;
+}
+
+static bool ends_in(const char *path, const char *ending)
+{
+    size_t n = strlen(path), k = strlen(ending);
+    return n > k && strcasecmp(path + n - k, ending) == 0;
+}
+
+/* Sets *ret_jsonl where the text is lines of JSON objects.  KVF_E_FORMAT for what is neither that
+ * nor plain text. */
+static int find_form(const struct text *t, bool *ret_jsonl, struct kvf_diag *d)
+{
+    const char *s = t->bytes.data ? t->bytes.data : "", *wrong = NULL;
+    const char *first = s + strspn(s, " \t\r\n");
+    size_t rest = t->bytes.len - (size_t)(first - s), line = strcspn(first, "\n");
+    *ret_jsonl = *first == '{';
+    if (*ret_jsonl && (is_value(first, line, '{') || !json_check(first, rest)))
+        return KVF_OK;
+    if (*ret_jsonl || is_json_values(s, t->bytes.len))
+        wrong = "JSON, but not one object a line";
+    else if (ends_in(t->path, ".csv") || ends_in(t->path, ".tsv") || is_table(s, t->bytes.len))
+        wrong = "a table in CSV or TSV";
+    else if (ends_in(t->path, ".jsonl") || ends_in(t->path, ".json"))
+        wrong = "not JSONL, as its name says";
+    return wrong ? kvf_fail(d, KVF_E_FORMAT,
+                            "%s: the file is %s; expected plain text, or JSONL: one object with "
+                            "\"text\", or with \"question\" and \"answer\", a line",
+                            t->path, wrong)
+                 : KVF_OK;
+}
+
 int text_read(const char *path, const struct text_share *share, struct text *ret,
               struct kvf_diag *d)
 {
     int64_t line = 0;
+    size_t mark = 0;
+    bool jsonl = false;
     *ret = (struct text){.path = path};
     int err = read_whole(path, &ret->bytes, d);
-    if (err)
-        return err;
-    const char *data = ret->bytes.data ? ret->bytes.data : "";
-    bool jsonl = data[strspn(data, " \t\r\n")] == '{';
-    err = take_share(ret, share, &line);
+    if (!err && ret->bytes.len)
+        err = text_kind_check(path, ret->bytes.data, ret->bytes.len, &mark, d);
+    if (!err && mark) {
+        ret->bytes.len -= mark;
+        memmove(ret->bytes.data, ret->bytes.data + mark, ret->bytes.len + 1);
+    }
+    if (!err)
+        err = find_form(ret, &jsonl, d);
+    if (!err)
+        err = take_share(ret, share, &line);
     if (err)
         return err;
     if (jsonl)
         return split_jsonl(ret, line, d);
-    err = share->strict ? check_text(ret, line, d) : KVF_OK;
+    err = check_text(ret, line, d);
     return err ? err : split_text(ret, line);
 }
 

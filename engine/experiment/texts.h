@@ -26,10 +26,10 @@ struct text {
  * anything out. */
 struct text_share {
     double from, to; /* in [0, 1] */
-    bool strict;     /* text that is no UTF-8, or has a NUL, is refused (JSONL always) */
 };
 
-/* What documents.h says of files.  KVF_OK, KVF_E_IO, KVF_E_FORMAT, KVF_E_LIMIT or
+/* Reads UTF-8 text or JSONL: a byte-order mark at the start is dropped, other files are rejected by
+ * name (documents.h).  KVF_OK, KVF_E_IO, KVF_E_FORMAT, KVF_E_LIMIT or
  * KVF_E_NOMEM with a sentence; text_finish is due in any case. */
 int text_read(const char *path, const struct text_share *share, struct text *ret,
               struct kvf_diag *d);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/model/chat_values.h"
 #include "engine/model/jinja.h"
 
 static const char template_key[] = "tokenizer.chat_template";
@@ -65,19 +66,6 @@ static void set_token(struct jinja *j, struct jinja_dict *dict, const struct ggu
                   jinja_of_text(jinja_text(j, t.s, t.n)));
 }
 
-/* The content of a message as a text whose bytes say where they are from. */
-static struct jinja_value content_of(struct jinja *j, const struct chat_message *m, int at)
-{
-    size_t n = strlen(m->content);
-    struct jinja_mark *mark = jinja_alloc(j, 1, sizeof *mark);
-    struct jinja_text *t = jinja_alloc(j, 1, sizeof *t);
-    if (!mark || !t)
-        return jinja_none();
-    *mark = (struct jinja_mark){0, n, at};
-    *t = (struct jinja_text){m->content, n, mark, n > 0};
-    return jinja_of_text(t);
-}
-
 static void set_str(struct jinja *j, struct jinja_dict *dict, const char *key, struct jinja_value v)
 {
     jinja_set(j, dict, jinja_text(j, key, strlen(key)), v);
@@ -85,13 +73,16 @@ static void set_str(struct jinja *j, struct jinja_dict *dict, const char *key, s
 
 static struct jinja_value messages_of(struct jinja *j, const struct chat_request *r)
 {
+    if (r->json)
+        return chat_values(j, r->json, r->json->messages);
     struct jinja_value list = jinja_list(j, r->n);
     for (int i = 0; i < r->n && !j->err; i++) {
         struct jinja_value m = jinja_dict(j);
         if (j->err)
             break;
         set_str(j, m.u.dict, "role", jinja_str(j, r->msg[i].role));
-        set_str(j, m.u.dict, "content", content_of(j, &r->msg[i], i));
+        set_str(j, m.u.dict, "content",
+                chat_marked(j, r->msg[i].content, strlen(r->msg[i].content), i));
         list.u.list->item[i] = m;
     }
     return list;
@@ -105,7 +96,8 @@ static struct jinja_value variables(struct jinja *j, const struct gguf *g,
         return v;
     set_str(j, v.u.dict, "messages", messages_of(j, r));
     set_str(j, v.u.dict, "add_generation_prompt", jinja_bool(r->generation));
-    set_str(j, v.u.dict, "tools", jinja_none());
+    set_str(j, v.u.dict, "tools",
+            r->json && r->json->tools ? chat_values(j, r->json, r->json->tools) : jinja_none());
     set_str(j, v.u.dict, "documents", jinja_none());
     if (r->think != CHAT_THINK_AS_IS)
         set_str(j, v.u.dict, "enable_thinking", jinja_bool(r->think == CHAT_THINK));
@@ -116,18 +108,23 @@ static struct jinja_value variables(struct jinja *j, const struct gguf *g,
 
 /* Spans of a prompt as they are found from its start on. */
 struct finder {
-    const struct chat_request *r;
+    const enum chat_role *role; /* of each message */
     const struct jinja_text *t;
     struct chat_text *out;
     enum chat_role last; /* of the message that was shown last */
     bool thinking;
 };
 
-static enum chat_role role_of(const char *role)
+static enum chat_role role_of(const char *role, size_t n)
 {
-    if (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0)
-        return CHAT_SYSTEM;
-    return strcmp(role, "assistant") == 0 ? CHAT_ANSWER : CHAT_USER;
+    static const struct {
+        const char *name;
+        enum chat_role role;
+    } known[] = {{"system", CHAT_SYSTEM}, {"developer", CHAT_SYSTEM}, {"assistant", CHAT_ANSWER}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strlen(known[i].name) == n && memcmp(known[i].name, role, n) == 0)
+            return known[i].role;
+    return CHAT_USER;
 }
 
 static void add_span(struct finder *f, size_t from, size_t to, enum chat_role role, int message)
@@ -194,7 +191,7 @@ static int find_spans(struct finder *f)
             add_said(f, at, m.from, CHAT_MARKS, -1);
         if (i == marks)
             break;
-        f->last = role_of(f->r->msg[m.message].role);
+        f->last = f->role[m.message];
         if (f->last == CHAT_ANSWER) {
             add_said(f, m.from, m.to, f->last, m.message);
         } else {
@@ -207,9 +204,33 @@ static int find_spans(struct finder *f)
     return KVF_OK;
 }
 
-static int copy_out(const struct chat_request *r, const struct jinja_text *t, struct chat_text *ret)
+/* The roles of the messages of a request, in the arena of j; NULL after an error. */
+static const enum chat_role *roles_of(struct jinja *j, const struct chat_request *r)
 {
-    struct finder f = {.r = r, .t = t, .out = ret, .last = CHAT_MARKS};
+    int n = r->json ? r->json->n : r->n, i = 0;
+    enum chat_role *role = jinja_alloc(j, (size_t)(n > 0 ? n : 1), sizeof *role);
+    struct buf scratch = {0};
+    if (role && r->json) {
+        const struct json_tape *t = &r->json->tape;
+        uint32_t m = json_tape_first(t, r->json->messages);
+        for (; m && i < n; m = json_tape_next(t, m)) {
+            size_t len;
+            const char *s = json_tape_str(t, json_tape_get(t, m, "role"), &scratch, &len);
+            role[i++] = s ? role_of(s, len) : CHAT_USER;
+        }
+    }
+    for (; role && i < n; i++)
+        role[i] = role_of(r->msg[i].role, strlen(r->msg[i].role));
+    buf_finish(&scratch);
+    return role;
+}
+
+static int copy_out(struct jinja *j, const struct chat_request *r, const struct jinja_text *t,
+                    struct chat_text *ret)
+{
+    struct finder f = {.role = roles_of(j, r), .t = t, .out = ret, .last = CHAT_MARKS};
+    if (!f.role)
+        return KVF_E_NOMEM;
     buf_add(&ret->text, t->n ? t->s : "", t->n);
     int err = ret->text.err;
     return err ? err : find_spans(&f);
@@ -226,18 +247,33 @@ static bool is_date(const char *s)
     return month >= 1 && month <= 12 && day >= 1 && day <= 31;
 }
 
-/* What the caller may do, behind the sentence on what is wrong. */
-static void say_way_out(const struct gguf *g, int err, struct kvf_diag *d)
+/* Adds to the sentence on what is wrong what the user can do. */
+static void say_way_out(const struct gguf *g, const struct chat_request *r, int err,
+                        struct kvf_diag *d)
 {
     struct kvf_diag was = d ? *d : (struct kvf_diag){""};
-    kvf_fail(d, err, err == KVF_E_NOMEM ? "%s: %s" : "%s: %s; --raw takes the prompt as it stands",
-             gguf_path(g), was.text);
+    const char *way = "; --raw takes the prompt as it stands";
+    if (r->json)
+        way =
+            "; the template may need each \"content\" to be a text; you can also give the rendered "
+            "text with -f FILE --raw";
+    kvf_fail(d, err, "%s: %s%s", gguf_path(g), was.text, err == KVF_E_NOMEM ? "" : way);
+}
+
+static size_t bytes_of(const struct chat_request *r)
+{
+    size_t bytes = 0;
+    if (r->json) /* a value takes about two hundred bytes of the arena */
+        return (size_t)r->json->tape.n * 16 + r->json->tape.n_text;
+    for (int i = 0; i < r->n; i++)
+        bytes += strlen(r->msg[i].content) + 256;
+    return bytes;
 }
 
 int chat_render(const struct gguf *g, const struct chat_request *r, struct chat_text *ret,
                 struct kvf_diag *d)
 {
-    size_t len = 0, bytes = 0;
+    size_t len = 0;
     const char *text = gguf_str(g, template_key, &len);
     struct jinja j;
     const struct jinja_text *out = NULL;
@@ -248,18 +284,16 @@ int chat_render(const struct gguf *g, const struct chat_request *r, struct chat_
                         gguf_path(g));
     if (r->date && !is_date(r->date))
         return kvf_fail(d, KVF_E_ARG, "'%.40s' is no date; write it as YYYY-MM-DD", r->date);
-    for (int i = 0; i < r->n; i++)
-        bytes += strlen(r->msg[i].content) + 256;
-    jinja_init(&j, bytes + len, r->date, d);
+    jinja_init(&j, bytes_of(r) + len, r->date, d);
     struct jinja_value v = variables(&j, g, r);
     int err = j.err;
     if (!err)
         err = jinja_render(&j, text, len, v.u.dict, &out);
     if (err) {
-        say_way_out(g, err, d);
+        say_way_out(g, r, err, d);
     } else {
         ret->has_switch = j.asked_think;
-        err = copy_out(r, out, ret);
+        err = copy_out(&j, r, out, ret);
     }
     jinja_free(&j);
     if (err)

@@ -3,20 +3,40 @@
 #define KVF_ENGINE_CHAT_H
 
 #include "base/buf.h"
+#include "base/json_tape.h"
 #include "engine/model/gguf.h"
 
 struct chat_message {
     const char *role, *content; /* "system", "user", "assistant" */
 };
 
+enum { CHAT_MESSAGES = 1024 }; /* maximum number of messages of a prompt */
+
+/* A conversation as JSON, read in place: every member of a message reaches the template. */
+struct chat_json {
+    struct json_tape tape;
+    uint32_t messages, tools; /* arrays of the tape; tools 0: not given */
+    int n;                    /* messages */
+};
+
+/* Reads a JSON array of 1 to CHAT_MESSAGES messages, or an object with it as "messages" and, if
+ * wanted, "tools"; others: whether the object may have other members.  The text must outlive *ret,
+ * which chat_json_close frees.  A message is an object with a text "role"; its "content" is absent,
+ * null, a text or an array of parts of text.  KVF_E_FORMAT with a sentence that names the message
+ * and the member that is wrong; KVF_E_LIMIT; KVF_E_NOMEM. */
+int chat_json_open(const char *text, size_t n, bool others, struct chat_json *ret,
+                   struct kvf_diag *d);
+void chat_json_close(struct chat_json *c); /* accepts a zeroed one */
+
 enum chat_think { CHAT_THINK_AS_IS, CHAT_THINK, CHAT_NO_THINK };
 
 struct chat_request {
-    const struct chat_message *msg; /* [n] */
+    const struct chat_message *msg; /* [n]; not used if json is given */
     int n;
-    bool generation;       /* the prompt ends in the mark of the answer */
-    enum chat_think think; /* the template's enable_thinking: not defined, true, false */
-    const char *date;      /* what strftime_now tells, YYYY-MM-DD; NULL: it is not defined */
+    const struct chat_json *json; /* NULL: msg */
+    bool generation;              /* the prompt ends in the mark of the answer */
+    enum chat_think think;        /* the template's enable_thinking: not defined, true, false */
+    const char *date;             /* what strftime_now tells, YYYY-MM-DD; NULL: it is not defined */
 };
 
 /* Who says what; CHAT_MARKS: what the template puts around it. */
@@ -47,7 +67,7 @@ bool chat_may_think(const struct gguf *g);
 
 /* Renders the template of a file as the transformers library does (jinja.h says which part of
  * Jinja that is), over messages, add_generation_prompt, bos_token, eos_token, and where they are
- * given enable_thinking and a date; there are no tools and no documents.  Spans: the contents of
+ * given enable_thinking, tools and a date; there are no documents.  Spans: the contents of
  * messages where the template shows them, by the role of their message, and <think> ... </think>
  * of what the assistant says.
  * KVF_E_FORMAT with a sentence that points to --raw for a file without a template and for what the

@@ -144,8 +144,11 @@ static struct jinja_value f_tojson(struct jinja *j, const struct jinja_value *of
                                    const struct jinja_args *args)
 {
     const struct jinja_value *indent = jinja_arg(args, 1, "indent");
-    if (args->n > 0 || args->n_named > (indent != NULL))
-        return jinja_refuse(j, KVF_E_FORMAT, "tojson takes indent alone here");
+    const struct jinja_value *ascii = jinja_arg(args, 1, "ensure_ascii");
+    if (args->n > 0 || args->n_named > (indent != NULL) + (ascii != NULL)
+        || (ascii && jinja_true(ascii)))
+        return jinja_refuse(j, KVF_E_FORMAT,
+                            "tojson takes only indent and ensure_ascii=False here");
     return jinja_tojson(j, of, indent && indent->type == JINJA_INT ? indent->u.i : -1);
 }
 
@@ -169,6 +172,29 @@ static struct jinja_value f_items(struct jinja *j, const struct jinja_value *of,
     if (of->type != JINJA_DICT)
         return jinja_refuse(j, KVF_E_FORMAT, "items of %s", jinja_type_name(of));
     jinja_dict_method(j, of->u.dict, jinja_text(j, "items", 5), args, &ret);
+    return ret;
+}
+
+/* Pairs of key and value, in the order of the keys without regard to case. */
+static struct jinja_value f_dictsort(struct jinja *j, const struct jinja_value *of,
+                                     const struct jinja_args *args)
+{
+    if (args->n > 0 || args->n_named > 0)
+        return jinja_refuse(j, KVF_E_FORMAT, "dictsort takes no arguments here");
+    struct jinja_value ret = f_items(j, of, args);
+    for (int i = 1; !j->err && i < ret.u.list->n; i++) {
+        struct jinja_value *item = ret.u.list->item, x = item[i];
+        struct jinja_value key = jinja_of_text(jinja_case(j, x.u.list->item[0].u.text, 'l'));
+        int k = i;
+        for (; k > 0 && !j->err; k--) {
+            const struct jinja_text *t = item[k - 1].u.list->item[0].u.text;
+            struct jinja_value before = jinja_of_text(jinja_case(j, t, 'l'));
+            if (jinja_order(j, &before, &key) <= 0)
+                break;
+            item[k] = item[k - 1];
+        }
+        item[k] = x;
+    }
     return ret;
 }
 
@@ -284,32 +310,15 @@ static const struct {
     const char *name;
     filter_fn *run;
 } filters[] = {
-    {"trim", f_trim},
-    {"length", f_length},
-    {"count", f_length},
-    {"upper", f_upper},
-    {"lower", f_lower},
-    {"capitalize", f_capitalize},
-    {"default", f_default},
-    {"d", f_default},
-    {"join", f_join},
-    {"first", f_first},
-    {"last", f_last},
-    {"list", f_list},
-    {"string", f_string},
-    {"int", f_int},
-    {"abs", f_abs},
-    {"tojson", f_tojson},
-    {"replace", f_replace},
-    {"items", f_items},
-    {"reverse", f_reverse},
-    {"safe", f_safe},
-    {"indent", f_indent},
-    {"select", f_select},
-    {"selectattr", f_selectattr},
-    {"reject", f_reject},
-    {"map", f_map},
-    {"rejectattr", f_rejectattr},
+    {"trim", f_trim},         {"length", f_length},   {"count", f_length},
+    {"upper", f_upper},       {"lower", f_lower},     {"capitalize", f_capitalize},
+    {"default", f_default},   {"d", f_default},       {"join", f_join},
+    {"first", f_first},       {"last", f_last},       {"list", f_list},
+    {"string", f_string},     {"int", f_int},         {"abs", f_abs},
+    {"tojson", f_tojson},     {"replace", f_replace}, {"items", f_items},
+    {"dictsort", f_dictsort}, {"reverse", f_reverse}, {"safe", f_safe},
+    {"indent", f_indent},     {"select", f_select},   {"selectattr", f_selectattr},
+    {"reject", f_reject},     {"map", f_map},         {"rejectattr", f_rejectattr},
 };
 
 struct jinja_value jinja_filter(struct jinja *j, const struct jinja_text *name,

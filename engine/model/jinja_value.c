@@ -1,10 +1,11 @@
 #include "engine/model/jinja_value.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/decimal.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -32,8 +33,10 @@ struct jinja_value jinja_refuse(struct jinja *j, int err, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    if (!j->err)
+    if (!j->err && j->line > 0)
         j->err = kvf_fail(j->d, err, "line %d of the chat template: %s", j->line, text);
+    else if (!j->err) /* before the template is read */
+        j->err = kvf_fail(j->d, err, "%s", text);
     return (struct jinja_value){JINJA_UNDEFINED, {.text = NULL}};
 }
 
@@ -425,23 +428,35 @@ const struct jinja_list *jinja_items(struct jinja *j, const struct jinja_value *
     return got ? got : &none;
 }
 
+/* Writes a number as Python's repr does: the fewest digits that read back equal, with an exponent
+ * below 1e-4 and from 1e16 on.  v is finite. */
+static size_t put_float(double v, char *out, size_t cap)
+{
+    int digits = 0, exponent = 0;
+    for (; digits <= 16; digits++) {
+        snprintf(out, cap, "%.*e", digits, v);
+        if (strtod(out, NULL) == v)
+            break;
+    }
+    exponent = (int)strtol(strchr(out, 'e') + 1, NULL, 10);
+    if (exponent >= -4 && exponent < 16)
+        snprintf(out, cap, "%.*f", digits > exponent ? digits - exponent : 1, v);
+    return strlen(out);
+}
+
 static const struct jinja_text *printed_number(struct jinja *j, const struct jinja_value *v)
 {
-    char *s = jinja_alloc(j, DECIMAL_MAX + 2, 1);
+    enum { LONGEST = 48 };
+    char *s = jinja_alloc(j, LONGEST, 1);
     if (!s)
         return &empty;
     if (v->type == JINJA_INT)
-        return jinja_text(j, s, (size_t)snprintf(s, DECIMAL_MAX, "%lld", (long long)v->u.i));
-    if (!(v->u.f > -1e15 && v->u.f < 1e15) || (v->u.f != 0 && v->u.f < 1e-4 && v->u.f > -1e-4)) {
-        jinja_refuse(j, KVF_E_FORMAT, "it prints a number that is too large or too small");
+        return jinja_text(j, s, (size_t)snprintf(s, LONGEST, "%lld", (long long)v->u.i));
+    if (!isfinite(v->u.f)) {
+        jinja_refuse(j, KVF_E_FORMAT, "it prints a number that is not finite");
         return &empty;
     }
-    size_t n = decimal_put(v->u.f, s);
-    if (!memchr(s, '.', n)) {
-        memcpy(s + n, ".0", 2);
-        n += 2;
-    }
-    return jinja_text(j, s, n);
+    return jinja_text(j, s, put_float(v->u.f, s, LONGEST));
 }
 
 const struct jinja_text *jinja_printed(struct jinja *j, const struct jinja_value *v)

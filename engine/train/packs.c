@@ -192,7 +192,7 @@ done:
 static int build(const struct tokenizer *t, const struct packs_source *from, struct packs *p,
                  struct kvf_diag *d)
 {
-    struct text_share share = {from->from, from->to, true};
+    struct text_share share = {from->from, from->to};
     struct pieces x = {0};
     int err = KVF_OK;
     for (int i = 0; i < from->n_paths; i++) {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Chat templates from the command line: the switch for thinking, the date, who says what in a trace, and prompts that a template changes."""
+import gzip
 import json
 import os
 import sys
@@ -55,6 +56,33 @@ s.check("turns rise and stay apart", turns and all(t["tokens"][0] < t["tokens"][
         and all(a["tokens"][1] <= b["tokens"][0] for a, b in zip(turns, turns[1:])), turns)
 info, _ = run(model("turns", chat_templates.TURNS), "--raw", "-p", "hello")
 s.check("no turns without a template", "turns" not in json.dumps(info))
+
+# every member of a message reaches the template, from an array and from an object, with a byte-order mark or without
+members = model("members", "{% for m in messages %}<|im_start|>{{ m.role }}{% if m.name %} {{ m.name }}{% endif %}{{ '\\n' }}"
+                "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content or [] %}{{ p.text }}{% endfor %}{% endif %}"
+                "{{ m.reasoning_content or '' }}{% for c in m.tool_calls or [] %}{{ c | tojson }}{% endfor %}{{ m.tool_call_id or '' }}{% endfor %}"
+                "{% if tools %}{{ tools | tojson }}{% endif %}")
+talk = [{"role": "user", "name": "ada", "content": [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]},
+        {"role": "assistant", "content": None, "reasoning_content": "think", "tool_calls": [{"id": 1.0, "name": "f"}]},
+        {"role": "tool", "tool_call_id": "c7", "content": "20"}]
+told = ("<|im_start|>user ada\none two<|im_start|>assistant\nthink" + '{"id": 1.0, "name": "f"}' + "<|im_start|>tool\n20c7")
+want = said(members, "--raw", "-p", told)
+s.check("members of messages", said(members, "--chat", s.file("talk.json", json.dumps(talk).encode())) == want)
+s.check("an object with messages", said(members, "--chat", s.file("talk.json", json.dumps({"messages": talk}).encode())) == want)
+s.check("a byte-order mark", said(members, "--chat", s.file("talk.json", b"\xef\xbb\xbf" + json.dumps(talk).encode())) == want)
+s.check("tools", said(members, "--chat", s.file("talk.json", json.dumps({"messages": talk, "tools": [{"name": "f"}]}).encode()))
+        == said(members, "--raw", "-p", told + '[{"name": "f"}]'))
+s.check("a prompt with a byte-order mark", said(members, "--raw", "-f", s.file("p.txt", b"\xef\xbb\xbfhello")) == said(members, "--raw", "-p", "hello"))
+for name, data, words in (("a picture", json.dumps([{"role": "user", "content": [{"type": "image_url"}]}]).encode(), ("message 1", "part 1", "image_url")),
+                          ("a number", b'[{"role":"user","content":"a"},{"role":"user","content":7}]', ("message 2", '"content" is a number')),
+                          ("another shape", b'[{"from":"human","value":"hi"}]', ("message 1", '"role" is absent')),
+                          ("another member", b'{"messages":[{"role":"user","content":"a"}],"model":"m"}', ('"model"', "not supported")),
+                          ("UTF-16", json.dumps(talk).encode("utf-16"), ("UTF-16", "UTF-8")), ("gzip", gzip.compress(b"[]"), ("gzip", "unpack")),
+                          ("a NUL", b'[{"role":"user","content":"a\\u0000b"}]', ("NUL",))):
+    s.refused("messages: " + name, ["generate", "-m", members, "--chat", s.file("bad.json", data), *END], 1, "bad.json", *words)
+for name, data, words in (("UTF-16", "hello there".encode("utf-16"), ("UTF-16",)), ("gzip", gzip.compress(b"hello"), ("gzip",)),
+                          ("a model", open(members, "rb").read(), ("GGUF", "-m")), ("a Parquet table", b"PAR1" + bytes(40), ("Parquet",))):
+    s.refused("prompt: " + name, ["generate", "-m", members, "-f", s.file("bad.txt", data), *END], 1, "bad.txt", *words)
 
 # an answer that begins within a thought is one until the thought ends
 _, trace = run(model("open", chat_templates.OPEN_THOUGHT), "-p", "hello")

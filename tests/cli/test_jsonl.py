@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Files of prompts (--jsonl): the bytes of single runs, what is skipped, made anew and gone on with, shards, and lines that are refused."""
 import fcntl
+import gzip
 import json
 import os
 import signal
@@ -165,8 +166,16 @@ for number in (signal.SIGKILL, signal.SIGINT):
     s.check(f"{number.name}: the same set", folder(out) == folder(s.path("whole")), os.listdir(out))
     s.check(f"{number.name}: whole traces were skipped", f"{8 - len(closed)} made, {len(closed)} skipped, 0 failed" in err, err)
 
-# lines that are refused before anything runs
 GOOD = b'{"id":"a","prompt":"x"}\n'
+
+# a byte-order mark is not part of the first line, and messages take tools
+s.check("a byte-order mark", batch("with a mark", s.file("mark.jsonl", b"\xef\xbb\xbf" + GOOD), s.path("mark"), "-n", "1").startswith("")
+        and sorted(os.listdir(s.path("mark"))) == ["a.kvf"])
+batch("messages with tools", lines("tools.jsonl", {"messages": MESSAGES, "tools": [{"name": "f"}]}), s.path("tools"), "-n", "1")
+for name, data, word in (("UTF-16", GOOD.decode().encode("utf-16"), "UTF-16"), ("gzip", gzip.compress(GOOD), "gzip"), ("a zip", b"PK\3\4" + bytes(30), "zip")):
+    s.refused(name, ["run", "--jsonl", s.file("bad.jsonl", data), *HOW, "-o", s.path("none")], 1, "bad.jsonl", word)
+
+# lines that are refused before anything runs
 for name, line, *words in (
         ("no JSON", b"{prompt", "line 2"), ("cut off", b'{"prompt":"x"', "line 2"), ("two values", b'{"prompt":"x"} {"prompt":"y"}', "line 2"),
         ("no object", b'["x"]', "object"), ("no text at all", b"{}", "is none"), ("none", b'{"id":"b"}', "is none"),
@@ -178,7 +187,9 @@ for name, line, *words in (
         ("a long id", b'{"id":"' + b"a" * 101 + b'","text":"x"}', "safe name"), ("no ASCII", '{"id":"\u00e9","text":"x"}'.encode(), "safe name"),
         ("a prompt that is none", b'{"prompt":3}', '"prompt" is no text'), ("a text that is none", b'{"text":["x"]}', '"text" is no text'),
         ("messages that are none", b'{"messages":"x"}', "array"), ("no messages", b'{"messages":[]}', "array"),
-        ("a message without a role", b'{"messages":[{"content":"x"}]}', "role"), ("n below 0", b'{"prompt":"x","n":-1}', '"n" is no whole'),
+        ("a message without a role", b'{"messages":[{"content":"x"}]}', "message 1", "role"),
+        ("a picture", b'{"messages":[{"role":"user","content":[{"type":"image"}]}]}', "message 1", "image"),
+        ("tools without messages", b'{"prompt":"x","tools":[]}', "tools", "messages"), ("tools that are none", b'{"messages":[{"role":"user"}],"tools":{}}', "tools", "array"), ("n below 0", b'{"prompt":"x","n":-1}', '"n" is no whole'),
         ("half an n", b'{"prompt":"x","n":1.5}', '"n" is no whole'), ("n as text", b'{"prompt":"x","n":"3"}', '"n" is no whole'),
         ("a large n", b'{"prompt":"x","n":16777217}', '"n" is no whole'), ("a seed below 0", b'{"prompt":"x","seed":-2}', '"seed" is no whole'),
         ("NUL", b'{"text":"a\\u0000b"}', "NUL"), ("bad UTF-8", b'{"text":"\xff"}', "line 2"), ("over 16 MiB", b'{"text":"' + b"x" * (16 << 20) + b'"}', "16 MiB")):

@@ -127,6 +127,107 @@ Test(chat, text_is_that_of_transformers)
     json_free(root);
 }
 
+/* A message's members reach the template, whatever their names and types are. */
+Test(chat, json_messages_are_those_of_transformers)
+{
+    struct json *root = golden_json("chat_golden.json");
+    int n = 0, refused = 0;
+    const struct json *c = json_first(json_get(root, "records"));
+    for (; c; c = json_next(c), n++) {
+        struct kvf_diag d = {""};
+        struct chat_json messages;
+        const char *text = member(c, "json"), *want = json_str(json_get(c, "text"), NULL);
+        cr_assert(chat_json_open(text, strlen(text), false, &messages, &d) == KVF_OK, "%s: %s",
+                  text, d.text);
+        struct chat_request r = {.json = &messages, .generation = true};
+        struct chat_text out;
+        struct gguf *g = with_template(member(c, "template"));
+        int err = chat_render(g, &r, &out, &d);
+        cr_expect(err == (want ? KVF_OK : KVF_E_FORMAT), "%s: %s", text, d.text);
+        if (want && err == KVF_OK)
+            cr_expect_str_eq(out.text.data ? out.text.data : "", want, "%s", text);
+        refused += !want;
+        chat_text_free(&out);
+        gguf_close(g);
+        chat_json_close(&messages);
+    }
+    cr_expect(n == 48 && refused > 0 && refused < 16, "%d cases, %d of them refused", n, refused);
+    json_free(root);
+}
+
+/* What is wrong is named with the message and the member. */
+Test(chat, wrong_messages_are_named)
+{
+    static const struct {
+        const char *json, *want;
+    } cases[] = {
+        {"[]", "1 to 1024 messages"},
+        {"{\"prompt\":\"x\"}", "\"messages\""},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"model\":\"m\"}", "\"model\""},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":{}}",
+         "\"tools\" is an object"},
+        {"[1]", "message 1 is a number"},
+        {"[{\"role\":\"user\",\"content\":\"x\"},{\"content\":\"x\"}]",
+         "message 2: \"role\" is absent"},
+        {"[{\"from\":\"human\",\"value\":\"x\"}]", "message 1: \"role\" is absent"},
+        {"[{\"role\":\"user\",\"content\":5}]", "message 1: \"content\" is a number"},
+        {"[{\"role\":\"user\",\"content\":{\"a\":1}}]", "message 1: \"content\" is an object"},
+        {"[{\"role\":\"user\",\"content\":true}]", "message 1: \"content\" is true or false"},
+        {"[{\"role\":\"user\",\"content\":[\"x\"]}]", "message 1: part 1 of \"content\""},
+        {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image_"
+         "url\"}]}]",
+         "message 1: part 2 of \"content\" has the type \"image_url\""},
+        {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":3}]}]",
+         "message 1: \"text\" of part 1 of \"content\" is a number"},
+        {"[{\"role\":\"user\",\"content\":\"a\\u0000b\"}]", "NUL"},
+        {"[{\"role\":\"user\",\"content\":\"a\",\"content\":\"b\"}]", "repeats the key"},
+        {"[{\"role\":\"user\",\"content\":\"a\",\"n\":99999999999999999999}]", "out of range"},
+        {"[{\"role\":\"user\",\"content\":\"a\",\"n\":1e999}]", "out of range"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kvf_diag d = {""};
+        struct chat_json c;
+        int err = chat_json_open(cases[i].json, strlen(cases[i].json), false, &c, &d);
+        cr_expect(err == KVF_E_FORMAT && strstr(d.text, cases[i].want), "%s: %d, %s", cases[i].json,
+                  err, d.text);
+        cr_expect(!c.tape.entry);
+    }
+}
+
+/* Reasoning is a thought, and contents given in parts are those of their message. */
+Test(chat, json_members_have_roles)
+{
+    static const char json[] =
+        "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"ask\"}]},"
+        "{\"role\":\"assistant\",\"reasoning_content\":\"muse\",\"content\":\"say\"}]";
+    static const char template[] =
+        "{% for m in messages %}{% if m.content is string %}<think>{{ m.reasoning_content "
+        "}}</think>"
+        "{{ m.content }}{% else %}{{ m.content[0].text }}{% endif %}{% endfor %}";
+    static const struct chat_span want[] = {{0, 3, CHAT_USER, 0},
+                                            {3, 10, CHAT_THOUGHT, -1},
+                                            {10, 14, CHAT_THOUGHT, 1},
+                                            {14, 22, CHAT_THOUGHT, -1},
+                                            {22, 25, CHAT_ANSWER, 1}};
+    struct kvf_diag d = {""};
+    struct chat_json c;
+    struct chat_text out;
+    struct gguf *g = with_template(template);
+    cr_assert(chat_json_open(json, strlen(json), false, &c, &d) == KVF_OK, "%s", d.text);
+    struct chat_request r = {.json = &c};
+    cr_assert(chat_render(g, &r, &out, &d) == KVF_OK, "%s", d.text);
+    cr_expect_str_eq(out.text.data, "ask<think>muse</think>say");
+    cr_assert(out.n_spans == 5, "%d spans", out.n_spans);
+    for (int i = 0; i < 5; i++)
+        cr_expect(out.span[i].from == want[i].from && out.span[i].to == want[i].to
+                      && out.span[i].role == want[i].role && out.span[i].message == want[i].message,
+                  "span %d: %zu to %zu, role %d, message %d", i, out.span[i].from, out.span[i].to,
+                  out.span[i].role, out.span[i].message);
+    chat_text_free(&out);
+    chat_json_close(&c);
+    gguf_close(g);
+}
+
 Test(chat, each_rule_is_that_of_jinja)
 {
     struct json *root = golden_json("chat_golden.json");
@@ -138,7 +239,7 @@ Test(chat, each_rule_is_that_of_jinja)
     for (; c; c = json_next(c), n++)
         check_text(member(c, "template"), &r, json_str(json_get(c, "text"), NULL),
                    member(c, "template"));
-    cr_expect(n == 105, "%d snippets", n);
+    cr_expect(n == 107, "%d snippets", n);
     json_free(root);
 }
 

@@ -13,15 +13,12 @@ int signals_caught(void)
     return 0;
 }
 
-static void check_messages(const struct json *messages)
+static void check_messages(const char *line)
 {
     struct kvf_diag d = {""};
-    struct chat_message *msg;
-    int n;
-    MUST(prompt_messages(messages, "messages", &msg, &n, &d) == KVF_OK && n > 0);
-    for (int i = 0; i < n; i++)
-        MUST(msg[i].role && msg[i].content);
-    mem_free(msg);
+    struct chat_json c;
+    MUST(chat_json_open(line, strlen(line), true, &c, &d) == KVF_OK && c.n > 0);
+    chat_json_close(&c);
 }
 
 static void check_line(const struct jsonl_line *x, const struct jsonl_line *before)

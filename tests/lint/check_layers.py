@@ -70,6 +70,7 @@ PRIVATE = {
     'engine/model/jinja_lex.h': 'engine/model/',
     'engine/model/jinja_node.h': 'engine/model/',
     'engine/model/jinja_run.h': 'engine/model/',
+    'engine/model/chat_values.h': 'engine/model/',
     'engine/model/jinja_value.h': 'engine/model/',
     'engine/model/jinja_words.h': 'engine/model/',
     'engine/model/gguf_file.h': 'engine/model/',

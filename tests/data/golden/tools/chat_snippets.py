@@ -37,6 +37,8 @@ SNIPPETS = r"""
 {{ '5' | int + 1 }} {{ 3.7 | int }} {{ -3 | abs }} {{ 5 | string + 'x' }}
 {{ messages[0] | tojson }} {{ [1, 2.5, true, none, 'a"b\\c\n</x>\u00e9'] | tojson }} {{ {} | tojson }} {{ [] | tojson }}
 {{ {'a': [1, {'b': 2}], 'c': {}} | tojson(indent=2) }}
+{{ {'\u00e9': '\u4e2d'} | tojson(ensure_ascii=False, indent=1) }}
+{% for k, v in {'b': 1, 'C': 2, 'a': 3, 'B': 4, '': 5} | dictsort %}{{ k }}{{ v }}{% endfor %}
 {{ [0, 1, 2] | select | list | length }} {{ messages | selectattr('role', 'equalto', 'user') | list | length }} {{ messages | rejectattr('role', 'eq', 'user') | map(attribute='content') | join }} {{ ['a', 'b'] | map('upper') | join }} {{ ['a', 'b'] | reject('in', ['a']) | join }}
 {{ [1, 2, 3] | reverse | join }} {{ 'abc' | reverse }} {{ 'a\nb\n\nc' | indent(2) }} {{ ' x ' | safe }}|
 {{ 1 is number }} {{ 'x' is string }} {{ messages is iterable }} {{ messages[0] is mapping }} {{ messages is sequence }} {{ true is boolean }} {{ true is number }} {{ 1 is integer }} {{ true is integer }} {{ 1.5 is float }} {{ none is none }} {{ nothing is none }}
