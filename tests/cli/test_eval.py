@@ -13,8 +13,11 @@ import numpy as np
 
 from harness import Suite
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "oracle"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "oracle"))
+sys.path.append(os.path.join(HERE, "..", "..", "python"))
 import tiny_llama  # noqa: E402
+from kvfate import files  # noqa: E402
 from tasks import WORDS, make_task, prepare  # noqa: E402
 
 s = Suite()
@@ -198,11 +201,21 @@ def of_tasks():
     s.refused("a state of documents", [*argv, "--state", s.path("brute0.tsv")], 1, "other settings")
 
 
+def signed(lines, at):
+    """The lines of a file of results with right checksums, by the package's own function; its columns are those of line `at`."""
+    head = "".join(line + "\n" for line in lines[:at - 1]).encode()
+    lines = [*lines[:at - 1], "# head_checksum: " + files.checksum_text(files.checksum(head)), *lines[at:]]
+    seed = files.checksum("".join(line + "\n" for line in lines[:at + 1]).encode())
+    rows = [line.rpartition("\t")[0] for line in lines[at + 1:-1]]
+    return [*lines[:at + 1], *(r + "\t" + files.checksum_text(files.checksum(r.encode(), seed)) for r in rows), ""]
+
+
 def against_full(argv, state, fed):
     """above, below and p_full of answers that are put into the file of results, against all splits one by one; and what right ones kept of the tokens fed"""
     lines = open(s.path("tasks.state"), encoding="utf-8").read().split("\n")
     at = next(i for i, line in enumerate(lines) if not line.startswith("#"))
     name = lines[at].split("\t")
+    s.check("the checksums are those of the package", signed(lines, at) == lines)
     for full, other in (("1111", "0000"), ("0111", "1011"), ("1010", "1010"), ("0000", "1100")):
         told = list(lines)
         for i in range(4):
@@ -211,7 +224,7 @@ def against_full(argv, state, fed):
                 cells[name.index("right")] = right
                 told[at + 1 + 2 * i + k] = "\t".join(cells)
         with open(state[1], "w", encoding="utf-8") as f:
-            f.write("\n".join(told))
+            f.write("\n".join(signed(told, at)))
         s.accepted(f"answers {full} {other}", [*argv, *state, "-o", s.path("split.tsv")])
         whole, row = table(s.path("split.tsv"))[:2]
         above, below = sum(a < b for a, b in zip(full, other)), sum(a > b for a, b in zip(full, other))
@@ -416,6 +429,17 @@ def resuming():
     for name, data in (("a number", body.replace(b"\n0\t", b"\nx\t", 1)), ("a field", body.replace(b"\t0\t1\t", b"\t0\t", 1)),
                        ("a NUL", body[:-40] + b"\0" + body[-39:])):
         s.refused("damaged state: " + name, [*argv, "--state", s.file("bad.state", data)], 1, "damaged")
+    head = body[:body.index(b"\n0\t") + 1]
+    old = b"".join(line.rpartition(b"\t")[0] + b"\n" if not line.startswith(b"#") else line for line in body.splitlines(True) if b"head_checksum" not in line)
+    s.refused("a state without checksums", [*argv, "--state", s.file("old.state", old)], 1, "older ones have no checksums", "remove this one")
+    s.check("which was left alone", open(s.path("old.state"), "rb").read() == old)
+    damaged = bytearray(body)
+    damaged[len(head) + 60] ^= 1
+    s.refused("a damaged line is named", [*argv, "--state", s.file("bad.state", bytes(damaged))], 1, "line %d is damaged" % (head.count(b"\n") + 1))
+    lines = bytes(damaged).splitlines(True)
+    s.file("mended.state", b"".join(lines[:head.count(b"\n")] + lines[head.count(b"\n") + 1:]))
+    s.accepted("without that line", [*argv, "--state", s.path("mended.state"), "-o", s.path("mended.tsv")])
+    s.check("it is computed again", open(s.path("mended.tsv"), "rb").read() == whole[0])
     s.refused("no state at all", [*argv, "--state", TEXT], 1, "other settings")
     s.check("which was left alone", open(TEXT).read().startswith("lost before"))
 
