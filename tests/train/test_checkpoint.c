@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/gate/safetensors_write.h"
+#include "engine/model/safetensors.h"
 #include "engine/train/checkpoint.h"
 #include "beside.h"
 
