@@ -39,7 +39,7 @@ def read(path):
     with open(path, encoding="utf-8") as f:
         lines = f.read().splitlines()
     table = [line.split("\t") for line in lines if not line.startswith("#")]
-    return [line for line in lines if line.startswith("#")], [dict(zip(table[0], row)) for row in table[1:]]
+    return [line for line in lines if line.startswith("#") and not line.startswith("# checksum: ")], [dict(zip(table[0], row)) for row in table[1:]]
 
 
 def write(path, meta, rows):

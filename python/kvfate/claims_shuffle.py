@@ -29,7 +29,7 @@ def read(path):
     """Metadata lines, names of columns, rows."""
     with open(path, encoding="utf-8") as f:
         lines = f.read().splitlines()
-    meta = [x for x in lines if x.startswith("#")]
+    meta = [x for x in lines if x.startswith("#") and not x.startswith("# checksum: ")]  # which is of the rows in their order
     table = [x.split("\t") for x in lines if not x.startswith("#")]
     return meta, (table or [[]])[0], table[1:]
 

@@ -411,3 +411,21 @@ def checksum(data, h=0):
 
 def checksum_text(h):
     return "%016x" % h
+
+
+def _seal(data):
+    """The checksum and the number of bytes, as base/table_seal.h has them."""
+    return b"%s of %12d bytes" % (checksum_text(checksum(data)).encode(), len(data))
+
+
+def sealed(text):
+    """The bytes of a table as TSV, with the line of its checksum behind the first line."""
+    data = text.encode("utf-8")
+    at = data.index(b"\n") + 1
+    return data[:at] + b"# checksum: " + _seal(data) + b"\n" + data[at:]
+
+
+def json_is_whole(data):
+    """Whether bytes of JSON that end with their checksum are those that it was made of; True also where there is none."""
+    found = re.search(rb',"checksum":"([^"]{38})"}\n\Z', data)
+    return not found or found[1] == _seal(data[:found.start()])

@@ -127,9 +127,8 @@ def _join(study):
         rows += [{"model": job.model.name, "text": job.text.name, "seed": str(job.seed), **dict(zip(names, r))} for r in body]
     path = os.path.join(study.plan.out, "study.tsv")
     columns = ["model", "text", "seed"] + columns
-    with files.replacing(path, text=True) as f:
-        f.write("# table: study\n" + "".join("# %s: %s\n" % x for x in meta) + "\t".join(columns) + "\n")
-        f.writelines("\t".join(r.get(c, "nan") for c in columns) + "\n" for r in rows)
+    text = "# table: study\n" + "".join("# %s: %s\n" % x for x in meta) + "\t".join(columns) + "\n"
+    files.write(path, files.sealed(text + "".join("\t".join(r.get(c, "nan") for c in columns) + "\n" for r in rows)))
     write_parquet(os.path.join(study.plan.out, "study.parquet"), columns, rows, meta)
 
 

@@ -227,9 +227,8 @@ def _shown(value):
 
 def write(path, job, plan, found, said):
     meta, names, body = rows(job, plan, found, said)
-    with files.replacing(path, text=True) as f:
-        f.write("# table: tasks\n" + "".join("# %s: %s\n" % x for x in meta) + "\t".join(names) + "\n")
-        f.writelines("\t".join(map(_shown, r)) + "\n" for r in body)
+    head = "# table: tasks\n" + "".join("# %s: %s\n" % x for x in meta) + "\t".join(names) + "\n"
+    files.write(path, files.sealed(head + "".join("\t".join(map(_shown, r)) + "\n" for r in body)))
 
 
 def run(job, plan, at, ranks=1, shard=None):

@@ -36,6 +36,8 @@ class Table(dict):
 def read_npz(path):
     """The (columns, attrs) of a table that the program wrote."""
     with zipfile.ZipFile(path) as z:
+        if not files.json_is_whole(z.comment):
+            raise Error("%s: the table is damaged (the checksum of its comment differs); make it again" % path)
         about = json.loads(z.comment) if z.comment else {"name": "", "meta": {}, "columns": []}
     with np.load(path) as z:
         columns = {name: z[name].astype(object) if z[name].dtype.kind == "U" else z[name] for name in z.files}
