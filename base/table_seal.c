@@ -7,6 +7,8 @@
 
 #include "base/checksum.h"
 
+enum { HEAD = 1 << 12 }; /* bytes in which the line of the seal begins: it is the second line */
+
 void seal_add(struct seal *s, const void *p, size_t n)
 {
     const char *at = p;
@@ -37,9 +39,9 @@ int seal_end(struct seal *s, char out[SEAL_LENGTH + 1])
     return err;
 }
 
-/* Compares the seal at `at` with that of three pieces; where the number of bytes is another, the
- * text was changed on purpose. */
-static int compare(const char *at, const char *p, size_t n, const char *q, size_t m,
+/* Compares the seal at `at`, which is followed by what it should be, with that of three pieces;
+ * where the number of bytes is another, the text was changed on purpose. */
+static int compare(const char *at, bool intact, const char *p, size_t n, const char *q, size_t m,
                    const struct buf *more, const char *remove, struct kvf_diag *d)
 {
     char made[SEAL_LENGTH + 1];
@@ -49,7 +51,7 @@ static int compare(const char *at, const char *p, size_t n, const char *q, size_
     if (more)
         seal_add(&s, more->data, more->len);
     int err = seal_end(&s, made);
-    if (err || strncmp(at, made, SEAL_LENGTH) == 0)
+    if (err || (intact && strncmp(at, made, SEAL_LENGTH) == 0))
         return err;
     bool other_size = strncmp(at + CHECKSUM_DIGITS, made + CHECKSUM_DIGITS,
                               SEAL_LENGTH - CHECKSUM_DIGITS)
@@ -62,18 +64,18 @@ static int compare(const char *at, const char *p, size_t n, const char *q, size_
                     remove);
 }
 
+/* The line is looked for by how it begins and by how it ends: damage can be anywhere in it. */
 int seal_check_tsv(const char *text, size_t n, struct kvf_diag *d)
 {
     const size_t mark = strlen(SEAL_LINE), whole = mark + SEAL_LENGTH;
-    for (size_t at = 0; at < n && text[at] == '#';) {
-        const char *end = memchr(text + at, '\n', n - at);
-        if (!end)
-            return KVF_OK;
-        size_t next = (size_t)(end - text) + 1;
-        if (next - at == whole + 1 && memcmp(text + at, SEAL_LINE, mark) == 0)
-            return compare(text + at + mark, text, at, text + next, n - next, NULL,
-                           "its line \"# checksum\"", d);
-        at = next;
+    for (size_t at = 0; at < HEAD && at + whole < n; at++) {
+        const char *seal = text + at + mark, *rest = seal + SEAL_LENGTH + 1;
+        bool begins = memcmp(text + at, SEAL_LINE, mark) == 0;
+        bool ends = memcmp(seal + CHECKSUM_DIGITS, " of ", 4) == 0
+                    && memcmp(seal + SEAL_LENGTH - 6, " bytes", 6) == 0;
+        if (begins || ends)
+            return compare(seal, begins && ends && rest[-1] == '\n', text, at, rest,
+                           (size_t)(text + n - rest), NULL, "its line \"# checksum\"", d);
     }
     return KVF_OK;
 }
@@ -85,6 +87,6 @@ int seal_check_json(const char *text, size_t n, const struct buf *more, struct k
     if (!at || memcmp(at, SEAL_MEMBER, strlen(SEAL_MEMBER)) != 0)
         return KVF_OK;
     return compare(
-        at + strlen(SEAL_MEMBER), text, n - tail, NULL, 0, more,
+        at + strlen(SEAL_MEMBER), true, text, n - tail, NULL, 0, more,
         more ? "the member \"checksum\" of the file beside it" : "its member \"checksum\"", d);
 }
