@@ -303,15 +303,6 @@ static void write_json(const struct table *t, struct sink *s)
     buf_char(b, '}');
 }
 
-/* The last member of JSON that is sealed, and its end. */
-static int end_json(struct seal *seal, struct buf *b)
-{
-    char text[SEAL_LENGTH + 1];
-    int err = seal_end(seal, text);
-    buf_printf(b, SEAL_MEMBER "%s\"}\n", text);
-    return err ? err : b->err;
-}
-
 /* Puts the seal into its line. */
 static int put_line(struct sink *s, struct seal *seal)
 {
@@ -337,7 +328,7 @@ static int write_text(const struct table *t, enum table_format f, const struct t
     flush(&s, 0);
     s.seal = NULL; /* the end is not of it */
     if (f == TABLE_JSON && seal)
-        err = end_json(seal, &s.b);
+        err = seal_end_json(seal, &s.b);
     else if (f == TABLE_JSON)
         buf_str(&s.b, "}\n");
     else if (f == TABLE_TSV && seal && !s.bad)
@@ -372,7 +363,7 @@ static int begin_sidecar(const struct table *t, const char *path, struct sidecar
 
 static int end_sidecar(struct sidecar *s, struct seal *seal, struct kvf_diag *d)
 {
-    int err = end_json(seal, &s->text);
+    int err = seal_end_json(seal, &s->text);
     if (err)
         return err;
     replace_write(&s->file, s->text.data, s->text.len);
@@ -388,7 +379,7 @@ static int write_npz(const struct table *t, const struct teller *w, struct repla
     int err = b.err;
     if (!err) {
         seal_add(&seal, b.data, b.len);
-        err = end_json(&seal, &b);
+        err = seal_end_json(&seal, &b);
     }
     if (!err)
         err = table_npz_write(t, b.len <= NPZ_MOST_COMMENT ? b.data : NULL, w, out, d);

@@ -39,6 +39,14 @@ int seal_end(struct seal *s, char out[SEAL_LENGTH + 1])
     return err;
 }
 
+int seal_end_json(struct seal *s, struct buf *b)
+{
+    char text[SEAL_LENGTH + 1];
+    int err = seal_end(s, text);
+    buf_printf(b, SEAL_MEMBER "%s\"}\n", text);
+    return err ? err : b->err;
+}
+
 /* Compares the seal at `at`, which is followed by what it should be, with that of three pieces;
  * where the number of bytes is another, the text was changed on purpose. */
 static int compare(const char *at, bool intact, const char *p, size_t n, const char *q, size_t m,
@@ -59,8 +67,8 @@ static int compare(const char *at, bool intact, const char *p, size_t n, const c
     if (other_size)
         return KVF_OK;
     return kvf_fail(d, KVF_E_CORRUPT,
-                    "the table is damaged (its checksum differs); make it again, or, if it was "
-                    "changed on purpose, remove %s",
+                    "damaged (the checksum differs); make the file again, or, if it was changed on "
+                    "purpose, remove %s",
                     remove);
 }
 
@@ -86,7 +94,6 @@ int seal_check_json(const char *text, size_t n, const struct buf *more, struct k
     const char *at = n > tail ? text + (n - tail) : NULL;
     if (!at || memcmp(at, SEAL_MEMBER, strlen(SEAL_MEMBER)) != 0)
         return KVF_OK;
-    return compare(
-        at + strlen(SEAL_MEMBER), true, text, n - tail, NULL, 0, more,
-        more ? "the member \"checksum\" of the file beside it" : "its member \"checksum\"", d);
+    return compare(at + strlen(SEAL_MEMBER), true, text, n - tail, NULL, 0, more,
+                   "the member \"checksum\" of the JSON", d);
 }

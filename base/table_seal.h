@@ -1,4 +1,4 @@
-/* table_seal.h - private: the checksum in a file of a table.
+/* table_seal.h - the checksum in a file of a table, and in that of a task.
  *
  * A seal is "DIGITS of N bytes": the checksum (checksum.h) and the number of the bytes that it was
  * made of.  TSV has it in a line "# checksum: SEAL", of all other bytes; JSON in its last member
@@ -29,6 +29,9 @@ struct seal {
 void seal_add(struct seal *s, const void *p, size_t n);
 /* SEAL_LENGTH characters and a NUL; ends the seal.  KVF_OK or KVF_E_NOMEM. */
 int seal_end(struct seal *s, char out[SEAL_LENGTH + 1]);
+
+/* Appends the last member of JSON and its end; ends the seal.  KVF_OK or KVF_E_NOMEM. */
+int seal_end_json(struct seal *s, struct buf *b);
 
 /* KVF_OK, also for a text without a seal, or changed on purpose; KVF_E_CORRUPT with a sentence. */
 int seal_check_tsv(const char *text, size_t n, struct kvf_diag *d);
