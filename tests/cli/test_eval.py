@@ -15,9 +15,8 @@ from harness import Suite
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "oracle"))
-sys.path.append(os.path.join(HERE, "..", "..", "python"))
 import tiny_llama  # noqa: E402
-from kvfate import files  # noqa: E402
+from results import signed  # noqa: E402
 from tasks import WORDS, make_task, prepare  # noqa: E402
 
 s = Suite()
@@ -199,15 +198,6 @@ def of_tasks():
     s.refused("over a task", [*argv[:-4], tasks[0]["name"] + ".json", "-o", tasks[0]["name"] + ".json"], 2, "task0.json")
     s.refused("no task", [*argv[:-4], s.path("none.json")], 1, "none.json")
     s.refused("a state of documents", [*argv, "--state", s.path("brute0.tsv")], 1, "other settings")
-
-
-def signed(lines, at):
-    """The lines of a file of results with right checksums, by the package's own function; its columns are those of line `at`."""
-    head = "".join(line + "\n" for line in lines[:at - 1]).encode()
-    lines = [*lines[:at - 1], "# head_checksum: " + files.checksum_text(files.checksum(head)), *lines[at:]]
-    seed = files.checksum("".join(line + "\n" for line in lines[:at + 1]).encode())
-    rows = [line.rpartition("\t")[0] for line in lines[at + 1:-1]]
-    return [*lines[:at + 1], *(r + "\t" + files.checksum_text(files.checksum(r.encode(), seed)) for r in rows), ""]
 
 
 def against_full(argv, state, fed):
