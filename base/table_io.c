@@ -10,9 +10,11 @@
 #include "base/replace.h"
 #include "base/table_io.h"
 #include "base/table_npz.h"
+#include "base/table_seal.h"
 #include "base/table_sqlite.h"
 
-enum { FLUSH_BYTES = 1 << 20, ROWS = 1024 };
+/* LINE: bytes of the line of the seal, with its end. */
+enum { FLUSH_BYTES = 1 << 20, ROWS = 1024, LINE = sizeof SEAL_LINE + SEAL_LENGTH };
 
 enum table_format table_format_of(const char *path)
 {
@@ -30,13 +32,25 @@ struct sink {
     const struct teller *watch;
     struct replace *file; /* keeps the first failure to write */
     struct buf b;
-    bool bad; /* memory was out */
+    bool bad;          /* memory was out */
+    struct seal *seal; /* NULL: none is made */
+    size_t line_at;    /* where the line of the seal is; 0: there is none */
 };
+
+/* The first block has the whole head, and with it the line of the seal, which is left out. */
+static void add_to_seal(struct sink *s)
+{
+    size_t left_out = s->seal->n == 0 && s->line_at ? LINE : 0, at = left_out ? s->line_at : 0;
+    seal_add(s->seal, s->b.data, at);
+    seal_add(s->seal, s->b.data + at + left_out, s->b.len - at - left_out);
+}
 
 static void flush(struct sink *s, size_t above)
 {
     if (s->b.len > above) {
         s->bad |= s->b.err != KVF_OK;
+        if (s->seal && !s->b.err)
+            add_to_seal(s);
         replace_write(s->file, s->b.data, s->b.len);
         buf_clear(&s->b);
     }
@@ -174,6 +188,10 @@ static void write_head(const struct table *t, enum table_format f, struct sink *
     bool about = f != TABLE_CSV;
     if (about)
         buf_printf(&s->b, "# table: %s\n", table_name(t));
+    if (about && s->seal) { /* written anew when all is known */
+        s->line_at = s->b.len;
+        buf_printf(&s->b, SEAL_LINE "%*s\n", SEAL_LENGTH, "");
+    }
     for (int i = 0; about && i < table_meta_count(t); i++) {
         buf_printf(&s->b, "# %s: ", table_meta_key(t, i));
         put_tsv_text(&s->b, table_meta(t, table_meta_key(t, i)));
@@ -282,53 +300,87 @@ static void write_json(const struct table *t, struct sink *s)
         json_values(t, c, s);
         buf_char(b, ']');
     }
-    buf_str(b, "}}\n");
+    buf_char(b, '}');
 }
 
-static int write_text(const struct table *t, enum table_format f, const struct teller *w,
-                      struct replace *out)
+/* Puts the seal into its line. */
+static int put_line(struct sink *s, struct seal *seal)
 {
-    struct sink s = {.watch = w, .file = out};
+    char text[SEAL_LENGTH + 1];
+    int err = seal_end(seal, text);
+    if (!err) {
+        replace_seek(s->file, s->line_at + strlen(SEAL_LINE));
+        replace_write(s->file, text, SEAL_LENGTH);
+    }
+    return err;
+}
+
+/* seal: of a file, or of a CSV and the file beside it, which ends it; NULL: none is made. */
+static int write_text(const struct table *t, enum table_format f, const struct teller *w,
+                      struct replace *out, struct seal *seal)
+{
+    struct sink s = {.watch = w, .file = out, .seal = seal};
+    int err = KVF_OK;
     if (f == TABLE_JSON)
         write_json(t, &s);
     else
         write_lines(t, f, &s);
     flush(&s, 0);
+    s.seal = NULL; /* the end is not of it */
+    if (f == TABLE_JSON && seal)
+        err = seal_end_json(seal, &s.b);
+    else if (f == TABLE_JSON)
+        buf_str(&s.b, "}\n");
+    else if (f == TABLE_TSV && seal && !s.bad)
+        err = put_line(&s, seal);
+    flush(&s, 0);
     s.bad |= s.b.err != KVF_OK;
     buf_finish(&s.b);
+    if (err)
+        return err;
     return s.bad ? KVF_E_NOMEM : KVF_OK;
 }
 
-/* What is known of a table beside its cells, as JSON. */
-static int make_about(const struct table *t, struct buf *b)
+/* The file beside a CSV: what is known of the table beside its cells, as JSON. */
+struct sidecar {
+    struct buf name, text;
+    struct replace file; /* borrows the name */
+};
+
+/* seal: of all that is written. */
+static int begin_sidecar(const struct table *t, const char *path, struct sidecar *s,
+                         struct seal *seal, struct kvf_diag *d)
 {
-    json_head(t, b);
-    buf_str(b, "}\n");
-    return b->err;
+    buf_printf(&s->name, "%s" TABLE_SIDECAR, path);
+    json_head(t, &s->text);
+    int err = s->name.err ? s->name.err : s->text.err;
+    if (!err)
+        err = replace_open(&s->file, s->name.data, d);
+    if (!err)
+        seal_add(seal, s->text.data, s->text.len);
+    return err;
 }
 
-/* The file beside a CSV, written but for its end; name: of it, which r borrows. */
-static int begin_sidecar(const struct table *t, const char *path, struct buf *name,
-                         struct replace *r, struct kvf_diag *d)
+static int end_sidecar(struct sidecar *s, struct seal *seal, struct kvf_diag *d)
 {
-    struct buf b = {0};
-    buf_printf(name, "%s" TABLE_SIDECAR, path);
-    int err = make_about(t, &b);
-    if (!err)
-        err = name->err;
-    if (!err)
-        err = replace_open(r, name->data, d);
-    if (!err)
-        replace_write(r, b.data, b.len);
-    buf_finish(&b);
-    return err;
+    int err = seal_end_json(seal, &s->text);
+    if (err)
+        return err;
+    replace_write(&s->file, s->text.data, s->text.len);
+    return replace_finish(&s->file, d);
 }
 
 static int write_npz(const struct table *t, const struct teller *w, struct replace *out,
                      struct kvf_diag *d)
 {
     struct buf b = {0};
-    int err = make_about(t, &b);
+    struct seal seal = {.n = 0};
+    json_head(t, &b);
+    int err = b.err;
+    if (!err) {
+        seal_add(&seal, b.data, b.len);
+        err = seal_end_json(&seal, &b);
+    }
     if (!err)
         err = table_npz_write(t, b.len <= NPZ_MOST_COMMENT ? b.data : NULL, w, out, d);
     buf_finish(&b);
@@ -340,12 +392,29 @@ int table_write(const struct table *t, enum table_format f, const char *path, st
     return table_write_watched(t, f, path, NULL, d);
 }
 
+/* Writes to an open file, and begins the one beside a CSV. */
+static int write_open(const struct table *t, enum table_format f, const struct teller *w,
+                      struct replace *r, struct sidecar *about, struct kvf_diag *d)
+{
+    struct seal seal = {.n = 0};
+    bool file = r->place != NULL; /* others cannot be written anew in places */
+    if (f == TABLE_NPZ)
+        return write_npz(t, w, r, d);
+    int err = about ? begin_sidecar(t, r->path, about, &seal, d) : KVF_OK;
+    if (!err)
+        err = write_text(t, f, w, r, file || about ? &seal : NULL);
+    if (!err && about && !r->error)
+        err = end_sidecar(about, &seal, d);
+    buf_finish(&seal.rest);
+    return err;
+}
+
 int table_write_watched(const struct table *t, enum table_format f, const char *path,
                         const struct teller *w, struct kvf_diag *d)
 {
     bool out = strcmp(path, "-") == 0 && f != TABLE_NPZ;
-    struct replace r, about = REPLACE_CLOSED;
-    struct buf name = {0};
+    struct replace r;
+    struct sidecar about = {.file = REPLACE_CLOSED};
     if (table_err(t))
         return kvf_fail(d, table_err(t), "%s: the table %s is not complete: %s", path,
                         table_name(t), kvf_strerror(table_err(t)));
@@ -358,18 +427,13 @@ int table_write_watched(const struct table *t, enum table_format f, const char *
         return err;
     if (out)
         r.path = "standard output";
-    if (f == TABLE_CSV && !out)
-        err = begin_sidecar(t, path, &name, &about, d);
-    if (!err)
-        err = f == TABLE_NPZ ? write_npz(t, w, &r, d) : write_text(t, f, w, &r);
-    if (!err && name.data && !r.error)
-        err = replace_finish(&about, d);
-    else
-        replace_abandon(&about);
+    err = write_open(t, f, w, &r, f == TABLE_CSV && !out ? &about : NULL, d);
+    replace_abandon(&about.file);
     if (err && !r.error)
         replace_abandon(&r);
     else
         err = replace_finish(&r, d);
-    buf_finish(&name);
+    buf_finish(&about.name);
+    buf_finish(&about.text);
     return err;
 }

@@ -14,6 +14,9 @@
  * those that it has.  INTEGER, REAL and TEXT columns, NaN is NULL; the table kvfate_meta has
  * table_name, key and value of the provenance, kvfate_columns table_name, column_name and unit.
  *
+ * A TSV, CSV or JSON that is a file has a checksum (table_seal.h), which table_read compares; what
+ * goes to a pipe has none.
+ *
  * Same table, same bytes; a database counts its changes, and is equal in content alone. */
 #ifndef KVF_BASE_TABLE_IO_H
 #define KVF_BASE_TABLE_IO_H

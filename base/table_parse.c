@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/table_read.h"
+#include "base/table_seal.h"
 #include "base/utf8.h"
 
 /* ---- numbers: what table_write prints and no more (strtod takes hex and "infinity" too) */
@@ -159,6 +160,8 @@ static int take_meta(struct tsv *x, char *line, struct kvf_diag *d)
         x->name = colon + 2;
         return KVF_OK;
     }
+    if (strcmp(line + 2, SEAL_KEY) == 0) /* of this file, not of the table */
+        return KVF_OK;
     if (x->n_meta == TABLE_MOST_META)
         return kvf_fail(d, KVF_E_LIMIT, "more than %d lines of metadata", TABLE_MOST_META);
     x->key[x->n_meta] = line + 2;

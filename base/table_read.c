@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/table_io.h"
 #include "base/table_read.h"
+#include "base/table_seal.h"
 
 /* *ret_none: the file may be missing, and is; NULL: it must be there. */
 static int load(const char *path, struct buf *b, bool *ret_none, struct kvf_diag *d)
@@ -31,7 +32,8 @@ static int load(const char *path, struct buf *b, bool *ret_none, struct kvf_diag
 }
 
 /* What the file beside a CSV says of it, if there is one. */
-static int read_sidecar(const char *path, struct table *t, struct kvf_diag *d)
+static int read_sidecar(const char *path, const struct buf *csv, struct table *t,
+                        struct kvf_diag *d)
 {
     struct buf name = {0}, b = {.max = TABLE_MOST_BYTES};
     bool none = false;
@@ -39,6 +41,14 @@ static int read_sidecar(const char *path, struct table *t, struct kvf_diag *d)
     int err = name.err;
     if (!err)
         err = load(name.data, &b, &none, d);
+    if (!err && !none && b.len) {
+        err = seal_check_json(b.data, b.len, csv, d);
+        if (err) { /* of both files */
+            buf_finish(&b);
+            buf_finish(&name);
+            return err;
+        }
+    }
     if (!err && !none)
         err = table_parse_about(t, b.data ? b.data : "", b.len, d);
     if (err && d && d->text[0])
@@ -54,7 +64,7 @@ static int read_csv(const char *path, const struct buf *b, table_text_fn is_text
     struct table *t = NULL;
     int err = table_parse_csv(b->data ? b->data : "", b->len, is_text, &t, d);
     if (!err && b->data[0] != '#')
-        err = read_sidecar(path, t, d);
+        err = read_sidecar(path, b, t, d);
     if (err)
         table_destroy(t);
     else
@@ -70,6 +80,9 @@ int table_read(const char *path, table_text_fn is_text, struct table **ret, stru
         return kvf_fail(d, KVF_E_ARG, "%s: a table is read from .tsv, .csv or .json", path);
     int err = load(path, &b, NULL, d);
     const char *text = b.data ? b.data : "";
+    if (!err && f != TABLE_CSV)
+        err = f == TABLE_TSV ? seal_check_tsv(text, b.len, d)
+                             : seal_check_json(text, b.len, NULL, d);
     if (!err && f == TABLE_TSV)
         err = table_parse_tsv(text, b.len, is_text, ret, d);
     else if (!err && f == TABLE_CSV)

@@ -31,7 +31,8 @@ typedef bool (*table_text_fn)(const char *column);
  * metadata; what a line "# key: value" says twice counts the last time.  Name and metadata of a
  * CSV file stand in the file beside it (TABLE_SIDECAR), which may be missing, or in such lines, as
  * earlier versions wrote them.  On success the caller owns *ret: table_destroy.  KVF_OK, KVF_E_IO,
- * KVF_E_FORMAT, KVF_E_LIMIT or KVF_E_NOMEM with a sentence that begins with the path. */
+ * KVF_E_FORMAT, KVF_E_CORRUPT (its checksum differs), KVF_E_LIMIT or KVF_E_NOMEM with a sentence
+ * that begins with the path. */
 int table_read(const char *path, table_text_fn is_text, struct table **ret, struct kvf_diag *d);
 
 /* The same of bytes in memory; sentences name the line. */

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/replace.h"
+#include "base/table_seal.h"
 #include "cli/commands.h"
 #include "cli/folders.h"
 #include "cli/needle.h"
@@ -153,8 +154,13 @@ static int write_prompt(struct request *q, int64_t i, struct kvf_diag *d)
     json_put_member_num(&json, q->tokens ? "tokens" : "words", (double)length_with(q, sentences));
     buf_char(&json, ',');
     write_text(t, sentences, &text, &json);
-    buf_str(&json, "}\n");
     err = text.err ? text.err : json.err;
+    if (!err) {
+        struct seal seal = {.n = 0};
+        seal_add(&seal, json.data, json.len);
+        seal_add(&seal, text.data, text.len);
+        err = seal_end_json(&seal, &json);
+    }
     if (!err)
         err = write_file(q, i, ".txt", &text, d);
     if (!err)

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/table_seal.h"
 #include "cli/files.h"
 #include "cli/spans.h"
 #include "cli/task.h"
@@ -35,6 +36,23 @@ static int names_of(struct task *t, const char *path, char **ret_text, struct kv
     memcpy(*ret_text, path, n - k);
     memcpy(*ret_text + n - k, ".txt", sizeof ".txt");
     return KVF_OK;
+}
+
+/* What `kvfate needle` wrote has a checksum of both files. */
+static int check_files(const char *path, const char *text_path, struct kvf_diag *d)
+{
+    struct buf json = {0}, text = {0};
+    int err = file_read(path, &json, d);
+    if (!err)
+        err = file_read(text_path, &text, d);
+    if (!err && json.len) {
+        err = seal_check_json(json.data, json.len, &text, d);
+        if (err)
+            kvf_diag_prefix(d, "%s or %s", path, text_path);
+    }
+    buf_finish(&json);
+    buf_finish(&text);
+    return err;
 }
 
 static int read_reply(const char *path, struct reply *r, struct kvf_diag *d)
@@ -164,6 +182,8 @@ int task_open(struct task *t, const char *path, const struct engine *e, bool raw
     struct spans spans = {.file = path};
     int64_t *end = NULL;
     int err = names_of(t, path, &text, d);
+    if (!err)
+        err = check_files(path, text, d);
     if (!err)
         err = read_reply(path, &reply, d);
     if (err)

@@ -14,6 +14,9 @@ import re
 import subprocess
 import sys
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'python'))
+from kvfate import files  # noqa: E402
+
 BLOCK = re.compile(r'^(<!-- made by docs/derive\.py: (\S+) -->\n)(.*?)^(<!-- end -->)$', re.M | re.S)
 
 
@@ -153,8 +156,7 @@ def main():
         full = os.path.join(root, path)
         with open(full, encoding='utf-8') as f:
             text = f.read()
-        with open(full, 'w', encoding='utf-8') as f:
-            f.write(made(text, program))
+        files.write(full, made(text, program))
         print(path)
 
 

@@ -19,9 +19,14 @@ Texts of options that several commands share are in common.mdoc, under a line `@
 that `describe` gives them; those of an analysis alone have the group `analysis`, and `any` has the rest.
 An option without any text gets its line of `-h`."""
 import json
+import os
 import re
 import sys
 import textwrap
+
+sys.dont_write_bytecode = True
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'python'))
+from kvfate import files  # noqa: E402
 
 DATE = 'November 22, 2026'
 WIDTH = 78
@@ -311,8 +316,7 @@ def main():
     program, texts = json.loads(read(description)), common_texts(read(common))
     for template in templates:
         name = re.sub('.*/', '', template)
-        with open(f'{folder}/{name}', 'w', encoding='utf-8') as f:
-            f.write(make_page(program, name, read(template), texts))
+        files.write(f'{folder}/{name}', make_page(program, name, read(template), texts))
 
 
 if __name__ == '__main__':

@@ -4,9 +4,14 @@ order, layers in another order, one head without queries, random weights.  numpy
 A tensor is bytes of rows; a row of n numbers is n / 32 blocks: Q4_1 = f16 d, f16 m, 16 bytes (d q + m; low halves of the bytes are
 the first 16 numbers), Q4_0 = f16 d, 16 bytes (d (q - 8)), Q8_0 = f16 d, 32 signed bytes (d q).
 """
+import os
 import struct
+import sys
 
 import numpy as np
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+from kvfate import files  # noqa: E402
 
 F32, F16, Q4_0, Q4_1, Q8_0 = 0, 1, 2, 3, 8
 BLOCK = {F32: (1, 4), F16: (1, 2), Q4_0: (32, 18), Q4_1: (32, 20), Q8_0: (32, 34)}
@@ -70,7 +75,7 @@ class Gguf:
             out.append(struct.pack("<Q", len(name)) + name.encode() + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset))
             offset += -(-data.size // align) * align
         out.append(b"\0" * (-sum(map(len, out)) % align))
-        with open(path, "wb") as f:
+        with files.replacing(path) as f:
             f.write(b"".join(out))
             for _, _, data in self.tensors.values():
                 f.write(data.tobytes() + b"\0" * (-data.size % align))

@@ -20,6 +20,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import gguf_copies  # noqa: E402
+from gguf_copies import files  # noqa: E402
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 KVFATE = os.environ.get("KVFATE", "kvfate")
@@ -34,9 +35,8 @@ SHORT = (128, 256, 512)
 def once(path, make):
     """Calls make(part) unless path exists; the part becomes path when it is whole."""
     if not os.path.exists(path):
-        part = os.path.join(os.path.dirname(path), "part-" + os.path.basename(path))
-        make(part)
-        os.replace(part, path)
+        with files.making(path) as part:
+            make(part)
     return path
 
 
@@ -74,8 +74,7 @@ def count_tokens(model, path, scratch):
 def cut(model, text, length, path):
     size = 4 * length
     for _ in range(6):
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(text[:size])
+        files.write(path, text[:size])
         n = count_tokens(model, path, path + ".kvf")
         if length - 8 <= n <= length:
             break

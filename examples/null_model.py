@@ -12,6 +12,9 @@ import sys
 
 import numpy as np
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+from kvfate import files  # noqa: E402
+
 SCALAR = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # bytes of GGUF's types of metadata
 STRING, ARRAY = 8, 9
 BLOCK = {0: (1, 4), 1: (1, 2), 30: (1, 2), 2: (32, 18), 3: (32, 20), 8: (32, 34)}  # values and bytes of F32, F16, BF16, Q4_0, Q4_1, Q8_0
@@ -83,8 +86,7 @@ def main():
         values, size = BLOCK[kind]
         blocks = data[at:at + np.prod(sizes, dtype=np.int64) // values * size].reshape(-1, size)
         blocks[:] = blocks[rng.permutation(len(blocks))]
-    data.tofile(out + ".part")
-    os.replace(out + ".part", out)
+    files.write(out, data)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+from kvfate import files  # noqa: E402
 
 STEPS, LENGTH, DOCS, BUDGETS = 48, 512, 5, "64,128"
 TRIMKV = "trimkv:variant=code,bias=10,M=32,lr=1e-2,fwkl=1,ntp=0"
@@ -89,9 +91,7 @@ def last_tenth(source, to):
         if end in (0, len(data)):
             sys.exit(f"ablate.py: {source}: no line begins in the last tenth, so that nothing is left to judge on; "
                      "give a file of shorter lines")
-        with open(to + ".part", "wb") as f:
-            f.write(data[end:])
-        os.rename(to + ".part", to)
+        files.write(to, data[end:])
     return to
 
 

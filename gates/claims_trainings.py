@@ -19,7 +19,7 @@ import os
 import sys
 import tomllib
 
-from ablate import BOTH, RUNS, kvfate, last_tenth, settings
+from ablate import BOTH, RUNS, files, kvfate, last_tenth, settings
 
 STEPS, LENGTH, CAPACITY, BUDGET = 24, 64, 16, 32
 PROMPT, SCORED, EQUAL = 128, 32, 64
@@ -39,13 +39,11 @@ def read(path):
     with open(path, encoding="utf-8") as f:
         lines = f.read().splitlines()
     table = [line.split("\t") for line in lines if not line.startswith("#")]
-    return [line for line in lines if line.startswith("#")], [dict(zip(table[0], row)) for row in table[1:]]
+    return [line for line in lines if line.startswith("#") and not line.startswith("# checksum: ")], [dict(zip(table[0], row)) for row in table[1:]]
 
 
 def write(path, meta, rows):
-    with open(path + ".part", "w", encoding="utf-8") as f:
-        f.writelines(line + "\n" for line in [*meta, "\t".join(rows[0]), *("\t".join(map(str, r.values())) for r in rows)])
-    os.rename(path + ".part", path)
+    files.write(path, "".join(line + "\n" for line in [*meta, "\t".join(rows[0]), *("\t".join(map(str, r.values())) for r in rows)]))
 
 
 def evaluated(path, data, docs, methods, budget, gates):
@@ -53,7 +51,9 @@ def evaluated(path, data, docs, methods, budget, gates):
     if not os.path.exists(path):
         kvfate("eval", "--data", *data, "--docs", str(docs), "--prompt-tokens", str(PROMPT), "--score-tokens", str(SCORED), "--methods",
                methods, "--budgets", str(budget), *(["--gates", gates] if gates else []), "--state", path + ".state")
-        os.rename(path + ".state", path)
+        with open(path + ".state", "rb") as f:
+            files.write(path, f.read())
+        os.remove(path + ".state")
     return read(path)
 
 
@@ -67,13 +67,11 @@ def first_texts(texts, folder):
         with open(path, encoding="utf-8") as f:
             lines.append(json.dumps({"text": f.read()}))
         alone = os.path.join(folder, f"text.{source}.jsonl")
-        with open(alone, "w", encoding="utf-8") as f:
-            f.write(lines[-1] + "\n")
+        files.write(alone, lines[-1] + "\n")
         _, rows = evaluated(os.path.join(folder, f"text.{source}.scores"), [alone], 1, "window", BUDGET, None)
         sources[rows[0]["doc_hash"]] = source
     together = os.path.join(folder, "texts.jsonl")
-    with open(together, "w", encoding="utf-8") as f:
-        f.write("\n\n".join(lines) + "\n")
+    files.write(together, "\n\n".join(lines) + "\n")
     return together, sources
 
 
@@ -84,7 +82,7 @@ def trained(name, seed, data, folder):
     if not os.path.exists(gates + ".whole"):
         kvfate("train", "--data", *data, "--method", settings(method), "--steps", str(1 if name in UNTRAINED else STEPS), "--length",
                str(LENGTH), "--check-every", "0", "--save-every", "4", "--keep-teacher", "--seed", str(seed), "-o", gates)
-        open(gates + ".whole", "w").close()
+        files.write(gates + ".whole", "")
     return gates, method.partition(":")[0]
 
 

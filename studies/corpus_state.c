@@ -7,8 +7,8 @@
  *   n u64, rows: key, interval u8, sums, replicates i64  by key
  *   checksum u64
  *
- * Little endian; texts and keys are a u32 length and their bytes.  Checksum: rng_hash_bytes
- * from block to block of 64 KiB, each seeded with the one before. */
+ * Little endian; texts and keys are a u32 length and their bytes.  Checksum:
+ * that of base/checksum.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,36 +16,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/checksum.h"
 #include "base/mem.h"
 #include "base/replace.h"
-#include "base/rng.h"
 #include "studies/corpus_rows.h"
 
-enum { VERSION = 1, HASH_BLOCK = 1 << 16, CHECKSUM = 8, MOST_TEXT = 1 << 20 };
+enum { VERSION = 1, CHECKSUM = 8, MOST_TEXT = 1 << 20 };
 static const char magic[8] = "\x89KVFsum\n";
-
-static uint64_t checksum_of(const unsigned char *p, size_t n)
-{
-    uint64_t h = 0;
-    for (size_t at = 0; at < n; at += HASH_BLOCK)
-        h = rng_hash_bytes(h, p + at, n - at < HASH_BLOCK ? n - at : HASH_BLOCK);
-    return h;
-}
 
 /* ---- writing */
 
 struct sink {
     struct replace file;
-    struct buf block; /* less than HASH_BLOCK bytes between calls */
+    struct buf block; /* less than CHECKSUM_BLOCK bytes between calls */
     uint64_t hash;
 };
 
 static void flush(struct sink *s, bool end)
 {
     size_t at = 0;
-    for (; s->block.len - at >= HASH_BLOCK || (end && at < s->block.len);) {
-        size_t n = s->block.len - at < HASH_BLOCK ? s->block.len - at : HASH_BLOCK;
-        s->hash = rng_hash_bytes(s->hash, s->block.data + at, n);
+    for (; s->block.len - at >= CHECKSUM_BLOCK || (end && at < s->block.len);) {
+        size_t n = s->block.len - at < CHECKSUM_BLOCK ? s->block.len - at : CHECKSUM_BLOCK;
+        s->hash = checksum(s->hash, s->block.data + at, n);
         replace_write(&s->file, s->block.data + at, n);
         at += n;
     }
@@ -419,8 +411,9 @@ int corpus_parse(const void *bytes, size_t n, struct corpus **ret, struct kvf_di
     if (s.left < CHECKSUM)
         return malformed("header", d);
     struct source sum = {p + n - CHECKSUM, CHECKSUM, false};
-    if (checksum_of(p, n - CHECKSUM) != take_int(&sum, 8))
-        return kvf_fail(d, KVF_E_CORRUPT, "damaged: the checksum is another");
+    if (checksum(0, p, n - CHECKSUM) != take_int(&sum, 8))
+        return kvf_fail(d, KVF_E_CORRUPT,
+                        "damaged (its checksum differs); remove it, and make it again");
     s.left -= CHECKSUM;
     int err = begin(&s, &c, d);
     if (err)

@@ -12,14 +12,13 @@
 #include "engine/experiment/eval_rows.h"
 #include "engine/experiment/eval_state.h"
 
-#define BEGINNING "# kvfate eval results:"
-
 /* One file: the text of its header, then rows whose keys lie in it. */
 struct states {
     char **text; /* [n] owned */
     int n;
     struct eval_row *row; /* [n_rows] of all */
     size_t n_rows, cap;
+    uint64_t seed; /* of the checksums of rows, by the header that all files have */
 };
 
 static int read_file(const char *path, unsigned char **ret, size_t *ret_len, struct kvf_diag *d)
@@ -42,21 +41,6 @@ static int read_file(const char *path, unsigned char **ret, size_t *ret_len, str
     return KVF_OK;
 }
 
-/* Bytes of the header: lines that begin with '#', and the line of columns; 0: there is none. */
-static size_t header_length(const char *text, size_t n)
-{
-    size_t at = 0;
-    bool more = n >= strlen(BEGINNING) && memcmp(text, BEGINNING, strlen(BEGINNING)) == 0;
-    while (more) {
-        const char *end = memchr(text + at, '\n', n - at);
-        if (!end)
-            return 0;
-        more = text[at] == '#';
-        at = (size_t)(end - text) + 1;
-    }
-    return at;
-}
-
 static int add_row(struct states *s, const struct eval_row *r)
 {
     if (s->n_rows == s->cap) {
@@ -76,12 +60,16 @@ static int take_rows(struct states *s, const char *path, char *text, size_t at, 
                      struct kvf_diag *d)
 {
     int err = KVF_OK;
+    size_t line = 1;
+    for (size_t i = 0; i < at; i++)
+        line += text[i] == '\n';
     for (char *end = memchr(text + at, '\n', n - at); !err && end;
-         end = memchr(text + at, '\n', n - at)) {
+         end = memchr(text + at, '\n', n - at), line++) {
         struct eval_row r;
         *end = 0;
-        if (strlen(text + at) != (size_t)(end - text) - at || !eval_row_parse(text + at, &r))
-            return kvf_fail(d, KVF_E_FORMAT, "%s: a result is damaged", path);
+        if (strlen(text + at) != (size_t)(end - text) - at
+            || !eval_row_parse(text + at, s->seed, &r))
+            return eval_row_damaged(path, line, d);
         err = add_row(s, &r);
         at = (size_t)(end - text) + 1;
     }
@@ -98,9 +86,12 @@ static int take_file(struct states *s, const char *path, const char *first, stru
         return err;
     char *text = (char *)bytes;
     s->text[s->n++] = text;
-    at = header_length(text, n);
+    at = eval_head_length(text, n);
     if (at == 0)
         return kvf_fail(d, KVF_E_FORMAT, "%s holds no results of an evaluation", path);
+    err = eval_head_check(path, text, at, &s->seed, d);
+    if (err)
+        return err;
     if (!header->len)
         buf_add(header, text, at);
     if (header->err)
@@ -125,7 +116,7 @@ static int put_rows(struct states *s, struct buf *out, struct kvf_diag *d)
         qsort(s->row, s->n_rows, sizeof *s->row, by_document);
     for (size_t i = 0; i < s->n_rows; i++) {
         size_t before = out->len;
-        eval_row_put(&s->row[i], out);
+        eval_row_put(&s->row[i], s->seed, out);
         if (out->err)
             return out->err;
         if (i == 0 || by_document(&s->row[i - 1], &s->row[i]) != 0)
@@ -171,10 +162,11 @@ int eval_states_merge(char *const *path, int n, const char *out, struct kvf_diag
 
 bool eval_state_is(const char *path)
 {
-    char text[sizeof BEGINNING] = "";
+    char text[sizeof EVAL_BEGINNING] = "";
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t n = fd >= 0 ? read(fd, text, strlen(BEGINNING)) : 0;
+    ssize_t n = fd >= 0 ? read(fd, text, strlen(EVAL_BEGINNING)) : 0;
     if (fd >= 0)
         close(fd);
-    return n == (ssize_t)strlen(BEGINNING) && memcmp(text, BEGINNING, strlen(BEGINNING)) == 0;
+    return n == (ssize_t)strlen(EVAL_BEGINNING)
+           && memcmp(text, EVAL_BEGINNING, strlen(EVAL_BEGINNING)) == 0;
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/checksum.h"
 #include "base/mem.h"
 #include "base/replace.h"
 #include "engine/experiment/eval_rows.h"
@@ -17,6 +18,7 @@ struct eval_state {
     struct buf text; /* the file as it was opened; lines end in NUL */
     struct eval_row *row;
     int n;
+    uint64_t seed; /* of the checksums of rows */
 };
 
 /* Equal words stand for equal numbers. */
@@ -30,7 +32,7 @@ static const char *precision_of(const struct engine *e)
 
 static void build_header(const struct eval *e, uint64_t seed, const char *version, struct buf *b)
 {
-    buf_printf(b, "# kvfate eval results: %s\n# model_hash: %s\n", version, e->engine->hash);
+    buf_printf(b, EVAL_BEGINNING " %s\n# model_hash: %s\n", version, e->engine->hash);
     buf_printf(b, "# texts: %s\n# seed: %" PRIu64 "\n# prompt_tokens: %d\n# score_tokens: %d\n",
                e->answers ? "tasks" : "documents", seed, e->prompt, e->score);
     buf_printf(b, "# precision: %s\n# kv_type: %s\n", precision_of(e->engine),
@@ -39,8 +41,7 @@ static void build_header(const struct eval *e, uint64_t seed, const char *versio
     rope_scale_text(&e->engine->config.rope_scale, scale);
     if (e->engine->config.rope_scale.kind)
         buf_printf(b, "# rope_scale: %s\n", scale);
-    buf_str(b, "doc\tdoc_hash\tmethod\toptions\tbudget\tnll\tkl\ttop1_agree\tkv_end\tkv_mean\t"
-               "kv_peak\ttriggers\tright\n");
+    eval_head_finish(b);
 }
 
 /* "method\toptions\tbudget": the effective value of every option. */
@@ -110,6 +111,10 @@ static int drop_tail(struct eval_state *s, size_t header, struct kvf_diag *d)
 static int check_header(struct eval_state *s, const struct buf *header, struct kvf_diag *d)
 {
     size_t at = 0, line = 0, n = s->text.len < header->len ? s->text.len : header->len;
+    size_t own = eval_head_length(s->text.data, s->text.len);
+    int err = own ? eval_head_check(s->path, s->text.data, own, &s->seed, d) : KVF_OK;
+    if (err)
+        return err;
     for (; at < n && s->text.data[at] == header->data[at]; at++)
         if (header->data[at] == '\n')
             line = at + 1;
@@ -121,15 +126,18 @@ static int check_header(struct eval_state *s, const struct buf *header, struct k
                         "\"%.*s\"; give another file to --state",
                         s->path, width < 100 ? (int)width : 100, old, (int)strcspn(now, "\n"), now);
     }
-    int err = drop_tail(s, header->len, d);
+    err = drop_tail(s, header->len, d);
     if (err)
         return err;
+    s->seed = checksum(0, header->data, header->len);
     return s->text.len == 0 ? write_all(s, header, d) : KVF_OK;
 }
 
 static int parse_rows(struct eval_state *s, const struct buf *header, struct kvf_diag *d)
 {
-    size_t lines = 0;
+    size_t lines = 0, above = 1;
+    for (size_t i = 0; i < header->len; i++)
+        above += header->data[i] == '\n';
     for (size_t i = header->len; i < s->text.len; i++)
         lines += s->text.data[i] == '\n';
     s->row = MEM_NEW(struct eval_row, lines);
@@ -139,8 +147,8 @@ static int parse_rows(struct eval_state *s, const struct buf *header, struct kvf
         char *line = s->text.data + at, *end = memchr(line, '\n', s->text.len - at);
         at = (size_t)(end - s->text.data) + 1;
         *end = 0;
-        if (memchr(line, 0, (size_t)(end - line)) || !eval_row_parse(line, &s->row[s->n]))
-            return kvf_fail(d, KVF_E_FORMAT, "%s: result %d is damaged", s->path, s->n + 1);
+        if (memchr(line, 0, (size_t)(end - line)) || !eval_row_parse(line, s->seed, &s->row[s->n]))
+            return eval_row_damaged(s->path, above + (size_t)s->n, d);
         s->n++;
     }
     return KVF_OK;
@@ -239,7 +247,7 @@ int eval_state_add(struct eval_state *s, int doc, uint64_t hash, const struct ev
         return KVF_OK;
     build_key(cell, &key);
     if (!key.err)
-        eval_row_put(&(struct eval_row){doc, hash, key.data, *r}, &line);
+        eval_row_put(&(struct eval_row){doc, hash, key.data, *r}, s->seed, &line);
     int err = key.err ? key.err : write_all(s, &line, d);
     if (!err && fdatasync(s->fd) != 0 && errno != EINVAL) /* EINVAL: a device */
         err = io_error(s, "write the results", d);

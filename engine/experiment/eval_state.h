@@ -1,9 +1,9 @@
 /* eval_state.h - finished results of an evaluation, in a file that only grows.
  *
  * A TSV: a header that names everything the results depend on, then a row for each
- * (document, method, budget).  A process may be killed at any point: a row counts
- * when its line is complete, and what follows the last complete line is dropped
- * when the file is opened again. */
+ * (document, method, budget).  The header and each row end with a checksum.  A process may be
+ * killed at any point: a row counts when its line is complete, and what follows the last complete
+ * line is dropped when the file is opened again.  A damaged line is an error. */
 #ifndef KVF_ENGINE_EVAL_STATE_H
 #define KVF_ENGINE_EVAL_STATE_H
 

@@ -68,10 +68,10 @@ static int check_keys(const struct gates *g, const struct tensor_file *f, struct
     static const struct {
         const char *name;
         unsigned layouts;
-    } known[] = {{"kvfate.kind", ALL_LAYOUTS},       {"kvfate.layout", ALL_LAYOUTS},
-                 {"kvfate.model_hash", ALL_LAYOUTS}, {"kvfate.activation", MLPS},
-                 {"kvfate.z", RETENTION_NETS},       {"kvfate.key_order", ROTATED},
-                 {"kvfate.block", 1u << LAYOUT_SEER}};
+    } known[] = {{SAFETENSORS_CHECKSUM, ALL_LAYOUTS}, {"kvfate.kind", ALL_LAYOUTS},
+                 {"kvfate.layout", ALL_LAYOUTS},      {"kvfate.model_hash", ALL_LAYOUTS},
+                 {"kvfate.activation", MLPS},         {"kvfate.z", RETENTION_NETS},
+                 {"kvfate.key_order", ROTATED},       {"kvfate.block", 1u << LAYOUT_SEER}};
     const char *key = tensor_file_meta_key(f, 0);
     for (int i = 1; key; key = tensor_file_meta_key(f, i++)) {
         bool good = strncmp(key, "kvfate.", 7) != 0;

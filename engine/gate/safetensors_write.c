@@ -1,4 +1,6 @@
+#include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/buf.h"
 #include "base/json.h"
@@ -33,22 +35,30 @@ static void put_item(struct buf *b, const struct safetensors_item *x, uint64_t b
                (unsigned long long)end);
 }
 
-/* The header with its length before it, padded so that the tensors are aligned. */
+/* The metadata, which end with zeros in the place of the checksum.  Returns the place of these. */
+static size_t put_notes(struct buf *b, const struct safetensors_note *note, int n)
+{
+    buf_str(b, "\"__metadata__\":{");
+    for (int i = 0; i < n; i++) {
+        json_put_key(b, note[i].key);
+        json_put_str(b, note[i].value, strlen(note[i].value));
+    }
+    json_put_key(b, SAFETENSORS_CHECKSUM);
+    size_t at = b->len + 1;
+    buf_str(b, "\"" SAFETENSORS_ZEROS "\"}");
+    return at;
+}
+
+/* The header with its length before it, padded so that the tensors are aligned.  *ret_at: where the
+ * checksum goes; 0: there are no metadata. */
 static int make_header(const struct safetensors_item *item, int n,
                        const struct safetensors_note *note, int n_notes, struct buf *out,
-                       struct kvf_diag *d)
+                       size_t *ret_at, struct kvf_diag *d)
 {
     struct buf b = {.max = MAX_HEADER};
     uint64_t at = 0, size;
     buf_char(&b, '{');
-    if (n_notes) {
-        buf_str(&b, "\"__metadata__\":{");
-        for (int i = 0; i < n_notes; i++) {
-            json_put_key(&b, note[i].key);
-            json_put_str(&b, note[i].value, strlen(note[i].value));
-        }
-        buf_char(&b, '}');
-    }
+    *ret_at = n_notes ? 8 + put_notes(&b, note, n_notes) : 0;
     for (int i = 0; i < n; i++) {
         uint64_t one = item[i].type == WEIGHT_F32 ? 4 : 2;
         if (count(&item[i], &size) || at % one) {
@@ -86,22 +96,61 @@ static uint16_t to_bf16(float f)
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-static void write_item(struct replace *r, const struct safetensors_item *x)
+/* Where the bytes of a file go: to the disk, or into its checksum. */
+struct sink {
+    struct replace *file;
+    XXH3_state_t *hash;
+};
+
+static void put(const struct sink *s, const void *p, size_t n)
+{
+    if (s->file)
+        replace_write(s->file, p, n);
+    else
+        XXH3_128bits_update(s->hash, p, n);
+}
+
+static void put_item_data(const struct sink *s, const struct safetensors_item *x)
 {
     uint64_t n = 0;
     uint16_t part[STRIPE];
     if (count(x, &n))
         return;
     if (x->type == WEIGHT_F32) {
-        replace_write(r, x->data, n * 4);
+        put(s, x->data, n * 4);
         return;
     }
     for (uint64_t at = 0; at < n; at += STRIPE) {
         size_t k = n - at < STRIPE ? (size_t)(n - at) : STRIPE;
         for (size_t i = 0; i < k; i++)
             part[i] = to_bf16(x->data[at + i]);
-        replace_write(r, part, k * sizeof *part);
+        put(s, part, k * sizeof *part);
     }
+}
+
+static void put_all(const struct sink *s, const struct buf *header,
+                    const struct safetensors_item *item, int n)
+{
+    put(s, header->data, header->len);
+    for (int i = 0; i < n; i++)
+        put_item_data(s, &item[i]);
+}
+
+/* Puts the checksum of the file into its header, at `at`. */
+static int seal(struct buf *header, size_t at, const struct safetensors_item *item, int n)
+{
+    char digits[SAFETENSORS_DIGITS + 1];
+    struct sink s = {.hash = XXH3_createState()};
+    if (!s.hash)
+        return KVF_E_NOMEM;
+    XXH3_128bits_reset(s.hash);
+    put_all(&s, header, item, n);
+    XXH128_hash_t h = XXH3_128bits_digest(s.hash);
+    snprintf(digits, sizeof digits, "%016llx%016llx", (unsigned long long)h.high64,
+             (unsigned long long)h.low64);
+    memcpy(header->data + at, digits, SAFETENSORS_DIGITS);
+    XXH3_freeState(s.hash);
+    return KVF_OK;
 }
 
 int safetensors_write(const char *path, const struct safetensors_item *item, int n,
@@ -109,17 +158,19 @@ int safetensors_write(const char *path, const struct safetensors_item *item, int
 {
     struct buf header = {0};
     struct replace r;
-    int err = make_header(item, n, note, n_notes, &header, d);
+    size_t at = 0;
+    int err = make_header(item, n, note, n_notes, &header, &at, d);
     if (err) {
         kvf_diag_prefix(d, "%s", path);
         goto done;
     }
-    err = replace_open(&r, path, d);
+    if (at)
+        err = seal(&header, at, item, n);
+    if (!err)
+        err = replace_open(&r, path, d);
     if (err)
         goto done;
-    replace_write(&r, header.data, header.len);
-    for (int i = 0; i < n; i++)
-        write_item(&r, &item[i]);
+    put_all(&(struct sink){.file = &r}, &header, item, n);
     err = replace_finish(&r, d);
 
 done:

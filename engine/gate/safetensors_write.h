@@ -1,7 +1,8 @@
 /* safetensors_write.h - writes a safetensors file: header, padding, tensors in order.
  *
  * The file is written beside its place, synced and renamed into it: readers see the old file
- * or the whole new one.  Equal input gives equal bytes. */
+ * or the whole new one.  Equal input gives equal bytes.  The metadata, where there are any, get the
+ * checksum of the file (SAFETENSORS_CHECKSUM). */
 #ifndef KVF_ENGINE_SAFETENSORS_WRITE_H
 #define KVF_ENGINE_SAFETENSORS_WRITE_H
 

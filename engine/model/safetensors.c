@@ -1,5 +1,7 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -193,6 +195,54 @@ static int parse(struct reader *r, struct kvf_diag *d)
     return read_entries(r, d);
 }
 
+/* XXH3-128 of the file with zeros in the place of the digits at `at`, in hex. */
+static int hash_file(const struct reader *r, const unsigned char *at,
+                     char out[SAFETENSORS_DIGITS + 1])
+{
+    XXH3_state_t *x = XXH3_createState();
+    if (!x)
+        return KVF_E_NOMEM;
+    const unsigned char *rest = at + SAFETENSORS_DIGITS;
+    XXH3_128bits_reset(x);
+    XXH3_128bits_update(x, r->map, (size_t)(at - r->map));
+    XXH3_128bits_update(x, SAFETENSORS_ZEROS, SAFETENSORS_DIGITS);
+    XXH3_128bits_update(x, rest, r->size - (size_t)(rest - r->map));
+    XXH128_hash_t h = XXH3_128bits_digest(x);
+    snprintf(out, SAFETENSORS_DIGITS + 1, "%016llx%016llx", (unsigned long long)h.high64,
+             (unsigned long long)h.low64);
+    XXH3_freeState(x);
+    return KVF_OK;
+}
+
+/* The digits of the checksum in the header; NULL: they are written in another way. */
+static const unsigned char *find_digits(const struct reader *r, const char *digits)
+{
+    char text[sizeof SAFETENSORS_CHECKSUM + SAFETENSORS_DIGITS + 8];
+    size_t n = (size_t)snprintf(text, sizeof text, "\"" SAFETENSORS_CHECKSUM "\":\"%s\"", digits);
+    for (size_t at = 8; at + n <= r->data; at++)
+        if (memcmp(r->map + at, text, n) == 0)
+            return r->map + at + n - 1 - SAFETENSORS_DIGITS;
+    return NULL;
+}
+
+static int check_hash(const struct reader *r, struct kvf_diag *d)
+{
+    const char *digits = json_str(json_get(r->f.meta, SAFETENSORS_CHECKSUM), NULL);
+    char found[SAFETENSORS_DIGITS + 1] = "";
+    if (!digits)
+        return KVF_OK;
+    const unsigned char *at = strlen(digits) == SAFETENSORS_DIGITS ? find_digits(r, digits) : NULL;
+    int err = at ? hash_file(r, at, found) : KVF_OK;
+    if (!err && strcmp(found, digits) != 0)
+        err = kvf_fail(
+            d, KVF_E_FORMAT,
+            "%s: the file is damaged (its checksum differs), or another program changed "
+            "it; make it again, or, if it was changed on purpose, remove " SAFETENSORS_CHECKSUM
+            " from its metadata",
+            r->path);
+    return err;
+}
+
 static int give(struct reader *r)
 {
     r->f.tensor = MEM_NEW(struct tensor, r->n);
@@ -209,6 +259,8 @@ int safetensors_read(const char *path, const unsigned char *map, size_t size,
 {
     struct reader r = {.path = path, .map = map, .size = size};
     int err = parse(&r, d);
+    if (!err)
+        err = check_hash(&r, d);
     if (!err)
         err = give(&r);
     mem_free(r.entry);

@@ -17,6 +17,12 @@ enum {
     TENSORS_MOST = 65536 /* in a file */
 };
 
+/* The key of the metadata under which files of kvfate have their checksum: XXH3-128 of all bytes of
+ * the file, in hex, with zeros in the place of these digits. */
+#define SAFETENSORS_CHECKSUM "kvfate.checksum"
+#define SAFETENSORS_ZEROS "00000000000000000000000000000000"
+enum { SAFETENSORS_DIGITS = sizeof SAFETENSORS_ZEROS - 1 };
+
 struct tensor {
     const char *name;
     int n_dims;                /* 0 .. TENSOR_DIMS */
@@ -37,7 +43,8 @@ struct safetensors {
 
 /* The tensors of a file of `size` bytes, at least 10, at `map`, which must outlive them; path: for
  * sentences.  Strict: names are unique, dtypes are F32, F16 or BF16, no dimension is 0, and the
- * tensors fill the bytes after the header without gap or overlap.  KVF_OK, KVF_E_FORMAT or
+ * tensors fill the bytes after the header without gap or overlap.  A file with a checksum has the
+ * bytes that it was made of.  KVF_OK, KVF_E_FORMAT or
  * KVF_E_LIMIT with a sentence, KVF_E_NOMEM. */
 int safetensors_read(const char *path, const unsigned char *map, size_t size,
                      struct safetensors *ret, struct kvf_diag *d);

@@ -10,6 +10,9 @@ import os
 import struct
 import sys
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
+from kvfate import files  # noqa: E402
+
 
 def png_size(path):
     with open(path, "rb") as f:
@@ -73,8 +76,7 @@ def main(list_path, page_path):
             body.append(figure(*item[1:4]))
     body.append("<footer>Made by kvfate's demo.sh. Each figure is the output of the command under it; "
                 "other endings of -o give SVG, PDF, TSV, CSV, JSON or NPZ.</footer>")
-    with open(page_path, "w", encoding="utf-8") as f:
-        f.write('<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>kvfate demo</title>'
+    files.write(page_path, '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>kvfate demo</title>'
                 '<meta name="viewport" content="width=device-width, initial-scale=1">'
                 '<link rel="stylesheet" href="style.css"></head><body>\n'
                 + "\n".join(body) + "\n</body></html>\n")

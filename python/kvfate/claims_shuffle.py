@@ -11,6 +11,9 @@ import os
 import random
 import sys
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from kvfate import files  # noqa: E402
+
 # Table made: tables read; the rows that stay together; the columns of the label; columns that must have one of these values.
 JOBS = {
     "eval-docs.shuffled": (["eval-docs"], ["doc_hash", "budget"], ["method", "options"], {}),
@@ -26,7 +29,7 @@ def read(path):
     """Metadata lines, names of columns, rows."""
     with open(path, encoding="utf-8") as f:
         lines = f.read().splitlines()
-    meta = [x for x in lines if x.startswith("#")]
+    meta = [x for x in lines if x.startswith("#") and not x.startswith("# checksum: ")]  # which is of the rows in their order
     table = [x.split("\t") for x in lines if not x.startswith("#")]
     return meta, (table or [[]])[0], table[1:]
 
@@ -62,11 +65,8 @@ def main():
             rows += [r for r in more if all(r[head.index(c)] in v for c, v in only.items())]
         if not rows:
             continue
-        part = os.path.join(folder, "part-" + made)
-        with open(part, "w", encoding="utf-8") as f:
-            for r in [*[[m] for m in meta], head, *shuffled(head, rows, together, labels, made)]:
-                f.write("\t".join(r) + "\n")
-        os.replace(part, os.path.join(folder, made + ".tsv"))
+        lines = [*[[m] for m in meta], head, *shuffled(head, rows, together, labels, made)]
+        files.write(os.path.join(folder, made + ".tsv"), "".join("\t".join(r) + "\n" for r in lines))
 
 
 if __name__ == "__main__":

@@ -3,13 +3,13 @@ same trace again; docs/guide/import.md has the layout."""
 import itertools
 import json
 import os
+import re
 import sys
-import tempfile
 import zipfile
 
 import numpy as np
 
-from . import progress
+from . import files, progress
 from .commands import Usage
 from .errors import Error, MissingValues, shown
 from .forms import (ABOUT, SPACES, TABLES, as_json, escaped, exact_json, field, floats_as_text, form_of, pairs_as_text)
@@ -18,6 +18,7 @@ from .trace import AXES, DTYPES, Trace, open_trace
 
 CODES = {np.dtype(v): k for k, v in DTYPES.items()}
 NAMES = {1: "u8", 2: "u16", 3: "u32", 4: "i32", 5: "f32", 6: "f64", 7: "u64"}
+DATE = (1980, 1, 1, 0, 0, 0)  # of all entries of an archive
 FREE_HEADS = 1 << 13  # so many are believed of any file
 
 
@@ -201,7 +202,7 @@ def write_tsv(rows, path):
     first = next(rows, None)
     if first is None:
         return
-    with open(path, "w", encoding="utf-8", newline="\n") as f:
+    with files.new(path, text=True) as f:
         f.write("\t".join(first) + "\n")
         for block in itertools.chain([first], rows):
             said = [["" if x is None else (escaped(x) or "\\e") if name == "text" else str(x) for x in values.tolist()] for name, values in block.items()]
@@ -222,58 +223,69 @@ def write_arrow(rows, path, form, metadata):
     if tables:
         whole = pyarrow.concat_tables(tables)
         whole = whole.replace_schema_metadata({**(whole.schema.metadata or {}), b"kvfate": metadata})
-        parquet.write_table(whole, path) if form == "parquet" else feather.write_feather(whole, path)
+        with files.new(path) as f:
+            parquet.write_table(whole, f) if form == "parquet" else feather.write_feather(whole, f)
 
 
 # ---- forms
 
-def _write_npz(trace, path):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as z:
-        z.writestr(ABOUT, json.dumps(about(trace)))
+def _entry(name):
+    """An entry of an archive whose bytes do not depend on the clock."""
+    entry = zipfile.ZipInfo(name, DATE)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    return entry
+
+
+def _write_npz(trace, file):
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as z:
+        z.writestr(_entry(ABOUT), json.dumps(about(trace)))
         for name, values in fields(trace):
-            with z.open(name + ".npy", "w", force_zip64=True) as f:
+            with z.open(_entry(name + ".npy"), "w", force_zip64=True) as f:
                 np.lib.format.write_array(_Counted(f), np.asanyarray(values, order="C"), allow_pickle=False)
+
+
+def _write_npy(folder, name, values):
+    with files.new(os.path.join(folder, name + ".npy")) as f:
+        np.lib.format.write_array(_Counted(f), np.asanyarray(values, order="C"), allow_pickle=False)
 
 
 def _write_folder(trace, path, form):
-    with open(os.path.join(path, ABOUT), "w", encoding="utf-8") as f:
+    with files.new(os.path.join(path, ABOUT), text=True) as f:
         f.write(json.dumps(about(trace)))
     if form == "npy":
         for name, values in fields(trace):
-            with open(os.path.join(path, name + ".npy"), "wb") as f:
-                np.lib.format.write_array(_Counted(f), np.asanyarray(values, order="C"), allow_pickle=False)
+            _write_npy(path, name, values)
         return
     for space in SPACES:
         out = os.path.join(path, space + TABLES[form])
         rows = list(blocks(trace, space, False)) if form != "tsv" else blocks(trace, space, True)
         write_tsv(rows, out) if form == "tsv" else write_arrow(rows, out, form, json.dumps(about(trace)).encode())
     for k, b in enumerate(trace.blobs):
-        np.save(os.path.join(path, "blob@%d.npy" % k), b.data, allow_pickle=False)
+        _write_npy(path, "blob@%d" % k, b.data)
 
 
-def _write_jsonl(trace, path):
+def _write_jsonl(trace, f):
     """First the object `about`; then one for each token, each head of a column, and each blob."""
-    with open(path, "w", encoding="utf-8") as f:
 
-        def put(**said):
-            f.write(json.dumps(said) + "\n")
+    def put(**said):
+        f.write(json.dumps(said) + "\n")
 
-        put(about=about(trace))
-        for k, t in enumerate(trace.texts):
-            try:
-                if t is not None:
-                    put(token=k, text=t.decode("utf-8"))
-            except UnicodeDecodeError:
-                put(token=k, **{"text@hex": t.hex()})
-        progress.expect(sum(c.heads(layer) for c in trace.columns.values() for layer in range(c.layers)), "heads")
-        for c in trace.columns.values():
-            for layer in range(c.layers):
-                for head in range(c.heads(layer)):
-                    progress.add(1)
-                    place = {} if c.space == "run" else {"layer": layer, "head": head}
-                    put(column=c.name, **place, values=_json_values(c, layer, head))
-        for k, b in enumerate(trace.blobs):
-            put(blob=k, values=as_json(b.data.ravel()))
+    put(about=about(trace))
+    for k, t in enumerate(trace.texts):
+        try:
+            if t is not None:
+                put(token=k, text=t.decode("utf-8"))
+        except UnicodeDecodeError:
+            put(token=k, **{"text@hex": t.hex()})
+    progress.expect(sum(c.heads(layer) for c in trace.columns.values() for layer in range(c.layers)), "heads")
+    for c in trace.columns.values():
+        for layer in range(c.layers):
+            for head in range(c.heads(layer)):
+                progress.add(1)
+                place = {} if c.space == "run" else {"layer": layer, "head": head}
+                put(column=c.name, **place, values=_json_values(c, layer, head))
+    for k, b in enumerate(trace.blobs):
+        put(blob=k, values=as_json(b.data.ravel()))
 
 
 def _json_values(c, layer, head):
@@ -295,20 +307,35 @@ def export(trace: "str | os.PathLike | Trace", out: "str | os.PathLike", form: "
     _check_heads(trace)
     if os.path.lexists(out) and not overwrite:
         raise Error("%s exists; overwrite=True, or --overwrite, replaces it" % out)
-    if os.path.isdir(out) and form not in ("npz", "jsonl") and os.listdir(out) and not os.path.exists(os.path.join(out, ABOUT)):
-        raise Error("%s is a folder that no export wrote (it has no %s): it is not replaced" % (out, ABOUT))
-    parent = os.path.dirname(os.path.abspath(out))
-    with tempfile.TemporaryDirectory(prefix=".kvfate-", dir=parent) as place:
-        made = os.path.join(place, "made")
-        if form in ("npz", "jsonl"):
-            {"npz": _write_npz, "jsonl": _write_jsonl}[form](trace, made)
-        else:
-            os.mkdir(made)
+    if form in ("npz", "jsonl"):
+        with files.replacing(out, text=form == "jsonl", fresh=not overwrite) as f:
+            {"npz": _write_npz, "jsonl": _write_jsonl}[form](trace, f)
+    else:
+        with files.folder(out, _check_own if overwrite else None) as made:
             _write_folder(trace, made, form)
-        if os.path.isdir(out) and not os.path.islink(out):
-            os.rename(out, os.path.join(place, "older"))  # there until the new one has its name
-        os.replace(made, out)
     return out
+
+
+def _check_own(folder):
+    """Refuses a folder that holds anything but what an export writes."""
+    names = sorted(os.listdir(folder))
+    if names and ABOUT not in names:
+        raise Error("%s is a folder that no export wrote (it has no %s): it is not replaced" % (folder, ABOUT))
+    columns = set()
+    if names:
+        try:
+            with open(os.path.join(folder, ABOUT), encoding="utf-8") as f:
+                said = json.load(f)
+            columns = {field(name) for name in said["columns"]} if said["kvfate"] == "export" else set()
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            raise Error("%s is a folder that no export wrote (its %s is another file): it is not replaced" % (folder, ABOUT)) from None
+    own = {ABOUT} | {space + ending for space in SPACES for ending in TABLES.values()}
+    for name in names:
+        stem = name[:-len(".npy")] if name.endswith(".npy") else ""
+        array = stem.split("@")[0] in columns or re.fullmatch(r"blob@\d+|tokens\.text@(bytes|ends|present)", stem)
+        if name not in own and not array or not os.path.isfile(os.path.join(folder, name)):
+            raise Error("%s holds %s, which no export wrote: it is not replaced; move that away, or give another name" % (folder, name))
+    return True
 
 
 def run(request, operands):

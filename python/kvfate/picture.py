@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 
+from . import files
 from .errors import Error, MissingValues
 from .tables import Traces, ending
 from .trace import Trace, open_trace
@@ -74,9 +75,7 @@ class Patches:
     pdf = property(lambda self: self._bytes("pdf"))
 
     def save(self, path):
-        data = self._bytes(ending(path, ("png", "svg", "pdf")))
-        with open(path, "wb") as f:
-            f.write(data)
+        files.write(path, self._bytes(ending(path, ("png", "svg", "pdf"))))
 
     def _repr_png_(self):
         return self.png

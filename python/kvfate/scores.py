@@ -7,12 +7,10 @@
 All texts of a call are one batch of `kvfate generate --jsonl`: the model is loaded once.  A text is the prompt: it is
 prefilled, the method cuts the cache to its budget, and the continuation is fed or the answer sampled under it."""
 import json
-import os
 import subprocess
-import tempfile
 from typing import NamedTuple
 
-from . import program
+from . import files, program
 
 
 class Continuation(NamedTuple):
@@ -42,11 +40,7 @@ class Scores:
     def _batch(self, lines, *words):
         if not lines:
             return []
-        with tempfile.TemporaryDirectory(prefix="kvfate-") as folder:
-            path = os.path.join(folder, "lines.jsonl")
-            with open(path, "w", encoding="utf-8") as f:
-                for i, line in enumerate(lines):
-                    f.write(json.dumps({"id": "%d" % i, **line}) + "\n")
+        with files.scratch("lines.jsonl", "".join(json.dumps({"id": "%d" % i, **line}) + "\n" for i, line in enumerate(lines))) as path:
             done = subprocess.run([program.find(), "generate", "--jsonl", path, *self._words, *words], stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         said = {x["id"]: x for x in map(json.loads, done.stdout.decode("utf-8", "replace").splitlines())}

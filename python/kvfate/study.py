@@ -1,5 +1,6 @@
 """`kvfate study`: what a study file asks for, run by the commands of the program, which compute everything; this module calls them in order and
 puts their tables side by side.  Each job keeps its results in a file of states, so that the same call goes on where one was stopped."""
+import hashlib
 import os
 import shlex
 import shutil
@@ -7,13 +8,14 @@ import subprocess
 import sys
 import zlib
 
-from . import program, study_claims, study_plan, study_tasks
+from . import files, program, study_claims, study_plan, study_tasks
 from .commands import Usage
 from .errors import Error
 from .study_cost import tell_costs
 from .study_page import write_page
 
 
+SUM = "sha256"  # the name of a file in a folder of tasks
 PROVENANCE = ("model_hash", "precision", "kv_type", "kind", "interval", "ranking")  # what study.tsv tells of each job
 
 
@@ -27,6 +29,24 @@ def _call(words, ranks=1):
         raise KeyboardInterrupt
     if done.returncode:
         raise Error("the command above failed, and the study stops; the same call goes on from here: kvfate %s" % " ".join(map(str, words)))
+
+
+def _sum_of(folder):
+    """The SHA-256 of the names and bytes of all files of a folder, but for that which holds it."""
+    seen = hashlib.sha256()
+    for name in sorted(set(os.listdir(folder)) - {SUM}):
+        with open(os.path.join(folder, name), "rb") as f:
+            data = f.read()
+        seen.update(b"%s\0%d\0" % (os.fsencode(name), len(data)) + data)
+    return seen.hexdigest()
+
+
+def _is_whole(folder):
+    try:
+        with open(os.path.join(folder, SUM), encoding="ascii") as f:
+            return f.read() == _sum_of(folder) + "\n"
+    except (OSError, ValueError):
+        return False
 
 
 class Study:
@@ -54,21 +74,20 @@ class Study:
         return os.path.join(self.plan.out, "tasks", "%s-%08x" % (job.name, zlib.crc32(said)))
 
     def make_tasks(self, job):
-        """Prompts of needles: the same bytes whenever they are made, so that they need not be kept."""
+        """Prompts of needles: the same bytes whenever they are made.  Those that are there are kept if they are as they were made."""
         folder = self.tasks(job)
-        if job.text.kind != "needles" or os.path.isdir(folder):
+        if job.text.kind != "needles":
             return
-        part = folder + ".part%d" % os.getpid()
-        os.makedirs(part, exist_ok=True)
-        words = ["needle", "-n", job.text.count, "--seed", job.seed * job.text.count, "-o", os.path.join(part, "n")]
-        words += ["-m", job.model.path] if job.model.path else []
-        for key, value in job.text.values.items():
-            words += ["--" + key, value] if key != "count" and value is not None else []
-        _call(words)
-        try:
-            os.rename(part, folder)
-        except OSError:  # another part of an array was faster
-            shutil.rmtree(part)
+        with files.folder(folder, lambda place: not _is_whole(place), wait=True) as made:  # of parts of an array the first makes it
+            if made is None:
+                return
+            words = ["needle", "-n", job.text.count, "--seed", job.seed * job.text.count, "-o", os.path.join(made, "n")]
+            words += ["-m", job.model.path] if job.model.path else []
+            for key, value in job.text.values.items():
+                words += ["--" + key, value] if key != "count" and value is not None else []
+            _call(words)
+            with files.new(os.path.join(made, SUM), text=True) as f:
+                f.write(_sum_of(made) + "\n")
 
     def run(self, job, shard=None):
         if job.text.kind not in study_plan.SHARED:
@@ -108,10 +127,8 @@ def _join(study):
         rows += [{"model": job.model.name, "text": job.text.name, "seed": str(job.seed), **dict(zip(names, r))} for r in body]
     path = os.path.join(study.plan.out, "study.tsv")
     columns = ["model", "text", "seed"] + columns
-    with open(path + ".part", "w", encoding="utf-8") as f:
-        f.write("# table: study\n" + "".join("# %s: %s\n" % x for x in meta) + "\t".join(columns) + "\n")
-        f.writelines("\t".join(r.get(c, "nan") for c in columns) + "\n" for r in rows)
-    os.replace(path + ".part", path)
+    text = "# table: study\n" + "".join("# %s: %s\n" % x for x in meta) + "\t".join(columns) + "\n"
+    files.write(path, files.sealed(text + "".join("\t".join(r.get(c, "nan") for c in columns) + "\n" for r in rows)))
     write_parquet(os.path.join(study.plan.out, "study.parquet"), columns, rows, meta)
 
 

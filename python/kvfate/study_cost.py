@@ -2,11 +2,10 @@
 the sizes of what is kept.  These are estimates; docs/guide/study.md says how far they were off."""
 import json
 import os
-import tempfile
 import time
 import warnings
 
-from . import program, study_claims
+from . import files, program, study_claims
 
 LINE, TASK, PICTURES = 330, 5, 60000  # bytes: of a result, of a token of a task's text, of the figures and tables of a job
 SAMPLE, STEPS = 256, 16  # tokens of the prompt and of the answer of the short run
@@ -28,14 +27,11 @@ def _speeds(model, plan):
     told = json.loads(_quiet("generate", "--raw", "-p", PROBE[:300], "-n", "2", "--ignore-eos", "--json", "-q", *words))
     words += [w for g in plan.gates for w in ("--gates", g)]
     seconds = []
-    with tempfile.TemporaryDirectory(prefix="kvfate-") as folder:
-        text = os.path.join(folder, "text.txt")
-        with open(text, "w", encoding="utf-8") as f:
-            f.write(PROBE)
+    with files.scratch("text.txt", PROBE) as text:
         for methods in ("full", ",".join(plan.methods or ["full", "window"])):
             began = time.monotonic()
             _quiet("eval", "--data", text, "--docs", 1, "--prompt-tokens", SAMPLE, "--score-tokens", STEPS, "--methods", methods,
-                        "--budgets", ",".join(map(str, plan.budgets or [64])), "-o", os.path.join(folder, "t.tsv"), *words)
+                        "--budgets", ",".join(map(str, plan.budgets or [64])), "-o", os.path.join(os.path.dirname(text), "t.tsv"), *words)
             seconds.append(time.monotonic() - began)
     return told["prefill_tokens_per_second"], STEPS * max(1, plan.rows) / max(1e-3, seconds[1] - seconds[0])
 

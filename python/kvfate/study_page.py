@@ -2,6 +2,8 @@
 import html
 import os
 
+from . import files
+
 SHOWN = ("id", "verdict", "value", "low", "high", "units", "null_check", "method", "budget", "right", "right_low", "right_high", "floor", "above", "below", "p_full", "kl", "kl_low", "kl_high", "nll", "top1_agree", "kv_mean", "answer_tokens", "kept")
 STYLE = """body{font:15px/1.5 Lato,"Helvetica Neue",Arial,sans-serif;max-width:1100px;margin:2em auto;padding:0 1em;color:#222;background:#fff}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}th,td{padding:.15em .7em;text-align:right;border-bottom:1px solid #ddd}
@@ -59,7 +61,4 @@ def write_page(study, rows_of):
 """ % (html.escape(title), STYLE, html.escape(title), len(plan.models), len(plan.methods), ", ".join(map(str, plan.budgets)), len(plan.texts),
        len(plan.seeds), " ".join('<a href="#%s">%s</a>' % (html.escape(j.name), html.escape(j.name)) for j in plan.jobs),
        "\n".join(_section(study, j, rows_of) for j in plan.jobs), html.escape(text))
-    path = os.path.join(plan.out, "index.html")
-    with open(path + ".part", "w", encoding="utf-8") as f:
-        f.write(page)
-    os.replace(path + ".part", path)
+    files.write(os.path.join(plan.out, "index.html"), page)

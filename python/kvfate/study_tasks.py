@@ -8,12 +8,12 @@ import math
 import os
 import random
 import subprocess
-import tempfile
 
-from . import program, scorers
+from . import files, program, scorers
 from .errors import Error
 from .study_cost import file_of
 
+MARK = b', "checksum": "'
 MOST_BYTES, MOST_CHOICES = 1 << 28, 26
 ASK = "\nThink step by step. End with a line of #### and the number alone."
 
@@ -87,43 +87,48 @@ def _options(job, plan):
 
 
 class State:
-    """What was said, in a file: a first line that names the job, then one line for each answer.  A line that a kill cut off is dropped."""
+    """What was said, in a file: a first line that names the job, then one line for each answer, with a checksum of both.  A line that a kill cut
+    off is dropped."""
 
     def __init__(self, path, name):
-        self.said, whole = {}, []
-        if os.path.exists(path):
-            with open(path, "rb") as f:
-                whole = f.read().split(b"\n")[:-1]
-        if len(whole) == 1:  # nothing was said yet
-            whole = []
-        if whole and whole[0].decode("utf-8", "replace") != name:
-            raise Error("%s holds answers of other tasks, another model or other options; move it away" % path)
+        self.said, self.path, self.name = {}, path, name.encode()
+        self.file = files.Lines(path)
         try:
-            for line in whole[1:]:
-                x = json.loads(line)
-                self.said[x["method"], x["budget"], x["id"]] = x
-        except (ValueError, KeyError, TypeError):
-            raise Error("%s: line %d is damaged" % (path, len(self.said) + 2)) from None
-        self.file = open(path + ".part", "wb")
-        self.file.write(b"".join(line + b"\n" for line in (whole or [name.encode()])))
-        self.file.flush()
-        os.replace(path + ".part", path)
+            self._take(self.file.lines)
+        except BaseException:
+            self.file.close()
+            raise
+
+    def _take(self, lines):
+        if len(lines) > 1 and lines[0] != self.name:
+            raise Error("%s holds answers of other tasks, another model or other options, or its first line is damaged; move it away" % self.path)
+        if len(lines) > 1 and MARK not in lines[1]:
+            raise Error("%s: line 2 has no checksum: an older kvfate wrote it, or it is damaged; move the file away, and the answers are made again" % self.path)
+        for number, line in enumerate(lines[1:], 2):
+            if line != self._signed(line.rpartition(MARK)[0]):
+                raise Error("%s: line %d is damaged (its checksum differs); delete this line, and its answer is made again" % (self.path, number))
+            x = json.loads(line)
+            self.said[x["method"], x["budget"], x["id"]] = x
+        if lines != [self.name] and not self.said:  # nothing was said yet
+            self.file.clear()
+            self.file.add(self.name)
+
+    def _signed(self, line):
+        """A line, which lacks its last brace, with the checksum of the first line and of itself."""
+        return line + MARK + files.checksum_text(files.checksum(line, files.checksum(self.name))).encode() + b'"}'
 
     def add(self, line):
         x = {"method": line["method"], "budget": line["budget"], **line}
         if (x["method"], x["budget"], x["id"]) in self.said:
             return
+        x.pop("checksum", None)  # of a line of another file
         self.said[x["method"], x["budget"], x["id"]] = x
-        self.file.write((json.dumps(x) + "\n").encode())
-        self.file.flush()
+        self.file.add(self._signed(json.dumps(x)[:-1].encode()))
 
 
 def _generate(words, requests, ranks, add):
     """Runs the program on lines, and gives each answer to add as it comes."""
-    with tempfile.TemporaryDirectory(prefix="kvfate-") as folder:
-        path = os.path.join(folder, "lines.jsonl")
-        with open(path, "w", encoding="utf-8") as f:
-            f.writelines(json.dumps({"id": k, **line}) + "\n" for k, line in requests.items())
+    with files.scratch("lines.jsonl", "".join(json.dumps({"id": k, **line}) + "\n" for k, line in requests.items())) as path:
         before = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
         p = subprocess.Popen([*before, program.find(), "generate", "--jsonl", path, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         for line in p.stdout:
@@ -222,10 +227,8 @@ def _shown(value):
 
 def write(path, job, plan, found, said):
     meta, names, body = rows(job, plan, found, said)
-    with open(path + ".part", "w", encoding="utf-8") as f:
-        f.write("# table: tasks\n" + "".join("# %s: %s\n" % x for x in meta) + "\t".join(names) + "\n")
-        f.writelines("\t".join(map(_shown, r)) + "\n" for r in body)
-    os.replace(path + ".part", path)
+    head = "# table: tasks\n" + "".join("# %s: %s\n" % x for x in meta) + "\t".join(names) + "\n"
+    files.write(path, files.sealed(head + "".join("\t".join(map(_shown, r)) + "\n" for r in body)))
 
 
 def run(job, plan, at, ranks=1, shard=None):
@@ -237,7 +240,9 @@ def run(job, plan, at, ranks=1, shard=None):
     folder, start = os.path.split(at(".part"))
     others = [] if shard else sorted(os.path.join(folder, f) for f in os.listdir(folder) if f.startswith(start) and f.endswith(".state"))
     for path in others:
-        for x in State(path, name).said.values():
+        part_of = State(path, name)
+        part_of.file.close()
+        for x in part_of.said.values():
             state.add(x)
         os.remove(path)
     mine = [k for k in requests if int(k.split("-")[0]) % parts == part - 1]

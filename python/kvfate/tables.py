@@ -8,6 +8,7 @@ from typing import Union
 
 import numpy as np
 
+from . import files
 from .errors import Error, meant, needing
 from .program import described, path_of, run, words_of
 from .trace import Trace
@@ -35,6 +36,8 @@ class Table(dict):
 def read_npz(path):
     """The (columns, attrs) of a table that the program wrote."""
     with zipfile.ZipFile(path) as z:
+        if not files.json_is_whole(z.comment):
+            raise Error("%s: the table is damaged (the checksum of its comment differs); make it again" % path)
         about = json.loads(z.comment) if z.comment else {"name": "", "meta": {}, "columns": []}
     with np.load(path) as z:
         columns = {name: z[name].astype(object) if z[name].dtype.kind == "U" else z[name] for name in z.files}
@@ -79,13 +82,8 @@ def save_table(frame: "pandas.DataFrame | Table", path: "str | os.PathLike") -> 
     columns = {name: np.asarray(frame[name]) for name in frame.columns}
     table = pyarrow.table({name: pyarrow.array(x.tolist(), pyarrow.string()) if x.dtype.kind in "OU" else pyarrow.array(x) for name, x in columns.items()})
     table = table.replace_schema_metadata({b"kvfate": json.dumps(dict(frame.attrs), ensure_ascii=False).encode()})
-    part = "%s.part" % os.fspath(path)
-    try:
-        parquet.write_table(table, part) if kind == "parquet" else feather.write_feather(table, part)
-        os.replace(part, path)
-    finally:
-        if os.path.exists(part):
-            os.remove(part)
+    with files.replacing(path) as f:
+        parquet.write_table(table, f) if kind == "parquet" else feather.write_feather(table, f)
 
 
 def load_table(path: "str | os.PathLike") -> "pandas.DataFrame | Table":  # noqa: F821
@@ -133,9 +131,7 @@ class Drawing:
         return self._made[extension]
 
     def save(self, path):
-        data = self._bytes(ending(path, self.kinds))
-        with open(path, "wb") as f:
-            f.write(data)
+        files.write(path, self._bytes(ending(path, self.kinds)))
 
 
 class Figure(Drawing):

@@ -388,8 +388,9 @@ def check_bad(files, folder, whole):
     check("bad traces are named", len(lines) == 6 and all(sum(b in line for line in lines) == 1 for b in bad), done.stderr)
     check("and counted", lines[-1].endswith("5 traces were left out"), done.stderr)
     with open(path("b.tsv")) as f:
-        text = f.read()
-    check("and counted in the table", "# traces_left_out: 5\n" in text and text.replace("# traces_left_out: 5", "# traces_left_out: 0") == whole.decode())
+        text = "".join(line for line in f if not line.startswith("# checksum: "))
+    kept = "".join(line for line in whole.decode().splitlines(True) if not line.startswith("# checksum: "))
+    check("and counted in the table", "# traces_left_out: 5\n" in text and text.replace("# traces_left_out: 5", "# traces_left_out: 0") == kept)
     check("again", run("corpus", "survival", *files, *bad, *options, "--state", path("b.state"), code=1).stderr.endswith("5 traces were left out\n"))
     check_tried_again(files, options, path)
     run("corpus", "survival", *files, *bad, *options, "--skip-bad", "-o", path("b.tsv"))

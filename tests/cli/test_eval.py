@@ -14,8 +14,10 @@ import numpy as np
 
 from harness import Suite
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "oracle"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "oracle"))
 import tiny_llama  # noqa: E402
+from results import signed  # noqa: E402
 from tasks import WORDS, make_task, prepare  # noqa: E402
 
 s = Suite()
@@ -204,6 +206,7 @@ def against_full(argv, state, fed):
     lines = open(s.path("tasks.state"), encoding="utf-8").read().split("\n")
     at = next(i for i, line in enumerate(lines) if not line.startswith("#"))
     name = lines[at].split("\t")
+    s.check("the checksums are those of the package", signed(lines, at) == lines)
     for full, other in (("1111", "0000"), ("0111", "1011"), ("1010", "1010"), ("0000", "1100")):
         told = list(lines)
         for i in range(4):
@@ -212,7 +215,7 @@ def against_full(argv, state, fed):
                 cells[name.index("right")] = right
                 told[at + 1 + 2 * i + k] = "\t".join(cells)
         with open(state[1], "w", encoding="utf-8") as f:
-            f.write("\n".join(told))
+            f.write("\n".join(signed(told, at)))
         s.accepted(f"answers {full} {other}", [*argv, *state, "-o", s.path("split.tsv")])
         whole, row = table(s.path("split.tsv"))[:2]
         above, below = sum(a < b for a, b in zip(full, other)), sum(a > b for a, b in zip(full, other))
@@ -431,6 +434,17 @@ def resuming():
     for name, data in (("a number", body.replace(b"\n0\t", b"\nx\t", 1)), ("a field", body.replace(b"\t0\t1\t", b"\t0\t", 1)),
                        ("a NUL", body[:-40] + b"\0" + body[-39:])):
         s.refused("damaged state: " + name, [*argv, "--state", s.file("bad.state", data)], 1, "damaged")
+    head = body[:body.index(b"\n0\t") + 1]
+    old = b"".join(line.rpartition(b"\t")[0] + b"\n" if not line.startswith(b"#") else line for line in body.splitlines(True) if b"head_checksum" not in line)
+    s.refused("a state without checksums", [*argv, "--state", s.file("old.state", old)], 1, "older ones have no checksums", "remove this one")
+    s.check("which was left alone", open(s.path("old.state"), "rb").read() == old)
+    damaged = bytearray(body)
+    damaged[len(head) + 60] ^= 1
+    s.refused("a damaged line is named", [*argv, "--state", s.file("bad.state", bytes(damaged))], 1, "line %d is damaged" % (head.count(b"\n") + 1))
+    lines = bytes(damaged).splitlines(True)
+    s.file("mended.state", b"".join(lines[:head.count(b"\n")] + lines[head.count(b"\n") + 1:]))
+    s.accepted("without that line", [*argv, "--state", s.path("mended.state"), "-o", s.path("mended.tsv")])
+    s.check("it is computed again", open(s.path("mended.tsv"), "rb").read() == whole[0])
     s.refused("no state at all", [*argv, "--state", TEXT], 1, "other settings")
     s.check("which was left alone", open(TEXT).read().startswith("lost before"))
 

@@ -7,6 +7,7 @@ import os
 import re
 
 from harness import Suite
+from results import signed
 from tasks import make_task
 
 s = Suite()
@@ -82,7 +83,7 @@ def of_floor():
     lines = open(s.path("t.state"), encoding="utf-8").read().split("\n")
     at = next(i for i, line in enumerate(lines) if not line.startswith("#"))
     with open(s.path("t.state"), "w", encoding="utf-8") as f:  # all are right
-        f.write("\n".join(x if i <= at or not x else x[:x.rindex("\t")] + "\t1" for i, x in enumerate(lines)))
+        f.write("\n".join(signed([x if i <= at or not x else "\t".join([*x.split("\t")[:-2], "1", ""]) for i, x in enumerate(lines)], at)))
     z2 = 1.959963984540054 ** 2
     low = 1 / (1 + z2 / 3)  # Wilson's lower end of 3 of 3
     for shift, none in ((0, False), (low - .4 + 1e-6, True), (low - .4 - 1e-6, False)):

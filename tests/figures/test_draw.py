@@ -147,7 +147,7 @@ def bad_input(at):
     refused("a table without a figure", "draw", write(at("n.tsv"), "# table: nothing\na\n1\n"), "-o", at("x.svg"), words=["nothing"])
     refused("a column is missing", "draw", write(at("n.tsv"), "# table: effect\nhead\tlayer\n"), "-o", at("x.svg"), words=["index"])
     refused("a far layer", "draw", write(at("n.tsv"), "# table: effect\nhead\tlayer\tindex\tkl\nL0K0\t9000000000\t0\t1\n"), "-o", at("x.svg"), words=["row 1"])
-    text = open(at("ev.tsv")).read()
+    text = "".join(line for line in open(at("ev.tsv")) if not line.startswith("# checksum: "))
     meta, rows = text.split("\nhead", 1)
     head, *rows = ("head" + rows).splitlines()
     for what, some in (("shuffled", rows[1:] + rows[:1]), ("cut", rows[:-1]), ("backwards", rows[::-1])):

@@ -21,6 +21,7 @@ sys.path += [os.path.join(ROOT, "python"), os.path.join(ROOT, "tests")]
 os.environ["PATH"] = os.path.dirname(KVFATE) + os.pathsep + os.environ["PATH"]
 import check as c  # noqa: E402
 import kvfate  # noqa: E402
+from kvfate import files  # noqa: E402
 
 work = tempfile.TemporaryDirectory(prefix="kvfate-study-")
 os.chdir(work.name)
@@ -136,10 +137,15 @@ before = read("one-study/jobs/tiny6-sums-s0.state")
 r = study("one.json")
 c.check("what is done is not done again", r.returncode == 0 and read("one-study/jobs/tiny6-sums-s0.state") == before and not same("one-study") and "made" not in r.stderr, r)
 
-# A fault: an answer that is another changes the score.
+# A fault: an answer that is another, with a right checksum, changes the score.
+def signed(name, x):
+    text = json.dumps({k: v for k, v in x.items() if k != "checksum"})[:-1]
+    return '%s, "checksum": "%016x"}' % (text, files.checksum(text.encode(), files.checksum(name.encode())))
+
+
 fault = before.decode().split("\n")
 at = next(i for i, line in enumerate(fault) if '"id": "1-0"' in line)
-write("one-study/jobs/tiny6-sums-s0.state", "\n".join([*fault[:at], json.dumps({**json.loads(fault[at]), "text": "it is 1"}), *fault[at + 1:]]))
+write("one-study/jobs/tiny6-sums-s0.state", "\n".join([*fault[:at], signed(fault[0], {**json.loads(fault[at]), "text": "it is 1"}), *fault[at + 1:]]))
 r = study("one.json")
 c.check("a planted answer counts", r.returncode == 0 and same("one-study") == ["study.tsv", "jobs/tiny6-sums-s0.tsv"], r)
 with open("one-study/jobs/tiny6-sums-s0.state", "wb") as f:

@@ -3,7 +3,7 @@
 
 usage: read_safetensors.py FILE
 One line each: "meta KEY VALUE" as JSON, then "NAME DTYPE SHAPE HEX..." in order of the file,
-numbers as the bits of their f32.
+numbers as the bits of their f32; the checksum that kvfate adds is "@".
 """
 import json
 import struct
@@ -20,7 +20,8 @@ def main():
     header = json.loads(raw[8:8 + n].decode('utf-8'))
     data = raw[8 + n:]
     for key, value in header.pop('__metadata__', {}).items():
-        print('meta', json.dumps(key), json.dumps(value))
+        checksum = key == 'kvfate.checksum' and len(value) == 32 and set(value) <= set('0123456789abcdef')
+        print('meta', json.dumps(key), json.dumps('@' if checksum else value))
     at = 0
     for name, t in header.items():
         begin, end = t['data_offsets']

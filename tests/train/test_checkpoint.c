@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/gate/safetensors_write.h"
+#include "engine/model/safetensors.h"
 #include "engine/train/checkpoint.h"
 #include "beside.h"
 
@@ -190,7 +191,8 @@ Test(checkpoint, every_flipped_bit_and_every_cut_is_seen)
             cr_assert(err || i < head, "byte %zu", i);
             b.data[i] = (char)(b.data[i] ^ 1 << bit);
         }
-    cr_expect(quiet < 64, "%d", quiet);
+    /* with another key the checksum of the file is a text as others; the hash of the state stays */
+    cr_expect(quiet < 64 + 8 * (int)strlen(SAFETENSORS_CHECKSUM), "%d", quiet);
     for (size_t n = 0; n < b.len; n += n < head + 8 ? 1 : 61) {
         put(at("y"), &b, n);
         refused(at("y"), KVF_E_FORMAT, "");

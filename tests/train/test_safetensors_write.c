@@ -95,7 +95,8 @@ Test(safetensors_write, strict_reader_gives_it_back)
     }
     for (int i = 0; i < 3; i++)
         cr_expect(zero(int, strcmp(tensor_file_meta(f, notes[i].key), notes[i].value)));
-    cr_expect(tensor_file_meta_key(f, 3) == NULL);
+    cr_expect(zero(int, strcmp(tensor_file_meta_key(f, 3), SAFETENSORS_CHECKSUM)));
+    cr_expect(tensor_file_meta_key(f, 4) == NULL);
     tensor_file_close(f);
     cr_expect(alone_in(folder, "x"));
 }
@@ -107,6 +108,7 @@ Test(safetensors_write, python_reads_the_same)
         "meta \"layout\" \"rg\"\n"
         "meta \"quote\" \"a \\\"b\\\" \\\\ \\n\\t\\u0001 \\u00e9\"\n"
         "meta \"\" \"\"\n"
+        "meta \"kvfate.checksum\" \"@\"\n"
         "b.weight F32 [2, 3] 3f800000 c0200000 00000000 000116c2 7f7fffff 3dcccccd\n"
         "a BF16 [6] 3f800000 c0200000 00000000 00010000 7f800000 3dcd0000\n"
         "scalar F32 [] 3f800000\n"
@@ -120,6 +122,29 @@ Test(safetensors_write, python_reads_the_same)
     got[fread(got, 1, sizeof got - 1, f)] = 0;
     cr_expect(zero(int, pclose(f)));
     cr_expect(zero(int, strcmp(got, expect)), "%s", got);
+}
+
+/* No flipped bit is read: it is an error, and the file is the only thing that changed. */
+Test(safetensors_write, every_flipped_bit_is_noticed)
+{
+    struct buf b = {0};
+    struct kvf_diag d = {""};
+    cr_assert(zero(int, write_all(at("x"), &d)), "%s", d.text);
+    slurp(at("x"), &b);
+    const char *own = strstr(b.data + 8, SAFETENSORS_CHECKSUM);
+    for (size_t bit = 0; own && bit < 8 * b.len; bit++) {
+        struct safetensors got = {.n = 0};
+        unsigned char *p = (unsigned char *)b.data + bit / 8;
+        bool key = (char *)p >= own && (char *)p < own + strlen(SAFETENSORS_CHECKSUM);
+        *p ^= (unsigned char)(1u << bit % 8);
+        int err = safetensors_read("x", (unsigned char *)b.data, b.len, &got, &d);
+        cr_expect(err != KVF_OK || key, "bit %zu", bit); /* with another key it is another text */
+        if (!err)
+            safetensors_finish(&got);
+        *p ^= (unsigned char)(1u << bit % 8);
+    }
+    cr_expect(own != NULL);
+    buf_finish(&b);
 }
 
 Test(safetensors_write, equal_input_gives_equal_bytes_in_aligned_files)

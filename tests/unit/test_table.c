@@ -14,6 +14,7 @@
 #include "base/table.h"
 #include "base/table_io.h"
 #include "base/table_npz.h"
+#include "base/rng.h"
 
 static void squares(void *ctx, int64_t row0, int64_t n, double *out)
 {
@@ -148,11 +149,27 @@ static char *written(const struct table *t, enum table_format f, const char *ext
     return text;
 }
 
+/* Takes the line of the checksum, the second one, out of a TSV; it must be that of the rest. */
+static void unseal(char *tsv, size_t *n)
+{
+    char want[64], *line = strchr(tsv, '\n') + 1, *rest = strchr(line, '\n') + 1;
+    char got[64] = "";
+    uint64_t h = 0;
+    snprintf(got, sizeof got, "%.*s", (int)(rest - line), line);
+    memmove(line, rest, *n - (size_t)(rest - tsv) + 1);
+    *n -= (size_t)(rest - line);
+    for (size_t at = 0; at < *n; at += 65536)
+        h = rng_hash_bytes(h, tsv + at, *n - at < 65536 ? *n - at : 65536);
+    snprintf(want, sizeof want, "# checksum: %016llx of %12zu bytes\n", (unsigned long long)h, *n);
+    cr_expect(eq(str, got, want));
+}
+
 Test(table_io, tsv_and_csv_byte_by_byte)
 {
     size_t n;
     struct table *t = difficult();
-    char *tsv = written(t, TABLE_TSV, ".TSV", &n), *csv = written(t, TABLE_CSV, ".csv", &n);
+    char *csv = written(t, TABLE_CSV, ".csv", &n), *tsv = written(t, TABLE_TSV, ".TSV", &n);
+    unseal(tsv, &n);
     cr_expect(eq(str, tsv,
                  "# table: difficult\n# note: two\\nlines\nwhole\treal\ttext\n"
                  "-1\t0.1\ttab\\there\\nnew\\\\line\\r\n"
@@ -246,6 +263,9 @@ Test(table_io, npz_reads_back_and_repeats)
     cr_expect(text[0] == 't' && text[3] == '\t' && text[17] == '\r');
     cr_expect(text[18 + 6] == 0xe9 && text[18 + 7] == 0x20ac && text[18 + 8] == 0);
     cr_expect(unzGetGlobalComment(z, buf, sizeof buf) > 0);
+    char *seal = strstr(buf, ",\"checksum\":\"");
+    cr_assert(seal && strlen(seal) == strlen(",\"checksum\":\"") + 38 + strlen("\"}\n"));
+    strcpy(seal, "}\n");
     cr_expect(eq(str, buf,
                  "{\"name\":\"difficult\",\"meta\":{\"note\":\"two\\u000alines\"},\"columns\":["
                  "{\"name\":\"whole\",\"unit\":\"step\",\"type\":\"int\"},"
@@ -358,6 +378,7 @@ Test(table_io, long_tables_row_by_row)
     }
     cr_assert(table_write(t, TABLE_TSV, path, NULL) == KVF_OK);
     char *got = whole_file(path, &n);
+    unseal(got, &n);
     cr_expect(n == want.len && memcmp(got, want.data, n) == 0);
     mem_free(got);
     buf_finish(&want);

@@ -1,0 +1,41 @@
+/* table_seal.h - the checksum in a file of a table, and in that of a task.
+ *
+ * A seal is "DIGITS of N bytes": the checksum (checksum.h) and the number of the bytes that it was
+ * made of.  TSV has it in a line "# checksum: SEAL", of all other bytes; JSON in its last member
+ * "checksum", of all bytes before that; a CSV in the file beside it, likewise, of the bytes before
+ * it and those of the CSV.  A table is also a text that people and scripts change: where the number
+ * of bytes is another, it was changed on purpose, and nothing is compared. */
+#ifndef KVF_BASE_TABLE_SEAL_H
+#define KVF_BASE_TABLE_SEAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <kvf/err.h>
+
+#include "base/buf.h"
+
+#define SEAL_LINE "# checksum: "
+#define SEAL_MEMBER ",\"checksum\":\""
+#define SEAL_KEY "checksum" /* of metadata */
+enum { SEAL_LENGTH = 16 + 4 + 12 + 6 };
+
+/* Bytes that come in pieces; zeroed at the start. */
+struct seal {
+    uint64_t hash, n;
+    struct buf rest; /* of the block that is not full yet */
+};
+
+void seal_add(struct seal *s, const void *p, size_t n);
+/* SEAL_LENGTH characters and a NUL; ends the seal.  KVF_OK or KVF_E_NOMEM. */
+int seal_end(struct seal *s, char out[SEAL_LENGTH + 1]);
+
+/* Appends the last member of JSON and its end; ends the seal.  KVF_OK or KVF_E_NOMEM. */
+int seal_end_json(struct seal *s, struct buf *b);
+
+/* KVF_OK, also for a text without a seal, or changed on purpose; KVF_E_CORRUPT with a sentence. */
+int seal_check_tsv(const char *text, size_t n, struct kvf_diag *d);
+/* The same of JSON; more: what the seal was made of beside the text before it, or NULL. */
+int seal_check_json(const char *text, size_t n, const struct buf *more, struct kvf_diag *d);
+
+#endif
