@@ -14,7 +14,7 @@ from .study_cost import tell_costs
 from .study_page import write_page
 
 
-PROVENANCE = ("model_hash", "precision", "kv_type", "kind", "interval", "ranking")  # what study.tsv tells of each job
+PROVENANCE = ("model_hash", "precision", "kv_type", "kind", "interval", "ranking", "truncated")  # what study.tsv tells of each job
 
 
 def _call(words, ranks=1):
