@@ -78,8 +78,8 @@ static int parse_request(struct request *q, struct kvf_diag *d)
     bool screen = q->look.preview || (q->out && strcmp(q->out, "-") == 0);
     if (!err && q->figure && !screen && !(q->out && figure_can_write(q->out)))
         err = kvf_fail(d, KVF_E_ARG,
-                       "--figure would change nothing where no figure is drawn, by -o NAME.png, .svg "
-                       "or .pdf, or by --preview; leave it out");
+                       "--figure would change nothing where no figure is drawn, by -o NAME.png, "
+                       ".svg or .pdf, or by --preview; leave it out");
     if (err)
         return err;
     if (q->out && strcmp(q->out, "-") != 0 && !figure_can_write(q->out)

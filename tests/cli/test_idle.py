@@ -94,6 +94,12 @@ for argv, option, value in ((["compare", TRACE, TRACE], "--level", "0.5"), (["co
                             (["received", TRACE], "--mass", "0.5"), (["received", TRACE, "--spread", "shares"], "--every", "3")):
     s.refused(" ".join([argv[0], option]), [*argv, option, value], 2, option)
 
+for option, value in (("--size", "60x60"), ("--dpi", "90"), ("--cmap", "magma"), ("--vmin", "0"), ("--vmax", "1"), ("--title", "a"), ("--figure", "eviction-mask")):
+    for more in ([], ["-o", s.path("t.tsv")]):
+        s.refused(f"eviction {option}", ["eviction", TRACE, *more, option, value], 2, option, "no figure is drawn")
+s.refused("a preview of JSON", ["eviction", TRACE, "--json", "--preview"], 2, "--preview")
+s.refused("causal reads the size", ["causal", s.path("none.json"), "-o", s.path("c.png"), "--size", "3"], 2, "WxH")
+
 # ---- one summary for each trace, and whose budget is exceeded
 for name, method in (("b", "window"), ("c", "snapkv")):
     s.accepted(name, ["run", *MODEL, "--force", TRACE, "--method", method, "-B", "16", "-q", "-o", s.path(name + ".kvf")])
