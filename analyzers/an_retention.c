@@ -14,15 +14,13 @@
 
 enum { AUTO, GATE, LAST_USE };
 static const char *const sources[] = {"auto", "gate", "last-use", NULL};
-#define CRITERION "top64" /* default */
-
 struct options {
     const char *criterion;
     int source;
 };
 static const struct opt options[] = {
     {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
-     "selected set: top64 ... top512, mass.90 ... mass.99, contrib64 or held", CRITERION},
+     "selected set: top64 ... top512, mass.90 ... mass.99, contrib64 or held", "top64"},
     {OPT_WORD, 0, "source", offsetof(struct options, source), "S",
      "what the rows are of; auto: gates where the trace has them", "auto", .words = sources},
     {.type = OPT_END},
@@ -209,8 +207,6 @@ static int choose(struct frame *f, struct kvf_diag *d)
     f->column[AGE] = kvf_find(f->t, name);
     f->column[LOG_BETA] = kvf_find(f->t, "log_beta");
     x->gate = o->source == AUTO ? f->column[LOG_BETA] >= 0 : o->source == GATE;
-    if (o->source == GATE && strcmp(o->criterion, CRITERION) != 0)
-        return kvf_fail(d, KVF_E_ARG, "--criterion would change nothing with --source gate");
     bool held = strcmp(o->criterion, criterion_table[CRITERION_HELD].name) == 0;
     if (!x->gate && !held && o->source == AUTO && f->column[AGE] < 0 && criterion_else(f->t)) {
         frame_lacks(f, "log_beta");

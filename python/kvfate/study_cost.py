@@ -32,10 +32,11 @@ def _speeds(model, plan):
         text = os.path.join(folder, "text.txt")
         with open(text, "w", encoding="utf-8") as f:
             f.write(PROBE)
-        for methods in ("full", ",".join(plan.methods or ["full", "window"])):
+        budgets = ["--budgets", ",".join(map(str, plan.budgets or [64]))]
+        for methods, limits in (("full", []), (",".join(plan.methods or ["full", "window"]), budgets)):
             began = time.monotonic()
             _quiet("eval", "--data", text, "--docs", 1, "--prompt-tokens", SAMPLE, "--score-tokens", STEPS, "--methods", methods,
-                        "--budgets", ",".join(map(str, plan.budgets or [64])), "-o", os.path.join(folder, "t.tsv"), *words)
+                        *limits, "-o", os.path.join(folder, "t.tsv"), *words)
             seconds.append(time.monotonic() - began)
     return told["prefill_tokens_per_second"], STEPS * max(1, plan.rows) / max(1e-3, seconds[1] - seconds[0])
 
