@@ -177,8 +177,9 @@ static int choose(struct frame *f, struct kvf_diag *d)
                        .b = f->b};
     f->space = p->each ? KVF_SPACE_QUERY : KVF_SPACE_KV;
     int err = choose_horizons(o->horizon, p, d);
-    if (!err)
-        err = choose_events(o->event, p, d);
+    err = err ? err : choose_events(o->event, p, d);
+    if (!err && o->follow_up >= 0 && !p->event[EVER_AGAIN])
+        err = kvf_fail(d, KVF_E_ARG, "--follow-up would change nothing without --event ever-again");
     return err ? err : choose_columns(f, o->criterion, d);
 }
 

@@ -19,6 +19,11 @@
 enum { MOST_TRACES = 64, MOST_ROWS = 1 << 22 };
 
 static const char *const by_words[] = {"signature", "tokens", NULL};
+/* Defaults. */
+#define LEVEL 0.05
+#define VALUE "mass.sum"
+#define CRITERION "mass.90"
+
 struct options {
     int by;
     bool match;
@@ -34,11 +39,11 @@ static const struct opt options[] = {
      "texts that belong together: each by itself, those of a model, the first N and the rest",
      "each"},
     {OPT_REAL, 0, "level", offsetof(struct options, level), "Q",
-     "a match whose q is below this is proven", "0.05"},
+     "a match whose q is below this is proven", OPT_TEXT(LEVEL)},
     {OPT_STR, 0, "value", offsetof(struct options, value), "COLUMN", "what is ranked by tokens",
-     "mass.sum"},
+     VALUE},
     {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
-     "selected set behind last uses", "mass.90"},
+     "selected set behind last uses", CRITERION},
     CLASSES_OPTION(struct options, classes),
     {.type = OPT_END},
 };
@@ -382,6 +387,12 @@ static int parse(struct job *x, const struct analyzer_args *args, struct kvf_dia
     x->level = o->level;
     if (strcmp(o->groups, "each") != 0 && (!x->match || x->by_tokens))
         return kvf_fail(d, KVF_E_ARG, "--groups needs --match, by signature");
+    if (strcmp(o->value, VALUE) != 0 && !x->by_tokens)
+        return kvf_fail(d, KVF_E_ARG, "--value would change nothing without --by tokens");
+    if (strcmp(o->criterion, CRITERION) != 0 && x->by_tokens)
+        return kvf_fail(d, KVF_E_ARG, "--criterion would change nothing with --by tokens");
+    if (o->level != LEVEL && !x->match)
+        return kvf_fail(d, KVF_E_ARG, "--level would change nothing without --match");
     if (!(o->level > 0 && o->level < 1))
         return kvf_fail(d, KVF_E_ARG, "--level must be a number between 0 and 1, not %g", o->level);
     return x->by_tokens ? tokens_select(x->side[0].t, args, &x->t0, &x->t1, d) : KVF_OK;

@@ -9,6 +9,8 @@
 #include "analyzers/head_kind.h"
 #include "base/mem.h"
 
+#define CRITERION "mass.90" /* default */
+
 struct options {
     int by; /* a place in by_words */
     const char *criterion, *classes;
@@ -19,7 +21,7 @@ static const struct opt options[] = {
      "of query heads by attention, or of KV heads by the retention that gates give", "attention",
      .words = by_words},
     {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
-     "selected set behind last uses: top64 ... mass.99", "mass.90"},
+     "selected set behind last uses: top64 ... mass.99", CRITERION},
     CLASSES_OPTION(struct options, classes),
     {.type = OPT_END},
 };
@@ -126,6 +128,8 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     int64_t a, b, T = kvf_n_steps(traces[0]);
     (void)n_traces;
     bool beta = o->by == 1;
+    if (beta && strcmp(o->criterion, CRITERION) != 0)
+        return kvf_fail(d, KVF_E_ARG, "--criterion would change nothing with --by beta");
     int err = beta ? signature_open_beta(traces[0], args, o->classes, &s, d)
                    : signature_open(traces[0], args, o->criterion, o->classes, &s, d);
     if (!err)

@@ -18,6 +18,8 @@ enum { TEXT_MOST = 64 }; /* bytes of a token's text and a NUL */
 
 static const char *const spread_options[] = {"none", "shares", "tokens", "heads", NULL};
 static const char *const weights[] = {"mass", "contrib", NULL};
+#define MASS 0.9 /* default */
+
 struct options {
     bool cumulative;
     int64_t every;
@@ -33,7 +35,7 @@ static const struct opt options[] = {
     {OPT_WORD, 0, "spread", offsetof(struct options, spread), "KIND",
      "how what was received spreads, from mass.sum", "none", .words = spread_options},
     {OPT_REAL, 0, "mass", offsetof(struct options, mass), "P",
-     "part of the mass that --spread counts up to", "0.9"},
+     "part of the mass that --spread counts up to", OPT_TEXT(MASS)},
     {OPT_WORD, 0, "weight", offsetof(struct options, weight), "W",
      "of --spread; contrib: mass times |W_O v|", "mass", .words = weights},
     {.type = OPT_END},
@@ -269,6 +271,11 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         return kvf_fail(d, KVF_E_ARG, "--mass needs a part above 0 and at most 1, not %g", o->mass);
     if (o->weight && !o->spread)
         return kvf_fail(d, KVF_E_ARG, "--weight contrib belongs to --spread");
+    if (o->mass != MASS && !o->spread)
+        return kvf_fail(d, KVF_E_ARG, "--mass belongs to --spread");
+    if ((o->cumulative || o->every != 1) && o->spread)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--cumulative and --every would change nothing with --spread");
     if (!o->spread)
         return run_steps(traces[0], args, ret_table, d);
     return received_spread(traces[0], (enum spread)(o->spread - 1), o->mass, o->weight == 1, args,

@@ -14,6 +14,8 @@ enum kind { ALPHA, BETA, LAST_USE };
 static const char *const kinds[] = {"alpha", "beta", "last-use", NULL};
 static const char *const triangles[] = {"le", "lt", NULL};
 
+#define CRITERION "top64" /* default */
+
 struct options {
     int kind, triangle;
     const char *criterion;
@@ -22,7 +24,7 @@ static const struct opt options[] = {
     {OPT_WORD, 0, "kind", offsetof(struct options, kind), "K",
      "evictions, retention gates, or the last use by a query", "alpha", .words = kinds},
     {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
-     "selected set of kind last-use", "top64"},
+     "selected set of kind last-use", CRITERION},
     {OPT_WORD, 0, "triangle", offsetof(struct options, triangle), "T",
      "sum over i <= t (le) or, as printed in the paper, i < t (lt)", "le", .words = triangles},
     {.type = OPT_END},
@@ -141,6 +143,8 @@ static int choose(struct frame *f, struct kvf_diag *d)
     const struct options *o = f->options;
     char name[KVF_NAME_MAX + 16];
     *p = (struct plan){(enum kind)o->kind, o->triangle == 1, f->T, f->a, f->b, NULL};
+    if (p->kind != LAST_USE && strcmp(o->criterion, CRITERION) != 0)
+        return kvf_fail(d, KVF_E_ARG, "--criterion would change nothing without --kind last-use");
     f->space = p->kind == LAST_USE ? KVF_SPACE_QUERY : KVF_SPACE_KV;
     if (p->kind == BETA)
         return log_beta_need(f->t, &f->column[0], d);

@@ -428,13 +428,14 @@ done:
     return err;
 }
 
-static void describe(const struct table *t, struct buf *out)
+/* The rows of one trace. */
+static void describe_trace(const struct table *t, int64_t from, int64_t to, struct buf *out)
 {
     int kept = table_find(t, "kept"), res = table_find(t, "mean_residency"),
-        nll = table_find(t, "nll"), head = table_find(t, "head"), trace = table_find(t, "trace");
+        nll = table_find(t, "nll"), head = table_find(t, "head");
     double k = 0, r = 0, l = 0;
-    int64_t n = table_rows(t), scored = 0;
-    for (int64_t i = 0; i < n; i++) {
+    int64_t n = to - from, scored = 0;
+    for (int64_t i = from; i < to; i++) {
         double v = table_real(t, nll, i);
         k += table_real(t, kept, i);
         r += table_real(t, res, i);
@@ -443,12 +444,7 @@ static void describe(const struct table *t, struct buf *out)
             scored++;
         }
     }
-    if (n == 0) {
-        buf_str(out, "no tokens\n");
-        return;
-    }
-    bool panels = strcmp(table_str(t, head, 0), table_str(t, head, n - 1)) != 0
-                  || table_int(t, trace, 0) != table_int(t, trace, n - 1);
+    bool panels = strcmp(table_str(t, head, from), table_str(t, head, to - 1)) != 0;
     buf_printf(out, "%lld %s", (long long)n, panels ? "rows of heads and tokens" : "tokens");
     if (!isnan(k))
         buf_printf(out, "; kept at the end: %.1f %% of entries; mean residency %.3f",
@@ -457,6 +453,27 @@ static void describe(const struct table *t, struct buf *out)
     if (scored)
         buf_printf(out, "mean NLL %.4f nats over %lld tokens\n", l / (double)scored,
                    (long long)scored);
+}
+
+static void describe(const struct table *t, struct buf *out)
+{
+    int trace = table_find(t, "trace");
+    int64_t n = table_rows(t), to;
+    if (n == 0)
+        buf_str(out, "no tokens\n");
+    for (int64_t from = 0; from < n; from = to) {
+        to = from;
+        while (to < n && table_int(t, trace, to) == table_int(t, trace, from))
+            to++;
+        if (from > 0 || to < n) {
+            char key[24];
+            snprintf(key, sizeof key, "trace_%d", (int)table_int(t, trace, from));
+            const char *name = table_meta(t, key);
+            buf_printf(out, "trace %d%s%s%s: ", (int)table_int(t, trace, from), name ? " (" : "",
+                       name ? name : "", name ? ")" : "");
+        }
+        describe_trace(t, from, to, out);
+    }
 }
 
 static const struct column_use columns[] = {

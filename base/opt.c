@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/json.h"
 #include "base/opt.h"
@@ -255,13 +256,42 @@ static int store_item(struct opt_list *l, const char *shown, const char *v, stru
     return KVF_OK;
 }
 
+/* Whether the name of a value shows this ending: "OUT.kvf", "MODEL.gguf|ADAPTER.safetensors". */
+static bool shows_ending(const char *arg, const char *end)
+{
+    size_t n = strlen(end);
+    for (const char *at = strchr(arg, '.'); at; at = strchr(at + 1, '.'))
+        if (strncasecmp(at, end, n) == 0 && (at[n] == 0 || at[n] == '|'))
+            return true;
+    return false;
+}
+
+/* What is written has a name, in every command, and where its help shows an ending the name has
+ * none of another format. */
+static int check_output(const struct opt *o, const char *shown, const char *v, struct kvf_diag *d)
+{
+    static const char *const formats[] = {
+        ".kvf", ".png",   ".svg", ".pdf", ".webp", ".html", ".tsv", ".csv",    ".json",
+        ".npz", ".jsonl", ".npy", ".txt", ".md",   ".gguf", ".zip", ".sqlite", ".safetensors"};
+    const char *end = strrchr(v, '.');
+    if (!v[0])
+        return kvf_fail(d, KVF_E_ARG, "%s: the name of what is written is empty", shown);
+    if (!end || !strchr(o->arg, '.') || shows_ending(o->arg, end))
+        return KVF_OK;
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (strcasecmp(end, formats[i]) == 0)
+            return kvf_fail(d, KVF_E_ARG, "%s %.200s: %s is another format; write %s %s", shown, v,
+                            end, shown, o->arg);
+    return KVF_OK;
+}
+
 static int store(const struct opt *o, void *at, const char *shown, const char *v,
                  struct kvf_diag *d)
 {
     switch (o->type) {
     case OPT_STR:
-        if (o->short_name == 'o' && !v[0]) /* what is written has a name, in every command */
-            return kvf_fail(d, KVF_E_ARG, "%s: the name of what is written is empty", shown);
+        if (o->short_name == 'o' && check_output(o, shown, v, d) != KVF_OK)
+            return KVF_E_ARG;
         *(const char **)at = v;
         return KVF_OK;
     case OPT_INT:

@@ -36,6 +36,10 @@ enum opt_type {
     OPT_GROUP,   /* another table, whose offsets count from `offset` */
 };
 
+/* A number as the text of `standard`. */
+#define OPT_TEXT_(x) #x
+#define OPT_TEXT(x) OPT_TEXT_(x)
+
 enum { OPT_LIST_MAX = 64 };
 struct opt_list {
     int n;
@@ -47,7 +51,9 @@ struct opt {
     char short_name;  /* 0: none */
     const char *name; /* without the dashes; NULL: short only.  OPT_GROUP: what documents call it */
     size_t offset;    /* of the value in the struct that is filled */
-    const char *arg;  /* name of the value in the help: "FILE"; NULL for flags and groups */
+    const char *arg;  /* name of the value in the help: "FILE"; NULL for flags and groups.  Of -o
+                         with the endings of what is written, "OUT.kvf" or "A.gguf|B.safetensors":
+                         names that end as another format does are rejected */
     const char *help; /* one line, without default, range and words: those are added */
     /* The default as typed; NULL: none, and the value stays zero.  It may lie outside of
      * [min, max], and be "nan" for OPT_REAL, to mean "not given": `absent` then says what holds. */

@@ -69,12 +69,17 @@ static int parse_request(struct request *q, struct kvf_diag *d)
     q->args.threads = q->look.style.threads = (int)q->threads;
     if (q->tokens && !range_parse(q->tokens, &q->args.token0, &q->args.token1))
         return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", q->tokens);
-    int err = figure_options_check(&q->look, d);
+    int err = figure_options_check(&q->look, q->out, q->json, d);
     if (err)
         return err;
     const struct figure *f;
     if (q->figure)
         err = figure_named("--figure: ", q->figure, q->a->name, &f, d);
+    bool screen = q->look.preview || (q->out && strcmp(q->out, "-") == 0);
+    if (!err && q->figure && !screen && !(q->out && figure_can_write(q->out)))
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--figure would change nothing where no figure is drawn, by -o NAME.png, "
+                       ".svg or .pdf, or by --preview; leave it out");
     if (err)
         return err;
     if (q->out && strcmp(q->out, "-") != 0 && !figure_can_write(q->out)

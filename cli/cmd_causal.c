@@ -42,7 +42,9 @@ struct job {
 
 static int open_all(struct job *j, char **operand, int n, struct kvf_diag *d)
 {
-    int err = output_check(j->out, j->per_task ? "causal-tasks" : "causal", d);
+    int err = figure_options_check(&j->look, j->out, j->json, d);
+    if (!err)
+        err = output_check(j->out, j->per_task ? "causal-tasks" : "causal", d);
     if (!err)
         err = model_open(j->model, &j->how, &j->engine, d);
     if (!err)

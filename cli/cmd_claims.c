@@ -276,7 +276,7 @@ static int evaluate(struct job *j, const char *folder, struct kvf_diag *d)
     const struct output o = {j->coverage && !j->out && !j->json ? "-" : j->out, j->json, &j->look,
                              NULL};
     struct table *t = NULL;
-    int err = figure_options_check(&j->look, d);
+    int err = figure_options_check(&j->look, j->out, j->json, d);
     if (!err)
         err = output_check(j->out, "claims", d);
     if (!err)

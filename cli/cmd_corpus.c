@@ -15,6 +15,7 @@
 #include "cli/corpus_ranks.h"
 #include "cli/corpus_traces.h"
 #include "cli/crew.h"
+#include "cli/idle.h"
 #include "cli/open_traces.h"
 #include "cli/shard.h"
 #include "cli/shown.h"
@@ -23,6 +24,7 @@
 #include "studies/corpus_pairs.h"
 
 enum { ROUND = 8 };
+#define SAVE_EVERY 30
 
 struct job {
     const char *name;
@@ -74,7 +76,7 @@ static const struct opt options[] = {
     {OPT_STR, 0, "state", offsetof(struct job, state), "FILE",
      "where the sums are kept: a stopped run goes on"},
     {OPT_REAL, 0, "save-every", offsetof(struct job, save_every), "S", "seconds between saves",
-     "30", .max = 86400},
+     OPT_TEXT(SAVE_EVERY), .max = 86400},
     {OPT_INT, 0, "replicates", offsetof(struct job, replicates), "N", "bootstrap replicates", "200",
      .max = CORPUS_MOST_REPLICATES},
     {OPT_INT, 0, "seed", offsetof(struct job, seed), "N", "of the bootstrap", "0", .max = 1e15},
@@ -111,6 +113,12 @@ static int parse(struct job *j, struct kvf_diag *d)
     j->args.threads = 1; /* documents are in parallel */
     j->set = (struct corpus_settings){(int)j->replicates, (uint64_t)j->seed,
                                       (enum corpus_intervals)j->intervals};
+    const struct idle list[] = {
+        {j->save_every != SAVE_EVERY && !j->state, "--save-every", "without --state"},
+        {j->seed && !j->replicates, "--seed", "with --replicates 0"},
+        {j->intervals && !j->replicates, "--intervals", "with --replicates 0"}};
+    if (IDLE_CHECK(list, d) != KVF_OK)
+        return KVF_E_ARG;
     if (j->tokens && !range_parse(j->tokens, &j->args.token0, &j->args.token1))
         return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", j->tokens);
     int err = shard_parse(j->shard, &j->part, d);

@@ -85,7 +85,7 @@ static int cmd_curves(const struct command *self, void *request, int n, char **o
     struct job *j = request;
     struct kvf_diag d = {""};
     struct table *t = NULL;
-    int err = figure_options_check(&j->look, &d);
+    int err = figure_options_check(&j->look, j->out, j->json, &d);
     if (!err)
         err = check_output(j, n, operand, &d);
     if (!err)

@@ -114,7 +114,7 @@ static int draw_layout(const struct command *self, struct job *j, int n, char **
 {
     struct kvf_diag d = {""};
     const struct draw_layout x = {j->layout, (enum layout_letters)j->letters, n, operand};
-    int err = figure_options_check(&j->look, &d);
+    int err = figure_options_check(&j->look, j->out, j->json, &d);
     if (!err
         && (j->figure || j->minus || j->value || j->json || j->look.preview
             || j->look.style.option))
@@ -162,7 +162,7 @@ static int cmd_draw(const struct command *self, void *request, int n, char **ope
     struct draw_operand x;
     int err = take_operand(j, operand[0], &x, &d);
     if (!err)
-        err = figure_options_check(&j->look, &d);
+        err = figure_options_check(&j->look, j->out, j->json, &d);
     if (!err)
         err = check_output(j, x.path, &d);
     if (!err)

@@ -14,6 +14,7 @@
 #include "cli/entries.h"
 #include "cli/figure_options.h"
 #include "cli/files.h"
+#include "cli/idle.h"
 #include "cli/models.h"
 #include "cli/output.h"
 #include "cli/runner.h"
@@ -91,6 +92,19 @@ static int check_together(const struct job *j, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG,
                         "--data gives prompts and what follows them; leave -p, -f, "
                         "--chat, --ids, --raw and --ignore-eos out");
+    bool drawn_entries = j->entries && strncmp(j->entries, "random:", 7) == 0;
+    bool drawn = j->data.n || drawn_entries;
+    const char *given = "with --data, whose texts use no chat template";
+    const struct idle list[] = {
+        {j->seed != 0 && !drawn, "--seed", "without --data and --entries random:N"},
+        {r->prompt.think && j->data.n, "--think", given},
+        {r->prompt.no_think && j->data.n, "--no-think", given},
+        {r->prompt.date && j->data.n, "--date", given},
+        {j->entries && j->sinks >= 0 && !classes && !drawn_entries, "--sinks",
+         "with --entries span=A:B"}};
+    int err = IDLE_CHECK(list, d);
+    if (err)
+        return err;
     if (!j->data.n && (j->docs > 0 || j->prompt > 0))
         return kvf_fail(d, KVF_E_ARG, "--docs and --prompt-tokens belong to --data");
     if (j->each && !j->entries)
@@ -104,7 +118,7 @@ static int check_together(const struct job *j, struct kvf_diag *d)
 
 static int check_options(struct job *j, struct kvf_diag *d)
 {
-    int err = figure_options_check(&j->look, d);
+    int err = figure_options_check(&j->look, j->out, j->json, d);
     if (!err)
         err = check_together(j, d);
     if (!err)

@@ -13,6 +13,7 @@
 #include "cli/eval_job.h"
 #include "cli/figure_options.h"
 #include "cli/files.h"
+#include "cli/idle.h"
 #include "cli/models.h"
 #include "cli/output.h"
 #include "cli/runner.h"
@@ -20,13 +21,27 @@
 #include "cli/task.h"
 #include "engine/experiment/eval_state.h"
 
+/* Defaults. */
+#define DOCS 24
+#define PROMPT 512
+#define SCORE 128
+
 static int check_options(struct eval_job *j, struct kvf_diag *d)
 {
     if (!j->data.n == !j->tasks_of.n)
         return kvf_fail(d, KVF_E_ARG,
                         "give --data FILE, text with headings or JSONL, or --tasks NAME.json, as "
                         "`kvfate needle` writes them");
-    int err = figure_options_check(&j->look, d);
+    const char *why = "with --tasks, which say what is fed";
+    bool tasks = j->tasks_of.n > 0;
+    const struct idle list[] = {{j->raw && !tasks, "--raw", "without --tasks"},
+                                {j->docs != DOCS && tasks, "--docs", why},
+                                {j->prompt != PROMPT && tasks, "--prompt-tokens", why},
+                                {j->score != SCORE && tasks, "--score-tokens", why},
+                                {j->seed != 0 && tasks, "--seed", why}};
+    int err = IDLE_CHECK(list, d);
+    if (!err)
+        err = figure_options_check(&j->look, j->out, j->json, d);
     if (!err)
         err = output_check(j->out, "eval", d);
     if (err)
@@ -260,15 +275,15 @@ static const struct opt options[] = {
     {OPT_STR, 0, "methods", offsetof(struct eval_job, methods), "A,B:k=v,...",
      "cache methods, or all", "all"},
     {OPT_STR, 0, "budgets", offsetof(struct eval_job, budgets), "N,...",
-     "entries that each KV head may hold", "64,256"},
+     "entries that each KV head may hold", EVAL_BUDGETS},
     {OPT_LIST, 0, "gates", offsetof(struct eval_job, gates_file), "FILE",
      "trained gates, one file of each kind, or names of shipped ones"},
-    {OPT_INT, 0, "docs", offsetof(struct eval_job, docs), "N", "documents", "24", .min = 1,
-     .max = 1 << 20},
+    {OPT_INT, 0, "docs", offsetof(struct eval_job, docs), "N", "documents", OPT_TEXT(DOCS),
+     .min = 1, .max = 1 << 20},
     {OPT_INT, 0, "prompt-tokens", offsetof(struct eval_job, prompt), "P", "tokens before the cut",
-     "512", .min = 1, .max = 1 << 24},
+     OPT_TEXT(PROMPT), .min = 1, .max = 1 << 24},
     {OPT_INT, 0, "score-tokens", offsetof(struct eval_job, score), "S",
-     "tokens fed one by one and scored", "128", .min = 1, .max = 1 << 24},
+     "tokens fed one by one and scored", OPT_TEXT(SCORE), .min = 1, .max = 1 << 24},
     {OPT_INT, 's', "seed", offsetof(struct eval_job, seed), "S", "seed of the choice of documents",
      "0", .max = 9e15},
     {OPT_STR, 0, "state", offsetof(struct eval_job, state_path), "FILE",

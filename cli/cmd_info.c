@@ -113,8 +113,10 @@ static void put_answer(struct buf *b, struct kvf_trace *t)
     size_t n = strlen(text), shown = n < SHOWN ? n : SHOWN;
     while (shown < n && ((unsigned char)text[shown] & 0xc0) == 0x80)
         shown--; /* not within a character */
-    buf_printf(b, "%-10s%lld tokens: ", "answer",
-               (long long)json_int(json_get(result, "generated_tokens"), 0));
+    const char *stop = json_str(json_get(result, "stop"), NULL);
+    buf_printf(b, "%-10s%lld tokens%s%s: ", "answer",
+               (long long)json_int(json_get(result, "generated_tokens"), 0), stop ? ", stop: " : "",
+               stop ? stop : "");
     for (size_t i = 0; i < shown; i++)
         buf_char(b, text[i] == '\n' ? ' ' : text[i]);
     buf_printf(b, "%s\n", shown < n ? " ..." : "");

@@ -32,7 +32,9 @@ struct request {
 };
 
 static const struct opt options[] = {
-    {OPT_GROUP, 0, "run", offsetof(struct request, r), .group = runner_options},
+    {OPT_GROUP, 0, "prompt", offsetof(struct request, r), .group = runner_prompt_options},
+    {OPT_GROUP, 0, "run", offsetof(struct request, r), .group = runner_method_options},
+    {OPT_GROUP, 0, "execution", offsetof(struct request, r.how), .group = execution_options},
     {OPT_STR, 'o', "output", offsetof(struct request, out), "OUT.npy", "the array, f32 [vocab]"},
     {.type = OPT_END},
 };
@@ -54,8 +56,14 @@ static int cmd_logits(const struct command *self, void *request, int n, char **o
     struct kvf_diag d = {""};
     struct session *s = NULL;
     int err = q->out ? KVF_OK : kvf_fail(&d, KVF_E_ARG, "no -o OUT.npy");
+    q->r.n_predict = 0;
     if (!err)
         err = runner_open(&q->r, &d);
+    if (!err && methods_evict(&q->r.methods) && !methods_cut_prompt(&q->r.methods))
+        fprintf(stderr,
+                "note: --method %s evicts nothing before the end of the prompt: these are the "
+                "logits of --method full\n",
+                q->r.methods.method);
     if (!err)
         err = runner_output(&q->r, q->out, &d);
     if (!err)

@@ -105,7 +105,7 @@ static int deliver(const struct job *j, const struct table *t, struct kvf_diag *
 static int run(struct job *j, char **path, int n, struct kvf_diag *d)
 {
     struct table *t = NULL;
-    int err = figure_options_check(&j->look, d);
+    int err = figure_options_check(&j->look, j->out, j->json, d);
     if (!err)
         err = output_check(j->out, j->args.units ? "predict-units" : "predict", d);
     if (!err)

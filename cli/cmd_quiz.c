@@ -63,7 +63,8 @@ static int write_all(const struct request *q, struct kvf_diag *d)
 }
 
 static const struct opt options[] = {
-    {OPT_STR, 'o', "output", offsetof(struct request, out), "FILE", "JSONL, a question a line"},
+    {OPT_STR, 'o', "output", offsetof(struct request, out), "FILE.jsonl",
+     "JSONL, a question a line"},
     {OPT_WORD, 0, "kind", offsetof(struct request, kind), "KIND", "what is asked", "facts",
      .words = quiz_kind_words},
     {OPT_INT, 0, "level", offsetof(struct request, level), "N",

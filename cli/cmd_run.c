@@ -8,6 +8,7 @@
 #include "cli/run_lines.h"
 #include "cli/commands.h"
 #include "cli/files.h"
+#include "cli/idle.h"
 #include "cli/run.h"
 #include "cli/run_cells.h"
 #include "cli/run_json.h"
@@ -42,8 +43,8 @@ static void print_summary(const struct run *u)
     int fed = run_prefilled(u), n = u->n_generated;
     print_speed("prefill", fed, u->r.prompt.n_ids, run_rate(fed, u->prefill_seconds));
     print_speed("decode", n, n, run_rate(n - 1, u->decode_seconds));
-    fprintf(stderr, "cache %lld entries at the end, %lld at the peak\n", (long long)st.entries,
-            (long long)st.entries_peak);
+    fprintf(stderr, "cache %lld entries at the end, %lld at the peak; stop: %s\n",
+            (long long)st.entries, (long long)st.entries_peak, answer_stop_name(u->stop));
     note_peak(&u->r, u->session);
     note_effect(&u->r, u->session);
 }
@@ -76,6 +77,8 @@ static int finish(const struct command *self, struct run *u, int err, struct kvf
             printf("\n");
         if (!u->quiet)
             print_summary(u);
+        if (u->stop == STOP_CONTEXT)
+            note_context(&u->r, u->n_generated);
     }
     if (!err && signals_caught())
         fprintf(stderr, "kvfate %s: interrupted after %d tokens%s%s\n", self->name,
@@ -97,8 +100,24 @@ static int open_batch(struct run *u, struct kvf_diag *d)
     if (!u->cell_methods)
         return runner_open_model(&u->r, d);
     u->r.methods.gates_file = NULL; /* of the many */
+    u->r.cells = true;
     int err = runner_open_model(&u->r, d);
-    return err ? err : run_cells_open(u, gates, d);
+    if (!err)
+        err = run_cells_open(u, gates, d);
+    return err ? err : runner_check_context(&u->r, d);
+}
+
+/* Options of the chat template, where no line has a message. */
+static int check_template(const struct run *u, struct kvf_diag *d)
+{
+    const struct prompt *p = &u->r.prompt;
+    const char *why = "where every line of --jsonl is a \"text\", without a chat template";
+    for (size_t i = 0; i < u->batch.n_lines; i++)
+        if (!u->batch.line[i].text)
+            return KVF_OK;
+    const struct idle list[] = {
+        {p->think, "--think", why}, {p->no_think, "--no-think", why}, {p->date, "--date", why}};
+    return IDLE_CHECK(list, d);
 }
 
 static int batch(const struct command *self, struct run *u)
@@ -133,6 +152,8 @@ static int batch(const struct command *self, struct run *u)
     if (!err)
         err = jsonl_open(&u->batch, &d);
     if (!err)
+        err = check_template(u, &d);
+    if (!err)
         err = open_batch(u, &d);
     if (!err)
         err = run_lines_open(u, (struct run_lines **)&u->batch.ctx, &d);
@@ -161,12 +182,19 @@ static int check_cells(const struct run *u, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* What --shard alone is. */
-static int check_shard(const struct run *u, struct kvf_diag *d)
+/* Options of batches. */
+static int check_batch(const struct run *u, struct kvf_diag *d)
 {
-    return u->batch.part && !u->batch.file
-               ? kvf_fail(d, KVF_E_ARG, "--shard is of --jsonl, which is not given")
-               : KVF_OK;
+    const struct jsonl *b = &u->batch;
+    const char *alone = "with --methods, which answer one line after the other";
+    const struct idle list[] = {
+        {b->part && !b->file, "--shard", "without --jsonl"},
+        {b->together && !b->file, "--together", "without --jsonl"},
+        {b->room && !b->file, "--room", "without --jsonl"},
+        {b->together && u->cell_methods, "--together", alone},
+        {b->room && u->cell_methods, "--room", alone},
+    };
+    return IDLE_CHECK(list, d);
 }
 
 static const struct opt run_options[] = {
@@ -222,7 +250,7 @@ static int cmd_run(const struct command *self, void *request, int n, char **oper
         return EXIT_USAGE;
     }
     unsigned set;
-    int err = check_shard(u, &d);
+    int err = check_batch(u, &d);
     if (!err)
         err = probes_parse(u->probes, &set, &d); /* before the model is opened */
     if (!err && u->shadow)
@@ -276,7 +304,7 @@ static int cmd_generate(const struct command *self, void *request, int n, char *
     struct run *u = request;
     struct kvf_diag d = {""};
     u->probes = "lean";
-    int err = check_shard(u, &d);
+    int err = check_batch(u, &d);
     if (!err)
         err = check_cells(u, &d);
     if (!err && u->batch.file)

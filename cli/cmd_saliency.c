@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/figure_options.h"
 #include "cli/files.h"
+#include "cli/idle.h"
 #include "cli/models.h"
 #include "cli/output.h"
 #include "cli/runner.h"
@@ -114,6 +115,14 @@ static int check_options(struct job *j, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG,
                         "--of gives the tokens; leave -p, -f, --chat, --ids and "
                         "--raw out");
+    const char *why = "with --of, which gives the tokens";
+    const struct idle list[] = {{j->of_path && r->prompt.think, "--think", why},
+                                {j->of_path && r->prompt.no_think, "--no-think", why},
+                                {j->of_path && r->prompt.date, "--date", why},
+                                {j->method && j->gates_file, "--method", "with --gates"}};
+    int err = IDLE_CHECK(list, d);
+    if (err)
+        return err;
     if (j->heads && writes_trace(j->out))
         return kvf_fail(d, KVF_E_ARG, "-o %s holds every head; leave --head out", j->out);
     if (j->by_head && writes_trace(j->out))
@@ -121,10 +130,10 @@ static int check_options(struct job *j, struct kvf_diag *d)
     j->opt.kl = j->loss == LOSS_KL;
     j->opt.window = (int)j->window;
     j->r.n_predict = 0;
-    int err = model_learner(&j->r.how, &j->learner, d);
+    err = model_learner(&j->r.how, &j->learner, d);
     j->opt.precision = err ? NULL : model_learner_word(&j->learner);
     if (!err)
-        err = figure_options_check(&j->look, d);
+        err = figure_options_check(&j->look, j->out, j->json, d);
     if (!err)
         err = parse_weight(j, d);
     return err ? err : check_output_name(j, d);

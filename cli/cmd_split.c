@@ -19,7 +19,7 @@ static const struct opt options[] = {
      .min = 1, .max = KVF_MAX_STEPS},
     {OPT_INT, 0, "parts", offsetof(struct request, parts), "N", "parts of about equal length",
      .min = 1, .max = MOST_PARTS},
-    {OPT_STR, 'o', "output", offsetof(struct request, made.out), "PATTERN",
+    {OPT_STR, 'o', "output", offsetof(struct request, made.out), "PATTERN.kvf",
      "names of the parts, with %d for their numbers: part-%d.kvf"},
     {OPT_FLAG, 0, "overwrite", offsetof(struct request, made.overwrite), NULL,
      "replace traces that are there"},

@@ -16,6 +16,7 @@
 #include "cli/crew.h"
 #include "cli/files.h"
 #include "cli/folders.h"
+#include "cli/idle.h"
 #include "cli/models.h"
 #include "cli/runner.h"
 #include "cli/shown.h"
@@ -25,6 +26,12 @@
 #include "cli/watcher.h"
 #include "engine/decode/devices.h"
 #include "engine/train/recipe.h"
+
+/* Defaults. */
+#define CHECK_EVERY 100
+#define CHECK_DOCS 4
+#define BUDGETS "64,128"
+#define TEACHER_LIMIT 4294967296
 
 /* In the order of enum packing. */
 static const char *const packing_words[] = {"run", "documents", NULL};
@@ -93,6 +100,22 @@ static int check_team(struct job *j, struct kvf_diag *d)
     return KVF_OK;
 }
 
+/* Options that have no effect beside the others. */
+static int check_idle(const struct job *j, struct kvf_diag *d)
+{
+    const char *why = j->check_every ? "with --share 1, which leaves no text to check on"
+                                     : "with --check-every 0";
+    bool checks = j->check_every > 0 && j->share < 1;
+    const struct idle list[] = {
+        {j->check_every && j->check_every != CHECK_EVERY && !checks, "--check-every", why},
+        {j->check_docs != CHECK_DOCS && !checks, "--check-docs", why},
+        {strcmp(j->budgets, BUDGETS) != 0 && !checks, "--budgets", why},
+        {j->patience && !checks, "--patience", why},
+        {j->teacher_limit != TEACHER_LIMIT && !j->keep_teacher, "--teacher-limit",
+         "without --keep-teacher"}};
+    return IDLE_CHECK(list, d);
+}
+
 static int check_options(struct job *j, struct kvf_diag *d)
 {
     if (j->data.n == 0)
@@ -101,7 +124,9 @@ static int check_options(struct job *j, struct kvf_diag *d)
                         "\"question\" and \"answer\"");
     if (!j->out)
         return kvf_fail(d, KVF_E_ARG, "no -o GATES.safetensors");
-    int err = recipe_parse(j->method, &j->recipe, d);
+    int err = check_idle(j, d);
+    if (!err)
+        err = recipe_parse(j->method, &j->recipe, d);
     if (err)
         return err;
     struct trainer_options *o = &j->recipe.opt;
@@ -489,7 +514,7 @@ static const struct opt options[] = {
      "trimkv"},
     {OPT_FLAG, 0, "settings", offsetof(struct job, settings), NULL,
      "list the keys of --method and stop"},
-    {OPT_STR, 'o', "output", offsetof(struct job, out), "GATES", "the gate file, .safetensors"},
+    {OPT_STR, 'o', "output", offsetof(struct job, out), "GATES.safetensors", "the gate file"},
     {OPT_FLAG, 0, "f32", offsetof(struct job, f32), NULL, "gates in f32 instead of bf16"},
     {OPT_INT, 0, "steps", offsetof(struct job, steps), "N", "steps of the optimizer", "1000",
      .min = 1, .max = 1 << 30},
@@ -503,10 +528,10 @@ static const struct opt options[] = {
     {OPT_REAL, 0, "share", offsetof(struct job, share), "S",
      "train on this share of each file, check on the rest", "0.9", .min = 0.01, .max = 1},
     {OPT_INT, 0, "check-every", offsetof(struct job, check_every), "N",
-     "steps between checks; 0: none", "100", .max = 1 << 30},
-    {OPT_INT, 0, "check-docs", offsetof(struct job, check_docs), "N", "documents of a check", "4",
-     .min = 1, .max = 1 << 20},
-    {OPT_STR, 0, "budgets", offsetof(struct job, budgets), "N,...", "budgets of a check", "64,128"},
+     "steps between checks; 0: none", OPT_TEXT(CHECK_EVERY), .max = 1 << 30},
+    {OPT_INT, 0, "check-docs", offsetof(struct job, check_docs), "N", "documents of a check",
+     OPT_TEXT(CHECK_DOCS), .min = 1, .max = 1 << 20},
+    {OPT_STR, 0, "budgets", offsetof(struct job, budgets), "N,...", "budgets of a check", BUDGETS},
     {OPT_INT, 0, "patience", offsetof(struct job, patience), "N",
      "stop after N checks without a better one; 0: never", "0", .max = 1 << 30},
     {OPT_STR, 0, "state", offsetof(struct job, state_path), "FILE", "the checkpoint",
@@ -520,7 +545,7 @@ static const struct opt options[] = {
     {OPT_FLAG, 0, "keep-teacher", offsetof(struct job, keep_teacher), NULL,
      "keep the teacher's states in the cache folder, for other trainings on the same packs"},
     {OPT_INT, 0, "teacher-limit", offsetof(struct job, teacher_limit), "BYTES",
-     "keep no more when that folder holds as much", "4294967296", .max = 9e15},
+     "keep no more when that folder holds as much", OPT_TEXT(TEACHER_LIMIT), .max = 9e15},
     {OPT_INT, 's', "seed", offsetof(struct job, seed), "S", "order of the data", "0", .max = 9e15},
     {OPT_GROUP, 0, "execution", offsetof(struct job, how), .group = learner_options},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL, "one JSON object at the end"},

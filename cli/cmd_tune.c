@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "cli/folders.h"
+#include "cli/idle.h"
 #include "cli/models.h"
 #include "cli/runner.h"
 #include "cli/shown.h"
@@ -18,6 +19,18 @@
 #include "cli/tune_job.h"
 #include "cli/tune_masks.h"
 #include "engine/model/gguf_write.h"
+
+/* Defaults. */
+#define BUDGET 128
+#define SAMPLES 8
+#define MOST 16
+#define RANGE 0.2
+#define UPDATES 1
+#define TARGETS "q,k,v,o"
+#define SHARE 0.9
+#define CHECK_EVERY 50
+#define CHECK_DOCS 8
+#define BUDGETS "64,128"
 
 /* In the order of the words; types of matrices. */
 static const char *const type_words[] = {"f16", "q8_0", "q4_1", "q4_k", "f32", NULL};
@@ -60,6 +73,42 @@ static void set_options(struct tune_job *j)
     j->opt.seed = (uint64_t)j->seed;
 }
 
+/* Options that have no effect beside the others. */
+static int check_idle(const struct tune_job *j, struct kvf_diag *d)
+{
+    const char *texts = "without --reward", *whole = "without --rank";
+    const char *none = j->check_every ? "without text to check on" : "with --check-every 0";
+    bool reward = j->rewards.n > 0;
+    bool held = j->data.n && (reward || j->plans.n || j->share < 1);
+    bool checks = j->check_every > 0 && held;
+    const struct idle list[] = {
+        {j->samples != SAMPLES && !reward, "--samples", texts},
+        {j->most != MOST && !reward, "--most", texts},
+        {j->range != RANGE && !reward, "--range", texts},
+        {j->updates != UPDATES && !reward, "--updates", texts},
+        {j->raw && !reward, "--raw", texts},
+        {j->packing && (reward || j->plans.n), "--packing", "with --reward or --plan"},
+        {j->share != SHARE && (reward || j->plans.n), "--share", "with --reward or --plan"},
+        {j->alpha > 0 && !j->rank, "--alpha", whole},
+        {strcmp(j->targets, TARGETS) != 0 && !j->rank, "--targets", whole},
+        {j->type && is_adapter(j), "--type", "for an adapter, which is f32"},
+        {j->check_docs != CHECK_DOCS && !checks, "--check-docs", none},
+        {strcmp(j->budgets, BUDGETS) != 0 && !checks, "--budgets", none},
+        {j->check_every && j->check_every != CHECK_EVERY && !checks, "--check-every", none}};
+    return IDLE_CHECK(list, d);
+}
+
+/* The default budget, for a method that takes one and does not name it. */
+static void give_budget(struct methods *m)
+{
+    struct method row;
+    struct method_params p;
+    struct kvf_diag unused;
+    if (!m->budget && method_parse(m->method, BUDGET, &row, &p, &unused) == KVF_OK
+        && p.budget == BUDGET)
+        m->budget = BUDGET;
+}
+
 static int check_options(struct tune_job *j, struct kvf_diag *d)
 {
     if (j->data.n == 0 && j->plans.n == 0 && j->rewards.n == 0)
@@ -80,16 +129,24 @@ static int check_options(struct tune_job *j, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG,
                         j->control ? "--plan brings evictions, and --control takes steps without"
                                    : "--kl and --ntp are both 0: there is nothing to learn from");
-    if (j->until == 0 || j->until > j->steps)
+    int err = check_idle(j, d);
+    if (err)
+        return err;
+    if (j->until > j->steps)
+        return kvf_fail(d, KVF_E_ARG, "--until %" PRId64 " is over --steps %" PRId64, j->until,
+                        j->steps);
+    if (j->until == 0)
         j->until = j->steps;
     set_options(j);
-    int err = lora_parse_targets(j->targets, &j->opt.lora.targets, d);
+    err = lora_parse_targets(j->targets, &j->opt.lora.targets, d);
     if (!err)
         err = train_budgets(j->budgets, j->budget, &j->n_budgets, d);
     if (!err && j->rewards.n && j->n_budgets < TRAIN_CHECK_BUDGETS)
         j->budget[j->n_budgets++] = 0; /* checks are with the full cache, too */
     if (!err)
-        err = methods_parse(&j->methods, d);
+        give_budget(&j->methods);
+    if (!err)
+        err = methods_parse(&j->methods, "gkv", d);
     if (!err)
         err = train_files_name(&j->files, j->out, j->state_path, &j->data, d);
     return err ? err : train_files_try(&j->files, d);
@@ -405,26 +462,27 @@ static const struct opt options[] = {
      "train on recorded runs and their evictions; --data is checked on"},
     {OPT_LIST, 0, "reward", offsetof(struct tune_job, rewards), "FILE.jsonl",
      "learn from sampled answers to questions that are right or wrong; --data is checked on"},
-    {OPT_INT, 0, "samples", offsetof(struct tune_job, samples), "G", "answers to a question", "8",
-     .min = 2, .max = 1024},
-    {OPT_INT, 0, "most", offsetof(struct tune_job, most), "N", "tokens of an answer, at most", "16",
-     .min = 1, .max = 1 << 16},
+    {OPT_INT, 0, "samples", offsetof(struct tune_job, samples), "G", "answers to a question",
+     OPT_TEXT(SAMPLES), .min = 2, .max = 1024},
+    {OPT_INT, 0, "most", offsetof(struct tune_job, most), "N", "tokens of an answer, at most",
+     OPT_TEXT(MOST), .min = 1, .max = 1 << 16},
     {OPT_REAL, 0, "range", offsetof(struct tune_job, range), "E",
-     "ratios of policies count within 1 - E to 1 + E", "0.2", .max = 1},
+     "ratios of policies count within 1 - E to 1 + E", OPT_TEXT(RANGE), .max = 1},
     {OPT_INT, 0, "updates", offsetof(struct tune_job, updates), "N",
-     "steps of the optimizer on the same answers", "1", .min = 1, .max = 1024},
+     "steps of the optimizer on the same answers", OPT_TEXT(UPDATES), .min = 1, .max = 1024},
     {OPT_FLAG, 0, "raw", offsetof(struct tune_job, raw), NULL,
      "questions without the chat template; a new line follows them"},
     {OPT_STR, 0, "method", offsetof(struct tune_job, methods.method), "M",
      "the cache method to live with, NAME[:key=value,...]", "gkv"},
     {OPT_INT, 'B', "budget", offsetof(struct tune_job, methods.budget), "N",
-     "entries that each KV head may hold", "128", .min = 1, .max = 1 << 24},
+     "entries that each KV head may hold", .absent = "128, for methods that take one", .min = 1,
+     .max = 1 << 24},
     {OPT_STR, 0, "gates", offsetof(struct tune_job, methods.gates_file), "FILE",
      "trained gates of the method, a file or the name of shipped ones"},
     {OPT_FLAG, 0, "control", offsetof(struct tune_job, control), NULL,
      "steps without evictions, from the next tokens; checks are under the method all the same"},
-    {OPT_STR, 'o', "output", offsetof(struct tune_job, out), "MODEL",
-     "the new model, .gguf; or the low-rank weights alone, .safetensors"},
+    {OPT_STR, 'o', "output", offsetof(struct tune_job, out), "MODEL.gguf|ADAPTER.safetensors",
+     "the new model; or the low-rank weights alone"},
     {OPT_WORD, 0, "type", offsetof(struct tune_job, type), "T", "how the new model stores matrices",
      "f16", .words = type_words},
     {OPT_INT, 0, "rank", offsetof(struct tune_job, rank), "R",
@@ -432,7 +490,7 @@ static const struct opt options[] = {
     {OPT_REAL, 0, "alpha", offsetof(struct tune_job, alpha), "A", "their weight times R", "0",
      .absent = "2 R", .max = 1e6},
     {OPT_STR, 0, "targets", offsetof(struct tune_job, targets), "LIST",
-     "matrices that they change: q, k, v, o, gate, up, down", "q,k,v,o"},
+     "matrices that they change: q, k, v, o, gate, up, down", TARGETS},
     {OPT_INT, 0, "steps", offsetof(struct tune_job, steps), "N",
      "steps of the optimizer; 0: a check of the model as it is", "100", .max = 1 << 30},
     {OPT_INT, 0, "until", offsetof(struct tune_job, until), "N",
@@ -463,13 +521,13 @@ static const struct opt options[] = {
      "run: documents follow each other; documents: they do not see each other", "run",
      .words = packing_words},
     {OPT_REAL, 0, "share", offsetof(struct tune_job, share), "S",
-     "train on this share of each file, check on the rest", "0.9", .min = 0.01, .max = 1},
+     "train on this share of each file, check on the rest", OPT_TEXT(SHARE), .min = 0.01, .max = 1},
     {OPT_INT, 0, "check-every", offsetof(struct tune_job, check_every), "N",
-     "steps between checks; 0: none", "50", .max = 1 << 30},
+     "steps between checks; 0: none", OPT_TEXT(CHECK_EVERY), .max = 1 << 30},
     {OPT_INT, 0, "check-docs", offsetof(struct tune_job, check_docs), "N",
-     "documents, or questions, of a check", "8", .min = 1, .max = 1 << 20},
+     "documents, or questions, of a check", OPT_TEXT(CHECK_DOCS), .min = 1, .max = 1 << 20},
     {OPT_STR, 0, "budgets", offsetof(struct tune_job, budgets), "N,...", "budgets of a check",
-     "64,128"},
+     BUDGETS},
     {OPT_STR, 0, "state", offsetof(struct tune_job, state_path), "FILE", "the checkpoint",
      .absent = "MODEL.state"},
     {OPT_INT, 0, "save-every", offsetof(struct tune_job, save_every), "N",

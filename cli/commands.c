@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "cli/analysis.h"
 #include "cli/commands.h"
+#include "cli/environment.h"
 #include "cli/open_traces.h"
 #include "cli/stream.h"
 #include "cli/package.h"
@@ -217,6 +218,7 @@ static int unknown(const char *name)
 static int choose(int argc, char **argv)
 {
     struct command c;
+    struct kvf_diag d = {""};
     const char *name = argc > 1 ? argv[1] : NULL;
     if (!name)
         return overview(stderr, EXIT_USAGE);
@@ -224,6 +226,8 @@ static int choose(int argc, char **argv)
         char *words[] = {argv[2], "-h", NULL};
         return dispatch(&c, 2, words);
     }
+    if (strcmp(name, "help") == 0 && argc > 2)
+        return unknown(argv[2]);
     if (one_of(name, "help", "--help", "-h"))
         return overview(stdout, EXIT_OK);
     if (strcmp(name, "--version") == 0) {
@@ -232,6 +236,9 @@ static int choose(int argc, char **argv)
     }
     if (!command_find(name, &c))
         return unknown(name);
+    int err = environment_check(&d);
+    if (err)
+        return command_end(&c, err, &d);
     return c.in_package ? hand_on(&c, argc - 1, argv + 1) : dispatch(&c, argc - 1, argv + 1);
 }
 

@@ -21,7 +21,7 @@ static const struct figure *figure_of(const struct analyzer *a, const struct cor
 int corpus_out_check(const struct analyzer *a, struct corpus_target *t, struct kvf_diag *d)
 {
     const struct figure *f = figure_of(a, t);
-    int err = figure_options_check(&t->look, d);
+    int err = figure_options_check(&t->look, t->out, t->json, d);
     if (!err)
         err = preview_check(&t->look, f, d);
     if (err)

@@ -9,6 +9,7 @@
 #include "base/opt.h"
 #include "base/progress.h"
 #include "cli/crew_wire.h"
+#include "cli/environment.h"
 
 /* ASK (a rank is free; cell: the one that it did, or -1), PRINT (a text), ALIVE and LEFT go to the
  * first rank; CELL, OVER (no work is left), HERE (the answer to ALIVE) and BYE (cell: whether all
@@ -214,19 +215,9 @@ static void *talk(void *arg)
     return NULL;
 }
 
-/* KVFATE_PATIENCE, of at least a second: ranks speak four times in one. */
-static double patience(void)
-{
-    const char *given = getenv("KVFATE_PATIENCE");
-    double seconds = CREW_PATIENCE;
-    if (given && (!opt_real(given, &seconds) || !(seconds >= 1)))
-        seconds = CREW_PATIENCE;
-    return seconds;
-}
-
 static int start(struct crew *c, struct kvf_diag *d)
 {
-    c->patience = patience();
+    c->patience = environment_patience(CREW_PATIENCE);
     c->rank = MEM_NEW(struct rank, (size_t)c->size);
     if (!c->rank)
         return KVF_E_NOMEM;

@@ -1,4 +1,5 @@
 /* eval_cells.c - the methods and budgets that `kvfate eval` compares. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -134,7 +135,15 @@ int eval_parse_cells(struct eval_job *j, struct kvf_diag *d)
     if (!err)
         err = parse_methods(j, list.data ? list.data : "", budget, n, d);
     buf_finish(&list);
-    return err;
+    bool some = strcmp(j->budgets, EVAL_BUDGETS) == 0;
+    for (int i = 0; !err && i < j->n; i++)
+        some |= j->cell[i].params.budget > 0;
+    return err || some
+               ? err
+               : kvf_fail(d, KVF_E_ARG,
+                          "--budgets %.80s: no method of --methods takes a budget; leave it "
+                          "out",
+                          j->budgets);
 }
 
 /* Gates shipped for the row, opened once for all its budgets. */
@@ -201,6 +210,19 @@ static int give_gates(struct eval_job *j, struct eval_cell *c, struct kvf_diag *
     return method_check_inputs(&c->row, &in, d);
 }
 
+/* Tells of files of --gates that no cell uses: a study gives all of its own to every part. */
+static void note_unused(const struct eval_job *j)
+{
+    for (int i = 0; i < j->gates_file.n; i++) {
+        bool used = false;
+        for (int k = 0; k < j->n; k++)
+            used |= j->cell[k].gates == j->gates[i];
+        if (!used)
+            fprintf(stderr, "note: --gates %s: no method of --methods uses them\n",
+                    gates_path(j->gates[i]));
+    }
+}
+
 int eval_open_gates(struct eval_job *j, struct kvf_diag *d)
 {
     bool all = strcmp(j->methods, "all") == 0;
@@ -221,6 +243,8 @@ int eval_open_gates(struct eval_job *j, struct kvf_diag *d)
         }
     }
     j->n = n;
+    if (!err)
+        note_unused(j);
     return err;
 }
 

@@ -11,6 +11,7 @@
 #include "engine/experiment/eval_state.h"
 
 enum { EVAL_LABEL = 256, EVAL_SHIPPED = 64 };
+#define EVAL_BUDGETS "64,256" /* of --budgets */
 
 /* A text with what makes it the same text again. */
 struct eval_input {

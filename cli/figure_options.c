@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "cli/figure_options.h"
+#include "cli/idle.h"
 #include "render/palette.h"
 
 /* Widths are those of the columns of journals and of the text of conferences' styles; height 0:
@@ -151,12 +152,32 @@ int figure_options_write(const struct figure_options *o, const struct figure *f,
     return err;
 }
 
-int figure_options_check(struct figure_options *f, struct kvf_diag *d)
+/* Options that need a figure, where none is drawn.  "-" can be a terminal. */
+static int check_drawn(const struct figure_options *f, const char *out, bool json,
+                       struct kvf_diag *d)
+{
+    const char *why = "where no figure is drawn, by -o NAME.png, .svg or .pdf, or by --preview";
+    bool shown = f->preview || (out && strcmp(out, "-") == 0);
+    bool drawn = (shown && !json) || (out && figure_can_write(out));
+    const struct idle list[] = {{f->preview && json, "--preview", "with --json"},
+                                {f->size && !drawn, "--size", why},
+                                {f->dpi && !drawn, "--dpi", why},
+                                {f->style.cmap && !drawn, "--cmap", why},
+                                {!isnan(f->style.vmin) && !drawn, "--vmin", why},
+                                {!isnan(f->style.vmax) && !drawn, "--vmax", why},
+                                {f->style.title && !drawn, "--title", why},
+                                {f->style.font && !drawn, "--font", why}};
+    return IDLE_CHECK(list, d);
+}
+
+int figure_options_check(struct figure_options *f, const char *out, bool json, struct kvf_diag *d)
 {
     f->style.dpi = (int)f->dpi;
     f->style.boxes = &f->boxes;
-    if (!f->size || figure_size_parse(f->size, &f->style.width_mm, &f->style.height_mm))
-        return figure_style_check(&f->style, d);
+    if (!f->size || figure_size_parse(f->size, &f->style.width_mm, &f->style.height_mm)) {
+        int err = figure_style_check(&f->style, d);
+        return err ? err : check_drawn(f, out, json, d);
+    }
     return kvf_fail(d, KVF_E_ARG,
                     "--size needs WxH from %dx%d to 5000x5000 (units mm, cm, in, "
                     "pt), a width alone, " SIZE_NAMES ", not '%.60s'",

@@ -15,8 +15,10 @@ struct figure_options {
 
 extern const struct opt figure_options[]; /* of a struct figure_options */
 
-/* Turns what was given into f->style.  KVF_OK, or KVF_E_ARG with a sentence. */
-int figure_options_check(struct figure_options *f, struct kvf_diag *d);
+/* Turns what was given into f->style.  out, json: -o and --json of the command; options of a figure
+ * are rejected where neither they nor --preview draw one, but for --style, which is checked all the
+ * same (figure_options_idle).  KVF_OK, or KVF_E_ARG with a sentence. */
+int figure_options_check(struct figure_options *f, const char *out, bool json, struct kvf_diag *d);
 
 /* Checks --style where no figure is asked for: the figure f is drawn and thrown away, so that a
  * wrong key is refused all the same.  f: NULL where the table has no figure.  KVF_OK without

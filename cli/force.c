@@ -40,6 +40,7 @@ int force_open(struct force *f, struct engine *e, struct kvf_diag *d)
         return KVF_OK;
     struct plan_model m = force_model(e);
     int err = f->plan_file ? plan_open(f->plan_file, &m, &f->plan, d) : KVF_OK;
+    m.most_tokens = 1 << 24; /* of tokens alone: the run says what is too many */
     if (!err && f->file && is_trace(f->file))
         err = plan_open_tokens(f->file, &m, &f->tokens, d);
     else if (!err && f->file)

@@ -24,7 +24,7 @@ const struct opt jsonl_options[] = {
     {OPT_STR, 0, "shard", offsetof(struct jsonl, part), "I/N",
      "of --jsonl every N-th line from the I-th on, from 1/N to N/N"},
     {OPT_INT, 0, "together", offsetof(struct jsonl, together), "N",
-     "lines of --jsonl whose tokens are made side by side", "16", .min = 1, .max = 64},
+     "lines of --jsonl whose tokens are made side by side", .absent = "16", .min = 1, .max = 64},
     {OPT_INT, 0, "room", offsetof(struct jsonl, room), "GIB",
      "memory that these may hold, their caches and buffers",
      .absent = "1; with a device half of the machine's", .min = 1, .max = 1 << 20},
@@ -458,6 +458,9 @@ int jsonl_run(const struct command *self, struct jsonl *b)
     struct loop l = {.b = b, .self = self};
     struct kvf_diag d = {""};
     int err = make_lines(&l, &d);
+    if (b->cut)
+        fprintf(stderr, "note: the context ended %lld of the answers; their \"stop\" is context\n",
+                (long long)b->cut);
     if (!b->quiet && crew_size(b->crew) > 1)
         fprintf(stderr, "rank %d: ", crew_rank(b->crew));
     if (!b->quiet)

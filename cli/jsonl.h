@@ -54,6 +54,7 @@ struct jsonl {
     struct crew *crew;       /* lines are its cells */
     struct progress bar;     /* of its lines; `make` and `rest` tell what is under way */
     int64_t told;            /* lines that are done or have failed */
+    int64_t cut;             /* answers that the context ended; `make` and `rest` count them */
     struct jsonl_line *line; /* [n_lines] owned */
     size_t n_lines, cap;
 };

@@ -41,17 +41,51 @@ static int parse_override(struct methods *r, int i, struct kvf_diag *d)
     return KVF_OK;
 }
 
-int methods_parse(struct methods *r, struct kvf_diag *d)
+/* Whether the budget of a row is that of --budget: with another one it would be another. */
+static bool takes_budget(const struct methods *r, const char *text, const struct method_params *p)
 {
+    struct method row;
+    struct method_params other;
+    struct kvf_diag unused;
+    return p->budget == r->budget && !method_unbudgeted(text)
+           && method_parse(text, (int)r->budget + 1, &row, &other, &unused) == KVF_OK
+           && other.budget != p->budget;
+}
+
+/* KVF_E_ARG with a sentence for a --budget that no row takes. */
+static int check_budget(const struct methods *r, bool named, struct kvf_diag *d)
+{
+    bool taken = r->budget == 0 || takes_budget(r, r->method, &r->params);
+    for (int i = 0; i < r->override_text.n; i++)
+        taken = taken
+                || takes_budget(r, strchr(r->override_text.item[i], '=') + 1,
+                                &r->override[i].params);
+    if (taken)
+        return KVF_OK;
+    if (!named)
+        return kvf_fail(d, KVF_E_ARG,
+                        "-B %lld needs --method: without it nothing is evicted and a budget would "
+                        "change nothing",
+                        (long long)r->budget);
+    return kvf_fail(d, KVF_E_ARG,
+                    "-B %lld: --method %s takes no budget from it, and it would change nothing; "
+                    "leave it out",
+                    (long long)r->budget, r->method);
+}
+
+int methods_parse(struct methods *r, const char *standard, struct kvf_diag *d)
+{
+    bool named = r->method != NULL;
+    r->method = named ? r->method : standard;
     int err = method_parse(r->method, (int)r->budget, &r->row, &r->params, d);
     if (err)
-        kvf_diag_prefix(d, "--method '%.200s'", r->method ? r->method : "");
+        kvf_diag_prefix(d, "--method '%.200s'", r->method);
     r->override = MEM_NEW(struct row_override, (size_t)r->override_text.n + 1);
     if (!err && !r->override)
         err = KVF_E_NOMEM;
     for (int i = 0; !err && i < r->override_text.n; i++)
         err = parse_override(r, i, d);
-    return err;
+    return err ? err : check_budget(r, named, d);
 }
 
 /* Marks the heads of a set; KVF_E_ARG when it is malformed or names none. */
@@ -78,8 +112,7 @@ static int mark(const struct methods *r, const struct model_config *m, const cha
                   : kvf_fail(d, KVF_E_ARG, "--override: '%s' names no head of this model", set);
 }
 
-/* The override that decides for a head; -1: --method does. */
-static int decider(const struct methods *r, int at)
+int methods_decider(const struct methods *r, int at)
 {
     int i = r->override_text.n - 1;
     while (i >= 0 && !r->override[i].take[at])
@@ -92,7 +125,8 @@ static int check_layers(const struct methods *r, const struct model_config *m, s
 {
     int H = r->cache_heads, n = m->n_layers * H;
     for (int at = 0; at < n; at++) {
-        int a = decider(r, at), b = at % H ? decider(r, at - 1) : a, later = a > b ? a : b;
+        int a = methods_decider(r, at), b = at % H ? methods_decider(r, at - 1) : a,
+            later = a > b ? a : b;
         const struct method *one = a < 0 ? &r->row : &r->override[a].row;
         const struct method *two = b < 0 ? &r->row : &r->override[b].row;
         if (a != b && (one->scope == SCOPE_LAYER || two->scope == SCOPE_LAYER))
@@ -151,6 +185,21 @@ static int check_gates(const struct methods *r, struct kvf_diag *d)
     return KVF_OK;
 }
 
+/* Every row decides for some head. */
+static int check_deciders(const struct methods *r, const struct model_config *m, struct kvf_diag *d)
+{
+    for (int k = 0; k < r->override_text.n; k++) {
+        bool some = false;
+        for (int i = 0; !some && i < m->n_layers * r->cache_heads; i++)
+            some = methods_decider(r, i) == k;
+        if (!some)
+            return kvf_fail(d, KVF_E_ARG,
+                            "--override '%s' changes nothing: later ones take all of its heads",
+                            r->override_text.item[k]);
+    }
+    return KVF_OK;
+}
+
 int methods_open(struct methods *r, struct engine *e, struct kvf_diag *d)
 {
     int err = open_gates(r, e, d);
@@ -162,6 +211,8 @@ int methods_open(struct methods *r, struct engine *e, struct kvf_diag *d)
     err = method_check_inputs(&r->row, &r->inputs, d);
     for (int i = 0; !err && i < r->override_text.n; i++)
         err = open_override(r, &e->config, i, d);
+    if (!err)
+        err = check_deciders(r, &e->config, d);
     if (!err)
         err = check_layers(r, &e->config, d);
     return err ? err : check_gates(r, d);
@@ -187,6 +238,23 @@ bool methods_evict(const struct methods *r)
     bool some = row_evicts(&r->row);
     for (int i = 0; i < r->override_text.n; i++)
         some |= row_evicts(&r->override[i].row);
+    return some;
+}
+
+bool methods_outlive(const struct methods *r, const struct model_config *m)
+{
+    const struct method_shape shape = {m->n_layers, m->n_heads, r->cache_heads, m->head_dim};
+    bool all = method_outlives(&r->row, &r->params, &shape, m->n_ctx);
+    for (int i = 0; i < r->override_text.n; i++)
+        all = all && method_outlives(&r->override[i].row, &r->override[i].params, &shape, m->n_ctx);
+    return all;
+}
+
+bool methods_cut_prompt(const struct methods *r)
+{
+    bool some = r->params.chunk > 0 || r->row.admission->until;
+    for (int i = 0; i < r->override_text.n; i++)
+        some |= r->override[i].row.admission->until != NULL;
     return some;
 }
 

@@ -18,6 +18,12 @@
 #include "engine/model/gguf.h"
 #include "engine/model/out_gram.h"
 
+const char *answer_stop_name(enum answer_stop why)
+{
+    static const char *const name[] = {NULL, "eos", "until", "length", "context", "interrupted"};
+    return name[why];
+}
+
 /* What came from another run, so that the trace tells what was decided here. */
 static void put_replay(struct run *u, struct buf *b)
 {
@@ -280,27 +286,37 @@ static int begin_decode(struct run *u)
                         r->engine->config.vocab);
 }
 
+static bool end_answer(struct run *u, enum answer_stop why)
+{
+    u->stop = why;
+    return false;
+}
+
 bool run_next(struct run *u, int32_t *ret_id, int *ret_err)
 {
     struct runner *r = &u->r;
     int n = u->n_generated;
     bool forced = n < u->force.n_ids;
     *ret_err = KVF_OK;
-    if (signals_caught() || n >= r->n_predict)
-        return false;
+    if (signals_caught())
+        return end_answer(u, STOP_INTERRUPTED);
+    if (n >= r->n_predict)
+        return end_answer(u, STOP_LENGTH);
     int32_t id = forced ? u->force.ids[n] : session_next(u->session);
     if (!forced && !r->ignore_eos && tokenizer_is_eog(r->engine->tokenizer, id))
-        return false;
+        return end_answer(u, STOP_EOS);
     if (u->scores)
         score(u, id);
     if (!emit(u, id))
-        return false; /* commands_main reports it */
+        return end_answer(u, STOP_INTERRUPTED); /* commands_main reports it */
     u->n_generated++;
     if (u->until && run_cut(u->until, &u->answer))
-        return false;
+        return end_answer(u, STOP_UNTIL);
     /* the last token sampled is in the text only: nobody asks what follows it */
-    if ((n + 1 == r->n_predict && !forced) || session_length(u->session) == runner_cap(r))
-        return false;
+    if (n + 1 == r->n_predict && !forced)
+        return end_answer(u, STOP_LENGTH);
+    if (session_length(u->session) == runner_cap(r))
+        return end_answer(u, STOP_CONTEXT);
     enum kvf_role role = answer_role(u);
     *ret_id = id;
     *ret_err = record_token(u, id,
@@ -323,6 +339,8 @@ static int finish_recording(struct run *u, struct kvf_diag *d)
     struct buf b = {0};
     buf_char(&b, '{');
     json_put_member_num(&b, "generated_tokens", u->n_generated);
+    if (u->stop)
+        json_put_member_str(&b, "stop", answer_stop_name(u->stop));
     json_put_key(&b, "text");
     json_put_str(&b, u->answer.data ? u->answer.data : "", u->answer.len);
     buf_char(&b, '}');
@@ -443,6 +461,7 @@ void run_forget(struct run *u)
     buf_finish(&u->answer);
     u->answer = (struct buf){0};
     u->n_generated = 0;
+    u->stop = STOP_NONE;
     u->thought_to = 0;
 }
 

@@ -10,6 +10,18 @@
 #include "engine/decode/sampler.h"
 #include "engine/probe/watch.h"
 
+/* Why an answer ends. */
+enum answer_stop {
+    STOP_NONE,    /* it goes on, or an error ended it */
+    STOP_EOS,     /* the end token */
+    STOP_UNTIL,   /* a text of "until" (jsonl.h) */
+    STOP_LENGTH,  /* the number of tokens of -n */
+    STOP_CONTEXT, /* the model's context, or -c */
+    STOP_INTERRUPTED,
+};
+/* "eos", "until", "length", "context", "interrupted"; NULL for STOP_NONE. */
+const char *answer_stop_name(enum answer_stop why);
+
 struct run {
     struct runner r;
     struct force force;
@@ -39,6 +51,7 @@ struct run {
     struct sampler sampler;
     bool decoding; /* the answer is being made */
     int n_generated;
+    enum answer_stop stop;
     bool may_think, thinking; /* answers of the model may hold thoughts; one goes on */
     size_t thought_to;        /* bytes of the answer up to the last mark of a thought */
     uint64_t trace_bytes;

@@ -12,6 +12,7 @@
 struct said {
     struct buf text;
     int tokens;
+    enum answer_stop stop; /* STOP_NONE: the context, or -n */
     double nll;
     bool greedy;
     double entries; /* of a head of the cache at the end, mean over heads */
@@ -30,13 +31,16 @@ int run_cells_open(struct run *u, const char *gates, struct kvf_diag *d)
     if (!c)
         return KVF_E_NOMEM;
     c->job.methods = u->cell_methods;
-    c->job.budgets = u->cell_budgets ? u->cell_budgets : "64,256";
+    c->job.budgets = u->cell_budgets ? u->cell_budgets : EVAL_BUDGETS;
     c->job.eval.engine = u->r.engine;
     int err = eval_parse_cells(&c->job, d);
     if (!err && gates)
         c->job.gates_file = (struct opt_list){1, {gates}};
     if (!err)
         err = eval_open_gates(&c->job, d);
+    struct lanes l = {.engine = u->r.engine, .cell = c->job.cell, .cap = INT32_MAX};
+    for (int i = 0; !err && i < c->job.n; i++)
+        u->r.outlives |= lanes_cap(&l, i) == l.cap;
     c->said = err ? NULL : MEM_NEW(struct said, (size_t)c->job.n);
     return !err && !c->said ? KVF_E_NOMEM : err;
 }
@@ -68,8 +72,10 @@ static bool take(void *ctx, int i, int32_t id, const float *logits)
     const struct tokenizer *t = u->r.engine->tokenizer;
     size_t len;
     on_tokens(u, 1);
-    if (!u->scores && !u->r.ignore_eos && tokenizer_is_eog(t, id))
+    if (!u->scores && !u->r.ignore_eos && tokenizer_is_eog(t, id)) {
+        s->stop = STOP_EOS;
         return false;
+    }
     if (u->scores) {
         struct token_score x = token_score(logits, u->r.engine->config.vocab, id);
         s->nll += x.nll;
@@ -78,7 +84,9 @@ static bool take(void *ctx, int i, int32_t id, const float *logits)
     const char *text = tokenizer_bytes(t, id, &len);
     buf_add(&s->text, text, len);
     s->tokens++;
-    return !(u->until && run_cut(u->until, &s->text));
+    if (u->until && run_cut(u->until, &s->text))
+        s->stop = STOP_UNTIL;
+    return !s->stop;
 }
 
 static bool stop(void *ctx)
@@ -166,6 +174,8 @@ static void put(const struct run *u, const char *id, int i, struct buf *b)
     json_put_key(b, "text");
     json_put_str(b, s->text.data ? s->text.data : "", s->text.len);
     json_put_member_num(b, "tokens", s->tokens);
+    if (!u->scores)
+        json_put_member_str(b, "stop", answer_stop_name(s->stop));
     json_put_member_num(b, "prompt_tokens", u->r.prompt.n_ids);
     json_put_member_num(b, "entries", s->entries);
     if (u->scores) {
@@ -190,6 +200,10 @@ int run_cells_line(struct run *u, const char *id, struct kvf_diag *d)
     for (c->at = 0; !err && c->at < n && u->r.n_predict > 0; c->at += LANES_MOST)
         err = run_some(u, d);
     for (int i = 0; !err && i < n; i++) {
+        struct said *s = &c->said[i];
+        if (!s->stop)
+            s->stop = s->tokens < u->r.n_predict ? STOP_CONTEXT : STOP_LENGTH;
+        u->batch.cut += s->stop == STOP_CONTEXT;
         put(u, id, i, &lines);
         err = lines.err;
     }

@@ -47,6 +47,8 @@ void run_json(const struct run *u, const char *id, struct buf *b)
     json_put_member_num(b, "budget", u->r.methods.params.budget);
     json_put_member_num(b, "prompt_tokens", u->r.prompt.n_ids);
     json_put_member_num(b, "generated_tokens", u->n_generated);
+    if (!u->scores)
+        json_put_member_str(b, "stop", answer_stop_name(u->stop));
     put_times(b, u);
     put_cache(b, u);
     json_put_member_num(b, "trace_bytes", (double)u->trace_bytes);

@@ -18,6 +18,7 @@
 #include "cli/run_json.h"
 #include "engine/decode/engine.h"
 
+enum { TOGETHER = 16 };
 enum { KEPT = 4 }; /* times as many lines are kept as are open, for those that wait their turn */
 static const int64_t GIB = (int64_t)1 << 30;
 
@@ -59,6 +60,8 @@ static int print_line(const struct run *u, const char *id, struct kvf_diag *d)
     json_put_key(&b, "text");
     json_put_str(&b, u->answer.data ? u->answer.data : "", u->answer.len);
     json_put_member_num(&b, "tokens", u->n_generated);
+    if (!u->scores)
+        json_put_member_str(&b, "stop", answer_stop_name(u->stop));
     if (u->scores) {
         json_put_member_num(&b, "logprob", -u->nll);
         json_put_key(&b, "greedy");
@@ -161,7 +164,7 @@ int run_lines_open(struct run *u, struct run_lines **ret, struct kvf_diag *d)
     if (err)
         return kvf_fail(d, err, "not enough memory for %s", u->batch.file);
     a->u = u;
-    a->most = (int)u->batch.together;
+    a->most = u->batch.together ? (int)u->batch.together : TOGETHER;
     if (crew_size(u->batch.crew) > 1)
         a->most = 1; /* a rank may be asked for one line */
     a->room = room_of(&u->batch, u->r.engine->device != NULL);
@@ -204,6 +207,7 @@ void run_lines_close(struct run_lines *a)
 static void settle(struct run_lines *a, struct slot *x, int err)
 {
     x->err = run_end(&x->u, err, &x->why);
+    a->u->batch.cut += !x->err && x->u.stop == STOP_CONTEXT;
     if (!x->err && x->u.json)
         run_json(&x->u, x->line->id, &x->json);
     run_let_go(&x->u);
@@ -302,6 +306,8 @@ static void begin(struct run_lines *a, struct slot *x)
     x->err = u->cells ? run_cells_line(u, x->line->id, &x->why) : run_begin(u, &x->why);
     a->u->quiet = a->u->r.prompt.noted = true; /* the first has said it for all */
     a->u->out_gram = u->out_gram;
+    if (u->cells)
+        a->u->batch.cut = u->batch.cut;
     x->open = !x->err && !u->cells;
     a->n_open += x->open;
     a->bytes += x->open ? x->bytes : 0;
@@ -356,11 +362,16 @@ static int check_answer(const struct run *u, const char *trace, struct kvf_diag 
     if (note && json_parse(note, strlen(note), &result, NULL) != KVF_OK)
         result = NULL;
     int64_t n = json_int(json_get(result, "generated_tokens"), -1), asked = u->r.n_predict;
-    bool more = asked >= 0 && n > asked,
-         fewer = n >= 0 && n < asked && u->r.ignore_eos && !u->until;
-    if (more || fewer)
+    const char *stop = json_str(json_get(result, "stop"), NULL); /* older traces have none */
+    bool goes_on = stop ? strcmp(stop, "length") == 0 : u->r.ignore_eos && !u->until;
+    bool more = asked >= 0 && n > asked, fewer = n >= 0 && n < asked && goes_on;
+    if (stop && strcmp(stop, "interrupted") == 0)
+        err = kvf_fail(d, KVF_E_ARG, "%s has an answer that was interrupted", trace);
+    else if (more || fewer)
         err = kvf_fail(d, KVF_E_ARG, "%s has an answer of %lld tokens, and %lld are asked for (-n)",
                        trace, (long long)n, (long long)asked);
+    else if (stop && strcmp(stop, "context") == 0 && kvf_n_steps(t) < (uint32_t)runner_cap(&u->r))
+        err = kvf_fail(d, KVF_E_ARG, "%s has an answer that a smaller context (-c) cut off", trace);
     json_free(result);
     kvf_close(t);
     return err;

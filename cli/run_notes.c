@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "engine/probe/probes.h"
 
 /* A cut leaves every - 1 places free beside that of the newcomer, and comes when more than `slack`
@@ -78,15 +79,34 @@ void note_watch(const struct watch *w, int head_dim)
                 WATCH_MAX_NUMBERS);
 }
 
-void note_peak(const struct runner *r, const struct session *s)
+/* The same of the heads that one row decides for. */
+static void note_row_peak(const struct method *m, const struct method_params *p, const char *text,
+                          const unsigned char *heads, const struct session *s)
 {
-    int peak = session_peak(s), budget = r->methods.params.budget;
-    if (budget && r->methods.row.score && r->methods.row.allocation->pool == POOL_HEAD
-        && peak > budget && strcmp(r->methods.row.allocation->name, "uniform") == 0)
+    int peak = session_peak(s, heads), budget = p->budget;
+    if (budget && m->score && m->allocation->pool == POOL_HEAD && peak > budget
+        && strcmp(m->allocation->name, "uniform") == 0)
         fprintf(stderr,
                 "after the prompt a query saw up to %d entries of a head, %d over the "
                 "budget, as %s asks for\n",
-                peak, peak - budget, r->methods.method);
+                peak, peak - budget, text);
+}
+
+void note_peak(const struct runner *r, const struct session *s)
+{
+    const struct methods *m = &r->methods;
+    size_t n = (size_t)r->engine->config.n_layers * (size_t)m->cache_heads;
+    unsigned char *heads = MEM_NEW(unsigned char, n);
+    for (int k = -1; heads && k < m->override_text.n; k++) {
+        for (size_t i = 0; i < n; i++)
+            heads[i] = methods_decider(m, (int)i) == k;
+        if (k < 0)
+            note_row_peak(&m->row, &m->params, m->method, heads, s);
+        else
+            note_row_peak(&m->override[k].row, &m->override[k].params,
+                          strchr(m->override_text.item[k], '=') + 1, heads, s);
+    }
+    mem_free(heads);
 }
 
 /* Whether queries after the prompt read all that there was; true where there were none. */
@@ -96,13 +116,13 @@ static bool read_all(const struct runner *r, const struct session *s)
     return !methods_read_pages(&r->methods) || isnan(was) || was >= mean * (1 - 1e-12);
 }
 
-/* Whether some query of the prompt may have missed an entry. */
-static bool cuts_in_prompt(const struct methods *m)
+void note_context(const struct runner *r, int generated)
 {
-    bool some = m->params.chunk > 0 || m->row.admission->until;
-    for (int i = 0; i < m->override_text.n; i++)
-        some |= m->override[i].row.admission->until != NULL;
-    return some;
+    fprintf(stderr,
+            "note: the answer stops after %d of %lld tokens because prompt and answer fill the "
+            "context of %d tokens%s\n",
+            generated, (long long)r->n_predict, runner_cap(r),
+            r->context == runner_cap(r) ? " (-c)" : "");
 }
 
 void note_effect(const struct runner *r, const struct session *s)
@@ -117,7 +137,7 @@ void note_effect(const struct runner *r, const struct session *s)
                 "note: nothing was evicted%s: the %d tokens of the run fit into what %s keeps, "
                 "and it is the run of --method full\n",
                 methods_read_pages(m) ? " or left unread" : "", fed, m->row.name);
-    else if (fed == r->prompt.n_ids && !cuts_in_prompt(m))
+    else if (fed == r->prompt.n_ids && !methods_cut_prompt(m))
         fprintf(stderr,
                 "note: no query missed what was evicted after the prompt: of the tokens of -n "
                 "the last is in the text alone; -n 2 or more has a query that does\n");

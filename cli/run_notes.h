@@ -20,10 +20,15 @@ void note_recorded(const char *probes, const char *shadow, unsigned set,
 /* Before the run: how many numbers per step the raw blocks of --watch and --watch-queries are. */
 void note_watch(const struct watch *w, int head_dim);
 
-/* After it: whether a query saw more than the budget, which some methods ask for. */
+/* After it: for each row whether a query of its heads saw more than its budget, which some methods
+ * ask for. */
 void note_peak(const struct runner *r, const struct session *s);
 
 /* After it: whether the method changed what any query saw. */
 void note_effect(const struct runner *r, const struct session *s);
+
+/* After it, also for those who asked for no summary: the context ended an answer of so many
+ * tokens. */
+void note_context(const struct runner *r, int generated);
 
 #endif

@@ -5,10 +5,11 @@
 #include "base/mem.h"
 #include "cli/files.h"
 #include "cli/force.h"
+#include "cli/idle.h"
 #include "cli/models.h"
 #include "engine/decode/devices.h"
 
-enum { N_PREDICT = 128 };
+enum { N_PREDICT = 128, MOST_TOKENS = 1 << 24 };
 
 static const char *const kv_type_words[] = {"auto", "f16", "f32", "q8_0", "i16", NULL};
 static const enum kv_type kv_types[] = {KV_F16, KV_F16, KV_F32, KV_Q8_0, KV_I16}; /* of the words */
@@ -76,11 +77,7 @@ const struct opt runner_prompt_options[] = {
     {.type = OPT_END},
 };
 
-const struct opt runner_options[] = {
-    {OPT_GROUP, 0, "prompt", 0, .group = runner_prompt_options},
-    {OPT_INT, 'n', "predict", offsetof(struct runner, n_predict), "N",
-     "most tokens to generate; the last is in the text, not in the trace", "-1",
-     .absent = "128; with --force all its tokens", .max = 1 << 24},
+const struct opt runner_method_options[] = {
     {OPT_STR, 0, "method", offsetof(struct runner, methods.method), "M",
      "cache method NAME[:key=value,...]", .absent = "full"},
     {OPT_LIST, 0, "override", offsetof(struct runner, methods.override_text), "SET=M",
@@ -89,6 +86,15 @@ const struct opt runner_options[] = {
      "trained gates, safetensors or torch, or the name of shipped ones"},
     {OPT_INT, 'B', "budget", offsetof(struct runner, methods.budget), "N",
      "entries that each KV head may hold", .min = 1, .max = 1 << 24},
+    {.type = OPT_END},
+};
+
+const struct opt runner_options[] = {
+    {OPT_GROUP, 0, "prompt", 0, .group = runner_prompt_options},
+    {OPT_INT, 'n', "predict", offsetof(struct runner, n_predict), "N",
+     "most tokens to generate; the last is in the text, not in the trace", "-1",
+     .absent = "128; with --force all its tokens", .max = 1 << 24},
+    {OPT_GROUP, 0, NULL, 0, .group = runner_method_options},
     {OPT_INT, 's', "seed", offsetof(struct runner, seed), "S", "seed of sampling", "0",
      .max = 9e15},
     {OPT_REAL, 0, "temp", offsetof(struct runner, temperature), "X", "temperature; 0 = greedy", "0",
@@ -114,14 +120,34 @@ static bool held_prompt(const struct runner *r)
     return !prompt_named(&r->prompt) && force_given(r->force);
 }
 
+/* Options of sampling and of the chat template that have no effect. */
+static int check_idle(const struct runner *r, struct kvf_diag *d)
+{
+    const struct prompt *p = &r->prompt;
+    const char *cold = "at --temp 0, where the likeliest token is taken (of --method random the "
+                       "seed is random:seed=S)";
+    const char *bare = p->raw ? "with --raw, which uses no chat template"
+                              : "with --ids, which uses no chat template";
+    bool plain = p->raw || p->ids_file;
+    const struct idle list[] = {
+        {r->seed != 0 && r->temperature == 0, "--seed", cold},
+        {r->top_p != 1 && r->top_p != 0 && r->temperature == 0, "--top-p", cold},
+        {p->think && plain, "--think", bare},
+        {p->no_think && plain, "--no-think", bare},
+        {p->date && plain, "--date", bare},
+        {p->raw && p->ids_file, "--raw", "with --ids, which are taken as they stand"},
+    };
+    return IDLE_CHECK(list, d);
+}
+
 static int check_options(struct runner *r, bool needed, struct kvf_diag *d)
 {
     int err = prompt_check(&r->prompt, needed, d);
+    if (!err)
+        err = check_idle(r, d);
     if (err)
         return err;
-    if (!r->methods.method)
-        r->methods.method = r->force && r->force->plan_file ? "plan" : "full";
-    return methods_parse(&r->methods, d);
+    return methods_parse(&r->methods, r->force && r->force->plan_file ? "plan" : "full", d);
 }
 
 /* What is forced, and what the rows take from it. */
@@ -137,23 +163,42 @@ static int open_prompt(struct runner *r, struct kvf_diag *d)
     int n;
     if (!held_prompt(r))
         return prompt_open(&r->prompt, r->engine, d);
-    int err = force_prompt(r->force, &ids, &n, d);
+    const struct prompt *p = &r->prompt;
+    const struct idle list[] = {
+        {p->raw, "--raw", "where --force or --plan gives the prompt"},
+        {p->think, "--think", "where --force or --plan gives the prompt"},
+        {p->no_think, "--no-think", "where --force or --plan gives the prompt"},
+        {p->date, "--date", "where --force or --plan gives the prompt"}};
+    int err = IDLE_CHECK(list, d);
+    if (!err)
+        err = force_prompt(r->force, &ids, &n, d);
     return err ? err : prompt_take(&r->prompt, ids, n);
 }
 
+/* Most tokens of prompt and answer. */
 static int limit_of(const struct runner *r)
 {
     const struct model_config *m = &r->engine->config;
+    int limit = r->outlives ? MOST_TOKENS : m->n_ctx_most;
     if (!r->context)
-        return m->n_ctx;
-    return r->context < m->n_ctx_most ? (int)r->context : m->n_ctx_most;
+        return r->outlives ? MOST_TOKENS : m->n_ctx;
+    return r->context < limit ? (int)r->context : limit;
+}
+
+/* Most tokens of a prompt.  Without cuts in it its queries see all of it. */
+static int prompt_limit(const struct runner *r)
+{
+    const struct model_config *m = &r->engine->config;
+    int limit = limit_of(r), reach = r->context > m->n_ctx ? m->n_ctx_most : m->n_ctx;
+    bool cut = r->outlives && !r->cells && r->methods.params.chunk > 0;
+    return cut || limit < reach ? limit : reach;
 }
 
 /* What lets more tokens in: a larger -c, or where it is the model that ends, scaled rotations. */
 static const char *way_out(const struct runner *r, int limit)
 {
     const struct model_config *m = &r->engine->config;
-    if (limit < m->n_ctx_most)
+    if (limit != m->n_ctx_most)
         return " or raise -c";
     if (m->rope_scale.kind)
         return " or raise the factor of --rope-scale";
@@ -162,13 +207,13 @@ static const char *way_out(const struct runner *r, int limit)
 
 static int check_lengths(struct runner *r, struct kvf_diag *d)
 {
-    int limit = limit_of(r);
+    int limit = limit_of(r), most_of_prompt = prompt_limit(r);
     if (r->prompt.n_ids == 0)
         return kvf_fail(d, KVF_E_ARG, "the prompt is empty");
-    if (r->prompt.n_ids > limit)
+    if (r->prompt.n_ids > most_of_prompt)
         return kvf_fail(d, KVF_E_LIMIT,
                         "the prompt has %d tokens, over the context of %d; shorten it%s",
-                        r->prompt.n_ids, limit, way_out(r, limit));
+                        r->prompt.n_ids, most_of_prompt, way_out(r, most_of_prompt));
     int err = r->force ? force_follow(r->force, r->prompt.ids, r->prompt.n_ids, d) : KVF_OK;
     int forced = err || !r->force ? 0 : r->force->n_ids;
     if (r->n_predict < 0)
@@ -190,6 +235,18 @@ static int check_lengths(struct runner *r, struct kvf_diag *d)
     return err;
 }
 
+int runner_check_context(const struct runner *r, struct kvf_diag *d)
+{
+    int n_ctx = r->engine->config.n_ctx_most;
+    if (r->outlives || r->context <= n_ctx)
+        return KVF_OK;
+    return kvf_fail(
+        d, KVF_E_ARG,
+        "-c %lld is over the model's context of %d tokens; give a smaller -c%s, or use a "
+        "method with positions=cache whose entries fit into the context",
+        (long long)r->context, n_ctx, way_out(r, n_ctx));
+}
+
 static int open_model(struct runner *r, bool needs_prompt, struct kvf_diag *d)
 {
     int err = check_options(r, needs_prompt, d);
@@ -197,7 +254,12 @@ static int open_model(struct runner *r, bool needs_prompt, struct kvf_diag *d)
         err = model_open(r->model, &r->how, &r->engine, d);
     if (!err && r->force)
         err = open_force(r, d);
-    return err ? err : methods_open(&r->methods, r->engine, d);
+    if (!err)
+        err = methods_open(&r->methods, r->engine, d);
+    if (err || r->cells)
+        return err;
+    r->outlives = methods_outlive(&r->methods, &r->engine->config);
+    return runner_check_context(r, d);
 }
 
 int runner_open_model(struct runner *r, struct kvf_diag *d)

@@ -42,11 +42,14 @@ struct runner {
     double temperature, top_p;
 
     struct engine *engine; /* made by runner_open */
+    bool outlives;         /* the methods go on beyond the model's context (method_outlives) */
+    bool cells;            /* others take the place of these methods: the caller sets `outlives`
+                              and calls runner_check_context */
 };
 
-/* Tables of a struct runner: what names the model and the prompt, -m to --raw; and those with all
- * options of a run. */
-extern const struct opt runner_prompt_options[], runner_options[];
+/* Tables of a struct runner: what names the model and the prompt, -m to --date; methods; and those
+ * with all options of a run. */
+extern const struct opt runner_prompt_options[], runner_method_options[], runner_options[];
 
 /* Checks options, opens the model, what is forced, the rows and the prompt.  KVF_OK; KVF_E_ARG
  * for usage errors; others for failures.  d always says why. */
@@ -57,6 +60,8 @@ int runner_open_model(struct runner *r, struct kvf_diag *d);
 int runner_open_prompt(struct runner *r, struct kvf_diag *d);
 /* Instead of it a prompt that the caller tokenised; the ids are copied. */
 int runner_take_prompt(struct runner *r, const int32_t *ids, int n, struct kvf_diag *d);
+/* KVF_E_ARG with a sentence for -c above what the model and the methods can do. */
+int runner_check_context(const struct runner *r, struct kvf_diag *d);
 void runner_close(struct runner *r); /* accepts a zeroed runner */
 
 /* KVF_E_ARG when `out` names the same file as an input of an opened runner. */

@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -66,8 +67,12 @@ int train_check_open(const struct train_check_options *o, struct train_check **r
         train_check_close(c);
         return err;
     }
-    if (packs_count(c->packs) < c->opt.docs)
+    if (packs_count(c->packs) < c->opt.docs) {
         c->opt.docs = packs_count(c->packs);
+        fprintf(stderr,
+                "note: checks are on %d document%s: the text that is checked on has no more\n",
+                c->opt.docs, c->opt.docs == 1 ? "" : "s");
+    }
     *ret = c;
     return KVF_OK;
 }

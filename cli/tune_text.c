@@ -1,6 +1,7 @@
 /* tune_text.c - steps of `kvfate tune` on texts, and checks on those that are left out. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -30,8 +31,13 @@ static int open_held(struct tune_job *j, struct kvf_diag *d)
                  j->opt.length);
     if (err)
         return err;
-    if (packs_count(j->held) < j->check_docs)
+    if (packs_count(j->held) < j->check_docs) {
         j->check_docs = packs_count(j->held);
+        fprintf(stderr,
+                "note: checks are on %" PRId64 " document%s: the text that is checked on has no "
+                "more\n",
+                j->check_docs, j->check_docs == 1 ? "" : "s");
+    }
     size_t n = (size_t)j->check_docs;
     j->doc = MEM_NEW(struct pack, n);
     j->loss = MEM_NEW(struct pass_loss, n);

@@ -45,7 +45,8 @@ static void take_past(struct session *s, const struct session *from)
     s->n_past = from->n_past;
     s->has_logits = from->has_logits;
     s->stepping = from->stepping;
-    s->peak = from->peak;
+    memcpy(s->peak, from->peak,
+           (size_t)s->e->config.n_layers * (size_t)s->e->config.n_heads * sizeof *s->peak);
     s->cuts = from->cuts;
     s->n_steps = from->n_steps;
     s->reads = from->reads;

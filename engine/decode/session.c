@@ -68,6 +68,9 @@ static int alloc_parts(struct session *s, const struct session_options *opt)
     s->cache_heads = session_cache_heads(m, opt->method, opt->params);
     s->by_rank = opt->params && opt->params->positions == POSITIONS_CACHE;
     s->gates = opt->gates;
+    s->peak = mem_alloc((size_t)m->n_layers, (size_t)m->n_heads * sizeof *s->peak);
+    if (!s->peak)
+        return KVF_E_NOMEM;
     struct cache_config cfg = {m->n_layers, s->cache_heads, m->head_dim, opt->kv_type};
     int err = cache_create(&cfg, &s->cache);
     if (err)
@@ -99,10 +102,29 @@ static int open_parts(struct session *s, const struct session_options *opt)
     return err ? err : alloc_parts(s, opt);
 }
 
+/* Whether the session may be fed more tokens than the model's context has. */
+static bool outlives(const struct model_config *m, const struct session_options *opt)
+{
+    struct method_shape shape = {m->n_layers, m->n_heads, 0, m->head_dim};
+    shape.n_kv_heads = session_cache_heads(m, opt->method, opt->params);
+    bool all = opt->method && method_outlives(opt->method, opt->params, &shape, m->n_ctx);
+    for (int i = 0; i < opt->n_overrides; i++)
+        all = all
+              && method_outlives(opt->overrides[i].method, opt->overrides[i].params, &shape,
+                                 m->n_ctx);
+    return all;
+}
+
 int session_prepare(struct engine *e, const struct session_options *opt,
                     struct session **ret_session, struct kvf_diag *d)
 {
-    if (opt->cap < 1 || opt->cap > e->config.n_ctx_most)
+    bool longer = opt->cap > e->config.n_ctx_most;
+    if (longer && recorder_wants(opt->recorder) & PROBE_SHADOW_MODEL)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--shadow model runs the full cache too, which ends at the model's context "
+                        "of %d tokens; give a smaller -n or -c",
+                        e->config.n_ctx_most);
+    if (opt->cap < 1 || (longer && !outlives(&e->config, opt)))
         return kvf_fail(d, KVF_E_LIMIT, "%d tokens do not fit into the model's context of %d",
                         opt->cap, e->config.n_ctx_most);
     if (opt->params && opt->params->positions == POSITIONS_CACHE
@@ -156,6 +178,7 @@ void session_destroy(struct session *s)
     session_destroy(s->twin);
     shadow_destroy(s->shadow);
     ghosts_destroy(s->ghosts);
+    mem_free(s->peak);
     mem_free(s->rows_done);
     mem_free(s->step_rows);
     mem_free(s->step_sums);
@@ -200,8 +223,8 @@ static void note_peak(struct session *s)
 {
     for (int l = 0; l < s->e->config.n_layers; l++)
         for (int h = 0; h < s->cache_heads; h++) {
-            int n = cache_view(s->cache, l, h).n;
-            s->peak = n > s->peak ? n : s->peak;
+            int n = cache_view(s->cache, l, h).n, *peak = &s->peak[l * s->cache_heads + h];
+            *peak = n > *peak ? n : *peak;
         }
 }
 
@@ -424,10 +447,15 @@ int session_step(struct session *s, int32_t id)
     return session_end_step(s);
 }
 
-int session_peak(const struct session *s)
+int session_peak(const struct session *s, const unsigned char *heads)
 {
-    return s->peak;
+    int most = 0;
+    for (int i = 0; i < s->e->config.n_layers * s->cache_heads; i++)
+        if ((!heads || heads[i]) && s->peak[i] > most)
+            most = s->peak[i];
+    return most;
 }
+
 int64_t session_cuts(const struct session *s)
 {
     return s->cuts;

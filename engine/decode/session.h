@@ -29,7 +29,8 @@ struct session_options {
     bool watched_gates; /* states that watch need the gates' numbers, the own methods or not */
     const struct method_inputs *inputs; /* a plan; gates and rotation are filled in; NULL: none */
     enum kv_type kv_type;
-    int cap;                   /* most tokens that will be fed; at most the model's context */
+    int cap;                   /* most tokens that will be fed; at most the model's context, unless
+                                  the methods go on beyond it (method_outlives) */
     int chunk;                 /* tokens of a prompt that run together; 0 = 256.  Execution only */
     struct recorder *recorder; /* borrowed; NULL: no recording */
     bool as_twin;              /* what leaves a layer's window stays in the cache, unseen: the
@@ -59,8 +60,9 @@ int session_prompt(struct session *s, const int32_t *ids, int n, session_progres
 int session_cache_heads(const struct model_config *m, const struct method *row,
                         const struct method_params *p);
 
-/* Most entries of a head that one query after the prompt saw. */
-int session_peak(const struct session *s);
+/* Maximum number of entries that one query after the prompt saw of a head with
+ * heads[layer * cache heads + head] != 0; NULL: of any head. */
+int session_peak(const struct session *s, const unsigned char *heads);
 /* How many decisions there were after which something left for the budget. */
 int64_t session_cuts(const struct session *s);
 /* Entries that the query of one query head read, mean over layers, query heads and the

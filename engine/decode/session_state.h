@@ -66,7 +66,7 @@ struct session {
     int32_t drawn;
     struct shadow *shadow; /* comparison with the twin; NULL: none */
     struct ghosts *ghosts; /* what has left; NULL: it is not kept */
-    int peak;
+    int *peak; /* [L * query heads], the first of them of heads of the cache: session_peak */
     int64_t cuts;
     int n_steps;   /* tokens fed after the prompt */
     int64_t reads; /* entries read by all queries after the prompt */

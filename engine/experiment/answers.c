@@ -35,7 +35,8 @@ static int take_tokens(struct round *r, int at)
             continue;
         if (r->a->forced)
             r->id[i] = r->a->forced[at];
-        r->live[i] = r->a->take(r->a->ctx, i, r->id[i], r->logits[i]);
+        r->live[i] = r->a->take(r->a->ctx, i, r->id[i], r->logits[i])
+                     && session_length(lanes_session(r->l, i)) < lanes_cap(r->l, i);
         live += r->live[i];
     }
     return live;

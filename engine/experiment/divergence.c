@@ -17,7 +17,8 @@ void reference_set(struct reference *r, const float *logits)
 }
 
 /* With p = e^(x - X), q = e^(y - Y) and X, Y their log-sum-exp:
- * KL = sum p ((x - X) - (y - Y)) = sum p (x - y) + Y - X, as p sums to 1. */
+ * KL = sum p ((x - X) - (y - Y)) = sum p (x - y) + Y - X, as p sums to 1.  Less than 0 is rounding.
+ */
 struct divergence divergence(const struct reference *r, const float *logits, int32_t target)
 {
     double sum = 0, kl = 0;
@@ -28,8 +29,8 @@ struct divergence divergence(const struct reference *r, const float *logits, int
         kl += r->p[i] * ((double)r->logits[i] - (double)logits[i]);
     }
     double lse = max + log(sum);
-    return (struct divergence){lse - (double)logits[target], kl + (lse - r->lse), best == r->best,
-                               best == target};
+    return (struct divergence){lse - (double)logits[target], fmax(0, kl + (lse - r->lse)),
+                               best == r->best, best == target};
 }
 
 struct token_score token_score(const float *logits, int n, int32_t target)

@@ -4,6 +4,17 @@
 
 #include "engine/experiment/feed.h"
 
+int lanes_cap(const struct lanes *l, int i)
+{
+    const struct model_config *m = &l->engine->config;
+    const struct eval_cell *c = i < 0 ? NULL : &l->cell[i];
+    struct method_shape shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim};
+    if (c)
+        shape.n_kv_heads = session_cache_heads(m, &c->row, &c->params);
+    bool longer = c && method_outlives(&c->row, &c->params, &shape, m->n_ctx);
+    return longer || l->cap < m->n_ctx ? l->cap : m->n_ctx;
+}
+
 /* Whether a cell can watch a prompt that runs under full.  What a watcher noted stays in the slots
  * that a layer's window empties. */
 static bool can_watch(const struct lanes *l, const struct eval_cell *c)
@@ -15,7 +26,8 @@ static bool can_watch(const struct lanes *l, const struct eval_cell *c)
  * has room for all tokens. */
 static bool stays_full(const struct lanes *l, const struct eval_cell *c)
 {
-    return strcmp(c->label, "full") == 0 || (can_watch(l, c) && c->params.budget >= l->cap);
+    return strcmp(c->label, "full") == 0
+           || (can_watch(l, c) && c->params.budget >= lanes_cap(l, -1));
 }
 
 static bool has_lane(const struct lanes *l, int i)
@@ -73,8 +85,10 @@ static int create_watchers(const struct lanes *l, const struct gates *gates,
 static int run_full(struct lanes *l, const int32_t *ids, int n, struct method_state **watching,
                     struct kvf_diag *d)
 {
-    struct session_options opt = {
-        .gates = watched_gates(l), .kv_type = l->kv_type, .cap = l->cap, .chunk = l->chunk};
+    struct session_options opt = {.gates = watched_gates(l),
+                                  .kv_type = l->kv_type,
+                                  .cap = lanes_cap(l, -1),
+                                  .chunk = l->chunk};
     struct method_state *watcher[LANES_MOST];
     int some = 0, err;
     opt.watched_gates = opt.gates != NULL;
@@ -101,7 +115,7 @@ static int start(struct lanes *l, int i, const int32_t *ids, int n,
                                   .params = &c->params,
                                   .gates = c->gates,
                                   .kv_type = l->kv_type,
-                                  .cap = l->cap,
+                                  .cap = lanes_cap(l, i),
                                   .chunk = watching ? 1 : l->chunk};
     int err = watching ? session_fork(l->full, &opt, &l->lane[i], d)
                        : session_create(l->engine, &opt, &l->lane[i], d);

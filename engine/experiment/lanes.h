@@ -22,7 +22,7 @@ struct lanes {
     /* what the caller says */
     struct engine *engine;
     enum kv_type kv_type;
-    int chunk, cap;               /* of sessions (struct session_options) */
+    int chunk, cap; /* of sessions (struct session_options), as far as a cell can go */
     const struct eval_cell *cell; /* [n] borrowed */
     int n;                        /* at most LANES_MOST */
     bool spare; /* cells that stay as the full cache is have no session of their own */
@@ -37,6 +37,10 @@ struct lanes {
  * session_prompt; lanes_close is to be called in either case. */
 int lanes_open(struct lanes *l, const int32_t *ids, int n, struct kvf_diag *d);
 void lanes_close(struct lanes *l); /* accepts a zeroed struct */
+
+/* Tokens that the session of cell i can be fed: cap, or the model's context if that is less and the
+ * cell does not go on beyond it.  i = -1: the full cache. */
+int lanes_cap(const struct lanes *l, int i);
 
 /* How often lanes_open feeds the prompt. */
 int lanes_prompts(const struct lanes *l);

@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/os.h"
 #include "engine/kernels/kernels_ref.h"
@@ -110,9 +111,20 @@ static unsigned detect(void)
 }
 #endif
 
+bool cpu_mask_parse(const char *text, unsigned *ret_mask)
+{
+    bool prefix = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+    const char *digits = prefix ? text + 2 : text;
+    size_t n = strspn(digits, "0123456789abcdefABCDEF");
+    if (n == 0 || n > 8 || digits[n])
+        return false;
+    *ret_mask = (unsigned)strtoul(digits, NULL, 16);
+    return true;
+}
+
 unsigned cpu_flags_detect(void)
 {
     const char *mask = getenv("KVFATE_CPU_MASK");
-    unsigned flags = detect();
-    return mask && *mask ? flags & (unsigned)strtoul(mask, NULL, 16) : flags;
+    unsigned flags = detect(), most;
+    return mask && *mask && cpu_mask_parse(mask, &most) ? flags & most : flags;
 }

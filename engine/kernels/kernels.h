@@ -462,8 +462,12 @@ size_t row_cuts_scratch(int n);
  * instruction set in rising order, each overriding what it implements. */
 void kernels_init(struct kernels *k, unsigned cpu_flags);
 
+/* Reads a mask of CPU_* flags in hexadecimal, with or without 0x.  Whether it is one. */
+bool cpu_mask_parse(const char *text, unsigned *ret_mask);
+
 /* Flags of the running CPU, limited by KVFATE_CPU_MASK (hex) when it is set:
- * the one place where the engine reads the environment. */
+ * the one place where the engine reads the environment.  A mask that is no number limits nothing.
+ */
 unsigned cpu_flags_detect(void);
 
 #endif

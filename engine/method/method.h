@@ -326,6 +326,12 @@ struct method_shape {
     int n_layers, n_heads, n_kv_heads, head_dim; /* n_heads: query heads */
 };
 
+/* Whether a text may be longer than `context`: positions are ranks in the cache, and no query sees
+ * more than `context` entries, if the prompt (without chunk) has at most as many tokens.  Methods
+ * that compare with the full cache or need its attention may not. */
+bool method_outlives(const struct method *m, const struct method_params *p,
+                     const struct method_shape *shape, int context);
+
 /* EVIDENCE_* that the parts of a row take. */
 unsigned method_row_evidence(const struct method *m);
 /* Cost of one decision, or of one choice of pages (struct score, struct read); "1":

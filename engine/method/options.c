@@ -129,6 +129,7 @@ static int no_part(const char *key, const char *value, struct kvf_diag *d)
 struct edit {
     struct method m;
     int budget;
+    bool budgeted;    /* it has the key budget */
     const char *code; /* the options of variant=code; NULL: variant=paper */
 };
 
@@ -183,6 +184,7 @@ static int set_budget(struct edit *e, const char *value, struct kvf_diag *d)
     if (!opt_int(value, &n) || n < 1 || n > MOST)
         return bad_value("budget", value, d);
     e->budget = (int)n;
+    e->budgeted = true;
     return KVF_OK;
 }
 
@@ -340,6 +342,8 @@ int method_options_parse(struct method *m, const char *text, int budget,
     if (err)
         return err;
     err = method_resolve(&e.m, &p, d);
+    if (!err && e.budgeted && p.budget == 0)
+        err = kvf_fail(d, KVF_E_ARG, "method %s: budget would change nothing", e.m.name);
     if (err)
         return err;
     *m = e.m;

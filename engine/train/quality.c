@@ -209,8 +209,9 @@ void quality_finish(const struct quality *q, bool kl, const struct kl_part *p, f
     r->coef = (struct kl_coef){.top_s = p->top_s, .top_t = p->top_t};
     if (kl) {
         shift = lse - log(p->sum_t);
-        r->term[QUALITY_FWKL] = p->cross_t / p->sum_t + shift;
-        r->term[QUALITY_RVKL] = p->cross_s / p->sum_s - shift;
+        /* A divergence is at least 0: less is rounding. */
+        r->term[QUALITY_FWKL] = fmax(0, p->cross_t / p->sum_t + shift);
+        r->term[QUALITY_RVKL] = fmax(0, p->cross_s / p->sum_s - shift);
         self -= w[QUALITY_RVKL] * r->term[QUALITY_RVKL];
         r->coef.reverse = (float)(w[QUALITY_RVKL] * part_of / p->sum_s);
         r->coef.forward = (float)(w[QUALITY_FWKL] * part_of / p->sum_t);

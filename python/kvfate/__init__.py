@@ -12,7 +12,7 @@ from .errors import needing
 # What the package offers, and the module that has it.  Each is loaded when it is asked for: kvfate.capture needs torch and transformers, and the
 # command `kvfate` of the wheel, which starts the program, not even NumPy.
 _PLACES = {
-    "Continuation": "scores", "Error": "errors", "Figure": "tables", "MissingValues": "errors", "ProgramError": "program", "Report": "tables",
+    "Answer": "scores", "Continuation": "scores", "Error": "errors", "Figure": "tables", "MissingValues": "errors", "ProgramError": "program", "Report": "tables",
     "Scores": "scores", "Table": "tables", "Trace": "trace", "TraceError": "errors", "Writer": "writer", "capture": "capture_torch", "export": "exports",
     "figure": "tables", "import_trace": "imports", "load_table": "tables", "open": "trace", "patches": "picture", "report": "tables", "save_table": "tables", "table": "tables",
 }

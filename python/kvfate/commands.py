@@ -69,7 +69,7 @@ COMMANDS = {c.name: c for c in (
             )),
     Command("export", "exports", "traces", "a trace as arrays or tables that other programs read",
             "kvfate export a.kvf -o a.npz", "X.kvf", "trace", 1, 1, needs="-o OUT", options=(
-                Option("output", "OUT", "NAME.npz, NAME.jsonl, or a folder", "o"),
+                Option("output", "NAME.npz|NAME.jsonl", "one file of arrays, one of lines, or a folder of any other name", "o"),
                 Option("form", "FORM", "of a folder", type="word", words=("npy", "tsv", "parquet", "feather"), absent="npy"),
                 Option("overwrite", None, "replace what is there"),
             )),
@@ -95,6 +95,19 @@ def _value(option, text):
     if option.type == "word" and text not in option.words:
         raise Usage("--%s: '%s' is none of %s" % (option.name, text, ", ".join(option.words)))
     return text
+
+
+FORMATS = ("kvf", "png", "svg", "pdf", "webp", "html", "tsv", "csv", "json", "jsonl", "npz", "npy", "txt", "md", "gguf", "zip", "sqlite", "safetensors")
+
+
+def _check_output(option, name):
+    """Rejects a name of what is written that is empty, or that ends as another format does than those which the help shows."""
+    if not name:
+        raise Usage("-o: the name of what is written is empty")
+    end = name.rpartition(".")[2].lower() if "." in name else None
+    shown = [x.partition(".")[2] for x in option.arg.split("|")]
+    if any(shown) and end in FORMATS and end not in shown:
+        raise Usage("-o %s: .%s is another format; write -o %s" % (name, end, option.arg))
 
 
 def usage(command):
@@ -133,8 +146,8 @@ def parsed(command, words):
             raise Usage("%s needs a value, %s" % (word, option.arg))
         else:
             value = _value(option, words.pop(0) if value is None else value)
-        if option.name == "output" and not value:
-            raise Usage("-o: the name of what is written is empty")
+        if option.name == "output":
+            _check_output(option, value)
         key = option.name.replace("-", "_")
         request[key] = request[key] + [value] if option.type == "list" else value
     if len(operands) < command.least or 0 <= command.most < len(operands):

@@ -40,7 +40,7 @@ class Kvfate(LM):
         return [x.logprob for x in self._scores.continuations([("", r.args[0]) for r in requests])]
 
     def generate_until(self, requests, disable_tqdm=False):
-        answers = [None] * len(requests)
+        answers, cut = [None] * len(requests), 0
         groups = {}  # requests that agree in how an answer ends are one batch
         for i, r in enumerate(requests):
             context, how = r.args
@@ -50,8 +50,11 @@ class Kvfate(LM):
             key = int(how.get("max_gen_toks") or MOST), tuple(u for u in until if u), temperature
             groups.setdefault(key, []).append((i, context))
         for (most, until, temperature), members in groups.items():
-            for (i, _), answer in zip(members, self._scores.answers([c for _, c in members], most, until, temperature)):
-                answers[i] = answer
+            for (i, _), answer in zip(members, self._scores.answers_told([c for _, c in members], most, until, temperature)):
+                answers[i] = answer.text
+                cut += answer.stop == "context"
+        if cut:
+            print("kvfate: note: the model's context ended %d of %d answers" % (cut, len(requests)), file=sys.stderr)
         return answers
 
 

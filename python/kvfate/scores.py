@@ -19,6 +19,12 @@ class Continuation(NamedTuple):
     tokens: int
 
 
+class Answer(NamedTuple):
+    text: str
+    stop: str  # why it ends: "eos", "until" (one of these texts), "length" (so many tokens) or "context" (no room for more)
+    tokens: int
+
+
 class Scores:
     """model: a GGUF file or a folder (None: the default one); method, budget and further options are those of `kvfate generate`, with
     _ for -: gates="file", kv_type="f32", threads=4, exact=True."""
@@ -33,9 +39,14 @@ class Scores:
         return [Continuation(x["logprob"], x["greedy"], x["tokens"]) for x in said]
 
     def answers(self, texts, most=128, until=(), temperature=0.0, seed=0):
-        """The answer to each text, of so many tokens at most; it ends before the first of the texts `until`."""
-        return [x["text"] for x in self._batch([{"text": t, "n": most, "seed": seed, **({"until": list(until)} if until else {})} for t in texts],
-                                               *program.words_of({"temp": temperature}))]
+        """The text of the answer to each text, of at most `most` tokens; it ends before the first of the texts `until`."""
+        return [x.text for x in self.answers_told(texts, most, until, temperature, seed)]
+
+    def answers_told(self, texts, most=128, until=(), temperature=0.0, seed=0):
+        """The same as a list of Answer, which tells why each answer ends."""
+        said = self._batch([{"text": t, "n": most, "seed": seed, **({"until": list(until)} if until else {})} for t in texts],
+                           *program.words_of({"temp": temperature}))
+        return [Answer(x["text"], x["stop"], x["tokens"]) for x in said]
 
     def _batch(self, lines, *words):
         if not lines:

@@ -8,6 +8,7 @@ import math
 import os
 import random
 import subprocess
+import sys
 
 from . import files, program, scorers
 from .errors import Error
@@ -185,6 +186,13 @@ def held(job, found, said, cell):
     return sum(right) / len(right) if right else math.nan
 
 
+def cut(said):
+    """How many of these answers ended because `most_tokens` or the context was reached; NaN where that is not known: nothing was generated, or the
+    answers were kept by a version that did not tell."""
+    stops = [x.get("stop") for x in said]
+    return math.nan if None in stops else sum(s in ("length", "context") for s in stops)
+
+
 def floor(found):
     """What needs no question: a choice drawn at random, or the one number that is right most often."""
     if found[0][1]:
@@ -207,17 +215,21 @@ def rows(job, plan, found, said):
         if full and cell != full and n == 1:
             above, below = (sum(a > b for a, b in zip(*pair)) for pair in ((rights, done[full]), (done[full], rights)))
             p = scorers.mcnemar(above, below)
-        tokens = [said[k]["tokens"] for k in said if k[:2] == cell]
+        answers = [x for k, x in said.items() if k[:2] == cell]
+        tokens = [x["tokens"] for x in answers]
         kept = held(job, found, said, cell)
-        out.append([cell[0], cell[1], len(found), share, low, high, least, above, below, p, sum(tokens) / len(tokens), kept]
+        out.append([cell[0], cell[1], len(found), share, low, high, least, above, below, p, sum(tokens) / len(tokens), kept, len(answers), cut(answers)]
                    + [sum(scorers.pass_at_k(n, r, k) for r in rights) / len(rights) for k in ks])
     if full:
         lowest = scorers.wilson(sum(done[full]) / n, len(found))[0]
         ranking = "by tasks that the full cache can do" if lowest > least else "none: the full cache is at the floor of these tasks"
     else:
         ranking = "not known: there is no full cache to tell the floor by"
-    names = ["method", "budget", "tasks", "right", "right_low", "right_high", "floor", "above", "below", "p_full", "answer_tokens", "kept"]
-    return [("model", job.model.name), ("text", job.text.name), ("kind", job.text.kind), ("interval", "95 %, Wilson"), ("ranking", ranking)], \
+    names = ["method", "budget", "tasks", "right", "right_low", "right_high", "floor", "above", "below", "p_full", "answer_tokens", "kept", "answers", "answers_cut"]
+    cuts = [(x[names.index("answers")], x[names.index("answers_cut")]) for x in out]
+    total = sum(c for _, c in cuts if c == c)
+    told = [("truncated", "%d of %d answers reached the length limit" % (total, sum(n for n, c in cuts if c == c)))] if total else []
+    return [("model", job.model.name), ("text", job.text.name), ("kind", job.text.kind), ("interval", "95 %, Wilson"), ("ranking", ranking), *told], \
         names + ["pass_%d" % k for k in ks], out
 
 
@@ -229,6 +241,9 @@ def write(path, job, plan, found, said):
     meta, names, body = rows(job, plan, found, said)
     head = "# table: tasks\n" + "".join("# %s: %s\n" % x for x in meta) + "\t".join(names) + "\n"
     files.write(path, files.sealed(head + "".join("\t".join(map(_shown, r)) + "\n" for r in body)))
+    for key, value in meta:
+        if key == "truncated":
+            print("note: %s: %s (most_tokens = %d)" % (job.name, value, job.text.values["most_tokens"]), file=sys.stderr)
 
 
 def run(job, plan, at, ranks=1, shard=None):
@@ -249,7 +264,8 @@ def run(job, plan, at, ranks=1, shard=None):
     missing = [(m, b, k) for m, b in cells(plan) for k in mine if (m, b, k) not in state.said]
     if missing:
         methods, budgets, left = ([x for x in known if x in {cell[i] for cell in missing}] for i, known in enumerate((plan.methods, [0, *plan.budgets], mine)))
-        words = ["--methods", ",".join(methods), "--budgets", ",".join(str(b) for b in budgets if b) or "1", *_options(job, plan)]
+        limited = ",".join(str(b) for b in budgets if b)
+        words = ["--methods", ",".join(methods), *(["--budgets", limited] if limited else []), *_options(job, plan)]
         _generate(words, {k: requests[k] for k in left}, ranks, state.add)
     state.file.close()
     if not shard:

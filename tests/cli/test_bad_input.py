@@ -97,11 +97,12 @@ s.refused("output name too long", run("-o", s.path("x" * 300), out=None), 1, "na
 for i in ("x.npy", ):
     s.refused("logits into a missing folder", ["logits", "-m", s.model(0), "--raw", "-p", "x", "-o", s.path("none/" + i)], 1, "none/" + i)
 s.refused("logits to /dev/full", ["logits", "-m", s.model(0), "--raw", "-p", "x", "-o", "/dev/full"], 1, "/dev/full", "No space")
-copy = s.file("model.gguf", open(s.model(0), "rb").read())
+copy = s.file("model", open(s.model(0), "rb").read())
 s.refused("output over the model", ["run", "--overwrite", "-m", copy, "--raw", "-p", "x", "-q", "-o", copy], 2, "overwrite", copy)
 os.link(copy, s.path("linked.kvf"))
 s.refused("output over a link to the model", ["run", "--overwrite", "-m", copy, "--raw", "-p", "x", "-q", "-o", s.path("linked.kvf")], 2, "overwrite")
-s.refused("output over the prompt", ["run", "--overwrite", *MODEL, "--raw", "-f", s.path("bytes.txt"), "-o", s.path("bytes.txt")], 2, "overwrite")
+os.link(s.path("bytes.txt"), s.path("bytes"))
+s.refused("output over the prompt", ["run", "--overwrite", *MODEL, "--raw", "-f", s.path("bytes"), "-o", s.path("bytes")], 2, "overwrite")
 s.check("the inputs are whole", os.path.getsize(copy) == os.path.getsize(s.model(0)) and os.path.getsize(s.path("bytes.txt")) == 256)
 if os.geteuid() != 0:
     os.chmod(folder, 0o500)

@@ -47,7 +47,7 @@ def long_steps():
         traces = []
         for chunk, threads in ((256, 2), (1, 1), (1, 3)):
             out = s.path(f"steps{chunk}-{threads}.kvf")
-            s.accepted(f"{method}, chunk {chunk}", ["run", "--overwrite", "-m", model, "--ids", ids, "-n", "3", "--ignore-eos", "--method", method, "-B", "550",
+            s.accepted(f"{method}, chunk {chunk}", ["run", "--overwrite", "-m", model, "--ids", ids, "-n", "3", "--ignore-eos", "--method", method, *([] if method == "full" else ["-B", "550"]),
                                                     "--chunk", str(chunk), "-t", str(threads), "-q", "--probes", "paper", "-o", out])
             traces.append(content(out))
         s.check(f"steps over long heads, {method}", len(set(traces)) == 1, [len(x) for x in traces])
@@ -78,7 +78,7 @@ def find(tree, key):
 def gates_by_name():
     """Shipped gates are found by the method at the end of their name, not by a part of it."""
     trace, folder = s.path("model.kvf"), s.path("gates")
-    run = ["run", "--overwrite", "-m", s.model(), "--raw", "-p", "abc", "-n", "1", "-q", "--probes", "evict", "-B", "8"]
+    run = ["run", "--overwrite", "-m", s.model(), "--raw", "-p", "abc", "-n", "1", "-q", "--probes", "evict"]
     s.accepted("model", [*run, "-o", trace])
     model_hash = re.search(r"# model_hash: (\w+)", s.accepted("table", ["sparsity", trace, "-o", "-"]).stdout.decode())[1]
     made = s.path("made")
@@ -89,7 +89,7 @@ def gates_by_name():
         shutil.rmtree(folder, ignore_errors=True)
         os.mkdir(folder)
         shutil.copy(made, os.path.join(folder, name + ".safetensors"))
-        r = s.run([*run, "--method", "trimkv", "-o", trace], env=environment)
+        r = s.run([*run, "--method", "trimkv", "-B", "8", "-o", trace], env=environment)
         s.check(f"{name}.safetensors {'fits' if fits else 'does not fit'} trimkv", (r.returncode == 0) == fits, r.returncode, r.stderr[-300:])
 
 

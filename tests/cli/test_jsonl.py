@@ -129,7 +129,7 @@ s.check("it is told", "long.jsonl: line 2: the prompt has" in err and "2 made, 0
 # generate writes the same answers, in order
 r = s.accepted("generate", ["generate", "--jsonl", PROMPTS, *HOW, "-n", "9", "-q"])
 said = [json.loads(x) for x in r.stdout.splitlines()]
-s.check("ids in order", [x["id"] for x in said] == ["000001", "b.2", "c_3", "d-4"] and all(set(x) == {"id", "text", "tokens"} for x in said), said)
+s.check("ids in order", [x["id"] for x in said] == ["000001", "b.2", "c_3", "d-4"] and all(set(x) == {"id", "text", "tokens", "stop"} for x in said), said)
 s.check("numbers of tokens", [x["tokens"] for x in said] == [9, 5, 9, 1], said)
 for x, argv in zip(said, (["-p", "hello", "-n", "9"], ["--chat", chat, "-n", "5"], ["--raw", "-p", "once upon", "-s", "7", "-n", "9"])):
     one = json.loads(s.accepted("one answer", ["generate", *HOW, *argv, "--json", "-q"]).stdout)
@@ -210,5 +210,5 @@ for shard in ("0/2", "3/2", "1", "1/", "/2", "a/b", "1/0"):
     s.refused("shard " + shard, ["run", "--jsonl", PROMPTS, *HOW, "-o", OUT, "--shard", shard], 2, "I/N")
 s.refused("a shard of nothing", ["generate", "-p", "x", *HOW, "--shard", "1/2"], 2, "--jsonl")
 s.refused("no folder", ["run", "--jsonl", PROMPTS, *HOW], 2, "-o")
-s.refused("a file as folder", ["run", "--jsonl", PROMPTS, *HOW, "-o", chat], 2, "no folder")
+s.refused("a file as folder", ["run", "--jsonl", PROMPTS, *HOW, "-o", s.file("file", b"")], 2, "no folder")
 s.finish()

@@ -29,7 +29,7 @@ TYPES = {"f32": 0, "f16": 1, "q4_1": 3, "q8_0": 8, "q4_k": 12}
 
 
 def argv(name, *more, model=MODEL, data=TEXT, method="window", budget=16, steps=4, length=48, check=0):
-    return ["tune", "-m", model, "--data", data, "--method", method, "-B", str(budget), "--steps", str(steps), "--length", str(length),
+    return ["tune", "-m", model, "--data", data, "--method", method, *([] if method == "full" else ["-B", str(budget)]), "--steps", str(steps), "--length", str(length),
             "--check-every", str(check), "-t", "1", "-o", s.path(name), *map(str, more)]
 
 
@@ -474,7 +474,8 @@ def rewarded():
     s.refused("no JSON", [*argv_r, s.file("bad.jsonl", b'{"question": "a", "answer": "b"}\nx\n')], 1, "bad.jsonl, line 2")
     s.refused("too long", [*argv_r, questions("long.jsonl", [{"question": "the red hat " * 20, "answer": "b"}])], 2, "long.jsonl, line 1", "--length")
     s.refused("two sources", [*argv_r, s.path("few.jsonl"), "--plan", "p.kvf"], 2, "--plan", "--reward")
-    s.refused("over the questions", [*argv_r[:-2], s.path("right.jsonl"), "--reward", s.path("right.jsonl")], 2, "overwrite")
+    os.link(s.path("right.jsonl"), s.path("right"))
+    s.refused("over the questions", [*argv_r[:-2], s.path("right"), "--reward", s.path("right.jsonl")], 2, "overwrite")
 
 
 def refusals():
@@ -488,7 +489,8 @@ def refusals():
     s.refused("entries for each query head", argv("x.gguf", method="h2o:group=none"), 2, "group=none")
     s.refused("over the context", argv("x.gguf", length=4096), 2, "4096", "2048")
     s.refused("the model would be overwritten", argv("model.gguf"), 2, "overwrite")
-    s.refused("the text would be overwritten", argv("text.txt"), 2, "overwrite")
+    os.link(s.path("text.txt"), s.path("text"))
+    s.refused("the text would be overwritten", argv("text"), 2, "overwrite")
     s.refused("no folder", argv("no/x.gguf"), 1, "no/x.gguf")
     fused = next(m for m, args in families().items() if "phi3" in args)
     s.refused("an adapter of fused matrices", argv("x.safetensors", "--rank", "2", model=fused), 2, "phi3", "-o MODEL.gguf")

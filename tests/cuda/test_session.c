@@ -203,7 +203,7 @@ static struct outcome play(const struct run *run, const struct backend *backend)
         o.trace = read_whole(path, &o.n_trace);
     }
     o.cuts = session_cuts(s);
-    o.peak = session_peak(s);
+    o.peak = session_peak(s, NULL);
     o.reads = session_reads(s);
     session_destroy(s);
     take_back(&given);

@@ -33,7 +33,7 @@ def path(name):
 def logits(model, prompt, *more):
     """The bytes of the array, or what went wrong."""
     out = path("logits.npy")
-    r = subprocess.run([sys.argv[1], "logits", "-m", model, "--raw", "-p", prompt, "-n", "5", "--ignore-eos", "-t", "1", "-o", out, *more],
+    r = subprocess.run([sys.argv[1], "logits", "-m", model, "--raw", "-p", prompt, "-t", "1", "-o", out, *more],
                        capture_output=True, stdin=subprocess.DEVNULL)
     if r.returncode:
         return r.stderr.decode()

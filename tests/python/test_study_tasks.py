@@ -108,6 +108,14 @@ for row in table("one-study/jobs/tiny6-sums-s0.tsv"):
     kept = float(row["kept"])
     c.check(f"kept of right answers, {row['method']} at {row['budget']}", abs(kept - sum(held) / len(held)) < 1e-12 if held else kept != kept, row, held)
     c.check("a full cache keeps all, a small one less", not held or (kept == 1 if row["budget"] in ("0", "400") else kept < 0.6), row)
+    most = PLAN["text"][1]["most_tokens"]  # an answer that has as many tokens was cut off
+    mine = [x for x in whole if (x["method"], str(x["budget"])) == (row["method"], row["budget"])]
+    cut = sum(x["tokens"] == most for x in mine)
+    c.check(f"answers that were cut off, {row['method']} at {row['budget']}", (row["answers"], row["answers_cut"]) == (str(len(mine)), str(cut)) and cut > 0, row, cut)
+c.check("of choices nothing is generated", all(x["answers_cut"] == "nan" for x in rows), rows)
+cuts = re.search(r"(\d+) of (\d+) answers reached the length limit", read("one-study/index.html").decode())
+kept = [json.loads(line) for line in read("one-study/jobs/tiny6-sums-s0.state").decode().split("\n")[1:-1]]
+c.check("the page tells of them", cuts and [*map(int, cuts.groups())] == [sum(x["stop"] == "length" for x in kept), len(kept)], cuts)
 c.check("samples differ", len(set(said["full", "0"].values())) == 20, said["full", "0"])
 base = sqlite3.connect("one-study/study.sqlite")
 c.check("the database has them", [x[0] for x in base.execute("select right from tiny6_pick_s0")] == [float(x["right"]) for x in rows])

@@ -63,7 +63,7 @@ kvfate generate --raw -f in/salt.txt -n 8 -q
 kvfate generate --raw -f in/salt.txt -n 8 -q --method h2o -B 40
 kvfate generate -m in/gqa.gguf --raw -f in/short.txt -n 12 --temp 1 --top-p 0.8 --seed 5 --ignore-eos -q
 kvfate logits -m in/tiny.gguf --raw -f in/short.txt -o x.npy
-kvfate logits -m in/half.gguf --raw -f in/short.txt --method window -B 12 -n 4 -o x.npy
+kvfate logits -m in/half.gguf --raw -f in/short.txt --method snapkv:chunk=5 -B 12 -o x.npy
 kvfate logits --raw -f in/short.txt -o x.npy
 kvfate logits -m in/mha.gguf --raw -f in/short.txt --exact -o x.npy
 kvfate effect --raw -f in/short.txt --recent 8 --score-tokens 2 --head L0K*,L20K1 -o x.tsv
@@ -235,7 +235,7 @@ def collect(ask, fixed, jobs):
         yield from (f"kvfate run -m in/{g}.gguf --raw -q -f in/salt.txt -n 8 --ignore-eos --method {m} {x} -o x.kvf" for g in ("tiny", "half") for x in RUN_OPTIONS)
     for g in FAMILIES:
         line = f"-m in/{g}.gguf --raw -f in/salt.txt"
-        yield f"kvfate logits {line} -n 3 --ignore-eos -o x.npy"
+        yield f"kvfate logits {line} -o x.npy"
         yield from (f"kvfate run {line} -q -n 8 --ignore-eos --method {m} -o x.kvf" for m in
                     ("full --probes full --shadow entries,model", "h2o -B 20", "keydiff:chunk=16 -B 20 --exact", "window:positions=cache -B 20", "quest:page=3 -B 12"))
     # An analysis is what takes --tokens.
