@@ -21,6 +21,7 @@ class Source:
 
     def __init__(self):
         self.fields, self.about, self.where, self.tables = {}, {}, {}, Tables()
+        self.upto = {}  # of fields that came as tensors of narrow types: the number below which these have all whole numbers
         self._folder = None
 
     def put(self, name, value, path):
@@ -98,10 +99,18 @@ def plain(x):
     return [plain(y) for y in x] if isinstance(x, (list, tuple)) and len(x) and not isinstance(x[0], (int, float, str, bytes)) else x
 
 
+def upto(x):
+    """The number below which tensors, or lists of them, have all whole numbers, where NumPy has no such type."""
+    if hasattr(x, "detach") and x.is_floating_point() and x.element_size() < 4:
+        return {"torch.float16": 2048, "torch.bfloat16": 256}.get(str(getattr(x, "dtype", "")), 8)
+    return min(map(upto, x), default=np.inf) if isinstance(x, (list, tuple)) and len(x) and not isinstance(x[0], (int, float, str, bytes)) else np.inf
+
+
 def put_value(source, name, value, path):
     """A value of JSON, of a dict or of a torch file: a number, a text, an array, a tensor, or lists of them."""
     try:
-        value = plain(value)
+        given, value = value, plain(value)
+        source.upto[name] = upto(given)
     except (TypeError, RuntimeError) as e:
         raise Error("%s: %s is a tensor whose values NumPy cannot have: %s" % (path, name, brief(e))) from None
     if name == "about":

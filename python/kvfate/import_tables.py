@@ -3,6 +3,7 @@ import numpy as np
 
 from .errors import Error
 from .forms import field, unquoted
+from .import_values import exact_below, parsed
 
 MOST_LAYERS = MOST_HEADS = 4096
 MOST_STEPS = 1 << 24
@@ -13,8 +14,10 @@ TEXT = {"text": "tokens.text", "text@hex": "tokens.text", "id": "tokens.id", "ro
 def whole(values, name, most, where):
     """Numbers that say where a row belongs."""
     try:
-        out = np.asarray(values).astype("f8")
-    except (TypeError, ValueError):
+        given = parsed(np.asarray(values))
+        out = given.astype("f8")
+        out = np.where(np.abs(out) < exact_below(given), out, np.nan)
+    except (TypeError, ValueError, OverflowError):
         out = np.array([np.nan])
     if out.ndim != 1 or out.size and not (np.all(out == np.floor(out)) and out.min() >= 0 and out.max() < most):
         raise Error("%s: the column %s must hold whole numbers from 0 to %d" % (where, name, most - 1))
@@ -152,7 +155,7 @@ class Tables:
             for layer in range(layers):
                 made = [self._filled(places.get((layer, h), {}).get("", []), steps, name) for h in range(heads[layer])]
                 if name == "evict_step" and "columns" not in source.about:  # a row that is not there is of an entry that never left
-                    made = [(np.where(have, values, -1), np.ones_like(have)) for values, have in made]
+                    made = [(np.where(have, values if values.dtype.kind in "ifO" else values.astype(np.int64), -1), np.ones_like(have)) for values, have in made]
                 if made:
                     source.put(field(name, layer=layer), np.stack([v for v, _ in made]), "a table")
                     if not all(have.all() for _, have in made):
