@@ -1,6 +1,8 @@
 """What kvfate raises: each exception is one sentence that says what is wrong and where."""
 import contextlib
 import difflib
+import os
+import stat
 
 
 class Error(Exception):
@@ -25,6 +27,12 @@ def needing(what, *libraries):
         if name not in libraries:
             raise
         raise ImportError("%s needs %s, which this Python does not have: pip install %s" % (what, name, name), name=name) from None
+
+
+def regular(path, kind=Error):
+    """Raises `kind` for a pipe, a device or a folder: reading one may wait for ever, or have no end.  OSError where nothing is there."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise kind("%s: not a regular file; write what it gives to a file first" % os.fspath(path))
 
 
 def meant(name, names):

@@ -7,6 +7,7 @@ from .import_values import exact_below, parsed
 
 MOST_LAYERS = MOST_HEADS = 4096
 MOST_STEPS = 1 << 24
+FREE_PLACES, MOST_PLACES = 1 << 26, 256  # places that the rows of any table may stand for, and above these for each row
 PLACE = ("layer", "head", "token", "step", "kept")
 TEXT = {"text": "tokens.text", "text@hex": "tokens.text", "id": "tokens.id", "role": "tokens.role"}
 
@@ -151,7 +152,10 @@ class Tables:
                 source.put(field(name, "present"), have, "a table")
         for name, places in self.heads.items():
             layers = 1 + max(layer for layer, _ in places)
-            heads = [1 + max((h for l, h in places if l == layer), default=-1) for layer in range(layers)]
+            heads = [0] * layers
+            for layer, head in places:
+                heads[layer] = max(heads[layer], head + 1)
+            self._check_places(name, sum(heads) * steps, sum(len(v) for at in places.values() for _, v in at[""]))
             for layer in range(layers):
                 made = [self._filled(places.get((layer, h), {}).get("", []), steps, name) for h in range(heads[layer])]
                 if name == "evict_step" and "columns" not in source.about:  # a row that is not there is of an entry that never left
@@ -162,6 +166,12 @@ class Tables:
                         source.put(field(name, "present", layer), np.stack([have for _, have in made]), "a table")
         if self.kept:
             source.put("kept", self.kept, "a table")
+
+    def _check_places(self, name, places, rows):
+        """Arrays have a place for each token of each head, however few rows there are."""
+        if places > max(FREE_PLACES, MOST_PLACES * rows):
+            raise Error("the column %s has %d rows, whose layers, heads and tokens would take an array of %d places; a number in them may be wrong, or give arrays" % (
+                name, rows, places))
 
     @staticmethod
     def _filled(parts, steps, name):

@@ -81,7 +81,7 @@ class Import:
     def _look_at_about(self):
         a = self.about
         columns, heads = a.get("columns", {}), a.get("heads", [])
-        good = (isinstance(columns, dict) and all(isinstance(w, str) for w in columns.values()) and isinstance(heads, list)
+        good = (isinstance(columns, dict) and all(isinstance(w, str) for w in columns.values()) and isinstance(heads, list) and len(heads) <= MOST_LAYERS
                 and all(isinstance(h, list) and len(h) == 2 and all(type(n) is int and 0 <= n <= 4096 for n in h) for h in heads)
                 and isinstance(a.get("notes", {}), dict) and isinstance(a.get("blobs", []), list) and isinstance(a.get("meta", {}), (dict, str))
                 and type(a.get("steps", 0)) is int and 0 <= a.get("steps", 0) <= 1 << 24)
@@ -157,7 +157,10 @@ class Import:
                 elif name not in MADE or name == "retention":
                     most[name] = np.shape(value)[-1] if np.ndim(value) else 0
         if most:
-            return max(most.values())
+            name = max(most, key=most.get)
+            if most[name] > MOST_STEPS:
+                raise Error("%s: %s has %d tokens, over the limit of %d" % (self.at(name), name, most[name], MOST_STEPS))
+            return most[name]
         if self.has("kept") or self.has("kept_after"):
             raise Error("kept entries alone do not say how many tokens the run had: give tokens.id, or an about.json with steps")
         raise Error("there is nothing to import: no field has a name of docs/guide/import.md; found were %s" % (", ".join(self.names()) or "none"))

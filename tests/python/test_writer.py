@@ -162,10 +162,6 @@ def refusals(folder):
         return check(name, False, got)
 
     path = os.path.join(folder, "r.kvf")
-
-    def new(columns=COLUMNS, **more):
-        return kvfate.Writer(os.path.join(folder, "new.kvf"), HEADS, columns, existing="overwrite", **more)
-
     with kvfate.Writer(path, HEADS, COLUMNS) as w:
         refused("no such column", lambda: w.write("none", [1]), "no column none", "tokens.id")
         refused("another shape", lambda: w.write("evict_step", [1, 2]), "evict_step", "[heads][n]", "1 dimensions")
@@ -191,6 +187,13 @@ def refusals(folder):
         refused("a blob's name", lambda: w.blob("keys", np.zeros(2)), "blob keys")
         w.write("tokens.id", [1, 2])
         w.write("evict_step", np.full((2, 2), 2**32 - 1))
+    closed_or_odd(folder, path, refused)
+
+
+def closed_or_odd(folder, path, refused):
+    def new(columns=COLUMNS, **more):
+        return kvfate.Writer(os.path.join(folder, "new.kvf"), HEADS, columns, existing="overwrite", **more)
+
     w = new()
     w.write("evict_step", np.full((2, 2), 2**32 - 1))
     w.commit()
