@@ -30,8 +30,9 @@ def needing(what, *libraries):
 
 
 def regular(path, kind=Error):
-    """Raises `kind` for a pipe, a device or a folder: reading one may wait for ever, or have no end.  OSError where nothing is there."""
-    if not stat.S_ISREG(os.stat(path).st_mode):
+    """Raises `kind` for a pipe or a device: reading one may wait for ever, or have no end.  OSError where nothing is there."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # of a folder the system says what it is
         raise kind("%s: not a regular file; write what it gives to a file first" % os.fspath(path))
 
 
