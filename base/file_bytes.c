@@ -1,6 +1,8 @@
 #include "base/file_bytes.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <kvf/err.h>
@@ -37,4 +39,32 @@ int file_bytes(int fd, size_t n, unsigned char **ret)
     }
     *ret = p;
     return KVF_OK;
+}
+
+int file_regular(const char *path, size_t *ret_size)
+{
+    struct stat s;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer opens */
+    if (fd < 0)
+        return -1;
+    int why = fstat(fd, &s) != 0 ? errno : 0;
+    if (why || !S_ISREG(s.st_mode)) {
+        close(fd);
+        errno = why;
+        return -1;
+    }
+    *ret_size = (size_t)s.st_size;
+    return fd;
+}
+
+FILE *file_with_end(const char *path)
+{
+    struct stat s;
+    FILE *f = fopen(path, "rb");
+    if (f && fstat(fileno(f), &s) == 0 && S_ISCHR(s.st_mode) && !isatty(fileno(f))) {
+        fclose(f);
+        errno = ENODEV;
+        return NULL;
+    }
+    return f;
 }

@@ -556,13 +556,13 @@ static int cmd_corpus(const struct command *self, void *request, int n, char **o
     if (err)
         goto done;
     status = EXIT_FAILED;
-    signals_catch();
     err = par_create((int)j->threads, &j->pool);
     if (err)
         goto done;
     err = find_traces(j, n - 1, operand + 1, &d);
     if (err)
         goto done;
+    signals_catch(); /* before this a signal ends the process, also if a list never ends */
     err = prepare(j, &d);
     if (err)
         goto done;

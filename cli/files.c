@@ -128,15 +128,19 @@ static int each_of_list(const char *list, int (*each)(void *ctx, const char *pat
 {
     struct buf line = {.max = 65536};
     FILE *f = fopen(list, "r");
+    size_t total = 0;
     int c = f ? 0 : EOF, err = KVF_OK;
     if (!f)
         return kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", list, strerror(errno));
     while (!err && c != EOF) {
         buf_clear(&line);
-        for (c = getc(f); c != EOF && c != '\n'; c = getc(f))
+        for (c = getc(f); c != EOF && c != '\n' && !line.err; c = getc(f))
             buf_char(&line, (char)c);
+        total += line.len + 1;
         if (line.err)
             err = kvf_fail(d, KVF_E_IO, "%s: a line is too long", list);
+        else if (total > MOST_BYTES)
+            err = kvf_fail(d, KVF_E_LIMIT, "%s: over %d MiB", list, MOST_BYTES >> 20);
         else if (line.len && line.data[0] != '#')
             err = each(ctx, line.data);
     }

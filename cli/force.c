@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "cli/prompt.h"
@@ -12,7 +13,9 @@ static bool is_trace(const char *path)
 {
     static const char magic[8] = "\x89KVF\r\n\x1a\n";
     char start[8];
-    FILE *f = strcmp(path, "-") == 0 ? NULL : fopen(path, "rb");
+    struct stat s; /* a pipe would lose what is read here */
+    bool file = strcmp(path, "-") != 0 && stat(path, &s) == 0 && S_ISREG(s.st_mode);
+    FILE *f = file ? fopen(path, "rb") : NULL;
     bool same = f && fread(start, 1, sizeof start, f) == sizeof start
                 && memcmp(start, magic, sizeof magic) == 0;
     if (f)

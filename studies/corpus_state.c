@@ -10,13 +10,12 @@
  * Little endian; texts and keys are a u32 length and their bytes.  Checksum:
  * that of base/checksum.h. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/checksum.h"
+#include "base/file_bytes.h"
 #include "base/mem.h"
 #include "base/replace.h"
 #include "studies/corpus_rows.h"
@@ -429,34 +428,20 @@ int corpus_parse(const void *bytes, size_t n, struct corpus **ret, struct kvf_di
 
 int corpus_read(const char *path, struct corpus **ret, struct kvf_diag *d)
 {
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        int code = fd >= 0 ? EINVAL : errno;
-        if (fd >= 0)
-            close(fd);
-        return kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", path, strerror(code));
-    }
-    size_t n = (size_t)st.st_size, at = 0;
-    unsigned char *p = mem_alloc(n, 1);
-    int err = p ? KVF_OK : KVF_E_NOMEM;
-    if (err)
-        goto done;
-    while (at < n) {
-        ssize_t got = read(fd, p + at, n - at);
-        if (got > 0) {
-            at += (size_t)got;
-        } else if (got == 0 || errno != EINTR) {
-            err = kvf_fail(d, KVF_E_IO, "%s: cannot read", path);
-            goto done;
-        }
-    }
-    err = corpus_parse(p, n, ret, d);
+    size_t n = 0;
+    unsigned char *p = NULL;
+    int fd = file_regular(path, &n);
+    if (fd < 0)
+        return kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", path,
+                        errno ? strerror(errno) : "it is not a regular file");
+    int err = file_bytes(fd, n, &p);
+    close(fd);
+    if (err == KVF_E_IO)
+        return kvf_fail(d, err, "%s: cannot read", path);
+    if (!err)
+        err = corpus_parse(p, n, ret, d);
     if (err)
         kvf_diag_prefix(d, "%s", path);
-
-done:
-    close(fd);
     mem_free(p);
     return err;
 }

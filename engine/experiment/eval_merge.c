@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file_bytes.h"
@@ -23,16 +22,11 @@ struct states {
 
 static int read_file(const char *path, unsigned char **ret, size_t *ret_len, struct kvf_diag *d)
 {
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        int why = errno;
-        if (fd >= 0)
-            close(fd);
+    size_t n = 0;
+    int fd = file_regular(path, &n);
+    if (fd < 0)
         return kvf_fail(d, KVF_E_IO, "%s: cannot read the results: %s", path,
-                        fd < 0 ? strerror(why) : "it is no file");
-    }
-    size_t n = (size_t)st.st_size;
+                        errno ? strerror(errno) : "it is not a regular file");
     int err = file_bytes(fd, n, ret);
     close(fd);
     if (err)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/file_bytes.h"
 #include "base/json.h"
 #include "base/json_check.h"
 #include "base/mem.h"
@@ -28,10 +29,12 @@ static int add_unit(struct text *t, size_t at, size_t len, int64_t line)
 
 static int read_whole(const char *path, struct buf *out, struct kvf_diag *d)
 {
-    FILE *f = fopen(path, "rb");
+    FILE *f = file_with_end(path);
     char part[65536];
     if (!f)
-        return kvf_fail(d, KVF_E_IO, "%s: cannot open the data: %s", path, strerror(errno));
+        return kvf_fail(d, KVF_E_IO, "%s: cannot open the data: %s", path,
+                        errno == ENODEV ? "it is a device, which may have no end"
+                                        : strerror(errno));
     for (size_t n = 1; !out->err && n > 0;) {
         n = fread(part, 1, sizeof part, f);
         buf_add(out, part, n);

@@ -1,8 +1,10 @@
 /* gate_sizes.c - what the tensors of a file tell of themselves. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file_bytes.h"
 #include "base/json.h"
 #include "engine/gate/state.h"
 
@@ -21,7 +23,11 @@ static bool read_text(const char *path, size_t most, struct buf *out)
 {
     char piece[4096];
     size_t n = 1;
-    FILE *f = fopen(path, "rb");
+    size_t size = 0;
+    int fd = file_regular(path, &size);
+    FILE *f = fd >= 0 ? fdopen(fd, "rb") : NULL;
+    if (!f && fd >= 0)
+        close(fd);
     if (!f)
         return false;
     while (n > 0 && out->len < most) {

@@ -1,7 +1,6 @@
 #include "engine/model/adapter.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/file_bytes.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "engine/model/config.h"
@@ -67,16 +67,16 @@ static int find_file(struct job *j, const char *path, struct kvf_diag *d)
 
 static int map_file(struct job *j, struct kvf_diag *d)
 {
-    struct stat st;
-    int fd = open(j->path, O_RDONLY | O_CLOEXEC), err = KVF_OK;
-    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+    size_t n = 0;
+    int fd = file_regular(j->path, &n), err = KVF_OK;
+    if (fd < 0) {
         err = kvf_fail(d, KVF_E_IO, "%s: cannot open the adapter: %s", j->path,
-                       fd < 0 ? strerror(errno) : "it is no file");
-    } else if (st.st_size < 10) {
-        err = kvf_fail(d, KVF_E_FORMAT, "%s: not a safetensors file: it has only %lld bytes",
-                       j->path, (long long)st.st_size);
+                       errno ? strerror(errno) : "it is not a regular file");
+    } else if (n < 10) {
+        err = kvf_fail(d, KVF_E_FORMAT, "%s: not a safetensors file: it has only %zu bytes",
+                       j->path, n);
     } else {
-        j->size = (size_t)st.st_size;
+        j->size = n;
         void *p = mmap(NULL, j->size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED)
             err = kvf_fail(d, KVF_E_IO, "%s: cannot map the adapter: %s", j->path, strerror(errno));
@@ -118,16 +118,22 @@ static int read_config(struct job *j, struct kvf_diag *d)
     const char *slash = strrchr(j->path, '/');
     int folder = slash ? (int)(slash - j->path) + 1 : 0, err = KVF_OK;
     snprintf(path, sizeof path, "%.*s%s", folder, j->path, name);
-    FILE *f = fopen(path, "rb");
-    if (!f)
+    size_t n = 0;
+    unsigned char *text = NULL;
+    int fd = file_regular(path, &n);
+    if (fd < 0 && errno == ENOENT)
         return KVF_OK;
-    char *text = mem_alloc(MOST_CONFIG, 1);
-    size_t n = text ? fread(text, 1, MOST_CONFIG, f) : 0;
-    fclose(f);
-    if (!text)
-        return KVF_E_NOMEM;
-    err = n == MOST_CONFIG ? kvf_fail(d, KVF_E_LIMIT, "it is over %d bytes", MOST_CONFIG)
-                           : take_config(j, text, n, d);
+    if (fd < 0)
+        err = kvf_fail(d, KVF_E_IO, "cannot open it: %s",
+                       errno ? strerror(errno) : "it is not a regular file");
+    else if (n >= MOST_CONFIG)
+        err = kvf_fail(d, KVF_E_LIMIT, "it is over %d bytes", MOST_CONFIG);
+    else
+        err = file_bytes(fd, n, &text);
+    if (fd >= 0)
+        close(fd);
+    if (!err)
+        err = take_config(j, (const char *)text, n, d);
     mem_free(text);
     if (err)
         kvf_diag_prefix(d, "%s", path);

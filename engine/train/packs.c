@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include "base/buf.h"
+#include "base/file_bytes.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/experiment/documents.h"
@@ -222,11 +223,13 @@ done:
 
 static int hash_file(XXH3_state_t *x, const char *path, struct kvf_diag *d)
 {
-    FILE *f = fopen(path, "rb");
+    FILE *f = file_with_end(path);
     char part[65536];
     uint64_t size = 0;
     if (!f)
-        return kvf_fail(d, KVF_E_IO, "%s: cannot open the data: %s", path, strerror(errno));
+        return kvf_fail(d, KVF_E_IO, "%s: cannot open the data: %s", path,
+                        errno == ENODEV ? "it is a device, which may have no end"
+                                        : strerror(errno));
     for (size_t n = 1; n > 0;) {
         n = fread(part, 1, sizeof part, f);
         XXH3_128bits_update(x, part, n);

@@ -13,11 +13,14 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 
 from . import capture_beside, capture_dilution
 from .capture_held import BUDGET, Held, finite
+from .capture_names import TESTED, cache_in, cache_name, cache_of, forward_names
 from .capture_rows import NEVER, NumpyArrays, weigh
 from .capture_trace import ANSWER, IMAGE, PROMPT, Recording, chosen
 from .capture_vision import patches, pictures
 from .errors import Error, TraceError
+from .writer import library
 
+RELEASE = sys.modules["transformers"].__version__
 LATER = 32  # queries of single tokens that are scored together
 CHANGES = ("s_aux", "sinks", "position_bias", "position_bias_embedding", "alibi", "head_mask", "layer_head_mask", "indexer", "cache")
 
@@ -107,7 +110,7 @@ def rows_of(mask, first, end):
     return part if part.dtype == torch.bool else part > torch.finfo(part.dtype).min / 2
 
 
-def _check(tokenizer, watch, every, most, meta):
+def _check(tokenizer, watch, every, most, existing, meta):
     """What a capture is given, before a model runs for hours."""
     number = isinstance(every, (int, float)) and every == every
     for name, value, fits, what in (
@@ -115,6 +118,7 @@ def _check(tokenizer, watch, every, most, meta):
             ("watch", watch, watch is None or isinstance(watch, str), "a text such as 383,400-410@L10H19,L3H*, or None"),
             ("every", every, number, "a number of seconds"),
             ("most", most, most is None or isinstance(most, int) and most >= 1, "a number of tokens from 1 on, or None"),
+            ("existing", existing, existing in ("refuse", "overwrite"), '"refuse", or "overwrite" to replace a trace that is there'),
             ("meta", meta, meta is None or isinstance(meta, dict), "a dict, or None")):
         if not fits:
             raise Error("kvfate.capture was given %s=%.80r: it is %s" % (name, value, what))
@@ -160,7 +164,8 @@ class Capture:
     """See `capture`."""
 
     def __init__(self, model, tokenizer=None, out="capture.kvf", probes="paper", watch=None, every=30.0, most=None, existing="refuse", meta=None):
-        _check(tokenizer, watch, every, most, meta)
+        _check(tokenizer, watch, every, most, existing, meta)
+        library()
         self.model, self.out, self.probes, self.watch, self.every, self.existing = model, os.fspath(out), probes, watch, every, existing
         self._meta, self._tokenizer, self._texts, self._names = meta or {}, tokenizer, texts_of(tokenizer), chosen(probes)
         if hasattr(model, "_orig_mod"):
@@ -170,6 +175,7 @@ class Capture:
         if model.config.is_encoder_decoder:
             raise Error("%s has an encoder, to which its decoder attends as well; a capture is of decoders alone, so record it with kvfate.Writer" % type(model).__name__)
         self.decoder = model.get_decoder() or model.base_model
+        self._cache_name, self._parameters = cache_name(self.decoder, RELEASE), forward_names(self.decoder.forward)
         self.config = getattr(model.config, "get_text_config", lambda: model.config)()
         self._most = most or getattr(self.config, "max_position_embeddings", None) or 65535
         self.modules = {m: m.layer_idx for m in self.decoder.modules() if isinstance(getattr(m, "layer_idx", None), int) and hasattr(m, "num_key_value_groups")}
@@ -178,11 +184,16 @@ class Capture:
                         "record such a model with kvfate.Writer" % (type(model).__name__, len(self.modules), self.config.num_hidden_layers))
         self._heads = [(self.config.num_key_value_heads, self.config.num_attention_heads)] * self.config.num_hidden_layers
         self._arrays = TorchArrays(next(model.parameters()).device)
-        self.sequences, self.paths, self._total, self._hooks, self._looks, self._open = [], [], 0, [], [], False
-        self._forced_role, self._seen_layers, self._given, self._grids = None, set(), {}, []
-        self._cache = None    # of the last step
+        self._hooks, self._looks, self._open = [], [], False
+        self._renew()
         self.method = {"name": "full", "budget": 0}
         self.follows = False  # an adapter tells of evictions
+
+    def _renew(self):
+        """Makes the state that belongs to one run."""
+        self.sequences, self.paths, self._total = [], [], 0
+        self._forced_role, self._seen_layers, self._given, self._grids = None, set(), {}, []
+        self._cache = None  # of the last step
 
     # ---- the with statement
 
@@ -220,15 +231,19 @@ class Capture:
         self._looks, self._open = [], False
         if kind is None and not self.sequences:
             raise Error("%s: the model %s was not run within the capture, so that there is no trace" % (self.out, type(self.model).__name__))
+        done = False
         try:
             if kind is None:
                 for s in self.sequences:
                     self._flush(s)
                     self._result(s)
                     s.recording.close()
+                done = True
         finally:
             for s in self.sequences:
                 s.recording.abandon()
+            if not done:  # a cell of a notebook that failed can run again
+                self._renew()
 
     def _result(self, s):
         answer = [i for i, role in zip(s.recording.ids, s.recording._roles) if role == ANSWER]
@@ -256,7 +271,7 @@ class Capture:
         for role, a, b in ((PROMPT, 0, prompt), (ANSWER, prompt, ids.shape[1])):
             for t in range(a, b, chunk):
                 self._forced_role = role
-                cache = self.decoder(input_ids=ids[:, t:min(t + chunk, b)], past_key_values=cache, use_cache=True).past_key_values
+                cache = cache_of(self.decoder(input_ids=ids[:, t:min(t + chunk, b)], use_cache=True, **{self._cache_name: cache}))
         self._forced_role = None
         return cache
 
@@ -279,15 +294,15 @@ class Capture:
 
     def _before(self, module, args, kwargs):
         """The tokens that the model is given, and the padding before them."""
-        ids, given = kwargs.get("input_ids", args[0] if args else None), self._given
-        embeds, self._given = kwargs.get("inputs_embeds"), {}
+        kwargs, given = {**dict(zip(self._parameters, args)), **kwargs}, self._given
+        ids, embeds, self._given = kwargs.get("input_ids"), kwargs.get("inputs_embeds"), {}
         if ids is None and embeds is not None and given.get("input_ids") is not None and given["input_ids"].shape == embeds.shape[:2]:
             ids = given["input_ids"]
         if ids is None:
             self._refuse(module, "it was given embeddings and no token ids", "give input_ids")
-        cache = self._cache = kwargs.get("past_key_values")
+        cache = self._cache = cache_in(kwargs)
         if cache is not None and not hasattr(cache, "get_seq_length"):
-            self._refuse(module, "past_key_values is a %s" % type(cache).__name__, "give a DynamicCache of transformers, or none")
+            self._refuse(module, "%s is a %s" % (self._cache_name, type(cache).__name__), "give a DynamicCache of transformers, or none")
         for kind in [type(layer).__name__ for layer in getattr(cache, "layers", ())]:
             for part, found, way in CACHES:
                 if part in kind:
@@ -326,7 +341,7 @@ class Capture:
                               "vocab": config.vocab_size, "context": getattr(config, "max_position_embeddings", 0)},
                     "run": {"prompt_tokens": len(prompt), "probes": ",".join(self._names), **({"shadow": "entries"} if "shadow" in self._names else {}), "precision": str(self.model.dtype).removeprefix("torch."),
                             "captured": {"attention": config._attn_implementation, "device": device, "torch": torch.__version__,
-                                         "transformers": sys.modules["transformers"].__version__}},
+                                         "transformers": RELEASE}},
                     "method": self.method, **self._meta}
             recording = Recording(self.paths[k], self._arrays, self._heads, self._names, self.watch, meta, prompt, self._texts, self._most, self.every, self.existing,
                                   self.follows)

@@ -6,7 +6,7 @@ import numpy as np
 
 from .capture_dilution import columns as of_evictions
 from .capture_rows import EVERY, PROBES, LayerRows
-from .errors import Error
+from .errors import Error, TraceError
 from .writer import Writer
 
 PROMPT, ANSWER, IMAGE = 0, 1, 3
@@ -68,7 +68,10 @@ class Recording:
         self.layers = [LayerRows(arrays, kv, query, self.probes, watch.get(layer, {})) for layer, (kv, query) in enumerate(heads)]
         self.steps = self._written = 0  # tokens fed, and those that the trace has
         self.ids, self._roles, self._nll, self._next = [], [], [], time.monotonic() + every
-        self._writer = Writer(path, heads, columns, meta, prompt, existing)
+        try:
+            self._writer = Writer(path, heads, columns, meta, prompt, existing)
+        except TraceError as e:  # a capture cannot go on with another one, whose commits came at other times
+            raise TraceError(str(e).replace('existing="resume" goes on with it, ', "")) from None
 
     def feed(self, ids, roles):
         """Tokens that the model is given next, and the role of each."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from . import zstd
 from .checksums import hash64
-from .errors import MissingValues, TraceError
+from .errors import MissingValues, TraceError, shown
 from .records import COLUMN, INTERVALS, MOST_BYTES, MOST_STEPS, ORDER
 
 CACHE_BYTES = 64 << 20
@@ -136,7 +136,7 @@ class Column:
         return (self.layers, heads.pop() if len(heads) == 1 else None, self.trace.steps)
 
     def __repr__(self):
-        return "<column %s of %s: %s %s %s>" % (self.name, self.space, "intervals" if self.intervals else self.dtype.name,
+        return "<column %s of %s: %s %s %s>" % (shown(self.name), self.space, "intervals" if self.intervals else self.dtype.name,
                                               self.axis, self.shape)
 
     def __len__(self):
@@ -144,7 +144,7 @@ class Column:
 
     def __array__(self, dtype=None, copy=None):
         if self.intervals:
-            raise TypeError("column %s holds intervals: ask for [layer, head]" % self.name)
+            raise TypeError("column %s holds intervals: ask for [layer, head]" % shown(self.name))
         if self.space == "run":
             out = self.read(0, 0)
         elif None in self.shape:
@@ -159,7 +159,7 @@ class Column:
         if self.space == "run":
             return self._part(0, 0, key)
         if not key or not _is_int(key[0]):
-            raise IndexError("column %s: the first index is a layer, as in [layer] or [layer, head]" % self.name)
+            raise IndexError("column %s: the first index is a layer, as in [layer] or [layer, head]" % shown(self.name))
         layer = self._index(key[0], self.layers, "layer")
         if len(key) == 1 or isinstance(key[1], slice):
             heads = range(self.heads(layer))[key[1] if len(key) > 1 else slice(None)]
@@ -174,10 +174,10 @@ class Column:
 
     def _index(self, value, n, what):
         if not _is_int(value):
-            raise IndexError("column %s: a %s is one number" % (self.name, what))
+            raise IndexError("column %s: a %s is one number" % (shown(self.name), what))
         at = int(value) + n * (value < 0)
         if not 0 <= at < n:
-            raise IndexError("column %s: there is no %s %d of %d" % (self.name, what, value, n))
+            raise IndexError("column %s: there is no %s %d of %d" % (shown(self.name), what, value, n))
         return at
 
     def _part(self, layer, head, key):
@@ -195,7 +195,7 @@ class Column:
         """Values of tokens or steps t0 to t1 - 1 of one head, or their Intervals."""
         t1 = self.trace.steps if t1 is None else t1
         if not (0 <= head < self.heads(layer) and 0 <= t0 <= t1 <= MOST_STEPS):
-            raise IndexError("column %s: there is no layer %s, head %s, range %s to %s" % (self.name, layer, head, t0, t1))
+            raise IndexError("column %s: there is no layer %s, head %s, range %s to %s" % (shown(self.name), layer, head, t0, t1))
         if self.intervals:
             return self._read_lists(layer, head, t0, t1)
         return self._block(layer, head, head + 1, t0, t1)[0]
@@ -251,12 +251,12 @@ class Column:
 
     def _missing(self, layer, head, t):
         place = "" if self.space == "run" else " of layer %d, head %d" % (layer, head)
-        return MissingValues("%s: the value of %s%s at %d is not in the trace" % (self.trace.path, self.name, place, t))
+        return MissingValues("%s: the value of %s%s at %d is not in the trace" % (self.trace.path, shown(self.name), place, t))
 
     def _check_size(self, heads, steps):
         size, file = heads * steps * self.dtype.itemsize, self.trace.size
         if size > max(LARGE, MOST_RATIO * file):
-            raise MissingValues("%s: column %s would take %d bytes, and the file has %d" % (self.trace.path, self.name, size, file))
+            raise MissingValues("%s: column %s would take %d bytes, and the file has %d" % (self.trace.path, shown(self.name), size, file))
 
     def _read_lists(self, layer, head, t0, t1):
         ends, parts, at, total = [], [], t0, 0
@@ -273,7 +273,7 @@ class Column:
             total, at = int(ends[-1][-1]), b
             if total > MOST_PAIRS:
                 raise MissingValues("%s: column %s has more than %d intervals here: ask for fewer tokens" %
-                                    (self.trace.path, self.name, MOST_PAIRS))
+                                    (self.trace.path, shown(self.name), MOST_PAIRS))
         if at < t1:
             raise self._missing(layer, head, at)
         return Intervals(t0, np.concatenate(ends) if ends else np.zeros(0, np.int64),
@@ -346,7 +346,7 @@ class Blob:
         return raw.astype(dtype) if dtype is not None else raw
 
     def __repr__(self):
-        return "<blob %s: %s %s, layer %d, head %d, from %d>" % (self.name, self.dtype, self.shape, self.layer, self.head, self.t0)
+        return "<blob %s: %s %s, layer %d, head %d, from %d>" % (shown(self.name), self.dtype, self.shape, self.layer, self.head, self.t0)
 
 
 def _is_int(value):

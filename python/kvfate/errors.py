@@ -1,6 +1,8 @@
 """What kvfate raises: each exception is one sentence that says what is wrong and where."""
 import contextlib
 import difflib
+import os
+import stat
 
 
 class Error(Exception):
@@ -25,6 +27,13 @@ def needing(what, *libraries):
         if name not in libraries:
             raise
         raise ImportError("%s needs %s, which this Python does not have: pip install %s" % (what, name, name), name=name) from None
+
+
+def regular(path, kind=Error):
+    """Raises `kind` for a pipe or a device: reading one may wait for ever, or have no end.  OSError where nothing is there."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # of a folder the system says what it is
+        raise kind("%s: not a regular file; write what it gives to a file first" % os.fspath(path))
 
 
 def meant(name, names):

@@ -22,7 +22,10 @@ PAIRS = re.compile(r"\d+-\d+(,\d+-\d+)*")
 
 def quoted(name):
     """A name as a file has it: letters, digits and . _ - ~ stay, so that none leaves its folder."""
-    return quote(name.encode("utf-8", "surrogateescape"), safe="")
+    try:
+        return quote(name.encode("utf-8", "surrogateescape"), safe="")
+    except UnicodeEncodeError:
+        raise Error("the name %s holds half of a character" % ascii(name)) from None
 
 
 def unquoted(text):

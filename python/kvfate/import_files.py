@@ -1,6 +1,8 @@
 """The files that `kvfate import` reads, each as fields {name: array} with what is known beside them (`about`).
 
 Arrays of .npy files and of .npz members stay on the disk until they are asked for; tables become arrays [layers][heads][tokens]."""
+import contextlib
+import lzma
 import os
 import tempfile
 import zipfile
@@ -9,11 +11,21 @@ import zlib
 import numpy as np
 
 from . import progress
-from .errors import Error, brief
+from .errors import Error, brief, regular
 from .forms import ABOUT, loaded, unescaped
 from .import_tables import Tables
 
 LISTS = ("text", "tokens.text")  # fields of texts, which a list may hold
+MOST_ABOUT = 64 << 20
+FREE, MOST_RATIO = 1 << 30, 32  # bytes that are unpacked of any file, and above these for each byte of it
+
+
+def believed(path, size):
+    """Raises Error where a file says that it holds more than its own size bears out."""
+    own = os.path.getsize(path)
+    if size > max(FREE, MOST_RATIO * own):
+        raise Error("%s would unpack to %d bytes, more than %d times its own %d; write the arrays without compression, such as FIELD.npy in a folder" % (
+            path, size, MOST_RATIO, own))
 
 
 class Source:
@@ -21,6 +33,7 @@ class Source:
 
     def __init__(self):
         self.fields, self.about, self.where, self.tables = {}, {}, {}, Tables()
+        self.upto = {}  # of fields that came as tensors of narrow types: the number below which these have all whole numbers
         self._folder = None
 
     def put(self, name, value, path):
@@ -52,25 +65,37 @@ def _array(path, name, file):
         raise Error("%s: %s is no array that can be read: %s" % (path, name, brief(e))) from None
 
 
+@contextlib.contextmanager
+def _unpacking(path, entry):
+    """Around what Python's zip reader does with a member: it raises errors of many kinds for one that is damaged."""
+    try:
+        yield
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as e:
+        raise Error("%s: %s cannot be unpacked: %s" % (path, entry.filename, brief(e))) from None
+
+
 def _npz(source, path):
     try:
         z = zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, NotImplementedError) as e:
+    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, ValueError) as e:
         raise Error("%s is no npz file: %s" % (path, brief(e))) from None
     with z:
-        progress.expect(sum(entry.file_size for entry in z.infolist()) >> 20, "MB")
+        total = sum(entry.file_size for entry in z.infolist())
+        believed(path, total)
+        progress.expect(total >> 20, "MB")
         for k, entry in enumerate(z.infolist()):
             if entry.filename == ABOUT:
-                source.put_about(loaded(z.read(entry), "%s: %s" % (path, ABOUT)), path)
+                if entry.file_size > MOST_ABOUT:
+                    raise Error("%s: %s has %d bytes, and at most %d are read" % (path, ABOUT, entry.file_size, MOST_ABOUT))
+                with _unpacking(path, entry):
+                    said = z.read(entry)
+                source.put_about(loaded(said, "%s: %s" % (path, ABOUT)), path)
             elif entry.filename.endswith(".npy"):
                 spilled = os.path.join(source.spill(), "%d-%d.npy" % (len(source.fields), k))
-                try:
-                    with z.open(entry) as f, open(spilled, "wb") as out:
-                        for part in iter(lambda: f.read(1 << 20), b""):
-                            out.write(part)
-                            progress.add(len(part) / (1 << 20))
-                except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, zlib.error) as e:
-                    raise Error("%s: %s cannot be unpacked: %s" % (path, entry.filename, brief(e))) from None
+                with _unpacking(path, entry), z.open(entry) as f, open(spilled, "wb") as out:
+                    for part in iter(lambda: f.read(1 << 20), b""):
+                        out.write(part)
+                        progress.add(len(part) / (1 << 20))
                 source.put(entry.filename[:-4], _array(path, entry.filename, spilled), path)
 
 
@@ -98,10 +123,18 @@ def plain(x):
     return [plain(y) for y in x] if isinstance(x, (list, tuple)) and len(x) and not isinstance(x[0], (int, float, str, bytes)) else x
 
 
+def upto(x):
+    """The number below which tensors, or lists of them, have all whole numbers, where NumPy has no such type."""
+    if hasattr(x, "detach") and x.is_floating_point() and x.element_size() < 4:
+        return {"torch.float16": 2048, "torch.bfloat16": 256}.get(str(getattr(x, "dtype", "")), 8)
+    return min(map(upto, x), default=np.inf) if isinstance(x, (list, tuple)) and len(x) and not isinstance(x[0], (int, float, str, bytes)) else np.inf
+
+
 def put_value(source, name, value, path):
     """A value of JSON, of a dict or of a torch file: a number, a text, an array, a tensor, or lists of them."""
     try:
-        value = plain(value)
+        given, value = value, plain(value)
+        source.upto[name] = upto(given)
     except (TypeError, RuntimeError) as e:
         raise Error("%s: %s is a tensor whose values NumPy cannot have: %s" % (path, name, brief(e))) from None
     if name == "about":
@@ -162,6 +195,9 @@ def _arrow(source, path):
     import pyarrow
     from pyarrow import feather, parquet
     try:
+        if path.endswith(".parquet"):
+            told = parquet.ParquetFile(path).metadata
+            believed(path, told.num_rows * told.num_columns * 8)
         table = parquet.read_table(path) if path.endswith(".parquet") else feather.read_table(path)
     except (pyarrow.ArrowException, OSError) as e:
         raise Error("%s cannot be read: %s" % (path, brief(e))) from None
@@ -188,7 +224,16 @@ def _torch(source, path):
     if not isinstance(said, dict):
         raise Error("%s holds a %s; save a dict of tensors by the names of docs/guide/import.md" % (path, type(said).__name__))
     for name, value in said.items():
+        for one in _tensors(value):
+            believed(path, one.numel() * 8)
         put_value(source, str(name), value, path)
+
+
+def _tensors(value):
+    """Tensors in lists of lists.  One of few bytes may have any shape, with steps of 0."""
+    if isinstance(value, (list, tuple)):
+        return [one for x in value for one in _tensors(x)]
+    return [value] if hasattr(value, "numel") else []
 
 
 READERS = {".npz": _npz, ".npy": _npy, ".json": _json, ".jsonl": _jsonl, ".tsv": _tsv, ".parquet": _arrow, ".feather": _arrow, ".pt": _torch, ".pth": _torch}
@@ -205,6 +250,7 @@ def read(paths):
                 raise Error("%s: %s; import reads %s" % (path, "the folder has no file that can be read" if os.path.isdir(path) else "the name has no known ending",
                                                         ", ".join(READERS)))
             for f in known:
+                regular(f)
                 READERS[os.path.splitext(f)[1].lower()](source, f)
     except UnicodeDecodeError as e:
         source.close()

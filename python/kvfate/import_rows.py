@@ -5,6 +5,7 @@ from . import progress
 from .capture_rows import PROBES, LayerRows, NumpyArrays
 from .errors import Error
 from .import_tables import MOST_STEPS, whole
+from .import_values import tokens_of
 
 ALIVE = 2**32 - 1
 FROM_ROWS = [p for p in PROBES if p not in ("evict", "nll", "keys", "contrib")]
@@ -54,15 +55,12 @@ def _sets(x, name, layer, head):
     return steps, sets
 
 
-def _left(steps, sets, T, after, where):
+def _left(steps, sets, T, after, upto, where):
     """evict_step [T] of a head, and {token: intervals} of entries that were away and came back."""
     last, count = np.full(T, -1), np.zeros(T, np.int64)
     member = {}
     for k, (step, one) in enumerate(zip(steps.tolist(), sets)):
-        one = np.asarray(one)
-        if one.dtype.kind == "f" and np.any(one != np.floor(one)) or one.dtype.kind not in "iuf" and one.size:
-            raise Error("%s: kept entries are the numbers of the tokens, not of type %s; np.flatnonzero makes them of a mask" % (where, one.dtype))
-        one = np.unique(one[one >= 0].astype(np.int64))
+        one = tokens_of(one, T, upto, where)
         if len(one) and one[-1] > step:
             raise Error("%s: entry %d is kept at step %d, which comes before it" % (where, one[-1], step))
         if not after:
@@ -94,7 +92,7 @@ def kept_columns(x):
         raise Error("%s: give one of kept, kept_after and evict_step; each says when entries left" % x.at(names[0]))
     steps, seen, returns = {}, {}, False
     for layer, (heads, _) in enumerate(x.heads):
-        made = [_left(*_sets(x, names[0], layer, h), x.steps, names[0] == "kept_after", "%s: %s of layer %d, head %d" % (x.at(names[0]), names[0], layer, h))
+        made = [_left(*_sets(x, names[0], layer, h), x.steps, names[0] == "kept_after", x.upto(names[0]), "%s: %s of layer %d, head %d" % (x.at(names[0]), names[0], layer, h))
                 for h in range(heads)]
         steps[layer], seen[layer] = np.array([out for out, _ in made]), [back for _, back in made]
         returns |= any(len(lists) > 1 for _, back in made for lists in back.values())

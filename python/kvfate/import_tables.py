@@ -3,9 +3,11 @@ import numpy as np
 
 from .errors import Error
 from .forms import field, unquoted
+from .import_values import exact_below, parsed
 
 MOST_LAYERS = MOST_HEADS = 4096
 MOST_STEPS = 1 << 24
+FREE_PLACES, MOST_PLACES = 1 << 26, 256  # places that the rows of any table may stand for, and above these for each row
 PLACE = ("layer", "head", "token", "step", "kept")
 TEXT = {"text": "tokens.text", "text@hex": "tokens.text", "id": "tokens.id", "role": "tokens.role"}
 
@@ -13,8 +15,10 @@ TEXT = {"text": "tokens.text", "text@hex": "tokens.text", "id": "tokens.id", "ro
 def whole(values, name, most, where):
     """Numbers that say where a row belongs."""
     try:
-        out = np.asarray(values).astype("f8")
-    except (TypeError, ValueError):
+        given = parsed(np.asarray(values))
+        out = given.astype("f8")
+        out = np.where(np.abs(out) < exact_below(given), out, np.nan)
+    except (TypeError, ValueError, OverflowError):
         out = np.array([np.nan])
     if out.ndim != 1 or out.size and not (np.all(out == np.floor(out)) and out.min() >= 0 and out.max() < most):
         raise Error("%s: the column %s must hold whole numbers from 0 to %d" % (where, name, most - 1))
@@ -148,17 +152,26 @@ class Tables:
                 source.put(field(name, "present"), have, "a table")
         for name, places in self.heads.items():
             layers = 1 + max(layer for layer, _ in places)
-            heads = [1 + max((h for l, h in places if l == layer), default=-1) for layer in range(layers)]
+            heads = [0] * layers
+            for layer, head in places:
+                heads[layer] = max(heads[layer], head + 1)
+            self._check_places(name, sum(heads) * steps, sum(len(v) for at in places.values() for _, v in at[""]))
             for layer in range(layers):
                 made = [self._filled(places.get((layer, h), {}).get("", []), steps, name) for h in range(heads[layer])]
                 if name == "evict_step" and "columns" not in source.about:  # a row that is not there is of an entry that never left
-                    made = [(np.where(have, values, -1), np.ones_like(have)) for values, have in made]
+                    made = [(np.where(have, values if values.dtype.kind in "ifO" else values.astype(np.int64), -1), np.ones_like(have)) for values, have in made]
                 if made:
                     source.put(field(name, layer=layer), np.stack([v for v, _ in made]), "a table")
                     if not all(have.all() for _, have in made):
                         source.put(field(name, "present", layer), np.stack([have for _, have in made]), "a table")
         if self.kept:
             source.put("kept", self.kept, "a table")
+
+    def _check_places(self, name, places, rows):
+        """Arrays have a place for each token of each head, however few rows there are."""
+        if places > max(FREE_PLACES, MOST_PLACES * rows):
+            raise Error("the column %s has %d rows, whose layers, heads and tokens would take an array of %d places; a number in them may be wrong, or give arrays" % (
+                name, rows, places))
 
     @staticmethod
     def _filled(parts, steps, name):

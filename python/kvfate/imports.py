@@ -11,10 +11,10 @@ from .commands import ROWS, Usage
 from .errors import Error, shown
 from .forms import SPACES, exact_bytes, field, floats_from_text, pairs_from_text, split
 from .import_rows import attention_columns, attention_shape, kept_columns, kept_shape, write_attention, write_kept
-from .import_tables import whole
+from .import_tables import MOST_HEADS, MOST_LAYERS, MOST_STEPS, whole
+from .import_values import bounds_of, parsed, whole_numbers
 from .writer import Writer
 
-NEVER = 2**32 - 1
 ROLES = ("prompt", "answer", "think", "image")
 SHORT = {"ids": "tokens.id", "text": "tokens.text", "texts": "tokens.text", "roles": "tokens.role", "role": "tokens.role", "scores": "evict_score"}
 LISTED = ("kept", "kept_after", "attention")  # lists of these may have parts of different lengths
@@ -81,7 +81,7 @@ class Import:
     def _look_at_about(self):
         a = self.about
         columns, heads = a.get("columns", {}), a.get("heads", [])
-        good = (isinstance(columns, dict) and all(isinstance(w, str) for w in columns.values()) and isinstance(heads, list)
+        good = (isinstance(columns, dict) and all(isinstance(w, str) for w in columns.values()) and isinstance(heads, list) and len(heads) <= MOST_LAYERS
                 and all(isinstance(h, list) and len(h) == 2 and all(type(n) is int and 0 <= n <= 4096 for n in h) for h in heads)
                 and isinstance(a.get("notes", {}), dict) and isinstance(a.get("blobs", []), list) and isinstance(a.get("meta", {}), (dict, str))
                 and type(a.get("steps", 0)) is int and 0 <= a.get("steps", 0) <= 1 << 24)
@@ -104,8 +104,8 @@ class Import:
                     raise Error("%s has %d heads in layer %d, and %s has %d" % (name, heads, layer, into[layer][1], into[layer][0]))
         layers = 1 + max([*kv, *query], default=-1)
         given = re.fullmatch(r"(\d+)/(\d+)", said) if said else None
-        if said and not given:
-            raise Error("--heads %s: write KV heads / query heads of a layer, such as 2/8" % said)
+        if said and not (given and all(len(n) <= 4 and int(n) <= MOST_HEADS for n in given.groups())):
+            raise Error("--heads %s: write KV heads / query heads of a layer, such as 2/8; there are up to %d" % (said, MOST_HEADS))
         out = []
         for layer in range(layers):
             h = kv.get(layer, (None,))[0] or (int(given[1]) if given else query.get(layer, (0,))[0])
@@ -157,7 +157,10 @@ class Import:
                 elif name not in MADE or name == "retention":
                     most[name] = np.shape(value)[-1] if np.ndim(value) else 0
         if most:
-            return max(most.values())
+            name = max(most, key=most.get)
+            if most[name] > MOST_STEPS:
+                raise Error("%s: %s has %d tokens, over the limit of %d" % (self.at(name), name, most[name], MOST_STEPS))
+            return most[name]
         if self.has("kept") or self.has("kept_after"):
             raise Error("kept entries alone do not say how many tokens the run had: give tokens.id, or an about.json with steps")
         raise Error("there is nothing to import: no field has a name of docs/guide/import.md; found were %s" % (", ".join(self.names()) or "none"))
@@ -208,48 +211,60 @@ class Import:
                 self.at(name), name + (part and "@" + part), " x ".join(map(str, value.shape)), layer, heads, self.steps))
         return value
 
-    def typed(self, name, values, dtype):
-        """Values in the type of their column; what other programs write for never becomes all ones."""
-        if name == "tokens.role" and values.dtype.kind in "OU":
-            return self._roles(values)
-        try:
-            if values.dtype.kind in "OU" and dtype.kind == "f":
-                return floats_from_text(values.ravel().tolist(), dtype).reshape(values.shape)
-            if values.dtype.kind in "OU":
-                values = np.array([int(v) for v in values.ravel().tolist()], object).reshape(values.shape)
-                values = values.astype(np.uint64 if dtype.itemsize == 8 else np.int64)
-        except (TypeError, ValueError, OverflowError):
-            raise Error("%s: %s holds what is no %s" % (self.at(name), name, "number" if dtype.kind == "f" else "whole number")) from None
-        if name == "evict_step" and name not in self.exact:
-            return self._evict_steps(values)
-        return values.astype(dtype) if dtype.kind == "f" else values
+    def upto(self, name):
+        """The number below which a field has all whole numbers, where it came as a tensor of a narrow type."""
+        return min((n for key, n in self.source.upto.items() if SHORT.get(split(key)[0], split(key)[0]) == name), default=np.inf)
 
-    def _roles(self, values):
-        names = [v if isinstance(v, str) else ROLES[v] if isinstance(v, int) and 0 <= v < len(ROLES) else None for v in values.ravel().tolist()]
-        odd = [n for n in names if n not in ROLES and not (isinstance(n, str) and n.isdigit())]
+    def typed(self, name, values, dtype, layer=None, have=None):
+        """Values [heads][T] in the type of their column; what other programs write for never becomes all ones."""
+        what = "%s: %s" % (self.at(name), name)
+        try:
+            if dtype.kind == "f" and values.dtype.kind in "OU":
+                return floats_from_text(values.ravel().tolist(), dtype).reshape(values.shape)
+            values = parsed(self._role_codes(values) if name == "tokens.role" else values)
+        except (TypeError, ValueError, OverflowError):
+            raise Error("%s holds what is no %s" % (what, "number" if dtype.kind == "f" else "whole number")) from None
+        if dtype.kind == "f":
+            return self._reals(what, values, dtype)
+        if values.dtype == dtype and name in self.exact:
+            return values
+        bounds, exact = bounds_of(name), name in self.exact
+        most = len(ROLES) - 1 if name == "tokens.role" and not exact else None
+        return whole_numbers(what, values, dtype, lambda head, token: " of token %d" % token + ("" if layer is None else ", layer %d, head %d" % (layer, head)), have,
+                             self.upto(name), bounds is not None or self._ages(name), None if exact else bounds if most is None else lambda i, T: (0 * i, 0 * i + most))
+
+    def _ages(self, name):
+        return "age" in self.columns[name].split(":")[0].split()
+
+    @staticmethod
+    def _reals(what, values, dtype):
+        with np.errstate(over="ignore"):
+            out = values.astype(dtype)
+        odd = np.isinf(out) & np.isfinite(values)
+        if odd.any():
+            raise Error("%s holds %s, which %s does not have" % (what, values[odd][0], dtype))
+        return out
+
+    def _role_codes(self, values):
+        """The codes of roles that are named."""
+        if values.dtype.kind not in "OU":
+            return values
+        odd = [v for v in values.ravel().tolist() if isinstance(v, str) and v not in ROLES and not v.isdigit()]
         if odd:
             raise Error("%s: tokens.role holds %r; roles are %s" % (self.at("tokens.role"), odd[0], ", ".join(ROLES)))
-        return np.array([ROLES.index(n) if n in ROLES else int(n) for n in names], np.uint8).reshape(values.shape)
-
-    def _evict_steps(self, values):
-        values = np.asarray(values)
-        never = ~np.isfinite(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
-        never = never | (values == -1) | (values == NEVER) | (values == 2**31 - 1)
-        steps = np.where(never, 0, values)
-        born = np.arange(self.steps)
-        wrong = ~never & ((steps <= born) | (steps > self.steps) | (steps != np.floor(steps)))
-        if wrong.any():
-            head, token = np.argwhere(wrong)[0]
-            raise Error("%s: evict_step of token %d in head %d is %s; it is a step from %d to %d, the first whose query does not see the entry, or -1 for never" % (
-                self.at("evict_step"), token, head, values[head, token], token + 1, self.steps))
-        return np.where(never, NEVER, steps).astype(np.uint32)
+        return np.array([ROLES.index(v) if v in ROLES else v for v in values.ravel().tolist()] + [None], object)[:-1].reshape(values.shape)
 
     def left(self):
         """{layer: evict_step [KV heads][tokens]}, as far as the import knows it."""
         if self.kept:
             return self.kept["evict_step"]
-        found = {layer: self.layer_values("evict_step", layer) for layer in range(len(self.heads))} if self.has("evict_step") else {}
-        return {layer: self.typed("evict_step", values, np.dtype(np.uint32)) for layer, values in found.items() if values is not None}
+        out = {}
+        for layer in range(len(self.heads)) if self.has("evict_step") else ():
+            values, have = self.layer_values("evict_step", layer), self.layer_values("evict_step", layer, "present")
+            if values is not None:
+                steps = self.typed("evict_step", values, np.dtype(np.uint32), layer, have)
+                out[layer] = steps if have is None else np.where(np.asarray(have, bool), steps, np.uint32(2**32 - 1))
+        return out
 
     # ---- what the trace says of itself
 
@@ -272,7 +287,7 @@ class Import:
         ids = self.layer_values("tokens.id", 0)
         if ids is None or not isinstance(n, int) or not 0 <= n <= self.steps or self.has("tokens.id", "present"):
             return ()
-        return self.typed("tokens.id", ids[0], np.dtype(np.int32))[:n]
+        return self.typed("tokens.id", ids, np.dtype(np.int32))[0, :n]
 
 
 def _leaves(value):
@@ -308,9 +323,10 @@ def _write_intervals(w, x, name, layer):
     if ends is None and text is None:
         return
     if ends is not None:
-        pairs, flat = x.layer_values(name, layer, "pairs"), np.asarray(ends, np.int64).ravel()
+        pairs = x.layer_values(name, layer, "pairs")
+        flat = whole(np.ravel(ends), name + "@ends", np.size(pairs) // 2 + 1, x.at(name))
         begins = np.concatenate([[0], flat[:-1]])
-        if pairs is None or pairs.ndim != 2 or pairs.shape[1] != 2 or np.any(flat < begins) or (len(flat) and not 0 <= flat[-1] <= len(pairs)):
+        if pairs is None or pairs.ndim != 2 or pairs.shape[1] != 2 or np.any(flat < begins):
             raise Error("%s: %s@ends must rise up to the number of %s@pairs [n][2]" % (x.at(name), name, name))
         lists = [pairs[a:b].tolist() for a, b in zip(begins.tolist(), flat.tolist())]
         lists = [lists[h * x.steps:(h + 1) * x.steps] for h in range(len(ends))]
@@ -381,12 +397,13 @@ def _write_column(w, x, name, words):
         if values is None and name == "tokens.role" and x.prompt is not None:
             values = np.array([np.arange(x.steps) >= x.prompt], np.uint8)
         if values is not None:
-            _write_values(w, name, x.typed(name, values, dtype), layer, x.layer_values(name, layer, "present"))
+            have = x.layer_values(name, layer, "present")
+            _write_values(w, name, x.typed(name, values, dtype, None if w.space(name) == "run" else layer, have), layer, have)
 
 
 def _write(x, out, overwrite):
     texts, have = _texts(x)
-    with Writer(out, x.heads, x.columns, x.meta(), x.prompt_ids(), "overwrite" if overwrite else "refuse") as w:
+    with Writer(out, x.heads, x.columns, x.meta(), x.prompt_ids(), "overwrite" if overwrite else "refuse", only_whole=True) as w:
         if texts is not None:
             for a, b in [(0, x.steps)] if have is None else _runs(have):
                 w.texts(texts[a:b], a)
@@ -414,6 +431,8 @@ def import_trace(files: "str | os.PathLike | list | dict", out: "str | os.PathLi
 
     files: one name or several, or a dict {name: array, tensor or list}.  heads: "2/8", KV heads / query heads of a layer; the others are as of
     `kvfate import`.  kvfate.Error says in one sentence what does not fit."""
+    if os.path.exists(out) and not overwrite:
+        raise Error("%s is there already; overwrite=True, or --overwrite, replaces it" % os.fspath(out))
     if isinstance(files, dict):
         source = import_files.Source()
         for name, value in files.items():

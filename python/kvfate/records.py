@@ -4,13 +4,12 @@ RecordFile opens a file by its index, or walks it where it was not closed or its
 bytes of a record.  Nothing that a file says is multiplied or allocated before it was bounded (section 12)."""
 import mmap
 import os
-import stat
 import struct
 
 import numpy as np
 
 from .checksums import crc32c, hash64
-from .errors import TraceError
+from .errors import TraceError, regular
 
 MAGIC = b"\x89KVF\r\n\x1a\n"
 FOOTER_MAGIC = b"KVFEND\r\n"
@@ -63,10 +62,9 @@ class RecordFile:
         self.file, self.map = None, None
         self.first_bad, self.torn, self.digest = None, 0, None
         try:
+            regular(self.path, TraceError)
             self.file = open(self.path, "rb")
             self.size = os.fstat(self.file.fileno()).st_size
-            if not stat.S_ISREG(os.fstat(self.file.fileno()).st_mode):
-                raise self.error("not a regular file")
             self._read_header()
             self._read_footer()
             if self.closed:

@@ -5,7 +5,7 @@ import re
 from typing import NamedTuple, Optional
 
 from .commands import Usage
-from .errors import Error
+from .errors import Error, regular
 from .scorers import LENGTHS
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
@@ -125,6 +125,7 @@ def _parsed(path):
     """The file as it is written: JSON where its name ends so, else TOML."""
     form, module = ("JSON", json) if path.endswith(".json") else ("TOML", _toml())
     try:
+        regular(path)
         with open(path, "rb") as f:
             given = module.load(f)
     except OSError as e:
@@ -133,7 +134,17 @@ def _parsed(path):
         raise Error("%s: no %s: %s" % (path, form, e)) from None
     if not isinstance(given, dict):
         raise Error("%s: a study file in JSON is one object" % path)
+    odd = next((t for t in _texts(given) if "\0" in t or any("\ud800" <= c <= "\udfff" for c in t)), None)
+    if odd is not None:
+        raise Error("%s: the text %s holds a zero or half of a character" % (path, ascii(odd)))
     return given
+
+
+def _texts(value):
+    """All texts of a file."""
+    if isinstance(value, dict):
+        return [t for key, one in value.items() for t in (key, *_texts(one))]
+    return [t for one in value for t in _texts(one)] if isinstance(value, list) else [value] if isinstance(value, str) else []
 
 
 def _checked(path, where, given, known):
@@ -149,7 +160,7 @@ def _checked(path, where, given, known):
             values[key] = standard
             continue
         value = given[key]
-        if kind is float and type(value) is int:
+        if kind is float and type(value) is int and abs(value) <= 1 << 53:
             value = float(value)
         if type(value) is not kind:
             raise Error("%s: '%s' of %s must be a %s" % (path, key, where, {list: "list", int: "whole number", str: "text", float: "number"}[kind]))
@@ -198,7 +209,7 @@ def _text(path, given, near):
         raise Error("%s: [[text]] must be tables" % path)
     given = dict(given)
     name, kind = _named(path, "a text", given.pop("name", None)), given.pop("kind", None)
-    if kind not in TEXTS:
+    if not isinstance(kind, str) or kind not in TEXTS:
         raise Error("%s: the text %s has %s; it is one of %s" % (path, name, "no kind" if kind is None else "no kind that is known: %r" % (kind,), ", ".join(TEXTS)))
     values = _checked(path, "the text " + name, given, TEXTS[kind])
     if "data" in values:
@@ -244,7 +255,7 @@ def read(path, data=()):
                 raise Error("%s: the file has no '%s'" % (path, key))
     out = v["out"] or os.path.splitext(os.path.basename(path))[0] + "-study"
     plan = Plan(path, near(out), _models(path, v["models"], near), _list_of(path, "methods", v["methods"], str) if v["methods"] else (),
-                _list_of(path, "budgets", v["budgets"], int) if v["budgets"] else (), tuple(near(g) if os.sep in g else g for g in v["gates"]), texts,
+                _list_of(path, "budgets", v["budgets"], int) if v["budgets"] else (), tuple(near(g) if os.sep in g else g for g in (_list_of(path, "gates", v["gates"], str) if v["gates"] else ())), texts,
                 _list_of(path, "seeds", v["seeds"], int), v["kv_type"], v["activations"], v["threads"])
     if len(plan.models) * len(plan.texts) * len(plan.seeds) > MOST_JOBS:
         raise Error("%s: more than %d jobs" % (path, MOST_JOBS))

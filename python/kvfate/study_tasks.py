@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from . import files, program, scorers
-from .errors import Error
+from .errors import Error, regular
 from .study_cost import file_of
 
 MARK = b', "checksum": "'
@@ -20,6 +20,7 @@ ASK = "\nThink step by step. End with a line of #### and the number alone."
 
 
 def _lines(path):
+    regular(path)
     if os.path.getsize(path) > MOST_BYTES:
         raise Error("%s is over %d bytes" % (path, MOST_BYTES))
     with open(path, encoding="utf-8") as f:
@@ -31,6 +32,8 @@ def _lines(path):
 
 def _item(kind, where, line):
     """(question, choices or None, the solution or the index of the right choice) of a line of data."""
+    if any("\ud800" <= c <= "\udfff" for c in json.dumps(line, ensure_ascii=False)):
+        raise Error("%s: a text holds half of a character" % where)
     question, answer = (line.get("question"), line.get("answer")) if isinstance(line, dict) else (None, None)
     if not isinstance(question, str) or not question.strip():
         raise Error('%s: a task needs "question", a text' % where)

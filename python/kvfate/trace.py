@@ -7,7 +7,7 @@ import struct
 import numpy as np
 
 from .column import Blob, Column, Values
-from .errors import TraceError, meant
+from .errors import TraceError, meant, shown
 from .records import BLOB, COLUMN, COMMIT, INTERVALS, META, MOST_BYTES, MOST_STEPS, NOTE, SCHEMA, TOKENS, RecordFile
 
 DTYPES = {1: "<u1", 2: "<u2", 3: "<u4", 4: "<i4", 5: "<f4", 6: "<f8", 7: "<u8"}
@@ -249,13 +249,13 @@ class Trace:
         try:
             return self.columns[name]
         except KeyError:
-            raise KeyError("%s: there is no column %s%s; there are: %s" % (self.path, name, meant(name, self.columns), ", ".join(self.columns))) from None
+            raise KeyError("%s: there is no column %s%s; there are: %s" % (self.path, name, shown(meant(name, self.columns)), shown(", ".join(self.columns)))) from None
 
     def __getattr__(self, name):
         columns = self.__dict__.get("columns", {})
         if name in columns:
             return columns[name]
-        raise AttributeError("%s: there is no column %s%s" % (self.__dict__.get("path", "a trace"), name, meant(name, columns)))
+        raise AttributeError("%s: there is no column %s%s" % (self.__dict__.get("path", "a trace"), name, shown(meant(name, columns))))
 
     def __contains__(self, name):
         return name in self.columns

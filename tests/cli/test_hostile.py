@@ -130,6 +130,34 @@ os.mkfifo(fifo)
 for argv in (["survival", fifo], ["info", fifo], ["verify", fifo], ["generate", "-m", fifo, "-p", "x"],
              ["generate", "-m", s.model(0), "-q", "-p", "x", "--method", "trimkv", "-B", "8", "--gates", fifo]):
     bounded(f"a FIFO: {argv[0]} {argv[1][:2]}", argv, words=("not a regular file",))
+one_token = ["generate", "-m", s.model(0), "-q", "--raw", "-p", "x", "-n", "1"]
+for argv in (["merge", fifo, "-o", s.path("m.tsv")], ["merge", fifo, fifo, "--state", s.path("m.state")], [*one_token, "--lora", fifo]):
+    bounded(f"a FIFO: {argv[0]} {argv[-2]}", argv, words=("not a regular file",))
+bounded("data without an end", ["eval", "-m", s.model(0), "--data", "/dev/zero", "--methods", "full", "--docs", "1", "--prompt-tokens", "16", "--score-tokens", "16",
+                                "-o", s.path("e.tsv")], words=("may have no end",))
+bounded("a list without an end of lines", ["corpus", "survival", "@/dev/zero"], words=("a line is too long",))
+p = subprocess.Popen([s.exe, "corpus", "survival", "@" + fifo], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+try:  # it waits for who writes the list
+    p.wait(1)
+except subprocess.TimeoutExpired:
+    p.terminate()
+try:
+    s.check("SIGTERM ends a command that waits for a list", p.wait(20) == -signal.SIGTERM, p.returncode)
+except subprocess.TimeoutExpired:
+    p.kill()
+    s.check("SIGTERM ends a command that waits for a list", False)
+text = s.path("force.txt")
+with open(text, "w") as f:
+    f.write("5 6 7 8")
+given = ["run", "-m", s.model(0), "-q", "--raw", "-p", "x", "--force"]
+a = s.run([*given, text, "-o", s.path("a.kvf")])
+read, write = os.pipe()
+os.write(write, b"5 6 7 8")
+os.close(write)
+b = subprocess.run([s.exe, *given, f"/dev/fd/{read}", "-o", s.path("b.kvf")], capture_output=True, pass_fds=[read])
+os.close(read)
+digests = [s.run(["checksum", s.path(name)]).stdout.split()[:1] for name in ("a.kvf", "b.kvf")]
+s.check("ids that come through a pipe are forced", a.returncode == b.returncode == 0 and digests[0] == digests[1] != [], a, b, digests)
 model = s.file("shrinks.gguf", open(s.model(0), "rb").read())
 p = subprocess.Popen([s.exe, "generate", "-m", model, "-q", "-t", "1", "--raw", "-p", "x", "-n", "400", "--ignore-eos"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 p.stdout.read(1)  # it is loaded, and decodes

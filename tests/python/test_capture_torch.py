@@ -24,6 +24,7 @@ import transformers  # noqa: E402
 from check import check, finish  # noqa: E402
 import kvfate  # noqa: E402
 import make_family_golden as golden  # noqa: E402
+from kvfate.capture_names import TESTED  # noqa: E402
 from kvfate.capture_rows import MASS, TOP  # noqa: E402
 
 if int(transformers.__version__.split(".")[0]) < 5:
@@ -350,7 +351,7 @@ def arguments():
     refused("two texts", ["[2, 2]", "one text"], lambda: under(lambda c: c.read([[3, 4], [5, 6]]), model))
     refused("no tokens", ["[0]", "one token at least"], lambda: under(lambda c: c.read([]), model))
     refused("reading outside", ["outside of the with"], lambda: kvfate.capture(model, out="odd.kvf").read([3]))
-    refused("tuples for a cache", ["past_key_values is a tuple", "DynamicCache"], lambda: under(lambda c: model(ids, past_key_values=()), model))
+    refused("tuples for a cache", ["is a tuple", "DynamicCache"], lambda: under(lambda c: model(ids, past_key_values=()), model))
     refused("a compiled model", ["OptimizedModule", "before torch.compile"], lambda: kvfate.capture(torch.compile(model)))
     infinite = load("tiny0", "Llama", "sdpa")
     torch.nn.init.constant_(infinite.model.layers[1].self_attn.q_proj.weight, float("nan"))
@@ -403,6 +404,72 @@ def refusals():
         model(ids[:, :1], past_key_values=cache)
     refused("a cache that lost entries", ["holds 19", "20"], lambda: within(shortened))
     check("the library is as it was", not transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS._local_mapping)
+
+
+def again():
+    """A cell of a notebook that failed once runs again, and one that left a trace says how."""
+    model, ids = load("tiny0", "Llama", "sdpa"), torch.arange(3, 23)[None]
+
+    class Fails(transformers.LogitsProcessor):
+        left = 5
+
+        def __call__(self, tokens, scores):
+            self.left -= 1
+            if not self.left:
+                raise ZeroDivisionError
+            return scores
+
+    def cell(c, odd):
+        with c:
+            model.generate(ids, max_new_tokens=8, do_sample=False, eos_token_id=None, logits_processor=transformers.LogitsProcessorList([Fails()] if odd else []))
+
+    def failed(**options):
+        c = kvfate.capture(model, None, **options)
+        try:
+            cell(c, True)
+        except ZeroDivisionError:
+            return c
+        check("the cell fails", False)
+
+    generate(model, range(3, 23), 8, "want.kvf")
+    check("nothing is left of a failure", failed(out="again.kvf") and not any(n.startswith("again.kvf") for n in os.listdir(".")), os.listdir("."))
+    cell(failed(out="again.kvf"), False)
+    near_equal("the same capture again", kvfate.open("want.kvf"), kvfate.open("again.kvf"))
+    failed(out="left.kvf", every=0)
+    check("what was counted is left", kvfate.open("left.kvf").steps > 0 and os.path.exists("left.kvf.unfinished"))
+    try:
+        cell(kvfate.capture(model, None, out="left.kvf"), False)
+    except kvfate.Error as e:
+        check("the way out", 'existing="overwrite"' in str(e) and "--" not in str(e) and "resume" not in str(e), e)
+    else:
+        check("the way out", False, "nothing was raised")
+    cell(kvfate.capture(model, None, out="left.kvf", existing="overwrite"), False)
+    near_equal("another capture in its place", kvfate.open("want.kvf"), kvfate.open("left.kvf"))
+    refused("going on", ["existing='resume'", '"overwrite"'], lambda: kvfate.capture(model, out="left.kvf", existing="resume"))
+
+
+def names_of_caches():
+    """The cache is found by each name that the installed release takes, and a decoder that takes none is refused before it runs."""
+    ids = torch.arange(3, 23)[None]
+    model = load("tiny0", "Llama", "sdpa")
+    with kvfate.capture(model, None, out="whole.kvf", existing="overwrite") as c:
+        c.read(ids)
+    takes = inspect.signature(model.model.forward).parameters
+    for name in [n for n in ("cache", "past_key_values") if n == "past_key_values" or n in takes]:  # a release with the new name takes the older one, too
+        with kvfate.capture(model, None, out="name.kvf", existing="overwrite"):
+            cache = transformers.DynamicCache(config=model.config)
+            for a in (0, 8, 16):
+                model(ids[:, a:a + 8], **{name: cache})
+        near_equal("a cache given as " + name, kvfate.open("whole.kvf"), kvfate.open("name.kvf"))
+    with kvfate.capture(model, None, out="name.kvf", existing="overwrite"):
+        model.model(ids, None, torch.arange(20)[None], transformers.DynamicCache(config=model.config))
+    near_equal("arguments without names", kvfate.open("whole.kvf"), kvfate.open("name.kvf"))
+
+    class Nameless(type(model.model)):
+        def forward(self, input_ids, memory=None):
+            return super().forward(input_ids)
+    model.model.__class__ = Nameless
+    refused("a decoder without a cache", ["Nameless", transformers.__version__, TESTED], lambda: kvfate.capture(model, out="no.kvf"))
 
 
 def beside_others():
@@ -487,6 +554,8 @@ with tempfile.TemporaryDirectory() as FOLDER:
     arguments()
     refusals()
     odd_things()
+    again()
+    names_of_caches()
     beside_others()
     killed()
     chunks_and_batches()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """kvfate study: the tables of one file are those of the commands that it stands for, whether it ran alone, in parts, by ranks, or was killed."""
 import csv
+import json
 import os
 import random
 import shutil
@@ -192,6 +193,17 @@ for what, text, said in (
     write("bad.toml", text)
     r = run("bad.toml")
     c.check(what, r.returncode == 1 and said in r.stderr and "Traceback" not in r.stderr, r)
+one = {"methods": ["full"], "budgets": [16], "text": [{"name": "ch", "kind": "choices", "data": ["ch.jsonl"], "count": 2}]}
+for what, change, said in (
+        ("gates that are numbers", {"gates": [1]}, "'gates'"), ("half of a character", {"out": "\ud800"}, "half of a character"), ("a zero in a name", {"out": "a\0b"}, "zero"),
+        ("a kind that is a list", {"text": [{**one["text"][0], "kind": ["choices"]}]}, "no kind that is known"),
+        ("a large number", {"text": [{"name": "m", "kind": "mathematics", "data": ["ch.jsonl"], "temperature": 10**400}]}, "'temperature'")):
+    write("bad.json", json.dumps({**one, **change}))
+    r = run("bad.json", "--plan")
+    c.check(what, r.returncode == 1 and said in r.stderr and r.stderr.count("\n") == 1, r)
+os.mkfifo("fifo.toml")
+r = run("fifo.toml", "--plan")
+c.check("a pipe for a plan", r.returncode == 1 and "not a regular file" in r.stderr, r)
 r = run("one.toml", "--shard", "1/2", "--ranks", "2")
 c.check("two ways at once", r.returncode == 2 and "give one" in r.stderr, r)
 work.cleanup()

@@ -5,6 +5,7 @@ kvfate.Writer: what it writes is what the package reads and what `kvfate verify 
 leaves; and each way to be refused."""
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -123,6 +124,33 @@ def killed(folder):
     except KeyError:
         pass
     check("a program that fails", kvfate.open(path).steps == 5 and not kvfate.open(path).closed)
+    for name, options in (("early.kvf", {}), ("whole.kvf", {"only_whole": True})):
+        for again in range(2):  # the second one is not refused for what the first left
+            try:
+                with kvfate.Writer(os.path.join(folder, name), [(1, 1)], {"tokens.id": "i32 run"}, **options) as w:
+                    w.write("tokens.id", range(5))
+                    if options:
+                        w.commit()
+                    raise KeyError("mine")
+            except KeyError:
+                pass
+            check("nothing is left of %s" % name, not [n for n in os.listdir(folder) if name in n], os.listdir(folder))
+
+
+def beside(folder):
+    """The library is found beside the program that PATH has, in a build and in an installation."""
+    program = "import os, sys\nsys.path.insert(0, sys.argv[1])\nimport kvfate\nwith kvfate.Writer(sys.argv[2], [(1, 1)], {'tokens.id': 'i32 run'}) as w: w.write('tokens.id', [5])"
+    own = os.path.join(folder, "installed", "bin")
+    os.makedirs(own)
+    os.makedirs(os.path.join(folder, "installed", "lib"))
+    with open(os.path.join(own, "kvfate"), "w") as f:
+        f.write("#!/bin/sh\n")
+    os.chmod(os.path.join(own, "kvfate"), 0o755)
+    shutil.copy(os.path.realpath(LIBRARY), os.path.join(folder, "installed", "lib", "libkvftrace.so.0"))
+    for k, path in enumerate((own, os.path.dirname(KVFATE))):
+        out = os.path.join(folder, "beside-%d.kvf" % k)
+        r = subprocess.run([sys.executable, "-c", program, os.path.join(ROOT, "python"), out], capture_output=True, text=True, env={"PATH": path + ":/usr/bin:/bin"})
+        check("a library beside %s" % path, r.returncode == 0 and kvfate.open(out).steps == 1, r.stderr)
 
 
 def refusals(folder):
@@ -134,10 +162,6 @@ def refusals(folder):
         return check(name, False, got)
 
     path = os.path.join(folder, "r.kvf")
-
-    def new(columns=COLUMNS, **more):
-        return kvfate.Writer(os.path.join(folder, "new.kvf"), HEADS, columns, existing="overwrite", **more)
-
     with kvfate.Writer(path, HEADS, COLUMNS) as w:
         refused("no such column", lambda: w.write("none", [1]), "no column none", "tokens.id")
         refused("another shape", lambda: w.write("evict_step", [1, 2]), "evict_step", "[heads][n]", "1 dimensions")
@@ -146,12 +170,30 @@ def refusals(folder):
         refused("a negative step", lambda: w.write("evict_step", [[-1], [0]]), "does not fit into uint32")
         refused("a large age", lambda: w.write("last_selected.top64", [[65536]] * 4), "does not fit into uint16")
         refused("a fraction", lambda: w.write("tokens.id", [0.5]), "does not fit into int32")
+        refused("infinity", lambda: w.write("tokens.id", [np.inf]), "does not fit into int32")
+        refused("no number", lambda: w.write("tokens.id", [np.nan]), "does not fit into int32")
+        refused("texts", lambda: w.write("tokens.id", ["7"]), "tokens.id", "no numbers")
+        refused("too large for single precision", lambda: w.write("entropy", [[1e39]] * 4), "entropy", "does not fit into float32")
+        refused("an interval before 0", lambda: w.intervals("seen", [[[(-1, 2)]]]), "seen", "does not fit into uint32")
+        refused("an interval of fractions", lambda: w.intervals("seen", [[[(0, 1.5)]]]), "seen", "does not fit into uint32")
+        refused("an index of 33 bits", lambda: w.write("tokens.id", [1], t0=2**32), "index 4294967296", "16777216")
+        refused("texts at an index of 33 bits", lambda: w.texts(["a"], t0=2**32), "index 4294967296")
+        refused("an index below 0", lambda: w.write("tokens.id", [1], t0=-1), "index -1")
+        refused("a blob of layer 65536", lambda: w.blob("k", np.zeros(2), layer=65536), "layer 65536", "65535")
+        refused("steps of 33 bits", lambda: w.commit(2**32), "steps 4294967296")
         refused("intervals that touch", lambda: w.intervals("seen", [[[(1, 2), (3, 4)]]]), "seen", "invalid argument")
         refused("a blob of complex numbers", lambda: w.blob("k", np.zeros(2, complex)), "complex128")
         refused("a note of bytes in a list", lambda: w.note("k", [b"x"]), "r.kvf: the note k", "JSON")
         refused("a blob's name", lambda: w.blob("keys", np.zeros(2)), "blob keys")
         w.write("tokens.id", [1, 2])
         w.write("evict_step", np.full((2, 2), 2**32 - 1))
+    closed_or_odd(folder, path, refused)
+
+
+def closed_or_odd(folder, path, refused):
+    def new(columns=COLUMNS, **more):
+        return kvfate.Writer(os.path.join(folder, "new.kvf"), HEADS, columns, existing="overwrite", **more)
+
     w = new()
     w.write("evict_step", np.full((2, 2), 2**32 - 1))
     w.commit()
@@ -160,8 +202,12 @@ def refusals(folder):
     refused("nor at the end", w.close, "column evict_step of layer 0", "before each")
     w.abandon()
     refused("a closed writer", lambda: w.write("tokens.id", [1], t0=2), "is closed")
-    refused("a name that is taken", lambda: kvfate.Writer(path, HEADS, COLUMNS), "r.kvf")
+    refused("a name that is taken", lambda: kvfate.Writer(path, HEADS, COLUMNS), "r.kvf", 'existing="overwrite" replaces it')
+    with open(os.path.join(folder, "old.kvf.unfinished"), "w"):
+        refused("one that is unfinished", lambda: kvfate.Writer(os.path.join(folder, "old.kvf"), HEADS, COLUMNS), 'existing="resume" goes on', 'existing="overwrite" begins')
     refused("a name of one's own", lambda: new({"surprise": "f32 kv"}), "surprise", "begin with x-")
+    refused("65536 heads", lambda: kvfate.Writer(os.path.join(folder, "new.kvf"), [(65536, 65536)], COLUMNS), "heads", "uint16")
+    refused("ids of 33 bits", lambda: new(prompt=[2**32 + 7]), "prompt", "int32")
     refused("no type", lambda: new({"x-a": "kv"}), "x-a", "no type")
     refused("a word", lambda: new({"x-a": "f32 heads"}), "'heads'")
     refused("a long name", lambda: new({"x-" + "a" * 60: "f32"}), "longer than 47")
@@ -179,6 +225,7 @@ def main():
         for seed in range(40):
             trip(os.path.join(folder, "t.kvf"), seed)
         killed(folder)
+        beside(folder)
         refusals(folder)
     finish()
 

@@ -12,6 +12,7 @@ through the library's interface. The compressors do not tell their scores, which
 published code, which the package index does not have; it is tested with that code, and with a compressor made after it."""
 import contextlib
 
+from ..capture_names import cache_in
 from ..errors import Error
 from . import places_of
 
@@ -39,7 +40,7 @@ def follow(capture, attribute="kv_cluster"):
 
     def after(module, args, kwargs, out):
         given, kept = cut.pop(module, (None, None))
-        cache = kwargs.get("past_key_values") if kwargs.get("past_key_values") is not None else kwargs.get("past_key_value")
+        cache = cache_in(kwargs)
         if given is None or kept.shape[2] == given.shape[2] or _entries(cache, capture.modules[module]).shape[2] != kept.shape[2]:
             return
         for b in range(len(given)):

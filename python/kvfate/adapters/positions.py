@@ -16,6 +16,7 @@ import contextlib
 
 import torch
 
+from ..capture_names import cache_in, cache_of
 from ..errors import Error
 
 
@@ -33,7 +34,8 @@ def follow(capture, read=pos_ids, name="gkv", budget=None):
     """Records what a cache evicts that tells its positions.  read(cache, layer) -> [KV heads][entries] after a step, or [batch][KV heads][entries];
     name and budget: of the method, for the trace; the budget is that of G-KV's configuration, if not said."""
     def after(decoder, args, kwargs, out):
-        cache = getattr(out, "past_key_values", None) or kwargs.get("past_key_values")
+        cache = cache_of(out)
+        cache = cache_in(kwargs) if cache is None else cache
         for module, layer in capture.modules.items():
             now = torch.as_tensor(read(cache, layer)).long()
             now = now[None] if now.dim() == 2 else now
