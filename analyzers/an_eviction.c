@@ -366,6 +366,25 @@ static void put_churn(struct table *out, const struct churn *c, int64_t n, int64
     }
 }
 
+/* Entries of a head that the queries after the prompt see, on average over heads: the mean over
+ * these queries, and the most of one. */
+static void put_cached(struct table *out, const struct churn *c, const struct source *s, int64_t T)
+{
+    int64_t P = table_meta_int(out, "prompt_tokens", -1), heads = s->heads.n, gone = 0;
+    double sum = 0, most = 0;
+    for (int64_t t = 0; t < T; t++) {
+        int64_t born = t < s->a ? 0 : t + 1 - s->a;
+        gone += c->at_step[t];
+        double seen = (double)((born < s->n ? born : s->n) * heads - gone) / (double)heads;
+        sum += t < P ? 0 : seen;
+        most = t < P ? 0 : fmax(most, seen);
+    }
+    if (P < 0 || P >= T || heads == 0)
+        return;
+    table_meta_num(out, "cached_mean", sum / (double)(T - P));
+    table_meta_num(out, "cached_peak", most);
+}
+
 static void put_columns(struct table *out, struct source *s, const struct head_list *heads)
 {
     const char *reasons[N_REASONS + 2];
@@ -426,6 +445,7 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
         table_keep(out, "ties", (double)c->ties);
     x->s = NULL;
     s->heads = f->heads;
+    put_cached(out, c, s, f->T);
     if (c->evicted)
         put_scattered(out, s);
     f->heads = (struct head_list){0};

@@ -127,8 +127,9 @@ static void print_mean(double mean, double low, double high)
 
 static void summary(const struct eval_job *j, const struct table *t)
 {
-    static const char *const name[] = {"nll",     "nll_low",    "nll_high", "kl",    "kl_low",
-                                       "kl_high", "top1_agree", "kv_mean",  "kv_end"};
+    static const char *const name[] = {"nll",     "nll_low", "nll_high",   "kl",
+                                       "kl_low",  "kl_high", "top1_agree", "kv_mean",
+                                       "kv_peak", "kv_end",  "window"};
     enum { COLUMNS = sizeof name / sizeof *name };
     const char *s = j->docs == 1 ? "" : "s", *intervals = j->docs == 1 ? "" : ", 95 % intervals";
     int wide = 6;
@@ -140,16 +141,21 @@ static void summary(const struct eval_job *j, const struct table *t)
     else
         printf("%lld document%s of %lld + %lld tokens; nats per token%s\n", (long long)j->docs, s,
                (long long)j->prompt, (long long)j->score, intervals);
-    printf("%-*s %7s %7s %-17s %7s %-17s %6s %7s %7s%s\n", wide, "method", "budget", "NLL", "",
-           "KL", "", "top-1", "entries", "at end", j->eval.answers ? "   right    floor" : "");
+    printf("%-*s %7s %6s %7s %-17s %7s %-17s %6s %7s %7s %7s%s\n", wide, "method", "budget",
+           "window", "NLL", "", "KL", "", "top-1", "entries", "peak", "at end",
+           j->eval.answers ? "   right    floor" : "");
     for (int i = 0; i < j->n; i++) {
         double v[COLUMNS];
         for (int c = 0; c < COLUMNS; c++)
             v[c] = table_real(t, table_find(t, name[c]), i);
         printf("%-*s %7d", wide, j->cell[i].label, j->cell[i].params.budget);
+        if (isnan(v[10]))
+            printf(" %6s", "-");
+        else
+            printf(" %6.0f", v[10]);
         print_mean(v[0], v[1], v[2]);
         print_mean(v[3], v[4], v[5]);
-        printf(" %5.1f%% %7.1f %7.1f", 100 * v[6], v[7], v[8]);
+        printf(" %5.1f%% %7.1f %7.1f %7.1f", 100 * v[6], v[7], v[8], v[9]);
         int right = table_find(t, "right");
         if (right >= 0)
             printf("  %5.1f%%  %6.2g%%", 100 * table_real(t, right, i), 100 * j->eval.floor);
@@ -180,6 +186,13 @@ static int deliver(const struct eval_job *j, struct kvf_diag *d)
         err = output_table(&o, t, d);
     if (!err && output_summary(&o))
         summary(j, t);
+    const char *unequal = !err ? table_meta(t, "unequal_memory") : NULL;
+    if (unequal)
+        fprintf(
+            stderr,
+            "note: rows of one budget do not cache equally many entries of a head (%s); compare "
+            "them by kv_mean and kv_peak\n",
+            unequal);
     table_destroy(t);
     return err;
 }

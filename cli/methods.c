@@ -288,7 +288,7 @@ static void put_row(struct buf *b, const struct method *m, const struct method_p
     json_put_member_str(b, "read", m->read->name);
     for (const struct method_option *o = method_options; o->key; o++) {
         const char *word = method_option_word(o, p);
-        if (o->tacit && word == o->words[0])
+        if (o->tacit && method_option_value(o, p) == 0)
             continue;
         json_put_key(b, o->key);
         if (word)

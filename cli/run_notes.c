@@ -8,24 +8,31 @@
 #include "engine/probe/probes.h"
 
 /* A cut leaves every - 1 places free beside that of the newcomer, and comes when more than `slack`
- * entries are too many.  With order=after it comes behind the query, which sees one entry more. */
+ * entries are too many, or up to stride - 1 tokens later.  With order=after it comes behind the
+ * query, which sees one entry more. */
 static void note_budget(const struct method *m, const struct method_params *p, int most)
 {
     int after = p->order == ORDER_AFTER, least = p->budget - p->every + 1 + after;
-    int largest = p->budget + p->slack + after;
-    if (!m->score || p->budget == 0 || (p->every <= 1 && p->slack == 0) || largest >= most)
+    const struct {
+        const char *key;
+        int value, none;
+    } late[] = {{"every", p->every, 1}, {"slack", p->slack, 0}, {"stride", p->stride, 0}};
+    char has[96] = "", would[64] = "";
+    for (size_t i = 0; i < sizeof late / sizeof *late; i++) {
+        size_t n = strlen(has), w = strlen(would);
+        if (late[i].value <= late[i].none)
+            continue;
+        snprintf(has + n, sizeof has - n, "%s%s=%d", n ? ", " : "", late[i].key, late[i].value);
+        snprintf(would + w, sizeof would - w, "%s%s=%d", w ? "," : "", late[i].key, late[i].none);
+    }
+    int largest = p->budget + p->slack + after + (p->stride > 1 ? p->stride - 1 : 0);
+    if (!m->score || p->budget == 0 || !has[0] || largest >= most)
         return;
-    bool both = p->every > 1 && p->slack > 0;
-    fprintf(stderr, "note: %s has ", m->name);
-    if (p->every > 1)
-        fprintf(stderr, "every=%d", p->every);
-    if (p->slack > 0)
-        fprintf(stderr, "%sslack=%d", both ? ", " : "", p->slack);
     fprintf(stderr,
-            ": after the prompt a query sees %d to %d entries of a head%s, and not the "
-            "budget of %d at every step; %s%s%s would be that\n",
-            least, largest, m->allocation->pool == POOL_HEAD ? "" : " on average", p->budget,
-            p->every > 1 ? "every=1" : "", both ? "," : "", p->slack > 0 ? "slack=0" : "");
+            "note: %s has %s: after the prompt a query sees %d to %d entries of a head%s, and not "
+            "the budget of %d at every step; %s would be that\n",
+            m->name, has, least, largest, m->allocation->pool == POOL_HEAD ? "" : " on average",
+            p->budget, would);
 }
 
 void note_budgets(const struct runner *r)

@@ -216,9 +216,19 @@ static size_t expected_scratch(const struct session *s)
            + gpu_expected_bytes(s->e->config.n_heads, r->ld, D);
 }
 
+static bool received_takes(const struct method_params *p)
+{
+    return p->divide == DIVIDE_NONE;
+}
+
+static bool redundancy_takes(const struct method_params *p)
+{
+    return p->slots == SLOTS_TIME;
+}
+
 static const struct device_score scores[] = {
     {&score_position, NULL, eval_position, NULL},
-    {&score_received, NULL, eval_received, NULL},
+    {&score_received, received_takes, eval_received, NULL},
     {&score_window, NULL, eval_window, NULL},
     {&score_knorm, NULL, eval_norm, NULL},
     {&score_keydiff, NULL, eval_keydiff, NULL},
@@ -229,7 +239,7 @@ static const struct device_score scores[] = {
     {&score_variance, spread_takes, eval_spread, NULL},
     {&score_random, NULL, eval_random, NULL},
     {&score_global, NULL, eval_global, NULL},
-    {&score_redundancy, NULL, eval_redundancy, redundancy_scratch},
+    {&score_redundancy, redundancy_takes, eval_redundancy, redundancy_scratch},
     {&score_expected, NULL, eval_expected, expected_scratch},
 };
 

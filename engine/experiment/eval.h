@@ -51,10 +51,14 @@ int eval_document(const struct eval *e, const struct eval_text *x, const struct 
 int64_t eval_tokens(const struct eval *e, const struct eval_text *x, const struct eval_cell *cell,
                     int n);
 
+/* Rows of one budget whose entries differ by more than this share are told. */
+#define EVAL_EQUAL_MEMORY 0.02
+
 /* The table "eval": a row per cell, from result[doc * n + cell].  Intervals: 95 %,
  * percentile bootstrap over documents (EVAL_REPLICATES, the same documents for every
  * cell); NaN with a single document; of right Wilson's.  fed[docs]: the tokens of each text,
- * P + S, against which entries of right tasks are set.  NULL when memory is out. */
+ * P + S, against which entries of right tasks are set.  Metadata: unequal_memory, where rows of one
+ * budget do not cache equally many entries.  NULL when memory is out. */
 enum { EVAL_REPLICATES = 2000 };
 struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int n,
                          const struct eval_result *result, const int *fed, int docs);

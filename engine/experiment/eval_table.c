@@ -162,6 +162,60 @@ static void add_names(struct table *t, const struct eval *e, const struct eval_c
     table_affine(t, "tokens", "", e->tokens, 0, 0);
 }
 
+/* The numbers of each row that follow from its budget where they are not given; NaN: it has none.
+ */
+static int add_settings(struct table *t, const struct eval_cell *cell, int n)
+{
+    static const char *const name[] = {"sinks", "recent", "window", "every", "local"};
+    double *v = MEM_NEW(double, (size_t)n);
+    for (size_t k = 0; v && k < sizeof name / sizeof *name; k++) {
+        const struct method_option *o = method_options;
+        while (strcmp(o->key, name[k]) != 0)
+            o++;
+        for (int i = 0; i < n; i++)
+            v[i] = method_option_counts(o, &cell[i].row) ? method_option_value(o, &cell[i].params)
+                                                         : NAN;
+        table_dense_real(t, name[k], "", v);
+    }
+    mem_free(v);
+    return v ? KVF_OK : KVF_E_NOMEM;
+}
+
+/* What differs where rows of one budget do not cache equally many entries: the least and
+ * the most.  held: [n] of each row. */
+static void put_difference(struct buf *b, const struct eval_cell *cell, int n, const char *what,
+                           const double *held)
+{
+    for (int i = 0; i < n; i++) {
+        int least = i, most = i, budget = cell[i].params.budget;
+        bool first = budget > 0;
+        for (int k = 0; k < n; k++) {
+            if (cell[k].params.budget != budget)
+                continue;
+            first &= k >= i;
+            least = held[k] < held[least] ? k : least;
+            most = held[k] > held[most] ? k : most;
+        }
+        if (!first || held[most] <= (1 + EVAL_EQUAL_MEMORY) * held[least])
+            continue;
+        buf_str(b, b->len ? "; " : "");
+        buf_printf(b, "budget %d: %s %s %.1f, %s %.1f", budget, what, cell[least].label,
+                   held[least], cell[most].label, held[most]);
+    }
+}
+
+static int add_memory(struct table *t, const struct eval_cell *cell, int n, const double *out)
+{
+    struct buf b = {0};
+    put_difference(&b, cell, n, "on average", out + (size_t)KV_MEAN * (size_t)n);
+    put_difference(&b, cell, n, "at most", out + (size_t)KV_PEAK * (size_t)n);
+    int err = b.err;
+    if (!err && b.len)
+        table_meta_str(t, "unequal_memory", b.data);
+    buf_finish(&b);
+    return err;
+}
+
 struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int n,
                          const struct eval_result *result, const int *fed, int docs)
 {
@@ -196,6 +250,11 @@ struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int
     add_names(t, e, cell, n, docs, label, number);
     for (int c = 0; c < (e->answers ? (int)N_COLUMNS : (int)RIGHT); c++)
         table_dense_real(t, column[c].name, column[c].unit, out + (size_t)c * (size_t)n);
+    err = add_settings(t, cell, n);
+    if (!err)
+        err = add_memory(t, cell, n, out);
+    if (err)
+        goto done;
     for (int i = 0; i < n; i++)
         label[i] = cell[i].gates ? gates_hash(cell[i].gates) : "";
     table_dense_str(t, "gates", "", label);

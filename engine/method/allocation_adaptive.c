@@ -1,9 +1,8 @@
 /* allocation_adaptive.c - the heads of a layer share their places, the best entries win (AdaKV). */
-#include "engine/method/shares.h"
+#include "engine/method/parts.h"
 
 const struct allocation allocation_adaptive = {
     .name = "adaptive",
     .summary = "the heads of a layer share H B places, the best entries win",
     .uses = USES_FLOOR,
-    .pool = POOL_LAYER,
-    .shares = shares_uniform};
+    .pool = POOL_LAYER};

@@ -6,4 +6,4 @@ const struct allocation allocation_adaptive_pyramid = {
     .summary = "pyramid over the layers, adaptive within each",
     .uses = USES_BETA | USES_FLOOR,
     .pool = POOL_LAYER,
-    .shares = shares_pyramid};
+    .weights = shares_pyramid};

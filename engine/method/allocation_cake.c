@@ -1,7 +1,7 @@
 /* allocation_cake.c - layers share by what their attention prefers (CAKE). */
 #include <math.h>
 
-#include "engine/method/shares.h"
+#include "engine/method/parts.h"
 
 static double weight(const struct score_input *in, int g, int age, int slot)
 {
@@ -33,9 +33,10 @@ static void add_preference(const struct score_input *in, int g, double *entropy,
 }
 
 /* P_l = entropy * variance of the layer's window (CAKE, Qin et al. 2025). */
-static void shares(const struct method_state *m, const struct cache *c, int32_t recent_from,
-                   double *x, int *ret_share)
+static void weights(const struct method_state *m, const struct cache *c, int32_t reach,
+                    int32_t recent_from, double *x)
 {
+    (void)reach;
     const struct method_shape *s = method_shape_of(m);
     for (int l = 0; l < s->n_layers; l++) {
         double entropy = 0, variance = 0;
@@ -47,11 +48,10 @@ static void shares(const struct method_state *m, const struct cache *c, int32_t 
         }
         x[l] = entropy > 0 ? entropy * variance : 0;
     }
-    shares_by_weight(m, x, ret_share);
 }
 
 const struct allocation allocation_cake = {
     .name = "cake",
     .summary = "layers by entropy times variance of their attention",
     .evidence = EVIDENCE_WINDOW,
-    .shares = shares};
+    .weights = weights};

@@ -1,9 +1,8 @@
 /* allocation_global.c - all heads of all layers share their places, the best entries win. */
-#include "engine/method/shares.h"
+#include "engine/method/parts.h"
 
 const struct allocation allocation_global = {
     .name = "global",
     .summary = "all heads of all layers share L H B places, the best entries win",
     .uses = USES_FLOOR,
-    .pool = POOL_ALL,
-    .shares = shares_uniform};
+    .pool = POOL_ALL};

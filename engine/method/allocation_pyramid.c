@@ -5,4 +5,4 @@ const struct allocation allocation_pyramid = {
     .name = "pyramid",
     .summary = "lower layers get more, in a straight line",
     .uses = USES_BETA,
-    .shares = shares_pyramid};
+    .weights = shares_pyramid};

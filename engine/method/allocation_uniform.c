@@ -1,5 +1,5 @@
 /* allocation_uniform.c - every KV head gets the budget. */
-#include "engine/method/shares.h"
+#include "engine/method/parts.h"
 
-const struct allocation allocation_uniform = {
-    .name = "uniform", .summary = "every KV head gets the budget B", .shares = shares_uniform};
+const struct allocation allocation_uniform = {.name = "uniform",
+                                              .summary = "every KV head gets the budget B"};

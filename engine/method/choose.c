@@ -402,6 +402,7 @@ size_t choose_scratch(const struct method_state *s)
     int more = s->method->score->scratch_rows, D = s->shape.head_dim;
     size_t rows = 4 + (size_t)(more > 0 ? more : 0);
     rows += s->peaks ? PEAKS_STRIDES : s->lows != NULL; /* the least of now and later */
+    rows += s->params.slots == SLOTS_SCORE ? 5 : 0;     /* the order of slots, and what makes it */
     size_t len = rows * (size_t)s->cap + 4 * (size_t)D + score_row(s);
     if (more == KEYS_AS_PAGE)
         len += 2 * PAGE_SLOTS * ((size_t)D + PAGE_SLOTS);

@@ -8,6 +8,7 @@
 #include "base/par.h"
 #include "engine/method/lows.h"
 #include "engine/method/peaks.h"
+#include "engine/method/shares.h"
 
 static int by_value(const void *a, const void *b)
 {
@@ -203,12 +204,20 @@ static int reserve_scratch(struct method_state *s, int n_threads)
 bool decide_shares(const struct round *r)
 {
     struct method_state *s = r->s;
-    if (!s->shares_known && choose_over(r)) {
-        s->method->allocation->shares(s, r->cache, r->t + r->incoming - s->params.recent,
-                                      s->share_scratch, s->share);
-        s->shares_known = true;
-    }
-    return s->shares_known;
+    const struct allocation *a = s->method->allocation;
+    int32_t reach = r->t + r->incoming;
+    bool known = s->shares_known;
+    if (!known && !choose_over(r))
+        return false;
+    s->shares_known = true;
+    for (int l = 0; l < s->shape.n_layers && !known; l++)
+        s->share[l] = s->params.budget;
+    if (!a->weights)
+        return true;
+    if (!known || !a->evidence)
+        a->weights(s, r->cache, reach, reach - s->params.recent, s->share_weight);
+    shares_deal(s, reach, s->share_weight, s->share_scratch, s->share);
+    return true;
 }
 
 int decide_apply(struct round *r, eviction_fn fn, void *ctx, int64_t *cuts)
@@ -432,11 +441,15 @@ int method_expire(struct method_state *s, struct cache *c, int32_t t, struct par
     return err;
 }
 
-bool decide_acts(const struct method_state *s, enum phase phase)
+bool decide_acts(const struct method_state *s, enum phase phase, int32_t t)
 {
     if (!s->method->score || s->params.budget == 0)
         return false;
-    return phase == PHASE_PROMPT || (phase == PHASE_AFTER) == (s->params.order == ORDER_AFTER);
+    if (phase == PHASE_PROMPT)
+        return true;
+    if (s->params.stride && t % s->params.stride != 1 % s->params.stride)
+        return false;
+    return (phase == PHASE_AFTER) == (s->params.order == ORDER_AFTER);
 }
 
 /* Expiry and cuts of all rows; before a step also the open slots. */
@@ -454,7 +467,7 @@ static int decide_rows(struct method_state *s, struct cache *c, int32_t t, enum 
     }
     for (struct method_state *row = s; row; row = row->next) {
         struct round r = {row, c, t, phase == PHASE_BEFORE};
-        if (!decide_acts(row, phase))
+        if (!decide_acts(row, phase, t))
             continue;
         method_settle(s, c);
         int err = decide_row(&r, pool, fn, ctx, cuts);

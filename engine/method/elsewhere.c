@@ -114,7 +114,7 @@ int elsewhere_begin(struct method_state *s, struct cache *c, int32_t t, enum pha
     method_settle(s, c);
     if (!err && phase == PHASE_BEFORE)
         err = method_expire(s, c, t, NULL, fn, ctx);
-    if (err || !decide_acts(s, phase) || !decide_shares(&r) || !choose_due(&r))
+    if (err || !decide_acts(s, phase, t) || !decide_shares(&r) || !choose_due(&r))
         return err;
     ask(&r, ret);
     return KVF_OK;

@@ -140,6 +140,7 @@ static int create_arrays(struct method_state *s)
     s->due = MEM_NEW(unsigned char, n);
     s->target = MEM_NEW(int64_t, n);
     s->share = MEM_NEW(int, L);
+    s->share_weight = MEM_NEW(double, L);
     s->share_scratch = MEM_NEW(double, L);
     if (lows_kept(s->method, &s->params)) {
         s->lows = MEM_NEW(struct lows, n);
@@ -147,7 +148,7 @@ static int create_arrays(struct method_state *s)
             return KVF_E_NOMEM;
     }
     return s->n_cut && s->n_candidates && s->n_listed && s->heap && s->over && s->due && s->target
-                   && s->share && s->share_scratch
+                   && s->share && s->share_weight && s->share_scratch
                ? KVF_OK
                : KVF_E_NOMEM;
 }
@@ -190,6 +191,7 @@ static void destroy_one(struct method_state *s)
     evidence_finish(&s->evidence);
     mem_free(s->owned);
     mem_free(s->share);
+    mem_free(s->share_weight);
     mem_free(s->share_scratch);
     mem_free(s->due);
     mem_free(s->target);

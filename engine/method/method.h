@@ -54,22 +54,25 @@ struct method_state;
  * gives those that hold under a budget, which the trace tells.  Each has its line in the table
  * of options. */
 struct method_params {
-    int budget;            /* B; 0 = unlimited */
-    int sinks;             /* first positions that are never cut */
-    int recent;            /* newest positions that are never cut, the newcomer included; as
-                              published also enum method_recent */
-    int window;            /* queries whose attention rows are the evidence */
-    int pool;              /* width of the pooling over neighbours; odd; 1 = none, also 0 */
-    int pool_kind;         /* enum pool_kind */
-    int group;             /* enum group_kind: over query heads */
-    int across;            /* enum across_kind: over the window's queries */
-    int support;           /* enum support_kind: what a row's weights sum to 1 over */
-    int every;             /* tokens between cuts; as published also EVERY_HALF */
-    int order;             /* enum cut_order */
-    int slack;             /* entries above a share that are tolerated */
-    int chunk;             /* tokens of the prompt between cuts; 0 = the whole prompt */
-    int positions;         /* enum position_mode */
-    int tie;               /* enum tie_rule */
+    int budget;    /* B; 0 = unlimited */
+    int sinks;     /* first positions that are never cut */
+    int recent;    /* newest positions that are never cut, the newcomer included; as
+                      published also enum method_recent */
+    int window;    /* queries whose attention rows are the evidence */
+    int pool;      /* width of the pooling over neighbours; odd; 1 = none, also 0 */
+    int pool_kind; /* enum pool_kind */
+    int group;     /* enum group_kind: over query heads */
+    int across;    /* enum across_kind: over the window's queries */
+    int support;   /* enum support_kind: what a row's weights sum to 1 over */
+    int every;     /* tokens between cuts; as published also EVERY_HALF */
+    int order;     /* enum cut_order */
+    int slack;     /* entries above a share that are tolerated */
+    int chunk;     /* tokens of the prompt between cuts; 0 = the whole prompt */
+    int positions; /* enum position_mode */
+    int tie;       /* enum tie_rule */
+    int stride;    /* cuts after the prompt come one token after a multiple of it; 0 = any */
+    int slots;     /* enum slot_order: which entry the redundancy of keys calls the last */
+    int divide;    /* enum divide_kind: of the attention received */
     int offset, lookahead; /* of the retention score */
     int local;             /* newest entries that admission leaves alone */
     int compare;           /* enum compare_rule: gate against tau */
@@ -97,6 +100,11 @@ enum cut_order { ORDER_BEFORE, ORDER_AFTER };
 enum position_mode { POSITIONS_ORIGINAL, POSITIONS_CACHE };
 enum tie_rule { TIE_NEWER, TIE_OLDER }; /* which of equal scores is kept */
 enum compare_rule { COMPARE_GE, COMPARE_GT };
+enum slot_order {
+    SLOTS_TIME,
+    SLOTS_SCORE
+}; /* what the last cut kept stands in order of its scores */
+enum divide_kind { DIVIDE_NONE, DIVIDE_QUERIES }; /* by how many queries saw the entry */
 
 /* One attention row, seen by the thread that computed it.  Rows of one query
  * head come in rising t; different heads may come at once. */
@@ -161,6 +169,8 @@ enum { /* options that change a part; others are refused */
        USES_PAGE = 1u << 15,
        USES_SPARSITY = 1u << 16,
        USES_SPANS = 1u << 17, /* sinks and recent, where nothing is scored */
+       USES_SLOTS = 1u << 18,
+       USES_DIVIDE = 1u << 19,
 };
 
 enum {
@@ -210,11 +220,12 @@ struct allocation { /* how much of the budget a head gets */
     const char *name, *summary;
     unsigned uses, evidence; /* evidence: what its shares need of the score's */
     enum pool_scope pool;    /* heads that share their places, dealt out at every cut */
-    /* Entries per head for each layer; their sum is at most L * budget.  Called
-     * once, when the heads first would exceed the budget: with a budget of all
-     * tokens nothing is ever cut.  scratch: [L]. */
-    void (*shares)(const struct method_state *m, const struct cache *c, int32_t recent_from,
-                   double *scratch, int *ret_share);
+    /* Weights >= 0 by which layers share their places (shares.h); NULL: every head has the budget.
+     * Called when the heads first would exceed the budget: with a budget of all tokens nothing is
+     * ever cut.  Without evidence it is called again at each later cut.  reach: tokens that have
+     * come.  ret_weight: [L]. */
+    void (*weights)(const struct method_state *m, const struct cache *c, int32_t reach,
+                    int32_t recent_from, double *ret_weight);
 };
 
 struct trigger { /* when entries are cut, and how far */
@@ -308,8 +319,8 @@ struct method_option {
     const char *const *words; /* of OPTION_WORD; ends with NULL */
     unsigned uses; /* USES_* of parts that make it count; 0: every row that evicts for its budget */
     unsigned also; /* USES_* that make it count although nothing is scored */
-    bool tacit; /* a trace tells it only where it is not the first word: in traces of before there
-                   was a choice it was that */
+    bool tacit;    /* a trace tells it only where it is not 0 or the first word: in traces of before
+                      there was a choice it was that */
 };
 extern const struct method_option method_options[]; /* ends with .key == NULL */
 

@@ -17,6 +17,8 @@ static const char *const order_names[] = {"before", "after", NULL};
 static const char *const position_names[] = {"original", "cache", NULL};
 static const char *const tie_names[] = {"newer", "older", NULL};
 static const char *const compare_names[] = {"ge", "gt", NULL};
+static const char *const slot_names[] = {"time", "score", NULL};
+static const char *const divide_names[] = {"none", "queries", NULL};
 
 /* The lines of the table: a whole number, a real one, or a word of a list. */
 #define OPTION(field, type, ...)                                                                   \
@@ -36,6 +38,8 @@ const struct method_option method_options[] = {
     {WORD(positions, position_names),
      .help = "rotation by original position, or by rank in the cache"},
     {WORD(tie, tie_names), .help = "which of equal scores is kept"},
+    {WHOLE(stride, 0, MOST), .tacit = true,
+     .help = "cuts after the prompt come one token after a multiple of it; 0 = when they are due"},
     {WHOLE(window, 1, 4096), .uses = USES_WINDOW, .help = "queries whose rows are the evidence"},
     {WHOLE(pool, 1, 1023), .uses = USES_POOL,
      .help = "width of pooling over neighbours in time; odd, 1 = none"},
@@ -43,6 +47,8 @@ const struct method_option method_options[] = {
      .help = "how pooling reduces; avg divides by the width at the edges too"},
     {WORD(group, group_names), .uses = USES_GROUP,
      .help = "reduction over the query heads that read one KV head"},
+    {WORD(divide, divide_names), .uses = USES_DIVIDE, .tacit = true,
+     .help = "received attention is divided by the number of queries that saw the entry, or not"},
     {WORD(across, across_names), .uses = USES_ACROSS,
      .help = "reduction over the queries of the window"},
     {WORD(support, support_names), .uses = USES_ACROSS,
@@ -63,6 +69,10 @@ const struct method_option method_options[] = {
     {WORD(fold, fold_names), .uses = USES_HISTORY, .tacit = true,
      .help = "how the remembered score F and that of this cut S become one: max(a F, S), "
              "a F + (1 - a) S, or a F + S"},
+    {WORD(slots, slot_names), .uses = USES_SLOTS, .tacit = true,
+     .help =
+         "order of the entries in which pooling finds neighbours and the redundancy of keys the "
+         "last similar one"},
     {REAL(lambda, 0, 1), .uses = USES_LAMBDA,
      .help = "weight of the importance against the redundancy of keys"},
     {REAL(gamma, 0, 1e9), .uses = USES_GAMMA, .help = "weight of the variance over the window"},

@@ -123,6 +123,14 @@ static int check_parts(const struct method *m, const struct method_params *p, st
                       "group=max-logits takes the softmax over the unprotected entries; it needs "
                       "a score from the rows of a window, and support=candidates",
                       d);
+    if (p->stride && p->order == ORDER_BEFORE)
+        return refuse(m, "stride counts the tokens whose queries have run; give order=after too",
+                      d);
+    if (p->slots == SLOTS_SCORE && (p->history > 0 || m->normalise))
+        return refuse(m,
+                      "slots=score remembers the scores of the last cut in place of a history; use "
+                      "rkv, and leave history out",
+                      d);
     if (p->positions == POSITIONS_CACHE
         && (m->admission->until || !m->read->all
             || (m->score && m->score->evidence & EVIDENCE_MOMENTS)))

@@ -13,6 +13,8 @@ static void eval(const struct score_input *in, float *out, float *scratch)
     size_t ld = n_group > 1 ? (size_t)(evidence_sum(in->m, in->layer, g0 + 1) - sum) : 0;
     method_kernels(in->m)->reduce_sums(out, sum, ld, n_group, in->view.n, p->group == GROUP_MAX,
                                        p->group == GROUP_MEAN ? n_group : 1);
+    for (int i = 0; i < in->view.n && p->divide == DIVIDE_QUERIES; i++)
+        out[i] /= (float)(in->t - in->view.pos[i]); /* its own query and all since */
 }
 
 const struct score score_received = {
@@ -20,6 +22,6 @@ const struct score score_received = {
     .cost = "g n",
     .summary = "attention received from all queries so far",
     .evidence = EVIDENCE_SUM,
-    .uses = USES_GROUP,
+    .uses = USES_GROUP | USES_DIVIDE,
     .eval = eval,
 };

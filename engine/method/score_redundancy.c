@@ -2,12 +2,17 @@
  * 2025; G-KV, 2025): lambda I - (1 - lambda) R.  R = softmax(r), r_j = mean over
  * entries i of the cosine of keys i and j, where every i forgives its newest
  * neighbour of cosine over 1/2.  Normalised rows divide I and R by their maximum.
- * With a history the importance is the global score (history.h), pooled. */
+ * With a history the importance is the global score (history.h), pooled.
+ *
+ * slots=score is the published code of R-KV: what a cut keeps stands in the order of its scores,
+ * what came later behind it.  "Newest" is then the last in that order, neighbours of pooling are
+ * neighbours there, and an entry without a similar neighbour forgives the first. */
 #include <math.h>
 #include <string.h>
 
 #include "engine/method/history.h"
 #include "engine/method/parts.h"
+#include "engine/method/state.h"
 #include "engine/method/window.h"
 
 #define SIMILAR 0.5f
@@ -16,18 +21,46 @@ enum { ROWS = 16 };
 
 /* The search for the newest similar neighbour of each entry: n^2 cosines at worst.
  * Columns come in pages of 64 entries, the newest first; a row leaves the search when
- * it has found its neighbour.  Entries are numbered in order of time. */
+ * it has found its neighbour.  Entries are numbered in the order of slots. */
 struct search {
     const struct score_input *in;
     int n, D;
-    float *page;   /* [D][PAGE_SLOTS] keys of the columns */
-    float *cosine; /* [ROWS][PAGE_SLOTS] */
-    float *rows;   /* [ROWS][D] */
-    double *sum;   /* [D] of all keys */
-    double *less;  /* [n] what is forgiven in a column */
-    float *r;      /* [n] */
-    int *open;     /* [n] rows without a neighbour yet */
+    bool by_score;
+    const int32_t *order; /* [n] slots */
+    float *page;          /* [D][PAGE_SLOTS] keys of the columns */
+    float *cosine;        /* [ROWS][PAGE_SLOTS] */
+    float *rows;          /* [ROWS][D] */
+    double *sum;          /* [D] of all keys */
+    double *less;         /* [n] what is forgiven in a column */
+    float *r;             /* [n] by slot */
+    int *open;            /* [n] rows without a neighbour yet */
 };
+
+/* Slots in the order that the last cut left: sinks, candidates by falling score, what had none in
+ * order of time.  room: [n] and [n] candidates. */
+static const int32_t *order_by_score(const struct score_input *in, float *room)
+{
+    const float *past = evidence_history(in->m, in->layer, in->head);
+    const struct cache_head *v = &in->view;
+    int32_t *order = (int32_t *)(void *)room;
+    struct candidate *c = (struct candidate *)(void *)(room + v->n);
+    int first, m, scored = 0, n = 0;
+    window_candidates(in, &first, &m);
+    for (int i = first; i < first + m; i++) {
+        int32_t slot = v->order[i];
+        if (!isnan(past[slot]))
+            c[scored++] = (struct candidate){-past[slot], v->pos[slot], slot, 0};
+    }
+    select_order(c, scored, true); /* the best first, of equal ones the newest */
+    for (int i = 0; i < first; i++)
+        order[n++] = v->order[i];
+    for (int i = 0; i < scored; i++)
+        order[n++] = c[i].slot;
+    for (int i = first; i < v->n; i++)
+        if (i >= first + m || isnan(past[v->order[i]]))
+            order[n++] = v->order[i];
+    return order;
+}
 
 static struct search lay_out(const struct score_input *in, float *scratch)
 {
@@ -40,12 +73,14 @@ static struct search lay_out(const struct score_input *in, float *scratch)
     s.less = s.sum + D;
     s.r = (float *)(void *)(s.less + n);
     s.open = (int *)(void *)(s.r + n);
+    s.by_score = method_params_of(in->m)->slots == SLOTS_SCORE;
+    s.order = s.by_score ? order_by_score(in, (float *)(void *)(s.open + n)) : in->view.order;
     return s;
 }
 
 static const float *key_at(const struct search *s, int i)
 {
-    return evidence_key(s->in->m, s->in->layer, s->in->head, s->in->view.order[i]);
+    return evidence_key(s->in->m, s->in->layer, s->in->head, s->order[i]);
 }
 
 static void gather_page(const struct search *s, int first)
@@ -106,6 +141,11 @@ static void forgive(const struct search *s)
                                 s->open + left);
         n_open = left;
     }
+    for (int r = 0; r < n_open && s->by_score; r++) {
+        const float *u = key_at(s, s->open[r]), *first = key_at(s, 0);
+        for (int d = 0; d < s->D && s->open[r] > 0; d++)
+            s->less[0] += (double)u[d] * (double)first[d];
+    }
 }
 
 /* The sum of u_i . u_j over all i is u_j times the sum of all keys: pairs are needed for
@@ -125,25 +165,46 @@ static void redundancy(const struct search *s)
         double all = 0;
         for (int d = 0; d < s->D; d++)
             all += (double)u[d] * (s->sum[d] - (double)u[d]);
-        s->r[j] = (float)((all - s->less[j]) / s->n);
+        s->r[s->order[j]] = (float)((all - s->less[j]) / s->n);
     }
 }
 
-static void softmax(float *r, int n)
+static void softmax(float *r, const int32_t *order, int n)
 {
     double max = -INFINITY, sum = 0;
     for (int i = 0; i < n; i++)
         max = fmax(max, (double)r[i]);
     for (int i = 0; i < n; i++)
-        sum += exp((double)r[i] - max);
+        sum += exp((double)r[order[i]] - max);
     for (int i = 0; i < n; i++)
         r[i] = (float)(exp((double)r[i] - max) / sum);
+}
+
+/* Pools the m candidates from `first` on where they stand.  scratch: 2 * n floats. */
+static void pool(const struct search *s, int first, int m, float *v, float *scratch)
+{
+    const struct method_params *p = method_params_of(s->in->m);
+    for (int i = 0; i < m; i++)
+        scratch[i] = v[s->order[first + i]];
+    window_pool(method_kernels(s->in->m), scratch, scratch + s->n, m, p->pool,
+                (enum pool_kind)p->pool_kind);
+    for (int i = 0; i < m; i++)
+        v[s->order[first + i]] = scratch[i];
+}
+
+/* The scores of this cut: by them stands what stays. */
+static void remember(const struct search *s, int first, int m, const float *score)
+{
+    float *past = evidence_history(s->in->m, s->in->layer, s->in->head);
+    for (int i = 0; i < s->n; i++)
+        past[i] = NAN;
+    for (int i = first; i < first + m; i++)
+        past[s->in->view.order[i]] = score[s->in->view.order[i]];
 }
 
 static void eval(const struct score_input *in, float *out, float *scratch)
 {
     const struct method_params *p = method_params_of(in->m);
-    struct search s = lay_out(in, scratch);
     int n = in->view.n, first, m;
     float lambda = (float)p->lambda;
     bool normalise = method_of(in->m)->normalise;
@@ -152,14 +213,16 @@ static void eval(const struct score_input *in, float *out, float *scratch)
     if (normalise)
         history_normalise(in, out);
     history_fold(in, out);
-    window_pool_candidates(in, out, scratch);
+    struct search s = lay_out(in, scratch);
+    if (p->pool > 1)
+        pool(&s, first, m, out, scratch);
     redundancy(&s);
-    softmax(s.r, n);
-    float max = normalise ? history_largest(s.r, NULL, first, m) : 1;
-    for (int i = 0; i < n; i++) {
-        int slot = in->view.order[i];
-        out[slot] = lambda * out[slot] - (1 - lambda) * s.r[i] / max;
-    }
+    softmax(s.r, in->view.order, n);
+    float max = normalise ? history_largest(s.r, in->view.order, first, m) : 1;
+    for (int i = 0; i < n; i++)
+        out[i] = lambda * out[i] - (1 - lambda) * s.r[i] / max;
+    if (s.by_score)
+        remember(&s, first, m, out);
 }
 
 const struct score score_redundancy = {
@@ -167,7 +230,8 @@ const struct score score_redundancy = {
     .cost = "g w n + n^2 D",
     .summary = "attention from the last w queries against the redundancy of the key",
     .evidence = EVIDENCE_WINDOW | EVIDENCE_KEYS | EVIDENCE_HISTORY,
-    .uses = USES_WINDOW | USES_POOL | USES_GROUP | USES_ACROSS | USES_HISTORY | USES_LAMBDA,
+    .uses = USES_WINDOW | USES_POOL | USES_GROUP | USES_ACROSS | USES_HISTORY | USES_LAMBDA
+            | USES_SLOTS,
     .scratch_rows = KEYS_AS_PAGE,
     .eval = eval,
 };

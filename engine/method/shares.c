@@ -3,14 +3,6 @@
 
 #include <math.h>
 
-void shares_uniform(const struct method_state *m, const struct cache *c, int32_t recent_from,
-                    double *scratch, int *ret_share)
-{
-    (void)c, (void)recent_from, (void)scratch;
-    for (int l = 0; l < method_shape_of(m)->n_layers; l++)
-        ret_share[l] = method_params_of(m)->budget;
-}
-
 int shares_protected(const struct method_params *p)
 {
     return p->sinks + (p->recent > 1 ? p->recent : 1); /* a newcomer needs a place */
@@ -45,53 +37,122 @@ static int counted(const struct method_state *m, int l, bool equal)
     return equal ? n > 0 : n;
 }
 
-void shares_by_weight(const struct method_state *m, double *x, int *ret_share)
+/* Entries beside the protected ones that a head of layer l can hold once `reach` tokens came: no
+ * more than there were, and than the layer's window shows. */
+static int room(const struct method_state *m, int l, int32_t reach)
+{
+    const struct model_config *model = method_inputs_of(m)->model;
+    int window = model ? model_window(model, l) : 0;
+    int most = window && window < reach ? window : reach;
+    most -= shares_protected(method_params_of(m));
+    return most > 0 ? most : 0;
+}
+
+/* What layers share. */
+struct sum {
+    bool equal;
+    int n;          /* heads, or layers of equally many heads */
+    int most;       /* largest room of a layer */
+    int64_t places; /* what these heads would fill with the budget each */
+};
+
+static struct sum sum_places(const struct method_state *m, int32_t reach)
 {
     const struct method_params *p = method_params_of(m);
-    int base = shares_protected(p), free = p->budget - base;
-    int L = method_shape_of(m)->n_layers, n = 0;
-    bool equal = equal_layers(m);
-    double sum = 0;
-    for (int l = 0; l < L; l++) {
-        sum += x[l] * counted(m, l, equal);
-        n += counted(m, l, equal);
+    struct sum s = {.equal = equal_layers(m)};
+    int even = p->budget - shares_protected(p);
+    for (int l = 0; l < method_shape_of(m)->n_layers; l++) {
+        int n = counted(m, l, s.equal), fits = n ? room(m, l, reach) : 0;
+        s.n += n;
+        s.most = fits > s.most ? fits : s.most;
+        s.places += (int64_t)n * (fits < even ? fits : even);
     }
-    int64_t left = (int64_t)n * free;
+    return s;
+}
+
+/* Parts in proportion to the weights. */
+static void divide(const struct method_state *m, const struct sum *s, const double *weight,
+                   double *part)
+{
+    int L = method_shape_of(m)->n_layers;
+    double sum = 0;
+    for (int l = 0; l < L; l++)
+        sum += weight[l] * counted(m, l, s->equal);
     for (int l = 0; l < L; l++) {
-        double even = counted(m, l, equal) > 0 ? free : 0;
-        double want = even > 0 && sum > 0 ? x[l] / sum * n * free : even;
+        double even = (double)s->places / s->n;
+        part[l] = sum > 0 ? weight[l] / sum * (double)s->places : even;
+    }
+}
+
+/* Parts above the room of their layer are cut to it, and all others rise by one number, so that
+ * the sum stays.  full: scratch [L]. */
+static void level(const struct method_state *m, const struct sum *s, int32_t reach, double *part,
+                  int *full)
+{
+    int L = method_shape_of(m)->n_layers;
+    double up = 0;
+    bool some = true;
+    for (int l = 0; l < L; l++)
+        full[l] = 0;
+    while (some) {
+        double left = (double)s->places;
+        int open = 0;
+        some = false;
+        for (int l = 0; l < L; l++)
+            if (!full[l] && counted(m, l, s->equal) && part[l] + up > room(m, l, reach) + 1e-9)
+                full[l] = some = true;
+        for (int l = 0; l < L; l++) {
+            int n = counted(m, l, s->equal);
+            left -= n * (full[l] ? room(m, l, reach) : part[l]);
+            open += full[l] ? 0 : n;
+        }
+        up = some && open ? left / open : up;
+    }
+    for (int l = 0; l < L; l++)
+        part[l] = full[l] ? room(m, l, reach) : part[l] + up;
+}
+
+void shares_deal(const struct method_state *m, int32_t reach, const double *weight, double *x,
+                 int *ret_share)
+{
+    int base = shares_protected(method_params_of(m)), L = method_shape_of(m)->n_layers;
+    struct sum s = sum_places(m, reach);
+    int64_t left = s.places;
+    divide(m, &s, weight, x);
+    level(m, &s, reach, x, ret_share);
+    for (int l = 0; l < L; l++) {
+        int n = counted(m, l, s.equal);
         /* what is a whole number but for rounding counts as one */
-        double whole = floor(want + 1e-9 * (n * (double)free + 1));
+        double whole = n ? floor(x[l] + 1e-9 * ((double)s.places + 1)) : 0;
         ret_share[l] = base + (int)whole;
-        left -= (int64_t)whole * counted(m, l, equal);
-        x[l] = want - whole;
+        left -= (int64_t)whole * n;
+        x[l] = n && whole < room(m, l, reach) ? x[l] - whole : -2;
     }
     while (left > 0) {
         int best = -1;
         for (int l = 0; l < L; l++) /* not twice, and as long as it fits */
-            if (counted(m, l, equal) > 0 && counted(m, l, equal) <= left && x[l] > -1
-                && (best < 0 || x[l] > x[best] + 1e-9))
+            if (x[l] > -1 && counted(m, l, s.equal) <= left && (best < 0 || x[l] > x[best] + 1e-9))
                 best = l;
         if (best < 0)
             return;
         ret_share[best]++;
-        left -= counted(m, best, equal);
-        x[best] -= 2;
+        left -= counted(m, best, s.equal);
+        x[best] = -2;
     }
 }
 
-void shares_pyramid(const struct method_state *m, const struct cache *c, int32_t recent_from,
-                    double *x, int *ret_share)
+void shares_pyramid(const struct method_state *m, const struct cache *c, int32_t reach,
+                    int32_t recent_from, double *weight)
 {
-    const struct method_params *p = method_params_of(m);
-    int L = method_shape_of(m)->n_layers, u = p->budget - shares_protected(p), n = 0, at = 0;
-    double least = u / p->beta, most = 2 * u - least;
+    struct sum s = sum_places(m, reach);
+    int L = method_shape_of(m)->n_layers, n = 0, at = 0;
+    double u = (double)s.places / s.n, most = 2 * u - u / method_params_of(m)->beta;
     (void)c, (void)recent_from;
+    most = most < s.most ? most : s.most;
     for (int l = 0; l < L; l++)
         n += owned_heads(m, l) > 0;
     for (int l = 0; l < L; l++) {
-        x[l] = n > 1 ? most - (most - least) * at / (n - 1) : u;
+        weight[l] = n > 1 ? most - 2 * (most - u) * at / (n - 1) : u;
         at += owned_heads(m, l) > 0;
     }
-    shares_by_weight(m, x, ret_share);
 }

@@ -24,6 +24,7 @@ struct method_state {
     int32_t next_decision;
     double alpha_from;     /* duo: heads with an alpha below stream */
     int *share;            /* [L] entries per head */
+    double *share_weight;  /* [L] by which they follow, once shares_known */
     double *share_scratch; /* [L] */
     bool shares_known;
     int cap; /* slots per head */
@@ -81,9 +82,10 @@ int64_t choose_floor(const struct method_state *s, int64_t places, int heads);
 void choose_victims(struct method_state *s, int head, int n_cut);
 size_t choose_scratch(const struct method_state *s);
 
-/* decide.c: whether a row decides at this phase; whether its shares are known, working them out
- * once a head is over the budget; cutting what was chosen, and opening the slots of newcomers. */
-bool decide_acts(const struct method_state *s, enum phase phase);
+/* decide.c: whether a row decides at this phase, before query t; whether its shares are known,
+ * working them out once a head is over the budget; cutting what was chosen, and opening the slots
+ * of newcomers. */
+bool decide_acts(const struct method_state *s, enum phase phase, int32_t t);
 bool decide_shares(const struct round *r);
 int decide_apply(struct round *r, eviction_fn fn, void *ctx, int64_t *cuts);
 int decide_reopen(struct method_state *s, struct cache *c);

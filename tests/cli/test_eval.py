@@ -321,18 +321,18 @@ def shipped():
     for r in state:
         gates = dict(o.split("=", 1) for o in r["options"].split(",")).get("gates")
         s.check(f"{r['method']}: the state names its gates", gates == digest.get(served[r["method"]]), r)
-    s.check("all rows, and a note for each file", len(rows) == 6 and len(state) == 12 and [p in err for p in path.values()] == [True] * 3 and err.count("note:") == 3, err)
+    s.check("all rows, and a note for each file", len(rows) == 6 and len(state) == 12 and [p in err for p in path.values()] == [True] * 3 and err.count("note: --gates") == 3, err)
     every, _, _ = play("all", "--methods", "all")
     s.check("all takes them, too", [r for r in every if r["method"] in served] and all(r["gates"] == digest.get(served.get(r["method"]), "") for r in every), every)
     # one row at a time with its file given is the same row
     for name in ("trimkv", "dbtrimkv", "wgkv-snapkv"):
         alone, _, err = play(name, "--methods", name, "--gates", path[served[name]])
-        s.check(f"{name}: as with --gates", alone == [r for r in rows if r["method"] == name] and "note" not in err, alone, err)
+        s.check(f"{name}: as with --gates", alone == [r for r in rows if r["method"] == name] and "note: --gates" not in err, alone, err)
     # a file of each kind; what is not given is shipped
     both, _, err = play("both", "--methods", "dbtrimkv,wgkv,trimkv", "--gates", path["trimkv"], "--gates", "tiny-wgkv")
-    s.check("a file of each kind", [r["gates"] for r in both] == [digest["trimkv"], digest["wgkv"], digest["trimkv"]] and "note" not in err, both)
+    s.check("a file of each kind", [r["gates"] for r in both] == [digest["trimkv"], digest["wgkv"], digest["trimkv"]] and "note: --gates" not in err, both)
     one, _, err = play("one", "--methods", "dbtrimkv,wgkv", "--gates", path["trimkv"])
-    s.check("and shipped ones of another", [r["gates"] for r in one] == [digest["trimkv"], digest["wgkv"]] and err.count("note:") == 1, one, err)
+    s.check("and shipped ones of another", [r["gates"] for r in one] == [digest["trimkv"], digest["wgkv"]] and err.count("note: --gates") == 1, one, err)
     s.refused("two of a kind", [*argv, "--methods", "trimkv", "--gates", path["trimkv"], "--gates", path["dbtrimkv"]], 2, "tiny-trimkv", "tiny-dbtrimkv", "one file of each kind")
     # a state keeps rows of other gates apart
     again, state, _ = play("both", "--methods", "trimkv", "--gates", path["dbtrimkv"])
@@ -356,10 +356,34 @@ def loss_against_size():
             and len({x["kv_mean"] for x in rows[:3]}) == 3, rows)
     lines = [x.split() for x in r.stdout.decode().splitlines()]
     s.check("as typed in print", [x[0] for x in lines[2:]] == labels, lines)
-    s.check("the entries held on average, and at the end", lines[1][-3:] == ["entries", "at", "end"]
-            and all(x[-2:] == [f"{float(y['kv_mean']):.1f}", f"{float(y['kv_end']):.1f}"] for x, y in zip(lines[2:], rows)), lines)
+    s.check("the entries held on average, at most and at the end", lines[1][-4:] == ["entries", "peak", "at", "end"]
+            and all(x[-3:] == [f"{float(y[k]):.1f}" for k in ("kv_mean", "kv_peak", "kv_end")] for x, y in zip(lines[2:], rows)), lines)
     state = {(x["method"], x["options"]) for x in state_rows(s.path("tau.state"))}
     s.check("and in the state", sorted(m for m, _ in state) == sorted(labels) and len(state) == 4, state)
+
+
+def equal_budgets():
+    """Rows of one budget that do not cache equally many entries are told, and settings that follow from the budget are columns."""
+    argv = ["eval", "-m", s.model(), "--data", TEXT, *SHAPE, "--docs", "2", "--budgets", "8,12"]
+
+    def play(methods):
+        r = s.accepted(methods, [*argv, "--methods", methods, "-o", s.path("memory.tsv")])
+        head = dict(line[2:].split(": ", 1) for line in open(s.path("memory.tsv")).read().splitlines() if line.startswith("# ") and ": " in line)
+        return table(s.path("memory.tsv")), head.get("unequal_memory"), r.stderr.decode()
+    rows, told, err = play("snapkv,rkv:every=4,h2o,full")
+    held = {(x["method"], x["budget"]): (float(x["kv_mean"]), float(x["kv_peak"])) for x in rows}
+    want = [f"budget {b}: {what} rkv:every=4 {held['rkv:every=4', b][k]:.1f}, snapkv {held['snapkv', b][k]:.1f}"
+            for k, what in enumerate(("on average", "at most")) for b in ("8", "12") if held["snapkv", b][k] > 1.02 * held["rkv:every=4", b][k]]
+    s.check("unequal memory is told", len(want) >= 2 and told == "; ".join(want) and told in err and "note:" in err, told, want, err)
+    setting = {(x["method"], x["budget"], k): x[k] for x in rows for k in ("sinks", "recent", "window", "every", "local")}
+    # a quarter of the budget, at most what is published; the rest as given
+    wanted = {("snapkv", "8", "window"): "2", ("snapkv", "12", "window"): "3", ("snapkv", "12", "recent"): "3", ("rkv:every=4", "12", "every"): "4",
+              ("h2o", "12", "recent"): "6", ("h2o", "12", "window"): "nan", ("full", "0", "every"): "nan", ("snapkv", "8", "local"): "nan"}
+    s.check("settings that follow from the budget", all(setting[k] == v for k, v in wanted.items()), {k: setting[k] for k in wanted})
+    for methods in ("snapkv,h2o,pyramidkv,cake,ada-pyramidkv,adakv,expected-attention", "snapkv", "full,snapkv:window=2"):
+        rows, told, err = play(methods)
+        s.check(f"{methods}: equal memory, and nothing is told", told is None and "note:" not in err and
+                all(float(x["kv_mean"]) == float(x["kv_peak"]) == float(x["budget"]) for x in rows if x["method"] != "full"), told, err, rows)
 
 
 # ---- documents
@@ -480,6 +504,7 @@ invariants()
 gated()
 shipped()
 loss_against_size()
+equal_budgets()
 jsonl()
 resuming()
 bad_input()

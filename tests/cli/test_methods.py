@@ -10,6 +10,7 @@ s = Suite()
 PROMISED = ["name", "admission", "score", "allocation", "trigger", "selection", "summary", "source"]
 MORE = ["gates", "code", "needs", "scope", "cost", "protects", "state_formula", "state_bytes", "budget", "options"]
 BUDGET = 40
+TACIT = {"fold": "max", "stride": 0, "slots": "time", "divide": "none"}  # what a trace does not tell of them
 
 
 def ask(*args):
@@ -48,13 +49,13 @@ for r in rows:
         continue
     ran = effective(r["name"], r["budget"])
     for o in r["options"]:
-        s.check(f"{r['name']}: {o['key']} as it runs", ran.get(o["key"], "max" if o["key"] == "fold" else None) == o["value"], ran, o)
+        s.check(f"{r['name']}: {o['key']} as it runs", ran.get(o["key"], TACIT.get(o["key"])) == o["value"], ran, o)
     s.check(r["name"] + ": parts as it runs", [ran[k] for k in ("name", "admission", "score", "allocation", "trigger", "read", "budget")]
             == [r[k] for k in PROMISED[:6]] + [r["budget"]], ran)
 
 # What is listed may be given, within its range and not beyond; what is not listed is refused.
 keys = sorted({o["key"] for r in rows for o in r["options"]})
-s.check("32 options in all", len(keys) == 32, keys)
+s.check("35 options in all", len(keys) == 35, keys)
 for n, key in enumerate(keys):
     have = [r for r in rows if any(o["key"] == key for o in r["options"])]
     lack = [r for r in rows if r not in have]
@@ -80,7 +81,8 @@ for r in rows:
 by = {r["name"]: r for r in json.loads(ask("--json", "-B", 100))}
 value = lambda name, key: next(o["value"] for o in by[name]["options"] if o["key"] == key)
 for name, key, want in (("snapkv", "window", 25), ("snapkv", "recent", 25), ("pyramidkv", "window", 8), ("window", "recent", 96), ("h2o", "recent", 50),
-                        ("scissorhands", "every", 50), ("rkv", "every", 25), ("local", "sinks", 25), ("wgkv-quest", "local", 25),
+                        ("scissorhands", "every", 50), ("rkv", "every", 25), ("morphkv", "window", 25), ("expected-attention", "every", 1), ("expected-attention", "epsilon", 0.01),
+                        ("expected-attention", "floor", 0.2), ("local", "sinks", 25), ("wgkv-quest", "local", 25),
                         ("quest", "group", "none"), ("seer", "page", 64), ("duo", "sinks", 64), ("locret", "positions", "cache")):
     s.check(f"{name}: {key} at 100", value(name, key) == want, value(name, key))
 rows_of = lambda w: 4 * 3 * (w + 1) + 8 + 4  # a row more than the window; their sum in double and the birth
@@ -97,7 +99,7 @@ s.check("256 without -B", [json.loads(ask(n, "--json"))["budget"] for n in ("h2o
 # docs/reference/methods.md: the overview, and the lines of options and cost below each row.
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "reference", "methods.md")) as f:
     page = f.read()
-COMMON = {"sinks", "recent", "every", "order", "slack", "chunk", "positions", "tie"}
+COMMON = {"sinks", "recent", "every", "order", "slack", "stride", "chunk", "positions", "tie"}
 overview = {c[0]: c for c in ([x.strip() for x in line.strip("|").split("|")] for line in page.splitlines() if line.count("|") == 7)}
 for r in by.values():
     name, own = r["name"], {o["key"]: o["value"] for o in r["options"]}
@@ -120,6 +122,23 @@ for key, o in options.items():
     values = ", ".join(o["values"]) if "values" in o else f"{o['min']:g}.." + (f"{o['max']:g}" if o["max"] < 1 << 20 else "")
     s.check(key + ": in the table of options", listed.get(key) == [o["help"], values], listed.get(key), o)
 s.check("no other option in the table", set(listed) - set(options) <= {"option", "___"}, sorted(set(listed) - set(options)))
+
+# The sources of the defaults: all that are not neutral, with the values that the program has, and each with its source.
+NEUTRAL = {"order": "before", "positions": "original", "tie": "newer", "pool_kind": "max", "group": "mean", "across": "mean", "support": "all", "fold": "max",
+           "divide": "none", "slots": "time", "compare": "ge", "every": 1, "pool": 1, "lookahead": 1}
+B = 100000
+wanted = {}
+for r in json.loads(ask("--json", "-B", B)):
+    own = {o["key"]: o["value"] for o in r["options"]}
+    names = own | {"B": B}
+    for line in re.findall(rf"^\| {r['name']} \| (\w+) \| ([^|]+) \| ([^|]+) \|$", page, re.M):
+        key, default, source = line
+        is_word = isinstance(own.get(key), str)
+        value = default if is_word else eval(default.replace("/", "//"), {}, names)
+        s.check(f"{r['name']}: {key} is the default that has a source", own.get(key) == value and len(source) > 6, line, own.get(key))
+        wanted[r["name"], key] = True
+    for key, value in own.items():
+        s.check(f"{r['name']}: {key} has a source", value == NEUTRAL.get(key, 0) or (r["name"], key) in wanted, value)
 
 s.refused("no such row", ["methods", "nope"], 2, "no method 'nope'", "random")
 s.refused("two rows", ["methods", "h2o", "tova"], 2, "too many operands")

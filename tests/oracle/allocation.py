@@ -20,12 +20,30 @@ def whole(parts, total):
     return out, float(gap)
 
 
+def pyramid_parts(layers, places, beta, most=None):
+    """exact parts in a straight line whose first is no more than `most`: a line through the same mean"""
+    u = Fraction(places, layers)
+    top = 2 * u - u / Fraction(beta)
+    top = top if most is None else min(top, most)
+    return [top - 2 * (top - u) * l / (layers - 1) if layers > 1 else u for l in range(layers)]
+
+
 def pyramid(layers, u, beta):
-    """places beside the protected ones for each layer, exactly"""
-    m = Fraction(u) / Fraction(beta)
-    top = 2 * u - m
-    parts = [top - (top - m) * l / (layers - 1) if layers > 1 else Fraction(u) for l in range(layers)]
-    return whole(parts, layers * u)[0]
+    """places beside the protected ones for each layer, exactly, where all of them can be filled"""
+    return whole(pyramid_parts(layers, layers * u, beta), layers * u)[0]
+
+
+def filled(parts, rooms, places):
+    """min(room, part + x) for each layer, x the number for which they sum to `places`: the sum grows with x in straight
+    lines from corner to corner, and a corner is where a layer is full"""
+    parts = [Fraction(x) for x in parts]
+    at = lambda x: [min(room, part + x) for room, part in zip(rooms, parts)]
+    corners = sorted(room - part for room, part in zip(rooms, parts))
+    if corners[0] >= 0:
+        return parts
+    below = max(c for c in corners if sum(at(c)) <= places)
+    growing = sum(part + below < room for room, part in zip(rooms, parts))
+    return at(below + (places - sum(at(below))) / growing if growing else below)
 
 
 def preference(run, p, layer, candidates):
@@ -38,15 +56,12 @@ def preference(run, p, layer, candidates):
     return entropy, spread
 
 
-def cake(run, p, u, candidates):
-    """places for each layer, and the gap of whole()"""
-    weight = [np.prod(preference(run, p, l, candidates[l])) for l in range(run.m.layers)]
-    places = run.m.layers * u
-    if sum(weight) <= 0:
-        return [u] * run.m.layers, np.inf
-    share = [places * x / sum(weight) for x in weight]
-    out, gap = whole(share, places)
-    return out, gap / max(1, places)
+def cake_weights(run, p, candidates):
+    return [np.prod(preference(run, p, l, candidates[l])) for l in range(run.m.layers)]
+
+
+def cake_parts(weight, places):
+    return [places * x / sum(weight) if sum(weight) > 0 else Fraction(places, len(weight)) for x in weight]
 
 
 def dealt_out(scores, least, places, older=False):

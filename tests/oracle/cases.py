@@ -19,12 +19,12 @@ LAYERS_AND_HEADS = [tuple(int(m.split(f"--{key} ")[1].split()[0]) for key in ("l
 
 # the options that are tried with each method, besides sinks, recent and those that all share
 TRIED = {
-    "window": ["every"], "h2o": ["every", "group"], "tova": ["every", "group", "window", "pool"],
+    "window": ["every"], "h2o": ["every", "group", "divide"], "tova": ["every", "group", "window", "pool"],
     "snapkv": ["every", "group", "window", "pool"], "keydiff": ["every"], "knorm": ["every"],
     "scissorhands": ["every", "window"], "pyramidkv": ["every", "group", "window", "pool", "beta"],
     "adakv": ["every", "group", "window", "pool", "floor"],
     "ada-pyramidkv": ["every", "group", "window", "pool", "floor", "beta"],
-    "cake": ["every", "window", "pool", "gamma"], "rkv": ["every", "group", "window", "pool", "lambda"],
+    "cake": ["every", "window", "pool", "gamma"], "rkv": ["every", "group", "window", "pool", "lambda", "slots"],
     "morphkv": ["every", "group", "window", "pool"], "gkv": ["every", "group", "window", "pool", "history", "fold", "lambda"],
     "snapkv-global": ["every", "group", "window", "pool", "history", "fold"],
     "random": ["every", "seed"], "full": [], "local": [], "trimkv": ["every", "offset", "lookahead"],
@@ -32,7 +32,7 @@ TRIED = {
     "wgkv-snapkv": ["group", "window", "pool", "local", "tau", "compare", "fraction"],
     "wgkv-quest": ["local", "tau", "compare", "page", "dense"], "quest": ["page", "dense", "choice"],
     "seer": ["page"], "seer-oracle": ["page", "dense"], "duo": ["sparsity"], "locret": ["every"],
-    "expected-attention": ["every", "horizon", "epsilon"], "mass-greedy": ["every"], "next-topk": ["every"],
+    "expected-attention": ["every", "horizon", "epsilon", "floor"], "mass-greedy": ["every"], "next-topk": ["every"],
 }
 NO_PROTECTION = "wgkv", "wgkv-snapkv", "full", *READS_ONLY  # sinks and recent are no options, or mean something else
 NOT_BY_RANK = "expected-attention", "full", "wgkv", "wgkv-snapkv", *READS_ONLY
@@ -66,6 +66,8 @@ def value(rng, key, budget):
         "horizon": lambda: pick(1, 2, 64, 512),
         "epsilon": lambda: pick(0, 0.01, 1),
         "order": lambda: "after",
+        "slots": lambda: "score",
+        "divide": lambda: "queries",
         "slack": lambda: pick(1, 2, 5, 20),
         "chunk": lambda: pick(1, 2, 7, 16, 30),
         "positions": lambda: pick("cache", "original"),
@@ -82,6 +84,8 @@ def options(rng, name, budget):
         given["variant"] = "code"
     if name in CODE and budget and rng.random() < 0.6:
         given["slack"] = rng.choice([0, 3])  # the code's is longer than these runs
+    if given.get("variant") == "code" and name == "rkv":
+        given["stride"] = rng.choice([0, 1, 4, 9])
     room = budget or 12
     for key in TRIED[name]:
         if rng.random() >= (0.8 if key == "page" else 0.4):
@@ -108,6 +112,8 @@ def shared_options(rng, name):
     """what every row that evicts may be given"""
     keys = ["order", "slack", "tie"] + ["chunk"] * (name not in ORACLES) + ["positions"] * (name not in NOT_BY_RANK)
     given = {key: value(rng, key, None) for key in keys if rng.random() < 0.3}
+    if "order" in given and rng.random() < 0.3:
+        given["stride"] = rng.choice([1, 2, 5, 11])
     if rng.random() < 0.15 and name in GROUPED:
         given["group"] = "none"
     return given

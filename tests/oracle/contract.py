@@ -12,7 +12,7 @@ from engine import EngineError, Trace, method_text
 from rows import LIMITED_BY_BUDGET, NEEDS, NO_BUDGET, ORACLES, READS_ONLY, ROWS, numbers
 from tiny_llama import Bytes, Llama, generate_model
 
-WIDE, DEEP = 4, 2  # of cases.MODELS: 3 KV heads of 3 query heads; 3 layers of 2 KV heads of 3 query heads
+WIDE, DEEP, LOCAL = 4, 2, 10  # of cases.MODELS: 3 KV heads of 3 query heads; 3 layers of 2 KV heads of 3 query heads; two of 3 layers see 29 tokens
 SHOWN = "tokens", "survival", "retention"  # commands that show ids and nll, last_selected, mass
 WITHOUT_ORACLE = {"plan"}  # it repeats the steps of another trace
 NO_LIMIT = {"wgkv": {"tau": 0}, "wgkv-snapkv": {"tau": 0}, "wgkv-quest": {"tau": 0}, "duo": {"sparsity": 0}}
@@ -141,6 +141,21 @@ def budget_and_protection(report, runs, names):
                        f"{text}: after the prompt a query sees {most:g} entries at most, in it {early}")
             kept_where_due(report, text, p, trace)
         each(report, [m for m in names if m in rows and m in LIMITED_BY_BUDGET])(check)
+
+
+def places_are_used(report, engine, models):
+    """What a layer cannot fill, others do: at each step all heads together hold as many as with the budget each, in models whose layers
+    see different numbers of tokens too, before and after the text is as long as the largest share."""
+    for index in (DEEP, LOCAL):
+        runs = Runs(engine, models.get(index))
+
+        def check(name):
+            for prompt, n, budget in ((50, 40, 40), (20, 70, 40), (70, 10, 24)):
+                held = [[t.visible(step).sum() for step in range(prompt, t.T)]
+                        for t in (runs.trace(m, runs.ids(prompt, 7), n, budget) for m in ("window", name))]
+                report.say(held[0] == held[1], f"{name} at B = {budget} after {prompt} tokens of model {index} uses all places: "
+                           f"{sum(held[1])} of {sum(held[0])} over all steps")
+        each(report, ["pyramidkv", "ada-pyramidkv", "cake", "adakv", "snapkv", "expected-attention"])(check)
 
 
 def kept_where_due(report, text, p, trace):
@@ -287,6 +302,7 @@ def check(engine, models):
     full_if_unlimited(report, wide, names[1:], 1)
     full_if_unlimited(report, deep, names[1:], 10)
     budget_and_protection(report, deep, names[1:])
+    places_are_used(report, engine, models)
     level_gates(report, deep)
     heads_by_any_name(report, engine, models.folder, names)
     no_two_alike(report, deep, names)  # three layers: quest leaves two alone

@@ -128,29 +128,33 @@ def decide_rounds(name, p, run, heads, newest, share):
 # ---- shares
 
 def layer_shares(row, p, run, newest, budget):
-    """(the budget of a head in each layer, how sure that is), from the first cut on"""
+    """(the budget of a head in each layer, how sure that is), at each cut from the first on"""
     fixed = p["sinks"] + max(p["recent"], 1)  # a newcomer needs a place
-    u, layers, gap = budget - fixed, run.m.layers, np.inf
+    rooms = [max(0, min(newest + 1, window or newest + 1) - fixed) for window in run.m.windows]
+    places = sum(min(room, budget - fixed) for room in rooms)
     if row.allocation in PYRAMID:
-        places = allocation.pyramid(layers, u, p["beta"])
+        parts = allocation.pyramid_parts(run.m.layers, places, p["beta"], max(rooms))
     elif row.allocation == "cake":
-        C = [[candidates(p, sorted(a), newest) for a in heads] for heads in run.alive]
-        places, gap = allocation.cake(run, p, u, C)
+        if row.weights is None:  # of the first cut
+            row.weights = allocation.cake_weights(run, p, [[candidates(p, sorted(a), newest) for a in heads] for heads in run.alive])
+        parts = allocation.cake_parts(row.weights, places)
     else:
-        places = [u] * layers
-    return [fixed + x for x in places], gap
+        return [budget] * run.m.layers, np.inf
+    out, gap = allocation.whole(allocation.filled(parts, rooms, places), places)
+    return [fixed + x for x in out], gap / max(1, places) if row.allocation == "cake" else np.inf
 
 
 def by_layer(row, p, run, newest):
     """{(layer, head): Cut}, each layer by itself"""
-    if row.shares is None:
+    if not row.begun:
         if max(len(run.alive[l][h]) for l, h in row.heads) <= row.budget + p["slack"] - (newest + 1 - run.t):
             return {}
-        row.shares, gap = layer_shares(row, p, run, newest, row.budget)
-        run.unsure |= gap < tolerance.SHARE
+        row.begun = True
+    shares, gap = layer_shares(row, p, run, newest, row.budget)
+    run.unsure |= gap < tolerance.SHARE
     cuts = {}
     for layer in sorted({l for l, _ in row.heads}):
-        share, heads, found = row.shares[layer], row.of_layer(layer), {}
+        share, heads, found = shares[layer], row.of_layer(layer), {}
         if row.allocation in ADAPTIVE:
             found = decide_layer(row.kind, p, run, layer, newest, share, heads)
         else:
@@ -160,10 +164,10 @@ def by_layer(row, p, run, newest):
     return cuts
 
 
-def apply(row, p, run, newest):
+def apply(row, p, run, newest, prompt):
     """{(layer, head): Cut} over the heads of a row; the entries are gone afterwards.  newest: the last token that
-    was fed, or the one about to be appended"""
-    if row.trigger == "none":
+    was fed, or the one about to be appended; prompt: its length"""
+    if row.trigger == "none" or p["stride"] and run.t > prompt and run.t % p["stride"] != 1 % p["stride"]:
         return {}
     run.coming = newest + 1 - run.t
     if row.trigger == "fraction":
@@ -181,7 +185,11 @@ def apply(row, p, run, newest):
 
 
 def remember(name, p, run, layer, head, cut):
-    """gkv, snapkv-global: the global scores of what stays, before anything is cut"""
+    """gkv, snapkv-global: the global scores of what stays, before anything is cut; slots=score: where it stands"""
+    if p["slots"] == "score":
+        best = sorted(cut.kept, key=lambda j: (cut.kept[j], j), reverse=True)
+        first = [j for j in sorted(run.alive[layer][head]) if j < p["sinks"]]
+        run.slots[layer, head] = first + best
     if name in ("gkv", "snapkv-global"):
         C = sorted([*cut.score, *cut.kept])
         if C:
@@ -202,11 +210,11 @@ def due(rows, run, prompt, last):
     for row in rows:
         after = row.p["order"] == "after" and step > prompt
         if after:  # the cut of step - 1: what leaves now was still there
-            events.append(apply(row, row.p, run, step - 1))
+            events.append(apply(row, row.p, run, step - 1, prompt))
         if not last or step == prompt:
             events += methods_gates.expire(row, row.p, run)
         if is_prompt_cut(row.p, step, prompt):
-            events.append(apply(row, row.p, run, step - 1))
+            events.append(apply(row, row.p, run, step - 1, prompt))
         if step >= prompt and row.p["order"] == "before" and not last:
-            events.append(apply(row, row.p, run, step))
+            events.append(apply(row, row.p, run, step, prompt))
     return events

@@ -53,11 +53,12 @@ def forgiven(row):
     return similar[-1] if len(similar) else None
 
 
-def mean_cosine(c):
-    """of each column, without the entries forgiven"""
+def mean_cosine(c, otherwise=None):
+    """of each column, without the entries forgiven; otherwise: which of them a row forgives that has no similar one"""
     c = c.copy()
     for row in c:
         j = forgiven(row)
+        j = otherwise if j is None else j
         if j is not None:
             row[j] = 0
     return c.sum(axis=0) / len(c)
@@ -68,15 +69,23 @@ def softmax(r):
     return e / e.sum()
 
 
-def redundancy(run, layer, head, alive, C):
-    """softmax over all that the head holds; then those of C"""
-    r = softmax(mean_cosine(cosines(run, layer, head, alive)))
+def in_slots(run, p, layer, head, entries):
+    """slots=score: in the order that the last cut left, and what has come since behind it; else in order of time"""
+    past = run.slots.get((layer, head), []) if p["slots"] == "score" else []
+    return [j for j in past if j in entries] + [j for j in entries if j not in past]
+
+
+def redundancy(run, layer, head, alive, C, otherwise=None):
+    """softmax over all that the head holds, in the order of its slots; then those of C"""
+    r = softmax(mean_cosine(cosines(run, layer, head, alive), otherwise))
     return r[[alive.index(j) for j in C]]
 
 
 def rkv(run, p, layer, head, alive, C):
-    i = methods_window.importance(run, p, layer, head, C)
-    return p["lambda"] * i - (1 - p["lambda"]) * redundancy(run, layer, head, alive, C)
+    places = in_slots(run, p, layer, head, C)
+    i = dict(zip(places, methods_window.importance(run, p, layer, head, places)))
+    R = redundancy(run, layer, head, in_slots(run, p, layer, head, alive), C, 0 if p["slots"] == "score" else None)
+    return p["lambda"] * np.array([i[j] for j in C]) - (1 - p["lambda"]) * R
 
 
 def gkv(run, p, layer, head, alive, C):

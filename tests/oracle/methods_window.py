@@ -69,6 +69,8 @@ def of_group(run, p, layer, heads, C, shares):
 
 def received(run, p, layer, head, alive, C):
     per_head = np.array([run.rows[layer, g, : run.t].sum(axis=0)[C] for g in query_heads(run, head)])
+    if p["divide"] == "queries":
+        per_head = per_head / (run.t - np.array(C))
     return pooled(p, reduced(p["group"], per_head))
 
 
@@ -117,7 +119,7 @@ def cake(run, p, layer, head, alive, C):
 
 
 def importance(run, p, layer, head, C):
-    """of rkv: shares within C"""
+    """of rkv: shares within C; neighbours are those of C as it is listed"""
     return pooled(p, of_group(run, p, layer, query_heads(run, head), C, True).mean(axis=0))
 
 

@@ -9,7 +9,7 @@ import methods_keys
 import methods_window
 
 
-dealt_out, pyramid, preference = allocation.dealt_out, allocation.pyramid, allocation.preference
+dealt_out, pyramid, preference = allocation.dealt_out, allocation.pyramid_parts, allocation.preference
 layer_shares, decide_layer = methods.layer_shares, methods.decide_layer
 global_score, redundancy = methods_window.global_score, methods_keys.redundancy
 shares_of = methods_window.shares_of
@@ -25,12 +25,13 @@ def scored_by(name, fn):
 
 # ---- shares
 
-def reversed_pyramid(layers, u, beta):
-    return pyramid(layers, u, beta)[::-1]
+def reversed_pyramid(layers, places, beta, most=None):
+    return pyramid(layers, places, beta, most)[::-1]
 
 
-def floored_steps(layers, u, beta):
+def floored_steps(layers, places, beta, most=None):
     """as in the reference: another sum"""
+    u = places // layers
     m = int(u // beta)
     step = (2 * u - 2 * m) // max(1, layers - 1)
     return [2 * u - m - step * l for l in range(layers)] if layers > 1 else [u]
@@ -50,14 +51,17 @@ def entropy_alone(run, p, layer, candidates):
     return preference(run, p, layer, candidates)[0], 1.0
 
 
-def at_once(row, p, run, newest):
-    """shares in force before any head exceeds B"""
-    if row.shares is None and run.t:
-        row.shares = layer_shares(row, p, run, newest, row.budget)[0]
-    return apply(row, p, run, newest)
+def places_lost(parts, rooms, places):
+    """what a layer cannot fill is used by nobody"""
+    return [min(room, part) for room, part in zip(rooms, parts)]
 
 
-apply = methods.apply
+def spread_by_weight(parts, rooms, places):
+    """what a layer cannot fill goes to the others in proportion to their parts"""
+    full = [part >= room for room, part in zip(rooms, parts)]
+    rest = places - sum(room for room, f in zip(rooms, full) if f)
+    open_ = sum(part for part, f in zip(parts, full) if not f)
+    return [room if f else part * rest / open_ for room, part, f in zip(rooms, parts, full)] if any(full) and open_ else parts
 
 
 # ---- adaptive
@@ -139,13 +143,18 @@ def share_then_largest(run, p, layer, heads, entries):
     return methods_window.reduced("max", a, axis=1)
 
 
+def slots_in_time(run, p, layer, head, entries):
+    return list(entries)
+
+
 def shared_faults():
     """(method, name, patch)"""
     return [
-        ("pyramidkv", "more for upper layers", replaced(allocation, "pyramid", reversed_pyramid)),
-        ("pyramidkv", "steps rounded down", replaced(allocation, "pyramid", floored_steps)),
+        ("pyramidkv", "more for upper layers", replaced(allocation, "pyramid_parts", reversed_pyramid)),
+        ("pyramidkv", "steps rounded down", replaced(allocation, "pyramid_parts", floored_steps)),
+        ("cake", "places of full layers lost", replaced(allocation, "filled", places_lost)),
+        ("cake", "places of full layers by weight", replaced(allocation, "filled", spread_by_weight)),
         ("pyramidkv", "sinks outside the budget", replaced(methods, "layer_shares", sinks_not_counted)),
-        ("pyramidkv", "shares before the first cut", replaced(methods, "apply", at_once)),
         ("adakv", "each head by itself", replaced(allocation, "dealt_out", each_by_itself)),
         ("adakv", "no floor", replaced(allocation, "dealt_out", floor_forgotten)),
         ("adakv", "floor one too high", replaced(allocation, "dealt_out", floor_one_more)),
@@ -155,6 +164,7 @@ def shared_faults():
         ("cake", "uniform shares", replaced(methods, "layer_shares", uniform_shares)),
         ("cake", "preference by entropy alone", replaced(allocation, "preference", entropy_alone)),
         ("rkv", "oldest similar entry forgiven", replaced(methods_keys, "forgiven", oldest_forgiven)),
+        ("rkv", "slots in order of time", replaced(methods_keys, "in_slots", slots_in_time)),
         ("rkv", "no entry forgiven", replaced(methods_keys, "forgiven", nothing_forgiven)),
         ("rkv", "redundancy among candidates alone", replaced(methods_keys, "redundancy", older_only)),
         ("rkv", "weights not of the candidates alone", replaced(methods_window, "shares_of", whole_rows)),
@@ -184,5 +194,6 @@ def golden_faults():
         ("pooled scores remembered", replaced(methods_window, "global_score", pooled_before)),
         ("softmax before the largest of the group", replaced(methods_window, "largest_logits", share_then_largest)),
         ("weights not of the candidates alone", replaced(methods_window, "shares_of", whole_rows)),
-        ("more for upper layers", replaced(allocation, "pyramid", reversed_pyramid)),
+        ("more for upper layers", replaced(allocation, "pyramid_parts", reversed_pyramid)),
+        ("slots in order of time", replaced(methods_keys, "in_slots", slots_in_time)),
     ]

@@ -30,7 +30,7 @@ ROWS = {
     "seer-oracle": ("all", "none", "uniform", "none", "seer-oracle"),
     "duo": ("duo", "none", "uniform", "none", "all"),
     "locret": ("all", "importance", "uniform", "overflow", "all"),
-    "expected-attention": ("all", "expected-attention", "uniform", "overflow", "all"),
+    "expected-attention": ("all", "expected-attention", "adaptive", "overflow", "all"),
     "mass-greedy": ("all", "remaining-mass", "uniform", "overflow", "all"),
     "next-topk": ("all", "next-attention", "uniform", "overflow", "all"),
 }
@@ -47,8 +47,8 @@ ADAPTIVE = "adaptive", "adaptive-pyramid"
 
 # what the papers say; windows and intervals that do not fit are reduced
 WINDOW = {"snapkv": 32, "scissorhands": 400, "pyramidkv": 8, "adakv": 32, "ada-pyramidkv": 32, "cake": 32, "rkv": 8,
-          "morphkv": 30, "gkv": 16, "snapkv-global": 16, "wgkv-snapkv": 256}
-EVERY = {"rkv": 128, "gkv": 128, "snapkv-global": 128, "expected-attention": 512}
+          "morphkv": 200, "gkv": 16, "snapkv-global": 16, "wgkv-snapkv": 256}
+EVERY = {"rkv": 128, "gkv": 128, "snapkv-global": 128}
 SINKS = {"window": 4, "local": 128, "expected-attention": 4}
 LOCAL = 256
 PUBLISHED = {
@@ -62,14 +62,15 @@ PUBLISHED = {
     "wgkv-snapkv": {"tau": 0.1, "compare": "ge", "group": "max", "pool": 5, "support": "candidates", "fraction": 0.1},
     "quest": {"page": 16, "dense": 2, "group": "none"}, "seer": {"page": 64, "dense": 0},
     "seer-oracle": {"page": 64, "dense": 0}, "duo": {"sparsity": 0.5, "sinks": 64, "recent": 256},
-    "locret": {"positions": "cache", "chunk": 3072}, "expected-attention": {"horizon": 512, "epsilon": 0},
+    "locret": {"positions": "cache", "chunk": 3072}, "expected-attention": {"horizon": 512, "epsilon": 0.01, "floor": 0.2},
 }
-CODE = {"rkv": {"group": "max-logits", "lambda": 0.07, "every": 1, "order": "after", "slack": 127},
+CODE = {"window": {"positions": "cache"},
+        "rkv": {"group": "max-logits", "lambda": 0.07, "every": 1, "order": "after", "stride": 128, "slots": "score"},
         "trimkv": {"offset": 2, "order": "after", "slack": 127},
         "dbtrimkv": {"offset": 3, "order": "after", "slack": 127}, "wgkv": {"compare": "gt"}}
 NEUTRAL = {"sinks": 0, "recent": 0, "window": 0, "pool": 1, "pool-kind": "max", "group": "mean", "seed": 0, "every": 1,
            "across": "mean", "support": "all", "fold": "max", "order": "before", "slack": 0, "chunk": 0, "positions": "original",
-           "tie": "newer"}
+           "tie": "newer", "stride": 0, "slots": "time", "divide": "none"}
 SHARED_OPTIONS = "order", "slack", "chunk", "positions", "tie"
 # with `score=`: numbers of that score which the row does not name
 SCORE_NUMBERS = {"retention": {"offset": 0, "lookahead": 1}}
@@ -146,7 +147,7 @@ class Row:
         self.read = given.get("read", self.read)
         if budget is None:
             self.trigger = "none"
-        self.shares = None
+        self.begun, self.weights = False, None
 
     @property
     def kind(self):

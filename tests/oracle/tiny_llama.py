@@ -158,7 +158,7 @@ class Session:
     For the methods everything that was ever computed is kept: rows[layer][g][t] is the attention row of
     query t over all positions (0 where it saw nothing), scaled their logits (-inf there), seen[layer][head][t] how many it saw,
     keys[layer][head][j] the key as stored, queries[layer][g][t] the query before rotation,
-    raw_keys the keys before theirs, values, inputs[layer][t] what the projections read.  unsure and remembered
+    raw_keys the keys before theirs, values, inputs[layer][t] what the projections read.  unsure, remembered and slots
     are what methods carry from cut to cut.
 
     ranked: (layer, head) whose keys are stored without rotation and turned by their rank when they are read.
@@ -174,7 +174,7 @@ class Session:
         self.rows = np.zeros((m.layers, m.heads, tokens, tokens))
         self.scaled = np.full((m.layers, m.heads, tokens, tokens), -np.inf)
         self.seen = np.zeros((m.layers, m.kv_heads, tokens), int)
-        self.unsure, self.remembered = False, {}
+        self.unsure, self.remembered, self.slots = False, {}, {}
         self.keys = np.full((m.layers, m.kv_heads, tokens, m.head_dim), np.nan)
         self.raw_keys = self.keys.copy()
         self.values = self.keys.copy()

@@ -50,13 +50,14 @@ def cake(run, p, layer, head, alive, C, score):
     return methods_window.reduced(p["group"], np.array([methods_window.pooled(p, e) for e in error]))
 
 
-def redundancy(run, layer, head, alive, C):
+def redundancy(run, layer, head, alive, C, otherwise=None):
     """also from similarities so near the threshold that another entry may be the one forgiven"""
     c = methods_keys.cosines(run, layer, head, alive)
-    r = methods_keys.mean_cosine(c)
+    r = methods_keys.mean_cosine(c, otherwise)
     error = np.full(len(c), COSINE)
     for i, row in enumerate(c):
         ways = {methods_keys.forgiven(row), methods_keys.forgiven(row - COSINE), methods_keys.forgiven(row + COSINE)}
+        ways = {otherwise if j is None else j for j in ways}
         for j in ways - {None} if len(ways) > 1 else ():
             error[j] += abs(c[i, j]) / len(c)
     R = methods_keys.softmax(r)
@@ -66,8 +67,10 @@ def redundancy(run, layer, head, alive, C):
 
 
 def rkv(run, p, layer, head, alive, C, score):
-    i = methods_window.importance(run, p, layer, head, C)
-    return p["lambda"] * WEIGHT * i + (1 - p["lambda"]) * redundancy(run, layer, head, alive, C)
+    places = methods_keys.in_slots(run, p, layer, head, C)
+    i = dict(zip(places, methods_window.importance(run, p, layer, head, places)))
+    error = redundancy(run, layer, head, methods_keys.in_slots(run, p, layer, head, alive), C, 0 if p["slots"] == "score" else None)
+    return p["lambda"] * WEIGHT * np.array([i[j] for j in C]) + (1 - p["lambda"]) * error
 
 
 def gkv(run, p, layer, head, alive, C, score):

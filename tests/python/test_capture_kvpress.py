@@ -25,11 +25,16 @@ from kvfate.adapters.kvpress import follow  # noqa: E402
 fitting("kvpress")
 TINY = os.path.abspath(sys.argv[4])
 WINDOW = "window=64,recent=64,pool=5,pool_kind=avg"
-# The library protects the newest entry (tova), cuts no more than it must (expected attention), and counts the window, which it keeps
-# anyway, into the share that AdaKV guarantees a head: at this budget nothing of the share is left.
-CASES = [("snapkv", lambda: kvpress.SnapKVPress(.5), "snapkv:" + WINDOW), ("keydiff", lambda: kvpress.KeyDiffPress(.5), "keydiff"),
-         ("tova", lambda: kvpress.TOVAPress(.5), "tova:recent=1"), ("expected", lambda: kvpress.ExpectedAttentionPress(.5), "expected-attention:every=1"),
-         ("adakv", lambda: kvpress.AdaKVPress(kvpress.SnapKVPress(.5)), "adakv:floor=0," + WINDOW)]
+# The library protects the newest entry (tova), and counts what it keeps anyway, the window or the sinks, into the share that AdaKV
+# guarantees a head.
+CASES = [("observed", lambda: kvpress.ObservedAttentionPress(.5), lambda n: "h2o:divide=queries,recent=0"),
+         ("snapkv", lambda: kvpress.SnapKVPress(.5), lambda n: "snapkv:" + WINDOW), ("keydiff", lambda: kvpress.KeyDiffPress(.5), lambda n: "keydiff"),
+         ("tova", lambda: kvpress.TOVAPress(.5), lambda n: "tova:recent=1"),
+         ("expected", lambda: kvpress.ExpectedAttentionPress(.5), lambda n: "expected-attention:epsilon=0,allocation=uniform"),
+         ("expected, as registered", lambda: kvpress.AdaKVPress(kvpress.ExpectedAttentionPress(.5, epsilon=1e-2)), lambda n: "expected-attention:floor=%.17g" % floor(n, 4)),
+         ("adakv", lambda: kvpress.AdaKVPress(kvpress.SnapKVPress(.5)), lambda n: "adakv:floor=%.17g,%s" % (floor(n, 64), WINDOW)),
+         ("knorm", lambda: kvpress.KnormPress(.5), lambda n: "knorm"), ("streaming", lambda: kvpress.StreamingLLMPress(.5), lambda n: "window")]
+EAGER = "observed",
 NEAR = 1e-4
 
 
@@ -45,6 +50,11 @@ def model_and_text():
         return model, [], transformers.AutoTokenizer.from_pretrained(folder, gguf_file=file)(f.read())["input_ids"][:400]
 
 
+def floor(n, kept):
+    """of n entries that a head keeps, `kept` whatever their scores"""
+    return max(0, int(.2 * n) - kept) / (n - kept)
+
+
 def followed(model, ids, press, more, path):
     with kvfate.capture(model, None, out=path, existing="overwrite") as c, follow(c, press):
         model.generate(torch.tensor(ids)[None], max_new_tokens=more, min_new_tokens=more, do_sample=False, eos_token_id=None)
@@ -55,8 +65,9 @@ def prompt(model, where, ids):
     """Kept sets after the prompt."""
     T, layers = len(ids), model.config.num_hidden_layers
     for name, press, method in CASES:
+        model.set_attn_implementation("eager" if name in EAGER else "sdpa")
         theirs = followed(model, ids, press(), 4, "theirs.kvf")
-        subprocess.run([KVFATE, "run", *where, "--ids", "ids", "-n", "0", "--method", method, "-B", str(T // 2), "--exact", "--probes", "evict", "-o", "own.kvf",
+        subprocess.run([KVFATE, "run", *where, "--ids", "ids", "-n", "0", "--method", method(T // 2), "-B", str(T // 2), "--exact", "--probes", "evict", "-o", "own.kvf",
                         "--overwrite", "-q"], check=True, stdout=subprocess.DEVNULL)
         own, heads, odd, kept = kvfate.open("own.kvf"), 0, 0, 0
         for layer in range(layers):

@@ -31,10 +31,29 @@ const notRecorded = (option) => el('span', { class: 'quiet', title: `kvfate run 
 async function headlineOf(trace) {
   const about = trace.table('eviction')?.about || new Map(), n = Number(about.get('entries')), gone = Number(about.get('evicted'));
   const lost = lostClasses(trace).slice(0, 2), kl = meanAfterPrompt(trace, trace.tokens.kl || []), missed = Number(trace.table('regret')?.about.get('mean_kept_mass'));
-  return { trace, gone, share: n ? gone / n : NaN, age: Number(about.get('age_median')), lost, kl, missed: 1 - missed };
+  const mean = Number(about.get('cached_mean') ?? NaN), peak = Number(about.get('cached_peak') ?? NaN);
+  return { trace, mean, peak, gone, share: n ? gone / n : NaN, age: Number(about.get('age_median')), lost, kl, missed: 1 - missed };
+}
+
+const EQUAL_MEMORY = 0.02; // traces of one budget whose entries differ by more than this share are told
+
+// Where traces of one budget do not cache equally many entries: a sentence for each such budget.
+function unequalMemory(lines) {
+  const told = [];
+  for (const budget of new Set(lines.map((h) => h.trace.budget).filter((b) => b > 0)))
+    for (const [key, what] of [['mean', 'on average'], ['peak', 'at most']]) {
+      const some = lines.filter((h) => h.trace.budget === budget && h[key] > 0).sort((a, b) => a[key] - b[key]);
+      const least = some[0], most = some[some.length - 1];
+      if (some.length > 1 && most[key] > (1 + EQUAL_MEMORY) * least[key])
+        told.push(`At budget ${budget} a head caches ${shortNumber(least[key], 4)} entries ${what} under ${least.trace.method || least.trace.title} and `
+          + `${shortNumber(most[key], 4)} under ${most.trace.method || most.trace.title}: equal budgets are not equal memory here.`);
+    }
+  return told;
 }
 
 const HEADLINE = [
+  ['Entries', 'Entries of a head that a query after the prompt sees: on average, and the most', (h) => (Number.isNaN(h.mean) ? '\u2013'
+    : `${shortNumber(h.mean, 4)}, at most ${shortNumber(h.peak, 4)}`)],
   ['Evicted', 'Share of all entries of all heads that were evicted', (h) => (Number.isNaN(h.share) ? notRecorded('--probes evict') : percent(h.share))],
   ['Median age', 'Steps from writing to eviction, of half of the evicted entries at most', (h) => (h.gone > 0 ? counted(h.age, 'step') : '\u2013')],
   ['Lost most', 'Classes of tokens of which the fewest heads hold anything at the end', (h) => (h.lost.length && h.gone > 0
@@ -54,14 +73,14 @@ function headlineRow(h) {
 }
 
 const HEADLINE_VIEW = { name: 'Headline', commands: () => TRACES.map((t) => ofTable(t, 'eviction')),
-  table: async () => [['trace', 'evicted', 'age_median', 'lost_most', 'attention_missed', 'kl'], ...(await Promise.all(TRACES.map(headlineOf))).map((h) =>
-    [h.trace.name, h.share, h.gone > 0 ? h.age : NaN, h.lost.map(([c, s]) => `${c} ${exactNumber(s)}`).join('; '), h.missed, h.kl])] };
+  table: async () => [['trace', 'budget', 'cached_mean', 'cached_peak', 'evicted', 'age_median', 'lost_most', 'attention_missed', 'kl'], ...(await Promise.all(TRACES.map(headlineOf))).map((h) =>
+    [h.trace.name, h.trace.budget, h.mean, h.peak, h.share, h.gone > 0 ? h.age : NaN, h.lost.map(([c, s]) => `${c} ${exactNumber(s)}`).join('; '), h.missed, h.kl])] };
 
 // lines: of headlineOf; before these are known, those of `waiting`, so that the table has its place from the start.
 function layHeadline(lines) {
   byId('headline').replaceChildren(el('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'What became of the entries' }, el('table', {},
     el('thead', {}, el('tr', {}, el('th', { scope: 'col' }, 'Trace'), HEADLINE.map(([title, why]) => el('th', { scope: 'col', title: why }, title)))),
-    el('tbody', {}, lines.map(headlineRow)))), saveMenu(HEADLINE_VIEW));
+    el('tbody', {}, lines.map(headlineRow))), unequalMemory(lines).map((text) => el('p', { class: 'quiet unequal' }, text))), saveMenu(HEADLINE_VIEW));
 }
 
 const waiting = (trace) => ({ trace, waiting: true });

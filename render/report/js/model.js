@@ -36,9 +36,14 @@ class Trace {
     this.prompt = Number(this.about.get('prompt_tokens') || 0);
   }
 
+  // 0 where its method has none.
+  get budget() {
+    return Number(this.about.get('budget')) || 0;
+  }
+
   // Its method and budget; '' where it names none.
   get method() {
-    const method = this.about.get('method'), budget = Number(this.about.get('budget'));
+    const method = this.about.get('method'), budget = this.budget;
     return method ? isolated(tokenText(`${method}${budget ? `, budget ${budget}` : ''}`)) : '';
   }
 
