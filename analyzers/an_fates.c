@@ -1,8 +1,9 @@
-/* an_fates.c - what became of each token over time: at some steps t, the share of KV heads that
- * hold its entry, i <= t < evict_step, and the share that let it go and missed it by then,
- * t >= max(evict_step, the least shadow.first_hit of the query heads that read the KV head).  An
- * entry counts as missed if in one of these query heads at least the share `often` of the queries
- * after it left, evict_step <= t < T, had it among their largest weights (shadow.ghost_hits). */
+/* an_fates.c - what happened to each token over time.  At some steps t: the fraction of KV heads
+ * that cache its entry, i <= t < evict_step, and the fraction that evicted it although it was
+ * needed, t >= evict_step.  An evicted entry was needed if one of the query heads that read the KV
+ * head would have given it at least a fraction `needed` of the attention of each later query, on
+ * average: shadow.ghost_mass >= needed (T - evict_step).  The threshold does not depend on the
+ * cache method or on its budget. */
 #include <math.h>
 #include <string.h>
 
@@ -11,29 +12,34 @@
 #include "analyzers/frame.h"
 #include "analyzers/token_text.h"
 
-enum { EVICT, FIRST, HITS, ROLE }; /* columns */
+enum { EVICT, MASS, ROLE }; /* columns */
 struct options {
     int64_t points;
     const char *from;
-    double often;
+    double needed; /* 0: 1 / T */
 };
 static const struct opt options[] = {
     {OPT_INT, 0, "points", offsetof(struct options, points), "N", "steps that the table has", "48",
      .min = 2, .max = 4096},
     {OPT_STR, 0, "from", offsetof(struct options, from), "STEP", "the first of them",
      .absent = "shortly before the end of the prompt"},
-    {OPT_REAL, 0, "often", offsetof(struct options, often), "SHARE",
-     "missed: by at least so many of the queries after it left", "0.5", .min = 0, .max = 1},
+    {OPT_REAL, 0, "needed", offsetof(struct options, needed), "FRACTION",
+     "needed: would get at least this fraction of the attention of later queries, on average",
+     .absent = "1 / T, uniform attention", .min = 1e-9, .max = 1},
     {.type = OPT_END},
 };
 
 struct data {
     int64_t n, points, *step; /* tokens; [points] steps, rising */
-    int32_t *held, *missed;   /* [points][n] heads; first those that begin and end there */
+    int32_t *held, *needed;   /* [points][n] heads; first those that begin and end there */
     uint32_t *evict;          /* [T] of the head at hand */
-    double *first, *hits;     /* [T] of the query head at hand */
-    double *least, *role;     /* [T] */
-    bool shadow;              /* the trace tells what was missed */
+    double *mass, *most;      /* [T] of the query head at hand; largest of the KV head */
+    double *role;             /* [T] */
+    double lost;              /* sum of the attention that evicted entries would have had */
+    int query_heads;
+    int64_t first;    /* step of the first eviction; T: none */
+    double threshold; /* the fraction of attention from which an entry was needed */
+    bool shadow;      /* the trace has the lost attention */
     struct token_text text;
 };
 
@@ -51,26 +57,22 @@ static int64_t before(const struct data *x, double step)
     return low;
 }
 
-/* The query at which the entry was first missed, of each token; INFINITY: it was not, or not by
- * enough of those after it left. */
-static int read_misses(struct frame *f, const struct head *h, const uint32_t *evict,
-                       struct kvf_diag *d)
+/* The attention that later queries would have given to each evicted entry, summed over these
+ * queries: of the query head of the KV head that gives it most. */
+static int read_mass(struct frame *f, const struct head *h, struct kvf_diag *d)
 {
     struct data *x = f->state;
-    double often = ((const struct options *)f->options)->often;
     int per = kvf_n_heads(f->t, h->layer, KVF_SPACE_QUERY)
               / kvf_n_heads(f->t, h->layer, KVF_SPACE_KV);
     int err = KVF_OK;
-    for (int64_t i = 0; i < f->T; i++)
-        x->least[i] = INFINITY;
+    memset(x->most, 0, (size_t)f->T * sizeof *x->most);
     for (int g = h->index * per; !err && x->shadow && g < (h->index + 1) * per; g++) {
-        uint32_t n = (uint32_t)f->T;
-        err = kvf_read_f64(f->t, f->column[FIRST], h->layer, g, 0, n, x->first, d);
-        if (!err)
-            err = kvf_read_f64(f->t, f->column[HITS], h->layer, g, 0, n, x->hits, d);
+        err = kvf_read_f64(f->t, f->column[MASS], h->layer, g, 0, (uint32_t)f->T, x->mass, d);
         for (int64_t i = 0; !err && i < f->T; i++)
-            if (x->hits[i] > 0 && x->hits[i] >= often * (double)(f->T - (int64_t)evict[i]))
-                x->least[i] = fmin(x->least[i], x->first[i]);
+            x->most[i] = fmax(x->most[i], x->mass[i]);
+        for (int64_t i = f->a; !err && i < f->b; i++)
+            x->lost += x->mass[i] > 0 ? x->mass[i] : 0;
+        x->query_heads++;
     }
     return err;
 }
@@ -78,23 +80,22 @@ static int read_misses(struct frame *f, const struct head *h, const uint32_t *ev
 static int add_head(struct frame *f, const struct head *h, struct kvf_diag *d)
 {
     struct data *x = f->state;
-    const uint32_t *view;
-    int err = view_evict(f->t, f->column[EVICT], h, (uint32_t)f->T, x->evict, &view, d);
-    if (!err && view != x->evict)
-        memcpy(x->evict, view, (size_t)f->T * sizeof *view);
-    const uint32_t *evict = x->evict;
+    const uint32_t *evict;
+    int err = view_evict(f->t, f->column[EVICT], h, (uint32_t)f->T, x->evict, &evict, d);
     if (!err)
-        err = read_misses(f, h, evict, d);
+        err = read_mass(f, h, d);
+    for (int64_t i = 0; !err && i < f->T; i++)
+        x->first = evict[i] < x->first ? evict[i] : x->first;
     for (int64_t k = 0; !err && k < x->n; k++) {
         int64_t i = f->a + k, born = before(x, (double)i);
         double left = evict[i] == KVF_ALIVE ? INFINITY : fmax((double)evict[i], (double)i);
-        int64_t gone = before(x, left), miss = before(x, fmax(left, x->least[i]));
+        int64_t gone = before(x, left);
         if (born < x->points)
             x->held[born * x->n + k]++;
-        if (gone < x->points)
-            x->held[gone * x->n + k]--;
-        if (miss < x->points)
-            x->missed[miss * x->n + k]++;
+        if (gone == x->points)
+            continue;
+        x->held[gone * x->n + k]--;
+        x->needed[gone * x->n + k] += x->most[i] >= x->threshold * ((double)f->T - left);
     }
     return err;
 }
@@ -132,12 +133,13 @@ static int prepare(struct frame *f, struct kvf_diag *d)
     f->n_rows = x->n * x->points;
     x->step = FRAME_NEW(f, int64_t, (size_t)x->points);
     x->held = FRAME_NEW(f, int32_t, (size_t)f->n_rows);
-    x->missed = FRAME_NEW(f, int32_t, (size_t)f->n_rows);
+    x->needed = FRAME_NEW(f, int32_t, (size_t)f->n_rows);
     x->evict = FRAME_NEW(f, uint32_t, (size_t)f->T);
-    x->shadow = f->column[FIRST] >= 0 && f->column[HITS] >= 0;
-    x->first = FRAME_NEW(f, double, (size_t)f->T);
-    x->hits = FRAME_NEW(f, double, (size_t)f->T);
-    x->least = FRAME_NEW(f, double, (size_t)f->T);
+    x->first = f->T;
+    x->shadow = f->column[MASS] >= 0;
+    x->threshold = o->needed > 0 ? o->needed : 1 / fmax(1, (double)f->T);
+    x->mass = FRAME_NEW(f, double, (size_t)f->T);
+    x->most = FRAME_NEW(f, double, (size_t)f->T);
     x->role = FRAME_NEW(f, double, (size_t)f->T);
     if (!err && x->step)
         choose_steps(f, from);
@@ -152,7 +154,7 @@ static int finish(struct frame *f, struct kvf_diag *d)
         err = add_head(f, &f->heads.head[h], d);
     for (int64_t r = x->n; !err && r < f->n_rows; r++) {
         x->held[r] += x->held[r - x->n];
-        x->missed[r] += x->missed[r - x->n];
+        x->needed[r] += x->needed[r - x->n];
     }
     if (!err && x->n && f->column[ROLE] >= 0)
         err = kvf_read_f64(f->t, f->column[ROLE], 0, 0, 0, (uint32_t)f->T, x->role, d);
@@ -172,6 +174,17 @@ static void put_shares(struct frame *f, struct table *out, const char *name, con
         table_dense_real(out, name, "", share);
 }
 
+/* The mean fraction of attention that queries from the first eviction on would give to evicted
+ * entries; NaN where the trace lacks it. */
+static double lost_attention(const struct frame *f)
+{
+    const struct data *x = f->state;
+    double queries = (double)(f->T - x->first) * x->query_heads;
+    if (!x->shadow)
+        return NAN;
+    return queries > 0 ? x->lost / queries : 0;
+}
+
 static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
     const struct data *x = f->state;
@@ -184,14 +197,16 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     put_tokens(out, f->a, f->b, f->T);
     table_meta_num(out, "heads", f->heads.n);
     table_meta_num(out, "points", (double)x->points);
-    table_meta_num(out, "often", ((const struct options *)f->options)->often);
+    table_meta_num(out, "needed", x->threshold);
+    table_meta_num(out, "first_eviction", (double)x->first);
+    table_meta_num(out, "lost_attention", lost_attention(f));
     table_block_int(out, "step", "", x->step, x->points);
     table_affine(out, "token", "", f->a, 1, x->n);
     table_cycle_str(out, "text", "", x->text.text, x->n);
     table_cycle_str(out, "joined", "", x->text.joined, x->n);
     table_cycle_str(out, "role", "", role, x->n);
     put_shares(f, out, "held", x->held, true);
-    put_shares(f, out, "missed", x->missed, x->shadow);
+    put_shares(f, out, "needed", x->needed, x->shadow);
     return KVF_OK;
 }
 
@@ -202,28 +217,33 @@ static void close(struct frame *f)
 
 static void describe(const struct table *t, struct buf *out)
 {
-    int held = table_find(t, "held"), missed = table_find(t, "missed");
+    int held = table_find(t, "held"), needed = table_find(t, "needed");
     int64_t points = table_meta_int(t, "points", 1), n = table_rows(t) / (points > 0 ? points : 1);
-    double kept = 0, regretted = 0;
+    double kept = 0, lost = 0;
     for (int64_t r = table_rows(t) - n; r < table_rows(t); r++) {
         kept += table_real(t, held, r);
-        regretted += table_real(t, missed, r);
+        lost += table_real(t, needed, r);
     }
     if (n == 0) {
         buf_str(out, "no tokens\n");
         return;
     }
-    buf_printf(out, "%lld tokens in %s heads; at the end %.1f %% of the entries are held",
+    buf_printf(out, "%lld tokens in %s heads; at the end %.1f %% of the entries are cached\n",
                (long long)n, table_meta(t, "heads"), 100 * kept / (double)n);
-    if (!isnan(regretted))
-        buf_printf(out, ", %.1f %% are gone and were missed since", 100 * regretted / (double)n);
-    buf_char(out, '\n');
+    if (isnan(lost))
+        return;
+    buf_printf(
+        out,
+        "%.1f %% are evicted and were needed: later queries would give them at least %.3g %% "
+        "of their attention, on average\n"
+        "lost attention: %.1f %% on average, from step %s, the first eviction\n",
+        100 * lost / (double)n, 100 * table_meta_real(t, "needed", NAN),
+        100 * table_meta_real(t, "lost_attention", NAN), table_meta(t, "first_eviction"));
 }
 
 static const struct column_use columns[] = {
     [EVICT] = COLUMN_EVICT_STEP,
-    [FIRST] = {"shadow.first_hit", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "missed"},
-    [HITS] = {"shadow.ghost_hits", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "missed"},
+    [MASS] = {"shadow.ghost_mass", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "needed"},
     [ROLE] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "role"},
     {.name = NULL},
 };
@@ -239,7 +259,7 @@ static const struct head_analysis heads = {
 
 const struct analyzer an_fates = {
     .name = "fates",
-    .summary = "what became of each token over time: held, gone, missed",
+    .summary = "what happened to each token over time: cached, evicted, needed after eviction",
     .example = "kvfate fates run.kvf -o fates.png",
     .options = options,
     .columns = columns,

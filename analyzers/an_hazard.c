@@ -276,8 +276,10 @@ static void describe(const struct table *t, struct buf *out)
         if (strcmp(table_str(t, head, r), "all") != 0 || strcmp(table_str(t, class, r), "all") != 0)
             continue;
         if (strcmp(current, name) != 0)
-            buf_printf(out, "%s: risk per step that a selection is the last, by age\n",
-                       current = name);
+            buf_printf(out, "%s: risk per step %s, by age\n", name,
+                       strcmp(name, "held") == 0 ? "of being evicted"
+                                                 : "that a selection is the last");
+        current = name;
         if (low >= 0 && risk)
             buf_printf(out, "  from %-6lld %8.5f  (%lld at risk, survival %.4f)\n", (long long)low,
                        table_real(t, table_find(t, "hazard"), r), (long long)risk,

@@ -3,7 +3,9 @@
  *   kept_mass    share on the n entries that it still sees
  *   oracle_mass  share on the n largest
  *   regret       oracle_mass - kept_mass
- * Rows of a head `all` are means over the heads. */
+ * Rows of a head `all` are means over the heads.  Means over steps begin with the first step at
+ * which a head has lost attention: before it, kept_mass and oracle_mass are 1 because nothing was
+ * evicted. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +26,7 @@ static const struct opt options[] = {
     {OPT_INT, 0, "every", offsetof(struct options, every), "N", "every N-th step",
      .absent = "at most 512 steps", .min = 1, .max = KVF_MAX_STEPS},
     {OPT_FLAG, 0, "mean", offsetof(struct options, mean), NULL,
-     "one row per head: its mean over the steps"},
+     "one row per head: its mean over the steps from the first loss on"},
     {.type = OPT_END},
 };
 
@@ -36,8 +38,11 @@ struct means {
 struct plan {
     int64_t every, n; /* every how many steps; rows per head */
     bool mean;
+    int64_t *loss; /* [heads] the first step with a loss, from f->a on; f->b - f->a: none */
+    int64_t first; /* the least of them; 0 where no head has a loss */
+    bool lossy;
     double *value[N_VALUES]; /* [(heads + 1) * n]; block `all` is the last */
-    struct means *head;      /* [heads + 1] over all steps, shown or not */
+    struct means *head;      /* [heads + 1] over all steps from the first on, shown or not */
     struct means *step;      /* [n] over the heads */
 };
 
@@ -70,15 +75,15 @@ static void take_head(const struct plan *p, int h, int64_t n, double *kept, doub
         p->value[1][h * p->n + r] = oracle[r * p->every];
         p->value[2][h * p->n + r] = regret[r * p->every];
     }
-    for (int64_t k = 0; k < n; k++) { /* known is what both columns have */
+    for (int64_t k = p->first; k < n; k++) { /* known is what both columns have */
         bool known = !isnan(kept[k]) && !isnan(oracle[k]);
         kept[k] = known ? kept[k] : NAN;
         oracle[k] = known ? oracle[k] : NAN;
         regret[k] = known ? regret[k] : NAN;
     }
-    m->n = sum_add_known(&m->value[0], kept, n);
-    sum_add_known(&m->value[1], oracle, n);
-    sum_add_known(&m->value[2], regret, n);
+    m->n = sum_add_known(&m->value[0], kept + p->first, n - p->first);
+    sum_add_known(&m->value[1], oracle + p->first, n - p->first);
+    sum_add_known(&m->value[2], regret + p->first, n - p->first);
 }
 
 static void thread(struct frame *f, void *scratch)
@@ -87,6 +92,20 @@ static void thread(struct frame *f, void *scratch)
     size_t n = (size_t)(f->b - f->a);
     *mine = (struct scratch){FRAME_NEW(f, double, n), FRAME_NEW(f, double, n),
                              FRAME_NEW(f, double, n)};
+}
+
+/* Finds the first step at which a head has lost attention. */
+static int find_loss(const struct frame *f, const struct frame_head *x, struct kvf_diag *d)
+{
+    const struct plan *p = f->state;
+    uint32_t a = (uint32_t)f->a, n = (uint32_t)(f->b - f->a);
+    double *kept = ((struct scratch *)x->scratch)->kept;
+    int64_t k = 0;
+    int err = kvf_read_f64(x->t, f->column[0], x->head->layer, x->head->index, a, n, kept, d);
+    while (!err && k < n && !(kept[k] < 1))
+        k++;
+    p->loss[x->h] = k;
+    return err;
 }
 
 static int head(const struct frame *f, const struct frame_head *x, struct kvf_diag *d)
@@ -130,10 +149,17 @@ static void take_means(struct plan *p, int n_heads)
 
 static int finish(struct frame *f, struct kvf_diag *d)
 {
-    (void)d;
-    add_heads(f->state, f->heads.n);
-    take_means(f->state, f->heads.n);
-    return KVF_OK;
+    struct plan *p = f->state;
+    int64_t n = f->b - f->a;
+    p->first = n;
+    for (int h = 0; h < f->heads.n; h++)
+        p->first = p->loss[h] < p->first ? p->loss[h] : p->first;
+    p->lossy = p->first < n;
+    p->first = p->lossy ? p->first : 0;
+    int err = frame_pass(f, f->items, head, d);
+    add_heads(p, f->heads.n);
+    take_means(p, f->heads.n);
+    return err;
 }
 
 static void put_summary(struct table *out, const struct head_list *heads, const struct plan *p)
@@ -159,6 +185,8 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     put_tokens(out, f->a, f->b, f->T);
     if (!p->mean)
         table_meta_num(out, "every", (double)p->every);
+    if (p->lossy)
+        table_meta_num(out, "first_loss", (double)(f->a + p->first));
     put_summary(out, &f->heads, p);
     table_affine(out, "step", "step", p->mean ? -1 : f->a, p->mean ? 0 : p->every, p->n);
     table_dense_real(out, "kept_mass", "", p->value[0]);
@@ -190,6 +218,7 @@ static int prepare(struct frame *f, struct kvf_diag *d)
     (void)d;
     f->items = f->b > f->a;
     f->n_rows = (f->heads.n + 1) * p->n;
+    p->loss = FRAME_NEW(f, int64_t, (size_t)f->heads.n);
     p->head = FRAME_NEW(f, struct means, (size_t)f->heads.n + 1);
     p->step = FRAME_NEW(f, struct means, (size_t)p->n);
     for (int k = 0; k < N_VALUES; k++)
@@ -203,8 +232,15 @@ static void describe(const struct table *t, struct buf *out)
         buf_printf(out, "no step with evicted entries to compare with\n");
         return;
     }
+    const char *first = table_meta(t, "first_loss");
+    if (!first) {
+        buf_str(out, "no query lost attention: regret 0\n");
+        return;
+    }
+    buf_printf(out, "no head lost attention before step %s\n", first);
     buf_printf(out,
-               "mean over heads and steps: kept %.4f of the attention mass, the best entries "
+               "mean over heads and the steps from there: kept %.4f of the attention mass, the "
+               "best entries "
                "of that number %.4f: regret %.4f\n",
                table_meta_real(t, "mean_kept_mass", NAN),
                table_meta_real(t, "mean_oracle_mass", NAN), table_meta_real(t, "mean_regret", NAN));
@@ -219,7 +255,7 @@ static const struct head_analysis heads = {
     .choose = choose,
     .prepare = prepare,
     .thread = thread,
-    .head = head,
+    .head = find_loss,
     .finish = finish,
     .rows = rows,
 };

@@ -436,8 +436,10 @@ static void describe_curve(const struct table *t, int64_t r, struct buf *out)
         buf_printf(out, "> %lld steps", (long long)over);
     else
         buf_str(out, "unknown: too few tokens are followed for long enough");
+    bool held = strcmp(table_str(t, table_find(t, "criterion"), r), "held") == 0;
     if (!isnan(mean))
-        buf_printf(out, "; in use for %.1f of the first %s", mean, table_meta(t, "mean_to"));
+        buf_printf(out, "; %s for %.1f of the first %s", held ? "cached" : "in use", mean,
+                   table_meta(t, "mean_to"));
     buf_str(out, "\n");
 }
 
@@ -446,7 +448,7 @@ static void describe(const struct table *t, struct buf *out)
     int head = table_find(t, "head"), crit = table_find(t, "criterion");
     int class = table_find(t, "class");
     const char *current = "";
-    buf_printf(out, "survival over %s tokens; gone after %s steps without a selection\n",
+    buf_printf(out, "survival over %s tokens; in use: selected again within %s steps\n",
                table_meta(t, "T"), table_meta(t, "grace"));
     for (int64_t r = 0; r < table_rows(t); r++) {
         const char *name = table_str(t, crit, r);

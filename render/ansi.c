@@ -88,6 +88,7 @@ void ansi_text(struct ansi *a, int col, int row, const char *s, struct rgb colou
             c[i].taken = true;
         if (c && wide) {
             c->text[utf8_encode(cp, c->text)] = 0;
+            c->word = a->words;
             c->plain = most - least < 0.1 && most < 0.4; /* ink */
             c->rgb = (uint32_t)(colour.r * 255 + 0.5) << 16 | (uint32_t)(colour.g * 255 + 0.5) << 8
                      | (uint32_t)(colour.b * 255 + 0.5);
@@ -246,6 +247,29 @@ static void put_shade(struct buf *out, uint32_t above, uint32_t below)
     buf_str(out, n ? shade[(int)clamp(light * 5, 0, 4)] : " ");
 }
 
+/* Writes the mark for a letter on a colour: a line below it on one with a hue, as of a token that
+ * is kept, and a dot on grey hatches. */
+static void put_mark(struct buf *out, uint32_t above, uint32_t below)
+{
+    enum { HUE = 40, LIGHT = 200 }; /* of 255 */
+    bool hue = false, grey = false;
+    for (int i = 0; i < 2; i++) {
+        uint32_t v;
+        if (!colour_of(i ? below : above, &v))
+            continue;
+        int r = v >> 16 & 255, g = v >> 8 & 255, b = v & 255;
+        int most = r > g ? r : g, least = r < g ? r : g;
+        most = most > b ? most : b;
+        least = least < b ? least : b;
+        hue |= most - least > HUE;
+        grey |= most - least <= HUE && most < LIGHT;
+    }
+    if (hue)
+        buf_str(out, "\xcc\xb2");
+    else if (grey)
+        buf_str(out, "\xcc\xa3");
+}
+
 static void put_text(struct pen *p, const struct ansi *a, const struct ansi_cell *c, uint32_t above,
                      uint32_t below)
 {
@@ -254,6 +278,8 @@ static void put_text(struct pen *p, const struct ansi *a, const struct ansi_cell
     if (!a->shades)
         choose(p, c->plain && !on ? -1 : (int64_t)c->rgb, on ? (int64_t)paper : -1);
     buf_str(p->out, c->text);
+    if (a->shades && c->word)
+        put_mark(p->out, above, below);
 }
 
 void ansi_write(const struct ansi *a, const uint32_t *pixels, int stride, struct buf *out)

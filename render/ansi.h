@@ -16,6 +16,7 @@ struct ansi_cell {
     char text[5]; /* of UTF-8; "": pixels */
     uint32_t rgb; /* of the character */
     bool plain;   /* in the terminal's own colour */
+    bool word;    /* of running text: without colours, marks stand for what is behind it */
     char side;    /* of a frame: 'l', 'r', 't' or 'b'; seen where nothing else is */
     bool taken;   /* also the second half of a wide character */
 };
@@ -23,6 +24,7 @@ struct ansi_cell {
 struct ansi {
     int cols, rows;
     bool shades;            /* no colours: five shades */
+    bool words;             /* the text to come is running text */
     struct ansi_cell *cell; /* [rows][cols] */
 };
 

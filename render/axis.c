@@ -43,34 +43,60 @@ static void power_text(int exponent, const char *m, char out[24])
     bool one = strcmp(m, "1") == 0 || strcmp(m, "-1") == 0;
     if (one)
         m = *m == '-' ? "-" : "";
-    snprintf(out, 24, "%.6s%s10%s%s%s%s", m, one ? "" : "\xc2\xb7",
+    snprintf(out, 24, "%.10s%s10%s%s%s%s", m, one ? "" : "\xc2\xb7",
              exponent < 0 ? "\xe2\x81\xbb" : "", n >= 100 ? digit[n / 100 % 10] : "",
              n >= 10 ? digit[n / 10 % 10] : "", digit[n % 10]);
 }
 
-/* v as a power of ten, with up to four digits before it. */
-static void short_power(double v, char out[24])
+/* v as a power of ten, with up to so many digits before it. */
+static void short_power(double v, int digits, char out[24])
 {
-    char text[24], m[16];
-    snprintf(text, sizeof text, "%.3e", v);
+    char text[24], m[24];
+    snprintf(text, sizeof text, "%.*e", digits - 1, v);
     char *e = strchr(text, 'e');
     *e = 0;
-    snprintf(m, sizeof m, "%.4g", strtod(text, NULL));
+    snprintf(m, sizeof m, "%.*g", digits, strtod(text, NULL));
     power_text((int)strtol(e + 1, NULL, 10), m, out);
 }
 
-void tick_text(double v, char out[24])
+static void number_text(double v, int digits, char out[24])
 {
     double size = fabs(v);
     if (size < 1e-12)
         snprintf(out, 24, "0");
     else if (isfinite(v) && (size >= 1e6 || size < 1e-4))
-        short_power(v, out);
+        short_power(v, digits, out);
     else if (v == floor(v) && size >= 1e4 && isfinite(v))
         snprintf(out, 24, "%d,%03d", (int)(v / 1000), (int)fmod(size, 1000));
     else
-        snprintf(out, 24, "%.4g", v);
+        snprintf(out, 24, "%.*g", digits, v);
     minus_signs(out, 24);
+}
+
+void tick_text(double v, char out[24])
+{
+    number_text(v, 4, out);
+}
+
+/* Whether so many digits do not tell tick i from the one before it, or misplace it by a tenth of
+ * the step between them. */
+static bool digits_short(const double *v, int i, int digits)
+{
+    double step = fabs(v[i] - v[i - 1]), size = fmax(fabs(v[i]), fabs(v[i - 1]));
+    return pow(10, floor(log10(size)) + 1 - digits) / 2 > step / 10;
+}
+
+void tick_texts(const double *v, int n, char (*name)[24])
+{
+    enum { MOST_DIGITS = 9 };
+    bool equal = true;
+    for (int digits = 4; equal && digits <= MOST_DIGITS; digits++) {
+        equal = false;
+        for (int i = 0; i < n; i++) {
+            number_text(v[i], digits, name[i]);
+            equal |= i > 0 && digits_short(v, i, digits);
+        }
+    }
 }
 
 void spread_places(double *at, int n, double pitch, double top, double bottom)
@@ -164,8 +190,8 @@ static void name_all(const double *v, char (*name)[24], int n, double room)
     int named = 0;
     for (int i = 0; i < n; i++)
         named += name[i][0] != 0;
-    for (int i = 0; named < 2 && n <= room && i < n; i++)
-        tick_text(v[i], name[i]);
+    if (named < 2 && n <= room)
+        tick_texts(v, n, name);
 }
 
 /* Ticks at round numbers, for ends so close that no number of two digits times a power of ten lies
@@ -173,8 +199,7 @@ static void name_all(const double *v, char (*name)[24], int n, double room)
 static int ticks_between(double lo, double hi, double room, double *v, char (*name)[24], int max)
 {
     int n = ticks_two(lo, hi, (int)clamp(room, 1, 6), room, false, v, max);
-    for (int i = 0; i < n; i++)
-        tick_text(v[i], name[i]);
+    tick_texts(v, n, name);
     return n;
 }
 
@@ -254,17 +279,17 @@ static void log_ticks(struct canvas *c, const struct axis_box *a)
 void axis_ticks_x(struct canvas *c, const struct axis_box *a)
 {
     double v[16], end = -INFINITY;
-    char text[24];
+    char name[16][24];
     if (a->log_x) {
         log_ticks(c, a);
         return;
     }
     int want = a->w < 20 && a->w > 12 ? 2 : fitting(a->w, 10);
     int n = ticks_two(fmin(a->x0, a->x1), fmax(a->x0, a->x1), want, a->w / 5, a->whole_x, v, 16);
+    tick_texts(v, n, name);
     for (int i = 0; i < n; i++) {
         mark_x(c, a, v[i], TICK);
-        tick_text(v[i], text);
-        number_x(c, axis_x(a, v[i]), a->y + a->h + 2.5, text, &end);
+        number_x(c, axis_x(a, v[i]), a->y + a->h + 2.5, name[i], &end);
     }
 }
 
@@ -274,8 +299,7 @@ static int ticks_of_y(const struct axis_box *a, double *v, char (*name)[24])
         return ticks_log_of(a->y0, a->y1, a->h / 3.2, a->whole_y, v, name);
     int n = ticks_two(fmin(a->y0, a->y1), fmax(a->y0, a->y1), fitting(a->h, 6), a->h / 2.6,
                       a->whole_y, v, 16);
-    for (int i = 0; i < n; i++)
-        tick_text(v[i], name[i]);
+    tick_texts(v, n, name);
     return n;
 }
 
@@ -412,7 +436,7 @@ static void bar_label(struct canvas *c, double x, double y, double h, const char
     int n = label_lines(c, label, h, line);
     if (n > 1 && x + 3 * (n - 1) > most + 0.8) {
         snprintf(line[0], LABEL_BYTES, "%s",
-                 text_fit(c, label, PT_LABEL, canvas_height(c) - 1, fit, sizeof fit));
+                 text_fit_own(c, label, PT_LABEL, canvas_height(c) - 1, fit, sizeof fit));
         n = 1;
     }
     x = fmin(x, most - 3 * (n - 1));
@@ -458,10 +482,9 @@ void colour_bar(struct canvas *c, double x, double y, double w, double h, const 
     double v[16];
     char name[16][24];
     int n = ticks_two(lo, hi, fitting(h, 6), 16, false, v, 16);
-    for (int i = 0; i < n; i++) {
-        tick_text(v[i], name[i]);
+    tick_texts(v, n, name);
+    for (int i = 0; i < n; i++)
         v[i] = (v[i] - lo) / (hi - lo);
-    }
     colour_bar_ticks(c, x, y, w, h, map, v, name, n, label, note);
 }
 

@@ -68,6 +68,9 @@ void axis_name_y(struct canvas *c, const struct axis_box *a);
 /* The one form of numbers at ticks: "0.5", "12", "20,000"; from a million on, and where it is
  * shorter, a power of ten with raised digits. */
 void tick_text(double v, char out[24]);
+/* The same for the n ticks of one axis, in their order, with as many digits (9 at most) as it takes
+ * to tell each from the next. */
+void tick_texts(const double *v, int n, char (*name)[24]);
 /* As colour_bar, for numbers of layers or positions: the ticks are whole numbers alone, none beyond
  * last. */
 void colour_bar_whole(struct canvas *c, double x, double y, double w, double h, const char *map,

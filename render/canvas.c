@@ -5,6 +5,8 @@
 
 #include "render/canvas_impl.h"
 
+static const double LETTER = 0.12; /* half the height of letters in mm, at 1 pt */
+
 double canvas_width(const struct canvas *c)
 {
     return c->w;
@@ -16,6 +18,25 @@ double canvas_height(const struct canvas *c)
 double canvas_pixel(const struct canvas *c)
 {
     return c->pixel;
+}
+
+void canvas_cut(struct canvas *c)
+{
+    c->cut |= !is_ansi(c);
+}
+
+bool canvas_is_cut(const struct canvas *c)
+{
+    return c->cut;
+}
+
+/* Notes a text that reaches beyond the edges; its middle is at `across` and `down`, half of it wide
+ * and high. */
+static void see_edges(struct canvas *c, double across, double down, double wide, double high)
+{
+    const double SLACK = 0.4;
+    c->cut |= across - wide < -SLACK || across + wide > c->w + SLACK || down - high < -SLACK
+              || down + high > c->h + SLACK;
 }
 
 void canvas_reserve_top(struct canvas *c, double mm)
@@ -234,6 +255,9 @@ void canvas_text(struct canvas *c, double x, double y, const char *s, double pt,
     double left = -part_before[align] * w;
     struct svg_place at = {x, y, turn, left / PANGO_SCALE, 0};
     at.dy = (pango_layout_get_baseline(c->layout) - 0.5 * h) / PANGO_SCALE;
+    double wide = 0.5 * w / PANGO_SCALE, along = left / PANGO_SCALE + wide, high = LETTER * pt;
+    see_edges(c, turn ? x : x + along, turn ? y - along : y, turn ? high : wide,
+              turn ? wide : high);
     if (is_svg(c)) {
         svg_text(&c->svg, c->cr, c->layout, &at, pt, colour);
         return;
@@ -261,11 +285,16 @@ void canvas_word(struct canvas *c, double x, double y, const char *s, double pt,
                  struct rgb colour)
 {
     const struct svg_place at = {x, y, 0, 0, 0};
+    int w;
     if (is_ansi(c)) { /* the baseline is above the middle of the line's lower half */
+        c->ansi.words = true;
         text_ansi(c, x, y - 0.35 * pt * 25.4 / 72, s, ALIGN_LEFT, colour, 0);
+        c->ansi.words = false;
         return;
     }
     lay_out(c, s, pt, bold);
+    pango_layout_get_size(c->layout, &w, NULL);
+    see_edges(c, x + 0.5 * w / PANGO_SCALE, y - LETTER * pt, 0.5 * w / PANGO_SCALE, LETTER * pt);
     if (is_svg(c)) {
         svg_text(&c->svg, c->cr, c->layout, &at, pt, colour);
         return;

@@ -42,6 +42,12 @@ void canvas_threads(struct canvas *c, int most);
 /* Where text is told that no installed font has all of, and that shows boxes: *ret becomes true. */
 void canvas_boxes(struct canvas *c, bool *ret);
 
+/* Notes that some text of the figure's own was cut or left out, or lies beyond the edges of the
+ * canvas; texts that reach beyond the edges are noted by the canvas itself.  Never on a terminal.
+ */
+void canvas_cut(struct canvas *c);
+bool canvas_is_cut(const struct canvas *c);
+
 /* For what cannot be drawn: canvas_finish returns the first error. */
 void canvas_fail(struct canvas *c, int err);
 

@@ -32,6 +32,7 @@ struct canvas {
     struct canvas_page page;
     char *title, *keywords;
     int threads; /* of the writing of PNG */
+    bool cut;    /* see canvas_cut */
     bool *boxes; /* borrowed: see canvas_boxes; NULL: nobody asks */
     int err;
 };

@@ -253,6 +253,8 @@ static double end_of(const struct text_piece *piece)
     return piece->x + piece->w;
 }
 
+static const struct rgb coarse_hatch = {0.75, 0.75, 0.75};
+
 /* Draws the colours behind the pieces; neighbours of one colour are one rectangle, so that no seam
  * shows. */
 static void draw_fills(struct canvas *c, const struct paragraph *p, int n, double x, double y,
@@ -264,9 +266,11 @@ static void draw_fills(struct canvas *c, const struct paragraph *p, int n, doubl
              k++)
             ;
         double left = x + p->piece[i].x, w = end_of(&p->piece[k - 1]) - p->piece[i].x;
+        bool cells = canvas_inner(c).cells,
+             grey = look[i].hatched && cells; /* too fine for cells */
         if (look[i].filled)
-            canvas_cell(c, left, y - p->em, w, 1.34 * p->em, look[i].fill);
-        if (look[i].hatched && !canvas_inner(c).cells)
+            canvas_cell(c, left, y - p->em, w, 1.34 * p->em, grey ? coarse_hatch : look[i].fill);
+        if (look[i].hatched && !cells)
             hatch(c, left, y - p->em, w, 1.34 * p->em);
     }
 }

@@ -48,6 +48,11 @@ struct colours colours_make(const struct figure_style *s, double lo, double hi)
     return shared(s, k);
 }
 
+struct colours colours_fraction(const struct figure_style *s, double lo, double hi)
+{
+    return colours_make(s, fmin(lo, 0), fmax(hi, 1));
+}
+
 double colours_at(struct colours *k, double v)
 {
     double slack = 1e-9 * (k->hi - k->lo);

@@ -139,10 +139,6 @@ static void key(struct canvas *c, const struct clusters *x, const struct table *
             const char *shown = text_fit(c, text, PT_SMALL, KEY - 10, fit, sizeof fit);
             canvas_text(c, left + 4.1, y - .3, shown, PT_SMALL, ALIGN_LEFT,
                         (struct rgb){.3, .3, .3}, 0);
-            int known = identity_find_kind(of);
-            if (known >= 0) /* the colour that the kind has in the figure heads */
-                canvas_rect(c, left + 5 + canvas_text_width(c, shown, PT_SMALL, 0), y - 1.2, 1.8,
-                            1.8, identity_of_kind(known).fill);
             y += LINE - .4;
         }
     }

@@ -25,7 +25,7 @@ enum {
     SINGLE_CELLS = 64 * 64 /* of more pairs of heads the means over pairs of layers are drawn */
 };
 static const double SIDE = 72, PANEL = 56, NAME = 36; /* mm; of a side whose name fits */
-static const struct rgb mark_ink = {.835, .369, 0};
+static const struct rgb mark_ink = {.84, .1, .16};    /* no method has it */
 
 /* Heads of a run along a side: layer by layer, each with as many places as the largest has. */
 struct side {

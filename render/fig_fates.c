@@ -1,6 +1,6 @@
 /* fig_fates.c - the text, and below each line of it a ribbon for each trace, in which time runs
- * down: under a token hangs what is left of it, as wide as the share of heads that hold it, and
- * from the edges comes in black the share of those that let it go and missed it since. */
+ * down.  The coloured part of a token's cell is as wide as the fraction of heads that cache it. The
+ * black part, from the edges, is the fraction of heads that evicted it although it was needed. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { RIBBONS = 16, POINTS = 256, MOST_MM = 240 };
 static const double MARGIN = 3, LETTERS = 7.5, TEXT_MM = 3.4, GAP = 0.7, LINE_GAP = 2.2;
-static const double SEAM = 0.01, LEAST = 2, KEY_MM = 3.8;
+static const double SEAM = 0.01, LEAST = 2, KEY_MM = 3.8, COARSE = 0.5;
 static const struct rgb black = {0.1, 0.1, 0.12}, gone = {0.925, 0.925, 0.94};
 
 struct fates_style {
@@ -34,7 +34,7 @@ struct ribbon {
 struct fates {
     const struct table *t;
     struct canvas *c;
-    int trace, step, token, joined, held, missed; /* columns */
+    int trace, step, token, joined, held, needed; /* columns */
     struct ribbon ribbon[RIBBONS];
     int n;
     int64_t lines, shown;   /* of text */
@@ -77,7 +77,7 @@ static int find_ribbons(struct fates *x, const struct table *t, struct kvf_diag 
     x->token = table_find(t, "token");
     x->joined = table_find(t, "joined");
     x->held = table_find(t, "held");
-    x->missed = table_find(t, "missed");
+    x->needed = table_find(t, "needed");
     for (int64_t r = 0, next; r < rows; r = next) {
         for (next = r + 1; next < rows && same_trace(x, r, next); next++)
             ;
@@ -129,7 +129,7 @@ static void draw_between(struct canvas *c, const double *left, const double *rig
 }
 
 struct cell {
-    double held[POINTS], missed[POINTS];
+    double held[POINTS], needed[POINTS];
     int born, n; /* points [born, n) */
 };
 
@@ -141,38 +141,58 @@ static void read_cell(const struct fates *x, const struct ribbon *r, int64_t row
     for (int k = cell->n - 1; k >= 0; k--) {
         int64_t point = cell->n < 2 ? 0 : (r->points - 1) * k / (cell->n - 1);
         double held = value_of(x, r, x->held, row0, row1, point);
-        double missed = value_of(x, r, x->missed, row0, row1, point);
+        double needed = value_of(x, r, x->needed, row0, row1, point);
         if (isnan(held))
             break;
         cell->born = k;
         cell->held[k] = held;
-        cell->missed[k] = isnan(missed) ? 0 : fmin(missed, 1 - held);
+        cell->needed[k] = isnan(needed) ? 0 : fmin(needed, 1 - held);
     }
+}
+
+/* Draws the life of a token as an image, of which large pixels show the mean. */
+static void draw_coarse(struct canvas *c, const struct cell *cell, double x, double w, double y,
+                        double high, struct rgb colour)
+{
+    enum { ACROSS = 48 };
+    const struct rgb of[] = {gone, black, colour};
+    uint32_t argb[POINTS * ACROSS];
+    int n = cell->n - cell->born;
+    for (int k = 0; k < n; k++)
+        for (int i = 0; i < ACROSS; i++) {
+            double from_edge = 1 - fabs(2 * (i + .5) / ACROSS - 1);
+            bool held = from_edge > 1 - cell->held[cell->born + k];
+            const struct rgb *v = &of[held ? 2 : from_edge < cell->needed[cell->born + k]];
+            argb[k * ACROSS + i] = rgb_argb(*v);
+        }
+    canvas_image(c, x, y + high * cell->born / cell->n, w, high * n / cell->n, argb, ACROSS, n);
 }
 
 /* Draws the life of a token between x and x + w, from y down. */
 static void draw_cell(struct canvas *c, const struct cell *cell, double x, double w, double y,
                       double high, struct rgb colour)
 {
-    double a[POINTS], b[POINTS], pitch = high / cell->n, missed_most = 0, held_most = 0;
+    double a[POINTS], b[POINTS], pitch = high / cell->n, needed_most = 0, held_most = 0;
     int n = cell->n - cell->born;
-    if (n <= 0)
+    if (n > 0 && canvas_pixel(c) > COARSE)
+        draw_coarse(c, cell, x, w, y, high, colour);
+    if (n <= 0 || canvas_pixel(c) > COARSE)
         return;
     y += pitch * cell->born;
     canvas_rect(c, x, y, w, pitch * n, gone);
     for (int k = 0; k < n; k++) {
-        missed_most = fmax(missed_most, cell->missed[cell->born + k]);
+        needed_most = fmax(needed_most, cell->needed[cell->born + k]);
         held_most = fmax(held_most, cell->held[cell->born + k]);
         a[k] = x;
-        b[k] = x + w * fmin(cell->missed[cell->born + k] / 2, 0.5) + SEAM;
+        b[k] = x + w * fmin(cell->needed[cell->born + k] / 2, 0.5) + SEAM;
     }
-    if (missed_most > 0)
+    if (needed_most > 0)
         draw_between(c, a, b, n, y, pitch, black);
     for (int k = 0; k < n; k++) {
-        a[k] = x + w - w * cell->missed[cell->born + k] / 2;
+        a[k] = x + w - w * cell->needed[cell->born + k] / 2;
         b[k] = x + w;
     }
-    if (missed_most > 0)
+    if (needed_most > 0)
         draw_between(c, a, b, n, y, pitch, black);
     for (int k = 0; k < n; k++) {
         a[k] = x + w / 2 * (1 - cell->held[cell->born + k]);
@@ -204,48 +224,74 @@ static struct text_look plain(const void *ctx, int64_t row0, int64_t row1)
 
 /* ---- the key */
 
-enum { KEY_HELD, KEY_MISSED, KEY_GONE, KEY_TIME, KEYS };
+enum { KEY_HELD, KEY_NEEDED, KEY_GONE, KEY_LACKING, KEY_TIME, KEYS, KEY_BYTES = 96 };
 
-/* A cell of the key: held by ever fewer heads, or what else it is about. */
+/* Draws a cell of the key: cached by ever fewer heads, or needed by ever more.  Large pixels have
+ * one colour, since they would mix two states. */
 static void draw_sample(struct canvas *c, int kind, double x, double y, struct rgb colour)
 {
     struct cell cell = {.n = 6};
+    bool coarse = canvas_pixel(c) > COARSE;
     for (int k = 0; k < 6; k++) {
-        cell.held[k] = kind == KEY_HELD ? 1 - k / 6.0 : 0;
-        cell.missed[k] = kind == KEY_MISSED ? k / 6.0 : 0;
+        cell.held[k] = kind != KEY_HELD ? 0 : fmax(coarse, 1 - k / 6.0);
+        cell.needed[k] = kind != KEY_NEEDED ? 0 : fmax(coarse, k / 6.0);
     }
     draw_cell(c, &cell, x, 3.2, y - 1.4, 2.8, colour);
 }
 
-static bool any_missed(const struct fates *x)
+/* The ribbons whose runs recorded the attention that evicted entries would have had, and those that
+ * evicted entries and did not. */
+static void count_recorded(const struct fates *x, int *ret_known, int *ret_lacking)
 {
-    for (int64_t r = table_rows(x->t) - 1; r >= 0; r--)
-        if (table_real(x->t, x->missed, r) > 0)
-            return true;
-    return false;
+    *ret_known = *ret_lacking = 0;
+    for (int k = 0; k < x->n; k++) {
+        const struct ribbon *r = &x->ribbon[k];
+        bool known = false, evicts = false;
+        for (int64_t i = r->row0 + r->n * (r->points - 1); i < r->row0 + r->n * r->points; i++) {
+            known |= !isnan(table_real(x->t, x->needed, i));
+            evicts |= table_real(x->t, x->held, i) < 1;
+        }
+        *ret_known += known;
+        *ret_lacking += evicts && !known;
+    }
+}
+
+/* The definition of the black part, and which runs have none; "" where there is nothing to say.
+ * Traces of different length have no common threshold. */
+static void needed_text(const struct fates *x, char text[KEYS][KEY_BYTES])
+{
+    double least = 100 * table_meta_real(x->t, "needed", NAN);
+    int known, lacking;
+    char number[24] = "1/T";
+    count_recorded(x, &known, &lacking);
+    if (!isnan(least))
+        snprintf(number, sizeof number, "%.2g %%", least);
+    if (known)
+        snprintf(text[KEY_NEEDED], KEY_BYTES,
+                 "evicted, mean attention of later queries \xe2\x89\xa5 %s", number);
+    if (lacking)
+        snprintf(text[KEY_LACKING], KEY_BYTES, "black: not recorded in %d of %d runs", lacking,
+                 x->n);
 }
 
 /* Draws the key into lines of the width; returns how many there are.  draw false: only that. */
 static int draw_key(const struct fates *x, double width, bool draw)
 {
-    char text[KEYS][80] = {"held: as wide as the share of heads", "", "gone"};
+    char text[KEYS][KEY_BYTES] = {"cached: width = fraction of heads", "", "evicted", "", ""};
     const struct ribbon *r = &x->ribbon[0];
     double at = MARGIN, y = MARGIN + 0.6;
     int rows = 1;
     snprintf(text[KEY_TIME], sizeof *text, "time runs down, from step %lld to %lld",
              (long long)table_int(x->t, x->step, r->row0),
              (long long)table_int(x->t, x->step, r->row0 + r->n * r->points - 1));
-    if (any_missed(x))
-        snprintf(text[KEY_MISSED], sizeof *text,
-                 "gone, and missed by at least %.3g %% of the later queries",
-                 100 * table_meta_real(x->t, "often", 0));
+    needed_text(x, text);
     for (int k = 0; k < KEYS; k++) {
-        double mark = k == KEY_TIME ? 0 : 4.2;
+        double mark = k == KEY_TIME || k == KEY_LACKING ? 0 : 4.2;
         char fit[sizeof *text];
         if (!text[k][0])
             continue;
-        const char *said = text_fit(x->c, text[k], PT_TICK, width - 2 * MARGIN - mark, fit,
-                                    sizeof fit);
+        const char *said = text_fit_own(x->c, text[k], PT_TICK, width - 2 * MARGIN - mark, fit,
+                                        sizeof fit);
         double w = mark + canvas_text_width(x->c, said, PT_TICK, 0);
         if (at > MARGIN && at + w > width - MARGIN) {
             at = MARGIN;
@@ -364,21 +410,21 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
              (long long)(x.lines - x.shown));
     if (x.shown < x.lines)
         canvas_text(c, MARGIN, canvas_height(c) - MARGIN,
-                    text_fit(c, note, PT_TICK, canvas_width(c) - 2 * MARGIN, fit, sizeof fit),
+                    text_fit_own(c, note, PT_TICK, canvas_width(c) - 2 * MARGIN, fit, sizeof fit),
                     PT_TICK, ALIGN_LEFT, quiet, 0);
     return err;
 }
 
 static const struct figure_column needs[] = {
     {"step", COLUMN_NUMBER}, {"token", COLUMN_NUMBER}, {"text", COLUMN_TEXT},
-    {"joined", COLUMN_TEXT}, {"held", COLUMN_NUMBER},  {"missed", COLUMN_NUMBER},
+    {"joined", COLUMN_TEXT}, {"held", COLUMN_NUMBER},  {"needed", COLUMN_NUMBER},
     {NULL, COLUMN_NUMBER},
 };
 
 const struct figure fig_fates = {
     .name = "fates",
     .table = "fates",
-    .summary = "the text, under it what became of each token, a ribbon for each method",
+    .summary = "the text, under it what happened to each token, a ribbon for each method",
     .needs = needs,
     .style = style,
     .style_bytes = sizeof(struct fates_style),

@@ -10,9 +10,14 @@
 
 enum { HAZARD, SURVIVAL }; /* places in `curves` and `labels` */
 static const char *const curves[] = {"hazard", "survival", "actuarial", NULL};
-static const char *const labels[] = {"hazard of the last selection (1/step)",
-                                     "share still to be selected",
-                                     "share whose last selection is in the bin"};
+static const char *const labels[][3] =
+    {/* by enum choice_about */
+     {"hazard of the last selection (1/step)", "hazard of the eviction (1/step)",
+      "hazard of last selection or eviction (1/step)"},
+     {"fraction of tokens still in use", "fraction of tokens still cached",
+      "fraction of tokens still in use or cached"},
+     {"fraction whose last selection is in the bin", "fraction whose eviction is in the bin",
+      "fraction whose last selection or eviction is in the bin"}};
 
 struct columns {
     int low, high, y, y_low, y_high;
@@ -63,7 +68,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     p->log_y = o->y == HAZARD;
     p->whole_x = true;
     p->xlabel = "age (steps)";
-    p->ylabel = labels[o->y];
+    p->ylabel = labels[o->y][choice_about(&v)];
     p->y0 = p->log_y ? NAN : 0;
     p->y1 = o->y == SURVIVAL ? 1 : NAN;
     p->copies = k.steps ? 2 : 1;

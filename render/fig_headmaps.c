@@ -58,6 +58,7 @@ HEADMAP(fig_agreement_map, .name = "agreement-map", .table = "agreement",
         .style = KEYS(VALUES("rho", "rho", "overlap", "kept"), FILTER(0, "a", FIRST),
                       FILTER(1, "b", "all, each a map")),
         .map = &(const struct headmap){.label = "rank correlation",
+                                       .fractions = "overlap",
                                        .panel = "b",
                                        .filter = {{.word = "of trace", .about = "trace_"},
                                                   {.word = "with trace", .about = "trace_"}}});
@@ -68,19 +69,23 @@ HEADMAP(fig_attention_sparsity_map, .name = "attention-sparsity-map", .table = "
         .needs = NEEDS(NUMBER("p"), NUMBER("sparsity")),
         .style = KEYS(VALUES("sparsity", "sparsity", "share"), FILTER(0, "form", FIRST),
                       FILTER(1, "p", FIRST)),
-        .map = &(const struct headmap){.label = "share under p \xc3\x97 largest"});
+        .map = &(const struct headmap){.label = "share under p \xc3\x97 largest",
+                                       .fractions = "sparsity share"});
 
 HEADMAP(fig_density_map, .name = "density-map", .table = "density",
         .summary = "where in the text the entries of each head lie, in the mean",
         .needs = NEEDS(NUMBER("mean")), .style = KEYS(VALUES("mean", "mean")),
-        .map = &(const struct headmap){.label = "mean place of what is held"});
+        .map = &(const struct headmap){.label = "mean place of what is held", .fractions = "mean"});
 
-HEADMAP(fig_dilution_map, .name = "dilution-map", .table = "dilution",
-        .summary = "layer x head map of the attention that goes past useful entries",
-        .needs = NEEDS(NUMBER("step"), NUMBER("dilution")),
-        .style = KEYS(VALUES("dilution", "dilution", "useful_mass", "rho_u", "rho_d",
-                             "dilution_retained", "bound", "dilution_oracle", "useful_entries")),
-        .map = &(const struct headmap){.label = "dilution"});
+HEADMAP(
+    fig_dilution_map, .name = "dilution-map", .table = "dilution",
+    .summary = "layer x head map of the attention that goes past useful entries",
+    .needs = NEEDS(NUMBER("step"), NUMBER("dilution")),
+    .style = KEYS(VALUES("dilution", "dilution", "useful_mass", "rho_u", "rho_d",
+                         "dilution_retained", "bound", "dilution_oracle", "useful_entries")),
+    .map = &(const struct headmap){
+        .label = "dilution",
+        .fractions = "dilution useful_mass rho_u rho_d dilution_retained bound dilution_oracle"});
 
 HEADMAP(fig_ghosts_map, .name = "ghosts-map", .table = "ghosts",
         .summary = "layer x head map of later use of evicted entries",
@@ -94,7 +99,10 @@ HEADMAP(fig_heads_map, .name = "heads-map", .table = "heads",
         .style = KEYS(VALUES("score", "score", "sink_mass", "recent", "window", "spread",
                              "last_use", "never", "uneven", "top_tenth", "entropy", "number",
                              "gist", "filler", "prompt", "residence", "last_use_sparsity")),
-        .map = &(const struct headmap){.label = "score of its kind"});
+        .map = &(const struct headmap){
+            .label = "score of its kind",
+            .fractions = "score sink_mass recent never top_tenth entropy number gist filler prompt "
+                         "residence last_use_sparsity"});
 
 HEADMAP(fig_intermittency_map, .name = "intermittency-map", .table = "intermittency",
         .summary = "layer x head map of how attention comes and goes",
@@ -104,6 +112,7 @@ HEADMAP(fig_intermittency_map, .name = "intermittency-map", .table = "intermitte
                       FILTER(2, "above", FIRST), FILTER(3, "class", "all")),
         .map = &(const struct headmap){
             .label = "share of tokens",
+            .fractions = "share",
             .filter = {[1] = {.usual = "returns"}, [3] = {.usual = "all"}}});
 
 /* WG-KV, figure 13. */
@@ -112,8 +121,10 @@ HEADMAP(fig_kv_size, .name = "kv-size", .table = "kv-size",
         .needs = NEEDS(TEXT("at"), NUMBER("size")),
         .style = KEYS(VALUES("size", "size", "ratio", "entries", "step"),
                       FILTER(0, "at", "all, each a map")),
-        .map = &(const struct headmap){
-            .label = "cache, share of all tokens", .panel = "at", .filter = {{.usual = "end"}}});
+        .map = &(const struct headmap){.label = "cache, share of all tokens",
+                                       .fractions = "size ratio",
+                                       .panel = "at",
+                                       .filter = {{.usual = "end"}}});
 
 HEADMAP(fig_persistence_map, .name = "persistence-map", .table = "persistence",
         .summary = "layer x head map of how often tokens are selected at one age",
@@ -121,14 +132,16 @@ HEADMAP(fig_persistence_map, .name = "persistence-map", .table = "persistence",
         .style = KEYS(VALUES("shrunk", "shrunk", "rate", "strength"), FILTER(0, "criterion", FIRST),
                       FILTER(1, "age", "T / 4"), FILTER(2, "class", "all")),
         .map = &(const struct headmap){
-            .label = "selected", .filter = {[1] = {.of_length = 0.25}, [2] = {.usual = "all"}}});
+            .label = "selected",
+            .fractions = "shrunk rate",
+            .filter = {[1] = {.of_length = 0.25}, [2] = {.usual = "all"}}});
 
 /* TRIM-KV, figure 5c. */
 HEADMAP(fig_sparsity, .name = "sparsity", .table = "sparsity",
         .summary = "layer x head map of the sparsity",
         .needs = NEEDS(TEXT("kind"), NUMBER("sparsity")),
         .style = KEYS(VALUES("sparsity", "sparsity"), FILTER(0, "kind", FIRST)),
-        .map = &(const struct headmap){.label = "sparsity"});
+        .map = &(const struct headmap){.label = "sparsity", .fractions = "sparsity"});
 
 /* DBTrimKV, figure 2b. */
 HEADMAP(fig_survival_map, .name = "survival-map", .table = "survival",
@@ -137,4 +150,6 @@ HEADMAP(fig_survival_map, .name = "survival-map", .table = "survival",
         .style = KEYS(VALUES("fraction", "fraction", "half_life"), FILTER(0, "criterion", FIRST),
                       FILTER(1, "horizon", "T / 4"), FILTER(2, "class", "all")),
         .map = &(const struct headmap){
-            .label = "survival", .filter = {[1] = {.of_length = 0.25}, [2] = {.usual = "all"}}});
+            .label = "survival",
+            .fractions = "fraction",
+            .filter = {[1] = {.of_length = 0.25}, [2] = {.usual = "all"}}});

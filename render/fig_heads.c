@@ -128,6 +128,8 @@ static void key(struct canvas *c, const struct view *v, double x, double bottom,
 {
     char text[64];
     double y = TOP + 1.5;
+    if (y + (key_lines(v) - 1 + scores) * LINE > canvas_height(c) - 1)
+        canvas_cut(c);
     for (int k = 0; k < KINDS_OF_HEADS + v->n_other && y < bottom; k++) {
         struct kind_identity kind = kind_at(v, k);
         if (!v->count[k])

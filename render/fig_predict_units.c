@@ -143,7 +143,7 @@ static void title(struct canvas *c, const struct scatter *s, const struct candid
         snprintf(text, sizeof text, "\xcf\x81 not defined");
     minus_signs(text, sizeof text);
     canvas_text(c, a->x + a->w / 2, a->y - 2.3,
-                text_fit(c, text, PT_SMALL, a->w + GAP_X - 2, fit, sizeof fit), PT_SMALL,
+                text_fit_own(c, text, PT_SMALL, a->w + GAP_X - 2, fit, sizeof fit), PT_SMALL,
                 ALIGN_CENTER, (struct rgb){.35, .35, .35}, 0);
 }
 

@@ -80,6 +80,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                      table_find(t, "oracle_mass_low"),
                      table_find(t, "oracle_mass_high")};
     double mean = table_meta_real(t, "mean_regret", NAN);
+    double from = table_meta_real(t, "first_loss", NAN);
     p->whole_x = true;
     p->xlabel = "query step t";
     p->ylabel = "share of the attention";
@@ -91,10 +92,10 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     p->x0 = first_loss(p);
     size_t n = 0;
     if (p->x0 > 0)
-        n = (size_t)snprintf(p->note, sizeof p->note, "before: all is kept");
-    if (isfinite(mean))
-        snprintf(p->note + n, sizeof p->note - n, "%smean regret %.4g over all heads and steps",
-                 n ? "; " : "", mean);
+        n = (size_t)snprintf(p->note, sizeof p->note, "nothing is lost before");
+    if (isfinite(mean) && isfinite(from))
+        snprintf(p->note + n, sizeof p->note - n,
+                 "%smean regret %.4g over all heads, from step %.0f on", n ? "; " : "", mean, from);
     return KVF_OK;
 }
 

@@ -56,13 +56,24 @@ static void add_half_lives(struct plot *p, const struct row_choice *v, const str
     }
 }
 
-static void put_note(const struct table *t, bool estimate, const char *begin, struct plot *p)
+/* By enum choice_about. */
+static const char *const estimates[] = {"fraction of tokens still in use",
+                                        "fraction of tokens still cached",
+                                        "fraction of tokens still in use or cached"};
+static const char *const fractions[] = {"fraction selected at age \xe2\x89\xa5 n",
+                                        "fraction cached at age n",
+                                        "fraction selected or cached at age \xe2\x89\xa5 n"};
+
+static void put_note(const struct table *t, bool estimate, enum choice_about about,
+                     const char *begin, struct plot *p)
 {
     char bands[48], of[96];
     const char *among = table_meta(t, "denominator"), *grace = table_meta(t, "grace"), *ends = "";
-    if (estimate)
-        snprintf(of, sizeof of, "gone: not selected in more than %.20s steps",
-                 grace ? grace : "some");
+    if (estimate && about == ABOUT_CACHE)
+        snprintf(of, sizeof of, "age counts from the token's own step");
+    else if (estimate)
+        snprintf(of, sizeof of, "in use: selected again within %.20s steps%s",
+                 grace ? grace : "some", about == ABOUT_BOTH ? "; held: cached" : "");
     else
         snprintf(of, sizeof of, "among %.60s", among ? among : "tokens");
     if (table_find(t, "low") >= 0)
@@ -93,9 +104,10 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     p->whole_x = true;
     p->xlabel = "age n (steps)";
     bool estimate = has_estimate(t, &v, own);
-    p->ylabel = estimate ? "share still to be selected" : "share selected at age \xe2\x89\xa5 n";
+    enum choice_about about = choice_about(&v);
+    p->ylabel = estimate ? estimates[about] : fractions[about];
     if (v.gaps)
-        p->ylabel = "difference of the shares";
+        p->ylabel = "difference of the fractions";
     p->log_x = true;
     p->log_y = o->y == CHOICE_LOG && !v.gaps;
     p->y0 = v.gaps || p->log_y ? NAN : 0;
@@ -107,7 +119,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         add_half_lives(p, &v, t);
     choice_note(&v, p, begin);
     p->ring_values = true;
-    put_note(t, estimate, begin, p);
+    put_note(t, estimate, about, begin, p);
     note_mark(p, own->mark);
     plot_note_few(p);
     plot_hide_empty(p);

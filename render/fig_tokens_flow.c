@@ -11,8 +11,8 @@
 #include "render/marks.h"
 
 enum { PANELS = 4, CLASSES = 24, CURVE = 24 };
-static const double TOP = 7, BOTTOM = 3, NAMES = 24, SHARES = 19, BAR = 2.2, GAP = 5, LEAST = 12,
-                    APART = 0.5, LINE = 2.7;
+static const double TOP = 7, BOTTOM = 3, NAMES = 27, LEADER = 4, SHARES = 19, BAR = 2.2, GAP = 5,
+                    LEAST = 12, APART = 0.5, LINE = 2.7;
 
 struct flow {
     int panels, classes;
@@ -141,23 +141,35 @@ static void draw_flows(struct canvas *c, const struct flow *x, int p, double x0,
     draw_share(c, x, p, x1, end[1], to[1] - end[1], false);
 }
 
-/* Names of classes at the middle of their bars in the first panel, as far apart as lines. */
+/* A line in the colour of the class, from its name at y0 to the middle of its bar at y1. */
+static void leader(struct canvas *c, double y0, double y1, struct rgb colour)
+{
+    double x0 = NAMES - LEADER - .6, x1 = NAMES - .3;
+    const double xy[] = {x0, y0, x0 + .6, y0, x1 - .6, y1, x1, y1};
+    canvas_line(c, xy, 4, 0.3, colour);
+}
+
+/* Names of classes beside their bars in the first panel, as far apart as lines of text; lines lead
+ * from the names to the bars. */
 static void draw_names(struct canvas *c, const struct flow *x, double high)
 {
     double unit = x->all[0] > 0 ? (high - APART * (x->classes - 1)) / x->all[0] : 0, y = TOP;
-    double at[CLASSES];
+    double at[CLASSES], bar[CLASSES];
     int n = 0;
     for (int k = 0; k < x->classes; k++) {
         double h = (x->kept[0][k] + x->gone[0][k]) * unit;
-        at[n++] = y + h / 2;
+        at[n] = bar[n] = y + h / 2;
+        n++;
         y += h + APART;
     }
     spread_places(at, n, LINE, TOP, TOP + high);
     for (int k = 0; k < n; k++) {
         char text[CELL_TEXT], fit[CELL_TEXT + 8];
         snprintf(text, sizeof text, "%.40s %.0f", x->name[k], x->kept[0][k] + x->gone[0][k]);
-        canvas_text(c, NAMES - 1.2, at[k], text_fit(c, text, PT_TICK, NAMES - 2.2, fit, sizeof fit),
-                    PT_TICK, ALIGN_RIGHT, ink, 0);
+        canvas_text(c, NAMES - LEADER - 1.2, at[k],
+                    text_fit(c, text, PT_TICK, NAMES - LEADER - 2.2, fit, sizeof fit), PT_TICK,
+                    ALIGN_RIGHT, ink, 0);
+        leader(c, at[k], bar[k], identity_of_class(x->name[k], k));
     }
 }
 

@@ -1,9 +1,11 @@
 /* fig_tokens_sets.c - which entries several runs hold in common at the end (an UpSet plot): a bar
  * for each combination of runs, filled dots for those that hold the entries, and how many a
- * combination would have by chance, if runs of these sizes chose independently. */
+ * combination would have by chance, if runs of these sizes chose independently.  Of a table of all
+ * heads together it counts tokens that at least half of the heads hold. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "render/cells.h"
@@ -26,6 +28,7 @@ static const struct opt style[] = {
 struct sets {
     int n;
     char name[SETS][NAME_BYTES];
+    bool tokens; /* rows are of all heads together */
     int64_t items, size[SETS], count[MASKS];
     int order[MASKS], shown; /* combinations that are drawn */
 };
@@ -82,6 +85,9 @@ static int read_sets(const struct table *t, const struct figure_style *s, struct
                      struct kvf_diag *d)
 {
     int kept = table_find(t, "kept"), token = table_find(t, "token");
+    int head = table_find(t, "head");
+    char cell[24];
+    x->tokens = head >= 0 && table_rows(t) > 0 && strcmp(cell_text(t, head, 0, cell), "all") == 0;
     int64_t start[SETS + 1] = {0}, items = 0;
     int err = find_sets(t, start, x, d);
     for (int64_t i = 0; !err && i < x->items; i++) {
@@ -161,8 +167,9 @@ static void draw_combination(struct canvas *c, const struct sets *x, const struc
     double chance = fmin(by_chance(x, mask), p->bars.y1), y = axis_y(&p->bars, chance);
     double half = .32 * p->column;
     const double tick[] = {at - half - .5, y, at + half + .5, y};
-    canvas_rect(c, at - half, top, 2 * half, p->bars.y + p->bars.h - top, rgb_of(0x4a5568));
-    canvas_line(c, tick, 2, 0.4, rgb_of(0xd55e00));
+    canvas_rect(c, at - half, top, 2 * half, p->bars.y + p->bars.h - top,
+                (struct rgb){.72, .73, .76});
+    canvas_line(c, tick, 2, 0.4, ink);
     for (int k = 0; k < x->n; k++) {
         bool in = mask >> k & 1;
         first = in && first < 0 ? k : first;
@@ -181,14 +188,16 @@ static void draw_combination(struct canvas *c, const struct sets *x, const struc
 
 static void draw_note(struct canvas *c, const struct sets *x)
 {
-    char note[160], fit[160], of[24], none[24];
+    char note[2][96], fit[96], of[24], none[24];
     tick_text((double)x->items, of);
     tick_text((double)x->count[0], none);
-    snprintf(note, sizeof note, "of %s entries; held by no run: %s; lines across: by chance", of,
-             none);
-    canvas_text(c, canvas_width(c) - 2, canvas_height(c) - 2.6,
-                text_fit(c, note, PT_SMALL, canvas_width(c) - 4, fit, sizeof fit), PT_SMALL,
-                ALIGN_RIGHT, quiet, 0);
+    snprintf(note[0], sizeof *note, "of %s %s", of,
+             x->tokens ? "tokens; held: by half of the heads or more" : "entries");
+    snprintf(note[1], sizeof *note, "held by no run: %s; lines: by chance", none);
+    for (int i = 0; i < 2; i++)
+        canvas_text(c, canvas_width(c) - 2, canvas_height(c) - 4.2 + 2.5 * i,
+                    text_fit_own(c, note[i], PT_SMALL, canvas_width(c) - 4, fit, sizeof fit),
+                    PT_SMALL, ALIGN_RIGHT, quiet, 0);
 }
 
 static int draw_all(struct canvas *c, const struct sets *x, struct kvf_diag *d)
@@ -215,7 +224,7 @@ static int draw_all(struct canvas *c, const struct sets *x, struct kvf_diag *d)
     axis_ticks_y(c, &p.bars);
     canvas_line(c, side, 2, 0.18, ink);
     canvas_text(c, fmin(p.x - 9.5, p.x - 3.5 - axis_width_y(c, &p.bars)), p.bars.y + p.bars.h / 2,
-                "entries held", PT_LABEL, ALIGN_CENTER, ink, 1);
+                x->tokens ? "tokens held" : "entries held", PT_LABEL, ALIGN_CENTER, ink, 1);
     draw_names(c, x, &p);
     for (int i = 0; i < x->shown; i++)
         draw_combination(c, x, &p, i);

@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "render/figures.h"
+#include "render/identity.h"
 #include "render/marks.h"
 #include "render/cells.h"
 #include "render/style.h"
@@ -191,10 +192,26 @@ static double dash_of(int run)
     return dashes[run % 4];
 }
 
-static enum mark mark_of(int run)
+static struct identity of_name(const struct curves *v, int run)
+{
+    return identity_of_run(table_str(v->t, table_find(v->t, "run"), v->row0[run]), run);
+}
+
+static bool same_colour(struct rgb a, struct rgb b)
+{
+    return a.r == b.r && a.g == b.g && a.b == b.b;
+}
+
+/* The look of the method that a run trains gates for.  Where two runs would have one colour, all
+ * have looks by their places. */
+static struct identity look_of(const struct curves *v, int run)
 {
     static const enum mark marks[] = {MARK_SQUARE, MARK_DISC, MARK_TRIANGLE, MARK_DIAMOND};
-    return marks[run % 4];
+    for (int a = 0; a < v->n_runs; a++)
+        for (int b = 0; b < a; b++)
+            if (same_colour(of_name(v, a).colour, of_name(v, b).colour))
+                return (struct identity){palette_line(run), marks[run % 4], 0};
+    return of_name(v, run);
 }
 
 /* Whether the point lies within the axes, and so was drawn. */
@@ -214,16 +231,16 @@ static void draw_points(struct canvas *c, const struct curves *v, const struct a
     int64_t beyond = 0;
     char text[48];
     for (int run = 0; run < v->n_runs; run++) {
-        struct rgb k = palette_line(run);
+        struct identity look = look_of(v, run);
+        struct rgb k = look.colour;
         struct rgb faint = {1 - 0.3 * (1 - k.r), 1 - 0.3 * (1 - k.g), 1 - 0.3 * (1 - k.b)};
         int64_t n = v->row0[run + 1] - v->row0[run];
         int64_t every = marks ? 1 : (n + MAX_DOTS - 1) / MAX_DOTS;
         for (int64_t r = v->row0[run]; r < v->row0[run + 1]; r += every) {
             double y = table_real(v->t, col, r);
             if (!isnan(y))
-                beyond += !dot(c, a, table_real(v->t, step, r), y,
-                               marks ? mark_of(run) : MARK_SQUARE, marks ? 1.4 : 0.55,
-                               marks ? k : faint);
+                beyond += !dot(c, a, table_real(v->t, step, r), y, marks ? look.mark : MARK_SQUARE,
+                               marks ? 1.4 : 0.55, marks ? k : faint);
         }
     }
     snprintf(text, sizeof text, "%lld point%s beyond the axis", (long long)beyond,
@@ -247,7 +264,7 @@ static int draw_lines(struct canvas *c, const struct curves *v, const struct axi
                 xy[2 * n++ + 1] = axis_y(a, v->line[r]);
             }
         canvas_dash(c, dash_of(run), .8);
-        canvas_line(c, xy, n, 0.4, palette_line(run));
+        canvas_line(c, xy, n, 0.4, look_of(v, run).colour);
         canvas_dash(c, 0, 0);
     }
     mem_free(xy);
@@ -300,10 +317,11 @@ static void draw_key(struct canvas *c, const struct curves *v)
     double y = canvas_height(c) - KEY * v->n_runs + KEY / 2.0 - 1;
     for (int i = 0; i < v->n_runs; i++, y += KEY) {
         double xy[] = {LEFT, y, LEFT + 6, y};
+        struct identity look = look_of(v, i);
         canvas_dash(c, dash_of(i), .8);
-        canvas_line(c, xy, 2, 0.5, palette_line(i));
+        canvas_line(c, xy, 2, 0.5, look.colour);
         canvas_dash(c, 0, 0);
-        mark_draw(c, mark_of(i), LEFT + 3, y, 1.4, palette_line(i));
+        mark_draw(c, look.mark, LEFT + 3, y, 1.4, look.colour);
         canvas_text(c, LEFT + 8, y, table_str(v->t, run, v->row0[i]), PT_TICK, ALIGN_LEFT, ink, 0);
     }
 }

@@ -296,18 +296,106 @@ int figure_canvas(const char *path, double w, double h, const struct figure_styl
 }
 
 /* Draws a file for the path, or a small PNG for none. */
+static int make_at(const struct figure *f, const struct table *t, const struct figure_style *s,
+                   const char *path, double w, double h, struct buf *out, bool *ret_cut,
+                   struct kvf_diag *d)
+{
+    struct canvas *c = NULL;
+    int err = figure_canvas(path, w, h, s, &c, d);
+    if (!err)
+        err = draw(f, t, s, c, out, d);
+    *ret_cut = c && canvas_is_cut(c);
+    canvas_destroy(c);
+    return err;
+}
+
+/* ---- sizes that do not fit */
+
+/* Whether the figure's own words are all there at a size. */
+static bool fits(const struct figure *f, const struct table *t, const struct figure_style *s,
+                 double w, double h)
+{
+    struct figure_style small = *s;
+    struct buf none = {0};
+    struct kvf_diag ignored = {""};
+    bool cut = false;
+    small.dpi = 20;
+    int err = make_at(f, t, &small, ".svg", w, h, &none, &cut, &ignored);
+    buf_finish(&none);
+    return !err && !cut;
+}
+
+/* The least value, in whole mm, of *side that fits: from `low`, which is not tried if it is *side,
+ * to *side, which fits.  side points to w or h. */
+static void shrink(const struct figure *f, const struct table *t, const struct figure_style *s,
+                   const double *w, const double *h, double *side, double low)
+{
+    double high = *side;
+    *side = low;
+    if (low >= high || fits(f, t, s, *w, *h))
+        return;
+    while (high - low > 1) {
+        *side = floor((low + high) / 2);
+        if (*side <= low)
+            break;
+        if (fits(f, t, s, *w, *h))
+            high = *side;
+        else
+            low = *side;
+    }
+    *side = high;
+}
+
+/* Finds a least size between (*w, *h), which does not fit, and the figure's own: as wide as asked
+ * for if the style leaves the height open and that can be.  False: the figure's own size does not
+ * fit either, because the table has long texts. */
+static bool least_size(const struct figure *f, const struct table *t, const struct figure_style *s,
+                       double *w, double *h)
+{
+    struct figure_style own = *s;
+    double W, H, w0 = *w, h0 = *h, low = 0, high = 1;
+    own.width_mm = own.height_mm = 0;
+    if (size_of(f, t, &own, &W, &H, NULL))
+        return false;
+    W = ceil(fmax(W, w0));
+    H = ceil(fmax(H, h0));
+    if (s->height_mm == 0 && fits(f, t, s, w0, 1.5 * H)) { /* a width alone */
+        *h = ceil(1.5 * H);
+        shrink(f, t, s, w, h, h, h0);
+        return true;
+    }
+    if (!fits(f, t, s, W, H))
+        return false;
+    while (W > w0 && H > h0 && high - low > 0.04) {
+        double k = (low + high) / 2;
+        if (fits(f, t, s, ceil(w0 + k * (W - w0)), ceil(h0 + k * (H - h0))))
+            high = k;
+        else
+            low = k;
+    }
+    *w = ceil(w0 + high * (W - w0));
+    *h = ceil(h0 + high * (H - h0));
+    shrink(f, t, s, w, h, w, w0);
+    shrink(f, t, s, w, h, h, h0);
+    return true;
+}
+
 static int make(const struct figure *f, const struct table *t, const struct figure_style *s,
                 const char *path, struct buf *out, struct kvf_diag *d)
 {
-    struct canvas *c = NULL;
     double w = 0, h = 0;
+    bool cut = false, asked = s->width_mm != 0 || s->height_mm != 0;
     int err = size_of(f, t, s, &w, &h, d);
     if (!err)
-        err = figure_canvas(path, w, h, s, &c, d);
-    if (!err)
-        err = draw(f, t, s, c, out, d);
-    canvas_destroy(c);
-    return err;
+        err = make_at(f, t, s, path, w, h, out, &cut, d);
+    double asked_w = w;
+    if (!asked || !(cut || err == KVF_E_ARG) || !least_size(f, t, s, &w, &h))
+        return err;
+    if (w > asked_w || s->height_mm != 0)
+        return kvf_fail(d, KVF_E_ARG, "--size: figure %s needs at least %.0f x %.0f mm here",
+                        f->name, ceil(w), ceil(h));
+    buf_clear(out); /* the height is the figure's own, for this width */
+    return make_at(f, t, s, path, w, h, out, &cut, d);
 }
 
 int figure_write(const struct figure *f, const struct table *t, const struct figure_style *s,
@@ -333,7 +421,7 @@ int figure_try(const struct figure *f, const struct table *t, const struct figur
     int err = figure_fit(&x, f, t, s, d);
     x.style.dpi = 20;
     if (!err)
-        err = make(f, t, &x.style, NULL, &out, d);
+        err = make(f, t, &x.style, ".svg", &out, d);
     figure_fit_finish(&x);
     buf_finish(&out);
     return err;

@@ -38,6 +38,9 @@ struct colour_share {
     char map[16], label[96];
 };
 struct colours colours_make(const struct figure_style *s, double lo, double hi);
+/* The same for fractions: from 0 to 1, and to values that lie beyond, so that equal fractions have
+ * equal colours in every figure. */
+struct colours colours_fraction(const struct figure_style *s, double lo, double hi);
 /* The same from -reach to reach with 0 in the middle of a diverging map, bluered unless the
  * style names another; of vmin and vmax the one farther from 0 replaces reach.  What
  * colours_make gives for a style with such a map. */

@@ -70,7 +70,7 @@ static void row(struct canvas *c, const struct axis_box *a, const struct forest 
     canvas_text(c, a->x - PAD, y, text_fit(c, r->name, PT_TICK, f->names + 0.01, fit, sizeof fit),
                 PT_TICK, ALIGN_RIGHT, ink, 0);
     canvas_text(c, a->x + a->w + PAD, y,
-                text_fit(c, r->note, PT_TICK, f->notes + 0.01, fit, sizeof fit), PT_TICK,
+                text_fit_own(c, r->note, PT_TICK, f->notes + 0.01, fit, sizeof fit), PT_TICK,
                 ALIGN_LEFT, ink, 0);
     interval(c, a, r, y);
     if (r->value < a->x0 || r->value > a->x1)

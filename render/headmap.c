@@ -282,6 +282,18 @@ static void subtract(struct plan *p)
     p->first = 1;
 }
 
+static bool is_fraction(const struct plan *p)
+{
+    const char *name = table_col_name(p->t, p->value), *list = p->m->fractions;
+    size_t n = strlen(name), skip;
+    for (; list && *list; list += skip + strspn(list + skip, " ")) {
+        skip = strcspn(list, " ");
+        if (skip == n && strncmp(list, name, n) == 0)
+            return true;
+    }
+    return false;
+}
+
 static struct colours colours_for(const struct plan *p, const struct figure_style *s)
 {
     double lo = INFINITY, hi = -INFINITY;
@@ -292,7 +304,9 @@ static struct colours colours_for(const struct plan *p, const struct figure_styl
         lo = p->cell[k] < lo ? p->cell[k] : lo;
         hi = p->cell[k] > hi ? p->cell[k] : hi;
     }
-    return p->minus ? colours_diverging(s, fmax(fabs(lo), fabs(hi))) : colours_make(s, lo, hi);
+    if (p->minus)
+        return colours_diverging(s, fmax(fabs(lo), fabs(hi)));
+    return is_fraction(p) ? colours_fraction(s, lo, hi) : colours_make(s, lo, hi);
 }
 
 /* ---- layout: panels across as long as layers stay wide enough, then down */
@@ -424,7 +438,7 @@ static void draw_notes(struct canvas *c, const struct plan *p, double y)
             continue;
         snprintf(note, sizeof note, "%s %s: %s", x->name, x->text, about(p, x->of, x->text));
         canvas_text(c, LEFT, y,
-                    text_fit(c, note, PT_SMALL, canvas_width(c) - LEFT - 2, room, sizeof room),
+                    text_fit_own(c, note, PT_SMALL, canvas_width(c) - LEFT - 2, room, sizeof room),
                     PT_SMALL, ALIGN_LEFT, (struct rgb){0.35, 0.35, 0.35}, 0);
         y += ABOUT;
     }

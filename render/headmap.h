@@ -23,6 +23,8 @@ struct headmap_style {
 
 struct headmap {
     const char *label;      /* of the colour bar; NULL: the name of the column */
+    const char *fractions;  /* columns that are fractions, in a list with spaces: their colours go
+                             * from 0 to 1; NULL: none */
     const char *panel;      /* column of the panels of a table without `trace`; NULL: none */
     struct headmap_filter { /* of the keys after the first HEADMAP_KEYS, which name the columns */
         const char *usual;  /* default where the table has it; NULL: that of the first row */

@@ -5,17 +5,18 @@
 #include "render/line_colours.h"
 #include "render/palette.h"
 
+/* Black and grey are no method's: figures use them for axes, chance levels and evicted entries. */
 static const struct method {
     const char *name;
     uint32_t colour;
     enum mark mark;
 } methods[] = {
     /* position alone, or chance */
-    {"full", 0x000000, MARK_DISC},
-    {"window", 0x000000, MARK_SQUARE},
-    {"local", 0x000000, MARK_TRIANGLE},
-    {"duo", 0x000000, MARK_DIAMOND},
-    {"random", 0x767676, MARK_CROSS},
+    {"full", 0x7b1fe0, MARK_DISC},
+    {"window", 0x7b1fe0, MARK_SQUARE},
+    {"local", 0x7b1fe0, MARK_TRIANGLE},
+    {"duo", 0x7b1fe0, MARK_DIAMOND},
+    {"random", 0x7b1fe0, MARK_CROSS},
     /* attention that was received */
     {"h2o", 0xe69f00, MARK_DISC},
     {"scissorhands", 0xe69f00, MARK_SQUARE},
@@ -36,11 +37,11 @@ static const struct method {
     {"gkv", 0x009e73, MARK_DIAMOND},
     /* learned gates */
     {"trimkv", 0xd55e00, MARK_DISC},
-    {"dbtrimkv", 0xd55e00, MARK_SQUARE},
+    {"dbtrimkv", 0x9c1f3d, MARK_SQUARE},
     {"locret", 0xd55e00, MARK_TRIANGLE},
-    {"wgkv", 0xd55e00, MARK_DIAMOND},
-    {"wgkv-snapkv", 0xd55e00, MARK_DOWN},
-    {"wgkv-quest", 0xd55e00, MARK_RING},
+    {"wgkv", 0xf4976c, MARK_DIAMOND},
+    {"wgkv-snapkv", 0xf4976c, MARK_DOWN},
+    {"wgkv-quest", 0xf4976c, MARK_RING},
     /* reading a part of all entries */
     {"quest", 0xcc79a7, MARK_DISC},
     {"seer", 0xcc79a7, MARK_SQUARE},
@@ -56,12 +57,24 @@ struct identity identity_of_method(const char *name, int i)
     static const enum mark marks[] = {MARK_DISC, MARK_SQUARE, MARK_TRIANGLE, MARK_DIAMOND,
                                       MARK_RING};
     static const double dashes[] = {0, 1.6, 0.8};
+    enum { HUES = 6 }; /* of palette_line, without black and grey */
     size_t n = strcspn(name, ":, ");
     for (size_t k = 0; k < sizeof methods / sizeof *methods; k++)
         if (strncmp(methods[k].name, name, n) == 0 && !methods[k].name[n])
             return (struct identity){rgb_of(methods[k].colour), methods[k].mark,
                                      name[n] == ':' ? 1.2 : 0};
-    return (struct identity){palette_line(i % 7), marks[i % 5], dashes[i / 7 % 3]};
+    return (struct identity){palette_line(i % HUES), marks[i % 5], dashes[i / HUES % 3]};
+}
+
+struct identity identity_of_run(const char *name, int i)
+{
+    for (const char *part = name; part; part = strpbrk(part, "-_./")) {
+        part += part > name; /* past the separator */
+        for (size_t k = 0; k < sizeof methods / sizeof *methods; k++)
+            if (strcmp(methods[k].name, part) == 0)
+                return identity_of_method(part, i);
+    }
+    return identity_of_method("", i);
 }
 
 static const struct class

@@ -1,7 +1,8 @@
 /* identity.h - what has one look in every figure, however many are shown beside it: methods,
  * classes of tokens and kinds of heads.  Methods that choose by the same evidence share a hue and
  * differ in mark and lightness.  All pairs of colour and mark differ, so that they can be told
- * apart in grey. */
+ * apart in grey.  No method is black or grey: a figure that colours methods uses black and grey for
+ * everything else. */
 #ifndef KVF_RENDER_IDENTITY_H
 #define KVF_RENDER_IDENTITY_H
 
@@ -17,6 +18,10 @@ struct identity {
  * such as "trimkv, budget 64".  i: its
  * place among those drawn, for the look of a method that is not known here. */
 struct identity identity_of_method(const char *name, int i);
+
+/* The look of the method that the name of a run ends with, such as "smollm2-135m-trimkv"; i as
+ * above. */
+struct identity identity_of_run(const char *name, int i);
 
 /* The colour of a class of tokens; i as above. */
 struct rgb identity_of_class(const char *name, int i);

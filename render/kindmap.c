@@ -79,7 +79,7 @@ double kindmap_key(struct canvas *c, double x, double y, struct rgb fill, const 
     if (canvas_text_width(c, sign, PT_SMALL, 0) <= SWATCH)
         canvas_text(c, x + SWATCH / 2, y, sign, PT_SMALL, ALIGN_CENTER, ink_on(fill), 0);
     x += SWATCH + 1.2;
-    canvas_text(c, x, y, text_fit(c, text, PT_TICK, canvas_width(c) - x - 0.5, fit, sizeof fit),
+    canvas_text(c, x, y, text_fit_own(c, text, PT_TICK, canvas_width(c) - x - 0.5, fit, sizeof fit),
                 PT_TICK, ALIGN_LEFT, ink, 0);
     return y + LINE;
 }

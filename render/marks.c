@@ -92,6 +92,15 @@ const char *text_fit(struct canvas *c, const char *s, double pt, double room, ch
     return out;
 }
 
+const char *text_fit_own(struct canvas *c, const char *s, double pt, double room, char *out,
+                         size_t cap)
+{
+    const char *shown = text_fit(c, s, pt, room, out, cap);
+    if (shown != s)
+        canvas_cut(c);
+    return shown;
+}
+
 struct rgb tint(struct rgb v, double a)
 {
     return (struct rgb){1 - a * (1 - v.r), 1 - a * (1 - v.g), 1 - a * (1 - v.b)};

@@ -27,6 +27,10 @@ void mark_draw(struct canvas *c, enum mark m, double x, double y, double size, s
 const char *text_fit(struct canvas *c, const char *s, double pt, double room, char *out,
                      size_t cap);
 
+/* The same for words of the figure's own, which no size may cut: canvas_cut notes it. */
+const char *text_fit_own(struct canvas *c, const char *s, double pt, double room, char *out,
+                         size_t cap);
+
 /* Fills a rectangle with thin grey diagonals, pale enough to read letters on; those of rectangles
  * that adjoin go on. */
 void hatch(struct canvas *c, double x, double y, double w, double h);

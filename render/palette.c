@@ -59,11 +59,15 @@ struct rgb rgb_of(uint32_t colour)
                         (double)(colour & 255) / 255};
 }
 
-uint32_t palette_argb(const char *map, double v)
+uint32_t rgb_argb(struct rgb c)
 {
-    struct rgb c = palette_at(map, v);
     return 0xff000000u | (uint32_t)(c.r * 255 + 0.5) << 16 | (uint32_t)(c.g * 255 + 0.5) << 8
            | (uint32_t)(c.b * 255 + 0.5);
+}
+
+uint32_t palette_argb(const char *map, double v)
+{
+    return rgb_argb(palette_at(map, v));
 }
 
 void palette_table(const char *map, uint32_t out[PALETTE_STEPS + 1])

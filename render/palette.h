@@ -23,6 +23,7 @@ int palette_known(const char *map);
 bool palette_diverging(const char *map); /* lightest in the middle: for numbers with a sign */
 
 struct rgb rgb_of(uint32_t colour); /* 0xRRGGBB */
+uint32_t rgb_argb(struct rgb c);    /* an opaque pixel of an image */
 
 /* Distinct colours for lines (Okabe and Ito 2008), i = 0, 1, ... */
 struct rgb palette_line(int i);

@@ -190,6 +190,10 @@ int choice_open(struct row_choice *v, const struct table *t, const struct choice
                 struct kvf_diag *d);
 /* Whether the row is in the picture. */
 bool choice_has(const struct row_choice *v, int64_t row);
+/* What the rows in the picture are about: selections, entries in the cache (criterion held), or
+ * both. */
+enum choice_about { ABOUT_USE, ABOUT_CACHE, ABOUT_BOTH };
+enum choice_about choice_about(const struct row_choice *v);
 /* Panel and line of such a row; false: a line behind. */
 bool choice_name(const struct row_choice *v, int64_t row, char panel[PLOT_NAME],
                  char line[PLOT_NAME]);

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "render/clamp.h"
+#include "render/marks.h"
 #include "render/palette.h"
 #include "render/plot.h"
 
@@ -67,25 +68,12 @@ void plot_size(const struct plot *p, double *ret_w, double *ret_h)
              + LABEL + NOTE + EDGE + (beside ? 0 : ceil(n / fit) * KEY_LINE + 1);
 }
 
-/* Puts into out s, or as much of it as fits into `room` mm with an ellipsis. */
-static void fit_text(struct canvas *c, const char *s, double pt, double room, char out[256])
-{
-    size_t n;
-    snprintf(out, 252, "%s", s);
-    n = strlen(out);
-    if (canvas_text_width(c, out, pt, 0) <= room)
-        return;
-    do {
-        while (n > 0 && ((unsigned char)out[--n] & 0xc0) == 0x80)
-            ;
-        memcpy(out + n, "\xe2\x80\xa6", 4);
-    } while (n > 0 && canvas_text_width(c, out, pt, 0) > room);
-}
+enum { NOTES = 5, MOST_BESIDE = 64 }; /* lines of a note, and of a key beside, at most */
 
-enum { NOTES = 3, MOST_BESIDE = 64 }; /* lines of a note, and of a key beside, at most */
-
-/* Breaks a note after semicolons into lines of room mm; returns how many, the last of them cut. */
-static int note_lines(struct canvas *c, const char *note, double room, int most, char (*line)[256])
+/* Breaks a note into lines of room mm, after semicolons, or at spaces where a part is too long;
+ * returns how many.  The last line is cut where `most` are not enough: *ret_cut becomes true. */
+static int note_lines(struct canvas *c, const char *note, double room, int most, char (*line)[256],
+                      bool *ret_cut)
 {
     char rest[256], first[256];
     int n = 0;
@@ -95,12 +83,17 @@ static int note_lines(struct canvas *c, const char *note, double room, int most,
         snprintf(first, sizeof first, "%s", rest);
         while (n + 1 < most && canvas_text_width(c, first, PT_SMALL, 0) > room) {
             char *gap = strrchr(first, ';');
+            gap = gap ? gap : strrchr(first, ' ');
             if (!gap)
                 break;
             *gap = 0;
             end = (size_t)(gap - first) + 1 + (rest[gap - first + 1] == ' ');
         }
-        fit_text(c, first, PT_SMALL, room, line[n++]);
+        const char *shown = text_fit(c, first, PT_SMALL, room, line[n], sizeof line[n]);
+        *ret_cut |= shown == line[n];
+        if (shown == first)
+            snprintf(line[n], sizeof line[n], "%s", first);
+        n++;
         memmove(rest, rest + end, strlen(rest + end) + 1);
     }
     return n;
@@ -109,7 +102,10 @@ static int note_lines(struct canvas *c, const char *note, double room, int most,
 static void draw_note(struct canvas *c, const struct plot *p, const struct layout *l, double middle)
 {
     char line[NOTES][256];
-    int n = note_lines(c, p->note, canvas_width(c) - 2 * EDGE, l->notes, line);
+    bool cut = false;
+    int n = note_lines(c, p->note, canvas_width(c) - 2 * EDGE, l->notes, line, &cut);
+    if (cut)
+        canvas_cut(c);
     for (int i = 0; i < n; i++) {
         double half = canvas_text_width(c, line[i], PT_SMALL, 0) / 2 + 1;
         double at = fmax(half, fmin(middle, canvas_width(c) - half));
@@ -126,10 +122,10 @@ static void label(struct canvas *c, double x, double y, const char *s, double en
     double pt = PT_LABEL, wide = canvas_text_width(c, s, PT_LABEL, 0), room = end - 2;
     if (wide > room)
         pt = fmax(PT_SMALL, PT_LABEL * room / wide);
-    fit_text(c, s, pt, room, text);
-    double half = canvas_text_width(c, text, pt, 0) / 2, *at = turn ? &y : &x;
+    s = text_fit_own(c, s, pt, room, text, sizeof text);
+    double half = canvas_text_width(c, s, pt, 0) / 2, *at = turn ? &y : &x;
     *at = fmax(1 + half, fmin(*at, end - 1 - half));
-    canvas_text(c, x, y, text, pt, ALIGN_CENTER, ink, turn);
+    canvas_text(c, x, y, s, pt, ALIGN_CENTER, ink, turn);
 }
 
 static void widen(double *lo, double *hi, double v, bool logarithmic)
@@ -285,7 +281,8 @@ static int arrange(struct canvas *c, const struct plot *p, int most_notes, struc
     l->rows = (n + l->cols - 1) / l->cols;
     place_key(c, p, l);
     char line[NOTES][256];
-    l->notes = note_lines(c, p->note, W - 2 * EDGE, most_notes, line);
+    bool cut = false;
+    l->notes = note_lines(c, p->note, W - 2 * EDGE, most_notes, line, &cut);
     double margin = l->ramp ? RAMP : 1.5, right = EDGE + (l->beside ? l->key_w + 2 : margin);
     double below = EDGE + TICKS + (p->xlabel ? LABEL : 0) + l->notes * NOTE
                    + (l->key_rows ? l->key_rows * KEY_LINE + 1 : 0);
@@ -413,8 +410,9 @@ static void draw_panel(struct canvas *c, const struct plot *p, const struct layo
     if (!any_point(p, i))
         chart_empty(c, &a, "not defined");
     if (p->n_panels && p->panel[i][0]) {
-        fit_text(c, p->panel[i], PT_TICK, a.w + GAP_X - 1, text);
-        canvas_text(c, a.x + a.w / 2, a.y - 1.9, text, PT_TICK, ALIGN_CENTER, ink, 0);
+        const char *name = text_fit_own(c, p->panel[i], PT_TICK, a.w + GAP_X - 1, text,
+                                        sizeof text);
+        canvas_text(c, a.x + a.w / 2, a.y - 1.9, name, PT_TICK, ALIGN_CENTER, ink, 0);
     }
 }
 
@@ -456,8 +454,9 @@ static void draw_names(struct canvas *c, const struct plot *p, const struct layo
     spread_places(at, n, KEY_LINE, l->y + 2, fmax(l->y + l->h, l->y + 2 + (n - 1) * KEY_LINE));
     for (int i = 0; i < n; i++) {
         double number = ring_of(c, p, line[i], ring);
-        fit_text(c, p->line[line[i]].name, PT_TICK, l->key_w - KEY_SAMPLE - number + 0.1, text);
-        chart_key(c, l->key_x, at[i], text, &p->line[line[i]].look);
+        double room = l->key_w - KEY_SAMPLE - number + 0.1;
+        const char *name = text_fit_own(c, p->line[line[i]].name, PT_TICK, room, text, sizeof text);
+        chart_key(c, l->key_x, at[i], name, &p->line[line[i]].look);
         canvas_text(c, l->key_x + l->key_w, at[i], ring, PT_SMALL, ALIGN_RIGHT, note_ink, 0);
     }
 }
@@ -471,9 +470,10 @@ static void draw_key(struct canvas *c, const struct plot *p, const struct layout
         const struct plot_line *i = &p->line[p->key_upwards ? p->n_lines - 1 - k : k];
         if (i->hidden || !i->name[0])
             continue;
-        fit_text(c, i->name, PT_TICK, l->key_w - KEY_SAMPLE + 0.1, text);
+        double room = l->key_w - KEY_SAMPLE + 0.1;
+        const char *name = text_fit_own(c, i->name, PT_TICK, room, text, sizeof text);
         int col = n % l->key_cols, row = n / l->key_cols;
-        chart_key(c, l->key_x + col * each, l->key_y + row * KEY_LINE, text, &i->look);
+        chart_key(c, l->key_x + col * each, l->key_y + row * KEY_LINE, name, &i->look);
         n++;
     }
 }

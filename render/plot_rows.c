@@ -208,6 +208,20 @@ bool choice_has(const struct row_choice *v, int64_t r)
     return v->classes || row_all_classes(&v->k, r);
 }
 
+enum choice_about choice_about(const struct row_choice *v)
+{
+    bool use = false, cache = false;
+    for (int64_t r = 0; r < table_rows(v->k.t) && !(use && cache); r++) {
+        bool held = strcmp(table_str(v->k.t, v->k.criterion, r), "held") == 0;
+        bool in = choice_has(v, r);
+        cache |= in && held;
+        use |= in && !held;
+    }
+    if (cache)
+        return use ? ABOUT_BOTH : ABOUT_CACHE;
+    return ABOUT_USE;
+}
+
 bool choice_name(const struct row_choice *v, int64_t r, char panel[PLOT_NAME], char line[PLOT_NAME])
 {
     panel[0] = 0;

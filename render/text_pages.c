@@ -174,6 +174,8 @@ int text_slices_pages(struct text_sheet *s, struct text_slices *ret)
                 y = s->top;
                 continue;
             }
+            if (room < 1)
+                canvas_cut(s->flow.c);
             int64_t most = room > 0 ? room : 1, take = left < room ? left : most;
             err = add_slice(ret, (struct text_slice){page, b, at, at + take, 0, y, true});
             y += name_of(s) + (double)take * s->pitch + BAND_GAP;
@@ -190,6 +192,8 @@ static int fold_band(struct text_sheet *s, int band, int64_t lines, int64_t rows
                      struct text_slices *ret)
 {
     int64_t a = lines > rows ? rows / 2 : lines, b = rows - 1 - a;
+    if (lines > rows && b < 1)
+        canvas_cut(s->flow.c); /* no line is left before or after the note */
     int err = add_slice(ret, (struct text_slice){0, band, 0, a, 0, y, true});
     if (err || lines <= rows)
         return err;

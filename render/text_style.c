@@ -20,9 +20,9 @@ static const struct text_colouring colourings[] = {
     {"state", "at the end of the run:", "at the end of the run:", KIND_STATE,
      "a run with the probe evict"},
     {"mean_beta", "\xce\xb2, the share retained from step to step, mean of KV heads",
-     "\xce\xb2, the share retained from step to step", KIND_RANGE, "a run with retention gates"},
+     "\xce\xb2, the share retained from step to step", KIND_FRACTION, "a run with retention gates"},
     {"mean_retention", "retention, mean over steps and KV heads", "retention, mean over steps",
-     KIND_RANGE, "a run with retention gates"},
+     KIND_FRACTION, "a run with retention gates"},
     {"last_use_age", "age at last use by any head, steps, log scale",
      "age at last use, steps, log scale", KIND_AGE, "a run with the probe survival"},
     {"saliency", "saliency, nats, mean of KV heads", "saliency, nats", KIND_SIGNED,
@@ -163,22 +163,22 @@ static double reach_of_most(const double *v, int64_t n)
     return fmax(fabs(v[a]), fabs(v[b]));
 }
 
-/* The range of the colours for n sorted values.  Shares of several heads span what there is, and
- * where a few are more than twice the 19 twentieths below them, these. */
+/* The range of the colours for n sorted values: 0 to 1 for fractions.  Where a few of other values
+ * are more than twice the 19 twentieths below them, it spans these. */
 static void find_range(struct text_style *x, const double *v, int64_t n,
                        const struct figure_style *s)
 {
     double lo = n ? v[0] : INFINITY, hi = n ? v[n - 1] : -INFINITY;
     struct figure_style own = *s;
-    bool share = kind_of(x) == KIND_SHARE, age = kind_of(x) == KIND_AGE;
-    bool far = share || kind_of(x) == KIND_SKEWED;
+    bool share = kind_of(x) == KIND_SHARE || kind_of(x) == KIND_FRACTION;
+    bool age = kind_of(x) == KIND_AGE, far = kind_of(x) == KIND_SKEWED;
     if (kind_of(x) == KIND_SIGNED) {
         double reach = fmax(fabs(lo), fabs(hi)), most = n ? reach_of_most(v, n) : reach;
         x->open = most > 0 && most < reach / 2 && isnan(s->vmax) && isnan(s->vmin);
         hi = x->open ? most : reach;
         lo = -hi;
     }
-    if ((share && (x->one || !x->fill)) || (!n && (share || age))) {
+    if (share || (!n && age)) {
         lo = 0;
         hi = 1;
     } else if (far && n && v[n - 1 - n / 20] > lo && v[n - 1 - n / 20] < hi / 2) {

@@ -6,7 +6,15 @@
 #include "render/figures.h"
 #include "render/style.h"
 
-enum text_kind { KIND_SHARE, KIND_STATE, KIND_RANGE, KIND_AGE, KIND_SIGNED, KIND_SKEWED };
+enum text_kind {
+    KIND_SHARE,
+    KIND_FRACTION,
+    KIND_STATE,
+    KIND_RANGE,
+    KIND_AGE,
+    KIND_SIGNED,
+    KIND_SKEWED
+};
 
 struct text_colouring {
     const char *column;

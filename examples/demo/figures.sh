@@ -1,18 +1,18 @@
 # The gallery's figures, in the order of the page; sourced by demo.sh.
 
-section "One text, four methods" "Under each word a ribbon for each method, time running down: as wide as the share of KV heads \
-that hold the token. Black from the edges: heads that let it go and missed it since."
+section "One text, four methods" "Under each word a ribbon for each method; time runs down. The coloured width is the fraction of \
+KV heads that cache the token. Black: heads that evicted it although later queries needed it."
 draw fates.png "The same sentences under four methods with 256 entries for each KV head." \
     fates h2o.kvf snapkv.kvf keydiff.kvf trimkv.kvf --tokens 60:130
 
 section "What the text kept" "Each token is coloured by the share of KV heads that still hold it at the end."
 for m in h2o snapkv keydiff; do
-    draw tokens-$m.png "$m, 256 entries for each KV head: bold blue is kept by every head, grey by none." \
+    draw tokens-$m.png "$m, 256 entries for each KV head: dark blue is kept by every head, white by none." \
         tokens $m.kvf
 done
 
 section "When entries were evicted" "One map for each KV head: columns are tokens, rows are queries. An entry is \
-bright while queries see it. The prompt is prefilled in full, then each head is cut to its budget."
+dark while queries see it. The prompt is prefilled in full, then each head is cut to its budget."
 for m in h2o snapkv keydiff; do
     draw eviction-$m.png "$m: four layers from bottom to top of the model." \
         eviction $m.kvf --head L0K*,L10K*,L20K*,L29K*
@@ -25,13 +25,13 @@ draw retention-trimkv.png "trimkv: what the gates say, twelve heads. Heads have 
 tokens that last." retention trimkv.kvf --head L0K*,L11K*,L20K*,L28K*
 draw eviction-trimkv.png "trimkv, 256 entries for each KV head, cut after every 64 tokens of the prompt: what the same heads still hold." \
     eviction trimkv.kvf --head L0K*,L11K*,L20K*,L28K*
-draw tokens-trimkv.png "trimkv: bold blue is kept by every head, grey by none." tokens trimkv.kvf
+draw tokens-trimkv.png "trimkv: dark blue is kept by every head, white by none." tokens trimkv.kvf
 draw tokens-beta-trimkv.png "One head of it, L11K1, coloured by beta: it keeps the ends of sentences." \
     tokens trimkv.kvf --head L11K1 --style by=beta --vmin 0.98 --vmax 1
 
 section "How long tokens stay useful" "From the run with a full cache: nothing was evicted, so attention shows which \
 entries were needed, and for how long."
-draw retention-full.png "Last-use map: a token is bright until the last query that had it among its 64 largest \
+draw retention-full.png "Last-use map: a token is dark until the last query that had it among its 64 largest \
 weights." retention full.kvf --head L0H*,L10H*,L20H*,L29H*
 draw survival-full.png "Share of tokens that are selected at an age of at least h steps, for seven meanings of \
 selected." survival full.kvf

@@ -59,9 +59,10 @@ with tempfile.TemporaryDirectory(prefix="kvfate-regret-") as folder:
         check(name + ": steps", data["step"] == steps * (L * G + 1))
         for key, v in (("kept_mass", kept), ("oracle_mass", oracle), ("regret", regret)):
             check(f"{name}: {key}", same(real(data[key]), expected(v, steps)))
-        a, b = (steps[0], {"a range": 20, "every 4th of a range": 21}.get(name, T))
+        a, b = (max(steps[0], 5), {"a range": 20, "every 4th of a range": 21}.get(name, T))
         cells = known[:, :, a:b]
-        check(name + ": the summary has all steps", abs(float(meta["mean_regret"]) - regret[:, :, a:b][cells].mean()) < 1e-14)
+        check(name + ": the means begin with the first loss", int(meta["first_loss"]) == 5, meta["first_loss"])
+        check(name + ": the summary has all steps from there", abs(float(meta["mean_regret"]) - regret[:, :, a:b][cells].mean()) < 1e-14)
         means = pooled(regret[:, :, a:b], cells, 2).ravel()
         check(name + ": worst head", meta["worst_head"] == names[int(np.nanargmax(means))]
               and abs(float(meta["worst_regret"]) - np.nanmax(means)) < 1e-14)
@@ -69,14 +70,17 @@ with tempfile.TemporaryDirectory(prefix="kvfate-regret-") as folder:
     data, _ = table(kvfate, "regret", x, "--mean")
     check("mean: rows", data["head"] == names and set(data["step"]) == {-1})
     for key, v in (("kept_mass", kept), ("oracle_mass", oracle), ("regret", regret)):
-        want = np.append(pooled(v, known, 2).ravel(), v[known].mean())
+        want = np.append(pooled(v[:, :, 5:], known[:, :, 5:], 2).ravel(), v[:, :, 5:][known[:, :, 5:]].mean())
         check(f"mean: {key}", same(real(data[key]), want), data[key], want)
     data, _ = table(kvfate, "regret", x, "--mean", "--head", "L1H1-2")
     check("mean of chosen heads", data["head"] == ["L1H1", "L1H2", "all"]
-          and abs(data["regret"][2] - regret[1, 1:3][known[1, 1:3]].mean()) < 1e-14)
+          and abs(data["regret"][2] - regret[1, 1:3, 5:][known[1, 1:3, 5:]].mean()) < 1e-14)
+    data, meta = table(kvfate, "regret", x, "--tokens", "0:5")
+    said = subprocess.run([kvfate, "regret", x, "--tokens", "0:5"], capture_output=True, text=True)
+    check("no loss", "first_loss" not in meta and float(meta["mean_regret"]) == 0 and "no query lost attention" in said.stdout, said.stdout)
 
     said = subprocess.run([kvfate, "regret", x], capture_output=True, text=True)
-    check("summary", said.returncode == 0 and f"regret {regret[known].mean():.4f}" in said.stdout and "worst head" in said.stdout, said.stdout)
+    check("summary", said.returncode == 0 and f"regret {regret[:, :, 5:][known[:, :, 5:]].mean():.4f}" in said.stdout and "before step 5" in said.stdout and "worst head" in said.stdout, said.stdout)
     for ext in ("tsv", "csv", "npz", "json"):
         r = subprocess.run([kvfate, "regret", x, "-o", path("r." + ext)], capture_output=True, text=True)
         check(ext, r.returncode == 0 and os.path.getsize(path("r." + ext)) > 100, r.stderr)

@@ -176,10 +176,29 @@ def screen(text):
     return out
 
 
+def one_glyph_each(at):
+    """Without colours each state of a key has its own glyph."""
+    with open(at("fates.tsv"), "w") as f:
+        f.write("# table: fates\n# needed: 0.01\ntrace\tstep\ttoken\ttext\tjoined\theld\tneeded\n")
+        f.writelines(f"{m}\t{t}\t0\t word\t word\t{1 - t / 3}\t{t / 6}\n" for m in ("h2o", "window") for t in range(4))
+    said = run("draw", at("fates.tsv"), "--preview", COLUMNS="120", NO_COLOR="1").stdout
+    glyphs = [re.search(r"(\S)\1? " + word, said) for word in ("cached: ", "evicted, mean", r"evicted\s")]
+    check("fates: cached, needed and evicted", all(glyphs) and len({g[1] for g in glyphs}) == 3, said)
+    with open(at("tokens.tsv"), "w") as f:
+        f.write("# table: tokens\ntrace\thead\ttoken\ttext\tjoined\tkept\tmean_residency\tmean_beta\tmean_retention\tnll\tsaliency\tlast_use_age\tstate\n")
+        f.writelines(f"1\tL0K0\t{i}\t {w}\t {w}\t{k}\t1\tnan\tnan\tnan\tnan\t1\t{s}\n" for i, (w, k, s) in enumerate((("alpha", 1, "kept"), ("beta", 0, "evicted"), ("gamma", 1, "recent"))))
+    said = run("draw", at("tokens.tsv"), "--style", "by=state", "--preview", COLUMNS="120", NO_COLOR="1").stdout
+    line, dot = "\u0332", "\u0323"
+    for what, texts in (("the key", ("kept", "evicted", "protected")), ("the text", ("alpha", "beta", "gamma"))):
+        marked = [mark.join(text) + mark for text, mark in zip(texts, (line, "", dot))]
+        check(f"tokens: states differ in {what}", all(m in said for m in marked), said)
+
+
 def previews(at):
     table = list(csv.DictReader(io.StringIO("\n".join(x for x in run("sparsity", at("x.kvf"), "-o", "-").stdout.splitlines() if x[0] != "#")),
                                 delimiter="\t"))
-    r = run("sparsity", at("x.kvf"), "--preview", COLUMNS="60")
+    ends = [min(float(t["sparsity"]) for t in table if int(t["layer"]) >= 0), max(float(t["sparsity"]) for t in table if int(t["layer"]) >= 0)]
+    r = run("sparsity", at("x.kvf"), "--preview", "--vmin", repr(ends[0]), "--vmax", repr(ends[1]), COLUMNS="60")
     lines = screen(r.stdout)
     check("as wide as told", r.returncode == 0 and max(map(len, lines)) <= 60 and max(map(len, lines)) > 50, max(map(len, lines)))
     check("labels are text", "layer" in r.stdout and "0.5" in ANSI.sub("", r.stdout))
@@ -198,8 +217,9 @@ def previews(at):
     light = [shown[key][1] for key in order]  # green rises along viridis
     check("cells have the colours of their values", light == sorted(light) and shown[order[0]] == (68, 1, 84)
           and shown[order[-1]] == (253, 231, 37), shown, values)
-    r = run("sparsity", at("x.kvf"), "--preview", COLUMNS="60", NO_COLOR="1")
+    r = run("sparsity", at("x.kvf"), "--preview", "--vmin", repr(ends[0]), "--vmax", repr(ends[1]), COLUMNS="60", NO_COLOR="1")
     check("NO_COLOR", r.returncode == 0 and "\x1b" not in r.stdout and {"\u2588", "\u00b7"} <= set(r.stdout), r.stdout)
+    one_glyph_each(at)
     check("a dumb terminal", "\x1b" not in run("sparsity", at("x.kvf"), "--preview", TERM="dumb").stdout)
     wide = [max(len(x) for x in screen(run("eviction", at("x.kvf"), "--preview", COLUMNS=str(n)).stdout)) for n in (40, 80, 200)]
     check("three widths", wide[0] <= 40 < wide[1] <= 80 < wide[2] <= 200, wide)

@@ -6,14 +6,14 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import check, finish  # noqa: E402
 from test_panels import draw, paths, tsv, words_of
 
-COLUMNS = ["trace", "step", "token", "text", "joined", "held", "missed"]
+COLUMNS = ["trace", "step", "token", "text", "joined", "held", "needed"]
 ORANGE, BLACK = (230, 159, 0), (25, 25, 30)
 HELD = {"salt": [1, .5, .5, 0], "market": [1, 1, 1, 1], "born": ["nan", "nan", 1, .25]}
-MISSED = {"salt": [0, 0, .25, .5], "market": [0, 0, 0, 0], "born": ["nan", "nan", 0, 0]}
+NEEDED = {"salt": [0, 0, .25, .5], "market": [0, 0, 0, 0], "born": ["nan", "nan", 0, 0]}
 
 
-def rows(traces, held=HELD, missed=MISSED):
-    return [(trace, 10 + t, 3 + i, " " + w, " " + w, held[w][t], missed[w][t])
+def rows(traces, held=HELD, needed=NEEDED):
+    return [(trace, 10 + t, 3 + i, " " + w, " " + w, held[w][t], needed[w][t])
             for trace in traces for t in range(4) for i, w in enumerate(held)]
 
 
@@ -35,19 +35,19 @@ def near(a, b, slack=.02):
     return abs(a - b) <= slack * max(abs(a), abs(b), .5)
 
 
-code, svg, said = draw(tsv("fates", COLUMNS, rows(["h2o 64"]), often=.5), "fates", size="88x30")
+code, svg, said = draw(tsv("fates", COLUMNS, rows(["h2o 64"]), needed=.004), "fates", size="88x30")
 check("drawn", code == 0 and not said, said)
-check("texts", all(w in words_of(svg) for w in ("h2o 64", "time runs down, from step 10 to 13", "50 % of the later queries")),
+check("texts", all(w in words_of(svg) for w in ("h2o 64", "time runs down, from step 10 to 13", "mean attention of later queries \u2265 0.4 %")),
       words_of(svg))
-held, missed = shapes(svg, ORANGE), shapes(svg, BLACK)
+held, needed = shapes(svg, ORANGE), shapes(svg, BLACK)
 check("an outline for each token", len(held) == 3, held)
 salt, market, born = held
 high = market[4] - market[3]
 check("as wide as the share", near(salt[0], (salt[2] - salt[1]) * high * 2 / 4) and near(market[0], (market[2] - market[1]) * high), held)
 check("time runs down", near(salt[3], market[3]) and near(salt[4], market[4]), held)
 check("born later", near(born[4] - born[3], high / 2) and near(born[0], (born[2] - born[1]) * high * 1.25 / 4), born)
-check("missed comes from both edges", len(missed) == 2 and near(missed[0][1], salt[1]) and near(missed[1][2], salt[2]), missed)
-check("as wide as the share missed", near(sum(m[0] for m in missed), (salt[2] - salt[1]) * high * .75 / 4, .1), missed)
+check("needed comes from both edges", len(needed) == 2 and near(needed[0][1], salt[1]) and near(needed[1][2], salt[2]), needed)
+check("as wide as the share needed", near(sum(m[0] for m in needed), (salt[2] - salt[1]) * high * .75 / 4, .1), needed)
 code, svg, said = draw(tsv("fates", COLUMNS, rows(["h2o 64", "trimkv 64"])), "fates", size="88x40")
 below = shapes(svg, (213, 94, 0))
 check("a ribbon for each trace", code == 0 and len(below) == 3 and below[0][3] > shapes(svg, ORANGE)[0][4], said or below)
@@ -57,10 +57,23 @@ check("another text has no life below this one", code == 0 and len([1 for f, *_ 
     draw(tsv("fates", COLUMNS, rows(["a", "b"])), "fates", size="88x40")[1]) if f]), said)
 code, svg, said = draw(tsv("fates", COLUMNS, rows(["h2o"])), "fates", size="88x30", style="ribbon=40")
 check("no room", code == 2 and "--size" in said, said)
+
+
+def key(traces, needed=NEEDED, **meta):
+    return words_of(draw(tsv("fates", COLUMNS, rows(traces, needed=needed), **meta), "fates", size="180x60")[1])
+
+
+lost, none = {w: ["nan"] * 4 for w in NEEDED}, {w: ["nan", "nan", 0, 0] if w == "born" else [0] * 4 for w in NEEDED}
+check("no common threshold", "later queries \u2265 1/T" in key(["h2o 64"]), key(["h2o 64"]))
+check("black has a key where nothing is black", "mean attention" in key(["h2o 64"], none), key(["h2o 64"], none))
+check("nothing recorded", "black: not recorded in 1 of 1 runs" in key(["h2o 64"], lost) and "mean attention" not in key(["h2o 64"], lost), key(["h2o 64"], lost))
+older = ["missed" if c == "needed" else c for c in COLUMNS]
+code, _, said = draw(tsv("fates", older, rows(["h2o 64"])), "fates")
+check("a table of the older definition", code == 2 and "needed" in said, said)
 code, svg, said = draw(tsv("fates", COLUMNS, rows([str(i) for i in range(17)])), "fates")
 check("too many traces", code == 2 and "16" in said, said)
 code, svg, said = draw(tsv("fates", COLUMNS, []), "fates")
 check("an empty table", code == 0 and "no data" in words_of(svg), code, said)
 code, _, said = draw(tsv("fates", COLUMNS[:-1], [r[:-1] for r in rows(["a"])]), "fates")
-check("a column is missing", code == 2 and "missed" in said, code, said)
+check("a column is missing", code == 2 and "needed" in said, code, said)
 finish()

@@ -46,6 +46,18 @@ svg = draw(lived, "survival", style="by=trace")[1]
 numbers = [t[0] for t in texts(svg) if t[0] in ("77", "5", "22")]
 check("half-lives of several panels: the first and the last", sorted(numbers) == ["5", "5", "77", "77"], numbers)
 
+# What the axis is about follows the criteria: entries that are cached are not selected.
+for figure, axis in (("survival", "fraction of tokens still {}"), ("hazard", "hazard of {}")):
+    for criteria, words in ((("top64",), ("in use", "the last selection")), (("held",), ("cached", "the eviction")),
+                            (("top64", "held"), ("in use or cached", "last selection or eviction"))):
+        rows = [("all", -1, -1, c, n, 2 * n, .1, .05, .2, 0, .9 / n, "nan", "nan", "nan") for c in criteria for n in AGES]
+        columns = ["head", "layer", "index", "criterion", "low", "high", "hazard", "hazard_low", "hazard_high", "fraction", "survival", "survival_low",
+                   "survival_high", "half_life"]
+        text = tsv("hazard", columns, rows) if figure == "hazard" else tsv("survival", ["horizon" if c == "low" else c for c in columns], rows)
+        said = words_of(draw(text, figure)[1])
+        check(f"{figure} of {criteria}: its axis", axis.format(words[figure == "hazard"]) in said, said)
+        check(f"{figure} of {criteria}: selections are named where there are some", ("selected" in said) == ("top64" in criteria) or figure == "hazard", said)
+
 code, marked, said = draw(table(criteria=("top64",)), "survival", style="by=trace,mark=64")
 check("marked", code == 0 and "dashed upright: age 64" in words_of(marked), said)
 upright = [p for _, stroke, p, _, _ in paths(marked) if stroke == (31, 31, 31) and len(p) == 2 and p[0][0] == p[1][0] and abs(p[0][1] - p[1][1]) > 20]

@@ -12,7 +12,7 @@ COLUMNS, N, NAMES = ["token", "kept", "trace"], 200, ["h2o", "snapkv", "trimkv"]
 rng = random.Random(3)
 held = [[rng.random() < p for _ in range(N)] for p in (.5, .3, .2)]
 masks = collections.Counter(tuple(h[i] for h in held) for i in range(N))
-BAR, ORANGE = (74, 85, 104), (213, 94, 0)
+BAR, INK = (184, 186, 194), (31, 31, 31)
 
 
 def rows(n=3):
@@ -27,14 +27,20 @@ bars = sorted((min(x for x, _ in p), max(y for _, y in p) - min(y for _, y in p)
 high = [h for _, h in bars]
 check("a bar for each combination, the largest first", len(high) == len(want) and all(abs(h / high[0] - n / want[0]) < .01 for h, n in zip(high, want)),
       (high, want))
-check("sizes and what no run holds", all(str(sum(h)) in words_of(svg) for h in held) and f"no run: {masks[(False,) * 3]};" in words_of(svg), words_of(svg))
+check("sizes and what no run holds", all(str(sum(h)) in words_of(svg) for h in held) and f"no run: {masks[(False,) * 3]};" in words_of(svg) and f"of {N} entries" in words_of(svg), words_of(svg))
 sizes = [sum(h) / N for h in held]
 base = max(y for fill, _, p, _, _ in paths(svg) if fill == BAR for _, y in p)
 order = [m for m, _ in sorted(masks.items(), key=lambda m: (-m[1], sum(b << k for k, b in enumerate(m[0])))) if any(m)]
 chance = [N * sizes[0] ** m[0] * (1 - sizes[0]) ** (not m[0]) * sizes[1] ** m[1] * (1 - sizes[1]) ** (not m[1])
           * sizes[2] ** m[2] * (1 - sizes[2]) ** (not m[2]) for m in order]
-ticks = [base - y for _, y in sorted(p[0] for fill, stroke, p, _, _ in paths(svg) if stroke == ORANGE)]
+ticks = [base - y for _, y in sorted(p[0] for fill, stroke, p, _, _ in paths(svg) if stroke == INK and len(p) == 2 and abs(p[0][1] - p[1][1]) < 1e-6 and p[1][0] - p[0][0] > 1.5)]
 check("by chance", len(ticks) == len(chance) and all(abs(t / high[0] - c / want[0]) < .01 for t, c in zip(ticks, chance)), (ticks, chance))
+whole = [r + ("all",) for r in rows()]  # heads together: a token counts where half of them hold it
+said = words_of(draw(tsv("tokens", COLUMNS + ["head"], whole, **meta), "tokens-sets")[1])
+check("tokens are not called entries", f"of {N} tokens" in said and "half of the heads" in said and "tokens held" in said and "entries" not in said, said)
+each = [r + ("L0K0",) for r in rows()]
+said = words_of(draw(tsv("tokens", COLUMNS + ["head"], each, **meta), "tokens-sets")[1])
+check("entries of one head", f"of {N} entries" in said and "entries held" in said and "tokens" not in said, said)
 code, svg, said = draw(tsv("tokens", COLUMNS, rows(), **meta), "tokens-sets", style="top=2")
 check("top", code == 0 and len([1 for fill, *_ in paths(svg) if fill == BAR]) == 2, said)
 code, _, said = draw(tsv("tokens", COLUMNS, rows(9)), "tokens-sets")

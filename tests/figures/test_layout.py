@@ -82,7 +82,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-layout-") as folder:
     for t, less in ((full, 100), (halved, 200)):
         with open(t, "w") as f:
             f.write("\n".join(lines[:head + 1] + ["\t".join(r[:column] + [str((i + 7) / less)] + r[column + 1:]) for i, r in enumerate(rows)]) + "\n")
-    ends = ["--vmin", "0.035", "--vmax", str((len(rows) + 6) / 100)]
+    ends = ["--vmin", "0", "--vmax", "1"]  # fractions
     code, svg, said = draw(path("i.svg"), "--layout", "ab", full, halved)
     cells = [re.findall(rb"fill:rgb\([^)]*\)", p) for p in re.findall(rb"<path[^>]*crispEdges[^>]*>", svg)]
     apart = [re.findall(rb"fill:rgb\([^)]*\)", p) for t in (full, halved)

@@ -28,9 +28,9 @@ def run(*args):
     return subprocess.run([str(a) for a in args], capture_output=True, text=True)
 
 
-def drawn(*args):
+def drawn(*args, **more):
     """A figure of a table, with the result as that of run()."""
-    status, said = DRAW(*args)
+    status, said = DRAW(*args, **more)
     return subprocess.CompletedProcess(args, status, "", said)
 
 
@@ -140,7 +140,15 @@ def head_maps(folder):
     drawn(t, "kv-size", out, "at=mean")
     v, _ = value([g[2] for g in cells(svg(out))])
     want = size[:, :, 1].reshape(-1)
-    expect(np.abs(v - (want - want.min()) / (want.max() - want.min())).max() < 3e-3, "at=mean does not draw the mean")
+    expect(np.abs(v - want).max() < 3e-3, "at=mean does not draw the mean on the scale of fractions")
+    low = os.path.join(folder, "low.tsv")
+    kv_size(low, .1 + .2 * np.nan_to_num(size, nan=.5), ["end", "mean"])  # fractions do not stretch unless a range is given
+    drawn(low, "kv-size", out, "at=mean")
+    v, _ = value([g[2] for g in cells(svg(out))])
+    expect(np.abs(v - (.1 + .2 * want)).max() < 3e-3 and {"0", "1"} <= set(texts(svg(out))), f"small fractions are drawn as {v}")
+    drawn(low, "kv-size", out, "at=mean", vmin=.1, vmax=.3)
+    v, _ = value([g[2] for g in cells(svg(out))])
+    expect(np.abs(v - want).max() < 3e-3, f"a range that was asked for: {v}")
 
     drawn(t, "kv-size", out, "minus=yes")
     got = cells(svg(out))
@@ -166,14 +174,14 @@ def rows_of_a_head(folder):
                                 "step": [0, 1] * 4, "dilution": v})
     drawn(t, "dilution-map", out)
     got, _ = value([g[2] for g in cells(svg(out))])
-    expect(np.abs(got - [0, 0, 1, 0]).max() < 3e-3, f"means .5 .5 1 .5 are drawn as {got}")
+    expect(np.abs(got - [.5, .5, 1, .5]).max() < 3e-3, f"means .5 .5 1 .5 are drawn as {got}")
     expect(any("mean" in x for x in texts(svg(out))), "the bar does not say that it is a mean")
     t = os.path.join(folder, "s.tsv")
     n = [1, 10, 100]
     write_table(t, "survival", {"head": [f"L0H{i // 3}" for i in range(6)], "layer": [0] * 6, "index": [i // 3 for i in range(6)],
                                 "criterion": ["top64"] * 6, "horizon": n * 2, "fraction": [1, .5, .25, 1, .75, .125],
                                 "class": ["all"] * 6, "half_life": [3] * 6}, [("T", 40)])
-    for style, want, name in (("", [0, 1], "horizon 10"), ("horizon=70", [1, 0], "horizon 100")):
+    for style, want, name in (("", [.5, .75], "horizon 10"), ("horizon=70", [.25, .125], "horizon 100")):
         drawn(t, "survival-map", out, style)
         got, _ = value([g[2] for g in cells(svg(out))])
         expect(np.abs(got - want).max() < 3e-3 and any(name in x for x in texts(svg(out))),

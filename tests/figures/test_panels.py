@@ -17,7 +17,7 @@ from server import Server
 
 DRAW = Server(sys.argv[1]) if len(sys.argv) > 1 else None
 MM = 72 / 25.4
-BLUE, VERMILION = (0, 114, 178), (213, 94, 0)
+BLUE, VERMILION, RED = (0, 114, 178), (213, 94, 0), (214, 26, 41)
 
 
 # ---- tables
@@ -388,7 +388,7 @@ def pareto():
     at = {t[0]: t[2] for t in texts(many) if t[0].startswith("method ")}
     ends = {}  # of lines from the last point to the name
     for _, stroke, p, _, _ in paths(many):
-        if stroke in (BLUE, (230, 159, 0)) and len(p) == 3 and p[1][1] == p[2][1]:
+        if stroke in (BLUE, (86, 180, 233)) and len(p) == 3 and p[1][1] == p[2][1]:
             ends[stroke] = p[0][1]
     check("of many methods those that are not pale have a line to the name", len(ends) == 2 and len(at) == 12, ends, at)
     check("whose name is beside the end", all(min(abs(at[name] - y) for y in ends.values()) < 2.6 for name in ("method 0", "method 11")), ends, at)
@@ -410,7 +410,7 @@ def pareto_of_answers():
     names = sorted((t[2], t[0]) for t in texts(svg) if t[0] in kept)
     check("lines without a point have no name, the others lie as they end", [t for _, t in names] == ["window", "h2o", "snapkv"], names)
     rings = sorted(discs(svg, (64, 64, 64), filled=False))
-    drawn = discs(svg, (230, 159, 0))  # of h2o: window is black, and has squares
+    drawn = discs(svg, (230, 159, 0))  # of h2o: window has squares
     check("the front: two points of h2o, the last of window, and the key's", len(rings) == 4 and
           sum(any(math.dist(p, q) < .02 for q in drawn) for p in rings) == 2, rings, drawn)
     none = draw(tsv("eval", ["method", "budget", "kv_mean", "kept"], [("h2o", 32, 32, "nan")]), "pareto", style="y=kept")
@@ -500,7 +500,7 @@ def dynamics():
 
 def compare():
     code, svg, said = draw(pairs_rows(), "compare")
-    dots = [p for p in discs(svg, VERMILION)]
+    dots = [p for p in discs(svg, RED)]
     check(f"matches of unlike shapes: {said}", code == 0 and len(dots) == 6, dots)
     check("rows down", affine(range(6), [p[1] for p in dots]), dots)
     check("columns across", affine([(i * 3) % 8 for i in range(6)], [p[0] for p in dots]), dots)
@@ -514,7 +514,7 @@ def compare():
     check(f"proven matches: {said}", "6 matches; squares: proven (1)" in words_of(svg), words_of(svg))
     check("KV heads", "2 matches; squares: proven (2)" in words_of(draw(pairs_rows(match=True), "compare", style="space=kv")[1]))
     check("no such heads", draw(pairs_rows(match=True), "compare", style="space=layers")[0] == 2)
-    q = sorted(discs(svg, VERMILION), key=lambda p: -p[1])
+    q = sorted(discs(svg, RED), key=lambda p: -p[1])
     check("q up", affine([.1 * i for i in range(6)], [p[1] for p in q[1:]]), q)  # the first is the key's
     check("distance across", affine([.05 + .02 * i for i in range(6)], [p[0] for p in q[1:]]), q)
     check("no such pair", draw(pairs_rows(), "compare", style="pair=1-3")[0] == 2 and draw(pairs_rows(), "compare", style="pair=x")[0] == 2)

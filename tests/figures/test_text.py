@@ -162,7 +162,7 @@ def values_lie_behind():
     ends = lab((1, 1, 1)), lab((.25, .53, .82))
     for i, b in enumerate(beta):
         fill = p.fill_behind(f"v{i}\u21b5")
-        want = ends[0] + (b - .2) / .8 * (ends[1] - ends[0])
+        want = ends[0] + b * (ends[1] - ends[0])
         expect(fill and np.abs(lab(fill) - want).max() < .7, f"beta {b}: {fill and lab(fill)}, not {want}")
     p = draw(kvf, "--style", "by=beta", "--vmin", ".45", "--vmax", ".95")
     expect("4 values beyond this range" in "\n".join(t for *_, t, _, _ in p.words), "values beyond the range are not counted")
@@ -311,7 +311,7 @@ def small_and_long():
     expect(text.count("a") >= 10000, f"{text.count('a')} of 10,000 letters of a token")
     p = draw(kvf, "--size", "60x400")
     expect(max(x for x, *_ in p.words) < 60 / 25.4 * 72, "text beyond the rim")
-    draw(kvf, "--size", "40x25", ext="png")
+    draw(kvf, "--size", "60x400", ext="png")
 
 
 # ---- heads and traces

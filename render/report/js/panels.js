@@ -135,28 +135,27 @@ panel('occupancy', 'Occupancy', 'occupancy', ['head', 'kind'], async (table, tra
   return [lineChart(chart), lineKey(chart.lines), el('p', { class: 'quiet' }, `Entries that ${name} holds at query t.`)];
 }, () => [...(state.head ? ['--head', state.trace.kvHead(state.head)] : []), '--figure', 'occupancy-curves']);
 
-// ---- maps of layers and heads
+// ---- maps of layers and heads, of fractions: colours go from 0 to 1
 
 async function layerMap(table, column, row, label) {
   const [heads, layers, indices] = await Promise.all(['head', 'layer', 'index'].map((c) => table.perBlock(c)));
   const values = [];
   for (let b = 0; b < table.blocks; b++)
     values.push((await table.column(column).numbers(b))[row]);
-  const own = heads.map((h, b) => b).filter((b) => heads[b] !== 'all'), finite = own.map((b) => values[b]).filter(Number.isFinite);
-  const lo = finite.length ? Math.min(...finite) : 0, hi = finite.length ? Math.max(...finite) : 1, spread = hi > lo;
+  const own = heads.map((h, b) => b).filter((b) => heads[b] !== 'all');
   const L = Math.max(...layers) + 1, G = Math.max(...indices) + 1, cell = Math.min(14, 400 / L), tall = Math.max(cell, Math.min(14, 160 / G));
   const out = svg('svg', { viewBox: `0 0 ${26 + L * cell + 2} ${G * tall + 18}`, class: 'layers', role: 'img',
     'aria-label': `${label} by layer and head` });
   for (const b of own)
     out.append(svg('rect', { x: 26 + layers[b] * cell, y: indices[b] * tall, width: cell - 0.6, height: tall - 0.6,
-      fill: cssColour(state.colours, spread ? (values[b] - lo) / (hi - lo) : values[b]), 'data-head': heads[b], class: onPaperWhite(state.colours) ? 'printed' : null,
+      fill: cssColour(state.colours, values[b]), 'data-head': heads[b], class: onPaperWhite(state.colours) ? 'printed' : null,
       onclick: () => chooseHead(heads[b], layers[b], indices[b]) }, svg('title', {}, `${heads[b]}: ${shortNumber(values[b])}`)));
   for (const l of wholeTicks(0, L - 1, 6))
     out.append(svg('text', { class: 'tick', x: 26 + (l + 0.5) * cell, y: G * tall + 12, 'text-anchor': 'middle' }, String(l)));
   for (const g of wholeTicks(0, Math.max(1, G - 1), Math.min(G, 4)).filter((v) => v < G))
     out.append(svg('text', { class: 'tick', x: 20, y: (g + 0.5) * tall + 3.5, 'text-anchor': 'end' }, String(g)));
   out.style.maxWidth = `${1.25 * (26 + L * cell + 2)}px`;
-  return [out, colourBar(state.colours, spread ? shortNumber(lo) : '0', spread ? shortNumber(hi) : '1', label)];
+  return [out, colourBar(state.colours, '0', '1', label)];
 }
 
 function chooseHead(name, layer, index) {
