@@ -1,6 +1,5 @@
 /* resolve.c - what a budget makes of the numbers of a row, and which combinations
  * cannot be. */
-#include "engine/method/shares.h"
 #include "engine/method/state.h"
 
 static int least(int a, int b)
@@ -157,8 +156,9 @@ bool method_needs_budget(const struct method *m)
 bool method_outlives(const struct method *m, const struct method_params *p,
                      const struct method_shape *shape, int context)
 {
-    int64_t most = (int64_t)p->budget + p->slack + 1, L = shape->n_layers, H = shape->n_kv_heads;
-    bool uniform = m->allocation->shares == shares_uniform && m->allocation->pool == POOL_HEAD;
+    int64_t most = (int64_t)p->budget + p->slack + p->stride + 1;
+    int64_t L = shape->n_layers, H = shape->n_kv_heads;
+    bool uniform = !m->allocation->weights && m->allocation->pool == POOL_HEAD;
     if (p->positions != POSITIONS_CACHE || !m->score || p->budget < 1 || m->score->needs_mass
         || m->score->evidence & EVIDENCE_TWIN)
         return false;
@@ -166,7 +166,7 @@ bool method_outlives(const struct method *m, const struct method_params *p,
         most--;
     if (!uniform) /* the largest share that one head can get */
         most *= m->allocation->pool == POOL_LAYER ? H : L * H;
-    if (m->allocation->pool == POOL_LAYER && m->allocation->shares != shares_uniform)
+    if (m->allocation->pool == POOL_LAYER && m->allocation->weights)
         most *= L;
     return most + p->chunk <= context;
 }
