@@ -261,6 +261,7 @@ const struct analyzer an_block_exit = {
     .columns = columns,
     .max_traces = 1,
     .heads = &heads,
+    .of_length = lives_of_length,
     .describe = describe,
     .pool = &pool,
 };

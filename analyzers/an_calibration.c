@@ -21,6 +21,7 @@ struct options {
     const char *criterion, *event, *horizon;
     int group;
     int64_t bins, budget, follow_up;
+    int64_t near; /* no option: 0, or as of_length sets it */
 };
 static const struct opt options[] = {
     {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
@@ -162,6 +163,13 @@ static int choose_columns(struct frame *f, const char *criterion, struct kvf_dia
     return columns_refuse(&l, NULL, err, d);
 }
 
+static void of_length(void *asked, int64_t T)
+{
+    struct options *o = asked;
+    o->follow_up = lives_grace(o->follow_up, T);
+    o->near = lives_grace(-1, T);
+}
+
 static int choose(struct frame *f, struct kvf_diag *d)
 {
     struct plan *p = &((struct state *)f->state)->plan;
@@ -171,7 +179,7 @@ static int choose(struct frame *f, struct kvf_diag *d)
                        .bins = (int)o->bins,
                        .budget = (int)o->budget,
                        .follow_up = lives_grace(o->follow_up, f->T),
-                       .near = lives_grace(-1, f->T),
+                       .near = o->near ? o->near : lives_grace(-1, f->T),
                        .T = f->T,
                        .a = f->a,
                        .b = f->b};
@@ -323,34 +331,10 @@ static double early_auroc(const struct plan *p, const int64_t *yes, const int64_
     return all_yes && no_later ? (double)wins / 2 / (double)all_yes / (double)no_later : NAN;
 }
 
-struct tally {
-    int64_t n, yes;
-    struct sum predicted, error; /* error: squared */
+struct room {                      /* of judge */
+    struct calibration_tally *bin; /* [bins] */
+    int64_t *yes, *no;             /* [T] tokens born there with and without the event */
 };
-
-struct room {          /* of judge */
-    struct tally *bin; /* [bins] */
-    int64_t *yes, *no; /* [T] tokens born there with and without the event */
-};
-
-static void add(struct tally *y, double predicted, bool yes)
-{
-    double e = predicted - yes;
-    y->n++;
-    y->yes += yes;
-    sum_add(&y->predicted, predicted);
-    sum_add(&y->error, e * e);
-}
-
-static void put_tally(struct calibration_cell *c, const struct tally *y)
-{
-    double n = (double)y->n;
-    *c = (struct calibration_cell){(uint32_t)y->n, (uint32_t)y->yes, NAN, NAN};
-    if (!y->n)
-        return;
-    c->predicted = sum_get(&y->predicted) / n;
-    c->brier = sum_get(&y->error) / n;
-}
 
 /* bin: [n_bins + 1], the total last. */
 static struct calibration_score total_score(const struct calibration_cell *bin, int n_bins,
@@ -374,8 +358,8 @@ static void judge(const struct plan *p, const struct data *x, const struct item 
                   int event, int64_t horizon, const struct room *room, struct calibration_cell *c,
                   struct calibration_score *score)
 {
-    struct tally *bin = room->bin;
-    struct tally total = {0};
+    struct calibration_tally *bin = room->bin;
+    struct calibration_tally total = {0};
     int64_t wins = 0, no_below = 0, yes_tied = 0, no_tied = 0;
     float key = 1;
     memset(bin, 0, (size_t)p->bins * sizeof *bin);
@@ -398,13 +382,13 @@ static void judge(const struct plan *p, const struct data *x, const struct item 
         yes_tied += yes;
         no_tied += !yes;
         (yes ? room->yes : room->no)[born]++;
-        add(&bin[at < p->bins ? at : p->bins - 1], predicted, yes);
-        add(&total, predicted, yes);
+        calibration_count(&bin[at < p->bins ? at : p->bins - 1], predicted, yes);
+        calibration_count(&total, predicted, yes);
     }
     wins += yes_tied * (2 * no_below + no_tied);
     for (int k = 0; k < p->bins; k++)
-        put_tally(&c[k], &bin[k]);
-    put_tally(&c[p->bins], &total);
+        calibration_put(&c[k], &bin[k]);
+    calibration_put(&c[p->bins], &total);
     *score = total_score(c, p->bins, wins);
     score->early = early_auroc(p, room->yes, room->no);
 }
@@ -466,8 +450,8 @@ static int fill(const struct head_list *heads, const struct plan *p, const struc
 {
     struct rank_quality all = {0};
     struct pairs near[CALIBRATION_PAIRS], near_all[CALIBRATION_PAIRS] = {{0, 0}};
-    struct room room = {MEM_NEW(struct tally, (size_t)p->bins), MEM_NEW(int64_t, (size_t)p->T),
-                        MEM_NEW(int64_t, (size_t)p->T)};
+    struct room room = {MEM_NEW(struct calibration_tally, (size_t)p->bins),
+                        MEM_NEW(int64_t, (size_t)p->T), MEM_NEW(int64_t, (size_t)p->T)};
     int64_t m = p->b - p->a;
     int err = room.bin && room.yes && room.no ? KVF_OK : KVF_E_NOMEM;
     for (int h = 0; !err && h < heads->n; h++) {
@@ -596,5 +580,6 @@ const struct analyzer an_calibration = {
     .max_traces = 1,
     .heads = &heads,
     .describe = calibration_describe,
+    .of_length = of_length,
     .pool = &pool,
 };

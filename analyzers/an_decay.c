@@ -293,6 +293,7 @@ const struct analyzer an_decay = {
     .columns = columns,
     .max_traces = 1,
     .heads = &heads,
+    .of_length = lives_of_length,
     .describe = describe,
     .pool = &pool,
 };

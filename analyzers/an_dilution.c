@@ -18,7 +18,6 @@
 #include "analyzers/frame.h"
 #include "base/stats.h"
 
-enum { MOST_STEPS = 512 };
 static const char *const weight_words[] = {"run", "beta", NULL};
 struct options {
     const char *useful;
@@ -360,10 +359,17 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     return err;
 }
 
+static void of_length(void *asked, int64_t T)
+{
+    struct options *o = asked;
+    if (!o->mean)
+        o->every = steps_every(o->every, T);
+}
+
 static int parse(const struct frame *f, struct plan *p, struct kvf_diag *d)
 {
     const struct options *o = f->options;
-    int64_t T = f->b - f->a, least = (T + MOST_STEPS - 1) / MOST_STEPS;
+    int64_t T = f->b - f->a;
     if (o->every && o->mean)
         return kvf_fail(d, KVF_E_ARG,
                         "--every and --mean exclude each other: a mean is over all "
@@ -372,10 +378,8 @@ static int parse(const struct frame *f, struct plan *p, struct kvf_diag *d)
                        .mean = o->mean,
                        .a = f->a,
                        .b = f->b,
-                       .every = o->every ? o->every : least,
+                       .every = steps_every(o->every, T),
                        .prompt = prompt_tokens(f->t)};
-    if (p->every < 1)
-        p->every = 1;
     p->n = p->mean ? T > 0 : T / p->every + (T % p->every != 0);
     return useful_parse(f->t, o->useful, &p->useful, d);
 }
@@ -569,5 +573,6 @@ const struct analyzer an_dilution = {
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,
+    .of_length = of_length,
     .pool = &pool,
 };

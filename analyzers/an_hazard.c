@@ -64,6 +64,12 @@ static int choose_bins(const char *list, struct plan *p, struct kvf_diag *d)
     return err;
 }
 
+static void of_length(void *asked, int64_t T)
+{
+    struct options *o = asked;
+    o->grace = lives_grace(o->grace, T);
+}
+
 static int choose(struct frame *f, struct kvf_diag *d)
 {
     struct plan *p = f->state;
@@ -102,12 +108,9 @@ struct estimate {  /* of a thread, [T + 2] cells each */
 
 static void put_survival(const struct estimate *e, int64_t cell, struct row *r)
 {
-    double radius = 1.959963984540054 * e->S[cell] * sqrt(e->G[cell]);
     r->survival = e->S[cell];
-    if (e->S[cell] > 0 && !isnan(radius)) {
-        r->survival_low = fmax(0, e->S[cell] - radius);
-        r->survival_high = fmin(1, e->S[cell] + radius);
-    }
+    product_limit_interval(e->S[cell], e->G[cell], cell ? e->risk[cell - 1] : 0, &r->survival_low,
+                           &r->survival_high);
 }
 
 /* The counts of a bin whose first and last ages are those of the cells k and stop - 1; estimates
@@ -289,7 +292,7 @@ static void describe(const struct table *t, struct buf *out)
 
 static const struct analyzer_measure measures[] = {
     {"hazard", "events", "exposure"},
-    {"survival", NULL, NULL},
+    {"survival", "events", "exposure", .product = true, .bins = true},
     {NULL, NULL, NULL},
 };
 static const char *const keys[] = {"head",  "layer", "index", "criterion",
@@ -325,6 +328,7 @@ const struct analyzer an_hazard = {
     .columns = columns,
     .max_traces = 1,
     .heads = &heads,
+    .of_length = of_length,
     .describe = describe,
     .pool = &pool,
 };

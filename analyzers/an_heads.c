@@ -149,6 +149,10 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         table_meta_str(out, "by", by_words[o->by]);
     else
         table_meta_str(out, "criterion", o->criterion);
+    if (!beta && kvf_find(traces[0], "evict_step") >= 0 && !saw_everything(traces[0], (uint32_t)T))
+        table_meta_str(out, "note",
+                       "the run evicts, and heads are classified by their attention to the entries "
+                       "that were still cached; a run of --method full shows what they attend to");
     err = put_columns(out, heads, rows);
     if (err)
         goto done;

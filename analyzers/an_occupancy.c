@@ -10,7 +10,7 @@
 #include "analyzers/classes.h"
 #include "analyzers/frame.h"
 
-enum { MOST_STEPS = 512, MOST_GROUPS = CLASSES_MOST + 1 };
+enum { MOST_GROUPS = CLASSES_MOST + 1 };
 enum { EVICT, ROLE }; /* columns */
 enum by { BY_PART, BY_ROLE, BY_CLASS };
 static const char *const by_words[] = {"part", "role", "class", NULL};
@@ -170,14 +170,17 @@ static int group_classes(struct kvf_trace *t, const char *path, struct plan *p, 
     return KVF_OK;
 }
 
+static void of_length(void *asked, int64_t T)
+{
+    struct options *o = asked;
+    o->every = steps_every(o->every, T);
+}
+
 static int choose(struct frame *f, struct kvf_diag *d)
 {
     struct plan *p = f->state;
     const struct options *o = f->options;
-    int64_t least = (f->T + MOST_STEPS - 1) / MOST_STEPS;
-    *p = (struct plan){.T = f->T, .a = f->a, .b = f->b, .every = o->every};
-    if (!o->every)
-        p->every = least > 1 ? least : 1;
+    *p = (struct plan){.T = f->T, .a = f->a, .b = f->b, .every = steps_every(o->every, f->T)};
     p->n = (p->T + p->every - 1) / p->every;
     if (o->by != BY_CLASS && o->classes)
         return kvf_fail(d, KVF_E_ARG, "--classes are of use with --by class");
@@ -289,5 +292,6 @@ const struct analyzer an_occupancy = {
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,
+    .of_length = of_length,
     .pool = &pool,
 };

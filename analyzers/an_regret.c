@@ -16,7 +16,7 @@
 #include "base/mem.h"
 #include "base/stats.h"
 
-enum { N_VALUES = 3, MOST_STEPS = 512 };
+enum { N_VALUES = 3 };
 
 struct options {
     int64_t every; /* 0: not given */
@@ -195,6 +195,13 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     return err;
 }
 
+static void of_length(void *asked, int64_t T)
+{
+    struct options *o = asked;
+    if (!o->mean)
+        o->every = steps_every(o->every, T);
+}
+
 static int choose(struct frame *f, struct kvf_diag *d)
 {
     struct plan *p = f->state;
@@ -205,9 +212,7 @@ static int choose(struct frame *f, struct kvf_diag *d)
                         "--every and --mean exclude each other: a mean is over all "
                         "steps");
     p->mean = o->mean;
-    p->every = o->every ? o->every : (T + MOST_STEPS - 1) / MOST_STEPS;
-    if (p->every < 1)
-        p->every = 1;
+    p->every = steps_every(o->every, T);
     p->n = p->mean ? T > 0 : T / p->every + (T % p->every != 0);
     return KVF_OK;
 }
@@ -284,5 +289,6 @@ const struct analyzer an_regret = {
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,
+    .of_length = of_length,
     .pool = &pool,
 };

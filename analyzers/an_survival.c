@@ -69,6 +69,7 @@ struct row {
     const char *criterion, *class;
     int64_t horizon, at_risk, alive, undecided, events, exposure, half_life_over;
     double fraction, survival, survival_low, survival_high, half_life, rmst, rmst_error;
+    double half_life_low, half_life_high;
 };
 
 /* ---- what is asked for */
@@ -151,6 +152,19 @@ static int check_trivial(const struct kvf_trace *t, struct kvf_diag *d)
                           "many entries each saw is not recorded");
 }
 
+static int64_t mean_to(int64_t steps, int64_t T)
+{
+    int64_t quarter = T / 4 < MEAN_TO ? T / 4 : MEAN_TO;
+    return steps < 0 ? quarter : steps;
+}
+
+static void of_length(void *asked, int64_t T)
+{
+    struct options *o = asked;
+    o->grace = lives_grace(o->grace, T);
+    o->mean_to = mean_to(o->mean_to, T);
+}
+
 static int choose(struct frame *f, struct kvf_diag *d)
 {
     struct plan *p = f->state;
@@ -167,9 +181,7 @@ static int choose(struct frame *f, struct kvf_diag *d)
                                    .skips = o->skip_trivial,
                                    .lives = &p->lives};
     p->at_least = o->at_least;
-    p->mean_to = o->mean_to;
-    if (p->mean_to < 0)
-        p->mean_to = f->T / 4 < MEAN_TO ? f->T / 4 : MEAN_TO;
+    p->mean_to = mean_to(o->mean_to, f->T);
     p->lives = (struct lives_plan){.T = f->T,
                                    .a = f->a,
                                    .b = f->b,
@@ -240,12 +252,33 @@ static void estimate(const struct plan *p, const struct curve *c, int g, bool de
     lives_sums(&p->lives, &c->lives, g, e->died, e->exposed);
 }
 
+/* The interval of survival at age n. */
+static void interval_at(const struct estimate *e, int64_t n, double *ret_low, double *ret_high)
+{
+    product_limit_interval(e->S[n + 1], e->G[n + 1], e->exposed[n + 1] - e->exposed[n], ret_low,
+                           ret_high);
+}
+
+/* The first ages at which the two ends of the interval are below one half; NaN: not so far. */
+static void half_interval(const struct estimate *e, double *ret_low, double *ret_high)
+{
+    double low, high;
+    *ret_low = *ret_high = NAN;
+    for (int64_t n = 0; n <= e->known && isnan(*ret_high); n++) {
+        interval_at(e, n, &low, &high);
+        if (isnan(*ret_low) && low < .5)
+            *ret_low = (double)n;
+        if (high < .5 || e->S[n + 1] == 0)
+            *ret_high = (double)n;
+    }
+}
+
 /* What all rows of a curve say alike. */
 static void put_whole(const struct plan *p, const struct curve *c, int g, const struct estimate *e,
                       struct row *r)
 {
     int64_t T = p->curve.T, at = g * (T + 1), half = -1;
-    r->half_life = r->rmst = r->rmst_error = NAN;
+    r->half_life = r->rmst = r->rmst_error = r->half_life_low = r->half_life_high = NAN;
     r->half_life_over = -1;
     if (e->known < 0)
         return;
@@ -254,6 +287,7 @@ static void put_whole(const struct plan *p, const struct curve *c, int g, const 
         r->half_life = (double)(half - 1);
     else
         r->half_life_over = e->known;
+    half_interval(e, &r->half_life_low, &r->half_life_high);
     if (p->mean_to > 0 && p->mean_to <= e->known + 1)
         r->rmst = product_limit_mean(c->lives.died + at, c->lives.censored + at, T + 1, e->S, 1,
                                      p->mean_to + 1, &r->rmst_error);
@@ -269,12 +303,8 @@ static void put_survival(const struct estimate *e, int64_t before, int64_t n, st
     }
     if (n > e->known)
         return;
-    double s = e->S[n + 1], radius = 1.959963984540054 * s * sqrt(e->G[n + 1]);
-    r->survival = s;
-    if (s > 0 && !isnan(radius)) {
-        r->survival_low = fmax(0, s - radius);
-        r->survival_high = fmin(1, s + radius);
-    }
+    r->survival = e->S[n + 1];
+    interval_at(e, n, &r->survival_low, &r->survival_high);
 }
 
 /* The share at horizon n, of tokens that are at risk there: beyond T nobody, or all that were asked
@@ -391,6 +421,8 @@ static const struct record_member members[] = {
     {"half_life_over", "step", TABLE_INT, AT(half_life_over)},
     {"rmst", "step", TABLE_REAL, AT(rmst)},
     {"rmst_error", "step", TABLE_REAL, AT(rmst_error)},
+    {"half_life_low", "step", TABLE_REAL, AT(half_life_low)},
+    {"half_life_high", "step", TABLE_REAL, AT(half_life_high)},
 };
 
 static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
@@ -401,6 +433,7 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     int64_t undecided = 0;
     table_meta_str(out, "denominator",
                    p->curve.all ? "all tokens" : "tokens at risk (i + horizon < T)");
+    selection_warn(&p->of, out);
     table_meta_str(out, "space", space_name(p->of.space));
     table_meta_num(out, "grace", (double)p->lives.grace);
     table_meta_num(out, "at_least", (double)(p->at_least > 0 ? p->at_least : LIVES_AT_LEAST));
@@ -430,7 +463,11 @@ static void describe_curve(const struct table *t, int64_t r, struct buf *out)
     int64_t over = table_int(t, table_find(t, "half_life_over"), r);
     double mean = table_real(t, table_find(t, "rmst"), r);
     buf_printf(out, "  %-8s half-life ", table_str(t, table_find(t, "criterion"), r));
-    if (!isnan(half))
+    double low = table_real(t, table_find(t, "half_life_low"), r);
+    double high = table_real(t, table_find(t, "half_life_high"), r);
+    if (!isnan(half) && !isnan(low) && !isnan(high))
+        buf_printf(out, "%.0f steps (%.0f to %.0f)", half, low, high);
+    else if (!isnan(half))
         buf_printf(out, "%.0f steps", half);
     else if (over >= 0)
         buf_printf(out, "> %lld steps", (long long)over);
@@ -500,5 +537,6 @@ const struct analyzer an_survival = {
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,
+    .of_length = of_length,
     .pool = &pool,
 };

@@ -75,6 +75,10 @@ struct analyzer_measure {
      * at which it is below one half, or is NULL. */
     bool product;
     const char *half_life;
+    /* Of a product: the last two keys are the ends of a bin [low, high), the counts are those of
+     * the ages in it, and the value is the product over the bins before: survival at the low end.
+     */
+    bool bins;
 };
 struct analyzer_pool {
     const char *const *keys; /* columns that name a row across documents; ends with NULL */
@@ -106,6 +110,11 @@ struct analyzer {
      * for: destroy the table before closing them. */
     int (*run)(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
                struct table **ret_table, struct kvf_diag *d);
+
+    /* Sets the options that were not given, and whose default depends on the length, to those of a
+     * text of T steps, so that the rows of texts of different length mean the same.  NULL: no
+     * default depends on it. */
+    void (*of_length)(void *options, int64_t T);
 
     /* A few lines for people, from the table alone. */
     void (*describe)(const struct table *t, struct buf *out);

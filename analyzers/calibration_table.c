@@ -4,6 +4,25 @@
 #include "analyzers/calibration_table.h"
 #include "base/mem.h"
 
+void calibration_count(struct calibration_tally *y, double predicted, bool yes)
+{
+    double e = predicted - yes;
+    y->n++;
+    y->yes += yes;
+    sum_add(&y->predicted, predicted);
+    sum_add(&y->error, e * e);
+}
+
+void calibration_put(struct calibration_cell *c, const struct calibration_tally *y)
+{
+    double n = (double)y->n;
+    *c = (struct calibration_cell){(uint32_t)y->n, (uint32_t)y->yes, NAN, NAN};
+    if (!y->n)
+        return;
+    c->predicted = sum_get(&y->predicted) / n;
+    c->brier = sum_get(&y->error) / n;
+}
+
 int calibration_found_create(const struct calibration_found *shape, struct calibration_found **ret)
 {
     struct calibration_found *x = MEM_NEW(struct calibration_found, 1);

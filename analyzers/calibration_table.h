@@ -8,6 +8,7 @@
 
 #include "analyzers/common.h"
 #include "analyzers/rank_quality.h"
+#include "base/stats.h"
 
 enum { CALIBRATION_PAIRS = 48, CALIBRATION_NUMBERS = 15 };
 
@@ -15,6 +16,13 @@ struct calibration_cell {
     uint32_t n, yes;         /* tokens; those of which the event happened */
     double predicted, brier; /* means; NaN for n = 0 */
 };
+
+struct calibration_tally { /* behind a cell */
+    int64_t n, yes;
+    struct sum predicted, error; /* error: squared */
+};
+void calibration_count(struct calibration_tally *y, double predicted, bool yes);
+void calibration_put(struct calibration_cell *c, const struct calibration_tally *y);
 
 struct calibration_score { /* of a total: no n and no tau */
     int64_t n, n_auroc, n_tau;

@@ -343,3 +343,22 @@ const char *reason_name(double code)
                                         "refused", "architecture", "plan"};
     return code >= 0 && code < 6 ? names[(int)code] : "unknown";
 }
+
+int64_t steps_every(int64_t asked, int64_t T)
+{
+    enum { MOST_STEPS = 512 };
+    if (asked > 0)
+        return asked;
+    return T > MOST_STEPS ? (T + MOST_STEPS - 1) / MOST_STEPS : 1;
+}
+
+int64_t trace_budget(const struct kvf_trace *t)
+{
+    struct json *root = NULL;
+    const char *text = kvf_meta(t);
+    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
+        return 0;
+    int64_t budget = json_int(json_get(json_get(root, "method"), "budget"), 0);
+    json_free(root);
+    return budget;
+}

@@ -87,4 +87,11 @@ int step_select(const char *text, int64_t T, int64_t *ret_step, struct kvf_diag 
 /* Of an evict_reason: "alive", "budget", ...; "unknown" for other codes. */
 const char *reason_name(double code);
 
+/* The budget of the run's method, entries per head; 0: it has none, or nothing tells. */
+int64_t trace_budget(const struct kvf_trace *t);
+
+/* Every how many steps a table has a row: as asked for, or where that is 0 the least number that
+ * makes at most 512 of T steps. */
+int64_t steps_every(int64_t asked, int64_t T);
+
 #endif

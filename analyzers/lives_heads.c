@@ -20,6 +20,12 @@ const struct opt lives_option_table[] = {
     {.type = OPT_END},
 };
 
+void lives_of_length(void *options, int64_t T)
+{
+    struct lives_options *o = options;
+    o->grace = lives_grace(o->grace, T);
+}
+
 int lives_choose(struct frame *f, const struct lives_options *o, struct lives_state *x,
                  struct kvf_diag *d)
 {

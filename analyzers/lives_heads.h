@@ -20,6 +20,9 @@ struct lives_options {
 };
 extern const struct opt lives_option_table[]; /* for OPT_GROUP */
 
+/* analyzer.h, of_length, where the analyzer's options begin with a struct lives_options. */
+void lives_of_length(void *options, int64_t T);
+
 struct lives_state;
 /* Fills the n_rows rows of each group, one group after the other, of head h (f->heads.n: all). */
 typedef void (*lives_rows_fn)(const struct frame *f, int item, int h, const struct lives *x,

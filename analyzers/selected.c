@@ -275,12 +275,45 @@ void token_groups_free(struct token_groups *g)
 
 /* ---- what is asked for */
 
+/* Finds criteria of K entries under a budget of K or less: every query selects all that is cached.
+ * Where the criteria were not named they are left out. */
+static void drop_trivial(const struct kvf_trace *t, bool named, struct selection *s)
+{
+    int64_t budget = kvf_n_steps(t) ? trace_budget(t) : 0;
+    char names[96] = "", column[KVF_NAME_MAX];
+    int n = 0, kept[N_CRITERION_TABLE];
+    for (int k = 0; k < s->n_criteria; k++) {
+        const struct criterion *c = &criterion_table[s->criterion[k]];
+        size_t at = strlen(names);
+        snprintf(column, sizeof column, "last_selected.%s", c->name);
+        bool there = named || kvf_find(t, column) >= 0;
+        if (budget > 0 && c->top >= budget && there)
+            snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "", c->name);
+        else
+            kept[n++] = s->criterion[k];
+    }
+    if (!names[0])
+        return;
+    bool drop = !named && n > 0;
+    snprintf(s->note, sizeof s->note,
+             "the budget is %lld entries, so every query selects every cached entry by %s: %s",
+             (long long)budget, names,
+             drop ? "left out; --criterion with a name shows how long entries stay cached"
+                  : "these rows show how long entries stay cached, not how long they are used");
+    if (drop) {
+        memcpy(s->criterion, kept, sizeof kept);
+        s->n_criteria = n;
+    }
+}
+
 int selection_choose(struct frame *f, const struct selection_options *o, struct selection *ret,
                      struct kvf_diag *d)
 {
     ret->space = (enum selected_space)o->space;
     f->space = ret->space == SPACE_QUERY ? KVF_SPACE_QUERY : KVF_SPACE_KV;
     int err = criteria_choose(o->criterion, ret->criterion, &ret->n_criteria, d);
+    if (!err)
+        drop_trivial(f->t, strcmp(o->criterion, "all") != 0, ret);
     return err ? err : token_groups_make(f->t, &o->groups, &ret->groups, d);
 }
 
@@ -309,9 +342,16 @@ void selection_recorded(struct frame *f, const char *list, struct selection *s)
     s->n_criteria = n;
 }
 
+void selection_warn(const struct selection *s, struct table *out)
+{
+    if (s->note[0])
+        table_meta_str(out, "note", s->note);
+}
+
 void selection_note(const struct frame *f, const struct selection *s, const char *wait_name,
                     int64_t wait, struct table *out)
 {
+    selection_warn(s, out);
     table_meta_str(out, "space", space_name(s->space));
     table_meta_num(out, wait_name, (double)wait);
     put_tokens(out, f->a, f->b, f->T);

@@ -105,8 +105,11 @@ struct selection {
     enum selected_space space;
     struct token_groups groups;
     int criterion[N_CRITERION_TABLE], n_criteria;
+    char note[320]; /* on criteria that select every cached entry; "": there are none */
 };
-/* For choose of a frame, whose space it sets.  token_groups_free(&ret->groups) at the end. */
+/* For choose of a frame, whose space it sets.  Of "all" criteria those of K entries are left out
+ * where the run's budget is K or less, unless no other is left.  token_groups_free(&ret->groups) at
+ * the end. */
 int selection_choose(struct frame *f, const struct selection_options *o, struct selection *ret,
                      struct kvf_diag *d);
 
@@ -114,6 +117,10 @@ int selection_choose(struct frame *f, const struct selection_options *o, struct 
  * the trace has; of the others the table's metadata tell.  A trace with none and with evict_step
  * leaves held alone; one without keeps all, which are then refused. */
 void selection_recorded(struct frame *f, const char *list, struct selection *s);
+
+/* Notes criteria of K entries where no query sees more than K: their curves show how long entries
+ * are cached. */
+void selection_warn(const struct selection *s, struct table *out);
 
 /* Metadata of their tables; wait: steps that a token must have after its birth. */
 void selection_note(const struct frame *f, const struct selection *s, const char *wait_name,

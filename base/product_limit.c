@@ -25,6 +25,20 @@ void product_limit(const int64_t *died, const int64_t *censored, int64_t n, doub
     G[n] = g;
 }
 
+void product_limit_interval(double S, double G, int64_t risk, double *ret_low, double *ret_high)
+{
+    const double z = 1.959963984540054; /* quantile 0.975 of the normal distribution */
+    *ret_low = *ret_high = NAN;
+    if (S == 1) {
+        *ret_low = risk ? pow(0.025, 1 / (double)risk) : 1;
+        *ret_high = 1;
+    } else if (S > 0 && S < 1) {
+        double radius = z * sqrt(G) / -log(S);
+        *ret_low = pow(S, exp(radius));
+        *ret_high = pow(S, exp(-radius));
+    }
+}
+
 double product_limit_mean(const int64_t *died, const int64_t *censored, int64_t n, const double *S,
                           int64_t first, int64_t end, double *ret_error)
 {

@@ -17,6 +17,12 @@
  * could tell.  G is NaN where S is 0 or NaN. */
 void product_limit(const int64_t *died, const int64_t *censored, int64_t n, double *S, double *G);
 
+/* 95 % interval of S = S[k] with G = G[k] on the scale log(-log S), which stays within 0 and 1
+ * (Kalbfleisch and Prentice 1980).  Where nobody has died, S = 1, the low end is the exact binomial
+ * one for no death among `risk`, those at risk in the cell before (Clopper and Pearson 1934), or 1
+ * before the first cell, where risk is 0.  NaN where S is 0 or NaN. */
+void product_limit_interval(double S, double G, int64_t risk, double *ret_low, double *ret_high);
+
 /* The sum of S[k] for first <= k < end <= n + 1: the mean number of these cells that a life
  * reaches.  *ret_error: its standard error, the root of the sum over deaths of
  * A[k]^2 died[k] / (r[k] (r[k] - died[k])), A[k] being what the sum has of cells after k.  Both are

@@ -96,13 +96,16 @@ double stats_mean(const double *v, size_t n)
     return n ? sum_get(&s) / (double)n : NAN;
 }
 
-int stats_bootstrap_mean(const double *v, size_t n, int replicates, uint64_t seed, double *ret_low,
-                         double *ret_high)
+double stats_tail(size_t n)
+{
+    double df = (double)n - 1, z = stats_t(df) * sqrt((double)n / df);
+    return erfc(z / sqrt(2)) / 2;
+}
+
+static int bootstrap_mean(const double *v, size_t n, int replicates, uint64_t seed, double *ret_low,
+                          double *ret_high)
 {
     struct rng r;
-    *ret_low = *ret_high = NAN;
-    if (n < 2)
-        return KVF_OK;
     double *mean = MEM_NEW(double, (size_t)replicates);
     if (!mean)
         return KVF_E_NOMEM;
@@ -113,9 +116,20 @@ int stats_bootstrap_mean(const double *v, size_t n, int replicates, uint64_t see
             sum_add(&s, v[rng_below(&r, n)]);
         mean[i] = sum_get(&s) / (double)n;
     }
-    *ret_low = stats_quantile(mean, (size_t)replicates, 0.025);
-    *ret_high = stats_quantile(mean, (size_t)replicates, 0.975);
+    *ret_low = stats_quantile(mean, (size_t)replicates, stats_tail(n));
+    *ret_high = stats_quantile(mean, (size_t)replicates, 1 - stats_tail(n));
     mem_free(mean);
+    return KVF_OK;
+}
+
+int stats_mean_interval(const double *v, size_t n, int replicates, uint64_t seed, double *ret_low,
+                        double *ret_high)
+{
+    *ret_low = *ret_high = NAN;
+    if (n >= STATS_FEW)
+        return bootstrap_mean(v, n, replicates, seed, ret_low, ret_high);
+    if (n >= STATS_LEAST)
+        stats_t_interval(v, n, ret_low, ret_high);
     return KVF_OK;
 }
 
@@ -136,18 +150,37 @@ void stats_wilson(int64_t yes, int64_t n, double *ret_low, double *ret_high)
 }
 
 /* P(|T| > t) is the beta distribution of df / 2 and 1 / 2 at df / (df + t^2). */
+double stats_t(double df)
+{
+    double x = stats_beta_quantile(.05, df / 2, .5);
+    return sqrt(df * (1 - x) / x);
+}
+
+static double squares_of(const double *v, size_t n, double mean)
+{
+    double squares = 0;
+    for (size_t i = 0; i < n; i++)
+        squares += (v[i] - mean) * (v[i] - mean);
+    return squares;
+}
+
 void stats_t_interval(const double *v, size_t n, double *ret_low, double *ret_high)
 {
-    double mean = stats_mean(v, n), squares = 0, df = (double)n - 1;
+    double mean = stats_mean(v, n), df = (double)n - 1;
     *ret_low = *ret_high = NAN;
     if (n < 2)
         return;
-    for (size_t i = 0; i < n; i++)
-        squares += (v[i] - mean) * (v[i] - mean);
-    double x = stats_beta_quantile(.05, df / 2, .5), t = sqrt(df * (1 - x) / x);
-    double radius = t * sqrt(squares / df / (double)n);
+    double radius = stats_t(df) * sqrt(squares_of(v, n, mean) / df / (double)n);
     *ret_low = mean - radius;
     *ret_high = mean + radius;
+}
+
+double stats_jackknife(const double *left_out, size_t n)
+{
+    double df = (double)n - 1;
+    if (n < 2)
+        return NAN;
+    return stats_t(df) * sqrt(df / (double)n * squares_of(left_out, n, stats_mean(left_out, n)));
 }
 
 /* Patterns in Gray code: each differs from the one before in one sign, whose place is that of

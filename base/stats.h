@@ -46,16 +46,34 @@ double stats_beta_quantile(double q, double a, double b);
 /* As above for n quantiles, four side by side; each has the bits of the call for it alone. */
 void stats_beta_quantiles(const double *q, const double *a, const double *b, size_t n, double *out);
 
-/* 95 % interval of the mean by the percentile bootstrap: quantiles 0.025 and 0.975 of
- * the means of `replicates` samples of n values drawn with replacement.  Which are
- * drawn depends on n, replicates and seed alone.  NaN for n < 2.  KVF_OK or
- * KVF_E_NOMEM. */
-int stats_bootstrap_mean(const double *v, size_t n, int replicates, uint64_t seed, double *ret_low,
-                         double *ret_high);
+/* Intervals over few units, such as documents: fewer than STATS_LEAST have none, fewer than
+ * STATS_FEW have one by Student's t, and others one by the bootstrap. */
+enum { STATS_LEAST = 4, STATS_FEW = 10 };
+
+/* 95 % interval of the mean of n values: NaN for n < STATS_LEAST, stats_t_interval for
+ * n < STATS_FEW, else the quantiles stats_tail(n) and 1 - stats_tail(n) of the means of
+ * `replicates` samples of n values drawn with replacement.  The samples depend on n, replicates and
+ * seed alone. KVF_OK or KVF_E_NOMEM. */
+int stats_mean_interval(const double *v, size_t n, int replicates, uint64_t seed, double *ret_low,
+                        double *ret_high);
+
+/* The quantile of a bootstrap distribution of n > 1 units that is the lower end of a 95 % interval:
+ * Phi(-t(0.975, n - 1) sqrt(n / (n - 1))), the expanded percentile interval of Hesterberg (2015).
+ * 0.025 for n without bound, 0.0086 for n = 10: the plain percentiles cover 90 % there. */
+double stats_tail(size_t n);
+
+/* Quantile 0.975 of Student's t with df > 0 degrees of freedom. */
+double stats_t(double df);
 
 /* 95 % interval of the mean by Student's t (1908): mean +- t(0.975, n - 1) s / sqrt(n), which
  * covers at small n, too, where the values are near normal.  NaN for n < 2. */
 void stats_t_interval(const double *v, size_t n, double *ret_low, double *ret_high);
+
+/* The radius of a 95 % interval by the jackknife (Tukey 1958): t(0.975, n - 1) times the root of
+ * (n - 1) / n times the sum of squares of left_out[i] - their mean, where left_out[i] is the
+ * statistic of all units but the i-th.  For a mean this is the radius of stats_t_interval.  NaN for
+ * n < 2. */
+double stats_jackknife(const double *left_out, size_t n);
 
 /* Two-sided p of the paired permutation test: under the hypothesis that each of the n
  * differences is as likely to have the other sign, the share of sign patterns whose mean is at

@@ -14,6 +14,8 @@ import subprocess
 
 import numpy as np
 
+import paired
+
 METHODS, BUDGETS, SEEDS, KINDS = ("gkv", "snapkv", "rkv"), (64, 128), (1, 2, 3), ("sparse", "full")
 TEXTS = 5  # of the comparison of heads
 STARTS = ("Once upon a time", "One day", "There was a little", "Tim and Lily", "A big dog")
@@ -113,11 +115,9 @@ class Study:
 
 
 def interval(values):
-    """The mean and the 95 % interval of the bootstrap over the units (documents, questions)."""
+    """The mean and its 95 % interval over the units (documents, questions)."""
     values = np.asarray(values, float)
-    draws = np.random.default_rng(1).integers(0, len(values), (4000, len(values)))
-    low, high = np.percentile(values[draws].mean(1), (2.5, 97.5))
-    return values.mean(), low, high
+    return values.mean(), *paired.interval(values, np.random.default_rng(1))
 
 
 def shown(values, digits):

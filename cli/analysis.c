@@ -196,6 +196,8 @@ static int cmd_analysis(const struct command *self, void *request, int n, char *
                      table_meta(t, "missing"));
     if (!err)
         err = deliver(q, t, &d);
+    if (!err && table_meta(t, "note"))
+        command_tell(self->name, "%s", table_meta(t, "note"));
 done:
     table_destroy(t);
     buf_finish(&q->about);

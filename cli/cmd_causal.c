@@ -112,13 +112,18 @@ static double cell(const struct table *t, const char *name, int row)
 static void print_row(const struct table *t, int row)
 {
     double dose = cell(t, "dose", row);
-    char how[16] = "=evidence";
+    char how[16] = "matched", ends[32] = "";
     if (!isnan(dose))
         snprintf(how, sizeof how, "%.0f %%", 100 * dose);
-    printf("%-8s %-11s %9s  %5.1f %%  %7.1f  %+8.3f  %+8.3f .. %+8.3f  %5.1f %%",
+    if (!isnan(cell(t, "dlogp_low", row)))
+        snprintf(ends, sizeof ends, "%+8.3f .. %+8.3f", cell(t, "dlogp_low", row),
+                 cell(t, "dlogp_high", row));
+    printf("%-8s %-11s %9s  %5.1f %%  %7.1f  %+8.3f  %-20s  %5.1f %%",
            table_str(t, table_find(t, "group"), row), table_str(t, table_find(t, "removed"), row),
-           how, 100 * cell(t, "mass", row), cell(t, "entries", row), cell(t, "dlogp", row),
-           cell(t, "dlogp_low", row), cell(t, "dlogp_high", row), 100 * cell(t, "right", row));
+           how, 100 * cell(t, "mass", row), cell(t, "entries", row), cell(t, "dlogp", row), ends,
+           100 * cell(t, "right", row));
+    if (strcmp(table_str(t, table_find(t, "matched"), row), "no") == 0)
+        printf("  not matched: the masses differ by more than 10 %%");
     if (!isnan(cell(t, "contrast", row)))
         printf("  %+8.3f  %.4f", cell(t, "contrast", row), cell(t, "contrast_p", row));
     printf("\n");
@@ -155,7 +160,7 @@ static void summary(const struct job *j, const struct table *t)
     for (int i = 0; i < PER_TASK; i++)
         if (i < CAUSAL_N_ROWS || causal_rows[i % CAUSAL_N_ROWS].what != CAUSAL_NOTHING)
             print_row(t, i);
-    print_verdict(t, 7, j->tasks.n);
+    print_verdict(t, CAUSAL_ALL_DISTRACTORS, j->tasks.n);
 }
 
 static void add_meta(const struct job *j, struct table *t)

@@ -56,6 +56,7 @@ struct job {
     uint64_t *id;        /* [documents] */
     struct corpus_pairs *pairs;
     int64_t left_out;
+    int64_t longest; /* steps of the longest trace */
 };
 
 /* ---- what is asked for */
@@ -142,6 +143,8 @@ static int identify(struct job *j, struct corpus_traces *t, struct kvf_diag *d)
     if (t->n == 0)
         return kvf_fail(d, KVF_E_NOTFOUND, "no traces: folders hold no .kvf file");
     int err = traces_identify(t, j->pool);
+    for (size_t i = 0; !err && i < t->n_readable; i++) /* of all shards: they are to agree */
+        j->longest = t->trace[i].steps > j->longest ? t->trace[i].steps : j->longest;
     if (!err && t->n == 0)
         err = kvf_fail(d, KVF_E_NOTFOUND, "--where holds of no trace: `kvfate ls` lists them");
     if (err)
@@ -223,14 +226,15 @@ static int resume(struct job *j, struct kvf_diag *d)
     if (err)
         return err;
     old = corpus_planned(c);
-    err = corpus_same_arguments(c, j->c, d);
     corpus_forget_missed(c);
-    if (!err && !same_traces(j, c))
+    if (!same_traces(j, c)) /* whose lengths may decide on the arguments */
         err = kvf_fail(d, KVF_E_ARG,
                        "results of other traces: %llu of %llu documents, here %llu "
                        "of %llu; another file for --state, or the same traces",
                        (unsigned long long)old->traces, (unsigned long long)old->documents,
                        (unsigned long long)now->traces, (unsigned long long)now->documents);
+    else
+        err = corpus_same_arguments(c, j->c, d);
     if (err) {
         kvf_diag_prefix(d, "%s", j->state);
         corpus_destroy(c);
@@ -290,10 +294,20 @@ static int list_pairs(struct job *j, struct kvf_diag *d)
     return pairs_create(j->c, j->id, n, &j->pairs);
 }
 
+/* Defaults that depend on the length are those of the longest trace for all, so that one row has
+ * one meaning in all documents. */
+static void set_length(struct job *j)
+{
+    int64_t end = j->args.token1 < 0 || j->args.token1 > j->longest ? j->longest : j->args.token1;
+    if (j->a->of_length && end > j->args.token0)
+        j->a->of_length(&j->own, end - j->args.token0);
+}
+
 static int prepare(struct job *j, struct kvf_diag *d)
 {
     struct stat st;
     int threads = par_threads(j->pool);
+    set_length(j);
     int err = corpus_create(j->a, &j->args, &j->set, &j->c);
     if (!err) {
         *corpus_planned(j->c) = plan_of(j);

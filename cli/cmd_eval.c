@@ -6,6 +6,7 @@
 #include <kvf/version.h>
 
 #include "base/mem.h"
+#include "base/stats.h"
 #include "base/progress.h"
 #include "base/rng.h"
 #include "base/table_io.h"
@@ -116,7 +117,7 @@ static int read_tasks(struct eval_job *j, struct kvf_diag *d)
     return j->input ? KVF_OK : KVF_E_NOMEM;
 }
 
-/* A mean with its interval, which a single document has not. */
+/* A mean with its interval, which few documents do not have. */
 static void print_mean(double mean, double low, double high)
 {
     if (isnan(low) || isnan(high))
@@ -131,7 +132,9 @@ static void summary(const struct eval_job *j, const struct table *t)
                                        "kl_low",  "kl_high", "top1_agree", "kv_mean",
                                        "kv_peak", "kv_end",  "window"};
     enum { COLUMNS = sizeof name / sizeof *name };
-    const char *s = j->docs == 1 ? "" : "s", *intervals = j->docs == 1 ? "" : ", 95 % intervals";
+    const char *s = j->docs == 1 ? "" : "s", *intervals = j->docs < STATS_LEAST
+                                                              ? ", too few for an interval"
+                                                              : ", 95 % intervals";
     int wide = 6;
     for (int i = 0; i < j->n; i++)
         if ((int)strlen(j->cell[i].label) > wide)

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/stats.h"
 #include "base/table_io.h"
 #include "cli/corpus_out.h"
 #include "cli/output.h"
@@ -48,10 +49,8 @@ int corpus_out_check(const struct analyzer *a, struct corpus_target *t, struct k
 /* Sums over different things are seldom what was meant. */
 static void warn(const struct corpus *c)
 {
-    static const char *const keys[] = {"model_hash", "method", "budget", "grace", "mean_to"};
-    static const char *const names[] = {"model", "method", "budget",
-                                        "grace (which --grace W fixes)",
-                                        "the horizon of means (which --mean-to H fixes)"};
+    static const char *const keys[] = {"model_hash", "method", "budget"};
+    static const char *const names[] = {"model", "method", "budget"};
     const char *gap = "";
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (corpus_differ(c, keys[i])) {
@@ -60,6 +59,24 @@ static void warn(const struct corpus *c)
         }
     if (*gap)
         fputc('\n', stderr);
+}
+
+/* What a reader of the table must know: no intervals of few documents, texts that end before
+ * others, and what the tables of the traces note. */
+static void note(const struct corpus *c, const struct table *t)
+{
+    long long n = corpus_counted(c).counted, least = table_meta_int(t, "T_least", 0);
+    const char *own = table_meta(t, "note");
+    if (n < STATS_LEAST)
+        fprintf(stderr, "note: %lld document%s: an interval needs %d or more\n", n,
+                n == 1 ? "" : "s", STATS_LEAST);
+    if (10 * least < 9 * table_meta_int(t, "T", 0))
+        fprintf(stderr,
+                "note: the texts have %lld to %s tokens, so late rows are of fewer documents: see "
+                "the column documents\n",
+                least, table_meta(t, "T"));
+    if (own)
+        fprintf(stderr, "note: %s\n", own);
 }
 
 /* The text, or the error that it ended in. */
@@ -79,6 +96,8 @@ int corpus_out(struct corpus *c, const struct corpus_target *to, struct kvf_diag
     bool screen = to->json || (to->out && to_stdout(to->out) && !drawn);
     int err = corpus_table(c, &t, d);
     warn(c);
+    if (!err)
+        note(c, t);
     if (!err && screen)
         err = output_write(t, to->json ? TABLE_JSON : TABLE_TSV, "-", d);
     else if (!err && drawn)

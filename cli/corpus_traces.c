@@ -53,6 +53,7 @@ static void identify(void *ctx, int task, int thread)
     int err = kvf_open(x->path, KVF_OPEN_TAIL, &t, &d);
     if (!err) {
         x->partial = trace_is_partial(t);
+        x->steps = kvf_n_steps(t);
         err = kvf_check_size(t, &d);
         if (!err)
             err = judge(t, x);

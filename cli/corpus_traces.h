@@ -16,6 +16,7 @@ struct corpus_trace {
     const struct where *where; /* borrowed, of the list */
     uint64_t document, print;  /* studies/corpus.h, corpus_identify */
     char *why;                 /* owned: it cannot be read; else NULL */
+    uint32_t steps;            /* its length */
     bool partial;              /* it was not closed, or holds no steps */
     bool no_memory;            /* nothing is known of it */
     bool unwanted;             /* the conditions do not hold of it */

@@ -31,7 +31,7 @@ double tune_put_values(struct tune_job *j, const char *name, int budget, const d
     const char *const member[] = {name, "low", "high"};
     double number[] = {stats_mean(value, (size_t)n), NAN, NAN};
     char key[TUNE_KEY];
-    int err = stats_bootstrap_mean(value, (size_t)n, REPLICATES, 1, &number[1], &number[2]);
+    int err = stats_mean_interval(value, (size_t)n, REPLICATES, 1, &number[1], &number[2]);
     if (err)
         j->log.err = err;
     for (int i = 0; i < 3; i++) {

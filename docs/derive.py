@@ -65,7 +65,8 @@ def pools(program):
     """The analyses that `kvfate corpus` takes."""
     def value(m):
         if 'product' in m:
-            return f'`{m["value"]}` = product of `{m["numerator"]}` / `{m["denominator"]}`, `{m["half_life"]}`'
+            half = f', `{m["half_life"]}`' if 'half_life' in m else ''
+            return f'`{m["value"]}` = product of `{m["numerator"]}` / `{m["denominator"]}`{half}'
         if 'numerator' in m:
             return f'`{m["value"]}` = `{m["numerator"]}` / `{m["denominator"]}`'
         return f'`{m["value"]}` (by `{m["denominator"]}`)' if 'denominator' in m else f'`{m["value"]}`'

@@ -12,12 +12,14 @@
 #include "render/axis.h"
 
 struct chart_line {
-    const char *name;   /* borrowed from the table; "" without a key */
-    int n;              /* points */
-    double *x, *y;      /* owned by the chart */
-    double *low, *high; /* interval of y; NULL: none */
-    int few;            /* points from this one on are of few, and paler; 0: none are */
-    double most;        /* of how many the point of most is; 0: not known */
+    const char *name;    /* borrowed from the table; "" without a key */
+    int n;               /* points */
+    double *x, *y;       /* owned by the chart */
+    double *low, *high;  /* interval of y; NULL: none */
+    int few;             /* points from this one on are of few, and paler; 0: none are */
+    double most;         /* of how many the point of most is; 0: not known */
+    double documents[2]; /* behind the point of most, and the last one; 0: not known */
+    bool dropped;        /* few is the first point that fewer documents reach */
 };
 
 struct chart {

@@ -42,6 +42,7 @@ static void add_row(struct plot *p, const struct view *v, int64_t r, const char 
     int n = p->n_lines;
     plot_add(p, panel, line, table_real(v->t, v->p, r), table_real(v->t, v->y, r),
              pooled ? value_at(v->t, v->low, r) : NAN, pooled ? value_at(v->t, v->high, r) : NAN);
+    plot_documents(p, value_at(v->t, v->k.documents, r));
     if (p->n_lines == n)
         return;
     struct plot_line *l = &p->line[n];

@@ -1,7 +1,7 @@
 /* fig_causal.c - what becomes of the answer when entries leave at its query: the change of its log
- * probability, or the share of right answers, against the attention that left with them.  A panel
- * for each group of heads; lines of distractors and of random entries, which begin where nothing
- * left, and points of the evidence and of a sham. */
+ * probability, or the fraction of right answers, against the attention that left with them.  A
+ * panel for each group of heads; lines of distractors and of entries that are neither, which begin
+ * where nothing left, and points of the evidence and of the rows of equal mass. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static const char *const ups[][3] = {{"dlogp", "dlogp_low", "dlogp_high"},
 
 struct view {
     const struct table *t;
-    int group, what, mass, y, low, high;
+    int group, what, dose, mass, y, low, high;
 };
 
 static bool is(const struct view *v, int col, int64_t row, const char *word)
@@ -29,16 +29,38 @@ static bool is(const struct view *v, int col, int64_t row, const char *word)
     return strcmp(table_str(v->t, col, row), word) == 0;
 }
 
-/* Rows of a group from which `what` left, and the one from which nothing did where `from_zero`, by
- * rising mass.  Returns how many. */
-static int rows_of(const struct view *v, const char *group, const char *what, bool from_zero,
-                   int64_t *ret)
+/* The lines and points of a panel.  Lines go through the shares of the distractors' mass, points
+ * are of all evidence and of the matched mass, which is another family of doses: no line joins the
+ * two. */
+enum { SHARES, ALL, MATCHED };
+static const struct part {
+    const char *what, *name;
+    int doses;
+} parts[] = {
+    {"distractors", "distractors", SHARES},
+    {"random", "neither", SHARES},
+    {"evidence", "all evidence", ALL},
+    {"evidence", "evidence, matched", MATCHED},
+    {"distractors", "distractors, matched", MATCHED},
+    {"random", "neither, matched", MATCHED},
+    {"sham", "sham, matched", MATCHED},
+};
+
+static bool in_part(const struct view *v, const struct part *k, int64_t r)
+{
+    bool matched = isnan(table_real(v->t, v->dose, r));
+    if (k->doses == SHARES && is(v, v->what, r, "nothing"))
+        return true;
+    return is(v, v->what, r, k->what) && matched == (k->doses == MATCHED);
+}
+
+/* Rows of a part in a group, by rising mass.  Returns how many. */
+static int rows_of(const struct view *v, const char *group, const struct part *k, int64_t *ret)
 {
     int n = 0;
     for (int64_t r = 0; r < table_rows(v->t) && n < MOST; r++) {
-        bool wanted = is(v, v->what, r, what) || (from_zero && is(v, v->what, r, "nothing"));
         double mass = table_real(v->t, v->mass, r);
-        if (!is(v, v->group, r, group) || !wanted || !isfinite(mass))
+        if (!is(v, v->group, r, group) || !in_part(v, k, r) || !isfinite(mass))
             continue;
         int at = n++;
         for (; at > 0 && table_real(v->t, v->mass, ret[at - 1]) > mass; at--)
@@ -50,20 +72,18 @@ static int rows_of(const struct view *v, const char *group, const char *what, bo
 
 static void add_group(const struct view *v, const char *group, struct plot *p)
 {
-    static const struct {
-        const char *what;
-        bool line;
-    } part[] = {{"distractors", true}, {"random", true}, {"evidence", false}, {"sham", false}};
     int64_t row[MOST];
     char panel[PLOT_NAME];
     snprintf(panel, sizeof panel, "%.60s heads", group);
-    for (size_t k = 0; k < sizeof part / sizeof *part; k++) {
-        int n = rows_of(v, group, part[k].what, part[k].line, row);
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+        const char *name = parts[k].name;
+        int n = rows_of(v, group, &parts[k], row);
         for (int i = 0; i < n; i++) {
             double x = table_real(v->t, v->mass, row[i]), y = table_real(v->t, v->y, row[i]);
-            plot_add(p, panel, part[k].what, x, y, table_real(v->t, v->low, row[i]),
+            plot_add(p, panel, name, x, y, table_real(v->t, v->low, row[i]),
                      table_real(v->t, v->high, row[i]));
-            plot_mark(p, panel, part[k].what, x, y, k == 3);
+            plot_mark(p, panel, name, x, y, parts[k].doses == MATCHED);
+            p->x1 = fmax(isnan(p->x1) ? 0 : p->x1, 1.04 * x); /* room for a disc at the end */
         }
     }
 }
@@ -75,6 +95,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     struct view v = {.t = t,
                      .group = table_find(t, "group"),
                      .what = table_find(t, "removed"),
+                     .dose = table_find(t, "dose"),
                      .mass = table_find(t, "mass"),
                      .y = numeric_column(t, ups[o->y][0]),
                      .low = numeric_column(t, ups[o->y][1]),
@@ -85,6 +106,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     for (int64_t r = 0; r < table_rows(t); r++)
         if (r == 0 || strcmp(table_str(t, v.group, r), table_str(t, v.group, r - 1)) != 0)
             add_group(&v, table_str(t, v.group, r), p);
+    snprintf(p->note, sizeof p->note, "n = %s tasks; crosses: rows of matched mass",
+             table_meta(t, "tasks") ? table_meta(t, "tasks") : "?");
     p->xlabel = "attention that left with the entries";
     p->ylabel = o->y == LOG_P ? "\xce\x94 ln p(answer) (nats)" : "share of right answers";
     p->level = o->y == LOG_P ? 0 : NAN;
@@ -96,11 +119,9 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"group", COLUMN_TEXT},
-                                             {"removed", COLUMN_TEXT},
-                                             {"mass", COLUMN_NUMBER},
-                                             {"dlogp", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
+static const struct figure_column needs[] = {{"group", COLUMN_TEXT},   {"removed", COLUMN_TEXT},
+                                             {"dose", COLUMN_NUMBER},  {"mass", COLUMN_NUMBER},
+                                             {"dlogp", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
 
 PLOT_FIGURE(fig_causal, .name = "causal", .table = "causal",
             .summary = "what the answer loses or gains with the attention that leaves it",

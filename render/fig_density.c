@@ -40,6 +40,7 @@ static void add_row(struct plot *p, const struct view *v, int64_t r)
     int n = p->n_lines;
     plot_add(p, panel, line, a, y, low, high);
     plot_add(p, panel, line, b, y, low, high);
+    plot_documents(p, value_at(v->t, v->k.documents, r));
     if (p->n_lines > n && v->trace >= 0) /* traces are named by their methods */
         plot_look_method(&p->line[n].look, line, n);
 }

@@ -109,6 +109,7 @@ static void add_steps(struct plot *p, const struct view *v, int64_t r)
             plot_add(p, panel, line, table_real(v->t, v->x, r), 1 - y, 1 - high, 1 - low);
         else
             plot_add(p, panel, line, table_real(v->t, v->x, r), y, low, high);
+        plot_documents(p, value_at(v->t, v->k.documents, r));
         if (p->n_lines > n)
             style_of(p, line, v->what[q]);
     }

@@ -26,9 +26,10 @@ struct view {
     bool held[CLASSES]; /* some head holds an entry of it at some step */
     int n_panels, n_classes;
     int64_t first, every, steps;
-    double from; /* first step drawn */
-    double *sum; /* [panel][class][step] */
-    int64_t *n;  /* heads in it */
+    double from;       /* first step drawn */
+    double *sum;       /* [panel][class][step] */
+    double *documents; /* as sum: the most behind one of its rows; 0: not known */
+    int64_t *n;        /* heads in it */
 };
 
 static void panel_name(const struct view *v, int64_t r, char out[PLOT_NAME])
@@ -104,7 +105,8 @@ static int add_up(struct view *v)
     size_t n = (size_t)v->n_panels * (size_t)v->n_classes;
     v->sum = mem_alloc(n, (size_t)v->steps * sizeof *v->sum);
     v->n = mem_alloc(n, (size_t)v->steps * sizeof *v->n);
-    for (int64_t r = 0; v->sum && v->n && r < table_rows(v->t); r++) {
+    v->documents = mem_alloc(n, (size_t)v->steps * sizeof *v->documents);
+    for (int64_t r = 0; v->sum && v->n && v->documents && r < table_rows(v->t); r++) {
         double e = table_real(v->t, v->entries, r);
         int class = class_of(v, r);
         size_t at = cell(v, panel_of(v, r), class < v->n_classes ? class : 0,
@@ -113,9 +115,10 @@ static int add_up(struct view *v)
             continue;
         v->held[class] |= e > 0;
         v->sum[at] += e;
+        v->documents[at] = fmax(v->documents[at], value_at(v->t, v->k.documents, r));
         v->n[at]++;
     }
-    return v->sum && v->n ? KVF_OK : KVF_E_NOMEM;
+    return v->sum && v->n && v->documents ? KVF_OK : KVF_E_NOMEM;
 }
 
 static void stack_class(struct plot *p, const struct view *v, int panel, int class, double *base)
@@ -130,7 +133,9 @@ static void stack_class(struct plot *p, const struct view *v, int panel, int cla
         if (v->n[at])
             top = base[i] + v->sum[at] / (double)v->n[at];
         plot_add(p, v->panel[panel], v->class[class], x, NAN, base[i], top);
+        plot_documents(p, v->documents[at]);
         plot_add(p, v->panel[panel], edge, x, top, NAN, NAN);
+        plot_documents(p, v->documents[at]);
         base[i] = isfinite(top) ? top : base[i];
     }
 }
@@ -224,6 +229,7 @@ done:
     mem_free(v.panel);
     mem_free(v.sum);
     mem_free(v.n);
+    mem_free(v.documents);
     return err;
 }
 

@@ -62,6 +62,7 @@ static void add_row(struct plot *p, const struct view *v, int64_t r)
     snprintf(line, sizeof line, known ? "union of them" : "window %.40s", window);
     plot_add(p, panel, line, table_real(v->t, v->p, r), table_real(v->t, v->y, r),
              value_at(v->t, v->low, r), value_at(v->t, v->high, r));
+    plot_documents(p, value_at(v->t, v->k.documents, r));
     look(p, line, window);
     if (!v->kappa)
         add_chance(p, v, r, panel, line);

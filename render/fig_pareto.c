@@ -488,22 +488,29 @@ static int draw_points(struct canvas *c, const struct axis_box *a, struct qualit
     return err;
 }
 
-/* Says what is not shown: points that a logarithm leaves out, of the full cache or of others, and
- * rows without a number; in a corner that lines which rise or fall leave free. */
-static void note_left_out(struct canvas *c, const struct axis_box *a, const struct quality *q)
+/* Says of how many documents the means are, and what is not shown: points that a logarithm leaves
+ * out, of the full cache or of others, and rows without a number; in a corner that lines which rise
+ * or fall leave free. */
+static void note_left_out(struct canvas *c, const struct axis_box *a, const struct quality *q,
+                          const struct table *t)
 {
-    char zero[48] = "", unknown[48] = "", note[104];
+    char zero[48] = "", unknown[48] = "", note[160] = "";
+    int column = numeric_column(t, "docs");
+    double docs = table_rows(t) && column >= 0 ? table_real(t, column, 0) : NAN;
+    size_t n = 0;
+    if (docs >= 1)
+        n = (size_t)snprintf(note, sizeof note, "n = %.0f", docs);
     if (q->off)
         snprintf(zero, sizeof zero, "%lld point%s at 0", (long long)q->off, q->off > 1 ? "s" : "");
     if (q->unknown)
         snprintf(unknown, sizeof unknown, "%lld row%s without a number", (long long)q->unknown,
                  q->unknown > 1 ? "s" : "");
     if (*zero || *unknown)
-        snprintf(note, sizeof note, "%s%s%s not shown", zero, *zero && *unknown ? ", " : "",
-                 unknown);
+        snprintf(note + n, sizeof note - n, "%s%s%s%s not shown", n ? "; " : "", zero,
+                 *zero && *unknown ? ", " : "", unknown);
     else if (q->log_y && q->full == 0)
-        snprintf(note, sizeof note, "full cache: 0");
-    else
+        snprintf(note + n, sizeof note - n, "%sfull cache: 0", n ? "; " : "");
+    if (!note[0])
         return;
     double y = q->more_is_better ? a->y + a->h - 5.6 : a->y + 2;
     canvas_text(c, a->x + a->w - 1, y, note, PT_SMALL, ALIGN_RIGHT, ink, 0);
@@ -535,7 +542,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         axis_draw(c, &a);
         draw_names(c, &a, &q, room);
     }
-    note_left_out(c, &a, &q);
+    note_left_out(c, &a, &q, t);
 done:
     chart_destroy(&q.h);
     return err;

@@ -29,11 +29,15 @@ static void add_row(struct plot *p, const struct view *v, int64_t r)
                  table_str(v->t, v->k.head, r));
     double x = table_real(v->t, v->step, r), kept = table_real(v->t, v->kept, r);
     double oracle = table_real(v->t, v->oracle, r);
+    double n = value_at(v->t, v->k.documents, r);
     plot_add(p, panel, "regret", x, kept, kept, oracle);
+    plot_documents(p, n);
     plot_add(p, panel, "n largest (oracle)", x, oracle, value_at(v->t, v->oracle_low, r),
              value_at(v->t, v->oracle_high, r));
+    plot_documents(p, n);
     plot_add(p, panel, "kept", x, kept, value_at(v->t, v->kept_low, r),
              value_at(v->t, v->kept_high, r));
+    plot_documents(p, n);
 }
 
 static void looks(struct plot *p)

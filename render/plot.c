@@ -219,12 +219,26 @@ void plot_of(struct plot *p, double count)
         l->few = l->n - 1;
 }
 
+void plot_documents(struct plot *p, double count)
+{
+    if (p->err || p->last < 0 || !(count > 0))
+        return;
+    struct chart_line *l = &p->series[p->last].data;
+    l->documents[0] = fmax(l->documents[0], count);
+    l->documents[1] = count;
+    if (!l->few && l->n > 1 && count < l->documents[0]) {
+        l->few = l->n - 1;
+        l->dropped = true;
+    }
+}
+
 void plot_note_few(struct plot *p)
 {
     size_t n = strlen(p->note);
     bool any = false;
     for (int i = 0; i < p->n_series; i++)
-        any |= p->series[i].data.few > 0 && !p->line[p->series[i].line].back;
+        any |= p->series[i].data.few > 0 && !p->series[i].data.dropped
+               && !p->line[p->series[i].line].back;
     if (any)
         snprintf(p->note + n, sizeof p->note - n, "%spale: fewer than a tenth of the tokens",
                  n ? "; " : "");

@@ -68,6 +68,12 @@ void plot_add(struct plot *p, const char *panel, const char *line, double x, dou
 /* Says of how many things the point added last is.  It and those after it on its line are drawn
  * paler once that is less than a tenth of the most of the line; NaN: not known. */
 void plot_of(struct plot *p, double count);
+/* Says how many documents the point added last is of.  The line is paler from the first point on
+ * that has fewer than the most; 0 or NaN: not known. */
+void plot_documents(struct plot *p, double count);
+/* Ends the note with the number of documents of a pooled table, with the number at the end of the
+ * lines where documents drop out, and with the intervals where the note does not name them. */
+void plot_note_documents(struct plot *p, const struct table *t);
 /* Ends the note with what pale lines are, where there are any: "pale: fewer than a tenth of the
  * tokens". */
 void plot_note_few(struct plot *p);
@@ -128,7 +134,7 @@ enum plot_by { BY_ALL, BY_HEAD, BY_LAYER };
 /* What the rows of most tables share.  Columns that the table lacks: -1. */
 struct plot_rows {
     const struct table *t;
-    int head, layer, index, class, criterion, trace;
+    int head, layer, index, class, criterion, trace, documents;
 };
 struct plot_rows plot_rows_of(const struct table *t);
 bool row_is(const struct table *t, int col, int64_t row, const char *text);

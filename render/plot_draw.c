@@ -565,6 +565,8 @@ void plot_figure_size(const struct table *t, const struct figure_style *s, doubl
     *ret_h = 60;
     int err = p.err ? p.err : s->figure->build(t, s, &p, &ignored);
     err = err ? err : p.err;
+    if (!err)
+        plot_note_documents(&p, t);
     if (!err && s->shared)
         take_shared(&p, s->shared);
     if (!err) /* else plot_figure_draw fails as well, unless there is memory again */
@@ -582,6 +584,8 @@ int plot_figure_draw(struct canvas *c, const struct table *t, const struct figur
     int err = p.err;
     if (!err)
         err = s->figure->build(t, s, &p, d);
+    if (!err)
+        plot_note_documents(&p, t);
     if (!err && s->shared)
         take_shared(&p, s->shared);
     if (!err)

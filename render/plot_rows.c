@@ -17,7 +17,8 @@ struct plot_rows plot_rows_of(const struct table *t)
                               table_find(t, "index"),
                               table_find(t, "class"),
                               table_find(t, "criterion"),
-                              table_find(t, "trace")};
+                              table_find(t, "trace"),
+                              table_find(t, "documents")};
 }
 
 bool row_is(const struct table *t, int col, int64_t row, const char *text)
@@ -84,6 +85,27 @@ const char *bands_text(const struct table *t, const struct plot *p, char out[48]
     else
         snprintf(out, 48, "bands: 95 %% over documents");
     return out;
+}
+
+void plot_note_documents(struct plot *p, const struct table *t)
+{
+    double most = 0, last = INFINITY;
+    size_t n = strlen(p->note);
+    char bands[48];
+    bool dropped = false;
+    for (int i = 0; i < p->n_series; i++) {
+        const struct chart_line *l = &p->series[i].data;
+        most = fmax(most, l->documents[0]);
+        if (l->documents[1] > 0)
+            last = fmin(last, l->documents[1]);
+        dropped |= l->dropped;
+    }
+    if (most > 0 && !strstr(p->note, "document"))
+        n += (size_t)snprintf(p->note + n, sizeof p->note - n, "%s%s", n ? "; " : "",
+                              bands_text(t, p, bands));
+    if (dropped && n < sizeof p->note)
+        snprintf(p->note + n, sizeof p->note - n,
+                 "; pale: fewer than %.0f documents, %.0f at the end", most, last);
 }
 
 static void one_criterion(const char *raw, size_t n, char *out, size_t room)
@@ -272,6 +294,7 @@ void choice_add(struct plot *p, const struct row_choice *v, int64_t r, const cha
     int n = p->n_lines;
     bool front = choice_name(v, r, own, line);
     plot_add(p, panel ? panel : own, line, x, y, low, high);
+    plot_documents(p, value_at(v->k.t, v->k.documents, r));
     if (p->n_lines == n)
         return;
     struct plot_line *made = &p->line[p->n_lines - 1];

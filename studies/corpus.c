@@ -278,13 +278,15 @@ static int merge_rest(struct corpus *c, const char *type, const struct corpus_me
 static int make_replicates(struct corpus *c, struct row *x, struct kvf_diag *d)
 {
     size_t n = (size_t)c->n_replicated * (size_t)c->set.replicates * sizeof *x->replicate;
+    size_t few = (size_t)c->n_measures * FEW_WORDS;
     if (++c->n_intervals > MOST_BYTES / n)
         return kvf_fail(d, KVF_E_LIMIT,
                         "the replicates of more than %zu rows need over 4 GiB: ask "
                         "for fewer rows, fewer --replicates or --intervals none",
                         MOST_BYTES / n);
     x->replicate = mem_alloc(n, 1);
-    return x->replicate ? KVF_OK : KVF_E_NOMEM;
+    x->few = MEM_NEW(int64_t, few);
+    return x->replicate && x->few ? KVF_OK : KVF_E_NOMEM;
 }
 
 int corpus_row(struct corpus *c, const char *key, size_t len, bool interval, size_t *ret_row,
@@ -332,15 +334,28 @@ static void mean_of_document(int64_t v[N_WORDS])
     v[WORD_C] = 1;
 }
 
-static void add_row(struct corpus *c, size_t at, const int64_t *sum)
+void corpus_keep_few(int64_t *few, int64_t n, const int64_t *words)
+{
+    if (n < 0 || n >= STATS_FEW - 1)
+        return;
+    for (; n > 0 && (uint64_t)few[(n - 1) * N_WORDS] > (uint64_t)words[WORD_N]; n--)
+        memcpy(few + n * N_WORDS, few + (n - 1) * N_WORDS, N_WORDS * sizeof *few);
+    memcpy(few + n * N_WORDS, words, N_WORDS * sizeof *few);
+}
+
+static void add_row(struct corpus *c, size_t at, const int64_t *sum, uint64_t id)
 {
     int64_t *to = rows_sum(&c->rows, at), *replicate = c->rows.row[at].replicate;
+    int64_t *few = c->rows.row[at].few;
     for (int m = 0; m < c->n_measures; m++, sum += N_WORDS, to += N_WORDS) {
         const struct analyzer_measure *measure = &c->a->pool->measures[m];
         int64_t v[N_WORDS];
         memcpy(v, sum, sizeof v);
         if (v[WORD_N] > 0 && measure_kind(measure) == MEASURE_MEAN)
             mean_of_document(v);
+        if (few && v[WORD_N] > 0)
+            corpus_keep_few(few + m * FEW_WORDS, to[WORD_N],
+                            (const int64_t[]){(int64_t)id, v[WORD_A], v[WORD_B], v[WORD_C]});
         to[WORD_N] += v[WORD_N] > 0;
         for (int w = WORD_A; w < N_WORDS; w++)
             to[w] = wrap_add(to[w], v[w]);
@@ -370,7 +385,7 @@ int corpus_add(struct corpus *c, const struct corpus_document *x, struct kvf_dia
         err = corpus_row(c, x->rows.key.data + r->key_at, r->key_len, r->interval, &at, d);
         if (err)
             return err;
-        add_row(c, at, rows_sum(&x->rows, i));
+        add_row(c, at, rows_sum(&x->rows, i), x->entry.id);
     }
     c->tables += x->entry.traces;
     c->undefined += x->undefined;
@@ -404,6 +419,18 @@ static int merge_documents(struct corpus *c, const struct corpus *b, struct kvf_
     return KVF_OK;
 }
 
+/* Adds the documents of a list to another one, for each measure; sums: of both rows before they are
+ * added. */
+static void merge_few(const struct corpus *c, int64_t *to, const int64_t *to_sum,
+                      const int64_t *from, const int64_t *from_sum)
+{
+    for (int m = 0; to && from && m < c->n_measures; m++) {
+        int64_t n = to_sum[m * N_WORDS + WORD_N], more = from_sum[m * N_WORDS + WORD_N];
+        for (int64_t i = 0; more < STATS_FEW && i < more; i++)
+            corpus_keep_few(to + m * FEW_WORDS, n + i, from + m * FEW_WORDS + i * N_WORDS);
+    }
+}
+
 int corpus_merge(struct corpus *c, const struct corpus *b, struct kvf_diag *d)
 {
     int err = corpus_same_arguments(b, c, d);
@@ -423,6 +450,7 @@ int corpus_merge(struct corpus *c, const struct corpus *b, struct kvf_diag *d)
         err = corpus_row(c, b->rows.key.data + r->key_at, r->key_len, r->interval, &at, d);
         if (err)
             return err;
+        merge_few(c, c->rows.row[at].few, rows_sum(&c->rows, at), r->few, rows_sum(&b->rows, i));
         err = add_all(rows_sum(&c->rows, at), rows_sum(&b->rows, i), c->rows.stride, d);
         if (err)
             return err;

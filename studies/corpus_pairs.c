@@ -126,13 +126,20 @@ struct result { /* rows in the order of the table */
     uint8_t *weight;            /* [replicates][documents] */
 };
 
-/* Weighted means of n differences, by the weights that a corpus gives its documents. */
+/* The interval of the mean of n differences: of few by Student's t, of more by weighted means with
+ * the weights that a corpus gives its documents. */
 static void interval_of(const struct corpus_pairs *p, struct result *r, size_t n, double *low,
                         double *high)
 {
     size_t known = 0;
     *low = *high = NAN;
-    for (int k = 0; n > 1 && k < p->c->set.replicates; k++) {
+    if (n < STATS_LEAST || p->c->set.replicates == 0)
+        return;
+    if (n < STATS_FEW) {
+        stats_t_interval(r->difference, n, low, high);
+        return;
+    }
+    for (int k = 0; k < p->c->set.replicates; k++) {
         struct sum s = {0};
         int64_t weights = 0;
         for (size_t i = 0; i < n; i++) {
@@ -144,8 +151,8 @@ static void interval_of(const struct corpus_pairs *p, struct result *r, size_t n
             r->means[known++] = sum_get(&s) / (double)weights;
     }
     if (known) {
-        *low = stats_quantile(r->means, known, 0.025);
-        *high = stats_quantile(r->means, known, 0.975);
+        *low = stats_quantile(r->means, known, stats_tail(n));
+        *high = stats_quantile(r->means, known, 1 - stats_tail(n));
     }
 }
 

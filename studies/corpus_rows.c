@@ -113,8 +113,10 @@ void rows_next_round(struct rows *r)
 
 void rows_finish(struct rows *r)
 {
-    for (size_t i = 0; i < r->n; i++)
+    for (size_t i = 0; i < r->n; i++) {
         mem_free(r->row[i].replicate);
+        mem_free(r->row[i].few);
+    }
     buf_finish(&r->key);
     mem_free(r->row);
     mem_free(r->sum);

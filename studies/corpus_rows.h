@@ -2,20 +2,23 @@
 #ifndef KVF_STUDIES_CORPUS_ROWS_H
 #define KVF_STUDIES_CORPUS_ROWS_H
 
+#include "base/stats.h"
 #include "studies/corpus.h"
 
 /* Words of a row, for each measure.  N: in a document, how many values; in a corpus, how many
  * documents have one.  A, B: sums of numerators and denominators, or a real sum, A whole and
  * B of 2^-40; C: the weight of the real sum. */
-enum { WORD_N, WORD_A, WORD_B, WORD_C, N_WORDS };
+enum { WORD_N, WORD_A, WORD_B, WORD_C, N_WORDS, FEW_WORDS = (STATS_FEW - 1) * N_WORDS };
 
 struct row {
     size_t key_at; /* of rows.key: a text with a NUL for each key column */
     uint32_t key_len;
     uint64_t hash;
     int64_t *replicate; /* [rows.replicated][replicates] owned; NULL: no intervals */
-    bool interval;      /* it is to have them */
-    uint32_t round;     /* the newest one in which it was put */
+    int64_t *few;   /* [measures][FEW_WORDS] owned: for each measure the words of its documents, as
+                     * long   as fewer than STATS_FEW have it, with the id for N; ids rising */
+    bool interval;  /* it is to have them */
+    uint32_t round; /* the newest one in which it was put */
 };
 
 struct rows {
@@ -95,6 +98,8 @@ struct corpus_document {
     double *number; /* [columns][BLOCK] scratch */
 };
 
+/* Puts the words of a document into the list of a measure that n documents have had so far. */
+void corpus_keep_few(int64_t *few, int64_t n, const int64_t *words);
 int corpus_meta_put(struct corpus_meta **list, int *n, const char *key, const char *value,
                     uint64_t count);
 void corpus_meta_free(struct corpus_meta *list, int n);

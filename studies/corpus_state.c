@@ -4,7 +4,8 @@
  *   types[16] | T least, most i64 | plan u64 x 4 | tables, undefined u64
  *   n u64, metadata: key, differ u8, value, n u64        by key
  *   n u64, documents: id u64, traces u32, missed u32     ids rising
- *   n u64, rows: key, interval u8, sums, replicates i64  by key
+ *   n u64, rows: key, interval u8, sums, replicates i64  by key,
+ *       for each value of 1 to 9 documents: id, A, B, C  ids rising
  *   checksum u64
  *
  * Little endian; texts and keys are a u32 length and their bytes.  Checksum:
@@ -20,7 +21,7 @@
 #include "base/replace.h"
 #include "studies/corpus_rows.h"
 
-enum { VERSION = 1, CHECKSUM = 8, MOST_TEXT = 1 << 20 };
+enum { VERSION = 2, CHECKSUM = 8, MOST_TEXT = 1 << 20 };
 static const char magic[8] = "\x89KVFsum\n";
 
 /* ---- writing */
@@ -90,6 +91,13 @@ static void put_words(struct sink *s, const int64_t *v, size_t n)
     flush(s, false);
 }
 
+/* How many documents the list of a measure holds. */
+static size_t n_few(const struct corpus *c, size_t row, int m)
+{
+    int64_t n = rows_sum(&c->rows, row)[m * N_WORDS + WORD_N];
+    return n > 0 && n < STATS_FEW ? (size_t)n : 0;
+}
+
 static void put_body(struct corpus *c, const uint32_t *order, struct sink *s)
 {
     size_t n_replicates = (size_t)c->n_replicated * (size_t)c->set.replicates;
@@ -110,6 +118,8 @@ static void put_body(struct corpus *c, const uint32_t *order, struct sink *s)
         put_words(s, rows_sum(&c->rows, order[i]), c->rows.stride);
         if (r->replicate)
             put_words(s, r->replicate, n_replicates);
+        for (int m = 0; r->few && m < c->n_measures; m++)
+            put_words(s, r->few + m * FEW_WORDS, N_WORDS * n_few(c, order[i], m));
     }
 }
 
@@ -340,6 +350,29 @@ static int read_words(struct source *s, int64_t *to, size_t n)
     return KVF_OK;
 }
 
+/* The lists of documents of a row, whose words must add up to its sums. */
+static int read_few(struct source *s, struct corpus *c, size_t row)
+{
+    for (int m = 0; c->rows.row[row].few && m < c->n_measures; m++) {
+        const int64_t *sum = rows_sum(&c->rows, row) + m * N_WORDS;
+        int64_t *few = c->rows.row[row].few + m * FEW_WORDS;
+        uint64_t rest[N_WORDS] = {0};
+        size_t n = n_few(c, row, m);
+        if (n && read_words(s, few, n * N_WORDS))
+            return KVF_E_FORMAT;
+        for (size_t i = 0; i < n; i++, few += N_WORDS) {
+            for (int w = WORD_A; w < N_WORDS; w++)
+                rest[w] += (uint64_t)few[w];
+            if (i && (uint64_t)few[WORD_N] <= (uint64_t)few[WORD_N - N_WORDS])
+                return KVF_E_FORMAT;
+        }
+        for (int w = WORD_A; n && w < N_WORDS; w++)
+            if (rest[w] != (uint64_t)sum[w])
+                return KVF_E_FORMAT;
+    }
+    return KVF_OK;
+}
+
 static int read_rows(struct source *s, struct corpus *c, struct kvf_diag *d)
 {
     size_t n_replicates = (size_t)c->n_replicated * (size_t)c->set.replicates;
@@ -356,7 +389,7 @@ static int read_rows(struct source *s, struct corpus *c, struct kvf_diag *d)
         if (err)
             return err;
         if (row != i || read_words(s, rows_sum(&c->rows, row), c->rows.stride)
-            || (more && read_words(s, c->rows.row[row].replicate, more)))
+            || (more && read_words(s, c->rows.row[row].replicate, more)) || read_few(s, c, row))
             return malformed("row", d);
     }
     return s->bad || s->left ? malformed("rows", d) : KVF_OK;

@@ -1,4 +1,4 @@
-/* corpus_table.c - the sums as a table, with percentile intervals. */
+/* corpus_table.c - the sums as a table, with intervals over documents. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,8 +6,7 @@
 
 #include "analyzers/selected.h"
 #include "base/mem.h"
-#include "base/stats.h"
-#include "studies/corpus_rows.h"
+#include "studies/corpus_view.h"
 
 /* ---- the order of the rows */
 
@@ -90,59 +89,6 @@ uint32_t *corpus_order(const struct corpus *c)
     return order;
 }
 
-/* ---- values */
-
-static double real_sum(int64_t whole, int64_t fraction)
-{
-    return (double)whole + ldexp((double)fraction, -CORPUS_FRACTION_BITS);
-}
-
-static double value_of(const struct analyzer_measure *m, int64_t a, int64_t b, int64_t c)
-{
-    if (measure_kind(m) == MEASURE_QUOTIENT)
-        return b > 0 ? (double)a / (double)b : NAN;
-    return c > 0 ? real_sum(a, b) / (double)c : NAN;
-}
-
-struct view { /* of one measure in one row */
-    const struct analyzer_measure *m;
-    const int64_t *sum;       /* [N_WORDS] */
-    const int64_t *replicate; /* [words][replicates] or NULL */
-};
-
-static struct view view_of(const struct corpus *c, uint32_t row, int m)
-{
-    const struct analyzer_measure *list = c->a->pool->measures;
-    struct view v = {&list[m], rows_sum(&c->rows, row) + (size_t)m * N_WORDS,
-                     c->rows.row[row].replicate};
-    for (int k = 0; v.replicate && k < m; k++)
-        v.replicate += (size_t)measure_words(&list[k]) * (size_t)c->set.replicates;
-    return v;
-}
-
-/* Quantiles 0.025 and 0.975 of the replicates that have a value; NaN for fewer than two
- * documents.  Returns how many have none. */
-static int64_t interval_of(const struct corpus *c, const struct view *v, double *scratch,
-                           double *low, double *high)
-{
-    size_t n = 0, R = (size_t)c->set.replicates;
-    *low = *high = NAN;
-    if (!v->replicate || v->sum[WORD_N] < 2)
-        return 0;
-    for (size_t k = 0; k < R; k++) {
-        const int64_t *r = v->replicate + k;
-        double x = value_of(v->m, r[0], r[R],
-                            measure_kind(v->m) == MEASURE_QUOTIENT ? 0 : r[2 * R]);
-        if (!isnan(x))
-            scratch[n++] = x;
-    }
-    if (n) {
-        *low = stats_quantile(scratch, n, 0.025);
-        *high = stats_quantile(scratch, n, 0.975);
-    }
-    return (int64_t)(R - n);
-}
-
 /* ---- columns */
 
 struct build {
@@ -151,18 +97,9 @@ struct build {
     struct table *out;
     int64_t *whole;
     double *real, *low, *high, *scratch;
-    double *product, *half; /* [replicates] of a curve: up to an age; its half-life */
     const char **text;
     int64_t undefined; /* replicates without a value */
 };
-
-static const char *field(const struct corpus *c, uint32_t row, int k)
-{
-    const char *s = c->rows.key.data + c->rows.row[row].key_at;
-    while (k-- > 0)
-        s += strlen(s) + 1;
-    return s;
-}
 
 static void put_keys(struct build *b)
 {
@@ -170,7 +107,7 @@ static void put_keys(struct build *b)
     for (int k = 0; k < c->n_keys; k++) {
         const char *name = c->a->pool->keys[k];
         for (size_t i = 0; i < c->rows.n; i++) {
-            const char *s = field(c, b->order[i], k);
+            const char *s = corpus_field(c, b->order[i], k);
             b->text[i] = s;
             b->whole[i] = c->type[k] == 'i' ? strtoll(s, NULL, 10) : 0;
             b->real[i] = c->type[k] == 'r' ? strtod(s, NULL) : 0;
@@ -189,90 +126,8 @@ static void put_word(struct build *b, int m, int word, const char *name)
     if (table_find(b->out, name) >= 0) /* a denominator that another measure has, too */
         return;
     for (size_t i = 0; i < b->c->rows.n; i++)
-        b->whole[i] = view_of(b->c, b->order[i], m).sum[word];
+        b->whole[i] = corpus_view(b->c, b->order[i], m).sum[word];
     table_dense_int(b->out, name, "", b->whole);
-}
-
-/* ---- products along the last key */
-
-/* Whether two rows differ in the last key alone. */
-static bool same_curve(const struct corpus *c, uint32_t a, uint32_t b)
-{
-    const char *x = field(c, a, 0), *y = field(c, b, 0);
-    size_t n = (size_t)(field(c, a, c->n_keys - 1) - x);
-    return n == (size_t)(field(c, b, c->n_keys - 1) - y) && memcmp(x, y, n) == 0;
-}
-
-/* The first whole age at which a curve is below one half that is s0 at x0 and s at x and falls by
- * equal factors between them (to 0: at once); INFINITY when it is not below at x. */
-static double half_between(double x0, double s0, double x, double s)
-{
-    if (!(s < .5))
-        return INFINITY;
-    double part = s > 0 ? log(s0 / .5) / log(s0 / s) : 0;
-    return fmin(floor(x0 + (x - x0) * part) + 1, x);
-}
-
-/* What is left of `before` after `steps` in which a of b at risk die. */
-static double product_of(double before, int64_t a, int64_t b, double steps)
-{
-    if (b <= 0 || isnan(before))
-        return before == 0 ? 0 : NAN; /* nobody could tell */
-    return before * pow(1 - (double)a / (double)b, steps);
-}
-
-struct chain { /* of the rows from `first` on */
-    size_t first;
-    double x0, s, half; /* the age before; the product and the half-life up to here */
-    double known;       /* the last age at which the product is defined */
-};
-
-/* Goes on to the row at place i: products of the value and of its replicates. */
-static void chain_step(struct build *b, int m, struct chain *x, size_t i)
-{
-    const struct corpus *c = b->c;
-    struct view v = view_of(c, b->order[i], m);
-    size_t R = (size_t)c->set.replicates, n = 0;
-    double age = strtod(field(c, b->order[i], c->n_keys - 1), NULL), before = x->s;
-    double steps = age - x->x0;
-    x->s = product_of(before, v.sum[WORD_A], v.sum[WORD_B], steps);
-    if (isinf(x->half))
-        x->half = half_between(x->x0, before, age, x->s);
-    x->known = isnan(x->s) ? x->known : age;
-    for (size_t k = 0; k < R && v.replicate; k++) {
-        double was = b->product[k];
-        b->product[k] = product_of(was, v.replicate[k], v.replicate[k + R], steps);
-        if (isinf(b->half[k]))
-            b->half[k] = half_between(x->x0, was, age, b->product[k]);
-        if (!isnan(b->product[k]))
-            b->scratch[n++] = b->product[k];
-    }
-    x->x0 = age;
-    b->real[i] = x->s;
-    b->low[i] = b->high[i] = NAN;
-    if (!v.replicate || v.sum[WORD_N] < 2 || !n)
-        return;
-    b->low[i] = stats_quantile(b->scratch, n, 0.025);
-    b->high[i] = stats_quantile(b->scratch, n, 0.975);
-    b->undefined += (int64_t)(R - n);
-}
-
-/* Half-life of the rows from x->first to end - 1, into [4][rows]: the age and its interval, and the
- * age that it is above where it is not reached.  An end of the interval that lies beyond the curve
- * is NaN. */
-static void chain_end(struct build *b, int m, const struct chain *x, size_t end, double *out)
-{
-    size_t n = b->c->rows.n, R = (size_t)b->c->set.replicates;
-    struct view v = view_of(b->c, b->order[x->first], m);
-    double to[4] = {isinf(x->half) ? NAN : x->half, NAN, NAN, isinf(x->half) ? x->known : -1};
-    if (v.replicate && v.sum[WORD_N] > 1) {
-        memcpy(b->scratch, b->half, R * sizeof *b->scratch);
-        to[1] = stats_quantile(b->scratch, R, 0.025);
-        to[2] = stats_quantile(b->scratch, R, 0.975);
-    }
-    for (int k = 0; k < 4; k++)
-        for (size_t i = x->first; i < end; i++)
-            out[(size_t)k * n + i] = isfinite(to[k]) ? to[k] : NAN;
 }
 
 static void put_half_life(struct build *b, const char *name, const double *half)
@@ -291,35 +146,14 @@ static void put_half_life(struct build *b, const char *name, const double *half)
     }
 }
 
-/* Fills real, low and high with the products of a measure, and half[4][rows]. */
-static void find_products(struct build *b, int m, double *half)
-{
-    struct chain x = {0};
-    for (size_t i = 0; i < b->c->rows.n; i++) {
-        if (i == 0 || !same_curve(b->c, b->order[i - 1], b->order[i])) {
-            if (i)
-                chain_end(b, m, &x, i, half);
-            x = (struct chain){.first = i, .x0 = -1, .s = 1, .half = INFINITY, .known = -1};
-            for (int k = 0; k < b->c->set.replicates; k++) {
-                b->product[k] = 1;
-                b->half[k] = INFINITY;
-            }
-        }
-        chain_step(b, m, &x, i);
-    }
-    if (b->c->rows.n)
-        chain_end(b, m, &x, b->c->rows.n, half);
-}
-
 /* ---- measures */
 
 static void find_values(struct build *b, int m)
 {
-    const struct analyzer_measure *p = &b->c->a->pool->measures[m];
     for (size_t i = 0; i < b->c->rows.n; i++) {
-        struct view v = view_of(b->c, b->order[i], m);
-        b->real[i] = value_of(p, v.sum[WORD_A], v.sum[WORD_B], v.sum[WORD_C]);
-        b->undefined += interval_of(b->c, &v, b->scratch, &b->low[i], &b->high[i]);
+        struct view v = corpus_view(b->c, b->order[i], m);
+        b->real[i] = view_value(&v);
+        b->undefined += view_interval(&v, b->scratch, &b->low[i], &b->high[i]);
     }
 }
 
@@ -336,10 +170,16 @@ static int put_measure(struct build *b, int m)
     double *half = p->product ? MEM_NEW(double, 4 * b->c->rows.n) : NULL;
     if (p->product && !half)
         return KVF_E_NOMEM;
+    int err = KVF_OK;
     if (p->product)
-        find_products(b, m, half);
+        err = curve_values(&(struct curves){b->c, b->order, m, b->real, b->low, b->high, half},
+                           b->scratch, &b->undefined);
     else
         find_values(b, m);
+    if (err) {
+        mem_free(half);
+        return err;
+    }
     table_dense_real(b->out, p->value, "", b->real);
     table_dense_real(b->out, name[0], "", b->low);
     table_dense_real(b->out, name[1], "", b->high);
@@ -353,8 +193,8 @@ static int put_measure(struct build *b, int m)
         return KVF_OK;
     }
     for (size_t i = 0; i < b->c->rows.n; i++) {
-        struct view v = view_of(b->c, b->order[i], m);
-        b->real[i] = real_sum(v.sum[WORD_A], v.sum[WORD_B]);
+        struct view v = corpus_view(b->c, b->order[i], m);
+        b->real[i] = view_real_sum(&v);
     }
     table_dense_real(b->out, name[3], "", b->real);
     if (measure_kind(p) == MEASURE_WEIGHTED)
@@ -409,8 +249,8 @@ static int put_meta(struct corpus *c, struct table *out, int64_t undefined)
     table_meta_num(out, "traces_left_out", (double)n.missed + (double)c->plan.unreadable);
     table_meta_num(out, "values_undefined", (double)c->undefined);
     table_meta_str(out, "interval",
-                   "95 %: quantiles 0.025 and 0.975 of a Poisson bootstrap over "
-                   "documents");
+                   "95 % over documents: Student's t (jackknife) for 4 to 9 documents, for more a "
+                   "Poisson bootstrap with expanded percentiles; none for fewer than 4");
     table_meta_num(out, "replicates", c->set.replicates);
     table_meta_num(out, "replicates_undefined", (double)undefined);
     table_meta_num(out, "seed", (double)c->set.seed);
@@ -426,11 +266,8 @@ static int fill(struct build *b)
     b->low = MEM_NEW(double, n);
     b->high = MEM_NEW(double, n);
     b->scratch = MEM_NEW(double, (size_t)c->set.replicates);
-    b->product = MEM_NEW(double, (size_t)c->set.replicates);
-    b->half = MEM_NEW(double, (size_t)c->set.replicates);
     b->text = MEM_NEW(const char *, n);
-    if (!b->whole || !b->real || !b->low || !b->high || !b->scratch || !b->product || !b->half
-        || !b->text)
+    if (!b->whole || !b->real || !b->low || !b->high || !b->scratch || !b->text)
         return KVF_E_NOMEM;
     put_keys(b);
     int err = KVF_OK;
@@ -458,8 +295,7 @@ int corpus_table(struct corpus *c, struct table **ret, struct kvf_diag *d)
 
 done:
     table_destroy(b.out);
-    void *const all[] = {order,     b.whole,   b.real, b.low,         b.high,
-                         b.scratch, b.product, b.half, (void *)b.text};
+    void *const all[] = {order, b.whole, b.real, b.low, b.high, b.scratch, (void *)b.text};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
     return err;
@@ -482,7 +318,7 @@ static void describe_row(const struct corpus *c, const struct table *t, int64_t 
     buf_printf(out, ": %s %.4f", value, table_real(t, at, r));
     if (!isnan(table_real(t, at + 1, r)))
         buf_printf(out, " (%.4f to %.4f)", table_real(t, at + 1, r), table_real(t, at + 2, r));
-    buf_str(out, "\n");
+    buf_printf(out, ", n = %lld\n", (long long)table_int(t, at + 3, r));
 }
 
 void corpus_describe(const struct corpus *c, const struct table *t, struct buf *out)

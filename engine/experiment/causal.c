@@ -8,13 +8,13 @@
 #include "engine/experiment/causal.h"
 
 const struct causal_row causal_rows[CAUSAL_N_ROWS] = {
-    {CAUSAL_NOTHING, 0, -1},           {CAUSAL_EVIDENCE_OUT, 1, 2},
-    {CAUSAL_DISTRACTORS_OUT, NAN, 3},  {CAUSAL_RANDOM_OUT, NAN, -1},
-    {CAUSAL_DISTRACTORS_OUT, .25, 8},  {CAUSAL_DISTRACTORS_OUT, .5, 9},
-    {CAUSAL_DISTRACTORS_OUT, .75, 10}, {CAUSAL_DISTRACTORS_OUT, 1, 11},
-    {CAUSAL_RANDOM_OUT, .25, -1},      {CAUSAL_RANDOM_OUT, .5, -1},
-    {CAUSAL_RANDOM_OUT, .75, -1},      {CAUSAL_RANDOM_OUT, 1, -1},
-    {CAUSAL_SHAM_OUT, 1, -1},
+    {CAUSAL_NOTHING, 0, -1},          {CAUSAL_EVIDENCE_OUT, 1, -1},
+    {CAUSAL_EVIDENCE_OUT, NAN, 3},    {CAUSAL_DISTRACTORS_OUT, NAN, 4},
+    {CAUSAL_RANDOM_OUT, NAN, -1},     {CAUSAL_DISTRACTORS_OUT, .25, 9},
+    {CAUSAL_DISTRACTORS_OUT, .5, 10}, {CAUSAL_DISTRACTORS_OUT, .75, 11},
+    {CAUSAL_DISTRACTORS_OUT, 1, 12},  {CAUSAL_RANDOM_OUT, .25, -1},
+    {CAUSAL_RANDOM_OUT, .5, -1},      {CAUSAL_RANDOM_OUT, .75, -1},
+    {CAUSAL_RANDOM_OUT, 1, -1},       {CAUSAL_SHAM_OUT, NAN, -1},
 };
 
 /* ---- masses of the answer's query */
@@ -135,62 +135,87 @@ int causal_groups(const double *share, int n_tasks, int task, int n, const unsig
 
 /* ---- what leaves */
 
-/* Marks entries of the head in a random order, passing over those that would exceed the mass. */
-static void draw(const struct causal_task *t, const double *weight, enum causal_what what,
-                 double mass, struct rng *r, int *order, unsigned char *lost)
+/* Positions of a kind, in their order; returns how many. */
+static int list(const struct causal_task *t, enum causal_kind kind, int *order)
 {
     int n = 0;
-    double sum = 0;
     for (int i = 0; i < t->query; i++)
-        if (t->kind[i] == CAUSAL_DISTRACTOR
-            || (t->kind[i] == CAUSAL_EVIDENCE && what == CAUSAL_RANDOM_OUT))
+        if (t->kind[i] == kind)
             order[n++] = i;
+    return n;
+}
+
+static void shuffle(struct rng *r, int *order, int n)
+{
     for (int i = 0; i < n; i++) { /* Fisher and Yates */
         int j = i + (int)rng_below(r, (uint64_t)(n - i)), kept = order[j];
         order[j] = order[i];
         order[i] = kept;
-        if (sum + weight[kept] <= mass) {
-            sum += weight[kept];
-            lost[kept] = 1;
-        }
     }
 }
 
-/* Marks distractors from a random one on, past the end from the first again, as many as there are
- * tokens of evidence. */
-static void draw_sham(const struct causal_task *t, struct rng *r, int *order, unsigned char *lost)
+/* Marks entries from order[first] on, past the end from the first again, and passes over those that
+ * would exceed the mass by more than rounding.  Returns their mass. */
+static double take(const double *weight, const int *order, int n, int first, double mass,
+                   unsigned char *lost)
 {
-    int n = 0, evidence = 0;
-    for (int i = 0; i < t->query; i++) {
-        evidence += t->kind[i] == CAUSAL_EVIDENCE;
-        if (t->kind[i] == CAUSAL_DISTRACTOR)
-            order[n++] = i;
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        int at = order[(first + i) % n];
+        if (sum + weight[at] <= mass * (1 + 1e-12)) {
+            sum += weight[at];
+            lost[at] = 1;
+        }
     }
-    int first = (int)rng_below(r, (uint64_t)n);
-    for (int i = 0; i < evidence && i < n; i++)
-        lost[order[(first + i) % n]] = 1;
+    return sum;
+}
+
+/* Marks a random part of the evidence of as much mass as the distractors have, or all of it where
+ * it has less.  Returns its mass, the matched one of this head. */
+static double draw_matched(const struct causal_task *t, const double *weight, uint64_t seed,
+                           int head, int *order, unsigned char *lost)
+{
+    struct rng r;
+    double mass = fmin(mass_of(weight, t, CAUSAL_EVIDENCE), mass_of(weight, t, CAUSAL_DISTRACTOR));
+    int n = list(t, CAUSAL_EVIDENCE, order);
+    rng_init(&r, rng_hash(seed, (uint64_t)head, CAUSAL_MATCHED_EVIDENCE, 0));
+    shuffle(&r, order, n);
+    return take(weight, order, n, 0, mass, lost);
 }
 
 /* Marks what leaves a head in a row. */
 static void choose(const struct causal_task *t, const double *weight, int row, uint64_t seed,
                    int head, int *order, unsigned char *lost)
 {
+    static const enum causal_kind kinds[] = {[CAUSAL_EVIDENCE_OUT] = CAUSAL_EVIDENCE,
+                                             [CAUSAL_DISTRACTORS_OUT] = CAUSAL_DISTRACTOR,
+                                             [CAUSAL_RANDOM_OUT] = CAUSAL_STAYS,
+                                             [CAUSAL_SHAM_OUT] = CAUSAL_DISTRACTOR};
     const struct causal_row *c = &causal_rows[row];
-    double mass = isnan(c->dose) ? mass_of(weight, t, CAUSAL_EVIDENCE)
-                                 : c->dose * mass_of(weight, t, CAUSAL_DISTRACTOR);
-    struct rng r;
     bool sham = c->what == CAUSAL_SHAM_OUT;
-    rng_init(&r, rng_hash(seed, sham ? 0 : (uint64_t)head, (uint64_t)row, 0));
+    enum causal_kind kind = kinds[c->what];
     memset(lost, 0, (size_t)t->query);
-    bool all = c->what == CAUSAL_DISTRACTORS_OUT && c->dose == 1;
-    if (c->what == CAUSAL_EVIDENCE_OUT || all) {
+    if (c->what == CAUSAL_NOTHING)
+        return;
+    if (c->dose == 1 && c->what != CAUSAL_RANDOM_OUT) {
         for (int i = 0; i < t->query; i++)
-            lost[i] = t->kind[i] == (all ? CAUSAL_DISTRACTOR : CAUSAL_EVIDENCE);
-    } else if (sham) {
-        draw_sham(t, &r, order, lost);
-    } else if (c->what != CAUSAL_NOTHING) {
-        draw(t, weight, c->what, mass, &r, order, lost);
+            lost[i] = t->kind[i] == kind;
+        return;
     }
+    double mass = c->dose * mass_of(weight, t, CAUSAL_DISTRACTOR);
+    if (isnan(mass))
+        mass = draw_matched(t, weight, seed, head, order, lost);
+    if (row == CAUSAL_MATCHED_EVIDENCE)
+        return;
+    struct rng r;
+    int n = list(t, kind, order), first = 0;
+    rng_init(&r, rng_hash(seed, sham ? 0 : (uint64_t)head, (uint64_t)row, 0));
+    if (sham && n)
+        first = (int)rng_below(&r, (uint64_t)n);
+    else
+        shuffle(&r, order, n);
+    memset(lost, 0, (size_t)t->query);
+    take(weight, order, n, first, mass, lost);
 }
 
 /* Means over the heads of a group of what leaves them. */

@@ -4,7 +4,8 @@
  * leave the cache just before the query that predicts the first token of the answer, and the known
  * answer is fed (teacher forcing): what changes is log p(answer), and nothing else can be the
  * cause.  If attention that goes to distractors costs the answer, taking them away raises it; as
- * much attention taken from random entries does not.  docs/reference/causal.md defines all terms.
+ * much attention taken from entries that are neither evidence nor distractor does not.
+ * docs/reference/causal.md defines all terms.
  *
  * Masses are those of the answer's query under the full cache: a KV head's is the mean of its
  * query heads'. */
@@ -33,17 +34,23 @@ enum causal_what {
     CAUSAL_NOTHING,
     CAUSAL_EVIDENCE_OUT,
     CAUSAL_DISTRACTORS_OUT, /* random ones, until their mass is reached */
-    CAUSAL_RANDOM_OUT,      /* evidence or distractors in the same way, whichever comes */
-    CAUSAL_SHAM_OUT         /* a run of distractors, as many as the evidence is, from a random place
-                               that all heads share: what evidence costs that is none */
+    CAUSAL_RANDOM_OUT,      /* tokens that are neither, in the same way */
+    CAUSAL_SHAM_OUT         /* distractors one behind the other from a random place that all heads
+                               share: what a run of entries costs that is no evidence */
 };
-/* How much: a share of the mass of all distractors, or the evidence's mass. */
+/* How much leaves a head: a fraction of the mass of all evidence or of all distractors, or the
+ * matched mass, that of a random part of the head's evidence whose mass is at most the
+ * distractors'. */
 struct causal_row {
     enum causal_what what;
-    double dose; /* NaN: as much mass as the evidence has; 1 for evidence and sham: all of it */
+    double dose; /* NaN: the matched mass; random: of the distractors' mass */
     int against; /* row of as much mass that it is compared with; -1: none */
 };
-enum { CAUSAL_N_ROWS = 13 };
+enum {
+    CAUSAL_N_ROWS = 14,
+    CAUSAL_MATCHED_EVIDENCE = 2, /* the row that decides on the matched mass */
+    CAUSAL_ALL_DISTRACTORS = 8
+};
 extern const struct causal_row causal_rows[CAUSAL_N_ROWS];
 
 /* What became of one task in one row. */
@@ -86,8 +93,9 @@ struct causal_result {
     const struct causal_outcome *outcome; /* [n_tasks][CAUSAL_N_GROUPS][CAUSAL_N_ROWS] */
 };
 
-/* Makes the table "causal": a row for each group and row, with means over the tasks and their 95 %
- * intervals (Student's t), and the paired difference to the row that it is compared with.  NULL
+/* Makes the table "causal": a row for each group and row, with means over the tasks, their 95 %
+ * intervals (Student's t for STATS_LEAST tasks or more), and the paired difference to the row that
+ * it is compared with, where the masses of the two differ by a tenth of the larger at most.  NULL
  * when memory is out. */
 struct table *causal_table(const struct causal_result *r);
 /* Makes the table "causal-tasks": a row for each task, group and row. */

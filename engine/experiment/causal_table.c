@@ -81,9 +81,19 @@ static double share(const struct causal_outcome *o)
 /* Mean, interval and p of the values, in four columns from c on. */
 static void put(double *cell, size_t ld, enum column c, const double *v, size_t n)
 {
+    double *low = &cell[((size_t)c + 1) * ld], *high = &cell[((size_t)c + 2) * ld];
     cell[(size_t)c * ld] = stats_mean(v, n);
-    stats_t_interval(v, n, &cell[((size_t)c + 1) * ld], &cell[((size_t)c + 2) * ld]);
+    *low = *high = NAN;
+    if (n >= STATS_LEAST)
+        stats_t_interval(v, n, low, high);
     cell[((size_t)c + 3) * ld] = stats_sign_flips(v, n, SAMPLES, SEED);
+}
+
+/* Whether two rows took the same mass from the heads, to a tenth. */
+static bool matched(const struct causal_result *r, int group, int row, int against, double *v)
+{
+    double a = mean_of(r, group, row, mass, v), b = mean_of(r, group, against, mass, v);
+    return fabs(a - b) <= .1 * fmax(a, b);
 }
 
 /* cell: the first column of the row; columns are ld apart.  v: [n_tasks]. */
@@ -93,6 +103,7 @@ static void fill(const struct causal_result *r, int group, int row, double *cell
     int64_t right = 0;
     size_t n = (size_t)r->n_tasks;
     int against = causal_rows[row].against;
+    bool fair = against >= 0 && matched(r, group, row, against, v);
     mean_of(r, group, row, dlogp, v);
     put(cell, ld, DLOGP, v, n);
     for (int k = 0; k < r->n_tasks; k++) {
@@ -102,7 +113,7 @@ static void fill(const struct causal_result *r, int group, int row, double *cell
     }
     for (int c = CONTRAST; c <= CONTRAST_P; c++)
         cell[(size_t)c * ld] = NAN;
-    if (against >= 0)
+    if (fair)
         put(cell, ld, CONTRAST, v, n);
     cell[RIGHT * ld] = (double)right / (double)n;
     stats_wilson(right, (int64_t)n, &cell[RIGHT_LOW * ld], &cell[RIGHT_HIGH * ld]);
@@ -120,7 +131,7 @@ static void add_meta(struct table *t, const struct causal_result *r)
     table_meta_num(t, "tasks", r->n_tasks);
     table_meta_str(t, "kv_type", kv_type_name(e->kv_type));
     engine_put_scale(e->engine, t);
-    table_meta_str(t, "interval", "95 %, Student's t over tasks; of right: Wilson");
+    table_meta_str(t, "interval", "95 %, Student's t over 4 tasks or more; of right: Wilson");
     table_meta_str(t, "p", "two-sided, signs of the tasks' values flipped");
 }
 
@@ -154,18 +165,23 @@ struct table *causal_table(const struct causal_result *r)
     struct table *t = table_create("causal", ROWS);
     double *cell = MEM_NEW(double, (size_t)N_COLUMNS *ROWS);
     double *v = MEM_NEW(double, (size_t)r->n_tasks);
-    const char *against[ROWS];
+    const char *against[ROWS], *fair[ROWS];
     int err = t && cell && v ? add_names(t, ROWS) : KVF_E_NOMEM;
     for (int i = 0; !err && i < ROWS; i++) {
         int row = i % CAUSAL_N_ROWS, other = causal_rows[row].against;
         against[i] = other < 0 ? "" : causal_what_name[causal_rows[other].what];
         fill(r, i / CAUSAL_N_ROWS, row, cell + i, ROWS, v);
+        fair[i] = other < 0 ? "" : "no";
+        if (other >= 0 && matched(r, i / CAUSAL_N_ROWS, row, other, v))
+            fair[i] = "yes";
     }
     if (!err) {
         add_meta(t, r);
         for (int c = 0; c < N_COLUMNS; c++) {
-            if (c == CONTRAST)
+            if (c == CONTRAST) {
                 table_dense_str(t, "against", "", against);
+                table_dense_str(t, "matched", "", fair);
+            }
             table_dense_real(t, column[c].name, column[c].unit, cell + (size_t)c * ROWS);
         }
     }

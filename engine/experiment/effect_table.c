@@ -45,8 +45,8 @@ static int summarise(const struct effect_result *r, int row, enum column c, doub
     }
     *ret_mean = stats_mean(mean, docs);
     bool several = docs > 1;
-    return stats_bootstrap_mean(several ? mean : v, several ? docs : n, EFFECT_REPLICATES, SEED,
-                                ret_low, ret_high);
+    return stats_mean_interval(several ? mean : v, several ? docs : n, EFFECT_REPLICATES, SEED,
+                               ret_low, ret_high);
 }
 
 /* out: [N_COLUMNS][n] */
@@ -164,8 +164,11 @@ struct table *effect_table(const struct effect_result *r)
     }
     add_meta(t, r);
     table_meta_str(t, "interval",
-                   r->docs > 1 ? "95 %, bootstrap over documents, 2000 replicates"
-                               : "95 %, bootstrap over steps, 2000 replicates");
+                   r->docs > 1
+                       ? "95 % over documents: none for fewer than 4, Student's t for 4 to "
+                         "9, bootstrap for more"
+                       : "95 % over steps of one document: none for fewer than 4, Student's "
+                         "t for 4 to 9, bootstrap for more");
     for (int c = 0; c < N_COLUMNS; c++)
         table_dense_real(t, column[c].name, column[c].unit, out + (size_t)c * n);
     table_affine(t, "tokens", "", (int64_t)r->docs * r->steps, 0, 0);

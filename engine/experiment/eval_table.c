@@ -77,8 +77,8 @@ static int summarise(const struct eval_result *r, int n, int docs, enum column c
         stats_wilson(llround(out[0] * docs), docs, &out[stride], &out[2 * stride]);
     if (c != NLL && c != KL)
         return KVF_OK;
-    return stats_bootstrap_mean(v, (size_t)docs, EVAL_REPLICATES, SEED, &out[stride],
-                                &out[2 * stride]);
+    return stats_mean_interval(v, (size_t)docs, EVAL_REPLICATES, SEED, &out[stride],
+                               &out[2 * stride]);
 }
 
 /* The row of the full cache; -1: there is none. */
@@ -145,8 +145,10 @@ static void add_meta(struct table *t, const struct eval *e)
     table_meta_str(t, "kv_type", kv_type_name(e->kv_type));
     engine_put_scale(e->engine, t);
     table_meta_str(t, "interval",
-                   e->answers ? "95 %, bootstrap over tasks, 2000 replicates; of right: Wilson"
-                              : "95 %, bootstrap over documents, 2000 replicates");
+                   e->answers ? "95 % over tasks: none for fewer than 4, Student's t for 4 to 9, "
+                                "bootstrap for more; of right: Wilson"
+                              : "95 % over documents: none for fewer than 4, Student's t for 4 to "
+                                "9, bootstrap for more");
 }
 
 static void add_names(struct table *t, const struct eval *e, const struct eval_cell *cell, int n,

@@ -184,7 +184,7 @@ static int pool_heads(const struct saliency_rho *each, int n, struct saliency_rh
         if (!isnan(each[i].rho))
             v[known++] = each[i].rho;
     ret->rho = stats_mean(v, known);
-    int err = stats_bootstrap_mean(v, known, OVER_HEADS, SEED, &ret->low, &ret->high);
+    int err = stats_mean_interval(v, known, OVER_HEADS, SEED, &ret->low, &ret->high);
     mem_free(v);
     return err;
 }

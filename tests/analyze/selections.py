@@ -79,6 +79,16 @@ def gap(one, other, n, tokens, asks):
     return [int(known.sum()), int((known & (y == YES)).sum() - (known & (x == YES)).sum()), int(unknown.sum())]
 
 
+def log_log(S, G, risk):
+    """ends of the 95 % interval on the scale log(-log S); without a death the exact binomial bound for none of so many"""
+    if S == 1:
+        return .025**(1 / risk) if risk else 1., 1.
+    if not 0 < S < 1:
+        return np.nan, np.nan
+    g, radius = np.log(-np.log(S)), Z * np.sqrt(G) / -np.log(S)
+    return np.exp(-np.exp(g + radius)), np.exp(-np.exp(g - radius))
+
+
 def hazard(members, tokens, T, bins, grace=0):
     """rows (low, high, at risk, events, censored, exposure, hazard, actuarial, S, low, high)"""
     lives = []  # (age of the last selection, age from which nothing is known)
@@ -105,9 +115,8 @@ def hazard(members, tokens, T, bins, grace=0):
         stop = ages[-1] + 1 if len(ages) else low
         gone = risk[low] - (risk[stop] if stop <= T else 0) - d
         s, g = S[low] if low <= max((c for _, c in lives), default=-2) else (np.nan, np.nan)
-        se = s * np.sqrt(g) if s > 0 else np.nan
         rows.append((low, high, risk[low], d, gone, exposure, d / exposure if exposure else np.nan,
-                     d / (risk[low] - gone / 2) if risk[low] else np.nan, s, np.maximum(0, s - Z * se), np.minimum(1, s + Z * se)))
+                     d / (risk[low] - gone / 2) if risk[low] else np.nan, s, *log_log(s, g, risk[low - 1] if low >= 0 else 0)))
     return rows
 
 

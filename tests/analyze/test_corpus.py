@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """kvfate corpus and merge against numpy: sums over documents, their bootstrap with weights computed here, differences of
 paired documents, and equal bytes however the work is cut."""
+import math
 import os
 import signal
 import struct
@@ -33,7 +34,7 @@ def refused(name, code, argv, *words):
     check(name, done.returncode == code and not done.stdout and all(w in last for w in words), done.returncode, done.stderr, done.stdout[:200])
 
 
-def same(a, b, most=1e-12):
+def same(a, b, most=1e-8):  # quantiles of Student's t are good to that
     a, b = real(a), real(b)
     return a.shape == b.shape and np.allclose(a, b, rtol=0, atol=most, equal_nan=True)
 
@@ -75,10 +76,29 @@ def prompt_document(ids):
     return h
 
 
-def interval(values):
-    """values of the replicates"""
-    values = values[~np.isnan(values)]
-    return np.percentile(values, [2.5, 97.5]) if len(values) else (np.nan, np.nan)
+STUDENT = {3: 3.182446305284263, 4: 2.776445105197793, 5: 2.570581835636197, 6: 2.446911848791681, 7: 2.364624251010299, 8: 2.306004135033371,
+           9: 2.262157162854099}  # quantile 0.975 for degrees of freedom, from tables
+
+
+def interval(values, n=10):
+    """of 10 documents, from the values of the replicates: expanded percentiles"""
+    values, tail = values[~np.isnan(values)], math.erfc(STUDENT[n - 1] * math.sqrt(n / (n - 1) / 2)) / 2
+    return np.quantile(values, [tail, 1 - tail]) if len(values) else (np.nan, np.nan)
+
+
+def jackknife(left_out):
+    """radius, from the value without each document"""
+    n, x = len(left_out), np.asarray(left_out, float)
+    return STUDENT[n - 1] * math.sqrt((n - 1) / n * ((x - x.mean())**2).sum())
+
+
+def ends_of(value, left_out, replicates, floor=-np.inf):
+    """none of fewer than 4 documents, Student's t of fewer than 10"""
+    if len(left_out) < 4:
+        return np.nan, np.nan
+    if len(left_out) < 10:
+        return max(floor, value - jackknife(left_out)), value + jackknife(left_out)
+    return interval(replicates)
 
 
 # ---- a corpus of made-up traces: 12 traces of 10 prompts
@@ -158,7 +178,7 @@ def check_survival(files, traces):
     check("rows in order", rows == list(zip(data["criterion"], data["head"], data["layer"], data["index"], data["horizon"])))
     w = {d: weights(d) for d in found}
     for i, (c, head, l, g, n) in enumerate(rows):
-        alive, risk, in_ = 0, 0, 0
+        alive, risk, in_, each = 0, 0, 0, []
         wa, wr = np.zeros(REPLICATES), np.zeros(REPLICATES)
         for d, list_ in found.items():
             a = r = 0
@@ -166,13 +186,13 @@ def check_survival(files, traces):
                 v = t.last[c] if head == "all" else t.last[c][l, g]
                 a += int((v >= n).sum())
                 r += max(0, t.T - n) * (L * G if head == "all" else 1)
-            alive, risk, in_ = alive + a, risk + r, in_ + (r > 0)
+            alive, risk, in_, each = alive + a, risk + r, in_ + (r > 0), each + [(a, r)] * (r > 0)
             wa, wr = wa + w[d] * a, wr + w[d] * r
         with np.errstate(invalid="ignore", divide="ignore"):
-            low, high = interval(wa / wr) if in_ > 1 else (np.nan, np.nan)
+            low, high = ends_of(alive / risk, [(alive - a) / (risk - r) for a, r in each] if in_ > 3 else [], wa / wr, 0)
         got = [data[k][i] for k in ("alive", "at_risk", "documents")]
         check("survival counts", got == [alive, risk, in_], rows[i], got, alive, risk, in_)
-        check("survival values", same([data[k][i] for k in ("fraction", "low", "high")], [alive / risk, low, high]), rows[i], low, high)
+        check("survival values", same([data[k][i] for k in ("fraction", "low", "high")], [alive / risk, low, high]), rows[i], in_, low, high, data["low"][i], data["high"][i])
 
 
 def steps_of(trace, c, head, ages, grace, at_least):
@@ -208,22 +228,35 @@ def check_curves(files, traces, horizons=None):
             curves = [np.cumprod((1 - x[..., 0] / x[..., 1])**steps, axis=1) for x in (pooled, again)]
         for S in curves:
             S[np.maximum.accumulate(S == 0, axis=1)] = 0  # all dead: it needs nobody at risk
-        halves = [[half_life(ages, S) for S in x] for x in curves]
         docs = np.sum([x[:, 1] > 0 for x in sums.values()], axis=0)
         at = [k for k, h in enumerate(data["head"]) if h == (head if head == "all" else f"L{head[0]}H{head[1]}")]
         check("curve: ages", [data["horizon"][k] for k in at] == list(ages))
+        bands = np.full((len(ages), 2), np.nan)
         for i, k in enumerate(at):
-            low, high = interval(curves[1][:, i]) if docs[i] > 1 and head == "all" else (np.nan, np.nan)
+            low, high = bands[i] = band(curves[0][0], curves[1], docs, i) if head == "all" else (np.nan, np.nan)
             got = [data[c][k] for c in ("survival", "survival_low", "survival_high", "events", "exposure")]
-            check("curve: survival", same(got, [curves[0][0, i], low, high, *pooled[0, i]], 1e-12), head, ages[i], got, curves[0][0, i], low, high)
-        half = halves[0][0]
-        low, high = np.percentile(halves[1], [2.5, 97.5]) if head == "all" else (np.nan, np.nan)
+            check("curve: survival", same(got, [curves[0][0, i], low, high, *pooled[0, i]]), head, ages[i], got, curves[0][0, i], low, high)
+        half, (low, high) = half_life(ages, curves[0][0]), [half_life(ages, S) for S in bands.T]
         over = -1 if np.isfinite(half) else max(n for n, s in zip(ages, curves[0][0]) if not np.isnan(s))
         want = [x if np.isfinite(x) else np.nan for x in (half, low, high)] + [over]
         got = [data[c][at[0]] for c in ("half_life", "half_life_low", "half_life_high", "half_life_over")]
-        check("curve: half-life", same(got, want, 1e-12), head, got, want)
+        check("curve: half-life", same(got, want), head, got, want)
         reached += np.isfinite(half)
     return reached
+
+
+def band(S, again, docs, i):
+    """of a curve that began with 10 documents: of the replicates, or of their spread on the scale log(-log S)"""
+    if docs[i] < 4 or np.isnan(S[i]):
+        return np.nan, np.nan
+    if docs[i] >= 10:
+        return interval(again[:, i])
+    x = again[:, i][(again[:, i] > 0) & (again[:, i] < 1)]
+    if not 0 < S[i] < 1 or len(x) < 2:
+        return np.nan, np.nan
+    n, g = docs[i], np.log(-np.log(S[i]))
+    radius = STUDENT[n - 1] * math.sqrt(np.log(-np.log(x)).var(ddof=1) * n / (n - 1))
+    return np.exp(-np.exp(g + radius)), np.exp(-np.exp(g - radius))
 
 
 def half_life(ages, S):
@@ -261,8 +294,9 @@ def check_means(files, traces):
             x = np.array([np.mean(v) for v in by_document.values()])
             w = np.array([weights(d) for d in by_document])
             with np.errstate(invalid="ignore", divide="ignore"):
-                ends = interval((w * x[:, None]).sum(0) / w.sum(0)) if len(x) > 1 and (not has_all or "all" in (key[0], key[-1])) else (np.nan, np.nan)
-            check(f"{name} {more} {value}", same(got[key], [x.mean(), *ends, len(x)], 1e-11), key, got[key], x.mean(), ends)
+                left_out = [np.delete(x, k).mean() for k in range(len(x))] if len(x) > 3 and (not has_all or "all" in (key[0], key[-1])) else []
+                ends = ends_of(x.mean(), left_out, (w * x[:, None]).sum(0) / w.sum(0))
+            check(f"{name} {more} {value}", same(got[key], [x.mean(), *ends, len(x)]), key, got[key], x.mean(), ends)
 
 
 def sign_flips(x):
@@ -274,6 +308,62 @@ def benjamini_hochberg(p):
     """q by the definition: the least over the levels at which p is rejected."""
     ranks = np.array([(p <= v).sum() for v in p])
     return np.array([min(1, min((p * len(p) / ranks)[p >= v])) for v in p])
+
+
+def check_few(files, traces):
+    """Curves of few documents: each is left out once, on the scale log(-log S); none of fewer than 4."""
+    alone = [(f, t) for f, t in zip(files, traces) if len(t.prompt) and len(clusters(traces)[prompt_document(t.prompt) if t.document is None else hash_text(t.document)]) == 1]
+    ages, used = list(range(0, 12)), 0
+    for n in (2, 3, 4, 6):
+        some = alone[:n]
+        data, _ = table(kvfate, "corpus", "survival", *(f for f, _ in some), "--criterion", "mass.90", "--grace", 3, "--at-least", 1, "--horizons", ",".join(map(str, ages)))
+        at = [k for k, h in enumerate(data["head"]) if h == "all"]
+        counts = np.array([steps_of(t, "mass.90", "all", ages, 3, 1) for _, t in some])
+        docs, ends = (counts[..., 1] > 0).sum(0), np.full((len(ages), 2), np.nan)
+        chain = lambda c: np.cumprod(1 - c.sum(0)[:, 0] / c.sum(0)[:, 1])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            S, left_out = chain(counts), np.array([chain(np.delete(counts, k, 0)) for k in range(n)])
+        for i, k in enumerate(at):
+            if docs[i] >= 4 and 0 < S[i] < 1 and ((0 < left_out[:, i]) & (left_out[:, i] < 1)).all():
+                g, radius = np.log(-np.log(S[i])), jackknife(np.log(-np.log(left_out[:, i])))
+                ends[i], used = np.exp(-np.exp([g + radius, g - radius])), used + 1
+            got = [data[c][k] for c in ("survival", "survival_low", "survival_high", "survival_documents")] if "survival_documents" in data else None
+            check(f"{n} documents: survival", got and same(got, [S[i], *ends[i], docs[i]]), ages[i], got, S[i], ends[i])
+        want = [x if np.isfinite(x) else np.nan for x in (half_life(ages, e) for e in (S, *ends.T))]
+        got = [data[c][at[0]] for c in ("half_life", "half_life_low", "half_life_high")]
+        check(f"{n} documents: half-life", same(got, want) and (n > 3 or all(np.isnan(want[1:]))), got, want)
+    check("few documents with an interval", used > 10, used)
+
+
+def check_lengths(folder):
+    """Texts of different length: one set of steps for all, fewer documents at later steps, and hazards that are chained."""
+    rng, files = np.random.default_rng(31), []
+    os.makedirs(os.path.join(folder, "lengths"))
+    for k, T in enumerate((60, 60, 601, 1100)):
+        t = Trace(rng, np.array([k, 1, 2]), T)
+        risk = .05 if T == 60 else .005
+        t.last["top64"] = np.minimum(rng.geometric(risk, (L, G, T)) - 1., T - 1 - np.arange(T))
+        files.append(t.write(os.path.join(folder, "lengths", f"{k}.kvf")))
+    for name in ("regret", "occupancy"):
+        data, meta = table(kvfate, "corpus", name, *files)
+        pooled = [i for i, h in enumerate(data["head"]) if h == "all"] or range(len(data["head"]))
+        n = {data["step"][i]: data["documents"][i] for i in pooled}
+        want = {t: sum(T > t for T in (60, 60, 601, 1100)) for t in range(0, 1100, 3)}
+        check(f"{name}: every third step of 1100, with its documents", meta["every"] == "3" and n == want and "every" not in meta.get("differ", ""), meta, n)
+    data, _ = table(kvfate, "corpus", "hazard", *files, "--criterion", "top64", "--grace", 0)
+    at = [k for k, h in enumerate(data["head"]) if h == "all"]
+    S, documents = ([data[c][k] for k in at] for c in ("survival", "documents"))
+    pooled, before = {}, 1.
+    for k in at:
+        check("hazard: chained", data["survival"][k] is not None and abs(data["survival"][k] - before) < 1e-12, data["low"][k], data["survival"][k], before)
+        before *= (1 - data["events"][k] / data["exposure"][k])**(data["high"][k] - data["low"][k])
+    check("hazard: survival never rises", all(a >= b for a, b in zip(S, S[1:])) and documents[0] == 4 and documents[-1] == 1, S, documents)
+    _, meta = table(kvfate, "corpus", "survival", *files, "--criterion", "top64")
+    check("grace and horizon of means of the longest text", meta["grace"] == "64" and meta["mean_to"] == "256", meta)
+    said = run("corpus", "regret", *files, "-o", os.path.join(folder, "regret.svg"))
+    with open(os.path.join(folder, "regret.svg")) as f:
+        check("the figure says where documents drop out", "pale: fewer than 4 documents, 1 at the end" in f.read())
+    check("so does a note", "have 60 to 1100 tokens" in said.stderr and "need" not in said.stderr, said.stderr)
 
 
 def check_against(files, traces, folder):
@@ -302,7 +392,8 @@ def check_against(files, traces, folder):
         ok = ~np.isnan(a - b)
         x = (a - b)[ok]
         with np.errstate(invalid="ignore", divide="ignore"):
-            ends = interval((w[ok] * x[:, None]).sum(0) / w[ok].sum(0)) if len(x) > 1 else (np.nan, np.nan)
+            ends = ends_of(x.mean() if len(x) else 0, [np.delete(x, k).mean() for k in range(len(x))] if len(x) > 3 else [],
+                           (w[ok] * x[:, None]).sum(0) / w[ok].sum(0))
         want = [a[ok].mean(), b[ok].mean(), x.mean(), *ends, sign_flips(x), len(x)] if len(x) else [np.nan] * 6 + [0]
         got = [data[k][i] for k in ("first", "second", "difference", "low", "high", "p", "documents")]
         check("difference", same(got, want), head, n, got, want)
@@ -485,6 +576,8 @@ def main():
         traces = corpus_traces()
         files = [t.write(os.path.join(folder, "traces", f"{i}.kvf")) for i, t in enumerate(traces)]
         check_survival(files, traces)
+        check_few(files, traces)
+        check_lengths(folder)
         check("curve: half-lives of both kinds", check_curves(files, traces) == 3 and check_curves(files, traces, [0, 1, 2, 4]) == 0
               and check_curves(files, traces, list(range(60))) == 3)
         check_means(files, traces)

@@ -35,8 +35,10 @@ def against_lifelines(path):
         n = len(said_["ages"])
         near(f"lifelines {law}: survival", data["survival"][:n], want["survival"], 1e-9)
         S, G = np.array(want["survival"]), np.array(want["greenwood"])
-        radius = 1.959963984540054 * S * np.sqrt(G)
-        near(f"lifelines {law}: Greenwood", data["survival_low"][:n] + data["survival_high"][:n], [*np.maximum(S - radius, 0), *np.minimum(S + radius, 1)], 1e-9)
+        inside = (S > 0) & (S < 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = [np.exp(-np.exp(np.log(-np.log(S)) + s * 1.959963984540054 * np.sqrt(G) / -np.log(S)))[inside] for s in (1, -1)]
+        near(f"lifelines {law}: log-log interval", [*real(data["survival_low"][:n])[inside], *real(data["survival_high"][:n])[inside]], [*ends[0], *ends[1]], 1e-9)
         near(f"lifelines {law}: half-life", data["half_life"][:1], [want["half_life"]], 0)
         near(f"lifelines {law}: restricted mean", data["rmst"][:1], [want["rmst"]], 1e-9)
         data, _ = table(kvfate, "decay", x, *common, "--from", 0)

@@ -199,7 +199,7 @@ class Check:
         return [f"L{l}{'K' if kv else 'H'}{h}" for l, h in heads]
 
     def survival(self, heads, a, b, *options, everyone=False):
-        t = self.run.table("survival", "--at-least", "1", "--denominator", "all" if everyone else "at-risk", *options)
+        t = self.run.table("survival", "--at-least", "1", "--criterion", ",".join(dense.CRITERIA), "--denominator", "all" if everyone else "at-risk", *options)
         n_of = sorted(set(t["horizon"].tolist()))
         want = {k: [] for k in ("head", "criterion", "horizon", "at_risk", "alive", "fraction")}
         for c in dense.CRITERIA:

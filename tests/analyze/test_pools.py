@@ -17,6 +17,9 @@ kvfate, gen_tiny, make_gates = map(os.path.abspath, sys.argv[1:4])
 PROMPTS = [500, 300, 40, 1]  # tokens; the last run has a single entry
 BUDGETS = [48, 24, 64, 64]
 NEVER = {("heads", "prompt")}  # these runs have no answer, after which a prompt could be used
+# Defaults that depend on the length are those of the longest text, 500 tokens.
+LENGTH = {"survival": ["--grace", "64", "--mean-to", "125"], "hazard": ["--grace", "64"], "block-exit": ["--grace", "64"], "decay": ["--grace", "64"],
+          "calibration": ["--follow-up", "64"]}
 OPTIONS = {"regret": ["--mean"], "dilution": ["--mean"], "received": ["--spread", "heads"]}
 
 
@@ -77,6 +80,28 @@ def pool(measure, of):
     return mean([mean([r[value] for r in mine]) for mine in of])
 
 
+def bins(measure, whole, singles, keys):
+    """{key: survival at the low end of a bin}: of the sums of the counts in the bins before"""
+    sums, values, curves = {}, {}, {}
+    for s in singles:
+        for key, mine in rows(s, keys).items():
+            at = sums.setdefault(key, [0, 0])
+            for r in mine:
+                at[0], at[1] = at[0] + r[measure["numerator"]], at[1] + r[measure["denominator"]]
+    for key in rows(whole, keys):
+        curves.setdefault(tuple(v for k, v in zip(keys, key) if k not in ("low", "high")), []).append(key)
+    low, high = keys.index("low"), keys.index("high")
+    for every in curves.values():
+        value = 1.
+        for key in sorted(every, key=lambda k: k[low]):
+            a, b = sums.get(key, [0, 0])
+            value = values[key] = value if b else None
+            value = value * (1 - a / b)**(key[high] - key[low]) if value is not None else None
+            if value is None:
+                break
+    return {key: values.get(key) for every in curves.values() for key in every}
+
+
 def curve(measure, age, whole, singles, keys):
     """{key: value of a product along the age, and its half-life}: of the sums of the counts of all documents"""
     counts = measure["numerator"], measure["denominator"]
@@ -100,12 +125,14 @@ def curve(measure, age, whole, singles, keys):
 def compare(name, about, files):
     """Every value of the corpus against those of the single tables."""
     whole, _ = table("corpus", name, *files, *OPTIONS.get(name, []), "--intervals", "none")
-    singles = [table(name, f, *OPTIONS.get(name, []))[0] for f in files]
+    singles = [table(name, f, *OPTIONS.get(name, []), *LENGTH.get(name, []))[0] for f in files]
     keys = [c for c in whole if c in about["pool_keys"] and c in singles[0]]
     of = [rows(s, keys) for s in singles]
     for measure in about["measures"]:
         value, compared = measure["value"], 0
-        products = curve(measure, about["pool_keys"][-1], whole, singles, keys) if "product" in measure else None
+        products = bins(measure, whole, singles, keys) if "bins" in measure else None
+        if "product" in measure and not products:
+            products = curve(measure, about["pool_keys"][-1], whole, singles, keys)
         for key, (row,) in rows(whole, keys).items():
             mine = [o[key] for o in of if key in o]
             want, got = products[key] if products else pool(measure, mine) if mine else "a row", row[value]

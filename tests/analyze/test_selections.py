@@ -146,6 +146,9 @@ def check_curve(name, m, space="query", skip=False, grace=5, follow=0, at_least=
             S = S[:next((n for n, x in enumerate(S) if np.isnan(x[0])), len(S))]
             half = next((n for n, x in enumerate(S) if x[0] < .5), None)
             halves[0 if half is not None else 1 if S else 2] += 1
+            risk = [sum(x >= n - 1 and z > n - 1 for x, z in known) for n in range(len(S))]
+            ends = [brute.log_log(*S[n], risk[n]) for n in range(len(S))]
+            low, high = (next((n for n, x in enumerate(ends) if x[k] < .5 or S[n][0] == 0 and k), np.nan) for k in (0, 1))
             mean = brute.restricted_mean(known, mean_to) if 0 < mean_to <= len(S) else (np.nan, np.nan)
             for n in horizons:
                 before = max((x for x in horizons if x < n), default=-1)
@@ -153,10 +156,9 @@ def check_curve(name, m, space="query", skip=False, grace=5, follow=0, at_least=
                 if n <= to:
                     row[3:] = sum(before <= x < n and x < z for x, z in known), sum(x >= age and z > age for x, z in known for age in range(before, n))
                 if n < len(S):
-                    s, G = S[n]
-                    row[:3] = s, max(0, s - brute.Z * s * np.sqrt(G)) if s else np.nan, min(1, s + brute.Z * s * np.sqrt(G)) if s else np.nan
-                want.append(row + [np.nan if half is None else half, len(S) - 1 if S and half is None else -1, *mean])
-    keys = ("survival", "survival_low", "survival_high", "events", "exposure", "half_life", "half_life_over", "rmst", "rmst_error")
+                    row[:3] = S[n][0], *ends[n]
+                want.append(row + [np.nan if half is None else half, len(S) - 1 if S and half is None else -1, *mean, low, high])
+    keys = ("survival", "survival_low", "survival_high", "events", "exposure", "half_life", "half_life_over", "rmst", "rmst_error", "half_life_low", "half_life_high")
     for key, got, right in column_of(data, want, keys):
         same(f"{name}: {key} {space}", got, right, 1e-10)
     return halves
@@ -308,8 +310,8 @@ def by_hand():
     same("hand: hazard events", data["events"][:5], [1, 1, 1, 0, 0])
     same("hand: hazard censored", data["censored"][:5], [0, 0, 0, 1, 0])
     same("hand: Kaplan-Meier", data["survival"][:5], [1, .75, .5, .25, .25])
-    # Greenwood at 1: 1/(4 3) + 1/(3 2) = 1/4; S = 1/2: 1/2 -+ 1.96 / 4
-    same("hand: Greenwood", [data["survival_low"][2], data["survival_high"][2]], [.5 - brute.Z / 4, .5 + brute.Z / 4])
+    # Greenwood at 1: G = 1/(4 3) + 1/(3 2) = 1/4; S = 1/2: 2^-e^(+-1.96 (1/2) / ln 2)
+    same("hand: log-log", [data["survival_low"][2], data["survival_high"][2]], [.5**np.exp(s * brute.Z / 2 / np.log(2)) for s in (1, -1)])
     # comings of head 0: xx.x: 3 selections, 1 return, gap 1, exit 2; .x.: 1 0 0 0; x.: 1 0 0 1; .: 0 0 0 0
     data, _ = table(kvfate, "intermittency", m.path, "--criterion", "top64", "--head", "L0H0", "--above", "0")
     same("hand: totals", data["total"][::2], [5, 1, 1, 3])

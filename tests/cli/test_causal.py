@@ -17,10 +17,10 @@ from tasks import make_task, prepare  # noqa: E402
 
 s = Suite()
 GROUPS = ["all", "looking", "other"]
-# what leaves, its dose (None: the evidence's mass), the row that it is compared with
-ROWS = [("nothing", 0, None), ("evidence", 1, 2), ("distractors", None, 3), ("random", None, None),
-        *(("distractors", d, 8 + i) for i, d in enumerate((.25, .5, .75, 1))),
-        *(("random", d, None) for d in (.25, .5, .75, 1)), ("sham", 1, None)]
+# what leaves, its dose (None: the matched mass), the row that it is compared with
+ROWS = [("nothing", 0, None), ("evidence", 1, None), ("evidence", None, 3), ("distractors", None, 4), ("random", None, None),
+        *(("distractors", d, 9 + i) for i, d in enumerate((.25, .5, .75, 1))),
+        *(("random", d, None) for d in (.25, .5, .75, 1)), ("sham", None, None)]
 SINKS = 3
 
 
@@ -34,26 +34,31 @@ def weights_of(model, t):
 
 
 def lost_by(t, w, row, seed, head):
-    """Positions that a head loses in a row."""
+    """Positions that a head loses in a row: the matched mass is that of a random part of the evidence which fits into the distractors' mass."""
+    def fill(among, mass):
+        out, total = [], 0
+        for i in among:
+            if total + w[i] <= mass * (1 + 1e-12):
+                total += w[i]
+                out.append(i)
+        return out, total
     what, dose, _ = ROWS[row]
     draws = Draws(hashed(seed, 0 if what == "sham" else head, row, 0))
     if what == "nothing":
         return []
+    if dose == 1 and what != "random":
+        return t["evidence"] if what == "evidence" else t["distractors"]
+    least = min(w[t["evidence"]].sum(), w[t["distractors"]].sum())
+    part, mass = fill(Draws(hashed(seed, head, 2, 0)).shuffled(sorted(t["evidence"])), least)
     if what == "evidence":
-        return t["evidence"]
+        return part
+    mass = mass if dose is None else dose * w[t["distractors"]].sum()
+    d = sorted(t["distractors"])
     if what == "sham":
-        first, d = draws.below(len(t["distractors"])), t["distractors"]
-        return [d[(first + i) % len(d)] for i in range(min(len(t["evidence"]), len(d)))]
-    if what == "distractors" and dose == 1:
-        return t["distractors"]
-    mass = w[t["evidence"]].sum() if dose is None else dose * w[t["distractors"]].sum()
-    among = sorted(t["distractors"] + (t["evidence"] if what == "random" else []))
-    out, total = [], 0
-    for i in draws.shuffled(among):
-        if total + w[i] <= mass:
-            total += w[i]
-            out.append(i)
-    return out
+        first = draws.below(len(d))
+        return fill(d[first:] + d[:first], mass)[0]
+    neither = sorted(set(range(t["query"])) - set(t["evidence"]) - set(t["distractors"]))
+    return fill(draws.shuffled(d if what == "distractors" else neither), mass)[0]
 
 
 def log_softmax(z):
@@ -97,9 +102,12 @@ def number(x):
     return float("nan") if x == "nan" else float(x)
 
 
-def brute_force(model_number, looking, seed):
+T_975 = {4: 3.182446305284263}  # quantile 0.975 of Student's t for so many tasks, from tables; fewer have no interval
+
+
+def brute_force(model_number, looking, seed, n_tasks=3):
     model = tiny_llama.Llama(s.model(model_number))
-    tasks = [prepare(s, make_task(s, f"m{model_number}t{i}", 10 * model_number + i), s.model(model_number), SINKS) for i in range(3)]
+    tasks = [prepare(s, make_task(s, f"m{model_number}t{i}", 10 * model_number + i), s.model(model_number), SINKS) for i in range(n_tasks)]
     w = [weights_of(model, t).reshape(model.layers * model.kv_heads, -1) for t in tasks]
     shares = [x[:, t["evidence"]].sum(axis=1) for x, t in zip(w, tasks)]
     argv = ["causal", *(t["name"] + ".json" for t in tasks), "-m", s.model(model_number), "--raw", "--exact", "--sinks", str(SINKS),
@@ -107,8 +115,8 @@ def brute_force(model_number, looking, seed):
     s.accepted("the table", [*argv, "-o", s.path("t.tsv")])
     s.accepted("the table of tasks", [*argv, "--per-task", "-o", s.path("p.tsv")])
     rows, each = read(s.path("t.tsv")), read(s.path("p.tsv"))
-    s.check("a row each", len(rows) == 39 and len(each) == 3 * 39)
-    dlogp = np.zeros((3, 3, len(ROWS)))
+    s.check("a row each", len(rows) == 42 and len(each) == n_tasks * 42)
+    dlogp, took = np.zeros((n_tasks, 3, len(ROWS))), np.zeros((n_tasks, 3, len(ROWS)))
     n_right = 0
     for k, t in enumerate(tasks):
         own = hashed(seed, k, 0, 0)
@@ -126,20 +134,25 @@ def brute_force(model_number, looking, seed):
                 s.check(name + ": right", x["right"] == str(int(right)), x, right)
                 gone = [w[k][h, lost[h]].sum() for h in heads]
                 left = [w[k][h, sorted(set(t["evidence"]) - set(lost[h]))].sum() for h in heads]
+                took[k, g, row] = np.mean(gone) if gone else np.nan
                 want = [np.mean(gone), np.mean([len(lost[h]) for h in heads]), np.mean([b / (1 - a) for a, b in zip(gone, left)])]
                 found = [number(x[c]) for c in ("mass", "entries", "evidence_share")]
                 s.check(name + ": what left", np.allclose(found, want, atol=1e-5, equal_nan=True), found, want)
     for g in range(3):
         for row, (what, dose, against) in enumerate(ROWS):
             x, v = rows[g * len(ROWS) + row], dlogp[:, g, row]
-            half = 4.302652729911275 * v.std(ddof=1) / math.sqrt(3)  # t(0.975) of 2 degrees of freedom, from tables
             found = [number(x[c]) for c in ("dlogp", "dlogp_low", "dlogp_high")]
-            s.check(f"mean and interval, {GROUPS[g]}, {what} {dose}", np.allclose(found, [v.mean(), v.mean() - half, v.mean() + half], atol=1e-4), found)
-            c = number(x["contrast"])
-            want = float("nan") if against is None else (v - dlogp[:, g, against]).mean()
+            half = T_975.get(n_tasks, np.nan) * v.std(ddof=1) / math.sqrt(n_tasks)
+            s.check(f"mean and interval, {GROUPS[g]}, {what} {dose}", np.allclose(found, [v.mean(), v.mean() - half, v.mean() + half], atol=1e-4, equal_nan=True), found)
+            c, masses = number(x["contrast"]), took[:, g, [row, row if against is None else against]].mean(0)
+            fair = against is not None and abs(masses[0] - masses[1]) <= .1 * masses.max()
+            s.check(f"matched, {GROUPS[g]}, {what} {dose}", x["matched"] == ("" if against is None else "yes" if fair else "no"), x, masses)
+            want = (v - dlogp[:, g, against]).mean() if fair else float("nan")
             s.check(f"contrast, {GROUPS[g]}, {what} {dose}", x["against"] == ("" if against is None else ROWS[against][0]) and
-                    (math.isnan(c) if against is None else abs(c - want) < 1e-4), x, want)
-    s.check("evidence and distractors count for something", np.abs(dlogp[:, 0, [1, 7]]).min() > 1e-4, dlogp[:, 0])
+                    (abs(c - want) < 1e-4 if fair else math.isnan(c)), x, want)
+            if what != "random" and dose is None:  # in each head, so in their mean; nothing but random entries can be too few
+                s.check(f"no more than distractors, {GROUPS[g]}, {what}", not np.any(took[:, g, row] > took[:, g, 8] + 1e-9), took[:, g, row], took[:, g, 8])
+    s.check("evidence and distractors count for something", np.abs(dlogp[:, 0, [1, 8]]).min() > 1e-4, dlogp[:, 0])
     return argv
 
 
@@ -158,8 +171,8 @@ def invariants(argv):
     s.check("the seed draws", any(drawn) and all(fixed))
     s.accepted("one head", [*argv, "--head", "L1K0", "-o", s.path("one.tsv")])
     one = read(s.path("one.tsv"))
-    same = [(a["dlogp"], b["dlogp"]) for a, b in zip(one[:13], one[13:26])]
-    s.check("a single head is the one that looks", all(a == b for a, b in same) and all(r["mass"] == "nan" for r in one[26:]), same)
+    same = [(a["dlogp"], b["dlogp"]) for a, b in zip(one[:14], one[14:28])]
+    s.check("a single head is the one that looks", all(a == b for a, b in same) and all(r["mass"] == "nan" for r in one[28:]), same)
     r = s.accepted("in words", argv)
     words = r.stdout.decode()
     s.check("in words", words.startswith("3 tasks; nats per answer") and "3 tasks say nothing of others: give 6 or more" in words, words)
@@ -208,7 +221,7 @@ def bad():
 
 
 argv = brute_force(0, .3, 5)
-brute_force(1, 1, 0)
+brute_force(1, 1, 0, 4)
 invariants(argv)
 of_needle()
 bad()

@@ -148,9 +148,18 @@ def brute_force(model):
             near = abs(float(row[key]) - np.mean(values)) <= 2e-5 * max(1, abs(np.mean(values)))
             s.check(f"model {model}, {row['method']}: {key}", near, f"{row[key]}, by brute force {np.mean(values)}")
         s.check("docs and tokens", row["docs"] == "3" and row["tokens"] == str(3 * S), row)
-        spread = [float(row[k]) for k in ("nll_low", "nll", "nll_high")]
-        s.check("the interval is that of the documents", min(want["nll"]) - 1e-4 <= spread[0] < spread[1] < spread[2] <= max(want["nll"]) + 1e-4, spread, want["nll"])
+        s.check("three documents have no interval", [row[k] for k in ("nll_low", "nll_high", "kl_low", "kl_high")] == ["nan"] * 4, row)
     s.check("a method that cuts differs from full", float(found[1]["kl"]) > 1e-6, found[1]["kl"])
+
+
+def intervals():
+    """Student's t over 4 documents, whose values are those of the state file."""
+    row = evaluate("--methods", "window", "--budgets", str(B), "--docs", "4", "--state", s.path("four.state"))[0]
+    for key in ("nll", "kl"):
+        v = np.array([float(r[key]) for r in state_rows(s.path("four.state"))])
+        half = 3.182446305284263 * v.std(ddof=1) / 2  # t(0.975) of 3 degrees of freedom, from tables
+        found = [float(row[key + "_low"]), float(row[key + "_high"])]
+        s.check(f"{key}: the interval of 4 documents", len(v) == 4 and half > 0 and np.allclose(found, [v.mean() - half, v.mean() + half], atol=1e-7), found, v)
 
 
 def of_tasks():
@@ -499,6 +508,7 @@ def bad_input():
 
 brute_force(0)
 brute_force(6)
+intervals()
 of_tasks()
 invariants()
 gated()

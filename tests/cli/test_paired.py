@@ -30,8 +30,8 @@ def paired(*argv):
 
 
 def judged(what, line, name, x):
-    """The line names the row, its mean, its p by all sign patterns, and an interval of the bootstrap."""
-    m = re.fullmatch(re.escape(name) + r": ([-+.\d]+) \(([-+.\d]+)\.\.([-+.\d]+)\)( \*)? p = ([.\d]+)", line)
+    """The line names the row, its mean, its p by all sign patterns, and an interval."""
+    m = re.fullmatch(re.escape(name) + r": ([-+.\d]+) \((.[.\d]+|.nan)\.\.(.[.\d]+|.nan)\)( \*)? p = ([.\d]+)", line)
     s.check(what + ": form", m is not None, line, name)
     if not m:
         return
@@ -39,7 +39,12 @@ def judged(what, line, name, x):
     s.check(what + ": mean", abs(mean - np.mean(x)) <= 5.1e-4, line, np.mean(x))
     sums = [abs(np.dot(signs, x)) for signs in itertools.product((1, -1), repeat=len(x))]
     s.check(what + ": p", abs(p - np.mean([v >= abs(sum(x)) * (1 - 1e-9) for v in sums])) <= 5.1e-5, line)
-    half = 1.96 * np.std(x) / np.sqrt(len(x))  # of the normal approximation
+    half, n = 1.96 * np.std(x) / np.sqrt(len(x)), len(x)  # of the normal approximation
+    if n < 10:  # Student's t, from tables
+        half = {4: 3.1824463, 5: 2.7764451, 6: 2.5705818, 7: 2.4469118, 8: 2.3646243, 9: 2.3060041}.get(n, np.nan) * np.std(x, ddof=1) / np.sqrt(n)
+        ends = [np.mean(x) - half, np.mean(x) + half]
+        s.check(what + ": interval of few", np.allclose([low, high], ends, atol=6e-4, equal_nan=True) and bool(m[4]) == (ends[0] > 0 or ends[1] < 0), line, ends)
+        return
     s.check(what + ": interval", low < mean < high and abs(high - low - 2 * half) < .3 * half and bool(m[4]) == (low > 0 or high < 0), line, half)
 
 

@@ -26,7 +26,7 @@ static const char meta[] =
     "{\"kvf\":{\"version\":\"0\"},\"model\":{\"name\":\"a <b> & \\\"c\\\", d\\te\\u0001f ]]> "
     "\\u4f60\","
     "\"hash\":\"00\",\"query_heads\":4,\"kv_heads\":2},\"run\":{\"prompt_tokens\":30},"
-    "\"method\":{\"name\":\"made-up\",\"budget\":8}}";
+    "\"method\":{\"name\":\"made-up\",\"budget\":1000}}";
 
 static const struct {
     const char *s;

@@ -207,10 +207,10 @@ def states():
     def text(s):
         return struct.pack("<I", len(s)) + s
     def state(replicates=3, keys_=keys, types=b"siis", rows=((b"alpha", b"0", b"1", b"L0K1"), (b"alpha", b"1", b"0", b"L1K0")), documents=(5, 9), intervals=0, meta=True,
-              counts=(2, 3, 99, 0), extra=b""):
+              counts=(2, 3, 99, 0), extra=b"", few=(5, 9)):
         lines = ['analysis="sparsity"', 'head=""', "tokens=0:-1", 'option.kind="alpha"', 'option.criterion="top64"', 'option.triangle="le"']
         lines += [f'key="{k}"' for k in keys_] + ["measure=sparsity:/", f'intervals="{["auto", "all", "none"][intervals]}"', f"replicates={replicates}", "seed=0"]
-        out = b"\x89KVFsum\n" + struct.pack("<IIQI", 1, replicates, 0, intervals) + text(("\n".join(lines) + "\n").encode()) + types.ljust(16, b"\0")
+        out = b"\x89KVFsum\n" + struct.pack("<IIQI", 2, replicates, 0, intervals) + text(("\n".join(lines) + "\n").encode()) + types.ljust(16, b"\0")
         out += struct.pack("<qq6Q", 20, 30, *counts, 3, 1) + struct.pack("<Q", 2 * meta)
         if meta:
             out += text(b"kind") + b"\0" + text(b"alpha") + struct.pack("<Q", 3) + text(b"method") + b"\1" + text(b"") + struct.pack("<Q", 3)
@@ -219,6 +219,8 @@ def states():
         for k, row in enumerate(rows):
             out += text(b"".join(f + b"\0" for f in row)) + bytes([intervals != 2]) + struct.pack("<4q", 2, k, 1 << 39, 2)
             out += b"" if intervals == 2 else struct.pack(f"<{3 * replicates}q", *range(3 * replicates))
+            if intervals != 2 and replicates:  # the words of each document
+                out += struct.pack("<8q", few[0], k, 1 << 38, 1, few[1], 0, 1 << 38, 1)
         return out + extra
     good = state()
     put("corpus", "good", good)
@@ -226,10 +228,10 @@ def states():
         put("corpus", f"cut{n}", good[:n])
     for name, options in {"none": dict(intervals=2), "every": dict(intervals=1), "empty": dict(rows=(), documents=(), types=b"", meta=False, counts=(0, 0, 0, 0)), "more": dict(extra=b"x"),
                           "twice": dict(rows=((b"a", b"0", b"0", b"h"),) * 2), "words": dict(rows=((b"a", b"x", b"0", b"h"),)), "short": dict(rows=((b"a", b"0"),)),
-                          "documents": dict(documents=(9, 5)), "types": dict(types=b"sizs"), "keys": dict(keys_=keys[:3]), "plain": dict(replicates=0), "order": dict(
+                          "documents": dict(documents=(9, 5)), "few": dict(few=(9, 5)), "types": dict(types=b"sizs"), "keys": dict(keys_=keys[:3]), "plain": dict(replicates=0), "order": dict(
                               rows=((b"z", b"007", b"1", b"L10K1"), (b"z", b"7", b"1", b"L2K10"), (b"", b"-3", b"99999999999999999999", b"L2K9")))}.items():
         put("corpus", name, state(**options))
-    for name, at, value in (("replicates", 12, 1 << 31), ("much", 12, 10000), ("version", 8, 2), ("arguments", 28, 1 << 30)):
+    for name, at, value in (("replicates", 12, 1 << 31), ("much", 12, 10000), ("version", 8, 3), ("arguments", 28, 1 << 30)):
         data = bytearray(good)
         struct.pack_into("<I", data, at, value)
         put("corpus", name, bytes(data))

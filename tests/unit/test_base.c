@@ -558,13 +558,6 @@ Test(stats, t_intervals_cover_at_small_n)
     cr_expect(held > 18910 && held < 19090, "%d of 20000", held);
 }
 
-Test(stats, bootstrap_of_two_values_is_their_range)
-{
-    double v[] = {0, 1}, low, high;
-    cr_assert(stats_bootstrap_mean(v, 2, 2000, 1, &low, &high) == KVF_OK);
-    cr_expect(low == 0 && high == 1, "%g %g", low, high);
-}
-
 /* For many values the interval is that of the normal distribution, mean +- 1.96 s / sqrt(n). */
 Test(stats, bootstrap_agrees_with_the_standard_error)
 {
@@ -579,18 +572,9 @@ Test(stats, bootstrap_agrees_with_the_standard_error)
     for (int i = 0; i < N; i++)
         square += (v[i] - sum / N) * (v[i] - sum / N);
     double half = 1.96 * sqrt(square / N) / sqrt(N);
-    cr_assert(stats_bootstrap_mean(v, N, 2000, 1, &low, &high) == KVF_OK);
+    cr_assert(stats_mean_interval(v, N, 2000, 1, &low, &high) == KVF_OK);
     cr_expect(fabs(low - (sum / N - half)) < 0.1 * half, "%g, expected %g", low, sum / N - half);
     cr_expect(fabs(high - (sum / N + half)) < 0.1 * half, "%g, expected %g", high, sum / N + half);
-    cr_assert(stats_bootstrap_mean(v, N, 2000, 1, &again[0], &again[1]) == KVF_OK);
+    cr_assert(stats_mean_interval(v, N, 2000, 1, &again[0], &again[1]) == KVF_OK);
     cr_expect(again[0] == low && again[1] == high, "the same seed gives other intervals");
-}
-
-Test(stats, bootstrap_of_one_value_or_equal_ones)
-{
-    double v[] = {5, 5, 5}, low, high;
-    cr_assert(stats_bootstrap_mean(v, 3, 100, 1, &low, &high) == KVF_OK);
-    cr_expect(low == 5 && high == 5);
-    cr_assert(stats_bootstrap_mean(v, 1, 100, 1, &low, &high) == KVF_OK);
-    cr_expect(isnan(low) && isnan(high));
 }

@@ -1,4 +1,4 @@
-/* Paired permutations, rates of false discoveries, and the bootstrap's weights. */
+/* Paired permutations, rates of false discoveries, the bootstrap's weights, intervals of few. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -242,4 +242,43 @@ Test(beta, quantiles_of_powers)
     }
     cr_expect(stats_beta_cdf(0, 2, 3) == 0 && stats_beta_cdf(1, 2, 3) == 1);
     cr_expect(isnan(stats_beta_cdf(NAN, 2, 3)));
+}
+
+/* Quantiles of Student's t from tables, the tail from its equation. */
+Test(stats, tails_of_expanded_percentiles)
+{
+    static const struct {
+        size_t n;
+        double t;
+    } row[] = {{4, 3.182446305284263}, {10, 2.2621571628540993}, {30, 2.045229642132703}};
+    for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
+        double n = (double)row[k].n, z = row[k].t * sqrt(n / (n - 1));
+        cr_expect(fabs(stats_t(n - 1) - row[k].t) < 1e-9, "%g", stats_t(n - 1));
+        cr_expect(fabs(stats_tail(row[k].n) - .5 * erfc(z / sqrt(2))) < 1e-9);
+    }
+    cr_expect(fabs(stats_tail(1000000) - .025) < 1e-6, "%g", stats_tail(1000000));
+}
+
+/* Of means the jackknife is Student's t. */
+Test(stats, jackknife_of_means_is_t)
+{
+    double v[6] = {1, 4, 2, 8, 5, 7}, left_out[6], low, high, all = 27;
+    for (int i = 0; i < 6; i++)
+        left_out[i] = (all - v[i]) / 5;
+    stats_t_interval(v, 6, &low, &high);
+    cr_expect(fabs(stats_jackknife(left_out, 6) - (high - low) / 2) < 1e-12);
+    cr_expect(isnan(stats_jackknife(left_out, 1)));
+}
+
+Test(stats, mean_interval_of_few)
+{
+    double v[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512}, low, high, least, most;
+    for (size_t n = 0; n < 10; n++) {
+        cr_assert(stats_mean_interval(v, n, 2000, 1, &low, &high) == KVF_OK);
+        stats_t_interval(v, n, &least, &most);
+        cr_expect(n < 4 ? isnan(low) && isnan(high) : low == least && high == most, "%zu", n);
+    }
+    cr_assert(stats_mean_interval(v, 10, 2000, 1, &low, &high) == KVF_OK);
+    stats_t_interval(v, 10, &least, &most);
+    cr_expect(low > least && low > 0 && high > low, "%g %g", low, high); /* of the bootstrap */
 }
