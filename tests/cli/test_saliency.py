@@ -186,7 +186,7 @@ def one_head_together():
     for at in np.ndindex(wanted.shape):
         own = np.zeros_like(wanted)
         own[at] = EPS
-        wanted[at] = (loss("nll", oracle, IDS, None, 0, 1, zero, own) - loss("nll", oracle, IDS, None, 1, zero, -own)) / (2 * EPS)
+        wanted[at] = (loss("nll", oracle, IDS, None, 0, 1, zero, own) - loss("nll", oracle, IDS, None, 0, 1, zero, -own)) / (2 * EPS)
     near("sums of heads are those of their own entries", v.sum(2), wanted)
     near("the column sum", np.array(heads["sum"], float).reshape(wanted.shape), wanted)
     s.check("abs_sum, positive, top_token", np.allclose(np.array(heads["abs_sum"], float), np.abs(v).sum(2).ravel())
