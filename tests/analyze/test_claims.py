@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -482,6 +483,9 @@ for section in sections:
     check("figures of " + name, sorted(listed) == sorted(wanted), set(listed) ^ set(wanted))
     check("commands of " + name, all(line.count("|") == 4 and (any(w in line for w in ("kvfate", ".py", ".sh", ".c`")) or "out of reach" in line or "diagram" in line
                                                               or "as " in line) for line in lines if line.startswith(("| Fig", "| Tab"))))
+
+curves = re.findall(r"@survival:[^ `]*|kvfate survival [^`]*", sections[0])
+check("DBTrimKV's survival is drawn as its own statistic", len(curves) == 6 and all("share=fraction" in c or "--figure survival-map" in c for c in curves), curves)
 
 text = subprocess.run([kvfate, "claims", folder, "--register", register(dict(ROW, than=">", null=0.39), dict(paper="P", untestable="no pictures"))],
                       capture_output=True, text=True).stdout
