@@ -82,7 +82,8 @@ with tempfile.TemporaryDirectory(prefix="kvfate-nulls-") as folder:
         found = [r for _ in range(RUNS) for r in read(folder, draw)]
         p, depth, low, high = (np.array([float(r[k]) for r in found]) for k in ("p", "depth_p", "low", "high"))
         covered = np.mean((low <= 0) & (high >= 0))
-        print(f"{what:<18} {len(p):6d} {np.mean(p < .05):8.3f} {np.mean(depth < .05):14.3f} {covered:17.3f}", flush=True)
+        deep = f"{np.mean(depth < .05):.3f}" if read is of_heads else "-"
+        print(f"{what:<18} {len(p):6d} {np.mean(p < .05):8.3f} {deep:>14} {covered:17.3f}", flush=True)
         check(f"{what}: enough tests", len(p) >= RUNS and not np.isnan(p).any(), len(p))
         check(f"{what}: p", np.mean(p < .05) <= .07, np.mean(p < .05))
         if read is of_heads:
