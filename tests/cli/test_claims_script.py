@@ -167,7 +167,8 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
     with open(os.path.join(study, "study.tsv"), encoding="utf-8") as f:
         lines = [line.rstrip("\n").split("\t") for line in f if not line.startswith("#")]
     at = [lines[0].index(c) for c in ("text", "id", "verdict")]
-    check("the study has the verdicts", [[x[i] for i in at] for x in lines[1:]] == [["claims", i, v] for i, v in zip(t["id"], t["verdict"])], lines[:2])
+    check("the study has the verdicts", [[x[i] for i in at] for x in lines[1:]] == [["claims", i, v] for i, v in zip(t["id"], t["verdict"])],
+          [x for x in zip([[x[i] for i in at] for x in lines[1:]], t["id"], t["verdict"]) if x[0] != ["claims", *x[1:]]], len(lines), len(t["id"]))
     with open(os.path.join(study, "index.html"), encoding="utf-8") as f:
         page = f.read()
     check("and its page", all(i in page for i in t["id"]) and "tiny-claims-s0-claims.svg" in page and os.path.exists(os.path.join(study, "jobs", "tiny-claims-s0-claims.svg")))
