@@ -36,7 +36,7 @@ struct data {
     int64_t skip;
     double top;
     /* rows [(heads + 1) * n_pairs], those of `all` last */
-    double *rho, *overlap, *chance, *over_heads;
+    double *rho, *overlap, *chance, *over_heads, *within;
     int64_t *tokens, *kept, *n_heads;
     double *value;              /* [n_traces][n] of one head */
     double *mean;               /* [n_traces][heads] */
@@ -52,6 +52,7 @@ static int allocate(struct data *d)
     d->overlap = MEM_NEW(double, rows);
     d->chance = MEM_NEW(double, rows);
     d->over_heads = MEM_NEW(double, rows);
+    d->within = MEM_NEW(double, rows);
     d->tokens = MEM_NEW(int64_t, rows);
     d->kept = MEM_NEW(int64_t, rows);
     d->n_heads = MEM_NEW(int64_t, rows);
@@ -61,21 +62,21 @@ static int allocate(struct data *d)
     d->y = MEM_NEW(double, most);
     d->in_x = MEM_NEW(unsigned char, n);
     d->in_y = MEM_NEW(unsigned char, n);
-    for (size_t r = 0; d->over_heads && d->n_heads && r < rows; r++) {
-        d->over_heads[r] = NAN;
+    for (size_t r = 0; d->over_heads && d->within && d->n_heads && r < rows; r++) {
+        d->over_heads[r] = d->within[r] = NAN;
         d->n_heads[r] = -1;
     }
-    return d->rho && d->overlap && d->chance && d->over_heads && d->tokens && d->kept && d->n_heads
-                   && d->value && d->mean && d->x && d->y && d->in_x && d->in_y
+    return d->rho && d->overlap && d->chance && d->over_heads && d->within && d->tokens && d->kept
+                   && d->n_heads && d->value && d->mean && d->x && d->y && d->in_x && d->in_y
                ? KVF_OK
                : KVF_E_NOMEM;
 }
 
 static void release(struct data *d)
 {
-    void *const all[] = {d->rho,  d->overlap, d->chance, d->over_heads, d->tokens,
-                         d->kept, d->n_heads, d->value,  d->mean,       d->x,
-                         d->y,    d->in_x,    d->in_y};
+    void *const all[] = {d->within, d->rho,  d->overlap, d->chance, d->over_heads,
+                         d->tokens, d->kept, d->n_heads, d->value,  d->mean,
+                         d->x,      d->y,    d->in_x,    d->in_y};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
     heads_free(&d->heads);
@@ -117,6 +118,28 @@ static int correlate(struct data *d, size_t m, double *ret)
         err = ranks_average(d->y, m, d->y);
     *ret = err ? NAN : ranks_correlation(d->x, d->y, m);
     return err;
+}
+
+/* Partial rank correlation given the layer, of the m ranks in d->x and d->y: less the means of
+ * their layers.  The heads are those whose x and y are no NaN. */
+static double within_layers(struct data *d, const double *x, const double *y, size_t m)
+{
+    double size[2] = {0, 0}, most = (double)m * (double)m;
+    size_t at = 0, n = 0;
+    for (int h = 0; h < d->heads.n; h++) {
+        int layer = d->heads.head[h].layer;
+        n += !isnan(x[h]) && !isnan(y[h]);
+        if (h + 1 < d->heads.n && d->heads.head[h + 1].layer == layer)
+            continue;
+        double mean_x = stats_mean(d->x + at, n - at), mean_y = stats_mean(d->y + at, n - at);
+        for (; at < n; at++) {
+            d->x[at] -= mean_x;
+            d->y[at] -= mean_y;
+            size[0] += d->x[at] * d->x[at];
+            size[1] += d->y[at] * d->y[at];
+        }
+    }
+    return fmin(size[0], size[1]) > 1e-18 * most ? ranks_correlation(d->x, d->y, m) : NAN;
 }
 
 static int compare(struct data *d, int first, int second, size_t row)
@@ -189,6 +212,7 @@ static int pool(struct data *d)
             size_t m = common_values(d, d->mean + i * H, d->mean + j * H, H);
             d->n_heads[row] = (int64_t)m;
             err = correlate(d, m, &d->over_heads[row]);
+            d->within[row] = err ? NAN : within_layers(d, d->mean + i * H, d->mean + j * H, m);
         }
     return err;
 }
@@ -250,6 +274,7 @@ static int build(const struct data *d, struct table *out)
     table_dense_real(out, "overlap", "", d->overlap);
     table_dense_real(out, "chance", "", d->chance);
     table_dense_real(out, "rho_over_heads", "", d->over_heads);
+    table_dense_real(out, "rho_within_layers", "", d->within);
     table_dense_int(out, "heads", "", d->n_heads);
     return err ? err : table_err(out);
 }
@@ -430,6 +455,9 @@ static void describe_pair(const struct table *t, int64_t p, int64_t pairs, doubl
     else if (heads > 1)
         buf_printf(out, "; which heads retain long: rank correlation %.4f over %lld heads", over,
                    (long long)table_int(t, table_find(t, "heads"), all));
+    double within = table_real(t, table_find(t, "rho_within_layers"), all);
+    if (!isnan(within))
+        buf_printf(out, ", %.4f given the layer", within);
     buf_char(out, '\n');
 }
 

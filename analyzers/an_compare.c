@@ -177,6 +177,33 @@ static void group_by_model(struct job *x)
     }
 }
 
+/* Where there are several models, none may have traces in both groups: what is matched then is
+ * neither.  Traces of one model alone may be parted, to see whether texts change its heads. */
+static int check_groups(const struct job *x, struct kvf_diag *d)
+{
+    char one[64], other[64];
+    int a = -1, b = -1;
+    bool several = false;
+    for (int k = 1; k < x->n; k++) {
+        hash_of(x->side[k].t, one);
+        for (int like = 0; like < k; like++) {
+            hash_of(x->side[like].t, other);
+            bool same = strcmp(one, other) == 0;
+            several = several || !same;
+            if (a < 0 && same && *one && x->of[k] != x->of[like]) {
+                a = like;
+                b = k;
+            }
+        }
+    }
+    return a < 0 || !several
+               ? KVF_OK
+               : kvf_fail(d, KVF_E_ARG,
+                          "--groups: traces %d and %d are of one model, but stand in groups %d and "
+                          "%d beside another model; --groups model puts those of a model together",
+                          a + 1, b + 1, x->of[a] + 1, x->of[b] + 1);
+}
+
 static int choose_groups(struct job *x, const char *how, struct kvf_diag *d)
 {
     int64_t first = 0;
@@ -197,7 +224,7 @@ static int choose_groups(struct job *x, const char *how, struct kvf_diag *d)
     for (int k = 0; k < x->n; k++)
         x->of[k] = each ? k : k >= first;
     x->n_groups = each ? x->n : 2;
-    return KVF_OK;
+    return each ? KVF_OK : check_groups(x, d);
 }
 
 static int read_groups(struct job *x, const struct analyzer_args *args, struct kvf_diag *d)

@@ -30,7 +30,7 @@ static const struct opt options[] = {
 };
 
 struct cell { /* of a group of heads, a window (UNION last) and a p */
-    int64_t both, last, other, candidates;
+    int64_t both, last, other, candidates, tied;
     double chance; /* sum over the heads of |A_last| times the overlap by chance */
 };
 
@@ -51,15 +51,16 @@ struct item {
     int64_t pos;
 };
 
-struct work {                   /* of one thread */
-    uint32_t *evict;            /* [T] for view_evict */
-    double *score[KVF_WINDOWS]; /* [T] */
-    unsigned char *use;         /* [T] */
-    struct item *item;          /* [2 T], or narrow ones */
-    uint8_t *at[KVF_WINDOWS];   /* [T] the first p whose set has it; n_p: none */
-    int32_t *pos;               /* [T] candidates in order */
-    int64_t n[KVF_WINDOWS];     /* how many */
-    int64_t left_out, evicted;  /* of all heads that it had */
+struct work {                          /* of one thread */
+    uint32_t *evict;                   /* [T] for view_evict */
+    double *score[KVF_WINDOWS];        /* [T] */
+    unsigned char *use;                /* [T] */
+    struct item *item;                 /* [2 T], or narrow ones */
+    uint8_t *at[KVF_WINDOWS];          /* [T] the first p whose set has it; n_p: none */
+    int32_t *pos;                      /* [T] candidates in order */
+    int64_t n[KVF_WINDOWS];            /* how many */
+    int32_t tied[KVF_WINDOWS][MOST_P]; /* candidates outside a set that equal its last */
+    int64_t left_out, evicted;         /* of all heads that it had */
 };
 
 /* ---- what is asked for */
@@ -241,11 +242,17 @@ static int64_t sort_candidates(const struct plan *x, struct work *k, int w, bool
 /* Which sets of a window have each candidate: they are nested. */
 static void find_sets(const struct plan *x, struct work *k, int w, bool narrow)
 {
-    int64_t n = k->n[w] = sort_candidates(x, k, w, narrow, k->pos), rank = 0;
+    int64_t n = k->n[w] = sort_candidates(x, k, w, narrow, k->pos), rank = 0, end = 0;
     memset(k->at[w], x->n_p, (size_t)x->bound[LAST]);
-    for (int p = 0; p < x->n_p; p++)
+    for (int p = 0; p < x->n_p; p++) {
         for (int64_t stop = set_size(x->p[p], n); rank < stop; rank++)
             k->at[w][k->pos[rank]] = (uint8_t)p;
+        const double *score = k->score[w];
+        for (end = end > rank ? end : rank; rank && end < n; end++)
+            if (score[k->pos[end]] != score[k->pos[rank - 1]])
+                break;
+        k->tied[w][p] = (int32_t)(end - rank);
+    }
 }
 
 /* ---- counting */
@@ -307,6 +314,9 @@ static void judge_head(const struct kvf_trace *t, const struct plan *x, struct w
         for (int p = 0; p < x->n_p; p++) {
             struct cell *c = cell_of(x, cell, w, p);
             c->candidates = k->n[LAST];
+            c->tied = k->tied[LAST][p];
+            for (int v = w < UNION ? w : x->first; v < (w < UNION ? w + 1 : UNION); v++)
+                c->tied += k->tied[v][p];
             c->chance = k->n[LAST] ? (double)c->last * by_chance(x, k, w, x->p[p]) : 0;
         }
 }
@@ -318,6 +328,7 @@ static void add_cells(struct cell *to, const struct cell *from, size_t n)
         to[i].last += from[i].last;
         to[i].other += from[i].other;
         to[i].candidates += from[i].candidates;
+        to[i].tied += from[i].tied;
         to[i].chance += from[i].chance;
     }
 }
@@ -413,7 +424,7 @@ static int put_cells(struct frame *f, struct table *out, int64_t *undefined)
 {
     const struct plan *x = f->state;
     size_t n = (size_t)f->n_rows;
-    int64_t *v = FRAME_NEW(f, int64_t, 4 * n);
+    int64_t *v = FRAME_NEW(f, int64_t, 5 * n);
     double *r = FRAME_NEW(f, double, 3 * n);
     if (!v || !r)
         return KVF_E_NOMEM;
@@ -424,6 +435,7 @@ static int put_cells(struct frame *f, struct table *out, int64_t *undefined)
         v[n + i] = c->last;
         v[2 * n + i] = c->other;
         v[3 * n + i] = c->candidates;
+        v[4 * n + i] = c->tied;
         *overlap = c->last ? (double)c->both / (double)c->last : NAN;
         *expected = c->last ? c->chance / (double)c->last : NAN;
         *kappa = *expected < 1 - 1e-12 ? (*overlap - *expected) / (1 - *expected) : NAN;
@@ -431,10 +443,10 @@ static int put_cells(struct frame *f, struct table *out, int64_t *undefined)
         undefined[1] += isnan(*kappa);
     }
     static const char *const real[] = {"overlap", "expected", "kappa"};
-    static const char *const whole[] = {"both", "last", "other", "candidates"};
+    static const char *const whole[] = {"both", "last", "other", "candidates", "tied"};
     for (size_t c = 0; c < 3; c++)
         table_dense_real(out, real[c], "", r + c * n);
-    for (size_t c = 0; c < 4; c++)
+    for (size_t c = 0; c < 5; c++)
         table_dense_int(out, whole[c], "", v + c * n);
     return KVF_OK;
 }
@@ -489,11 +501,20 @@ static void describe(const struct table *t, struct buf *out)
                table_meta(t, "queries"), table_meta(t, "candidates"),
                (long long)table_int(t, table_find(t, "candidates"), r));
     buf_str(out, "  window      p  overlap  expected    kappa\n");
+    int64_t tied = 0;
+    for (int64_t k = r; k < rows; k++)
+        tied += table_int(t, table_find(t, "tied"), k);
     for (; r < rows; r++)
         if (worth_a_line(table_real(t, p, r), n_p))
             buf_printf(out, "  %-6s %6g %8.4f %9.4f %8.4f\n", table_str(t, window, r),
                        table_real(t, p, r), table_real(t, overlap, r), table_real(t, expected, r),
                        table_real(t, kappa, r));
+    if (tied > 0)
+        buf_printf(out,
+                   "%lld candidates are left out of a set although they equal its last: position "
+                   "decides, in all windows alike, and such sets agree without a reason (column "
+                   "tied)\n",
+                   (long long)tied);
     if (table_meta_real(t, "left_out", 0) > 0)
         buf_printf(out, "%s candidates left out: a window has no number for them\n",
                    table_meta(t, "left_out"));

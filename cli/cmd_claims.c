@@ -78,6 +78,7 @@ enum text_column {
     PAPER,
     WHERE,
     VERDICT,
+    BY_NUMBER,
     TABLE,
     THAN,
     NULL_CHECK,
@@ -87,9 +88,9 @@ enum text_column {
     CLAIM,
     TEXTS
 };
-static const char *const text_names[TEXTS] = {"id",    "paper", "where",      "verdict",
-                                              "table", "than",  "null_check", "control",
-                                              "fixed", "why",   "claim"};
+static const char *const text_names[TEXTS] = {"id",        "paper", "where", "verdict",
+                                              "by_number", "table", "than",  "null_check",
+                                              "control",   "fixed", "why",   "claim"};
 
 static const char *text_of(const struct job *j, int i, enum text_column which)
 {
@@ -104,6 +105,8 @@ static const char *text_of(const struct job *j, int i, enum text_column which)
         return c->where;
     case VERDICT:
         return claim_verdict_names[r->verdict];
+    case BY_NUMBER:
+        return claim_verdict_names[r->by_number];
     case TABLE:
         return c->untestable ? "" : c->of.table;
     case THAN:
@@ -132,23 +135,28 @@ static void put_texts(const struct job *j, struct columns *x, struct table *t, i
 
 static void put_numbers(const struct job *j, struct columns *x, struct table *t)
 {
-    static const char *const names[] = {"value",     "low", "high", "null",
-                                        "null_high", "p",   "q",    "null_check_p"};
-    static const char *const counts[] = {"units", "least_n", "documents", "left_out"};
-    for (int k = 0; k < 8; k++) {
+    static const char *const names[] = {
+        "value", "low",        "high",       "null",           "null_high",       "p",
+        "q",     "null_value", "difference", "difference_low", "difference_high", "difference_p",
+        "i2"};
+    static const char *const counts[] = {"units",    "least_n",          "documents",
+                                         "left_out", "difference_units", "on_side"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         for (int i = 0; i < j->claims.n; i++) {
             const struct claim_result *r = &j->result[i];
             const struct claim *c = &j->claims.claim[i];
-            const double v[] = {r->value,     r->low, r->high, c->null,
-                                c->null_high, r->p,   r->q,    r->null_p};
+            const struct claim_difference *d = &r->difference;
+            const double v[] = {r->value,      r->low,   r->high, c->null, c->null_high, r->p, r->q,
+                                r->null_value, d->value, d->low,  d->high, d->p,         r->i2};
             x->real[i] = v[k];
         }
         table_dense_real(t, names[k], "", x->real);
     }
-    for (int k = 0; k < 4; k++) {
+    for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
         for (int i = 0; i < j->claims.n; i++) {
             const struct claim_result *r = &j->result[i];
-            const int64_t v[] = {r->units, j->claims.claim[i].least_n, r->documents, r->left_out};
+            const int64_t v[] = {r->units,    j->claims.claim[i].least_n, r->documents,
+                                 r->left_out, r->difference.units,        r->on_side};
             x->whole[i] = v[k];
         }
         table_dense_int(t, counts[k], "", x->whole);
@@ -240,8 +248,25 @@ static void print_claim(const struct claim *c, const struct claim_result *r)
     }
     if (r->why[0])
         printf("    %s\n", r->why);
-    if (!isnan(r->value))
-        printf("    null check: %s; matched control: %s\n", r->null_check, r->control);
+    if (isnan(r->value))
+        return;
+    const struct claim_difference *d = &r->difference;
+    printf("    null data: %s", r->null_check);
+    if (!isnan(d->value)) {
+        printf(", %.4g; difference %+.4g", r->null_value, d->value);
+        if (!isnan(d->low))
+            printf(" (%+.4g .. %+.4g), p %.2g", d->low, d->high, d->p);
+        if (d->units)
+            printf(", %" PRId64 " pairs", d->units);
+    }
+    printf("; matched control: %s\n", r->control);
+    if (r->on_side >= 0 && r->units > 1) {
+        printf("    %" PRId64 " of %" PRId64 " %s on the claimed side", r->on_side, r->units,
+               r->by_cluster ? c->cluster : "units");
+        if (!isnan(r->i2))
+            printf(", I^2 %.2f", r->i2);
+        printf("\n");
+    }
 }
 
 static void summary(const struct job *j)

@@ -41,7 +41,7 @@ struct compared {
 struct job {
     /* options */
     struct runner r; /* model, prompt, threads */
-    const char *of_path, *gates_file, *method, *heads, *weight, *out;
+    const char *of_path, *gates_file, *method, *heads, *weight, *from, *out;
     int loss; /* of loss_words */
     int64_t window;
     bool by_head, json;
@@ -161,6 +161,26 @@ static int open_recorded(struct job *j, struct kvf_diag *d)
                                      j->of_path);
 }
 
+/* Which prediction is the first that counts. */
+static int parse_from(struct job *j, struct kvf_diag *d)
+{
+    int64_t from = j->text.n_prompt;
+    if (!j->from)
+        return KVF_OK;
+    if (strcmp(j->from, "prompt") != 0 && (!opt_int(j->from, &from) || from < 0))
+        return kvf_fail(d, KVF_E_ARG,
+                        "--from is the first query whose prediction counts, or 'prompt' for the "
+                        "length of the prompt, not '%s'",
+                        j->from);
+    if (from > j->n - 2)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--from %s: query %lld predicts no token of the text, which has %d; give "
+                        "the tokens of an answer with --of X.kvf",
+                        j->from, (long long)from, j->n);
+    j->opt.from = (int)from;
+    return KVF_OK;
+}
+
 static int open_all(struct job *j, struct kvf_diag *d)
 {
     int err = file_keep(j->out, j->of_path, d);
@@ -178,7 +198,8 @@ static int open_all(struct job *j, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_LIMIT,
                         "one token predicts nothing that is known; give at least "
                         "2");
-    return j->out ? runner_output(&j->r, j->out, d) : KVF_OK;
+    err = parse_from(j, d);
+    return err || !j->out ? err : runner_output(&j->r, j->out, d);
 }
 
 /* ---- measuring */
@@ -288,6 +309,7 @@ static void add_meta(const struct job *j, struct table *t)
     table_meta_str(t, "loss", loss_words[j->loss]);
     table_meta_num(t, "loss_nats", j->s.loss);
     table_meta_num(t, "predictions", (double)j->s.positions);
+    table_meta_num(t, "from", j->s.from);
     table_meta_num(t, "window", j->s.window);
     table_meta_str(t, "weight", j->weight ? j->weight : "1");
     table_meta_str(t, "precision", j->opt.precision ? j->opt.precision : "f32");
@@ -310,7 +332,7 @@ static void print_rho(const char *what, const struct compared *of)
             printf("rank correlation of %s with %s: not defined, one does not vary\n", side[i],
                    what);
         else
-            printf("rank correlation of %-10s with %s: %+.3f, mean over heads (95 %% over heads "
+            printf("rank correlation of %-10s with %s: %+.3f, mean over heads (95 %% over layers "
                    "%+.3f .. %+.3f); %+.3f of all entries as one\n",
                    side[i], what, r->rho, r->low, r->high, of->pooled[i]);
     }
@@ -460,6 +482,9 @@ static const struct opt options[] = {
      "whose derivatives; kl: to the full cache", "nll", .words = loss_words},
     {OPT_STR, 0, "weight", offsetof(struct job, weight), "G",
      "weight of entries at which to look, or 'recorded' write gates", .absent = "1"},
+    {OPT_STR, 0, "from", offsetof(struct job, from), "P",
+     "score the predictions of query P and later ones, or of those after the 'prompt'",
+     .absent = "0, all predictions"},
     {OPT_INT, 'w', "window", offsetof(struct job, window), "W",
      "newest entries that always weigh 1", "1", .min = 1, .max = 1 << 24},
     {OPT_FLAG, 0, "by-head", offsetof(struct job, by_head), NULL, "a row for every head"},

@@ -10,10 +10,10 @@
 #include "render/forest.h"
 #include "render/cells.h"
 
-enum { TOP = 9, BOTTOM = 6, VERDICTS = 4, CLAIM = 40 };
+enum { TOP = 9, BOTTOM = 6, VERDICTS = 5, CLAIM = 40 };
 static const double ROW = 4.2, LEAST_ROW = 3.2, RIM = 1.08;
 static const char *const verdicts[VERDICTS] = {"supported", "contradicted", "undecided",
-                                               "unspecific"};
+                                               "unspecific", "unguarded"};
 
 struct register_view {
     struct forest_row *row;
@@ -39,7 +39,8 @@ static struct rgb colour_of(int verdict)
 
 static enum mark mark_of(int verdict)
 {
-    static const enum mark marks[VERDICTS] = {MARK_DISC, MARK_DIAMOND, MARK_RING, MARK_SQUARE};
+    static const enum mark marks[VERDICTS] = {MARK_DISC, MARK_DIAMOND, MARK_RING, MARK_SQUARE,
+                                              MARK_TRIANGLE};
     return marks[verdict];
 }
 

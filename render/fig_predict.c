@@ -1,5 +1,5 @@
-/* fig_predict.c - how well statistics rank what counts: Spearman's rho of each with its 95 %
- * interval against 0; those that stand after correction are filled. */
+/* fig_predict.c - how well statistics rank what counts: Spearman's rho of each given the layer (of
+ * entries: the position), with its 95 % interval; those with a small q are filled. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static int by_rho(const void *a, const void *b)
 static struct forest_row row_of(const struct table *t, int64_t r, double level)
 {
     char cell[24], reduced[24];
-    struct forest_row x = {.value = table_real(t, table_find(t, "rho"), r),
+    struct forest_row x = {.value = table_real(t, table_find(t, "partial"), r),
                            .low = table_real(t, table_find(t, "low"), r),
                            .high = table_real(t, table_find(t, "high"), r)};
     double q = table_real(t, table_find(t, "q"), r);
@@ -124,13 +124,14 @@ static void draw_rows(struct canvas *c, const struct candidates *x)
         most = fmax(most,
                     fmax(fabs(x->row[i].value), fmax(fabs(x->row[i].low), fabs(x->row[i].high))));
     most = fmin(1, ceil(fmax(most, .1) * 10 - 1e-9) / 10);
-    struct axis_box a = {.x = f.names + 3,
-                         .y = TOP + 4,
-                         .h = h,
-                         .x0 = -most,
-                         .x1 = most,
-                         .w = canvas_width(c) - f.names - f.notes - 6,
-                         .xlabel = "rank correlation with the effect (Spearman's \xcf\x81)"};
+    struct axis_box a = {
+        .x = f.names + 3,
+        .y = TOP + 4,
+        .h = h,
+        .x0 = -most,
+        .x1 = most,
+        .w = canvas_width(c) - f.names - f.notes - 6,
+        .xlabel = "partial rank correlation with the effect (Spearman's \xcf\x81)"};
     forest_draw(c, &a, &f);
     axis_ticks_x(c, &a);
     canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
@@ -168,14 +169,14 @@ static const struct opt style[] = {
 };
 
 static const struct figure_column needs[] = {{"candidate", COLUMN_TEXT}, {"reduce", COLUMN_TEXT},
-                                             {"rho", COLUMN_NUMBER},     {"low", COLUMN_NUMBER},
+                                             {"partial", COLUMN_NUMBER}, {"low", COLUMN_NUMBER},
                                              {"high", COLUMN_NUMBER},    {"q", COLUMN_NUMBER},
                                              {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_predict = {
     .name = "predict",
     .table = "predict",
-    .summary = "rank correlation of each statistic with the effect, with intervals",
+    .summary = "partial rank correlation of each statistic with the effect, with intervals",
     .needs = needs,
     .style = style,
     .style_bytes = sizeof(struct predict_style),

@@ -93,7 +93,7 @@ static struct scatter scatter_of(const struct table *t, const struct figure_styl
                         .statistic = table_find(t, "statistic"),
                         .effect = table_find(t, "effect"),
                         .layer = table_find(t, "layer"),
-                        .rho = table_find(t, "rho"),
+                        .rho = table_find(t, "partial"),
                         .low = table_find(t, "low"),
                         .high = table_find(t, "high")};
     for (int64_t r = 0, to; r < table_rows(t); r = to) {
@@ -137,8 +137,9 @@ static void title(struct canvas *c, const struct scatter *s, const struct candid
     canvas_text(c, a->x + a->w / 2, a->y - 5.4,
                 text_fit(c, text, PT_TICK, a->w + GAP_X - 2, fit, sizeof fit), PT_TICK,
                 ALIGN_CENTER, ink, 0);
-    snprintf(text, sizeof text, "\xcf\x81 %.2f (%.2f to %.2f)", table_real(t, s->rho, k->from),
-             table_real(t, s->low, k->from), table_real(t, s->high, k->from));
+    snprintf(text, sizeof text, "partial \xcf\x81 %.2f (%.2f to %.2f)",
+             table_real(t, s->rho, k->from), table_real(t, s->low, k->from),
+             table_real(t, s->high, k->from));
     if (k->size < 0)
         snprintf(text, sizeof text, "\xcf\x81 not defined");
     minus_signs(text, sizeof text);
@@ -219,7 +220,7 @@ static const struct opt style[] = {
 
 static const struct figure_column needs[] = {
     {"candidate", COLUMN_TEXT},   {"reduce", COLUMN_TEXT},   {"layer", COLUMN_NUMBER},
-    {"statistic", COLUMN_NUMBER}, {"effect", COLUMN_NUMBER}, {"rho", COLUMN_NUMBER},
+    {"statistic", COLUMN_NUMBER}, {"effect", COLUMN_NUMBER}, {"partial", COLUMN_NUMBER},
     {"low", COLUMN_NUMBER},       {"high", COLUMN_NUMBER},   {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_predict_units = {

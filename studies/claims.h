@@ -22,7 +22,8 @@ enum claim_verdict {
     CLAIM_SUPPORTED,
     CLAIM_CONTRADICTED,
     CLAIM_UNDECIDED,      /* the interval covers the null, or q or n does not suffice */
-    CLAIM_UNSPECIFIC,     /* its null check is supported, too */
+    CLAIM_UNSPECIFIC,     /* the number decides, but does not go beyond the null data that way */
+    CLAIM_UNGUARDED,      /* the number decides, and there are no null data */
     CLAIM_NOT_COMPARABLE, /* the table is not what the claim needs */
     CLAIM_UNTESTABLE,     /* the register says so */
     CLAIM_NOT_RUN,        /* a table, a column or the rows are missing */
@@ -102,17 +103,28 @@ struct claims {
 int claims_parse(const char *json, size_t n, struct claims *ret, struct kvf_diag *d);
 void claims_free(struct claims *c); /* accepts a zeroed struct */
 
+/* Of the data and the null data, paired by unit; NaN: none. */
+struct claim_difference {
+    double value, low, high, p;
+    int64_t units; /* that both have; 0: not paired */
+};
+
 struct claim_result {
     enum claim_verdict verdict;
     double value, low, high, p, q; /* NaN: none; q: of claims_judge_all alone */
-    double null_p;                 /* of the null check; NaN: none */
-    int64_t units;                 /* that the value is made of */
-    int64_t documents;             /* -1: the table does not say */
-    int64_t left_out;              /* rows without a value, and units that one side alone has */
-    bool by_cluster;               /* units are means of clusters */
-    const char *null_check;        /* "none", "not possible", "not run", "passed", "supported" */
-    const char *control;           /* the verdict of the matched control, or "none" */
-    char why[256];                 /* of a verdict that the numbers do not explain; else "" */
+    enum claim_verdict by_number;  /* the verdict without control and null data */
+    double null_value;             /* of the null data; NaN: none */
+    struct claim_difference difference;
+    double i2;         /* share of the variance of sources' means that is not that of texts; NaN */
+    int64_t on_side;   /* units or clusters on the claimed side of the null; -1: not counted */
+    int64_t units;     /* that the value is made of */
+    int64_t documents; /* -1: the table does not say */
+    int64_t left_out;  /* rows without a value, and units that one side alone has */
+    bool by_cluster;   /* units are means of clusters */
+    const char *null_check; /* "none", "not possible", "not run", "as claimed", "other way",
+                               "not beyond": how the data differ from the null data */
+    const char *control;    /* the verdict of the matched control, or "none" */
+    char why[256];          /* of a verdict that the numbers do not explain; else "" */
 };
 
 /* Tables of a folder, each read once. */
@@ -167,8 +179,11 @@ void claims_units_free(struct claim_units *u); /* accepts a zeroed struct */
 /* The values of n units, or of the means of their clusters, and room to work. */
 struct claim_sample {
     int64_t n;
-    double *value, *with; /* [n] */
-    double *a, *b;        /* [n] scratch */
+    double *value, *with;            /* [n] */
+    double *a, *b;                   /* [n] scratch */
+    int64_t *which;                  /* [n] scratch */
+    const struct claim_sample *less; /* borrowed: the statistic of its same units is subtracted;
+                                        NULL: none */
 };
 int claim_sample_create(int64_t n, struct claim_sample *ret); /* KVF_OK, KVF_E_NOMEM */
 void claim_sample_free(struct claim_sample *s);               /* accepts a zeroed struct */
@@ -179,9 +194,12 @@ double claims_p_of_z(double z); /* two-sided, of the normal law */
 /* p of the claim of those of its two nulls: the larger inside, that of the nearer outside. */
 double claims_p_between(const struct claim *c, double value, double low, double high);
 
+/* As claims_interval of s less s->less, whose units are the same: *r has the value. */
+int claims_difference(const struct claim *c, struct claim_sample *s, struct claim_difference *r);
+
 /* Replaces the units of s, which[i] of u each, by the means of their clusters, which are a column
  * of the table t, or of the table `sources` of the folder, where the unit's column names the row. A
- * unit without a cluster makes the verdict CLAIM_NOT_RUN. */
+ * unit without a cluster makes the verdict CLAIM_NOT_RUN.  Sets r->i2. */
 int claims_clusters(const struct claim *c, struct claims_folder *f, const struct table *t,
                     const struct claim_units *u, const int64_t *which, struct claim_sample *s,
                     struct claim_result *r, struct kvf_diag *d);

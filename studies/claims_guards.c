@@ -69,10 +69,33 @@ static bool label(const struct claim *c, const struct table *t, const struct tab
     return true;
 }
 
-/* The means of the clusters, in the order of their names. */
-static void average(struct labelled *x, struct claim_sample *s)
+/* How much of the variance of the clusters' means is not that of their units: 1 - 1/F of an
+ * analysis of variance, at least 0, which is I^2 with the units' variance taken alike in all
+ * clusters.  NaN where no cluster has two units. */
+static double i_squared(const struct labelled *x, int64_t n, int64_t clusters)
 {
-    int64_t n = 0;
+    double all = 0, between = 0, within = 0;
+    for (int64_t i = 0; i < n; i++)
+        all += x[i].value / (double)n;
+    for (int64_t i = 0, end; i < n; i = end) {
+        double mean = 0;
+        for (end = i; end < n && strcmp(x[end].name, x[i].name) == 0; end++)
+            mean += x[end].value;
+        mean /= (double)(end - i);
+        between += (double)(end - i) * (mean - all) * (mean - all);
+        for (int64_t k = i; k < end; k++)
+            within += (x[k].value - mean) * (x[k].value - mean);
+    }
+    if (n == clusters || clusters < 2 || !(between > 0))
+        return NAN;
+    double f = between / (double)(clusters - 1) / (within / (double)(n - clusters));
+    return fmax(0, 1 - 1 / f);
+}
+
+/* The means of the clusters, in the order of their names. */
+static void average(struct labelled *x, struct claim_sample *s, double *ret_i2)
+{
+    int64_t n = 0, units = s->n;
     for (int64_t i = 0; i < s->n; i++) {
         x[i].value = s->value[i];
         x[i].with = s->with[i];
@@ -89,6 +112,7 @@ static void average(struct labelled *x, struct claim_sample *s)
         s->with[n++] = sum_get(&with) / (double)(end - i);
     }
     s->n = n;
+    *ret_i2 = i_squared(x, units, n);
 }
 
 int claims_clusters(const struct claim *c, struct claims_folder *f, const struct table *t,
@@ -104,7 +128,7 @@ int claims_clusters(const struct claim *c, struct claims_folder *f, const struct
     if (!x)
         return KVF_E_NOMEM;
     if (label(c, t, sources, u, which, s->n, x, r)) {
-        average(x, s);
+        average(x, s, &r->i2);
         r->by_cluster = true;
     }
     mem_free(x);

@@ -17,9 +17,14 @@ enum { MOST_LEFT_OUT = 1000 }; /* above, the acceleration of BCa, of order n^-1/
 int claim_sample_create(int64_t count, struct claim_sample *ret)
 {
     size_t n = (size_t)count;
-    *ret = (struct claim_sample){count, MEM_NEW(double, n), MEM_NEW(double, n), MEM_NEW(double, n),
-                                 MEM_NEW(double, n)};
-    return ret->value && ret->with && ret->a && ret->b ? KVF_OK : KVF_E_NOMEM;
+    *ret = (struct claim_sample){.n = count,
+                                 .value = MEM_NEW(double, n),
+                                 .with = MEM_NEW(double, n),
+                                 .a = MEM_NEW(double, n),
+                                 .b = MEM_NEW(double, n),
+                                 .which = MEM_NEW(int64_t, n)};
+    bool all = ret->value && ret->with && ret->a && ret->b && ret->which;
+    return all ? KVF_OK : KVF_E_NOMEM;
 }
 
 void claim_sample_free(struct claim_sample *s)
@@ -28,6 +33,7 @@ void claim_sample_free(struct claim_sample *s)
     mem_free(s->with);
     mem_free(s->a);
     mem_free(s->b);
+    mem_free(s->which);
     *s = (struct claim_sample){0};
 }
 
@@ -57,33 +63,44 @@ static double reduce(const struct claim *c, double *v, double *with, int64_t n)
     }
 }
 
+/* The number of n of the units, less that of the same units of s->less. */
+static double of_units(const struct claim *c, struct claim_sample *s, const int64_t *which,
+                       int64_t n)
+{
+    double x = 0;
+    for (int side = 0; side < (s->less ? 2 : 1); side++) {
+        const struct claim_sample *from = side ? s->less : s;
+        for (int64_t i = 0; i < n; i++) {
+            s->a[i] = from->value[which[i]];
+            s->b[i] = from->with[which[i]];
+        }
+        x = side ? x - reduce(c, s->a, s->b, n) : reduce(c, s->a, s->b, n);
+    }
+    return x;
+}
+
 double claims_statistic(const struct claim *c, struct claim_sample *s)
 {
-    memcpy(s->a, s->value, (size_t)s->n * sizeof *s->a);
-    memcpy(s->b, s->with, (size_t)s->n * sizeof *s->b);
-    return reduce(c, s->a, s->b, s->n);
+    for (int64_t i = 0; i < s->n; i++)
+        s->which[i] = i;
+    return of_units(c, s, s->which, s->n);
 }
 
 /* Of units that the generator draws with replacement. */
 static double of_draw(const struct claim *c, struct claim_sample *s, struct rng *r)
 {
-    for (int64_t i = 0; i < s->n; i++) {
-        int64_t k = (int64_t)rng_below(r, (uint64_t)s->n);
-        s->a[i] = s->value[k];
-        s->b[i] = s->with[k];
-    }
-    return reduce(c, s->a, s->b, s->n);
+    for (int64_t i = 0; i < s->n; i++)
+        s->which[i] = (int64_t)rng_below(r, (uint64_t)s->n);
+    return of_units(c, s, s->which, s->n);
 }
 
 static double of_all_but(const struct claim *c, struct claim_sample *s, int64_t out)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < s->n; i++)
-        if (i != out) {
-            s->a[n] = s->value[i];
-            s->b[n++] = s->with[i];
-        }
-    return reduce(c, s->a, s->b, n);
+        if (i != out)
+            s->which[n++] = i;
+    return of_units(c, s, s->which, n);
 }
 
 /* ---- the normal law */
@@ -278,5 +295,27 @@ int claims_interval(const struct claim *c, struct claim_sample *s, struct claim_
     if (!err && c->interval == CLAIM_PERMUTATION)
         err = permute(c, s, &p);
     r->p = claims_p_between(c, r->value, p, high);
+    return err;
+}
+
+int claims_difference(const struct claim *c, struct claim_sample *s, struct claim_difference *r)
+{
+    struct claim zero = *c;
+    struct claim_result x = {.value = r->value, .low = NAN, .high = NAN, .p = NAN};
+    const struct claim_sample *less = s->less;
+    zero.than = CLAIM_ABOVE;
+    zero.null = 0;
+    if (c->reduce == CLAIM_MEAN) { /* of the differences, by the claim's own kind of interval */
+        for (int64_t i = 0; i < s->n; i++)
+            s->value[i] -= less->value[i];
+        s->less = NULL;
+    } else if (c->interval != CLAIM_NONE) {
+        zero.interval = CLAIM_BCA;
+    }
+    int err = claims_interval(&zero, s, &x);
+    s->less = NULL;
+    r->low = x.low;
+    r->high = x.high;
+    r->p = x.p;
     return err;
 }

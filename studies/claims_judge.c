@@ -193,6 +193,17 @@ static void take_sample(const struct claim *c, const struct claim_units u[2],
     }
 }
 
+/* Units on the claimed side of the null, where units have a side. */
+static int64_t count_side(const struct claim *c, const struct claim_sample *s)
+{
+    int64_t n = 0;
+    if (c->reduce != CLAIM_MEAN && c->reduce != CLAIM_MEDIAN)
+        return -1;
+    for (int64_t i = 0; i < s->n; i++)
+        n += side_of(c, s->value[i], s->value[i]) == CLAIM_SUPPORTED;
+    return n;
+}
+
 static int judge_units(const struct claim *c, struct claims_folder *f, const struct table *t,
                        const struct claim_units u[2], struct claim_result *r, struct kvf_diag *d)
 {
@@ -219,6 +230,7 @@ static int judge_units(const struct claim *c, struct claims_folder *f, const str
     if (err || r->verdict == CLAIM_NOT_RUN)
         goto done;
     r->value = claims_statistic(c, &s);
+    r->on_side = count_side(c, &s);
     err = claims_interval(c, &s, r);
     conclude(c, r);
 
@@ -252,20 +264,29 @@ static int read_sides(const struct claim *c, struct claims_folder *f, const stru
     return KVF_OK;
 }
 
-/* The judgement itself, of the claim's data or of other data that stand in their place. */
-static int judge_data(const struct claim *c, struct claims_folder *f, struct claim_result *r,
-                      struct kvf_diag *d)
+/* The tables and units of the claim's data, or of other data that stand in their place. */
+struct data {
+    const struct table *t[2];
+    struct claim_units u[2];
+};
+
+static void data_free(struct data *x)
 {
-    struct claim_units u[2] = {{0}, {0}};
-    const struct table *t[2] = {NULL, NULL};
-    int err = read_sides(c, f, t, u, r, d);
+    claims_units_free(&x->u[0]);
+    claims_units_free(&x->u[1]);
+}
+
+/* The judgement of the number alone.  *x is to be freed. */
+static int judge_data(const struct claim *c, struct claims_folder *f, struct data *x,
+                      struct claim_result *r, struct kvf_diag *d)
+{
+    *x = (struct data){.t = {NULL, NULL}};
+    int err = read_sides(c, f, x->t, x->u, r, d);
     bool there = r->verdict == CLAIM_UNDECIDED;
     if (!err && there && c->reduce == CLAIM_ONE)
-        judge_rows(c, t, u, r);
+        judge_rows(c, x->t, x->u, r);
     else if (!err && there)
-        err = judge_units(c, f, t[0], u, r, d);
-    claims_units_free(&u[0]);
-    claims_units_free(&u[1]);
+        err = judge_units(c, f, x->t[0], x->u, r, d);
     return err;
 }
 
@@ -275,52 +296,198 @@ static const struct claim_result fresh = {.verdict = CLAIM_UNDECIDED,
                                           .high = NAN,
                                           .p = NAN,
                                           .q = NAN,
-                                          .null_p = NAN,
+                                          .null_value = NAN,
+                                          .difference = {NAN, NAN, NAN, NAN, 0},
+                                          .i2 = NAN,
+                                          .on_side = -1,
                                           .documents = -1,
                                           .null_check = "none",
                                           .control = "none"};
 
 static int judge_other(const struct claim *c, const struct claim_other *o, struct claims_folder *f,
-                       struct claim_result *ret, struct kvf_diag *d)
+                       struct data *x, struct claim_result *ret, struct kvf_diag *d)
 {
     struct claim other = *c;
     other.of = o->of;
     other.minus = o->minus;
     *ret = fresh;
-    return judge_data(&other, f, ret, d);
+    return judge_data(&other, f, x, ret, d);
 }
 
-/* A claim that its null check or its control does not bear out is not supported. */
-static int judge_guards(const struct claim *c, struct claims_folder *f, struct claim_result *r,
-                        struct kvf_diag *d)
+/* ---- the difference of the data and the null data */
+
+/* Of two numbers with intervals of their own: the widest that both allow. */
+static void difference_of_intervals(const struct claim_result *r, const struct claim_result *null,
+                                    struct claim_difference *ret)
+{
+    struct claim_result x = {
+        .value = r->value - null->value, .low = r->low - null->high, .high = r->high - null->low};
+    *ret = (struct claim_difference){x.value, x.low, x.high, columns_p(&x, 0), 0};
+}
+
+/* Leaves of both samples the units that both have, in one order; which: of the first. */
+static void match(const struct data *x, const struct data *y, struct claim_sample *a,
+                  struct claim_sample *b, int64_t *which, const int64_t *other)
+{
+    int64_t n = 0;
+    for (int64_t i = 0, k = 0; i < a->n && k < b->n;) {
+        int order = strcmp(x->u[0].name[which[i]], y->u[0].name[other[k]]);
+        if (order == 0) {
+            a->value[n] = a->value[i];
+            a->with[n] = a->with[i];
+            b->value[n] = b->value[k];
+            b->with[n] = b->with[k];
+            which[n++] = which[i];
+        }
+        i += order <= 0;
+        k += order >= 0;
+    }
+    a->n = b->n = n;
+}
+
+/* Of the units that both have.  NaN where they are fewer than the claim asks for. */
+static int difference_of_units(const struct claim *c, struct claims_folder *f, const struct data *x,
+                               const struct data *y, struct claim_difference *ret,
+                               struct kvf_diag *d)
+{
+    struct claim_sample a = {0}, b = {0};
+    struct claim_result unused = fresh;
+    int64_t *which = MEM_NEW(int64_t, (size_t)x->u[0].n);
+    int64_t *other = MEM_NEW(int64_t, (size_t)y->u[0].n);
+    int err = which && other ? claim_sample_create(x->u[0].n, &a) : KVF_E_NOMEM;
+    if (!err)
+        err = claim_sample_create(y->u[0].n, &b);
+    if (err)
+        goto done;
+    take_sample(c, x->u, &a, which, &unused);
+    take_sample(c, y->u, &b, other, &unused);
+    match(x, y, &a, &b, which, other);
+    if (c->cluster && a.n)
+        err = claims_clusters(c, f, x->t[0], &x->u[0], which, &a, &unused, d);
+    if (!err && c->cluster && b.n)
+        err = claims_clusters(c, f, x->t[0], &x->u[0], which, &b, &unused, d);
+    ret->units = a.n;
+    if (err || a.n < c->least_n || a.n < 1)
+        goto done;
+    a.less = &b;
+    ret->value = claims_statistic(c, &a);
+    err = claims_difference(c, &a, ret);
+
+done:
+    claim_sample_free(&a);
+    claim_sample_free(&b);
+    mem_free(which);
+    mem_free(other);
+    return err;
+}
+
+static int find_difference(const struct claim *c, struct claims_folder *f, const struct data *x,
+                           const struct data *y, struct claim_result *null, struct claim_result *r,
+                           struct kvf_diag *d)
+{
+    int err = KVF_OK;
+    if (c->reduce != CLAIM_ONE && c->n_unit)
+        err = difference_of_units(c, f, x, y, &r->difference, d);
+    if (!err && isnan(r->difference.value) && enough(c, null))
+        difference_of_intervals(r, null, &r->difference);
+    return err;
+}
+
+/* Whether the difference is certain, and lies where the claim says. */
+static void judge_difference(const struct claim *c, struct claim_result *r, bool *beyond,
+                             bool *claimed)
+{
+    double middle = (c->null + c->null_high) / 2;
+    double value = r->difference.value;
+    *beyond = c->interval == CLAIM_NONE ? value != 0 : r->difference.p < CLAIM_LEVEL;
+    if (c->than == CLAIM_BETWEEN)
+        *claimed = fabs(r->value - middle) < fabs(r->null_value - middle);
+    else
+        *claimed = c->than == CLAIM_ABOVE ? value > 0 : value < 0;
+}
+
+/* ---- what holds a verdict back */
+
+/* A claim that its control does not bear out is not supported. */
+static int judge_control(const struct claim *c, struct claims_folder *f, struct claim_result *r,
+                         struct kvf_diag *d)
 {
     struct claim_result x;
-    if (c->control.there) {
-        int err = judge_other(c, &c->control, f, &x, d);
-        if (err)
-            return err;
-        r->control = claim_verdict_names[x.verdict];
-        if (r->verdict == CLAIM_SUPPORTED && x.verdict != CLAIM_SUPPORTED) {
-            r->verdict = CLAIM_UNDECIDED;
-            snprintf(r->why, sizeof r->why, "the matched control is %s", r->control);
-        }
-    }
-    if (c->no_null)
-        r->null_check = "not possible";
-    if (!c->null_check.there)
-        return KVF_OK;
-    int err = judge_other(c, &c->null_check, f, &x, d);
+    struct data y;
+    int err = judge_other(c, &c->control, f, &y, &x, d);
+    data_free(&y);
     if (err)
         return err;
-    r->null_p = x.p;
-    r->null_check = isnan(x.value) || !enough(c, &x) ? "not run" : "passed";
-    if (x.verdict == CLAIM_SUPPORTED)
-        r->null_check = "supported";
-    if (r->verdict == CLAIM_SUPPORTED && x.verdict == CLAIM_SUPPORTED) {
-        r->verdict = CLAIM_UNSPECIFIC;
-        snprintf(r->why, sizeof r->why, "the null check supports it, too, with %.4g", x.value);
+    r->control = claim_verdict_names[x.verdict];
+    if (r->verdict == CLAIM_SUPPORTED && x.verdict != CLAIM_SUPPORTED) {
+        r->verdict = CLAIM_UNDECIDED;
+        snprintf(r->why, sizeof r->why, "the matched control is %s", r->control);
     }
     return KVF_OK;
+}
+
+static bool decided(const struct claim_result *r)
+{
+    return r->verdict == CLAIM_SUPPORTED || r->verdict == CLAIM_CONTRADICTED;
+}
+
+static void unguard(struct claim_result *r, const char *why)
+{
+    if (!decided(r))
+        return;
+    snprintf(r->why, sizeof r->why, "%s by its number, without null data: %.150s",
+             claim_verdict_names[r->verdict], why);
+    r->verdict = CLAIM_UNGUARDED;
+}
+
+/* A number that null data show as well says nothing of the claim, on either side. */
+static int judge_null(const struct claim *c, struct claims_folder *f, const struct data *own,
+                      struct claim_result *r, struct kvf_diag *d)
+{
+    struct claim_result x;
+    struct data y;
+    bool beyond, claimed;
+    int err = judge_other(c, &c->null_check, f, &y, &x, d);
+    r->null_value = x.value;
+    r->null_check = "not run";
+    if (!err && !isnan(r->value) && !isnan(x.value))
+        err = find_difference(c, f, own, &y, &x, r, d);
+    data_free(&y);
+    if (err)
+        return err;
+    if (isnan(r->difference.value) || (isnan(r->difference.p) && c->interval != CLAIM_NONE)) {
+        unguard(r, x.why[0] ? x.why : "the difference has no interval");
+        return KVF_OK;
+    }
+    judge_difference(c, r, &beyond, &claimed);
+    const char *where = claimed ? "on the claimed side" : "on the other side";
+    r->null_check = claimed ? "as claimed" : "other way";
+    if (!beyond) {
+        r->null_check = "not beyond";
+        where = "not certain";
+    }
+    if (decided(r) && !(beyond && claimed == (r->verdict == CLAIM_SUPPORTED))) {
+        snprintf(r->why, sizeof r->why,
+                 "%s by its number; the null data have %.4g, and the difference is %s",
+                 claim_verdict_names[r->verdict], x.value, where);
+        r->verdict = CLAIM_UNSPECIFIC;
+    }
+    return KVF_OK;
+}
+
+static int judge_guards(const struct claim *c, struct claims_folder *f, const struct data *own,
+                        struct claim_result *r, struct kvf_diag *d)
+{
+    int err = c->control.there ? judge_control(c, f, r, d) : KVF_OK;
+    if (err)
+        return err;
+    if (c->no_null)
+        r->null_check = "not possible";
+    else if (c->null_check.there)
+        err = judge_null(c, f, own, r, d);
+    else
+        unguard(r, "the register names none");
+    return err;
 }
 
 int claims_judge(const struct claim *c, struct claims_folder *f, struct claim_result *ret,
@@ -328,14 +495,17 @@ int claims_judge(const struct claim *c, struct claims_folder *f, struct claim_re
 {
     struct claim_result r = fresh;
     if (c->untestable) {
-        r.verdict = CLAIM_UNTESTABLE;
+        r.verdict = r.by_number = CLAIM_UNTESTABLE;
         snprintf(r.why, sizeof r.why, "%s", c->untestable);
         *ret = r;
         return KVF_OK;
     }
-    int err = judge_data(c, f, &r, d);
+    struct data x;
+    int err = judge_data(c, f, &x, &r, d);
+    r.by_number = r.verdict;
     if (!err)
-        err = judge_guards(c, f, &r, d);
+        err = judge_guards(c, f, &x, &r, d);
+    data_free(&x);
     if (!err)
         *ret = r;
     return err;
@@ -348,6 +518,12 @@ static bool is_tested(const struct claim *c, const struct claim_result *r)
     return !c->untestable && c->interval != CLAIM_NONE && n >= c->least_n;
 }
 
+/* A verdict needs both the number and its difference to the null data. */
+static double p_of_verdict(const struct claim_result *r)
+{
+    return isnan(r->p) ? NAN : fmax(r->p, r->difference.p);
+}
+
 int claims_judge_all(const struct claims *c, struct claims_folder *f, struct claim_result *ret,
                      struct kvf_diag *d)
 {
@@ -355,17 +531,16 @@ int claims_judge_all(const struct claims *c, struct claims_folder *f, struct cla
     int err = p ? KVF_OK : KVF_E_NOMEM;
     for (int i = 0; !err && i < c->n; i++) {
         err = claims_judge(&c->claim[i], f, &ret[i], d);
-        p[i] = !err && is_tested(&c->claim[i], &ret[i]) ? ret[i].p : NAN;
+        p[i] = !err && is_tested(&c->claim[i], &ret[i]) ? p_of_verdict(&ret[i]) : NAN;
     }
     if (!err)
         err = stats_fdr(p, (size_t)c->n, p);
     for (int i = 0; !err && i < c->n; i++) {
         struct claim_result *r = &ret[i];
         r->q = p[i];
-        if ((r->verdict == CLAIM_SUPPORTED || r->verdict == CLAIM_CONTRADICTED)
-            && r->q >= CLAIM_LEVEL) {
+        if ((decided(r) || r->verdict == CLAIM_UNGUARDED) && r->q >= CLAIM_LEVEL) {
             snprintf(r->why, sizeof r->why, "%s by p alone: q over the register is %.2g",
-                     claim_verdict_names[r->verdict], r->q);
+                     claim_verdict_names[r->by_number], r->q);
             r->verdict = CLAIM_UNDECIDED;
         }
     }

@@ -7,8 +7,8 @@
 #include "studies/claims.h"
 
 const char *const claim_verdict_names[CLAIM_VERDICTS] = {
-    "supported",           "contradicted",    "undecided", "unspecific",
-    "not comparable here", "untestable here", "not run"};
+    "supported", "contradicted",        "undecided",       "unspecific",
+    "unguarded", "not comparable here", "untestable here", "not run"};
 const char *const claim_than_names[3] = {">", "<", "between"};
 
 static const char *const reduce_names[] = {"one",    "mean",  "median",   "least", "largest",

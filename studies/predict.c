@@ -7,269 +7,14 @@
 
 #include "analyzers/records.h"
 #include "base/mem.h"
-#include "base/ranks.h"
-#include "base/rng.h"
 #include "base/stats.h"
-#include "studies/predict_values.h"
-
-/* One candidate against the effects of those pairs in which both vary.  Heads are the same in
- * all pairs: value k of each is of one head.  Entries of one text are not those of another. */
-struct sample {
-    bool crossed;
-    int pairs;
-    double *x[PREDICT_MOST], *y[PREDICT_MOST]; /* [n] of a pair */
-    int64_t n[PREDICT_MOST];
-    double *rx, *ry;            /* [most] ranks */
-    int64_t *pick;              /* [most] */
-    double *z[2][PREDICT_MOST]; /* [n] ranks less their mean, of length 1: dot = correlation */
-    double *draw;               /* [replicates] */
-};
+#include "studies/predict_judge.h"
 
 struct row {
     const char *candidate, *reduce;
-    int64_t n, documents;
-    double rho, low, high, p, q;
+    struct predict_judged x;
+    double q, depth_q;
 };
-
-static int sample_alloc(struct sample *s, const struct predict_values *v)
-{
-    size_t n = (size_t)v->units;
-    bool all = true;
-    s->crossed = !v->entries;
-    for (int p = 0; p < v->args->n_pairs; p++) {
-        double **const to[] = {&s->x[p], &s->y[p], &s->z[0][p], &s->z[1][p]};
-        for (int k = 0; k < 4; k++)
-            all = (*to[k] = MEM_NEW(double, n)) != NULL && all;
-    }
-    s->rx = MEM_NEW(double, n);
-    s->ry = MEM_NEW(double, n);
-    s->pick = MEM_NEW(int64_t, n);
-    s->draw = MEM_NEW(double, PREDICT_REPLICATES);
-    return all && s->rx && s->ry && s->pick && s->draw ? KVF_OK : KVF_E_NOMEM;
-}
-
-static void sample_free(struct sample *s)
-{
-    for (int p = 0; p < PREDICT_MOST; p++) {
-        mem_free(s->x[p]);
-        mem_free(s->y[p]);
-        mem_free(s->z[0][p]);
-        mem_free(s->z[1][p]);
-    }
-    mem_free(s->rx);
-    mem_free(s->ry);
-    mem_free(s->pick);
-    mem_free(s->draw);
-}
-
-/* ---- which values take part */
-
-static bool varies(const double *v, int64_t n)
-{
-    for (int64_t k = 1; k < n; k++)
-        if (v[k] != v[0])
-            return true;
-    return false;
-}
-
-static bool both(const struct predict_values *v, const struct candidate *c, int pair, int64_t u)
-{
-    int64_t at = (int64_t)pair * v->units + u;
-    return !isnan(c->v[at]) && !isnan(v->effect[at]);
-}
-
-static bool any(const struct predict_values *v, const struct candidate *c, int pair)
-{
-    for (int64_t u = 0; u < v->units; u++)
-        if (both(v, c, pair, u))
-            return true;
-    return false;
-}
-
-/* Of heads those with both numbers in each pair that has them at all. */
-static bool counts(const struct sample *s, const struct predict_values *v,
-                   const struct candidate *c, const bool *present, int pair, int64_t u)
-{
-    if (!s->crossed)
-        return both(v, c, pair, u);
-    for (int p = 0; p < v->args->n_pairs; p++)
-        if (present[p] && !both(v, c, p, u))
-            return false;
-    return true;
-}
-
-static void gather(struct sample *s, const struct predict_values *v, const struct candidate *c)
-{
-    bool present[PREDICT_MOST];
-    s->pairs = 0;
-    for (int p = 0; p < v->args->n_pairs; p++)
-        present[p] = any(v, c, p);
-    for (int p = 0; p < v->args->n_pairs; p++) {
-        int to = s->pairs;
-        int64_t n = 0;
-        for (int64_t u = 0; present[p] && u < v->units; u++)
-            if (counts(s, v, c, present, p, u)) {
-                s->x[to][n] = c->v[(int64_t)p * v->units + u];
-                s->y[to][n++] = v->effect[(int64_t)p * v->units + u];
-            }
-        s->n[to] = n;
-        s->pairs += varies(s->x[to], n) && varies(s->y[to], n);
-    }
-}
-
-/* ---- rho, its interval and its p */
-
-static int spearman(struct sample *s, const double *x, const double *y, int64_t n, double *ret)
-{
-    int err = ranks_average(x, (size_t)n, s->rx);
-    if (err)
-        return err;
-    err = ranks_average(y, (size_t)n, s->ry);
-    if (err)
-        return err;
-    *ret = ranks_correlation(s->rx, s->ry, (size_t)n);
-    return KVF_OK;
-}
-
-/* Mean over the pairs. */
-static int correlate(struct sample *s, double *ret)
-{
-    struct sum sum = {0};
-    for (int p = 0; p < s->pairs; p++) {
-        double rho = NAN;
-        int err = spearman(s, s->x[p], s->y[p], s->n[p], &rho);
-        if (err)
-            return err;
-        sum_add(&sum, rho);
-    }
-    *ret = s->pairs ? sum_get(&sum) / s->pairs : NAN;
-    return KVF_OK;
-}
-
-static void pick(struct sample *s, int64_t n, struct rng *r)
-{
-    for (int64_t k = 0; k < n; k++)
-        s->pick[k] = (int64_t)rng_below(r, (uint64_t)n);
-}
-
-/* rho of one pair with the units picked. */
-static int redraw(struct sample *s, int pair, double *ret)
-{
-    double *x = s->z[0][pair], *y = s->z[1][pair]; /* not in use yet */
-    for (int64_t k = 0; k < s->n[pair]; k++) {
-        x[k] = s->x[pair][s->pick[k]];
-        y[k] = s->y[pair][s->pick[k]];
-    }
-    return spearman(s, x, y, s->n[pair], ret);
-}
-
-/* Documents are drawn with replacement, and units too: heads once for all documents (Owen
- * 2007), entries anew for each that was drawn.  Draws of equal values have no rho. */
-static int bootstrap(struct sample *s, double *low, double *high)
-{
-    struct rng r;
-    int n = 0;
-    rng_init(&r, 0);
-    *low = *high = NAN;
-    if (!s->pairs)
-        return KVF_OK;
-    for (int k = 0; k < PREDICT_REPLICATES; k++) {
-        double sum = 0;
-        if (s->crossed)
-            pick(s, s->n[0], &r);
-        for (int j = 0; j < s->pairs; j++) {
-            int pair = s->pairs > 1 ? (int)rng_below(&r, (uint64_t)s->pairs) : 0;
-            double rho = NAN;
-            if (!s->crossed)
-                pick(s, s->n[pair], &r);
-            int err = redraw(s, pair, &rho);
-            if (err)
-                return err;
-            sum += rho;
-        }
-        if (!isnan(sum))
-            s->draw[n++] = sum / s->pairs;
-    }
-    if (n) {
-        *low = stats_quantile(s->draw, (size_t)n, 0.025);
-        *high = stats_quantile(s->draw, (size_t)n, 0.975);
-    }
-    return KVF_OK;
-}
-
-static int normalise(const double *v, int64_t n, double *out)
-{
-    double square = 0, mean = ((double)n + 1) / 2;
-    int err = ranks_average(v, (size_t)n, out);
-    if (err)
-        return err;
-    for (int64_t k = 0; k < n; k++) {
-        out[k] -= mean;
-        square += out[k] * out[k];
-    }
-    for (int64_t k = 0; k < n; k++)
-        out[k] /= sqrt(square);
-    return KVF_OK;
-}
-
-/* Another order of the units' statistics, each as likely. */
-static void shuffle(struct sample *s, int64_t n, struct rng *r)
-{
-    for (int64_t k = 0; k < n; k++) {
-        int64_t at = (int64_t)rng_below(r, (uint64_t)k + 1);
-        s->pick[k] = s->pick[at];
-        s->pick[at] = k;
-    }
-}
-
-/* (1 + as far) / (1 + permutations), two-sided (Phipson and Smyth 2010); heads are permuted
- * alike in all documents. */
-static int permute(struct sample *s, double rho, double *ret)
-{
-    struct rng r;
-    int as_far = 1;
-    rng_init(&r, 1);
-    *ret = NAN;
-    for (int p = 0; p < s->pairs; p++) {
-        int err = normalise(s->x[p], s->n[p], s->z[0][p]);
-        if (err)
-            return err;
-        err = normalise(s->y[p], s->n[p], s->z[1][p]);
-        if (err)
-            return err;
-    }
-    if (isnan(rho))
-        return KVF_OK;
-    for (int k = 0; k < PREDICT_PERMUTATIONS; k++) {
-        double sum = 0;
-        for (int p = 0; p < s->pairs; p++) {
-            if (p == 0 || !s->crossed)
-                shuffle(s, s->n[p], &r);
-            for (int64_t u = 0; u < s->n[p]; u++)
-                sum += s->z[0][p][s->pick[u]] * s->z[1][p][u];
-        }
-        as_far += fabs(sum / s->pairs) >= fabs(rho) - 1e-12;
-    }
-    *ret = (double)as_far / (1 + PREDICT_PERMUTATIONS);
-    return KVF_OK;
-}
-
-static int judge(struct sample *s, const struct predict_values *v, const struct candidate *c,
-                 struct row *row)
-{
-    *row = (struct row){.candidate = c->name, .reduce = predict_reduce_names[c->reduce], .p = NAN};
-    gather(s, v, c);
-    for (int p = 0; p < s->pairs; p++)
-        row->n = s->crossed ? s->n[p] : row->n + s->n[p];
-    row->documents = s->pairs;
-    int err = correlate(s, &row->rho);
-    if (err)
-        return err;
-    err = bootstrap(s, &row->low, &row->high);
-    if (err)
-        return err;
-    return permute(s, row->rho, &row->p);
-}
 
 /* ---- the table */
 
@@ -309,28 +54,34 @@ static int choose(struct predict_values *v, struct kvf_diag *d)
     return KVF_OK;
 }
 
+/* q of all rows by one of their two p. */
+static int correct(struct row *row, size_t n, double *p, bool depth)
+{
+    for (size_t k = 0; k < n; k++)
+        p[k] = depth ? row[k].x.depth_p : row[k].x.p;
+    int err = stats_fdr(p, n, p);
+    for (size_t k = 0; !err && k < n; k++)
+        *(depth ? &row[k].depth_q : &row[k].q) = p[k];
+    return err;
+}
+
 static int fill(const struct predict_values *v, struct row *row)
 {
-    struct sample s = {0};
+    struct predict_sample *s = predict_sample_create(v);
     double *p = MEM_NEW(double, (size_t)v->n);
-    int err = p ? sample_alloc(&s, v) : KVF_E_NOMEM;
-    if (err)
-        goto done;
-    for (int k = 0; k < v->n; k++) {
-        err = judge(&s, v, &v->c[k], &row[k]);
-        if (err)
-            goto done;
-        p[k] = row[k].p;
+    int err = p && s ? KVF_OK : KVF_E_NOMEM;
+    for (int k = 0; !err && k < v->n; k++) {
+        const struct candidate *c = &v->c[k];
+        row[k].candidate = c->name;
+        row[k].reduce = predict_reduce_names[c->reduce];
+        err = predict_judge(s, v, c, &row[k].x);
     }
-    err = stats_fdr(p, (size_t)v->n, p);
-    if (err)
-        goto done;
-    for (int k = 0; k < v->n; k++)
-        row[k].q = p[k];
-
-done:
+    if (!err)
+        err = correct(row, (size_t)v->n, p, false);
+    if (!err)
+        err = correct(row, (size_t)v->n, p, true);
     mem_free(p);
-    sample_free(&s);
+    predict_sample_destroy(s);
     return err;
 }
 
@@ -347,18 +98,23 @@ static void put_meta(const struct predict_values *v, struct table *out)
     table_meta_num(out, "horizon", (double)v->horizon);
     table_meta_num(out, "sinks", (double)v->sinks);
     table_meta_num(out, "permutations", PREDICT_PERMUTATIONS);
-    table_meta_str(out, "interval",
-                   v->args->n_pairs == 1
-                       ? "95 %, bootstrap over units, 2000 "
-                         "replicates"
-                       : "95 %, bootstrap over documents and units, 2000 replicates");
+    table_meta_str(out, "partial", v->entries ? "given the position" : "given the layer");
+    table_meta_str(out, "p",
+                   v->entries ? "circular shifts of the entries"
+                              : "permutations of heads within their layers");
+    table_meta_str(out, "depth_p", "circular shifts of the layers");
+    bool several = v->args->n_pairs > 1;
+    char interval[96];
+    snprintf(interval, sizeof interval, "95 %%, bootstrap over %s%s, 2000 replicates",
+             several ? "documents and " : "", v->entries ? "blocks of entries" : "layers");
+    table_meta_str(out, "interval", interval);
     table_meta_num(out, "traces_of_another_prompt_length", v->prompts_differ);
 }
 
 struct unit_row {
     const char *candidate, *reduce;
     int64_t pair, layer, index, token;
-    double statistic, effect, rho, low, high, q;
+    double statistic, effect, rho, partial, low, high, q;
 };
 
 #define UNIT_AT(member) offsetof(struct unit_row, member)
@@ -372,6 +128,7 @@ static const struct record_member unit_members[] = {
     {"statistic", "", TABLE_REAL, UNIT_AT(statistic)},
     {"effect", "", TABLE_REAL, UNIT_AT(effect)},
     {"rho", "", TABLE_REAL, UNIT_AT(rho)},
+    {"partial", "", TABLE_REAL, UNIT_AT(partial)},
     {"low", "", TABLE_REAL, UNIT_AT(low)},
     {"high", "", TABLE_REAL, UNIT_AT(high)},
     {"q", "", TABLE_REAL, UNIT_AT(q)},
@@ -385,7 +142,7 @@ static int64_t fill_units(const struct predict_values *v, const struct candidate
     for (int p = 0; p < v->args->n_pairs; p++)
         for (int64_t u = 0; u < v->units; u++) {
             int64_t at = (int64_t)p * v->units + u;
-            if (!both(v, c, p, u))
+            if (!predict_both(v, c, p, u))
                 continue;
             to[n++] = (struct unit_row){r->candidate,
                                         r->reduce,
@@ -395,9 +152,10 @@ static int64_t fill_units(const struct predict_values *v, const struct candidate
                                         v->entries ? u : -1,
                                         c->v[at],
                                         v->effect[at],
-                                        r->rho,
-                                        r->low,
-                                        r->high,
+                                        r->x.rho,
+                                        r->x.partial,
+                                        r->x.low,
+                                        r->x.high,
                                         r->q};
         }
     return n;
@@ -422,13 +180,17 @@ static int units_table(const struct predict_values *v, const struct row *row, st
 static const struct record_member members[] = {
     {"candidate", "", TABLE_STR, AT(candidate)},
     {"reduce", "", TABLE_STR, AT(reduce)},
-    {"n", "", TABLE_INT, AT(n)},
-    {"documents", "", TABLE_INT, AT(documents)},
-    {"rho", "", TABLE_REAL, AT(rho)},
-    {"low", "", TABLE_REAL, AT(low)},
-    {"high", "", TABLE_REAL, AT(high)},
-    {"p", "", TABLE_REAL, AT(p)},
+    {"n", "", TABLE_INT, AT(x.n)},
+    {"documents", "", TABLE_INT, AT(x.documents)},
+    {"rho", "", TABLE_REAL, AT(x.rho)},
+    {"partial", "", TABLE_REAL, AT(x.partial)},
+    {"low", "", TABLE_REAL, AT(x.low)},
+    {"high", "", TABLE_REAL, AT(x.high)},
+    {"p", "", TABLE_REAL, AT(x.p)},
     {"q", "", TABLE_REAL, AT(q)},
+    {"depth_rho", "", TABLE_REAL, AT(x.depth_rho)},
+    {"depth_p", "", TABLE_REAL, AT(x.depth_p)},
+    {"depth_q", "", TABLE_REAL, AT(depth_q)},
 };
 
 static int rows_table(const struct predict_values *v, const struct row *row, struct table **ret)
@@ -485,42 +247,77 @@ static int by_size(const void *a, const void *b)
                               : (x->row > y->row) - (x->row < y->row);
 }
 
+/* The largest first by the partial correlation, then those without one by rho. */
+static struct place *sort_rows(const struct table *t)
+{
+    int64_t n = table_rows(t);
+    struct place *order = MEM_NEW(struct place, (size_t)n);
+    for (int64_t r = 0; order && r < n; r++) {
+        double partial = table_real(t, table_find(t, "partial"), r);
+        double rho = table_real(t, table_find(t, "rho"), r);
+        double size = isnan(partial) ? fabs(rho) - 2 : fabs(partial);
+        order[r] = (struct place){isnan(size) ? -3 : size, r};
+    }
+    if (order)
+        qsort(order, (size_t)n, sizeof *order, by_size);
+    return order;
+}
+
+static void describe_number(struct buf *out, const char *format, int width, double v)
+{
+    if (isnan(v))
+        buf_printf(out, " %*s", width - 1, "-");
+    else
+        buf_printf(out, format, width, v);
+}
+
+static void describe_row(const struct table *t, int64_t r, struct buf *out)
+{
+    static const char *const names[] = {"rho", "partial", "low",       "high",
+                                        "p",   "q",       "depth_rho", "depth_p"};
+    double v[8];
+    for (int c = 0; c < 8; c++)
+        v[c] = table_real(t, table_find(t, names[c]), r);
+    buf_printf(out, "%-28s %-6s %5lld ", table_str(t, table_find(t, "candidate"), r),
+               table_str(t, table_find(t, "reduce"), r),
+               (long long)table_int(t, table_find(t, "n"), r));
+    if (isnan(v[0])) {
+        buf_printf(out, "not defined: it does not vary, or is not known\n");
+        return;
+    }
+    describe_number(out, "%+*.3f", 7, v[0]);
+    describe_number(out, "%+*.3f", 8, v[1]);
+    if (isnan(v[2]))
+        buf_printf(out, "  %-16s", "-");
+    else
+        buf_printf(out, "  %+6.3f .. %+6.3f", v[2], v[3]);
+    describe_number(out, "%*.4f", 8, v[4]);
+    describe_number(out, "%*.4f", 8, v[5]);
+    describe_number(out, "%+*.3f", 8, v[6]);
+    describe_number(out, "%*.3f", 7, v[7]);
+    buf_char(out, '\n');
+}
+
 int predict_describe(const struct table *t, struct buf *out)
 {
-    static const char *const names[] = {"rho", "low", "high", "p", "q"};
     int64_t n = table_rows(t);
     if (strcmp(table_name(t), "predict-units") == 0) {
         buf_printf(out, "%lld pairs of a statistic and the effect of %s\n", (long long)n,
                    table_meta(t, "units"));
         return out->err;
     }
-    struct place *order = MEM_NEW(struct place, (size_t)n);
+    struct place *order = sort_rows(t);
     if (!order)
         return KVF_E_NOMEM;
-    for (int64_t r = 0; r < n; r++) {
-        double rho = table_real(t, table_find(t, "rho"), r);
-        order[r] = (struct place){isnan(rho) ? -1 : fabs(rho), r};
-    }
-    qsort(order, (size_t)n, sizeof *order, by_size);
     buf_printf(out,
-               "rank correlation with %s of %s, %s pair%s\n"
-               "%-28s %-6s %5s %7s  %-18s %8s %8s\n",
+               "rank correlation with %s of %s, %s pair%s; partial, its interval, p and q: %s "
+               "(p: %s)\n%-28s %-6s %5s %7s %7s  %-16s %7s %7s %7s %6s\n",
                table_meta(t, "value"), table_meta(t, "units"), table_meta(t, "pairs"),
-               table_meta_real(t, "pairs", 1) > 1 ? "s" : "", "candidate", "reduce", "n", "rho",
-               "95 %", "p", "q");
-    for (int64_t k = 0; k < n; k++) {
-        int64_t r = order[k].row;
-        double v[5];
-        for (int c = 0; c < 5; c++)
-            v[c] = table_real(t, table_find(t, names[c]), r);
-        buf_printf(out, "%-28s %-6s %5lld ", table_str(t, table_find(t, "candidate"), r),
-                   table_str(t, table_find(t, "reduce"), r),
-                   (long long)table_int(t, table_find(t, "n"), r));
-        if (order[k].size < 0)
-            buf_printf(out, "not defined: it does not vary, or is not known\n");
-        else
-            buf_printf(out, "%+7.3f  %+6.3f .. %+6.3f %9.4f %8.4f\n", v[0], v[1], v[2], v[3], v[4]);
-    }
+               table_meta_real(t, "pairs", 1) > 1 ? "s" : "", table_meta(t, "partial"),
+               table_meta(t, "p"), "candidate", "reduce", "n", "rho", "partial", "95 %", "p", "q",
+               "depth", "p");
+    for (int64_t k = 0; k < n; k++)
+        describe_row(t, order[k].row, out);
     if (table_meta_real(t, "traces_of_another_prompt_length", 0) > 0)
         buf_printf(out, "warning: %s traces have a prompt of another length than their effect\n",
                    table_meta(t, "traces_of_another_prompt_length"));

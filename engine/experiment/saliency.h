@@ -4,7 +4,7 @@
  * Query t of KV head (l, h) sees entry i <= t with the logit s_ti + [t - i >= W] ln w_i.
  * The saliency of the entry is -d loss / d ln w_i at w = the given weights: positive where the
  * entry helps, that is, where a little more weight on it lowers the loss.  The loss is the sum
- * over predictions, in nats, of
+ * over predictions of queries from `from` on, in nats, of
  *     nll   -ln p(token i + 1 | tokens <= i)
  *     kl    KL(full || weakened): p with all weights 1 against p with those given
  * The last query predicts nothing that is known: entries that no other query sees from behind
@@ -21,6 +21,7 @@
 
 struct saliency_options {
     int window;            /* W >= 1: a query's own entry always has its full weight */
+    int from;              /* first query whose prediction is scored, 0 <= from < T - 1 */
     bool kl;               /* its derivative is 0 where all weights are 1 */
     double weight;         /* of every entry, 0.001 to 1 */
     const float *weights;  /* [L, H, T] instead, borrowed; NULL: none */
@@ -32,10 +33,10 @@ struct saliency_options {
 
 /* Measured by engine/train/saliency_pass.h. */
 struct saliency {
-    int L, H, T, window;
+    int L, H, T, window, from;
     float *value;      /* [n][T] owned */
     double loss;       /* nats, sum over predictions */
-    int64_t positions; /* predictions: T - 1 */
+    int64_t positions; /* predictions: T - 1 - from */
     size_t bytes;      /* of activations */
     int n;             /* heads: L * H, or those that were selected */
     int *head;         /* [n] their numbers, layer * H + KV head; owned */
@@ -62,8 +63,8 @@ struct saliency_rho {
 };
 enum saliency_side { SALIENCY_SIGNED, SALIENCY_SIZE, SALIENCY_SIDES }; /* itself, |.| */
 /* saliency_rho.c.  of: [n][T].  ret: [n], intervals by bootstrap over tokens;
- * *ret_all: the mean over heads with one over heads.  teller is told how many heads are done.
- * KVF_OK or KVF_E_NOMEM. */
+ * *ret_all: the mean over heads, its interval by bootstrap over layers.  teller is told how many
+ * heads are done. KVF_OK or KVF_E_NOMEM. */
 int saliency_rhos(const struct saliency *s, enum saliency_side side, const double *of,
                   struct par *pool, const struct teller *teller, struct saliency_rho *ret,
                   struct saliency_rho *ret_all);

@@ -173,20 +173,51 @@ static void head_task(void *ctx, int k, int thread)
     j->out[k] = spearman(r, n, rng_hash(SEED, (uint64_t)j->s->head[k], 0, 0));
 }
 
-/* The mean over the heads that have one. */
-static int pool_heads(const struct saliency_rho *each, int n, struct saliency_rho *ret)
+/* Sets the interval of the mean over heads by draws of layers, whose sums and counts are given:
+ * heads of one layer resemble each other.  draw: [OVER_HEADS]. */
+static void bootstrap_layers(const double *sum, const double *count, int L, double *draw,
+                             struct saliency_rho *ret)
 {
-    double *v = MEM_NEW(double, (size_t)n);
-    size_t known = 0;
-    if (!v)
+    struct rng rng;
+    size_t drawn = 0;
+    rng_init(&rng, SEED);
+    for (int k = 0; k < OVER_HEADS; k++) {
+        double all = 0, n = 0;
+        for (int l = 0; l < L; l++) {
+            size_t at = (size_t)rng_below(&rng, (uint64_t)L);
+            all += sum[at];
+            n += count[at];
+        }
+        draw[drawn++] = all / n;
+    }
+    ret->low = stats_quantile(draw, drawn, .025);
+    ret->high = stats_quantile(draw, drawn, .975);
+}
+
+/* The mean over the heads that have a rho. */
+static int pool_heads(const struct saliency *s, const struct saliency_rho *each,
+                      struct saliency_rho *ret)
+{
+    double *room = MEM_NEW(double, 2 * (size_t)s->n + OVER_HEADS), all = 0, n = 0;
+    int layers = -1, last = -1;
+    if (!room)
         return KVF_E_NOMEM;
-    for (int i = 0; i < n; i++)
-        if (!isnan(each[i].rho))
-            v[known++] = each[i].rho;
-    ret->rho = stats_mean(v, known);
-    int err = stats_mean_interval(v, known, OVER_HEADS, SEED, &ret->low, &ret->high);
-    mem_free(v);
-    return err;
+    double *sum = room, *count = room + s->n;
+    for (int i = 0; i < s->n; i++) {
+        if (isnan(each[i].rho))
+            continue;
+        layers += s->head[i] / s->H != last;
+        last = s->head[i] / s->H;
+        sum[layers] += each[i].rho;
+        count[layers]++;
+        all += each[i].rho;
+        n++;
+    }
+    *ret = (struct saliency_rho){n > 0 ? all / n : NAN, NAN, NAN};
+    if (layers > 0)
+        bootstrap_layers(sum, count, layers + 1, room + 2 * s->n, ret);
+    mem_free(room);
+    return KVF_OK;
 }
 
 int saliency_rhos(const struct saliency *s, enum saliency_side side, const double *of,
@@ -203,7 +234,7 @@ int saliency_rhos(const struct saliency *s, enum saliency_side side, const doubl
             goto done;
     }
     par_run_watched(pool, heads, head_task, &j, teller);
-    err = pool_heads(ret, heads, ret_all);
+    err = pool_heads(s, ret, ret_all);
 
 done:
     for (int i = 0; i < threads; i++)

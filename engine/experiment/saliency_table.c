@@ -91,8 +91,8 @@ static int rank_all(const struct saliency *s, int64_t *rank)
 /* Those that see entry i from behind the window and predict something. */
 static int queries_of(const struct saliency *s, int i)
 {
-    int last = s->T - 1 - s->window;
-    return i < last ? last - i : 0;
+    int first = i + s->window > s->from ? i + s->window : s->from, last = s->T - 1;
+    return first < last ? last - first : 0;
 }
 
 /* v and each: [n], as doubles, and divided by the queries that the weight reaches. */

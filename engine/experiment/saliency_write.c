@@ -26,6 +26,8 @@ static int put_header(struct buf *b, const struct engine *e, const struct salien
     json_put_member_str(b, "loss", opt->kl ? "kl" : "nll");
     json_put_member_num(b, "nats", s->loss);
     json_put_member_num(b, "predictions", (double)s->positions);
+    if (s->from > 0)
+        json_put_member_num(b, "from", s->from);
     json_put_member_num(b, "window", s->window);
     if (opt->weights)
         json_put_member_str(b, "weight", "recorded");

@@ -15,6 +15,7 @@ struct job {
     int32_t *first; /* [T] zeros: one document */
     float *held;    /* [L, T, H] */
     float *d;       /* [L, T, H] */
+    float *share;   /* [T] 1: the prediction is scored */
     int L, H, T;
 };
 
@@ -35,8 +36,11 @@ static int open_job(struct job *j, const struct learner *l, struct kvf_diag *d)
     j->first = MEM_NEW(int32_t, (size_t)j->T);
     j->held = MEM_NEW(float, n);
     j->d = MEM_NEW(float, n);
-    if (!j->first || !j->held || !j->d)
+    j->share = MEM_NEW(float, (size_t)j->T);
+    if (!j->first || !j->held || !j->d || !j->share)
         return KVF_E_NOMEM;
+    for (int t = j->opt->from; t < j->T; t++)
+        j->share[t] = 1;
     err = frozen_check(m, d);
     if (!err)
         err = frozen_build(&j->c, m, j->e->weights, &j->frozen, d);
@@ -53,6 +57,7 @@ static void close_job(struct job *j)
     mem_free(j->first);
     mem_free(j->held);
     mem_free(j->d);
+    mem_free(j->share);
 }
 
 /* Where entry i of a head is in the order of the pass; k counts [L * H][T]. */
@@ -99,8 +104,11 @@ int saliency_measure(struct engine *e, const struct learner *l, const int32_t *i
         goto fail;
     struct pack pack = {ids, j.first, n};
     hold(&j);
-    /* the pass averages over the n - 1 predictions; here they are added */
-    pass_run(j.pass, &pack, n - 1, NULL, j.d, &loss);
+    /* the pass averages over all predictions unless each has its share; here they are added */
+    double all = opt->from > 0 ? 1 : n - 1;
+    if (opt->from > 0)
+        pass_share(j.pass, j.share);
+    pass_run(j.pass, &pack, all, NULL, j.d, &loss);
     err = ops(&j.c)->check(&j.c, d);
     if (!err)
         err = collect(&j, value, d);
@@ -112,8 +120,9 @@ int saliency_measure(struct engine *e, const struct learner *l, const int32_t *i
                              j.H,
                              n,
                              opt->window,
+                             opt->from,
                              value,
-                             loss.term[opt->kl ? QUALITY_FWKL : QUALITY_NTP] * (n - 1),
+                             loss.term[opt->kl ? QUALITY_FWKL : QUALITY_NTP] * all,
                              loss.positions,
                              pass_bytes(j.pass),
                              heads,

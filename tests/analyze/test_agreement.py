@@ -64,27 +64,35 @@ def nanmean(v):
     return v[~np.isnan(v)].mean() if (~np.isnan(v)).any() else np.nan
 
 
-def expected(values, p):
+def within(x, y, layer):
+    """rank correlation without the means of layers, by least squares"""
+    columns = (layer[:, None] == np.unique(layer)).astype(float)
+    a, b = (r - columns @ np.linalg.lstsq(columns, r, rcond=None)[0] for r in (ranks(x), ranks(y)))
+    return np.corrcoef(a, b)[0, 1] if min(np.abs(a).max(initial=0), np.abs(b).max(initial=0)) > 1e-9 else np.nan
+
+
+def expected(values, p, layers):
     """values [traces][heads][tokens]; rows of each head, then of all"""
     pairs = list(itertools.combinations(range(len(values)), 2))
     rows = [[pair_of(values[i][h], values[j][h], p) for i, j in pairs] for h in range(len(values[0]))]
-    out = [(i + 1, j + 1, *r, np.nan) for head in rows for (i, j), r in zip(pairs, head)]
+    out = [(i + 1, j + 1, *r, np.nan, np.nan) for head in rows for (i, j), r in zip(pairs, head)]
     means = [[nanmean(v) for v in of] for of in values]
     for q, (i, j) in enumerate(pairs):
         column = np.array([head[q] for head in rows], float)
         x, y = np.array(means[i]), np.array(means[j])
         known = ~np.isnan(x) & ~np.isnan(y)
         out.append((i + 1, j + 1, column[:, 0].sum(), nanmean(column[:, 1]), column[:, 2].sum(), nanmean(column[:, 3]),
-                    nanmean(column[:, 4]), rho(x[known], y[known])))
+                    nanmean(column[:, 4]), rho(x[known], y[known]), within(x[known], y[known], layers[known])))
     return np.array(out, float)
 
 
-NAMES = ["a", "b", "tokens", "rho", "kept", "overlap", "chance", "rho_over_heads"]
+NAMES = ["a", "b", "tokens", "rho", "kept", "overlap", "chance", "rho_over_heads", "rho_within_layers"]
 
 
 def compare(name, traces, values, p, *more):
     data, meta = table(kvfate, "agreement", *traces, *more)
-    want = expected(values, p)
+    pairs = len(values) * (len(values) - 1) // 2
+    want = expected(values, p, np.array(data["layer"][:-pairs:pairs]))
     for i, key in enumerate(NAMES):
         close(f"{name}: {key}", data[key], want[:, i])
     return data, meta
@@ -117,6 +125,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-agreement-") as folder:
     check("numbers by hand", data["kept"] == [2, 2, 4] and data["tokens"] == [5, 5, 10])
     # means -3, -5 and -3.8, -2.95: the other way round
     close("heads by hand", data["rho_over_heads"], [np.nan, np.nan, -1])
+    close("within the one layer by hand", data["rho_within_layers"], [np.nan, np.nan, -1])
     check("traces", meta["trace_1"] == "log_beta of trimkv, gates 0123456789abcdef" and meta["trace_2"] == "log_beta of dbtrimkv", meta)
     text = said("agreement", one, two, "--top", "0.4")
     check("text", all(w in text for w in ("rank correlation over 2 heads: median -0.1243", "mean -0.1243", "least L0K1 -0.9487", "most L0K0 0.7000", "overlap 0.1667, by chance 0.3000",

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -38,7 +39,10 @@ def tsv(columns, rows, **meta):
 
 
 def register(*claims):
-    full = [{"id": f"c{i}", "paper": "P", "where": "figure 1", "claim": "It is so.", **c} for i, c in enumerate(claims)]
+    """Claims without null data say that there can be none, so that a verdict is that of the number; None: they say nothing."""
+    full = [{"id": f"c{i}", "paper": "P", "where": "figure 1", "claim": "It is so.",
+             **({} if "null_check" in c or "untestable" in c else {"no_null": "made by hand"}), **c} for i, c in enumerate(claims)]
+    full = [{k: v for k, v in c.items() if v is not None} for c in full]
     return put("register.json", json.dumps({"claim": full}), work.name)
 
 
@@ -309,7 +313,7 @@ v = (np.median(many, 1) - np.median(less, 1)).reshape(-1, 2).mean(1)
 check("within, in pairs", near(got["value"], v.mean()) and near(got["p"], np.mean(abs(np.array(list(itertools.product((-1, 1), repeat=7))) @ (v - .1))
                                                                                 >= abs((v - .1).sum()) - 1e-9)), got, v)
 got = judge(dict(WITHIN, interval="t", no_null="a law of nature"), dict(ROW, than="<", null=.7, null_check={"rows": {"head": "all", "n": 2}}, least_n=11))
-check("no null check", [g["null_check"] for g in got] == ["not possible", "not run"], got)  # the second: of ten documents alone
+check("no null check", [g["null_check"] for g in got] == ["not possible", "not run"] and got[1]["verdict"] == "unguarded", got)  # the second: of ten documents alone
 
 nulls = [0.39, 0.395, 0.398, 0.405, 0.42, 0.45, 0.5, 0.55]
 got = judge(*[dict(ROW, than=">", null=n) for n in nulls], dict(ROW, than=">", null=0.1, least_n=50), dict(ROW, than=">", null=0, interval="none"))
@@ -321,11 +325,67 @@ check("q decides", all((g["verdict"] == "supported") == (g["q"] < .05) for g in 
 
 HOLDS, NOT = {"rows": {"head": "all", "n": 1}}, {"rows": {"head": "all", "n": 2}}
 BELOW = dict(ROW, than="<", null=0.7)
-got = judge(dict(BELOW, null_check=HOLDS), dict(BELOW, null_check=NOT), dict(BELOW, null_check={"run": "gone"}), BELOW, dict(ROW, than=">", null=.7, null_check=HOLDS),
-            dict(BELOW, control=NOT), dict(BELOW, control=HOLDS), dict(BELOW, control={"run": "gone"}))
-check("null checks", [(g["verdict"], g["null_check"]) for g in got[:5]] == [("unspecific", "supported"), ("supported", "passed"), ("supported", "not run"),
-                                                                           ("supported", "none"), ("contradicted", "passed")], got[:5])
-check("controls", [(g["verdict"], g["control"]) for g in got[5:]] == [("undecided", "contradicted"), ("supported", "supported"), ("undecided", "not run")], got[5:])
+got = judge(dict(BELOW, control=NOT), dict(BELOW, control=HOLDS), dict(BELOW, control={"run": "gone"}))
+check("controls", [(g["verdict"], g["control"]) for g in got] == [("undecided", "contradicted"), ("supported", "supported"), ("undecided", "not run")], got)
+
+# Null data.  Row 1 is .5 (.4 .. .6), row 2 .9 (.8 .. 1): their difference is -.4 (-.6 .. -.2), of each with itself 0 (-.2 .. .2).  A number that the null
+# data show as well is unspecific on either side; beyond them the claimed way a claim is supported although they are on the claimed side, too.
+ABOVE = dict(ROW, than=">", null=.7)
+got = judge(*[dict(c, null_check=n) for c in (BELOW, dict(BELOW, null=1.2), ABOVE, dict(ABOVE, null=.2), dict(ROW, than="<", null=.3, rows={"head": "all", "n": 2}))
+              for n in (HOLDS, NOT)], dict(BELOW, null_check={"run": "gone"}), dict(BELOW, no_null=None), dict(ABOVE, no_null=None), BELOW,
+            dict(ROW, than="<", null=.5, no_null=None))
+check("null data", [(g["verdict"], g["null_check"]) for g in got] == [
+    ("unspecific", "not beyond"), ("supported", "as claimed"),      # .5 < .7
+    ("unspecific", "not beyond"), ("supported", "as claimed"),      # both below 1.2
+    ("unspecific", "not beyond"), ("contradicted", "other way"),    # .5 > .7 is contradicted, by less than the null data
+    ("unspecific", "not beyond"), ("unspecific", "other way"),      # .5 > .2, and the null data are further up
+    ("contradicted", "other way"), ("unspecific", "not beyond"),    # .9 < .3
+    ("unguarded", "not run"), ("unguarded", "none"), ("unguarded", "none"), ("supported", "not possible"), ("undecided", "none")], [(g["verdict"], g["null_check"]) for g in got])
+check("what the number says", [g["by_number"] for g in got] == ["supported"] * 4 + ["contradicted"] * 2 + ["supported"] * 2 + ["contradicted"] * 2
+      + ["supported", "supported", "contradicted", "supported", "undecided"], [g["by_number"] for g in got])
+check("their difference", near(got[1]["null_value"], .9) and near(got[1]["difference"], -.4) and near(got[1]["difference_low"], -.6)
+      and near(got[1]["difference_high"], -.2) and near(got[1]["difference_p"], 2 * NORMAL.cdf(-1.959963984540054 * 2), 1e-9) and got[1]["difference_units"] == 0, got[1])
+check("no null data are told", "names none" in got[11]["why"] and "no table row.gone" in got[10]["why"], got[10]["why"], got[11]["why"])
+
+# in pairs: texts that both have; sources' means of the differences; q is of the larger p
+DOCS, SOURCES = 24, 8
+data, null = rng.normal(.5, .3, DOCS), rng.normal(0, .3, DOCS)
+data += np.repeat(rng.normal(0, .2, SOURCES), 3)
+rows = [(f"d{i:02}", f"s{i // 3}", float(v[i])) for i in range(DOCS) for v in [data]]
+put("real.tsv", tsv(["doc", "source", "v"], [rows[i] for i in rng.permutation(DOCS)]))
+put("real.random.tsv", tsv(["doc", "source", "v"], [(f"d{i:02}", f"s{i // 3}", float(null[i])) for i in rng.permutation(DOCS) if i % 3] + [("d99", "s0", 7.0)]))
+put("real.same.tsv", tsv(["doc", "source", "v"], [(d, s, v + 1e-3 * float(rng.normal())) for d, s, v in rows]))
+put("real.more.tsv", tsv(["doc", "source", "v"], [(d, s, v + .5 + .01 * float(rng.normal())) for d, s, v in rows]))
+put("real.few.tsv", tsv(["doc", "source", "v"], [(f"d{i:02}", "any", 0.0) for i in range(6)]))
+REAL = dict(table="real", value="v", unit="doc", cluster="source", reduce="mean", interval="t")
+got = judge(*[dict(REAL, than=t, null=n, null_check={"run": r}) for t, n in ((">", 0), (">", 2)) for r in ("random", "same", "more", "few")])
+both = np.array([(data - null)[[3 * s + 1, 3 * s + 2]].mean() for s in range(SOURCES)])
+radius = T975[8] * both.std(ddof=1) / math.sqrt(8)
+check("differences of pairs", near(got[0]["difference"], both.mean(), 1e-9) and near(got[0]["difference_low"], both.mean() - radius, 1e-9)
+      and got[0]["difference_units"] == 8, got[0], both.mean(), radius)
+check("their verdicts", [(g["verdict"], g["null_check"]) for g in got] == [
+    ("supported", "as claimed"), ("unspecific", "not beyond"), ("unspecific", "other way"), ("unguarded", "not run"),
+    ("unspecific", "as claimed"), ("unspecific", "not beyond"), ("contradicted", "other way"), ("unguarded", "not run")], [(g["verdict"], g["null_check"], g["why"]) for g in got])
+means = data.reshape(SOURCES, 3).mean(1)
+within = ((data.reshape(SOURCES, 3) - means[:, None]) ** 2).sum() / (DOCS - SOURCES)
+f = 3 * ((means - data.mean()) ** 2).sum() / (SOURCES - 1) / within
+check("heterogeneity", near(got[0]["i2"], max(0, 1 - 1 / f), 1e-9) and got[0]["on_side"] == (means > 0).sum() and got[4]["on_side"] == (means > 2).sum(), got[0], f)
+alone = judge(dict(REAL, than=">", null=0, null_check={"run": "same"}))[0]
+check("q is that of the larger p", near(alone["q"], max(alone["p"], alone["difference_p"])) and alone["p"] < .05 < alone["difference_p"], alone)
+# a median and a rank correlation are resampled in pairs
+order = list(np.arange(DOCS))
+put("turn.tsv", tsv(["doc", "v", "w"], [(f"d{i:02}", float(data[i]), i) for i in order]))
+put("turn.null.tsv", tsv(["doc", "v", "w"], [(f"d{i:02}", float(null[i]), (7 * i) % DOCS) for i in order]))
+for reduce, f in (("median", lambda v, w: np.median(v, -1)), ("spearman", spearman)):
+    got = one(table="turn", value="v", unit="doc", reduce=reduce, **({"with": "w"} if reduce == "spearman" else {}), interval="bca", than=">", null=-.9,
+              null_check={"run": "null"})
+    pick = rng.integers(0, DOCS, (4000, DOCS))
+    w, w0 = np.arange(DOCS), 7 * np.arange(DOCS) % DOCS
+    draws = f(data[pick], w[pick]) - f(null[pick], w0[pick])
+    seen = f(data[None], w[None])[0] - f(null[None], w0[None])[0]
+    low, high = np.quantile(draws, [.025, .975])
+    check(f"difference of a {reduce}", near(got["difference"], seen) and abs(got["difference_low"] - low) < .35 * (high - low)
+          and abs(got["difference_high"] - high) < .35 * (high - low) and got["difference_units"] == DOCS, got, seen, low, high)
 got = judge(*[dict(ROW, than=">", null=.3, needs=n) for n in ({"T": ">= 64"}, {"T": "> 64"}, {"L": "> 1"}, {"T/L": "> 1"})],
             dict(ROW, than=">", null=.3, rows={"head": "all", "n": 1, "criterion": "top4"}, needs={"T/K": ">= 17"}))
 check("needs", [g["verdict"] for g in got] == ["supported"] + ["not comparable here"] * 4 and "here it is 64" in got[1]["why"]
@@ -423,6 +483,9 @@ for section in sections:
     check("figures of " + name, sorted(listed) == sorted(wanted), set(listed) ^ set(wanted))
     check("commands of " + name, all(line.count("|") == 4 and (any(w in line for w in ("kvfate", ".py", ".sh", ".c`")) or "out of reach" in line or "diagram" in line
                                                               or "as " in line) for line in lines if line.startswith(("| Fig", "| Tab"))))
+
+curves = re.findall(r"@survival:[^ `]*|kvfate survival [^`]*", sections[0])
+check("DBTrimKV's survival is drawn as its own statistic", len(curves) == 6 and all("share=fraction" in c or "--figure survival-map" in c for c in curves), curves)
 
 text = subprocess.run([kvfate, "claims", folder, "--register", register(dict(ROW, than=">", null=0.39), dict(paper="P", untestable="no pictures"))],
                       capture_output=True, text=True).stdout

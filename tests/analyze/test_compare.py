@@ -195,6 +195,9 @@ def small_matches(folder):
     by_model, meta = table(kvfate, "compare", a.paths[0], b.paths[0], a.paths[1], "--match", "--groups", "model")
     held("groups by model", by_model, a, b)
     check("which trace is in which group", [meta[f"trace_{k}"].split(",")[0] for k in (1, 2, 3)] == ["group 1", "group 2", "group 1"], meta)
+    refused("a model in two groups", 2, ["compare", a.paths[0], b.paths[0], a.paths[1], "--match", "--groups", "2"], "traces 1 and 3 are of one model", "--groups model")
+    alone, meta = table(kvfate, "compare", *a.paths, "--match", "--groups", "1")
+    check("texts of one model alone may be parted", meta["groups"] == "2", meta)
     refused("one model alone", 2, ["compare", *a.paths, "--match", "--groups", "model"], "all traces are of one model")
     refused("other heads in one group", 2, ["compare", a.paths[0], b.paths[0], c.paths[0], "--match", "--groups", "2"], "other layers or heads")
     for how in ("0", "3", "both"):

@@ -82,7 +82,12 @@ def head_sets(scores, evict, T, own, short, a, b, grid):
             these = used[:-1] if w == "union" else [w]
             hit = [1 - math.prod(1 - chance[v] for v in these if i in set(cand[v])) for i in cand[3]]
             other = set().union(*(sets[v] for v in these))
-            out[str(w), p] = (len(sets[3] & other), len(sets[3]), len(other), len(cand[3]), len(sets[3]) * (np.mean(hit) if hit else 0))
+            tied = 0  # outside a set, and equal to its least
+            for v in [*these, 3]:
+                values = scores[f"{name}.{v}"]
+                least = min((values[i] for i in sets[v]), default=None)
+                tied += sum(values[i] == least for i in cand[v] if i not in sets[v])
+            out[str(w), p] = (len(sets[3] & other), len(sets[3]), len(other), len(cand[3]), len(sets[3]) * (np.mean(hit) if hit else 0), tied)
     return out
 
 
@@ -103,11 +108,11 @@ def expect_overlap(scores, evict, T, own=False, short=False, a=0, b=None, grid=G
     for name, l, i, parts in groups(found):
         keys = sorted(parts[0], key=lambda k: (k[0] == "union", k))
         for key in keys:
-            both, last, other, cand, chance = (sum(x[key][k] for x in parts) for k in range(5))
+            both, last, other, cand, chance, tied = (sum(x[key][k] for x in parts) for k in range(6))
             overlap, expected = (both / last, chance / last) if last else (np.nan, np.nan)
             kappa = (overlap - expected) / (1 - expected) if expected < 1 - 1e-9 else np.nan
             rows.append(dict(head=name, layer=l, index=i, window=key[0], p=key[1], overlap=overlap, expected=expected, kappa=kappa,
-                             both=both, last=last, other=other, candidates=cand))
+                             both=both, last=last, other=other, candidates=cand, tied=tied))
     return rows
 
 
@@ -201,6 +206,13 @@ def by_hand(path):
           and near(data["expected"][last:last + 1], [7 / 24]) and near(data["kappa"][last:last + 1], [-7 / 17]), data["kappa"][last:])
     check("hand: layer", data["head"][last - 6] == "L0K*" and data["index"][last - 6] == -1, data["head"])
     check("hand: union of one", all(data[c][:3] == data[c][3:6] for c in ("overlap", "expected", "kappa", "both")))
+
+    # equal scores: position cuts every set alike, so they agree for no reason; with N candidates and k in a set N - k are tied, in both sets
+    scores = {f"window.{w}": np.full((1, 1, 528), .25) for w in range(4)}
+    x = make(write_kvf, path("tied.kvf"), columns(scores, np.full((1, 1, 528), np.inf)), (1, 1, 1, 528))
+    data, _ = table(kvfate, "overlap", x, "--p", "25,100")
+    check("hand: ties", data["overlap"] == [1] * len(data["overlap"]) and data["tied"][:8] == [24, 0] * 3 + [48, 0], data["tied"])
+    check("hand: ties are told", "column tied" in said("overlap", x, "--p", "25"))
 
     # 18 tokens; the last 16 queries are 0 .. 15. Scores 1, 1/8, 1/16, 1/64, 1/128, 0, then .5: under 1/8 are four, under 1/64 two
     scores = {f"window16.{w}": np.full((1, 1, 18), np.nan) for w in range(4)}

@@ -30,6 +30,59 @@ def rho(x, y):
     return (x * y).sum() / size if size > 0 else np.nan
 
 
+def unit(v):
+    return v / np.sqrt(v @ v) if v @ v > 1e-12 * len(v) ** 2 else np.full(len(v), np.nan)
+
+
+def given_layer(v, layer):
+    """ranks without their means of layers, by least squares with a column for each layer"""
+    columns = (layer[:, None] == np.unique(layer)).astype(float)
+    r = ranks(v)
+    return unit(r - columns @ np.linalg.lstsq(columns, r, rcond=None)[0])
+
+
+def given_line(r, place):
+    return unit(r - np.polyval(np.polyfit(place, r, 1), place))
+
+
+def given_ends(r, place):
+    """the same without the line from the first to the last value"""
+    r = r - np.interp(place, place[[0, -1]], r[[0, -1]])
+    return unit(r - r.mean())
+
+
+def by_depth(v, layer, line=given_line):
+    """means of ranks of layers without their line"""
+    at = np.unique(layer)
+    return line(np.array([ranks(v)[layer == l].mean() for l in at]), at)
+
+
+def p_of(every):
+    """the fraction of shifts that are as far as none, the larger one of two ways to take a line away"""
+    return max(np.mean(abs(e) >= abs(e[0]) - 1e-9) for e in every)
+
+
+def shifts(pairs):
+    """correlation at every circular shift, the same for all pairs"""
+    return np.array([np.mean([np.roll(x, k) @ y for x, y in pairs]) for k in range(len(pairs[0][0]))])
+
+
+def of_layers(pairs, layer, rng):
+    """a bootstrap replicate of a correlation of residuals: layers are drawn, and documents"""
+    at = np.unique(layer)
+    take = np.concatenate([np.flatnonzero(layer == l) for l in rng.choice(at, len(at))])
+    chosen = [pairs[k] for k in rng.choice(len(pairs), len(pairs))]
+    return np.mean([(x[take] @ y[take]) / np.sqrt((x[take] @ x[take]) * (y[take] @ y[take])) for x, y in chosen])
+
+
+def within_layers(layer, rng):
+    """another order of the heads of each layer"""
+    order = np.arange(len(layer))
+    for l in np.unique(layer):
+        order[layer == l] = rng.permutation(order[layer == l])
+    return order
+
+
 def fdr(p):
     p = np.asarray(p, float)
     known = np.flatnonzero(~np.isnan(p))
@@ -43,7 +96,8 @@ def outside(draws, row):
     """2.5 % of independent draws lie beyond each end; of 2000 replicates the standard error is 0.35 %"""
     draws = np.array(draws)
     draws = draws[~np.isnan(draws)]
-    below, above = [[(draws < row["low"]).mean(), (draws <= row["low"]).mean()], [(draws > row["high"]).mean(), (draws >= row["high"]).mean()]]
+    below, above = [[(draws < row["low"] - 1e-9).mean(), (draws < row["low"] + 1e-9).mean()],
+                    [(draws > row["high"] + 1e-9).mean(), (draws > row["high"] - 1e-9).mean()]]
     return all(x[0] < .038 and x[1] > .012 for x in (below, above))
 
 
@@ -155,8 +209,12 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
         t = json.loads(r.stdout)
         return {(c, k): {key: t["data"][key][i] for key in t["data"]} for i, (c, k) in enumerate(zip(t["data"]["candidate"], t["data"]["reduce"]))}, t["meta"]
 
-    def compare(name, got, want_x, ys, crossed):
-        """want_x: per document {(name, reduce): [units]}; ys: per document the effect, nan where unknown"""
+    def close(a, b):
+        return np.isclose(real([a])[0], b, rtol=0, atol=1e-9, equal_nan=True)
+
+    def compare(name, got, want_x, ys, tokens=None):
+        """want_x: per document {(name, reduce): [units]}; ys: per document the effect, nan where unknown; tokens: positions of each, of entries"""
+        crossed = tokens is None
         for key in {k for w in want_x for k in w}:
             row = got.get(key)
             check(f"{name}: {key} is there", row is not None, sorted(got))
@@ -166,18 +224,36 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
             known = [~np.isnan(x) & ~np.isnan(y) for x, y in pairs]
             if crossed:
                 known = [np.logical_and.reduce(known)] * len(known)
-            pairs = [(x[k], y[k]) for (x, y), k in zip(pairs, known)]
-            pairs = [(x, y) for x, y in pairs if len(set(x)) > 1 and len(set(y)) > 1]
-            want = np.mean([rho(x, y) for x, y in pairs]) if pairs else np.nan
-            n = 0 if not pairs else len(pairs[0][0]) if crossed else sum(len(x) for x, _ in pairs)
-            check(f"{name}: {key} rho", np.isclose(real([row["rho"]])[0], want, rtol=0, atol=1e-9, equal_nan=True), row, want)
+            places = [np.arange(len(y)) // 3 if crossed else tokens[k] for k, y in enumerate(ys) if key in want_x[k]]
+            pairs = [(x[k], y[k], p[k]) for (x, y), k, p in zip(pairs, known, places)]
+            pairs = [(x, y, p) for x, y, p in pairs if len(set(x)) > 1 and len(set(y)) > 1]
+            want = np.mean([rho(x, y) for x, y, _ in pairs]) if pairs else np.nan
+            n = 0 if not pairs else len(pairs[0][0]) if crossed else sum(len(x) for x, *_ in pairs)
+            check(f"{name}: {key} rho", close(row["rho"], want), row, want)
+            rest = [(given_layer(x, p), given_layer(y, p)) if crossed else (given_line(ranks(x), p), given_line(ranks(y), p)) for x, y, p in pairs]
+            rest = [(x, y) for x, y in rest if not np.isnan(x @ y)]
+            want = np.mean([x @ y for x, y in rest]) if rest else np.nan
+            check(f"{name}: {key} partial", close(row["partial"], want) and (row["p"] is None) == (not rest), row, want)
+            if not crossed and len(rest) == 1:
+                x, y, p = pairs[0]
+                every = [shifts(rest), shifts([(given_ends(ranks(x), p), given_ends(ranks(y), p))])]
+                check(f"{name}: {key} p of all shifts", close(row["p"], p_of(every)), row, every)
+            every = []
+            for line in (given_line, given_ends) if crossed else ():
+                deep = [(by_depth(x, p, line), by_depth(y, p, line)) for x, y, p in pairs]
+                deep = [(x, y) for x, y in deep if not np.isnan(x @ y)]
+                every += [shifts(deep)] if deep else []
+            check(f"{name}: {key} depth", close(row["depth_rho"], every[0][0] if every else np.nan), row, every)
+            check(f"{name}: {key} p of depth", close(row["depth_p"], p_of(every) if every else np.nan), row, every)
             check(f"{name}: {key} n", row["n"] == n and row["documents"] == len(pairs), row, n, len(pairs))
         rows = list(got.values())
-        q = fdr(real([r["p"] for r in rows]))
-        check(f"{name}: q", np.allclose(real([r["q"] for r in rows]), q, rtol=1e-12, atol=0, equal_nan=True), [(r["p"], r["q"]) for r in rows], q)
+        for k in ("", "depth_"):
+            q = fdr(real([r[k + "p"] for r in rows]))
+            check(f"{name}: {k}q", np.allclose(real([r[k + "q"] for r in rows]), q, rtol=1e-12, atol=0, equal_nan=True), q)
 
-    # by hand: four heads; KL 1 2 3 4, a statistic of the same order, one of the reverse, one with a tie and one that is constant.
-    # 2 of 4! = 24 orders have |rho| = 1: p = 1/12.  Ranks 1.5 1.5 3 4 against 1 2 3 4: covariance 4.5, sums of squares 4.5 and 5: rho = sqrt(.9)
+    # by hand: two layers of two heads; KL 1 2 3 4, a statistic of the same order, one of the reverse, one with a tie and one that is constant.
+    # Ranks 1.5 1.5 3 4 against 1 2 3 4: covariance 4.5, sums of squares 4.5 and 5: rho = sqrt(.9); within layers 0 0 -.5 .5 against -.5 .5 -.5 .5:
+    # sqrt(.5).  Of the four orders within layers two have |partial| = 1, and all that of the ties: p = .5 and 1
     hand = effect([1, 2, 3, 4], 2)
     stats = tsv("mine", {}, {"head": ["L0K0", "L0K1", "L1K0", "L1K1"], "layer": [0, 0, 1, 1], "index": [0, 1, 0, 1], "same": [10, 20, 30, 40],
                              "against": [4.5, 3, 2, 1], "tied": [7, 7, 8, 9], "flat": [1, 1, 1, 1], "words": list("abcd")})
@@ -185,9 +261,12 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
     check("by hand: rows", list(got) == [("layer", "none"), *((f"mine.{c}", "none") for c in ("same", "against", "tied", "flat"))], list(got))
     for key, want in (("same", 1), ("against", -1), ("tied", .9 ** .5)):
         check(f"by hand: {key}", abs(got[f"mine.{key}", "none"]["rho"] - want) < 1e-12, got[f"mine.{key}", "none"])
-    for key in ("same", "against"):
-        check(f"by hand: p of {key}", abs(got[f"mine.{key}", "none"]["p"] - 1 / 12) < .012, got[f"mine.{key}", "none"])
-    check("by hand: constant", [got["mine.flat", "none"][k] for k in ("rho", "low", "high", "p", "q", "n", "documents")] == [None] * 5 + [0, 0], got)
+    for key, partial, p in (("same", 1, .5), ("against", -1, .5), ("tied", .5 ** .5, 1)):
+        row = got[f"mine.{key}", "none"]
+        check(f"by hand: partial and p of {key}", abs(row["partial"] - partial) < 1e-12 and abs(row["p"] - p) < .03, row)
+    check("by hand: constant", [got["mine.flat", "none"][k] for k in ("rho", "partial", "low", "high", "p", "q", "n", "documents")] == [None] * 6 + [0, 0], got)
+    check("by hand: a layer is no statistic of heads", [got["layer", "none"][k] for k in ("partial", "p", "depth_rho", "depth_p")] == [None] * 4
+          and abs(got["layer", "none"]["rho"] - .8 ** .5) < 1e-12, got["layer", "none"])
     check("by hand: meta", meta["value"] == "kl" and int(meta["horizon"]) == 5 and int(meta["sinks"]) == 2 and meta["units"] == "KV heads", meta)
     mirror, _ = predict(effect([1, 2, 3, 4], 2, {"held": "all heads but the one of the row"}), stats)
     check("mirror: what is restored", mirror["mine.same", "none"]["rho"] == -1, mirror)
@@ -204,30 +283,31 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
     kl = np.exp(kl - kl.max())
     got, meta = predict(effect(kl, 3), d["path"])
     check("heads: rows", set(got) == set(want), set(got) ^ set(want))
-    compare("heads", got, [want], [kl], True)
+    compare("heads", got, [want], [kl])
     check("prompts agree", int(meta["traces_of_another_prompt_length"]) == 0, meta)
+    layer = np.arange(n) // 3
     for key in (("sink_mass", "mean"), ("beta", "none"), ("entropy", "max")):
-        x, row = want[key], got[key]
-        draws = [rho(x[k], kl[k]) for k in rng.integers(0, n, (3000, n))]
+        pair, row = (given_layer(want[key], layer), given_layer(kl, layer)), got[key]
+        draws = [of_layers([pair], layer, rng) for _ in range(3000)]
         check(f"heads: interval of {key}", outside(draws, row), row, np.nanquantile(draws, [.025, .975]))
-        far = np.mean([abs(rho(rng.permutation(x), kl)) >= abs(row["rho"]) - 1e-12 for _ in range(3000)])
-        check(f"heads: p of {key}", abs(row["p"] - far) < .02, row, far)
+        far = np.mean([abs(pair[0][within_layers(layer, rng)] @ pair[1]) >= abs(row["partial"]) - 1e-12 for _ in range(3000)])
+        check(f"heads: p of {key}", abs(row["p"] - far) < .03, row, far)
     got, meta = predict(effect(kl, 3), d["path"], "--horizon", "9", "--sinks", "3", "--criterion", "mass.95", "--only", "survival.mass.95,sink_mass")
     want9 = head_statistics(d, 9, 3)
     check("--only", set(got) == {k for k in want9 if k[0] in ("survival.mass.95", "sink_mass")}, set(got))
-    compare("other settings", got, [{k: want9[k] for k in got}], [kl], True)
+    compare("other settings", got, [{k: want9[k] for k in got}], [kl])
     holes = kl.copy()
     holes[[1, 5]] = np.nan
-    compare("nan of an effect", predict(effect(holes, 3), d["path"])[0], [want], [holes], True)
+    compare("nan of an effect", predict(effect(holes, 3), d["path"])[0], [want], [holes])
     got, meta = predict(effect(kl, 3, {"prompt_tokens": 31}), d["path"])
     check("another prompt", int(meta["traces_of_another_prompt_length"]) == 1, meta)
     wide = open(effect(kl, 3)).read().splitlines()  # a column more
     dnll = rng.normal(size=n)
     wide = [x if x[0] == "#" else x + "\t" + v for x, v in zip(wide, [""] * 6 + ["dnll", *map(repr, map(float, dnll)), "1"])]
-    compare("another column", predict(file("\n".join(wide) + "\n"), d["path"], "--value", "dnll")[0], [want], [dnll], True)
+    compare("another column", predict(file("\n".join(wide) + "\n"), d["path"], "--value", "dnll")[0], [want], [dnll])
     # of two sources the first counts
     e = document()
-    compare("first source", predict(effect(kl, 3), d["path"], e["path"])[0], [want], [kl], True)
+    compare("first source", predict(effect(kl, 3), d["path"], e["path"])[0], [want], [kl])
 
     # three documents: heads are the same, one lacks beta
     docs = [document() for _ in range(3)]
@@ -245,19 +325,17 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
         if k != 1:
             files.append(tsv("extra", {}, {"head": [f"L{u // 3}K{u % 3}" for u in range(n)], "v": [*map(repr, map(float, wants[k]["extra.v", "none"]))]}))
     got, meta = predict(*files)
-    compare("three documents", got, wants, kls, True)
-    check("three documents: beside one another", int(meta["pairs"]) == 3 and "documents and units" in meta["interval"], meta)
+    compare("three documents", got, wants, kls)
+    check("three documents: beside one another", int(meta["pairs"]) == 3 and "documents and layers" in meta["interval"], meta)
     for key, of in ((("entropy", "max"), (0, 1, 2)), (("extra.v", "none"), (0, 2))):
-        draws = []
-        for _ in range(2500):
-            heads = rng.integers(0, n, n)
-            draws.append(np.mean([rho(wants[k][key][heads], kls[k][heads]) for k in rng.choice(of, len(of))]))
+        pairs = [(given_layer(wants[k][key], layer), given_layer(kls[k], layer)) for k in of]
+        draws = [of_layers(pairs, layer, rng) for _ in range(2500)]
         check(f"three documents: interval of {key}", outside(draws, got[key]), got[key], np.nanquantile(draws, [.025, .975]))
         far = []
         for _ in range(2500):
-            heads = rng.permutation(n)
-            far.append(abs(np.mean([rho(wants[k][key][heads], kls[k]) for k in of])) >= abs(got[key]["rho"]) - 1e-12)
-        check(f"three documents: p of {key}", abs(got[key]["p"] - np.mean(far)) < .025, got[key], np.mean(far))
+            order = within_layers(layer, rng)
+            far.append(abs(np.mean([x[order] @ y for x, y in pairs])) >= abs(got[key]["partial"]) - 1e-12)
+        check(f"three documents: p of {key}", abs(got[key]["p"] - np.mean(far)) < .03, got[key], np.mean(far))
 
     # entries, of all heads and of some; two texts of different length
     tokens = np.array([3, 4, 5, 9, 12, 13, 20, 21, 22, 30])
@@ -267,24 +345,24 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
         y = rng.exponential(size=len(tokens)) + w["mass.sum", "mean"]
         got, meta = predict(each(y, tokens, heads), d["path"])
         check(f"entries {heads}: rows", set(got) == set(w) and meta["units"] == "entries", set(got) ^ set(w))
-        compare(f"entries {heads}", got, [w], [y], False)
+        compare(f"entries {heads}", got, [w], [y], [tokens])
     short, other = document(T=25), np.array([1, 2, 6, 7, 8])
     ws = [{k: v[tokens] for k, v in entry_statistics(d, every).items()}, {k: v[other] for k, v in entry_statistics(short, every).items()}]
     ys = [rng.exponential(size=len(tokens)), rng.exponential(size=len(other))]
     got, _ = predict(each(ys[0], tokens), d["path"], each(ys[1], other), short["path"])
-    compare("entries of two texts", got, ws, ys, False)
+    compare("entries of two texts", got, ws, ys, [tokens, other])
     sal = tsv("saliency", {}, {"head": [f"L{l}K{h}" for l, h in every for _ in range(d["T"])], "token": [i for _ in every for i in range(d["T"])],
                                "saliency": [*map(repr, map(float, d["saliency"].ravel()))]})
     w = {k: v[tokens] for k, v in entry_statistics(d, every).items() if k[0] == "saliency"}
     bare = make(write_kvf, os.path.join(folder, "bare.kvf"), [Column("tokens.id", "i32", "run", np.zeros(40))], (4, 3, 6, 40))
-    compare("saliency of a table", predict(each(y, tokens), bare, sal, "--only", "saliency")[0], [w], [y], False)
-    compare("saliency of heads of a table", predict(effect(kl, 3), sal)[0], [{("saliency", "none"): want["saliency", "none"]}], [kl], True)
+    compare("saliency of a table", predict(each(y, tokens), bare, sal, "--only", "saliency")[0], [w], [y], [tokens])
+    compare("saliency of heads of a table", predict(effect(kl, 3), sal)[0], [{("saliency", "none"): want["saliency", "none"]}], [kl])
 
     # the least there can be
     empty = make(write_kvf, os.path.join(folder, "empty.kvf"), [Column("log_beta", "f32", "kv", np.zeros((4, 3, 0)))], (4, 3, 6, 0))
     check("no tokens", set(predict(effect(kl, 3), empty)[0]) == {("layer", "none")})
     got, _ = predict(effect([1.5], 1), make(write_kvf, os.path.join(folder, "one.kvf"), [Column("log_beta", "f32", "kv", [[[-1.]]])], (1, 1, 1, 1)))
-    check("one head", got["beta", "none"]["rho"] is None and got["beta", "none"]["p"] is None, got)
+    check("one head", all(got["beta", "none"][k] is None for k in ("rho", "partial", "p", "depth_p")), got)
 
     # refusals
     good = effect(kl, 3)

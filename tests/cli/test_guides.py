@@ -57,6 +57,28 @@ def check_refusal(folder):
     check("own-model: gates are missing", done.returncode and said == [done.stderr.rstrip("\n")], said, done.stderr)
 
 
+def check_heads_gates(folder):
+    """The recipe of WG-KV's figure 7 in paper-figures.md: gates of `duo` from an effect, with heads in the order of their KL."""
+    with open(os.path.join(root, "docs/guide/paper-figures.md"), encoding="utf-8") as f:
+        row = next(line for line in f if line.startswith("| Figure 7, Figure 14 | accuracy on HELMET"))
+    effect, gates, score = [x for x in re.findall(r"`([^`]+)`", row) if x.startswith(("kvfate effect", "examples/", "kvfate eval"))]
+    shell(effect + " --score-tokens 2 --recent 16 --ignore-eos", folder)
+    shell(f"{sys.executable} {root}/" + gates, folder)
+    shell(score.replace("wgkv:tau=0.05,wgkv:tau=0.2,", "").replace("duo,local", "duo:sinks=4,recent=16,local:sinks=4,recent=16")
+          + " --data examples/demo/problem.txt --docs 1 --prompt-tokens 48 --score-tokens 2", folder)
+    with open(os.path.join(folder, "effect.tsv"), encoding="utf-8") as f:
+        rows = [line.rstrip("\n").split("\t") for line in f if not line.startswith("#")]
+    kl = [float(r[rows[0].index("kl")]) for r in rows[1:] if r[0] != "all"]
+    with open(os.path.join(folder, "duo.safetensors"), "rb") as f:
+        alpha = list(memoryview(f.read()[-4 * len(kl):]).cast("f"))
+    check("alphas have the order of the effect", len(kl) == 90 and min(alpha) == 0 and max(alpha) == 1
+          and sorted(range(90), key=lambda k: alpha[k]) == sorted(range(90), key=lambda k: (kl[k], k)), alpha, kl)
+    with open(os.path.join(folder, "effect.tsv"), encoding="utf-8") as f, open(os.path.join(folder, "cut.tsv"), "w", encoding="utf-8") as to:
+        to.writelines(line for line in f if not line.startswith("L0K2"))
+    done = subprocess.run([sys.executable, os.path.join(root, "examples/duo_alpha.py"), "cut.tsv", "none"], cwd=folder, capture_output=True, text=True)
+    check("some heads alone are refused", done.returncode == 1 and "each of 30 x 3" in done.stderr and done.stderr.count("\n") == 1, done)
+
+
 def check_score():
     """The two diffs of own-method: the file compiles without a warning, the lines around the new line are those of the list."""
     diffs = {m[1]: b for b in blocks("own-method.md") for line in b if (m := re.match(r"\+\+\+ b/(.*)", line))}
@@ -86,5 +108,6 @@ with tempfile.TemporaryDirectory(prefix="kvfate-guides-") as folder:
         n = run_page(page, folder)
         check(f"{page}: no command is left out", n >= least, n)
     check_refusal(folder)
+    check_heads_gates(folder)
 check_score()
 finish()

@@ -45,14 +45,14 @@ def log_p(model, ids, *how):
     return z - np.log(np.exp(z).sum(1, keepdims=True))
 
 
-def loss(kind, model, ids, full, *how):
+def loss(kind, model, ids, full, start, *how):
     q = log_p(model, ids, *how)
     if kind == "nll":
-        return -q[np.arange(len(ids) - 1), ids[1:]].sum()
-    return (np.exp(full) * (full - q)).sum()
+        return -q[np.arange(start, len(ids) - 1), ids[start + 1:]].sum()
+    return (np.exp(full) * (full - q))[start:].sum()
 
 
-def differences(kind, model, ids, window, shift):
+def differences(kind, model, ids, window, shift, start=0):
     """-d loss / d ln w of every entry, and the loss."""
     full = log_p(model, ids, window, np.zeros_like(shift))
     out = np.zeros_like(shift)
@@ -62,9 +62,9 @@ def differences(kind, model, ids, window, shift):
             for step in (EPS, -EPS):
                 moved = shift.copy()
                 moved[at] += step
-                ends.append(loss(kind, model, ids, full, window, moved))
+                ends.append(loss(kind, model, ids, full, start, window, moved))
             out[at] = (ends[1] - ends[0]) / (2 * EPS)
-    return out, loss(kind, model, ids, full, window, shift)
+    return out, loss(kind, model, ids, full, start, window, shift)
 
 
 # ---- what the program says
@@ -92,10 +92,10 @@ def near(what, found, wanted):
     s.check(what, worst <= bound and np.abs(wanted).max() > 1e-5, f"off by {worst:.3g}, allowed {bound:.3g}", found, wanted)
 
 
-def against_differences(what, kind, argv, ids, window, shift, model=0, oracle=None):
+def against_differences(what, kind, argv, ids, window, shift, model=0, oracle=None, start=0):
     oracle = oracle or tiny_llama.Llama(s.model(model))
     table, meta, _ = saliency("--loss", kind, "--window", str(window), *argv, model=model)
-    wanted, total = differences(kind, oracle, ids, window, shift)
+    wanted, total = differences(kind, oracle, ids, window, shift, start)
     near(what, cube(table["saliency"], oracle), wanted)
     s.check(what + ": the loss", abs(float(meta["loss_nats"]) - total) <= 1e-4 * max(1, abs(total)), meta["loss_nats"], total)
     return table, oracle
@@ -136,6 +136,28 @@ def weakened_points():
         against_differences(f"{kind} at weight 0.5", kind, ["--ids", IDS_FILE, "--weight", "0.5"], IDS, 2, half)
 
 
+def later_queries():
+    """Predictions from a query on, which are those that `effect` scores when it is the first after the prompt."""
+    oracle = tiny_llama.Llama(s.model(0))
+    half = np.full((oracle.layers, oracle.kv_heads, T), np.log(.5))
+    for start in (1, 9, T - 2):
+        for kind, weight, shift in (("nll", "1", 0 * half), ("kl", "0.5", half)):
+            argv = ["--ids", IDS_FILE, "--weight", weight, "--from", str(start)]
+            table, _ = against_differences(f"{kind} from query {start}", kind, argv, IDS, 2, shift, start=start, oracle=oracle)
+        reach = np.maximum(T - 1 - np.maximum(np.arange(T) + 2, start), 0)
+        v = cube(table["saliency"], oracle)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            each = np.where(reach > 0, v / reach, np.nan)
+        s.check("per query, of those that count", np.allclose(np.array(table["per_query"], float).reshape(v.shape), each, rtol=1e-12, equal_nan=True))
+    trace = s.path("answer.kvf")
+    s.accepted("an answer", ["run", "--overwrite", "-m", s.model(0), "--ids", IDS_FILE, "-n", "6", "--ignore-eos", "-q", "-o", trace])
+    named, meta, _ = saliency("--of", trace, "--from", "prompt")
+    number, _, _ = saliency("--of", trace, "--from", str(T))
+    s.check("the prompt's length by its name", named == number and meta["from"] == str(T) and meta["predictions"] == str(5 - 1), meta)
+    for bad, words in (("x", "'x'"), ("-1", "--from"), (str(T - 1), "predicts no token"), ("prompt", "predicts no token")):
+        s.refused(f"--from {bad}", ["saliency", "-m", s.model(0), "--ids", IDS_FILE, f"--from={bad}"], 2, words)
+
+
 def recorded_gates():
     path = s.path("gates.safetensors")
     s.file("gates.safetensors", make_gates.build(make_gates.options(["--layout", "wgkv", *TINY, "-o", path])))
@@ -164,7 +186,7 @@ def one_head_together():
     for at in np.ndindex(wanted.shape):
         own = np.zeros_like(wanted)
         own[at] = EPS
-        wanted[at] = (loss("nll", oracle, IDS, None, 1, zero, own) - loss("nll", oracle, IDS, None, 1, zero, -own)) / (2 * EPS)
+        wanted[at] = (loss("nll", oracle, IDS, None, 0, 1, zero, own) - loss("nll", oracle, IDS, None, 0, 1, zero, -own)) / (2 * EPS)
     near("sums of heads are those of their own entries", v.sum(2), wanted)
     near("the column sum", np.array(heads["sum"], float).reshape(wanted.shape), wanted)
     s.check("abs_sum, positive, top_token", np.allclose(np.array(heads["abs_sum"], float), np.abs(v).sum(2).ravel())
@@ -210,6 +232,8 @@ def beside_a_run():
             s.check(pre + name, np.allclose(got[""], wanted, atol=1e-9), got[""], wanted)
             s.check(pre + name + ": its interval", (got["_low"] <= wanted).all() and (wanted <= got["_high"]).all(), got)
             s.check(pre + name + ": the mean over heads", abs(float(meta[pre + name]) - wanted.mean()) < 1e-6, meta)
+            ends = [float(meta[pre + name + c]) for c in ("_low", "_high")]  # of two layers a quarter of the draws has the one alone
+            s.check(pre + name + ": its interval by layers", np.allclose(ends, [wanted.mean(1).min(), wanted.mean(1).max()], atol=1e-6), ends, wanted)
     s.check("the summary says both", "with evict_step" in text and "with log_beta" in text, text)
 
 
@@ -384,6 +408,7 @@ def refusals():
 
 open_points()
 weakened_points()
+later_queries()
 recorded_gates()
 one_head_together()
 beside_a_run()

@@ -151,8 +151,8 @@ def clean_rim(data):
 HEADS = ["head", "layer", "index"]
 KINDS = ["sliding-window", "sink", "a-shape", "mixed", "gist", "odd-kind"]
 SCORES = ["score_sliding_window", "score_sink", "score_a_shape"]
-PREDICT = ["candidate", "reduce", "n", "documents", "rho", "low", "high", "p", "q"]
-UNITS = ["candidate", "reduce", "pair", "layer", "index", "token", "statistic", "effect", "rho", "low", "high", "q"]
+PREDICT = ["candidate", "reduce", "n", "documents", "partial", "low", "high", "p", "q"]
+UNITS = ["candidate", "reduce", "pair", "layer", "index", "token", "statistic", "effect", "partial", "low", "high", "q"]
 CLAIMS = ["id", "paper", "where", "verdict", "table", "than", "value", "low", "high", "null", "null_high", "p"]
 EVAL = ["method", "budget", "docs", "nll", "nll_low", "nll_high", "kl", "kl_low", "kl_high", "top1_agree", "kv_end",
         "kv_mean", "kv_peak"]

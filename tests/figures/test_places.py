@@ -154,7 +154,7 @@ def bars_of_layers():
     for layers in (2, 3, 5, 8, 30, 126):
         rows = [(head, l, p, .1 + p / 2) for l in range(-1, layers) for head in ["all" if l < 0 else f"L{l}H*"] for p in (.001, .1)]
         units = [("a", "mean", 0, u, u % layers, 0, u / 9, .1 + u / 9, .5, .4, .6, .1) for u in range(2 * layers)]
-        columns = ["candidate", "reduce", "pair", "unit", "layer", "index", "statistic", "effect", "rho", "low", "high", "q"]
+        columns = ["candidate", "reduce", "pair", "unit", "layer", "index", "statistic", "effect", "partial", "low", "high", "q"]
         for figure, text in (("attention-sparsity", tsv("attention-sparsity", ["head", "layer", "p", "sparsity"], rows)),
                              ("predict-units", tsv("predict-units", columns, units, value="kl"))):
             code, out, said = draw(text, figure)
@@ -195,7 +195,7 @@ def what_a_bar_leaves_out():
 
 
 def zero_has_no_sign():
-    columns = ["candidate", "reduce", "n", "documents", "rho", "low", "high", "p", "q"]
+    columns = ["candidate", "reduce", "n", "documents", "partial", "low", "high", "p", "q"]
     out = draw(tsv("predict", columns, [("a", "mean", 9, 1, -.0004, -.3, .3, .9, .9), ("b", "mean", 9, 1, -.2, -.3, .3, .9, .9)]), "predict")[1]
     said = " ".join(t for t, *_ in texts(read(out)))
     check("no correlation of minus zero", "\u22120.20" in said and "\u22120.00" not in said and "\u00b10.00" in said, said)
