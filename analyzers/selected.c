@@ -279,7 +279,7 @@ void token_groups_free(struct token_groups *g)
  * Where the criteria were not named they are left out. */
 static void drop_trivial(const struct kvf_trace *t, bool named, struct selection *s)
 {
-    int64_t budget = kvf_n_steps(t) ? trace_budget(t) : 0;
+    int64_t budget = trace_budget(t) < kvf_n_steps(t) ? trace_budget(t) : 0; /* 0: room for all */
     char names[96] = "", column[KVF_NAME_MAX];
     int n = 0, kept[N_CRITERION_TABLE];
     for (int k = 0; k < s->n_criteria; k++) {

@@ -172,18 +172,13 @@ static int open_prompt(struct job *j, struct kvf_diag *d)
     return KVF_OK;
 }
 
-static int check_files(const struct job *j, struct kvf_diag *d)
-{
-    int err = j->out ? runner_output(&j->r, j->out, d) : KVF_OK;
-    for (int i = 0; !err && j->out && i < j->data.n; i++)
-        if (file_same(j->data.item[i], j->out))
-            err = kvf_fail(d, KVF_E_ARG, "-o %s would overwrite %s", j->out, j->data.item[i]);
-    return err;
-}
-
 static int open_all(struct job *j, struct kvf_diag *d)
 {
-    int err = j->data.n ? open_data(j, d) : open_prompt(j, d);
+    int err = KVF_OK;
+    for (int i = 0; !err && i < j->data.n; i++)
+        err = file_keep(j->out, j->data.item[i], d);
+    if (!err)
+        err = j->data.n ? open_data(j, d) : open_prompt(j, d);
     if (err)
         return err;
     j->effect.engine = j->r.engine;
@@ -193,7 +188,7 @@ static int open_all(struct job *j, struct kvf_diag *d)
                         "a prompt of %d tokens and %d steps do not fit into the "
                         "model's context of %d",
                         j->effect.prompt, (int)j->score, (int)limit);
-    return check_files(j, d);
+    return j->out ? runner_output(&j->r, j->out, d) : KVF_OK;
 }
 
 /* ---- what is taken away */

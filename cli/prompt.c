@@ -54,12 +54,10 @@ static int render_json(struct prompt *p, const struct engine *e, const char *jso
 {
     struct chat_json c;
     int err = chat_json_open(json, len, others, &c, d);
-    if (err) {
-        if (p->chat)
-            kvf_diag_prefix(d, "%s", p->chat);
-        return err;
-    }
-    err = render_chat(p, e, (struct chat_request){.json = &c}, d);
+    if (!err)
+        err = render_chat(p, e, (struct chat_request){.json = &c}, d);
+    if (err && p->chat)
+        kvf_diag_prefix(d, "%s", p->chat);
     chat_json_close(&c);
     return err;
 }

@@ -7,8 +7,12 @@ EFFECT.tsv is the table of `kvfate effect -o EFFECT.tsv` with a row for every KV
 uses the order only.  DuoAttention learns its alphas instead; docs/guide/own-model.md lists the models for which they are published.
 """
 import json
+import os
 import struct
 import sys
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+from kvfate import files  # noqa: E402
 
 
 def read(path):
@@ -32,8 +36,7 @@ def main(path, out):
               "duo.alpha": {"dtype": "F32", "shape": [layers, heads], "data_offsets": [0, len(data)]}}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with open(out, "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text + data)
+    files.write(out, struct.pack("<Q", len(text)) + text + data)
 
 
 if __name__ == "__main__":

@@ -309,7 +309,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
         want = {"entries": r.evict.size, "evicted": n, "mean_life": np.where(gone, r.evict, T).mean() - np.arange(T).mean(), "age_least": ages[0], "age_most": ages[-1],
                 "age_p25": ages[-(-n // 4) - 1], "age_median": ages[-(-n // 2) - 1], "age_p75": ages[-(-3 * n // 4) - 1], "steps_with_evictions": (at > 0).sum(),
                 "most_in_a_step": at.max(), "step_of_most": at.argmax(), "evicted_after_prompt": at[P + 1:].sum(), "per_head_and_step": at[P + 1:].sum() / (L * H * (T - P))}
-        seen = r.sees[:, :, P:].sum(axis=3).mean(axis=(0, 1))  # by each query after the prompt
+        seen = r.sees[:, :, P:T].sum(axis=3).mean(axis=(0, 1))  # by each query after the prompt
         want |= {"cached_mean": seen.mean(), "cached_peak": seen.max()}
         want |= {"evicted_" + REASONS[k]: (r.reason == k).sum() for k in range(1, 6)}
         for key, v in want.items():

@@ -245,7 +245,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
         r = subprocess.run([kvfate, "variance", x, *more, "--dpi", "127", "-o", out], capture_output=True, text=True)
         check(f"figure of {name}", r.returncode == 0, r)
         pixels = png(read(out))[3]
-        data, _ = table(kvfate, "variance", x, *more)
+        data, _ = table(kvfate, "variance", x, *(more if name != "--vmax" else ()))
         shown = [i for i, h in enumerate(data["head"]) if h == "all"]
         for colour, key in (((0, 114, 178), "epsilon2"), ((213, 94, 0), "within")):
             shares = [max(0, data[key][i]) for i in shown if data[key][i] is not None]

@@ -13,6 +13,7 @@ import sys
 import time
 
 from harness import Suite
+from results import signed
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "analyze"))
 
@@ -73,10 +74,11 @@ other[other.index("64")] = "65"
 s.accepted("other settings", [*other, "--shard", "1/3", "--state", s.path("other")])
 s.refused("files of other settings", ["merge", s.path("part1"), s.path("other"), "--state", s.path("no")], 1, "other settings")
 s.refused("a table of results", ["merge", s.path("part1"), "-o", s.path("no.tsv")], 2, "--state")
-lines = read("part1").split(b"\n")
-cells = lines[-2].split(b"\t")
-cells[5] = b"0.5"
-s.file("changed", b"\n".join([*lines[:-2], b"\t".join(cells), b""]))
+lines = read("part1").decode().split("\n")
+cells = lines[-2].split("\t")
+cells[5] = "0.5"
+columns = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
+s.file("changed", "\n".join(signed([*lines[:-2], "\t".join(cells), ""], columns)).encode())
 s.refused("other results of one document", ["merge", s.path("part1"), s.path("changed"), "--state", s.path("no")], 1, "other results")
 s.file("damaged", b"\n".join([*lines[:-2], b"1\t2\t3", b""]))
 s.refused("a damaged file", ["merge", s.path("part1"), s.path("damaged"), "--state", s.path("no")], 1, "damaged")

@@ -91,7 +91,7 @@ linear = Gguf().set("llama.rope.scaling.type", "linear", 8).set("llama.rope.scal
 path = linear.write(s.path("m.gguf"))
 s.refused("a linear file's own context", over(path), 1, "700", "512", "-c")
 s.accepted("a longer one", over(path, "-c", "2048"))
-s.refused("without scaling", over(Gguf().write(s.path("n.gguf")), "-c", "2048"), 1, "700", "512")
+s.refused("without scaling", over(Gguf().write(s.path("n.gguf")), "-c", "2048"), 2, "2048", "512", "--rope-scale")
 s.accepted("the plan of a long run", ["plan", s.path("x.kvf"), "-o", s.path("x.plan"), "--overwrite"])
 s.accepted("again", ["run", "-m", path, "--plan", s.path("x.plan"), "-c", "2048", "-q", "--overwrite", "-t", "1", "-o", s.path("y.kvf")])
 linear.set("llama.rope.scaling.original_context_length", 512, 4)

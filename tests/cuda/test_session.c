@@ -294,6 +294,16 @@ Test(session, shadows_see_the_same, .timeout = 120)
     same_on_both(&run);
 }
 
+/* The host decides in the order of the last scores, and by sums divided by their queries. */
+Test(session, decisions_of_the_host_are_the_same, .timeout = 60)
+{
+    static const char *const rows[] = {"rkv:window=4,variant=code,slack=1", "h2o:divide=queries"};
+    for (int i = 0; i < 2; i++) {
+        struct run run = {tiny_path(4), rows[i], "full", NULL, BUDGET, true};
+        same_on_both(&run);
+    }
+}
+
 /* Numbers that come with a file instead of from networks. */
 Test(session, given_numbers_of_gates, .timeout = 60)
 {
@@ -350,7 +360,7 @@ static const struct {
     {"gkv:window=4,every=2", BUDGET, 1},
     {"gkv:window=4,every=3,order=after,fold=sum", BUDGET, 2},
     {"rkv:window=4,every=2", BUDGET, 1},
-    {"rkv:window=4,variant=code,slack=1", BUDGET, 2},
+    {"rkv:window=4,group=max-logits,lambda=0.07,every=1,order=after,slack=1", BUDGET, 2},
     {"snapkv:window=4,group=max-logits,support=candidates", BUDGET, 1},
     {"quest:page=4,dense=0", BUDGET, 1},
     {"quest:page=5,group=max,dense=1", BUDGET, 1},

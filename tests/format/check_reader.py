@@ -232,7 +232,7 @@ def check_run(kvfate, root, folder):
     first = {c: by_head(t, "last_selected." + c).astype(np.int64) for c in set(s["criterion"])}
     for a in first.values():
         a[a == 0xFFFF] = -1
-    heads = len(first["top64"]) // len(t.heads)
+    heads = len(next(iter(first.values()))) // len(t.heads)
     for k in range(len(s["horizon"])):  # at risk: a query at i + n exists
         n, age = s["horizon"][k], first[s["criterion"][k]]
         if s["head"][k] != "all":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Functions of at most 60 lines, files of at most 600; lines of C and of the build
+"""Functions of at most 80 lines, files of at most 1000; lines of C and of the build
 files of at most 100 columns."""
 import ast
 import functools
@@ -7,7 +7,7 @@ import sys
 
 import lint
 
-MAX_FUNCTION, MAX_FILE, MAX_LINE = 60, 600, 100
+MAX_FUNCTION, MAX_FILE, MAX_LINE = 80, 1000, 100
 WRAPPED = lint.CODE + ('meson.build',)
 SUFFIXES = WRAPPED + ('.py', '.sh')
 
@@ -55,19 +55,19 @@ def body(lines):
 
 
 PLANTS = [
-    lint.Plant('cli/new.c', 'function of 61 lines', text=body(61)),
-    lint.Plant('base/new.c', 'file of 601 lines', text='\n' * 601),
+    lint.Plant('cli/new.c', 'function of 81 lines', text=body(81)),
+    lint.Plant('base/new.c', 'file of 1001 lines', text='\n' * 1001),
     lint.Plant('render/new.h', 'line of 101 columns', text='/' * 101 + '\n'),
     lint.Plant('cli/main.c', 'line of 101 columns', append='// ' + '\u00b5' * 98 + '\n'),
-    lint.Plant('tests/new.py', 'function of 61 lines',
-               text='def f():\n' + '    pass\n' * 60),
-    lint.Plant('new.sh', 'file of 601 lines', text=':\n' * 601),
+    lint.Plant('tests/new.py', 'function of 81 lines',
+               text='def f():\n' + '    pass\n' * 80),
+    lint.Plant('new.sh', 'file of 1001 lines', text=':\n' * 1001),
     lint.Plant('meson.build', 'line of 101 columns', append='#' * 101 + '\n'),
 ]
 # At the limit, and long things that are none of these: to be left alone.
 CLEAN = {
-    'cli/limit.c': body(60) + '/*\n' + '}\n' * 60 + '*/\n' + '"' + '\u00b5' * 98 + '"\n',
-    'base/limit.h': '\n' * 600,
+    'cli/limit.c': body(80) + '/*\n' + '}\n' * 80 + '*/\n' + '"' + '\u00b5' * 98 + '"\n',
+    'base/limit.h': '\n' * 1000,
 }
 
 

@@ -226,7 +226,7 @@ def overrides_case(rng, long):
     c = case_of(rng, name, long, shared=False)
     c["given"] |= fixed(name)
     layers, heads = LAYERS_AND_HEADS[c["model"]]
-    c["overrides"] = []
+    c["overrides"], heads_of = [], []
     for _ in range(rng.randint(1, 2)):
         kind = c.get("gates")
         other = rng.choice([m for m in some if NEEDS.get(m, kind) == kind or not kind])
@@ -238,5 +238,8 @@ def overrides_case(rng, long):
         given = options(rng, other, budget) | fixed(other)
         if own and budget:
             given["budget"] = budget
+        heads_of.append((l, k))
         c["overrides"].append((f"L{l}K{k}", other, given))
+    if len(heads_of) == 2 and all(b in ("*", a) for a, b in zip(*heads_of)):  # an override that later ones hide is rejected
+        c["overrides"] = c["overrides"][::-1] if heads_of[0] != heads_of[1] else c["overrides"][1:]
     return name, c
