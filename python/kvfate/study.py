@@ -11,7 +11,7 @@ import zlib
 from . import files, program, study_claims, study_plan, study_tasks
 from .commands import Usage
 from .errors import Error
-from .study_cost import tell_costs
+from .study_cost import limits, tell_costs
 from .study_page import write_page
 
 
@@ -59,7 +59,7 @@ class Study:
     def words(self, job):
         """The options of `kvfate eval` on which the results of a job depend."""
         p, x = self.plan, job.text.values
-        words = ["--methods", ",".join(p.methods), "--budgets", ",".join(map(str, p.budgets)), *p.precision]
+        words = ["--methods", ",".join(p.methods), *limits(p.methods, p.budgets), *p.precision]
         words += [w for g in p.gates for w in ("--gates", g)]
         words += ["-m", job.model.path] if job.model.path else []
         words += ["-t", p.threads] if p.threads else []

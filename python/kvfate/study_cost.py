@@ -20,6 +20,12 @@ def _quiet(*words):
         return program.run(*words)
 
 
+def limits(methods, budgets):
+    """The option --budgets of `kvfate eval`, if one of the methods takes a budget."""
+    none = {m["name"] for m in json.loads(program.run("methods", "--json")) if m["budget"] == 0}
+    return ["--budgets", ",".join(map(str, budgets))] if any(m.split(":")[0] not in none for m in methods) else []
+
+
 def _speeds(model, plan):
     """Tokens a second of (a prompt, a step of one row among those of the plan)."""
     words = ["-m", model.path] if model.path else []
@@ -27,12 +33,11 @@ def _speeds(model, plan):
     told = json.loads(_quiet("generate", "--raw", "-p", PROBE[:300], "-n", "2", "--ignore-eos", "--json", "-q", *words))
     words += [w for g in plan.gates for w in ("--gates", g)]
     seconds = []
-    budgets = ["--budgets", ",".join(map(str, plan.budgets or [64]))]
     with files.scratch("text.txt", PROBE) as text:
-        for methods, limits in (("full", []), (",".join(plan.methods or ["full", "window"]), budgets)):
+        for methods in (["full"], plan.methods or ["full", "window"]):
             began = time.monotonic()
-            _quiet("eval", "--data", text, "--docs", 1, "--prompt-tokens", SAMPLE, "--score-tokens", STEPS, "--methods", methods,
-                        *limits, "-o", os.path.join(os.path.dirname(text), "t.tsv"), *words)
+            _quiet("eval", "--data", text, "--docs", 1, "--prompt-tokens", SAMPLE, "--score-tokens", STEPS, "--methods", ",".join(methods),
+                        *limits(methods, plan.budgets or [64]), "-o", os.path.join(os.path.dirname(text), "t.tsv"), *words)
             seconds.append(time.monotonic() - began)
     return told["prefill_tokens_per_second"], STEPS * max(1, plan.rows) / max(1e-3, seconds[1] - seconds[0])
 

@@ -80,7 +80,7 @@ cells[5] = "0.5"
 columns = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
 s.file("changed", "\n".join(signed([*lines[:-2], "\t".join(cells), ""], columns)).encode())
 s.refused("other results of one document", ["merge", s.path("part1"), s.path("changed"), "--state", s.path("no")], 1, "other results")
-s.file("damaged", b"\n".join([*lines[:-2], b"1\t2\t3", b""]))
+s.file("damaged", "\n".join([*lines[:-2], "1\t2\t3", ""]).encode())
 s.refused("a damaged file", ["merge", s.path("part1"), s.path("damaged"), "--state", s.path("no")], 1, "damaged")
 s.file("torn", read("part1") + b"7\t00")
 s.accepted("a line that was not finished", ["merge", s.path("torn"), s.path("part2"), s.path("part3"), "--state", s.path("whole")])

@@ -61,7 +61,7 @@ short = s.file("short.txt", b" ".join(b"%d" % (i * 7 % 90 + 3) for i in range(24
 trace = s.path("a.kvf")
 s.accepted("a trace", ["run", "-m", WIDE, "--ids", short, "-n", "0", "--method", "h2o", "-B", "64", "--probes", "paper", "-q", "-o", trace])
 told("a prompt", b"prefill", b"tok", "logits", "-m", WIDE, "--ids", ids, "-o", s.path("l.npy"), "-t", "1", elsewhere=True)
-told("an analysis of heads", b"decay", b"parts", "decay", *[trace] * 4, "--criterion", "mass.95", "-t", "1")
+told("an analysis of heads", b"decay", b"parts", "decay", *[trace] * 9, "--criterion", "mass.90,mass.95,mass.99", "-t", "1")
 told("one that is not of the frame", b"heads", b"parts", "heads", *[trace] * 8, "-t", "1")
 told("a page", b"report", b"tables", "report", trace, trace, "-o", s.path("r.html"), elsewhere=True)
 shown("rows of a table", b"write", b"rows", "eviction", *[trace] * 2, "-t", "1", "-o", s.path("t.sqlite"))
