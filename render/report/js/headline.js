@@ -47,8 +47,8 @@ function unequalMemory(lines) {
       const some = lines.filter((h) => h.trace.budget === budget && h[key] > 0).sort((a, b) => a[key] - b[key]);
       const least = some[0], most = some[some.length - 1];
       if (some.length > 1 && most[key] > (1 + EQUAL_MEMORY) * least[key])
-        told.push(`At budget ${budget} a head caches ${oneDecimal(least[key])} entries ${what} under ${least.trace.method || least.trace.title} and `
-          + `${oneDecimal(most[key])} under ${most.trace.method || most.trace.title}: equal budgets are not equal memory here.`);
+        told.push(`At budget ${budget} a head caches ${oneDecimal(least[key])} entries ${what} under ${nameOf(least.trace)} and `
+          + `${oneDecimal(most[key])} under ${nameOf(most.trace)}: equal budgets are not equal memory here.`);
     }
   return told;
 }
