@@ -12,7 +12,7 @@
 #include "render/style.h"
 
 enum { TOP = 3, BOTTOM = 15 };
-static const double ROW = 3.4, LEAST_ROW = 2.5;
+static const double ROW = 3.4, LEAST_ROW = 2.5, EDGE = 0.5;
 
 enum { SORT_SIZE, SORT_RHO, SORT_TABLE };
 
@@ -135,7 +135,10 @@ static void draw_rows(struct canvas *c, const struct candidates *x)
     forest_draw(c, &a, &f);
     axis_ticks_x(c, &a);
     canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
-    canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
+    /* Under a narrow axis the label ends at the edge of the figure. */
+    double rightmost = canvas_width(c) - EDGE - canvas_text_width(c, a.xlabel, PT_LABEL, 0) / 2;
+    canvas_text(c, fmin(a.x + a.w / 2, rightmost), a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER,
+                ink, 0);
     double second = canvas_text_width(c, "+0.00  ", PT_TICK, 0);
     canvas_text(c, a.x + a.w + 3, a.y - 2.2, "\xcf\x81", PT_TICK, ALIGN_LEFT, ink, 0);
     canvas_text(c, a.x + a.w + 3 + second, a.y - 2.2, "q", PT_TICK, ALIGN_LEFT, ink, 0);

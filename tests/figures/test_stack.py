@@ -1,6 +1,7 @@
 """Several traces in one table: its rows are those of each, and figures draw it; options of figures
 that do not exist are refused.  usage: test_stack.py KVFATE MAKE_TRACE"""
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -68,13 +69,22 @@ def unused(folder, paths):
 
 
 def drawn(folder, path):
-    """Sizes from the least to a poster."""
+    """Sizes from the least to a poster: drawn, or rejected with a size that can be drawn, no smaller than asked for."""
+    out, rejected = os.path.join(folder, "y.pdf"), 0
     for size in ("60x50", "88x60", "180x200", "1000x40"):
         for figure, args in (("survival", []), ("survival", ["--style", "by=head", "--head", "L0H*"]),
                              ("density", ["--style", "by=head"]), ("occupancy", ["--figure", "occupancy-curves"])):
-            out = os.path.join(folder, "y.pdf")
             r = run(figure, path, "-o", out, "--size", size, *args)
-            expect(r.returncode == 0 or b"need at least" in r.stderr, f"{figure} {args} at {size}: {r.stderr}")
+            least = re.search(rb"--size: figure \S+ needs at least (\d+) x (\d+) mm here\n$", r.stderr)
+            what = f"{figure} {args} at {size}: {r.returncode} {r.stderr}"
+            if not expect(r.returncode == 2 if least else r.returncode == 0 and not r.stderr, what) or not least:
+                continue
+            rejected += 1
+            sides = [int(v) for v in least.groups()]
+            expect(all(n >= int(v) for n, v in zip(sides, size.split("x"))), what)
+            r = run(figure, path, "-o", out, "--size", "x".join(map(str, sides)), *args)
+            expect(r.returncode == 0, f"{figure} {args} at the least size {sides}: {r.stderr}")
+    expect(0 < rejected < 8, f"{rejected} of 16 sizes are rejected")
 
 
 def main():

@@ -1,8 +1,9 @@
 /* make_report_trace.c - traces of any size for tests of the report, without a model.
  * usage: make_report_trace OUT.kvf T L H G SEED KINDS [TEXTS]
  * KINDS, letters: e evictions, g retention gates, u last uses, masses and entropies, s what a
- * shadow records; x every entry is evicted at the step after its birth.  TEXTS: texts of the first
- * tokens, each a length (u32, little-endian) and as many bytes; the others are words. */
+ * shadow records; x every entry is evicted at the step after its birth; b a budget of 1000 entries
+ * instead of 64.  TEXTS: texts of the first tokens, each a length (u32, little-endian) and as many
+ * bytes; the others are words. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -193,8 +194,8 @@ int main(int argc, char **argv)
     snprintf(meta, sizeof meta,
              "{\"kvf\":{\"version\":\"0\"},\"model\":{\"name\":\"made up\",\"hash\":"
              "\"00\",\"query_heads\":%d,\"kv_heads\":%d},\"run\":{\"prompt_tokens\":%u},\"method\":"
-             "{\"name\":\"made-up\",\"budget\":64}}",
-             G, H, T - T / 4);
+             "{\"name\":\"made-up\",\"budget\":%d}}",
+             G, H, T - T / 4, strchr(argv[7], 'b') ? 1000 : 64);
     struct kvf_shape shape = {L, kv, query};
     int err = kvf_writer_open(argv[1], meta, &shape, columns, n_columns,
                               &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, &w, &d);

@@ -385,10 +385,30 @@ def raw_name(criterion):
     return criterion.replace("top-", "top").replace("mass 0.", "mass.")
 
 
-def same_colours(s, b, trace):
+TOP, MASS = ["top-64", "top-128", "top-256", "top-512"], ["mass 0.90", "mass 0.95", "mass 0.99"]
+
+
+def all_criteria(s, b):
+    """A budget that no criterion exceeds leaves none out."""
+    trace = s.trace("wide.kvf", T, L, H, G, "egub", texts=HOSTILE)
+    ready(b, s.report("wide.html", trace))
+    same_colours(s, b, trace, TOP + MASS)
+    s.check("no note where nothing is left out", "left out" not in b.run("document.getElementById('panel-survival').textContent"))
+    estimates(s, b, trace)
+    quiet(s, b, "all criteria")
+
+
+def notes(s, b):
+    """Criteria of at least as many entries as the budget of 64 select every cached entry; the page says that it leaves them out."""
+    said = b.run("document.getElementById('panel-survival').textContent")
+    s.check("criteria that are left out are named", all(raw_name(c) in said for c in TOP) and "budget is 64 entries" in said and "left out" in said, said)
+    s.check("notes on kinds of heads are shown", "the run evicts" in b.run("document.getElementById('panel-kinds').textContent"))
+
+
+def same_colours(s, b, trace, criteria):
     """Criteria have the colours of the figure `survival`, read from its pictures; maps those of the figures."""
     keys = dict(b.run("[...document.querySelectorAll('#panel-survival .keys li')].map(k => [k.textContent, k.querySelector('path').getAttribute('stroke')])"))
-    s.check("seven criteria", len(keys) == 7, keys)
+    s.check("the criteria", list(keys) == criteria, keys)
     for criterion, colour in keys.items():
         done = s.run("survival", trace, "-o", s.path("c.svg"), "--style", f"criterion={raw_name(criterion)}")
         with open(s.path("c.svg")) as f:
@@ -543,9 +563,9 @@ def look(s, b):
     other = s.trace("b.kvf", T, L, H, G, "eu", seed=9, texts=HOSTILE)
     page = s.report("a.html", one)
     ready(b, page)
-    for step in (lambda: quiet(s, b, "hostile texts"), lambda: shown_texts(s, b), lambda: names(s, b), lambda: same_colours(s, b, one), lambda: estimates(s, b, one), lambda: hover_values(s, b, one), lambda: all_pixels(s, b, one),
+    for step in (lambda: quiet(s, b, "hostile texts"), lambda: shown_texts(s, b), lambda: names(s, b), lambda: same_colours(s, b, one, MASS), lambda: estimates(s, b, one), lambda: notes(s, b), lambda: hover_values(s, b, one), lambda: all_pixels(s, b, one),
                  lambda: keys(s, b), lambda: text_links(s, b), lambda: zoom(s, b), lambda: downloads(s, b, one),
-                 lambda: quiet(s, b, "after all that"), lambda: touch(s, b, page), lambda: compare(s, b, one, other), lambda: odd(s, b), lambda: short(s, b), lambda: left_out(s, b, one), lambda: old_browser(s, b),
+                 lambda: quiet(s, b, "after all that"), lambda: touch(s, b, page), lambda: compare(s, b, one, other), lambda: all_criteria(s, b), lambda: odd(s, b), lambda: short(s, b), lambda: left_out(s, b, one), lambda: old_browser(s, b),
                  lambda: shots(s, b, sys.argv[4] if len(sys.argv) > 4 else s.work.name), lambda: times(s, b)):
         step()
 

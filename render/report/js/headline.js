@@ -37,6 +37,8 @@ async function headlineOf(trace) {
 
 const EQUAL_MEMORY = 0.02; // traces of one budget whose entries differ by more than this share are told
 
+const oneDecimal = (v) => String(Number(v.toFixed(1)));
+
 // Where traces of one budget do not cache equally many entries: a sentence for each such budget.
 function unequalMemory(lines) {
   const told = [];
@@ -45,15 +47,15 @@ function unequalMemory(lines) {
       const some = lines.filter((h) => h.trace.budget === budget && h[key] > 0).sort((a, b) => a[key] - b[key]);
       const least = some[0], most = some[some.length - 1];
       if (some.length > 1 && most[key] > (1 + EQUAL_MEMORY) * least[key])
-        told.push(`At budget ${budget} a head caches ${shortNumber(least[key], 4)} entries ${what} under ${least.trace.method || least.trace.title} and `
-          + `${shortNumber(most[key], 4)} under ${most.trace.method || most.trace.title}: equal budgets are not equal memory here.`);
+        told.push(`At budget ${budget} a head caches ${oneDecimal(least[key])} entries ${what} under ${nameOf(least.trace)} and `
+          + `${oneDecimal(most[key])} under ${nameOf(most.trace)}: equal budgets are not equal memory here.`);
     }
   return told;
 }
 
 const HEADLINE = [
   ['Entries', 'Entries of a head that a query after the prompt sees: on average, and the most', (h) => (Number.isNaN(h.mean) ? '\u2013'
-    : `${shortNumber(h.mean, 4)}, at most ${shortNumber(h.peak, 4)}`)],
+    : `${oneDecimal(h.mean)}, at most ${oneDecimal(h.peak)}`)],
   ['Evicted', 'Share of all entries of all heads that were evicted', (h) => (Number.isNaN(h.share) ? notRecorded('--probes evict') : percent(h.share))],
   ['Median age', 'Steps from writing to eviction, of half of the evicted entries at most', (h) => (h.gone > 0 ? counted(h.age, 'step') : '\u2013')],
   ['Lost most', 'Classes of tokens of which the fewest heads hold anything at the end', (h) => (h.lost.length && h.gone > 0

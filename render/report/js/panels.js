@@ -35,7 +35,7 @@ async function drawPanel(p) {
   else if (key && !(table.rows && trace.T))
     parts = [nothing('No data: the trace has no tokens.')];
   else
-    parts = await p.make(table, trace);
+    parts = [...await p.make(table, trace), table?.about.has('note') && nothing(`Note: ${table.about.get('note')}.`)];
   if (asked !== p.asked)
     return;
   p.body.replaceChildren(...parts.filter(Boolean));
