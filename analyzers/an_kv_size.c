@@ -5,7 +5,6 @@
 
 #include <kvf/schema.h>
 
-#include "base/json.h"
 #include "analyzers/frame.h"
 #include "base/opt.h"
 
@@ -189,18 +188,6 @@ static int finish(struct frame *f, struct kvf_diag *d)
 
 /* ---- what is asked for */
 
-/* The method's `local` of the run header, or 0. */
-static int64_t local_window(const struct kvf_trace *t)
-{
-    struct json *root = NULL;
-    const char *text = kvf_meta(t);
-    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
-        return 0;
-    int64_t local = json_int(json_get(json_get(root, "method"), "local"), 0);
-    json_free(root);
-    return local;
-}
-
 static int choose(struct frame *f, struct kvf_diag *d)
 {
     struct data *x = f->state;
@@ -209,7 +196,7 @@ static int choose(struct frame *f, struct kvf_diag *d)
     if (strcmp(o->window, "in") == 0)
         return KVF_OK;
     if (strcmp(o->window, "out") == 0) {
-        x->window = local_window(f->t);
+        x->window = trace_method_number(f->t, "local");
         if (x->window < 1 || x->window > KVF_MAX_STEPS)
             return kvf_fail(d, KVF_E_NOTFOUND,
                             "the run header has no local window of its method; "

@@ -352,13 +352,28 @@ int64_t steps_every(int64_t asked, int64_t T)
     return T > MOST_STEPS ? (T + MOST_STEPS - 1) / MOST_STEPS : 1;
 }
 
-int64_t trace_budget(const struct kvf_trace *t)
+int64_t trace_head_limit(const struct kvf_trace *t)
 {
     struct json *root = NULL;
     const char *text = kvf_meta(t);
     if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
         return 0;
-    int64_t budget = json_int(json_get(json_get(root, "method"), "budget"), 0);
+    const struct json *method = json_get(root, "method");
+    bool alone = strcmp(json_str(json_get(method, "allocation"), "uniform"), "uniform") == 0
+                 && json_len(json_get(root, "overrides")) == 0;
+    int64_t budget = json_int(json_get(method, "budget"), 0);
+    int64_t more = json_int(json_get(method, "slack"), 0) + json_int(json_get(method, "stride"), 0);
     json_free(root);
-    return budget;
+    return alone && budget > 0 ? budget + more : 0;
+}
+
+int64_t trace_method_number(const struct kvf_trace *t, const char *name)
+{
+    struct json *root = NULL;
+    const char *text = kvf_meta(t);
+    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
+        return 0;
+    int64_t number = json_int(json_get(json_get(root, "method"), name), 0);
+    json_free(root);
+    return number;
 }

@@ -87,8 +87,12 @@ int step_select(const char *text, int64_t T, int64_t *ret_step, struct kvf_diag 
 /* Of an evict_reason: "alive", "budget", ...; "unknown" for other codes. */
 const char *reason_name(double code);
 
-/* The budget of the run's method, entries per head; 0: it has none, or nothing tells. */
-int64_t trace_budget(const struct kvf_trace *t);
+/* A whole number of the run's method by its name in the header, such as "budget" (entries per
+ * head) or "local"; 0 if the header has none. */
+int64_t trace_method_number(const struct kvf_trace *t, const char *name);
+/* The number of entries that no head exceeds after the prompt; 0 if the header of the run bounds no
+ * single head: without a budget, with overrides, or if heads share the budget. */
+int64_t trace_head_limit(const struct kvf_trace *t);
 
 /* Every how many steps a table has a row: as asked for, or where that is 0 the least number that
  * makes at most 512 of T steps. */

@@ -279,7 +279,9 @@ void token_groups_free(struct token_groups *g)
  * Where the criteria were not named they are left out. */
 static void drop_trivial(const struct kvf_trace *t, bool named, struct selection *s)
 {
-    int64_t budget = trace_budget(t) < kvf_n_steps(t) ? trace_budget(t) : 0; /* 0: room for all */
+    int64_t budget = trace_head_limit(t);
+    if (budget >= kvf_n_steps(t)) /* room for all */
+        budget = 0;
     char names[96] = "", column[KVF_NAME_MAX];
     int n = 0, kept[N_CRITERION_TABLE];
     for (int k = 0; k < s->n_criteria; k++) {
@@ -296,7 +298,8 @@ static void drop_trivial(const struct kvf_trace *t, bool named, struct selection
         return;
     bool drop = !named && n > 0;
     snprintf(s->note, sizeof s->note,
-             "the budget is %lld entries, so every query selects every cached entry by %s: %s",
+             "the budget is %lld entries, so every query after the prompt selects every cached "
+             "entry by %s: %s",
              (long long)budget, names,
              drop ? "left out; --criterion with a name shows how long entries stay cached"
                   : "these rows show how long entries stay cached, not how long they are used");

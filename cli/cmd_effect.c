@@ -1,4 +1,4 @@
-/* cmd_effect.c - what the model's predictions lose with a head's memory, or with
+/* cmd_effect.c - ablation: how much predictions degrade without the KV cache of a head, or without
  * chosen entries. */
 #include <math.h>
 #include <stdio.h>
@@ -83,7 +83,7 @@ static int check_output_name(const struct job *j, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* What belongs to --data, to --entries and to heads alone. */
+/* Checks the options of --data, of --entries and of heads. */
 static int check_together(const struct job *j, struct kvf_diag *d)
 {
     const struct runner *r = &j->r;
@@ -200,7 +200,7 @@ static int alloc_cells(struct job *j)
     return j->cell && j->row ? KVF_OK : KVF_E_NOMEM;
 }
 
-/* Cell k, whose heads are still to be marked. */
+/* Returns cell k; the caller marks its heads. */
 static unsigned char *held_cell(struct job *j, int k, size_t width)
 {
     unsigned char *mask = j->mask + (size_t)k * width;
@@ -209,8 +209,8 @@ static unsigned char *held_cell(struct job *j, int k, size_t width)
     return mask;
 }
 
-/* A cell for each head of the set: that head is held, or all the others.  The last one
- * holds the whole set, or all heads: what the others are to be compared with. */
+/* Makes a cell for each head of the set, in which this head, or every other head, is limited.  The
+ * last cell limits the complete set, or all heads, for comparison. */
 static int head_cells(struct job *j)
 {
     const struct model_config *m = &j->r.engine->config;
@@ -271,7 +271,7 @@ static void on_progress(void *ctx, int tokens)
     progress_update(&j->bar, j->done);
 }
 
-/* The prompt's own continuation says how many steps there are. */
+/* The continuation of the prompt sets the number of steps. */
 static int continue_prompt(struct job *j, struct effect_run *run, struct kvf_diag *d)
 {
     int n, err = effect_continue(run, j->own, j->r.ignore_eos, &n);
@@ -307,8 +307,8 @@ static int measure_cells(struct job *j, int doc, int from, int to, struct kvf_di
     return err;
 }
 
-/* Documents go round the ranks of a crew; where there are more ranks than documents, parts of their
- * cells do.  Then all that a rank measured comes to the others. */
+/* Distributes documents over the MPI ranks, or parts of their cells if there are more ranks than
+ * documents.  Then every rank receives all results. */
 static int measure_all(struct job *j, struct kvf_diag *d)
 {
     int ranks = crew_size(j->crew), parts = (ranks + j->n_docs - 1) / j->n_docs, err = KVF_OK;
@@ -363,8 +363,8 @@ static void add_meta(const struct job *j, struct table *t)
     table_meta_num(t, "seed", (double)j->seed);
 }
 
-/* The heads that matter most first: their loss costs most, or, in the mirror, their memory
- * saves most.  Equal ones as they stand. */
+/* Sorts heads by effect, largest first; with --mirror by the KL that their cache saves.  Ties keep
+ * their order. */
 struct place {
     double kl; /* negative in the mirror */
     int row;

@@ -1,4 +1,4 @@
-/* cmd_saliency.c - which entries help the predictions of a text, by one backward pass. */
+/* cmd_saliency.c - gradient saliency of cache entries, by one backward pass. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ enum { TOP = 10 };
 enum { LOSS_NLL, LOSS_KL };
 static const char *const loss_words[] = {"nll", "kl", NULL}; /* in that order */
 
-/* Rank correlations with something else that is known of the entries. */
+/* Rank correlations with another statistic of the entries. */
 struct compared {
     struct saliency_rho *head; /* [SALIENCY_SIDES][heads]; NULL: it is not known */
     struct saliency_rho all[SALIENCY_SIDES];
@@ -161,7 +161,7 @@ static int open_recorded(struct job *j, struct kvf_diag *d)
                                      j->of_path);
 }
 
-/* Which prediction is the first that counts. */
+/* Finds the first prediction to score. */
 static int parse_from(struct job *j, struct kvf_diag *d)
 {
     int64_t from = j->text.n_prompt;
@@ -225,7 +225,7 @@ static int compare(const struct job *j, const double *of, struct compared *ret)
     return err;
 }
 
-/* What the gates say, in place of what a run recorded of its own. */
+/* Uses gate values from --gates instead of recorded ones. */
 static int ask_gates(struct job *j, struct kvf_diag *d)
 {
     double *beta = NULL;
@@ -248,7 +248,7 @@ static void select_rows(double *v, const unsigned char *take, int heads, size_t 
             memmove(v + n++ * T, v + (size_t)k * T, T * sizeof *v);
 }
 
-/* Leaves the heads of --head alone. */
+/* Keeps only the heads of --head. */
 static int select_heads(struct job *j, const unsigned char *take)
 {
     if (take) {

@@ -8,12 +8,12 @@
 #include "cli/prompt.h"
 #include "engine/model/gguf.h"
 
-/* Whether the file begins as a trace does (docs/reference/format.md); pipes do not. */
+/* Returns whether a regular file begins with the magic of a trace (docs/reference/format.md). */
 static bool is_trace(const char *path)
 {
     static const char magic[8] = "\x89KVF\r\n\x1a\n";
     char start[8];
-    struct stat s; /* a pipe would lose what is read here */
+    struct stat s; /* bytes read from a pipe here would be lost */
     bool file = strcmp(path, "-") != 0 && stat(path, &s) == 0 && S_ISREG(s.st_mode);
     FILE *f = file ? fopen(path, "rb") : NULL;
     bool same = f && fread(start, 1, sizeof start, f) == sizeof start
@@ -43,7 +43,7 @@ int force_open(struct force *f, struct engine *e, struct kvf_diag *d)
         return KVF_OK;
     struct plan_model m = force_model(e);
     int err = f->plan_file ? plan_open(f->plan_file, &m, &f->plan, d) : KVF_OK;
-    m.most_tokens = 1 << 24; /* of tokens alone: the run says what is too many */
+    m.most_tokens = 1 << 24; /* the run checks the limit itself */
     if (!err && f->file && is_trace(f->file))
         err = plan_open_tokens(f->file, &m, &f->tokens, d);
     else if (!err && f->file)
@@ -76,7 +76,7 @@ static bool needs_mass(const struct method *m)
     return m->score && m->score->needs_mass;
 }
 
-/* Masses are those of full attention: in a run that evicts, what has left receives none. */
+/* Checks that the masses come from full attention: an evicted entry receives none. */
 static int check_masses(const struct force *f, const struct method *m, struct kvf_diag *d)
 {
     const struct plan *p = f->plan;
@@ -114,8 +114,8 @@ static int check_row(const struct force *f, const struct method *m, struct kvf_d
     return KVF_OK;
 }
 
-/* What belongs to the whole run is the plan's: where its prompt was cut, its positions, whose
- * the caches were. */
+/* Takes from the plan the settings of the complete run: the cut of the prompt, the positions and
+ * the sharing of caches. */
 static int take_run(const struct force *f, const struct model_config *m, struct methods *r,
                     struct kvf_diag *d)
 {
@@ -168,7 +168,7 @@ int force_inputs(struct force *f, const struct model_config *m, struct methods *
     return KVF_OK;
 }
 
-/* The trace or plan whose tokens count. */
+/* Returns the trace or plan with the tokens to force. */
 static const struct plan *source(const struct force *f)
 {
     if (f->tokens)

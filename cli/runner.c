@@ -300,6 +300,8 @@ int runner_output(const struct runner *r, const char *out, struct kvf_diag *d)
                               p->chat,
                               p->ids_file,
                               gguf_path(r->engine->gguf),
+                              r->how.lora,
+                              r->methods.gates_file,
                               r->force ? r->force->file : NULL,
                               r->force ? r->force->plan_file : NULL};
     int err = KVF_OK;

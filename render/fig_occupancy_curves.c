@@ -1,5 +1,5 @@
-/* fig_occupancy_curves.c - entries held over the steps, stacked by class of token (DBTrimKV,
- * figure 6): means over all heads, those of a layer, or one head a panel. */
+/* fig_occupancy_curves.c - cached entries over the steps, stacked by token class (DBTrimKV, figure
+ * 6).  A panel shows the mean over all heads or over a layer, or one head. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,12 +23,12 @@ struct view {
     enum plot_by by;
     char (*panel)[PLOT_NAME];
     const char *class[CLASSES];
-    bool held[CLASSES]; /* some head holds an entry of it at some step */
+    bool held[CLASSES]; /* a head caches an entry of this class at some step */
     int n_panels, n_classes;
     int64_t first, every, steps;
     double from;       /* first step drawn */
     double *sum;       /* [panel][class][step] */
-    double *documents; /* as sum: the most behind one of its rows; 0: not known */
+    double *documents; /* indexed as sum: maximum number of documents; 0: unknown */
     int64_t *n;        /* heads in it */
 };
 
@@ -158,15 +158,14 @@ static void looks(struct plot *p, const struct view *v)
     }
 }
 
-/* Whether a class is an area: one of which nothing is held is none, nor is the sum of the others.
- */
+/* Returns whether a class is drawn: it has cached entries and is not the sum of the others. */
 static bool stacked(const struct view *v, int class)
 {
     bool sum = v->n_classes > 1 && strcmp(v->class[class], "all") == 0; /* of the others */
     return !sum && v->held[class];
 }
 
-/* Names the classes of which nothing is held in the note. */
+/* Lists in the note the classes without cached entries. */
 static void name_empty(struct plot *p, const struct view *v)
 {
     const char *begin = "nothing held of: ";

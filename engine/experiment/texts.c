@@ -197,23 +197,12 @@ static bool is_value(const char *s, size_t n, char kind)
     return n > 1 && *s == kind && json_check(s, n);
 }
 
-/* Returns whether the text is a JSON array, or lines of JSON arrays or texts. */
-static bool is_json_values(const char *s, size_t n)
+/* Returns whether the text is a JSON array, or its first line is one and more follow. */
+static bool is_json_arrays(const char *s, size_t n)
 {
-    const char *first = s + strspn(s, " \t\r\n"), *end = memchr(s, '\n', n);
-    if (*first == '[' && json_check(s, n))
-        return true;
-    for (int lines = 0; lines < 2; lines++) {
-        size_t len = end ? (size_t)(end - s) : n;
-        if (!is_value(s, len, '[') && !is_value(s, len, '"'))
-            return false;
-        if (!end)
-            return lines > 0 || is_value(s, len, '[');
-        n -= len + 1;
-        s = end + 1;
-        end = memchr(s, '\n', n);
-    }
-    return true;
+    const char *first = s + strspn(s, " \t\r\n");
+    size_t rest = n - (size_t)(first - s);
+    return *first == '[' && (json_check(first, rest) || is_value(first, strcspn(first, "\n"), '['));
 }
 
 /* Returns whether a field of a first line, up to `end`, is the name of a column of texts. */
@@ -268,11 +257,11 @@ static int find_form(const struct text *t, bool *ret_jsonl, struct kvf_diag *d)
     *ret_jsonl = *first == '{';
     if (*ret_jsonl && (is_value(first, line, '{') || !json_check(first, rest)))
         return KVF_OK;
-    if (*ret_jsonl || is_json_values(s, t->bytes.len))
+    if (*ret_jsonl || is_json_arrays(s, t->bytes.len))
         wrong = "JSON, but not one object a line";
     else if (ends_in(t->path, ".csv") || ends_in(t->path, ".tsv") || is_table(s, t->bytes.len))
         wrong = "a table in CSV or TSV";
-    else if (ends_in(t->path, ".jsonl") || ends_in(t->path, ".json"))
+    else if (t->bytes.len && (ends_in(t->path, ".jsonl") || ends_in(t->path, ".json")))
         wrong = "not JSONL, as its name says";
     return wrong ? kvf_fail(d, KVF_E_FORMAT,
                             "%s: the file is %s; expected plain text, or JSONL: one object with "

@@ -1,4 +1,4 @@
-/* gate_open.c - opening a gate file: its metadata first, then its tensors. */
+/* gate_open.c - opens a gate file: reads its metadata, then its tensors. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +62,7 @@ static int read_kind(struct gates *g, const struct tensor_file *f, struct kvf_di
     return KVF_OK;
 }
 
-/* A key that says nothing about this layout is most likely a mistake. */
+/* Rejects metadata keys that the layout does not use: they are likely mistakes. */
 static int check_keys(const struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
 {
     static const struct {
@@ -148,7 +148,7 @@ static int read_meta(struct gates *g, const struct tensor_file *f, const char *m
     return read_options(g, f, d);
 }
 
-/* What gates_meta gives. */
+/* Fills the metadata that gates_meta() returns. */
 static int keep_meta(struct gates *g, const struct tensor_file *f)
 {
     struct buf b = {0};
@@ -161,7 +161,7 @@ static int keep_meta(struct gates *g, const struct tensor_file *f)
     return g->meta ? KVF_OK : KVF_E_NOMEM;
 }
 
-/* model NULL: what the file itself tells. */
+/* If model is NULL, uses only the metadata of the file. */
 static int read_file(struct gates *g, const struct tensor_file *f, const struct gates_model *model,
                      struct kvf_diag *d)
 {
@@ -185,7 +185,7 @@ static int read_file(struct gates *g, const struct tensor_file *f, const struct 
     return keep_meta(g, f);
 }
 
-/* gates_open, for which model may be NULL. */
+/* Opens gates; model may be NULL. */
 static int open_new(const char *path, const struct gates_model *model, struct gates **ret_gates,
                     struct kvf_diag *d)
 {

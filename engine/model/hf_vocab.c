@@ -1,4 +1,4 @@
-/* hf_vocab.c - the tokens of a folder: those of its tokenizer's model and those that were added. */
+/* hf_vocab.c - reads the tokens of a model folder: the vocabulary and the added tokens. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static uint8_t type_of(bool bytes, const char *s, size_t n)
     return bytes && spells_byte(s, n) ? TOKEN_BYTE : TOKEN_NORMAL;
 }
 
-/* An object of texts with their ids. */
+/* Reads an object with an id for each text. */
 static int read_object(struct hf_tokens *x, uint32_t vocab, bool bytes)
 {
     for (uint32_t v = json_tape_first(x->tape, vocab); v; v = json_tape_next(x->tape, v)) {
@@ -78,7 +78,7 @@ static int read_object(struct hf_tokens *x, uint32_t vocab, bool bytes)
     return KVF_OK;
 }
 
-/* A list of pairs of a text and its score, in the order of ids. */
+/* Reads an array of pairs of text and score, in the order of ids. */
 static int read_pairs(struct hf_tokens *x, uint32_t vocab, bool bytes)
 {
     int32_t id = 0;
@@ -115,7 +115,7 @@ static int read_vocab(struct hf_tokens *x, uint32_t model)
                     x->path);
 }
 
-/* With U+2581 an added token is no text that anyone writes, but one that merges make. */
+/* An added token with U+2581 is never typed; only merges produce it. */
 static bool is_made(const struct hf_tokens *x, const char *s, size_t n)
 {
     return x->tape && x->model != HF_BYTE_LEVEL && memmem(s, n, "\xe2\x96\x81", 3);
@@ -149,8 +149,8 @@ static int read_added(struct hf_tokens *x, uint32_t list)
     return KVF_OK;
 }
 
-/* A token of tokenizer_config.json: a mark, or a token behind those of the vocabulary.  What it
- * says of a token goes before what tokenizer.json says, as in transformers. */
+/* Adds a token of tokenizer_config.json.  Its settings override those of tokenizer.json, as in
+ * transformers. */
 static int read_decoded(struct hf_tokens *x, const struct json *v)
 {
     const char *s = json_str(json_get(v, "content"), NULL), *key = json_key(v);

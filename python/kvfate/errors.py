@@ -1,4 +1,4 @@
-"""What kvfate raises: each exception is one sentence that says what is wrong and where."""
+"""Exceptions of kvfate.  A message is one sentence with the fault and its place."""
 import contextlib
 import difflib
 import os
@@ -6,20 +6,20 @@ import stat
 
 
 class Error(Exception):
-    """The base of all of them."""
+    """Base class of the exceptions of kvfate."""
 
 
 class TraceError(Error):
-    """A file that is no trace, is damaged, or says what cannot be."""
+    """A file is not a trace, is damaged, or has impossible values."""
 
 
 class MissingValues(TraceError):
-    """Values that the trace does not hold: a writer left them out, or they are lost."""
+    """The trace lacks these values: the writer did not record them, or they are damaged."""
 
 
 @contextlib.contextmanager
 def needing(what, *libraries):
-    """Around the import of libraries that not everybody has installed."""
+    """Context for the import of optional libraries: adds the pip command to the ImportError."""
     try:
         yield
     except ImportError as e:
@@ -30,24 +30,24 @@ def needing(what, *libraries):
 
 
 def regular(path, kind=Error):
-    """Raises `kind` for a pipe or a device: reading one may wait for ever, or have no end.  OSError where nothing is there."""
+    """Raises `kind` if the path is a pipe or a device, which may block or never end; OSError if it does not exist."""
     mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # of a folder the system says what it is
-        raise kind("%s: not a regular file; write what it gives to a file first" % os.fspath(path))
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a folder fails with a clear message anyway
+        raise kind("%s: not a regular file; save its content to a file first" % os.fspath(path))
 
 
 def meant(name, names):
-    """ (did you mean ...?), where one of the names is near, or nothing."""
+    """Returns " (did you mean ...?)" for the closest name, or an empty text."""
     near = difflib.get_close_matches(name, list(names), 1)
     return " (did you mean %s?)" % near[0] if near else ""
 
 
 def brief(exception):
-    """What an exception of another library says, as a part of one sentence."""
+    """Returns the first line of the message of an exception, at most 200 characters."""
     lines = str(exception).splitlines() or [type(exception).__name__]
     return lines[0][:200]
 
 
 def shown(text):
-    """Text for a terminal, without what would move or colour it."""
+    """Returns the text with control characters escaped, for a terminal."""
     return "".join(c if c.isprintable() else "\\x%02x" % ord(c) if ord(c) < 256 else "\\u%04x" % ord(c) for c in text)

@@ -27,14 +27,15 @@ def criteria(text):
     return list(dict.fromkeys(x[at] for x in lines[1:]))
 
 
-def made(folder, budget):
+def made(folder, budget, overrides=(), **more):
     rng, T = np.random.default_rng(5), 200
     later = T - 1 - np.arange(T)
     ages = lambda: np.minimum(rng.geometric(.1, (1, 2, T)), later)
     columns = [Column("last_selected." + c, "u32", "query", ages(), flags=SNAPSHOT | AGE) for c in ("top64", "top128", "mass.90")]
     columns.append(Column("evict_step", "u32", "kv", np.minimum(np.arange(T) + 64, T)[None, None].repeat(2, 1)))
-    method = {"name": "made-up", "budget": budget} if budget else {"name": "full"}
-    return make(write_kvf, f"{folder}/b{budget}.kvf", columns, (1, 2, 2, T), {"method": method, "run": {"document": budget}})
+    method = {"name": "made-up", "budget": budget, **more} if budget else {"name": "full"}
+    header = {"method": method, "run": {"document": budget}, **({"overrides": overrides} if overrides else {})}
+    return make(write_kvf, f"{folder}/b{budget}.kvf", columns, (1, 2, 2, T), header)
 
 
 def residence(folder):
@@ -44,12 +45,21 @@ def residence(folder):
             r = run(name, x, "-o", "-")
             want = [c for c in ("top64", "top128", "mass.90") if c not in dropped]
             check(f"{name}, budget {budget}: criteria", criteria(r.stdout) == want, criteria(r.stdout))
-            said = f"the budget is {budget} entries, so every query selects every cached entry by {', '.join(dropped)}: left out" in r.stderr
+            said = f"the budget is {budget} entries, so every query after the prompt selects every cached entry by {', '.join(dropped)}: left out" in r.stderr
             check(f"{name}, budget {budget}: note", said == bool(dropped) and ("left out" in r.stdout) == said, r.stderr)
             r = run(name, x, "--criterion", "top128", "-o", "-")
             check(f"{name}, budget {budget}: by name", criteria(r.stdout) == ["top128"] and ("not how long they are used" in r.stderr) == bool(dropped), r.stderr)
         r = run("corpus", "survival", x, "-o", "-")
-        check(f"corpus, budget {budget}: note", ("every query selects every cached entry" in r.stderr) == bool(dropped), r.stderr)
+        check(f"corpus, budget {budget}: note", ("selects every cached entry" in r.stderr) == bool(dropped), r.stderr)
+
+
+def larger_heads(folder):
+    """A head can exceed the budget: with slack, shared budgets and overrides the criteria stay."""
+    for name, kept, more in (("no slack", ["mass.90"], {"slack": 0}), ("slack", ["top64", "top128", "mass.90"], {"slack": 127}),
+                             ("stride", ["top64", "top128", "mass.90"], {"stride": 128}), ("adaptive", ["top64", "top128", "mass.90"], {"allocation": "adaptive"}),
+                             ("overrides", ["top64", "top128", "mass.90"], {"overrides": [{"heads": "L0K0", "name": "full"}]})):
+        r = run("survival", made(folder, 64, **more), "-o", "-")
+        check(f"{name} {more}: criteria", criteria(r.stdout) == kept, criteria(r.stdout), r.stderr)
 
 
 def kinds(folder):
@@ -66,5 +76,6 @@ def kinds(folder):
 
 with tempfile.TemporaryDirectory() as folder:
     residence(folder)
+    larger_heads(folder)
     kinds(folder)
 finish()

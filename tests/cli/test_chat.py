@@ -81,7 +81,7 @@ for name, data, words in (("a picture", json.dumps([{"role": "user", "content": 
                           ("a NUL", b'[{"role":"user","content":"a\\u0000b"}]', ("NUL",))):
     s.refused("messages: " + name, ["generate", "-m", members, "--chat", s.file("bad.json", data), *END], 1, "bad.json", *words)
 for name, data, words in (("UTF-16", "hello there".encode("utf-16"), ("UTF-16",)), ("gzip", gzip.compress(b"hello"), ("gzip",)),
-                          ("a model", open(members, "rb").read(), ("GGUF", "-m")), ("a Parquet table", b"PAR1" + bytes(40), ("Parquet",))):
+                          ("a model", open(members, "rb").read(), ("GGUF", "-m")), ("a Parquet table", b"PAR1\x15" + bytes(40), ("Parquet",))):
     s.refused("prompt: " + name, ["generate", "-m", members, "-f", s.file("bad.txt", data), *END], 1, "bad.txt", *words)
 
 # an answer that begins within a thought is one until the thought ends

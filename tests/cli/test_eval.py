@@ -420,13 +420,13 @@ def jsonl():
     s.check("a byte-order mark is no text", [(r["doc_hash"], r["nll"]) for r in state_rows(marked)] == [(r["doc_hash"], r["nll"]) for r in state_rows(state)])
     words = "expected plain text, or JSONL"
     for name, data, said in (("x.txt", b'[{"text": "a b"}]', words), ("x.txt", b'[\n{"text": "a b"},\n{"text": "c d"}]\n', words), ("x.txt", b'{\n"text": "a b"\n}\n', words),
-                             ("x.txt", b'"a b c"\n"d e f"\n', words), ("x.txt", b'["a b c"]\n["d e f"]\n', words), ("x.txt", b"text,label\na b c,1\n", "CSV"),
+                             ("x.txt", b'["a b c"]\n["d e f"]\n', words), ("x.txt", b"text,label\na b c,1\n", "CSV"),
                              ("x.txt", b"id\tquestion\tanswer\n1\ta\tb\n", "CSV or TSV"), ("x.csv", b"a b c\n", "CSV"), ("x.jsonl", b"a b c\n", "JSONL"),
                              ("x.txt", '{"text": "a b"}\n'.encode("utf-16"), "UTF-16"), ("x.txt", "a b c d".encode("utf-16-le"), "UTF-16"), ("x.txt", "a b c".encode("utf-32"), "UTF-32"),
-                             ("x.txt", gzip.compress(b'{"text": "a b"}\n'), "gzip"), ("x.txt", b"PAR1" + bytes(60), "Parquet"), ("x.txt", b'{"text": "a\\u0000b"}\n', "NUL"),
+                             ("x.txt", gzip.compress(b'{"text": "a b"}\n'), "gzip"), ("x.txt", b"PAR1\x15" + bytes(60), "Parquet"), ("x.txt", b'{"text": "a\\u0000b"}\n', "NUL"),
                              ("x.txt", "caf\u00e9 au lait".encode("latin-1"), "not valid UTF-8"), ("x.txt", b"a b\0c d e f g h", "NUL")):
         s.refused(f"data: {data[:24]!r}", ["eval", "-m", s.model(), "--data", s.file(name, data), *SHAPE, "--docs", "1"], 1, name, said)
-    for name, text in (("a title in brackets", "[Verse 1]\n"), ("a quotation", '"So it goes," she said.\n"Yes."\n'), ("a list of words", "text, label and more\n")):
+    for name, text in (("a title in brackets", "[Verse 1]\n"), ("a quotation", '"So it goes."\n"Yes."\n'), ("a word in capitals", "PAR1 is a gene, ARROW1 a name.\n"), ("a list of words", "text, label and more\n")):
         evaluate("--methods", "full", "--docs", "1", data=[s.file("prose.txt", (text + ARTICLES[0]).encode())])
     s.refused("one document more", ["eval", "-m", s.model(), "--data", path, *SHAPE, "--docs", str(len(want) + 1)], 1, "hold", str(len(want)))
 

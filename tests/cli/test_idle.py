@@ -19,7 +19,7 @@ s.accepted("a trace", [*RUN, "-o", TRACE])
 
 
 def idle(option, argv, *more, words=(), code=2):
-    """Rejected with the option, and accepted without it."""
+    """The command is rejected with the option; the message names it."""
     r = s.refused(f"{argv[0]} {option}", [*argv, option, *more], code, option, *words)
     return r
 

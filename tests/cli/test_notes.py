@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `run` and analyses say on the standard error where numbers may mislead, against what the traces hold."""
+"""Notes of `run` and of analyses about numbers that can mislead, compared with the traces."""
 import os
 import re
 import sys
@@ -19,14 +19,14 @@ def kvf(name):
 
 
 def run(name, *more, n=90):
-    """(tokens of the prompt, the notes)"""
+    """Returns (prompt tokens, notes)."""
     done = s.accepted(name, ["run", *MODEL, *P, "-n", str(n), *map(str, more), "-o", kvf(name)])
     said = done.stderr.decode()
     return int(re.search(r"prefill (\d+) tokens", said)[1]), [line for line in said.splitlines() if line.startswith("note: ")]
 
 
 def seen(name, prompt):
-    """entries that each query after the prompt saw of each head, counted from the evict steps"""
+    """Returns the number of entries that each query after the prompt saw per head, from the evict steps."""
     t, _ = table(s.exe, "eviction", kvf(name))
     heads, T = {}, 1 + max(t["birth"])
     for head, birth, step in zip(t["head"], t["birth"], t["evict_step"]):
@@ -38,7 +38,7 @@ def seen(name, prompt):
 said = s.accepted("one token", ["run", *MODEL, *P, "-n", "1", "-o", kvf("one")]).stderr.decode()
 s.check("one token: its summary", "; decode 1 token; cache " in said and "nan" not in said, said)
 
-# ---- a budget that is not what a head holds
+# ---- a budget that differs from the cached entries
 for name, more in {"rkv": ["--method", "rkv", "-B", 24], "every": ["--method", "h2o:every=5", "-B", 12],
                    "slack": ["--method", "knorm:slack=9", "-B", 12], "after": ["--method", "knorm:slack=9,every=3,order=after", "-B", 12],
                    "scissorhands": ["--method", "scissorhands", "-B", 20]}.items():
@@ -87,7 +87,7 @@ for order, line in {"before": True, "after": False}.items():
     text = s.accepted(f"kv-size {order}", ["kv-size", kvf(order)]).stdout.decode()
     s.check(f"{order}: says so", ("prefill is what the next query finds" in text) == line, text)
 
-# ---- what a set of probes leaves out, against what runs with one more say that they record
+# ---- probes that were not recorded, compared with runs that record one more
 def recorded(probes):
     said = s.accepted(probes, ["run", *MODEL, *P, "-n", "3", "--method", "h2o", "-B", "12", "--probes", probes, "-o", kvf("probes")]).stderr.decode()
     return int(re.search(r"recording .*: (\d+) bytes per token", said)[1]), re.findall(r"^not recorded, in bytes per token: (.*?);", said, re.M)
@@ -101,7 +101,7 @@ for name, n in more.items():
 s.check("left out: all", recorded("full") == (paper + sum(more.values()), []), more)
 s.check("left out: lean was asked for", recorded("lean")[1] == [])
 
-# ---- answers that part
+# ---- answers that diverge
 run("greedy", n=9)
 run("hot", "--temp", 3, "--seed", 5, n=9)
 ids = [table(s.exe, "tokens", kvf(name))[0]["id"] for name in ("greedy", "hot")]
