@@ -27,7 +27,7 @@ VALUES = {
     "spread": ["shares", "tokens", "heads"], "mass": ["0.5"], "weight": ["mass", "contrib"], "scale": ["rate", "log-beta", "rank"],
     "position-bins": ["4"], "norm-bins": ["4"], "components": ["2"], "steps": ["answer", "prompt", "all"], "split": ["time", "rollouts"],
     "train": ["0.5"], "rope": ["pre", "post"], "seed": ["3"], "groups": ["model", "1"],
-    "part.most": ["3"], "at-least": ["1", "40"], "mean-to": ["16"], "from": ["0"], "block": ["1,8"],
+    "part.most": ["3"], "points": ["5"], "needed": ["0.05"], "at-least": ["1", "40"], "mean-to": ["16"], "from": ["0"], "block": ["1,8"],
     "block-exit.event": ["gone", "first-exit"], "decay.event": ["gone", "first-exit"],
 }
 
