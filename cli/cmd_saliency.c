@@ -21,7 +21,7 @@
 #include "cli/open_traces.h"
 #include "cli/saliency_of.h"
 #include "cli/watcher.h"
-#include "engine/decode/devices.h"
+#include "engine/device/devices.h"
 #include "engine/model/gguf.h"
 #include "engine/train/saliency_pass.h"
 #include "render/figure.h"

@@ -24,7 +24,7 @@
 #include "cli/train_check.h"
 #include "cli/train_files.h"
 #include "cli/watcher.h"
-#include "engine/decode/devices.h"
+#include "engine/device/devices.h"
 #include "engine/train/recipe.h"
 
 /* Defaults. */

@@ -8,7 +8,7 @@
 #include "cli/folders.h"
 #include "cli/runner.h"
 #include "cli/watcher.h"
-#include "engine/decode/devices.h"
+#include "engine/device/devices.h"
 #include "engine/model/gguf.h"
 #include "engine/train/learner.h"
 

@@ -7,7 +7,7 @@
 #include "cli/force.h"
 #include "cli/idle.h"
 #include "cli/models.h"
-#include "engine/decode/devices.h"
+#include "engine/device/devices.h"
 
 enum { N_PREDICT = 128, MOST_TOKENS = 1 << 24 };
 

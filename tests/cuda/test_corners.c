@@ -1,6 +1,6 @@
 /* Corners of sessions on a device: a method that another takes the place of, gates of all layouts
  * that have kernels, and a vocabulary of several tiles; as on the processor. */
-#include "engine/decode/device.h"
+#include "engine/device/device.h"
 #include "engine/decode/session.h"
 #include "engine/kernels/kernels_ref.h"
 #include "engine/method/elsewhere.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "engine/decode/device.h"
+#include "engine/device/device.h"
 #include "engine/decode/sampler.h"
 #include "tests/cuda/device.h"
 #include "tests/engine/golden.h"

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "engine/cuda/gpu.h"
-#include "engine/decode/devices.h"
+#include "engine/device/devices.h"
 
 void devices_find(struct devices *ret)
 {

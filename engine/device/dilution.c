@@ -1,8 +1,8 @@
-/* device_dilution.c - probe_dilution on a device: what its kernels read beside rows. */
+/* dilution.c - probe_dilution on a device: what its kernels read beside rows. */
 #include "base/mem.h"
-#include "engine/decode/device.h"
-#include "engine/decode/device_probes.h"
-#include "engine/decode/device_step.h"
+#include "engine/device/device.h"
+#include "engine/device/probes.h"
+#include "engine/device/decode.h"
 #include "engine/probe/dilution.h"
 #include "engine/probe/probes.h"
 

@@ -1,4 +1,4 @@
-/* device_probes.h - private to the device as a backend: probes whose arrays lie there, because they
+/* probes.h - private to the device as a backend: probes whose arrays lie there, because they
  * look at rows of attention, which then need not come to the host.  The recorder has the arrays
  * brought home before it writes them. */
 #ifndef KVF_ENGINE_DEVICE_PROBES_H
@@ -28,7 +28,7 @@ struct twin_array {
     bool snapshot;
 };
 
-/* device_dilution.c: probe_dilution, whose arrays have twins.  Whether it has kernels in this run;
+/* dilution.c: probe_dilution, whose arrays have twins.  Whether it has kernels in this run;
  * what it needs beside, NULL: there is no room. */
 struct device_dilution;
 bool device_dilution_can(const struct session *s, const struct probe_state *p);

@@ -1,9 +1,9 @@
-/* device_reads.c - reads by pages on a device: what is kept of pages there, and which of them the
+/* page_choice.c - reads by pages on a device: what is kept of pages there, and which of them the
  * query of a step reads. */
 #include <math.h>
 
 #include "base/mem.h"
-#include "engine/decode/device_step.h"
+#include "engine/device/decode.h"
 #include "engine/method/parts.h"
 
 static struct gpu *gpu_of(const struct session *s)

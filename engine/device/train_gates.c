@@ -1,6 +1,6 @@
-/* device_net.c - the networks of gates on a device (net_run.c says what they compute): one unit
+/* train_gates.c - the networks of gates on a device (net_run.c says what they compute): one unit
  * after the other, all tokens at a time.  The tape is that of the processor. */
-#include "engine/train/device.h"
+#include "engine/device/train.h"
 
 #define WGKV_EPS 1e-6f /* of the published code, as engine/gate/gate_eval.c */
 

@@ -1,9 +1,9 @@
-/* device_gates.c - the networks of gates on a device: their weights, once for each file and engine,
+/* gates.c - the networks of gates on a device: their weights, once for each file and engine,
  * and their numbers for the tokens of a step or a chunk. */
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/decode/device_step.h"
+#include "engine/device/decode.h"
 
 enum { MOST_STAGES = 3 };
 

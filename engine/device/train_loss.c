@@ -1,6 +1,6 @@
-/* device_loss.c - the losses on a device: kernels add up, the host combines what they added, by
+/* train_loss.c - the losses on a device: kernels add up, the host combines what they added, by
  * the formulas of the processor (capacity.h, quality.h). */
-#include "engine/train/device.h"
+#include "engine/device/train.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* device_step.h - private to the device as a backend: a session whose steps run there whole.
+/* decode.h - private to the device as a backend: a session whose steps run there whole.
  *
  * Evidence of attention and the choice of what leaves are the device's as long as steps follow each
  * other; the cache of the host, probes and the trace learn after each step what happened, from
@@ -8,7 +8,7 @@
 #define KVF_ENGINE_DEVICE_STEP_H
 
 #include "engine/cuda/reads.h"
-#include "engine/decode/device.h"
+#include "engine/device/device.h"
 #include "engine/method/elsewhere.h"
 
 /* Arrays that are made together, of the device, or of the host where the device reads and writes
@@ -38,11 +38,11 @@ struct rooms_owned {
     struct resident_array of[MOST_ROOMS];
     int n;
 };
-/* KVF_OK or KVF_E_NOMEM; what was made until then is owned (device_home.c). */
+/* KVF_OK or KVF_E_NOMEM; what was made until then is owned (evidence.c). */
 int rooms_make(struct gpu *g, const struct rooms *a, struct rooms_owned *owned);
 void rooms_drop(struct gpu *g, struct rooms_owned *owned);
 
-/* Reads by pages (device_reads.c); page and chosen also pinned. */
+/* Reads by pages (page_choice.c); page and chosen also pinned. */
 struct device_reads {
     struct gpu_reads how;
     struct gpu_bounds bounds;
@@ -110,7 +110,7 @@ struct resident {
 };
 
 /* How a score is made on the device: score_table entries of which the kernels of engine/cuda know
- * (device_scores.c). */
+ * (scores.c). */
 struct device_score {
     const struct score *part;
     bool (*takes)(const struct method_params *p); /* NULL: all options */
@@ -120,7 +120,7 @@ struct device_score {
 /* NULL: the part has no kernels for these options. */
 const struct device_score *device_score_of(const struct method *m, const struct method_params *p);
 
-/* device_gates.c: whether the numbers of gates can be made there, or were given. */
+/* gates.c: whether the numbers of gates can be made there, or were given. */
 bool device_gates_can(const struct gates *gates);
 /* Tokens of a layer, or one token in all layers, which are then what T and ld count. */
 struct device_tokens {
@@ -141,7 +141,7 @@ int device_gates_open_step(struct session *room, struct session *s, int n);
 void device_gates_run_step(struct session *room, struct session *const *s,
                            const struct device_tokens *x, float *const *numbers, int n);
 
-/* device_reads.c: whether the row's reads have kernels; of a session that reads by pages its
+/* page_choice.c: whether the row's reads have kernels; of a session that reads by pages its
  * arrays, what they hold at first (KVF_OK or KVF_E_NOMEM), what a step brings, the pages that the
  * query of a layer reads, and what the host learns of them; of others nothing. */
 bool device_reads_can(const struct session *s);
@@ -155,7 +155,7 @@ void device_reads_of(const struct session *s, int layer, struct gpu_attention *a
 void device_reads_fetch(struct session *s);
 void device_reads_learn(struct session *s, int layer);
 
-/* device_draw.c: whether the token after a step is drawn there, and its logits stay; before a step
+/* sampler.c: whether the token after a step is drawn there, and its logits stay; before a step
  * with the token id: how likely that was by the logits, and the number that the draw takes, on the
  * host; what of it comes along; on the stream the former; behind the logits of a step, which go to
  * the session's own, too;
@@ -171,7 +171,7 @@ void device_draw_close(struct session *s);
 void device_logits_home(const struct session *s);
 void device_logits_here(struct session *s);
 
-/* device_home.c: arrays of a resident, made once and as long as heads need; entering and leaving.
+/* evidence.c: arrays of a resident, made once and as long as heads need; entering and leaving.
  * KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
 int resident_enter(struct session *s);
 bool resident_fits(const struct session *s); /* it is there, and the next step has room */
@@ -182,7 +182,7 @@ int device_home(struct session *s);
 enum { EVIDENCE_OF_ROWS = EVIDENCE_SUM | EVIDENCE_WINDOW };
 bool step_keeps_rows(const struct session *s);
 
-/* device_together.c: a whole step, or STEP_ELSEWHERE where the row or who watches asks for the host
+/* decode_batch.c: a whole step, or STEP_ELSEWHERE where the row or who watches asks for the host
  * in between. */
 int device_step(struct session *s, int32_t id);
 /* The same of sessions that join. */
@@ -196,7 +196,7 @@ static inline int step_layers_together(const struct session *s)
     return (s->e->config.n_layers + STEP_PARTS - 1) / STEP_PARTS;
 }
 
-/* device_round.c, what leaves.  On the host: entries that leave by themselves, also on the stream;
+/* eviction.c, what leaves.  On the host: entries that leave by themselves, also on the stream;
  * the first half of a round, and room for its lists (KVF_OK, KVF_E_NOMEM); what a step takes along
  * of it, where it asks for nothing as well.  On the stream: scores and the choice of a round, or of
  * the last one, in which nothing leaves then; the cut, of what was chosen or of nothing, with the
@@ -210,7 +210,7 @@ void round_cut(struct session *s, bool chosen, bool newcomer);
 int round_take(struct session *s, const struct elsewhere_round *round);
 
 enum { MOST_STEP_PARTS = 5 }; /* that a session takes along */
-/* device_step.c, the parts of a step, of which `logits` are the session's own.
+/* decode.c, the parts of a step, of which `logits` are the session's own.
  *
  * On the host: room on the device, and what leaves by itself; what leaves before the token, and
  * what the step takes along, which asks the device for nothing, so that threads may share out

@@ -1,10 +1,10 @@
-/* device_probes.c - probes on a device: which of them have kernels, and their arrays there. */
+/* probes.c - probes on a device: which of them have kernels, and their arrays there. */
 #include <stddef.h>
 
 #include "base/mem.h"
-#include "engine/decode/device.h"
-#include "engine/decode/device_probes.h"
-#include "engine/decode/device_step.h"
+#include "engine/device/device.h"
+#include "engine/device/probes.h"
+#include "engine/device/decode.h"
 #include "engine/probe/probes.h"
 #include "engine/probe/watch.h"
 

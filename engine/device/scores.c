@@ -1,6 +1,6 @@
-/* device_scores.c - the scores that have kernels.  A part that is not in the table is computed on
- * the host, with the whole step of its rows (device_step.h). */
-#include "engine/decode/device_step.h"
+/* scores.c - the scores that have kernels.  A part that is not in the table is computed on
+ * the host, with the whole step of its rows (decode.h). */
+#include "engine/device/decode.h"
 #include "engine/method/parts.h"
 
 static struct resident *resident_of(struct session *s)

@@ -1,4 +1,4 @@
-/* device.h - a CUDA device as what training computes with; private to engine/train/device*.c. */
+/* train.h - a CUDA device as what training computes with; private to engine/device/train_*.c. */
 #ifndef KVF_ENGINE_TRAIN_DEVICE_H
 #define KVF_ENGINE_TRAIN_DEVICE_H
 
@@ -34,19 +34,19 @@ void *device_hold(const struct compute *c, enum held what, size_t n, size_t size
 /* c = a b in the precision that was asked for. */
 void device_multiply(const struct compute *c, const struct gpu_multiply *p);
 
-/* device_model.c */
+/* train_weights.c */
 int device_take(const struct compute *c, struct frozen *f);
 void device_leave(const struct compute *c, struct frozen *f);
 int device_adopt(const struct compute *c, struct tuned *t);
 void device_let_go(const struct compute *c, struct tuned *t);
-/* device_net.c: as in ops.h. */
+/* train_gates.c: as in ops.h. */
 size_t device_net_scratch(const struct compute *c, const struct net *n, int T);
 void device_net(const struct compute *c, const struct net *n, int layer, const struct net_input *in,
                 float *tape, float *value, float *scratch);
 void device_net_back(const struct compute *c, const struct net *n, int layer,
                      const struct net_input *in, const float *tape, const float *d_value,
                      const struct net_grads *to, float *scratch);
-/* device_loss.c: as in ops.h. */
+/* train_loss.c: as in ops.h. */
 double device_capacity(const struct compute *c, const struct capacity *s, double weight,
                        float *sums, float *d_log_beta);
 double device_sparsity(const struct compute *c, const struct sparsity *s, double weight,

@@ -1,8 +1,8 @@
-/* device_draw.c - what becomes of the logits of a step on a device: the next token is drawn there,
+/* sampler.c - what becomes of the logits of a step on a device: the next token is drawn there,
  * and how likely the token was that followed is found there, so that they come home only where
  * somebody asks. */
 #include "base/mem.h"
-#include "engine/decode/device_step.h"
+#include "engine/device/decode.h"
 #include "engine/decode/sampler.h"
 
 /* Of the device, and pinned. */

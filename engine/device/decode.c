@@ -1,9 +1,9 @@
-/* device_step.c - a step that waits for the device once, when all of it is on the stream: what
+/* decode.c - a step that waits for the device once, when all of it is on the stream: what
  * leaves before the token, its layers with the evidence that they give, and its logits. */
 #include <string.h>
 
-#include "engine/decode/device_probes.h"
-#include "engine/decode/device_step.h"
+#include "engine/device/probes.h"
+#include "engine/device/decode.h"
 
 enum {
     KNOWN_EVIDENCE = EVIDENCE_SUM | EVIDENCE_WINDOW | EVIDENCE_KEYS | EVIDENCE_NORMS

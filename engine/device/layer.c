@@ -1,8 +1,8 @@
-/* device.c - a CUDA device as a backend: the rows of a chunk live there from the embedding to the
+/* layer.c - a CUDA device as a backend: the rows of a chunk live there from the embedding to the
  * last norm.  Where the host is needed in each layer, queries, keys and values come back there. */
 #include <string.h>
 
-#include "engine/decode/device_step.h"
+#include "engine/device/decode.h"
 
 static struct device_weights *weights_of(const struct session *s)
 {
@@ -44,7 +44,7 @@ static struct gpu_dense dense_of(const struct device_matrix *w, struct gpu_dense
     return how;
 }
 
-static void embed(struct session *s, const int32_t *ids, int T)
+void device_embed(struct session *s, const int32_t *ids, int T)
 {
     struct mirror *m = s->mirror;
     embed_tokens(s, ids, T);
@@ -137,7 +137,7 @@ const float *device_normed(const struct session *s, int layer)
     return weights_of(s)->layer[layer].attn_norm || keeps(s) ? normed_of(s, layer) : m->x;
 }
 
-static void project(struct session *s, int layer, int T)
+void device_project_to_host(struct session *s, int layer, int T)
 {
     struct mirror *m = s->mirror;
     size_t d = (size_t)s->e->config.d_model;
@@ -215,7 +215,7 @@ void device_norm(struct session *s, int T)
                 c->d_model, c->norm_eps);
 }
 
-static int leave(struct session *s, int first, int T)
+int device_final_norm(struct session *s, int first, int T)
 {
     struct mirror *m = s->mirror;
     size_t d = (size_t)s->e->config.d_model, at = (size_t)first * d;
@@ -232,7 +232,7 @@ void device_logits(struct session *s, const float *rows, int T)
 }
 
 /* Row 0 of normed may be that of another session, whose fork this is. */
-static void head(struct session *s)
+void device_lm_head(struct session *s)
 {
     struct mirror *m = s->mirror;
     const struct model_config *c = &s->e->config;
@@ -242,32 +242,8 @@ static void head(struct session *s)
     device_logits_here(s);
 }
 
-static int check(struct session *s)
+int device_error(struct session *s)
 {
     struct mirror *m = s->mirror;
     return gpu_wait(m->gpu, &s->e->said);
 }
-
-const struct backend backend_cuda = {
-    .name = "cuda",
-    .precision = "weights as stored, f32 activations",
-    .rows = 1024,
-    .open = device_weights_open,
-    .close = device_weights_close,
-    .begin = mirror_begin,
-    .end = mirror_end,
-    .embed = embed,
-    .project = project,
-    .attend = device_attend,
-    .finish = device_finish,
-    .chunk = device_chunk,
-    .leave = leave,
-    .head = head,
-    .likelihood = device_likelihood,
-    .step = device_step,
-    .joins = device_joins,
-    .steps = device_steps,
-    .logits = device_logits_home,
-    .home = device_home,
-    .check = check,
-};

@@ -1,10 +1,10 @@
-/* device_home.c - what a session whose steps run on a device has there, how it gets there, and how
+/* evidence.c - what a session whose steps run on a device has there, how it gets there, and how
  * evidence comes home again. */
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/decode/device_probes.h"
-#include "engine/decode/device_step.h"
+#include "engine/device/probes.h"
+#include "engine/device/decode.h"
 
 static void add(struct rooms *a, void *at, size_t n, size_t size)
 {

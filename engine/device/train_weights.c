@@ -1,9 +1,9 @@
-/* device_model.c - the matrices and vectors of a model on a device, as its derivatives read them.
+/* train_weights.c - the matrices and vectors of a model on a device, as its derivatives read them.
  */
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/train/device.h"
+#include "engine/device/train.h"
 #include "engine/train/tuned.h"
 
 static struct gpu_matrix matrix(const void *data, enum weight_type type, int N, int K)

@@ -1,5 +1,5 @@
 /* devices.c - what a user's word for a device means here. */
-#include "engine/decode/devices.h"
+#include "engine/device/devices.h"
 
 const char *const device_words[] = {"cpu", "cuda", "auto", NULL};
 

@@ -1,8 +1,8 @@
-/* device_round.c - what leaves a session whose steps run on a device: the host says how many, the
+/* eviction.c - what leaves a session whose steps run on a device: the host says how many, the
  * device which ones, and both cut the same. */
 #include <string.h>
 
-#include "engine/decode/device_step.h"
+#include "engine/device/decode.h"
 
 static struct resident *resident_of(const struct session *s)
 {

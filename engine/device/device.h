@@ -18,7 +18,7 @@ struct device_layer {
 };
 
 /* Pages on their way to the device, in pinned memory: one half is filled while the other is read
- * (device_pages.c). */
+ * (pages.c). */
 struct page_post {
     unsigned char *page; /* NULL: nothing was sent yet */
     int32_t *where;
@@ -34,13 +34,13 @@ struct device_weights {
     struct device_matrix head;
     float *out_norm;
     int n_layers;
-    struct device_gates *gates; /* those that sessions have asked for (device_gates.c) */
+    struct device_gates *gates; /* those that sessions have asked for (gates.c) */
     struct page_post post;
 };
 void device_gates_close(struct device_weights *w);
 struct mirror;
 
-/* Rows of what goes through the networks of gates (device_gates.c). */
+/* Rows of what goes through the networks of gates (gates.c). */
 struct gate_rows {
     float *in, *hidden[2];
     size_t n_in, n_hidden; /* floats of each */
@@ -51,7 +51,7 @@ void mirror_free_gates(struct mirror *m);
  * the query. */
 enum { GRAPH_STEP, GRAPH_ROUND, GRAPH_AFTER, MIRROR_GRAPHS };
 
-/* What the pages of a mirror hold, by positions (device_follow.c). */
+/* What the pages of a mirror hold, by positions (page_positions.c). */
 struct follow {
     bool valid;           /* it is known */
     int32_t *pos, *n;     /* [L * heads][ld_strip] position of the entry in each slot; [L * heads]
@@ -93,12 +93,12 @@ struct mirror {
     int row_block;
     float *d_rows, *d_lse, *d_entropy, *rows, *lse, *entropy;
     int32_t *d_seen, *seen;
-    struct device_probes *probes; /* NULL: nothing is recorded (device_probes.h) */
+    struct device_probes *probes; /* NULL: nothing is recorded (probes.h) */
     int32_t *pos, *d_pos;         /* [heads][ld_slot] of the layer at hand, for these */
-    struct resident *resident;    /* NULL: no step has run here whole (device_step.h) */
-    struct device_draw *draw;     /* NULL: nobody has drawn here (device_draw.c) */
-    struct device_prompt *prompt; /* NULL: no chunk has run here whole (device_prompt.c) */
-    struct device_ranks *ranks;   /* NULL: no key was turned by its rank (device_ranks.c) */
+    struct resident *resident;    /* NULL: no step has run here whole (decode.h) */
+    struct device_draw *draw;     /* NULL: nobody has drawn here (sampler.c) */
+    struct device_prompt *prompt; /* NULL: no chunk has run here whole (prefill.c) */
+    struct device_ranks *ranks;   /* NULL: no key was turned by its rank (rank_rope.c) */
     struct gate_rows gate;
     struct gpu_graph *graph[MIRROR_GRAPHS];
 };
@@ -116,7 +116,7 @@ static inline size_t mirror_rows(int T)
 int mirror_begin(struct session *s, const struct session_options *opt, struct kvf_diag *d);
 void mirror_end(struct session *s);
 
-/* Brings the pages of a layer, and what says where they are, to the device (device_pages.c), for T
+/* Brings the pages of a layer, and what says where they are, to the device (pages.c), for T
  * queries from pos0 on.  KVF_OK or KVF_E_NOMEM. */
 int mirror_layer(struct session *s, int layer, int T, int pos0, struct gpu_cache *ret_cache);
 
@@ -133,7 +133,7 @@ int mirror_put_pages(struct session *s, int first, int end);
 /* A page of the pool; KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
 int mirror_take_page(struct session *s, int32_t *ret_page);
 
-/* Between chunks of a prompt (device_follow.c): each head gets as many pages as its entries need,
+/* Between chunks of a prompt (page_positions.c): each head gets as many pages as its entries need,
  * which are there then; those that had been there before are moved on the device.  KVF_OK,
  * KVF_E_NOMEM or KVF_E_BACKEND.  Then: the next T tokens are on their way into slots behind these;
  * and: steps or somebody else have changed pages since. */
@@ -149,6 +149,12 @@ void mirror_follow_close(struct mirror *m);
  * x behind both branches; normed, of x behind the last norm; logits of T rows, for as many as
  * mirror_hold_logits was asked for (1 without). */
 void device_project(struct session *s, int layer, int T, float *qkv);
+/* The functions of struct backend that run one operation of a layer (layer.c). */
+void device_embed(struct session *s, const int32_t *ids, int T);
+void device_project_to_host(struct session *s, int layer, int T);
+int device_final_norm(struct session *s, int first, int T);
+void device_lm_head(struct session *s);
+int device_error(struct session *s);
 void device_norm_heads(struct session *s, int layer, int T, float *qkv);
 const float *device_normed(const struct session *s, int layer); /* what device_project has read */
 /* T newcomers as far as they follow from the model: heads, norms (but wide ones, for which there is
@@ -175,10 +181,10 @@ struct device_rows {
 /* Tells who watches of the rows of the newest query in a layer. */
 void device_tell(struct session *s, int layer, const struct device_rows *rows);
 
-/* As likelihood of the backend (device_nll.c). */
+/* As likelihood of the backend (nll.c). */
 bool device_likelihood(struct session *s, const float *normed, const int32_t *ids, int n);
 
-/* Attention of a layer, with its rows where they are watched (device_attention.c). */
+/* Attention of a layer, with its rows where they are watched (attention.c). */
 int device_attend(struct session *s, int layer, int T, int pos0);
 /* Its parts: the queries in qkv, whose cache is to be set; how many blocks of queries T are; behind
  * n[0 .. heads), entries with all T in, how many there are once the last query of each block is in
@@ -188,14 +194,14 @@ int mirror_blocks(int T);
 void mirror_lengths(const struct session *s, int T, int32_t *n);
 void mirror_attend(struct session *s, int layer, const struct gpu_attention *a);
 
-/* Of keys that are kept unturned (device_ranks.c): puts copies that are turned by the ranks of
+/* Of keys that are kept unturned (rank_rope.c): puts copies that are turned by the ranks of
  * their entries into the place of the layer's cache, whose lengths are there, and turns the queries
  * in qkv.  KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
 struct device_ranks;
 int device_turn_by_rank(struct session *s, int layer, struct gpu_attention *a);
 void device_ranks_close(struct mirror *m);
 
-/* A chunk of a prompt, as chunk of the backend (device_prompt.c). */
+/* A chunk of a prompt, as chunk of the backend (prefill.c). */
 struct device_prompt;
 int device_chunk(struct session *s, const int32_t *ids, int T);
 void device_prompt_close(struct session *s);

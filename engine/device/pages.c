@@ -1,9 +1,9 @@
-/* device_pages.c - the pages of a cache on a device, which follow those of the host a page at a
+/* pages.c - the pages of a cache on a device, which follow those of the host a page at a
  * time. */
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/decode/device.h"
+#include "engine/device/device.h"
 
 enum { LEAST_PAGES = 256 };
 

@@ -1,5 +1,5 @@
 /* devices_none.c - for programs that were built where nothing compiles kernels. */
-#include "engine/decode/devices.h"
+#include "engine/device/devices.h"
 
 void devices_find(struct devices *ret)
 {

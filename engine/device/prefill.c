@@ -1,4 +1,4 @@
-/* device_prompt.c - a chunk of a prompt that stays on the device from its tokens to the last layer.
+/* prefill.c - a chunk of a prompt that stays on the device from its tokens to the last layer.
  *
  * Everything is put on the stream layer by layer.  The host's cache remains the truth: pages with
  * the newcomers of a layer come home as they are, and the numbers of their gates, beside the layers
@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/decode/device_probes.h"
-#include "engine/decode/device_step.h"
+#include "engine/device/probes.h"
+#include "engine/device/decode.h"
 
 /* What a chunk of a session takes with it and brings back: the host's is pinned, and of parcels
  * there is one part for each. */

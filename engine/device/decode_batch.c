@@ -1,7 +1,7 @@
-/* device_together.c - a step of one session or of many: products of all their rows at once, in
+/* decode_batch.c - a step of one session or of many: products of all their rows at once, in
  * between each with its own cache, and one wait for all. */
 #include "base/mem.h"
-#include "engine/decode/device_step.h"
+#include "engine/device/decode.h"
 
 enum { MARK_SOON, MARK_LAYERS }; /* most of the last layer is to come; the layers are done */
 

@@ -1,10 +1,10 @@
-/* device_ranks.c - keys that are turned by their ranks in the cache (positions=cache).
+/* rank_rope.c - keys that are turned by their ranks in the cache (positions=cache).
  *
  * The mirror has the keys as the host's cache has them, never turned.  Before the attention of a
  * layer its pages are copied to others of f32, with each key turned by the rank that it has by
  * then, and attention reads these. */
 #include "base/mem.h"
-#include "engine/decode/device.h"
+#include "engine/device/device.h"
 
 /* Of one layer at a time. */
 struct device_ranks {

@@ -1,4 +1,4 @@
-/* device_follow.c - the pages of a mirror between two chunks of a prompt from which entries leave.
+/* page_positions.c - the pages of a mirror between two chunks of a prompt from which entries leave.
  *
  * The device has all entries already, but not in the slots that they have on the host by now.  An
  * entry is known by its position: so the slot in which the device has it is found, and pages that
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/decode/device.h"
+#include "engine/device/device.h"
 
 enum { JOB = 1 + PAGE_SLOTS }; /* numbers that gpu_join_entries is given for a page */
 

@@ -1,6 +1,6 @@
-/* device.c - the operations of training on a CUDA device: memory, products, and steps along rows,
- * most of them a kernel each. */
-#include "engine/train/device.h"
+/* train_ops.c - the operations of training on a CUDA device: memory, products, and steps along
+ * rows, most of them a kernel each. */
+#include "engine/device/train.h"
 
 #include <math.h>
 
@@ -33,20 +33,6 @@ static int check(const struct compute *c, struct kvf_diag *d)
                                    "the CUDA device has no room for derivatives: try shorter packs "
                                    "or --device cpu")
                      : gpu_wait(dev->gpu, d);
-}
-
-void *device_hold(const struct compute *c, enum held what, size_t n, size_t size)
-{
-    struct device *dev = c->device;
-    size_t bytes;
-    if (mem_mul(n, size, &bytes) && bytes <= dev->bytes[what])
-        return dev->held[what];
-    gpu_wait(dev->gpu, NULL); /* what is there may be in use */
-    gpu_free(dev->gpu, dev->held[what]);
-    dev->held[what] = gpu_alloc(dev->gpu, n, size);
-    dev->bytes[what] = dev->held[what] ? bytes : 0;
-    dev->full = dev->full || !dev->held[what];
-    return dev->held[what];
 }
 
 static void *alloc(const struct compute *c, size_t n, size_t size)
@@ -97,12 +83,6 @@ static void zero(const struct compute *c, void *there, size_t bytes)
 }
 
 /* ---- products ---- */
-
-void device_multiply(const struct compute *c, const struct gpu_multiply *p)
-{
-    if (c->exact || !gpu_multiply_bf16(gpu_of(c), p))
-        gpu_multiply(gpu_of(c), p);
-}
 
 static const struct gpu_matrix *matrix_of(const struct matrix_use *w)
 {

@@ -1,7 +1,7 @@
-/* device_cache.c - the mirror of a session on a device: its buffers. */
+/* session.c - the mirror of a session on a device: its buffers. */
 #include "base/mem.h"
-#include "engine/decode/device_probes.h"
-#include "engine/decode/device_step.h"
+#include "engine/device/probes.h"
+#include "engine/device/decode.h"
 
 static float *floats(struct gpu *g, size_t rows, size_t cols)
 {

@@ -1,10 +1,10 @@
-/* device_attention.c - attention on a device.  Where nobody looks at its rows it runs without
+/* attention.c - attention on a device.  Where nobody looks at its rows it runs without
  * keeping them; where somebody does, or results are to be exact, some queries of all heads at a
  * time, whose rows stay for the kernels of probes, or, QUERY_BLOCK of them, come to the host. */
 #include <string.h>
 
-#include "engine/decode/device_probes.h"
-#include "engine/decode/device.h"
+#include "engine/device/probes.h"
+#include "engine/device/device.h"
 
 /* A block of queries.  Threads share out its query heads, all of a KV head together where a probe
  * compares their rows. */

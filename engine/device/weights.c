@@ -1,6 +1,6 @@
-/* device_weights.c - the weights of a model on a device, matrices in the form of their file. */
+/* weights.c - the weights of a model on a device, matrices in the form of their file. */
 #include "base/mem.h"
-#include "engine/decode/device.h"
+#include "engine/device/device.h"
 
 static struct device_matrix *place_of(struct device_weights *w, int layer, enum weight_role role)
 {

@@ -1,6 +1,6 @@
-/* device_nll.c - how likely the tokens of a prompt were: logits exist for a tile of the vocabulary
+/* nll.c - how likely the tokens of a prompt were: logits exist for a tile of the vocabulary
  * at a time, and what comes home is their log-sum-exp by segments. */
-#include "engine/decode/device.h"
+#include "engine/device/device.h"
 
 enum { TILE = 16 * VOCAB_SEGMENT }; /* logits of a row */
 _Static_assert((int)VOCAB_SEGMENT == (int)GPU_SEGMENT, "what a kernel sums together");
