@@ -205,7 +205,7 @@ static int open_all(struct tune_job *j, struct kvf_diag *d)
         err = model_open(j->model, &j->how, &j->engine, d);
     if (!err)
         err = train_files_keep(&j->files, gguf_path(j->engine->gguf), d);
-    if (!err && is_adapter(j) && j->engine->config.family->fused)
+    if (!err && is_adapter(j) && j->engine->config.family->fused_qkv)
         err = kvf_fail(
             d, KVF_E_ARG,
             "-o %s: %s has one matrix for queries, keys and values, and one for gate and "
@@ -294,7 +294,7 @@ static int resume(struct tune_job *j, struct kvf_diag *d)
 
 static int write_model(struct tune_job *j, const char *record, struct kvf_diag *d)
 {
-    struct gguf_change change = {.fill = tuned_fill,
+    struct gguf_change change = {.fill = trainable_fill,
                                  .ctx = (void *)(uintptr_t)tuner_weights(j->tuner),
                                  .type = types[j->type],
                                  .key = "kvfate.tuning",

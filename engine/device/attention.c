@@ -37,12 +37,12 @@ static void tell_head(const struct job *j, int g, int thread)
                                .stepping = s->stepping,
                                .p = m->p + at * m->ld,
                                .lse = m->lse[at]};
-        if (page || view.soonest <= row.t) {
+        if (page || view.first_expiry <= row.t) {
             for (int i = 0; i < row.n; i++)
                 visible[i] = slot_seen(&view, page, chosen, i, row.t);
             row.visible = visible;
         }
-        tell_row(s, &row, &view, m->entropy[at], thread);
+        notify_row(s, &row, &view, m->entropy[at], thread);
     }
 }
 
@@ -59,7 +59,7 @@ static int together(const struct session *s)
     return groups ? s->e->config.n_heads / s->cache_heads : 1;
 }
 
-void device_tell(struct session *s, int layer, const struct device_rows *rows)
+void device_notify_rows(struct session *s, int layer, const struct device_rows *rows)
 {
     struct job j = {s, layer, 1, s->n_past, 0, 1, together(s), *rows};
     par_run(session_pool(s), s->e->config.n_heads / j.together, tell_task, &j);
@@ -69,7 +69,7 @@ void device_tell(struct session *s, int layer, const struct device_rows *rows)
 static void ask_ghosts(const struct job *j, const struct gpu_attention *a)
 {
     struct session *s = j->s;
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
     size_t D = (size_t)c->head_dim;
     gpu_get(m->gpu, s->att, a->out, (size_t)j->R * s->ld_att * sizeof *s->att);
@@ -90,7 +90,7 @@ static void ask_ghosts(const struct job *j, const struct gpu_attention *a)
                                     .q = s->qkv + row * s->ld_qkv + (size_t)g * D,
                                     .out = s->att + (size_t)r * s->ld_att + (size_t)g * D,
                                     .thread = 0};
-            ghosts_ask(s, &q);
+            evicted_entries_ask(s, &q);
         }
 }
 
@@ -98,16 +98,16 @@ static void ask_ghosts(const struct job *j, const struct gpu_attention *a)
 static void rows_of_block(const struct job *j, struct gpu_attention a)
 {
     struct session *s = j->s;
-    struct mirror *m = s->mirror;
-    bool watched = rows_watched(s, j->pos0 + j->r0, j->R);
+    struct device_session *m = s->device_state;
+    bool watched = rows_observed(s, j->pos0 + j->r0, j->R);
     size_t rows = (size_t)(a.n_heads * j->R);
     a.T = j->R;
     a.pos0 = j->pos0 + j->r0;
     a.q += (size_t)j->r0 * a.ld_q;
     a.out += (size_t)j->r0 * a.ld_out;
-    a.cache.n += (size_t)(mirror_blocks(j->r0 + j->R) * s->cache_heads);
-    (s->e->exact ? gpu_rows : gpu_rows_near)(m->gpu, &a, m->d_rows, s->ld_strip, m->d_lse,
-                                             m->d_entropy, m->d_seen);
+    a.cache.n += (size_t)(device_session_blocks(j->r0 + j->R) * s->cache_heads);
+    (s->e->exact ? gpu_rows : gpu_rows_approx)(m->gpu, &a, m->d_rows, s->ld_strip, m->d_lse,
+                                               m->d_entropy, m->d_seen);
     if (s->e->exact)
         gpu_rows_values(m->gpu, &a, m->d_rows, s->ld_strip);
     const struct gpu_seen_rows seen = {a,        m->d_rows,    s->ld_strip,
@@ -120,28 +120,28 @@ static void rows_of_block(const struct job *j, struct gpu_attention a)
         gpu_get(m->gpu, m->seen, m->d_seen, rows * sizeof *m->seen);
         par_run(s->e->pool, a.n_heads / j->together, tell_task, (void *)j);
     }
-    if (s->ghosts)
+    if (s->evicted_entries)
         ask_ghosts(j, &a);
 }
 
-int mirror_blocks(int T)
+int device_session_blocks(int T)
 {
     return (T + QUERY_BLOCK - 1) / QUERY_BLOCK;
 }
 
-void mirror_lengths(const struct session *s, int T, int32_t *n)
+void device_session_lengths(const struct session *s, int T, int32_t *n)
 {
     int H = s->cache_heads;
-    for (int b = 0; b < mirror_blocks(T); b++) {
+    for (int b = 0; b < device_session_blocks(T); b++) {
         int end = (b + 1) * QUERY_BLOCK < T ? (b + 1) * QUERY_BLOCK : T;
         for (int h = 0; h < H; h++)
             n[(b + 1) * H + h] = n[h] - (T - end);
     }
 }
 
-struct gpu_attention mirror_queries(const struct session *s, int T, int pos0)
+struct gpu_attention device_session_queries(const struct session *s, int T, int pos0)
 {
-    const struct mirror *m = s->mirror;
+    const struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
     return (struct gpu_attention){.q = m->qkv,
                                   .out = m->att,
@@ -154,10 +154,10 @@ struct gpu_attention mirror_queries(const struct session *s, int T, int pos0)
                                   .cap = c->attn_cap};
 }
 
-void mirror_attend(struct session *s, int layer, const struct gpu_attention *a)
+void device_session_attend(struct session *s, int layer, const struct gpu_attention *a)
 {
-    struct mirror *m = s->mirror;
-    bool watched = rows_watched(s, a->pos0, a->T) || s->ghosts;
+    struct device_session *m = s->device_state;
+    bool watched = rows_observed(s, a->pos0, a->T) || s->evicted_entries;
     if (!s->e->exact && s->stepping)
         gpu_attend_step(m->gpu, a, &m->work, 1);
     else if (!s->e->exact)
@@ -175,15 +175,16 @@ void mirror_attend(struct session *s, int layer, const struct gpu_attention *a)
 
 int device_attend(struct session *s, int layer, int T, int pos0)
 {
-    struct mirror *m = s->mirror;
-    struct gpu_attention a = mirror_queries(s, T, pos0);
+    struct device_session *m = s->device_state;
+    struct gpu_attention a = device_session_queries(s, T, pos0);
     int H = s->cache_heads;
-    int err = mirror_layer(s, layer, T, pos0, &a.cache);
+    int err = device_session_layer(s, layer, T, pos0, &a.cache);
     if (err)
         return err;
-    mirror_lengths(s, T, m->n);
-    gpu_put(m->gpu, m->d_n, m->n, (size_t)((mirror_blocks(T) + 1) * H) * sizeof *m->n);
-    if (s->by_rank) /* the queries are there, as they were before they were turned here */
+    device_session_lengths(s, T, m->n);
+    gpu_put(m->gpu, m->d_n, m->n, (size_t)((device_session_blocks(T) + 1) * H) * sizeof *m->n);
+    if (s->positions_in_cache) /* the queries are there, as they were before they were turned here
+                                */
         err = device_turn_by_rank(s, layer, &a);
     else
         gpu_put(m->gpu, m->qkv, s->qkv, (size_t)T * s->ld_qkv * sizeof *s->qkv);
@@ -197,6 +198,6 @@ int device_attend(struct session *s, int layer, int T, int pos0)
         a.ld_chosen = (int)s->ld_chosen;
     }
     device_probes_put_numbers(s, layer, T, pos0);
-    mirror_attend(s, layer, &a);
+    device_session_attend(s, layer, &a);
     return KVF_OK;
 }

@@ -9,12 +9,12 @@
 
 #include "engine/cuda/reads.h"
 #include "engine/device/device.h"
-#include "engine/method/elsewhere.h"
+#include "engine/method/device_eviction.h"
 
 /* Arrays that are made together, of the device, or of the host where the device reads and writes
  * it: the pointer of each lies at `at`. */
 enum { MOST_ROOMS = 80 };
-struct rooms {
+struct buffer_list {
     struct {
         void *at;
         size_t n, size;
@@ -22,7 +22,7 @@ struct rooms {
     } of[MOST_ROOMS];
     int n;
 };
-static inline void rooms_add(struct rooms *a, void *at, size_t n, size_t size, bool pinned)
+static inline void buffers_add(struct buffer_list *a, void *at, size_t n, size_t size, bool pinned)
 {
     a->of[a->n].at = at;
     a->of[a->n].n = n;
@@ -30,17 +30,17 @@ static inline void rooms_add(struct rooms *a, void *at, size_t n, size_t size, b
     a->of[a->n++].pinned = pinned;
 }
 
-struct resident_array {
+struct device_decode_array {
     void *p;
     bool pinned;
 };
-struct rooms_owned {
-    struct resident_array of[MOST_ROOMS];
+struct buffers_owned {
+    struct device_decode_array of[MOST_ROOMS];
     int n;
 };
 /* KVF_OK or KVF_E_NOMEM; what was made until then is owned (evidence.c). */
-int rooms_make(struct gpu *g, const struct rooms *a, struct rooms_owned *owned);
-void rooms_drop(struct gpu *g, struct rooms_owned *owned);
+int buffers_alloc(struct gpu *g, const struct buffer_list *a, struct buffers_owned *owned);
+void buffers_drop(struct gpu *g, struct buffers_owned *owned);
 
 /* Reads by pages (page_choice.c); page and chosen also pinned. */
 struct device_reads {
@@ -54,8 +54,8 @@ struct device_reads {
     int dim, known; /* blocks whose vectors are there */
 };
 
-struct resident {
-    struct rooms_owned owned;
+struct device_decode {
+    struct buffers_owned owned;
     bool here;                     /* evidence is newer on the device than on the host */
     int ld;                        /* slots of a head that arrays have room for */
     bool has_rows;                 /* rows of all layers go to the host */
@@ -90,7 +90,7 @@ struct resident {
         bool floor;               /* heads keep some */
     } last;                       /* round */
     /* A step. */
-    unsigned char *taken_along;  /* turns, numbers, now, due, go and may, one behind the other */
+    unsigned char *step_inputs;  /* turns, numbers, now, due, go and may, one behind the other */
     size_t n_taken_along;        /* bytes */
     float *turns, *numbers;      /* [2][rope_dim], [heads] of gates */
     int32_t *now;                /* [2] the query of the step, and its row of the window */
@@ -99,7 +99,7 @@ struct resident {
     int32_t *seen;
     /* Pinned: of the same sizes. */
     struct {
-        unsigned char *due, *taken_along;
+        unsigned char *due, *step_inputs;
         int64_t *go, *may;
         double *mean_turns; /* [L][head_dim] of expected attention */
         struct gpu_chosen *chosen;
@@ -114,7 +114,7 @@ struct resident {
 struct device_score {
     const struct score *part;
     bool (*takes)(const struct method_params *p); /* NULL: all options */
-    void (*eval)(struct session *s, const struct elsewhere_round *round);
+    void (*eval)(struct session *s, const struct device_eviction *round);
     size_t (*scratch)(const struct session *s); /* bytes that eval needs; NULL: none */
 };
 /* NULL: the part has no kernels for these options. */
@@ -145,7 +145,7 @@ void device_gates_run_step(struct session *room, struct session *const *s,
  * arrays, what they hold at first (KVF_OK or KVF_E_NOMEM), what a step brings, the pages that the
  * query of a layer reads, and what the host learns of them; of others nothing. */
 bool device_reads_can(const struct session *s);
-void device_reads_rooms(struct session *s, struct rooms *a);
+void device_reads_buffers(struct session *s, struct buffer_list *a);
 int device_reads_enter(struct session *s);
 void device_reads_begin(struct session *s);
 void device_reads_parts(struct session *s, struct gpu_parts *p); /* what comes along */
@@ -173,10 +173,10 @@ void device_logits_here(struct session *s);
 
 /* evidence.c: arrays of a resident, made once and as long as heads need; entering and leaving.
  * KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
-int resident_enter(struct session *s);
-bool resident_fits(const struct session *s); /* it is there, and the next step has room */
-int resident_reserve_lists(struct session *s, int64_t victims, int64_t gone);
-void resident_free(struct mirror *m);
+int device_decode_enter(struct session *s);
+bool device_decode_fits(const struct session *s); /* it is there, and the next step has room */
+int device_decode_reserve_lists(struct session *s, int64_t victims, int64_t gone);
+void device_decode_free(struct device_session *m);
 int device_home(struct session *s);
 /* Whether weights of steps are kept, for evidence, probes, who watches or an order of sums. */
 enum { EVIDENCE_OF_ROWS = EVIDENCE_SUM | EVIDENCE_WINDOW };
@@ -186,7 +186,7 @@ bool step_keeps_rows(const struct session *s);
  * in between. */
 int device_step(struct session *s, int32_t id);
 /* The same of sessions that join. */
-bool device_joins(const struct session *s);
+bool device_can_batch(const struct session *s);
 int device_steps(struct session *room, struct session *const *s, int n, const int32_t *ids);
 
 /* As many layers at a time are looked at: a few launches for each of STEP_PARTS parts of a step. */
@@ -202,12 +202,12 @@ static inline int step_layers_together(const struct session *s)
  * the last one, in which nothing leaves then; the cut, of what was chosen or of nothing, with the
  * newcomer's place.  After gpu_wait the second half. */
 int round_expire(struct session *s);
-int round_begin(struct session *s, enum phase phase, struct elsewhere_round *ret_round);
-int round_reserve(struct session *s, const struct elsewhere_round *round);
-void round_note(struct session *s, const struct elsewhere_round *round);
-void round_launch(struct session *s, const struct elsewhere_round *of);
-void round_cut(struct session *s, bool chosen, bool newcomer);
-int round_take(struct session *s, const struct elsewhere_round *round);
+int round_begin(struct session *s, enum phase phase, struct device_eviction *ret_round);
+int round_reserve(struct session *s, const struct device_eviction *round);
+void round_note(struct session *s, const struct device_eviction *round);
+void eviction_launch(struct session *s, const struct device_eviction *of);
+void eviction_apply(struct session *s, bool chosen, bool newcomer);
+int round_take(struct session *s, const struct device_eviction *round);
 
 enum { MOST_STEP_PARTS = 5 }; /* that a session takes along */
 /* decode.c, the parts of a step, of which `logits` are the session's own.
@@ -228,13 +228,13 @@ enum { MOST_STEP_PARTS = 5 }; /* that a session takes along */
  * apart; the end.  What leaves behind the query, on the stream where it is due, and after gpu_wait
  * what the host learns of that. */
 int step_begin(struct session *s);
-int step_decide(struct session *s, int32_t id, struct elsewhere_round *ret_round);
-int step_ready(struct session *s, int32_t id, const struct elsewhere_round *round);
+int step_decide(struct session *s, int32_t id, struct device_eviction *ret_round);
+int step_ready(struct session *s, int32_t id, const struct device_eviction *round);
 void step_parts(struct session *s, struct gpu_parts *p);
-void step_enter(struct session *s, const float *logits, const struct elsewhere_round *round,
+void step_enter(struct session *s, const float *logits, const struct device_eviction *round,
                 bool rounds);
-struct gpu_newcomer step_newcomer(struct session *s, int layer, float *qkv,
-                                  struct gpu_cache *ret_cache);
+struct gpu_new_entries step_newcomer(struct session *s, int layer, float *qkv,
+                                     struct gpu_cache *ret_cache);
 struct gpu_attention step_attention(struct session *s, int layer);
 void step_attended(struct session *s, int layer);
 bool step_rows_are_shared(const struct session *s);
@@ -242,13 +242,13 @@ void step_look_at_rows(struct session *const *s, int n, int layer);
 void step_gates(struct session *room, struct session *const *s, int n);
 void step_fetch_normed(struct session *s);
 void step_fetch(struct session *s, float *logits);
-int step_learn(struct session *s, const struct elsewhere_round *round);
+int step_learn(struct session *s, const struct device_eviction *round);
 bool step_learns_apart(const struct session *s);
 void step_learn_layer(struct session *s, int layer, int thread);
 void step_learned(struct session *s);
 void step_end(struct session *s);
-int step_after(struct session *s, struct elsewhere_round *ret_round);
-void step_leave(struct session *s, const struct elsewhere_round *round);
-int step_learn_after(struct session *s, const struct elsewhere_round *round);
+int step_after(struct session *s, struct device_eviction *ret_round);
+void step_leave(struct session *s, const struct device_eviction *round);
+int step_learn_after(struct session *s, const struct device_eviction *round);
 
 #endif

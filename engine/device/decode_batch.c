@@ -9,7 +9,7 @@ enum { MARK_SOON, MARK_LAYERS }; /* most of the last layer is to come; the layer
 struct row {
     struct session *s;
     int32_t id; /* the token */
-    struct elsewhere_round round;
+    struct device_eviction round;
     float *x, *normed, *att, *logits, *kept; /* its own */
     size_t ld_kept;
     struct gpu_attention attention; /* of the layer at hand */
@@ -18,8 +18,8 @@ struct row {
 
 static void lend(struct session *room, struct row *row, int i)
 {
-    struct mirror *m = row->s->mirror;
-    const struct mirror *of = room->mirror;
+    struct device_session *m = row->s->device_state;
+    const struct device_session *of = room->device_state;
     size_t at = (size_t)i, d = (size_t)room->e->config.d_model;
     row->x = m->x;
     row->normed = m->normed;
@@ -37,12 +37,12 @@ static void lend(struct session *room, struct row *row, int i)
 
 static float *own_logits(const struct row *row)
 {
-    return row->x ? row->logits : ((struct mirror *)row->s->mirror)->logits;
+    return row->x ? row->logits : ((struct device_session *)row->s->device_state)->logits;
 }
 
 static void take_back(struct row *row)
 {
-    struct mirror *m = row->s->mirror;
+    struct device_session *m = row->s->device_state;
     m->x = row->x;
     m->normed = row->normed;
     m->att = row->att;
@@ -54,29 +54,29 @@ static void take_back(struct row *row)
 /* The newcomers of all sessions go into their caches. */
 static void settle(struct session *room, struct row *row, int n, int layer)
 {
-    struct mirror *m = room->mirror;
+    struct device_session *m = room->device_state;
     struct gpu_cache cache[GPU_TOGETHER];
-    struct gpu_newcomer x[GPU_TOGETHER];
+    struct gpu_new_entries x[GPU_TOGETHER];
     for (int i = 0; i < n; i++) {
         int at = i % GPU_TOGETHER;
         gpu_branch(m->gpu, i);
         x[at] = step_newcomer(row[i].s, layer, m->qkv + (size_t)i * room->ld_qkv, &cache[at]);
         gpu_branch(m->gpu, -1);
         if (i == n - 1 || at == GPU_TOGETHER - 1)
-            gpu_settle(m->gpu, cache, x, at + 1);
+            gpu_norm_rope_store(m->gpu, cache, x, at + 1);
     }
 }
 
 /* The attention of all sessions, once all know what they read. */
 static void attend_all(struct session *room, const struct row *row, int n)
 {
-    struct mirror *m = room->mirror;
+    struct device_session *m = room->device_state;
     struct gpu_attention a[GPU_TOGETHER];
     float *work[GPU_TOGETHER];
     for (int i = 0; i < n; i++) {
         int at = i % GPU_TOGETHER;
         a[at] = row[i].attention;
-        work[at] = ((struct mirror *)row[i].s->mirror)->work;
+        work[at] = ((struct device_session *)row[i].s->device_state)->work;
         if (i == n - 1 || at == GPU_TOGETHER - 1)
             gpu_attend_step(m->gpu, a, work, at + 1);
     }
@@ -106,7 +106,7 @@ static void look_at_rows(const struct row *row, int n, int layer)
 /* Between projections and branches.  What sessions do by themselves they do side by side. */
 static void attend(struct session *room, struct row *row, int n, int layer)
 {
-    struct mirror *m = room->mirror;
+    struct device_session *m = room->device_state;
     settle(room, row, n, layer);
     for (int i = 0; i < n; i++) {
         gpu_branch(m->gpu, i);
@@ -140,7 +140,7 @@ static void run_gates(struct session *room, const struct row *row, int n)
 /* What leaves and what comes in, of all sessions side by side. */
 static void enter(struct session *room, struct row *row, int n, bool rounds)
 {
-    struct mirror *m = room->mirror;
+    struct device_session *m = room->device_state;
     struct gpu_parts parts = {.n = 0};
     for (int i = 0; i < n; i++) {
         step_parts(row[i].s, &parts);
@@ -160,7 +160,7 @@ static void enter(struct session *room, struct row *row, int n, bool rounds)
  * here is mostly what was launched the last time, and goes there at once. */
 static void launch(struct session *room, struct row *row, int n)
 {
-    struct mirror *m = room->mirror;
+    struct device_session *m = room->device_state;
     bool rounds = false;
     for (int i = 0; i < n; i++)
         rounds |= row[i].round.due;
@@ -194,7 +194,7 @@ static void launch(struct session *room, struct row *row, int n)
 
 static void leave(struct session *room, const struct row *row, int n)
 {
-    struct mirror *m = room->mirror;
+    struct device_session *m = room->device_state;
     gpu_graph_begin(m->gpu, &m->graph[GRAPH_AFTER]);
     for (int i = 0; i < n; i++) {
         gpu_branch(m->gpu, i);
@@ -206,7 +206,7 @@ static void leave(struct session *room, const struct row *row, int n)
 /* What leaves behind the queries, with one wait where anything does. */
 static int after(struct session *room, struct row *row, int n)
 {
-    struct mirror *m = room->mirror;
+    struct device_session *m = room->device_state;
     bool due = false;
     int err = KVF_OK;
     for (int i = 0; !err && i < n; i++) {
@@ -285,7 +285,7 @@ static int learn_all(struct session *room, struct row *row, int n)
 /* The host learns of the layers while the logits are made.  Threads wake a little earlier. */
 static int finish(struct session *room, struct row *row, int n)
 {
-    struct mirror *m = room->mirror;
+    struct device_session *m = room->device_state;
     if (gpu_marked(m->gpu, MARK_SOON))
         par_rouse(room->e->pool);
     int err = gpu_marked(m->gpu, MARK_LAYERS) ? learn_all(room, row, n) : KVF_OK;
@@ -308,9 +308,9 @@ static int record(const struct row *row, bool alone)
 
 static int run(struct session *room, struct row *row, int n, const int32_t *ids)
 {
-    int err = mirror_hold_logits(room, n);
+    int err = device_session_hold_logits(room, n);
     for (int i = 0; !err && i < n; i++) {
-        err = row[i].s->gate ? mirror_hold_normed(room, n) : KVF_OK;
+        err = row[i].s->gate ? device_session_hold_normed(room, n) : KVF_OK;
         err = err ? err : device_gates_open_step(room, row[i].s, n);
     }
     for (int i = 0; !err && i < n; i++) {
@@ -349,8 +349,8 @@ int device_steps(struct session *room, struct session *const *s, int n, const in
 
 int device_step(struct session *s, int32_t id)
 {
-    if (device_joins(s))
+    if (device_can_batch(s))
         return device_steps(NULL, &s, 1, &id);
     int err = device_home(s);
-    return err ? err : STEP_ELSEWHERE;
+    return err ? err : RUN_LAYERWISE;
 }

@@ -19,14 +19,14 @@ struct device_layer {
 
 /* Pages on their way to the device, in pinned memory: one half is filled while the other is read
  * (pages.c). */
-struct page_post {
+struct page_upload {
     unsigned char *page; /* NULL: nothing was sent yet */
     int32_t *where;
     const void **from;
     int half;   /* that is filled next */
     long waits; /* gpu_waits when the other one was sent; -1: it was not */
 };
-void device_post_close(struct gpu *g, struct page_post *p);
+void device_post_close(struct gpu *g, struct page_upload *p);
 
 struct device_weights {
     struct gpu *gpu;
@@ -35,24 +35,24 @@ struct device_weights {
     float *out_norm;
     int n_layers;
     struct device_gates *gates; /* those that sessions have asked for (gates.c) */
-    struct page_post post;
+    struct page_upload post;
 };
 void device_gates_close(struct device_weights *w);
-struct mirror;
+struct device_session;
 
 /* Rows of what goes through the networks of gates (gates.c). */
 struct gate_rows {
     float *in, *hidden[2];
     size_t n_in, n_hidden; /* floats of each */
 };
-void mirror_free_gates(struct mirror *m);
+void device_gates_free_session(struct device_session *m);
 
 /* Steps in which nothing leaves before the token, and in which something does; what leaves behind
  * the query. */
 enum { GRAPH_STEP, GRAPH_ROUND, GRAPH_AFTER, MIRROR_GRAPHS };
 
 /* What the pages of a mirror hold, by positions (page_positions.c). */
-struct follow {
+struct page_positions {
     bool valid;           /* it is known */
     int32_t *pos, *n;     /* [L * heads][ld_strip] position of the entry in each slot; [L * heads]
                              NULL: nobody asks */
@@ -64,7 +64,7 @@ struct follow {
 };
 
 /* The pages of all heads, and what a chunk of a session needs. */
-struct mirror {
+struct device_session {
     struct gpu *gpu;
     float *x, *normed, *qkv, *att, *branch, *gate_up, *logits; /* as of the session */
     float *row;                                                /* [d_model] */
@@ -82,7 +82,7 @@ struct mirror {
     int32_t *table, *held; /* [L * heads][ld_table], [L * heads] */
     int ld_table;
     int changed, changed_end; /* heads whose table has changed since a step has sent it */
-    struct follow follow;
+    struct page_positions page_positions;
     /* Of the layer at hand. */
     int32_t *d_table, *d_n, *d_until, *d_page;
     unsigned char *d_chosen;
@@ -95,7 +95,7 @@ struct mirror {
     int32_t *d_seen, *seen;
     struct device_probes *probes; /* NULL: nothing is recorded (probes.h) */
     int32_t *pos, *d_pos;         /* [heads][ld_slot] of the layer at hand, for these */
-    struct resident *resident;    /* NULL: no step has run here whole (decode.h) */
+    struct device_decode *decode; /* NULL: no step has run here whole (decode.h) */
     struct device_draw *draw;     /* NULL: nobody has drawn here (sampler.c) */
     struct device_prompt *prompt; /* NULL: no chunk has run here whole (prefill.c) */
     struct device_ranks *ranks;   /* NULL: no key was turned by its rank (rank_rope.c) */
@@ -108,46 +108,47 @@ int device_weights_open(struct engine *e, struct kvf_diag *d);
 void device_weights_close(struct engine *e);
 
 /* Rows that T rows of a chunk take where cuBLAS writes them. */
-static inline size_t mirror_rows(int T)
+static inline size_t device_session_rows(int T)
 {
     return ((size_t)T + GPU_GEMM_ROWS - 1) / GPU_GEMM_ROWS * GPU_GEMM_ROWS;
 }
 
-int mirror_begin(struct session *s, const struct session_options *opt, struct kvf_diag *d);
-void mirror_end(struct session *s);
+int device_session_begin(struct session *s, const struct session_options *opt, struct kvf_diag *d);
+void device_session_end(struct session *s);
 
 /* Brings the pages of a layer, and what says where they are, to the device (pages.c), for T
  * queries from pos0 on.  KVF_OK or KVF_E_NOMEM. */
-int mirror_layer(struct session *s, int layer, int T, int pos0, struct gpu_cache *ret_cache);
+int device_session_layer(struct session *s, int layer, int T, int pos0,
+                         struct gpu_cache *ret_cache);
 
 /* Gives a head of all layers as many pages; KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
-int mirror_hold_pages(struct session *s, int at, int n_pages);
+int device_session_hold_pages(struct session *s, int at, int n_pages);
 /* The tables of heads [first, end) are to be sent. */
-void mirror_pages_changed(struct mirror *m, int first, int end);
+void device_pages_changed(struct device_session *m, int first, int end);
 /* Makes room for so many pages of all heads together, where there is enough. */
-void mirror_reserve_pages(struct session *s, size_t n_pages);
+void device_session_reserve_pages(struct session *s, size_t n_pages);
 /* Sends the pages of heads [first, end) of all layers, which have them, that were written since
  * they were sent; codes as above. */
-int mirror_put_pages(struct session *s, int first, int end);
+int device_session_put_pages(struct session *s, int first, int end);
 
 /* A page of the pool; KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
-int mirror_take_page(struct session *s, int32_t *ret_page);
+int device_session_take_page(struct session *s, int32_t *ret_page);
 
 /* Between chunks of a prompt (page_positions.c): each head gets as many pages as its entries need,
  * which are there then; those that had been there before are moved on the device.  KVF_OK,
  * KVF_E_NOMEM or KVF_E_BACKEND.  Then: the next T tokens are on their way into slots behind these;
  * and: steps or somebody else have changed pages since. */
-int mirror_follow(struct session *s);
-void mirror_followed(struct session *s, int T);
-static inline void mirror_lose(struct mirror *m)
+int device_pages_sync(struct session *s);
+void device_session_followed(struct session *s, int T);
+static inline void device_pages_invalidate(struct device_session *m)
 {
-    m->follow.valid = false;
+    m->page_positions.valid = false;
 }
-void mirror_follow_close(struct mirror *m);
+void page_positions_close(struct device_session *m);
 
 /* The parts of device.c: queries, keys and values of x; those of them that have norms behind these;
  * x behind both branches; normed, of x behind the last norm; logits of T rows, for as many as
- * mirror_hold_logits was asked for (1 without). */
+ * device_session_hold_logits was asked for (1 without). */
 void device_project(struct session *s, int layer, int T, float *qkv);
 /* The functions of struct backend that run one operation of a layer (layer.c). */
 void device_embed(struct session *s, const int32_t *ids, int T);
@@ -160,17 +161,17 @@ const float *device_normed(const struct session *s, int layer); /* what device_p
 /* T newcomers as far as they follow from the model: heads, norms (but wide ones, for which there is
  * device_norm_heads) and rotation, by turns of one after the other; those of layers with windows
  * lie `local` floats behind. */
-struct gpu_newcomer device_newcomer(const struct session *s, int layer, int T, const float *turns,
-                                    size_t local);
+struct gpu_new_entries device_new_entries(const struct session *s, int layer, int T,
+                                          const float *turns, size_t local);
 void device_finish(struct session *s, int layer, int T);
 void device_norm(struct session *s, int T);
 void device_logits(struct session *s, const float *rows, int T);
 
 /* Room for the logits of T rows; KVF_OK or KVF_E_NOMEM. */
-int mirror_hold_logits(struct session *s, int T);
+int device_session_hold_logits(struct session *s, int T);
 /* The same for what T rows of a step leave behind the norms of attention of all layers; there until
  * the step ends. */
-int mirror_hold_normed(struct session *s, int T);
+int device_session_hold_normed(struct session *s, int T);
 
 /* Rows of attention that have come to the host: of each query head R of them, ld apart. */
 struct device_rows {
@@ -179,7 +180,7 @@ struct device_rows {
     size_t ld;
 };
 /* Tells who watches of the rows of the newest query in a layer. */
-void device_tell(struct session *s, int layer, const struct device_rows *rows);
+void device_notify_rows(struct session *s, int layer, const struct device_rows *rows);
 
 /* As likelihood of the backend (nll.c). */
 bool device_likelihood(struct session *s, const float *normed, const int32_t *ids, int n);
@@ -189,17 +190,17 @@ int device_attend(struct session *s, int layer, int T, int pos0);
 /* Its parts: the queries in qkv, whose cache is to be set; how many blocks of queries T are; behind
  * n[0 .. heads), entries with all T in, how many there are once the last query of each block is in
  * [blocks][heads]; what a->cache.n points to is such an array. */
-struct gpu_attention mirror_queries(const struct session *s, int T, int pos0);
-int mirror_blocks(int T);
-void mirror_lengths(const struct session *s, int T, int32_t *n);
-void mirror_attend(struct session *s, int layer, const struct gpu_attention *a);
+struct gpu_attention device_session_queries(const struct session *s, int T, int pos0);
+int device_session_blocks(int T);
+void device_session_lengths(const struct session *s, int T, int32_t *n);
+void device_session_attend(struct session *s, int layer, const struct gpu_attention *a);
 
 /* Of keys that are kept unturned (rank_rope.c): puts copies that are turned by the ranks of
  * their entries into the place of the layer's cache, whose lengths are there, and turns the queries
  * in qkv.  KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
 struct device_ranks;
 int device_turn_by_rank(struct session *s, int layer, struct gpu_attention *a);
-void device_ranks_close(struct mirror *m);
+void device_ranks_close(struct device_session *m);
 
 /* A chunk of a prompt, as chunk of the backend (prefill.c). */
 struct device_prompt;

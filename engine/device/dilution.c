@@ -74,7 +74,7 @@ static bool hold_order(struct gpu *g, const struct session *s, struct gpu_useful
 
 static bool put_all(struct session *s, struct device_dilution *x, const struct twin_array *arrays)
 {
-    struct gpu *g = ((struct mirror *)s->mirror)->gpu;
+    struct gpu *g = ((struct device_session *)s->device_state)->gpu;
     const struct probe_config *c = x->s->cfg;
     struct dilution_view v = probe_dilution_view(x->s);
     struct gpu_useful_columns columns = {.useful = {NULL}};
@@ -118,7 +118,7 @@ struct device_dilution *device_dilution_open(struct session *s, const struct pro
         return NULL;
     x->s = p;
     if (!put_all(s, x, arrays)) {
-        device_dilution_close(((struct mirror *)s->mirror)->gpu, x);
+        device_dilution_close(((struct device_session *)s->device_state)->gpu, x);
         return NULL;
     }
     describe(x);

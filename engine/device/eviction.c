@@ -4,28 +4,28 @@
 
 #include "engine/device/decode.h"
 
-static struct resident *resident_of(const struct session *s)
+static struct device_decode *device_decode_of(const struct session *s)
 {
-    return ((struct mirror *)s->mirror)->resident;
+    return ((struct device_session *)s->device_state)->decode;
 }
 
 /* What query t does not see any more, as the host is about to find it. */
 static int list_expired(struct session *s, int32_t t, int64_t *ret_n)
 {
-    struct resident *r = resident_of(s);
+    struct device_decode *r = device_decode_of(s);
     int H = s->cache_heads;
     int64_t n = 0;
     for (int at = 0; at < r->heads.cache.heads; at++) {
         struct cache_head view = cache_view(s->cache, at / H, at % H);
-        for (int i = 0; view.soonest <= t && i < view.n; i++)
-            n += view.until[i] <= t;
+        for (int i = 0; view.first_expiry <= t && i < view.n; i++)
+            n += view.expires_at[i] <= t;
     }
-    int err = resident_reserve_lists(s, 0, n);
+    int err = device_decode_reserve_lists(s, 0, n);
     *ret_n = n;
     for (int at = 0; !err && n > 0 && at < r->heads.cache.heads; at++) {
         struct cache_head view = cache_view(s->cache, at / H, at % H);
-        for (int i = 0; view.soonest <= t && i < view.n; i++)
-            if (view.until[i] <= t) {
+        for (int i = 0; view.first_expiry <= t && i < view.n; i++)
+            if (view.expires_at[i] <= t) {
                 r->host.gone_head[--n] = at;
                 r->host.gone_slot[n] = i;
             }
@@ -35,8 +35,8 @@ static int list_expired(struct session *s, int32_t t, int64_t *ret_n)
 
 static void cut(struct session *s, int together, bool newcomer)
 {
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
+    struct device_session *m = s->device_state;
+    struct device_decode *r = m->decode;
     if (r->anchor && together)
         gpu_drop_keys(m->gpu, &r->heads, together, r->anchor);
     gpu_cut(m->gpu, &r->heads, together, newcomer, 0);
@@ -44,8 +44,8 @@ static void cut(struct session *s, int together, bool newcomer)
 
 static void launch_expired(struct session *s, int64_t n)
 {
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
+    struct device_session *m = s->device_state;
+    struct device_decode *r = m->decode;
     if (n == 0)
         return;
     gpu_put(m->gpu, r->gone_head, r->host.gone_head, (size_t)n * sizeof *r->gone_head);
@@ -55,9 +55,9 @@ static void launch_expired(struct session *s, int64_t n)
 }
 
 /* What a round asks for, to be taken along; one that asks for nothing has no candidates. */
-void round_note(struct session *s, const struct elsewhere_round *round)
+void round_note(struct session *s, const struct device_eviction *round)
 {
-    struct resident *r = resident_of(s);
+    struct device_decode *r = device_decode_of(s);
     size_t heads = (size_t)r->heads.cache.heads;
     if (!round->due) {
         memset(r->host.due, 0, heads);
@@ -75,9 +75,10 @@ void round_note(struct session *s, const struct elsewhere_round *round)
 
 /* The round as kernels are told of it, which count positions from the step's query on.  Where
  * nothing leaves it is the last one, so that the same kernels run. */
-static struct elsewhere_round round_of(const struct resident *r, const struct elsewhere_round *of)
+static struct device_eviction round_of(const struct device_decode *r,
+                                       const struct device_eviction *of)
 {
-    return (struct elsewhere_round){.t = of->t - r->host.now[0],
+    return (struct device_eviction){.t = of->t - r->host.now[0],
                                     .recent_from = r->last.recent,
                                     .pools = r->last.pools,
                                     .heads_of_pool = r->last.heads_of_pool};
@@ -86,23 +87,23 @@ static struct elsewhere_round round_of(const struct resident *r, const struct el
 /* What was chosen, on its way to the host; nothing waits for it. */
 static void fetch_chosen(struct session *s)
 {
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
+    struct device_session *m = s->device_state;
+    struct device_decode *r = m->decode;
     size_t n = (size_t)r->n_victims;
-    gpu_aside(m->gpu, true);
+    gpu_low_priority(m->gpu, true);
     gpu_fetch(m->gpu, r->host.chosen, r->chosen, (size_t)r->heads.cache.heads * sizeof *r->chosen);
     gpu_fetch(m->gpu, r->host.victim, r->victim, n * sizeof *r->victim);
     gpu_fetch(m->gpu, r->host.victim_score, r->victim_score, n * sizeof *r->victim_score);
-    gpu_aside(m->gpu, false);
+    gpu_low_priority(m->gpu, false);
 }
 
 /* Scores and chooses. */
-void round_launch(struct session *s, const struct elsewhere_round *of)
+void eviction_launch(struct session *s, const struct device_eviction *of)
 {
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
+    struct device_session *m = s->device_state;
+    struct device_decode *r = m->decode;
     const struct method_params *p = method_params_of(s->method);
-    const struct elsewhere_round round = round_of(r, of);
+    const struct device_eviction round = round_of(r, of);
     size_t heads = (size_t)r->heads.cache.heads;
     int ring = r->window.ring;
     r->window.held = r->taken < p->window ? r->taken : p->window;
@@ -136,19 +137,19 @@ static void on_evict(void *ctx, const struct eviction *e)
 }
 
 /* What came of a round, on the host. */
-int round_take(struct session *s, const struct elsewhere_round *round)
+int round_take(struct session *s, const struct device_eviction *round)
 {
-    struct resident *r = resident_of(s);
+    struct device_decode *r = device_decode_of(s);
     int64_t cut = 0;
     for (int at = 0; round->due && at < r->heads.cache.heads; at++) {
         const struct gpu_chosen *c = &r->host.chosen[at];
-        struct elsewhere_cut x = {
+        struct device_eviction_cut x = {
             at,      c->n,         r->host.victim + c->first, r->host.victim_score + c->first,
             c->kept, c->kept_score};
         if (c->n > 0)
-            elsewhere_take(s->method, s->cache, &x);
+            device_eviction_take(s->method, s->cache, &x);
     }
-    int err = elsewhere_end(s->method, s->cache, round, on_evict, s, &cut);
+    int err = device_eviction_end(s->method, s->cache, round, on_evict, s, &cut);
     s->cuts += cut > 0;
     return err;
 }
@@ -159,19 +160,19 @@ static int speaks_for(const struct session *s)
     return method_of(s->method)->scope == SCOPE_LAYER ? s->cache_heads : 1;
 }
 
-void round_cut(struct session *s, bool chosen, bool newcomer)
+void eviction_apply(struct session *s, bool chosen, bool newcomer)
 {
     cut(s, chosen ? speaks_for(s) : 0, newcomer);
 }
 
-int round_begin(struct session *s, enum phase phase, struct elsewhere_round *ret_round)
+int round_begin(struct session *s, enum phase phase, struct device_eviction *ret_round)
 {
-    return elsewhere_begin(s->method, s->cache, s->n_past, phase, on_evict, s, ret_round);
+    return device_eviction_begin(s->method, s->cache, s->n_past, phase, on_evict, s, ret_round);
 }
 
-int round_reserve(struct session *s, const struct elsewhere_round *round)
+int round_reserve(struct session *s, const struct device_eviction *round)
 {
-    return resident_reserve_lists(s, round->most, 0);
+    return device_decode_reserve_lists(s, round->most, 0);
 }
 
 int round_expire(struct session *s)

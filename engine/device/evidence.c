@@ -6,18 +6,18 @@
 #include "engine/device/probes.h"
 #include "engine/device/decode.h"
 
-static void add(struct rooms *a, void *at, size_t n, size_t size)
+static void add(struct buffer_list *a, void *at, size_t n, size_t size)
 {
-    rooms_add(a, at, n, size, false);
+    buffers_add(a, at, n, size, false);
 }
 
-static void add_pinned(struct rooms *a, void *at, size_t n, size_t size)
+static void add_pinned(struct buffer_list *a, void *at, size_t n, size_t size)
 {
-    rooms_add(a, at, n, size, true);
+    buffers_add(a, at, n, size, true);
 }
 
 /* A number for each head, or each entry. */
-static void add_heads(struct session *s, struct resident *r, struct rooms *a)
+static void add_heads(struct session *s, struct device_decode *r, struct buffer_list *a)
 {
     size_t n = (size_t)s->cache_heads * (size_t)s->e->config.n_layers, ld = (size_t)r->ld;
     struct gpu_heads *h = &r->heads;
@@ -29,7 +29,7 @@ static void add_heads(struct session *s, struct resident *r, struct rooms *a)
     add(a, &h->renamed, n * ld, sizeof *h->renamed);
     add(a, &h->mark, n * ld, sizeof *h->mark);
     add(a, &h->cache.pos, n * ld, sizeof *h->cache.pos);
-    add(a, &h->cache.table, n * (size_t)((struct mirror *)s->mirror)->ld_table,
+    add(a, &h->cache.table, n * (size_t)((struct device_session *)s->device_state)->ld_table,
         sizeof *h->cache.table);
     add(a, &r->choice, gpu_choice_bytes(s->e->config.n_layers, (int)n), 1);
     add(a, &r->score, n * ld, sizeof *r->score);
@@ -40,9 +40,9 @@ static void add_heads(struct session *s, struct resident *r, struct rooms *a)
     add_pinned(a, &r->host.chosen, n, sizeof *r->chosen);
 }
 
-static void add_evidence(struct session *s, struct resident *r, struct rooms *a)
+static void add_evidence(struct session *s, struct device_decode *r, struct buffer_list *a)
 {
-    const struct elsewhere_evidence e = elsewhere_evidence(s->method, s->cache);
+    const struct device_evidence e = device_evidence(s->method, s->cache);
     size_t n = (size_t)s->cache_heads * (size_t)s->e->config.n_layers, ld = (size_t)r->ld;
     size_t Q = (size_t)s->e->config.n_heads * (size_t)s->e->config.n_layers;
     size_t rows = Q * (size_t)e.ring, D = (size_t)s->e->config.head_dim;
@@ -84,7 +84,7 @@ static void put_pointer(void *at, void *p)
 
 /* What a step takes with it but for x: it lies together, on the device as on the host, so that one
  * copy brings it.  Without a resident that has its block nothing is set.  Returns its bytes. */
-static size_t lay_out(const struct session *s, struct resident *r)
+static size_t lay_out(const struct session *s, struct device_decode *r)
 {
     size_t n = (size_t)s->cache_heads * (size_t)s->e->config.n_layers, at = 0;
     size_t turns = 2 * (size_t)s->e->config.rope_dim;
@@ -98,9 +98,9 @@ static size_t lay_out(const struct session *s, struct resident *r)
               {&r->now, &r->host.now, 2 * sizeof *r->now},
               {&r->due, &r->host.due, n * sizeof *r->due}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        if (r->taken_along) {
-            put_pointer(of[i].there, r->taken_along + at);
-            put_pointer(of[i].here, r->host.taken_along + at);
+        if (r->step_inputs) {
+            put_pointer(of[i].there, r->step_inputs + at);
+            put_pointer(of[i].here, r->host.step_inputs + at);
         }
         at += (of[i].bytes + 15) / 16 * 16;
     }
@@ -108,14 +108,14 @@ static size_t lay_out(const struct session *s, struct resident *r)
 }
 
 /* What a step takes with it and brings back. */
-static void add_step(struct session *s, struct resident *r, struct rooms *a)
+static void add_step(struct session *s, struct device_decode *r, struct buffer_list *a)
 {
     const struct model_config *m = &s->e->config;
     size_t L = (size_t)m->n_layers, G = (size_t)m->n_heads;
     size_t layers = r->keeps_rows ? L : 1;
     r->n_taken_along = lay_out(s, r);
-    add(a, &r->taken_along, r->n_taken_along, 1);
-    add_pinned(a, &r->host.taken_along, r->n_taken_along, 1);
+    add(a, &r->step_inputs, r->n_taken_along, 1);
+    add_pinned(a, &r->host.step_inputs, r->n_taken_along, 1);
     add(a, &r->qkv, L * s->ld_qkv, sizeof(float));
     add(a, &r->pre, L * s->ld_pre, sizeof(float));
     add(a, &r->rows, layers * G * (size_t)r->ld, sizeof(float));
@@ -135,7 +135,7 @@ static void add_step(struct session *s, struct resident *r, struct rooms *a)
     add_pinned(a, &r->host.seen, L * G, sizeof(int32_t));
 }
 
-int rooms_make(struct gpu *g, const struct rooms *a, struct rooms_owned *owned)
+int buffers_alloc(struct gpu *g, const struct buffer_list *a, struct buffers_owned *owned)
 {
     for (int i = 0; i < a->n; i++) {
         size_t n = a->of[i].n, size = a->of[i].size;
@@ -144,12 +144,12 @@ int rooms_make(struct gpu *g, const struct rooms *a, struct rooms_owned *owned)
         if (!p)
             return KVF_E_NOMEM;
         put_pointer(a->of[i].at, p);
-        owned->of[owned->n++] = (struct resident_array){p, pinned};
+        owned->of[owned->n++] = (struct device_decode_array){p, pinned};
     }
     return KVF_OK;
 }
 
-void rooms_drop(struct gpu *g, struct rooms_owned *owned)
+void buffers_drop(struct gpu *g, struct buffers_owned *owned)
 {
     while (owned->n > 0) {
         owned->n--;
@@ -157,9 +157,9 @@ void rooms_drop(struct gpu *g, struct rooms_owned *owned)
     }
 }
 
-static void free_arrays(struct gpu *g, struct resident *r)
+static void free_arrays(struct gpu *g, struct device_decode *r)
 {
-    rooms_drop(g, &r->owned);
+    buffers_drop(g, &r->owned);
     gpu_free(g, r->victim);
     gpu_free(g, r->victim_score);
     gpu_free(g, r->gone_head);
@@ -171,12 +171,12 @@ static void free_arrays(struct gpu *g, struct resident *r)
     memset(r, 0, sizeof *r);
 }
 
-void resident_free(struct mirror *m)
+void device_decode_free(struct device_session *m)
 {
-    if (m->resident)
-        free_arrays(m->gpu, m->resident);
-    mem_free(m->resident);
-    m->resident = NULL;
+    if (m->decode)
+        free_arrays(m->gpu, m->decode);
+    mem_free(m->decode);
+    m->decode = NULL;
 }
 
 static bool want_rows(const struct session *s)
@@ -191,7 +191,7 @@ bool step_keeps_rows(const struct session *s)
 }
 
 /* Columns of what moves with entries. */
-static void list_columns(struct session *s, struct resident *r)
+static void list_columns(struct session *s, struct device_decode *r)
 {
     struct gpu_heads *h = &r->heads;
     int per = s->e->config.n_heads / s->cache_heads;
@@ -208,11 +208,11 @@ static void list_columns(struct session *s, struct resident *r)
             h->column[h->n_columns++] = all[i];
 }
 
-static int allocate(struct session *s, struct resident *r, int most)
+static int allocate(struct session *s, struct device_decode *r, int most)
 {
-    struct mirror *m = s->mirror;
-    const struct elsewhere_evidence e = elsewhere_evidence(s->method, s->cache);
-    struct rooms a = {.n = 0};
+    struct device_session *m = s->device_state;
+    const struct device_evidence e = device_evidence(s->method, s->cache);
+    struct buffer_list a = {.n = 0};
     int ld = (most + most / 4 + 4 * PAGE_SLOTS) / PAGE_SLOTS * PAGE_SLOTS;
     free_arrays(m->gpu, r);
     r->ld = ld < (int)s->ld_strip ? ld : (int)s->ld_strip;
@@ -223,8 +223,8 @@ static int allocate(struct session *s, struct resident *r, int most)
     add_heads(s, r, &a);
     add_evidence(s, r, &a);
     add_step(s, r, &a);
-    device_reads_rooms(s, &a);
-    int err = rooms_make(m->gpu, &a, &r->owned);
+    device_reads_buffers(s, &a);
+    int err = buffers_alloc(m->gpu, &a, &r->owned);
     if (err)
         return gpu_no_room(m->gpu, &s->e->said,
                            "the device has no room for what steps remember of %d slots of each "
@@ -242,19 +242,19 @@ static int allocate(struct session *s, struct resident *r, int most)
     lay_out(s, r);
     r->heads.now = r->window.now = r->now;
     list_columns(s, r);
-    mirror_pages_changed(m, 0, r->heads.cache.heads);
+    device_pages_changed(m, 0, r->heads.cache.heads);
     return err;
 }
 
 /* The heads as the host has them. */
-static int put_heads(struct session *s, struct resident *r)
+static int put_heads(struct session *s, struct device_decode *r)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     int H = s->cache_heads, heads = r->heads.cache.heads, err = KVF_OK;
     int32_t *n = mem_alloc(3, (size_t)heads * sizeof *n);
     if (!n)
         return KVF_E_NOMEM;
-    mirror_lose(m);
+    device_pages_invalidate(m);
     for (int at = 0; !err && at < heads; at++) {
         struct cache_head view = cache_view(s->cache, at / H, at % H);
         int hole = 0;
@@ -264,10 +264,10 @@ static int put_heads(struct session *s, struct resident *r)
         n[2 * heads + at] = hole;
         gpu_put(m->gpu, r->heads.cache.pos + first, view.pos, bytes);
         gpu_put(m->gpu, r->heads.order + first, view.order, bytes);
-        err = mirror_hold_pages(s, at, (view.n + PAGE_SLOTS - 1) / PAGE_SLOTS);
+        err = device_session_hold_pages(s, at, (view.n + PAGE_SLOTS - 1) / PAGE_SLOTS);
     }
     if (!err)
-        err = mirror_put_pages(s, 0, heads);
+        err = device_session_put_pages(s, 0, heads);
     gpu_put(m->gpu, r->heads.n, n, (size_t)heads * sizeof *n);
     gpu_put(m->gpu, r->heads.gap, n + heads, (size_t)heads * sizeof *n);
     gpu_put(m->gpu, r->heads.hole, n + 2 * heads, (size_t)heads * sizeof *n);
@@ -279,9 +279,8 @@ static int put_heads(struct session *s, struct resident *r)
 static void move_column(struct session *s, bool home, void *device, void *host, size_t size,
                         size_t rows, int cap, int most)
 {
-    struct mirror *m = s->mirror;
-    size_t ld = (size_t)m->resident->ld * size, own = (size_t)cap * size,
-           width = (size_t)most * size;
+    struct device_session *m = s->device_state;
+    size_t ld = (size_t)m->decode->ld * size, own = (size_t)cap * size, width = (size_t)most * size;
     if (!host)
         return;
     if (home)
@@ -291,10 +290,10 @@ static void move_column(struct session *s, bool home, void *device, void *host, 
 }
 
 /* What steps change of the evidence. */
-static void move_rows(struct session *s, bool home, const struct elsewhere_evidence *e, int most)
+static void move_rows(struct session *s, bool home, const struct device_evidence *e, int most)
 {
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
+    struct device_session *m = s->device_state;
+    struct device_decode *r = m->decode;
     const struct model_config *c = &s->e->config;
     size_t Q = (size_t)c->n_heads * (size_t)c->n_layers, n = (size_t)r->heads.cache.heads;
     size_t rows = Q * (size_t)e->ring;
@@ -305,7 +304,7 @@ static void move_rows(struct session *s, bool home, const struct elsewhere_evide
         gpu_get(m->gpu, e->row_t, r->window.row_t, (size_t)e->ring * sizeof *e->row_t);
         gpu_get(m->gpu, e->row_n, r->window.row_n, rows * sizeof *e->row_n);
         gpu_get(m->gpu, e->row_lse, r->window.row_lse, rows * sizeof *e->row_lse);
-        elsewhere_rows_came(s->method, s->cache, r->taken);
+        device_rows_received(s->method, s->cache, r->taken);
     } else if (e->rows) {
         gpu_put(m->gpu, r->window.row_t, e->row_t, (size_t)e->ring * sizeof *e->row_t);
         gpu_put(m->gpu, r->window.row_n, e->row_n, rows * sizeof *e->row_n);
@@ -314,10 +313,10 @@ static void move_rows(struct session *s, bool home, const struct elsewhere_evide
 }
 
 /* Moments of queries. */
-static void move_moments(struct session *s, bool home, const struct elsewhere_evidence *e)
+static void move_moments(struct session *s, bool home, const struct device_evidence *e)
 {
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
+    struct device_session *m = s->device_state;
+    struct device_decode *r = m->decode;
     const struct model_config *c = &s->e->config;
     size_t D = (size_t)c->head_dim, n = (size_t)c->n_heads * (size_t)c->n_layers * D;
     if (!e->query_sum)
@@ -335,24 +334,24 @@ static void move_moments(struct session *s, bool home, const struct elsewhere_ev
 }
 
 /* Whether there is room for the rows that are asked for. */
-static bool rows_fit(const struct session *s, const struct resident *r)
+static bool rows_fit(const struct session *s, const struct device_decode *r)
 {
     return r->has_rows == want_rows(s) && (r->keeps_rows || !step_keeps_rows(s));
 }
 
-bool resident_fits(const struct session *s)
+bool device_decode_fits(const struct session *s)
 {
-    const struct resident *r = ((struct mirror *)s->mirror)->resident;
+    const struct device_decode *r = ((struct device_session *)s->device_state)->decode;
     return r && r->here && r->ld > cache_longest(s->cache) && rows_fit(s, r);
 }
 
-int resident_enter(struct session *s)
+int device_decode_enter(struct session *s)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     int most = cache_longest(s->cache) + 1;
-    if (!m->resident)
-        m->resident = MEM_NEW(struct resident, 1);
-    struct resident *r = m->resident;
+    if (!m->decode)
+        m->decode = MEM_NEW(struct device_decode, 1);
+    struct device_decode *r = m->decode;
     if (!r)
         return KVF_E_NOMEM;
     bool fits = r->of == s->method && r->ld >= most && rows_fit(s, r);
@@ -363,7 +362,7 @@ int resident_enter(struct session *s)
         err = device_reads_enter(s);
     if (err)
         return err;
-    const struct elsewhere_evidence e = elsewhere_evidence(s->method, s->cache);
+    const struct device_evidence e = device_evidence(s->method, s->cache);
     size_t n = (size_t)r->heads.cache.heads, D = (size_t)s->e->config.head_dim;
     move_rows(s, false, &e, most - 1);
     move_column(s, false, r->norms, e.norms, sizeof *e.norms, n, e.cap, most - 1);
@@ -373,20 +372,20 @@ int resident_enter(struct session *s)
     if (e.anchor)
         gpu_put(m->gpu, r->anchor, e.anchor, n * D * sizeof *e.anchor);
     r->taken = e.rows ? e.n_rows[0] : 0;
-    r->here = s->away = true;
+    r->here = s->evidence_on_device = true;
     return KVF_OK;
 }
 
 int device_home(struct session *s)
 {
-    struct mirror *m = s->mirror;
-    struct resident *r = m ? m->resident : NULL;
+    struct device_session *m = s->device_state;
+    struct device_decode *r = m ? m->decode : NULL;
     if (!r || !r->here)
         return KVF_OK;
-    const struct elsewhere_evidence e = elsewhere_evidence(s->method, s->cache);
+    const struct device_evidence e = device_evidence(s->method, s->cache);
     move_rows(s, true, &e, cache_longest(s->cache));
     move_moments(s, true, &e);
-    r->here = s->away = false;
+    r->here = s->evidence_on_device = false;
     return gpu_wait(m->gpu, &s->e->said);
 }
 
@@ -405,10 +404,10 @@ static int grow_list(struct gpu *g, void *device, void *pinned, int64_t n, size_
     return old[0] && old[1] ? KVF_OK : KVF_E_NOMEM;
 }
 
-int resident_reserve_lists(struct session *s, int64_t victims, int64_t gone)
+int device_decode_reserve_lists(struct session *s, int64_t victims, int64_t gone)
 {
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
+    struct device_session *m = s->device_state;
+    struct device_decode *r = m->decode;
     int err = KVF_OK;
     if (victims > r->n_victims) {
         r->n_victims = 2 * victims;

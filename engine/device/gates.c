@@ -115,7 +115,7 @@ static struct device_gates *net_of(struct session *s)
 
 static int no_room(struct session *s)
 {
-    return gpu_no_room(((struct mirror *)s->mirror)->gpu, &s->e->said,
+    return gpu_no_room(((struct device_session *)s->device_state)->gpu, &s->e->said,
                        "the device has no room for the gates: take --device cpu");
 }
 
@@ -140,14 +140,14 @@ static int open_net(struct session *s)
 /* Room for what `rows` tokens are gathered to, and for what each of so many units hides. */
 static int hold_rows(struct session *s, const struct device_gates *d, size_t rows, size_t units)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
     size_t in = rows * (size_t)(c->n_heads + 2 * c->n_kv_heads) * (size_t)c->head_dim;
     size_t hidden = rows * units * (size_t)d->hidden_n;
     struct gate_rows *r = &m->gate;
     if (r->n_in >= in && r->n_hidden >= hidden)
         return KVF_OK;
-    mirror_free_gates(m);
+    device_gates_free_session(m);
     r->in = gpu_alloc(m->gpu, in, sizeof *r->in);
     r->hidden[0] = gpu_alloc(m->gpu, hidden, sizeof *r->in);
     r->hidden[1] = gpu_alloc(m->gpu, hidden, sizeof *r->in);
@@ -158,7 +158,7 @@ static int hold_rows(struct session *s, const struct device_gates *d, size_t row
     return KVF_OK;
 }
 
-void mirror_free_gates(struct mirror *m)
+void device_gates_free_session(struct device_session *m)
 {
     gpu_free(m->gpu, m->gate.in);
     gpu_free(m->gpu, m->gate.hidden[0]);
@@ -176,7 +176,8 @@ int device_gates_open(struct session *s, int T)
     if (!has_net(s))
         return KVF_OK;
     int err = net_of(s) ? KVF_OK : open_net(s);
-    return err ? err : hold_rows(s, net_of(s), mirror_rows(T), (size_t)net_of(s)->net.n_units);
+    return err ? err
+               : hold_rows(s, net_of(s), device_session_rows(T), (size_t)net_of(s)->net.n_units);
 }
 
 int device_gates_open_step(struct session *room, struct session *s, int n)
@@ -257,7 +258,7 @@ static struct gpu_matrix matrix_of(const struct stage *s, int net)
 static void product(struct session *s, float *out, const float *x, size_t ld_x, int T,
                     const struct stage *stage, int net)
 {
-    struct gpu *g = ((struct mirror *)s->mirror)->gpu;
+    struct gpu *g = ((struct device_session *)s->device_state)->gpu;
     const struct gpu_matrix w = matrix_of(stage, net);
     size_t ld = (size_t)w.N;
     if (!gpu_gemm(g, out, ld, x, ld_x, T, &w, 1))
@@ -273,7 +274,7 @@ static const float *bias_of(const struct stage *s, int net)
 static void run_unit(struct session *s, const struct device_gates *d, int net, const float *x,
                      size_t ld, int T, float *out)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     const struct stage *w = d->stage;
     const float *in = x;
     size_t ld_in = ld;
@@ -298,7 +299,7 @@ static void run_unit(struct session *s, const struct device_gates *d, int net, c
 static void run_units(struct session *s, const struct device_gates *d, int layer, const float *x,
                       size_t ld, int T, float *out)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     int units = d->net.n_units, net = layer * units, last = d->net.n_stages - 1;
     for (int i = 0; i <= last; i++) {
         const struct stage *w = &d->stage[i];
@@ -325,7 +326,7 @@ static void run_units(struct session *s, const struct device_gates *d, int layer
 
 void device_gates_run(struct session *s, int layer, const struct device_tokens *x, float *numbers)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     const struct device_gates *d = net_of(s);
     const float *in;
     size_t ld = gather(m->gpu, s, d, x, 1, layer, 0, m->gate.in, &in);
@@ -338,15 +339,17 @@ void device_gates_run(struct session *s, int layer, const struct device_tokens *
 /* ---- a token of each of some sequences, all layers at a time */
 
 /* Where the rows of a stage are. */
-static float *hidden_of(const struct mirror *m, const struct device_gates *d, int stage, int row)
+static float *hidden_of(const struct device_session *m, const struct device_gates *d, int stage,
+                        int row)
 {
     return m->gate.hidden[stage & 1] + (size_t)(row * d->nets) * (size_t)d->hidden_n;
 }
 
 /* Stage i, of n rows of which the networks see in[row], layers ld floats apart, and whose numbers
  * go to out[row]. */
-static struct gpu_gate_stage stage_of(const struct mirror *m, const struct device_gates *d, int i,
-                                      int n, const float *const *in, size_t ld, float *const *out)
+static struct gpu_gate_stage stage_of(const struct device_session *m, const struct device_gates *d,
+                                      int i, int n, const float *const *in, size_t ld,
+                                      float *const *out)
 {
     const struct stage *w = &d->stage[i];
     bool last = i == d->net.n_stages - 1, first = i == 0 || (d->net.gated && !last);
@@ -373,7 +376,7 @@ static struct gpu_gate_stage stage_of(const struct mirror *m, const struct devic
 static void run_together(struct session *room, const struct device_gates *d,
                          const struct device_tokens *x, float *const *numbers, int n)
 {
-    struct mirror *m = room->mirror;
+    struct device_session *m = room->device_state;
     const float *in[GPU_TOGETHER];
     size_t D = (size_t)room->e->config.head_dim;
     size_t ld = gather(m->gpu, room, d, x, n, 0, D, m->gate.in, in);

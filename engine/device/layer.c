@@ -13,18 +13,18 @@ static struct device_weights *weights_of(const struct session *s)
 static void multiply(struct session *s, float *out, size_t ld, const float *x, size_t ld_x, int T,
                      const struct device_matrix *w)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     for (int i = 0, at = 0; i < w->n; at += w->part[i++].N)
         (s->e->exact ? gpu_product_exact : gpu_product)(m->gpu, out + at, ld, x, ld_x, T,
                                                         &w->part[i]);
 }
 
 /* The same for the rows of a chunk: those of a prompt by cuBLAS, however many there are, those of
- * steps by a kernel of ours.  Rows of out: mirror_rows(T). */
+ * steps by a kernel of ours.  Rows of out: device_session_rows(T). */
 static void multiply_chunk(struct session *s, float *out, size_t ld, const float *x, size_t ld_x,
                            int T, const struct device_matrix *w)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     if (s->e->exact || s->stepping || !gpu_gemm(m->gpu, out, ld, x, ld_x, T, w->part, w->n))
         multiply(s, out, ld, x, ld_x, T, w);
 }
@@ -46,7 +46,7 @@ static struct gpu_dense dense_of(const struct device_matrix *w, struct gpu_dense
 
 void device_embed(struct session *s, const int32_t *ids, int T)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     embed_tokens(s, ids, T);
     gpu_put(m->gpu, m->x, s->x, (size_t)T * (size_t)s->e->config.d_model * sizeof *s->x);
 }
@@ -54,7 +54,7 @@ void device_embed(struct session *s, const int32_t *ids, int T)
 /* What a branch reads: x behind its norm, which goes into normed, or x itself. */
 static const float *enter(struct session *s, float *normed, const float *norm, int T)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
     if (!norm)
         return m->x;
@@ -65,19 +65,19 @@ static const float *enter(struct session *s, float *normed, const float *norm, i
 /* Whether a step keeps what the branches of attention read. */
 static bool keeps(const struct session *s)
 {
-    return s->stepping && ((const struct mirror *)s->mirror)->kept;
+    return s->stepping && ((const struct device_session *)s->device_state)->kept;
 }
 
 /* Where x behind the norm of attention is left. */
 static float *normed_of(const struct session *s, int layer)
 {
-    const struct mirror *m = s->mirror;
+    const struct device_session *m = s->device_state;
     return keeps(s) ? m->kept + (size_t)layer * m->ld_kept : m->normed;
 }
 
 void device_project(struct session *s, int layer, int T, float *qkv)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
     const struct device_layer *w = &weights_of(s)->layer[layer];
     int G = c->n_heads, H = c->n_kv_heads, D = c->head_dim;
@@ -100,7 +100,7 @@ void device_project(struct session *s, int layer, int T, float *qkv)
 
 void device_norm_heads(struct session *s, int layer, int T, float *qkv)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
     const struct device_layer *w = &weights_of(s)->layer[layer];
     int G = c->n_heads, H = c->n_kv_heads, D = c->head_dim;
@@ -114,32 +114,32 @@ void device_norm_heads(struct session *s, int layer, int T, float *qkv)
     }
 }
 
-struct gpu_newcomer device_newcomer(const struct session *s, int layer, int T, const float *turns,
-                                    size_t local)
+struct gpu_new_entries device_new_entries(const struct session *s, int layer, int T,
+                                          const float *turns, size_t local)
 {
     const struct model_config *c = &s->e->config;
     const struct device_layer *w = &weights_of(s)->layer[layer];
     enum model_rope kind = model_rope(c, layer, s->cap);
     const float *turn = turns + (kind == ROPE_LOCAL ? local : 0);
     bool wide = c->family->qk_norm_wide;
-    return (struct gpu_newcomer){.T = T,
-                                 .n_heads = c->n_heads,
-                                 .n_rot = c->rope_dim,
-                                 .q_norm = wide ? NULL : w->q_norm,
-                                 .k_norm = wide ? NULL : w->k_norm,
-                                 .eps = c->norm_eps,
-                                 .cos_sin = kind == ROPE_NONE ? NULL : turn};
+    return (struct gpu_new_entries){.T = T,
+                                    .n_heads = c->n_heads,
+                                    .n_rot = c->rope_dim,
+                                    .q_norm = wide ? NULL : w->q_norm,
+                                    .k_norm = wide ? NULL : w->k_norm,
+                                    .eps = c->norm_eps,
+                                    .cos_sin = kind == ROPE_NONE ? NULL : turn};
 }
 
 const float *device_normed(const struct session *s, int layer)
 {
-    const struct mirror *m = s->mirror;
+    const struct device_session *m = s->device_state;
     return weights_of(s)->layer[layer].attn_norm || keeps(s) ? normed_of(s, layer) : m->x;
 }
 
 void device_project_to_host(struct session *s, int layer, int T)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     size_t d = (size_t)s->e->config.d_model;
     device_project(s, layer, T, m->qkv);
     device_norm_heads(s, layer, T, m->qkv);
@@ -151,7 +151,7 @@ void device_project_to_host(struct session *s, int layer, int T)
 /* x += the branch, behind its norm and times its scale where there are such. */
 static void add_branch(struct session *s, int T, const float *norm)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
     size_t d = (size_t)c->d_model;
     if (norm)
@@ -163,7 +163,7 @@ static void add_branch(struct session *s, int T, const float *norm)
 static void branch(struct session *s, const float *in, size_t ld_in, int T,
                    const struct device_matrix *w, const float *norm)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     size_t d = (size_t)s->e->config.d_model;
     if (norm || !fuses(s)) {
         multiply_chunk(s, m->branch, d, in, ld_in, T, w);
@@ -178,7 +178,7 @@ static void branch(struct session *s, const float *in, size_t ld_in, int T,
 /* one[t] = act(gate) * up of x[t] behind the norm. */
 static void feed(struct session *s, float *one, int T, const struct device_layer *w)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
     size_t d = (size_t)c->d_model;
     if (!fuses(s) || !gpu_dense_gates(w->gate_up.part, w->gate_up.n)) {
@@ -196,10 +196,10 @@ static void feed(struct session *s, float *one, int T, const struct device_layer
 
 void device_finish(struct session *s, int layer, int T)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
     const struct device_layer *w = &weights_of(s)->layer[layer];
-    float *one = m->gate_up + mirror_rows(T) * s->ld_ffn;
+    float *one = m->gate_up + device_session_rows(T) * s->ld_ffn;
     branch(s, m->att, s->ld_att, T, &w->out, w->attn_post);
     feed(s, one, T, w);
     branch(s, one, (size_t)c->d_ffn, T, &w->down, w->ffn_post);
@@ -209,7 +209,7 @@ void device_finish(struct session *s, int layer, int T)
 
 void device_norm(struct session *s, int T)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
     gpu_rmsnorm(m->gpu, m->normed, m->x, (size_t)c->d_model, weights_of(s)->out_norm, T, 1,
                 c->d_model, c->norm_eps);
@@ -217,7 +217,7 @@ void device_norm(struct session *s, int T)
 
 int device_final_norm(struct session *s, int first, int T)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     size_t d = (size_t)s->e->config.d_model, at = (size_t)first * d;
     device_norm(s, T);
     gpu_fetch(m->gpu, s->normed + at, m->normed + at, (size_t)(T - first) * d * sizeof *s->normed);
@@ -226,7 +226,7 @@ int device_final_norm(struct session *s, int first, int T)
 
 void device_logits(struct session *s, const float *rows, int T)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     multiply(s, m->logits, s->ld_vocab, rows, (size_t)s->e->config.d_model, T,
              &weights_of(s)->head);
 }
@@ -234,7 +234,7 @@ void device_logits(struct session *s, const float *rows, int T)
 /* Row 0 of normed may be that of another session, whose fork this is. */
 void device_lm_head(struct session *s)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
     gpu_put(m->gpu, m->row, s->normed, (size_t)c->d_model * sizeof *s->normed);
     device_logits(s, m->row, 1);
@@ -244,6 +244,6 @@ void device_lm_head(struct session *s)
 
 int device_error(struct session *s)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     return gpu_wait(m->gpu, &s->e->said);
 }

@@ -12,8 +12,8 @@ struct room {
 
 static bool make_room(struct session *s, struct room *r, size_t n)
 {
-    struct gpu *g = ((struct mirror *)s->mirror)->gpu;
-    r->logits = gpu_alloc(g, mirror_rows((int)n), TILE * sizeof *r->logits);
+    struct gpu *g = ((struct device_session *)s->device_state)->gpu;
+    r->logits = gpu_alloc(g, device_session_rows((int)n), TILE * sizeof *r->logits);
     r->lse = gpu_alloc(g, (size_t)n_segments(s), n * sizeof *r->lse);
     r->target = gpu_alloc(g, n, sizeof *r->target);
     r->ids = gpu_alloc(g, n, sizeof *r->ids);
@@ -23,7 +23,7 @@ static bool make_room(struct session *s, struct room *r, size_t n)
 static void run_tile(struct session *s, const struct room *r, const struct gpu_matrix *head,
                      int first, int n)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     size_t d = (size_t)s->e->config.d_model;
     struct gpu_matrix part = *head;
     part.data = (const char *)head->data + (size_t)first * head->row_bytes;
@@ -40,7 +40,7 @@ static void run_tile(struct session *s, const struct room *r, const struct gpu_m
 
 bool device_likelihood(struct session *s, const float *normed, const int32_t *ids, int n)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     const struct device_weights *w = s->e->device;
     struct room r = {NULL, NULL, NULL, NULL};
     size_t rows = (size_t)n, width = rows * sizeof(float);

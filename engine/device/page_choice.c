@@ -8,12 +8,12 @@
 
 static struct gpu *gpu_of(const struct session *s)
 {
-    return ((struct mirror *)s->mirror)->gpu;
+    return ((struct device_session *)s->device_state)->gpu;
 }
 
 static struct device_reads *reads_of(const struct session *s)
 {
-    return &((struct mirror *)s->mirror)->resident->reads;
+    return &((struct device_session *)s->device_state)->decode->reads;
 }
 
 static bool reads_by(const struct session *s, const struct read *part)
@@ -37,9 +37,9 @@ static size_t matrix_floats(const struct session *s, int dim)
     return (size_t)dim * (size_t)(c->n_heads / s->cache_heads * c->head_dim);
 }
 
-void device_reads_rooms(struct session *s, struct rooms *a)
+void device_reads_buffers(struct session *s, struct buffer_list *a)
 {
-    struct resident *r = ((struct mirror *)s->mirror)->resident;
+    struct device_decode *r = ((struct device_session *)s->device_state)->decode;
     struct device_reads *x = &r->reads;
     const struct model_config *c = &s->e->config;
     const struct method_params *p = method_params_of(s->method);
@@ -50,31 +50,31 @@ void device_reads_rooms(struct session *s, struct rooms *a)
     x->how.page = p->page;
     x->how.ld = (r->ld + p->page - 1) / p->page;
     size_t ld = (size_t)x->how.ld, D = (size_t)c->head_dim;
-    rooms_add(a, &x->how.score, G * ld, sizeof(float), false);
-    rooms_add(a, &x->how.number, G * ld, sizeof(int32_t), false);
-    rooms_add(a, &x->how.n_open, G, sizeof(int32_t), false);
-    rooms_add(a, &x->how.lost, G, sizeof(int64_t), false);
-    rooms_add(a, &x->how.count, G, sizeof(int32_t), false);
-    rooms_add(a, &x->page, heads, sizeof *x->page, false);
-    rooms_add(a, &x->chosen, L * G * ld, 1, false);
-    rooms_add(a, &x->host_page, heads, sizeof *x->page, true);
-    rooms_add(a, &x->host_chosen, L * G * ld, 1, true);
+    buffers_add(a, &x->how.score, G * ld, sizeof(float), false);
+    buffers_add(a, &x->how.number, G * ld, sizeof(int32_t), false);
+    buffers_add(a, &x->how.n_open, G, sizeof(int32_t), false);
+    buffers_add(a, &x->how.lost, G, sizeof(int64_t), false);
+    buffers_add(a, &x->how.count, G, sizeof(int32_t), false);
+    buffers_add(a, &x->page, heads, sizeof *x->page, false);
+    buffers_add(a, &x->chosen, L * G * ld, 1, false);
+    buffers_add(a, &x->host_page, heads, sizeof *x->page, true);
+    buffers_add(a, &x->host_chosen, L * G * ld, 1, true);
     if (reads_by(s, &read_quest)) {
-        rooms_add(a, &r->heads.valid, heads, sizeof(int32_t), false);
-        rooms_add(a, &x->bounds.least, heads * D * ld, sizeof(float), false);
-        rooms_add(a, &x->bounds.most, heads * D * ld, sizeof(float), false);
+        buffers_add(a, &r->heads.valid, heads, sizeof(int32_t), false);
+        buffers_add(a, &x->bounds.least, heads * D * ld, sizeof(float), false);
+        buffers_add(a, &x->bounds.most, heads * D * ld, sizeof(float), false);
     }
     if (!reads_by(s, &read_seer))
         return;
     gates_blocks(s->gates, &gate);
     x->dim = gate.dim;
     size_t dim = (size_t)gate.dim;
-    rooms_add(a, &x->key, heads * ld * dim, sizeof(float), false);
-    rooms_add(a, &x->vector, (size_t)s->cache_heads * dim, sizeof(float), false);
-    rooms_add(a, &x->weights, heads * matrix_floats(s, gate.dim), sizeof(float), false);
-    rooms_add(a, &x->norm, L * dim, sizeof(float), false);
-    rooms_add(a, &x->turns, dim, sizeof(float), false);
-    rooms_add(a, &x->host_turns, dim, sizeof(float), true);
+    buffers_add(a, &x->key, heads * ld * dim, sizeof(float), false);
+    buffers_add(a, &x->vector, (size_t)s->cache_heads * dim, sizeof(float), false);
+    buffers_add(a, &x->weights, heads * matrix_floats(s, gate.dim), sizeof(float), false);
+    buffers_add(a, &x->norm, L * dim, sizeof(float), false);
+    buffers_add(a, &x->turns, dim, sizeof(float), false);
+    buffers_add(a, &x->host_turns, dim, sizeof(float), true);
 }
 
 static int put_weights(struct session *s)
@@ -99,7 +99,7 @@ static int put_weights(struct session *s)
 
 int device_reads_enter(struct session *s)
 {
-    struct resident *r = ((struct mirror *)s->mirror)->resident;
+    struct device_decode *r = ((struct device_session *)s->device_state)->decode;
     struct device_reads *x = &r->reads;
     const struct method *row = method_of(s->method);
     const struct method_params *p = method_params_of(s->method);
@@ -130,12 +130,12 @@ int device_reads_enter(struct session *s)
  * sent with the step. */
 void device_reads_begin(struct session *s)
 {
-    struct resident *r = ((struct mirror *)s->mirror)->resident;
+    struct device_decode *r = ((struct device_session *)s->device_state)->decode;
     struct device_reads *x = &r->reads;
     struct gate_blocks gate;
     if (!s->chosen || !x->key)
         return;
-    const struct elsewhere_evidence e = elsewhere_evidence(s->method, s->cache);
+    const struct device_evidence e = device_evidence(s->method, s->cache);
     size_t dim = (size_t)x->dim, row = dim * sizeof(float);
     for (int full = cache_view(s->cache, 0, 0).n / x->how.page; x->known < full; x->known++)
         gpu_put_rows(gpu_of(s), x->key + (size_t)x->known * dim, (size_t)x->how.ld * row,
@@ -181,7 +181,7 @@ static void make_vectors(struct session *s, int layer, const float *pre)
 
 static void score(struct session *s, int layer, const float *pre, const struct gpu_attention *a)
 {
-    struct resident *r = ((struct mirror *)s->mirror)->resident;
+    struct device_decode *r = ((struct device_session *)s->device_state)->decode;
     struct device_reads *x = &r->reads;
     int H = s->cache_heads, first = layer * H, l = r->keeps_rows ? layer : 0;
     float *p = r->rows + (size_t)l * (size_t)s->e->config.n_heads * (size_t)r->ld;
@@ -199,7 +199,7 @@ static void score(struct session *s, int layer, const float *pre, const struct g
 
 void device_reads_run(struct session *s, int layer, const float *pre, struct gpu_attention *a)
 {
-    struct resident *r = ((struct mirror *)s->mirror)->resident;
+    struct device_decode *r = ((struct device_session *)s->device_state)->decode;
     struct device_reads *x = &r->reads;
     int H = s->cache_heads, first = layer * H;
     size_t rows = (size_t)layer * (size_t)s->e->config.n_heads;
@@ -224,7 +224,7 @@ void device_reads_of(const struct session *s, int layer, struct gpu_attention *a
 
 void device_reads_fetch(struct session *s)
 {
-    struct resident *r = ((struct mirror *)s->mirror)->resident;
+    struct device_decode *r = ((struct device_session *)s->device_state)->decode;
     struct device_reads *x = &r->reads;
     size_t rows = (size_t)s->e->config.n_layers * (size_t)s->e->config.n_heads;
     if (!s->chosen)

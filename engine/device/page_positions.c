@@ -25,21 +25,21 @@ static struct cache_head view_of(const struct session *s, int at)
     return cache_view(s->cache, at / s->cache_heads, at % s->cache_heads);
 }
 
-void mirror_follow_close(struct mirror *m)
+void page_positions_close(struct device_session *m)
 {
-    struct follow *f = &m->follow;
+    struct page_positions *f = &m->page_positions;
     mem_free(f->pos);
     mem_free(f->n);
     mem_free(f->first);
     mem_free(f->job);
     gpu_unpin(m->gpu, f->list);
     gpu_free(m->gpu, f->d_list);
-    *f = (struct follow){.valid = false};
+    *f = (struct page_positions){.valid = false};
 }
 
 static int open_follow(struct session *s)
 {
-    struct follow *f = &((struct mirror *)s->mirror)->follow;
+    struct page_positions *f = &((struct device_session *)s->device_state)->page_positions;
     size_t heads = (size_t)all_heads(s);
     if (f->job)
         return KVF_OK;
@@ -53,9 +53,9 @@ static int open_follow(struct session *s)
     return f->pos && f->n && f->first && f->job ? KVF_OK : KVF_E_NOMEM;
 }
 
-static int hold_list(struct mirror *m, int jobs)
+static int hold_list(struct device_session *m, int jobs)
 {
-    struct follow *f = &m->follow;
+    struct page_positions *f = &m->page_positions;
     if (jobs <= f->cap)
         return KVF_OK;
     gpu_unpin(m->gpu, f->list);
@@ -73,12 +73,12 @@ static int hold_list(struct mirror *m, int jobs)
 static void look_task(void *ctx, int at, int thread)
 {
     struct session *s = ctx;
-    struct follow *f = &((struct mirror *)s->mirror)->follow;
+    struct page_positions *f = &((struct device_session *)s->device_state)->page_positions;
     int pages = pages_for(view_of(s, at).n);
     (void)thread;
     f->first[at] = pages;
     for (int p = pages - 1; p >= 0; p--)
-        if (cache_take_news(s->cache, at / s->cache_heads, at % s->cache_heads, p))
+        if (cache_take_dirty(s->cache, at / s->cache_heads, at % s->cache_heads, p))
             f->first[at] = p;
 }
 
@@ -86,8 +86,8 @@ static void look_task(void *ctx, int at, int thread)
  * another order of time. */
 static bool find_entries(const struct session *s, int at, int32_t *job)
 {
-    const struct mirror *m = s->mirror;
-    const struct follow *f = &m->follow;
+    const struct device_session *m = s->device_state;
+    const struct page_positions *f = &m->page_positions;
     const int32_t *table = m->table + (size_t)at * (size_t)m->ld_table;
     const int32_t *old = f->pos + (size_t)at * s->ld_strip;
     struct cache_head view = view_of(s, at);
@@ -109,7 +109,7 @@ static bool find_entries(const struct session *s, int at, int32_t *job)
 static void find_task(void *ctx, int at, int thread)
 {
     struct session *s = ctx;
-    struct follow *f = &((struct mirror *)s->mirror)->follow;
+    struct page_positions *f = &((struct device_session *)s->device_state)->page_positions;
     int32_t *job = f->list + (size_t)f->job[at] * JOB;
     int n = f->job[at + 1] - f->job[at];
     bool found = n > 0 && find_entries(s, at, job);
@@ -121,13 +121,13 @@ static void find_task(void *ctx, int at, int thread)
 /* A page for each that is put together. */
 static int take_pages(struct session *s)
 {
-    struct mirror *m = s->mirror;
-    struct follow *f = &m->follow;
+    struct device_session *m = s->device_state;
+    struct page_positions *f = &m->page_positions;
     int err = KVF_OK;
     for (int i = 0; !err && i < f->job[all_heads(s)]; i++) {
         int32_t *to = &f->list[(size_t)i * JOB];
         if (*to >= 0)
-            err = mirror_take_page(s, to);
+            err = device_session_take_page(s, to);
     }
     return err;
 }
@@ -135,8 +135,8 @@ static int take_pages(struct session *s)
 /* New pages for old ones, in the tables; what the device lacks is sent. */
 static void change_pages(struct session *s, int at)
 {
-    struct mirror *m = s->mirror;
-    const struct follow *f = &m->follow;
+    struct device_session *m = s->device_state;
+    const struct page_positions *f = &m->page_positions;
     int32_t *table = m->table + (size_t)at * (size_t)m->ld_table;
     struct cache_head view = view_of(s, at);
     for (int i = f->job[at], p = f->first[at]; i < f->job[at + 1]; i++, p++) {
@@ -150,13 +150,13 @@ static void change_pages(struct session *s, int at)
         }
     }
     if (f->job[at + 1] > f->job[at])
-        mirror_pages_changed(m, at, at + 1);
+        device_pages_changed(m, at, at + 1);
 }
 
 static int move_entries(struct session *s)
 {
-    struct mirror *m = s->mirror;
-    struct follow *f = &m->follow;
+    struct device_session *m = s->device_state;
+    struct page_positions *f = &m->page_positions;
     int heads = all_heads(s), jobs;
     par_run(s->e->pool, heads, look_task, s);
     for (int at = 0; at < heads; at++)
@@ -176,23 +176,23 @@ static int move_entries(struct session *s)
     return KVF_OK;
 }
 
-int mirror_follow(struct session *s)
+int device_pages_sync(struct session *s)
 {
-    struct mirror *m = s->mirror;
-    struct follow *f = &m->follow;
+    struct device_session *m = s->device_state;
+    struct page_positions *f = &m->page_positions;
     bool leave = method_expires(s->method) || method_params_of(s->method)->chunk > 0;
     int err = leave ? open_follow(s) : KVF_OK;
     if (!err && f->valid)
         err = move_entries(s);
     for (int at = 0; !err && at < all_heads(s); at++)
-        err = mirror_hold_pages(s, at, pages_for(view_of(s, at).n));
-    return err || f->valid ? err : mirror_put_pages(s, 0, all_heads(s));
+        err = device_session_hold_pages(s, at, pages_for(view_of(s, at).n));
+    return err || f->valid ? err : device_session_put_pages(s, 0, all_heads(s));
 }
 
-void mirror_followed(struct session *s, int T)
+void device_session_followed(struct session *s, int T)
 {
-    struct mirror *m = s->mirror;
-    struct follow *f = &m->follow;
+    struct device_session *m = s->device_state;
+    struct page_positions *f = &m->page_positions;
     for (int at = 0; f->pos && at < all_heads(s); at++) {
         struct cache_head view = view_of(s, at);
         int32_t *pos = f->pos + (size_t)at * s->ld_strip;

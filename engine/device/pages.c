@@ -10,7 +10,7 @@ enum { LEAST_PAGES = 256 };
 /* So many pages, in a new place. */
 static int grow_pool(struct session *s, int32_t pages)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     int32_t *list = mem_grow(m->free, (size_t)m->n_free, (size_t)pages, sizeof *list);
     if (!list)
         return KVF_E_NOMEM;
@@ -30,16 +30,16 @@ static int grow_pool(struct session *s, int32_t pages)
     return err;
 }
 
-void mirror_pages_changed(struct mirror *m, int first, int end)
+void device_pages_changed(struct device_session *m, int first, int end)
 {
     bool none = m->changed == m->changed_end;
     m->changed = none || first < m->changed ? first : m->changed;
     m->changed_end = none || end > m->changed_end ? end : m->changed_end;
 }
 
-int mirror_take_page(struct session *s, int32_t *ret_page)
+int device_session_take_page(struct session *s, int32_t *ret_page)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     if (m->n_free == 0 && m->used == m->pages) {
         int err = grow_pool(s, m->pages ? 2 * m->pages : LEAST_PAGES);
         if (err)
@@ -49,16 +49,16 @@ int mirror_take_page(struct session *s, int32_t *ret_page)
     return KVF_OK;
 }
 
-int mirror_hold_pages(struct session *s, int at, int n_pages)
+int device_session_hold_pages(struct session *s, int at, int n_pages)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     int32_t *table = m->table + (size_t)at * (size_t)m->ld_table;
     if (m->held[at] != n_pages)
-        mirror_pages_changed(m, at, at + 1);
+        device_pages_changed(m, at, at + 1);
     while (m->held[at] > n_pages)
         m->free[m->n_free++] = table[--m->held[at]];
     while (m->held[at] < n_pages) {
-        int err = mirror_take_page(s, &table[m->held[at]]);
+        int err = device_session_take_page(s, &table[m->held[at]]);
         if (err)
             return err;
         m->held[at]++;
@@ -66,9 +66,9 @@ int mirror_hold_pages(struct session *s, int at, int n_pages)
     return KVF_OK;
 }
 
-void mirror_reserve_pages(struct session *s, size_t n_pages)
+void device_session_reserve_pages(struct session *s, size_t n_pages)
 {
-    const struct mirror *m = s->mirror;
+    const struct device_session *m = s->device_state;
     if (n_pages > (size_t)m->pages && n_pages > LEAST_PAGES && n_pages < INT32_MAX)
         (void)grow_pool(s, (int32_t)n_pages); /* who needs fewer may have them */
 }
@@ -77,7 +77,7 @@ void mirror_reserve_pages(struct session *s, size_t n_pages)
 
 enum { POST_BYTES = 8 << 20, POST_PAGES = 1 << 10 }; /* of a half, at most */
 
-static int pages_of_half(const struct mirror *m)
+static int pages_of_half(const struct device_session *m)
 {
     size_t n = POST_BYTES / m->page_bytes;
     return n < POST_PAGES ? (int)n : POST_PAGES;
@@ -86,15 +86,15 @@ static int pages_of_half(const struct mirror *m)
 /* A half that is being filled. */
 struct filling {
     struct session *s;
-    struct page_post *post;
+    struct page_upload *post;
     unsigned char *page;
     int32_t *where;
     int n;
 };
 
-static int open_post(struct session *s, struct page_post *p)
+static int open_post(struct session *s, struct page_upload *p)
 {
-    struct gpu *g = ((struct mirror *)s->mirror)->gpu;
+    struct gpu *g = ((struct device_session *)s->device_state)->gpu;
     if (p->page)
         return KVF_OK;
     p->page = gpu_pin(g, 2, POST_BYTES);
@@ -107,18 +107,18 @@ static int open_post(struct session *s, struct page_post *p)
     return gpu_no_room(g, &s->e->said, "there is no room to send pages to the device");
 }
 
-void device_post_close(struct gpu *g, struct page_post *p)
+void device_post_close(struct gpu *g, struct page_upload *p)
 {
     gpu_unpin(g, p->page);
     gpu_unpin(g, p->where);
     mem_free(p->from);
-    *p = (struct page_post){.page = NULL};
+    *p = (struct page_upload){.page = NULL};
 }
 
 static void copy_task(void *ctx, int i, int thread)
 {
     const struct filling *f = ctx;
-    size_t bytes = ((const struct mirror *)f->s->mirror)->page_bytes;
+    size_t bytes = ((const struct device_session *)f->s->device_state)->page_bytes;
     (void)thread;
     memcpy(f->page + (size_t)i * bytes, f->post->from[i], bytes);
 }
@@ -134,7 +134,7 @@ static void start_half(struct filling *f)
 static int send_half(struct filling *f)
 {
     struct session *s = f->s;
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     int err = KVF_OK;
     if (f->n == 0)
         return KVF_OK;
@@ -148,9 +148,9 @@ static int send_half(struct filling *f)
     return err;
 }
 
-int mirror_put_pages(struct session *s, int first, int end)
+int device_session_put_pages(struct session *s, int first, int end)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     struct device_weights *w = s->e->device;
     struct filling f = {.s = s, .post = &w->post};
     int H = s->cache_heads, most = pages_of_half(m), err = open_post(s, f.post);
@@ -160,7 +160,7 @@ int mirror_put_pages(struct session *s, int first, int end)
         struct cache_head view = cache_view(s->cache, at / H, at % H);
         const int32_t *table = m->table + (size_t)at * (size_t)m->ld_table;
         for (int p = 0; !err && p * PAGE_SLOTS < view.n; p++) {
-            if (!cache_take_news(s->cache, at / H, at % H, p))
+            if (!cache_take_dirty(s->cache, at / H, at % H, p))
                 continue;
             f.post->from[f.n] = cache_keys(&view, p);
             f.where[f.n++] = table[p];
@@ -174,7 +174,7 @@ int mirror_put_pages(struct session *s, int first, int end)
 /* Where entries stand in the text, for those who ask; false: everywhere in their slots. */
 static bool put_positions(struct session *s, int layer)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     int H = s->cache_heads;
     bool plain = true;
     for (int h = 0; m->d_pos && h < H; h++) {
@@ -188,29 +188,30 @@ static bool put_positions(struct session *s, int layer)
     return !plain;
 }
 
-int mirror_layer(struct session *s, int layer, int T, int pos0, struct gpu_cache *ret_cache)
+int device_session_layer(struct session *s, int layer, int T, int pos0, struct gpu_cache *ret_cache)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     int H = s->cache_heads, ld_slot = (int)s->ld_strip, most = 0;
     bool leaves = false;
-    mirror_lose(m);
+    device_pages_invalidate(m);
     for (int h = 0; h < H; h++) {
         struct cache_head view = cache_view(s->cache, layer, h);
-        int err = mirror_hold_pages(s, layer * H + h, (view.n + PAGE_SLOTS - 1) / PAGE_SLOTS);
+        int err = device_session_hold_pages(s, layer * H + h,
+                                            (view.n + PAGE_SLOTS - 1) / PAGE_SLOTS);
         if (err)
             return err;
         most = view.n > most ? view.n : most;
-        leaves |= view.soonest < pos0 + T;
+        leaves |= view.first_expiry < pos0 + T;
         m->n[h] = view.n;
     }
-    int err = mirror_put_pages(s, layer * H, (layer + 1) * H);
+    int err = device_session_put_pages(s, layer * H, (layer + 1) * H);
     if (err)
         return err;
     for (int h = 0; leaves && h < H; h++) {
         struct cache_head view = cache_view(s->cache, layer, h);
         if (view.n > 0)
-            memcpy(m->until + (size_t)h * (size_t)ld_slot, view.until,
-                   (size_t)view.n * sizeof *view.until);
+            memcpy(m->until + (size_t)h * (size_t)ld_slot, view.expires_at,
+                   (size_t)view.n * sizeof *view.expires_at);
     }
     bool moved = put_positions(s, layer);
     size_t table = (size_t)H * (size_t)m->ld_table;

@@ -15,7 +15,7 @@
 /* What a chunk of a session takes with it and brings back: the host's is pinned, and of parcels
  * there is one part for each. */
 struct device_prompt {
-    struct rooms_owned owned;
+    struct buffers_owned owned;
     struct {
         float *x, *turns;     /* [C][d_model], [2][C][rope_dim] */
         int32_t *first, *n;   /* [L * H] slot of the first newcomer; [L][blocks + 1][H] entries */
@@ -31,8 +31,8 @@ struct device_prompt {
     int n_pages;
     const struct method_state *of; /* what it was made for */
     bool net;                      /* networks make numbers of gates there */
-    enum elsewhere_admits admits;
-    struct elsewhere_admission admission;
+    enum device_admits admits;
+    struct device_admission admission;
 };
 
 /* What is known of a chunk that is under way. */
@@ -53,36 +53,36 @@ static bool has_net(const struct session *s)
 static bool takes(const struct session *s)
 {
     const struct model_config *c = &s->e->config;
-    struct elsewhere_admission unused;
-    bool compared = s->twin_for || s->shadow || s->ghosts || s->n_watchers;
+    struct device_admission unused;
+    bool compared = s->twin_for || s->shadow || s->evicted_entries || s->n_watchers;
     bool unturned = method_evidence(s->method) & (EVIDENCE_MOMENTS | EVIDENCE_BLOCKS)
                     || recorder_wants(s->recorder) & PROBE_QUERY;
     bool gates = !has_net(s)
                  || (device_gates_can(s->gates)
-                     && elsewhere_admission(s->method, &unused) != ADMITS_APART);
+                     && device_admission(s->method, &unused) != ADMITS_APART);
     bool open = false;
     for (int at = 0; at < s->cache_heads * c->n_layers; at++)
         open |= cache_gap(s->cache, at / s->cache_heads, at % s->cache_heads, NULL) == GAP_OPEN;
-    return s->mirror && !s->by_rank && !compared && !unturned && gates && !open
+    return s->device_state && !s->positions_in_cache && !compared && !unturned && gates && !open
            && s->cache_heads == c->n_kv_heads;
 }
 
 /* ---- rooms */
 
-static void add(struct rooms *a, void *at, size_t n, size_t size)
+static void add(struct buffer_list *a, void *at, size_t n, size_t size)
 {
-    rooms_add(a, at, n, size, false);
+    buffers_add(a, at, n, size, false);
 }
 
-static void add_pinned(struct rooms *a, void *at, size_t n, size_t size)
+static void add_pinned(struct buffer_list *a, void *at, size_t n, size_t size)
 {
-    rooms_add(a, at, n, size, true);
+    buffers_add(a, at, n, size, true);
 }
 
 /* What is brought of pages, gates and departures. */
-static void add_parcels(struct session *s, struct device_prompt *p, struct rooms *a)
+static void add_parcels(struct session *s, struct device_prompt *p, struct buffer_list *a)
 {
-    const struct mirror *m = s->mirror;
+    const struct device_session *m = s->device_state;
     size_t H = (size_t)s->cache_heads, C = (size_t)s->chunk, strip = H * s->ld_strip;
     size_t pages = GPU_PARCELS * H * (size_t)p->n_pages;
     add(a, &p->pages, pages, m->page_bytes);
@@ -102,14 +102,15 @@ static void add_parcels(struct session *s, struct device_prompt *p, struct rooms
 
 static int make(struct session *s, struct device_prompt *p)
 {
-    const struct mirror *m = s->mirror;
+    const struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
     size_t H = (size_t)s->cache_heads, L = (size_t)c->n_layers, C = (size_t)s->chunk;
-    size_t turns = 2 * C * (size_t)c->rope_dim, n = L * (size_t)(mirror_blocks(s->chunk) + 1) * H;
-    struct rooms a = {.n = 0};
+    size_t turns = 2 * C * (size_t)c->rope_dim,
+           n = L * (size_t)(device_session_blocks(s->chunk) + 1) * H;
+    struct buffer_list a = {.n = 0};
     p->of = s->method;
     p->net = has_net(s);
-    p->admits = elsewhere_admission(s->method, &p->admission);
+    p->admits = device_admission(s->method, &p->admission);
     p->n_pages = (PAGE_SLOTS - 1 + s->chunk - 1) / PAGE_SLOTS + 1;
     add_pinned(&a, &p->host.x, C * (size_t)c->d_model, sizeof(float));
     add_pinned(&a, &p->host.turns, turns, sizeof(float));
@@ -124,21 +125,21 @@ static int make(struct session *s, struct device_prompt *p)
     if (p->net)
         add(&a, &p->pre, C * s->ld_pre, sizeof *p->pre);
     add_parcels(s, p, &a);
-    return rooms_make(m->gpu, &a, &p->owned);
+    return buffers_alloc(m->gpu, &a, &p->owned);
 }
 
 void device_prompt_close(struct session *s)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     if (m->prompt)
-        rooms_drop(m->gpu, &m->prompt->owned);
+        buffers_drop(m->gpu, &m->prompt->owned);
     mem_free(m->prompt);
     m->prompt = NULL;
 }
 
 static int open_prompt(struct session *s)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     if (m->prompt && m->prompt->of == s->method)
         return device_gates_open(s, s->chunk);
     device_prompt_close(s);
@@ -165,7 +166,7 @@ static int pages_for(int n)
 static double foresight(const struct chunk *k)
 {
     const struct session *s = k->s;
-    double rest = (double)(s->n_past + s->ahead) / (double)(s->n_past + k->T);
+    double rest = (double)(s->n_past + s->tokens_to_next_cut) / (double)(s->n_past + k->T);
     return fmin(fmax(rest, 1.125), 2);
 }
 
@@ -173,40 +174,42 @@ static double foresight(const struct chunk *k)
 static void reserve(const struct chunk *k)
 {
     struct session *s = k->s;
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     bool expires = method_expires(s->method);
-    int H = s->cache_heads, more = expires || s->ahead < k->T ? k->T : s->ahead;
+    int H = s->cache_heads,
+        more = expires || s->tokens_to_next_cut < k->T ? k->T : s->tokens_to_next_cut;
     size_t pages = 0;
     for (int at = 0; at < H * s->e->config.n_layers; at++)
         pages += (size_t)pages_for(cache_view(s->cache, at / H, at % H).n + more);
     if (expires && pages > (size_t)m->pages)
         pages = (size_t)((double)pages * foresight(k));
-    mirror_reserve_pages(s, pages);
+    device_session_reserve_pages(s, pages);
 }
 
 /* Pages for the newcomers of every head, behind those that it has. */
 static int hold_pages(struct chunk *k)
 {
     struct session *s = k->s;
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     struct device_prompt *p = k->p;
-    int H = s->cache_heads, heads = H * s->e->config.n_layers, ld = mirror_blocks(s->chunk) + 1;
-    int err = mirror_follow(s);
-    mirror_followed(s, k->T);
+    int H = s->cache_heads, heads = H * s->e->config.n_layers,
+        ld = device_session_blocks(s->chunk) + 1;
+    int err = device_pages_sync(s);
+    device_session_followed(s, k->T);
     for (int at = 0; at < heads; at++) {
         struct cache_head view = cache_view(s->cache, at / H, at % H);
         int n = view.n + k->T;
         if (!err)
-            err = mirror_hold_pages(s, at, pages_for(n));
+            err = device_session_hold_pages(s, at, pages_for(n));
         if (err)
             return err;
         p->host.first[at] = view.n;
-        p->host.firm[at] = view.firm;
+        p->host.firm[at] = view.n_permanent;
         p->host.n[at / H * ld * H + at % H] = n;
         k->most = n > k->most ? n : k->most;
     }
     for (int l = 0; l < s->e->config.n_layers; l++)
-        mirror_lengths(s, k->T, p->host.n + l * ld * H);
+        device_session_lengths(s, k->T, p->host.n + l * ld * H);
     gpu_put(m->gpu, p->first, p->host.first, (size_t)heads * sizeof *p->first);
     gpu_put(m->gpu, p->firm, p->host.firm, (size_t)heads * sizeof *p->firm);
     gpu_put(m->gpu, p->n, p->host.n, (size_t)(heads * ld) * sizeof *p->n);
@@ -223,29 +226,29 @@ static void token_task(void *ctx, int task, int thread)
     (void)thread;
     for (int t = task * ROWS_PER_TASK; t < end && t < k->T; t++) {
         weights_embed(s->e->weights, k->ids[t], k->p->host.x + (size_t)t * d);
-        fill_turns(s, k->p->host.turns, s->chunk, t, s->n_past + t);
+        rope_fill(s, k->p->host.turns, s->chunk, t, s->n_past + t);
     }
 }
 
 static void put_tokens(struct chunk *k)
 {
     struct session *s = k->s;
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     struct device_prompt *p = k->p;
     size_t d = (size_t)s->e->config.d_model, turn = (size_t)s->e->config.rope_dim;
     size_t half = (size_t)s->chunk * turn, T = (size_t)k->T;
     par_run(s->e->pool, (k->T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, token_task, k);
     gpu_put(m->gpu, m->x, p->host.x, T * d * sizeof(float));
     gpu_put(m->gpu, p->turns, p->host.turns, T * turn * sizeof(float));
-    if (model_turns_apart(&s->e->config))
+    if (model_has_local_rope(&s->e->config))
         gpu_put(m->gpu, p->turns + half, p->host.turns + half, T * turn * sizeof(float));
 }
 
 static struct gpu_cache cache_of(const struct chunk *k, bool leaves, bool moved)
 {
     const struct session *s = k->s;
-    const struct mirror *m = s->mirror;
-    int H = s->cache_heads, first = k->layer * H, ld = mirror_blocks(s->chunk) + 1;
+    const struct device_session *m = s->device_state;
+    int H = s->cache_heads, first = k->layer * H, ld = device_session_blocks(s->chunk) + 1;
     return (struct gpu_cache){.pool = m->pool,
                               .type = s->kv_type,
                               .heads = H,
@@ -266,7 +269,7 @@ static void give_numbers(const struct chunk *k, float *numbers)
     const struct session *s = k->s;
     for (int t = 0; s->gate && !k->p->net && t < k->T; t++) {
         struct gate_input in = {.pos = s->n_past + t};
-        gates_eval(s->gates, k->layer, &in, numbers + t * s->cache_heads, s->part_scratch);
+        gates_eval(s->gates, k->layer, &in, numbers + t * s->cache_heads, s->scratch_per_thread);
     }
 }
 
@@ -275,7 +278,7 @@ static int32_t find_coming(const struct chunk *k, const float *numbers, int32_t 
 {
     const struct session *s = k->s;
     int H = s->cache_heads;
-    int32_t least = CACHE_STAYS;
+    int32_t least = NEVER_EXPIRES;
     for (int i = 0; i < k->T * H; i++) {
         float number = numbers && !k->p->net ? numbers[i] : NAN;
         coming[i] = method_until(s->method, k->layer, i % H, s->n_past + i / H, number);
@@ -289,7 +292,7 @@ static int32_t find_coming(const struct chunk *k, const float *numbers, int32_t 
 static bool put_until(const struct chunk *k, const float *numbers, const int32_t **ret_coming)
 {
     struct session *s = k->s;
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     struct device_prompt *p = k->p;
     int H = s->cache_heads, i = k->layer % GPU_PARCELS;
     bool later = p->net && p->admits == ADMITS_BY_NUMBER;
@@ -301,16 +304,16 @@ static bool put_until(const struct chunk *k, const float *numbers, const int32_t
     int32_t least = later ? s->n_past : find_coming(k, numbers, coming);
     for (int h = 0; h < H; h++) {
         struct cache_head view = cache_view(s->cache, k->layer, h);
-        least = view.soonest < least ? view.soonest : least;
+        least = view.first_expiry < least ? view.first_expiry : least;
     }
     if (least >= s->n_past + k->T)
         return false;
     for (int h = 0; h < H; h++) {
         struct cache_head view = cache_view(s->cache, k->layer, h);
-        size_t from = (size_t)h * s->ld_strip + (size_t)view.firm;
-        if (view.n > view.firm)
-            memcpy(until + from, view.until + view.firm,
-                   (size_t)(view.n - view.firm) * sizeof *until);
+        size_t from = (size_t)h * s->ld_strip + (size_t)view.n_permanent;
+        if (view.n > view.n_permanent)
+            memcpy(until + from, view.expires_at + view.n_permanent,
+                   (size_t)(view.n - view.n_permanent) * sizeof *until);
     }
     struct gpu_cache c = cache_of(k, true, false);
     gpu_put_until(m->gpu, &c, until, p->first + k->layer * H);
@@ -325,7 +328,7 @@ static bool put_until(const struct chunk *k, const float *numbers, const int32_t
 static bool put_positions(const struct chunk *k)
 {
     struct session *s = k->s;
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     int H = s->cache_heads, i = k->layer % GPU_PARCELS;
     size_t ld = s->ld_strip;
     bool plain = true;
@@ -350,9 +353,9 @@ static bool put_positions(const struct chunk *k)
 static void settle(const struct chunk *k, const struct gpu_cache *cache, const int32_t *coming)
 {
     struct session *s = k->s;
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     size_t half = (size_t)s->chunk * (size_t)s->e->config.rope_dim;
-    struct gpu_newcomer x = device_newcomer(s, k->layer, k->T, k->p->turns, half);
+    struct gpu_new_entries x = device_new_entries(s, k->layer, k->T, k->p->turns, half);
     x.qkv = m->qkv;
     x.ld = s->ld_qkv;
     x.unturned = k->p->pre;
@@ -361,7 +364,7 @@ static void settle(const struct chunk *k, const struct gpu_cache *cache, const i
     x.until = coming;
     if (s->e->config.family->qk_norm_wide)
         device_norm_heads(s, k->layer, k->T, m->qkv);
-    gpu_settle(m->gpu, cache, &x, 1);
+    gpu_norm_rope_store(m->gpu, cache, &x, 1);
 }
 
 /* Those who look at rows look at the numbers of gates, too. */
@@ -371,15 +374,15 @@ static void watch_numbers(const struct chunk *k, const float *numbers)
     int H = s->cache_heads, cap;
     float *all = device_probes_numbers(s, &cap);
     if (all)
-        gpu_watch_numbers(((struct mirror *)s->mirror)->gpu, numbers, H, k->T, s->n_past,
-                          all + (size_t)(k->layer * H) * (size_t)cap, cap);
+        gpu_watch_numbers(((struct device_session *)s->device_state)->gpu, numbers, H, k->T,
+                          s->n_past, all + (size_t)(k->layer * H) * (size_t)cap, cap);
 }
 
 /* The numbers of gates, and who is admitted by them. */
 static void run_gates(const struct chunk *k, const struct gpu_cache *cache, float *numbers)
 {
     struct session *s = k->s;
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     const struct device_prompt *p = k->p;
     const struct device_tokens x = {device_normed(s, k->layer), p->pre, m->qkv,
                                     (size_t)s->e->config.d_model, k->T};
@@ -412,12 +415,12 @@ static int pages_of(const struct chunk *k)
 static void send(const struct chunk *k, const struct gpu_cache *cache, const float *numbers)
 {
     struct session *s = k->s;
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     struct device_prompt *p = k->p;
     int H = s->cache_heads, i = k->layer % GPU_PARCELS, n = pages_of(k);
     size_t at = (size_t)(i * H * p->n_pages) * m->page_bytes, row = (size_t)(i * H * s->chunk);
-    gpu_pages_out(m->gpu, cache, p->first + k->layer * H, k->T, n, p->pages + at);
-    gpu_parcel_begin(m->gpu, i);
+    gpu_gather_pages(m->gpu, cache, p->first + k->layer * H, k->T, n, p->pages + at);
+    gpu_copyback_begin(m->gpu, i);
     gpu_parcel_add(m->gpu, p->host.pages + at, p->pages + at, (size_t)(H * n) * m->page_bytes);
     if (p->net)
         gpu_parcel_add(m->gpu, p->host.numbers + row, numbers,
@@ -429,9 +432,9 @@ static void send(const struct chunk *k, const struct gpu_cache *cache, const flo
 static struct gpu_attention enter(const struct chunk *k)
 {
     struct session *s = k->s;
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     struct device_prompt *p = k->p;
-    struct gpu_attention a = mirror_queries(s, k->T, s->n_past);
+    struct gpu_attention a = device_session_queries(s, k->T, s->n_past);
     size_t row = (size_t)(k->layer % GPU_PARCELS * s->cache_heads * s->chunk);
     float *given = s->gate ? p->host.numbers + row : NULL;
     float *numbers = s->gate ? p->numbers + row : NULL;
@@ -449,18 +452,18 @@ static struct gpu_attention enter(const struct chunk *k)
 /* ---- on the host */
 
 /* What is home of a layer. */
-static struct learned_rows learned_rows(const struct chunk *k, int layer)
+static struct imported_pages imported_pages(const struct chunk *k, int layer)
 {
     const struct session *s = k->s;
-    const struct mirror *m = s->mirror;
+    const struct device_session *m = s->device_state;
     const struct device_prompt *p = k->p;
     struct chunk of = *k;
     int H = s->cache_heads, i = layer % GPU_PARCELS;
     of.layer = layer;
-    return (struct learned_rows){.pages = p->host.pages
-                                          + (size_t)(i * H * p->n_pages) * m->page_bytes,
-                                 .head_bytes = (size_t)pages_of(&of) * m->page_bytes,
-                                 .gate = s->gate ? p->host.numbers + i * H * s->chunk : NULL};
+    return (struct imported_pages){.pages = p->host.pages
+                                            + (size_t)(i * H * p->n_pages) * m->page_bytes,
+                                   .head_bytes = (size_t)pages_of(&of) * m->page_bytes,
+                                   .gate = s->gate ? p->host.numbers + i * H * s->chunk : NULL};
 }
 
 /* Takes in the entries of n layers, once they are home.  With the first one comes memory for those
@@ -468,19 +471,19 @@ static struct learned_rows learned_rows(const struct chunk *k, int layer)
 static int learn(const struct chunk *k, int layer, int n)
 {
     struct session *s = k->s;
-    struct mirror *m = s->mirror;
-    struct learned_rows x[LEARN_MOST];
-    int err = layer == 0 ? stock_entries(s, k->T) : KVF_OK;
+    struct device_session *m = s->device_state;
+    struct imported_pages x[IMPORT_LAYERS];
+    int err = layer == 0 ? preallocate_entries(s, k->T) : KVF_OK;
     for (int i = 0; !err && i < n; i++) {
         err = layer_reserve(s, layer + i, k->T);
-        x[i] = learned_rows(k, layer + i);
+        x[i] = imported_pages(k, layer + i);
     }
     if (err)
         return err;
     for (int i = 0; i < n; i++)
         if (!gpu_parcel_wait(m->gpu, (layer + i) % GPU_PARCELS))
             return gpu_wait(m->gpu, &s->e->said);
-    layers_learn_rows(s, layer, n, k->T, x);
+    layers_import_pages(s, layer, n, k->T, x);
     return KVF_OK;
 }
 
@@ -488,13 +491,13 @@ static int learn(const struct chunk *k, int layer, int n)
 static int run_layers(struct chunk *k)
 {
     struct session *s = k->s;
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     int L = s->e->config.n_layers, sent = 0, learned = 0, err = KVF_OK;
-    bool watched = rows_watched(s, s->n_past, k->T);
+    bool watched = rows_observed(s, s->n_past, k->T);
     for (k->layer = 0; !err && k->layer < L; k->layer++) {
         if (k->layer - learned == GPU_PARCELS) {
-            err = learn(k, learned, LEARN_MOST);
-            learned += LEARN_MOST;
+            err = learn(k, learned, IMPORT_LAYERS);
+            learned += IMPORT_LAYERS;
         }
         if (err)
             break;
@@ -504,11 +507,11 @@ static int run_layers(struct chunk *k)
             err = learn(k, learned++, 1);
         if (err)
             break;
-        mirror_attend(s, k->layer, &a);
+        device_session_attend(s, k->layer, &a);
         device_finish(s, k->layer, k->T);
     }
     for (int n; !err && learned < L; learned += n) {
-        n = L - learned < LEARN_MOST ? L - learned : LEARN_MOST;
+        n = L - learned < IMPORT_LAYERS ? L - learned : IMPORT_LAYERS;
         err = learn(k, learned, n);
     }
     if (sent > 0)
@@ -518,9 +521,9 @@ static int run_layers(struct chunk *k)
 
 int device_chunk(struct session *s, const int32_t *ids, int T)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     if (!takes(s))
-        return STEP_ELSEWHERE;
+        return RUN_LAYERWISE;
     int err = open_prompt(s);
     if (err)
         return err;
@@ -532,6 +535,6 @@ int device_chunk(struct session *s, const int32_t *ids, int T)
         err = run_layers(&k);
     }
     if (err)
-        mirror_lose(m);
+        device_pages_invalidate(m);
     return err;
 }

@@ -62,7 +62,8 @@ static void *cells(const struct device_probes *d, const struct moved *m, int arr
 /* Rows of a query head, or of as many layers, that are looked at together. */
 static size_t most_rows(const struct session *s)
 {
-    int block = ((struct mirror *)s->mirror)->row_block, layers = step_layers_together(s);
+    int block = ((struct device_session *)s->device_state)->row_block,
+        layers = step_layers_together(s);
     return (size_t)(block > layers ? block : layers);
 }
 
@@ -373,7 +374,7 @@ static int move(struct device_probes *d, struct session *s)
 
 int device_probes_open(struct session *s)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     size_t rows = (size_t)s->e->config.n_heads * most_rows(s);
     if (!s->recorder)
         return KVF_OK;
@@ -397,7 +398,7 @@ int device_probes_open(struct session *s)
 
 void device_probes_close(struct session *s)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     struct device_probes *d = m->probes;
     if (!d)
         return;
@@ -428,7 +429,7 @@ void device_probes_close(struct session *s)
 
 bool device_probes_any(const struct session *s)
 {
-    const struct mirror *m = s->mirror;
+    const struct device_session *m = s->device_state;
     return m->probes && m->probes->n > 0;
 }
 
@@ -452,7 +453,7 @@ static void take_contributions(const struct device_probes *d, int layer,
 
 void device_probes_take(struct session *s, int layer, const struct gpu_seen_rows *rows)
 {
-    const struct device_probes *d = ((struct mirror *)s->mirror)->probes;
+    const struct device_probes *d = ((struct device_session *)s->device_state)->probes;
     static const struct gpu_criteria criteria = {PROBE_N_TOP, PROBE_N_TAU, probe_top_k, probe_tau};
     struct wishes w = {.window = NULL};
     if (!device_probes_any(s))
@@ -481,14 +482,14 @@ void device_probes_take(struct session *s, int layer, const struct gpu_seen_rows
 
 float *device_probes_numbers(const struct session *s, int *ret_cap)
 {
-    const struct device_probes *d = ((struct mirror *)s->mirror)->probes;
+    const struct device_probes *d = ((struct device_session *)s->device_state)->probes;
     *ret_cap = 0;
     return d && d->dilution ? device_dilution_numbers(d->dilution, ret_cap) : NULL;
 }
 
 void device_probes_put_numbers(struct session *s, int layer, int T, int pos0)
 {
-    const struct device_probes *d = ((struct mirror *)s->mirror)->probes;
+    const struct device_probes *d = ((struct device_session *)s->device_state)->probes;
     if (d && d->dilution)
         device_dilution_put_numbers(d->gpu, d->dilution, layer, T, pos0);
 }

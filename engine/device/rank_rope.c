@@ -14,7 +14,7 @@ struct device_ranks {
     int32_t *rank;           /* d_rank on the host */
 };
 
-void device_ranks_close(struct mirror *m)
+void device_ranks_close(struct device_session *m)
 {
     struct device_ranks *r = m->ranks;
     if (!r)
@@ -29,7 +29,7 @@ void device_ranks_close(struct mirror *m)
 }
 
 /* Page p of head h is the p-th of that head. */
-static int put_table(struct mirror *m, size_t n)
+static int put_table(struct device_session *m, size_t n)
 {
     int32_t *table = MEM_NEW(int32_t, n);
     if (!table)
@@ -43,7 +43,7 @@ static int put_table(struct mirror *m, size_t n)
 
 static int alloc_ranks(struct session *s)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     struct device_ranks *r = m->ranks;
     const struct model_config *c = &s->e->config;
     size_t heads = (size_t)s->cache_heads, pages = heads * (size_t)m->ld_table;
@@ -55,13 +55,13 @@ static int alloc_ranks(struct session *s)
     r->rank = mem_alloc(heads, s->ld_strip * sizeof *r->rank);
     if (!r->turns || !r->pages || !r->table || !r->d_rank || !r->rank)
         return KVF_E_NOMEM;
-    gpu_put(m->gpu, r->turns, s->turns, turns * sizeof *r->turns);
+    gpu_put(m->gpu, r->turns, s->rope_table, turns * sizeof *r->turns);
     return put_table(m, pages);
 }
 
 static int open_ranks(struct session *s)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     if (m->ranks)
         return KVF_OK;
     m->ranks = MEM_NEW(struct device_ranks, 1);
@@ -77,7 +77,7 @@ static int open_ranks(struct session *s)
 
 static void put_ranks(struct session *s, int layer)
 {
-    const struct mirror *m = s->mirror;
+    const struct device_session *m = s->device_state;
     const struct device_ranks *r = m->ranks;
     for (int h = 0; h < s->cache_heads; h++) {
         struct cache_head view = cache_view(s->cache, layer, h);
@@ -89,7 +89,7 @@ static void put_ranks(struct session *s, int layer)
 
 int device_turn_by_rank(struct session *s, int layer, struct gpu_attention *a)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
     int err = open_ranks(s);
     if (err)

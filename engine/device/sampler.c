@@ -10,16 +10,16 @@ struct device_draw {
     void *scratch;
     int32_t *id, *host_id; /* [2] what was drawn; the token that followed */
     double *chance, *host_chance;
-    float *lse, *host_lse;        /* [segments] of the logits before, and the token's own */
-    int32_t t;                    /* of the token whose NLL is on its way; -1: none is */
-    bool away;                    /* the logits are those of m->logits, and not at home */
-    struct resident_array all[8]; /* of which they are parts */
+    float *lse, *host_lse;             /* [segments] of the logits before, and the token's own */
+    int32_t t;                         /* of the token whose NLL is on its way; -1: none is */
+    bool away;                         /* the logits are those of m->logits, and not at home */
+    struct device_decode_array all[8]; /* of which they are parts */
     int n;
 };
 
 static struct device_draw *draw_of(const struct session *s)
 {
-    return ((struct mirror *)s->mirror)->draw;
+    return ((struct device_session *)s->device_state)->draw;
 }
 
 bool device_draws(const struct session *s)
@@ -29,16 +29,16 @@ bool device_draws(const struct session *s)
 
 static void *room(struct session *s, struct device_draw *x, bool pinned, size_t n, size_t size)
 {
-    struct gpu *g = ((struct mirror *)s->mirror)->gpu;
+    struct gpu *g = ((struct device_session *)s->device_state)->gpu;
     void *p = pinned ? gpu_pin(g, n, size) : gpu_alloc(g, n, size);
-    x->all[x->n++] = (struct resident_array){p, pinned};
+    x->all[x->n++] = (struct device_decode_array){p, pinned};
     return p;
 }
 
 /* Without room, logits come home as they do where nobody draws. */
 static void open_draw(struct session *s)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     struct device_draw *x = MEM_NEW(struct device_draw, 1);
     size_t segments = (size_t)n_segments(s) + 1;
     if (!x)
@@ -61,7 +61,7 @@ static void open_draw(struct session *s)
 
 void device_draw_close(struct session *s)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     struct device_draw *x = m->draw;
     for (int i = 0; x && i < x->n; i++)
         (x->all[i].pinned ? gpu_unpin : gpu_free)(m->gpu, x->all[i].p);
@@ -71,7 +71,7 @@ void device_draw_close(struct session *s)
 
 void device_draw_begin(struct session *s, int32_t id)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     bool nll = wants_nll(s) && s->has_logits;
     if (s->sampler && !m->draw)
         open_draw(s);
@@ -97,7 +97,7 @@ void device_draw_parts(struct session *s, struct gpu_parts *p)
 
 void device_draw_past(struct session *s, const float *logits)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     struct device_draw *x = m->draw;
     size_t n = (size_t)n_segments(s);
     if (x && x->t >= 0) {
@@ -109,17 +109,17 @@ void device_draw_past(struct session *s, const float *logits)
 
 void device_draw_run(struct session *s, float *own)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     struct device_draw *x = m->draw;
     const struct sampler *by = s->sampler;
     struct gpu_draw how = {.scale = sampler_scale(by),
                            .top_p = by->top_p,
                            .chance = by->temperature > 0 ? x->chance : NULL,
                            .scratch = x->scratch};
-    gpu_aside(m->gpu, true);
+    gpu_low_priority(m->gpu, true);
     if (own != m->logits) /* others need the row of the room */
         gpu_copy(m->gpu, own, m->logits, (size_t)s->e->config.vocab * sizeof *own);
-    gpu_aside(m->gpu, false);
+    gpu_low_priority(m->gpu, false);
     gpu_draw(m->gpu, x->host_id, m->logits, s->e->config.vocab, &how);
 }
 
@@ -139,7 +139,7 @@ bool device_draw_learn(struct session *s)
 
 void device_logits_home(const struct session *s)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     struct device_draw *x = m ? m->draw : NULL;
     if (!x || !x->away)
         return;

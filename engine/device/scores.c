@@ -3,9 +3,9 @@
 #include "engine/device/decode.h"
 #include "engine/method/parts.h"
 
-static struct resident *resident_of(struct session *s)
+static struct device_decode *device_decode_of(struct session *s)
 {
-    return ((struct mirror *)s->mirror)->resident;
+    return ((struct device_session *)s->device_state)->decode;
 }
 
 static struct gpu_group group_of(struct session *s)
@@ -19,48 +19,52 @@ static struct gpu_group group_of(struct session *s)
                               .mean = p->group == GROUP_MEAN};
 }
 
-static void eval_position(struct session *s, const struct elsewhere_round *round)
+static void eval_position(struct session *s, const struct device_eviction *round)
 {
-    struct resident *r = resident_of(s);
+    struct device_decode *r = device_decode_of(s);
     (void)round;
-    gpu_score_position(((struct mirror *)s->mirror)->gpu, &r->heads, r->due, r->score);
+    gpu_score_position(((struct device_session *)s->device_state)->gpu, &r->heads, r->due,
+                       r->score);
 }
 
-static void eval_received(struct session *s, const struct elsewhere_round *round)
+static void eval_received(struct session *s, const struct device_eviction *round)
 {
-    struct resident *r = resident_of(s);
+    struct device_decode *r = device_decode_of(s);
     struct gpu_group x = group_of(s);
     (void)round;
-    gpu_score_received(((struct mirror *)s->mirror)->gpu, &r->heads, r->due, &x, r->sum, r->score);
+    gpu_score_received(((struct device_session *)s->device_state)->gpu, &r->heads, r->due, &x,
+                       r->sum, r->score);
 }
 
-static void eval_norm(struct session *s, const struct elsewhere_round *round)
+static void eval_norm(struct session *s, const struct device_eviction *round)
 {
-    struct resident *r = resident_of(s);
+    struct device_decode *r = device_decode_of(s);
     (void)round;
-    gpu_score_column(((struct mirror *)s->mirror)->gpu, &r->heads, r->due, r->norms, -1, r->score);
+    gpu_score_column(((struct device_session *)s->device_state)->gpu, &r->heads, r->due, r->norms,
+                     -1, r->score);
 }
 
-static void eval_gate(struct session *s, const struct elsewhere_round *round)
+static void eval_gate(struct session *s, const struct device_eviction *round)
 {
-    struct resident *r = resident_of(s);
+    struct device_decode *r = device_decode_of(s);
     (void)round;
-    gpu_score_column(((struct mirror *)s->mirror)->gpu, &r->heads, r->due, r->gate, 1, r->score);
+    gpu_score_column(((struct device_session *)s->device_state)->gpu, &r->heads, r->due, r->gate, 1,
+                     r->score);
 }
 
-static void eval_keydiff(struct session *s, const struct elsewhere_round *round)
+static void eval_keydiff(struct session *s, const struct device_eviction *round)
 {
-    struct resident *r = resident_of(s);
+    struct device_decode *r = device_decode_of(s);
     (void)round;
-    gpu_score_keydiff(((struct mirror *)s->mirror)->gpu, &r->heads, r->due, r->norms, r->anchor,
-                      r->score);
+    gpu_score_keydiff(((struct device_session *)s->device_state)->gpu, &r->heads, r->due, r->norms,
+                      r->anchor, r->score);
 }
 
-static void eval_retention(struct session *s, const struct elsewhere_round *round)
+static void eval_retention(struct session *s, const struct device_eviction *round)
 {
-    struct resident *r = resident_of(s);
+    struct device_decode *r = device_decode_of(s);
     const struct method_params *p = method_params_of(s->method);
-    gpu_score_retention(((struct mirror *)s->mirror)->gpu, &r->heads, r->due, r->gate,
+    gpu_score_retention(((struct device_session *)s->device_state)->gpu, &r->heads, r->due, r->gate,
                         round->t - 1 + p->offset, p->lookahead, r->score);
 }
 
@@ -74,10 +78,10 @@ static double magic_of(const struct method_params *p, const struct gpu_group *x)
 }
 
 /* Attention from the rows held, before it is pooled. */
-static void reduce_window(struct session *s, const struct elsewhere_round *round)
+static void reduce_window(struct session *s, const struct device_eviction *round)
 {
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
+    struct device_session *m = s->device_state;
+    struct device_decode *r = m->decode;
     const struct method_params *p = method_params_of(s->method);
     struct gpu_group x = group_of(s);
     x.mean |= p->group == GROUP_NONE; /* a layer that decides together has a group still */
@@ -90,35 +94,36 @@ static void reduce_window(struct session *s, const struct elsewhere_round *round
                        r->score);
 }
 
-static void pool_window(struct session *s, const struct elsewhere_round *round)
+static void pool_window(struct session *s, const struct device_eviction *round)
 {
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
+    struct device_session *m = s->device_state;
+    struct device_decode *r = m->decode;
     const struct method_params *p = method_params_of(s->method);
     if (p->pool > 1)
         gpu_pool(m->gpu, &r->heads, r->due, p->pool, p->pool_kind == POOL_MAX, p->sinks,
                  round->recent_from, r->copy, r->score);
 }
 
-static void eval_window(struct session *s, const struct elsewhere_round *round)
+static void eval_window(struct session *s, const struct device_eviction *round)
 {
     reduce_window(s, round);
     pool_window(s, round);
 }
 
-static void eval_below(struct session *s, const struct elsewhere_round *round)
+static void eval_below(struct session *s, const struct device_eviction *round)
 {
-    struct resident *r = resident_of(s);
+    struct device_decode *r = device_decode_of(s);
     struct gpu_group x = group_of(s);
     (void)round;
     x.max = false; /* shares are summed */
-    gpu_score_below(((struct mirror *)s->mirror)->gpu, &r->heads, r->due, &x, &r->window, r->score);
+    gpu_score_below(((struct device_session *)s->device_state)->gpu, &r->heads, r->due, &x,
+                    &r->window, r->score);
 }
 
-static void eval_spread(struct session *s, const struct elsewhere_round *round)
+static void eval_spread(struct session *s, const struct device_eviction *round)
 {
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
+    struct device_session *m = s->device_state;
+    struct device_decode *r = m->decode;
     struct gpu_group x = group_of(s);
     gpu_score_spread(m->gpu, &r->heads, r->due, &x, &r->window, method_params_of(s->method)->gamma,
                      r->score);
@@ -133,56 +138,56 @@ static bool spread_takes(const struct method_params *p)
     return p->pool <= 1 || p->pool_kind == POOL_AVG;
 }
 
-static void eval_random(struct session *s, const struct elsewhere_round *round)
+static void eval_random(struct session *s, const struct device_eviction *round)
 {
-    struct resident *r = resident_of(s);
+    struct device_decode *r = device_decode_of(s);
     (void)round;
-    gpu_score_random(((struct mirror *)s->mirror)->gpu, &r->heads, r->due,
+    gpu_score_random(((struct device_session *)s->device_state)->gpu, &r->heads, r->due,
                      (uint64_t)method_params_of(s->method)->seed, s->cache_heads, r->history,
                      r->score);
 }
 
-static void remember(struct session *s, const struct elsewhere_round *round, bool normalise)
+static void remember(struct session *s, const struct device_eviction *round, bool normalise)
 {
-    struct resident *r = resident_of(s);
+    struct device_decode *r = device_decode_of(s);
     const struct method_params *p = method_params_of(s->method);
     const struct gpu_history x = {r->history, (float)p->history, p->fold, normalise};
     if (normalise || p->history > 0)
-        gpu_score_history(((struct mirror *)s->mirror)->gpu, &r->heads, r->due, &x, p->sinks,
-                          round->recent_from, r->score);
+        gpu_score_history(((struct device_session *)s->device_state)->gpu, &r->heads, r->due, &x,
+                          p->sinks, round->recent_from, r->score);
 }
 
-static void eval_global(struct session *s, const struct elsewhere_round *round)
+static void eval_global(struct session *s, const struct device_eviction *round)
 {
     reduce_window(s, round);
     remember(s, round, true);
     pool_window(s, round);
 }
 
-static void eval_redundancy(struct session *s, const struct elsewhere_round *round)
+static void eval_redundancy(struct session *s, const struct device_eviction *round)
 {
-    struct resident *r = resident_of(s);
+    struct device_decode *r = device_decode_of(s);
     const struct method_params *p = method_params_of(s->method);
     const struct gpu_redundancy x = {(float)p->lambda, method_of(s->method)->normalise, r->scratch};
     reduce_window(s, round);
     remember(s, round, x.normalise);
     pool_window(s, round);
-    gpu_score_redundancy(((struct mirror *)s->mirror)->gpu, &r->heads, r->due, &x, p->sinks,
-                         round->recent_from, r->score);
+    gpu_score_redundancy(((struct device_session *)s->device_state)->gpu, &r->heads, r->due, &x,
+                         p->sinks, round->recent_from, r->score);
 }
 
 static size_t redundancy_scratch(const struct session *s)
 {
-    const struct resident *r = ((const struct mirror *)s->mirror)->resident;
+    const struct device_decode *r = ((const struct device_session *)s->device_state)->decode;
     return gpu_redundancy_bytes(s->cache_heads * s->e->config.n_layers, r->ld,
                                 s->e->config.head_dim);
 }
 
 /* The mean rotations of layers lie in the scratch, before that of the kernels. */
-static void eval_expected(struct session *s, const struct elsewhere_round *round)
+static void eval_expected(struct session *s, const struct device_eviction *round)
 {
-    struct mirror *m = s->mirror;
-    struct resident *r = m->resident;
+    struct device_session *m = s->device_state;
+    struct device_decode *r = m->decode;
     const struct method_params *p = method_params_of(s->method);
     const struct gpu_group group = group_of(s);
     size_t D = (size_t)s->e->config.head_dim, L = (size_t)s->e->config.n_layers;
@@ -210,7 +215,7 @@ static void eval_expected(struct session *s, const struct elsewhere_round *round
 
 static size_t expected_scratch(const struct session *s)
 {
-    const struct resident *r = ((const struct mirror *)s->mirror)->resident;
+    const struct device_decode *r = ((const struct device_session *)s->device_state)->decode;
     int D = s->e->config.head_dim;
     return (size_t)(D * s->e->config.n_layers) * sizeof(double)
            + gpu_expected_bytes(s->e->config.n_heads, r->ld, D);

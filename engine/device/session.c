@@ -9,10 +9,10 @@ static float *floats(struct gpu *g, size_t rows, size_t cols)
     return mem_mul(rows, cols, &n) ? gpu_alloc(g, n, sizeof(float)) : NULL;
 }
 
-static int alloc_buffers(struct session *s, struct mirror *m)
+static int alloc_buffers(struct session *s, struct device_session *m)
 {
     const struct model_config *c = &s->e->config;
-    size_t C = mirror_rows(s->chunk), d = (size_t)c->d_model;
+    size_t C = device_session_rows(s->chunk), d = (size_t)c->d_model;
     m->x = floats(m->gpu, C, d);
     m->normed = floats(m->gpu, C, d);
     m->qkv = floats(m->gpu, C, s->ld_qkv);
@@ -22,14 +22,14 @@ static int alloc_buffers(struct session *s, struct mirror *m)
                         s->ld_ffn + (size_t)c->d_ffn); /* of both, then of their product */
     m->row = floats(m->gpu, 1, d);
     return m->x && m->normed && m->qkv && m->att && m->branch && m->gate_up && m->row
-                   && !mirror_hold_logits(s, 1)
+                   && !device_session_hold_logits(s, 1)
                ? KVF_OK
                : KVF_E_NOMEM;
 }
 
-int mirror_hold_logits(struct session *s, int T)
+int device_session_hold_logits(struct session *s, int T)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     if (T <= m->n_logits)
         return KVF_OK;
     gpu_free(m->gpu, m->logits);
@@ -38,9 +38,9 @@ int mirror_hold_logits(struct session *s, int T)
     return m->logits ? KVF_OK : KVF_E_NOMEM;
 }
 
-int mirror_hold_normed(struct session *s, int T)
+int device_session_hold_normed(struct session *s, int T)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     if (T <= m->n_kept)
         return KVF_OK;
     gpu_free(m->gpu, m->kept);
@@ -50,7 +50,7 @@ int mirror_hold_normed(struct session *s, int T)
     return m->kept ? KVF_OK : KVF_E_NOMEM;
 }
 
-static int alloc_tables(struct session *s, struct mirror *m)
+static int alloc_tables(struct session *s, struct device_session *m)
 {
     size_t heads = (size_t)s->cache_heads, all = heads * (size_t)s->e->config.n_layers;
     size_t blocks = (size_t)(s->chunk + QUERY_BLOCK - 1) / QUERY_BLOCK;
@@ -90,7 +90,7 @@ static int row_block(const struct session *s)
     return block;
 }
 
-static int alloc_rows(struct session *s, struct mirror *m)
+static int alloc_rows(struct session *s, struct device_session *m)
 {
     size_t G = (size_t)s->e->config.n_heads, rows = G * QUERY_BLOCK;
     m->row_block = row_block(s);
@@ -109,7 +109,7 @@ static int alloc_rows(struct session *s, struct mirror *m)
                : KVF_E_NOMEM;
 }
 
-int mirror_begin(struct session *s, const struct session_options *opt, struct kvf_diag *d)
+int device_session_begin(struct session *s, const struct session_options *opt, struct kvf_diag *d)
 {
     if (s->kv_type == KV_Q8_0 || s->kv_type == KV_I16)
         return kvf_fail(d, KVF_E_ARG,
@@ -122,10 +122,10 @@ int mirror_begin(struct session *s, const struct session_options *opt, struct kv
                         "kernels for %d at most: take --device cpu",
                         s->e->config.head_dim, GPU_MOST_CHANNELS);
     (void)opt;
-    struct mirror *m = MEM_NEW(struct mirror, 1);
+    struct device_session *m = MEM_NEW(struct device_session, 1);
     if (!m)
         return KVF_E_NOMEM;
-    s->mirror = m;
+    s->device_state = m;
     m->gpu = ((struct device_weights *)s->e->device)->gpu;
     int err = alloc_buffers(s, m);
     if (!err)
@@ -142,18 +142,18 @@ int mirror_begin(struct session *s, const struct session_options *opt, struct kv
     return KVF_OK;
 }
 
-void mirror_end(struct session *s)
+void device_session_end(struct session *s)
 {
-    struct mirror *m = s->mirror;
+    struct device_session *m = s->device_state;
     if (!m)
         return;
     for (int i = 0; i < MIRROR_GRAPHS; i++)
         gpu_graph_free(m->gpu, m->graph[i]);
     device_draw_close(s);
-    resident_free(m);
+    device_decode_free(m);
     device_prompt_close(s);
-    mirror_free_gates(m);
-    mirror_follow_close(m);
+    device_gates_free_session(m);
+    page_positions_close(m);
     device_ranks_close(m);
     gpu_unpin(m->gpu, m->table);
     device_probes_close(s);
@@ -168,5 +168,5 @@ void mirror_end(struct session *s)
     for (size_t i = 0; i < sizeof host / sizeof *host; i++)
         mem_free(host[i]);
     mem_free(m);
-    s->mirror = NULL;
+    s->device_state = NULL;
 }

@@ -37,8 +37,8 @@ void device_multiply(const struct compute *c, const struct gpu_multiply *p);
 /* train_weights.c */
 int device_take(const struct compute *c, struct frozen *f);
 void device_leave(const struct compute *c, struct frozen *f);
-int device_adopt(const struct compute *c, struct tuned *t);
-void device_let_go(const struct compute *c, struct tuned *t);
+int device_adopt(const struct compute *c, struct trainable *t);
+void device_let_go(const struct compute *c, struct trainable *t);
 /* train_gates.c: as in ops.h. */
 size_t device_net_scratch(const struct compute *c, const struct net *n, int T);
 void device_net(const struct compute *c, const struct net *n, int layer, const struct net_input *in,

@@ -153,7 +153,7 @@ static void learn(const struct unit *r, int stage, float *grad, const float *dy,
                   const float *x, size_t ld_x)
 {
     const struct net_dense *d = dense_of(r, stage);
-    ops(r->c)->outer(r->c, grad + d->w_at, dy, ld_dy, d->out, x, ld_x, d->in, r->in->T);
+    ops(r->c)->weight_grad(r->c, grad + d->w_at, dy, ld_dy, d->out, x, ld_x, d->in, r->in->T);
     gpu_sum_rows(gpu_of(r->c), grad + d->b_at, dy, ld_dy, r->in->T, d->out);
 }
 

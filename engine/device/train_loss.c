@@ -228,7 +228,8 @@ static void tile_back(const struct compute *c, const struct quality *q, const st
     device_multiply(c, &p);
     gpu_scatter_add(gpu_of(c), d_student, a->d_hidden, a->at, t->n, q->out->d, quality_colder(q));
     if (q->d_matrix)
-        ops(c)->outer(c, q->d_matrix, a->logits, V, q->out->vocab, a->hidden, d, q->out->d, t->n);
+        ops(c)->weight_grad(c, q->d_matrix, a->logits, V, q->out->vocab, a->hidden, d, q->out->d,
+                            t->n);
 }
 
 static void logit_terms(const struct compute *c, const struct quality *q, int64_t positions,

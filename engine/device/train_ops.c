@@ -243,13 +243,13 @@ static void embedding_learn(const struct compute *c, float *d_table, const int32
 
 static void gates(const struct compute *c, float *number, float *value, size_t n, bool write)
 {
-    gpu_gates(gpu_of(c), number, value, n, write, LEAST_G);
+    gpu_gates(gpu_of(c), number, value, n, write, MIN_WRITE_GATE);
 }
 
 static void gates_back(const struct compute *c, float *d_value, const float *d_number,
                        const float *value, const float *own, size_t n, bool write)
 {
-    gpu_gates_back(gpu_of(c), d_value, d_number, value, own, n, write, LEAST_G);
+    gpu_gates_back(gpu_of(c), d_value, d_number, value, own, n, write, MIN_WRITE_GATE);
 }
 
 /* NAN: there is no room for its parts. */
@@ -329,24 +329,24 @@ const struct ops ops_cuda = {
     .check = check,
     .alloc = alloc,
     .free = drop,
-    .twin = twin,
-    .part = part,
-    .send = put,
-    .bring = bring,
+    .device_copy = twin,
+    .device_copy_free = part,
+    .to_device = put,
+    .to_host = bring,
     .copy = copy,
     .zero = zero,
-    .take = device_take,
-    .leave = device_leave,
+    .upload_weights = device_take,
+    .free_weights = device_leave,
     .adopt = device_adopt,
     .let_go = device_let_go,
     .product = product,
     .product_back = product_back,
-    .outer = outer,
+    .weight_grad = outer,
     .multiply = multiply,
-    .blend = blend,
+    .scale_add = blend,
     .norm = norm,
     .norm_back = norm_back,
-    .norm_learn = norm_learn,
+    .norm_weight_grad = norm_learn,
     .copy_rows = copy_rows,
     .add_rows = add_rows,
     .add_row = add_row,
@@ -368,8 +368,8 @@ const struct ops ops_cuda = {
     .capacity = device_capacity,
     .sparsity = device_sparsity,
     .quality_scratch = device_quality_scratch,
-    .quality = device_quality,
+    .distill_loss = device_quality,
     .embedding_learn = embedding_learn,
-    .length = length,
+    .l2_norm = length,
     .step = step,
 };

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "engine/device/train.h"
-#include "engine/train/tuned.h"
+#include "engine/train/trainable.h"
 
 static struct gpu_matrix matrix(const void *data, enum weight_type type, int N, int K)
 {
@@ -61,7 +61,7 @@ static const float *put_vector(const struct compute *c, float **at, const float 
 static int put_vectors(const struct compute *c, struct frozen *f, struct device_model *m)
 {
     const struct model_config *k = f->config;
-    int d = k->d_model, D = k->head_dim, rows = tuned_rows(k, ROLE_QKV);
+    int d = k->d_model, D = k->head_dim, rows = trainable_rows(k, ROLE_QKV);
     size_t of_layer = 2 * padded(d) + 2 * padded(D) + padded(rows);
     size_t n = (size_t)k->n_layers * of_layer + padded(d);
     float *at = m->vectors = gpu_alloc(gpu_of(c), n, sizeof *at);
@@ -127,12 +127,12 @@ void device_leave(const struct compute *c, struct frozen *f)
 }
 
 /* What a vector of the host's copy is in the twin. */
-static const float *in_twin(const struct tuned *t, const float *here)
+static const float *in_twin(const struct trainable *t, const float *here)
 {
     return here ? t->there + (here - t->w) : NULL;
 }
 
-int device_adopt(const struct compute *c, struct tuned *t)
+int device_adopt(const struct compute *c, struct trainable *t)
 {
     const struct model_config *k = t->config;
     struct frozen *f = &t->frozen;
@@ -144,9 +144,10 @@ int device_adopt(const struct compute *c, struct tuned *t)
     for (int l = 0; l < k->n_layers; l++) {
         struct frozen_vectors *v = &f->vector[l];
         for (int role = 0; role < ROLE_HEAD; role++)
-            m->matrix[l * ROLE_HEAD + role] = matrix(
-                t->there + t->layer[l].matrix[role], WEIGHT_F32,
-                tuned_rows(k, (enum weight_role)role), tuned_columns(k, (enum weight_role)role));
+            m->matrix[l * ROLE_HEAD + role] = matrix(t->there + t->layer[l].matrix[role],
+                                                     WEIGHT_F32,
+                                                     trainable_rows(k, (enum weight_role)role),
+                                                     trainable_columns(k, (enum weight_role)role));
         *v = (struct frozen_vectors){in_twin(t, v->attn_norm), in_twin(t, v->ffn_norm),
                                      in_twin(t, v->q_norm), in_twin(t, v->k_norm),
                                      in_twin(t, v->qkv_bias)};
@@ -157,7 +158,7 @@ int device_adopt(const struct compute *c, struct tuned *t)
     return KVF_OK;
 }
 
-void device_let_go(const struct compute *c, struct tuned *t)
+void device_let_go(const struct compute *c, struct trainable *t)
 {
     device_leave(c, &t->frozen);
 }

@@ -47,7 +47,7 @@ PRIVATE = {
     'engine/cache/page_room.h': 'engine/cache/',
     'engine/decode/attention.h': ('engine/decode/', 'engine/device/'),
     'engine/decode/session_state.h': ('engine/decode/', 'engine/device/'),
-    'engine/decode/ghosts.h': ('engine/decode/', 'engine/device/'),
+    'engine/decode/evicted_entries.h': ('engine/decode/', 'engine/device/'),
     'engine/decode/shadow.h': ('engine/decode/', 'engine/device/'),
     'engine/method/state.h': 'engine/method/',
     'engine/method/evidence.h': 'engine/method/',

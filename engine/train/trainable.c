@@ -2,23 +2,23 @@
 
 #include "base/mem.h"
 #include "engine/train/ops.h"
-#include "engine/train/tuned.h"
+#include "engine/train/trainable.h"
 
-int tuned_rows(const struct model_config *m, enum weight_role role)
+int trainable_rows(const struct model_config *m, enum weight_role role)
 {
     const int rows[] = {(m->n_heads + 2 * m->n_kv_heads) * m->head_dim, m->d_model, 2 * m->d_ffn,
                         m->d_model, m->vocab};
     return rows[role];
 }
 
-int tuned_columns(const struct model_config *m, enum weight_role role)
+int trainable_columns(const struct model_config *m, enum weight_role role)
 {
     const int columns[] = {m->d_model, m->n_heads * m->head_dim, m->d_model, m->d_ffn, m->d_model};
     return columns[role];
 }
 
 /* Claims n floats, whole cache lines. */
-static size_t claim(struct tuned *t, size_t n)
+static size_t claim(struct trainable *t, size_t n)
 {
     size_t at = t->n;
     t->n += (n + PANEL - 1) / PANEL * PANEL;
@@ -27,17 +27,17 @@ static size_t claim(struct tuned *t, size_t n)
 
 static size_t matrix_floats(const struct model_config *m, enum weight_role role)
 {
-    return (size_t)tuned_rows(m, role) * (size_t)tuned_columns(m, role);
+    return (size_t)trainable_rows(m, role) * (size_t)trainable_columns(m, role);
 }
 
-int tuned_norm_floats(const struct model_config *m, int heads)
+int trainable_norm_floats(const struct model_config *m, int heads)
 {
     if (!m->family->qk_norm)
         return 0;
     return m->family->qk_norm_wide ? heads * m->head_dim : m->head_dim;
 }
 
-static void place(struct tuned *t, bool tied)
+static void place(struct trainable *t, bool tied)
 {
     const struct model_config *m = t->config;
     size_t d = (size_t)m->d_model, pre = m->family->no_pre_norm ? 0 : d;
@@ -46,22 +46,22 @@ static void place(struct tuned *t, bool tied)
     t->head = tied ? t->embedding : claim(t, matrix_floats(m, ROLE_HEAD));
     t->out_norm = claim(t, d);
     for (int l = 0; l < m->n_layers; l++) {
-        struct tuned_layer *at = &t->layer[l];
+        struct trainable_layer *at = &t->layer[l];
         for (int role = 0; role < ROLE_HEAD; role++)
             at->matrix[role] = claim(t, matrix_floats(m, (enum weight_role)role));
         at->attn_norm = claim(t, pre);
         at->ffn_norm = claim(t, pre);
         at->attn_post = claim(t, post);
         at->ffn_post = claim(t, post);
-        at->q_norm = claim(t, (size_t)tuned_norm_floats(m, m->n_heads));
-        at->k_norm = claim(t, (size_t)tuned_norm_floats(m, m->n_kv_heads));
-        at->bias = claim(t, m->family->qkv_bias ? (size_t)tuned_rows(m, ROLE_QKV) : 0);
+        at->q_norm = claim(t, (size_t)trainable_norm_floats(m, m->n_heads));
+        at->k_norm = claim(t, (size_t)trainable_norm_floats(m, m->n_kv_heads));
+        at->bias = claim(t, m->family->qkv_bias ? (size_t)trainable_rows(m, ROLE_QKV) : 0);
     }
 }
 
 /* Copies n floats of a norm or a bias to its place; returns that place, NULL where there is none.
  */
-static float *take(struct tuned *t, size_t at, const float *from, int n)
+static float *take(struct trainable *t, size_t at, const float *from, int n)
 {
     if (!from)
         return NULL;
@@ -69,10 +69,10 @@ static float *take(struct tuned *t, size_t at, const float *from, int n)
     return t->w + at;
 }
 
-static void take_layer(struct tuned *t, const struct layer_weights *from, int layer)
+static void take_layer(struct trainable *t, const struct layer_weights *from, int layer)
 {
     const struct model_config *m = t->config;
-    const struct tuned_layer *at = &t->layer[layer];
+    const struct trainable_layer *at = &t->layer[layer];
     struct layer_weights *to = &t->weights.layer[layer];
     const struct packed *matrix[] = {&from->qkv, &from->out, &from->gate_up, &from->down};
     for (int role = 0; role < ROLE_HEAD; role++)
@@ -81,13 +81,13 @@ static void take_layer(struct tuned *t, const struct layer_weights *from, int la
     to->ffn_norm = take(t, at->ffn_norm, from->ffn_norm, m->d_model);
     to->attn_post = take(t, at->attn_post, from->attn_post, m->d_model);
     to->ffn_post = take(t, at->ffn_post, from->ffn_post, m->d_model);
-    to->q_norm = take(t, at->q_norm, from->q_norm, tuned_norm_floats(m, m->n_heads));
-    to->k_norm = take(t, at->k_norm, from->k_norm, tuned_norm_floats(m, m->n_kv_heads));
-    to->qkv_bias = take(t, at->bias, from->qkv_bias, tuned_rows(m, ROLE_QKV));
+    to->q_norm = take(t, at->q_norm, from->q_norm, trainable_norm_floats(m, m->n_heads));
+    to->k_norm = take(t, at->k_norm, from->k_norm, trainable_norm_floats(m, m->n_kv_heads));
+    to->qkv_bias = take(t, at->bias, from->qkv_bias, trainable_rows(m, ROLE_QKV));
 }
 
 /* The packs of a layer's matrix in both directions. */
-static struct both_ways packs_of(const struct tuned *t, int layer, enum weight_role role)
+static struct both_ways packs_of(const struct trainable *t, int layer, enum weight_role role)
 {
     const struct layer_weights *w = &t->weights.layer[layer];
     const struct frozen_layer *b = &t->frozen.back[layer];
@@ -96,7 +96,7 @@ static struct both_ways packs_of(const struct tuned *t, int layer, enum weight_r
     return (struct both_ways){*to[role], *back[role]};
 }
 
-static int create_packs(struct tuned *t, int layer)
+static int create_packs(struct trainable *t, int layer)
 {
     struct layer_weights *w = &t->weights.layer[layer];
     struct frozen_layer *b = &t->frozen.back[layer];
@@ -104,8 +104,8 @@ static int create_packs(struct tuned *t, int layer)
     struct packed *back[] = {&b->qkv, &b->out, &b->gate_up, &b->down};
     for (int role = 0; role < ROLE_HEAD; role++) {
         struct both_ways packs;
-        int err = both_ways_create(tuned_rows(t->config, (enum weight_role)role),
-                                   tuned_columns(t->config, (enum weight_role)role), &packs);
+        int err = both_ways_create(trainable_rows(t->config, (enum weight_role)role),
+                                   trainable_columns(t->config, (enum weight_role)role), &packs);
         if (err)
             return err;
         *to[role] = packs.to;
@@ -116,10 +116,10 @@ static int create_packs(struct tuned *t, int layer)
 
 static void refresh_task(void *ctx, int task, int thread)
 {
-    struct tuned *t = ctx;
+    struct trainable *t = ctx;
     bool head = task == ROLE_HEAD * t->config->n_layers;
     (void)thread;
-    if (!tuned_learns(t, head ? ROLE_HEAD : (enum weight_role)(task % ROLE_HEAD)))
+    if (!trainable_learns(t, head ? ROLE_HEAD : (enum weight_role)(task % ROLE_HEAD)))
         return;
     if (head) {
         output_matrix_fill(t->w + t->head, &t->frozen.output);
@@ -130,17 +130,17 @@ static void refresh_task(void *ctx, int task, int thread)
     both_ways_fill(&packs, t->w + t->layer[layer].matrix[role]);
 }
 
-static int refresh_tasks(const struct tuned *t)
+static int refresh_tasks(const struct trainable *t)
 {
     return ROLE_HEAD * t->config->n_layers + 1;
 }
 
-void tuned_refresh(struct tuned *t, struct par *pool)
+void trainable_refresh(struct trainable *t, struct par *pool)
 {
     par_run(pool, refresh_tasks(t), refresh_task, t);
 }
 
-static int build(struct tuned *t, const struct weights *from)
+static int build(struct trainable *t, const struct weights *from)
 {
     const struct model_config *m = t->config;
     t->w = MEM_NEW(float, t->n);
@@ -167,7 +167,7 @@ static int build(struct tuned *t, const struct weights *from)
 }
 
 /* What the kernels and the operations see of w. */
-static int finish(struct tuned *t)
+static int finish(struct trainable *t)
 {
     t->rows = (struct gguf_tensor){
         .name = "token_embd.weight",
@@ -185,19 +185,20 @@ static int finish(struct tuned *t)
     t->frozen.config = t->config;
     t->frozen.weights = &t->weights;
     frozen_point(&t->frozen);
-    t->there = ops(&t->c)->twin(&t->c, t->w, t->n);
+    t->there = ops(&t->c)->device_copy(&t->c, t->w, t->n);
     return t->there ? ops(&t->c)->adopt(&t->c, t) : KVF_E_NOMEM;
 }
 
-int tuned_create(const struct compute *c, const struct model_config *config,
-                 const struct weights *from, bool tied, struct tuned **ret, struct kvf_diag *d)
+int trainable_create(const struct compute *c, const struct model_config *config,
+                     const struct weights *from, bool tied, struct trainable **ret,
+                     struct kvf_diag *d)
 {
-    struct tuned *t = MEM_NEW(struct tuned, 1);
+    struct trainable *t = MEM_NEW(struct trainable, 1);
     if (t) {
         t->c = *c;
         t->config = config;
         t->learns = (1u << (ROLE_HEAD + 1)) - 1;
-        t->layer = MEM_NEW(struct tuned_layer, (size_t)config->n_layers);
+        t->layer = MEM_NEW(struct trainable_layer, (size_t)config->n_layers);
     }
     int err = KVF_E_NOMEM;
     if (t && t->layer) {
@@ -207,7 +208,7 @@ int tuned_create(const struct compute *c, const struct model_config *config,
             err = finish(t);
     }
     if (err) {
-        tuned_destroy(t);
+        trainable_destroy(t);
         return kvf_fail(d, err, "not enough memory %sfor weights that learn", ops_where(c));
     }
     par_run_watched(NULL, refresh_tasks(t), refresh_task, t, &t->c.teller);
@@ -215,7 +216,7 @@ int tuned_create(const struct compute *c, const struct model_config *config,
     return KVF_OK;
 }
 
-void tuned_destroy(struct tuned *t)
+void trainable_destroy(struct trainable *t)
 {
     if (!t)
         return;
@@ -226,7 +227,7 @@ void tuned_destroy(struct tuned *t)
         }
     output_matrix_finish(&t->frozen.output);
     ops(&t->c)->let_go(&t->c, t);
-    ops(&t->c)->part(&t->c, t->there);
+    ops(&t->c)->device_copy_free(&t->c, t->there);
     mem_free(t->weights.layer);
     mem_free(t->frozen.back);
     mem_free(t->frozen.vector);

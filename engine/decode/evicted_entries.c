@@ -1,10 +1,10 @@
-/* ghosts.c - with w the weights of a query over all that it could have seen, E the
+/* evicted_entries.c - with w the weights of a query over all that it could have seen, E the
  * entries it saw, o its output over E and v the values:
  *     kept = sum_E w,   oracle = sum of the |E| largest w,
  *     o_all = sum w v = o + d,   d = sum_{not E} w v - (1 - kept) o,
  *     error = |d| / |o_all|.
  * d is summed over what was missed alone: no two close numbers are subtracted. */
-#include "engine/decode/ghosts.h"
+#include "engine/decode/evicted_entries.h"
 
 #include <math.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "engine/decode/session_state.h"
 
-struct ghosts {
+struct evicted_entries {
     struct cache *cache; /* order[] is that of leaving */
     int err;
     int found; /* slot of the entry kept last: the next is likely beside it */
@@ -25,12 +25,12 @@ struct ghosts {
     size_t ld, cuts_bytes;
 };
 
-int ghosts_create(struct session *s)
+int evicted_entries_create(struct session *s)
 {
     const struct model_config *m = &s->e->config;
     struct cache_config cfg = {m->n_layers, s->cache_heads, m->head_dim, s->kv_type};
     size_t threads = (size_t)par_threads(s->e->pool);
-    struct ghosts *g = s->ghosts = MEM_NEW(struct ghosts, 1);
+    struct evicted_entries *g = s->evicted_entries = MEM_NEW(struct evicted_entries, 1);
     if (!g)
         return KVF_E_NOMEM;
     g->ld = s->ld_strip;
@@ -45,7 +45,7 @@ int ghosts_create(struct session *s)
     return cache_create(&cfg, &g->cache);
 }
 
-void ghosts_destroy(struct ghosts *g)
+void evicted_entries_destroy(struct evicted_entries *g)
 {
     if (!g)
         return;
@@ -58,7 +58,7 @@ void ghosts_destroy(struct ghosts *g)
     mem_free(g);
 }
 
-int ghosts_err(const struct ghosts *g)
+int evicted_entries_err(const struct evicted_entries *g)
 {
     return g ? g->err : KVF_OK;
 }
@@ -76,19 +76,19 @@ static int slot_of(const struct cache_head *view, int32_t pos, int start)
 }
 
 /* Reading f16 as f32 and storing it again keeps the bits. */
-void ghosts_add(struct session *s, const struct eviction *e)
+void evicted_entries_add(struct session *s, const struct eviction *e)
 {
-    struct ghosts *g = s->ghosts;
+    struct evicted_entries *g = s->evicted_entries;
     struct cache_head view = cache_view(s->cache, e->layer, e->head);
     int slot = slot_of(&view, e->pos, g->found);
-    float *key = s->part_scratch, *value = key + s->e->config.head_dim;
+    float *key = s->scratch_per_thread, *value = key + s->e->config.head_dim;
     if (slot < 0 || g->err || e->reason == KVF_REASON_ARCHITECTURE)
         return;
     g->found = slot + 1;
     g->err = cache_reserve(g->cache, e->layer, e->head, 1);
     if (g->err)
         return;
-    struct cache_entry copy = {e->pos, CACHE_STAYS, key, value};
+    struct cache_entry copy = {e->pos, NEVER_EXPIRES, key, value};
     cache_key(s->cache, e->layer, e->head, slot, key);
     cache_value(s->cache, e->layer, e->head, slot, value);
     cache_append(g->cache, &s->e->kernels, e->layer, e->head, &copy);
@@ -103,7 +103,7 @@ struct desk {
 
 static struct desk desk_of(const struct session *s, int thread)
 {
-    const struct ghosts *g = s->ghosts;
+    const struct evicted_entries *g = s->evicted_entries;
     size_t i = (size_t)thread;
     return (struct desk){g->weight + i * g->ld, g->row + i * g->ld,
                          g->gap + i * (size_t)s->e->config.head_dim, g->seen + i * g->ld,
@@ -194,7 +194,7 @@ static float output_error(const struct session *s, const struct ghost_query *q,
     double off = 0, norm = 0;
     memset(k->gap, 0, (size_t)D * sizeof *k->gap);
     double mass = add_missed(s, q->view, s->cache, q->n, k);
-    mass += add_missed(s, gone, s->ghosts->cache, gone->n, k);
+    mass += add_missed(s, gone, s->evicted_entries->cache, gone->n, k);
     for (int d = 0; d < D; d++) {
         double diff = ((double)k->gap[d] - mass * (double)q->out[d]) / all;
         double o = (double)q->out[d] + diff;
@@ -204,11 +204,11 @@ static float output_error(const struct session *s, const struct ghost_query *q,
     return off == 0 ? 0 : (float)sqrt(off / norm);
 }
 
-void ghosts_ask(struct session *s, const struct ghost_query *q)
+void evicted_entries_ask(struct session *s, const struct ghost_query *q)
 {
-    struct cache_head gone = cache_view(s->ghosts->cache, q->layer, q->h);
+    struct cache_head gone = cache_view(s->evicted_entries->cache, q->layer, q->h);
     struct probe_missed m = {.layer = q->layer, .head = q->g, .t = q->t, .kept = 1, .oracle = 1};
-    if (gone.n > 0 || q->page > 0 || q->view->soonest <= q->t) {
+    if (gone.n > 0 || q->page > 0 || q->view->first_expiry <= q->t) {
         struct desk k = desk_of(s, q->thread);
         m.n = q->t + 1;
         m.p = k.weight;

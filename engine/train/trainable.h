@@ -1,4 +1,4 @@
-/* tuned.h - weights of a model that learn: f32 master copies and the packs made of them.
+/* trainable.h - weights of a model that learn: f32 master copies and the packs made of them.
  *
  * Rows lie in the order of the kernels (weights.h).  A vector of the same n floats holds
  * derivatives, and each moment of the optimizer. */
@@ -8,15 +8,15 @@
 #include "engine/train/compute.h"
 #include "engine/train/frozen.h"
 
-struct tuned_layer {
+struct trainable_layer {
     size_t matrix[ROLE_HEAD]; /* qkv, out, gate_up, down: [N, K] as weights.h has them */
     size_t attn_norm, ffn_norm, attn_post, ffn_post, q_norm, k_norm, bias; /* of models that have
                                                                               them */
 };
 
-struct tuned {
+struct trainable {
     const struct model_config *config; /* borrowed */
-    struct tuned_layer *layer;         /* [n_layers] where they begin in w */
+    struct trainable_layer *layer;     /* [n_layers] where they begin in w */
     size_t embedding;                  /* rows before their scale */
     size_t out_norm;                   /* the model's divided by logit_scale */
     size_t head; /* the embedding's where the model has no output matrix of its own */
@@ -34,23 +34,25 @@ struct tuned {
 
 /* from: loaded exact; tied: its output matrix is the embedding.  The new weights are those of
  * `from`, which may be freed.  KVF_OK or KVF_E_NOMEM, with a sentence. */
-int tuned_create(const struct compute *c, const struct model_config *config,
-                 const struct weights *from, bool tied, struct tuned **ret, struct kvf_diag *d);
-void tuned_destroy(struct tuned *t); /* accepts NULL */
+int trainable_create(const struct compute *c, const struct model_config *config,
+                     const struct weights *from, bool tied, struct trainable **ret,
+                     struct kvf_diag *d);
+void trainable_destroy(struct trainable *t); /* accepts NULL */
 /* Packs the matrices again, for the processor; to be called after w has changed. */
-void tuned_refresh(struct tuned *t, struct par *pool);
-/* For gguf_write (gguf_write.h): the values of the tensors of g that learn.  tuned: a struct tuned.
+void trainable_refresh(struct trainable *t, struct par *pool);
+/* For gguf_write (gguf_write.h): the values of the tensors of g that learn.  trainable: a struct
+ * trainable.
  */
-bool tuned_fill(void *tuned, const struct gguf_tensor *tensor, float *out);
+bool trainable_fill(void *tuned, const struct gguf_tensor *tensor, float *out);
 /* Whether derivatives by the matrices of a role are wanted; ROLE_HEAD: by the rest. */
-static inline bool tuned_learns(const struct tuned *t, enum weight_role role)
+static inline bool trainable_learns(const struct trainable *t, enum weight_role role)
 {
     return t->learns & 1u << role;
 }
 /* Numbers of the norm of the queries or keys of so many heads. */
-int tuned_norm_floats(const struct model_config *m, int heads);
+int trainable_norm_floats(const struct model_config *m, int heads);
 /* Rows and columns of a layer's matrix. */
-int tuned_rows(const struct model_config *m, enum weight_role role);
-int tuned_columns(const struct model_config *m, enum weight_role role);
+int trainable_rows(const struct model_config *m, enum weight_role role);
+int trainable_columns(const struct model_config *m, enum weight_role role);
 
 #endif

@@ -1,4 +1,4 @@
-/* ghosts.h - what has left the cache, kept aside (--shadow entries); private to
+/* evicted_entries.h - what has left the cache, kept aside (--shadow entries); private to
  * engine/decode/.
  *
  * Keys and values of every entry that leaves, for whatever reason, are copied as they
@@ -31,15 +31,16 @@ struct ghost_query {
 };
 
 /* Makes s->ghosts.  KVF_OK or KVF_E_NOMEM. */
-int ghosts_create(struct session *s);
-struct ghosts;
-void ghosts_destroy(struct ghosts *g); /* accepts NULL */
+int evicted_entries_create(struct session *s);
+struct evicted_entries;
+void evicted_entries_destroy(struct evicted_entries *g); /* accepts NULL */
 
-/* Keeps a copy of an entry that is about to leave.  Lack of memory is remembered (ghosts_err). */
-void ghosts_add(struct session *s, const struct eviction *e);
-int ghosts_err(const struct ghosts *g); /* KVF_OK, also of NULL, or KVF_E_NOMEM */
+/* Keeps a copy of an entry that is about to leave.  Lack of memory is remembered
+ * (evicted_entries_err). */
+void evicted_entries_add(struct session *s, const struct eviction *e);
+int evicted_entries_err(const struct evicted_entries *g); /* KVF_OK, also of NULL, or KVF_E_NOMEM */
 
 /* Tells the recorder what the query missed; threads as for attention rows. */
-void ghosts_ask(struct session *s, const struct ghost_query *q);
+void evicted_entries_ask(struct session *s, const struct ghost_query *q);
 
 #endif

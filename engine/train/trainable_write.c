@@ -1,8 +1,8 @@
-/* tuned_write.c - where the values of a model file's tensors lie among weights that learn. */
+/* trainable_write.c - where the values of a model file's tensors lie among weights that learn. */
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/train/tuned.h"
+#include "engine/train/trainable.h"
 
 /* Rows of a tensor; a vector is one row. */
 struct place {
@@ -13,7 +13,7 @@ struct place {
     float by;    /* what values are multiplied with; 0: 1 */
 };
 
-static bool find_end(const struct tuned *t, const char *name, struct place *ret)
+static bool find_end(const struct trainable *t, const char *name, struct place *ret)
 {
     const struct model_config *m = t->config;
     const struct {
@@ -32,12 +32,13 @@ static bool find_end(const struct tuned *t, const char *name, struct place *ret)
     return false;
 }
 
-static bool find_vector(const struct tuned *t, const struct tuned_layer *l, const char *what,
-                        struct place *ret)
+static bool find_vector(const struct trainable *t, const struct trainable_layer *l,
+                        const char *what, struct place *ret)
 {
     const struct model_config *m = t->config;
     int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim;
-    int q_norm = tuned_norm_floats(m, m->n_heads), k_norm = tuned_norm_floats(m, m->n_kv_heads);
+    int q_norm = trainable_norm_floats(m, m->n_heads),
+        k_norm = trainable_norm_floats(m, m->n_kv_heads);
     bool pre = !m->family->no_pre_norm, post = m->family->post_norm, bias = m->family->qkv_bias;
     const struct {
         const char *name;
@@ -62,12 +63,12 @@ static bool find_vector(const struct tuned *t, const struct tuned_layer *l, cons
     return false;
 }
 
-static bool find_matrix(const struct tuned *t, const struct tuned_layer *l, const char *what,
-                        struct place *ret)
+static bool find_matrix(const struct trainable *t, const struct trainable_layer *l,
+                        const char *what, struct place *ret)
 {
     const struct model_config *m = t->config;
     int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim, d = m->d_model;
-    int up = m->family->fused ? 0 : m->d_ffn; /* where the rows of ffn_up begin */
+    int up = m->family->fused_qkv ? 0 : m->d_ffn; /* where the rows of ffn_up begin */
     const struct {
         const char *name;
         enum weight_role role;
@@ -85,7 +86,7 @@ static bool find_matrix(const struct tuned *t, const struct tuned_layer *l, cons
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
         if (strcmp(what, matrices[i].name) != 0)
             continue;
-        int K = tuned_columns(m, matrices[i].role);
+        int K = trainable_columns(m, matrices[i].role);
         size_t first = (size_t)matrices[i].first * (size_t)K;
         *ret = (struct place){
             l->matrix[matrices[i].role] + first, matrices[i].rows, K, matrices[i].turned, false, 0};
@@ -94,7 +95,7 @@ static bool find_matrix(const struct tuned *t, const struct tuned_layer *l, cons
     return false;
 }
 
-static bool find(const struct tuned *t, const char *name, struct place *ret)
+static bool find(const struct trainable *t, const char *name, struct place *ret)
 {
     int layer, at = 0;
     if (find_end(t, name, ret))
@@ -102,13 +103,13 @@ static bool find(const struct tuned *t, const char *name, struct place *ret)
     if (sscanf(name, "blk.%d.%n", &layer, &at) != 1 || at == 0 || layer < 0
         || layer >= t->config->n_layers)
         return false;
-    const struct tuned_layer *l = &t->layer[layer];
+    const struct trainable_layer *l = &t->layer[layer];
     return find_vector(t, l, name + at, ret) || find_matrix(t, l, name + at, ret);
 }
 
-bool tuned_fill(void *tuned, const struct gguf_tensor *tensor, float *out)
+bool trainable_fill(void *tuned, const struct gguf_tensor *tensor, float *out)
 {
-    const struct tuned *t = tuned;
+    const struct trainable *t = tuned;
     struct place p;
     if (!find(t, tensor->name, &p))
         return false;

@@ -1,4 +1,4 @@
-#include "engine/method/elsewhere.h"
+#include "engine/method/device_eviction.h"
 
 #include <math.h>
 
@@ -9,23 +9,22 @@
 
 enum { HEADS_AHEAD = 8 }; /* of the one that is looked at: their positions are on their way */
 
-bool elsewhere_can(const struct method_state *s)
+bool device_eviction_supported(const struct method_state *s)
 {
     const struct method *m = s->method;
     bool shares_need = m->score && m->allocation->evidence && !s->shares_known;
     return !s->next && !s->owned && m->admission->reason != KVF_REASON_PLAN && !shares_need;
 }
 
-enum elsewhere_admits elsewhere_admission(const struct method_state *s,
-                                          struct elsewhere_admission *ret)
+enum device_admits device_admission(const struct method_state *s, struct device_admission *ret)
 {
     bool any = false;
     for (const struct method_state *row = s; row; row = row->next)
         any |= row->method->admission == &admission_write;
     if (any && s->next)
         return ADMITS_APART;
-    *ret = (struct elsewhere_admission){s->params.tau, s->params.compare == COMPARE_GT,
-                                        s->params.local};
+    *ret = (struct device_admission){s->params.tau, s->params.compare == COMPARE_GT,
+                                     s->params.local};
     return any ? ADMITS_BY_NUMBER : ADMITS_WITHOUT;
 }
 
@@ -51,7 +50,7 @@ static void count_candidates(const struct round *r)
 }
 
 /* Every head is a pool of its own. */
-static void ask_heads(const struct round *r, struct elsewhere_round *out)
+static void ask_heads(const struct round *r, struct device_eviction *out)
 {
     struct method_state *s = r->s;
     out->pools = s->shape.n_layers * s->shape.n_kv_heads;
@@ -65,7 +64,7 @@ static void ask_heads(const struct round *r, struct elsewhere_round *out)
 }
 
 /* Pools share their places; each head keeps its best `floor`. */
-static void ask_pools(const struct round *r, struct elsewhere_round *out)
+static void ask_pools(const struct round *r, struct device_eviction *out)
 {
     struct method_state *s = r->s;
     bool some_safe = false;
@@ -85,7 +84,7 @@ static void ask_pools(const struct round *r, struct elsewhere_round *out)
     out->may = some_safe ? s->may : NULL;
 }
 
-static void ask(const struct round *r, struct elsewhere_round *out)
+static void ask(const struct round *r, struct device_eviction *out)
 {
     struct method_state *s = r->s;
     out->recent_from = r->t + r->incoming - s->params.recent;
@@ -103,11 +102,11 @@ static void ask(const struct round *r, struct elsewhere_round *out)
     out->due = out->most > 0;
 }
 
-int elsewhere_begin(struct method_state *s, struct cache *c, int32_t t, enum phase phase,
-                    eviction_fn fn, void *ctx, struct elsewhere_round *ret)
+int device_eviction_begin(struct method_state *s, struct cache *c, int32_t t, enum phase phase,
+                          eviction_fn fn, void *ctx, struct device_eviction *ret)
 {
     struct round r = {s, c, t, phase == PHASE_BEFORE};
-    *ret = (struct elsewhere_round){.t = t, .incoming = r.incoming, .phase = phase};
+    *ret = (struct device_eviction){.t = t, .incoming = r.incoming, .phase = phase};
     int err = reserve(s);
     lows_forget(s);
     peaks_forget(s);
@@ -120,7 +119,8 @@ int elsewhere_begin(struct method_state *s, struct cache *c, int32_t t, enum pha
     return KVF_OK;
 }
 
-void elsewhere_take(struct method_state *s, const struct cache *c, const struct elsewhere_cut *cut)
+void device_eviction_take(struct method_state *s, const struct cache *c,
+                          const struct device_eviction_cut *cut)
 {
     int H = s->shape.n_kv_heads;
     struct cache_head view = cache_view(c, cut->at / H, cut->at % H);
@@ -136,8 +136,8 @@ void elsewhere_take(struct method_state *s, const struct cache *c, const struct 
     choose_victims(s, cut->at, cut->n);
 }
 
-int elsewhere_end(struct method_state *s, struct cache *c, const struct elsewhere_round *r,
-                  eviction_fn fn, void *ctx, int64_t *cuts)
+int device_eviction_end(struct method_state *s, struct cache *c, const struct device_eviction *r,
+                        eviction_fn fn, void *ctx, int64_t *cuts)
 {
     struct round round = {s, c, r->t, r->incoming};
     int err = r->due ? decide_apply(&round, fn, ctx, cuts) : KVF_OK;
@@ -149,7 +149,7 @@ int elsewhere_end(struct method_state *s, struct cache *c, const struct elsewher
     return err;
 }
 
-struct elsewhere_evidence elsewhere_evidence(struct method_state *s, const struct cache *c)
+struct device_evidence device_evidence(struct method_state *s, const struct cache *c)
 {
     struct evidence *e = &s->evidence;
     int H = s->shape.n_kv_heads;
@@ -157,27 +157,27 @@ struct elsewhere_evidence elsewhere_evidence(struct method_state *s, const struc
         evidence_sync_anchor(e, at / H, at % H, cache_view(c, at / H, at % H).n);
     for (int at = 0; e->rows && at < s->shape.n_layers * H; at++)
         evidence_close_rows(e, (size_t)at);
-    return (struct elsewhere_evidence){.cap = e->cap,
-                                       .ring = e->ring,
-                                       .sum = e->sum,
-                                       .rows = e->rows,
-                                       .n_rows = e->n_rows,
-                                       .row_t = e->row_t,
-                                       .row_n = e->row_n,
-                                       .row_lse = e->row_lse,
-                                       .norms = e->norms,
-                                       .gate = e->gate,
-                                       .history = e->history,
-                                       .anchor = e->anchor,
-                                       .values = e->values,
-                                       .n_queries = e->n_queries,
-                                       .query_sum = e->query_sum,
-                                       .query_outer = e->query_outer,
-                                       .block_key = e->pages.key,
-                                       .block_cap = e->pages.cap};
+    return (struct device_evidence){.cap = e->cap,
+                                    .ring = e->ring,
+                                    .sum = e->sum,
+                                    .rows = e->rows,
+                                    .n_rows = e->n_rows,
+                                    .row_t = e->row_t,
+                                    .row_n = e->row_n,
+                                    .row_lse = e->row_lse,
+                                    .norms = e->norms,
+                                    .gate = e->gate,
+                                    .history = e->history,
+                                    .anchor = e->anchor,
+                                    .values = e->values,
+                                    .n_queries = e->n_queries,
+                                    .query_sum = e->query_sum,
+                                    .query_outer = e->query_outer,
+                                    .block_key = e->pages.key,
+                                    .block_cap = e->pages.cap};
 }
 
-void elsewhere_rows_came(struct method_state *s, const struct cache *c, int taken)
+void device_rows_received(struct method_state *s, const struct cache *c, int taken)
 {
     struct evidence *e = &s->evidence;
     int H = s->shape.n_kv_heads, per = s->shape.n_heads / H;
