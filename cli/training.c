@@ -132,10 +132,13 @@ static int save(struct training *t, const struct training_kind *k, void *job, st
 /* Gives each check of a resumed record to the command. */
 static void read_checks(const struct training *t, const struct training_kind *k, void *job)
 {
-    const char *end;
-    for (const char *line = t->log.data; line && (end = strchr(line, '\n')); line = end + 1) {
+    const char *end = NULL;
+    for (const char *line = t->log.data ? t->log.data : "";; line = end + 1) {
         struct json *row;
         struct kvf_diag unused;
+        end = strchr(line, '\n');
+        if (!end)
+            return;
         if (strncmp(line, "{\"check\"", 8) != 0
             || json_parse(line, (size_t)(end - line), &row, &unused) != KVF_OK)
             continue;
