@@ -1,3 +1,4 @@
+/* train_files.c - names and writes the files of a training (train_files.h). */
 #include "cli/train_files.h"
 
 #include <string.h>
