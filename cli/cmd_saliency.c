@@ -12,7 +12,7 @@
 #include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/figure_options.h"
-#include "cli/files.h"
+#include "base/files.h"
 #include "cli/idle.h"
 #include "cli/models.h"
 #include "cli/output.h"

@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "cli/commands.h"
-#include "cli/files.h"
+#include "base/files.h"
 #include "cli/folders.h"
 #include "cli/idle.h"
 #include "cli/models.h"

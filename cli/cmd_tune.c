@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "cli/commands.h"
-#include "cli/files.h"
+#include "base/files.h"
 #include "cli/idle.h"
 #include "cli/models.h"
 #include "cli/signals.h"

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
-#include "cli/prompt.h"
+#include "engine/experiment/prompt.h"
 #include "engine/model/gguf.h"
 
 /* Returns whether a regular file begins with the magic of a trace (docs/reference/format.md). */

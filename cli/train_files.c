@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/replace.h"
-#include "cli/files.h"
+#include "base/files.h"
 
 enum { FILES = 3 };
 

@@ -8,9 +8,9 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/stats.h"
-#include "cli/files.h"
-#include "cli/prompt.h"
-#include "cli/quiz.h"
+#include "base/files.h"
+#include "engine/experiment/prompt.h"
+#include "engine/experiment/quiz.h"
 #include "cli/tune_job.h"
 #include "engine/model/chat.h"
 

@@ -4,9 +4,9 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/table_seal.h"
-#include "cli/files.h"
-#include "cli/spans.h"
-#include "cli/task.h"
+#include "base/files.h"
+#include "engine/experiment/spans.h"
+#include "engine/experiment/task.h"
 
 enum { MOST_VALUES = 512 };
 
@@ -246,6 +246,7 @@ static int add(void *ctx, const char *path)
                        "%s: the prompt and its answer have %d tokens, and the model's context is "
                        "%d",
                        path, need, limit);
+    t->note = t->note ? t->note : x->prompt.note;
     return err ? err : check_new(t, path);
 }
 

@@ -1,8 +1,8 @@
 /* needle.h - texts in which something is hidden: keys with numbers among sentences that have
  * nothing to do with them, and a question about some of the keys; or variables that pass a number
  * on, and the question which of them hold it. */
-#ifndef KVF_CLI_NEEDLE_H
-#define KVF_CLI_NEEDLE_H
+#ifndef KVF_ENGINE_NEEDLE_H
+#define KVF_ENGINE_NEEDLE_H
 
 #include <stdbool.h>
 

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "base/rng.h"
-#include "cli/entries.h"
+#include "engine/experiment/entries.h"
 
 /* A number of s[0..n); nothing is `otherwise`. */
 static bool number(const char *s, size_t n, int64_t otherwise, int64_t *ret)

@@ -1,4 +1,4 @@
-#include "cli/prompt.h"
+#include "engine/experiment/prompt.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/text_kind.h"
-#include "cli/files.h"
+#include "base/files.h"
 
 bool prompt_named(const struct prompt *p)
 {
@@ -39,10 +39,9 @@ static int render_chat(struct prompt *p, const struct engine *e, struct chat_req
     int err = chat_render(e->gguf, &r, &p->chat_text, d);
     if (err)
         return err;
-    if (r.think != CHAT_THINK_AS_IS && !p->chat_text.has_switch && !p->noted)
-        fputs("note: the model's chat template has no switch for thinking: --think and --no-think "
-              "change nothing\n",
-              stderr);
+    if (r.think != CHAT_THINK_AS_IS && !p->chat_text.has_switch)
+        p->note = "the model's chat template has no switch for thinking: --think and --no-think "
+                  "change nothing";
     p->text = p->chat_text.text;
     p->chat_text.text = (struct buf){0};
     return KVF_OK;
@@ -94,10 +93,8 @@ static int render(struct prompt *p, const struct engine *e, const char *text, si
         return render_json(p, e, text, n, false, d);
     if (!p->raw && chat_has_template(e->gguf))
         return render_message(p, e, text, n, d);
-    if (!p->raw && !p->noted)
-        fputs("note: the model has no chat template: the prompt is taken as it stands, as with "
-              "--raw\n",
-              stderr);
+    if (!p->raw)
+        p->note = "the model has no chat template: the prompt is taken as it stands, as with --raw";
     buf_add(&p->text, text, n);
     return KVF_OK;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "cli/needle_text.h"
+#include "engine/experiment/needle_text.h"
 
 enum { LETTERS = 5, N_NAMES = 26 * 26 * 26 * 26 * 26 };
 

@@ -1,4 +1,4 @@
-#include "cli/quiz.h"
+#include "engine/experiment/quiz.h"
 
 #include <math.h>
 #include <string.h>

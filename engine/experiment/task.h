@@ -9,10 +9,10 @@
  * It may have "chance", the probability of a right answer without the text, from 0 to below 1.
  *
  * A folder stands for all its .json files, @LIST for those that a file names. */
-#ifndef KVF_CLI_TASK_H
-#define KVF_CLI_TASK_H
+#ifndef KVF_ENGINE_TASK_H
+#define KVF_ENGINE_TASK_H
 
-#include "cli/prompt.h"
+#include "engine/experiment/prompt.h"
 #include "engine/experiment/causal.h"
 
 struct task {
@@ -33,6 +33,7 @@ struct tasks {
     bool raw;
     int sinks;
     struct kvf_diag *d;
+    const char *note; /* a sentence about the prompts for the user; NULL: none */
 };
 
 /* Opens the tasks of n operands; t->e, raw and sinks are set.  KVF_OK or an error with a sentence,

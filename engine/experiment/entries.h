@@ -1,6 +1,6 @@
 /* entries.h - which entries of a prompt `--entries` means. */
-#ifndef KVF_CLI_ENTRIES_H
-#define KVF_CLI_ENTRIES_H
+#ifndef KVF_ENGINE_ENTRIES_H
+#define KVF_ENGINE_ENTRIES_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* files.h - the files that a command reads, and those that it must not overwrite. */
-#ifndef KVF_CLI_FILES_H
-#define KVF_CLI_FILES_H
+#ifndef KVF_BASE_FILES_H
+#define KVF_BASE_FILES_H
 
 #include <stdbool.h>
 

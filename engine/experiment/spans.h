@@ -1,9 +1,9 @@
 /* spans.h - named stretches of the prompt (--spans): bytes of its text to tokens. */
-#ifndef KVF_CLI_SPANS_H
-#define KVF_CLI_SPANS_H
+#ifndef KVF_ENGINE_SPANS_H
+#define KVF_ENGINE_SPANS_H
 
 #include "base/buf.h"
-#include "cli/prompt.h"
+#include "engine/experiment/prompt.h"
 #include "engine/probe/probe.h"
 
 struct span_name {

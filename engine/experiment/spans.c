@@ -1,5 +1,5 @@
-#include "cli/files.h"
-#include "cli/spans.h"
+#include "base/files.h"
+#include "engine/experiment/spans.h"
 
 #include <stdio.h>
 #include <stdlib.h>

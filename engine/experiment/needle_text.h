@@ -1,8 +1,8 @@
 /* needle_text.h - private to the texts of needles: what texts of numbers and of chains share. */
-#ifndef KVF_CLI_NEEDLE_TEXT_H
-#define KVF_CLI_NEEDLE_TEXT_H
+#ifndef KVF_ENGINE_NEEDLE_TEXT_H
+#define KVF_ENGINE_NEEDLE_TEXT_H
 
-#include "cli/needle.h"
+#include "engine/experiment/needle.h"
 
 /* Streams of numbers: what is drawn for one thing does not depend on the others. */
 enum { DRAW_KEYS, DRAW_VALUES, DRAW_DEPTH, DRAW_FILLER, DRAW_NAMES };

@@ -5,8 +5,8 @@
  *     sums   "Tom has six cups. He gets two more and gives three away. ..." five cups
  *
  * The level is the number of facts, of words, or the largest number. */
-#ifndef KVF_CLI_QUIZ_H
-#define KVF_CLI_QUIZ_H
+#ifndef KVF_ENGINE_QUIZ_H
+#define KVF_ENGINE_QUIZ_H
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-#include "cli/needle.h"
+#include "engine/experiment/needle.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/rng.h"
-#include "cli/needle_text.h"
+#include "engine/experiment/needle_text.h"
 
 static const char *const adjectives[] = {
     "amber",   "brass",   "broken", "cedar",   "copper", "crimson",  "distant",  "dusty",

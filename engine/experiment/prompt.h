@@ -1,6 +1,6 @@
 /* prompt.h - the prompt of a run: from the command line or a file, as text, messages or ids. */
-#ifndef KVF_CLI_PROMPT_H
-#define KVF_CLI_PROMPT_H
+#ifndef KVF_ENGINE_PROMPT_H
+#define KVF_ENGINE_PROMPT_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,9 +19,8 @@ struct prompt {
     const char
         *reply; /* the beginning of the answer, which follows; NULL: none.  Not with ids_file */
 
-    bool noted; /* what a note says of the model's template was said: prompts before had it */
-
     /* made by prompt_open */
+    const char *note; /* a sentence about the model's template for the user; NULL: none */
     struct buf text;  /* as it was tokenised, template included */
     size_t at, bytes; /* where the prompt as given is in the text; 0 bytes: all of it */
     bool changed;     /* the template does not show the prompt as given: it strips it, say */
