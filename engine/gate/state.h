@@ -21,7 +21,6 @@ struct unit {
 struct gates {
     char *path;
     char hash[33];
-    enum tensor_container container;
     const char *prefix; /* of names: "model.layers." */
     char *meta;         /* metadata as a JSON object */
     enum gate_kind kind;
@@ -51,8 +50,8 @@ static inline int size_of(const struct gates *g, enum size s)
 /* "model.layers." or, for the text model within a larger one, "model.language_model.layers." */
 const char *gates_prefix(const struct tensor_file *f);
 
-/* Kind and layout of a file without metadata, from the names of its tensors and, where they
- * leave it open, from the config.json beside it or the sizes of g->model. */
+/* Kind and layout of a file whose metadata do not tell them, from the names of its tensors and,
+ * where two layouts have these names, from the sizes of g->model. */
 int gates_kind_by_names(struct gates *g, const struct tensor_file *f, struct kvf_diag *d);
 
 /* Sizes of g->model from the tensors of g->layout; those that they do not tell are
