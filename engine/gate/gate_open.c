@@ -26,7 +26,7 @@ static int index_of(const char *name, const char *const *list, int n)
     return -1;
 }
 
-/* Returns whether the metadata say that PyTorch wrote the tensors. */
+/* Returns whether PyTorch wrote the tensors, by the metadata entry that it writes itself. */
 static bool from_torch(const struct tensor_file *f)
 {
     const char *format = tensor_file_meta(f, "format");

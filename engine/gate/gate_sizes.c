@@ -1,4 +1,5 @@
-/* gate_sizes.c - what the tensors of a file tell of themselves. */
+/* gate_sizes.c - finds the layout of gates by the names of their tensors, and the sizes of their
+ * model by the shapes. */
 #include <string.h>
 
 #include "engine/gate/state.h"

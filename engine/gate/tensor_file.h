@@ -10,7 +10,7 @@
 /* An open file; other files use the functions below. */
 struct tensor_file {
     char *path;
-    unsigned char *map; /* the whole file, read-only */
+    unsigned char *map; /* all bytes of the file, read-only */
     size_t size;
     struct tensor *tensor; /* owned, sorted by name, names unique */
     size_t n;
@@ -30,7 +30,7 @@ const char *tensor_file_meta(const struct tensor_file *f, const char *key);
 /* Key number i of the metadata, NULL after the last. */
 const char *tensor_file_meta_key(const struct tensor_file *f, int i);
 
-/* XXH3-128 of the whole file in hex. */
+/* XXH3-128 of all bytes of the file in hex. */
 void tensor_file_hash(const struct tensor_file *f, char out[33]);
 
 #endif

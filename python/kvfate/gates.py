@@ -1,7 +1,7 @@
 """`kvfate gates convert`: a file of gates that torch.save wrote, as the safetensors file that the program reads (docs/reference/gates.md).
 
-Tensors keep their names, types and bits.  The metadata say that PyTorch wrote them (`format`: `pt`), from which the program takes the layout
-by the names and the order of channels.  Where the names fit two layouts, the config.json that is published with the gates decides."""
+Tensors keep their names, types and bits.  The metadata entry `format`: `pt` marks tensors of PyTorch: the program finds their layout by their
+names, and reads the channels of a head in PyTorch's order.  Where the names fit two layouts, the config.json that is published with the gates decides."""
 import json
 import os
 import struct
@@ -16,13 +16,13 @@ GATE = ".self_attn.retention_gate."
 
 
 def _said(path):
-    """"retention_gate" of the config.json in the folder of the file; None: there is none."""
+    """Returns "retention_gate" of the config.json in the folder of the file, or None if there is no such text."""
     try:
         config = os.path.join(os.path.dirname(path), "config.json")
         regular(config)
         with open(config, "rb") as f:
             value = json.loads(f.read(CONFIG_BYTES))
-    except (OSError, ValueError, RecursionError, Error):  # any other config.json is no mistake
+    except (OSError, ValueError, RecursionError, Error):  # another program's config.json is not an error
         return None
     value = value.get("retention_gate") if isinstance(value, dict) else None
     return value if isinstance(value, str) and value else None

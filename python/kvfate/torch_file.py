@@ -1,12 +1,11 @@
-"""Reads the dict of tensors that torch.save wrote into a file, without torch and without running anything of the file.
+"""Reads the dict of tensors in a file of torch.save, without torch and without running code of the file.
 
     with open(path, "rb") as f:
         for t in torch_file.tensors(f, path): t.name, t.type, t.shape, t.bytes()
 
 torch.save writes a zip archive of stored entries since version 1.6.  NAME/data.pkl is a pickle of the dict, NAME/data/KEY holds the elements
 of a storage, and NAME/byteorder is "little".  A pickle is a program.  This module interprets the opcodes that torch.save uses itself; it
-knows the names in NAMES and looks no other name up.  Every other name or opcode is rejected, and so is each file that is damaged or larger
-inside than outside.  Memory is bounded by the size of the file.  The module needs Python's own library only."""
+knows the names in NAMES and looks no other name up.  It rejects every other name or opcode, and a damaged file.  Memory is bounded by the size of the file.  The module needs Python's own library only."""
 import io
 import math
 import pickletools
@@ -26,18 +25,18 @@ DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16"
 
 
 class TorchFileError(Error):
-    """A file is not what torch.save writes for a dict of tensors, or it is damaged."""
+    """A file is damaged, or torch.save does not write such a file for a dict of tensors."""
 
 
 class Bad(Exception):
-    """The end of a sentence on a pickle: what is wrong at the current opcode."""
+    """The fault at the current opcode, as the end of a sentence."""
 
 
 class Refused(Exception):
-    """The end of a sentence on a pickle: what it asks for beyond tensors."""
+    """A request of the pickle that is not for tensors, as the end of a sentence."""
 
 
-# ---- the values of a pickle; text, numbers, None, lists and tuples are Python's own
+# ---- the values of a pickle; Python's own types hold text, numbers, lists and tuples
 
 class Name(NamedTuple):
     """A name that the pickle refers to, one of NAMES."""
@@ -61,7 +60,7 @@ class View(NamedTuple):
 
 
 class Pairs(list):
-    """A dict, as pairs of key and value: nothing is hashed, so that no key can recurse."""
+    """A dict, as pairs of key and value: no key is hashed, since a deep tuple as a key would overflow the stack."""
 
 
 NAMES = {"collections OrderedDict": Name("dict", ""), "torch._utils _rebuild_tensor_v2": Name("tensor", ""),
@@ -153,7 +152,7 @@ class Machine:
         self.push(self.memo[i])
 
     def name(self, text):
-        """text: module and name with a space between them, as pickletools gives a GLOBAL; None: both are on the stack."""
+        """text: module and name with a space between them, as pickletools gives a GLOBAL; without a text, both are on the stack."""
         if text is None:
             words = self.take(2)
             if not all(type(w) is str for w in words):
@@ -185,7 +184,7 @@ class Machine:
         return Pairs()
 
     def make_data(self, args):
-        """A value of torch.Size or torch.device, of which nothing depends."""
+        """A value of torch.Size or torch.device, which no tensor uses."""
         return args
 
     def make_parameter(self, args):
@@ -211,7 +210,7 @@ class Machine:
 
 
 def _skip(machine, _):
-    """Does nothing: the protocol and the length of a frame say nothing about tensors."""
+    """Skips the protocol and the length of a frame, which do not matter for tensors."""
 
 
 def _constant(make):
