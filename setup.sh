@@ -6,7 +6,7 @@ set -eu
 
 build_packages='gcc meson ninja-build pkg-config libc6-dev
   libcairo2-dev libpango1.0-dev libharfbuzz-dev libpng-dev zlib1g-dev libcjson-dev libzstd-dev libminizip-dev
-  libsqlite3-dev libxxhash-dev libpcre2-dev liblapack3 fonts-lato fonts-dejavu-core fonts-noto-cjk
+  libsqlite3-dev libxxhash-dev libpcre2-dev libutf8proc-dev liblapack3 fonts-lato fonts-dejavu-core fonts-noto-cjk
   fonts-noto-color-emoji
   ca-certificates python3 python3-pip'
 test_packages='libcriterion-dev python3-numpy python3-zstandard valgrind poppler-utils mandoc g++ git
@@ -14,7 +14,7 @@ test_packages='libcriterion-dev python3-numpy python3-zstandard valgrind poppler
 # Fedora's names.  Ubuntu has Debian's, but no clang-format-14 and its chromium is no package: what needs them skips.
 fedora_packages='gcc meson ninja-build pkgconf-pkg-config glibc-devel
   cairo-devel pango-devel harfbuzz-devel libpng-devel zlib-devel cjson-devel libzstd-devel minizip-ng-compat-devel
-  sqlite-devel xxhash-devel pcre2-devel lapack lato-fonts dejavu-sans-fonts google-noto-sans-cjk-fonts
+  sqlite-devel xxhash-devel pcre2-devel utf8proc-devel lapack lato-fonts dejavu-sans-fonts google-noto-sans-cjk-fonts
   google-noto-color-emoji-fonts ca-certificates python3 python3-pip'
 fedora_tests='criterion-devel python3-numpy python3-zstandard valgrind poppler-utils mandoc gcc-c++ git chromium
   clang-tools-extra openmpi-devel'

@@ -193,8 +193,8 @@ static void put_published(struct buf *b)
         json_put_member_str(b, "method", p->method);
         json_put_member_str(b, "name", p->name);
         json_put_member_str(b, "base", p->base);
-        json_put_key(b, "as_is");
-        buf_printf(b, "%s}", p->as_is ? "true" : "false");
+        json_put_key(b, "converts");
+        buf_printf(b, "%s}", p->converts ? "true" : "false");
     }
     buf_char(b, ']');
 }

@@ -43,7 +43,7 @@ static int print_json(const struct gates *g)
     buf_char(&b, '{');
     put_text(&b, "kind", gates_kind_name(gates_kind(g)));
     put_text(&b, "layout", gates_layout(g));
-    put_text(&b, "container", gates_container(g));
+    put_text(&b, "container", "safetensors");
     put_text(&b, "hash", gates_hash(g));
     put_size(&b, "layers", m->n_layers);
     put_size(&b, "kv_heads", m->n_kv_heads);
@@ -93,8 +93,8 @@ static void print_meta(const struct gates *g)
 static int print_text(const struct gates *g)
 {
     const struct gates_model *m = gates_model_of(g);
-    printf("%s: gates of kind %s, layout %s, in a %s file\n", shown_name(gates_path(g)).text,
-           gates_kind_name(gates_kind(g)), gates_layout(g), gates_container(g));
+    printf("%s: gates of kind %s, layout %s, in a safetensors file\n",
+           shown_name(gates_path(g)).text, gates_kind_name(gates_kind(g)), gates_layout(g));
     printf("%-10slayers %d, kv heads %d", "model", m->n_layers, m->n_kv_heads);
     print_size("heads", m->n_heads);
     print_size("head dim", m->head_dim);

@@ -6,8 +6,8 @@
 
 struct command;
 
-/* Whether the file begins as a safetensors or torch file does; false for one that
- * cannot be read. */
+/* Returns whether the file begins as a safetensors file does, or as a torch file, which
+ * info_gates rejects with the command that converts it; false for one that cannot be read. */
 bool looks_like_gates(const char *path);
 
 /* Prints kind, layout, sizes and metadata of the file, and returns the exit status. */

@@ -222,7 +222,7 @@ static void print_gates(const struct found *f)
         if (!fits(p, &f->m))
             continue;
         printf("  %-12s %s, for %s%s\n", p->method, p->name, p->base,
-               p->as_is ? "" : " (to be saved as safetensors)");
+               p->converts ? "" : " (to be saved as safetensors)");
         published++;
     }
     if (published)
@@ -272,8 +272,8 @@ static void put_gates(struct buf *b, const struct found *f)
         json_put_member_str(b, "method", p->method);
         json_put_member_str(b, "name", p->name);
         json_put_member_str(b, "base", p->base);
-        json_put_key(b, "as_is");
-        buf_printf(b, "%s}", p->as_is ? "true" : "false");
+        json_put_key(b, "converts");
+        buf_printf(b, "%s}", p->converts ? "true" : "false");
         comma = ",";
     }
     buf_char(b, ']');

@@ -83,7 +83,7 @@ const struct opt runner_method_options[] = {
     {OPT_LIST, 0, "override", offsetof(struct runner, methods.override_text), "SET=M",
      "another method for some KV heads, as L0-5K*=window:budget=64"},
     {OPT_STR, 0, "gates", offsetof(struct runner, methods.gates_file), "FILE",
-     "trained gates, safetensors or torch, or the name of shipped ones"},
+     "trained gates: a safetensors file, or the name of shipped ones"},
     {OPT_INT, 'B', "budget", offsetof(struct runner, methods.budget), "N",
      "entries that each KV head may hold", .min = 1, .max = 1 << 24},
     {.type = OPT_END},

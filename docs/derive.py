@@ -83,8 +83,8 @@ def figures(program):
 
 
 def published_gates(program):
-    return table(('method', 'gates', 'made for', 'read as published'),
-                 [(f'`{g["method"]}`', g['name'], g['base'], 'yes' if g['as_is'] else 'saved as safetensors first')
+    return table(('method', 'gates', 'made for', 'to load it'),
+                 [(f'`{g["method"]}`', g['name'], g['base'], '`kvfate gates convert`' if g['converts'] else 'save it as safetensors')
                   for g in program['models']['published_gates']])
 
 

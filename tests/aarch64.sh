@@ -5,7 +5,7 @@
 # It is no part of the normal suites.  It needs, on Debian 12 as root:
 #     apt-get install gcc-aarch64-linux-gnu qemu-user mmdebstrap
 # and the libraries of that machine in a folder, KVFATE_ARM64 (default: ~/.cache/kvfate/arm64):
-#     mmdebstrap --variant=extract --architectures=arm64 --include=libc6-dev,libgcc-12-dev,libcairo2-dev,libpango1.0-dev,libharfbuzz-dev,libpng-dev,zlib1g-dev,libcjson-dev,libzstd-dev,libminizip-dev,libsqlite3-dev,libxxhash-dev,libpcre2-dev,liblapack3 bookworm FOLDER
+#     mmdebstrap --variant=extract --architectures=arm64 --include=libc6-dev,libgcc-12-dev,libcairo2-dev,libpango1.0-dev,libharfbuzz-dev,libpng-dev,zlib1g-dev,libcjson-dev,libzstd-dev,libminizip-dev,libsqlite3-dev,libxxhash-dev,libpcre2-dev,libutf8proc-dev,liblapack3 bookworm FOLDER
 # The build goes to build-arm64 and is kept.
 set -eu
 cd "$(dirname "$0")/.."

@@ -69,11 +69,6 @@ const char *gates_hash(const struct gates *g)
     return g->hash;
 }
 
-const char *gates_container(const struct gates *g)
-{
-    return g->container == CONTAINER_TORCH ? "torch" : "safetensors";
-}
-
 const char *gates_meta(const struct gates *g)
 {
     return g->meta;

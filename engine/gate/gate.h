@@ -2,7 +2,7 @@
  * keeping, whether it is written at all, how important it is, which heads need
  * the whole cache, which blocks a query should read.
  *
- * A gate file is a safetensors file with metadata, or what torch.save wrote;
+ * A gate file is a safetensors file with metadata;
  * docs/reference/gates.md states layouts, tensor names and equations.  The room computes numbers
  * and decides nothing.
  *
@@ -64,14 +64,13 @@ int gates_read(const char *path, struct gates **ret_gates, struct kvf_diag *d);
 
 /* Facts.  Strings are borrowed until gates_close. */
 enum gate_kind gates_kind(const struct gates *g);
-const char *gates_kind_name(enum gate_kind kind);   /* "retention", ... as in the metadata */
-const char *gates_layout(const struct gates *g);    /* "rg", "values", ... as in the metadata;
-                                                     "rg or rg2" after gates_read where nothing
-                                                     tells them apart */
-const char *gates_path(const struct gates *g);      /* as given to gates_open */
-const char *gates_hash(const struct gates *g);      /* XXH3-128 of the file in hex, as gguf_hash */
-const char *gates_container(const struct gates *g); /* "safetensors" or "torch" */
-const char *gates_meta(const struct gates *g);      /* metadata, a JSON object */
+const char *gates_kind_name(enum gate_kind kind); /* "retention", ... as in the metadata */
+const char *gates_layout(const struct gates *g);  /* "rg", "values", ... as in the metadata;
+                                                   "rg or rg2" after gates_read where nothing
+                                                   tells them apart */
+const char *gates_path(const struct gates *g);    /* as given to gates_open */
+const char *gates_hash(const struct gates *g);    /* XXH3-128 of the file in hex, as gguf_hash */
+const char *gates_meta(const struct gates *g);    /* metadata, a JSON object */
 const struct gates_model *gates_model_of(const struct gates *g); /* sizes; hash is NULL */
 size_t gates_bytes(const struct gates *g); /* memory of weights or given numbers */
 int gates_hidden(const struct gates *g);   /* I of the hidden layer; 0: none */

@@ -26,12 +26,19 @@ static int index_of(const char *name, const char *const *list, int n)
     return -1;
 }
 
+/* Returns whether PyTorch wrote the tensors, by the metadata entry that it writes itself. */
+static bool from_torch(const struct tensor_file *f)
+{
+    const char *format = tensor_file_meta(f, "format");
+    return format && strcmp(format, "pt") == 0;
+}
+
 static int read_kind(struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
 {
-    if (f->container == CONTAINER_TORCH)
-        return gates_kind_by_names(g, f, d);
     const char *kind = tensor_file_meta(f, "kvfate.kind"),
                *layout = tensor_file_meta(f, "kvfate.layout");
+    if (!kind && !layout && from_torch(f))
+        return gates_kind_by_names(g, f, d);
     if (!kind || !layout)
         return kvf_fail(d, KVF_E_FORMAT,
                         "%s: the metadata lack %s, so these are no gates that "
@@ -124,7 +131,7 @@ static int read_options(struct gates *g, const struct tensor_file *f, struct kvf
     g->round_z = z && strcmp(z, "bf16") == 0;
     /* without metadata: as PyTorch turns them, docs/reference/gates.md */
     g->halves = order ? strcmp(order, "halves") == 0
-                      : f->container == CONTAINER_TORCH && (ROTATED >> g->layout & 1);
+                      : !tensor_file_meta(f, "kvfate.layout") && (ROTATED >> g->layout & 1);
     if (g->halves && g->model.head_dim % 2)
         return kvf_fail(d, KVF_E_FORMAT,
                         "%s: kvfate.key_order is halves, but heads have %d "
@@ -165,7 +172,6 @@ static int keep_meta(struct gates *g, const struct tensor_file *f)
 static int read_file(struct gates *g, const struct tensor_file *f, const struct gates_model *model,
                      struct kvf_diag *d)
 {
-    g->container = f->container;
     g->prefix = gates_prefix(f);
     tensor_file_hash(f, g->hash);
     int err = read_kind(g, f, d);

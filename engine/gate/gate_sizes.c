@@ -1,11 +1,7 @@
-/* gate_sizes.c - what the tensors of a file tell of themselves. */
-#include <stdio.h>
+/* gate_sizes.c - finds the layout of gates by the names of their tensors, and the sizes of their
+ * model by the shapes. */
 #include <string.h>
-#include <unistd.h>
 
-#include "base/buf.h"
-#include "base/file_bytes.h"
-#include "base/json.h"
 #include "engine/gate/state.h"
 
 static const char plain[] = "model.layers.", inner[] = "model.language_model.layers.";
@@ -18,75 +14,25 @@ const char *gates_prefix(const struct tensor_file *f)
     return plain;
 }
 
-/* Text of the file, at most `most` bytes; false: there is no such file. */
-static bool read_text(const char *path, size_t most, struct buf *out)
-{
-    char piece[4096];
-    size_t n = 1;
-    size_t size = 0;
-    int fd = file_regular(path, &size);
-    FILE *f = fd >= 0 ? fdopen(fd, "rb") : NULL;
-    if (!f && fd >= 0)
-        close(fd);
-    if (!f)
-        return false;
-    while (n > 0 && out->len < most) {
-        n = fread(piece, 1, sizeof piece, f);
-        buf_add(out, piece, n);
-    }
-    fclose(f);
-    return !out->err;
-}
-
-/* "retention_gate" of the config.json that published gates come with, in the same folder;
- * empty: there is none. */
-static int config_gate(const struct tensor_file *f, char out[32])
-{
-    const char *slash = strrchr(f->path, '/');
-    struct buf path = {0}, text = {0};
-    struct json *root = NULL;
-    buf_add(&path, f->path, slash ? (size_t)(slash + 1 - f->path) : 0);
-    buf_str(&path, "config.json");
-    int err = path.err;
-    if (!err && read_text(path.data, 1 << 20, &text))
-        json_parse(text.data, text.len, &root, NULL); /* any other config.json is no mistake */
-    snprintf(out, 32, "%s", json_str(json_get(root, "retention_gate"), ""));
-    json_free(root);
-    buf_finish(&text);
-    buf_finish(&path);
-    return err;
-}
-
 /* rg and rg2 have the same names: rg sees the d channels of the layer's input, rg2 the 2HD
  * channels of keys and values. */
 static int rg_or_rg2(struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
 {
-    char name[128], said[32];
+    char name[128];
     gates_tensor_name(g, name, 0, &gate_layouts[LAYOUT_RG].part[0]);
     const struct tensor *first = tensor_file_find(f, name, NULL);
     gates_tensor_name(g, name, 0, &gate_layouts[LAYOUT_RG].part[2]);
     const struct tensor *readout = tensor_file_find(f, name, NULL);
     uint64_t cols = first ? first->dim[1] : 0, heads = readout ? readout->dim[0] : 1;
-    int err = config_gate(f, said);
-    if (err)
-        return err;
-    bool rg2 = strcmp(said, "rg2") == 0;
-    if (*said && !rg2 && strcmp(said, "rg") != 0)
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: the config.json beside it calls the retention gate '%s', but its "
-                        "tensors have the names of rg and rg2; correct one of the two",
-                        f->path, said);
-    if (*said) {
-        g->layout = rg2 ? LAYOUT_RG2 : LAYOUT_RG;
-    } else if (!g->model.n_layers) {
+    if (!g->model.n_layers) {
         g->unsure = cols % (2 * heads) == 0;
     } else if (cols == (uint64_t)size_of(g, S_2HD)) {
         if (cols == (uint64_t)g->model.d_model)
             return kvf_fail(d, KVF_E_FORMAT,
                             "%s: these may be gates of rg or of rg2, since the model's width of "
                             "%d is also that of its keys and values; put the config.json that "
-                            "was published with them beside the file, with \"retention_gate\": "
-                            "\"rg\" or \"rg2\"",
+                            "was published with them, with \"retention_gate\": \"rg\" or "
+                            "\"rg2\", beside the torch file and convert it again",
                             f->path, g->model.d_model);
         g->layout = LAYOUT_RG2;
     }
@@ -116,8 +62,8 @@ int gates_kind_by_names(struct gates *g, const struct tensor_file *f, struct kvf
     return kvf_fail(d, KVF_E_FORMAT,
                     "%s: none of its %zu tensors is called as the retention gates "
                     "(self_attn.retention_gate.*), the write gates (self_attn.g_predictors.*) or "
-                    "the retaining heads (self_attn.fc1.*) of published torch files; make it a "
-                    "safetensors file with metadata (docs/reference/gates.md)",
+                    "the retaining heads (self_attn.fc1.*) of published files; give the file "
+                    "the metadata of docs/reference/gates.md",
                     f->path, f->n);
 }
 

@@ -1,3 +1,4 @@
+/* published.c - the table of published gates. */
 #include <stddef.h>
 
 #include "engine/gate/published.h"

@@ -12,8 +12,9 @@ struct published_gates {
     const char *method; /* the row of --method that takes them */
     const char *name;   /* where they are: "OWNER/REPOSITORY", or a file or folder in one */
     const char *base;   /* the model */
-    bool as_is;         /* the published file is read; else its tensors are saved as safetensors
-                           first, with the metadata of docs/reference/gates.md */
+    bool converts;      /* `kvfate gates convert` makes a readable file of the published one; else
+                           its tensors must be saved as safetensors with the metadata of
+                           docs/reference/gates.md */
     /* The model's shape; arch as in family.h. */
     const char *arch;
     int n_layers, d_model, n_heads, n_kv_heads, head_dim, vocab;

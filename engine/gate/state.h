@@ -1,4 +1,4 @@
-/* state.h - what an opened gate file is made of; private to engine/gate. */
+/* state.h - the data of an opened gate file; private to engine/gate. */
 #ifndef KVF_ENGINE_GATE_STATE_H
 #define KVF_ENGINE_GATE_STATE_H
 
@@ -21,7 +21,6 @@ struct unit {
 struct gates {
     char *path;
     char hash[33];
-    enum tensor_container container;
     const char *prefix; /* of names: "model.layers." */
     char *meta;         /* metadata as a JSON object */
     enum gate_kind kind;
@@ -31,7 +30,7 @@ struct gates {
     bool round_z; /* bf16 emulation of the logit */
     bool halves;  /* the file's heads are in the order (0, D/2), (1, D/2 + 1), ... */
     bool tied;
-    bool unsure; /* the layout is rg or rg2, and nothing in the file tells which */
+    bool unsure; /* the layout is rg or rg2, and the file fits both */
     int hidden;  /* I, or gate_dim of GATE_BLOCKS */
     int block;
     int n_units;       /* per layer: H or 1 */
@@ -51,12 +50,12 @@ static inline int size_of(const struct gates *g, enum size s)
 /* "model.layers." or, for the text model within a larger one, "model.language_model.layers." */
 const char *gates_prefix(const struct tensor_file *f);
 
-/* Kind and layout of a file without metadata, from the names of its tensors and, where they
- * leave it open, from the config.json beside it or the sizes of g->model. */
+/* Finds kind and layout of a file without kvfate.kind and kvfate.layout by the names of its tensors
+ * and, where two layouts have these names, by the sizes of g->model. */
 int gates_kind_by_names(struct gates *g, const struct tensor_file *f, struct kvf_diag *d);
 
-/* Sizes of g->model from the tensors of g->layout; those that they do not tell are
- * what gates_load needs to pass. */
+/* Sets the sizes of g->model by the tensors of g->layout.  A size that no tensor has gets a value
+ * that gates_load accepts. */
 int gates_learn_sizes(struct gates *g, const struct tensor_file *f, struct kvf_diag *d);
 
 /* Name of a part of a layer. */

@@ -1,3 +1,4 @@
+/* tensor_file.c - opens a safetensors file and finds its tensors and metadata by name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -7,11 +8,11 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/buf.h"
 #include "base/file_bytes.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "engine/gate/tensor_file.h"
-#include "engine/gate/torch_file.h"
 
 static int read_file(struct tensor_file *f, struct kvf_diag *d)
 {
@@ -25,16 +26,11 @@ static int read_file(struct tensor_file *f, struct kvf_diag *d)
         goto done;
     }
     if (!S_ISREG(s.st_mode)) {
-        err = kvf_fail(d, KVF_E_IO,
-                       "%s: not a regular file; give a .safetensors, .pth or .pt "
-                       "file",
-                       f->path);
+        err = kvf_fail(d, KVF_E_IO, "%s: not a regular file; give a .safetensors file", f->path);
         goto done;
     }
     if (s.st_size < 10) {
-        err = kvf_fail(d, KVF_E_FORMAT,
-                       "%s: not a safetensors or torch file: it has only %lld "
-                       "bytes",
+        err = kvf_fail(d, KVF_E_FORMAT, "%s: not a safetensors file: it has only %lld bytes",
                        f->path, (long long)s.st_size);
         goto done;
     }
@@ -48,19 +44,48 @@ done:
     return err;
 }
 
-/* As the length of a safetensors header either beginning would be over its limit. */
+/* Appends the path as one word of a shell command. */
+static void put_word(struct buf *b, const char *path)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+,:=@%-";
+    if (strspn(path, plain) == strlen(path)) {
+        buf_str(b, path);
+        return;
+    }
+    buf_char(b, '\'');
+    for (; *path; path++)
+        buf_str(b, *path == '\'' ? "'\\''" : (char[2]){*path});
+    buf_char(b, '\'');
+}
+
+/* Returns KVF_E_FORMAT with the command that converts a file of torch.save. */
+static int reject_torch(const char *path, struct kvf_diag *d)
+{
+    struct buf word = {0};
+    put_word(&word, path);
+    int err = word.err;
+    if (!err)
+        err = kvf_fail(d, KVF_E_FORMAT,
+                       "%s: a zip archive, as torch.save writes it; convert it with: kvfate gates "
+                       "convert %s",
+                       path, word.data);
+    buf_finish(&word);
+    return err;
+}
+
+/* Reads the header.  The first bytes of a torch file would be the length of a safetensors header
+ * that is over its limit. */
 static int read_tensors(struct tensor_file *f, struct kvf_diag *d)
 {
     static const unsigned char zip[] = {'P', 'K', 3, 4}, bare[] = {0x80, 2, 0x8a, 10};
     if (memcmp(f->map, bare, sizeof bare) == 0)
         return kvf_fail(d, KVF_E_FORMAT,
                         "%s: a torch file in the format of before 1.6 (no zip "
-                        "archive); load it with torch and save it again",
+                        "archive); load it with torch and save it as safetensors",
                         f->path);
-    if (memcmp(f->map, zip, sizeof zip) == 0) {
-        f->container = CONTAINER_TORCH;
-        return torch_file_read(f, d);
-    }
+    if (memcmp(f->map, zip, sizeof zip) == 0)
+        return reject_torch(f->path, d);
     struct safetensors read = {.n = 0};
     int err = safetensors_read(f->path, f->map, f->size, &read, d);
     f->tensor = read.tensor;
@@ -96,7 +121,6 @@ void tensor_file_close(struct tensor_file *f)
         return;
     mem_free(f->tensor);
     json_free(f->root);
-    torch_data_free(f->torch);
     mem_free(f->map);
     mem_free(f->path);
     mem_free(f);

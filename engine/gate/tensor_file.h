@@ -1,28 +1,21 @@
-/* tensor_file.h - the named tensors of a file: one view of two containers.
+/* tensor_file.h - the named tensors of a safetensors file (docs/reference/gates.md).
  *
- * safetensors (docs/reference/gates.md) and what torch.save writes (torch_file.h), told apart
- * by their first bytes.  Everything is checked when the file is opened; getters
- * cannot fail later.  Everything returned is borrowed until tensor_file_close. */
+ * The file is checked when it is opened, so getters cannot fail later.  Everything returned is
+ * borrowed until tensor_file_close. */
 #ifndef KVF_ENGINE_TENSOR_FILE_H
 #define KVF_ENGINE_TENSOR_FILE_H
 
 #include "engine/model/safetensors.h"
 
-enum tensor_container { CONTAINER_SAFETENSORS, CONTAINER_TORCH };
-
-struct torch_data;
-
-/* What a reader is given and fills in; the rest of the room uses the functions. */
+/* An open file; other files use the functions below. */
 struct tensor_file {
     char *path;
-    unsigned char *map; /* the whole file, read-only */
+    unsigned char *map; /* all bytes of the file, read-only */
     size_t size;
-    enum tensor_container container;
     struct tensor *tensor; /* owned, sorted by name, names unique */
     size_t n;
-    struct json *root;        /* safetensors: the header; owns names and metadata */
-    const struct json *meta;  /* NULL: none */
-    struct torch_data *torch; /* torch: owns names and data */
+    struct json *root;       /* the header; owns names and metadata */
+    const struct json *meta; /* NULL: none */
 };
 
 /* KVF_OK, KVF_E_IO, KVF_E_FORMAT, KVF_E_LIMIT (with a sentence), KVF_E_NOMEM. */
@@ -37,7 +30,7 @@ const char *tensor_file_meta(const struct tensor_file *f, const char *key);
 /* Key number i of the metadata, NULL after the last. */
 const char *tensor_file_meta_key(const struct tensor_file *f, int i);
 
-/* XXH3-128 of the whole file in hex. */
+/* XXH3-128 of all bytes of the file in hex. */
 void tensor_file_hash(const struct tensor_file *f, char out[33]);
 
 #endif

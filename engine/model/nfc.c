@@ -1,207 +1,121 @@
-/* nfc.c - normal form C (Unicode Standard Annex 15): characters are taken apart, marks are put in
- * the order of their classes, and what can be joined is joined. */
+/* nfc.c - Unicode's normal form C (Unicode Standard Annex 15), made with utf8proc.
+ *
+ * utf8proc takes characters apart and composes them.  It would order marks by insertion, which
+ * takes quadratic time in a long row of marks, so order() does that first. */
 #include "engine/model/nfc.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
+#include <utf8proc.h>
 
 #include "base/utf8.h"
-#include "engine/model/nfc_tables.h"
 
-#define COUNT(a) (sizeof(a) / sizeof *(a))
+enum { PARTS = 8 }; /* a character has at most 4 */
 
-enum { /* Hangul, which is computed */
-       SYLLABLE = 0xac00,
-       LEAD = 0x1100,
-       VOWEL = 0x1161,
-       TAIL = 0x11a7,
-       LEADS = 19,
-       VOWELS = 21,
-       TAILS = 28,
-       SYLLABLES = LEADS * VOWELS * TAILS
-};
-enum { FIRST = 0x300 }; /* no character below changes, or joins with one before it */
-
-struct mark { /* a character with its class */
-    uint32_t cp, class;
-};
-
-static int by_first(const void *cp, const void *row)
+static int class_of(int32_t cp)
 {
-    uint32_t a = *(const uint32_t *)cp, b = *(const uint32_t *)row;
-    return (a > b) - (a < b);
+    return utf8proc_get_property(cp)->combining_class;
 }
 
-static int by_range(const void *cp, const void *row)
+static int by_number(const void *a, const void *b)
 {
-    uint32_t a = *(const uint32_t *)cp;
-    const uint32_t *r = row;
-    return a < r[0] ? -1 : a > r[1];
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
 }
 
-static uint32_t class_of(uint32_t cp)
+/* Orders n marks by their classes.  Marks of one class keep their order. */
+static void order(struct nfc *x, int32_t *cp, size_t n)
 {
-    const uint32_t *r = cp < FIRST ? NULL
-                                   : bsearch(&cp, nfc_class, COUNT(nfc_class), sizeof *nfc_class,
-                                             by_range);
-    return r ? r[2] : 0;
-}
-
-static void put(struct buf *b, uint32_t cp)
-{
-    const struct mark m = {cp, class_of(cp)};
-    buf_add(b, &m, sizeof m);
-}
-
-/* Appends the parts of a character.  The first part of a pair may have parts itself, the second
- * never has. */
-static void take_apart(struct buf *b, uint32_t cp)
-{
-    uint32_t behind[8];
-    int n = 0;
-    if (cp >= SYLLABLE && cp < SYLLABLE + SYLLABLES) {
-        uint32_t i = cp - SYLLABLE;
-        put(b, LEAD + i / (VOWELS * TAILS));
-        put(b, VOWEL + i % (VOWELS * TAILS) / TAILS);
-        if (i % TAILS)
-            put(b, TAIL + i % TAILS);
+    buf_clear(&x->keys);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t key = (uint64_t)class_of(cp[i]) << 56 | (uint64_t)i << 21 | (uint64_t)cp[i];
+        buf_add(&x->keys, &key, sizeof key);
+    }
+    if (x->keys.err)
         return;
-    }
-    for (;;) {
-        const uint32_t *one = bsearch(&cp, nfc_single, COUNT(nfc_single), sizeof *nfc_single,
-                                      by_first);
-        const uint32_t *two = one ? NULL
-                                  : bsearch(&cp, nfc_pair, COUNT(nfc_pair), sizeof *nfc_pair,
-                                            by_first);
-        if (!one && (!two || n == 8))
-            break;
-        cp = one ? one[1] : two[1];
-        if (two)
-            behind[n++] = two[2];
-    }
-    put(b, cp);
-    while (n > 0)
-        put(b, behind[--n]);
-}
-
-struct two {
-    uint32_t a, b;
-};
-
-static int by_parts(const void *key, const void *row)
-{
-    const struct two *k = key;
-    const uint32_t *p = nfc_pair[*(const uint16_t *)row];
-    if (k->a != p[1])
-        return k->a < p[1] ? -1 : 1;
-    return (k->b > p[2]) - (k->b < p[2]);
-}
-
-/* The character that two make; 0: none. */
-static uint32_t joined(uint32_t a, uint32_t b)
-{
-    if (a >= LEAD && a < LEAD + LEADS && b >= VOWEL && b < VOWEL + VOWELS)
-        return SYLLABLE + ((a - LEAD) * VOWELS + (b - VOWEL)) * TAILS;
-    if (a >= SYLLABLE && a < SYLLABLE + SYLLABLES && (a - SYLLABLE) % TAILS == 0 && b > TAIL
-        && b < TAIL + TAILS)
-        return a + (b - TAIL);
-    const struct two key = {a, b};
-    const uint16_t *i = bsearch(&key, nfc_join, COUNT(nfc_join), sizeof *nfc_join, by_parts);
-    return i ? nfc_pair[*i][0] : 0;
-}
-
-/* Marks in the order of their classes, equal ones as they stand; counted, as there are 256. */
-static void sort_marks(struct mark *m, size_t n, struct mark *scratch)
-{
-    size_t start[257] = {0};
+    uint64_t *key = (uint64_t *)(void *)x->keys.data;
+    qsort(key, n, sizeof *key, by_number);
     for (size_t i = 0; i < n; i++)
-        start[m[i].class + 1]++;
-    for (int k = 0; k < 256; k++)
-        start[k + 1] += start[k];
-    for (size_t i = 0; i < n; i++)
-        scratch[start[m[i].class]++] = m[i];
-    for (size_t i = 0; i < n; i++)
-        m[i] = scratch[i];
+        cp[i] = (int32_t)(key[i] & 0x1fffff);
 }
 
-static void sort_all(struct mark *m, size_t n, struct mark *scratch)
+/* Orders each row of marks. */
+static void order_all(struct nfc *x, int32_t *cp, size_t n)
 {
     for (size_t i = 0, end; i < n; i = end) {
-        end = i + 1;
         bool unsorted = false;
-        for (; m[i].class && end < n && m[end].class; end++)
-            unsorted = unsorted || m[end].class < m[end - 1].class;
-        if (unsorted)
-            sort_marks(m + i, end - i, scratch);
-    }
-}
-
-/* Joins each mark to the last character of class 0, unless a mark of its class or a higher one
- * stands between.  Returns how many are left. */
-static size_t join_all(struct mark *m, size_t n)
-{
-    size_t kept = 0, base = n; /* n: there is no such character yet */
-    for (size_t i = 0; i < n; i++) {
-        bool next_to = base < n && base + 1 == kept;
-        bool open = next_to || (base < n && m[kept - 1].class < m[i].class && m[kept - 1].class);
-        uint32_t cp = open ? joined(m[base].cp, m[i].cp) : 0;
-        if (cp) {
-            m[base].cp = cp;
-            continue;
+        end = i + 1;
+        for (int last = class_of(cp[i]), next; last && end < n; end++, last = next) {
+            next = class_of(cp[end]);
+            if (!next)
+                break;
+            unsorted = unsorted || next < last;
         }
-        if (m[i].class == 0)
-            base = kept;
-        m[kept++] = m[i];
+        if (unsorted)
+            order(x, cp + i, end - i);
     }
-    return kept;
 }
 
-/* Characters from one below FIRST to the next. */
+/* Composes the characters in x->chars, and appends them to out. */
 static void put_stretch(struct nfc *x, struct buf *out)
 {
-    size_t n = x->chars.len / sizeof(struct mark);
-    size_t bytes = x->chars.len;
-    for (size_t i = 0; i < n; i++) { /* as much again, for sorting */
-        const struct mark none = {0, 0};
-        buf_add(&x->chars, &none, sizeof none);
-    }
-    if (x->chars.err || bytes == 0) {
-        out->err = out->err ? out->err : x->chars.err;
+    static const int32_t spare = 0; /* utf8proc_reencode() ends its text with a NUL */
+    size_t n = x->chars.len / sizeof spare;
+    if (n == 0)
         return;
+    buf_add(&x->chars, &spare, sizeof spare);
+    int32_t *cp = (int32_t *)(void *)x->chars.data;
+    int err = x->chars.err;
+    if (!err) {
+        order_all(x, cp, n);
+        err = x->keys.err;
     }
-    struct mark *m = (struct mark *)(void *)x->chars.data;
-    sort_all(m, n, m + n);
-    n = join_all(m, n);
-    for (size_t i = 0; i < n; i++) {
-        char utf8[4];
-        buf_add(out, utf8, utf8_encode(m[i].cp, utf8));
-    }
+    if (!err)
+        buf_add(
+            out, cp,
+            (size_t)utf8proc_reencode(cp, (utf8proc_ssize_t)n, UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+    else if (!out->err)
+        out->err = err;
     buf_clear(&x->chars);
 }
 
-/* Bytes of the text before the first character that may change. */
+static void take_apart(struct nfc *x, uint32_t cp)
+{
+    int32_t parts[PARTS];
+    utf8proc_ssize_t n = utf8proc_decompose_char((int32_t)cp, parts, PARTS,
+                                                 UTF8PROC_DECOMPOSE | UTF8PROC_STABLE, NULL);
+    buf_add(&x->chars, parts, (size_t)n * sizeof *parts);
+}
+
+/* Returns the number of bytes before the first character from U+0300 (CC 80) on.  No character
+ * below it changes, or is composed with one before it. */
 static size_t plain(const char *s, size_t n)
 {
     size_t at = 0;
-    while (at < n && (unsigned char)s[at] < 0xcc) /* U+0300 is CC 80 */
+    while (at < n && (unsigned char)s[at] < 0xcc)
         at++;
     return at;
 }
 
 const char *nfc(struct nfc *x, const char *s, size_t n, struct buf *out, size_t *ret_n)
 {
-    size_t at = plain(s, n);
     *ret_n = n;
-    if (at == n)
+    if (plain(s, n) == n)
         return s;
     buf_clear(out);
     buf_clear(&x->chars);
-    for (size_t i = 0, len; i < n; i += len) {
+    for (size_t i = 0; i < n;) {
+        size_t run = plain(s + i, n - i);
         uint32_t cp;
-        len = utf8_decode(s + i, n - i, &cp);
-        if (cp < FIRST)
+        if (run) { /* marks can follow its last character */
             put_stretch(x, out);
-        take_apart(&x->chars, cp);
+            do
+                run--;
+            while (((unsigned char)s[i + run] & 0xc0) == 0x80);
+            buf_add(out, s + i, run);
+            i += run;
+        }
+        i += utf8_decode(s + i, n - i, &cp);
+        take_apart(x, cp);
     }
     put_stretch(x, out);
     *ret_n = out->len;
@@ -211,4 +125,5 @@ const char *nfc(struct nfc *x, const char *s, size_t n, struct buf *out, size_t 
 void nfc_finish(struct nfc *x)
 {
     buf_finish(&x->chars);
+    buf_finish(&x->keys);
 }

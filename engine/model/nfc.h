@@ -1,15 +1,20 @@
-/* nfc.h - Unicode's normal form C, which some vocabularies ask for; private to the room. */
+/* nfc.h - Unicode's normal form C, which some vocabularies ask for; private to engine/model. */
 #ifndef KVF_ENGINE_NFC_H
 #define KVF_ENGINE_NFC_H
 
+#include <stdbool.h>
+
 #include "base/buf.h"
 
-struct nfc { /* work space that grows as needed; zeroed to begin with */
-    struct buf chars;
+/* Work space that grows as needed; zeroed to begin with. */
+struct nfc {
+    struct buf chars; /* int32 code points of the stretch that is made */
+    struct buf keys;  /* uint64 */
 };
 
-/* The text, n bytes of well-formed UTF-8, in that form: the text itself where it has the form
- * plainly, otherwise in out, whose earlier content goes.  What fails is in out->err. */
+/* Returns a text in normal form C and its length in *ret_n: the text s itself if no character of it
+ * can change, otherwise a text in out, which is cleared first.  s: n bytes of well-formed UTF-8.
+ * After a failure out->err is not KVF_OK. */
 const char *nfc(struct nfc *x, const char *s, size_t n, struct buf *out, size_t *ret_n);
 void nfc_finish(struct nfc *x); /* accepts a zeroed one */
 

@@ -1,6 +1,7 @@
 #include "engine/model/tokenizer.h"
 
 #include <string.h>
+#include <utf8proc.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -352,9 +353,9 @@ static size_t blank_at(const char *s, size_t n)
 {
     uint32_t cp = 0;
     size_t len = utf8_decode(s, n, &cp);
-    bool blank = (cp >= 9 && cp <= 13) || cp == ' ' || cp == 0x85 || cp == 0xa0 || cp == 0x1680
-                 || (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 || cp == 0x202f
-                 || cp == 0x205f || cp == 0x3000;
+    utf8proc_category_t kind = utf8proc_category((int32_t)cp);
+    bool blank = (cp >= 9 && cp <= 13) || cp == 0x85 || kind == UTF8PROC_CATEGORY_ZS
+                 || kind == UTF8PROC_CATEGORY_ZL || kind == UTF8PROC_CATEGORY_ZP;
     return len && blank ? len : 0;
 }
 

@@ -116,7 +116,8 @@ def check_trimkv(folder, variables):
 
 def trimkv_figures(folder):
     page = commands(os.path.join(root, "docs/guide/trimkv-figures.md"))
-    variables = {"MODEL": os.path.join(folder, "Qwen3-4B-Q8_0.gguf"), "GATES": "trimkv_weights.pth", "PROMPT": "aime24-1.txt",
+    variables = {"MODEL": os.path.join(folder, "Qwen3-4B-Q8_0.gguf"), "PUBLISHED": "trimkv_weights.pth",
+                 "GATES": "trimkv_weights.safetensors", "PROMPT": "aime24-1.txt",
                  "N": str(N), "BUDGET": str(BUDGET)}
     options = [x for k, v in SHAPE.items() for x in ("--" + k.replace("_", "-"), str(v))]
     subprocess.run([sys.executable, gen_tiny, "--arch", "qwen3", *options, "--ffn", "48", "--seed", "21", "--eps", "1e-6", "--rope-base",
@@ -124,7 +125,7 @@ def trimkv_figures(folder):
     shutil.copy(os.path.join(root, "tests/data/recipes/trimkv_weights.pth"), folder)
     with open(os.path.join(folder, "aime24-1.txt"), "w") as f:
         f.write("A ferry leaves every nine minutes. How many leave in a day?")
-    check("the first line is the settings", re.fullmatch(r"MODEL=\S+ GATES=\S+ PROMPT=\S+ N=\d+ BUDGET=\d+", page[0]), page[0])
+    check("the first line is the settings", re.fullmatch(r"MODEL=\S+ PUBLISHED=\S+ GATES=\S+ PROMPT=\S+ N=\d+ BUDGET=\d+", page[0]), page[0])
     check("no command is left out", len(page) >= 18 and all(re.match(r"kvfate|grep|for", x) for x in page[1:]), page)
     for line in page[1:]:
         said = shell(line + " --ignore-eos -t 2" if " run " in line else line, folder, variables)

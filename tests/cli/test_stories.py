@@ -59,6 +59,7 @@ LINES = {
     "saliency": [f"saliency -m {MODEL} --of h2o.kvf -o saliency.kvf", f"saliency -m {MODEL} --of h2o.kvf --by-head -o saliency.tsv"],
     "train": [f"train -m {MODEL} --data prose.txt --method trimkv:lr=1e-2,hidden=8 --length 48 --steps 2 --check-every 0 -o own.safetensors"],
     "tune": [f"tune -m {MODEL} --data prose.txt --method window -B {BUDGET} --length 48 --steps 2 --check-every 0 -o tuned.gguf"],
+    "gates": [f"gates convert {os.path.join(DATA, 'recipes/trimkv_weights.pth')} -o converted.safetensors"],
     "curves": ["curves own.safetensors.log.jsonl -o training.tsv"],
     "methods": ["methods", "methods --json"],
     "models": ["models", f"models {MODEL}", f"models {MODEL} --json"],

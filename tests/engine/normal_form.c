@@ -1,13 +1,26 @@
-/* Writes standard input, UTF-8, in Unicode's normal form C. */
+/* normal_form.c - writes standard input, UTF-8, in Unicode's normal form C; with an argument it
+ * writes the code points that utf8proc knows, surrogates left out. */
 #include <stdio.h>
+#include <utf8proc.h>
 
 #include "engine/model/nfc.h"
 
-int main(void)
+static int write_assigned(void)
 {
+    for (int32_t cp = 0; cp < 0x110000; cp++)
+        if (utf8proc_category(cp) != UTF8PROC_CATEGORY_CN && (cp < 0xd800 || cp >= 0xe000))
+            printf("%d\n", (int)cp);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
     struct buf text = {0}, out = {0};
     struct nfc x = {.chars = {0}};
     char part[4096];
+    if (argc > 1)
+        return write_assigned();
     size_t n = fread(part, 1, sizeof part, stdin);
     for (; n > 0; n = fread(part, 1, sizeof part, stdin))
         buf_add(&text, part, n);

@@ -50,7 +50,6 @@ TARGETS = {
     "tokenizer": (1024, 1),
     "tokenizer_json": (2048, 4),
     "tokenizer_model": (2048, 4),
-    "torch": (16384, 1),
     "trace": (8192, 2),
     "vocabulary": (2048, 4),
 }

@@ -16,11 +16,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "cli"))
 sys.path.insert(0, os.path.join(HERE, "..", "data", "golden", "tools"))
 sys.path.insert(0, os.path.join(HERE, "..", "data"))
-sys.path.insert(0, os.path.join(HERE, "..", "gates"))
 sys.path.insert(0, os.path.join(HERE, "..", "kernels"))
 import make_gates  # noqa: E402
 import blocks_numpy  # noqa: E402
-import test_torch_hostile as hostile  # noqa: E402
 from corpora import read, write  # noqa: E402
 from harness import Gguf  # noqa: E402
 
@@ -154,26 +152,6 @@ def gates():
         text = header.strip().replace(old, new)
         text += " " * (-len(text) % 8)
         put("gates", f"bad{i}", struct.pack("<Q", len(text)) + text.encode() + data)
-
-
-def torch_files():
-    """What torch wrote, and pickles that it would not write."""
-    folder = os.path.join(HERE, "..", "data", "torch")
-    for name in sorted(os.listdir(folder)):
-        if name.endswith((".pth", ".pt")) and not name.startswith("published"):
-            with open(os.path.join(folder, name), "rb") as f:
-                data = f.read()
-            put("torch", name, data)
-            put("torch", name + "_cut", data[:-30])
-    for i, (_, pickled, _) in enumerate([*hostile.calls(), *hostile.machines()]):
-        if len(pickled) < 1000:
-            put("torch", f"pickle{i}", hostile.archive(pickled, {"0": bytes(32)}))
-    for i, (_, data, _) in enumerate([*hostile.tensors(), *hostile.archives()]):
-        if len(data) < 4000 and data[:4] == b"PK\3\4":
-            put("torch", f"file{i}", data)
-    for i, (_, data, _) in enumerate([*hostile.headers(), *hostile.headers64()]):
-        if len(data) < 4000 and data[:4] == b"PK\3\4":
-            put("torch", f"header{i}", data)
 
 
 def training():
@@ -371,7 +349,6 @@ states()
 training()
 models()
 gates()
-torch_files()
 texts()
 vocabularies()
 chats()

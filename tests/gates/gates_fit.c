@@ -50,7 +50,7 @@ int main(int argc, char **argv)
         err = gates_open(argv[2], &model, &g, &d);
     }
     if (!err) {
-        printf("%s %s %s %d\n", gates_kind_name(gates_kind(g)), gates_layout(g), gates_container(g),
+        printf("%s %s %d\n", gates_kind_name(gates_kind(g)), gates_layout(g),
                gates_kind(g) == GATE_BLOCKS ? gates_gate_dim(g) : gates_hidden(g));
         show_layers(g, &m);
     } else {

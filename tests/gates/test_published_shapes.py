@@ -3,9 +3,10 @@
 
 usage: test_published_shapes.py GATES_FIT ROOT
 
-Models are GGUF files with all tensors of the published shapes, whose matrices are holes (tests/data/gen_large.py); gates are files of
-torch.save, or of safetensors where docs/reference/gates.md asks for them, whose tensors have the published names, shapes and types.  Their
-numbers are zeros, again holes, but for the biases of the readout, from which follows what every layer must give for inputs of zeros.
+Models are GGUF files with all tensors of the published shapes, whose matrices are holes (tests/data/gen_large.py); gates are
+safetensors files, whose tensors have the published names, shapes and types: with the metadata that `kvfate gates convert` writes, or those
+that docs/reference/gates.md asks for.  Two are files of torch.save that are converted.  Their numbers are zeros, again holes, but for the biases of
+the readout, from which follows what every layer must give for inputs of zeros.
 """
 import functools
 import json
@@ -18,11 +19,12 @@ import tempfile
 import zlib
 
 fit, root = map(os.path.abspath, sys.argv[1:3])
-for folder in ("tests", "tests/data", "tests/gates"):
+for folder in ("tests", "tests/data", "tests/gates", "python"):
     sys.path.append(os.path.join(root, folder))
 import gen_large  # noqa: E402
 from check import check, finish  # noqa: E402
-from test_torch_hostile import storage, tensor, text  # noqa: E402
+from test_convert import storage, tensor, text  # noqa: E402
+from kvfate import gates as gate_files  # noqa: E402
 
 SIZE = {"F32": 4, "BF16": 2}
 TORCH = {"F32": "torch\nFloatStorage", "BF16": "torch\nBFloat16Storage"}
@@ -51,18 +53,15 @@ def crc_of_zeros(n):
     return zlib.crc32(bytes(n))
 
 
-def write_torch(path, tensors, dtype, own=False):
-    """As torch.save writes a dict of tensors: an archive of stored entries, each a storage.  Zeros of one size share a storage, as tied tensors
-    do, which makes the files short; own: each tensor has its own, as in the published files."""
+def write_torch(path, tensors, dtype):
+    """As torch.save writes a dict of tensors: an archive of stored entries, each a storage."""
     members = b""
-    entries, keys = [], {}
-    for name, t in tensors.items():
+    entries = []
+    for key, (name, t) in enumerate(tensors.items()):
         shape = t[0]
         strides = [count(shape[k + 1:]) for k in range(len(shape))]
-        key = keys.setdefault(name if own or t[1] is not None else count(shape), str(len(keys)))
-        members += text(name) + tensor(shape, strides, of=storage(key, count(shape), TORCH[dtype]))
-        if key == str(len(entries)):
-            entries.append((f"a/data/{key}", *content(t, dtype)))
+        members += text(name) + tensor(shape, strides, of=storage(str(key), count(shape), TORCH[dtype]))
+        entries.append((f"a/data/{key}", *content(t, dtype)))
     pickled = b"\x80\x02}(" + members + b"u."
     directory = b""
     with open(path, "wb") as f:
@@ -154,25 +153,28 @@ EXPECTED = {"rg": lambda s, i, h: log_sigmoid(bias(i, s["kv_heads"])[h]), "rg10"
             "wgkv": lambda s, i, h: 1 / (1 + math.exp(-bias(i, s["kv_heads"])[h])), "locret": lambda s, i, h: 0.0, "duo": lambda s, i, h: h / 64}
 VL = "model.language_model.layers."
 
-# Gates, the model that they are for, their tensors, type and metadata (None: torch), what must be said of them, and a model that they are not for.
+PYTORCH = {"format": "pt"}  # of a converted file
+CONVERTED = ("TrimKV-Qwen3-4B", "WG-KV qwen3-4b")  # through a file of torch.save
+
+# Gates, the model that they are for, their tensors, type and metadata, what must be said of them, and a model that they are not for.
 CASES = [
-    ("TrimKV-Qwen3-1.7B", "qwen3-1.7b", trimkv, "BF16", None, "retention rg torch 512", "qwen3-4b"),
-    ("TrimKV-Qwen3-4B", "qwen3-4b", trimkv, "BF16", None, "retention rg torch 512", "qwen3-8b"),
-    ("TrimKV-Qwen3-8B", "qwen3-8b", trimkv, "BF16", None, "retention rg torch 512", "llama-3.1-8b"),
-    ("TrimKV-Qwen3-14B", "qwen3-14b", trimkv, "BF16", None, "retention rg torch 512", "qwen3-8b"),
-    ("TrimKV-DeepSeek-R1-Distill-Llama-8B", "llama-3.1-8b", trimkv, "BF16", None, "retention rg torch 512", "qwen3-8b"),
-    ("TrimKV-Phi-3-mini-128k", "phi-3-mini-128k", trimkv, "BF16", None, "retention rg torch 512", "llama-3.1-8b"),
-    ("TrimKV-Phi-3-mini-128k, wide", "phi-3-mini-128k", lambda s: trimkv(s, 1024), "BF16", None, "retention rg torch 1024", "qwen3-4b"),
-    ("DBTrimKV-Qwen3-4B", "qwen3-4b", dbtrimkv, "BF16", None, "retention rg10 torch 512", "qwen3-1.7b"),
-    ("DBTrimKV-Qwen3-VL-4B", "qwen3-4b", lambda s: dbtrimkv(s, prefix=VL), "BF16", None, "retention rg10 torch 512", "phi-3-mini-128k"),
-    ("DBTrimKV-Qwen3-VL-8B", "qwen3-8b", lambda s: dbtrimkv(s, prefix=VL), "BF16", None, "retention rg10 torch 512", "qwen3-4b"),
-    ("WG-KV llama-3.1-8b", "llama-3.1-8b", lambda s: wgkv(s, 512), "F32", None, "write wgkv torch 512", "qwen3-8b"),
-    ("WG-KV qwen3-4b", "qwen3-4b", lambda s: wgkv(s, 192), "F32", None, "write wgkv torch 192", "llama-3.1-8b"),
-    ("Locret-llama-3.1-8B", "llama-3.1-8b", locret, "BF16", None, "importance locret torch 1024", "phi-3-mini-128k"),
-    ("Locret-phi-3-mini-128K", "phi-3-mini-128k", locret, "BF16", None, "importance locret torch 1024", "llama-3.1-8b"),
-    ("DuoAttention Llama-3.1-8B", "llama-3.1-8b", duo, "F32", {"kvfate.kind": "heads", "kvfate.layout": "duo"}, "heads duo safetensors 0", "qwen3-8b"),
+    ("TrimKV-Qwen3-1.7B", "qwen3-1.7b", trimkv, "BF16", PYTORCH, "retention rg 512", "qwen3-4b"),
+    ("TrimKV-Qwen3-4B", "qwen3-4b", trimkv, "BF16", PYTORCH, "retention rg 512", "qwen3-8b"),
+    ("TrimKV-Qwen3-8B", "qwen3-8b", trimkv, "BF16", PYTORCH, "retention rg 512", "llama-3.1-8b"),
+    ("TrimKV-Qwen3-14B", "qwen3-14b", trimkv, "BF16", PYTORCH, "retention rg 512", "qwen3-8b"),
+    ("TrimKV-DeepSeek-R1-Distill-Llama-8B", "llama-3.1-8b", trimkv, "BF16", PYTORCH, "retention rg 512", "qwen3-8b"),
+    ("TrimKV-Phi-3-mini-128k", "phi-3-mini-128k", trimkv, "BF16", PYTORCH, "retention rg 512", "llama-3.1-8b"),
+    ("TrimKV-Phi-3-mini-128k, wide", "phi-3-mini-128k", lambda s: trimkv(s, 1024), "BF16", PYTORCH, "retention rg 1024", "qwen3-4b"),
+    ("DBTrimKV-Qwen3-4B", "qwen3-4b", dbtrimkv, "BF16", PYTORCH, "retention rg10 512", "qwen3-1.7b"),
+    ("DBTrimKV-Qwen3-VL-4B", "qwen3-4b", lambda s: dbtrimkv(s, prefix=VL), "BF16", PYTORCH, "retention rg10 512", "phi-3-mini-128k"),
+    ("DBTrimKV-Qwen3-VL-8B", "qwen3-8b", lambda s: dbtrimkv(s, prefix=VL), "BF16", PYTORCH, "retention rg10 512", "qwen3-4b"),
+    ("WG-KV llama-3.1-8b", "llama-3.1-8b", lambda s: wgkv(s, 512), "F32", PYTORCH, "write wgkv 512", "qwen3-8b"),
+    ("WG-KV qwen3-4b", "qwen3-4b", lambda s: wgkv(s, 192), "F32", PYTORCH, "write wgkv 192", "llama-3.1-8b"),
+    ("Locret-llama-3.1-8B", "llama-3.1-8b", locret, "BF16", PYTORCH, "importance locret 1024", "phi-3-mini-128k"),
+    ("Locret-phi-3-mini-128K", "phi-3-mini-128k", locret, "BF16", PYTORCH, "importance locret 1024", "llama-3.1-8b"),
+    ("DuoAttention Llama-3.1-8B", "llama-3.1-8b", duo, "F32", {"kvfate.kind": "heads", "kvfate.layout": "duo"}, "heads duo 0", "qwen3-8b"),
     ("SeerAttention-R Qwen3-4B", "qwen3-4b", seer, "BF16", {"kvfate.kind": "blocks", "kvfate.layout": "seer", "kvfate.key_order": "halves", "kvfate.block": "64"},
-     "blocks seer safetensors 128", "phi-3-mini-128k"),
+     "blocks seer 128", "phi-3-mini-128k"),
 ]
 
 # Every layout, every shape, both ways to store them; the others in the long tests.
@@ -196,9 +198,11 @@ def numbers(name, s, layout, lines):
     check(name + ": numbers", len(have) == len(want) and all(near), have[:1], want[:1])
 
 
-def write(path, tensors, dtype, metadata, own=False):
-    if metadata is None:
-        write_torch(path, tensors, dtype, own)
+def write(path, tensors, dtype, metadata, convert=False):
+    if convert:
+        write_torch(path + ".pth", tensors, dtype)
+        gate_files.convert(path + ".pth", path)
+        os.remove(path + ".pth")
     else:
         write_safetensors(path, tensors, dtype, metadata)
 
@@ -209,11 +213,13 @@ def one(work, case, models, lacking):
     s = sizes(gen_large.SHAPES[shape])
     path = os.path.join(work, "gates")
     tensors = make(s)
-    write(path, tensors, dtype, metadata, own=name in ("TrimKV-Qwen3-4B", "WG-KV qwen3-4b"))
-    if shape == "qwen3-1.7b":  # as wide as its keys and values: the config.json published beside the gates decides
+    write(path, tensors, dtype, metadata, name in CONVERTED)
+    if shape == "qwen3-1.7b":  # as wide as its keys and values: the config.json published with the gates decides
         refused(name + " alone", models[shape], path, "config.json")
         with open(os.path.join(work, "config.json"), "w") as f:
             json.dump({"model_type": "qwen3", "retention_gate": "rg"}, f)
+        metadata = gate_files.metadata_of(tensors, path)
+        write(path, tensors, dtype, metadata)
     r = call(models[shape], path)
     first, *lines = r.stdout.splitlines() or [""]
     if check(name, r.returncode == 0 and first == facts, first, r.stderr):

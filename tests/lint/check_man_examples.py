@@ -32,6 +32,7 @@ FILES = [
     'kvfate corpus survival full.kvf h2o.kvf --shard 2/2 --state two.state',
     'mkdir results',
 ]
+TORCH = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'data/recipes/trimkv_weights.pth')
 # What single examples need instead: other traces under names that all use.
 BEFORE = {
     'dynamics': [f'{ASK} --watch-queries L0-1H0 --probes paper,queries -s {s} --temp 1 -n 40 --ignore-eos '
@@ -69,6 +70,7 @@ def run_pages(pages, environment):
     """Failures.  Pages share a folder, and a line that several have runs once."""
     seen = set()
     with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(TORCH, folder)
         for page in pages:
             for line in examples(page):
                 why = None if line in seen else run(line, folder, environment)
@@ -97,6 +99,7 @@ def run_help(program, environment):
     """Failures of the examples of `-h`, one after the other in one folder."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as kept:
         write_text(os.path.join(folder, 'text.txt'))
+        shutil.copy(TORCH, folder)
         with open(os.path.join(folder, 'plan.toml'), 'w', encoding='utf-8') as f: # of a study
             f.write('methods = ["full"]\nbudgets = [32]\n[[text]]\nname = "needle"\nkind = "needles"\ntokens = 300\ncount = 1\n')
         for line in FILES:
