@@ -5,7 +5,7 @@
 #include <kvf/trace.h>
 
 #include "base/json.h"
-#include "base/json_check.h"
+#include "base/json_tape.h"
 #include "cli/commands.h"
 #include "cli/info_blobs.h"
 #include "cli/info_gates.h"
