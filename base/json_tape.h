@@ -5,7 +5,7 @@
  * characters or not finite as a double, and a key that an object repeats; they skip a byte-order
  * mark.
  *
- * A tokenizer.json has 10^5 to 10^6 values.  json_parse takes 2.5 times as long for it and four times
+ * A tokenizer.json has 10^5 to 10^6 values.  json_parse takes 2.5 times as long and four times
  * the memory (docs/reference/dependencies.md).  Here each value is an entry of an array that
  * points into the text.  A value is the number of its entry.  0 stands for no value, and every
  * function accepts it. */
