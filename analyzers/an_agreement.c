@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "analyzers/common.h"
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/ranks.h"
 #include "base/stats.h"
+#include "libtrace/run_header.h"
 
 enum { MOST_TRACES = 16 };
 
@@ -236,14 +236,14 @@ static int put_pairs(struct table *out, const struct data *d)
     return KVF_OK;
 }
 
-/* What there is to say of a trace: its method and the column compared. */
-static void put_trace(struct table *out, const struct data *d, int k)
+/* Notes the method of a trace and its compared column. */
+static int put_trace(struct table *out, const struct data *d, int k, struct kvf_diag *diag)
 {
     char key[24], value[192];
     struct json *root = NULL;
-    const char *meta = kvf_meta(d->t[k]);
-    if (json_parse(meta, strlen(meta), &root, NULL) != KVF_OK)
-        root = NULL;
+    int err = run_header(d->t[k], &root, diag);
+    if (err)
+        return err;
     snprintf(key, sizeof key, "trace_%d", k + 1);
     const char *hash = json_str(json_get(json_get(root, "gates"), "hash"), NULL);
     snprintf(value, sizeof value, "%s of %.64s%s%.16s", kvf_column(d->t[k], d->column[k])->name,
@@ -251,15 +251,17 @@ static void put_trace(struct table *out, const struct data *d, int k)
              hash ? hash : "");
     table_meta_str(out, key, value);
     json_free(root);
+    return KVF_OK;
 }
 
-static int build(const struct data *d, struct table *out)
+static int build(const struct data *d, struct table *out, struct kvf_diag *diag)
 {
     int64_t undefined = 0, rows = table_rows(out);
     int err = put_heads_all(out, &d->heads);
-    put_provenance(out, d->t[0]);
-    for (int k = 0; k < d->n_traces; k++)
-        put_trace(out, d, k);
+    if (!err)
+        err = put_provenance(out, d->t[0], diag);
+    for (int k = 0; !err && k < d->n_traces; k++)
+        err = put_trace(out, d, k, diag);
     put_tokens(out, d->a, d->a + d->n, kvf_n_steps(d->t[0]));
     table_meta_num(out, "top", d->top);
     table_meta_num(out, "skip", (double)d->skip);
@@ -392,7 +394,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     if (!err)
         err = pool(&x);
     if (!err)
-        err = build(&x, out);
+        err = build(&x, out, d);
     if (err)
         goto done;
     *ret_table = out;

@@ -343,11 +343,9 @@ static int put_rows(struct table *out, const struct atlas *x)
     return err;
 }
 
-static void put_metadata(struct table *out, const struct atlas *x, struct kvf_trace *t,
-                         const struct analyzer_args *args)
+static void put_metadata(struct table *out, const struct atlas *x, const struct analyzer_args *args)
 {
     char key[64];
-    put_provenance(out, t);
     table_meta_num(out, "traces", x->n_traces);
     table_meta_str(out, "criterion", ((const struct options *)args->options)->criterion);
     table_meta_num(out, "k", (double)x->k);
@@ -393,10 +391,10 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     if (err)
         goto done;
     out = table_create("atlas", x.heads.n);
-    err = KVF_E_NOMEM;
-    if (!out)
+    err = out ? put_provenance(out, traces[0], d) : KVF_E_NOMEM;
+    if (err)
         goto done;
-    put_metadata(out, &x, traces[0], args);
+    put_metadata(out, &x, args);
     err = put_rows(out, &x);
     if (err)
         goto done;

@@ -13,8 +13,8 @@
 #include "analyzers/compare_match.h"
 #include "analyzers/head_match.h"
 #include "analyzers/signature.h"
-#include "base/json.h"
 #include "base/mem.h"
+#include "libtrace/run_header.h"
 
 enum { MOST_TRACES = 64, MOST_ROWS = 1 << 22 };
 
@@ -51,10 +51,11 @@ static const struct opt options[] = {
 struct side {
     struct kvf_trace *t;
     struct signature_source *source;
-    struct signature *all;         /* [heads][3]; NULL by tokens */
-    struct head_list own;          /* by tokens */
-    const struct head_list *heads; /* of source, or &own */
-    int column;                    /* by tokens */
+    struct signature *all;                /* [heads][3]; NULL by tokens */
+    struct head_list own;                 /* by tokens */
+    const struct head_list *heads;        /* of source, or &own */
+    int column;                           /* by tokens */
+    char hash[64], model[96], method[72]; /* of the run header; "", "?" and "?" if it has none */
 };
 
 struct job {
@@ -151,28 +152,28 @@ static int compare(struct job *x, int a, int b, struct kvf_diag *d)
 
 /* ---- matches of groups of traces */
 
-/* The hash of the model of a trace, "" where its header has none, to hash. */
-static void hash_of(const struct kvf_trace *t, char hash[64])
+/* Keeps what the run header of a trace says of its model and method. */
+static int read_header(struct side *s, struct kvf_diag *d)
 {
     struct json *root = NULL;
-    const char *meta = kvf_meta(t);
-    if (json_parse(meta, strlen(meta), &root, NULL) != KVF_OK)
-        root = NULL;
-    snprintf(hash, 64, "%.63s", json_str(json_get(json_get(root, "model"), "hash"), ""));
+    int err = run_header(s->t, &root, d);
+    if (err)
+        return err;
+    const struct json *model = json_get(root, "model");
+    snprintf(s->hash, sizeof s->hash, "%.63s", json_str(json_get(model, "hash"), ""));
+    snprintf(s->model, sizeof s->model, "%.90s", json_str(json_get(model, "name"), "?"));
+    snprintf(s->method, sizeof s->method, "%.64s",
+             json_str(json_get(json_get(root, "method"), "name"), "?"));
     json_free(root);
+    return KVF_OK;
 }
 
 static void group_by_model(struct job *x)
 {
-    char one[64], other[64];
     for (int k = 0; k < x->n; k++) {
         int like = 0;
-        hash_of(x->side[k].t, one);
-        for (; like < k; like++) {
-            hash_of(x->side[like].t, other);
-            if (strcmp(one, other) == 0)
-                break;
-        }
+        while (like < k && strcmp(x->side[k].hash, x->side[like].hash) != 0)
+            like++;
         x->of[k] = like < k ? x->of[like] : x->n_groups++;
     }
 }
@@ -181,14 +182,12 @@ static void group_by_model(struct job *x)
  * neither.  Traces of one model alone may be parted, to see whether texts change its heads. */
 static int check_groups(const struct job *x, struct kvf_diag *d)
 {
-    char one[64], other[64];
     int a = -1, b = -1;
     bool several = false;
     for (int k = 1; k < x->n; k++) {
-        hash_of(x->side[k].t, one);
+        const char *one = x->side[k].hash;
         for (int like = 0; like < k; like++) {
-            hash_of(x->side[like].t, other);
-            bool same = strcmp(one, other) == 0;
+            bool same = strcmp(one, x->side[like].hash) == 0;
             several = several || !same;
             if (a < 0 && same && *one && x->of[k] != x->of[like]) {
                 a = like;
@@ -321,32 +320,27 @@ static int put_columns(struct table *out, const struct job *x)
     return v ? table_err(out) : KVF_E_NOMEM;
 }
 
-/* What there is to say of a trace: its model and method. */
+/* Notes the model, the method and the length of a trace. */
 static void put_trace(struct table *out, const struct job *x, int k)
 {
     char key[24], value[224], group[24] = "";
-    struct json *root = NULL;
-    const char *meta = kvf_meta(x->side[k].t);
-    if (json_parse(meta, strlen(meta), &root, NULL) != KVF_OK)
-        root = NULL;
+    const struct side *s = &x->side[k];
     snprintf(key, sizeof key, "trace_%d", k + 1);
     if (x->group)
         snprintf(group, sizeof group, "group %d, ", x->of[k] + 1);
-    snprintf(value, sizeof value, "%s%.90s, %.64s, %lld tokens", group,
-             json_str(json_get(json_get(root, "model"), "name"), "?"),
-             json_str(json_get(json_get(root, "method"), "name"), "?"),
-             (long long)kvf_n_steps(x->side[k].t));
+    snprintf(value, sizeof value, "%s%s, %s, %lld tokens", group, s->model, s->method,
+             (long long)kvf_n_steps(s->t));
     table_meta_str(out, key, value);
-    json_free(root);
 }
 
-static int put_table(const struct job *x, const struct analyzer_args *args, struct table **ret)
+static int put_table(const struct job *x, const struct analyzer_args *args, struct table **ret,
+                     struct kvf_diag *d)
 {
     const struct options *o = args->options;
     struct table *out = table_create("compare", x->n_rows);
     if (!out)
         return KVF_E_NOMEM;
-    put_provenance(out, x->side[0].t);
+    int err = put_provenance(out, x->side[0].t, d);
     table_meta_num(out, "traces", x->n);
     if (x->group)
         table_meta_num(out, "groups", x->n_groups);
@@ -365,7 +359,8 @@ static int put_table(const struct job *x, const struct analyzer_args *args, stru
         table_meta_num(out, "unmatched", (double)x->unmatched);
     }
     table_meta_num(out, "undefined", (double)x->undefined);
-    int err = put_columns(out, x);
+    if (!err)
+        err = put_columns(out, x);
     if (err)
         table_destroy(out);
     else
@@ -457,6 +452,8 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     for (int k = 0; k < n_traces; k++)
         x.side[k].t = traces[k];
     int err = parse(&x, args, d);
+    for (int k = 0; !err && k < n_traces; k++)
+        err = read_header(&x.side[k], d);
     if (!err)
         err = choose_groups(&x, o->groups, d);
     if (!err && x.match && !x.by_tokens)
@@ -469,7 +466,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         for (int b = a + 1; !err && b < x.n_groups; b++)
             err = x.group ? match_groups(&x, a, b, d) : compare(&x, a, b, d);
     if (!err)
-        err = put_table(&x, args, ret_table);
+        err = put_table(&x, args, ret_table, d);
     for (int k = 0; k < x.n; k++) {
         signature_close(x.side[k].source);
         mem_free(x.side[k].all);

@@ -378,8 +378,10 @@ static int parse(const struct frame *f, struct plan *p, struct kvf_diag *d)
                        .mean = o->mean,
                        .a = f->a,
                        .b = f->b,
-                       .every = steps_every(o->every, T),
-                       .prompt = prompt_tokens(f->t)};
+                       .every = steps_every(o->every, T)};
+    int err = prompt_tokens(f->t, &p->prompt, d);
+    if (err)
+        return err;
     p->n = p->mean ? T > 0 : T / p->every + (T % p->every != 0);
     return useful_parse(f->t, o->useful, &p->useful, d);
 }

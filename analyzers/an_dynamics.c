@@ -296,9 +296,11 @@ static int put_columns(const struct data *x, struct table *t)
 }
 
 static int build(const struct data *x, const struct dynamics *dy, const char *steps,
-                 struct table *t)
+                 struct table *t, struct kvf_diag *d)
 {
-    put_provenance(t, dy->run[0].t);
+    int err = put_provenance(t, dy->run[0].t, d);
+    if (err)
+        return err;
     table_meta_num(t, "runs", dy->n);
     table_meta_num(t, "prompts", dy->n_prompts);
     table_meta_str(t, "rope", dy->opt.post ? "post" : "pre");
@@ -310,7 +312,7 @@ static int build(const struct data *x, const struct dynamics *dy, const char *st
     table_meta_num(t, "components", dy->opt.components);
     table_meta_num(t, "seed", (double)dy->opt.seed);
     table_meta_num(t, "undefined", (double)x->undefined);
-    int err = put_columns(x, t);
+    err = put_columns(x, t);
     return err ? err : table_err(t);
 }
 
@@ -361,7 +363,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     if (err)
         goto done;
     out = table_create("dynamics", x.rows);
-    err = out ? build(&x, &dy, step_words[o.steps], out) : KVF_E_NOMEM;
+    err = out ? build(&x, &dy, step_words[o.steps], out, d) : KVF_E_NOMEM;
     if (err)
         goto done;
     *ret_table = out;

@@ -111,7 +111,10 @@ static void choose_steps(const struct frame *f, int64_t from)
 static int first_step(const struct frame *f, int64_t *ret, struct kvf_diag *d)
 {
     const struct options *o = f->options;
-    int64_t prompt = prompt_tokens(f->t), from = 0;
+    int64_t prompt, from = 0;
+    int err = prompt_tokens(f->t, &prompt, d);
+    if (err)
+        return err;
     if (prompt > 0 && prompt < f->T)
         from = prompt - 1 - (f->T - prompt) / 8;
     if (o->from && (!opt_int(o->from, &from) || from < 0 || from >= f->T))

@@ -141,9 +141,10 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     rows = MEM_NEW(struct row, (size_t)heads->n);
     out = table_create("heads", heads->n);
     err = rows && out ? fill(s, heads->n, rows, d) : KVF_E_NOMEM;
+    if (!err)
+        err = put_provenance(out, traces[0], d);
     if (err)
         goto done;
-    put_provenance(out, traces[0]);
     put_tokens(out, a, b, T);
     if (beta)
         table_meta_str(out, "by", by_words[o->by]);

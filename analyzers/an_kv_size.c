@@ -7,6 +7,7 @@
 
 #include "analyzers/frame.h"
 #include "base/opt.h"
+#include "libtrace/run_header.h"
 
 struct options {
     const char *window;
@@ -196,7 +197,9 @@ static int choose(struct frame *f, struct kvf_diag *d)
     if (strcmp(o->window, "in") == 0)
         return KVF_OK;
     if (strcmp(o->window, "out") == 0) {
-        x->window = trace_method_number(f->t, "local");
+        int err = trace_number(f->t, "method", "local", 0, &x->window, d);
+        if (err)
+            return err;
         if (x->window < 1 || x->window > KVF_MAX_STEPS)
             return kvf_fail(d, KVF_E_NOTFOUND,
                             "the run header has no local window of its method; "
@@ -218,9 +221,9 @@ static int count_prompt(struct frame *f, struct kvf_diag *d)
     if (!role || !x->T)
         return role ? KVF_OK : KVF_E_NOMEM;
     if (f->column[ROLE] < 0) {
-        int64_t P = prompt_tokens(f->t);
-        x->P = P < 0 || P > x->T ? 0 : P;
-        return KVF_OK;
+        int err = prompt_tokens(f->t, &x->P, d);
+        x->P = x->P < 0 || x->P > x->T ? 0 : x->P;
+        return err;
     }
     int err = kvf_read_f64(f->t, f->column[ROLE], 0, 0, 0, (uint32_t)x->T, role, d);
     while (!err && x->P < x->T && KVF_IN_PROMPT(role[x->P]))

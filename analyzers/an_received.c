@@ -216,9 +216,11 @@ static const struct record_member members[] = {
 };
 enum { CUMULATIVE = 7, N_MEMBERS = sizeof members / sizeof *members };
 
-static int build(const struct data *x, bool cumulative, struct table *out)
+static int build(const struct data *x, bool cumulative, struct table *out, struct kvf_diag *d)
 {
-    put_provenance(out, x->t);
+    int err = put_provenance(out, x->t, d);
+    if (err)
+        return err;
     table_meta_num(out, "pairs", x->n);
     table_meta_num(out, "steps_unseen", (double)x->unseen);
     if (x->unknown)
@@ -227,7 +229,7 @@ static int build(const struct data *x, bool cumulative, struct table *out)
         table_meta_num(out, "pairs_unborn", (double)x->unborn);
     if (cumulative)
         return records_put(out, x->row, sizeof *x->row, members, N_MEMBERS);
-    int err = records_put(out, x->row, sizeof *x->row, members, CUMULATIVE);
+    err = records_put(out, x->row, sizeof *x->row, members, CUMULATIVE);
     return err ? err
                : records_put(out, x->row, sizeof *x->row, members + CUMULATIVE + 1,
                              N_MEMBERS - CUMULATIVE - 1);
@@ -250,7 +252,7 @@ static int run_steps(struct kvf_trace *t, const struct analyzer_args *args,
     if (err)
         goto done;
     out = table_create("received", x.n_rows);
-    err = out ? build(&x, o->cumulative, out) : KVF_E_NOMEM;
+    err = out ? build(&x, o->cumulative, out, d) : KVF_E_NOMEM;
     if (err)
         goto done;
     *ret_table = out;

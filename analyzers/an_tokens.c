@@ -15,9 +15,9 @@
 #include "analyzers/records.h"
 #include "analyzers/selected.h"
 #include "analyzers/token_text.h"
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/whole.h"
+#include "libtrace/run_header.h"
 
 enum { MOST_TRACES = 16 };
 
@@ -70,22 +70,26 @@ struct rows {
 
 /* ---- before the rows */
 
-static void read_method(struct source *s)
+static int read_method(struct source *s, struct kvf_diag *d)
 {
     struct json *root = NULL;
-    const char *text = kvf_meta(s->t);
-    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
-        root = NULL;
-    const struct json *method = json_get(root, "method");
-    const char *name = json_str(json_get(method, "name"), "?");
-    int64_t budget = json_int(json_get(method, "budget"), 0);
-    s->sinks = json_int(json_get(method, "sinks"), 0);
-    s->recent = json_int(json_get(method, "recent"), 0);
+    int64_t budget;
+    int err = trace_number(s->t, "method", "budget", 0, &budget, d);
+    if (!err)
+        err = trace_number(s->t, "method", "sinks", 0, &s->sinks, d);
+    if (!err)
+        err = trace_number(s->t, "method", "recent", 0, &s->recent, d);
+    if (!err)
+        err = run_header(s->t, &root, d);
+    if (err)
+        return err;
+    const char *name = json_str(json_get(json_get(root, "method"), "name"), "?");
     s->cuts = strcmp(name, "full") != 0;
     snprintf(s->name, sizeof s->name, "%.80s", name);
     if (budget > 0)
         snprintf(s->name, sizeof s->name, "%.80s, budget %lld", name, (long long)budget);
     json_free(root);
+    return KVF_OK;
 }
 
 /* Of a trace of saliencies no cache was recorded. */
@@ -116,11 +120,10 @@ static int open_source(struct source *s, struct kvf_trace *t, const struct analy
         err = tokens_select(t, args, &s->a, &b, d);
     if (!err)
         err = heads_select(t, KVF_SPACE_KV, args->heads, &s->heads, d);
-    if (!err) {
-        s->n = b - s->a;
-        read_method(s);
-    }
-    return err;
+    if (err)
+        return err;
+    s->n = b - s->a;
+    return read_method(s, d);
 }
 
 /* ---- a head's part of n rows from `at` on; sums, for the mean over heads */
@@ -340,7 +343,6 @@ static void put_lacks(struct table *out, const struct source *s, int n)
 static void put_meta(struct table *out, const struct source *s, int n, const struct classes *c,
                      const char *criterion)
 {
-    put_provenance(out, s->t);
     put_lacks(out, s, n);
     table_meta_num(out, "heads", s->heads.n);
     put_tokens(out, s->a, s->a + s->n, s->T);
@@ -413,6 +415,8 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
                         MEM_NEW(uint8_t, (size_t)T)};
     out = table_create("tokens", rows);
     err = out && j.x.row && j.x.value && j.x.class ? fill(&j, out, d) : KVF_E_NOMEM;
+    if (!err)
+        err = put_provenance(out, traces[0], d);
     if (err)
         goto done;
     put_meta(out, j.source, n_traces, j.classes, o->criterion);

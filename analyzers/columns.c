@@ -1,8 +1,7 @@
 #include "analyzers/columns.h"
+#include "libtrace/run_header.h"
 
 #include <string.h>
-
-#include "base/json.h"
 
 /* In the order of <kvf/schema.h>; of two that fit a name the first counts. */
 #define ROWS "attention"
@@ -74,11 +73,12 @@ static bool same(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
+/* Returns whether kvfate.capture made the trace.  It only words the remedy of an error: a header
+ * that cannot be read counts as no. */
 static bool was_captured(const struct kvf_trace *t)
 {
     struct json *root = NULL;
-    const char *text = kvf_meta(t);
-    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
+    if (run_header(t, &root, NULL) != KVF_OK)
         return false;
     bool yes = json_get(json_get(root, "run"), "captured") != NULL;
     json_free(root);

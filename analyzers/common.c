@@ -8,10 +8,10 @@
 #include "analyzers/common.h"
 #include "analyzers/heads.h"
 #include "base/headset.h"
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
 #include "base/stats.h"
+#include "libtrace/run_header.h"
 
 /* How many values of a column a file of some bytes may declare: of a run, only values that are all
  * equal take less than a thousandth of a byte. */
@@ -176,12 +176,12 @@ static void copy_num(struct table *t, const char *key, const struct json *n)
         table_meta_num(t, key, v);
 }
 
-void put_provenance(struct table *t, const struct kvf_trace *trace)
+int put_provenance(struct table *t, const struct kvf_trace *trace, struct kvf_diag *d)
 {
     struct json *root = NULL;
-    const char *text = kvf_meta(trace);
-    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
-        root = NULL;
+    int err = run_header(trace, &root, d);
+    if (err)
+        return err;
     const struct json *model = json_get(root, "model"), *run = json_get(root, "run");
     const struct json *method = json_get(root, "method");
     copy_str(t, "model", json_get(model, "name"));
@@ -198,17 +198,12 @@ void put_provenance(struct table *t, const struct kvf_trace *trace)
         table_meta_str(t, "warning",
                        "the trace was not closed: values are those of its last snapshot");
     json_free(root);
+    return KVF_OK;
 }
 
-int64_t prompt_tokens(const struct kvf_trace *t)
+int prompt_tokens(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d)
 {
-    struct json *root = NULL;
-    const char *text = kvf_meta(t);
-    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
-        return -1;
-    int64_t n = json_int(json_get(json_get(root, "run"), "prompt_tokens"), -1);
-    json_free(root);
-    return n;
+    return trace_number(t, "run", "prompt_tokens", -1, ret, d);
 }
 
 void put_heads(struct table *t, const struct head_list *l)
@@ -352,28 +347,22 @@ int64_t steps_every(int64_t asked, int64_t T)
     return T > MOST_STEPS ? (T + MOST_STEPS - 1) / MOST_STEPS : 1;
 }
 
-int64_t trace_head_limit(const struct kvf_trace *t)
+int trace_head_limit(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d)
 {
     struct json *root = NULL;
-    const char *text = kvf_meta(t);
-    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
-        return 0;
-    const struct json *method = json_get(root, "method");
-    bool alone = strcmp(json_str(json_get(method, "allocation"), "uniform"), "uniform") == 0
-                 && json_len(json_get(root, "overrides")) == 0;
-    int64_t budget = json_int(json_get(method, "budget"), 0);
-    int64_t more = json_int(json_get(method, "slack"), 0) + json_int(json_get(method, "stride"), 0);
+    int64_t budget, slack, stride;
+    int err = trace_number(t, "method", "budget", 0, &budget, d);
+    if (!err)
+        err = trace_number(t, "method", "slack", 0, &slack, d);
+    if (!err)
+        err = trace_number(t, "method", "stride", 0, &stride, d);
+    if (!err)
+        err = run_header(t, &root, d);
+    if (err)
+        return err;
+    const char *allocation = json_str(json_get(json_get(root, "method"), "allocation"), "uniform");
+    bool alone = strcmp(allocation, "uniform") == 0 && json_len(json_get(root, "overrides")) == 0;
     json_free(root);
-    return alone && budget > 0 ? budget + more : 0;
-}
-
-int64_t trace_method_number(const struct kvf_trace *t, const char *name)
-{
-    struct json *root = NULL;
-    const char *text = kvf_meta(t);
-    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
-        return 0;
-    int64_t number = json_int(json_get(json_get(root, "method"), name), 0);
-    json_free(root);
-    return number;
+    *ret = alone && budget > 0 ? budget + slack + stride : 0;
+    return KVF_OK;
 }

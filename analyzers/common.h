@@ -35,11 +35,13 @@ int tokens_select(const struct kvf_trace *t, const struct analyzer_args *args, i
 /* Notes in the metadata which tokens were asked for, unless they are all T. */
 void put_tokens(struct table *t, int64_t a, int64_t b, int64_t T);
 
-/* Tokens of the prompt by the header of the run; -1 where it does not say. */
-int64_t prompt_tokens(const struct kvf_trace *t);
+/* Sets *ret to the tokens of the prompt by the run header; -1 if it has no such number.  The errors
+ * of trace_number (libtrace/run_header.h). */
+int prompt_tokens(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d);
 
-/* Notes the model, the method, its budget, the tokens and more from the header of the run. */
-void put_provenance(struct table *t, const struct kvf_trace *trace);
+/* Notes the model, the method, its budget, the tokens and more from the run header.  The errors of
+ * run_header (libtrace/run_header.h). */
+int put_provenance(struct table *t, const struct kvf_trace *trace, struct kvf_diag *d);
 
 /* Puts the columns head, layer and index, with one value for each block of rows. */
 void put_heads(struct table *t, const struct head_list *l);
@@ -87,12 +89,10 @@ int step_select(const char *text, int64_t T, int64_t *ret_step, struct kvf_diag 
 /* Of an evict_reason: "alive", "budget", ...; "unknown" for other codes. */
 const char *reason_name(double code);
 
-/* A whole number of the run's method by its name in the header, such as "budget" (entries per
- * head) or "local"; 0 if the header has none. */
-int64_t trace_method_number(const struct kvf_trace *t, const char *name);
-/* The number of entries that no head exceeds after the prompt; 0 if the header of the run bounds no
- * single head: without a budget, with overrides, or if heads share the budget. */
-int64_t trace_head_limit(const struct kvf_trace *t);
+/* Sets *ret to the number of entries that no head exceeds after the prompt; 0 if the run header
+ * bounds no single head: without a budget, with overrides, or if heads share the budget.  The
+ * errors of trace_number (libtrace/run_header.h). */
+int trace_head_limit(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d);
 
 /* Every how many steps a table has a row: as asked for, or where that is 0 the least number that
  * makes at most 512 of T steps. */

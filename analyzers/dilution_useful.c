@@ -3,24 +3,25 @@
 #include <string.h>
 
 #include "analyzers/dilution_useful.h"
-#include "base/json.h"
+#include "libtrace/run_header.h"
 
-/* Whether a name is the only useful one of the run's spans: its set is then `span`. */
-static bool is_all_spans(const struct kvf_trace *t, const char *name)
+/* Sets *ret to whether a name is the only useful one of the run's spans: its set is then `span`. */
+static int is_all_spans(const struct kvf_trace *t, const char *name, bool *ret, struct kvf_diag *d)
 {
     struct json *root = NULL;
-    const char *text = kvf_meta(t);
     int useful = 0;
     bool mine = false;
-    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
-        return false;
+    int err = run_header(t, &root, d);
+    if (err)
+        return err;
     for (const struct json *s = json_first(json_get(root, "spans")); s; s = json_next(s))
         if (json_bool(json_get(s, "useful"), true)) {
             useful++;
             mine |= strcmp(json_str(json_get(s, "name"), ""), name) == 0;
         }
     json_free(root);
-    return mine && useful == 1;
+    *ret = mine && useful == 1;
+    return KVF_OK;
 }
 
 /* The number of text among those that are recorded, or -1. */
@@ -45,9 +46,10 @@ int useful_parse(const struct kvf_trace *t, const char *text, struct useful_set 
     snprintf(p->text, sizeof p->text, "%s", text);
     bool span = strncmp(text, "span:", 5) == 0 && text[5] && strlen(text) <= 21;
     if (strcmp(text, "span") == 0 || span) {
-        bool part = span && !is_all_spans(t, text + 5);
-        snprintf(p->set, sizeof p->set, "span%s%s", part ? "." : "", part ? text + 5 : "");
-        return KVF_OK;
+        bool all = true;
+        int err = span ? is_all_spans(t, text + 5, &all, d) : KVF_OK;
+        snprintf(p->set, sizeof p->set, "span%s%s", all ? "" : ".", all ? "" : text + 5);
+        return err;
     }
     if (strcmp(text, "plan") == 0) {
         snprintf(p->set, sizeof p->set, "plan");

@@ -8,9 +8,9 @@
 
 #include "analyzers/heads.h"
 #include "analyzers/lapack.h"
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "libtrace/run_header.h"
 
 enum { BLOCK = 2048, MOST_DIM = 1024 };
 static const double SPAN = 1e-12; /* of the largest variance: a component below is none */
@@ -154,20 +154,20 @@ static void split(struct dynamics *x)
     }
 }
 
-/* Hashes of the models in two run headers that are there and differ. */
-static bool other_model(const struct kvf_trace *a, const struct kvf_trace *b)
+/* KVF_E_ARG with a sentence if trace i has the hash of another model than the first trace. */
+static int check_model(struct kvf_trace *const *traces, int i, struct kvf_diag *d)
 {
     struct json *x = NULL, *y = NULL;
-    bool differ = false;
-    if (json_parse(kvf_meta(a), strlen(kvf_meta(a)), &x, NULL) == KVF_OK
-        && json_parse(kvf_meta(b), strlen(kvf_meta(b)), &y, NULL) == KVF_OK) {
-        const char *p = json_str(json_get(json_get(x, "model"), "hash"), NULL);
-        const char *q = json_str(json_get(json_get(y, "model"), "hash"), NULL);
-        differ = p && q && strcmp(p, q) != 0;
-    }
+    int err = run_header(traces[0], &x, d);
+    if (!err)
+        err = run_header(traces[i], &y, d);
+    const char *p = json_str(json_get(json_get(x, "model"), "hash"), NULL);
+    const char *q = json_str(json_get(json_get(y, "model"), "hash"), NULL);
+    if (!err && p && q && strcmp(p, q) != 0)
+        err = kvf_fail(d, KVF_E_ARG, "trace %d is of another model than the first", i + 1);
     json_free(x);
     json_free(y);
-    return differ;
+    return err;
 }
 
 static int allocate(struct dynamics *x)
@@ -196,9 +196,8 @@ int dynamics_open(struct kvf_trace *const *traces, int n, const struct analyzer_
         err = lapack_open(d);
     for (int i = 0; !err && i < n; i++) {
         x->run[i].t = traces[i];
-        if (other_model(traces[0], traces[i]))
-            err = kvf_fail(d, KVF_E_ARG, "trace %d is of another model than the first", i + 1);
-        else
+        err = check_model(traces, i, d);
+        if (!err)
             err = prompt_length(traces[i], &length[i], d);
     }
     if (!err)

@@ -201,9 +201,10 @@ static int put_table(struct frame *f, struct table **ret_table, struct kvf_diag 
     struct table *out = table_create(f->analyzer->name, f->n_rows);
     if (!out)
         return KVF_E_NOMEM;
-    put_provenance(out, f->t);
+    int err = put_provenance(out, f->t, d);
     lacks_note(&f->own->lacks, out);
-    int err = x->rows ? memory_of(f, x->rows(f, out, d)) : KVF_OK;
+    if (!err)
+        err = x->rows ? memory_of(f, x->rows(f, out, d)) : KVF_OK;
     if (!err && x->n_members)
         err = records_put(out, f->row, x->row_size, x->members, x->n_members);
     if (!err)

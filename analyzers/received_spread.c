@@ -277,11 +277,9 @@ int received_spread(struct kvf_trace *t, enum spread kind, double mass, bool con
         goto done;
     const int64_t rows[N_SPREADS] = {x.heads.n * x.n, x.n, x.heads.n};
     out = table_create("received", rows[kind]);
-    if (!out) {
-        err = KVF_E_NOMEM;
+    err = out ? put_provenance(out, t, d) : KVF_E_NOMEM;
+    if (err)
         goto done;
-    }
-    put_provenance(out, t);
     table_meta_str(out, "spread", spread_names[kind]);
     table_meta_str(out, "weight", contrib ? "contrib" : "mass");
     put_tokens(out, x.a, b, kvf_n_steps(t));

@@ -277,9 +277,13 @@ void token_groups_free(struct token_groups *g)
 
 /* Finds criteria of K entries under a budget of K or less: every query selects all that is cached.
  * Where the criteria were not named they are left out. */
-static void drop_trivial(const struct kvf_trace *t, bool named, struct selection *s)
+static int drop_trivial(const struct kvf_trace *t, bool named, struct selection *s,
+                        struct kvf_diag *d)
 {
-    int64_t budget = trace_head_limit(t);
+    int64_t budget;
+    int err = trace_head_limit(t, &budget, d);
+    if (err)
+        return err;
     if (budget >= kvf_n_steps(t)) /* room for all */
         budget = 0;
     char names[96] = "", column[KVF_NAME_MAX];
@@ -295,7 +299,7 @@ static void drop_trivial(const struct kvf_trace *t, bool named, struct selection
             kept[n++] = s->criterion[k];
     }
     if (!names[0])
-        return;
+        return KVF_OK;
     bool drop = !named && n > 0;
     snprintf(s->note, sizeof s->note,
              "the budget is %lld entries, so every query after the prompt selects every cached "
@@ -307,6 +311,7 @@ static void drop_trivial(const struct kvf_trace *t, bool named, struct selection
         memcpy(s->criterion, kept, sizeof kept);
         s->n_criteria = n;
     }
+    return KVF_OK;
 }
 
 int selection_choose(struct frame *f, const struct selection_options *o, struct selection *ret,
@@ -316,7 +321,7 @@ int selection_choose(struct frame *f, const struct selection_options *o, struct 
     f->space = ret->space == SPACE_QUERY ? KVF_SPACE_QUERY : KVF_SPACE_KV;
     int err = criteria_choose(o->criterion, ret->criterion, &ret->n_criteria, d);
     if (!err)
-        drop_trivial(f->t, strcmp(o->criterion, "all") != 0, ret);
+        err = drop_trivial(f->t, strcmp(o->criterion, "all") != 0, ret, d);
     return err ? err : token_groups_make(f->t, &o->groups, &ret->groups, d);
 }
 

@@ -1,3 +1,4 @@
+/* json.c - JSON as a tree of cJSON nodes, after the checks of json_tape.h; and JSON written. */
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <pthread.h>
@@ -6,9 +7,8 @@
 
 #include "base/decimal.h"
 #include "base/json.h"
+#include "base/json_tape.h"
 #include "base/utf8.h"
-
-enum { MAX_BYTES = 16 << 20, MAX_DEPTH = 64 };
 
 /* struct json is never defined: a node is a cJSON seen through this pair. */
 static const cJSON *raw(const struct json *n)
@@ -21,126 +21,31 @@ static const struct json *node(const cJSON *c)
     return (const struct json *)(const void *)c;
 }
 
-/* cJSON recurses while parsing: bound the depth before it sees the text. */
-static int check_depth(const char *s, size_t len, struct kvf_diag *d)
-{
-    int depth = 0, in_string = 0;
-    for (size_t i = 0; i < len; i++) {
-        char c = s[i];
-        if (in_string) {
-            if (c == '\\')
-                i++;
-            else if (c == '"')
-                in_string = 0;
-        } else if (c == '"') {
-            in_string = 1;
-        } else if (c == '{' || c == '[') {
-            if (++depth > MAX_DEPTH)
-                return kvf_fail(d, KVF_E_LIMIT, "JSON is nested deeper than %d", MAX_DEPTH);
-        } else if (c == '}' || c == ']') {
-            depth--;
-        }
-    }
-    return KVF_OK;
-}
-
-/* Returns whether a text has an escaped NUL, at which C would end it. */
-static bool has_nul(const char *s, size_t len)
-{
-    for (size_t i = 0; i + 6 <= len; i++) {
-        if (s[i] != '\\')
-            continue;
-        if (memcmp(s + i + 1, "u0000", 5) == 0)
-            return true;
-        i++;
-    }
-    return false;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static int check_keys_of(const cJSON *object, struct kvf_diag *d)
-{
-    int n = cJSON_GetArraySize(object), err = KVF_OK, i = 0;
-    if (n < 2)
-        return KVF_OK;
-    const char **name = calloc((size_t)n, sizeof *name);
-    if (!name)
-        return KVF_E_NOMEM;
-    for (const cJSON *c = object->child; c && i < n; c = c->next)
-        name[i++] = c->string;
-    qsort(name, (size_t)n, sizeof *name, by_name);
-    for (i = 1; i < n && !err; i++)
-        if (strcmp(name[i - 1], name[i]) == 0)
-            err = kvf_fail(d, KVF_E_FORMAT, "JSON repeats the key \"%.80s\"", name[i]);
-    free(name);
-    return err;
-}
-
-/* Walks the tree with a stack of its own, as deep as check_depth allows. */
-static int check_keys(const cJSON *root, struct kvf_diag *d)
-{
-    const cJSON *stack[MAX_DEPTH + 2];
-    int n = 0;
-    stack[n++] = root;
-    while (n > 0) {
-        const cJSON *c = stack[--n];
-        if (!c)
-            continue;
-        int err = cJSON_IsObject(c) ? check_keys_of(c, d) : KVF_OK;
-        if (err)
-            return err;
-        if (c != root)
-            stack[n++] = c->next;
-        if (c->child)
-            stack[n++] = c->child;
-    }
-    return KVF_OK;
-}
-
 /* cJSON 1.7 keeps the place of the last error in a global, which every parse writes, whether it
  * gives the place to its caller or not. */
 static pthread_mutex_t parsing = PTHREAD_MUTEX_INITIALIZER;
 
-static cJSON *parse_alone(const char *text, size_t len, const char **ret_end)
+static cJSON *parse_alone(const char *text, size_t len)
 {
     pthread_mutex_lock(&parsing);
-    cJSON *root = cJSON_ParseWithLengthOpts(text, len, ret_end, 0);
+    cJSON *root = cJSON_ParseWithLength(text, len);
     pthread_mutex_unlock(&parsing);
     return root;
 }
 
 int json_parse(const char *text, size_t len, struct json **ret_root, struct kvf_diag *d)
 {
-    if (len > MAX_BYTES)
-        return kvf_fail(d, KVF_E_LIMIT, "JSON of %zu bytes is over the limit of %d", len,
-                        MAX_BYTES);
-    if (!utf8_valid(text, len) || memchr(text, 0, len))
-        return kvf_fail(d, KVF_E_FORMAT, "JSON is not valid UTF-8 text");
-    if (has_nul(text, len))
-        return kvf_fail(d, KVF_E_FORMAT, "a text holds a NUL character (\\u0000); remove it");
-    int err = check_depth(text, len, d);
+    struct json_tape tape;
+    int err = json_tape_open(text, len, JSON_MOST, &tape, d);
     if (err)
         return err;
-    const char *end = NULL;
-    cJSON *root = parse_alone(text, len, &end);
-    if (!root)
-        return kvf_fail(d, KVF_E_FORMAT, "not valid JSON near byte %zu",
-                        end ? (size_t)(end - text) : len);
-    while (end < text + len && strchr(" \t\r\n", *end))
-        end++;
-    if (end < text + len)
-        err = kvf_fail(d, KVF_E_FORMAT, "text after the JSON value at byte %zu",
-                       (size_t)(end - text));
-    if (!err)
-        err = check_keys(root, d);
-    if (err) {
-        cJSON_Delete(root);
+    err = json_tape_reject_nul(&tape, d);
+    json_tape_finish(&tape);
+    if (err)
         return err;
-    }
+    cJSON *root = parse_alone(text, len); /* accepts every text that the tape accepts */
+    if (!root)
+        return KVF_E_NOMEM;
     *ret_root = (struct json *)(void *)root;
     return KVF_OK;
 }

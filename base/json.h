@@ -1,9 +1,8 @@
 /* json.h - JSON in and out; json.c is the only file that includes cJSON.
  *
- * Reading: json_parse gives a tree that the caller owns; nodes are borrowed
- * from it.  Input is bounded (16 MiB, depth 64), must be valid UTF-8, must not
- * repeat a key within an object and must not have a NUL character in a text.  Writing: straight
- * into a struct buf. */
+ * Reading: json_parse gives a tree that the caller owns; nodes are borrowed from it.  The input has
+ * at most JSON_MOST bytes.  It must be JSON as json_tape.h defines it, and no text holds U+0000.
+ * Writing: straight into a struct buf. */
 #ifndef KVF_BASE_JSON_H
 #define KVF_BASE_JSON_H
 

@@ -1,3 +1,7 @@
+/* json_tape.c - the grammar of JSON (RFC 8259), and the tape that holds what it found.
+ *
+ * json_check, json_tape_open and json_parse (json.c) all run the parser below.  It keeps the arrays
+ * and objects around a place on a stack of its own, so that no text makes it recurse. */
 #include "base/json_tape.h"
 
 #include <math.h>
@@ -7,10 +11,8 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
-enum { DEEPEST = 64, LONGEST_NUMBER = 64 };
-
 struct json_entry {
-    uint32_t at;   /* of the first byte; of a text: the quote */
+    uint32_t at;   /* first byte of the value; of a text: the quote */
     uint32_t n;    /* bytes between the quotes or of the number; values in an array or object */
     uint32_t next; /* value behind this one in the same array or object; 0: it is the last */
     char kind;
@@ -21,20 +23,26 @@ struct json_entry {
 struct parser {
     struct json_tape tape;
     const char *at, *end;
-    uint32_t open[DEEPEST]; /* arrays and objects around the place */
-    uint32_t last[DEEPEST]; /* the value that came last in each; 0: none yet */
+    const char *half, *number;   /* the first half of a character, the first number out of range */
+    uint32_t open[JSON_DEEPEST]; /* arrays and objects around the place */
+    uint32_t last[JSON_DEEPEST]; /* the value that came last in each; 0: none yet */
+    char close[JSON_DEEPEST];    /* the bracket that ends each */
     int depth;
-    uint32_t key; /* the next value is that of this key; 0: it is none of a key */
+    uint32_t key;    /* the next value is that of this key; 0: it is none of a key */
+    bool done;       /* the value is complete */
+    bool only_check; /* entries are not kept: each is entry 1 */
 };
 
 /* The number of a new entry at the place; 0: memory is out. */
 static uint32_t put(struct parser *p, char kind)
 {
     struct json_tape *t = &p->tape;
+    if (p->only_check)
+        t->n = 1;
     if (t->n == t->cap) {
-        /* Large texts have a value for some 16 bytes. */
+        /* A text has a value for some 16 bytes. */
         uint32_t cap = t->cap + t->cap / 2
-                       + (t->cap ? 0 : 1024 + (uint32_t)((p->end - t->text) / 16));
+                       + (t->cap ? 0 : 16 + (uint32_t)((p->end - t->text) / 16));
         struct json_entry *grown = mem_grow(t->entry, t->cap, cap, sizeof *t->entry);
         if (!grown)
             return 0;
@@ -51,23 +59,59 @@ static void skip_blanks(struct parser *p)
         p->at++;
 }
 
-static bool is_hex(char c)
+/* Sets *ret to the number of four hexadecimal digits.  Returns false if they are not there. */
+static bool hex4(const char *s, const char *end, uint32_t *ret)
 {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+    uint32_t v = 0;
+    if (end - s < 4)
+        return false;
+    for (int i = 0; i < 4; i++) {
+        unsigned c = (unsigned char)s[i], low = c | 32u;
+        bool digit = c >= '0' && c <= '9';
+        if (!digit && (low < 'a' || low > 'f'))
+            return false;
+        v = v * 16 + (digit ? c - '0' : low - 'a' + 10);
+    }
+    *ret = v;
+    return true;
 }
 
-/* What stands behind a backslash. */
+static bool is_half(uint32_t cp)
+{
+    return cp >= 0xd800 && cp <= 0xdfff;
+}
+
+/* Sets *ret to the character of the escape at s, which is the place behind its backslash.  A
+ * surrogate that is not in a pair gives itself.  Returns the length of the escape, or 0 if it is
+ * not one. */
+static size_t unescape(const char *s, const char *end, uint32_t *ret)
+{
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    uint32_t low;
+    if (s == end || *s != 'u') {
+        const char *at = s < end && *s ? strchr(from, *s) : NULL;
+        *ret = at ? (unsigned char)to[at - from] : 0;
+        return at != NULL;
+    }
+    if (!hex4(s + 1, end, ret))
+        return 0;
+    bool pair = *ret >= 0xd800 && *ret <= 0xdbff && end - s > 6 && s[5] == '\\' && s[6] == 'u'
+                && hex4(s + 7, end, &low) && low >= 0xdc00 && low <= 0xdfff;
+    if (pair)
+        *ret = 0x10000 + ((*ret - 0xd800) << 10) + (low - 0xdc00);
+    return pair ? 11 : 5;
+}
+
 static bool take_escape(struct parser *p)
 {
-    if (p->at == p->end)
-        return false;
-    char c = *p->at++;
-    if (c != 'u')
-        return c && strchr("\"\\/bfnrt", c);
-    for (int i = 0; i < 4; i++)
-        if (p->at == p->end || !is_hex(*p->at++))
-            return false;
-    return true;
+    uint32_t cp;
+    size_t n = unescape(p->at, p->end, &cp);
+    if (n && is_half(cp) && !p->half)
+        p->half = p->at - 1;
+    if (n && cp == 0)
+        p->tape.has_nul = true;
+    p->at += n;
+    return n > 0;
 }
 
 static int take_text(struct parser *p, uint32_t v)
@@ -105,6 +149,17 @@ static bool take(struct parser *p, char c)
     return there;
 }
 
+/* Returns whether a number fits into JSON_NUMBER characters and is finite as a double. */
+static bool in_range(const char *s, size_t n)
+{
+    char text[JSON_NUMBER + 1];
+    if (n > JSON_NUMBER || !(memchr(s, 'e', n) || memchr(s, 'E', n)))
+        return n <= JSON_NUMBER;
+    memcpy(text, s, n);
+    text[n] = 0;
+    return isfinite(strtod(text, NULL));
+}
+
 static int take_number(struct parser *p, uint32_t v)
 {
     const char *from = p->at;
@@ -120,6 +175,8 @@ static int take_number(struct parser *p, uint32_t v)
             return KVF_E_FORMAT;
     }
     p->tape.entry[v].n = (uint32_t)(p->at - from);
+    if (!p->number && !in_range(from, p->tape.entry[v].n))
+        p->number = from;
     return KVF_OK;
 }
 
@@ -195,12 +252,14 @@ static int take_value(struct parser *p, bool *ret_inside)
     link(p, v);
     if (!holds)
         return take_scalar(p, v);
-    if (p->depth == DEEPEST)
+    const char close = c == '{' ? '}' : ']';
+    if (p->depth == JSON_DEEPEST)
         return KVF_E_LIMIT;
     p->at++;
     skip_blanks(p);
-    if (take(p, c == '{' ? '}' : ']'))
+    if (take(p, close))
         return KVF_OK;
+    p->close[p->depth] = close;
     p->open[p->depth] = v;
     p->last[p->depth++] = 0;
     *ret_inside = true;
@@ -212,11 +271,11 @@ static int take_value(struct parser *p, bool *ret_inside)
 static int take_ends(struct parser *p, bool *ret_done)
 {
     for (; p->depth > 0; p->depth--) {
-        bool object = p->tape.entry[p->open[p->depth - 1]].kind == '{';
+        const char close = p->close[p->depth - 1];
         skip_blanks(p);
         if (take(p, ','))
-            return object ? take_key(p) : KVF_OK;
-        if (!take(p, object ? '}' : ']'))
+            return close == '}' ? take_key(p) : KVF_OK;
+        if (!take(p, close))
             return KVF_E_FORMAT;
     }
     *ret_done = true;
@@ -235,23 +294,221 @@ static int parse(struct parser *p)
             return err;
     }
     skip_blanks(p);
+    p->done = true;
     return p->at == p->end ? KVF_OK : KVF_E_FORMAT;
 }
 
-int json_tape_open(const char *text, size_t n, struct json_tape *ret, struct kvf_diag *d)
+bool json_check(const char *text, size_t n)
 {
-    if (n > JSON_TAPE_MOST)
-        return kvf_fail(d, KVF_E_LIMIT, "JSON of %zu bytes is over the limit of %d", n,
-                        JSON_TAPE_MOST);
-    if (!utf8_valid(text, n))
-        return kvf_fail(d, KVF_E_FORMAT, "JSON is not valid UTF-8 text");
-    struct parser p = {.tape = {.text = text, .n_text = n}, .at = text, .end = text + n};
-    int err = parse(&p);
+    struct json_entry entry[2];
+    struct parser p = {.tape = {.text = text, .n_text = n, .entry = entry, .cap = 2},
+                       .at = text,
+                       .end = text + n,
+                       .only_check = true};
+    return utf8_valid(text, n) && parse(&p) == KVF_OK;
+}
+
+bool json_check_object(const char *text, size_t n)
+{
+    struct parser p = {.at = text, .end = text + n};
+    skip_blanks(&p);
+    return take(&p, '{') && json_check(text, n);
+}
+
+/* ---- keys that repeat */
+
+struct key {
+    uint64_t hash;
+    const char *s, *end; /* between the quotes */
+};
+
+/* Puts the next character of a text with escapes into utf8, and returns its bytes there. */
+static size_t take_char(const char **s, const char *end, char utf8[4])
+{
+    uint32_t cp = 0;
+    utf8[0] = **s;
+    if (*(*s)++ != '\\')
+        return 1;
+    *s += unescape(*s, end, &cp);
+    return utf8_encode(cp, utf8);
+}
+
+/* FNV-1a of the characters that a text stands for. */
+static uint64_t hash_of(const char *s, const char *end)
+{
+    const uint64_t prime = 0x100000001b3u;
+    uint64_t h = 0xcbf29ce484222325u;
+    while (s < end) {
+        char utf8[4] = {*s};
+        size_t n = 1;
+        if (*s == '\\')
+            n = take_char(&s, end, utf8);
+        else
+            s++;
+        for (size_t i = 0; i < n; i++)
+            h = (h ^ (unsigned char)utf8[i]) * prime;
+    }
+    return h ^ h >> 32;
+}
+
+/* Orders texts by the characters that they stand for. */
+static int compare_texts(const struct key *a, const struct key *b)
+{
+    const char *s = a->s, *t = b->s;
+    char x[4], y[4];
+    size_t n = 0, m = 0, i = 0, k = 0;
+    for (;;) {
+        if (i == n) {
+            i = 0;
+            n = s < a->end ? take_char(&s, a->end, x) : 0;
+        }
+        if (k == m) {
+            k = 0;
+            m = t < b->end ? take_char(&t, b->end, y) : 0;
+        }
+        if (n == 0 || m == 0)
+            return (n > 0) - (m > 0);
+        if (x[i] != y[k])
+            return (unsigned char)x[i] < (unsigned char)y[k] ? -1 : 1;
+        i++;
+        k++;
+    }
+}
+
+/* Orders keys by hash, equal ones by place. */
+static int by_hash(const void *a, const void *b)
+{
+    const struct key *x = a, *y = b;
+    int order = x->hash < y->hash ? -1 : x->hash > y->hash;
+    if (!order)
+        order = compare_texts(x, y);
+    return order ? order : (x->s > y->s) - (x->s < y->s);
+}
+
+/* Work on the keys of an object: `from` has them as they come, `to` by buckets of their hashes. */
+struct keys {
+    struct key *from, *to;
+    uint32_t *begin; /* [buckets + 1] of `to` */
+    size_t cap;      /* keys that there is room for */
+};
+
+static size_t buckets_for(size_t n)
+{
+    size_t b = 1;
+    while (b < n)
+        b *= 2;
+    return b;
+}
+
+static int reserve_keys(struct keys *k, size_t n)
+{
+    if (n <= k->cap)
+        return KVF_OK;
+    mem_free(k->from);
+    mem_free(k->to);
+    mem_free(k->begin);
+    *k = (struct keys){MEM_NEW(struct key, n), MEM_NEW(struct key, n),
+                       MEM_NEW(uint32_t, buckets_for(n) + 1), n};
+    return k->from && k->to && k->begin ? KVF_OK : KVF_E_NOMEM;
+}
+
+/* Sets *ret to the first key of an object that was there before, if there is one.  Buckets keep the
+ * time linear; a bucket is sorted, so that chosen hashes cost n log n. */
+static int find_repeat(const struct json_tape *t, uint32_t object, struct keys *k, struct key *ret)
+{
+    size_t n = t->entry[object].n, mask = buckets_for(n) - 1, i = 0;
+    int err = reserve_keys(k, n);
+    if (err)
+        return err;
+    memset(k->begin, 0, (mask + 2) * sizeof *k->begin);
+    for (uint32_t v = json_tape_first(t, object); v; v = t->entry[v].next) {
+        const struct json_entry *e = &t->entry[v - 1];
+        const char *s = t->text + e->at + 1;
+        k->from[i] = (struct key){hash_of(s, s + e->n), s, s + e->n};
+        k->begin[k->from[i++].hash & mask]++;
+    }
+    for (size_t b = 1; b <= mask + 1; b++)
+        k->begin[b] += k->begin[b - 1];
+    for (i = 0; i < n; i++)
+        k->to[--k->begin[k->from[i].hash & mask]] = k->from[i];
+    for (size_t b = 0; b <= mask; b++) {
+        struct key *key = &k->to[k->begin[b]];
+        size_t m = k->begin[b + 1] - k->begin[b];
+        if (m > 1)
+            qsort(key, m, sizeof *key, by_hash);
+        for (i = 1; i < m; i++)
+            if (key[i].hash == key[i - 1].hash && compare_texts(&key[i], &key[i - 1]) == 0
+                && (!ret->s || key[i].s < ret->s))
+                *ret = key[i];
+    }
+    return KVF_OK;
+}
+
+static int reject_repeats(const struct json_tape *t, struct kvf_diag *d)
+{
+    struct keys k = {.cap = 0};
+    struct key repeat = {.s = NULL};
+    int err = KVF_OK;
+    for (uint32_t v = 1; v < t->n && !err && !repeat.s; v++)
+        if (t->entry[v].kind == '{' && t->entry[v].n > 1)
+            err = find_repeat(t, v, &k, &repeat);
+    mem_free(k.from);
+    mem_free(k.to);
+    mem_free(k.begin);
+    if (err || !repeat.s)
+        return err;
+    size_t n = (size_t)(repeat.end - repeat.s);
+    return kvf_fail(d, KVF_E_FORMAT, "JSON repeats the key \"%.*s\" at byte %zu",
+                    (int)(n < 80 ? n : 80), repeat.s, (size_t)(repeat.s - 1 - t->text));
+}
+
+/* ---- the tape */
+
+/* KVF_E_FORMAT with a sentence if the bytes are not UTF-8. */
+static int check_utf8(const char *text, size_t n, struct kvf_diag *d)
+{
+    size_t at = 0, len = 1;
+    uint32_t cp;
+    if (utf8_valid(text, n))
+        return KVF_OK;
+    for (; at < n && len; at += len)
+        len = utf8_decode(text + at, n - at, &cp);
+    return kvf_fail(d, KVF_E_FORMAT, "JSON is not valid UTF-8 text at byte %zu", at);
+}
+
+/* Names what is wrong after the parser returned `err`, or what RFC 8259 lets a reader reject. */
+static int judge(const struct parser *p, int err, struct kvf_diag *d)
+{
+    const char *text = p->tape.text;
+    size_t at = (size_t)(p->at - text);
+    bool whole = err == KVF_E_FORMAT && p->done;
+    if (err == KVF_E_LIMIT)
+        return kvf_fail(d, err, "JSON is nested deeper than %d at byte %zu", JSON_DEEPEST, at);
     if (err == KVF_E_FORMAT)
-        kvf_fail(d, err, "not valid JSON near byte %zu", (size_t)(p.at - text));
-    else if (err == KVF_E_LIMIT)
-        kvf_fail(d, err, "JSON is nested deeper than %d at byte %zu", DEEPEST,
-                 (size_t)(p.at - text));
+        return kvf_fail(
+            d, err,
+            whole ? "text after the JSON value at byte %zu" : "not valid JSON near byte %zu", at);
+    if (!err && p->half)
+        return kvf_fail(d, KVF_E_FORMAT, "half of a character (a lone surrogate) at byte %zu",
+                        (size_t)(p->half - text));
+    if (!err && p->number)
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "the number at byte %zu is out of range, or longer than %d characters",
+                        (size_t)(p->number - text), JSON_NUMBER);
+    return err ? err : reject_repeats(&p->tape, d);
+}
+
+int json_tape_open(const char *text, size_t n, size_t most, struct json_tape *ret,
+                   struct kvf_diag *d)
+{
+    size_t mark = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    if (n > most)
+        return kvf_fail(d, KVF_E_LIMIT, "JSON of %zu bytes is over the limit of %zu", n, most);
+    struct parser p = {.tape = {.text = text, .n_text = n}, .at = text + mark, .end = text + n};
+    int err = check_utf8(text, n, d);
+    if (err)
+        return err;
+    err = judge(&p, parse(&p), d);
     if (err)
         json_tape_finish(&p.tape);
     else
@@ -262,6 +519,13 @@ int json_tape_open(const char *text, size_t n, struct json_tape *ret, struct kvf
 void json_tape_finish(struct json_tape *t)
 {
     mem_free(t->entry);
+}
+
+int json_tape_reject_nul(const struct json_tape *t, struct kvf_diag *d)
+{
+    return t->has_nul
+               ? kvf_fail(d, KVF_E_FORMAT, "a text holds a NUL character (\\u0000); remove it")
+               : KVF_OK;
 }
 
 char json_tape_kind(const struct json_tape *t, uint32_t v)
@@ -291,52 +555,15 @@ uint32_t json_tape_next(const struct json_tape *t, uint32_t v)
     return v ? t->entry[v].next : 0;
 }
 
-static uint32_t hex4(const char *s)
-{
-    uint32_t v = 0;
-    for (int i = 0; i < 4; i++) {
-        unsigned char c = (unsigned char)s[i];
-        v = v * 16 + (c <= '9' ? c - 48u : (c | 32u) - 87u);
-    }
-    return v;
-}
-
-/* The character of the escape at s, behind its backslash; its length, or 0 for a half of one. */
-static size_t unescape(const char *s, const char *end, uint32_t *ret)
-{
-    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-    if (*s != 'u') {
-        *ret = (unsigned char)to[strchr(from, *s) - from];
-        return 1;
-    }
-    *ret = hex4(s + 1);
-    if (*ret < 0xd800 || *ret > 0xdfff)
-        return 5;
-    if (*ret > 0xdbff || end - s < 11 || s[5] != '\\' || s[6] != 'u')
-        return 0;
-    uint32_t low = hex4(s + 7);
-    if (low < 0xdc00 || low > 0xdfff)
-        return 0;
-    *ret = 0x10000 + ((*ret - 0xd800) << 10) + (low - 0xdc00);
-    return 11;
-}
-
 /* Compares a text with escapes. */
 static bool equals_escaped(const char *s, const char *end, const char *text)
 {
     while (s < end) {
-        char utf8[4] = {*s};
-        size_t taken = 1, n = 1;
-        if (*s == '\\') {
-            uint32_t cp = 0;
-            taken = unescape(s + 1, end, &cp);
-            n = taken ? utf8_encode(cp, utf8) : 0;
-            taken++;
-        }
-        if (n == 0 || !utf8[0] || strncmp(text, utf8, n) != 0)
+        char utf8[4];
+        size_t n = take_char(&s, end, utf8);
+        if (!utf8[0] || strncmp(text, utf8, n) != 0)
             return false;
         text += n;
-        s += taken;
     }
     return !*text;
 }
@@ -377,17 +604,9 @@ static const char *text_of(const struct json_tape *t, uint32_t v, struct buf *sc
     buf_clear(scratch);
     buf_add(scratch, "", 0);
     while (s < end) {
-        const char *stop = memchr(s, '\\', (size_t)(end - s));
-        buf_add(scratch, s, (size_t)((stop ? stop : end) - s));
-        s = stop ? stop + 1 : end;
-        uint32_t cp;
         char utf8[4];
-        size_t n = stop ? unescape(s, end, &cp) : 0;
-        if (stop && !n)
-            return NULL;
-        if (stop)
-            buf_add(scratch, utf8, utf8_encode(cp, utf8));
-        s += n;
+        size_t n = take_char(&s, end, utf8);
+        buf_add(scratch, utf8, n);
     }
     *ret_n = scratch->len;
     return scratch->err ? NULL : scratch->data;
@@ -418,9 +637,9 @@ const char *json_tape_number(const struct json_tape *t, uint32_t v, size_t *ret_
 
 double json_tape_num(const struct json_tape *t, uint32_t v, double otherwise)
 {
-    char text[LONGEST_NUMBER + 1];
+    char text[JSON_NUMBER + 1];
     const struct json_entry *e = &t->entry[v];
-    if (!v || e->kind || e->n > LONGEST_NUMBER)
+    if (!v || e->kind || e->n > JSON_NUMBER)
         return otherwise;
     memcpy(text, t->text + e->at, e->n);
     text[e->n] = 0;
@@ -439,6 +658,7 @@ int64_t json_tape_int(const struct json_tape *t, uint32_t v, int64_t otherwise)
             return x;
     }
     double x = json_tape_num(t, v, NAN);
-    return x >= -9007199254740992.0 && x <= 9007199254740992.0 && x == floor(x) ? (int64_t)x
-                                                                                : otherwise;
+    return x >= -9007199254740992.0 && x <= 9007199254740992.0 && (double)(int64_t)x == x
+               ? (int64_t)x
+               : otherwise;
 }

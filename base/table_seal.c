@@ -1,3 +1,4 @@
+/* table_seal.c - makes and compares the checksum in a file of a table. */
 #include "base/table_seal.h"
 
 #include <inttypes.h>
@@ -47,9 +48,23 @@ int seal_end_json(struct seal *s, struct buf *b)
     return err ? err : b->err;
 }
 
-/* Compares the seal at `at`, which is followed by what it should be, with that of three pieces;
- * where the number of bytes is another, the text was changed on purpose. */
-static int compare(const char *at, bool intact, const char *p, size_t n, const char *q, size_t m,
+/* Returns the number of bytes that a seal states, or 0 if it states none. */
+static uint64_t stated_bytes(const char *seal)
+{
+    const char *at = seal + CHECKSUM_DIGITS + strlen(" of "),
+               *end = seal + SEAL_LENGTH - strlen(" bytes");
+    uint64_t n = 0;
+    while (at < end && *at == ' ')
+        at++;
+    for (; at < end && *at >= '0' && *at <= '9'; at++)
+        n = n * 10 + (uint64_t)(*at - '0');
+    return at == end ? n : 0;
+}
+
+/* Compares a seal with the three pieces that it was made of.  KVF_E_CORRUPT with a sentence if they
+ * have fewer bytes than it states, or as many and another checksum.  More bytes were added on
+ * purpose.  intact: the form of the seal is good; otherwise its number of bytes means nothing. */
+static int compare(const char *seal, bool intact, const char *p, size_t n, const char *q, size_t m,
                    const struct buf *more, const char *remove, struct kvf_diag *d)
 {
     char made[SEAL_LENGTH + 1];
@@ -58,13 +73,16 @@ static int compare(const char *at, bool intact, const char *p, size_t n, const c
     seal_add(&s, q, m);
     if (more)
         seal_add(&s, more->data, more->len);
+    const uint64_t all = s.n, stated = intact ? stated_bytes(seal) : 0;
     int err = seal_end(&s, made);
-    if (err || (intact && strncmp(at, made, SEAL_LENGTH) == 0))
+    if (err || (intact && memcmp(seal, made, SEAL_LENGTH) == 0))
         return err;
-    bool other_size = strncmp(at + CHECKSUM_DIGITS, made + CHECKSUM_DIGITS,
-                              SEAL_LENGTH - CHECKSUM_DIGITS)
-                      != 0;
-    if (other_size)
+    if (all < stated)
+        return kvf_fail(d, KVF_E_CORRUPT,
+                        "cut short (%" PRIu64 " of %" PRIu64 " bytes); make the file again, or, if "
+                        "it was shortened on purpose, remove %s",
+                        all, stated, remove);
+    if (memcmp(seal + CHECKSUM_DIGITS, made + CHECKSUM_DIGITS, SEAL_LENGTH - CHECKSUM_DIGITS) != 0)
         return KVF_OK;
     return kvf_fail(d, KVF_E_CORRUPT,
                     "damaged (the checksum differs); make the file again, or, if it was changed on "

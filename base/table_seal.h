@@ -3,8 +3,9 @@
  * A seal is "DIGITS of N bytes": the checksum (checksum.h) and the number of the bytes that it was
  * made of.  TSV has it in a line "# checksum: SEAL", of all other bytes; JSON in its last member
  * "checksum", of all bytes before that; a CSV in the file beside it, likewise, of the bytes before
- * it and those of the CSV.  A table is also a text that people and scripts change: where the number
- * of bytes is another, it was changed on purpose, and nothing is compared. */
+ * it and those of the CSV.  A table is also a text that people and scripts change.  A text with
+ * more bytes than its seal states was changed on purpose, and is not compared.  One with fewer
+ * bytes was cut short, and is rejected. */
 #ifndef KVF_BASE_TABLE_SEAL_H
 #define KVF_BASE_TABLE_SEAL_H
 

@@ -4,13 +4,13 @@
 
 #include <kvf/trace.h>
 
-#include "base/json.h"
-#include "base/json_check.h"
+#include "base/json_tape.h"
 #include "cli/commands.h"
 #include "cli/info_blobs.h"
 #include "cli/info_gates.h"
 #include "cli/open_traces.h"
 #include "cli/shown.h"
+#include "libtrace/run_header.h"
 
 static const char *const space_names[] = {"run", "kv", "query"};
 static const char *const axis_names[] = {"token", "step"};
@@ -152,15 +152,15 @@ static int info_text(struct kvf_trace *t, struct kvf_diag *d)
 {
     struct buf b = {0};
     struct json *header = NULL;
-    const char *meta = kvf_meta(t);
+    struct kvf_diag why = {""};
     buf_printf(&b, "%s: %u tokens, %s\n", shown_name(kvf_path(t)).text, kvf_n_steps(t),
                kvf_is_clean(t) ? "closed" : "not closed: the writer was interrupted");
     put_format(&b, t);
-    if (json_parse(meta, strlen(meta), &header, NULL) == KVF_OK) {
-        for (const struct json *m = json_first(header); m; m = json_next(m))
-            if (json_is_object(m))
-                put_object(&b, m);
-    }
+    if (run_header(t, &header, &why) != KVF_OK)
+        command_tell("info", "%s", why.text);
+    for (const struct json *m = json_first(header); m; m = json_next(m))
+        if (json_is_object(m))
+            put_object(&b, m);
     json_free(header);
     put_answer(&b, t);
     put_columns(&b, t);

@@ -42,7 +42,7 @@ static int deliver(const struct part *p, const struct request *q, char **operand
     if (!q->json && !q->out)
         return describe(p, q, operand, d);
     int64_t most = q->most < 0 ? 0 : q->most;
-    int err = q->entries ? part_entries(p, false, most, &t, d) : part_heads(p, &t);
+    int err = q->entries ? part_entries(p, false, most, &t, d) : part_heads(p, &t, d);
     const struct output o = {.path = q->json ? NULL : q->out, .json = q->json};
     if (!err)
         err = output_table(&o, t, d);

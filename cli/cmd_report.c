@@ -5,7 +5,6 @@
 
 #include "analyzers/analyzer.h"
 #include "base/headset.h"
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/stage.h"
 #include "base/files.h"
@@ -13,6 +12,7 @@
 #include "cli/shown.h"
 #include "cli/watcher.h"
 #include "render/report/report.h"
+#include "libtrace/run_header.h"
 
 enum { MAX_TRACES = 8 };
 #define DEFAULT_CRITERION "mass.90"
@@ -104,16 +104,14 @@ static int set_options(const struct job *j, const struct analyzer *a, const stru
     return err;
 }
 
-/* The first token after the prompt; 0: there is none, or nothing says where the prompt ends. */
-static int64_t answer_of(const struct kvf_trace *t)
+/* Sets *ret to the first token after the prompt; 0 if there is none, or the run header does not say
+ * where the prompt ends. */
+static int answer_of(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d)
 {
-    struct json *root = NULL;
-    const char *text = kvf_meta(t);
-    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
-        root = NULL;
-    int64_t P = json_int(json_get(json_get(root, "run"), "prompt_tokens"), 0);
-    json_free(root);
-    return P > 0 && P < kvf_n_steps(t) ? P : 0;
+    int err = trace_number(t, "run", "prompt_tokens", 0, ret, d);
+    if (!err && (*ret < 0 || *ret >= kvf_n_steps(t)))
+        *ret = 0;
+    return err;
 }
 
 /* Runs one analysis and adds what it finds, or why it finds nothing. */
@@ -124,7 +122,6 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
     struct analyzer_options options = {{0}};
     struct stage stage = {watcher_within, w, 0, 0.5}; /* computed, then packed */
     struct analyzer_args args = {.heads = j->query ? q->query : q->heads,
-                                 .token0 = j->answer ? answer_of(t) : 0,
                                  .token1 = -1,
                                  .options = &options,
                                  .watch = stage_see,
@@ -133,6 +130,8 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
     struct buf command = {0};
     buf_printf(&command, "kvfate %s %s", j->analyzer, name);
     int err = set_options(j, a, q, &options, &command, d);
+    if (!err && j->answer)
+        err = answer_of(t, &args.token0, d);
     if (args.heads)
         buf_printf(&command, " --head %s", args.heads);
     if (args.token0)

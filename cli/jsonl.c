@@ -14,7 +14,7 @@
 #include "base/files.h"
 #include "cli/signals.h"
 
-enum { MOST_LINES = 1 << 20, MOST_LINE = 16 << 20 /* what json_parse takes */ };
+enum { MOST_LINES = 1 << 20 };
 static const size_t MOST_BYTES = (size_t)1 << 30;
 static const double MOST_TOKENS = 1 << 24, MOST_SEED = 9e15;
 
@@ -193,7 +193,7 @@ static int add_line(struct jsonl *b, int number, const struct buf *line, struct 
 {
     size_t mark = 0;
     if (line->err)
-        return kvf_fail(d, line->err, "%s: line %d: over %d MiB", b->file, number, MOST_LINE >> 20);
+        return kvf_fail(d, line->err, "%s: line %d: over %d MiB", b->file, number, JSON_MOST >> 20);
     int err = number == 1 && line->len ? text_kind_check(b->file, line->data, line->len, &mark, d)
                                        : KVF_OK;
     if (err)
@@ -215,7 +215,7 @@ static int add_line(struct jsonl *b, int number, const struct buf *line, struct 
 
 static int read_lines(struct jsonl *b, FILE *f, struct kvf_diag *d)
 {
-    struct buf line = {.max = MOST_LINE};
+    struct buf line = {.max = JSON_MOST};
     size_t bytes = 0;
     int err = KVF_OK, c = 0;
     for (int number = 1; !err && c != EOF; number++) {

@@ -386,8 +386,8 @@ int run_begin(struct run *u, struct kvf_diag *d)
     int err = KVF_OK;
     if (u->out)
         err = runner_output(&u->r, u->out, d);
-    if (!err && u->out && u->spans.file && file_same(u->spans.file, u->out))
-        err = kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the input %s", u->out, u->spans.file);
+    if (!err)
+        err = file_keep(u->out, u->spans.file, d);
     if (!err)
         err = spans_open(&u->spans, &u->r.prompt, u->r.engine->tokenizer, d);
     if (!err && !u->quiet)

@@ -7,16 +7,15 @@
 #include <kvf/schema.h>
 #include <kvf/trace.h>
 
-#include "base/json.h"
 #include "base/mem.h"
 #include "engine/model/gguf.h"
+#include "libtrace/run_header.h"
 
 /* The model must be the run's: entries of another one have nothing to do with these. */
 static int check_model(struct kvf_trace *t, const char *path, const char *hash, struct kvf_diag *d)
 {
     struct json *header = NULL;
-    const char *meta = kvf_meta(t);
-    int err = json_parse(meta, strlen(meta), &header, d);
+    int err = run_header(t, &header, d);
     const char *name = json_str(json_get(json_get(header, "model"), "name"), "?");
     const char *other = json_str(json_get(json_get(header, "model"), "hash"), "");
     if (!err && strcmp(other, hash) != 0)

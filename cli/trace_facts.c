@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "studies/corpus.h"
+#include "libtrace/run_header.h"
 
 const struct fact fact_table[FACTS] = {
     [FACT_TRACE] = {"trace", "", true, "name of the file", NULL, NULL},
@@ -91,8 +92,7 @@ static int whole(struct trace_facts *f, struct trace_facts *ret)
 int facts_read(struct kvf_trace *t, struct trace_facts *ret)
 {
     struct trace_facts f = {0};
-    const char *meta = kvf_meta(t);
-    if (json_parse(meta, strlen(meta), &f.header, NULL) != KVF_OK)
+    if (run_header(t, &f.header, NULL) != KVF_OK) /* such a trace is listed without these facts */
         f.header = NULL;
     for (int i = 0; i < FACTS; i++) {
         const struct fact *a = &fact_table[i];

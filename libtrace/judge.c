@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json_check.h"
+#include "base/json_tape.h"
 #include "base/mem.h"
 #include "libtrace/copying.h"
 #include "libtrace/reader.h"

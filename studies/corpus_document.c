@@ -5,10 +5,10 @@
 
 #include <kvf/schema.h>
 
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "studies/corpus_rows.h"
+#include "libtrace/run_header.h"
 
 enum { BLOCK = 512, MOST_VALUES = 1 << 22 }; /* values of one row in one document */
 
@@ -79,11 +79,11 @@ int corpus_identify(struct kvf_trace *t, uint64_t *ret_document, uint64_t *ret_p
     struct json *root = NULL;
     int32_t *id = NULL;
     uint32_t n_prompt = 0;
-    if (json_parse(meta, strlen(meta), &root, NULL) != KVF_OK)
-        root = NULL;
+    int err = run_header(t, &root, d);
+    if (err)
+        return err;
     const struct json *run = json_get(root, "run");
     bool known = named(run, ret_document);
-    int err = KVF_OK;
     if (!known && kvf_find(t, "tokens.id") < 0) {
         err = kvf_fail(d, KVF_E_NOTFOUND,
                        "this trace has neither a column tokens.id nor run.document "

@@ -29,7 +29,7 @@ void part_free(struct part *p); /* accepts NULL */
 
 /* Makes a table with one row per head: its first step, and the entries that differ, counted by how
  * they differ. */
-int part_heads(const struct part *p, struct table **ret_table);
+int part_heads(const struct part *p, struct table **ret_table, struct kvf_diag *d);
 
 /* One row per entry whose evict_step differs, at most `most` (0: all), by head and
  * token; only those that differ first of all when `first`. */

@@ -104,7 +104,7 @@ done:
     return err;
 }
 
-static void put_summary(const struct part *p, struct table *t)
+static int put_summary(const struct part *p, struct table *t, struct kvf_diag *d)
 {
     int64_t differ = 0, steps = 0, heads = 0;
     for (int h = 0; h < p->heads.n; h++) {
@@ -112,7 +112,9 @@ static void put_summary(const struct part *p, struct table *t)
         steps += p->stat[h].equal_steps;
         heads += p->stat[h].differ > 0;
     }
-    put_provenance(t, p->t[0]);
+    int err = put_provenance(t, p->t[0], d);
+    if (err)
+        return err;
     table_meta_num(t, "steps", (double)p->T);
     table_meta_num(t, "first_token", (double)p->token_first);
     table_meta_num(t, "tokens_differ", (double)p->tokens_differ);
@@ -122,9 +124,10 @@ static void put_summary(const struct part *p, struct table *t)
     table_meta_num(t, "entries", (double)p->heads.n * (double)p->T);
     if (p->T)
         table_meta_num(t, "equal_cells", (double)steps / ((double)p->heads.n * (double)p->T));
+    return KVF_OK;
 }
 
-int part_heads(const struct part *p, struct table **ret_table)
+int part_heads(const struct part *p, struct table **ret_table, struct kvf_diag *d)
 {
     static const char *const names[] = {"first_step", "differ",    "only_a",     "only_b",
                                         "earlier_a",  "earlier_b", "equal_steps"};
@@ -142,7 +145,9 @@ int part_heads(const struct part *p, struct table **ret_table)
         for (int k = 0; k < N; k++)
             v[k * n + h] = row[k];
     }
-    put_summary(p, t);
+    err = put_summary(p, t, d);
+    if (err)
+        goto done;
     put_heads(t, &p->heads);
     for (int k = 0; k < N; k++)
         table_dense_int(t, names[k], k == 0 || k == N - 1 ? "step" : "entries", v + k * n);
@@ -181,7 +186,8 @@ static void put_side(struct table *t, const struct entries *e, int s, int64_t *s
     }
 }
 
-static int entry_table(const struct part *p, const struct entries *e, struct table **ret_table)
+static int entry_table(const struct part *p, const struct entries *e, struct table **ret_table,
+                       struct kvf_diag *d)
 {
     size_t n = (size_t)e->n;
     int64_t *v = MEM_NEW(int64_t, 4 * n);
@@ -199,7 +205,9 @@ static int entry_table(const struct part *p, const struct entries *e, struct tab
         v[2 * n + r] = e->row[r].token;
         v[3 * n + r] = e->row[r].step;
     }
-    put_summary(p, t);
+    err = put_summary(p, t, d);
+    if (err)
+        goto done;
     if (e->found > e->n)
         table_meta_num(t, "rows_left_out", (double)(e->found - e->n));
     table_dense_str(t, "head", "", text);
@@ -229,7 +237,7 @@ int part_entries(const struct part *p, bool first, int64_t most, struct table **
     struct entries e = {0};
     int err = gather(p, first, most, &e, d);
     if (!err)
-        err = entry_table(p, &e, ret_table);
+        err = entry_table(p, &e, ret_table, d);
     mem_free(e.row);
     return err;
 }

@@ -5,10 +5,10 @@
 
 #include "analyzers/common.h"
 #include "analyzers/selected.h"
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/stats.h"
 #include "studies/predict_values.h"
+#include "libtrace/run_header.h"
 
 /* The column at hand: T tokens or steps. */
 struct of {
@@ -284,9 +284,9 @@ static int check_trace(struct predict_values *x, int pair, const struct kvf_trac
                        struct kvf_diag *d)
 {
     const struct table *effect = x->args->pair[pair].effect;
-    const char *text = kvf_meta(t), *wanted = table_meta(effect, "model_hash");
+    const char *wanted = table_meta(effect, "model_hash");
     struct json *root = NULL;
-    int err = KVF_OK, H = kvf_n_layers(t) ? kvf_n_heads(t, 0, KVF_SPACE_KV) : 0;
+    int H = kvf_n_layers(t) ? kvf_n_heads(t, 0, KVF_SPACE_KV) : 0;
     int G = kvf_n_layers(t) ? kvf_n_heads(t, 0, KVF_SPACE_QUERY) : 0;
     if (kvf_n_layers(t) < x->layers || H < x->heads || H < 1 || G % H
         || (x->entries && (kvf_n_layers(t) != x->layers || H != x->heads)))
@@ -295,8 +295,9 @@ static int check_trace(struct predict_values *x, int pair, const struct kvf_trac
                         "effects, which have %d of %d",
                         kvf_n_layers(t), H, x->layers, x->heads);
     *share = G / H;
-    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
-        root = NULL;
+    int err = run_header(t, &root, d);
+    if (err)
+        return err;
     const char *hash = json_str(json_get(json_get(root, "model"), "hash"), NULL);
     double prompt = json_num(json_get(json_get(root, "run"), "prompt_tokens"), NAN);
     if (hash && wanted && strcmp(hash, wanted) != 0)

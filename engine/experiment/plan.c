@@ -6,8 +6,8 @@
 
 #include <kvf/schema.h>
 
-#include "base/json.h"
 #include "base/mem.h"
+#include "libtrace/run_header.h"
 
 enum { PLAN_VERSION = 1 };
 
@@ -31,11 +31,7 @@ static int open_input(struct input *in, struct kvf_diag *d)
         err = kvf_check_size(in->t, d);
     if (err)
         return err;
-    const char *meta = kvf_meta(in->t);
-    err = json_parse(meta, strlen(meta), &in->header, d);
-    if (err)
-        kvf_diag_prefix(d, "%s: the run header", in->path);
-    return err;
+    return run_header(in->t, &in->header, d);
 }
 
 /* A text that is in the header must agree; an absent one is for `need` to judge. */

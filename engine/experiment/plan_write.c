@@ -4,9 +4,9 @@
 
 #include <kvf/schema.h>
 
-#include "base/json.h"
 #include "base/mem.h"
 #include "engine/experiment/plan.h"
+#include "libtrace/run_header.h"
 
 enum { PLAN_VERSION = 1, MOST_COLUMNS = 4 };
 
@@ -77,9 +77,9 @@ static int choose(struct job *j, struct kvf_diag *d)
 static int header(const struct job *j, struct buf *b, struct kvf_diag *d)
 {
     static const char *const kept[] = {"kvf", "model", "tokenizer", "run", "method", "entry_space"};
-    const char *meta = kvf_meta(j->t), *heads = j->opt->head_text;
+    const char *heads = j->opt->head_text;
     struct json *root = NULL;
-    int err = json_parse(meta, strlen(meta), &root, d);
+    int err = run_header(j->t, &root, d);
     if (err)
         return err;
     buf_printf(b, "{\"plan\":{\"version\":%d", PLAN_VERSION);

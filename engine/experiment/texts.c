@@ -6,7 +6,7 @@
 
 #include "base/file_bytes.h"
 #include "base/json.h"
-#include "base/json_check.h"
+#include "base/json_tape.h"
 #include "base/mem.h"
 #include "base/text_kind.h"
 #include "base/utf8.h"

@@ -1,14 +1,10 @@
 /* chat_json.c - checks messages given as JSON and converts them to values of a template. */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "engine/model/chat_values.h"
-
-enum { DEEPEST = 64 /* of json_tape_open */, LONGEST_NUMBER = 64 };
 
 /* ---- checks */
 
@@ -98,14 +94,12 @@ static int check_members(const struct json_tape *t, struct kvf_diag *d)
 }
 
 /* Sets *ret to a number as Python reads it: one without a fraction and an exponent is an integer.
- * Returns false if it is out of the range of its type. */
+ * Returns false if an integer needs more than 64 bits. */
 static bool take_number(const struct json_tape *t, uint32_t v, struct jinja_value *ret)
 {
-    char text[LONGEST_NUMBER + 1];
+    char text[JSON_NUMBER + 1];
     size_t n;
     const char *s = json_tape_number(t, v, &n);
-    if (n > LONGEST_NUMBER)
-        return false;
     memcpy(text, s, n);
     text[n] = 0;
     errno = 0;
@@ -114,7 +108,7 @@ static bool take_number(const struct json_tape *t, uint32_t v, struct jinja_valu
         return errno == 0;
     }
     *ret = (struct jinja_value){JINJA_FLOAT, {.f = strtod(text, NULL)}};
-    return isfinite(ret->u.f);
+    return true;
 }
 
 static int check_numbers(const struct json_tape *t, struct kvf_diag *d)
@@ -157,15 +151,13 @@ static int check(struct chat_json *c, bool others, struct kvf_diag *d)
 int chat_json_open(const char *text, size_t n, bool others, struct chat_json *ret,
                    struct kvf_diag *d)
 {
-    struct json *root = NULL;
     *ret = (struct chat_json){.n = 0};
-    int err = json_parse(text, n, &root, d); /* refuses keys that repeat and NUL characters */
-    json_free(root);
-    if (!err)
-        err = json_tape_open(text, n, &ret->tape, d);
+    int err = json_tape_open(text, n, JSON_MOST, &ret->tape, d);
     if (err)
         return err;
-    err = check(ret, others, d);
+    err = json_tape_reject_nul(&ret->tape, d);
+    if (!err)
+        err = check(ret, others, d);
     if (err)
         chat_json_close(ret);
     return err;
@@ -193,7 +185,7 @@ struct maker {
     struct jinja *j;
     const struct chat_json *c;
     struct buf scratch;
-    struct level stack[DEEPEST];
+    struct level stack[JSON_DEEPEST];
     int depth, message; /* message: number of the current one, from 0; -1: none */
 };
 
@@ -253,7 +245,7 @@ static struct jinja_value value_of(struct maker *m, uint32_t v, bool marked)
 
 static void push(struct maker *m, struct jinja_value x, uint32_t v, enum marked marked)
 {
-    if (!m->j->err && m->depth < DEEPEST)
+    if (!m->j->err && m->depth < JSON_DEEPEST)
         m->stack[m->depth++] = (struct level){x, marked, json_tape_first(&m->c->tape, v), 0};
 }
 
@@ -276,9 +268,6 @@ static void take(struct maker *m, struct level *l)
     bool said = is_speech(l->marked, key);
     struct jinja_value x = value_of(m, v, said);
     const struct jinja_text *name = jinja_text(m->j, key, n);
-    if (!m->j->err && jinja_find(l->of.u.dict, name))
-        jinja_refuse(m->j, KVF_E_FORMAT, "message %d: \"%.60s\" is given twice", m->message + 1,
-                     key);
     jinja_set(m->j, l->of.u.dict, name, x);
     push(m, x, v, l->marked == MESSAGE && strcmp(key, "content") == 0 ? PARTS : NOTHING);
 }

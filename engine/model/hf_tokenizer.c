@@ -329,7 +329,7 @@ static int read_spm(struct hf_tokens *x, const struct hf_texts *texts, struct gg
 static int read_json(struct hf_tokens *x, const struct hf_texts *texts, struct gguf_put *put)
 {
     struct json_tape tape = {.n = 0};
-    int err = json_tape_open(texts->tokenizer, texts->n_tokenizer, &tape, x->d);
+    int err = json_tape_open(texts->tokenizer, texts->n_tokenizer, JSON_TAPE_MOST, &tape, x->d);
     x->tape = &tape;
     if (err)
         kvf_diag_prefix(x->d, "%s", x->path);

@@ -26,7 +26,7 @@ static struct piece piece_of(const struct hf_tokens *x, int32_t id)
 int hf_token_put(struct hf_tokens *x, int64_t id, const char *s, size_t n, uint8_t type)
 {
     if (!s)
-        return damaged(x, "a token is no text, or holds half of a character");
+        return damaged(x, "a token is no text");
     if (id < 0 || id >= x->most)
         return kvf_fail(x->d, KVF_E_FORMAT,
                         "%s: token '%.*s' has the id %lld; the model has ids from 0 to %d "

@@ -250,7 +250,7 @@ refused("an id twice", folder(tokenizer__json=changed(TOK, "model", "vocab", "a"
 text = json.dumps(PLAIN[TOK]).replace('"vocab": {', '"vocab": {"a": 299, ', 1)
 refused("a token twice", folder(tokenizer__json=text.encode()), TOK)
 text = json.dumps(changed(TOK, "model", "vocab", "a")).replace('"vocab": {', '"vocab": {"b": %d, ' % PLAIN[TOK]["model"]["vocab"]["a"], 1)
-refused("a token with two ids", folder(tokenizer__json=text.encode()), TOK, "two ids")
+refused("a token with two ids", folder(tokenizer__json=text.encode()), TOK, "repeats the key")
 refused("half of a character", folder(tokenizer__json=json.dumps(PLAIN[TOK]).replace('"vocab": {"', '"vocab": {"\\ud800', 1).encode()), TOK, "half")
 refused("no merges", folder(tokenizer__json=changed(TOK, "model", "merges")), TOK, "merges")
 for merge in ("", " ", "he", "q zzz", " he", "he ", ["h"], ["h", "e", "l"], ["h e", "l"], ["h", 5], 5, None, {}, ["q", "zzz"]):

@@ -96,6 +96,15 @@ w.close()
 r = s.run(["verify", s.path("odd.kvf")])
 s.check("a zero byte in the header", r.returncode == 1 and b"no JSON object" in r.stderr, r)
 
+# ---- an analysis rejects a run header that it cannot read, and says what is wrong with it
+for n, (meta, word) in enumerate((("{\"method\":", "the run header: not valid JSON near byte"), ('{"run":{"prompt_tokens":1,"prompt_tokens":2}}', "the run header: JSON repeats the key \"prompt_tokens\""),
+                                  ('{"method":{"budget":"8"}}', "method.budget of the run header is not a whole number"), ('{"run":{"prompt_tokens":2.5}}', "run.prompt_tokens of the run header is not a whole number"))):
+    path = make(s.write_kvf, s.path("header.kvf"), columns(), (L, H, 4, T), meta=meta)
+    argv = ["fates" if "prompt" in meta else "survival", path]
+    s.refused(f"{argv[0]}: header {n}", argv, 1, "header.kvf", word)
+r = s.run(["info", make(s.write_kvf, s.path("header.kvf"), columns(), (L, H, 4, T), meta="[1,2")])
+s.check("info shows the rest and tells", r.returncode == 0 and b"not valid JSON near byte 4" in r.stderr and b"format" in r.stdout, r)
+
 # ---- names of blobs: those of the schema and one's own; others are shown and copied, and verify tells of them
 for name, good in (("q", True), ("attention", True), ("x-", True), ("x-lab.k", True), ("keys", False), ("Q", False), ("x", False), ("attention2", False)):
     w = Writer(s.path("named.kvf"), b"{}", [(1, 1)], [])

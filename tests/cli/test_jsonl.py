@@ -4,15 +4,21 @@ import fcntl
 import gzip
 import json
 import os
+import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
+
+import numpy as np
 
 from harness import Gguf, Suite
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "golden", "tools"))
 import chat_templates  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data"))
+import make_gates  # noqa: E402
 
 s = Suite()
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # children of a shell in the background would inherit that it is ignored
@@ -107,6 +113,40 @@ err = batch("another prompt", others, OUT, "-n", "9", code=1)
 s.check("the token is told", "line 1: " in err and ("of the prompt is" in err or "prompt_tokens is" in err) and "1 made, 0 skipped, 1 failed" in err, err)
 s.check("the line behind it is made", read(os.path.join(OUT, "c_4.kvf")) == expected["c_3.kvf"])
 os.unlink(os.path.join(OUT, "c_4.kvf"))
+# a run with another model, other gates or another adapter is another run: the header says so, and what is there stays
+TWO = lines("two.jsonl", {"id": "a", "text": "once upon"}, {"id": "b", "text": "two"})
+SHAPE = ["--layers", "2", "--heads", "4", "--kv-heads", "2", "--head-dim", "16", "--d-model", "64"]
+for i in (1, 2):
+    o = make_gates.options(["--layout", "rg", *SHAPE, "--seed", str(i), "-o", s.path(f"g{i}.bin")])
+    s.file(f"g{i}.bin", make_gates.build(o))
+    pair = {f"base_model.model.model.layers.1.self_attn.q_proj.lora_{x}.weight": np.full(shape, 0.1 * i, np.float32) for x, shape in (("A", (2, 64)), ("B", (64, 2)))}
+    head, at = {"__metadata__": {"lora_alpha": "4"}}, 0
+    for name, v in pair.items():
+        head[name] = {"dtype": "F32", "shape": v.shape, "data_offsets": [at, at + v.nbytes]}
+        at += v.nbytes
+    head = json.dumps(head).encode()
+    s.file(f"a{i}.safetensors", struct.pack("<Q", len(head)) + head + b"".join(v.tobytes() for v in pair.values()))
+OTHER = Gguf(seed=2).set("llama.context_length", 2048).write(s.path("other.gguf"))
+for key, first, second in (("model.hash", [], ["-m", OTHER]), ("model.hash", ["--lora", s.path("a1.safetensors")], ["--lora", s.path("a2.safetensors")]), ("model.hash", ["--lora", s.path("a1.safetensors")], []),
+                           ("gates.hash", ["--method", "trimkv", "--gates", s.path("g1.bin")], ["--method", "trimkv", "--gates", s.path("g2.bin")])):
+    name = f"{key} {len(first)} {len(second)}"
+    out = s.path(name.replace(" ", "_"))
+    batch(name + ": made", TWO, out, "-n", "3", *first)
+    there = folder(out)
+    err = batch(name + ": again", TWO, out, "-n", "3", *first)
+    s.check(name + ": the same run is skipped", "0 made, 2 skipped, 0 failed" in err, err)
+    err = batch(name + ": other", TWO, out, "-n", "3", *second, code=1)
+    s.check(name + ": names the key", err.count(f"is of another run: {key} is ") == 2 and "0 made, 0 skipped, 2 failed" in err and folder(out) == there, err)
+
+# a line never overwrites an input
+own = s.path("own")
+os.makedirs(own)
+for what, name, argv in (("model", "m", ["-m"]), ("gates", "g", ["--method", "trimkv", "--gates"]), ("adapter", "l", ["--lora"])):
+    path = os.path.join(own, name + ".kvf")
+    shutil.copy({"m": MODEL, "g": s.path("g1.bin"), "l": s.path("a1.safetensors")}[name], path)
+    before = read(path)
+    err = batch(f"over the {what}", lines("own.jsonl", {"id": name, "text": "two"}, {"id": "free", "text": "two"}), own, "-n", "2", "--overwrite", *argv, path, code=1)
+    s.check(f"the {what} stays", "line 1: " in err and "would overwrite the input" in err and "1 made, 0 skipped, 1 failed" in err and read(path) == before, err)
 err = batch("anew", PROMPTS, OUT, "-n", "9", "--overwrite")
 s.check("made anew", err.endswith("4 made, 0 skipped, 0 failed\n") and folder(OUT) == expected, err)
 s.check("quiet", batch("quiet", PROMPTS, OUT, "-n", "9", "-q") == "")

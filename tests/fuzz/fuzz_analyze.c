@@ -86,7 +86,7 @@ static void compare(struct source *s, bool parts)
         struct part *p = NULL;
         int err = part_compare(a.t, b.t, &(struct part_args){NULL, true}, &p, &d);
         MUST(err == KVF_OK || d.text[0]);
-        if (!err && part_heads(p, &t) == KVF_OK)
+        if (!err && part_heads(p, &t, &d) == KVF_OK)
             walk(t);
         part_free(p);
     } else if (a.t && b.t) {

@@ -125,6 +125,13 @@ def chats():
         put("chat", f"rule{i}", t["template"].encode() + b"\0" + one.encode())
 
 
+def jsons():
+    for i, text in enumerate(("", " [1, -2.5e3, true, false, null, {}, []]\n", '{"a":{"b":[[{"c":"d"}]]},"e":0}', '{"a":1,"b":2,"\\u0061":3}', '"\\ud83d\\ude42 \\u00e9\\n"', '["\\ud83d"]', '["\\u0000"]',
+                              "[1e999]", "[" * 64 + "]" * 64, "[" * 65 + "]" * 65, "[" + "1" * 64 + "]", "\ufeff{}", '{"\u00e9":"\U0001f600"}', "[1]x", '{"k%d":0}' % 7, json.dumps({str(i): i for i in range(40)}))):
+        put("json", f"json{i}", text.encode())
+    put("json", "bytes", b'"\xff"')
+
+
 def options():
     kinds = {0: ["full", "h2o", "h2o:sinks=4,recent=8", "snapkv:window=16,pool=7,pool-kind=avg,group=max", "window:sinks=4k", "random:seed=9", "h2o:,", "x:" + "y" * 70],
              1: ["", "L0K1", "L0-1K*", "*.0", "L*H3,L0H0-2", "1.1,0.0", "L0K0-", "L-1K0", "L99999999999K0", "0-1.0-1"],
@@ -352,6 +359,7 @@ gates()
 texts()
 vocabularies()
 chats()
+jsons()
 options()
 for target, files in corpora.items():
     write(target, files)

@@ -9,8 +9,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/json.h"
-#include "base/json_check.h"
 #include "base/mem.h"
 #include "base/opt.h"
 #include "base/par.h"
@@ -328,96 +326,6 @@ Test(opt, pairs)
     cr_expect(eq(int, opt_pair(&s, k, v, 16), 0));
     s = "a=1,";
     cr_expect(eq(int, opt_pair(&s, k, v, 16), KVF_E_ARG));
-}
-
-Test(json, rejects_what_is_not_clean)
-{
-    static const char *const bad[] = {"",      "{",        "{\"a\":1,\"a\":2}",
-                                      "[1] x", "\"\xff\"", "{\"a\":}"};
-    struct json *j = NULL;
-    struct kvf_diag d;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        cr_expect(ne(int, json_parse(bad[i], strlen(bad[i]), &j, &d), KVF_OK), "%s", bad[i]);
-    char deep[200];
-    memset(deep, '[', sizeof deep);
-    cr_expect(eq(int, json_parse(deep, sizeof deep, &j, &d), KVF_E_LIMIT));
-}
-
-/* A quote behind a backslash does not end its text: what follows is counted. */
-/* What RFC 8259 takes, and what it does not though json_parse may. */
-Test(json, a_check_is_strict)
-{
-    static const char *const good[] = {"{}",
-                                       "[]",
-                                       "0",
-                                       "-0",
-                                       "10.5e-3",
-                                       "1E5",
-                                       "\"\"",
-                                       " [ 1 , {\"a\" : null} ]\t\r\n",
-                                       "true",
-                                       "{\"a\":{\"b\":[[],{}]},\"c\":false}",
-                                       "\"\\u12aF\\\"\\\\\\n\"",
-                                       "\"\x7f\xc3\xa9\""};
-    static const char *const bad[] = {
-        "",           " ",        "{",      "}",        "[1,]",
-        "{\"a\":1,}", "{,}",      "[,]",    "{\"a\"}",  "{\"a\":}",
-        "{1:2}",      "01",       "1.",     ".5",       "+1",
-        "-",          "1e",       "1e+",    "tru",      "truex",
-        "nan",        "NaN",      "\"",     "\"\\\"",   "\"\\u12g4\"",
-        "\"\\x\"",    "\"a\nb\"", "\"\t\"", "\"\x01\"", "\xef\xbb\xbf{}",
-        "\"\xff\"",   "{}{}",     "[1 2]",  "[}",       "{]",
-        "[1]]",       "'a'",      "\v1",    "/*c*/1"};
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-        cr_expect(json_check(good[i], strlen(good[i])), "%s", good[i]);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        cr_expect(not(json_check(bad[i], strlen(bad[i]))), "%s", bad[i]);
-    cr_expect(not(json_check("1\0", 2)), "a zero byte");
-    cr_expect(not(json_check("12", 0)), "no byte is read behind the end");
-    cr_expect(json_check("1x", 1) && json_check("[]x", 2) && json_check("\"\"\"", 2));
-    cr_expect(json_check_object(" {\"a\":1} ", 9) && !json_check_object("[1]", 3)
-              && !json_check_object("{", 1) && !json_check_object("", 0));
-    char deep[130];
-    for (int n = 64; n <= 65; n++) {
-        memset(deep, '[', (size_t)n);
-        memset(deep + n, ']', (size_t)n);
-        cr_expect(eq(int, json_check(deep, 2 * (size_t)n), n == 64));
-    }
-}
-
-Test(json, depth_is_counted_after_escaped_quotes)
-{
-    static const struct {
-        const char *before;
-        int deep, err;
-    } cases[] = {{"{\"a\":\"\\\"\",\"b\":", 90, KVF_E_LIMIT}, /* a: one quote */
-                 {"{\"a\":\"\\\\\",\"b\":", 90, KVF_E_LIMIT}, /* a: one backslash */
-                 {"{\"a\":\"\\\"[[[[\",\"b\":", 63, KVF_OK},
-                 {"{\"a\":\"\\\"[[[[\",\"b\":", 64, KVF_E_LIMIT}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char text[300];
-        struct json *j = NULL;
-        struct kvf_diag d = {""};
-        size_t at = strlen(cases[i].before), deep = (size_t)cases[i].deep;
-        memcpy(text, cases[i].before, at);
-        memset(text + at, '[', deep);
-        memset(text + at + deep, ']', deep);
-        text[at + 2 * deep] = '}';
-        cr_expect(eq(int, json_parse(text, at + 2 * deep + 1, &j, &d), cases[i].err), "%zu: %s", i,
-                  d.text);
-        json_free(j);
-    }
-}
-
-Test(json, numbers_read_back_equal)
-{
-    static const double v[] = {0, 1, -1.5, 0.1, 1e300, 5e-324, 3.0000000000000004};
-    for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
-        struct buf b = {0};
-        json_put_num(&b, v[i]);
-        cr_expect(eq(dbl, strtod(b.data, NULL), v[i]));
-        buf_finish(&b);
-    }
 }
 
 Test(utf8, well_formed_only)

@@ -82,8 +82,8 @@ Test(table_io, no_flipped_bit_is_read)
     table_destroy(t);
 }
 
-/* A text that is longer or shorter was changed by somebody; one of the same length is refused until
- * its line is gone. */
+/* A text that is longer was changed by somebody.  One that is shorter, or of the same length and
+ * different, is rejected until its line is gone. */
 Test(table_io, a_table_that_was_changed)
 {
     static const char path[] = "kvf-changed.tsv";
@@ -103,6 +103,12 @@ Test(table_io, a_table_that_was_changed)
     put_file(path, text, n + strlen(same));
     cr_expect(eq(int, table_read(path, NULL, &got, &d), KVF_E_CORRUPT));
     cr_expect(strstr(d.text, path) && strstr(d.text, "damaged") && strstr(d.text, "# checksum"));
+    memcpy(text + n, rows, strlen(rows));
+    for (size_t cut = 1; cut <= strlen(rows); cut++) {
+        put_file(path, text, n + strlen(rows) - cut);
+        cr_expect(eq(int, table_read(path, NULL, &got, &d), KVF_E_CORRUPT), "%zu", cut);
+        cr_expect(strstr(d.text, "cut short") && strstr(d.text, "# checksum"), "%s", d.text);
+    }
     memcpy(text + n, more, strlen(more));
     put_file(path, text, n + strlen(more));
     cr_assert(eq(int, table_read(path, NULL, &got, &d), KVF_OK), "%s", d.text);
@@ -114,4 +120,36 @@ Test(table_io, a_table_that_was_changed)
     cr_assert(eq(int, table_read(path, NULL, &got, &d), KVF_OK), "%s", d.text);
     table_destroy(got);
     unlink(path);
+}
+
+/* The CSV and the JSON of a table, and the file beside a CSV, which holds the seal of both. */
+Test(table_io, no_table_that_is_cut_short_is_read)
+{
+    static const struct {
+        enum table_format f;
+        const char *path, *cut;
+    } files[] = {{TABLE_JSON, "kvf-cut.json", "kvf-cut.json"},
+                 {TABLE_CSV, "kvf-cut.csv", "kvf-cut.csv"},
+                 {TABLE_CSV, "kvf-cut.csv", "kvf-cut.csv" TABLE_SIDECAR}};
+    const int64_t x[] = {1, 2, 3};
+    struct table *t = table_create("t", 3), *got = NULL;
+    table_dense_int(t, "x", "", x);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char text[1024];
+        struct kvf_diag d = {""};
+        cr_assert(table_write(t, files[i].f, files[i].path, NULL) == KVF_OK);
+        FILE *f = fopen(files[i].cut, "rb");
+        size_t n = fread(text, 1, sizeof text, f);
+        fclose(f);
+        for (size_t k = 1; k < n; k++) {
+            put_file(files[i].cut, text, k);
+            int err = table_read(files[i].path, NULL, &got, &d);
+            bool blank = k == n - 1 && text[k] == '\n' && files[i].cut != files[1].cut;
+            cr_expect(err || blank, "%s: %zu of %zu bytes", files[i].cut, k, n);
+            table_destroy(err ? NULL : got);
+        }
+        unlink(files[i].path);
+        unlink("kvf-cut.csv" TABLE_SIDECAR);
+    }
+    table_destroy(t);
 }
