@@ -442,20 +442,20 @@ static void describe_pair(const struct table *t, int64_t p, int64_t pairs, doubl
                           struct buf *out)
 {
     int64_t heads = table_rows(t) / pairs - 1, all = heads * pairs + p;
-    double over = table_real(t, table_find(t, "rho_over_heads"), all);
-    buf_printf(out, "traces %lld and %lld: ", (long long)table_int(t, table_find(t, "a"), all),
-               (long long)table_int(t, table_find(t, "b"), all));
+    double over = table_row_real(t, all, "rho_over_heads");
+    buf_printf(out, "traces %lld and %lld: ", (long long)table_row_int(t, all, "a"),
+               (long long)table_row_int(t, all, "b"));
     if (describe_heads(t, p, pairs, all, v, out) == 0)
         return;
     buf_printf(out, "  top %.4g %%: overlap %.4f, by chance %.4f",
-               100 * table_meta_real(t, "top", NAN), table_real(t, table_find(t, "overlap"), all),
-               table_real(t, table_find(t, "chance"), all));
+               100 * table_meta_real(t, "top", NAN), table_row_real(t, all, "overlap"),
+               table_row_real(t, all, "chance"));
     if (heads > 1 && isnan(over)) /* of one head there is nothing to ask */
         buf_str(out, "; which heads retain long: rank correlation undefined");
     else if (heads > 1)
         buf_printf(out, "; which heads retain long: rank correlation %.4f over %lld heads", over,
-                   (long long)table_int(t, table_find(t, "heads"), all));
-    double within = table_real(t, table_find(t, "rho_within_layers"), all);
+                   (long long)table_row_int(t, all, "heads"));
+    double within = table_row_real(t, all, "rho_within_layers");
     if (!isnan(within))
         buf_printf(out, ", %.4f given the layer", within);
     buf_char(out, '\n');

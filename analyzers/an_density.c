@@ -162,14 +162,13 @@ static void describe(const struct table *t, struct buf *out)
         high = high < 0 || v > table_real(t, mean, high) ? h * bins : high;
     }
     buf_printf(out, "%lld entries of %lld heads held at step %s, of a text of %s tokens\n",
-               (long long)table_int(t, table_find(t, "total"), all), (long long)heads,
-               table_meta(t, "step"), table_meta(t, "length"));
+               (long long)table_row_int(t, all, "total"), (long long)heads, table_meta(t, "step"),
+               table_meta(t, "length"));
     if (low < 0)
         return;
     buf_printf(out, "mean position %.4f; heads from %.4f (%s) to %.4f (%s)\n",
-               table_real(t, mean, all), table_real(t, mean, low),
-               table_str(t, table_find(t, "head"), low), table_real(t, mean, high),
-               table_str(t, table_find(t, "head"), high));
+               table_real(t, mean, all), table_real(t, mean, low), table_row_str(t, low, "head"),
+               table_real(t, mean, high), table_row_str(t, high, "head"));
     buf_printf(out, "first bin %.4f, last bin %.4f of the entries; evenly it were %.4f\n",
                table_real(t, share, all), table_real(t, share, all + bins - 1), 1 / (double)bins);
 }

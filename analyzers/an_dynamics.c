@@ -386,7 +386,7 @@ static double find(const struct table *t, int64_t first, int64_t end, const char
     for (int64_t r = first; r < end; r++)
         if (table_int(t, prompt, r) < 0 && table_int(t, which, r) == surrogate
             && table_int(t, k, r) == index && strcmp(table_str(t, name, r), quantity) == 0)
-            return table_real(t, table_find(t, "value"), r);
+            return table_row_real(t, r, "value");
     return NAN;
 }
 
@@ -396,7 +396,7 @@ static void describe_head(const struct table *t, int64_t first, int64_t end, str
     for (int k = 0; k < (int)m; k++)
         explained += find(t, first, end, "explained", 0, k);
     buf_printf(out, "%s: %.0f components hold %.1f %% of the variance\n",
-               table_str(t, table_find(t, "head"), first), m, m > 0 ? 100 * explained : 0);
+               table_row_str(t, first, "head"), m, m > 0 ? 100 * explained : 0);
     if (m > 0) {
         buf_printf(out, "  stable prompts %.1f %%, median spectral radius %.3f (shuffled %.3f)\n",
                    100 * find(t, first, end, "stable", 0, 0),

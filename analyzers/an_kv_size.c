@@ -281,7 +281,7 @@ static const struct record_member members[] = {
 static void describe_prefill(const struct table *t, int64_t heads, struct buf *out)
 {
     int64_t budget = table_meta_int(t, "budget", 0), row = heads * N_MOMENTS + AT_PREFILL;
-    int64_t held = table_int(t, table_find(t, "entries"), row);
+    int64_t held = table_row_int(t, row, "entries");
     if (budget > 0 && held == heads * (budget - 1))
         buf_str(out, "  prefill is what the next query finds: one entry of each head has made room "
                      "for its own; a run with order=after shows what the cut after the prompt "
@@ -310,8 +310,8 @@ static void describe(const struct table *t, struct buf *out)
         high = table_int(t, entries, r) > table_int(t, entries, high) ? r : high;
     }
     buf_printf(out, "at the end: least %s %lld, most %s %lld entries\n",
-               table_str(t, table_find(t, "head"), low), (long long)table_int(t, entries, low),
-               table_str(t, table_find(t, "head"), high), (long long)table_int(t, entries, high));
+               table_row_str(t, low, "head"), (long long)table_int(t, entries, low),
+               table_row_str(t, high, "head"), (long long)table_int(t, entries, high));
 }
 
 static const char *const keys[] = {"head", "layer", "index", "at", NULL};

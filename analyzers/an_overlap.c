@@ -499,11 +499,11 @@ static void describe(const struct table *t, struct buf *out)
                "overlap of the last window's top p %% with earlier windows (%s asked)\n"
                "candidates: %s, %lld in all heads\n",
                table_meta(t, "queries"), table_meta(t, "candidates"),
-               (long long)table_int(t, table_find(t, "candidates"), r));
+               (long long)table_row_int(t, r, "candidates"));
     buf_str(out, "  window      p  overlap  expected    kappa\n");
     int64_t tied = 0;
     for (int64_t k = r; k < rows; k++)
-        tied += table_int(t, table_find(t, "tied"), k);
+        tied += table_row_int(t, k, "tied");
     for (; r < rows; r++)
         if (worth_a_line(table_real(t, p, r), n_p))
             buf_printf(out, "  %-6s %6g %8.4f %9.4f %8.4f\n", table_str(t, window, r),

@@ -304,8 +304,8 @@ static int64_t describe_pair(const struct table *t, int64_t r, struct buf *out)
         buf_printf(out,
                    "  %-7s token %-6lld seen by %lld of %lld queries: mean %.4g, largest "
                    "%.4g\n",
-                   table_str(t, table_find(t, "head"), r), (long long)table_int(t, token, r),
-                   (long long)n, (long long)(end - r), n ? sum / (double)n : NAN, n ? top : NAN);
+                   table_row_str(t, r, "head"), (long long)table_int(t, token, r), (long long)n,
+                   (long long)(end - r), n ? sum / (double)n : NAN, n ? top : NAN);
     return end;
 }
 

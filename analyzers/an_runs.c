@@ -150,18 +150,17 @@ static void describe(const struct table *t, struct buf *out)
         below += table_real(t, z, h) < -1.96;
         above += table_real(t, z, h) > 1.96;
     }
-    long long kept = (long long)table_int(t, table_find(t, "kept"), heads);
+    long long kept = (long long)table_row_int(t, heads, "kept");
     buf_printf(out, "%lld entries of %lld heads held at step %s in %lld runs\n", kept,
-               (long long)heads, table_meta(t, "step"),
-               (long long)table_int(t, table_find(t, "runs"), heads));
+               (long long)heads, table_meta(t, "step"), (long long)table_row_int(t, heads, "runs"));
     if (!kept)
         return;
     buf_printf(out, "mean run %.3f; as many at random give %.3f\n",
-               table_real(t, table_find(t, "mean_run"), heads),
-               (double)kept / table_real(t, table_find(t, "expected_runs"), heads));
+               table_row_real(t, heads, "mean_run"),
+               (double)kept / table_row_real(t, heads, "expected_runs"));
     buf_printf(out, "%.1f %% stand alone, longest run %lld\n",
-               100 * (double)table_int(t, table_find(t, "alone"), heads) / (double)kept,
-               (long long)table_int(t, table_find(t, "longest"), heads));
+               100 * (double)table_row_int(t, heads, "alone") / (double)kept,
+               (long long)table_row_int(t, heads, "longest"));
     buf_printf(out,
                "fewer runs than at random (z < -1.96): %lld heads, more (z > 1.96): %lld, "
                "undefined: %s\n",

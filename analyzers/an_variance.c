@@ -463,11 +463,10 @@ static void describe(const struct table *t, struct buf *out)
         if (table_int(t, layer, r) >= 0)
             continue;
         const char *factor = table_str(t, name, r);
-        double within = table_real(t, table_find(t, "within"), r);
+        double within = table_row_real(t, r, "within");
         buf_printf(out, "  %-11s %7lld %9.4f %9.4f", factor,
-                   (long long)table_int(t, table_find(t, "levels"), r),
-                   table_real(t, table_find(t, "eta2"), r),
-                   table_real(t, table_find(t, "epsilon2"), r));
+                   (long long)table_row_int(t, r, "levels"), table_row_real(t, r, "eta2"),
+                   table_row_real(t, r, "epsilon2"));
         if (!isnan(within))
             buf_printf(out, "   %9.4f", within);
         buf_str(out, "\n");

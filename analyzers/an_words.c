@@ -349,11 +349,11 @@ static const struct record_member members[] = {
 
 static void describe_row(const struct table *t, int64_t r, struct buf *out)
 {
-    double lb = table_real(t, table_find(t, "log_beta"), r);
-    buf_printf(out, "  %-20s %8lld %8lld %8.4f %8.3f", table_str(t, table_find(t, "word"), r),
-               (long long)table_int(t, table_find(t, "count"), r),
-               (long long)table_int(t, table_find(t, "base_count"), r),
-               table_real(t, table_find(t, "kept"), r), table_real(t, table_find(t, "lift"), r));
+    double lb = table_row_real(t, r, "log_beta");
+    buf_printf(out, "  %-20s %8lld %8lld %8.4f %8.3f", table_row_str(t, r, "word"),
+               (long long)table_row_int(t, r, "count"),
+               (long long)table_row_int(t, r, "base_count"), table_row_real(t, r, "kept"),
+               table_row_real(t, r, "lift"));
     if (!isnan(lb))
         buf_printf(out, " %10.4f", lb);
     buf_str(out, "\n");

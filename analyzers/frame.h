@@ -87,6 +87,12 @@ struct head_analysis {
     void (*close)(struct frame *f);
 };
 
+/* Members of a head_analysis: the sizes of its state and of the scratch of a thread; and the rows,
+ * whose members are in an array `members`. */
+#define FRAME_TYPES(state, scratch) .state_size = sizeof(state), .scratch_size = sizeof(scratch)
+#define FRAME_RECORDS(row)                                                                         \
+    .members = members, .n_members = sizeof members / sizeof *members, .row_size = sizeof(row)
+
 /* Runs a->heads on the trace.  Errors are those of analyzer_run. */
 int frame_run(const struct analyzer *a, struct kvf_trace *t, const struct analyzer_args *args,
               struct table **ret_table, struct kvf_diag *d);

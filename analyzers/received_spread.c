@@ -311,7 +311,7 @@ static void describe_column(const struct table *t, const char *name, const char 
     int64_t n = 0, rows = table_rows(t);
     double *v = MEM_NEW(double, (size_t)rows);
     for (int64_t r = 0; v && r < rows; r++) {
-        double x = table_real(t, table_find(t, name), r);
+        double x = table_row_real(t, r, name);
         if (!isnan(x))
             v[n++] = x;
     }

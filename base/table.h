@@ -112,4 +112,18 @@ int64_t table_int(const struct table *t, int col, int64_t row);
 void table_get_str(const struct table *t, int col, int64_t row0, int64_t n, const char **out);
 const char *table_str(const struct table *t, int col, int64_t row);
 
+/* The cell of a row in the column of that name, which the table must have. */
+static inline double table_row_real(const struct table *t, int64_t row, const char *name)
+{
+    return table_real(t, table_find(t, name), row);
+}
+static inline int64_t table_row_int(const struct table *t, int64_t row, const char *name)
+{
+    return table_int(t, table_find(t, name), row);
+}
+static inline const char *table_row_str(const struct table *t, int64_t row, const char *name)
+{
+    return table_str(t, table_find(t, name), row);
+}
+
 #endif

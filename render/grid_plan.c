@@ -231,7 +231,7 @@ const struct opt grid_keys[] = {
 
 void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end)
 {
-    double first = table_real(t, table_find(t, "token"), row0);
+    double first = table_row_real(t, row0, "token");
     table_get(t, table_find(t, "evict_step"), row0, n, end);
     for (int64_t i = 0; i < n; i++)
         end[i] = end[i] < 0 ? INFINITY : end[i] - first;

@@ -6,12 +6,12 @@
 
 static const char *str(const struct table *t, const char *column, int64_t row)
 {
-    return table_str(t, table_find(t, column), row);
+    return table_row_str(t, row, column);
 }
 
 static int64_t whole(const struct table *t, const char *column, int64_t row)
 {
-    return table_int(t, table_find(t, column), row);
+    return table_row_int(t, row, column);
 }
 
 /* A value cut to a line: its first bytes, no character torn. */
@@ -38,7 +38,7 @@ static void say_pair(const struct table *t, int64_t row, struct buf *out)
 static void say_row(const struct table *t, int64_t row, struct buf *out)
 {
     const char *state = str(t, "state", row), *head = str(t, "head", row);
-    double largest = table_real(t, table_find(t, "largest"), row);
+    double largest = table_row_real(t, row, "largest");
     buf_printf(out, "  %-22s ", str(t, "name", row));
     if (strcmp(state, "differs") != 0) {
         if (strcmp(state, "only_a") == 0)
