@@ -109,25 +109,21 @@ static int fill(struct copying *c, struct kvf_trace *const *t, int n, const stru
                     t[0]->path, now, told.whole);
 }
 
-int kvf_join(struct kvf_trace *const *part, int n, const char *path,
-             const struct kvf_copy_options *o, struct kvf_copied *ret, struct kvf_diag *d)
+int copying_join(const struct kvf_copy_request *q, struct kvf_copied *ret, struct kvf_diag *d)
 {
     struct copying c = {.w = NULL};
-    struct kvf_copied made = {.n_steps = 0};
-    struct kvf_part *place = MEM_NEW(struct kvf_part, (size_t)n);
-    int err = place ? check_order(part, n, place, d) : KVF_E_NOMEM;
-    for (int i = 0; !err && i < n; i++)
-        err = trace_check_source(part[i], d);
+    struct kvf_part *place = MEM_NEW(struct kvf_part, (size_t)q->n_parts);
+    int err = place ? check_order(q->part, q->n_parts, place, d) : KVF_E_NOMEM;
+    for (int i = 0; !err && i < q->n_parts; i++)
+        err = trace_check_source(q->part[i], d);
     if (!err)
-        err = copying_plan(&c, part[0], NULL, 0, d);
+        err = copying_plan(&c, q->part[0], NULL, 0, d);
     if (!err)
-        err = copying_begin(&c, part[0], path, o, d);
+        err = copying_begin(&c, q->part[0], q, d);
     if (!err)
-        err = fill(&c, part, n, place, d);
-    err = copying_close(&c, err, &made, d);
+        err = fill(&c, q->part, q->n_parts, place, d);
+    err = copying_close(&c, err, ret, d);
     copying_finish(&c);
     mem_free(place);
-    if (!err)
-        *ret = made;
     return err;
 }

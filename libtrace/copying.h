@@ -51,8 +51,8 @@ int copying_plan(struct copying *c, const struct kvf_trace *t, const unsigned ch
 /* Leaves out the columns of which the source holds nothing. */
 int copying_leave_empty(struct copying *c, const struct taken *s);
 /* Begins the file; run: a trace of the run. */
-int copying_begin(struct copying *c, const struct kvf_trace *run, const char *path,
-                  const struct kvf_copy_options *o, struct kvf_diag *d);
+int copying_begin(struct copying *c, const struct kvf_trace *run, const struct kvf_copy_request *q,
+                  struct kvf_diag *d);
 /* All values and texts of a source. */
 int copying_fill(struct copying *c, const struct taken *s, struct kvf_diag *d);
 /* The notes but one (NULL: all). */
@@ -62,6 +62,9 @@ int copying_blobs(struct copying *c, struct kvf_trace *t, struct kvf_diag *d);
 int copying_commit(struct copying *c, uint32_t n_steps);
 /* Closes the file and tells what was made; or gives err back, of the writer with its sentence. */
 int copying_close(struct copying *c, int err, struct kvf_copied *ret, struct kvf_diag *d);
+/* The two kinds of kvf_copy that have a file of their own: with `part`, and with `damaged`. */
+int copying_join(const struct kvf_copy_request *q, struct kvf_copied *ret, struct kvf_diag *d);
+int copying_repair(const struct kvf_copy_request *q, struct kvf_copied *ret, struct kvf_diag *d);
 /* Abandons what was not closed; accepts a zeroed one. */
 void copying_finish(struct copying *c);
 

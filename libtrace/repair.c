@@ -167,18 +167,17 @@ static int fill(struct copying *c, struct kvf_trace *t, const struct taken *s,
     return r->intact ? KVF_OK : note_repaired(c, r);
 }
 
-int kvf_repair(const char *path, const char *out, const struct kvf_copy_options *o, kvf_say_fn say,
-               void *ctx, struct kvf_repaired *ret, struct kvf_diag *d)
+int copying_repair(const struct kvf_copy_request *q, struct kvf_copied *ret, struct kvf_diag *d)
 {
     struct kvf_trace *t = NULL;
     struct kvf_repaired r = {.intact = false};
-    struct copying c = {.say = say, .ctx = ctx};
-    int err = kvf_open(path, KVF_OPEN_SALVAGE, &t, d);
+    struct copying c = {.say = q->say, .ctx = q->say_ctx};
+    int err = kvf_open(q->damaged, KVF_OPEN_SALVAGE, &t, d);
     if (err)
         return err;
     if (t->tail_aside)
-        say(ctx, t->tail_aside);
-    kvf_watch(t, o ? o->watch : NULL, o ? o->watch_ctx : NULL);
+        q->say(q->say_ctx, t->tail_aside);
+    kvf_watch(t, q->watch, q->watch_ctx);
     c.had_texts = has_texts(t) || (t->tail && has_texts(t->tail));
     err = prepare(t, &r, d);
     struct taken s = {t, 0, t->n_steps, 0};
@@ -191,14 +190,14 @@ int kvf_repair(const char *path, const char *out, const struct kvf_copy_options 
         err = copying_leave_empty(&c, &s);
     }
     if (!err)
-        err = copying_begin(&c, t, out, o, d);
+        err = copying_begin(&c, t, q, d);
     if (!err)
         err = fill(&c, t, &s, &r, d);
-    r.made.columns_left = t->n_columns - c.n_columns;
-    err = copying_close(&c, err, &r.made, d);
+    ret->columns_left = t->n_columns - c.n_columns;
+    err = copying_close(&c, err, ret, d);
     copying_finish(&c);
     kvf_close(t);
-    if (!err)
-        *ret = r;
+    if (!err && q->ret_repaired)
+        *q->ret_repaired = r;
     return err;
 }
