@@ -393,15 +393,10 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         err = pool(&x);
     if (!err)
         err = build(&x, out);
-    if (err)
-        goto done;
-    *ret_table = out;
-    out = NULL;
 
 done:
-    table_destroy(out);
     release(&x);
-    return err;
+    return table_deliver(out, err, ret_table);
 }
 
 /* Of pair p, whose row of `all` is given: median of the heads that are defined, and the

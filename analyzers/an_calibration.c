@@ -539,14 +539,8 @@ static int prepare(struct frame *f, struct kvf_diag *d)
 }
 
 static const struct head_analysis heads = {
-    .state_size = sizeof(struct state),
-    .scratch_size = sizeof(struct scratch),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
+    FRAME_USUAL(struct state, struct scratch),
     .finish = finish,
-    .rows = rows,
     .close = close,
 };
 

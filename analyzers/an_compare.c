@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyzers/records.h"
 #include "analyzers/align.h"
 #include "analyzers/analyzer.h"
 #include "analyzers/classes.h"
@@ -267,58 +268,38 @@ static int match_groups(struct job *x, int a, int b, struct kvf_diag *d)
 
 #define AT(member) offsetof(struct compare_row, member)
 static const struct {
-    const char *name, *unit;
-    enum table_type type;
+    struct record_member of;
     enum { ANY, PAIRS, MATCH } when; /* without --match, with it */
-    size_t offset;
 } members[] = {
-    {"a", "", TABLE_INT, ANY, AT(a)},
-    {"b", "", TABLE_INT, ANY, AT(b)},
-    {"head_a", "", TABLE_STR, ANY, AT(head_a)},
-    {"head_b", "", TABLE_STR, ANY, AT(head_b)},
-    {"distance", "", TABLE_REAL, ANY, AT(distance)},
-    {"layer_a", "", TABLE_INT, ANY, AT(layer_a)},
-    {"index_a", "", TABLE_INT, ANY, AT(index_a)},
-    {"layer_b", "", TABLE_INT, ANY, AT(layer_b)},
-    {"index_b", "", TABLE_INT, ANY, AT(index_b)},
-    {"matched", "", TABLE_INT, PAIRS, AT(matched)},
-    {"changed", "", TABLE_STR, MATCH, AT(changed)},
-    {"value_a", "", TABLE_REAL, MATCH, AT(value_a)},
-    {"value_b", "", TABLE_REAL, MATCH, AT(value_b)},
-    {"space", "", TABLE_STR, MATCH, AT(space)},
-    {"rival", "", TABLE_REAL, MATCH, AT(rival)},
-    {"nearer", "", TABLE_REAL, MATCH, AT(nearer)},
-    {"p", "", TABLE_REAL, MATCH, AT(p)},
-    {"q", "", TABLE_REAL, MATCH, AT(q)},
-    {"own", "", TABLE_INT, MATCH, AT(own)},
-    {"joined", "", TABLE_INT, MATCH, AT(joined)},
+    {{"a", "", TABLE_INT, AT(a)}, ANY},
+    {{"b", "", TABLE_INT, AT(b)}, ANY},
+    {{"head_a", "", TABLE_STR, AT(head_a)}, ANY},
+    {{"head_b", "", TABLE_STR, AT(head_b)}, ANY},
+    {{"distance", "", TABLE_REAL, AT(distance)}, ANY},
+    {{"layer_a", "", TABLE_INT, AT(layer_a)}, ANY},
+    {{"index_a", "", TABLE_INT, AT(index_a)}, ANY},
+    {{"layer_b", "", TABLE_INT, AT(layer_b)}, ANY},
+    {{"index_b", "", TABLE_INT, AT(index_b)}, ANY},
+    {{"matched", "", TABLE_INT, AT(matched)}, PAIRS},
+    {{"changed", "", TABLE_STR, AT(changed)}, MATCH},
+    {{"value_a", "", TABLE_REAL, AT(value_a)}, MATCH},
+    {{"value_b", "", TABLE_REAL, AT(value_b)}, MATCH},
+    {{"space", "", TABLE_STR, AT(space)}, MATCH},
+    {{"rival", "", TABLE_REAL, AT(rival)}, MATCH},
+    {{"nearer", "", TABLE_REAL, AT(nearer)}, MATCH},
+    {{"p", "", TABLE_REAL, AT(p)}, MATCH},
+    {{"q", "", TABLE_REAL, AT(q)}, MATCH},
+    {{"own", "", TABLE_INT, AT(own)}, MATCH},
+    {{"joined", "", TABLE_INT, AT(joined)}, MATCH},
 };
 
 static int put_columns(struct table *out, const struct job *x)
 {
-    static const size_t sizes[] = {
-        [TABLE_INT] = sizeof(int64_t), [TABLE_REAL] = sizeof(double), [TABLE_STR] = sizeof(char *)};
-    void *v = mem_alloc((size_t)x->n_rows, sizeof(union {
-                            int64_t i;
-                            double x;
-                            const char *s;
-                        }));
-    for (size_t c = 0; v && c < sizeof members / sizeof *members; c++) {
-        size_t size = sizes[members[c].type];
-        if (members[c].when == (x->match ? PAIRS : MATCH))
-            continue;
-        for (int64_t r = 0; r < x->n_rows; r++)
-            memcpy((char *)v + (size_t)r * size, (const char *)&x->row[r] + members[c].offset,
-                   size);
-        if (members[c].type == TABLE_INT)
-            table_dense_int(out, members[c].name, members[c].unit, v);
-        else if (members[c].type == TABLE_REAL)
-            table_dense_real(out, members[c].name, members[c].unit, v);
-        else
-            table_dense_str(out, members[c].name, members[c].unit, v);
-    }
-    mem_free(v);
-    return v ? table_err(out) : KVF_E_NOMEM;
+    int err = KVF_OK;
+    for (size_t c = 0; !err && c < sizeof members / sizeof *members; c++)
+        if (members[c].when != (x->match ? PAIRS : MATCH))
+            err = records_put(out, x->row, sizeof *x->row, &members[c].of, 1);
+    return err;
 }
 
 /* What there is to say of a trace: its model and method. */
@@ -365,12 +346,7 @@ static int put_table(const struct job *x, const struct analyzer_args *args, stru
         table_meta_num(out, "unmatched", (double)x->unmatched);
     }
     table_meta_num(out, "undefined", (double)x->undefined);
-    int err = put_columns(out, x);
-    if (err)
-        table_destroy(out);
-    else
-        *ret = out;
-    return err;
+    return table_deliver(out, put_columns(out, x), ret);
 }
 
 /* ---- what is asked for */
@@ -522,14 +498,7 @@ static void describe(const struct table *t, struct buf *out)
 }
 
 static const struct column_use columns[] = {
-    {"mass.sum", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "unless --by tokens"},
-    {"mass.max", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "unless --by tokens"},
-    {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
-     "unless --by tokens, of --criterion"},
-    {"entropy", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "unless --by tokens"},
-    {"lse", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "the evidence of logits"},
-    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "what was evicted counts as seen"},
-    {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_HELPS, "where the prompt ends"},
+    SIGNATURE_COLUMNS("unless --by tokens"),
     {.name = NULL},
 };
 

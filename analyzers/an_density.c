@@ -183,14 +183,8 @@ static const struct analyzer_pool pool = {keys, measures};
 
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
-    .state_size = sizeof(struct data),
-    .scratch_size = sizeof(struct scratch),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
+    FRAME_USUAL(struct data, struct scratch),
     .finish = finish,
-    .rows = rows,
 };
 
 static const struct column_use columns[] = {

@@ -538,14 +538,8 @@ static const struct analyzer_pool pool = {keys, measures};
 
 static const struct head_analysis heads = {
     .space = KVF_SPACE_QUERY,
-    .state_size = sizeof(struct plan),
-    .scratch_size = sizeof(struct work),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
+    FRAME_USUAL(struct plan, struct work),
     .finish = finish,
-    .rows = rows,
 };
 
 static const struct column_use columns[] = {

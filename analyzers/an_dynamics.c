@@ -362,17 +362,12 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         goto done;
     out = table_create("dynamics", x.rows);
     err = out ? build(&x, &dy, step_words[o.steps], out) : KVF_E_NOMEM;
-    if (err)
-        goto done;
-    *ret_table = out;
-    out = NULL;
 
 done:
-    table_destroy(out);
     dynamics_close(&dy);
     heads_free(&x.heads);
     mem_free(x.row);
-    return err;
+    return table_deliver(out, err, ret_table);
 }
 
 /* ---- for people */

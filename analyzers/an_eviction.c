@@ -507,8 +507,7 @@ static void describe(const struct table *t, struct buf *out)
 
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
-    .state_size = sizeof(struct data),
-    .scratch_size = sizeof(struct churn),
+    FRAME_TYPES(struct data, struct churn),
     .prepare = prepare,
     .thread = thread,
     .head = head,

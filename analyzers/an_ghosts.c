@@ -195,9 +195,7 @@ static const struct record_member members[] = {
 static const struct head_analysis heads = {
     .space = KVF_SPACE_QUERY,
     .state_size = sizeof(struct data),
-    .members = members,
-    .n_members = sizeof members / sizeof *members,
-    .row_size = sizeof(struct row),
+    FRAME_RECORDS(struct row),
     .prepare = prepare,
     .finish = finish,
     .rows = rows,

@@ -324,17 +324,9 @@ static const struct analyzer_pool pool = {keys, measures};
 
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
-    .state_size = sizeof(struct data),
-    .scratch_size = sizeof(struct scratch),
-    .members = members,
-    .n_members = sizeof members / sizeof *members,
-    .row_size = sizeof(struct row),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
+    FRAME_USUAL(struct data, struct scratch),
+    FRAME_RECORDS(struct row),
     .finish = finish,
-    .rows = rows,
 };
 
 static const struct column_use columns[] = {

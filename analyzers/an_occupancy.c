@@ -266,13 +266,7 @@ static const struct analyzer_pool pool = {keys, measures};
 
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
-    .state_size = sizeof(struct plan),
-    .scratch_size = sizeof(struct scratch),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
-    .rows = rows,
+    FRAME_USUAL(struct plan, struct scratch),
     .close = close,
 };
 

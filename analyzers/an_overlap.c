@@ -531,14 +531,8 @@ static const struct analyzer_pool pool = {pool_keys, pool_measures};
 
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
-    .state_size = sizeof(struct plan),
-    .scratch_size = sizeof(struct work),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
+    FRAME_USUAL(struct plan, struct work),
     .finish = finish,
-    .rows = rows,
     .close = close,
 };
 

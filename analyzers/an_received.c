@@ -251,15 +251,10 @@ static int run_steps(struct kvf_trace *t, const struct analyzer_args *args,
         goto done;
     out = table_create("received", x.n_rows);
     err = out ? build(&x, o->cumulative, out) : KVF_E_NOMEM;
-    if (err)
-        goto done;
-    *ret_table = out;
-    out = NULL;
 
 done:
-    table_destroy(out);
     release(&x);
-    return err;
+    return table_deliver(out, err, ret_table);
 }
 
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,

@@ -255,8 +255,7 @@ static void describe(const struct table *t, struct buf *out)
 
 static const struct head_analysis heads = {
     .space = KVF_SPACE_QUERY,
-    .state_size = sizeof(struct plan),
-    .scratch_size = sizeof(struct scratch),
+    FRAME_TYPES(struct plan, struct scratch),
     .choose = choose,
     .prepare = prepare,
     .thread = thread,

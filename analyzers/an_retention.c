@@ -371,13 +371,7 @@ static void describe(const struct table *t, struct buf *out)
 }
 
 static const struct head_analysis heads = {
-    .state_size = sizeof(struct data),
-    .scratch_size = sizeof(struct scratch),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
-    .rows = rows,
+    FRAME_USUAL(struct data, struct scratch),
     .close = close,
 };
 

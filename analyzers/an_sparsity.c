@@ -199,13 +199,7 @@ static void describe(const struct table *t, struct buf *out)
 }
 
 static const struct head_analysis heads = {
-    .state_size = sizeof(struct plan),
-    .scratch_size = sizeof(struct scratch),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
-    .rows = rows,
+    FRAME_USUAL(struct plan, struct scratch),
 };
 
 static const char *const keys[] = {"kind", "layer", "index", "head", NULL};

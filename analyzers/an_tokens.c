@@ -417,15 +417,10 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         goto done;
     put_meta(out, j.source, n_traces, j.classes, o->criterion);
     err = table_err(out);
-    if (err)
-        goto done;
-    *ret_table = out;
-    out = NULL;
 
 done:
-    table_destroy(out);
     close_job(&j);
-    return err;
+    return table_deliver(out, err, ret_table);
 }
 
 /* The rows of one trace. */

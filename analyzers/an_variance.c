@@ -477,9 +477,7 @@ static void describe(const struct table *t, struct buf *out)
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
     .state_size = sizeof(struct data),
-    .members = members,
-    .n_members = sizeof members / sizeof *members,
-    .row_size = sizeof(struct row),
+    FRAME_RECORDS(struct row),
     .choose = choose,
     .prepare = prepare,
     .finish = finish,

@@ -388,9 +388,7 @@ static const struct analyzer_pool pool = {keys, measures};
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
     .state_size = sizeof(struct data),
-    .members = members,
-    .n_members = sizeof members / sizeof *members,
-    .row_size = sizeof(struct row),
+    FRAME_RECORDS(struct row),
     .choose = choose,
     .prepare = prepare,
     .finish = finish,

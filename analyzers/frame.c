@@ -208,11 +208,7 @@ static int put_table(struct frame *f, struct table **ret_table, struct kvf_diag 
         err = records_put(out, f->row, x->row_size, x->members, x->n_members);
     if (!err)
         err = table_err(out);
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
-    return err;
+    return table_deliver(out, err, ret_table);
 }
 
 int frame_run(const struct analyzer *a, struct kvf_trace *t, const struct analyzer_args *args,

@@ -92,6 +92,10 @@ struct head_analysis {
 #define FRAME_TYPES(state, scratch) .state_size = sizeof(state), .scratch_size = sizeof(scratch)
 #define FRAME_RECORDS(row)                                                                         \
     .members = members, .n_members = sizeof members / sizeof *members, .row_size = sizeof(row)
+/* The sizes, and the five functions that most analyses have under their usual names. */
+#define FRAME_USUAL(state, scratch)                                                                \
+    FRAME_TYPES(state, scratch), .choose = choose, .prepare = prepare, .thread = thread,           \
+                                 .head = head, .rows = rows
 
 /* Runs a->heads on the trace.  Errors are those of analyzer_run. */
 int frame_run(const struct analyzer *a, struct kvf_trace *t, const struct analyzer_args *args,

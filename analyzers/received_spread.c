@@ -292,16 +292,11 @@ int received_spread(struct kvf_trace *t, enum spread kind, double mass, bool con
     table_meta_num(out, "undefined", (double)x.undefined);
     table_meta_num(out, "not_a_mass", (double)x.bad);
     err = table_err(out);
-    if (err)
-        goto done;
-    *ret_table = out;
-    out = NULL;
 
 done:
-    table_destroy(out);
     heads_free(&x.heads);
     mem_free(x.norms);
-    return err;
+    return table_deliver(out, err, ret_table);
 }
 
 /* Median and ends of a column, NaN left out. */

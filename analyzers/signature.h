@@ -25,6 +25,20 @@ enum {
     SIGNATURE_GROUP = 8,  /* fewer tokens of a class than this, or of others, give no preference */
 };
 
+/* The columns that signatures read; `when` is a string literal: when they are needed. */
+#define SIGNATURE_COLUMNS(when)                                                                    \
+    {"mass.sum", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, when},                             \
+        {"mass.max", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, when},                         \
+        {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,                         \
+         when ", of --criterion"},                                                                 \
+        {"entropy", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, when},                           \
+        {"lse", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "the evidence of logits"},           \
+        {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS,                                 \
+         "what was evicted counts as seen"},                                                       \
+    {                                                                                              \
+        "tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_HELPS, "where the prompt ends"        \
+    }
+
 /* name, unit, scale: a difference of `scale` counts as 1 in a distance; 0 = not counted */
 #define SIGNATURE_MAP(X)                                                                           \
     X(SINK, "sink_mass", "", 1)                                                                    \

@@ -134,12 +134,7 @@ static int stack(const struct parts *p, const struct analyzer_args *args, struct
     put_column(out, p, "budget", "entries", 0);
     put_column(out, p, "T", "", -1);
     put_metadata(out, p);
-    err = table_err(out);
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
-    return err;
+    return table_deliver(out, table_err(out), ret_table);
 }
 
 /* Of traces in a row: each is a hundred parts of all. */

@@ -412,6 +412,16 @@ struct table *table_made(struct table *t, int err)
     table_destroy(t);
     return NULL;
 }
+
+int table_deliver(struct table *t, int err, struct table **ret)
+{
+    if (err)
+        table_destroy(t);
+    else
+        *ret = t;
+    return err;
+}
+
 const char *table_name(const struct table *t)
 {
     return t->name;

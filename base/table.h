@@ -90,6 +90,9 @@ int table_err(const struct table *t); /* KVF_OK or the first failure */
 /* The end of a function that makes a table: t, or NULL after destroying it where err or
  * table_err(t) is a failure.  Accepts NULL. */
 struct table *table_made(struct table *t, int err);
+/* Ends a function that returns an error and a table: sets *ret to t, or destroys t if err is an
+ * error.  Returns err.  Accepts NULL with an error. */
+int table_deliver(struct table *t, int err, struct table **ret);
 
 /* Reading. */
 const char *table_name(const struct table *t);
