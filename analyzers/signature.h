@@ -110,7 +110,7 @@ struct signature_source;
 int signature_open(struct kvf_trace *t, const struct analyzer_args *args, const char *criterion,
                    const char *classes, struct signature_source **ret, struct kvf_diag *d);
 /* The same of KV heads, from the retention that gates gave their entries in the place of attention
- * (retention_rows.h). */
+ * (retention_rows in signature.c). */
 int signature_open_beta(struct kvf_trace *t, const struct analyzer_args *args, const char *classes,
                         struct signature_source **ret, struct kvf_diag *d);
 void signature_close(struct signature_source *s); /* accepts NULL */

@@ -26,7 +26,7 @@ struct word_list {
 /* Lists the words of the tokens [a, b); tokens outside of these are left out of their place.
  *   BY_WORD   what stands between white space, in the text of the whole document; a token of
  *             class special, vision or think is a word by itself.  All tokens that share a byte
- *             with a word belong to it.  fold: see fold.h
+ *             with a word belong to it.  fold: see word_list.c
  *   BY_TOKEN  the text of one token; BY_CLASS: its class in c; BY_ROLE: its role
  * Strings are shown as utf8_show does.  role: [T], for BY_ROLE; class: [T], of classes_of_trace,
  * else.  KVF_OK or KVF_E_NOMEM; word_list_free in both cases. */

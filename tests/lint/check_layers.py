@@ -110,7 +110,7 @@ FENCES = [
                  'engine/model/safetensors.c', 'engine/model/vocab.c', 'engine/gate/safetensors_write.c',
                  'engine/gate/tensor_file.c', 'engine/train/']),
     (r'pcre2', ['engine/model/pretok.c', 'analyzers/classes.c',
-                'analyzers/fold.c']),
+                'analyzers/word_list.c']),
     (r'lapack|cblas', ['analyzers/lapack.c']),
     (r'dlfcn', ['analyzers/lapack.c', 'cli/crew_wire.c', 'engine/cuda/blas.cu']),
     # svg_text.c and svg_fonts.c take glyphs from Pango and fonts from HarfBuzz
