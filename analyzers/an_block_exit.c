@@ -1,7 +1,7 @@
-/* an_block_exit.c - how likely a token is to leave the selected set within b steps (DBTrimKV,
- * Theorem 3.3 and Assumption A.2): the exit probability epsilon of a block, the least of all blocks
- * of age, the geometric envelope (1 - epsilon)^-1 beta^n with beta = (1 - epsilon)^(1/b) that the
- * theorem draws from it, and by how much survival exceeds this. */
+/* an_block_exit.c - the probability that a token drops out of the selected set within b steps
+ * (DBTrimKV, Theorem 3.3 and Assumption A.2): the exit probability epsilon of a block, the least of
+ * all blocks of age, the geometric envelope (1 - epsilon)^-1 beta^n with beta = (1 - epsilon)^(1/b)
+ * that the theorem draws from it, and by how much survival exceeds this. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -106,7 +106,8 @@ static double beta_of(double epsilon, int64_t block)
     return pow(1 - epsilon, 1 / (double)block);
 }
 
-/* Blocks whose end enough tokens could show; the least of those that enough tokens enter. */
+/* Blocks with an end that enough tokens could show; the smallest among blocks that enough tokens
+ * enter. */
 static void put_blocks(const struct room *w, const struct lives_plan *p, int64_t end,
                        int64_t at_least, struct row *r)
 {

@@ -1,7 +1,7 @@
-/* an_compare.c - heads of two or more runs held against each other: how far apart they are, and
- * which head of one is which of the other.  Of signatures, which need neither equal texts nor equal
- * models (signature.h; of matches fingerprint.h, over the texts of groups of runs); or, --by
- * tokens, of the rank correlation over the tokens of one text. */
+/* an_compare.c - compares the heads of two or more runs: the distances between them, and the
+ * matching head in each run.  Of signatures, which need neither equal texts nor equal models
+ * (signature.h; of matches fingerprint.h, over the texts of groups of runs); or, --by tokens, of
+ * the rank correlation over the tokens of one text. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,7 +120,7 @@ static void add_row(struct job *x, int a, int b, int i, int j, double distance, 
     x->undefined += isnan(distance);
 }
 
-/* All pairs, or those of the best assignment alone. */
+/* All pairs, or only the pairs of the best assignment. */
 static void put_pairs(struct job *x, int a, int b, const double *D, const int *partner)
 {
     int A = x->side[a].heads->n, B = x->side[b].heads->n;
@@ -152,7 +152,7 @@ static int compare(struct job *x, int a, int b, struct kvf_diag *d)
 
 /* ---- matches of groups of traces */
 
-/* The hash of the model of a trace, "" where its header has none, to hash. */
+/* The hash of the model of a trace, "" if its header lacks it, to hash. */
 static void hash_of(const struct kvf_trace *t, char hash[64])
 {
     struct json *root = NULL;
@@ -178,8 +178,9 @@ static void group_by_model(struct job *x)
     }
 }
 
-/* Where there are several models, none may have traces in both groups: what is matched then is
- * neither.  Traces of one model alone may be parted, to see whether texts change its heads. */
+/* With several models, no model may have traces in both groups: otherwise the match compares
+ * neither models nor texts.  Traces of a single model may be split, to see whether texts change its
+ * heads. */
 static int check_groups(const struct job *x, struct kvf_diag *d)
 {
     char one[64], other[64];
@@ -302,7 +303,7 @@ static int put_columns(struct table *out, const struct job *x)
     return err;
 }
 
-/* What there is to say of a trace: its model and method. */
+/* The description of a trace: its model and method. */
 static void put_trace(struct table *out, const struct job *x, int k)
 {
     char key[24], value[224], group[24] = "";
@@ -349,9 +350,9 @@ static int put_table(const struct job *x, const struct analyzer_args *args, stru
     return table_deliver(out, put_columns(out, x), ret);
 }
 
-/* ---- what is asked for */
+/* ---- options */
 
-/* What a trace of evictions alone can be asked. */
+/* The options for a trace that records only evictions. */
 static void add_way_out(struct kvf_diag *d)
 {
     size_t n = strlen(d->text);
@@ -475,7 +476,7 @@ static void describe_space(const struct table *t, const char *space, struct buf 
         judged += own >= 0 && table_int(t, own, r) >= 0;
         proven += own >= 0 && table_int(t, own, r) == 1;
     }
-    bool rest = which < 0 || table_rows(t) == 0; /* nothing of which heads: one line says all */
+    bool rest = which < 0 || table_rows(t) == 0; /* one line is enough */
     if (rest ? space[0] != 0 : n == 0)
         return;
     buf_printf(out, "%lld %s of ", (long long)n, own < 0 ? "pairs" : "matches");

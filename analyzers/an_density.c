@@ -1,4 +1,4 @@
-/* an_density.c - where in the text the entries lie that a head holds: a histogram of their
+/* an_density.c - the positions in the text of the entries that a head caches: a histogram of their
  * positions i / S, S the length of the text so far, and its mean; of each head and of all. */
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ struct scratch {     /* of one thread */
     uint32_t *evict; /* [T] of the head at hand */
 };
 
-/* The first position whose bin, floor(i bins / length), is k or later. */
+/* The first position with a bin, floor(i bins / length), of k or later. */
 static int64_t bin_start(const struct data *x, int64_t k)
 {
     return (k * x->length + x->bins - 1) / x->bins;

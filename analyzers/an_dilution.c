@@ -1,7 +1,7 @@
-/* an_dilution.c - attention that goes to entries which are of no use (Nguyen et al. 2026,
+/* an_dilution.c - attention to irrelevant entries (dilution) (Nguyen et al. 2026,
  * section 3.1).  Of query t, its weights w over all entries 0 .. t and the useful ones U:
  *   dilution           1 - sum_U w                                           (eq. 7)
- *   rho_u, rho_d       what retention leaves of the mass in U and outside
+ *   rho_u, rho_d       fraction of the mass in U and outside that retention keeps
  *   dilution_retained  the same under retention, from the weights themselves
  *   bound              largest over Delta of x / (1 + x), x = e^-Delta |D'(Delta)| / |U|
  *                      (proposition 3.1)
@@ -19,9 +19,9 @@
 #include "base/json.h"
 #include "base/stats.h"
 
-/* ---- proposition 3.1 of Nguyen et al. 2026: of each query the largest of
- * x = e^-Delta |D'(Delta)| / |U| over Delta = 0, 1/2, ..., with D'(Delta) the entries whose score
- * is within Delta of the largest and that are not of U. */
+/* ---- proposition 3.1 of Nguyen et al.  2026: the largest for each query of x = e^-Delta
+ * |D'(Delta)| / |U| over Delta = 0, 1/2, ..., with D'(Delta) the entries outside U that have a
+ * score within Delta of the largest. */
 
 enum { N_NEAR = 16 };
 
@@ -29,9 +29,9 @@ struct near {
     const int *column;  /* [N_NEAR] entries within Delta = j / 2 of the largest score */
     int64_t a, n;       /* steps a .. a + n - 1 */
     bool prefix;        /* U is a prefix of the order of scores: as many of those near are its own
-                           as it has; else columns count what is not of U */
+                           as it has; else columns count entries outside U */
     const double *size; /* [n] |U| */
-    double *x, *delta;  /* [n] results: 0 and NaN where nothing is near */
+    double *x, *delta;  /* [n] results: 0 and NaN if no entry is near */
     double *scratch;    /* [n] */
 };
 
@@ -75,8 +75,8 @@ static raise_fn raise_of(bool narrow)
     return narrow ? raise_counts : raise_reals;
 }
 
-/* So many columns are read before any of them is looked at, so that what they raise goes through
- * the caches once for all of them, in parts of so many steps. */
+/* This many columns are read before they are used, in parts of this many steps.  So the results
+ * pass through the CPU caches once for all columns. */
 enum { TOGETHER = 4, PART = 512 };
 
 static bool is_narrow(const struct kvf_trace *t, const struct near *w, int j)
@@ -170,7 +170,7 @@ static bool is_all_spans(const struct kvf_trace *t, const char *name)
     return mine && useful == 1;
 }
 
-/* The number of text among those that are recorded, or -1. */
+/* The number of text in the recorded list, or -1. */
 static int recorded(const char *text, const double *numbers, int n)
 {
     char *end;
@@ -244,7 +244,7 @@ static const char *const value_names[N_VALUES] = {
     "dilution", "useful_mass",     "rho_u",          "rho_d",      "dilution_retained",
     "bound",    "dilution_oracle", "useful_entries", "bound_delta"};
 
-/* Columns of one head; -1: the trace has none. */
+/* Columns of one head; -1: the trace lacks it. */
 enum {
     IN_USEFUL,
     IN_DILUTION,
@@ -260,12 +260,12 @@ enum {
     BOUND_SIZE,
     ONE_NEAR,
     N_ARRAYS
-}; /* and what follows */
+}; /* and the results */
 
 struct means {
     struct sum sum[N_VALUES];
     int64_t n[N_VALUES];
-    int64_t compared, preferential; /* steps with both rho, and those with rho_d <= rho_u */
+    int64_t compared, preferential; /* steps with both rho, and steps with rho_d <= rho_u */
 };
 
 struct plan {
@@ -361,7 +361,7 @@ static void values(const struct plan *p, struct work *w, int64_t k0, int64_t n)
     memcpy(w->v[USEFUL], useful, (size_t)n * sizeof *useful);
 }
 
-/* The two ways to dilution_retained, and the bound; nothing follows from NaN. */
+/* The two ways to dilution_retained, and the bound; NaN gives no result. */
 static void check_values(struct work *w, int64_t n)
 {
     const double *restrict rho_u = w->v[RHO_U], *restrict rho_d = w->v[RHO_D];
@@ -402,7 +402,7 @@ static void merge(struct means *to, const struct means *m)
     to->preferential += m->preferential;
 }
 
-/* Rows of head h at those of n steps from a + k0 on that are shown. */
+/* Fills the rows of head h for the steps that are shown, of n steps from a + k0 on. */
 static void put_steps(struct plan *p, int h, const struct work *w, int64_t k0, int64_t n)
 {
     for (int64_t r = (k0 + p->every - 1) / p->every; r * p->every < k0 + n; r++) {
@@ -586,7 +586,7 @@ static int parse(const struct frame *f, struct plan *p, struct kvf_diag *d)
     return useful_parse(f->t, o->useful, &p->useful, d);
 }
 
-/* A column of query heads and steps; l: of those that are needed, or NULL. */
+/* A column of query heads and steps; l: of the columns that are needed, or NULL. */
 static int find(const struct kvf_trace *t, const struct plan *p, const char *kind, struct lacks *l,
                 int *ret, struct kvf_diag *d)
 {

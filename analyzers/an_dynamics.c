@@ -1,5 +1,5 @@
-/* an_dynamics.c - do the queries of a head come from a stable process? (DBTrimKV, Assumption
- * A.1 and Figure 8.)  Per head the vectors of several runs are reduced to their principal
+/* an_dynamics.c - whether the queries of a head follow a stable process (DBTrimKV, Assumption A.1
+ * and Figure 8).  For each head the vectors of several runs are reduced to their principal
  * components r_t; per prompt r_(t+1) = A r_t + b + e is fitted. */
 #include <math.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static const struct opt options[] = {
 enum { MOST_RUNS = 256, N_TAIL = 25 }; /* |w| > 0, 0.25, ..., 6 */
 static const double TAIL_STEP = 0.25;
 
-/* Columns of whole numbers; -1: the row has none. */
+/* Integer columns; -1: not defined for the row. */
 enum { LAYER, HEAD_INDEX, PROMPT, ROLLOUT, SURROGATE, INDEX, COUNT, N, N_WHOLE };
 static const char *const whole_names[N_WHOLE] = {"layer",     "head_index", "prompt", "rollout",
                                                  "surrogate", "index",      "count",  "n"};
@@ -96,7 +96,7 @@ static void put_of(struct data *x, int prompt, const char *quantity, int64_t ind
     r->whole[N] = n;
 }
 
-/* What the fit of a prompt says. */
+/* The results of the fit of one prompt. */
 static void put_fit(struct data *x, int prompt, const struct var1 *v)
 {
     for (int k = 0; k < v->m; k++) {
@@ -196,7 +196,7 @@ static void put_median(struct data *x, const char *quantity, double *v, int n)
     put_of(x, -1, quantity, 0, n ? stats_quantile(v, (size_t)n, .5) : NAN, n);
 }
 
-/* The fits of all prompts of a head, and what they say together. */
+/* The fits of all prompts of a head, and their joint results. */
 static int take_fits(struct data *x, const struct dynamics *dy)
 {
     struct tail train = {0}, test = {0};
@@ -314,7 +314,7 @@ static int build(const struct data *x, const struct dynamics *dy, const char *st
     return err ? err : table_err(t);
 }
 
-/* ---- what is asked for */
+/* ---- options */
 
 static int choose_rope(struct kvf_trace *t, const struct analyzer_args *args,
                        struct dynamics_options *o, struct head_list *heads, struct kvf_diag *d)

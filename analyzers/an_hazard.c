@@ -1,9 +1,9 @@
-/* an_hazard.c - the risk that a selection at age a is a token's last: hazard by bins of age,
- * and the Kaplan-Meier estimate of survival, both with tokens whose text ends too early to
- * tell left out from there on.
+/* an_hazard.c - the risk that a selection at age a is a token's last: hazard by bins of age, and
+ * the Kaplan-Meier estimate of survival.  Both censor a token at the age from which its text is too
+ * short to decide.
  *
- * lives.h says which tokens die at an age and which are censored, base/product_limit.h how
- * survival is estimated from it.  Rows end with the last age that --at-least tokens could show. */
+ * lives.h defines deaths and censoring, base/product_limit.h the estimate of survival.  Rows end
+ * with the last age that --at-least tokens could show. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -44,7 +44,7 @@ struct estimate {  /* of a thread, [T + 2] cells each */
     int64_t *risk; /* at risk */
 };
 
-/* ---- what is asked for */
+/* ---- options */
 
 /* -1 is the bin of tokens that not even the query of their birth selected. */
 static int choose_bins(const char *list, struct state *p, struct kvf_diag *d)
@@ -96,7 +96,7 @@ static void put_survival(const struct estimate *e, int64_t cell, struct row *r)
                            &r->survival_high);
 }
 
-/* The counts of a bin whose first and last ages are those of the cells k and stop - 1; estimates
+/* The counts of a bin from the age of cell k to that of cell stop - 1; estimates
  * where the bin begins at an age that enough tokens could show. */
 static void put_bin(const int64_t *died, const struct estimate *e, int64_t k, int64_t stop,
                     bool enough, struct row *r)
@@ -109,7 +109,8 @@ static void put_bin(const int64_t *died, const struct estimate *e, int64_t k, in
     r->censored = r->at_risk - e->risk[stop] - r->events;
     if (!enough)
         return;
-    double half = (double)r->at_risk - (double)r->censored / 2; /* who leaves is there for half */
+    /* A censored token counts as one half. */
+    double half = (double)r->at_risk - (double)r->censored / 2;
     put_survival(e, k, r);
     if (r->exposure)
         r->hazard = (double)r->events / (double)r->exposure;

@@ -1,7 +1,7 @@
-/* an_intermittency.c - how attention to tokens comes and goes (G-KV, section 3, calls it
- * intermittent): how many queries selected a token, how often it returned after a query that
- * did not, its longest gap between two selections, and the age of its first exit.  Shares over
- * thresholds, means and quantiles, from the columns of the probes returns and calibration. */
+/* an_intermittency.c - how intermittent attention to tokens is (G-KV, section 3): how many queries
+ * selected a token, how often it returned after a query that did not, its longest gap between two
+ * selections, and the age of its first exit.  Shares over thresholds, means and quantiles, from the
+ * columns of the probes returns and calibration. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -33,12 +33,12 @@ struct plan {
     struct life life;
     int64_t T, a, b, above[MOST_ABOVE];
     int n_above;
-    int64_t *asked; /* [groups][T + 1] tokens of one member whose queries have the ages below k */
+    int64_t *asked; /* [groups][T + 1] tokens of one member with queries at all ages below k */
 };
 
 /* Of one quantity, [groups][T + 1] each. */
 struct counts {
-    int64_t *value;  /* tokens with the value; of first exits, those that have one */
+    int64_t *value;  /* tokens with the value; first-exit: tokens that have one */
     int64_t *never;  /* first exits: tokens selected at all k ages that they have */
     int64_t most;    /* value is 0 from here on */
     int64_t members; /* how often the plan's `asked` counts */
@@ -52,7 +52,7 @@ struct row {
     double share, mean, q50, q90, q99;
 };
 
-/* ---- what is asked for */
+/* ---- options */
 
 static int choose_columns(const struct frame *f, struct plan *p, struct kvf_diag *d)
 {
@@ -107,8 +107,8 @@ static void clear(const struct frame *f, int item, void *counts)
     c->any_never = false;
 }
 
-/* A token that never left (-1) was selected at all its ages 0 .. T - 1 - i, and nobody asked it
- * at more; all others are asked whether they are over any n. */
+/* A token that never left (-1) was selected at all its ages 0 ..  T - 1 - i, and no query exists at
+ * larger ages; all others are asked whether they are over any n. */
 static void count_asked(struct plan *p)
 {
     for (int64_t i = p->a; i < p->b; i++) {
@@ -202,7 +202,7 @@ static const struct life_counts kind = {.size = sizeof(struct counts),
 
 /* ---- rows */
 
-/* The least value that a share q of all n tokens does not exceed; NaN where that is in none. */
+/* The least value that a share q of all n tokens does not exceed; NaN if no value reaches it. */
 static double quantile(const int64_t *value, int64_t most, int64_t n, double q)
 {
     int64_t below = 0, want = (int64_t)ceil(q * (double)n);
@@ -229,8 +229,8 @@ static void put_moments(const int64_t *value, int64_t most, int64_t n, struct ro
     r->q99 = quantile(value, most, n, .99);
 }
 
-/* Adds to ret those of a histogram at index k > n for each n of p->above; returns all.  It is 0
- * from `most` on. */
+/* Adds to ret the counts of a histogram at index k > n for each n of p->above; returns all.  It is
+ * 0 from `most` on. */
 static int64_t above(const struct plan *p, const int64_t *x, int64_t most, int64_t ret[MOST_ABOVE])
 {
     int64_t sum = 0, k = most - 1;

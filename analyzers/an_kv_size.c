@@ -28,13 +28,13 @@ struct row {
     double size, ratio;
 };
 
-/* What a row counts. */
+/* The entries that a row counts. */
 struct size {
     int64_t step, steps, entries, length, capacity;
 };
 
 struct data {
-    int64_t T, P, a, b; /* steps; those of the prompt; tokens [a, b) */
+    int64_t T, P, a, b; /* steps; entries of the prompt; tokens [a, b) */
     int64_t window;     /* entries of smaller age do not count */
     /* the same for all heads */
     int32_t *first;               /* [T + 1] entries that step t is the first to see */
@@ -44,7 +44,7 @@ struct data {
 struct scratch {     /* of one thread */
     uint32_t *evict; /* [T] */
     int32_t *gone;   /* [T + 1] entries that step t is the first not to see */
-    int64_t *now;    /* [T] held of the head at hand */
+    int64_t *now;    /* [T] cached entries of the head at hand */
     int64_t *held;   /* [T] of all heads that it had */
 };
 
@@ -58,14 +58,13 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Tokens of [a, b) among the first n. */
+/* The number of tokens of [a, b) below n. */
 static int64_t born(const struct data *x, int64_t n)
 {
     return larger(0, smaller(n, x->b) - x->a);
 }
 
-/* Entries of the first n tokens that the query n, or nobody any more if there is none, would
- * still see. */
+/* Entries of the first n tokens that query n still sees, or would see if it existed. */
 static int64_t left_after(const struct data *x, const uint32_t *step, int64_t n)
 {
     int64_t k = 0, end = smaller(x->b, n - larger(x->window, 1) + 1);
@@ -83,7 +82,7 @@ static int64_t born_sum(const struct data *x, int64_t from)
     return n;
 }
 
-/* Sum over the queries t of [from, T) of what they see. */
+/* The sum over the queries t of [from, T) of the entries that they see. */
 static int64_t held_sum(const struct data *x, const uint32_t *step, int64_t from)
 {
     int64_t sum = 0;
@@ -96,7 +95,7 @@ static int64_t held_sum(const struct data *x, const uint32_t *step, int64_t from
     return sum;
 }
 
-/* The largest of held[t], the first where several are. */
+/* The largest held[t], and the first t that has it. */
 static struct size peak_of(const struct data *x, const int64_t *held, int64_t heads)
 {
     int64_t top = 0;
@@ -106,7 +105,8 @@ static struct size peak_of(const struct data *x, const int64_t *held, int64_t he
                          heads * (x->b - x->a)};
 }
 
-/* Makes now what each query of a head sees, and adds it to those of all heads. */
+/* Computes the number of entries that each query of a head sees, and adds it to the sum of all
+ * heads. */
 static void count_held(const struct data *x, const uint32_t *step, const struct scratch *w)
 {
     int64_t now = 0;
@@ -161,7 +161,7 @@ static int head(const struct frame *f, const struct frame_head *y, struct kvf_di
     return KVF_OK;
 }
 
-/* Rows of all heads: sums of what the others count, and the peak of what all hold together. */
+/* Rows of all heads: sums over the heads, and the peak of the total. */
 static int finish(struct frame *f, struct kvf_diag *d)
 {
     const struct data *x = f->state;
@@ -186,7 +186,7 @@ static int finish(struct frame *f, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* ---- what is asked for */
+/* ---- options */
 
 static int choose(struct frame *f, struct kvf_diag *d)
 {
@@ -276,8 +276,8 @@ static const struct record_member members[] = {
     {"ratio", "", TABLE_REAL, AT(ratio)},
 };
 
-/* An entry has one evict_step: what the cut after the prompt took, and what then made room for
- * the first entry of the answer, have the same. */
+/* An entry has one evict_step: entries evicted at the end of the prompt, and for the first entry of
+ * the answer, have the same step. */
 static void describe_prefill(const struct table *t, int64_t heads, struct buf *out)
 {
     int64_t budget = table_meta_int(t, "budget", 0), row = heads * N_MOMENTS + AT_PREFILL;

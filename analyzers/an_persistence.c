@@ -1,13 +1,13 @@
-/* an_persistence.c - empirical persistence: how often a token is selected at the ages 1, 2, 4,
- * ..., per head and class of tokens, each rate shrunk towards that of its head and those of
- * heads towards that of all heads.  One token says yes or no once at an age: a retention of
- * its own, its maximum-likelihood beta, would be 0 or 1; none is given.
+/* an_persistence.c - empirical persistence: how often a token is selected at the ages 1, 2, 4, ...,
+ * for each head and class of tokens.  The rate of a class is shrunk towards the rate of its head,
+ * and the rate of a head towards the rate of all heads.  One token is selected or not once at an
+ * age, so its own maximum-likelihood beta would be 0 or 1.  The table has no such column.
  *
  * Of a cell with y of n tokens selected (docs/reference/analyzers.md derives it):
  *   p ~ Beta(M mu, M (1 - mu)),  y | p ~ Binomial(n, p)
  *   p | y ~ Beta(y + M mu, n - y + M (1 - mu)),  mean (y + M mu) / (n + M)
- * mu is the rate one level up; M = 1 / rho - 1 with rho from the moments of the cells
- * (Kleinman 1973), for each age and level. */
+ * mu is the rate one level up; M = 1 / rho - 1 with rho from the moments of the cells (Kleinman
+ * 1973), for each age and level. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -207,7 +207,8 @@ static void add_moments(struct moments *m, const struct cell *up, const struct c
     }
 }
 
-/* M: none (0) where there is nothing to tell it from, at most the number of tokens it rests on. */
+/* M: 0 if the data cannot determine it, and at most the number of tokens that it is estimated
+ * from. */
 static double strength(const struct moments *m)
 {
     double rho = m->room > 0 ? (m->spread - m->base) / m->room : 1, most = (double)m->n;

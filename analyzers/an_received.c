@@ -1,5 +1,5 @@
 /* an_received.c - the attention a_ti that chosen tokens i received from each later query t of
- * chosen query heads (WG-KV, Figure 3), beside beta_i^(t - i) of its gate; with --spread how all
+ * chosen query heads (WG-KV, Figure 3), with beta_i^(t - i) of its gate; with --spread how all
  * that was received spreads. */
 #include <math.h>
 #include <stdbool.h>
@@ -23,14 +23,14 @@
 
 enum spread { SPREAD_SHARES, SPREAD_TOKENS, SPREAD_HEADS, N_SPREADS };
 
-enum { BLOCK = 4096 }; /* tokens whose masses in all heads are held together */
+enum { BLOCK = 4096 }; /* tokens with masses of all heads in memory at once */
 
 static const char *const spread_names[N_SPREADS] = {"shares", "tokens", "heads"};
 
 struct data {
     struct kvf_trace *t;
     struct head_list heads;
-    int column, norm; /* norm -1: weights alone */
+    int column, norm; /* norm -1: only weights */
     double *norms;    /* [T] of one head */
     int64_t a, n;     /* tokens a .. a + n - 1 */
     double part;
@@ -38,10 +38,10 @@ struct data {
     int64_t bad;       /* masses that are NaN or below 0, taken for 0 */
 };
 
-/* What is said of one vector of masses. */
+/* The statistics of one vector of masses. */
 struct spread_of {
     double sum, entropy, gini, top_share;
-    int64_t top, needed; /* where the largest is, -1: nowhere; how many carry the part */
+    int64_t top, needed; /* the place of the largest, or -1; how many carry the part */
 };
 
 static int down(const void *a, const void *b)
@@ -90,7 +90,7 @@ static struct spread_of spread_of(double *v, int64_t n, double part)
     return s;
 }
 
-/* Masses of tokens a0 .. a0 + n - 1 of a head, none of them NaN or negative. */
+/* Masses of tokens a0 .. a0 + n - 1 of a head, without NaN or negative values. */
 static int read_mass(struct data *x, int h, int64_t a0, int64_t n, double *out, struct kvf_diag *d)
 {
     const struct head *q = &x->heads.head[h];
@@ -618,7 +618,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
                            ret_table, d);
 }
 
-/* What a pair received, for the rows from r on; returns the first row of the next. */
+/* The attention that a pair received, for the rows from r on; returns the first row of the next. */
 static int64_t describe_pair(const struct table *t, int64_t r, struct buf *out)
 {
     int token = table_find(t, "token"), layer = table_find(t, "layer");

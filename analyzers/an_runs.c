@@ -1,4 +1,4 @@
-/* an_runs.c - whether the entries that a head holds lie in blocks or scattered: how many runs of
+/* an_runs.c - whether the cached entries of a head are in blocks or scattered: how many runs of
  * neighbours they form, against a random choice of as many (Wald and Wolfowitz 1940). */
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-/* Of each head, then of all: integers as counted, then what follows from them. */
+/* Of each head, then of all: counts, then values derived from them. */
 enum { TOKENS, KEPT, RUNS, ALONE, LONGEST, CHANGES, COUNTS };
 enum { MEAN_RUN, EXPECTED_RUNS, CLUSTERING, EXPECTED_CHANGES, Z, REALS };
 

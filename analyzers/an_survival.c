@@ -1,9 +1,9 @@
-/* an_survival.c - survival at horizon n (DBTrimKV, figures 2 and 9), in two ways.
- * `fraction` is their share: tokens selected at age n or later, among those at risk (a query at
- * i + n exists), or among all tokens.  `survival` is the product-limit estimate of the share whose
- * last selection comes at age n or later (lives.h): it says the same of tokens whose text ends
- * early and of those whose text goes on.  Half-life and restricted mean are of the latter.  Rows
- * of a gap are the share of one criterion less that of another (the caption of figure 9). */
+/* an_survival.c - survival at horizon n (DBTrimKV, figures 2 and 9), in two ways.  `fraction` is
+ * tokens selected at age n or later, divided by the tokens at risk (a query at i + n
+ * exists) or by all tokens.  `survival` is the product-limit estimate of the share with the last
+ * selection at age n or later (lives.h).  It treats tokens alike, whether their text ends early or
+ * continues.  Half-life and restricted mean are derived from `survival`.  Rows of a gap are the
+ * share of one criterion less that of another (the caption of figure 9). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,7 +76,7 @@ struct estimate {            /* the room of a thread */
     struct curve_scratch *scratch;
 };
 
-/* ---- what is asked for */
+/* ---- options */
 
 static void default_horizons(struct plan *p)
 {
@@ -208,7 +208,7 @@ static int64_t fewest(const struct plan *p, int g)
     return n < FEWEST || n > LIVES_AT_LEAST ? LIVES_AT_LEAST : n;
 }
 
-/* What the lives of group g say.  Nothing of a gap, or where it is not known which tokens live. */
+/* The estimates of group g. Undefined for a gap, and if some tokens are undecided. */
 static void estimate(const struct plan *p, const struct curve *c, int g, bool defined,
                      struct estimate *e)
 {
@@ -243,7 +243,7 @@ static void half_interval(const struct estimate *e, double *ret_low, double *ret
     }
 }
 
-/* What all rows of a curve say alike. */
+/* The values that are equal in all rows of a curve. */
 static void put_whole(const struct plan *p, const struct curve *c, int g, const struct estimate *e,
                       struct row *r)
 {
@@ -263,7 +263,7 @@ static void put_whole(const struct plan *p, const struct curve *c, int g, const 
                                      p->mean_to + 1, &r->rmst_error);
 }
 
-/* Survival at horizon n, and what happened since the horizon `before`. */
+/* Survival at horizon n, and the events since the horizon `before`. */
 static void put_survival(const struct estimate *e, int64_t before, int64_t n, struct row *r)
 {
     r->survival = r->survival_low = r->survival_high = NAN;
@@ -277,8 +277,8 @@ static void put_survival(const struct estimate *e, int64_t before, int64_t n, st
     interval_at(e, n, &r->survival_low, &r->survival_high);
 }
 
-/* The share at horizon n, of tokens that are at risk there: beyond T nobody, or all that were asked
- * for. */
+/* The share at horizon n, of tokens that are at risk there: beyond T no token, or all tokens of the
+ * range. */
 static void put_fraction(const struct plan *p, const struct curve *c, int g, int64_t n,
                          struct row *r)
 {

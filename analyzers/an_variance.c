@@ -1,6 +1,6 @@
-/* an_variance.c - what a retention pattern is made of: the share of the variance of y over
+/* an_variance.c - the factors of a retention pattern: the share of the variance of y over
  * (layer, head, token) that the means of one factor explain, for all heads together and
- * within each head; y is log(-log_beta), log_beta, or the rank of what gates gave. */
+ * within each head; y is log(-log_beta), log_beta, or the rank of the gate values. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -72,7 +72,7 @@ static size_t level_count(const struct data *x, int f)
 
 /* ---- the values */
 
-/* From what gates gave; NaN: left out. */
+/* From gate values; NaN: left out. */
 static double value_of(struct data *x, double v)
 {
     double rate = -v;
@@ -90,7 +90,7 @@ static double value_of(struct data *x, double v)
     return v;
 }
 
-/* Values to their ranks among all of them. */
+/* Replaces values by their ranks. */
 static int rank_values(struct data *x)
 {
     size_t n = (size_t)x->n_heads * (size_t)x->n, m = 0;
@@ -132,8 +132,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Level of a number: its place among the different ones, as a sorted list has them; NaN, which
- * only a damaged column has, has none. */
+/* Level of a number: its place in the sorted list of distinct values; NaN, which only a damaged
+ * column has, has no place. */
 static int level_distinct(struct data *x, int f)
 {
     size_t n = (size_t)x->n, known = 0, m = 0;
@@ -226,7 +226,7 @@ static int read_levels(struct data *x, struct kvf_diag *d)
 
 /* ---- the rows */
 
-/* The factor as it lies over all heads, or over the values of one. */
+/* The factor over all heads, or over the values of one head. */
 static struct factor factor_of(const struct data *x, int f, int head)
 {
     struct factor out = {factor_names[f], x->level[f], f < TOKEN ? (size_t)x->n : 1,

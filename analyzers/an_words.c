@@ -1,6 +1,6 @@
-/* an_words.c - the words that caches hold beside those of the text.  Over the heads chosen and
- * the places where a word stands: base_count counts all of them, count those whose entries the
- * head holds at a step or at the end. */
+/* an_words.c - the words in the caches compared with the words of the text.  Over the chosen heads
+ * and the occurrences of a word: base_count counts all of them, count the occurrences with entries
+ * that the head caches at a step or at the end. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ struct data {
     const struct options *o;
     struct classes *classes;
     struct word_list list;
-    struct word *word; /* [list.n_words]; those of the table are the first n_rows */
+    struct word *word; /* [list.n_words]; the rows of the table are the first n_rows */
     int64_t step, n_rows, total, base_total, undefined;
     int n_heads, log_beta; /* column, or -1 */
     double *value;         /* [T] of a head */

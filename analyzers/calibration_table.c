@@ -1,3 +1,4 @@
+/* calibration_table.c - the columns and the description of calibration (calibration_table.h). */
 #include <math.h>
 #include <string.h>
 
@@ -174,7 +175,7 @@ static const struct {
     [NEAR] = {"auroc_near", TABLE_REAL},
 };
 
-/* ---- what is the same in every block */
+/* ---- values that are equal in every block */
 
 struct names { /* of the rows of a block */
     const char **kind, **event, **score;

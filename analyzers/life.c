@@ -70,7 +70,7 @@ const struct life_counts life_lives = {.size = sizeof(struct lives),
                                        .count_narrow = count_narrow_lives,
                                        .takes_narrow = lives_take_narrow};
 
-/* ---- what is asked for */
+/* ---- options */
 
 int life_choose(struct frame *f, const struct life_options *o, struct life *x, struct kvf_diag *d)
 {
@@ -210,7 +210,7 @@ int life_head(const struct frame *f, const struct frame_head *y, struct kvf_diag
     return KVF_OK;
 }
 
-/* The counts of all threads are whole numbers, so their order does not matter. */
+/* Counts are integers, so the order of threads does not matter. */
 int life_finish(struct frame *f, struct kvf_diag *d)
 {
     const struct life *x = f->state;

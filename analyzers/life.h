@@ -96,7 +96,7 @@ struct life_counts {
     /* Adds values of 16 bits, of which all ones are "never" where `age`.  There is one group. */
     void (*count_narrow)(const struct frame *f, int item, const uint16_t *value, bool age,
                          void *counts);
-    /* Tells whether count_narrow takes the column. */
+    /* Returns true if count_narrow accepts the column. */
     bool (*takes_narrow)(const struct frame *f, const struct kvf_column *column);
     /* Adds a head, instead of count and count_narrow.  NULL: those are used. */
     int (*count_head)(const struct frame *f, const struct frame_head *x, void *room, void *counts,
@@ -162,7 +162,7 @@ void *life_rows_at(const struct frame *f, int item, int h);
 /* The first members of a row of class g, with the name of the item's criterion. */
 struct life_row life_row_of(const struct frame *f, int item, int h, int g);
 
-/* Tells whether row r of a table is of all heads and all classes. */
+/* Returns true if row r of a table is of all heads and all classes. */
 bool life_row_is_all(const struct table *t, int64_t r);
 
 /* ---- functions of a head_analysis */

@@ -1,3 +1,4 @@
+/* stack.c - stacks the tables of several traces (stack.h). */
 #include <stdio.h>
 #include <string.h>
 
@@ -68,7 +69,7 @@ static int check(const struct parts *p, const char *const *names, struct kvf_dia
     return KVF_OK;
 }
 
-/* What the traces say of themselves, where the analyzer's own table does not. */
+/* The metadata of the traces that the analyzer's own table lacks. */
 static void put_column(struct table *out, const struct parts *p, const char *name, const char *unit,
                        double otherwise)
 {

@@ -49,9 +49,8 @@ static struct fold *fold_create(void)
     return NULL;
 }
 
-/* Appends s, which is well-formed UTF-8, folded: each letter becomes the lower case that Unicode
- * gives it by itself, and \p{P} at both ends is left out unless there is nothing else.  KVF_OK or
- * KVF_E_NOMEM. */
+/* Appends s, which is well-formed UTF-8, folded: each letter becomes its simple lower case of
+ * Unicode, and \p{P} at both ends is left out unless the rest is empty.  KVF_OK or KVF_E_NOMEM. */
 static int fold_word(struct fold *f, const char *s, size_t n, struct buf *out)
 {
     static const char by[] = "\\L$1$2";
@@ -105,7 +104,7 @@ static int grow(struct maker *m)
     return KVF_OK;
 }
 
-/* The bytes are those of a string that has the tokens [first, end). */
+/* Adds the bytes of a string that has the tokens [first, end). */
 static int add_place(struct maker *m, const char *bytes, size_t n, int64_t first, int64_t end)
 {
     const struct word_source *s = m->s;

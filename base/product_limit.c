@@ -1,3 +1,4 @@
+/* product_limit.c - the Kaplan-Meier estimate with its errors (product_limit.h). */
 #include <math.h>
 
 #include "base/product_limit.h"

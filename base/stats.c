@@ -1,3 +1,4 @@
+/* stats.c - sums, quantiles, intervals and tests (stats.h). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

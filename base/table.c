@@ -1,3 +1,4 @@
+/* table.c - tables of named columns in memory (table.h). */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* crc32c.c - CRC-32C (crc32c.h). */
 #include <pthread.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* digest.c - the digest of the content of a trace (digest.h). */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

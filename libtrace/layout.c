@@ -1,3 +1,4 @@
+/* layout.c - encodes and decodes the headers of records (layout.h). */
 #include <string.h>
 
 #include "libtrace/crc32c.h"

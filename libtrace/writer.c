@@ -1,3 +1,4 @@
+/* writer.c - opens, fills and closes a trace that is written (writer.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

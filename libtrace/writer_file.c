@@ -1,3 +1,4 @@
+/* writer_file.c - the file of a trace that is written (writer_file.h). */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>

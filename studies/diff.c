@@ -1,3 +1,4 @@
+/* diff.c - compares two traces column by column (diff.h). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -152,7 +153,7 @@ static void compare_values(const struct pair *p, struct result *r, size_t row, c
         differs(p, r, row, head, i);
         struct row *x = &r->row[row];
         double size = fabs(a - b);
-        if (exact) /* more than a double can tell apart */
+        if (exact) /* more than a double can distinguish */
             size = (double)(p->u[0][i] > p->u[1][i] ? p->u[0][i] - p->u[1][i]
                                                     : p->u[1][i] - p->u[0][i]);
         if (none || no_b)
@@ -162,7 +163,7 @@ static void compare_values(const struct pair *p, struct result *r, size_t row, c
     }
 }
 
-/* Values of one head; false in *there: the trace does not hold them. */
+/* Values of one head; false in *there: the trace lacks them. */
 static int read_side(const struct pair *p, int s, int layer, int head, bool *there,
                      struct kvf_diag *d)
 {

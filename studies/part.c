@@ -1,3 +1,4 @@
+/* part.c - compares the evictions of two runs (part.h). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,15 +14,15 @@ enum { PART_STEP, PART_REASON, PART_SCORE, PART_MARGIN, PART_COLUMNS };
 
 struct part_stat {       /* of a head */
     int64_t first;       /* first step at which other entries are seen; -1: none */
-    int64_t differ;      /* entries whose evict_step differs ... */
-    int64_t only[2];     /* evicted in one run, kept in the other */
+    int64_t differ;      /* entries with different evict_step ... */
+    int64_t only[2];     /* evicted in only one run */
     int64_t earlier[2];  /* evicted in both, earlier in this one */
     int64_t equal_steps; /* of T */
 };
 
 struct part {
     struct kvf_trace *t[2];
-    int column[2][PART_COLUMNS]; /* -1: the trace has none */
+    int column[2][PART_COLUMNS]; /* -1: the trace lacks it */
     int id[2];
     enum kvf_space space;
     struct head_list heads;
@@ -233,7 +234,7 @@ void part_free(struct part *p)
     mem_free(p);
 }
 
-/* ---- what a comparison found, as tables and for people. */
+/* ---- the results of a comparison, as tables and for people. */
 
 struct entry {
     int head;
@@ -263,7 +264,7 @@ static int push(struct entries *e, int64_t most, struct entry row)
     return KVF_OK;
 }
 
-/* The other columns of rows from on, all of one head. */
+/* The remaining columns of the rows from `from` on, all of one head. */
 static int complete(const struct part *p, struct entries *e, int64_t from, double *v,
                     struct kvf_diag *d)
 {
@@ -284,7 +285,7 @@ static int complete(const struct part *p, struct entries *e, int64_t from, doubl
     return KVF_OK;
 }
 
-/* Entries of head h that differ, at step `only` alone unless it is -1. */
+/* Entries of head h that differ, only at step `only` unless it is -1. */
 static int gather_head(const struct part *p, int h, int64_t only, int64_t most,
                        double *const evict[2], struct entries *e, struct kvf_diag *d)
 {
