@@ -105,7 +105,7 @@ struct part_text part_text(const struct kvf_part *p)
     return x;
 }
 
-/* Says in the copy which tokens and steps of the whole it holds. */
+/* Notes in the copy the tokens and steps of the source that it has. */
 static int note_part(struct copying *c, struct kvf_trace *t, const struct kvf_piece *p,
                      struct kvf_diag *d)
 {
@@ -116,7 +116,7 @@ static int note_part(struct copying *c, struct kvf_trace *t, const struct kvf_pi
     return err ? err : kvf_writer_note(c->w, note_keys_of(t, "part").next, part_text(&part).json);
 }
 
-/* Says in the copy which heads of the whole it holds, by their numbers there. */
+/* Notes in the copy the heads of the source that it has, by their numbers in the source. */
 static int note_heads(struct copying *c, const struct kvf_trace *t)
 {
     struct buf b = {0};
@@ -160,7 +160,7 @@ static int check_piece(const struct kvf_trace *t, const struct kvf_piece *piece,
                     t->n_steps, ret->from, ret->to);
 }
 
-/* Whether what was written is what the writer of the source told. */
+/* Checks that the copy has the digest that the writer of the source stored. */
 static int check_digest(const struct copying *c, const struct kvf_trace *t, struct kvf_diag *d)
 {
     char now[33], told[33];
@@ -173,7 +173,7 @@ static int check_digest(const struct copying *c, const struct kvf_trace *t, stru
                     t->path, now, told);
 }
 
-/* Records that a piece leaves out. */
+/* The number of records that a piece omits. */
 static uint64_t count_left_out(const struct kvf_trace *t)
 {
     uint64_t n = 0;
@@ -252,7 +252,7 @@ int kvf_check_pieces(const struct kvf_trace *t, const struct kvf_piece *piece, i
     uint64_t raw = 0, all = 0;
     for (size_t i = 0; i < t->n_rec; i++)
         all += is_chunk(&t->rec[i]) ? t->rec[i].raw_len : 0;
-    if (all <= CACHE_GROWS_TO) /* what was decoded is kept */
+    if (all <= CACHE_GROWS_TO) /* decoded chunks are kept */
         return KVF_OK;
     for (int k = 0; k < n; k++)
         for (size_t i = 0; i < t->n_rec; i++) {

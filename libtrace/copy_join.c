@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "libtrace/copying.h"
 
-/* What two pieces must have in common. */
+/* Checks the properties that two pieces must share. */
 static int compare_runs(const struct kvf_trace *a, const struct kvf_trace *b, struct kvf_diag *d)
 {
     const char *what = NULL;
@@ -52,7 +52,7 @@ static int check_order(struct kvf_trace *const *t, int n, struct kvf_part *place
     return KVF_OK;
 }
 
-/* The columns of a piece, named as in the first, must be those of the first. */
+/* A piece must have the columns of the first, under the names of the first. */
 static int compare_columns(const struct copying *c, const struct taken *s,
                            const struct kvf_trace *first, struct kvf_diag *d)
 {
@@ -67,8 +67,8 @@ static int compare_columns(const struct copying *c, const struct taken *s,
                           first->path, s->t->path);
 }
 
-/* Notes are those of the first, without what it is a part of; said is what is joined, unless that
- * is the whole. */
+/* Writes the notes of the first piece except its "part"; notes the joined range unless it is the
+ * complete trace. */
 static int join_notes(struct copying *c, struct kvf_trace *first, const struct kvf_part *whole)
 {
     struct note_keys keys = note_keys_of(first, "part");

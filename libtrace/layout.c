@@ -253,10 +253,10 @@ size_t kvf_dtype_size(enum kvf_dtype dtype)
     return 0;
 }
 
-/* ---- what stands before the elements of a blob. */
+/* ---- the header before the elements of a blob. */
 
-/* The hash lets it be believed without the elements, over which the checksum of the record goes
- * too. */
+/* The hash covers only the header, so that it can be checked without the elements.  The checksum of
+ * the record covers both. */
 enum { DTYPE_AT = 48, RANK_AT = 49, ZERO_AT = 50, SHAPE_AT = 56, HASH_AT = 72 };
 
 size_t kvf_blob_size(const struct kvf_blob *b)

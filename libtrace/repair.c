@@ -1,12 +1,12 @@
-/* repair.c - what is left of a damaged or unfinished trace, as a whole one. */
+/* repair.c - makes a complete trace from the rest of a damaged or unfinished one. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "libtrace/copying.h"
 
-/* Whether the values of a chunk can be read.  Only what is compressed, or lists of intervals, must
- * be decoded for that. */
+/* Whether the values of a chunk can be read.  Only compressed values and lists of intervals must be
+ * decoded for that. */
 static int try_chunk(struct kvf_trace *t, size_t i)
 {
     const struct record *r = &t->rec[i];
@@ -83,7 +83,7 @@ static int drop_damaged(struct kvf_trace *t)
 static uint32_t steps_there(const struct kvf_trace *t)
 {
     uint32_t least = 0, end = 0;
-    for (size_t i = 0; i < t->n_rec; i++) { /* sorted: those of a column and layer are together */
+    for (size_t i = 0; i < t->n_rec; i++) { /* sorted: records of a column and layer are together */
         const struct record *r = &t->rec[i], *next = i + 1 < t->n_rec ? r + 1 : NULL;
         if (r->type != REC_COLUMN || r->epoch)
             continue;
@@ -110,7 +110,7 @@ static void tell(const struct kvf_trace *t, struct kvf_repaired *r)
     r->first_break = t->first_break;
 }
 
-/* What becomes of the trace, once its damaged records are dropped. */
+/* Prepares the trace: drops its damaged records. */
 static int prepare(struct kvf_trace *t, struct kvf_repaired *r, struct kvf_diag *d)
 {
     int err = trace_check_source(t, d);
@@ -141,7 +141,7 @@ static int note_repaired(struct copying *c, const struct kvf_repaired *r)
     return kvf_writer_note(c->w, "repaired", json);
 }
 
-/* Whether what is written is all that the closed trace held. */
+/* True if the new trace has the complete content of the closed one. */
 static bool all_there(const struct copying *c, const struct kvf_trace *t,
                       const struct kvf_repaired *r)
 {

@@ -46,7 +46,7 @@ static bool is_unsigned(int dtype)
     return dtype == KVF_U8 || dtype == KVF_U16 || dtype == KVF_U32 || dtype == KVF_U64;
 }
 
-/* What the flags ask of a column. */
+/* The requirements of the flags of a column. */
 static bool flags_fit(const struct kvf_column *c)
 {
     if (c->flags & KVF_COL_INTERVALS)
@@ -146,7 +146,7 @@ static int prepare(struct kvf_writer *w, const char *path, const char *meta,
     w->level = o->smallest ? ZSTD_SMALLEST : ZSTD_LEVEL;
     w->plain = o->plain;
     w->column = MEM_NEW(struct kvf_column, (size_t)n_columns);
-    struct encoder *first = NULL; /* for a thread that writes alone */
+    struct encoder *first = NULL; /* for a single writing thread */
     if (!err && (!w->path || !w->meta || !w->prompt || !w->column))
         err = KVF_E_NOMEM;
     if (!err)
@@ -423,7 +423,7 @@ static int write_index(struct kvf_writer *w)
     return err ? err : writer_write(w, end, sizeof end, NULL, 0);
 }
 
-/* All is on the disk, and nothing behind it; the tail counts no more. */
+/* All data is on the disk, and the file ends there; the tail counts no more. */
 static int finish_file(struct kvf_writer *w)
 {
     if (w->file.replays) {
@@ -521,7 +521,7 @@ int writer_blob(struct kvf_writer *w, const struct kvf_blob *b, bool packed, con
     return err;
 }
 
-/* ---- the newest state of a trace that is being written, in a file beside it. */
+/* ---- the newest state of a trace that is being written, in its tail file. */
 
 int writer_tail_name(const struct kvf_writer *w, struct buf *ret)
 {

@@ -14,13 +14,13 @@
 extern "C" {
 #endif
 
-/* What is taken of a trace.  Zeroed: all of it.
+/* The part of a trace to copy.  Zeroed: all of it.
  *
  * Tokens and steps are numbered from 0 again, and so are steps that are values (evict_step,
- * shadow.first_hit) and token numbers in names (received.LxHy.i); ages stay.  Values that
- * changed until the run ended say what was so at its end, which may be behind the piece's last
- * step.  Query heads go with their KV head.  Layers without a head that is kept are left out, and
- * so are columns whose name tells a layer, head or token that is not kept. */
+ * shadow.first_hit) and token numbers in names (received.LxHy.i); ages stay.  Values that changed
+ * until the run ended are of its end, which may be after the piece's last step.  Query heads go
+ * with their KV head.  Layers without a head that is kept are left out, and so are columns named
+ * after a layer, head or token that is not kept. */
 struct kvf_piece {
     uint32_t from, to;          /* tokens and steps from .. to - 1; to = 0: to the end */
     const unsigned char *heads; /* [KV heads of layer 0, then of layer 1, ...] not 0: kept;
@@ -75,7 +75,7 @@ struct kvf_copy_request {
 /* Writes the new trace.  *ret and *ret_repaired are set if it succeeds.
  *
  * trace: Superseded snapshots are left out.  A complete copy has the digest of the source.  A trace
- * that declares more than its file can hold (kvf_check_size), or that decodes to more than 1 GiB
+ * that declares more than its file can have (kvf_check_size), or that decodes to more than 1 GiB
  * and 4096 bytes for each of its bytes, is rejected with KVF_E_LIMIT.
  * part: All pieces of a trace without blobs give a trace with its digest.
  * damaged: Keeps every value of the trace and of its tail file that can be read, up to the last
@@ -88,18 +88,18 @@ struct kvf_copy_request {
  *   are no pieces.
  * KVF_E_NOTFOUND: a trace or part was not closed.
  * KVF_E_CORRUPT: a trace or part is not as its writer wrote it; or the run header or schema of a
- *   damaged one cannot be read, or none of its values.
+ *   damaged one cannot be read, or it has no readable value.
  * KVF_E_VERSION: a trace with records of a later release cannot be copied completely.
  * Otherwise the errors of kvf_writer_open and kvf_read. */
 int kvf_copy(const struct kvf_copy_request *q, struct kvf_copied *ret, struct kvf_diag *d);
 
-/* Whether n pieces may be copied one after the other, which decodes a chunk for each piece that has
+/* Checks that n pieces may be copied in order, which decodes a chunk for each piece that has
  * some of it: KVF_E_LIMIT with a sentence where that is more than 8 GiB in all, and more than 4096
  * bytes for each byte of the file.  A trace that decodes to 48 MiB is decoded once. */
 int kvf_check_pieces(const struct kvf_trace *t, const struct kvf_piece *piece, int n,
                      struct kvf_diag *d);
 
-/* What a piece is a piece of: tokens and steps from .. to - 1 of `of`. */
+/* The source of a piece: tokens and steps from .. to - 1 of `of`. */
 struct kvf_part {
     uint32_t from, to, of;
     char whole[33]; /* the digest of the trace that it was taken from; "": not known */
