@@ -1,3 +1,4 @@
+/* align.c - aligns the tokens of two traces of one text by their bytes (align.h). */
 #include <math.h>
 
 #include "analyzers/align.h"
@@ -67,7 +68,7 @@ static void pieces(const struct text x[2], size_t common, int64_t t0, int64_t t1
             ret->end[ret->n][0] = at[0];
             ret->end[ret->n++][1] = at[1];
             ret->bytes += (int64_t)(a - from);
-        } else if (ret->n == 0) { /* the range has not begun, or nothing but special tokens */
+        } else if (ret->n == 0) { /* the range has not begun, or only special tokens so far */
             ret->start[0] = at[0];
             ret->start[1] = at[1];
         }

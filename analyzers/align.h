@@ -17,7 +17,7 @@ struct alignment {
 };
 
 /* Cuts the bytes that both texts begin with into pieces.  Special tokens (analyzers/classes.h) are
- * left out, and so are pieces whose first token in a lies outside [t0, t1).  KVF_E_NOTFOUND with a
+ * left out, and so are pieces with a first token in a outside of [t0, t1).  KVF_E_NOTFOUND with a
  * sentence when a trace lacks the text of a token, or fewer than two pieces are left. */
 int align_texts(struct kvf_trace *a, struct kvf_trace *b, int64_t t0, int64_t t1,
                 struct alignment *ret, struct kvf_diag *d);

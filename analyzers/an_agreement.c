@@ -1,8 +1,8 @@
-/* an_agreement.c - whether gates of different trainings say the same of the same tokens:
- * for each pair of traces and each KV head Spearman's rank correlation over the tokens, and
- * the overlap |A and B| / |A or B| of the tokens that each would keep longest, beside that
- * of sets drawn at random.  Rows of a head `all` are means over the heads; they also have
- * the rank correlation over the heads of the heads' mean values. */
+/* an_agreement.c - whether gates of different trainings agree about the same tokens: for each pair
+ * of traces and each KV head Spearman's rank correlation over the tokens, and the overlap |A and B|
+ * / |A or B| of the tokens that each would keep longest, compared with the overlap of random sets.
+ * Rows of a head `all` are means over the heads; they also have the rank correlation over the heads
+ * of the heads' mean values. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,7 +35,7 @@ struct data {
     int64_t a, n; /* tokens [a, a + n) */
     int64_t skip;
     double top;
-    /* rows [(heads + 1) * n_pairs], those of `all` last */
+    /* rows [(heads + 1) * n_pairs], the rows of `all` last */
     double *rho, *overlap, *chance, *over_heads, *within;
     int64_t *tokens, *kept, *n_heads;
     double *value;              /* [n_traces][n] of one head */
@@ -303,7 +303,7 @@ static int same_shape(const struct data *x, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* Ids of the first n tokens of trace k against those of trace 1. */
+/* Compares the ids of the first n tokens of traces k and 1. */
 static int same_ids(const struct data *x, int k, uint32_t n, double *a, double *b,
                     struct kvf_diag *d)
 {
@@ -323,8 +323,8 @@ static int same_ids(const struct data *x, int k, uint32_t n, double *a, double *
     return err;
 }
 
-/* The traces must have the same tokens up to the last one compared: what gates say of a
- * token rests on those before it. */
+/* The traces must have the same tokens up to the last one compared: the gate value of a token
+ * depends on the tokens before it. */
 static int same_tokens(const struct data *x, const struct analyzer_args *args, int64_t end,
                        struct kvf_diag *d)
 {
@@ -395,18 +395,13 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         err = pool(&x);
     if (!err)
         err = build(&x, out, d);
-    if (err)
-        goto done;
-    *ret_table = out;
-    out = NULL;
 
 done:
-    table_destroy(out);
     release(&x);
-    return err;
+    return table_deliver(out, err, ret_table);
 }
 
-/* Of pair p, whose row of `all` is given: median of the heads that are defined, and the
+/* For pair p and its row `all`: median of the heads that are defined, and the
  * least and the most of them.  Returns how many there are. */
 static size_t describe_heads(const struct table *t, int64_t p, int64_t pairs, int64_t all,
                              double *v, struct buf *out)
@@ -444,20 +439,20 @@ static void describe_pair(const struct table *t, int64_t p, int64_t pairs, doubl
                           struct buf *out)
 {
     int64_t heads = table_rows(t) / pairs - 1, all = heads * pairs + p;
-    double over = table_real(t, table_find(t, "rho_over_heads"), all);
-    buf_printf(out, "traces %lld and %lld: ", (long long)table_int(t, table_find(t, "a"), all),
-               (long long)table_int(t, table_find(t, "b"), all));
+    double over = table_row_real(t, all, "rho_over_heads");
+    buf_printf(out, "traces %lld and %lld: ", (long long)table_row_int(t, all, "a"),
+               (long long)table_row_int(t, all, "b"));
     if (describe_heads(t, p, pairs, all, v, out) == 0)
         return;
     buf_printf(out, "  top %.4g %%: overlap %.4f, by chance %.4f",
-               100 * table_meta_real(t, "top", NAN), table_real(t, table_find(t, "overlap"), all),
-               table_real(t, table_find(t, "chance"), all));
-    if (heads > 1 && isnan(over)) /* of one head there is nothing to ask */
+               100 * table_meta_real(t, "top", NAN), table_row_real(t, all, "overlap"),
+               table_row_real(t, all, "chance"));
+    if (heads > 1 && isnan(over)) /* one head needs no question */
         buf_str(out, "; which heads retain long: rank correlation undefined");
     else if (heads > 1)
         buf_printf(out, "; which heads retain long: rank correlation %.4f over %lld heads", over,
-                   (long long)table_int(t, table_find(t, "heads"), all));
-    double within = table_real(t, table_find(t, "rho_within_layers"), all);
+                   (long long)table_row_int(t, all, "heads"));
+    double within = table_row_real(t, all, "rho_within_layers");
     if (!isnan(within))
         buf_printf(out, ", %.4f given the layer", within);
     buf_char(out, '\n');

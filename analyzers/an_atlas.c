@@ -396,15 +396,10 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         goto done;
     put_metadata(out, &x, args);
     err = put_rows(out, &x);
-    if (err)
-        goto done;
-    *ret_table = out;
-    out = NULL;
 
 done:
-    table_destroy(out);
     release(&x);
-    return err;
+    return table_deliver(out, err, ret_table);
 }
 
 static void describe(const struct table *t, struct buf *out)
@@ -435,13 +430,7 @@ static void describe(const struct table *t, struct buf *out)
 }
 
 static const struct column_use columns[] = {
-    {"mass.sum", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always"},
-    {"mass.max", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always"},
-    {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
-    {"entropy", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always"},
-    {"lse", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "the evidence of logits"},
-    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "what was evicted counts as seen"},
-    {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_HELPS, "where the prompt ends"},
+    SIGNATURE_COLUMNS("always"),
     {.name = NULL},
 };
 

@@ -1,6 +1,6 @@
-/* an_attention_sparsity.c - the share of tokens whose score is under p times the largest one
- * (G-KV, appendix B and figure 9).  form=window: the score is what the last 16 queries gave
- * an entry; form=step: the weights of each query by themselves. */
+/* an_attention_sparsity.c - the share of tokens with a score under p times the largest one (G-KV,
+ * appendix B and figure 9).  form=window: the score is the attention of the last 16 queries to an
+ * entry; form=step: the weights of each query by themselves. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ struct plan {
     int64_t left_out, evicted; /* of all heads */
 };
 
-/* ---- what is asked for */
+/* ---- options */
 
 static const char *const under_names[] = {
 #define X(name, p) "under." #name,
@@ -111,7 +111,7 @@ static int choose(struct frame *f, struct kvf_diag *d)
     return x->step ? choose_steps(f->t, x, d) : windows_open(f->t, KVF_WINDOW_BLOCK, &x->w, d);
 }
 
-/* Where nothing was said, the entries of a run that evicted are those that it kept. */
+/* Without the option, a run with evictions uses the entries that it kept. */
 static int choose_entries(struct frame *f, struct kvf_diag *d)
 {
     struct plan *x = f->state;

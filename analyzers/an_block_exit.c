@@ -1,28 +1,28 @@
-/* an_block_exit.c - how likely a token is to leave the selected set within b steps (DBTrimKV,
- * Theorem 3.3 and Assumption A.2): the exit probability epsilon of a block, the least of all blocks
- * of age, the geometric envelope (1 - epsilon)^-1 beta^n with beta = (1 - epsilon)^(1/b) that the
- * theorem draws from it, and by how much survival exceeds this. */
+/* an_block_exit.c - the probability that a token drops out of the selected set within b steps
+ * (DBTrimKV, Theorem 3.3 and Assumption A.2): the exit probability epsilon of a block, the least of
+ * all blocks of age, the geometric envelope (1 - epsilon)^-1 beta^n with beta = (1 - epsilon)^(1/b)
+ * that the theorem draws from it, and by how much survival exceeds this. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "analyzers/lives_heads.h"
+#include "analyzers/life.h"
 #include "base/stats.h"
 
 struct options {
-    struct lives_options lives;
+    struct life_options life;
     const char *blocks;
 };
 static const struct opt options[] = {
-    {OPT_GROUP, .offset = offsetof(struct options, lives), .group = lives_option_table},
+    {OPT_GROUP, .offset = 0, .group = life_event_options},
     {OPT_STR, 0, "block", offsetof(struct options, blocks), "LIST", "lengths of blocks, rising",
      "1,16,64"},
     {.type = OPT_END},
 };
 
 struct state {
-    struct lives_state lives;
-    int64_t block[LIVES_MOST_PARTS];
+    struct life life;
+    int64_t block[LIFE_MOST_PARTS];
 };
 
 struct room { /* of a thread, [T + 2] each */
@@ -35,8 +35,7 @@ struct share { /* of exits */
 };
 
 struct row {
-    struct row_head of;
-    const char *criterion, *class;
+    struct life_row of;
     int64_t block, at_risk, exits, least_age, excess_age;
     struct share epsilon, beta, least;
     double amplitude, least_beta, excess;
@@ -46,46 +45,47 @@ static int choose(struct frame *f, struct kvf_diag *d)
 {
     struct state *x = f->state;
     const struct options *o = f->options;
-    int n = 0, err = lives_choose(f, &o->lives, &x->lives, d);
+    int n = 0, err = life_choose(f, &o->life, &x->life, d);
     if (!err)
-        err = numbers_parse("block", o->blocks, true, LIVES_MOST_PARTS, x->block, &n, d);
+        err = life_event_columns(f, &x->life, d);
+    if (!err)
+        err = numbers_parse("block", o->blocks, true, LIFE_MOST_PARTS, x->block, &n, d);
     if (!err && (n == 0 || x->block[0] == 0))
         err = kvf_fail(d, KVF_E_ARG, "--block: a block has one step or more, not '%s'", o->blocks);
     for (int k = 1; !err && k < n; k++)
-        x->lives.plan[k] = x->lives.plan[0];
-    x->lives.n_parts = n;
+        x->life.plan[k] = x->life.plan[0];
+    x->life.n_parts = n;
     return err;
 }
 
-static void rows_of(const struct frame *f, int item, int h, const struct lives *x, void *room);
+static void rows_of(const struct frame *f, int item, int h, const void *counts, void *room);
 
 /* Edges 0, b, 2 b, ... of each block length. */
 static int prepare(struct frame *f, struct kvf_diag *d)
 {
     struct state *x = f->state;
     (void)d;
-    for (int k = 0; k < x->lives.n_parts; k++) {
+    for (int k = 0; k < x->life.n_parts; k++) {
         int64_t b = x->block[k], n = f->T ? (f->T - 1) / b + 1 : 0;
         int64_t *edge = FRAME_NEW(f, int64_t, (size_t)n);
         if (!edge)
             return KVF_E_NOMEM;
         for (int64_t i = 0; i < n; i++)
             edge[i] = i * b;
-        x->lives.plan[k].edge = edge;
-        x->lives.plan[k].n_edges = (int)n;
+        x->life.plan[k].edge = edge;
+        x->life.plan[k].n_edges = (int)n;
     }
-    x->lives.rows_of = rows_of;
-    x->lives.room = sizeof(struct room);
-    int err = lives_prepare(f, &x->lives);
-    f->n_rows = (int64_t)f->items * (f->heads.n + 1) * x->lives.of.groups.n;
-    return err;
+    x->life.counts = &life_lives;
+    x->life.tells_event = true;
+    x->life.rows_of = rows_of;
+    x->life.room = sizeof(struct room);
+    return life_prepare(f, f->T ? x->life.of.n_criteria * x->life.n_parts : 0, 1);
 }
 
 static void thread(struct frame *f, void *scratch)
 {
     size_t n = (size_t)f->T + 2;
-    lives_thread(f, scratch);
-    struct room *r = ((struct lives_work *)scratch)->room;
+    struct room *r = life_room(f, scratch);
     if (r)
         *r = (struct room){FRAME_NEW(f, double, n), FRAME_NEW(f, double, n),
                            FRAME_NEW(f, int64_t, n), FRAME_NEW(f, int64_t, n)};
@@ -106,7 +106,8 @@ static double beta_of(double epsilon, int64_t block)
     return pow(1 - epsilon, 1 / (double)block);
 }
 
-/* Blocks whose end enough tokens could show; the least of those that enough tokens enter. */
+/* Blocks with an end that enough tokens could show; the smallest among blocks that enough tokens
+ * enter. */
 static void put_blocks(const struct room *w, const struct lives_plan *p, int64_t end,
                        int64_t at_least, struct row *r)
 {
@@ -135,27 +136,25 @@ static void put_excess(const struct room *w, int64_t end, struct row *r)
     }
 }
 
-static void rows_of(const struct frame *f, int item, int h, const struct lives *x, void *room)
+static void rows_of(const struct frame *f, int item, int h, const void *counts, void *room)
 {
-    const struct state *st = f->state;
-    const struct lives_state *y = &st->lives;
-    const struct lives_plan *p = lives_plan_of(y, item);
+    const struct state *y = f->state;
+    const struct life *life = &y->life;
+    const struct lives_plan *p = life_plan(f, item);
+    const struct lives *x = counts;
     const struct room *w = room;
-    int G = y->of.groups.n;
-    struct row *r = (struct row *)f->row + ((int64_t)item * (f->heads.n + 1) + h) * G;
-    for (int g = 0; g < G; g++, r++) {
-        int64_t at = g * (p->T + 1), end = lives_end(p, g, p->T, y->at_least);
-        *r = (struct row){.of = frame_row_head(f, h),
-                          .criterion = criterion_table[lives_criterion(y, item)].name,
-                          .class = y->of.groups.name[g],
-                          .block = st->block[item % y->n_parts],
+    struct row *r = life_rows_at(f, item, h);
+    for (int g = 0; g < life->of.groups.n; g++, r++) {
+        int64_t at = g * (p->T + 1), end = lives_end(p, g, p->T, life->at_least);
+        *r = (struct row){.of = life_row_of(f, item, h, g),
+                          .block = y->block[item % life->n_parts],
                           .least_age = -1,
                           .excess_age = -1,
                           .least = {INFINITY, NAN, NAN},
                           .excess = NAN};
         product_limit(x->died + at, x->censored + at, p->T + 1, w->S, w->G);
         lives_steps(p, x, g, w->entered, w->stayed);
-        put_blocks(w, p, end, y->at_least, r);
+        put_blocks(w, p, end, life->at_least, r);
         if (r->least_age < 0)
             r->least.value = NAN;
         r->beta = (struct share){beta_of(r->epsilon.value, r->block),
@@ -169,9 +168,7 @@ static void rows_of(const struct frame *f, int item, int h, const struct lives *
 
 #define AT(member) offsetof(struct row, member)
 static const struct record_member members[] = {
-    ROW_HEAD_MEMBERS(row, of),
-    {"criterion", "", TABLE_STR, AT(criterion)},
-    {"class", "", TABLE_STR, AT(class)},
+    LIFE_ROW_MEMBERS,
     {"block", "step", TABLE_INT, AT(block)},
     {"at_risk", "", TABLE_INT, AT(at_risk)},
     {"exits", "", TABLE_INT, AT(exits)},
@@ -191,33 +188,21 @@ static const struct record_member members[] = {
     {"excess_age", "step", TABLE_INT, AT(excess_age)},
 };
 
-static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
-{
-    (void)d;
-    lives_note(f, f->state, out);
-    return KVF_OK;
-}
-
 static void describe(const struct table *t, struct buf *out)
 {
     if (table_rows(t) == 0)
         buf_str(out, "no tokens\n");
     for (int64_t r = 0; r < table_rows(t); r++) {
-        if (strcmp(table_str(t, table_find(t, "head"), r), "all") != 0
-            || strcmp(table_str(t, table_find(t, "class"), r), "all") != 0)
+        if (!life_row_is_all(t, r))
             continue;
         buf_printf(out,
                    "%-8s block %-4lld exit %.5f (%.5f to %.5f), beta %.5f; least %.5f at age %lld; "
                    "survival above the envelope by %.3f at %lld\n",
-                   table_str(t, table_find(t, "criterion"), r),
-                   (long long)table_int(t, table_find(t, "block"), r),
-                   table_real(t, table_find(t, "epsilon"), r),
-                   table_real(t, table_find(t, "low"), r), table_real(t, table_find(t, "high"), r),
-                   table_real(t, table_find(t, "beta"), r),
-                   table_real(t, table_find(t, "least"), r),
-                   (long long)table_int(t, table_find(t, "least_age"), r),
-                   table_real(t, table_find(t, "excess"), r),
-                   (long long)table_int(t, table_find(t, "excess_age"), r));
+                   table_row_str(t, r, "criterion"), (long long)table_row_int(t, r, "block"),
+                   table_row_real(t, r, "epsilon"), table_row_real(t, r, "low"),
+                   table_row_real(t, r, "high"), table_row_real(t, r, "beta"),
+                   table_row_real(t, r, "least"), (long long)table_row_int(t, r, "least_age"),
+                   table_row_real(t, r, "excess"), (long long)table_row_int(t, r, "excess_age"));
     }
 }
 
@@ -227,29 +212,13 @@ static const struct analyzer_measure measures[] = {
     {"excess", NULL, NULL},
     {NULL, NULL, NULL},
 };
-static const char *const keys[] = {"head", "layer", "index", "criterion", "class", "block", NULL};
+static const char *const keys[] = {LIFE_KEYS, "block", NULL};
 static const struct analyzer_pool pool = {keys, measures};
 
-static const struct head_analysis heads = {
-    .state_size = sizeof(struct state),
-    .scratch_size = sizeof(struct lives_work),
-    .members = members,
-    .n_members = sizeof members / sizeof *members,
-    .row_size = sizeof(struct row),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = lives_head,
-    .finish = lives_finish,
-    .rows = rows,
-    .close = lives_close,
-};
+static const struct head_analysis heads = {LIFE_ANALYSIS(struct state, life_put_metadata)};
 
 static const struct column_use columns[] = {
-    {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "of --criterion"},
-    {"first_unselected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
-     "--event first-exit, of --criterion"},
-    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--criterion held"},
+    LIFE_EVENT_COLUMNS,
     {.name = NULL},
 };
 
@@ -261,7 +230,7 @@ const struct analyzer an_block_exit = {
     .columns = columns,
     .max_traces = 1,
     .heads = &heads,
-    .of_length = lives_of_length,
+    .of_length = life_of_length,
     .describe = describe,
     .pool = &pool,
 };

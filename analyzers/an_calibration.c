@@ -1,6 +1,6 @@
-/* an_calibration.c - do retention gates mean what they say?  The probability beta^n
- * that a gate gave an entry at birth against what became of it at age n, and how well
- * the gates rank the entries of a head whenever one has to go (rank_quality.h). */
+/* an_calibration.c - whether retention gates are calibrated.  It compares the probability beta^n
+ * that a gate gave an entry at birth with the fate of the entry at age n, and how well the gates
+ * rank the entries of a head whenever one must be evicted (rank_quality.h). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +78,7 @@ struct state {
     struct calibration_found *found; /* NULL once the table owns it */
 };
 
-/* ---- what is asked for */
+/* ---- options */
 
 static bool power_of_two(int64_t n)
 {
@@ -193,7 +193,7 @@ static int choose(struct frame *f, struct kvf_diag *d)
 
 /* ---- the columns */
 
-/* Gates of one KV head, of which nothing may be missing or evicted. */
+/* The gates of one KV head. No entry may be missing or evicted. */
 static int read_gates(struct kvf_trace *t, const struct plan *p, int layer, int kv, float *out,
                       double *v, struct kvf_diag *d)
 {
@@ -293,7 +293,7 @@ static bool happened(const struct data *x, int event, int64_t n, uint32_t at)
     return event == EVER_AGAIN ? x->last[at] >= n : x->first[at] > n;
 }
 
-/* Whether the text goes on for long enough after token i. */
+/* True if the text after token i is long enough. */
 static bool followed(const struct plan *p, int event, int64_t n, int64_t i)
 {
     return i + n + (event == EVER_AGAIN ? p->follow_up : 0) < p->T;
@@ -319,7 +319,7 @@ static void add_near(const struct plan *p, const struct data *x, int64_t base, i
     }
 }
 
-/* AUROC of the birth alone, early before late: of tokens of all heads at hand, by position. */
+/* AUROC of the birth step only, early before late: of tokens of all heads at hand, by position. */
 static double early_auroc(const struct plan *p, const int64_t *yes, const int64_t *no)
 {
     int64_t wins = 0, all_yes = 0, no_later = 0;
@@ -352,7 +352,7 @@ static struct calibration_score total_score(const struct calibration_cell *bin, 
 }
 
 /* Bins and total of n items in rising log beta, of one head or all, into c[0] .. c[bins]
- * and *score.  wins: twice the pairs of an event and none in which the event has
+ * and *score.  wins: twice the pairs of an event and no event in which the event has
  * the larger beta, ties once. */
 static void judge(const struct plan *p, const struct data *x, const struct item *item, int64_t n,
                   int event, int64_t horizon, const struct room *room, struct calibration_cell *c,
@@ -432,7 +432,7 @@ static void put_block(const struct plan *p, const struct data *x, const struct i
         score[pairs + k] = rank_score(q, k);
 }
 
-/* Pairs of a head for each event and horizon; they are added to those of all heads, too. */
+/* Pairs of a head for each event and horizon; they are also added to the sums over all heads. */
 static void find_near(const struct plan *p, const struct data *x, int64_t base,
                       const struct calibration_found *found, struct pairs *mine, struct pairs *all)
 {
@@ -539,14 +539,8 @@ static int prepare(struct frame *f, struct kvf_diag *d)
 }
 
 static const struct head_analysis heads = {
-    .state_size = sizeof(struct state),
-    .scratch_size = sizeof(struct scratch),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
+    FRAME_USUAL(struct state, struct scratch),
     .finish = finish,
-    .rows = rows,
     .close = close,
 };
 

@@ -1,12 +1,13 @@
-/* an_compare.c - heads of two or more runs held against each other: how far apart they are, and
- * which head of one is which of the other.  Of signatures, which need neither equal texts nor equal
- * models (signature.h; of matches fingerprint.h, over the texts of groups of runs); or, --by
- * tokens, of the rank correlation over the tokens of one text. */
+/* an_compare.c - compares the heads of two or more runs: the distances between them, and the
+ * matching head in each run.  Of signatures, which need neither equal texts nor equal models
+ * (signature.h; of matches fingerprint.h, over the texts of groups of runs); or, --by tokens, of
+ * the rank correlation over the tokens of one text. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyzers/records.h"
 #include "analyzers/align.h"
 #include "analyzers/analyzer.h"
 #include "analyzers/classes.h"
@@ -120,7 +121,7 @@ static void add_row(struct job *x, int a, int b, int i, int j, double distance, 
     x->undefined += isnan(distance);
 }
 
-/* All pairs, or those of the best assignment alone. */
+/* All pairs, or only the pairs of the best assignment. */
 static void put_pairs(struct job *x, int a, int b, const double *D, const int *partner)
 {
     int A = x->side[a].heads->n, B = x->side[b].heads->n;
@@ -178,8 +179,9 @@ static void group_by_model(struct job *x)
     }
 }
 
-/* Where there are several models, none may have traces in both groups: what is matched then is
- * neither.  Traces of one model alone may be parted, to see whether texts change its heads. */
+/* With several models, no model may have traces in both groups: otherwise the match compares
+ * neither models nor texts.  Traces of a single model may be split, to see whether texts change its
+ * heads. */
 static int check_groups(const struct job *x, struct kvf_diag *d)
 {
     int a = -1, b = -1;
@@ -266,58 +268,38 @@ static int match_groups(struct job *x, int a, int b, struct kvf_diag *d)
 
 #define AT(member) offsetof(struct compare_row, member)
 static const struct {
-    const char *name, *unit;
-    enum table_type type;
+    struct record_member of;
     enum { ANY, PAIRS, MATCH } when; /* without --match, with it */
-    size_t offset;
 } members[] = {
-    {"a", "", TABLE_INT, ANY, AT(a)},
-    {"b", "", TABLE_INT, ANY, AT(b)},
-    {"head_a", "", TABLE_STR, ANY, AT(head_a)},
-    {"head_b", "", TABLE_STR, ANY, AT(head_b)},
-    {"distance", "", TABLE_REAL, ANY, AT(distance)},
-    {"layer_a", "", TABLE_INT, ANY, AT(layer_a)},
-    {"index_a", "", TABLE_INT, ANY, AT(index_a)},
-    {"layer_b", "", TABLE_INT, ANY, AT(layer_b)},
-    {"index_b", "", TABLE_INT, ANY, AT(index_b)},
-    {"matched", "", TABLE_INT, PAIRS, AT(matched)},
-    {"changed", "", TABLE_STR, MATCH, AT(changed)},
-    {"value_a", "", TABLE_REAL, MATCH, AT(value_a)},
-    {"value_b", "", TABLE_REAL, MATCH, AT(value_b)},
-    {"space", "", TABLE_STR, MATCH, AT(space)},
-    {"rival", "", TABLE_REAL, MATCH, AT(rival)},
-    {"nearer", "", TABLE_REAL, MATCH, AT(nearer)},
-    {"p", "", TABLE_REAL, MATCH, AT(p)},
-    {"q", "", TABLE_REAL, MATCH, AT(q)},
-    {"own", "", TABLE_INT, MATCH, AT(own)},
-    {"joined", "", TABLE_INT, MATCH, AT(joined)},
+    {{"a", "", TABLE_INT, AT(a)}, ANY},
+    {{"b", "", TABLE_INT, AT(b)}, ANY},
+    {{"head_a", "", TABLE_STR, AT(head_a)}, ANY},
+    {{"head_b", "", TABLE_STR, AT(head_b)}, ANY},
+    {{"distance", "", TABLE_REAL, AT(distance)}, ANY},
+    {{"layer_a", "", TABLE_INT, AT(layer_a)}, ANY},
+    {{"index_a", "", TABLE_INT, AT(index_a)}, ANY},
+    {{"layer_b", "", TABLE_INT, AT(layer_b)}, ANY},
+    {{"index_b", "", TABLE_INT, AT(index_b)}, ANY},
+    {{"matched", "", TABLE_INT, AT(matched)}, PAIRS},
+    {{"changed", "", TABLE_STR, AT(changed)}, MATCH},
+    {{"value_a", "", TABLE_REAL, AT(value_a)}, MATCH},
+    {{"value_b", "", TABLE_REAL, AT(value_b)}, MATCH},
+    {{"space", "", TABLE_STR, AT(space)}, MATCH},
+    {{"rival", "", TABLE_REAL, AT(rival)}, MATCH},
+    {{"nearer", "", TABLE_REAL, AT(nearer)}, MATCH},
+    {{"p", "", TABLE_REAL, AT(p)}, MATCH},
+    {{"q", "", TABLE_REAL, AT(q)}, MATCH},
+    {{"own", "", TABLE_INT, AT(own)}, MATCH},
+    {{"joined", "", TABLE_INT, AT(joined)}, MATCH},
 };
 
 static int put_columns(struct table *out, const struct job *x)
 {
-    static const size_t sizes[] = {
-        [TABLE_INT] = sizeof(int64_t), [TABLE_REAL] = sizeof(double), [TABLE_STR] = sizeof(char *)};
-    void *v = mem_alloc((size_t)x->n_rows, sizeof(union {
-                            int64_t i;
-                            double x;
-                            const char *s;
-                        }));
-    for (size_t c = 0; v && c < sizeof members / sizeof *members; c++) {
-        size_t size = sizes[members[c].type];
-        if (members[c].when == (x->match ? PAIRS : MATCH))
-            continue;
-        for (int64_t r = 0; r < x->n_rows; r++)
-            memcpy((char *)v + (size_t)r * size, (const char *)&x->row[r] + members[c].offset,
-                   size);
-        if (members[c].type == TABLE_INT)
-            table_dense_int(out, members[c].name, members[c].unit, v);
-        else if (members[c].type == TABLE_REAL)
-            table_dense_real(out, members[c].name, members[c].unit, v);
-        else
-            table_dense_str(out, members[c].name, members[c].unit, v);
-    }
-    mem_free(v);
-    return v ? table_err(out) : KVF_E_NOMEM;
+    int err = KVF_OK;
+    for (size_t c = 0; !err && c < sizeof members / sizeof *members; c++)
+        if (members[c].when != (x->match ? PAIRS : MATCH))
+            err = records_put(out, x->row, sizeof *x->row, &members[c].of, 1);
+    return err;
 }
 
 /* Notes the model, the method and the length of a trace. */
@@ -361,16 +343,12 @@ static int put_table(const struct job *x, const struct analyzer_args *args, stru
     table_meta_num(out, "undefined", (double)x->undefined);
     if (!err)
         err = put_columns(out, x);
-    if (err)
-        table_destroy(out);
-    else
-        *ret = out;
-    return err;
+    return table_deliver(out, err, ret);
 }
 
-/* ---- what is asked for */
+/* ---- options */
 
-/* What a trace of evictions alone can be asked. */
+/* The options for a trace that records only evictions. */
 static void add_way_out(struct kvf_diag *d)
 {
     size_t n = strlen(d->text);
@@ -496,7 +474,7 @@ static void describe_space(const struct table *t, const char *space, struct buf 
         judged += own >= 0 && table_int(t, own, r) >= 0;
         proven += own >= 0 && table_int(t, own, r) == 1;
     }
-    bool rest = which < 0 || table_rows(t) == 0; /* nothing of which heads: one line says all */
+    bool rest = which < 0 || table_rows(t) == 0; /* one line is enough */
     if (rest ? space[0] != 0 : n == 0)
         return;
     buf_printf(out, "%lld %s of ", (long long)n, own < 0 ? "pairs" : "matches");
@@ -519,14 +497,7 @@ static void describe(const struct table *t, struct buf *out)
 }
 
 static const struct column_use columns[] = {
-    {"mass.sum", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "unless --by tokens"},
-    {"mass.max", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "unless --by tokens"},
-    {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
-     "unless --by tokens, of --criterion"},
-    {"entropy", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "unless --by tokens"},
-    {"lse", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "the evidence of logits"},
-    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "what was evicted counts as seen"},
-    {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_HELPS, "where the prompt ends"},
+    SIGNATURE_COLUMNS("unless --by tokens"),
     {.name = NULL},
 };
 

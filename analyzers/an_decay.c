@@ -6,24 +6,25 @@
 #include <string.h>
 
 #include "analyzers/decay_law.h"
-#include "analyzers/lives_heads.h"
+#include "analyzers/life.h"
+#include "base/stats.h"
 
 enum { GEOMETRIC, WEIBULL, POWER, N_LAWS };
 static const char *const law_names[N_LAWS] = {"geometric", "weibull", "power"};
 
 struct options {
-    struct lives_options lives;
+    struct life_options life;
     int64_t from;
 };
 static const struct opt options[] = {
-    {OPT_GROUP, .offset = offsetof(struct options, lives), .group = lives_option_table},
+    {OPT_GROUP, .offset = 0, .group = life_event_options},
     {OPT_INT, 0, "from", offsetof(struct options, from), "A", "age from which lives are judged",
      "8", .max = INT32_MAX},
     {.type = OPT_END},
 };
 
 struct state {
-    struct lives_state lives;
+    struct life life;
     int64_t from;
 };
 
@@ -33,39 +34,39 @@ struct room { /* of a thread, [T + 2] each */
 };
 
 struct row {
-    struct row_head of;
-    const char *criterion, *class, *law;
+    struct life_row of;
+    const char *law;
     int64_t tokens, events, best;
     double scale, value, low, high, log_likelihood, aic, gain, gain_low, gain_high, p;
 };
 
-static void rows_of(const struct frame *f, int item, int h, const struct lives *x, void *room);
+static void rows_of(const struct frame *f, int item, int h, const void *counts, void *room);
 
 static int choose(struct frame *f, struct kvf_diag *d)
 {
     struct state *x = f->state;
     const struct options *o = f->options;
     x->from = o->from;
-    x->lives.rows_of = rows_of;
-    x->lives.room = sizeof(struct room);
-    return lives_choose(f, &o->lives, &x->lives, d);
+    int err = life_choose(f, &o->life, &x->life, d);
+    return err ? err : life_event_columns(f, &x->life, d);
 }
 
 static int prepare(struct frame *f, struct kvf_diag *d)
 {
-    struct state *x = f->state;
+    struct life *x = f->state;
     (void)d;
-    int err = lives_prepare(f, &x->lives);
-    f->n_rows = (int64_t)f->items * (f->heads.n + 1) * x->lives.of.groups.n * N_LAWS;
-    return err;
+    x->counts = &life_lives;
+    x->tells_event = true;
+    x->rows_of = rows_of;
+    x->room = sizeof(struct room);
+    return life_prepare(f, f->T ? x->of.n_criteria : 0, N_LAWS);
 }
 
 static void thread(struct frame *f, void *scratch)
 {
     const struct state *x = f->state;
     size_t n = (size_t)f->T + 2;
-    lives_thread(f, scratch);
-    struct room *r = ((struct lives_work *)scratch)->room;
+    struct room *r = life_room(f, scratch);
     if (!r)
         return;
     r->died = FRAME_NEW(f, int64_t, n);
@@ -116,21 +117,20 @@ static double put_gain(const struct decay_data *x, const struct room *w,
     }
     double error = sqrt(fmax(squares / n - sum / n * (sum / n), 0) / n);
     r->gain = sum / n;
-    r->gain_low = r->gain - 1.959963984540054 * error;
-    r->gain_high = r->gain + 1.959963984540054 * error;
+    r->gain_low = r->gain - STATS_Z975 * error;
+    r->gain_high = r->gain + STATS_Z975 * error;
     return erfc(fabs(r->gain) / error / sqrt(2));
 }
 
 static void put_law(const struct decay_fit *fit, int which, struct row *r)
 {
-    const double z = 1.959963984540054;
     bool weibull = which == WEIBULL;
     double log_value = log(weibull ? fit->shape : fit->lambda);
     double error = weibull ? fit->shape_error : fit->lambda_error;
     r->scale = fit->lambda;
     r->value = exp(log_value);
-    r->low = exp(log_value - z * error);
-    r->high = exp(log_value + z * error);
+    r->low = exp(log_value - STATS_Z975 * error);
+    r->high = exp(log_value + STATS_Z975 * error);
     if (which == GEOMETRIC) { /* the share that lives on for a step */
         double low = exp(-r->high);
         r->value = exp(-r->value);
@@ -161,25 +161,21 @@ static void put_laws(const struct decay_data *x, const struct room *w, struct ro
         r[best].best = 1;
 }
 
-static void rows_of(const struct frame *f, int item, int h, const struct lives *x, void *room)
+static void rows_of(const struct frame *f, int item, int h, const void *counts, void *room)
 {
-    const struct state *st = f->state;
-    const struct lives_state *y = &st->lives;
-    const struct lives_plan *p = lives_plan_of(y, item);
-    int G = y->of.groups.n;
-    struct row *r = (struct row *)f->row + ((int64_t)item * (f->heads.n + 1) + h) * G * N_LAWS;
-    for (int g = 0; g < G; g++, r += N_LAWS) {
-        int64_t at = g * (p->T + 1), end = lives_end(p, g, p->T, y->at_least), events = 0;
-        struct decay_data data = lives_from(x, at, p->T, st->from, end, room);
+    const struct state *y = f->state;
+    const struct lives_plan *p = life_plan(f, item);
+    struct row *r = life_rows_at(f, item, h);
+    for (int g = 0; g < y->life.of.groups.n; g++, r += N_LAWS) {
+        int64_t at = g * (p->T + 1), end = lives_end(p, g, p->T, y->life.at_least), events = 0;
+        struct decay_data data = lives_from(counts, at, p->T, y->from, end, room);
         int64_t tokens = data.n ? data.left[data.n] : 0;
         for (int64_t m = 0; m < data.n; m++) {
             events += data.died[m];
             tokens += data.died[m] + data.left[m];
         }
         for (int k = 0; k < N_LAWS; k++)
-            r[k] = (struct row){frame_row_head(f, h),
-                                criterion_table[lives_criterion(y, item)].name,
-                                y->of.groups.name[g],
+            r[k] = (struct row){life_row_of(f, item, h, g),
                                 law_names[k],
                                 tokens,
                                 events,
@@ -201,9 +197,7 @@ static void rows_of(const struct frame *f, int item, int h, const struct lives *
 
 #define AT(member) offsetof(struct row, member)
 static const struct record_member members[] = {
-    ROW_HEAD_MEMBERS(row, of),
-    {"criterion", "", TABLE_STR, AT(criterion)},
-    {"class", "", TABLE_STR, AT(class)},
+    LIFE_ROW_MEMBERS,
     {"law", "", TABLE_STR, AT(law)},
     {"tokens", "", TABLE_INT, AT(tokens)},
     {"events", "", TABLE_INT, AT(events)},
@@ -220,12 +214,11 @@ static const struct record_member members[] = {
     {"p", "", TABLE_REAL, AT(p)},
 };
 
-static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
+static int put_metadata(struct frame *f, struct table *out, struct kvf_diag *d)
 {
-    (void)d;
-    lives_note(f, f->state, out);
+    int err = life_put_metadata(f, out, d);
     table_meta_num(out, "from", (double)((const struct state *)f->state)->from);
-    return KVF_OK;
+    return err;
 }
 
 static void describe(const struct table *t, struct buf *out)
@@ -234,23 +227,21 @@ static void describe(const struct table *t, struct buf *out)
     if (table_rows(t) == 0)
         buf_str(out, "no tokens\n");
     for (int64_t r = 0; r < table_rows(t); r++) {
-        const char *law = table_str(t, table_find(t, "law"), r);
+        const char *law = table_row_str(t, r, "law");
         int k = 0;
         while (k < N_LAWS - 1 && strcmp(law, law_names[k]) != 0)
             k++;
-        if (strcmp(table_str(t, table_find(t, "head"), r), "all") != 0
-            || strcmp(table_str(t, table_find(t, "class"), r), "all") != 0)
+        if (!life_row_is_all(t, r))
             continue;
         buf_printf(out, "%-8s %-9s %s %.5f (%.5f to %.5f), AIC %.1f",
-                   table_str(t, table_find(t, "criterion"), r), law, what[k],
-                   table_real(t, table_find(t, "value"), r), table_real(t, table_find(t, "low"), r),
-                   table_real(t, table_find(t, "high"), r), table_real(t, table_find(t, "aic"), r));
+                   table_row_str(t, r, "criterion"), law, what[k], table_row_real(t, r, "value"),
+                   table_row_real(t, r, "low"), table_row_real(t, r, "high"),
+                   table_row_real(t, r, "aic"));
         if (k)
             buf_printf(out, ", gain %+.5f (%+.5f to %+.5f) nats a token",
-                       table_real(t, table_find(t, "gain"), r),
-                       table_real(t, table_find(t, "gain_low"), r),
-                       table_real(t, table_find(t, "gain_high"), r));
-        buf_str(out, table_int(t, table_find(t, "best"), r) ? ", the best\n" : "\n");
+                       table_row_real(t, r, "gain"), table_row_real(t, r, "gain_low"),
+                       table_row_real(t, r, "gain_high"));
+        buf_str(out, table_row_int(t, r, "best") ? ", the best\n" : "\n");
     }
 }
 
@@ -259,29 +250,13 @@ static const struct analyzer_measure measures[] = {
     {"value", NULL, NULL},
     {NULL, NULL, NULL},
 };
-static const char *const keys[] = {"head", "layer", "index", "criterion", "class", "law", NULL};
+static const char *const keys[] = {LIFE_KEYS, "law", NULL};
 static const struct analyzer_pool pool = {keys, measures};
 
-static const struct head_analysis heads = {
-    .state_size = sizeof(struct state),
-    .scratch_size = sizeof(struct lives_work),
-    .members = members,
-    .n_members = sizeof members / sizeof *members,
-    .row_size = sizeof(struct row),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = lives_head,
-    .finish = lives_finish,
-    .rows = rows,
-    .close = lives_close,
-};
+static const struct head_analysis heads = {LIFE_ANALYSIS(struct state, put_metadata)};
 
 static const struct column_use columns[] = {
-    {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "of --criterion"},
-    {"first_unselected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
-     "--event first-exit, of --criterion"},
-    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--criterion held"},
+    LIFE_EVENT_COLUMNS,
     {.name = NULL},
 };
 
@@ -293,7 +268,7 @@ const struct analyzer an_decay = {
     .columns = columns,
     .max_traces = 1,
     .heads = &heads,
-    .of_length = lives_of_length,
+    .of_length = life_of_length,
     .describe = describe,
     .pool = &pool,
 };

@@ -1,4 +1,4 @@
-/* an_density.c - where in the text the entries lie that a head holds: a histogram of their
+/* an_density.c - the positions in the text of the entries that a head caches: a histogram of their
  * positions i / S, S the length of the text so far, and its mean; of each head and of all. */
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ struct scratch {     /* of one thread */
     uint32_t *evict; /* [T] of the head at hand */
 };
 
-/* The first position whose bin, floor(i bins / length), is k or later. */
+/* The first position with a bin, floor(i bins / length), of k or later. */
 static int64_t bin_start(const struct data *x, int64_t k)
 {
     return (k * x->length + x->bins - 1) / x->bins;
@@ -162,14 +162,13 @@ static void describe(const struct table *t, struct buf *out)
         high = high < 0 || v > table_real(t, mean, high) ? h * bins : high;
     }
     buf_printf(out, "%lld entries of %lld heads held at step %s, of a text of %s tokens\n",
-               (long long)table_int(t, table_find(t, "total"), all), (long long)heads,
-               table_meta(t, "step"), table_meta(t, "length"));
+               (long long)table_row_int(t, all, "total"), (long long)heads, table_meta(t, "step"),
+               table_meta(t, "length"));
     if (low < 0)
         return;
     buf_printf(out, "mean position %.4f; heads from %.4f (%s) to %.4f (%s)\n",
-               table_real(t, mean, all), table_real(t, mean, low),
-               table_str(t, table_find(t, "head"), low), table_real(t, mean, high),
-               table_str(t, table_find(t, "head"), high));
+               table_real(t, mean, all), table_real(t, mean, low), table_row_str(t, low, "head"),
+               table_real(t, mean, high), table_row_str(t, high, "head"));
     buf_printf(out, "first bin %.4f, last bin %.4f of the entries; evenly it were %.4f\n",
                table_real(t, share, all), table_real(t, share, all + bins - 1), 1 / (double)bins);
 }
@@ -184,14 +183,8 @@ static const struct analyzer_pool pool = {keys, measures};
 
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
-    .state_size = sizeof(struct data),
-    .scratch_size = sizeof(struct scratch),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
+    FRAME_USUAL(struct data, struct scratch),
     .finish = finish,
-    .rows = rows,
 };
 
 static const struct column_use columns[] = {

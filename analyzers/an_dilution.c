@@ -1,7 +1,7 @@
-/* an_dilution.c - attention that goes to entries which are of no use (Nguyen et al. 2026,
+/* an_dilution.c - attention to irrelevant entries (dilution) (Nguyen et al. 2026,
  * section 3.1).  Of query t, its weights w over all entries 0 .. t and the useful ones U:
  *   dilution           1 - sum_U w                                           (eq. 7)
- *   rho_u, rho_d       what retention leaves of the mass in U and outside
+ *   rho_u, rho_d       fraction of the mass in U and outside that retention keeps
  *   dilution_retained  the same under retention, from the weights themselves
  *   bound              largest over Delta of x / (1 + x), x = e^-Delta |D'(Delta)| / |U|
  *                      (proposition 3.1)
@@ -9,14 +9,219 @@
  *   rho_d delta / (rho_u (1 - delta) + rho_d delta).
  * Rows of a head `all` are means over heads. */
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/dilution_bounds.h"
-#include "analyzers/dilution_useful.h"
+#include "analyzers/common.h"
 #include "analyzers/frame.h"
+#include "base/json.h"
+#include "libtrace/run_header.h"
 #include "base/stats.h"
+
+/* ---- proposition 3.1 of Nguyen et al.  2026: the largest for each query of x = e^-Delta
+ * |D'(Delta)| / |U| over Delta = 0, 1/2, ..., with D'(Delta) the entries outside U that have a
+ * score within Delta of the largest. */
+
+enum { N_NEAR = 16 };
+
+struct near {
+    const int *column;  /* [N_NEAR] entries within Delta = j / 2 of the largest score */
+    int64_t a, n;       /* steps a .. a + n - 1 */
+    bool prefix;        /* U is a prefix of the order of scores: as many of those near are its own
+                           as it has; else columns count entries outside U */
+    const double *size; /* [n] |U| */
+    double *x, *delta;  /* [n] results: 0 and NaN if no entry is near */
+    double *scratch;    /* [n] */
+};
+
+/* The larger of most[k] and e^-Delta |D'(Delta)| at each of n steps, and the first Delta that
+ * has it; both times |U|, which is taken out at the end.  Where U is empty it is infinite as soon
+ * as anything is near.  In a prefix of the order of weights, as many of the entries near the
+ * largest as it has are its own. */
+#define RAISE_BOUNDS(type)                                                                         \
+    const type *restrict near = from;                                                              \
+    for (int64_t k = 0; k < n; k++) {                                                              \
+        double here = (double)near[k], some = here > 0 ? 1 : 0;                                    \
+        double x = scale * (here - own * size[k]), y = most[k], z = delta[k];                      \
+        x = size[k] == 0 ? some : x;                                                               \
+        most[k] = x > y ? x : y;                                                                   \
+        delta[k] = x > y ? at : z;                                                                 \
+    }
+typedef void (*raise_fn)(const void *restrict from, int64_t n, double own, double at, double scale,
+                         const double *restrict size, double *restrict most,
+                         double *restrict delta);
+#define RAISE(name, type, attribute)                                                               \
+    attribute static void name(const void *restrict from, int64_t n, double own, double at,        \
+                               double scale, const double *restrict size, double *restrict most,   \
+                               double *restrict delta)                                             \
+    {                                                                                              \
+        RAISE_BOUNDS(type)                                                                         \
+    }
+RAISE(raise_reals, double, )
+RAISE(raise_counts, uint16_t, )
+#if defined(__x86_64__)
+RAISE(raise_counts_avx2, uint16_t, __attribute__((target("avx2"))))
+#endif
+#undef RAISE
+#undef RAISE_BOUNDS
+
+static raise_fn raise_of(bool narrow)
+{
+#if defined(__x86_64__)
+    if (narrow && __builtin_cpu_supports("avx2"))
+        return raise_counts_avx2;
+#endif
+    return narrow ? raise_counts : raise_reals;
+}
+
+/* This many columns are read before they are used, in parts of this many steps.  So the results
+ * pass through the CPU caches once for all columns. */
+enum { TOGETHER = 4, PART = 512 };
+
+static bool is_narrow(const struct kvf_trace *t, const struct near *w, int j)
+{
+    const struct kvf_column *c = kvf_column(t, w->column[j]);
+    return c->dtype == KVF_U16 && !(c->flags & KVF_COL_AGE);
+}
+
+/* The columns j .. j + TOGETHER - 1, of 16 bits. */
+static int raise_together(struct kvf_trace *t, const struct head *h, const struct near *w, int j,
+                          struct kvf_diag *d)
+{
+    const uint16_t *near[TOGETHER];
+    raise_fn raise = raise_of(true);
+    for (int i = 0; i < TOGETHER; i++) {
+        uint16_t *copy = (uint16_t *)w->scratch + i * w->n;
+        const void *raw;
+        int err = kvf_view(t, w->column[j + i], h->layer, h->index, (uint32_t)w->a, (uint32_t)w->n,
+                           &raw, d);
+        if (err)
+            return err;
+        near[i] = i + 1 < TOGETHER ? memcpy(copy, raw, (size_t)w->n * sizeof *copy) : raw;
+    }
+    for (int64_t k = 0; k < w->n; k += PART)
+        for (int i = 0; i < TOGETHER; i++) {
+            double at = 0.5 * (j + i);
+            raise(near[i] + k, w->n - k < PART ? w->n - k : PART, w->prefix ? 1 : 0, at, exp(-at),
+                  w->size + k, w->x + k, w->delta + k);
+        }
+    return KVF_OK;
+}
+
+static int raise_one(struct kvf_trace *t, const struct head *h, const struct near *w, int j,
+                     struct kvf_diag *d)
+{
+    const void *near = w->scratch;
+    double at = 0.5 * j;
+    bool narrow = is_narrow(t, w, j);
+    uint32_t a = (uint32_t)w->a, n = (uint32_t)w->n;
+    int err = narrow ? kvf_view(t, w->column[j], h->layer, h->index, a, n, &near, d)
+                     : kvf_read_f64(t, w->column[j], h->layer, h->index, a, n, w->scratch, d);
+    if (!err)
+        raise_of(narrow)(near, w->n, w->prefix ? 1 : 0, at, exp(-at), w->size, w->x, w->delta);
+    return err;
+}
+
+static int near_bounds(struct kvf_trace *t, const struct head *h, const struct near *w,
+                       struct kvf_diag *d)
+{
+    int err = KVF_OK;
+    bool narrow = true;
+    for (int64_t k = 0; k < w->n; k++) {
+        w->x[k] = 0;
+        w->delta[k] = NAN;
+    }
+    for (int j = 0; j < N_NEAR; j++)
+        narrow &= is_narrow(t, w, j);
+    for (int j = 0; !err && j < N_NEAR; j += narrow ? TOGETHER : 1)
+        err = narrow ? raise_together(t, h, w, j, d) : raise_one(t, h, w, j, d);
+    for (int64_t k = 0; k < w->n; k++) {
+        double share = w->x[k] / w->size[k];
+        w->x[k] = w->x[k] > 0 ? share : w->x[k];
+    }
+    return err;
+}
+
+/* ---- which entries count as useful in an analysis of dilution. */
+
+struct useful_set {
+    char set[KVF_NAME_MAX / 2]; /* in names: "top64", "mass.90", "slack.1", "span", "plan" */
+    char text[KVF_NAME_MAX];    /* the same as the option has it */
+    bool prefix;                /* U is a prefix of the order of weights */
+    int top;                    /* K of topk:K; 0: sizes are recorded */
+};
+
+/* Sets *ret to true if a name is the only useful span of the run: its set is then `span`. */
+static int is_all_spans(const struct kvf_trace *t, const char *name, bool *ret, struct kvf_diag *d)
+{
+    struct json *root = NULL;
+    int useful = 0;
+    bool mine = false;
+    int err = run_header(t, &root, d);
+    if (err)
+        return err;
+    for (const struct json *s = json_first(json_get(root, "spans")); s; s = json_next(s))
+        if (json_bool(json_get(s, "useful"), true)) {
+            useful++;
+            mine |= strcmp(json_str(json_get(s, "name"), ""), name) == 0;
+        }
+    json_free(root);
+    *ret = mine && useful == 1;
+    return KVF_OK;
+}
+
+/* The number of text in the recorded list, or -1. */
+static int recorded(const char *text, const double *numbers, int n)
+{
+    char *end;
+    double v = strtod(text, &end);
+    for (int i = 0; i < n; i++)
+        if (end != text && !*end && v == numbers[i])
+            return i;
+    return -1;
+}
+
+static int useful_parse(const struct kvf_trace *t, const char *text, struct useful_set *p,
+                        struct kvf_diag *d)
+{
+    static const double tops[] = {64, 128, 256, 512}, masses[] = {.90, .95, .99},
+                        slacks[] = {1, 2, 4};
+    int i = -1;
+    if (!text)
+        text = kvf_find(t, "useful.span") >= 0 ? "span" : "topk:64";
+    snprintf(p->text, sizeof p->text, "%s", text);
+    bool span = strncmp(text, "span:", 5) == 0 && text[5] && strlen(text) <= 21;
+    if (strcmp(text, "span") == 0 || span) {
+        bool all = true;
+        int err = span ? is_all_spans(t, text + 5, &all, d) : KVF_OK;
+        snprintf(p->set, sizeof p->set, "span%s%s", all ? "" : ".", all ? "" : text + 5);
+        return err;
+    }
+    if (strcmp(text, "plan") == 0) {
+        snprintf(p->set, sizeof p->set, "plan");
+        return KVF_OK;
+    }
+    p->prefix = true;
+    if (strncmp(text, "topk:", 5) == 0) {
+        i = recorded(text + 5, tops, 4);
+        p->top = i < 0 ? 0 : (int)tops[i];
+        snprintf(p->set, sizeof p->set, "top%d", p->top);
+    } else if (strncmp(text, "mass:", 5) == 0) {
+        i = recorded(text + 5, masses, 3);
+        snprintf(p->set, sizeof p->set, "mass.%d", i < 0 ? 0 : (int)(100 * masses[i] + .5));
+    } else if (strncmp(text, "topk-slack:", 11) == 0) {
+        i = recorded(text + 11, slacks, 3);
+        snprintf(p->set, sizeof p->set, "slack.%d", i < 0 ? 0 : (int)slacks[i]);
+    }
+    if (i < 0)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--useful: '%s' is none of span, span:NAME, plan, "
+                        "topk:64|128|256|512, mass:0.90|0.95|0.99 and topk-slack:1|2|4",
+                        text);
+    return KVF_OK;
+}
 
 static const char *const weight_words[] = {"run", "beta", NULL};
 struct options {
@@ -42,7 +247,7 @@ static const char *const value_names[N_VALUES] = {
     "dilution", "useful_mass",     "rho_u",          "rho_d",      "dilution_retained",
     "bound",    "dilution_oracle", "useful_entries", "bound_delta"};
 
-/* Columns of one head; -1: the trace has none. */
+/* Columns of one head; -1: the trace lacks it. */
 enum {
     IN_USEFUL,
     IN_DILUTION,
@@ -58,12 +263,12 @@ enum {
     BOUND_SIZE,
     ONE_NEAR,
     N_ARRAYS
-}; /* and what follows */
+}; /* and the results */
 
 struct means {
     struct sum sum[N_VALUES];
     int64_t n[N_VALUES];
-    int64_t compared, preferential; /* steps with both rho, and those with rho_d <= rho_u */
+    int64_t compared, preferential; /* steps with both rho, and steps with rho_d <= rho_u */
 };
 
 struct plan {
@@ -159,7 +364,7 @@ static void values(const struct plan *p, struct work *w, int64_t k0, int64_t n)
     memcpy(w->v[USEFUL], useful, (size_t)n * sizeof *useful);
 }
 
-/* The two ways to dilution_retained, and the bound; nothing follows from NaN. */
+/* The two ways to dilution_retained, and the bound; NaN gives no result. */
 static void check_values(struct work *w, int64_t n)
 {
     const double *restrict rho_u = w->v[RHO_U], *restrict rho_d = w->v[RHO_D];
@@ -200,7 +405,7 @@ static void merge(struct means *to, const struct means *m)
     to->preferential += m->preferential;
 }
 
-/* Rows of head h at those of n steps from a + k0 on that are shown. */
+/* Fills the rows of head h for the steps that are shown, of n steps from a + k0 on. */
 static void put_steps(struct plan *p, int h, const struct work *w, int64_t k0, int64_t n)
 {
     for (int64_t r = (k0 + p->every - 1) / p->every; r * p->every < k0 + n; r++) {
@@ -386,7 +591,7 @@ static int parse(const struct frame *f, struct plan *p, struct kvf_diag *d)
     return useful_parse(f->t, o->useful, &p->useful, d);
 }
 
-/* A column of query heads and steps; l: of those that are needed, or NULL. */
+/* A column of query heads and steps; l: of the columns that are needed, or NULL. */
 static int find(const struct kvf_trace *t, const struct plan *p, const char *kind, struct lacks *l,
                 int *ret, struct kvf_diag *d)
 {
@@ -540,14 +745,8 @@ static const struct analyzer_pool pool = {keys, measures};
 
 static const struct head_analysis heads = {
     .space = KVF_SPACE_QUERY,
-    .state_size = sizeof(struct plan),
-    .scratch_size = sizeof(struct work),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
+    FRAME_USUAL(struct plan, struct work),
     .finish = finish,
-    .rows = rows,
 };
 
 static const struct column_use columns[] = {

@@ -1,5 +1,5 @@
-/* an_dynamics.c - do the queries of a head come from a stable process? (DBTrimKV, Assumption
- * A.1 and Figure 8.)  Per head the vectors of several runs are reduced to their principal
+/* an_dynamics.c - whether the queries of a head follow a stable process (DBTrimKV, Assumption A.1
+ * and Figure 8).  For each head the vectors of several runs are reduced to their principal
  * components r_t; per prompt r_(t+1) = A r_t + b + e is fitted. */
 #include <math.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static const struct opt options[] = {
 enum { MOST_RUNS = 256, N_TAIL = 25 }; /* |w| > 0, 0.25, ..., 6 */
 static const double TAIL_STEP = 0.25;
 
-/* Columns of whole numbers; -1: the row has none. */
+/* Integer columns; -1: not defined for the row. */
 enum { LAYER, HEAD_INDEX, PROMPT, ROLLOUT, SURROGATE, INDEX, COUNT, N, N_WHOLE };
 static const char *const whole_names[N_WHOLE] = {"layer",     "head_index", "prompt", "rollout",
                                                  "surrogate", "index",      "count",  "n"};
@@ -96,7 +96,7 @@ static void put_of(struct data *x, int prompt, const char *quantity, int64_t ind
     r->whole[N] = n;
 }
 
-/* What the fit of a prompt says. */
+/* The results of the fit of one prompt. */
 static void put_fit(struct data *x, int prompt, const struct var1 *v)
 {
     for (int k = 0; k < v->m; k++) {
@@ -196,7 +196,7 @@ static void put_median(struct data *x, const char *quantity, double *v, int n)
     put_of(x, -1, quantity, 0, n ? stats_quantile(v, (size_t)n, .5) : NAN, n);
 }
 
-/* The fits of all prompts of a head, and what they say together. */
+/* The fits of all prompts of a head, and their joint results. */
 static int take_fits(struct data *x, const struct dynamics *dy)
 {
     struct tail train = {0}, test = {0};
@@ -316,7 +316,7 @@ static int build(const struct data *x, const struct dynamics *dy, const char *st
     return err ? err : table_err(t);
 }
 
-/* ---- what is asked for */
+/* ---- options */
 
 static int choose_rope(struct kvf_trace *t, const struct analyzer_args *args,
                        struct dynamics_options *o, struct head_list *heads, struct kvf_diag *d)
@@ -364,17 +364,12 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         goto done;
     out = table_create("dynamics", x.rows);
     err = out ? build(&x, &dy, step_words[o.steps], out, d) : KVF_E_NOMEM;
-    if (err)
-        goto done;
-    *ret_table = out;
-    out = NULL;
 
 done:
-    table_destroy(out);
     dynamics_close(&dy);
     heads_free(&x.heads);
     mem_free(x.row);
-    return err;
+    return table_deliver(out, err, ret_table);
 }
 
 /* ---- for people */
@@ -388,7 +383,7 @@ static double find(const struct table *t, int64_t first, int64_t end, const char
     for (int64_t r = first; r < end; r++)
         if (table_int(t, prompt, r) < 0 && table_int(t, which, r) == surrogate
             && table_int(t, k, r) == index && strcmp(table_str(t, name, r), quantity) == 0)
-            return table_real(t, table_find(t, "value"), r);
+            return table_row_real(t, r, "value");
     return NAN;
 }
 
@@ -398,7 +393,7 @@ static void describe_head(const struct table *t, int64_t first, int64_t end, str
     for (int k = 0; k < (int)m; k++)
         explained += find(t, first, end, "explained", 0, k);
     buf_printf(out, "%s: %.0f components hold %.1f %% of the variance\n",
-               table_str(t, table_find(t, "head"), first), m, m > 0 ? 100 * explained : 0);
+               table_row_str(t, first, "head"), m, m > 0 ? 100 * explained : 0);
     if (m > 0) {
         buf_printf(out, "  stable prompts %.1f %%, median spectral radius %.3f (shuffled %.3f)\n",
                    100 * find(t, first, end, "stable", 0, 0),

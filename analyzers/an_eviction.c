@@ -13,7 +13,7 @@
 
 enum { STEP, REASON, SCORE, MARGIN, TIE, HITS, FIRST, N_COLUMNS, N_REASONS = KVF_REASON_PLAN + 1 };
 
-/* What the columns of the table are read from.  Steps and reasons are held; the rest, which no
+/* The source of the table's columns.  Steps and reasons stay in memory; the rest, which no
  * figure needs, is read from the trace once more as it is asked for, by one thread at a time. */
 struct source {
     struct kvf_trace *t;
@@ -56,8 +56,8 @@ static void read_age(void *ctx, int64_t row0, int64_t n, double *out)
     }
 }
 
-/* Column c of all tokens of a KV head.  Of a column of query heads those that read the KV head
- * add up their hits; the first hit is the least of theirs, -1: none. */
+/* Column c of all tokens of a KV head.  In a column of query heads, the hits of the heads that read
+ * the KV head are added; the first hit is the least of theirs, -1: none. */
 static int read_head(const struct source *s, int c, const struct head *h, double *out,
                      struct kvf_diag *d)
 {
@@ -82,7 +82,8 @@ static int read_head(const struct source *s, int c, const struct head *h, double
     return err;
 }
 
-/* All of a head at once, since rows are asked for in order; head() found it to be whole. */
+/* All of a head at once, since rows are asked for in order; head() has checked that the column is
+ * complete. */
 static void read_value(struct source *s, int c, int64_t row0, int64_t n, double *out)
 {
     for (int64_t k; n > 0; row0 += k, out += k, n -= k) {
@@ -123,9 +124,9 @@ static void read_first(void *ctx, int64_t row0, int64_t n, double *out)
     read_value(ctx, FIRST, row0, n, out);
 }
 
-/* ---- what the rows say together */
+/* ---- sums over the rows */
 
-/* Of one thread, then of all: sums of integers, so that threads change none. */
+/* Of one thread, then of all: sums of integers, which do not depend on threads. */
 struct churn {
     int64_t evicted, life; /* entries; steps in the cache of all of them, evicted or not */
     int64_t age, ties;     /* of those evicted: ages as the rows give them, and tie rules */
@@ -171,8 +172,8 @@ static int read_steps(struct kvf_trace *t, const struct source *s, const struct 
     return err;
 }
 
-/* Without branches, which would be guessed wrong often: entries that are held count as of age
- * T + 1, and at the end of step T, from where they are taken again. */
+/* Without branches, which would be guessed wrong often: cached entries count with age T + 1 and
+ * with step T; both are subtracted again later. */
 static void count_steps(const struct source *s, int64_t T, const uint32_t *step, struct churn *c)
 {
     int64_t *restrict of_age = c->of_age, *restrict at_step = c->at_step;
@@ -302,7 +303,7 @@ static double age_quantile(const struct churn *c, double q)
     return (double)age;
 }
 
-/* Stretches of entries, one behind the other, that a head holds at the end. */
+/* Runs of consecutive entries that a head caches at the end. */
 static int64_t stretches(const uint32_t *step, int64_t n)
 {
     int64_t count = 0;
@@ -311,7 +312,7 @@ static int64_t stretches(const uint32_t *step, int64_t n)
     return count;
 }
 
-/* The head that holds its entries in most stretches: few in a window, many where it chooses. */
+/* The head with the most such runs: few in a window, many where it chooses. */
 static void put_scattered(struct table *out, const struct source *s)
 {
     int64_t most = 0;
@@ -430,7 +431,7 @@ static int prepare(struct frame *f, struct kvf_diag *d)
     return whole ? KVF_OK : KVF_E_NOMEM;
 }
 
-/* The table owns what its columns are read from, with the list of heads. */
+/* The table owns the source of its columns, with the list of heads. */
 static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
     struct data *x = f->state;
@@ -507,8 +508,7 @@ static void describe(const struct table *t, struct buf *out)
 
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
-    .state_size = sizeof(struct data),
-    .scratch_size = sizeof(struct churn),
+    FRAME_TYPES(struct data, struct churn),
     .prepare = prepare,
     .thread = thread,
     .head = head,
@@ -517,7 +517,7 @@ static const struct head_analysis heads = {
     .close = close,
 };
 
-/* Of the entries that left a head for a reason; age -1 of those that are alive. */
+/* Of the entries that left a head for a reason; age -1 for entries that are alive. */
 static const char *const keys[] = {"layer", "index", "head", "reason", NULL};
 static const struct analyzer_measure measures[] = {
     {"age", NULL, NULL},

@@ -1,4 +1,4 @@
-/* an_fates.c - what happened to each token over time.  At some steps t: the fraction of KV heads
+/* an_fates.c - the fate of each token over time.  At some steps t: the fraction of KV heads
  * that cache its entry, i <= t < evict_step, and the fraction that evicted it although it was
  * needed, t >= evict_step.  An evicted entry was needed if one of the query heads that read the KV
  * head would have given it at least a fraction `needed` of the attention of each later query, on
@@ -31,7 +31,7 @@ static const struct opt options[] = {
 
 struct data {
     int64_t n, points, *step; /* tokens; [points] steps, rising */
-    int32_t *held, *needed;   /* [points][n] heads; first those that begin and end there */
+    int32_t *held, *needed;   /* [points][n] heads; first the tokens that begin and end there */
     uint32_t *evict;          /* [T] of the head at hand */
     double *mass, *most;      /* [T] of the query head at hand; largest of the KV head */
     double *role;             /* [T] */
@@ -164,7 +164,7 @@ static int finish(struct frame *f, struct kvf_diag *d)
     return err ? err : token_text_read(f->t, f->a, x->n, &x->text);
 }
 
-/* Shares of the heads; NaN before a token is born, and of what the trace does not tell. */
+/* Shares of the heads; NaN before a token is born, and for values that the trace lacks. */
 static void put_shares(struct frame *f, struct table *out, const char *name, const int32_t *count,
                        bool known)
 {

@@ -1,6 +1,7 @@
-/* an_ghosts.c - entries that queries missed, one row per (query head, token): when the
- * entry left, how many queries would have had it among as many largest weights as they
- * saw entries, the first of them, and the weight that all who missed it would have given. */
+/* an_ghosts.c - entries that queries missed, one row per (query head, token): the eviction step,
+ * the number of queries that needed it later (its weight would be one of the n largest, n being the
+ * number of entries that the query saw), the first of these queries, and the sum of the weights
+ * that they would have given it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,13 +32,13 @@ struct row {
 struct data {
     double *value[KEPT]; /* [b - a] of one head */
     double *reason;      /* [b - a] enum kvf_reason */
-    int why;             /* its column, or -1: nothing tells why entries left */
+    int why;             /* its column, or -1: the trace lacks the reasons of evictions */
     double *kept;        /* [T] */
     int64_t missed, hit; /* entries that somebody missed; with a hit */
     struct sum mass;     /* of tokens [a, b), from all queries */
 };
 
-/* A step of the trace, or T, into *ret; -1 where there is none. */
+/* Reads a step of the trace, or T, into *ret; -1 if there is no step. */
 static int take_step(const struct frame *f, double v, const char *name, const struct head *q,
                      int64_t token, int64_t *ret, struct kvf_diag *d)
 {
@@ -65,8 +66,8 @@ static int take_row(struct frame *f, int h, int64_t i, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* An entry was missed when it left, or when pages with it were not read; not when it left for
- * the layer's own window, whose queries never see it. */
+/* An entry was missed when it left, or when pages with it were not read; not if it was outside of
+ * the layer's own window, which later queries never see. */
 static int take_head(struct frame *f, int h, struct kvf_diag *d)
 {
     struct data *x = f->state;
@@ -195,9 +196,7 @@ static const struct record_member members[] = {
 static const struct head_analysis heads = {
     .space = KVF_SPACE_QUERY,
     .state_size = sizeof(struct data),
-    .members = members,
-    .n_members = sizeof members / sizeof *members,
-    .row_size = sizeof(struct row),
+    FRAME_RECORDS(struct row),
     .prepare = prepare,
     .finish = finish,
     .rows = rows,

@@ -1,6 +1,6 @@
-/* an_heads.c - the kind of each head by stated rules, with the evidence.  TRIM-KV names
- * kinds of heads by looking at maps (section 5.3, figures 4 and 11 to 19); here rules do, from
- * sums that a trace holds (signature.h, head_kind.h). */
+/* an_heads.c - the kind of each head by stated rules, with the evidence.  TRIM-KV names kinds of
+ * heads by looking at maps (section 5.3, figures 4 and 11 to 19); this analysis uses rules on sums
+ * of the trace (signature.h, head_kind.h). */
 #include <math.h>
 #include <string.h>
 
@@ -155,16 +155,11 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
                        "the run evicts, and heads are classified by their attention to the entries "
                        "that were still cached; a run of --method full shows what they attend to");
     err = put_columns(out, heads, rows);
-    if (err)
-        goto done;
-    *ret_table = out;
-    out = NULL;
 
 done:
-    table_destroy(out);
     mem_free(rows);
     signature_close(s);
-    return err;
+    return table_deliver(out, err, ret_table);
 }
 
 static void describe(const struct table *t, struct buf *out)
@@ -213,13 +208,7 @@ static const struct analyzer_measure measures[] = {
 static const struct analyzer_pool pool = {keys, measures};
 
 static const struct column_use columns[] = {
-    {"mass.sum", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always"},
-    {"mass.max", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always"},
-    {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
-    {"entropy", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always"},
-    {"lse", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "the evidence of logits"},
-    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "what was evicted counts as seen"},
-    {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_HELPS, "where the prompt ends"},
+    SIGNATURE_COLUMNS("always"),
     {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--by beta, in place of all others"},
     {.name = NULL},
 };

@@ -29,13 +29,13 @@ struct row {
     double size, ratio;
 };
 
-/* What a row counts. */
+/* The entries that a row counts. */
 struct size {
     int64_t step, steps, entries, length, capacity;
 };
 
 struct data {
-    int64_t T, P, a, b; /* steps; those of the prompt; tokens [a, b) */
+    int64_t T, P, a, b; /* steps; entries of the prompt; tokens [a, b) */
     int64_t window;     /* entries of smaller age do not count */
     /* the same for all heads */
     int32_t *first;               /* [T + 1] entries that step t is the first to see */
@@ -45,7 +45,7 @@ struct data {
 struct scratch {     /* of one thread */
     uint32_t *evict; /* [T] */
     int32_t *gone;   /* [T + 1] entries that step t is the first not to see */
-    int64_t *now;    /* [T] held of the head at hand */
+    int64_t *now;    /* [T] cached entries of the head at hand */
     int64_t *held;   /* [T] of all heads that it had */
 };
 
@@ -59,14 +59,13 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Tokens of [a, b) among the first n. */
+/* The number of tokens of [a, b) below n. */
 static int64_t born(const struct data *x, int64_t n)
 {
     return larger(0, smaller(n, x->b) - x->a);
 }
 
-/* Entries of the first n tokens that the query n, or nobody any more if there is none, would
- * still see. */
+/* Entries of the first n tokens that query n still sees, or would see if it existed. */
 static int64_t left_after(const struct data *x, const uint32_t *step, int64_t n)
 {
     int64_t k = 0, end = smaller(x->b, n - larger(x->window, 1) + 1);
@@ -84,7 +83,7 @@ static int64_t born_sum(const struct data *x, int64_t from)
     return n;
 }
 
-/* Sum over the queries t of [from, T) of what they see. */
+/* The sum over the queries t of [from, T) of the entries that they see. */
 static int64_t held_sum(const struct data *x, const uint32_t *step, int64_t from)
 {
     int64_t sum = 0;
@@ -97,7 +96,7 @@ static int64_t held_sum(const struct data *x, const uint32_t *step, int64_t from
     return sum;
 }
 
-/* The largest of held[t], the first where several are. */
+/* The largest held[t], and the first t that has it. */
 static struct size peak_of(const struct data *x, const int64_t *held, int64_t heads)
 {
     int64_t top = 0;
@@ -107,7 +106,8 @@ static struct size peak_of(const struct data *x, const int64_t *held, int64_t he
                          heads * (x->b - x->a)};
 }
 
-/* Makes now what each query of a head sees, and adds it to those of all heads. */
+/* Computes the number of entries that each query of a head sees, and adds it to the sum of all
+ * heads. */
 static void count_held(const struct data *x, const uint32_t *step, const struct scratch *w)
 {
     int64_t now = 0;
@@ -162,7 +162,7 @@ static int head(const struct frame *f, const struct frame_head *y, struct kvf_di
     return KVF_OK;
 }
 
-/* Rows of all heads: sums of what the others count, and the peak of what all hold together. */
+/* Rows of all heads: sums over the heads, and the peak of the total. */
 static int finish(struct frame *f, struct kvf_diag *d)
 {
     const struct data *x = f->state;
@@ -187,7 +187,7 @@ static int finish(struct frame *f, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* ---- what is asked for */
+/* ---- options */
 
 static int choose(struct frame *f, struct kvf_diag *d)
 {
@@ -279,12 +279,12 @@ static const struct record_member members[] = {
     {"ratio", "", TABLE_REAL, AT(ratio)},
 };
 
-/* An entry has one evict_step: what the cut after the prompt took, and what then made room for
- * the first entry of the answer, have the same. */
+/* An entry has one evict_step: entries evicted at the end of the prompt, and for the first entry of
+ * the answer, have the same step. */
 static void describe_prefill(const struct table *t, int64_t heads, struct buf *out)
 {
     int64_t budget = table_meta_int(t, "budget", 0), row = heads * N_MOMENTS + AT_PREFILL;
-    int64_t held = table_int(t, table_find(t, "entries"), row);
+    int64_t held = table_row_int(t, row, "entries");
     if (budget > 0 && held == heads * (budget - 1))
         buf_str(out, "  prefill is what the next query finds: one entry of each head has made room "
                      "for its own; a run with order=after shows what the cut after the prompt "
@@ -313,8 +313,8 @@ static void describe(const struct table *t, struct buf *out)
         high = table_int(t, entries, r) > table_int(t, entries, high) ? r : high;
     }
     buf_printf(out, "at the end: least %s %lld, most %s %lld entries\n",
-               table_str(t, table_find(t, "head"), low), (long long)table_int(t, entries, low),
-               table_str(t, table_find(t, "head"), high), (long long)table_int(t, entries, high));
+               table_row_str(t, low, "head"), (long long)table_int(t, entries, low),
+               table_row_str(t, high, "head"), (long long)table_int(t, entries, high));
 }
 
 static const char *const keys[] = {"head", "layer", "index", "at", NULL};
@@ -327,17 +327,9 @@ static const struct analyzer_pool pool = {keys, measures};
 
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
-    .state_size = sizeof(struct data),
-    .scratch_size = sizeof(struct scratch),
-    .members = members,
-    .n_members = sizeof members / sizeof *members,
-    .row_size = sizeof(struct row),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
+    FRAME_USUAL(struct data, struct scratch),
+    FRAME_RECORDS(struct row),
     .finish = finish,
-    .rows = rows,
 };
 
 static const struct column_use columns[] = {

@@ -1,4 +1,4 @@
-/* an_occupancy.c - entries that each head holds at the query of a step:
+/* an_occupancy.c - entries that each head caches at the query of a step:
  * #{i <= t : t < evict_step_i}, in all and by the role or class of the token, of all tokens
  * or of a range. */
 #include <math.h>
@@ -28,7 +28,7 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-/* Group 0 is all tokens; every token is of one other, or of none (0). */
+/* Group 0 is all tokens; every token is in one more group, or in no other (0). */
 struct groups {
     struct classes *classes;
     uint8_t *of; /* [T] */
@@ -60,7 +60,7 @@ static void sum_up(const struct plan *p, const int32_t *x, int64_t *out)
     }
 }
 
-/* Group 0 has all that the others have, and those of none. */
+/* Group 0 has all tokens, also the ones in no other group. */
 static void add_groups(const struct plan *p, int64_t *out)
 {
     for (int c = 1; c < p->groups.n; c++)
@@ -68,7 +68,7 @@ static void add_groups(const struct plan *p, int64_t *out)
             out[k] += out[c * p->n + k];
 }
 
-/* held[group][k]: entries at step k * every, from births and evictions. */
+/* Entries of a group at step k: entries at step k * every, from births and evictions. */
 static void count(const struct plan *p, const uint32_t *evict, int32_t *gone, int64_t *held)
 {
     int64_t T = p->T, stride = T + 1;
@@ -119,7 +119,7 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 
 /* ---- the groups */
 
-/* With `every` role of its own, else what is of the prompt and what is not.  Pictures are a group
+/* With `every`, one group for each role, otherwise the prompt and the rest.  Pictures are a group
  * where there is one. */
 static int group_roles(struct frame *f, bool every, struct kvf_diag *d)
 {
@@ -266,13 +266,7 @@ static const struct analyzer_pool pool = {keys, measures};
 
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
-    .state_size = sizeof(struct plan),
-    .scratch_size = sizeof(struct scratch),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
-    .rows = rows,
+    FRAME_USUAL(struct plan, struct scratch),
     .close = close,
 };
 

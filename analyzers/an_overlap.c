@@ -1,7 +1,7 @@
 /* an_overlap.c - do observation windows agree about what matters (G-KV, figures 1 and 16)?
  * A_w is the set of the p % of the candidates to which window w gave most.  Overlap of the
  * last window with an earlier one, or with the union of all earlier ones:
- * |A_last and A_w| / |A_last|, beside its mean for independent sets of those sizes. */
+ * |A_last and A_w| / |A_last|, and its mean for independent sets of these sizes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,14 +56,14 @@ struct work {                          /* of one thread */
     double *score[KVF_WINDOWS];        /* [T] */
     unsigned char *use;                /* [T] */
     struct item *item;                 /* [2 T], or narrow ones */
-    uint8_t *at[KVF_WINDOWS];          /* [T] the first p whose set has it; n_p: none */
+    uint8_t *at[KVF_WINDOWS];          /* [T] the first p with a set that has it; n_p: none */
     int32_t *pos;                      /* [T] candidates in order */
     int64_t n[KVF_WINDOWS];            /* how many */
     int32_t tied[KVF_WINDOWS][MOST_P]; /* candidates outside a set that equal its last */
     int64_t left_out, evicted;         /* of all heads that it had */
 };
 
-/* ---- what is asked for */
+/* ---- options */
 
 static int choose(struct frame *f, struct kvf_diag *d)
 {
@@ -78,7 +78,7 @@ static int choose(struct frame *f, struct kvf_diag *d)
     if (err)
         return err;
     while (x->first < KVF_WINDOWS && windows_from(&x->w, x->first) < 1)
-        x->first++; /* nothing comes before it */
+        x->first++; /* no window precedes it */
     for (int w = x->first; w < KVF_WINDOWS; w++) {
         int64_t from = windows_from(&x->w, x->own ? w : x->first);
         x->bound[w] = from < f->b ? from : f->b;
@@ -99,8 +99,8 @@ static size_t n_cells(const struct plan *x)
 
 /* ---- the sets of a head */
 
-/* Candidates are kept to the end of the run: what was evicted before, the last window cannot
- * have looked at. */
+/* Candidates are kept to the end of the run: the last window cannot attend to entries that were
+ * evicted before. */
 static void choose_use(const struct plan *x, struct work *k)
 {
     const uint32_t *restrict evict = k->evict;
@@ -139,8 +139,8 @@ static int read_head(struct kvf_trace *t, const struct plan *x, const struct hea
     return err;
 }
 
-/* Falls as the score rises: in the order of whole numbers that of numbers but NaN, bit by bit
- * inverted; -0 is 0. */
+/* Falls as the score rises: as integers they have the order of the numbers except NaN, inverted bit
+ * by bit; -0 is 0. */
 static uint64_t key_of(double score)
 {
     uint64_t bits;
@@ -218,7 +218,7 @@ static int64_t set_size(double p, int64_t n)
     return k > n ? n : k;
 }
 
-/* The candidates of a window in order: larger scores come first, among equal ones the larger
+/* The candidates of a window in order: larger scores first, and for equal scores the larger
  * position.  pos: of each. */
 static int64_t sort_candidates(const struct plan *x, struct work *k, int w, bool narrow,
                                int32_t *pos)
@@ -265,7 +265,7 @@ static struct cell *cell_of(const struct plan *x, struct cell *cell, int w, int 
 static void count(const struct plan *x, const struct work *k, struct cell *cell)
 {
     int32_t both[KVF_WINDOWS][MOST_P + 1] = {{0}}, other[KVF_WINDOWS][MOST_P + 1] = {{0}};
-    int32_t of_last[MOST_P + 1] = {0}; /* the place n_p is of those in none */
+    int32_t of_last[MOST_P + 1] = {0}; /* the place n_p is for entries in no set */
     for (int64_t i = x->a; i < x->bound[LAST]; i++) {
         int last = k->at[LAST][i], any = x->n_p;
         of_last[last]++;
@@ -296,7 +296,7 @@ static double by_chance(const struct plan *x, const struct work *k, int w, doubl
     if (w < UNION)
         return (double)set_size(p, k->n[w]) / (double)k->n[LAST];
     for (int j = x->first; j < UNION; j++) {
-        double out = 1; /* of all sets, for a candidate whose first window is j */
+        double out = 1; /* of all sets, for a candidate with the first window j */
         for (int v = j; v < UNION; v++)
             out *= k->n[v] ? 1 - (double)set_size(p, k->n[v]) / (double)k->n[v] : 1;
         sum += (1 - out) * (double)(k->n[j] - (j > x->first ? k->n[j - 1] : 0));
@@ -419,7 +419,7 @@ static void put_meta(struct table *out, const struct plan *x, int64_t b, const i
     table_meta_num(out, "undefined_kappa", (double)undefined[1]);
 }
 
-/* Values of all cells, and how many have none. */
+/* The values of all cells, and the number of cells without one. */
 static int put_cells(struct frame *f, struct table *out, int64_t *undefined)
 {
     const struct plan *x = f->state;
@@ -499,11 +499,11 @@ static void describe(const struct table *t, struct buf *out)
                "overlap of the last window's top p %% with earlier windows (%s asked)\n"
                "candidates: %s, %lld in all heads\n",
                table_meta(t, "queries"), table_meta(t, "candidates"),
-               (long long)table_int(t, table_find(t, "candidates"), r));
+               (long long)table_row_int(t, r, "candidates"));
     buf_str(out, "  window      p  overlap  expected    kappa\n");
     int64_t tied = 0;
     for (int64_t k = r; k < rows; k++)
-        tied += table_int(t, table_find(t, "tied"), k);
+        tied += table_row_int(t, k, "tied");
     for (; r < rows; r++)
         if (worth_a_line(table_real(t, p, r), n_p))
             buf_printf(out, "  %-6s %6g %8.4f %9.4f %8.4f\n", table_str(t, window, r),
@@ -531,14 +531,8 @@ static const struct analyzer_pool pool = {pool_keys, pool_measures};
 
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
-    .state_size = sizeof(struct plan),
-    .scratch_size = sizeof(struct work),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
+    FRAME_USUAL(struct plan, struct work),
     .finish = finish,
-    .rows = rows,
     .close = close,
 };
 

@@ -1,42 +1,35 @@
-/* an_persistence.c - empirical persistence: how often a token is selected at the ages 1, 2, 4,
- * ..., per head and class of tokens, each rate shrunk towards that of its head and those of
- * heads towards that of all heads.  One token says yes or no once at an age: a retention of
- * its own, its maximum-likelihood beta, would be 0 or 1; none is given.
+/* an_persistence.c - empirical persistence: how often a token is selected at the ages 1, 2, 4, ...,
+ * for each head and class of tokens.  The rate of a class is shrunk towards the rate of its head,
+ * and the rate of a head towards the rate of all heads.  One token is selected or not once at an
+ * age, so its own maximum-likelihood beta would be 0 or 1.  The table has no such column.
  *
  * Of a cell with y of n tokens selected (docs/reference/analyzers.md derives it):
  *   p ~ Beta(M mu, M (1 - mu)),  y | p ~ Binomial(n, p)
  *   p | y ~ Beta(y + M mu, n - y + M (1 - mu)),  mean (y + M mu) / (n + M)
- * mu is the rate one level up; M = 1 / rho - 1 with rho from the moments of the cells
- * (Kleinman 1973), for each age and level. */
+ * mu is the rate one level up; M = 1 / rho - 1 with rho from the moments of the cells (Kleinman
+ * 1973), for each age and level. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
-#include "analyzers/selected.h"
+#include "analyzers/life.h"
 #include "base/stats.h"
 
 enum { MOST_AGES = 32 };
-struct options {
-    struct selection_options selection;
-    int64_t grace, at_least;
-};
 static const struct opt options[] = {
-    {OPT_STR, 0, "criterion", offsetof(struct options, selection.criterion), "LIST",
-     "top64 ... top512, mass.90 ... mass.99, a list, or all", "top64"},
-    {OPT_INT, 0, "grace", offsetof(struct options, grace), "W",
+    LIFE_OPTION_CRITERION("top64 ... top512, mass.90 ... mass.99, a list, or all", "top64"),
+    {OPT_INT, 0, "grace", offsetof(struct life_options, grace), "W",
      "leave out tokens with fewer later queries", "32", .max = INT32_MAX},
-    {OPT_INT, 0, "at-least", offsetof(struct options, at_least), "N",
-     "estimate nothing at ages with fewer tokens at risk", "20", .min = 1, .max = INT32_MAX},
-    {OPT_WORD, 0, "space", offsetof(struct options, selection.space), "S",
-     "heads; kv-union: any of the group", "query", .words = space_words},
-    {OPT_GROUP, .offset = offsetof(struct options, selection.groups), .group = token_group_options},
+    LIFE_OPTION_AT_LEAST("estimate nothing at ages with fewer tokens at risk"),
+    LIFE_OPTION_SPACE,
+    LIFE_OPTION_GROUPS,
     {.type = OPT_END},
 };
 
 struct plan {
-    struct selection of;
-    int column[N_CRITERION_TABLE], n_ages;
-    int64_t T, a, b, grace, at_least;
+    struct life life;
+    int n_ages;
+    int64_t T, a, b, grace;
     int n_heads;
     struct cell *cells; /* [criteria][heads + 1][groups][ages]; the last head is all */
     /* of the criterion at hand: */
@@ -58,8 +51,7 @@ struct estimate {
 };
 
 struct row {
-    struct row_head of;
-    const char *criterion, *class;
+    struct life_row of;
     int64_t age, at_risk, selected;
     double rate;
     struct estimate e;
@@ -67,26 +59,28 @@ struct row {
 
 static int choose(struct frame *f, struct kvf_diag *d)
 {
+    static const char *const family[] = {"selected_at"};
     struct plan *p = f->state;
-    const struct options *o = f->options;
-    *p = (struct plan){.T = f->T, .a = f->a, .b = f->b, .grace = o->grace, .at_least = o->at_least};
+    int err = life_choose(f, f->options, &p->life, d);
+    p->T = f->T;
+    p->a = f->a;
+    p->b = f->b;
+    p->grace = p->life.plan[0].grace;
     while (p->n_ages < MOST_AGES && (int64_t)1 << p->n_ages < p->T)
         p->n_ages++;
-    int err = selection_choose(f, &o->selection, &p->of, d);
-    struct lacks l = {.n = 0};
-    for (int k = 0; !err && k < p->of.n_criteria; k++) {
-        err = criterion_column(f->t, "selected_at", p->of.criterion[k], &l, &p->column[k], d);
-        if (!err && p->column[k] >= 0 && kvf_column(f->t, p->column[k])->dtype != KVF_U32)
+    if (!err)
+        err = life_columns(f, &p->life, family, 1, NULL, d);
+    for (int k = 0; !err && k < p->life.of.n_criteria; k++)
+        if (kvf_column(f->t, p->life.column[k])->dtype != KVF_U32)
             err = kvf_fail(d, KVF_E_FORMAT, "the column %s must be of 32 bits",
-                           kvf_column(f->t, p->column[k])->name);
-    }
-    return columns_refuse(&l, NULL, err, d);
+                           kvf_column(f->t, p->life.column[k])->name);
+    return err;
 }
 
 /* Cells of a criterion. */
 static size_t cells_of(const struct plan *p)
 {
-    return (size_t)(p->n_heads + 1) * (size_t)p->of.groups.n * MOST_AGES;
+    return (size_t)(p->n_heads + 1) * (size_t)p->life.of.groups.n * MOST_AGES;
 }
 
 static int prepare(struct frame *f, struct kvf_diag *d)
@@ -94,11 +88,9 @@ static int prepare(struct frame *f, struct kvf_diag *d)
     struct plan *p = f->state;
     (void)d;
     p->n_heads = f->heads.n;
-    f->n_rows = (int64_t)p->of.n_criteria * (f->heads.n + 1) * p->of.groups.n * p->n_ages;
-    f->items = f->n_rows ? p->of.n_criteria : 0;
-    p->cells = FRAME_NEW(f, struct cell, cells_of(p) * (size_t)p->of.n_criteria);
+    p->cells = FRAME_NEW(f, struct cell, cells_of(p) * (size_t)p->life.of.n_criteria);
     p->estimate = FRAME_NEW(f, struct estimate, cells_of(p));
-    return KVF_OK;
+    return life_prepare(f, p->n_ages ? p->life.of.n_criteria : 0, p->n_ages);
 }
 
 static void thread(struct frame *f, void *scratch)
@@ -111,7 +103,7 @@ static void thread(struct frame *f, void *scratch)
 
 static struct cell *cell_at(const struct plan *p, struct cell *c, int head, int group, int age)
 {
-    return c + ((size_t)head * (size_t)p->of.groups.n + (size_t)group) * MOST_AGES + age;
+    return c + ((size_t)head * (size_t)p->life.of.groups.n + (size_t)group) * MOST_AGES + age;
 }
 
 /* The first token, and so all that follow, that is not at risk at the age 2^k. */
@@ -125,7 +117,7 @@ static int64_t end_at(const struct plan *p, int k)
 static void count(const struct plan *p, const uint32_t *mask, int head, struct cell *c)
 {
     int64_t end = p->T - p->grace < p->b ? p->T - p->grace : p->b;
-    if (p->of.groups.n == 1) {
+    if (p->life.of.groups.n == 1) {
         for (int k = 0; k < p->n_ages; k++) {
             int64_t stop = end_at(p, k);
             uint32_t yes = 0;
@@ -138,7 +130,7 @@ static void count(const struct plan *p, const uint32_t *mask, int head, struct c
         return;
     }
     for (int64_t i = p->a; i < end; i++) {
-        int group = p->of.groups.of ? p->of.groups.of[i] : 0;
+        int group = p->life.of.groups.of ? p->life.of.groups.of[i] : 0;
         for (int k = 0; k < p->n_ages && i + ((int64_t)1 << k) < p->T; k++)
             for (int g = 0; g <= group; g += group ? group : 1) { /* all, and its class */
                 struct cell *x = cell_at(p, c, head, g, k);
@@ -153,9 +145,9 @@ static int head(const struct frame *f, const struct frame_head *x, struct kvf_di
     const struct plan *p = f->state;
     const struct scratch *w = x->scratch;
     uint32_t a = (uint32_t)p->a, n = (uint32_t)(p->b - p->a);
-    int column = p->column[x->item];
+    int column = p->life.column[x->item];
     struct unit u;
-    int err = unit_of(x->t, p->of.space, x->head, &u, d);
+    int err = unit_of(x->t, p->life.of.space, x->head, &u, d);
     for (int m = 0; !err && m < u.members; m++) {
         const void *view = w->any;
         int first = u.first + m * u.heads;
@@ -177,7 +169,7 @@ static int head(const struct frame *f, const struct frame_head *x, struct kvf_di
 static void count_all(const struct plan *p, struct cell *c)
 {
     for (int h = 0; h < p->n_heads; h++)
-        for (int g = 0; g < p->of.groups.n; g++)
+        for (int g = 0; g < p->life.of.groups.n; g++)
             for (int k = 0; k < p->n_ages; k++) {
                 struct cell *all = cell_at(p, c, p->n_heads, g, k);
                 const struct cell *mine = cell_at(p, c, h, g, k);
@@ -215,7 +207,8 @@ static void add_moments(struct moments *m, const struct cell *up, const struct c
     }
 }
 
-/* M: none (0) where there is nothing to tell it from, at most the number of tokens it rests on. */
+/* M: 0 if the data cannot determine it, and at most the number of tokens that it is estimated
+ * from. */
 static double strength(const struct moments *m)
 {
     double rho = m->room > 0 ? (m->spread - m->base) / m->room : 1, most = (double)m->n;
@@ -278,7 +271,7 @@ static double rate(const struct cell *c)
 static void find_strengths(struct plan *p, int k)
 {
     struct moments between = {0}, within = {0};
-    int H = p->n_heads, G = p->of.groups.n;
+    int H = p->n_heads, G = p->life.of.groups.n;
     const struct cell *all = cell_at(p, p->cell, H, 0, k);
     add_moments(&between, all, cell_at(p, p->cell, 0, 0, k), H, (size_t)G * MOST_AGES);
     for (int h = 0; h < H; h++)
@@ -291,7 +284,7 @@ static void find_strengths(struct plan *p, int k)
 /* Estimates of a head, or of all heads together (h the number of heads), at an age. */
 static void shrink_head(const struct plan *p, int k, int h, struct quantiles *v)
 {
-    int H = p->n_heads, G = p->of.groups.n;
+    int H = p->n_heads, G = p->life.of.groups.n;
     struct estimate *x = p->estimate + ((size_t)k * (size_t)(H + 1) + (size_t)h) * (size_t)G;
     bool one = h < H;
     shrink(cell_at(p, p->cell, h, 0, k), one ? rate(cell_at(p, p->cell, H, 0, k)) : NAN,
@@ -322,23 +315,17 @@ static void put_rows(const struct frame *f, int item)
 {
     const struct plan *p = f->state;
     static const struct estimate none = {NAN, NAN, NAN, NAN, NAN};
-    int H = f->heads.n, G = p->of.groups.n;
-    struct row *r = (struct row *)f->row + (int64_t)item * (H + 1) * G * p->n_ages;
+    int H = f->heads.n, G = p->life.of.groups.n;
+    struct row *r = life_rows_at(f, item, 0);
     const struct estimate *e = p->estimate;
     for (int k = 0; k < p->n_ages; k++) {
-        bool enough = end_at(p, k) - p->a >= p->at_least;
+        bool enough = end_at(p, k) - p->a >= p->life.at_least;
         for (int h = 0; h <= H; h++)
             for (int g = 0; g < G; g++, e++) {
                 const struct cell *x = cell_at(p, p->cell, h, g, k);
                 r[(h * G + g) * p->n_ages + k] = (struct row){
-                    frame_row_head(f, h),
-                    criterion_table[p->of.criterion[item]].name,
-                    p->of.groups.name[g],
-                    (int64_t)1 << k,
-                    x->n,
-                    x->yes,
-                    enough ? rate(x) : NAN,
-                    enough ? *e : none};
+                    life_row_of(f, item, h, g), (int64_t)1 << k,   x->n, x->yes,
+                    enough ? rate(x) : NAN,     enough ? *e : none};
             }
     }
 }
@@ -361,9 +348,7 @@ static int finish(struct frame *f, struct kvf_diag *d)
 
 #define AT(member) offsetof(struct row, member)
 static const struct record_member members[] = {
-    ROW_HEAD_MEMBERS(row, of),
-    {"criterion", "", TABLE_STR, AT(criterion)},
-    {"class", "", TABLE_STR, AT(class)},
+    LIFE_ROW_MEMBERS,
     {"age", "step", TABLE_INT, AT(age)},
     {"at_risk", "", TABLE_INT, AT(at_risk)},
     {"selected", "", TABLE_INT, AT(selected)},
@@ -375,35 +360,19 @@ static const struct record_member members[] = {
     {"strength", "", TABLE_REAL, AT(e.strength)},
 };
 
-static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
-{
-    (void)d;
-    const struct plan *p = f->state;
-    selection_note(f, &p->of, "grace", p->grace, out);
-    table_meta_num(out, "at_least", (double)p->at_least);
-    return KVF_OK;
-}
-
-static void close(struct frame *f)
-{
-    token_groups_free(&((struct plan *)f->state)->of.groups);
-}
-
 static void describe(const struct table *t, struct buf *out)
 {
     const char *current = "";
     if (table_rows(t) == 0)
         buf_str(out, "no ages\n");
     for (int64_t r = 0; r < table_rows(t); r++) {
-        const char *name = table_str(t, table_find(t, "criterion"), r);
-        if (strcmp(table_str(t, table_find(t, "head"), r), "all") != 0
-            || strcmp(table_str(t, table_find(t, "class"), r), "all") != 0)
+        const char *name = table_row_str(t, r, "criterion");
+        if (!life_row_is_all(t, r))
             continue;
         if (strcmp(current, name) != 0)
             buf_printf(out, "%s: share of tokens selected at an age\n", current = name);
-        buf_printf(out, "  %-6lld %.4f of %lld\n", (long long)table_int(t, table_find(t, "age"), r),
-                   table_real(t, table_find(t, "rate"), r),
-                   (long long)table_int(t, table_find(t, "at_risk"), r));
+        buf_printf(out, "  %-6lld %.4f of %lld\n", (long long)table_row_int(t, r, "age"),
+                   table_row_real(t, r, "rate"), (long long)table_row_int(t, r, "at_risk"));
     }
 }
 
@@ -412,22 +381,19 @@ static const struct analyzer_measure measures[] = {
     {"shrunk", NULL, NULL},
     {NULL, NULL, NULL},
 };
-static const char *const keys[] = {"head", "layer", "index", "criterion", "class", "age", NULL};
+static const char *const keys[] = {LIFE_KEYS, "age", NULL};
 static const struct analyzer_pool pool = {keys, measures};
 
 static const struct head_analysis heads = {
-    .state_size = sizeof(struct plan),
-    .scratch_size = sizeof(struct scratch),
-    .members = members,
-    .n_members = sizeof members / sizeof *members,
-    .row_size = sizeof(struct row),
+    FRAME_TYPES(struct plan, struct scratch),
+    FRAME_RECORDS(struct row),
     .choose = choose,
     .prepare = prepare,
     .thread = thread,
     .head = head,
     .finish = finish,
-    .rows = rows,
-    .close = close,
+    .rows = life_put_metadata,
+    .close = life_close,
 };
 
 static const struct column_use columns[] = {

@@ -1,10 +1,10 @@
-/* an_regret.c - attention mass that a method gave away at a step.  Of the weights
- * that query t of a query head puts on all entries, kept or evicted so far:
+/* an_regret.c - attention mass that a method gave away at a step.  Of the weights that query t of a
+ * query head puts on all entries, kept or evicted so far:
  *   kept_mass    share on the n entries that it still sees
  *   oracle_mass  share on the n largest
  *   regret       oracle_mass - kept_mass
  * Rows of a head `all` are means over the heads.  Means over steps begin with the first step at
- * which a head has lost attention: before it, kept_mass and oracle_mass are 1 because nothing was
+ * which a head has lost attention: before it, kept_mass and oracle_mass are 1 because no entry was
  * evicted. */
 #include <math.h>
 #include <stdio.h>
@@ -75,7 +75,7 @@ static void take_head(const struct plan *p, int h, int64_t n, double *kept, doub
         p->value[1][h * p->n + r] = oracle[r * p->every];
         p->value[2][h * p->n + r] = regret[r * p->every];
     }
-    for (int64_t k = p->first; k < n; k++) { /* known is what both columns have */
+    for (int64_t k = p->first; k < n; k++) { /* known: values that both columns have */
         bool known = !isnan(kept[k]) && !isnan(oracle[k]);
         kept[k] = known ? kept[k] : NAN;
         oracle[k] = known ? oracle[k] : NAN;
@@ -255,8 +255,7 @@ static void describe(const struct table *t, struct buf *out)
 
 static const struct head_analysis heads = {
     .space = KVF_SPACE_QUERY,
-    .state_size = sizeof(struct plan),
-    .scratch_size = sizeof(struct scratch),
+    FRAME_TYPES(struct plan, struct scratch),
     .choose = choose,
     .prepare = prepare,
     .thread = thread,

@@ -1,7 +1,7 @@
-/* an_retention.c - how long each token is worth keeping, as retention gates say, or was of
- * use.  Source gate: log beta of every entry as recorded, and what follows from it.  Source
- * last-use, without gates: the largest age at which the token was in the selected set of a
- * query.  That is an observation, not a learned retention score: beta stays NaN. */
+/* an_retention.c - how long each token is worth keeping according to retention gates, or was of
+ * use.  Source gate: log beta of every entry as recorded, and derived values.  Source last-use,
+ * without gates: the largest age at which the token was in the selected set of a query.  That is an
+ * observation, not a learned retention score: beta stays NaN. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-/* What the columns of the table are read from: log beta as recorded, the rest follows. */
+/* The source of the table's columns: log beta as recorded, the rest follows. */
 struct source {
     int64_t a, n, T; /* tokens [a, a + n) of each head */
     float *lb;       /* per head and token; NULL without gates */
@@ -195,7 +195,7 @@ static int head(const struct frame *f, const struct frame_head *y, struct kvf_di
     return err;
 }
 
-/* The columns that there are, and those that there must be. */
+/* Finds the columns that the trace has, and fails if a required one is missing. */
 static int choose(struct frame *f, struct kvf_diag *d)
 {
     struct data *x = f->state;
@@ -244,7 +244,8 @@ static void close(struct frame *f)
     source_destroy(((struct data *)f->state)->s);
 }
 
-/* ---- sums over parts of the table, on all threads; added in order, so that these change none */
+/* ---- sums over parts of the table, on all threads; added in order, so that threads do not change
+ * the result */
 
 enum { PART = 1 << 15, ROWS = 1024 };
 struct sums {
@@ -256,7 +257,7 @@ struct sums {
     } * part;
 };
 
-/* Eight sums side by side of those that are no NaN; returns how many they are. */
+/* Eight parallel sums of the values that are no NaN; returns how many they are. */
 static int64_t add_known(const double *v, int64_t n, double *to)
 {
     enum { LANES = 8 };
@@ -274,7 +275,7 @@ static int64_t add_known(const double *v, int64_t n, double *to)
     return known;
 }
 
-/* Sums are rounded to four digits: exp and expm1 need not be those of the table to the last. */
+/* Sums are rounded to four digits: exp and expm1 may differ from the table in the last bit. */
 static void sum_gates(const struct table *t, int64_t r, int64_t n, struct part *p)
 {
     double x[ROWS], less[ROWS], steps[ROWS], nx[ROWS], rest[ROWS];
@@ -371,13 +372,7 @@ static void describe(const struct table *t, struct buf *out)
 }
 
 static const struct head_analysis heads = {
-    .state_size = sizeof(struct data),
-    .scratch_size = sizeof(struct scratch),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
-    .rows = rows,
+    FRAME_USUAL(struct data, struct scratch),
     .close = close,
 };
 

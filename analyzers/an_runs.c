@@ -1,4 +1,4 @@
-/* an_runs.c - whether the entries that a head holds lie in blocks or scattered: how many runs of
+/* an_runs.c - whether the cached entries of a head are in blocks or scattered: how many runs of
  * neighbours they form, against a random choice of as many (Wald and Wolfowitz 1940). */
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-/* Of each head, then of all: integers as counted, then what follows from them. */
+/* Of each head, then of all: counts, then values derived from them. */
 enum { TOKENS, KEPT, RUNS, ALONE, LONGEST, CHANGES, COUNTS };
 enum { MEAN_RUN, EXPECTED_RUNS, CLUSTERING, EXPECTED_CHANGES, Z, REALS };
 
@@ -150,18 +150,17 @@ static void describe(const struct table *t, struct buf *out)
         below += table_real(t, z, h) < -1.96;
         above += table_real(t, z, h) > 1.96;
     }
-    long long kept = (long long)table_int(t, table_find(t, "kept"), heads);
+    long long kept = (long long)table_row_int(t, heads, "kept");
     buf_printf(out, "%lld entries of %lld heads held at step %s in %lld runs\n", kept,
-               (long long)heads, table_meta(t, "step"),
-               (long long)table_int(t, table_find(t, "runs"), heads));
+               (long long)heads, table_meta(t, "step"), (long long)table_row_int(t, heads, "runs"));
     if (!kept)
         return;
     buf_printf(out, "mean run %.3f; as many at random give %.3f\n",
-               table_real(t, table_find(t, "mean_run"), heads),
-               (double)kept / table_real(t, table_find(t, "expected_runs"), heads));
+               table_row_real(t, heads, "mean_run"),
+               (double)kept / table_row_real(t, heads, "expected_runs"));
     buf_printf(out, "%.1f %% stand alone, longest run %lld\n",
-               100 * (double)table_int(t, table_find(t, "alone"), heads) / (double)kept,
-               (long long)table_int(t, table_find(t, "longest"), heads));
+               100 * (double)table_row_int(t, heads, "alone") / (double)kept,
+               (long long)table_row_int(t, heads, "longest"));
     buf_printf(out,
                "fewer runs than at random (z < -1.96): %lld heads, more (z > 1.96): %lld, "
                "undefined: %s\n",
@@ -201,17 +200,9 @@ static const struct record_member members[] = {
 
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
-    .state_size = sizeof(struct data),
-    .scratch_size = sizeof(struct scratch),
-    .members = members,
-    .n_members = sizeof members / sizeof *members,
-    .row_size = sizeof(struct row),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
+    FRAME_USUAL(struct data, struct scratch),
+    FRAME_RECORDS(struct row),
     .finish = finish,
-    .rows = rows,
 };
 
 static const struct column_use columns[] = {

@@ -1,7 +1,7 @@
 /* an_sparsity.c - sparsity of a head: 1 - 2 / (T (T + 1)) * sum_{i <= t} m_ti (TRIM-KV).
  * kind alpha: m_ti = [i <= t < evict_step_i].  kind last-use: the same with
- * evict_step := i + last_selected + 1, never selected = nothing.  kind beta: beta_i^(t - i)
- * of retention gates.  Of tokens [a, b) alone: the same share of their cells t >= i. */
+ * evict_step := i + last_selected + 1, never selected = 0 steps.  kind beta: beta_i^(t - i)
+ * of retention gates.  Only of tokens [a, b): the same share of their cells t >= i. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static double sparsity_of(const double *v, const struct plan *p)
 
 enum { BLOCK = 128 }; /* of lengths up to 2^24: their sum fits 32 bits */
 
-/* The same of evict_step as the trace has it, in whole numbers. */
+/* The same from evict_step as integers. */
 static double sparsity_of_steps(const uint32_t *v, const struct plan *p)
 {
     int32_t T = (int32_t)p->T, n = (int32_t)(p->b - p->a);
@@ -199,13 +199,7 @@ static void describe(const struct table *t, struct buf *out)
 }
 
 static const struct head_analysis heads = {
-    .state_size = sizeof(struct plan),
-    .scratch_size = sizeof(struct scratch),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
-    .rows = rows,
+    FRAME_USUAL(struct plan, struct scratch),
 };
 
 static const char *const keys[] = {"kind", "layer", "index", "head", NULL};

@@ -1,47 +1,45 @@
-/* an_survival.c - survival at horizon n (DBTrimKV, figures 2 and 9), in two ways.
- * `fraction` is their share: tokens selected at age n or later, among those at risk (a query at
- * i + n exists), or among all tokens.  `survival` is the product-limit estimate of the share whose
- * last selection comes at age n or later (lives.h): it says the same of tokens whose text ends
- * early and of those whose text goes on.  Half-life and restricted mean are of the latter.  Rows
- * of a gap are the share of one criterion less that of another (the caption of figure 9). */
+/* an_survival.c - survival at horizon n (DBTrimKV, figures 2 and 9), in two ways.  `fraction` is
+ * tokens selected at age n or later, divided by the tokens at risk (a query at i + n
+ * exists) or by all tokens.  `survival` is the product-limit estimate of the share with the last
+ * selection at age n or later (lives.h).  It treats tokens alike, whether their text ends early or
+ * continues.  Half-life and restricted mean are derived from `survival`.  Rows of a gap are the
+ * share of one criterion less that of another (the caption of figure 9). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "analyzers/life.h"
 #include "analyzers/survival_curve.h"
 
 enum { MEAN_TO = 256, MAX_HORIZONS = 256, MAX_GAPS = 16, MAX_JOBS = N_CRITERION_TABLE + MAX_GAPS };
 enum { FEWEST = 8 }; /* tokens of a class that has a curve without an option */
 struct options {
-    struct selection_options selection;
+    struct life_options life;
     const char *horizons, *gap;
     int denominator;
     bool skip_trivial;
-    int64_t follow_up, grace, at_least, mean_to;
+    int64_t mean_to;
 };
 static const char *const denominators[] = {"at-risk", "all", NULL};
 static const struct opt options[] = {
-    {OPT_STR, 0, "criterion", offsetof(struct options, selection.criterion), "LIST", CRITERION_LIST,
-     "all"},
+    LIFE_OPTION_CRITERION(CRITERION_LIST, "all"),
     {OPT_STR, 0, "horizons", offsetof(struct options, horizons), "LIST",
      "ages in steps, separated by commas", .absent = "about 40 up to T"},
     {OPT_WORD, 0, "denominator", offsetof(struct options, denominator), "D",
      "tokens of which the share is", "at-risk", .words = denominators},
-    {OPT_WORD, 0, "space", offsetof(struct options, selection.space), "S",
-     "heads; kv-union: any of the group", "query", .words = space_words},
+    LIFE_OPTION_SPACE,
     {OPT_FLAG, 0, "skip-trivial", offsetof(struct options, skip_trivial), NULL,
      "leave out queries that saw no more than K entries"},
-    {OPT_INT, 0, "follow-up", offsetof(struct options, follow_up), "F",
-     "only tokens with F later queries or more", "0", .max = INT32_MAX},
-    {OPT_GROUP, .offset = offsetof(struct options, grace), .group = lives_grace_option},
-    {OPT_INT, 0, "at-least", offsetof(struct options, at_least), "N",
+    LIFE_OPTION_FOLLOW_UP,
+    LIFE_OPTION_GRACE,
+    {OPT_INT, 0, "at-least", offsetof(struct options, life.at_least), "N",
      "end curves at the age that fewer tokens could reach", "-1",
      .absent = "20, or all of a class of 8 to 19", .min = 1, .max = INT32_MAX},
     {OPT_INT, 0, "mean-to", offsetof(struct options, mean_to), "H",
      "horizon of the restricted mean", "-1", .absent = "256, or T / 4 if less", .max = INT32_MAX},
     {OPT_STR, 0, "gap", offsetof(struct options, gap), "A,B",
      "rows B-A too: how much more of B survives; more pairs may follow"},
-    {OPT_GROUP, .offset = offsetof(struct options, selection.groups), .group = token_group_options},
+    LIFE_OPTION_GROUPS,
     {.type = OPT_END},
 };
 
@@ -52,27 +50,33 @@ struct job {
 };
 
 struct plan {
-    struct selection of;
+    struct life life;
     struct curve_plan curve;
     struct unit *unit; /* [heads] */
     struct job job[MAX_JOBS];
     int n_jobs;
-    struct lives_plan lives;
     int64_t horizon[MAX_HORIZONS], before[MAX_HORIZONS]; /* the next smaller one, or -1 */
-    int64_t follow_up, at_least, mean_to;
+    int64_t mean_to;
     int n_horizons;
     bool skip;
 };
 
 struct row {
-    struct row_head of;
-    const char *criterion, *class;
+    struct life_row of;
     int64_t horizon, at_risk, alive, undecided, events, exposure, half_life_over;
     double fraction, survival, survival_low, survival_high, half_life, rmst, rmst_error;
     double half_life_low, half_life_high;
 };
 
-/* ---- what is asked for */
+struct estimate {            /* the room of a thread */
+    double *S, *G;           /* [T + 2] base/product_limit.h */
+    int64_t *died, *exposed; /* [T + 2] deaths and steps at risk in the cells before */
+    int64_t followed, known; /* the last age that enough tokens could show, and the last one
+                              * with a survival; below 0: none */
+    struct curve_scratch *scratch;
+};
+
+/* ---- options */
 
 static void default_horizons(struct plan *p)
 {
@@ -128,12 +132,13 @@ static int choose_jobs(const struct kvf_trace *t, const char *gaps, struct plan 
 {
     struct lacks l = {.n = 0};
     int err = KVF_OK;
-    for (int c = 0; !err && c < p->of.n_criteria; c++) {
-        const struct criterion *of = &criterion_table[p->of.criterion[c]];
+    for (int c = 0; !err && c < p->life.of.n_criteria; c++) {
+        const struct criterion *of = &criterion_table[p->life.of.criterion[c]];
         struct job *j = &p->job[p->n_jobs++];
         *j = (struct job){.curve.minus = -1, .top = of->top};
         snprintf(j->name, sizeof j->name, "%s", of->name);
-        err = criterion_column(t, "last_selected", p->of.criterion[c], &l, &j->curve.column, d);
+        err = criterion_column(t, "last_selected", p->life.of.criterion[c], &l, &j->curve.column,
+                               d);
     }
     if (!err)
         err = choose_gaps(t, gaps, p, &l, d);
@@ -161,7 +166,7 @@ static int64_t mean_to(int64_t steps, int64_t T)
 static void of_length(void *asked, int64_t T)
 {
     struct options *o = asked;
-    o->grace = lives_grace(o->grace, T);
+    life_of_length(asked, T);
     o->mean_to = mean_to(o->mean_to, T);
 }
 
@@ -169,27 +174,18 @@ static int choose(struct frame *f, struct kvf_diag *d)
 {
     struct plan *p = f->state;
     const struct options *o = f->options;
-    int64_t b = f->T - o->follow_up < f->b ? f->T - o->follow_up : f->b;
-    f->b = b < f->a ? f->a : b;
-    p->follow_up = o->follow_up;
+    int err = life_choose(f, &o->life, &p->life, d);
     p->skip = o->skip_trivial;
     p->curve = (struct curve_plan){.T = f->T,
                                    .a = f->a,
                                    .b = f->b,
                                    .all = o->denominator == 1,
-                                   .groups = &p->of.groups,
+                                   .groups = &p->life.of.groups,
                                    .skips = o->skip_trivial,
-                                   .lives = &p->lives};
-    p->at_least = o->at_least;
+                                   .lives = &p->life.plan[0]};
     p->mean_to = mean_to(o->mean_to, f->T);
-    p->lives = (struct lives_plan){.T = f->T,
-                                   .a = f->a,
-                                   .b = f->b,
-                                   .grace = lives_grace(o->grace, f->T),
-                                   .groups = &p->of.groups};
-    int err = selection_choose(f, &o->selection, &p->of, d);
     if (!err)
-        selection_recorded(f, o->selection.criterion, &p->of);
+        selection_recorded(f, o->life.selection.criterion, &p->life.of);
     if (!err && o->horizons)
         err = numbers_parse("horizons", o->horizons, false, MAX_HORIZONS, p->horizon,
                             &p->n_horizons, d);
@@ -200,56 +196,30 @@ static int choose(struct frame *f, struct kvf_diag *d)
     return !err && p->skip ? check_trivial(f->t, d) : err;
 }
 
-static int64_t rows_of_head(const struct plan *p)
-{
-    return (int64_t)p->of.groups.n * p->n_horizons;
-}
-
-static int prepare(struct frame *f, struct kvf_diag *d)
-{
-    struct plan *p = f->state;
-    f->items = p->n_jobs;
-    f->n_rows = f->items * (f->heads.n + 1) * rows_of_head(p);
-    for (int k = 0; k < p->n_horizons; k++)
-        p->before[k] = horizon_before(p, p->horizon[k]);
-    p->unit = FRAME_NEW(f, struct unit, (size_t)f->heads.n);
-    int err = p->unit ? curve_plan_init(f, &p->curve) : KVF_E_NOMEM;
-    for (int h = 0; !err && h < f->heads.n; h++)
-        err = unit_of(f->t, p->of.space, &f->heads.head[h], &p->unit[h], d);
-    return err;
-}
-
 /* ---- rows */
-
-struct estimate {            /* of a thread */
-    double *S, *G;           /* [T + 2] base/product_limit.h */
-    int64_t *died, *exposed; /* [T + 2] deaths and steps at risk in the cells before */
-    int64_t followed, known; /* the last age that enough tokens could show, and the last one
-                              * with a survival; below 0: none */
-};
 
 /* How many tokens of group g must be able to reach an age.  A class of a few, such as a small
  * picture's patches, has a curve too, which ends where the first of them is followed no longer. */
 static int64_t fewest(const struct plan *p, int g)
 {
     int64_t n = p->curve.before[g * (p->curve.T + 1) + p->curve.T];
-    if (p->at_least > 0)
-        return p->at_least;
+    if (p->life.at_least > 0)
+        return p->life.at_least;
     return n < FEWEST || n > LIVES_AT_LEAST ? LIVES_AT_LEAST : n;
 }
 
-/* What the lives of group g say.  Nothing of a gap, or where it is not known which tokens live. */
+/* The estimates of group g. Undefined for a gap, and if some tokens are undecided. */
 static void estimate(const struct plan *p, const struct curve *c, int g, bool defined,
                      struct estimate *e)
 {
     int64_t T = p->curve.T, at = g * (T + 1);
-    e->known = e->followed = defined ? lives_end(&p->lives, g, c->end, fewest(p, g)) : -2;
+    e->known = e->followed = defined ? lives_end(&p->life.plan[0], g, c->end, fewest(p, g)) : -2;
     if (e->known < 0)
         return;
     product_limit(c->lives.died + at, c->lives.censored + at, T + 1, e->S, e->G);
     while (e->known >= 0 && isnan(e->S[e->known + 1]))
         e->known--;
-    lives_sums(&p->lives, &c->lives, g, e->died, e->exposed);
+    lives_sums(&p->life.plan[0], &c->lives, g, e->died, e->exposed);
 }
 
 /* The interval of survival at age n. */
@@ -273,7 +243,7 @@ static void half_interval(const struct estimate *e, double *ret_low, double *ret
     }
 }
 
-/* What all rows of a curve say alike. */
+/* The values that are equal in all rows of a curve. */
 static void put_whole(const struct plan *p, const struct curve *c, int g, const struct estimate *e,
                       struct row *r)
 {
@@ -293,7 +263,7 @@ static void put_whole(const struct plan *p, const struct curve *c, int g, const 
                                      p->mean_to + 1, &r->rmst_error);
 }
 
-/* Survival at horizon n, and what happened since the horizon `before`. */
+/* Survival at horizon n, and the events since the horizon `before`. */
 static void put_survival(const struct estimate *e, int64_t before, int64_t n, struct row *r)
 {
     r->survival = r->survival_low = r->survival_high = NAN;
@@ -307,8 +277,8 @@ static void put_survival(const struct estimate *e, int64_t before, int64_t n, st
     interval_at(e, n, &r->survival_low, &r->survival_high);
 }
 
-/* The share at horizon n, of tokens that are at risk there: beyond T nobody, or all that were asked
- * for. */
+/* The share at horizon n, of tokens that are at risk there: beyond T no token, or all tokens of the
+ * range. */
 static void put_fraction(const struct plan *p, const struct curve *c, int g, int64_t n,
                          struct row *r)
 {
@@ -324,22 +294,20 @@ static void put_fraction(const struct plan *p, const struct curve *c, int g, int
         r->fraction = (double)r->alive / (double)r->at_risk;
 }
 
-/* Rows of a head, or of all of them (h = f->heads.n). */
-static void put_rows(const struct frame *f, int item, int h, const struct curve *c,
-                     struct estimate *e)
+static void rows_of(const struct frame *f, int item, int h, const void *counts, void *room)
 {
     const struct plan *p = f->state;
     const struct job *j = &p->job[item];
-    struct row *r = (struct row *)f->row + (item * (f->heads.n + 1) + h) * rows_of_head(p);
-    for (int g = 0; g < p->of.groups.n; g++) {
-        struct row whole = {.of = frame_row_head(f, h),
-                            .criterion = j->name,
-                            .class = p->of.groups.name[g],
-                            .fraction = NAN};
+    const struct curve *c = counts;
+    struct estimate *e = room;
+    struct row *r = life_rows_at(f, item, h);
+    for (int g = 0; g < p->life.of.groups.n; g++) {
+        struct row of_class = {.of = {frame_row_head(f, h), j->name, p->life.of.groups.name[g]},
+                               .fraction = NAN};
         estimate(p, c, g, j->curve.minus < 0 && !c->any_open, e);
-        put_whole(p, c, g, e, &whole);
+        put_whole(p, c, g, e, &of_class);
         for (int k = 0; k < p->n_horizons; k++, r++) {
-            *r = whole;
+            *r = of_class;
             r->horizon = p->horizon[k];
             put_survival(e, p->before[k], r->horizon, r);
             put_fraction(p, c, g, r->horizon, r);
@@ -349,70 +317,81 @@ static void put_rows(const struct frame *f, int item, int h, const struct curve 
 
 /* ---- heads in parallel */
 
-struct work { /* of one thread */
-    struct curve_scratch *scratch;
-    struct curve mine;    /* of the head at hand */
-    struct curve *pooled; /* [jobs] of all heads that this thread had */
-    struct estimate estimate;
-};
-
-static void thread(struct frame *f, void *scratch)
+static void create(struct frame *f, int item, void *counts)
 {
-    struct work *w = scratch;
-    const struct curve_plan *p = &((const struct plan *)f->state)->curve;
-    w->scratch = curve_scratch_create(f, p);
-    w->mine = curve_create(f, p);
-    w->pooled = FRAME_NEW(f, struct curve, (size_t)f->items);
-    for (int j = 0; w->pooled && j < f->items; j++)
-        w->pooled[j] = curve_create(f, p);
-    w->estimate.S = FRAME_NEW(f, double, (size_t)p->T + 2);
-    w->estimate.G = FRAME_NEW(f, double, (size_t)p->T + 2);
-    w->estimate.died = FRAME_NEW(f, int64_t, (size_t)p->T + 2);
-    w->estimate.exposed = FRAME_NEW(f, int64_t, (size_t)p->T + 2);
+    (void)item;
+    *(struct curve *)counts = curve_create(f, &((const struct plan *)f->state)->curve);
 }
 
-static int head(const struct frame *f, const struct frame_head *x, struct kvf_diag *d)
+static void clear(const struct frame *f, int item, void *counts)
+{
+    (void)item;
+    curve_clear(counts, &((const struct plan *)f->state)->curve);
+}
+
+static void add(const struct frame *f, int item, const void *counts, void *to)
+{
+    (void)item;
+    curve_add(to, counts, &((const struct plan *)f->state)->curve);
+}
+
+static int count_head(const struct frame *f, const struct frame_head *x, void *room, void *counts,
+                      struct kvf_diag *d)
 {
     const struct plan *p = f->state;
     const struct job *j = &p->job[x->item];
-    struct work *w = x->scratch;
-    const struct reading r = {x->t, &p->curve, w->scratch, p->skip ? j->top : 0};
-    curve_clear(&w->mine, &p->curve);
-    int err = curve_count(&r, &j->curve, &p->unit[x->h], &w->mine, d);
-    if (err)
-        return err;
-    curve_add(&w->pooled[x->item], &w->mine, &p->curve);
-    put_rows(f, x->item, x->h, &w->mine, &w->estimate);
-    return KVF_OK;
+    const struct estimate *e = room;
+    const struct reading r = {x->t, &p->curve, e->scratch, p->skip ? j->top : 0};
+    return curve_count(&r, &j->curve, &p->unit[x->h], counts, d);
 }
 
-/* The curves of all threads, which are whole numbers: their order does not matter. */
-static int finish(struct frame *f, struct kvf_diag *d)
+static const struct life_counts kind = {.size = sizeof(struct curve),
+                                        .create = create,
+                                        .clear = clear,
+                                        .add = add,
+                                        .count_head = count_head};
+
+static int prepare(struct frame *f, struct kvf_diag *d)
+{
+    struct plan *p = f->state;
+    for (int k = 0; k < p->n_horizons; k++)
+        p->before[k] = horizon_before(p, p->horizon[k]);
+    p->life.counts = &kind;
+    p->life.rows_of = rows_of;
+    p->life.room = sizeof(struct estimate);
+    p->unit = FRAME_NEW(f, struct unit, (size_t)f->heads.n);
+    int err = p->unit ? curve_plan_init(f, &p->curve) : KVF_E_NOMEM;
+    for (int h = 0; !err && h < f->heads.n; h++)
+        err = unit_of(f->t, p->life.of.space, &f->heads.head[h], &p->unit[h], d);
+    return err ? err : life_prepare(f, p->n_jobs, p->n_horizons);
+}
+
+static void thread(struct frame *f, void *scratch)
 {
     const struct plan *p = f->state;
-    struct work *w = frame_scratch(f, 0);
-    (void)d;
-    for (int j = 0; j < f->items; j++) {
-        for (int i = 1; i < f->n_threads; i++)
-            curve_add(&w->pooled[j], &((struct work *)frame_scratch(f, i))->pooled[j], &p->curve);
-        put_rows(f, j, f->heads.n, &w->pooled[j], &w->estimate);
-    }
-    return KVF_OK;
+    size_t n = (size_t)f->T + 2;
+    struct estimate *e = life_room(f, scratch);
+    if (e)
+        *e = (struct estimate){.S = FRAME_NEW(f, double, n),
+                               .G = FRAME_NEW(f, double, n),
+                               .died = FRAME_NEW(f, int64_t, n),
+                               .exposed = FRAME_NEW(f, int64_t, n),
+                               .scratch = curve_scratch_create(f, &p->curve)};
 }
 
 /* ---- the table */
 
 #define AT(member) offsetof(struct row, member)
 static const struct record_member members[] = {
-    ROW_HEAD_MEMBERS(row, of),
-    {"criterion", "", TABLE_STR, AT(criterion)},
+    ROW_HEAD_MEMBERS(row, of.of),
+    {"criterion", "", TABLE_STR, AT(of.criterion)},
     {"horizon", "step", TABLE_INT, AT(horizon)},
     {"at_risk", "", TABLE_INT, AT(at_risk)},
     {"alive", "", TABLE_INT, AT(alive)},
     {"fraction", "", TABLE_REAL, AT(fraction)},
     {"half_life", "step", TABLE_REAL, AT(half_life)},
     {"undecided", "", TABLE_INT, AT(undecided)},
-    {"class", "", TABLE_STR, AT(class)},
+    {"class", "", TABLE_STR, AT(of.class)},
     {"survival", "", TABLE_REAL, AT(survival)},
     {"survival_low", "", TABLE_REAL, AT(survival_low)},
     {"survival_high", "", TABLE_REAL, AT(survival_high)},
@@ -425,7 +404,7 @@ static const struct record_member members[] = {
     {"half_life_high", "step", TABLE_REAL, AT(half_life_high)},
 };
 
-static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
+static int put_metadata(struct frame *f, struct table *out, struct kvf_diag *d)
 {
     (void)d;
     const struct plan *p = f->state;
@@ -433,17 +412,18 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     int64_t undecided = 0;
     table_meta_str(out, "denominator",
                    p->curve.all ? "all tokens" : "tokens at risk (i + horizon < T)");
-    selection_warn(&p->of, out);
-    table_meta_str(out, "space", space_name(p->of.space));
-    table_meta_num(out, "grace", (double)p->lives.grace);
-    table_meta_num(out, "at_least", (double)(p->at_least > 0 ? p->at_least : LIVES_AT_LEAST));
+    selection_warn(&p->life.of, out);
+    table_meta_str(out, "space", space_name(p->life.of.space));
+    table_meta_num(out, "grace", (double)p->life.plan[0].grace);
+    table_meta_num(out, "at_least",
+                   (double)(p->life.at_least > 0 ? p->life.at_least : LIVES_AT_LEAST));
     table_meta_num(out, "mean_to", (double)p->mean_to);
     if (p->skip)
         table_meta_str(out, "left_out", "queries that saw no more than K entries");
-    if (p->follow_up)
-        table_meta_num(out, "follow_up", (double)p->follow_up);
+    if (p->life.follow_up)
+        table_meta_num(out, "follow_up", (double)p->life.follow_up);
     put_tokens(out, f->a, f->b, f->T);
-    token_groups_note(&p->of.groups, out);
+    token_groups_note(&p->life.of.groups, out);
     for (int64_t r = 0; r < f->n_rows; r++)
         undecided += row[r].undecided > 0;
     if (p->skip)
@@ -451,20 +431,15 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     return KVF_OK;
 }
 
-static void close(struct frame *f)
-{
-    token_groups_free(&((struct plan *)f->state)->of.groups);
-}
-
 /* "half-life 32 steps", "half-life > 412 steps"; then the mean. */
 static void describe_curve(const struct table *t, int64_t r, struct buf *out)
 {
-    double half = table_real(t, table_find(t, "half_life"), r);
-    int64_t over = table_int(t, table_find(t, "half_life_over"), r);
-    double mean = table_real(t, table_find(t, "rmst"), r);
-    buf_printf(out, "  %-8s half-life ", table_str(t, table_find(t, "criterion"), r));
-    double low = table_real(t, table_find(t, "half_life_low"), r);
-    double high = table_real(t, table_find(t, "half_life_high"), r);
+    double half = table_row_real(t, r, "half_life");
+    int64_t over = table_row_int(t, r, "half_life_over");
+    double mean = table_row_real(t, r, "rmst");
+    buf_printf(out, "  %-8s half-life ", table_row_str(t, r, "criterion"));
+    double low = table_row_real(t, r, "half_life_low");
+    double high = table_row_real(t, r, "half_life_high");
     if (!isnan(half) && !isnan(low) && !isnan(high))
         buf_printf(out, "%.0f steps (%.0f to %.0f)", half, low, high);
     else if (!isnan(half))
@@ -473,7 +448,7 @@ static void describe_curve(const struct table *t, int64_t r, struct buf *out)
         buf_printf(out, "> %lld steps", (long long)over);
     else
         buf_str(out, "unknown: too few tokens are followed for long enough");
-    bool held = strcmp(table_str(t, table_find(t, "criterion"), r), "held") == 0;
+    bool held = strcmp(table_row_str(t, r, "criterion"), "held") == 0;
     if (!isnan(mean))
         buf_printf(out, "; %s for %.1f of the first %s", held ? "cached" : "in use", mean,
                    table_meta(t, "mean_to"));
@@ -482,15 +457,13 @@ static void describe_curve(const struct table *t, int64_t r, struct buf *out)
 
 static void describe(const struct table *t, struct buf *out)
 {
-    int head = table_find(t, "head"), crit = table_find(t, "criterion");
-    int class = table_find(t, "class");
+    int crit = table_find(t, "criterion");
     const char *current = "";
     buf_printf(out, "survival over %s tokens; in use: selected again within %s steps\n",
                table_meta(t, "T"), table_meta(t, "grace"));
     for (int64_t r = 0; r < table_rows(t); r++) {
         const char *name = table_str(t, crit, r);
-        if (strcmp(table_str(t, head, r), "all") != 0 || strcmp(current, name) == 0
-            || strcmp(table_str(t, class, r), "all") != 0)
+        if (!life_row_is_all(t, r) || strcmp(current, name) == 0)
             continue;
         current = name;
         if (!strchr(name, '-')) /* no gap */
@@ -504,23 +477,10 @@ static const struct analyzer_measure measures[] = {
     {"rmst", NULL, NULL},
     {NULL, NULL, NULL},
 };
-static const char *const keys[] = {"head", "layer", "index", "criterion", "class", "horizon", NULL};
+static const char *const keys[] = {LIFE_KEYS, "horizon", NULL};
 static const struct analyzer_pool pool = {keys, measures};
 
-static const struct head_analysis heads = {
-    .state_size = sizeof(struct plan),
-    .scratch_size = sizeof(struct work),
-    .members = members,
-    .n_members = sizeof members / sizeof *members,
-    .row_size = sizeof(struct row),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
-    .finish = finish,
-    .rows = rows,
-    .close = close,
-};
+static const struct head_analysis heads = {LIFE_ANALYSIS(struct plan, put_metadata)};
 
 static const struct column_use columns[] = {
     COLUMN_SELECTED,

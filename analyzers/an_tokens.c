@@ -1,9 +1,9 @@
 /* an_tokens.c - one row per token: its text, and how long the chosen KV heads kept it; with
- * --by-head one row per head and token; of several traces one after the other.
+ * --by-head one row per head and token; several traces follow in order.
  * mean_residency: mean over heads of (min(evict_step, T) - i) / (T - i).
- * kept: share of the heads whose cache holds it at the end; one that was cut after
+ * kept: share of the heads that cache it at the end; one that was cut after
  * the last query (evict_step = T) was seen by all queries and yet is not kept.
- * mean_beta, mean_retention: means over heads of what retention gates gave. */
+ * mean_beta, mean_retention: means over heads of the retention gates. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-/* What became of a token in a head; in several heads that differ: mixed. */
+/* The fate of a token in a head; in several heads that differ: mixed. */
 enum state { KEPT, EVICTED, SINK, RECENT, NEW, MIXED, UNKNOWN, N_STATES };
 static const char *const state_names[N_STATES] = {"kept", "evicted", "sink", "recent",
                                                   "new",  "mixed",   ""};
@@ -237,7 +237,7 @@ static int fill_panel(struct rows *x, const struct source *s, int from, int to, 
     return err;
 }
 
-/* ---- what all heads of a trace share */
+/* ---- values that all heads of a trace share */
 
 static int read_shared(struct rows *x, const struct source *s, int number, const struct classes *c,
                        const struct token_text *text, int64_t at, struct kvf_diag *d)
@@ -271,7 +271,7 @@ static int read_shared(struct rows *x, const struct source *s, int number, const
     return err;
 }
 
-/* A panel begins with what all heads of its trace share. */
+/* A panel begins with the values that all heads of its trace share. */
 static void repeat_shared(struct rows *x, int64_t from, int64_t at, int64_t n)
 {
     memcpy(x->row + at, x->row + from, (size_t)n * sizeof *x->row);
@@ -325,7 +325,7 @@ static const struct record_member members[] = {
     {"index", "", TABLE_INT, AT(index)},
 };
 
-/* What any of the traces lacks. */
+/* The columns that a trace lacks. */
 static void put_lacks(struct table *out, const struct source *s, int n)
 {
     struct lacks lacks = {.n = 0};
@@ -421,15 +421,10 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         goto done;
     put_meta(out, j.source, n_traces, j.classes, o->criterion);
     err = table_err(out);
-    if (err)
-        goto done;
-    *ret_table = out;
-    out = NULL;
 
 done:
-    table_destroy(out);
     close_job(&j);
-    return err;
+    return table_deliver(out, err, ret_table);
 }
 
 /* The rows of one trace. */

@@ -1,6 +1,6 @@
-/* an_variance.c - what a retention pattern is made of: the share of the variance of y over
+/* an_variance.c - the factors of a retention pattern: the share of the variance of y over
  * (layer, head, token) that the means of one factor explain, for all heads together and
- * within each head; y is log(-log_beta), log_beta, or the rank of what gates gave. */
+ * within each head; y is log(-log_beta), log_beta, or the rank of the gate values. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -72,7 +72,7 @@ static size_t level_count(const struct data *x, int f)
 
 /* ---- the values */
 
-/* From what gates gave; NaN: left out. */
+/* From gate values; NaN: left out. */
 static double value_of(struct data *x, double v)
 {
     double rate = -v;
@@ -90,7 +90,7 @@ static double value_of(struct data *x, double v)
     return v;
 }
 
-/* Values to their ranks among all of them. */
+/* Replaces values by their ranks. */
 static int rank_values(struct data *x)
 {
     size_t n = (size_t)x->n_heads * (size_t)x->n, m = 0;
@@ -132,8 +132,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Level of a number: its place among the different ones, as a sorted list has them; NaN, which
- * only a damaged column has, has none. */
+/* Level of a number: its place in the sorted list of distinct values; NaN, which only a damaged
+ * column has, has no place. */
 static int level_distinct(struct data *x, int f)
 {
     size_t n = (size_t)x->n, known = 0, m = 0;
@@ -226,7 +226,7 @@ static int read_levels(struct data *x, struct kvf_diag *d)
 
 /* ---- the rows */
 
-/* The factor as it lies over all heads, or over the values of one. */
+/* The factor over all heads, or over the values of one head. */
 static struct factor factor_of(const struct data *x, int f, int head)
 {
     struct factor out = {factor_names[f], x->level[f], f < TOKEN ? (size_t)x->n : 1,
@@ -463,11 +463,10 @@ static void describe(const struct table *t, struct buf *out)
         if (table_int(t, layer, r) >= 0)
             continue;
         const char *factor = table_str(t, name, r);
-        double within = table_real(t, table_find(t, "within"), r);
+        double within = table_row_real(t, r, "within");
         buf_printf(out, "  %-11s %7lld %9.4f %9.4f", factor,
-                   (long long)table_int(t, table_find(t, "levels"), r),
-                   table_real(t, table_find(t, "eta2"), r),
-                   table_real(t, table_find(t, "epsilon2"), r));
+                   (long long)table_row_int(t, r, "levels"), table_row_real(t, r, "eta2"),
+                   table_row_real(t, r, "epsilon2"));
         if (!isnan(within))
             buf_printf(out, "   %9.4f", within);
         buf_str(out, "\n");
@@ -478,9 +477,7 @@ static void describe(const struct table *t, struct buf *out)
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
     .state_size = sizeof(struct data),
-    .members = members,
-    .n_members = sizeof members / sizeof *members,
-    .row_size = sizeof(struct row),
+    FRAME_RECORDS(struct row),
     .choose = choose,
     .prepare = prepare,
     .finish = finish,

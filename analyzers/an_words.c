@@ -1,6 +1,6 @@
-/* an_words.c - the words that caches hold beside those of the text.  Over the heads chosen and
- * the places where a word stands: base_count counts all of them, count those whose entries the
- * head holds at a step or at the end. */
+/* an_words.c - the words in the caches compared with the words of the text.  Over the chosen heads
+ * and the occurrences of a word: base_count counts all of them, count the occurrences with entries
+ * that the head caches at a step or at the end. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ struct data {
     const struct options *o;
     struct classes *classes;
     struct word_list list;
-    struct word *word; /* [list.n_words]; those of the table are the first n_rows */
+    struct word *word; /* [list.n_words]; the rows of the table are the first n_rows */
     int64_t step, n_rows, total, base_total, undefined;
     int n_heads, log_beta; /* column, or -1 */
     double *value;         /* [T] of a head */
@@ -349,11 +349,11 @@ static const struct record_member members[] = {
 
 static void describe_row(const struct table *t, int64_t r, struct buf *out)
 {
-    double lb = table_real(t, table_find(t, "log_beta"), r);
-    buf_printf(out, "  %-20s %8lld %8lld %8.4f %8.3f", table_str(t, table_find(t, "word"), r),
-               (long long)table_int(t, table_find(t, "count"), r),
-               (long long)table_int(t, table_find(t, "base_count"), r),
-               table_real(t, table_find(t, "kept"), r), table_real(t, table_find(t, "lift"), r));
+    double lb = table_row_real(t, r, "log_beta");
+    buf_printf(out, "  %-20s %8lld %8lld %8.4f %8.3f", table_row_str(t, r, "word"),
+               (long long)table_row_int(t, r, "count"),
+               (long long)table_row_int(t, r, "base_count"), table_row_real(t, r, "kept"),
+               table_row_real(t, r, "lift"));
     if (!isnan(lb))
         buf_printf(out, " %10.4f", lb);
     buf_str(out, "\n");
@@ -388,9 +388,7 @@ static const struct analyzer_pool pool = {keys, measures};
 static const struct head_analysis heads = {
     .space = KVF_SPACE_KV,
     .state_size = sizeof(struct data),
-    .members = members,
-    .n_members = sizeof members / sizeof *members,
-    .row_size = sizeof(struct row),
+    FRAME_RECORDS(struct row),
     .choose = choose,
     .prepare = prepare,
     .finish = finish,

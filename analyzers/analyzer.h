@@ -7,22 +7,23 @@
  *   1. analyzers/an_NAME.c: a struct of option values and its static table of options
  *      (base/opt.h), the functions of the frame (frame.h) or, for a table of another shape, `run`;
  *      `describe`; and at the end `const struct analyzer an_NAME = {...}`.  common.h has heads,
- *      token ranges and provenance, selected.h what analyses of selected sets share, classes.h the
- *      classes of tokens.  Keys and measures for `kvfate corpus` are its `.pool`
+ *      token ranges and provenance, selected.h the common part of analyses of selected sets,
+ *      classes.h the classes of tokens.  Keys and measures for `kvfate corpus` are its `.pool`
  *      (docs/reference/corpus.md).
  *   2. analyzers/analyzers.list: its line ('-' is written '_').  The tool puts it last: move it to
  *      where users shall see it, and the paragraph of step 3 likewise.
  *   3. docs/reference/analyzers.md: `## NAME` with equation, columns and pitfalls.
- *   4. docs/man/kvfate-NAME.1: what it does, its options at length, examples.  Lines of at most
+ *   4. docs/man/kvfate-NAME.1: the description, the options at length, examples.  Lines of at most
  *      80 bytes.  An analyzer with options has a section `.Sh OPTIONS`: kvfate-density.1 is one;
  *      the texts of --head, --tokens and others that all have are made (docs/man/common.mdoc).
  *   5. tests/analyze/test_NAME.py: the table against dense attention, computed the long way; on
  *      an empty trace; and each way to fail.  Run it with /usr/bin/python3, which has NumPy.  The
- *      test `pools` adds up every pool on recorded runs; made-up traces lack what `corpus` needs.
+ *      test `pools` adds up every pool on recorded runs; made-up traces lack columns that `corpus`
+ *      needs.
  *   6. `docs/derive.py build/cli/kvfate` again, whenever a summary, an option or a pool changed:
  *      it writes the overviews.  Then `meson test -C build --suite analyze --suite lint`.
- * an_sparsity.c is a short analyzer to read first: options, state of a thread, rows, a pool.
- * The command, its `-h` and usage, its place in `kvfate corpus` and in the overviews come from the
+ * an_sparsity.c is a short analyzer to read first: options, state of a thread, rows, a pool.  The
+ * command, its `-h` and usage, its place in `kvfate corpus` and in the overviews are made from the
  * struct.  Without a figure that draws the table (render/figure.h), `-o` takes tables only. */
 #ifndef KVF_ANALYZERS_ANALYZER_H
 #define KVF_ANALYZERS_ANALYZER_H
@@ -42,8 +43,8 @@ struct analyzer_args {
     int64_t token0, token1; /* tokens [token0, token1); token1 < 0: to the end */
     const void *options;    /* the struct that the analyzer's options fill; NULL: its defaults */
     int threads;        /* 0: as many as pay, up to the number of cores.  No table depends on it */
-    kvf_watch_fn watch; /* told by the calling thread how many of how many parts are done, layers
-                         * or heads, in each pass over them; NULL: nobody is told */
+    kvf_watch_fn watch; /* called by the calling thread with the number of parts done and in all,
+                         * layers or heads, in each pass over them; NULL: not called */
     void *watch_ctx;
 };
 
@@ -53,7 +54,7 @@ static inline void analyzer_tell(const struct analyzer_args *a, int64_t done, in
         a->watch(a->watch_ctx, (uint64_t)done, (uint64_t)of);
 }
 
-/* Room for the options of any analyzer: what its table of options is told to fill. */
+/* Room for the options of any analyzer: its table of options fills it. */
 enum { ANALYZER_OPTIONS_SIZE = 256 };
 struct analyzer_options {
     _Alignas(8) unsigned char room[ANALYZER_OPTIONS_SIZE];
@@ -64,20 +65,19 @@ struct analyzer_options {
  * sums do not depend on order and shards merge to the same bits. */
 struct analyzer_measure {
     const char *value; /* the column of the result */
-    /* Integer columns of the same table: the value is their quotient of sums.  A denominator
-     * alone: the mean of the values, weighted by it.  NULL: the value is the mean over the
-     * documents in which it is defined, each counting once. */
+    /* Integer columns of the same table: the value is their quotient of sums.  Only a denominator:
+     * the mean of the values, weighted by it.  NULL: the value is the mean over the documents in
+     * which it is defined, each counting once. */
     const char *numerator, *denominator;
-    /* Of a quotient: a survival curve along the last key, an age.  The counts are those of events
-     * and of steps at risk from the age of the row before, -1 for the first, up to that of the
-     * row, and the value is the product, up to the row, of (1 - numerator / denominator)^steps.
-     * Where a quotient is not defined the curve ends.  half_life names a column for the first age
-     * at which it is below one half, or is NULL. */
+    /* Of a quotient: a survival curve along the last key, an age.  The counts are events and steps
+     * at risk from the age of the row before, -1 for the first, up to that of the row, and the
+     * value is the product, up to the row, of (1 - numerator / denominator)^steps.  Where a
+     * quotient is not defined the curve ends.  half_life names a column for the first age at which
+     * it is below one half, or is NULL. */
     bool product;
     const char *half_life;
-    /* Of a product: the last two keys are the ends of a bin [low, high), the counts are those of
-     * the ages in it, and the value is the product over the bins before: survival at the low end.
-     */
+    /* Of a product: the last two keys are the ends of a bin [low, high), the counts are of the ages
+     * in it, and the value is the product over the bins before: survival at the low end. */
     bool bins;
 };
 struct analyzer_pool {
@@ -89,14 +89,14 @@ struct head_analysis; /* frame.h */
 struct column_use;    /* columns.h */
 
 struct analyzer {
-    const char *name;    /* the subcommand; also the table's and the figure's name */
-    const char *summary; /* one line without a full stop */
-    const char *example; /* one line that runs in a folder where those of the list before it ran */
+    const char *name;          /* the subcommand; also the table's and the figure's name */
+    const char *summary;       /* one line without a full stop */
+    const char *example;       /* one line that runs in a folder where the examples before it ran */
     const struct opt *options; /* fill a struct of at most ANALYZER_OPTIONS_SIZE; NULL: none */
     int min_traces;            /* 0 is 1 */
-    int max_traces;            /* 1, or up to 256 for those that compare */
+    int max_traces;            /* 1, or up to 256 for analyses that compare */
 
-    /* The columns that it reads, those that the frame finds first: ends with a name of NULL. */
+    /* The columns that it reads, the frame's first: ends with a name of NULL. */
     const struct column_use *columns;
 
     /* An analysis of one trace that computes something for each head: run by the frame.
@@ -104,19 +104,19 @@ struct analyzer {
     const struct head_analysis *heads;
 
     /* Makes the table.  A column that the trace lacks, and the analysis needs, is KVF_E_NOTFOUND
-     * with a sentence naming all of them and what supplies them; of one that it can do without the
-     * metadata tell (columns.h), and what would follow is blank.  Memory is bounded by the
-     * table and a few columns of one head.  Columns may be read from the traces as they are asked
-     * for: destroy the table before closing them. */
+     * with a sentence that names all of them and their source; an optional column that is missing
+     * is noted in the metadata (columns.h), and the values derived from it are blank.  Memory is
+     * bounded by the table and a few columns of one head.  Columns may be read from the traces as
+     * they are asked for: destroy the table before closing them. */
     int (*run)(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
                struct table **ret_table, struct kvf_diag *d);
 
-    /* Sets the options that were not given, and whose default depends on the length, to those of a
-     * text of T steps, so that the rows of texts of different length mean the same.  NULL: no
-     * default depends on it. */
+    /* Sets options that were not given and have a default that depends on the length, as for a text
+     * of T steps.  So the rows of texts of different length mean the same.  NULL: no default
+     * depends on it. */
     void (*of_length)(void *options, int64_t T);
 
-    /* A few lines for people, from the table alone. */
+    /* Writes a few lines for people, only from the table. */
     void (*describe)(const struct table *t, struct buf *out);
 
     const struct analyzer_pool *pool; /* NULL: its tables are not pooled over documents */

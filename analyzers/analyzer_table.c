@@ -1,3 +1,4 @@
+/* analyzer_table.c - the list of all analyzers, and analyzer_run() (analyzer.h). */
 #include <string.h>
 
 #include "analyzers/analyzer.h"

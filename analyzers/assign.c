@@ -1,3 +1,4 @@
+/* assign.c - solves the assignment problem in O(n^3) (assign.h). */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,7 +59,7 @@ static void add_row(struct search *s, size_t r)
     do
         at = nearest(s, at);
     while (s->row[at] != s->rows);
-    while (at != s->columns) { /* each takes over the row of the one before */
+    while (at != s->columns) { /* each takes over the row of its predecessor */
         s->row[at] = s->row[s->from[at]];
         at = s->from[at];
     }

@@ -1,3 +1,4 @@
+/* calibration_table.c - the columns and the description of calibration (calibration_table.h). */
 #include <math.h>
 #include <string.h>
 
@@ -174,7 +175,7 @@ static const struct {
     [NEAR] = {"auroc_near", TABLE_REAL},
 };
 
-/* ---- what is the same in every block */
+/* ---- values that are equal in every block */
 
 struct names { /* of the rows of a block */
     const char **kind, **event, **score;
@@ -257,10 +258,10 @@ int calibration_columns(struct table *t, const struct head_list *heads, struct c
 
 static void describe_rank(const struct table *t, int64_t r, struct buf *out)
 {
-    double auroc = table_real(t, table_find(t, "auroc"), r);
-    double tau = table_real(t, table_find(t, "tau"), r);
-    int64_t n = table_int(t, table_find(t, "n"), r);
-    const char *score = table_str(t, table_find(t, "score"), r);
+    double auroc = table_row_real(t, r, "auroc");
+    double tau = table_row_real(t, r, "tau");
+    int64_t n = table_row_int(t, r, "n");
+    const char *score = table_row_str(t, r, "score");
     if (strcmp(score, "beta") == 0)
         buf_printf(out, "ranking at %lld evictions of a budget of %s entries per head:\n",
                    (long long)n, table_meta(t, "rank_budget"));
@@ -283,16 +284,13 @@ void calibration_describe(const struct table *t, struct buf *out)
             describe_rank(t, r, out);
             continue;
         }
-        buf_printf(
-            out,
-            "  %-10s n = %-5lld predicted %.3f observed %.3f  Brier %.3f (constant "
-            "%.3f)  AUROC %.3f (early %.3f, near %.3f)  ECE %.3f\n",
-            table_str(t, table_find(t, "event"), r),
-            (long long)table_int(t, table_find(t, "horizon"), r),
-            table_real(t, table_find(t, "predicted"), r),
-            table_real(t, table_find(t, "observed"), r), table_real(t, table_find(t, "brier"), r),
-            table_real(t, table_find(t, "brier_base"), r), table_real(t, table_find(t, "auroc"), r),
-            table_real(t, table_find(t, "auroc_early"), r),
-            table_real(t, table_find(t, "auroc_near"), r), table_real(t, table_find(t, "ece"), r));
+        buf_printf(out,
+                   "  %-10s n = %-5lld predicted %.3f observed %.3f  Brier %.3f (constant "
+                   "%.3f)  AUROC %.3f (early %.3f, near %.3f)  ECE %.3f\n",
+                   table_row_str(t, r, "event"), (long long)table_row_int(t, r, "horizon"),
+                   table_row_real(t, r, "predicted"), table_row_real(t, r, "observed"),
+                   table_row_real(t, r, "brier"), table_row_real(t, r, "brier_base"),
+                   table_row_real(t, r, "auroc"), table_row_real(t, r, "auroc_early"),
+                   table_row_real(t, r, "auroc_near"), table_row_real(t, r, "ece"));
     }
 }

@@ -1,8 +1,8 @@
-/* calibration_table.h - what calibration finds, 24 bytes a row, and the columns that are read
- * from it.
+/* calibration_table.h - the results of calibration, 24 bytes a row, and the columns that are read
+ * from them.
  *
- * Rows of a block, which is a head or, last, all of them: for each pair of an event and a
- * horizon the bins and their total, then one for each score of the ranking. */
+ * Rows of a block, which is a head or, last, all of them: for each pair of an event and a horizon
+ * the bins and their total, then one for each score of the ranking. */
 #ifndef KVF_ANALYZERS_CALIBRATION_TABLE_H
 #define KVF_ANALYZERS_CALIBRATION_TABLE_H
 
@@ -13,11 +13,11 @@
 enum { CALIBRATION_PAIRS = 48, CALIBRATION_NUMBERS = 15 };
 
 struct calibration_cell {
-    uint32_t n, yes;         /* tokens; those of which the event happened */
+    uint32_t n, yes;         /* tokens; entries with the event */
     double predicted, brier; /* means; NaN for n = 0 */
 };
 
-struct calibration_tally { /* behind a cell */
+struct calibration_tally { /* of a cell */
     int64_t n, yes;
     struct sum predicted, error; /* error: squared */
 };
@@ -27,7 +27,7 @@ void calibration_put(struct calibration_cell *c, const struct calibration_tally 
 struct calibration_score { /* of a total: no n and no tau */
     int64_t n, n_auroc, n_tau;
     double auroc, ece, tau;
-    double early, near; /* AUROC of the birth alone, and of beta in tokens born near each other */
+    double early, near; /* AUROC of the birth step, and of beta in tokens born near each other */
 };
 
 struct calibration_found {
@@ -38,7 +38,7 @@ struct calibration_found {
     } pair[CALIBRATION_PAIRS];
     struct calibration_cell *cell;   /* [n_blocks][n_pairs][bins + 1], the last one: in all */
     struct calibration_score *score; /* [n_blocks][n_pairs + N_RANK_SCORES] */
-    struct calibration_lazy {        /* what the columns read */
+    struct calibration_lazy {        /* the source of the columns */
         const struct calibration_found *from;
         int what;
     } lazy[CALIBRATION_NUMBERS];

@@ -1,3 +1,4 @@
+/* classes.c - classes of tokens by regular expressions of PCRE2 (classes.h). */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@ static const char *const built_in_names[N_BUILT_IN_CLASSES] = {
     "wait",   "function", "operator", "punctuation", "symbol",     "word",  "unknown",
 };
 
-/* Words that take a token's whole text, but for spaces before them. */
+/* Words that are a token's complete text, except spaces before them. */
 #define WORDS(list) "(?i)\\A\\s*(?:" list ")\\z"
 
 #define FUNCTION_WORDS                                                                             \
@@ -42,7 +43,7 @@ static const char *const built_in_names[N_BUILT_IN_CLASSES] = {
     "wait|h+m+|u+h+m*|oh+|ah+a?|oops|whoops|actually|alternatively|however|instead|otherwise|"     \
     "maybe|perhaps|let|recheck|rethink|reconsider"
 
-/* In the order in which they are tried; classes may come again. */
+/* In the order in which they are tried; classes may repeat. */
 static const struct {
     uint8_t class;
     bool of_text;
@@ -313,7 +314,7 @@ static int apply_to_text(struct work *w, const struct rule *r)
         for (size_t k = i; k < w->n && (k == i || w->end[k - 1] < v[1]); k++)
             if (w->class[k] == UNASSIGNED && w->end[k] > (k ? w->end[k - 1] : 0))
                 w->class[k] = r->class;
-        at = v[1] > at ? v[1] : at + 1; /* no rule of ours matches nothing */
+        at = v[1] > at ? v[1] : at + 1; /* no built-in rule matches the empty text */
     }
     return 0;
 }

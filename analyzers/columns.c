@@ -1,3 +1,4 @@
+/* columns.c - finds columns and names the source of missing ones (columns.h). */
 #include "analyzers/columns.h"
 #include "libtrace/run_header.h"
 
@@ -85,7 +86,8 @@ static bool was_captured(const struct kvf_trace *t)
     return yes;
 }
 
-/* Names the option of kvfate.capture that does what the flag of `kvfate run` does; false: none. */
+/* Returns the option of kvfate.capture that corresponds to the flag of `kvfate run`; false:
+ * none. */
 static bool put_capture(struct buf *b, const char *flag)
 {
     const char *option = "probes", *value = NULL;

@@ -1,10 +1,10 @@
-/* columns.h - the columns that analyses read: which they need, which they can do without, and who
- * supplies what a trace lacks.
+/* columns.h - the columns that analyses read: required and optional ones, and the source of each
+ * column.
  *
- * Every analyzer has a list of struct column_use.  The frame (frame.h) finds those that it always
- * reads; an option chooses the others, which the analyzer asks for with columns_find, all of them,
- * before columns_refuse names in one sentence those that are not there.  docs/reference/columns.md
- * is made from the same lists. */
+ * Every analyzer has a list of struct column_use.  The frame (frame.h) finds the columns that are
+ * always read.  An option chooses more.  The analyzer asks for them with columns_find, and
+ * columns_refuse then names all missing ones in one sentence.  docs/reference/columns.md is made
+ * from the same lists. */
 #ifndef KVF_ANALYZERS_COLUMNS_H
 #define KVF_ANALYZERS_COLUMNS_H
 
@@ -16,10 +16,10 @@
 #include "base/table.h"
 
 enum column_need {
-    COLUMN_ALWAYS,   /* a trace without it is refused */
-    COLUMN_CAN_LACK, /* without it `note` is blank or left out, and the table's metadata say so */
-    COLUMN_HELPS,    /* the same, but nothing is said: many traces lack it */
-    COLUMN_ASKED,    /* an option or another column decides: `note` says when it is needed */
+    COLUMN_ALWAYS,   /* a trace without it is rejected */
+    COLUMN_CAN_LACK, /* without it `note` is blank or left out, and the table's metadata name it */
+    COLUMN_HELPS,    /* the same, without a note: many traces lack it */
+    COLUMN_ASKED,    /* an option or another column decides: `note` gives the condition */
 };
 
 struct column_use {
@@ -39,7 +39,7 @@ struct column_use {
             "of the criteria of --criterion; --criterion held asks for evict_step"                 \
     }
 
-/* Who supplies a column: flags of `kvfate run`, and what `kvfate import` makes it of; NULL: it
+/* Who supplies a column: flags of `kvfate run`, and the source for `kvfate import`; NULL: it
  * takes the column itself.  Never NULL: columns of one's own have no flag. */
 struct column_supply {
     const char *name; /* may end in '*': all that begin so */
@@ -57,8 +57,8 @@ struct lacks {
     int n;
 };
 void lacks_add(struct lacks *l, const struct kvf_trace *t, const char *name);
-/* "a, b (kvfate run --probes evict, or kvfate import), ...", borrowed; NULL: no memory.  Of a
- * captured trace the text names what capture records, where it does. */
+/* "a, b (kvfate run --probes evict, or kvfate import), ...", borrowed; NULL: no memory.  For a
+ * captured trace the text names the option of capture, if there is one. */
 const char *lacks_text(struct lacks *l);
 /* Puts the text into the metadata as `missing`, where there are any. */
 void lacks_note(struct lacks *l, struct table *out);
@@ -68,8 +68,8 @@ void lacks_free(struct lacks *l);
  * another space or axis. */
 int columns_find(const struct kvf_trace *t, const char *name, enum kvf_space space,
                  enum kvf_axis axis, struct lacks *l, int *ret, struct kvf_diag *d);
-/* KVF_E_NOTFOUND with a sentence that names all of l, and `else_`, what to do instead (NULL:
- * nothing); KVF_OK where there are none.  err, an earlier error, comes first.  Frees l. */
+/* KVF_E_NOTFOUND with a sentence that names all of l, and `else_`, the remedy (may be NULL); KVF_OK
+ * if it is empty.  An earlier error, err, has priority.  Frees l. */
 int columns_refuse(struct lacks *l, const char *else_, int err, struct kvf_diag *d);
 
 /* Finds the number of one column; KVF_E_NOTFOUND with such a sentence. */

@@ -1,3 +1,4 @@
+/* common.c - heads, token ranges, provenance and columns for analyzers (common.h). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -251,7 +252,7 @@ int view_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n
     const void *raw = NULL;
     int err;
     *ret = scratch;
-    if (kvf_column(t, column)->dtype != KVF_U32) /* what no int32 holds becomes -1: KVF_ALIVE */
+    if (kvf_column(t, column)->dtype != KVF_U32) /* a value beyond int32 becomes -1: KVF_ALIVE */
         return kvf_read_i32(t, column, h->layer, h->index, 0, n, (int32_t *)scratch, d);
     err = kvf_view(t, column, h->layer, h->index, 0, n, &raw, d);
     if (!err)

@@ -1,4 +1,4 @@
-/* common.h - what several analyzers need: provenance, chosen heads, columns. */
+/* common.h - helpers of several analyzers: provenance, chosen heads, columns. */
 #ifndef KVF_ANALYZERS_COMMON_H
 #define KVF_ANALYZERS_COMMON_H
 
@@ -17,13 +17,13 @@ struct head_list {
     int64_t *layer, *index;
 };
 
-/* KVF_E_NOTFOUND with a sentence where a column holds fewer values than n. */
+/* KVF_E_NOTFOUND with a sentence if a column has fewer values than n. */
 int budget_column(const struct kvf_trace *t, int column, uint64_t n, struct kvf_diag *d);
 
 /* Heads of the space that the set names (NULL: all), layers and heads rising.
  * Grammar: comma list of LxKy, LxHy or x.y; x and y are a number, a range a-b or
- * *.  A set of the other space, or one that names no head, is KVF_E_ARG;
- * heads that the file cannot hold values of are KVF_E_LIMIT. */
+ * *.  A set of another space, or one that names no head, is KVF_E_ARG;
+ * more heads than the file can have values of are KVF_E_LIMIT. */
 int heads_select(const struct kvf_trace *t, enum kvf_space space, const char *set,
                  struct head_list *ret, struct kvf_diag *d);
 void heads_free(struct head_list *l);
@@ -55,16 +55,16 @@ int put_heads_all(struct table *t, const struct head_list *l);
 int read_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n, double *out,
                struct kvf_diag *d);
 
-/* The same as whole numbers, KVF_ALIVE of those alive, borrowed until the next call that reads
+/* The same as integers, KVF_ALIVE for entries alive, borrowed until the next call that reads
  * from t.  scratch: [n], for columns of another type. */
 int view_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n, uint32_t *scratch,
                const uint32_t **ret, struct kvf_diag *d);
 
-/* Whether every query before step n saw all entries: none had left, and none was read by choice.
- * False where the trace does not tell. */
+/* Whether every query before step n saw all entries: no entry was evicted, and every entry was
+ * read.  False if the trace does not record it. */
 bool saw_everything(struct kvf_trace *t, uint32_t n);
 
-/* The column log_beta that retention gates leave, or KVF_E_NOTFOUND with a sentence. */
+/* The column log_beta of retention gates, or KVF_E_NOTFOUND with a sentence. */
 int log_beta_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d);
 
 /* Mean over the steps t = i .. T - 1 of beta^(t - i), for the entry i of a run of T. */
@@ -82,8 +82,8 @@ int gate_column_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag
 /* Of an enum kvf_role: "prompt", "answer", "think", "image"; "?" for other codes. */
 const char *role_name(double code);
 
-/* What --step asks for: "N", the query N of T, or "end", after the last (T).  An entry i is held
- * then when i <= step < evict_step.  KVF_E_ARG with a sentence. */
+/* Parses --step: "N", the query N of T, or "end", after the last (T).  An entry i is cached then if
+ * i <= step < evict_step.  KVF_E_ARG with a sentence. */
 int step_select(const char *text, int64_t T, int64_t *ret_step, struct kvf_diag *d);
 
 /* Of an evict_reason: "alive", "budget", ...; "unknown" for other codes. */

@@ -46,7 +46,7 @@ static int make_room(struct sightings *s, enum kvf_space space)
     return s->score && s->value ? KVF_OK : KVF_E_NOMEM;
 }
 
-/* A feature that one head of a text lacks is NaN for all: ranks of some heads are not those of
+/* A feature that one head of a text lacks is NaN for all: ranks of some heads differ from ranks of
  * all. */
 static void drop_incomplete(double *x, int n, int n_f)
 {
@@ -65,7 +65,7 @@ static int add_text(struct sightings *s, double *x, int n)
     drop_incomplete(x, s->heads.n, s->n_f);
     for (size_t k = 0; k < cells(s); k++)
         s->value[k] += x[k] / n;
-    for (size_t k = 0; k < cells(s); k++) /* what is NaN stays so in the values, and is dropped */
+    for (size_t k = 0; k < cells(s); k++) /* NaN stays NaN in the values, and is dropped */
         x[k] = isnan(x[k]) ? 0 : x[k];
     int err = rank_scores(x, s->heads.n, s->n_f);
     for (size_t k = 0; !err && k < cells(s); k++)
@@ -144,7 +144,7 @@ void compare_group_free(struct compare_group *g)
 
 static bool known(const struct sightings *s, int f)
 {
-    return s->heads.n && !isnan(s->value[f]); /* of all heads, or of none */
+    return s->heads.n && !isnan(s->value[f]); /* of all heads, or of no head */
 }
 
 /* The features that both have: their places to feature, scores of s to ret [heads][n]. */
@@ -166,7 +166,7 @@ static double *take_features(const struct sightings *s, const int *feature, int 
     return x;
 }
 
-/* The feature whose scores differ most, and its values. */
+/* The feature with the largest difference of scores, and its values. */
 static void fill_changed(const struct sightings *a, const struct sightings *b, const int *feature,
                          int n, const struct head_match *m, struct compare_row *r)
 {
@@ -188,7 +188,7 @@ static void fill_changed(const struct sightings *a, const struct sightings *b, c
 /* Heads of one kind of two groups. */
 struct contest {
     const struct sightings *a, *b;
-    int *feature, n_f; /* those that both have */
+    int *feature, n_f; /* features that both have */
     double *x, *y;     /* their scores */
     double *beside;    /* [heads of a][heads of b]; NULL: nothing */
     double *distance;  /* the same */
@@ -265,7 +265,7 @@ static void join(const struct compare_group *a, const struct compare_group *b,
     }
 }
 
-/* The place in the list of KV heads of the one that a query head reads, or -1. */
+/* The place in the list of KV heads of the KV head that a query head reads, or -1. */
 static int kv_of(const struct compare_group *g, int query)
 {
     const struct head *q = &g->query.heads.head[query];

@@ -1,16 +1,16 @@
-/* compare_match.h - heads of groups of traces matched by what they do over many texts. */
+/* compare_match.h - matches the heads of groups of traces by their behaviour over many texts. */
 #ifndef KVF_ANALYZERS_COMPARE_MATCH_H
 #define KVF_ANALYZERS_COMPARE_MATCH_H
 
 #include "analyzers/common.h"
 #include "analyzers/fingerprint.h"
 
-/* A row of the table of `compare`; what does not apply is NaN, -1 or "". */
+/* A row of the table of `compare`; values that do not apply are NaN, -1 or "". */
 struct compare_row {
     int64_t a, b, layer_a, index_a, layer_b, index_b, matched, own, joined;
     const char *head_a, *head_b, *space, *changed;
     double distance, value_a, value_b, rival, nearer, p, q;
-    char feature[FINGERPRINT_NAME]; /* what `changed` points to */
+    char feature[FINGERPRINT_NAME]; /* the text of `changed` */
 };
 
 /* The row of two heads of the traces, or groups, a and b (counted from 0); all else undefined. */
@@ -32,8 +32,8 @@ struct compare_group {
     struct sightings query, kv;
 };
 
-/* Reads the traces t[which[0..n)], whose heads must be equal; *ret is for compare_group_free even
- * after a failure.  KVF_OK, KVF_E_ARG with a sentence, or what reading gives. */
+/* Reads the traces t[which[0..n)], which must have equal heads; *ret is for compare_group_free even
+ * after a failure.  KVF_OK, KVF_E_ARG with a sentence, or an error of reading. */
 int compare_group_read(struct kvf_trace *const *t, const int *which, int n,
                        const struct analyzer_args *args, struct compare_group *ret,
                        struct kvf_diag *d);

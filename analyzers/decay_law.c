@@ -1,3 +1,4 @@
+/* decay_law.c - maximum-likelihood fits of decay laws to censored lives (decay_law.h). */
 #include <math.h>
 
 #include "analyzers/decay_law.h"
@@ -104,7 +105,7 @@ static double start_at(const struct decay_data *x, const double *log_b, double *
 struct decay_fit decay_law_fit(const struct decay_data *x, const double *log_b, bool any_shape)
 {
     double deaths, steps, a = start_at(x, log_b, &deaths, &steps), s = 0;
-    if (!(deaths > 0) || !(steps > 0)) /* nobody died, or nobody lived on for a step */
+    if (!(deaths > 0) || !(steps > 0)) /* no token died, or no token lived on for a step */
         return (struct decay_fit){.known = false};
     struct slope y = slope_at(x, log_b, a, 1);
     bool done = false;

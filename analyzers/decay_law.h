@@ -1,6 +1,6 @@
 /* decay_law.h - laws of decay fitted by maximum likelihood to lives in steps, some cut short.
  *
- * A law says that the share exp(-u[m]) lives on past m steps, u[m] = lambda B[m]^shape, with B[0] =
+ * By a law the share exp(-u[m]) lives on past m steps, u[m] = lambda B[m]^shape, with B[0] =
  * 0 and B rising: the geometric law has B[m] = m and the shape 1, the discrete Weibull law
  * (Nakagawa and Osaki 1975) B[m] = m and any shape, a power law B[m] = log((a + m) / a) and the
  * shape 1, where lambda is its exponent. */

@@ -1,3 +1,4 @@
+/* dynamics.c - principal components and vector autoregression of queries (dynamics.h). */
 #include "analyzers/dynamics.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@
 #include "libtrace/run_header.h"
 
 enum { BLOCK = 2048, MOST_DIM = 1024 };
-static const double SPAN = 1e-12; /* of the largest variance: a component below is none */
+static const double SPAN = 1e-12; /* of the largest variance: a smaller component is rounding */
 
 static const char *stage(bool post)
 {
@@ -121,7 +122,7 @@ static void order_pieces(struct dynamics *x)
     x->begin[x->n_prompts] = at;
 }
 
-/* Steps of piece k, those that the options leave of the run. */
+/* The steps of piece k that the options select. */
 static int take_steps(struct dynamics *x, int k, const int64_t *length,
                       const struct analyzer_args *args, struct kvf_diag *d)
 {
@@ -322,7 +323,7 @@ static void project(struct dynamics *x, void *ctx, int k, int64_t step, const do
     }
 }
 
-/* Components whose variance is more than rounding, at most as many as asked for. */
+/* Components with a variance above rounding, at most as many as asked for. */
 static int solve_pca(struct dynamics *x, struct pca *p)
 {
     size_t dim = (size_t)x->dim;
@@ -342,7 +343,7 @@ static int solve_pca(struct dynamics *x, struct pca *p)
     return err < 0 ? err : KVF_OK;
 }
 
-/* The pieces lie one after the other, as wide as there are components. */
+/* The pieces are consecutive, with one value for each component. */
 static void place_pieces(struct dynamics *x)
 {
     int64_t at = 0;

@@ -19,7 +19,7 @@ struct dynamics_options {
     uint64_t seed;
 };
 
-/* A run.  Runs whose prompts are equal, token by token, are rollouts of one prompt. */
+/* A run.  Runs with equal prompts, token by token, are rollouts of one prompt. */
 struct rollout {
     struct kvf_trace *t;
     int prompt;
@@ -40,7 +40,7 @@ struct dynamics {
     double *x;               /* [steps][components] */
 };
 
-/* Lists the heads of the set args->heads whose vectors the first trace has. */
+/* Lists the heads of the set args->heads for which the first trace has vectors. */
 int dynamics_heads(struct kvf_trace *t, bool post, const struct analyzer_args *args,
                    struct head_list *ret, struct kvf_diag *d);
 

@@ -1,3 +1,4 @@
+/* factors.c - analysis of variance with one or two factors (factors.h). */
 #include "analyzers/factors.h"
 
 #include <math.h>
@@ -40,7 +41,7 @@ static void levels_finish(struct levels *l)
     mem_free(l->mean);
 }
 
-/* What all of the values of a fit have: their mean, and the sum of squares about it. */
+/* Statistics of all values of a fit: their mean, and the sum of squares about it. */
 struct total {
     int64_t n;
     double mean, squares;
@@ -71,11 +72,11 @@ static struct total total_of(const double *y, size_t n, const struct factor *f,
     return t;
 }
 
-/* From the sum of squares that the fit leaves. */
+/* From the residual sum of squares. */
 static void conclude(const struct total *t, double within, struct effect *e)
 {
     double free = (double)(e->n - e->levels);
-    if (e->levels < 2) /* exactly nothing */
+    if (e->levels < 2) /* exactly 0 */
         within = t->squares;
     e->eta2 = t->constant ? NAN : 1 - within / t->squares;
     e->epsilon2 = t->constant || free < 1 ? NAN
@@ -137,7 +138,7 @@ int factor_effect(const double *y, size_t n, const struct factor *f, struct effe
     return err;
 }
 
-/* Means move by a smaller and smaller share of what they moved first. */
+/* Means move by a decreasing fraction of their first move. */
 static void tell_settling(const struct analyzer_args *args, double first, double moved,
                           double least)
 {

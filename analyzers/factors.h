@@ -8,8 +8,8 @@
 
 #include "analyzers/analyzer.h"
 
-/* Level of value c: level[c / block % count], 0 .. n_levels - 1, or -1 for values that
- * have none. */
+/* Level of value c: level[c / block % count], 0 ..  n_levels - 1, or -1 for values without a
+ * level. */
 struct factor {
     const char *name;
     const int32_t *level; /* [count] borrowed */
@@ -22,18 +22,17 @@ struct factor {
 struct effect {
     int64_t n, levels; /* values; levels that have some */
     double eta2;       /* SS_between / SS_total = R^2 of the means */
-    double epsilon2;   /* (SS_between - (levels - 1) MS_within) / SS_total: without what chance
-                          gives to many levels; the adjusted R^2 */
+    double epsilon2; /* (SS_between - (levels - 1) MS_within) / SS_total: corrected for chance with
+                        many levels; the adjusted R^2 */
     bool converged;
 };
 
 /* Means of one factor.  KVF_OK or KVF_E_NOMEM. */
 int factor_effect(const double *y, size_t n, const struct factor *f, struct effect *ret);
 
-/* Least squares fit y = a[level of f] + b[level of g], by means of one factor and of the
- * other in turn until neither moves; levels = those of both less one, which both share when
- * every two levels are linked by values.  Who watches is told how near that is.  KVF_OK or
- * KVF_E_NOMEM. */
+/* Least squares fit y = a[level of f] + b[level of g], by means of both factors in turn until
+ * neither moves; levels = the levels of both less one, which both share when every two levels are
+ * linked by values.  The watcher is called with the progress.  KVF_OK or KVF_E_NOMEM. */
 int factor_additive(const double *y, size_t n, const struct factor *f, const struct factor *g,
                     const struct analyzer_args *args, struct effect *ret);
 

@@ -1,4 +1,4 @@
-/* fingerprint.c - the features of a head; what they are stands in fingerprint.h. */
+/* fingerprint.c - the features of a head; fingerprint.h defines them. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,10 +73,10 @@ void fingerprint_name(enum kvf_space space, int k, char ret[FINGERPRINT_NAME])
 
 /* ---- numbers of one column */
 
-/* What of a text is looked at, and room for columns of one head. */
+/* The part of a text that is used, and room for columns of one head. */
 struct text {
     struct kvf_trace *t;
-    int64_t T, a, b;   /* tokens in all, and those that count */
+    int64_t T, a, b;   /* tokens in all, and tokens that count */
     double *x, *y, *z; /* [T] each */
 };
 
@@ -302,7 +302,7 @@ static void join_group(const double *query, int n, double *f)
             least = v < least ? v : least;
             largest = v > largest ? v : largest;
         }
-        f[3 * k] = sum / n; /* NaN when one is, and then the others do not count either */
+        f[3 * k] = sum / n; /* NaN when one is, and then the rest does not count either */
         f[3 * k + 1] = isnan(sum) ? NAN : least;
         f[3 * k + 2] = isnan(sum) ? NAN : largest;
     }

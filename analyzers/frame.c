@@ -1,3 +1,4 @@
+/* frame.c - runs the analyses that compute something for each head (frame.h). */
 #include "analyzers/frame.h"
 
 #include "analyzers/heads_par.h"
@@ -73,7 +74,7 @@ static void release(struct frame *f)
     }
 }
 
-/* ---- what is asked for */
+/* ---- options */
 
 void frame_lacks(struct frame *f, const char *name)
 {
@@ -106,7 +107,7 @@ static int find_columns(struct frame *f, struct kvf_diag *d)
     return columns_refuse(&needed, NULL, err, d);
 }
 
-/* The columns that were found must hold what is asked for before memory is taken for it. */
+/* Checks that the columns found have enough values, before memory is allocated for them. */
 static int check_columns(const struct frame *f, struct kvf_diag *d)
 {
     const struct column_use *c = f->analyzer->columns;
@@ -209,11 +210,7 @@ static int put_table(struct frame *f, struct table **ret_table, struct kvf_diag 
         err = records_put(out, f->row, x->row_size, x->members, x->n_members);
     if (!err)
         err = table_err(out);
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
-    return err;
+    return table_deliver(out, err, ret_table);
 }
 
 int frame_run(const struct analyzer *a, struct kvf_trace *t, const struct analyzer_args *args,

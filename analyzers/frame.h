@@ -3,20 +3,20 @@
  * makes the table with its provenance, and releases everything.
  *
  * An analyzer fills a struct head_analysis.  Its functions are called in this order, and each
- * may be NULL; what stands in brackets the frame does:
+ * may be NULL; steps in brackets are done by the frame:
  *
  *   [f->t, f->options, f->T and the tokens [f->a, f->b); f->state: state_size zeroed bytes]
- *   choose   what the options mean: may set f->space and f->column[]
- *   [the columns that are declared -> f->column[]; f->heads; whether they hold enough values]
+ *   choose interprets the options: may set f->space and f->column[]
+ *   [the columns that are declared -> f->column[]; f->heads; checks that they have enough values]
  *   prepare  how large the work is: f->items, f->n_rows, and memory from frame_alloc
  *   [f->n_rows zeroed rows of row_size bytes -> f->row; threads]
- *   thread   once for each thread, one after the other: what its scratch points to
+ *   thread   once for each thread, in order: allocates its scratch
  *   head     once for each item and head, on several threads
- *   finish   what follows from all heads together; may still set f->n_rows or add rows
+ *   finish derives the results of all heads together; may still set f->n_rows or add rows
  *   [a table of f->n_rows rows, with the provenance of the trace]
  *   rows     metadata and columns that are no members of the rows
  *   [a column for each of `members`]
- *   close    closes what frame_alloc does not know of; the state may be half built
+ *   close releases resources other than frame_alloc's; the state may be half built
  *
  * The first error ends the analysis: close and the release of memory follow. */
 #ifndef KVF_ANALYZERS_FRAME_H
@@ -30,7 +30,8 @@
 enum { FRAME_COLUMNS = 8 };
 
 /* f->column[k] is the number of the k-th column that the analyzer declares, -1 of one that the
- * trace lacks and the analysis can do without.  Those that are COLUMN_ASKED are left to choose. */
+ * trace lacks and the analysis can do without.  Columns that are COLUMN_ASKED are found by
+ * choose. */
 struct frame {
     const struct analyzer *analyzer;
     struct kvf_trace *t;
@@ -41,15 +42,15 @@ struct frame {
     enum kvf_space space;
     int column[FRAME_COLUMNS]; /* of those declared, or as choose set them */
     struct head_list heads;
-    int items;      /* how often each head is computed, 1 unless prepare says: 0: not at
-                     * all, for those whose sums depend on an order: finish reads the heads */
+    int items; /* how often each head is computed, 1 by default. 0: never, for sums that depend on
+                  an order: finish reads the heads */
     int64_t n_rows; /* of the table */
     void *row;      /* [n_rows] */
     int n_threads;
     struct frame_private *own;
 };
 
-/* Whose row it is, as the first members of a struct of rows; h = f->heads.n stands for all heads
+/* The head of a row, as the first members of a struct of rows; h = f->heads.n is for all heads
  * together: "all", -1, -1.  For such a row `prepare` asks for one row more. */
 struct row_head {
     const char *head;
@@ -63,7 +64,7 @@ struct row_head frame_row_head(const struct frame *f, int h);
         "index", "", TABLE_INT, offsetof(struct row, of.index)                                     \
     }
 
-/* What one call of head() is about. */
+/* The arguments of one call of head(). */
 struct frame_head {
     struct kvf_trace *t; /* the reader of this thread */
     int item, h;         /* 0 .. items - 1; place in f->heads */
@@ -80,14 +81,24 @@ struct head_analysis {
     int (*choose)(struct frame *f, struct kvf_diag *d);
     int (*prepare)(struct frame *f, struct kvf_diag *d);
     void (*thread)(struct frame *f, void *scratch);
-    frame_head_fn head; /* leaves what depends on its item and head alone, in places of its own,
-                         * or adds whole numbers to its scratch */
+    frame_head_fn head; /* stores results that depend only on its item and head, each at its place,
+                           or adds integers to its scratch */
     int (*finish)(struct frame *f, struct kvf_diag *d);
     int (*rows)(struct frame *f, struct table *out, struct kvf_diag *d);
     void (*close)(struct frame *f);
 };
 
-/* Runs a->heads on the trace.  Errors are those of analyzer_run. */
+/* Members of a head_analysis: the sizes of its state and of the scratch of a thread; and the rows,
+ * with their members in an array `members`. */
+#define FRAME_TYPES(state, scratch) .state_size = sizeof(state), .scratch_size = sizeof(scratch)
+#define FRAME_RECORDS(row)                                                                         \
+    .members = members, .n_members = sizeof members / sizeof *members, .row_size = sizeof(row)
+/* The sizes, and the five functions that most analyses have under their usual names. */
+#define FRAME_USUAL(state, scratch)                                                                \
+    FRAME_TYPES(state, scratch), .choose = choose, .prepare = prepare, .thread = thread,           \
+                                 .head = head, .rows = rows
+
+/* Runs a->heads on the trace.  Errors as for analyzer_run. */
 int frame_run(const struct analyzer *a, struct kvf_trace *t, const struct analyzer_args *args,
               struct table **ret_table, struct kvf_diag *d);
 

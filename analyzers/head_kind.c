@@ -1,3 +1,4 @@
+/* head_kind.c - classifies a head by the rules of head_kind.h. */
 #include <math.h>
 
 #include "analyzers/head_kind.h"
@@ -28,7 +29,7 @@ static double least(double a, double b, double c)
 static void judge(const double *f, double *score)
 {
     double recent = above(f[SIGNATURE_RECENT], .4, .7);
-    double some = above(f[SIGNATURE_SINK], .1, .3); /* a sink beside what else there is */
+    double some = above(f[SIGNATURE_SINK], .1, .3); /* a sink next to another kind */
     double saw = fmin(above(f[SIGNATURE_RUNS], .1, .5), above(f[SIGNATURE_RISES], .6, 1.8));
     double two = least(above(f[SIGNATURE_APART], 1, 1.6), above(f[SIGNATURE_LESSER], .05, .15),
                        above(f[SIGNATURE_TWO], .68, .78));

@@ -2,8 +2,8 @@
  *
  * A condition "x from A to B" is 0 up to A, 1 from B on, straight between, and 1/2 halfway, where
  * the rule changes its mind; of an x that is not defined 0.  A kind's score is the least of its
- * conditions.  The kind is that of the largest score if it reaches 1/2, the first among equal
- * ones; else mixed, with 1 - that score. */
+ * conditions.  The kind has the largest score if that reaches 1/2, the first of equal ones; else
+ * mixed, with 1 - that score. */
 #ifndef KVF_ANALYZERS_HEAD_KIND_H
 #define KVF_ANALYZERS_HEAD_KIND_H
 

@@ -1,4 +1,4 @@
-/* head_match.c - assignment of heads, the learned distance, and what is proven (head_match.h). */
+/* head_match.c - assignment of heads, the learned distance, and the proof (head_match.h). */
 #include <math.h>
 #include <string.h>
 
@@ -73,7 +73,8 @@ static double *row_of(const double *x, int row, int n_f)
     return (double *)x + (size_t)row * (size_t)n_f;
 }
 
-/* The least distance of either head of a pair to any other head; INFINITY: there is none. */
+/* The least distance of either head of a pair to any other head; INFINITY: there is no such
+ * value. */
 static double rival_of(const double *D, int n_a, int n_b, int i, int j)
 {
     double least = INFINITY;
@@ -174,14 +175,14 @@ static int learn(struct problem *x, const unsigned char *teacher, int part)
     covariance(x, teacher, part);
     int err = factor(x);
     if (err)
-        return err < 0 ? err : KVF_OK; /* not positive: nothing is learned */
+        return err < 0 ? err : KVF_OK; /* not positive: no distance is learned */
     whiten(x, x->a, x->n_a, x->u);
     whiten(x, x->b, x->n_b, x->v);
     distances(x, x->u, x->v, part);
     return KVF_OK;
 }
 
-/* Marks the pairs that teach.  False when, without those of a part, they are too few. */
+/* Marks the pairs that teach.  False if too few remain without the pairs of a part. */
 static bool find_teachers(const struct problem *x, unsigned char *teacher)
 {
     int n = 0, of_part[PARTS] = {0}, most = 0;
@@ -203,7 +204,7 @@ static int assign_rounds(struct problem *x)
         err = best_partners(x->D, x->n_a, x->n_b, x->partner);
         if (err)
             break;
-        if (!find_teachers(x, teacher)) { /* what was learned with the pair itself goes, too */
+        if (!find_teachers(x, teacher)) { /* and drop the distance learned with the pair itself */
             distances(x, x->a, x->b, -1);
             break;
         }
@@ -217,7 +218,7 @@ static int assign_rounds(struct problem *x)
     return err;
 }
 
-/* ---- what is proven */
+/* ---- the proof */
 
 static double score_of(const double *D, int n_a, int n_b, int i, int j)
 {
@@ -289,7 +290,7 @@ static int solve(struct problem *x, double *distance, struct head_match *ret, in
     int err = assign_rounds(x);
     for (size_t k = 0; x->beside && k < (size_t)x->n_a * (size_t)x->n_b; k++)
         x->D[k] = sqrt(fmax(x->D[k] * x->D[k] - x->beside[k], 0));
-    if (!err) /* before those of the matches are forbidden */
+    if (!err) /* before the pairs of the matches are forbidden */
         memcpy(distance, x->D, (size_t)x->n_a * (size_t)x->n_b * sizeof *distance);
     for (int i = 0; !err && i < x->n_a; i++) {
         int j = x->partner[i];

@@ -5,34 +5,34 @@
 
 #include <kvf/err.h>
 
-enum { HEAD_MATCH_LEARN = 20 }; /* fewer pairs than this teach nothing */
+enum { HEAD_MATCH_LEARN = 20 }; /* fewer pairs than this are too few to learn from */
 
 /* Which column each of the rows has in the best assignment: each row and column at most once, the
  * least sum of the costs.  cost [rows][columns]; NaN and INFINITY forbid a pair.  partner [rows]:
- * -1 where a row has none.  KVF_OK or KVF_E_NOMEM. */
+ * -1 for a row without one.  KVF_OK or KVF_E_NOMEM. */
 int best_partners(const double *cost, int rows, int columns, int *partner);
 
 /* Replaces n rows of n_f features by scores that do not depend on the scale of a text: ln(u / (1 -
- * u)), u = (rank among the rows - 1/2) / n, equal values sharing their mean rank.  No NaN.  KVF_OK
+ * u)), u = (rank among the rows - 1/2) / n, equal values share their mean rank.  No NaN.  KVF_OK
  * or KVF_E_NOMEM. */
 int rank_scores(double *x, int n, int n_f);
 
 struct head_match {
     int a, b;               /* places of the heads */
     double distance, rival; /* of the pair; the least of either head with another */
-    double nearer;          /* share of the other pairs of either head that are at most this far */
-    double p, q;            /* NaN where there is nothing to judge by */
+    double nearer; /* share of the remaining pairs of either head that are at most this far */
+    double p, q;   /* NaN if there are no such pairs */
 };
 
 /* The heads of two models: scores as above or means of them over texts, a [n_a][n_f] and b
- * [n_b][n_f]; beside [n_a][n_b]: squares that are added to those of the distances, of what the
- * heads belong to; NULL: none. */
+ * [n_b][n_f]; extra [n_a][n_b]: squares that are added to the squared distances, for the owners of
+ * the heads; NULL: none. */
 struct head_pair {
     const double *a, *b, *beside;
     int n_a, n_b, n_f;
 };
 
-/* The best assignment of the heads of a to those of b.
+/* The best assignment of the heads of a to the heads of b.
  *
  * Distances are learned from the heads themselves.  Those of the first round weigh all features
  * alike. The assignment gives pairs, those that are nearer than any rival teach the covariance W of

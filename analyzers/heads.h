@@ -4,9 +4,9 @@
 
 #include <kvf/trace.h>
 
-/* Which heads of the space a set names: [n_layers][heads of layer 0], 1 = named, for
- * traces whose layers have equally many.  Free with mem_free.  KVF_E_ARG with a
- * sentence for sets that are none, or name no head. */
+/* Which heads of the space a set names: [n_layers][heads of layer 0], 1 = named, for traces with
+ * equally many heads in each layer.  Free with mem_free.  KVF_E_ARG with a sentence for a malformed
+ * set, or one without a head. */
 int heads_mask(const struct kvf_trace *t, enum kvf_space space, const char *set,
                unsigned char **ret_mask, struct kvf_diag *d);
 

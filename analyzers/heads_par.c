@@ -1,3 +1,4 @@
+/* heads_par.c - computes heads on several threads (heads_par.h). */
 #include <limits.h>
 #include <stdatomic.h>
 
@@ -96,7 +97,7 @@ static void do_task(void *ctx, int task, int thread)
     int run = task % w->n_runs, err = KVF_OK;
     struct kvf_diag d = {""};
     if (task > atomic_load(&w->failed))
-        return; /* its error would not be the one that counts */
+        return; /* its error would not be the first one */
     for (int h = w->first[run]; !err && h < w->first[run + 1]; h++)
         err = w->fn(w->ctx, hand->t, task / w->n_runs, h, thread, &d);
     if (err && (!hand->err || task < hand->task)) {

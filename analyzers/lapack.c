@@ -1,3 +1,4 @@
+/* lapack.c - loads LAPACK at run time and calls it (lapack.h). */
 #include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
@@ -9,7 +10,7 @@
 #include "analyzers/lapack.h"
 #include "base/mem.h"
 
-/* Fortran's way to call: all by address, matrices by columns, lengths of strings behind the
+/* Fortran's way to call: all by address, matrices by columns, lengths of strings after the
  * arguments. */
 static struct {
     void (*dsyev)(const char *jobz, const char *uplo, const int *n, double *a, const int *lda,
@@ -43,7 +44,7 @@ static void load(void)
         snprintf(lapack.why, sizeof lapack.why, "%s", why ? why : "liblapack.so.3");
         return;
     }
-    /* there when OpenBLAS stands in for the reference library */
+    /* present if OpenBLAS replaces the reference library */
     if (find(library, "openblas_set_num_threads", &set_threads))
         set_threads(1);
 }

@@ -1,6 +1,6 @@
 /* lapack.h - the solvers that analyzers take from LAPACK, on small row-major matrices in double.
  *
- * One thread, whatever library stands behind the names: results depend on its version alone.
+ * One thread with every library: results depend only on its version.
  * Functions return 0, 1 where there is no result (singular, not positive definite, no
  * convergence), or KVF_E_NOMEM. */
 #ifndef KVF_ANALYZERS_LAPACK_H
@@ -9,12 +9,12 @@
 #include <kvf/err.h>
 
 /* Loads the library, which with its four companions would take a tenth of the start of every
- * command.  Call it before any other function; a second call costs nothing.  KVF_E_NOTFOUND: the
+ * command.  Call it before any other function; a second call is free.  KVF_E_NOTFOUND: the
  * library is not installed. */
 int lapack_open(struct kvf_diag *d);
 
 /* Eigenvalues of a symmetric matrix a [n][n], falling.  Row k of a becomes the eigenvector of value
- * k, of length 1, whose entry of largest size (of equal ones the first) is positive. */
+ * k, of length 1. Its entry of largest size (the first of equal ones) is positive. */
 int lapack_symmetric(double *a, int n, double *ret_value);
 
 /* Eigenvalues of any matrix [n][n], which is destroyed.  They are sorted by falling modulus, then

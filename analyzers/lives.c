@@ -1,3 +1,4 @@
+/* lives.c - counts deaths and censored tokens by age (lives.h). */
 #include <string.h>
 
 #include "analyzers/lives.h"
@@ -90,7 +91,7 @@ void lives_count(const struct lives_plan *p, const int32_t *age, int64_t end, st
     for (int64_t i = p->a; i < p->b; i++) {
         int64_t c = end - 1 - i - p->grace, a = age[i - p->a];
         if (c < 0)
-            break; /* nothing can be said of it, or of those after it */
+            break; /* the text is too short for it and for all later tokens */
         int group = p->groups->of ? p->groups->of[i] : 0;
         for (int g = 0; g <= group; g += group ? group : 1) { /* all, and its class */
             int64_t at = g * (p->T + 1);

@@ -1,13 +1,13 @@
-/* lives.h - how long tokens stay in use, where the text may end too early to tell.
+/* lives.h - how long tokens stay in use, with censoring where the text is too short.
  *
  * Token i of a text of T steps has f = T - 1 - i later queries and an age a: that of its last
- * selection (-1: never), or that before its first exit.  With a grace of W steps it dies at a if
- * a < c, c = f - W, which takes more than W queries without it; else it is censored at c.  Tokens
- * with c < 0 are left out.  At risk at age x are tokens with a >= x and c > x.  So c depends on
- * the position alone, and what is known of a token is known by the same rule at every age.
+ * selection (-1: never), or that before its first exit.  With a grace of W steps it dies at a if a
+ * < c, c = f - W, which takes more than W queries without it; else it is censored at c.  Tokens
+ * with c < 0 are left out.  At risk at age x are tokens with a >= x and c > x.  So c depends only
+ * on the position, and one rule decides at every age.
  *
- * Counts are whole numbers in the cells of base/product_limit.h, of which cell k is age k - 1:
- * cell 0 has the tokens that die at -1. */
+ * Counts are integers in the cells of base/product_limit.h, of which cell k is age k - 1: cell 0
+ * has the tokens that die at -1. */
 #ifndef KVF_ANALYZERS_LIVES_H
 #define KVF_ANALYZERS_LIVES_H
 
@@ -23,11 +23,11 @@ struct lives_plan {
     int32_t *place; /* [T + 1] edges at or below age x, at x + 1 */
 };
 
-/* Grace and the fewest tokens that an estimate rests on: what these analyses are asked for. */
+/* Grace and the fewest tokens that an estimate rests on: defaults of these analyses. */
 enum { LIVES_GRACE = 64, LIVES_AT_LEAST = 20 };
 /* W as asked for; below 0 it was not: LIVES_GRACE, or T / 4 in a shorter text. */
 int64_t lives_grace(int64_t asked, int64_t T);
-extern const struct opt lives_grace_option[]; /* --grace, of an int64_t: what was asked */
+extern const struct opt lives_grace_option[]; /* --grace, of an int64_t: the value given */
 
 /* Fills place[] from the edges, in memory of the frame.  KVF_OK or KVF_E_NOMEM. */
 int lives_plan_init(struct frame *f, struct lives_plan *p);
@@ -48,8 +48,8 @@ void lives_count(const struct lives_plan *p, const int32_t *age, int64_t end, st
 /* The same of ages of 16 bits, of which all ones are "never", without groups, with end = T. */
 void lives_count_narrow(const struct lives_plan *p, const uint16_t *age, struct lives *out);
 
-/* Tokens of group g that are at risk at edge k - 1 (k = 0: from age -1) and whose text goes on to
- * edge k, c >= edge[k]; and those of them with a >= edge[k].  [n_edges] each. */
+/* Tokens of group g that are at risk at edge k - 1 (k = 0: from age -1) and have text up to edge k,
+ * c >= edge[k]; and how many of these have a >= edge[k].  [n_edges] each. */
 void lives_steps(const struct lives_plan *p, const struct lives *x, int g, int64_t *entered,
                  int64_t *stayed);
 

@@ -1,3 +1,4 @@
+/* medoids.c - k-medoids clustering and silhouettes (medoids.h). */
 #include <math.h>
 #include <stdint.h>
 
@@ -57,7 +58,7 @@ static void build(struct pam *p)
     }
 }
 
-/* What the sum changes by when point c takes the place of each medoid, into loss. */
+/* Computes into loss the change of the sum if point c replaces each medoid. */
 static void try_point(struct pam *p, size_t c)
 {
     double all = 0;

@@ -1,3 +1,4 @@
+/* rank_quality.c - simulates evictions by retention and rates the ranking (rank_quality.h). */
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 enum { SEED = 1 }; /* of the random order */
 
 struct bed {
-    int32_t *pos;                /* [budget] entries held, rising */
+    int32_t *pos;                /* [budget] cached entries, rising */
     int32_t *key[N_RANK_SCORES]; /* [budget] in the order of each score */
     int32_t *use;                /* [budget] */
 };
@@ -29,7 +30,7 @@ static int make_bed(struct bed *b, size_t n)
     return ok ? KVF_OK : KVF_E_NOMEM;
 }
 
-/* A whole number in the order of floats: the pairs below then need no floats. */
+/* An integer in the order of floats: the pairs below then need no floats. */
 static int32_t ordered(float x)
 {
     int32_t bits;
@@ -112,7 +113,7 @@ int rank_quality_add(const struct rank_head *h, int budget, int64_t step0, int64
             fill_keys(&b, h, n, t);
             if (t >= step0 && t < step1)
                 judge(&b, n, &mine);
-            for (int k = 1; k < n; k++) /* rising positions: the first of equal ones goes */
+            for (int k = 1; k < n; k++) /* rising positions: the first of equal ones is evicted */
                 if (b.key[RANK_BETA][k] < b.key[RANK_BETA][worst])
                     worst = k;
             n--;

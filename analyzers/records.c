@@ -1,3 +1,4 @@
+/* records.c - columns of a table from an array of structs (records.h). */
 #include <stdint.h>
 #include <string.h>
 

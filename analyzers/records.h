@@ -1,4 +1,4 @@
-/* records.h - rows as an array of structs, for tables whose columns are all dense. */
+/* records.h - rows as an array of structs, for tables with only dense columns. */
 #ifndef KVF_ANALYZERS_RECORDS_H
 #define KVF_ANALYZERS_RECORDS_H
 
@@ -14,7 +14,7 @@ struct record_member {
 };
 
 /* Adds a column for each of n members, in their order.  rows: table_rows(out) structs of `size`
- * bytes.  KVF_OK, KVF_E_NOMEM, or what table_err says. */
+ * bytes.  KVF_OK, KVF_E_NOMEM, or table_err(out). */
 int records_put(struct table *out, const void *rows, size_t size,
                 const struct record_member *member, size_t n);
 

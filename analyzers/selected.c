@@ -1,3 +1,4 @@
+/* selected.c - criteria, units of heads, ages and groups of tokens (selected.h). */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ int criterion_find(const char *s, size_t n)
     return -1;
 }
 
-/* 0: alone; else a gap.  Places of both names. */
+/* 0: one criterion; else a gap.  Places of both names. */
 static void places(const char *s, int out[3])
 {
     size_t n = strcspn(s, "-");
@@ -216,8 +217,8 @@ const struct opt token_group_options[] = {
     {.type = OPT_END},
 };
 
-/* Members of a group are numbered in the order of classes.h; those that do not occur have
- * none. */
+/* Members of a group are numbered in the order of classes.h; classes that do not occur have no
+ * number. */
 static int number_groups(struct token_groups *g, int64_t T)
 {
     int n = classes_count(g->classes), group[CLASSES_MOST] = {0};
@@ -273,7 +274,7 @@ void token_groups_free(struct token_groups *g)
     *g = (struct token_groups){0};
 }
 
-/* ---- what is asked for */
+/* ---- options */
 
 /* Finds criteria of K entries under a budget of K or less: every query selects all that is cached.
  * Where the criteria were not named they are left out. */

@@ -1,4 +1,4 @@
-/* selected.h - what the analyses of selected sets share: criteria, the heads that a row
+/* selected.h - the common part of the analyses of selected sets: criteria, the heads that a row
  * speaks of, and their columns. */
 #ifndef KVF_ANALYZERS_SELECTED_H
 #define KVF_ANALYZERS_SELECTED_H
@@ -14,8 +14,9 @@ struct criterion {
     const char *name;
     int top; /* K of a top-K set; 0: a set of mass */
 };
-/* Those of every run with the probe survival; contrib64 of the probe contrib; and held, of which a
- * query selects all entries that it sees: lives of entries in the cache, from evict_step alone. */
+/* The criteria of every run with the probe survival; contrib64 of the probe contrib; and `held`, by
+ * which a query selects all entries that it sees: the lives of cached entries, only from
+ * evict_step. */
 enum { CRITERION_HELD = KVF_N_CRITERIA + 1, N_CRITERION_TABLE };
 #define CRITERION_LIST "top64 ... top512, mass.90 ... mass.99, held, a list, or all"
 extern const struct criterion criterion_table[N_CRITERION_TABLE];
@@ -24,18 +25,18 @@ extern const struct criterion criterion_table[N_CRITERION_TABLE];
 int criterion_find(const char *s, size_t n);
 
 /* Less than, equal to or more than 0: the order of rows, that of criterion_table, with gaps (B-A)
- * after all, by B and then A.  Unknown names: 0 among each other, after those that are known. */
+ * after all, by B and then A.  Unknown names are equal, after all known ones. */
 int criterion_compare(const char *a, const char *b);
 
 /* The criteria of a comma list, or of "all" (without contrib64), in the order of the table. */
 int criteria_choose(const char *list, int ret[N_CRITERION_TABLE], int *ret_n, struct kvf_diag *d);
 
-/* The column FAMILY.CRITERION, of query heads and tokens, as columns_find finds it; of held
- * evict_step, of which ages_read makes ages. */
+/* The column FAMILY.CRITERION, of query heads and tokens, as columns_find finds it; for `held`
+ * evict_step, which ages_read converts to ages. */
 int criterion_column(const struct kvf_trace *t, const char *family, int criterion, struct lacks *l,
                      int *ret_column, struct kvf_diag *d);
 
-/* What a row of a head is: a query head; a KV head, of which a token is selected when any of
+/* The head that a row is of: a query head; a KV head, of which a token is selected when any of
  * its query heads selects it; or a KV head with all (query head, token) pairs of its group. */
 enum selected_space { SPACE_QUERY, SPACE_KV_UNION, SPACE_KV_MEAN, N_SELECTED_SPACES };
 extern const char *const space_words[]; /* of an option, in the order of the enum */
@@ -49,11 +50,11 @@ struct unit {
 int unit_of(const struct kvf_trace *t, enum selected_space space, const struct head *h,
             struct unit *ret, struct kvf_diag *d);
 
-/* Whether a trace that lacks what criteria ask for has evictions, and what to do then; or NULL. */
+/* For a trace that lacks columns of criteria: the remedy if it has evictions, else NULL. */
 const char *criterion_else(const struct kvf_trace *t);
 
-/* n values of a query head from token a on, an age of "never" as -1, others that no int32
- * holds as INT32_MAX.  raw: 8 n bytes of scratch. */
+/* n values of a query head from token a on, an age of "never" as -1, others beyond int32 as
+ * INT32_MAX.  raw: 8 n bytes of scratch. */
 int ages_read(struct kvf_trace *t, int column, const struct unit *u, int query, int64_t a,
               int64_t n, void *raw, int32_t *out, struct kvf_diag *d);
 
@@ -74,13 +75,13 @@ struct ages_of ages_room(struct frame *f);
 int member_read(struct kvf_trace *t, int column, const struct unit *u, int m,
                 const struct ages_of *x, struct kvf_diag *d);
 
-/* "1,2,5": whole numbers from 0 to INT32_MAX, at most `most`; rising ones only, if asked. */
+/* "1,2,5": integers from 0 to INT32_MAX, at most `most`; rising ones only, if asked. */
 int numbers_parse(const char *option, const char *list, bool rising, int most, int64_t *ret,
                   int *ret_n, struct kvf_diag *d);
-/* Tokens in groups: 0 is all of them, the others are the classes that occur in the trace, if
- * asked for. */
+/* Tokens in groups: 0 is all of them, the rest are the classes that occur in the trace, if asked
+ * for. */
 struct token_group_options {
-    int by; /* 0: all tokens alone; 1: classes too */
+    int by; /* 0: only all tokens; 1: classes too */
     const char *classes;
 };
 extern const struct opt token_group_options[];
@@ -95,7 +96,7 @@ int token_groups_make(struct kvf_trace *t, const struct token_group_options *o,
 void token_groups_note(const struct token_groups *g, struct table *out);
 void token_groups_free(struct token_groups *g);
 
-/* What the analyses of selected sets are asked for alike. */
+/* The common options of the analyses of selected sets. */
 struct selection_options {
     const char *criterion;
     int space; /* enum selected_space */
@@ -105,17 +106,17 @@ struct selection {
     enum selected_space space;
     struct token_groups groups;
     int criterion[N_CRITERION_TABLE], n_criteria;
-    char note[320]; /* on criteria that select every cached entry; "": there are none */
+    char note[320]; /* on criteria that select every cached entry; "": no such criteria */
 };
-/* For choose of a frame, whose space it sets.  Of "all" criteria those of K entries are left out
- * where the run's budget is K or less, unless no other is left.  token_groups_free(&ret->groups) at
+/* For choose of a frame; sets its space.  If the list is "all", criteria of K entries are left out
+ * if the run's budget is K or less, unless no other remains.  token_groups_free(&ret->groups) at
  * the end. */
 int selection_choose(struct frame *f, const struct selection_options *o, struct selection *ret,
                      struct kvf_diag *d);
 
-/* Of all criteria, where the list says "all" and not their names, those whose column last_selected
- * the trace has; of the others the table's metadata tell.  A trace with none and with evict_step
- * leaves held alone; one without keeps all, which are then refused. */
+/* If the list is "all", keeps the criteria with a column last_selected in the trace, and notes the
+ * missing ones in the table's metadata.  A trace without such columns keeps only `held` if it has
+ * evict_step; otherwise it keeps all, which are then rejected. */
 void selection_recorded(struct frame *f, const char *list, struct selection *s);
 
 /* Notes criteria of K entries where no query sees more than K: their curves show how long entries

@@ -1,17 +1,46 @@
 /* signature.c - the numbers of a query head.  Equations: signature.h and
  * docs/reference/analyzers.md. */
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include <kvf/schema.h>
 
 #include "analyzers/classes.h"
-#include "analyzers/retention_rows.h"
 #include "analyzers/signature.h"
 #include "base/mem.h"
 #include "base/ranks.h"
 #include "base/stats.h"
+
+/* ---- attention by retention only: the rows of a head with equal logits, w_ti = beta_i^(t - i) /
+ * sum over j <= t of beta_j^(t - j). */
+
+static void retention_rows(const double *log_beta, int64_t T, double *sum, double *most,
+                           double *last, double *entropy, double *scratch)
+{
+    for (int64_t i = 0; i < T; i++) {
+        sum[i] = most[i] = 0;
+        last[i] = -1;
+    }
+    for (int64_t t = 0; t < T; t++) {
+        double all = 0, logs = 0; /* of r = beta^age; ln r = age log_beta */
+        for (int64_t i = 0; i <= t; i++) {
+            double ln = i < t ? (double)(t - i) * log_beta[i] : 0; /* beta 0 has 1 at birth */
+            scratch[i] = exp(ln);
+            all += scratch[i];
+            logs += scratch[i] > 0 ? scratch[i] * ln : 0;
+        }
+        entropy[t] = log(all) - logs / all;
+        for (int64_t i = 0; i <= t; i++) {
+            double w = scratch[i] / all;
+            sum[i] += w;
+            most[i] = w > most[i] ? w : most[i];
+            if (scratch[i] * (double)(t + 1) >= all)
+                last[i] = (double)(t - i);
+        }
+    }
+}
 
 enum { S = SIGNATURE_FIRST, GROUP_NONE = N_GROUPS };
 
@@ -28,7 +57,7 @@ struct signature_source {
     struct kvf_trace *t;
     struct head_list heads;
     int sum, max, last, entropy, lse, evict; /* columns; the last two may be -1 */
-    int beta;                                /* log_beta, which stands for the first five; or -1 */
+    int beta;                                /* log_beta, which replaces the first five; or -1 */
     int64_t T, a, b, prompt;                 /* prompt: its tokens, or -1 */
     uint8_t *group;                          /* [T] of the token's class */
     double *m, *x, *l, *h, *z, *e;           /* [T] of one head, in the order of the columns */
@@ -137,7 +166,7 @@ static int read_classes(struct signature_source *s, const char *path, struct kvf
     return err;
 }
 
-/* The prompt is what stands before the first token of another role. */
+/* The prompt is the text before the first token of another role. */
 static int read_roles(struct signature_source *s, struct kvf_diag *d)
 {
     int c = kvf_find(s->t, "tokens.role"), err = KVF_OK;
@@ -341,7 +370,7 @@ static void ages(struct signature_source *s, int half, struct signature *ret)
     double *width = s->work, *last = s->other;
     int64_t n = 0;
     for (int64_t i = S; i < s->T / 2; i++) {
-        if (!counts(s, i, half) || s->x[i] == 0) /* nobody looked, in single precision */
+        if (!counts(s, i, half) || s->x[i] == 0) /* no attention, in single precision */
             continue;
         width[n] = log2(s->m[i] / s->x[i]);
         last[n++] = s->l[i] + 1;
@@ -381,7 +410,7 @@ static void survival(const struct signature_source *s, int half, struct signatur
     }
 }
 
-/* Share of the mass beyond what as many tokens of any kind would have. */
+/* Share of the mass beyond that of as many arbitrary tokens. */
 static void classes(const struct signature_source *s, int half, struct signature *ret)
 {
     double all = 0, mass[N_GROUPS + 1] = {0};
@@ -408,7 +437,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* How the mass lies over tokens: the last eighth, of which too little was asked, is left out. */
+/* The distribution of the mass over tokens: the last eighth, of which too little was asked, is left
+ * out. */
 static void profile(struct signature_source *s, int half, struct signature *ret)
 {
     double *v = s->work, mean = 0, squares = 0, top = 0;
@@ -451,8 +481,8 @@ static void course(struct signature_source *s, int half, struct signature *ret)
         ret->f[SIGNATURE_RISES] = third / (second * sqrt(second));
 }
 
-/* Of steps t: entropy beside that of t + 1 even weights; lse; and the share of the steps that
- * entries were held. */
+/* Of steps t: entropy relative to t + 1 even weights; lse; and the share of the steps that entries
+ * were cached. */
 static void steps(const struct signature_source *s, int half, struct signature *ret)
 {
     double h = 0, z = 0, held = 0, could = 0;
@@ -491,7 +521,7 @@ static void compute(struct signature_source *s, int half, struct signature *ret)
     course(s, half, ret);
     steps(s, half, ret);
     for (int f = 0; f < N_SIGNATURE; f++)
-        if (isinf(ret->f[f])) /* of logs and quotients of nothing */
+        if (isinf(ret->f[f])) /* of logs and quotients of zeros */
             ret->f[f] = NAN;
 }
 
@@ -515,7 +545,7 @@ static int read_columns(struct signature_source *s, const struct head *h, struct
     return err;
 }
 
-/* The same from what gates gave the entries of a KV head. */
+/* The same from the gate values of the entries of a KV head. */
 static int read_beta(struct signature_source *s, const struct head *h, struct kvf_diag *d)
 {
     int err = kvf_read_f64(s->t, s->beta, h->layer, h->index, 0, (uint32_t)s->T, s->z, d);

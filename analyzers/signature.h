@@ -1,16 +1,17 @@
-/* signature.h - what a query head does with its cache, in numbers that other heads, texts and
- * models can be held against.
+/* signature.h - the behaviour of a query head, in numbers that can be compared between heads, texts
+ * and models.
  *
  * From mass.sum (M_i, attention received by token i from all queries), mass.max, last_selected.C,
  * entropy and the classes of the tokens.  Rows of attention sum to one, so that with S = 4 first
- * tokens and m the mean of M_i over the others
- *     sink_mass = 1 - m            is the share of the queries t >= S that the first S receive,
- *     (sum of M_i over i < P) - P  is what queries t >= P give to tokens before P,
- * both exact.  The latter, over S <= i < P and with u_i = M_i / m for M_i (which takes the sink's
- * share to be the same at all t), is the share(P) = sum (u_i - 1) / (T - P) of their other mass.
+ * tokens and m the mean of M_i over the rest, sink_mass = 1 - m            is the share of the
+ * queries t >= S that the first S receive,
+ *     (sum of M_i over i < P) - P is the mass that queries t >= P give to tokens before P,
+ * both exact.  The second one, over S <= i < P and with u_i = M_i / m for M_i (which takes the
+ * sink's share to be the same at all t), is the share(P) = sum (u_i - 1) / (T - P) of their other
+ * mass.
  *
- * Halves: alternate blocks of 32 tokens (and of steps, for the entropy); sums over tokens before
- * P are then scaled by the number of all of them. */
+ * Halves: alternate blocks of 32 tokens (and of steps, for the entropy); sums over tokens before P
+ * are then scaled by the number of all of them. */
 #ifndef KVF_ANALYZERS_SIGNATURE_H
 #define KVF_ANALYZERS_SIGNATURE_H
 
@@ -24,6 +25,20 @@ enum {
     SIGNATURE_LEAST = 32, /* fewer tokens than this have no signature */
     SIGNATURE_GROUP = 8,  /* fewer tokens of a class than this, or of others, give no preference */
 };
+
+/* The columns that signatures read; `when` is a string literal: when they are needed. */
+#define SIGNATURE_COLUMNS(when)                                                                    \
+    {"mass.sum", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, when},                             \
+        {"mass.max", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, when},                         \
+        {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,                         \
+         when ", of --criterion"},                                                                 \
+        {"entropy", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, when},                           \
+        {"lse", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "the evidence of logits"},           \
+        {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS,                                 \
+         "what was evicted counts as seen"},                                                       \
+    {                                                                                              \
+        "tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_HELPS, "where the prompt ends"        \
+    }
 
 /* name, unit, scale: a difference of `scale` counts as 1 in a distance; 0 = not counted */
 #define SIGNATURE_MAP(X)                                                                           \
@@ -79,24 +94,24 @@ bool signature_counts(int feature); /* in distances */
  * (recent, prompt and classes to [-1, 1], uneven to 4, rises to [-2, 2]), by the scale. */
 double signature_on_scale(int feature, double v);
 
-/* Root of the mean square of the differences, on scale, over the features that count and both
- * have; NaN when there is none.  *ret_largest: the feature that differs most, -1 when none
- * does; may be NULL. */
+/* Root of the mean square of the differences, on scale, over the features that count and both have;
+ * NaN if it is missing.  *ret_largest: the feature that differs most, -1 if all are equal; may be
+ * NULL. */
 double signature_distance(const struct signature *a, const struct signature *b, int *ret_largest);
 
-/* The mean of f over n signatures, for each feature over those that have it. */
+/* The mean of f over n signatures, for each feature over the signatures that have it. */
 void signature_mean(const struct signature *s, size_t n, struct signature *ret);
 
 struct signature_source;
 
 /* Columns, classes and roles of a trace, which must outlive it.  criterion: of last_selected;
- * classes: a file of rules or NULL.  --head and --tokens of args hold: the latter chooses the
- * tokens and steps of all features but those of whole texts: sink_mass, recent and prompt.
- * KVF_OK; KVF_E_NOTFOUND naming the probe that records what lacks; others. */
+ * classes: a file of rules or NULL.  --head and --tokens of args apply. --tokens chooses the tokens
+ * and steps of all features except the features of complete texts: sink_mass, recent and prompt.
+ * KVF_OK; KVF_E_NOTFOUND naming the probe that records the missing column; others. */
 int signature_open(struct kvf_trace *t, const struct analyzer_args *args, const char *criterion,
                    const char *classes, struct signature_source **ret, struct kvf_diag *d);
-/* The same of KV heads, from the retention that gates gave their entries in the place of attention
- * (retention_rows.h). */
+/* The same of KV heads, from the retention of gates instead of attention
+ * (retention_rows in signature.c). */
 int signature_open_beta(struct kvf_trace *t, const struct analyzer_args *args, const char *classes,
                         struct signature_source **ret, struct kvf_diag *d);
 void signature_close(struct signature_source *s); /* accepts NULL */
@@ -104,8 +119,8 @@ const struct head_list *signature_heads(const struct signature_source *s);
 struct kvf_trace *signature_trace(const struct signature_source *s);
 
 /* The signatures of head h of the list: over all tokens (ret[0]) and over each half (ret[1],
- * ret[2]).  Columns that hold no number where one is needed give NaN.  KVF_OK or what reading
- * gives. */
+ * ret[2]).  A column without a number where one is needed gives NaN.  KVF_OK or an error of
+ * reading. */
 int signature_read(struct signature_source *s, int h, struct signature ret[3], struct kvf_diag *d);
 
 /* The signatures of all heads as above, [heads][3]; free with mem_free. */

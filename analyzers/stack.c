@@ -1,3 +1,4 @@
+/* stack.c - stacks the tables of several traces (stack.h). */
 #include <stdio.h>
 #include <string.h>
 
@@ -68,7 +69,7 @@ static int check(const struct parts *p, const char *const *names, struct kvf_dia
     return KVF_OK;
 }
 
-/* What the traces say of themselves, where the analyzer's own table does not. */
+/* The metadata of the traces that the analyzer's own table lacks. */
 static void put_column(struct table *out, const struct parts *p, const char *name, const char *unit,
                        double otherwise)
 {
@@ -134,12 +135,7 @@ static int stack(const struct parts *p, const struct analyzer_args *args, struct
     put_column(out, p, "budget", "entries", 0);
     put_column(out, p, "T", "", -1);
     put_metadata(out, p);
-    err = table_err(out);
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
-    return err;
+    return table_deliver(out, table_err(out), ret_table);
 }
 
 /* Of traces in a row: each is a hundred parts of all. */

@@ -1,3 +1,4 @@
+/* survival_curve.c - survival curves with undecided tokens (survival_curve.h). */
 #include <string.h>
 
 #include "analyzers/survival_curve.h"
@@ -7,13 +8,13 @@ struct curve_scratch {
     int32_t *age, *open; /* [T] of one query head of a member */
     struct {
         int32_t *age, *open;
-    } of[2];            /* [T] of a member of the one criterion and of the other */
+    } of[2];            /* [T] of a member, for each of two criteria */
     int32_t *change;    /* [2][groups][T + 2] differences of alive and open along n */
     int32_t *tally;     /* [2^16] of count_narrow */
     double *evict;      /* [T] */
     int32_t *last;      /* [T] last non-trivial query up to t, -1: none */
-    int64_t end;        /* queries from here on are trivial, or there are none */
-    int layer, kv, top; /* of last[]; layer -1: nothing yet */
+    int64_t end;        /* queries from here on are trivial or missing */
+    int layer, kv, top; /* of last[]; layer -1: empty yet */
 };
 
 int curve_plan_init(struct frame *f, struct curve_plan *p)
@@ -157,8 +158,8 @@ static int find_trivial(const struct reading *r, const struct unit *u, int query
     return KVF_OK;
 }
 
-/* Ages of selections by non-trivial queries.  A last selection by a trivial one leaves open
- * what was before it, up to the age of the last non-trivial query.  Says whether any is. */
+/* Ages of selections by non-trivial queries.  A last selection by a trivial query hides the one
+ * before it, up to the age of the last non-trivial query.  Returns true if any is. */
 static bool trim(const int32_t *last, const struct curve_plan *p, int32_t *age, int32_t *open)
 {
     bool any = false;
@@ -186,7 +187,7 @@ struct member { /* tokens [a, b): alive up to age, then unknown up to open */
     bool any_open;
 };
 
-/* The member whose query heads are first and following ones: the largest of their ages. */
+/* The member with the query heads `first` and following ones: the largest of their ages. */
 static int read_member(const struct reading *r, int column, const struct unit *u, int first,
                        struct member *m, struct kvf_diag *d)
 {
@@ -219,7 +220,7 @@ static int group_of(const struct curve_plan *p, int64_t k)
     return p->groups->of ? p->groups->of[p->a + k] : 0;
 }
 
-/* Sums what changes at each age below `most`, from the largest down if from_top, into group g
+/* Sums the changes at each age below `most`, from the largest down if from_top, into group g
  * and all. */
 static void add_up(const int32_t *change, const struct curve_plan *p, int64_t most, bool from_top,
                    int64_t *out)
@@ -271,7 +272,7 @@ static void count_ages(const struct curve_plan *p, const int32_t *age, int32_t *
 }
 
 /* The same straight from 16 bits, of which all ones are "never", without groups.  tally: of
- * every number of 16 bits, so that none needs a comparison; 0 before and after. */
+ * every number of 16 bits, so that no comparison is needed; 0 before and after. */
 static void count_narrow(const struct curve_plan *p, const uint16_t *age, int32_t *tally,
                          struct curve *out)
 {
@@ -308,12 +309,12 @@ static int64_t largest(int64_t a, int64_t b)
 
 static int64_t possible(int32_t age, int64_t T)
 {
-    return age < T ? age : -1; /* a damaged column's is none */
+    return age < T ? age : -1; /* a damaged column's age is ignored */
 }
 
-/* Alive in x less alive in y (y NULL: nobody is), at the ages at which both are known.  With
- * lo of the two the one that lives less long: both are alive up to its age, lo is unknown up to
- * lo.open, then only the other one is alive up to its age, and unknown up to its open. */
+/* Alive in x less alive in y (y NULL: no token is), at the ages at which both are known.  With lo
+ * the one of shorter life: both are alive up to its age, lo is unknown up to lo.open, then only the
+ * second is alive up to its age, and unknown up to its open. */
 static void count_known(const struct curve_plan *p, const struct member *x, const struct member *y,
                         int32_t *change, struct curve *out)
 {

@@ -1,15 +1,15 @@
 /* survival_curve.h - how many tokens are still selected at age n or later, for all n.
  *
- * A token i is alive at n in a member of a unit (selected.h) when a query t >= i + n of one of
- * the member's query heads selects it: n <= last_selected.  It is at risk when there is such a
- * query: i + n < T.
+ * A token i is alive at n in a member of a unit (selected.h) when a query t >= i + n of one of the
+ * member's query heads selects it: n <= last_selected.  It is at risk when there is such a query: i
+ * + n < T.
  *
- * Leaving out trivial queries, those that saw K entries or fewer: entries seen by query t are
- * n_t = #{i <= t : t < evict_step_i} of its KV head.  At risk is then i + n <= the last query
- * with n_t > K.  Where the last selection was by a trivial query the one before it is not
- * known, and neither is whether the token is alive at ages up to that of the last non-trivial
- * query before: at these it is left out of both counts (`open`).  That never happens where
- * nothing was evicted, n_t = t + 1: all queries before the first non-trivial one are trivial. */
+ * Without trivial queries, which saw K entries or fewer: entries seen by query t are n_t = #{i <= t
+ * : t < evict_step_i} of its KV head.  At risk is then i + n <= the last query with n_t > K.  If
+ * the last selection was by a trivial query, the selection before it is not known.  Then it is
+ * undecided whether the token is alive at ages up to the last non-trivial query before: at these it
+ * is left out of both counts (`open`).  That never happens without evictions, n_t = t + 1: all
+ * queries before the first non-trivial one are trivial. */
 #ifndef KVF_ANALYZERS_SURVIVAL_CURVE_H
 #define KVF_ANALYZERS_SURVIVAL_CURVE_H
 
@@ -28,17 +28,17 @@ struct curve_plan {
 /* Fills before[], which is memory of the frame.  KVF_OK or KVF_E_NOMEM. */
 int curve_plan_init(struct frame *f, struct curve_plan *p);
 
-/* What is counted: the criterion whose column this is, or how much more of a second one. */
+/* The counted curve: of the criterion with this column, or its excess over a second one. */
 struct curve_job {
-    int column, minus; /* minus: a column whose curve is taken off; -1: none */
+    int column, minus; /* minus: the column of a curve to subtract; -1: none */
 };
 
 /* Curves of one unit, or of many added up.  [groups][T] each. */
 struct curve {
     int64_t *alive; /* of a difference: may be negative */
     int64_t most;   /* alive is 0 at ages from here on */
-    int64_t plain;  /* members whose last query asks all: i + n < T is at risk */
-    int64_t *risk;  /* of the other members */
+    int64_t plain;  /* members with the last query of the text: i + n < T is at risk */
+    int64_t *risk;  /* of the remaining members */
     int64_t *open;  /* unknown, in all members */
     bool any_risk, any_open;
     struct lives lives; /* not of a difference */
@@ -60,7 +60,7 @@ struct reading {
     struct kvf_trace *t;
     const struct curve_plan *p;
     struct curve_scratch *s;
-    int top; /* K of the trivial queries to leave out; 0: there are none */
+    int top; /* K of the trivial queries to leave out; 0: all queries count */
 };
 
 /* Adds the members of a unit to out. */

@@ -1,3 +1,4 @@
+/* token_text.c - the printable text of tokens (token_text.h). */
 #include <stdbool.h>
 
 #include "analyzers/token_text.h"
@@ -22,7 +23,7 @@ static int show(const char *s, size_t n, const char **ret)
 
 static int join(struct kvf_trace *t, int64_t a, struct token_text *x)
 {
-    enum { MOST = 8 }; /* tokens of a character and what they drag along */
+    enum { MOST = 8 }; /* tokens of a character and the tokens joined with them */
     int err = KVF_OK;
     for (int64_t i = 0, next; !err && i < x->n; i = next) {
         struct buf b = {0};

@@ -4,9 +4,9 @@
 
 #include "analyzers/common.h"
 
-/* Of n tokens: text, and joined, in which a character whose bytes lie in several tokens stands
- * whole with the first of them and the others are empty.  Control characters and bytes that
- * are no UTF-8 are visible marks (utf8_show). */
+/* Of n tokens: text, and joined, in which the first of the tokens of one character has its complete
+ * text and the rest are empty.  Control characters and bytes that are no UTF-8 are visible marks
+ * (utf8_show). */
 struct token_text {
     int64_t n;
     const char **text, **joined; /* [n] owned strings */

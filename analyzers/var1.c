@@ -1,3 +1,4 @@
+/* var1.c - vector autoregression of order 1 with its likelihood (var1.h). */
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 #include <kvf/err.h>
 
 static const double SINGULAR = 1e-12; /* of the largest eigenvalue of the regressors */
-static const double EXACT = 1e-12;    /* unexplained: what is left is rounding */
+static const double EXACT = 1e-12;    /* unexplained: the remainder is rounding */
 
 /* Transitions [*k0, *k1) of a piece. */
 static void range_of(const struct var1_piece *p, bool held_out, int64_t *k0, int64_t *k1)

@@ -1,3 +1,4 @@
+/* windows.c - reads the observation windows of a run (windows.h). */
 #include "analyzers/windows.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* windows.h - the observation windows of a run (probe `window`), and what the analyzers of
- * them share. */
+/* windows.h - the observation windows of a run (probe `window`), and the common part of their
+ * analyzers. */
 #ifndef KVF_ANALYZERS_WINDOWS_H
 #define KVF_ANALYZERS_WINDOWS_H
 
@@ -10,7 +10,7 @@
 /* Window w has the queries [windows_from(w), windows_from(w + 1)). */
 struct windows {
     int64_t T, end;          /* steps; rounded down to a multiple of 16: where windows end */
-    int column[KVF_WINDOWS]; /* what its queries gave to each entry */
+    int column[KVF_WINDOWS]; /* the attention of its queries to each entry */
     int evict;               /* the column evict_step */
 };
 
@@ -25,8 +25,8 @@ int64_t windows_from(const struct windows *w, int window); /* below 0: there is 
 int windows_shares(const char *option, const char *list, double most, double *out, int cap,
                    int *ret_n, struct kvf_diag *d);
 
-/* What the rows of a table speak of: each head, then the chosen heads of each layer together
- * (`L3K*`, index -1), then `all`. */
+/* The heads that the rows of a table are of: each head, then the chosen heads of each layer
+ * together (`L3K*`, index -1), then `all`. */
 struct head_groups {
     int n, n_heads;
     const char **name; /* owned, into text and the list of heads */

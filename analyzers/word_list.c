@@ -1,13 +1,77 @@
+/* word_list.c - counts the words of a text (word_list.h). */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <kvf/schema.h>
 
 #include "analyzers/common.h"
-#include "analyzers/fold.h"
 #include "analyzers/word_list.h"
+#include "base/buf.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+
+/* ---- words that differ in case, or in punctuation around them, made one */
+
+struct fold {
+    pcre2_code *code;
+    pcre2_match_data *match;
+    PCRE2_UCHAR *out; /* [room] */
+    PCRE2_SIZE room;
+};
+
+static void fold_destroy(struct fold *f)
+{
+    if (!f)
+        return;
+    pcre2_code_free(f->code);
+    pcre2_match_data_free(f->match);
+    mem_free(f->out);
+    mem_free(f);
+}
+
+static struct fold *fold_create(void)
+{
+    /* The first part gives back only the punctuation at the end: time is linear. */
+    static const char regex[] = "(?s)\\A\\p{P}*+(.*\\P{P})\\p{P}*\\z|\\A(.+)\\z";
+    struct fold *f = MEM_NEW(struct fold, 1);
+    int code;
+    PCRE2_SIZE at;
+    if (!f)
+        return NULL;
+    f->code = pcre2_compile((PCRE2_SPTR)regex, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code,
+                            &at, NULL);
+    f->match = pcre2_match_data_create(3, NULL);
+    if (f->code && f->match)
+        return f;
+    fold_destroy(f);
+    return NULL;
+}
+
+/* Appends s, which is well-formed UTF-8, folded: each letter becomes its simple lower case of
+ * Unicode, and \p{P} at both ends is left out unless the rest is empty.  KVF_OK or KVF_E_NOMEM. */
+static int fold_word(struct fold *f, const char *s, size_t n, struct buf *out)
+{
+    static const char by[] = "\\L$1$2";
+    const uint32_t flags = PCRE2_SUBSTITUTE_EXTENDED | PCRE2_SUBSTITUTE_UNSET_EMPTY
+                           | PCRE2_NO_UTF_CHECK;
+    /* A letter of two bytes may become one of three. */
+    PCRE2_SIZE room = 2 * n + 16, len = room;
+    if (room > f->room) {
+        PCRE2_UCHAR *p = mem_grow(f->out, f->room, room, 1);
+        if (!p)
+            return KVF_E_NOMEM;
+        f->out = p;
+        f->room = room;
+    }
+    int rc = pcre2_substitute(f->code, (PCRE2_SPTR)s, n, 0, flags, f->match, NULL, (PCRE2_SPTR)by,
+                              PCRE2_ZERO_TERMINATED, f->out, &len);
+    if (rc < 0)
+        return KVF_E_NOMEM;
+    buf_add(out, f->out, len);
+    return out->err;
+}
 
 struct maker {
     const struct word_source *s;
@@ -40,7 +104,7 @@ static int grow(struct maker *m)
     return KVF_OK;
 }
 
-/* The bytes are those of a string that has the tokens [first, end). */
+/* Adds the bytes of a string that has the tokens [first, end). */
 static int add_place(struct maker *m, const char *bytes, size_t n, int64_t first, int64_t end)
 {
     const struct word_source *s = m->s;

@@ -10,7 +10,7 @@
 
 enum words_by { BY_WORD, BY_TOKEN, BY_CLASS, BY_ROLE, N_WORDS_BY };
 
-/* Tokens [first, end) make a place where the word stands. */
+/* Tokens [first, end) make an occurrence of the word. */
 struct place {
     int64_t word, first, end;
 };
@@ -20,13 +20,13 @@ struct word_list {
     const char **word;   /* [n_words], as first met; into the buffer below */
     struct place *place; /* [n_places], in order of the text */
     struct buf strings;
-    int64_t left_out; /* tokens in no place: nothing but white space, for words */
+    int64_t left_out; /* tokens in no place: only white space, for words */
 };
 
 /* Lists the words of the tokens [a, b); tokens outside of these are left out of their place.
- *   BY_WORD   what stands between white space, in the text of the whole document; a token of
- *             class special, vision or think is a word by itself.  All tokens that share a byte
- *             with a word belong to it.  fold: see fold.h
+ *   BY_WORD text between white space, in the text of the document; a token of
+ *             class special, vision or think is one word.  All tokens that share a byte
+ *             with a word belong to it.  fold: see word_list.c
  *   BY_TOKEN  the text of one token; BY_CLASS: its class in c; BY_ROLE: its role
  * Strings are shown as utf8_show does.  role: [T], for BY_ROLE; class: [T], of classes_of_trace,
  * else.  KVF_OK or KVF_E_NOMEM; word_list_free in both cases. */

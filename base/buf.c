@@ -1,3 +1,4 @@
+/* buf.c - a growing buffer of bytes (buf.h). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

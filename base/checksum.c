@@ -1,3 +1,4 @@
+/* checksum.c - the checksum of text files (checksum.h). */
 #include "base/checksum.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* decimal.c - reads and writes decimal numbers independently of the locale (decimal.h). */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* err.c - error codes and sentences (<kvf/err.h>). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

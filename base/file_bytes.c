@@ -1,3 +1,4 @@
+/* file_bytes.c - reads a file into memory (file_bytes.h). */
 #include "base/file_bytes.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* headset.c - parses head sets such as L0-5K*,15.2 (headset.h). */
 #include "base/headset.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* mem.c - checked allocation (mem.h). */
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>

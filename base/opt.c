@@ -1,3 +1,4 @@
+/* opt.c - parses options and prints their help (opt.h). */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

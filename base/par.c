@@ -1,3 +1,4 @@
+/* par.c - runs tasks on threads (par.h). */
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>

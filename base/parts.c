@@ -1,3 +1,4 @@
+/* parts.c - removes the unfinished files of the process on a signal (parts.h). */
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>

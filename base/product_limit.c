@@ -1,6 +1,8 @@
+/* product_limit.c - the Kaplan-Meier estimate with its errors (product_limit.h). */
 #include <math.h>
 
 #include "base/product_limit.h"
+#include "base/stats.h"
 
 void product_limit(const int64_t *died, const int64_t *censored, int64_t n, double *S, double *G)
 {
@@ -27,7 +29,7 @@ void product_limit(const int64_t *died, const int64_t *censored, int64_t n, doub
 
 void product_limit_interval(double S, double G, int64_t risk, double *ret_low, double *ret_high)
 {
-    const double z = 1.959963984540054; /* quantile 0.975 of the normal distribution */
+    const double z = STATS_Z975;
     *ret_low = *ret_high = NAN;
     if (S == 1) {
         *ret_low = risk ? pow(0.025, 1 / (double)risk) : 1;

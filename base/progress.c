@@ -1,3 +1,4 @@
+/* progress.c - progress on the terminal (progress.h). */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

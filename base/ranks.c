@@ -1,3 +1,4 @@
+/* ranks.c - ranks with ties and rank correlation (ranks.h). */
 #include "base/ranks.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* replace.c - writes a file under a temporary name and renames it (replace.h). */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

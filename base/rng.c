@@ -1,3 +1,4 @@
+/* rng.c - the random number generator (rng.h). */
 #include <math.h>
 
 #include "base/rng.h"

@@ -1,3 +1,4 @@
+/* stats.c - sums, quantiles, intervals and tests (stats.h). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,7 +143,7 @@ double stats_geometric(double x, double n)
 
 void stats_wilson(int64_t yes, int64_t n, double *ret_low, double *ret_high)
 {
-    const double z = 1.959963984540054; /* quantile 0.975 of the normal distribution */
+    const double z = STATS_Z975;
     double N = (double)n, p = (double)yes / N, centre = p + z * z / (2 * N);
     double radius = z * sqrt(p * (1 - p) / N + z * z / (4 * N * N)), scale = 1 + z * z / N;
     *ret_low = yes == 0 ? 0 : (centre - radius) / scale;

@@ -35,6 +35,9 @@ double stats_mean(const double *v, size_t n); /* NaN for n == 0 */
  * expm1(n x) / expm1(x), or n for x = 0.  Exact to a few ulp for every x and n. */
 double stats_geometric(double x, double n);
 
+/* Quantile 0.975 of the normal distribution: the half width of a 95 % CI in standard errors. */
+#define STATS_Z975 1.959963984540054
+
 /* 95 % interval of a share of yes in n > 0 (Wilson 1927): exactly 0 below for none, 1 above
  * for all. */
 void stats_wilson(int64_t yes, int64_t n, double *ret_low, double *ret_high);

@@ -1,3 +1,4 @@
+/* stats_beta.c - the beta distribution (stats.h). */
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* table.c - tables of named columns in memory (table.h). */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -412,6 +413,16 @@ struct table *table_made(struct table *t, int err)
     table_destroy(t);
     return NULL;
 }
+
+int table_deliver(struct table *t, int err, struct table **ret)
+{
+    if (err)
+        table_destroy(t);
+    else
+        *ret = t;
+    return err;
+}
+
 const char *table_name(const struct table *t)
 {
     return t->name;

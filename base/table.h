@@ -90,6 +90,9 @@ int table_err(const struct table *t); /* KVF_OK or the first failure */
 /* The end of a function that makes a table: t, or NULL after destroying it where err or
  * table_err(t) is a failure.  Accepts NULL. */
 struct table *table_made(struct table *t, int err);
+/* Ends a function that returns an error and a table: sets *ret to t, or destroys t if err is an
+ * error.  Returns err.  Accepts NULL with an error. */
+int table_deliver(struct table *t, int err, struct table **ret);
 
 /* Reading. */
 const char *table_name(const struct table *t);
@@ -111,5 +114,19 @@ int64_t table_int(const struct table *t, int col, int64_t row);
  * and rows whose text came from one address, share a pointer as a rule. */
 void table_get_str(const struct table *t, int col, int64_t row0, int64_t n, const char **out);
 const char *table_str(const struct table *t, int col, int64_t row);
+
+/* The cell of a row in the column of that name, which the table must have. */
+static inline double table_row_real(const struct table *t, int64_t row, const char *name)
+{
+    return table_real(t, table_find(t, name), row);
+}
+static inline int64_t table_row_int(const struct table *t, int64_t row, const char *name)
+{
+    return table_int(t, table_find(t, name), row);
+}
+static inline const char *table_row_str(const struct table *t, int64_t row, const char *name)
+{
+    return table_str(t, table_find(t, name), row);
+}
 
 #endif

@@ -1,3 +1,4 @@
+/* table_io.c - writes tables as files (table_io.h). */
 #include <errno.h>
 #include <math.h>
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* table_npz.c - writes tables as NumPy archives (table_npz.h). */
 #include <errno.h>
 #include <minizip/zip.h>
 #include <stdbool.h>

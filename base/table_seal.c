@@ -1,4 +1,4 @@
-/* table_seal.c - makes and compares the checksum in a file of a table. */
+/* table_seal.c - the checksums in the files of tables and tasks (table_seal.h). */
 #include "base/table_seal.h"
 
 #include <inttypes.h>

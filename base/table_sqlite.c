@@ -1,3 +1,4 @@
+/* table_sqlite.c - writes tables as SQLite databases (table_sqlite.h). */
 #include "base/table_sqlite.h"
 
 #include <errno.h>

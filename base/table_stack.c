@@ -1,3 +1,4 @@
+/* table_stack.c - stacks tables of equal columns (table_stack.h). */
 #include <stdbool.h>
 #include <string.h>
 

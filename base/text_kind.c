@@ -1,3 +1,4 @@
+/* text_kind.c - distinguishes text files from others by their first bytes (text_kind.h). */
 #include "base/text_kind.h"
 
 #include <stdbool.h>

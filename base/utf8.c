@@ -1,3 +1,4 @@
+/* utf8.c - UTF-8 (utf8.h). */
 #include "base/utf8.h"
 
 #include <stdbool.h>

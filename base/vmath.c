@@ -1,3 +1,4 @@
+/* vmath.c - exp and log of arrays (vmath.h). */
 #include <math.h>
 #include <string.h>
 

@@ -1,14 +1,12 @@
 /* cmd_cat.c - parts of a trace into one again. */
-#include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/made_trace.h"
-#include "cli/open_traces.h"
-#include "cli/watcher.h"
 
 enum { MOST_PARTS = 512 };
 
 struct request {
     struct made_trace made;
+    int n;
 };
 
 static const struct opt options[] = {
@@ -16,39 +14,23 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-static int join(const struct command *self, const struct request *q, int n, char **path,
+static int join(const struct command *self, const void *request, struct kvf_trace *const *t,
                 struct kvf_diag *d)
 {
-    struct kvf_trace **part = MEM_NEW(struct kvf_trace *, (size_t)n);
-    const struct kvf_copy_options how = made_trace_how(&q->made);
+    const struct request *q = request;
+    struct kvf_copy_request copy = made_trace_request(&q->made);
     struct kvf_copied c;
-    int err = part ? KVF_OK : KVF_E_NOMEM;
-    for (int i = 0; !err && i < n; i++)
-        err = kvf_open(path[i], KVF_OPEN_TAIL, &part[i], d);
-    struct watcher w = watcher_begin("cat");
-    for (int i = 0; !err && i < n; i++)
-        kvf_watch(part[i], watcher_see, &w);
-    if (!err)
-        err = kvf_join(part, n, q->made.out, &how, &c, d);
-    watcher_end(&w);
-    if (!err)
-        made_trace_print(q->made.out, &c);
-    for (int i = 0; !err && i < n; i++)
-        trace_judge(self, part[i], "joining");
-    for (int i = 0; part && i < n; i++)
-        kvf_close(part[i]);
-    mem_free(part);
-    return err;
+    copy.part = t;
+    copy.n_parts = q->n;
+    return made_trace_write(self, &copy, &c, d);
 }
 
 static int cmd_cat(const struct command *self, void *request, int n, char **operand)
 {
     struct request *q = request;
     struct kvf_diag d = {""};
-    int err = made_trace_check(&q->made, &d);
-    if (!err)
-        err = join(self, q, n, operand, &d);
-    return command_end(self, err, &d);
+    q->n = n;
+    return made_trace_run(self, q, made_trace_check(&q->made, &d), n, operand, "joining", join, &d);
 }
 
 static const struct exit_status exits[] = {

@@ -14,17 +14,18 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-static int compact(const struct command *self, const void *request, struct kvf_trace *t,
+static int compact(const struct command *self, const void *request, struct kvf_trace *const *t,
                    struct kvf_diag *d)
 {
     const struct request *q = request;
     struct kvf_copied c;
-    struct kvf_copy_options how = made_trace_how(&q->made);
+    struct kvf_copy_request copy = made_trace_request(&q->made);
     struct stat before = {0};
-    how.smallest = true;
-    if (stat(kvf_path(t), &before) != 0)
-        return kvf_fail(d, KVF_E_IO, "%s: it is not there any more", kvf_path(t));
-    int err = made_trace_copy(self, t, NULL, q->made.out, &how, &c, d);
+    copy.trace = t[0];
+    copy.smallest = true;
+    if (stat(kvf_path(t[0]), &before) != 0)
+        return kvf_fail(d, KVF_E_IO, "%s: it is not there any more", kvf_path(t[0]));
+    int err = made_trace_write(self, &copy, &c, d);
     if (!err)
         printf("%lld bytes before, %llu after: %.1f %%\n", (long long)before.st_size,
                (unsigned long long)c.bytes, 100.0 * (double)c.bytes / (double)before.st_size);
@@ -33,11 +34,10 @@ static int compact(const struct command *self, const void *request, struct kvf_t
 
 static int cmd_compact(const struct command *self, void *request, int n, char **operand)
 {
-    (void)n;
     const struct request *q = request;
     struct kvf_diag d = {""};
     int err = made_trace_check(&q->made, &d);
-    return made_trace_run(self, q, err, operand[0], compact, &d);
+    return made_trace_run(self, q, err, n, operand, "copying", compact, &d);
 }
 
 const struct command command_compact = {

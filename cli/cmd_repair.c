@@ -4,7 +4,6 @@
 
 #include "cli/commands.h"
 #include "cli/made_trace.h"
-#include "cli/watcher.h"
 
 enum { MOST_LINES = 20 };
 
@@ -57,17 +56,17 @@ static void tell_damage(struct teller *x, const struct kvf_repaired *r)
         tell(x, "every record is whole, but the content is not what its writer told");
 }
 
-static void tell_end(struct teller *x, const struct kvf_repaired *r)
+static void tell_end(struct teller *x, const struct kvf_copied *made, const struct kvf_repaired *r)
 {
     const char *why = r->tail ? "what the file beside it holds" : "its last whole commit";
     if (r->no_commit)
         why = "its values go so far, and no commit is left";
     if (!r->closed || r->no_commit)
         tell(x, "%s kept up to step %u: %s%s", r->closed ? "it is" : "it was not closed, and is",
-             r->made.n_steps, why, r->torn_bytes ? "; a torn record follows" : "");
-    if (r->made.columns_left)
-        tell(x, "of %d column%s nothing is left", r->made.columns_left,
-             r->made.columns_left == 1 ? "" : "s");
+             made->n_steps, why, r->torn_bytes ? "; a torn record follows" : "");
+    if (made->columns_left)
+        tell(x, "of %d column%s nothing is left", made->columns_left,
+             made->columns_left == 1 ? "" : "s");
     if (r->texts_missing)
         tell(x, "the texts of %llu tokens are not there", (unsigned long long)r->texts_missing);
     if (x->said > MOST_LINES)
@@ -75,9 +74,9 @@ static void tell_end(struct teller *x, const struct kvf_repaired *r)
              (unsigned long long)x->said - MOST_LINES);
 }
 
-static void print(const char *out, const struct kvf_repaired *r)
+static void print(const char *out, const struct kvf_copied *made, const struct kvf_repaired *r)
 {
-    made_trace_print(out, &r->made);
+    made_trace_print(out, made);
     if (r->intact)
         printf("nothing is lost%s\n", r->places || r->bad_index ? "" : ": the trace was whole");
     else
@@ -90,25 +89,26 @@ static int cmd_repair(const struct command *self, void *request, int n, char **o
     (void)n;
     struct request *q = request;
     struct kvf_diag d = {""};
+    struct kvf_copied made;
     struct kvf_repaired r;
     struct teller x = {self, operand[0], 0};
-    struct watcher w = watcher_begin("repair");
-    struct kvf_copy_options how = made_trace_how(&q->made);
-    how.watch = watcher_see;
-    how.watch_ctx = &w;
+    struct kvf_copy_request copy = made_trace_request(&q->made);
+    copy.damaged = operand[0];
+    copy.say = say;
+    copy.say_ctx = &x;
+    copy.ret_repaired = &r;
     int err = made_trace_check(&q->made, &d);
     if (!err)
-        err = kvf_repair(operand[0], q->made.out, &how, say, &x, &r, &d);
-    watcher_end(&w);
+        err = made_trace_write(self, &copy, &made, &d);
     if (err)
         return command_end(self, err, &d);
     tell_damage(&x, &r);
     if (!r.intact)
-        tell_end(&x, &r);
-    if (r.intact && r.made.n_steps == 0)
+        tell_end(&x, &made, &r);
+    if (r.intact && made.n_steps == 0)
         tell(&x, "it holds no steps");
-    print(q->made.out, &r);
-    return r.intact && r.made.n_steps ? EXIT_OK : EXIT_LOST;
+    print(q->made.out, &made, &r);
+    return r.intact && made.n_steps ? EXIT_OK : EXIT_LOST;
 }
 
 static const struct exit_status exits[] = {

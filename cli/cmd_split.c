@@ -79,9 +79,10 @@ static struct kvf_piece piece_of(const struct request *q, uint64_t T, uint64_t i
 static int write_parts(const struct command *self, const struct request *q, struct kvf_trace *t,
                        int n, struct kvf_diag *d)
 {
-    const struct kvf_copy_options how = made_trace_how(&q->made);
+    struct kvf_copy_request copy = made_trace_request(&q->made);
     struct kvf_piece piece[MOST_PARTS];
     struct buf name = {0};
+    copy.trace = t;
     for (int i = 0; i < n; i++)
         piece[i] = piece_of(q, kvf_n_steps(t), (uint64_t)i, (uint64_t)n);
     int err = check_names(q, n, d);
@@ -90,17 +91,20 @@ static int write_parts(const struct command *self, const struct request *q, stru
     for (int i = 0; !err && i < n; i++) {
         struct kvf_copied c;
         err = name_part(q->made.out, i, n, &name);
+        copy.piece = &piece[i];
+        copy.out = name.data;
         if (!err)
-            err = made_trace_copy(self, t, &piece[i], name.data, &how, &c, d);
+            err = made_trace_write(self, &copy, &c, d);
     }
     buf_finish(&name);
     return err;
 }
 
-static int split(const struct command *self, const void *request, struct kvf_trace *t,
+static int split(const struct command *self, const void *request, struct kvf_trace *const *source,
                  struct kvf_diag *d)
 {
     const struct request *q = request;
+    struct kvf_trace *t = source[0];
     int64_t T = kvf_n_steps(t), n = q->steps ? (T + q->steps - 1) / q->steps : q->parts;
     int err = made_trace_needs_steps(t, d);
     if (err)
@@ -116,11 +120,9 @@ static int split(const struct command *self, const void *request, struct kvf_tra
 
 static int cmd_split(const struct command *self, void *request, int n, char **operand)
 {
-    (void)n;
-    const struct request *q = request;
     struct kvf_diag d = {""};
-    int err = check(q, &d);
-    return made_trace_run(self, q, err, operand[0], split, &d);
+    int err = check(request, &d);
+    return made_trace_run(self, request, err, n, operand, "copying", split, &d);
 }
 
 const struct command command_split = {

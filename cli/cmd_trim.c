@@ -75,33 +75,33 @@ static int choose_tokens(const struct kvf_trace *t, const char *range, struct kv
     return KVF_OK;
 }
 
-static int trim(const struct command *self, const void *request, struct kvf_trace *t,
+static int trim(const struct command *self, const void *request, struct kvf_trace *const *t,
                 struct kvf_diag *d)
 {
     const struct request *q = request;
     unsigned char *keep = NULL;
     struct kvf_piece piece = {.to = 0};
     struct kvf_copied c;
-    const struct kvf_copy_options how = made_trace_how(&q->made);
-    int err = made_trace_needs_steps(t, d);
+    struct kvf_copy_request copy = made_trace_request(&q->made);
+    int err = made_trace_needs_steps(t[0], d);
     if (!err && q->heads)
-        err = choose_heads(t, q->heads, &keep, d);
+        err = choose_heads(t[0], q->heads, &keep, d);
     if (!err && q->tokens)
-        err = choose_tokens(t, q->tokens, &piece, d);
+        err = choose_tokens(t[0], q->tokens, &piece, d);
     piece.heads = keep;
+    copy.trace = t[0];
+    copy.piece = &piece;
     if (!err)
-        err = made_trace_copy(self, t, &piece, q->made.out, &how, &c, d);
+        err = made_trace_write(self, &copy, &c, d);
     mem_free(keep);
     return err;
 }
 
 static int cmd_trim(const struct command *self, void *request, int n, char **operand)
 {
-    (void)n;
-    const struct request *q = request;
     struct kvf_diag d = {""};
-    int err = check(q, &d);
-    return made_trace_run(self, q, err, operand[0], trim, &d);
+    int err = check(request, &d);
+    return made_trace_run(self, request, err, n, operand, "copying", trim, &d);
 }
 
 const struct command command_trim = {

@@ -1,7 +1,9 @@
+/* made_trace.c - opens, watches, copies and reports traces for the commands that make them. */
 #include "cli/made_trace.h"
 
 #include <stdio.h>
 
+#include "base/mem.h"
 #include "cli/open_traces.h"
 #include "cli/shown.h"
 #include "cli/watcher.h"
@@ -25,9 +27,9 @@ int made_trace_needs_steps(const struct kvf_trace *t, struct kvf_diag *d)
     return kvf_fail(d, KVF_E_NOTFOUND, "%s holds no steps: there is no piece of it", kvf_path(t));
 }
 
-struct kvf_copy_options made_trace_how(const struct made_trace *m)
+struct kvf_copy_request made_trace_request(const struct made_trace *m)
 {
-    return (struct kvf_copy_options){.overwrite = m->overwrite};
+    return (struct kvf_copy_request){.out = m->out, .overwrite = m->overwrite};
 }
 
 void made_trace_print(const char *out, const struct kvf_copied *c)
@@ -42,30 +44,44 @@ void made_trace_print(const char *out, const struct kvf_copied *c)
     printf("\n");
 }
 
-int made_trace_copy(const struct command *self, struct kvf_trace *t, const struct kvf_piece *piece,
-                    const char *out, const struct kvf_copy_options *how, struct kvf_copied *ret,
-                    struct kvf_diag *d)
+static void watch_sources(const struct kvf_copy_request *q, kvf_watch_fn watch, void *ctx)
+{
+    if (q->trace)
+        kvf_watch(q->trace, watch, ctx);
+    for (int i = 0; i < q->n_parts; i++)
+        kvf_watch(q->part[i], watch, ctx);
+}
+
+int made_trace_write(const struct command *self, const struct kvf_copy_request *q,
+                     struct kvf_copied *ret, struct kvf_diag *d)
 {
     struct watcher w = watcher_begin(self->name);
-    kvf_watch(t, watcher_see, &w);
-    int err = kvf_copy(t, piece, out, how, ret, d);
+    struct kvf_copy_request mine = *q;
+    mine.watch = watcher_see;
+    mine.watch_ctx = &w;
+    watch_sources(q, watcher_see, &w);
+    int err = kvf_copy(&mine, ret, d);
     watcher_end(&w);
-    kvf_watch(t, NULL, NULL);
-    if (!err)
-        made_trace_print(out, ret);
+    watch_sources(q, NULL, NULL);
+    if (!err && !q->damaged)
+        made_trace_print(q->out, ret);
     return err;
 }
 
-int made_trace_run(const struct command *self, const void *request, int err, const char *path,
-                   made_trace_fn make, struct kvf_diag *d)
+int made_trace_run(const struct command *self, const void *request, int err, int n, char **path,
+                   const char *doing, made_trace_fn make, struct kvf_diag *d)
 {
-    struct kvf_trace *t = NULL;
-    if (!err)
-        err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
+    struct kvf_trace **t = MEM_NEW(struct kvf_trace *, (size_t)n);
+    if (!err && !t)
+        err = KVF_E_NOMEM;
+    for (int i = 0; !err && i < n; i++)
+        err = kvf_open(path[i], KVF_OPEN_TAIL, &t[i], d);
     if (!err)
         err = make(self, request, t, d);
-    if (!err)
-        trace_judge(self, t, "copying");
-    kvf_close(t);
+    for (int i = 0; !err && i < n; i++)
+        trace_judge(self, t[i], doing);
+    for (int i = 0; t && i < n; i++)
+        kvf_close(t[i]);
+    mem_free(t);
     return command_end(self, err, d);
 }

@@ -1,5 +1,5 @@
-/* made_trace.h - what the commands that make traces out of traces share: where the new one goes,
- * and what is said of it. */
+/* made_trace.h - the common part of the commands that make traces from traces: split, trim,
+ * compact, cat and repair. */
 #ifndef KVF_CLI_MADE_TRACE_H
 #define KVF_CLI_MADE_TRACE_H
 
@@ -10,6 +10,7 @@
 #include "base/opt.h"
 #include "cli/commands.h"
 
+/* Options of the output. */
 struct made_trace {
     const char *out;
     bool overwrite;
@@ -20,25 +21,26 @@ extern const struct opt made_trace_options[];
 
 /* KVF_E_ARG with a sentence unless -o was given. */
 int made_trace_check(const struct made_trace *m, struct kvf_diag *d);
-struct kvf_copy_options made_trace_how(const struct made_trace *m);
+/* A request with the output and no source. */
+struct kvf_copy_request made_trace_request(const struct made_trace *m);
 
-/* One line on the standard output: its name, how many tokens and bytes it has, and what was left
- * out. */
+/* Prints one line: the name of the new trace, its tokens and bytes, and the number of columns and
+ * records that were left out. */
 void made_trace_print(const char *out, const struct kvf_copied *c);
 
-/* KVF_E_NOTFOUND with a sentence where the trace holds no steps, of which no piece can be taken. */
+/* KVF_E_NOTFOUND with a sentence if the trace has no steps, so that it has no piece. */
 int made_trace_needs_steps(const struct kvf_trace *t, struct kvf_diag *d);
-/* kvf_copy that shows how far it is, and that line. */
-int made_trace_copy(const struct command *self, struct kvf_trace *t, const struct kvf_piece *piece,
-                    const char *out, const struct kvf_copy_options *how, struct kvf_copied *ret,
-                    struct kvf_diag *d);
+/* Writes the trace of a request with progress, and prints made_trace_print unless it is a repair.
+ */
+int made_trace_write(const struct command *self, const struct kvf_copy_request *q,
+                     struct kvf_copied *ret, struct kvf_diag *d);
 
-/* What a command makes of an open trace: KVF_OK or an error with a sentence. */
-typedef int (*made_trace_fn)(const struct command *self, const void *request, struct kvf_trace *t,
-                             struct kvf_diag *d);
-/* The rest of a command whose options were found to be `err`: opens the trace, makes what is to be
- * made of it, and says what it lacked.  The exit status. */
-int made_trace_run(const struct command *self, const void *request, int err, const char *path,
-                   made_trace_fn make, struct kvf_diag *d);
+/* Makes traces from the open traces t: KVF_OK or an error with a sentence. */
+typedef int (*made_trace_fn)(const struct command *self, const void *request,
+                             struct kvf_trace *const *t, struct kvf_diag *d);
+/* The rest of a command, err being the result of its checks: opens n traces, calls make, and tells
+ * about damage that it met while `doing` that.  Returns the exit status. */
+int made_trace_run(const struct command *self, const void *request, int err, int n, char **path,
+                   const char *doing, made_trace_fn make, struct kvf_diag *d);
 
 #endif

@@ -34,12 +34,11 @@ static void shuffle(const unsigned char *in, unsigned char *out, size_t count, i
 }
 
 /* zstd gives memory back when 128 chunks needed a third of it, and takes it again for the next
- * large one.  What it gives back is kept, so that whoever writes the same sizes again and again
- * allocates nothing. */
+ * large one.  Freed memory is kept, so that repeated writes of the same sizes do not allocate. */
 struct working {
     ZSTD_CCtx *zstd;
     struct block {
-        size_t size; /* in front of what zstd gets, which is aligned as the block */
+        size_t size; /* before the memory that zstd gets, which is aligned as the block */
     } * kept;        /* NULL: none */
 };
 enum { BEFORE = MEM_ALIGN };

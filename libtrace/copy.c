@@ -6,15 +6,15 @@
 #include "base/mem.h"
 #include "libtrace/copying.h"
 
-int copying_begin(struct copying *c, const struct kvf_trace *run, const char *path,
-                  const struct kvf_copy_options *o, struct kvf_diag *d)
+int copying_begin(struct copying *c, const struct kvf_trace *run, const struct kvf_copy_request *q,
+                  struct kvf_diag *d)
 {
     const struct kvf_shape shape = {c->n_layers, c->n_kv, c->n_query};
-    const struct kvf_writer_options w = {.existing = o && o->overwrite ? KVF_OVERWRITE : KVF_REFUSE,
+    const struct kvf_writer_options w = {.existing = q->overwrite ? KVF_OVERWRITE : KVF_REFUSE,
                                          .only_whole = true,
                                          .run = run,
-                                         .smallest = o && o->smallest};
-    return writer_open(path, run->meta, &shape, c->column, c->n_columns, &w, &c->w, d);
+                                         .smallest = q->smallest};
+    return writer_open(q->out, run->meta, &shape, c->column, c->n_columns, &w, &c->w, d);
 }
 
 int copying_notes(struct copying *c, const struct kvf_trace *t, const char *but)
@@ -105,7 +105,7 @@ struct part_text part_text(const struct kvf_part *p)
     return x;
 }
 
-/* Says in the copy which tokens and steps of the whole it holds. */
+/* Notes in the copy the tokens and steps of the source that it has. */
 static int note_part(struct copying *c, struct kvf_trace *t, const struct kvf_piece *p,
                      struct kvf_diag *d)
 {
@@ -116,7 +116,7 @@ static int note_part(struct copying *c, struct kvf_trace *t, const struct kvf_pi
     return err ? err : kvf_writer_note(c->w, note_keys_of(t, "part").next, part_text(&part).json);
 }
 
-/* Says in the copy which heads of the whole it holds, by their numbers there. */
+/* Notes in the copy the heads of the source that it has, by their numbers in the source. */
 static int note_heads(struct copying *c, const struct kvf_trace *t)
 {
     struct buf b = {0};
@@ -160,7 +160,7 @@ static int check_piece(const struct kvf_trace *t, const struct kvf_piece *piece,
                     t->n_steps, ret->from, ret->to);
 }
 
-/* Whether what was written is what the writer of the source told. */
+/* Checks that the copy has the digest that the writer of the source stored. */
 static int check_digest(const struct copying *c, const struct kvf_trace *t, struct kvf_diag *d)
 {
     char now[33], told[33];
@@ -173,7 +173,7 @@ static int check_digest(const struct copying *c, const struct kvf_trace *t, stru
                     t->path, now, told);
 }
 
-/* Records that a piece leaves out. */
+/* The number of records that a piece omits. */
 static uint64_t count_left_out(const struct kvf_trace *t)
 {
     uint64_t n = 0;
@@ -192,7 +192,7 @@ static int check_known(const struct kvf_trace *t, struct kvf_diag *d)
                     t->path);
 }
 
-static int copy(struct copying *c, struct kvf_trace *t, const struct kvf_piece *p,
+static int fill(struct copying *c, struct kvf_trace *t, const struct kvf_piece *p,
                 struct kvf_diag *d)
 {
     const struct taken s = p ? (struct taken){t, p->from, p->to, 0} : taken_all(t);
@@ -206,27 +206,40 @@ static int copy(struct copying *c, struct kvf_trace *t, const struct kvf_piece *
     return err || p ? err : check_digest(c, t, d);
 }
 
-int kvf_copy(struct kvf_trace *t, const struct kvf_piece *piece, const char *path,
-             const struct kvf_copy_options *o, struct kvf_copied *ret, struct kvf_diag *d)
+/* Copies a trace or a piece of it. */
+static int copy_trace(const struct kvf_copy_request *q, struct kvf_copied *ret, struct kvf_diag *d)
 {
     struct copying c = {.w = NULL};
-    struct kvf_copied made = {.n_steps = 0};
+    struct kvf_trace *t = q->trace;
     struct kvf_piece p = {.heads = NULL};
-    int err = check_piece(t, piece, &p, d);
+    int err = check_piece(t, q->piece, &p, d);
     if (!err)
         err = trace_check_source(t, d);
-    if (!err && !piece)
+    if (!err && !q->piece)
         err = check_known(t, d);
     if (!err)
         err = copying_plan(&c, t, p.heads, p.from, d);
     if (!err)
-        err = copying_begin(&c, t, path, o, d);
+        err = copying_begin(&c, t, q, d);
     if (!err)
-        err = copy(&c, t, piece ? &p : NULL, d);
-    made.columns_left = t->n_columns - c.n_columns;
-    made.left_out = piece ? count_left_out(t) : 0;
-    err = copying_close(&c, err, &made, d);
+        err = fill(&c, t, q->piece ? &p : NULL, d);
+    ret->columns_left = t->n_columns - c.n_columns;
+    ret->left_out = q->piece ? count_left_out(t) : 0;
+    err = copying_close(&c, err, ret, d);
     copying_finish(&c);
+    return err;
+}
+
+int kvf_copy(const struct kvf_copy_request *q, struct kvf_copied *ret, struct kvf_diag *d)
+{
+    struct kvf_copied made = {.n_steps = 0};
+    int err;
+    if (q->damaged)
+        err = copying_repair(q, &made, d);
+    else if (q->part)
+        err = copying_join(q, &made, d);
+    else
+        err = copy_trace(q, &made, d);
     if (!err)
         *ret = made;
     return err;
@@ -239,7 +252,7 @@ int kvf_check_pieces(const struct kvf_trace *t, const struct kvf_piece *piece, i
     uint64_t raw = 0, all = 0;
     for (size_t i = 0; i < t->n_rec; i++)
         all += is_chunk(&t->rec[i]) ? t->rec[i].raw_len : 0;
-    if (all <= CACHE_GROWS_TO) /* what was decoded is kept */
+    if (all <= CACHE_GROWS_TO) /* decoded chunks are kept */
         return KVF_OK;
     for (int k = 0; k < n; k++)
         for (size_t i = 0; i < t->n_rec; i++) {

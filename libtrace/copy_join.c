@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "libtrace/copying.h"
 
-/* What two pieces must have in common. */
+/* Checks the properties that two pieces must share. */
 static int compare_runs(const struct kvf_trace *a, const struct kvf_trace *b, struct kvf_diag *d)
 {
     const char *what = NULL;
@@ -52,7 +52,7 @@ static int check_order(struct kvf_trace *const *t, int n, struct kvf_part *place
     return KVF_OK;
 }
 
-/* The columns of a piece, named as in the first, must be those of the first. */
+/* A piece must have the columns of the first, under the names of the first. */
 static int compare_columns(const struct copying *c, const struct taken *s,
                            const struct kvf_trace *first, struct kvf_diag *d)
 {
@@ -67,8 +67,8 @@ static int compare_columns(const struct copying *c, const struct taken *s,
                           first->path, s->t->path);
 }
 
-/* Notes are those of the first, without what it is a part of; said is what is joined, unless that
- * is the whole. */
+/* Writes the notes of the first piece except its "part"; notes the joined range unless it is the
+ * complete trace. */
 static int join_notes(struct copying *c, struct kvf_trace *first, const struct kvf_part *whole)
 {
     struct note_keys keys = note_keys_of(first, "part");
@@ -109,25 +109,21 @@ static int fill(struct copying *c, struct kvf_trace *const *t, int n, const stru
                     t[0]->path, now, told.whole);
 }
 
-int kvf_join(struct kvf_trace *const *part, int n, const char *path,
-             const struct kvf_copy_options *o, struct kvf_copied *ret, struct kvf_diag *d)
+int copying_join(const struct kvf_copy_request *q, struct kvf_copied *ret, struct kvf_diag *d)
 {
     struct copying c = {.w = NULL};
-    struct kvf_copied made = {.n_steps = 0};
-    struct kvf_part *place = MEM_NEW(struct kvf_part, (size_t)n);
-    int err = place ? check_order(part, n, place, d) : KVF_E_NOMEM;
-    for (int i = 0; !err && i < n; i++)
-        err = trace_check_source(part[i], d);
+    struct kvf_part *place = MEM_NEW(struct kvf_part, (size_t)q->n_parts);
+    int err = place ? check_order(q->part, q->n_parts, place, d) : KVF_E_NOMEM;
+    for (int i = 0; !err && i < q->n_parts; i++)
+        err = trace_check_source(q->part[i], d);
     if (!err)
-        err = copying_plan(&c, part[0], NULL, 0, d);
+        err = copying_plan(&c, q->part[0], NULL, 0, d);
     if (!err)
-        err = copying_begin(&c, part[0], path, o, d);
+        err = copying_begin(&c, q->part[0], q, d);
     if (!err)
-        err = fill(&c, part, n, place, d);
-    err = copying_close(&c, err, &made, d);
+        err = fill(&c, q->part, q->n_parts, place, d);
+    err = copying_close(&c, err, ret, d);
     copying_finish(&c);
     mem_free(place);
-    if (!err)
-        *ret = made;
     return err;
 }

@@ -40,7 +40,7 @@ static int room_for_layers(struct copying *c, const struct kvf_trace *t, bool so
                : KVF_E_NOMEM;
 }
 
-/* The heads of one layer that are kept; at: where those of this layer begin in `keep`. */
+/* The heads of one layer that are kept; at: the start of this layer in `keep`. */
 static int plan_layer(struct copying *c, const struct kvf_trace *t, int l,
                       const unsigned char *keep, size_t *used, struct kvf_diag *d)
 {
@@ -102,7 +102,7 @@ static int query_head_in(const struct copying *c, int layer, int head)
     return -1;
 }
 
-/* A number behind a letter, as in "L10": how many bytes it has; 0: there is none. */
+/* Reads a number after a letter, as in "L10". Returns its length in bytes, or 0. */
 static int number_at(const char *s, const char *letter, int *ret)
 {
     char form[8];
@@ -111,7 +111,7 @@ static int number_at(const char *s, const char *letter, int *ret)
     return sscanf(s, form, ret, &used) == 1 ? used : 0;
 }
 
-/* The rest of a name from its layer on, numbered anew; false: a layer or head of it is not kept. */
+/* Renumbers the rest of a name from its layer on; false: a layer or head of it is not kept. */
 static bool renumber(const struct copying *c, const char *at, int64_t later, struct buf *b)
 {
     int layer, head, token, used = number_at(at, "L", &layer);
@@ -134,7 +134,7 @@ static bool renumber(const struct copying *c, const char *at, int64_t later, str
     return true;
 }
 
-/* Columns of the run whose names tell a layer, a head or a token: "received.L3H5.17". */
+/* Columns of the run with a layer, head or token in their names: "received.L3H5.17". */
 static bool rename_column(const struct copying *c, int64_t later, struct kvf_column *k)
 {
     static const char *const before[] = {"received.", "query.pre.", "query.post.",
@@ -179,7 +179,7 @@ int copying_wrote(struct copying *c, int err, struct kvf_diag *d)
 {
     if (!err)
         return KVF_OK;
-    if (c->w->err != err) /* what is written cannot be, as the source says it */
+    if (c->w->err != err) /* the source's run header cannot be written */
         return kvf_fail(d, err, "%s: what it holds cannot be written: %s", c->w->path,
                         kvf_strerror(err));
     err = kvf_writer_close(c->w, d); /* it has the sentence */

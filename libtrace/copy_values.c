@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "libtrace/copying.h"
 
-/* ---- what there is */
+/* ---- available values */
 
 static int add_range(struct ranges *rs, uint32_t from, uint32_t to)
 {
@@ -88,7 +88,7 @@ static struct groups groups_of(const struct kvf_trace *t, int column, int layer)
     return gs;
 }
 
-/* What the records of a group hold of a head within the indices that are taken.  Records are in
+/* Finds the values of a head in the records of a group, within the indices taken.  Records are in
  * the order of their first heads. */
 static int add_group(const struct group *g, const struct taken *s, int head, struct ranges *rs)
 {
@@ -118,7 +118,7 @@ static int ranges_of(const struct groups *gs, const struct taken *s, int head, s
     return err;
 }
 
-/* The first head behind this one at which a record begins; KVF_MAX_HEADS: none. */
+/* The first head after this one at which a record begins; KVF_MAX_HEADS: none. */
 static int next_head(const struct groups *gs, int head)
 {
     int next = KVF_MAX_HEADS;
@@ -134,7 +134,7 @@ static int next_head(const struct groups *gs, int head)
 
 /* ---- values */
 
-/* Steps that are values are counted from the beginning of what is made. */
+/* Steps that are values are counted from the beginning of the new trace. */
 static int shift_steps(const struct taken *s, const struct kvf_column *k, uint32_t *v, size_t n,
                        struct kvf_diag *d)
 {
@@ -148,12 +148,12 @@ static int shift_steps(const struct taken *s, const struct kvf_column *k, uint32
     return KVF_OK;
 }
 
-/* Heads head .. head + n_heads - 1 of a layer of what is made, that have the same indices. */
+/* Heads head .. head + n_heads - 1 of a layer of the new trace, that have the same indices. */
 struct band {
     int column, layer, head, n_heads;
 };
 
-/* Lists of intervals, whose steps are those of the whole run. */
+/* Lists of intervals, with steps of the complete run. */
 static int copy_lists(struct copying *c, const struct taken *s, const struct band *b, uint32_t from,
                       uint32_t n, struct kvf_diag *d)
 {
@@ -226,7 +226,7 @@ static int grow_band(struct copying *c, const struct taken *s, const struct grou
     int most = gs->widest > 1 ? gs->widest : 1;
     int head = copying_head_of(c, b->layer, space, b->head);
     int err = ranges_of(gs, s, head, &c->mine);
-    int none = !err && c->mine.n == 0 ? next_head(gs, head) : 0; /* heads that have nothing */
+    int none = !err && c->mine.n == 0 ? next_head(gs, head) : 0; /* heads without values */
     for (b->n_heads = 1; !err && none && b->head + b->n_heads < heads; b->n_heads++)
         if (copying_head_of(c, b->layer, space, b->head + b->n_heads) >= none)
             break;

@@ -19,7 +19,7 @@ struct ranges {
 struct copying {
     struct kvf_writer *w; /* NULL: not begun, or closed */
     int n_columns;
-    struct kvf_column *column; /* [n_columns] of what is made */
+    struct kvf_column *column; /* [n_columns] of the new trace */
     int *column_of;            /* [n_columns] the same in the sources */
     int n_layers;
     uint16_t *n_kv, *n_query; /* [n_layers] */
@@ -30,7 +30,7 @@ struct copying {
                                  they are all there */
     unsigned char *block;     /* of CHUNK_RAW bytes */
     struct ranges mine, next;
-    /* What a repair is told: the values that are not there.  NULL: that is no matter. */
+    /* Counts the missing values for a repair.  NULL: that is no matter. */
     struct kvf_repaired *repaired;
     bool had_texts;
     kvf_say_fn say;
@@ -43,16 +43,15 @@ struct taken {
     uint32_t from, to, at;
 };
 
-/* Columns, layers and heads of what is made; heads: as in struct kvf_piece; later: tokens that
- * names tell are numbered by so many less.  What was planned, begun or filled is freed by
- * copying_finish, also after an error. */
+/* Columns, layers and heads of the new trace; heads: as in struct kvf_piece; later: subtracted from
+ * the token numbers in names.  copying_finish frees all memory, also after an error. */
 int copying_plan(struct copying *c, const struct kvf_trace *t, const unsigned char *heads,
                  int64_t later, struct kvf_diag *d);
-/* Leaves out the columns of which the source holds nothing. */
+/* Omits the columns without values in the source. */
 int copying_leave_empty(struct copying *c, const struct taken *s);
 /* Begins the file; run: a trace of the run. */
-int copying_begin(struct copying *c, const struct kvf_trace *run, const char *path,
-                  const struct kvf_copy_options *o, struct kvf_diag *d);
+int copying_begin(struct copying *c, const struct kvf_trace *run, const struct kvf_copy_request *q,
+                  struct kvf_diag *d);
 /* All values and texts of a source. */
 int copying_fill(struct copying *c, const struct taken *s, struct kvf_diag *d);
 /* The notes but one (NULL: all). */
@@ -60,20 +59,23 @@ int copying_notes(struct copying *c, const struct kvf_trace *t, const char *but)
 /* All blobs. */
 int copying_blobs(struct copying *c, struct kvf_trace *t, struct kvf_diag *d);
 int copying_commit(struct copying *c, uint32_t n_steps);
-/* Closes the file and tells what was made; or gives err back, of the writer with its sentence. */
+/* Closes the file and fills *ret; or gives err back, of the writer with its sentence. */
 int copying_close(struct copying *c, int err, struct kvf_copied *ret, struct kvf_diag *d);
-/* Abandons what was not closed; accepts a zeroed one. */
+/* The two kinds of kvf_copy that have a file of their own: with `part`, and with `damaged`. */
+int copying_join(const struct kvf_copy_request *q, struct kvf_copied *ret, struct kvf_diag *d);
+int copying_repair(const struct kvf_copy_request *q, struct kvf_copied *ret, struct kvf_diag *d);
+/* Abandons a file that was not closed; accepts a zeroed one. */
 void copying_finish(struct copying *c);
 
-/* What of all indices a closed trace holds, or of its steps where it was not closed. */
+/* All indices of a closed trace, or all steps of an unfinished one. */
 struct taken taken_all(struct kvf_trace *t);
-/* The key of the note in which a trace says what it is a piece of ("": it says nothing), and of
- * that in which a piece of it will: "part", "part.2", ... */
+/* The key of the note in which a trace names its source ("": no such note), and the key for a piece
+ * of it: "part", "part.2", ... */
 struct note_keys {
     char now[24], next[24];
 };
 struct note_keys note_keys_of(const struct kvf_trace *t, const char *name);
-/* What such a note says. */
+/* The JSON of such a note. */
 struct part_text {
     char json[128];
 };
@@ -83,7 +85,7 @@ int copying_wrote(struct copying *c, int err, struct kvf_diag *d);
 /* Whether the values of a column of this name count steps from the beginning of the run. */
 bool holds_steps(const struct kvf_column *c);
 
-/* Heads of a layer of what is made, and which of the source one of them is. */
+/* The number of heads of a layer of the new trace, and the head of the source for one of them. */
 int copying_heads(const struct copying *c, int layer, int space);
 int copying_head_of(const struct copying *c, int layer, int space, int head);
 

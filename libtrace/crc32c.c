@@ -1,3 +1,4 @@
+/* crc32c.c - CRC-32C (crc32c.h). */
 #include <pthread.h>
 #include <string.h>
 
@@ -42,7 +43,7 @@ uint32_t crc32c_portable(uint32_t crc, const void *data, size_t n)
 /* The instruction gives its result three cycles after it began, and another can begin in each:
  * three stretches of the data are summed at once, and their sums joined. */
 enum { STRETCH = 1 << 10 };
-static uint32_t shifted[4][256]; /* by byte of a sum: what STRETCH zero bytes make of it */
+static uint32_t shifted[4][256]; /* by byte of a sum: its value after STRETCH zero bytes */
 static pthread_once_t shifts_once = PTHREAD_ONCE_INIT;
 
 __attribute__((target("sse4.2"))) static void fill_shifts(void)

@@ -1,10 +1,11 @@
+/* digest.c - the digest of the content of a trace (digest.h). */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "libtrace/digest.h"
 
-/* Words of a block: their keys are the same in every block, which has a factor of its own. */
+/* Words of a block: their keys are the same in every block, which has its own factor. */
 enum { BLOCK = 1024 };
 
 static uint64_t key[2][BLOCK];
@@ -70,7 +71,7 @@ static void add_bytes(struct hash128 *sum, uint64_t head, uint64_t at, const uns
     sum->high += part.high * (mix(head + 4 * block + 1) | 1);
 }
 
-/* What tells a head of a column from all others. */
+/* The identity of a head of a column. */
 static uint64_t place_of(uint64_t column, int layer, int head)
 {
     return mix(column + ((uint64_t)layer << 32) + (uint64_t)head);
@@ -83,7 +84,7 @@ void digest_values(struct hash128 *sum, uint64_t column, int layer, int head, ui
     uint64_t place = place_of(column, layer, head), w = (uint64_t)width;
     uint64_t at = t0 * w, end = at + n * w;
     pthread_once(&once, fill);
-    /* that there are values at all: what adjacent ranges add here cancels where they meet */
+    /* that there are values at all: terms of adjacent ranges cancel where they meet */
     sum->low += mix(place + 4 * ((uint64_t)t0 + n) + 2) - mix(place + 4 * (uint64_t)t0 + 2);
     sum->high += mix(place + 4 * ((uint64_t)t0 + n) + 3) - mix(place + 4 * (uint64_t)t0 + 3);
     while (at < end) {
@@ -102,7 +103,7 @@ void digest_list(struct hash128 *sum, uint64_t column, int layer, int head, uint
     digest_add(sum, hash128_seeded(n ? (const void *)list : "", n * sizeof *list, seed));
 }
 
-/* A part that is no value: its bytes under a seed that tells kind and number. */
+/* A part that is no value: its bytes under a seed of kind and number. */
 static struct hash128 item(char kind, uint32_t number, const void *p, size_t n)
 {
     return hash128_seeded(p, n, (uint64_t)number << 8 | (unsigned char)kind);
@@ -131,7 +132,7 @@ void digest_meta(struct hash128 *sum, const void *p, size_t n)
 void digest_schema(struct hash128 *sum, const unsigned char *p, size_t n)
 {
     size_t layers = n >= 4 ? (size_t)get_le(p, 4) : 0, at = 4 + 4 * layers;
-    if (at > n) /* of a second schema nobody has asked yet whether it can be one */
+    if (at > n) /* a second schema has not been checked yet */
         at = n;
     digest_add(sum, item('S', 0, p, at));
     for (at += 4; at + COLUMN_ENTRY <= n; at += COLUMN_ENTRY)

@@ -1,8 +1,8 @@
-/* digest.h - the digest of what a trace holds, whatever its chunks and codecs are; private to
- * libtrace.  docs/reference/format.md, section 9, says what is summed up.
+/* digest.h - the digest of the content of a trace, independent of chunks and codecs; private to
+ * libtrace.  docs/reference/format.md, section 9, defines the sum.
  *
- * A digest is a sum of two numbers modulo 2^64 over all parts of the content, so that parts may
- * come in any order and be taken away again. */
+ * A digest is a sum of two numbers modulo 2^64 over all parts of the content, so that parts can be
+ * added in any order and subtracted again. */
 #ifndef KVF_LIBTRACE_DIGEST_H
 #define KVF_LIBTRACE_DIGEST_H
 
@@ -12,7 +12,7 @@
  * column's name. */
 void digest_values(struct hash128 *sum, uint64_t column, int layer, int head, uint32_t t0,
                    uint32_t n, int width, const void *data); /* as in the file */
-/* The n intervals of one token of a head, as they lie in the file. */
+/* The n intervals of one token of a head, in the layout of the file. */
 void digest_list(struct hash128 *sum, uint64_t column, int layer, int head, uint32_t token,
                  const struct kvf_interval *list, uint32_t n);
 /* A blob: header [BLOB_HEADER] of its payload, data [r->raw_len] its elements. */

@@ -1,3 +1,4 @@
+/* hash.c - 64-bit and 128-bit hashes by xxHash (hash.h). */
 #include <xxhash.h>
 
 #include "libtrace/hash.h"

@@ -1,5 +1,5 @@
-/* judge.c - whether what a trace says can be: every value there and written once, columns of the
- * shape and range that <kvf/schema.h> gives them. */
+/* judge.c - checks that the content of a trace is possible: every value there and written once,
+ * columns of the shape and range that <kvf/schema.h> gives them. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,11 +17,11 @@ struct judge {
     struct kvf_trace *t;
     kvf_finding_fn say;
     void *ctx;
-    int n;        /* findings said */
+    int n;        /* findings reported */
     int64_t work; /* comparisons of records that are left */
     double *value;
-    bool gaps;       /* it says itself that it lacks values */
-    double from, of; /* its first step, and the steps, of what it is a piece of */
+    bool gaps;       /* it notes that it lacks values */
+    double from, of; /* its first step in its source, and the steps of the source */
 };
 
 static bool full(const struct judge *j)
@@ -69,7 +69,7 @@ static bool overlap(const struct record *a, const struct record *b)
            && b->t0 < end_of(a);
 }
 
-/* Whether records may still be compared with each other: those of a run hardly need it. */
+/* Whether records may still be compared with each other: the records of a run hardly need it. */
 static bool work(struct judge *j, uint64_t n)
 {
     bool before = j->work > 0;
@@ -79,7 +79,7 @@ static bool work(struct judge *j, uint64_t n)
     return j->work > 0;
 }
 
-/* The record after a that holds a value of it too; 0: none.  They are in the order of head0, then
+/* The record after a that has a value of it too; 0: none.  They are in the order of head0, then
  * of t0. */
 static size_t partner_of(struct judge *j, const struct group *g, size_t a)
 {
@@ -95,7 +95,7 @@ static size_t partner_of(struct judge *j, const struct group *g, size_t a)
     return 0;
 }
 
-/* The first pair of records of a part that hold one value. */
+/* The first pair of records of a part with a common value. */
 static void find_overlap(struct judge *j, const struct group *g)
 {
     const struct record *r = g->part ? g->part->rec : NULL;
@@ -109,7 +109,7 @@ static void find_overlap(struct judge *j, const struct group *g)
     }
 }
 
-/* Where the values of a head that are there from 0 to `have` end, with what one part has. */
+/* The end of the values of a head that exist from 0 to `have`, with the values of one part. */
 static uint32_t reach_in(const struct group *g, int head, uint32_t have)
 {
     const struct record *r = g->part ? g->part->rec : NULL;
@@ -133,7 +133,7 @@ static uint32_t reach(struct judge *j, const struct group g[PARTS], int head)
     return have;
 }
 
-/* Values within the steps that the records of a part say they hold. */
+/* The number of values within the steps, by the records of a part. */
 static uint64_t count_in(const struct group *g, uint64_t T)
 {
     uint64_t n = 0;
@@ -145,7 +145,7 @@ static uint64_t count_in(const struct group *g, uint64_t T)
     return n;
 }
 
-/* A stream may stand in both parts, in which case the values are not counted. */
+/* A stream may be in both parts, in which case the values are not counted. */
 static void find_gap(struct judge *j, const struct group g[PARTS])
 {
     const char *name = j->t->column[g->column].name;
@@ -216,7 +216,7 @@ static bool allowed(const struct rule *rule, const struct kvf_column *c, double 
     return v >= bound_at(&rule->least, i, T) && v <= bound_at(&rule->most, i, T);
 }
 
-/* A value as it is in the whole. */
+/* A value with the numbers of the source. */
 static double in_whole(const struct judge *j, const struct kvf_column *c, double v)
 {
     return holds_steps(c) && v != (double)UINT32_MAX ? v + j->from : v;
@@ -231,7 +231,7 @@ static int judge_head(struct judge *j, const struct rule *rule, const struct gro
         n = T - at < BLOCK ? T - at : BLOCK;
         int err = kvf_read_f64(j->t, g->column, g->layer, head, at, n, j->value, &d);
         if (err)
-            return err == KVF_E_NOMEM ? err : KVF_OK; /* damage, which kvf_verify tells */
+            return err == KVF_E_NOMEM ? err : KVF_OK; /* damage, which kvf_verify reports */
         for (uint32_t i = 0; i < n; i++)
             if (!allowed(rule, c, in_whole(j, c, j->value[i]), j->from + at + i, j->of)) {
                 found(j, "%s of layer %d, head %d is %.9g at %u, which cannot be", c->name,
@@ -243,7 +243,7 @@ static int judge_head(struct judge *j, const struct rule *rule, const struct gro
 }
 
 /* One column: its shape, then its records layer by layer, and if asked its values, of which the
- * first wrong one of each column is said. */
+ * first wrong one of each column is reported. */
 static int judge_column(struct judge *j, int column, bool values)
 {
     const struct kvf_column *c = &j->t->column[column];
@@ -273,7 +273,7 @@ static int judge_column(struct judge *j, int column, bool values)
 
 /* ---- the trace */
 
-/* What a record of this type holds; 0: there is none. */
+/* The content of a record of this type; 0: there is none. */
 static uint64_t length_of(const struct kvf_trace *t, enum record_type type)
 {
     for (size_t i = 0; i < t->n_rec; i++)
@@ -296,7 +296,7 @@ static void judge_texts(struct judge *j)
     }
 }
 
-/* The first of the blobs whose name is neither defined nor one's own. */
+/* The first blob with a name that is neither defined nor a user's own. */
 static int judge_blobs(struct judge *j)
 {
     for (int i = 0, before = j->n; i < kvf_n_blobs(j->t) && j->n == before; i++) {
@@ -359,7 +359,7 @@ int kvf_judge(struct kvf_trace *t, int values, kvf_finding_fn say, void *ctx, in
         judge_shape(&j);
         err = judge_blobs(&j);
     }
-    /* a piece of a piece does not say how far the run went */
+    /* a piece of a piece does not record the length of the run */
     values = !err && values && !kvf_note(t, "part.2") && within_work(&j);
     for (int i = 0; !err && i < t->n_columns && !full(&j); i++)
         err = judge_column(&j, i, values);

@@ -22,11 +22,11 @@ enum {
     INDEX_ENTRY = 56,
     INDEX_ENTRY_0 = 48, /* in files of format 0.1 */
     COLUMN_ENTRY = 68,
-    BLOB_HEADER = 80,      /* before the elements of a blob: what it is, with a hash of its own */
+    BLOB_HEADER = 80,      /* before the elements of a blob: its description, with its own hash */
     CHUNK_RAW = 512 << 10, /* most raw bytes that the writer puts in a chunk */
     CHUNK_RAW_LIMIT = 16 << 20, /* most that a reader accepts */
 };
-/* Whether values lie in memory as they lie in the file. */
+/* True if values have the same bytes in memory and in the file. */
 #define LITTLE_ENDIAN_HERE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
 #define TAIL_SUFFIX ".tail"
 
@@ -43,7 +43,7 @@ enum record_type {
     REC_BLOB,
     REC_KNOWN = REC_BLOB /* the greatest that this reader knows */
 };
-enum { REC_CRITICAL = 1 }; /* flags: a reader that does not know the type must refuse */
+enum { REC_CRITICAL = 1 }; /* flags: a reader that does not know the type must reject the file */
 
 enum codec { CODEC_RAW = 0, CODEC_CONSTANT = 1, CODEC_SHUFFLE_ZSTD = 2 };
 
@@ -54,7 +54,7 @@ struct file_header {
     uint64_t hash;     /* of the bytes of the header: the link of the first record */
 };
 
-struct record { /* a trace has many: no padding lies between the members */
+struct record { /* a trace has many: there is no padding between the members */
     uint8_t type, flags;
     uint16_t layer, head0, n_heads;
     uint64_t seq, stored_len, raw_len, offset; /* offset: of the header in the file */
@@ -62,7 +62,7 @@ struct record { /* a trace has many: no padding lies between the members */
     uint32_t column, t0, n, codec, payload_crc, salt, epoch;
 };
 
-/* Whether it holds values of a column. */
+/* True if it has values of a column. */
 static inline bool is_chunk(const struct record *r)
 {
     return r->type == REC_COLUMN || r->type == REC_INTERVALS;
@@ -121,7 +121,7 @@ static inline size_t entry_size(bool chained)
     return chained ? INDEX_ENTRY : INDEX_ENTRY_0;
 }
 
-/* Writes are of format 1.0 alone; what reads takes 0.1 too.  The salt is the low half of a half:
+/* Files are written only in format 1.0 and read in 0.1 too.  The salt is the low half of a half:
  * the lowest 32 bits of the run id. */
 void file_header_write(unsigned char out[FILE_HEADER], const struct hash128 *id);
 /* KVF_OK, KVF_E_FORMAT (not a trace), KVF_E_CORRUPT (damaged), KVF_E_VERSION. */
@@ -132,7 +132,7 @@ uint64_t record_header_write(unsigned char out[RECORD_HEADER], const struct reco
 /* False when it is no record of this file at this offset.  in: header_size(chained) bytes. */
 bool record_header_read(const unsigned char *in, uint64_t offset, uint32_t salt, bool chained,
                         struct record *ret);
-/* Whether a record of whatever run may begin here, and the format and salt that it says. */
+/* True if a record of any run may begin here; returns its format and salt. */
 bool record_header_guess(const unsigned char *in, uint32_t *ret_salt, bool *ret_chained);
 /* Checksum of a payload, bound to its place. */
 uint32_t payload_crc(const struct record *r, const void *payload, size_t n);
@@ -141,7 +141,7 @@ void footer_write(unsigned char out[FOOTER], const struct footer *f);
 bool footer_read(const unsigned char in[FOOTER], uint32_t salt, struct footer *ret);
 
 void index_entry_write(unsigned char out[INDEX_ENTRY], const struct record *r);
-/* in: entry_size(chained) bytes, which may lie where *ret does.  Inline, as every entry of a trace
+/* in: entry_size(chained) bytes, which may overlap *ret.  Inline, as every entry of a trace
  * is read when it is opened. */
 static inline void index_entry_read(const unsigned char *in, bool chained, struct record *ret)
 {
@@ -163,15 +163,15 @@ static inline void index_entry_read(const unsigned char *in, bool chained, struc
 }
 /* Order of the index: type, column, layer, epoch, head0, t0, offset. */
 int record_compare(const void *a, const void *b);
-/* All that an index entry tells of a record. */
+/* The fields of an index entry of a record. */
 bool record_same(const struct record *a, const struct record *b);
 
-/* Whether a column is what KVF_COL_INTERVALS asks of it. */
+/* True if a column meets the requirements of KVF_COL_INTERVALS. */
 bool trace_interval_column(const struct kvf_column *c);
-/* Whether n intervals rise, with at least one step between them, none before the token's own step
- * and none at or behind `steps`. */
+/* Whether n intervals rise, with at least one step between them, all from the token's own step on
+ * and before `steps`. */
 bool trace_list_rises(const struct kvf_interval *list, uint32_t n, uint32_t token, uint32_t steps);
-/* The same of a list as it lies in the file. */
+/* The same for a list in the layout of the file. */
 bool trace_stored_list_rises(const unsigned char *list, uint32_t n, uint32_t token, uint32_t steps);
 
 /* Whether a block may be of this layer and head: of the first where there is none. */
@@ -191,7 +191,7 @@ static inline uint64_t padded(uint64_t n)
 /* Codecs (codec.c).  Encoded bytes of `raw` into out (capacity codec_bound(n)):
  * returns the length and sets *ret_codec; 0: no memory.  width: element size; n > 0 is a multiple.
  * codec: working memory of codec_create() (NULL: no memory), kept from chunk to
- * chunk; what it was used for before changes no byte. */
+ * chunk; earlier use changes no byte. */
 void *codec_create(void);
 void codec_destroy(void *codec); /* accepts NULL */
 size_t codec_bound(size_t n);

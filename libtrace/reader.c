@@ -1,3 +1,4 @@
+/* reader.c - reads the values of an open trace (reader.h). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -115,7 +116,7 @@ int kvf_share(const struct kvf_trace *t, struct kvf_trace **ret_trace)
     return KVF_OK;
 }
 
-/* The place of the chunk, or the one that it takes: that of the chunk longest not asked for,
+/* The place of the chunk, or a free place for it: that of the chunk longest not asked for,
  * but a new one for a chunk that was decoded before, as far as the cache may grow. */
 static struct cached *find_slot(struct kvf_trace *t, size_t entry)
 {
@@ -178,7 +179,7 @@ static int decode_chunk(struct kvf_trace *t, const struct record *r, struct cach
     return check_lists(t, r, slot->data, d);
 }
 
-/* The values of a chunk that need no decoding, as they lie in the map. */
+/* The values of a chunk that need no decoding, in the map. */
 static int chunk_in_map(struct kvf_trace *t, const struct record *r, const unsigned char **ret,
                         struct kvf_diag *d)
 {
@@ -205,7 +206,7 @@ int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, st
         return chunk_in_map(t, &t->rec[entry], ret, d);
     struct cached *slot = find_slot(t, entry);
     if (slot->entry != entry) {
-        slot->entry = SIZE_MAX; /* until it is whole again */
+        slot->entry = SIZE_MAX; /* until it is complete again */
         int err = decode_chunk(t, &t->rec[entry], slot, d);
         if (err)
             return err;
@@ -230,8 +231,8 @@ size_t trace_lower_bound(const struct kvf_trace *t, const struct record *key)
     return lo;
 }
 
-/* One pass over the chunks of (column, layer, epoch): copies what continues at
- * *have and moves it on. */
+/* One pass over the chunks of (column, layer, epoch): copies the values from *have on and advances
+ * *have. */
 static int read_pass(struct kvf_trace *t, const struct record *key, int head, uint32_t t0,
                      uint32_t stop, uint32_t *have, char *out, struct kvf_diag *d)
 {
@@ -281,8 +282,8 @@ int trace_not_there(const struct kvf_trace *t, const struct record *key, int hea
                     t->path, t->column[key->column].name, key->layer, head, index);
 }
 
-/* After a pass over the trace itself that ended with err: the tail may have what is damaged there,
- * since a loss of power leaves half of what was written after it. */
+/* After a pass over the trace itself that ended with err: the tail may have the values that are
+ * damaged here, since a loss of power can damage data written after it. */
 static int read_pass_of_tail(struct kvf_trace *t, const struct record *key, int head, uint32_t t0,
                              uint32_t stop, uint32_t *have, char *out, int err, struct kvf_diag *d)
 {
@@ -324,7 +325,8 @@ int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
     return err ? err : read_values(t, &key, head, t0, n, out, d);
 }
 
-/* The chunk that read_pass takes the first value from; SIZE_MAX: none, or it has not all n. */
+/* The chunk that read_pass takes the first value from; SIZE_MAX: no chunk, or it lacks some of the
+ * n. */
 static size_t whole_chunk(const struct kvf_trace *t, const struct record *key, int head,
                           uint32_t t0, uint32_t n)
 {
@@ -381,7 +383,7 @@ int kvf_view(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
     }                                                                                              \
     break
 
-/* The type is asked for once, not for each of what may be billions of values. */
+/* The type is checked once, not for each of possibly billions of values. */
 static void widen(const unsigned char *p, enum kvf_dtype dtype, bool age, uint32_t n, double *out)
 {
     switch (dtype) {
@@ -399,7 +401,7 @@ static void widen(const unsigned char *p, enum kvf_dtype dtype, bool age, uint32
         WIDEN_UNSIGNED(uint32_t, UINT32_MAX);
     case KVF_U64:
         WIDEN_UNSIGNED(uint64_t, UINT64_MAX);
-    case KVF_F16: /* of blobs alone */
+    case KVF_F16: /* only of blobs */
     case KVF_BF16:
         break;
     }
@@ -487,7 +489,7 @@ static int load_tokens_of(struct kvf_trace *t, const struct record *r)
     return rise ? KVF_OK : KVF_E_CORRUPT;
 }
 
-/* All that can be read, and the first error of what cannot. */
+/* Reads all that can be read, and returns the first error. */
 static int load_tokens(struct kvf_trace *t)
 {
     uint64_t n = 0, bytes = 1;
@@ -517,7 +519,7 @@ static int load_tokens(struct kvf_trace *t)
     return err == KVF_E_NOMEM ? err : first;
 }
 
-/* Loads the texts of one file, once; the error of those that cannot be read is kept. */
+/* Loads the texts of one file, once; the error of unreadable ones is kept. */
 static int texts_of(struct kvf_trace *t)
 {
     if (!t->tokens_loaded)

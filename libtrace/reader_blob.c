@@ -36,7 +36,7 @@ int trace_blob(const struct kvf_trace *t, const struct record *r, struct kvf_blo
     return err;
 }
 
-/* The elements of what lies at `in`, decoded where they were packed. */
+/* The elements at `in`, decoded if they were packed. */
 static int unpack(struct kvf_trace *t, const struct record *r, const unsigned char *in, int width,
                   const void **ret)
 {

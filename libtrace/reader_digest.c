@@ -1,4 +1,4 @@
-/* reader_digest.c - the digest of an open trace, from what its records hold. */
+/* reader_digest.c - the digest of an open trace, from its records. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,7 +94,7 @@ int trace_digest_record(struct kvf_trace *t, size_t i, uint32_t epoch, struct ha
     return KVF_OK;
 }
 
-/* By key, those of one key in the order of the file. */
+/* By key, and for one key in the order of the file. */
 static int by_key(const void *a, const void *b)
 {
     char **x = *(char **const *)a, **y = *(char **const *)b;
@@ -104,7 +104,7 @@ static int by_key(const void *a, const void *b)
 
 int trace_digest_rest(const struct kvf_trace *t, struct hash128 *sum)
 {
-    char ***note = MEM_NEW(char **, (size_t)t->n_notes); /* a file may hold thousands of them */
+    char ***note = MEM_NEW(char **, (size_t)t->n_notes); /* a file may have thousands of them */
     if (!note)
         return KVF_E_NOMEM;
     for (int i = 0; i < t->n_notes; i++)

@@ -1,4 +1,4 @@
-/* reader_held.c - what a file holds, by its records: nothing is decoded. */
+/* reader_held.c - counts the values of a file by its records, without decoding. */
 #include "libtrace/reader.h"
 
 uint64_t kvf_bytes(const struct kvf_trace *t)
@@ -59,12 +59,12 @@ void kvf_watch(struct kvf_trace *t, kvf_watch_fn fn, void *ctx)
         kvf_watch(t->tail, fn, ctx);
 }
 
-/* What records say they hold: lists or single values, and intervals in lists. */
+/* The values that records declare: lists or single values, and intervals in lists. */
 struct held {
     uint64_t values, intervals;
 };
 
-/* What the records of one file hold of a column within the first steps. */
+/* The values of a column within the first steps, in the records of one file. */
 static struct held held_in(const struct kvf_trace *t, int column, uint32_t steps)
 {
     const struct kvf_column *c = kvf_column(t, column);

@@ -1,7 +1,7 @@
 /* reader_intervals.c - lists of intervals of steps, of columns with KVF_COL_INTERVALS. */
 #include "libtrace/reader.h"
 
-/* A file of a few bytes may hold any number of them. */
+/* A file of a few bytes may declare any number of them. */
 enum { MOST_IN_A_CALL = 1 << 24 };
 
 /* A decoded chunk: where each list ends, in intervals, then all intervals. */
@@ -21,10 +21,10 @@ struct gather {
     uint32_t t0, n, have; /* have: index of the next list */
     uint32_t *end;
     struct kvf_interval *out;
-    const struct kvf_interval *whole; /* all of them, where they lie in one chunk */
+    const struct kvf_interval *whole; /* all of them, if they are in one chunk */
 };
 
-/* Takes what continues at g->have from a chunk.  False: they are too many for one call. */
+/* Takes the values from g->have on from a chunk.  False: they are too many for one call. */
 static bool take(struct gather *g, const struct record *r, const unsigned char *raw)
 {
     uint32_t stop = r->t0 + r->n < g->t0 + g->n ? r->t0 + r->n : g->t0 + g->n;

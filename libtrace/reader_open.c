@@ -21,7 +21,7 @@ static const struct record *first_of(const struct kvf_trace *t, enum record_type
 
 static int missing(const struct kvf_trace *t, const char *what, struct kvf_diag *d)
 {
-    bool cut = !t->clean && !t->bad_records; /* there is nothing but a torn tail */
+    bool cut = !t->clean && !t->bad_records; /* there is only a torn tail */
     return kvf_fail(
         d, KVF_E_CORRUPT, "%s: the %s is %s", t->path, what,
         cut ? "not complete: the writer was interrupted at once, or the file was cut off" : "lost");
@@ -226,7 +226,7 @@ char *trace_unfinished(const char *path)
     return b.data;
 }
 
-/* The file at the name, or the unfinished one beside it, whose name t->path is then. */
+/* The file at the name, or its unfinished one; t->path is then the name of that. */
 static int open_either(struct kvf_trace *t, const char *path, struct kvf_diag *d)
 {
     const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
@@ -278,8 +278,8 @@ int trace_load(struct kvf_trace *t, struct kvf_diag *d)
     return err ? err : load_rest(t);
 }
 
-/* What is damaged after the last whole snapshot of a trace that was not closed
- * is its tail; before it, the reader would show less than the file once held. */
+/* Damage after the last complete snapshot of a trace that was not closed is its torn tail.  Damage
+ * before it is an error, because the reader would show less than the file once had. */
 static int judge(const struct kvf_trace *t, enum kvf_open_mode mode, struct kvf_diag *d)
 {
     bool inside = t->clean || t->first_bad < t->commit_at || mode == KVF_OPEN_STRICT;

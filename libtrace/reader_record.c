@@ -79,7 +79,7 @@ int trace_bytes(struct kvf_trace *t, const struct record *r, const unsigned char
         t->seen = MEM_NEW(unsigned char, t->n_rec);
     if (!t->seen)
         return KVF_E_NOMEM;
-    if (t->map) { /* that the record lies in the file was found out when it was opened */
+    if (t->map) { /* the bounds of the record were checked at opening */
         const unsigned char *p = t->map + r->offset;
         if (!trace_checked(t, r, false))
             err = check_record(t, r, p, d);

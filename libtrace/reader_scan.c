@@ -1,4 +1,4 @@
-/* reader_scan.c - which records a file holds: by its index when it was closed
+/* reader_scan.c - finds the records of a file: by its index when it was closed
  * properly, else by walking the record headers; docs/reference/format.md, "Reading". */
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ static int read_header(const struct kvf_trace *t, uint64_t at, unsigned char hea
     return record_header_read(head, at, t->header.salt, chained, ret) ? KVF_OK : KVF_E_CORRUPT;
 }
 
-/* A record of a type that this reader does not know may be skipped unless it says otherwise. */
+/* A record of a type that this reader does not know may be skipped unless its flags forbid it. */
 static bool must_refuse(const struct kvf_trace *t, const struct record *r)
 {
     unsigned char head[RECORD_HEADER];
@@ -65,9 +65,9 @@ static bool must_refuse(const struct kvf_trace *t, const struct record *r)
     return read_header(t, r->offset, head, &full) == KVF_OK && full.flags & REC_CRITICAL;
 }
 
-/* The payload of the index, at the end of memory for as many records: what is made of an entry is
- * larger, so that each is read before its place is taken, and no page is touched but those of the
- * records.  New pages are most of the time in which a trace of many records opens. */
+/* The payload of the index, at the end of memory for as many records: the decoded entry is larger,
+ * so each is read before it is overwritten, and only pages of records are touched.  New pages are
+ * most of the time in which a trace of many records opens. */
 static int read_index(struct kvf_trace *t, const struct record *r, uint64_t n,
                       const unsigned char **ret)
 {
@@ -119,12 +119,12 @@ static int load_index(struct kvf_trace *t, const struct footer *f, uint64_t *ret
     return err;
 }
 
-/* The first record header at or after `from` that ends before `end`; 0: none.  guess: of whatever
- * run and format, which come back in it; NULL: of this trace. */
+/* The first record header at or after `from` that ends before `end`; 0: none.  guess: of any run
+ * and format, which are returned in it; NULL: of this trace. */
 static uint64_t resync(const struct kvf_trace *t, uint64_t from, uint64_t end,
                        struct file_header *guess)
 {
-    enum { STEP = 1 << 12 }; /* not much: a file may be all headers, none of which can be next */
+    enum { STEP = 1 << 12 }; /* not much: a file may have only headers, and no header can be next */
     unsigned char buf[STEP + RECORD_HEADER];
     uint64_t size = guess ? RECORD_HEADER_0 : trace_header_size(t);
     struct record r;
@@ -147,7 +147,7 @@ static uint64_t resync(const struct kvf_trace *t, uint64_t from, uint64_t end,
     return 0;
 }
 
-/* Those of an index are sorted already, which qsort would not notice. */
+/* Records of an index are sorted already, which qsort would not notice. */
 static bool sorted(const struct kvf_trace *t)
 {
     for (size_t i = 1; i < t->n_rec; i++)
@@ -174,11 +174,11 @@ static void note_break(struct kvf_trace *t, uint64_t at)
         t->first_break = at;
 }
 
-/* Where a walk over the records stands. */
+/* The state of a walk over the records. */
 struct walk {
     uint64_t at, next_seq;
     uint64_t link; /* of the record that follows */
-    bool linked;   /* link is known: no damage lies between */
+    bool linked;   /* link is known: no damage is between */
 };
 
 /* Takes the record: it is kept even where the chain is broken. */
@@ -197,8 +197,8 @@ static int step(struct kvf_trace *t, struct walk *w, const struct record *r)
     return r->type == REC_INDEX ? KVF_OK : add_record(t, r);
 }
 
-/* Goes on after bytes that are no record.  Those that have none after them are a torn tail,
- * unless the trace was closed. */
+/* Continues after bytes that are no record.  If no record follows, they are a torn tail, unless the
+ * trace was closed. */
 static void step_over(struct kvf_trace *t, struct walk *w, uint64_t end)
 {
     uint64_t again = resync(t, w->at + 8, end, NULL);
@@ -237,7 +237,7 @@ static int walk(struct kvf_trace *t, uint64_t end, struct walk *w)
     return KVF_OK;
 }
 
-/* The header copy in a checkpoint tells features that the records do not. */
+/* The header copy in a checkpoint has features that the records lack. */
 static int check_header_copy(struct kvf_trace *t)
 {
     for (size_t i = 0; i < t->n_rec; i++) {
@@ -285,7 +285,7 @@ static int walk_and_compare(struct kvf_trace *t, const struct footer *f)
     return err;
 }
 
-/* Damage to the file header: the records tell salt and format too. */
+/* Damage to the file header: the records have salt and format too. */
 static void salvage_header(struct kvf_trace *t)
 {
     if (!resync(t, 0, t->size, &t->header))

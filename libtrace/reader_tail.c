@@ -1,4 +1,4 @@
-/* reader_tail.c - the file beside an unfinished trace that holds its newest state. */
+/* reader_tail.c - the tail file of an unfinished trace, with its newest state. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include "base/replace.h"
 #include "libtrace/reader.h"
 
-/* A trace of the same run, closed, that goes further. */
+/* A trace of the same run, closed, with more steps. */
 static bool fits(const struct kvf_trace *t, const struct kvf_trace *tail)
 {
     size_t n = (size_t)t->n_columns, layers = (size_t)t->n_layers;
@@ -45,7 +45,7 @@ static int ends_early(const char *name, struct kvf_diag *d)
     return kvf_fail(d, KVF_E_CORRUPT, "%s: the tail ends early; it was written whole", name);
 }
 
-/* Whether there is a file of this name, even if nobody may look at it. */
+/* True if a file of this name exists, even if it cannot be read. */
 static bool is_there(const char *name)
 {
     return access(name, F_OK) == 0 || errno != ENOENT;
@@ -114,7 +114,7 @@ const char *kvf_tail_aside(const struct kvf_trace *t)
     return t->tail_aside;
 }
 
-/* A tail whose records are whole: d says why readers leave it aside, if they do. */
+/* A tail with intact records: d has the reason if readers ignore it. */
 static int compare_tail(const struct kvf_trace *t, const char *name, struct kvf_diag *d)
 {
     struct kvf_trace *tail = NULL;

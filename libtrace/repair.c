@@ -1,12 +1,12 @@
-/* repair.c - what is left of a damaged or unfinished trace, as a whole one. */
+/* repair.c - makes a complete trace from the rest of a damaged or unfinished one. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "libtrace/copying.h"
 
-/* Whether the values of a chunk can be read.  Only what is compressed, or lists of intervals, must
- * be decoded for that. */
+/* Whether the values of a chunk can be read.  Only compressed values and lists of intervals must be
+ * decoded for that. */
 static int try_chunk(struct kvf_trace *t, size_t i)
 {
     const struct record *r = &t->rec[i];
@@ -83,7 +83,7 @@ static int drop_damaged(struct kvf_trace *t)
 static uint32_t steps_there(const struct kvf_trace *t)
 {
     uint32_t least = 0, end = 0;
-    for (size_t i = 0; i < t->n_rec; i++) { /* sorted: those of a column and layer are together */
+    for (size_t i = 0; i < t->n_rec; i++) { /* sorted: records of a column and layer are together */
         const struct record *r = &t->rec[i], *next = i + 1 < t->n_rec ? r + 1 : NULL;
         if (r->type != REC_COLUMN || r->epoch)
             continue;
@@ -110,7 +110,7 @@ static void tell(const struct kvf_trace *t, struct kvf_repaired *r)
     r->first_break = t->first_break;
 }
 
-/* What becomes of the trace, once its damaged records are dropped. */
+/* Prepares the trace: drops its damaged records. */
 static int prepare(struct kvf_trace *t, struct kvf_repaired *r, struct kvf_diag *d)
 {
     int err = trace_check_source(t, d);
@@ -141,7 +141,7 @@ static int note_repaired(struct copying *c, const struct kvf_repaired *r)
     return kvf_writer_note(c->w, "repaired", json);
 }
 
-/* Whether what is written is all that the closed trace held. */
+/* True if the new trace has the complete content of the closed one. */
 static bool all_there(const struct copying *c, const struct kvf_trace *t,
                       const struct kvf_repaired *r)
 {
@@ -167,18 +167,17 @@ static int fill(struct copying *c, struct kvf_trace *t, const struct taken *s,
     return r->intact ? KVF_OK : note_repaired(c, r);
 }
 
-int kvf_repair(const char *path, const char *out, const struct kvf_copy_options *o, kvf_say_fn say,
-               void *ctx, struct kvf_repaired *ret, struct kvf_diag *d)
+int copying_repair(const struct kvf_copy_request *q, struct kvf_copied *ret, struct kvf_diag *d)
 {
     struct kvf_trace *t = NULL;
     struct kvf_repaired r = {.intact = false};
-    struct copying c = {.say = say, .ctx = ctx};
-    int err = kvf_open(path, KVF_OPEN_SALVAGE, &t, d);
+    struct copying c = {.say = q->say, .ctx = q->say_ctx};
+    int err = kvf_open(q->damaged, KVF_OPEN_SALVAGE, &t, d);
     if (err)
         return err;
     if (t->tail_aside)
-        say(ctx, t->tail_aside);
-    kvf_watch(t, o ? o->watch : NULL, o ? o->watch_ctx : NULL);
+        q->say(q->say_ctx, t->tail_aside);
+    kvf_watch(t, q->watch, q->watch_ctx);
     c.had_texts = has_texts(t) || (t->tail && has_texts(t->tail));
     err = prepare(t, &r, d);
     struct taken s = {t, 0, t->n_steps, 0};
@@ -191,14 +190,14 @@ int kvf_repair(const char *path, const char *out, const struct kvf_copy_options 
         err = copying_leave_empty(&c, &s);
     }
     if (!err)
-        err = copying_begin(&c, t, out, o, d);
+        err = copying_begin(&c, t, q, d);
     if (!err)
         err = fill(&c, t, &s, &r, d);
-    r.made.columns_left = t->n_columns - c.n_columns;
-    err = copying_close(&c, err, &r.made, d);
+    ret->columns_left = t->n_columns - c.n_columns;
+    err = copying_close(&c, err, ret, d);
     copying_finish(&c);
     kvf_close(t);
-    if (!err)
-        *ret = r;
+    if (!err && q->ret_repaired)
+        *q->ret_repaired = r;
     return err;
 }

@@ -1,6 +1,6 @@
-/* schema.c - which names the columns and blobs of a new trace may have: those of <kvf/schema.h>,
- * and those of one's own.  Traces that are read or copied may have others: earlier versions wrote
- * them. */
+/* schema.c - which names the columns and blobs of a new trace may have: the names of
+ * <kvf/schema.h>, and a user's own names.  Traces that are read or copied may have others: earlier
+ * versions wrote them. */
 #include <string.h>
 
 #include "libtrace/schema_rules.h"
@@ -32,7 +32,7 @@ bool blob_name_known(const char *name)
 static int check_names(const struct kvf_column *c, int n, struct kvf_diag *d)
 {
     for (int i = 0; i < n && i < KVF_MAX_COLUMNS; i++) {
-        bool ends = memchr(c[i].name, 0, KVF_NAME_MAX) != NULL; /* else writer_open refuses it */
+        bool ends = memchr(c[i].name, 0, KVF_NAME_MAX) != NULL; /* else writer_open rejects it */
         if (ends && c[i].name[0] && strncmp(c[i].name, "x-", 2) != 0 && !schema_rule(c[i].name))
             return kvf_fail(d, KVF_E_ARG,
                             "column %s: the name is not one of <kvf/schema.h>; names of columns of "

@@ -1,4 +1,4 @@
-/* schema_rules.h - what the values of the columns of <kvf/schema.h> can be, as data: a line for
+/* schema_rules.h - the possible values of the columns of <kvf/schema.h>, as data: a line for
  * each column, in the order of that page.  judge.c compares traces with it, and schema.c the names
  * of columns that are to be written; private to libtrace. */
 #ifndef KVF_LIBTRACE_SCHEMA_RULES_H
@@ -16,7 +16,7 @@ struct rule_bound {
 };
 
 struct rule {
-    const char *name; /* ends with '*': every column whose name begins so */
+    const char *name; /* ends with '*': every column with this prefix */
     uint8_t spaces;   /* 1u << enum kvf_space: it may have heads of these */
     uint8_t axis;     /* enum kvf_axis */
     struct rule_bound least, most;

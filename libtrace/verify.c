@@ -37,7 +37,7 @@ static int check_record(struct kvf_trace *t, size_t i, int full, struct kvf_chec
     if (r->type == REC_BLOB)
         return check_blob(t, r, full, d);
     int err = trace_payload(t, r, &p, d);
-    /* the copy ends with its own checksum, so that that of the record says nothing about it */
+    /* the copy ends with its own checksum, which the checksum of the record does not cover */
     if (!err && r->type == REC_CHECKPOINT && !t->header_lost
         && hash64(p, r->stored_len) != t->header.hash)
         err = kvf_fail(d, KVF_E_CORRUPT,
@@ -65,7 +65,7 @@ static int check_records(struct kvf_trace *t, int full, struct kvf_check *c, str
     return KVF_OK;
 }
 
-/* What the newest commit says, for the intervals of its epoch: before all is loaded, since the
+/* The newest commit, for the intervals of its epoch: before all is loaded, since the
  * records are looked at first. */
 static int look_at_commit(struct kvf_trace *t)
 {
@@ -86,7 +86,7 @@ static int look_at_commit(struct kvf_trace *t)
     return KVF_OK;
 }
 
-/* The sentence for what was found. */
+/* The sentence for the results. */
 static int report(const struct kvf_trace *t, const struct kvf_check *c,
                   const struct kvf_diag *first, struct kvf_diag *d)
 {
@@ -118,7 +118,7 @@ static int report(const struct kvf_trace *t, const struct kvf_check *c,
     return KVF_OK;
 }
 
-/* Whole records that contradict each other, or lack the first two. */
+/* Intact records that contradict each other, or lack the first two. */
 static int tell_story(struct kvf_trace *t, struct kvf_check *c, struct kvf_diag *d)
 {
     struct kvf_diag why = {""};
@@ -133,7 +133,7 @@ static int tell_story(struct kvf_trace *t, struct kvf_check *c, struct kvf_diag 
                     t->path, (unsigned long long)t->first_bad);
 }
 
-/* Everything is whole: is it what the writer wrote? */
+/* Everything is intact: is it what the writer wrote? */
 static int compare_digest(const struct kvf_trace *t, struct hash128 sum, struct kvf_check *c,
                           struct kvf_diag *d)
 {

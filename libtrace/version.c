@@ -1,3 +1,4 @@
+/* version.c - the version of the library. */
 #include <kvf/version.h>
 
 const char *kvf_version(void)

@@ -1,6 +1,9 @@
+/* writer.c - opens, fills and closes a trace that is written (writer.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -43,7 +46,7 @@ static bool is_unsigned(int dtype)
     return dtype == KVF_U8 || dtype == KVF_U16 || dtype == KVF_U32 || dtype == KVF_U64;
 }
 
-/* What the flags ask of a column. */
+/* The requirements of the flags of a column. */
 static bool flags_fit(const struct kvf_column *c)
 {
     if (c->flags & KVF_COL_INTERVALS)
@@ -143,7 +146,7 @@ static int prepare(struct kvf_writer *w, const char *path, const char *meta,
     w->level = o->smallest ? ZSTD_SMALLEST : ZSTD_LEVEL;
     w->plain = o->plain;
     w->column = MEM_NEW(struct kvf_column, (size_t)n_columns);
-    struct encoder *first = NULL; /* for a thread that writes alone */
+    struct encoder *first = NULL; /* for a single writing thread */
     if (!err && (!w->path || !w->meta || !w->prompt || !w->column))
         err = KVF_E_NOMEM;
     if (!err)
@@ -420,7 +423,7 @@ static int write_index(struct kvf_writer *w)
     return err ? err : writer_write(w, end, sizeof end, NULL, 0);
 }
 
-/* All is on the disk, and nothing behind it; the tail counts no more. */
+/* All data is on the disk, and the file ends there; the tail counts no more. */
 static int finish_file(struct kvf_writer *w)
 {
     if (w->file.replays) {
@@ -467,4 +470,84 @@ void kvf_writer_drop(struct kvf_writer *w)
     if (w && w->file.committed == 0)
         replace_drop(&w->file.r);
     kvf_writer_abandon(w);
+}
+
+/* ---- blocks of numbers as they were in the run. */
+
+static int check(const struct kvf_writer *w, const struct kvf_blob *b)
+{
+    if (!b->name[0] || !memchr(b->name, 0, KVF_NAME_MAX) || b->rank < 1 || b->rank > KVF_MAX_RANK
+        || !kvf_dtype_size((enum kvf_dtype)b->dtype) || b->t0 >= KVF_MAX_STEPS
+        || !trace_has_head(w->n_layers, w->n_kv, w->n_query, b->layer, b->head))
+        return KVF_E_ARG;
+    for (int i = 0; i < KVF_MAX_RANK; i++)
+        if ((b->shape[i] == 0) != (i >= b->rank))
+            return KVF_E_ARG;
+    return kvf_blob_size(b) ? KVF_OK : KVF_E_LIMIT;
+}
+
+static int append_blob(struct kvf_writer *w, struct encoder *e, const struct kvf_blob *b,
+                       bool packed, const void *data)
+{
+    unsigned char head[BLOB_HEADER];
+    struct record r = {.type = REC_BLOB, .layer = b->layer, .head0 = b->head, .t0 = b->t0};
+    struct hash128 holds = {0, 0};
+    size_t n = kvf_blob_size(b), width = kvf_dtype_size((enum kvf_dtype)b->dtype);
+    int err = writer_room(w, e, LITTLE_ENDIAN_HERE ? 0 : n, packed ? n : 0);
+    if (err)
+        return err;
+    if (!LITTLE_ENDIAN_HERE) {
+        copy_le(e->raw, data, n / width, width);
+        data = e->raw;
+    }
+    r.raw_len = n;
+    blob_header_write(head, b);
+    digest_blob(&holds, &r, head, data);
+    const struct payload p = {.first = head, .n_first = sizeof head, .data = data, .n = n};
+    return packed ? writer_put_coded(w, e, &r, (int)width, p, holds) : writer_put(w, &r, p, holds);
+}
+
+int writer_blob(struct kvf_writer *w, const struct kvf_blob *b, bool packed, const void *data)
+{
+    struct encoder *e;
+    int err = check(w, b);
+    if (err)
+        return writer_refuse(w, err);
+    err = writer_take(w, 0, &e);
+    if (err)
+        return err;
+    err = append_blob(w, e, b, packed, data);
+    writer_give(w, e);
+    return err;
+}
+
+/* ---- the newest state of a trace that is being written, in its tail file. */
+
+int writer_tail_name(const struct kvf_writer *w, struct buf *ret)
+{
+    struct stat s;
+    buf_printf(ret, "%s" TAIL_SUFFIX, w->file.r.place);
+    if (!ret->err && lstat(ret->data, &s) == 0 && !S_ISREG(s.st_mode))
+        unlink(ret->data);
+    return ret->err;
+}
+
+void writer_tail_begin(const struct kvf_writer *w, bool keep)
+{
+    struct replace left = REPLACE_CLOSED;
+    struct buf name = {0};
+    if (!keep)
+        writer_tail_remove(w);
+    if (!w->file.only_whole && writer_tail_name(w, &name) == KVF_OK
+        && replace_open(&left, name.data, NULL) == KVF_OK) /* it sweeps */
+        replace_abandon(&left);
+    buf_finish(&name);
+}
+
+void writer_tail_remove(const struct kvf_writer *w)
+{
+    struct buf name = {0};
+    if (!w->file.only_whole && writer_tail_name(w, &name) == KVF_OK)
+        unlink(name.data);
+    buf_finish(&name);
 }

@@ -10,7 +10,7 @@
 
 /* Working memory of one thread. */
 struct encoder {
-    struct encoder *next;   /* of those that nobody has */
+    struct encoder *next;   /* of the free ones */
     unsigned char *raw;     /* [cap_raw] a payload before it is encoded, as in the file */
     unsigned char *packed;  /* [cap_packed] and after it */
     unsigned char *scratch; /* [cap_scratch] */
@@ -24,7 +24,7 @@ struct payload {
     size_t n_first, n;
 };
 
-/* What several threads write to is guarded by the lock: all but what is set when it is opened.
+/* The lock guards all members except the ones set at opening.
  * Values are summed up and encoded outside of it. */
 struct kvf_writer {
     pthread_mutex_t lock;
@@ -63,28 +63,28 @@ struct kvf_writer {
     bool plain; /* values are not encoded */
 };
 
-/* kvf_writer_open, for columns of any names: those of a copy are as in its source. */
+/* kvf_writer_open, for columns of any names: a copy has the source's. */
 int writer_open(const char *path, const char *meta_json, const struct kvf_shape *shape,
                 const struct kvf_column *columns, int n_columns,
                 const struct kvf_writer_options *options, struct kvf_writer **ret_writer,
                 struct kvf_diag *d);
-/* kvf_write_blob, for a blob of any name: those of a copy are as in its source. */
+/* kvf_write_blob, for a blob of any name: a copy has the source's. */
 int writer_blob(struct kvf_writer *w, const struct kvf_blob *b, bool packed, const void *data);
-/* Puts bytes, and zeros up to a multiple of 8, at the end of the file, or nothing: a torn record is
+/* Appends bytes, and zeros up to a multiple of 8, or leaves the file unchanged: a torn record is
  * cut off again. */
 int writer_write(struct kvf_writer *w, const void *a, size_t na, const void *b, size_t nb);
-/* Appends a record and adds what it holds to the digest of its epoch. */
+/* Appends a record and adds its content to the digest of its epoch. */
 int writer_put(struct kvf_writer *w, struct record *r, struct payload p, struct hash128 holds);
 /* The same, with p.data encoded as elements of so many bytes. */
 int writer_put_coded(struct kvf_writer *w, const struct encoder *e, struct record *r, int width,
                      struct payload p, struct hash128 holds);
-/* Whether it goes on with an unfinished trace and has written nothing new. */
+/* True if it continues an unfinished trace and has no new data. */
 bool writer_replays(const struct kvf_writer *w);
 /* The error that the writer kept, else err. */
 int writer_refuse(struct kvf_writer *w, int err);
 
 /* Working memory with room to encode CHUNK_RAW bytes, until it is given back.  epoch: that of a
- * snapshot, which must be the one that comes (KVF_E_ARG), or 0.  The error that the writer kept. */
+ * snapshot, which must be the next one (KVF_E_ARG), or 0.  The error that the writer kept. */
 int writer_take(struct kvf_writer *w, uint32_t epoch, struct encoder **ret);
 void writer_give(struct kvf_writer *w, struct encoder *e);
 /* More room: raw bytes in e->raw, and to encode as many as `coded`. */
@@ -93,17 +93,17 @@ int writer_room(struct kvf_writer *w, struct encoder *e, size_t raw, size_t code
 void writer_need(struct kvf_writer *w, uint32_t n_steps);
 void writer_free_encoders(struct kvf_writer *w);
 
-/* Whether heads and indices are those of a column, with intervals or without, and the epoch is 0
- * unless it is one of snapshots. */
+/* Checks heads and indices against a column, with intervals or without, and that the epoch is 0
+ * unless it is a snapshot column. */
 bool writer_has_place(const struct kvf_writer *w, int column, int layer, int head0, int n_heads,
                       uint32_t t0, uint32_t n, uint32_t epoch, bool intervals);
-/* The digest of what was written and committed so far. */
+/* The digest of the data written and committed so far. */
 struct hash128 writer_digest(const struct kvf_writer *w);
 
-/* The name of the tail, beside the unfinished trace, where links of the trace's name lead.  What is
- * no file there, as a planted link, is removed: nobody has asked to write to what it leads to. */
+/* The name of the tail, next to the unfinished trace, after links of the trace's name.  Anything
+ * else than a file there, such as a planted link, is removed, and never written through. */
 int writer_tail_name(const struct kvf_writer *w, struct buf *ret);
-/* Removes what a killed process left of a tail that it was writing; and the tail, unless `keep`. */
+/* Removes a temporary tail of a killed process; and the tail, unless `keep`. */
 void writer_tail_begin(const struct kvf_writer *w, bool keep);
 /* Removes the tail, if there is one. */
 void writer_tail_remove(const struct kvf_writer *w);

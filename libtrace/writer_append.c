@@ -8,9 +8,8 @@
 #include "libtrace/crc32c.h"
 #include "libtrace/writer.h"
 
-/* Compares what comes next with the unfinished trace that is gone on with.  It is passed over where
- * it is the same; where it is not, what lies there is of no use and cut off, unless it was
- * committed. */
+/* Compares the next bytes with the unfinished trace that is continued.  It is passed over where
+ * it is the same; if they differ, the rest of the file is cut off, unless it was committed. */
 static int go_over(struct kvf_writer *w, const struct iovec v[3])
 {
     uint64_t at = w->end;
@@ -149,7 +148,7 @@ int kvf_writer_sync(struct kvf_writer *w)
     int err = writer_refuse(w, KVF_OK);
     if (err || fdatasync(w->fd) == 0)
         return err;
-    const int error = errno; /* after a failed sync nothing is sure */
+    const int error = errno; /* after a failed sync the state is unknown */
     pthread_mutex_lock(&w->lock);
     if (!w->err) {
         w->saved_errno = error;
@@ -186,8 +185,8 @@ static int commit(struct kvf_writer *w, uint32_t epoch, uint32_t n_steps)
 
 int kvf_writer_commit(struct kvf_writer *w, uint32_t epoch, uint32_t n_steps)
 {
-    /* A disk may take writes in any order.  Were the commit there before what it counts, a loss of
-     * power would leave a snapshot that is not whole in the place of the one before. */
+    /* A disk may take writes in any order.  If the commit reached the disk before its data, a loss
+     * of power could replace the previous snapshot by an incomplete one. */
     int err = w->file.only_whole ? KVF_OK : kvf_writer_sync(w);
     if (err)
         return err;
@@ -197,7 +196,7 @@ int kvf_writer_commit(struct kvf_writer *w, uint32_t epoch, uint32_t n_steps)
     return err ? err : kvf_writer_sync(w);
 }
 
-/* To look at a writer changes nothing of it but its lock. */
+/* Reading a writer changes only its lock. */
 static pthread_mutex_t *lock_of(const struct kvf_writer *w)
 {
     return (pthread_mutex_t *)&w->lock;

@@ -1,5 +1,5 @@
 /* writer_encoder.c - working memory of the threads that write: one of them has it at a time, and it
- * is kept for the next, so that what was written before is written again without allocating. */
+ * is kept for the next, so that repeated writes do not allocate. */
 #include "base/mem.h"
 #include "libtrace/writer.h"
 
@@ -16,7 +16,7 @@ static int grow(unsigned char **p, size_t *have, size_t n)
     return KVF_OK;
 }
 
-/* Room for `raw` bytes as they are, and to encode `coded` bytes; what was there is lost. */
+/* Room for `raw` bytes as they are, and to encode `coded` bytes; its contents are lost. */
 static int make_room(struct encoder *e, size_t raw, size_t coded)
 {
     int err = grow(&e->raw, &e->cap_raw, raw);

@@ -1,3 +1,4 @@
+/* writer_file.c - the file of a trace that is written (writer_file.h). */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -7,7 +8,7 @@
 #include "libtrace/reader.h"
 #include "libtrace/writer_file.h"
 
-/* Under the lock, so that nobody makes what is not there. */
+/* Under the lock, so that no other process creates it meanwhile. */
 static int check_existing(const struct writer_file *f, enum kvf_existing existing,
                           struct kvf_diag *d)
 {
@@ -30,7 +31,8 @@ static int check_existing(const struct writer_file *f, enum kvf_existing existin
     return err;
 }
 
-/* How much of the unfinished trace must come again: header, schema and all that was committed. */
+/* The bytes of the unfinished trace that must be repeated: header, schema and all that was
+ * committed. */
 static int measure(struct writer_file *f, struct kvf_diag *d)
 {
     struct kvf_trace *t = NULL;

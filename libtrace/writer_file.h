@@ -1,7 +1,7 @@
 /* writer_file.h - the file of a trace that is being written; private to libtrace.
  *
- * It lies beside its place, at the name with ".unfinished" once its header and schema are down, and
- * comes to its place when it is closed. */
+ * It is at the name with ".unfinished" once its header and schema are written, and is renamed when
+ * it is closed. */
 #ifndef KVF_LIBTRACE_WRITER_FILE_H
 #define KVF_LIBTRACE_WRITER_FILE_H
 
@@ -14,8 +14,9 @@ struct writer_file {
     const char *path; /* borrowed */
     bool only_whole;  /* see struct kvf_writer_options */
     /* Of a trace that is gone on with: */
-    bool replays;       /* what is written is compared with the file, and was the same so far */
-    uint64_t committed; /* bytes that must come again as they are: up to its last commit; above 0 */
+    bool replays; /* new data is compared with the file, and was the same so far */
+    uint64_t
+        committed; /* bytes that must be repeated as they are: up to its last commit; above 0 */
 };
 
 /* Whether an unfinished trace is gone on with. */
@@ -25,19 +26,19 @@ static inline bool writer_resumes(enum kvf_existing existing)
 }
 /* No file: for writer_file_abandon. */
 void writer_file_none(struct writer_file *f);
-/* Begins a file or takes an unfinished one.  KVF_OK, KVF_E_IO, KVF_E_NOMEM, or, of an unfinished
- * one, what kvf_open says.  After a failure nothing is left to be done. */
+/* Begins a file or takes an unfinished one.  KVF_OK, KVF_E_IO, KVF_E_NOMEM, or, for an unfinished
+ * one, the errors of kvf_open.  After a failure no cleanup is needed. */
 int writer_file_open(struct writer_file *f, const char *path, const struct kvf_writer_options *o,
                      struct kvf_diag *d);
 /* Header and schema are down: the file is worth keeping. */
 int writer_file_begun(struct writer_file *f, struct kvf_diag *d);
-/* Whether the n bytes at offset `at` of a file that is gone on with are those of p. */
+/* True if the n bytes at offset `at` of a continued file are equal to p. */
 bool writer_file_same(struct writer_file *f, uint64_t at, const void *p, size_t n);
-/* Cuts off what lies at offset `at` and behind it; from there on it is written.  Errno. */
+/* Cuts off the file at offset `at`; from there on it is written.  Errno. */
 int writer_file_cut(struct writer_file *f, uint64_t at);
 /* Brings the file to its place. */
 int writer_file_close(struct writer_file *f, struct kvf_diag *d);
-/* Leaves an unfinished file where it is, and removes one that was not begun. */
+/* Keeps an unfinished file, and removes one that was not begun. */
 void writer_file_abandon(struct writer_file *f);
 
 #endif

@@ -31,7 +31,7 @@ static int check_lists(const uint32_t *end, size_t n_lists, uint32_t t0, uint32_
     return KVF_OK;
 }
 
-/* One record of lists k0 .. k0 + r->n_heads * r->n - 1, which lie one behind the other. */
+/* One record of lists k0 .. k0 + r->n_heads * r->n - 1, which are consecutive. */
 static int write_lists(struct kvf_writer *w, struct encoder *e, struct record *r,
                        const uint32_t *end, size_t k0, const struct kvf_interval *v)
 {

@@ -52,8 +52,7 @@ struct pairs {
 static bool chosen(const struct pairs *p, int64_t r)
 {
     const struct table *t = p->t;
-    return table_int(t, table_find(t, "a"), r) == p->run_a
-           && table_int(t, table_find(t, "b"), r) == p->run_b
+    return table_row_int(t, r, "a") == p->run_a && table_row_int(t, r, "b") == p->run_b
            && (p->space < 0 || !*table_str(t, p->space, r)
                || strcmp(table_str(t, p->space, r), p->shown) == 0);
 }
@@ -109,8 +108,8 @@ static int read_pairs(const struct table *t, const struct figure_style *s, struc
     if (o->pair && sscanf(o->pair, "%lld-%lld", &a, &b) != 2)
         return kvf_fail(d, KVF_E_ARG, "--style: pair=A-B names two runs by their numbers, not '%s'",
                         o->pair);
-    p->run_a = a ? a : table_int(t, table_find(t, "a"), 0);
-    p->run_b = a ? b : table_int(t, table_find(t, "b"), 0);
+    p->run_a = a ? a : table_row_int(t, 0, "a");
+    p->run_b = a ? b : table_row_int(t, 0, "b");
     p->n_pairs = 1;
     for (int64_t r = 0; r < table_rows(t); r++) {
         p->n += chosen(p, r);

@@ -49,7 +49,7 @@ struct pareto_style {
 
 static bool is_full(const struct table *t, int64_t r)
 {
-    return strcmp(table_str(t, table_find(t, "method"), r), "full") == 0;
+    return strcmp(table_row_str(t, r, "method"), "full") == 0;
 }
 
 /* Whether a row is a point of a line: rows of a method without a budget have no place when the

@@ -51,7 +51,7 @@ static double floor_of(const struct table *t, const struct figure_style *s)
 
 static struct grid grid_of(const struct table *t, const struct figure_style *s, char label[96])
 {
-    bool gate = strcmp(table_str(t, table_find(t, "source"), 0), "gate") == 0;
+    bool gate = strcmp(table_row_str(t, 0, "source"), "gate") == 0;
     const char *criterion = table_meta(t, "criterion");
     struct grid g = {.t = t, .label = label, .fill = log_beta_of, .raster = heat_decay};
     snprintf(label, 96, "retention \xce\xb2^{t\xe2\x88\x92i}");

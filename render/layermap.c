@@ -117,7 +117,7 @@ int layermap_draw(struct canvas *c, const struct layermap *m, const struct figur
     layermap_numbers(c, e.head0, e.heads, LEFT - 1.3, TOP, 0, ch);
     layermap_numbers(c, e.layer0, e.layers, LEFT, TOP + h + 2.3, cw, 0);
     canvas_text(c, LEFT + w / 2, TOP + h + 5.8, "layer", PT_LABEL, ALIGN_CENTER, ink, 0);
-    bool kv = strchr(table_str(t, table_find(t, "head"), 0), 'K') != NULL;
+    bool kv = strchr(table_row_str(t, 0, "head"), 'K') != NULL;
     canvas_text(c, LEFT - 8.5, TOP + h / 2, kv ? "KV head" : "query head", PT_LABEL, ALIGN_CENTER,
                 ink, 1);
     colours_bar(c, &k, LEFT + w + 2.5, TOP, h, m->label);

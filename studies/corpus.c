@@ -10,7 +10,7 @@
 
 static const size_t MOST_BYTES = (size_t)4 << 30; /* of all replicates */
 
-/* ---- what a corpus is asked for */
+/* ---- arguments */
 
 static void put_line(struct buf *b, const char *key, const char *value)
 {
@@ -19,7 +19,7 @@ static void put_line(struct buf *b, const char *key, const char *value)
     buf_char(b, '\n');
 }
 
-/* The value of an option as it may be typed; of a flag "1" or nothing. */
+/* The value of an option as it may be typed; of a flag "1" or "". */
 static void put_option(struct buf *b, const struct opt *o, const void *at)
 {
     struct buf text = {0};
@@ -41,7 +41,7 @@ static void put_option(struct buf *b, const struct opt *o, const void *at)
 
 const char *const corpus_interval_words[] = {"auto", "all", "none", NULL};
 
-/* Everything that the sums depend on but the traces: what state files are compared by. */
+/* Everything that the sums depend on but the traces: state files are compared by it. */
 static void put_arguments(struct corpus *c, const struct analyzer_args *args)
 {
     const struct analyzer_pool *pool = c->a->pool;

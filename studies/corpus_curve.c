@@ -10,7 +10,7 @@
 struct chain { /* of the rows from `first` on */
     const struct curves *of;
     size_t first;
-    double x0, s; /* the age up to which the product s goes */
+    double x0, s; /* the last age of the product s */
     double half;  /* the half-life of the curve and of its interval's ends; INFINITY: not reached */
     double known; /* the last age at which the product is defined */
     double end[2], end_half[2]; /* the interval at the row before */
@@ -22,7 +22,7 @@ struct chain { /* of the rows from `first` on */
     bool few;
 };
 
-/* How many of the last keys tell the rows of a curve apart. */
+/* The number of last keys that identify the rows of a curve. */
 static int curve_keys(const struct analyzer_measure *m)
 {
     return m->bins ? 2 : 1;
@@ -38,7 +38,7 @@ static bool same_curve(const struct curves *of, uint32_t a, uint32_t b)
     return n == (size_t)(corpus_field(c, b, k) - y) && memcmp(x, y, n) == 0;
 }
 
-/* The first whole age at which a curve is below one half that is s0 at x0 and s at x and falls by
+/* The first integer age at which a curve is below one half that is s0 at x0 and s at x and falls by
  * equal factors between them (to 0: at once); INFINITY when it is not below at x. */
 static double half_between(double x0, double s0, double x, double s)
 {
@@ -52,7 +52,7 @@ static double half_between(double x0, double s0, double x, double s)
 static double product_of(double before, int64_t a, int64_t b, double steps)
 {
     if (b <= 0 || isnan(before))
-        return before == 0 ? 0 : NAN; /* nobody could tell */
+        return before == 0 ? 0 : NAN; /* unknown */
     return before * pow(1 - (double)a / (double)b, steps);
 }
 
@@ -205,8 +205,8 @@ static void chain_step(struct chain *x, size_t i, double *scratch, int64_t *unde
         advance(x, &v, fmax(age, x->x0));
 }
 
-/* Writes the half-life of the rows from x->first to end - 1.  An end of the interval that lies
- * beyond the curve's interval is NaN. */
+/* Writes the half-life of the rows from x->first to end - 1.  An end of the interval beyond the
+ * curve's interval is NaN. */
 static void chain_end(const struct chain *x, size_t end)
 {
     size_t n = x->of->c->rows.n;

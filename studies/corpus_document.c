@@ -30,7 +30,7 @@ static int read_tokens(struct kvf_trace *t, int32_t **ret, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* The tokens at the start whose role is prompt; all when no role is known. */
+/* The tokens at the start with the role prompt; all when no role is known. */
 static int count_prompt(struct kvf_trace *t, const struct json *run, uint32_t *ret,
                         struct kvf_diag *d)
 {
@@ -51,7 +51,7 @@ static int count_prompt(struct kvf_trace *t, const struct json *run, uint32_t *r
     return err;
 }
 
-/* run.document, a text or a whole number, as a hash. */
+/* run.document, a text or an integer, as a hash. */
 static bool named(const struct json *run, uint64_t *ret)
 {
     const struct json *name = json_get(run, "document");
@@ -260,7 +260,7 @@ static void put_key(struct corpus_document *x, const struct table *t, const stru
     }
 }
 
-/* A real number as whole and 2^-40, rounded to the nearest. */
+/* A real number as an integer and 2^-40, rounded to the nearest. */
 static void add_real(int64_t *sum, double v)
 {
     double whole = floor(v);

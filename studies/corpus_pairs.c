@@ -1,3 +1,4 @@
+/* corpus_pairs.c - paired differences between two corpora (corpus_pairs.h). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,8 @@ struct corpus_pairs {
     const struct corpus *c;
     const uint64_t *id;
     size_t n;
-    struct corpus keys; /* rows alone: their order is that of corpus_table */
-    double **value;     /* [rows][2 n] owned: of one corpus, of the other; NaN: none */
+    struct corpus keys; /* only rows: their order is that of corpus_table */
+    double **value;     /* [rows][2 n] owned: of each of two corpora; NaN: none */
     size_t cap;
 };
 
@@ -177,7 +178,7 @@ static void compare(const struct corpus_pairs *p, struct result *r, size_t at)
     interval_of(p, r, n, &r->real[LOW][at], &r->real[HIGH][at]);
 }
 
-/* What names the family of a row: its keys but those of the head; `all` is one apart. */
+/* The name of the family of a row: its keys except the keys of the head; `all` is one apart. */
 static void put_family(const struct corpus_pairs *p, uint32_t row, struct buf *b)
 {
     const char *s = p->keys.rows.key.data + p->keys.rows.row[row].key_at;

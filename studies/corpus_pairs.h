@@ -16,7 +16,7 @@ struct corpus_pairs;
 int pairs_create(const struct corpus *c, const uint64_t *id, size_t n, struct corpus_pairs **ret);
 void pairs_destroy(struct corpus_pairs *p); /* accepts NULL */
 
-/* Adds document i of one corpus and of the other.  Two threads must not call it at once; the order
+/* Adds document i of both corpora.  Two threads must not call it at once; the order
  * of calls does not matter.  KVF_E_LIMIT with a sentence when more than 2 GiB would be needed. */
 int pairs_add(struct corpus_pairs *p, size_t i, const struct corpus_document *a,
               const struct corpus_document *b, struct kvf_diag *d);

@@ -1,3 +1,4 @@
+/* corpus_rows.c - a hash table of the rows of a corpus (corpus_rows.h). */
 #include <string.h>
 
 #include "base/mem.h"

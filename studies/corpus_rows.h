@@ -6,8 +6,8 @@
 #include "studies/corpus.h"
 
 /* Words of a row, for each measure.  N: in a document, how many values; in a corpus, how many
- * documents have one.  A, B: sums of numerators and denominators, or a real sum, A whole and
- * B of 2^-40; C: the weight of the real sum. */
+ * documents have one.  A, B: sums of numerators and denominators, or a real sum, A integer and B of
+ * 2^-40; C: the weight of the real sum. */
 enum { WORD_N, WORD_A, WORD_B, WORD_C, N_WORDS, FEW_WORDS = (STATS_FEW - 1) * N_WORDS };
 
 struct row {
@@ -37,7 +37,7 @@ struct rows {
 int rows_put(struct rows *r, const char *key, size_t len, size_t *ret_row);
 bool rows_has(const struct rows *r, size_t row); /* whether it was put in this round */
 int64_t *rows_sum(const struct rows *r, size_t row);
-/* Empties the rows, but remembers their keys: those of the next document are mostly the same, in
+/* Empties the rows, but remembers their keys: the rows of the next document are mostly the same, in
  * the same order. */
 void rows_next_round(struct rows *r);
 void rows_finish(struct rows *r); /* accepts a zeroed struct with its stride */

@@ -91,7 +91,7 @@ static void put_words(struct sink *s, const int64_t *v, size_t n)
     flush(s, false);
 }
 
-/* How many documents the list of a measure holds. */
+/* The number of documents in the list of a measure. */
 static size_t n_few(const struct corpus *c, size_t row, int m)
 {
     int64_t n = rows_sum(&c->rows, row)[m * N_WORDS + WORD_N];
@@ -149,12 +149,12 @@ done:
     return err;
 }
 
-/* ---- reading: nothing that a file says is believed */
+/* ---- reading: no value of a file is trusted */
 
 struct source {
     const unsigned char *p;
     size_t left;
-    bool bad; /* sticky: what follows is 0 */
+    bool bad; /* sticky: the rest is 0 */
 };
 
 static const unsigned char *take(struct source *s, size_t n)
@@ -246,7 +246,7 @@ static int begin(struct source *s, struct corpus **ret, struct kvf_diag *d)
         err = kvf_fail(d, KVF_E_FORMAT, "of another kvfate, which pools other columns of %s", name);
         goto done;
     }
-    buf_clear(&c->arguments); /* what the run was given, not what `none` is */
+    buf_clear(&c->arguments); /* the value given to the run, not the value of `none` */
     buf_str(&c->arguments, arguments);
     err = c->arguments.err;
     if (err)
@@ -350,7 +350,7 @@ static int read_words(struct source *s, int64_t *to, size_t n)
     return KVF_OK;
 }
 
-/* The lists of documents of a row, whose words must add up to its sums. */
+/* The lists of documents of a row. Their words must add up to its sums. */
 static int read_few(struct source *s, struct corpus *c, size_t row)
 {
     for (int m = 0; c->rows.row[row].few && m < c->n_measures; m++) {

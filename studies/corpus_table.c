@@ -209,7 +209,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct corpus_meta *)a)->key, ((const struct corpus_meta *)b)->key);
 }
 
-/* What all tables say; what some say, with how many; the names of what differs. */
+/* Metadata that all tables share; metadata of some tables, with their number; the keys that
+ * differ. */
 static int put_common(const struct corpus *c, struct table *out)
 {
     struct buf differ = {0}, text = {0};

@@ -21,7 +21,7 @@ struct view corpus_view(const struct corpus *c, uint32_t row, int m);
 
 double view_value(const struct view *v);    /* NaN: not defined */
 double view_real_sum(const struct view *v); /* the sum of a mean's values */
-/* The interval, NaN where there is none.  Returns how many replicates have no value.  scratch:
+/* The interval, NaN if it is not defined.  Returns how many replicates have no value.  scratch:
  * [n_replicates]. */
 int64_t view_interval(const struct view *v, double *scratch, double *ret_low, double *ret_high);
 

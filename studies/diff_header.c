@@ -1,3 +1,4 @@
+/* diff_header.c - flattens the JSON of run headers to key and value (diff_header.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 
 enum { MOST_DEPTH = 66, MOST_TEXT = 64 << 20 };
 
-/* A leaf as JSON: what is no text and no number is true, false, null, {} or []. */
+/* A leaf as JSON: other than text and numbers: true, false, null, {} or []. */
 static void put_value(struct buf *b, const struct json *node)
 {
     const char *s = json_str(node, NULL);

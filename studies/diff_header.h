@@ -17,8 +17,8 @@ struct flat {
     size_t n, cap;
 };
 
-/* Adds the leaves of JSON text, their keys behind `prefix`, and sorts.  Text that is no
- * JSON is one value.  KVF_OK, KVF_E_LIMIT, KVF_E_NOMEM. */
+/* Adds the scalar values of a JSON text, with `prefix` before their keys, and sorts.  Text that is
+ * no JSON is one value.  KVF_OK, KVF_E_LIMIT, KVF_E_NOMEM. */
 int flat_add(struct flat *f, const char *prefix, const char *text);
 void flat_free(struct flat *f);
 

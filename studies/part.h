@@ -2,7 +2,7 @@
  * entries that their queries see, are not the same.
  *
  * Query t of a head sees {i <= t : t < evict_step_i}.  Step T, after the last
- * query, tells entries cut there from those that live on. */
+ * query, distinguishes entries cut there from entries that live on. */
 #ifndef KVF_STUDIES_PART_H
 #define KVF_STUDIES_PART_H
 
@@ -21,8 +21,7 @@ struct part_args {
 struct part;
 
 /* Compares traces a and b, which must outlive the result.  KVF_OK, KVF_E_ARG (layers,
- * heads or tokens do not fit together), KVF_E_NOTFOUND (no evict_step), or what
- * reading gives. */
+ * heads or tokens do not fit together), KVF_E_NOTFOUND (no evict_step), or an error of reading. */
 int part_compare(struct kvf_trace *a, struct kvf_trace *b, const struct part_args *args,
                  struct part **ret_part, struct kvf_diag *d);
 void part_free(struct part *p); /* accepts NULL */
@@ -31,8 +30,8 @@ void part_free(struct part *p); /* accepts NULL */
  * they differ. */
 int part_heads(const struct part *p, struct table **ret_table, struct kvf_diag *d);
 
-/* One row per entry whose evict_step differs, at most `most` (0: all), by head and
- * token; only those that differ first of all when `first`. */
+/* One row for each entry with different evict_step, at most `most` (0: all), by head and
+ * token; only the first differences if `first`. */
 int part_entries(const struct part *p, bool first, int64_t most, struct table **ret_table,
                  struct kvf_diag *d);
 

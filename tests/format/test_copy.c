@@ -100,13 +100,20 @@ static void digest_of(const char *path, char ret[33])
     kvf_close(t);
 }
 
+static int copy_trace(struct kvf_trace *t, const struct kvf_piece *piece, const char *to,
+                      bool overwrite, struct kvf_copied *ret, struct kvf_diag *d)
+{
+    const struct kvf_copy_request q = {
+        .trace = t, .piece = piece, .out = to, .overwrite = overwrite};
+    return kvf_copy(&q, ret, d);
+}
+
 static void piece(const char *from_path, const char *path, uint32_t from, uint32_t to)
 {
     struct kvf_copied made;
     struct kvf_diag d = {""};
     struct kvf_trace *t = opened(from_path, KVF_OPEN_TAIL);
-    const struct kvf_copy_options o = {.overwrite = true};
-    cr_assert(zero(int, kvf_copy(t, &(struct kvf_piece){from, to, NULL}, path, &o, &made, &d)),
+    cr_assert(zero(int, copy_trace(t, &(struct kvf_piece){from, to, NULL}, path, true, &made, &d)),
               "%s", d.text);
     cr_expect(eq(u32, made.n_steps, to - from));
     kvf_close(t);
@@ -116,9 +123,10 @@ static int join(const char *a, const char *b, const char *path)
 {
     struct kvf_copied made;
     struct kvf_trace *t[2] = {opened(a, KVF_OPEN_TAIL), opened(b, KVF_OPEN_TAIL)};
-    const struct kvf_copy_options o = {.overwrite = true};
     struct kvf_diag d = {""};
-    int err = kvf_join(t, 2, path, &o, &made, &d);
+    int err = kvf_copy(
+        &(struct kvf_copy_request){.part = t, .n_parts = 2, .out = path, .overwrite = true}, &made,
+        &d);
     cr_expect(eq(int, err != 0, d.text[0] != 0));
     kvf_close(t[0]);
     kvf_close(t[1]);
@@ -134,9 +142,14 @@ Test(copy, whole)
     tiny_create(in);
     digest_of(in, digest);
     struct kvf_trace *t = opened(in, KVF_OPEN_TAIL);
-    const struct kvf_copy_options o = {.smallest = true};
-    cr_assert(zero(int, kvf_copy(t, NULL, out, &o, &made, NULL)));
-    cr_expect(eq(int, kvf_copy(t, NULL, out, &o, &made, NULL), KVF_E_IO), "it is there already");
+    cr_assert(
+        zero(int, kvf_copy(&(struct kvf_copy_request){.trace = t, .out = out, .smallest = true},
+                           &made, NULL)));
+    cr_expect(eq(int,
+                 kvf_copy(&(struct kvf_copy_request){.trace = t, .out = out, .smallest = true},
+                          &made, NULL),
+                 KVF_E_IO),
+              "it is there already");
     expect_digest(out, digest);
     expect_piece(out, 0, STEPS);
     free(slurp(in, &before));
@@ -210,9 +223,9 @@ Test(copy, heads)
     names();
     tiny_create(in);
     struct kvf_trace *t = opened(in, KVF_OPEN_TAIL);
-    cr_expect(
-        eq(int, kvf_copy(t, &(struct kvf_piece){0, 0, none}, out, NULL, &made, NULL), KVF_E_ARG));
-    cr_assert(zero(int, kvf_copy(t, &(struct kvf_piece){2, 0, keep}, out, NULL, &made, NULL)));
+    cr_expect(eq(int, copy_trace(t, &(struct kvf_piece){0, 0, none}, out, false, &made, NULL),
+                 KVF_E_ARG));
+    cr_assert(zero(int, copy_trace(t, &(struct kvf_piece){2, 0, keep}, out, false, &made, NULL)));
     kvf_close(t);
     t = opened(out, KVF_OPEN_STRICT);
     cr_assert(eq(int, kvf_n_layers(t), 1));
@@ -245,7 +258,7 @@ Test(copy, keeps_the_run)
     cr_assert(zero(int, tiny_write(w, 1)));
     cr_assert(zero(int, tiny_finish(w, NULL)));
     struct kvf_trace *t[3] = {opened(in, KVF_OPEN_TAIL), NULL, opened(out, KVF_OPEN_TAIL)};
-    cr_assert(zero(int, kvf_copy(t[0], NULL, other, NULL, &made, NULL)));
+    cr_assert(zero(int, copy_trace(t[0], NULL, other, false, &made, NULL)));
     t[1] = opened(other, KVF_OPEN_TAIL);
     for (int i = 0; i < 3; i++) {
         cr_assert(zero(int, kvf_run_id(t[i], id[i])));
@@ -271,11 +284,15 @@ static void say(void *ctx, const char *line)
 static bool repair(const unsigned char *p, size_t n, struct kvf_repaired *r)
 {
     struct kvf_diag d = {""};
+    struct kvf_copied copied;
     struct kvf_check check;
     struct kvf_trace *t = NULL;
-    const struct kvf_copy_options o = {.overwrite = true};
     const char *path = as_file(p, n);
-    if (kvf_repair(path, out, &o, say, NULL, r, &d) != KVF_OK) {
+    if (kvf_copy(
+            &(struct kvf_copy_request){
+                .damaged = path, .say = say, .ret_repaired = r, .out = out, .overwrite = true},
+            &copied, &d)
+        != KVF_OK) {
         cr_expect(d.text[0] != 0);
         if (kvf_open(path, KVF_OPEN_SALVAGE, &t, NULL) == KVF_OK) {
             cr_expect(eq(u32, kvf_n_steps(t), 0), "what can be read can be kept");
@@ -365,8 +382,8 @@ Test(repair, every_byte_wrong)
 Test(repair, with_its_tail)
 {
     struct kvf_writer *w, *tail;
+    struct kvf_copied copied;
     struct kvf_repaired r;
-    const struct kvf_copy_options o = {.overwrite = true};
     tiny_plain = true;
     names();
     strcpy(in, scratch_path("unfinished.kvf"));
@@ -398,7 +415,11 @@ Test(repair, with_its_tail)
     cr_assert(zero(int, kvf_writer_sync(w)));
     cr_assert(zero(int, kvf_writer_close(tail, NULL)));
     kvf_writer_abandon(w);
-    cr_assert(zero(int, kvf_repair(in, out, &o, say, NULL, &r, NULL)));
+    cr_assert(zero(
+        int, kvf_copy(
+                 &(struct kvf_copy_request){
+                     .damaged = in, .say = say, .ret_repaired = &r, .out = out, .overwrite = true},
+                 &copied, NULL)));
     cr_expect(r.tail && !r.closed && !r.intact && r.missing == 0 && r.texts_missing == 0);
     expect_piece(out, 0, STEPS);
     strcat(in, ".unfinished");
@@ -428,7 +449,6 @@ Test(copy, unknown_records_are_not_copied)
     struct kvf_copied made;
     struct kvf_repaired r;
     struct kvf_diag d = {""};
-    const struct kvf_copy_options o = {.overwrite = true};
     names();
     struct maker *m = start();
     struct record column_of_two = column(4, 16, 16, CODEC_RAW);
@@ -437,12 +457,17 @@ Test(copy, unknown_records_are_not_copied)
     commit(m, 1, 4);
     finish(m, m->rec, m->n_rec);
     struct kvf_trace *t = opened(as_file(m->p, m->n), KVF_OPEN_TAIL);
-    cr_expect(eq(int, kvf_copy(t, NULL, out, &o, &made, &d), KVF_E_VERSION));
+    cr_expect(eq(int, copy_trace(t, NULL, out, true, &made, &d), KVF_E_VERSION));
     cr_expect(strstr(d.text, "newer kvfate") != NULL, "%s", d.text);
-    cr_assert(zero(int, kvf_repair(kvf_path(t), other, &o, say, NULL, &r, NULL)));
+    cr_assert(zero(int, kvf_copy(&(struct kvf_copy_request){.damaged = kvf_path(t),
+                                                            .say = say,
+                                                            .ret_repaired = &r,
+                                                            .out = other,
+                                                            .overwrite = true},
+                                 &made, NULL)));
     cr_expect(not(r.intact));
     cr_expect(not(has_record(other, LATER, "later", 5)));
-    cr_assert(zero(int, kvf_copy(t, &(struct kvf_piece){0, 2, NULL}, out, &o, &made, NULL)));
+    cr_assert(zero(int, copy_trace(t, &(struct kvf_piece){0, 2, NULL}, out, true, &made, NULL)));
     cr_expect(eq(u64, made.left_out, 1), "a piece of it is not known");
     cr_expect(not(has_record(out, LATER, "later", 5)));
     kvf_close(t);
@@ -462,10 +487,10 @@ Test(copy, intervals_stay_with_all_tokens_and_are_refused_with_fewer)
     tiny_create(in);
     struct kvf_trace *t = opened(in, KVF_OPEN_STRICT), *piece_of = NULL;
     cr_expect(
-        eq(int, kvf_copy(t, &(struct kvf_piece){0, 2, NULL}, out, NULL, &made, &d), KVF_E_ARG));
+        eq(int, copy_trace(t, &(struct kvf_piece){0, 2, NULL}, out, false, &made, &d), KVF_E_ARG));
     cr_expect(strstr(d.text, "seen") != NULL, "%s", d.text);
     cr_expect(eq(int, kvf_open(out, KVF_OPEN_TAIL, &piece_of, NULL), KVF_E_IO));
-    int err = kvf_copy(t, &(struct kvf_piece){0, 0, keep}, out, NULL, &made, &d);
+    int err = copy_trace(t, &(struct kvf_piece){0, 0, keep}, out, false, &made, &d);
     cr_assert(zero(int, err), "%s", d.text);
     cr_expect(eq(u64, made.left_out, TINY_BLOBS * TINY_EPOCHS));
     piece_of = opened(out, KVF_OPEN_STRICT);

@@ -98,7 +98,6 @@ static void remove_all(void)
         unlink(all[i]);
 }
 
-static const struct kvf_copy_options over = {.overwrite = true};
 static struct kvf_copied made;
 static struct kvf_diag why;
 
@@ -107,7 +106,9 @@ static int copy_piece(const struct kvf_piece *p, const char *to)
     struct kvf_trace *t = NULL;
     int err = kvf_open(in, KVF_OPEN_TAIL, &t, &why);
     if (!err)
-        err = kvf_copy(t, p, to, &over, &made, &why);
+        err = kvf_copy(
+            &(struct kvf_copy_request){.trace = t, .piece = p, .out = to, .overwrite = true}, &made,
+            &why);
     kvf_close(t);
     return err;
 }
@@ -120,10 +121,11 @@ static int whole(void)
 static int smallest(void)
 {
     struct kvf_trace *t = NULL;
-    const struct kvf_copy_options o = {true, true};
     int err = kvf_open(full, KVF_OPEN_TAIL, &t, &why);
     if (!err)
-        err = kvf_copy(t, NULL, out, &o, &made, &why);
+        err = kvf_copy(
+            &(struct kvf_copy_request){.trace = t, .out = out, .overwrite = true, .smallest = true},
+            &made, &why);
     kvf_close(t);
     return err;
 }
@@ -146,7 +148,9 @@ static int join(void)
     if (!err)
         err = kvf_open(part[1], KVF_OPEN_STRICT, &t[1], &why);
     if (!err)
-        err = kvf_join(t, 2, out, &over, &made, &why);
+        err = kvf_copy(
+            &(struct kvf_copy_request){.part = t, .n_parts = 2, .out = out, .overwrite = true},
+            &made, &why);
     kvf_close(t[0]);
     kvf_close(t[1]);
     return err;
@@ -161,13 +165,19 @@ static void hear(void *ctx, const char *line)
 static int repair(void)
 {
     struct kvf_repaired r;
-    return kvf_repair(in, out, &over, hear, NULL, &r, &why);
+    return kvf_copy(
+        &(struct kvf_copy_request){
+            .damaged = in, .say = hear, .ret_repaired = &r, .out = out, .overwrite = true},
+        &made, &why);
 }
 
 static int repair_damaged(void)
 {
     struct kvf_repaired r;
-    return kvf_repair(cut, out, &over, hear, NULL, &r, &why);
+    return kvf_copy(
+        &(struct kvf_copy_request){
+            .damaged = cut, .say = hear, .ret_repaired = &r, .out = out, .overwrite = true},
+        &made, &why);
 }
 
 static int judge(void)

@@ -93,11 +93,19 @@ static struct kvf_trace *opened(const char *path)
     return t;
 }
 
+static int copy_trace(struct kvf_trace *t, const struct kvf_piece *piece, const char *to,
+                      bool overwrite, struct kvf_copied *ret, struct kvf_diag *d)
+{
+    const struct kvf_copy_request q = {
+        .trace = t, .piece = piece, .out = to, .overwrite = overwrite};
+    return kvf_copy(&q, ret, d);
+}
+
 static int take(const char *from, struct kvf_piece p, const char *to, struct kvf_diag *d)
 {
     struct kvf_copied made;
     struct kvf_trace *t = opened(from);
-    int err = kvf_copy(t, &p, to, &(struct kvf_copy_options){.overwrite = true}, &made, d);
+    int err = copy_trace(t, &p, to, true, &made, d);
     kvf_close(t);
     return err;
 }
@@ -112,7 +120,9 @@ static int join(const char *a, const char *b, struct kvf_diag *d)
 {
     struct kvf_copied made;
     struct kvf_trace *t[2] = {opened(a), opened(b)};
-    int err = kvf_join(t, 2, out, &(struct kvf_copy_options){.overwrite = true}, &made, d);
+    int err = kvf_copy(
+        &(struct kvf_copy_request){.part = t, .n_parts = 2, .out = out, .overwrite = true}, &made,
+        d);
     kvf_close(t[0]);
     kvf_close(t[1]);
     return err;
@@ -266,7 +276,7 @@ Test(pieces, query_heads_that_go_with_no_kv_head)
     finish(m, m->rec, m->n_rec);
     names();
     cr_assert(zero(int, open_it(m, KVF_OPEN_STRICT, &t)));
-    int err = kvf_copy(t, &(struct kvf_piece){0, 0, heads}, out, NULL, &made, &d);
+    int err = copy_trace(t, &(struct kvf_piece){0, 0, heads}, out, false, &made, &d);
     cr_expect(eq(int, err, KVF_E_ARG));
     cr_expect(ne(ptr, strstr(d.text, "3 query heads for 2 KV heads"), NULL), "%s", d.text);
     kvf_close(t);
@@ -417,7 +427,7 @@ Test(pieces, texts_that_are_damaged)
         finish(m, m->rec, m->n_rec);
         m->p[at] ^= (unsigned char)wrong;
         cr_assert(zero(int, open_it(m, KVF_OPEN_STRICT, &t)));
-        int err = kvf_copy(t, &(struct kvf_piece){1, 3, NULL}, out, NULL, &made, &d);
+        int err = copy_trace(t, &(struct kvf_piece){1, 3, NULL}, out, false, &made, &d);
         cr_expect(eq(int, err, wrong ? KVF_E_CORRUPT : KVF_OK), "%s", d.text);
         cr_expect(not(wrong && !strstr(d.text, "texts of tokens cannot be read")), "%s", d.text);
         kvf_close(t);

@@ -42,11 +42,11 @@ static bool made(int err, const char *path, const struct kvf_diag *d, char diges
 
 static void copy(struct kvf_trace *t)
 {
-    const struct kvf_copy_options o = {.overwrite = true};
     struct kvf_copied ret;
     struct kvf_diag d = {""};
     char mine[33], its[33];
-    int err = kvf_copy(t, NULL, place(0), &o, &ret, &d);
+    int err = kvf_copy(&(struct kvf_copy_request){.trace = t, .out = place(0), .overwrite = true},
+                       &ret, &d);
     if (made(err, place(0), &d, mine) && kvf_digest(t, its, NULL) == KVF_OK)
         MUST(strcmp(mine, its) == 0);
 }
@@ -63,7 +63,8 @@ static void piece(struct kvf_trace *t, struct source *s)
         heads[i] = bits >> i & 1;
     if (bits)
         p.heads = heads;
-    int err = kvf_copy(t, &p, place(0), NULL, &ret, &d);
+    int err = kvf_copy(&(struct kvf_copy_request){.trace = t, .piece = &p, .out = place(0)}, &ret,
+                       &d);
     if (made(err, place(0), &d, digest))
         MUST(ret.n_steps <= kvf_n_steps(t));
 }
@@ -81,13 +82,15 @@ static void join(struct kvf_trace *t, struct source *s)
         cut[2] = T;
     for (int i = 0; i < n && whole; i++) {
         struct kvf_piece p = {.from = cut[i], .to = cut[i + 1]};
-        int err = kvf_copy(t, &p, place(i), NULL, &ret, &d);
+        int err = kvf_copy(&(struct kvf_copy_request){.trace = t, .piece = &p, .out = place(i)},
+                           &ret, &d);
         whole = made(err, place(i), &d, digest)
                 && kvf_open(place(i), KVF_OPEN_STRICT, &part[i], &d) == KVF_OK;
     }
     d.text[0] = 0;
     if (whole) {
-        int err = kvf_join(part, n, place(3), NULL, &ret, &d);
+        int err = kvf_copy(&(struct kvf_copy_request){.part = part, .n_parts = n, .out = place(3)},
+                           &ret, &d);
         if (made(err, place(3), &d, joined) && kvf_n_blobs(t) == 0
             && kvf_digest(t, its, NULL) == KVF_OK)
             MUST(strcmp(joined, its) == 0);
@@ -104,12 +107,16 @@ static void said(void *ctx, const char *line)
 
 static void repair(const char *path)
 {
+    struct kvf_copied ret;
     struct kvf_repaired r;
     struct kvf_diag d = {""};
     struct kvf_trace *t = NULL;
     char digest[33], told[33];
     int lines = 0;
-    int err = kvf_repair(path, place(0), NULL, said, &lines, &r, &d);
+    int err = kvf_copy(
+        &(struct kvf_copy_request){
+            .damaged = path, .say = said, .say_ctx = &lines, .ret_repaired = &r, .out = place(0)},
+        &ret, &d);
     if (!made(err, place(0), &d, digest) || !r.intact)
         return;
     MUST(kvf_open(path, KVF_OPEN_SALVAGE, &t, NULL) == KVF_OK); /* all that its writer told of */

@@ -108,7 +108,7 @@ FENCES = [
                  'engine/gate/tensor_file.c', 'engine/train/']),
     (r'utf8proc', ['engine/model/nfc.c', 'engine/model/tokenizer.c']),
     (r'pcre2', ['engine/model/pretok.c', 'analyzers/classes.c',
-                'analyzers/fold.c']),
+                'analyzers/word_list.c']),
     (r'lapack|cblas', ['analyzers/lapack.c']),
     (r'dlfcn', ['analyzers/lapack.c', 'cli/crew_wire.c', 'engine/cuda/blas.cu']),
     # svg_text.c and svg_fonts.c take glyphs from Pango and fonts from HarfBuzz

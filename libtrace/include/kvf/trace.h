@@ -1,33 +1,31 @@
 /* trace.h - the kvfate trace (.kvf): append-only writer, indexed reader.
  *
- * A trace is a run header (JSON, metadata only), a schema of columns, and
- * chunks of columns.  One value belongs to (column, layer, head, index), where
- * index is a token position or a query step, both counted from 0.  Columns that
- * keep changing until the run ends (ages, masses) are written as snapshots:
- * each carries an epoch, and the highest committed epoch wins.  docs/reference/format.md
+ * A trace is a run header (JSON, metadata only), a schema of columns, and chunks of columns.  One
+ * value belongs to (column, layer, head, index), where index is a token position or a query step,
+ * both counted from 0.  Columns that keep changing until the run ends (ages, masses) are written as
+ * snapshots: each carries an epoch, and the highest committed epoch wins.  docs/reference/format.md
  * is the normative description of the bytes.
  *
- * Writing: kvf_writer_open with all columns, then
- * kvf_write_chunk as data comes, kvf_writer_commit to make a snapshot count,
- * kvf_writer_close.  After an error of memory or file the writer is latched:
- * later calls return the same error, and the file stays readable up to its last
- * whole record.  Wrong arguments (KVF_E_ARG, KVF_E_LIMIT) change nothing.
- * Reading: kvf_open, look at kvf_meta / kvf_columns, kvf_read.
+ * Writing: kvf_writer_open with all columns, then kvf_write_chunk for the data, kvf_writer_commit
+ * to make a snapshot count, kvf_writer_close.  After an error of memory or file the writer is
+ * latched: later calls return the same error, and the file stays readable up to its last complete
+ * record.  Wrong arguments (KVF_E_ARG, KVF_E_LIMIT) have no effect.  Reading: kvf_open, look at
+ * kvf_meta / kvf_columns, kvf_read.
  *
- * Equal calls in equal order give equal bytes.  Nothing here prints, exits or reads the
+ * Equal calls in equal order give equal bytes.  The library never prints, exits or reads the
  * environment.
  *
  * Threads: kvf_write_*, kvf_writer_commit, _note, _sync, _bytes and _open_tail may be called for
- * one writer from several threads at once, whose values are encoded side by side.  Records lie in
- * the order in which they come to the file, and those of one call need not be neighbours: who wants
- * equal bytes, or to resume, calls in one order, but the digest is the same in any.  A commit
- * counts what calls that returned before it have written; one that still writes a snapshot then
- * gets KVF_E_ARG.  A writer is closed, and abandoned, when no other call is at work.  A reader is
- * of one thread at a time; kvf_share gives another thread one of its own.
+ * one writer from several threads at once, and values are then encoded in parallel.  Records are in
+ * the order in which they reach the file, and the records of one call need not be neighbours: who
+ * wants equal bytes, or to resume, calls in one order, but the digest is the same in any.  A commit
+ * counts the data of calls that returned before it; one that still writes a snapshot then gets
+ * KVF_E_ARG.  A writer is closed, and abandoned, when no other call is at work.  A reader is of one
+ * thread at a time; kvf_share makes a reader for another thread.
  *
- * Memory: writing allocates nothing for what is of a kind and size that was written before, but
- * for the list of records, which doubles when it is full.  Reading again what was read allocates
- * nothing; kvf_open, kvf_digest and the first kvf_token do. */
+ * Memory: writing does not allocate for a kind and size that was written before, except for the
+ * list of records, which doubles when it is full.  Reading the same data again does not allocate;
+ * kvf_open, kvf_digest and the first kvf_token do. */
 #ifndef KVF_TRACE_H
 #define KVF_TRACE_H
 
@@ -41,7 +39,7 @@
 extern "C" {
 #endif
 
-/* The last two are elements of blobs alone: IEEE 754 binary16, and the upper half of an f32. */
+/* The last two are only elements of blobs: IEEE 754 binary16, and the upper half of an f32. */
 enum kvf_dtype {
     KVF_U8 = 1,
     KVF_U16,
@@ -93,7 +91,7 @@ struct kvf_interval {
     uint32_t first, last;
 };
 
-/* What is told of a blob: a block of numbers as they were in the run, such as the queries, keys,
+/* The description of a blob: a block of numbers as they were in the run, such as the queries, keys,
  * values or attention of a head.  A larger one is written in pieces, each with its first token. */
 struct kvf_blob {
     char name[KVF_NAME_MAX];      /* "k" */
@@ -115,23 +113,23 @@ struct kvf_shape {
 
 struct kvf_writer;
 
-/* What becomes of a trace that is there when another is written to its name.  Until the new one is
- * closed it lies at "PATH.unfinished", and the older one stays as it is. */
+/* The treatment of an existing trace of the same name.  Until the new one is closed it is at
+ * "PATH.unfinished", and the older one stays as it is. */
 enum kvf_existing {
-    KVF_REFUSE = 0,    /* the new one is refused; so it is where an unfinished one lies */
+    KVF_REFUSE = 0,    /* the new one is refused; also if there is an unfinished one */
     KVF_OVERWRITE = 1, /* closing the new one replaces it */
-    KVF_RESUME = 2,    /* the unfinished one is gone on with: the same calls come again from the
-                          first on; what they make is compared with the file, in which all must be
-                          the same up to its last commit, and written from the first difference or
-                          from its end on; refused where a closed one is, too */
+    KVF_RESUME = 2,    /* the unfinished one is gone on with: the caller repeats the same calls from
+                          the first on. Their data is compared with the file, which must be equal up to
+                          its last commit, and written from the first difference or from its end on;
+                          refused where a closed one is, too */
     KVF_RESUME_OVERWRITE = 3 /* the same, and closing it replaces the closed one */
 };
 
-/* What a writer is told beside the columns.  Zeroed: nothing. */
+/* Options of a writer.  Zeroed: nothing. */
 struct kvf_writer_options {
     enum kvf_existing existing;
-    bool only_whole; /* nothing is to be seen of it before it is closed, and nothing is left of it
-                        when it is abandoned; it has no tail */
+    bool only_whole; /* the file is invisible before it is closed, and removed when it is abandoned;
+                        it has no tail */
     const int32_t *prompt; /* [n_prompt] token ids of the prompt; borrowed for the call */
     size_t n_prompt;
     const struct kvf_trace *run; /* a trace of the same run, which has its id, unless that is of
@@ -143,35 +141,33 @@ struct kvf_writer_options {
 
 /* Begins a trace and writes the file header, the run header and the schema.  meta_json: the
  * canonical run header, a JSON object, at most 16 MiB; with the ids of the prompt it makes the
- * identity of the run, which is part of every record.  columns: borrowed for the call; the index
- * in this array is the column number in later calls.  Names that are not of <kvf/schema.h> begin
- * with "x-"; others are refused (KVF_E_ARG).
- * options: NULL for none.
- * KVF_OK, KVF_E_IO (refused, or errno tells), KVF_E_ARG, KVF_E_LIMIT, KVF_E_NOMEM; of an unfinished
- * trace what kvf_open says, and KVF_E_FORMAT where it is of another run.
- * On failure *ret_writer is untouched, and what was there before is there still. */
+ * identity of the run, which is part of every record.  columns: borrowed for the call; the index in
+ * this array is the column number in later calls.  Names that are not of <kvf/schema.h> begin with
+ * "x-"; others are refused (KVF_E_ARG).  options: NULL for none.  KVF_OK, KVF_E_IO (an existing
+ * file, or see errno), KVF_E_ARG, KVF_E_LIMIT, KVF_E_NOMEM; for an unfinished trace the errors of
+ * kvf_open, and KVF_E_FORMAT if it is of another run.  On failure *ret_writer is untouched, and
+ * existing files are unchanged. */
 int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_shape *shape,
                     const struct kvf_column *columns, int n_columns,
                     const struct kvf_writer_options *options, struct kvf_writer **ret_writer,
                     struct kvf_diag *d);
 
-/* Values [n_heads][n] (head-major) of heads head0 .. head0+n_heads-1 of a layer
- * for indices t0 .. t0+n-1.  RUN columns use layer = head0 = 0, n_heads = 1.
- * epoch: 0 for columns without KVF_COL_SNAPSHOT, else one more than the last
- * commit's.  A value is written once (per epoch): readers may take either of two.
- * Large chunks are split so that none exceeds 512 KiB of raw data: between heads, so that all of a
- * head can be read without the others, and along the index where one head alone is larger.
- * data is borrowed. */
+/* Values [n_heads][n] (head-major) of heads head0 ..  head0+n_heads-1 of a layer for indices t0 ..
+ * t0+n-1.  RUN columns use layer = head0 = 0, n_heads = 1.  epoch: 0 for columns without
+ * KVF_COL_SNAPSHOT, else one more than the last commit's.  A value is written once (per epoch):
+ * readers may take either of two.  Large chunks are split into parts of at most 512 KiB of raw
+ * data: between heads, so that all of a head can be read separately, and along the index if one
+ * head is larger.  data is borrowed. */
 int kvf_write_chunk(struct kvf_writer *w, int column, int layer, int head0, int n_heads,
                     uint32_t t0, uint32_t n, uint32_t epoch, const void *data);
 
-/* The intervals of tokens t0 .. t0+n-1, of a column with KVF_COL_INTERVALS: the steps in which
- * something holds of an entry that may come back, such as being seen.  end [n_heads][n]
- * (head-major) counts the intervals up to and with those of this token and head, so that it never
- * falls; interval [end[last]] holds them in that order.  Those of one token rise, at least one step
- * lies between two of them, none begins before the token's own step, and the commit must count
- * their last step.  Heads, indices and epoch as in kvf_write_chunk; both arrays are borrowed.
- * KVF_E_ARG: it is not so; KVF_E_LIMIT: more than KVF_MAX_INTERVALS of one token. */
+/* The intervals of tokens t0 ..  t0+n-1, of a column with KVF_COL_INTERVALS: the steps in which a
+ * condition is true for an entry that may return, such as being seen.  end [n_heads][n]
+ * (head-major) counts the intervals up to and including this token and head, so that it never
+ * falls; interval [end[last]] holds them in that order.  The intervals of one token rise, with at
+ * least one step between two of them.  They begin at the token's own step or later, and the commit
+ * must count their last step.  Heads, indices and epoch as in kvf_write_chunk; both arrays are
+ * borrowed.  KVF_E_ARG: it is not so; KVF_E_LIMIT: more than KVF_MAX_INTERVALS of one token. */
 int kvf_write_intervals(struct kvf_writer *w, int column, int layer, int head0, int n_heads,
                         uint32_t t0, uint32_t n, uint32_t epoch, const uint32_t *end,
                         const struct kvf_interval *interval);
@@ -182,7 +178,7 @@ int kvf_write_token_bytes(struct kvf_writer *w, uint32_t t0, uint32_t n, const u
                           const char *bytes);
 
 /* Appends a block of numbers, of kvf_blob_size(b) bytes.  packed: encoded where that makes it
- * smaller; else it lies in the file as it is, and kvf_blob_view copies nothing.  layer: of the
+ * smaller; else it is stored as it is, and kvf_blob_view does not copy.  layer: of the
  * shape; head: one of the layer's KV or query heads.  Names that are not of <kvf/schema.h> begin
  * with "x-".  KVF_E_ARG: b cannot be; KVF_E_LIMIT: it is larger than KVF_MAX_BLOB. */
 int kvf_write_blob(struct kvf_writer *w, const struct kvf_blob *b, bool packed, const void *data);
@@ -201,28 +197,28 @@ int kvf_writer_note(struct kvf_writer *w, const char *key, const char *json);
 /* Waits until all that was written is on the disk. */
 int kvf_writer_sync(struct kvf_writer *w);
 
-/* Begins a tail: a trace of the same run and columns in a file beside (PATH.tail), for the newest
- * state of a run that goes on.  It takes what the trace itself does not hold yet: later values of
- * streams, and every snapshot column whole, with the epoch 1 and a commit.  kvf_writer_close puts
- * it in the place of the tail before, in one step; closing w removes it.  kvf_open of the trace,
- * while it is unfinished, shows both as one.  So a state can be kept at any time, and the bytes of
- * the closed trace do not tell when.  Call kvf_writer_sync(w) before the tail is closed.
- * *ret_tail is NULL, and the result KVF_OK, while w goes on with an unfinished trace (KVF_RESUME
- * or KVF_RESUME_OVERWRITE) and has written nothing new: that trace and its tail then hold a newer
- * state. Results as kvf_writer_open; KVF_E_ARG: w is written with only_whole. */
+/* Begins a tail: a trace of the same run and columns in a second file (PATH.tail), for the newest
+ * state of a run that continues.  It takes data that the trace itself lacks: later values of
+ * streams, and every snapshot column completely, with the epoch 1 and a commit.  kvf_writer_close
+ * replaces the previous tail in one step; closing w removes it.  kvf_open of the trace, while it is
+ * unfinished, shows both as one.  So a state can be kept at any time without effect on the bytes of
+ * the closed trace.  Call kvf_writer_sync(w) before the tail is closed. *ret_tail is NULL, and the
+ * result KVF_OK, while w continues an unfinished trace (KVF_RESUME or KVF_RESUME_OVERWRITE) without
+ * new data: that trace and its tail then have a newer state.  Results as kvf_writer_open;
+ * KVF_E_ARG: w is written with only_whole. */
 int kvf_writer_open_tail(const struct kvf_writer *w, struct kvf_writer **ret_tail,
                          struct kvf_diag *d);
 
 uint64_t kvf_writer_bytes(const struct kvf_writer *w); /* written so far */
 
 /* Writes index and footer with the CLEAN flag, syncs, brings the file to its name and frees w.
- * Accepts NULL.  Returns the first error of the whole session; then the trace stays unfinished. */
+ * Accepts NULL.  Returns the first error of the session; then the trace stays unfinished. */
 int kvf_writer_close(struct kvf_writer *w, struct kvf_diag *d);
 
 /* Closes and frees without a footer, as a crash would; the file stays at "PATH.unfinished",
  * readable up to its last commit.  Accepts NULL. */
 void kvf_writer_abandon(struct kvf_writer *w);
-/* The same for a trace that nothing was recorded into: its file is removed, unless it is an
+/* The same for a trace without records: its file is removed, unless it is an
  * unfinished one that was to be gone on with.  Accepts NULL. */
 void kvf_writer_drop(struct kvf_writer *w);
 
@@ -231,27 +227,26 @@ void kvf_writer_drop(struct kvf_writer *w);
 struct kvf_trace;
 
 enum kvf_open_mode {
-    KVF_OPEN_TAIL = 0,   /* default: of a trace that was not closed, the last whole
-                            snapshot; damage before it, or in a closed trace's run header,
-                            schema, commits and notes, is an error; damaged values are
-                            an error when they are read */
-    KVF_OPEN_STRICT = 1, /* closed properly, and every record header as the index says */
+    KVF_OPEN_TAIL = 0,   /* default: of a trace that was not closed, the last complete snapshot;
+                            damage before it, or in a closed trace's run header, schema, commits
+                            and notes, is an error; damaged values are an error when they are read */
+    KVF_OPEN_STRICT = 1, /* closed properly, and every record header matches the index */
     KVF_OPEN_SALVAGE = 2 /* skip damaged records, keep the rest; needs run header and schema */
 };
 
-/* Opens a trace, or the unfinished one beside it where there is none of this name; never modifies
+/* Opens a trace, or PATH.unfinished if PATH does not exist; never modifies
  * the file.  KVF_OK, KVF_E_IO, KVF_E_FORMAT (not
  * a trace), KVF_E_VERSION, KVF_E_CORRUPT, KVF_E_LIMIT, KVF_E_NOMEM. */
 int kvf_open(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_trace,
              struct kvf_diag *d);
 /* The same, and the file of a trace that was closed is mapped into memory: kvf_view of values that
  * were stored as they are (option `plain`) and kvf_blob_view of blobs that were not packed then
- * point into the file, on machines that are little-endian, and what they gave stays until
- * kvf_close.  The checksum of a record is compared when it is first asked for.
- * A mapped file must not be changed or shortened in its place: to look at what is gone ends the
- * process (SIGBUS).  This library does neither to a closed trace, and one that is replaced keeps
- * its file as long as that is mapped.  A trace that was not closed is read as by kvf_open, since
- * who goes on with it may cut it.  As kvf_open, and KVF_E_IO where the file cannot be mapped. */
+ * point into the file, on machines that are little-endian, and their data stays valid until
+ * kvf_close.  The checksum of a record is compared when it is first asked for.  A mapped file must
+ * not be changed or shortened in its place: reading the missing part ends the process (SIGBUS).
+ * This library does neither to a closed trace, and one that is replaced keeps its file as long as
+ * that is mapped.  A trace that was not closed is read as by kvf_open, since a writer that
+ * continues it may cut it.  As kvf_open, and KVF_E_IO where the file cannot be mapped. */
 int kvf_open_mapped(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_trace,
                     struct kvf_diag *d);
 void kvf_close(struct kvf_trace *t); /* accepts NULL */
@@ -267,13 +262,13 @@ const char *kvf_meta(const struct kvf_trace *t); /* the run header */
 /* The format of the file: "1.0", or "0.1". */
 const char *kvf_format(const struct kvf_trace *t);
 /* The identity of the run: 32 hexadecimal digits and a zero byte.  KVF_E_NOTFOUND in a trace of
- * format 0.1, which has none. */
+ * format 0.1, which lacks it. */
 int kvf_run_id(const struct kvf_trace *t, char ret[33]);
-/* The digest of all that the trace holds: 32 hexadecimal digits and a zero byte.  Equal contents
+/* The digest of the content of the trace: 32 hexadecimal digits and a zero byte.  Equal contents
  * have equal digests, however they are cut into chunks and encoded.  kvf_digest computes it from
- * every value, which reads them all; kvf_stored_digest tells what the writer has put into the
- * file.  KVF_E_NOTFOUND: the trace was not closed or, for the stored one, is of format 0.1;
- * KVF_E_VERSION: it holds records of types that this version does not know; others as kvf_read. */
+ * every value, which reads them all; kvf_stored_digest returns the digest that the writer stored in
+ * the file.  KVF_E_NOTFOUND: the trace was not closed or, for the stored one, is of format 0.1;
+ * KVF_E_VERSION: it has records of types that this version does not know; others as kvf_read. */
 int kvf_digest(struct kvf_trace *t, char ret[33], struct kvf_diag *d);
 int kvf_stored_digest(const struct kvf_trace *t, char ret[33]);
 
@@ -296,19 +291,19 @@ size_t kvf_dtype_size(enum kvf_dtype dtype);
  * or calls kvf_check_size. */
 uint64_t kvf_bytes(const struct kvf_trace *t);
 /* KVF_E_LIMIT with a sentence where a trace declares more steps, or more heads, than its file has
- * bytes, beyond 131072: of a run it holds an identifier and a text for each token. */
+ * bytes, beyond 131072: of a run it has an identifier and a text for each token. */
 int kvf_check_size(const struct kvf_trace *t, struct kvf_diag *d);
-/* How many values of a column the records say they hold within the steps of the trace, of the
- * newest committed epoch; those that several records hold are counted by each.  Nothing is read. */
+/* The number of values of a column within the steps of the trace, of the newest committed epoch, by
+ * the headers of records.  A value in several records is counted by each.  No value is read. */
 uint64_t kvf_held(const struct kvf_trace *t, int column);
-/* The same of the intervals of a column with KVF_COL_INTERVALS, whose lists count as its values in
- * kvf_held; 0 for other columns. */
+/* The same of the intervals of a column with KVF_COL_INTERVALS, for which kvf_held counts lists; 0
+ * for other columns. */
 uint64_t kvf_held_intervals(const struct kvf_trace *t, int column);
 
 /* Called from time to time while something takes long: of `of` bytes that the file decodes to,
- * `done` were decoded.  Both may grow: what is read twice counts twice. */
+ * `done` were decoded.  Both may grow: data that is read twice counts twice. */
 typedef void (*kvf_watch_fn)(void *ctx, uint64_t done, uint64_t of);
-/* From now on fn hears of what is decoded of t, by this thread; NULL: nobody does. */
+/* From now on fn is called with the bytes decoded from t, by this thread; NULL: nobody does. */
 void kvf_watch(struct kvf_trace *t, kvf_watch_fn fn, void *ctx);
 
 /* Reads values [t0, t0+n) of one head into out (n elements of the column's own
@@ -317,13 +312,13 @@ void kvf_watch(struct kvf_trace *t, kvf_watch_fn fn, void *ctx);
 int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
              void *out, struct kvf_diag *d);
 
-/* The same values, borrowed until the next call that reads from t: not copied where they lie
- * in one chunk.  Aligned to their type. */
+/* The same values, borrowed until the next call that reads from t: not copied if they are in one
+ * chunk.  Aligned to their type. */
 int kvf_view(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
              const void **ret, struct kvf_diag *d);
 
 /* As kvf_read, widened: integers exactly (u64 up to 2^53); KVF_COL_AGE's "never"
- * becomes -1.  As i32, what does not fit (KVF_ALIVE, NaN) becomes -1 too. */
+ * becomes -1.  As i32, values that do not fit (KVF_ALIVE, NaN) become -1 too. */
 int kvf_read_f64(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
                  double *out, struct kvf_diag *d);
 int kvf_read_i32(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
@@ -331,66 +326,66 @@ int kvf_read_i32(struct kvf_trace *t, int column, int layer, int head, uint32_t 
 
 /* The intervals of tokens [t0, t0+n) of one head, of a column with KVF_COL_INTERVALS, for which the
  * functions above return KVF_E_ARG: end [n] becomes their number up to and with each token's, and
- * *ret [end[n-1]] all of them, borrowed until the next call that reads from t.  What they say of
- * their order and of the steps of the trace was checked.  Results as kvf_read; KVF_E_LIMIT: they
- * are more than 2^24, and fewer tokens are to be asked for. */
+ * *ret [end[n-1]] all of them, borrowed until the next call that reads from t.  Their order and
+ * their steps have been checked.  Results as kvf_read; KVF_E_LIMIT: they are more than 2^24, and
+ * fewer tokens are to be asked for. */
 int kvf_read_intervals(struct kvf_trace *t, int column, int layer, int head, uint32_t t0,
                        uint32_t n, uint32_t *end, const struct kvf_interval **ret,
                        struct kvf_diag *d);
 
-/* Blobs 0 .. n-1, in the order of layer, head, first token, and then of writing.  Those of an
+/* Blobs 0 ..  n-1, in the order of layer, head, first token, and then of writing.  Intervals of an
  * unfinished trace count as far as they were written. */
 int kvf_n_blobs(const struct kvf_trace *t);
-/* What is told of a blob; its elements are not read.  KVF_OK, KVF_E_ARG, KVF_E_IO, KVF_E_CORRUPT.
- */
+/* The description of a blob; its elements are not read.  KVF_OK, KVF_E_ARG, KVF_E_IO,
+ * KVF_E_CORRUPT.
+ * */
 int kvf_blob(struct kvf_trace *t, int blob, struct kvf_blob *ret, struct kvf_diag *d);
 /* Its kvf_blob_size bytes, borrowed until the next call that reads from t; not copied where they
  * were not packed.  Aligned to their type.  As kvf_blob, KVF_E_VERSION (unknown codec),
  * KVF_E_NOMEM. */
 int kvf_blob_view(struct kvf_trace *t, int blob, const void **ret, struct kvf_diag *d);
 
-/* Reads the texts of the tokens, so that kvf_token needs no memory any more.  KVF_OK also where
- * texts are damaged or none are stored; KVF_E_NOMEM, KVF_E_LIMIT (they have 4 GiB). */
+/* Reads the texts of the tokens, so that kvf_token needs no memory any more.  KVF_OK also if texts
+ * are damaged or not stored; KVF_E_NOMEM, KVF_E_LIMIT (they have 4 GiB). */
 int kvf_texts(struct kvf_trace *t);
 /* The text of token i, borrowed until kvf_close; sets *len.  NULL: not stored,
  * or damaged; or memory was out, unless kvf_texts was called. */
 const char *kvf_token(struct kvf_trace *t, uint32_t i, size_t *len);
 
-struct kvf_check {    /* what a check found */
+struct kvf_check {    /* results of a check */
     uint64_t records; /* good records */
     uint64_t bad;     /* places with a wrong checksum or impossible content */
     uint64_t bytes;   /* size of the file */
     uint64_t lost;    /* bytes at the bad places that form no record */
     uint64_t torn;    /* bytes of an incomplete tail: a trace that was not closed
                          may end in half a record, which is no damage */
-    uint64_t breaks;  /* places where a record does not follow the one before it: after damage, and
+    uint64_t breaks;  /* places where a record does not follow its predecessor: after damage, and
                          where records were exchanged, moved, repeated or left out */
     uint64_t payload_bytes, raw_bytes; /* stored and decoded size of the columns */
     int clean;
 };
 
-/* Walks every record of the file and compares the index with them.  full: also
- * checksum and decode the columns.  KVF_OK when all complete records are whole:
- * ret->clean tells whether the trace was closed, else d says "unfinished" and
- * how much is torn.  KVF_E_CORRUPT with d naming the first damage; *ret is filled
- * in both cases.  Other errors as kvf_open. */
+/* Walks every record of the file and compares the index with them.  full: also checksum and decode
+ * the columns.  KVF_OK if all complete records are intact: ret->clean is true if the trace was
+ * closed, else d has "unfinished" and the torn bytes.  KVF_E_CORRUPT with d naming the first
+ * damage; *ret is filled in both cases.  Other errors as kvf_open. */
 int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_diag *d);
-/* The same; watch: as kvf_watch says, NULL: nobody. */
+/* The same; watch: see kvf_watch, NULL: nobody. */
 int kvf_verify_watched(const char *path, int full, kvf_watch_fn watch, void *ctx,
                        struct kvf_check *ret, struct kvf_diag *d);
-/* The same of the tail beside a trace that was not closed, which holds its newest state.
+/* The same for the tail of a trace that was not closed, which has its newest state.
  * KVF_E_NOTFOUND: there is none, or the trace needs none.  KVF_OK with a sentence in d: it is
- * whole, but is not read with the trace, because it is of another run or goes no further. */
+ * intact, but is not read with the trace, because it is of another run or not newer. */
 int kvf_verify_tail(const char *path, int full, struct kvf_check *ret, struct kvf_diag *d);
 
 enum { KVF_MAX_FINDINGS = 20 };
 typedef void (*kvf_finding_fn)(void *ctx, const char *line);
 
-/* Judges what an open trace says: whether every column has each of its values once, within the
+/* Judges the content of an open trace: whether every column has each of its values once, within the
  * steps; whether columns of <kvf/schema.h> are of its shapes; and with values, whether all their
  * values can be.  say: called with a sentence for each finding, of a column for the first of its
- * kind, at most KVF_MAX_FINDINGS times.  KVF_OK whatever is found, and *ret_n says how often say
- * was called; KVF_E_NOMEM.  Values that are damaged are kvf_verify's to tell. */
+ * kind, at most KVF_MAX_FINDINGS times.  KVF_OK with any findings, and *ret_n is the number of
+ * calls of `say`; KVF_E_NOMEM.  kvf_verify finds damaged values. */
 int kvf_judge(struct kvf_trace *t, int values, kvf_finding_fn say, void *ctx, int *ret_n);
 
 #ifdef __cplusplus
