@@ -1,6 +1,7 @@
-/* grid.c - small multiples: one map per head.  Few heads: each with its name
- * and ticks.  Many: layers down, heads across, folded into blocks side by side,
- * names at the margins only. */
+/* grid.c - draws small multiples, one map per head.
+ *
+ * A few heads each have a name and ticks.  Many heads are arranged with layers down and heads
+ * across, folded into blocks side by side, with names only at the margins. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,10 +18,10 @@
 enum {
     TICKS_FROM = 18,
     LEAST_PIXELS = 4,
-    MOST_PIXELS = 8000, /* boxes a side: more pixels share a box */
+    MOST_PIXELS = 8000, /* boxes per side; more pixels share a box */
     STRIPE = 64,
     MOST_THREADS = 16,
-    MOST_BATCH = 1 << 24, /* pixels held at once */
+    MOST_BATCH = 1 << 24, /* pixels in memory at once */
     STRETCH = 3
 };
 
@@ -30,10 +31,10 @@ struct painter {
     struct grid_window win;
     struct grid_plan l;
     struct colours k;
-    bool usual_range; /* of colours: the style gives no end */
+    bool usual_range; /* the style sets no end of the colour range */
     struct heat heat;
     struct par *pool;
-    int batch, stripes; /* maps made at once; of columns, one a task */
+    int batch, stripes; /* maps per batch; column stripes per map, one per task */
     double *number;     /* [batch][per_head] */
     uint32_t *argb;     /* [batch][h][w] */
     double *scratch;    /* [threads][span] */
@@ -50,8 +51,8 @@ static uint32_t colour_of(const struct painter *p, struct colours *k, double v, 
     return p->colour[(int)(clamp(f, 0, 1) * PALETTE_STEPS + 0.5)];
 }
 
-/* Makes some columns of one map.  What a task does depends on its number alone, whatever thread has
- * it. */
+/* Computes some columns of one map.  The result depends only on the task number, not on the
+ * thread. */
 static void stripe(void *ctx, int task, int thread)
 {
     struct painter *p = ctx;
@@ -60,7 +61,7 @@ static void stripe(void *ctx, int task, int thread)
     uint32_t *out = p->argb + (size_t)map * (size_t)w * (size_t)h;
     struct colours k = p->k;
     int64_t boxes = 0;
-    rest += (4 - 2 * h % 4) % 4; /* lanes of four */
+    rest += (4 - 2 * h % 4) % 4; /* align for lanes of four */
     for (int c = c0; c < w && c < c0 + STRIPE; c++) {
         p->g->raster(&p->heat, p->number + map * p->l.per_head, c, mean, cover, rest);
         for (int r = 0; r < h; r++) {
@@ -103,7 +104,7 @@ static const char *text_of(const struct painter *p, const char *column, int64_t 
     return table_str(p->g->t, table_find(p->g->t, column), h * p->l.per_head);
 }
 
-/* Writes the name of a trace above its column or block, where map h is the first. */
+/* Writes the name of a trace above its column or block, if map h is its first. */
 static void trace_name(const struct painter *p, int64_t h, double width)
 {
     const struct grid_plan *l = &p->l;
@@ -117,21 +118,21 @@ static void trace_name(const struct painter *p, int64_t h, double width)
                 PT_LABEL, ALIGN_CENTER, ink, 0);
 }
 
-/* Draws the name above a map and, where there is room, ticks at the left and lower rim. */
+/* Draws the name above a map and, if there is space, ticks at the left and bottom edges. */
 static void name_and_ticks(const struct painter *p, int64_t h)
 {
     struct axis_box a = box_of(p, h);
     int64_t col, row;
     char name[256], fit[256];
     double pt = p->l.side < 12 ? PT_SMALL : PT_TICK;
-    bool told = p->l.traces > 1 && !p->l.matrix;
+    bool named = p->l.traces > 1 && !p->l.matrix;
     grid_plan_cell(&p->l, h, &col, &row);
     if (p->l.matrix)
         trace_name(p, h, a.w);
-    snprintf(name, sizeof name, "%.100s%s%.100s", told ? text_of(p, "trace", h) : "",
-             told ? ": " : "", text_of(p, "head", h));
+    snprintf(name, sizeof name, "%.100s%s%.100s", named ? text_of(p, "trace", h) : "",
+             named ? ": " : "", text_of(p, "head", h));
     canvas_text(p->c, a.x + a.w / 2, a.y - 1.9,
-                text_fit(p->c, name, pt, told ? a.w + 3 : canvas_width(p->c), fit, sizeof fit), pt,
+                text_fit(p->c, name, pt, named ? a.w + 3 : canvas_width(p->c), fit, sizeof fit), pt,
                 ALIGN_CENTER, ink, 0);
     if (p->l.side < TICKS_FROM)
         return;
@@ -170,8 +171,7 @@ static void range_text(double a, double b, char out[64])
     snprintf(out, 64, "%s to %s", from, to);
 }
 
-/* Draws the names of the axes, which say the range where maps have no ticks, and the bar of
- * colours. */
+/* Draws the colour bar and the names of the axes, which include the range if maps have no ticks. */
 static void axis_names(const struct painter *p)
 {
     const struct grid_plan *l = &p->l;
@@ -194,12 +194,12 @@ static void axis_names(const struct painter *p)
     double middle = fmax(half, fmin((l->top + bottom) / 2, canvas_height(p->c) - half));
     canvas_text(p->c, 3.2, middle, name, PT_LABEL, ALIGN_CENTER, ink, 1);
     struct colours k = p->k;
-    if (k.logs && p->usual_range) /* what lies below the floor is no loss */
+    if (k.logs && p->usual_range) /* values below the floor are not clipped */
         k.clipped = 0;
     colours_bar(p->c, &k, right + 3, l->top, fmin(bottom - l->top, 60), p->g->label);
 }
 
-/* Makes and draws the maps, `batch` heads at a time on all threads; only this thread reads the
+/* Computes and draws the maps, `batch` heads at a time on all threads.  Only this thread reads the
  * table. */
 static void paint_all(struct painter *p)
 {
@@ -259,8 +259,8 @@ done:
     return err;
 }
 
-/* How many boxes a side of *mm has, and *mm for whole boxes: one for each device pixel, or where
- * there are more than MOST_PIXELS one for a whole number of pixels. */
+/* Returns the number of boxes along a side of *mm, and rounds *mm to whole boxes.  A box is one
+ * device pixel, or several if the side has more than MOST_PIXELS. */
 static int boxes_in(double pixel, double *mm)
 {
     double pixels = floor(*mm / pixel + 1e-6), each = ceil(pixels / MOST_PIXELS);
@@ -270,7 +270,7 @@ static int boxes_in(double pixel, double *mm)
     return (int)(pixels / each);
 }
 
-/* The range of the colours, of logarithms where the grid has a floor. */
+/* Computes the range of the colours, as logarithms if the grid has a floor. */
 static int range_of(const struct grid *g, const struct figure_style *s, struct colours *ret,
                     struct kvf_diag *d)
 {

@@ -1,5 +1,7 @@
-/* grid_plan.c - the arrangement of a grid of maps.  Few heads: each with its name and ticks.  Many:
- * layers down, heads across, folded into blocks side by side.  Several traces: side by side. */
+/* grid_plan.c - arranges a grid of maps.
+ *
+ * A few heads each have a name and ticks.  Many heads have layers down and heads across, folded
+ * into blocks side by side.  Several traces are side by side. */
 #include <math.h>
 #include <string.h>
 
@@ -7,7 +9,7 @@
 
 enum { TOP = 5, TRACE = 4, LEAST_HEIGHT = 40, NAMED_MOST = 12, STRETCH = 3 };
 
-/* Whether every layer shows the same heads; *heads says how many. */
+/* Returns true if every layer shows the same heads. *heads receives their number. */
 static bool is_product(const struct table *t, int64_t n, int64_t per_head, int64_t *heads)
 {
     int layer = table_find(t, "layer"), index = table_find(t, "index");
@@ -26,7 +28,7 @@ static bool is_product(const struct table *t, int64_t n, int64_t per_head, int64
     return n % k == 0;
 }
 
-/* What of the height is no map. */
+/* Returns the height that is not used by maps. */
 static double around(const struct grid_plan *l)
 {
     return l->top + GRID_BOTTOM + (l->rows - 1) * l->gap_y;
@@ -45,7 +47,7 @@ static double side_in(const struct grid_plan *l, double width, double height)
     return fmin(x / (b * l->cols), (height - around(l)) / (l->rows * l->aspect));
 }
 
-/* How many of the first `most` rows have the value of the first one: a prefix. */
+/* Returns how many of the first `most` rows have the value of the first row; they are a prefix. */
 static int64_t like_first(const struct table *t, int col, int64_t most)
 {
     int64_t lo = 0, hi = most;
@@ -95,7 +97,7 @@ int traces_alike(const struct table *t, const char *number, struct kvf_diag *d)
                            number);
 }
 
-/* The arrangements that there are: k maps across, or k blocks. */
+/* Sets one of the possible arrangements: k maps per row, or k blocks. */
 static void set_k(struct grid_plan *l, int64_t k, int64_t heads)
 {
     int64_t most = l->named ? l->n : l->n / heads;
@@ -104,8 +106,8 @@ static void set_k(struct grid_plan *l, int64_t k, int64_t heads)
     l->rows = (int)((most + k - 1) / k);
 }
 
-/* The k with the largest maps; a layer's heads stay in one row, those of a trace in one column or
- * block. */
+/* Returns the k with the largest maps.  A layer's heads stay in one row, the heads of a trace in
+ * one column or block. */
 static int64_t best_k(struct grid_plan *l, int64_t heads, bool by_layer, double width,
                       double height)
 {
@@ -153,7 +155,6 @@ struct grid_plan grid_plan_of(const struct grid *g, const struct grid_window *wi
     return l;
 }
 
-/* Widens or heightens the maps, at most to STRETCH times, to fill a canvas of other proportions. */
 void grid_plan_fill(struct grid_plan *l, double width, double height)
 {
     double x = (width - grid_plan_width(l)) / (l->blocks * l->cols),
@@ -162,7 +163,7 @@ void grid_plan_fill(struct grid_plan *l, double width, double height)
     l->tall = fmin(l->tall + fmax(y, 0), STRETCH * l->tall);
 }
 
-/* The least step of the event, or -1 where it never came. */
+/* Returns the first step of the event, or -1 if it never occurs. */
 static int64_t first_event(const struct grid *g)
 {
     int col = table_find(g->t, g->event);
@@ -174,9 +175,9 @@ static int64_t first_event(const struct grid *g)
     return first;
 }
 
-/* Narrows the steps [*from, *to) of the tokens to what shows the event: a twentieth as many
- * before it as after it.  Where all tokens come before the event the steps go on to the last one of
- * the run. */
+/* Restricts the steps [*from, *to) to the surroundings of the event: 1/20 as many steps before it
+ * as after it.  If all tokens are earlier than the event, the steps extend to the last step of the
+ * run. */
 static void near_event(const struct grid *g, int64_t last, int64_t *from, int64_t *to)
 {
     int64_t event = g->event ? first_event(g) : -1;
@@ -184,11 +185,11 @@ static void near_event(const struct grid *g, int64_t last, int64_t *from, int64_
         return;
     *to = event >= *to ? last : *to;
     int64_t before = (*to - event + 19) / 20, begin = event - before;
-    if (begin - *from > (*to - *from) / 10) /* a corner less is no gain */
+    if (begin - *from > (*to - *from) / 10) /* do not cut a small corner */
         *from = begin;
 }
 
-/* The steps that all traces have. */
+/* Returns the number of steps that all traces have. */
 static int64_t steps_of_all(const struct table *t, int64_t otherwise)
 {
     int col = table_find(t, "T");
@@ -237,15 +238,15 @@ void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end)
         end[i] = end[i] < 0 ? INFINITY : end[i] - first;
 }
 
-/* The figure's own size: two columns of a paper wide, as high as a page if maps would be tiny,
- * larger for thousands of maps. */
+/* Computes the figure's own size: as wide as two columns of a paper, as high as a page if maps
+ * would be tiny, larger for thousands of maps. */
 void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w, double *ret_h)
 {
     struct grid_window win;
     int64_t per_head = rows_per_head(g->t), n = table_rows(g->t) / per_head;
     double w = n == 2 ? 140 : 180, h = n == 2 ? 90 : 150;
     w = n == 1 ? 88 : w;
-    if (grid_window_of(g, s, &win, NULL)) /* `draw` fails with a sentence */
+    if (grid_window_of(g, s, &win, NULL)) /* `draw` reports the error */
         win = (struct grid_window){per_head, 0, 0, per_head};
     struct grid_plan l = grid_plan_of(g, &win, w, h);
     if (l.side < 4)
@@ -257,7 +258,7 @@ void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w
     }
     *ret_w = grid_plan_width(&l);
     *ret_h = fmax(grid_plan_height(&l), LEAST_HEIGHT);
-    if (s->width_mm > 0) { /* margins do not shrink: no more height than maps of that width take */
+    if (s->width_mm > 0) { /* margins do not shrink: limit the height to the maps of that width */
         l = grid_plan_of(g, &win, s->width_mm, *ret_h * s->width_mm / *ret_w);
         *ret_w = s->width_mm;
         *ret_h = fmax(grid_plan_height(&l), LEAST_HEIGHT);

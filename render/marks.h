@@ -22,13 +22,13 @@ enum mark {
  * finite. */
 void mark_draw(struct canvas *c, enum mark m, double x, double y, double size, struct rgb colour);
 
-/* Returns s, or its beginning with an ellipsis (in out) if s is wider than `room` mm. */
-const char *text_fit(struct canvas *c, const char *s, double pt, double room, char *out,
+/* Returns s, or its beginning with an ellipsis (in out) if s is wider than `limit` mm. */
+const char *text_fit(struct canvas *c, const char *s, double pt, double limit, char *out,
                      size_t cap);
 
 /* Works like text_fit for the figure's own words, which must not be cut: it reports a cut to
  * canvas_cut. */
-const char *text_fit_own(struct canvas *c, const char *s, double pt, double room, char *out,
+const char *text_fit_own(struct canvas *c, const char *s, double pt, double limit, char *out,
                          size_t cap);
 
 /* Fills a rectangle with thin pale grey diagonals on which letters stay legible.  The diagonals of
