@@ -1,3 +1,4 @@
+/* ansi.c - places text and pixels in the cells of a terminal and writes them with escape codes. */
 #include <math.h>
 #include <string.h>
 
@@ -22,7 +23,8 @@ void ansi_finish(struct ansi *a)
 
 /* ---- characters */
 
-/* Cells of a character: 0 for marks that sit on others, 2 for those of East Asia and emoji. */
+/* Returns the cells of a character: 0 for combining marks and controls, 2 for East Asian characters
+ * and emoji, else 1. */
 static int cells_of(uint32_t cp)
 {
     if (cp < 32 || (cp >= 0x7f && cp < 0xa0) || (cp >= 0x300 && cp < 0x370)
@@ -89,7 +91,7 @@ void ansi_text(struct ansi *a, int col, int row, const char *s, struct rgb colou
         if (c && wide) {
             c->text[utf8_encode(cp, c->text)] = 0;
             c->word = a->words;
-            c->plain = most - least < 0.1 && most < 0.4; /* ink */
+            c->plain = most - least < 0.1 && most < 0.4; /* black text */
             c->rgb = (uint32_t)(colour.r * 255 + 0.5) << 16 | (uint32_t)(colour.g * 255 + 0.5) << 8
                      | (uint32_t)(colour.b * 255 + 0.5);
         }
@@ -136,8 +138,8 @@ static const char *side_text(char side)
 
 /* ---- pixels */
 
-/* The part of the cell [a, a + 1) that lies within [lo, hi), 0 to 1. */
-static double part(double a, double lo, double hi)
+/* Returns the fraction of the cell [a, a + 1) that is inside [lo, hi). */
+static double overlap(double a, double lo, double hi)
 {
     double n = fmin(a + 1, hi) - fmax(a, lo);
     return n > 0 ? n : 0;
@@ -150,7 +152,7 @@ static uint32_t mean(const uint32_t *from, int cols, int rows, double x0, double
     uint32_t out = 0;
     for (int r = (int)fmax(y0, 0); r < rows && r < y1; r++)
         for (int c = (int)fmax(x0, 0); c < cols && c < x1; c++) {
-            double weight = part(r, y0, y1) * part(c, x0, x1);
+            double weight = overlap(r, y0, y1) * overlap(c, x0, x1);
             for (int k = 0; k < 4; k++)
                 sum[k] += weight * (from[(size_t)r * (size_t)cols + (size_t)c] >> 8 * k & 255);
         }
@@ -176,7 +178,7 @@ void ansi_image(uint32_t *to, int w, int h, int stride, double x, double y, doub
         }
 }
 
-/* The colour of a pixel of which at least half is there. */
+/* Computes the colour of a pixel.  Returns false if the pixel is less than half opaque. */
 static bool colour_of(uint32_t v, uint32_t *rgb)
 {
     uint32_t alpha = v >> 24;
@@ -194,7 +196,7 @@ enum { FRAME = 0x808080 };
 
 struct pen {
     struct buf *out;
-    int64_t ink, paper; /* colours in force; -1: the terminal's own */
+    int64_t ink, paper; /* current colours; -1: the terminal's own */
 };
 
 static void choose(struct pen *p, int64_t ink, int64_t paper)
@@ -227,7 +229,7 @@ static void put_pixels(struct pen *p, uint32_t above, uint32_t below)
         buf_str(p->out, has_b ? "\xe2\x96\x84" : " ");
 }
 
-/* Writes the lightness of both pixels together as one of five shades; a cell without a pixel is a
+/* Writes the mean lightness of both pixels as one of five shades.  A cell without pixels is a
  * space. */
 static void put_shade(struct buf *out, uint32_t above, uint32_t below)
 {
@@ -247,8 +249,8 @@ static void put_shade(struct buf *out, uint32_t above, uint32_t below)
     buf_str(out, n ? shade[(int)clamp(light * 5, 0, 4)] : " ");
 }
 
-/* Writes the mark for a letter on a colour: a line below it on one with a hue, as of a token that
- * is kept, and a dot on grey hatches. */
+/* Writes the mark of a letter on a coloured cell: an underline for a cell with a hue (a kept
+ * token), a dot for grey hatches. */
 static void put_mark(struct buf *out, uint32_t above, uint32_t below)
 {
     enum { HUE = 40, LIGHT = 200 }; /* of 255 */

@@ -1,3 +1,4 @@
+/* axis.c - computes ticks and draws axes, tick numbers and colour bars. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 const struct rgb ink = {0.12, 0.12, 0.12}, quiet = {0.38, 0.38, 0.38};
 static const double WIDTH = 0.18, TICK = 0.9, LEAST_LINE = 2.3;
 
-/* Whether digits at p, if any, are the zeros of a whole number: "0.00" but not "0.001". */
+/* Returns true if the digits at p are the zeros of a number that is 0: "0.00" but not "0.001". */
 static bool is_zero(const char *p)
 {
     size_t n = strspn(p, "0.");
@@ -33,7 +34,7 @@ void minus_signs(char *s, size_t cap)
     }
 }
 
-/* "10^e", or "m * 10^e" where m is not "1", with raised digits. */
+/* Writes "10^e", or "m * 10^e" if m is not "1", with raised digits. */
 static void power_text(int exponent, const char *m, char out[24])
 {
     static const char *const digit[] = {
@@ -48,7 +49,7 @@ static void power_text(int exponent, const char *m, char out[24])
              n >= 10 ? digit[n / 10 % 10] : "", digit[n % 10]);
 }
 
-/* v as a power of ten, with up to so many digits before it. */
+/* Writes v as a power of ten, with at most `digits` digits before it. */
 static void short_power(double v, int digits, char out[24])
 {
     char text[24], m[24];
@@ -78,8 +79,8 @@ void tick_text(double v, char out[24])
     number_text(v, 4, out);
 }
 
-/* Whether so many digits do not tell tick i from the one before it, or misplace it by a tenth of
- * the step between them. */
+/* Returns true if `digits` digits do not distinguish tick i from the tick before it, or move it by
+ * a tenth of the step between them. */
 static bool digits_short(const double *v, int i, int digits)
 {
     double step = fabs(v[i] - v[i - 1]), size = fmax(fabs(v[i]), fabs(v[i - 1]));
@@ -123,8 +124,8 @@ int ticks_linear(double lo, double hi, int want, double *out, int max)
     return n;
 }
 
-/* Keeps those of n ticks that are whole numbers, up to rounding; returns how many are left. */
-static int whole_ones(double *v, int n)
+/* Keeps the ticks that are whole numbers, up to rounding.  Returns their number. */
+static int keep_whole(double *v, int n)
 {
     int m = 0;
     for (int i = 0; i < n; i++)
@@ -133,16 +134,16 @@ static int whole_ones(double *v, int n)
     return m;
 }
 
-/* One number makes no scale.  Where only one would stand on the axis, the ticks are set closer, as
- * many as have room. */
+/* Computes at least two ticks, because a single number is no scale.  It retries with smaller steps,
+ * as long as the ticks fit. */
 static int ticks_two(double lo, double hi, int want, double room, bool whole, double *v, int max)
 {
     int n = ticks_linear(lo, hi, want, v, max);
-    n = whole ? whole_ones(v, n) : n;
+    n = whole ? keep_whole(v, n) : n;
     while (n < 2 && want < 6) {
         double more[16];
         int m = ticks_linear(lo, hi, ++want, more, max < 16 ? max : 16);
-        m = whole ? whole_ones(more, m) : m;
+        m = whole ? keep_whole(more, m) : m;
         if (m > room)
             break;
         memcpy(v, more, (size_t)m * sizeof *v);
@@ -156,8 +157,8 @@ double axis_end(double v)
     return clamp(v, -1e300, 1e300);
 }
 
-/* The place of v between the logarithms of a and b, 0 to 1.  The quotient of two of them may be too
- * large or too small for a number. */
+/* Returns the position of v between a and b on a logarithmic scale, 0 to 1. It subtracts logarithms
+ * if the quotients over- or underflow. */
 static double along_log(double v, double a, double b)
 {
     if (!isnormal(b / a) || !isnormal(v / a))
@@ -183,8 +184,7 @@ static void mark_x(struct canvas *c, const struct axis_box *a, double v, double 
     canvas_line(c, xy, 2, WIDTH, ink);
 }
 
-/* Where too few ticks have numbers to read a scale from, every tick gets its number, if they fit.
- */
+/* Labels every tick if fewer than two have labels and all labels fit. */
 static void name_all(const double *v, char (*name)[24], int n, double room)
 {
     int named = 0;
@@ -194,8 +194,8 @@ static void name_all(const double *v, char (*name)[24], int n, double room)
         tick_texts(v, n, name);
 }
 
-/* Ticks at round numbers, for ends so close that no number of two digits times a power of ten lies
- * between them. */
+/* Computes ticks at round numbers, for a range without any two-digit number times a power of
+ * ten. */
 static int ticks_between(double lo, double hi, double room, double *v, char (*name)[24], int max)
 {
     int n = ticks_two(lo, hi, (int)clamp(room, 1, 6), room, false, v, max);
@@ -210,13 +210,14 @@ int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], in
     double decades = log10(hi) - log10(lo);
     int first = (int)floor(log10(lo) + 1e-9), last = (int)floor(log10(hi) + 1e-9), n = 0;
     int every = (int)ceil((decades + 1) / fmax(room, 1));
-    bool powers = first < -4 || last > 6; /* no axis has both kinds of numbers, 1 and 10 apart */
+    /* one axis uses a single number format, unless 1 and 10 are close */
+    bool powers = first < -4 || last > 6;
     bool few = decades < log10(90) && room >= 3 * decades, fine = every == 1 && decades < 9;
     for (int e = first; e <= last; e++)
         for (int k = 1; k < 10 && n < max; k++) {
             double at = k * pow(10, e);
             if (at < lo * (1 - 1e-9) || at > hi * (1 + 1e-9) || (k > 1 && !fine)
-                || (every > 8 && (e - first) % every)) /* too many marks to count */
+                || (every > 8 && (e - first) % every)) /* more marks than a reader can count */
                 continue;
             v[n] = at;
             name[n][0] = 0;
@@ -234,7 +235,7 @@ int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], in
 
 enum { TICKS = 128 };
 
-/* Draws the numbers of the x axis; one that would run into the number before it is left out. */
+/* Draws one number of the x axis, unless it would overlap the number before it. */
 static void number_x(struct canvas *c, double x, double y, const char *text, double *end)
 {
     double half = canvas_text_width(c, text, PT_TICK, 0) / 2;
@@ -244,13 +245,13 @@ static void number_x(struct canvas *c, double x, double y, const char *text, dou
     *end = x + half;
 }
 
-/* How many ticks fit into mm of axis when one takes `each`. */
+/* Returns the number of ticks of width `each` that fit on an axis of mm, 1 to 6. */
 static int fitting(double mm, double each)
 {
     return (int)clamp(mm / each, 1, 6);
 }
 
-/* As ticks_log; `whole` leaves out ticks between whole numbers. */
+/* Works like ticks_log; `whole` omits ticks at fractions. */
 static int ticks_log_of(double lo, double hi, double room, bool whole, double *v, char (*name)[24])
 {
     int n = ticks_log(lo, hi, room, v, name, TICKS), m = 0;
@@ -262,8 +263,8 @@ static int ticks_log_of(double lo, double hi, double room, bool whole, double *v
     return m;
 }
 
-/* The ticks of a logarithmic axis: decades have numbers, 2 to 9 times a decade are short marks
- * between them; on short axes 2 and 5 have numbers, too. */
+/* Draws the ticks of a logarithmic x axis.  Decades have numbers; 2 to 9 times a decade are short
+ * marks.  On short axes 2 and 5 have numbers too. */
 static void log_ticks(struct canvas *c, const struct axis_box *a)
 {
     double v[TICKS], end = -INFINITY;
@@ -312,7 +313,8 @@ void axis_ticks_y(struct canvas *c, const struct axis_box *a)
         double y = axis_y(a, v[i]), length = name[i][0] ? TICK : 0.55 * TICK;
         double xy[] = {a->x - length, y, a->x, y};
         canvas_line(c, xy, 2, WIDTH, ink);
-        if (name[i][0] && fabs(y - last) >= LEAST_LINE) { /* else it would run into the last one */
+        /* otherwise it would overlap the last number */
+        if (name[i][0] && fabs(y - last) >= LEAST_LINE) {
             canvas_text(c, a->x - 1.5, y, name[i], PT_TICK, ALIGN_RIGHT, ink, 0);
             last = y;
         }
@@ -347,9 +349,9 @@ void axis_draw(struct canvas *c, const struct axis_box *a)
 }
 
 enum { PARTS = 3, PART_BYTES = 96 };
-static const double RAISED = 0.72; /* the size of what is raised */
+static const double RAISED = 0.72; /* relative size of raised text */
 
-/* Cuts s into what is before ^{...}, what is within, and what is after it. */
+/* Splits s into the text before ^{...}, inside it and after it. */
 static void cut_raised(const char *s, char part[PARTS][PART_BYTES])
 {
     const char *open = strstr(s, "^{"), *close = open ? strchr(open, '}') : NULL;
@@ -396,8 +398,8 @@ void raised_text(struct canvas *c, double x, double y, const char *s, double pt,
 
 enum { LABEL_LINES = 3, LABEL_BYTES = 96 };
 
-/* Breaks s at spaces into lines of at most `room` mm at pt, from line[n] on; returns how many
- * there are then.  The last one takes what is left. */
+/* Breaks s at spaces into lines of at most `room` mm at pt, starting at line[n]. Returns the number
+ * of lines.  The last line receives the remaining text. */
 static int wrap(struct canvas *c, const char *s, double pt, double room, char line[][LABEL_BYTES],
                 int n)
 {
@@ -414,8 +416,8 @@ static int wrap(struct canvas *c, const char *s, double pt, double room, char li
     return n;
 }
 
-/* Breaks the label of a bar into lines: in one, in two when the bar is short and the label has a
- * bracket, in more where the canvas is too low for a line; returns how many. */
+/* Breaks the label of a bar into lines and returns their number.  It uses one line, two if the bar
+ * is short and the label has a bracket, and more if the canvas is low. */
 static int label_lines(struct canvas *c, const char *label, double h, char line[][LABEL_BYTES])
 {
     const char *second = strstr(label, " (");
@@ -427,12 +429,12 @@ static int label_lines(struct canvas *c, const char *label, double h, char line[
     return wrap(c, second + 1, PT_LABEL, room, line, wrap(c, first, PT_LABEL, room, line, 0));
 }
 
-/* Draws the label of a bar from x on to the right, cut to one line where there is no room for more.
- * No line is moved beyond the edges. */
+/* Draws the label of a bar from x to the right.  If its lines do not fit, it is cut to one line.
+ * Lines never cross the canvas edge. */
 static void bar_label(struct canvas *c, double x, double y, double h, const char *label)
 {
     char line[LABEL_LINES][LABEL_BYTES], fit[LABEL_BYTES];
-    double most = canvas_width(c) - 1.9; /* half a line and a margin are right of it */
+    double most = canvas_width(c) - 1.9; /* half a line and a margin */
     int n = label_lines(c, label, h, line);
     if (n > 1 && x + 3 * (n - 1) > most + 0.8) {
         snprintf(line[0], LABEL_BYTES, "%s",
@@ -447,7 +449,7 @@ static void bar_label(struct canvas *c, double x, double y, double h, const char
     }
 }
 
-/* Draws the note below a bar, in as many lines as the room to the right edge asks for. */
+/* Draws the note below a bar, wrapped at the right edge. */
 static void bar_note(struct canvas *c, double x, double y, const char *note)
 {
     char line[LABEL_LINES][LABEL_BYTES];
@@ -494,10 +496,10 @@ void colour_bar_whole(struct canvas *c, double x, double y, double w, double h, 
     double v[16];
     char name[16][24];
     int n = ticks_linear(lo, last, fitting(h, 6), v, 16);
-    if (n > 1 && v[1] - v[0] < 1) { /* steps of one */
+    if (n > 1 && v[1] - v[0] < 1) { /* step 1 */
         for (n = 0; n < 16 && lo + n <= last; n++)
             v[n] = lo + n;
-    } else if (n < 2) { /* the ends */
+    } else if (n < 2) { /* only the two ends */
         v[0] = lo;
         v[1] = last;
         n = last > lo ? 2 : 1;

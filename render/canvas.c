@@ -1,11 +1,11 @@
-/* canvas.c - drawing: shapes, text and images on the surface of a canvas (canvas_file.c). */
+/* canvas.c - draws shapes, text and images on the surface of a canvas (canvas_file.c). */
 #include <cairo.h>
 #include <math.h>
 #include <pango/pangocairo.h>
 
 #include "render/canvas_impl.h"
 
-static const double LETTER = 0.12; /* half the height of letters in mm, at 1 pt */
+static const double LETTER = 0.12; /* half the letter height at 1 pt, mm */
 
 double canvas_width(const struct canvas *c)
 {
@@ -30,9 +30,9 @@ bool canvas_is_cut(const struct canvas *c)
     return c->cut;
 }
 
-/* Notes a text that reaches beyond the edges; its middle is at `across` and `down`, half of it wide
- * and high. */
-static void see_edges(struct canvas *c, double across, double down, double wide, double high)
+/* Records a text that crosses the canvas edges.  (across, down) is its centre; wide and high are
+ * half its size. */
+static void record_edge_cut(struct canvas *c, double across, double down, double wide, double high)
 {
     const double SLACK = 0.4;
     c->cut |= across - wide < -SLACK || across + wide > c->w + SLACK || down - high < -SLACK
@@ -72,7 +72,8 @@ static void colour_of(struct canvas *c, struct rgb v)
     cairo_set_source_rgb(c->cr, v.r, v.g, v.b);
 }
 
-/* Sets the colour of a line.  Black lines are grey on terminals, whose background may be black. */
+/* Sets the colour of a line.  Black lines become grey on terminals, whose background may be
+ * black. */
 static void colour_of_line(struct canvas *c, struct rgb v)
 {
     bool dark = is_ansi(c) && fmax(v.r, fmax(v.g, v.b)) < 0.2;
@@ -87,7 +88,8 @@ void canvas_rect(struct canvas *c, double x, double y, double w, double h, struc
         return;
     }
     colour_of(c, fill);
-    if (is_ansi(c) && fmin(fill.r, fmin(fill.g, fill.b)) > 0.99) /* paper: the terminal's */
+    /* white: the terminal's own background */
+    if (is_ansi(c) && fmin(fill.r, fmin(fill.g, fill.b)) > 0.99)
         cairo_set_operator(c->cr, CAIRO_OPERATOR_CLEAR);
     cairo_rectangle(c->cr, x, y, w, h);
     cairo_fill(c->cr);
@@ -96,7 +98,7 @@ void canvas_rect(struct canvas *c, double x, double y, double w, double h, struc
 
 void canvas_cell(struct canvas *c, double x, double y, double w, double h, struct rgb fill)
 {
-    /* viewers of vectors show hairlines between cells */
+    /* vector viewers show hairlines between cells */
     double lap = c->format == CANVAS_PNG || is_ansi(c) ? 0 : 0.04;
     cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_NONE);
     c->svg.crisp = 1;
@@ -161,7 +163,7 @@ void canvas_area(struct canvas *c, const double *xy, int n, struct rgb fill, dou
         svg_area(&c->svg, xy, n, fill, alpha);
         return;
     }
-    cairo_new_path(c->cr); /* text leaves a point behind */
+    cairo_new_path(c->cr); /* text leaves a current point */
     while (k < n && !isnan(xy[2 * k]) && !isnan(xy[2 * k + 1])) {
         cairo_line_to(c->cr, xy[2 * k], xy[2 * k + 1]);
         k++;
@@ -222,7 +224,7 @@ static void lay_out(struct canvas *c, const char *s, double pt, int bold)
     buf_finish(&shown);
 }
 
-/* The part of a text that lies before its place, by enum text_align. */
+/* Fraction of a text that is before its anchor, by enum text_align. */
 static const double part_before[] = {0, 0.5, 1};
 
 static void text_ansi(struct canvas *c, double x, double y, const char *s, enum text_align align,
@@ -256,8 +258,8 @@ void canvas_text(struct canvas *c, double x, double y, const char *s, double pt,
     struct svg_place at = {x, y, turn, left / PANGO_SCALE, 0};
     at.dy = (pango_layout_get_baseline(c->layout) - 0.5 * h) / PANGO_SCALE;
     double wide = 0.5 * w / PANGO_SCALE, along = left / PANGO_SCALE + wide, high = LETTER * pt;
-    see_edges(c, turn ? x : x + along, turn ? y - along : y, turn ? high : wide,
-              turn ? wide : high);
+    record_edge_cut(c, turn ? x : x + along, turn ? y - along : y, turn ? high : wide,
+                    turn ? wide : high);
     if (is_svg(c)) {
         svg_text(&c->svg, c->cr, c->layout, &at, pt, colour);
         return;
@@ -294,7 +296,8 @@ void canvas_word(struct canvas *c, double x, double y, const char *s, double pt,
     }
     lay_out(c, s, pt, bold);
     pango_layout_get_size(c->layout, &w, NULL);
-    see_edges(c, x + 0.5 * w / PANGO_SCALE, y - LETTER * pt, 0.5 * w / PANGO_SCALE, LETTER * pt);
+    record_edge_cut(c, x + 0.5 * w / PANGO_SCALE, y - LETTER * pt, 0.5 * w / PANGO_SCALE,
+                    LETTER * pt);
     if (is_svg(c)) {
         svg_text(&c->svg, c->cr, c->layout, &at, pt, colour);
         return;
@@ -304,8 +307,8 @@ void canvas_word(struct canvas *c, double x, double y, const char *s, double pt,
     pango_cairo_show_layout(c->cr, c->layout);
 }
 
-/* Moves an image of n pixels to whole device pixels, so that no row or column of it is drawn
- * twice. top: mm of the page that lie before x = 0. */
+/* Aligns an image of n pixels to device pixels, so that no row or column is drawn twice.  top: mm
+ * of the page before x = 0. */
 static void snap(const struct canvas *c, double *x, double top, double *w, int n)
 {
     *x = floor((*x + top) / c->pixel + 0.5) * c->pixel - top;
@@ -344,7 +347,7 @@ void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm
         cairo_surface_mark_dirty(c->surface);
         return;
     }
-    /* read only; what refers to it later (PDF) takes a copy when it is finished */
+    /* read only; a later user (PDF) copies the surface when it is finished */
     cairo_surface_t *img = cairo_image_surface_create_for_data((unsigned char *)(uintptr_t)argb,
                                                                CAIRO_FORMAT_ARGB32, w, h, 4 * w);
     if (cairo_surface_status(img) != CAIRO_STATUS_SUCCESS) {

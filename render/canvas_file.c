@@ -1,5 +1,5 @@
-/* canvas_file.c - a canvas from its creation to the bytes of the finished file: surface, fonts,
- * pages, metadata.  canvas.c draws on it. */
+/* canvas_file.c - creates a canvas and finishes its file: surface, fonts, pages and metadata.
+ * canvas.c draws on it. */
 #include <cairo-pdf.h>
 #include <cairo.h>
 #include <math.h>
@@ -14,8 +14,8 @@
 #include "render/canvas_text.h"
 #include "render/png_out.h"
 
-/* The first of them that is installed and has a character draws it.  Figures of Lato have one
- * width, so that numbers below each other line up, and of DejaVu Sans, too. */
+/* Each character uses the first of these fonts that is installed and has it.  All digits of Lato,
+ * and of DejaVu Sans, have one width, so numbers below each other line up. */
 #define FONTS "Lato, DejaVu Sans, Noto Sans CJK SC"
 
 void canvas_clean(struct buf *b, const char *s)
@@ -33,18 +33,18 @@ static cairo_status_t collect(void *ctx, const unsigned char *data, unsigned n)
     return c->bytes.err ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
 }
 
-/* Text is placed alike at every resolution: no hinting, no rounding of advances to
- * whole units, which here are millimetres. */
+/* Creates a layout that places text equally at every resolution: without hinting, and without
+ * rounding advances to whole units, which are millimetres here. */
 static int create_layout(struct canvas *c)
 {
     cairo_font_options_t *opt = cairo_font_options_create();
     cairo_font_options_set_hint_style(opt, CAIRO_HINT_STYLE_NONE);
     cairo_font_options_set_hint_metrics(opt, CAIRO_HINT_METRICS_OFF);
     cairo_font_options_set_antialias(opt, CAIRO_ANTIALIAS_GRAY);
-    /* A ligature is no character: text that is searched or edited is set without. */
+    /* A ligature is not a character: searchable and editable text has no ligatures. */
     PangoAttrList *plain = pango_attr_list_new();
     pango_attr_list_insert(plain, pango_attr_font_features_new("liga=0,clig=0,dlig=0"));
-    /* Colour fonts must not be named: they would take the digits.  Emoji find theirs. */
+    /* Do not name colour fonts: they would draw the digits.  Pango finds them for emoji. */
     c->font = pango_font_description_from_string(FONTS);
     c->layout = pango_cairo_create_layout(c->cr);
     if (c->layout && c->font) {
@@ -64,8 +64,8 @@ void canvas_prepare(void)
     (void)pango_cairo_font_map_get_default();
 }
 
-/* The surface of a format.  For SVG it has no bounds: of a path of glyphs, cairo leaves out those
- * outside of a surface. */
+/* Creates the surface of the format.  The surface for SVG is unbounded, because cairo drops glyph
+ * paths outside a bounded surface. */
 static cairo_surface_t *surface_of(struct canvas *c, int dpi)
 {
     double pt = 72 / 25.4;
@@ -82,7 +82,7 @@ static cairo_surface_t *surface_of(struct canvas *c, int dpi)
     }
 }
 
-/* How many units of the device a mm has. */
+/* Returns the device units per mm. */
 static double scale_of(const struct canvas *c, int dpi)
 {
     if (is_ansi(c))
@@ -118,7 +118,7 @@ int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struc
     }
     cairo_set_source_rgb(c->cr, 1, 1, 1);
     if (is_ansi(c))
-        cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_NONE); /* on what is there already */
+        cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_NONE); /* not blended with earlier pixels */
     else
         cairo_paint(c->cr);
     *ret = c;
@@ -155,8 +155,8 @@ static bool installed(PangoFontMap *map, const char *family)
     return found;
 }
 
-/* Puts into out the family that fontconfig would take for one that is not installed. */
-static void stand_in(PangoContext *ctx, const char *family, char *out, size_t cap)
+/* Writes to out the family that fontconfig substitutes for a missing one. */
+static void substitute_of(PangoContext *ctx, const char *family, char *out, size_t cap)
 {
     PangoFontDescription *want = pango_font_description_new(), *got = NULL;
     pango_font_description_set_family(want, family);
@@ -176,7 +176,7 @@ int canvas_font(struct canvas *c, const char *family, struct kvf_diag *d)
     char other[96];
     PangoContext *ctx = pango_layout_get_context(c->layout);
     if (!installed(pango_context_get_font_map(ctx), family)) {
-        stand_in(ctx, family, other, sizeof other);
+        substitute_of(ctx, family, other, sizeof other);
         return kvf_fail(d, KVF_E_ARG,
                         "--font: no font family '%.80s' is installed; fontconfig "
                         "would take '%s'",

@@ -1,3 +1,4 @@
+/* canvas_text.c - shapes, breaks and draws paragraphs of running text with pango. */
 #include <pango/pangocairo.h>
 #include <string.h>
 
@@ -6,7 +7,7 @@
 #include "render/canvas_text.h"
 #include "render/marks.h"
 
-/* Where a piece is: glyphs [a, b) of a run. */
+/* The position of a piece: glyphs [a, b) of a run. */
 struct glyphs {
     PangoLayoutRun *run;
     int a, b;
@@ -16,12 +17,12 @@ struct paragraph {
     PangoLayout *layout;
     double pt, em; /* em: mm */
     enum text_direction dir;
-    struct text_piece *piece; /* of the line last asked for */
-    struct glyphs *glyphs;    /* the same */
+    struct text_piece *piece; /* of the line last requested */
+    struct glyphs *glyphs;    /* one per piece */
     int room;
 };
 
-/* The blocks that Unicode sets aside for scripts from right to left. */
+/* Returns true for characters in the Unicode blocks of right-to-left scripts. */
 static bool is_leftwards(gunichar c)
 {
     return (c >= 0x590 && c < 0x900) || (c >= 0xfb1d && c < 0xfe00) || (c >= 0xfe70 && c < 0xff00)
@@ -64,8 +65,8 @@ static void add(PangoAttrList *list, PangoAttribute *a, size_t from, size_t to)
     pango_attr_list_insert(list, a);
 }
 
-/* Ligatures that are only pretty would take letters of two tokens together; those that a
- * script needs stay. */
+/* Turns off decorative ligatures, which would join letters of two tokens.  Ligatures that a script
+ * requires stay on. */
 static PangoAttrList *attributes(size_t n, const unsigned char *bold)
 {
     PangoAttrList *list = pango_attr_list_new();
@@ -80,7 +81,7 @@ static PangoAttrList *attributes(size_t n, const unsigned char *bold)
     return list;
 }
 
-/* Makes a context for one paragraph, since the direction of a paragraph is a property of the
+/* Creates a context per paragraph, because the direction of a paragraph is a property of the
  * context. */
 static PangoLayout *layout_of(const struct canvas_inner *in, enum text_direction dir)
 {
@@ -107,7 +108,7 @@ int paragraph_create(struct canvas *c, const char *s, size_t n, const unsigned c
     p->pt = pt;
     p->em = pt * 25.4 / 72;
     p->dir = dir;
-    if (in.cells) { /* a character a cell: this font advances by 1233 of 2048 units */
+    if (in.cells) { /* one character per cell: this font advances by 1233 of 2048 units */
         pango_font_description_set_family(font, "DejaVu Sans Mono, Noto Sans CJK SC");
         p->em = ANSI_PIXEL * 2048 / 1233;
         p->pt = p->em * 72 / 25.4;
@@ -149,7 +150,7 @@ size_t paragraph_start(const struct paragraph *p, int line)
 
 /* ---- pieces */
 
-/* Where a line begins: lines of a right-to-left paragraph end at the right edge. */
+/* Returns the left edge of a line.  Lines of a right-to-left paragraph end at the right edge. */
 static double left_of(const struct paragraph *p, PangoLayoutLine *l)
 {
     PangoRectangle box;
@@ -159,7 +160,7 @@ static double left_of(const struct paragraph *p, PangoLayoutLine *l)
     return (double)(pango_layout_get_width(p->layout) - box.width) / PANGO_SCALE;
 }
 
-/* Glyphs [*a, *b) of the cluster at hand. */
+/* Finds glyphs [*a, *b) of the current cluster. */
 static void glyphs_of(const PangoGlyphItemIter *it, int *a, int *b)
 {
     bool rightwards = it->start_glyph <= it->end_glyph;
@@ -193,7 +194,7 @@ static void swap(struct paragraph *p, int i, int k)
     p->glyphs[k] = glyphs;
 }
 
-/* Appends the pieces of a run that begins at x; returns how many there are then. */
+/* Appends the pieces of a run that begins at x.  Returns the number of pieces so far. */
 static int add_run(struct paragraph *p, PangoLayoutRun *run, double x, int n)
 {
     const char *text = pango_layout_get_text(p->layout);
@@ -207,7 +208,7 @@ static int add_run(struct paragraph *p, PangoLayoutRun *run, double x, int n)
                                           x + width_of(run->glyphs, 0, a),
                                           width_of(run->glyphs, a, b)};
     }
-    if (run->item->analysis.level % 2) /* clusters come in the order of the text */
+    if (run->item->analysis.level % 2) /* clusters are in text order */
         for (int i = first, k = n - 1; i < k; i++, k--)
             swap(p, i, k);
     return n;
@@ -255,8 +256,8 @@ static double end_of(const struct text_piece *piece)
 
 static const struct rgb coarse_hatch = {0.75, 0.75, 0.75};
 
-/* Draws the colours behind the pieces; neighbours of one colour are one rectangle, so that no seam
- * shows. */
+/* Draws the backgrounds of the pieces.  Adjacent pieces of one colour share a rectangle, so that no
+ * seam is visible. */
 static void draw_fills(struct canvas *c, const struct paragraph *p, int n, double x, double y,
                        const struct text_look *look)
 {
@@ -267,7 +268,7 @@ static void draw_fills(struct canvas *c, const struct paragraph *p, int n, doubl
             ;
         double left = x + p->piece[i].x, w = end_of(&p->piece[k - 1]) - p->piece[i].x;
         bool cells = canvas_inner(c).cells,
-             grey = look[i].hatched && cells; /* too fine for cells */
+             grey = look[i].hatched && cells; /* hatches are too fine for cells */
         if (look[i].filled)
             canvas_cell(c, left, y - p->em, w, 1.34 * p->em, grey ? coarse_hatch : look[i].fill);
         if (look[i].hatched && !cells)
@@ -275,8 +276,8 @@ static void draw_fills(struct canvas *c, const struct paragraph *p, int n, doubl
     }
 }
 
-/* Draws the glyphs of the pieces [i, k), which adjoin in one run, as one item, so that the text of
- * a PDF stays whole. */
+/* Draws the glyphs of the adjacent pieces [i, k) of one run as one item, so that PDF text is not
+ * split. */
 static void draw_glyphs(struct canvas *c, const struct paragraph *p, int i, int k, double x,
                         double y, struct rgb ink)
 {
@@ -322,8 +323,8 @@ static void draw_cells(struct canvas *c, const struct paragraph *p, int i, doubl
     buf_finish(&b);
 }
 
-/* A place to break a line has no glyph. */
-static bool is_nothing(const struct paragraph *p, int i)
+/* Returns true for a line-break opportunity, which has no glyph. */
+static bool has_no_glyph(const struct paragraph *p, int i)
 {
     const struct glyphs *g = &p->glyphs[i];
     return g->b - g->a == 1 && p->piece[i].w <= 0
@@ -336,14 +337,14 @@ static void draw_inks(struct canvas *c, const struct paragraph *p, int n, double
     const struct canvas_inner in = canvas_inner(c);
     for (int i = 0, k; i < n; i = k) {
         k = i + 1;
-        if (is_nothing(p, i))
+        if (has_no_glyph(p, i))
             continue;
         if (in.cells) {
             draw_cells(c, p, i, x + p->piece[i].x, y, look[i].ink);
             continue;
         }
         for (; k < n && same(look[k].ink, look[i].ink) && p->glyphs[k].run == p->glyphs[i].run
-               && !is_nothing(p, k);
+               && !has_no_glyph(p, k);
              k++)
             ;
         draw_glyphs(c, p, i, k, x + p->piece[i].x, y, look[i].ink);
@@ -378,11 +379,11 @@ void paragraph_draw(struct canvas *c, struct paragraph *p, int line, double x, d
     draw_fills(c, p, n, x, y, look);
     pango_layout_line_get_extents(pango_layout_get_line_readonly(p->layout, line), &ink, NULL);
     double above = -(double)ink.y / PANGO_SCALE, below = (double)(ink.y + ink.height) / PANGO_SCALE;
-    bool towers = above > 1.5 * p->em || below > 0.8 * p->em; /* piles of combining marks */
-    if (towers)
+    bool stacked = above > 1.5 * p->em || below > 0.8 * p->em; /* stacked combining marks */
+    if (stacked)
         canvas_clip(c, 0, y - 1.5 * p->em, canvas_width(c), 2.3 * p->em);
     draw_inks(c, p, n, x, y, look);
-    if (towers)
+    if (stacked)
         canvas_unclip(c);
     draw_marks(c, p, n, x, y, look);
 }

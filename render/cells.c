@@ -1,3 +1,4 @@
+/* cells.c - reads table cells as text, finds numeric columns and checks the canvas size. */
 #include <math.h>
 
 #include "render/axis.h"

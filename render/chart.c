@@ -1,3 +1,4 @@
+/* chart.c - collects lines from a table and draws them with intervals, points and keys. */
 #include <math.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ static const char *name_of(const struct table *t, const struct chart_columns *k,
 
 static int find(const struct chart *h, const char *name)
 {
-    for (int i = h->n - 1; i >= 0; i--) /* the rows of a line mostly follow each other */
+    for (int i = h->n - 1; i >= 0; i--) /* rows of a line are mostly adjacent */
         if (strcmp(h->line[i].name, name) == 0)
             return i;
     return -1;
@@ -119,7 +120,7 @@ struct chart_look chart_look_of(int i)
         .colour = palette_line(i % COLOURS), .dash = i / COLOURS % 2 ? 1.3 : 0, .width = 0.4};
 }
 
-static bool finite_at(const double *xy, int i)
+static bool is_finite_at(const double *xy, int i)
 {
     return isfinite(xy[2 * i]) && isfinite(xy[2 * i + 1]);
 }
@@ -132,8 +133,8 @@ static int keep_point(double *out, int n, const double *xy, int i)
     return n + 1;
 }
 
-/* Adds four of the points from .. to - 1, which lie in one column of pixels: the first, the lowest,
- * the highest and the last, in order. */
+/* Adds at most four of the points from .. to - 1, which lie in one pixel column: the first, lowest,
+ * highest and last, in order.  Returns the number of points so far. */
 static int thin_column(const double *xy, int from, int to, double *out, int n)
 {
     int low = from, high = from, last = -1;
@@ -152,10 +153,10 @@ int chart_thin(const double *xy, int n, double column, double *out)
 {
     int m = 0, to;
     for (int from = 0; from < n; from = to) {
-        bool whole = finite_at(xy, from);
+        bool whole = is_finite_at(xy, from);
         double at = floor(xy[2 * from] / column);
-        for (to = from + 1;
-             to < n && finite_at(xy, to) == whole && (!whole || floor(xy[2 * to] / column) == at);
+        for (to = from + 1; to < n && is_finite_at(xy, to) == whole
+                            && (!whole || floor(xy[2 * to] / column) == at);
              to++)
             ;
         if (whole)
@@ -168,8 +169,8 @@ int chart_thin(const double *xy, int n, double column, double *out)
     return m;
 }
 
-/* Where a point is drawn.  A point far outside the axes is moved near to them, since coordinates in
- * files have a largest value. */
+/* Computes where a point is drawn.  Points far outside the axes move closer, because file formats
+ * limit coordinates. */
 static void place(const struct axis_box *a, double x, double y, double *out)
 {
     double at = axis_x(a, x), up = axis_y(a, y);
@@ -178,7 +179,8 @@ static void place(const struct axis_box *a, double x, double y, double *out)
     out[1] = known ? fmax(a->y - 20 * a->h, fmin(up, a->y + 21 * a->h)) : NAN;
 }
 
-/* Draws the band of the points from .. to: along the high ends and back along the low ones. */
+/* Draws the band of the points from .. to - 1: along the upper ends and back along the lower
+ * ends. */
 static void band_part(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
                       int from, int to, const struct chart_look *look, double *xy)
 {
@@ -188,7 +190,7 @@ static void band_part(struct canvas *c, const struct axis_box *a, const struct c
         place(a, l->x[i], l->low[i], back + 2 * (i - from));
     }
     int n = chart_thin(xy, to - from, pixel, xy), m = chart_thin(back, to - from, pixel, back);
-    for (int i = 0; i < m / 2; i++) /* the way back */
+    for (int i = 0; i < m / 2; i++) /* reverse the lower ends */
         for (int k = 0; k < 2; k++) {
             double v = back[2 * i + k];
             back[2 * i + k] = back[2 * (m - 1 - i) + k];
@@ -219,7 +221,7 @@ static void band(struct canvas *c, const struct axis_box *a, const struct chart_
     mem_free(xy);
 }
 
-/* Draws intervals as bars, for points that no line joins and for a single point. */
+/* Draws intervals as bars, for points without a line and for a single point. */
 static void bars(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
                  struct rgb colour)
 {
@@ -231,19 +233,19 @@ static void bars(struct canvas *c, const struct axis_box *a, const struct chart_
     }
 }
 
-/* Draws dots at the points of a line: all of them, or only those that the line does not reach; of
- * points that coincide one is drawn. */
+/* Draws dots at all points of a line, or only at isolated ones.  Coinciding points get one dot. */
 static void dots(struct canvas *c, const struct axis_box *a, const double *xy, int n,
                  const struct chart_look *look)
 {
     double x = -INFINITY, y = 0, radius = look->points ? 0.6 : fmax(0.3, 0.75 * look->width);
-    canvas_clip(c, a->x - 0.8, a->y - 0.8, a->w + 1.6, a->h + 1.6); /* at the rim they are whole */
+    /* do not cut dots at the edge */
+    canvas_clip(c, a->x - 0.8, a->y - 0.8, a->w + 1.6, a->h + 1.6);
     for (int i = 0; i < n; i++) {
-        bool joined = (i > 0 && finite_at(xy, i - 1)) || (i + 1 < n && finite_at(xy, i + 1));
-        if (!finite_at(xy, i) || (joined && !look->points))
+        bool joined = (i > 0 && is_finite_at(xy, i - 1)) || (i + 1 < n && is_finite_at(xy, i + 1));
+        if (!is_finite_at(xy, i) || (joined && !look->points))
             continue;
         if (xy[2 * i + 1] < a->y - .01 || xy[2 * i + 1] > a->y + a->h + .01)
-            continue; /* beyond the axis */
+            continue; /* outside the axis */
         if (fabs(xy[2 * i] - x) < 0.1 && fabs(xy[2 * i + 1] - y) < 0.1)
             continue;
         x = xy[2 * i];
@@ -259,8 +261,8 @@ static void sign(struct canvas *c, double x, double y, const struct chart_look *
     mark_draw(c, (enum mark)(look->sign - 1), x, y, 1.4, look->colour);
 }
 
-/* Draws signs at some points of the line, or at all that have room where points are marked.  Lines
- * with other signs have them at other places; each line has one at least. */
+/* Draws signs at some points of the line, or at every point with space if points are marked.  Lines
+ * with different signs have them at different places.  Each line has at least one. */
 static void signs(struct canvas *c, const struct axis_box *a, const double *xy, int n,
                   const struct chart_look *look)
 {
@@ -269,7 +271,7 @@ static void signs(struct canvas *c, const struct axis_box *a, const double *xy, 
     int first = -1, drawn = 0;
     for (int i = 0; i < n; i++) {
         double x = xy[2 * i], y = xy[2 * i + 1];
-        if (!finite_at(xy, i) || x < a->x || x > a->x + a->w || y < a->y || y > a->y + a->h)
+        if (!is_finite_at(xy, i) || x < a->x || x > a->x + a->w || y < a->y || y > a->y + a->h)
             continue;
         first = first < 0 ? i : first;
         if (x < next)
@@ -292,7 +294,7 @@ static void draw_line(struct canvas *c, const struct axis_box *a, const struct c
         canvas_fail(c, KVF_E_NOMEM);
     if (!xy)
         return;
-    double rim = 0.5 * look->width; /* a line along the frame is whole */
+    double rim = 0.5 * look->width; /* a line along the frame keeps its width */
     canvas_clip(c, a->x - rim, a->y - rim, a->w + 2 * rim, a->h + 2 * rim);
     if (l->low && l->high && (l->n == 1 || look->bars))
         bars(c, a, l, look->colour);
@@ -314,7 +316,7 @@ static void draw_line(struct canvas *c, const struct axis_box *a, const struct c
     mem_free(xy);
 }
 
-/* The points of a line from `from` to `to`. */
+/* Returns the points from .. to - 1 of a line. */
 static struct chart_line part(const struct chart_line *l, int from, int to)
 {
     return (struct chart_line){.name = l->name,

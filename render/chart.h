@@ -1,8 +1,8 @@
-/* chart.h - lines with bands and points over one pair of axes, from the rows of a table.
+/* chart.h - lines with intervals and points over one pair of axes, from the rows of a table.
  *
- * A figure says which rows it draws (keep), which text column tells the lines apart (key) and
- * which columns are x, y and the ends of the interval.  Rows of a line need not be adjacent;
- * their order is kept.  NaN breaks a line and is never drawn as a number. */
+ * A figure chooses the rows (keep), the text column that names the lines (key) and the columns of
+ * x, y and the interval.  The rows of a line need not be adjacent; their order is kept.  NaN breaks
+ * a line and is never drawn as a number. */
 #ifndef KVF_RENDER_CHART_H
 #define KVF_RENDER_CHART_H
 
@@ -11,73 +11,81 @@
 #include "base/table.h"
 #include "render/axis.h"
 
+/* One line: its points and their intervals. */
 struct chart_line {
-    const char *name;    /* borrowed from the table; "" without a key */
-    int n;               /* points */
-    double *x, *y;       /* owned by the chart */
-    double *low, *high;  /* interval of y; NULL: none */
-    int few;             /* points from this one on are of few, and paler; 0: none are */
-    double most;         /* of how many the point of most is; 0: not known */
-    double documents[2]; /* behind the point of most, and the last one; 0: not known */
-    bool dropped;        /* few is the first point that fewer documents reach */
+    const char *name;   /* borrowed from the table; "" without a key */
+    int n;              /* points */
+    double *x, *y;      /* owned by the chart */
+    double *low, *high; /* interval of y; may be NULL */
+    int few;            /* first pale point, based on few observations; 0: no point is pale */
+    double most;        /* maximum of the points' observation counts; 0: not known */
+    /* documents behind the best-covered point and the last point; 0: not known */
+    double documents[2];
+    bool dropped; /* `few` is the first point with fewer documents */
 };
 
+/* The lines of one pair of axes and their range. */
 struct chart {
     struct chart_line *line;
     int n;
-    double x0, x1, y0, y1; /* range of what is defined, intervals with it; NaN: no point */
+    double x0, x1, y0, y1; /* range of all finite values, including intervals; NaN: no point */
 };
 
-enum { CHART_LINES = 64 }; /* more lines than that are refused: KVF_E_ARG */
+enum { CHART_LINES = 64 }; /* maximum number of lines; more are KVF_E_ARG */
 
+/* The columns that chart_collect reads. */
 struct chart_columns {
     int key, x, y, low, high; /* column numbers; key, low, high: -1 = none */
     bool (*keep)(const struct table *t, int64_t row, const void *ctx); /* NULL: every row */
     const void *ctx;
 };
 
-/* KVF_OK, KVF_E_ARG (too many lines), KVF_E_NOMEM; chart_destroy in every case. */
+/* Collects the lines of a table.  Returns KVF_OK, KVF_E_ARG (too many lines) or KVF_E_NOMEM. The
+ * caller calls chart_destroy in every case. */
 int chart_collect(const struct table *t, const struct chart_columns *k, struct chart *ret,
                   struct kvf_diag *d);
 void chart_destroy(struct chart *h);
 
-/* How line i looks: colours repeat after 8 lines, then dashed. */
+/* The look of a line. */
 struct chart_look {
     struct rgb colour;
     double dash;  /* mm; 0: solid */
-    double width; /* mm; 0: no line, the area of the interval alone */
+    double width; /* mm; 0: no line, only the interval */
     bool points;  /* a disc at each point; a line of one point always has it */
-    bool bars;    /* intervals as bars, not as a band */
+    bool bars;    /* intervals as bars instead of a band */
     double gap;   /* mm between dashes; 0: 0.6 */
     double fill;  /* opacity of the band; 0: 0.22 */
-    int sign;     /* 1 + a mark of marks.h at some points, 9 mm apart; 0: none.  With `points`: at
-                   * all that have room, over their discs */
+    /* 1 + a mark of marks.h at some points, 9 mm apart; 0: none.  With `points`: on every disc that
+     * has space for it */
+    int sign;
 };
+/* Returns the look of line i.  Colours repeat after 8 lines, with dashes. */
 struct chart_look chart_look_of(int i);
 
-/* Cuts n points in mm (x0, y0, x1, y1, ...) to what columns of `column` mm show: of points one
- * after the other in one column the first, the lowest, the highest and the last stay, in their
- * order, and exactly.  Points with a coordinate that is not finite break the line; one of
- * them stays, as NaN.  out has room for n points and may be xy; returns how many there are. */
+/* Reduces n points in mm (x0, y0, x1, y1, ...) to those visible in columns of `column` mm.  Of
+ * consecutive points in one column it keeps the first, lowest, highest and last, in order and
+ * unchanged.  Points with a non-finite coordinate break the line and become one NaN. out needs
+ * space for n points and may be xy.  Returns the number of points kept. */
 int chart_thin(const double *xy, int n, double column, double *out);
 
-/* Draws a line, what is of few in a pale tint: its band below, then the line, clipped to the axes
- * and cut to what pixels show. Values that are not finite, or have no logarithm on such an axis,
- * break the line; a point between two breaks is a dot. */
+/* Draws the band of a line and then the line, clipped to the axes and reduced to visible points.
+ * Points from `few` on are pale.  Values that are not finite, or that a logarithmic axis cannot
+ * show, break the line.  A point between two breaks is drawn as a dot. */
 void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
                      const struct chart_look *look);
 /* Draws every line of h in its own look. */
 void chart_draw(struct canvas *c, const struct axis_box *a, const struct chart *h);
 
-/* Draws the key of a line, a sample of its look and its name, 3.9 mm high, down from (x, y);
- * returns the y of the next key. */
+/* Draws the key of a line, a sample and the name, 3.9 mm high, down from (x, y). Returns the y of
+ * the next key. */
 double chart_key(struct canvas *c, double x, double y, const char *name,
                  const struct chart_look *look);
+/* Draws the keys of all lines of h and returns the y below them. */
 double chart_keys(struct canvas *c, double x, double y, const struct chart *h);
-/* mm that chart_keys takes to the right of x. */
+/* Returns the width in mm of the keys to the right of x. */
 double chart_keys_width(struct canvas *c, const struct chart *h);
 
-/* Writes a sentence, such as "no ...", in grey amid the axes. */
+/* Writes a sentence, for example "no ...", in grey in the middle of the axes. */
 void chart_empty(struct canvas *c, const struct axis_box *a, const char *what);
 
 #endif

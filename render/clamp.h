@@ -1,8 +1,8 @@
-/* clamp.h - numbers held within a range. */
+/* clamp.h - functions that limit a number to a range. */
 #ifndef KVF_RENDER_CLAMP_H
 #define KVF_RENDER_CLAMP_H
 
-/* v, or the end of [lo, hi] that it lies beyond; NaN stays. */
+/* Returns v limited to [lo, hi]; NaN stays NaN. */
 static inline double clamp(double v, double lo, double hi)
 {
     if (v < lo)

@@ -1,3 +1,4 @@
+/* colours.c - computes the colour ranges of maps and draws their bars. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -5,7 +6,7 @@
 
 #include "render/figures.h"
 
-/* Leaves the range for other maps of the page, or takes that of all. */
+/* Stores the range for other maps of the page, or replaces it by the common range. */
 static struct colours shared(const struct figure_style *s, struct colours k)
 {
     k.share = s->colours;
@@ -32,14 +33,14 @@ struct colours colours_make(const struct figure_style *s, double lo, double hi)
 {
     if (palette_diverging(s->cmap))
         return colours_diverging(s, fmax(fabs(lo), fabs(hi)));
-    if (!(hi - lo > 1e-9 * fmax(fabs(lo), fabs(hi)))) { /* one value, or none */
+    if (!(hi - lo > 1e-9 * fmax(fabs(lo), fabs(hi)))) { /* one value, or no value */
         bool known = isfinite(lo) && isfinite(hi), share = known && lo >= 0 && hi <= 1;
         hi = share || !known ? 1 : lo + 0.5;
         lo = share || !known ? 0 : lo - 0.5;
     }
     struct colours k = {s->cmap, isnan(s->vmin) ? lo : s->vmin, isnan(s->vmax) ? hi : s->vmax,
                         .clipped = 0};
-    if (!(k.hi > k.lo)) { /* one end given, beyond the data */
+    if (!(k.hi > k.lo)) { /* one given end is outside the data */
         if (isnan(s->vmax))
             k.hi = k.lo + 1;
         else
@@ -73,7 +74,7 @@ void colours_note(const struct colours *k, char note[COLOURS_NOTE])
         snprintf(note, COLOURS_NOTE, "%lld value%s beyond this range", n, n == 1 ? "" : "s");
 }
 
-/* Draws the bar of logarithms, with the numbers that they are of. */
+/* Draws the bar of a logarithmic range, labelled with the numbers themselves. */
 static void log_bar(struct canvas *c, const struct colours *k, double x, double y, double h,
                     const char *label, const char *note)
 {

@@ -1,5 +1,5 @@
-/* fig_atlas.c - clusters of heads: where they are (medoids framed), how well each head sits in
- * its own (silhouettes, sorted), and in how many texts it stays there (dots). */
+/* fig_atlas.c - draws clusters of heads: a map with framed medoids, sorted silhouettes, and dots
+ * for the stability of membership over texts. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +25,8 @@ struct clusters {
     struct kind_cell *cell;
     struct member *member; /* [n], by cluster, then silhouette */
     int64_t n;
-    int k;                                     /* the largest cluster's number, at most MOST */
-    int64_t count[MOST + 1], medoid[MOST + 1]; /* rows; -1 */
+    int k;                                     /* largest cluster number, at most MOST */
+    int64_t count[MOST + 1], medoid[MOST + 1]; /* rows; -1 if none */
     double stability[MOST + 1];
     bool query;
 };
@@ -148,7 +148,7 @@ static void key(struct canvas *c, const struct clusters *x, const struct table *
     }
 }
 
-/* Writes the number of a cluster above the middle of its members, where there is room. */
+/* Writes the cluster number above the middle of its members, if there is space. */
 static void profile_number(struct canvas *c, const struct axis_box *a, int cluster, int64_t from,
                            int64_t to)
 {
@@ -189,7 +189,7 @@ static void profile(struct canvas *c, const struct clusters *x, const struct tab
 {
     double least = 0, mean = table_meta_real(t, "mean_silhouette", NAN);
     for (int64_t i = 0; i < x->n; i++)
-        least = fmin(least, x->member[i].silhouette); /* passes over NaN */
+        least = fmin(least, x->member[i].silhouette); /* ignores NaN */
     struct axis_box a = {.x = LEFT,
                          .y = y,
                          .w = w,

@@ -1,5 +1,5 @@
-/* fig_attention_sparsity.c - share of the tokens whose score is under p times the largest (G-KV,
- * figure 9): a line for each layer, coloured by depth, and for all heads. */
+/* fig_attention_sparsity.c - draws the fraction of tokens with a score below p times the maximum
+ * (G-KV, figure 9): one line per layer, coloured by depth, and one for all heads. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,8 +32,8 @@ static void layers_of(struct view *v)
     }
 }
 
-/* Adds a row to its line.  The line of a layer has the colour of its depth; that of all heads
- * together is black and wider. */
+/* Adds a row to its line.  The line of a layer has the colour of its depth.  The line of all heads
+ * is black and wider. */
 static void add_row(struct plot *p, const struct view *v, int64_t r, const char *map)
 {
     const char *head = table_str(v->t, v->k.head, r), *panel = v->heads ? head : "";

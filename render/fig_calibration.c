@@ -1,9 +1,10 @@
-/* fig_calibration.c - reliability of retention gates, pooled over heads: predicted
- * probability across, observed share up, the diagonal where gates mean what they say;
- * one panel per event, one colour per horizon, dots with 95 % intervals whose size
- * tells how many tokens are in the bin; below, the scores of each horizon over all tokens.
- * Of several traces: one colour per trace, at one horizon, or a panel per horizon of the one
- * event that there is. */
+/* fig_calibration.c - draws the reliability of retention gates over all heads: observed fraction
+ * against predicted probability.
+ *
+ * Calibrated gates are on the diagonal.  There is one panel per event and one colour per horizon.
+ * Dots have 95 % intervals, and their size shows the number of tokens in the bin.  The scores of
+ * each horizon over all tokens are below.  With several traces there is one colour per trace, at
+ * one horizon, or a panel per horizon if there is a single event. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,14 +18,14 @@
 enum { MAX_SERIES = 8, MAX_PANELS = 8, USUAL = 16 };
 enum { LEFT = 13, TOP = 8, BOTTOM = 12, GAP = 5, KEY = 20 };
 static const double PANEL = 42, DOT_LEAST = 0.5, DOT_MOST = 2.2; /* mm */
-/* Least sides of a panel, for its name and axes; of the key: lines and the gap between its
- * two parts. */
+/* Minimum size of a panel, including its name and axes; line pitch of the key and the gap between
+ * its two parts. */
 static const double LEAST_WIDTH = 22, LEAST_HEIGHT = 19, LINE = 3.4, KEY_GAP = 5;
-static const double SCORE_LINE = 2.7; /* of the scores below */
+static const double SCORE_LINE = 2.7; /* line pitch of the scores below */
 static const double KEY_MOST = 48;
 
 struct calibration_style {
-    int64_t horizon; /* 0: all, or of several traces one */
+    int64_t horizon; /* 0: all; for several traces, one */
 };
 
 struct layout {
@@ -33,20 +34,20 @@ struct layout {
     int trace; /* column; -1: one trace */
     struct {
         const char *event;
-        int64_t horizon; /* of several traces */
+        int64_t horizon; /* for several traces */
     } panel[MAX_PANELS];
-    int64_t series[MAX_SERIES]; /* a row of each */
+    int64_t series[MAX_SERIES]; /* one row per series */
     int n_panels, n_series;
-    int64_t only;           /* the horizon drawn; -1: all */
-    bool more;              /* series than colours */
-    double key;             /* mm that the key takes */
+    int64_t only;           /* the drawn horizon; -1: all */
+    bool more;              /* more series than colours */
+    double key;             /* width of the key, mm */
     double most;            /* largest n of a bin */
-    int brier, base, auroc; /* columns; -1 */
-    double below;           /* mm that the scores take */
+    int brier, base, auroc; /* columns; -1 if missing */
+    double below;           /* height of the scores, mm */
 };
 
-/* Whether a row is drawn: only bins, and sums of bins, of all heads together are. */
-static bool drawn(const struct layout *l, int64_t r, const char *kind)
+/* Returns true if a row is drawn: it is of the given kind (a bin or a summary) and of all heads. */
+static bool is_drawn(const struct layout *l, int64_t r, const char *kind)
 {
     return strcmp(table_str(l->t, l->head, r), "all") == 0
            && strcmp(table_str(l->t, l->kind, r), kind) == 0
@@ -79,24 +80,24 @@ static int series_of(const struct layout *l, int64_t r)
     return k;
 }
 
-/* The row with the scores over all tokens, of one panel and one series; -1: the table has none. */
+/* Returns the row with the scores of one panel and one series over all tokens, or -1. */
 static int64_t summary_of(const struct layout *l, int panel, int series)
 {
     for (int64_t r = 0; r < table_rows(l->t); r++)
-        if (drawn(l, r, "summary") && panel_of(l, r) == panel && series_of(l, r) == series)
+        if (is_drawn(l, r, "summary") && panel_of(l, r) == panel && series_of(l, r) == series)
             return r;
     return -1;
 }
 
-/* The horizon at which several traces are compared: the nearest to the usual one; -1: all,
- * of a single event. */
+/* Returns the horizon that compares several traces, the nearest to the usual one, or -1 to draw all
+ * horizons of a single event. */
 static int64_t one_horizon(const struct layout *l)
 {
     const char *event = NULL;
     int64_t best = -1;
     bool events = false;
     for (int64_t r = 0; r < table_rows(l->t); r++) {
-        if (!drawn(l, r, "bin"))
+        if (!is_drawn(l, r, "bin"))
             continue;
         int64_t n = table_int(l->t, l->horizon, r);
         event = event ? event : table_str(l->t, l->event, r);
@@ -107,7 +108,7 @@ static int64_t one_horizon(const struct layout *l)
     return events ? best : -1;
 }
 
-/* Writes the name that the key gives a series. */
+/* Returns the name of a series in the key. */
 static const char *series_name(const struct layout *l, int k, char out[24])
 {
     if (l->trace >= 0)
@@ -119,7 +120,7 @@ static const char *series_name(const struct layout *l, int k, char out[24])
 static void collect(struct layout *l)
 {
     for (int64_t r = 0; r < table_rows(l->t); r++) {
-        if (!drawn(l, r, "bin"))
+        if (!is_drawn(l, r, "bin"))
             continue;
         if (panel_of(l, r) == l->n_panels && l->n_panels < MAX_PANELS) {
             l->panel[l->n_panels].event = table_str(l->t, l->event, r);
@@ -165,7 +166,8 @@ static struct layout layout_of(const struct table *t, int64_t only)
     return l;
 }
 
-/* Puts the horizon that the style asks for into *ret_only, -1 for none; the table must have it. */
+/* Sets *ret_only to the horizon of the style, or -1 if the style has none.  Fails if the table
+ * lacks that horizon. */
 static int read_style(const struct table *t, const struct figure_style *s, int64_t *ret_only,
                       struct kvf_diag *d)
 {
@@ -186,7 +188,7 @@ static int read_style(const struct table *t, const struct figure_style *s, int64
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
     int64_t only = -1;
-    struct kvf_diag ignored = {""}; /* `draw` fails with the same sentence */
+    struct kvf_diag ignored = {""}; /* `draw` reports the same error */
     read_style(t, s, &only, &ignored);
     struct layout l = layout_of(t, only);
     int n = l.n_panels ? l.n_panels : 1;
@@ -194,7 +196,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     *h = TOP + PANEL + BOTTOM + l.below;
 }
 
-/* The height in mm from the top of the canvas down to the last line of the key. */
+/* Returns the distance in mm from the top of the canvas to the last line of the key. */
 static double key_bottom(const struct layout *l)
 {
     int lines = l->n_series + l->more + (l->most > 0 ? 2 : 0);
@@ -226,14 +228,14 @@ static void square(struct canvas *c, double x, double y, double d, struct rgb co
     canvas_rect(c, x - d / 2, y - d / 2, d, d, colour);
 }
 
-/* The shape of the marks of a series, so that series differ in grey, too. */
+/* Returns the mark of a series, so that series differ in grey too. */
 static enum mark mark_of(int k)
 {
     static const enum mark m[] = {MARK_SQUARE, MARK_DISC, MARK_TRIANGLE, MARK_DIAMOND, MARK_DOWN};
     return m[k % 5];
 }
 
-/* Draws a dot with its interval; a white rim keeps dots that overlap apart. */
+/* Draws a dot with its interval.  A white rim separates overlapping dots. */
 static void point(struct canvas *c, const struct layout *l, const struct axis_box *a, int64_t r,
                   int series)
 {
@@ -245,11 +247,11 @@ static void point(struct canvas *c, const struct layout *l, const struct axis_bo
     double d = dot_size(l, table_real(l->t, l->n, r));
     canvas_line(c, bar, 2, 0.25, colour);
     mark_draw(c, mark_of(series), x, y, 1.13 * d + 0.25, (struct rgb){1, 1, 1});
-    mark_draw(c, mark_of(series), x, y, 1.13 * d, colour); /* about the area of d squared */
+    mark_draw(c, mark_of(series), x, y, 1.13 * d, colour); /* approximately the area of d squared */
 }
 
-/* Draws the line from dot to dot.  Those of several traces differ in dashes, too, since their dots
- * lie close. */
+/* Draws the line between two dots.  Lines of several traces also differ in dashes, because their
+ * dots are close. */
 static void line(struct canvas *c, const struct layout *l, const double xy[4], int series)
 {
     struct chart_look look = plot_look(series);
@@ -263,9 +265,9 @@ static void points(struct canvas *c, const struct layout *l, const struct axis_b
 {
     double last[2] = {NAN, NAN};
     int previous = -1;
-    for (int pass = 0; pass < 2; pass++) /* lines below the dots */
+    for (int pass = 0; pass < 2; pass++) /* draw lines below the dots */
         for (int64_t r = 0; r < table_rows(l->t); r++) {
-            int k = drawn(l, r, "bin") ? series_of(l, r) : l->n_series;
+            int k = is_drawn(l, r, "bin") ? series_of(l, r) : l->n_series;
             if (k == l->n_series || panel_of(l, r) != panel
                 || isnan(table_real(l->t, l->observed, r)))
                 continue;
@@ -311,7 +313,7 @@ static void panel(struct canvas *c, const struct layout *l, int k, double width,
     points(c, l, &a, k);
 }
 
-/* Draws the key: the colours of horizons or traces, and the sizes of dots for two counts. */
+/* Draws the key: the colours of horizons or traces, and the dot sizes of two counts. */
 static void key(struct canvas *c, const struct layout *l, double x)
 {
     char text[48], fit[128];
@@ -336,15 +338,15 @@ static void key(struct canvas *c, const struct layout *l, double x)
 
 static void score(struct canvas *c, const struct layout *l, int64_t r, int col, double x, double y)
 {
-    char text[16] = "\xe2\x80\x93"; /* not defined */
+    char text[16] = "\xe2\x80\x93"; /* undefined */
     if (r >= 0 && col >= 0 && isfinite(table_real(l->t, col, r)))
         snprintf(text, sizeof text, fabs(table_real(l->t, col, r)) < 100 ? "%.3f" : "%.1e",
                  table_real(l->t, col, r));
     canvas_text(c, x, y, text, PT_SMALL, ALIGN_RIGHT, ink, 0);
 }
 
-/* Writes the scores below panel k, a line for each series: the Brier score, that of the constant
- * at the observed share, and the area under the ROC curve. */
+/* Writes one line of scores per series below panel k: the Brier score, the Brier score of a
+ * constant prediction at the observed fraction, and the area under the ROC curve. */
 static void scores(struct canvas *c, const struct layout *l, int k, double x, double width,
                    double y)
 {
@@ -378,7 +380,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     double width = (canvas_width(c) - LEFT - l.key - (n - 1) * GAP) / n;
     double least = fmax(LEAST_HEIGHT, key_bottom(&l) - TOP - BOTTOM);
     if (canvas_height(c) < TOP + least + BOTTOM + l.below || width < 26)
-        l.below = 0; /* no room for the scores */
+        l.below = 0; /* no space for the scores */
     double height = canvas_height(c) - TOP - BOTTOM - l.below;
     char note[128];
     err = check_room(&l, c, s->title, d);
@@ -396,7 +398,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     const char *criterion = table_meta(t, "criterion"), *group = table_meta(t, "group");
     snprintf(note, sizeof note, "selected by %.20s, %.60s", criterion ? criterion : "?",
              group ? group : "?");
-    double middle = LEFT + (n * width + (n - 1) * GAP) / 2; /* or further in, where it is long */
+    double middle = LEFT + (n * width + (n - 1) * GAP) / 2; /* moved inwards if the text is long */
     middle = fmax(middle, canvas_text_width(c, note, PT_SMALL, 0) / 2 + 1);
     canvas_text(c, middle, TOP + height + l.below + 9.8, note, PT_SMALL, ALIGN_CENTER,
                 (struct rgb){0.35, 0.35, 0.35}, 0);

@@ -1,7 +1,10 @@
-/* fig_causal.c - what becomes of the answer when entries leave at its query: the change of its log
- * probability, or the fraction of right answers, against the attention that left with them.  A
- * panel for each group of heads; lines of distractors and of entries that are neither, which begin
- * where nothing left, and points of the evidence and of the rows of equal mass. */
+/* fig_causal.c - draws how an answer changes when entries are removed at its query, against the
+ * attention removed with them.
+ *
+ * The y axis is the change of the answer's log probability or the fraction of correct answers.
+ * There is a panel per group of heads.  Lines are distractors and entries that are neither
+ * distractor nor evidence; they start at no removal.  Points are all evidence and the rows of
+ * matched mass. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +13,7 @@
 #include "render/cells.h"
 #include "render/plot.h"
 
-enum { LOG_P, RIGHT, MOST = 16 }; /* what goes up; points of a line */
+enum { LOG_P, RIGHT, MOST = 16 }; /* y axis; maximum number of points per line */
 
 struct causal_style {
     int y;
@@ -29,9 +32,8 @@ static bool is(const struct view *v, int col, int64_t row, const char *word)
     return strcmp(table_str(v->t, col, row), word) == 0;
 }
 
-/* The lines and points of a panel.  Lines go through the shares of the distractors' mass, points
- * are of all evidence and of the matched mass, which is another family of doses: no line joins the
- * two. */
+/* The lines and points of a panel.  Lines connect fractions of the distractors' mass.  Points are
+ * all evidence and matched mass, a different series of doses, so no line joins them. */
 enum { SHARES, ALL, MATCHED };
 static const struct part {
     const char *what, *name;
@@ -54,7 +56,7 @@ static bool in_part(const struct view *v, const struct part *k, int64_t r)
     return is(v, v->what, r, k->what) && matched == (k->doses == MATCHED);
 }
 
-/* Rows of a part in a group, by rising mass.  Returns how many. */
+/* Finds the rows of a part in a group, by increasing mass.  Returns their number. */
 static int rows_of(const struct view *v, const char *group, const struct part *k, int64_t *ret)
 {
     int n = 0;
@@ -83,7 +85,7 @@ static void add_group(const struct view *v, const char *group, struct plot *p)
             plot_add(p, panel, name, x, y, table_real(v->t, v->low, row[i]),
                      table_real(v->t, v->high, row[i]));
             plot_mark(p, panel, name, x, y, parts[k].doses == MATCHED);
-            p->x1 = fmax(isnan(p->x1) ? 0 : p->x1, 1.04 * x); /* room for a disc at the end */
+            p->x1 = fmax(isnan(p->x1) ? 0 : p->x1, 1.04 * x); /* space for a disc at the end */
         }
     }
 }

@@ -1,6 +1,8 @@
-/* fig_claims.c - the claims of a register: the statistic with its interval against the null,
- * sorted by paper.  Statistics have different units, so each row has a scale of its own: the
- * null in the middle, the claimed side right, the farthest of value and interval at the rim. */
+/* fig_claims.c - draws the claims of a register as a forest plot, sorted by paper: each statistic
+ * with its interval against the null.
+ *
+ * Statistics have different units, so each row has its own scale.  The null is in the middle and
+ * the claimed side on the right.  The farther of value and interval end is at the edge. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +19,8 @@ static const char *const verdicts[VERDICTS] = {"supported", "contradicted", "und
 
 struct register_view {
     struct forest_row *row;
-    char (*claim)[CLAIM]; /* of each row: "> 0.2" */
-    int *verdict;         /* of each row */
+    char (*claim)[CLAIM]; /* one per row: "> 0.2" */
+    int *verdict;         /* one per row */
     int n, n_of[VERDICTS], not_comparable, rest;
 };
 
@@ -49,9 +51,9 @@ static double number(const struct table *t, const char *name, int64_t r)
     return table_real(t, table_find(t, name), r);
 }
 
-/* Where a value stands in its row: 0 at the null, positive on the side that is claimed.  Where the
- * claim is that the value lies between two ends, the claimed side is that within, and the place is
- * the distance to the nearer end. */
+/* Returns the position of a value in its row: 0 at the null, positive on the claimed side.  For a
+ * claim of a value between two ends, the claimed side is the inside, and the position is the
+ * distance to the nearer end. */
 static double place(double v, const char *than, double null, double high)
 {
     if (strcmp(than, "between") == 0)
@@ -59,7 +61,7 @@ static double place(double v, const char *than, double null, double high)
     return strcmp(than, "<") == 0 ? null - v : v - null;
 }
 
-/* Writes a value and its interval, to two figures of the width of that. */
+/* Writes a value and its interval, rounded to two digits of the interval's width. */
 static void value_text(double v, double low, double high, char out[96])
 {
     double width = high - low;
@@ -74,7 +76,7 @@ static void value_text(double v, double low, double high, char out[96])
     minus_signs(out, 96);
 }
 
-/* The row of a claim; what is claimed of the value goes into claim. */
+/* Returns the row of a claim, and writes the claimed range of the value to claim. */
 static struct forest_row row_of(const struct table *t, int64_t r, int verdict, char claim[CLAIM])
 {
     char cell[24], than_cell[24];
@@ -124,7 +126,7 @@ static void add_claim(struct register_view *x, const struct table *t, int64_t r)
     x->verdict[x->n++] = v;
 }
 
-/* Sorts the rows from `from` on by verdict, and leaves those of one in their order. */
+/* Sorts the rows from index `from` on by verdict.  The sort is stable. */
 static void sort_rows(struct register_view *x, int from)
 {
     char claim[CLAIM];
@@ -142,23 +144,23 @@ static void sort_rows(struct register_view *x, int from)
         }
 }
 
-/* Adds a heading for the paper of row r, and below it all claims of that paper from row r on. */
+/* Adds a heading for the paper of row r, then all its claims from row r on. */
 static void add_paper(struct register_view *x, const struct table *t, int64_t r, char *done)
 {
-    int paper = table_find(t, "paper"), head = x->n++;
+    int paper = table_find(t, "paper"), heading_row = x->n++;
     char one[24], other[24];
     const char *name = cell_text(t, paper, r, one);
-    x->row[head] = (struct forest_row){.heading = true, .value = NAN};
-    snprintf(x->row[head].name, sizeof x->row[head].name, "%.90s", name);
+    x->row[heading_row] = (struct forest_row){.heading = true, .value = NAN};
+    snprintf(x->row[heading_row].name, sizeof x->row[heading_row].name, "%.90s", name);
     for (int64_t k = r; k < table_rows(t); k++)
         if (!done[k] && strcmp(cell_text(t, paper, k, other), name) == 0) {
             done[k] = 1;
             add_claim(x, t, k);
         }
-    if (x->n == head + 1)
-        x->n = head; /* none was judged */
+    if (x->n == heading_row + 1)
+        x->n = heading_row; /* no claim was tested */
     else
-        sort_rows(x, head + 1);
+        sort_rows(x, heading_row + 1);
 }
 
 static int read_register(const struct table *t, struct register_view *x)
@@ -210,16 +212,16 @@ static void key(struct canvas *c, const struct register_view *x, double left)
     }
 }
 
-/* How many rows below the heading `head` have a verdict. */
-static int count_of(const struct register_view *x, int head, int verdict)
+/* Returns the number of rows with this verdict below the heading `head`. */
+static int count_of(const struct register_view *x, int heading_row, int verdict)
 {
     int n = 0;
-    for (int i = head + 1; i < x->n && !x->row[i].heading; i++)
+    for (int i = heading_row + 1; i < x->n && !x->row[i].heading; i++)
         n += x->verdict[i] == verdict;
     return n;
 }
 
-/* Writes beside the name of a paper how its claims fared. */
+/* Writes the number of claims per verdict next to the name of a paper. */
 static void draw_counts(struct canvas *c, const struct axis_box *a, const struct register_view *x,
                         int rows)
 {
@@ -238,7 +240,7 @@ static void draw_counts(struct canvas *c, const struct axis_box *a, const struct
     }
 }
 
-/* Writes at the right what is claimed of each value. */
+/* Writes the claimed range of each value at the right. */
 static void draw_claims(struct canvas *c, const struct axis_box *a, const struct register_view *x,
                         int rows, double room)
 {

@@ -1,6 +1,8 @@
-/* fig_compare.c - heads of two runs against each other: the matrix of distances with the best
- * assignment marked, and how far matched pairs are beside all others; of matches alone their
- * places, and q, which says what is proven. */
+/* fig_compare.c - compares the heads of two runs: the matrix of distances with the best assignment
+ * marked, and the distances of matched pairs against all others.
+ *
+ * A table of matches only is drawn as the positions of the matches, with q, the corrected
+ * significance. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,12 +24,12 @@ enum {
     Y_ROOM = 12,
     MOST_SIDE = 16384,
     CELLS_OF_ANY = 1 << 24,
-    SINGLE_CELLS = 64 * 64 /* of more pairs of heads the means over pairs of layers are drawn */
+    SINGLE_CELLS = 64 * 64 /* more pairs of heads are averaged by pairs of layers */
 };
-static const double SIDE = 72, PANEL = 56, NAME = 36; /* mm; of a side whose name fits */
-static const struct rgb mark_ink = {.84, .1, .16};    /* no method has it */
+static const double SIDE = 72, PANEL = 56, NAME = 36; /* mm; minimum side for the run's name */
+static const struct rgb mark_ink = {.84, .1, .16};    /* not a method's colour */
 
-/* Heads of a run along a side: layer by layer, each with as many places as the largest has. */
+/* The heads of a run along a side, by layer.  Each layer has as many places as the largest one. */
 struct side {
     int layer, index; /* columns */
     int64_t layer0, layers, heads;
@@ -41,12 +43,12 @@ struct compare_style {
 struct pairs {
     const struct table *t;
     struct side a, b;
-    int64_t run_a, run_b, n; /* the pair shown, and its rows */
-    int n_pairs;             /* pairs of runs in the table; 2: or more */
+    int64_t run_a, run_b, n; /* the shown pair of runs, and its rows */
+    int n_pairs;             /* pairs of runs in the table; 2: two or more */
     int distance, matched, own, q;
-    int space; /* column, or -1: all rows are of one space */
+    int space; /* column, or -1 if all rows are in one space */
     const char *shown;
-    bool only; /* matches alone */
+    bool only; /* only matches */
 };
 
 static bool chosen(const struct pairs *p, int64_t r)
@@ -139,8 +141,8 @@ static int64_t place(const struct pairs *p, const struct side *s, int64_t r)
     return (table_int(p->t, s->layer, r) - s->layer0) * s->heads + table_int(p->t, s->index, r);
 }
 
-/* The sides of the matrix in mm.  The longer run fills the room; a short one keeps enough for its
- * numbers. */
+/* Computes the sides of the matrix in mm.  The longer run fills the space; a short one keeps enough
+ * for its numbers. */
 static void sides(const struct pairs *p, double room_w, double room_h, double *w, double *h)
 {
     double cell = fmin(room_w / (double)length(&p->b), room_h / (double)length(&p->a));
@@ -174,13 +176,15 @@ static struct colours colours_of(const struct pairs *p, const struct figure_styl
     return colours_make(s, fmin(lo, 0), hi);
 }
 
-/* Whether the matrix shows pairs of layers: single distances of many heads would be noise. */
+/* Returns true if the matrix shows pairs of layers, because distances of many single heads are hard
+ * to read. */
 static bool by_layers(const struct pairs *p)
 {
     return p->a.heads * p->b.heads > 1 && length(&p->a) * length(&p->b) > SINGLE_CELLS;
 }
 
-/* Draws the mean distance over the heads of each pair of layers; *k is the range of the means. */
+/* Draws the mean distance over the heads of each pair of layers.  *k receives the colours of the
+ * means. */
 static int raster_of_layers(struct canvas *c, const struct pairs *p, const struct axis_box *a,
                             const struct figure_style *s, struct colours *k)
 {
@@ -232,7 +236,7 @@ static int raster(struct canvas *c, const struct pairs *p, const struct axis_box
     return KVF_OK;
 }
 
-/* Whether a row is of a head and itself, of runs of one shape. */
+/* Returns true if a row compares a head with itself, in runs of equal shape. */
 static bool same_head(const struct pairs *p, int64_t r)
 {
     return p->a.layers == p->b.layers && p->a.heads == p->b.heads
@@ -265,7 +269,7 @@ static void marks(struct canvas *c, const struct pairs *p, const struct axis_box
     }
 }
 
-/* Writes the numbers of layers where they begin; of many layers only some. */
+/* Writes layer numbers at the first head of each layer, or of some layers if there are many. */
 static void layer_ticks(struct canvas *c, const struct side *s, const struct axis_box *a, bool down)
 {
     static const int64_t steps[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000};
@@ -314,7 +318,7 @@ static int matrix(struct canvas *c, const struct pairs *p, const struct axis_box
     return err;
 }
 
-/* ---- the panel beside it */
+/* ---- the panel next to the matrix */
 
 static int rising(const void *a, const void *b)
 {
@@ -322,9 +326,9 @@ static int rising(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Draws the share of v[0..n), which is sorted, that is at most x, over the axis of x. */
-static void share_line(struct canvas *c, const struct axis_box *a, double *v, size_t n,
-                       struct rgb colour, double width, double dash)
+/* Draws the cumulative distribution of v[0..n) over the x axis.  It sorts v. */
+static void draw_distribution(struct canvas *c, const struct axis_box *a, double *v, size_t n,
+                              struct rgb colour, double width, double dash)
 {
     double xy[2 * 201];
     size_t k = 0;
@@ -353,8 +357,8 @@ static int shares(struct canvas *c, const struct pairs *p, const struct axis_box
     }
     int err = v[0] && v[1] ? KVF_OK : KVF_E_NOMEM;
     if (!err) {
-        share_line(c, a, v[0], n[0], (struct rgb){.45, .45, .45}, .35, 1.3);
-        share_line(c, a, v[1], n[1], mark_ink, .5, 0);
+        draw_distribution(c, a, v[0], n[0], (struct rgb){.45, .45, .45}, .35, 1.3);
+        draw_distribution(c, a, v[1], n[1], mark_ink, .5, 0);
     }
     mem_free(v[0]);
     mem_free(v[1]);
@@ -419,7 +423,7 @@ static int panel(struct canvas *c, const struct pairs *p, struct axis_box *a)
     return err;
 }
 
-/* Writes below the matrix what its marks mean, and how many matches there are. */
+/* Writes the meaning of the marks and the number of matches below the matrix. */
 static void note(struct canvas *c, const struct pairs *p, double x, double y)
 {
     int64_t n = 0, own = 0, same = 0;

@@ -1,5 +1,5 @@
-/* fig_density.c - where in the text the entries lie that are held (G-KV, figures 7 and 17): an
- * outline over the bins, the mean upright, even spread dotted. */
+/* fig_density.c - draws the positions of cached entries in the text (G-KV, figures 7 and 17): an
+ * outline over the bins, a vertical line at the mean, dots at uniform density. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static void name_row(const struct view *v, int64_t r, const char **panel, const 
     *line = v->trace >= 0 ? table_str(v->t, v->trace, r) : "";
 }
 
-/* Adds a bin as a level across its width; the value 1 is as dense as evenly spread. */
+/* Adds a bin as a horizontal segment across its width.  The value 1 is uniform density. */
 static void add_row(struct plot *p, const struct view *v, int64_t r)
 {
     const char *panel, *line;
@@ -33,7 +33,7 @@ static void add_row(struct plot *p, const struct view *v, int64_t r)
     double low = v->share_low < 0 ? NAN : table_real(v->t, v->share_low, r) / wide;
     double high = v->share_high < 0 ? NAN : table_real(v->t, v->share_high, r) / wide;
     name_row(v, r, &panel, &line);
-    if (!isfinite(low) && v->trace < 0) { /* one outline is filled, several are not */
+    if (!isfinite(low) && v->trace < 0) { /* fill a single outline, but not several */
         low = isfinite(y) ? 0 : NAN;
         high = y;
     }
@@ -41,7 +41,7 @@ static void add_row(struct plot *p, const struct view *v, int64_t r)
     plot_add(p, panel, line, a, y, low, high);
     plot_add(p, panel, line, b, y, low, high);
     plot_documents(p, value_at(v->t, v->k.documents, r));
-    if (p->n_lines > n && v->trace >= 0) /* traces are named by their methods */
+    if (p->n_lines > n && v->trace >= 0) /* traces have the names of methods */
         plot_look_method(&p->line[n].look, line, n);
 }
 
@@ -57,7 +57,7 @@ static double highest(const struct plot *p)
     return 1.06 * top;
 }
 
-/* Adds an upright dashed line at the mean, in the colour of its outline. */
+/* Adds a vertical dashed line at the mean, in the colour of its outline. */
 static void add_mean(struct plot *p, const struct view *v, int64_t r)
 {
     const char *panel, *line;
@@ -101,7 +101,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     p->y1 = isnan(s->vmax) ? highest(p) : s->vmax;
     for (int64_t r = 0; r < table_rows(t); r++)
         if ((v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r))
-            && table_real(t, v.low, r) == 0) /* once for each line */
+            && table_real(t, v.low, r) == 0) /* once per line */
             add_mean(p, &v, r);
     for (int i = 0; i < p->n_lines; i++)
         p->line[i].look.dash = p->line[i].hidden ? 1 : p->line[i].look.dash;

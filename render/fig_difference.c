@@ -1,5 +1,5 @@
-/* fig_difference.c - layer x head map of one table less another, 0 in the middle of the
- * colours. */
+/* fig_difference.c - draws a layer x head map of the difference of two tables, with 0 in the middle
+ * of the colours. */
 #include <stdio.h>
 
 #include "render/figures.h"

@@ -1,6 +1,7 @@
-/* fig_dilution.c - attention dilution (DBTrimKV, section 3.1): what goes past the useful entries U,
- * what retention makes of it, and what near-ties alone force; over the steps, or of several
- * traces against budget or length. */
+/* fig_dilution.c - draws attention dilution (DBTrimKV, section 3.1): the attention to entries
+ * outside the useful set U, dilution under retention, and the lower bound from near-ties.
+ *
+ * The x axis is the step, or the budget or the length of several traces. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 
 enum { OVER_STEPS, OVER_BUDGET, OVER_LENGTH };
 
-/* What goes across, in the order of OVER_STEPS and the others. */
+/* The x axes, in the order of OVER_STEPS and the other constants. */
 static const struct {
     const char *column, *label;
 } across[] = {{"step", "query step t (context length)"},
@@ -27,7 +28,7 @@ enum { Y_AUTO, Y_LINEAR, Y_LOG };
 
 enum { QUANTITIES = 8 };
 
-/* Columns that may be drawn, and what they are called, also where 1 less their value is drawn. */
+/* Columns that can be drawn, with their labels, also for 1 minus their values. */
 static const char *const known[QUANTITIES][3] = {
     {"dilution", "dilution \xce\xb4", "weights of the run"},
     {"dilution_retained", "under retention, \xce\xb4\xca\xb3", "under retention"},
@@ -46,12 +47,12 @@ struct view {
     int x, trace, method, budget, n; /* budget, method: of several traces */
     int col[QUANTITIES], low[QUANTITIES], high[QUANTITIES], what[QUANTITIES];
     bool against_budget, steps;
-    bool rest;          /* what goes to U, 1 less the values, on a logarithmic axis */
+    bool rest;          /* draw 1 minus the values, the attention to U, on a logarithmic axis */
     double least, most; /* budgets */
 };
 
-/* Whether some row has a value of the column.  Quantities that need what the run did not record
- * have none, and are left out. */
+/* Returns true if some row has a value of the column.  Quantities that the run did not record have
+ * no values and are omitted. */
 static bool defined(const struct table *t, int col)
 {
     for (int64_t r = 0; col >= 0 && r < table_rows(t); r++)
@@ -90,12 +91,11 @@ static void style_of(struct plot *p, const char *line, int what)
     if (!l)
         return;
     l->look = plot_look(place[what]);
-    l->look.width = what == 0 ? .5 : .25; /* before the first eviction two lines coincide */
+    l->look.width = what == 0 ? .5 : .25; /* two lines coincide before the first eviction */
     l->look.dash = dash[what];
 }
 
-/* Adds a row of a picture over the steps: a line for each quantity, a panel for each head or
- * trace. */
+/* Adds a row of a plot over steps: a line per quantity, a panel per head or trace. */
 static void add_steps(struct plot *p, const struct view *v, int64_t r)
 {
     int names = v->heads ? v->k.head : v->trace;
@@ -115,8 +115,8 @@ static void add_steps(struct plot *p, const struct view *v, int64_t r)
     }
 }
 
-/* Adds a row of a picture against budget or length: a panel for each quantity, a line for each
- * method.  A method without a budget is a level across all budgets. */
+/* Adds a row of a plot against budget or length: a panel per quantity, a line per method.  A method
+ * without a budget is a horizontal line across all budgets. */
 static void add_runs(struct plot *p, const struct view *v, int64_t r)
 {
     char line[PLOT_NAME];
@@ -147,7 +147,7 @@ static void budgets_of(struct view *v)
         v->least = b > 0 ? fmin(v->least, b) : v->least;
         v->most = fmax(v->most, b);
     }
-    if (v->least == v->most) { /* a level has some length all the same */
+    if (v->least == v->most) { /* give a horizontal line some length */
         v->least /= 2;
         v->most *= 2;
     }
@@ -177,8 +177,8 @@ static int open_view(struct view *v, const struct table *t, const struct dilutio
     return err;
 }
 
-/* Lets the axis begin at 0 or end at 1 where values come near that end. */
-static void frame_shares(struct plot *p)
+/* Starts the y axis at 0 or ends it at 1 if values are near that end. */
+static void limit_fractions(struct plot *p)
 {
     double lo = INFINITY, hi = -INFINITY;
     for (int i = 0; i < p->n_series; i++)
@@ -190,11 +190,11 @@ static void frame_shares(struct plot *p)
     p->y1 = hi > .8 && hi <= 1 ? 1 : NAN;
 }
 
-enum { FIRST_OF_U = 4 }; /* the quantities before it are shares outside U */
+enum { FIRST_OF_U = 4 }; /* the first FIRST_OF_U quantities are fractions outside U */
 
-/* Whether what goes to U is drawn on a logarithmic axis: where it is asked for, or where three
- * quarters of the dilution lie above 0.9 and would be one line at the rim. */
-static int see_rest(struct view *v, int y, struct kvf_diag *d)
+/* Decides whether to draw the attention to U on a logarithmic axis.  It does so on request, or if
+ * three quarters of the dilution values exceed 0.9 and would coincide at the edge. */
+static int choose_rest(struct view *v, int y, struct kvf_diag *d)
 {
     int64_t above = 0, of = 0;
     int col = table_find(v->t, "dilution");
@@ -226,7 +226,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         return err;
     p->whole_x = true;
     p->xlabel = across[o->x].label;
-    err = see_rest(&v, o->y, d);
+    err = choose_rest(&v, o->y, d);
     if (err)
         return err;
     bool other = strstr(o->show, "rho") || strstr(o->show, "useful");
@@ -246,7 +246,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     if (v.rest)
         p->y1 = 1;
     else
-        frame_shares(p);
+        limit_fractions(p);
     snprintf(p->note, sizeof p->note, "useful entries U: %.60s; retention: %.20s; %s",
              useful ? useful : "?", weights ? weights : "?",
              v.heads ? "one head a panel" : "means over heads");

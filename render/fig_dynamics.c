@@ -1,6 +1,8 @@
-/* fig_dynamics.c - is the process behind a head's queries stable?  A row of panels for each
- * head: eigenvalues within the unit circle, running means, tails of the whitened innovations
- * against two laws, and the held-out R2, each beside steps that were shuffled. */
+/* fig_dynamics.c - shows whether the process behind a head's queries is stable.
+ *
+ * Each head has a row of panels: eigenvalues in the unit circle, running means, tails of the
+ * whitened innovations against two laws, and the held-out R2. Each is compared with shuffled
+ * steps. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,14 +21,14 @@ enum {
     RIGHT = 2,
     MOST_HEADS = 24,
     PROMPTS = 7,
-    ONE_ROW = 148, /* mm that the key takes in one */
+    ONE_ROW = 148, /* width of the key on one line, mm */
     RUNS = 512
 };
 static const double ROW = 34, GAP_X = 12.5, GAP_Y = 5, LEAST_PANEL = 14;
 static const struct rgb grey = {.55, .55, .55};
 
 struct dynamics_style {
-    int64_t heads; /* most that are drawn */
+    int64_t heads; /* maximum number of drawn heads */
 };
 
 struct columns {
@@ -34,7 +36,7 @@ struct columns {
     int head, prompt, rollout, surrogate, quantity, index, x, value;
 };
 
-/* One head, and its rows [from, to) of the table. */
+/* One head and its rows [from, to) of the table. */
 struct one {
     const char *head;
     int64_t from, to;
@@ -52,7 +54,7 @@ static bool is(const struct columns *k, int64_t r, const char *quantity, int sur
            && (surrogate < 0 || table_int(k->t, k->surrogate, r) == surrogate);
 }
 
-/* A prompt has a colour and a mark, so that it is told in grey, too. */
+/* Returns the mark of a prompt, which distinguishes prompts in grey. */
 static enum mark mark_of(int64_t prompt)
 {
     static const enum mark marks[PROMPTS] = {MARK_DISC,  MARK_SQUARE, MARK_TRIANGLE, MARK_DIAMOND,
@@ -101,7 +103,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
 
 /* ---- the panels */
 
-/* Writes into the corner of a panel how many points its axes do not reach. */
+/* Writes the number of points outside the axes into the corner of a panel. */
 static void beyond(struct canvas *c, const struct axis_box *a, int n, const char *where)
 {
     char text[48];
@@ -110,7 +112,7 @@ static void beyond(struct canvas *c, const struct axis_box *a, int n, const char
         canvas_text(c, a->x + a->w - 1, a->y + a->h - 1.6, text, PT_SMALL, ALIGN_RIGHT, ink, 0);
 }
 
-/* Draws a value of a prompt, or of shuffled steps. */
+/* Draws a value of a prompt or of shuffled steps. */
 static void point(struct canvas *c, bool shuffled, int64_t prompt, double x, double y)
 {
     mark_draw(c, shuffled ? MARK_RING : mark_of(prompt), x, y, 1.2,
@@ -139,7 +141,7 @@ static void eigenvalues(struct canvas *c, const struct dynamics_view *v, const s
     canvas_line(c, down, 2, .12, (struct rgb){.8, .8, .8});
     canvas_disc(c, cx, cy, axis_x(a, 1) - cx, .25, grey);
     canvas_clip(c, a->x, a->y, side, side);
-    for (int pass = 1; pass >= 0; pass--) /* the shuffled below */
+    for (int pass = 1; pass >= 0; pass--) /* shuffled steps first, at the bottom */
         for (int64_t r = o->from; r + 1 < o->to; r++)
             if (is(k, r, "eigenvalue.real", pass) && is(k, r + 1, "eigenvalue.imaginary", pass))
                 point(c, pass, table_int(k->t, k->prompt, r),
@@ -152,7 +154,7 @@ static void eigenvalues(struct canvas *c, const struct dynamics_view *v, const s
 static void widen(double *lo, double *hi, double v)
 {
     if (isfinite(v)) {
-        *lo = fmin(*lo, v); /* passes over NaN */
+        *lo = fmin(*lo, v); /* ignores NaN */
         *hi = fmax(*hi, v);
     }
 }
@@ -177,8 +179,7 @@ static void mean_ranges(const struct dynamics_view *v, const struct one *o, stru
             .x = a->x, .y = a->y, .w = a->w, .h = a->h, .x0 = 1, .x1 = 10, .y1 = 1, .log_x = 1};
 }
 
-/* Draws the running means: a line for each rollout and prompt, whose rows alternate in the table.
- */
+/* Draws the running means: a line per rollout and prompt, whose rows alternate in the table. */
 static void running_means(struct canvas *c, const struct dynamics_view *v, const struct one *o,
                           struct axis_box *a)
 {
@@ -209,7 +210,7 @@ static void running_means(struct canvas *c, const struct dynamics_view *v, const
         n++;
     }
     canvas_unclip(c);
-    for (int i = 0; i < RUNS; i++) /* means have the mark of their prompt at the end */
+    for (int i = 0; i < RUNS; i++) /* the end of a mean has the mark of its prompt */
         mark_draw(c, mark_of(i), last[1][i].x, last[1][i].y, 1.3, colour_of(i));
     if (n == 0)
         chart_empty(c, a, "no data");
@@ -227,10 +228,10 @@ static const struct tail tails[] = {{"tail.gaussian", 1.3, false},
 
 static struct rgb tail_colour(int i)
 {
-    return i < 2 ? (struct rgb){.45, .45, .45} : ink; /* colours are of prompts */
+    return i < 2 ? (struct rgb){.45, .45, .45} : ink; /* other colours are prompts */
 }
 
-/* The least share of any tail: all heads have the same axis. */
+/* Returns the smallest fraction of any tail, because all heads share one axis. */
 static double least_share(const struct dynamics_view *v)
 {
     const struct columns *k = &v->k;
@@ -244,7 +245,7 @@ static double least_share(const struct dynamics_view *v)
     return least;
 }
 
-/* Draws the tail of the innovations.  A share of 0 has no logarithm and ends the line. */
+/* Draws the tail of the innovations.  A fraction of 0 has no logarithm and ends the line. */
 static void innovations(struct canvas *c, const struct dynamics_view *v, const struct one *o,
                         struct axis_box *a)
 {
@@ -279,7 +280,7 @@ static void innovations(struct canvas *c, const struct dynamics_view *v, const s
     canvas_unclip(c);
 }
 
-/* The range of the held-out R2: all heads have the same. */
+/* Sets the range of the held-out R2, which all heads share. */
 static void held_out_range(const struct dynamics_view *v, struct axis_box *a)
 {
     const struct columns *k = &v->k;
@@ -292,8 +293,8 @@ static void held_out_range(const struct dynamics_view *v, struct axis_box *a)
     a->y0 = fmax(-1, floor(lo * 10 - .2) / 10), a->y1 = fmin(1, ceil(hi * 10 + .2) / 10);
 }
 
-/* Draws the held-out R2.  Each prompt is a pair of points, the measured steps at the left and
- * shuffled steps at the right; a bar is at the median of the prompts. */
+/* Draws the held-out R2. Each prompt has two points, measured steps on the left and shuffled steps
+ * on the right.  A bar marks the median of the prompts. */
 static void held_out(struct canvas *c, const struct dynamics_view *v, const struct one *o,
                      struct axis_box *a)
 {
@@ -328,7 +329,7 @@ static void held_out(struct canvas *c, const struct dynamics_view *v, const stru
         chart_empty(c, a, "undefined");
 }
 
-/* ---- together */
+/* ---- the page */
 
 static const char *const titles[PANELS] = {"eigenvalues of A", "running mean, component 1",
                                            "innovations: P(|w| > x)", "held-out R\xc2\xb2"};

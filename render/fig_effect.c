@@ -1,7 +1,9 @@
-/* fig_effect.c - what the model loses with a head's memory: a layer x head map, or the heads
- * that matter most with their intervals.  KL spans orders of magnitude, hence a logarithm;
- * --style scale=linear for the number itself.  Of the mirror experiment (all heads but one
- * held) what counts is what a head's memory restores: KL of all less its own. */
+/* fig_effect.c - draws how much predictions degrade without a head's KV cache: a layer x head map,
+ * or the heads with the largest effects and their intervals.
+ *
+ * KL spans orders of magnitude and is drawn as a logarithm; --style scale=linear draws it directly.
+ * In the mirror experiment all heads except one are ablated.  The effect of a head is then the KL
+ * of all heads minus the KL of that row. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,20 +28,19 @@ struct effect_style {
 struct effect_view {
     const struct table *t;
     int layer, kl, low, high, dnll_low, dnll_high;
-    int64_t all; /* row of all heads together, or ALL */
+    int64_t all; /* row of all heads, or ALL */
     bool mirror, linear, marks;
     int form; /* 0 map, 1 bars */
     int top;
 };
 
-/* The decimal logarithm of a loss.  No loss, or one below rounding, has no logarithm: NaN, a grey
- * cell. */
+/* Returns the decimal logarithm of a loss.  It is NaN, a grey cell, if the loss is not positive. */
 static double logarithm(double v)
 {
     return v > 0 ? log10(v) : NAN;
 }
 
-/* Whether the row is of one head, and not of all heads together. */
+/* Returns true if the row is of one head, not of all heads. */
 static int one_head(const struct table *t, int64_t row, const void *ctx)
 {
     const struct effect_view *v = ctx;
@@ -52,10 +53,10 @@ static double restored(const struct table *t, int64_t row, const void *ctx)
     return table_real(t, v->kl, v->all) - table_real(t, v->kl, row);
 }
 
-/* Whether the effect of a head is beyond doubt.  Of a head alone the interval of the loss of
- * likelihood must be on one side of 0; of the mirror the intervals of the head and of all heads
- * must not meet. */
-static int stands_out(const struct table *t, int64_t row, const void *ctx)
+/* Returns true if the effect of a head is significant.  For one head the interval of the
+ * log-likelihood loss must exclude 0. In the mirror experiment the intervals of the head and of all
+ * heads must not overlap. */
+static int is_significant(const struct table *t, int64_t row, const void *ctx)
 {
     const struct effect_view *v = ctx;
     if (v->mirror)
@@ -125,7 +126,7 @@ static int draw_map(struct canvas *c, const struct effect_view *v, const struct 
         m.label = "KL restored (nats per step)";
     struct figure_style own = *s;
     if (v->marks) {
-        m.marked = stands_out;
+        m.marked = is_significant;
         m.note = v->mirror ? "dots: intervals of the head and of all heads do not meet"
                            : "dots: the 95 % interval of \xce\x94NLL is on one side of 0";
     }
@@ -134,7 +135,7 @@ static int draw_map(struct canvas *c, const struct effect_view *v, const struct 
     return layermap_draw(c, &m, &own);
 }
 
-/* ---- the heads that matter most */
+/* ---- the heads with the largest effects */
 
 struct head {
     double size;
@@ -155,7 +156,7 @@ static struct forest_row bar_of(const struct effect_view *v, int64_t r, bool all
                            .low = table_real(v->t, v->low, r),
                            .high = table_real(v->t, v->high, r),
                            .mark = MARK_DISC};
-    bool out = !all && v->marks && stands_out(v->t, r, v);
+    bool out = !all && v->marks && is_significant(v->t, r, v);
     snprintf(x.name, sizeof x.name, "%.60s",
              all ? "all heads" : cell_text(v->t, table_find(v->t, "head"), r, cell));
     x.mark = out || !v->marks ? MARK_DISC : MARK_RING;
@@ -186,8 +187,8 @@ static int read_bars(const struct effect_view *v, struct forest_row **ret, int *
     return err;
 }
 
-/* Writes the numbers beside the bars, all with as many decimals as the least needs for two digits.
- */
+/* Writes the numbers next to the bars, all with as many decimals as the smallest needs for two
+ * digits. */
 static void notes(struct forest_row *row, int n)
 {
     double least = INFINITY, most = 0;
@@ -205,7 +206,7 @@ static void notes(struct forest_row *row, int n)
     }
 }
 
-/* The range of all values and intervals; for a logarithmic axis of those above 0. */
+/* Computes the range of all values and intervals; for a logarithmic axis only of positive ones. */
 static void range(const struct forest_row *row, int n, bool log, double *lo, double *hi)
 {
     *lo = *hi = NAN;

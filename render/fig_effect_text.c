@@ -1,5 +1,5 @@
-/* fig_effect_text.c - the text, each token coloured by what the predictions lose when its entries
- * leave the cache: cause, where the figure tokens shows fate. */
+/* fig_effect_text.c - colours each token of the text by the degradation of predictions when its
+ * entries are removed from the cache. */
 #include "render/text_style.h"
 
 static int check_rows(const struct table *t, struct kvf_diag *d)
@@ -14,7 +14,7 @@ static int check_rows(const struct table *t, struct kvf_diag *d)
                            "kvfate effect --entries span=A:B --each");
 }
 
-/* The keys count colourings from the first that this figure has. */
+/* Returns the style with `by` counted from the first colouring of this figure. */
 static struct figure_style style_of(const struct figure_style *s, struct tokens_style *own)
 {
     struct figure_style out = *s;

@@ -1,5 +1,5 @@
-/* fig_eviction.c - alpha_ti of chosen heads (TRIM-KV, figures 4 and 13): blue where the entry is
- * still in the cache, grey where it left. */
+/* fig_eviction.c - draws alpha_ti of selected heads (TRIM-KV, figures 4 and 13): blue if the entry
+ * is cached, grey after its eviction. */
 
 #include "render/figures.h"
 

@@ -1,6 +1,7 @@
-/* fig_eviction_mask.c - the mask that eviction makes of attention (G-KV, figure 3): which
- * entries each query still sees, a cross where one was evicted, how many went at each step at
- * the right, and where the prompt ends. */
+/* fig_eviction_mask.c - draws the attention mask that eviction causes (G-KV, figure 3).
+ *
+ * It shows the entries that each query can attend to, a cross at each eviction, the evictions per
+ * step on the right, and the end of the prompt. */
 #include <math.h>
 #include <stdio.h>
 
@@ -11,7 +12,7 @@
 enum { MOST_CROSSES = 4000, MOST_HEADS = 12, BARS = 9, KEY_WIDTH = 31, KEY_HEIGHT = 7 };
 static const struct rgb red = {0.84, 0.1, 0.16}, border = {1, 1, 1};
 
-/* Counts the entries of a head that were evicted at each step shown; returns the largest count. */
+/* Counts the entries of a head that were evicted at each step shown.  Returns the largest count. */
 static int64_t count_events(const struct table *t, int64_t row0, const struct axis_box *a,
                             int64_t *count)
 {
@@ -27,7 +28,7 @@ static int64_t count_events(const struct table *t, int64_t row0, const struct ax
     return most;
 }
 
-/* Numbers of the axis of bars: 1, 10, 100, ... */
+/* Draws the numbers of the bar axis: 1, 10, 100, ... */
 static void bar_ticks(struct canvas *c, const struct axis_box *a, double x, double most)
 {
     char text[24];
@@ -44,7 +45,8 @@ static void bar_ticks(struct canvas *c, const struct axis_box *a, double x, doub
     }
 }
 
-/* Draws a bar for each step, on a logarithmic scale: cuts of hundreds stand beside steps of one. */
+/* Draws a bar per step on a logarithmic scale, because some steps evict hundreds of entries and
+ * others one. */
 static void bars(struct canvas *c, const struct table *t, int64_t row0, const struct axis_box *a)
 {
     int64_t steps = (int64_t)(a->y0 - a->y1), n = rows_per_head(t), most = 1;
@@ -64,7 +66,8 @@ static void bars(struct canvas *c, const struct table *t, int64_t row0, const st
         double y = a->y + (double)k * each;
         double w = BARS * log1p((double)count[k]) / log1p((double)most);
         longest = y > reached ? w : fmax(longest, w);
-        reached = y > reached ? y + 0.08 : reached; /* of steps that share a line the longest */
+        /* draw the longest bar of steps that share a pixel row */
+        reached = y > reached ? y + 0.08 : reached;
         if (count[k] && w >= longest)
             canvas_rect(c, x, y, w, fmax(0.8 * each, 0.08), red);
     }
@@ -90,8 +93,8 @@ static void crosses(struct canvas *c, const struct table *t, int64_t row0, const
     }
 }
 
-/* Draws the rim between prompt and answer, across for steps and upright for tokens; returns
- * whether it lies within the map. */
+/* Draws the end of the prompt, horizontally for steps and vertically for tokens.  Returns true if
+ * it is inside the map. */
 static bool prompt_border(struct canvas *c, const struct table *t, const struct axis_box *a)
 {
     double P = table_meta_real(t, "prompt_tokens", 0), x = axis_x(a, P), y = axis_y(a, P);
@@ -100,7 +103,7 @@ static bool prompt_border(struct canvas *c, const struct table *t, const struct 
     bool in_x = P > a->x0 && P < a->x1;
     bool in_y = P > a->y1 && P < a->y0;
     for (int k = 0; k < 2; k++) {
-        canvas_dash(c, k ? 0.9 : 0, 0.7); /* white and black, to be seen on any colour */
+        canvas_dash(c, k ? 0.9 : 0, 0.7); /* white and black are visible on any colour */
         if (in_x && P < a->y0)
             canvas_line(c, down, 2, k ? 0.2 : 0.3, k ? ink : border);
         if (in_y && P > a->x0)
@@ -110,15 +113,16 @@ static bool prompt_border(struct canvas *c, const struct table *t, const struct 
     return in_x || in_y;
 }
 
-/* Draws the key into the corner of the map that is the future of the tokens, and so white; where
- * that corner is too small there is none. */
+/* Draws the key in the white corner of the map, the future of the tokens.  If the corner is too
+ * small, it draws no key. */
 static void legend(struct canvas *c, const struct axis_box *a, bool prompt, bool crossed)
 {
     double x = a->x + a->w - 1.5, y = a->y + 2.5;
     double dash[] = {0, 0, 0, 0};
     const char *const text[2] = {"evicted before this query", "end of the prompt"};
     double steps = a->y1
-                   + KEY_HEIGHT / a->h * (a->y0 - a->y1); /* first token after them is white */
+                   /* the first token after these steps is white */
+                   + KEY_HEIGHT / a->h * (a->y0 - a->y1);
     if (a->x + a->w - axis_x(a, fmax(steps, a->x0)) < KEY_WIDTH)
         return;
     for (int k = 0; k < 2; k++) {

@@ -1,6 +1,7 @@
-/* fig_fates.c - the text, and below each line of it a ribbon for each trace, in which time runs
- * down.  The coloured part of a token's cell is as wide as the fraction of heads that cache it. The
- * black part, from the edges, is the fraction of heads that evicted it although it was needed. */
+/* fig_fates.c - draws the text and, below each line, a ribbon per trace in which time runs down.
+ *
+ * The coloured width of a token's cell is the fraction of heads that cache it.  The black part,
+ * from the edges, is the fraction of heads that evicted it although it was needed. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,8 +91,8 @@ static int find_ribbons(struct fates *x, const struct table *t, struct kvf_diag 
 
 /* ---- a token in a ribbon */
 
-/* The mean of a column over the tokens of rows [row0, row1) of the first ribbon, in ribbon r at a
- * point; NaN where the ribbon has another text there. */
+/* Returns the mean of a column over the tokens of rows [row0, row1) of the first ribbon, taken from
+ * ribbon r at a point.  Returns NaN if the ribbon has a different text there. */
 static double value_of(const struct fates *x, const struct ribbon *r, int col, int64_t row0,
                        int64_t row1, int64_t point)
 {
@@ -107,7 +108,7 @@ static double value_of(const struct fates *x, const struct ribbon *r, int col, i
     return isnan(sum) ? NAN : fmin(fmax(sum / (double)(row1 - row0), 0), 1);
 }
 
-/* Draws what lies between two edges that stay for each of n points, `pitch` mm each. */
+/* Fills the area between two stepped edges with n points, each `pitch` mm high. */
 static void draw_between(struct canvas *c, const double *left, const double *right, int n, double y,
                          double pitch, struct rgb colour)
 {
@@ -120,7 +121,7 @@ static void draw_between(struct canvas *c, const double *left, const double *rig
             for (int end = 0; end < 2; end++) {
                 bool first = end == side, inner = first ? k > 0 : k + 1 < n;
                 if (inner && edge[k] == edge[first ? k - 1 : k + 1])
-                    continue; /* the edge goes on */
+                    continue; /* the edge continues */
                 xy[2 * corners] = edge[k];
                 xy[2 * corners++ + 1] = y + pitch * (k + !first);
             }
@@ -150,7 +151,7 @@ static void read_cell(const struct fates *x, const struct ribbon *r, int64_t row
     }
 }
 
-/* Draws the life of a token as an image, of which large pixels show the mean. */
+/* Draws the life of a token as an image, because large pixels show the mean. */
 static void draw_coarse(struct canvas *c, const struct cell *cell, double x, double w, double y,
                         double high, struct rgb colour)
 {
@@ -226,8 +227,8 @@ static struct text_look plain(const void *ctx, int64_t row0, int64_t row1)
 
 enum { KEY_HELD, KEY_NEEDED, KEY_GONE, KEY_LACKING, KEY_TIME, KEYS, KEY_BYTES = 96 };
 
-/* Draws a cell of the key: cached by ever fewer heads, or needed by ever more.  Large pixels have
- * one colour, since they would mix two states. */
+/* Draws a sample of the key: cached by fewer and fewer heads, or needed by more and more.  It has
+ * one colour if pixels are large and would mix two states. */
 static void draw_sample(struct canvas *c, int kind, double x, double y, struct rgb colour)
 {
     struct cell cell = {.n = 6};
@@ -239,8 +240,8 @@ static void draw_sample(struct canvas *c, int kind, double x, double y, struct r
     draw_cell(c, &cell, x, 3.2, y - 1.4, 2.8, colour);
 }
 
-/* The ribbons whose runs recorded the attention that evicted entries would have had, and those that
- * evicted entries and did not. */
+/* Counts the ribbons whose runs recorded the attention to evicted entries, and those that evicted
+ * entries without recording it. */
 static void count_recorded(const struct fates *x, int *ret_known, int *ret_lacking)
 {
     *ret_known = *ret_lacking = 0;
@@ -256,8 +257,8 @@ static void count_recorded(const struct fates *x, int *ret_known, int *ret_lacki
     }
 }
 
-/* The definition of the black part, and which runs have none; "" where there is nothing to say.
- * Traces of different length have no common threshold. */
+/* Writes the definition of the black part and the runs without it, or "" if neither applies.
+ * Traces of different lengths have no common threshold. */
 static void needed_text(const struct fates *x, char text[KEYS][KEY_BYTES])
 {
     double least = 100 * table_meta_real(x->t, "needed", NAN);
@@ -274,7 +275,8 @@ static void needed_text(const struct fates *x, char text[KEYS][KEY_BYTES])
                  x->n);
 }
 
-/* Draws the key into lines of the width; returns how many there are.  draw false: only that. */
+/* Draws the key in lines of the given width.  Returns the number of lines.  draw false: only
+ * counts. */
 static int draw_key(const struct fates *x, double width, bool draw)
 {
     char text[KEYS][KEY_BYTES] = {"cached: width = fraction of heads", "", "evicted", "", ""};
@@ -356,7 +358,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     }
 }
 
-/* Finds how high ribbons are, and how many lines have room. */
+/* Computes the height of the ribbons and the number of lines that fit. */
 static int fill_page(struct fates *x, const struct figure_style *s, struct kvf_diag *d)
 {
     const struct fates_style *k = s->own;

@@ -1,5 +1,5 @@
-/* fig_ghosts.c - of the entries that left the cache, the share that some query has missed by so
- * many steps after: of all heads, and of each layer in the colour of its depth. */
+/* fig_ghosts.c - draws the fraction of evicted entries that a query needed within a number of steps
+ * after eviction, for all heads and for each layer, coloured by depth. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 struct ghosts_style {
     int by; /* enum plot_by */
-    int x;  /* 0: steps away, 1: age */
+    int x;  /* 0: steps after eviction, 1: age */
 };
 
 struct view {
@@ -23,8 +23,8 @@ struct view {
     int64_t *delay;               /* [rows] of one line */
 };
 
-/* Steps from the birth or the eviction of an entry to the first query that missed it, from 1; 0:
- * no query did. */
+/* Returns the steps from the creation or the eviction of an entry to the first query that needed
+ * it, from 1, or 0 if no query did. */
 static int64_t delay_of(const struct view *v, int64_t r)
 {
     int64_t hit = table_int(v->t, v->hit, r);
@@ -54,7 +54,8 @@ static int rising(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Adds a line: the share of the entries from .. to - 1 that were missed within 1, 2, ... steps. */
+/* Adds a line: the fraction of the entries from .. to - 1 that were needed within 1, 2, ...
+ * steps. */
 static void add_line(struct plot *p, struct view *v, int64_t from, int64_t to, const char *panel,
                      const char *line)
 {
@@ -63,17 +64,17 @@ static void add_line(struct plot *p, struct view *v, int64_t from, int64_t to, c
         if (counted(v, r))
             v->delay[all++] = delay_of(v, r);
     qsort(v->delay, (size_t)all, sizeof *v->delay, rising);
-    while (k < all && v->delay[k] == 0) /* by no query */
+    while (k < all && v->delay[k] == 0) /* never needed */
         k++;
     const int64_t never = k;
-    while (put < v->longest) { /* at 1, where some were missed, and at the end */
+    while (put < v->longest) { /* points at 1, at each increase and at the end */
         int64_t n = 1;
         if (put)
             n = k < all ? v->delay[k] : v->longest;
         double before = all ? (double)(k - never) / (double)all : NAN;
         while (k < all && v->delay[k] <= n)
             k++;
-        if (n - put > 1) /* level since then */
+        if (n - put > 1) /* constant until here */
             plot_add(p, panel, line, (double)(n - 1), before, NAN, NAN);
         plot_add(p, panel, line, (double)n, all ? (double)(k - never) / (double)all : NAN, NAN,
                  NAN);
@@ -97,7 +98,7 @@ static void look(struct plot *p, const struct view *v, const char *line, int64_t
             .width = .25};
 }
 
-/* Adds a line for each head or layer, whose rows follow each other in the table. */
+/* Adds a line per head or layer, whose rows are adjacent in the table. */
 static void add_runs(struct plot *p, struct view *v, const char *map)
 {
     for (int64_t from = 0, to; from < table_rows(v->t); from = to) {

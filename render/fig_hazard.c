@@ -1,6 +1,6 @@
-/* fig_hazard.c - risk that a selection at an age is the token's last, in bins of age: a line for
- * each criterion or class.  Both axes are logarithmic; y=survival draws the product-limit curve
- * with its interval. */
+/* fig_hazard.c - draws the hazard that a selection at an age is the token's last, in bins of age: a
+ * line per criterion or class.  Both axes are logarithmic.  y=survival draws the product-limit
+ * curve with its interval. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "render/figures.h"
 #include "render/plot.h"
 
-enum { HAZARD, SURVIVAL }; /* places in `curves` and `labels` */
+enum { HAZARD, SURVIVAL }; /* indices of `curves` and `labels` */
 static const char *const curves[] = {"hazard", "survival", "actuarial", NULL};
 static const char *const labels[][3] =
     {/* by enum choice_about */
@@ -22,7 +22,7 @@ static const char *const labels[][3] =
 struct columns {
     int low, high, y, y_low, y_high;
     bool steps;
-    double end; /* of the longest trace, and so of the last bin */
+    double end; /* end of the longest trace, and so of the last bin */
 };
 
 static struct columns columns_of(const struct table *t, int which)
@@ -36,7 +36,7 @@ static struct columns columns_of(const struct table *t, int which)
                             table_meta_real(t, "T", NAN)};
 }
 
-/* Adds a bin as a level from its first age to the first age of the next bin. */
+/* Adds a bin as a horizontal segment from its first age to the first age of the next bin. */
 static void add_row(struct plot *p, const struct row_choice *v, const struct columns *k, int64_t r)
 {
     const struct table *t = v->k.t;

@@ -1,9 +1,9 @@
-/* fig_headmaps.c - the layer x head maps: one row for each, drawn by headmap.c. */
+/* fig_headmaps.c - declares the layer x head maps, one row each; headmap.c draws them. */
 #include "render/figures.h"
 #include "render/headmap.h"
 #include "render/style.h"
 
-/* A map's figure but for what its row says. */
+/* Defines the figure of a map with its common fields. */
 #define HEADMAP(symbol, ...)                                                                       \
     const struct figure symbol = {.style_bytes = sizeof(struct headmap_style),                     \
                                   .cmap = "viridis",                                               \
@@ -12,7 +12,7 @@
                                   .draw = headmap_draw,                                            \
                                   __VA_ARGS__}
 
-/* The columns of every map, and those of the row. */
+/* The columns that every map needs, and the columns of the row. */
 #define NEEDS(...)                                                                                 \
     (const struct figure_column[])                                                                 \
     {                                                                                              \
@@ -30,7 +30,7 @@
         column, COLUMN_TEXT                                                                        \
     }
 
-/* The keys of a map: VALUES(the default, all), and FILTER for each column that chooses rows. */
+/* The keys of a map: VALUES(the default, all), and a FILTER for each column that selects rows. */
 #define KEYS(...)                                                                                  \
     (const struct opt[])                                                                           \
     {                                                                                              \
@@ -44,7 +44,8 @@
         TEXT_KEY(struct headmap_style, panel, "COLUMN", "a map for each value of a column",        \
                  .absent = "one map, or one for each trace"),                                      \
         WORD_KEY(struct headmap_style, minus, "no", "each map less the first", "no", "yes")
-/* Key i of the columns that choose rows; without it the first row's value holds, or `otherwise`. */
+/* Key i of the columns that select rows.  Without it the value of the first row applies, or
+ * `otherwise`. */
 #define FILTER(i, column, otherwise)                                                               \
     {                                                                                              \
         .type = OPT_STR, .name = column, .offset = offsetof(struct headmap_style, row[i]),         \

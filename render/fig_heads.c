@@ -1,5 +1,5 @@
-/* fig_heads.c - what kind of head is where: layers across, heads down, a colour and a letter
- * for each kind, pale where the rule is less sure; or the evidence for one head. */
+/* fig_heads.c - draws a map of head types, layers across and heads down, with a colour and a letter
+ * per type, paler for lower scores.  It can also draw the evidence for one head. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ struct heads_style {
 
 struct view {
     struct kind_cell *cell;
-    int *kind; /* [n]: of each cell; KINDS_OF_HEADS + i: others */
+    int *kind; /* [n]: of each cell; KINDS_OF_HEADS + i: other types */
     int64_t n;
     const char *other[MOST_OTHER];
     int n_other;
@@ -55,7 +55,7 @@ static int kind_of(struct view *v, const char *name)
     return KINDS_OF_HEADS + v->n_other++;
 }
 
-/* How opaque a cell is.  A kind needs a score of 0.5, so that the palest cells have that score. */
+/* Returns the opacity of a cell.  A type needs a score of 0.5, which gives the palest cells. */
 static double opacity(double score)
 {
     return isnan(score) ? 1 : .4 + .6 * fmax(0, fmin(1, (score - .5) / .5));
@@ -153,7 +153,8 @@ static int64_t row_of(const struct table *t, const char *name)
     return -1;
 }
 
-/* "score_a_shape" speaks of the kind a-shape. */
+/* Returns the look of the type that a score column names, for example a-shape for
+ * "score_a_shape". */
 static struct kind_identity rule_of(const char *column, char name[64])
 {
     snprintf(name, 64, "%s", column + strlen("score_"));
@@ -170,8 +171,8 @@ static int is_score(const struct table *t, int col)
     return strncmp(table_col_name(t, col), "score_", 6) == 0 && table_col_type(t, col) != TABLE_STR;
 }
 
-/* The columns of scores of row r, the largest score first and what is undefined last; returns how
- * many there are. */
+/* Finds the score columns of row r, the largest score first and undefined ones last.  Returns their
+ * number. */
 static int sorted_scores(const struct table *t, int64_t r, int col[MOST_RULES])
 {
     int n = 0;
@@ -212,13 +213,13 @@ static void score_bars(struct canvas *c, const struct table *t, int64_t r, struc
         }
         canvas_text(c, a->x - 1.5, y, name, PT_TICK, ALIGN_RIGHT, ink, 0);
         double wide = canvas_text_width(c, number, PT_SMALL, 0);
-        canvas_rect(c, end + .5, y - thick / 2, wide + 1, thick, white); /* over the dashes */
+        canvas_rect(c, end + .5, y - thick / 2, wide + 1, thick, white); /* covers the dashes */
         canvas_text(c, end + 1, y, number, PT_SMALL, ALIGN_LEFT, ink, 0);
         y += pitch;
     }
 }
 
-/* Writes what the rules looked at, in a few lines below the bars. */
+/* Writes the features that the rules used, in a few lines below the bars. */
 static void features(struct canvas *c, const struct table *t, int64_t r, double y)
 {
     static const char *const names[][2] = {{"window", "window of queries"},

@@ -1,5 +1,6 @@
-/* fig_intermittency.c - how attention to tokens comes and goes (G-KV, section 3): shares of the
- * tokens with n or more selections, returns, queries in a gap, steps before the first exit. */
+/* fig_intermittency.c - draws how attention to tokens stops and returns (G-KV, section 3):
+ * fractions of tokens with n or more selections, returns, queries in a gap, and steps before the
+ * first exit. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,11 +10,11 @@
 #include "render/plot.h"
 
 struct intermittency_style {
-    struct choice_style rows; /* the first member: its keys have the offsets that they have there */
+    struct choice_style rows; /* the first member, so that its keys keep their offsets */
     const char *quantity;     /* NULL: all, or longest-gap of heads */
 };
 
-/* The heading of the panel of a quantity. */
+/* Returns the heading of the panel of a quantity. */
 static const char *heading(const char *quantity)
 {
     static const char *const name[][2] = {{"selected", "queries that select it"},
@@ -26,18 +27,18 @@ static const char *heading(const char *quantity)
     return quantity;
 }
 
-/* The heading of a panel: a quantity, after its trace where the lines are not traces. */
+/* Writes the heading of a panel: the quantity, after the trace if the lines are not traces. */
 static const char *panel_of(const struct row_choice *v, int64_t r, const char *quantity,
                             char out[PLOT_NAME])
 {
-    bool told = v->k.trace >= 0 && !v->traces;
-    snprintf(out, PLOT_NAME, "%.50s%s%.40s", told ? table_str(v->k.t, v->k.trace, r) : "",
-             told ? ": " : "", heading(quantity));
+    bool named = v->k.trace >= 0 && !v->traces;
+    snprintf(out, PLOT_NAME, "%.50s%s%.40s", named ? table_str(v->k.t, v->k.trace, r) : "",
+             named ? ": " : "", heading(quantity));
     return out;
 }
 
-/* Makes a line of one trace pass its median, at which the share of its tokens falls through one
- * half; k: the last point, which lies behind the median. */
+/* Makes a line of one trace cross 1/2 at its median.  k: the last point, which is after the
+ * median. */
 static void pass_median(struct plot *p, int k, double median)
 {
     struct chart_line *l = &p->series[p->last].data;
@@ -52,8 +53,8 @@ static void pass_median(struct plot *p, int k, double median)
     l->y[k] = .5;
 }
 
-/* Marks the median of the line whose last point was just added, once two points have it between
- * them: a ring on the line as it is drawn, whose axis across is logarithmic. */
+/* Marks the median with a ring on the line of the last added point, once two points enclose it.
+ * The x axis is logarithmic. */
 static void mark_median(struct plot *p, double median)
 {
     int k = p->last < 0 ? 0 : p->series[p->last].data.n - 1;
@@ -82,7 +83,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     int err = choice_open(&v, t, &o->rows, d);
     if (err)
         return err;
-    if ((v.traces || v.classes) && !v.criterion) /* panels are of quantities, not of criteria */
+    if ((v.traces || v.classes) && !v.criterion) /* panels are quantities, not criteria */
         v.criterion = table_str(t, v.k.criterion, 0);
     char panel[PLOT_NAME];
     const char *only = v.heads && !o->quantity ? "longest-gap" : o->quantity;

@@ -1,6 +1,5 @@
-/* fig_kv_size_heads.c - how large the caches of heads are, as a distribution for each run (G-KV,
- * figure 6, over heads): a dot for each head, beside each other where they are alike, with the
- * median and the quartiles. */
+/* fig_kv_size_heads.c - draws the distribution of the heads' cache sizes per run (G-KV, figure 6,
+ * over heads): a dot per head, in rows of similar sizes, with the median and the quartiles. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +33,7 @@ struct run {
 struct runs {
     struct run run[RUNS];
     int n;
-    double *number; /* owned; of each run, rising */
+    double *number; /* owned; sorted per run */
 };
 
 static int rising(const void *a, const void *b)
@@ -101,8 +100,8 @@ static double quantile(const double *v, int64_t n, double q)
     return v[low] + (at - (double)low) * (v[high] - v[low]);
 }
 
-/* A dot for each of n numbers, rising: those within a dot of the first of a row beside each other,
- * closer where they would not fit into the room. */
+/* Draws a dot for each of n sorted numbers.  Numbers within one dot of the first of a row share the
+ * row, with a smaller pitch if they exceed the width. */
 static void draw_dots(struct canvas *c, const struct axis_box *a, const double *v, int64_t n,
                       double middle, double room, struct rgb colour)
 {

@@ -1,6 +1,5 @@
-/* fig_life.c - the life of one entry on one axis of time: the attention that it received from each
- * query, what a gate said of it, and how long the cache held it; a panel for each head and token.
- */
+/* fig_life.c - draws the life of an entry over time: the attention received from each query, the
+ * gate's prediction, and the time in the cache, with a panel per head and token. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +17,7 @@ static const struct rgb blue = {0, .447, .698}, orange = {.835, .369, 0}, gone =
 
 struct life {
     int64_t from, to; /* rows */
-    int64_t evicted;  /* the row of the first query that did not see it; -1: none */
+    int64_t evicted;  /* row of the first query after eviction; -1: not evicted */
 };
 struct lives {
     const struct table *t;
@@ -26,10 +25,10 @@ struct lives {
     struct life life[LIVES];
     int n, left_out;
     bool gates;
-    double low, high, first, last; /* attention above 0; steps */
+    double low, high, first, last; /* positive attention; steps */
 };
 
-/* ---- what there is */
+/* ---- reading the table */
 
 static bool same(const struct table *t, int head, int token, int64_t a, int64_t b)
 {
@@ -37,8 +36,8 @@ static bool same(const struct table *t, int head, int token, int64_t a, int64_t 
            && strcmp(table_str(t, head, a), table_str(t, head, b)) == 0;
 }
 
-/* Finds the last query that saw the entry, and ranges. */
-static void look_at(struct lives *x, struct life *l)
+/* Finds the first query after the entry's eviction, and the ranges. */
+static void find_eviction(struct lives *x, struct life *l)
 {
     l->evicted = -1;
     for (int64_t r = l->from; r < l->to; r++) {
@@ -69,7 +68,7 @@ static void find_lives(const struct table *t, struct lives *x)
         if (x->n == LIVES)
             continue;
         x->life[x->n] = (struct life){r, next, -1};
-        look_at(x, &x->life[x->n++]);
+        find_eviction(x, &x->life[x->n++]);
     }
 }
 
@@ -92,7 +91,8 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
 
 /* ---- drawing */
 
-/* A column over the steps as a line; attention of 0 has no place on a logarithmic axis. */
+/* Draws a column over the steps as a line.  Attention of 0 is not drawn, because the axis is
+ * logarithmic. */
 static int draw_series(struct canvas *c, const struct axis_box *a, const struct lives *x,
                        const struct life *l, int col, struct rgb colour)
 {
@@ -138,7 +138,7 @@ static void draw_heading(struct canvas *c, const struct lives *x, const struct l
                 PT_TICK, ALIGN_CENTER, ink, 0);
 }
 
-/* The names of the three strips stand left of the first column. */
+/* Writes the name of one of the three strips left of the first column. */
 static void draw_name(struct canvas *c, const struct axis_box *a, const char *name, bool upright)
 {
     char fit[64];

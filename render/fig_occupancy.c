@@ -1,5 +1,5 @@
-/* fig_occupancy.c - entries held by every head over the steps, a map for each class of tokens
- * (DBTrimKV, figure 6) and trace: heads down in order of layer, steps across. */
+/* fig_occupancy.c - draws the cached entries of every head over the steps, a map per token class
+ * (DBTrimKV, figure 6) and trace: heads down by layer, steps across. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -26,28 +26,27 @@ enum {
 enum scale { SCALE_AUTO, SCALE_LINEAR, SCALE_ROOT, SCALE_LOG };
 struct occupancy_style {
     int scale;         /* enum scale */
-    const char *class; /* names joined by +; NULL: all that the table has */
+    const char *class; /* names joined by +; NULL: all of the table */
     const char *steps; /* "C:D"; NULL: all */
 };
 
 struct occupancy {
     const struct table *t;
-    int64_t per_class, steps, skip, per_head,
-        heads;                 /* rows of a class that are shown, after `skip` */
-    int64_t per_trace, traces; /* rows of each */
-    int scale;                 /* enum scale, but not SCALE_AUTO */
-    bool named;                /* names of classes or traces are drawn */
-    int n;                     /* maps: of each its first row, and its name */
+    int64_t per_class, steps, skip, per_head, heads; /* rows shown of a class, after `skip` */
+    int64_t per_trace, traces;                       /* rows per trace; traces */
+    int scale;                                       /* enum scale except SCALE_AUTO */
+    bool named;                                      /* draw the names of classes or traces */
+    int n; /* maps, each with its first row and its name */
     int64_t row[MOST_MAPS];
     char name[MOST_MAPS][96];
     int cols, rows;
     double top, w, h; /* of a map */
-    double lo, span;  /* colour of v: (f(v) - lo) / span, f = v, its root or log(1 + v) */
+    double lo, span;  /* colour of v: (f(v) - lo) / span, with f = v, its root or log(1 + v) */
     int w_px, h_px;
-    double *sum, *mean; /* [steps + 1] one head's values added up; [h_px][w_px] */
+    double *sum, *mean; /* [steps + 1] cumulative sums of one head; [h_px][w_px] */
 };
 
-/* The number of steps in the table: rows until the step falls back. */
+/* Returns the number of steps in the table: the rows until the step decreases. */
 static int64_t steps_of(const struct table *t)
 {
     int col = table_find(t, "step");
@@ -57,8 +56,8 @@ static int64_t steps_of(const struct table *t)
     return n;
 }
 
-/* Whether a list such as "all+prompt" has the name; NULL has every name. */
-static bool asked_for(const char *list, const char *name)
+/* Returns true if a list such as "all+prompt" has the name.  NULL has every name. */
+static bool is_requested(const char *list, const char *name)
 {
     size_t n = strlen(name);
     for (const char *s = list; s && *s; s += strcspn(s, "+"), s += *s == '+')
@@ -67,7 +66,7 @@ static bool asked_for(const char *list, const char *name)
     return !list;
 }
 
-/* Narrows the rows of each class to those of the steps asked for. */
+/* Restricts the rows of each class to the requested steps. */
 static int choose_steps(struct occupancy *x, const char *value, struct kvf_diag *d)
 {
     int64_t from = INT64_MIN, to = INT64_MAX, n = x->steps, k = 0;
@@ -93,7 +92,7 @@ static void add_maps(struct occupancy *x, int64_t trace, const char *classes)
     for (int64_t k = 0; k < each && x->n < MOST_MAPS; k++) {
         int64_t row = at + k * x->per_class;
         const char *of = class < 0 ? "all" : table_str(x->t, class, row);
-        if (!asked_for(classes, of))
+        if (!is_requested(classes, of))
             continue;
         bool told = each > 1 || strcmp(of, "all") != 0;
         x->named |= told || x->traces > 1;
@@ -131,12 +130,12 @@ static int plan(struct occupancy *x, const struct table *t, const struct figure_
     return err;
 }
 
-/* Arranges the maps: as many across as have 35 mm each. */
+/* Arranges the maps in as many columns as have 35 mm each. */
 static void arrange(struct occupancy *x, double width, double height)
 {
     double room = width - LEFT - RIGHT;
     x->cols = (int)fmin(x->n, fmax(1, floor((room + GAP_X) / (35 + GAP_X))));
-    int each = x->n / (int)x->traces; /* the maps of a trace stay in a row where it has room */
+    int each = x->n / (int)x->traces; /* keep the maps of a trace in one row if they fit */
     if (x->traces > 1 && each > 1 && x->cols >= each)
         x->cols -= x->cols % each;
     x->rows = (x->n + x->cols - 1) / x->cols;
@@ -149,11 +148,11 @@ static void arrange(struct occupancy *x, double width, double height)
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
-    static const double wide[] = {180, 88, 140, 180}; /* by maps; 3: more */
+    static const double wide[] = {180, 88, 140, 180}; /* by the number of maps; 3: more */
     struct occupancy x;
     *w = 88;
     *h = 40;
-    if (plan(&x, t, s, NULL)) /* `draw` fails with a sentence */
+    if (plan(&x, t, s, NULL)) /* `draw` reports the error */
         return;
     *w = wide[x.n < 3 ? x.n : 3];
     arrange(&x, s->width_mm > 0 ? s->width_mm : *w, 100);
@@ -169,7 +168,7 @@ static int64_t layers_of(const struct occupancy *x, int layer)
     return n;
 }
 
-/* Writes the names of few heads; of many the names of layers, each at its first head. */
+/* Writes the names of the heads if there are few, else the name of a layer at its first head. */
 static void head_names(struct canvas *c, const struct occupancy *x, const struct axis_box *a)
 {
     int head = table_find(x->t, "head"), layer = table_find(x->t, "layer");
@@ -213,8 +212,8 @@ static double largest_of(const struct occupancy *x, int class)
     return top;
 }
 
-/* The most entries of any class.  Without a scale it is the root where some class never has a tenth
- * of them and would have one colour. */
+/* Returns the maximum number of entries of any class.  The automatic scale is the square root if
+ * some class never has a tenth of it and would otherwise have one colour. */
 static double largest(struct occupancy *x, const struct occupancy_style *o)
 {
     double most = 1, least = INFINITY;
@@ -228,7 +227,7 @@ static double largest(struct occupancy *x, const struct occupancy_style *o)
     return most;
 }
 
-/* Row of pixels r shows heads [*a, *b): one, or several where there are fewer pixels. */
+/* Finds the heads [*a, *b) of pixel row r: one, or several if there are fewer pixels. */
 static void heads_of(const struct occupancy *x, int r, int64_t *a, int64_t *b)
 {
     *a = r * x->heads / x->h_px;
@@ -237,7 +236,7 @@ static void heads_of(const struct occupancy *x, int r, int64_t *a, int64_t *b)
         *b = *a + 1;
 }
 
-/* Fills x->mean with the means over all steps and heads in each pixel. */
+/* Fills x->mean with the means over all steps and heads of each pixel. */
 static void average(struct occupancy *x, int class)
 {
     int col = table_find(x->t, "entries");
@@ -273,7 +272,7 @@ static struct axis_box box_of(const struct occupancy *x, int panel)
                              .y = x->top + panel / x->cols * (x->h + GAP_Y),
                              .w = x->w,
                              .h = x->h,
-                             .x0 = first - 0.5 * every, /* a value is drawn around its step */
+                             .x0 = first - 0.5 * every, /* a value is centred on its step */
                              .x1 = first + every * ((double)x->steps - 0.5),
                              .y0 = 0,
                              .y1 = 1,
@@ -286,7 +285,7 @@ static void map(struct canvas *c, struct occupancy *x, int panel, struct colours
     average(x, panel);
     for (int64_t i = 0; i < (int64_t)x->w_px * x->h_px; i++) {
         double v = x->mean[i];
-        colours_at(k, v); /* counts what is clipped */
+        colours_at(k, v); /* counts clipped values */
         argb[i] = palette_argb(k->map, (scaled(x, v) - x->lo) / x->span);
     }
     k->of += (int64_t)x->w_px * x->h_px;
@@ -300,12 +299,12 @@ static void map(struct canvas *c, struct occupancy *x, int panel, struct colours
         canvas_text(c, a.x, a.y - 2.2, x->name[panel], PT_TICK, ALIGN_LEFT, ink, 0);
 }
 
-/* Draws the bar of another scale than the linear one: ticks at 0, 1, 10, 100 and so on of
- * log(1 + v), at 0, 1, 5, 10, 50 and so on of the root. */
+/* Draws the bar of a non-linear scale: ticks at 0, 1, 10, 100, ... of log(1 + v), and at 0, 1, 5,
+ * 10, 50, ... of the root. */
 static void curved_bar(struct canvas *c, const struct occupancy *x, const struct colours *k,
                        double at, double h)
 {
-    static const double factor[2][2] = {{10, 10}, {5, 2}}; /* from tick to tick, in turn */
+    static const double factor[2][2] = {{10, 10}, {5, 2}}; /* factors between ticks, alternating */
     double place[16], last = -1, v = 0;
     char name[16][24], note[COLOURS_NOTE];
     int n = 0;

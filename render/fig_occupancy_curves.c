@@ -62,7 +62,7 @@ static int class_of(const struct view *v, int64_t r)
     return i;
 }
 
-/* Finds the panels, the classes and the grid of steps; rows may come in any order. */
+/* Finds the panels, the classes and the steps.  Rows can be in any order. */
 static int survey(struct view *v, struct kvf_diag *d)
 {
     int64_t last = 0, second = INT64_MAX;
@@ -158,10 +158,10 @@ static void looks(struct plot *p, const struct view *v)
     }
 }
 
-/* Returns whether a class is drawn: it has cached entries and is not the sum of the others. */
+/* Returns true if a class is drawn: it has cached entries and is not the sum of all classes. */
 static bool stacked(const struct view *v, int class)
 {
-    bool sum = v->n_classes > 1 && strcmp(v->class[class], "all") == 0; /* of the others */
+    bool sum = v->n_classes > 1 && strcmp(v->class[class], "all") == 0; /* of all classes */
     return !sum && v->held[class];
 }
 

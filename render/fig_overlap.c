@@ -1,6 +1,8 @@
-/* fig_overlap.c - overlap of the p % of the tokens that the last window finds largest with those
- * of earlier windows and with their union (G-KV, figures 1 and 16); dashed beside each line what
- * sets drawn by lot share; y=kappa: what is left beyond chance. */
+/* fig_overlap.c - draws the overlap of the top p % tokens of the last window with those of earlier
+ * windows and of their union (G-KV, figures 1 and 16).
+ *
+ * A dashed line next to each line is the overlap of random sets.  y=kappa draws the overlap beyond
+ * chance. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +25,8 @@ struct view {
 
 static const char *const by_chance = "by chance";
 
-/* Earlier windows from light to dark, the union in another colour: dashes are chance. */
+/* Sets the colours: earlier windows from light to dark, and the union in another hue.  Dashes are
+ * for chance. */
 static void look(struct plot *p, const char *line, const char *window)
 {
     static const struct rgb shade[] = {{.60, .79, .90}, {.26, .57, .78}, {.03, .25, .55}};
@@ -116,7 +119,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     for (int i = 0; kappa && i < p->n_series; i++)
         for (int k = 0; k < p->series[i].data.n; k++)
             if (p->series[i].data.y[k] < -1)
-                p->y0 = -1; /* it falls without end as p rises: points below are counted */
+                p->y0 = -1; /* kappa decreases without limit as p rises: points below are counted */
     char bands[48];
     snprintf(p->note, sizeof p->note, "candidates: %.60s%s%s",
              candidates ? candidates : "see table", v.low >= 0 ? "; " : "",

@@ -1,5 +1,5 @@
-/* fig_pareto.c - quality against memory of every method: a line each with 95 % intervals and its
- * name at its end, the front of those points that no other beats with less, and the full cache. */
+/* fig_pareto.c - draws quality against cache size: a line per method with 95 % intervals and its
+ * name at its end, the Pareto front, and the full cache. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 enum { LEFT = 15, TOP = 3, BOTTOM = 11, FEW = 8 };
 static const double KEY_LINE = 3.1, SAMPLE = 4, DOT = 1.6, NEAR = .005, KEY_SHARE = .4, PALE = .42,
-                    LEADER = 5, LEAST_AXES = 37; /* mm, with what is beside them */
+                    LEADER = 5, LEAST_AXES = 37; /* mm, including adjacent text */
 static const struct rgb front_grey = {.25, .25, .25}, front_pale = {.8, .8, .8};
 
 struct quality {
@@ -23,13 +23,13 @@ struct quality {
     int order[CHART_LINES]; /* of the key: best mean first */
     double mean[CHART_LINES];
     bool strong[CHART_LINES]; /* not pale */
-    double full;              /* of the full cache, NaN where the table lacks it */
+    double full;              /* value of the full cache, NaN if missing */
     bool log_x, log_y, more_is_better, front;
-    int64_t off;     /* points that a logarithm cannot show */
-    int64_t unknown; /* rows without a number up or across, which have no point */
+    int64_t off;     /* points that a logarithmic axis cannot show */
+    int64_t unknown; /* rows without x or y, which have no point */
 };
 
-/* Columns that go up and across, and what they are called; all in the order of the keys' words. */
+/* Columns of the y and x axes with their labels, in the order of the keys' words. */
 enum { KL, NLL, TOP1, RIGHT, KEPT };
 static const char *const ys[] = {"kl", "nll", "top1_agree", "right", "kept", NULL};
 static const char *const y_label[] = {
@@ -44,7 +44,7 @@ struct pareto_style {
     int y, x;
     int front;           /* 0: yes, 1: no */
     int scale;           /* 0: log, 1: linear */
-    const char *methods; /* "A+B"; NULL: those of the front */
+    const char *methods; /* "A+B"; NULL: methods on the front */
 };
 
 static bool is_full(const struct table *t, int64_t r)
@@ -52,8 +52,8 @@ static bool is_full(const struct table *t, int64_t r)
     return strcmp(table_row_str(t, r, "method"), "full") == 0;
 }
 
-/* Whether a row is a point of a line: rows of a method without a budget have no place when the
- * budget goes across, and the full cache is a line across. */
+/* Returns true if a row is a point of a line.  Methods without a budget have no point if the x axis
+ * is the budget.  The full cache is a horizontal line instead. */
 static bool has_place(const struct table *t, int64_t r, const void *ctx)
 {
     const int *col = ctx;
@@ -83,7 +83,7 @@ static int interval_column(const struct table *t, const char *y, const char *end
     return numeric_column(t, name);
 }
 
-/* Sorts the points of a line by x.  Points are few and mostly sorted already. */
+/* Sorts the points of a line by x.  There are few points, mostly in order. */
 static void sort_line(struct chart_line *l)
 {
     double *part[] = {l->x, l->y, l->low, l->high};
@@ -97,8 +97,8 @@ static void sort_line(struct chart_line *l)
                 }
 }
 
-/* Finds the means, the order of the key, the range of y, and counts what a logarithm cannot show.
- */
+/* Computes the means, the order of the key and the range of y, and counts points that a logarithmic
+ * axis cannot show. */
 static void finish(struct quality *q)
 {
     q->h.y0 = q->h.y1 = NAN;
@@ -115,7 +115,7 @@ static void finish(struct quality *q)
             const double v[] = {l->y[k], l->low ? l->low[k] : NAN, l->high ? l->high[k] : NAN};
             for (int e = 0; e < 3; e++)
                 if (isfinite(v[e]) && !isnan(l->y[k]) && (!q->log_y || v[e] > 0)) {
-                    q->h.y0 = fmin(v[e], q->h.y0); /* fmin and fmax pass over NaN */
+                    q->h.y0 = fmin(v[e], q->h.y0); /* fmin and fmax ignore NaN */
                     q->h.y1 = fmax(v[e], q->h.y1);
                 }
             sum += isnan(l->y[k]) ? 0 : l->y[k];
@@ -174,7 +174,8 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     for (int i = 0; i < n; i++)
         longest = strlen(q.h.line[i].name) > longest ? strlen(q.h.line[i].name) : longest;
     chart_destroy(&q.h);
-    *w = n > 6 ? 130 : fmin(130, 88 + 2.2 * fmax(0, (double)longest - 11)); /* for wide letters */
+    /* space for wide letters */
+    *w = n > 6 ? 130 : fmin(130, 88 + 2.2 * fmax(0, (double)longest - 11));
     *h = fmin(180, fmax(62, TOP + BOTTOM + (n + 2) * KEY_LINE));
 }
 
@@ -191,8 +192,8 @@ static int by_x(const void *a, const void *b)
     return p->x != q->x ? (p->x > q->x) - (p->x < q->x) : (p->y > q->y) - (p->y < q->y);
 }
 
-/* Points that no other point beats with as few entries (to NEAR: methods that cut in groups
- * hold a little less than their budget), as a staircase. */
+/* Finds the points that no other point beats with as few entries, as a staircase.  The tolerance is
+ * NEAR, because methods that evict in groups cache slightly less than their budget. */
 static int front(struct quality *q, double **ret_xy, int *ret_n)
 {
     size_t all = 0, n = 0;
@@ -227,8 +228,8 @@ static int front(struct quality *q, double **ret_xy, int *ret_n)
     return KVF_OK;
 }
 
-/* Draws the front of n points as a staircase behind the lines: no point is below it, or above it
- * where more is better. */
+/* Draws the front of n points as a staircase below the lines.  No point is below it, or above it if
+ * more is better. */
 static void draw_front(struct canvas *c, const struct axis_box *a, const double *xy, int n)
 {
     double last = NAN;
@@ -243,7 +244,7 @@ static void draw_front(struct canvas *c, const struct axis_box *a, const double 
         canvas_disc(c, axis_x(a, xy[2 * k]), axis_y(a, xy[2 * k + 1]), 1.35, 0.3, front_grey);
 }
 
-/* Says what the front looks like, in the corner that it leaves free. */
+/* Draws the key of the front in the corner below or above it. */
 static void front_key(struct canvas *c, const struct axis_box *a, const struct quality *q)
 {
     double wide = 7 + canvas_text_width(c, "Pareto front", PT_SMALL, 0), y = a->y + a->h - 2.4;
@@ -256,7 +257,7 @@ static void front_key(struct canvas *c, const struct axis_box *a, const struct q
     canvas_text(c, x + 6, y, "Pareto front", PT_SMALL, ALIGN_LEFT, ink, 0);
 }
 
-/* Draws the full cache as a dashed line across, its name above or below it at the left. */
+/* Draws the full cache as a horizontal dashed line, with its name above or below it on the left. */
 static void draw_full(struct canvas *c, const struct axis_box *a, const struct quality *q)
 {
     double y = axis_y(a, q->full), xy[] = {a->x, y, a->x + a->w, y};
@@ -271,8 +272,8 @@ static void draw_full(struct canvas *c, const struct axis_box *a, const struct q
 
 /* ---- lines and their names */
 
-/* Whether a list "a+b" has the name, with its options or without. */
-static bool listed(const char *list, const char *name)
+/* Returns true if a list "a+b" has the name, with or without its options. */
+static bool is_listed(const char *list, const char *name)
 {
     size_t bare = strcspn(name, ":"), whole = strlen(name);
     for (const char *s = list; *s; s += strcspn(s, "+"), s += *s == '+') {
@@ -283,14 +284,14 @@ static bool listed(const char *list, const char *name)
     return false;
 }
 
-/* Chooses the lines that are not pale: those asked for, else those with a point on the front, which
- * are known by now, else all of few. */
+/* Chooses the emphasised lines: the requested ones, else lines with a point on the front (already
+ * marked), else all lines if there are few. */
 static int emphasise(struct quality *q, const struct pareto_style *o, struct kvf_diag *d)
 {
     int n = 0;
     for (int i = 0; i < q->h.n; i++) {
         if (o->methods)
-            q->strong[i] = listed(o->methods, q->h.line[i].name);
+            q->strong[i] = is_listed(o->methods, q->h.line[i].name);
         else
             q->strong[i] |= q->h.n <= FEW;
         n += q->strong[i];
@@ -331,7 +332,7 @@ static void draw_line(struct canvas *c, const struct axis_box *a, const struct q
                   k.colour);
 }
 
-/* The name of a line, beside its last point. */
+/* The name of a line, next to its last point. */
 struct tag {
     int line;
     double x, y, at; /* of that point; y of the name */
@@ -343,8 +344,8 @@ static int by_y(const void *a, const void *b)
     return p->y != q->y ? (p->y > q->y) - (p->y < q->y) : (p->line > q->line) - (p->line < q->line);
 }
 
-/* Gives each of n sorted tags one of the lines of text between top and bottom: strong ones that
- * beside the end of their line, pale ones the others in their order. */
+/* Assigns a text line between top and bottom to each of n sorted tags.  Strong tags get the line
+ * next to the end of their curve; pale ones fill the rest in order. */
 static void spread(const struct quality *q, struct tag *t, int n, double top, double bottom)
 {
     bool taken[CHART_LINES] = {false};
@@ -370,7 +371,7 @@ static void spread(const struct quality *q, struct tag *t, int n, double top, do
         }
 }
 
-/* The last point of a line within the axes; false: it has none. */
+/* Finds the last point of a line inside the axes.  Returns false if it has none. */
 static bool last_point(const struct axis_box *a, const struct chart_line *l, struct tag *t)
 {
     for (int k = l->n - 1; k >= 0; k--) {
@@ -382,7 +383,7 @@ static bool last_point(const struct axis_box *a, const struct chart_line *l, str
     return false;
 }
 
-/* Chooses the lines that get a name, strong ones and then better ones first; returns how many. */
+/* Chooses the lines that get a name: strong ones first, then better ones.  Returns their number. */
 static int choose_tags(const struct axis_box *a, const struct quality *q, int fit, struct tag *tag)
 {
     int n = 0;
@@ -395,8 +396,8 @@ static int choose_tags(const struct axis_box *a, const struct quality *q, int fi
     return n;
 }
 
-/* Writes the names of the lines at their ends, the best method first; the last says for how many
- * there is no room. */
+/* Writes the names of the lines at their ends, the best method first.  The last line counts the
+ * names without space. */
 static void draw_names(struct canvas *c, const struct axis_box *a, const struct quality *q,
                        double room)
 {
@@ -415,7 +416,7 @@ static void draw_names(struct canvas *c, const struct axis_box *a, const struct 
                                      tag[i].at,    left - 0.6, tag[i].at};
             if (tag[i].line != q->order[o])
                 continue;
-            if (q->strong[tag[i].line]) /* the lines of all would hide the curves */
+            if (q->strong[tag[i].line]) /* leader lines of all methods would hide the curves */
                 canvas_line(c, leader, 3, 0.15, k.colour);
             mark_draw(c, k.mark, left + 0.7, tag[i].at, DOT, k.colour);
             canvas_text(
@@ -488,9 +489,9 @@ static int draw_points(struct canvas *c, const struct axis_box *a, struct qualit
     return err;
 }
 
-/* Says of how many documents the means are, and what is not shown: points that a logarithm leaves
- * out, of the full cache or of others, and rows without a number; in a corner that lines which rise
- * or fall leave free. */
+/* Writes the number of documents behind the means and the number of points that are not drawn.
+ * These are points that a logarithmic axis cannot show and rows without a number.  The note is in a
+ * corner that rising or falling lines do not use. */
 static void note_left_out(struct canvas *c, const struct axis_box *a, const struct quality *q,
                           const struct table *t)
 {

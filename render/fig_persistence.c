@@ -1,5 +1,5 @@
-/* fig_persistence.c - share of the tokens that are selected at exactly the ages 1, 2, 4, ...,
- * with its interval. */
+/* fig_persistence.c - draws the fraction of tokens that are selected at exactly the ages 1, 2, 4,
+ * ..., with its interval. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* fig_predict.c - how well statistics rank what counts: Spearman's rho of each given the layer (of
- * entries: the position), with its 95 % interval; those with a small q are filled. */
+/* fig_predict.c - draws how well statistics predict an effect: Spearman's rho of each given the
+ * layer (for entries: the position), with its 95 % interval.  Marks with a small q are filled. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ struct predict_style {
 
 struct candidates {
     struct forest_row *row; /* [n] */
-    int n, left_out;        /* undefined ones are left out */
+    int n, left_out;        /* undefined candidates are counted in left_out */
     const struct predict_style *o;
 };
 
@@ -55,7 +55,7 @@ static struct forest_row row_of(const struct table *t, int64_t r, double level)
              cell_text(t, table_find(t, "candidate"), r, cell), plain ? "" : ", ",
              plain ? "" : reduce);
     snprintf(x.note, sizeof x.note, q < .001 ? "%+.2f  <.001" : "%+.2f  %.3f", x.value, q);
-    if (fabs(x.value) < .005) /* as wide as the others, of no sign */
+    if (fabs(x.value) < .005) /* a zero has no sign but the same width */
         snprintf(x.note, sizeof x.note,
                  "\xc2\xb1"
                  "0.00  %.3f",
@@ -112,14 +112,14 @@ static void footnote(struct canvas *c, const struct candidates *x, int n, double
                 (struct rgb){.35, .35, .35}, 0);
 }
 
-/* Draws the rows that have room, their axis and the headings of the numbers. */
+/* Draws the rows that fit, their axis and the headings of the numbers. */
 static void draw_rows(struct canvas *c, const struct candidates *x)
 {
     double h = canvas_height(c) - TOP - 4 - BOTTOM, most = 0;
     int n = shown(x), fit = (int)fmax(1, h / LEAST_ROW);
     struct forest f = {x->row, n < fit ? n : fit, 0, 0, 0, 0};
     forest_measure(c, &f, canvas_width(c) * .4);
-    f.names = fmax(f.names, 8); /* numbers of the axis stand out on both sides */
+    f.names = fmax(f.names, 8); /* axis numbers extend beyond both ends */
     for (int i = 0; i < f.n; i++)
         most = fmax(most,
                     fmax(fabs(x->row[i].value), fmax(fabs(x->row[i].low), fabs(x->row[i].high))));
@@ -135,7 +135,7 @@ static void draw_rows(struct canvas *c, const struct candidates *x)
     forest_draw(c, &a, &f);
     axis_ticks_x(c, &a);
     canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
-    /* Under a narrow axis the label ends at the edge of the figure. */
+    /* The label of a narrow axis ends at the edge of the figure. */
     double rightmost = canvas_width(c) - EDGE - canvas_text_width(c, a.xlabel, PT_LABEL, 0) / 2;
     canvas_text(c, fmin(a.x + a.w / 2, rightmost), a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER,
                 ink, 0);

@@ -1,5 +1,5 @@
-/* fig_predict_units.c - statistic against effect, a panel for each candidate and a point for
- * each head (coloured by layer) or entry; the best by rank correlation first. */
+/* fig_predict_units.c - draws a statistic against an effect: a panel per candidate, the best rank
+ * correlation first, and a point per head (coloured by layer) or entry. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static const double PANEL_W = 36, PANEL_H = 30, LEAST = 16;
 
 struct candidate {
     int64_t from, to; /* rows */
-    double size;      /* |rho|; -1: not defined */
+    double size;      /* |rho|; -1: undefined */
 };
 
 struct units_style {
@@ -32,7 +32,7 @@ struct scatter {
     int n, more;
     bool log_y;
     double y0, y1;
-    double layers; /* the last layer; -1: entries */
+    double layers; /* last layer; -1: entries */
 };
 
 static bool same(const struct table *t, int64_t a, int64_t b)
@@ -47,9 +47,9 @@ static bool same(const struct table *t, int64_t a, int64_t b)
     return true;
 }
 
-/* Takes a candidate in if it is among the `top` largest so far; of equal ones the earlier stays
- * first. */
-static void keep(struct scatter *s, struct candidate c, int top)
+/* Inserts a candidate if it is one of the `top` largest so far.  The order of equal ones is
+ * kept. */
+static void insert_candidate(struct scatter *s, struct candidate c, int top)
 {
     int at = s->n;
     while (at > 0 && s->c[at - 1].size < c.size)
@@ -100,7 +100,7 @@ static struct scatter scatter_of(const struct table *t, const struct figure_styl
         double rho = table_real(t, s.rho, r);
         for (to = r + 1; to < table_rows(t) && same(t, r, to);)
             to++;
-        keep(&s, (struct candidate){r, to, isnan(rho) ? -1 : fabs(rho)}, (int)o->top);
+        insert_candidate(&s, (struct candidate){r, to, isnan(rho) ? -1 : fabs(rho)}, (int)o->top);
     }
     ranges(&s);
     return s;
@@ -203,7 +203,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                              .ylabel = k % COLUMNS == 0 ? label : NULL};
         panel(c, &s, &s.c[k], &a);
     }
-    if (s.layers > 0) /* without the palest colours */
+    if (s.layers > 0) /* not the palest colours */
         colour_bar_whole(c, LEFT + nx * w + (nx - 1) * GAP_X + 2.5, TOP, 2.6, h, NULL, 0,
                          s.layers / .92, s.layers, "layer");
     snprintf(more, sizeof more, "%d more not shown", s.more);

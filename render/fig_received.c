@@ -1,5 +1,5 @@
-/* fig_received.c - the attention that chosen tokens receive from each later query (WG-KV,
- * figure 3): a panel for each head, a line for each token. */
+/* fig_received.c - draws the attention that selected tokens receive from each later query (WG-KV,
+ * figure 3): a panel per head, a line per token. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@ struct received_style {
     int show; /* 0: attention, 1: cumulative */
 };
 
-enum { NAMED = 16 }; /* tokens; more are told by colour */
+enum { NAMED = 16 }; /* tokens with names; more are only coloured */
 
 struct view {
     const struct table *t;
@@ -33,7 +33,7 @@ static void name_line(const struct view *v, int64_t r, char line[PLOT_NAME])
         snprintf(line, PLOT_NAME, "token %lld", token);
 }
 
-/* Adds a cross at the last query that saw the entry, where it was evicted. */
+/* Adds a cross at the last query before the entry was evicted. */
 static void mark_end(struct plot *p, const struct view *v, int64_t r)
 {
     char line[PLOT_NAME];
@@ -71,8 +71,8 @@ static void add_rows(struct plot *p, const struct view *v)
     }
 }
 
-/* Sets the looks of lines.  Few lines differ in colour and sign, since they are too rough for
- * dashes; many have the colour of the position of the token. */
+/* Sets the looks of lines.  A few lines differ in colour and sign, because they are too rough for
+ * dashes.  Many lines are coloured by token position. */
 static void looks(struct plot *p, const struct view *v)
 {
     static const enum mark shape[] = {MARK_DISC, MARK_SQUARE, MARK_TRIANGLE, MARK_DIAMOND,

@@ -1,5 +1,5 @@
-/* fig_regret.c - the share of each query's attention on what was kept, on the largest weights of
- * that number, and the area between: what the choice cost. */
+/* fig_regret.c - draws the fraction of each query's attention on kept entries, the fraction on the
+ * same number of largest weights, and the area between them: the cost of the choice. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,8 +52,8 @@ static void looks(struct plot *p)
     kept->look = (struct chart_look){.colour = palette_line(0), .width = .3};
 }
 
-/* Where the axis begins: shortly before the first step at which anything is lost, since both lines
- * are 1 until then; NaN: at the first step of the data. */
+/* Returns the start of the x axis: shortly before the first loss, because both lines are 1 until
+ * then.  Returns NaN for the first step of the data. */
 static double first_loss(const struct plot *p)
 {
     double first = INFINITY, last = -INFINITY;

@@ -1,6 +1,8 @@
-/* fig_saliency.c - every entry's saliency: tokens across, heads down by layer.  Blue helps,
- * red harms.  Sizes span orders of magnitude, hence decades on both sides of zero;
- * --style scale=linear for the number itself. */
+/* fig_saliency.c - draws the saliency of every entry: tokens across, heads down by layer.  Blue
+ * helps, red harms.
+ *
+ * Values span orders of magnitude, so the scale has decades on both sides of zero.  --style
+ * scale=linear draws the values themselves. */
 #include <math.h>
 #include <stdio.h>
 
@@ -18,8 +20,8 @@ struct map {
     const struct table *t;
     int64_t tokens, heads; /* rows of the table: heads x tokens */
     bool linear;
-    double least; /* white up to here, on the scale of decades */
-    int w;        /* pixels across */
+    double least; /* smaller sizes are white on the scale of decades */
+    int w;        /* width in pixels */
 };
 
 static struct map map_of(const struct table *t)
@@ -36,8 +38,8 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     *h = TOP + BOTTOM + fmax(20, fmin(220, 1.2 * (double)m.heads));
 }
 
-/* The place of a value on the scale of the colours: decades above the least size, with the sign,
- * or the value itself.  Values below the least size are 0. */
+/* Returns the position of a value on the colour scale: signed decades above the smallest size, or
+ * the value itself.  Values below the smallest size are 0. */
 static double scaled(const struct map *m, double v)
 {
     if (m->linear || isnan(v))
@@ -45,8 +47,8 @@ static double scaled(const struct map *m, double v)
     return fabs(v) <= m->least ? 0 : copysign(log10(fabs(v) / m->least), v);
 }
 
-/* Puts into out[w] for each pixel of a head the value that is farthest from zero. */
-static void squeeze(const struct map *m, const double *v, double *out)
+/* Writes to out[w] the value farthest from zero for each pixel of a head. */
+static void reduce_to_pixels(const struct map *m, const double *v, double *out)
 {
     for (int x = 0; x < m->w; x++) {
         int64_t a = m->tokens * x / m->w, b = m->tokens * (x + 1) / m->w;
@@ -67,7 +69,7 @@ static double largest(const struct map *m, double *v)
     return most;
 }
 
-/* The range of the colours, and into label[96] what they mean. */
+/* Returns the colours, and writes their meaning to label[96]. */
 static struct colours colours_of(struct map *m, const struct figure_style *s, double most,
                                  char *label)
 {
@@ -82,7 +84,7 @@ static struct colours colours_of(struct map *m, const struct figure_style *s, do
                                       : colours_make(s, -scaled(m, most), scaled(m, most));
 }
 
-/* Draws all heads as one image, so that no seams show between them. pixels: [heads][w] */
+/* Draws all heads as one image, without seams. pixels: [heads][w] */
 static void paint(struct canvas *c, const struct map *m, struct colours *k, double *v,
                   uint32_t *pixels, const struct axis_box *box)
 {
@@ -90,15 +92,15 @@ static void paint(struct canvas *c, const struct map *m, struct colours *k, doub
     for (int64_t h = 0; h < m->heads; h++) {
         uint32_t *row = pixels + h * m->w;
         table_get(m->t, table_find(m->t, "saliency"), h * m->tokens, m->tokens, v);
-        squeeze(m, v, px);
+        reduce_to_pixels(m, v, px);
         for (int x = 0; x < m->w; x++)
             row[x] = palette_argb(k->map, colours_at(k, scaled(m, px[x])));
     }
     canvas_image(c, box->x, box->y, box->w, box->h, pixels, m->w, (int)m->heads);
 }
 
-/* Labels the axis of the heads: with layers where each layer has as many heads, else with the
- * heads in their order. */
+/* Labels the axis of the heads with layers if all layers have equally many heads, else with head
+ * numbers. */
 static void label_heads(const struct map *m, struct axis_box *box)
 {
     int column = table_find(m->t, "layer");

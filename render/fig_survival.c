@@ -1,6 +1,6 @@
-/* fig_survival.c - survival curves: the product-limit estimate with its half-life as a ring, or the
- * share among tokens at risk (DBTrimKV, figures 2a and 9).  The axis of ages is logarithmic: it
- * starts at horizon 1. */
+/* fig_survival.c - draws survival curves: the product-limit estimate with its half-life as a ring,
+ * or the fraction of tokens at risk (DBTrimKV, figures 2a and 9). The axis of ages is logarithmic
+ * and starts at 1. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,10 +13,10 @@ static const char *const shares[] = {"survival", "fraction", NULL};
 struct survival_style {
     struct choice_style choice;
     int share;    /* SURVIVAL or FRACTION */
-    int64_t mark; /* an age; 0: none */
+    int64_t mark; /* an age; 0: no mark */
 };
 
-/* What is drawn: tables of other times and gaps have no estimate. */
+/* Returns true if the estimate is drawn.  Tables of other times and of gaps have no estimate. */
 static bool has_estimate(const struct table *t, const struct row_choice *v,
                          const struct survival_style *o)
 {
@@ -31,7 +31,8 @@ static void add_rows(struct plot *p, const struct row_choice *v, const struct ta
     int high = table_find(t, estimate ? "survival_high" : "high");
     int at_risk = table_find(t, "at_risk");
     for (int64_t r = 0; r < table_rows(t); r++) {
-        bool band = !estimate || row_pooled(&v->k, r) || v->heads; /* none of lines behind */
+        /* lines in the background have no band */
+        bool band = !estimate || row_pooled(&v->k, r) || v->heads;
         if (!choice_has(v, r) || table_real(t, x, r) < 1)
             continue;
         choice_add(p, v, r, NULL, table_real(t, x, r), table_real(t, y, r),
@@ -56,7 +57,7 @@ static void add_half_lives(struct plot *p, const struct row_choice *v, const str
     }
 }
 
-/* By enum choice_about. */
+/* Indexed by enum choice_about. */
 static const char *const estimates[] = {"fraction of tokens still in use",
                                         "fraction of tokens still cached",
                                         "fraction of tokens still in use or cached"};

@@ -1,7 +1,8 @@
-/* fig_tokens.c - running text, each token with the look of what became of it (TRIM-KV,
- * figures 14 to 26): a colour behind it, blue for what is kept, hatches for what is protected.
- * Heads and traces of the table stand side by side.  A text longer than the page goes on on
- * further pages of a PDF; elsewhere its middle is left out. */
+/* fig_tokens.c - draws running text with the fate of each token (TRIM-KV, figures 14 to 26): a blue
+ * background for kept tokens, hatches for protected ones.
+ *
+ * Heads and traces of the table are side by side.  A text that is longer than the page continues on
+ * further pages of a PDF; other formats omit its middle. */
 #include <math.h>
 #include <stdio.h>
 
@@ -17,7 +18,7 @@ struct sheet {
     double height;
 };
 
-/* Finds panels, colours and columns for a canvas of that width. c may be a canvas that only
+/* Finds panels, colours and columns for a canvas of that width.  c may be a canvas that only
  * measures text. */
 static int prepare(struct sheet *x, struct canvas *c, const struct table *t,
                    const struct figure_style *s, double width, struct kvf_diag *d)
@@ -68,7 +69,7 @@ static void draw_head(struct sheet *x, struct canvas *c, int page, int pages)
                     0);
 }
 
-/* Draws all pages, or the chosen one alone. */
+/* Draws all pages, or only the selected one. */
 static int draw_pages(struct sheet *x, struct canvas *c, const struct text_slices *of)
 {
     int chosen = x->style.page - 1, err = KVF_OK;

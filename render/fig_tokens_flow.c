@@ -1,5 +1,5 @@
-/* fig_tokens_flow.c - which tokens the cache keeps, as flows: on the left the classes of tokens, as
- * high as they are frequent, on the right what became of their entries; a panel for each trace. */
+/* fig_tokens_flow.c - draws the tokens that the cache keeps as flows: token classes on the left, as
+ * high as they are frequent, and the fate of their entries on the right, with a panel per trace. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@ struct flow {
     int panels, classes;
     char title[PANELS][CELL_TEXT];
     const char *name[CLASSES];
-    double kept[PANELS][CLASSES], gone[PANELS][CLASSES]; /* entries of a head, in the mean */
+    double kept[PANELS][CLASSES], gone[PANELS][CLASSES]; /* mean number of entries per head */
     double all[PANELS];
 };
 
@@ -33,7 +33,7 @@ static int class_of(struct flow *x, const char *name)
     return x->classes++;
 }
 
-/* Classes in the order of their frequency in the first panel. */
+/* Sorts the classes by their frequency in the first panel. */
 static void sort_classes(struct flow *x)
 {
     for (int i = 1; i < x->classes; i++)
@@ -89,7 +89,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     mem_free(x);
 }
 
-/* A band from the height y0 at x0 to y1 at x1, `high` mm high, along a smooth curve. */
+/* Draws a band of height `high` from y0 at x0 to y1 at x1 along a smooth curve. */
 static void band(struct canvas *c, double x0, double y0, double x1, double y1, double high,
                  struct rgb colour)
 {
@@ -117,7 +117,7 @@ static void draw_share(struct canvas *c, const struct flow *x, int p, double at,
     canvas_text(c, at + BAR + 1, y + high / 2, text, PT_TICK, ALIGN_LEFT, ink, 0);
 }
 
-/* Flows of a panel between x0 and x1: those that are kept end above, the rest below. */
+/* Draws the flows of a panel between x0 and x1: kept entries end at the top, evicted ones below. */
 static void draw_flows(struct canvas *c, const struct flow *x, int p, double x0, double x1,
                        double high)
 {
@@ -141,7 +141,7 @@ static void draw_flows(struct canvas *c, const struct flow *x, int p, double x0,
     draw_share(c, x, p, x1, end[1], to[1] - end[1], false);
 }
 
-/* A line in the colour of the class, from its name at y0 to the middle of its bar at y1. */
+/* Draws a line in the colour of the class from its name at y0 to the middle of its bar at y1. */
 static void leader(struct canvas *c, double y0, double y1, struct rgb colour)
 {
     double x0 = NAMES - LEADER - .6, x1 = NAMES - .3;
@@ -149,8 +149,8 @@ static void leader(struct canvas *c, double y0, double y1, struct rgb colour)
     canvas_line(c, xy, 4, 0.3, colour);
 }
 
-/* Names of classes beside their bars in the first panel, as far apart as lines of text; lines lead
- * from the names to the bars. */
+/* Draws class names next to their bars in the first panel, at least a text line apart, with lines
+ * to the bars. */
 static void draw_names(struct canvas *c, const struct flow *x, double high)
 {
     double unit = x->all[0] > 0 ? (high - APART * (x->classes - 1)) / x->all[0] : 0, y = TOP;

@@ -1,7 +1,8 @@
-/* fig_tokens_sets.c - which entries several runs hold in common at the end (an UpSet plot): a bar
- * for each combination of runs, filled dots for those that hold the entries, and how many a
- * combination would have by chance, if runs of these sizes chose independently.  Of a table of all
- * heads together it counts tokens that at least half of the heads hold. */
+/* fig_tokens_sets.c - draws which entries several runs keep in common at the end, as an UpSet plot.
+ *
+ * There is a bar per combination of runs and a filled dot for each run that keeps the entries.  A
+ * mark shows the count expected by chance, if runs of these sizes chose independently.  A table of
+ * all heads counts tokens that at least half of the heads keep. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,9 +29,9 @@ static const struct opt style[] = {
 struct sets {
     int n;
     char name[SETS][NAME_BYTES];
-    bool tokens; /* rows are of all heads together */
+    bool tokens; /* rows are of all heads */
     int64_t items, size[SETS], count[MASKS];
-    int order[MASKS], shown; /* combinations that are drawn */
+    int order[MASKS], shown; /* drawn combinations */
 };
 
 static void name_set(const struct table *t, int trace, int64_t row, char out[NAME_BYTES])
@@ -41,7 +42,8 @@ static void name_set(const struct table *t, int trace, int64_t row, char out[NAM
     snprintf(out, NAME_BYTES, "%.60s", name ? name : key);
 }
 
-/* The rows of a trace are as many as those of the first, in the same order of heads and tokens. */
+/* Finds the rows of each trace.  All traces have as many rows as the first, in the same order of
+ * heads and tokens. */
 static int find_sets(const struct table *t, int64_t *start, struct sets *x, struct kvf_diag *d)
 {
     int trace = table_find(t, "trace");
@@ -66,7 +68,7 @@ static int larger(const struct sets *x, int a, int b)
     return x->count[a] != x->count[b] ? x->count[a] > x->count[b] : a < b;
 }
 
-/* The largest combinations, but not that of no run. */
+/* Sorts the largest combinations, without the empty one. */
 static void sort_masks(struct sets *x, int64_t most)
 {
     for (int mask = 1; mask < 1 << x->n; mask++) {
@@ -136,7 +138,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
 /* ---- drawing */
 
 struct place {
-    double x, y, column, row, matrix; /* the matrix from x and `matrix` on */
+    double x, y, column, row, matrix; /* the dot matrix begins at x and `matrix` */
     struct axis_box bars;
 };
 

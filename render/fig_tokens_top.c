@@ -1,6 +1,6 @@
-/* fig_tokens_top.c - the words that a trace ranks first and last (TRIM-KV, figure 5b): the mean of
- * a number over all places of a token's text, the highest on the left and the lowest on the right.
- */
+/* fig_tokens_top.c - draws the words that a trace ranks first and last (TRIM-KV, figure 5b): the
+ * mean of a number over all positions of a token's text, the highest on the left, the lowest on the
+ * right. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ struct word {
     int64_t n;
 };
 struct ranking {
-    struct word *word; /* owned; by falling mean */
+    struct word *word; /* owned; by decreasing mean */
     int64_t n;
     const char *label;
 };
@@ -59,8 +59,9 @@ static int by_mean(const void *a, const void *b)
     return strcmp(x->text, y->text);
 }
 
-/* What ranks: of a run without gates, how many heads hold the token. */
-static int chosen(const struct table *t, const struct figure_style *s)
+/* Chooses the ranked number.  Runs without gates rank by the number of heads that keep the
+ * token. */
+static int choose_number(const struct table *t, const struct figure_style *s)
 {
     enum { AUTO, BETA, RETENTION, KEPT };
     int by = ((const struct top_style *)s->own)->by, beta = table_find(t, shown[BETA].column);
@@ -70,10 +71,11 @@ static int chosen(const struct table *t, const struct figure_style *s)
     return by == AUTO ? KEPT : by;
 }
 
-/* One row for each text that has a number. */
+/* Ranks the texts that have a number, one row per text. */
 static int rank(const struct table *t, const struct figure_style *s, struct ranking *ret)
 {
-    int by = chosen(t, s), value = table_find(t, shown[by].column), text = table_find(t, "joined");
+    int by = choose_number(t, s), value = table_find(t, shown[by].column),
+        text = table_find(t, "joined");
     struct word *w = MEM_NEW(struct word, (size_t)table_rows(t));
     int64_t n = 0, m = 0;
     if (!w)
@@ -99,7 +101,7 @@ static int rank(const struct table *t, const struct figure_style *s, struct rank
     return KVF_OK;
 }
 
-/* How many words stand on each side: no word on both. */
+/* Returns the number of words per side, so that no word is on both. */
 static int64_t side_of(const struct ranking *x, const struct figure_style *s)
 {
     int64_t top = ((const struct top_style *)s->own)->top, half = (x->n + 1) / HALVES;
@@ -116,7 +118,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     mem_free(x.word);
 }
 
-/* A word with its spaces shown, and at how many places it stands. */
+/* Writes a word without its leading space, and its number of positions. */
 static void name_of(const struct word *w, char out[CELL_TEXT])
 {
     char times[24] = "";
@@ -148,7 +150,7 @@ static void draw_side(struct canvas *c, const struct word *word, int64_t n, stru
     canvas_line(c, side, 2, 0.18, ink);
 }
 
-/* The range that both sides have. */
+/* Computes the common range of both sides. */
 static void range_of(const struct ranking *x, const struct figure_style *s, double *lo, double *hi)
 {
     double low = x->word[x->n - 1].mean, high = x->word[0].mean, pad = .04 * (high - low);
@@ -184,7 +186,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         err = kvf_fail(d, KVF_E_ARG,
                        "figure tokens-top: no token has a number in column %s; --style by=kept, "
                        "by=residency or by=nll ranks by others",
-                       shown[chosen(t, s)].column);
+                       shown[choose_number(t, s)].column);
     if (!err)
         err = draw_sides(c, &x, s, d);
     mem_free(x.word);

@@ -1,5 +1,5 @@
-/* fig_training.c - curves of training, one panel above the other: what was measured as faint
- * points, its running mean as a line; columns that only checks have as marked lines. */
+/* fig_training.c - draws training curves, one panel above another: measured values as faint points,
+ * their running mean as a line.  Columns that only validation writes are marked lines. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -28,17 +28,17 @@ enum {
 };
 
 struct training_style {
-    int64_t smooth;   /* steps of the running mean; 0: a 25th of the record */
-    const char *show; /* columns joined by +; NULL: the usual ones */
+    int64_t smooth;   /* steps of the running mean; 0: 1/25 of the record */
+    const char *show; /* columns joined by +; NULL: the default ones */
 };
 
 struct curves {
     const struct table *t;
     int col[MAX_PANELS], n_panels;
-    int64_t row0[MAX_RUNS + 1]; /* of each run */
+    int64_t row0[MAX_RUNS + 1]; /* first row of each run */
     int n_runs;
-    int smooth;   /* steps; 0: a 25th of the run */
-    double *line; /* [rows] the running mean of the panel */
+    int smooth;   /* steps; 0: 1/25 of the run */
+    double *line; /* [rows] running mean of the panel */
 };
 
 static bool empty(const struct table *t, int col)
@@ -76,7 +76,7 @@ static int add_shown(struct curves *v, const char *list, struct kvf_diag *d)
     return err;
 }
 
-/* The panels that the style asks for, or those of the usual columns that the table has. */
+/* Chooses the panels of the style, or the default columns that the table has. */
 static int choose_panels(struct curves *v, const struct training_style *o, struct kvf_diag *d)
 {
     static const char *const usual[] = {"loss", "limit", "mean_kl", "reward", "entropy"};
@@ -92,8 +92,8 @@ static int choose_panels(struct curves *v, const struct training_style *o, struc
     return err;
 }
 
-/* Finds where each run begins.  Runs follow each other in the table: the next one has another name,
- * or steps that start again. */
+/* Finds the first row of each run.  Runs are adjacent in the table: a new run has another name, or
+ * its steps start again. */
 static void find_runs(struct curves *v)
 {
     int run = table_find(v->t, "run"), step = table_find(v->t, "step");
@@ -122,8 +122,8 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
          + KEY * v.n_runs;
 }
 
-/* Whether fewer than half of the rows have a value: such a column holds the results of checks. */
-static bool sparse(const struct curves *v, int col)
+/* Returns true if fewer than half of the rows have a value, as in columns of validation results. */
+static bool is_sparse(const struct curves *v, int col)
 {
     int64_t some = 0, n = table_rows(v->t);
     for (int64_t r = 0; r < n; r++)
@@ -131,7 +131,7 @@ static bool sparse(const struct curves *v, int col)
     return some * 2 < n;
 }
 
-/* Fills v->line with the centred running mean over the rows of each run that have a value; NaN
+/* Fills v->line with the centred running mean over the rows of each run that have a value, NaN
  * elsewhere. */
 static void smooth(struct curves *v, int col)
 {
@@ -157,7 +157,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The range of the lines and of 98 of 100 points, with a margin. */
+/* Computes the range of the lines and of 98 % of the points, with a margin. */
 static int range(const struct curves *v, int col, double *lo, double *hi)
 {
     int64_t rows = table_rows(v->t), n = 0;
@@ -185,7 +185,7 @@ static int range(const struct curves *v, int col, double *lo, double *hi)
     return KVF_OK;
 }
 
-/* The dashes of a run, so that runs differ in grey, too. */
+/* Returns the dashes of a run, so that runs differ in grey too. */
 static double dash_of(int run)
 {
     static const double dashes[] = {0, 1.6, 0.7, 3};
@@ -202,8 +202,8 @@ static bool same_colour(struct rgb a, struct rgb b)
     return a.r == b.r && a.g == b.g && a.b == b.b;
 }
 
-/* The look of the method that a run trains gates for.  Where two runs would have one colour, all
- * have looks by their places. */
+/* Returns the look of the method whose gates a run trains.  If two runs would share a colour, all
+ * runs get looks by their index. */
 static struct identity look_of(const struct curves *v, int run)
 {
     static const enum mark marks[] = {MARK_SQUARE, MARK_DISC, MARK_TRIANGLE, MARK_DIAMOND};
@@ -214,7 +214,7 @@ static struct identity look_of(const struct curves *v, int run)
     return of_name(v, run);
 }
 
-/* Whether the point lies within the axes, and so was drawn. */
+/* Draws a point and returns true, or returns false if it is outside the axes. */
 static bool dot(struct canvas *c, const struct axis_box *a, double step, double y, enum mark m,
                 double side, struct rgb colour)
 {
@@ -271,8 +271,7 @@ static int draw_lines(struct canvas *c, const struct curves *v, const struct axi
     return KVF_OK;
 }
 
-/* What a column means, for those that are drawn without being asked for; other columns have their
- * names. */
+/* Returns a description of the default columns; other columns return their names. */
 static const char *long_name(const char *column)
 {
     if (strcmp(column, "limit") == 0)
@@ -283,7 +282,7 @@ static const char *long_name(const char *column)
 static int draw_panel(struct canvas *c, struct curves *v, int i, double height, double last_step)
 {
     int col = v->col[i];
-    bool marks = sparse(v, col);
+    bool marks = is_sparse(v, col);
     const char *unit = table_col_unit(v->t, col);
     char label[80];
     snprintf(label, sizeof label, *unit ? "%.40s (%.20s)" : "%.40s",

@@ -1,5 +1,5 @@
-/* fig_variance.c - share of the variance that each factor explains, as bars: of the values
- * of all heads, and, thin, the mean over the heads of the share within one. */
+/* fig_variance.c - draws the fraction of variance that each factor explains, as bars: over the
+ * values of all heads, and as thin bars the mean of the per-head fractions. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@ struct bars {
     int n;
     const char *name[MAX_BARS];
     double all[MAX_BARS], within[MAX_BARS];
-    double all_end[MAX_BARS][2], within_end[MAX_BARS][2]; /* intervals; NaN: none */
+    double all_end[MAX_BARS][2], within_end[MAX_BARS][2]; /* intervals; NaN: not drawn */
     double most;                                          /* longest */
 };
 
@@ -32,7 +32,7 @@ static struct bars read_bars(const struct table *t)
         b.name[b.n] = table_str(t, name, r);
         b.all[b.n] = table_real(t, all, r);
         b.within[b.n] = table_real(t, within, r);
-        b.most = fmax(b.most, fmax(b.all[b.n], b.within[b.n])); /* NaN is no number to fmax */
+        b.most = fmax(b.most, fmax(b.all[b.n], b.within[b.n])); /* fmax ignores NaN */
         for (int k = 0; k < 2; k++) {
             b.all_end[b.n][k] = end[k] < 0 ? NAN : table_real(t, end[k], r);
             b.within_end[b.n][k] = end[2 + k] < 0 ? NAN : table_real(t, end[2 + k], r);
@@ -55,7 +55,7 @@ static double on_axis(const struct axis_box *a, double v)
     return axis_x(a, fmin(fmax(v, 0), a->x1));
 }
 
-/* Draws the interval of a bar; returns where bar and interval end. */
+/* Draws the interval of a bar.  Returns the right end of bar and interval. */
 static double interval(struct canvas *c, const struct axis_box *a, double y, const double end[2],
                        double x)
 {
@@ -72,8 +72,8 @@ static double interval(struct canvas *c, const struct axis_box *a, double y, con
     return fmax(x, high);
 }
 
-/* Draws one bar with its number behind it.  A share below 0 has no length; a bar beyond the axis
- * ends there, and only its number says how large it is. */
+/* Draws a bar and its number.  A fraction below 0 has no length.  A bar beyond the axis is cut, but
+ * its number is complete. */
 static void bar(struct canvas *c, const struct axis_box *a, double y, double thick, double v,
                 const double ends[2], struct rgb colour)
 {
@@ -92,7 +92,7 @@ static const char *within_text(bool intervals)
     return intervals ? "within a head, mean; lines: 95 %" : "within a head, mean over heads";
 }
 
-/* Writes below the axis what the two kinds of bars are. */
+/* Explains the two kinds of bars below the axis. */
 static void legend(struct canvas *c, const struct axis_box *a, bool intervals)
 {
     double y = a->y + a->h + 10.5, x = a->x;

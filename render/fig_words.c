@@ -1,5 +1,6 @@
-/* fig_words.c - which words the caches hold: bars of the share that each has of what is held,
- * beside its share of the text; of pooled documents the part that is held, beside that of all. */
+/* fig_words.c - draws the words that the caches keep: bars of each word's fraction of the kept
+ * tokens, compared with its fraction of the text.  For several documents, bars show the kept
+ * fraction of each word, compared with that of all words. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,8 +63,7 @@ static double base_of(const struct bars *b, const struct word_row *r)
     return b->kept ? b->list.rate : r->base_share;
 }
 
-/* Draws the bar of what is held, a tick at the share in the text, and the interval where there is
- * one. */
+/* Draws the bar of a word, a tick at its fraction of the text, and the interval if there is one. */
 static void bar(struct canvas *c, const struct axis_box *a, const struct bars *b,
                 const struct word_row *r, double y, double pitch)
 {

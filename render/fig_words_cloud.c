@@ -1,6 +1,8 @@
-/* fig_words_cloud.c - the words that the caches hold, their area in proportion to how often,
- * dark where they are held more than the text has them.  Each word takes the first free place
- * of a spiral from the middle, the most frequent first: equal tables give equal clouds. */
+/* fig_words_cloud.c - draws a cloud of the words that the caches keep, with areas proportional to
+ * their counts, and dark if they are kept more often than the text has them.
+ *
+ * Each word gets the first free place of a spiral from the middle, the most frequent word first.
+ * Equal tables give equal clouds. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,8 +50,8 @@ static bool free_at(const struct cloud *k, const struct place *p)
     return true;
 }
 
-/* Puts into p the first free place along the spiral from the middle; false: there is none within
- * the canvas. */
+/* Sets p to the first free place along the spiral from the middle.  Returns false if the canvas has
+ * no such place. */
 static bool find_place(const struct cloud *k, struct place *p, double width, double height)
 {
     double cx = width / 2, cy = height / 2, reach = hypot(cx, cy);
@@ -76,8 +78,8 @@ static struct rgb colour_of(const struct word_row *r)
     return r->lift > 1 ? palette_line(0) : quiet;
 }
 
-/* Places the words, the largest with most_pt.  With draw it draws all that find a place; without,
- * it stops at the first word that finds none.  Returns how many were placed. */
+/* Places the words, the largest with most_pt.  With `draw` it draws all that fit; without, it stops
+ * at the first word that does not.  Returns the number of placed words. */
 static int pack(struct canvas *c, struct cloud *k, double most_pt, bool draw)
 {
     double top = 0, w = canvas_width(c), h = canvas_height(c) - BOTTOM;
@@ -128,7 +130,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         err = KVF_E_NOMEM;
     double pt = MOST_PT;
     while (!err && pt > 1.3 * LEAST_PT && pack(c, &k, pt, false) < k.n)
-        pt *= .88; /* smaller until all find a place */
+        pt *= .88; /* smaller until all words fit */
     if (!err) {
         pack(c, &k, pt, true);
         note(c, &k);

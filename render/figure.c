@@ -1,3 +1,5 @@
+/* figure.c - finds figures, checks tables and styles, and draws figures into files, canvases and
+ * terminals. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +15,7 @@
 #include "render/style.h"
 
 enum { TITLE_PT = 9, SCALED_LEAST = 45 }; /* mm */
-enum { MOST_PIXELS = 64000000 };          /* most of a PNG: 256 MB until they are compressed */
+enum { MOST_PIXELS = 64000000 };          /* maximum for a PNG: 256 MB before compression */
 
 const struct figure *const figure_table[] = {
 #define X(name) &fig_##name,
@@ -87,8 +89,8 @@ void figure_provenance(const struct table *t, struct buf *out)
         buf_printf(out, "%s: %s\n", table_meta_key(t, i), table_meta(t, table_meta_key(t, i)));
 }
 
-/* The title is such as "eviction: SmolLM2, h2o, budget 64", without characters that TeX would take
- * for its own. */
+/* Writes a title such as "eviction: SmolLM2, h2o, budget 64", without characters that are special
+ * in TeX. */
 int figure_about(struct canvas *c, const struct figure *f, const struct table *t,
                  const struct figure_style *s)
 {
@@ -141,7 +143,8 @@ int figure_style_check(const struct figure_style *s, struct kvf_diag *d)
     return err;
 }
 
-/* The table may have been edited: text where numbers belong would be drawn as zeros. */
+/* Checks the type of a column.  An edited table could have text in a number column, which would be
+ * drawn as zeros. */
 static int check_column(const struct figure *f, const struct table *t,
                         const struct figure_column *need, struct kvf_diag *d)
 {
@@ -169,7 +172,7 @@ static const struct opt *keys_of(const struct figure *f)
     return f->style ? f->style : style_none;
 }
 
-/* ---- a style with what the figure makes of it */
+/* ---- a style with the figure's defaults */
 
 int figure_fit(struct figure_fit *x, const struct figure *f, const struct table *t,
                const struct figure_style *s, struct kvf_diag *d)
@@ -198,7 +201,7 @@ void figure_fit_finish(struct figure_fit *x)
 
 /* ---- drawing */
 
-/* The size in mm that the style asks for, or else the figure's own. */
+/* Returns the size in mm that the style asks for, or else the figure's own size. */
 static int size_of(const struct figure *f, const struct table *t, const struct figure_style *s,
                    double *ret_w, double *ret_h, struct kvf_diag *d)
 {
@@ -236,7 +239,7 @@ int figure_draw_on(struct canvas *c, const struct figure *f, const struct table 
     return KVF_OK;
 }
 
-/* Draws title, figure and metadata, and appends the finished file's bytes to out. */
+/* Draws title, figure and metadata, and appends the bytes of the finished file to out. */
 static int draw(const struct figure *f, const struct table *t, const struct figure_style *s,
                 struct canvas *c, struct buf *out, struct kvf_diag *d)
 {
@@ -259,7 +262,8 @@ void figure_prepare(void)
     canvas_prepare();
 }
 
-/* A table may ask for any size, and pixels take four bytes each until they are compressed. */
+/* Checks the number of pixels, because a table may need any size and each pixel uses four bytes
+ * before compression. */
 static int check_pixels(double w, double h, int dpi, struct kvf_diag *d)
 {
     double pixels = w / 25.4 * dpi * h / 25.4 * dpi;
@@ -295,7 +299,7 @@ int figure_canvas(const char *path, double w, double h, const struct figure_styl
     return KVF_OK;
 }
 
-/* Draws a file for the path, or a small PNG for none. */
+/* Draws a file for the path, or a small PNG if path is NULL. */
 static int make_at(const struct figure *f, const struct table *t, const struct figure_style *s,
                    const char *path, double w, double h, struct buf *out, bool *ret_cut,
                    struct kvf_diag *d)
@@ -311,7 +315,7 @@ static int make_at(const struct figure *f, const struct table *t, const struct f
 
 /* ---- sizes that do not fit */
 
-/* Whether the figure's own words are all there at a size. */
+/* Returns true if the figure's own words all fit at a size. */
 static bool fits(const struct figure *f, const struct table *t, const struct figure_style *s,
                  double w, double h)
 {
@@ -325,8 +329,8 @@ static bool fits(const struct figure *f, const struct table *t, const struct fig
     return !err && !cut;
 }
 
-/* The least value, in whole mm, of *side that fits: from `low`, which is not tried if it is *side,
- * to *side, which fits.  side points to w or h. */
+/* Finds the smallest size of *side in whole mm that fits, between `low` and *side.  *side fits;
+ * `low` is not tried if it equals *side.  side points to w or h. */
 static void shrink(const struct figure *f, const struct table *t, const struct figure_style *s,
                    const double *w, const double *h, double *side, double low)
 {
@@ -346,9 +350,9 @@ static void shrink(const struct figure *f, const struct table *t, const struct f
     *side = high;
 }
 
-/* Finds a least size between (*w, *h), which does not fit, and the figure's own: as wide as asked
- * for if the style leaves the height open and that can be.  False: the figure's own size does not
- * fit either, because the table has long texts. */
+/* Finds a minimum size between (*w, *h), which does not fit, and the figure's own size.  It keeps
+ * the requested width if the style leaves the height open and that works.  Returns false if the
+ * figure's own size does not fit either, because the table has long texts. */
 static bool least_size(const struct figure *f, const struct table *t, const struct figure_style *s,
                        double *w, double *h)
 {
@@ -359,7 +363,7 @@ static bool least_size(const struct figure *f, const struct table *t, const stru
         return false;
     W = ceil(fmax(W, w0));
     H = ceil(fmax(H, h0));
-    if (s->height_mm == 0 && fits(f, t, s, w0, 1.5 * H)) { /* a width alone */
+    if (s->height_mm == 0 && fits(f, t, s, w0, 1.5 * H)) { /* only a width */
         *h = ceil(1.5 * H);
         shrink(f, t, s, w, h, h, h0);
         return true;
@@ -394,7 +398,7 @@ static int make(const struct figure *f, const struct table *t, const struct figu
     if (w > asked_w || s->height_mm != 0)
         return kvf_fail(d, KVF_E_ARG, "--size: figure %s needs at least %.0f x %.0f mm here",
                         f->name, ceil(w), ceil(h));
-    buf_clear(out); /* the height is the figure's own, for this width */
+    buf_clear(out); /* the height is the figure's own for this width */
     return make_at(f, t, s, path, w, h, out, &cut, d);
 }
 
@@ -427,7 +431,7 @@ int figure_try(const struct figure *f, const struct table *t, const struct figur
     return err;
 }
 
-/* Size in mm on a screen: as wide as it has columns, no higher than its rows. */
+/* Computes the size in mm on a screen: as wide as its columns, at most as high as its rows. */
 static int screen_size(const struct figure *f, const struct table *t, struct figure_style *s,
                        const struct figure_screen *screen, double *w, double *h, struct kvf_diag *d)
 {
@@ -467,7 +471,7 @@ done:
     return err;
 }
 
-/* ---- what figures are */
+/* ---- descriptions of figures */
 
 static void columns_json(const struct figure_column *needs, struct buf *out)
 {

@@ -1,39 +1,40 @@
-/* figure.h - tables in, pictures out.
+/* figure.h - draws tables as figures.
  *
  * A figure is one file, render/fig_NAME.c, that ends with one const struct, and one line of
- * figures.list.  It knows tables only, never traces or models.  A table without rows is drawn as
- * "no data"; NaN is drawn as a grey cell or as a gap in a line, never as a number.
+ * figures.list.  It reads only tables, never traces or models.  A table without rows is drawn as
+ * "no data". NaN is drawn as a grey cell or as a gap in a line, never as a number.
  *
- * To add a figure of a table that an analyzer makes (tools/new.py figure NAME "summary" begins it:
- * a plot of one column, without keys; the table and the pictures are made as said below):
+ * To add a figure of a table that an analyzer makes, start with `tools/new.py figure NAME
+ * "summary"`. It writes a plot of one column without keys; make the table and the pictures as
+ * follows:
  *
- * 1. render/fig_NAME.c: functions `size` and `draw`, the columns that the figure needs, the keys of
- *    --style (style.h), and at the end `const struct figure fig_NAME = {.name = "NAME", ...}`.
- *    Headers do most of the drawing: canvas.h draws in mm; plot.h makes lines, small multiples and
- *    their key (PLOT_FIGURE ends a file whose `build` fills one plot); figures.h has maps of tokens
- *    and steps (grid), maps of layers and heads (layermap) and colours with their bar; axis.h has
- *    ticks and labels, forest.h rows with intervals, kindmap.h kinds of heads, marks.h signs that
- *    differ in grey, cells.h cells as text and the sentence for a canvas that is too small.  A map
- *    of one number for each head that --style chooses is a row of fig_headmaps.c, and no file.
- * 2. render/figures.list: `X(NAME)`, or `MAP(NAME)` for such a row.  NAME is the file's: '_' where
- *    the figure's name has '-'.
- * 3. docs/reference/gallery.md: a paragraph with the keys, a command that draws it, and its picture
- *    docs/img/NAME.png.  One picture is made from a page of its own, lines.md, with the commands
- *    of the gallery that lead to it, each indented by four blanks:
- *    `KVFATE=$PWD/build/cli/kvfate PAGE=$PWD/lines.md examples/gallery.sh OUT`, then copy
- *    OUT/NAME.png and remove lines.md.  The test `gallery` runs every command of the page with a
- *    tiny model.
- * 4. tests/figures/tables/TABLE.tsv.gz, unless it is there: `kvfate TABLE some.kvf -o TABLE.tsv &&
- *    gzip -9n TABLE.tsv`, of a short run, at most a few hundred rows.
- * 5. The picture that later ones are compared with:
- *    `/usr/bin/python3 tests/figures/test_contract.py
- *    build/cli/kvfate build/tests/figures/draw_table OUT --update --only NAME` writes
- *    tests/figures/golden/NAME.png: look at it.  The tests `contract`, `boxes`, `places` and
- *    `style` then try the figure with every table, size, key and colour map.
- * 6. tests/figures/test_fig_NAME.py: values found again in the coordinates of the SVG.
- * 7. `meson test -C build --suite figures --suite lint`.
+ *   1. render/fig_NAME.c: functions `size` and `draw`, the columns that the figure needs, the keys
+ * of
+ *      --style (style.h), and at the end `const struct figure fig_NAME = {.name = "NAME", ...}`.
+ *      Use these headers: canvas.h draws in mm. plot.h makes lines, small multiples and their key;
+ *      PLOT_FIGURE ends a file whose `build` fills one plot. figures.h has maps of tokens and steps
+ *      (grid), maps of layers and heads (layermap) and colours with their bar. axis.h has ticks and
+ *      labels, forest.h rows with intervals, kindmap.h head types, marks.h signs that differ in
+ * grey, cells.h cells as text and the message for a canvas that is too small. A map of one number
+ * per head that --style chooses needs no file, only a row of fig_headmaps.c.
+ *   2. render/figures.list: `X(NAME)`, or `MAP(NAME)` for such a row. NAME is the file's: '_' where
+ *      the figure's name has '-'.
+ *   3. docs/reference/gallery.md: a paragraph with the keys, a command that draws it, and its
+ * picture docs/img/NAME.png. To make one picture, write a page lines.md with the gallery commands
+ * that lead to it, each indented by four blanks. Run `KVFATE=$PWD/build/cli/kvfate
+ * PAGE=$PWD/lines.md examples/gallery.sh OUT`, then copy OUT/NAME.png and remove lines.md. The test
+ * `gallery` runs every command of the page with a tiny model.
+ *   4. tests/figures/tables/TABLE.tsv.gz, unless it exists: `kvfate TABLE some.kvf -o TABLE.tsv &&
+ *      gzip -9n TABLE.tsv`, of a short run, at most a few hundred rows.
+ *   5. The reference picture of later comparisons:
+ *      `/usr/bin/python3 tests/figures/test_contract.py
+ *      build/cli/kvfate build/tests/figures/draw_table OUT --update --only NAME` writes
+ *      tests/figures/golden/NAME.png: look at it. The tests `contract`, `boxes`, `places` and
+ *      `style` then try the figure with every table, size, key and colour map.
+ *   6. tests/figures/test_fig_NAME.py: find the values again in the coordinates of the SVG.
+ *   7. `meson test -C build --suite figures --suite lint`.
  *
- * `-o X.png` draws the figure with the name of the table, or else the first that draws the table;
+ * `-o X.png` draws the figure with the name of the table, or else the first that draws the table.
  * --figure NAME draws another. */
 #ifndef KVF_RENDER_FIGURE_H
 #define KVF_RENDER_FIGURE_H
@@ -51,105 +52,115 @@ struct opt;
 
 enum { FIGURE_LEAST_WIDTH = 40, FIGURE_LEAST_HEIGHT = 25 }; /* mm */
 
+/* The options of drawing that callers set. */
 struct figure_style {
-    double width_mm, height_mm; /* 0: the figure's own choice; a width alone: its height for it */
-    int dpi;                    /* of rasters and of PNG output; 0 = 300 */
-    const char *title;          /* NULL: none */
-    const char *font;           /* family; NULL: Lato, or DejaVu Sans without it */
-    const char *cmap;           /* a name of palette.h; NULL: the figure's own */
-    double vmin, vmax;          /* colour range; NaN: from the data */
-    int threads;                /* at most; 0: as many as pay.  No byte depends on it */
-    const char *option;         /* "key=value,..." of the figure's keys; NULL: none */
-    bool *boxes;                /* becomes true where text has no font and is drawn as boxes, which
-                                 * is no error; NULL: nobody asks */
+    /* 0: chosen by the figure; with only a width, the figure chooses the height */
+    double width_mm, height_mm;
+    int dpi;           /* of rasters and of PNG output; 0 = 300 */
+    const char *title; /* may be NULL */
+    const char *font;  /* family; NULL: Lato, or DejaVu Sans if Lato is missing */
+    const char *cmap;  /* a name of palette.h; NULL: the figure's default */
+    double vmin, vmax; /* colour range; NaN: from the data */
+    /* maximum; 0: as many as are useful.  Output does not depend on it */
+    int threads;
+    const char *option; /* "key=value,..." of the figure's keys; may be NULL */
+    /* set to true if some text has no font and is drawn as boxes, which is no error; may be NULL */
+    bool *boxes;
 
-    /* What figure.c adds for the functions of a figure; callers leave it zero. */
-    const struct figure *figure;      /* the one that is drawn */
-    const void *own;                  /* its struct, filled from `option` (style.h) */
-    bool usual_cmap;                  /* cmap is the figure's, not the caller's */
-    const struct plot_shared *shared; /* what panels of a page share (plot.h); NULL: alone */
-    struct colour_share *colours;     /* the same of maps (figures.h) */
+    /* Fields that figure.c sets for the functions of a figure; callers leave them zero. */
+    const struct figure *figure; /* the figure being drawn */
+    const void *own;             /* the figure's own struct, filled from `option` (style.h) */
+    bool usual_cmap;             /* cmap is the figure's default, not the caller's choice */
+    /* settings that panels of a page share (plot.h); NULL: no page */
+    const struct plot_shared *shared;
+    /* colours that maps of a page share (figures.h); NULL: no page */
+    struct colour_share *colours;
 };
 
-/* A column that a figure needs.  A table that was read from a file may hold numbers where the
- * figure wants text, or text for numbers: figure.c refuses it before anything is drawn. */
+/* A column that a figure needs.  A table read from a file may have numbers where the figure needs
+ * text, or text where it needs numbers.  figure.c then reports an error before it draws. */
 enum column_kind {
     COLUMN_NUMBER,
     COLUMN_TEXT,
-    COLUMN_EITHER, /* names that may be all digits, and come back from a file as numbers */
+    COLUMN_EITHER, /* names of digits, which a file returns as numbers */
 };
 struct figure_column {
     const char *name;
     enum column_kind kind;
 };
 
+/* A figure: the table it draws, its options and its functions. */
 struct figure {
-    const char *name;    /* "eviction"; the default figure of the table of that name */
-    const char *table;   /* which table it draws */
-    const char *summary; /* one line */
-    const struct figure_column *needs; /* columns that it must have; ends with a NULL name */
-    const struct opt *style;           /* keys of --style (style.h); NULL: it has none */
+    const char *name;                  /* "eviction"; default figure of the table with this name */
+    const char *table;                 /* the table it draws */
+    const char *summary;               /* one line */
+    const struct figure_column *needs; /* required columns; ends with a NULL name */
+    const struct opt *style;           /* keys of --style (style.h); may be NULL */
     size_t style_bytes;                /* size of the struct that the keys fill */
-    const char *cmap;                  /* colour map unless --cmap names one; NULL: --cmap changes
-                                        * nothing, or what is drawn without it is no map of these */
-    bool side_by_side; /* draws tables of several traces, told apart by column `trace` */
+    /* default colour map; NULL: --cmap has no effect, or the default drawing uses no such
+     * maps */
+    const char *cmap;
+    bool side_by_side; /* draws several traces, which column `trace` distinguishes */
 
-    /* Size in mm for this table, when the style leaves it open.  A figure that gives the style's
-     * width back knows its height for it; others are scaled with their sides' ratio kept. */
+    /* Sets the size in mm for this table if the style leaves it open.  A figure that returns the
+     * style's width computes its own height for it.  Other figures are scaled and keep their aspect
+     * ratio. */
     void (*size)(const struct table *t, const struct figure_style *s, double *ret_w, double *ret_h);
 
-    /* Draws onto the canvas (errors of drawing are sticky in it). */
+    /* Draws onto the canvas, which stores drawing errors. */
     int (*draw)(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d);
 
-    /* Of figures whose size and draw are shared: the plot that PLOT_FIGURE draws (plot.h), the map
-     * that HEADMAP_FIGURE draws (headmap.h). */
+    /* For figures with shared size and draw functions: `build` makes the plot of PLOT_FIGURE
+     * (plot.h), `map` is the map of HEADMAP_FIGURE (headmap.h). */
     int (*build)(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d);
     const struct headmap *map;
 };
 
 extern const struct figure *const figure_table[];   /* ends with NULL */
-const struct figure *figure_find(const char *name); /* or NULL */
-/* Whether some figure needs text in columns of that name: of a table that was read from a file
- * without types they are text also where all of it looks like numbers. */
+const struct figure *figure_find(const char *name); /* NULL if unknown */
+/* Returns true if some figure needs text in a column of this name.  Such columns of untyped files
+ * are read as text even if all values look like numbers. */
 bool figure_reads_text(const char *column);
-/* What -o draws of a table: the figure of its name, or else the first that draws it; or NULL. */
+/* Returns the figure that -o draws for a table: the figure with its name, else the first that draws
+ * it, else NULL. */
 const struct figure *figure_of_table(const char *table);
 
-/* Whether the style's map, range and font exist: KVF_OK, or KVF_E_ARG with a sentence. */
+/* Checks that the style's map, range and font exist.  Returns KVF_OK, or KVF_E_ARG with a
+ * message. */
 int figure_style_check(const struct figure_style *s, struct kvf_diag *d);
 
-/* Starts what drawing needs of the system while the caller makes the table; may be left out. */
+/* Starts loading fonts while the caller computes the table.  Calling it is optional. */
 void figure_prepare(void);
 
-/* Draws table t with figure f into path: PNG, SVG or PDF by its extension.
- * The file appears whole or not at all.  Provenance (the table's metadata) goes
- * into the file's metadata.  KVF_OK, KVF_E_ARG (extension, missing column),
- * KVF_E_IO, KVF_E_NOMEM. */
+/* Draws table t with figure f into path: PNG, SVG or PDF, by the extension.  On error path is
+ * unchanged.  The file's metadata receives the provenance, which is the table's metadata.  Returns
+ * KVF_OK, KVF_E_ARG (extension, missing column), KVF_E_IO or KVF_E_NOMEM. */
 int figure_write(const struct figure *f, const struct table *t, const struct figure_style *s,
                  const char *path, struct kvf_diag *d);
 
-/* Draws the figure and throws the picture away: returns what figure_write would return for this
- * table and style, without a file. */
+/* Draws the figure and discards it.  Returns the result that figure_write would return, without
+ * writing a file. */
 int figure_try(const struct figure *f, const struct table *t, const struct figure_style *s,
                struct kvf_diag *d);
 
-/* Draws the figure for a terminal, as lines of text appended to out: half blocks in 24-bit colour,
- * or five shades. */
+/* Options of figure_preview, which draws a figure on a terminal. */
 struct figure_screen {
-    int cols, rows; /* rows: most; 0: any number */
+    int cols, rows; /* rows: maximum; 0: no limit */
     bool shades;
 };
+/* Appends the figure to out as lines of terminal text: half blocks in 24-bit colour, or five
+ * shades. */
 int figure_preview(const struct figure *f, const struct table *t, const struct figure_style *s,
                    const struct figure_screen *screen, struct buf *out, struct kvf_diag *d);
 
-/* Appends a JSON array with an object for each figure, in the order of figure_table: "name",
- * "table", "summary", "columns" (objects with "name" and "type": number, text or either),
+/* Appends a JSON array with one object per figure, in the order of figure_table.  Its fields are
+ * "name", "table", "summary", "columns" (objects with "name" and "type": number, text or either),
  * "side_by_side", "cmap" (or null) and "style" (opt_json). */
 void figures_json(struct buf *out);
 
-/* Whether the extension of path is one that figure_write draws. */
+/* Returns true if figure_write supports the extension of path. */
 int figure_can_write(const char *path);
 
 #endif

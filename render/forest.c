@@ -1,3 +1,4 @@
+/* forest.c - draws the rows of a forest plot and measures their names and notes. */
 #include <math.h>
 
 #include "render/forest.h"
@@ -33,7 +34,7 @@ static void null_line(struct canvas *c, const struct axis_box *a, const struct f
         canvas_line(c, xy, 2, 0.2, grey);
 }
 
-/* Draws the head of an arrow at the rim, to the left (-1) or to the right (1). */
+/* Draws an arrowhead at the edge, to the left (-1) or to the right (1). */
 static void arrow(struct canvas *c, double x, double y, int side, struct rgb colour)
 {
     const double xy[] = {x, y, x - side * ARROW, y - .6 * ARROW, x - side * ARROW, y + .6 * ARROW};

@@ -1,5 +1,5 @@
-/* forest.h - rows of a name, an interval and its middle beside a null: what a table of
- * tests looks like. */
+/* forest.h - draws forest plots: rows with a name, an estimate with its interval, and a null value,
+ * as a table of tests needs them. */
 #ifndef KVF_RENDER_FOREST_H
 #define KVF_RENDER_FOREST_H
 
@@ -8,26 +8,28 @@
 #include "render/axis.h"
 #include "render/marks.h"
 
+/* One row of a forest plot. */
 struct forest_row {
     char name[96];           /* left of the axes */
-    char note[96];           /* right of them */
-    double value, low, high; /* NaN: no such part */
+    char note[96];           /* right of the axes */
+    double value, low, high; /* NaN: not drawn */
     struct rgb colour;
     enum mark mark;
-    bool heading; /* the name alone, bold */
+    bool heading; /* only the name, in bold */
 };
 
+/* The rows and the null value of a plot. */
 struct forest {
     const struct forest_row *row;
     int n;
-    double null_low, null_high; /* band, or one line where they are equal; NaN: none */
-    double names, notes;        /* mm that these columns have */
+    double null_low, null_high; /* band, or one line if they are equal; NaN: not drawn */
+    double names, notes;        /* widths of these columns, mm */
 };
 
-/* Measures the widths that names and notes take, at most `most` mm each. */
+/* Measures the widths of names and notes, at most `most` mm each. */
 void forest_measure(struct canvas *c, struct forest *f, double most);
-/* Draws the rows, which share the height of the box from the top; its y range is not used.  What
- * lies beyond the axis ends in an arrow at its rim. */
+/* Draws the rows with equal heights inside the box a, whose y range is not used.  Intervals beyond
+ * the axis end in an arrow at its edge. */
 void forest_draw(struct canvas *c, const struct axis_box *a, const struct forest *f);
 
 #endif

@@ -1,6 +1,7 @@
-/* grid.c - small multiples: one map per head.  Few heads: each with its name
- * and ticks.  Many: layers down, heads across, folded into blocks side by side,
- * names at the margins only. */
+/* grid.c - draws small multiples, one map per head.
+ *
+ * A few heads each have a name and ticks.  Many heads are arranged with layers down and heads
+ * across, folded into blocks side by side, with names only at the margins. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -37,7 +38,7 @@ enum { GRID_RIGHT = 20, GRID_BOTTOM = 10 }; /* mm */
 
 enum { TOP = 5, TRACE = 4, LEAST_HEIGHT = 40, NAMED_MOST = 12, STRETCH = 3 };
 
-/* Whether every layer shows the same heads; *heads says how many. */
+/* Returns true if every layer shows the same heads. *heads receives their number. */
 static bool is_product(const struct table *t, int64_t n, int64_t per_head, int64_t *heads)
 {
     int layer = table_find(t, "layer"), index = table_find(t, "index");
@@ -56,7 +57,7 @@ static bool is_product(const struct table *t, int64_t n, int64_t per_head, int64
     return n % k == 0;
 }
 
-/* What of the height is no map. */
+/* Returns the height that is not used by maps. */
 static double around(const struct grid_plan *l)
 {
     return l->top + GRID_BOTTOM + (l->rows - 1) * l->gap_y;
@@ -75,7 +76,7 @@ static double side_in(const struct grid_plan *l, double width, double height)
     return fmin(x / (b * l->cols), (height - around(l)) / (l->rows * l->aspect));
 }
 
-/* How many of the first `most` rows have the value of the first one: a prefix. */
+/* Returns how many of the first `most` rows have the value of the first row; they are a prefix. */
 static int64_t like_first(const struct table *t, int col, int64_t most)
 {
     int64_t lo = 0, hi = most;
@@ -125,7 +126,7 @@ int traces_alike(const struct table *t, const char *number, struct kvf_diag *d)
                            number);
 }
 
-/* The arrangements that there are: k maps across, or k blocks. */
+/* Sets one of the possible arrangements: k maps per row, or k blocks. */
 static void set_k(struct grid_plan *l, int64_t k, int64_t heads)
 {
     int64_t most = l->named ? l->n : l->n / heads;
@@ -134,8 +135,8 @@ static void set_k(struct grid_plan *l, int64_t k, int64_t heads)
     l->rows = (int)((most + k - 1) / k);
 }
 
-/* The k with the largest maps; a layer's heads stay in one row, those of a trace in one column or
- * block. */
+/* Returns the k with the largest maps.  A layer's heads stay in one row, the heads of a trace in
+ * one column or block. */
 static int64_t best_k(struct grid_plan *l, int64_t heads, bool by_layer, double width,
                       double height)
 {
@@ -183,7 +184,6 @@ static struct grid_plan grid_plan_of(const struct grid *g, const struct grid_win
     return l;
 }
 
-/* Widens or heightens the maps, at most to STRETCH times, to fill a canvas of other proportions. */
 static void grid_plan_fill(struct grid_plan *l, double width, double height)
 {
     double x = (width - grid_plan_width(l)) / (l->blocks * l->cols),
@@ -192,7 +192,7 @@ static void grid_plan_fill(struct grid_plan *l, double width, double height)
     l->tall = fmin(l->tall + fmax(y, 0), STRETCH * l->tall);
 }
 
-/* The least step of the event, or -1 where it never came. */
+/* Returns the first step of the event, or -1 if it never occurs. */
 static int64_t first_event(const struct grid *g)
 {
     int col = table_find(g->t, g->event);
@@ -204,9 +204,9 @@ static int64_t first_event(const struct grid *g)
     return first;
 }
 
-/* Narrows the steps [*from, *to) of the tokens to what shows the event: a twentieth as many
- * before it as after it.  Where all tokens come before the event the steps go on to the last one of
- * the run. */
+/* Restricts the steps [*from, *to) to the surroundings of the event: 1/20 as many steps before it
+ * as after it.  If all tokens are earlier than the event, the steps extend to the last step of the
+ * run. */
 static void near_event(const struct grid *g, int64_t last, int64_t *from, int64_t *to)
 {
     int64_t event = g->event ? first_event(g) : -1;
@@ -214,11 +214,11 @@ static void near_event(const struct grid *g, int64_t last, int64_t *from, int64_
         return;
     *to = event >= *to ? last : *to;
     int64_t before = (*to - event + 19) / 20, begin = event - before;
-    if (begin - *from > (*to - *from) / 10) /* a corner less is no gain */
+    if (begin - *from > (*to - *from) / 10) /* do not cut a small corner */
         *from = begin;
 }
 
-/* The steps that all traces have. */
+/* Returns the number of steps that all traces have. */
 static int64_t steps_of_all(const struct table *t, int64_t otherwise)
 {
     int col = table_find(t, "T");
@@ -267,15 +267,15 @@ void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end)
         end[i] = end[i] < 0 ? INFINITY : end[i] - first;
 }
 
-/* The figure's own size: two columns of a paper wide, as high as a page if maps would be tiny,
- * larger for thousands of maps. */
+/* Computes the figure's own size: as wide as two columns of a paper, as high as a page if maps
+ * would be tiny, larger for thousands of maps. */
 void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w, double *ret_h)
 {
     struct grid_window win;
     int64_t per_head = rows_per_head(g->t), n = table_rows(g->t) / per_head;
     double w = n == 2 ? 140 : 180, h = n == 2 ? 90 : 150;
     w = n == 1 ? 88 : w;
-    if (grid_window_of(g, s, &win, NULL)) /* `draw` fails with a sentence */
+    if (grid_window_of(g, s, &win, NULL)) /* `draw` reports the error */
         win = (struct grid_window){per_head, 0, 0, per_head};
     struct grid_plan l = grid_plan_of(g, &win, w, h);
     if (l.side < 4)
@@ -287,7 +287,7 @@ void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w
     }
     *ret_w = grid_plan_width(&l);
     *ret_h = fmax(grid_plan_height(&l), LEAST_HEIGHT);
-    if (s->width_mm > 0) { /* margins do not shrink: no more height than maps of that width take */
+    if (s->width_mm > 0) { /* margins do not shrink: limit the height to the maps of that width */
         l = grid_plan_of(g, &win, s->width_mm, *ret_h * s->width_mm / *ret_w);
         *ret_w = s->width_mm;
         *ret_h = fmax(grid_plan_height(&l), LEAST_HEIGHT);
@@ -314,10 +314,10 @@ static void grid_plan_place(const struct grid_plan *l, int64_t h, double *x, dou
 enum {
     TICKS_FROM = 18,
     LEAST_PIXELS = 4,
-    MOST_PIXELS = 8000, /* boxes a side: more pixels share a box */
+    MOST_PIXELS = 8000, /* boxes per side; more pixels share a box */
     STRIPE = 64,
     MOST_THREADS = 16,
-    MOST_BATCH = 1 << 24, /* pixels held at once */
+    MOST_BATCH = 1 << 24, /* pixels in memory at once */
 };
 
 struct painter {
@@ -326,10 +326,10 @@ struct painter {
     struct grid_window win;
     struct grid_plan l;
     struct colours k;
-    bool usual_range; /* of colours: the style gives no end */
+    bool usual_range; /* the style sets no end of the colour range */
     struct heat heat;
     struct par *pool;
-    int batch, stripes; /* maps made at once; of columns, one a task */
+    int batch, stripes; /* maps per batch; column stripes per map, one per task */
     double *number;     /* [batch][per_head] */
     uint32_t *argb;     /* [batch][h][w] */
     double *scratch;    /* [threads][span] */
@@ -346,8 +346,8 @@ static uint32_t colour_of(const struct painter *p, struct colours *k, double v, 
     return p->colour[(int)(clamp(f, 0, 1) * PALETTE_STEPS + 0.5)];
 }
 
-/* Makes some columns of one map.  What a task does depends on its number alone, whatever thread has
- * it. */
+/* Computes some columns of one map.  The result depends only on the task number, not on the
+ * thread. */
 static void stripe(void *ctx, int task, int thread)
 {
     struct painter *p = ctx;
@@ -356,7 +356,7 @@ static void stripe(void *ctx, int task, int thread)
     uint32_t *out = p->argb + (size_t)map * (size_t)w * (size_t)h;
     struct colours k = p->k;
     int64_t boxes = 0;
-    rest += (4 - 2 * h % 4) % 4; /* lanes of four */
+    rest += (4 - 2 * h % 4) % 4; /* align for lanes of four */
     for (int c = c0; c < w && c < c0 + STRIPE; c++) {
         p->g->raster(&p->heat, p->number + map * p->l.per_head, c, mean, cover, rest);
         for (int r = 0; r < h; r++) {
@@ -399,7 +399,7 @@ static const char *text_of(const struct painter *p, const char *column, int64_t 
     return table_str(p->g->t, table_find(p->g->t, column), h * p->l.per_head);
 }
 
-/* Writes the name of a trace above its column or block, where map h is the first. */
+/* Writes the name of a trace above its column or block, if map h is its first. */
 static void trace_name(const struct painter *p, int64_t h, double width)
 {
     const struct grid_plan *l = &p->l;
@@ -413,21 +413,21 @@ static void trace_name(const struct painter *p, int64_t h, double width)
                 PT_LABEL, ALIGN_CENTER, ink, 0);
 }
 
-/* Draws the name above a map and, where there is room, ticks at the left and lower rim. */
+/* Draws the name above a map and, if there is space, ticks at the left and bottom edges. */
 static void name_and_ticks(const struct painter *p, int64_t h)
 {
     struct axis_box a = box_of(p, h);
     int64_t col, row;
     char name[256], fit[256];
     double pt = p->l.side < 12 ? PT_SMALL : PT_TICK;
-    bool told = p->l.traces > 1 && !p->l.matrix;
+    bool named = p->l.traces > 1 && !p->l.matrix;
     grid_plan_cell(&p->l, h, &col, &row);
     if (p->l.matrix)
         trace_name(p, h, a.w);
-    snprintf(name, sizeof name, "%.100s%s%.100s", told ? text_of(p, "trace", h) : "",
-             told ? ": " : "", text_of(p, "head", h));
+    snprintf(name, sizeof name, "%.100s%s%.100s", named ? text_of(p, "trace", h) : "",
+             named ? ": " : "", text_of(p, "head", h));
     canvas_text(p->c, a.x + a.w / 2, a.y - 1.9,
-                text_fit(p->c, name, pt, told ? a.w + 3 : canvas_width(p->c), fit, sizeof fit), pt,
+                text_fit(p->c, name, pt, named ? a.w + 3 : canvas_width(p->c), fit, sizeof fit), pt,
                 ALIGN_CENTER, ink, 0);
     if (p->l.side < TICKS_FROM)
         return;
@@ -466,8 +466,7 @@ static void range_text(double a, double b, char out[64])
     snprintf(out, 64, "%s to %s", from, to);
 }
 
-/* Draws the names of the axes, which say the range where maps have no ticks, and the bar of
- * colours. */
+/* Draws the colour bar and the names of the axes, which include the range if maps have no ticks. */
 static void axis_names(const struct painter *p)
 {
     const struct grid_plan *l = &p->l;
@@ -490,12 +489,12 @@ static void axis_names(const struct painter *p)
     double middle = fmax(half, fmin((l->top + bottom) / 2, canvas_height(p->c) - half));
     canvas_text(p->c, 3.2, middle, name, PT_LABEL, ALIGN_CENTER, ink, 1);
     struct colours k = p->k;
-    if (k.logs && p->usual_range) /* what lies below the floor is no loss */
+    if (k.logs && p->usual_range) /* values below the floor are not clipped */
         k.clipped = 0;
     colours_bar(p->c, &k, right + 3, l->top, fmin(bottom - l->top, 60), p->g->label);
 }
 
-/* Makes and draws the maps, `batch` heads at a time on all threads; only this thread reads the
+/* Computes and draws the maps, `batch` heads at a time on all threads.  Only this thread reads the
  * table. */
 static void paint_all(struct painter *p)
 {
@@ -555,8 +554,8 @@ done:
     return err;
 }
 
-/* How many boxes a side of *mm has, and *mm for whole boxes: one for each device pixel, or where
- * there are more than MOST_PIXELS one for a whole number of pixels. */
+/* Returns the number of boxes along a side of *mm, and rounds *mm to whole boxes.  A box is one
+ * device pixel, or several if the side has more than MOST_PIXELS. */
 static int boxes_in(double pixel, double *mm)
 {
     double pixels = floor(*mm / pixel + 1e-6), each = ceil(pixels / MOST_PIXELS);
@@ -566,7 +565,7 @@ static int boxes_in(double pixel, double *mm)
     return (int)(pixels / each);
 }
 
-/* The range of the colours, of logarithms where the grid has a floor. */
+/* Computes the range of the colours, as logarithms if the grid has a floor. */
 static int range_of(const struct grid *g, const struct figure_style *s, struct colours *ret,
                     struct kvf_diag *d)
 {

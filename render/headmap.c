@@ -1,3 +1,4 @@
+/* headmap.c - chooses rows and panels of a table and draws them as layer x head maps. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 
 enum { LEFT = 13, TOP = 3, NAME = 4, RIGHT = 22, BOTTOM = 10, GAP_X = 4, GAP_Y = 2, ABOUT = 3 };
 enum { CELLS_OF_ANY = 1 << 20 };
-static const double LEAST_CELL = 1.4; /* mm of a layer in maps side by side */
+static const double LEAST_CELL = 1.4; /* mm per layer of maps side by side */
 
 struct plan {
     const struct figure *figure;
@@ -28,12 +29,12 @@ struct plan {
         char text[CELL_TEXT];
         double number;
     } filter[HEADMAP_FILTERS];
-    int n, first; /* panels; the first that is drawn */
+    int n, first; /* panels; index of the first drawn one */
     char name[HEADMAP_PANELS][CELL_TEXT];
     int64_t layer0, layers, head0, heads;
     double *cell;      /* [n][layers][heads] */
-    int64_t *count;    /* rows behind a cell */
-    bool drawn, mixed; /* some rows; several rows of a head with unequal values */
+    int64_t *count;    /* rows per cell */
+    bool drawn, mixed; /* there are rows; several rows of a head with unequal values */
 };
 
 static int find_or_fail(const struct plan *p, const char *name, int *ret, struct kvf_diag *d)
@@ -58,7 +59,7 @@ static bool has_text(const struct table *t, int col, const char *s)
     return false;
 }
 
-/* The number of the rows that a filter is for: the nearest that there is to what was asked for. */
+/* Chooses the number that a filter selects: the one in the table that is nearest to the request. */
 static int choose_number(struct chosen *x, const struct table *t, const char *asked,
                          struct kvf_diag *d)
 {
@@ -74,7 +75,7 @@ static int choose_number(struct chosen *x, const struct table *t, const char *as
     return KVF_OK;
 }
 
-/* The text of the rows that a filter is for, which some row must have. */
+/* Chooses the text that a filter selects.  Some row must have it. */
 static int choose_text(struct chosen *x, const struct table *t, const char *asked,
                        struct kvf_diag *d)
 {
@@ -88,7 +89,7 @@ static int choose_text(struct chosen *x, const struct table *t, const char *aske
                     table_col_name(t, x->column), x->text);
 }
 
-/* Takes filter i, the column of that name, into the plan; a table need not have the column. */
+/* Adds filter i for the column of that name to the plan.  A table need not have the column. */
 static int choose(struct plan *p, int i, const char *column, const char *asked, struct kvf_diag *d)
 {
     const struct headmap_filter *f = &p->m->filter[i];
@@ -119,8 +120,8 @@ static bool matches(const struct plan *p, int64_t row)
            && table_int(p->t, table_find(p->t, "index"), row) >= 0;
 }
 
-/* What the metadata say of the value of a filter, such as "log_beta of trimkv" of trace 1; NULL:
- * nothing. */
+/* Returns the metadata that describe the value of a filter, for example "log_beta of trimkv" for
+ * trace 1, or NULL. */
 static const char *about(const struct plan *p, const struct headmap_filter *f, const char *text)
 {
     char key[CELL_TEXT + 24];
@@ -136,7 +137,7 @@ static bool noted(const struct plan *p, int filter)
     return x->column != p->panel && about(p, x->of, x->text);
 }
 
-/* How many mm below the axis of layers the notes on the chosen rows take. */
+/* Returns the height in mm of the notes on the selected rows below the layer axis. */
 static double notes_height(const struct plan *p)
 {
     int n = 0;
@@ -145,7 +146,8 @@ static double notes_height(const struct plan *p)
     return n * ABOUT;
 }
 
-/* The panel of a row, by its name; a name that is new gets a new panel. -1: there are too many. */
+/* Returns the panel of a row by its name.  A new name gets a new panel.  Returns -1 if there are
+ * too many. */
 static int panel_of(struct plan *p, int64_t row)
 {
     char room[24];
@@ -181,7 +183,7 @@ static int measure(struct plan *p, struct kvf_diag *d)
         h1 = h > h1 ? h : h1;
     }
     p->drawn = l1 >= 0;
-    if (!p->n) { /* no row is of one head */
+    if (!p->n) { /* no row is of a single head */
         p->n = 1;
         p->panel = -1;
     }
@@ -197,7 +199,7 @@ static int measure(struct plan *p, struct kvf_diag *d)
                     (long long)p->heads);
 }
 
-/* The column of the panels, or NULL: one map. */
+/* Returns the column of the panels, or NULL for one map. */
 static const char *panel_column(const struct plan *p, const struct headmap_style *o)
 {
     const char *panel = table_find(p->t, "trace") >= 0 ? "trace" : p->m->panel;
@@ -208,11 +210,11 @@ static const char *panel_column(const struct plan *p, const struct headmap_style
     const struct opt *k = p->figure->style + HEADMAP_KEYS;
     for (int i = 0; k[i].type != OPT_END; i++)
         if (o->row[i] && strcmp(panel, k[i].name) == 0)
-            return NULL; /* one value of it was asked for */
+            return NULL; /* the style selects one of its values */
     return panel;
 }
 
-/* Takes the style into p, then finds which panels and heads there are. */
+/* Reads the style into p, then finds the panels and heads. */
 static int plan_make(struct plan *p, const struct table *t, const struct figure_style *s,
                      struct kvf_diag *d)
 {
@@ -266,11 +268,11 @@ static int fill(struct plan *p)
     }
     for (size_t k = 0; k < all; k++)
         if (!p->count[k] && !isnan(p->cell[k]))
-            p->count[k] = -1; /* no such head: left white */
+            p->count[k] = -1; /* no such head: drawn white */
     return KVF_OK;
 }
 
-/* Takes the first panel from all others; the first is then not drawn. */
+/* Subtracts the first panel from all others.  The first one is then not drawn. */
 static void subtract(struct plan *p)
 {
     size_t each = (size_t)p->layers * (size_t)p->heads;
@@ -309,7 +311,7 @@ static struct colours colours_for(const struct plan *p, const struct figure_styl
     return is_fraction(p) ? colours_fraction(s, lo, hi) : colours_make(s, lo, hi);
 }
 
-/* ---- layout: panels across as long as layers stay wide enough, then down */
+/* ---- layout: panels in a row if layers stay wide enough, then down */
 
 struct layout {
     int cols, rows;
@@ -341,7 +343,7 @@ void headmap_size(const struct table *t, const struct figure_style *s, double *r
     struct plan p;
     *ret_w = 88;
     *ret_h = 40;
-    if (plan_make(&p, t, s, NULL)) /* `draw` fails with a sentence */
+    if (plan_make(&p, t, s, NULL)) /* `draw` reports the error */
         return;
     int n = p.n - p.minus;
     double one = LEFT + RIGHT + 1.5 * (double)p.layers;
@@ -359,7 +361,7 @@ void headmap_size(const struct table *t, const struct figure_style *s, double *r
 
 /* ---- drawing */
 
-/* Writes the heading of a panel, such as "age 4", "with trace 2: log_beta of trimkv" or "h2o -
+/* Writes the heading of a panel, for example "age 4", "with trace 2: log_beta of trimkv" or "h2o -
  * window". */
 static void panel_name(const struct plan *p, int panel, char *out, size_t cap)
 {
@@ -403,7 +405,7 @@ static void draw_panel(struct canvas *c, const struct plan *p, const struct layo
                 ALIGN_LEFT, ink, 0);
 }
 
-/* Writes the label of the bar: what the colours are, of which rows, such as "survival (top64,
+/* Writes the label of the bar, the value and the selected rows, for example "survival (top64,
  * horizon 128)". */
 static void label_of(const struct plan *p, char *out, size_t cap)
 {
@@ -428,7 +430,7 @@ static void label_of(const struct plan *p, char *out, size_t cap)
         snprintf(out + used, cap - (size_t)used, ")");
 }
 
-/* Writes notes on the chosen rows, where the number of a row alone says little. */
+/* Writes notes on the selected rows if the number of a row does not explain it. */
 static void draw_notes(struct canvas *c, const struct plan *p, double y)
 {
     char note[4 * CELL_TEXT], room[4 * CELL_TEXT];

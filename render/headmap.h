@@ -1,11 +1,11 @@
-/* headmap.h - layer x head maps of a table, as small multiples with one colour bar.
+/* headmap.h - layer x head maps of a table as small multiples with one colour bar.
  *
- * Each map is a row of fig_headmaps.c: which columns hold the numbers (the words of its key
- * `value`) and which columns tell rows of a head apart (the keys after the first three).  --style
- * chooses: COLUMN=VALUE a row, value=COLUMN the number, panel=COLUMN small multiples (one map for
- * each value of the column), minus=yes each of them less the first, with a diverging map around 0.
- * A table of several traces has the column `trace`: its panel, unless the style says otherwise.
- * Where several rows of a head are left, their mean is drawn. */
+ * Each map is a row of fig_headmaps.c.  It lists the columns with the numbers (the words of its key
+ * `value`) and the columns that distinguish the rows of a head (the keys after the first three).
+ * These forms of --style choose the content: COLUMN=VALUE selects rows, value=COLUMN selects the
+ * number, panel=COLUMN draws one map per value of the column.  minus=yes subtracts the first map
+ * from each other one and uses a diverging map around 0. A table of several traces has a column
+ * `trace`, which is the default panel.  If several rows of a head remain, their mean is drawn. */
 #ifndef KVF_RENDER_HEADMAP_H
 #define KVF_RENDER_HEADMAP_H
 
@@ -14,27 +14,28 @@
 
 enum { HEADMAP_FILTERS = 4, HEADMAP_PANELS = 16, HEADMAP_KEYS = 3 };
 
-/* What the keys of a map fill: HEADMAP_KEYS that all maps have, then those of the columns. */
+/* The values of the keys: the HEADMAP_KEYS keys of all maps, then the keys of the columns. */
 struct headmap_style {
-    int value, minus; /* place in the words of `value`; 1: yes */
+    int value, minus; /* index in the words of `value`; 1: yes */
     const char *panel;
-    const char *row[HEADMAP_FILTERS]; /* value asked for, in the order of `filter`; NULL: none */
+    const char *row[HEADMAP_FILTERS]; /* requested value, in the order of `filter`; may be NULL */
 };
 
+/* The description of a map that HEADMAP_FIGURE draws. */
 struct headmap {
-    const char *label;      /* of the colour bar; NULL: the name of the column */
-    const char *fractions;  /* columns that are fractions, in a list with spaces: their colours go
-                             * from 0 to 1; NULL: none */
-    const char *panel;      /* column of the panels of a table without `trace`; NULL: none */
+    const char *label; /* of the colour bar; NULL: the name of the column */
+    /* columns that are fractions, separated by spaces: colours from 0 to 1; may be NULL */
+    const char *fractions;
+    const char *panel;      /* panel column of a table without `trace`; may be NULL */
     struct headmap_filter { /* of the keys after the first HEADMAP_KEYS, which name the columns */
-        const char *usual;  /* default where the table has it; NULL: that of the first row */
-        double of_length;   /* > 0: the number nearest to this share of T is the default */
-        const char *word;   /* what the figure says in place of the column's name; NULL: that */
-        const char *about;  /* metadata ABOUTn says what its number n is; NULL: none */
+        const char *usual;  /* default if the table has it; NULL: value of the first row */
+        double of_length;   /* > 0: the default is the number nearest to this fraction of T */
+        const char *word;   /* displayed instead of the column name; NULL: the name */
+        const char *about;  /* prefix of the metadata ABOUTn that describe number n; may be NULL */
     } filter[HEADMAP_FILTERS];
 };
 
-/* The functions of a figure whose `map` is set. */
+/* The size and draw functions of a figure with a `map`. */
 void headmap_size(const struct table *t, const struct figure_style *s, double *ret_w,
                   double *ret_h);
 int headmap_draw(struct canvas *c, const struct table *t, const struct figure_style *s,

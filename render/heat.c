@@ -1,3 +1,4 @@
+/* heat.c - rasterises alpha and retention maps column by column (heat.h). */
 #include <math.h>
 #include <string.h>
 
@@ -8,9 +9,9 @@
 
 enum {
     LANES = 2,
-    PACES = 4, /* decay: numbers side by side; kinds of tokens */
+    PACES = 4, /* decay: numbers side by side; groups of tokens by lifetime */
     MOST_AREAS = 1 << 20
-}; /* kept of a window for all its maps */
+}; /* areas stored for all maps of a window */
 
 long heat_scratch(int h)
 {
@@ -22,11 +23,11 @@ static void clear(double *v, long n)
     memset(v, 0, (size_t)n * sizeof *v);
 }
 
-/* Walks over the tokens of a column of pixels; the weight of a token is the part of it within the
+/* Iterates over the tokens of a pixel column.  The weight of a token is its width inside the
  * column. */
 struct walk {
     double x0, x1;
-    long i, r; /* r: the row in which i is born; 0 for earlier ones, h for later */
+    long i, r; /* r: row in which i is created; 0 for earlier tokens, h for later ones */
     double weight;
 };
 
@@ -61,8 +62,8 @@ static double row_begin(const struct heat *m, long r)
     return (double)m->row[r] + m->part[r];
 }
 
-/* Area with t >= i.  A token counts for its part of the row of its birth, and for whole rows
- * below: whole[r] collects its weight there. */
+/* Computes the area with t >= i.  A token counts with its part of the row of its creation and fully
+ * in the rows below.  whole[r] accumulates its weight there. */
 static void area_of(const struct heat *m, int c, double *whole, double *ret_area)
 {
     struct walk k = walk_begin(m, c);
@@ -95,7 +96,7 @@ int heat_init(struct heat *m, long n, long from, long to, int w, int h)
     m->part = MEM_NEW(double, (size_t)h + 1);
     if (!m->row || !m->part)
         return KVF_E_NOMEM;
-    for (long r = 0; r <= h; r++) { /* in whole numbers: no drift */
+    for (long r = 0; r <= h; r++) { /* integer arithmetic avoids drift */
         m->row[r] = from + r * (to - from) / h;
         m->part[r] = (double)(r * (to - from) % h) / h;
     }
@@ -122,7 +123,7 @@ void heat_finish(struct heat *m)
     *m = (struct heat){0};
 }
 
-/* Makes means of the sums, and shares of the areas. */
+/* Divides the sums by the areas, and the areas by the box size. */
 static void finish(const struct heat *m, double *mean, double *cover)
 {
     double box = (double)m->n / m->w * ((double)(m->to - m->from) / m->h);
@@ -132,12 +133,12 @@ static void finish(const struct heat *m, double *mean, double *cover)
     }
 }
 
-/* The row in which y in [from, to) lies. */
+/* Returns the row of y in [from, to). */
 static long row_of(const struct heat *m, double y)
 {
     long r = (long)((y - (double)m->from) * m->h / (double)(m->to - m->from));
     r = clamp_whole(r, 0, m->h - 1);
-    while (r > 0 && row_begin(m, r) > y) /* rounding of the quotient */
+    while (r > 0 && row_begin(m, r) > y) /* correct rounding of the quotient */
         r--;
     while (r + 1 < m->h && row_end(m, r) <= y)
         r++;
@@ -164,7 +165,7 @@ void heat_alpha(const struct heat *m, const double *end, int c, double *mean, do
         }
         mean[k.r] += k.weight * (row_end(m, k.r) - a);
         mean[last] += k.weight * (b - row_begin(m, last));
-        whole[k.r + 1] += k.weight; /* whole rows in between: a difference array */
+        whole[k.r + 1] += k.weight; /* full rows in between, as a difference array */
         whole[last] -= k.weight;
     }
     for (int r = 0; r < m->h; r++) {
@@ -176,34 +177,36 @@ void heat_alpha(const struct heat *m, const double *end, int c, double *mean, do
 
 /* ---- retention
  *
- * v(t) = beta^(t - i).  A row spans from `part` into step a to `end` into step b = a + n:
+ * v(t) = beta^(t - i). A row spans from `part` into step a to `end` into step b = a + n:
  *   v(a) ((1 - part) + sum of beta^k, 1 <= k < n) + v(b) end     (n = 0: v(a) (end - part))
- * n is one of two numbers, (to - from) / h rounded down or one more, so that powers of beta
- * for these two lead from row to row, four tokens at a time: tokens that vanish after about
- * as many rows, so that none is led through rows for another, or to denormal numbers. */
+ * n is (to - from) / h rounded down, or one more.  The powers of beta for these two values lead
+ * from row to row, four tokens at a time.  Tokens of a block vanish after about the same number of
+ * rows, so no token is continued for another one, or down to denormal numbers. */
 
 typedef double lanes __attribute__((vector_size(LANES * sizeof(double))));
 
 struct block {
-    int used;                       /* of 2 LANES */
-    long row, stop;                 /* where its tokens stand (others begin a new one); vanished */
+    int used; /* of 2 LANES */
+    /* row of its tokens (tokens of other rows begin a new block); row in which they vanish */
+    long row, stop;
     lanes v[2];                     /* weight times v at the beginning of that row */
     lanes power[2][2], whole[2][2]; /* beta^n; sum of beta^k, 1 <= k < n (-1 for n = 0) */
 };
 
 struct decay {
     const struct heat *m;
-    long step;                   /* the lesser n */
-    lanes (*at)[2], (*inner)[2]; /* [h + 1] sums of v(a); of v(a) times whole steps within */
-    double *born;                /* [h] of the rows in which tokens are born */
+    long step; /* the smaller n */
+    /* [h + 1] sums of v(a); sums of v(a) times full steps inside the row */
+    lanes (*at)[2], (*inner)[2];
+    double *born; /* [h] for the rows in which tokens are created */
     struct block block[PACES];
 };
 
 static const double VANISHED = -41.45; /* log 1e-18 */
 
-/* expm1(x), by its series where that is exact to the last digit or two.  Most tokens live long, so
- * that x is near 0. */
-static double exp_less_one(double x)
+/* Computes expm1(x), by its series if that is exact to the last digit or two.  Most tokens live
+ * long, so x is near 0. */
+static double exp_minus_one(double x)
 {
     if (!(fabs(x) < 0x1p-7))
         return expm1(x);
@@ -215,7 +218,7 @@ static double exp_less_one(double x)
                              * (1 + x * (1. / 4) * (1 + x * (1. / 5) * (1 + x * (1. / 6))))));
 }
 
-/* Returns beta^n, beta = e^x, and puts the sum of beta^k, 0 <= k < n, into *ret_sum; less:
+/* Returns beta^n for beta = e^x, and sets *ret_sum to the sum of beta^k, 0 <= k < n.  less:
  * expm1(x). */
 static double power_and_sum(double x, double less, double n, double *ret_sum)
 {
@@ -224,14 +227,14 @@ static double power_and_sum(double x, double less, double n, double *ret_sum)
         *ret_sum = -1 / less;
         return 0;
     }
-    e = nx < -1 ? exp(nx) : exp_less_one(nx); /* each keeps its digits there */
+    e = nx < -1 ? exp(nx) : exp_minus_one(nx); /* each formula is accurate in its range */
     *ret_sum = isnan(x) ? x : n;
     if (less < 0)
         *ret_sum = (nx < -1 ? e - 1 : e) / less;
     return nx < -1 ? e : e + 1;
 }
 
-/* Leads the tokens of a block down the rows. */
+/* Propagates the tokens of a block down the rows. */
 static void flush(struct decay *d, struct block *b)
 {
     const long *row = d->m->row;
@@ -273,11 +276,12 @@ static void lead(struct decay *d, long row, double weight, double log_v, double 
     b->whole[1][half][k] = sum - 1 + power;
 }
 
-/* Adds a token to its column: first the row of its birth, which tokens born before the window do
- * not have, then the rows below it. */
+/* Adds a token to its column: the row of its creation, if that is inside the window, then the rows
+ * below. */
 static void add_token(struct decay *d, const struct walk *k, double log_beta)
 {
-    double x = log_beta < -1e4 ? -1e4 : log_beta, less = exp_less_one(x), sum; /* 0 * INFINITY */
+    /* avoids 0 * INFINITY */
+    double x = log_beta < -1e4 ? -1e4 : log_beta, less = exp_minus_one(x), sum;
     const struct heat *m = d->m;
     if (k->r >= m->h)
         return;
@@ -305,7 +309,7 @@ void heat_decay(const struct heat *m, const double *log_beta, int c, double *mea
     struct decay d = {.m = m, .step = (m->to - m->from) / m->h, .born = mean};
     double *whole = scratch + 4 * LANES * ((long)m->h + 2), next;
     int some = walk_next(m, &k);
-    long first = some ? k.r : m->h; /* nothing is above the first token's birth */
+    long first = some ? k.r : m->h; /* rows above the first token's creation are empty */
     d.at = (lanes(*)[2])(void *)scratch;
     d.inner = d.at + m->h + 2;
     clear((double *)(void *)d.at[first], 2 * LANES * (m->h + 2 - first));

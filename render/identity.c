@@ -1,3 +1,4 @@
+/* identity.c - the looks of methods, token classes and head types. */
 #include "render/identity.h"
 
 #include <string.h>
@@ -5,19 +6,20 @@
 #include "render/line_colours.h"
 #include "render/palette.h"
 
-/* Black and grey are no method's: figures use them for axes, chance levels and evicted entries. */
+/* The looks of methods.  Black and grey are reserved for axes, chance levels and evicted
+ * entries. */
 static const struct method {
     const char *name;
     uint32_t colour;
     enum mark mark;
 } methods[] = {
-    /* position alone, or chance */
+    /* position or chance */
     {"full", 0x7b1fe0, MARK_DISC},
     {"window", 0x7b1fe0, MARK_SQUARE},
     {"local", 0x7b1fe0, MARK_TRIANGLE},
     {"duo", 0x7b1fe0, MARK_DIAMOND},
     {"random", 0x7b1fe0, MARK_CROSS},
-    /* attention that was received */
+    /* received attention */
     {"h2o", 0xe69f00, MARK_DISC},
     {"scissorhands", 0xe69f00, MARK_SQUARE},
     {"tova", 0xe69f00, MARK_TRIANGLE},
@@ -42,7 +44,7 @@ static const struct method {
     {"wgkv", 0xf4976c, MARK_DIAMOND},
     {"wgkv-snapkv", 0xf4976c, MARK_DOWN},
     {"wgkv-quest", 0xf4976c, MARK_RING},
-    /* reading a part of all entries */
+    /* methods that read only some entries */
     {"quest", 0xcc79a7, MARK_DISC},
     {"seer", 0xcc79a7, MARK_SQUARE},
     {"seer-oracle", 0xcc79a7, MARK_TRIANGLE},
@@ -57,7 +59,7 @@ struct identity identity_of_method(const char *name, int i)
     static const enum mark marks[] = {MARK_DISC, MARK_SQUARE, MARK_TRIANGLE, MARK_DIAMOND,
                                       MARK_RING};
     static const double dashes[] = {0, 1.6, 0.8};
-    enum { HUES = 6 }; /* of palette_line, without black and grey */
+    enum { HUES = 6 }; /* hues of palette_line without black and grey */
     size_t n = strcspn(name, ":, ");
     for (size_t k = 0; k < sizeof methods / sizeof *methods; k++)
         if (strncmp(methods[k].name, name, n) == 0 && !methods[k].name[n])
@@ -69,7 +71,7 @@ struct identity identity_of_method(const char *name, int i)
 struct identity identity_of_run(const char *name, int i)
 {
     for (const char *part = name; part; part = strpbrk(part, "-_./")) {
-        part += part > name; /* past the separator */
+        part += part > name; /* skip the separator */
         for (size_t k = 0; k < sizeof methods / sizeof *methods; k++)
             if (strcmp(methods[k].name, part) == 0)
                 return identity_of_method(part, i);

@@ -1,38 +1,40 @@
-/* identity.h - what has one look in every figure, however many are shown beside it: methods,
- * classes of tokens and kinds of heads.  Methods that choose by the same evidence share a hue and
- * differ in mark and lightness.  All pairs of colour and mark differ, so that they can be told
- * apart in grey.  No method is black or grey: a figure that colours methods uses black and grey for
- * everything else. */
+/* identity.h - gives methods, token classes and head types the same look in every figure.
+ *
+ * Methods that choose by the same evidence share a hue and differ in mark and lightness.  All pairs
+ * of colour and mark differ, so they can be distinguished in grey.  No method is black or grey:
+ * figures that colour methods use these for everything else. */
 #ifndef KVF_RENDER_IDENTITY_H
 #define KVF_RENDER_IDENTITY_H
 
 #include "render/marks.h"
 
+/* The look of a method. */
 struct identity {
     struct rgb colour;
     enum mark mark;
     double dash; /* mm; 0: solid */
 };
 
-/* Of a method with its options, such as "trimkv:sinks=4", whose line is dashed, or with its budget,
- * such as "trimkv, budget 64".  i: its
- * place among those drawn, for the look of a method that is not known here. */
+/* Returns the look of a method by its name.  The name can have options, for example
+ * "trimkv:sinks=4", which dashes the line, or a budget, for example "trimkv, budget 64". i: index
+ * among the methods drawn, which gives an unknown method its look. */
 struct identity identity_of_method(const char *name, int i);
 
-/* The look of the method that the name of a run ends with, such as "smollm2-135m-trimkv"; i as
- * above. */
+/* Returns the look of the method at the end of a run's name, for example "smollm2-135m-trimkv". i:
+ * index for an unknown method. */
 struct identity identity_of_run(const char *name, int i);
 
-/* The colour of a class of tokens; i as above. */
+/* Returns the colour of a token class. i: index for an unknown class. */
 struct rgb identity_of_class(const char *name, int i);
 
-/* Kinds of heads that the rules give, by their places; -1 of a name that is none. */
+/* The name, letter and colour of a head type that the rules assign. */
 struct kind_identity {
     const char *name;
     char sign[4];
     struct rgb fill;
 };
 enum { KINDS_OF_HEADS = 11 };
+/* Returns the index of a head type, or -1 if the name is unknown. */
 int identity_find_kind(const char *name);
 struct kind_identity identity_of_kind(int kind);
 

@@ -1,3 +1,4 @@
+/* kindmap.c - draws layer x head maps of head types and their key. */
 #include <math.h>
 
 #include "render/figures.h"
@@ -48,7 +49,7 @@ void kindmap_draw(struct canvas *c, const struct kindmap *m, double x, double y,
     for (int64_t i = 0; i < m->n; i++)
         cell(c, &m->cell[i], left + (double)(m->cell[i].layer - e.layer0) * cw,
              y + (double)(m->cell[i].index - e.head0) * ch, cw, ch);
-    if (cw > 1.5 && ch > 1.5) { /* white joints between kinds of one colour */
+    if (cw > 1.5 && ch > 1.5) { /* white lines between cells */
         for (int64_t k = 1; k < e.layers; k++) {
             const double xy[] = {left + (double)k * cw, y, left + (double)k * cw, y + mh};
             canvas_line(c, xy, 2, 0.15, (struct rgb){1, 1, 1});

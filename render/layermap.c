@@ -1,4 +1,4 @@
-/* layermap.c - one coloured cell per head: layers across, heads down. */
+/* layermap.c - draws one coloured cell per head: layers across, heads down. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -30,7 +30,8 @@ static struct extent extent_of(const struct table *t)
     return (struct extent){l0, l1 - l0 + 1, h0, h1 - h0 + 1};
 }
 
-/* The size of a map: one column of a paper wide while a layer gets 1.5 mm, else up to two. */
+/* Computes the size of a map: as wide as one column of a paper if a layer gets 1.5 mm, else up to
+ * two columns. */
 void layermap_size(const struct table *t, double *ret_w, double *ret_h)
 {
     struct extent e = extent_of(t);
@@ -75,7 +76,7 @@ void layermap_numbers(struct canvas *c, int64_t first, int64_t n, double x, doub
     }
 }
 
-/* Draws the dots; their rim lets them be seen on dark cells and on light ones. */
+/* Draws the dots with a rim that is visible on dark and light cells. */
 static void draw_dots(struct canvas *c, const struct layermap *m, const struct extent *e, double cw,
                       double ch)
 {

@@ -1,3 +1,5 @@
+/* layout.c - arranges several figures on a page, shares their axes, keys and colours, and draws
+ * them. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +18,7 @@ const char *const layout_letters[] = {"a", "(a)", "A", "none", NULL};
 struct place {
     int row0, rows, col0, cols;
     struct figure_fit fit;
-    struct plot plot; /* of panels that are one */
+    struct plot plot; /* if the panel is a plot */
     bool plotted, ready;
     struct plot_shared shared;
     struct colour_share colours; /* of maps */
@@ -30,8 +32,8 @@ struct page {
     char cell[LAYOUT_SIDE][LAYOUT_SIDE];
     struct place place[LAYOUT_PANELS];
     double width, height, row_h[LAYOUT_SIDE], letter, key;
-    int keyed;  /* the panel whose key stands below; -1: none */
-    int barred; /* the first panel of those whose common bar stands at the right; -1: none */
+    int keyed;  /* panel whose key is drawn at the bottom; -1: no key */
+    int barred; /* first panel whose common bar is drawn at the right; -1: no bar */
 };
 
 /* ---- the mosaic */
@@ -70,7 +72,7 @@ static int read_cells(struct page *p, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* The rectangle of a letter, which must be one. */
+/* Finds the rectangle of a letter.  Fails if its cells are not a rectangle. */
 static int find_place(const struct page *p, char letter, struct place *at, struct kvf_diag *d)
 {
     int n = 0, row1 = -1, col1 = -1;
@@ -92,7 +94,7 @@ static int find_place(const struct page *p, char letter, struct place *at, struc
     return n == at->rows * at->cols ? KVF_OK : wrong(p->l->mosaic, "a letter is no rectangle", d);
 }
 
-/* ---- what plots share */
+/* ---- settings that plots share */
 
 static int make_plot(struct page *p, int k, struct kvf_diag *d)
 {
@@ -134,7 +136,7 @@ static bool same_key(const struct plot *a, const struct plot *b)
     return same;
 }
 
-/* Gives two plots the range that both need. */
+/* Gives two plots their combined range. */
 static void join(double *a0, double *a1, double *b0, double *b1)
 {
     *a0 = *b0 = fmin(*a0, *b0);
@@ -150,7 +152,8 @@ static void share_ranges(struct page *p, int k, int other)
         join(&a->y0, &a->y1, &b->y0, &b->y1);
 }
 
-/* Which names of axes stand at a neighbour: below of the x axis, on the left of the y axis. */
+/* Decides which axis names a neighbour draws: the x axis of the panel below, the y axis of the
+ * panel on the left. */
 static void share_names(struct page *p, int k, int other)
 {
     struct place *a = &p->place[k], *b = &p->place[other];
@@ -165,7 +168,7 @@ static void share_names(struct page *p, int k, int other)
 static void share(struct page *p)
 {
     int n = p->l->n;
-    for (int pass = 0; pass < 2; pass++) /* twice, so that the first know of the last */
+    for (int pass = 0; pass < 2; pass++) /* twice, so that ranges reach all panels */
         for (int k = 0; k < n; k++)
             for (int other = 0; other < n; other++)
                 if (other != k && p->place[k].plotted && p->place[other].plotted) {
@@ -216,8 +219,8 @@ static int too_small(int k, double mm, const char *side, int least, struct kvf_d
         mm, side, least);
 }
 
-/* Rows get the heights of the figures in them, low ones first; the last row of a high panel takes
- * what it lacks. */
+/* Computes the heights of rows from their figures, low spans first.  The last row of a high panel
+ * gets the missing height. */
 static int find_heights(struct page *p, struct kvf_diag *d)
 {
     int err = KVF_OK;
@@ -294,7 +297,7 @@ static int draw_panel(const struct page *p, struct canvas *c, int k, struct kvf_
 
 /* ---- maps that share their colours */
 
-/* Draws all panels once, small, so that maps tell their colours. */
+/* Draws all panels once, small, so that maps store their colours. */
 static int measure(struct page *p, struct kvf_diag *d)
 {
     struct figure_style small = *p->s;
@@ -318,7 +321,7 @@ static bool same_colours(const struct page *p, int a, int b)
            && strcmp(x->label, y->label) == 0 && strcmp(x->map, y->map) == 0 && x->logs == y->logs;
 }
 
-/* Gives maps that are alike one range. */
+/* Gives maps with equal labels a common range. */
 static void join_colours(struct page *p)
 {
     for (int k = 0; k < p->l->n; k++)
@@ -331,8 +334,8 @@ static void join_colours(struct page *p)
         }
 }
 
-/* The panel of the last column in row r, if its colours are those of others and none above it has
- * them; -1: no such panel. */
+/* Returns the panel of the last column in row r if it shares its colours and no panel above it
+ * does, else -1. */
 static int bar_of_row(const struct page *p, int r)
 {
     int k = p->cell[r][p->cols - 1] - 'a';
@@ -342,8 +345,8 @@ static int bar_of_row(const struct page *p, int r)
     return p->place[k].colours.common ? k : -1;
 }
 
-/* Finds maps that share their colours.  Where all panels of the last column do, their bars stand at
- * the right of the page, once each.  A range that the caller set is that of each already. */
+/* Finds maps that share their colours.  If all panels of the last column do, their bars are drawn
+ * once at the right of the page.  A range that the caller sets is common already. */
 static int share_colours(struct page *p, struct kvf_diag *d)
 {
     if (p->l->n < 2 || !isnan(p->s->vmin) || !isnan(p->s->vmax))

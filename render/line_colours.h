@@ -1,5 +1,5 @@
-/* line_colours.h - colours of lines, one table for the figures and for the page of a report
- * (report/embed.py reads it). */
+/* line_colours.h - line colours, shared by the figures and the report page (report/embed.py reads
+ * this file). */
 #ifndef KVF_RENDER_LINE_COLOURS_H
 #define KVF_RENDER_LINE_COLOURS_H
 
@@ -9,8 +9,8 @@
 static const uint32_t line_colours[8] = {0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7,
                                          0xe69f00, 0x56b4e9, 0x000000, 0x969696};
 
-/* Colours of criteria, darker for larger selected sets: a set of up to `most` of its kind has the
- * colour. */
+/* Colours of criteria, darker for larger selected sets.  A set of size up to `most` of its kind has
+ * the colour. */
 static const struct {
     const char *kind;
     long most;
@@ -21,7 +21,7 @@ static const struct {
     {"mass.", 99, 0x802408},
 };
 
-/* Kinds of heads, with the letter that tells each apart in grey. */
+/* Head types with the letter that distinguishes them in grey. */
 static const struct kind_colour {
     const char *name;
     char sign[4];

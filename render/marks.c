@@ -1,3 +1,4 @@
+/* marks.c - draws point signs and hatches, mixes colours and fits text into a width. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +46,7 @@ void mark_draw(struct canvas *c, enum mark m, double x, double y, double size, s
     case MARK_DIAMOND:
         polygon(c, x, y, diamond, 4, r, colour);
         break;
-    case MARK_RING: /* white within: lines do not run through it */
+    case MARK_RING: /* white inside hides lines */
         canvas_disc(c, x, y, r, 0, (struct rgb){1, 1, 1});
         canvas_disc(c, x, y, r - 0.12, 0.24, colour);
         break;
@@ -61,7 +62,8 @@ void mark_draw(struct canvas *c, enum mark m, double x, double y, double size, s
     }
 }
 
-/* The first n bytes of s, less a character that they end within, and an ellipsis; its width. */
+/* Writes the first n bytes of s without an incomplete character, and an ellipsis.  Returns the
+ * width. */
 static double width_cut(struct canvas *c, const char *s, size_t *n, double pt, char *out,
                         size_t cap)
 {
@@ -71,31 +73,32 @@ static double width_cut(struct canvas *c, const char *s, size_t *n, double pt, c
     return canvas_text_width(c, out, pt, 0);
 }
 
-/* The longest of the cut texts that fit.  Texts far wider than the room are halved away: a letter
- * more makes a text narrower only where letters join, by less than the width of SLACK of them. */
-const char *text_fit(struct canvas *c, const char *s, double pt, double room, char *out, size_t cap)
+/* Finds the longest cut text that fits.  Bisection removes texts far wider than the limit.  A
+ * longer text is narrower only if letters join, and by less than SLACK letter sizes. */
+const char *text_fit(struct canvas *c, const char *s, double pt, double limit, char *out,
+                     size_t cap)
 {
     enum { SLACK = 12, FEW = 24 };
     size_t n = strlen(s), fits = 0;
-    if (canvas_text_width(c, s, pt, 0) <= room)
+    if (canvas_text_width(c, s, pt, 0) <= limit)
         return s;
     n = n < cap - 4 ? n : cap - 4;
     while (n > fits + FEW) {
         size_t half = fits + (n - fits) / 2;
-        if (width_cut(c, s, &half, pt, out, cap) > room + SLACK * pt * 25.4 / 72)
+        if (width_cut(c, s, &half, pt, out, cap) > limit + SLACK * pt * 25.4 / 72)
             n = half;
         else
             fits = half + 1;
     }
-    while (width_cut(c, s, &n, pt, out, cap) > room && n > 0)
+    while (width_cut(c, s, &n, pt, out, cap) > limit && n > 0)
         n--;
     return out;
 }
 
-const char *text_fit_own(struct canvas *c, const char *s, double pt, double room, char *out,
+const char *text_fit_own(struct canvas *c, const char *s, double pt, double limit, char *out,
                          size_t cap)
 {
-    const char *shown = text_fit(c, s, pt, room, out, cap);
+    const char *shown = text_fit(c, s, pt, limit, out, cap);
     if (shown != s)
         canvas_cut(c);
     return shown;

@@ -1,5 +1,4 @@
-/* marks.h - signs of points that differ in shape, so that they differ in grey too, and text
- * that fits its place. */
+/* marks.h - draws point signs that differ in shape, and fits text into a width. */
 #ifndef KVF_RENDER_MARKS_H
 #define KVF_RENDER_MARKS_H
 
@@ -19,25 +18,26 @@ enum mark {
     MARKS
 };
 
-/* Draws the sign of a point.  size: about the diameter, in mm.  Nothing is drawn at a place that is
- * NaN or infinite. */
+/* Draws the sign of a point.  size: approximate diameter in mm.  It draws no sign if x or y is not
+ * finite. */
 void mark_draw(struct canvas *c, enum mark m, double x, double y, double size, struct rgb colour);
 
-/* Returns s, or its beginning and an ellipsis (in out) where s is wider than room mm. */
-const char *text_fit(struct canvas *c, const char *s, double pt, double room, char *out,
+/* Returns s, or its beginning with an ellipsis (in out) if s is wider than `limit` mm. */
+const char *text_fit(struct canvas *c, const char *s, double pt, double limit, char *out,
                      size_t cap);
 
-/* The same for words of the figure's own, which no size may cut: canvas_cut notes it. */
-const char *text_fit_own(struct canvas *c, const char *s, double pt, double room, char *out,
+/* Works like text_fit for the figure's own words, which must not be cut: it reports a cut to
+ * canvas_cut. */
+const char *text_fit_own(struct canvas *c, const char *s, double pt, double limit, char *out,
                          size_t cap);
 
-/* Fills a rectangle with thin grey diagonals, pale enough to read letters on; those of rectangles
- * that adjoin go on. */
+/* Fills a rectangle with thin pale grey diagonals on which letters stay legible.  The diagonals of
+ * adjacent rectangles meet. */
 void hatch(struct canvas *c, double x, double y, double w, double h);
 
-/* The colour v at the opacity a over white. */
+/* Returns colour v at opacity a over white. */
 struct rgb tint(struct rgb v, double a);
-/* Black or white, whichever is legible on the colour. */
+/* Returns black or white, whichever is more legible on v. */
 struct rgb ink_on(struct rgb v);
 
 #endif

@@ -1,3 +1,4 @@
+/* palette.c - looks up colours in the tables of the colour maps. */
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +19,8 @@ static const struct map {
     {"vik", vik, true, false},
 };
 
-/* Asked for every pixel: the first letter is compared before a call. */
+/* Finds a map by name.  It compares the first letter before calling strcmp, because every pixel
+ * needs it. */
 static const struct map *map_of(const char *name)
 {
     for (size_t i = 0; name && i < sizeof maps / sizeof *maps; i++)

@@ -7,25 +7,26 @@
 
 #include "render/canvas.h"
 
-/* The names for --cmap: those that rise in lightness, blues, which falls from a pale grey, then
- * those around a middle, which is white in bluered and redblue. */
+/* The names for --cmap: maps of rising lightness, blues, which falls from a pale grey, then
+ * diverging maps.  The middle of bluered and redblue is white. */
 #define PALETTE_NAMES "viridis, cividis, magma, inferno, plasma, blues, bluered, redblue, vik"
 
-/* Colour of v in [0, 1] (clamped); map NULL = "viridis".  NaN is light grey. */
+/* Return the colour of v, clamped to [0, 1]; map NULL = "viridis". NaN is light grey. */
 struct rgb palette_at(const char *map, double v);
 uint32_t palette_argb(const char *map, double v);
-/* As above at an opacity in [0, 1], by which the colours are multiplied. */
+/* Returns the colour of v, premultiplied with an opacity in [0, 1]. */
 uint32_t palette_argb_at(const char *map, double v, double opacity);
-/* Colours of 0 .. 1 in PALETTE_STEPS equal steps: as palette_argb to half a step. */
+/* Computes the colours of 0 .. 1 in PALETTE_STEPS equal steps.  They equal palette_argb to half a
+ * step. */
 enum { PALETTE_STEPS = 4096 };
 void palette_table(const char *map, uint32_t out[PALETTE_STEPS + 1]);
 int palette_known(const char *map);
-bool palette_diverging(const char *map); /* lightest in the middle: for numbers with a sign */
+bool palette_diverging(const char *map); /* lightest in the middle: for signed numbers */
 
 struct rgb rgb_of(uint32_t colour); /* 0xRRGGBB */
 uint32_t rgb_argb(struct rgb c);    /* an opaque pixel of an image */
 
-/* Distinct colours for lines (Okabe and Ito 2008), i = 0, 1, ... */
+/* Returns distinct line colours (Okabe and Ito 2008), i = 0, 1, ... */
 struct rgb palette_line(int i);
 
 #endif

@@ -1,4 +1,4 @@
-/* plot.c - what a plot holds. */
+/* plot.c - stores the panels, lines, points and marks of a plot. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,7 +67,7 @@ struct chart_look plot_look_coloured(int i)
     return look;
 }
 
-/* Copies a name and cuts it between characters: a name that ends within a character is no text. */
+/* Copies a name and cuts it between characters, because an incomplete character is invalid text. */
 static void copy_name(char *out, const char *name)
 {
     size_t n = strlen(name);
@@ -100,7 +100,7 @@ static int line_find(const struct plot *p, const char *name)
     return -1;
 }
 
-/* Doubles an array of n when it is full; false: memory is out. */
+/* Doubles an array of n elements if it is full.  Returns false without memory. */
 static bool grow(void **array, int n, int *room, size_t size)
 {
     if (n < *room)

@@ -1,4 +1,4 @@
-/* plot_draw.c - arranges panels, axes and key of a plot, and draws them. */
+/* plot_draw.c - arranges the panels, axes and key of a plot, and draws them. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ struct layout {
     double key_x, key_y, key_w;
     bool beside, ramp;
     int notes;   /* lines of the note */
-    double foot; /* y of what stands below the ticks */
+    double foot; /* y of the text below the ticks */
 };
 
 static int columns_of(int n)
@@ -48,7 +48,7 @@ static int keys_of(const struct plot *p)
     return n;
 }
 
-/* The size of a plot, found without a canvas: letters are taken to be 1.4 mm wide. */
+/* Computes the size of a plot without a canvas, assuming letters 1.4 mm wide. */
 void plot_size(const struct plot *p, double *ret_w, double *ret_h)
 {
     static const double width[] = {88, 130, 180}, height[] = {46, 38, 34, 27, 24, 20, 20, 17};
@@ -68,10 +68,11 @@ void plot_size(const struct plot *p, double *ret_w, double *ret_h)
              + LABEL + NOTE + EDGE + (beside ? 0 : ceil(n / fit) * KEY_LINE + 1);
 }
 
-enum { NOTES = 5, MOST_BESIDE = 64 }; /* lines of a note, and of a key beside, at most */
+enum { NOTES = 5, MOST_BESIDE = 64 }; /* maximum lines of a note, and of a key next to the panel */
 
-/* Breaks a note into lines of room mm, after semicolons, or at spaces where a part is too long;
- * returns how many.  The last line is cut where `most` are not enough: *ret_cut becomes true. */
+/* Breaks a note into lines of at most room mm, after semicolons, or at spaces if a part is too
+ * long.  Returns the number of lines.  If `most` lines are not enough, it cuts the last one and
+ * sets *ret_cut. */
 static int note_lines(struct canvas *c, const char *note, double room, int most, char (*line)[256],
                       bool *ret_cut)
 {
@@ -114,8 +115,8 @@ static void draw_note(struct canvas *c, const struct plot *p, const struct layou
     }
 }
 
-/* Draws a text around a place, within 0 to end.  Where there is no room it is set smaller, and then
- * cut. */
+/* Draws a text around a position, within 0 to end.  A text that does not fit is drawn smaller, and
+ * then cut. */
 static void label(struct canvas *c, double x, double y, const char *s, double end, int turn)
 {
     char text[256];
@@ -136,7 +137,7 @@ static void widen(double *lo, double *hi, double v, bool logarithmic)
     *hi = isnan(*hi) || v > *hi ? v : *hi;
 }
 
-/* Makes a range of some length around the data; ends that the figure gave stay. */
+/* Extends a range to a positive length around the data.  Ends that the figure set stay. */
 static void settle(double *lo, double *hi, double d0, double d1, bool logarithmic, double pad)
 {
     if (isnan(d0))
@@ -193,9 +194,9 @@ static void tell(struct plot *p, long n, long all, const char *what)
                  n / p->copies, all / p->copies, what);
 }
 
-/* Writes how many points, or ends of their intervals, the axis does not reach, and how many a
- * logarithmic axis has no place for. */
-static void tell_clipped(struct plot *p)
+/* Writes the number of points, or interval ends, outside the axis, and of points that a logarithmic
+ * axis cannot show. */
+static void note_clipped(struct plot *p)
 {
     double slack = 1e-9 * (p->y1 - p->y0);
     long n = 0, none = 0, all = 0;
@@ -221,8 +222,8 @@ static void ring_text(const struct plot_mark *m, char text[24])
     snprintf(text, 24, short_one ? "%.1f" : "%.0f", m->x);
 }
 
-/* Writes the number of the ring of a line into text, "" where there is none; its width in mm, with
- * what parts it from the name before it. */
+/* Writes the number of a line's ring into text, or "" if it has none.  Returns its width in mm,
+ * including the gap before it. */
 static double ring_of(struct canvas *c, const struct plot *p, int line, char text[24])
 {
     text[0] = 0;
@@ -289,7 +290,7 @@ static int arrange(struct canvas *c, const struct plot *p, int most_notes, struc
     l->y = EDGE + head;
     l->h = (H - EDGE - below - l->rows * head - (l->rows - 1) * GAP_Y) / l->rows;
     struct axis_box a = axis_of(p, l, 0);
-    a.h = fmax(l->h, LEAST_H); /* a lower one is refused, with the room that this one needs */
+    a.h = fmax(l->h, LEAST_H); /* a lower panel is an error, which reports the space needed */
     l->x = EDGE + (p->ylabel ? 3.6 : 0) + axis_width_y(c, &a) + 1.6;
     l->w = (W - l->x - right - (l->cols - 1) * GAP_X) / l->cols;
     l->step_x = l->w + GAP_X;
@@ -309,7 +310,7 @@ static int arrange(struct canvas *c, const struct plot *p, int most_notes, struc
                     ceil(H + fmax(0, LEAST_H - l->h) * l->rows));
 }
 
-/* Draws a cross or a ring; a ring hides what of a line lies below it, its signs too. */
+/* Draws a cross or a ring.  A ring covers the line and signs below it. */
 static void draw_mark(struct canvas *c, const struct axis_box *a, const struct plot_mark *m,
                       const struct chart_look *look)
 {
@@ -327,8 +328,8 @@ static void draw_mark(struct canvas *c, const struct axis_box *a, const struct p
     canvas_disc(c, x, y, r, 0.3, colour);
 }
 
-/* Writes the number of one ring: left of it and below, or right of it and above; beside an edge as
- * near to that as the panel has room. */
+/* Writes the number of a ring, to its lower left or to its upper right.  Near an edge it moves
+ * inside the panel. */
 static void ring_value(struct canvas *c, const struct axis_box *a, const struct plot_mark *m,
                        bool below)
 {
@@ -416,8 +417,8 @@ static void draw_panel(struct canvas *c, const struct plot *p, const struct layo
     }
 }
 
-/* Where the last point of a line of the single panel is, or the middle of its interval there; lines
- * without one come last. */
+/* Returns the y of the last point of a line in the single panel, or of the middle of its interval.
+ * Lines without a point return the bottom. */
 static double end_of_line(const struct plot *p, const struct axis_box *a, int line)
 {
     double y = INFINITY;
@@ -432,7 +433,7 @@ static double end_of_line(const struct plot *p, const struct axis_box *a, int li
     return fmax(a->y, fmin(y, a->y + a->h));
 }
 
-/* The key beside a single panel: each name at the height at which its line ends. */
+/* Draws the key next to a single panel, with each name at the height of its line's end. */
 static void draw_names(struct canvas *c, const struct plot *p, const struct layout *l)
 {
     struct axis_box a = axis_of(p, l, 0);
@@ -517,9 +518,9 @@ int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, st
     int err = plot_ranges(p, s, d);
     if (err)
         return err;
-    tell_clipped(p);
+    note_clipped(p);
     err = arrange(c, p, NOTES, &l, d);
-    if (err) /* a long note is the first to give way */
+    if (err) /* shorten a long note first */
         err = arrange(c, p, 1, &l, d);
     if (err)
         return err;
@@ -540,8 +541,8 @@ int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, st
     return KVF_OK;
 }
 
-/* Takes the ranges of the page, and leaves out what stands elsewhere on it. */
-static void take_shared(struct plot *p, const struct plot_shared *s)
+/* Applies the ranges of the page, and removes the parts that other panels or the page draw. */
+static void apply_shared(struct plot *p, const struct plot_shared *s)
 {
     p->x0 = isnan(s->x0) ? p->x0 : s->x0;
     p->x1 = isnan(s->x1) ? p->x1 : s->x1;
@@ -568,8 +569,8 @@ void plot_figure_size(const struct table *t, const struct figure_style *s, doubl
     if (!err)
         plot_note_documents(&p, t);
     if (!err && s->shared)
-        take_shared(&p, s->shared);
-    if (!err) /* else plot_figure_draw fails as well, unless there is memory again */
+        apply_shared(&p, s->shared);
+    if (!err) /* otherwise plot_figure_draw fails too, unless memory is free again */
         plot_size(&p, ret_w, ret_h);
     if (err == KVF_E_NOMEM)
         *ret_w = *ret_h = NAN;
@@ -587,7 +588,7 @@ int plot_figure_draw(struct canvas *c, const struct table *t, const struct figur
     if (!err)
         plot_note_documents(&p, t);
     if (!err && s->shared)
-        take_shared(&p, s->shared);
+        apply_shared(&p, s->shared);
     if (!err)
         err = plot_draw(c, &p, s, d);
     plot_free(&p);

@@ -1,4 +1,4 @@
-/* plot_rows.c - what figures made of plots share: options, rows, names of criteria. */
+/* plot_rows.c - reads the options, rows and criterion names that plot figures share. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,7 +138,8 @@ struct chart_look criterion_look(const char *raw)
     enum { N = sizeof criterion_colours / sizeof *criterion_colours };
     uint32_t colour = other_criterion_colour;
     double dash = 0.5;
-    for (int i = N - 1; i >= 0; i--) { /* from the largest to the smallest that will do */
+    /* from the largest set to the smallest that is large enough */
+    for (int i = N - 1; i >= 0; i--) {
         const char *kind = criterion_colours[i].kind;
         size_t n = strlen(kind);
         bool last = i == N - 1 || strcmp(criterion_colours[i + 1].kind, kind) != 0;
@@ -176,7 +177,7 @@ static enum choice_by choose_by(const struct plot_rows *k, const struct choice_s
     return any_class(k) && o->heads == 0 ? CHOICE_CLASS : CHOICE_CRITERION;
 }
 
-/* The first criterion that is drawn, NULL without one; *ret_more: there are others. */
+/* Returns the first drawn criterion, or NULL. *ret_more: there are others. */
 static const char *first_criterion(const struct row_choice *v, bool *ret_more)
 {
     const char *first = NULL;
@@ -214,7 +215,7 @@ int choice_open(struct row_choice *v, const struct table *t, const struct choice
     if (o->criterion && !first)
         return kvf_fail(d, KVF_E_ARG, "--style: the table has no rows of criterion '%s'",
                         o->criterion);
-    if (v->classes && first && !more) /* the note says it, instead of headings */
+    if (v->classes && first && !more) /* the note names it instead of headings */
         v->criterion = first;
     return KVF_OK;
 }
@@ -279,7 +280,8 @@ void plot_look_method(struct chart_look *look, const char *name, int i)
     look->sign = 1 + (int)k.mark;
 }
 
-/* Dashes are by place, for one method with several budgets. */
+/* Returns the look of a trace.  Dashes depend on the index, because one method can have several
+ * budgets. */
 static struct chart_look look_of_trace(const char *line, int n)
 {
     struct chart_look look = plot_look_coloured(n);
@@ -308,9 +310,9 @@ void choice_add(struct plot *p, const struct row_choice *v, int64_t r, const cha
         made->look = (struct chart_look){.colour = ink, .width = 0.55};
     else
         made->look = plot_look_coloured(n - (v->classes && strcmp(p->line[0].name, "all") == 0));
-    if (front && v->classes) /* its dashes by place, its colour in every figure */
+    if (front && v->classes) /* dashes by index, colour by class */
         made->look.colour = identity_of_class(line, n);
-    made->hidden |= v->thin && !v->traces; /* the panels say it */
+    made->hidden |= v->thin && !v->traces; /* the panels have the names */
     if (front && v->thin)
         made->look.width = 0.6;
 }

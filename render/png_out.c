@@ -1,3 +1,4 @@
+/* png_out.c - writes PNG files with libpng. */
 #include <png.h>
 #include <setjmp.h>
 
@@ -31,7 +32,7 @@ static void write_rows(png_structp png, const struct png_rows *r)
     png_write_chunk(png, end, NULL, 0);
 }
 
-/* Writes all that stands before the rows; on_error jumps out of it. */
+/* Writes all chunks before the rows; on_error jumps out of it. */
 static void write_head(png_structp png, png_infop info, int w, int h, double per_metre,
                        const char *title, const char *comment)
 {

@@ -1,3 +1,4 @@
+/* png_rows.c - filters and compresses the rows of an image on several threads (png_rows.h). */
 #include <zlib.h>
 
 #include "base/mem.h"
@@ -5,16 +6,16 @@
 #include "render/png_rows.h"
 
 enum {
-    PIECE = 1 << 18, /* bytes of rows at least */
+    PIECE = 1 << 18, /* minimum bytes of rows */
     UP = 2,
-    /* Maps and text alike repeat from row to row: level 6 takes three times as long.  Level 4
-     * would save 2 % of plots and 11 to 14 % of maps for 40 % more time
+    /* Maps and text both repeat from row to row.  Level 6 takes three times as long.  Level 4 would
+     * save 2 % of plots and 11 to 14 % of maps for 40 % more time
      * (docs/studies/performance-notes.md). */
     LEVEL = 2,
     HEAD = 0x785e /* deflate, window of 32 KiB, "fast"; divisible by 31 */
 };
 
-/* What a thread keeps from one piece of the picture to the next. */
+/* The buffers of a thread, reused for all its pieces. */
 struct press {
     z_stream z;
     uint8_t *rows; /* of a piece, filtered */
@@ -37,7 +38,7 @@ static int rows_each(const struct png_rows *r)
     return (int)(PIECE / row_bytes(r)) + 1;
 }
 
-/* Writes the rows [from, to) to out, each filtered and behind the byte that names the filter. */
+/* Writes the rows [from, to) to out, each filtered, after the byte of its filter type. */
 static void filter(const struct png_rows *r, int from, int to, uint8_t *out)
 {
     for (int y = from; y < to; y++) {
@@ -82,7 +83,7 @@ static void compress_piece(void *ctx, int i, int thread)
     w->length[i] = n;
 }
 
-/* The sum over all rows ends the stream, its high byte first. */
+/* Appends the checksum of all rows, high byte first, to the last piece. */
 static int join(struct work *w)
 {
     uLong sum = adler32(0, NULL, 0);

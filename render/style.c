@@ -1,3 +1,4 @@
+/* style.c - parses the keys of --style into a figure's struct. */
 #include "render/style.h"
 
 #include <stdio.h>
@@ -9,7 +10,7 @@ enum { PIECE = 64 }; /* bytes of a key and of a value */
 
 /* Appends the pairs of option to text as "key\0value\0key\0value\0", so that values can be
  * borrowed. */
-static int cut(const char *option, struct buf *text, struct kvf_diag *d)
+static int split_pairs(const char *option, struct buf *text, struct kvf_diag *d)
 {
     char name[PIECE], value[PIECE];
     int more = 0;
@@ -30,7 +31,7 @@ int style_read(const char *figure, const struct opt *keys, const char *option, v
 {
     int err = opt_defaults(keys, ret, d);
     if (!err)
-        err = cut(option, text, d);
+        err = split_pairs(option, text, d);
     if (err || !text->len)
         return err;
     const char *end = text->data + text->len, *name = text->data, *value;

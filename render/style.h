@@ -1,7 +1,7 @@
 /* style.h - the keys of --style that a figure declares.
  *
- * A figure declares the struct that its functions want filled, and a table of typed options
- * (base/opt.h) for it, whose names are the keys:
+ * A figure declares a struct for its functions and a table of typed options (base/opt.h) that fill
+ * it.  The names of the options are the keys:
  *
  *     struct ghosts_style {
  *         int by, x;
@@ -12,8 +12,8 @@
  *         {.type = OPT_END},
  *     };
  *
- * figure.c fills the struct before it calls the figure's functions, which find it as s->own.  The
- * same table makes the sentences of errors and what `kvfate figures --json` says. */
+ * figure.c fills the struct before it calls the figure's functions, which read it as s->own.  Error
+ * messages and `kvfate figures --json` use the same table. */
 #ifndef KVF_RENDER_STYLE_H
 #define KVF_RENDER_STYLE_H
 
@@ -23,19 +23,19 @@
 #include "base/buf.h"
 #include "base/opt.h"
 
-/* The rows of such a table.  `field` of the struct `of` has the name of the key.  The default of a
- * word is `usual`; numbers and texts end with .standard = "..." (opt.h), or with .absent = "..."
- * where the value stays zero or NULL: what holds then, for people. */
+/* Macros for the rows of this table.  `field` of the struct `of` has the name of the key.  `usual`
+ * is the default of a word.  Numbers and texts end with .standard = "..." (opt.h). If the value
+ * stays zero or NULL by default, they end with .absent = "...", which describes that case. */
 #define STYLE_KEY(kind, of, field, about)                                                          \
     .type = kind, .name = #field, .offset = offsetof(of, field), .help = about
-/* int: the place of a word in a list that ends with NULL, or among those at the end. */
+/* int: the index of a word in a list that ends with NULL, or in the last arguments. */
 #define LIST_KEY(of, field, usual, about, list)                                                    \
     {                                                                                              \
         STYLE_KEY(OPT_WORD, of, field, about), .arg = "WORD", .standard = usual, .words = list     \
     }
 #define WORD_KEY(of, field, usual, about, ...)                                                     \
     LIST_KEY(of, field, usual, about, ((const char *const[]){__VA_ARGS__, NULL}))
-/* const char *: any text but "", borrowed for as long as the figure is drawn. */
+/* const char *: any text but "", borrowed while the figure is drawn. */
 #define TEXT_KEY(of, field, value, about, ...)                                                     \
     {                                                                                              \
         STYLE_KEY(OPT_STR, of, field, about), .arg = value, __VA_ARGS__                            \
@@ -55,17 +55,17 @@ extern const struct opt style_none[];
 
 /* Fills ret, a zeroed struct, with the defaults and then with "key=value,...".
  *
- * figure   its name, for the sentence
- * option   NULL: the defaults alone
- * text     keeps the values that are texts: ret points into it until the caller finishes it
+ *   figure   the figure's name, for messages
+ *   option   NULL: only the defaults
+ *   text     stores the values that are texts: ret points into it until the caller finishes it
  *
- * KVF_OK, KVF_E_NOMEM, or KVF_E_ARG with a sentence that says what the figure knows and which
- * key or word was likely meant. */
+ * Returns KVF_OK, KVF_E_NOMEM, or KVF_E_ARG with a message that lists the known keys or words and
+ * suggests the nearest one. */
 int style_read(const char *figure, const struct opt *keys, const char *option, void *ret,
                struct buf *text, struct kvf_diag *d);
 
-/* "C:D" or "C:" of a key of steps into [*from, *to); *to is INT64_MAX where there is no end.
- * NULL leaves both.  KVF_OK, or KVF_E_ARG with a sentence. */
+/* Parses "C:D" or "C:" of a key of steps into [*from, *to); *to is INT64_MAX without an end.  value
+ * NULL leaves both unchanged.  Returns KVF_OK, or KVF_E_ARG with a message. */
 int style_steps(const char *value, int64_t *from, int64_t *to, struct kvf_diag *d);
 
 #endif

@@ -1,3 +1,4 @@
+/* svg.c - writes the shapes and pictures of an SVG file. */
 #include <math.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ void svg_escape(struct buf *b, const char *s, size_t n)
         else if (n - i >= 3
                  && (memcmp(s + i, "\xef\xbf\xbe", 3) == 0
                      || memcmp(s + i, "\xef\xbf\xbf", 3) == 0))
-            i += 2; /* U+FFFE and U+FFFF are not of XML */
+            i += 2; /* XML excludes U+FFFE and U+FFFF */
         else if ((unsigned char)s[i] >= 32 || s[i] == '\n')
             buf_char(b, s[i]);
     }
@@ -96,7 +97,7 @@ void svg_area(struct svg *s, const double *xy, int n, struct rgb fill, double al
     buf_str(&s->body, "Z\"/>\n");
 }
 
-/* Writes a circle as four arcs; a quarter turn by one Bezier curve is 0.03 % off at most. */
+/* Writes a circle as four Bezier arcs, each at most 0.03 % off. */
 static void circle(struct buf *b, double x, double y, double r)
 {
     static const int turn[5][2] = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}, {1, 0}};
@@ -126,7 +127,8 @@ void svg_disc(struct svg *s, double x, double y, double radius, double width, st
     }
 }
 
-/* A nested viewport clips without a name that pictures in one page would have to share. */
+/* Clips with a nested viewport, which needs no name.  Names would have to be unique if a page
+ * contains several pictures. */
 void svg_clip(struct svg *s, double x, double y, double w, double h)
 {
     double px = (x + s->dx) * SVG_PT, py = (y + s->dy) * SVG_PT, pw = w * SVG_PT, ph = h * SVG_PT;
@@ -141,7 +143,7 @@ void svg_unclip(struct svg *s)
     buf_str(&s->body, "</svg>\n");
 }
 
-/* The pixels keep their number: width and height are theirs, the matrix gives the size. */
+/* Embeds the picture with width and height in pixels; the matrix sets its size. */
 void svg_image(struct svg *s, double x, double y, double w, double h, int cols, int rows,
                const struct buf *png)
 {

@@ -1,3 +1,4 @@
+/* svg_fonts.c - collects the fonts of SVG text, subsets them and embeds them. */
 #include "render/svg_fonts.h"
 
 #include <hb-ot.h>
@@ -26,8 +27,8 @@ void svg_fonts_destroy(struct svg_fonts *f)
     mem_free(f);
 }
 
-/* The part of a face that shows these characters, without what shapes text: every glyph is
- * placed already. */
+/* Returns a subset of a face for these characters, without shaping tables, because glyph positions
+ * are fixed. */
 static hb_face_t *subset(hb_face_t *face, const hb_set_t *chars)
 {
     static const hb_tag_t drop[] = {HB_TAG('G', 'S', 'U', 'B'), HB_TAG('G', 'P', 'O', 'S'),
@@ -45,7 +46,8 @@ static hb_face_t *subset(hb_face_t *face, const hb_set_t *chars)
     return part;
 }
 
-/* Outlines that do not vary, and a licence that lets them be embedded (fsType of OS/2). */
+/* Returns true if a face can be embedded: its outlines do not vary, and its licence allows it
+ * (fsType of OS/2). */
 static bool can_embed(hb_face_t *face)
 {
     unsigned n = 0;

@@ -1,5 +1,4 @@
-/* svg_fonts.h - the fonts that the text of an SVG names: cut down to the characters used, and
- * embedded. */
+/* svg_fonts.h - subsets and embeds the fonts that SVG text uses. */
 #ifndef KVF_RENDER_SVG_FONTS_H
 #define KVF_RENDER_SVG_FONTS_H
 
@@ -12,23 +11,25 @@ struct hb_font_t;
 struct hb_set_t;
 struct _PangoFont;
 
+/* One font face. */
 struct svg_face {
     struct hb_face_t *face;
     struct hb_font_t *font; /* in units of the face */
-    struct hb_set_t *chars; /* used so far; whoever writes a character adds it */
+    struct hb_set_t *chars; /* used characters; every writer of text adds its characters */
     char *family;
     int weight;
-    bool italic, embeds; /* embeds: its outlines and its licence let it be embedded */
+    bool italic, embeds; /* embeds: the outlines and the licence allow embedding */
 };
 
 struct svg_fonts;
 
-/* The face of a font of Pango, borrowed from *fonts, which is made when it is NULL; NULL: there
- * are too many faces, or no memory. */
+/* Returns the face of a Pango font, borrowed from *fonts, which is created if NULL. Returns NULL
+ * without memory or with too many faces. */
 struct svg_face *svg_font_of(struct svg_fonts **fonts, struct _PangoFont *font);
 
 void svg_fonts_destroy(struct svg_fonts *f); /* accepts NULL */
-/* <style> with all fonts of the text; nothing where f is NULL. */
+/* Appends <style> with all fonts of the text; appends no bytes if f is NULL. Returns KVF_OK or an
+ * error. */
 int svg_fonts_write(const struct svg_fonts *f, struct buf *out);
 
 #endif

@@ -1,3 +1,5 @@
+/* svg_text.c - writes text elements at Pango's glyph positions, and other glyphs as outlines or
+ * pictures. */
 #include <hb-ot.h>
 #include <hb.h>
 #include <math.h>
@@ -16,14 +18,14 @@ struct run {
     size_t n;
     const PangoItem *item;
     PangoGlyphString *glyphs;
-    double x; /* of its left end, mm from that of the line */
+    double x; /* of its left end, mm from the left end of the line */
     struct svg_face *face;
     bool kerned; /* advances differ from those of the font */
 };
 
-/* A character a glyph, from left to right, each where the font itself would put it but for
- * kerning: what a viewer draws from the characters alone. */
-static bool plain(struct run *r, double pt)
+/* Returns true if a run is plain: one glyph per character, from left to right, at the font's own
+ * positions except for kerning.  A viewer draws such a run correctly from its characters. */
+static bool is_plain(struct run *r, double pt)
 {
     double unit = pt * 25.4 / 72 * PANGO_SCALE / hb_face_get_upem(r->face->face);
     size_t at = 0;
@@ -46,8 +48,7 @@ static bool plain(struct run *r, double pt)
     return at == r->n;
 }
 
-/* Writes where a run starts, and where each of its characters does if the font itself would put
- * them elsewhere. */
+/* Writes the x of a run, and of each of its characters if they are kerned. */
 static void write_x(struct buf *b, const struct run *r, double x0)
 {
     double x = x0 + r->x;
@@ -106,7 +107,7 @@ static cairo_status_t collect(void *ctx, const unsigned char *data, unsigned n)
     return CAIRO_STATUS_SUCCESS;
 }
 
-/* Draws glyphs that are pictures, at 600 dpi. */
+/* Draws bitmap glyphs as a picture at 600 dpi. */
 static void write_picture(struct svg *s, const struct run *r, double x, double y)
 {
     const double px = 600 / 25.4;
@@ -180,7 +181,7 @@ void svg_text(struct svg *s, cairo_t *cr, PangoLayout *layout, const struct svg_
                         false};
         if (!s->fonts && !b->err)
             b->err = KVF_E_NOMEM;
-        bool as_text = r.face && plain(&r, pt);
+        bool as_text = r.face && is_plain(&r, pt);
         if (as_text != open && open)
             buf_str(b, "</text>\n");
         if (as_text && !open)
@@ -207,7 +208,7 @@ void svg_glyphs(struct svg *s, cairo_t *cr, const char *text, const PangoGlyphIt
                     0,
                     svg_font_of(&s->fonts, item->item->analysis.font),
                     false};
-    bool as_text = r.face && plain(&r, pt);
+    bool as_text = r.face && is_plain(&r, pt);
     write_open(s, as_text ? "text" : "g", "", pt, colour);
     if (as_text)
         write_run(s, &r, x + s->dx, y + s->dy);

@@ -1,8 +1,8 @@
-/* svg_text.h - text of SVG: <text> elements placed as Pango placed the glyphs, in fonts that
- * are subset to what is used and embedded.
+/* svg_text.h - writes SVG text: <text> elements at Pango's glyph positions, in fonts that are
+ * subset and embedded.
  *
- * What such text cannot hold is drawn instead: runs from right to left, ligatures, marks, and
- * characters without a glyph as outlines, glyphs that are bitmaps (emoji) as pictures. */
+ * Some text cannot be an element.  Right-to-left runs, ligatures, marks and characters without a
+ * glyph are drawn as outlines.  Bitmap glyphs (emoji) are drawn as pictures. */
 #ifndef KVF_RENDER_SVG_TEXT_H
 #define KVF_RENDER_SVG_TEXT_H
 
@@ -11,17 +11,18 @@
 struct _cairo;
 struct _PangoLayout;
 
+/* The position of a text. */
 struct svg_place {
-    double x, y;   /* mm: what the text is turned around */
+    double x, y;   /* mm: centre of rotation */
     int turn;      /* quarter turns to the left */
-    double dx, dy; /* from there to the left end of the baseline, before the turn */
+    double dx, dy; /* offset to the left end of the baseline before the turn */
 };
 
-/* Adds the text of a layout, which is in mm; cr serves for outlines. */
+/* Appends the text of a layout, which is in mm; cr computes outlines. */
 void svg_text(struct svg *s, struct _cairo *cr, struct _PangoLayout *layout,
               const struct svg_place *at, double pt, struct rgb colour);
 
-/* Glyphs of one item of text, from the left end of their baseline. */
+/* Appends the glyphs of one text item. x, y: the left end of their baseline. */
 struct _PangoGlyphItem;
 void svg_glyphs(struct svg *s, struct _cairo *cr, const char *text,
                 const struct _PangoGlyphItem *item, double x, double y, double pt,

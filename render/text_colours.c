@@ -1,3 +1,4 @@
+/* text_colours.c - interpolates colours in CIELAB and computes contrast. */
 #include "render/clamp.h"
 #include "render/text_colours.h"
 
@@ -16,7 +17,7 @@ static double from_linear(double v)
     return clamp(v, 0, 1);
 }
 
-/* The CIELAB coordinates of an sRGB colour (IEC 61966-2-1 and CIE 15). */
+/* Computes the CIELAB coordinates of an sRGB colour (IEC 61966-2-1 and CIE 15). */
 static void to_lab(struct rgb c, double *L, double *a, double *b)
 {
     const double r = to_linear(c.r), g = to_linear(c.g), u = to_linear(c.b);

@@ -1,10 +1,12 @@
+/* text_flow.c - lays out and draws the text of a table of tokens line by line. */
 #include "render/text_flow.h"
 
 #include <string.h>
 
 #include "base/mem.h"
 
-/* Of every byte whether it is bold: what readers take for one character is one or the other. */
+/* Returns for every byte if it is bold.  The bytes of a user-perceived character are all bold or
+ * all not.  Owned by the caller. */
 static unsigned char *weights(const struct text_flow *f, const struct text_source *s)
 {
     size_t n = s->bytes.len;
@@ -33,11 +35,12 @@ static int lay_out(struct text_flow *f)
         return err;
     int lines = paragraph_lines(f->p);
     f->line = 0;
-    f->used = lines > 1 && !s->ended ? lines - 1 : lines; /* the last one may go on */
+    f->used = lines > 1 && !s->ended ? lines - 1 : lines; /* the last line may continue */
     return KVF_OK;
 }
 
-/* Emoji: beyond the basic plane, where fonts bring colours of their own. */
+/* Returns true if the text has emoji outside the basic plane, whose fonts have their own
+ * colours. */
 static bool has_own_colours(const char *s, size_t n)
 {
     for (size_t i = 0; i + 1 < n; i++)
@@ -46,14 +49,14 @@ static bool has_own_colours(const char *s, size_t n)
     return false;
 }
 
-/* Whether a piece is a space beside the letters of its token. */
+/* Returns true if a piece is a space next to the letters of its token. */
 static bool is_gap(const struct text_flow *f, const struct text_piece *p)
 {
     return f->source.bytes.data[p->from] == ' ';
 }
 
-/* Tells where each token of the line stands. */
-static void tell_below(const struct text_flow *f, const struct text_piece *piece, int n, double x,
+/* Calls `below` with the position of each token of the line. */
+static void call_below(const struct text_flow *f, const struct text_piece *piece, int n, double x,
                        double y)
 {
     for (int i = 0, next; i < n; i = next) {
@@ -92,7 +95,7 @@ static int draw_line(struct text_flow *f, double x, double y)
     paragraph_draw(f->c, f->p, f->line, x, y, look);
     mem_free(look);
     if (f->below)
-        tell_below(f, piece, n, x, y);
+        call_below(f, piece, n, x, y);
     return KVF_OK;
 }
 
@@ -109,7 +112,7 @@ void text_flow_close(struct text_flow *f)
     text_source_finish(&f->source);
 }
 
-/* Ends the paragraph whose lines are all drawn. */
+/* Ends the paragraph after all its lines are drawn. */
 static void drop(struct text_flow *f)
 {
     size_t n = f->used < paragraph_lines(f->p) ? paragraph_start(f->p, f->used)

@@ -1,3 +1,4 @@
+/* text_pages.c - arranges token texts in columns, bands and pages. */
 #include "render/text_pages.h"
 
 #include <math.h>
@@ -30,7 +31,7 @@ static int add_panel(struct text_sheet *s, int64_t row0, int64_t row1)
     return KVF_OK;
 }
 
-/* Names the panels: by the head where heads differ, by the trace where traces do.  A table without
+/* Names the panels: by head if the heads differ, by trace if the traces differ.  A table without
  * these columns is one text. */
 static void name_panels(struct text_sheet *s, int trace, int head)
 {
@@ -83,7 +84,7 @@ void text_sheet_columns(struct text_sheet *s, double width, int columns)
     double w = width - 2 * MARGIN_MM;
     int fit = (int)fmax(1, (w + 4) / (LEAST_COLUMN + 4)), most = columns ? columns : fit;
     int bands = (s->n + most - 1) / most;
-    s->columns = columns ? columns : (s->n + bands - 1) / bands; /* as even as can be */
+    s->columns = columns ? columns : (s->n + bands - 1) / bands; /* as even as possible */
     s->bands = (s->n + s->columns - 1) / s->columns;
     s->gap = fmin(4, 0.2 * w / s->columns);
     s->width = (w - (s->columns - 1) * s->gap) / s->columns;
@@ -113,7 +114,7 @@ static int count(struct text_sheet *s, struct text_panel *p, int64_t most)
     return err;
 }
 
-/* The lines of the longest text of a band, at most `most`. */
+/* Finds the lines of the longest text of a band, at most `most`. */
 static int band_lines(struct text_sheet *s, int band, int64_t most, int64_t *ret)
 {
     int err = KVF_OK;
@@ -187,13 +188,13 @@ int text_slices_pages(struct text_sheet *s, struct text_slices *ret)
     return err;
 }
 
-/* Adds a band in `rows` lines; where it has more, its middle is left out. */
+/* Adds a band in `rows` lines.  A longer band loses its middle. */
 static int fold_band(struct text_sheet *s, int band, int64_t lines, int64_t rows, double y,
                      struct text_slices *ret)
 {
     int64_t a = lines > rows ? rows / 2 : lines, b = rows - 1 - a;
     if (lines > rows && b < 1)
-        canvas_cut(s->flow.c); /* no line is left before or after the note */
+        canvas_cut(s->flow.c); /* no lines remain before or after the note */
     int err = add_slice(ret, (struct text_slice){0, band, 0, a, 0, y, true});
     if (err || lines <= rows)
         return err;
@@ -205,7 +206,8 @@ static int fold_band(struct text_sheet *s, int band, int64_t lines, int64_t rows
     return err;
 }
 
-/* How many bands have room in h mm with their lines, or with LEAST_FOLDED of more; 1 at least. */
+/* Finds how many bands fit in h mm with their lines, or with LEAST_FOLDED of more lines; at least
+ * 1. */
 static int bands_within(struct text_sheet *s, double h, int *ret)
 {
     double need = 0;
@@ -268,7 +270,7 @@ static void draw_note(const struct text_sheet *s, struct canvas *c, const struct
     canvas_word(c, column_x(s, column), v->y + 0.7 * s->pitch, note, s->pt * fit, 0, note_ink);
 }
 
-/* Draws a slice of one panel; the text of a panel stays open as long as its band goes on. */
+/* Draws a slice of one panel.  The text of a panel stays open while its band continues. */
 static int draw_panel(struct text_sheet *s, const struct text_slice *v, int column, bool draw,
                       struct text_flow *f)
 {

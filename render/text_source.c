@@ -1,3 +1,4 @@
+/* text_source.c - reads the text of a table of tokens as paragraphs of units. */
 #include "render/text_source.h"
 
 #include <stdio.h>
@@ -24,8 +25,9 @@ void text_source_finish(struct text_source *s)
     mem_free(s->unit);
 }
 
-/* Characters that would act on others or have no glyph: controls, separators of lines, marks
- * and overrides of direction, fillers.  Joiners and selectors of variants stay: they shape. */
+/* Returns true for characters without a glyph or with an effect on others: controls, line
+ * separators, direction marks and overrides, fillers.  Joiners and variation selectors are kept,
+ * because they shape text. */
 static bool is_hidden(uint32_t c)
 {
     static const uint32_t range[][2] = {
@@ -70,8 +72,8 @@ static void add_unit(struct text_source *s, int64_t row0, int64_t row1, bool spa
     s->unit[s->n++] = (struct text_unit){s->bytes.len, row0, row1, space};
 }
 
-/* Rows that have no text of their own here though the token has bytes: they share the
- * character of the row before. */
+/* Returns the end of the rows that share the character of the current row: rows with bytes but
+ * without text of their own. */
 static int64_t shared_until(const struct text_source *s)
 {
     int64_t r = s->row + 1;
@@ -80,7 +82,8 @@ static int64_t shared_until(const struct text_source *s)
     return r;
 }
 
-/* What stands for bytes or for a character reads from left to right wherever it stands. */
+/* Appends the mark of bytes or of a character, isolated so that it reads from left to right
+ * anywhere. */
 static void add_mark(struct buf *b, const char *mark, size_t n)
 {
     buf_str(b, TEXT_ISOLATE);
@@ -88,7 +91,7 @@ static void add_mark(struct buf *b, const char *mark, size_t n)
     buf_str(b, TEXT_ISOLATE_END);
 }
 
-/* Bytes of s that are marks of utf8_show, \xNN each; not all of very many. */
+/* Returns the bytes at s that are marks \xNN of utf8_show, at most 256. */
 static size_t marks_at(const char *s, size_t n)
 {
     static const char hex[] = "0123456789ABCDEF";
@@ -103,15 +106,15 @@ static void add_character(struct text_source *s, const char *c, size_t n, uint32
 {
     char mark[16];
     if (space && code == ' ')
-        buf_str(&s->bytes, "\xc2\xa0\xe2\x80\x8b"); /* wide at the end of lines too */
+        buf_str(&s->bytes, "\xc2\xa0\xe2\x80\x8b"); /* has width at line ends too */
     else if (is_hidden(code))
         add_mark(&s->bytes, mark, (size_t)snprintf(mark, sizeof mark, "\\u%04X", (unsigned)code));
     else
         buf_add(&s->bytes, c, n);
 }
 
-/* Of a character in several tokens, what stands before it in the first of them, and after it
- * in the last, is theirs alone: bytes [*a, *b) are shared. */
+/* Finds the bytes [*a, *b) that several tokens share.  Text before the shared character belongs to
+ * the first token only, text after it to the last. */
 static void shared_bytes(const struct text_source *s, int64_t next, const char *joined, size_t n,
                          size_t *a, size_t *b)
 {
@@ -128,9 +131,9 @@ static void shared_bytes(const struct text_source *s, int64_t next, const char *
         (*b)++;
 }
 
-/* Takes the part of the row that is next: the bytes that several rows share, or those before or
- * after them. */
-static void take_part(struct text_source *s, const char *text, size_t n, int64_t next)
+/* Reads the next part of the row: the bytes that several rows share, or those before or after
+ * them. */
+static void read_part(struct text_source *s, const char *text, size_t n, int64_t next)
 {
     size_t a = n, b = n, at = s->skip;
     uint32_t code = 0;
@@ -162,7 +165,7 @@ static void take_row(struct text_source *s)
     size_t n = strlen(text);
     int64_t next = shared_until(s);
     if (n > 0) {
-        take_part(s, text, n, next);
+        read_part(s, text, n, next);
     } else { /* a token without bytes */
         buf_str(&s->bytes, "\xe2\x88\x85");
         add_unit(s, s->row, next, false);
@@ -196,7 +199,7 @@ void text_source_drop(struct text_source *s, size_t n)
     s->n -= k;
     for (size_t i = 0; i < s->n; i++)
         s->unit[i].end -= n;
-    if (left == 0 && s->ended) { /* the next paragraph */
+    if (left == 0 && s->ended) { /* start the next paragraph */
         s->dir = TEXT_NEUTRAL;
         s->ended = false;
     }

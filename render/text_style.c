@@ -1,3 +1,4 @@
+/* text_style.c - chooses the colours of tokens by a column and draws their legend. */
 #include "render/text_style.h"
 
 #include <math.h>
@@ -37,7 +38,7 @@ static const struct text_colouring colourings[] = {
 _Static_assert(sizeof colourings / sizeof *colourings == TEXT_BY_EFFECT + 1,
                "two colourings of effects, counted from 1");
 
-/* All inks have a contrast of 4.5 or more to what is behind them (WCAG 2, AA). */
+/* Every ink has a contrast of at least 4.5 to its background (WCAG 2, AA). */
 static const struct rgb paper = {1, 1, 1}, black = {0, 0, 0}, grey = {0.46, 0.46, 0.46},
                         blue = {0.04, 0.18, 0.72}, orange = {0.68, 0.28, 0},
                         dark_grey = {0.36, 0.36, 0.36}, held = {0.42, 0.66, 0.92},
@@ -49,7 +50,7 @@ static const struct rgb paper = {1, 1, 1}, black = {0, 0, 0}, grey = {0.46, 0.46
 enum { BY_AUTO, MARK_AUTO = 0, MARK_TEXT, MARK_FILL };
 static const char *const by_words[] = {"auto", "kept",      "residency", "state",
                                        "beta", "retention", "last-use",  "saliency",
-                                       "nll",  NULL}; /* the others are effect-text's */
+                                       "nll",  NULL}; /* the others belong to effect-text */
 
 const struct opt text_style_keys[] = {
     LIST_KEY(struct tokens_style, by, "auto",
@@ -71,14 +72,15 @@ static enum text_kind kind_of(const struct text_style *x)
     return x->by->kind;
 }
 
-/* The place of a value on the scale of the colours: a logarithm for ages, where "never" counts as
- * age 0; NaN: there is no value. */
+/* Returns the position of a value on the colour scale: a logarithm for ages, with "never" as age 0.
+ * NaN stays NaN. */
 static double scaled(const struct text_style *x, double v)
 {
     return kind_of(x) == KIND_AGE ? log10(1 + clamp(v, 0, INFINITY)) : v;
 }
 
-/* The value of tokens [row0, row1), which share a character: their mean, or the largest of ages. */
+/* Returns the value of tokens [row0, row1), which share a character: the mean, or the largest of
+ * ages. */
 static double value_of(const struct text_style *x, int64_t row0, int64_t row1)
 {
     double sum = 0, most = -1;
@@ -91,8 +93,8 @@ static double value_of(const struct text_style *x, int64_t row0, int64_t row1)
     return kind_of(x) == KIND_AGE && !isnan(mean) ? most : mean;
 }
 
-/* The state of tokens [row0, row1), which share a character: evicted if one of them is, else kept
- * if they differ. */
+/* Returns the state of tokens [row0, row1), which share a character: evicted if one of them is,
+ * else kept if they differ. */
 static const char *state_of(const struct text_style *x, int64_t row0, int64_t row1)
 {
     const char *first = table_str(x->t, x->column, row0);
@@ -107,8 +109,8 @@ static const char *state_of(const struct text_style *x, int64_t row0, int64_t ro
     return evicted ? "evicted" : "kept";
 }
 
-/* Whether no choice of the method's has been made about tokens [row0, row1): sinks, the recent
- * window, and what came after the last cut. */
+/* Returns true if the method made no choice about tokens [row0, row1): they are sinks, in the
+ * recent window, or newer than the last eviction. */
 static bool is_protected(const struct text_style *x, int64_t row0, int64_t row1)
 {
     for (int64_t r = row0; r < row1; r++) {
@@ -125,8 +127,8 @@ static int by_size(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Reads the values that have a colour, on the scale of the colours and sorted, and counts what the
- * legend has to say of the others; returns how many there are.  value: [rows]. */
+/* Reads the values that have a colour, in colour-scale units, and sorts them.  Counts the other
+ * values for the legend.  Returns the number of values.  value: [rows]. */
 static int64_t read_values(struct text_style *x, double *value)
 {
     int64_t n = 0;
@@ -151,7 +153,7 @@ static void count_states(struct text_style *x)
     }
 }
 
-/* What nineteen twentieths of n sorted values do not exceed on either side of 0. */
+/* Returns the reach around 0 that covers 19/20 of n sorted values. */
 static double reach_of_most(const double *v, int64_t n)
 {
     int64_t a = 0, b = n - 1;
@@ -163,8 +165,8 @@ static double reach_of_most(const double *v, int64_t n)
     return fmax(fabs(v[a]), fabs(v[b]));
 }
 
-/* The range of the colours for n sorted values: 0 to 1 for fractions.  Where a few of other values
- * are more than twice the 19 twentieths below them, it spans these. */
+/* Sets the colour range for n sorted values: 0 to 1 for fractions.  If a few other values are more
+ * than twice the other 19/20, the range covers only the 19/20. */
 static void find_range(struct text_style *x, const double *v, int64_t n,
                        const struct figure_style *s)
 {
@@ -185,7 +187,7 @@ static void find_range(struct text_style *x, const double *v, int64_t n,
         hi = v[n - 1 - n / 20];
         x->open = isnan(s->vmax);
     }
-    if (lo > 0 && lo < .01 * hi) /* a scale begins at 0, not at 5.7e-06 */
+    if (lo > 0 && lo < .01 * hi) /* start the scale at 0, not at 5.7e-06 */
         lo = 0;
     if (age) {
         lo = 0;
@@ -270,7 +272,7 @@ static struct text_look look_of_state(const struct text_style *x, const char *st
     return (struct text_look){.ink = orange, .underlined = true};
 }
 
-/* v: on the scale of the colours, 0 to 1. */
+/* Returns the look for v, a colour-scale position in 0 .. 1. */
 static struct text_look look_at(const struct text_style *x, double v)
 {
     if (isnan(v))
@@ -309,14 +311,14 @@ bool text_style_bold(const void *style, int64_t row0, int64_t row1)
 struct legend {
     const struct text_style *x;
     struct canvas *c;
-    double left, right, less, y, at; /* at: where the next item begins */
+    double left, right, less, y, at; /* at: start of the next item */
     int row;
     bool draw;
 };
 
 enum { GAP = 3 };
 
-/* Moves the legend to where an item of that width has room. */
+/* Moves the legend to a place for an item of that width.  Returns its x. */
 static double place(struct legend *g, double w)
 {
     double right = g->row ? g->right : g->right - g->less;
@@ -334,7 +336,7 @@ static double middle(const struct legend *g)
     return g->y + (g->row + 0.5) * LEGEND_PITCH;
 }
 
-static void say_part(struct legend *g, const char *s)
+static void write_part(struct legend *g, const char *s)
 {
     double w = canvas_text_width(g->c, s, PT_TICK, 0);
     double most = g->right - g->left - (g->row ? 0 : g->less);
@@ -343,8 +345,8 @@ static void say_part(struct legend *g, const char *s)
         canvas_text(g->c, x, middle(g), s, pt, ALIGN_LEFT, ink, 0);
 }
 
-/* Writes a text into the legend, in several rows where it must be. */
-static void say(struct legend *g, const char *s)
+/* Writes a text into the legend, in several rows if necessary. */
+static void write_text(struct legend *g, const char *s)
 {
     char part[192];
     while (*s) {
@@ -353,7 +355,7 @@ static void say(struct legend *g, const char *s)
         n = n < sizeof part ? n : sizeof part - 1;
         while (canvas_text_width(g->c, part, PT_TICK, 0) > most && strrchr(part, ' '))
             part[n = (size_t)(strrchr(part, ' ') - part)] = 0;
-        say_part(g, part);
+        write_part(g, part);
         s += n + strspn(s + n, " ");
         if (*s) {
             g->at = g->left;
@@ -362,7 +364,7 @@ static void say(struct legend *g, const char *s)
     }
 }
 
-/* Writes a word of the legend in the look that it names. */
+/* Writes a word of the legend in the look that it describes. */
 static void sample(struct legend *g, const char *s, struct text_look look, int bold)
 {
     double w = canvas_text_width(g->c, s, PT_TICK, bold), pad = look.filled ? 0.6 : 0;
@@ -383,7 +385,7 @@ static double unscaled(const struct text_style *x, double v)
     return kind_of(x) == KIND_AGE ? pow(10, v) - 1 : v;
 }
 
-/* sign: what is before the end of a range that values exceed. */
+/* Formats a number of the legend. sign: prefix of a range end that values exceed. */
 static void number(const struct text_style *x, double v, const char *sign, char out[24])
 {
     char text[20];
@@ -394,7 +396,7 @@ static void number(const struct text_style *x, double v, const char *sign, char 
     snprintf(out, 24, "%s%s", sign, text);
 }
 
-/* Draws the bar of colours between the numbers at its ends. */
+/* Draws the colour bar between the numbers at its ends. */
 static void bar(struct legend *g)
 {
     const struct text_style *x = g->x;
@@ -412,7 +414,7 @@ static void bar(struct legend *g)
     for (int i = 0; i < 60; i++) {
         struct text_look look = look_at(x, (i + 0.5) / 60);
         canvas_cell(g->c, at + a + 1 + i * w / 60, y - 1, (i < 59 ? 2 : 1) * w / 60, 2,
-                    x->fill ? look.fill : look.ink); /* the next one covers the half */
+                    x->fill ? look.fill : look.ink); /* the next rectangle covers the other half */
     }
     canvas_frame(g->c, at + a + 1, y - 1, w, 2, 0.12, on_missing);
 }
@@ -429,17 +431,18 @@ static void states(struct legend *g)
         sample(g, "differs between heads", look_of_state(x, "mixed"), 0);
 }
 
-/* Writes what the colours show, such as "L5K1: age at last use, steps, log scale (top64)". */
-static void say_what(struct legend *g)
+/* Writes the meaning of the colours, for example "L5K1: age at last use, steps, log scale
+ * (top64)". */
+static void write_meaning(struct legend *g)
 {
     const struct text_style *x = g->x;
     const char *set = kind_of(x) == KIND_AGE ? table_meta(x->t, "criterion") : NULL;
-    const char *head = strcmp(x->by->column, "nll") == 0 ? NULL : x->head; /* of no head */
+    const char *head = strcmp(x->by->column, "nll") == 0 ? NULL : x->head; /* not of a head */
     char text[192];
     snprintf(text, sizeof text, "%.30s%s%s%s%.40s%s", head ? head : "", head ? ": " : "",
              x->one ? x->by->of_head : x->by->label, set ? " (" : "", set ? set : "",
              set ? ")" : "");
-    say(g, text);
+    write_text(g, text);
 }
 
 int text_style_legend(const struct text_style *x, struct canvas *c, double left, double right,
@@ -447,8 +450,8 @@ int text_style_legend(const struct text_style *x, struct canvas *c, double left,
 {
     struct legend g = {x, c, left, right, less, y, left, 0, draw};
     char note[COLOURS_NOTE];
-    bool whole = strcmp(x->by->column, "kept") == 0 && x->one; /* kept or not */
-    say_what(&g);
+    bool whole = strcmp(x->by->column, "kept") == 0 && x->one; /* only kept or not */
+    write_meaning(&g);
     if (kind_of(x) == KIND_STATE) {
         states(&g);
     } else if (whole) {
@@ -467,7 +470,7 @@ int text_style_legend(const struct text_style *x, struct canvas *c, double left,
         sample(&g, "not defined", look_at(x, NAN), 0);
     if (x->range.clipped && !x->open && kind_of(x) != KIND_STATE) {
         colours_note(&x->range, note);
-        say(&g, note);
+        write_text(&g, note);
     }
     return g.row + 1;
 }

@@ -1,3 +1,4 @@
+/* words_list.c - reads, selects and sorts the rows of the table words. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -34,7 +35,7 @@ static int by_count(const void *a, const void *b)
     return k ? k : by_place(p, q);
 }
 
-/* Columns of the interval are named low and high in pooled tables. */
+/* Fills the rows.  The interval columns are low and high in tables of several documents. */
 static void fill(const struct table *t, struct words_list *w)
 {
     int word = table_find(t, "word"), count = table_find(t, "count");

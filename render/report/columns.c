@@ -1,3 +1,4 @@
+/* columns.c - finds the shortest exact form of a column and packs it (columns.h). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@ struct texts {
     int n;
 };
 
-/* What a look at all values tells. */
+/* Properties of all values of a column. */
 struct facts {
     bool constant, by_block, cycle, affine, whole, single, odd; /* odd: NaN, infinite or -0 */
     double lo, hi, first, step;
@@ -33,7 +34,7 @@ static bool same_text(const char *a, const char *b)
     return a == b || strcmp(a, b) == 0;
 }
 
-/* Place of s in the dictionary, -1: none; `likely` is looked at first. */
+/* Returns the index of s in the dictionary, or -1.  It tries index `likely` first. */
 static int text_index(const struct texts *d, const char *s, int likely)
 {
     if (likely >= 0 && likely < d->n && same_text(d->item[likely], s))
@@ -140,7 +141,7 @@ static enum pack_type type_of(const struct facts *f)
     return f->single ? PACK_F32 : PACK_F64;
 }
 
-/* One value of each block. */
+/* Packs one value per block. */
 static int pack_blocks(const struct source *s, enum pack_type type, struct page_column *ret)
 {
     int64_t n = s->block ? s->rows / s->block : 0;
@@ -158,7 +159,7 @@ static int pack_blocks(const struct source *s, enum pack_type type, struct page_
     return err;
 }
 
-/* The first rows, `rows` of them: one chunk, or one for each block. */
+/* Packs the first `rows` rows as one chunk, or as one chunk per block. */
 static int pack_rows(const struct source *s, int64_t rows, enum pack_type type,
                      struct page_column *ret)
 {
@@ -215,7 +216,8 @@ static void put_strings(const struct source *s, int64_t step, struct buf *out)
     buf_char(out, ']');
 }
 
-/* Whether each block has one text.  d: all texts there are; n = -1: more than it holds. */
+/* Returns true if each block has a single text.  d receives all distinct texts; n = -1 if there are
+ * more than it can store. */
 static bool learn_texts(const struct source *s, struct texts *d)
 {
     bool by_block = s->rows > s->block && s->block > 0;
@@ -257,7 +259,7 @@ static int pack_texts(struct source *s, struct page_column *ret)
     return pack_numbers(s, ret);
 }
 
-/* Whether the column follows from two others in every row. */
+/* Returns true if the column is the given function of two others in every row. */
 static bool follows(const struct table *t, int col, const char *a, const char *b, bool quotient)
 {
     int ca = table_find(t, a), cb = table_find(t, b);
@@ -272,7 +274,7 @@ static bool follows(const struct table *t, int col, const char *a, const char *b
     return true;
 }
 
-/* Columns that need no numbers of their own. */
+/* Writes columns that are computed from others.  Returns true if this is one. */
 static bool pack_relation(const struct table *t, int col, struct buf *out)
 {
     static const struct {

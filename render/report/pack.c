@@ -1,3 +1,4 @@
+/* pack.c - compresses numbers and writes them as base64. */
 #include <string.h>
 #include <zlib.h>
 
@@ -11,7 +12,7 @@ int pack_width(enum pack_type type)
     return pack_names[type][1] - '0';
 }
 
-/* The bits of v in the type. */
+/* Returns the bits of v in the type. */
 static uint64_t bits_of(double v, enum pack_type type)
 {
     uint64_t out = 0;

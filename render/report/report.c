@@ -1,3 +1,4 @@
+/* report.c - collects tables and writes the report page. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,7 +14,7 @@
 struct entry {
     int trace;
     char key[32];
-    struct buf json;         /* members of its description but for the columns */
+    struct buf json;         /* members of its description except the columns */
     struct page_column *col; /* [n_cols] */
     int n_cols;
 };
@@ -23,11 +24,11 @@ struct report {
     struct entry *entry;
     int n_traces, n_entries;
     char *command;
-    unsigned dropped;    /* bit k: those that droppable[k] names are left out */
-    int64_t most, whole; /* bytes that it may have, and would have with all */
+    unsigned dropped;    /* bit k: the columns that droppable[k] names are omitted */
+    int64_t most, whole; /* maximum size in bytes, and size with all columns */
 };
 
-/* What the page can do without, the first to go first. */
+/* Optional columns, in the order in which they are dropped. */
 static const struct {
     const char *key, *column;
 } droppable[] = {
@@ -85,7 +86,7 @@ int report_trace(struct report *r, const char *name)
     return KVF_OK;
 }
 
-/* The next entry, which the report owns. */
+/* Appends an entry, which the report owns. */
 static struct entry *add_entry(struct report *r, const char *key)
 {
     size_t n = (size_t)r->n_entries;
@@ -160,7 +161,8 @@ static bool is_dropped(const struct report *r, const struct entry *e, const stru
     return false;
 }
 
-/* Inside a script element nothing may look like a tag; JSON has these in texts alone. */
+/* Escapes characters that could form a tag inside a script element.  JSON has them only in
+ * texts. */
 static void put_escaped(struct buf *out, const struct buf *json)
 {
     for (size_t i = 0; i < json->len; i++) {
@@ -244,7 +246,7 @@ static int put_page(const struct report *r, struct buf *out)
     return err ? err : out->err;
 }
 
-/* Bytes that leaving out droppable[k] saves. */
+/* Returns the bytes that dropping droppable[k] saves. */
 static int64_t saved_by(const struct report *r, int k)
 {
     int64_t bytes = 0;
@@ -256,8 +258,8 @@ static int64_t saved_by(const struct report *r, int k)
     return bytes;
 }
 
-/* Leaves out what is needed to save `excess` bytes, then takes back what fits after all, the
- * most useful first. */
+/* Drops columns until `excess` bytes are saved, then restores columns that fit after all, the most
+ * useful first. */
 static void drop(struct report *r, int64_t excess)
 {
     for (int k = 0; k < N_DROPPABLE && excess > 0; k++) {

@@ -1,4 +1,5 @@
-// address.js - what is shown, as the fragment of the page's address: a link to a view.
+// address.js - the state of the view as the fragment of the page's address, so that a link opens a
+// view.
 
 const address = { written: '' };
 const whole = (text) => (/^\d{1,9}$/.test(text || '') ? Number(text) : null);
@@ -25,11 +26,11 @@ function writeAddress() {
   try {
     history.replaceState(null, '', now);
   } catch (_) {
-    // a browser that keeps the address of a file as it is
+    // some browsers do not change the address of a file
   }
 }
 
-// What a fragment asks for, of what there is; anything else in it is passed over.
+// Returns the state that a fragment requests.  Unknown or impossible parts are ignored.
 function askedFor() {
   const q = new URLSearchParams(location.hash.slice(1)), of = (name) => TRACES[(whole(q.get(name)) || 0) - 1] || null;
   const view = [range(q.get('tokens')), range(q.get('steps'))], good = view.every(([a, b]) => b > a);

@@ -47,7 +47,7 @@ function logTicks(lo, hi) {
   return out;
 }
 
-// A point with nothing on either side of it is a short stroke.
+// Returns the path of a line.  An isolated point is a short stroke.
 function pathOf(line, px, py) {
   const points = line.points, known = (k) => k >= 0 && k < points.length && Number.isFinite(points[k][1]);
   let d = '';

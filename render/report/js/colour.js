@@ -1,9 +1,9 @@
-// colour.js - maps from numbers to colours: those of the figures (PALETTES: text of 256 colours each): blues from white, others rising in
-// lightness; for differences red below the middle and blue above it.
+// colour.js - colour maps of the figures (PALETTES: text of 256 colours each): blues from white, others rising in
+// lightness.  Differences are red below the middle and blue above it.
 
 const GREY = 217;
 
-// 256 colours as the words of image data (little-endian ABGR).
+// Returns 256 colours as 32-bit words of image data (little-endian ABGR).
 function wordsOf(text, reversed) {
   return Uint32Array.from({ length: 256 }, (_, k) => {
     const at = 6 * (reversed ? 255 - k : k), rgb = parseInt(text.slice(at, at + 6), 16);
@@ -21,10 +21,12 @@ function cssColour(name, v) {
   return `rgb(${word & 255} ${(word >> 8) & 255} ${(word >> 16) & 255})`;
 }
 
-// Maps that begin or have their middle at the white of paper are turned on a dark page.
+// Returns true for maps that start at white or have white in the middle, which are inverted on a
+// dark page.
 const onPaperWhite = (name) => name === 'blues' || name === 'difference';
 
-// Paints a raster (values in lo..hi, NaN: undefined; cover: opacity, 0: nothing there).
+// Paints a raster with values in lo..hi and NaN for undefined.  cover: opacity, 0 for an empty
+// pixel.
 function paint(canvas, raster, name, lo, hi) {
   const { w, h, value, cover } = raster, context = canvas.getContext('2d');
   canvas.classList.toggle('printed', onPaperWhite(name));

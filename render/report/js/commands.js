@@ -1,17 +1,19 @@
-// commands.js - the command of kvfate that makes what a view shows.
+// commands.js - the kvfate command that reproduces a view.
 
-// A word of a shell command.
+// Quotes a word for a shell if necessary.
 const shellWord = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replace(/'/g, '\'\\\'\'')}'`);
 const fileStem = (trace) => trace.name.replace(/\.kvf$/, '').replace(/[^\w.-]+/g, '-').replace(/^-+/, '') || 'trace';
 const command = (...words) => ['kvfate', ...words.filter((w) => w !== null && w !== undefined && w !== '')].join(' ');
 
-// The command of an embedded table without `kvfate`, as kvfate report wrote it; the trace's name is written for a shell.
+// Returns the words of the command of an embedded table without `kvfate`, as kvfate report wrote it.  The trace's name
+// is quoted for a shell.
 function tableWords(trace, table) {
   const words = table.command.split(' ').slice(1), [analysis] = words, rest = table.command.slice(`kvfate ${analysis} ${trace.name}`.length).trim();
   return [analysis, shellWord(trace.name), ...(rest ? rest.split(' ') : [])];
 }
 
-// without: --head of the whole report, where the command names its own.
+// Returns the command of a table with more words.  It omits --head of the report if the new words
+// have their own.
 function ofTable(trace, key, ...more) {
   const table = trace.table(key);
   if (!table)
@@ -30,7 +32,7 @@ function viewWords() {
   return [...tokens, '--style', style.join(',')];
 }
 
-// The map of a trace as a figure of kvfate.
+// Returns the command that draws the map of a trace as a figure.
 function mapCommand(trace) {
   if (!state.head || trace.why(state.kind))
     return '';

@@ -1,4 +1,4 @@
-// data.js - the tables of the page: columns are unpacked when somebody asks for them.
+// data.js - the tables of the page.  Columns are unpacked on demand.
 
 const MANIFEST = JSON.parse(document.getElementById('manifest').textContent);
 const ARRAYS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, i1: Int8Array, i2: Int16Array, i4: Int32Array, f4: Float32Array,
@@ -17,7 +17,7 @@ async function inflate(bytes) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-// First bytes of all values, then second bytes and so on: back to values.
+// Restores values from planes: the first bytes of all values, then the second bytes and so on.
 function unshuffle(planes, kind) {
   const width = ARRAYS[kind].BYTES_PER_ELEMENT, n = planes.length / width;
   if (width === 1)
@@ -38,12 +38,12 @@ class Column {
     this.chunks = new Map();
   }
 
-  // Whether its values are in the page.
+  // True if the values are in the page.
   get here() {
     return !this.spec.dropped && !this.spec.derived;
   }
 
-  // Chunk k of the packed values, as a promise.
+  // Returns chunk k of the packed values, as a promise.
   chunk(k) {
     if (!this.chunks.has(k)) {
       if (this.text === undefined)
@@ -57,7 +57,7 @@ class Column {
     return this.chunks.get(k);
   }
 
-  // Numbers of block b (of texts: their places in the dictionary).
+  // Returns the numbers of block b; for texts, their dictionary indices.
   async numbers(b) {
     const { spec } = this, n = this.table.block;
     if (spec.constant !== undefined)
@@ -109,13 +109,13 @@ class Table {
     return this.columns.find((c) => c.name === name);
   }
 
-  // Whether there is a column whose values are in the page.
+  // Returns true if there is such a column with its values in the page.
   has(name) {
     const c = this.column(name);
     return Boolean(c && c.here);
   }
 
-  // The first value of each block: what is the same for all rows of a head.
+  // Returns the first value of each block: a value that all rows of a head share.
   async perBlock(name) {
     const c = this.column(name), out = [];
     if (c.spec.by === 'block')

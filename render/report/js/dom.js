@@ -1,4 +1,4 @@
-// dom.js - elements, always with text as text.
+// dom.js - creates elements, with text always as text.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const byId = (id) => document.getElementById(id);
@@ -26,14 +26,14 @@ function choice(label, options, value, change) {
   return el('label', { class: 'choice' }, el('span', {}, label), select);
 }
 
-// Buttons of which one is pressed.
+// Returns a group of buttons, one of them pressed.
 function segments(label, options, value, change) {
   return el('div', { class: 'segments', role: 'group', 'aria-label': label }, options.map(([v, text, why]) =>
     el('button', { type: 'button', 'data-value': v, 'aria-pressed': String(v === value), disabled: Boolean(why), title: why || null,
       onclick: () => change(v) }, text)));
 }
 
-// A command that is broken into lines between its words alone.
+// Returns a command that breaks into lines only between words.
 const wholeWords = (command) => marked(command).split(' ').map((w, k) => [k ? ' ' : '', el('span', { class: 'word' }, w)]);
 
 function say(text) {
@@ -45,7 +45,7 @@ function problem(text) {
   byId('problem').hidden = false;
 }
 
-// Runs step() until it gives false, in slices that leave the page responsive.
+// Runs step() until it returns false, in slices that keep the page responsive.
 function inPieces(step, done) {
   let stopped = false;
   async function slice() {

@@ -1,4 +1,4 @@
-// downloads.js - the tables as kvfate prints them, made from the embedded columns.
+// downloads.js - writes tables as kvfate prints them, from the embedded columns.
 
 function tsvText(s) {
   return s.replace(/[\t\n\r\\]/g, (c) => ({ '\t': '\\t', '\n': '\\n', '\r': '\\r', '\\': '\\\\' })[c]);
@@ -8,7 +8,7 @@ function csvText(s) {
   return s === '' || /[,"\r\n#]/.test(s) ? `"${s.replace(/"/g, '""')}"` : s;
 }
 
-// The lines of a table, as pieces of text.
+// Returns the lines of a table as pieces of text.
 async function tableText(table, csv) {
   const columns = table.columns.filter((c) => c.here), put = csv ? csvText : tsvText, gap = csv ? ',' : '\t';
   const about = table.meta.map(([k, v]) => `# ${k}: ${tsvText(v)}\n`);
@@ -29,7 +29,7 @@ async function download(trace, table, csv) {
   saveBlob(new Blob(await tableText(table, csv), { type: 'text/plain;charset=utf-8' }), `${trace.name.replace(/\.kvf$/, '')}.${table.key}.${csv ? 'csv' : 'tsv'}`);
 }
 
-// The table of a view: of kvfate, or lines that the view makes.
+// Saves the table of a view: a table of kvfate, or lines that the view makes.
 async function saveTable(view, csv) {
   const given = await view.table();
   if (given[0] instanceof Trace) {

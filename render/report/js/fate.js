@@ -1,16 +1,17 @@
-// fate.js - the pinned token: in every trace a grid of layers and heads with what became of it, and the line of its life.
+// fate.js - the pinned token: for every trace a grid of layers and heads with its fate, and a chart of its life.
 
 const fate = { asked: 0 };
 const GRID_WIDTH = 336, LIFE_HEIGHT = 70;
 
-// The tokens of a trace that is shown beside another: only where both texts say the same up to it.
+// Returns true if token i of a compared trace is the same token: both texts are equal up to it.
 const sameToken = (trace, i) => trace === state.trace || (i < trace.T && i < commonTokens(state.trace, trace));
 
 function cellColour(end, i, T) {
   return end < 0 ? 1 : 0.07 + 0.5 * Math.min(1, Math.max(0, (end - i) / Math.max(1, T - i)));
 }
 
-// Layers across, heads down: full where the entry is kept, the paler the sooner it left; a dot where later queries missed it.
+// Draws a grid, layers across, heads down.  A kept entry is full; an evicted one is paler the sooner it was evicted.  A
+// dot means that later queries needed it.
 function fateGrid(trace, fates, i) {
   const L = Math.max(...fates.heads.map((h) => h.layer)) + 1, G = Math.max(...fates.heads.map((h) => h.index)) + 1;
   const cell = Math.min(22, (GRID_WIDTH - 22) / L), tall = Math.max(Math.min(cell, 14), Math.min(14, 150 / G)), H = G * tall + 16;
@@ -41,7 +42,7 @@ function openHead(trace, head) {
     showTrace(trace, head);
 }
 
-// Arrow keys on a grid lead to the neighbouring head.
+// Moves to the neighbouring head when an arrow key is pressed on the grid.
 function stepCell(e, trace, fates) {
   const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[e.key], at = state.head;
   if (!step || !at || e.shiftKey || trace !== state.trace)
@@ -68,7 +69,8 @@ async function tellCell(trace, fates, head, k, i) {
   say(words);
 }
 
-// Heads that hold the token against the steps, and when they first missed it.
+// Draws the number of heads that cache the token over the steps, and when heads first needed it
+// after eviction.
 function lifeLine(trace, fates, i) {
   const W = GRID_WIDTH, H = LIFE_HEIGHT, left = 22, bottom = 16, N = fates.heads.length, T = trace.T;
   const px = (t) => left + t / Math.max(1, T) * (W - left), py = (n) => 16 + (1 - n / N) * (H - bottom - 16);
@@ -128,7 +130,7 @@ function fatePicture() {
   return { width: GRID_WIDTH + 24, height: Math.ceil(y + 6), parts };
 }
 
-// A row for each trace and head.
+// Returns one row per trace and head.
 async function fateTable() {
   const i = state.pin, lines = [['trace', 'head', 'layer', 'index', 'token', 'evict_step', 'reason', 'hits', 'first_hit']];
   for (const trace of TRACES) {

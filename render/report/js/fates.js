@@ -1,7 +1,7 @@
-// fates.js - what became of every entry of a trace, for all KV heads at once.
+// fates.js - the fate of every entry of a trace, for all KV heads at once.
 
 class Fates {
-  // heads: [{name, layer, index, block}]; end, hits, first: numbers of the tokens for each head, undefined where they are not recorded.
+  // heads: [{name, layer, index, block}]; end, hits, first: numbers of the tokens per head, undefined if not recorded.
   constructor(table, heads, columns) {
     Object.assign(this, { table, heads, ...columns });
   }
@@ -15,7 +15,7 @@ class Fates {
     return new Fates(table, heads, { end, hits, first });
   }
 
-  // The reason in words of kvfate; undefined: not recorded.
+  // Returns kvfate's word for the reason, or undefined if not recorded.
   async reason(head, i) {
     const c = this.table.has('reason') ? this.table.column('reason') : null;
     return c ? (await c.strings(head.block))[i] : undefined;
@@ -25,7 +25,7 @@ class Fates {
     return this.end.reduce((n, e) => n + (e[i] < 0), 0);
   }
 
-  // {hits, heads, first} of entry i over all heads; null: not recorded.
+  // Returns {hits, heads, first} of entry i over all heads, or null if not recorded.
   missed(i) {
     if (!this.hits)
       return null;

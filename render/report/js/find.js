@@ -1,9 +1,10 @@
-// find.js - tokens found by what the text says: a piece of text may run over several of them.
+// find.js - finds tokens by text.  A match may span several tokens.
 
 const found = { at: [], tokens: new Set(), now: -1 };
 const MOST_FOUND = 10000;
 
-// Where `words` stand in the text of the trace, as [first token, last token]; capitals count alike.
+// Returns the places of `words` in the text of the trace as [first token, last token], ignoring
+// case.
 function findTokens(trace, words) {
   const { text, raw } = trace.tokens, what = words.toLowerCase(), starts = [], out = [];
   let all = '';
@@ -44,7 +45,7 @@ function tellFound() {
   byId('find-count').textContent = state.found.trim() ? (n ? where : 'not in the text') : '';
 }
 
-// Pins the next place (d = 1) or the one before (-1).
+// Pins the next place (d = 1) or the previous one (d = -1).
 function nextFound(d) {
   const n = found.at.length;
   if (!n)

@@ -1,6 +1,6 @@
-// format.js - numbers and tokens as text.
+// format.js - formats numbers and tokens as text.
 
-// As kvfate prints: the fewest digits that read back equal, in the style of %g.
+// Formats a number as kvfate prints it: the fewest digits that read back equal, in the style of %g.
 function exactNumber(v) {
   if (Number.isNaN(v))
     return 'nan';
@@ -18,7 +18,7 @@ function exactNumber(v) {
   return sign + whole + (rest ? '.' + rest : '');
 }
 
-// For people: four digits that count, or fewer.
+// Formats a number for display with at most four significant digits.
 function shortNumber(v, digits = 4) {
   if (Number.isNaN(v))
     return 'n/a';
@@ -34,16 +34,17 @@ function shortNumber(v, digits = 4) {
 const grouped = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, ',');
 
 const TOKEN_SHOWN = 200;
-// What acts without being seen: controls, marks of direction, fillers, separators of lines.
+// Characters with an invisible effect: controls, direction marks, fillers, line separators.
 const ACTS = /[\p{Cc}\p{DI}\u2028\u2029\ufff9-\ufffb]/gu;
-// Of these, what shapes the characters before it stays: joiners, selectors of variants, the tags of flags.  Ends are looked back at, as
-// some engines miss characters beyond the basic plane right before a bare $.
+// The exceptions that shape the characters before them: joiners, variation selectors, tags of flags.  The end of the
+// text is matched by lookbehind, because some engines miss characters beyond the basic plane directly before a bare $.
 const SHAPES = [[/[\u200c\u200d]/u, /(?<=[\p{L}\p{M}\p{Extended_Pictographic}\u{1f3fb}-\u{1f3ff}])$/u],
   [/[\u180b-\u180d\ufe00-\ufe0f\u{e0100}-\u{e01ef}]/u, /(?<=[\p{L}\p{N}\p{P}\p{S}])(?<!\u27e9)$/u],
   [/[\u{e0020}-\u{e007f}]/u, /(?<=\u{1f3f4}[\u{e0020}-\u{e007e}]*)$/u]];
 const CONTEXT = 24; // letters that are looked at before a token
 
-// before: what the text stands behind, for what shapes.
+// Returns text with visible marks for such characters.  before: the preceding text, for characters
+// that shape it.
 function marked(text, before = '') {
   return (before + text).replace(ACTS, (c, at, all) => {
     if (at < before.length || SHAPES.some(([what, behind]) => what.test(c) && behind.test(all.slice(Math.max(0, at - CONTEXT), at))))
@@ -52,7 +53,7 @@ function marked(text, before = '') {
   }).slice(before.length);
 }
 
-// A token as the page shows it: whole, or its two ends with its length.
+// Returns a token as the page shows it: complete, or its two ends with its length.
 function tokenText(text, most = TOKEN_SHOWN, before = '') {
   if (text.length <= most)
     return marked(text, before);
@@ -62,11 +63,11 @@ function tokenText(text, most = TOKEN_SHOWN, before = '') {
   return `${marked(letters.slice(0, half).join(''), before)} \u2026 [${letters.length} characters] \u2026 ${marked(letters.slice(-half).join(''))}`;
 }
 
-// What such a text has in place of what is no text reads from left to right wherever it stands.
+// Marks that replace invalid text.  They read from left to right in any line.
 const MARKS = /((?:\\x[0-9A-F]{2})+|\u27e8U\+[0-9A-F]{4,6}\u27e9| \u2026 \[\d+ characters\] \u2026 )/u;
 const MARKS_ALL = new RegExp(MARKS.source, 'gu');
 
-// A text for a line of others: its direction ends with it.
+// Returns a text whose direction does not affect the rest of the line.
 function isolated(text) {
   return /^[ -~]*$/.test(text) ? text : `\u2068${text.replace(MARKS_ALL, '\u2066$1\u2069')}\u2069`;
 }
@@ -75,7 +76,8 @@ function quoted(text) {
   return text === '' ? '(no text)' : `\u201c${isolated(tokenText(text, 60))}\u201d`;
 }
 
-// Of a character in several tokens the bytes of this one, and the character.
+// Returns the quoted token.  For a token with part of a character, this is its bytes and the
+// character.
 function quotedToken(trace, i) {
   const { text, raw } = trace.tokens;
   let first = i;
@@ -84,7 +86,7 @@ function quotedToken(trace, i) {
   return text[first] === raw[i] || !raw[i] ? quoted(raw[i] ?? '') : `${quoted(raw[i])} of ${quoted(text[first])}`;
 }
 
-// Whether token i has nothing but bytes of a character that begins before it.
+// Returns true if token i has only bytes of a character that begins before it.
 function isPart(trace, i) {
   const { text, raw } = trace.tokens;
   return text[i] === '' && raw[i] !== '';

@@ -1,8 +1,8 @@
-// grid.js - the overview: a thumbnail for each head, a row for each layer; of the part of the plane that the map shows.
+// grid.js - the overview: a thumbnail per head and a row per layer, of the part of the plane that the map shows.
 
 const grid = { buttons: new Map(), stop: null, size: 20, down: 1, most: 1, layers: 0, later: 0 };
 
-// The largest thumbnails with which all layers fit into the room: {size, down: layers in a column}.
+// Returns the largest thumbnails for which all layers fit: {size, down: layers in a column}.
 function layOut(layers, most, width, height) {
   const gap = 3, name = 24;
   for (let size = 48; size > 14; size--)
@@ -14,7 +14,7 @@ function layOut(layers, most, width, height) {
   return { size: 20, down: Math.ceil(layers / Math.max(1, Math.floor(width / (name + most * 23)))) };
 }
 
-// Rows of layers where as many columns stand side by side as a width has room for.
+// Returns the layers per column if the width has as many columns as fit.
 const downIn = (width, size, layers, most) => Math.ceil(layers / Math.max(1, Math.floor(width / (36 + most * (size + 3)))));
 
 function buildGrid() {
@@ -44,7 +44,7 @@ function placeThumbs(size, down) {
 
 const gridDown = () => placeThumbs(grid.size, grid.down);
 
-// Lays the layers out in as many columns as a width has room for; how high that is.
+// Arranges the layers in as many columns as fit the width.  Returns their height.
 function gridAcross(width) {
   const size = Math.min(grid.size, 28), down = downIn(width, size, grid.layers, grid.most);
   placeThumbs(size, down);
@@ -77,7 +77,7 @@ function drawThumbs() {
   }, () => performance.mark('kvfate-grid'));
 }
 
-// All thumbnails as they lie, with the numbers of their layers.
+// Returns a picture of all thumbnails in place, with their layer numbers.
 function gridPicture() {
   const host = byId('grid').getBoundingClientRect(), parts = [{ text: `${KINDS[state.kind].label}  \u00b7  ${nameOf(state.trace)}`, x: 10, y: 20, size: 13 }];
   let width = 10 + 7 * parts[0].text.length, height = 40;

@@ -1,8 +1,8 @@
-// headline.js - a line for each trace: how much was evicted, how old, of which classes, and what it cost.
+// headline.js - one line per trace: how much was evicted, how old, of which classes, and the cost.
 
 const LEAST_TOKENS = 5; // of a class that is named
 
-// Classes whose tokens the fewest heads hold at the end: [[class, share lost]].
+// Returns the classes that the fewest heads still cache at the end: [[class, fraction evicted]].
 function lostClasses(trace) {
   const { kept, class: names } = trace.tokens, sums = new Map();
   for (let i = 0; i < kept.length; i++) {
@@ -14,7 +14,7 @@ function lostClasses(trace) {
   return [...sums].filter(([name, s]) => name && s.n >= LEAST_TOKENS && s.lost > 0).map(([name, s]) => [name, s.lost / s.n]).sort((a, b) => b[1] - a[1]);
 }
 
-// Mean over the tokens from the end of the prompt on, of those that have a value.
+// Returns the mean over the tokens after the prompt that have a value.
 function meanAfterPrompt(trace, values) {
   const from = trace.prompt < trace.T ? trace.prompt : 0;
   let sum = 0, n = 0;
@@ -39,7 +39,7 @@ const EQUAL_MEMORY = 0.02; // traces of one budget whose entries differ by more 
 
 const oneDecimal = (v) => String(Number(v.toFixed(1)));
 
-// Where traces of one budget do not cache equally many entries: a sentence for each such budget.
+// Returns a sentence for each budget whose traces cache different numbers of entries.
 function unequalMemory(lines) {
   const told = [];
   for (const budget of new Set(lines.map((h) => h.trace.budget).filter((b) => b > 0)))
@@ -78,7 +78,7 @@ const HEADLINE_VIEW = { name: 'Headline', commands: () => TRACES.map((t) => ofTa
   table: async () => [['trace', 'budget', 'cached_mean', 'cached_peak', 'evicted', 'age_median', 'lost_most', 'attention_missed', 'kl'], ...(await Promise.all(TRACES.map(headlineOf))).map((h) =>
     [h.trace.name, h.trace.budget, h.mean, h.peak, h.share, h.gone > 0 ? h.age : NaN, h.lost.map(([c, s]) => `${c} ${exactNumber(s)}`).join('; '), h.missed, h.kl])] };
 
-// lines: of headlineOf; before these are known, those of `waiting`, so that the table has its place from the start.
+// lines: from headlineOf, or from `waiting` until these are known, so that the table has its size from the start.
 function layHeadline(lines) {
   byId('headline').replaceChildren(el('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'What became of the entries' }, el('table', {},
     el('thead', {}, el('tr', {}, el('th', { scope: 'col' }, 'Trace'), HEADLINE.map(([title, why]) => el('th', { scope: 'col', title: why }, title)))),

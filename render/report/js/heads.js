@@ -1,10 +1,10 @@
-// heads.js - the table of head kinds: sorted on demand, a row chooses its head.
+// heads.js - the sortable table of head types.  A click on a row selects its head.
 
 const HEAD_COLUMNS = [['head', 'Head'], ['kind', 'Kind'], ['score', 'Score'], ['window', 'Window'], ['sink_mass', 'Sink'], ['recent', 'Recent'],
   ['entropy', 'Entropy'], ['last_use_sparsity', 'Unused']];
 const order = { column: 'head', down: false };
 
-// A square of the colour that the kind has in all figures.
+// Returns a square in the colour of the head type, as in all figures.
 function kindMark(kind) {
   const mark = el('span', { class: 'kind', 'aria-hidden': 'true' });
   mark.style.backgroundColor = HEAD_KINDS.get(kind) || '#b3b3b3';

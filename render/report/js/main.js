@@ -1,4 +1,4 @@
-// main.js - puts the page together.
+// main.js - assembles the page.
 
 function drawBar() {
   const kinds = Object.entries(KINDS).map(([kind, k]) => [kind, k.label, state.trace.why(kind)]);
@@ -54,9 +54,9 @@ function watchBar(changed) {
     mapTools();
 }
 
-// ---- what the page lacks for its size
+// ---- columns that were omitted because of the file size
 
-// How people call what may be left out; maps first.
+// Descriptions of the columns that can be omitted; maps first.
 const LEFT_OUT = [['eviction.evict_step', 'maps of what is kept'], ['retention.log_beta', 'maps of retention'],
   ['last-use.last_use_age', 'maps of last use'], ['eviction.score', 'scores of evictions'], ['eviction.margin', 'margins of evictions'],
   ['eviction.reason', 'reasons of evictions'], ['eviction.tie', 'ties of evictions'], ['retention.last_use_age', 'last uses beside retention'],
@@ -91,8 +91,9 @@ function whenResized() {
   resizing = requestAnimationFrame(() => !onPaper && sizePanes() && drawPanes());
 }
 
-// On paper (CSS pixels of a sheet that is as wide as A4 and as high as Letter, without its margins): all thumbnails across it, the map below
-// them on the same sheet where it is not too small, and the whole text.
+// Lays out the page for paper, in CSS pixels of a sheet as wide as A4 and as high as Letter, without margins.  All
+// thumbnails span the width.  The map is below them on the same sheet if it is not too small, followed by the complete
+// text.
 const PAPER = { width: 680, height: 930, most: 520, least: 200, others: 280 };
 
 function beforePrint() {

@@ -1,4 +1,4 @@
-// menu.js - what every view offers: its command, its picture, its table.
+// menu.js - the menu of every view: its command, its picture, its table.
 
 async function copyText(text) {
   try {

@@ -1,4 +1,4 @@
-// model.js - what a trace of the report has: heads, kinds of maps, tokens.
+// model.js - the data of a trace: heads, kinds of maps, tokens.
 
 const SERIES_KEPT = 24;
 const KINDS = {
@@ -13,7 +13,7 @@ const KINDS = {
 const megabytes = (bytes) => String(Math.ceil(bytes / 1e5) / 10);
 const largeEnough = () => (MANIFEST.left_out ? `; made with --max-size ${megabytes(MANIFEST.left_out.whole)} it has them` : '');
 
-// A trace and its method, for titles.
+// Returns the name of a trace and its method, for titles.
 const nameOf = (trace) => [trace.title, trace.method].filter(Boolean).join('  \u00b7  ');
 
 class Trace {
@@ -36,12 +36,12 @@ class Trace {
     this.prompt = Number(this.about.get('prompt_tokens') || 0);
   }
 
-  // 0 where its method has none.
+  // The budget, or 0 if the method has none.
   get budget() {
     return Number(this.about.get('budget')) || 0;
   }
 
-  // Its method and budget; '' where it names none.
+  // The method and budget, or '' if the trace names no method.
   get method() {
     const method = this.about.get('method'), budget = this.budget;
     return method ? isolated(tokenText(`${method}${budget ? `, budget ${budget}` : ''}`)) : '';
@@ -51,7 +51,7 @@ class Trace {
     return this.tables.get(key);
   }
 
-  // Why there is no map of this kind; '' where there is one.
+  // Returns why there is no map of this kind, or '' if there is one.
   why(kind) {
     const { table, column, label } = KINDS[kind], t = this.table(table);
     if (!t)
@@ -66,7 +66,7 @@ class Trace {
     return this.loading;
   }
 
-  // f(b) for every block of a table.
+  // Calls f(b) for every block of a table.
   blocks(table, f) {
     return Array.from({ length: table.blocks }, (_, b) => f(b));
   }
@@ -76,7 +76,7 @@ class Trace {
     return names.map((name, block) => ({ name, layer: layers[block], index: indices[block], block }));
   }
 
-  // What became of all entries (Fates), as a promise; null: no evictions are in the file.
+  // Returns the fates of all entries (Fates) as a promise, or null if the file has no evictions.
   fates() {
     this.reading = this.reading || Fates.read(this);
     return this.reading;
@@ -100,11 +100,13 @@ class Trace {
     const names = ['id', 'nll', 'kept', 'mean_residency', 'mean_beta', 'mean_retention', 'kl'];
     const [raw, text, cls, role, ...numbers] = await Promise.all([...['text', 'joined', 'class', 'role'].map((n) => read(n, true)),
       ...names.map((n) => read(n, false))]);
-    // text: a character of several tokens whole with the first of them; raw: each with its bytes.
+    // text: a character of several tokens is complete in the first of them; raw: each token with
+    // its bytes.
     this.tokens = { text, raw, class: cls, role, ...Object.fromEntries(names.map((n, k) => [n, numbers[k]])) };
   }
 
-  // The head of this place in another kind of map: query head g reads KV head floor(g / share).
+  // Returns the corresponding head in another kind of map: query head g reads KV head floor(g /
+  // share).
   headFor(kind, like) {
     const list = this.heads[kind];
     if (!like || !list.length)
@@ -117,7 +119,7 @@ class Trace {
     return here.find((h) => h.index === index) || here[0];
   }
 
-  // Query heads of a layer that read one KV head.
+  // Returns the number of query heads of a layer that read one KV head.
   share(layer) {
     const count = (kind) => this.heads[kind].filter((h) => h.layer === layer).length, kv = count('alpha') || count('beta');
     const q = Number(this.about.get('query_heads')), k = Number(this.about.get('kv_heads'));
@@ -128,7 +130,7 @@ class Trace {
     return head.name.includes('H') ? `L${head.layer}K${Math.floor(head.index / this.share(head.layer))}` : head.name;
   }
 
-  // Ends of the spans of a head (alpha, last), or its log beta.
+  // Returns the ends of the spans of a head (alpha, last), or its log beta.
   async seriesOf(kind, head) {
     const key = `${kind} ${head.block}`;
     if (!this.series.has(key)) {
@@ -149,19 +151,20 @@ class Trace {
     return { end, age: kind === 'last' ? raw : null };
   }
 
-  // span: the entries and queries that count, all of them where it is left out.
+  // span: the entries and queries that count; default: all.
   raster(series, view, w, h, span = { tokens: this.T, steps: this.T }) {
     return series.end ? rasterEnds(series.end, view, span, w, h) : rasterDecay(series.logBeta, view, span, w, h);
   }
 
-  // The value of one cell.
+  // Returns the value of one cell.
   cell(series, i, t) {
     if (i > t || t >= this.T)
       return NaN;
     return series.end ? Number(t < series.end[i]) : i === t ? 1 : Math.exp(series.logBeta[i] * (t - i));
   }
 
-  // What the table of evictions says of the head's entries; columns that are not there are undefined.
+  // Returns the columns of the table of evictions for the head's entries.  Missing columns are
+  // undefined.
   async detail(head) {
     const t = this.table('eviction');
     if (!t || !t.rows)

@@ -1,16 +1,16 @@
-// open.js - what the page shows first: what its address asks for, else a trace that evicts, a head worth seeing, and the queries from shortly
-// before the first eviction.
+// open.js - the first view of the page: the view of its address, or else a trace that evicts, an informative head, and
+// the queries from shortly before the first eviction.
 
 const ofEvictions = (trace, name) => trace.table('eviction')?.about.get(name);
 const evicts = (trace) => Number(ofEvictions(trace, 'evicted')) > 0;
 
-// As the figure `eviction` begins: an eighth of the steps after the first eviction before it.
+// Starts like the figure `eviction`: 1/8 as many steps before the first eviction as after it.
 function firstView(trace, T) {
   const first = Number(ofEvictions(trace, 'first_eviction') ?? -1);
   return { x0: 0, x1: T, y0: first >= 0 && first < T ? Math.max(0, Math.floor(first - (T - first) / 8)) : 0, y1: T };
 }
 
-// The head that is looked at first: the one that holds its entries in most stretches.
+// Returns the first head to show: the head with the most separate runs of cached entries.
 const worthSeeing = (trace) => trace.heads.alpha.find((h) => h.name === ofEvictions(trace, 'scattered_head'));
 
 function kindFor(trace, asked) {

@@ -1,7 +1,7 @@
-// pane.js - one map: its pixels, axes, crosshair, and what lies under a point of it.
+// pane.js - one map: its pixels, axes and crosshair, and the cell under a point.
 
 const MARGIN = { top: 6, right: 6, bottom: 40 };
-// Room for the numbers of steps.
+// Returns the width of the step numbers.
 const leftMargin = () => 31 + 7 * String(extent()).length;
 
 class Pane {
@@ -24,13 +24,13 @@ class Pane {
     return this.role === 'first' ? [state.trace] : this.role === 'other' ? [state.other] : [state.trace, state.other];
   }
 
-  // The head of each trace that it shows; undefined: it has none such.
+  // Returns the shown head of each trace, or undefined if the trace has no such head.
   heads() {
     return this.traces().map((trace) => trace.why(state.kind) ? undefined
       : trace === state.trace ? state.head : trace.heads[state.kind].find((h) => h.name === state.head?.name));
   }
 
-  // False when something else was asked for meanwhile.
+  // Returns false if another view was requested in the meantime.
   async load(asked) {
     const traces = this.traces(), heads = this.heads();
     const missing = heads.findIndex((h) => !h);
@@ -108,7 +108,7 @@ class Pane {
     this.axes.replaceChildren(...parts);
   }
 
-  // Marks above the map where a search found something.
+  // Returns marks above the map for the matches of a search.
   places(left, top) {
     const { view: v } = state, from = (i) => left + (i - v.x0) / (v.x1 - v.x0) * this.side, out = [];
     for (const [a, b] of this.role === 'difference' ? [] : found.at) {
@@ -119,7 +119,7 @@ class Pane {
     return out;
   }
 
-  // The point of the plane under a point of the frame (CSS pixels).
+  // Returns the point of the plane under a point of the frame (CSS pixels).
   at(px, py) {
     const v = state.view;
     return [v.x0 + px / this.side * (v.x1 - v.x0), v.y0 + py / this.side * (v.y1 - v.y0)];
@@ -134,7 +134,7 @@ class Pane {
     return c < 0 || r < 0 ? NaN : this.raster.value[r * n + c];
   }
 
-  // Crosshair at the cell (i, t), at token i alone (t undefined), or nowhere.
+  // Moves the crosshair to the cell (i, t), to token i only (t undefined), or hides it.
   point(cell) {
     const v = state.view, scale = this.side / (v.x1 - v.x0), [down, across] = this.cross;
     const x = cell ? (cell.i - v.x0) * scale : NaN, y = cell && cell.t !== undefined ? (cell.t - v.y0) * this.side / (v.y1 - v.y0) : NaN;
@@ -147,7 +147,7 @@ class Pane {
     this.bar(this.cross[2], state.pin === null ? NaN : (state.pin - v.x0) * scale, scale, 'left', 'width');
   }
 
-  // A bar across the frame; at: NaN hides it.
+  // Places a bar across the frame; at: NaN hides it.
   bar(node, at, size, side, width) {
     const lo = Math.max(0, at), hi = Math.min(this.side, at + Math.max(1, size));
     node.hidden = !(at > -size && hi > lo);

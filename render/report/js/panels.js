@@ -1,16 +1,17 @@
-// panels.js - the panels below the map: each is made of one table, or says why there is none.
+// panels.js - the panels below the map.  Each shows one table, or explains why the table is
+// missing.
 
 const PANELS = [];
 
-// make(table, trace) gives what the panel shows; watch: names of the state that it depends on beside the trace; how: words of the command
-// that draws the panel, behind those of its table.
+// make(table, trace) returns the content; watch: names of the state that it depends on besides the trace; how: words of
+// the command that draws the panel, after the words of its table.
 function panel(id, title, keys, watch, make, how = () => []) {
   PANELS.push({ id, title, keys, watch: ['trace', ...watch], make, how, asked: 0 });
 }
 
 const keyOf = (p) => (typeof p.keys === 'function' ? p.keys() : p.keys);
 
-// What the panel offers to take away.
+// Returns the view for the save menu of a panel.
 const panelView = (p) => ({ name: p.title,
   commands: () => [ofTable(state.trace, keyOf(p), ...p.how(), '-o', `${fileStem(state.trace)}-${p.id}.pdf`)],
   picture: () => chartPicture(p.body.querySelector('svg.chart, svg.layers'), `${p.title}  \u00b7  ${nameOf(state.trace)}`),
@@ -52,7 +53,7 @@ function watchPanels(changed) {
   }, () => performance.mark('kvfate-panels'));
 }
 
-// The rows of a head as columns of plain arrays; null: it has none.
+// Returns the rows of a head as columns of plain arrays, or null if the head has no rows.
 async function rowsOf(table, head, names) {
   const heads = await table.perBlock('head'), out = Object.fromEntries(names.map((n) => [n, []]));
   let some = false;
@@ -70,7 +71,7 @@ async function rowsOf(table, head, names) {
 
 // ---- survival
 
-// Colours and dashes as in the figure.
+// Returns lines with the colours and dashes of the figure.
 function survivalLines(rows, faint) {
   const lines = [];
   for (const [criterion, colour] of CRITERIA) {
@@ -135,7 +136,7 @@ panel('occupancy', 'Occupancy', 'occupancy', ['head', 'kind'], async (table, tra
   return [lineChart(chart), lineKey(chart.lines), el('p', { class: 'quiet' }, `Entries that ${name} holds at query t.`)];
 }, () => [...(state.head ? ['--head', state.trace.kvHead(state.head)] : []), '--figure', 'occupancy-curves']);
 
-// ---- maps of layers and heads, of fractions: colours go from 0 to 1
+// ---- layer x head maps of fractions, with colours from 0 to 1
 
 async function layerMap(table, column, row, label) {
   const [heads, layers, indices] = await Promise.all(['head', 'layer', 'index'].map((c) => table.perBlock(c)));

@@ -1,4 +1,4 @@
-// panes.js - the map, or two and their difference; the colours; the tip under the pointer.
+// panes.js - the map, or two maps and their difference; the colours; the tooltip.
 
 const panes = { list: [], cell: null, asked: 0 };
 const tip = { node: byId('tip'), rows: [] };
@@ -13,7 +13,7 @@ function buildPanes() {
   sizePanes();
 }
 
-// Whether the maps have another size than before.
+// Resizes the maps.  Returns true if their size changed.
 function sizePanes() {
   const host = byId('panes'), n = panes.list.length, gap = 20, width = host.clientWidth;
   const across = n > 1 && width > 720 ? n : 1, room = (width - gap * (across - 1)) / across - leftMargin() - MARGIN.right;
@@ -62,7 +62,7 @@ function drawLegend() {
     el('span', { class: 'quiet' }, el('span', { class: 'swatch' }), 'no value')].filter(Boolean));
 }
 
-// ---- the tip
+// ---- the tooltip
 
 function buildTip() {
   tip.rows = Array.from({ length: 9 }, () => {
@@ -74,7 +74,7 @@ function buildTip() {
 
 const coarse = (v) => String(Number(v.toPrecision(2)));
 
-// What a trace's map says of one cell.
+// Returns the state of a cell in a trace's map, in words.
 function cellWords(trace, series, i, t) {
   const v = trace.cell(series, i, t);
   if (state.kind === 'alpha')
@@ -84,7 +84,7 @@ function cellWords(trace, series, i, t) {
   return v ? 'will select it again' : 'will not select it again';
 }
 
-// What the tables say of the entry i of the pane's head: lines of a name and a text.
+// Returns the table values of entry i for the pane's head, as lines of a name and a text.
 function entryLines(pane, i) {
   const d = pane.detail || {}, [series] = pane.series, [trace] = pane.traces(), lines = [], gone = d.evict_step && d.evict_step[i] >= 0;
   if (series && series.logBeta)
@@ -117,7 +117,7 @@ function cellLines(pane, i, t) {
   return traces.length > 1 ? lines : [...lines, ...entryLines(pane, i)];
 }
 
-// Shows the tip of the cell beside the point (x, y) of the window.
+// Shows the tooltip of the cell near the point (x, y) of the window.
 function showTip(pane, i, t, x, y) {
   const lines = cellLines(pane, i, t);
   tip.rows.forEach((row, k) => {
@@ -150,7 +150,8 @@ function pointAt(pane, cell, x, y) {
     hideTip();
 }
 
-// What the pointer is on is scrolled into sight in the other view: the text at once, the map when the pointer rests.
+// Scrolls the token under the pointer into view in the other view: the text immediately, the map when the pointer
+// rests.
 const FOLLOW_REST = 120;
 let following = 0, resting = 0;
 function follow(pane, cell) {
@@ -162,7 +163,7 @@ function follow(pane, cell) {
     resting = setTimeout(() => showColumn(cell.i), FOLLOW_REST);
 }
 
-// Moves the map so that token i is in it.
+// Moves the map so that token i is visible.
 function showColumn(i) {
   const { x0, x1 } = state.view;
   if (i < x0 || i >= x1)

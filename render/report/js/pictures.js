@@ -1,8 +1,8 @@
-// pictures.js - a view as a picture of its own: SVG with text as text, and PNG made from it; always dark on white.
+// pictures.js - saves a view as a picture: SVG with text as text, and PNG made from it, always dark on white.
 
 const INK = { ink: '#1b1d20', quiet: '#5c6168', line: '#d5d8dc', accent: '#0b5fa5', cross: '#c01c28' };
 const FONT = 'Lato, "DejaVu Sans", Helvetica, Arial, sans-serif';
-// What the style sheet gives elements of a class.
+// The styles that the style sheet gives to classes.
 const DRAWN = {
   mark: { stroke: INK.quiet, 'stroke-width': 1 }, axis: { stroke: INK.quiet, 'stroke-width': 1 }, rule: { stroke: INK.line, 'stroke-width': 1 },
   tick: { fill: INK.quiet, 'font-size': 11 }, label: { fill: INK.quiet, 'font-size': 12 }, line: { fill: 'none', 'stroke-width': 1.8, 'stroke-linejoin': 'round' },
@@ -10,7 +10,7 @@ const DRAWN = {
   missed: { fill: INK.cross }, area: { fill: INK.accent, 'fill-opacity': 0.35 }, here: { stroke: INK.ink, 'stroke-width': 1.5, fill: 'none' },
 };
 
-// A copy of an SVG element that needs no style sheet.
+// Returns a copy of an SVG element that needs no style sheet.
 function plain(node) {
   const copy = node.cloneNode(true);
   for (const n of [copy, ...copy.querySelectorAll('*')]) {
@@ -70,7 +70,7 @@ async function savePng(view) {
   saveBlob(await new Promise((done) => canvas.toBlob(done, 'image/png')), pictureName(view, 'png'));
 }
 
-// A chart that stands in a panel, with its title.
+// Returns the picture of a chart in a panel, with its title.
 function chartPicture(node, title) {
   if (!node)
     return null;

@@ -34,7 +34,7 @@ function press(pane, hand, e, at) {
   try {
     pane.frame.setPointerCapture(e.pointerId);
   } catch (_) {
-    // a pointer that is gone, or one that a script made
+    // the pointer no longer exists, or a script made it
   }
   hand.down.set(e.pointerId, at);
   if (hand.down.size === 1)

@@ -1,8 +1,8 @@
-// prefix.js - how far two traces have the same tokens, and what of them can be compared.
+// prefix.js - the common prefix of two traces and the comparable part of their maps.
 
 const prefixes = new Map();
 
-// Tokens that both texts begin with.
+// Returns the number of tokens that both texts begin with.
 function commonTokens(a, b) {
   const key = `${a.index} ${b.index}`, x = a.tokens.raw, y = b.tokens.raw, T = Math.min(a.T, b.T);
   if (!prefixes.has(key)) {
@@ -14,7 +14,7 @@ function commonTokens(a, b) {
   return prefixes.get(key);
 }
 
-// Entries and queries that a difference has.
+// Returns the entries and queries that a difference covers.
 const commonSpan = (a, b) => ({ tokens: commonTokens(a, b), steps: Math.min(a.T, b.T) });
 
 function prefixWords(a, b) {

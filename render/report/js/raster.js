@@ -1,10 +1,11 @@
-// raster.js - maps as pixels: each the mean over the part at or below the diagonal (t >= i) of its box, by area.  The same rule as
-// kvfate's figures (render/heat.c), for any part of the plane: tokens x0 .. x1 to the right, steps y0 .. y1 downwards.
+// raster.js - rasterises maps.  Each pixel is the area-weighted mean over the part of its box at or below the diagonal
+// (t >= i). The rule is that of kvfate's figures (render/heat.c), for any part of the plane: tokens x0 .. x1 to the
+// right, steps y0 .. y1 downwards.
 
 const LEAST_AREA = 1e-9;
 const LEAST_VALUE = 1e-12;
 
-// Adds to the rows what of [a, b), in rows, falls into each: whole rows through differences, the ends directly.
+// Adds the part of [a, b), in rows, that is in each row: full rows as differences, the ends directly.
 function addSpan(a, b, weight, h, inner, edge) {
   if (a < 0)
     a = 0;
@@ -27,7 +28,7 @@ function newRaster(view, w, h) {
   return { w, h, view: { ...view }, value: new Float32Array(w * h), cover: new Float32Array(w * h) };
 }
 
-// A loop over pixel columns: add(i, weight, rows) puts token i in.  span: the entries and queries that count.
+// Iterates over pixel columns; add(i, weight, rows) adds token i.  span: the entries and queries that count.
 function sweep(view, span, w, h, add, isPrefix) {
   const raster = newRaster(view, w, h), dx = (view.x1 - view.x0) / w, dy = (view.y1 - view.y0) / h;
   const inner = new Float64Array(h + 1), edge = new Float64Array(h), allInner = new Float64Array(h + 1), allEdge = new Float64Array(h);
@@ -56,21 +57,22 @@ function sweep(view, span, w, h, add, isPrefix) {
   return raster;
 }
 
-// Mean of [i <= t < end_i].
+// Computes the mean of [i <= t < end_i].
 function rasterEnds(end, view, span, w, h) {
   const dy = (view.y1 - view.y0) / h, { y0 } = view;
   return sweep(view, span, w, h, (i, weight, inner, edge) =>
     addSpan((i - y0) / dy, (Math.min(end[i], span.steps) - y0) / dy, weight, h, inner, edge), true);
 }
 
-// Sum of beta^k for 1 <= k < n.
+// Returns the sum of beta^k for 1 <= k < n.
 function geometric(x, n) {
   if (n <= 1)
     return 0;
   return x === 0 ? n - 1 : Math.exp(x) * Math.expm1((n - 1) * x) / Math.expm1(x);
 }
 
-// Mean of beta_i^(t - i), t a step in whole numbers.  Rows are `step` or step + 1 whole steps apart, so that two powers lead from row to row.
+// Computes the mean of beta_i^(t - i) for integer t.  Rows are `step` or step + 1 steps apart, so two powers lead from
+// row to row.
 function rasterDecay(logBeta, view, span, w, h) {
   const dy = (view.y1 - view.y0) / h, { y0 } = view, step = Math.floor(dy);
   const bound = Float64Array.from({ length: h + 1 }, (_, r) => Math.min(r === h ? view.y1 : y0 + r * dy, span.steps));
@@ -93,7 +95,7 @@ function rasterDecay(logBeta, view, span, w, h) {
   return sweep(view, span, w, h, add, false);
 }
 
-// a - b where both are defined.
+// Computes a - b where both are defined.
 function rasterDifference(a, b) {
   const out = newRaster(a.view, a.w, a.h);
   for (let k = 0; k < out.value.length; k++) {

@@ -1,4 +1,4 @@
-// state.js - what is shown, and who wants to know when it changes.
+// state.js - the shown state and its listeners.
 
 const TRACES = MANIFEST.traces.map((name, index) => new Trace(index, name));
 const state = { trace: TRACES[0], other: null, kind: 'alpha', head: null, colours: 'blues', view: null, pin: null, by: 'head',
@@ -21,7 +21,7 @@ function change(values) {
 
 const has = (changed, ...names) => names.some((n) => changed.has(n));
 
-// Steps and tokens of the traces that are shown.
+// Returns the steps and tokens of the shown traces.
 function extent() {
   return Math.max(1, state.trace.T, state.other ? state.other.T : 0);
 }
@@ -33,7 +33,7 @@ function isWhole(view) {
   return view.x0 <= 0 && view.y0 <= 0 && view.x1 >= T && view.y1 >= T;
 }
 
-// The view moved and cut so that it lies in the plane and has at least some cells.
+// Sets the view, moved and cut to the plane, with at least some cells.
 function setView(x0, x1, y0, y1) {
   const T = extent(), fit = (a, b) => {
     const size = Math.min(Math.max(b - a, Math.min(4, T)), T), from = Math.min(Math.max((a + b - size) / 2, 0), T - size);
@@ -43,7 +43,7 @@ function setView(x0, x1, y0, y1) {
   change({ view: { x0: l, x1: r, y0: u, y1: d } });
 }
 
-// Zoom by a factor about the point (x, y) of the plane.
+// Zooms by a factor about the point (x, y) of the plane.
 function zoomAt(x, y, factor) {
   const v = state.view;
   setView(x - (x - v.x0) / factor, x + (v.x1 - x) / factor, y - (y - v.y0) / factor, y + (v.y1 - y) / factor);
@@ -60,7 +60,7 @@ function showKind(kind) {
     change({ kind, head: state.trace.headFor(kind, state.head) });
 }
 
-// like: a head of the trace that is shown with it; else the one that is like the head before.
+// like: the head to show; default: the head that corresponds to the current one.
 async function showTrace(trace, like = state.head) {
   await trace.load();
   const kinds = Object.keys(KINDS).filter((k) => !trace.why(k));
@@ -79,7 +79,7 @@ async function compareWith(other) {
   change({ other, view: T === extent() ? state.view : { x0: 0, x1: T, y0: 0, y1: T } });
 }
 
-// The head d places on; by layer where `layers`.
+// Moves d heads forward, or d layers if `layers`.
 function stepHead(d, layers) {
   const list = state.trace.heads[state.kind], at = list.indexOf(state.head);
   if (at < 0)

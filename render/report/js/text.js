@@ -1,4 +1,4 @@
-// text.js - the tokens as running text, in pieces that are filled when they come into sight.
+// text.js - the tokens as running text, in pieces that are filled when they become visible.
 
 const PIECE = 256;      // tokens of a piece, up to the next end of a line
 const PIECE_MOST = 420;
@@ -21,11 +21,12 @@ const OF_HEAD = {
 };
 const shadeText = () => `Shade: ${state.by === 'head' ? OF_HEAD[state.kind] : BY[state.by][1]}.`;
 
-// ---- what readers take for one character
+// ---- user-perceived characters
 
 const LEFTWARDS = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
 const PICTURE = /\p{Extended_Pictographic}/u;
-// What does not begin a character: [behind, what], marks and joiners behind anything but a mark of the page or the end of a line.
+// Code points that do not begin a character: [text before, code point]. Marks and joiners continue anything except a
+// mark of the page or a line end.
 const CLINGS = [[/(?<=[^\u21b5\u27e9])$/u, /^[\p{M}\u200c\u200d\u{1f3fb}-\u{1f3ff}\u{e0020}-\u{e007f}\u1160-\u11ff]/u],
   [/(?<=\p{Extended_Pictographic}[\p{M}\u{1f3fb}-\u{1f3ff}]*\u200d)$/u, /^\p{Extended_Pictographic}/u],
   [/(?<=[\u094d\u09cd\u0a4d\u0acd\u0b4d\u0c4d\u0ccd\u0d4d\u0dca\u1039\u17d2]\u200d?)$/u, /^\p{L}/u],
@@ -39,7 +40,7 @@ function textBefore(i) {
   return marked(before).slice(-CONTEXT);
 }
 
-// Whether a character begins with token i.
+// Returns true if a character begins with token i.
 function begins(i) {
   if (isPart(state.trace, i))
     return false;
@@ -50,7 +51,7 @@ function begins(i) {
   return /\\x[0-9A-F]{2}$/.test(before) || !CLINGS.some(([behind, what]) => behind.test(before) && what.test(own));
 }
 
-// Direction of the first letter from token i to the end of the line.
+// Returns the direction of the first letter from token i to the end of the line.
 function directionFrom(i) {
   const { text } = state.trace.tokens;
   for (; i < text.length; i++) {
@@ -67,7 +68,7 @@ const endsLine = (word) => word.includes('\u21b5');
 
 // ---- pieces
 
-// Ends of pieces: at the end of a line, else of a word, else of a character.
+// Returns the end of a piece: at the end of a line, else of a word, else of a character.
 function cutAt(from, T, words) {
   let to = Math.min(T, from + PIECE);
   while (to < T && to < from + PIECE_MOST && !(endsLine(words[to - 1]) && begins(to)))
@@ -81,7 +82,7 @@ function cutAt(from, T, words) {
   return to;
 }
 
-// line: the token that the piece's first line begins with, which may be in a piece before.
+// line: the first token of the piece's first line, which may be in an earlier piece.
 function cutPieces(T, words) {
   const out = [];
   for (let from = 0, line = 0; from < T;) {
@@ -126,15 +127,15 @@ function showPiece(entry) {
   }
 }
 
-// Elements of a token's text: marks keep their direction and cannot join with letters.
+// Returns the elements of a token's text.  Marks keep their direction and do not join with letters.
 function partsOf(i) {
   const { text, raw } = state.trace.tokens, before = /^[ -~]*$/.test(text[i]) ? '' : textBefore(i);
   const shown = text[i] || raw[i] ? tokenText(text[i], TOKEN_SHOWN, before) : '\u2205';
   return shown.split(MARKS).map((part, k) => (k % 2 ? el('bdi', { dir: 'ltr' }, part) : part)).filter(Boolean);
 }
 
-// Letters join and turn across elements that are inline: a line is one paragraph, a token a part of it; tokens of one character share an
-// element.
+// Fills a piece.  Letters join and reorder across inline elements, so a line is one paragraph and a token a part of it.
+// Tokens of one character share an element.
 function fillPiece(piece) {
   if (piece.spans)
     return;
@@ -173,13 +174,13 @@ function finishGroup(group) {
   paintGroup(group);
 }
 
-// The shade of token i in steps; 0 also where there is no value.
+// Returns the shade of token i in steps, NaN without a value.
 function shadeOf(i) {
   const v = text.values ? text.values[i] : NaN;
   return Number.isNaN(v) || v === undefined ? NaN : Math.round(Math.min(Math.max(v, 0), 1) * SHADES);
 }
 
-// Tokens that share an element share its width.
+// Paints an element.  Tokens that share it divide its width.
 function paintGroup(group) {
   const { i, n, node } = group, shades = Array.from({ length: n }, (_, k) => shadeOf(i + k)), even = shades.every((v) => Object.is(v, shades[0]));
   const part = (v, k) => `rgb(var(--shade) / ${((v || 0) * SHADE_STEP).toFixed(3)}) ${k / n * 100}% ${(k + 1) / n * 100}%`;
@@ -195,7 +196,7 @@ function paintText() {
   markToken(state.pin, 'pinned');
 }
 
-// Values of tokens that the shown head gives, in 0 .. 1.
+// Returns token values of the shown head, in 0 .. 1.
 function valuesOfHead(series, trace) {
   const { T } = trace, cut = series.age || trace.prompt >= T ? 0 : trace.prompt;
   return Float64Array.from({ length: T }, (_, i) => {
@@ -243,7 +244,7 @@ function hoverText(i) {
   markToken(i, 'lit');
 }
 
-// Scrolls the text so that token i is seen; the page stays where it is.  quick: at once, as for a pointer that moves on.
+// Scrolls the text so that token i is visible, without moving the page.  quick: immediately, for a moving pointer.
 function revealToken(i, quick = false) {
   const host = byId('text'), piece = text.pieces.find((p) => i >= p.from && i < p.to);
   if (!piece)
@@ -266,7 +267,8 @@ function tokenLine(i) {
   return parts.join(' \u00b7 ');
 }
 
-// The token under the pointer: of those that share an element, by the place in it.
+// Returns the token under the pointer.  Tokens that share an element are distinguished by the
+// position in it.
 function tokenUnder(e) {
   const node = e.target.closest ? e.target.closest('[data-i]') : null;
   if (!node)
@@ -303,7 +305,7 @@ function listenToText() {
   });
 }
 
-// The text as it stands in its box, as a picture: the rows that are seen.
+// Returns a picture of the visible rows of the text.
 function textPicture() {
   const host = byId('text'), box = host.getBoundingClientRect(), parts = [{ text: `${nameOf(state.trace)}  \u00b7  ${shadeText()}`, x: 10, y: 20, size: 12, fill: INK.quiet }];
   for (const span of host.querySelectorAll('.w')) {

@@ -1,14 +1,14 @@
-// words.js - what became of an entry, in words.
+// words.js - describes the fate of an entry in words.
 
 const REASONS = { budget: 'the budget was full', window: 'it fell out of the method\u2019s window', refused: 'the method did not admit it',
   architecture: 'it fell out of the layer\u2019s own window', plan: 'the plan said so' };
 
 const counted = (n, one, many = `${one}s`) => `${grouped(n)} ${n === 1 ? one : many}`;
-// What stands in a key for the name of a criterion: mass 0.90 for mass.90.
+// Returns the name of a criterion in a key: mass 0.90 for mass.90.
 const criterionName = (raw) => raw.replace(/^top/, 'top-').replace(/^mass\./, 'mass 0.');
 const percent = (share) => (Number.isNaN(share) ? 'n/a' : share > 0 && share < 0.001 ? '< 0.1\u00a0%' : `${Number((100 * share).toPrecision(share < 0.1 ? 2 : 3))}\u00a0%`);
 
-// end: the first query that no longer sees entry i; below 0: it is kept.
+// end: the first query after eviction; negative: the entry is kept.
 function fateWords(i, end, reason) {
   if (end === undefined)
     return 'not in this file';
