@@ -130,7 +130,7 @@ static double decode(int cell, int length, int n, double full)
 static void open_model(const char *path, bool bits8, const char *gates)
 {
     struct engine_options opt = {
-        .n_threads = bench.threads, .cpu_flags = cpu_flags_detect(), .bits8 = bits8};
+        .n_threads = bench.threads, .cpu_flags = cpu_flags_detect(), .i8_activations = bits8};
     struct kvf_diag d = {""};
     if (engine_open(path, &opt, &bench.e, &d) != KVF_OK)
         fail(path, &d);

@@ -112,7 +112,7 @@ static void append_head(void *ctx, int i, int thread)
     int l = i / KV_HEADS, h = i % KV_HEADS;
     const float *k = bench.key + ((size_t)b->t * 7919 + (size_t)i * 131) % (N_RANDOM - DIM);
     (void)thread;
-    struct cache_entry e = {b->t, CACHE_STAYS, k, k};
+    struct cache_entry e = {b->t, NEVER_EXPIRES, k, k};
     b->slot[i] = cache_append(b->c, &bench.kernels, l, h, &e);
 }
 

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/table_io.h"
 #include "cli/analysis.h"
-#include "cli/files.h"
+#include "base/files.h"
 #include "cli/open_traces.h"
 #include "cli/output.h"
 #include "cli/preview.h"

@@ -9,11 +9,11 @@
 #include "base/rng.h"
 #include "cli/commands.h"
 #include "cli/figure_options.h"
-#include "cli/files.h"
+#include "base/files.h"
 #include "cli/models.h"
 #include "cli/output.h"
 #include "cli/runner.h"
-#include "cli/task.h"
+#include "engine/experiment/task.h"
 #include "engine/experiment/causal.h"
 
 enum { PER_TASK = (int)CAUSAL_N_GROUPS * (int)CAUSAL_N_ROWS };
@@ -56,6 +56,8 @@ static int open_all(struct job *j, char **operand, int n, struct kvf_diag *d)
         err = tasks_keep(&j->tasks, j->out, d);
     if (err)
         return err;
+    if (j->tasks.note)
+        fprintf(stderr, "note: %s\n", j->tasks.note);
     j->effect = (struct effect){
         .engine = j->engine, .kv_type = execution_kv_type(&j->how), .chunk = (int)j->how.chunk};
     return KVF_OK;

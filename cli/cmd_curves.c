@@ -6,7 +6,7 @@
 
 #include "base/table_io.h"
 #include "cli/commands.h"
-#include "cli/files.h"
+#include "base/files.h"
 #include "cli/output.h"
 #include "cli/shown.h"
 #include "cli/training_table.h"

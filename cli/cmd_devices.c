@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/os.h"
 #include "cli/commands.h"
-#include "engine/decode/devices.h"
+#include "engine/device/devices.h"
 
 static double mb(size_t bytes)
 {

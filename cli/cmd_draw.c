@@ -5,7 +5,7 @@
 
 #include "base/table_io.h"
 #include "cli/commands.h"
-#include "cli/files.h"
+#include "base/files.h"
 #include "cli/draw_layout.h"
 #include "cli/output.h"
 #include "cli/saved_table.h"

@@ -13,13 +13,13 @@
 #include "cli/commands.h"
 #include "cli/eval_job.h"
 #include "cli/figure_options.h"
-#include "cli/files.h"
+#include "base/files.h"
 #include "cli/idle.h"
 #include "cli/models.h"
 #include "cli/output.h"
 #include "cli/runner.h"
 #include "cli/shard.h"
-#include "cli/task.h"
+#include "engine/experiment/task.h"
 #include "engine/experiment/eval_state.h"
 
 /* Defaults. */
@@ -108,6 +108,8 @@ static int read_tasks(struct eval_job *j, struct kvf_diag *d)
     int err = tasks_open(&j->tasks, j->tasks_of.item, j->tasks_of.n, d);
     if (err)
         return err;
+    if (j->tasks.note)
+        fprintf(stderr, "note: %s\n", j->tasks.note);
     j->docs = j->tasks.n;
     j->input = MEM_NEW(struct eval_input, (size_t)j->docs);
     for (int i = 0; j->input && i < j->tasks.n; i++) {

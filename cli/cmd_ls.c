@@ -8,7 +8,7 @@
 #include "base/table.h"
 #include "cli/commands.h"
 #include "cli/corpus_traces.h"
-#include "cli/files.h"
+#include "base/files.h"
 #include "cli/output.h"
 #include "cli/shown.h"
 #include "cli/where.h"

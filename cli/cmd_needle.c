@@ -10,7 +10,7 @@
 #include "base/table_seal.h"
 #include "cli/commands.h"
 #include "cli/folders.h"
-#include "cli/needle.h"
+#include "engine/experiment/needle.h"
 #include "cli/watcher.h"
 #include "engine/model/model_file.h"
 #include "engine/model/tokenizer.h"

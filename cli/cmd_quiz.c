@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/replace.h"
 #include "cli/commands.h"
-#include "cli/quiz.h"
+#include "engine/experiment/quiz.h"
 
 static const char *const part_words[] = {"train", "test", NULL};
 

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/stage.h"
-#include "cli/files.h"
+#include "base/files.h"
 #include "cli/open_traces.h"
 #include "cli/shown.h"
 #include "cli/watcher.h"

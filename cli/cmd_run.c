@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "cli/run_lines.h"
 #include "cli/commands.h"
-#include "cli/files.h"
+#include "base/files.h"
 #include "cli/idle.h"
 #include "cli/run.h"
 #include "cli/run_cells.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/files.h"
+#include "base/files.h"
 #include "cli/made_trace.h"
 
 enum { MOST_PARTS = 512 }; /* as many as 'kvfate cat' takes */

@@ -1,4 +1,4 @@
-/* cmd_tune.c - a model's own weights, trained to live with a small cache. */
+/* cmd_tune.c - `kvfate tune` trains the weights of a model for a small cache. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,12 +9,9 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "cli/commands.h"
-#include "cli/files.h"
-#include "cli/folders.h"
+#include "base/files.h"
 #include "cli/idle.h"
 #include "cli/models.h"
-#include "cli/runner.h"
-#include "cli/shown.h"
 #include "cli/signals.h"
 #include "cli/tune_job.h"
 #include "cli/tune_masks.h"
@@ -27,28 +24,25 @@
 #define RANGE 0.2
 #define UPDATES 1
 #define TARGETS "q,k,v,o"
-#define SHARE 0.9
+#define SHARE 0.9 /* of training_options */
 #define CHECK_EVERY 50
 #define CHECK_DOCS 8
-#define BUDGETS "64,128"
 
-/* In the order of the words; types of matrices. */
+/* Types of matrices, as --type names them. */
 static const char *const type_words[] = {"f16", "q8_0", "q4_1", "q4_k", "f32", NULL};
 static const enum weight_type types[] = {WEIGHT_F16, WEIGHT_Q8_0, WEIGHT_Q4_1, WEIGHT_Q4_K,
                                          WEIGHT_F32};
-static const char *const packing_words[] = {"run", "documents", NULL}; /* enum packing */
 
 /* ---- options ---- */
 
 static bool is_adapter(const struct tune_job *j)
 {
-    size_t n = strlen(j->out), end = strlen(".safetensors");
-    return n > end && strcmp(j->out + n - end, ".safetensors") == 0;
+    size_t n = strlen(j->t.out), end = strlen(".safetensors");
+    return n > end && strcmp(j->t.out + n - end, ".safetensors") == 0;
 }
 
 static void set_options(struct tune_job *j)
 {
-    int64_t warmup = j->warmup >= 0 ? j->warmup : j->steps / 20;
     j->opt.optimizer = (struct optimizer){.lr = j->lr,
                                           .beta1 = 0.9,
                                           .beta2 = 0.999,
@@ -56,49 +50,49 @@ static void set_options(struct tune_job *j)
                                           .decay = j->decay,
                                           .clip = j->clip,
                                           .schedule = SCHEDULE_COSINE,
-                                          .warmup = warmup * j->updates,
-                                          .steps = j->steps * j->updates};
+                                          .warmup = training_warmup(&j->t) * j->updates,
+                                          .steps = j->t.steps * j->updates};
     j->opt.pass.quality[QUALITY_FWKL] = j->control ? 0 : j->kl;
     j->opt.pass.quality[QUALITY_NTP] = j->control && j->ntp == 0 ? 1 : j->ntp;
     j->opt.pass.temperature = j->temperature;
-    j->opt.pass.recompute = j->recompute;
+    j->opt.pass.recompute = j->t.recompute;
     j->opt.pass.watch = stage_see;
-    j->opt.pass.watch_ctx = &j->stage;
+    j->opt.pass.watch_ctx = &j->t.stage;
     j->opt.lora.rank = (int)j->rank;
     j->opt.lora.alpha = j->alpha > 0 ? j->alpha : 2.0 * (double)j->rank;
-    j->opt.lora.seed = (uint64_t)j->seed;
-    j->opt.length = (int)j->length;
+    j->opt.lora.seed = (uint64_t)j->t.seed;
+    j->opt.length = (int)j->t.length;
     j->opt.accumulate = (int)j->accumulate;
-    j->opt.prompt = (int)(j->prompt > 0 ? j->prompt : j->length / 4 + 1);
-    j->opt.seed = (uint64_t)j->seed;
+    j->opt.prompt = (int)(j->prompt > 0 ? j->prompt : j->t.length / 4 + 1);
+    j->opt.seed = (uint64_t)j->t.seed;
 }
 
-/* Options that have no effect beside the others. */
+/* Rejects options that have no effect in this combination. */
 static int check_idle(const struct tune_job *j, struct kvf_diag *d)
 {
     const char *texts = "without --reward", *whole = "without --rank";
-    const char *none = j->check_every ? "without text to check on" : "with --check-every 0";
+    const char *none = j->t.check_every ? "without text to check on" : "with --check-every 0";
     bool reward = j->rewards.n > 0;
-    bool held = j->data.n && (reward || j->plans.n || j->share < 1);
-    bool checks = j->check_every > 0 && held;
+    bool held = j->t.data.n && (reward || j->plans.n || j->t.share < 1);
+    bool checks = j->t.check_every > 0 && held;
     const struct idle list[] = {
         {j->samples != SAMPLES && !reward, "--samples", texts},
         {j->most != MOST && !reward, "--most", texts},
         {j->range != RANGE && !reward, "--range", texts},
         {j->updates != UPDATES && !reward, "--updates", texts},
         {j->raw && !reward, "--raw", texts},
-        {j->packing && (reward || j->plans.n), "--packing", "with --reward or --plan"},
-        {j->share != SHARE && (reward || j->plans.n), "--share", "with --reward or --plan"},
+        {j->t.packing && (reward || j->plans.n), "--packing", "with --reward or --plan"},
+        {j->t.share != SHARE && (reward || j->plans.n), "--share", "with --reward or --plan"},
         {j->alpha > 0 && !j->rank, "--alpha", whole},
         {strcmp(j->targets, TARGETS) != 0 && !j->rank, "--targets", whole},
         {j->type && is_adapter(j), "--type", "for an adapter, which is f32"},
-        {j->check_docs != CHECK_DOCS && !checks, "--check-docs", none},
-        {strcmp(j->budgets, BUDGETS) != 0 && !checks, "--budgets", none},
-        {j->check_every && j->check_every != CHECK_EVERY && !checks, "--check-every", none}};
+        {j->t.check_docs != CHECK_DOCS && !checks, "--check-docs", none},
+        {strcmp(j->t.budgets, TRAINING_BUDGETS) != 0 && !checks, "--budgets", none},
+        {j->t.check_every && j->t.check_every != CHECK_EVERY && !checks, "--check-every", none}};
     return IDLE_CHECK(list, d);
 }
 
-/* The default budget, for a method that takes one and does not name it. */
+/* Sets the default budget if the method takes a budget and its text has none. */
 static void give_budget(struct methods *m)
 {
     struct method row;
@@ -111,20 +105,20 @@ static void give_budget(struct methods *m)
 
 static int check_options(struct tune_job *j, struct kvf_diag *d)
 {
-    if (j->data.n == 0 && j->plans.n == 0 && j->rewards.n == 0)
+    if (j->t.data.n == 0 && j->plans.n == 0 && j->rewards.n == 0)
         return kvf_fail(d, KVF_E_ARG,
                         "no --data FILE: text, or JSONL with \"text\" or "
                         "\"question\" and \"answer\"; or --plan P.kvf, or --reward FILE.jsonl");
     if (j->plans.n && j->rewards.n)
         return kvf_fail(d, KVF_E_ARG,
                         "--plan brings texts, and --reward samples its own: give one of them");
-    if (!j->out)
+    if (!j->t.out)
         return kvf_fail(d, KVF_E_ARG, "no -o MODEL.gguf, or -o ADAPTER.safetensors with --rank");
     if (is_adapter(j) && j->rank == 0)
         return kvf_fail(d, KVF_E_ARG,
                         "-o %s is an adapter, which low-rank weights alone have: give --rank, or "
                         "-o MODEL.gguf",
-                        j->out);
+                        j->t.out);
     if (!(j->kl + j->ntp > 0) || (j->plans.n && j->control))
         return kvf_fail(d, KVF_E_ARG,
                         j->control ? "--plan brings evictions, and --control takes steps without"
@@ -132,48 +126,48 @@ static int check_options(struct tune_job *j, struct kvf_diag *d)
     int err = check_idle(j, d);
     if (err)
         return err;
-    if (j->until > j->steps)
-        return kvf_fail(d, KVF_E_ARG, "--until %" PRId64 " is over --steps %" PRId64, j->until,
-                        j->steps);
-    if (j->until == 0)
-        j->until = j->steps;
+    if (j->t.until > j->t.steps)
+        return kvf_fail(d, KVF_E_ARG, "--until %" PRId64 " is over --steps %" PRId64, j->t.until,
+                        j->t.steps);
+    if (j->t.until == 0)
+        j->t.until = j->t.steps;
     set_options(j);
     err = lora_parse_targets(j->targets, &j->opt.lora.targets, d);
     if (!err)
-        err = train_budgets(j->budgets, j->budget, &j->n_budgets, d);
+        err = train_budgets(j->t.budgets, j->budget, &j->n_budgets, d);
     if (!err && j->rewards.n && j->n_budgets < TRAIN_CHECK_BUDGETS)
-        j->budget[j->n_budgets++] = 0; /* checks are with the full cache, too */
+        j->budget[j->n_budgets++] = 0; /* checks include the full cache */
     if (!err)
         give_budget(&j->methods);
     if (!err)
         err = methods_parse(&j->methods, "gkv", d);
     if (!err)
-        err = train_files_name(&j->files, j->out, j->state_path, &j->data, d);
-    return err ? err : train_files_try(&j->files, d);
+        err = training_name_files(&j->t, d);
+    return err;
 }
 
 /* ---- opening ---- */
 
-/* All that the bytes of the result depend on. */
+/* Writes every setting that the result depends on. */
 static int put_config(struct tune_job *j)
 {
-    struct buf *b = &j->config;
+    struct buf *b = &j->t.config;
     const struct tuner_options *o = &j->opt;
     buf_printf(b, "{\"version\": \"%s\", \"model\": \"%s\", \"model_hash\": \"%s\"", kvf_version(),
-               j->engine->config.name, j->engine->hash);
-    methods_put(b, &j->methods, &j->engine->config);
+               j->t.engine->config.name, j->t.engine->hash);
+    methods_put(b, &j->methods, &j->t.engine->config);
     buf_printf(b,
                ", \"steps\": %" PRId64 ", \"warmup\": %" PRId64 ", \"length\": %d, \"prompt\": %d, "
                "\"accumulate\": %d, \"seed\": %" PRId64 ", \"packing\": \"%s\", \"rank\": %d, "
                "\"targets\": %u, \"control\": %s, \"check_every\": %" PRId64,
-               j->steps, o->optimizer.warmup, o->length, o->prompt, o->accumulate, j->seed,
-               packing_words[j->packing], o->lora.rank, o->lora.rank ? o->lora.targets : 0,
-               j->control ? "true" : "false", j->check_every);
+               j->t.steps, o->optimizer.warmup, o->length, o->prompt, o->accumulate, j->t.seed,
+               training_packing(&j->t), o->lora.rank, o->lora.rank ? o->lora.targets : 0,
+               j->control ? "true" : "false", j->t.check_every);
     const struct {
         const char *name;
         double value;
     } number[] = {{"alpha", o->lora.rank ? o->lora.alpha : 0},
-                  {"share", j->share},
+                  {"share", j->t.share},
                   {"lr", j->lr},
                   {"clip", j->clip},
                   {"decay", j->decay},
@@ -190,130 +184,94 @@ static int put_config(struct tune_job *j)
     if (j->reward)
         tune_reward_put(j, b);
     else
-        buf_printf(b,
-                   ", \"data_packs\": %d, \"data_tokens\": %" PRId64
-                   ", \"data_hash\": \"%016" PRIx64 "\"",
-                   packs_count(j->packs), packs_tokens(j->packs), packs_hash(j->packs));
+        training_put_packs(&j->t);
     buf_char(b, '}');
     return b->err;
 }
 
 static int open_all(struct tune_job *j, struct kvf_diag *d)
 {
-    int err = model_learner(&j->how, &j->opt.learner, d);
-    if (!err)
-        err = model_open(j->model, &j->how, &j->engine, d);
-    if (!err)
-        err = train_files_keep(&j->files, gguf_path(j->engine->gguf), d);
-    if (!err && is_adapter(j) && j->engine->config.family->fused)
+    int err = training_open(&j->t, &j->opt.learner, d);
+    if (!err && is_adapter(j) && j->t.engine->config.family->fused_qkv)
         err = kvf_fail(
             d, KVF_E_ARG,
             "-o %s: %s has one matrix for queries, keys and values, and one for gate and "
             "up, whose low-rank weights are of another shape: give -o MODEL.gguf",
-            j->out, j->engine->config.arch);
-    if (!err && j->length > j->engine->config.n_ctx_most)
-        err = kvf_fail(d, KVF_E_ARG, "--length %" PRId64 " is more than the model's context of %d",
-                       j->length, j->engine->config.n_ctx_most);
+            j->t.out, j->t.engine->config.arch);
     if (!err)
-        err = methods_open(&j->methods, j->engine, d);
+        err = methods_open(&j->methods, j->t.engine, d);
     if (!err)
-        err = tune_check_method(&j->methods, j->engine, d);
+        err = tune_check_method(&j->methods, j->t.engine, d);
+    if (!err)
+        err = j->rewards.n ? tune_reward_open(j, d) : tune_text_open(j, d);
     if (err)
         return err;
-    if (folder_cache_make("tokens", &j->tokens_name) != KVF_OK)
-        buf_finish(&j->tokens_name);
-    err = j->rewards.n ? tune_reward_open(j, d) : tune_text_open(j, d);
-    if (!err)
-        err = put_config(j);
-    struct watcher w = watcher_count("prepare", "models");
-    w.of = 1;
-    j->stage = (struct stage){watcher_within, &w, 0, 1};
-    if (!err)
-        err = tuner_create(j->engine, j->packs, &j->opt, &j->tuner, d);
-    watcher_end(&w);
-    return err;
+    j->session = j->control ? (struct session_options){.kv_type = KV_F32}
+                            : tune_session(j, &j->methods.row, &j->methods.params);
+    return put_config(j);
+}
+
+static int create(void *job, struct kvf_diag *d)
+{
+    struct tune_job *j = job;
+    return tuner_create(j->t.engine, j->t.packs, &j->opt, &j->tuner, d);
 }
 
 /* ---- the record ---- */
 
-/* Steps of the run: of the optimizer there may be more. */
-static int64_t steps_done(const struct tune_job *j)
+/* Returns the steps of the run; the optimizer may make several in each. */
+static int64_t steps_done(const void *job)
 {
+    const struct tune_job *j = job;
     return tuner_steps(j->tuner) / j->updates;
 }
 
-/* The first check of a record that is taken up again, and the last. */
-static void find_checks(struct tune_job *j)
+/* Keeps the first check of a record, and the last. */
+static void read_check(void *job, const struct json *row)
 {
-    for (const char *line = j->log.data; line && strchr(line, '\n');
-         line = strchr(line, '\n') + 1) {
-        const char *end = strchr(line, '\n');
-        struct json *row;
-        struct kvf_diag unused;
-        if (strncmp(line, "{\"check\"", 8) != 0
-            || json_parse(line, (size_t)(end - line), &row, &unused) != KVF_OK)
-            continue;
-        for (int i = 0; i < j->n_budgets; i++) {
-            char key[TUNE_KEY];
-            tune_key(key, j->reward ? "pass" : "kl", j->budget[i]);
-            j->last[i] = json_num(json_get(row, key), NAN);
-            j->first[i] = isnan(j->first[i]) ? j->last[i] : j->first[i];
-        }
-        json_free(row);
+    struct tune_job *j = job;
+    for (int i = 0; i < j->n_budgets; i++) {
+        char key[TUNE_KEY];
+        tune_key(key, j->reward ? "pass" : "kl", j->budget[i]);
+        j->last[i] = json_num(json_get(row, key), NAN);
+        j->first[i] = isnan(j->first[i]) ? j->last[i] : j->first[i];
     }
 }
 
-static int save(struct tune_job *j, struct kvf_diag *d)
+static int save(const void *job, const char *path, const char *config, const char *log,
+                struct kvf_diag *d)
 {
-    int err = j->log.err ? j->log.err : train_files_record(&j->files, &j->log, d);
-    if (!err)
-        err = tuner_save(j->tuner, j->files.state.data, j->config.data,
-                         j->log.data ? j->log.data : "", d);
-    j->saved = steps_done(j);
-    return err;
+    return tuner_save(((const struct tune_job *)job)->tuner, path, config, log, d);
 }
 
-static int resume(struct tune_job *j, struct kvf_diag *d)
+static int resume(void *job, const char *path, const char *config, char **ret_log, int *ret_found,
+                  struct kvf_diag *d)
 {
-    char *log = NULL;
-    int found = 0;
-    if (j->fresh)
-        return KVF_OK;
-    int err = tuner_resume(j->tuner, j->files.state.data, j->config.data, &log, &found, d);
-    if (!found && err == KVF_E_IO) {
-        d->text[0] = 0; /* there is none to go on from */
-        return KVF_OK;
-    }
-    if (!err && log)
-        buf_str(&j->log, log);
-    mem_free(log);
-    find_checks(j);
-    j->saved = err ? -1 : steps_done(j);
-    return err;
+    return tuner_resume(((struct tune_job *)job)->tuner, path, config, ret_log, ret_found, d);
 }
 
 static int write_model(struct tune_job *j, const char *record, struct kvf_diag *d)
 {
-    struct gguf_change change = {.fill = tuned_fill,
+    struct gguf_change change = {.fill = trainable_fill,
                                  .ctx = (void *)(uintptr_t)tuner_weights(j->tuner),
                                  .type = types[j->type],
                                  .key = "kvfate.tuning",
                                  .note = record};
-    int err = gguf_write(j->out, j->engine->gguf, &change, d);
+    int err = gguf_write(j->t.out, j->t.engine->gguf, &change, d);
     if (!err)
         j->stored = sqrt(change.off / change.square);
     return err;
 }
 
-/* The model with its new weights, or what is to be added to them. */
-static int write_result(struct tune_job *j, struct kvf_diag *d)
+/* Writes the model with its new weights, or the low-rank adapter. */
+static int write_result(void *job, struct kvf_diag *d)
 {
+    struct tune_job *j = job;
     struct buf record = {0};
-    buf_printf(&record, "%.*s, \"steps_done\": %" PRId64 "}", (int)j->config.len - 1,
-               j->config.data, steps_done(j));
+    training_put_record(&j->t, steps_done(j), &record);
     int err = record.err;
     if (!err && is_adapter(j))
-        err = lora_write(tuner_lora(j->tuner), j->out, j->engine->hash, record.data, d);
+        err = lora_write(tuner_lora(j->tuner), j->t.out, j->t.engine->hash, record.data, d);
     else if (!err)
         err = write_model(j, record.data, d);
     buf_finish(&record);
@@ -322,11 +280,12 @@ static int write_result(struct tune_job *j, struct kvf_diag *d)
 
 /* ---- the run ---- */
 
-static int check(struct tune_job *j, struct kvf_diag *d)
+static int check(void *job, struct kvf_diag *d)
 {
+    struct tune_job *j = job;
     j->checking = watcher_count("check", "budgets");
     j->checking.of = (uint64_t)j->n_budgets;
-    j->stage = (struct stage){watcher_within, &j->checking, 0, 1};
+    j->t.stage = (struct stage){watcher_within, &j->checking, 0, 1};
     int err = j->reward ? tune_reward_check(j, d) : tune_text_check(j, d);
     watcher_end(&j->checking);
     if (steps_done(j) == 0)
@@ -334,21 +293,10 @@ static int check(struct tune_job *j, struct kvf_diag *d)
     return err;
 }
 
-static int advance(struct tune_job *j, const struct session_options *method, struct kvf_diag *d)
+static int step(void *job, struct kvf_diag *d)
 {
-    double start = clock_seconds();
-    j->stage = (struct stage){progress_within, &j->bar, 0, 1};
-    int err = j->reward ? tune_reward_step(j, method, d) : tune_text_step(j, method, d);
-    if (err)
-        return err;
-    int64_t step = steps_done(j);
-    j->seconds += clock_seconds() - start;
-    if (j->checks && (step % j->check_every == 0 || step == j->until))
-        err = check(j, d);
-    if (!err && step % j->save_every == 0)
-        err = save(j, d);
-    progress_update(&j->bar, step);
-    return err ? err : j->log.err;
+    struct tune_job *j = job;
+    return j->reward ? tune_reward_step(j, &j->session, d) : tune_text_step(j, &j->session, d);
 }
 
 static void summary_json(const struct tune_job *j)
@@ -358,9 +306,9 @@ static void summary_json(const struct tune_job *j)
                "{\"steps\": %" PRId64 ", \"tokens\": %" PRId64
                ", \"seconds\": %.3f, \"parameters\": %zu, \"bytes\": %zu, \"stored_error\": %.6g, "
                "\"%s\": {",
-               steps_done(j), j->tokens, j->seconds, tuner_parameters(j->tuner),
+               steps_done(j), j->t.tokens, j->t.seconds, tuner_parameters(j->tuner),
                tuner_bytes(j->tuner), j->stored, j->reward ? "pass" : "kl");
-    for (int i = 0; j->checks && i < j->n_budgets; i++) {
+    for (int i = 0; j->t.checks && i < j->n_budgets; i++) {
         buf_printf(&b, "%s\"%d\": [", i ? ", " : "", j->budget[i]);
         json_put_num(&b, j->first[i]);
         buf_str(&b, ", ");
@@ -374,20 +322,16 @@ static void summary_json(const struct tune_job *j)
 
 static void summary(const struct tune_job *j)
 {
-    double rate = j->seconds > 0 ? (double)j->tokens / j->seconds : 0;
-    if (j->json) {
+    if (j->t.json) {
         summary_json(j);
         return;
     }
-    printf("%s: step %" PRId64 " of %" PRId64 "; %" PRId64 " tokens at %.0f per second; %zu "
-           "parameters\n",
-           shown_name(j->out).text, steps_done(j), j->steps, j->tokens, rate,
-           tuner_parameters(j->tuner));
+    training_summary(&j->t, steps_done(j), tuner_parameters(j->tuner));
     if (j->stored > 0)
         printf("%s: matrices in the file are off by %.2g of their root mean square; what "
                "follows is of the weights before that\n",
                type_words[j->type], j->stored);
-    for (int i = 0; j->checks && i < j->n_budgets; i++)
+    for (int i = 0; j->t.checks && i < j->n_budgets; i++)
         if (j->reward && !j->budget[i])
             printf("full cache: %.4f of the answers were right, and %.4f are\n", j->first[i],
                    j->last[i]);
@@ -399,39 +343,27 @@ static void summary(const struct tune_job *j)
                    j->budget[i], j->first[i], j->last[i]);
 }
 
+static const struct training_kind kind = {
+    .name = "tune",
+    .create = create,
+    .steps = steps_done,
+    .step = step,
+    .check = check,
+    .check_first = true,
+    .write = write_result,
+    .save = save,
+    .resume = resume,
+    .read_check = read_check,
+};
+
 static int run(struct tune_job *j, struct kvf_diag *d)
 {
     int err = check_options(j, d);
     if (!err)
         err = open_all(j, d);
     if (!err)
-        err = resume(j, d);
-    if (err)
-        return err;
-    signals_catch();
-    struct session_options method = j->control
-                                        ? (struct session_options){.kv_type = KV_F32}
-                                        : tune_session(j, &j->methods.row, &j->methods.params);
-    progress_start(&j->bar, "tune", "steps", j->steps);
-    progress_from(&j->bar, steps_done(j));
-    if (j->checks && !j->log.len) /* a run that was stopped there has it */
-        err = check(j, d);
-    while (!err && !signals_caught() && steps_done(j) < j->until)
-        err = advance(j, &method, d);
-    if (!err && j->saved != steps_done(j))
-        err = save(j, d);
-    else if (!err) /* a run that was stopped behind its last step may have lost its record */
-        err = train_files_record(&j->files, &j->log, d);
-    progress_end(&j->bar, steps_done(j));
-    if (err)
-        return err;
-    if (signals_caught())
-        fprintf(stderr,
-                "kvfate tune: interrupted after step %" PRId64 "; the same command goes on\n",
-                steps_done(j));
-    else
-        err = write_result(j, d);
-    if (!err)
+        err = training_run(&j->t, &kind, j, d);
+    if (!err && !signals_caught())
         summary(j);
     return err;
 }
@@ -440,24 +372,15 @@ static void finish(struct tune_job *j)
 {
     tuner_destroy(j->tuner);
     tune_reward_close(j->reward);
-    packs_close(j->packs);
     packs_close(j->held);
     methods_close(&j->methods);
-    engine_close(j->engine);
     mem_free(j->doc);
     mem_free(j->loss);
     mem_free(j->kl_of);
-    buf_finish(&j->config);
-    buf_finish(&j->log);
-    buf_finish(&j->tokens_name);
-    train_files_finish(&j->files);
+    training_finish(&j->t);
 }
 
 static const struct opt options[] = {
-    {OPT_STR, 'm', "model", offsetof(struct tune_job, model), "FILE",
-     "model: a GGUF file or a folder", .absent = "SmolLM2 in the cache folder"},
-    {OPT_LIST, 0, "data", offsetof(struct tune_job, data), "FILE",
-     "text, or JSONL; several may follow"},
     {OPT_LIST, 0, "plan", offsetof(struct tune_job, plans), "P.kvf",
      "train on recorded runs and their evictions; --data is checked on"},
     {OPT_LIST, 0, "reward", offsetof(struct tune_job, rewards), "FILE.jsonl",
@@ -481,7 +404,7 @@ static const struct opt options[] = {
      "trained gates of the method, a file or the name of shipped ones"},
     {OPT_FLAG, 0, "control", offsetof(struct tune_job, control), NULL,
      "steps without evictions, from the next tokens; checks are under the method all the same"},
-    {OPT_STR, 'o', "output", offsetof(struct tune_job, out), "MODEL.gguf|ADAPTER.safetensors",
+    {OPT_STR, 'o', "output", offsetof(struct tune_job, t.out), "MODEL.gguf|ADAPTER.safetensors",
      "the new model; or the low-rank weights alone"},
     {OPT_WORD, 0, "type", offsetof(struct tune_job, type), "T", "how the new model stores matrices",
      "f16", .words = type_words},
@@ -491,13 +414,11 @@ static const struct opt options[] = {
      .absent = "2 R", .max = 1e6},
     {OPT_STR, 0, "targets", offsetof(struct tune_job, targets), "LIST",
      "matrices that they change: q, k, v, o, gate, up, down", TARGETS},
-    {OPT_INT, 0, "steps", offsetof(struct tune_job, steps), "N",
+    {OPT_INT, 0, "steps", offsetof(struct tune_job, t.steps), "N",
      "steps of the optimizer; 0: a check of the model as it is", "100", .max = 1 << 30},
-    {OPT_INT, 0, "until", offsetof(struct tune_job, until), "N",
+    {OPT_INT, 0, "until", offsetof(struct tune_job, t.until), "N",
      "check and write the model after so many of them; the same command goes on", "0",
      .absent = "all", .min = 1, .max = 1 << 30},
-    {OPT_INT, 0, "warmup", offsetof(struct tune_job, warmup), "N", "steps to the full rate", "-1",
-     .absent = "a 20th", .max = 1 << 30},
     {OPT_REAL, 0, "lr", offsetof(struct tune_job, lr), "X",
      "rate of AdamW; then half a cosine to 0", "1e-5", .min = 1e-12, .max = 1},
     {OPT_REAL, 0, "clip", offsetof(struct tune_job, clip), "X", "most norm of a gradient; 0: any",
@@ -510,36 +431,18 @@ static const struct opt options[] = {
      "0", .max = 1e6},
     {OPT_REAL, 0, "temperature", offsetof(struct tune_job, temperature), "T",
      "logits are divided by it before either", "1", .min = 0.01, .max = 100},
-    {OPT_INT, 0, "length", offsetof(struct tune_job, length), "T", "tokens of a pack", "256",
+    {OPT_INT, 0, "length", offsetof(struct tune_job, t.length), "T", "tokens of a pack", "256",
      .min = 2, .max = 1 << 20},
     {OPT_INT, 0, "prompt", offsetof(struct tune_job, prompt), "N",
      "tokens of a document that are fed at once, before those that are decoded", "0",
      .absent = "a quarter", .min = 1, .max = 1 << 20},
     {OPT_INT, 0, "accumulate", offsetof(struct tune_job, accumulate), "N",
      "packs, or questions, of a step", "1", .min = 1, .max = 1 << 20},
-    {OPT_WORD, 0, "packing", offsetof(struct tune_job, packing), "P",
-     "run: documents follow each other; documents: they do not see each other", "run",
-     .words = packing_words},
-    {OPT_REAL, 0, "share", offsetof(struct tune_job, share), "S",
-     "train on this share of each file, check on the rest", OPT_TEXT(SHARE), .min = 0.01, .max = 1},
-    {OPT_INT, 0, "check-every", offsetof(struct tune_job, check_every), "N",
+    {OPT_INT, 0, "check-every", offsetof(struct tune_job, t.check_every), "N",
      "steps between checks; 0: none", OPT_TEXT(CHECK_EVERY), .max = 1 << 30},
-    {OPT_INT, 0, "check-docs", offsetof(struct tune_job, check_docs), "N",
+    {OPT_INT, 0, "check-docs", offsetof(struct tune_job, t.check_docs), "N",
      "documents, or questions, of a check", OPT_TEXT(CHECK_DOCS), .min = 1, .max = 1 << 20},
-    {OPT_STR, 0, "budgets", offsetof(struct tune_job, budgets), "N,...", "budgets of a check",
-     BUDGETS},
-    {OPT_STR, 0, "state", offsetof(struct tune_job, state_path), "FILE", "the checkpoint",
-     .absent = "MODEL.state"},
-    {OPT_INT, 0, "save-every", offsetof(struct tune_job, save_every), "N",
-     "steps between checkpoints", "20", .min = 1, .max = 1 << 30},
-    {OPT_FLAG, 0, "fresh", offsetof(struct tune_job, fresh), NULL,
-     "start anew although there is a checkpoint"},
-    {OPT_FLAG, 0, "recompute", offsetof(struct tune_job, recompute), NULL,
-     "an eighth of the memory of activations for a fifth more time"},
-    {OPT_INT, 's', "seed", offsetof(struct tune_job, seed), "S",
-     "order of the data, start of low-rank weights", "0", .max = 9e15},
-    {OPT_GROUP, 0, "execution", offsetof(struct tune_job, how), .group = learner_options},
-    {OPT_FLAG, 0, "json", offsetof(struct tune_job, json), NULL, "one JSON object at the end"},
+    {OPT_GROUP, 0, NULL, offsetof(struct tune_job, t), .group = training_options},
     {.type = OPT_END},
 };
 
@@ -547,10 +450,9 @@ static int cmd_tune(const struct command *self, void *request, int n, char **ope
 {
     struct tune_job *j = request;
     struct kvf_diag d = {""};
-    j->saved = -1;
     for (int i = 0; i < TRAIN_CHECK_BUDGETS; i++)
         j->first[i] = j->last[i] = NAN;
-    int err = files_of_data(&j->data, operand, n, &d);
+    int err = files_of_data(&j->t.data, operand, n, &d);
     if (!err)
         err = run(j, &d);
     finish(j);

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/progress.h"
 #include "cli/corpus_traces.h"
-#include "cli/files.h"
+#include "base/files.h"
 #include "cli/open_traces.h"
 #include "studies/corpus.h"
 

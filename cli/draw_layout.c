@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "cli/figure_options.h"
-#include "cli/files.h"
+#include "base/files.h"
 #include "cli/saved_table.h"
 
 enum { NAME_BYTES = 64 };

@@ -7,7 +7,7 @@
 #include "cli/figure_options.h"
 #include "cli/runner.h"
 #include "cli/shard.h"
-#include "cli/task.h"
+#include "engine/experiment/task.h"
 #include "engine/experiment/eval_state.h"
 
 enum { EVAL_LABEL = 256, EVAL_SHIPPED = 64 };

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
-#include "cli/prompt.h"
+#include "engine/experiment/prompt.h"
 #include "engine/model/gguf.h"
 
 /* Returns whether a regular file begins with the magic of a trace (docs/reference/format.md). */
@@ -153,7 +153,7 @@ int force_inputs(struct force *f, const struct model_config *m, struct methods *
     if (p->evict_step && !f->until)
         return KVF_E_NOMEM;
     for (size_t i = 0; f->until && i < n; i++)
-        f->until[i] = p->evict_step[i] == KVF_ALIVE ? CACHE_STAYS : (int32_t)p->evict_step[i];
+        f->until[i] = p->evict_step[i] == KVF_ALIVE ? NEVER_EXPIRES : (int32_t)p->evict_step[i];
     r->inputs.plan_until = f->until;
     r->inputs.plan_mass = p->mass;
     r->inputs.plan_len = p->n_tokens;

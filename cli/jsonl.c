@@ -11,7 +11,7 @@
 #include "base/progress.h"
 #include "base/replace.h"
 #include "base/text_kind.h"
-#include "cli/files.h"
+#include "base/files.h"
 #include "cli/signals.h"
 
 enum { MOST_LINES = 1 << 20, MOST_LINE = 16 << 20 /* what json_parse takes */ };

@@ -12,7 +12,7 @@
 #include "base/progress.h"
 #include "cli/commands.h"
 #include "cli/crew.h"
-#include "cli/prompt.h"
+#include "engine/experiment/prompt.h"
 #include "cli/shard.h"
 
 enum { JSONL_ID = 100 }; /* bytes of an id, at most */

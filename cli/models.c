@@ -8,7 +8,7 @@
 #include "cli/folders.h"
 #include "cli/runner.h"
 #include "cli/watcher.h"
-#include "engine/decode/devices.h"
+#include "engine/device/devices.h"
 #include "engine/model/gguf.h"
 #include "engine/train/learner.h"
 
@@ -75,7 +75,7 @@ int model_open(const char *model, const struct execution *how, struct engine **r
 {
     struct buf path = {0};
     struct engine_options opt = {.exact = how->exact,
-                                 .bits8 = how->activations == ACTIVATIONS_8,
+                                 .i8_activations = how->activations == ACTIVATIONS_8,
                                  .words = how->activations == ACTIVATIONS_16,
                                  .n_threads = (int)how->threads,
                                  .cpu_flags = cpu_flags_detect(),

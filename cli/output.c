@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "cli/files.h"
+#include "base/files.h"
 #include "cli/output.h"
 #include "cli/preview.h"
 #include "cli/watcher.h"

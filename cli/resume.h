@@ -2,7 +2,7 @@
 #ifndef KVF_CLI_RESUME_H
 #define KVF_CLI_RESUME_H
 
-#include "cli/prompt.h"
+#include "engine/experiment/prompt.h"
 
 /* The trace must be of the same run: KVF_OK; KVF_E_ARG with a sentence that names the first key of
  * the run header, or the first token of the prompt, that differs; other errors where it cannot be

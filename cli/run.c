@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "cli/files.h"
+#include "base/files.h"
 #include "cli/resume.h"
 #include "cli/run_notes.h"
 #include "cli/shown.h"

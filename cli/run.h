@@ -6,7 +6,7 @@
 #include "cli/force.h"
 #include "cli/jsonl.h"
 #include "cli/runner.h"
-#include "cli/spans.h"
+#include "engine/experiment/spans.h"
 #include "engine/decode/sampler.h"
 #include "engine/probe/watch.h"
 

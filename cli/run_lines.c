@@ -304,7 +304,7 @@ static void begin(struct run_lines *a, struct slot *x)
 {
     struct run *u = &x->u;
     x->err = u->cells ? run_cells_line(u, x->line->id, &x->why) : run_begin(u, &x->why);
-    a->u->quiet = a->u->r.prompt.noted = true; /* the first has said it for all */
+    a->u->quiet = a->u->r.noted = true; /* the first line printed the notes of all */
     a->u->out_gram = u->out_gram;
     if (u->cells)
         a->u->batch.cut = u->batch.cut;

@@ -3,11 +3,11 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/files.h"
+#include "base/files.h"
 #include "cli/force.h"
 #include "cli/idle.h"
 #include "cli/models.h"
-#include "engine/decode/devices.h"
+#include "engine/device/devices.h"
 
 enum { N_PREDICT = 128, MOST_TOKENS = 1 << 24 };
 
@@ -161,8 +161,12 @@ static int open_prompt(struct runner *r, struct kvf_diag *d)
 {
     const int32_t *ids;
     int n;
-    if (!held_prompt(r))
-        return prompt_open(&r->prompt, r->engine, d);
+    if (!held_prompt(r)) {
+        int err = prompt_open(&r->prompt, r->engine, d);
+        if (!err && r->prompt.note && !r->noted)
+            fprintf(stderr, "note: %s\n", r->prompt.note);
+        return err;
+    }
     const struct prompt *p = &r->prompt;
     const struct idle list[] = {
         {p->raw, "--raw", "where --force or --plan gives the prompt"},

@@ -4,7 +4,7 @@
 #define KVF_CLI_RUNNER_H
 
 #include "cli/methods.h"
-#include "cli/prompt.h"
+#include "engine/experiment/prompt.h"
 
 struct force;
 
@@ -35,6 +35,7 @@ struct runner {
     const char *model;
     struct execution how;
     struct prompt prompt;
+    bool noted; /* notes about the prompt were printed for an earlier line */
     struct methods methods;
     bool ignore_eos;
     struct force *force; /* borrowed; NULL: every token is sampled */

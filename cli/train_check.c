@@ -1,3 +1,4 @@
+/* train_check.c - checks of gates during training (train_check.h). */
 #include <stdio.h>
 #include <string.h>
 
@@ -86,7 +87,7 @@ void train_check_close(struct train_check *c)
     mem_free(c);
 }
 
-/* The checks under way, on the terminal. */
+/* Progress of a check on the terminal. */
 struct telling {
     struct watcher w;
     uint64_t fed, of;
@@ -99,7 +100,7 @@ static void on_tokens(void *ctx, int tokens)
     watcher_see(&t->w, t->fed, t->of);
 }
 
-/* The documents under all budgets: sums of means. */
+/* Adds up the mean KL of the documents at each budget. */
 static int judge(struct train_check *c, const struct eval_cell *cell,
                  struct train_check_result *ret, struct kvf_diag *d)
 {

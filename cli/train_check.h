@@ -1,5 +1,5 @@
-/* train_check.h - what gates are worth while they are trained: KL(full || method) at
- * budgets, as `eval` computes it, on the text that training leaves out. */
+/* train_check.h - quality of gates during training: KL(full cache || method) at budgets, as `kvfate
+ * eval` computes it, on validation text. */
 #ifndef KVF_CLI_TRAIN_CHECK_H
 #define KVF_CLI_TRAIN_CHECK_H
 
@@ -10,15 +10,15 @@
 enum { TRAIN_CHECK_BUDGETS = 16, TRAIN_CHECK_PROMPT = 512, TRAIN_CHECK_SCORE = 128 };
 
 struct train_check_options {
-    const char *model; /* NULL: the default one */
+    const char *model; /* NULL: the default model */
     const char *pre;   /* --pre */
     const struct opt_list *data;
-    double from; /* share of each file that training uses */
+    double from; /* fraction of each file that training uses */
     const char *budgets;
     const char *method;
     int docs, threads;
     uint64_t seed;
-    const char *cache; /* folder of token ids; NULL: none */
+    const char *cache; /* folder of cached token ids; NULL: no cache */
 };
 
 struct train_check_result {
@@ -26,17 +26,19 @@ struct train_check_result {
     double kl[TRAIN_CHECK_BUDGETS], mean_kl; /* nats per token */
 };
 
-/* Up to TRAIN_CHECK_BUDGETS numbers, separated by commas.  KVF_OK, or KVF_E_ARG with a sentence. */
+/* Parses up to TRAIN_CHECK_BUDGETS budgets, separated by commas.  KVF_OK, or KVF_E_ARG with a
+ * sentence. */
 int train_budgets(const char *s, int budget[TRAIN_CHECK_BUDGETS], int *ret_n, struct kvf_diag *d);
 
 struct train_check;
 
-/* KVF_OK, KVF_E_ARG for budgets, or an error with a sentence. */
+/* Opens the model and the validation documents.  KVF_OK, KVF_E_ARG for wrong budgets, or another
+ * error, with a sentence. */
 int train_check_open(const struct train_check_options *o, struct train_check **ret,
                      struct kvf_diag *d);
 void train_check_close(struct train_check *c); /* accepts NULL */
 
-/* Judges the gates of a file on the documents. */
+/* Evaluates the gates of a file on the documents. */
 int train_check_run(struct train_check *c, const char *gates, struct train_check_result *ret,
                     struct kvf_diag *d);
 

@@ -1,10 +1,11 @@
+/* train_files.c - names and writes the files of a training (train_files.h). */
 #include "cli/train_files.h"
 
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/replace.h"
-#include "cli/files.h"
+#include "base/files.h"
 
 enum { FILES = 3 };
 

@@ -1,4 +1,4 @@
-/* tune_job.c - what steps and checks of `kvfate tune` share, on texts and on questions. */
+/* tune_job.c - helpers of `kvfate tune` for steps and checks on texts and on questions. */
 #include <math.h>
 #include <stdio.h>
 
@@ -6,7 +6,7 @@
 #include "base/stats.h"
 #include "cli/tune_job.h"
 
-enum { REPLICATES = 2000 }; /* of intervals */
+enum { REPLICATES = 2000 }; /* of a bootstrap interval */
 
 struct session_options tune_session(const struct tune_job *j, const struct method *row,
                                     const struct method_params *params)
@@ -33,18 +33,18 @@ double tune_put_values(struct tune_job *j, const char *name, int budget, const d
     char key[TUNE_KEY];
     int err = stats_mean_interval(value, (size_t)n, REPLICATES, 1, &number[1], &number[2]);
     if (err)
-        j->log.err = err;
+        j->t.log.err = err;
     for (int i = 0; i < 3; i++) {
         tune_key(key, member[i], budget);
-        buf_printf(&j->log, ", \"%s\": ", key);
-        json_put_num(&j->log, number[i]);
+        buf_printf(&j->t.log, ", \"%s\": ", key);
+        json_put_num(&j->t.log, number[i]);
     }
     tune_key(key, j->reward ? "questions" : "documents", budget);
-    buf_printf(&j->log, ", \"%s\": [", key);
+    buf_printf(&j->t.log, ", \"%s\": [", key);
     for (int k = 0; k < n; k++) {
-        buf_str(&j->log, k ? ", " : "");
-        json_put_num(&j->log, value[k]);
+        buf_str(&j->t.log, k ? ", " : "");
+        json_put_num(&j->t.log, value[k]);
     }
-    buf_char(&j->log, ']');
+    buf_char(&j->t.log, ']');
     return number[0];
 }

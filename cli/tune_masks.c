@@ -1,3 +1,4 @@
+/* tune_masks.c - makes masks from evictions (tune_masks.h). */
 #include "cli/tune_masks.h"
 
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* tune_masks.h - what a training sees of evictions: those of a method, or of recorded runs. */
+/* tune_masks.h - the evictions that training applies: from a method, or from recorded runs. */
 #ifndef KVF_CLI_TUNE_MASKS_H
 #define KVF_CLI_TUNE_MASKS_H
 
@@ -7,13 +7,13 @@
 #include "engine/decode/engine.h"
 #include "engine/train/packs.h"
 
-/* KVF_OK, or KVF_E_ARG with a sentence for an opened method whose evictions are no mask: one that
- * chooses what is read, or keeps entries for each query head. */
+/* Tests that the evictions of an opened method can be a mask.  KVF_OK, or KVF_E_ARG with a sentence
+ * for a method that reads a choice of pages or keeps entries per query head. */
 int tune_check_method(const struct methods *r, const struct engine *e, struct kvf_diag *d);
 
-/* A pack for each plan (kvfate-plan), all made with this model and of at most `length` tokens.
- * KVF_OK, or with a sentence KVF_E_ARG for a plan that gives no mask, the errors of plan_open, and
- * KVF_E_NOMEM. */
+/* Makes a pack from each plan (see `kvfate plan`).  The plans must be of this model and have at
+ * most `length` tokens.  KVF_OK, KVF_E_ARG for a plan without a mask, the errors of plan_open, or
+ * KVF_E_NOMEM, with a sentence. */
 int tune_plans_open(const struct opt_list *plans, const struct engine *e, int length,
                     struct packs **ret, struct kvf_diag *d);
 

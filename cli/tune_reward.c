@@ -1,5 +1,5 @@
-/* tune_reward.c - steps of `kvfate tune --reward` on questions whose answers are right or wrong,
- * and checks on those that are left out. */
+/* tune_reward.c - steps of `kvfate tune --reward` on questions with a known answer, and checks on
+ * validation questions. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -8,17 +8,20 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/stats.h"
-#include "cli/files.h"
-#include "cli/prompt.h"
-#include "cli/quiz.h"
+#include "base/files.h"
+#include "engine/experiment/prompt.h"
+#include "engine/experiment/quiz.h"
 #include "cli/tune_job.h"
 #include "engine/model/chat.h"
 
-enum { CHECK_SAMPLES = 4, CHECK_QUESTIONS = 16 }; /* of each question; side by side */
+enum {
+    CHECK_SAMPLES = 4,
+    CHECK_QUESTIONS = 16
+}; /* answers per question; questions decoded together */
 
 struct asked {
     struct prompt prompt;
-    char *value; /* what a right answer ends with */
+    char *value; /* the end of a right answer */
 };
 
 struct asked_list {
@@ -30,7 +33,7 @@ struct asked_list {
 struct tune_reward {
     struct asked_list train, held;
     int32_t *order;            /* [train.n] of the epoch */
-    int64_t epoch;             /* -1: none was made */
+    int64_t epoch;             /* -1: no order yet */
     struct answer *answer;     /* [accumulate * samples] of a step */
     struct question *question; /* [accumulate] */
 };
@@ -61,11 +64,11 @@ static int grow(struct asked_list *l)
     return KVF_OK;
 }
 
-/* A question by the chat template, or as a line of its own. */
+/* Adds a question to the list, in the chat template or, with --raw, as a line. */
 static int take_question(const struct tune_job *j, struct asked_list *l, const char *question,
                          const char *value, struct kvf_diag *d)
 {
-    struct engine *e = j->engine;
+    struct engine *e = j->t.engine;
     bool raw = j->raw || !chat_has_template(e->gguf);
     char *text = copy_text(question, raw ? "\n" : "");
     int err = text ? grow(l) : KVF_E_NOMEM;
@@ -74,11 +77,11 @@ static int take_question(const struct tune_job *j, struct asked_list *l, const c
         *a = (struct asked){.prompt = {.given = text, .raw = raw}, .value = copy_text(value, "")};
         err = a->value ? prompt_open(&a->prompt, e, d) : KVF_E_NOMEM;
         a->prompt.given = NULL;
-        if (!err && (a->prompt.n_ids < 2 || a->prompt.n_ids + j->most > j->length))
+        if (!err && (a->prompt.n_ids < 2 || a->prompt.n_ids + j->most > j->t.length))
             err = kvf_fail(d, KVF_E_ARG,
                            "it has %d tokens, and with an answer of %" PRId64
                            " there may be 3 to %" PRId64 " (--length)",
-                           a->prompt.n_ids, j->most, j->length);
+                           a->prompt.n_ids, j->most, j->t.length);
         l->hash = rng_hash(l->hash, rng_hash_bytes(0, text, strlen(text)),
                            rng_hash_bytes(0, value, strlen(value)), 0);
     }
@@ -132,7 +135,7 @@ static int read_all(const struct tune_job *j, const struct opt_list *files, stru
 {
     int err = KVF_OK;
     for (int i = 0; !err && i < files->n; i++) {
-        err = train_files_keep(&j->files, files->item[i], d);
+        err = train_files_keep(&j->t.files, files->item[i], d);
         if (!err)
             err = read_file(j, files->item[i], l, d);
     }
@@ -148,13 +151,13 @@ int tune_reward_open(struct tune_job *j, struct kvf_diag *d)
         return KVF_E_NOMEM;
     r->epoch = -1;
     int err = read_all(j, &j->rewards, &r->train, d);
-    if (!err && j->check_every > 0)
-        err = read_all(j, &j->data, &r->held, d);
+    if (!err && j->t.check_every > 0)
+        err = read_all(j, &j->t.data, &r->held, d);
     if (err)
         return err;
-    j->checks = r->held.n > 0;
-    if (r->held.n < j->check_docs)
-        j->check_docs = r->held.n;
+    j->t.checks = r->held.n > 0;
+    if (r->held.n < j->t.check_docs)
+        j->t.check_docs = r->held.n;
     r->order = MEM_NEW(int32_t, (size_t)r->train.n);
     r->question = MEM_NEW(struct question, (size_t)j->accumulate);
     r->answer = MEM_NEW(struct answer, (size_t)(j->accumulate * j->samples));
@@ -189,7 +192,7 @@ void tune_reward_put(const struct tune_job *j, struct buf *b)
                ", \"samples\": %" PRId64 ", \"most\": %" PRId64 ", \"updates\": %" PRId64
                ", \"range\": %.17g, \"check_docs\": %" PRId64 ", \"questions\": %d"
                ", \"questions_hash\": \"%016" PRIx64 "\"",
-               j->samples, j->most, j->updates, j->range, j->check_docs, r->train.n,
+               j->samples, j->most, j->updates, j->range, j->t.check_docs, r->train.n,
                rng_hash(r->train.hash, r->held.hash, 0, 0));
 }
 
@@ -198,14 +201,14 @@ void tune_reward_put(const struct tune_job *j, struct buf *b)
 static int judge(const struct tune_job *j, const struct asked *a, struct answer *x)
 {
     struct buf text = {0};
-    answer_text(x, j->engine->tokenizer, &text);
+    answer_text(x, j->t.engine->tokenizer, &text);
     int err = text.err;
     x->reward = x->ended && quiz_right(text.data ? text.data : "", text.len, a->value);
     buf_finish(&text);
     return err;
 }
 
-/* Question number i from the start of the training: each epoch has an order of its own. */
+/* Returns the i-th question of the training.  Each epoch shuffles the questions anew. */
 static int nth_question(struct tune_job *j, int64_t i)
 {
     struct tune_reward *r = j->reward;
@@ -230,7 +233,7 @@ static struct question question_of(const struct asked *a, int64_t number)
     return (struct question){a->prompt.ids, a->prompt.n_ids, (uint64_t)number};
 }
 
-/* Means over the answers of a step. */
+/* Summarises the answers of a step by means. */
 struct answers_said {
     double reward, entropy, length, cut;
 };
@@ -260,13 +263,13 @@ static void put_step(struct tune_job *j, const struct tuner_step *s, double rate
     } number[] = {{"loss", s->loss.total}, {"reward", said.reward}, {"entropy", said.entropy},
                   {"answer", said.length}, {"cut", said.cut},       {"lr", rate},
                   {"norm", s->norm}};
-    buf_printf(&j->log, "{\"step\": %" PRId64 ", \"tokens\": %" PRId64 ", \"evicted\": %" PRId64,
+    buf_printf(&j->t.log, "{\"step\": %" PRId64 ", \"tokens\": %" PRId64 ", \"evicted\": %" PRId64,
                step, s->tokens, s->left);
     for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
-        buf_printf(&j->log, ", \"%s\": ", number[i].name);
-        json_put_num(&j->log, number[i].value);
+        buf_printf(&j->t.log, ", \"%s\": ", number[i].name);
+        json_put_num(&j->t.log, number[i].value);
     }
-    buf_str(&j->log, "}\n");
+    buf_str(&j->t.log, "}\n");
 }
 
 int tune_reward_step(struct tune_job *j, const struct session_options *method, struct kvf_diag *d)
@@ -275,9 +278,9 @@ int tune_reward_step(struct tune_job *j, const struct session_options *method, s
     int Q = (int)j->accumulate, G = (int)j->samples;
     int64_t step = tuner_steps(j->tuner) / j->updates;
     struct rollout_options o = {
-        method,   G, (int)j->most, j->temperature, rng_hash(j->opt.seed, 2, (uint64_t)step, 0),
-        &j->stage};
-    stage_set(&j->stage, 0, 1, 0, 1 + j->updates);
+        method,     G, (int)j->most, j->temperature, rng_hash(j->opt.seed, 2, (uint64_t)step, 0),
+        &j->t.stage};
+    stage_set(&j->t.stage, 0, 1, 0, 1 + j->updates);
     for (int i = 0; i < Q; i++)
         r->question[i] = question_of(&r->train.item[nth_question(j, step * Q + i)], step * Q + i);
     int err = rollout_run(tuner_student(j->tuner), &o, r->question, Q, r->answer, d);
@@ -287,11 +290,11 @@ int tune_reward_step(struct tune_job *j, const struct session_options *method, s
     if (!err)
         answers_weigh(r->answer, Q, G);
     for (int u = 0; !err && u < j->updates; u++) {
-        stage_set(&j->stage, 0, 1, 1 + u, 1 + j->updates);
+        stage_set(&j->t.stage, 0, 1, 1 + u, 1 + j->updates);
         err = tuner_reinforce(j->tuner, r->answer, Q, G, j->range, &s, d);
         first = u ? first : s;
     }
-    j->tokens += first.tokens;
+    j->t.tokens += first.tokens;
     if (!err)
         put_step(j, &first, s.rate, step + 1);
     answers_finish(r->answer, Q * G);
@@ -300,12 +303,13 @@ int tune_reward_step(struct tune_job *j, const struct session_options *method, s
 
 /* ---- checks ---- */
 
-/* Of each held question: the share of right answers, KL at their tokens and entropy. */
+/* Results per validation question: fraction of right answers, KL at their tokens in nats, entropy.
+ */
 struct held_values {
     double *pass, *kl, *entropy; /* [check_docs] */
 };
 
-/* Questions [from, from + n). */
+/* Checks questions [from, from + n) at one budget. */
 static int check_some(struct tune_job *j, const struct session_options *s, int from, int n,
                       const struct held_values *v, struct kvf_diag *d)
 {
@@ -313,15 +317,17 @@ static int check_some(struct tune_job *j, const struct session_options *s, int f
     struct answer a[CHECK_QUESTIONS * CHECK_SAMPLES];
     double kl[CHECK_QUESTIONS * CHECK_SAMPLES];
     struct rollout_options o = {
-        s, CHECK_SAMPLES, (int)j->most, j->temperature, rng_hash(j->opt.seed, 3, 0, 0), &j->stage};
-    double at = (double)from / (double)j->check_docs, to = at + (double)n / (double)j->check_docs;
-    stage_set(&j->stage, at, to, 0, 2);
+        s,          CHECK_SAMPLES, (int)j->most, j->temperature, rng_hash(j->opt.seed, 3, 0, 0),
+        &j->t.stage};
+    double at = (double)from / (double)j->t.check_docs,
+           to = at + (double)n / (double)j->t.check_docs;
+    stage_set(&j->t.stage, at, to, 0, 2);
     for (int i = 0; i < n; i++)
         q[i] = question_of(&j->reward->held.item[from + i], from + i);
     int err = rollout_run(tuner_student(j->tuner), &o, q, n, a, d);
     if (err)
         return err;
-    stage_set(&j->stage, at, to, 1, 2);
+    stage_set(&j->t.stage, at, to, 1, 2);
     err = tuner_drift(j->tuner, a, n * CHECK_SAMPLES, kl, d);
     for (int i = 0; !err && i < n * CHECK_SAMPLES; i++) {
         int k = from + i / CHECK_SAMPLES;
@@ -338,8 +344,8 @@ static void put_mean(struct tune_job *j, const char *name, int budget, double me
 {
     char key[TUNE_KEY];
     tune_key(key, name, budget);
-    buf_printf(&j->log, ", \"%s\": ", key);
-    json_put_num(&j->log, mean);
+    buf_printf(&j->t.log, ", \"%s\": ", key);
+    json_put_num(&j->t.log, mean);
 }
 
 static int check_budget(struct tune_job *j, int i, struct kvf_diag *d)
@@ -347,7 +353,7 @@ static int check_budget(struct tune_job *j, int i, struct kvf_diag *d)
     struct method row;
     struct method_params params;
     struct session_options s = {.kv_type = KV_F32};
-    size_t n = (size_t)j->check_docs;
+    size_t n = (size_t)j->t.check_docs;
     struct held_values v = {MEM_NEW(double, n), MEM_NEW(double, n), MEM_NEW(double, n)};
     int err = v.pass && v.kl && v.entropy ? KVF_OK : KVF_E_NOMEM;
     if (!err && j->budget[i]) {
@@ -371,11 +377,11 @@ static int check_budget(struct tune_job *j, int i, struct kvf_diag *d)
 int tune_reward_check(struct tune_job *j, struct kvf_diag *d)
 {
     int err = KVF_OK;
-    buf_printf(&j->log, "{\"check\": %" PRId64, tuner_steps(j->tuner) / j->updates);
+    buf_printf(&j->t.log, "{\"check\": %" PRId64, tuner_steps(j->tuner) / j->updates);
     for (int i = 0; !err && i < j->n_budgets; i++) {
         err = check_budget(j, i, d);
         watcher_see(&j->checking, (uint64_t)i + 1, (uint64_t)j->n_budgets);
     }
-    buf_str(&j->log, "}\n");
+    buf_str(&j->t.log, "}\n");
     return err;
 }

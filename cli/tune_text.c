@@ -1,4 +1,4 @@
-/* tune_text.c - steps of `kvfate tune` on texts, and checks on those that are left out. */
+/* tune_text.c - steps of `kvfate tune` on texts, and checks on validation texts. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,22 +8,13 @@
 #include "cli/tune_job.h"
 #include "cli/tune_masks.h"
 
-static int open_packs(struct tune_job *j, double from, double to, struct packs **ret,
-                      struct kvf_diag *d)
-{
-    struct packs_source source = {
-        j->data.item, j->data.n, j->opt.length,      (enum packing)j->packing,
-        from,         to,        j->tokens_name.data};
-    return packs_open(j->engine->tokenizer, &source, ret, d);
-}
-
-/* What checks are on: the share of the data that is left out, or all of it beside plans. */
+/* Opens the documents of checks: the validation part of --data, or all of it with --plan. */
 static int open_held(struct tune_job *j, struct kvf_diag *d)
 {
-    double from = j->plans.n ? 0 : j->share;
-    if (j->check_every == 0 || from >= 1 || j->data.n == 0)
+    double from = j->plans.n ? 0 : j->t.share;
+    if (j->t.check_every == 0 || from >= 1 || j->t.data.n == 0)
         return KVF_OK;
-    int err = open_packs(j, from, 1, &j->held, d);
+    int err = training_packs(&j->t, from, 1, &j->held, d);
     if (err == KVF_E_LIMIT)
         kvf_fail(d, err,
                  "the share of the data that is checked on gives no document of %d tokens; give "
@@ -31,14 +22,14 @@ static int open_held(struct tune_job *j, struct kvf_diag *d)
                  j->opt.length);
     if (err)
         return err;
-    if (packs_count(j->held) < j->check_docs) {
-        j->check_docs = packs_count(j->held);
+    if (packs_count(j->held) < j->t.check_docs) {
+        j->t.check_docs = packs_count(j->held);
         fprintf(stderr,
                 "note: checks are on %" PRId64 " document%s: the text that is checked on has no "
                 "more\n",
-                j->check_docs, j->check_docs == 1 ? "" : "s");
+                j->t.check_docs, j->t.check_docs == 1 ? "" : "s");
     }
-    size_t n = (size_t)j->check_docs;
+    size_t n = (size_t)j->t.check_docs;
     j->doc = MEM_NEW(struct pack, n);
     j->loss = MEM_NEW(struct pass_loss, n);
     j->kl_of = MEM_NEW(double, n);
@@ -46,14 +37,14 @@ static int open_held(struct tune_job *j, struct kvf_diag *d)
         return KVF_E_NOMEM;
     for (size_t i = 0; i < n; i++)
         j->doc[i] = packs_get(j->held, j->opt.seed, 0, (int)i);
-    j->checks = true;
+    j->t.checks = true;
     return KVF_OK;
 }
 
 int tune_text_open(struct tune_job *j, struct kvf_diag *d)
 {
-    int err = j->plans.n ? tune_plans_open(&j->plans, j->engine, j->opt.length, &j->packs, d)
-                         : open_packs(j, 0, j->share, &j->packs, d);
+    int err = j->plans.n ? tune_plans_open(&j->plans, j->t.engine, j->opt.length, &j->t.packs, d)
+                         : training_packs(&j->t, 0, j->t.share, &j->t.packs, d);
     return err ? err : open_held(j, d);
 }
 
@@ -61,7 +52,7 @@ static int check_budget(struct tune_job *j, int i, struct kvf_diag *d)
 {
     struct method row;
     struct method_params params;
-    int n = (int)j->check_docs,
+    int n = (int)j->t.check_docs,
         err = method_parse(j->methods.method, j->budget[i], &row, &params, d);
     struct session_options s = tune_session(j, &row, &params);
     if (!err)
@@ -74,10 +65,10 @@ static int check_budget(struct tune_job *j, int i, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* KL is judged where it is not learnt from, too. */
+/* Checks KL, also if the loss does not contain it. */
 int tune_text_check(struct tune_job *j, struct kvf_diag *d)
 {
-    buf_printf(&j->log, "{\"check\": %" PRId64, tuner_steps(j->tuner));
+    buf_printf(&j->t.log, "{\"check\": %" PRId64, tuner_steps(j->tuner));
     int err = KVF_OK;
     double sum = 0;
     for (int i = 0; !err && i < j->n_budgets; i++) {
@@ -85,15 +76,15 @@ int tune_text_check(struct tune_job *j, struct kvf_diag *d)
         watcher_see(&j->checking, (uint64_t)i + 1, (uint64_t)j->n_budgets);
         sum += j->last[i];
     }
-    buf_str(&j->log, ", \"mean_kl\": ");
-    json_put_num(&j->log, sum / j->n_budgets);
-    buf_str(&j->log, "}\n");
+    buf_str(&j->t.log, ", \"mean_kl\": ");
+    json_put_num(&j->t.log, sum / j->n_budgets);
+    buf_str(&j->t.log, "}\n");
     return err;
 }
 
 static void put_step(struct tune_job *j, const struct tuner_step *s)
 {
-    struct buf *b = &j->log;
+    struct buf *b = &j->t.log;
     const struct {
         const char *name;
         double value;
@@ -105,7 +96,7 @@ static void put_step(struct tune_job *j, const struct tuner_step *s)
     buf_printf(b, "{\"step\": %" PRId64 ", \"tokens\": %" PRId64 ", \"evicted\": %" PRId64, s->step,
                s->tokens, s->left);
     for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
-        if (isnan(number[i].value)) /* a term that is not asked for */
+        if (isnan(number[i].value)) /* this term is not part of the loss */
             continue;
         buf_printf(b, ", \"%s\": ", number[i].name);
         json_put_num(b, number[i].value);
@@ -119,7 +110,7 @@ int tune_text_step(struct tune_job *j, const struct session_options *method, str
     int err = tuner_step(j->tuner, j->control ? NULL : method, &s, d);
     if (err)
         return err;
-    j->tokens += s.tokens;
+    j->t.tokens += s.tokens;
     put_step(j, &s);
     return KVF_OK;
 }

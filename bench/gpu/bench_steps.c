@@ -108,7 +108,7 @@ static void multiply(struct step *t, float *out, size_t ld, const float *x, int 
 }
 
 /* A sequence in a layer: what stores its newcomer and what its attention reads. */
-static void sequence_of(const struct step *t, int layer, int r, struct gpu_newcomer *ret_x,
+static void sequence_of(const struct step *t, int layer, int r, struct gpu_new_entries *ret_x,
                         struct gpu_attention *ret_a)
 {
     const struct shape *s = t->s;
@@ -131,19 +131,19 @@ static void sequence_of(const struct step *t, int layer, int r, struct gpu_newco
                                     .n_heads = s->q,
                                     .T = 1,
                                     .scale = 0.1f};
-    *ret_x = (struct gpu_newcomer){.qkv = row,
-                                   .T = 1,
-                                   .n_heads = s->q,
-                                   .n_rot = s->D,
-                                   .cos_sin = t->norm,
-                                   .slot = t->slot + first};
+    *ret_x = (struct gpu_new_entries){.qkv = row,
+                                      .T = 1,
+                                      .n_heads = s->q,
+                                      .n_rot = s->D,
+                                      .cos_sin = t->norm,
+                                      .slot = t->slot + first};
 }
 
 /* Rotation, storing and attention of all sequences, each over a cache of its own. */
 static void attend(struct step *t, int layer)
 {
     struct gpu_cache cache[GPU_TOGETHER];
-    struct gpu_newcomer x[GPU_TOGETHER];
+    struct gpu_new_entries x[GPU_TOGETHER];
     struct gpu_attention a[GPU_TOGETHER];
     float *work[GPU_TOGETHER];
     for (int r = 0; r < t->rows; r++) {
@@ -153,7 +153,7 @@ static void attend(struct step *t, int layer)
         work[at] = t->work + (size_t)r * t->per_work;
         if (r < t->rows - 1 && at < GPU_TOGETHER - 1)
             continue;
-        gpu_settle(t->g, cache, x, at + 1);
+        gpu_norm_rope_store(t->g, cache, x, at + 1);
         gpu_attend_step(t->g, a, work, at + 1);
     }
 }

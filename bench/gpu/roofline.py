@@ -83,7 +83,7 @@ def train_operations(shape, n, learn):
 
 
 def train_bytes(shape, n, learn):
-    """What a pass with one tape holds there: weights, parameters' copies, activations (engine/train/pass.c, block.c, device_loss.c)."""
+    """What a pass with one tape holds there: weights, parameters' copies, activations (engine/train/pass.c, block.c, engine/device/train_loss.c)."""
     layers, d, q, kv, dim, ffn, vocab = shape.layers, shape.d, shape.q, shape.kv, shape.dim, shape.ffn, shape.vocab
     qkv = (q + 2 * kv) * dim
     teacher = BYTES * weights(shape)

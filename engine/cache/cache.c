@@ -286,9 +286,9 @@ static int least(int a, int b)
 static void note_leading(struct head *h, int n, int slot, int32_t until)
 {
     if (slot == n) {
-        h->firm += h->firm == n && until == CACHE_STAYS;
+        h->firm += h->firm == n && until == NEVER_EXPIRES;
         h->sorted += h->sorted == n;
-    } else if (until != CACHE_STAYS) {
+    } else if (until != NEVER_EXPIRES) {
         h->firm = least(h->firm, slot);
     }
 }
@@ -326,7 +326,7 @@ int cache_append(struct cache *c, const struct kernels *k, int layer, int head,
                  const struct cache_entry *e)
 {
     struct head *h = store_whole(c, layer, head);
-    int slot = enter(h, e->pos, e->until);
+    int slot = enter(h, e->pos, e->expires_at);
     unsigned char *page = news_to_write(c, h, slot / PAGE_SLOTS);
     k->kv_store(page, page + c->half_bytes, c->cfg.type, slot % PAGE_SLOTS, e->key, e->value,
                 c->cfg.head_dim);
@@ -362,8 +362,8 @@ static void release_pages(struct cache *c, struct head *h)
 
 static void find_soonest(struct head *h)
 {
-    int32_t soonest = CACHE_STAYS;
-    while (h->firm < h->n && h->until[h->firm] == CACHE_STAYS)
+    int32_t soonest = NEVER_EXPIRES;
+    while (h->firm < h->n && h->until[h->firm] == NEVER_EXPIRES)
         h->firm++;
     for (int s = h->firm; s < held(h); s++) /* an open slot stays */
         soonest = h->until[s] < soonest ? h->until[s] : soonest;
@@ -402,7 +402,7 @@ static void strike(struct head *h, int at)
 void cache_evict(struct cache *c, int layer, int head, int slot)
 {
     struct head *h = head_at(c, layer, head);
-    bool some_go = h->soonest != CACHE_STAYS;
+    bool some_go = h->soonest != NEVER_EXPIRES;
     bool first_to_go = some_go && h->until[slot] == h->soonest;
     assert(h->gap == GAP_NONE);
     strike(h, place_of(h, slot));
@@ -412,7 +412,7 @@ void cache_evict(struct cache *c, int layer, int head, int slot)
     h->firm = least(h->firm, h->n);
     h->sorted = least(h->sorted, slot);
     if (some_go)
-        h->until[slot] = CACHE_STAYS;
+        h->until[slot] = NEVER_EXPIRES;
     if (first_to_go)
         find_soonest(h);
     release_pages(c, h);
@@ -434,7 +434,7 @@ bool cache_settle(struct cache *c, int layer, int head)
         h->order[place_of(h, h->n)] = h->hole;
         move_entry(c, h, h->n, h->hole);
         h->moved = true;
-        if (h->until[h->hole] != CACHE_STAYS)
+        if (h->until[h->hole] != NEVER_EXPIRES)
             h->firm = least(h->firm, h->hole);
     }
     if (h->gap == GAP_OPEN)
@@ -450,7 +450,7 @@ bool cache_reopen(struct cache *c, int layer, int head)
     if (moves) {
         h->order[place_of(h, h->hole)] = h->n;
         move_entry(c, h, h->hole, h->n);
-        h->until[h->hole] = CACHE_STAYS;
+        h->until[h->hole] = NEVER_EXPIRES;
     }
     if (h->gap == GAP_FILLED)
         h->gap = GAP_OPEN;

@@ -30,7 +30,7 @@
 
 struct cache;
 
-enum { CACHE_STAYS = INT32_MAX };
+enum { NEVER_EXPIRES = INT32_MAX };
 
 struct cache_config {
     int n_layers, n_heads, head_dim; /* KV heads */
@@ -43,13 +43,13 @@ struct cache_config {
 struct cache_head {
     int n;                      /* entries */
     const int32_t *pos;         /* [n] position of the entry in each slot */
-    const int32_t *until;       /* [n] first query that does not see it; CACHE_STAYS: open */
+    const int32_t *expires_at;  /* [n] first query that does not see it; CACHE_STAYS: open */
     const int32_t *order;       /* [n] slots by rising position */
     unsigned char *const *page; /* [ceil(n / PAGE_SLOTS)] keys, then values */
     bool plain;                 /* slot i holds position i, for all slots */
-    int32_t soonest;            /* at most the least until */
-    int firm; /* so many leading slots, or more, hold entries that stay: only those behind them
-                 need be looked at for what leaves */
+    int32_t first_expiry;       /* at most the least until */
+    int n_permanent; /* so many leading slots, or more, hold entries that stay: only those behind
+                 them need be looked at for what leaves */
 };
 
 /* What has left a head since its last append. */
@@ -94,8 +94,8 @@ int cache_own(struct cache *c, int layer, int head, int from, int to);
 
 /* An entry to be stored. */
 struct cache_entry {
-    int32_t pos;   /* exceeds every position in the head, or order[] is that of appending */
-    int32_t until; /* first query that will not see it, or CACHE_STAYS */
+    int32_t pos;        /* exceeds every position in the head, or order[] is that of appending */
+    int32_t expires_at; /* first query that will not see it, or CACHE_STAYS */
     const float *key, *value; /* [head_dim] */
 };
 
@@ -118,7 +118,7 @@ const void *cache_values(const struct cache *c, const struct cache_head *h, int 
 
 /* Whether a page that the head holds was written since it was last asked for, for the one who
  * mirrors the cache elsewhere. */
-bool cache_take_news(struct cache *c, int layer, int head, int page);
+bool cache_take_dirty(struct cache *c, int layer, int head, int page);
 
 /* The key and the value of a slot as f32 [head_dim]. */
 void cache_key(const struct cache *c, int layer, int head, int slot, float *ret_key);

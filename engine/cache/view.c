@@ -9,12 +9,12 @@ struct cache_head cache_view(const struct cache *c, int layer, int head)
     assert(h->gap != GAP_OPEN);
     return (struct cache_head){.n = h->n,
                                .pos = h->pos,
-                               .until = h->until,
+                               .expires_at = h->until,
                                .order = h->order,
                                .page = h->page,
                                .plain = !h->moved,
-                               .soonest = h->n ? h->soonest : CACHE_STAYS,
-                               .firm = h->firm};
+                               .first_expiry = h->n ? h->soonest : NEVER_EXPIRES,
+                               .n_permanent = h->firm};
 }
 
 enum kv_type cache_type(const struct cache *c)
@@ -22,7 +22,7 @@ enum kv_type cache_type(const struct cache *c)
     return c->cfg.type;
 }
 
-bool cache_take_news(struct cache *c, int layer, int head, int page)
+bool cache_take_dirty(struct cache *c, int layer, int head, int page)
 {
     unsigned char *news = &store_whole(c, layer, head)->news[page];
     bool is = *news;

@@ -33,7 +33,7 @@ __global__ void take_kernel(GIVEN struct all_taken all)
         w.row_t[x.now[1]] = x.now[0];
 }
 
-void gpu_take_rows(struct gpu *g, const struct gpu_taken *of, int n, int per, int q0, int n_q)
+void gpu_accumulate_rows(struct gpu *g, const struct gpu_taken *of, int n, int per, int q0, int n_q)
 {
     struct all_taken all = {};
     int most = 0;

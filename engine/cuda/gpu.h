@@ -95,7 +95,7 @@ void gpu_leave(struct gpu *g, void *host);
  * more often; false: there is no room. */
 enum { GPU_PARCELS = 4 };
 bool gpu_parcels_open(struct gpu *g);
-void gpu_parcel_begin(struct gpu *g, int i);
+void gpu_copyback_begin(struct gpu *g, int i);
 void gpu_parcel_add(struct gpu *g, void *pinned, const void *device, size_t bytes);
 void gpu_parcel_end(struct gpu *g, int i);
 bool gpu_parcel_wait(struct gpu *g, int i);
@@ -120,7 +120,7 @@ void gpu_branch(struct gpu *g, int i);
  * there, and in its order after what else is aside of the same one, but nothing else of the graph
  * waits for it; so no more than the end of the graph.  Two branches whose numbers are one have one
  * aside.  false: what follows is of the branch again. */
-void gpu_aside(struct gpu *g, bool aside);
+void gpu_low_priority(struct gpu *g, bool aside);
 /* Mark i: all that was put on the stream before, branches and what is aside included; nothing waits
  * for it.  gpu_marked waits until the newest one of that number is reached: what gpu_fetch brought
  * until there has come.  false: the device failed, and gpu_wait says why. */
@@ -231,8 +231,8 @@ void gpu_append(struct gpu *g, const struct gpu_cache *c, const float *k, const 
 
 /* Copies the pages that hold slots first[h] to first[h] + T - 1 of each head into out
  * [heads][n_pages], as they are; n_pages is at least as many as any head has of them. */
-void gpu_pages_out(struct gpu *g, const struct gpu_cache *c, const int32_t *first, int T,
-                   int n_pages, void *out);
+void gpu_gather_pages(struct gpu *g, const struct gpu_cache *c, const int32_t *first, int T,
+                      int n_pages, void *out);
 /* And back: page i of n that adjoin becomes page where[i] of the pool.  Both lie in pinned memory,
  * which the device reads by itself: they must not change before gpu_wait. */
 void gpu_pages_in(struct gpu *g, void *pool, size_t page_bytes, const int32_t *where,
@@ -265,7 +265,7 @@ void gpu_turn_queries(struct gpu *g, const struct gpu_cache *c, const struct gpu
                       size_t ld, int n_heads, int T);
 
 /* T tokens between the projections of a layer and its attention. */
-struct gpu_newcomer {
+struct gpu_new_entries {
     float *qkv;        /* [T][ld] n_heads queries, then keys and values of the cache's heads */
     const float *from; /* [T][ld] where they are read; NULL: in qkv */
     size_t ld;
@@ -283,7 +283,8 @@ struct gpu_newcomer {
  * cache.  Of n sequences that differ in pointers and in lengths alone: GPU_TOGETHER of them in one
  * launch. */
 enum { GPU_TOGETHER = 8 };
-void gpu_settle(struct gpu *g, const struct gpu_cache *c, const struct gpu_newcomer *x, int n);
+void gpu_norm_rope_store(struct gpu *g, const struct gpu_cache *c, const struct gpu_new_entries *x,
+                         int n);
 
 /* T queries at positions pos0, pos0 + 1, ..., which are the newest T entries of every head.  Query
  * r sees the slots below n[h] - (T - 1 - r) with until > pos0 + r and, where pages are chosen
@@ -342,8 +343,8 @@ void gpu_rows_values(struct gpu *g, const struct gpu_attention *a, const float *
  * multiple of 16, up to 128, logits are multiplied by tensor cores, from queries that are rounded
  * to f16 as those of gpu_attend_prompt are.  Behind the slots below n - (T - 1 - r) there may be
  * anything. */
-void gpu_rows_near(struct gpu *g, const struct gpu_attention *a, float *p, size_t ld, float *lse,
-                   float *entropy, int32_t *seen);
+void gpu_rows_approx(struct gpu *g, const struct gpu_attention *a, float *p, size_t ld, float *lse,
+                     float *entropy, int32_t *seen);
 
 /* Choosing.  Candidates are the slots below n[h] of heads [first, first + heads) whose mark is
  * `from`; the k worst of them (score least first; among equals the smaller position, or the larger

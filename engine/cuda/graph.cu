@@ -310,7 +310,7 @@ void gpu_branch(struct gpu *g, int i)
         g->recording->branch = i < 0 ? TRUNK : i % GPU_BRANCHES;
 }
 
-void gpu_aside(struct gpu *g, bool aside)
+void gpu_low_priority(struct gpu *g, bool aside)
 {
     if (g->recording)
         g->recording->aside = g->recording->leaves = aside;

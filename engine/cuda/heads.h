@@ -99,7 +99,8 @@ struct gpu_taken {
     double *sum;              /* [query heads][ld_slot]; NULL: none */
     struct gpu_window window; /* rows NULL: none */
 };
-void gpu_take_rows(struct gpu *g, const struct gpu_taken *of, int n, int per, int q0, int n_q);
+void gpu_accumulate_rows(struct gpu *g, const struct gpu_taken *of, int n, int per, int q0,
+                         int n_q);
 /* Of the newcomers of heads [first, first + n), once they are stored: the length of the key into
  * norms [heads][ld_slot], the key of length 1 into the anchor [heads][D], in whole units as
  * evidence.c has them.  Either may be NULL. */

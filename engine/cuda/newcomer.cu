@@ -29,7 +29,7 @@ DEVICE void store(const struct gpu_cache &cache, int h, int slot, int c, bool va
 /* What a launch is given of N sequences. */
 template <int N> struct newcomers {
     struct gpu_cache cache[N];
-    struct gpu_newcomer x[N];
+    struct gpu_new_entries x[N];
 };
 
 /* Block (head of queries, keys or values, token, sequence); a lane one channel, the next of a pair
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(LANES) settle_kernel(GIVEN struct newcomers<N>
 {
     size_t t = blockIdx.y;
     const struct gpu_cache &cache = all.cache[N > 1 ? blockIdx.z : 0];
-    const struct gpu_newcomer &x = all.x[N > 1 ? blockIdx.z : 0];
+    const struct gpu_new_entries &x = all.x[N > 1 ? blockIdx.z : 0];
     int head = (int)blockIdx.x, h = head - x.n_heads, D = cache.D, c = (int)threadIdx.x;
     bool value = h >= cache.heads, there = c < D;
     size_t first_of_head = t * x.ld + (size_t)head * (size_t)D;
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(LANES) settle_kernel(GIVEN struct newcomers<N>
 }
 
 template <int N>
-static void settle(struct gpu *g, const struct gpu_cache *c, const struct gpu_newcomer *x, int n)
+static void settle(struct gpu *g, const struct gpu_cache *c, const struct gpu_new_entries *x, int n)
 {
     auto kernel = c->type == KV_F16 ? settle_kernel<uint16_t, N> : settle_kernel<float, N>;
     int lanes = (c->D + WARP - 1) / WARP * WARP;
@@ -83,7 +83,8 @@ static void settle(struct gpu *g, const struct gpu_cache *c, const struct gpu_ne
     LAUNCH_EARLY(kernel, grid, (unsigned)lanes, 0, g, all);
 }
 
-void gpu_settle(struct gpu *g, const struct gpu_cache *c, const struct gpu_newcomer *x, int n)
+void gpu_norm_rope_store(struct gpu *g, const struct gpu_cache *c, const struct gpu_new_entries *x,
+                         int n)
 {
     for (; n > 1; n -= GPU_TOGETHER, c += GPU_TOGETHER, x += GPU_TOGETHER)
         settle<GPU_TOGETHER>(g, c, x, n < GPU_TOGETHER ? n : GPU_TOGETHER);

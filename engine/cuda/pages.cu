@@ -48,8 +48,8 @@ __global__ void pages_out_kernel(struct gpu_cache c, size_t n_pieces, const int3
         out[i] = from[i];
 }
 
-void gpu_pages_out(struct gpu *g, const struct gpu_cache *c, const int32_t *first, int T,
-                   int n_pages, void *out)
+void gpu_gather_pages(struct gpu *g, const struct gpu_cache *c, const int32_t *first, int T,
+                      int n_pages, void *out)
 {
     size_t pieces = 2 * kv_half_bytes(c->type, c->D) / sizeof(uint4);
     dim3 grid((unsigned)n_pages, (unsigned)c->heads);

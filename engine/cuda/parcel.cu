@@ -48,7 +48,7 @@ void gpu_parcels_close(struct gpu *g)
     g->parcels = NULL;
 }
 
-void gpu_parcel_begin(struct gpu *g, int i)
+void gpu_copyback_begin(struct gpu *g, int i)
 {
     struct parcels *p = g->parcels;
     gpu_graph_break(g);

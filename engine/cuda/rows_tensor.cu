@@ -360,8 +360,8 @@ static void rows_by_tensor(struct gpu *g, const struct gpu_attention *a, float *
     LAUNCH(row_weights_kernel<WIDE>, grid, LANES, 0, g, in, room, p, ld);
 }
 
-void gpu_rows_near(struct gpu *g, const struct gpu_attention *a, float *p, size_t ld, float *lse,
-                   float *entropy, int32_t *seen)
+void gpu_rows_approx(struct gpu *g, const struct gpu_attention *a, float *p, size_t ld, float *lse,
+                     float *entropy, int32_t *seen)
 {
     int D = a->cache.D;
     size_t splits = blocks_for((size_t)a->cache.most, PAGES * PAGE_SLOTS);

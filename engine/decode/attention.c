@@ -25,10 +25,10 @@ static bool is_left(const struct attn_job *j, const struct attn_block *b, int st
     int first = stored * PAGE_SLOTS,
         end = first + PAGE_SLOTS < view->n ? first + PAGE_SLOTS : view->n;
     int32_t t = j->pos0 + b->r0;
-    if (view->soonest > t || first < view->firm)
+    if (view->first_expiry > t || first < view->n_permanent)
         return true;
     for (int i = first; i < end; i++)
-        if (view->until[i] > t)
+        if (view->expires_at[i] > t)
             return true;
     return false;
 }
@@ -63,14 +63,14 @@ static struct query_rows queries_of(const struct attn_job *j, const struct attn_
     const struct model_config *m = &s->e->config;
     int D = m->head_dim;
     const float *q = s->qkv + (size_t)b->r0 * s->ld_qkv + (size_t)b->g * (size_t)D;
-    if (!s->by_rank)
+    if (!s->positions_in_cache)
         return query_rows(s, q, s->ld_qkv, b->R, b->thread);
-    float *turned = s->part_scratch + (size_t)b->thread * s->ld_scratch;
+    float *turned = s->scratch_per_thread + (size_t)b->thread * s->ld_scratch;
     for (int r = 0; r < b->R; r++) {
         int rank = b->view->n - (j->T - (b->r0 + r));
-        memcpy(turned + r * D, s->qk_pre + (size_t)(b->r0 + r) * s->ld_pre + b->g * D,
+        memcpy(turned + r * D, s->qk_unrotated + (size_t)(b->r0 + r) * s->ld_pre + b->g * D,
                (size_t)D * sizeof *turned);
-        const float *turn = turn_row(s, j->layer, s->turns, s->cap, rank);
+        const float *turn = rope_row(s, j->layer, s->rope_table, s->cap, rank);
         if (turn)
             s->e->kernels.rope(turned + r * D, turn, 1, D, m->rope_dim);
     }
@@ -87,9 +87,9 @@ static void logits_of_page(const struct attn_job *j, const struct attn_block *b,
     if (kv_whole(s->kv_type))
         k.next = cache_values(s->cache, b->view, page);
     int r0 = first_row(b, page);
-    if (s->by_rank) {
+    if (s->positions_in_cache) {
         size_t slot = (size_t)b->h * s->ld_strip + (size_t)(page * PAGE_SLOTS);
-        k = (struct kv_keys){.page = s->turned + slot * (size_t)m->head_dim, .type = KV_F32};
+        k = (struct kv_keys){.page = s->rotated_keys + slot * (size_t)m->head_dim, .type = KV_F32};
     }
     to += (size_t)r0 * ld;
     scores_of(s, to, ld, q, r0, b->R - r0, &k);
@@ -115,7 +115,7 @@ static void ask_ghosts(const struct attn_job *j, const struct attn_block *b, con
                                 .q = s->qkv + row * s->ld_qkv + (size_t)b->g * D,
                                 .out = out + (size_t)r * s->ld_att,
                                 .thread = b->thread};
-        ghosts_ask(s, &q);
+        evicted_entries_ask(s, &q);
     }
 }
 
@@ -202,7 +202,7 @@ static void attend_pages(const struct attn_job *j, const struct attn_block *b,
 static void query_block(const struct attn_job *j, struct attn_block *b)
 {
     struct session *s = j->s;
-    float *strip = s->strip + (size_t)b->thread * STRIP_ROWS * s->ld_strip;
+    float *strip = s->score_rows + (size_t)b->thread * STRIP_ROWS * s->ld_strip;
     float *out = s->att + (size_t)b->r0 * s->ld_att + (size_t)(b->g * s->e->config.head_dim);
     b->n_last = b->view->n - (j->T - (b->r0 + b->R));
     const struct query_rows q = queries_of(j, b);
@@ -210,7 +210,7 @@ static void query_block(const struct attn_job *j, struct attn_block *b)
         attend_pages(j, b, &q, strip, out);
     else
         attend_rows(j, b, &q, strip, out);
-    if (s->ghosts)
+    if (s->evicted_entries)
         ask_ghosts(j, b, out);
 }
 
@@ -228,8 +228,8 @@ static void head_task(void *ctx, int task, int thread)
 {
     const struct attn_job *j = ctx;
     const struct model_config *m = &j->s->e->config;
-    int turn = m->n_heads / j->together;
-    int g0 = task % turn * j->together, first = task / turn * TASK_ROWS;
+    int turn = m->n_heads / j->heads_per_task;
+    int g0 = task % turn * j->heads_per_task, first = task / turn * TASK_ROWS;
     int end = j->T - first < TASK_ROWS ? j->T : first + TASK_ROWS;
     atomic_int *done = &j->s->rows_done[g0];
     struct session *s = j->s;
@@ -237,12 +237,12 @@ static void head_task(void *ctx, int task, int thread)
     struct cache_head view = cache_view(s->cache, j->layer, h);
     struct attn_block b = {.h = h, .view = &view, .thread = thread};
     par_wait(done, first);
-    int block = j->together > 1 ? QUERY_BLOCK : STRIP_ROWS;
+    int block = j->heads_per_task > 1 ? QUERY_BLOCK : STRIP_ROWS;
     if (kv_whole(s->kv_type) && !j->watched)
         block = PAGE_ROWS;
     for (b.r0 = first; b.r0 < end; b.r0 += block) {
         b.R = end - b.r0 < block ? end - b.r0 : block;
-        for (int g = g0; g < g0 + j->together; g++) {
+        for (int g = g0; g < g0 + j->heads_per_task; g++) {
             choose_head(s, g, &b);
             query_block(j, &b);
         }
@@ -252,12 +252,12 @@ static void head_task(void *ctx, int task, int thread)
 
 int attention(struct session *s, int layer, int T, int pos0)
 {
-    struct attn_job j = {.s = s, .layer = layer, .T = T, .pos0 = pos0, .together = 1};
+    struct attn_job j = {.s = s, .layer = layer, .T = T, .pos0 = pos0, .heads_per_task = 1};
     int n_heads = s->e->config.n_heads;
     if (recorder_wants(s->recorder) & PROBE_GROUPS)
-        j.together = n_heads / s->cache_heads;
-    j.watched = rows_watched(s, pos0, T);
-    if (s->by_rank)
+        j.heads_per_task = n_heads / s->cache_heads;
+    j.watched = rows_observed(s, pos0, T);
+    if (s->positions_in_cache)
         rotate_by_rank(s, layer);
     if (step_reads_all(&j)) {
         attend_step(&j);
@@ -265,6 +265,7 @@ int attention(struct session *s, int layer, int T, int pos0)
     }
     for (int g = 0; g < n_heads; g++)
         atomic_store_explicit(&s->rows_done[g], 0, memory_order_relaxed);
-    par_run(s->e->pool, n_heads / j.together * ((T + TASK_ROWS - 1) / TASK_ROWS), head_task, &j);
+    par_run(s->e->pool, n_heads / j.heads_per_task * ((T + TASK_ROWS - 1) / TASK_ROWS), head_task,
+            &j);
     return KVF_OK;
 }

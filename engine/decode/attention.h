@@ -8,8 +8,8 @@
 struct attn_job {
     struct session *s;
     int layer, T, pos0;
-    int together; /* query heads of a task, which share a KV head */
-    bool watched; /* somebody asks for whole rows */
+    int heads_per_task; /* query heads of a task, which share a KV head */
+    bool watched;       /* somebody asks for whole rows */
 };
 
 /* The queries of one head in [r0, r0 + R), and what they may see. */
@@ -39,7 +39,7 @@ void scores_of(const struct session *s, float *out, size_t ld, const struct quer
  * page. */
 static inline bool hides_some(const struct attn_job *j, const struct attn_block *b)
 {
-    return b->page || b->view->soonest <= j->pos0 + b->r0 + b->R - 1;
+    return b->page || b->view->first_expiry <= j->pos0 + b->r0 + b->R - 1;
 }
 
 void hide_in_page(const struct attn_job *j, const struct attn_block *b, int r, int page,

@@ -9,10 +9,10 @@ struct query_rows query_rows(const struct session *s, const float *q, size_t ld,
                              int thread)
 {
     int D = s->e->config.head_dim;
-    float *scratch = s->part_scratch + (size_t)thread * s->ld_scratch;
+    float *scratch = s->scratch_per_thread + (size_t)thread * s->ld_scratch;
     size_t blocks = kv_blocks(D), room = PAGE_ROWS * kv_channels(KV_Q8_0, D) / sizeof(float);
     struct query_rows x = {.q = q, .ld = ld};
-    if (!kv_whole(s->kv_type) || s->by_rank)
+    if (!kv_whole(s->kv_type) || s->positions_in_cache)
         return x;
     if (s->kv_type == KV_I16)
         room = PAGE_ROWS * kv_channels(KV_I16, D) / 2;
@@ -96,8 +96,8 @@ void sums_end(const struct attn_sums *to, int rows, int d0, int d1)
     }
 }
 
-void tell_row(struct session *s, const struct attn_row *row, const struct cache_head *view,
-              float entropy, int thread)
+void notify_row(struct session *s, const struct attn_row *row, const struct cache_head *view,
+                float entropy, int thread)
 {
     if (s->twin_of)
         method_twin_row(s->twin_of, row);
@@ -119,7 +119,7 @@ void finish_row(const struct attn_job *j, const struct attn_block *b, int r, flo
                             .seen = n,
                             .stepping = s->stepping,
                             .p = row};
-    if (b->page || b->view->soonest <= seen.t) {
+    if (b->page || b->view->first_expiry <= seen.t) {
         unsigned char *visible = s->visible + (size_t)b->thread * s->ld_strip;
         seen.seen = hide(b, seen.t, n, row, visible);
         seen.visible = visible;
@@ -127,7 +127,7 @@ void finish_row(const struct attn_job *j, const struct attn_block *b, int r, flo
     float entropy = 0;
     seen.lse = s->e->kernels.softmax(row, n, watched ? &entropy : NULL);
     memset(row + n, 0, (size_t)(b->n_last - n) * sizeof *row);
-    tell_row(s, &seen, b->view, entropy, b->thread);
+    notify_row(s, &seen, b->view, entropy, b->thread);
 }
 
 struct kv_values values_of(const struct session *s, const struct cache_head *view, int page, int n)

@@ -48,7 +48,7 @@ bool step_reads_all(const struct attn_job *j)
 {
     const struct session *s = j->s;
     int per = s->e->config.n_heads / s->cache_heads;
-    return j->T == 1 && !s->by_rank && !(s->stepping && s->chosen) && !s->ghosts
+    return j->T == 1 && !s->positions_in_cache && !(s->stepping && s->chosen) && !s->evicted_entries
            && per <= QUERY_BLOCK;
 }
 
@@ -108,7 +108,7 @@ static void scores_task(const struct step *x, const struct piece *of, const void
     const struct attn_block b = {.h = of->h, .R = 1, .view = &view, .n_last = view.n};
     int p, end;
     for (pages_of(x, of->part, view.n, &p, &end); p < end; p++) {
-        float *at = s->strip + row * s->ld_strip + p * PAGE_SLOTS;
+        float *at = s->score_rows + row * s->ld_strip + p * PAGE_SLOTS;
         const struct kv_keys keys = {cache_keys(&view, p), s->kv_type,
                                      p + 1 < end ? cache_keys(&view, p + 1) : then};
         scores_of(s, at, s->ld_strip, &q, 0, x->per, &keys);
@@ -129,9 +129,9 @@ static void rows_task(const struct step *x, const struct piece *of, int thread)
     par_wait(&s->step_rows[of->h], x->parts);
     for (int block = 0; x->late && block < x->blocks; block++)
         par_wait(&s->step_sums[of->h * x->blocks + block], x->parts);
-    for (int i = 0; i < x->j->together; i++) {
-        b.g = of->h * x->per + of->part * x->j->together + i;
-        finish_row(x->j, &b, 0, s->strip + (size_t)(b.g - x->h0 * x->per) * s->ld_strip);
+    for (int i = 0; i < x->j->heads_per_task; i++) {
+        b.g = of->h * x->per + of->part * x->j->heads_per_task + i;
+        finish_row(x->j, &b, 0, s->score_rows + (size_t)(b.g - x->h0 * x->per) * s->ld_strip);
     }
     atomic_fetch_add_explicit(&s->step_rows[of->h], 1, memory_order_release);
 }
@@ -151,7 +151,7 @@ static void sums_task(const struct step *x, const struct piece *of, const void *
     struct session *s = x->j->s;
     int D = s->e->config.head_dim, width = x->blocks > 1 ? KV_BLOCK : D, p, end;
     struct cache_head view = cache_view(s->cache, x->j->layer, of->h);
-    const float *rows = s->strip + (size_t)((of->h - x->h0) * x->per) * s->ld_strip;
+    const float *rows = s->score_rows + (size_t)((of->h - x->h0) * x->per) * s->ld_strip;
     int d0 = of->block * width, d1 = d0 + width < D ? d0 + width : D;
     int lane = of->h * x->blocks + of->block;
     const struct attn_sums sums = {.out = s->att + (size_t)(of->h * x->per) * (size_t)D,
@@ -209,9 +209,9 @@ void attend_step(const struct attn_job *j)
     x.pages = clamped(x.pages, STEP_LEAST, STEP_MOST);
     x.parts = (pages + x.pages - 1) / x.pages;
     if (!kv_whole(s->kv_type))
-        x.rows = x.per / j->together;
+        x.rows = x.per / j->heads_per_task;
     else if (j->watched)
-        x.late = x.per / j->together;
+        x.late = x.per / j->heads_per_task;
     for (int h = 0; h < s->cache_heads; h++)
         atomic_store_explicit(&s->step_rows[h], 0, memory_order_relaxed);
     for (; x.h0 < s->cache_heads; x.h0 += x.n_kv) {

@@ -19,7 +19,7 @@ struct engine;
 struct session;
 struct session_options;
 
-enum { STEP_ELSEWHERE = 1 }; /* of step and chunk */
+enum { RUN_LAYERWISE = 1 }; /* of step and chunk */
 
 struct backend {
     const char *name;      /* "cpu" */
@@ -46,29 +46,29 @@ struct backend {
     /* All of the above for T tokens of a prompt, whose entries are in the cache then, without the
      * host in between.  KVF_OK, an error, or STEP_ELSEWHERE: these tokens need the functions above.
      * NULL: they always do. */
-    int (*chunk)(struct session *s, const int32_t *ids, int T);
+    int (*prefill)(struct session *s, const int32_t *ids, int T);
     /* Rows first to T - 1 of normed, on the host: x behind the last norm.  KVF_OK or an error. */
-    int (*leave)(struct session *s, int first, int T);
+    int (*final_norm)(struct session *s, int first, int T);
     /* logits, on the host: those of row 0 of normed, not capped. */
-    void (*head)(struct session *s);
+    void (*lm_head)(struct session *s);
     /* Of n rows of normed, on the host: seg_lse, the log-sum-exp of their logits by segments of the
      * vocabulary, and target_logit, that of the words ids (nll.c); false: the processor is to.
      * NULL: it always is. */
     bool (*likelihood)(struct session *s, const float *normed, const int32_t *ids, int n);
     /* A whole step of a session, as session_step, without the host in between.  KVF_OK, an error,
      * or STEP_ELSEWHERE: this step needs the functions above.  NULL: every step does. */
-    int (*step)(struct session *s, int32_t id);
+    int (*decode_step)(struct session *s, int32_t id);
     /* The same for n sessions at once, each of which `joins`: their rows run in the room, a session
      * of as many tokens to a chunk, so that each weight is read once for all of them.  Each does
      * exactly what its step does.  KVF_OK, or an error after which they are to be destroyed.  Both
      * NULL: the functions above serve. */
-    bool (*joins)(const struct session *s);
-    int (*steps)(struct session *room, struct session *const *s, int n, const int32_t *ids);
+    bool (*can_batch)(const struct session *s);
+    int (*decode_batch)(struct session *room, struct session *const *s, int n, const int32_t *ids);
     /* logits of the last step, which have stayed elsewhere where the token was drawn there. */
     void (*logits)(const struct session *s); /* NULL: they are there */
     /* What steps remember elsewhere comes to the method and stays right until the next step. KVF_OK
      * or an error. */
-    int (*home)(struct session *s);
+    int (*sync_evidence)(struct session *s);
     /* What went wrong in the functions that return nothing, with a sentence in said of the engine;
      * KVF_OK otherwise. */
     int (*check)(struct session *s);

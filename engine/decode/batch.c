@@ -11,7 +11,7 @@
 #include "engine/decode/session_state.h"
 
 struct batch {
-    struct session *room;
+    struct session *rows_session;
     struct engine alone; /* the engine without its threads */
     struct session *own; /* [most] the sessions as they were */
     struct session **s;  /* [most] whose rows they are */
@@ -39,10 +39,10 @@ int batch_create(struct engine *e, int most, struct batch **ret_batch)
     b->logits = MEM_NEW(float *, (size_t)rows);
     if (!b->own || !b->err || !b->s || !b->id || !b->logits)
         goto fail;
-    err = session_create(e, &opt, &b->room, NULL);
+    err = session_create(e, &opt, &b->rows_session, NULL);
     if (err)
         goto fail;
-    b->room->normed_kept = true; /* as some session may have gates */
+    b->rows_session->normed_kept = true; /* as some session may have gates */
     *ret_batch = b;
     return KVF_OK;
 
@@ -55,7 +55,7 @@ void batch_destroy(struct batch *b)
 {
     if (!b)
         return;
-    session_destroy(b->room);
+    session_destroy(b->rows_session);
     mem_free(b->own);
     mem_free(b->err);
     mem_free(b->s);
@@ -65,9 +65,9 @@ void batch_destroy(struct batch *b)
 }
 
 /* Session i works in row i of the room until it gets its buffers back. */
-static void lend_row(struct batch *b, int i)
+static void bind_row(struct batch *b, int i)
 {
-    struct session *s = b->s[i], *room = b->room;
+    struct session *s = b->s[i], *room = b->rows_session;
     size_t row = (size_t)i;
     b->own[i] = *s;
     s->e = &b->alone;
@@ -78,7 +78,7 @@ static void lend_row(struct batch *b, int i)
     b->logits[i] = s->logits;
 }
 
-static void take_back(struct batch *b, int i)
+static void unbind_row(struct batch *b, int i)
 {
     struct session *s = b->s[i];
     const struct session *own = &b->own[i];
@@ -100,7 +100,7 @@ static void begin_task(void *ctx, int i, int thread)
     if (wants_nll(s) && s->has_logits)
         nll_next(s, b->id[i], s->n_past);
     weights_embed(s->e->weights, b->id[i], s->x);
-    fill_turns(s, s->cos_sin, s->chunk, 0, s->n_past);
+    rope_fill(s, s->cos_sin, s->chunk, 0, s->n_past);
 }
 
 static void attend_task(void *ctx, int i, int thread)
@@ -139,7 +139,7 @@ static int first_error(const struct batch *b, int n)
 
 static int forward(struct batch *b, int n)
 {
-    struct session *room = b->room;
+    struct session *room = b->rows_session;
     const struct model_config *m = &room->e->config;
     par_run(room->e->pool, n, begin_task, b);
     int err = first_error(b, n);
@@ -155,7 +155,7 @@ static int forward(struct batch *b, int n)
     }
     room->e->kernels.rmsnorm(room->normed, room->x, room->e->weights->out_norm, n, m->d_model,
                              m->norm_eps);
-    const struct rows_in in = {.x = room->normed, .ld = (size_t)room->e->config.d_model};
+    const struct matmul_input in = {.x = room->normed, .ld = (size_t)room->e->config.d_model};
     linear_apart(room, b->logits, &in, n, &room->e->weights->head);
     par_run(room->e->pool, n, end_task, b);
     return first_error(b, n);
@@ -164,25 +164,26 @@ static int forward(struct batch *b, int n)
 /* n <= most sessions; their tokens are in b->id. */
 static int step_rows(struct batch *b, int n)
 {
-    const struct backend *backend = b->room->e->backend;
-    if (backend->steps)
-        return n > 0 ? backend->steps(b->room, b->s, n, b->id) : KVF_OK;
+    const struct backend *backend = b->rows_session->e->backend;
+    if (backend->decode_batch)
+        return n > 0 ? backend->decode_batch(b->rows_session, b->s, n, b->id) : KVF_OK;
     for (int i = 0; i < n; i++)
-        lend_row(b, i);
+        bind_row(b, i);
     int err = n > 0 ? forward(b, n) : KVF_OK;
     for (int i = 0; i < n; i++)
-        take_back(b, i);
+        unbind_row(b, i);
     return err;
 }
 
 int batch_step(struct batch *b, struct session *const *s, int n, const int32_t *ids)
 {
-    const struct backend *backend = b->room->e->backend;
+    const struct backend *backend = b->rows_session->e->backend;
     int rows = 0;
     for (int i = 0; i < n; i++) {
         int err = KVF_OK;
-        bool elsewhere = backend->joins && !backend->joins(s[i]);
-        if (s[i]->twin || elsewhere) { /* two sessions in one, or a step that is taken apart */
+        bool elsewhere = backend->can_batch && !backend->can_batch(s[i]);
+        if (s[i]->full_cache
+            || elsewhere) { /* two sessions in one, or a step that is taken apart */
             err = session_step(s[i], ids[i]);
         } else {
             b->s[rows] = s[i];

@@ -18,22 +18,22 @@ static void close_nothing(struct engine *e)
 static int alloc_turned(struct session *s)
 {
     size_t keys = (size_t)s->cache_heads * s->ld_strip;
-    s->turned = mem_alloc(keys, (size_t)s->e->config.head_dim * sizeof *s->turned);
-    return s->turned ? KVF_OK : KVF_E_NOMEM;
+    s->rotated_keys = mem_alloc(keys, (size_t)s->e->config.head_dim * sizeof *s->rotated_keys);
+    return s->rotated_keys ? KVF_OK : KVF_E_NOMEM;
 }
 
 static int begin(struct session *s, const struct session_options *opt, struct kvf_diag *d)
 {
-    int err = s->by_rank ? alloc_turned(s) : KVF_OK;
+    int err = s->positions_in_cache ? alloc_turned(s) : KVF_OK;
     if (!err && !opt->unstocked)
-        err = stock_entries(s, s->chunk);
+        err = preallocate_entries(s, s->chunk);
     return err ? kvf_fail(d, err, "not enough memory for a session of %d tokens", s->cap) : KVF_OK;
 }
 
 static void end(struct session *s)
 {
-    mem_free(s->turned);
-    s->turned = NULL;
+    mem_free(s->rotated_keys);
+    s->rotated_keys = NULL;
 }
 
 /* All rows: those before the first that is asked for cost next to nothing here. */
@@ -47,7 +47,7 @@ static int leave(struct session *s, int first, int T)
 
 static void head(struct session *s)
 {
-    const struct rows_in in = {.x = s->normed, .ld = (size_t)s->e->config.d_model};
+    const struct matmul_input in = {.x = s->normed, .ld = (size_t)s->e->config.d_model};
     linear(s, s->logits, s->ld_vocab, &in, 1, &s->e->weights->head);
 }
 
@@ -75,8 +75,8 @@ const struct backend backend_cpu = {
     .project = layer_project,
     .attend = attention,
     .finish = layer_finish,
-    .leave = leave,
-    .head = head,
-    .home = nothing_away,
+    .final_norm = leave,
+    .lm_head = head,
+    .sync_evidence = nothing_away,
     .check = check,
 };

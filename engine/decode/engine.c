@@ -48,7 +48,7 @@ int engine_open(const char *path, const struct engine_options *opt, struct engin
     if (!e)
         return KVF_E_NOMEM;
     e->exact = opt->exact;
-    e->bits8 = opt->bits8;
+    e->i8_activations = opt->i8_activations;
     e->backend = opt->backend ? opt->backend : &backend_cpu;
     e->which = opt->which;
     kernels_init(&e->kernels, opt->cpu_flags);
@@ -74,7 +74,7 @@ int engine_open(const char *path, const struct engine_options *opt, struct engin
     err = read_parts(e, opt, d);
     if (err)
         goto fail;
-    e->words = e->weights->words;
+    e->words = e->weights->has_i16;
     err = e->backend->open(e, d);
     if (err)
         goto fail;
@@ -109,7 +109,7 @@ const char *engine_precision(const struct engine *e)
 {
     if (e->words)
         return "float weights as 16-bit integers, 16-bit activations";
-    if (e->bits8)
+    if (e->i8_activations)
         return "weights as stored, 8-bit activations where quantised";
     return e->exact ? "f32" : e->backend->precision;
 }

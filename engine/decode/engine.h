@@ -22,8 +22,8 @@ struct engine {
     struct tokenizer *tokenizer;
     struct kernels kernels;
     struct par *pool;
-    bool exact, bits8; /* as in the options */
-    bool words;        /* the model has weights of floats, which are integers of 16 bits */
+    bool exact, i8_activations; /* as in the options */
+    bool words;                 /* the model has weights of floats, which are integers of 16 bits */
     const struct backend *backend;
     void *device; /* of the backend: the weights where it wants them */
     int which;    /* device, of those that the backend has */
@@ -33,8 +33,8 @@ struct engine {
 
 struct engine_options {
     bool exact;                    /* f32 weights and activations, f32 cache */
-    bool bits8;                    /* of the processor, not exact: where weights are quantised,
-                                      activations have 8 bits instead of 16 */
+    bool i8_activations;           /* of the processor, not exact: where weights are quantised,
+                             activations have 8 bits instead of 16 */
     bool words;                    /* of the processor, not exact: weights of floats are integers
                                       of 16 bits, as the activations are that they meet */
     int n_threads;                 /* 0: number of cores */

@@ -113,14 +113,14 @@ static void make_integers(struct session *s, int T, const struct layer_weights *
     s->gated = read;
 }
 
-struct rows_in gated_rows(struct session *s, const struct rows_in *n, int T,
-                          const struct layer_weights *w)
+struct matmul_input gated_rows(struct session *s, const struct matmul_input *n, int T,
+                               const struct layer_weights *w)
 {
     if (T == 1 || !makes_integers(w, s->e->config.d_ffn)) {
         linear(s, s->gate_up, s->ld_ffn, n, T, &w->gate_up);
-        return (struct rows_in){.x = s->gate_up, .ld = s->ld_ffn, .make = make_gated};
+        return (struct matmul_input){.x = s->gate_up, .ld = s->ld_ffn, .prologue = make_gated};
     }
     prepare_rows(s, n, T, &w->gate_up);
     make_integers(s, T, w);
-    return (struct rows_in){.ready = true};
+    return (struct matmul_input){.ready = true};
 }

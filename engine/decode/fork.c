@@ -35,7 +35,7 @@ static int take_parts(struct session *s, const struct session *from)
     s->method = method;
     s->cache = cache;
     s->cache_heads = from->cache_heads;
-    s->by_rank = from->by_rank;
+    s->positions_in_cache = from->positions_in_cache;
     s->gates = from->gates;
     return renew_parts(s, from->gate != NULL);
 }
@@ -86,24 +86,24 @@ int session_fork(const struct session *from, const struct session_options *opt,
     if (own.cap < from->n_past)
         return kvf_fail(d, KVF_E_LIMIT, "a session of %d tokens cannot go on after %d", own.cap,
                         from->n_past);
-    int plain = from->e->config.n_ctx_plain;
+    int plain = from->e->config.n_ctx_orig;
     if ((own.cap > plain) != (from->cap > plain))
         return kvf_fail(d, KVF_E_LIMIT,
                         "a session of %d tokens cannot go on as one of %d: the model turns keys "
                         "in another way beyond %d",
                         from->cap, own.cap, plain);
-    int err = from->e->backend->home((struct session *)from);
+    int err = from->e->backend->sync_evidence((struct session *)from);
     if (!err)
         err = fork_one(from, &own, &s, d);
     if (err)
         return err;
-    if (from->twin) {
-        err = fork_one(from->twin, &own, &s->twin, d);
+    if (from->full_cache) {
+        err = fork_one(from->full_cache, &own, &s->full_cache, d);
         if (err) {
             session_destroy(s);
             return err;
         }
-        s->twin->twin_of = s->method;
+        s->full_cache->twin_of = s->method;
     }
     *ret_session = s;
     return KVF_OK;
@@ -112,7 +112,7 @@ int session_fork(const struct session *from, const struct session_options *opt,
 int session_adopt(struct session *s, const struct method_state *state)
 {
     struct method_state *method = NULL;
-    int err = s->e->backend->home(s);
+    int err = s->e->backend->sync_evidence(s);
     if (!err)
         err = method_state_fork(state, &method);
     if (err)
@@ -131,7 +131,7 @@ int session_adopt(struct session *s, const struct method_state *state)
 int session_remove(struct session *s, const unsigned char *heads, const unsigned char *gone)
 {
     int n = s->e->config.n_layers * s->cache_heads, H = s->cache_heads;
-    int err = s->e->backend->home(s);
+    int err = s->e->backend->sync_evidence(s);
     if (!err)
         err = watch_prepare(s, 1, s->n_past);
     for (int i = 0; !err && i < n; i++)

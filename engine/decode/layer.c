@@ -11,7 +11,7 @@
 struct job {
     struct session *s;
     int layer, T, pos0;
-    const struct learned_token *x; /* that is stored; NULL: those in the session's own rows */
+    const struct imported_token *x; /* that is stored; NULL: those in the session's own rows */
 };
 
 /* What becomes of a token's queries, keys and values before anything else sees them. */
@@ -42,7 +42,7 @@ static void turn_heads(const struct job *j, int t0, int t1, int c, int n)
     struct session *s = j->s;
     const struct model_config *m = &s->e->config;
     for (int t = t0; t < t1; t++) {
-        const float *turn = turn_row(s, j->layer, s->cos_sin, s->chunk, t);
+        const float *turn = rope_row(s, j->layer, s->cos_sin, s->chunk, t);
         if (turn)
             s->e->kernels.rope(s->qkv + (size_t)t * s->ld_qkv + c, turn, n, m->head_dim,
                                m->rope_dim);
@@ -71,13 +71,14 @@ static void rope_task(void *ctx, int task, int thread)
 /* Queries and keys before their rotation, for those who need them. */
 static void keep_unrotated(struct session *s, const struct job *j)
 {
-    if (!s->keep_pre)
+    if (!s->needs_unrotated)
         return;
     for (int t = 0; t < j->T; t++)
-        memcpy(s->qk_pre + (size_t)t * s->ld_pre, s->qkv + (size_t)t * s->ld_qkv,
+        memcpy(s->qk_unrotated + (size_t)t * s->ld_pre, s->qkv + (size_t)t * s->ld_qkv,
                s->ld_pre * sizeof *s->qkv);
     if (method_evidence(s->method) & EVIDENCE_MOMENTS)
-        method_queries(s->method, j->layer, j->pos0, j->T, s->qk_pre, s->ld_pre, session_pool(s));
+        method_queries(s->method, j->layer, j->pos0, j->T, s->qk_unrotated, s->ld_pre,
+                       session_pool(s));
 }
 
 /* turned: RoPE has been applied. */
@@ -100,7 +101,7 @@ static void gate_task(void *ctx, int t, int thread)
     const struct model_config *m = &s->e->config;
     size_t D = (size_t)m->head_dim, k0 = (size_t)m->n_heads * D;
     const float *row = s->qkv + (size_t)t * s->ld_qkv;
-    const float *pre = s->qk_pre ? s->qk_pre + (size_t)t * s->ld_pre : NULL;
+    const float *pre = s->qk_unrotated ? s->qk_unrotated + (size_t)t * s->ld_pre : NULL;
     struct gate_input in = {.x = s->normed + (size_t)t * (size_t)m->d_model,
                             .q_pre = pre,
                             .k_pre = pre ? pre + k0 : NULL,
@@ -108,13 +109,13 @@ static void gate_task(void *ctx, int t, int thread)
                             .k_post = row + k0,
                             .pos = j->pos0 + t};
     gates_eval(s->gates, j->layer, &in, s->gate + (size_t)t * (size_t)m->n_kv_heads,
-               s->part_scratch + (size_t)thread * s->ld_scratch);
+               s->scratch_per_thread + (size_t)thread * s->ld_scratch);
 }
 
 static void record_key(struct session *s, const struct job *j, int head, int slot, int32_t pos,
                        int thread)
 {
-    float *key = s->part_scratch + (size_t)thread * s->ld_scratch;
+    float *key = s->scratch_per_thread + (size_t)thread * s->ld_scratch;
     cache_key(s->cache, j->layer, head, slot, key);
     recorder_key(s->recorder, j->layer, head, pos, key);
 }
@@ -122,14 +123,14 @@ static void record_key(struct session *s, const struct job *j, int head, int slo
 static void record_value(struct session *s, const struct job *j, int head, int slot, int32_t pos,
                          int thread)
 {
-    float *value = s->part_scratch + (size_t)thread * s->ld_scratch;
+    float *value = s->scratch_per_thread + (size_t)thread * s->ld_scratch;
     cache_value(s->cache, j->layer, head, slot, value);
     recorder_value(s->recorder, j->layer, head, pos, value);
 }
 
 /* Tells who watches of an entry that is in its slot. */
-static void tell_entry(const struct job *j, int h, int slot, int32_t pos, float gate,
-                       const float *pre, int thread)
+static void notify_entry(const struct job *j, int h, int slot, int32_t pos, float gate,
+                         const float *pre, int thread)
 {
     struct session *s = j->s;
     if (recorder_wants(s->recorder) & PROBE_KEY)
@@ -139,12 +140,12 @@ static void tell_entry(const struct job *j, int h, int slot, int32_t pos, float 
     watch_appended(s, j->layer, h, slot, gate, pre);
 }
 
-static struct learned_token own_token(const struct session *s, int t)
+static struct imported_token own_token(const struct session *s, int t)
 {
     size_t row = (size_t)t;
-    return (struct learned_token){
+    return (struct imported_token){
         .qkv = s->qkv + row * s->ld_qkv,
-        .pre = s->qk_pre ? s->qk_pre + row * s->ld_pre : NULL,
+        .pre = s->qk_unrotated ? s->qk_unrotated + row * s->ld_pre : NULL,
         .gate = s->gate ? s->gate + row * (size_t)s->e->config.n_kv_heads : NULL,
     };
 }
@@ -158,15 +159,15 @@ static void store_task(void *ctx, int h, int thread)
     size_t D = (size_t)m->head_dim, kv = (size_t)(h * m->n_kv_heads / s->cache_heads);
     size_t k0 = (size_t)m->n_heads * D + kv * D, v0 = k0 + (size_t)m->n_kv_heads * D;
     for (int t = 0; t < j->T; t++) {
-        const struct learned_token x = j->x ? *j->x : own_token(s, t);
-        const float *row = x.qkv, *pre = s->qk_pre ? x.pre + k0 : NULL;
+        const struct imported_token x = j->x ? *j->x : own_token(s, t);
+        const float *row = x.qkv, *pre = s->qk_unrotated ? x.pre + k0 : NULL;
         float gate = s->gate ? x.gate[kv] : NAN;
-        struct cache_entry e = {j->pos0 + t, 0, s->by_rank ? pre : row + k0, row + v0};
+        struct cache_entry e = {j->pos0 + t, 0, s->positions_in_cache ? pre : row + k0, row + v0};
         if (s->gate && recorder_wants(s->recorder) & PROBE_GATE)
             recorder_gate(s->recorder, j->layer, h, e.pos, gate);
-        e.until = method_until(s->method, j->layer, h, e.pos, gate);
+        e.expires_at = method_until(s->method, j->layer, h, e.pos, gate);
         int slot = cache_append(s->cache, &s->e->kernels, j->layer, h, &e);
-        tell_entry(j, h, slot, e.pos, gate, pre, thread);
+        notify_entry(j, h, slot, e.pos, gate, pre, thread);
     }
 }
 
@@ -206,7 +207,7 @@ static void turn_and_store(struct session *s, struct job *j)
 
 struct learning {
     struct job j; /* of the first layer */
-    const struct learned_rows *x;
+    const struct imported_pages *x;
 };
 
 /* The entries of one head, whose number is that of its KV head, which another has stored. */
@@ -216,7 +217,7 @@ static void learn_task(void *ctx, int task, int thread)
     struct job of = l->j;
     struct session *s = of.s;
     size_t H = (size_t)s->cache_heads;
-    const struct learned_rows *x = &l->x[task / s->cache_heads];
+    const struct imported_pages *x = &l->x[task / s->cache_heads];
     const struct job *j = &of;
     int32_t *until = s->until + (size_t)task * (size_t)s->chunk;
     int h = task % s->cache_heads;
@@ -232,7 +233,7 @@ static void learn_task(void *ctx, int task, int thread)
     cache_append_pages(s->cache, j->layer, h, j->pos0, until, j->T,
                        x->pages + (size_t)h * x->head_bytes);
     for (int t = 0; t < j->T; t++)
-        tell_entry(j, h, first + t, j->pos0 + t, gate ? gate[(size_t)t * H] : NAN, NULL, thread);
+        notify_entry(j, h, first + t, j->pos0 + t, gate ? gate[(size_t)t * H] : NAN, NULL, thread);
 }
 
 /* x += the branch, behind its norm and times its scale where there are such. */
@@ -317,11 +318,11 @@ void embed_tokens(struct session *s, const int32_t *ids, int T)
 void layer_project(struct session *s, int layer, int T)
 {
     const struct layer_weights *w = &s->e->weights->layer[layer];
-    const struct rows_in in = {.x = s->normed,
-                               .ld = (size_t)s->e->config.d_model,
-                               .make = make_normed,
-                               .how = w->attn_norm,
-                               .kept = s->normed_kept};
+    const struct matmul_input in = {.x = s->normed,
+                                    .ld = (size_t)s->e->config.d_model,
+                                    .prologue = make_normed,
+                                    .how = w->attn_norm,
+                                    .kept = s->normed_kept};
     linear(s, s->qkv, s->ld_qkv, &in, T, &w->qkv);
     struct job j = {s, layer, T, 0};
     if (w->qkv_bias || w->q_norm)
@@ -333,7 +334,7 @@ bool layers_learn_apart(const struct session *s)
     return !(recorder_wants(s->recorder) & PROBE_QUERY) && !s->chosen;
 }
 
-void layer_learn(struct session *s, int layer, const struct learned_token *x)
+void layer_import_token(struct session *s, int layer, const struct imported_token *x)
 {
     struct job j = {s, layer, 1, s->n_past, x};
     if (recorder_wants(s->recorder) & PROBE_QUERY) {
@@ -346,7 +347,7 @@ void layer_learn(struct session *s, int layer, const struct learned_token *x)
     count_reads(s, layer);
 }
 
-void layer_learn_apart(struct session *s, int layer, const struct learned_token *x, int thread)
+void layer_learn_apart(struct session *s, int layer, const struct imported_token *x, int thread)
 {
     struct job j = {s, layer, 1, s->n_past, x};
     for (int h = 0; h < s->cache_heads; h++)
@@ -361,7 +362,7 @@ int layer_reserve(struct session *s, int layer, int T)
     return err;
 }
 
-void layers_learn_rows(struct session *s, int layer, int n, int T, const struct learned_rows *x)
+void layers_import_pages(struct session *s, int layer, int n, int T, const struct imported_pages *x)
 {
     struct learning l = {{s, layer, T, s->n_past}, x};
     par_run(s->e->pool, n * s->cache_heads, learn_task, &l);
@@ -390,8 +391,8 @@ static bool added_at_once(int T, const float *post_norm)
 }
 
 /* W times what a branch multiplies last: added to x, or left in s->branch. */
-static void end_branch(struct session *s, const struct rows_in *in, int T, const struct packed *w,
-                       const float *post_norm)
+static void end_branch(struct session *s, const struct matmul_input *in, int T,
+                       const struct packed *w, const float *post_norm)
 {
     if (added_at_once(T, post_norm))
         add_linear(s, in, T, w);
@@ -402,15 +403,15 @@ static void end_branch(struct session *s, const struct rows_in *in, int T, const
 void layer_finish(struct session *s, int layer, int T)
 {
     const struct layer_weights *w = &s->e->weights->layer[layer];
-    const struct rows_in att = {.x = s->att, .ld = s->ld_att};
-    struct rows_in in = {
-        .x = s->normed, .ld = (size_t)s->e->config.d_model, .make = make_second, .how = w};
+    const struct matmul_input att = {.x = s->att, .ld = s->ld_att};
+    struct matmul_input in = {
+        .x = s->normed, .ld = (size_t)s->e->config.d_model, .prologue = make_second, .how = w};
     end_branch(s, &att, T, &w->out, w->attn_post);
     if (added_at_once(T, w->attn_post)) {
-        in.make = make_normed;
+        in.prologue = make_normed;
         in.how = w->ffn_norm;
     }
-    const struct rows_in gated = gated_rows(s, &in, T, w);
+    const struct matmul_input gated = gated_rows(s, &in, T, w);
     end_branch(s, &gated, T, &w->down, w->ffn_post);
     if (!added_at_once(T, w->ffn_post))
         add_branch(s, T, w->ffn_post);

@@ -10,7 +10,7 @@ struct job {
     float *out;
     size_t ld;
     float *const *rows; /* of linear_apart, instead of out */
-    const struct rows_in *in;
+    const struct matmul_input *in;
     int T;
     const struct packed *w;
     int per_task;    /* panels */
@@ -64,17 +64,17 @@ void multiply_rows(const struct session *s, float *out, size_t ld, const float *
 static void prepare_task(void *ctx, int task, int thread)
 {
     const struct job *j = ctx;
-    const struct rows_in *in = j->in;
+    const struct matmul_input *in = j->in;
     struct session *s = j->s;
     int t0 = task * ROWS_PER_TASK, n = j->T - t0 < ROWS_PER_TASK ? j->T - t0 : ROWS_PER_TASK;
     size_t K = (size_t)j->w->K, ld = in->ld;
     float *x = in->x + (size_t)t0 * ld;
-    if (in->make && !in->kept && j->w->n_blocks && (size_t)n * K <= s->ld_tile) {
+    if (in->prologue && !in->kept && j->w->n_blocks && (size_t)n * K <= s->ld_tile) {
         x = s->tile + (size_t)thread * s->ld_tile;
         ld = K;
     }
-    if (in->make)
-        in->make(s, in->how, t0, n, x, ld);
+    if (in->prologue)
+        in->prologue(s, in->how, t0, n, x, ld);
     rows_as_integers(s, x, ld, t0, n, j->w);
 }
 
@@ -101,9 +101,9 @@ static void few_task(void *ctx, int task, int thread)
     }
 }
 
-static bool wants_rows(const struct rows_in *in, const struct packed *w)
+static bool wants_rows(const struct matmul_input *in, const struct packed *w)
 {
-    return !in->ready && (w->n_blocks || in->make);
+    return !in->ready && (w->n_blocks || in->prologue);
 }
 
 static int prepare_tasks(int T)
@@ -111,7 +111,7 @@ static int prepare_tasks(int T)
     return (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK;
 }
 
-void prepare_rows(struct session *s, const struct rows_in *in, int T, const struct packed *w)
+void prepare_rows(struct session *s, const struct matmul_input *in, int T, const struct packed *w)
 {
     struct job j = {.s = s, .in = in, .T = T, .w = w};
     rows_for(s, w);
@@ -163,7 +163,7 @@ static int tasks_of(const struct packed *w, int per_task)
     return (w->n_panels + per_task - 1) / per_task;
 }
 
-void linear(struct session *s, float *out, size_t ld, const struct rows_in *in, int T,
+void linear(struct session *s, float *out, size_t ld, const struct matmul_input *in, int T,
             const struct packed *w)
 {
     int per = panels_per_task(w->n_panels, par_threads(s->e->pool), T);
@@ -194,7 +194,7 @@ static void apart_rows_task(void *ctx, int task, int thread)
                (size_t)ld * sizeof *tile);
 }
 
-void linear_apart(struct session *s, float *const *out, const struct rows_in *in, int T,
+void linear_apart(struct session *s, float *const *out, const struct matmul_input *in, int T,
                   const struct packed *w)
 {
     struct job j = {.s = s,
@@ -232,7 +232,7 @@ static void add_task(void *ctx, int task, int thread)
         s->e->kernels.add(j->out + (size_t)t * j->ld + c0, tile + (size_t)t * (size_t)ld, channels);
 }
 
-void add_linear(struct session *s, const struct rows_in *in, int T, const struct packed *w)
+void add_linear(struct session *s, const struct matmul_input *in, int T, const struct packed *w)
 {
     int per = panels_per_task(w->n_panels, par_threads(s->e->pool), T);
     if (per > TILE_PANELS)

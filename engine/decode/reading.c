@@ -16,13 +16,13 @@ static void rotate_task(void *ctx, int h, int thread)
     const struct model_config *m = &s->e->config;
     struct cache_head view = cache_view(s->cache, j->layer, h);
     size_t D = (size_t)m->head_dim;
-    float *out = s->turned + (size_t)h * s->ld_strip * D;
-    float *key = s->part_scratch + (size_t)thread * s->ld_scratch;
+    float *out = s->rotated_keys + (size_t)h * s->ld_strip * D;
+    float *key = s->scratch_per_thread + (size_t)thread * s->ld_scratch;
     for (int r = 0; r < view.n; r++) {
         size_t slot = (size_t)view.order[r];
         float *page = out + slot / PAGE_SLOTS * PAGE_SLOTS * D;
         cache_key(s->cache, j->layer, h, (int)slot, key);
-        const float *turn = turn_row(s, j->layer, s->turns, s->cap, r);
+        const float *turn = rope_row(s, j->layer, s->rope_table, s->cap, r);
         if (turn)
             s->e->kernels.rope(key, turn, 1, m->head_dim, m->rope_dim);
         for (size_t d = 0; d < D; d++)
@@ -55,11 +55,11 @@ static void choose_task(void *ctx, int h, int thread)
                             .t = s->n_past,
                             .kv_type = s->kv_type,
                             .q = s->qkv + at,
-                            .q_pre = s->qk_pre + at,
+                            .q_pre = s->qk_unrotated + at,
                             .n_q = per};
     s->page_of_head[h] = method_read(&in, s->chosen + (size_t)(h * per) * s->ld_chosen,
                                      s->ld_chosen,
-                                     s->part_scratch + (size_t)thread * s->ld_scratch);
+                                     s->scratch_per_thread + (size_t)thread * s->ld_scratch);
 }
 
 void choose_pages(struct session *s, int layer)

@@ -54,11 +54,11 @@ static int create_twin(struct session *s)
     bool compared = recorder_wants(s->recorder) & PROBE_SHADOW_MODEL;
     if (!oracle && !compared)
         return KVF_OK;
-    int err = session_create(s->e, &opt, &s->twin, &unused);
+    int err = session_create(s->e, &opt, &s->full_cache, &unused);
     if (err)
         return err;
-    s->twin->no_logits = true;
-    s->twin->twin_of = oracle ? s->method : NULL;
+    s->full_cache->no_logits = true;
+    s->full_cache->twin_of = oracle ? s->method : NULL;
     return compared ? shadow_create(s) : KVF_OK;
 }
 
@@ -66,7 +66,7 @@ static int alloc_parts(struct session *s, const struct session_options *opt)
 {
     const struct model_config *m = &s->e->config;
     s->cache_heads = session_cache_heads(m, opt->method, opt->params);
-    s->by_rank = opt->params && opt->params->positions == POSITIONS_CACHE;
+    s->positions_in_cache = opt->params && opt->params->positions == POSITIONS_CACHE;
     s->gates = opt->gates;
     s->peak = mem_alloc((size_t)m->n_layers, (size_t)m->n_heads * sizeof *s->peak);
     if (!s->peak)
@@ -88,7 +88,7 @@ static int alloc_parts(struct session *s, const struct session_options *opt)
     if (err)
         return err;
     if (recorder_wants(s->recorder) & PROBE_SHADOW_ENTRIES) {
-        err = ghosts_create(s);
+        err = evicted_entries_create(s);
         if (err)
             return err;
     }
@@ -98,7 +98,7 @@ static int alloc_parts(struct session *s, const struct session_options *opt)
 /* Everything but what the backend needs. */
 static int open_parts(struct session *s, const struct session_options *opt)
 {
-    int err = alloc_rooms(s);
+    int err = session_alloc_buffers(s);
     return err ? err : alloc_parts(s, opt);
 }
 
@@ -170,14 +170,14 @@ void session_destroy(struct session *s)
     s->e->backend->end(s);
     float *const rows[] = {s->x,       s->normed,      s->qkv,       s->att,       s->branch,
                            s->gate_up, s->cos_sin,     s->logits,    s->q.scale,   s->q.sum,
-                           s->q.half,  s->strip,       s->segment,   s->seg_lse,   s->target_logit,
+                           s->q.half,  s->score_rows,  s->segment,   s->seg_lse,   s->target_logit,
                            s->tile,    s->gated.scale, s->gated.sum, s->gated.half};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         mem_free(rows[i]);
     free_part_buffers(s);
-    session_destroy(s->twin);
+    session_destroy(s->full_cache);
     shadow_destroy(s->shadow);
-    ghosts_destroy(s->ghosts);
+    evicted_entries_destroy(s->evicted_entries);
     mem_free(s->peak);
     mem_free(s->rows_done);
     mem_free(s->step_rows);
@@ -193,8 +193,8 @@ void session_destroy(struct session *s)
 
 void session_evicted(struct session *s, const struct eviction *e)
 {
-    if (s->ghosts)
-        ghosts_add(s, e);
+    if (s->evicted_entries)
+        evicted_entries_add(s, e);
     if (recorder_wants(s->recorder) & PROBE_EVICT)
         recorder_evict(s->recorder, e);
     if (s->on_evict)
@@ -203,7 +203,7 @@ void session_evicted(struct session *s, const struct eviction *e)
 
 static bool evictions_told(const struct session *s)
 {
-    return s->ghosts || s->on_evict || recorder_wants(s->recorder) & PROBE_EVICT;
+    return s->evicted_entries || s->on_evict || recorder_wants(s->recorder) & PROBE_EVICT;
 }
 
 static void on_evict(void *ctx, const struct eviction *e)
@@ -216,7 +216,7 @@ int session_decide(struct session *s, enum phase phase)
     int64_t cut = 0;
     int err = method_decide(s->method, s->cache, s->n_past, phase, s->e->pool, on_evict, s, &cut);
     s->cuts += cut > 0;
-    return err ? err : ghosts_err(s->ghosts);
+    return err ? err : evicted_entries_err(s->evicted_entries);
 }
 
 static void note_peak(struct session *s)
@@ -241,7 +241,7 @@ static void tell_layer(const struct session *s, int layers)
 /* T tokens through all layers, one after the other. */
 static int run_layers(struct session *s, const int32_t *ids, int T)
 {
-    int err = T > 1 ? stock_entries(s, T) : KVF_OK;
+    int err = T > 1 ? preallocate_entries(s, T) : KVF_OK;
     if (err)
         return err;
     s->e->backend->embed(s, ids, T);
@@ -265,13 +265,13 @@ static int forward(struct session *s, const int32_t *ids, int T, const int32_t *
     bool nll = wants_nll(s);
     if (nll && s->has_logits) /* the last query of the chunk before is still in row 0 */
         nll_next(s, ids[0], s->n_past);
-    int err = b->chunk && !s->stepping ? b->chunk(s, ids, T) : STEP_ELSEWHERE;
-    if (err == STEP_ELSEWHERE)
+    int err = b->prefill && !s->stepping ? b->prefill(s, ids, T) : RUN_LAYERWISE;
+    if (err == RUN_LAYERWISE)
         err = run_layers(s, ids, T);
     if (err)
         return err;
     cache_account(s->cache);
-    err = b->leave(s, nll ? 0 : T - 1, T);
+    err = b->final_norm(s, nll ? 0 : T - 1, T);
     if (err)
         return err;
     if (nll && n_next > 0)
@@ -290,7 +290,7 @@ static void last_logits(struct session *s)
 {
     if (s->no_logits)
         return;
-    s->e->backend->head(s);
+    s->e->backend->lm_head(s);
     s->has_drawn = false;
     cap_logits(s, s->logits, s->e->config.vocab);
 }
@@ -330,18 +330,18 @@ static int run_part(struct session *s, struct prompt_watch *w, const int32_t *id
     int err = watch_prepare(s, next_cut - s->n_past, next_cut);
     if (err)
         return err;
-    s->ahead = next_cut - s->n_past;
+    s->tokens_to_next_cut = next_cut - s->n_past;
     if (s->n_past % EXPIRE_EVERY == 0) {
         err = method_expire(s->method, s->cache, s->n_past, s->e->pool,
                             evictions_told(s) ? on_evict : NULL, s);
         if (err)
             return err;
     }
-    err = ghosts_err(s->ghosts);
+    err = evicted_entries_err(s->evicted_entries);
     if (err)
         return err;
-    if (s->twin) {
-        err = watched_forward(s->twin, w, ids, n_next);
+    if (s->full_cache) {
+        err = watched_forward(s->full_cache, w, ids, n_next);
         if (err)
             return err;
     }
@@ -355,7 +355,7 @@ static int run_prompt(struct session *s, const int32_t *ids, int n, session_prog
     for (int done = 0; done < n;) {
         int T = next_part(s, done, n), to_cut = every ? every - done % every : n;
         int32_t next_cut = start + (to_cut < n - done ? done + to_cut : n);
-        struct prompt_watch w = {progress, ctx, done, T, s->twin ? 2 : 1, 0};
+        struct prompt_watch w = {progress, ctx, done, T, s->full_cache ? 2 : 1, 0};
         int err = run_part(s, &w, ids + done, done + T < n ? T : T - 1, next_cut);
         done += T;
         if (!err && s->n_past == next_cut)
@@ -374,7 +374,7 @@ int session_prompt(struct session *s, const int32_t *ids, int n, session_progres
     if (n < 1 || n > s->cap - s->n_past)
         return KVF_E_LIMIT;
     s->stepping = false;
-    int err = s->e->backend->home(s);
+    int err = s->e->backend->sync_evidence(s);
     if (err)
         return err;
     err = run_prompt(s, ids, n, progress, ctx);
@@ -429,11 +429,11 @@ int session_step(struct session *s, int32_t id)
 {
     if (s->n_past >= s->cap)
         return KVF_E_LIMIT;
-    int done = s->e->backend->step ? s->e->backend->step(s, id) : STEP_ELSEWHERE;
-    if (done != STEP_ELSEWHERE)
+    int done = s->e->backend->decode_step ? s->e->backend->decode_step(s, id) : RUN_LAYERWISE;
+    if (done != RUN_LAYERWISE)
         return done;
-    if (s->twin && s->twin->n_past == s->n_past) {
-        int err = session_step(s->twin, id);
+    if (s->full_cache && s->full_cache->n_past == s->n_past) {
+        int err = session_step(s->full_cache, id);
         if (err)
             return err;
     }
@@ -503,7 +503,7 @@ const struct cache *session_cache(const struct session *s)
 }
 struct method_state *session_method(const struct session *s)
 {
-    s->e->backend->home((struct session *)s);
+    s->e->backend->sync_evidence((struct session *)s);
     return s->method;
 }
 

@@ -7,11 +7,11 @@
 static int alloc_turns(struct session *s)
 {
     const struct model_config *m = &s->e->config;
-    s->turns = mem_alloc(2 * (size_t)s->cap, (size_t)m->rope_dim * sizeof(float));
-    if (!s->turns)
+    s->rope_table = mem_alloc(2 * (size_t)s->cap, (size_t)m->rope_dim * sizeof(float));
+    if (!s->rope_table)
         return KVF_E_NOMEM;
     for (int t = 0; t < s->cap; t++)
-        fill_turns(s, s->turns, s->cap, t, t);
+        rope_fill(s, s->rope_table, s->cap, t, t);
     return KVF_OK;
 }
 
@@ -26,17 +26,17 @@ int alloc_part_buffers(struct session *s)
     scratch = gates > scratch ? gates : scratch;
     s->ld_scratch = (scratch + 15) / 16 * 16;
     s->ld_pre = (size_t)(m->n_heads + m->n_kv_heads) * (size_t)m->head_dim;
-    s->part_scratch = mem_alloc(threads, s->ld_scratch * sizeof(float));
+    s->scratch_per_thread = mem_alloc(threads, s->ld_scratch * sizeof(float));
     s->visible = mem_alloc(threads, s->ld_strip);
-    s->until = mem_alloc(LEARN_MOST * (size_t)s->cache_heads, C * sizeof *s->until);
-    if (!s->part_scratch || !s->visible || !s->until)
+    s->until = mem_alloc(IMPORT_LAYERS * (size_t)s->cache_heads, C * sizeof *s->until);
+    if (!s->scratch_per_thread || !s->visible || !s->until)
         return KVF_E_NOMEM;
     bool gates_see = s->gate && gates_inputs(s->gates) & (GATE_IN_Q | GATE_IN_K_PRE);
-    s->keep_pre = s->by_rank || gates_see || reads > 0
-                  || method_evidence(s->method) & (EVIDENCE_MOMENTS | EVIDENCE_BLOCKS);
-    if (s->keep_pre) {
-        s->qk_pre = mem_alloc(C, s->ld_pre * sizeof(float));
-        if (!s->qk_pre)
+    s->needs_unrotated = s->positions_in_cache || gates_see || reads > 0
+                         || method_evidence(s->method) & (EVIDENCE_MOMENTS | EVIDENCE_BLOCKS);
+    if (s->needs_unrotated) {
+        s->qk_unrotated = mem_alloc(C, s->ld_pre * sizeof(float));
+        if (!s->qk_unrotated)
             return KVF_E_NOMEM;
     }
     if (reads > 0) {
@@ -46,26 +46,26 @@ int alloc_part_buffers(struct session *s)
         if (!s->chosen || !s->page_of_head)
             return KVF_E_NOMEM;
     }
-    return s->by_rank ? alloc_turns(s) : KVF_OK;
+    return s->positions_in_cache ? alloc_turns(s) : KVF_OK;
 }
 
 void free_part_buffers(struct session *s)
 {
-    mem_free(s->part_scratch);
+    mem_free(s->scratch_per_thread);
     mem_free(s->visible);
-    mem_free(s->qk_pre);
+    mem_free(s->qk_unrotated);
     mem_free(s->gate);
-    mem_free(s->turns);
+    mem_free(s->rope_table);
     mem_free(s->chosen);
     mem_free(s->page_of_head);
     mem_free(s->until);
-    s->part_scratch = s->qk_pre = s->gate = s->turns = NULL;
+    s->scratch_per_thread = s->qk_unrotated = s->gate = s->rope_table = NULL;
     s->visible = s->chosen = NULL;
     s->page_of_head = NULL;
     s->until = NULL;
 }
 
-int stock_entries(struct session *s, int T)
+int preallocate_entries(struct session *s, int T)
 {
     int left = s->cap - s->n_past, ahead = STOCKED_CHUNKS * s->chunk;
     return cache_stock(s->cache, T, ahead < left ? ahead : left, s->e->pool);

@@ -74,7 +74,7 @@ static void rooms(struct session *s, const struct model_config *m, int threads,
         {&s->gated.sum, C, wide / QBLOCK + 1},
         {&s->gated.half, C, wide / QBLOCK * 2 + 2},
         {&s->tile, (size_t)threads, s->ld_tile},
-        {&s->strip, (size_t)threads * STRIP_ROWS, s->ld_strip},
+        {&s->score_rows, (size_t)threads * STRIP_ROWS, s->ld_strip},
     };
     memcpy(out, all, sizeof all);
 }
@@ -94,7 +94,7 @@ static int alloc_shared(struct session *s)
     return wants_nll(s) ? alloc_segments(s) : KVF_OK;
 }
 
-int alloc_rooms(struct session *s)
+int session_alloc_buffers(struct session *s)
 {
     struct room room[ROOMS];
     rooms(s, &s->e->config, par_threads(s->e->pool), room);
@@ -103,7 +103,7 @@ int alloc_rooms(struct session *s)
         if (!*room[i].at)
             return KVF_E_NOMEM;
     }
-    s->q.hi_alone = s->gated.hi_alone = s->e->bits8;
+    s->q.hi_alone = s->gated.hi_alone = s->e->i8_activations;
     s->q.q = mem_alloc((size_t)s->chunk, integer_bytes(&s->e->config));
     s->gated.q = mem_alloc((size_t)s->chunk, integer_bytes(&s->e->config));
     return s->q.q && s->gated.q ? alloc_shared(s) : KVF_E_NOMEM;

@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "engine/decode/ghosts.h"
+#include "engine/decode/evicted_entries.h"
 #include "engine/decode/session.h"
 #include "engine/decode/shadow.h"
 
@@ -13,7 +13,7 @@ enum {
     STOCKED_CHUNKS = 2,  /* chunks for whose entries memory is brought at once */
     EXPIRE_EVERY = 1024, /* positions of a prompt at which what has left is removed: until then
                            it is hidden, so that slots do not depend on the chunk */
-    LEARN_MOST = 2,      /* layers of a chunk whose entries are taken in at once */
+    IMPORT_LAYERS = 2,   /* layers of a chunk whose entries are taken in at once */
     ROWS_PER_TASK = 8,   /* rows of a chunk that a task prepares */
     QUERY_BLOCK = 16,    /* query rows that probes watch together */
     STRIP_ROWS = 2 * QUERY_BLOCK, /* query rows whose scores a thread holds */
@@ -34,7 +34,7 @@ struct prompt_watch {
 
 struct session {
     struct engine *e;
-    void *mirror; /* of the backend; NULL: none */
+    void *device_state; /* of the backend; NULL: none */
     struct cache *cache;
     struct method_state *method;
     struct recorder *recorder;
@@ -42,35 +42,35 @@ struct session {
     void *on_evict_ctx;
     attn_row_fn on_row;
     void *on_row_ctx;
-    struct method_state *const *watcher; /* [n_watchers] borrowed (watch.c) */
+    struct method_state *const *observer; /* [n_watchers] borrowed (watch.c) */
     int n_watchers;
     enum kv_type kv_type;
     int cap, chunk;
-    int n_past; /* tokens fed */
-    int ahead;  /* of a prompt: tokens until something may leave its heads, or more */
+    int n_past;             /* tokens fed */
+    int tokens_to_next_cut; /* of a prompt: tokens until something may leave its heads, or more */
     bool has_logits;
     int cache_heads;  /* KV heads of the cache: H, or G when query heads have their own */
     bool normed_kept; /* gates read what the first branch of a layer reads */
     bool in_task;     /* a task of the pool has it (session_pool) */
     const struct prompt_watch *watched; /* who is told of the prompt that is fed; NULL: nobody */
-    bool stepping; /* a token after the prompt: its queries may read a choice of pages */
-    bool by_rank;  /* positions=cache: keys are kept unrotated */
-    bool keep_pre; /* queries and keys are needed unrotated, too */
+    bool stepping;           /* a token after the prompt: its queries may read a choice of pages */
+    bool positions_in_cache; /* positions=cache: keys are kept unrotated */
+    bool needs_unrotated;    /* queries and keys are needed unrotated, too */
     const struct gates *gates;
-    struct session *twin;         /* full cache, fed the same tokens first; NULL: none */
+    struct session *full_cache;   /* full cache, fed the same tokens first; NULL: none */
     struct method_state *twin_of; /* whom the rows of this twin go to; NULL: nobody */
     struct session *twin_for;     /* of a twin: the session that it is compared with, or NULL */
     bool no_logits;               /* nobody asks for them (a twin) */
     struct sampler *sampler;      /* who draws the next token; NULL: nobody said */
     bool has_drawn;               /* the backend did, and it is `drawn` */
     int32_t drawn;
-    struct shadow *shadow; /* comparison with the twin; NULL: none */
-    struct ghosts *ghosts; /* what has left; NULL: it is not kept */
+    struct shadow *shadow;                   /* comparison with the twin; NULL: none */
+    struct evicted_entries *evicted_entries; /* what has left; NULL: it is not kept */
     int *peak; /* [L * query heads], the first of them of heads of the cache: session_peak */
     int64_t cuts;
-    int n_steps;   /* tokens fed after the prompt */
-    int64_t reads; /* entries read by all queries after the prompt */
-    bool away;     /* the backend takes the evidence of attention; home() brings it */
+    int n_steps;             /* tokens fed after the prompt */
+    int64_t reads;           /* entries read by all queries after the prompt */
+    bool evidence_on_device; /* the backend takes the evidence of attention; home() brings it */
 
     /* Buffers of a chunk of C tokens. */
     float *x;       /* [C][d_model] residual stream */
@@ -86,29 +86,29 @@ struct session {
                        words of a struct wrows */
     struct qrows gated; /* the same of the activations of gate and up, while q is read */
     size_t ld_qkv, ld_att, ld_out, ld_ffn, ld_vocab;
-    float *qk_pre; /* [C][ld_pre] queries and keys before their rotation, or NULL */
+    float *qk_unrotated; /* [C][ld_pre] queries and keys before their rotation, or NULL */
     size_t ld_pre;
     float *gate;           /* [C][n_kv_heads] numbers of the gates, or NULL */
     int32_t *until;        /* [cache_heads][C] of newcomers that another has stored */
-    float *turns;          /* [2][cap][rope_dim] the same of every position (by_rank) */
-    float *turned;         /* [cache_heads][ld_strip * head_dim] keys turned by rank, of cpu.c */
+    float *rope_table;     /* [2][cap][rope_dim] the same of every position (by_rank) */
+    float *rotated_keys;   /* [cache_heads][ld_strip * head_dim] keys turned by rank, of cpu.c */
     unsigned char *chosen; /* [n_heads][ld_chosen] pages that a query head reads */
     int *page_of_head;     /* [cache_heads] page size; 0: everything is read */
     size_t ld_chosen;
 
     /* Per thread. */
-    float *strip; /* [threads][STRIP_ROWS][ld_strip] attention scores */
+    float *score_rows; /* [threads][STRIP_ROWS][ld_strip] attention scores */
     size_t ld_strip;
     atomic_int *rows_done; /* [n_heads] rows of the chunk whose attention is computed */
     atomic_int *step_rows; /* [n_heads] tasks of a KV head that its sums wait for, which are done */
     atomic_int *step_sums; /* [n_heads][step_blocks] tasks of the sums of channels that are done */
     float *tile;           /* [threads][ld_tile] sums of a task for C rows and TILE_PANELS panels */
     size_t ld_tile;
-    float *step_weights;    /* [n_heads][step_blocks][ATTN_LANES] sums of weights so far, and */
-    float *step_tops;       /* [n_heads][step_blocks] as struct attn_sums has them */
-    float *segment;         /* [threads][C][VOCAB_SEGMENT] */
-    unsigned char *visible; /* [threads][ld_strip] */
-    float *part_scratch;    /* [threads][ld_scratch] of gates, reads and rotated queries */
+    float *step_weights;       /* [n_heads][step_blocks][ATTN_LANES] sums of weights so far, and */
+    float *step_tops;          /* [n_heads][step_blocks] as struct attn_sums has them */
+    float *segment;            /* [threads][C][VOCAB_SEGMENT] */
+    unsigned char *visible;    /* [threads][ld_strip] */
+    float *scratch_per_thread; /* [threads][ld_scratch] of gates, reads and rotated queries */
     size_t ld_scratch;
 
     /* NLL of a chunk: per vocabulary segment and row. */
@@ -119,10 +119,10 @@ struct session {
 /* The rows that a product reads, ld apart.  Where they follow from other buffers, make() fills rows
  * [t0, t0 + n) at `to`, ld apart, before they are read: the task that quantises a row makes it as
  * well, in its own memory where nobody else wants it. */
-struct rows_in {
+struct matmul_input {
     float *x;
     size_t ld;
-    void (*make)(struct session *s, const void *how, int t0, int n, float *to, size_t ld);
+    void (*prologue)(struct session *s, const void *how, int t0, int n, float *to, size_t ld);
     const void *how; /* make NULL: the rows are there */
     bool kept;       /* somebody reads rows of x afterwards */
     bool ready;      /* their integers are in s->q */
@@ -138,17 +138,17 @@ void multiply_rows(const struct session *s, float *out, size_t ld, const float *
                    int T, const struct packed *w, int panel0, int n_panels);
 /* out[t, 0..N) = W x[t] for T rows (linear.c).  Rows of out are ld apart and
  * hold a whole number of panels. */
-void linear(struct session *s, float *out, size_t ld, const struct rows_in *in, int T,
+void linear(struct session *s, float *out, size_t ld, const struct matmul_input *in, int T,
             const struct packed *w);
 
 /* The same, row t to out[t]. */
-void linear_apart(struct session *s, float *const *out, const struct rows_in *in, int T,
+void linear_apart(struct session *s, float *const *out, const struct matmul_input *in, int T,
                   const struct packed *w);
 
 /* Of more than one row: the rows alone, and x[t] += W rows[t] of the residual stream, times its
  * scale. */
-void prepare_rows(struct session *s, const struct rows_in *in, int T, const struct packed *w);
-void add_linear(struct session *s, const struct rows_in *in, int T, const struct packed *w);
+void prepare_rows(struct session *s, const struct matmul_input *in, int T, const struct packed *w);
+void add_linear(struct session *s, const struct matmul_input *in, int T, const struct packed *w);
 
 /* Tasks that follow each other go to different threads, which had better not write to the same
  * lines: n tasks, made a whole number for each thread, and the place of one, which may be n or
@@ -165,15 +165,15 @@ static inline int apart_task(const struct par *pool, int task, int n_tasks)
 }
 
 /* What W_down reads: activation(W_gate n) * W_up n for T rows n (ffn.c). */
-struct rows_in gated_rows(struct session *s, const struct rows_in *n, int T,
-                          const struct layer_weights *w);
+struct matmul_input gated_rows(struct session *s, const struct matmul_input *n, int T,
+                               const struct layer_weights *w);
 
 /* A table [2][rows][rope_dim] of cos and sin of pos * theta_j (turn.c): of the layers that see
  * everything, then of those with a window where their angles differ.  fill_turns sets a row of
  * both; turn_row is that of a layer, or NULL: it does not rotate. */
-void fill_turns(const struct session *s, float *table, int rows, int row, int pos);
+void rope_fill(const struct session *s, float *table, int rows, int row, int pos);
 void fill_chunk_turns(struct session *s, int T); /* cos_sin of the next T tokens */
-const float *turn_row(const struct session *s, int layer, const float *table, int rows, int row);
+const float *rope_row(const struct session *s, int layer, const float *table, int rows, int row);
 
 /* One layer over T tokens at positions pos0 .. (layer.c), and its parts: what comes
  * before the cache and after it looks at rows alone, which may be of many sessions. */
@@ -188,12 +188,12 @@ static inline struct par *session_pool(const struct session *s)
 
 /* Buffers that do not depend on the method (session_rooms.c); KVF_OK or KVF_E_NOMEM.  And the rows
  * of a chunk: as many as are asked for, or 0: those that suit the backend. */
-int alloc_rooms(struct session *s);
+int session_alloc_buffers(struct session *s);
 int session_chunk(int asked, int rows, int cap);
 
 /* Memory for the entries of the next T tokens, and of some behind them (session_parts.c).  KVF_OK
  * or KVF_E_NOMEM. */
-int stock_entries(struct session *s, int T);
+int preallocate_entries(struct session *s, int T);
 /* A session before its backend's begin; codes and sentences of session_create. */
 int session_prepare(struct engine *e, const struct session_options *opt,
                     struct session **ret_session, struct kvf_diag *d);
@@ -201,26 +201,27 @@ int session_prepare(struct engine *e, const struct session_options *opt,
 void embed_tokens(struct session *s, const int32_t *ids, int T);
 void layer_finish(struct session *s, int layer, int T);
 /* A token of a step that ran elsewhere, in one layer: stores it, and tells who watches of it. */
-struct learned_token {
+struct imported_token {
     const float *qkv;  /* [ld_qkv], queries and keys turned */
     const float *pre;  /* [ld_pre] before they were turned; NULL: nobody asks */
     const float *gate; /* [KV heads]; NULL: there are none */
 };
-void layer_learn(struct session *s, int layer, const struct learned_token *x);
+void layer_import_token(struct session *s, int layer, const struct imported_token *x);
 /* Whether layers may be learned of by threads side by side, in any order; count_reads comes after.
  */
 bool layers_learn_apart(const struct session *s);
-void layer_learn_apart(struct session *s, int layer, const struct learned_token *x, int thread);
+void layer_learn_apart(struct session *s, int layer, const struct imported_token *x, int thread);
 /* The same in n <= LEARN_MOST layers for T tokens of a prompt whose entries lie in pages as those
  * of the cache, in room that layer_reserve has made (KVF_OK or KVF_E_NOMEM).  The cache's heads are
  * the model's KV heads. */
-struct learned_rows {
+struct imported_pages {
     const unsigned char *pages; /* of each head, from that of its first newcomer on */
     size_t head_bytes;          /* between those of two heads */
     const float *gate;          /* [T][KV heads]; NULL: there are none */
 };
 int layer_reserve(struct session *s, int layer, int T);
-void layers_learn_rows(struct session *s, int layer, int n, int T, const struct learned_rows *x);
+void layers_import_pages(struct session *s, int layer, int n, int T,
+                         const struct imported_pages *x);
 
 /* Logits of the vocabulary, or a part of it, as the head gave them: capped where the model
  * caps them (nll.c). */
@@ -249,17 +250,17 @@ int attention(struct session *s, int layer, int T, int pos0);
 
 /* Tells those who watch of a row that was computed: row->p, n, lse and, of what it saw, seen and
  * visible; entropy counts where a probe wants rows.  Rows of a head in rising t. */
-void tell_row(struct session *s, const struct attn_row *row, const struct cache_head *view,
-              float entropy, int thread);
+void notify_row(struct session *s, const struct attn_row *row, const struct cache_head *view,
+                float entropy, int thread);
 /* Whether anybody watches rows of queries t0 to t0 + T - 1 (watch.c). */
-bool rows_watched(const struct session *s, int32_t t0, int T);
+bool rows_observed(const struct session *s, int32_t t0, int T);
 
 /* Whether query t sees the entry of a slot that is not newer: it has not left by then,
  * and its page is read (page 0: all are). */
 static inline bool slot_seen(const struct cache_head *view, int page, const unsigned char *chosen,
                              int slot, int32_t t)
 {
-    return view->until[slot] > t && (page == 0 || chosen[slot / page]);
+    return view->expires_at[slot] > t && (page == 0 || chosen[slot / page]);
 }
 
 /* What a session does before the token of a step runs, and after it (session.c). */

@@ -29,13 +29,13 @@ int shadow_create(struct session *s)
     struct shadow *w = s->shadow = MEM_NEW(struct shadow, 1);
     if (!w)
         return KVF_E_NOMEM;
-    s->twin->twin_for = s;
+    s->full_cache->twin_for = s;
     w->x = mem_alloc((size_t)m->n_layers * C, (size_t)m->d_model * sizeof *w->x);
     w->part = MEM_NEW(struct part, (size_t)n_segments(s) * C);
     if (!w->x || !w->part)
         return KVF_E_NOMEM;
     int err = alloc_segments(s);
-    return err ? err : alloc_segments(s->twin);
+    return err ? err : alloc_segments(s->full_cache);
 }
 
 void shadow_destroy(struct shadow *w)
@@ -95,7 +95,7 @@ static void segment_task(void *ctx, int seg, int thread)
     struct session *s = ctx;
     struct shadow *w = s->shadow;
     float *full, *own;
-    int n = segment_logits(s->twin, w->normed_full, w->n, seg, thread, &full);
+    int n = segment_logits(s->full_cache, w->normed_full, w->n, seg, thread, &full);
     segment_logits(s, w->normed, w->n, seg, thread, &own);
     for (int t = 0; t < w->n; t++) {
         size_t at = (size_t)t * VOCAB_SEGMENT;
@@ -141,14 +141,15 @@ void shadow_tokens(struct session *s, int T)
     int first = 0;
     if (!w)
         return;
-    while (first < T
-           && memcmp(s->x + (size_t)first * d, s->twin->x + (size_t)first * d, d * sizeof *s->x)
-                  == 0)
+    while (
+        first < T
+        && memcmp(s->x + (size_t)first * d, s->full_cache->x + (size_t)first * d, d * sizeof *s->x)
+               == 0)
         recorder_twin(s->recorder, TWIN_KL, 0, s->n_past + first++, 0);
     w->n = T - first;
     if (w->n == 0)
         return;
-    w->normed_full = normed_rows(s->twin, first, w->n);
+    w->normed_full = normed_rows(s->full_cache, first, w->n);
     w->normed = normed_rows(s, first, w->n);
     par_run(s->e->pool, n_segments(s), segment_task, s);
     for (int t = 0; t < w->n; t++)

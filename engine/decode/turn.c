@@ -7,22 +7,22 @@ static void fill(const struct model_config *m, enum model_rope kind, int pos, fl
 {
     for (int j = 0; j < m->rope_dim / 2; j++) {
         double angle = (double)pos * m->theta[kind][j];
-        ret_cos_sin[2 * j] = (float)cos(angle) * m->turn_gain[kind];
-        ret_cos_sin[2 * j + 1] = (float)sin(angle) * m->turn_gain[kind];
+        ret_cos_sin[2 * j] = (float)cos(angle) * m->rope_attn_factor[kind];
+        ret_cos_sin[2 * j + 1] = (float)sin(angle) * m->rope_attn_factor[kind];
     }
 }
 
-void fill_turns(const struct session *s, float *table, int rows, int row, int pos)
+void rope_fill(const struct session *s, float *table, int rows, int row, int pos)
 {
     const struct model_config *m = &s->e->config;
     size_t dim = (size_t)m->rope_dim;
-    bool plain = s->cap <= m->n_ctx_plain;
+    bool plain = s->cap <= m->n_ctx_orig;
     fill(m, plain ? ROPE_PLAIN : ROPE_LONG, pos, table + (size_t)row * dim);
-    if (model_turns_apart(m))
+    if (model_has_local_rope(m))
         fill(m, ROPE_LOCAL, pos, table + ((size_t)rows + (size_t)row) * dim);
 }
 
-const float *turn_row(const struct session *s, int layer, const float *table, int rows, int row)
+const float *rope_row(const struct session *s, int layer, const float *table, int rows, int row)
 {
     const struct model_config *m = &s->e->config;
     enum model_rope kind = model_rope(m, layer, s->cap);
@@ -42,7 +42,7 @@ static void turns_task(void *ctx, int task, int thread)
     int end = (task + 1) * ROWS_PER_TASK;
     (void)thread;
     for (int t = task * ROWS_PER_TASK; t < end && t < in->T; t++)
-        fill_turns(s, s->cos_sin, s->chunk, t, s->n_past + t);
+        rope_fill(s, s->cos_sin, s->chunk, t, s->n_past + t);
 }
 
 void fill_chunk_turns(struct session *s, int T)

@@ -4,7 +4,7 @@
 
 void session_watch(struct session *s, struct method_state *const *state, int n)
 {
-    s->watcher = state;
+    s->observer = state;
     s->n_watchers = n;
 }
 
@@ -21,7 +21,7 @@ static int slots_for(const struct session *s, int more)
 {
     int n = cache_longest(s->cache), stride = 64;
     /* Rows of the twin come, too, which takes a token before this session makes room for it. */
-    int beside = s->twin ? cache_longest(s->twin->cache) + 1 : 0;
+    int beside = s->full_cache ? cache_longest(s->full_cache->cache) + 1 : 0;
     n = (n > beside ? n : beside) + more;
     while (stride < n / 8)
         stride *= 2;
@@ -36,7 +36,7 @@ int watch_prepare(struct session *s, int more, int32_t next_decision)
     if (err)
         return err;
     for (int i = 0; i < s->n_watchers; i++) {
-        err = method_prepare(s->watcher[i], slots, next_decision);
+        err = method_prepare(s->observer[i], slots, next_decision);
         if (err)
             return err;
     }
@@ -48,15 +48,15 @@ void watch_appended(struct session *s, int layer, int head, int slot, float gate
 {
     method_appended(s->method, s->cache, layer, head, slot, gate, k_pre);
     for (int i = 0; i < s->n_watchers; i++)
-        method_appended(s->watcher[i], s->cache, layer, head, slot, gate, k_pre);
+        method_appended(s->observer[i], s->cache, layer, head, slot, gate, k_pre);
 }
 
-bool rows_watched(const struct session *s, int32_t t0, int T)
+bool rows_observed(const struct session *s, int32_t t0, int T)
 {
     bool any = s->on_row || s->twin_of || recorder_wants(s->recorder) & PROBE_ROWS;
     for (int i = -1; !any && i < s->n_watchers; i++)
         for (int32_t t = t0; !any && t < t0 + T; t++)
-            any = method_wants_row(i < 0 ? s->method : s->watcher[i], t);
+            any = method_wants_row(i < 0 ? s->method : s->observer[i], t);
     return any;
 }
 
@@ -64,9 +64,9 @@ void watch_row(struct session *s, const struct attn_row *row)
 {
     if (s->on_row)
         s->on_row(s->on_row_ctx, row);
-    if (!s->away && method_wants_row(s->method, row->t))
+    if (!s->evidence_on_device && method_wants_row(s->method, row->t))
         method_row(s->method, row);
     for (int i = 0; i < s->n_watchers; i++)
-        if (method_wants_row(s->watcher[i], row->t))
-            method_row(s->watcher[i], row);
+        if (method_wants_row(s->observer[i], row->t))
+            method_row(s->observer[i], row);
 }

@@ -26,7 +26,7 @@ static const char *precision_of(const struct engine *e)
 {
     if (e->exact)
         return "f32";
-    bool chosen = e->bits8 || e->words;
+    bool chosen = e->i8_activations || e->words;
     return e->backend == &backend_cpu && !chosen ? "default" : engine_precision(e);
 }
 

@@ -35,7 +35,7 @@ static int prepare(struct method_state *s)
 static int32_t until(const struct method_state *m, int layer, int head, int32_t pos, float gate)
 {
     if ((double)gates_alpha(m->inputs.gates, layer, head) >= m->alpha_from)
-        return CACHE_STAYS;
+        return NEVER_EXPIRES;
     return admission_until_streaming(m, layer, head, pos, gate);
 }
 

@@ -7,7 +7,7 @@ static int32_t until(const struct method_state *m, int layer, int head, int32_t 
     size_t at = (size_t)layer * (size_t)method_shape_of(m)->n_kv_heads + (size_t)head;
     (void)gate;
     return pos < in->plan_len ? in->plan_until[at * (size_t)in->plan_len + (size_t)pos]
-                              : CACHE_STAYS;
+                              : NEVER_EXPIRES;
 }
 
 const struct admission admission_plan = {.name = "plan",

@@ -6,7 +6,7 @@ int32_t admission_until_streaming(const struct method_state *m, int layer, int h
 {
     const struct method_params *p = method_params_of(m);
     (void)layer, (void)head, (void)gate;
-    return pos < p->sinks ? CACHE_STAYS : admission_after(pos, p->recent);
+    return pos < p->sinks ? NEVER_EXPIRES : admission_after(pos, p->recent);
 }
 
 const struct admission admission_streaming = {

@@ -7,7 +7,7 @@ static int32_t until(const struct method_state *m, int layer, int head, int32_t 
     const struct method_params *p = method_params_of(m);
     bool in = p->compare == COMPARE_GT ? (double)gate > p->tau : (double)gate >= p->tau;
     (void)layer, (void)head;
-    return in ? CACHE_STAYS : admission_after(pos, p->local);
+    return in ? NEVER_EXPIRES : admission_after(pos, p->local);
 }
 
 static void judge(const struct method_state *m, float gate, float *ret_score, float *ret_margin)

@@ -253,7 +253,7 @@ static struct eviction expired(const struct method_state *s, const struct cache_
                                int layer, int head, int slot)
 {
     const struct admission *a = s->method->admission;
-    struct eviction e = {layer, head, view->pos[slot], view->until[slot], a->reason, NAN, NAN,
+    struct eviction e = {layer, head, view->pos[slot], view->expires_at[slot], a->reason, NAN, NAN,
                          false, -1};
     if (e.t == method_window_end(s, layer, e.pos))
         e.reason = KVF_REASON_ARCHITECTURE;
@@ -276,8 +276,8 @@ static int list_expired(const struct expiry *x, const struct cache_head *view, i
 {
     int n = 0;
     bool rising = true;
-    for (int i = view->firm; i < view->n; i++) {
-        if (view->until[i] > x->t
+    for (int i = view->n_permanent; i < view->n; i++) {
+        if (view->expires_at[i] > x->t
             || (x->own && expired(x->s, view, layer, head, i).reason == KVF_REASON_ARCHITECTURE))
             continue;
         rising &= n == 0 || view->pos[victim[n - 1]] < view->pos[i];
@@ -288,7 +288,7 @@ static int list_expired(const struct expiry *x, const struct cache_head *view, i
     n = 0;
     for (int i = 0; i < view->n; i++) {
         int slot = view->order[i];
-        if (view->until[slot] <= x->t
+        if (view->expires_at[slot] <= x->t
             && !(x->own
                  && expired(x->s, view, layer, head, slot).reason == KVF_REASON_ARCHITECTURE))
             victim[n++] = slot;
@@ -306,7 +306,7 @@ static void list_task(void *ctx, int at, int thread)
     if (!method_owns(s, l, h))
         return;
     struct cache_head view = cache_view(x->c, l, h);
-    if (view.soonest <= x->t)
+    if (view.first_expiry <= x->t)
         s->n_cut[at] = list_expired(x, &view, l, h, s->victim + (size_t)at * (size_t)s->cap);
 }
 

@@ -358,7 +358,7 @@ int32_t method_until(const struct method_state *s, int layer, int head, int32_t 
 {
     s = owner(s, layer, head);
     const struct admission *a = s->method->admission;
-    int32_t own = a->until ? a->until(s, layer, head, pos, gate) : CACHE_STAYS;
+    int32_t own = a->until ? a->until(s, layer, head, pos, gate) : NEVER_EXPIRES;
     int32_t window = method_window_end(s, layer, pos);
     return window < own ? window : own;
 }
@@ -366,7 +366,7 @@ int32_t method_until(const struct method_state *s, int layer, int head, int32_t 
 int32_t method_window_end(const struct method_state *s, int layer, int32_t pos)
 {
     int window = s->inputs.model ? model_window(s->inputs.model, layer) : 0;
-    return window && pos < CACHE_STAYS - window ? pos + window : CACHE_STAYS;
+    return window && pos < NEVER_EXPIRES - window ? pos + window : NEVER_EXPIRES;
 }
 
 void method_appended(struct method_state *s, const struct cache *c, int layer, int head, int slot,

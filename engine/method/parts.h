@@ -47,7 +47,7 @@
 /* The first query that does not see an entry which `steps` queries see. */
 static inline int32_t admission_after(int32_t pos, int steps)
 {
-    return steps < CACHE_STAYS - pos ? pos + steps : CACHE_STAYS - 1;
+    return steps < NEVER_EXPIRES - pos ? pos + steps : NEVER_EXPIRES - 1;
 }
 
 /* `until` of sinks and a sliding window (admission_streaming.c). */

@@ -6,7 +6,7 @@
  * with the scale of the model's attention in place of 1 / sqrt(D) where it has its own. */
 #include <math.h>
 
-#include "engine/method/elsewhere.h"
+#include "engine/method/device_eviction.h"
 #include "engine/method/parts.h"
 
 enum { MAX_DIM = 1024, ROWS = 8 /* whose sums are made side by side */ };
@@ -31,8 +31,8 @@ static void mean_rotation(const struct method_state *m, enum model_rope kind, in
         *c += cos((double)(t + i) * theta) / horizon;
         *s += sin((double)(t + i) * theta) / horizon;
     }
-    *c *= (double)model->turn_gain[kind];
-    *s *= (double)model->turn_gain[kind];
+    *c *= (double)model->rope_attn_factor[kind];
+    *s *= (double)model->rope_attn_factor[kind];
 }
 
 int expected_turns(const struct method_state *m, int layer, int32_t t, double *turns)

@@ -32,7 +32,7 @@ struct method_state {
     unsigned char *due; /* [L * H] */
     int64_t *target;    /* [pools] entries that may stay; -1: nothing to do */
     int64_t *over;      /* [pools] entries that must go */
-    int64_t *go, *may;  /* [L * H] of elsewhere.c, once it was called */
+    int64_t *go, *may;  /* [L * H] of device_eviction.c, once it was called */
     int *n_candidates;  /* [L * H] */
     int *n_listed;      /* [L * H] the worst that are listed, in order; 0: all, in any order */
     struct candidate *candidate; /* [L * H][cap] */

@@ -166,7 +166,7 @@ int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf
         err = keys_check(g, m.arch, d);
     if (err)
         return err;
-    m.halves = gguf_bool(g, key_of(&m, "rope.halves").text, m.family->halves);
+    m.halves = gguf_bool(g, key_of(&m, "rope.halves").text, m.family->rope_neox);
     err = read_sizes(g, &m, vocab, d);
     if (err)
         return err;

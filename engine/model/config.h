@@ -32,13 +32,13 @@ struct model_config {
                     pairs 2j, 2j + 1 */
 
     double theta[ROPE_KINDS][MODEL_PAIRS]; /* angle per position of each pair */
-    float turn_gain[ROPE_KINDS];           /* cosines and sines are multiplied with it */
+    float rope_attn_factor[ROPE_KINDS];    /* cosines and sines are multiplied with it */
     bool turns_scaled;                     /* by the file: factors, linear or YaRN scaling */
     bool yarn;                             /* by the file: YaRN */
     struct rope_scale rope_scale;          /* asked for beyond the file */
     int n_ctx_most;                        /* tokens that a longer context may be given: n_ctx, or
                                               the factor of linear scaling times it */
-    int n_ctx_plain;                       /* sessions of more tokens turn by ROPE_LONG */
+    int n_ctx_orig;                        /* sessions of more tokens turn by ROPE_LONG */
     int window;                            /* entries that a query of a local layer sees; 0: all */
     bool local[MODEL_LAYERS];              /* [n_layers] the layer has the window */
     int no_rope_every;                     /* as in struct family */
@@ -56,7 +56,7 @@ int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf
 /* Entries that a query of a layer sees, its own included; 0: all. */
 int model_window(const struct model_config *m, int layer);
 /* Whether layers with a window have rotations of their own. */
-bool model_turns_apart(const struct model_config *m);
+bool model_has_local_rope(const struct model_config *m);
 /* How a layer rotates in a session of up to `length` tokens. */
 enum model_rope model_rope(const struct model_config *m, int layer, int length);
 /* What of the model is more than the plain block of Llama and Qwen: words for a sentence, or NULL.

@@ -15,23 +15,23 @@ struct family {
     const char *models; /* what people know under it */
 
     /* Tensors. */
-    bool halves;   /* RoPE turns channels j and j + rope_dim / 2 of a head, else 2j and 2j + 1 */
-    bool qkv_bias; /* of the projections to queries, keys and values */
-    bool qk_norm;  /* an RMSNorm of queries and one of keys, before RoPE: over each head, */
+    bool rope_neox; /* RoPE turns channels j and j + rope_dim / 2 of a head, else 2j and 2j + 1 */
+    bool qkv_bias;  /* of the projections to queries, keys and values */
+    bool qk_norm;   /* an RMSNorm of queries and one of keys, before RoPE: over each head, */
     bool qk_norm_wide; /* or over all heads together */
     bool no_pre_norm;  /* branches read the residual stream as it is */
     bool post_norm;    /* an RMSNorm of what a branch gives, before it is added */
-    bool fused;        /* one tensor for queries, keys and values, one for gate and up */
+    bool fused_qkv;    /* one tensor for queries, keys and values, one for gate and up */
     bool gelu;         /* the gate is gelu (by tanh) instead of silu */
 
     /* Numbers that files leave out; 0: none. */
     bool embedding_by_width; /* the embedding is multiplied by sqrt(d_model) */
     int window;              /* entries that a query of a local layer sees */
-    int full_every;          /* every so many layers the last one sees everything; 0: all are
-                                local where there is a window */
+    int global_every;        /* every so many layers the last one sees everything; 0: all are
+                              local where there is a window */
     double local_base;       /* of the rotations of local layers */
     bool local_plain;        /* local layers rotate as if nothing scaled positions */
-    int no_rope_every;       /* every so many layers the last one does not rotate */
+    int nope_every;          /* every so many layers the last one does not rotate */
     float attn_cap, logit_cap;
     int depth_by_width; /* the depth of the one size whose attention is scaled by
                            1 / sqrt(d_model / n_heads) */

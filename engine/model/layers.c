@@ -35,7 +35,7 @@ static int read_list(const struct gguf *g, struct model_config *m, const char *k
 static int read_period(const struct gguf *g, struct model_config *m, const char *key,
                        struct kvf_diag *d)
 {
-    int64_t every = gguf_int(g, key, m->family->full_every);
+    int64_t every = gguf_int(g, key, m->family->global_every);
     if (every < 0 || every > MODEL_LAYERS)
         return kvf_fail(d, KVF_E_FORMAT, "%s: %s is out of range", gguf_path(g), key);
     for (int l = 0; l < m->n_layers; l++)
@@ -51,7 +51,7 @@ int layers_read(const struct gguf *g, struct model_config *m, struct kvf_diag *d
     int64_t window = gguf_int(g, size.text, f->window);
     int64_t listed = gguf_array_ints(g, pattern.text);
     bool told = f->windows != WINDOWS_LISTED || listed >= 0;
-    m->no_rope_every = f->no_rope_every;
+    m->no_rope_every = f->nope_every;
     if ((f->windows == WINDOWS_NONE || !told) && window > 0 && window < m->n_ctx)
         return kvf_fail(d, KVF_E_FORMAT, "%s: %s is %lld, and %s", gguf_path(g), size.text,
                         (long long)window,
@@ -71,7 +71,7 @@ int model_window(const struct model_config *m, int layer)
     return m->local[layer] ? m->window : 0;
 }
 
-bool model_turns_apart(const struct model_config *m)
+bool model_has_local_rope(const struct model_config *m)
 {
     return m->window && (m->family->local_base > 0 || m->family->local_plain);
 }
@@ -80,7 +80,7 @@ enum model_rope model_rope(const struct model_config *m, int layer, int length)
 {
     if (m->no_rope_every && (layer + 1) % m->no_rope_every == 0)
         return ROPE_NONE;
-    if (model_turns_apart(m) && model_window(m, layer))
+    if (model_has_local_rope(m) && model_window(m, layer))
         return ROPE_LOCAL;
-    return length > m->n_ctx_plain ? ROPE_LONG : ROPE_PLAIN;
+    return length > m->n_ctx_orig ? ROPE_LONG : ROPE_PLAIN;
 }

@@ -122,12 +122,12 @@ static int read_length(const struct gguf *g, struct model_config *m, bool two, s
         return kvf_fail(d, KVF_E_FORMAT,
                         "%s: %s.rope.scaling.original_context_length is out of range", gguf_path(g),
                         m->arch);
-    m->n_ctx_plain = (int)n;
+    m->n_ctx_orig = (int)n;
     if (!(gain > 0 && isfinite(gain)))
         return kvf_fail(d, KVF_E_FORMAT, "%s: %s.rope.scaling.attn_factor is out of range",
                         gguf_path(g), m->arch);
-    m->turn_gain[ROPE_PLAIN] = m->turn_gain[ROPE_LONG] = (float)gain;
-    m->turn_gain[ROPE_LOCAL] = m->family->local_plain ? 1 : (float)gain;
+    m->rope_attn_factor[ROPE_PLAIN] = m->rope_attn_factor[ROPE_LONG] = (float)gain;
+    m->rope_attn_factor[ROPE_LOCAL] = m->family->local_plain ? 1 : (float)gain;
     return KVF_OK;
 }
 
@@ -165,9 +165,9 @@ static int read_yarn(const struct gguf *g, struct model_config *m, struct kvf_di
                         "kind that is not supported",
                         gguf_path(g), m->arch);
     rope_yarn(m, &y);
-    m->turn_gain[ROPE_PLAIN] = m->turn_gain[ROPE_LONG] *= (float)gain;
+    m->rope_attn_factor[ROPE_PLAIN] = m->rope_attn_factor[ROPE_LONG] *= (float)gain;
     if (y.original * y.factor > m->n_ctx && y.original * y.factor <= 1 << 24)
-        m->n_ctx_plain = m->n_ctx = m->n_ctx_most = (int)(y.original * y.factor);
+        m->n_ctx_orig = m->n_ctx = m->n_ctx_most = (int)(y.original * y.factor);
     return KVF_OK;
 }
 
@@ -181,7 +181,7 @@ static void widen(const struct gguf *g, struct model_config *m, double factor)
         return;
     m->n_ctx_most = (int)most;
     if (told)
-        m->n_ctx = m->n_ctx_plain = (int)most;
+        m->n_ctx = m->n_ctx_orig = (int)most;
 }
 
 int rope_read(const struct gguf *g, struct model_config *m, struct kvf_diag *d)

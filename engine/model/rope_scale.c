@@ -59,8 +59,8 @@ void rope_yarn(struct model_config *m, const struct rope_yarn *y)
         m->theta[ROPE_PLAIN][j] *= slowed / y->factor + (1 - slowed);
         m->theta[ROPE_LONG][j] *= slowed / y->factor + (1 - slowed);
     }
-    m->turn_gain[ROPE_PLAIN] *= (float)(1 + 0.1 * log(y->factor));
-    m->turn_gain[ROPE_LONG] *= (float)(1 + 0.1 * log(y->factor));
+    m->rope_attn_factor[ROPE_PLAIN] *= (float)(1 + 0.1 * log(y->factor));
+    m->rope_attn_factor[ROPE_LONG] *= (float)(1 + 0.1 * log(y->factor));
 }
 
 int rope_scale_apply(const struct rope_scale *scale, struct model_config *m, struct kvf_diag *d)
@@ -84,7 +84,7 @@ int rope_scale_apply(const struct rope_scale *scale, struct model_config *m, str
         m->theta[ROPE_PLAIN][j] *= by;
         m->theta[ROPE_LONG][j] *= by;
     }
-    m->n_ctx = m->n_ctx_plain = m->n_ctx_most = (int)n;
+    m->n_ctx = m->n_ctx_orig = m->n_ctx_most = (int)n;
     m->rope_scale = *scale;
     return KVF_OK;
 }

@@ -91,7 +91,7 @@ enum { LAYER_MATRICES = 4 };
 static void layer_matrices(const struct model_config *m, struct matrix out[LAYER_MATRICES])
 {
     int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim, ffn = m->d_ffn;
-    if (m->family->fused) {
+    if (m->family->fused_qkv) {
         out[0] = (struct matrix){{{"attn_qkv", q + 2 * kv, q + kv}}, 1, m->d_model};
         out[2] = (struct matrix){{{"ffn_up", 2 * ffn, 0}}, 1, m->d_model};
     } else {
@@ -300,7 +300,7 @@ int weights_load(const struct gguf *g, const struct model_config *m, enum pack_h
     err = failed < n ? j.err[failed] : KVF_OK;
     if (err && d)
         *d = j.diag[failed];
-    w->words = !err && any_words(w);
+    w->has_i16 = !err && any_words(w);
 done:
     if (err == KVF_E_NOMEM)
         kvf_fail(d, err, "%s: not enough memory for the weights", gguf_path(g));

@@ -30,7 +30,7 @@ struct weights {
     struct packed head;                  /* [vocab, d_model]; the embedding when tied */
     const struct gguf_tensor *embedding; /* borrowed */
     float embedding_scale;
-    bool words;            /* some matrix has integers of 16 bits for floats */
+    bool has_i16;          /* some matrix has integers of 16 bits for floats */
     struct pack_room room; /* of the matrices */
 };
 

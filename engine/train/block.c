@@ -175,7 +175,7 @@ static void residual(const struct block_run *r, float *y, const float *x, const 
         ops(r->c)->norm(r->c, &n, s->branch, s->ld, raw, d);
     }
     if (m->residual_scale != 1)
-        ops(r->c)->blend(r->c, s->branch, NULL, (size_t)r->T * s->ld, m->residual_scale);
+        ops(r->c)->scale_add(r->c, s->branch, NULL, (size_t)r->T * s->ld, m->residual_scale);
     ops(r->c)->copy(r->c, y, x, (size_t)r->T * d * sizeof *y);
     ops(r->c)->add_rows(r->c, y, d, s->branch, s->ld, r->T, (int)d);
 }
@@ -212,7 +212,8 @@ static struct attention attention_of(const struct block_run *r, int layer, const
                               .v = t->qkv + k0 + kv,
                               .ld = t->ld_qkv,
                               .first = model_window(m, layer) ? r->local : r->first,
-                              .gone = r->gone ? r->gone + (size_t)layer * entries : NULL,
+                              .gone = r->evicted_at ? r->evicted_at + (size_t)layer * entries
+                                                    : NULL,
                               .gate = r->gating ? t->number : NULL};
 }
 
@@ -244,8 +245,8 @@ static void gates_forward(const struct block_run *r, int layer, struct tape *t,
 static void turn(const struct block_run *r, int layer, float *qkv, size_t ld, const float *turns)
 {
     const struct model_config *m = r->f->config;
-    enum model_rope kind = model_rope(m, layer, r->most);
-    size_t from = (size_t)kind * (size_t)r->most * (size_t)m->rope_dim;
+    enum model_rope kind = model_rope(m, layer, r->max_tokens);
+    size_t from = (size_t)kind * (size_t)r->max_tokens * (size_t)m->rope_dim;
     if (kind != ROPE_NONE)
         ops(r->c)->rope(r->c, qkv, ld, turns + from, r->first, r->T, m->n_heads + m->n_kv_heads,
                         m->head_dim, m->rope_dim);
@@ -270,7 +271,7 @@ static void finish_projection(const struct block_run *r, int layer, struct tape 
         on->norm(r->c, &of_k, key, t->ld_qkv, key, t->ld_qkv);
     }
     on->copy_rows(r->c, t->k_pre, (size_t)kv, key, t->ld_qkv, r->T, kv);
-    turn(r, layer, t->qkv, t->ld_qkv, r->turn);
+    turn(r, layer, t->qkv, t->ld_qkv, r->rope);
 }
 
 static void attend(const struct block_run *r, int layer, const float *x, struct tape *t,
@@ -323,7 +324,7 @@ static void gated_back(const struct block_run *r, const struct tape *t,
 
 static bool learns(const struct block_run *r, enum weight_role role)
 {
-    return r->d_w && tuned_learns(r->tuned, role);
+    return r->d_w && trainable_learns(r->trainable, role);
 }
 
 /* dW of a matrix += dy^T x, where it learns. */
@@ -332,8 +333,8 @@ static void learn(const struct block_run *r, int layer, enum weight_role role, c
 {
     const struct model_config *m = r->f->config;
     if (learns(r, role))
-        ops(r->c)->outer(r->c, r->d_w + r->tuned->layer[layer].matrix[role], dy, ld_dy,
-                         tuned_rows(m, role), x, ld_x, tuned_columns(m, role), r->T);
+        ops(r->c)->weight_grad(r->c, r->d_w + r->trainable->layer[layer].matrix[role], dy, ld_dy,
+                               trainable_rows(m, role), x, ld_x, trainable_columns(m, role), r->T);
 }
 
 /* Of the norms of queries and keys; s->branch has derivatives by what they gave. */
@@ -344,9 +345,10 @@ static void learn_head_norms(const struct block_run *r, const struct norm *q, co
     size_t k0 = k_at(m), raw = row_raw(m);
     if (!learns(r, ROLE_HEAD))
         return;
-    const struct tuned_layer *at = &r->tuned->layer[layer];
-    ops(r->c)->norm_learn(r->c, q, r->d_w + at->q_norm, t->raw, raw, s->branch, s->ld);
-    ops(r->c)->norm_learn(r->c, k, r->d_w + at->k_norm, t->raw + k0, raw, s->branch + k0, s->ld);
+    const struct trainable_layer *at = &r->trainable->layer[layer];
+    ops(r->c)->norm_weight_grad(r->c, q, r->d_w + at->q_norm, t->raw, raw, s->branch, s->ld);
+    ops(r->c)->norm_weight_grad(r->c, k, r->d_w + at->k_norm, t->raw + k0, raw, s->branch + k0,
+                                s->ld);
 }
 
 static void learn_qkv(const struct block_run *r, int layer, const struct tape *t,
@@ -355,8 +357,8 @@ static void learn_qkv(const struct block_run *r, int layer, const struct tape *t
     const struct model_config *m = r->f->config;
     learn(r, layer, ROLE_QKV, d_qkv, t->ld_qkv, t->normed, (size_t)m->d_model);
     if (learns(r, ROLE_HEAD) && r->f->vector[layer].qkv_bias)
-        ops(r->c)->sum_rows(r->c, r->d_w + r->tuned->layer[layer].bias, d_qkv, t->ld_qkv, r->T,
-                            tuned_rows(m, ROLE_QKV));
+        ops(r->c)->sum_rows(r->c, r->d_w + r->trainable->layer[layer].bias, d_qkv, t->ld_qkv, r->T,
+                            trainable_rows(m, ROLE_QKV));
 }
 
 /* ---- backward ---- */
@@ -375,12 +377,12 @@ static const float *branch_back(const struct block_run *r, const float *post, co
         return dx;
     on->copy(r->c, to, dx, (size_t)r->T * d * sizeof *to);
     if (m->residual_scale != 1)
-        on->blend(r->c, to, NULL, (size_t)r->T * d, m->residual_scale);
+        on->scale_add(r->c, to, NULL, (size_t)r->T * d, m->residual_scale);
     if (!post)
         return to;
     n.set = true;
     if (learns(r, ROLE_HEAD))
-        on->norm_learn(r->c, &n, r->d_w + *at, raw, d, to, d);
+        on->norm_weight_grad(r->c, &n, r->d_w + *at, raw, d, to, d);
     on->norm_back(r->c, &n, s->d_branch, d, raw, d, to, d);
     return s->d_branch;
 }
@@ -397,7 +399,7 @@ static void norm_back(const struct block_run *r, const float *w, const size_t *a
         return;
     }
     if (learns(r, ROLE_HEAD))
-        ops(r->c)->norm_learn(r->c, &n, r->d_w + *at, x, d, s->branch, s->ld);
+        ops(r->c)->norm_weight_grad(r->c, &n, r->d_w + *at, x, d, s->branch, s->ld);
     ops(r->c)->norm_back(r->c, &n, dx, d, x, d, s->branch, s->ld);
 }
 
@@ -406,7 +408,7 @@ static void feed_forward_back(const struct block_run *r, int layer, float *dx, c
 {
     const struct frozen_vectors *v = &r->f->vector[layer];
     size_t d = (size_t)r->f->config->d_model;
-    const struct tuned_layer *at = r->d_w ? &r->tuned->layer[layer] : NULL;
+    const struct trainable_layer *at = r->d_w ? &r->trainable->layer[layer] : NULL;
     const float *dy = branch_back(r, v->ffn_post, at ? &at->ffn_post : NULL, t->ffn_raw, dx, s);
     if (learns(r, ROLE_DOWN))
         gated(r, t, s);
@@ -462,7 +464,7 @@ static void attention_back(const struct block_run *r, const float *dx, int layer
     const struct model_config *m = r->f->config;
     struct attention a = attention_of(r, layer, t);
     const float *post = r->f->vector[layer].attn_post;
-    const size_t *at = r->d_w ? &r->tuned->layer[layer].attn_post : NULL;
+    const size_t *at = r->d_w ? &r->trainable->layer[layer].attn_post : NULL;
     size_t d = (size_t)m->d_model;
     const float *dy = branch_back(r, post, at, t->att_raw, dx, s);
     learn(r, layer, ROLE_OUT, dy, d, t->att, t->ld_att);
@@ -496,7 +498,7 @@ void block_backward(const struct block_run *r, int layer, const float *x, float 
         on->zero(r->c, d_in, (size_t)r->T * (size_t)(keys ? kv : d) * sizeof *d_in);
         gates_back(r, layer, t, d_value_more, grad, d_in, d_qkv, s);
     }
-    turn(r, layer, d_qkv, t->ld_qkv, r->turn_back);
+    turn(r, layer, d_qkv, t->ld_qkv, r->rope_inverse);
     if (keys)
         on->add_rows(r->c, d_qkv + k_at(m), t->ld_qkv, d_in, (size_t)kv, r->T, kv);
     if (v->q_norm)
@@ -505,5 +507,5 @@ void block_backward(const struct block_run *r, int layer, const float *x, float 
     product_back(r, layer, ROLE_QKV, s->branch, s->ld, d_qkv, t->ld_qkv);
     if (gates && !keys)
         on->add_rows(r->c, s->branch, s->ld, d_in, (size_t)d, r->T, d);
-    norm_back(r, v->attn_norm, r->d_w ? &r->tuned->layer[layer].attn_norm : NULL, x, dx, s);
+    norm_back(r, v->attn_norm, r->d_w ? &r->trainable->layer[layer].attn_norm : NULL, x, dx, s);
 }

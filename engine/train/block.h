@@ -7,7 +7,7 @@
 #define KVF_ENGINE_TRAIN_BLOCK_H
 
 #include "engine/train/ops.h"
-#include "engine/train/tuned.h"
+#include "engine/train/trainable.h"
 
 /* What T tokens share in all layers. */
 struct block_run {
@@ -16,15 +16,15 @@ struct block_run {
     const struct net *net; /* NULL: the teacher */
     enum gating gating;    /* GATING_NONE: the teacher */
     int window, T;
-    const int32_t *first;          /* [T] there, as all arrays */
-    const int32_t *local;          /* [T] the first key that a token sees in a layer with a window
-                                      (NULL: there are none) */
-    const int32_t *gone;           /* [n_layers, T, n_kv_heads] as attention.h has it, or NULL */
-    const struct tuned *tuned;     /* with d_w: weights that learn */
-    float *d_w;                    /* [tuned->n] derivatives are added; NULL: not wanted */
-    int most;                      /* tokens that there may be: how positions turn */
-    const float *turn, *turn_back; /* [ROPE_KINDS][most][rope_dim] cos, sin by position; turn_back:
-                                      the other way */
+    const int32_t *first;      /* [T] there, as all arrays */
+    const int32_t *local;      /* [T] the first key that a token sees in a layer with a window
+                                  (NULL: there are none) */
+    const int32_t *evicted_at; /* [n_layers, T, n_kv_heads] as attention.h has it, or NULL */
+    const struct trainable *trainable; /* with d_w: weights that learn */
+    float *d_w;                        /* [tuned->n] derivatives are added; NULL: not wanted */
+    int max_tokens;                    /* tokens that there may be: how positions turn */
+    const float *rope, *rope_inverse;  /* [ROPE_KINDS][most][rope_dim] cos, sin by position;
+                                       turn_back:  the other way */
 };
 
 struct tape {

@@ -84,7 +84,7 @@ void frozen_point(struct frozen *f)
     f->out_norm = f->weights->out_norm;
 }
 
-int frozen_turn(struct frozen *f, struct par *pool)
+int frozen_transpose(struct frozen *f, struct par *pool)
 {
     int L = f->weights->n_layers, n = 4 * L + 1, err = KVF_OK;
     f->back = MEM_NEW(struct frozen_layer, (size_t)L);
@@ -129,7 +129,7 @@ int frozen_build(const struct compute *c, const struct model_config *config,
                            .config = config,
                            .weights = w,
                            .vector = MEM_NEW(struct frozen_vectors, (size_t)w->n_layers)};
-    err = ret->vector ? ops(c)->take(c, ret) : KVF_E_NOMEM;
+    err = ret->vector ? ops(c)->upload_weights(c, ret) : KVF_E_NOMEM;
     if (!err)
         return KVF_OK;
     frozen_finish(ret);
@@ -139,7 +139,7 @@ int frozen_build(const struct compute *c, const struct model_config *config,
 void frozen_finish(struct frozen *f)
 {
     if (f->config)
-        ops(&f->c)->leave(&f->c, f);
+        ops(&f->c)->free_weights(&f->c, f);
     mem_free(f->vector);
     memset(f, 0, sizeof *f);
 }

@@ -39,7 +39,7 @@ void frozen_finish(struct frozen *f); /* accepts a zeroed struct */
 
 /* Of the processor: points vector at the weights' own, and packs the transposes of the matrices.
  * KVF_OK or KVF_E_NOMEM. */
-int frozen_turn(struct frozen *f, struct par *pool);
+int frozen_transpose(struct frozen *f, struct par *pool);
 void frozen_point(struct frozen *f);
 void frozen_drop(struct frozen *f);
 /* The rows [N, K] of a packed f32 matrix. */

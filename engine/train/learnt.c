@@ -12,16 +12,16 @@ int learnt_create(const struct compute *c, float *w, size_t n, float *there, str
         .c = *c, .n = n, .w = w, .w_there = there, .m = MEM_NEW(float, n), .v = MEM_NEW(float, n)};
     if (!ret->m || !ret->v)
         return KVF_E_NOMEM;
-    ret->m_there = on->twin(c, ret->m, n);
-    ret->v_there = on->twin(c, ret->v, n);
+    ret->m_there = on->device_copy(c, ret->m, n);
+    ret->v_there = on->device_copy(c, ret->v, n);
     return ret->m_there && ret->v_there ? KVF_OK : KVF_E_NOMEM;
 }
 
 void learnt_finish(struct learnt *l)
 {
     const struct ops *on = ops(&l->c);
-    on->part(&l->c, l->m_there);
-    on->part(&l->c, l->v_there);
+    on->device_copy_free(&l->c, l->m_there);
+    on->device_copy_free(&l->c, l->v_there);
     mem_free(l->m);
     mem_free(l->v);
     memset(l, 0, sizeof *l);
@@ -35,7 +35,7 @@ void learnt_step(struct learnt *l, const struct optimizer *o, int64_t t, double 
 
 int learnt_home(const struct learnt *l, struct kvf_diag *d)
 {
-    ops(&l->c)->bring(&l->c, l->w, l->w_there, l->n * sizeof *l->w);
+    ops(&l->c)->to_host(&l->c, l->w, l->w_there, l->n * sizeof *l->w);
     return ops(&l->c)->check(&l->c, d);
 }
 
@@ -54,8 +54,8 @@ int learnt_save(const struct learnt *l, const char *path, const char *config, in
     const struct ops *on = ops(&l->c);
     struct checkpoint_tensor tensor[3];
     struct checkpoint c = {tensor, 3, config, step, (char *)(uintptr_t)log};
-    on->bring(&l->c, l->m, l->m_there, l->n * sizeof *l->m);
-    on->bring(&l->c, l->v, l->v_there, l->n * sizeof *l->v);
+    on->to_host(&l->c, l->m, l->m_there, l->n * sizeof *l->m);
+    on->to_host(&l->c, l->v, l->v_there, l->n * sizeof *l->v);
     int err = learnt_home(l, d);
     describe(l, tensor);
     return err ? err : checkpoint_write(path, &c, d);
@@ -71,9 +71,9 @@ int learnt_resume(struct learnt *l, const char *path, const char *config, int64_
     int err = checkpoint_read(path, &c, ret_found, d);
     if (err)
         return err;
-    on->send(&l->c, l->w_there, l->w, l->n * sizeof *l->w);
-    on->send(&l->c, l->m_there, l->m, l->n * sizeof *l->m);
-    on->send(&l->c, l->v_there, l->v, l->n * sizeof *l->v);
+    on->to_device(&l->c, l->w_there, l->w, l->n * sizeof *l->w);
+    on->to_device(&l->c, l->m_there, l->m, l->n * sizeof *l->m);
+    on->to_device(&l->c, l->v_there, l->v, l->n * sizeof *l->v);
     *ret_step = c.step;
     *ret_log = c.log;
     return KVF_OK;

@@ -51,9 +51,9 @@ static enum weight_role rows_of(const struct model_config *m, enum lora_target t
 /* Lays out the pairs; returns the floats of their matrices. */
 static size_t place(struct lora *l)
 {
-    const struct model_config *m = l->tuned->config;
+    const struct model_config *m = l->trainable->config;
     size_t matrices = 0;
-    l->tuned->learns = 0;
+    l->trainable->learns = 0;
     for (int layer = 0; layer < m->n_layers; layer++)
         for (int t = 0; t < LORA_TARGETS; t++) {
             if (!(l->opt.targets & 1u << t))
@@ -63,11 +63,12 @@ static size_t place(struct lora *l)
             enum weight_role role = rows_of(m, (enum lora_target)t, &first, &p->rows);
             p->layer = layer;
             p->target = (enum lora_target)t;
-            p->columns = tuned_columns(m, role);
-            l->tuned->learns |= 1u << role;
+            p->columns = trainable_columns(m, role);
+            l->trainable->learns |= 1u << role;
             p->a = l->n;
             p->b = p->a + (size_t)l->opt.rank * (size_t)p->columns;
-            p->matrix = l->tuned->layer[layer].matrix[role] + (size_t)first * (size_t)p->columns;
+            p->matrix = l->trainable->layer[layer].matrix[role]
+                        + (size_t)first * (size_t)p->columns;
             l->n = p->b + (size_t)l->opt.rank * (size_t)p->rows;
             matrices += (size_t)p->rows * (size_t)p->columns;
         }
@@ -79,7 +80,7 @@ static void start(struct lora *l)
 {
     struct rng r;
     rng_init(&r, l->opt.seed);
-    const struct compute *c = &l->tuned->c;
+    const struct compute *c = &l->trainable->c;
     float *base = l->base;
     for (int i = 0; i < l->n_pairs; i++) {
         const struct lora_pair *p = &l->pair[i];
@@ -87,12 +88,12 @@ static void start(struct lora *l)
         double bound = 1 / sqrt(p->columns);
         for (size_t k = p->a; k < p->b; k++)
             l->w[k] = (float)((2 * rng_uniform(&r) - 1) * bound);
-        ops(c)->copy(c, base, l->tuned->there + p->matrix, matrix * sizeof *base);
+        ops(c)->copy(c, base, l->trainable->there + p->matrix, matrix * sizeof *base);
         base += matrix;
     }
 }
 
-int lora_create(struct tuned *t, const struct lora_options *opt, struct lora **ret,
+int lora_create(struct trainable *t, const struct lora_options *opt, struct lora **ret,
                 struct kvf_diag *d)
 {
     const struct compute *c = &t->c;
@@ -101,7 +102,7 @@ int lora_create(struct tuned *t, const struct lora_options *opt, struct lora **r
     if (!l)
         goto done;
     l->opt = *opt;
-    l->tuned = t;
+    l->trainable = t;
     l->pair = MEM_NEW(struct lora_pair, (size_t)t->config->n_layers * LORA_TARGETS);
     if (!l->pair)
         goto done;
@@ -114,7 +115,7 @@ int lora_create(struct tuned *t, const struct lora_options *opt, struct lora **r
     if (!l->base || !l->w || !l->turned)
         goto done;
     start(l);
-    l->there = ops(c)->twin(c, l->w, l->n);
+    l->there = ops(c)->device_copy(c, l->w, l->n);
     if (!l->there)
         goto done;
     *ret = l;
@@ -130,10 +131,10 @@ void lora_destroy(struct lora *l)
 {
     if (!l)
         return;
-    const struct compute *c = &l->tuned->c;
+    const struct compute *c = &l->trainable->c;
     ops(c)->free(c, l->base);
     ops(c)->free(c, l->turned);
-    ops(c)->part(c, l->there);
+    ops(c)->device_copy_free(c, l->there);
     mem_free(l->pair);
     mem_free(l->w);
     mem_free(l);
@@ -147,7 +148,7 @@ static float share(const struct lora *l)
 void lora_refresh(struct lora *l, const struct compute *c)
 {
     const float *base = l->base;
-    struct tuned *t = l->tuned;
+    struct trainable *t = l->trainable;
     size_t rank = (size_t)l->opt.rank;
     for (int i = 0; i < l->n_pairs; i++) {
         const struct lora_pair *p = &l->pair[i];
@@ -163,11 +164,11 @@ void lora_refresh(struct lora *l, const struct compute *c)
                                                    .m = p->rows,
                                                    .n = p->columns,
                                                    .k = l->opt.rank});
-        ops(c)->blend(c, to, base, n, share(l));
+        ops(c)->scale_add(c, to, base, n, share(l));
         base += n;
     }
-    ops(c)->bring(c, t->w, t->there, t->n * sizeof *t->w);
-    tuned_refresh(t, c->pool);
+    ops(c)->to_host(c, t->w, t->there, t->n * sizeof *t->w);
+    trainable_refresh(t, c->pool);
 }
 
 /* dA [rank, columns] = B^T dW */
@@ -212,5 +213,5 @@ void lora_gradient(struct lora *l, const struct compute *c, const float *d_w, fl
         gradient_a(l, c, p, d_w + p->matrix, grad + p->a);
         gradient_b(l, c, p, d_w + p->matrix, grad + p->b);
     }
-    ops(c)->blend(c, grad, NULL, l->n, share(l));
+    ops(c)->scale_add(c, grad, NULL, l->n, share(l));
 }

@@ -6,7 +6,7 @@
 #ifndef KVF_ENGINE_TRAIN_LORA_H
 #define KVF_ENGINE_TRAIN_LORA_H
 
-#include "engine/train/tuned.h"
+#include "engine/train/trainable.h"
 
 enum lora_target { LORA_Q, LORA_K, LORA_V, LORA_O, LORA_GATE, LORA_UP, LORA_DOWN, LORA_TARGETS };
 /* The module's name in the common layout: "self_attn.q_proj". */
@@ -32,9 +32,9 @@ struct lora_pair {
 
 struct lora {
     struct lora_options opt;
-    struct tuned *tuned;    /* borrowed; its w and what it learns are written */
-    float *base;            /* there: W_0 of the pairs' matrices, one behind the other */
-    struct lora_pair *pair; /* [n_pairs] */
+    struct trainable *trainable; /* borrowed; its w and what it learns are written */
+    float *base;                 /* there: W_0 of the pairs' matrices, one behind the other */
+    struct lora_pair *pair;      /* [n_pairs] */
     int n_pairs;
     float *w;     /* [n] parameters here */
     float *there; /* [n] their twin */
@@ -43,7 +43,7 @@ struct lora {
 };
 
 /* KVF_OK, or KVF_E_NOMEM with a sentence. */
-int lora_create(struct tuned *t, const struct lora_options *opt, struct lora **ret,
+int lora_create(struct trainable *t, const struct lora_options *opt, struct lora **ret,
                 struct kvf_diag *d);
 void lora_destroy(struct lora *l); /* accepts NULL */
 /* Writes W of all pairs into the tuned weights and packs them; after w has changed, both. */

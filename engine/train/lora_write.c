@@ -23,7 +23,7 @@ static void copy_b(const struct lora *l, const struct lora_pair *p, float *to)
     size_t rank = (size_t)l->opt.rank;
     bool turned = p->target == LORA_Q || p->target == LORA_K;
     for (int r = 0; r < p->rows; r++) {
-        size_t row = (size_t)(turned ? common_row(l->tuned->config, r) : r);
+        size_t row = (size_t)(turned ? common_row(l->trainable->config, r) : r);
         memcpy(to + row * rank, l->w + p->b + (size_t)r * rank, rank * sizeof *to);
     }
 }

@@ -16,9 +16,9 @@
 #include "engine/train/optimizer.h"
 #include "engine/train/quality.h"
 
-struct tuned;
+struct trainable;
 
-#define LEAST_G 1e-3f /* of write gates while training */
+#define MIN_WRITE_GATE 1e-3f /* of write gates while training */
 
 /* Norms of T rows of `heads` vectors that adjoin, C channels each. */
 struct norm {
@@ -53,20 +53,20 @@ struct ops {
     void (*free)(const struct compute *c, void *there); /* accepts NULL */
     /* What stands there for n floats here, with their values; the processor's is the array itself.
      * NULL: no room. */
-    float *(*twin)(const struct compute *c, float *here, size_t n);
-    void (*part)(const struct compute *c, float *twin); /* accepts NULL */
-    void (*send)(const struct compute *c, void *there, const void *here, size_t bytes);
-    void (*bring)(const struct compute *c, void *here, const void *there, size_t bytes);
+    float *(*device_copy)(const struct compute *c, float *here, size_t n);
+    void (*device_copy_free)(const struct compute *c, float *twin); /* accepts NULL */
+    void (*to_device)(const struct compute *c, void *there, const void *here, size_t bytes);
+    void (*to_host)(const struct compute *c, void *here, const void *there, size_t bytes);
     void (*copy)(const struct compute *c, void *to, const void *from, size_t bytes);
     void (*zero)(const struct compute *c, void *there, size_t bytes);
 
     /* The matrices and norms of f's weights, for both directions: fills vector and what the
      * operations need beside.  KVF_OK or KVF_E_NOMEM. */
-    int (*take)(const struct compute *c, struct frozen *f);
-    void (*leave)(const struct compute *c, struct frozen *f);
+    int (*upload_weights)(const struct compute *c, struct frozen *f);
+    void (*free_weights)(const struct compute *c, struct frozen *f);
     /* The same of weights that learn, which are read where their twin is. */
-    int (*adopt)(const struct compute *c, struct tuned *t);
-    void (*let_go)(const struct compute *c, struct tuned *t);
+    int (*adopt)(const struct compute *c, struct trainable *t);
+    void (*let_go)(const struct compute *c, struct trainable *t);
 
     /* out[t, :] = W x[t, :], ld_out >= padded(rows of W); and dx[t, :] = W^T dy[t, :]. */
     void (*product)(const struct compute *c, const struct matrix_use *w, float *out, size_t ld_out,
@@ -74,19 +74,19 @@ struct ops {
     void (*product_back)(const struct compute *c, const struct matrix_use *w, float *dx,
                          size_t ld_dx, const float *dy, size_t ld_dy);
     /* dw [N, K] += dy^T x: the derivative by W of y = W x. */
-    void (*outer)(const struct compute *c, float *dw, const float *dy, size_t ld_dy, int N,
-                  const float *x, size_t ld_x, int K, int T);
+    void (*weight_grad)(const struct compute *c, float *dw, const float *dy, size_t ld_dy, int N,
+                        const float *x, size_t ld_x, int K, int T);
     void (*multiply)(const struct compute *c, const struct tile_product *p);
     /* y = x + by y for n floats; x NULL: y = by y. */
-    void (*blend)(const struct compute *c, float *y, const float *x, size_t n, float by);
+    void (*scale_add)(const struct compute *c, float *y, const float *x, size_t n, float by);
 
     void (*norm)(const struct compute *c, const struct norm *n, float *out, size_t ld_out,
                  const float *x, size_t ld_x);
     void (*norm_back)(const struct compute *c, const struct norm *n, float *dx, size_t ld_dx,
                       const float *x, size_t ld_x, const float *dy, size_t ld_dy);
     /* dw [C] += the sum of dy_c x_c / rms(x) over rows and heads. */
-    void (*norm_learn)(const struct compute *c, const struct norm *n, float *dw, const float *x,
-                       size_t ld_x, const float *dy, size_t ld_dy);
+    void (*norm_weight_grad)(const struct compute *c, const struct norm *n, float *dw,
+                             const float *x, size_t ld_x, const float *dy, size_t ld_dy);
     /* y = x, or y += x, T rows of n. */
     void (*copy_rows)(const struct compute *c, float *y, size_t ld_y, const float *x, size_t ld_x,
                       int T, int n);
@@ -110,8 +110,8 @@ struct ops {
                        int T, int F);
 
     /* What attention uses of n values: they themselves, or of write gates the log of what is at
-     * least LEAST_G, as the value then is.  Back: d_value is set; own: derivatives by the values of
-     * losses on them, or NULL. */
+     * least MIN_WRITE_GATE, as the value then is.  Back: d_value is set; own: derivatives by the
+     * values of losses on them, or NULL. */
     void (*gates)(const struct compute *c, float *number, float *value, size_t n, bool write);
     void (*gates_back)(const struct compute *c, float *d_value, const float *d_number,
                        const float *value, const float *own, size_t n, bool write);
@@ -143,14 +143,14 @@ struct ops {
                        float *d_g);
     /* quality.h, whose ids, first and share lie here; scratch in bytes. */
     size_t (*quality_scratch)(const struct compute *c, const struct quality *q);
-    void (*quality)(const struct compute *c, const struct quality *q, float *d_student,
-                    struct quality_result *ret, void *scratch);
+    void (*distill_loss)(const struct compute *c, const struct quality *q, float *d_student,
+                         struct quality_result *ret, void *scratch);
     /* d_table[ids[t]] += dx[t], tokens in order. */
     void (*embedding_learn)(const struct compute *c, float *d_table, const int32_t *ids,
                             const float *dx, int T, int d);
 
     /* optimizer.h. */
-    double (*length)(const struct compute *c, const float *g, size_t n);
+    double (*l2_norm)(const struct compute *c, const float *g, size_t n);
     void (*step)(const struct compute *c, const struct optimizer *o, int64_t t, double norm,
                  const float *g, float *w, float *m, float *v, size_t n);
 };

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "engine/train/ops.h"
-#include "engine/train/tuned.h"
+#include "engine/train/trainable.h"
 
 static int at_most(int a, int b)
 {
@@ -397,7 +397,7 @@ static void gates(const struct compute *c, float *number, float *value, size_t n
     (void)c;
     for (size_t i = 0; i < n; i++) {
         if (write)
-            value[i] = fmaxf(value[i], LEAST_G);
+            value[i] = fmaxf(value[i], MIN_WRITE_GATE);
         number[i] = write ? logf(value[i]) : value[i];
     }
 }
@@ -409,7 +409,7 @@ static void gates_back(const struct compute *c, float *d_value, const float *d_n
     for (size_t i = 0; i < n; i++) {
         float d = d_number[i], g = value[i], more = own ? own[i] : 0.0f;
         if (write)
-            d_value[i] = g > LEAST_G ? d / g + more : 0.0f; /* below, the clamp is flat */
+            d_value[i] = g > MIN_WRITE_GATE ? d / g + more : 0.0f; /* below, the clamp is flat */
         else
             d_value[i] = d + more;
     }
@@ -502,7 +502,7 @@ static void step(const struct compute *c, const struct optimizer *o, int64_t t, 
 
 static int take(const struct compute *c, struct frozen *f)
 {
-    return frozen_turn(f, c->pool);
+    return frozen_transpose(f, c->pool);
 }
 
 static void leave(const struct compute *c, struct frozen *f)
@@ -512,14 +512,14 @@ static void leave(const struct compute *c, struct frozen *f)
 }
 
 /* Its packs are those of the decoder. */
-static int adopt(const struct compute *c, struct tuned *t)
+static int adopt(const struct compute *c, struct trainable *t)
 {
     (void)c;
     (void)t;
     return KVF_OK;
 }
 
-static void let_go(const struct compute *c, struct tuned *t)
+static void let_go(const struct compute *c, struct trainable *t)
 {
     (void)c;
     (void)t;
@@ -542,24 +542,24 @@ const struct ops ops_cpu = {
     .check = nothing_failed,
     .alloc = alloc,
     .free = drop,
-    .twin = twin,
-    .part = part,
-    .send = copy,
-    .bring = copy,
+    .device_copy = twin,
+    .device_copy_free = part,
+    .to_device = copy,
+    .to_host = copy,
     .copy = copy,
     .zero = zero,
-    .take = take,
-    .leave = leave,
+    .upload_weights = take,
+    .free_weights = leave,
     .adopt = adopt,
     .let_go = let_go,
     .product = product,
     .product_back = product_back,
-    .outer = outer,
+    .weight_grad = outer,
     .multiply = multiply,
-    .blend = blend,
+    .scale_add = blend,
     .norm = norm,
     .norm_back = norm_back,
-    .norm_learn = norm_learn,
+    .norm_weight_grad = norm_learn,
     .copy_rows = copy_rows,
     .add_rows = add_rows,
     .add_row = add_row,
@@ -583,8 +583,8 @@ const struct ops ops_cpu = {
     .capacity = capacity,
     .sparsity = sparsity,
     .quality_scratch = scratch_of_quality,
-    .quality = quality,
+    .distill_loss = quality,
     .embedding_learn = embedding_learn,
-    .length = length,
+    .l2_norm = length,
     .step = step,
 };

@@ -9,7 +9,7 @@ struct pass {
     const struct frozen *f;
     const struct net *net;
     const float *held; /* [L, T, H] here, or NULL: pass_hold */
-    const struct tuned *tuned;
+    const struct trainable *tuned;
     float *d_w;
     const int32_t *gone; /* here */
     const float *share, *sampled;
@@ -69,8 +69,8 @@ static void fill_turns(const struct pass *p, float *turn, float *back)
         for (int t = 0; t < p->most; t++)
             for (int j = 0; j < m->rope_dim / 2; j++, at += 2) {
                 double angle = (double)t * m->theta[kind][j];
-                turn[at] = back[at] = (float)cos(angle) * m->turn_gain[kind];
-                turn[at + 1] = (float)sin(angle) * m->turn_gain[kind];
+                turn[at] = back[at] = (float)cos(angle) * m->rope_attn_factor[kind];
+                turn[at + 1] = (float)sin(angle) * m->rope_attn_factor[kind];
                 back[at + 1] = -turn[at + 1];
             }
 }
@@ -82,8 +82,8 @@ static int send_turns(struct pass *p)
     int err = turn && back ? KVF_OK : KVF_E_NOMEM;
     if (!err) {
         fill_turns(p, turn, back);
-        ops(&p->c)->send(&p->c, p->turn, turn, n * sizeof *turn);
-        ops(&p->c)->send(&p->c, p->turn_back, back, n * sizeof *back);
+        ops(&p->c)->to_device(&p->c, p->turn, turn, n * sizeof *turn);
+        ops(&p->c)->to_device(&p->c, p->turn_back, back, n * sizeof *back);
     }
     mem_free(turn);
     mem_free(back);
@@ -197,7 +197,7 @@ size_t pass_bytes(const struct pass *p)
     return p->bytes + (size_t)p->n_tapes * (size_t)p->most * row * sizeof(float);
 }
 
-void pass_tune(struct pass *p, const struct tuned *t, float *d_w)
+void pass_tune(struct pass *p, const struct trainable *t, float *d_w)
 {
     p->tuned = t;
     p->d_w = d_w;
@@ -233,8 +233,8 @@ static struct block_run run_of(const struct pass *p, const struct pack *pack, bo
 {
     return (struct block_run){.c = &p->c,
                               .f = student ? student_of(p) : p->f,
-                              .gone = student && p->gone ? p->left : NULL,
-                              .tuned = p->tuned,
+                              .evicted_at = student && p->gone ? p->left : NULL,
+                              .trainable = p->tuned,
                               .d_w = student ? p->d_w : NULL,
                               .net = student ? p->net : NULL,
                               .gating = student ? p->opt.gating : GATING_NONE,
@@ -242,9 +242,9 @@ static struct block_run run_of(const struct pass *p, const struct pack *pack, bo
                               .T = pack->n,
                               .first = p->first,
                               .local = p->local,
-                              .most = p->most,
-                              .turn = p->turn,
-                              .turn_back = p->turn_back};
+                              .max_tokens = p->most,
+                              .rope = p->turn,
+                              .rope_inverse = p->turn_back};
 }
 
 static float *stream(const struct pass *p, int layer)
@@ -281,7 +281,7 @@ static bool needs_teacher(const struct pass *p)
 static void send_rows(const struct pass *p, float *there, int T)
 {
     size_t d = (size_t)p->f->config->d_model;
-    ops(&p->c)->send(&p->c, there, p->here, (size_t)T * d * sizeof *there);
+    ops(&p->c)->to_device(&p->c, there, p->here, (size_t)T * d * sizeof *there);
 }
 
 static void embed(const struct pass *p, const struct frozen *f, const struct pack *pack, float *x)
@@ -300,7 +300,7 @@ static void send_windows(const struct pass *p, const struct pack *pack)
         int from = window ? t - window + 1 : 0;
         p->local_here[t] = from > pack->first[t] ? from : pack->first[t];
     }
-    ops(&p->c)->send(&p->c, p->local, p->local_here, (size_t)pack->n * sizeof *p->local);
+    ops(&p->c)->to_device(&p->c, p->local, p->local_here, (size_t)pack->n * sizeof *p->local);
 }
 
 /* What a pass reads of a pack and of its masks and gates, there. */
@@ -308,16 +308,16 @@ static void send_pack(const struct pass *p, const struct pack *pack)
 {
     const struct ops *on = ops(&p->c);
     size_t n = values_of(p, pack->n), bytes = (size_t)pack->n * sizeof *pack->ids;
-    on->send(&p->c, p->ids, pack->ids, bytes);
-    on->send(&p->c, p->first, pack->first, bytes);
+    on->to_device(&p->c, p->ids, pack->ids, bytes);
+    on->to_device(&p->c, p->first, pack->first, bytes);
     send_windows(p, pack);
     if (p->gone)
-        on->send(&p->c, p->left, p->gone, n * sizeof *p->gone);
+        on->to_device(&p->c, p->left, p->gone, n * sizeof *p->gone);
     if (p->net)
         return;
     for (size_t i = 0; !p->held && i < n; i++)
         p->here[i] = 1.0f;
-    on->send(&p->c, p->open, p->held ? p->held : p->here, n * sizeof *p->open);
+    on->to_device(&p->c, p->open, p->held ? p->held : p->here, n * sizeof *p->open);
 }
 
 /* Tells who watches that so many more layers are done. */
@@ -362,7 +362,7 @@ static void run_teacher(struct pass *p, const struct pack *pack)
     final_norm(p, p->f, p->teacher, a, pack->n);
     if (!p->opt.kept)
         return;
-    ops(&p->c)->bring(&p->c, p->here, p->teacher, (size_t)pack->n * (size_t)d * sizeof *p->here);
+    ops(&p->c)->to_host(&p->c, p->here, p->teacher, (size_t)pack->n * (size_t)d * sizeof *p->here);
     teacher_states_write(p->opt.kept, pack, d, p->here);
 }
 
@@ -372,7 +372,7 @@ static void collect(struct pass *p, const struct tape *t, int layer, int T)
     ops(&p->c)->transpose(&p->c, p->values + (size_t)(layer * p->H) * (size_t)T, t->value, T, p->H);
 }
 
-void pass_hold(struct pass *p, const float *g)
+void pass_fix_gates(struct pass *p, const float *g)
 {
     p->held = g;
 }
@@ -431,13 +431,13 @@ static void run_backward(struct pass *p, const struct pack *pack, float *grad, f
         layers_done(p, 1);
     }
     if (d_entry)
-        ops(&p->c)->bring(&p->c, d_entry, p->entry, values_of(p, pack->n) * sizeof *d_entry);
+        ops(&p->c)->to_host(&p->c, d_entry, p->entry, values_of(p, pack->n) * sizeof *d_entry);
 }
 
 /* Whether the embedding, the output matrix and norms learn. */
 static bool ends_learn(const struct pass *p)
 {
-    return p->d_w && tuned_learns(p->tuned, ROLE_HEAD);
+    return p->d_w && trainable_learns(p->tuned, ROLE_HEAD);
 }
 
 /* Derivatives by the student's last hidden states, through the final norm, in p->dx. */
@@ -466,12 +466,13 @@ static void quality_back(struct pass *p, const struct pack *pack, double weight,
     const struct ops *on = ops(&p->c);
     struct norm n = last_norm(f, pack->n);
     size_t d = (size_t)n.C;
-    on->quality(&p->c, &q, p->other, ret, p->quality);
+    on->distill_loss(&p->c, &q, p->other, ret, p->quality);
     layers_done(p, p->head_layers);
     on->zero(&p->c, p->dx, (size_t)pack->n * d * sizeof *p->dx);
     on->norm_back(&p->c, &n, p->dx, d, stream(p, p->L), d, p->other, d);
     if (ends_learn(p))
-        on->norm_learn(&p->c, &n, p->d_w + p->tuned->out_norm, stream(p, p->L), d, p->other, d);
+        on->norm_weight_grad(&p->c, &n, p->d_w + p->tuned->out_norm, stream(p, p->L), d, p->other,
+                             d);
 }
 
 /* Rows of the embedding get the derivatives by the first layer's inputs, token by token. */
@@ -479,8 +480,8 @@ static void learn_embedding(const struct pass *p, const struct pack *pack)
 {
     const struct model_config *m = p->f->config;
     if (m->embedding_scale != 1)
-        ops(&p->c)->blend(&p->c, p->dx, NULL, (size_t)pack->n * (size_t)m->d_model,
-                          m->embedding_scale);
+        ops(&p->c)->scale_add(&p->c, p->dx, NULL, (size_t)pack->n * (size_t)m->d_model,
+                              m->embedding_scale);
     ops(&p->c)->embedding_learn(&p->c, p->d_w + p->tuned->embedding, p->ids, p->dx, pack->n,
                                 p->f->config->d_model);
 }

@@ -45,13 +45,13 @@ int pass_create(const struct compute *c, const struct frozen *f, const struct ne
 void pass_destroy(struct pass *p); /* accepts NULL */
 size_t pass_bytes(const struct pass *p);
 
-/* Of a pass without net: weights [L, T, H] in place of g = 1, borrowed; those below LEAST_G
- * count as LEAST_G.  NULL: 1 again. */
-void pass_hold(struct pass *p, const float *g);
+/* Of a pass without net: weights [L, T, H] in place of g = 1, borrowed; those below MIN_WRITE_GATE
+ * count as MIN_WRITE_GATE.  NULL: 1 again. */
+void pass_fix_gates(struct pass *p, const float *g);
 
 /* Weights that learn: derivatives by them are added to d_w [t->n] by pass_run, whose grad may be
  * NULL then; the student is t->frozen.  t is borrowed; NULL: none learn. */
-void pass_tune(struct pass *p, const struct tuned *t, float *d_w);
+void pass_tune(struct pass *p, const struct trainable *t, float *d_w);
 /* Evictions of the student's entries, [L, T, H] as attention.h has them, borrowed; NULL: none. */
 void pass_mask(struct pass *p, const int32_t *gone);
 /* Other weights of the quality terms than those of the options. */

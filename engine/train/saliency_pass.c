@@ -72,7 +72,7 @@ static void hold(struct job *j)
     size_t n = (size_t)j->L * (size_t)j->H * (size_t)j->T;
     for (size_t k = 0; k < n; k++)
         j->held[place(j, k)] = j->opt->weights ? j->opt->weights[k] : (float)j->opt->weight;
-    pass_hold(j->pass, j->held);
+    pass_fix_gates(j->pass, j->held);
 }
 
 static int collect(const struct job *j, float *value, struct kvf_diag *d)

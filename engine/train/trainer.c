@@ -26,13 +26,13 @@ struct trainer {
 static int create_gradients(struct trainer *t)
 {
     const struct ops *on = ops(&t->c);
-    t->net->there = on->twin(&t->c, t->net->w, t->net->n);
+    t->net->there = on->device_copy(&t->c, t->net->w, t->net->n);
     if (!t->net->there)
         return KVF_E_NOMEM;
     int err = learnt_create(&t->c, t->net->w, t->net->n, t->net->there, &t->learnt);
     t->here = MEM_NEW(float, t->net->n);
     if (t->here)
-        t->grad = on->twin(&t->c, t->here, t->net->n);
+        t->grad = on->device_copy(&t->c, t->here, t->net->n);
     if (t->opt.accumulate > 1)
         t->sum = on->alloc(&t->c, t->net->n, sizeof *t->sum);
     bool good = t->grad && (t->sum || t->opt.accumulate == 1);
@@ -94,11 +94,11 @@ void trainer_destroy(struct trainer *t)
         return;
     pass_destroy(t->pass);
     if (t->net)
-        ops(&t->c)->part(&t->c, t->net->there);
+        ops(&t->c)->device_copy_free(&t->c, t->net->there);
     net_destroy(t->net);
     frozen_finish(&t->frozen);
     learnt_finish(&t->learnt);
-    ops(&t->c)->part(&t->c, t->grad);
+    ops(&t->c)->device_copy_free(&t->c, t->grad);
     ops(&t->c)->free(&t->c, t->sum);
     mem_free(t->here);
     compute_close(&t->c);
@@ -149,9 +149,9 @@ static int run_pack(struct trainer *t, int a, struct pass_loss *ret, int64_t *to
     }
     if (!team || err)
         return err;
-    on->bring(&t->c, t->here, t->grad, bytes);
+    on->to_host(&t->c, t->here, t->grad, bytes);
     err = team->share(team->ctx, owner, t->here, bytes, d);
-    on->send(&t->c, t->grad, t->here, bytes);
+    on->to_device(&t->c, t->grad, t->here, bytes);
     return err ? err : team->share(team->ctx, owner, ret, sizeof *ret, d);
 }
 
@@ -167,7 +167,7 @@ static int run_packs(struct trainer *t, struct trainer_step *ret, struct kvf_dia
         struct pass_loss l = {0};
         err = run_pack(t, a, &l, &ret->tokens, d);
         if (t->sum && !err)
-            on->blend(&t->c, t->sum, t->grad, n, 1.0f);
+            on->scale_add(&t->c, t->sum, t->grad, n, 1.0f);
         add_loss(&ret->loss, &l, 1.0 / t->opt.accumulate);
     }
     return err;
@@ -180,7 +180,7 @@ int trainer_step(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d
     int err = run_packs(t, ret, d);
     if (err)
         return err;
-    ret->norm = ops(&t->c)->length(&t->c, grad, t->net->n);
+    ret->norm = ops(&t->c)->l2_norm(&t->c, grad, t->net->n);
     ret->rate = optimizer_rate(&t->opt.optimizer, t->step + 1);
     err = ops(&t->c)->check(&t->c, d);
     if (err)

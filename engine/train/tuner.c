@@ -13,7 +13,7 @@ struct tuner {
     struct packs *packs;
     struct compute c;
     struct frozen teacher;
-    struct tuned *tuned;
+    struct trainable *tuned;
     struct lora *lora; /* NULL: all weights learn */
     struct pass *pass;
     struct learnt learnt;
@@ -35,7 +35,7 @@ static int create_parameters(struct tuner *t, struct kvf_diag *d)
     bool tied = !gguf_find(t->e->gguf, "output.weight");
     const struct ops *on = ops(&t->c);
     struct learnt *l = &t->learnt;
-    int err = tuned_create(&t->c, &t->e->config, t->e->weights, tied, &t->tuned, d);
+    int err = trainable_create(&t->c, &t->e->config, t->e->weights, tied, &t->tuned, d);
     if (!err && t->opt.lora.rank > 0)
         err = lora_create(t->tuned, &t->opt.lora, &t->lora, d);
     if (err)
@@ -144,7 +144,7 @@ void tuner_destroy(struct tuner *t)
     mem_free(t->share);
     mem_free(t->sampled);
     lora_destroy(t->lora);
-    tuned_destroy(t->tuned);
+    trainable_destroy(t->tuned);
     compute_close(&t->c);
     mem_free(t);
 }
@@ -169,7 +169,7 @@ size_t tuner_bytes(const struct tuner *t)
     return (copies * t->tuned->n + moments + head) * sizeof(float) + pass_bytes(t->pass);
 }
 
-const struct tuned *tuner_weights(const struct tuner *t)
+const struct trainable *tuner_weights(const struct tuner *t)
 {
     return t->tuned;
 }
@@ -185,7 +185,7 @@ static void refresh(struct tuner *t)
     if (t->lora)
         lora_refresh(t->lora, &t->c);
     else
-        tuned_refresh(t->tuned, t->c.pool);
+        trainable_refresh(t->tuned, t->c.pool);
 }
 
 static void add_loss(struct pass_loss *sum, const struct pass_loss *l, double weight)
@@ -273,7 +273,7 @@ static int learn(struct tuner *t, struct tuner_step *ret, struct kvf_diag *d)
 {
     if (t->lora)
         lora_gradient(t->lora, &t->c, t->d_w, t->grad);
-    ret->norm = ops(&t->c)->length(&t->c, t->grad, t->learnt.n);
+    ret->norm = ops(&t->c)->l2_norm(&t->c, t->grad, t->learnt.n);
     ret->rate = optimizer_rate(&t->opt.optimizer, t->step + 1);
     int err = ops(&t->c)->check(&t->c, d);
     if (err)

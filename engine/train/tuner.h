@@ -71,7 +71,7 @@ int64_t tuner_steps(const struct tuner *t); /* done */
 size_t tuner_parameters(const struct tuner *t);
 /* Bytes of weights, packs, derivatives, moments and activations. */
 size_t tuner_bytes(const struct tuner *t);
-const struct tuned *tuner_weights(const struct tuner *t);
+const struct trainable *tuner_weights(const struct tuner *t);
 const struct lora *tuner_lora(const struct tuner *t); /* NULL: all weights learn */
 
 /* As trainer_save and trainer_resume (trainer.h). */

@@ -43,14 +43,14 @@ static inline struct pair draw(struct both *b, size_t n, double spread)
 {
     struct pair p = {MEM_NEW(float, n), NULL, n};
     fill(&b->r, p.here, n, spread);
-    p.there = ops_cuda.twin(&b->gpu, p.here, n);
+    p.there = ops_cuda.device_copy(&b->gpu, p.here, n);
     cr_assert(ne(ptr, p.there, NULL));
     return p;
 }
 
 static inline void drop(struct both *b, struct pair *p)
 {
-    ops_cuda.part(&b->gpu, p->there);
+    ops_cuda.device_copy_free(&b->gpu, p->there);
     mem_free(p->here);
 }
 
@@ -59,7 +59,7 @@ static inline void same_within(struct both *b, const struct pair *p, double most
 {
     struct kvf_diag d = {""};
     float *got = MEM_NEW(float, p->n);
-    ops_cuda.bring(&b->gpu, got, p->there, p->n * sizeof *got);
+    ops_cuda.to_host(&b->gpu, got, p->there, p->n * sizeof *got);
     cr_expect(eq(int, ops_cuda.check(&b->gpu, &d), KVF_OK), "%s: %s", what, d.text);
     cr_assert(eq(int, emulation_faults(), 0), "%s: %s", what, emulation_first_fault());
     cr_expect(le(dbl, distance(got, p->here, p->n), most), "%s", what);
@@ -75,7 +75,7 @@ static inline void same(struct both *b, const struct pair *p, const char *what)
 static inline int32_t *lend(struct both *b, const int32_t *x, size_t n)
 {
     int32_t *p = ops_cuda.alloc(&b->gpu, n, sizeof *p);
-    ops_cuda.send(&b->gpu, p, x, n * sizeof *p);
+    ops_cuda.to_device(&b->gpu, p, x, n * sizeof *p);
     return p;
 }
 

@@ -77,7 +77,7 @@ static void check_near_rows(struct gpu *g, const struct setting *s)
     float *p = gpu_alloc(g, rows * ld, 4), *lse = gpu_alloc(g, rows, 4);
     float *entropy = gpu_alloc(g, rows, 4);
     int32_t *seen = gpu_alloc(g, rows, 4);
-    gpu_rows_near(g, &s->in, p, ld, lse, entropy, seen);
+    gpu_rows_approx(g, &s->in, p, ld, lse, entropy, seen);
     device_check(g, s->a->what);
     float *got = host_copy(g, p, rows * ld * 4), *got_lse = host_copy(g, lse, rows * 4);
     float *got_entropy = host_copy(g, entropy, rows * 4);

@@ -68,7 +68,7 @@ static bool same_head(const struct cache *a, const struct cache *b, int layer, i
     size_t ints = (size_t)x.n * sizeof *x.pos;
     float one[256], two[256];
     if (x.n != y.n || x.plain != y.plain || memcmp(x.pos, y.pos, ints) != 0
-        || memcmp(x.until, y.until, ints) != 0 || memcmp(x.order, y.order, ints) != 0)
+        || memcmp(x.expires_at, y.expires_at, ints) != 0 || memcmp(x.order, y.order, ints) != 0)
         return false;
     for (int i = 0; i < x.n; i++)
         for (int value = 0; value < 2; value++) {
@@ -304,7 +304,7 @@ static void pages_case(struct gpu *g, enum kv_type type)
     int32_t *d_first = device_copy(g, first, sizeof first);
     unsigned char *out = gpu_alloc(g, 3 * OUT, page);
     gpu_zero(g, out, 3 * OUT * page);
-    gpu_pages_out(g, &k.c, d_first, T, OUT, out);
+    gpu_gather_pages(g, &k.c, d_first, T, OUT, out);
     unsigned char *got = host_copy(g, out, 3 * OUT * page);
     for (int i = 0; i < 3 * OUT; i++) {
         int h = i / OUT, at = first[h] / PAGE_SLOTS + i % OUT;
@@ -574,7 +574,7 @@ Test(chunks, parcels, .timeout = 30)
         gpu_put(g, x, one, sizeof one);
         gpu_put(g, y, two, sizeof two);
         gpu_add(g, x, y, 4, 1);
-        gpu_parcel_begin(g, i % GPU_PARCELS);
+        gpu_copyback_begin(g, i % GPU_PARCELS);
         gpu_parcel_add(g, home, x, sizeof one);
         gpu_parcel_add(g, home + 4, y, sizeof two);
         gpu_parcel_end(g, i % GPU_PARCELS);
@@ -582,7 +582,7 @@ Test(chunks, parcels, .timeout = 30)
         cr_expect(home[0] == (float)(i + 5) && home[3] == 12 && home[7] == 8, "%d", i);
     }
     gpu_put(g, x, two, sizeof two);
-    gpu_parcel_begin(g, 0);
+    gpu_copyback_begin(g, 0);
     gpu_parcel_add(g, home, x, sizeof one);
     gpu_parcel_end(g, 0);
     gpu_parcels_join(g, 0);

@@ -1,9 +1,9 @@
 /* Corners of sessions on a device: a method that another takes the place of, gates of all layouts
  * that have kernels, and a vocabulary of several tiles; as on the processor. */
-#include "engine/decode/device.h"
+#include "engine/device/device.h"
 #include "engine/decode/session.h"
 #include "engine/kernels/kernels_ref.h"
-#include "engine/method/elsewhere.h"
+#include "engine/method/device_eviction.h"
 #include "tests/cuda/outcome.h"
 #include "tests/engine/golden.h"
 
@@ -187,7 +187,7 @@ static float *numbers_of(const struct backend *backend, const char *method, cons
     cr_assert(zero(int, session_prompt(s, ids, n - 2, NULL, NULL)));
     for (int i = n - 2; i < n; i++)
         cr_assert(zero(int, session_step(s, ids[i])));
-    const struct elsewhere_evidence all = elsewhere_evidence(session_method(s), session_cache(s));
+    const struct device_evidence all = device_evidence(session_method(s), session_cache(s));
     cr_assert(ne(ptr, all.gate, NULL));
     for (int i = 0; i < heads * n; i++)
         numbers[i] = all.gate[i / n * all.cap + i % n];

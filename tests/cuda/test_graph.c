@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "engine/decode/device.h"
+#include "engine/device/device.h"
 #include "engine/decode/sampler.h"
 #include "tests/cuda/device.h"
 #include "tests/engine/golden.h"
@@ -182,19 +182,19 @@ static void put_asides(struct gpu *g, const struct work *w, float *const *more, 
         gpu_branch(g, i < 2 ? -1 : i * 8); /* 16 and 32 are one */
         gpu_copy(g, w[i].y, w[i].x, N * sizeof *w->x);
         gpu_add(g, w[i].y, w[i].y, N, 2);
-        gpu_aside(g, true);
+        gpu_low_priority(g, true);
         gpu_copy(g, w[i].z, w[i].y, N * sizeof *w->z);
         gpu_add(g, w[i].z, w[i].z, N, 1);
-        gpu_aside(g, false);
+        gpu_low_priority(g, false);
         gpu_copy(g, more[i], w[i].x, N * sizeof *w->x);
     }
     for (int i = 0; i < n; i++) {
         gpu_branch(g, i < 2 ? -1 : i * 8);
-        gpu_aside(g, true);
+        gpu_low_priority(g, true);
         gpu_add(g, w[i].z, more[i], N, w->scale);
         gpu_zero(g, more[i], N * sizeof *w->x);
         gpu_fetch(g, w[i].home, w[i].z, N * sizeof *w->z);
-        gpu_aside(g, false);
+        gpu_low_priority(g, false);
     }
     gpu_branch(g, -1);
 }
@@ -246,9 +246,9 @@ Test(graph, nothing_waits_for_what_is_aside)
     for (int turn = 0; turn < 4; turn++) {
         gpu_graph_begin(g, &graph);
         gpu_copy(g, w.y, w.x, N * sizeof *w.x);
-        gpu_aside(g, turn < 2);
+        gpu_low_priority(g, turn < 2);
         gpu_fetch(g, w.home, w.y, N * sizeof *w.y);
-        gpu_aside(g, false);
+        gpu_low_priority(g, false);
         gpu_zero(g, w.y, N * sizeof *w.y);
         gpu_graph_end(g);
         cr_assert(zero(int, gpu_wait(g, NULL)));
@@ -275,7 +275,8 @@ static struct gpu_graph_facts facts_of(const struct session *s)
 {
     struct gpu_graph_facts all = {0};
     for (int i = 0; i < MIRROR_GRAPHS; i++) {
-        struct gpu_graph_facts f = gpu_graph_look(((struct mirror *)s->mirror)->graph[i]);
+        struct gpu_graph_facts f = gpu_graph_look(
+            ((struct device_session *)s->device_state)->graph[i]);
         all.nodes += f.nodes;
         all.built += f.built;
         all.updated += f.updated;
@@ -446,16 +447,16 @@ static void put_marked(struct gpu *g, struct work *w, float *late)
     for (int i = 0; i < 3; i++) {
         gpu_branch(g, i);
         gpu_copy(g, w[i].y, w[i].x, N * sizeof *w->x);
-        gpu_aside(g, true);
+        gpu_low_priority(g, true);
         gpu_add(g, w[i].y, w[i].x, N, 1);
         gpu_fetch(g, w[i].home, w[i].y, N * sizeof *w->y);
-        gpu_aside(g, false);
+        gpu_low_priority(g, false);
     }
     gpu_branch(g, -1);
-    gpu_aside(g, true);
+    gpu_low_priority(g, true);
     gpu_copy(g, w[3].y, w[2].x, N * sizeof *w->x);
     gpu_fetch(g, w[3].home, w[3].y, N * sizeof *w->y);
-    gpu_aside(g, false);
+    gpu_low_priority(g, false);
     gpu_mark(g, 1);
     gpu_fetch(g, late, w->x, N * sizeof *w->x);
 }

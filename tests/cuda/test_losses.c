@@ -15,7 +15,7 @@ static void try_capacity(struct both *b, bool global, enum capacity_norm norm, d
         first[t] = 300;
     for (size_t i = 0; i < lb.n; i++)
         lb.here[i] = -0.05f * fabsf(lb.here[i]);
-    ops_cuda.send(&b->gpu, lb.there, lb.here, lb.n * sizeof(float));
+    ops_cuda.to_device(&b->gpu, lb.there, lb.here, lb.n * sizeof(float));
     int32_t *there = lend(b, first, N);
     struct capacity c = {&b->cpu.k, N, HEADS, lb.here, first, M, global, norm}, g = c;
     g.log_beta = lb.there;
@@ -119,8 +119,8 @@ static void try_quality(struct both *b, const struct quality_case *q)
     struct quality_result want, got;
     void *here = mem_alloc(ops_cpu.quality_scratch(&b->cpu, &c), 1);
     void *there = ops_cuda.alloc(&b->gpu, ops_cuda.quality_scratch(&b->gpu, &g), 1);
-    ops_cpu.quality(&b->cpu, &c, d.here, &want, here);
-    ops_cuda.quality(&b->gpu, &g, d.there, &got, there);
+    ops_cpu.distill_loss(&b->cpu, &c, d.here, &want, here);
+    ops_cuda.distill_loss(&b->gpu, &g, d.there, &got, there);
     for (int i = 0; i < QUALITY_TERMS; i++)
         if (q->weight[i] != 0)
             cr_expect(le(dbl, fabs(got.term[i] - want.term[i]), 1e-5 * fabs(want.term[i])),
@@ -208,7 +208,7 @@ Test(train, nets)
                                 .seed = 5};
         struct net_setting s;
         cr_assert(eq(int, net_create(&m, &o, &s.n), KVF_OK));
-        s.n->there = ops_cuda.twin(&b.gpu, s.n->w, s.n->n);
+        s.n->there = ops_cuda.device_copy(&b.gpu, s.n->w, s.n->n);
         struct pair *rows[] = {&s.k_pre, &s.k_post, &s.v, &s.dk_pre, &s.dk_post, &s.dv};
         for (int k = 0; k < 6; k++)
             *rows[k] = draw(&b, T * LD, 1);
@@ -224,7 +224,7 @@ Test(train, nets)
         static const char *const what[] = {"values", "parameters", "x", "keys", "turned", "v"};
         for (int k = 0; k < 6; k++)
             same(&b, out[k], what[k]);
-        ops_cuda.part(&b.gpu, s.n->there);
+        ops_cuda.device_copy_free(&b.gpu, s.n->there);
         net_destroy(s.n);
         struct pair *all[] = {&s.x,       &s.k_pre, &s.k_post, &s.v,      &s.tape,    &s.value,
                               &s.d_value, &s.grad,  &s.dx,     &s.dk_pre, &s.dk_post, &s.dv};

@@ -17,7 +17,7 @@ struct side {
     struct compute c;
     struct frozen teacher;
     struct net *net;
-    struct tuned *tuned;
+    struct trainable *tuned;
     struct lora *lora;
     struct pass *pass;
     float *grad, *d_w, *d_lora; /* there */
@@ -64,7 +64,7 @@ static void open_net(struct side *s, struct engine *e, const struct setting *how
     struct net_options no = {
         .layout = how->layout, .hidden = 5, .bias = 1, .deviation = 0.2, .seed = 3};
     must(net_create(&gm, &no, &s->net), &(struct kvf_diag){""});
-    s->net->there = ops(&s->c)->twin(&s->c, s->net->w, s->net->n);
+    s->net->there = ops(&s->c)->device_copy(&s->c, s->net->w, s->net->n);
     s->grad = ops(&s->c)->alloc(&s->c, s->net->n, sizeof *s->grad);
     s->n = s->net->n;
 }
@@ -76,10 +76,10 @@ static void open_tuned(struct side *s, struct engine *e)
     bool tied = !gguf_find(e->gguf, "output.weight");
     struct rng r;
     rng_init(&r, 8);
-    must(tuned_create(&s->c, &e->config, e->weights, tied, &s->tuned, &d), &d);
+    must(trainable_create(&s->c, &e->config, e->weights, tied, &s->tuned, &d), &d);
     must(lora_create(s->tuned, &lo, &s->lora, &d), &d);
     fill(&r, s->lora->w, s->lora->n, 0.05);
-    ops(&s->c)->send(&s->c, s->lora->there, s->lora->w, s->lora->n * sizeof *s->lora->w);
+    ops(&s->c)->to_device(&s->c, s->lora->there, s->lora->w, s->lora->n * sizeof *s->lora->w);
     lora_refresh(s->lora, &s->c);
     s->d_w = ops(&s->c)->alloc(&s->c, s->tuned->n, sizeof *s->d_w);
     s->d_lora = ops(&s->c)->alloc(&s->c, s->lora->n, sizeof *s->d_lora);
@@ -118,10 +118,10 @@ static void run_side(struct side *s, const struct pack *pack, const int32_t *gon
     pass_run(s->pass, pack, 0.7, s->grad, NULL, &s->loss);
     if (s->tuned) {
         lora_gradient(s->lora, &s->c, s->d_w, s->d_lora);
-        on->bring(&s->c, s->out, s->d_w, s->tuned->n * sizeof *s->out);
-        on->bring(&s->c, s->out + s->tuned->n, s->d_lora, s->lora->n * sizeof *s->out);
+        on->to_host(&s->c, s->out, s->d_w, s->tuned->n * sizeof *s->out);
+        on->to_host(&s->c, s->out + s->tuned->n, s->d_lora, s->lora->n * sizeof *s->out);
     } else {
-        on->bring(&s->c, s->out, s->grad, s->net->n * sizeof *s->out);
+        on->to_host(&s->c, s->out, s->grad, s->net->n * sizeof *s->out);
     }
     must(on->check(&s->c, &d), &d);
 }
@@ -134,10 +134,10 @@ static void close_side(struct side *s)
     on->free(&s->c, s->d_w);
     on->free(&s->c, s->d_lora);
     if (s->net)
-        on->part(&s->c, s->net->there);
+        on->device_copy_free(&s->c, s->net->there);
     net_destroy(s->net);
     lora_destroy(s->lora);
-    tuned_destroy(s->tuned);
+    trainable_destroy(s->tuned);
     frozen_finish(&s->teacher);
     compute_close(&s->c);
     mem_free(s->out);
@@ -231,7 +231,7 @@ Test(pass, entries)
         must(compute_open(&s.c, &e->kernels, e->pool, &l, &d), &d);
         must(frozen_build(&s.c, &e->config, e->weights, &s.teacher, &d), &d);
         must(pass_create(&s.c, &s.teacher, NULL, &po, N, &s.pass), &d);
-        pass_hold(s.pass, held);
+        pass_fix_gates(s.pass, held);
         pass_run(s.pass, &pack, 1, NULL, got[i], &s.loss);
         must(ops(&s.c)->check(&s.c, &d), &d);
         close_side(&s);

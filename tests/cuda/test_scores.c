@@ -540,7 +540,7 @@ Test(heads, rows_are_taken_and_received)
             taken_begin(&x[i], g, &r, i);
             in[i] = x[i].in;
         }
-        gpu_take_rows(g, in, n_of[k], PER, Q0, N_Q);
+        gpu_accumulate_rows(g, in, n_of[k], PER, Q0, N_Q);
         for (int i = 0; i < n_of[k]; i++)
             expect_taken(&x[i]);
         expect_received(&x->b, x->b.n);

@@ -70,7 +70,7 @@ static struct given give(struct engine *e, const struct method *row, const char 
     for (size_t i = 0; i < n; i++) {
         uint32_t at = (uint32_t)(i % CAP), stays = (uint32_t)rng_below(&r, 90);
         g.evict[i] = stays > 80 || at + 1 + stays > CAP ? KVF_ALIVE : at + 1 + stays;
-        g.until[i] = g.evict[i] == KVF_ALIVE ? CACHE_STAYS : (int32_t)g.evict[i];
+        g.until[i] = g.evict[i] == KVF_ALIVE ? NEVER_EXPIRES : (int32_t)g.evict[i];
         g.mass[i] = rng_uniform(&r) * 9;
     }
     return g;

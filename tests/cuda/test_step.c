@@ -247,7 +247,7 @@ struct newcomer {
     size_t row, pre;          /* floats of a token */
     float *qkv, *norm, *turn; /* of the host: norm [2][D] */
     float *d_norm;
-    struct gpu_newcomer in;
+    struct gpu_new_entries in;
 };
 
 static struct newcomer arrive(struct gpu *g, const struct newcomer_case *a)
@@ -269,19 +269,19 @@ static struct newcomer arrive(struct gpu *g, const struct newcomer_case *a)
     memset(x.k.until, 0, (size_t)(a->heads * x.k.ld_slot) * 4);
     gpu_put(g, x.k.c.until, x.k.until, (size_t)(a->heads * x.k.ld_slot) * 4);
     x.d_norm = device_copy(g, x.norm, (size_t)(2 * D) * 4);
-    x.in = (struct gpu_newcomer){.qkv = device_copy(g, x.qkv, (size_t)T * x.row * 4),
-                                 .ld = x.row,
-                                 .T = T,
-                                 .n_heads = G,
-                                 .n_rot = a->n_rot,
-                                 .q_norm = x.d_norm,
-                                 .k_norm = x.d_norm + D,
-                                 .eps = 1e-6f,
-                                 .cos_sin = device_copy(g, x.turn, (size_t)(T * a->n_rot) * 4),
-                                 .unturned = device_copy(g, x.qkv, (size_t)T * x.pre * 4),
-                                 .ld_unturned = x.pre,
-                                 .until = device_copy(g, until, sizeof until),
-                                 .slot = device_copy(g, slot, sizeof slot)};
+    x.in = (struct gpu_new_entries){.qkv = device_copy(g, x.qkv, (size_t)T * x.row * 4),
+                                    .ld = x.row,
+                                    .T = T,
+                                    .n_heads = G,
+                                    .n_rot = a->n_rot,
+                                    .q_norm = x.d_norm,
+                                    .k_norm = x.d_norm + D,
+                                    .eps = 1e-6f,
+                                    .cos_sin = device_copy(g, x.turn, (size_t)(T * a->n_rot) * 4),
+                                    .unturned = device_copy(g, x.qkv, (size_t)T * x.pre * 4),
+                                    .ld_unturned = x.pre,
+                                    .until = device_copy(g, until, sizeof until),
+                                    .slot = device_copy(g, slot, sizeof slot)};
     return x;
 }
 
@@ -302,13 +302,13 @@ static void settle_apart(struct gpu *g, const struct newcomer *x)
 
 static void settle_at_once(struct gpu *g, const struct newcomer *x)
 {
-    struct gpu_newcomer in = x->in;
+    struct gpu_new_entries in = x->in;
     in.q_norm = x->a->norms ? in.q_norm : NULL;
     in.k_norm = x->a->norms ? in.k_norm : NULL;
     in.cos_sin = x->a->turns ? in.cos_sin : NULL;
     in.unturned = x->a->asked ? in.unturned : NULL;
     in.until = x->a->leaves ? in.until : NULL;
-    gpu_settle(g, &x->k.c, &in, 1);
+    gpu_norm_rope_store(g, &x->k.c, &in, 1);
 }
 
 static void same_bits(struct gpu *g, const void *a, const void *b, size_t bytes, const char *what,

@@ -2,7 +2,7 @@
  * of windows and what was chosen by them, whatever the lengths, the methods and the number of those
  * that are beside it. */
 #include "engine/decode/session.h"
-#include "engine/method/elsewhere.h"
+#include "engine/method/device_eviction.h"
 #include "tests/cuda/outcome.h"
 #include "tests/engine/golden.h"
 
@@ -68,7 +68,7 @@ static void on_row(void *ctx, const struct attn_row *row)
 }
 
 /* Row w of query head q: what it gave the entries that were there.  Returns the sum. */
-static double put_row(struct told *x, const struct elsewhere_evidence *e, size_t q, int w,
+static double put_row(struct told *x, const struct device_evidence *e, size_t q, int w,
                       const struct cache_head *head)
 {
     size_t at = q * (size_t)e->ring + (size_t)w;
@@ -87,7 +87,7 @@ static double put_row(struct told *x, const struct elsewhere_evidence *e, size_t
 /* Of a query head whose KV head it is.  The newest row is the last query's, and each row gives 1 in
  * all, unless what it saw leaves behind the query, so that sums from which nothing has left are as
  * many as queries. */
-static void put_head(struct told *x, const struct elsewhere_evidence *e, size_t q,
+static void put_head(struct told *x, const struct device_evidence *e, size_t q,
                      const struct cache_head *head, int fed, const char *what)
 {
     double sum = 0, newest = 0;
@@ -109,7 +109,7 @@ static void put_head(struct told *x, const struct elsewhere_evidence *e, size_t 
 static void remember(struct told *x, const struct engine *e, struct session *s, const char *what)
 {
     const struct cache *c = session_cache(s);
-    const struct elsewhere_evidence all = elsewhere_evidence(session_method(s), c);
+    const struct device_evidence all = device_evidence(session_method(s), c);
     const struct model_config *m = &e->config;
     int G = m->n_heads, per = G / m->n_kv_heads;
     cr_expect(zero(int, x->strange), "%s: rows of what was not read", what);

@@ -55,7 +55,7 @@ static void prepare_attention(struct both *b, const struct attention_case *c,
     s->gate = draw(b, T * H, 1);
     for (size_t i = 0; i < T * H; i++)
         s->gate.here[i] = -(c->strength > 0 ? c->strength : 0.1f) * fabsf(s->gate.here[i]);
-    ops_cuda.send(&b->gpu, s->gate.there, s->gate.here, T * H * sizeof(float));
+    ops_cuda.to_device(&b->gpu, s->gate.there, s->gate.here, T * H * sizeof(float));
     memset(s->first, 0, sizeof s->first);
     if (c->cut)
         cut(&b->r, s->first, c->T);
@@ -269,8 +269,8 @@ Test(train, outer_is_the_reference)
 {
     struct both b = both_open(true);
     struct pair dy = draw(&b, 67 * 70, 1), x = draw(&b, 67 * 33, 1), dw = draw(&b, 65 * 31, 1);
-    ops_cpu.outer(&b.cpu, dw.here, dy.here, 70, 65, x.here, 33, 31, 67);
-    ops_cuda.outer(&b.gpu, dw.there, dy.there, 70, 65, x.there, 33, 31, 67);
+    ops_cpu.weight_grad(&b.cpu, dw.here, dy.here, 70, 65, x.here, 33, 31, 67);
+    ops_cuda.weight_grad(&b.gpu, dw.there, dy.there, 70, 65, x.there, 33, 31, 67);
     same_within(&b, &dw, EMULATED ? 0 : 1e-6, "outer");
     drop(&b, &dy);
     drop(&b, &x);
@@ -292,8 +292,8 @@ static void norms(struct both *b, int heads, int C, bool set)
     ops_cuda.norm(&b->gpu, &m, y.there, LD, x.there, LD);
     ops_cpu.norm_back(&b->cpu, &n, dx.here, LD, x.here, LD, dy.here, LD);
     ops_cuda.norm_back(&b->gpu, &m, dx.there, LD, x.there, LD, dy.there, LD);
-    ops_cpu.norm_learn(&b->cpu, &n, dw.here, x.here, LD, dy.here, LD);
-    ops_cuda.norm_learn(&b->gpu, &m, dw.there, x.there, LD, dy.there, LD);
+    ops_cpu.norm_weight_grad(&b->cpu, &n, dw.here, x.here, LD, dy.here, LD);
+    ops_cuda.norm_weight_grad(&b->gpu, &m, dw.there, x.there, LD, dy.there, LD);
     same(b, &y, "norm");
     same(b, &dx, "norm, back");
     same(b, &dw, "norm, its weights");
@@ -335,8 +335,8 @@ Test(train, rows)
         on->sum_rows(c, side[i].row, side[i].y, LD, T, LD);
         on->transpose(c, side[i].z, side[i].y, T, LD);
         on->copy_rows(c, side[i].y + 60, LD, side[i].x, LD, T, 20);
-        on->blend(c, side[i].x, side[i].y, T * LD, -0.3f);
-        on->blend(c, side[i].turn, NULL, T * 10, 0.7f);
+        on->scale_add(c, side[i].x, side[i].y, T * LD, -0.3f);
+        on->scale_add(c, side[i].turn, NULL, T * 10, 0.7f);
     }
     same(&b, &x, "blend");
     same(&b, &y, "rows");
@@ -407,15 +407,15 @@ Test(train, optimizer)
     struct pair w = draw(&b, 70001, 1), m = draw(&b, 70001, 0), v = draw(&b, 70001, 0);
     struct pair g = draw(&b, 70001, 1);
     for (int t = 1; t <= 2; t++) {
-        double want = ops_cpu.length(&b.cpu, g.here, g.n);
-        double got = ops_cuda.length(&b.gpu, g.there, g.n);
+        double want = ops_cpu.l2_norm(&b.cpu, g.here, g.n);
+        double got = ops_cuda.l2_norm(&b.gpu, g.there, g.n);
         cr_expect(le(dbl, fabs(got - want), 1e-9 * want));
         for (int exponential = 0; exponential < 2; exponential++) {
             want = ops_cpu.mean(&b.cpu, g.here, g.n, exponential);
             got = ops_cuda.mean(&b.gpu, g.there, g.n, exponential);
             cr_expect(le(dbl, fabs(got - want), 1e-9));
         }
-        want = ops_cpu.length(&b.cpu, g.here, g.n);
+        want = ops_cpu.l2_norm(&b.cpu, g.here, g.n);
         ops_cpu.step(&b.cpu, &o, t, want, g.here, w.here, m.here, v.here, w.n);
         ops_cuda.step(&b.gpu, &o, t, want, g.there, w.there, m.there, v.there, w.n);
     }

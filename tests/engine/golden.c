@@ -155,7 +155,7 @@ struct session *open_session(struct engine *e, const struct choice *c, int cap, 
 {
     struct kvf_diag d = {""};
     struct session *s = NULL;
-    enum kv_type type = e->bits8 ? KV_I16 : KV_F16; /* so that both are run */
+    enum kv_type type = e->i8_activations ? KV_I16 : KV_F16; /* so that both are run */
     struct session_options opt = {.method = c ? &c->row : NULL,
                                   .params = c ? &c->params : NULL,
                                   .kv_type = e->exact ? KV_F32 : type,
@@ -194,7 +194,7 @@ static void head_rows(struct engine *e, const float *x, int T, float *padded)
                           .sum = MEM_NEW(float, blocks),
                           .half = MEM_NEW(float, blocks * 2),
                           .K = w->K,
-                          .hi_alone = e->bits8,
+                          .hi_alone = e->i8_activations,
                           .lowest = w->lowest};
         e->kernels.quant_rows(&q, x, T, w->K);
         e->kernels.matmul_q(padded, ld, &q, T, w, 0, w->n_panels);

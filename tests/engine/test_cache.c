@@ -90,7 +90,7 @@ static void expect_slots(const struct cache *c, const int *want, int n)
     cr_expect(eq(i64, cache_stats(c).pages, (n + PAGE_SLOTS - 1) / PAGE_SLOTS));
     for (int s = 0; s < n; s++) {
         cr_expect(eq(int, view.pos[s], want[s]));
-        cr_expect(eq(int, view.until[s], 1000 + want[s]));
+        cr_expect(eq(int, view.expires_at[s], 1000 + want[s]));
         cr_expect(s == 0 || view.pos[view.order[s]] > view.pos[view.order[s - 1]]);
         cache_key(c, 0, 0, s, x);
         for (int d = 0; d < D; d++)
@@ -209,7 +209,7 @@ Test(cache, fork_takes_the_open_slot_along)
         cr_expect(eq(flt, x[0], number_of(N, 0, 0) + 7000));
         for (int s = 0; s < N; s++) {
             cr_expect(eq(int, cache_view(f, 0, 0).pos[s], want[s]));
-            cr_expect(eq(int, cache_view(f, 0, 0).until[s], 1000 + want[s]));
+            cr_expect(eq(int, cache_view(f, 0, 0).expires_at[s], 1000 + want[s]));
         }
         cr_expect(eq(i64, cache_shared(c), 2)); /* of three pages */
         cache_destroy(f);
@@ -288,7 +288,7 @@ Test(cache, quantised_entries_move_with_their_scales)
     for (int i = 0; i < N; i++) {
         float key[WIDE], value[WIDE];
         quantised_entry(i, key, value);
-        struct cache_entry e = {i, CACHE_STAYS, key, value};
+        struct cache_entry e = {i, NEVER_EXPIRES, key, value};
         cr_assert(eq(int, cache_reserve(c, 0, 0, 1), KVF_OK));
         cache_append(c, &k, 0, 0, &e);
         keep[i] = i % 3 != 1;
@@ -314,7 +314,7 @@ Test(cache, order_over_many_steps)
     for (int t = 40; t < 1000; t++) {
         struct cache_head view = cache_view(c, 0, 0);
         int rank = t % 3 == 0 ? 0 : t % 3 == 1 ? 4 : t * 7 % 40, slot = view.order[rank];
-        int32_t least = CACHE_STAYS;
+        int32_t least = NEVER_EXPIRES;
         cache_evict(c, 0, 0, slot);
         cr_assert(eq(int, append(c, t, 0), slot));
         view = cache_view(c, 0, 0);
@@ -322,9 +322,9 @@ Test(cache, order_over_many_steps)
         cr_assert(eq(int, view.order[39], slot));
         for (int i = 0; i < view.n; i++) {
             cr_assert(i == 0 || view.pos[view.order[i - 1]] < view.pos[view.order[i]]);
-            least = view.until[i] < least ? view.until[i] : least;
+            least = view.expires_at[i] < least ? view.expires_at[i] : least;
         }
-        cr_assert(eq(int, view.soonest, least));
+        cr_assert(eq(int, view.first_expiry, least));
     }
     cache_destroy(c);
 }
@@ -340,7 +340,7 @@ Test(cache, all_heads_count_and_the_peak_stays)
     cr_assert(eq(int, cache_create(&cfg, &c), KVF_OK));
     for (int h = 0; h < 4; h++)
         for (int i = 0; i < 4 - h; i++) {
-            const struct cache_entry e = {i, CACHE_STAYS, zeros, zeros};
+            const struct cache_entry e = {i, NEVER_EXPIRES, zeros, zeros};
             cr_assert(eq(int, cache_reserve(c, h / 2, h % 2, 1), KVF_OK));
             cr_assert(eq(int, cache_append(c, &k, h / 2, h % 2, &e), i));
         }
@@ -358,16 +358,16 @@ Test(cache, all_heads_count_and_the_peak_stays)
 static void expect_known(const struct cache *c)
 {
     struct cache_head view = cache_view(c, 0, 0);
-    int32_t least = CACHE_STAYS;
+    int32_t least = NEVER_EXPIRES;
     int firm = 0;
-    while (firm < view.n && view.until[firm] == CACHE_STAYS)
+    while (firm < view.n && view.expires_at[firm] == NEVER_EXPIRES)
         firm++;
     for (int i = 0; i < view.n; i++) {
         cr_assert(i == 0 || view.pos[view.order[i - 1]] < view.pos[view.order[i]]);
-        least = view.until[i] < least ? view.until[i] : least;
+        least = view.expires_at[i] < least ? view.expires_at[i] : least;
     }
-    cr_assert(le(int, view.soonest, least));
-    cr_assert(le(int, view.firm, firm));
+    cr_assert(le(int, view.first_expiry, least));
+    cr_assert(le(int, view.n_permanent, firm));
 }
 
 /* Entries of which some stay come and go in any way: one leaves a hole, which is filled, opened
@@ -395,7 +395,7 @@ Test(cache, what_is_known_of_heads)
                 cache_reopen(c, 0, 0);
         }
         float x[D] = {(float)t};
-        struct cache_entry e = {t, rng_below(&r, 9) ? CACHE_STAYS : t + 90, x, x};
+        struct cache_entry e = {t, rng_below(&r, 9) ? NEVER_EXPIRES : t + 90, x, x};
         cr_assert(eq(int, cache_reserve(c, 0, 0, 1), KVF_OK));
         cache_append(c, &k, 0, 0, &e);
         expect_known(c);

@@ -178,7 +178,7 @@ static void fill(void)
 static void append(struct method_state *s, struct cache *c, const struct kernels *k, int t)
 {
     for (int h = 0; h < H; h++) {
-        struct cache_entry e = {t, CACHE_STAYS, w.key[h][t], w.key[h][t]};
+        struct cache_entry e = {t, NEVER_EXPIRES, w.key[h][t], w.key[h][t]};
         cr_assert(cache_reserve(c, 0, h, 1) == KVF_OK);
         method_appended(s, c, 0, h, cache_append(c, k, 0, h, &e), 0, NULL);
         w.alive[h][t] = true;

@@ -40,7 +40,7 @@ static void append(struct twin *t, const struct kernels *k, float mark)
         value[d] = mark - (float)d;
     }
     cr_assert(cache_reserve(t->c, 0, 0, 1) == KVF_OK);
-    struct cache_entry e = {t->next, t->next % 7 ? CACHE_STAYS : t->next + 9, key, value};
+    struct cache_entry e = {t->next, t->next % 7 ? NEVER_EXPIRES : t->next + 9, key, value};
     cache_append(t->c, k, 0, 0, &e);
     t->pos[t->n] = t->next++;
     t->mark[t->n++] = mark;
@@ -132,8 +132,8 @@ static void check(const struct twin *t)
         const float *value = page + (size_t)(i % PAGE_SLOTS) * DIM;
         cache_key(t->c, 0, 0, i, key);
         cr_assert(view.pos[i] == t->pos[i]);
-        cr_assert(view.until[i] == (t->pos[i] % 7 ? CACHE_STAYS : t->pos[i] + 9));
-        cr_assert(view.soonest <= view.until[i]);
+        cr_assert(view.expires_at[i] == (t->pos[i] % 7 ? NEVER_EXPIRES : t->pos[i] + 9));
+        cr_assert(view.first_expiry <= view.expires_at[i]);
         cr_assert(i == 0 || view.pos[view.order[i]] > view.pos[view.order[i - 1]]);
         for (int d = 0; d < DIM; d++) {
             cr_assert(key[d] == t->mark[i] + (float)d);

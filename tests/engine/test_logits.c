@@ -181,7 +181,7 @@ static struct gap gap_of(struct engine *e, const char *what, enum kv_type type, 
 static struct gap gap_of_path(bool bits8, const float *ref, const int32_t *ids, int n)
 {
     struct engine *e = open_model(default_model(), false, 0);
-    e->bits8 = bits8;
+    e->i8_activations = bits8;
     struct gap g = gap_of(e, bits8 ? "8-bit activations" : "16-bit activations", KV_F16, ref, ids,
                           n);
     engine_close(e);

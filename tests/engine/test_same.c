@@ -81,7 +81,7 @@ static struct outcome play(int model, bool exact, const char *method, int budget
     const char *file = path_of(model % BITS8);
     struct engine *e = model < WORDS ? open_model(file, exact, set->threads)
                                      : open_words(file, set->threads);
-    e->bits8 = model / BITS8 == 1;
+    e->i8_activations = model / BITS8 == 1;
     struct choice c = choose(method, budget);
     struct kvf_diag d = {""};
     size_t V = (size_t)e->config.vocab;

@@ -29,9 +29,10 @@ ENGINE = {
     'gate': ['kernels', 'model'],
     'method': ['kernels', 'model', 'cache', 'gate'],
     'probe': ['kernels', 'cache', 'method'],
-    'decode': ['kernels', 'cuda', 'model', 'gate', 'cache', 'method', 'probe'],
+    'decode': ['kernels', 'model', 'gate', 'cache', 'method', 'probe'],
     'experiment': ['kernels', 'model', 'gate', 'cache', 'method', 'probe', 'decode'],
-    'train': ['kernels', 'cuda', 'model', 'gate', 'cache', 'method', 'probe', 'decode', 'experiment'],
+    'train': ['kernels', 'model', 'gate', 'cache', 'method', 'probe', 'decode', 'experiment'],
+    'device': ['kernels', 'cuda', 'model', 'gate', 'cache', 'method', 'probe', 'decode', 'experiment', 'train'],
 }
 # Headers, or folders of headers, that only one folder may include.
 PRIVATE = {
@@ -44,10 +45,10 @@ PRIVATE = {
     'libtrace/hash.h': 'libtrace/',
     'libtrace/copying.h': 'libtrace/',
     'engine/cache/page_room.h': 'engine/cache/',
-    'engine/decode/attention.h': 'engine/decode/',
-    'engine/decode/session_state.h': 'engine/decode/',
-    'engine/decode/ghosts.h': 'engine/decode/',
-    'engine/decode/shadow.h': 'engine/decode/',
+    'engine/decode/attention.h': ('engine/decode/', 'engine/device/'),
+    'engine/decode/session_state.h': ('engine/decode/', 'engine/device/'),
+    'engine/decode/evicted_entries.h': ('engine/decode/', 'engine/device/'),
+    'engine/decode/shadow.h': ('engine/decode/', 'engine/device/'),
     'engine/method/state.h': 'engine/method/',
     'engine/method/evidence.h': 'engine/method/',
     'engine/method/shares.h': 'engine/method/',

@@ -47,9 +47,9 @@ Test(admission, duo_streams_heads_below_the_quantile)
     struct bed b;
     bed_open(&b, "duo:sinks=2,recent=5", 0, 1, 4, g);
     for (int h = 0; h < 4; h += 2) /* 0.5 and 0.75 keep everything */
-        cr_expect(eq(i32, method_until(b.m, 0, h, 9, NAN), CACHE_STAYS));
+        cr_expect(eq(i32, method_until(b.m, 0, h, 9, NAN), NEVER_EXPIRES));
     for (int h = 1; h < 4; h += 2) {
-        cr_expect(eq(i32, method_until(b.m, 0, h, 1, NAN), CACHE_STAYS)); /* a sink */
+        cr_expect(eq(i32, method_until(b.m, 0, h, 1, NAN), NEVER_EXPIRES)); /* a sink */
         cr_expect(eq(i32, method_until(b.m, 0, h, 2, NAN), 7));
         cr_expect(eq(i32, method_until(b.m, 0, h, 9, NAN), 14));
     }
@@ -64,7 +64,7 @@ Test(admission, equal_alphas_are_treated_alike)
     struct bed b;
     bed_open(&b, "duo:sparsity=1", 0, 1, 3, g);
     for (int h = 0; h < 3; h++)
-        cr_expect(eq(i32, method_until(b.m, 0, h, 999, NAN), CACHE_STAYS));
+        cr_expect(eq(i32, method_until(b.m, 0, h, 999, NAN), NEVER_EXPIRES));
     bed_close(&b);
     gates_close(g);
 }
@@ -80,27 +80,27 @@ static int32_t written(const char *method, float g, int32_t pos)
 
 Test(admission, write_gates_at_the_threshold)
 {
-    cr_expect(eq(i32, written("wgkv:tau=0.5", 0.5f, 3), CACHE_STAYS));
+    cr_expect(eq(i32, written("wgkv:tau=0.5", 0.5f, 3), NEVER_EXPIRES));
     cr_expect(eq(i32, written("wgkv:tau=0.5,compare=gt", 0.5f, 3), 3 + 256));
     cr_expect(eq(i32, written("wgkv:tau=0.5,variant=code", 0.5f, 3), 3 + 256));
     cr_expect(eq(i32, written("wgkv:tau=0.5,local=1", 0.4375f, 3), 4)); /* its own query alone */
-    cr_expect(eq(i32, written("wgkv:tau=0", 0, 3), CACHE_STAYS));
+    cr_expect(eq(i32, written("wgkv:tau=0", 0, 3), NEVER_EXPIRES));
     cr_expect(eq(i32, written("wgkv:tau=0.5", NAN, 3), 3 + 256));
 }
 
 Test(admission, windows_end_before_the_last_number)
 {
-    cr_expect(eq(i32, written("wgkv:local=16777216", 0, INT32_MAX - 5), CACHE_STAYS - 1));
-    cr_expect(eq(i32, written("wgkv:local=5", 0, INT32_MAX - 5), CACHE_STAYS - 1));
-    cr_expect(eq(i32, written("wgkv:local=5", 0, INT32_MAX - 6), CACHE_STAYS - 1));
-    cr_expect(eq(i32, written("wgkv:local=5", 0, INT32_MAX - 7), CACHE_STAYS - 2));
+    cr_expect(eq(i32, written("wgkv:local=16777216", 0, INT32_MAX - 5), NEVER_EXPIRES - 1));
+    cr_expect(eq(i32, written("wgkv:local=5", 0, INT32_MAX - 5), NEVER_EXPIRES - 1));
+    cr_expect(eq(i32, written("wgkv:local=5", 0, INT32_MAX - 6), NEVER_EXPIRES - 1));
+    cr_expect(eq(i32, written("wgkv:local=5", 0, INT32_MAX - 7), NEVER_EXPIRES - 2));
 }
 
 Test(admission, streaming_keeps_sinks_and_a_window)
 {
     struct bed b;
     bed_open(&b, "local:sinks=3", 10, 1, 1, NULL);
-    cr_expect(eq(i32, method_until(b.m, 0, 0, 2, NAN), CACHE_STAYS));
+    cr_expect(eq(i32, method_until(b.m, 0, 0, 2, NAN), NEVER_EXPIRES));
     cr_expect(eq(i32, method_until(b.m, 0, 0, 3, NAN), 10)); /* recent = 10 - 3 */
     bed_close(&b);
 }

@@ -39,7 +39,7 @@ static void append(struct bed *b, int head)
     float key[D], value[D] = {0};
     for (int d = 0; d < D; d++)
         key[d] = (float)rng_normal(&b->r);
-    struct cache_entry entry = {b->next[head]++, CACHE_STAYS, key, value};
+    struct cache_entry entry = {b->next[head]++, NEVER_EXPIRES, key, value};
     cr_assert(zero(int, cache_reserve(b->cache, 0, head, 1)));
     cr_assert(zero(int, evidence_reserve(&b->e, cache_view(b->cache, 0, head).n + 1)));
     int slot = cache_append(b->cache, reference(), 0, head, &entry);

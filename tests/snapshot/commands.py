@@ -214,6 +214,15 @@ def of_method(m, layouts):
                 yield f"{line} --method {m['name']}:{o['key'].replace('_', '-')}={v} -B 16"
 
 
+def of_device(m, layouts):
+    """A method's run on a CUDA device: by tests/cuda's kvfate_emulated where there is none, else a sentence."""
+    gates = f" --gates in/{layouts[m['gates']]}.safetensors" if m["gates"] else ""
+    plan = " --plan in/plan.kvf" if m["name"] == "plan" else ""
+    line = f"kvfate run --device cuda -m in/tiny.gguf --raw -q -f in/salt.txt -n 6 --ignore-eos{gates}{plan} --method {m['name']} -B 24 -o x.kvf"
+    yield f"{line} --exact --probes full"
+    yield f"{line} --probes lean"
+
+
 def collect(ask, fixed, jobs):
     """Every command line, in order."""
     yield from FIXED.strip().split("\n")
@@ -230,6 +239,7 @@ def collect(ask, fixed, jobs):
     from inputs import FAMILIES, GATES
     for m in json.loads(ask("kvfate methods --json")[0]):
         yield from of_method(m, GATES)
+        yield from of_device(m, GATES)
     yield from (f"kvfate run -m in/mha.gguf --raw -q -f in/salt.txt -n 8 --ignore-eos --method tova -B 9 {x} -o x.kvf" for x in RUN_OPTIONS)
     for m in ("h2o -B 20", "snapkv:window=8 -B 24", "quest:page=3 -B 12"):
         yield from (f"kvfate run -m in/{g}.gguf --raw -q -f in/salt.txt -n 8 --ignore-eos --method {m} {x} -o x.kvf" for g in ("tiny", "half") for x in RUN_OPTIONS)
@@ -238,6 +248,9 @@ def collect(ask, fixed, jobs):
         yield f"kvfate logits {line} -o x.npy"
         yield from (f"kvfate run {line} -q -n 8 --ignore-eos --method {m} -o x.kvf" for m in
                     ("full --probes full --shadow entries,model", "h2o -B 20", "keydiff:chunk=16 -B 20 --exact", "window:positions=cache -B 20", "quest:page=3 -B 12"))
+        yield f"kvfate run --device cuda {line} -q -n 6 --ignore-eos --method h2o -B 20 --exact --probes full -o x.kvf"
+        yield f"kvfate run --device cuda {line} -q -n 6 --ignore-eos --method snapkv -B 20 -o x.kvf"
+        yield f"kvfate train --device cuda -m in/{g}.gguf --data in/prose.txt --method trimkv --length 32 --steps 2 --check-every 0 -o x.safetensors"
     # An analysis is what takes --tokens.
     analyses = [n for n in names if "--tokens A:B" in ask(f"kvfate {n} -h")[0] and n != "corpus"]
     figures = list(enumerate(json.loads(ask("kvfate figures --json")[0])))

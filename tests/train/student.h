@@ -8,12 +8,12 @@
 #include <stdlib.h>
 
 #include "engine/train/pass.h"
-#include "engine/train/tuned.h"
+#include "engine/train/trainable.h"
 
 struct student {
     struct engine *e;
     struct frozen teacher;
-    struct tuned *tuned;
+    struct trainable *tuned;
     struct pass *pass; /* of as many tokens as were asked for, by the loss of the next token */
 };
 
@@ -31,7 +31,7 @@ static inline void student_open(struct student *s, const char *name, int threads
     struct compute c = {s->e->kernels, s->e->pool};
     bool tied = !gguf_find(s->e->gguf, "output.weight");
     cr_assert(zero(int, frozen_build(&c, m, s->e->weights, &s->teacher, &d)));
-    cr_assert(zero(int, tuned_create(&c, m, s->e->weights, tied, &s->tuned, &d)));
+    cr_assert(zero(int, trainable_create(&c, m, s->e->weights, tied, &s->tuned, &d)));
     cr_assert(zero(int, pass_create(&c, &s->teacher, NULL, &po, tokens, &s->pass)));
     pass_tune(s->pass, s->tuned, NULL);
 }
@@ -39,7 +39,7 @@ static inline void student_open(struct student *s, const char *name, int threads
 static inline void student_close(struct student *s)
 {
     pass_destroy(s->pass);
-    tuned_destroy(s->tuned);
+    trainable_destroy(s->tuned);
     frozen_finish(&s->teacher);
     engine_close(s->e);
 }

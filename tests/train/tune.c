@@ -26,7 +26,7 @@ struct run {
     struct engine *e;
     struct compute c;
     struct frozen teacher;
-    struct tuned *t;
+    struct trainable *t;
     struct lora *l;
     struct pass *pass;
     struct pack pack;
@@ -62,7 +62,7 @@ static void describe_turns(const struct run *r)
     const struct model_config *m = &r->e->config;
     fprintf(r->out, ", \"turns\": [");
     for (int kind = 0; kind < ROPE_KINDS; kind++) {
-        fprintf(r->out, "%s[%.9g", kind ? ", " : "", (double)m->turn_gain[kind]);
+        fprintf(r->out, "%s[%.9g", kind ? ", " : "", (double)m->rope_attn_factor[kind]);
         for (int j = 0; j < m->rope_dim / 2; j++)
             fprintf(r->out, ", %.17g", m->theta[kind][j]);
         fprintf(r->out, "]");
@@ -75,7 +75,7 @@ static void describe_layers(const struct run *r)
     const struct model_config *m = &r->e->config;
     fprintf(r->out, ", \"layer\": [");
     for (int l = 0; l < m->n_layers; l++) {
-        const struct tuned_layer *a = &r->t->layer[l];
+        const struct trainable_layer *a = &r->t->layer[l];
         fprintf(r->out,
                 "%s{\"qkv\": %zu, \"out\": %zu, \"gate_up\": %zu, \"down\": %zu, "
                 "\"attn_norm\": %zu, \"ffn_norm\": %zu, \"attn_post\": %zu, \"ffn_post\": %zu, "
@@ -150,7 +150,7 @@ static void refresh(struct run *r)
     if (r->l)
         lora_refresh(r->l, &r->c);
     else
-        tuned_refresh(r->t, r->c.pool);
+        trainable_refresh(r->t, r->c.pool);
 }
 
 static void steps(struct run *r, int n)
@@ -181,7 +181,7 @@ static void open_all(struct run *r, char **argv, struct kvf_diag *d)
     r->c = (struct compute){r->e->kernels, r->e->pool};
     must(frozen_build(&r->c, &r->e->config, r->e->weights, &r->teacher, d), d);
     bool tied = !gguf_find(r->e->gguf, "output.weight");
-    must(tuned_create(&r->c, &r->e->config, r->e->weights, tied, &r->t, d), d);
+    must(trainable_create(&r->c, &r->e->config, r->e->weights, tied, &r->t, d), d);
     if (rank)
         must(lora_create(r->t, &lo, &r->l, d), d);
     r->n = rank ? r->l->n : r->t->n;
@@ -205,7 +205,7 @@ static int close_all(struct run *r)
     mem_free(r->m);
     mem_free(r->v);
     lora_destroy(r->l);
-    tuned_destroy(r->t);
+    trainable_destroy(r->t);
     frozen_finish(&r->teacher);
     engine_close(r->e);
     return err;

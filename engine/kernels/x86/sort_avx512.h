@@ -51,7 +51,7 @@ INLINE __m512 swap_lanes(__m512 v, int d) /* lane ^ d */
     }
 }
 
-INLINE __m512 mirror_lanes(__m512 v, int d) /* lane ^ (2 d - 1) */
+INLINE __m512 device_session_lanes(__m512 v, int d) /* lane ^ (2 d - 1) */
 {
     const __m512i eights = _mm512_setr_epi32(7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8);
     const __m512i all = _mm512_setr_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
@@ -155,8 +155,8 @@ INLINE void merge_columns(__m512 *v, const int R, const int d)
     UNROLL_REGS
     for (int r = 0; r < (R + 1) / 2; r++) {
         __m512 x = v[r], y = v[R - 1 - r];
-        v[r] = larger_in(clear_lanes(d), x, mirror_lanes(y, d));
-        v[R - 1 - r] = larger_in(clear_lanes(d), y, mirror_lanes(x, d));
+        v[r] = larger_in(clear_lanes(d), x, device_session_lanes(y, d));
+        v[R - 1 - r] = larger_in(clear_lanes(d), y, device_session_lanes(x, d));
     }
     if (d > 4)
         order_lanes(v, R, 4);

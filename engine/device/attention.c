@@ -1,0 +1,203 @@
+/* attention.c - attention on a device.  Where nobody looks at its rows it runs without
+ * keeping them; where somebody does, or results are to be exact, some queries of all heads at a
+ * time, whose rows stay for the kernels of probes, or, QUERY_BLOCK of them, come to the host. */
+#include <string.h>
+
+#include "engine/device/probes.h"
+#include "engine/device/device.h"
+
+/* A block of queries.  Threads share out its query heads, all of a KV head together where a probe
+ * compares their rows. */
+struct job {
+    struct session *s;
+    int layer, T, pos0, r0, R;
+    int together;
+    struct device_rows rows;
+};
+
+static void tell_head(const struct job *j, int g, int thread)
+{
+    struct session *s = j->s;
+    const struct device_rows *m = &j->rows;
+    int h = g / (s->e->config.n_heads / s->cache_heads), page = 0;
+    struct cache_head view = cache_view(s->cache, j->layer, h);
+    const unsigned char *chosen = NULL;
+    unsigned char *visible = s->visible + (size_t)thread * s->ld_strip;
+    if (s->stepping && s->chosen) {
+        page = s->page_of_head[h];
+        chosen = s->chosen + (size_t)g * s->ld_chosen;
+    }
+    for (int r = 0; r < j->R; r++) {
+        size_t at = (size_t)(g * j->R + r);
+        struct attn_row row = {.layer = j->layer,
+                               .head = g,
+                               .t = j->pos0 + j->r0 + r,
+                               .n = view.n - (j->T - 1 - (j->r0 + r)),
+                               .seen = m->seen[at],
+                               .stepping = s->stepping,
+                               .p = m->p + at * m->ld,
+                               .lse = m->lse[at]};
+        if (page || view.first_expiry <= row.t) {
+            for (int i = 0; i < row.n; i++)
+                visible[i] = slot_seen(&view, page, chosen, i, row.t);
+            row.visible = visible;
+        }
+        notify_row(s, &row, &view, m->entropy[at], thread);
+    }
+}
+
+static void tell_task(void *ctx, int task, int thread)
+{
+    const struct job *j = ctx;
+    for (int g = task * j->together; g < (task + 1) * j->together; g++)
+        tell_head(j, g, thread);
+}
+
+static int together(const struct session *s)
+{
+    bool groups = recorder_wants(s->recorder) & PROBE_GROUPS;
+    return groups ? s->e->config.n_heads / s->cache_heads : 1;
+}
+
+void device_notify_rows(struct session *s, int layer, const struct device_rows *rows)
+{
+    struct job j = {s, layer, 1, s->n_past, 0, 1, together(s), *rows};
+    par_run(session_pool(s), s->e->config.n_heads / j.together, tell_task, &j);
+}
+
+/* What each query missed is asked of the entries that have left. */
+static void ask_ghosts(const struct job *j, const struct gpu_attention *a)
+{
+    struct session *s = j->s;
+    struct device_session *m = s->device_state;
+    const struct model_config *c = &s->e->config;
+    size_t D = (size_t)c->head_dim;
+    gpu_get(m->gpu, s->att, a->out, (size_t)j->R * s->ld_att * sizeof *s->att);
+    for (int g = 0; g < c->n_heads; g++)
+        for (int r = 0; r < j->R; r++) {
+            int h = g / (c->n_heads / s->cache_heads);
+            struct cache_head view = cache_view(s->cache, j->layer, h);
+            bool choice = s->stepping && s->chosen;
+            size_t row = (size_t)(j->r0 + r);
+            struct ghost_query q = {.layer = j->layer,
+                                    .g = g,
+                                    .h = h,
+                                    .t = j->pos0 + j->r0 + r,
+                                    .n = view.n - (j->T - 1 - (j->r0 + r)),
+                                    .view = &view,
+                                    .page = choice ? s->page_of_head[h] : 0,
+                                    .chosen = choice ? s->chosen + (size_t)g * s->ld_chosen : NULL,
+                                    .q = s->qkv + row * s->ld_qkv + (size_t)g * D,
+                                    .out = s->att + (size_t)r * s->ld_att + (size_t)g * D,
+                                    .thread = 0};
+            evicted_entries_ask(s, &q);
+        }
+}
+
+/* One block of queries with their rows. */
+static void rows_of_block(const struct job *j, struct gpu_attention a)
+{
+    struct session *s = j->s;
+    struct device_session *m = s->device_state;
+    bool watched = rows_observed(s, j->pos0 + j->r0, j->R);
+    size_t rows = (size_t)(a.n_heads * j->R);
+    a.T = j->R;
+    a.pos0 = j->pos0 + j->r0;
+    a.q += (size_t)j->r0 * a.ld_q;
+    a.out += (size_t)j->r0 * a.ld_out;
+    a.cache.n += (size_t)(device_session_blocks(j->r0 + j->R) * s->cache_heads);
+    (s->e->exact ? gpu_rows : gpu_rows_approx)(m->gpu, &a, m->d_rows, s->ld_strip, m->d_lse,
+                                               m->d_entropy, m->d_seen);
+    if (s->e->exact)
+        gpu_rows_values(m->gpu, &a, m->d_rows, s->ld_strip);
+    const struct gpu_seen_rows seen = {a,        m->d_rows,    s->ld_strip,
+                                       m->d_lse, m->d_entropy, m->d_seen};
+    device_probes_take(s, j->layer, &seen);
+    if (watched) {
+        gpu_get(m->gpu, m->rows, m->d_rows, rows * s->ld_strip * sizeof *m->rows);
+        gpu_get(m->gpu, m->lse, m->d_lse, rows * sizeof *m->lse);
+        gpu_get(m->gpu, m->entropy, m->d_entropy, rows * sizeof *m->entropy);
+        gpu_get(m->gpu, m->seen, m->d_seen, rows * sizeof *m->seen);
+        par_run(s->e->pool, a.n_heads / j->together, tell_task, (void *)j);
+    }
+    if (s->evicted_entries)
+        ask_ghosts(j, &a);
+}
+
+int device_session_blocks(int T)
+{
+    return (T + QUERY_BLOCK - 1) / QUERY_BLOCK;
+}
+
+void device_session_lengths(const struct session *s, int T, int32_t *n)
+{
+    int H = s->cache_heads;
+    for (int b = 0; b < device_session_blocks(T); b++) {
+        int end = (b + 1) * QUERY_BLOCK < T ? (b + 1) * QUERY_BLOCK : T;
+        for (int h = 0; h < H; h++)
+            n[(b + 1) * H + h] = n[h] - (T - end);
+    }
+}
+
+struct gpu_attention device_session_queries(const struct session *s, int T, int pos0)
+{
+    const struct device_session *m = s->device_state;
+    const struct model_config *c = &s->e->config;
+    return (struct gpu_attention){.q = m->qkv,
+                                  .out = m->att,
+                                  .ld_q = s->ld_qkv,
+                                  .ld_out = s->ld_att,
+                                  .n_heads = c->n_heads,
+                                  .T = T,
+                                  .pos0 = pos0,
+                                  .scale = c->attn_scale,
+                                  .cap = c->attn_cap};
+}
+
+void device_session_attend(struct session *s, int layer, const struct gpu_attention *a)
+{
+    struct device_session *m = s->device_state;
+    bool watched = rows_observed(s, a->pos0, a->T) || s->evicted_entries;
+    if (!s->e->exact && s->stepping)
+        gpu_attend_step(m->gpu, a, &m->work, 1);
+    else if (!s->e->exact)
+        gpu_attend_prompt(m->gpu, a);
+    if (!s->e->exact && !watched && !device_probes_any(s))
+        return;
+    const struct device_rows rows = {m->rows, m->lse, m->entropy, m->seen, s->ld_strip};
+    struct job j = {s, layer, a->T, a->pos0, 0, 0, together(s), rows};
+    int block = watched ? QUERY_BLOCK : m->row_block;
+    for (; j.r0 < a->T; j.r0 += block) {
+        j.R = a->T - j.r0 < block ? a->T - j.r0 : block;
+        rows_of_block(&j, *a);
+    }
+}
+
+int device_attend(struct session *s, int layer, int T, int pos0)
+{
+    struct device_session *m = s->device_state;
+    struct gpu_attention a = device_session_queries(s, T, pos0);
+    int H = s->cache_heads;
+    int err = device_session_layer(s, layer, T, pos0, &a.cache);
+    if (err)
+        return err;
+    device_session_lengths(s, T, m->n);
+    gpu_put(m->gpu, m->d_n, m->n, (size_t)((device_session_blocks(T) + 1) * H) * sizeof *m->n);
+    if (s->positions_in_cache) /* the queries are there, as they were before they were turned here
+                                */
+        err = device_turn_by_rank(s, layer, &a);
+    else
+        gpu_put(m->gpu, m->qkv, s->qkv, (size_t)T * s->ld_qkv * sizeof *s->qkv);
+    if (err)
+        return err;
+    if (s->stepping && s->chosen) {
+        gpu_put(m->gpu, m->d_page, s->page_of_head, (size_t)H * sizeof *m->d_page);
+        gpu_put(m->gpu, m->d_chosen, s->chosen, (size_t)a.n_heads * s->ld_chosen);
+        a.page = m->d_page;
+        a.chosen = m->d_chosen;
+        a.ld_chosen = (int)s->ld_chosen;
+    }
+    device_probes_put_numbers(s, layer, T, pos0);
+    device_session_attend(s, layer, &a);
+    return KVF_OK;
+}

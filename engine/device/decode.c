@@ -1,0 +1,519 @@
+/* decode.c - a step that waits for the device once, when all of it is on the stream: what
+ * leaves before the token, its layers with the evidence that they give, and its logits. */
+#include <string.h>
+
+#include "engine/device/probes.h"
+#include "engine/device/decode.h"
+
+enum {
+    KNOWN_EVIDENCE = EVIDENCE_SUM | EVIDENCE_WINDOW | EVIDENCE_KEYS | EVIDENCE_NORMS
+                     | EVIDENCE_ANCHOR | EVIDENCE_GATE | EVIDENCE_NOTE | EVIDENCE_HISTORY
+                     | EVIDENCE_SPREAD | EVIDENCE_PAGES | EVIDENCE_BLOCKS | EVIDENCE_VALUES
+                     | EVIDENCE_MOMENTS,
+};
+
+static struct device_decode *device_decode_of(const struct session *s)
+{
+    return ((struct device_session *)s->device_state)->decode;
+}
+
+/* Whether nothing of a step needs the host in between. */
+static bool takes(const struct session *s)
+{
+    const struct method *row = method_of(s->method);
+    bool others = s->full_cache || s->twin_for || s->twin_of || s->shadow || s->evicted_entries
+                  || s->n_watchers;
+    bool gates = !s->gate || device_gates_can(s->gates);
+    return s->device_state && !others && !s->positions_in_cache && gates && device_reads_can(s)
+           && s->cache_heads == s->e->config.n_kv_heads && device_eviction_supported(s->method)
+           && !(method_evidence(s->method) & ~KNOWN_EVIDENCE)
+           && (!row->score || device_score_of(row, method_params_of(s->method)));
+}
+
+/* ---- a step */
+
+/* What kernels are launched for where no head has more than `most` entries: the next multiple of a
+ * quarter of the power of two below, so that steps keep their shape while heads grow. */
+static int shape_of(int most, int ld)
+{
+    int part = PAGE_SLOTS;
+    while (8 * part <= most)
+        part *= 2;
+    int n = (most + part - 1) / part * part;
+    return n < ld ? n : ld;
+}
+
+/* Tables in which pages have changed. */
+static void send_tables(struct device_session *m)
+{
+    size_t first = (size_t)m->changed * (size_t)m->ld_table;
+    size_t n = (size_t)(m->changed_end - m->changed) * (size_t)m->ld_table;
+    if (n > 0)
+        gpu_put(m->gpu, (int32_t *)m->decode->heads.cache.table + first, m->table + first,
+                n * sizeof *m->table);
+    m->changed = m->changed_end = 0;
+}
+
+/* Pages for a newcomer in each head, and where they are. */
+static int hold_pages(struct session *s)
+{
+    struct device_session *m = s->device_state;
+    struct device_decode *r = m->decode;
+    int H = s->cache_heads, heads = r->heads.cache.heads, most = 0;
+    for (int at = 0; at < heads; at++) {
+        int n = cache_view(s->cache, at / H, at % H).n + 1;
+        int err = device_session_hold_pages(s, at, (n + PAGE_SLOTS - 1) / PAGE_SLOTS);
+        if (err)
+            return err;
+        most = n > most ? n : most;
+    }
+    r->heads.cache.most = shape_of(most, r->ld);
+    r->heads.cache.pool = m->pool;
+    send_tables(m);
+    return KVF_OK;
+}
+
+/* The token, and numbers that differ from step to step, for kernels whose arguments do not. */
+static void note_token(struct session *s, int32_t id)
+{
+    struct device_decode *r = device_decode_of(s);
+    const struct model_config *c = &s->e->config;
+    size_t d = (size_t)c->d_model, turn = (size_t)c->rope_dim;
+    embed_tokens(s, &id, 1);
+    memcpy(r->host.x, s->x, d * sizeof *s->x);
+    r->host.now[0] = s->n_past;
+    r->host.now[1] = r->window.rows ? r->taken % r->window.ring : 0;
+    rope_fill(s, s->cos_sin, s->chunk, 0, s->n_past);
+    for (int i = 0; i < 2; i++)
+        memcpy(r->host.turns + (size_t)i * turn, s->cos_sin + (size_t)i * (size_t)s->chunk * turn,
+               turn * sizeof(float));
+    if (!s->gate || gates_inputs(s->gates) != 0)
+        return;
+    for (int l = 0; l < c->n_layers; l++) { /* the numbers were given */
+        struct gate_input in = {.pos = s->n_past};
+        gates_eval(s->gates, l, &in, r->host.numbers + l * s->cache_heads, s->scratch_per_thread);
+    }
+}
+
+/* The heads of some layers as a cache. */
+static struct gpu_cache cache_of(const struct session *s, int layer, int layers)
+{
+    const struct device_decode *r = device_decode_of(s);
+    struct gpu_cache c = r->heads.cache;
+    size_t first = (size_t)layer * (size_t)s->cache_heads;
+    c.heads = layers * s->cache_heads;
+    c.table += first * (size_t)c.ld_table;
+    c.n += first;
+    c.pos += first * (size_t)c.ld_slot;
+    return c;
+}
+
+/* Queries, keys and values of a layer, behind norms and turned. */
+static float *projected_of(const struct session *s, int layer)
+{
+    return device_decode_of(s)->qkv + (size_t)layer * s->ld_qkv;
+}
+
+static struct gpu_attention attention_of(const struct session *s, int layer, int layers)
+{
+    const struct model_config *c = &s->e->config;
+    return (struct gpu_attention){.cache = cache_of(s, layer, layers),
+                                  .q = projected_of(s, layer),
+                                  .out = ((struct device_session *)s->device_state)->att,
+                                  .ld_q = s->ld_qkv,
+                                  .ld_out = s->ld_att,
+                                  .n_heads = layers * c->n_heads,
+                                  .layer_heads = c->n_heads,
+                                  .ld_layer = s->ld_qkv,
+                                  .T = 1,
+                                  .now = device_decode_of(s)->now,
+                                  .scale = c->attn_scale,
+                                  .cap = c->attn_cap};
+}
+
+static struct gpu_seen_rows rows_of(const struct session *s, const struct gpu_attention *a,
+                                    int layer)
+{
+    const struct device_decode *r = device_decode_of(s);
+    size_t first = (size_t)layer * (size_t)s->e->config.n_heads;
+    return (struct gpu_seen_rows){*a,
+                                  r->rows + first * (size_t)r->ld,
+                                  (size_t)r->ld,
+                                  r->lse + first,
+                                  r->entropy + first,
+                                  r->seen + first};
+}
+
+/* Brings rows home. */
+static void fetch_rows(struct session *s, const struct gpu_seen_rows *rows, int layer)
+{
+    struct gpu *g = ((struct device_session *)s->device_state)->gpu;
+    struct device_decode *r = device_decode_of(s);
+    size_t first = (size_t)layer * (size_t)s->e->config.n_heads, n = (size_t)rows->a.n_heads;
+    gpu_fetch(g, r->host.rows + first * rows->ld, rows->p, n * rows->ld * sizeof *rows->p);
+    gpu_fetch(g, r->host.lse + first, rows->lse, n * sizeof *rows->lse);
+    gpu_fetch(g, r->host.entropy + first, rows->entropy, n * sizeof *rows->entropy);
+    gpu_fetch(g, r->host.seen + first, rows->seen, n * sizeof *rows->seen);
+}
+
+/* Evidence of the rows of some layers. */
+static void take_rows(struct session *const *s, const struct gpu_seen_rows *rows, int n, int layer)
+{
+    struct gpu_taken of[GPU_TOGETHER];
+    int G = s[0]->e->config.n_heads;
+    for (int i = 0; i < n; i++) {
+        const struct device_decode *r = device_decode_of(s[i]);
+        of[i] = (struct gpu_taken){.p = rows[i].p,
+                                   .ld = rows[i].ld,
+                                   .lse = rows[i].lse,
+                                   .seen = rows[i].seen,
+                                   .n = r->heads.n,
+                                   .most = r->heads.cache.most,
+                                   .ld_slot = r->heads.cache.ld_slot,
+                                   .now = r->now,
+                                   .sum = r->sum,
+                                   .window = r->window};
+    }
+    gpu_accumulate_rows(((struct device_session *)s[0]->device_state)->gpu, of, n,
+                        G / s[0]->cache_heads, layer * G, rows->a.n_heads);
+}
+
+static bool gives_evidence(const struct session *s)
+{
+    return method_evidence(s->method) & EVIDENCE_OF_ROWS;
+}
+
+bool step_rows_are_shared(const struct session *s)
+{
+    return gives_evidence(s) && !device_decode_of(s)->has_rows && !device_probes_any(s);
+}
+
+void step_look_at_rows(struct session *const *s, int n, int layer)
+{
+    struct gpu *g = ((struct device_session *)s[0]->device_state)->gpu;
+    struct gpu_seen_rows rows[GPU_TOGETHER];
+    int end = layer + 1, part = step_layers_together(s[0]), first = layer / part * part;
+    if (end < s[0]->e->config.n_layers && end % part > 0)
+        return;
+    for (int i = 0; i < n; i++) {
+        struct gpu_attention a = attention_of(s[i], first, end - first);
+        device_reads_of(s[i], first, &a);
+        rows[i] = rows_of(s[i], &a, first);
+    }
+    gpu_low_priority(g, true);
+    if (!s[0]->e->exact)
+        gpu_rows_together(g, rows, n);
+    if (gives_evidence(s[0]))
+        take_rows(s, rows, n, first);
+    for (int i = 0; i < n; i++) {
+        device_probes_take(s[i], first, &rows[i]);
+        if (device_decode_of(s[i])->has_rows)
+            fetch_rows(s[i], &rows[i], first);
+    }
+    gpu_low_priority(g, false);
+}
+
+/* Where results are exact they follow from the rows, which are then there before all else. */
+static void attend_exactly(struct session *s, int layer, const struct gpu_attention *a)
+{
+    struct gpu *g = ((struct device_session *)s->device_state)->gpu;
+    struct gpu_seen_rows rows = rows_of(s, a, layer);
+    gpu_rows_together(g, &rows, 1);
+    gpu_rows_values(g, a, rows.p, rows.ld);
+}
+
+static bool wants_unturned(const struct session *s)
+{
+    return s->needs_unrotated || recorder_wants(s->recorder) & PROBE_QUERY;
+}
+
+/* Whether the query of this step counts among the moments: those of the sinks do not. */
+static bool takes_queries(const struct session *s)
+{
+    return device_decode_of(s)->query_sum && s->n_past >= method_params_of(s->method)->sinks;
+}
+
+struct gpu_new_entries step_newcomer(struct session *s, int layer, float *qkv,
+                                     struct gpu_cache *ret_cache)
+{
+    struct device_decode *r = device_decode_of(s);
+    struct gpu_new_entries x = device_new_entries(s, layer, 1, r->turns,
+                                                  (size_t)s->e->config.rope_dim);
+    x.qkv = projected_of(s, layer);
+    x.from = qkv;
+    x.slot = r->heads.slot + layer * s->cache_heads;
+    if (wants_unturned(s))
+        x.unturned = r->pre + (size_t)layer * s->ld_pre;
+    if (s->e->config.family->qk_norm_wide)
+        device_norm_heads(s, layer, 1, qkv);
+    *ret_cache = cache_of(s, layer, 1);
+    return x;
+}
+
+/* Moments of the queries of a layer.  Nothing of the step waits for them. */
+static void take_moments(struct session *s, int layer)
+{
+    struct gpu *g = ((struct device_session *)s->device_state)->gpu;
+    struct device_decode *r = device_decode_of(s);
+    int G = s->e->config.n_heads, D = s->e->config.head_dim;
+    const float *pre = r->pre + (size_t)layer * s->ld_pre;
+    size_t q = (size_t)layer * (size_t)G * (size_t)D;
+    gpu_low_priority(g, true);
+    if (takes_queries(s))
+        gpu_take_moments(g, pre, G, D, r->query_sum + q, r->query_outer + q * (size_t)D);
+    gpu_low_priority(g, false);
+}
+
+/* Evidence that the newcomers of all layers give by themselves. */
+static void take_newcomers(struct session *s)
+{
+    struct gpu *g = ((struct device_session *)s->device_state)->gpu;
+    struct device_decode *r = device_decode_of(s);
+    int heads = r->heads.cache.heads;
+    if (r->norms || r->anchor)
+        gpu_take_keys(g, &r->heads, 0, heads, r->norms, r->anchor);
+    if (r->values)
+        gpu_take_values(g, &r->heads, 0, heads, r->values);
+}
+
+/* What the layers give the host, beside the products that are left. */
+static void fetch_layers(struct session *s)
+{
+    struct device_session *m = s->device_state;
+    struct device_decode *r = m->decode;
+    size_t L = (size_t)s->e->config.n_layers;
+    gpu_low_priority(m->gpu, true);
+    take_newcomers(s);
+    device_reads_fetch(s);
+    gpu_fetch(m->gpu, r->host.qkv, r->qkv, L * s->ld_qkv * sizeof *r->qkv);
+    if (wants_unturned(s))
+        gpu_fetch(m->gpu, r->host.pre, r->pre, L * s->ld_pre * sizeof *r->pre);
+    gpu_low_priority(m->gpu, false);
+}
+
+struct gpu_attention step_attention(struct session *s, int layer)
+{
+    struct gpu_attention a = attention_of(s, layer, 1);
+    take_moments(s, layer);
+    device_reads_run(s, layer, device_decode_of(s)->pre + (size_t)layer * s->ld_pre, &a);
+    if (s->e->exact)
+        attend_exactly(s, layer, &a);
+    return a;
+}
+
+void step_attended(struct session *s, int layer)
+{
+    struct device_decode *r = device_decode_of(s);
+    if (step_keeps_rows(s) && !step_rows_are_shared(s))
+        step_look_at_rows(&s, 1, layer);
+    if (layer + 1 < s->e->config.n_layers)
+        return;
+    fetch_layers(s);
+    r->taken += r->window.rows != NULL;
+    r->n_queries += takes_queries(s);
+}
+
+void step_gates(struct session *room, struct session *const *s, int n)
+{
+    struct gpu *g = ((struct device_session *)room->device_state)->gpu;
+    struct device_tokens x[GPU_TOGETHER];
+    struct gpu_numbers of[GPU_TOGETHER];
+    float *numbers[GPU_TOGETHER];
+    for (int i = 0; i < n; i++) {
+        const struct device_session *m = s[i]->device_state;
+        const struct device_decode *r = m->decode;
+        bool given = gates_inputs(s[i]->gates) == 0;
+        x[i] = (struct device_tokens){m->kept, r->pre, r->qkv, m->ld_kept,
+                                      room->e->config.n_layers};
+        of[i] = (struct gpu_numbers){r->numbers, given ? NULL : r->host.numbers, r->gate,
+                                     r->heads.slot, r->heads.cache.ld_slot};
+        of[i].now = r->now;
+        of[i].of_token = device_probes_numbers(s[i], &of[i].cap);
+        numbers[i] = r->numbers;
+    }
+    gpu_low_priority(g, true);
+    device_gates_run_step(room, s, x, numbers, n);
+    gpu_take_numbers(g, of, n, device_decode_of(s[0])->heads.cache.heads);
+    gpu_low_priority(g, false);
+}
+
+void step_fetch_normed(struct session *s)
+{
+    struct device_session *m = s->device_state;
+    gpu_low_priority(m->gpu, true);
+    gpu_fetch(m->gpu, device_decode_of(s)->host.normed, m->normed,
+              (size_t)s->e->config.d_model * sizeof *m->normed);
+    gpu_low_priority(m->gpu, false);
+}
+
+void step_fetch(struct session *s, float *logits)
+{
+    struct device_session *m = s->device_state;
+    struct device_decode *r = m->decode;
+    const struct model_config *c = &s->e->config;
+    if (device_draws(s))
+        device_draw_run(s, logits);
+    else if (!s->no_logits)
+        gpu_fetch(m->gpu, r->host.logits, m->logits, (size_t)c->vocab * sizeof *m->logits);
+}
+
+/* ---- what became of it, on the host */
+
+static struct imported_token token_of(const struct session *s, int layer)
+{
+    const struct device_decode *r = device_decode_of(s);
+    size_t l = (size_t)layer, H = (size_t)s->cache_heads;
+    return (struct imported_token){
+        .qkv = r->host.qkv + l * s->ld_qkv,
+        .pre = wants_unturned(s) ? r->host.pre + l * s->ld_pre : NULL,
+        .gate = s->gate ? r->host.numbers + l * H : NULL,
+    };
+}
+
+/* The newcomers of a layer are stored, and who watches is told of its rows. */
+static void learn_layer(struct session *s, int layer)
+{
+    struct device_decode *r = device_decode_of(s);
+    size_t G = (size_t)s->e->config.n_heads, l = (size_t)layer;
+    const struct imported_token x = token_of(s, layer);
+    device_reads_learn(s, layer);
+    layer_import_token(s, layer, &x);
+    if (!r->has_rows)
+        return;
+    const struct device_rows rows = {.p = r->host.rows + l * G * (size_t)r->ld,
+                                     .lse = r->host.lse + l * G,
+                                     .entropy = r->host.entropy + l * G,
+                                     .seen = r->host.seen + l * G,
+                                     .ld = (size_t)r->ld};
+    device_notify_rows(s, layer, &rows);
+}
+
+bool step_learns_apart(const struct session *s)
+{
+    return layers_learn_apart(s) && !device_decode_of(s)->has_rows;
+}
+
+int step_learn(struct session *s, const struct device_eviction *round)
+{
+    int err = round_take(s, round);
+    if (!err)
+        err = session_reserve(s);
+    for (int l = 0; !err && !step_learns_apart(s) && l < s->e->config.n_layers; l++)
+        learn_layer(s, l);
+    return err;
+}
+
+void step_learn_layer(struct session *s, int layer, int thread)
+{
+    const struct imported_token x = token_of(s, layer);
+    layer_learn_apart(s, layer, &x, thread);
+}
+
+void step_learned(struct session *s)
+{
+    const struct model_config *c = &s->e->config;
+    for (int l = 0; step_learns_apart(s) && l < c->n_layers; l++)
+        count_reads(s, l);
+    cache_account(s->cache);
+    memcpy(s->normed, device_decode_of(s)->host.normed, (size_t)c->d_model * sizeof *s->normed);
+}
+
+void step_end(struct session *s)
+{
+    struct device_decode *r = device_decode_of(s);
+    const struct model_config *c = &s->e->config;
+    s->has_logits = true;
+    s->n_past++;
+    if (!device_draw_learn(s) && !s->no_logits) {
+        memcpy(s->logits, r->host.logits, (size_t)c->vocab * sizeof *s->logits);
+        cap_logits(s, s->logits, c->vocab);
+    }
+    session_note_step(s);
+}
+
+int step_after(struct session *s, struct device_eviction *ret_round)
+{
+    int err = round_begin(s, PHASE_AFTER, ret_round);
+    if (!err)
+        err = round_reserve(s, ret_round);
+    if (!err && ret_round->due)
+        round_note(s, ret_round);
+    return err;
+}
+
+void step_leave(struct session *s, const struct device_eviction *round)
+{
+    struct device_session *m = s->device_state;
+    struct device_decode *r = m->decode;
+    if (!round->due)
+        return;
+    gpu_send(m->gpu, r->step_inputs, r->host.step_inputs, r->n_taken_along);
+    eviction_launch(s, round);
+    eviction_apply(s, true, false);
+}
+
+int step_learn_after(struct session *s, const struct device_eviction *round)
+{
+    return round_take(s, round);
+}
+
+int step_begin(struct session *s)
+{
+    int after = method_params_of(s->method)->order == ORDER_AFTER;
+    s->stepping = true;
+    int err = watch_prepare(s, 1, s->n_past + after);
+    if (!err && !device_decode_fits(s)) {
+        err = device_home(s);
+        err = err ? err : device_decode_enter(s);
+    }
+    if (!err)
+        err = hold_pages(s);
+    return err ? err : round_expire(s);
+}
+
+int step_decide(struct session *s, int32_t id, struct device_eviction *ret_round)
+{
+    int err = session_reserve(s);
+    if (!err)
+        err = round_begin(s, PHASE_BEFORE, ret_round);
+    if (err)
+        return err;
+    note_token(s, id);
+    round_note(s, ret_round);
+    return KVF_OK;
+}
+
+int step_ready(struct session *s, int32_t id, const struct device_eviction *round)
+{
+    int err = round_reserve(s, round);
+    if (err)
+        return err;
+    device_draw_begin(s, id);
+    device_reads_begin(s);
+    return KVF_OK;
+}
+
+void step_parts(struct session *s, struct gpu_parts *p)
+{
+    const struct device_session *m = s->device_state;
+    const struct device_decode *r = m->decode;
+    gpu_part(p, r->step_inputs, r->host.step_inputs, r->n_taken_along);
+    gpu_part(p, m->x, r->host.x, (size_t)s->e->config.d_model * sizeof *m->x);
+    device_draw_parts(s, p);
+    device_reads_parts(s, p);
+}
+
+void step_enter(struct session *s, const float *logits, const struct device_eviction *round,
+                bool rounds)
+{
+    bool has_round = rounds && device_decode_of(s)->last.pools > 0;
+    device_draw_past(s, logits);
+    if (has_round)
+        eviction_launch(s, round);
+    eviction_apply(s, has_round, true);
+}
+
+bool device_can_batch(const struct session *s)
+{
+    return takes(s) && s->n_past < s->cap;
+}

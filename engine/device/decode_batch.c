@@ -1,0 +1,356 @@
+/* decode_batch.c - a step of one session or of many: products of all their rows at once, in
+ * between each with its own cache, and one wait for all. */
+#include "base/mem.h"
+#include "engine/device/decode.h"
+
+enum { MARK_SOON, MARK_LAYERS }; /* most of the last layer is to come; the layers are done */
+
+/* Where a session works: in buffers of its own, or in a row of the room. */
+struct row {
+    struct session *s;
+    int32_t id; /* the token */
+    struct device_eviction round;
+    float *x, *normed, *att, *logits, *kept; /* its own */
+    size_t ld_kept;
+    struct gpu_attention attention; /* of the layer at hand */
+    int err;
+};
+
+static void lend(struct session *room, struct row *row, int i)
+{
+    struct device_session *m = row->s->device_state;
+    const struct device_session *of = room->device_state;
+    size_t at = (size_t)i, d = (size_t)room->e->config.d_model;
+    row->x = m->x;
+    row->normed = m->normed;
+    row->att = m->att;
+    row->logits = m->logits;
+    row->kept = m->kept;
+    row->ld_kept = m->ld_kept;
+    m->kept = of->kept ? of->kept + at * d : NULL;
+    m->ld_kept = of->ld_kept;
+    m->x = of->x + at * d;
+    m->normed = of->normed + at * d;
+    m->att = of->att + at * room->ld_att;
+    m->logits = of->logits + at * room->ld_vocab;
+}
+
+static float *own_logits(const struct row *row)
+{
+    return row->x ? row->logits : ((struct device_session *)row->s->device_state)->logits;
+}
+
+static void take_back(struct row *row)
+{
+    struct device_session *m = row->s->device_state;
+    m->x = row->x;
+    m->normed = row->normed;
+    m->att = row->att;
+    m->logits = row->logits;
+    m->kept = row->kept;
+    m->ld_kept = row->ld_kept;
+}
+
+/* The newcomers of all sessions go into their caches. */
+static void settle(struct session *room, struct row *row, int n, int layer)
+{
+    struct device_session *m = room->device_state;
+    struct gpu_cache cache[GPU_TOGETHER];
+    struct gpu_new_entries x[GPU_TOGETHER];
+    for (int i = 0; i < n; i++) {
+        int at = i % GPU_TOGETHER;
+        gpu_branch(m->gpu, i);
+        x[at] = step_newcomer(row[i].s, layer, m->qkv + (size_t)i * room->ld_qkv, &cache[at]);
+        gpu_branch(m->gpu, -1);
+        if (i == n - 1 || at == GPU_TOGETHER - 1)
+            gpu_norm_rope_store(m->gpu, cache, x, at + 1);
+    }
+}
+
+/* The attention of all sessions, once all know what they read. */
+static void attend_all(struct session *room, const struct row *row, int n)
+{
+    struct device_session *m = room->device_state;
+    struct gpu_attention a[GPU_TOGETHER];
+    float *work[GPU_TOGETHER];
+    for (int i = 0; i < n; i++) {
+        int at = i % GPU_TOGETHER;
+        a[at] = row[i].attention;
+        work[at] = ((struct device_session *)row[i].s->device_state)->work;
+        if (i == n - 1 || at == GPU_TOGETHER - 1)
+            gpu_attend_step(m->gpu, a, work, at + 1);
+    }
+}
+
+/* Up to GPU_TOGETHER of the sessions from *at on that take part in what is done for as many at
+ * once. Returns how many. */
+static int next_group(const struct row *row, int n, int *at,
+                      bool (*takes_part)(const struct session *s), struct session **ret_s)
+{
+    int count = 0;
+    for (; *at < n && count < GPU_TOGETHER; ++*at)
+        if (takes_part(row[*at].s))
+            ret_s[count++] = row[*at].s;
+    return count;
+}
+
+/* What evidence takes from rows of attention; nothing else of the step waits for it. */
+static void look_at_rows(const struct row *row, int n, int layer)
+{
+    struct session *s[GPU_TOGETHER];
+    int at = 0, count = next_group(row, n, &at, step_rows_are_shared, s);
+    for (; count > 0; count = next_group(row, n, &at, step_rows_are_shared, s))
+        step_look_at_rows(s, count, layer);
+}
+
+/* Between projections and branches.  What sessions do by themselves they do side by side. */
+static void attend(struct session *room, struct row *row, int n, int layer)
+{
+    struct device_session *m = room->device_state;
+    settle(room, row, n, layer);
+    for (int i = 0; i < n; i++) {
+        gpu_branch(m->gpu, i);
+        row[i].attention = step_attention(row[i].s, layer);
+    }
+    gpu_branch(m->gpu, -1);
+    if (!room->e->exact)
+        attend_all(room, row, n);
+    for (int i = 0; i < n; i++) {
+        gpu_branch(m->gpu, i);
+        step_attended(row[i].s, layer);
+    }
+    gpu_branch(m->gpu, -1);
+    look_at_rows(row, n, layer);
+}
+
+static bool has_gates(const struct session *s)
+{
+    return s->gate;
+}
+
+/* The numbers of gates of all sessions; nothing else of the step waits for them. */
+static void run_gates(struct session *room, const struct row *row, int n)
+{
+    struct session *s[GPU_TOGETHER];
+    int at = 0, count = next_group(row, n, &at, has_gates, s);
+    for (; count > 0; count = next_group(row, n, &at, has_gates, s))
+        step_gates(room, s, count);
+}
+
+/* What leaves and what comes in, of all sessions side by side. */
+static void enter(struct session *room, struct row *row, int n, bool rounds)
+{
+    struct device_session *m = room->device_state;
+    struct gpu_parts parts = {.n = 0};
+    for (int i = 0; i < n; i++) {
+        step_parts(row[i].s, &parts);
+        if (i == n - 1 || parts.n + MOST_STEP_PARTS > GPU_MOST_PARTS) {
+            gpu_send_parts(m->gpu, &parts);
+            parts.n = 0;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        gpu_branch(m->gpu, i);
+        step_enter(row[i].s, own_logits(&row[i]), &row[i].round, rounds);
+    }
+    gpu_branch(m->gpu, -1);
+}
+
+/* What differs from step to step lies in memory that the device looks into: so all that is launched
+ * here is mostly what was launched the last time, and goes there at once. */
+static void launch(struct session *room, struct row *row, int n)
+{
+    struct device_session *m = room->device_state;
+    bool rounds = false;
+    for (int i = 0; i < n; i++)
+        rounds |= row[i].round.due;
+    room->stepping = true;
+    gpu_graph_begin(m->gpu, &m->graph[rounds ? GRAPH_ROUND : GRAPH_STEP]);
+    enter(room, row, n, rounds);
+    for (int l = 0; l < room->e->config.n_layers; l++) {
+        device_project(room, l, n, m->qkv);
+        attend(room, row, n, l);
+        if (l == room->e->config.n_layers - 1) {
+            gpu_mark(m->gpu, MARK_SOON);
+            run_gates(room, row, n);
+        }
+        device_finish(room, l, n);
+    }
+    device_norm(room, n);
+    for (int i = 0; i < n; i++) {
+        gpu_branch(m->gpu, i);
+        step_fetch_normed(row[i].s);
+    }
+    gpu_branch(m->gpu, -1);
+    gpu_mark(m->gpu, MARK_LAYERS);
+    if (room != row[0].s || !room->no_logits)
+        device_logits(room, m->normed, n);
+    for (int i = 0; i < n; i++) {
+        gpu_branch(m->gpu, i);
+        step_fetch(row[i].s, own_logits(&row[i]));
+    }
+    gpu_graph_end(m->gpu);
+}
+
+static void leave(struct session *room, const struct row *row, int n)
+{
+    struct device_session *m = room->device_state;
+    gpu_graph_begin(m->gpu, &m->graph[GRAPH_AFTER]);
+    for (int i = 0; i < n; i++) {
+        gpu_branch(m->gpu, i);
+        step_leave(row[i].s, &row[i].round);
+    }
+    gpu_graph_end(m->gpu);
+}
+
+/* What leaves behind the queries, with one wait where anything does. */
+static int after(struct session *room, struct row *row, int n)
+{
+    struct device_session *m = room->device_state;
+    bool due = false;
+    int err = KVF_OK;
+    for (int i = 0; !err && i < n; i++) {
+        err = step_after(row[i].s, &row[i].round);
+        due |= row[i].round.due;
+    }
+    if (!err && due) {
+        leave(room, row, n);
+        err = gpu_wait(m->gpu, &room->e->said);
+    }
+    for (int i = 0; !err && i < n; i++)
+        err = step_learn_after(row[i].s, &row[i].round);
+    return err;
+}
+
+static void decide_task(void *ctx, int task, int thread)
+{
+    struct row *row = (struct row *)ctx + task;
+    (void)thread;
+    row->err = step_decide(row->s, row->id, &row->round);
+}
+
+static void learn_task(void *ctx, int task, int thread)
+{
+    struct row *row = (struct row *)ctx + task;
+    (void)thread;
+    row->err = step_learn(row->s, &row->round);
+}
+
+static void layer_task(void *ctx, int task, int thread)
+{
+    struct row *row = ctx;
+    int L = row->s->e->config.n_layers;
+    if (step_learns_apart(row[task / L].s))
+        step_learn_layer(row[task / L].s, task % L, thread);
+}
+
+static void learned_task(void *ctx, int task, int thread)
+{
+    (void)thread;
+    step_learned(((struct row *)ctx)[task].s);
+}
+
+static void end_task(void *ctx, int task, int thread)
+{
+    (void)thread;
+    step_end(((struct row *)ctx)[task].s);
+}
+
+/* Threads share out sessions where there are several. */
+static int side_by_side(struct session *room, struct row *row, int n, par_fn task)
+{
+    for (int i = 0; i < n; i++)
+        row[i].s->in_task = n > 1;
+    par_run(n > 1 ? room->e->pool : NULL, n, task, row);
+    for (int i = 0; i < n; i++)
+        row[i].s->in_task = false;
+    for (int i = 0; i < n; i++)
+        if (row[i].err)
+            return row[i].err;
+    return KVF_OK;
+}
+
+/* What came of the step, on the host: of several sessions side by side, and of their layers. */
+static int learn_all(struct session *room, struct row *row, int n)
+{
+    struct par *pool = room->e->pool;
+    int err = side_by_side(room, row, n, learn_task);
+    if (err)
+        return err;
+    par_run(pool, n * room->e->config.n_layers, layer_task, row);
+    par_run(n > 1 ? pool : NULL, n, learned_task, row);
+    return KVF_OK;
+}
+
+/* The host learns of the layers while the logits are made.  Threads wake a little earlier. */
+static int finish(struct session *room, struct row *row, int n)
+{
+    struct device_session *m = room->device_state;
+    if (gpu_marked(m->gpu, MARK_SOON))
+        par_rouse(room->e->pool);
+    int err = gpu_marked(m->gpu, MARK_LAYERS) ? learn_all(room, row, n) : KVF_OK;
+    int failed = gpu_wait(m->gpu, &room->e->said);
+    err = failed ? failed : err;
+    if (!err)
+        par_run(n > 1 ? room->e->pool : NULL, n, end_task, row);
+    return err;
+}
+
+/* A trace that cannot be written ends a session that is alone. */
+static int record(const struct row *row, bool alone)
+{
+    struct session *s = row->s;
+    if (!s->recorder)
+        return KVF_OK;
+    int err = recorder_advance(s->recorder, s->n_past);
+    return alone ? err : KVF_OK;
+}
+
+static int run(struct session *room, struct row *row, int n, const int32_t *ids)
+{
+    int err = device_session_hold_logits(room, n);
+    for (int i = 0; !err && i < n; i++) {
+        err = row[i].s->gate ? device_session_hold_normed(room, n) : KVF_OK;
+        err = err ? err : device_gates_open_step(room, row[i].s, n);
+    }
+    for (int i = 0; !err && i < n; i++) {
+        if (room != row[i].s)
+            lend(room, &row[i], i);
+        row[i].id = ids[i];
+        err = step_begin(row[i].s);
+    }
+    err = err ? err : side_by_side(room, row, n, decide_task);
+    for (int i = 0; !err && i < n; i++)
+        err = step_ready(row[i].s, ids[i], &row[i].round);
+    if (err)
+        return err;
+    launch(room, row, n);
+    err = finish(room, row, n);
+    for (int i = 0; !err && i < n; i++)
+        err = record(&row[i], room == row[i].s);
+    return err ? err : after(room, row, n);
+}
+
+int device_steps(struct session *room, struct session *const *s, int n, const int32_t *ids)
+{
+    struct row one = {.s = s[0]}, *row = room ? MEM_NEW(struct row, (size_t)n) : &one;
+    if (!row)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < n; i++)
+        row[i].s = s[i];
+    int err = run(room ? room : s[0], row, n, ids);
+    for (int i = 0; i < n; i++)
+        if (row[i].x)
+            take_back(&row[i]);
+    if (room)
+        mem_free(row);
+    return err;
+}
+
+int device_step(struct session *s, int32_t id)
+{
+    if (device_can_batch(s))
+        return device_steps(NULL, &s, 1, &id);
+    int err = device_home(s);
+    return err ? err : RUN_LAYERWISE;
+}

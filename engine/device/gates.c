@@ -1,0 +1,408 @@
+/* gates.c - the networks of gates on a device: their weights, once for each file and engine,
+ * and their numbers for the tokens of a step or a chunk. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/device/decode.h"
+
+enum { MOST_STAGES = 3 };
+
+/* A linear layer of all units of all layers, one behind the other. */
+struct stage {
+    float *w, *bias; /* [nets][N][K], [nets][N] or NULL */
+    int N, K;
+};
+
+struct device_gates {
+    struct device_gates *next;
+    char hash[33];
+    struct gate_net net;
+    int nets; /* units of all layers */
+    struct stage stage[MOST_STAGES];
+    float *norm[2]; /* [L][head_dim] or NULL */
+    int hidden_n;   /* the widest */
+};
+
+static float *put(struct gpu *g, const float *v, size_t n)
+{
+    float *p = gpu_alloc(g, n, sizeof *p);
+    if (p)
+        gpu_put(g, p, v, n * sizeof *p);
+    return p;
+}
+
+/* Stage i of a network goes to its place; w is room for it on the host. */
+static void put_weights(struct gpu *g, const struct gates *gates, const struct device_gates *d,
+                        int net, int i, float *w)
+{
+    int units = d->net.n_units;
+    const struct gate_stage from = gates_stage(gates, net / units, net % units, i);
+    const struct stage *to = &d->stage[i];
+    size_t n = (size_t)to->N * (size_t)to->K;
+    gates_weights(gates, net / units, net % units, i, w);
+    gpu_put(g, to->w + (size_t)net * n, w, n * sizeof *w);
+    if (to->bias)
+        gpu_put(g, to->bias + net * to->N, from.bias, (size_t)to->N * sizeof *w);
+}
+
+static int put_stage(struct gpu *g, const struct gates *gates, struct device_gates *d, int i)
+{
+    const struct gate_stage from = gates_stage(gates, 0, 0, i);
+    struct stage *to = &d->stage[i];
+    size_t nets = (size_t)d->nets, N = (size_t)from.N, K = (size_t)from.K;
+    float *w = mem_alloc(N, K * sizeof *w);
+    to->N = from.N;
+    to->K = from.K;
+    to->w = gpu_alloc(g, nets * N, K * sizeof *w);
+    to->bias = from.bias ? gpu_alloc(g, nets * N, sizeof *w) : NULL;
+    bool room = w && to->w && (to->bias || !from.bias);
+    for (int net = 0; room && net < d->nets; net++)
+        put_weights(g, gates, d, net, i, w);
+    mem_free(w);
+    d->hidden_n = from.N > d->hidden_n ? from.N : d->hidden_n;
+    return room ? KVF_OK : KVF_E_NOMEM;
+}
+
+static int put_net(struct gpu *g, const struct gates *gates, const struct model_config *c,
+                   struct device_gates *d)
+{
+    size_t norms = (size_t)c->n_layers * (size_t)c->head_dim;
+    int err = KVF_OK;
+    d->nets = c->n_layers * d->net.n_units;
+    for (int i = 0; !err && i < d->net.n_stages; i++)
+        err = put_stage(g, gates, d, i);
+    for (int i = 0; i < 2 && d->net.norm[i]; i++)
+        d->norm[i] = put(g, d->net.norm[i], norms);
+    bool rest = (!d->net.norm[0] || d->norm[0]) && (!d->net.norm[1] || d->norm[1]);
+    return err || !rest ? KVF_E_NOMEM : KVF_OK;
+}
+
+static void drop_net(struct gpu *g, struct device_gates *d)
+{
+    for (int i = 0; i < MOST_STAGES; i++) {
+        gpu_free(g, d->stage[i].w);
+        gpu_free(g, d->stage[i].bias);
+    }
+    gpu_free(g, d->norm[0]);
+    gpu_free(g, d->norm[1]);
+    mem_free(d);
+}
+
+void device_gates_close(struct device_weights *w)
+{
+    while (w->gates) {
+        struct device_gates *next = w->gates->next;
+        drop_net(w->gpu, w->gates);
+        w->gates = next;
+    }
+}
+
+bool device_gates_can(const struct gates *gates)
+{
+    struct gate_net net;
+    return gates_inputs(gates) == 0 || gates_net(gates, &net);
+}
+
+/* The network of the session's gates; NULL: there is no room, or it needs none. */
+static struct device_gates *net_of(struct session *s)
+{
+    struct device_weights *w = s->e->device;
+    struct device_gates *d = w->gates;
+    while (d && strcmp(d->hash, gates_hash(s->gates)) != 0)
+        d = d->next;
+    return d;
+}
+
+static int no_room(struct session *s)
+{
+    return gpu_no_room(((struct device_session *)s->device_state)->gpu, &s->e->said,
+                       "the device has no room for the gates: take --device cpu");
+}
+
+static int open_net(struct session *s)
+{
+    struct device_weights *w = s->e->device;
+    struct device_gates *d = MEM_NEW(struct device_gates, 1);
+    if (!d)
+        return KVF_E_NOMEM;
+    gates_net(s->gates, &d->net);
+    memcpy(d->hash, gates_hash(s->gates), sizeof d->hash);
+    int err = put_net(w->gpu, s->gates, &s->e->config, d);
+    if (err) {
+        drop_net(w->gpu, d);
+        return no_room(s);
+    }
+    d->next = w->gates;
+    w->gates = d;
+    return KVF_OK;
+}
+
+/* Room for what `rows` tokens are gathered to, and for what each of so many units hides. */
+static int hold_rows(struct session *s, const struct device_gates *d, size_t rows, size_t units)
+{
+    struct device_session *m = s->device_state;
+    const struct model_config *c = &s->e->config;
+    size_t in = rows * (size_t)(c->n_heads + 2 * c->n_kv_heads) * (size_t)c->head_dim;
+    size_t hidden = rows * units * (size_t)d->hidden_n;
+    struct gate_rows *r = &m->gate;
+    if (r->n_in >= in && r->n_hidden >= hidden)
+        return KVF_OK;
+    device_gates_free_session(m);
+    r->in = gpu_alloc(m->gpu, in, sizeof *r->in);
+    r->hidden[0] = gpu_alloc(m->gpu, hidden, sizeof *r->in);
+    r->hidden[1] = gpu_alloc(m->gpu, hidden, sizeof *r->in);
+    if (!r->in || !r->hidden[0] || !r->hidden[1])
+        return no_room(s);
+    r->n_in = in;
+    r->n_hidden = hidden;
+    return KVF_OK;
+}
+
+void device_gates_free_session(struct device_session *m)
+{
+    gpu_free(m->gpu, m->gate.in);
+    gpu_free(m->gpu, m->gate.hidden[0]);
+    gpu_free(m->gpu, m->gate.hidden[1]);
+    m->gate = (struct gate_rows){.n_in = 0};
+}
+
+static bool has_net(const struct session *s)
+{
+    return s->gate && gates_inputs(s->gates) != 0;
+}
+
+int device_gates_open(struct session *s, int T)
+{
+    if (!has_net(s))
+        return KVF_OK;
+    int err = net_of(s) ? KVF_OK : open_net(s);
+    return err ? err
+               : hold_rows(s, net_of(s), device_session_rows(T), (size_t)net_of(s)->net.n_units);
+}
+
+int device_gates_open_step(struct session *room, struct session *s, int n)
+{
+    int err = has_net(s) && !net_of(s) ? open_net(s) : KVF_OK;
+    if (err || !has_net(s))
+        return err;
+    const struct device_gates *d = net_of(s);
+    n = n < GPU_TOGETHER ? n : GPU_TOGETHER;
+    return hold_rows(room, d, (size_t)(n * s->e->config.n_layers), (size_t)d->net.n_units);
+}
+
+/* Runs of queries, keys and values, where x does not follow from the layer's input. */
+static struct gpu_runs runs_of(const struct session *s, const struct device_gates *d,
+                               const struct device_tokens *x, int n)
+{
+    const struct model_config *c = &s->e->config;
+    int D = c->head_dim, q = c->n_heads * D, kv = c->n_kv_heads * D, H = c->n_kv_heads;
+    size_t pre = s->ld_pre, ld = s->ld_qkv;
+    bool heads = d->net.gather == GATE_GATHER_HEAD || d->net.gather == GATE_GATHER_ENTRIES;
+    bool all = d->net.gather == GATE_GATHER_ALL;
+    struct gpu_runs r = {.n = all ? 3 : 2, .n_units = heads ? H : 1, .T = x->T, .n_rows = n};
+    for (int i = 0; i < n; i++) {
+        const float *query = x[i].pre, *key = x[i].qkv + q, *value = key + kv;
+        const float *before = query ? query + q : NULL; /* keys that are not turned */
+        const float *from[][GPU_MOST_RUNS] = {[GATE_GATHER_X] = {NULL},
+                                              [GATE_GATHER_KEYS_VALUES] = {before, value},
+                                              [GATE_GATHER_ENTRIES] = {key, value},
+                                              [GATE_GATHER_ALL] = {query, before, value},
+                                              [GATE_GATHER_HEAD] = {before, key}};
+        memcpy(r.from[i], from[d->net.gather], sizeof r.from[i]);
+    }
+    for (int i = 0; i < r.n; i++) {
+        bool turned = d->net.gather == GATE_GATHER_ENTRIES || i == r.n - 1;
+        r.ld[i] = turned ? ld : pre;
+        r.step[i] = heads ? D : 0;
+        r.count[i] = heads ? D : kv;
+    }
+    r.count[0] = all ? q : r.count[0];
+    return r;
+}
+
+/* What the networks see of n sequences: x, or runs, gathered in `in`, with norms that lie ld_norm
+ * apart from token to token.  Returns how many floats are from token to token of ret_x. */
+static size_t gather(struct gpu *g, const struct session *s, const struct device_gates *d,
+                     const struct device_tokens *x, int n, int layer, size_t ld_norm, float *in,
+                     const float **ret_x)
+{
+    for (int i = 0; i < n; i++)
+        ret_x[i] = x[i].x;
+    if (d->net.gather == GATE_GATHER_X)
+        return x->ld_x;
+    size_t row = (size_t)d->net.n_units * (size_t)d->stage[0].K, D = (size_t)s->e->config.head_dim;
+    struct gpu_runs r = runs_of(s, d, x, n);
+    for (int i = 0; i < 2 && d->norm[i]; i++)
+        r.norm[i] = d->norm[i] + (size_t)layer * D;
+    r.ld_norm = ld_norm;
+    r.eps = d->net.eps;
+    gpu_join_runs(g, &r, in);
+    for (int i = 0; i < n; i++)
+        ret_x[i] = in + (size_t)(i * x->T) * row;
+    return row;
+}
+
+/* ---- the tokens of a chunk, a layer at a time */
+
+static struct gpu_matrix matrix_of(const struct stage *s, int net)
+{
+    size_t K = (size_t)s->K;
+    return (struct gpu_matrix){.data = s->w + (size_t)net * (size_t)s->N * K,
+                               .type = WEIGHT_F32,
+                               .N = s->N,
+                               .K = s->K,
+                               .row_bytes = K * sizeof(float)};
+}
+
+/* Rows of a chunk as other products of prompts. */
+static void product(struct session *s, float *out, const float *x, size_t ld_x, int T,
+                    const struct stage *stage, int net)
+{
+    struct gpu *g = ((struct device_session *)s->device_state)->gpu;
+    const struct gpu_matrix w = matrix_of(stage, net);
+    size_t ld = (size_t)w.N;
+    if (!gpu_gemm(g, out, ld, x, ld_x, T, &w, 1))
+        gpu_product(g, out, ld, x, ld_x, T, &w);
+}
+
+static const float *bias_of(const struct stage *s, int net)
+{
+    return s->bias ? s->bias + net * s->N : NULL;
+}
+
+/* The only unit of a layer, whose matrices are as wide as the model. */
+static void run_unit(struct session *s, const struct device_gates *d, int net, const float *x,
+                     size_t ld, int T, float *out)
+{
+    struct device_session *m = s->device_state;
+    const struct stage *w = d->stage;
+    const float *in = x;
+    size_t ld_in = ld;
+    int last = d->net.n_stages - 1;
+    for (int i = 0; i < last; i++) {
+        float *to = m->gate.hidden[i & 1];
+        product(s, to, in, ld_in, T, &w[i], net);
+        gpu_gate_act(m->gpu, to, bias_of(&w[i], net), d->net.gated && i == 1 ? x : NULL, T, w[i].N,
+                     (int)d->net.activation);
+        x = to;
+        ld = (size_t)w[i].N;
+        in = d->net.gated ? in : to;
+        ld_in = d->net.gated ? ld_in : ld;
+    }
+    float *z = m->gate.hidden[last & 1];
+    product(s, z, x, ld, T, &w[last], net);
+    gpu_gate_end(m->gpu, out, (size_t)s->e->config.n_kv_heads, z, bias_of(&w[last], net), T,
+                 w[last].N, (int)d->net.ending);
+}
+
+/* All units of a layer, a launch for each stage. */
+static void run_units(struct session *s, const struct device_gates *d, int layer, const float *x,
+                      size_t ld, int T, float *out)
+{
+    struct device_session *m = s->device_state;
+    int units = d->net.n_units, net = layer * units, last = d->net.n_stages - 1;
+    for (int i = 0; i <= last; i++) {
+        const struct stage *w = &d->stage[i];
+        bool first = i == 0 || (d->net.gated && i < last);
+        size_t before = i > 0 ? (size_t)(units * d->stage[i - 1].N) : 0;
+        const struct gpu_gate_rows rows = {
+            .w = w->w + (size_t)net * (size_t)w->N * (size_t)w->K,
+            .bias = bias_of(w, net),
+            .units = units,
+            .N = w->N,
+            .K = w->K,
+            .T = T,
+            .x = first ? x : m->gate.hidden[(i - 1) & 1],
+            .with = d->net.gated && i == 1 && i < last ? m->gate.hidden[0] : NULL,
+            .out = i == last ? out : m->gate.hidden[i & 1],
+            .ld_x = first ? ld : before,
+            .ld_out = i == last ? (size_t)s->e->config.n_kv_heads : (size_t)(units * w->N),
+            .act = (int)d->net.activation,
+            .ending = (int)d->net.ending,
+            .last = i == last};
+        gpu_gate_rows(m->gpu, &rows);
+    }
+}
+
+void device_gates_run(struct session *s, int layer, const struct device_tokens *x, float *numbers)
+{
+    struct device_session *m = s->device_state;
+    const struct device_gates *d = net_of(s);
+    const float *in;
+    size_t ld = gather(m->gpu, s, d, x, 1, layer, 0, m->gate.in, &in);
+    if (d->net.n_units > 1 || s->e->exact)
+        run_units(s, d, layer, in, ld, x->T, numbers);
+    else
+        run_unit(s, d, layer, in, ld, x->T, numbers);
+}
+
+/* ---- a token of each of some sequences, all layers at a time */
+
+/* Where the rows of a stage are. */
+static float *hidden_of(const struct device_session *m, const struct device_gates *d, int stage,
+                        int row)
+{
+    return m->gate.hidden[stage & 1] + (size_t)(row * d->nets) * (size_t)d->hidden_n;
+}
+
+/* Stage i, of n rows of which the networks see in[row], layers ld floats apart, and whose numbers
+ * go to out[row]. */
+static struct gpu_gate_stage stage_of(const struct device_session *m, const struct device_gates *d,
+                                      int i, int n, const float *const *in, size_t ld,
+                                      float *const *out)
+{
+    const struct stage *w = &d->stage[i];
+    bool last = i == d->net.n_stages - 1, first = i == 0 || (d->net.gated && !last);
+    struct gpu_gate_stage s = {.w = w->w,
+                               .bias = w->bias,
+                               .nets = d->nets,
+                               .units = d->net.n_units,
+                               .N = w->N,
+                               .K = w->K,
+                               .n_rows = n,
+                               .ld_x = first ? ld : (size_t)d->net.n_units * (size_t)w->K,
+                               .act = (int)d->net.activation,
+                               .ending = (int)d->net.ending,
+                               .last = last};
+    for (int r = 0; r < n; r++) {
+        s.x[r] = first ? in[r] : hidden_of(m, d, i - 1, r);
+        s.with[r] = d->net.gated && i == 1 ? hidden_of(m, d, 0, r) : NULL;
+        s.out[r] = last ? out[r] : hidden_of(m, d, i, r);
+    }
+    return s;
+}
+
+/* The numbers of sequences whose networks are the same. */
+static void run_together(struct session *room, const struct device_gates *d,
+                         const struct device_tokens *x, float *const *numbers, int n)
+{
+    struct device_session *m = room->device_state;
+    const float *in[GPU_TOGETHER];
+    size_t D = (size_t)room->e->config.head_dim;
+    size_t ld = gather(m->gpu, room, d, x, n, 0, D, m->gate.in, in);
+    for (int i = 0; i < d->net.n_stages; i++) {
+        const struct gpu_gate_stage s = stage_of(m, d, i, n, in, ld, numbers);
+        gpu_gate_stage(m->gpu, &s, room->e->exact);
+    }
+}
+
+void device_gates_run_step(struct session *room, struct session *const *s,
+                           const struct device_tokens *x, float *const *numbers, int n)
+{
+    struct device_tokens same[GPU_TOGETHER];
+    float *out[GPU_TOGETHER];
+    bool done[GPU_TOGETHER] = {false};
+    for (int first = 0; first < n; first++) {
+        const struct device_gates *d = has_net(s[first]) ? net_of(s[first]) : NULL;
+        int count = 0;
+        for (int i = first; d && !done[first] && i < n; i++) {
+            if (!has_net(s[i]) || net_of(s[i]) != d)
+                continue;
+            same[count] = x[i];
+            out[count++] = numbers[i];
+            done[i] = i > first;
+        }
+        if (count > 0)
+            run_together(room, d, same, out, count);
+    }
+}

@@ -1,0 +1,233 @@
+/* pages.c - the pages of a cache on a device, which follow those of the host a page at a
+ * time. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/device/device.h"
+
+enum { LEAST_PAGES = 256 };
+
+/* So many pages, in a new place. */
+static int grow_pool(struct session *s, int32_t pages)
+{
+    struct device_session *m = s->device_state;
+    int32_t *list = mem_grow(m->free, (size_t)m->n_free, (size_t)pages, sizeof *list);
+    if (!list)
+        return KVF_E_NOMEM;
+    m->free = list;
+    unsigned char *pool = gpu_alloc(m->gpu, (size_t)pages, m->page_bytes);
+    if (!pool)
+        return gpu_no_room(m->gpu, &s->e->said,
+                           "the device has no room for %d pages of %zu bytes of the cache: take a "
+                           "smaller budget or context, fewer probes, or --device cpu",
+                           pages, m->page_bytes);
+    if (m->pages)
+        gpu_copy(m->gpu, pool, m->pool, (size_t)m->pages * m->page_bytes);
+    int err = gpu_wait(m->gpu, &s->e->said);
+    gpu_free(m->gpu, m->pool);
+    m->pool = pool;
+    m->pages = pages;
+    return err;
+}
+
+void device_pages_changed(struct device_session *m, int first, int end)
+{
+    bool none = m->changed == m->changed_end;
+    m->changed = none || first < m->changed ? first : m->changed;
+    m->changed_end = none || end > m->changed_end ? end : m->changed_end;
+}
+
+int device_session_take_page(struct session *s, int32_t *ret_page)
+{
+    struct device_session *m = s->device_state;
+    if (m->n_free == 0 && m->used == m->pages) {
+        int err = grow_pool(s, m->pages ? 2 * m->pages : LEAST_PAGES);
+        if (err)
+            return err;
+    }
+    *ret_page = m->n_free > 0 ? m->free[--m->n_free] : m->used++;
+    return KVF_OK;
+}
+
+int device_session_hold_pages(struct session *s, int at, int n_pages)
+{
+    struct device_session *m = s->device_state;
+    int32_t *table = m->table + (size_t)at * (size_t)m->ld_table;
+    if (m->held[at] != n_pages)
+        device_pages_changed(m, at, at + 1);
+    while (m->held[at] > n_pages)
+        m->free[m->n_free++] = table[--m->held[at]];
+    while (m->held[at] < n_pages) {
+        int err = device_session_take_page(s, &table[m->held[at]]);
+        if (err)
+            return err;
+        m->held[at]++;
+    }
+    return KVF_OK;
+}
+
+void device_session_reserve_pages(struct session *s, size_t n_pages)
+{
+    const struct device_session *m = s->device_state;
+    if (n_pages > (size_t)m->pages && n_pages > LEAST_PAGES && n_pages < INT32_MAX)
+        (void)grow_pool(s, (int32_t)n_pages); /* who needs fewer may have them */
+}
+
+/* ---- pages that are sent */
+
+enum { POST_BYTES = 8 << 20, POST_PAGES = 1 << 10 }; /* of a half, at most */
+
+static int pages_of_half(const struct device_session *m)
+{
+    size_t n = POST_BYTES / m->page_bytes;
+    return n < POST_PAGES ? (int)n : POST_PAGES;
+}
+
+/* A half that is being filled. */
+struct filling {
+    struct session *s;
+    struct page_upload *post;
+    unsigned char *page;
+    int32_t *where;
+    int n;
+};
+
+static int open_post(struct session *s, struct page_upload *p)
+{
+    struct gpu *g = ((struct device_session *)s->device_state)->gpu;
+    if (p->page)
+        return KVF_OK;
+    p->page = gpu_pin(g, 2, POST_BYTES);
+    p->where = gpu_pin(g, 2, POST_PAGES * sizeof *p->where);
+    p->from = mem_alloc(POST_PAGES, sizeof *p->from);
+    p->waits = -1;
+    if (p->page && p->where && p->from)
+        return KVF_OK;
+    device_post_close(g, p);
+    return gpu_no_room(g, &s->e->said, "there is no room to send pages to the device");
+}
+
+void device_post_close(struct gpu *g, struct page_upload *p)
+{
+    gpu_unpin(g, p->page);
+    gpu_unpin(g, p->where);
+    mem_free(p->from);
+    *p = (struct page_upload){.page = NULL};
+}
+
+static void copy_task(void *ctx, int i, int thread)
+{
+    const struct filling *f = ctx;
+    size_t bytes = ((const struct device_session *)f->s->device_state)->page_bytes;
+    (void)thread;
+    memcpy(f->page + (size_t)i * bytes, f->post->from[i], bytes);
+}
+
+static void start_half(struct filling *f)
+{
+    f->page = f->post->page + (size_t)f->post->half * POST_BYTES;
+    f->where = f->post->where + f->post->half * POST_PAGES;
+    f->n = 0;
+}
+
+/* The half is on its way; the other one, which is filled next, has arrived. */
+static int send_half(struct filling *f)
+{
+    struct session *s = f->s;
+    struct device_session *m = s->device_state;
+    int err = KVF_OK;
+    if (f->n == 0)
+        return KVF_OK;
+    par_run(session_pool(s), f->n, copy_task, f);
+    if (f->post->waits == gpu_waits(m->gpu))
+        err = gpu_wait(m->gpu, &s->e->said);
+    gpu_pages_in(m->gpu, m->pool, m->page_bytes, f->where, f->page, f->n);
+    f->post->waits = gpu_waits(m->gpu);
+    f->post->half = 1 - f->post->half;
+    start_half(f);
+    return err;
+}
+
+int device_session_put_pages(struct session *s, int first, int end)
+{
+    struct device_session *m = s->device_state;
+    struct device_weights *w = s->e->device;
+    struct filling f = {.s = s, .post = &w->post};
+    int H = s->cache_heads, most = pages_of_half(m), err = open_post(s, f.post);
+    if (!err)
+        start_half(&f);
+    for (int at = first; !err && at < end; at++) {
+        struct cache_head view = cache_view(s->cache, at / H, at % H);
+        const int32_t *table = m->table + (size_t)at * (size_t)m->ld_table;
+        for (int p = 0; !err && p * PAGE_SLOTS < view.n; p++) {
+            if (!cache_take_dirty(s->cache, at / H, at % H, p))
+                continue;
+            f.post->from[f.n] = cache_keys(&view, p);
+            f.where[f.n++] = table[p];
+            if (f.n == most)
+                err = send_half(&f);
+        }
+    }
+    return err ? err : send_half(&f);
+}
+
+/* Where entries stand in the text, for those who ask; false: everywhere in their slots. */
+static bool put_positions(struct session *s, int layer)
+{
+    struct device_session *m = s->device_state;
+    int H = s->cache_heads;
+    bool plain = true;
+    for (int h = 0; m->d_pos && h < H; h++) {
+        struct cache_head view = cache_view(s->cache, layer, h);
+        if (view.n > 0)
+            memcpy(m->pos + (size_t)h * s->ld_strip, view.pos, (size_t)view.n * sizeof *view.pos);
+        plain &= view.plain;
+    }
+    if (!plain)
+        gpu_put(m->gpu, m->d_pos, m->pos, (size_t)H * s->ld_strip * sizeof *m->pos);
+    return !plain;
+}
+
+int device_session_layer(struct session *s, int layer, int T, int pos0, struct gpu_cache *ret_cache)
+{
+    struct device_session *m = s->device_state;
+    int H = s->cache_heads, ld_slot = (int)s->ld_strip, most = 0;
+    bool leaves = false;
+    device_pages_invalidate(m);
+    for (int h = 0; h < H; h++) {
+        struct cache_head view = cache_view(s->cache, layer, h);
+        int err = device_session_hold_pages(s, layer * H + h,
+                                            (view.n + PAGE_SLOTS - 1) / PAGE_SLOTS);
+        if (err)
+            return err;
+        most = view.n > most ? view.n : most;
+        leaves |= view.first_expiry < pos0 + T;
+        m->n[h] = view.n;
+    }
+    int err = device_session_put_pages(s, layer * H, (layer + 1) * H);
+    if (err)
+        return err;
+    for (int h = 0; leaves && h < H; h++) {
+        struct cache_head view = cache_view(s->cache, layer, h);
+        if (view.n > 0)
+            memcpy(m->until + (size_t)h * (size_t)ld_slot, view.expires_at,
+                   (size_t)view.n * sizeof *view.expires_at);
+    }
+    bool moved = put_positions(s, layer);
+    size_t table = (size_t)H * (size_t)m->ld_table;
+    gpu_put(m->gpu, m->d_table, m->table + (size_t)layer * table, table * sizeof *m->table);
+    if (leaves)
+        gpu_put(m->gpu, m->d_until, m->until, (size_t)H * (size_t)ld_slot * sizeof *m->until);
+    *ret_cache = (struct gpu_cache){.pool = m->pool,
+                                    .type = s->kv_type,
+                                    .heads = H,
+                                    .D = s->e->config.head_dim,
+                                    .table = m->d_table,
+                                    .n = m->d_n,
+                                    .pos = moved ? m->d_pos : NULL,
+                                    .until = leaves ? m->d_until : NULL,
+                                    .ld_table = m->ld_table,
+                                    .ld_slot = ld_slot,
+                                    .most = most};
+    return KVF_OK;
+}

@@ -1,0 +1,540 @@
+/* prefill.c - a chunk of a prompt that stays on the device from its tokens to the last layer.
+ *
+ * Everything is put on the stream layer by layer.  The host's cache remains the truth: pages with
+ * the newcomers of a layer come home as they are, and the numbers of their gates, beside the layers
+ * that follow; the host takes them in while the device is up to GPU_PARCELS layers ahead.  So
+ * nobody waits for the stream before the end of the chunk, but where the host looks at rows of
+ * attention: then it takes the entries of a layer in before these. */
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/device/probes.h"
+#include "engine/device/decode.h"
+
+/* What a chunk of a session takes with it and brings back: the host's is pinned, and of parcels
+ * there is one part for each. */
+struct device_prompt {
+    struct buffers_owned owned;
+    struct {
+        float *x, *turns;     /* [C][d_model], [2][C][rope_dim] */
+        int32_t *first, *n;   /* [L * H] slot of the first newcomer; [L][blocks + 1][H] entries */
+        int32_t *firm;        /* [L * H] leading slots whose entries stay */
+        unsigned char *pages; /* [parcel][H][n_pages] */
+        float *numbers;       /* [parcel][C][H] of gates */
+        int32_t *until, *pos; /* [parcel][H][ld_strip]; NULL: nothing expires, nobody asks */
+        int32_t *coming;      /* [parcel][C][H] until of newcomers */
+    } host;
+    float *turns, *pre, *numbers;
+    int32_t *first, *n, *firm, *table, *coming;
+    unsigned char *pages;
+    int n_pages;
+    const struct method_state *of; /* what it was made for */
+    bool net;                      /* networks make numbers of gates there */
+    enum device_admits admits;
+    struct device_admission admission;
+};
+
+/* What is known of a chunk that is under way. */
+struct chunk {
+    struct session *s;
+    struct device_prompt *p;
+    const int32_t *ids;
+    int T, most, layer; /* entries of the longest head, with all of them in */
+};
+
+static bool has_net(const struct session *s)
+{
+    return s->gate && gates_inputs(s->gates) != 0;
+}
+
+/* Whether nobody asks for queries, for keys before they are turned or for the residual stream, and
+ * every head is one of the model's. */
+static bool takes(const struct session *s)
+{
+    const struct model_config *c = &s->e->config;
+    struct device_admission unused;
+    bool compared = s->twin_for || s->shadow || s->evicted_entries || s->n_watchers;
+    bool unturned = method_evidence(s->method) & (EVIDENCE_MOMENTS | EVIDENCE_BLOCKS)
+                    || recorder_wants(s->recorder) & PROBE_QUERY;
+    bool gates = !has_net(s)
+                 || (device_gates_can(s->gates)
+                     && device_admission(s->method, &unused) != ADMITS_APART);
+    bool open = false;
+    for (int at = 0; at < s->cache_heads * c->n_layers; at++)
+        open |= cache_gap(s->cache, at / s->cache_heads, at % s->cache_heads, NULL) == GAP_OPEN;
+    return s->device_state && !s->positions_in_cache && !compared && !unturned && gates && !open
+           && s->cache_heads == c->n_kv_heads;
+}
+
+/* ---- rooms */
+
+static void add(struct buffer_list *a, void *at, size_t n, size_t size)
+{
+    buffers_add(a, at, n, size, false);
+}
+
+static void add_pinned(struct buffer_list *a, void *at, size_t n, size_t size)
+{
+    buffers_add(a, at, n, size, true);
+}
+
+/* What is brought of pages, gates and departures. */
+static void add_parcels(struct session *s, struct device_prompt *p, struct buffer_list *a)
+{
+    const struct device_session *m = s->device_state;
+    size_t H = (size_t)s->cache_heads, C = (size_t)s->chunk, strip = H * s->ld_strip;
+    size_t pages = GPU_PARCELS * H * (size_t)p->n_pages;
+    add(a, &p->pages, pages, m->page_bytes);
+    add_pinned(a, &p->host.pages, pages, m->page_bytes);
+    if (s->gate) {
+        add(a, &p->numbers, GPU_PARCELS * C * H, sizeof *p->numbers);
+        add_pinned(a, &p->host.numbers, GPU_PARCELS * C * H, sizeof *p->numbers);
+    }
+    if (m->d_pos)
+        add_pinned(a, &p->host.pos, GPU_PARCELS * strip, sizeof *p->host.pos);
+    if (!method_hides(s->method))
+        return;
+    add(a, &p->coming, C * H, sizeof *p->coming);
+    add_pinned(a, &p->host.coming, GPU_PARCELS * C * H, sizeof *p->coming);
+    add_pinned(a, &p->host.until, GPU_PARCELS * strip, sizeof *p->host.until);
+}
+
+static int make(struct session *s, struct device_prompt *p)
+{
+    const struct device_session *m = s->device_state;
+    const struct model_config *c = &s->e->config;
+    size_t H = (size_t)s->cache_heads, L = (size_t)c->n_layers, C = (size_t)s->chunk;
+    size_t turns = 2 * C * (size_t)c->rope_dim,
+           n = L * (size_t)(device_session_blocks(s->chunk) + 1) * H;
+    struct buffer_list a = {.n = 0};
+    p->of = s->method;
+    p->net = has_net(s);
+    p->admits = device_admission(s->method, &p->admission);
+    p->n_pages = (PAGE_SLOTS - 1 + s->chunk - 1) / PAGE_SLOTS + 1;
+    add_pinned(&a, &p->host.x, C * (size_t)c->d_model, sizeof(float));
+    add_pinned(&a, &p->host.turns, turns, sizeof(float));
+    add_pinned(&a, &p->host.first, L * H, sizeof *p->first);
+    add_pinned(&a, &p->host.n, n, sizeof *p->n);
+    add_pinned(&a, &p->host.firm, L * H, sizeof *p->firm);
+    add(&a, &p->turns, turns, sizeof(float));
+    add(&a, &p->first, L * H, sizeof *p->first);
+    add(&a, &p->n, n, sizeof *p->n);
+    add(&a, &p->firm, L * H, sizeof *p->firm);
+    add(&a, &p->table, L * H * (size_t)m->ld_table, sizeof *p->table);
+    if (p->net)
+        add(&a, &p->pre, C * s->ld_pre, sizeof *p->pre);
+    add_parcels(s, p, &a);
+    return buffers_alloc(m->gpu, &a, &p->owned);
+}
+
+void device_prompt_close(struct session *s)
+{
+    struct device_session *m = s->device_state;
+    if (m->prompt)
+        buffers_drop(m->gpu, &m->prompt->owned);
+    mem_free(m->prompt);
+    m->prompt = NULL;
+}
+
+static int open_prompt(struct session *s)
+{
+    struct device_session *m = s->device_state;
+    if (m->prompt && m->prompt->of == s->method)
+        return device_gates_open(s, s->chunk);
+    device_prompt_close(s);
+    m->prompt = MEM_NEW(struct device_prompt, 1);
+    int err = m->prompt && gpu_parcels_open(m->gpu) ? make(s, m->prompt) : KVF_E_NOMEM;
+    if (!err)
+        return device_gates_open(s, s->chunk);
+    device_prompt_close(s);
+    return gpu_no_room(m->gpu, &s->e->said,
+                       "the device has no room for %d tokens of a prompt at once: take a smaller "
+                       "--chunk, or --device cpu",
+                       s->chunk);
+}
+
+/* ---- what is sent */
+
+static int pages_for(int n)
+{
+    return (n + PAGE_SLOTS - 1) / PAGE_SLOTS;
+}
+
+/* How many times as many pages as now are made room for where entries leave and the others grow:
+ * as many as the rest of the prompt is likely to need, but no more than twice. */
+static double foresight(const struct chunk *k)
+{
+    const struct session *s = k->s;
+    double rest = (double)(s->n_past + s->tokens_to_next_cut) / (double)(s->n_past + k->T);
+    return fmin(fmax(rest, 1.125), 2);
+}
+
+/* Room for what comes in all heads until something may leave, so that it is made once. */
+static void reserve(const struct chunk *k)
+{
+    struct session *s = k->s;
+    struct device_session *m = s->device_state;
+    bool expires = method_expires(s->method);
+    int H = s->cache_heads,
+        more = expires || s->tokens_to_next_cut < k->T ? k->T : s->tokens_to_next_cut;
+    size_t pages = 0;
+    for (int at = 0; at < H * s->e->config.n_layers; at++)
+        pages += (size_t)pages_for(cache_view(s->cache, at / H, at % H).n + more);
+    if (expires && pages > (size_t)m->pages)
+        pages = (size_t)((double)pages * foresight(k));
+    device_session_reserve_pages(s, pages);
+}
+
+/* Pages for the newcomers of every head, behind those that it has. */
+static int hold_pages(struct chunk *k)
+{
+    struct session *s = k->s;
+    struct device_session *m = s->device_state;
+    struct device_prompt *p = k->p;
+    int H = s->cache_heads, heads = H * s->e->config.n_layers,
+        ld = device_session_blocks(s->chunk) + 1;
+    int err = device_pages_sync(s);
+    device_session_followed(s, k->T);
+    for (int at = 0; at < heads; at++) {
+        struct cache_head view = cache_view(s->cache, at / H, at % H);
+        int n = view.n + k->T;
+        if (!err)
+            err = device_session_hold_pages(s, at, pages_for(n));
+        if (err)
+            return err;
+        p->host.first[at] = view.n;
+        p->host.firm[at] = view.n_permanent;
+        p->host.n[at / H * ld * H + at % H] = n;
+        k->most = n > k->most ? n : k->most;
+    }
+    for (int l = 0; l < s->e->config.n_layers; l++)
+        device_session_lengths(s, k->T, p->host.n + l * ld * H);
+    gpu_put(m->gpu, p->first, p->host.first, (size_t)heads * sizeof *p->first);
+    gpu_put(m->gpu, p->firm, p->host.firm, (size_t)heads * sizeof *p->firm);
+    gpu_put(m->gpu, p->n, p->host.n, (size_t)(heads * ld) * sizeof *p->n);
+    gpu_put(m->gpu, p->table, m->table, (size_t)heads * (size_t)m->ld_table * sizeof *p->table);
+    return KVF_OK;
+}
+
+static void token_task(void *ctx, int task, int thread)
+{
+    const struct chunk *k = ctx;
+    const struct session *s = k->s;
+    size_t d = (size_t)s->e->config.d_model;
+    int end = (task + 1) * ROWS_PER_TASK;
+    (void)thread;
+    for (int t = task * ROWS_PER_TASK; t < end && t < k->T; t++) {
+        weights_embed(s->e->weights, k->ids[t], k->p->host.x + (size_t)t * d);
+        rope_fill(s, k->p->host.turns, s->chunk, t, s->n_past + t);
+    }
+}
+
+static void put_tokens(struct chunk *k)
+{
+    struct session *s = k->s;
+    struct device_session *m = s->device_state;
+    struct device_prompt *p = k->p;
+    size_t d = (size_t)s->e->config.d_model, turn = (size_t)s->e->config.rope_dim;
+    size_t half = (size_t)s->chunk * turn, T = (size_t)k->T;
+    par_run(s->e->pool, (k->T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, token_task, k);
+    gpu_put(m->gpu, m->x, p->host.x, T * d * sizeof(float));
+    gpu_put(m->gpu, p->turns, p->host.turns, T * turn * sizeof(float));
+    if (model_has_local_rope(&s->e->config))
+        gpu_put(m->gpu, p->turns + half, p->host.turns + half, T * turn * sizeof(float));
+}
+
+static struct gpu_cache cache_of(const struct chunk *k, bool leaves, bool moved)
+{
+    const struct session *s = k->s;
+    const struct device_session *m = s->device_state;
+    int H = s->cache_heads, first = k->layer * H, ld = device_session_blocks(s->chunk) + 1;
+    return (struct gpu_cache){.pool = m->pool,
+                              .type = s->kv_type,
+                              .heads = H,
+                              .D = s->e->config.head_dim,
+                              .table = k->p->table + (size_t)first * (size_t)m->ld_table,
+                              .n = k->p->n + first * ld,
+                              .pos = moved ? m->d_pos : NULL,
+                              .until = leaves ? m->d_until : NULL,
+                              .firm = k->p->firm + first,
+                              .ld_table = m->ld_table,
+                              .ld_slot = (int)s->ld_strip,
+                              .most = k->most};
+}
+
+/* The numbers of gates that were given, of a layer. */
+static void give_numbers(const struct chunk *k, float *numbers)
+{
+    const struct session *s = k->s;
+    for (int t = 0; s->gate && !k->p->net && t < k->T; t++) {
+        struct gate_input in = {.pos = s->n_past + t};
+        gates_eval(s->gates, k->layer, &in, numbers + t * s->cache_heads, s->scratch_per_thread);
+    }
+}
+
+/* What newcomers stay for, where the host knows it; the least of it. */
+static int32_t find_coming(const struct chunk *k, const float *numbers, int32_t *coming)
+{
+    const struct session *s = k->s;
+    int H = s->cache_heads;
+    int32_t least = NEVER_EXPIRES;
+    for (int i = 0; i < k->T * H; i++) {
+        float number = numbers && !k->p->net ? numbers[i] : NAN;
+        coming[i] = method_until(s->method, k->layer, i % H, s->n_past + i / H, number);
+        least = coming[i] < least ? coming[i] : least;
+    }
+    return least;
+}
+
+/* When entries leave, if any query of the chunk is without one of them.  *ret_coming: the same of
+ * newcomers, NULL: they stay, or their gates say so later. */
+static bool put_until(const struct chunk *k, const float *numbers, const int32_t **ret_coming)
+{
+    struct session *s = k->s;
+    struct device_session *m = s->device_state;
+    struct device_prompt *p = k->p;
+    int H = s->cache_heads, i = k->layer % GPU_PARCELS;
+    bool later = p->net && p->admits == ADMITS_BY_NUMBER;
+    *ret_coming = NULL;
+    if (!p->host.until)
+        return false;
+    int32_t *until = p->host.until + (size_t)(i * H) * s->ld_strip;
+    int32_t *coming = p->host.coming + i * H * s->chunk;
+    int32_t least = later ? s->n_past : find_coming(k, numbers, coming);
+    for (int h = 0; h < H; h++) {
+        struct cache_head view = cache_view(s->cache, k->layer, h);
+        least = view.first_expiry < least ? view.first_expiry : least;
+    }
+    if (least >= s->n_past + k->T)
+        return false;
+    for (int h = 0; h < H; h++) {
+        struct cache_head view = cache_view(s->cache, k->layer, h);
+        size_t from = (size_t)h * s->ld_strip + (size_t)view.n_permanent;
+        if (view.n > view.n_permanent)
+            memcpy(until + from, view.expires_at + view.n_permanent,
+                   (size_t)(view.n - view.n_permanent) * sizeof *until);
+    }
+    struct gpu_cache c = cache_of(k, true, false);
+    gpu_put_until(m->gpu, &c, until, p->first + k->layer * H);
+    if (later)
+        return true;
+    gpu_put(m->gpu, p->coming, coming, (size_t)(k->T * H) * sizeof *coming);
+    *ret_coming = p->coming;
+    return true;
+}
+
+/* Where entries stand in the text, for probes; false: everywhere in their slots, or nobody asks. */
+static bool put_positions(const struct chunk *k)
+{
+    struct session *s = k->s;
+    struct device_session *m = s->device_state;
+    int H = s->cache_heads, i = k->layer % GPU_PARCELS;
+    size_t ld = s->ld_strip;
+    bool plain = true;
+    for (int h = 0; k->p->host.pos && h < H; h++) {
+        struct cache_head view = cache_view(s->cache, k->layer, h);
+        int32_t *pos = k->p->host.pos + (size_t)(i * H + h) * ld;
+        if (view.n > 0)
+            memcpy(pos, view.pos, (size_t)view.n * sizeof *pos);
+        for (int t = 0; t < k->T; t++)
+            pos[view.n + t] = s->n_past + t;
+        plain &= view.plain && view.n == s->n_past;
+    }
+    if (!plain)
+        gpu_put_rows(m->gpu, m->d_pos, ld * sizeof(int32_t), k->p->host.pos + (size_t)(i * H) * ld,
+                     ld * sizeof(int32_t), (size_t)k->most * sizeof(int32_t), (size_t)H);
+    return !plain;
+}
+
+/* ---- a layer */
+
+/* Norms and rotation of heads, whose keys and values go into the cache. */
+static void settle(const struct chunk *k, const struct gpu_cache *cache, const int32_t *coming)
+{
+    struct session *s = k->s;
+    struct device_session *m = s->device_state;
+    size_t half = (size_t)s->chunk * (size_t)s->e->config.rope_dim;
+    struct gpu_new_entries x = device_new_entries(s, k->layer, k->T, k->p->turns, half);
+    x.qkv = m->qkv;
+    x.ld = s->ld_qkv;
+    x.unturned = k->p->pre;
+    x.ld_unturned = s->ld_pre;
+    x.slot = k->p->first + k->layer * s->cache_heads;
+    x.until = coming;
+    if (s->e->config.family->qk_norm_wide)
+        device_norm_heads(s, k->layer, k->T, m->qkv);
+    gpu_norm_rope_store(m->gpu, cache, &x, 1);
+}
+
+/* Those who look at rows look at the numbers of gates, too. */
+static void watch_numbers(const struct chunk *k, const float *numbers)
+{
+    struct session *s = k->s;
+    int H = s->cache_heads, cap;
+    float *all = device_probes_numbers(s, &cap);
+    if (all)
+        gpu_watch_numbers(((struct device_session *)s->device_state)->gpu, numbers, H, k->T,
+                          s->n_past, all + (size_t)(k->layer * H) * (size_t)cap, cap);
+}
+
+/* The numbers of gates, and who is admitted by them. */
+static void run_gates(const struct chunk *k, const struct gpu_cache *cache, float *numbers)
+{
+    struct session *s = k->s;
+    struct device_session *m = s->device_state;
+    const struct device_prompt *p = k->p;
+    const struct device_tokens x = {device_normed(s, k->layer), p->pre, m->qkv,
+                                    (size_t)s->e->config.d_model, k->T};
+    if (!p->net)
+        return;
+    device_gates_run(s, k->layer, &x, numbers);
+    watch_numbers(k, numbers);
+    if (p->admits != ADMITS_BY_NUMBER)
+        return;
+    const struct gpu_admission how = {.tau = p->admission.tau,
+                                      .above = p->admission.above,
+                                      .stays = p->admission.stays,
+                                      .window = model_window(&s->e->config, k->layer)};
+    gpu_admit(m->gpu, cache, &how, numbers, p->first + k->layer * s->cache_heads, k->T, s->n_past);
+}
+
+/* How many pages of a head newcomers lie in, at most. */
+static int pages_of(const struct chunk *k)
+{
+    int H = k->s->cache_heads, most = 0;
+    for (int h = 0; h < H; h++) {
+        int first = k->p->host.first[k->layer * H + h];
+        int n = (first + k->T - 1) / PAGE_SLOTS - first / PAGE_SLOTS + 1;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* Sends the entries of a layer home. */
+static void send(const struct chunk *k, const struct gpu_cache *cache, const float *numbers)
+{
+    struct session *s = k->s;
+    struct device_session *m = s->device_state;
+    struct device_prompt *p = k->p;
+    int H = s->cache_heads, i = k->layer % GPU_PARCELS, n = pages_of(k);
+    size_t at = (size_t)(i * H * p->n_pages) * m->page_bytes, row = (size_t)(i * H * s->chunk);
+    gpu_gather_pages(m->gpu, cache, p->first + k->layer * H, k->T, n, p->pages + at);
+    gpu_copyback_begin(m->gpu, i);
+    gpu_parcel_add(m->gpu, p->host.pages + at, p->pages + at, (size_t)(H * n) * m->page_bytes);
+    if (p->net)
+        gpu_parcel_add(m->gpu, p->host.numbers + row, numbers,
+                       (size_t)(k->T * H) * sizeof *numbers);
+    gpu_parcel_end(m->gpu, i);
+}
+
+/* From the residual stream to queries that are ready to attend, and entries that are stored. */
+static struct gpu_attention enter(const struct chunk *k)
+{
+    struct session *s = k->s;
+    struct device_session *m = s->device_state;
+    struct device_prompt *p = k->p;
+    struct gpu_attention a = device_session_queries(s, k->T, s->n_past);
+    size_t row = (size_t)(k->layer % GPU_PARCELS * s->cache_heads * s->chunk);
+    float *given = s->gate ? p->host.numbers + row : NULL;
+    float *numbers = s->gate ? p->numbers + row : NULL;
+    const int32_t *coming;
+    give_numbers(k, given);
+    bool leaves = put_until(k, given, &coming);
+    a.cache = cache_of(k, leaves, put_positions(k));
+    device_project(s, k->layer, k->T, m->qkv);
+    settle(k, &a.cache, coming);
+    run_gates(k, &a.cache, numbers);
+    send(k, &a.cache, numbers);
+    return a;
+}
+
+/* ---- on the host */
+
+/* What is home of a layer. */
+static struct imported_pages imported_pages(const struct chunk *k, int layer)
+{
+    const struct session *s = k->s;
+    const struct device_session *m = s->device_state;
+    const struct device_prompt *p = k->p;
+    struct chunk of = *k;
+    int H = s->cache_heads, i = layer % GPU_PARCELS;
+    of.layer = layer;
+    return (struct imported_pages){.pages = p->host.pages
+                                            + (size_t)(i * H * p->n_pages) * m->page_bytes,
+                                   .head_bytes = (size_t)pages_of(&of) * m->page_bytes,
+                                   .gate = s->gate ? p->host.numbers + i * H * s->chunk : NULL};
+}
+
+/* Takes in the entries of n layers, once they are home.  With the first one comes memory for those
+ * of all, while the device is at work. */
+static int learn(const struct chunk *k, int layer, int n)
+{
+    struct session *s = k->s;
+    struct device_session *m = s->device_state;
+    struct imported_pages x[IMPORT_LAYERS];
+    int err = layer == 0 ? preallocate_entries(s, k->T) : KVF_OK;
+    for (int i = 0; !err && i < n; i++) {
+        err = layer_reserve(s, layer + i, k->T);
+        x[i] = imported_pages(k, layer + i);
+    }
+    if (err)
+        return err;
+    for (int i = 0; i < n; i++)
+        if (!gpu_parcel_wait(m->gpu, (layer + i) % GPU_PARCELS))
+            return gpu_wait(m->gpu, &s->e->said);
+    layers_import_pages(s, layer, n, k->T, x);
+    return KVF_OK;
+}
+
+/* The host is at most GPU_PARCELS layers behind, and none where it is to see rows. */
+static int run_layers(struct chunk *k)
+{
+    struct session *s = k->s;
+    struct device_session *m = s->device_state;
+    int L = s->e->config.n_layers, sent = 0, learned = 0, err = KVF_OK;
+    bool watched = rows_observed(s, s->n_past, k->T);
+    for (k->layer = 0; !err && k->layer < L; k->layer++) {
+        if (k->layer - learned == GPU_PARCELS) {
+            err = learn(k, learned, IMPORT_LAYERS);
+            learned += IMPORT_LAYERS;
+        }
+        if (err)
+            break;
+        struct gpu_attention a = enter(k);
+        sent++;
+        if (watched)
+            err = learn(k, learned++, 1);
+        if (err)
+            break;
+        device_session_attend(s, k->layer, &a);
+        device_finish(s, k->layer, k->T);
+    }
+    for (int n; !err && learned < L; learned += n) {
+        n = L - learned < IMPORT_LAYERS ? L - learned : IMPORT_LAYERS;
+        err = learn(k, learned, n);
+    }
+    if (sent > 0)
+        gpu_parcels_join(m->gpu, (sent - 1) % GPU_PARCELS);
+    return err;
+}
+
+int device_chunk(struct session *s, const int32_t *ids, int T)
+{
+    struct device_session *m = s->device_state;
+    if (!takes(s))
+        return RUN_LAYERWISE;
+    int err = open_prompt(s);
+    if (err)
+        return err;
+    struct chunk k = {s, m->prompt, ids, T, 0, 0};
+    reserve(&k);
+    err = hold_pages(&k);
+    if (!err) {
+        put_tokens(&k);
+        err = run_layers(&k);
+    }
+    if (err)
+        device_pages_invalidate(m);
+    return err;
+}

@@ -1,0 +1,164 @@
+/* train_weights.c - the matrices and vectors of a model on a device, as its derivatives read them.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/device/train.h"
+#include "engine/train/trainable.h"
+
+static struct gpu_matrix matrix(const void *data, enum weight_type type, int N, int K)
+{
+    return (struct gpu_matrix){
+        .data = data, .type = type, .N = N, .K = K, .row_bytes = weight_bytes(type, (size_t)K)};
+}
+
+/* The rows of a packed matrix, in f32 or rounded to bf16. */
+static int put_matrix(const struct compute *c, const struct packed *p, struct gpu_matrix *ret)
+{
+    struct gpu *g = gpu_of(c);
+    size_t n = (size_t)p->N * (size_t)p->K;
+    float *rows = MEM_RAW(float, n), *wide = gpu_alloc(g, n, sizeof *wide);
+    if (rows && wide) {
+        frozen_unpack(p, rows);
+        gpu_put(g, wide, rows, n * sizeof *rows);
+    }
+    mem_free(rows);
+    if (!rows || !wide || c->exact) {
+        *ret = matrix(wide, WEIGHT_F32, p->N, p->K);
+        return rows && wide ? KVF_OK : KVF_E_NOMEM;
+    }
+    uint16_t *narrow = gpu_alloc(g, n, sizeof *narrow);
+    if (narrow)
+        gpu_to_bf16(g, narrow, wide, p->N, p->K);
+    gpu_free(g, wide);
+    *ret = matrix(narrow, WEIGHT_BF16, p->N, p->K);
+    return narrow ? KVF_OK : KVF_E_NOMEM;
+}
+
+static int put_matrices(const struct compute *c, const struct weights *w, struct device_model *m)
+{
+    int err = put_matrix(c, &w->head, &m->head);
+    for (int l = 0; !err && l < w->n_layers; l++) {
+        const struct layer_weights *a = &w->layer[l];
+        const struct packed *const of[] = {&a->qkv, &a->out, &a->gate_up, &a->down};
+        for (int role = 0; !err && role < ROLE_HEAD; role++)
+            err = put_matrix(c, of[role], &m->matrix[l * ROLE_HEAD + role]);
+    }
+    return err;
+}
+
+/* Puts n floats behind what is there; NULL where there are none. */
+static const float *put_vector(const struct compute *c, float **at, const float *v, int n)
+{
+    float *to = *at;
+    if (!v)
+        return NULL;
+    gpu_put(gpu_of(c), to, v, (size_t)n * sizeof *v);
+    *at += (n + PANEL - 1) / PANEL * PANEL;
+    return to;
+}
+
+static int put_vectors(const struct compute *c, struct frozen *f, struct device_model *m)
+{
+    const struct model_config *k = f->config;
+    int d = k->d_model, D = k->head_dim, rows = trainable_rows(k, ROLE_QKV);
+    size_t of_layer = 2 * padded(d) + 2 * padded(D) + padded(rows);
+    size_t n = (size_t)k->n_layers * of_layer + padded(d);
+    float *at = m->vectors = gpu_alloc(gpu_of(c), n, sizeof *at);
+    if (!at)
+        return KVF_E_NOMEM;
+    for (int l = 0; l < k->n_layers; l++) {
+        const struct layer_weights *w = &f->weights->layer[l];
+        f->vector[l] = (struct frozen_vectors){.attn_norm = put_vector(c, &at, w->attn_norm, d),
+                                               .ffn_norm = put_vector(c, &at, w->ffn_norm, d),
+                                               .q_norm = put_vector(c, &at, w->q_norm, D),
+                                               .k_norm = put_vector(c, &at, w->k_norm, D),
+                                               .qkv_bias = put_vector(c, &at, w->qkv_bias, rows)};
+    }
+    f->out_norm = put_vector(c, &at, f->weights->out_norm, d);
+    return KVF_OK;
+}
+
+static struct device_model *create(const struct model_config *k, bool owns)
+{
+    struct device_model *m = MEM_NEW(struct device_model, 1);
+    if (!m)
+        return NULL;
+    m->owns = owns;
+    m->matrix = MEM_NEW(struct gpu_matrix, (size_t)k->n_layers * ROLE_HEAD);
+    if (m->matrix)
+        return m;
+    mem_free(m);
+    return NULL;
+}
+
+static void describe_output(struct frozen *f, const struct device_model *m)
+{
+    f->output.vocab = f->config->vocab;
+    f->output.d = f->config->d_model;
+    f->output.there = &m->head;
+}
+
+int device_take(const struct compute *c, struct frozen *f)
+{
+    struct device_model *m = create(f->config, true);
+    f->there = m;
+    int err = m ? put_matrices(c, f->weights, m) : KVF_E_NOMEM;
+    if (!err)
+        err = put_vectors(c, f, m);
+    if (!err)
+        describe_output(f, m);
+    return err;
+}
+
+void device_leave(const struct compute *c, struct frozen *f)
+{
+    struct device_model *m = f->there;
+    if (!m)
+        return;
+    for (int i = 0; m->owns && i < f->config->n_layers * ROLE_HEAD; i++)
+        gpu_free(gpu_of(c), (void *)(uintptr_t)m->matrix[i].data);
+    if (m->owns)
+        gpu_free(gpu_of(c), (void *)(uintptr_t)m->head.data);
+    gpu_free(gpu_of(c), m->vectors);
+    mem_free(m->matrix);
+    mem_free(m);
+    f->there = NULL;
+}
+
+/* What a vector of the host's copy is in the twin. */
+static const float *in_twin(const struct trainable *t, const float *here)
+{
+    return here ? t->there + (here - t->w) : NULL;
+}
+
+int device_adopt(const struct compute *c, struct trainable *t)
+{
+    const struct model_config *k = t->config;
+    struct frozen *f = &t->frozen;
+    struct device_model *m = create(k, false);
+    (void)c;
+    f->there = m;
+    if (!m)
+        return KVF_E_NOMEM;
+    for (int l = 0; l < k->n_layers; l++) {
+        struct frozen_vectors *v = &f->vector[l];
+        for (int role = 0; role < ROLE_HEAD; role++)
+            m->matrix[l * ROLE_HEAD + role] = matrix(t->there + t->layer[l].matrix[role],
+                                                     WEIGHT_F32,
+                                                     trainable_rows(k, (enum weight_role)role),
+                                                     trainable_columns(k, (enum weight_role)role));
+        *v = (struct frozen_vectors){in_twin(t, v->attn_norm), in_twin(t, v->ffn_norm),
+                                     in_twin(t, v->q_norm), in_twin(t, v->k_norm),
+                                     in_twin(t, v->qkv_bias)};
+    }
+    m->head = matrix(t->there + t->head, WEIGHT_F32, k->vocab, k->d_model);
+    f->out_norm = in_twin(t, f->out_norm);
+    f->output.there = &m->head;
+    return KVF_OK;
+}
+
+void device_let_go(const struct compute *c, struct trainable *t)
+{
+    device_leave(c, &t->frozen);
+}
