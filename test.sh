@@ -1,25 +1,38 @@
 #!/bin/sh
 # Build and run the tests; the last line is the result.
 # usage: ./test.sh [quick | long] [options of 'meson test', such as --suite engine]
-#   without a word: what every change must pass; quick: for the edit loop, without tests of several seconds;
-#   long: the same tests with more cases, kills and sizes, and those of the suite long
+#   without a word: what every change must pass, in about 5 minutes on two cores
+#   quick: for the edit loop, without tests of several seconds
+#   long:  the same tests with more cases, kills and sizes, the suites long and cuda (the emulated CUDA device), and
+#          builds with clang, without SIMD kernels, and of CUDA kernels if nvcc is found
 set -eu
 cd "$(dirname "$0")"
 setup=normal
 case ${1:-} in quick | long) setup=$1 && shift ;; esac
 ./setup.sh tests
 build=${KVFATE_TEST_BUILD:-build-test}
-# Kernels for CUDA are tested on an emulated device: for one real kind it is seen that nvcc takes them,
-# which is quick where it need not make them fast.
-[ -f "$build/build.ninja" ] || meson setup "$build" -Dtests=enabled -Ddebug=false -Dnvcc_archs=90 -Dnvcc_flags=-Xcicc,-O1,-Xptxas,-O0 --werror >"$build.log" 2>&1 || {
-    cat "$build.log" >&2
-    exit 1
+
+# configure BUILD [options of meson]
+configure() {
+    [ -f "$1/build.ninja" ] || meson setup "$@" -Dtests=enabled -Ddebug=false --werror >"$1.log" 2>&1 || {
+        cat "$1.log" >&2
+        exit 1
+    }
+    rm -f "$1.log"
 }
-rm -f "$build.log"
+configure "$build"
 ninja -C "$build"
 status=0
 # Two more than there are cores: tests wait for a browser, a signal or the disk.
 meson test -C "$build" --num-processes $(($(nproc) + 2)) --setup "$setup" --print-errorlogs "$@" || status=$?
+if [ $setup = long ] && [ $# = 0 ]; then
+    tests/variants.sh test || status=$?
+    nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+    if [ -x "$nvcc" ]; then # to see that it compiles the kernels; it does so quickly if they may be slow
+        configure "$build-nvcc" -Dcuda=enabled -Dnvcc_archs=90 -Dnvcc_flags=-Xcicc,-O1,-Xptxas,-O0
+        ninja -C "$build-nvcc" cli/kvfate || status=$?
+    fi
+fi
 python3 - "$build/meson-logs/testlog${setup:+-$setup}.json" <<'PY' || status=1
 import collections, json, sys
 with open(sys.argv[1]) as log:

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Begins a new analyzer, figure, probe, score or command: writes all that the recipe of its kind asks for.
+"""Begins a new analyzer, figure, probe, score, CUDA kernel or command: writes all that the recipe of its kind asks for.
 
-    tools/new.py KIND NAME "summary" [--table T] [--column C] [--group G] [--dry-run]
+    tools/new.py KIND NAME "summary" [--table T] [--column C] [--group G] [--evidence E]... [--dry-run]
 
     tools/new.py analyzer tail-share "share of the entries that are held at the end"
 
 A kind is what the head of its header says: analyzers/analyzer.h, render/figure.h, engine/probe/probe.h,
-engine/method/parts.h, cli/commands.h.  Written are the source, its line in the list of the kind, a manual page
-(analyzer, command), a paragraph of the reference (all but commands) and a test, from the templates in
-tools/templates.  All of it compiles and its test passes, for the source computes something simple; each file has one
-place to fill in, which the lint check `words` names until that is done.  Where there is a folder `build`, kvfate is
-built and the overviews of the documentation are made from it."""
+engine/method/parts.h, cli/commands.h, and HACKING.md for a kernel.  Written are the source, its line in the list of the kind, a manual page
+(analyzer, command), a paragraph of the reference (not of commands and kernels) and a test, from the templates in
+tools/templates.  A score gets its definition in the oracle too.  All of it compiles and its test passes, for the source
+computes something simple; each file has one place to fill in, which the lint check `words` names until that is done.
+Where there is a folder `build`, kvfate is built and the overviews of the documentation are made from it."""
 import argparse
+import difflib
 import os
 import re
 import string
@@ -47,11 +48,16 @@ KINDS = {
                   'the set of --probes that it is part of: .lean, .full_only'),
     'score': Kind('engine/method/score_%s.c', 'engine/method/scores.list', 'tests/method/test_score_%s.c',
                   'docs/reference/methods.md', '', ('engine/method',),
-                  'its definition in tests/oracle, written from the document alone: engine/method/parts.h, step 4'),
+                  'its definition in tests/oracle/methods_keys.py is written from the document alone, not from the C file'),
+    'kernel': Kind('engine/cuda/%s.cu', 'engine/cuda/kernels.list', 'tests/cuda/test_%s.c', '', '', (),
+                   'the call in engine/device: HACKING.md, "A CUDA kernel"'),
     'command': Kind('cli/cmd_%s.c', 'cli/commands.list', 'tests/cli/test_%s.py', '', '', ('analyzers', 'cli'),
                     'its place in the list, where another than the last of its group suits better'),
 }
 PAGES = 'analyzer', 'command'  # kinds with a manual page
+# Evidence that needs other members of struct score or of a row; the example to copy instead of the scaffold.
+NEEDS_MORE = {'gate': 'engine/method/score_write_gate.c', 'twin': 'engine/method/score_next.c', 'window': 'engine/method/score_window.c',
+              'spread': 'engine/method/score_variance.c', 'pages': 'engine/method/read_quest.c', 'blocks': 'engine/method/read_seer.c'}
 
 
 class Refused(Exception):
@@ -111,6 +117,8 @@ def arguments():
     p.add_argument('--table', help='the table that a figure draws (default: that of its name)')
     p.add_argument('--column', default='entries', help='a column of that table (default: entries)')
     p.add_argument('--group', default='traces', help='of a command in `kvfate -h` (default: traces)')
+    p.add_argument('--evidence', action='append', default=[], help='what a score has to know, an EVIDENCE_... of '
+                   'engine/method/method.h in lower case (values: lengths of the values); may be given again')
     p.add_argument('--dry-run', action='store_true', help='say what would be written')
     p.add_argument('--root', default=os.path.dirname(HERE), help=argparse.SUPPRESS)
     return p.parse_args()
@@ -142,6 +150,8 @@ def check(args, kind):
     for path, text in sources(args.root, kind.rooms):
         if f'.name = "{args.name}"' in text or args.name == 'help':
             raise Refused(f'{path} has the name {args.name} already')
+    if args.evidence and args.kind != 'score':
+        raise Refused('--evidence is an option of scores')
     if args.kind == 'figure' and not re.fullmatch(r'[a-z][a-z0-9_]*', args.column):
         raise Refused(f'{args.column!r} is no column')
     known = '\n'.join(text for _, text in sources(args.root, ('analyzers', 'render')))
@@ -149,13 +159,51 @@ def check(args, kind):
         raise Refused(f'no analysis makes a table {args.table} and no figure draws one; --table names another')
 
 
+def evidence(args):
+    """The line of struct score that declares the evidence, and a comment on where its functions stand."""
+    with open(os.path.join(args.root, 'engine/method/method.h'), encoding='utf-8') as f:
+        known = {name.lower(): re.findall(r'needs EVIDENCE_(\w+)', about)
+                 for name, about in re.findall(r'^\s*EVIDENCE_(\w+) = 1u << \d+,\s*/\*(.*?)\*/', f.read(), re.M | re.S)}
+    asked = []
+    for name in args.evidence:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise Refused(f'there is no evidence {name!r}' + (f' (did you mean {near[0]!r}?)' if near else '')
+                          + f': choose from {", ".join(sorted(set(known) - set(NEEDS_MORE)))}')
+        if name in NEEDS_MORE:
+            raise Refused(f'the evidence {name!r} needs more than a scaffold can write: copy {NEEDS_MORE[name]}')
+        asked += [e for e in [*(n.lower() for n in known[name]), name] if e not in asked]
+    bits = ' | '.join('EVIDENCE_' + e.upper() for e in asked)
+    return {'evidence': f'    .evidence = {bits},\n' if asked else '',
+            'reads': '\n * Functions evidence_...() of engine/method/method.h read the evidence.' if asked else ''}
+
+
+def oracle(change, args, symbol, mark):
+    """Puts a score into the oracle: its definition, its error in f32, and the cases that give it to other rows."""
+    change.insert('tests/oracle/methods_keys.py', '', f'''
+
+def score_{symbol}(run, p, layer, head, alive, C):
+    """{mark} the equation of the document, from run.keys, run.values or attention rows.  Until then: the position."""
+    return np.array(C, float)
+''')
+    change.insert('tests/oracle/methods.py', '    "remaining-mass": ', f'    "{args.name}": methods_keys.score_{symbol},\n')
+    change.insert('tests/oracle/tolerance.py', '\n\nUNEQUAL = ', f'''
+
+def score_{symbol}(run, p, layer, head, alive, C, score):
+    """{mark} the largest error of each score in f32.  Until then: none, as for integers."""
+    return np.zeros(len(C))
+''')
+    change.insert('tests/oracle/tolerance.py', '          "random": none, ', f'          "{args.name}": score_{symbol},\n')
+    change.insert('tests/oracle/cases.py', ')\n\n\ndef value(rng, key, budget):', f'    "{args.name}",\n')
+
+
 def list_line(change, args, kind, symbol):
-    """Puts the line into the list: figures by their names, commands last in their group, others last."""
+    """Puts the line into the list: figures and kernels by their names, commands last in their group, others last."""
     text = change.read(kind.list)
     if symbol in symbols(text):
         raise Refused(f'{kind.list} has {symbol} already')
     after = ''
-    if args.kind == 'figure':
+    if args.kind in ('figure', 'kernel'):
         after = next((s for s in symbols(text) if s > symbol), '')
     if args.kind == 'command':
         of_group = {name for _, body in sources(args.root, ['cli'])
@@ -176,7 +224,7 @@ def plan(args):
     check(args, kind)
     words = {'name': args.name, 'symbol': symbol, 'summary': args.summary, 'mark': f'{MARK}({args.name}):',
              'table': args.table, 'column': args.column, 'group': args.group,
-             'choice': '' if args.table == args.name else f' --figure {args.name}'}
+             'choice': '' if args.table == args.name else f' --figure {args.name}', **evidence(args)}
 
     def made(part):
         with open(os.path.join(HERE, 'templates', f'{args.kind}.{part}.in'), encoding='utf-8') as f:
@@ -196,8 +244,15 @@ def plan(args):
                       f' * {symbol + ".count":<16} u32 query token  {words["mark"]} what it is (snapshot)\n')
         rule = f'    X("{symbol}.count", RULE_QUERY, RULE_TOKEN, RULE_IS(0), RULE_ANY, 0, 0)'
         change.insert('libtrace/schema_rules.h', '    X("mass.sum", ', f'{rule:<99}\\\n')
+    if args.kind == 'kernel':
+        change.insert('engine/cuda/gpu.h', '#ifdef __cplusplus\n}', f'''/* {words["mark"]} what it computes, with shapes and ranges.  Until then: out = 2 x.
+ * x and out: [rows][n], n at least 1. */
+void gpu_{symbol}(struct gpu *g, float *out, const float *x, int rows, int n);
+
+''')
     if args.kind == 'score':
         change.insert(kind.reference, '.\nAdmission: ', f', `{args.name}`')
+        oracle(change, args, symbol, words['mark'])
     return change
 
 

@@ -40,6 +40,23 @@ int gpu_count(struct kvf_diag *d)
     return 0;
 }
 
+/* Shows which devices the kernels were compiled for. */
+static __global__ void compiled_for(void) {}
+
+/* Checks that kernels were compiled for the current device, number `which` with properties p. */
+static int find_kernels(int which, const struct cudaDeviceProp *p, struct kvf_diag *d)
+{
+    struct cudaFuncAttributes unused;
+    if (cudaFuncGetAttributes(&unused, (const void *)compiled_for)
+        != cudaErrorNoKernelImageForDevice)
+        return KVF_OK;
+    (void)cudaGetLastError();
+    return kvf_fail(d, KVF_E_BACKEND,
+                    "CUDA device %d, %s, has compute capability %d.%d, and this kvfate was built "
+                    "for other devices: build it with -Dcuda=enabled -Dnvcc_archs=%d%d",
+                    which, p->name, p->major, p->minor, p->major, p->minor);
+}
+
 int gpu_look(int which, struct gpu_facts *ret_facts, struct kvf_diag *d)
 {
     int n = gpu_count(d);
@@ -60,6 +77,8 @@ int gpu_look(int which, struct gpu_facts *ret_facts, struct kvf_diag *d)
                             "the kernels need %d.0",
                             which, p.name, p.major, p.minor, LEAST_MAJOR);
         e = cudaSetDevice(which);
+        if (e == cudaSuccess && find_kernels(which, &p, d))
+            return KVF_E_BACKEND;
     }
     if (e == cudaSuccess)
         e = cudaMemGetInfo(&ret_facts->free, &ret_facts->memory);

@@ -1,12 +1,13 @@
-/* devices_none.c - for programs that were built where nothing compiles kernels. */
+/* devices_none.c - the devices of a program that has no CUDA kernels: none. */
 #include "engine/device/devices.h"
 
 void devices_find(struct devices *ret)
 {
     *ret = (struct devices){.n = 0};
-    kvf_fail(
-        &ret->why, KVF_E_BACKEND,
-        "this kvfate was built without kernels for CUDA devices: build it where nvcc is found");
+    kvf_fail(&ret->why, KVF_E_BACKEND,
+             "this kvfate was built without CUDA kernels: run 'meson setup build-cuda "
+             "--buildtype=release -Dcuda=enabled && ninja -C build-cuda' on the machine with the "
+             "device, where nvcc must be installed");
 }
 
 int devices_look(int i, struct device_facts *ret, struct kvf_diag *d)

@@ -1,7 +1,7 @@
 /* parts.h - the parts of methods, one file each, and what several files of one kind share.
  *
  * To add a part NAME, for which KIND is score, admission, allocation, trigger or read
- * (tools/new.py score NAME "summary" writes all but the definition in tests/oracle):
+ * (tools/new.py score NAME "summary" --evidence E writes all of it):
  * 1. KIND_NAME.c ends with `const struct KIND KIND_NAME`; method.h says what its members mean.
  * 2. X(NAME) in the list of its kind, KINDs.list.  Rows take scores, allocations and reads now:
  *    --method knorm:score=NAME; an admission or a trigger needs a row that has it (presets.c).

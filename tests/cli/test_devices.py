@@ -13,6 +13,8 @@ usable = [d for d in listed["devices"] if d["why_not"] is None]
 s.check("threads", f"cpu     {listed['threads']} threads\n" in shown, shown)
 s.check("each device has a line", all(d["name"] in shown for d in listed["devices"]), shown)
 s.check("none has a reason", bool(listed["devices"]) == (listed["why_not"] is None) and (listed["why_not"] or "") in shown, shown, listed)
+if listed["built"] is None:
+    s.check("without kernels: how to build them", "-Dcuda=enabled" in listed["why_not"] and "nvcc" in listed["why_not"], listed["why_not"])
 s.refused("operands", ["devices", "x"], 2)
 s.refused("words", ["logits", *ASK, "-o", s.path("x.npy"), "--device", "gpu"], 2, "cpu", "cuda", "auto")
 

@@ -29,9 +29,10 @@
  * What the device is stands in the environment variable KVF_EMULATED, numbers after names with
  * commas between: devices (how many; 1), driver (the CUDA that it knows; 13000, 0: there is none),
  * major (compute capability; 9), ptx (that which kernels were compiled for; as the device has),
- * processors (2), memory (bytes; no end), lost (after so many launches the device is lost; never),
- * graphs (0: the driver makes none; 1), and told (0: it changes no graph; 1).  In the place of a
- * number may stand the path of a file (/...) that has it: memory and lost can change so. */
+ * kernels (0: none were compiled for this device; 1), processors (2), memory (bytes; no end), lost
+ * (after so many launches the device is lost; never), graphs (0: the driver makes none; 1), and
+ * told (0: it changes no graph; 1).  In the place of a number may stand the path of a file (/...)
+ * that has it: memory and lost can change so. */
 #ifndef KVF_TESTS_CUDA_EMULATION_H
 #define KVF_TESTS_CUDA_EMULATION_H
 
@@ -328,6 +329,7 @@ enum {
     cudaErrorInvalidConfiguration = 9,
     cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
+    cudaErrorNoKernelImageForDevice = 209,
     cudaErrorHostMemoryAlreadyRegistered = 712,
     cudaErrorHostMemoryNotRegistered = 713,
     cudaErrorLaunchFailure = 719,

@@ -444,6 +444,8 @@ cudaError_t cudaGetLastError(void)
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const void *)
 {
     a->ptxVersion = (int)emulated::asked("ptx", 10 * emulated::asked("major", 9));
+    if (!emulated::asked("kernels", 1))
+        return emulated::said(cudaErrorNoKernelImageForDevice);
     return status();
 }
 

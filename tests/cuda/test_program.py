@@ -106,6 +106,10 @@ def devices():
     expect(d["devices"][0]["memory"] == 1000000 and d["devices"][0]["why_not"] is None, "of the device", d)
     d = json.loads(run(EMULATED, ["devices", "--json"], "major=7").stdout)
     expect("bf16" in d["devices"][0]["why_not"], "a device that is too old", d)
+    d = json.loads(run(EMULATED, ["devices", "--json"], "kernels=0").stdout)
+    expect("-Dnvcc_archs=90" in d["devices"][0]["why_not"], "a device for which no kernels were compiled", d)
+    told("no kernels for the device", run(EMULATED, ["logits", *PROMPT, "-o", path("none.npy"), "--device", "cuda"], "kernels=0"),
+         "compute capability 9.0", "-Dnvcc_archs=90", code=1)
     said = run(EMULATED, ["devices"], "driver=0").stdout.decode()
     expect("no NVIDIA driver" in said and "emulated" not in said, "without a driver", said)
     said = run(EMULATED, ["devices"]).stdout.decode()

@@ -6,6 +6,7 @@
 * templates of manual pages: a page for each command and none beside, options that exist, defaults and
   claims about figures that are true;
 * command lines in the manual pages, the README and the documentation: their commands and options exist;
+* the version in the citation and in the change log;
 * a paragraph for each method, part, probe, analyzer and figure; links that lead somewhere;
 * the tables that docs/derive.py writes into the documentation are what it would write now."""
 import copy
@@ -153,8 +154,8 @@ def joined(text):
 
 def documents(root):
     pages = glob.glob(os.path.join(root, 'docs/**/*.md'), recursive=True)
-    return sorted(os.path.relpath(p, root) for p in pages) + ['README.md', 'NEWS.md', 'HACKING.md',
-                                                              'gates/README.md']
+    return sorted(os.path.relpath(p, root) for p in pages) + ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'HACKING.md',
+                                                              'SECURITY.md', 'gates/README.md']
 
 
 @functools.lru_cache(maxsize=None)  # the self-test asks for most pages again and again
@@ -224,9 +225,17 @@ def check_links(root):
     return reports
 
 
+def check_version(root):
+    """The version of meson.build is that of the citation, and the change log has a section for it."""
+    version = re.search(r"version: '([^']+)'", lint.read(root, 'meson.build'))[1]
+    for path, line in (('CITATION.cff', f'version: {version}'), ('CHANGELOG.md', f'## [{version}] - ')):
+        if f'\n{line}' not in lint.read(root, path):
+            yield f'{path}:1: a line {line!r} is missing (the version of meson.build)'
+
+
 def check(root, args):
     program = describe.of(root, args)
-    reports = check_links(root) + check_declarations(program) + check_pages(root, program)
+    reports = [*check_version(root)] + check_links(root) + check_declarations(program) + check_pages(root, program)
     reports += check_lines(root, program)
     reports += [f'{path}:1: {what}' for path, what in derive.stale(root, program.all)]
     methods = program.methods.values()
@@ -261,6 +270,8 @@ PLANTS = [
     lint.Plant('docs/reference/report.md', 'there is no command reprot', append='\n`kvfate reprot x.kvf`\n'),
     lint.Plant('docs/reference/corpus.md', 'corpus has no option --spread',
                append='\n    kvfate corpus survival x.kvf --spread heads\n'),
+    lint.Plant('CITATION.cff', 'the version of meson.build', replace=('version: 0.1.0', 'version: 0.0.9')),
+    lint.Plant('CHANGELOG.md', 'the version of meson.build', replace=('## [0.1.0]', '## [0.0.9]')),
     lint.Plant('README.md', 'stale', replace=('| `kvfate sparsity` |', '| `kvfate parsity` |')),
     lint.Plant('docs/reference/methods.md', 'the method tova', replace=('## tova', '## other')),
     lint.Plant('docs/reference/methods.md', 'the part overflow', replace=('`overflow`', 'overflow')),

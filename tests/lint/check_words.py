@@ -54,7 +54,7 @@ def check(root):
 
 
 PLANTS = [
-    lint.Plant('NEWS.md', 'path of one machine', append='see /wo' 'rk/main\n'),
+    lint.Plant('CHANGELOG.md', 'path of one machine', append='see /wo' 'rk/main\n'),
     lint.Plant('cli/main.c', 'path of one machine', append='/* /tm' 'p/x.kvf */\n'),
     lint.Plant('docs/new.md', 'path of one machine', text='/ho' 'me/someone/model.gguf\n'),
     lint.Plant('base/buf.c', 'unfinished work', append='/* TO' 'DO: later */\n'),

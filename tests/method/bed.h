@@ -35,10 +35,12 @@ static inline void bed_close(struct bed *b)
     cache_destroy(b->cache);
 }
 
-/* An entry with the number that a gate gave it, and a key. */
-static inline void bed_append(struct bed *b, int layer, int head, int32_t pos, float gate, float k)
+/* Appends the entry at position pos with the key (k, 0) and the value (v, 0).  gate: the number
+ * that the gates gave it, or NaN. */
+static inline void bed_append(struct bed *b, int layer, int head, int32_t pos, float gate, float k,
+                              float v)
 {
-    float key[2] = {k, 0}, value[2] = {0};
+    float key[2] = {k, 0}, value[2] = {v, 0};
     struct cache_entry e = {pos, method_until(b->m, layer, head, pos, gate), key, value};
     cr_assert(zero(int, cache_reserve(b->cache, layer, head, 1)));
     int slot = cache_append(b->cache, reference(), layer, head, &e);

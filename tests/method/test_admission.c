@@ -122,7 +122,7 @@ Test(admission, refused_entries_leave_with_their_gate_and_margin)
     struct bed b;
     bed_open(&b, "wgkv:tau=0.5,local=2", 0, 1, 1, NULL);
     for (int i = 0; i < 4; i++)
-        bed_append(&b, 0, 0, i, i % 2 ? 0.75f : 0.125f, 1);
+        bed_append(&b, 0, 0, i, i % 2 ? 0.75f : 0.125f, 1, 0);
     method_expire(b.m, b.cache, 1, NULL, note, &l);
     cr_expect(eq(int, l.n, 0));
     method_expire(b.m, b.cache, 4, NULL, note, &l);

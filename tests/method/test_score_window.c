@@ -48,7 +48,7 @@ static void follow(const char *method, int window)
         float score[MOST];
         cr_assert(zero(int, method_decide(b.m, b.cache, t, PHASE_BEFORE, NULL, NULL, NULL, NULL)));
         for (int h = 0; h < HEADS; h++) {
-            bed_append(&b, 0, h, t, NAN, 1);
+            bed_append(&b, 0, h, t, NAN, 1, 0);
             take_row(&b, h, t);
         }
         bed_score(&b, t + 1, score);

@@ -11,7 +11,7 @@ static float retention(const char *method, float log_beta, int32_t t)
     struct bed b;
     float out;
     bed_open(&b, method, 8, 1, 1, NULL);
-    bed_append(&b, 0, 0, 0, log_beta, 1);
+    bed_append(&b, 0, 0, 0, log_beta, 1, 0);
     bed_score(&b, t, &out);
     bed_close(&b);
     return out;
@@ -91,7 +91,7 @@ Test(scores, nan_goes_first_with_minus_infinity)
     struct bed b;
     bed_open(&b, "locret:recent=0,positions=original,chunk=0", 2, 1, 1, NULL);
     for (int i = 0; i < 5; i++)
-        bed_append(&b, 0, 0, i, gate[i], 1);
+        bed_append(&b, 0, 0, i, gate[i], 1, 0);
     cr_assert(zero(int, method_decide(b.m, b.cache, 5, PHASE_PROMPT, NULL, note, &c, NULL)));
     cr_assert(eq(int, c.n, 3));
     cr_expect(left(&c, 0, 0, 1) && left(&c, 0, 0, 3) && left(&c, 0, 0, 2));
@@ -108,7 +108,7 @@ Test(scores, places_shared_by_all_heads)
     struct bed b;
     bed_open(&b, "locret:recent=0,positions=original,chunk=0,allocation=global", 1, 2, 2, NULL);
     for (int i = 0; i < 12; i++)
-        bed_append(&b, i / 6, i / 3 % 2, i % 3, gate[i / 6][i / 3 % 2][i % 3], 1);
+        bed_append(&b, i / 6, i / 3 % 2, i % 3, gate[i / 6][i / 3 % 2][i % 3], 1, 0);
     cr_assert(zero(int, method_decide(b.m, b.cache, 3, PHASE_PROMPT, NULL, note, &c, NULL)));
     cr_expect(eq(int, c.n, 8));
     cr_expect(eq(int, cache_view(b.cache, 0, 0).n, 3));
@@ -126,7 +126,7 @@ Test(scores, layers_share_only_among_the_heads_of_their_row)
     bed_open(&o, "snapkv:allocation=pyramid,beta=3,recent=1,window=1", 7, 3, 2, NULL);
     cr_assert(zero(int, method_override(b.m, o.m, take)));
     for (int i = 0; i < 240; i++)
-        bed_append(&b, i / 80, i / 40 % 2, i % 40, 0, 1);
+        bed_append(&b, i / 80, i / 40 % 2, i % 40, 0, 1, 0);
     cr_assert(zero(int, method_decide(b.m, b.cache, 40, PHASE_PROMPT, NULL, NULL, NULL, NULL)));
     /* u = 6: 10 for a head of layer 0 and 2 for one of layer 2, scaled so that one head and
      * two get 3 * 6 places: 12.86 and 2.57.  Of the 2 left over, layer 0 takes one; the
@@ -150,7 +150,7 @@ static void fold_twice(const char *method, const float *want)
     float score[3];
     bed_open(&b, method, 64, 1, 1, NULL);
     for (int i = 0; i < 3; i++)
-        bed_append(&b, 0, 0, i, NAN, 1);
+        bed_append(&b, 0, 0, i, NAN, 1, 0);
     for (int cut = 0; cut < 2; cut++) {
         struct attn_row a = {.t = 3 + cut, .n = 3, .seen = 3, .p = row[cut]};
         method_row(b.m, &a);
@@ -187,7 +187,7 @@ Test(scores, a_decision_remembers_once)
              "allocation=adaptive,floor=0",
              6, 1, 2, NULL);
     for (int i = 0; i < 12; i++)
-        bed_append(&b, 0, i / 6, i % 6, NAN, 1);
+        bed_append(&b, 0, i / 6, i % 6, NAN, 1, 0);
     for (int h = 0; h < 2; h++)
         method_row(b.m, &(struct attn_row){.head = h, .t = 5, .n = 6, .seen = 6, .p = row[h]});
     cr_assert(zero(int, method_decide(b.m, b.cache, 6, PHASE_BEFORE, NULL, note, &c, NULL)));
@@ -216,7 +216,7 @@ Test(scores, largest_logits_of_a_group)
     cr_assert(zero(int, cache_create(&cfg, &b.cache)));
     cr_assert(zero(int, method_prepare(b.m, 256, 0)));
     for (int i = 0; i < 3; i++)
-        bed_append(&b, 0, 0, i, NAN, 1);
+        bed_append(&b, 0, 0, i, NAN, 1, 0);
     for (int g = 0; g < 2; g++) {
         struct attn_row a = {.head = g, .t = 3, .n = 3, .seen = 3, .p = p[g], .lse = lse[g]};
         method_row(b.m, &a);
@@ -235,7 +235,7 @@ Test(reads, quest_bounds_the_products_of_a_page)
     struct bed b;
     bed_open(&b, "quest:page=2", 2, 1, 1, NULL);
     for (int i = 0; i < 4; i++)
-        bed_append(&b, 0, 0, i, NAN, keys[i]);
+        bed_append(&b, 0, 0, i, NAN, keys[i], 0);
     for (int k = 0; k < 3; k++) {
         float out[2], scratch[1024];
         const struct read_input in = {.m = b.m,

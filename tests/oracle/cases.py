@@ -37,7 +37,9 @@ TRIED = {
 NO_PROTECTION = "wgkv", "wgkv-snapkv", "full", *READS_ONLY  # sinks and recent are no options, or mean something else
 NOT_BY_RANK = "expected-attention", "full", "wgkv", "wgkv-snapkv", *READS_ONLY
 GATE_SCORES = {"retention": "retention", "write-gate": "write", "importance": "importance"}
-PART_SCORES = "keydiff", "key-norm", "random", "retention", "write-gate", "importance", "window-attention"
+PART_SCORES = (
+    "keydiff", "key-norm", "random", "retention", "write-gate", "importance", "window-attention",
+)
 
 
 def value(rng, key, budget):
@@ -176,9 +178,9 @@ FIXED = [
 
 # ---- rows with another part; several rows in one run
 
-def parts_case(rng, long):
-    """(name, case): a row with another score, another allocation, or another way to read"""
-    what = rng.choice(["score", "score", "allocation", "read"])
+def parts_case(rng, long, score=None):
+    """(name, case): a row with another score (a given one, or any), another allocation, or another way to read"""
+    what = "score" if score else rng.choice(["score", "score", "allocation", "read"])
     if what == "read":
         name = rng.choice(["quest", "seer-oracle", "wgkv-quest"])
         c = case_of(rng, name, long)
@@ -188,12 +190,12 @@ def parts_case(rng, long):
         if read == "quest":
             c["given"]["group"] = rng.choice(["none", "max"])
         return name, c
-    name = rng.choice(["window", "h2o", "keydiff", "adakv", "locret", "trimkv", "dbtrimkv"])
+    name = rng.choice(["window", "h2o", "keydiff", "adakv", "locret", "trimkv", "dbtrimkv"][: 6 if score else 7])
     c = case_of(rng, name, long)
     for key in ("offset", "lookahead", "variant", "group"):
         c["given"].pop(key, None)
     if what == "score" or name not in ("trimkv", "dbtrimkv", "locret"):
-        score = rng.choice(PART_SCORES[3:6] if name == "dbtrimkv" else PART_SCORES)
+        score = score or rng.choice(PART_SCORES[3:6] if name == "dbtrimkv" else PART_SCORES)
         c["given"] = {k: v for k, v in c["given"].items() if k not in ("window", "pool", "pool-kind")} | {"score": score}
         if score == "window-attention":
             c["given"] |= {"window": rng.randint(1, 9), "pool": 3, "group": rng.choice(["mean", "max"])}

@@ -97,10 +97,10 @@ def compare_case(engine, models, tally, name, c):
     return compare_recorded(tally, name, c, *record_case(engine, models, name, c))
 
 
-def draw_case(rng, part, long, shared=True):
-    """(row, case)"""
+def draw_case(rng, part, long, shared=True, i=None):
+    """(row, case); i: which of the cases of `parts`, the first of which are one for each score"""
     if part == "parts":
-        return cases.parts_case(rng, long)
+        return cases.parts_case(rng, long, cases.PART_SCORES[i] if i is not None and i < len(cases.PART_SCORES) else None)
     if part == "overrides":
         return cases.overrides_case(rng, long)
     return part, case_of(rng, part, long, shared)
@@ -108,8 +108,10 @@ def draw_case(rng, part, long, shared=True):
 
 def check_method(engine, models, part, a):
     tally, rng, passed, failed = Tally(), random.Random(f"{part} {a.seed}"), 0, 0
-    for i in range(len(cases.FIXED) if part == "fixed" else a.cases):
-        name, c = cases.FIXED[i] if part == "fixed" else draw_case(rng, part, i % 10 == 9 or i + 1 == a.cases < 10)  # every tenth is long, or the last of fewer
+    least = {"fixed": len(cases.FIXED), "parts": max(a.cases, len(cases.PART_SCORES))}
+    for i in range(least.get(part, a.cases)):
+        long = i % 10 == 9 or i + 1 == a.cases < 10  # every tenth is long, or the last of fewer
+        name, c = cases.FIXED[i] if part == "fixed" else draw_case(rng, part, long, i=i)
         try:
             faults = compare_case(engine, models, tally, name, c)
         except EngineError as e:
