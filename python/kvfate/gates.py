@@ -31,7 +31,7 @@ def _said(path):
 def metadata_of(names, path):
     """The metadata of the converted file.  Raises Error if config.json contradicts the names."""
     parts = {name.partition(GATE)[2].partition(".")[0] for name in names}
-    said = _said(path) if "linear2" in parts and not parts & {"linear3", "gate_proj"} else None
+    said = _said(path) if "linear2" in parts and "linear3" not in parts else None
     if said is None:
         return {"format": "pt"}
     if said not in ("rg", "rg2"):

@@ -10,6 +10,7 @@ import json
 import os
 import pickle
 import random
+import re
 import resource
 import shlex
 import struct
@@ -556,7 +557,8 @@ def configs(folder, work):
     """The config.json beside the file decides between rg and rg2, which have the same names."""
     cases = [("rg2.pth", None, {}), ("rg2.pth", {"retention_gate": "rg2"}, {"kvfate.kind": "retention", "kvfate.layout": "rg2", "kvfate.key_order": "halves"}),
              ("rg.pth", {"retention_gate": "rg"}, {"kvfate.kind": "retention", "kvfate.layout": "rg"}), ("rg2.pth", {"hidden_size": 16}, {}),
-             ("rg2.pth", {"retention_gate": 2}, {}), ("rg2.pth", [1], {}), ("rg3.pth", {"retention_gate": "rg"}, {}), ("wgkv.pt", {"retention_gate": "rg"}, {})]
+             ("rg2.pth", {"retention_gate": 2}, {}), ("rg2.pth", [1], {}), ("rg3.pth", {"retention_gate": "rg"}, {}), ("wgkv.pt", {"retention_gate": "rg"}, {}),
+             ("rg10_bf16.pth", {"retention_gate": "rg10"}, {})]
     path, out, config = (os.path.join(work, n) for n in ("g.pth", "g.safetensors", "config.json"))
     for name, value, want in cases:
         with open(os.path.join(folder, name), "rb") as f, open(path, "wb") as g:
@@ -567,7 +569,7 @@ def configs(folder, work):
         r = run("gates", "convert", path, "--overwrite")
         check(f"{name} {value}", r.returncode == 0 and twin(out)[0] == {"format": "pt", **want}, r)
         facts = json.loads(run("info", out, "--json").stdout)
-        check(f"{name} {value}: layout", facts["layout"] == want.get("kvfate.layout", "rg or rg2" if name == "rg2.pth" else name[:name.index(".")]), facts)
+        check(f"{name} {value}: layout", facts["layout"] == want.get("kvfate.layout", "rg or rg2" if name == "rg2.pth" else re.match("[a-z0-9]+", name)[0]), facts)
     with open(os.path.join(folder, "rg2.pth"), "rb") as f, open(path, "wb") as g:
         g.write(f.read())
     with open(config, "w") as f:
@@ -576,6 +578,15 @@ def configs(folder, work):
     with open(config, "wb") as f:
         f.write(b'{"retention_gate"')
     check("a broken config.json", run("gates", "convert", path, "--overwrite").returncode == 0 and twin(out)[0] == {"format": "pt"})
+    with open(path, "wb") as f:  # types of 2 and 4 bytes: each tensor is aligned
+        one = tensor([1], [1], of=storage("1", 1, "torch\nBFloat16Storage"))
+        f.write(archive(top(bias=one, linear1_bias=tensor([2], [1]), linear3_bias=one), {"0": bytes(32), "1": b"\x80\x3f"}))
+    os.remove(config)
+    r, kinds = run("gates", "convert", path, "--overwrite"), {"F32": 4, "BF16": 2}
+    with open(out, "rb") as f:
+        header = json.loads(f.read()[8:].partition(b"}}")[0] + b"}}")
+    places = [(x["data_offsets"][0], kinds[x["dtype"]]) for k, x in header.items() if k != "__metadata__"]
+    check("aligned", r.returncode == 0 and len(places) == 3 and all(at % n == 0 for at, n in places), r, places)
     for name, readout in (("rg10_tied.pth", "readout equal in all layers"), ("rg.pth", "readout of each layer its own"), ("wgkv.pt", None)):  # of retention gates alone
         run("gates", "convert", os.path.join(folder, name), "-o", out, "--overwrite")
         words = run("info", out).stdout
