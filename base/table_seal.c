@@ -48,8 +48,8 @@ int seal_end_json(struct seal *s, struct buf *b)
     return err ? err : b->err;
 }
 
-/* Compares the seal at `at`, which is followed by what it should be, with that of three pieces;
- * where the number of bytes is another, the text was changed on purpose. */
+/* Compares the seal at `at`, which is followed by the text it should have, with the seal of three
+ * pieces; where the number of bytes is another, the text was changed on purpose. */
 static int compare(const char *at, bool intact, const char *p, size_t n, const char *q, size_t m,
                    const struct buf *more, const char *remove, struct kvf_diag *d)
 {

@@ -20,7 +20,7 @@
 #define SEAL_KEY "checksum" /* of metadata */
 enum { SEAL_LENGTH = 16 + 4 + 12 + 6 };
 
-/* Bytes that come in pieces; zeroed at the start. */
+/* Bytes in pieces; zeroed at the start. */
 struct seal {
     uint64_t hash, n;
     struct buf rest; /* of the block that is not full yet */
@@ -35,7 +35,7 @@ int seal_end_json(struct seal *s, struct buf *b);
 
 /* KVF_OK, also for a text without a seal, or changed on purpose; KVF_E_CORRUPT with a sentence. */
 int seal_check_tsv(const char *text, size_t n, struct kvf_diag *d);
-/* The same of JSON; more: what the seal was made of beside the text before it, or NULL. */
+/* The same of JSON; more: the further bytes of the seal besides the text before it, or NULL. */
 int seal_check_json(const char *text, size_t n, const struct buf *more, struct kvf_diag *d);
 
 #endif
