@@ -1,9 +1,8 @@
 /* buf.h - growable bytes with a maximum and a sticky error.
  *
- * A zeroed struct is a valid empty buffer.  Appending never fails visibly: the
- * first failure is kept in err (KVF_E_NOMEM or KVF_E_LIMIT), later appends do
- * nothing, and the caller checks once.  data is always NUL-terminated after the
- * first successful append. */
+ * A zeroed struct is a valid empty buffer.  Appending never fails visibly: the first failure is
+ * kept in err (KVF_E_NOMEM or KVF_E_LIMIT), later appends have no effect, and the caller checks
+ * once.  data is always NUL-terminated after the first successful append. */
 #ifndef KVF_BASE_BUF_H
 #define KVF_BASE_BUF_H
 
@@ -16,7 +15,7 @@ struct buf {
     char *data; /* owned; NULL while empty */
     size_t len; /* bytes in use, terminator not counted */
     size_t cap;
-    size_t max; /* most bytes it may hold, terminator not counted; 0 = 1 GiB */
+    size_t max; /* maximum number of bytes, without the terminator; 0 = 1 GiB */
     int err;    /* first error, KVF_OK */
 };
 

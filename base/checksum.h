@@ -11,8 +11,8 @@
 enum { CHECKSUM_BLOCK = 1 << 16, CHECKSUM_DIGITS = 16 };
 
 /* Continues the checksum `h` (at the start 0) with n bytes: rng_hash_bytes of each block of
- * CHECKSUM_BLOCK bytes, seeded with the checksum before it.  Bytes may come in several calls if
- * each but the last has a multiple of CHECKSUM_BLOCK bytes. */
+ * CHECKSUM_BLOCK bytes, seeded with the checksum before it.  Bytes may be passed in several calls
+ * if each except the last has a multiple of CHECKSUM_BLOCK bytes. */
 uint64_t checksum(uint64_t h, const void *p, size_t n);
 
 /* Writes the checksum as CHECKSUM_DIGITS hexadecimal digits and a NUL. */

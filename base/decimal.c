@@ -134,7 +134,7 @@ static struct scaled scale(uint64_t m, int e, bool lopsided, int k)
 }
 
 /* Is the number at distance err of v (known to SLACK below and above) read back as v?
- * 1, 0, or -1: cannot be told. */
+ * 1, 0, or -1: is undecided. */
 static int reads_back(u128 err, u128 half)
 {
     if (err + SLACK < half)
@@ -143,7 +143,7 @@ static int reads_back(u128 err, u128 half)
 }
 
 /* The least number of digits: digits * 10^drop is within the interval around w, a number of 17
- * digits.  False where the arithmetic cannot tell. */
+ * digits.  False if the arithmetic cannot decide. */
 static bool shortest(const struct scaled *x, uint64_t *ret_digits, int *ret_drop)
 {
     uint64_t left = (uint64_t)(x->w >> 64), unit = 1;
@@ -210,7 +210,7 @@ static size_t put_digits(const char *text, int len, int n, int exponent, char *o
     return (size_t)(p - out);
 }
 
-/* 0 where the arithmetic cannot tell.  v > 0. */
+/* 0 if the arithmetic cannot decide.  v > 0. */
 static size_t put_quickly(double v, char *out)
 {
     uint64_t bits;

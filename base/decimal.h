@@ -1,9 +1,9 @@
 /* decimal.h - numbers as text, as few digits as read back equal.
  *
- * The bytes are those of printf: a whole number below 1e15 as "%.0f" without a
- * minus before zero, anything else as "%.*g" with the least precision whose
- * text strtod reads back as the same double (C locale).  Most numbers take
- * integers of 128 bits in place of printf; which they are does not show. */
+ * The bytes are equal to printf's: an integer below 1e15 as "%.0f" without a minus before zero,
+ * anything else as "%.*g" with the smallest precision that strtod reads back as the same double (C
+ * locale).  Most numbers use integers of 128 bits instead of printf; which they are does not
+ * show. */
 #ifndef KVF_BASE_DECIMAL_H
 #define KVF_BASE_DECIMAL_H
 

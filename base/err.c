@@ -61,6 +61,6 @@ void kvf_diag_prefix(struct kvf_diag *d, const char *fmt, ...)
     va_end(ap);
     const size_t n = strlen(text), room = sizeof text - n;
     if (snprintf(text + n, room, ": %s", d->text) >= (int)room)
-        text[sizeof text - 1] = 0; /* what does not fit is cut off */
+        text[sizeof text - 1] = 0; /* longer text is cut off */
     put_shown(d, text);
 }

@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 
-/* Room grows with what is read: a file may only say that it is large. */
+/* Memory grows with the bytes read, because the size of a file may be wrong. */
 int file_bytes(int fd, size_t n, unsigned char **ret)
 {
     enum { STEP = 64 << 20 };

@@ -1,4 +1,4 @@
-/* file_bytes.h - the whole of an open file, in memory of one's own.
+/* file_bytes.h - reads an open file into memory.
  *
  * A file that is mapped and shrinks meanwhile ends the process with SIGBUS; one that was read does
  * not. */

@@ -13,12 +13,12 @@ struct headset_item {
     char kind; /* 'K', 'H' or '.' */
 };
 
-/* Takes one item off *s, and the comma behind it.  False: malformed. */
+/* Takes one item off *s, and the comma after it.  False: malformed. */
 bool headset_next(const char **s, struct headset_item *ret);
 
-/* Marks the heads of a set in take[layer * n_heads + head]; wrong: 'K' or 'H', the letter
- * that may not stand there; 0: both may.  How many items' heads there are in all; 0: the set names
- * no head; -1: malformed. */
+/* Marks the heads of a set in take[layer * n_heads + head]; wrong: 'K' or 'H', the letter that is
+ * not allowed there; 0: both may.  How many items' heads there are in all; 0: the set names no
+ * head; -1: malformed. */
 int headset_mark(const char *set, char wrong, int n_layers, int n_heads, unsigned char *take);
 
 #endif

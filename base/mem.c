@@ -31,7 +31,7 @@ static void *reserve(size_t n, size_t size, size_t *ret)
     size_t bytes;
     if (!mem_mul(n, size, &bytes) || bytes > SIZE_MAX / 2)
         return NULL;
-#ifdef KVF_MEM_EXACT /* no padding, so that sanitizers see the first byte behind the end */
+#ifdef KVF_MEM_EXACT /* no padding, so that sanitizers see the first byte after the end */
     void *p = NULL;
     if (posix_memalign(&p, MEM_ALIGN, bytes ? bytes : 1) != 0)
         return NULL;

@@ -7,19 +7,18 @@
 
 enum { MEM_ALIGN = 64 }; /* one cache line, one AVX-512 register */
 
-/* n * size zeroed bytes aligned to MEM_ALIGN, padded at the end to a whole
- * multiple of it, so that vector code may read the last partial register.
- * NULL on overflow or when memory is out; n == 0 gives a valid pointer.
- * The caller owns it: mem_free(). */
+/* n * size zeroed bytes aligned to MEM_ALIGN, padded at the end to a multiple of it, so that vector
+ * code may read the last partial register.  NULL on overflow or when memory is out; n == 0 gives a
+ * valid pointer.  The caller owns it: mem_free(). */
 void *mem_alloc(size_t n, size_t size);
 
 /* As mem_alloc, but the bytes are neither zeroed nor touched: for memory that its threads write
  * before they read it. */
 void *mem_alloc_raw(size_t n, size_t size);
 
-/* As mem_alloc_raw, for memory that is used whole: of a megabyte and more on huge pages, where the
- * system has them, which come in a fifth of the time, to each thread as it writes the first bytes
- * of one. */
+/* As mem_alloc_raw, for memory that is used completely.  From a megabyte on it uses huge pages if
+ * the system has them, which are mapped in a fifth of the time, to each thread as it writes the
+ * first bytes of one. */
 void *mem_alloc_huge(size_t n, size_t size);
 
 /* As mem_alloc, for memory that is read here and there: on huge pages as mem_alloc_huge. */
@@ -35,8 +34,8 @@ struct mem_rows {
     size_t n_rows, width, size;
 };
 
-/* Gives n arrays, at most 16, room for cap >= old_cap, which they have; what is new is zero.  Where
- * memory is out, false, and none has changed. */
+/* Gives n arrays, at most 16, room for cap >= old_cap, which they have; new memory is zero.  If
+ * memory is out, returns false and changes no array. */
 bool mem_widen(const struct mem_rows *array, int n, size_t old_cap, size_t cap);
 
 /* Accepts NULL. */

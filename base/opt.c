@@ -267,8 +267,8 @@ static bool shows_ending(const char *arg, const char *end)
     return false;
 }
 
-/* What is written has a name, in every command, and where its help shows an ending the name has
- * none of another format. */
+/* An output needs a name in every command.  If the help shows an ending, the name may not have that
+ * of another format. */
 static int check_output(const struct opt *o, const char *shown, const char *v, struct kvf_diag *d)
 {
     static const char *const formats[] = {
@@ -319,7 +319,7 @@ int opt_defaults(const struct opt *list, void *base, struct kvf_diag *d)
     for (const struct opt *o = opt_next(&w); o; o = opt_next(&w)) {
         if (!o->standard)
             continue;
-        struct opt any = *o; /* a default may lie outside of the range */
+        struct opt any = *o; /* a default may be outside of the range */
         any.min = any.max = 0;
         if (o->type == OPT_REAL && strcmp(o->standard, "nan") == 0) {
             *(double *)place(base, w.offset) = NAN;
@@ -436,7 +436,7 @@ static bool ranged(const struct opt *o)
     return (o->type == OPT_INT || o->type == OPT_REAL) && (o->min != 0 || o->max != 0);
 }
 
-/* A number this large stands for "any". */
+/* A number this large means "any". */
 static bool boundless(double max)
 {
     return max >= 1e15;
@@ -447,7 +447,7 @@ static const char *otherwise(const struct opt *o)
     return o->absent ? o->absent : o->standard;
 }
 
-/* " (1 to 256; default: number of cores)"; nothing where nothing is to be said. */
+/* " (1 to 256; default: number of cores)"; empty if there is no text. */
 static void show_values(const struct opt *o, struct buf *b)
 {
     struct buf in = {0};

@@ -1,9 +1,9 @@
 /* opt.h - typed options, declared once in a constant table.
  *
  * One table serves all who take or show options: the parser of the command line, key=value
- * settings, `-h`, `kvfate describe --json`, and through it the manual pages and the checks that
- * nothing is stale.  A table says where a value goes as an offset into the struct that is filled
- * (`base` below), so that it is static and can be shown where no struct exists:
+ * settings, `-h`, `kvfate describe --json`, and through it the manual pages and the checks for
+ * stale text.  A table has the offset of each value in the struct that is filled (`base` below), so
+ * that it is static and can be shown where no struct exists:
  *
  *     static const struct opt options[] = {
  *         {OPT_STR, 'o', "output", offsetof(struct request, out), "OUT", "the table"},
@@ -31,9 +31,9 @@ enum opt_type {
     OPT_STR,     /* const char *     borrowed from argv, or from the table */
     OPT_INT,     /* int64_t          within [min, max] */
     OPT_REAL,    /* double           within [min, max], finite */
-    OPT_WORD,    /* int              the place in `words` of what was typed */
+    OPT_WORD,    /* int the place in `words` of the word given */
     OPT_LIST,    /* struct opt_list  may be given several times */
-    OPT_GROUP,   /* another table, whose offsets count from `offset` */
+    OPT_GROUP,   /* another table, with offsets relative to `offset` */
 };
 
 /* A number as the text of `standard`. */
@@ -49,23 +49,23 @@ struct opt_list {
 struct opt {
     enum opt_type type;
     char short_name;  /* 0: none */
-    const char *name; /* without the dashes; NULL: short only.  OPT_GROUP: what documents call it */
+    const char *name; /* without the dashes; NULL: short only.  OPT_GROUP: its name in documents */
     size_t offset;    /* of the value in the struct that is filled */
-    const char *arg;  /* name of the value in the help: "FILE"; NULL for flags and groups.  Of -o
-                         with the endings of what is written, "OUT.kvf" or "A.gguf|B.safetensors":
-                         names that end as another format does are rejected */
+    const char *arg;  /* name of the value in the help: "FILE"; NULL for flags and groups.  For -o
+                         with the endings of the output, "OUT.kvf" or "A.gguf|B.safetensors":  names
+                         that end as another format does are rejected */
     const char *help; /* one line, without default, range and words: those are added */
-    /* The default as typed; NULL: none, and the value stays zero.  It may lie outside of
-     * [min, max], and be "nan" for OPT_REAL, to mean "not given": `absent` then says what holds. */
+    /* The default as typed; NULL: none, and the value stays zero.  It may be outside of [min, max],
+     * and "nan" for OPT_REAL, to mean "not given": `absent` then describes the effect. */
     const char *standard;
-    const char *absent; /* what holds without the option, for people: "all"; NULL: `standard` */
+    const char *absent; /* the effect without the option, for people: "all"; NULL: `standard` */
     double min, max;    /* of OPT_INT and OPT_REAL; both 0: any */
     const char *const *words; /* of OPT_WORD; ends with NULL */
     const struct opt *group;  /* of OPT_GROUP */
 };
 
-/* Sets all values that have a `standard`.  KVF_OK, or KVF_E_ARG with a sentence for a table whose
- * default is not of its type. */
+/* Sets all values that have a `standard`.  KVF_OK, or KVF_E_ARG with a sentence for a table with a
+ * default of the wrong type. */
 int opt_defaults(const struct opt *list, void *base, struct kvf_diag *d);
 
 /* Parses argv[1..].  "--name value", "--name=value", "-n value" and "-nvalue" are accepted; "--"
@@ -110,11 +110,11 @@ void opt_json(const struct opt *list, struct buf *b);
 
 /* The word of a NULL-terminated list that `typed` is likely meant to be; NULL: none is near. */
 const char *opt_near(const char *const *words, const char *typed);
-/* Letters that must be put in, taken out or replaced to make one word of the other, large or small;
- * at least 99 for words of more than 63 bytes. */
+/* Letters that must be put in, taken out or replaced to change one word into the second, ignoring
+ * case; at least 99 for words of more than 63 bytes. */
 int opt_distance(const char *a, const char *b);
 
-/* Whole-string number parsing: "12", "4k" (= 4096), "2M"; false on anything
+/* Parses a complete string as a number: "12", "4k" (= 4096), "2M"; false on anything
  * else, on overflow and on trailing characters. */
 bool opt_int(const char *s, int64_t *ret);
 bool opt_real(const char *s, double *ret);

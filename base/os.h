@@ -1,6 +1,6 @@
-/* os.h - what POSIX lacks and systems have each in their way.  One file of base, os_NAME.c, gives
- * it: `meson setup -Dos=NAME`.  os_posix.c has nothing particular to a system; a new system
- * starts as its copy. */
+/* os.h - functions that POSIX lacks and each system has in its own form.  One file of base,
+ * os_NAME.c, gives it: `meson setup -Dos=NAME`.  os_posix.c uses only POSIX; a new system starts as
+ * its copy. */
 #ifndef KVF_BASE_OS_H
 #define KVF_BASE_OS_H
 
@@ -10,7 +10,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Sleeps while *word == seen; may return early.  What changes *word calls os_wake_all after it. */
+/* Sleeps while *word == seen; may return early.  Code that changes *word calls os_wake_all after
+ * it. */
 void os_wait(_Atomic uint32_t *word, uint32_t seen);
 void os_wake_all(_Atomic uint32_t *word);
 
@@ -20,10 +21,10 @@ int os_processors(void);
 /* Bytes of memory that the machine has; 0: not known. */
 uint64_t os_memory(void);
 
-/* Fills n <= 256 bytes that nobody can guess.  0 or an errno. */
+/* Fills n <= 256 unpredictable bytes.  0 or an errno. */
 int os_random(void *out, size_t n);
 
-/* Memory that will be written whole: a hint. */
+/* Memory that will be written completely: a hint. */
 void os_huge_pages(void *p, size_t bytes);
 
 /* The path of the running program, not ended by a zero byte: its length, cap where it was cut;

@@ -1,4 +1,4 @@
-/* os_linux.c - os.h by Linux's own calls: the one file that may make them. */
+/* os_linux.c - os.h by Linux's own calls: the only file that may make them. */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -41,7 +41,7 @@ int os_random(void *out, size_t n)
     return getrandom(out, n, 0) == (ssize_t)n ? 0 : errno;
 }
 
-/* Some kernels refuse. */
+/* Some kernels return an error. */
 void os_huge_pages(void *p, size_t bytes)
 {
 #ifdef MADV_HUGEPAGE
@@ -67,7 +67,7 @@ bool os_has_dot_products(void)
 }
 
 /* Linux gives the 8 KB of a thread's tiles only to a process that asked for them: feature 18,
- * XTILEDATA, by ARCH_REQ_XCOMP_PERM.  Before 5.16 it refuses. */
+ * XTILEDATA, by ARCH_REQ_XCOMP_PERM.  Before 5.16 it fails. */
 bool os_may_use_tiles(void)
 {
 #if defined(__x86_64__)

@@ -1,5 +1,5 @@
-/* os_posix.c - os.h by what every system of the family of POSIX has.  A system of its own replaces
- * what it can do better: macOS, for example, os_program_path by _NSGetExecutablePath. */
+/* os_posix.c - os.h by functions of every POSIX system.  A system replaces functions that it can do
+ * better: macOS, for example, os_program_path by _NSGetExecutablePath. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -62,7 +62,7 @@ ssize_t os_program_path(char *out, size_t cap)
     return -1;
 }
 
-/* What the compiler was told that every processor has. */
+/* The features that the compiler assumes on every CPU. */
 bool os_has_dot_products(void)
 {
 #if defined(__ARM_FEATURE_DOTPROD)

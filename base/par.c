@@ -11,7 +11,7 @@
 enum { MAX_THREADS = 256, SPINS_MOST = 4000, SPINS_LEAST = 16 };
 
 /* How long a thread spins before it sleeps: longer when spinning was worth it, shorter when not, so
- * that threads which share a processor with others leave it to them. */
+ * that threads which share a CPU yield it. */
 struct patience {
     int spins;
 };
@@ -25,9 +25,9 @@ struct worker {
 /* A round is open until all of its tasks are done.  Threads claim tasks one by one; a thread that
  * sleeps through a round is not waited for. */
 struct par {
-    _Atomic uint64_t open;   /* number of the round << 32 | tasks that nobody has claimed */
-    _Atomic uint32_t epoch;  /* rises with each round: what workers sleep on */
-    _Atomic uint32_t left;   /* tasks of the round that are not done: what the caller sleeps on */
+    _Atomic uint64_t open;   /* number of the round << 32 | unclaimed tasks */
+    _Atomic uint32_t epoch;  /* rises with each round: workers sleep on it */
+    _Atomic uint32_t left;   /* tasks of the round that are not done: the caller sleeps on it */
     _Atomic uint32_t asleep; /* workers that sleep, or are about to */
     /* These are written between rounds, and read by threads that have claimed a task. */
     int n_tasks;
@@ -35,7 +35,7 @@ struct par {
     void *ctx;
     _Atomic bool quit;
     struct patience caller;
-    int n_workers; /* threads beside the caller */
+    int n_workers; /* threads besides the caller */
     struct worker worker[MAX_THREADS];
 };
 
@@ -100,7 +100,7 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* Tells the workers of a change.  A worker counts itself before it looks for the last time. */
+/* Wakes the workers after a change.  A worker counts itself before it looks for the last time. */
 static void publish(struct par *p)
 {
     atomic_fetch_add(&p->epoch, 1);
@@ -192,7 +192,7 @@ void par_run(struct par *p, int n_tasks, par_fn fn, void *ctx)
     }
 }
 
-/* A task that is at work is done soon; one whose thread the system has stopped needs a processor.
+/* A task that is at work is done soon; one with a thread that the system has stopped needs a CPU.
  */
 void par_wait(atomic_int *done, int many)
 {
@@ -218,7 +218,7 @@ static void watched_task(void *ctx, int task, int thread)
     w->fn(w->ctx, task, thread);
     atomic_fetch_add(&w->done, 1);
     if (atomic_flag_test_and_set_explicit(&w->telling, memory_order_acquire))
-        return; /* another thread tells */
+        return; /* another thread reports */
     teller_tell(w->teller, atomic_load(&w->done), w->n_tasks);
     atomic_flag_clear_explicit(&w->telling, memory_order_release);
 }

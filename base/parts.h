@@ -5,7 +5,7 @@
 /* Notes that path is a file in the making: the number for parts_done, or -1 where it is not noted
  * (a very long name, or dozens at once). */
 int parts_note(const char *path);
-/* Forgets a noted file, which has been renamed into place or removed.  -1 does nothing. */
+/* Forgets a noted file, which has been renamed into place or removed.  -1 has no effect. */
 void parts_done(int number);
 
 /* Removes all files that are noted.  May be called from a handler of signals. */

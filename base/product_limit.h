@@ -12,21 +12,21 @@
 
 #include <stdint.h>
 
-/* Fills S[0 .. n] and G[0 .. n].  S[k] is the share that lives on past the cells before k;
- * S[0] = 1.  Once nobody is at risk any more S stays 0 if all died, and else is NaN, since nobody
- * could tell.  G is NaN where S is 0 or NaN. */
+/* Fills S[0 ..  n] and G[0 ..  n].  S[k] is the share that lives on past the cells before k; S[0] =
+ * 1.  Once no token is at risk, S stays 0 if all died, and else is NaN (unknown).  G is NaN where S
+ * is 0 or NaN. */
 void product_limit(const int64_t *died, const int64_t *censored, int64_t n, double *S, double *G);
 
 /* 95 % interval of S = S[k] with G = G[k] on the scale log(-log S), which stays within 0 and 1
- * (Kalbfleisch and Prentice 1980).  Where nobody has died, S = 1, the low end is the exact binomial
- * one for no death among `risk`, those at risk in the cell before (Clopper and Pearson 1934), or 1
- * before the first cell, where risk is 0.  NaN where S is 0 or NaN. */
+ * (Kalbfleisch and Prentice 1980).  Before the first death, S = 1, the low end is the exact
+ * binomial one for no death in `risk` tokens, at risk in the cell before (Clopper and Pearson
+ * 1934), or 1 before the first cell, where risk is 0.  NaN where S is 0 or NaN. */
 void product_limit_interval(double S, double G, int64_t risk, double *ret_low, double *ret_high);
 
 /* The sum of S[k] for first <= k < end <= n + 1: the mean number of these cells that a life
- * reaches.  *ret_error: its standard error, the root of the sum over deaths of
- * A[k]^2 died[k] / (r[k] (r[k] - died[k])), A[k] being what the sum has of cells after k.  Both are
- * NaN where some S is. */
+ * reaches.  *ret_error: its standard error, the root of the sum over deaths of A[k]^2 died[k] /
+ * (r[k] (r[k] - died[k])), A[k] being the part of the sum of cells after k.  Both are NaN where
+ * some S is. */
 double product_limit_mean(const int64_t *died, const int64_t *censored, int64_t n, const double *S,
                           int64_t first, int64_t end, double *ret_error);
 

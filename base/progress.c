@@ -43,7 +43,7 @@ static void add(struct line *l, const char *format, ...)
         l->len = l->len + (size_t)n < LINE ? l->len + (size_t)n : LINE - 1;
 }
 
-/* What stands behind the bar: the count, the rate and the time left. */
+/* The text after the bar: the count, the rate and the time left. */
 static void add_numbers(struct line *l, const struct progress *p, double now)
 {
     double done = (double)p->done + p->share, rate = 0;
@@ -78,7 +78,7 @@ static void draw(const struct progress *p, double now)
     terminal_size(STDERR_FILENO, &columns, &rows);
     add_numbers(&numbers, p, now);
     add(&line, "%-10s ", p->label);
-    /* The last column stays empty: behind it some terminals begin another line. */
+    /* The last column stays empty: after it some terminals begin another line. */
     int room = columns > 0 ? columns - 1 : LINE;
     int left = room - (int)(line.len + strlen("[] ") + numbers.len);
     bar = left < bar ? left : bar;

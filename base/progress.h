@@ -14,7 +14,7 @@ struct progress {
     double start, last_draw; /* seconds of the monotonic clock */
     bool on;
     int64_t done, from;
-    double share; /* of the one under way; it is shown once it was told */
+    double share; /* of the current one; shown once it is known */
     bool shared;
 };
 
@@ -23,15 +23,15 @@ double clock_seconds(void); /* monotonic */
 void terminal_size(int fd, int *ret_columns, int *ret_rows);
 
 void progress_start(struct progress *p, const char *label, const char *unit, int64_t total);
-/* So much was done before: the rate and the time left are of what is done here. */
+/* So much was done before: the rate and the time left are of the work of this process. */
 void progress_from(struct progress *p, int64_t done);
 void progress_update(struct progress *p, int64_t done);
 /* A kvf_watch_fn; p: a struct progress. */
 void progress_told(void *p, uint64_t done, uint64_t of);
-/* The same of a number that need not be whole. */
+/* The same for a number that need not be an integer. */
 void progress_at(struct progress *p, double done);
 /* Of the next one, which takes long, `done` parts of `of` are done (a kvf_watch_fn; p: a struct
- * progress).  What falls, as where it is gone through again, is not told. */
+ * progress).  A value that falls, as in a second pass, is not shown. */
 void progress_within(void *p, uint64_t done, uint64_t of);
 void progress_clear(const struct progress *p); /* before a message; the next update redraws */
 /* Ends the line, leaving the final count and rate. */

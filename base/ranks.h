@@ -6,11 +6,11 @@
 
 #include <kvf/err.h>
 
-/* rank[i] becomes the rank of v[i] among n values without NaN, 1 the least; equal
+/* rank[i] becomes the rank of v[i] in n values without NaN, 1 the smallest; equal
  * values share the mean of their ranks.  rank may be v.  KVF_OK or KVF_E_NOMEM. */
 int ranks_average(const double *v, size_t n, double *rank);
 
-/* Marks the k largest of n values, k <= n; among equals the larger index goes first.
+/* Marks the k largest of n values, k <= n; for equal values the larger index is first.
  * KVF_OK or KVF_E_NOMEM. */
 int ranks_top(const double *v, size_t n, size_t k, unsigned char *mark);
 

@@ -17,7 +17,7 @@
 #include "base/parts.h"
 #include "base/replace.h"
 
-/* BASE: bytes of a long name that the names beside it keep, so that these fit into 255. */
+/* BASE: bytes of a long name that derived names keep, so that they fit into 255. */
 enum { LINKS = 40, TRIES = 100, DIGITS = 16, BASE = 200, HEAD = BASE + 3 };
 
 static const struct replace closed = REPLACE_CLOSED;
@@ -30,7 +30,7 @@ static size_t folder_length(const char *path)
     return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
-/* "FOLDER/", "" for the folder that is worked in, then what is added; NULL when memory is out. */
+/* "FOLDER/", "" for the current folder, then the suffix; NULL when memory is out. */
 static char *beside(const char *place, const char *name)
 {
     struct buf b = {0};
@@ -50,13 +50,13 @@ static char *with_suffix(const char *place)
     return b.data;
 }
 
-/* What the names beside a place begin with, in a buffer of HEAD bytes: ".NAME." */
+/* The prefix of the names derived from a place, in a buffer of HEAD bytes: ".NAME." */
 static void head_of(const char *place, char *head)
 {
     snprintf(head, HEAD, ".%.*s.", (int)BASE, place + folder_length(place));
 }
 
-/* Replaces *path, which is a link, by what it names.  Errno. */
+/* Replaces *path, which is a link, by its target.  Errno. */
 static int follow(char **path)
 {
     char name[PATH_MAX];
@@ -86,8 +86,8 @@ static int descriptor(const char *path)
     return number ? fd : -1;
 }
 
-/* Finds where the file goes, or opens what is written as it is.  The first stat follows links as
- * opening does, so that the kernel refuses those that strangers planted in a shared folder.  Errno.
+/* Finds the place of the file, or opens a device or pipe directly.  The first stat follows links as
+ * opening does, so that the kernel rejects links that strangers planted in a shared folder.  Errno.
  */
 static int find_place(struct replace *r)
 {
@@ -131,7 +131,7 @@ static bool without_locks(int error)
 }
 
 /* Takes the lock.  *ret_left: the lock file was there, as one is that a killed process left.
- * Errno; EBUSY: another process holds it. */
+ * Errno; EBUSY: another process has it. */
 static int take_lock(struct replace *r, bool *ret_left)
 {
     const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
@@ -168,7 +168,8 @@ static bool is_part(const char *name, const char *head)
            && strcmp(name + n + DIGITS, ".part") == 0;
 }
 
-/* Removes what killed processes had begun at this place; under the lock, so that none lives. */
+/* Removes the parts of killed processes at this place; under the lock, so that no writer is
+ * alive. */
 static void remove_left(const char *place)
 {
     char head[HEAD];
@@ -187,7 +188,7 @@ static void remove_left(const char *place)
 
 /* ---- opening */
 
-/* A new file of a name that nobody knows.  Errno. */
+/* A new file of an unpredictable name.  Errno. */
 static int create_part(struct replace *r, mode_t mode)
 {
     char name[HEAD + DIGITS + 8];
@@ -202,7 +203,7 @@ static int create_part(struct replace *r, mode_t mode)
         r->part = beside(r->place, name);
         if (!r->part)
             return ENOMEM;
-        r->part_number = parts_note(r->part); /* first: a signal may come between */
+        r->part_number = parts_note(r->part); /* first: a signal may arrive between */
         r->fd = open(r->part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
         int error = r->fd < 0 ? errno : 0;
         if (!error && r->existed && fchmod(r->fd, mode) != 0)
@@ -340,7 +341,7 @@ int replace_show(struct replace *r, struct kvf_diag *d)
     mem_free(r->part);
     r->part = name;
     r->shown = true;
-    replace_sync_folder(r->place); /* what is synced later is found after a loss of power */
+    replace_sync_folder(r->place); /* data synced later survives a loss of power */
     return KVF_OK;
 }
 
@@ -372,8 +373,7 @@ int replace_finish(struct replace *r, struct kvf_diag *d)
         r->error = errno;
     if (!r->error && r->place && rename(r->part, r->place) != 0) /* under the lock */
         r->error = errno;
-    if (!r->error && !r->place
-        && close(r->fd) != 0) /* some file systems tell of a full disk here */
+    if (!r->error && !r->place && close(r->fd) != 0) /* some file systems report a full disk here */
         r->error = errno;
     if (!r->place)
         r->fd = -1;

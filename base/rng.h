@@ -15,7 +15,7 @@ uint64_t rng_next(struct rng *r);
 double rng_uniform(struct rng *r);             /* [0, 1), 53 bits */
 uint64_t rng_below(struct rng *r, uint64_t n); /* [0, n), unbiased; n > 0 */
 double rng_normal(struct rng *r);              /* mean 0, variance 1 */
-/* A value that depends on the arguments alone: for scores that must not depend
+/* A value that depends only on the arguments: for scores that must not depend
  * on the order of calls. */
 uint64_t rng_hash(uint64_t seed, uint64_t a, uint64_t b, uint64_t c);
 /* As rng_hash, of n bytes: 8 at a time, little endian, the last filled up with zeros.  Not fit for

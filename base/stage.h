@@ -1,5 +1,5 @@
-/* stage.h - a stage of what somebody watches: what is told of the stage becomes what is told of the
- * whole. */
+/* stage.h - a stage of watched work: converts the progress of the stage to the progress of all
+ * work. */
 #ifndef KVF_BASE_STAGE_H
 #define KVF_BASE_STAGE_H
 
@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 struct stage {
-    void (*watch)(void *ctx, uint64_t done, uint64_t of); /* of the whole; NULL: nobody is told */
+    void (*watch)(void *ctx, uint64_t done, uint64_t of); /* of all work; NULL: not called */
     void *ctx;
-    double from, to; /* shares of the whole, 0 to 1 */
+    double from, to; /* shares of all work, 0 to 1 */
 };
 
 /* A kvf_watch_fn; stage: a struct stage. */
@@ -23,7 +23,7 @@ static inline void stage_see(void *stage, uint64_t done, uint64_t of)
                  (uint64_t)fine);
 }
 
-/* The stage becomes part i of n equal ones between two shares of the whole. */
+/* The stage becomes part i of n equal ones between two shares of all work. */
 static inline void stage_set(struct stage *s, double from, double to, int64_t i, int64_t n)
 {
     s->from = from + (to - from) * (double)i / (double)n;

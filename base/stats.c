@@ -9,7 +9,7 @@
 
 double sum_get(const struct sum *a)
 {
-    return isfinite(a->s) ? a->s + a->c : a->s; /* of infinities nothing is lost, c is NaN */
+    return isfinite(a->s) ? a->s + a->c : a->s; /* with infinities c is NaN and not needed */
 }
 
 void sum_merge(struct sum *a, const struct sum *b)
@@ -184,8 +184,8 @@ double stats_jackknife(const double *left_out, size_t n)
     return stats_t(df) * sqrt(df / (double)n * squares_of(left_out, n, stats_mean(left_out, n)));
 }
 
-/* Patterns in Gray code: each differs from the one before in one sign, whose place is that of
- * the lowest bit of the count.  Summed anew at every 64th, so that rounding does not grow. */
+/* Patterns in Gray code: each differs from its predecessor in one sign, at the place of the lowest
+ * bit of the count.  Recomputed at every 64th, so that rounding does not grow. */
 static double all_signs(const double *v, size_t n, double far)
 {
     int64_t as_far = 0, patterns = (int64_t)1 << n;

@@ -59,9 +59,8 @@ double stats_beta_cdf(double x, double a, double b)
 /* ---- quantiles, several side by side
  *
  * A division of two numbers takes no longer than that of one, and while one waits for its result
- * others go on.  The steps of each fraction are those above, but that nothing is taken for TINY:
- * what is smaller than it is 0, as a sum of 1 and something, by which h becomes 0, infinite or no
- * number; then the one above has to find it. */
+ * others go on.  The steps of each fraction are those above, without TINY: a smaller value is 0, as
+ * a sum with 1, which makes h 0, infinite or NaN; then the function above is used. */
 typedef double pair __attribute__((vector_size(2 * sizeof(double))));
 typedef int64_t bits __attribute__((vector_size(2 * sizeof(int64_t))));
 enum { PAIRS = 2, LANES = 2 * PAIRS, LAST = 100000, AHEAD = 8 };
@@ -108,10 +107,10 @@ static inline void fraction_step(struct fraction *f, const struct terms *by)
     f->done |= ~((pair)((bits)(delta - 1) & positive) >= 1e-15); /* no number, too */
 }
 
-/* Some steps of all; returns whether any has come to its end. */
+/* Some steps of all; returns true if any has converged. */
 static bool fractions_go(struct fraction f[PAIRS])
 {
-    struct terms by[AHEAD][PAIRS]; /* they wait for nothing, so they come first */
+    struct terms by[AHEAD][PAIRS]; /* they do not wait, so they are first */
     bits any = {0, 0};
     for (int i = 0; i < AHEAD; i++)
         for (int k = 0; k < PAIRS; k++)
@@ -133,7 +132,7 @@ struct search {
     int steps;
 };
 
-/* Newton's steps from the mean within a bracket that shrinks; halves it where they leave it. */
+/* Newton's steps from the mean within a bracket that shrinks; halves it if they are outside. */
 static void search_step(struct search *s, double below)
 {
     double x = s->x, miss = below - s->q;

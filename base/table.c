@@ -467,7 +467,7 @@ double table_nearest(const struct table *t, int col, double want)
     return best;
 }
 
-/* The first of the rows from `row` on that share a stored value, or lie side by side. */
+/* The first of the rows from `row` on that share a stored value, or are adjacent. */
 struct run {
     int64_t from, n;
     bool same; /* n times value `from`, else from .. from+n-1 */

@@ -1,15 +1,14 @@
-/* table.h - named typed columns: what analyzers give to figures and writers.
+/* table.h - named typed columns: the output of analyzers for figures and writers.
  *
- * A table is a list of columns of equal length.  Columns need not be stored:
- * most of what an analyzer reports per (head, token) is constant within a head
- * or the same for every head, so a column is dense, or repeats with a stride,
- * or is read on demand from its source.  90 heads x 128k tokens then cost the
- * few columns that really differ.  Row order is the analyzer's and documented
- * in docs/reference/analyzers.md; head-major tables put all rows of one head together,
- * and `blocks` tells figures where each head starts.
+ * A table is a list of columns of equal length.  Columns need not be stored: most values of an
+ * analyzer for each (head, token) are constant within a head or the same for every head, so a
+ * column is dense, or repeats with a stride, or is read on demand from its source.  90 heads x 128k
+ * tokens then cost only the few columns that really differ.  Row order is the analyzer's and
+ * documented in docs/reference/analyzers.md; head-major tables put all rows of one head together,
+ * and `blocks` has the start of each head for figures.
  *
- * NaN in a float column means "not defined": `nan` in TSV, null in JSON.
- * Integer columns have no NaN; analyzers use -1 where the column says so. */
+ * NaN in a float column means "not defined": `nan` in TSV, null in JSON.  Integer columns have no
+ * NaN; analyzers use -1 in documented columns. */
 #ifndef KVF_BASE_TABLE_H
 #define KVF_BASE_TABLE_H
 
@@ -33,10 +32,10 @@ struct table *table_create(const char *name, int64_t n_rows);
 void table_rename(struct table *t, const char *name);
 void table_destroy(struct table *t);
 
-/* Adding columns.  name and unit are copied ("" = no unit); data is copied
- * unless the call says "takes".  Value of row r:
+/* Adding columns.  name and unit are copied ("" = no unit); data is copied unless the function
+ * "takes" it.  Value of row r:
  *   dense   data[r]                         n_rows values
- *   block   data[r / rows_per_block]        one value per head, say
+ *   block   data[r / rows_per_block]        for example one value per head
  *   cycle   data[r % n]                     the same n values for every head
  *   affine  start + step * (r % period)     period 0 = no wrap
  * Failures (no memory, a length that does not fit) are sticky: table_err. */
@@ -61,7 +60,7 @@ void table_affine(struct table *t, const char *name, const char *unit, int64_t s
 void table_lazy(struct table *t, const char *name, const char *unit, enum table_type type,
                 table_read_fn read, void *ctx);
 
-/* Texts of few kinds: row r holds text[code[r]], of n_texts.  The texts are copied, the codes
+/* Texts of few kinds: row r has text[code[r]], of n_texts.  The texts are copied, the codes
  * are not: they must outlive the table, or be given to table_own. */
 void table_coded_str(struct table *t, const char *name, const char *unit, const uint8_t *code,
                      const char *const *text, int n_texts);
@@ -75,13 +74,13 @@ void table_meta_str(struct table *t, const char *key, const char *value);
 void table_meta_num(struct table *t, const char *key, double value);
 const char *table_meta(const struct table *t, const char *key); /* as text; NULL: none */
 double table_meta_real(const struct table *t, const char *key, double otherwise);
-/* The same as a whole number; `otherwise` also for what no int64_t holds. */
+/* The same as an integer; `otherwise` also for values beyond int64_t. */
 int64_t table_meta_int(const struct table *t, const char *key, int64_t otherwise);
 int table_meta_count(const struct table *t);
 const char *table_meta_key(const struct table *t, int i);
 
-/* A number that its maker knows and that would take all rows to find again, for those who sum the
- * table up.  No metadata: it is not written, and a table that was read has none. */
+/* A number that its maker knows and that would take all rows to compute again, for summaries of the
+ * table.  No metadata: it is not written, and a table that was read lacks it. */
 void table_keep(struct table *t, const char *key, double value);
 double table_kept(const struct table *t, const char *key, double otherwise);
 
@@ -111,7 +110,7 @@ void table_get(const struct table *t, int col, int64_t row0, int64_t n, double *
 double table_real(const struct table *t, int col, int64_t row);
 int64_t table_int(const struct table *t, int col, int64_t row);
 /* STR columns, "" of others; borrowed until the table is destroyed.  Rows of one block or cycle,
- * and rows whose text came from one address, share a pointer as a rule. */
+ * and rows with a text from one address, share a pointer as a rule. */
 void table_get_str(const struct table *t, int col, int64_t row0, int64_t n, const char **out);
 const char *table_str(const struct table *t, int col, int64_t row);
 

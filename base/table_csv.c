@@ -15,8 +15,8 @@ static void put_plain(struct buf *b, char c)
         buf_char(b, c);
 }
 
-/* A cell in quotes from *at on, which moves behind the closing one; false where there is none
- * or where more follows. */
+/* Reads a cell in quotes from *at on, and moves *at after the closing quote; false where there is
+ * none or where more follows. */
 static bool quoted(const char **at, const char *end, struct buf *b)
 {
     const char *p = *at + 1;

@@ -38,7 +38,7 @@ struct sink {
     size_t line_at;    /* where the line of the seal is; 0: there is none */
 };
 
-/* The first block has the whole head, and with it the line of the seal, which is left out. */
+/* The first block has the complete head with the line of the seal, which is left out. */
 static void add_to_seal(struct sink *s)
 {
     size_t left_out = s->seal->n == 0 && s->line_at ? LINE : 0, at = left_out ? s->line_at : 0;
@@ -60,7 +60,7 @@ static void flush(struct sink *s, size_t above)
 /* Control characters never reach a terminal as they are. */
 static void put_tsv_text(struct buf *b, const char *s)
 {
-    static const char names[] = "\tt\nn\rr\\\\"; /* each with the letter that stands for it */
+    static const char names[] = "\tt\nn\rr\\\\"; /* each with its letter */
     static const char marked[] = "\x01\x02\x03\x04\x05\x06\x07\x08\t\n\x0b\x0c\r\x0e\x0f\x10\x11"
                                  "\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f\\\x7f";
     for (;;) {
@@ -115,8 +115,8 @@ static void put_number(struct buf *b, enum table_format f, double v)
 
 /* --- cells ------------------------------------------------------------------ */
 
-/* One column while it is written: its values of some rows, and the texts of values that come
- * again and again.  Texts are known by their address, which the table shares where it can. */
+/* One column while it is written: its values of some rows, and the texts of repeated values.  Texts
+ * are known by their address, which the table shares where it can. */
 enum { PLACES = 64 };
 
 struct lane {
@@ -189,7 +189,7 @@ static void write_head(const struct table *t, enum table_format f, struct sink *
     bool about = f != TABLE_CSV;
     if (about)
         buf_printf(&s->b, "# table: %s\n", table_name(t));
-    if (about && s->seal) { /* written anew when all is known */
+    if (about && s->seal) { /* rewritten when all is known */
         s->line_at = s->b.len;
         buf_printf(&s->b, SEAL_LINE "%*s\n", SEAL_LENGTH, "");
     }
@@ -316,7 +316,7 @@ static int put_line(struct sink *s, struct seal *seal)
     return err;
 }
 
-/* seal: of a file, or of a CSV and the file beside it, which ends it; NULL: none is made. */
+/* seal: of a file, or of a CSV and its sidecar, which ends it; NULL: none is made. */
 static int write_text(const struct table *t, enum table_format f, const struct teller *w,
                       struct replace *out, struct seal *seal)
 {
@@ -342,7 +342,7 @@ static int write_text(const struct table *t, enum table_format f, const struct t
     return s.bad ? KVF_E_NOMEM : KVF_OK;
 }
 
-/* The file beside a CSV: what is known of the table beside its cells, as JSON. */
+/* The sidecar of a CSV: name and metadata of the table, as JSON. */
 struct sidecar {
     struct buf name, text;
     struct replace file; /* borrows the name */
@@ -393,12 +393,12 @@ int table_write(const struct table *t, enum table_format f, const char *path, st
     return table_write_watched(t, f, path, NULL, d);
 }
 
-/* Writes to an open file, and begins the one beside a CSV. */
+/* Writes to an open file, and begins the sidecar of a CSV. */
 static int write_open(const struct table *t, enum table_format f, const struct teller *w,
                       struct replace *r, struct sidecar *about, struct kvf_diag *d)
 {
     struct seal seal = {.n = 0};
-    bool file = r->place != NULL; /* others cannot be written anew in places */
+    bool file = r->place != NULL; /* others cannot be rewritten in places */
     if (f == TABLE_NPZ)
         return write_npz(t, w, r, d);
     int err = about ? begin_sidecar(t, r->path, about, &seal, d) : KVF_OK;

@@ -17,8 +17,8 @@ static const uint64_t ZIP64 = UINT32_MAX;
 
 /* --- the file ----------------------------------------------------------------- */
 
-/* Where minizip writes.  It is never told of a failure, as it then loses memory: the first one is
- * kept in what is written to. */
+/* Where minizip writes.  minizip never gets an error, because it then loses memory: the first one
+ * is kept in the output. */
 struct file {
     const struct teller *watch;
     struct replace *to;
@@ -47,7 +47,7 @@ static uLong file_read(voidpf opaque, voidpf stream, void *buf, uLong n)
     (void)stream;
     (void)buf;
     (void)n;
-    return 0; /* asked for by archives that are continued alone */
+    return 0; /* used only by archives that are continued */
 }
 
 static uLong file_write(voidpf opaque, voidpf stream, const void *buf, uLong n)
@@ -227,7 +227,7 @@ static void npy_header(struct npy *x)
 }
 
 /* Deflate may add bytes (zlib's deflateBound: fewer than one in 2,048), and minizip has no room for
- * a packed size of Zip64 beside a smaller one that is not: such a column is stored. */
+ * a packed size of Zip64 with a smaller unpacked one: such a column is stored. */
 static int method_of(const struct npy *x)
 {
     return x->size < ZIP64 && x->size + x->size / 2048 >= ZIP64 ? 0 : Z_DEFLATED;

@@ -1,4 +1,4 @@
-/* table_npz.h - a table as numpy's .npz; table_io.h says what is in it. */
+/* table_npz.h - a table as numpy's .npz; table_io.h describes the content. */
 #ifndef KVF_BASE_TABLE_NPZ_H
 #define KVF_BASE_TABLE_NPZ_H
 

@@ -12,7 +12,7 @@
 #include "base/table_seal.h"
 #include "base/utf8.h"
 
-/* ---- numbers: what table_write prints and no more (strtod takes hex and "infinity" too) */
+/* ---- numbers: only the forms that table_write prints (strtod takes hex and "infinity" too) */
 
 static size_t digits(const char *s)
 {
@@ -47,7 +47,7 @@ static bool number(const char *s, double *ret)
     p += n;
     if (*p == '.') {
         size_t more = digits(p + 1);
-        n = more ? n + more : 0; /* "1." is none of ours */
+        n = more ? n + more : 0; /* "1." is not written by us */
         p += 1 + more;
     }
     if (n && (*p == 'e' || *p == 'E')) {
@@ -66,7 +66,7 @@ static bool number(const char *s, double *ret)
 
 struct tsv {
     table_text_fn is_text;
-    char *at, *end; /* what is left of the text, of which cells are cut in place */
+    char *at, *end; /* the rest of the text; cells are cut in place */
     int64_t line;   /* number of the last line taken */
     struct table *t;
     char **key, **value; /* [n_meta] borrowed */
@@ -305,7 +305,7 @@ int table_parse_tsv(const char *text, size_t n, table_text_fn is_text, struct ta
 
 /* ---- JSON */
 
-/* A number, or null for what is not defined. */
+/* A number, or null if it is not defined. */
 static bool json_real(const struct json *v, double *ret)
 {
     bool truth = json_bool(v, false) || !json_bool(v, true);
@@ -396,7 +396,7 @@ static int put_json_meta(struct table *t, const struct json *meta, struct kvf_di
     return table_err(t);
 }
 
-/* Whether the columns are those of the table, in their order. */
+/* True if the columns are equal to the table's, in their order. */
 static bool same_columns(const struct table *t, const struct json *columns)
 {
     int c = 0;

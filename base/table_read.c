@@ -31,7 +31,7 @@ static int load(const char *path, struct buf *b, bool *ret_none, struct kvf_diag
     return err;
 }
 
-/* What the file beside a CSV says of it, if there is one. */
+/* The metadata in the sidecar of a CSV, if there is one. */
 static int read_sidecar(const char *path, const struct buf *csv, struct table *t,
                         struct kvf_diag *d)
 {

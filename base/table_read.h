@@ -1,13 +1,12 @@
 /* table_read.h - tables from files that table_write made (TSV, CSV and JSON).
  *
  * Input is not trusted.  Limits: 64 MiB of TSV (16 MiB of JSON, json.h), TABLE_MOST_COLUMNS
- * columns, TABLE_MOST_CELLS cells, TABLE_MOST_META lines of metadata.  Text must be UTF-8
- * without NUL, rows have a cell for each column, the last line ends with a newline.
+ * columns, TABLE_MOST_CELLS cells, TABLE_MOST_META lines of metadata.  Text must be UTF-8 without
+ * NUL, rows have a cell for each column, the last line ends with a newline.
  *
- * TSV has no types: a column whose cells are all whole numbers is INT, one whose cells are
- * all numbers, `nan`, `inf` or `-inf` is REAL, any other STR, and those that the reader calls text
- * too.  A column of no rows is REAL.
- * Units are in JSON alone. */
+ * TSV has no types: a column with only integers is INT, one with only numbers, `nan`, `inf` or
+ * `-inf` is REAL, any other STR, also a column that the reader names as text.  A column of no rows
+ * is REAL.  Only JSON has units. */
 #ifndef KVF_BASE_TABLE_READ_H
 #define KVF_BASE_TABLE_READ_H
 
@@ -28,9 +27,9 @@ enum {
 typedef bool (*table_text_fn)(const char *column);
 
 /* By the extension of path, .tsv, .csv or .json (any other: KVF_E_ARG).  A TSV file may lack
- * metadata; what a line "# key: value" says twice counts the last time.  Name and metadata of a
- * CSV file stand in the file beside it (TABLE_SIDECAR), which may be missing, or in such lines, as
- * earlier versions wrote them.  On success the caller owns *ret: table_destroy.  KVF_OK, KVF_E_IO,
+ * metadata; what a line "# key: value" given twice counts the last time.  Name and metadata of a
+ * CSV file are in its sidecar (TABLE_SIDECAR), which may be missing, or in such lines, as earlier
+ * versions wrote them.  On success the caller owns *ret: table_destroy.  KVF_OK, KVF_E_IO,
  * KVF_E_FORMAT, KVF_E_CORRUPT (its checksum differs), KVF_E_LIMIT or KVF_E_NOMEM with a sentence
  * that begins with the path. */
 int table_read(const char *path, table_text_fn is_text, struct table **ret, struct kvf_diag *d);
@@ -40,7 +39,7 @@ int table_parse_tsv(const char *text, size_t n, table_text_fn is_text, struct ta
                     struct kvf_diag *d);
 int table_parse_csv(const char *text, size_t n, table_text_fn is_text, struct table **ret,
                     struct kvf_diag *d);
-/* Name and metadata of a table from the file beside its CSV, which must name the same columns. */
+/* Name and metadata of a table from the sidecar of its CSV, which must name the same columns. */
 int table_parse_about(struct table *t, const char *text, size_t n, struct kvf_diag *d);
 int table_parse_json(const char *text, size_t n, struct table **ret, struct kvf_diag *d);
 

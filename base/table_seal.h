@@ -21,7 +21,7 @@
 #define SEAL_KEY "checksum" /* of metadata */
 enum { SEAL_LENGTH = 16 + 4 + 12 + 6 };
 
-/* Bytes that come in pieces; zeroed at the start. */
+/* Bytes in pieces; zeroed at the start. */
 struct seal {
     uint64_t hash, n;
     struct buf rest; /* of the block that is not full yet */

@@ -15,7 +15,7 @@
 
 enum { MOST_NAME = 128, ROWS = 1024, OPERATIONS = 100000 };
 
-/* Where FILE ends in a path, and NAME behind it, NULL where there is none; false: it names none. */
+/* Returns the end of FILE in a path, and NAME after it or NULL; false: it names none. */
 static bool take_apart(const char *path, size_t *ret_file, const char **ret_name)
 {
     size_t n = strlen(path), k = strlen(ENDING);
@@ -195,7 +195,7 @@ static int fill(struct database *b, const struct table *t, const char *part, str
         err = said(b, d);
     if (b->db) /* not, where memory was out */
         sqlite3_progress_handler(b->db, OPERATIONS, tell, b);
-    /* The part is nobody's yet: a journal would guard what is thrown away after a failure. */
+    /* The part is not visible yet, and is dropped after a failure, so it needs no journal. */
     if (!err)
         err = run(
             b,
@@ -243,7 +243,8 @@ static int copy_older(struct replace *r, struct kvf_diag *d)
     return err;
 }
 
-/* What no table may be called: nothing, names of SQLite's own and of the two beside the tables. */
+/* The names that no table may have: the empty name, SQLite's own names, and the two extra
+ * tables'. */
 static int check_name(const char *name, struct kvf_diag *d)
 {
     bool bad = !*name || strlen(name) > MOST_NAME || strncasecmp(name, "sqlite_", 7) == 0

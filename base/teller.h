@@ -1,4 +1,4 @@
-/* teller.h - who is told how much of something is done. */
+/* teller.h - a watcher of progress. */
 #ifndef KVF_BASE_TELLER_H
 #define KVF_BASE_TELLER_H
 
@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 struct teller {
-    void (*fn)(void *ctx, uint64_t done, uint64_t of); /* a kvf_watch_fn; NULL: nobody is told */
+    void (*fn)(void *ctx, uint64_t done, uint64_t of); /* a kvf_watch_fn; NULL: not called */
     void *ctx;
 };
 

@@ -8,7 +8,7 @@ static const char unpack[] = "unpack it first",
                   utf8[] = "convert it to UTF-8, for example with iconv",
                   convert[] = "convert it to text or JSONL first";
 
-/* Longer signatures stand before those that they begin with. */
+/* Longer signatures are before their prefixes. */
 static const struct signature {
     const char *bytes;
     size_t n;

@@ -1,4 +1,4 @@
-/* text_kind.h - tells text from other files by the first bytes. */
+/* text_kind.h - distinguishes text from other files by the first bytes. */
 #ifndef KVF_BASE_TEXT_KIND_H
 #define KVF_BASE_TEXT_KIND_H
 

@@ -21,9 +21,9 @@ int utf8_valid(const char *s, size_t n);
 enum { UTF8_SHOWN = 16 };
 
 /* Puts the first character of s[0..n) into out in a form that is safe on any terminal, and returns
- * its bytes, without a terminator; *ret_len: how many of s it stands for.  Newline is U+21B5, tab
- * U+2192; other control characters, U+0080 to U+009F among them, and ill-formed bytes are \xNN.
- * n > 0. */
+ * its bytes, without a terminator; *ret_len: the number of bytes of s that it encodes.  Newline is
+ * U+21B5, tab U+2192; other control characters, with U+0080 to U+009F, and ill-formed bytes are
+ * \xNN.  n > 0. */
 size_t utf8_shown(const char *s, size_t n, char out[UTF8_SHOWN], size_t *ret_len);
 
 /* Appends text in that form. */

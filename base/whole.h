@@ -1,13 +1,13 @@
-/* whole.h - whole numbers out of reals that a file holds: the one place where they are converted.
+/* whole.h - integers from reals of a file: the only place where they are converted.
  *
- * C leaves undefined what becomes of a real that the integer cannot hold, and a file may hold any:
- * 1e300, an infinity, NaN. */
+ * In C the conversion of a real beyond the range of the integer is undefined, and a file may have
+ * any: 1e300, an infinity, NaN. */
 #ifndef KVF_BASE_WHOLE_H
 #define KVF_BASE_WHOLE_H
 
 #include <stdint.h>
 
-/* v without its fraction; `otherwise` for NaN and for what an int64_t does not hold. */
+/* v without its fraction; `otherwise` for NaN and for values beyond int64_t. */
 static inline int64_t whole_of(double v, int64_t otherwise)
 {
     return v >= -0x1p63 && v < 0x1p63 ? (int64_t)v : otherwise;

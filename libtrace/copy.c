@@ -206,8 +206,7 @@ static int fill(struct copying *c, struct kvf_trace *t, const struct kvf_piece *
     return err || p ? err : check_digest(c, t, d);
 }
 
-/* Copies a trace or a piece of it. */
-static int copy_trace(const struct kvf_copy_request *q, struct kvf_copied *ret, struct kvf_diag *d)
+int copying_trace(const struct kvf_copy_request *q, struct kvf_copied *ret, struct kvf_diag *d)
 {
     struct copying c = {.w = NULL};
     struct kvf_trace *t = q->trace;
@@ -227,21 +226,6 @@ static int copy_trace(const struct kvf_copy_request *q, struct kvf_copied *ret, 
     ret->left_out = q->piece ? count_left_out(t) : 0;
     err = copying_close(&c, err, ret, d);
     copying_finish(&c);
-    return err;
-}
-
-int kvf_copy(const struct kvf_copy_request *q, struct kvf_copied *ret, struct kvf_diag *d)
-{
-    struct kvf_copied made = {.n_steps = 0};
-    int err;
-    if (q->damaged)
-        err = copying_repair(q, &made, d);
-    else if (q->part)
-        err = copying_join(q, &made, d);
-    else
-        err = copy_trace(q, &made, d);
-    if (!err)
-        *ret = made;
     return err;
 }
 

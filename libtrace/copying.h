@@ -61,7 +61,8 @@ int copying_blobs(struct copying *c, struct kvf_trace *t, struct kvf_diag *d);
 int copying_commit(struct copying *c, uint32_t n_steps);
 /* Closes the file and fills *ret; or gives err back, of the writer with its sentence. */
 int copying_close(struct copying *c, int err, struct kvf_copied *ret, struct kvf_diag *d);
-/* The two kinds of kvf_copy that have a file of their own: with `part`, and with `damaged`. */
+/* The kinds of kvf_copy: of a trace or a piece of it, of parts, and of a damaged trace. */
+int copying_trace(const struct kvf_copy_request *q, struct kvf_copied *ret, struct kvf_diag *d);
 int copying_join(const struct kvf_copy_request *q, struct kvf_copied *ret, struct kvf_diag *d);
 int copying_repair(const struct kvf_copy_request *q, struct kvf_copied *ret, struct kvf_diag *d);
 /* Abandons a file that was not closed; accepts a zeroed one. */

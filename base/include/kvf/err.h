@@ -1,8 +1,8 @@
-/* err.h - error codes and the one-line diagnosis shared by every room.
+/* err.h - error codes and the one-line diagnosis shared by every module.
  *
- * Functions return KVF_OK (0) or a negative code.  Codes are for programs; the
- * sentence for people goes into a struct kvf_diag, which functions that fail
- * because of *data* take as their last argument (NULL: not wanted).
+ * Functions return KVF_OK (0) or a negative code.  Codes are for programs; the sentence for people
+ * is written to a struct kvf_diag, which functions that fail because of *data* take as their last
+ * argument (NULL: not wanted).
  *
  * This header is installed with libkvftrace: it is plain C11 and C++. */
 #ifndef KVF_ERR_H
@@ -31,8 +31,8 @@ enum kvf_err {
 #undef X
 };
 
-/* One sentence: what is wrong, where, what to do.  Control characters (of names
- * that come from files) are replaced, so it is always one line. */
+/* One sentence: the problem, the place, the remedy.  Control characters (of names from files) are
+ * replaced, so it is always one line. */
 struct kvf_diag {
     char text[512];
 };
@@ -52,7 +52,7 @@ const char *kvf_strerror(int err);
  * adds context uses kvf_diag_prefix. */
 int kvf_fail(struct kvf_diag *d, int err, const char *fmt, ...) KVF_PRINTF(3, 4);
 
-/* Puts "prefix: " before what d holds; long text is cut at the end. */
+/* Puts "prefix: " before the text of d; long text is cut at the end. */
 void kvf_diag_prefix(struct kvf_diag *d, const char *fmt, ...) KVF_PRINTF(2, 3);
 
 #ifdef __cplusplus

@@ -116,12 +116,12 @@ struct kvf_writer;
 /* The treatment of an existing trace of the same name.  Until the new one is closed it is at
  * "PATH.unfinished", and the older one stays as it is. */
 enum kvf_existing {
-    KVF_REFUSE = 0,    /* the new one is refused; also if there is an unfinished one */
+    KVF_REFUSE = 0,    /* the new one is rejected; also if there is an unfinished one */
     KVF_OVERWRITE = 1, /* closing the new one replaces it */
-    KVF_RESUME = 2,    /* the unfinished one is gone on with: the caller repeats the same calls from
-                          the first on. Their data is compared with the file, which must be equal up to
-                          its last commit, and written from the first difference or from its end on;
-                          refused where a closed one is, too */
+    KVF_RESUME = 2,    /* continues the unfinished one: the caller repeats the same calls from the
+                          first on.  Their data is compared with the file, which must be equal up
+                          to its last commit, and written from the first difference or from its
+                          end on; rejected if there is a closed one, too */
     KVF_RESUME_OVERWRITE = 3 /* the same, and closing it replaces the closed one */
 };
 
@@ -229,7 +229,7 @@ struct kvf_trace;
 enum kvf_open_mode {
     KVF_OPEN_TAIL = 0,   /* default: of a trace that was not closed, the last complete snapshot;
                             damage before it, or in a closed trace's run header, schema, commits
-                            and notes, is an error; damaged values are an error when they are read */
+                            and notes, is an error; damaged values are an error when read */
     KVF_OPEN_STRICT = 1, /* closed properly, and every record header matches the index */
     KVF_OPEN_SALVAGE = 2 /* skip damaged records, keep the rest; needs run header and schema */
 };
