@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""How many cache decisions the bits of activations change: pieces of a text are answered with --exact, and again with 16 and with 8 bits on
-the same tokens (`kvfate part`).  And how far logits are from those of --exact.
+"""Measure how many cache decisions change with the bits of activations.
 
 usage: bench/activations.py KVFATE TEXT.txt [-m MODEL] [--bits 16,8] [--docs N] [--methods A,B,..] [--budgets N,M,..]
 
---bits are words of --activations: auto,16 of a model whose weights are floats.  A document is 3,000 bytes of the text, and 64 tokens that --exact generates behind it.  Of each method and budget, added up over documents:
-entries held at the end that are not those of --exact, entries of which the step of their eviction differs, and pairs of a head and a step
-whose query sees other entries.  Logits are those behind each quarter of a document: root mean square and largest of the
-differences, and KL(exact || other)."""
+Pieces of a text are answered with --exact, and again with 16 and with 8 bits on the same tokens (`kvfate part`). The
+script also measures how far logits are from those of --exact.  --bits are words of --activations: auto,16 for a
+model with float weights.  A document is 3,000 bytes of the text, followed by 64 tokens that --exact generates.  For
+each method and budget, summed over documents, it prints three counts: entries cached at the end that --exact does
+not cache, entries with a different eviction step, and pairs of a head and a step whose query sees other entries.
+Logits are taken after each quarter of a document: root mean square and maximum of the differences, and KL(exact ||
+other).
+"""
 import argparse
 import json
 import os
@@ -30,7 +33,7 @@ def logits(kvfate, model, text, folder, *options):
 
 
 def distances(kvfate, model, bits, text, folder):
-    """For each word of bits: mean square and largest difference of logits, and KL."""
+    """Return for each word of bits the mean square and maximum difference of logits, and KL."""
     exact = logits(kvfate, model, text, folder, "--exact")
     log_p = exact - np.logaddexp.reduce(exact)
     out = []
@@ -59,7 +62,9 @@ def print_distances(a, model, starts, text, folder):
 
 
 def differences(kvfate, model, words, row, text, folder):
-    """For each word of bits: held otherwise, held, evicted otherwise, entries, cells that differ, cells."""
+    """Return for each word of bits: entries cached differently, cached, evicted differently, entries, cells that
+    differ, cells.
+    """
     exact = os.path.join(folder, "exact.kvf")
     common = [*model, *row, "--probes", "lean", "-q", "--overwrite"]
     said(kvfate, "run", *common, "--raw", "-f", text, "-n", str(ANSWER), "--ignore-eos", "--exact", "-o", exact)

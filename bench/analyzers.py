@@ -1,20 +1,18 @@
 #!/usr/bin/env python3
-"""How long `kvfate ANALYZER` takes over one long trace, against numpy that computes the same from arrays.
-
+"""Measure `kvfate ANALYZER` on one long trace, and numpy that computes the same results from arrays.
 usage: bench/analyzers.py KVFATE WRITE_KVF FOLDER [--tokens 16384] [--rounds 5] [--only NAME,...]
-
-WRITE_KVF is build/tests/analyze/write_kvf.  The trace has the shape of the default model (30 layers, 9 query heads, 3 KV heads)
-and lies in FOLDER (about 3 GB, reused by the next call) beside the same columns as .npy files in the types of the trace and as
-compressed .npz files.  Its numbers are random.
-
-Rounds alternate: kvfate, the same on one thread, numpy.  The time of kvfate is that of the whole process, from its start to the
-summary it prints: it opens the trace, checks and unpacks what it needs, and fills its table, but for columns of a row per token
-that eviction and retention make as they are written.  Its peer is bench/numpy_peer.py, a
-process too, which reads the same trace and computes the same with numpy; what a user waits for is process against process.  Two more columns leave out
-the start of Python and the import of numpy, and do not read the trace: loading .npy files, which are neither packed nor checked, or
-compressed .npz files, which are packed as the trace is, and computing.  The page cache is warm for all.  Before anything is timed,
-numbers must be equal: integers exactly, sums of reals within 1e-9 (tables with a row
-per token, eviction and retention, on a trace of 1,024 tokens).  Prints medians in milliseconds.  numpy, zstandard.
+WRITE_KVF is build/tests/analyze/write_kvf.  The trace has the shape of the default model (30 layers, 9 query heads,
+3 KV heads) and random numbers.  FOLDER keeps it (about 3 GB) for the next call, with its columns as .npy files in
+the types of the trace and as compressed .npz files.
+Rounds alternate between kvfate, kvfate on one thread, and numpy.  The time of kvfate is that of the process, from
+its start to its summary.  It opens the trace, checks and unpacks the needed columns, and fills its table.  Columns
+with a row per token that eviction and retention compute while writing are not included.  The numpy process is
+bench/numpy_peer.py, which reads the same trace.  Users wait for processes, so processes are compared.  Two more
+columns exclude the start of Python and the import of numpy, and do not read the trace: they load .npy files, which
+are neither packed nor checked, or compressed .npz files, which are packed like the trace, and compute.  The page
+cache is warm for all.  Before timing, the numbers must be equal: integers exactly, sums of reals within 1e-9 (tables
+with a row per token, eviction and retention, on a trace of 1,024 tokens). It prints medians in milliseconds and
+needs numpy and zstandard.
 """
 import argparse
 import json
@@ -40,7 +38,7 @@ TYPES = {"u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "i32": np.int32, "f
 # ---- the trace
 
 def columns(T):
-    """(name, type, space, axis, flags, how to make its values) of each column."""
+    """Return (name, type, space, axis, flags, function that makes the values) of each column."""
     born = np.arange(T)
 
     def age(rate, g, rng):
@@ -88,7 +86,7 @@ def columns(T):
 
 
 def write(write_kvf, folder, T):
-    """x.kvf, and the same columns as NAME.npy and NAME.npz"""
+    """Write x.kvf, and its columns as NAME.npy and NAME.npz."""
     trace = os.path.join(folder, f"{T}.kvf")
     meta = {"run": {"prompt_tokens": 3 * T // 4}}
     lines = [f"meta {json.dumps(meta)}", f"shape {L} {H} {G} {T}", "layers"]
@@ -111,14 +109,14 @@ def write(write_kvf, folder, T):
     return trace
 
 
-# ---- equal, and how fast
+# ---- check equality, and measure
 
 def compare(kvfate, words, trace, folder, mine):
     path = os.path.join(folder, "table.npz")
     subprocess.run([kvfate, *words, trace, "-o", path], check=True, stdout=subprocess.DEVNULL)
     if "meta" in mine:
         with subprocess.Popen([kvfate, *words, trace, "-o", "-"], stdout=subprocess.PIPE) as p:
-            said = p.stdout.read(8192).decode()  # the metadata come first; the rows are many
+            said = p.stdout.read(8192).decode()  # read only the metadata, which come before the many rows
             p.kill()
         meta = dict(x[2:].split(": ", 1) for x in said.split("\n") if x.startswith("# "))
         for key, v in mine.pop("meta").items():
@@ -140,7 +138,7 @@ def compare(kvfate, words, trace, folder, mine):
 
 
 def of_process(argv):
-    """Seconds of the clock and of the processor."""
+    """Return the wall and CPU seconds of a process."""
     start = time.perf_counter()
     pid = os.posix_spawn(argv[0], argv, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
     _, status, used = os.wait4(pid, 0)

@@ -1,13 +1,16 @@
-/* bench_batch.c - throughput and memory of decoding by method, budget, length and batch.
- * usage: bench_batch [-m METHOD,...] [-b BUDGET,...] [-l LENGTH,...] [-n BATCH,...] [-s STEPS]
- *                    [-a BITS] [-g GATES] [-t THREADS] MODEL.gguf
+/* bench_batch.c - measures throughput and memory of decoding by method, budget, length and batch
+ * size.
  *
- * As many prompts of random tokens as the largest batch are read once each, for all methods; then
- * each method decodes STEPS tokens of the first BATCH of them together (batch_step), in one thread
- * whose processor time is taken, or in several by the clock.  No two sequences share memory.
- * Columns: tokens of a prompt, sequences, method, budget, tokens per second of all sequences
- * together, seconds of the STEPS, MiB of the pages of the caches at the end, and tokens per second
- * over those of the full cache. */
+ *   usage: bench_batch [-m METHOD,...] [-b BUDGET,...] [-l LENGTH,...] [-n BATCH,...] [-s STEPS]
+ *                      [-a BITS] [-g GATES] [-t THREADS] MODEL.gguf
+ *
+ * The program prefills as many prompts of random tokens as the largest batch, once for all methods.
+ * Each method then decodes STEPS tokens of the first BATCH prompts together (batch_step). One
+ * thread is measured by CPU time, several threads by wall time.  Sequences share no memory.
+ *
+ * Columns: tokens of a prompt, sequences, method, budget, tokens per second of all sequences,
+ * seconds of the STEPS, MiB of the cache pages at the end, and tokens per second relative to the
+ * full cache. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +44,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Parts of a list, which it cuts up. */
+/* Splits a list at commas, in place.  Returns the number of parts. */
 static int parts(char *list, char **part)
 {
     int n = 0;
@@ -72,7 +75,7 @@ static void add_cell(const char *name, int budget)
         fail(name, &d);
 }
 
-/* Prompts of `length` tokens, under all cells. */
+/* Prefills n prompts of `length` tokens for all cells. */
 static void read_prompts(int length, int n)
 {
     struct kvf_diag d = {""};
@@ -93,7 +96,7 @@ static void read_prompts(int length, int n)
     mem_free(ids);
 }
 
-/* Decodes with a cell; returns tokens per second. */
+/* Decodes with a cell.  Returns tokens per second. */
 static double decode(int cell, int length, int n, double full)
 {
     struct session *s[SEQUENCES] = {NULL};

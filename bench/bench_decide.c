@@ -1,12 +1,14 @@
-/* bench_decide.c - what a method adds to a decode step, whole: evidence, decisions and eviction.
- * usage: bench_decide [-b BUDGET] [-m METHOD,...] [-r ROUNDS] [-t THREADS] MODEL.gguf
+/* bench_decide.c - measures the complete cost that a method adds to a decode step: evidence,
+ * decisions and eviction.
  *
- * One session for each method, at its budget, and one under `full` that holds as many entries in
- * the mean, step in turns, so that what disturbs the machine disturbs all of them alike; a step
- * leaves nothing of the others in the caches.  Columns: the median of a step by the clock, and of
- * what it takes more than the step under `full` of the same round, in microseconds and in per cent;
- * then the same of the quickest tenth.
- * Methods that need gates, plans or twins are left out. */
+ *   usage: bench_decide [-b BUDGET] [-m METHOD,...] [-r ROUNDS] [-t THREADS] MODEL.gguf
+ *
+ * Each method has a session at its budget.  A session under `full` has as many entries on
+ * average.  The sessions take turns, so that disturbances of the machine affect all of them
+ * equally.  A step evicts the data of other sessions from the CPU caches.  Columns: the median
+ * wall time of a step, and the median of its excess over the step under `full` of the same
+ * round, in microseconds and percent; then both over the fastest tenth.  Methods that need
+ * gates, plans or twins are omitted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +60,7 @@ static int32_t any_id(void)
     return (int32_t)(1000 + rng_below(&bench.random, 30000));
 }
 
-/* A session behind its prompt. */
+/* Starts a session after its prompt. */
 static void start(const char *name)
 {
     struct kvf_diag d = {""};

@@ -1,8 +1,9 @@
-/* bench_kernels.c - time of each kernel at the shapes of SmolLM2-135M, for every
- * instruction set of this CPU: the least of many short runs on one thread.
- * usage: bench_kernels [NAME]         only kernels whose name contains NAME
- *        bench_kernels --count [NAME] one call of each between two of getppid, and no reference,
- *                                     for what counts instructions (bench/instructions.sh) */
+/* bench_kernels.c - measures each kernel at the shapes of SmolLM2-135M for every instruction set
+ * of this CPU: the minimum time of many short runs on one thread.
+ *
+ *   usage: bench_kernels [NAME]         only kernels whose name contains NAME
+ *          bench_kernels --count [NAME] one call of each kernel between two calls of getppid,
+ * without references, to count instructions (bench/instructions.sh) */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -26,7 +27,7 @@ enum {
     N_TAU = 3,
 };
 
-/* Everything that some case needs; made once. */
+/* The data of all cases, made once. */
 struct bench {
     const struct kernels *k;
     float *x, *out, *p, *work, *norm, *cos_sin, *max;
@@ -34,12 +35,12 @@ struct bench {
     struct qrows q;
     struct wrows words;
     struct kv_queries ints[KV_TYPES];
-    struct packed w[PACK_I16 + 1]; /* by kind, but for Q6: [D_FFN][D_MODEL] */
+    struct packed w[PACK_I16 + 1]; /* by kind, except Q6: [D_FFN][D_MODEL] */
     struct packed head;            /* Q4: [VOCAB][D_MODEL] */
     void *kpage[KV_TYPES], *vpage[KV_TYPES], *scratch;
     uint16_t *last;
     int T;
-    int kind; /* enum packed_kind, of pages enum kv_type */
+    int kind; /* enum packed_kind; for pages enum kv_type */
     struct row_cut cut[N_TOP + N_TAU];
 };
 
@@ -51,7 +52,8 @@ static void run_matmul_q(struct bench *b)
     b->k->matmul_q(b->out, D_FFN, &b->q, b->T, &b->w[b->kind], 0, D_FFN / PANEL);
 }
 
-/* The bytes and sums of other rows are as good as those of 8 bits. */
+/* Multiplies with the high halves only.  The bytes and sums of other rows can be those of 8
+ * bits. */
 static void run_matmul_hi(struct bench *b)
 {
     b->q.hi_alone = true;
@@ -177,15 +179,15 @@ static void run_mark(struct bench *b)
         b->k->mark(b->last + c * ROW, 2, b->p, ROW, &b->cut[c], 7);
 }
 
-/* work: operations (GFLOP/s, a multiplication with its addition counts 2) or bytes
- * read and written (GB/s) of one call. */
+/* work: operations (GFLOP/s, a multiply-add counts 2) or bytes read and written (GB/s) of one
+ * call. */
 static const struct task {
     const char *name, *shape;
     void (*run)(struct bench *b);
     double work;
     const char *unit;
     int T;
-    int kind; /* as above */
+    int kind; /* see struct bench */
 } tasks[] = {
 #define PRODUCT(t) (2.0 * (t)*D_FFN * D_MODEL)
     {"matmul_q", "Q4 256x1536x576", run_matmul_q, PRODUCT(CHUNK), "GFLOP/s", CHUNK, PACK_Q4},
@@ -271,7 +273,7 @@ static double now_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* The least time of a call: runs of about 1 ms for `budget` ns in all. */
+/* Returns the minimum time of a call, from runs of about 1 ms within `budget` ns. */
 static double least_time(struct bench *b, void (*run)(struct bench *b), double budget)
 {
     double start = now_ns(), best = 1e18;
@@ -294,7 +296,7 @@ static int pack(struct packed *w, struct rng *r, enum weight_type type, int N, e
     uint16_t *data = mem_alloc(bytes, 1);
     if (!data)
         return KVF_E_NOMEM;
-    /* whatever the type, halves of 1/16 .. 1/8 are harmless bits */
+    /* halves of 1/16 .. 1/8 are valid bits for every type */
     for (size_t i = 0; i < bytes / 2; i++)
         data[i] = (uint16_t)(0x2c00 + rng_below(r, 1024));
     struct pack_source src = {data, type, N};
@@ -317,7 +319,7 @@ static int make_weights(struct bench *b, struct rng *r)
     return err;
 }
 
-/* Full pages of every type, of the numbers of b->x. */
+/* Makes full pages of every type from the numbers of b->x. */
 static int make_pages(struct bench *b)
 {
     for (int type = 0; type < KV_TYPES; type++) {
@@ -332,7 +334,7 @@ static int make_pages(struct bench *b)
     return KVF_OK;
 }
 
-/* The same numbers as queries of the types that are multiplied as whole numbers. */
+/* Makes queries of the types that use integer multiplication, from the numbers of b->x. */
 static int make_queries(struct bench *b)
 {
     for (int type = 0; type < KV_TYPES; type++) {
@@ -399,7 +401,7 @@ static void report(struct bench *b, const struct task *t, const struct kernels *
     }
 }
 
-/* The second call is counted, of at most 16 rows: the first one brings tables and code. */
+/* Counts the second call, of at most 16 rows; the first one loads tables and code. */
 static void count(struct bench *b, const struct task *t, const struct kernels *sets,
                   const char *const *names, int n_sets)
 {

@@ -1,11 +1,11 @@
-/* bench_methods.c - what the decisions of each method cost, against a decode step.
- * usage: bench_methods [-b BUDGET,...] [-m METHOD,...] [-r ROUNDS] MODEL.gguf
+/* bench_methods.c - measures the cost of each method's decisions, compared with a decode step.
  *
- * The shape is SmolLM2-135M's; keys and attention rows are random, since no cost but
- * that of `redundancy` (its search stops at the first similar key) depends on them.
- * Every step is preceded by a walk through more memory than the caches hold, as a
- * decode step is.  A step of the model under `full` with B entries is timed too, in
- * turns with the methods. */
+ *   usage: bench_methods [-b BUDGET,...] [-m METHOD,...] [-r ROUNDS] MODEL.gguf
+ *
+ * The shape is that of SmolLM2-135M. Keys and attention rows are random; only the cost of
+ * `redundancy` depends on them, because its search stops at the first similar key.  Before every
+ * step the program reads more memory than the CPU caches contain, as a decode step does.  It also
+ * measures a step of the model under `full` with B entries, alternating with the methods. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,13 +23,13 @@ enum {
     KV_HEADS = 3,
     DIM = 64,
     PER = HEADS / KV_HEADS,
-    THREADS = 1, /* whose processor time is taken: other work on the machine does not count */
+    THREADS = 1, /* measures CPU time, which excludes other work on the machine */
     MAX_STEPS = 32,
     MODEL_STEPS = 16,
     N_RANDOM = 1 << 16,
     COLD = 96 << 20,
     MAX_LIST = 16,
-    FEW_LAYERS = 2, /* for costs of n^2 and wide windows: measured on so many and scaled */
+    FEW_LAYERS = 2, /* for costs of n^2 and wide windows: measured on this many layers and scaled */
 };
 
 static struct {
@@ -50,7 +50,7 @@ struct stand {
     struct cache *c;
     int32_t t; /* next position */
     int32_t row_t;
-    int slot[LAYERS * KV_HEADS]; /* of the newcomer */
+    int slot[LAYERS * KV_HEADS]; /* of the newest entry */
     int n_cut;
 };
 
@@ -75,7 +75,7 @@ static double median(double *x, int n)
     return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
-/* Lists that decisions keep are made anew at some steps: all steps count. */
+/* Returns the mean.  All steps count, because decisions rebuild their lists at some steps only. */
 static double mean(const double *x, int n)
 {
     double sum = 0;
@@ -84,10 +84,10 @@ static double mean(const double *x, int n)
     return n ? sum / n : 0;
 }
 
-/* Evidence that this program does not make. */
+/* Evidence that this program does not compute. */
 enum { OTHER = EVIDENCE_MOMENTS | EVIDENCE_TWIN | EVIDENCE_BLOCKS };
 
-/* Walks through memory with both threads, as the weights of a decode step do. */
+/* Reads memory with all threads, as a decode step reads weights. */
 static void cool_part(void *ctx, int task, int thread)
 {
     size_t n = COLD / sizeof(uint64_t) / THREADS;
@@ -147,7 +147,7 @@ static void row_of_head(void *ctx, int i, int thread)
     method_row(b->s, &row);
 }
 
-/* The rows of query t, all heads. */
+/* Makes the attention rows of query t for all heads. */
 static void rows(struct stand *b, int32_t t)
 {
     b->row_t = t;
@@ -177,7 +177,7 @@ static void take_down(struct stand *b)
     b->c = NULL;
 }
 
-/* A cache of n entries per head and the evidence of the last queries. */
+/* Makes a cache of n entries per head and the evidence of the last queries. */
 static int set_up(struct stand *b, int n)
 {
     struct cache_config cfg = {b->shape.n_layers, KV_HEADS, DIM, KV_F16};
@@ -200,7 +200,7 @@ static int set_up(struct stand *b, int n)
 
 struct result {
     double row, step, cut_256, cut_2b; /* us */
-    int period;                        /* steps from cut to cut */
+    int period;                        /* steps between cuts */
 };
 
 static int time_cut(struct stand *b, int n, double *ret_us)
@@ -212,8 +212,8 @@ static int time_cut(struct stand *b, int n, double *ret_us)
     return err;
 }
 
-/* Steps at the budget: the evidence of a query, and the decision; cuts are spread over
- * the steps from one to the next. */
+/* Measures steps at the budget: the evidence of a query and the decision.  The cost of a cut is
+ * divided by the steps between cuts. */
 static int time_steps(struct stand *b, struct result *ret)
 {
     double row[MAX_STEPS], cut[MAX_STEPS], idle[MAX_STEPS], us, t0;
@@ -226,7 +226,7 @@ static int time_steps(struct stand *b, struct result *ret)
         method_prepare(b->s, 1, b->t);
         err = decide(b, PHASE_BEFORE, &us);
         if (b->n_cut) {
-            if (i > 0) /* ranks close at the first: nothing has come since the prompt was cut */
+            if (i > 0) /* the first cut has no new entries to rank */
                 cut[n_cuts++] = us;
             period = i - last;
             last = i;
@@ -271,7 +271,7 @@ static int time_method(struct stand *b, struct result *ret)
     return err;
 }
 
-/* The time of a decode step under `full` with B entries in the cache. */
+/* Returns the time of a decode step under `full` with B cached entries. */
 static double model_step(struct engine *e, int B)
 {
     struct session_options opt = {.kv_type = KV_F16, .cap = B + MODEL_STEPS};

@@ -1,15 +1,15 @@
-/* bench_trace.c - how fast the trace is written and read, without an engine around it.
+/* bench_trace.c - measures how fast the trace library writes and reads, without an engine.
  *
- *   bench_trace write IN.kvf OUT.kvf [COLUMN]   writes the columns of a trace again
- *   bench_trace smallest IN.kvf OUT.kvf         the same, with more time for fewer bytes
- *   bench_trace read IN.kvf [COLUMN]            reads every value of them
- *   bench_trace open IN.kvf                     opens it
- *   bench_trace head IN.kvf COLUMN              reads all values of one head, the file being open
- *   bench_trace dump IN.kvf FOLDER              the columns as COLUMN.DTYPE.HEADS.LENGTH, row-major
- *   bench_trace large OUT.kvf COLUMNS           131,072 tokens of 90 heads, that many f32 columns
+ *     bench_trace write IN.kvf OUT.kvf [COLUMN]   writes the columns of a trace again
+ *     bench_trace smallest IN.kvf OUT.kvf         writes them with more time for fewer bytes
+ *     bench_trace read IN.kvf [COLUMN]            reads every value
+ *     bench_trace open IN.kvf                     opens the trace
+ *     bench_trace head IN.kvf COLUMN              reads all values of one head of an open trace
+ *     bench_trace dump IN.kvf FOLDER              columns as COLUMN.DTYPE.HEADS.LENGTH, row-major
+ *     bench_trace large OUT.kvf COLUMNS           131,072 tokens of 90 heads, that many f32 columns
  *
- * One line of JSON on stdout: values in bytes, bytes of the file, wall and processor seconds of
- * the library's calls alone.  bench/trace.py calls it beside other formats. */
+ * It prints one line of JSON: bytes of values, bytes of the file, wall and CPU seconds of only the
+ * library calls.  bench/trace.py runs it and compares it with other formats. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 
 #include <kvf/trace.h>
 
-struct values { /* all of a column: [layers][heads][n] */
+struct values { /* all values of a column: [layers][heads][n] */
     int column;
     uint32_t n;
     size_t bytes; /* of all layers */
@@ -67,7 +67,7 @@ static bool wanted(const struct kvf_column *k, const char *name)
     return !(k->flags & KVF_COL_INTERVALS) && (!name || !strcmp(k->name, name));
 }
 
-/* Values that were not recorded make a column shorter: it is left out. */
+/* Reads a column.  Returns false, to omit it, if values that were not recorded make it shorter. */
 static bool load(struct kvf_trace *t, int column, struct values *ret)
 {
     const struct kvf_column *k = kvf_column(t, column);
@@ -183,8 +183,8 @@ static void one_head(struct kvf_trace *t, const char *path, const char *name)
     tell(from, n * kvf_dtype_size(kvf_column(t, c)->dtype), path);
 }
 
-/* Values of a like size with digits by chance, as masses and retentions have them: they compress by
- * a quarter. */
+/* Fills p with values of similar size and random digits, like masses and retentions.  They compress
+ * by a quarter. */
 static void fill(float *p, size_t n)
 {
     uint64_t x = 88172645463325252u;

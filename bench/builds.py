@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""How long one command takes with several builds of kvfate.
+"""Measure one command with several builds of kvfate.
 
 usage: bench/builds.py [--rounds 41] KVFATE [KVFATE ...] -- ARGUMENT [ARGUMENT ...]
 
 For example, before and after a change:
+
     bench/builds.py old/cli/kvfate new/cli/kvfate -- retention X.kvf --head 3.0 -o map.png
 
-Builds alternate in every round, since machines are shared and their frequency moves.  Prints the least and the median of the
-clock, and the same of the processor, of whole processes.  Standard library only.
+Builds alternate in every round, because machines are shared and their frequency varies.  The script prints the
+minimum and the median of wall time and of CPU time of the processes.  Standard library only.
 """
 import argparse
 import os
@@ -18,7 +19,7 @@ import time
 
 
 def run(argv):
-    """Milliseconds of the clock and of the processor."""
+    """Return the wall and CPU milliseconds of a process."""
     start = time.perf_counter()
     p = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     error = p.stderr.read()

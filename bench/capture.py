@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""usage: capture.py [--model GGUF] [--tokens 512,1024,2048,4096] [--answer 32] [--probes paper] [--repeat 3] [--threads N]
-
-What kvfate.capture costs: time and peak memory of the same generate with and without it, in turns, as a table.  Each run is a process of
-its own, which loads the model, generates a few tokens to warm up, and forgets its peak so far; MiB are what it holds at most from then
-on, and `KiB per token` is that divided by the tokens: numbers that stay as they are say that memory is linear in the tokens.  It needs Linux, torch, transformers and gguf, and LD_LIBRARY_PATH with libkvftrace.so.0."""
+"""usage: capture.py [--model GGUF] [--tokens 512,1024,2048,4096] [--answer 32] [--probes paper] [--repeat 3] [--threads
+N]
+Measure the cost of kvfate.capture: time and peak memory of the same generation with and without it, alternating, as
+a table.  Each run is a separate process.  It loads the model, generates a few tokens to warm up, and resets its peak
+memory.  MiB are the peak after that, and `KiB per token` divides it by the tokens: constant values mean that memory
+is linear in the tokens.  It needs Linux, torch, transformers and gguf, and LD_LIBRARY_PATH with libkvftrace.so.0.
+"""
 import argparse
 import ctypes
 import gc
@@ -20,13 +22,13 @@ MODEL = os.path.expanduser("~/.cache/kvfate/SmolLM2-135M-Instruct.Q4_1.gguf")
 
 
 def held(what):
-    """KiB of this process: VmRSS now, VmHWM at most."""
+    """Return the KiB of this process: VmRSS now, VmHWM at peak."""
     with open("/proc/self/status") as f:
         return next(int(line.split()[1]) for line in f if line.startswith(what))
 
 
 def forget():
-    """Gives free memory back, and lets the peak begin anew."""
+    """Return free memory to the system and reset the peak."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/clear_refs", "w") as f:
@@ -35,7 +37,7 @@ def forget():
 
 
 def one(path, tokens, answer, probes, threads):
-    """One generate in this process; seconds of the prompt and of the answer, and the most bytes that the process held."""
+    """Generate once in this process; return the seconds of prompt and answer, and the peak memory in bytes."""
     sys.path.insert(0, os.path.join(ROOT, "python"))
     import torch
     import transformers
@@ -60,7 +62,7 @@ def one(path, tokens, answer, probes, threads):
 
 
 def again(a, tokens, probes):
-    """The same in a process of its own."""
+    """Run `one` in a separate process."""
     r = subprocess.run([sys.executable, os.path.abspath(__file__), "--model", a.model, "--tokens", str(tokens), "--answer", str(a.answer), "--probes", probes,
                         "--threads", str(a.threads), "--one"], capture_output=True, text=True)
     if r.returncode:

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """usage: capture_rounding.py KVFATE [--tokens 480] [--answer 20] [--folder KEEP]
-
-Whether the default model under the program and under kvfate.capture differ by more than rounding.  The judge is the same model in
-float64, its attention scored in float64.  Against it stand, each in float32: the program's --exact; the capture; the capture of a model
-whose products are summed as the program sums them, in a chain of fused steps; the capture of a model whose hidden units change places,
-which is the same model in exact arithmetic; and the float64 model to whose products the rounding of such chains was added by chance,
-twice.  Prints how many cells of sets and how many numbers of each are not those of float64, and at which tokens.  It needs torch,
-transformers, gguf, a C compiler, and LD_LIBRARY_PATH with libkvftrace.so.0; minutes."""
+Test if the default model differs by more than rounding between the program and kvfate.capture.  The reference is the
+model in float64, with attention scored in float64. It is compared with these float32 runs: the program's --exact;
+the capture; the capture of a model that sums matrix multiplications as the program does, in a chain of fused steps;
+the capture of a model with permuted hidden units, which is equal in exact arithmetic; and the float64 model with
+random rounding errors of such chains, twice.  The script prints how many cells of sets and how many numbers of each
+differ from float64, and at which tokens.  It needs torch, transformers, gguf, a C compiler, LD_LIBRARY_PATH with
+libkvftrace.so.0, and some minutes.
+"""
 import argparse
 import contextlib
 import ctypes
@@ -47,7 +48,7 @@ void chain(float *out, const float *x, const float *w, long T, long K, long N)
 
 
 def load():
-    """The model in float32, with the angles of its positions in float64, as the program has them."""
+    """Load the model in float32, with the angles of its positions in float64, as the program computes them."""
     model = transformers.AutoModelForCausalLM.from_pretrained(FOLDER, gguf_file=FILE, dtype=torch.float32)
     frequency = model.config.rope_parameters["rope_theta"]**(-torch.arange(0, model.config.head_dim, 2, dtype=torch.float64) / model.config.head_dim)
 
@@ -59,7 +60,7 @@ def load():
 
 
 def products(model, how):
-    """All products of the layers are computed by how(x, layer)."""
+    """Compute all matrix multiplications of the layers by how(x, layer)."""
     for part in model.model.layers.modules():
         if isinstance(part, torch.nn.Linear):
             part.forward = types.MethodType(lambda self, x: how(x, self), part)
@@ -83,7 +84,7 @@ def chained(model):
 
 
 def permuted(model):
-    """Hidden units in another order, and those of the feed-forward blocks, too."""
+    """Permute the hidden units, and those of the feed-forward blocks."""
     order = torch.Generator().manual_seed(5)
     inner = model.model
     p = torch.randperm(inner.embed_tokens.weight.shape[1], generator=order)
@@ -106,7 +107,9 @@ def permuted(model):
 
 
 def rounded(model, seed):
-    """The sum of K products in a chain is off by UNIT sqrt(K / 6) |products|: each step rounds a partial sum, which grows as a random walk does."""
+    """Add the rounding error of a chain of K products, UNIT sqrt(K / 6) |products|: each step rounds a partial sum,
+    which grows like a random walk.
+    """
     chance = torch.Generator().manual_seed(seed)
 
     def how(x, layer):
@@ -116,7 +119,7 @@ def rounded(model, seed):
 
 
 class Wide(capture_torch.TorchArrays):
-    """Attention is scored in float64."""
+    """Score attention in float64."""
     f32 = torch.float64
 
 
@@ -131,18 +134,20 @@ def captured(model, ids, prompt, path, wide=False):
 
 
 def parts(trace, name):
-    """A column layer by layer, in float64."""
+    """Return a column layer by layer, in float64."""
     column = trace[name]
     return [column[:][None].astype(float)] if column.space == "run" else [column[layer].astype(float) for layer in range(len(trace.heads))]
 
 
 def against(truth, trace):
-    """(cells of sets that differ, of how many), and of sums, maxima, norms and likelihoods: (beyond 1e-5, of how many, the most, {token: how many})."""
+    """Return (differing cells of sets, cells), and for sums, maxima, norms and likelihoods (number beyond 1e-5,
+    numbers, maximum, {token: number}).
+    """
     sets, beyond, most, where = [0, 0], [0, 0], 0.0, {}
     for name, column in truth.columns.items():
         is_set = name.startswith("last_selected")
         if not is_set and (column.dtype.kind != "f" or re.match("useful|dilution", name)):
-            continue  # counts of sets and shares of their mass follow the sets
+            continue  # counts of sets and fractions of their mass follow from the sets
         for x, y in zip(parts(truth, name), parts(trace, name)):
             with np.errstate(invalid="ignore"):
                 off = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0, np.abs(x - y) / np.maximum(1, np.abs(x)))

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""How long `kvfate corpus survival` takes over N traces of T tokens, and with how much memory.
+"""Measure time and memory of `kvfate corpus survival` over N traces of T tokens.
 
 usage: bench/corpus.py KVFATE WRITE_KVF [N [T [DISTINCT]]]     (1000 4096 20)
 
-WRITE_KVF is build/tests/analyze/write_kvf.  The traces have the shape of the default model (30 layers, 9 query heads) and all
-seven criteria of last use, with ages that fall off as real ones do.  DISTINCT of them are written; the others are hard links
-to these: they are read and analysed like any other, but a document is read N / DISTINCT times, so that the replicates are
-added DISTINCT times, not N times.  The page cache is warm.  Prints one line for each setting: seconds of the clock and of the
-processor, traces per second, most memory.  numpy.
+WRITE_KVF is build/tests/analyze/write_kvf.  The traces have the shape of the default model (30 layers, 9 query
+heads) and all seven criteria of last use, with ages that decrease like real ones.  DISTINCT of them are written; the
+others are hard links to these.  They are read and analysed like any other, but a document is read N / DISTINCT
+times, so the replicates are added DISTINCT times, not N times.  The page cache is warm.  The script prints one line
+per setting: wall and CPU seconds, traces per second, peak memory.  It needs numpy.
 """
 import os
 import resource
@@ -35,7 +35,7 @@ def write(write_kvf, path, k, T):
 
 
 def measure(argv):
-    """(seconds, processor seconds, bytes at most) of a command"""
+    """Return (seconds, CPU seconds, peak bytes) of a command."""
     start = time.monotonic()
     pid = os.fork()
     if pid == 0:

@@ -1,13 +1,11 @@
 #!/usr/bin/env python3
-"""Attention dilution against context length and budget, on prompts with a hidden number.
-
+"""Measure attention dilution against context length and budget, on prompts with a hidden number.
 usage: bench/dilution.py KVFATE OUT [--lengths 256,512,1024,2048] [--methods h2o,snapkv,trimkv] [--budgets 64,128]
-                         [--prompts 2] [--keys 1] [--depth X] [--answer 20] [--useful span] [--options '-t 1']
-
-For every length `kvfate needle` writes the prompts; `full` and each method at each budget answer them with --shadow entries and
-the probe `dilution`.  The tables' metadata are kept as OUT/*.json and traces are deleted: a call that is repeated goes on where
-it was, and more lengths, methods or prompts only add runs.  Prints one line per length, method and budget: means over the prompts
-of the means over heads and steps after the prompt.  Standard library only.
+  [--prompts 2] [--keys 1] [--depth X] [--answer 20] [--useful span] [--options '-t 1']
+For every length `kvfate needle` writes the prompts.  `full` and each method at each budget answer them with --shadow
+entries and the probe `dilution`. OUT/*.json keeps the metadata of the tables and traces are deleted.  A repeated
+call continues, and more lengths, methods or prompts only add runs.  The script prints one line per length, method
+and budget: means over the prompts of the means over heads and steps after the prompt.  Standard library only.
 """
 import argparse
 import json
@@ -46,14 +44,14 @@ def call(*command):
 
 
 def write(path, value):
-    """Whole or not at all."""
+    """Write a complete file or leave it unchanged."""
     with open(path + ".part", "w", encoding="utf-8") as f:
         json.dump(value, f)
     os.replace(path + ".part", path)
 
 
 def prompt(a, length, seed):
-    """Path of a prompt without its extension."""
+    """Return the path of a prompt without its extension."""
     name = os.path.join(a.out, f"needle-{length}-{a.keys}-{a.depth}-{seed}")
     model = [x for i, x in enumerate(a.options) if x == "-m" or i and a.options[i - 1] == "-m"]
     if not os.path.exists(name + ".json"):
@@ -63,7 +61,7 @@ def prompt(a, length, seed):
 
 
 def measure(a, length, method, budget, seed):
-    """Metadata of the table of one run, from the folder or from a run."""
+    """Return the metadata of the table of one run, from the folder or from a new run."""
     text = prompt(a, length, seed)
     name = f"{text}-{method}-{budget}-{a.answer}".replace(":", "_")
     path, trace = f"{name}-{a.useful.replace(':', '_')}.json", name + ".kvf"

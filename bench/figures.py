@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""How long figures take, against matplotlib that draws the same numbers.
+"""Measure the time of figures, and of matplotlib that draws the same numbers.
 
 usage: bench/figures.py KVFATE WRITE_KVF FOLDER [--rounds 3] [--only NAME,...]
 
-WRITE_KVF is build/tests/analyze/write_kvf; KVFATE should be a release build.  Traces of made-up retention gates and evictions
-(log beta: decades of horizons, by head and token) lie in FOLDER beside the same numbers as .npy, and are used again by the next
-call.  Rounds alternate: kvfate, then each peer.
+WRITE_KVF is build/tests/analyze/write_kvf; KVFATE should be a release build.  FOLDER keeps traces of synthetic
+retention gates and evictions (log beta: decades of horizons, by head and token), and the same numbers as .npy, for
+the next call.  Rounds alternate between kvfate and each peer.
 
-kvfate: the whole process, from its start to the file: opens the trace, checks and unpacks it, makes the table, draws.
-dense: what a user of numpy and matplotlib writes: a T x T array in float32 for each head by broadcasting, a grid of imshow over
-       the same colours, one colour bar, savefig at the same size and dpi.
-averaged: the same arrays, averaged to blocks of about a pixel before imshow, which spares matplotlib its resampling.
+  kvfate:   the process from its start to the file: opens, checks and unpacks the trace, makes the table, draws.
+  dense:    the usual numpy and matplotlib code: a T x T float32 array per head by broadcasting, a grid of imshow
+            with the same colours, one colour bar, savefig at the same size and dpi.
+  averaged: the same arrays, averaged to blocks of about a pixel before imshow, which saves matplotlib's resampling.
+
 Both peers are timed from the loaded numbers to the file, without and with the start of Python and the imports.
-Times are milliseconds of the clock (of the processor), medians.
-
-Peers need matplotlib (apt-get install python3-matplotlib); without it kvfate alone is timed.  numpy.
+Times are medians of wall milliseconds (CPU milliseconds). Peers need matplotlib (apt-get install
+python3-matplotlib); without it only kvfate is timed.  It needs numpy.
 """
 import argparse
 import json
@@ -30,7 +30,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "analyze"))
 from maker import ALIVE, SNAPSHOT, Column, make  # noqa: E402
 
-# name: (layers, KV heads, tokens, analysis, arguments, peers, map in pixels a side)
+# name: (layers, KV heads, tokens, analysis, arguments, peers, pixels per side of a map)
 CASES = {
     "retention 30x3 4k": (30, 3, 4096, "retention", [], ["dense", "averaged"], 146),
     "eviction 30x3 4k": (30, 3, 4096, "eviction", [], ["dense", "averaged"], 146),
@@ -81,7 +81,7 @@ print(json.dumps([time.perf_counter() - begin[0], time.process_time() - begin[1]
 
 
 def numbers(L, H, T):
-    """log beta and steps of eviction, [L][H][T]"""
+    """Return log beta and steps of eviction, [L][H][T]."""
     rng = np.random.default_rng(L * T + H)
     lb = -10.0 ** -(rng.uniform(0.5, 4, (L, H, 1)) + rng.normal(0, 0.8, (L, H, T)))
     lb[:, :, 0] = 0
@@ -116,7 +116,7 @@ def run_kvfate(kvfate, case, kvf, out):
 
 
 def run_peer(how, case, stem, out):
-    head = "9" if "--head" in case[4] else ""  # 3.0 of three heads a layer
+    head = "9" if "--head" in case[4] else ""  # 3.0 with three heads per layer
     begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, "-c", PEER, case[3], how, f"{stem}.{case[3]}.npy", out, str(case[6]), head],
                           capture_output=True, text=True)

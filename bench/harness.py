@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""A task file of 100 items in lm-evaluation-harness, under four methods through kvfate's model class, and beside transformers on the same weights.
+"""Evaluate 100 items in lm-evaluation-harness under four methods with kvfate's model class, and with transformers on
+the same weights.
 
-usage: PYTHONPATH=python bench/harness.py MODEL.gguf TEXT [ITEMS]     (100 items; PATH has kvfate; this Python has lm_eval, torch, transformers and gguf)
+usage: PYTHONPATH=python bench/harness.py MODEL.gguf TEXT [ITEMS]
 
-Makes a task file from TEXT: an item is some words of a paragraph, and four texts of which one goes on with it.  Then runs the harness's own evaluation:
-with its class for transformers, on the weights that transformers reads from MODEL as float32; with the class of kvfate under the full cache, exact and as it is by
-default; and under four methods.  Prints the share of right items and how far log-likelihoods are from those of transformers, and fails where those
-of the exact full cache differ by 1e-3 or more."""
+ITEMS is 100 by default.  PATH must have kvfate; this Python needs lm_eval, torch, transformers and gguf.  The script
+makes a task file from TEXT. An item has some words of a paragraph and four texts, one of which continues it.  It
+then runs the harness's own evaluation: with its class for transformers, on the weights that transformers reads from
+MODEL as float32; with the class of kvfate under the full cache, exact and with default settings; and under four
+methods.  It prints the fraction of correct items and the distance of log-likelihoods from those of transformers.  It
+fails if those of the exact full cache differ by 1e-3 or more.
+"""
 import json
 import os
 import random
@@ -20,7 +24,7 @@ METHODS = [("full", None), ("window", 16), ("h2o", 16), ("snapkv:window=4", 16),
 
 
 def write_task(folder, text, items):
-    """items.jsonl, and the task file that names it."""
+    """Write items.jsonl, and the task file that names it."""
     with open(text, encoding="utf-8") as f:
         paragraphs = [words for words in (line.split() for line in f) if len(words) >= WORDS + MORE and "=" not in words]
     chance = random.Random(1)
@@ -47,7 +51,7 @@ metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
 
 
 def evaluated(folder, model):
-    """(share of right items, [log-likelihood of each choice of each item], seconds)"""
+    """Return (fraction of correct items, [log-likelihood of each choice of each item], seconds)."""
     import lm_eval
     from lm_eval.tasks import TaskManager
     began = time.monotonic()
@@ -58,7 +62,7 @@ def evaluated(folder, model):
 
 
 def of_transformers(gguf):
-    """The harness's class around the weights of the file as float32."""
+    """Return the harness's class with the weights of the file as float32."""
     import torch
     from lm_eval.models.huggingface import HFLM
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -1,6 +1,8 @@
-/* instructions.c - a plugin of QEMU that counts the instructions between two calls of getppid, of
- * which bench_kernels --count makes a pair around each kernel; see bench/instructions.sh.  What it
- * uses of QEMU's interface, version 1, is declared here, since no package has its header. */
+/* instructions.c - a QEMU plugin that counts the instructions between two calls of getppid.
+ *
+ * bench_kernels --count surrounds each kernel with such a pair; see bench/instructions.sh.  The
+ * used part of QEMU's plugin interface, version 1, is declared here, because no package has its
+ * header. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>

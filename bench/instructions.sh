@@ -1,8 +1,9 @@
 #!/bin/sh
-# Instructions of one call of each kernel with AVX2 and with NEON, by emulation, as the table of docs/performance.md.
+# Prints the instructions of one call of each kernel with AVX2 and with NEON, by emulation, as the
+# table of docs/performance.md.
 #     bench/instructions.sh [NAME]     only kernels whose name contains NAME
-# It needs what the head of tests/aarch64.sh names, which makes build-arm64, and a build in ./build.
-# A product of 256 rows is counted with 16.  The emulator knows neither AVX-VNNI nor AVX-512.
+# It needs the packages listed at the head of tests/aarch64.sh, which makes build-arm64, and a build
+# in ./build.  A call with 256 rows is counted with 16. The emulator has no AVX-VNNI and no AVX-512.
 set -eu
 cd "$(dirname "$0")/.."
 root=${KVFATE_ARM64:-$HOME/.cache/kvfate/arm64}

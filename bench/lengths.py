@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What a run costs by the length of its text under a fixed budget: time, memory, trace.  All grow with the length alone.
+"""Measure time, memory and trace size of a run against the length of its text, under a fixed budget.
 
 usage: bench/lengths.py KVFATE MODEL [--method trimkv:chunk=64] [-B 128] [--probes lean] [--most 32768] [--rounds 3]
 
-Lengths take turns and medians are printed, since machines are shared and noisy.  Beyond the model's context its rotary
-positions are stretched (--rope-scale yarn), which costs nothing.  Standard library only.
+All three grow linearly with the length.  Lengths alternate and medians are printed, because machines are shared and
+noisy.  Beyond the model's context its rotary positions are stretched (--rope-scale yarn), without cost.  Standard
+library only.
 """
 import argparse
 import json
@@ -16,7 +17,7 @@ import tempfile
 
 
 def run(args, ids, trace, context):
-    """Seconds of the processor, peak MB, and bytes of the trace of one run."""
+    """Return CPU seconds, peak MB and trace bytes of one run."""
     command = [args.kvfate, "run", "-m", args.model, "--ids", ids, "-n", "1", "--ignore-eos", "--method", args.method, "-B", str(args.budget),
                "--probes", args.probes, "-q", "--overwrite", "-t", "2", "-o", trace]
     length = int(os.path.basename(ids))

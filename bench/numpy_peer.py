@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What a user of numpy would write: a statistic of a trace, from the trace itself or from other arrays of its columns.
+"""Compute a statistic of a trace with numpy, as a user would, from the trace itself or from other arrays of its
+columns.
 
 usage: bench/numpy_peer.py STATISTIC X.kvf
 
-Reads the index of the trace and decodes the columns that the statistic needs (module zstandard), without checksums.  The
-shape is that of the default model: 30 layers, 9 query heads, 3 KV heads; all columns cover all steps.  Prints the name and size of
-each result, as a program that shows them would have them.  numpy, zstandard.
+It reads the index of the trace and decodes the needed columns (module zstandard), without checksums.  The shape is
+that of the default model: 30 layers, 9 query heads, 3 KV heads; all columns cover all steps.  It prints the name and
+size of each result, like a program that shows them.  It needs numpy and zstandard.
 """
 import math
 import mmap
@@ -41,7 +42,7 @@ class Trace:
             self.columns[name.split(b"\0")[0].decode()] = k, np.dtype(DTYPES[dtype]), space, flags & 1
 
     def load(self, name):
-        """[heads of all layers][T], or [T] of the run"""
+        """Return [heads of all layers][T], or [T] of the run."""
         number, dtype, space, snapshot = self.columns[name]
         heads, layers, w = (1, H, G)[space], L if space else 1, dtype.itemsize
         out = np.empty((layers * heads, self.T), dtype)
@@ -61,7 +62,8 @@ class Trace:
         return out if space else out[0]
 
 
-# ---- the statistics: each takes `load`, a function from a column's name to its array, and returns what is compared
+# ---- the statistics: each receives `load`, a function from a column's name to its array, and returns the compared
+# values
 
 def born_of(T):
     return np.arange(T, dtype=np.int64)
@@ -82,7 +84,9 @@ def horizons(T):
 
 
 def each_and_sum(load, names, T, count):
-    """count(row, T) of each row of each column, and of the column's heads together: a head at a time stays in the caches."""
+    """Yield count(row, T) of each row of each column, and their sum over the column's heads.  One head at a time stays
+    in the CPU caches.
+    """
     for name in names:
         rows = load(name)
         total = 0
@@ -240,7 +244,7 @@ def dilution(load, T):
     near = [load(f"near.all.{k}") for k in range(16)]
     size = np.minimum(64, np.arange(1, T + 1)).astype(float)
     bound = np.empty(L * G)
-    for h in range(L * G):  # a head at a time stays in the caches
+    for h in range(L * G):  # one head at a time stays in the CPU caches
         x = np.zeros(T)
         for k in range(16):
             np.maximum(x, math.exp(-0.5 * k) * (near[k][h] - size), out=x)

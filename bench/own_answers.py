@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Questions with the model's own answers in place of the given ones, as JSONL for `kvfate eval`.
+"""Replace the answers of questions by the model's own answers, as JSONL for `kvfate eval`.
 
-usage: bench/own_answers.py QUESTIONS.jsonl N OUT.jsonl     the first N questions, greedy answers of at most 256 tokens
+usage: bench/own_answers.py QUESTIONS.jsonl N OUT.jsonl     the first N questions, greedy answers of at most 256
+tokens
 
-Lines that OUT already has are kept, so a stopped run goes on; a last line that a kill cut short is dropped and made again.
-KVFATE names the program (kvfate).
+Existing lines of OUT are kept, so a stopped run continues; an incomplete last line is dropped and made again.
+KVFATE is the program (default: kvfate).
 """
 import json
 import os
@@ -13,7 +14,7 @@ import sys
 
 
 def kept_lines(out):
-    """Whole lines of OUT; what follows the last of them is cut off."""
+    """Return the number of complete lines of OUT, and remove an incomplete one after them."""
     if not os.path.exists(out):
         return 0
     with open(out, "r+b") as f:

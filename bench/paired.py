@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Differences of KL between two rows of `kvfate eval`, document by document, from its state files.
+"""Compare the KL of two rows of `kvfate eval`, document by document, from its state files.
 
-usage: bench/paired.py STATE A-B...             e.g.  bench/paired.py wiki.state cake-snapkv gkv-rkv
-       bench/paired.py STATE STATE2 A-B...      A of the first file, B of the second, on the documents that both have
-       bench/paired.py STATE A...               the KL of a row itself
-       bench/paired.py STATE...                 what the rows are called
-       bench/paired.py --sources SOURCES [--without X,Y] STATE...
-                                                documents of a source are one number, their mean; those of the sources X and Y are left out
+  usage: bench/paired.py STATE A-B...             e.g.  bench/paired.py wiki.state cake-snapkv gkv-rkv
+         bench/paired.py STATE STATE2 A-B...      A of the first file, B of the second, on their common documents
+         bench/paired.py STATE A...               the KL of a single row
+         bench/paired.py STATE...                 the names of the rows
+         bench/paired.py --sources SOURCES [--without X,Y] STATE...
+                                                  documents of a source count once, as their mean; omits sources X and Y
 
-Mean over the documents, a 95 % interval (Student's t for 4 to 9 documents, a percentile bootstrap of 5,000 replicates with a
-fixed seed for more, nan for fewer; * = it leaves out 0) and the two-sided p of a permutation test: the share of all sign patterns (of 100,000 random ones for over 16 documents) whose mean is
-at least as far from 0.
-Rows are called as they were typed (`trimkv:sinks=4`).  Where a file has several that were typed alike, what they differ in follows:
-`trimkv[gates=...]`.  Documents are the same when their tokens are.  SOURCES is a table of doc_hash and source (claims.sh writes it).  numpy.
+It prints the mean over the documents, a 95 % interval and a p value.  The interval is Student's t for 4 to 9
+documents, a percentile bootstrap of 5,000 replicates with a fixed seed for more, nan for fewer; * means that it
+excludes 0. The two-sided p is of a permutation test: the fraction of all sign patterns (of 100,000 random ones for
+more than 16 documents) with a mean at least as far from 0. Rows have the names that were typed (`trimkv:sinks=4`).
+If a file has several rows with one name, their differences follow: `trimkv[gates=...]`. Documents are equal if their
+tokens are.  SOURCES is a table of doc_hash and source (claims.sh writes it). It needs numpy.
 """
 import os
 import sys
@@ -20,7 +21,7 @@ import sys
 import numpy as np
 
 REPLICATES, ALL_SIGNS = 5000, 16
-STUDENT = {4: 3.1824, 5: 2.7764, 6: 2.5706, 7: 2.4469, 8: 2.3646, 9: 2.3060}  # quantile 0.975 for so many documents
+STUDENT = {4: 3.1824, 5: 2.7764, 6: 2.5706, 7: 2.4469, 8: 2.3646, 9: 2.3060}  # quantile 0.975 for this number of documents
 
 
 class State:
@@ -29,7 +30,7 @@ class State:
     def __init__(self, path):
         self.path, self.meta, self.rows = path, {}, {}
         with open(path, encoding="utf-8") as f:
-            lines = f.read().split("\n")[:-1]  # what follows the last newline is no complete row
+            lines = f.read().split("\n")[:-1]  # text after the last newline is an incomplete row
         for line in lines:
             if line.startswith("# "):
                 key, _, value = line[2:].partition(": ")
@@ -45,7 +46,7 @@ class State:
 
     @staticmethod
     def names(rows):
-        """{(method, budget, options): name}"""
+        """Return {(method, budget, options): name}."""
         names = {}
         for method, budget, options in rows:
             alike = [set(o.split(",")) for m, b, o in rows if (m, b) == (method, budget)]
@@ -56,7 +57,7 @@ class State:
 
 
 def split(pair, one, other):
-    """The two names of "A-B", which may hold hyphens themselves; of "A" the second is None."""
+    """Return the two names of "A-B", which may contain hyphens; for "A" the second is None."""
     if pair in one.rows:
         return pair, None
     for i, c in enumerate(pair):
@@ -85,7 +86,7 @@ def permutation_p(x, rng):
 
 
 def by_source(kl, sources):
-    """{source: mean}, or the documents as they are."""
+    """Return {source: mean}, or the documents unchanged."""
     if sources is None:
         return kl
     groups = {}
@@ -107,7 +108,7 @@ def read_sources(path, without):
 
 
 def interval(x, rng):
-    """The ends of the 95 % interval of the mean."""
+    """Return the ends of the 95 % interval of the mean."""
     if len(x) < min(STUDENT):
         return np.nan, np.nan
     if len(x) in STUDENT:
@@ -117,7 +118,7 @@ def interval(x, rng):
 
 
 def compare(name, budget, one, other, rng):
-    """name: of the difference; one, other: {document, or source: kl}"""
+    """name: of the difference; one, other: {document or source: kl}"""
     both = [d for d in one if d in other]
     if not both:
         sys.exit(f"paired.py: {name}, B = {budget}: the two rows share no document")

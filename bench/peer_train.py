@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
-"""Speed of gate training in PyTorch on the CPU, as a peer of `kvfate train`.
+"""Measure gate training in PyTorch on the CPU, as a peer of `kvfate train`.
 
-usage: python bench/peer_train.py MODEL.gguf [--threads 2] [--tokens 512] [--steps 5] [--warmup 2] [--hidden 128]
-                                  [--attention fold|bias] [--rows 128] [--ids FILE] [--check [TOKENS]]
+  usage: python bench/peer_train.py MODEL.gguf [--threads 2] [--tokens 512] [--steps 5] [--warmup 2] [--hidden 128]
+                                    [--attention fold|bias] [--rows 128] [--ids FILE] [--check [TOKENS]]
 
-The default setting of TRIM-KV: rg gates, decay, the mean of fwkl and ntp, local capacity loss with the code's norm; float32, one
-pack of one document a step, AdamW with clipping.  Prints the loss and the time of each step (wall, and of all threads), the median tokens/s last.
+The setting is the default of TRIM-KV: rg gates, decay, the mean of fwkl and ntp, local capacity loss with the code's
+norm; float32, one pack of one document per step, AdamW with clipping.  It prints the loss and the time of each step
+(wall, and CPU of all threads), and finally the median tokens/s.
 
-What a careful user does: frozen weights without gradients, the teacher without a graph, fused attention, the vocabulary in blocks
-of rows whose gradient is taken at once.  Since (i - j) lb_j = i lb_j - j lb_j, two more channels of queries and keys hold the
-decay (--attention fold), so that attention needs no T x T array and runs in the fused kernel; with an additive bias that
-wants a gradient (--attention bias) PyTorch falls back to the unfused one.
-
---check compares loss and gradients with tests/data/golden/tools/train_torch.py in float64 on TOKENS (96) tokens and stops.
-
-Needs torch, numpy and gguf (pip install torch gguf); no test runs it.
+The code is what a careful user writes: frozen weights without gradients, the teacher without a graph, fused
+attention, the vocabulary in blocks of rows with immediate gradients.  Since (i - j) lb_j = i lb_j - j lb_j, two more
+channels of queries and keys represent the decay (--attention fold). Attention then needs no T x T array and runs in
+the fused kernel.  With an additive bias that needs a gradient (--attention bias), PyTorch uses the unfused one.
+--check compares loss and gradients with tests/data/golden/tools/train_torch.py in float64 on TOKENS (96) tokens and
+stops.  It needs torch, numpy and gguf (pip install torch gguf); no test runs it.
 """
 import argparse
 import math
@@ -50,7 +49,7 @@ class Model:
         self.d = self.embedding.shape[1]
 
     def prepare(self, T):
-        """What depends on the length alone."""
+        """Compute values that depend only on the length."""
         t = torch.arange(T, dtype=torch.float64)
         angle = t[:, None] * self.base ** (-torch.arange(0, self.D, 2, dtype=torch.float64) / self.D)
         self.cos, self.sin = angle.cos().float(), angle.sin().float()
@@ -59,13 +58,13 @@ class Model:
         self.seen = torch.ones(T, T).tril()
 
     def rotate(self, x):
-        """[heads, T, D], neighbouring channels"""
+        """Apply RoPE to [heads, T, D], neighbouring channels."""
         a, b = x[..., 0::2], x[..., 1::2]
         return torch.stack([a * self.cos - b * self.sin, a * self.sin + b * self.cos], -1).flatten(-2)
 
 
 def attend(m, q, k, v, log_beta, kind):
-    """q [G, T, D], k, v [H, T, D], log_beta [H, T] or None -> [T, G D]"""
+    """Return attention [T, G D] of q [G, T, D], k, v [H, T, D], log_beta [H, T] or None."""
     scale, T = 1 / math.sqrt(m.D), q.shape[1]
     if log_beta is None:
         o = F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True, enable_gqa=True)
@@ -81,7 +80,7 @@ def attend(m, q, k, v, log_beta, kind):
 
 
 def block(m, x, weights, gate, kind):
-    """(x after the layer, log beta [H, T] or None)"""
+    """Return (x after the layer, log beta [H, T] or None)."""
     norm, qkv, out, ffn_norm, gate_up, down = weights
     n = F.rms_norm(x, (m.d,), norm, m.eps)
     y = F.linear(n, qkv).unflatten(-1, (-1, m.D)).transpose(0, 1)
@@ -104,8 +103,9 @@ def hidden(m, ids, gates, kind):
 
 
 def vocabulary(m, student, teacher, ids, rows):
-    """(loss, its derivative by student): the mean of KL(teacher || student) and the next token's loss.
-    The derivative by the logits is (2 p_s - p_t - [next]) / 2N, so no graph is needed."""
+    """Return (loss, its derivative by student) of the mean of KL(teacher || student) and the next token's loss.  The
+    derivative by the logits is (2 p_s - p_t - [next]) / 2N, so no graph is needed.
+    """
     N, loss, d_student = len(ids) - 1, 0.0, torch.zeros_like(student)
     with torch.no_grad():
         for a in range(0, N, rows):
@@ -121,10 +121,10 @@ def vocabulary(m, student, teacher, ids, rows):
 
 
 def capacity(m, log_beta, M):
-    """Local, the code's norm: the mean of the terms above 0."""
+    """Compute the local capacity loss with the code's norm: the mean of the positive terms."""
     total, active = 0.0, 0
     weight = 1 / (m.t - M).clamp(min=1)
-    for lb in log_beta:  # a layer at a time stays in the cache
+    for lb in log_beta:  # one layer at a time stays in the cache
         R = (torch.exp(m.distance * lb[:, None, :]) * m.seen).sum(-1)
         term = (R - M).clamp(min=0) * weight
         total, active = total + term.sum(), active + int((term > 0).sum())
@@ -132,7 +132,7 @@ def capacity(m, log_beta, M):
 
 
 def step(m, ids, gates, o):
-    """Gradients into the gates; returns the loss."""
+    """Compute gradients of the gates; return the loss."""
     with torch.no_grad():
         teacher, _ = hidden(m, ids, None, o.attention)
     student, log_beta = hidden(m, ids, gates, o.attention)
@@ -159,7 +159,7 @@ def read_ids(o, m, T):
 
 
 def check(m, o, gates):
-    """Loss and gradients against float64."""
+    """Compare loss and gradients with float64."""
     tools = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "data", "golden", "tools")
     sys.path.insert(0, tools)
     import train_torch as tt

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""A step of training all weights under recorded evictions: `kvfate tune --plan` and PyTorch by turns, tokens/s and memory.
+"""Measure a training step of all weights under recorded evictions: `kvfate tune --plan` and PyTorch alternate; tokens/s
+and memory.
 
-usage: LD_LIBRARY_PATH=build/libtrace python bench/peer_tune.py KVFATE MODEL.gguf FOLDER [--threads 2] [--tokens 512] [--turns 3] [--method h2o]
-                                                               [--budget 128]
+  usage: LD_LIBRARY_PATH=build/libtrace python bench/peer_tune.py KVFATE MODEL.gguf FOLDER [--threads 2] [--tokens 512]
+                                                                 [--turns 3] [--method h2o] [--budget 128]
 
-Both take the same tokens, the same evictions, the loss KL(teacher, full cache || student under the evictions) and a step of AdamW with
-clipping on all weights, in float32; a turn is two steps.  Prints the losses of both, medians of tokens/s, their ratio, and each one's peak of
-memory, ours beside its formula (what --json says of `bytes`).  FOLDER keeps the recorded run.
+Both use the same tokens, the same evictions, the loss KL(teacher, full cache || student under the evictions) and a
+step of AdamW with clipping on all weights, in float32; a turn is two steps.  It prints the losses of both, medians
+of tokens/s, their ratio, and each peak memory; kvfate's is compared with its formula (`bytes` of --json). FOLDER
+keeps the recorded run.
 
-What a careful user does in PyTorch: no graph for the teacher, evictions as a mask of fused attention, the vocabulary in blocks of rows
-whose derivatives are taken at once, the fused AdamW.  Needs torch, numpy and gguf (pip install torch gguf); no test runs it.
+The PyTorch code is what a careful user writes: no graph for the teacher, evictions as a mask of fused attention, the
+vocabulary in blocks of rows with immediate derivatives, the fused AdamW. It needs torch, numpy and gguf (pip install
+torch gguf); no test runs it.
 """
 import argparse
 import json
@@ -30,7 +33,7 @@ ROWS = 128  # of the vocabulary at once
 
 
 def attend(m, q, k, v, seen):
-    """q [G, T, D], k, v [H, T, D], seen [G, T, T] or None: everything before -> [T, G D]"""
+    """Return attention [T, G D] of q [G, T, D], k, v [H, T, D], seen [G, T, T] or None (causal)."""
     o = F.scaled_dot_product_attention(q[None], k[None], v[None], None if seen is None else seen[None], is_causal=seen is None, enable_gqa=True)
     return o[0].transpose(0, 1).flatten(1)
 
@@ -48,7 +51,9 @@ def hidden(m, ids, w, seen):
 
 
 def divergence(student, teacher, w, w_teacher):
-    """KL(teacher || student) and its derivatives by the student's hidden states and by the output matrix: rows (p_s - p_t) / N."""
+    """Return KL(teacher || student) and its derivatives by the student's hidden states and by the output matrix: rows
+    (p_s - p_t) / N.
+    """
     N, loss = len(student) - 1, 0.0
     d_student, d_w = torch.zeros_like(student), torch.zeros_like(w)
     with torch.no_grad():
@@ -92,7 +97,7 @@ class Peer:
 
 
 def high_water(pid):
-    """Most memory that a process has had, in bytes; 0: it has ended."""
+    """Return the peak memory of a process in bytes, or 0 if it has ended."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii") as f:
             return next((1024 * int(line.split()[1]) for line in f if line.startswith("VmHWM")), 0)
@@ -101,7 +106,7 @@ def high_water(pid):
 
 
 def ours(o, plan):
-    """tokens/s of two steps, their losses, bytes by the formula, peak of memory."""
+    """Return tokens/s of two steps, their losses, bytes by the formula, peak memory."""
     out = os.path.join(o.folder, "tuned.safetensors" if o.rank else "tuned.gguf")
     argv = [o.kvfate, "tune", "-m", o.model, "--plan", plan, "--steps", "1000", "--until", "2", "--lr", "1e-5", "--warmup", "0", "--length", str(o.tokens + 1),
             "--save-every", "1000", "--fresh", "--json", "--type", "f32", "-t", str(o.threads), *(("--rank", str(o.rank)) if o.rank else ()), "-o", out]
@@ -116,7 +121,7 @@ def ours(o, plan):
 
 
 def record(o, ids):
-    """The plan of a run over the tokens, and gone [L, H, T]: the first query without an entry."""
+    """Return the plan of a run over the tokens, and gone [L, H, T]: the first query without an entry."""
     trace, plan, text = (os.path.join(o.folder, x) for x in ("run.kvf", "plan.kvf", "ids.txt"))
     with open(text, "w", encoding="ascii") as f:
         f.write(" ".join(map(str, ids.tolist())))
@@ -153,7 +158,7 @@ def main():
     a, b = (statistics.median(rates[x]) for x in ("kvfate", "torch"))
     peak = high_water(os.getpid())
     print(f"torch {torch.__version__}, {o.threads} threads, T = {len(ids)}: kvfate {a:.1f} tokens/s, torch {b:.1f}, ratio of medians {a / b:.2f}")
-    beside = os.path.getsize(o.model) + 2 * peer.m.embedding.nbytes  # the largest matrix as it is and as it is stored
+    beside = os.path.getsize(o.model) + 2 * peer.m.embedding.nbytes  # the largest matrix in memory and in its stored form
     print(f"memory: kvfate {said[2] / 2**20:.0f} MiB by its formula and {beside / 2**20:.0f} for the mapped file and while the new one is written, "
           f"peak {said[3] / 2**20:.0f} MiB; torch peak {peak / 2**20:.0f} MiB")
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""How long thousands of traces take to be listed, chosen and added up, and with how much memory.
+"""Measure time and memory of listing, selecting and aggregating thousands of traces.
 
 usage: bench/pool.py KVFATE MODEL [N [FOLDER]]     (10000; MODEL: build/tests/engine/tiny6.gguf)
 
-Makes N small traces of N prompts, half under h2o and half under window, then measures `ls`, `ls --where` and `corpus eviction` over N / 10 and over all
-of them.  Prints a line for each: seconds of the clock and of the processor, most memory.  The page cache is warm.  Traces that FOLDER has are kept."""
+It makes N small traces of N prompts, half under h2o and half under window.  It then measures `ls`, `ls --where` and
+`corpus eviction` over N / 10 and over all of them.  It prints a line for each: wall and CPU seconds, peak memory.
+The page cache is warm.  Traces that FOLDER has are kept.
+"""
 import json
 import os
 import random
@@ -16,7 +18,7 @@ WORDS = "the of and to in is it that was for on as with his they at be this from
 
 
 def measure(argv):
-    """(seconds, processor seconds, bytes at most) of a command"""
+    """Return (seconds, CPU seconds, peak bytes) of a command."""
     start = time.monotonic()
     pid = os.fork()
     if pid == 0:
@@ -46,7 +48,7 @@ def make(kvfate, model, folder, n):
 
 
 def lists(folder, n):
-    """A file that names the first n traces, half of each method."""
+    """Write a file with the names of the first n traces, half of each method."""
     path = os.path.join(folder, f"{n}.list")
     names = [os.path.join(folder, m, f"p{i:06}.kvf") for m in ("h2o", "window") for i in range(n // 2)]
     with open(path, "w", encoding="utf-8") as f:

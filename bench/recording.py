@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What the recording of decisions costs: processor time of the same run with and without it.
+"""Measure the cost of recording decisions: CPU time of the same run with and without it.
 
 usage: bench/recording.py KVFATE MODEL [--rounds 5] [--method h2o] [--budget 128] [--prompt 512] [--predict 128]
 
-Processor time of the child processes, so that other load on the machine matters less; runs alternate and medians
+It uses CPU time of the child processes, which other load on the machine affects less.  Runs alternate and medians
 are printed.  Standard library only.
 """
 import argparse

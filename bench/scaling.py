@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""How far ranks help: strong scaling of `kvfate eval` over the cores of this machine, and, from what was measured, up to 1,024 ranks.
+"""Measure strong scaling of `kvfate eval` over the cores of this machine, and simulate up to 1,024 ranks from the
+measurements.
 
 usage: bench/scaling.py KVFATE MODEL DATA [DOCS [CELLS]]     (16 documents; 20000 cells are simulated)
 
-Measured, in seconds of the processor where others may use the machine: the start of a rank, each document by itself, and the merge of results for each row.
-Simulated, event by event, is what cli/crew.c does: a free rank asks the first one, whose thread looks for messages every 2 ms and answers each in the time
-that one message takes; so does the rank that waits.  Ranks that are there say so four times a second.  At the end the first rank merges all
-files.  Efficiency is the work of all cells over ranks times the time of the whole; the table says what of the rest is lost to the start, to waiting for answers,
-to the last cells, and to the merge."""
+Measured, in CPU seconds if others may use the machine: the start of a rank, each document, and the merge of results
+per row.  The simulation follows cli/crew.c event by event.  A free rank asks rank 0. Its thread looks for messages
+every 2 ms and answers each in the time of one message; the waiting rank does the same.  Ranks report that they are
+alive four times a second.  At the end rank 0 merges all files.  Efficiency is the work of all cells divided by ranks
+times total time.  The table divides the rest into the start, waiting for answers, the last cells, and the merge.
+"""
 import heapq
 import os
 import random
@@ -18,13 +20,13 @@ import sys
 import tempfile
 import time
 
-POLL, MESSAGE = 0.002, 5e-6  # seconds between looks (cli/crew.c); of a message through shared memory or a fast network: an assumption
+POLL, MESSAGE = 0.002, 5e-6  # seconds between polls (cli/crew.c), and of a message through shared memory or a fast network, which is an assumption
 METHODS, BUDGETS = "full,window,h2o,snapkv", "32,64"
 ROWS = 7
 
 
 def run(argv):
-    """(seconds, processor seconds) of a command"""
+    """Return (seconds, CPU seconds) of a command."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     done = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -34,7 +36,7 @@ def run(argv):
 
 
 def measured(kvfate, model, data, docs, work):
-    """(seconds of a start, [seconds of a cell], seconds of a merge for each row)"""
+    """Return (seconds of a start, [seconds of a cell], seconds of a merge per row)."""
     base = [kvfate, "eval", "-m", model, "--data", data, "--docs", str(docs), "--prompt-tokens", "160", "--score-tokens", "48", "--methods", METHODS,
             "--budgets", BUDGETS, "-t", "1"]
     state = os.path.join(work, "all.state")
@@ -59,16 +61,16 @@ def measured(kvfate, model, data, docs, work):
 
 
 def simulate(ranks, times, start, merge):
-    """{what: seconds} of one run of these cells."""
+    """Return {phase: seconds} of one run of these cells."""
     free, waited, busy, asked = [(start, r) for r in range(ranks)], 0.0, 0.0, 0
     heapq.heapify(free)
     served, last = 0.0, start
     for cell in times:
         at, r = heapq.heappop(free)
-        looked = at if r == 0 else (int(at / POLL) + 1) * POLL  # the first rank's thread sees the request
+        looked = at if r == 0 else (int(at / POLL) + 1) * POLL  # the thread of rank 0 sees the request
         served = max(served, looked) + (0 if r == 0 else 2 * MESSAGE)
         asked += 2 * (r > 0)
-        # Messages that tell that ranks are there take their share of the first rank's thread.
+        # Messages that ranks are alive use part of the time of rank 0's thread.
         served += 8 * MESSAGE * max(0, ranks - 1) * POLL
         given = served if r == 0 else (int(served / POLL) + 1) * POLL
         waited += given - at
@@ -82,7 +84,9 @@ def simulate(ranks, times, start, merge):
 
 
 def on_cores(kvfate, model, data, work, start, cells, merge):
-    """Seconds of the clock by ranks, on this machine, and those that are simulated of the same cells; those of others, and of mpirun, are in the first."""
+    """Return wall seconds by number of ranks, measured on this machine and simulated for the same cells.  The
+    measurement includes other programs and mpirun.
+    """
     docs = len(cells)
     mpirun = shutil.which("mpirun")
     if not mpirun:

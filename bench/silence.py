@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""How long commands say nothing to who waits for them: each runs on a terminal of its own, and the longest time without a byte is told.
-
+"""Measure how long commands print nothing: each runs on its own terminal, and the script reports the longest time
+without output.
 usage: bench/silence.py [--least SECONDS] [--slow N] COMMAND...
-       bench/silence.py [--least SECONDS] [--slow N] [--only NAME,...] --all KVFATE FOLDER
-
-A COMMAND is one argument, as a shell takes it.  --all watches every command of `kvfate -h`, as bench/waits.py has them, on inputs of the default model
-that take some seconds, and fails where it has no line of a command.  The inputs are made in FOLDER at the first call, which takes some minutes and 2 GB;
-export and import need a Python with NumPy (KVFATE_PYTHON).
-
-A line for each command: the seconds of the whole and those of the processor; of its longest silence the same two; and, where both of a silence are above
---least (1), SILENT and what the terminal showed last before it.  Other work on the machine lengthens the seconds alone.  --slow N lets a command run for one
-of N moments, as on a machine N times as slow, and its seconds of the processor count N times.  The status is 1 where a command was silent for longer.
+  bench/silence.py [--least SECONDS] [--slow N] [--only NAME,...] --all KVFATE FOLDER
+A COMMAND is one argument, as for a shell.  --all watches every command of `kvfate -h`, as listed in bench/waits.py,
+on inputs of the default model that take some seconds.  It fails if the list lacks a command.  The first call makes
+the inputs in FOLDER, which takes some minutes and 2 GB. export and import need a Python with NumPy (KVFATE_PYTHON).
+Each command gets a line: wall and CPU seconds in total and of its longest silence.  If both of a silence exceed
+--least (1), the line has SILENT and the last text on the terminal before it.  Other work on the machine increases
+only the wall time.  --slow N runs a command in one of N time slices, as on a machine N times as slow, and counts its
+CPU seconds N times.  The status is 1 if a command was silent for too long.
 """
 import argparse
 import os
@@ -25,7 +24,7 @@ import waits
 
 
 def slow_down(group, factor, over):
-    """Lets a group of processes run for one of so many moments alone."""
+    """Let a group of processes run in only one of `factor` time slices."""
     moment = 0.02
     try:
         while not over.wait(moment):
@@ -37,13 +36,13 @@ def slow_down(group, factor, over):
 
 
 def used(group):
-    """Seconds of the processor that the processes of a session have used."""
+    """Return the CPU seconds that the processes of a session have used."""
     ticks = 0
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/stat") as f:
                 field = f.read().rpartition(")")[2].split()
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         if int(field[3]) == group:
             ticks += sum(map(int, field[11:15]))
@@ -51,7 +50,7 @@ def used(group):
 
 
 class Silence:
-    """The longest time without a byte, of the clock and of the processor."""
+    """The longest time without output, in wall and CPU seconds."""
 
     def __init__(self, group, slow):
         self.group, self.slow = group, slow
@@ -59,7 +58,7 @@ class Silence:
         self.last, self.last_cpu, self.now_cpu = time.monotonic(), 0, 0
 
     def go_on(self):
-        """Nothing was said; an ended process cannot be asked what it used."""
+        """Record that there is still no output; the CPU time of an ended process is not available."""
         self.now_cpu = max(self.now_cpu, used(self.group) * self.slow)
 
     def broken(self, said):
@@ -73,7 +72,7 @@ class Silence:
 
 
 def watch(command, folder=".", slow=1):
-    """(seconds, seconds of the processor, the longest silence, the status) of a command on a terminal."""
+    """Return (seconds, CPU seconds, the longest silence, the status) of a command on a terminal."""
     before, began = os.times(), time.monotonic()
     pid, terminal = pty.fork()
     if pid == 0:
@@ -87,7 +86,7 @@ def watch(command, folder=".", slow=1):
         ready = select.select([terminal], [], [], 0.05)[0]
         try:
             said = os.read(terminal, 65536) if ready else None
-        except OSError:  # the other side is closed
+        except OSError:  # the process closed its side
             said = b""
         if said is None:
             silence.go_on()
@@ -104,7 +103,7 @@ def watch(command, folder=".", slow=1):
 
 
 def last_line(shown):
-    """What stands on the line of the terminal where the cursor is."""
+    """Return the text on the terminal's line with the cursor."""
     lines = [x for x in shown.decode(errors="replace").replace("\x1b[K", "").replace("\n", "\r").split("\r") if x.strip()]
     return lines[-1].strip() if lines else "nothing"
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""The study of training under a small cache (docs/studies/sparse-training.md): what it runs, and its tables.
+"""Run the study of training under a small cache (docs/studies/sparse-training.md) and print its tables.
 
-usage: bench/sparse_training.py FOLDER [--run MODEL.gguf] [--default MODEL.gguf --text TRAIN.txt HELD.txt] [--kvfate build/cli/kvfate]
- FOLDER [--run MODEL.gguf] [--kvfate build/cli/kvfate]
+  usage: bench/sparse_training.py FOLDER [--run MODEL.gguf] [--default MODEL.gguf --text TRAIN.txt HELD.txt]
+                                  [--kvfate build/cli/kvfate]
 
---run makes what FOLDER lacks: texts and questions of the model, the model that was taught their form, nine trainings by divergence and
-six by rewards, and what these models answer to questions that no rate was chosen on.  --default distils another model, with low-rank
-weights, on the first text, and checks it on the second.  A run that was stopped goes on with the same command.  Tables are printed of what FOLDER has."""
+--run makes the missing files of FOLDER: texts and questions of the model, the model that was taught their form, nine
+trainings by divergence and six by rewards, and the answers of these models to questions that were not used to choose
+rates.  --default distils another model, with low-rank weights, on the first text, and checks it on the second.  A
+stopped run continues with the same command.  Tables of the existing files are printed.
+"""
 import argparse
 import json
 import os
@@ -30,12 +32,12 @@ class Study:
         return os.path.join(self.folder, name)
 
     def run(self, name, *argv, **more):
-        """Makes the file NAME unless it is there."""
+        """Make the file NAME unless it exists."""
         if not os.path.exists(self.path(name)):
             subprocess.run([self.program, *map(str, argv)], check=True, **more)
 
     def stories(self, model, name, n, seed):
-        """Lines of JSONL: stories of the model itself, with its full cache."""
+        """Return lines of JSONL: stories of the model itself, with its full cache."""
         starts = self.path(name + "-starts.jsonl")
         with open(starts, "w", encoding="utf-8") as f:
             for i in range(n):
@@ -44,7 +46,9 @@ class Study:
         return [json.dumps({"text": json.loads(line)["text"]}) + "\n" for line in done.stdout.splitlines()]
 
     def texts(self, model):
-        """stories.jsonl; and in stories2.jsonl the first 208 of them, which trained, before 120 that nothing was chosen on."""
+        """Make stories.jsonl, and stories2.jsonl with the first 208 of them, which trained, then 120 that no choice was
+        based on.
+        """
         if not os.path.exists(self.path("stories.jsonl")):
             with open(self.path("stories.jsonl"), "w", encoding="utf-8") as f:
                 f.writelines(self.stories(model, "old", 260, 0))
@@ -63,7 +67,7 @@ class Study:
                              "--type", "f32", "-t", 1, *more, "-o", self.path(f"{name}.gguf"))
 
     def taught(self, model):
-        """The model that knows what an answer looks like: twice the same questions, as texts of their own and one behind the other."""
+        """Train a model that knows the form of an answer: twice the same questions, as separate texts and concatenated."""
         lines = []
         for level in (1, 2, 3):
             self.run(f"f{level}.jsonl", "quiz", "--level", level, "-n", 3000, "-s", level, "-o", self.path(f"f{level}.jsonl"))
@@ -87,7 +91,7 @@ class Study:
                          *(("--control",) if kind == "full" else ()), "-o", self.path(f"rl-{kind}-{seed}.gguf"))
 
     def fresh(self):
-        """A thousand questions that nobody had looked at when rates and steps were chosen."""
+        """Make a thousand questions that were not used to choose rates and steps."""
         self.run("fresh.jsonl", "quiz", "--level", 3, "-n", 1000, "--part", "test", "-s", 11, "-o", self.path("fresh.jsonl"))
         for name in ("sft2", *(f"rl-{kind}-{seed}" for kind in KINDS for seed in SEEDS)):
             self.run(f"fresh-{name}.gguf", "tune", "-m", self.path(name + ".gguf"), "--reward", self.path("f3.jsonl"), "--data", self.path("fresh.jsonl"), "--method", "gkv",
@@ -95,7 +99,7 @@ class Study:
                      "--budgets", "16,24", "--type", "f32", "-s", 4, "-t", 1, "-o", self.path(f"fresh-{name}.gguf"))
 
     def default(self, model, train, held):
-        """Low-rank weights of a larger model; the share of the text that trains ends within the first."""
+        """Train low-rank weights of a larger model.  The training part of the text ends within the first text."""
         if not os.path.exists(self.path("both.txt")):
             texts = [open(path, encoding="utf-8").read() for path in (train, held)]
             with open(self.path("both.txt"), "w", encoding="utf-8") as f:
@@ -106,7 +110,7 @@ class Study:
                      "--budgets", "64,128", "-t", 1, *more, "-o", self.path(f"smol-{name}.safetensors"))
 
     def record(self, name, kind=".gguf"):
-        """The steps and the checks of a record, None where there is none that is whole."""
+        """Return the steps and the checks of a complete record, or None."""
         if not os.path.exists(self.path(name + kind)):
             return None
         with open(self.path(name + kind + ".log.jsonl"), encoding="utf-8") as f:
@@ -115,7 +119,7 @@ class Study:
 
 
 def interval(values):
-    """The mean and its 95 % interval over the units (documents, questions)."""
+    """Return the mean and its 95 % interval over the units (documents, questions)."""
     values = np.asarray(values, float)
     return values.mean(), *paired.interval(values, np.random.default_rng(1))
 
@@ -125,7 +129,7 @@ def shown(values, digits):
 
 
 def distil_rows(study, method, got):
-    """got: the records of a method and of its control"""
+    """got: the records of a method and of its control."""
     for budget in BUDGETS if None not in got.values() else ():
         key = f"documents_{budget}"
         after = {n: np.array(r[1][-1][key]) for n, r in got.items()}
@@ -143,14 +147,16 @@ def distil_table(study):
 
 
 def table(study, *argv):
-    """The rows of a table that the program writes, as dictionaries."""
+    """Return the rows of a table that the program writes, as dictionaries."""
     done = subprocess.run([study.program, *map(str, argv), "-o", "-"], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     lines = [line.split("\t") for line in done.stdout.decode().splitlines() if not line.startswith("#")]
     return [dict(zip(lines[0], line)) for line in lines[1:]]
 
 
 def changed(study, base, name, method, budget, prompts):
-    """How far the heads of a trained model are from those of its base on equal texts, and how long entries are of use to both."""
+    """Measure the distance of a trained model's heads from those of its base on equal texts, and how long entries are
+    used by both.
+    """
     distance, same, kinds, use, effect = [], [], [], [], []
     for i, prompt in enumerate(prompts):
         traces = [study.path(f"change-{base}-{method}-{i}.kvf"), study.path(f"change-{name}-{i}.kvf")]
@@ -181,7 +187,7 @@ def change_table(study):
 
 
 def pass_table(first, got):
-    """first: by budget, the questions' shares of right answers before; got: records whose last check is after."""
+    """first: by budget, the fraction of correct answers before; got: records, the last check of each is after."""
     print("\n| cache | pass@1 before | after RL-Sparse | after RL-Full | RL-Sparse minus before | RL-Full minus before | RL-Sparse minus RL-Full | its three seeds |")
     print("|---|---|---|---|---|---|---|---|")
     for budget, before in first.items():

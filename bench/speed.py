@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Prefill and decode speed and the cost of the probes, with each set of kernels.  vs_peers.sh has other engines.
+"""Measure prefill and decode speed and the cost of the probes, with each set of kernels.
+
+vs_peers.sh measures other engines.
 
 usage: bench/speed.py KVFATE MODEL [--rounds 5] [--reference]
 
-Runs alternate (one of each kind in every round) and medians are printed, since machines are shared and noisy.
---reference adds the C reference kernels (minutes).  Standard library only.
+Runs alternate (one of each kind in every round) and medians are printed, because machines are shared and noisy.
+--reference adds the C reference kernels (minutes). Standard library only.
 """
 import argparse
 import json
@@ -21,7 +23,7 @@ PREFILL, DECODE, LONG = 512, 64, 2000
 
 
 def kvfate(args, prompt, mask=None, trace=None, probes=None, predict=1, threads=THREADS):
-    """One run; returns its JSON summary."""
+    """Run once; return its JSON summary."""
     command = [args.kvfate, "run" if trace else "generate", "-m", args.model, "--ids", prompt, "-n", str(predict),
                "--ignore-eos", "--threads", threads, "--json", "-q"]
     if trace:

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""How fast a trace is written and read, and how large it is, beside other formats for arrays.
+"""Measure how fast a trace is written and read, and its size, compared with other formats for arrays.
 
 usage: bench/trace.py BENCH_TRACE TRACE.kvf [--rounds 5] [--folder /dev/shm] [--large GB] [--columns] [--json]
 
-BENCH_TRACE is build-release/bench/bench_trace, TRACE.kvf a trace that `kvfate run --probes full` made.  Its columns are
-written again and read again in every format, one round after the other, and medians are printed: gigabytes of values for
-each second of processor time, in all threads, and the bytes of the file for each token.  The formats are kvfate's own;
-HDF5 through h5py, with gzip and lzf behind its shuffle filter; NumPy's npz; Zarr; and Parquet with snappy and zstd.  Those
-whose modules are not installed are left out with a line.  The last row copies the values into a file and out of it, which
-bounds all of them on this machine.  kvfate checks what it reads (two checksums and bounds) and keeps a digest; HDF5
-has its fletcher32 here, Parquet its page checksums, npz and Zarr what they come with.  --large writes a trace of that many
-gigabytes and times its opening and the values of one head.  --columns tells the bytes that each column takes for a token.
+BENCH_TRACE is build-release/bench/bench_trace, TRACE.kvf a trace of `kvfate run --probes full`. Its columns are
+written and read in every format, one round after another, and medians are printed: gigabytes of values per CPU
+second of all threads, and file bytes per token.  The formats are kvfate's own; HDF5 through h5py, with gzip and lzf
+after its shuffle filter; NumPy's npz; Zarr; and Parquet with snappy and zstd.  A format without its module is
+reported and omitted.  The last row copies the values to a file and back, which is the upper limit of this machine.
+kvfate verifies data (two checksums and bounds) and keeps a digest.  HDF5 uses its fletcher32 here, Parquet its page
+checksums, npz and Zarr their defaults.  --large writes a trace of that many gigabytes and times its opening and the
+values of one head.  --columns prints the bytes of each column per token.
 """
 import argparse
 import importlib
@@ -28,7 +28,7 @@ DTYPES = {1: "u1", 2: "<u2", 3: "<u4", 4: "<i4", 5: "<f4", 6: "<f8", 7: "<u8"}
 
 
 class Format:
-    """One way to keep arrays: write(path, arrays) and read(path), both of which touch every value."""
+    """A storage format for arrays: write(path, arrays) and read(path), which both access every value."""
 
     def __init__(self, name, module=None):
         self.name, self.module = name, module and importlib.import_module(module)
@@ -84,7 +84,7 @@ class Parquet(Format):
         self.arrow, self.codec = importlib.import_module("pyarrow"), codec
 
     def write(self, path, arrays):
-        os.makedirs(path, exist_ok=True)  # columns of one table have one length, so there are as many files
+        os.makedirs(path, exist_ok=True)  # columns of one table have one length, so there is a file per length
         for name, a in arrays.items():
             table = self.arrow.table({name: a.reshape(-1)})
             self.module.write_table(table, os.path.join(path, name), compression=self.codec, write_page_checksum=True)
@@ -177,7 +177,7 @@ def compare(args, folder):
 
 
 def columns(args, folder):
-    """Bytes per token of each column alone in a trace, less what a trace without values of it takes."""
+    """Return the bytes per token of each column in a trace of its own, minus those of a trace without values."""
     path, sizes = os.path.join(folder, "column.kvf"), {}
     empty = own(args.bench, "write", args.trace, path, "no such column")["file"]
     listed = json.loads(subprocess.run([args.kvfate, "info", "--json", args.trace], capture_output=True, text=True).stdout)
@@ -190,7 +190,7 @@ def columns(args, folder):
 
 def large(args, folder):
     path = os.path.join(folder, "large.kvf")
-    written = own(args.bench, "large", path, str(max(1, round(args.large / 0.0354))))  # a column is so many GB in the file
+    written = own(args.bench, "large", path, str(max(1, round(args.large / 0.0354))))  # size of a column in the file, GB
     opened = [own(args.bench, "open", path)["wall"] for _ in range(9)]
     head = [own(args.bench, "head", path, "x-value.0")["wall"] for _ in range(9)]
     return {"file": written["file"], "write_wall_gb_s": written["values"] / written["wall"] / 1e9,

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Memory of gate training against the length of a pack: peak RSS and bytes of activations, one step each.
+"""Measure the memory of gate training against the length of a pack: peak RSS and bytes of activations, one step each.
 
-usage: bench/train_memory.py KVFATE [-m MODEL.gguf] [--lengths 512,1024,2048,4096,8192] [--method trimkv] [--threads 2]
+usage: bench/train_memory.py KVFATE [-m MODEL.gguf] [--lengths 512,1024,2048,4096,8192] [--method trimkv] [--threads
+2]
 
-Each length runs with and without --recompute on a text made here.  The last column is what 1,024 tokens more cost in
-peak RSS, against the length before: constant when memory is O(T).  Standard library only.
+Each length runs with and without --recompute on a text made here.  The last column is the peak RSS of 1,024 more
+tokens, compared with the previous length: it is constant if memory is O(T). Standard library only.
 """
 import argparse
 import json

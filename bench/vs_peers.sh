@@ -1,10 +1,10 @@
 #!/bin/sh
-# Prefill and decode beside other engines, on the same files of the same models, in turns.
+# Measures prefill and decode of kvfate and of other engines, alternating, on the same model files.
 # usage: bench/vs_peers.sh [-r ROUNDS] [-t THREADS] KVFATE PEER[,PEER...] MODEL.gguf...
-#   PEER: the llama-bench of llama.cpp or of ik_llama.cpp.  A model's context must hold 8,192 tokens.
+#   PEER: the llama-bench of llama.cpp or of ik_llama.cpp.  A model needs a context of 8,192 tokens.
 #   Each line: medians of all rounds, tokens per second, and how many times kvfate is the fastest peer.
-#   kvfate records in every line: --probes lean, or paper where the line says so; "8 bits" is --activations 8, and
-#   "integers" is --activations 16 of models whose names say that their weights are floats; "i16" and "q8_0" are caches of these types.
+#   kvfate records in every line: --probes lean, or paper if the line names it; "8 bits" is --activations 8, and
+#   "integers" is --activations 16 of models with float weights, by their names; "i16" and "q8_0" are caches of these types.
 # Requantised copies of a model: llama-quantize --allow-requantize MODEL.gguf COPY.gguf Q8_0 (F16, Q4_K_M)
 set -eu
 rounds=3 threads=2
@@ -45,7 +45,7 @@ rows = list(csv.DictReader(line for line in sys.stdin if line.count(",") > 5))
 print(sys.argv[1], rows[-1]["avg_ts"], sep="|")' "$line|$peer" >>"$work/rates" || echo "$line|$peer|0" >>"$work/rates"
 }
 
-# The option with which a peer generates behind a long prompt.
+# Prints the option with which a peer generates after a long prompt.
 deep() { if "$1" -h 2>&1 | grep -q -e '-gp <'; then echo "-gp 8000,32"; else echo "-d 8000 -n 32"; fi; }
 
 for round in $(seq "$rounds"); do

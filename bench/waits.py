@@ -1,4 +1,5 @@
-"""What bench/silence.py --all watches: every command of kvfate on inputs of the default model that take some seconds, and those inputs.
+"""List the commands that bench/silence.py --all watches: every command of kvfate on inputs of the default model that
+take some seconds, and those inputs.
 
 Lines are shell commands in the folder of the inputs; {k} is kvfate.
 """
@@ -13,7 +14,7 @@ RUN = "-f hay.txt --spans hay.json -n 60 --ignore-eos -B 512 -q"
 CLAIM = {"id": "c1", "paper": "P", "where": "figure 1", "claim": "Entries stay in use.", "table": "survival", "value": "fraction", "unit": "head",
          "heads": "all", "rows": {"criterion": "top64", "horizon": 1}, "reduce": "mean", "than": ">", "null": 0, "interval": "t"}
 
-# NAME: how it is made, in this order.
+# NAME: the command that makes it, in this order.
 INPUTS = {
     "hay.txt": "{k} needle --tokens 2000 --keys 8 --queries 2 -o hay",
     "text.txt": "for i in 1 2 3 4 5 6 7 8; do {k} needle --tokens 4000 -s $i -o t$i && printf '\\n\\n# Part %d\\n\\n' $i && cat t$i.txt || exit; done > text.part"
@@ -40,7 +41,7 @@ INPUTS = {
     "a.npz": "{k} export a.kvf -o a.npz",
 }
 
-# Analyses of one trace are watched over several at once, too: one table after the other.
+# Analyses of one trace are also watched over several traces: one table after another.
 ANALYSES = ("fates eviction retention sparsity survival occupancy tokens regret variance words density runs kv-size hazard block-exit decay persistence"
             " intermittency overlap attention-sparsity received dynamics dilution heads").split()
 
@@ -125,7 +126,7 @@ def name_of(command):
 
 
 def make_inputs(kvfate, folder):
-    """Those that are not there."""
+    """Make the missing inputs."""
     os.makedirs(folder, exist_ok=True)
     for name, command in INPUTS.items():
         if os.path.exists(os.path.join(folder, name)):
@@ -136,7 +137,7 @@ def make_inputs(kvfate, folder):
 
 
 def commands(kvfate, folder, only=None):
-    """Lines for a shell: of the commands named, or of all that kvfate has, each of which must have one."""
+    """Return lines for a shell: of the commands named, or of all commands of kvfate, each of which must have a line."""
     told = json.loads(subprocess.run([kvfate, "describe", "--json"], check=True, capture_output=True).stdout)
     missing = {c["name"] for c in told["commands"]} - {name_of(c) for c in COMMANDS}
     if missing:

@@ -1,7 +1,8 @@
-/* bench_gpu.c - time of the CUDA kernels of a decode step, of a prompt and of training, in the
- * shapes of real models, beside the bytes that they must read or the operations that they make.
- * bench_gpu [GB/s [TFLOP/s]]: the bandwidth of the device and its peak of dense bf16 (4,800 and
- * 989, those of an H200).  bench/gpu/run.sh builds and runs it. */
+/* bench_gpu.c - measures the CUDA kernels of a decode step, a prefill and training in the shapes of
+ * real models, compared with the bytes or operations that they need.
+ *
+ * bench_gpu [GB/s [TFLOP/s]]: the device's memory bandwidth and dense bf16 peak (defaults 4,800 and
+ * 989, for an H200). bench/gpu/run.sh builds and runs it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,8 @@ static void say(struct gpu *g, const struct shape *s, const char *what, double b
            rate, 100 * rate / bandwidth);
 }
 
-/* As many copies of a matrix as keep its last use out of the caches. */
+/* Measures a matrix multiplication.  It cycles through enough copies of the matrix to keep the
+ * current one out of the caches. */
 static void time_product(struct gpu *g, const struct shape *s, const char *what, int N, int K)
 {
     size_t row = (size_t)K * 2, bytes = row * (size_t)N, copies = (256u << 20) / bytes + 1;
@@ -49,7 +51,7 @@ static void time_product(struct gpu *g, const struct shape *s, const char *what,
     gpu_free(g, out);
 }
 
-/* A cache of n entries per head, of zeros, each page its own; slot i is that of position i. */
+/* Makes a cache of n zero entries per head, each page distinct.  Slot i has position i. */
 static struct gpu_cache make_cache(struct gpu *g, const struct shape *s, int n)
 {
     int per = (n + PAGE_SLOTS - 1) / PAGE_SLOTS, slots = per * PAGE_SLOTS;
@@ -117,8 +119,9 @@ static void time_attention(struct gpu *g, const struct shape *s, const char *wha
         gpu_free(g, all[i]);
 }
 
-/* One entry of n in each head of all layers goes, the worst of all heads or of each, as before a
- * token: chosen, told and cut.  Scores, positions and marks must be read. */
+/* Measures the eviction of one of n entries per head before a token: choosing, recording and
+ * removing it.  It removes the worst entry of all heads, or of each.  It must read scores,
+ * positions and marks. */
 static void time_round(struct gpu *g, const struct shape *s, const char *what, int n, bool alone)
 {
     struct shape all = *s;
@@ -167,7 +170,7 @@ static void time_round(struct gpu *g, const struct shape *s, const char *what, i
     mem_free(all_due);
 }
 
-/* ---- prompts and training: operations, not bytes, are what they have most of ---- */
+/* ---- prefill and training: bound by operations, not bytes ---- */
 
 enum { TOKENS = 2048, CHUNK = 1024, TIMES = 5 };
 
@@ -184,7 +187,8 @@ static void say_operations(struct gpu *g, const struct shape *s, const char *wha
            operations / 1e9, rate, 100 * rate / peak);
 }
 
-/* n numbers of a type (f32, bf16 or f16) between -1/2 and 1/2: products of zeros take less time. */
+/* Returns n numbers of a type (f32, bf16 or f16) between -1/2 and 1/2, because multiplying zeros
+ * takes less time. */
 static void *numbers(struct gpu *g, size_t n, enum weight_type type)
 {
     enum { BLOCK = 1 << 20 };
@@ -207,7 +211,7 @@ static void *numbers(struct gpu *g, size_t n, enum weight_type type)
     return p;
 }
 
-/* All products of a layer with the rows of a chunk of a prompt, in the layers' own matrices. */
+/* Measures all matrix multiplications of a layer with the rows of a prefill chunk. */
 static void time_layer(struct gpu *g, const struct shape *s)
 {
     int q = s->q * s->D, all = q + 2 * s->kv * s->D,
@@ -241,7 +245,7 @@ static void time_layer(struct gpu *g, const struct shape *s)
     gpu_free(g, out);
 }
 
-/* The last chunk of a prompt of n tokens looks at what it sees of the cache. */
+/* Measures attention of the last chunk of a prompt of n tokens over the cache. */
 static void time_prompt(struct gpu *g, const struct shape *s, const char *what, int n)
 {
     struct gpu_cache c = make_cache(g, s, n);
@@ -283,7 +287,7 @@ static void time_prompts(struct gpu *g)
     }
 }
 
-/* dx = dy W of gate and up, [TOKENS, 2 ffn] by [2 ffn, d]. */
+/* Measures dx = dy W of gate and up, [TOKENS, 2 ffn] by [2 ffn, d]. */
 static void time_back(struct gpu *g, const struct shape *s, bool bf16)
 {
     size_t d = (size_t)s->d, F = 2 * (size_t)s->ffn;
@@ -319,7 +323,7 @@ static void time_back(struct gpu *g, const struct shape *s, bool bf16)
     gpu_free(g, (void *)p.b);
 }
 
-/* By tensor cores with bf16, or exactly. */
+/* Runs gated attention, by tensor cores with bf16 or exactly. */
 static void run_gated(struct gpu *g, const struct attention *a, const struct attention_grads *to,
                       bool back, void *room, bool bf16)
 {
@@ -336,7 +340,7 @@ static void run_gated(struct gpu *g, const struct attention *a, const struct att
         fprintf(stderr, "bench_gpu: no tensor cores for heads of %d\n", a->D);
 }
 
-/* Attention with decay: two products of T x T / 2 forward, seven back. */
+/* Measures attention with decay: two T x T / 2 multiplications forward, seven backward. */
 static void time_gated(struct gpu *g, const struct shape *s, bool bf16)
 {
     size_t ld = (size_t)((s->q + 2 * s->kv) * s->D), wide = (size_t)(s->q * s->D);
@@ -402,7 +406,7 @@ int main(int argc, char **argv)
 {
     struct gpu *g;
     struct kvf_diag d = {""};
-    setvbuf(stdout, NULL, _IOLBF, 0); /* who is stopped has told what he knows */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a stopped run keeps its output */
     if (argc > 1)
         bandwidth = strtod(argv[1], NULL);
     if (argc > 2)

@@ -1,9 +1,9 @@
-/* bench_steps.c - whole steps of a decode in the shapes of real models, of one sequence or several,
- * launched kernel by kernel and as a graph, beside what the bandwidth allows.
+/* bench_steps.c - measures complete decode steps of one or several sequences in the shapes of real
+ * models, launched kernel by kernel and as a graph, compared with the bandwidth limit.
  *
- * bench_steps [GB/s [tiny]]: the bandwidth of the device (4,800, that of an H200); tiny: one small
- * shape, to see the program run (on an emulated device, say, whose times mean nothing).  Weights
- * are zeros in bf16, the cache is f16; bench/gpu/run.sh builds and runs it. */
+ * bench_steps [GB/s [tiny]]: the device's bandwidth (default 4,800, for an H200). tiny: one small
+ * shape for a test run, for example on an emulated device, whose times are meaningless.  Weights
+ * are zeros in bf16 and the cache is f16. bench/gpu/run.sh builds and runs it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +15,13 @@ enum { REPEATS = 20, MOST_ROWS = 4 };
 
 static const struct shape small = {"tiny", 64, 4, 2, 32, 96, 300, 2};
 
-/* Memory of a step: of each sequence a cache, of all together the rest. */
+/* The memory of a step: a cache per sequence, everything else shared. */
 struct step {
     struct gpu *g;
     const struct shape *s;
     int rows, held;
     unsigned char *weights;                            /* of all layers, and the output matrix */
-    float *x, *qkv, *att, *one, *logits, *work, *norm; /* work: one of each row */
+    float *x, *qkv, *att, *one, *logits, *work, *norm; /* work: one per row */
     size_t per_work;
     void *pool;
     int32_t *table, *n, *slot, *id;
@@ -44,7 +44,7 @@ static size_t pages_of_head(int held)
     return ((size_t)held + PAGE_SLOTS - 1) / PAGE_SLOTS;
 }
 
-/* Every head of every layer and sequence has pages of its own. */
+/* Makes caches in which every head of every layer and sequence has its own pages. */
 static void make_caches(struct step *t)
 {
     size_t heads = (size_t)(t->rows * t->s->layers * t->s->kv), per = pages_of_head(t->held);
@@ -53,7 +53,7 @@ static void make_caches(struct step *t)
         table[i] = (int32_t)i;
     for (size_t h = 0; h < heads; h++) {
         n[h] = t->held;
-        n[heads + h] = t->held - 1; /* where the newcomer is stored */
+        n[heads + h] = t->held - 1; /* position of the newest entry */
     }
     t->pool = zeros(t->g, heads * per * 2 * PAGE_SLOTS, (size_t)t->s->D * 2);
     t->table = zeros(t->g, heads * per, 4);
@@ -95,7 +95,7 @@ static void drop(struct step *t)
         gpu_free(t->g, all[i]);
 }
 
-/* A product of all rows with what it takes along; *at goes on behind the weights. */
+/* Multiplies all rows with a matrix and its fused operations. *at advances past the weights. */
 static void multiply(struct step *t, float *out, size_t ld, const float *x, int N, int K,
                      struct gpu_dense how, size_t *at)
 {
@@ -107,7 +107,7 @@ static void multiply(struct step *t, float *out, size_t ld, const float *x, int 
     *at += (size_t)N * (size_t)K;
 }
 
-/* A sequence in a layer: what stores its newcomer and what its attention reads. */
+/* Fills in the storing of the newest entry and the attention of a sequence in a layer. */
 static void sequence_of(const struct step *t, int layer, int r, struct gpu_new_entries *ret_x,
                         struct gpu_attention *ret_a)
 {
@@ -139,7 +139,8 @@ static void sequence_of(const struct step *t, int layer, int r, struct gpu_new_e
                                       .slot = t->slot + first};
 }
 
-/* Rotation, storing and attention of all sequences, each over a cache of its own. */
+/* Applies RoPE, stores the new entries and computes attention for all sequences, each over its own
+ * cache. */
 static void attend(struct step *t, int layer)
 {
     struct gpu_cache cache[GPU_TOGETHER];
@@ -182,7 +183,8 @@ static void run(struct step *t)
     gpu_branch(t->g, -1);
 }
 
-/* Seconds of a step; graph NULL: launch by launch.  Each is waited for, as a decode does. */
+/* Returns the seconds of a step; graph NULL: separate launches.  It waits for each step, as
+ * decoding does. */
 static double time_of(struct step *t, struct gpu_graph **graph)
 {
     double begun = 0;
@@ -224,7 +226,7 @@ int main(int argc, char **argv)
     struct kvf_diag d = {""};
     double bandwidth = argc > 1 ? strtod(argv[1], NULL) : 4800;
     bool tiny = argc > 2 && strcmp(argv[2], "tiny") == 0;
-    setvbuf(stdout, NULL, _IOLBF, 0); /* who is stopped has told what he knows */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a stopped run keeps its output */
     if (gpu_count(&d) == 0 || gpu_open(0, &g, &d) != KVF_OK) {
         fprintf(stderr, "bench_steps: there is no CUDA device that can be used %s\n", d.text);
         return 77;

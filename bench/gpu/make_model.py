@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Write a model of random weights in the shape of a real one, gates for it, and prompts.
 
-usage: make_model.py SHAPE [MODEL.gguf] [--gates METHOD=FILE]... [--prompt TOKENS=FILE]... [--admitted SHARE] [--context N] [--seed S]
+usage: make_model.py SHAPE [MODEL.gguf] [--gates METHOD=FILE]... [--prompt TOKENS=FILE]... [--admitted SHARE]
+[--context N] [--seed S]
 
-SHAPE is a name of bench/gpu/shapes.h or "tiny".  Matrices are bf16, norms f32; one block of normal numbers serves all
-matrices, each of which begins elsewhere in it.  The tokenizer is that of the tiny models of the tests
-(tests/data/golden/tools/gen_tiny.py), filled up with tokens that no text has.  Capitals and digits never merge: a prompt of N
-characters has N tokens.  METHOD is trimkv, dbtrimkv, wgkv or seer (tests/data/make_gates.py); --admitted is about the share of entries
-that the gates of wgkv let in, by the biases of their last layer.  A file of 8 GB takes some ten seconds.  Needs NumPy.
+SHAPE is a name of bench/gpu/shapes.h or "tiny". Matrices are bf16, norms f32. All matrices read one block of normal
+numbers, each from a different offset.  The tokenizer is that of the tiny models of the tests
+(tests/data/golden/tools/gen_tiny.py), filled up with unused tokens.  Capitals and digits never merge: a prompt of N
+characters has N tokens.  METHOD is trimkv, dbtrimkv, wgkv or seer (tests/data/make_gates.py). --admitted is
+approximately the fraction of entries that the gates of wgkv admit, set by the biases of their last layer.  A file of
+8 GB takes about ten seconds.  It needs NumPy.
 """
 import argparse
 import math
@@ -28,7 +30,7 @@ from shapes import SHAPES  # noqa: E402
 
 BLOCK = 4194301  # numbers of the block: a prime, so that rows of a matrix differ
 PIECE = 1 << 20  # bytes written at a time
-TOKENS_OF_TEXT = 300  # the rest of a vocabulary stands in no text
+TOKENS_OF_TEXT = 300  # the rest of a vocabulary is in no text
 UNUSED = 5  # GGUF's type of such a token
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 LAYOUTS = {"trimkv": ("rg", 512), "dbtrimkv": ("rg10", 512), "wgkv": ("wgkv", 96), "seer": ("seer", 0)}  # and hidden width
@@ -37,7 +39,7 @@ LAYOUTS = {"trimkv": ("rg", 512), "dbtrimkv": ("rg10", 512), "wgkv": ("wgkv", 96
 # ---- weights
 
 class Matrix:
-    """Rows of bf16 that are read from the block, from `at` on and round and round."""
+    """Rows of bf16 that are read from the block cyclically, starting at `at`."""
     ndim = 2
 
     def __init__(self, block, at, rows, cols):
@@ -53,7 +55,7 @@ class Matrix:
 
 
 class Tiled:
-    """In the place of gen_tiny.Draw."""
+    """A replacement of gen_tiny.Draw."""
 
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
@@ -83,7 +85,7 @@ def tensors(a, draw):
 # ---- the file
 
 def metadata(a):
-    """That of a tiny model, with more tokens."""
+    """Return the metadata of a tiny model with more tokens."""
     n = min(a.vocab, TOKENS_OF_TEXT)
     rows = gen_tiny.metadata(SimpleNamespace(**{**vars(a), "vocab": n}))
     more = {"tokenizer.ggml.tokens": [f"<unused{i}>" for i in range(a.vocab - n)], "tokenizer.ggml.token_type": [UNUSED] * (a.vocab - n)}

@@ -1,5 +1,6 @@
-"""What runs.py measures with: models made when they are asked for, the program run on prompts of random text, its times, and the
-device's memory meanwhile."""
+"""The tools of runs.py: makes models on demand, runs the program on prompts of random text, and measures its times and
+the device's memory.
+"""
 import contextlib
 import ctypes
 import json
@@ -12,16 +13,16 @@ import time
 import make_model
 from shapes import SHAPES, entry_bytes, parameters
 
-ROOM = 100  # GiB of the host's memory that sessions side by side may hold: their caches are there, too
-POLL = 0.05  # seconds between two looks at the device's memory
+ROOM = 100  # GiB of host memory for the caches of parallel sessions
+POLL = 0.05  # seconds between two readings of the device's memory
 
 
 class Failed(Exception):
-    """One row cannot be measured, and why."""
+    """A row that cannot be measured, with the reason."""
 
 
 class NoTime(Failed):
-    """It was not tried."""
+    """A row that was not tried."""
 
 
 # ---- the device's memory
@@ -31,7 +32,7 @@ class Memory(ctypes.Structure):
 
 
 class Watch:
-    """Bytes in use on device 0, as nvidia-smi says them; None without its library."""
+    """The bytes in use on device 0 by NVML, or None without this library."""
 
     def __init__(self):
         self.device = None
@@ -55,7 +56,7 @@ class Watch:
 
     @contextlib.contextmanager
     def peak(self, told):
-        """told["device"]: the largest number of bytes above what was in use before; None: not known."""
+        """Set told["device"] to the peak of the bytes above the earlier use, or None if unknown."""
         before = self.used()
         over = threading.Event()
         told["device"] = None
@@ -80,15 +81,16 @@ class Watch:
 # ---- runs
 
 class Program:
-    """`tiny` divides lengths and takes the tiny shape, so that everything can be seen to run; `forced` names one shape for all rows; `chunk` is
-    the program's own unless given."""
+    """`tiny` divides lengths and uses the tiny shape for a test run; `forced` names one shape for all rows; `chunk` is
+    the program's default unless given.
+    """
 
     def __init__(self, kvfate, models, device, limit, tiny=False, forced=None, chunk=None):
         self.kvfate, self.models, self.device, self.tiny = os.path.abspath(kvfate), models, device, tiny
         self.forced, self.chunk = "tiny" if tiny else forced, chunk
         self.end = time.monotonic() + limit
         self.watch = Watch()
-        self.memory = []  # (what, seconds, seconds told, bytes on the device, bytes by the formula) of each run
+        self.memory = []  # (run, seconds, reported seconds, bytes on the device, bytes by the formula) of each run
         os.makedirs(models, exist_ok=True)
 
     def left(self):
@@ -107,7 +109,7 @@ class Program:
         return max(40, n // 32) if self.tiny else n
 
     def made(self, path, make):
-        """A file of the models' folder; it stands at its name once it is whole."""
+        """Make a file in the models' folder.  It gets its name only when it is complete."""
         path = os.path.join(self.models, path)
         if not os.path.exists(path):
             make(path + ".part")
@@ -121,7 +123,9 @@ class Program:
         return self.made(f"{shape.name}.{method}.safetensors", lambda path: make_model.gates(shape, method, path))
 
     def call(self, what, argv, limit):
-        """Standard output; what is told goes to self.memory by the caller.  Failed with the last lines of the errors."""
+        """Return standard output; the caller records the result in self.memory.  Raises Failed with the last lines of
+        the errors.
+        """
         limit = min(limit, self.left())
         if limit <= 0:
             raise NoTime("no time left")
@@ -138,7 +142,7 @@ class Program:
         return r.stdout.decode(), told
 
     def answers(self, what, shape, lines, method="full", budget=None, probes=None, together=1, limit=120, options=""):
-        """Of each (tokens of a prompt, tokens of an answer) what --json says.  probes: those of a recording."""
+        """Return the output of --json for each (tokens of a prompt, tokens of an answer). probes: probes to record."""
         row = method + (":" + options if options else "")
         caches = sum(tokens + n for tokens, n in lines) * entry_bytes(shape)
         if together > 1 and 1.05 * caches > ROOM << 30:
@@ -165,7 +169,7 @@ class Program:
         return said
 
     def training(self, what, shape, method, length, steps, limit):
-        """What --json says, and "device"."""
+        """Return the output of --json, with "device"."""
         with tempfile.TemporaryDirectory(prefix="kvfate-runs-") as folder:
             data = os.path.join(folder, "data.txt")
             with open(data, "w", encoding="ascii") as f:

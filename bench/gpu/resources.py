@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Registers, shared memory and occupancy of every CUDA kernel, as nvcc and the sizes of its blocks say.
+"""Print registers, shared memory and occupancy of every CUDA kernel, from nvcc and the sizes of its blocks.
 
 usage: resources.py [--nvcc PATH] [--arch 80,90,100] [--dim D] [FILE ...]
 
-Compiles engine/cuda/*.cu, or these files, for each architecture with --resource-usage and keeps nothing.  Lanes of a block
-are those of __launch_bounds__, else those of the LAUNCH; dynamic shared memory is that for heads of D channels (128), or of
-as many as the kernel is made for, with four query heads to a KV head.  Occupancy is the share of the lanes of a
-multiprocessor that blocks of this kernel can fill at once.
+It compiles engine/cuda/*.cu, or these files, for each architecture with --resource-usage and keeps no output.  The
+lanes of a block are those of __launch_bounds__, else those of the LAUNCH. Dynamic shared memory is for heads of D
+channels (128), or for the kernel's own number of channels, with four query heads per KV head.  Occupancy is the
+fraction of the lanes of a multiprocessor that blocks of this kernel can fill at once.
 """
 import argparse
 import glob
@@ -18,7 +18,8 @@ import sys
 import tempfile
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-# Of a multiprocessor: registers, lanes, blocks, bytes of shared memory; CUDA C++ Programming Guide, table of compute capabilities.
+# Per multiprocessor: registers, lanes, blocks, bytes of shared memory; CUDA C++ Programming Guide, table of compute
+# capabilities.
 MACHINE = {"80": (65536, 2048, 32, 164 << 10), "90": (65536, 2048, 32, 228 << 10), "100": (65536, 2048, 32, 228 << 10)}
 DYNAMIC = {"keydiff_kernel": 1, "scores_kernel": 16, "prompt_kernel": 32}  # rows of D floats
 FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-Xcompiler", "-Wno-unknown-pragmas", "-I.", "-Ibase/include", "-Ilibtrace/include",
@@ -26,7 +27,9 @@ FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-Xcompiler", "-Wno-unknown-pragmas
 
 
 def number(text, names):
-    """The value of a sum, product or quotient of numbers and names; names: [(name, what it is)], the one told last counts."""
+    """Return the value of a sum, product or quotient of numbers and names; names: [(name, expression)], the last
+    definition wins.
+    """
     for _ in range(8):
         text = re.sub(r"[A-Za-z_]\w*", lambda m: f"({dict(names).get(m[0], m[0])})", text)
         if re.fullmatch(r"[\d\s()+*/-]+", text):
@@ -40,12 +43,12 @@ def read(path):
 
 
 def lanes_of_launch(path, kernel, dim):
-    """Lanes of the LAUNCH of the kernel, or of the variable that it is given to."""
-    if kernel == "values_kernel":  # a lane for each channel in whole warps: the launch knows the channels
+    """Return the lanes of the LAUNCH of the kernel, or of the variable that stores the kernel."""
+    if kernel == "values_kernel":  # one lane per channel in full warps: the launch knows the channels
         return (dim + 31) // 32 * 32
     text = read(path)
     before = "".join(map(read, ["engine/cuda/device.cuh", *re.findall(r'#include "(engine/cuda/\w+\.cuh)"', text)]))
-    inner = r"\([^()]*\)|<[^<>]*>"  # brackets with none inside
+    inner = r"\([^()]*\)|<[^<>]*>"  # brackets without inner brackets
     for used in re.finditer(rf"\b{kernel}\b(?!\()", text):
         start = text.rfind(";", 0, used.start()) + 1
         given = re.search(r"auto (\w+) =", text[start:used.start()])
@@ -63,7 +66,7 @@ def lanes_of_launch(path, kernel, dim):
 
 
 def report(nvcc, arch, path, dim):
-    """(kernel with its template arguments, lanes, registers, shared bytes, spilled bytes)"""
+    """Yield (kernel with its template arguments, lanes, registers, shared bytes, spilled bytes)."""
     with tempfile.TemporaryDirectory() as kept:
         command = [nvcc, f"-arch=sm_{arch}", *FLAGS, "--keep-dir", kept, path]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -82,7 +85,7 @@ def report(nvcc, arch, path, dim):
 
 
 def dynamic(name, dim):
-    """Bytes of shared memory that a launch asks for."""
+    """Return the bytes of shared memory that a launch requests."""
     if name.startswith("tensor_kernel"):  # struct shape of attention_tensor.cu
         wide, tiles = map(int, re.findall(r"\d+", name)[:2])
         ring, ld = 2 if wide * tiles > 128 else 3, wide // 8 + 1
@@ -93,7 +96,7 @@ def dynamic(name, dim):
         rows = 32 if wide > (96 if keys else 128) else 64
         own = 2 if keys else 0 if wide <= 128 else 2 if name.startswith("tensor_queries") else 1
         return (2 * (2 * rows * ld + 3 * rows // 4) + own * 64 * ld) * 16
-    if name.startswith("step_kernel"):  # shared_bytes of step.cuh, eleven pages for a block
+    if name.startswith("step_kernel"):  # shared_bytes of step.cuh, eleven pages per block
         return (3 * 1024 * 4 + 256 * 4 * 4 + 4 * (64 + 1 + dim) + 2 * 11) * 4
     return DYNAMIC.get(name.split("<")[0], 0) * dim * 4
 

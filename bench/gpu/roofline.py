@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Bytes and operations of a decode step, of a token of a prompt and of a training step, and the time that a device needs for them at least.
+"""Compute bytes and operations of a decode step, of a prompt token and of a training step, and the minimum time of a
+device.
 
 usage: roofline.py [--bandwidth TB/s] [--peak TFLOP/s] [--launch MS] [--reach SHARE]
 
-From the shapes alone; nothing is run.  A step reads every weight once (bf16) and the keys and values (16 bits) of what
-each head holds; its bound is the bandwidth of memory.  A prompt of n tokens multiplies each of them with every weight and with
-half the prompt's keys and values; its bound is the peak of dense bf16 products.  A training step multiplies
-each token with every weight once for the teacher, twice for the student (its pass runs again before the one back), once on
-the way back, and where weights learn once more for their derivatives; products and attention at the same peak.  The rates
-are those of an H200 unless given;
-`reach` is the share of the bandwidth that the kernels are to have, `launch` what launches cost a step beside.
+It uses only the shapes; no program runs.  A step reads every weight once (bf16) and the cached keys and values (16
+bits) of each head; its bound is memory bandwidth.  Each token of a prompt of n tokens is multiplied with every
+weight and with half the prompt's keys and values; its bound is the peak of dense bf16 matrix multiplications.  A
+training step multiplies each token with every weight once for the teacher, twice for the student (its forward pass
+is recomputed before the backward pass), and once in the backward pass.  If weights learn, their derivatives need one
+more.  Matrix multiplications and attention use the same peak.  The default rates are those of an H200. `reach` is
+the target fraction of the bandwidth, and `launch` the additional time of launches per step.
 """
 import argparse
 
@@ -17,9 +18,9 @@ import shapes
 from shapes import layer_weights, parameters, weights
 
 SHAPES = {name: s for name, s in shapes.SHAPES.items() if name != "tiny"}
-HELD = (512, 1024, 32768, 131072)  # entries of a head
+HELD = (512, 1024, 32768, 131072)  # cached entries of a head
 PROMPTS = (2048, 32768, 131072)
-PAGE = 16  # entries of quest's
+PAGE = 16  # entries of a page of quest
 TRAINED = (2048, 16384)  # tokens of a pack
 BYTES = 2  # of a weight, and of a channel of the cache
 
@@ -33,7 +34,7 @@ def step_operations(shape, held):
 
 
 def prompt_operations(shape, n):
-    """Per token, the mean over a prompt of n: the logits are wanted of the last token alone."""
+    """Return (matrix, attention) operations per token, averaged over a prompt of n; only the last token needs logits."""
     return 2 * layer_weights(shape), step_operations(shape, n / 2) - 2 * weights(shape)
 
 
@@ -50,7 +51,9 @@ def steps(args):
 
 
 def evidence(_):
-    """What methods add to a step, and to a cut, in all heads: bytes that kernels read and write, operations of scores."""
+    """Print what methods add to a step, and to a cut, in all heads: bytes that kernels read and write, operations of
+    scores.
+    """
     print("| model | entries per head | cache, MB | sums (h2o), MB | rows (snapkv), MB | moments (expected), MB | bounds (quest), MB "
           "| cut: redundancy (rkv), Gop | cut: expected attention, Gop in f64 |")
     print("|---|---|---|---|---|---|---|---|---|")
@@ -77,13 +80,17 @@ def prompts(args):
 
 
 def train_operations(shape, n, learn):
-    """Per token of a document of n: of products, and of attention.  Forward two products of T x T / 2 and D, back seven."""
-    logits = 2 * shape.vocab * shape.d * (3 + learn)  # student, teacher, back, the matrix
+    """Return (matrix, attention) operations per token of a document of n.  The forward pass has two T x T / 2 x D
+    multiplications, the backward pass seven.
+    """
+    logits = 2 * shape.vocab * shape.d * (3 + learn)  # student, teacher, backward pass, matrix
     return 2 * layer_weights(shape) * (4 + learn) + logits, shape.layers * shape.q * shape.dim * n * (2 * 3 + 7)
 
 
 def train_bytes(shape, n, learn):
-    """What a pass with one tape holds there: weights, parameters' copies, activations (engine/train/pass.c, block.c, engine/device/train_loss.c)."""
+    """Return the device bytes of a training pass with one tape: weights, copies of parameters, activations
+    (engine/train/pass.c, block.c, engine/device/train_loss.c).
+    """
     layers, d, q, kv, dim, ffn, vocab = shape.layers, shape.d, shape.q, shape.kv, shape.dim, shape.ffn, shape.vocab
     qkv = (q + 2 * kv) * dim
     teacher = BYTES * weights(shape)
@@ -91,7 +98,7 @@ def train_bytes(shape, n, learn):
     rows = (layers + 1) * d + 4 * d + 6 * layers * kv  # inputs of layers, streams, values
     tape = 2 * d + qkv + kv * dim + q * dim + q + 2 * ffn + 2 * kv
     scratch = max(2 * ffn, qkv) + 2 * max(d, qkv) + q * dim
-    scratch += (qkv + q * dim) / 2 + 2 * kv + 3 * q + (2 * q * dim if q > kv else 0)  # of attention by tensor cores
+    scratch += (qkv + q * dim) / 2 + 2 * kv + 3 * q + (2 * q * dim if q > kv else 0)  # attention by tensor cores
     operands = BYTES * max(n * 2 * ffn, 256 * vocab) + BYTES * (vocab * d if learn else n * d)  # rounded to bf16
     return teacher, learnt, 4 * n * (rows + tape + scratch) + 4 * 256 * (2 * vocab + 3 * d) + operands
 

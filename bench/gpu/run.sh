@@ -1,14 +1,15 @@
 #!/bin/sh
-# run.sh - how fast kernels and whole runs are on this machine's device, beside what it could do.
+# run.sh - measures kernels and complete runs on this machine's device, and compares them with its
+# limits.
 #
 # usage: bench/gpu/run.sh [-t SECONDS] [BUILD [MODELS]]        (540, build-gpu, BUILD/models)
 #
-# Random numbers in the shapes of real models: whole steps, with how many graphs were built, then whole
-# runs of the program (bench/gpu/runs.py, which takes names of more) with models that are made in
-# MODELS, some 10 GB, then kernels.  Needs a device, and the toolkit unless BUILD was built already:
-# what cannot be built here is taken as it lies there.  Without a device it ends with 77 and prints
-# the bounds alone (bench/gpu/roofline.py).  After the build it takes SECONDS at most; each part ends
-# in its time, a part that fails stops no other, and the end is a table of how each of them went.
+# It uses random numbers in the shapes of real models.  It measures decode steps with the number of
+# built graphs, then complete runs of the program (bench/gpu/runs.py), then kernels.  The models are
+# made in MODELS, about 10 GB. It needs a device, and the toolkit unless BUILD exists already.
+# Without a toolkit it uses the existing build.  Without a device it ends with 77 and prints only
+# the bounds (bench/gpu/roofline.py). After the build it takes at most SECONDS. Each part has a time
+# limit, a failing part does not stop other parts, and a table of their results comes last.
 set -u
 cd "$(dirname "$0")/../.."
 seconds=540

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Whole runs of the program on a device, with random weights in the shapes of real models, beside bounds, targets and papers.
+"""Measure complete runs of the program on a device, with random weights in the shapes of real models, and compare them
+with bounds, targets and papers.
 
 usage: runs.py --kvfate PATH --models FOLDER [--only NAME,...] [--limit SECONDS] [--device cuda|cpu] [--rounds N]
-               [--shape NAME] [--chunk N] [--tiny] [--list]
+  [--shape NAME] [--chunk N] [--tiny] [--list]
 
-Prints a table for each theme and at the end the memory of every run.  Models and gates are made in FOLDER (bench/gpu/make_model.py)
-unless they are there.  --only takes names of themes (decode) or of rows (decode/Qwen3-4B); --list prints all names with
-about what they take on an H200, in seconds.  A row that fails says why, and the end is 1 then; rows for which no time is left are left out.  Times are the
-program's own, of prompt and answer, without loading; of several answers the median, after one that warms up.
-Ratios alternate between the two.  --shape takes one shape for all rows (where there is no time for a larger one).  --tiny runs everything with one small shape and short texts, to see it run: its times mean nothing.
-Needs NumPy; the measured peak of products needs PyTorch.
+It prints a table per theme and at the end the memory of every run.  Models and gates are made in FOLDER
+(bench/gpu/make_model.py) if they are missing.  --only selects themes (decode) or rows (decode/Qwen3-4B); --list
+prints all names with their approximate seconds on an H200. A row that fails prints the reason, and the exit status
+is then 1; rows without time left are omitted.  Times are the program's own, of prompt and answer, without loading:
+the median of several answers after a warm-up.  Ratios alternate between the two.  --shape uses one shape for all
+rows (if a larger one takes too long). --tiny tests everything with one small shape and short texts: its times are
+meaningless.  It needs NumPy; the measured peak of matrix multiplications needs PyTorch.
 """
 import argparse
 import functools
@@ -25,7 +27,7 @@ from shapes import SHAPES, entry_bytes, weights
 # TB/s of memory and dense bf16 TFLOP/s of cards, by a part of their names
 CARDS = {"H200": (4.8, 989), "H100 PCIe": (2.0, 756), "H100": (3.35, 989), "A100": (2.0, 312), "": (4.8, 989)}
 MILLION, BILLION = 1e6, 1e9
-WARM = (2048, 8)  # tokens of the prompt and of the answer that warm up
+WARM = (2048, 8)  # warm-up tokens of the prompt and of the answer
 
 THEMES = {}  # name: Theme
 
@@ -36,7 +38,7 @@ class Theme:
         THEMES[name] = self
 
     def row(self, name, seconds, *args):
-        """Adds a row: the decorated function gives its cells, or several rows of cells."""
+        """Add a row: the decorated function returns its cells, or several rows of cells."""
         def add(f):
             self.rows[name] = (seconds, functools.partial(f, *args))
             return f
@@ -48,7 +50,7 @@ def median(values):
 
 
 def decoded(x):
-    """Steps per second of an answer."""
+    """Return the decode steps per second of an answer."""
     return (x["generated_tokens"] - 1) / x["decode_seconds"]
 
 
@@ -66,7 +68,7 @@ def why(p, e):
 
 
 def quotient(a, b, form=percent):
-    """a / b where both were measured."""
+    """Return a / b if both were measured."""
     return form(a / b) if a and b else "-"
 
 
@@ -108,7 +110,7 @@ PREFILL = Theme("prefill", "A prompt of 32,768 tokens (products: 2 x weights of 
 
 
 def measured_peak():
-    """Dense bf16 FLOP/s of a product of 8,192^3 by PyTorch; None without it."""
+    """Return the dense bf16 FLOP/s of a matrix multiplication of 8,192^3 by PyTorch, or None without it."""
     text = ("import torch, time\na = torch.randn(8192, 8192, device='cuda', dtype=torch.bfloat16)\nb = torch.randn_like(a)\nfor n in (3, 20):\n"
             "    torch.cuda.synchronize(); t = time.perf_counter()\n    for _ in range(n): a @ b\n    torch.cuda.synchronize(); t = time.perf_counter() - t\n"
             "print(20 * 2 * 8192**3 / t)\n")
@@ -120,7 +122,7 @@ def measured_peak():
 
 
 def prompt_seconds(p, what, shape, tokens, n=1, **more):
-    """The last of two, of a large one alone, with the median of their seconds."""
+    """Return the second of two runs with the median of their seconds; a large prompt runs once."""
     repeats = 1 if sum(roofline.prompt_operations(shape, tokens)) * tokens > 1e14 else 2
     said = p.answers(what, shape, [(min(p.tokens(WARM[0]), tokens), 1)] + [(tokens, n)] * repeats, **more)[1:]
     said[-1]["prefill_seconds"] = median(x["prefill_seconds"] for x in said)
@@ -170,7 +172,9 @@ BATCH = ["method", "context", "budget", "answer", "sequences", "tokens/s", "deco
 
 
 def together(p, theme, shape, batch, context, answer, cells, limit=300):
-    """A row for each (method, budget, options): sequences of one length decoded side by side.  Their prompts run one after the other before."""
+    """Yield a row per (method, budget, options): sequences of one length decoded together, after their prompts were
+    prefilled one by one.
+    """
     context, answer, rows, full = p.tokens(context), p.steps(answer), [], None
     batch = min(batch, 3) if p.tiny else batch
     for method, budget, options in cells:
@@ -257,7 +261,7 @@ def cuts(budget, p):
     for method, options in (("window", "every=128"), ("rkv", ""), ("gkv", "")):
         options = "every=2" if p.tiny else options
         said = p.answers(f"cuts, {method} {held}", shape, [(held + 256, p.steps(1024))] * batch, method, held, together=batch, options=options)
-        seconds, n = said[-1]["decode_seconds"], said[-1]["triggers"] - 1  # the first is that after the prompt
+        seconds, n = said[-1]["decode_seconds"], said[-1]["triggers"] - 1  # the first follows the prompt
         base = base or seconds
         if method != "window":
             ms, share = G_CUT[method, budget]
@@ -276,17 +280,17 @@ SPARSE = Theme("sparse", "Vertical-slash: wgkv with a quarter admitted beside th
                "Attention is what a prompt takes beyond `local` with 256 entries. WG-KV (one H200, 75 % sparsity), Figure 8: prompts 3.03 to 3.45 times as fast "
                "(0.29 to 0.33), decode 1.89 to 2.56 (0.39 to 0.53), memory 46 to 57 % less with Llama-3.1-8B at 200K to 400K; Figure 15, Qwen3-4B: 3.33 to 3.70 "
                "(0.27 to 0.30), 1.85 to 2.56 (0.39 to 0.54), 59 to 68 % less at 200K to 500K. The full cache beside local is its Figure 1.")
-LOCAL = 256  # the window of wgkv's own
+LOCAL = 256  # the window of wgkv
 
 
 def admitted(x):
-    """The share of entries beyond the window that a head holds at the end."""
+    """Return the fraction of entries outside the window that a head caches at the end."""
     fed = x["prompt_tokens"] + x["generated_tokens"] - 1
     return max(x["kv_entries_end"] / x["kv_heads"] - LOCAL, 0) / max(fed - LOCAL, 1)
 
 
 def sparse_cells(method, x, said, tokens):
-    """Those behind the method; said: of each method what it gave, or why it failed."""
+    """Return the cells after the method; said: the result of each method, or its error."""
     if isinstance(x, str):
         return [x]
     base, whole, step = None, None, None
@@ -338,7 +342,7 @@ for _name, _length, _steps, _seconds in (("SmolLM2-135M", 2048, 20, 25), ("Qwen3
     TRAIN.row(f"{_name}-{_length}", _seconds, _name, _length, _steps)(train)
 
 
-# ---- the whole
+# ---- main
 
 def line(cells):
     print("| " + " | ".join(str(c).replace("|", "/") for c in cells) + " |", flush=True)
@@ -368,7 +372,7 @@ def memory(p):
 
 
 def choose(words):
-    """{theme: names of rows}"""
+    """Return {theme: names of rows}."""
     chosen = {name: list(t.rows) for name, t in THEMES.items()} if not words else {}
     for word in words:
         theme, _, row = word.partition("/")

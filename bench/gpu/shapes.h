@@ -1,5 +1,5 @@
-/* shapes.h - what the measurements on a device share: shapes of real models, a clock, and memory
- * of zeros without which a program ends. */
+/* shapes.h - shapes of real models, a clock, and zeroed device memory for the device benchmarks.  A
+ * program ends if it cannot allocate that memory. */
 #ifndef KVF_BENCH_GPU_SHAPES_H
 #define KVF_BENCH_GPU_SHAPES_H
 

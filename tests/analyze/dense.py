@@ -1,6 +1,6 @@
-"""Brute force for the analyzers: a Llama forward pass in float64 that keeps the whole
-T x T attention, and every statistic written down from its definition on those arrays.
-Python's standard library and numpy only."""
+"""Brute force for the analyzers: a Llama forward pass in float64 that keeps the complete T x T attention, and every
+statistic computed from its definition on these arrays.  Python's standard library and numpy only.
+"""
 import struct
 
 import numpy as np
@@ -12,7 +12,7 @@ SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "
 
 
 class Gguf:
-    """Metadata and the float32 tensors of a GGUF v3 file."""
+    """The metadata and the float32 tensors of a GGUF v3 file."""
 
     def __init__(self, path):
         with open(path, "rb") as f:
@@ -71,16 +71,17 @@ class Llama:
     def norm(self, x, name):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * self.w[name]
 
-    def rope(self, x):  # (T, heads, D): turns the pairs (2j, 2j + 1) by t * base^(-2j / D)
+    def rope(self, x):  # (T, heads, D): rotates the pairs (2j, 2j + 1) by t * base^(-2j / D)
         T, _, D = x.shape
         angle = np.arange(T)[:, None] * self.base ** (-np.arange(0, D, 2) / D)
         z = (x[..., 0::2] + 1j * x[..., 1::2]) * np.exp(1j * angle)[:, None]
         return np.stack([z.real, z.imag], -1).reshape(x.shape)
 
     def run(self, ids, alpha):
-        """ids [T]; alpha [L,H,T,T] booleans: query t sees entry i.
-        Returns p [L,G,T,T] (0 where unseen), lse [L,G,T], nll [T]; leaves key_norm [L,H,T], out_norm [L,G,T]
-        and whole [L,G,T,T], the weights that its queries would put on all entries 0 .. t."""
+        """Return p [L,G,T,T] (0 if unseen), lse [L,G,T], nll [T], for ids [T] and alpha [L,H,T,T] booleans: query t
+        sees entry i.  Sets key_norm [L,H,T], out_norm [L,G,T] and whole [L,G,T,T], the weights of its queries over
+        all entries 0 .. t.
+        """
         T, w = len(ids), self.w
         p, lse = np.zeros((self.L, self.G, T, T)), np.zeros((self.L, self.G, T))
         self.key_norm = np.zeros((self.L, self.H, T))
@@ -121,15 +122,16 @@ class Llama:
 
 
 def alpha_of(evict, T):
-    """evict [L,H,T], +inf = alive: alpha_ti = 1 iff i <= t < evict_i."""
+    """Return alpha_ti = 1 iff i <= t < evict_i, for evict [L,H,T], +inf = alive."""
     t, i = np.arange(T)[:, None], np.arange(T)[None, :]
     return (i <= t) & (t < evict[:, :, None, :])
 
 
 def row_sets(p, pos, eps):
-    """Of one row with weights p at positions pos: per criterion (selected, surely
-    selected, possibly selected) when every weight is only known within a factor 1 +- eps.
-    Order: larger weight first, among equals the larger position first."""
+    """Return per criterion (selected, surely selected, possibly selected) of a row with weights p at positions pos, if
+    every weight is only known within a factor 1 +- eps.  Order: larger weight first, among equals the larger
+    position first.
+    """
     order = np.lexsort((-pos, -p))
     s, n = p[order], len(p)
     rank = np.empty(n, int)
@@ -153,7 +155,7 @@ def row_sets(p, pos, eps):
 
 
 class Dense:
-    """Everything about one run, from the attention itself."""
+    """All quantities of one run, computed from the attention."""
 
     def __init__(self, model, ids, role, evict, eps):
         self.T, self.L, self.G, self.H = len(ids), model.L, model.G, model.H
@@ -174,13 +176,14 @@ class Dense:
                         self.sets["contrib64"][k][l, g, t, seen] = kind
 
     def last(self, S):
-        """[L,G,T]: largest t - i with S_ti, -1 = never."""
+        """Return [L,G,T]: largest t - i with S_ti, -1 = never."""
         t = np.arange(self.T)[:, None]
         return np.where(S, t - np.arange(self.T), -1).max(axis=2, initial=-1)
 
     def resolve(self, c, seen_last):
-        """The selected set of criterion c, with what rounding may decide decided as in
-        the trace.  Returns (S, ages outside of what rounding explains, ages it decided)."""
+        """Return (S, ages that rounding does not explain, ages that it decided) for criterion c.  In the selected set
+        S, cases that rounding may decide are decided as in the trace.
+        """
         exact, sure, possible = self.sets[c]
         low, high, mine = self.last(sure), self.last(possible), self.last(exact)
         wrong = ((seen_last < low) | (seen_last > high)).sum()
@@ -205,7 +208,7 @@ WINDOWS, LENGTH, BLOCK = 4, 128, 16
 
 
 def windows(p, H):
-    """{column: [L,H,T]} from weights p [L,G,T,T]: the definition"""
+    """Return {column: [L,H,T]} from weights p [L,G,T,T], by the definition."""
     L, G, T, _ = p.shape
     most = p.reshape(L, H, G // H, T, T).max(2)  # of the group, for each query and entry
     end, out = T - T % BLOCK, {}
@@ -219,7 +222,7 @@ def windows(p, H):
 
 
 def selected_at(S):
-    """[..., i]: bit k is set iff query i + 2^k selected i; S [..., t, i]."""
+    """Return [..., i]: bit k is set iff query i + 2^k selected i; S [..., t, i]."""
     T, out = S.shape[-1], np.zeros(S.shape[:-2] + (S.shape[-1],), np.int64)
     for k in range(32):
         if 2**k < T:
@@ -228,7 +231,7 @@ def selected_at(S):
 
 
 def first_unselected(S):
-    """[..., i]: least n with query i + n not selecting i; -1 = there is none before T."""
+    """Return [..., i]: least n with query i + n not selecting i, -1 if there is none before T."""
     T, out = S.shape[-1], np.full(S.shape[:-2] + (S.shape[-1],), -1)
     for n in reversed(range(T)):
         out[..., :T - n] = np.where(np.diagonal(S, -n, -2, -1), out[..., :T - n], n)
@@ -236,18 +239,19 @@ def first_unselected(S):
 
 
 def until_last(S):
-    """R_ti = 1 iff i is selected by some query t' >= t; [..., t, i]."""
+    """Return R_ti = 1 iff i is selected by some query t' >= t; [..., t, i]."""
     return np.flip(np.logical_or.accumulate(np.flip(S, -2), axis=-2), -2)
 
 
 def survivors(R, n, a, b):
-    """Tokens i in [a, b) selected by some query at i + n or later: R_(i+n),i; R [T,T]."""
+    """Return the number of tokens i in [a, b) selected by some query at i + n or later: R_(i+n),i; R [T,T]."""
     return int(R.diagonal(-n)[a:b].sum()) if n < len(R) else 0
 
 
 def sparsity(kept, a, b, strict=False):
-    """1 - share of the cells (t >= i, i in [a, b)) in `kept` [T,T].  strict: the printed
-    form, which counts only i < t but divides by all cells."""
+    """Return 1 - the fraction of the cells (t >= i, i in [a, b)) in `kept` [T,T]. strict: the printed form, which
+    counts only i < t but divides by all cells.
+    """
     T = len(kept)
     cells = np.tril(np.ones((T, T), bool))[:, a:b]
     use = np.tril(np.ones((T, T), bool), -1 if strict else 0)[:, a:b]

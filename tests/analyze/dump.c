@@ -1,7 +1,8 @@
-/* dump.c - a trace's columns as plain arrays of doubles, for tests that must not
- * read them through the analyzers.
- * usage: dump X.kvf DIR: writes DIR/COLUMN.f64 [layers][heads][T] and one line
- * "COLUMN layers heads T" per column to stdout. */
+/* dump.c - writes a trace's columns as arrays of doubles, for tests that must not read them through
+ * the analyzers.
+ *
+ * usage: dump X.kvf DIR. It writes DIR/COLUMN.f64 [layers][heads][T] and prints a line "COLUMN
+ * layers heads T" per column. */
 #include <stdio.h>
 #include <stdlib.h>
 

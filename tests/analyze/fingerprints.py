@@ -1,4 +1,4 @@
-"""Signatures of heads and their matches, computed once more with NumPy from docs/reference/analyzers.md (compare)."""
+"""Signatures of heads and their matches, computed independently with NumPy from docs/reference/analyzers.md (compare)."""
 import numpy as np
 
 AGES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 384)
@@ -10,7 +10,7 @@ GATES = ("log_beta", "write_gate", "importance", "key_norm")
 
 
 def query_features(columns, tokens=None):
-    """columns: name -> [heads][T], ages with -1 for never; (names, [heads][features]) of those that are there"""
+    """Return (names, [heads][features]) of the available features; columns: name -> [heads][T], ages with -1 for never."""
     T = next(iter(columns.values())).shape[1]
     a, b = tokens or (0, T)
     low, names, out = max(4, a), [], []
@@ -40,7 +40,9 @@ def query_features(columns, tokens=None):
 
 
 def kv_features(names, query, columns, group, tokens=None):
-    """query [query heads][features], heads of a group side by side; columns of KV heads: name -> [KV heads][T], evict_step inf: alive"""
+    """Return the features of KV heads from query [query heads][features], with heads of a group adjacent, and columns:
+    name -> [KV heads][T], evict_step inf: alive.
+    """
     by = query.reshape(-1, group, query.shape[1])
     out = np.stack([by.mean(1), by.min(1), by.max(1)], axis=2).reshape(len(by), -1)
     names = [f"{n}.{how}" for n in names for how in ("mean", "least", "largest")]
@@ -63,7 +65,7 @@ def kv_features(names, query, columns, group, tokens=None):
 
 
 def scores(x):
-    """Logits of the ranks of the heads, feature by feature; equal values share their mean rank."""
+    """Return the logits of the ranks of the heads, feature by feature; equal values share their mean rank."""
     less = (x[:, None, :] > x[None, :, :]).sum(1)
     equal = (x[:, None, :] == x[None, :, :]).sum(1)
     u = (less + (equal + 1) / 2 - .5) / len(x)
@@ -71,7 +73,7 @@ def scores(x):
 
 
 def assign(cost):
-    """[rows] the column of each row or -1: the least sum, by shortest augmenting paths"""
+    """Return [rows] the column of each row or -1: the minimum sum, by shortest augmenting paths."""
     if cost.shape[0] > cost.shape[1]:
         back = assign(cost.T)
         out = np.full(cost.shape[0], -1)
@@ -110,7 +112,7 @@ def distances(a, b):
 
 
 def rivals(D, partner):
-    """Of each row that has a partner, the least distance of either to another; inf else."""
+    """Return for each row with a partner the minimum distance of either to a third head, inf without a partner."""
     out = np.full(len(D), np.inf)
     for i in np.flatnonzero(partner >= 0):
         out[i] = min([*np.delete(D[i], partner[i]), *np.delete(D[:, partner[i]], i), np.inf])
@@ -118,7 +120,7 @@ def rivals(D, partner):
 
 
 def learned(a, b, pairs):
-    """The distance that these pairs teach."""
+    """Return the distance that is learned from these pairs."""
     e = np.array([a[i] - b[j] for i, j in pairs])
     W = np.cov(e.T, bias=True).reshape(a.shape[1], -1)
     W = (W + np.diag(np.diag(W))) / 2 + 1e-3 * np.trace(W) / len(W) * np.eye(len(W))
@@ -135,8 +137,9 @@ def fdr(p):
 
 
 def match(a, b, beside=0):
-    """(distances, partner of each head of a or -1, rival, p, q); p and q are NaN where there is nothing to judge by.  beside: squares that
-    are added to those of the distances while heads are assigned"""
+    """Return (distances, partner of each head of a or -1, rival, p, q); p and q are NaN without data.  beside: squares
+    that are added to those of the distances while heads are assigned.
+    """
     D, part = np.sqrt(distances(a, b) ** 2 + beside), np.arange(len(a)) % 5
     for last in (False, False, False, True):
         partner = assign(D)

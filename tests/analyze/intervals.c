@@ -1,6 +1,7 @@
-/* intervals.c - intervals of base/stats.h over units, for tests/analyze/test_coverage.py.
- * usage: intervals N < VALUES: whitespace between numbers, N for each repetition; a line each with
- * the ends of stats_mean_interval and of stats_wilson (of values that are 0 or 1). */
+/* intervals.c - prints intervals of base/stats.h over units, for tests/analyze/test_coverage.py.
+ *
+ * usage: intervals N < VALUES. Numbers are separated by white space, N per repetition.  Each line
+ * has the ends of stats_mean_interval and of stats_wilson (for values 0 or 1). */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-"""Traces of known laws: each token of a head is selected until an age that is drawn from the law, as far as the text goes."""
+"""Traces of known laws: each token of a head is selected until an age that is drawn from the law, within the text."""
 import numpy as np
 
 from maker import AGE, SNAPSHOT, Column, make
@@ -8,7 +8,7 @@ RETENTION, SCALE, SHAPE, PARTS = .985, .12, .55, ((.6, .9), (.4, .997))
 
 
 def share(law, n):
-    """P(last selection at age n or later), n >= 0 or an array"""
+    """Return P(last selection at age n or later), n >= 0 or an array."""
     n = np.asarray(n, float)
     if law == "geometric":
         return RETENTION**n
@@ -18,7 +18,7 @@ def share(law, n):
 
 
 def draw(rng, law, shape):
-    """ages, by the inverse of the law: the largest n with share(n) > u"""
+    """Return ages by the inverse of the law: the largest n with share(n) > u."""
     u = rng.random(shape)
     if law == "geometric":
         x = np.log(u) / np.log(RETENTION)
@@ -31,7 +31,9 @@ def draw(rng, law, shape):
 
 
 def write(write_kvf, path, last, first=None):
-    """last [heads, T]: ages of the last selection in an endless text, cut by the end of this one; first: of the first query without one"""
+    """Write a trace; last [heads, T]: ages of the last selection in an endless text, cut at the end of this one; first:
+    of the first query without one.
+    """
     heads, T = last.shape
     follow = T - 1 - np.arange(T)
     columns = [Column("last_selected.top64", "u16", "query", np.minimum(last, follow)[None], flags=SNAPSHOT | AGE)]
@@ -41,7 +43,7 @@ def write(write_kvf, path, last, first=None):
 
 
 def lives(last, grace, at_least):
-    """(a, c) of the tokens of one head, cut at the last age that at_least of them could show"""
+    """Return (a, c) of the tokens of one head, cut at the last age that at_least of them could show."""
     T = len(last)
     c = T - 1 - np.arange(T) - grace
     last, c = last[c >= 0], c[c >= 0]

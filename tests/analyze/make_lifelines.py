@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
-"""Writes lifelines.json: what the survival library lifelines (0.30.3) says of the lives of laws.py, to the digits of a double.
-It is run by hand, with lifelines in an environment of its own, and its result is kept:
+"""Write lifelines.json: results of the survival library lifelines (0.30.3) for the lives of laws.py, to the digits of a
+double.
+
+It is run by hand, with lifelines in its own environment, and its result is stored:
+
     python3 -m venv V && V/bin/pip install lifelines==0.30.3 && V/bin/python tests/analyze/make_lifelines.py
-A life is D = a + 1 steps long, or cut short after c; kvfate's survival at n is P(D > n).  The discrete Weibull law of steps is the
-continuous one seen once a step: an event between m and m + 1."""
+
+A life is D = a + 1 steps long, or censored after c; kvfate's survival at n is P(D > n). The discrete Weibull law of
+steps is the continuous law observed once per step: an event between m and m + 1.
+"""
 import json
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Traces of any kind from arrays, through the program write_kvf; tables back from kvfate."""
+"""Make traces of any kind from arrays, through the program write_kvf, and read tables from kvfate."""
 import json
 import os
 import subprocess
@@ -10,7 +10,7 @@ ALIVE = 0xffffffff
 
 
 class Column:
-    """values [layers][heads][T], or [T] of the run; only the first n of each head are written"""
+    """A column: values [layers][heads][T], or [T] of the run; only the first n of each head are written."""
 
     def __init__(self, name, dtype, space, values, axis="token", flags=0, n=None):
         self.name, self.dtype, self.space, self.axis, self.flags, self.n = name, dtype, space, axis, flags, n
@@ -35,8 +35,9 @@ def make(write_kvf, path, columns, shape, meta=None, texts=(), unclosed=False, a
 
 
 def table(kvfate, *argv, code=0):
-    """The JSON table of a command: (columns as lists, metadata).  Of a trace that was not closed or holds no steps the command ends
-    with 3, and says so."""
+    """Return the JSON table of a command: (columns as lists, metadata). For a trace that was not closed or has no steps
+    the command must end with 3 and a message.
+    """
     done = subprocess.run([kvfate, *map(str, argv), "--json"], capture_output=True, text=True)
     partial = any(words in done.stderr for words in (" holds no steps", " was not closed"))
     code = 3 if partial and not code else code

@@ -1,4 +1,4 @@
-"""Dense attention of heads whose kind is known, as traces."""
+"""Make dense attention of heads of known type, as traces."""
 import numpy as np
 
 from maker import AGE, ALIVE, SNAPSHOT, Column, make
@@ -11,7 +11,7 @@ WORD = [" cat", " house", " walks", " river", " blue", " stone", " engine"]
 
 
 def text(rng, T):
-    """Sentences of function words, numbers, operators and words that end in a period."""
+    """Return sentences of function words, numbers, operators and words that end in a period."""
     out = []
     while len(out) < T:
         for u in rng.random(rng.integers(6, 22)):
@@ -21,7 +21,7 @@ def text(rng, T):
 
 
 def spec(rng, kind, strength, noise=None):
-    """A head: what it does with any text. strength: share of the mass that the pattern has, 0.85 to 0.98"""
+    """Return a head's behaviour on any text; strength: fraction of the mass of the pattern, 0.85 to 0.98."""
     weak = {.85: .6, .92: .75, .98: .9}[strength]
     return dict(kind=kind, strength=weak if kind in ("gist", "number", "filler", "instruction") else strength,
                 width=int(rng.choice([6, 12, 24])), first=int(rng.integers(1, 5)), long=rng.uniform(.25, .5),
@@ -30,7 +30,7 @@ def spec(rng, kind, strength, noise=None):
 
 
 def rows(pattern, seen):
-    """Even weights over a pattern; over all where it is empty."""
+    """Return uniform weights over a pattern, or over all if it is empty."""
     n = pattern.sum(1, keepdims=True)
     return np.where(n > 0, pattern / np.maximum(n, 1), seen / seen.sum(1, keepdims=True))
 
@@ -53,7 +53,7 @@ def pattern_of(rng, s, texts, P, age, seen):
 
 
 def attention(rng, s, texts, P):
-    """[T][T] weights of the head on a text whose first P tokens are the prompt, and the log of the sums."""
+    """Return [T][T] weights of the head on a text whose first P tokens are the prompt, and the log of the sums."""
     T = len(texts)
     t, i = np.mgrid[0:T, 0:T]
     seen, even = i <= t, rows(i <= t, i <= t)
@@ -72,7 +72,7 @@ def attention(rng, s, texts, P):
 
 
 def last_used(a, tau=.9):
-    """Largest age at which each token is of the smallest set of largest weights that reaches tau."""
+    """Return the largest age at which each token is in the smallest set of largest weights that reaches tau."""
     T = len(a)
     order = T - 1 - np.argsort(-a[:, ::-1], 1, kind="stable")  # equal weights: the larger position first
     w = np.take_along_axis(a, order, 1)
@@ -83,7 +83,7 @@ def last_used(a, tau=.9):
 
 
 def columns_of(heads, L, H, G, T, P):
-    """heads: [L * G] of (weights, lse)"""
+    """Return the columns; heads: [L * G] of (weights, lse)."""
     def per(f):
         return np.array([f(a, z) for a, z in heads]).reshape(L, G, T)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -98,7 +98,7 @@ def columns_of(heads, L, H, G, T, P):
 
 
 def trace(write_kvf, path, rng, specs, L, H, G, T, texts=None, P=None, meta=None):
-    """A trace of L layers of G query heads, as many as there are specs. Gives the path and what is in it."""
+    """Write a trace of L layers of G query heads with these specs.  Return the path and the contents."""
     texts, P = text(rng, T) if texts is None else texts, T // 4 if P is None else P
     heads = [attention(rng, s, texts, P) for s in specs]
     columns = columns_of(heads, L, H, G, T, P)

@@ -1,6 +1,7 @@
-"""Brute force for what follows from selected sets: S[..., t, i] says that query t of a query
-head selected token i.  Everything is counted from the definition, cell by cell.
-A member of a row is a list of S [T, T]: a token is selected when any of them selects it."""
+"""Brute force for statistics of selected sets.  S[..., t, i] is true if query t of a query head selected token i.  All
+counts follow the definition, cell by cell.  A member of a row is a list of S [T, T]: a token is selected if any of
+them selects it.
+"""
 from fractions import Fraction
 
 import numpy as np
@@ -9,7 +10,7 @@ Z = 1.959963984540054
 
 
 def members_of(space, S, layer, index, share):
-    """of S [L, G, T, T]: the members of the head of that layer and index"""
+    """Return the members of the head of that layer and index, from S [L, G, T, T]."""
     if space == "query":
         return [[S[layer, index]]]
     group = [S[layer, index * share + k] for k in range(share)]
@@ -27,7 +28,7 @@ def last_age(s):
 
 
 def trivial(alpha, K):
-    """alpha [T, T]: query t sees entry i; which queries see K or fewer"""
+    """Return which queries see K or fewer entries; alpha [T, T]: query t sees entry i."""
     return alpha.sum(1) <= K
 
 
@@ -35,8 +36,9 @@ NOBODY, NO, YES, OPEN = 0, 1, 2, 3
 
 
 def states(heads, n, tokens, asks):
-    """of each token at horizon n, knowing of each head only the last query that selected it;
-    asks [T]: queries that count"""
+    """Return the state of each token at horizon n, knowing for each head only the last query that selected it; asks
+    [T]: queries that count.
+    """
     T, out = len(asks), []
     last = [np.where(s.any(0), T - 1 - s[::-1].argmax(0), -1)[list(tokens)] for s in heads if len(tokens)]
     for k, i in enumerate(tokens):
@@ -47,7 +49,7 @@ def states(heads, n, tokens, asks):
         elif any(asks[q] and q >= i + n for q in by):
             state = YES
         elif any(not asks[q] and asks[i + n:q].any() for q in by):
-            state = OPEN  # one before may have been by a query that counts, or not
+            state = OPEN  # an earlier selection may be by a query that counts, or not
         assert state in (NOBODY, OPEN) or (state == YES) == really
         out.append(state)
     return np.array(out, int)
@@ -57,30 +59,30 @@ known_states = {}
 
 
 def all_states(members, n, tokens, asks):
-    """states, once for each question"""
+    """Return the states, computed once per question."""
     for heads in members:
         key = tuple(s.ctypes.data for s in heads), n, str(tokens), asks.tobytes()
         if key not in known_states:
-            known_states[key] = states(heads, n, tokens, asks), heads  # which stay where they are
+            known_states[key] = states(heads, n, tokens, asks), heads  # keep the arrays, whose addresses are the key
         yield known_states[key][0]
 
 
 def survival(members, n, tokens, asks, everyone=False):
-    """(at risk and known, alive, open) over the tokens of all members"""
+    """Return (at risk and known, alive, open) over the tokens of all members."""
     x = np.concatenate([*all_states(members, n, tokens, asks), np.zeros(0, int)])
     known = (x == YES) | (x == NO)
     return [int((known | (x == NOBODY) if everyone else known).sum()), int((x == YES).sum()), int((x == OPEN).sum())]
 
 
 def gap(one, other, n, tokens, asks):
-    """tokens alive in `other` less those alive in `one`, both known: (known, difference, open)"""
+    """Return (known, difference, open) of tokens alive in `other` less those alive in `one`, both known."""
     x, y = (np.concatenate([*all_states(m, n, tokens, asks), np.zeros(0, int)]) for m in (one, other))
     known, unknown = (x != OPEN) & (y != OPEN) & (x != NOBODY), (x == OPEN) | (y == OPEN)
     return [int(known.sum()), int((known & (y == YES)).sum() - (known & (x == YES)).sum()), int(unknown.sum())]
 
 
 def log_log(S, G, risk):
-    """ends of the 95 % interval on the scale log(-log S); without a death the exact binomial bound for none of so many"""
+    """Return the ends of the 95 % interval on the scale log(-log S); without a death the exact binomial bound."""
     if S == 1:
         return .025**(1 / risk) if risk else 1., 1.
     if not 0 < S < 1:
@@ -90,8 +92,8 @@ def log_log(S, G, risk):
 
 
 def hazard(members, tokens, T, bins, grace=0):
-    """rows (low, high, at risk, events, censored, exposure, hazard, actuarial, S, low, high)"""
-    lives = []  # (age of the last selection, age from which nothing is known)
+    """Return rows (low, high, at risk, events, censored, exposure, hazard, actuarial, S, low, high)."""
+    lives = []  # (age of the last selection, age from which the life is unknown)
     for heads in members:
         ages = np.max([last_age(s) for s in heads], axis=0) if T else []
         lives += [(ages[i], T - 1 - i - grace) for i in tokens if T - 1 - i - grace >= 0]
@@ -121,7 +123,9 @@ def hazard(members, tokens, T, bins, grace=0):
 
 
 def lives(members, tokens, end, grace, asks=None):
-    """(age of the last selection by a query that counts, age from which nothing is known) of each token of each member"""
+    """Return (age of the last selection by a query that counts, age from which the life is unknown) of each token of
+    each member.
+    """
     out = []
     for heads in members:
         seen = np.any(heads, axis=0) if asks is None else np.any(heads, axis=0) & np.asarray(asks)[:, None]
@@ -134,13 +138,13 @@ def lives(members, tokens, end, grace, asks=None):
 
 
 def at_age(known, x):
-    """of lives (a, c): how many are at risk at age x, and how many of them end there"""
+    """Return how many lives (a, c) are at risk at age x, and how many of them end there."""
     risk = [a for a, c in known if a >= x and c > x]
     return len(risk), risk.count(x)
 
 
 def kaplan_meier(known, to):
-    """(S(n), sum of d / (r (r - d)) below n) of lives (a, c) for n = 0 ... to; NaN from where nobody can tell"""
+    """Return (S(n), sum of d / (r (r - d)) below n) of lives (a, c) for n = 0 ... to; NaN once it is undefined."""
     S, G, out = Fraction(1), Fraction(0), []
     for x in range(-1, to):
         risk, died = at_age(known, x)
@@ -154,7 +158,7 @@ def kaplan_meier(known, to):
 
 
 def restricted_mean(known, h):
-    """the sum of S(n) below h, and the root of the sum of A(x)^2 d / (r (r - d)), A(x) what the sum has above x"""
+    """Return the sum of S(n) below h, and the root of the sum of A(x)^2 d / (r (r - d)), with A(x) the sum above x."""
     S, variance = [s for s, _ in kaplan_meier(known, h - 1)], 0.
     for x in range(-1, h - 1):
         risk, died = at_age(known, x)
@@ -170,7 +174,7 @@ def octaves(T):
 
 
 def at_ages(members, tokens, T, k, grace):
-    """(tokens at risk at age 2^k, those selected there)"""
+    """Return (tokens at risk at age 2^k, selected ones)."""
     n = yes = 0
     for heads in members:
         for i in tokens:
@@ -181,7 +185,7 @@ def at_ages(members, tokens, T, k, grace):
 
 
 def concentration(groups):
-    """groups: lists of (n, y); M of a beta-binomial around each list's own rate, by moments"""
+    """Return M of a beta-binomial around each list's own rate, by moments; groups: lists of (n, y)."""
     spread = base = room = total = 0
     for cells in groups:
         cells = [(n, y) for n, y in cells if n]
@@ -200,7 +204,7 @@ def concentration(groups):
 
 
 def beta_below(x, a, b):
-    """share of Beta(a, b) below x: the integral in z = log(x / (1 - x)), whose density is smooth"""
+    """Return the fraction of Beta(a, b) below x: the integral in z = log(x / (1 - x)), whose density is smooth."""
     cut, sd = np.log(x / (1 - x)), np.sqrt(1 / a + 1 / b) + 1e-9
     centre = np.log(a / b)
     z = np.linspace(min(cut, centre) - 40 * sd, max(cut, centre) + 40 * sd, 20001)
@@ -214,7 +218,7 @@ known_comings = {}
 
 
 def comings(s, i):
-    """of token i: (queries that selected it, returns, longest gap, first exit or -1)"""
+    """Return for token i: (queries that selected it, returns, longest gap, first exit or -1)."""
     key = s.ctypes.data, i
     if key not in known_comings:
         known_comings[key] = all_comings(s, i), s
@@ -225,12 +229,12 @@ def all_comings(s, i):
     T = len(s)
     row = [bool(s[t, i]) for t in range(i, T)]
     text = "".join("x" if x else "." for x in row)
-    inner = [g for g in text.strip(".").split("x") if g]  # silences between two selections
+    inner = [g for g in text.strip(".").split("x") if g]  # gaps between two selections
     return row.count(True), len(inner), max(map(len, inner), default=0), text.find(".")
 
 
 def returns(S):
-    """the columns n_selected, n_returns, longest_gap of S [L, G, T, T]: each [L, G, T]"""
+    """Return the columns n_selected, n_returns, longest_gap of S [L, G, T, T]: each [L, G, T]."""
     L, G, T, _ = S.shape
     out = np.zeros((3, L, G, T))
     for l in range(L):
@@ -241,7 +245,7 @@ def returns(S):
 
 
 def intermittency(members, tokens, what, above, T):
-    """(tokens, over) for each threshold, then (defined, total, mean, q50, q90, q99, most)"""
+    """Return (tokens, over) for each threshold, then (defined, total, mean, q50, q90, q99, maximum)."""
     v = [(comings(s, i)[what], T - i) for (s,) in members for i in tokens]
     real = [x for x, _ in v if x >= 0]
     shares = []

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate agreement: hand-made values, numpy over random traces, refusals."""
+"""Check kvfate agreement: hand-made values, numpy on random traces, errors."""
 import itertools
 import math
 import os
@@ -22,10 +22,10 @@ def close(name, got, want, tolerance=1e-12):
     check(name, got.shape == want.shape and np.allclose(got, want, rtol=0, atol=tolerance, equal_nan=True), got, want)
 
 
-# ---- the definitions, the long way
+# ---- the definitions, computed directly
 
 def ranks(v):
-    """1 + how many are less + half of the others that are equal"""
+    """Return 1 + the number of smaller values + half of the number of other equal values."""
     return np.array([1 + (v < x).sum() + ((v == x).sum() - 1) / 2 for x in v])
 
 
@@ -37,12 +37,12 @@ def rho(x, y):
 
 
 def top(v, k):
-    """of equal values the larger position first"""
+    """Return the top k; of equal values the larger position first."""
     return set(sorted(range(len(v)), key=lambda i: (-v[i], -i))[:k])
 
 
 def by_chance(n, k):
-    """over all sizes of the part that both have: exact binomials"""
+    """Return the expected overlap over all sizes of the intersection: exact binomials."""
     total = math.comb(n, k)
     return sum(math.comb(k, i) * math.comb(n - k, k - i) / total * i / (2 * k - i) for i in range(max(0, 2 * k - n), k + 1)) if k else np.nan
 
@@ -65,14 +65,14 @@ def nanmean(v):
 
 
 def within(x, y, layer):
-    """rank correlation without the means of layers, by least squares"""
+    """Return the rank correlation without the means of layers, by least squares."""
     columns = (layer[:, None] == np.unique(layer)).astype(float)
     a, b = (r - columns @ np.linalg.lstsq(columns, r, rcond=None)[0] for r in (ranks(x), ranks(y)))
     return np.corrcoef(a, b)[0, 1] if min(np.abs(a).max(initial=0), np.abs(b).max(initial=0)) > 1e-9 else np.nan
 
 
 def expected(values, p, layers):
-    """values [traces][heads][tokens]; rows of each head, then of all"""
+    """Return the rows of each head, then of all; values [traces][heads][tokens]."""
     pairs = list(itertools.combinations(range(len(values)), 2))
     rows = [[pair_of(values[i][h], values[j][h], p) for i, j in pairs] for h in range(len(values[0]))]
     out = [(i + 1, j + 1, *r, np.nan, np.nan) for head in rows for (i, j), r in zip(pairs, head)]
@@ -119,11 +119,12 @@ with tempfile.TemporaryDirectory(prefix="kvfate-agreement-") as folder:
     # ranks 5 4 3 2 1 and 5 2 4 3 1: products of deviations 4 - 1 + 0 + 0 + 4 = 7 of 10
     # ranks 1.5 1.5 4.5 4.5 3 and 4 5 1 2 3: deviations -1.5 -1.5 1.5 1.5 0 and 1 2 -2 -1 0: -9 of sqrt(9 * 10)
     close("rho by hand", data["rho"], [.7, -9 / math.sqrt(90), (.7 - 9 / math.sqrt(90)) / 2])
-    # the two of five: {0, 1} and {0, 2} share 1 of 3; {2, 3} and {0, 1} nothing.  Of 10 sets of two 1 is the same, 6 share one (of 3)
+    # two of five: {0, 1} and {0, 2} share 1 of 3; {2, 3} and {0, 1} share none.  Of 10 sets of two, 1 is equal and 6
+    # share one (of 3)
     close("overlap by hand", data["overlap"], [1 / 3, 0, 1 / 6])
     close("chance by hand", data["chance"], [.1 + .6 / 3] * 3)
     check("numbers by hand", data["kept"] == [2, 2, 4] and data["tokens"] == [5, 5, 10])
-    # means -3, -5 and -3.8, -2.95: the other way round
+    # means -3, -5 and -3.8, -2.95: in reverse order
     close("heads by hand", data["rho_over_heads"], [np.nan, np.nan, -1])
     close("within the one layer by hand", data["rho_within_layers"], [np.nan, np.nan, -1])
     check("traces", meta["trace_1"] == "log_beta of trimkv, gates 0123456789abcdef" and meta["trace_2"] == "log_beta of dbtrimkv", meta)
@@ -131,7 +132,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-agreement-") as folder:
     check("text", all(w in text for w in ("rank correlation over 2 heads: median -0.1243", "mean -0.1243", "least L0K1 -0.9487", "most L0K0 0.7000", "overlap 0.1667, by chance 0.3000",
                                           "correlation -1.0000 over 2 heads", "top 40 %")), text)
     check("heads by hand", data["heads"] == [-1, -1, 2], data["heads"])
-    text = said("agreement", one, two, "--head", "L0K0", "--top", "0.4")  # nothing is said over heads
+    text = said("agreement", one, two, "--head", "L0K0", "--top", "0.4")  # the summary has no line over heads
     check("one head", "traces 1 and 2: rank correlation 0.7000 in L0K0\n  top 40 %: overlap 0.3333, by chance 0.3000\n" in text
           and "heads" not in text and "median" not in text, text)
     again, _ = table(kvfate, "agreement", one, one)
@@ -161,10 +162,11 @@ with tempfile.TemporaryDirectory(prefix="kvfate-agreement-") as folder:
     compare("skip within a range", files, [v[:, 9:30] for v in flat], .1, "--skip", "9", "--tokens", "2:30")
     compare("skip before a range", files, [v[:, 9:30] for v in flat], .1, "--skip", "3", "--tokens", "9:30")
     never = many[0].copy()
-    never[1, 0, 3] = -np.inf  # a retention of 0: the head's mean is the least of all
+    never[1, 0, 3] = -np.inf  # a retention of 0: the head's mean is the lowest
     compare("no retention", [trace(never), files[1]], [never.reshape(-1, T), flat[1]], .1)
     compare("some heads", files, [v.reshape(L, H, T)[1:, 1] for v in flat], .1, "--head", "L1-2K1")
-    # K1 is constant in layer 2 of the second trace, unknown in layer 0 of the third: a mean it has all the same, or none
+    # K1 is constant in layer 2 of the second trace and unknown in layer 0 of the third: the first has a mean, the
+    # second does not
     text = said("agreement", *files, "--head", "L*K1")
     seen = {m[0]: m[1:] for m in re.findall(r"traces (\d and \d): rank correlation over (\d(?: of \d)?) heads: .*\n.* over (\d) heads\n", text)}
     check("heads that are defined", seen == {"1 and 2": ("2 of 3", "3"), "1 and 4": ("3", "3"), "2 and 4": ("2 of 3", "3"),
@@ -177,7 +179,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-agreement-") as folder:
     values = real(data["rho"]).reshape(-1, 6)[:-1, 0]
     check("median", f"median {np.nanmedian(values):.4f}" in text, text)
 
-    # the least there can be
+    # the smallest traces
     for n, rows in ((0, 0), (1, 3), (2, 3)):
         v = np.arange(2. * n).reshape(1, 2, n)
         pair = [trace(v), trace(-v)]
@@ -192,7 +194,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-agreement-") as folder:
     text = said("agreement", constant, constant)
     check("constant", "undefined in 2 cases" in text and "undefined in all 2 heads" in text, text)
 
-    # refusals
+    # errors
     other = np.arange(T)
     other[11] = 7
     changed = trace(many[0], ids=other)

@@ -1,4 +1,4 @@
-/* test_analyzers.c - what holds for every analyzer of the list. */
+/* test_analyzers.c - checks rules that apply to every analyzer of the list. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* The best assignment: all permutations of small costs, and its dual for large ones. */
+/* test_assign.c - compares the best assignment with all permutations for small costs and with its
+ * dual for large ones. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -8,7 +9,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-/* Least total over all injections of rows r.. into columns not in `used`. */
+/* Returns the minimum total over all injections of rows r.. into columns not in `used`. */
 static double least(const double *cost, size_t rows, size_t columns, size_t r, unsigned used)
 {
     double best = r == rows ? 0 : INFINITY;
@@ -41,7 +42,8 @@ Test(assign, finds_the_least_of_all_permutations)
         size_t rows = (size_t)rng_below(&g, 7), columns = rows + (size_t)rng_below(&g, 3);
         double cost[8 * 8];
         size_t column[8];
-        for (size_t i = 0; i < rows * columns; i++) /* whole numbers: many ties; and below 0 */
+        /* integers, with many ties; and negative values */
+        for (size_t i = 0; i < rows * columns; i++)
             cost[i] = trial % 2 ? (double)rng_below(&g, 4) : rng_normal(&g);
         cr_assert(eq(int, assign_least(cost, rows, columns, column, NULL, NULL), KVF_OK));
         cr_expect(lt(dbl,
@@ -50,7 +52,7 @@ Test(assign, finds_the_least_of_all_permutations)
     }
 }
 
-/* With u + v <= cost everywhere no assignment costs less than the sum of u and v. */
+/* If u + v <= cost everywhere, no assignment costs less than the sum of u and v. */
 Test(assign, proves_large_ones_by_the_dual)
 {
     const size_t rows = 300, columns = 400;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate atlas: planted clusters, silhouettes, Rand index and correlations in numpy, edges, refusals."""
+"""Check kvfate atlas: planted clusters, silhouettes, Rand index and correlations in numpy, edge cases, errors."""
 import os
 import sys
 import tempfile
@@ -47,7 +47,7 @@ def silhouettes(D, cluster):
 
 
 def adjusted_rand(a, b):
-    """From all pairs of points."""
+    """Compute the index from all pairs of points."""
     n = len(a)
     pairs = [(a[i] == a[j], b[i] == b[j]) for i in range(n) for j in range(i)]
     both, of_a, of_b = sum(x and y for x, y in pairs), sum(x for x, _ in pairs), sum(y for _, y in pairs)
@@ -56,7 +56,7 @@ def adjusted_rand(a, b):
 
 
 def icc(v):
-    """One-way ICC(1,1) of [heads][texts], of rows without NaN."""
+    """Return the one-way ICC(1,1) of [heads][texts], from rows without NaN."""
     v = v[~np.isnan(v).any(1)]
     n, T = v.shape
     between = T * ((v.mean(1) - v.mean()) ** 2).sum() / (n - 1)

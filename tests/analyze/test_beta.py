@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What retention, sparsity and tokens make of the recorded log beta, against sums over all cells in numpy, and refusals."""
+"""Check retention, sparsity and tokens from the recorded log beta, against sums over all cells in numpy, and errors."""
 import os
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def close(name, got, want, tolerance=1e-13):
 
 
 rng = np.random.default_rng(8)
-# everything that a gate may say: near 0 as where training starts (z = 18), of use for long, gone at once; exactly 0
+# all values of a gate: near 0 as at the start of training (z = 18), long lived, short lived; exactly 0
 log_beta = -np.exp(rng.uniform(-19, 3, (L, H, T)))
 log_beta[:, :, ::9] = 0
 log_beta[1, 0] = 0
@@ -127,7 +127,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-beta-") as folder:
     refused("unknown kind", 2, ["sparsity", x, "--kind", "gate"], "alpha, beta or last-use")
     refused("query heads of gates", 2, ["retention", x, "--head", "L0H1"], "KV heads")
     refused("unknown colouring", 2, ["tokens", x, "--style", "by=gate", "-o", path("y.png")], "by is auto, kept, residency")
-    # a number that is none, and a run without tokens
+    # NaN, and a run without tokens
     holes = log_beta.copy()
     holes[0, 0, 3] = np.nan
     y = make(write_kvf, path("y.kvf"), [Column("log_beta", "f32", "kv", holes), *COLUMNS[1:]], (L, H, G, T))

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""kvfate block-exit against counts by the definition, block by block and token by token.
-usage: test_block_exit.py KVFATE WRITE_KVF ..."""
+"""Check kvfate block-exit against counts by the definition, block by block and token by token.
+
+usage: test_block_exit.py KVFATE WRITE_KVF ...
+"""
 import os
 import sys
 import tempfile
@@ -17,13 +19,15 @@ kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
 
 
 def wilson(k, n):
-    """the two roots of (k/n - p)^2 = z^2 p (1 - p) / n"""
+    """Return the two roots of (k/n - p)^2 = z^2 p (1 - p) / n."""
     p = np.roots([1 + Z * Z / n, -2 * k / n - Z * Z / n, (k / n)**2])
     return sorted(np.clip(p.real, 0, 1))
 
 
 def by_hand(lives, followed, b, at_least):
-    """lives: (age when last in the set, age from which nothing is known); followed: the latter of each token once"""
+    """Count exits; lives: (last age in the set, age from which the life is unknown); followed: the latter of each token
+    once.
+    """
     end = sorted(followed, reverse=True)[at_least - 1]
     at_risk = exits = 0
     least = (np.inf, -1)

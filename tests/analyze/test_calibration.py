@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""kvfate calibration: by hand, against dense T x T sets of made-up runs, against the evictions of a
-real run under trimkv, and its refusals.
-usage: test_calibration.py KVFATE WRITE_KVF DUMP GEN_TINY MAKE_GATES"""
+"""Check kvfate calibration: by hand, against dense T x T sets of synthetic runs, against the evictions of a real run
+under trimkv, and its errors.
+
+usage: test_calibration.py KVFATE WRITE_KVF DUMP GEN_TINY MAKE_GATES
+"""
 import math
 import os
 import re
@@ -41,14 +43,14 @@ def columns(S, log_beta, evict=None, criterion="top64"):
 
 
 def happened(S, event, n, i):
-    """S [T,T] of one query head"""
+    """Return True if the event happened; S [T,T] of one query head."""
     if event == "ever-again":
         return bool(S[i + n:, i].any())
     return bool(S[i + n, i]) if event == "at-age" else bool(S[i:i + n + 1, i].all())
 
 
 def wilson(k, n):
-    """The two roots of (k/n - p)^2 = z^2 p (1 - p) / n."""
+    """Return the two roots of (k/n - p)^2 = z^2 p (1 - p) / n."""
     z, x = 1.959963984540054, k / n
     a, b, c = 1 + z * z / n, -2 * x - z * z / n, x * x
     d = math.sqrt(b * b - 4 * a * c)
@@ -84,7 +86,7 @@ def random_key(layer, index, t, i):
 
 
 def evict_by_hand(log_beta, B):
-    """evict_step of a head under trimkv fed token by token (docs/reference/methods.md)."""
+    """Return evict_step of a head under trimkv with token-by-token input (docs/reference/methods.md)."""
     T, held = len(log_beta), []
     out = np.full(T, np.inf)
     for t in range(T):
@@ -98,7 +100,7 @@ def evict_by_hand(log_beta, B):
 
 
 def rank(log_beta, last, out, layer, index, a, b):
-    """Per score lists of AUROC and tau-b, one for each eviction of steps [a, b)."""
+    """Return per score lists of AUROC and tau-b, one for each eviction of steps [a, b)."""
     found = {s: ([], []) for s in RANKS}
     for t in range(a, b):
         if not (out == t).any():
@@ -119,7 +121,7 @@ def mean(v):
 
 
 def near_pairs(items, n, near):
-    """AUROC over the pairs of one head whose births are less than `near` steps apart"""
+    """Return AUROC over the pairs of one head with births less than `near` steps apart."""
     wins = pairs = 0
     for x, (lb, i, head, yes) in enumerate(items):
         for other_lb, j, other, no in items[:x]:
@@ -262,13 +264,13 @@ def brute_force(path):
         S, lb = random_run(rng, 1, 1, 2, n)
         z = make(write_kvf, path("z.kvf"), columns(S, lb), (1, 1, 2, n))
         compare(f"{n} tokens", z, [], expected(S, lb))
-    cut = np.full(lb.shape, float(2))  # after the last query: all saw it
+    cut = np.full(lb.shape, float(2))  # after the last query: all queries saw it
     compare("cut at the end", make(write_kvf, path("z.kvf"), columns(S, lb, cut), (1, 1, 2, 2)), [], expected(S, lb))
     return x, path("z.kvf")
 
 
 def real_run(path):
-    """The evictions that ranking is judged at are those of trimkv, fed token by token."""
+    """Check that the ranked evictions are those of trimkv with token-by-token input."""
     gguf, gates, x = path("m.gguf"), path("g.safetensors"), path("r.kvf")
     size = ["--layers", "2", "--heads", "4", "--kv-heads", "2"]
     calls = [[sys.executable, gen_tiny, *size, "--dim", "64", "--head-dim", "16", "-o", gguf],
@@ -326,7 +328,7 @@ def pictures(x, short, path):
 
 
 def large(path):
-    """Bins times horizons times heads: some 25 bytes a row, or a refusal."""
+    """Check bins times horizons times heads: about 25 bytes per row, or an error."""
     every = ["--horizon", ",".join(str(1 << k) for k in range(16)), "--bins"]
     for L, H in ((30, 3), (40, 16)):
         S, lb = np.zeros((L, H, 6, 6), bool), -np.ones((L, H, 6))

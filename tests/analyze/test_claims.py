@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""kvfate claims on tables made by hand: every verdict, statistics and intervals against computations of their own, what is refused,
-and the shipped register.
+"""Check kvfate claims on hand-made tables: every verdict, statistics and intervals against independent computations,
+errors, and the shipped register.
 
-usage: test_claims.py KVFATE SOURCE_ROOT"""
+usage: test_claims.py KVFATE SOURCE_ROOT
+"""
 import itertools
 import json
 import math
@@ -39,7 +40,9 @@ def tsv(columns, rows, **meta):
 
 
 def register(*claims):
-    """Claims without null data say that there can be none, so that a verdict is that of the number; None: they say nothing."""
+    """Write a register.  Claims without null data declare that null data are impossible, so that the verdict is that of
+    the number; None: no declaration.
+    """
     full = [{"id": f"c{i}", "paper": "P", "where": "figure 1", "claim": "It is so.",
              **({} if "null_check" in c or "untestable" in c else {"no_null": "made by hand"}), **c} for i, c in enumerate(claims)]
     full = [{k: v for k, v in c.items() if v is not None} for c in full]
@@ -47,7 +50,7 @@ def register(*claims):
 
 
 def judge(*claims):
-    """One dictionary per claim."""
+    """Return one dictionary per claim."""
     r = subprocess.run([kvfate, "claims", folder, "--register", register(*claims), "--json"], capture_output=True, text=True)
     check("runs", r.returncode == 0 and not r.stderr, r.stderr, claims)
     data = json.loads(r.stdout)["data"] if r.returncode == 0 else {}
@@ -73,15 +76,15 @@ cases = [  # than, null, verdict
     ("<", 0.61, "supported"), ("<", 0.6, "undecided"), ("<", 0.39, "contradicted"), ("<", 0.4, "undecided"),
     ("between", [0.399, 0.601], "supported"), ("between", [0.4, 0.6], "undecided"), ("between", [0.3, 0.5], "undecided"), ("between", [0.61, 0.7], "contradicted"),
     ("between", [0.1, 0.39], "contradicted"), ("between", [0.45, 0.55], "undecided")]
-for (than, null, verdict), got in zip(cases, [one(**ROW, than=t, null=n) for t, n, _ in cases]):  # each alone: q is p
+for (than, null, verdict), got in zip(cases, [one(**ROW, than=t, null=n) for t, n, _ in cases]):  # one claim per run: q is p
     check(f"verdict {than} {null}", got.get("verdict") == verdict, got)
     check("interval of the table", [got.get(k) for k in ("value", "low", "high", "documents", "units")] == [0.5, 0.4, 0.6, 12, 1], got)
 
 got = judge(dict(ROW, value="y", than="<", null=0.35),                      # its own interval
             dict(ROW, less="y", than=">", null=0.05),                       # .5 - .2; .4 - .3 to .6 - .1
             dict(ROW, minus={"rows": {"head": "all", "n": 2}}, than="<", null=-0.1),  # .5 - .9; .4 - 1 to .6 - .8
-            dict(ROW, value="y", minus={"rows": {"head": "all", "n": 2}}, than=">", null=0),  # the other has no interval
-            dict(ROW, rows={"head": "L0H0"}, than=">", null=0),             # none
+            dict(ROW, value="y", minus={"rows": {"head": "all", "n": 2}}, than=">", null=0),  # row 2 has no interval
+            dict(ROW, rows={"head": "L0H0"}, than=">", null=0),             # no interval
             dict(ROW, rows={"head": "L0H0"}, than=">", null=0, interval="none"),
             dict(ROW, rows={"head": "L0H0"}, than="<", null=0.7, interval="none"),
             dict(paper="P", untestable="no pictures"))
@@ -92,7 +95,7 @@ check("minus", got[2]["verdict"] == "supported" and near(got[2]["value"], -0.4) 
 check("no interval", [g["verdict"] for g in got[3:7]] == ["undecided", "undecided", "supported", "undecided"] and "no interval" in got[3]["why"], got[3:7])
 check("untestable", got[7]["verdict"] == "untestable here" and got[7]["why"] == "no pictures" and got[7]["value"] is None, got[7])
 
-# ---- not run: what is missing is named
+# ---- not run: the missing input is named
 
 put("empty.tsv", tsv(["head", "n", "x"], [], T=64))
 
@@ -132,7 +135,7 @@ for name in ("grid", "grid2"):
 check("far from T/2", "nearest is 60" in one(**MEAN, table="grid", rows={"head": "all", "horizon": "T/2"}).get("why", ""))
 check("no T", "T" in one(**MEAN, table="bare", rows={"horizon": "T/4"}).get("why", ""))
 
-# ---- statistics against numpy; intervals against all samples that can be drawn
+# ---- statistics against numpy; intervals against all possible samples
 
 rng = np.random.default_rng(5)
 N = 6
@@ -143,12 +146,12 @@ put("units.tsv", tsv(["doc", "side", "part", "x", "w"],
 
 
 def ranks(v):
-    """Of each row, the mean rank among equals, less the mean of all ranks."""
+    """Return for each row the mean rank of each value, less the mean of all ranks."""
     return (v[:, None, :] < v[:, :, None]).sum(-1) + ((v[:, None, :] == v[:, :, None]).sum(-1) - v.shape[1]) / 2
 
 
 def spearman(v, other):
-    """Of each row of v with that of `other`; NaN where one side is constant."""
+    """Return the correlation of each row of v with that of `other`; NaN if one side is constant."""
     a, b = ranks(v), ranks(other)
     with np.errstate(invalid="ignore"):
         return (a * b).sum(-1) / np.sqrt((a * a).sum(-1) * (b * b).sum(-1))
@@ -159,7 +162,9 @@ STATISTICS = {"mean": lambda v: v.mean(-1), "median": lambda v: np.median(v, -1)
 draws = np.array(list(itertools.product(range(N), repeat=N)))
 UNITS = dict(table="units", rows={"side": "a"}, value="x", unit="doc", than=">", null=0, interval="bca", least_n=2)
 def bca_share(every, jack, value, q, errors):
-    """Efron (1987): the quantile that an end is, where the share below the value is `errors` standard errors of 2,000 draws off."""
+    """Return the quantile of an interval end (Efron 1987), with the fraction below the value off by `errors` standard
+    errors of 2,000 draws.
+    """
     below = np.mean(every < value - 1e-12) + np.mean(abs(every - value) <= 1e-12) / 2
     below = min(max(below + errors * math.sqrt(below * (1 - below) / 2000), 1e-3), 1 - 1e-3)
     far = jack.mean() - jack
@@ -178,7 +183,7 @@ for name, f in [*STATISTICS.items(), ("spearman", None)]:
     every = np.sort(every[~np.isnan(every)])
     leave = np.array([np.r_[0:i, i + 1:N] for i in range(N)])
     jack = f(x[leave]) if f else spearman(x[leave], w[leave])
-    for end, q in (("low", 0.025), ("high", 0.975)):  # 2,000 draws: each share is met within 5 standard deviations
+    for end, q in (("low", 0.025), ("high", 0.975)):  # 2,000 draws: each fraction is met within 5 standard deviations
         at = [bca_share(every, jack, value, q, e) for e in (-5, 5)]
         slack = [5 * math.sqrt(a * (1 - a) / 2000) + 5 / 2000 for a in at]
         least, most = np.quantile(every, max(0, at[0] - slack[0])), np.quantile(every, min(1, at[1] + slack[1]))
@@ -188,7 +193,7 @@ got = judge(dict(UNITS, reduce="mean", minus={"rows": {"side": "b"}}),
             dict(UNITS, reduce="mean", null=0.1, interval="permutation"),
             dict(UNITS, reduce="spearman", **{"with": "w"}, interval="permutation"),
             dict(UNITS, reduce="share", at=0.25, interval="wilson"))
-pairs = np.array([x[1] - 0.5, x[3] + 0.5])  # d9, d8 and those of d0, d2, d4, d5 have no partner; d9 has no value, either
+pairs = np.array([x[1] - 0.5, x[3] + 0.5])  # d9, d8 and d0, d2, d4, d5 have no partner; d9 has no value either
 check("pairs", near(got[0]["value"], pairs.mean()) and got[0]["units"] == 2 and got[0]["left_out"] == 1 + 4 + 1, got[0], pairs)
 signs = np.array(list(itertools.product((-1, 1), repeat=N)))
 check("p of signs", near(got[1]["p"], np.mean(abs(signs @ (x - 0.1)) >= abs((x - 0.1).sum()) - 1e-9)), got[1])
@@ -199,7 +204,7 @@ share = np.mean(x > 0.25)
 
 
 def edge(sign):
-    """Where the distance of the share is 1.96 standard deviations of the hypothesis, by halving."""
+    """Return the end at which the distance of the fraction is 1.96 standard deviations of the hypothesis, by bisection."""
     inner, outer = share, (1.0 if sign > 0 else 0.0)
     for _ in range(100):
         mid = (inner + outer) / 2
@@ -239,7 +244,7 @@ for n in (4, 6, 8):
     edges = judge(*[dict(table="t", value="v", unit="doc", reduce="mean", than=">", null=float(v.mean() - k * radius), interval="t") for k in (.999, 1, 1.001)])
     check("p of t is that of its interval", edges[0]["p"] > .05 > edges[2]["p"] and near(edges[1]["p"], .05, 1e-6), [e["p"] for e in edges])
 
-# ---- simulated coverage: that of Student's t, against a simulation of numpy
+# ---- simulated coverage of Student's t, against a simulation of numpy
 
 r = subprocess.run([kvfate, "claims", folder, "--coverage", "--json", "--register",
                     register(dict(FAR, than=">", null=0, interval="t"), dict(FAR, than=">", null=0, interval="bca"), dict(ROW, than=">", null=0))],
@@ -253,13 +258,13 @@ for law, draw, truth in (("normal", rng.normal, 0), ("exponential", rng.exponent
     check("coverage of t: " + law, abs(covered[law][0] - expected) <= slack, covered[law], expected)
     check("coverage of bca: " + law, .7 < covered[law][1] < 1, covered[law])
 
-# ---- p of an interval of the table: at its end 0.05, elsewhere that of a normal law
+# ---- p of an interval of the table: 0.05 at its end, else that of a normal law
 
 for null in (0.4, 0.35, 0.6, 0.62, 0.5):
     z = 1.959963984540054 * (0.5 - null) / 0.1
     check(f"p of columns at {null}", near(one(**ROW, than=">", null=null)["p"], 2 * NORMAL.cdf(-abs(z)), 1e-9))
 
-# ---- p of a share: the score test, whose p is 0.05 at the ends of Wilson's interval; p between two nulls
+# ---- p of a fraction: the score test, whose p is 0.05 at the ends of Wilson's interval; p between two nulls
 
 for null in (.1, .25, .4, .7, .9):
     z = (share - null) / math.sqrt(null * (1 - null) / N)
@@ -270,7 +275,7 @@ for low, high, end in ((.39, .7, .39), (.3, .62, .62), (.6, .9, .6), (.1, .41, .
     got = one(**ROW, than="between", null=[low, high])
     check(f"p between {low} and {high}", near(got["p"], 2 * NORMAL.cdf(-abs(z)), 1e-9), got, z)
 
-# ---- too few, clusters, q, null checks, controls and what a table must be
+# ---- too few units, clusters, q, null checks, controls and requirements of a table
 
 few = judge(dict(FAR, rows={"order": "< 5"}, than=">", null=0, interval="permutation"),
             dict(FAR, rows={"order": "< 5"}, than=">", null=0, interval="permutation", least_n=5),
@@ -292,7 +297,7 @@ put("sources.tsv", tsv(["source", "doc"], [["s", "d00"]]))
 got = one(table="doc", value="v", unit="doc", cluster="source", reduce="mean", than=">", null=0, interval="t")
 check("a unit without a source", got["verdict"] == "not run" and "d01" in got["why"], got)
 
-# ---- what is taken of the rows of a unit: heads of a document, documents of a source
+# ---- reduction of the rows of a unit: heads of a document, documents of a source
 
 DOCS, HEADS = 14, 9  # two documents of each source
 many, less, place = rng.normal(0, 1, (DOCS, HEADS)) + np.arange(DOCS)[:, None] * .05, rng.normal(0, .3, (DOCS, HEADS)), rng.normal(0, 1, (DOCS, HEADS))
@@ -313,7 +318,7 @@ v = (np.median(many, 1) - np.median(less, 1)).reshape(-1, 2).mean(1)
 check("within, in pairs", near(got["value"], v.mean()) and near(got["p"], np.mean(abs(np.array(list(itertools.product((-1, 1), repeat=7))) @ (v - .1))
                                                                                 >= abs((v - .1).sum()) - 1e-9)), got, v)
 got = judge(dict(WITHIN, interval="t", no_null="a law of nature"), dict(ROW, than="<", null=.7, null_check={"rows": {"head": "all", "n": 2}}, least_n=11))
-check("no null check", [g["null_check"] for g in got] == ["not possible", "not run"] and got[1]["verdict"] == "unguarded", got)  # the second: of ten documents alone
+check("no null check", [g["null_check"] for g in got] == ["not possible", "not run"] and got[1]["verdict"] == "unguarded", got)  # the second: of only ten documents
 
 nulls = [0.39, 0.395, 0.398, 0.405, 0.42, 0.45, 0.5, 0.55]
 got = judge(*[dict(ROW, than=">", null=n) for n in nulls], dict(ROW, than=">", null=0.1, least_n=50), dict(ROW, than=">", null=0, interval="none"))
@@ -328,8 +333,9 @@ BELOW = dict(ROW, than="<", null=0.7)
 got = judge(dict(BELOW, control=NOT), dict(BELOW, control=HOLDS), dict(BELOW, control={"run": "gone"}))
 check("controls", [(g["verdict"], g["control"]) for g in got] == [("undecided", "contradicted"), ("supported", "supported"), ("undecided", "not run")], got)
 
-# Null data.  Row 1 is .5 (.4 .. .6), row 2 .9 (.8 .. 1): their difference is -.4 (-.6 .. -.2), of each with itself 0 (-.2 .. .2).  A number that the null
-# data show as well is unspecific on either side; beyond them the claimed way a claim is supported although they are on the claimed side, too.
+# Null data.  Row 1 is .5 (.4 .. .6), row 2 .9 (.8 .. 1): their difference is -.4 (-.6 .. -.2), each minus itself 0 (-.2
+# .. .2). A number that null data show too is unspecific on either side.  Beyond the null data in the claimed direction,
+# a claim is supported even if they are on the claimed side too.
 ABOVE = dict(ROW, than=">", null=.7)
 got = judge(*[dict(c, null_check=n) for c in (BELOW, dict(BELOW, null=1.2), ABOVE, dict(ABOVE, null=.2), dict(ROW, than="<", null=.3, rows={"head": "all", "n": 2}))
               for n in (HOLDS, NOT)], dict(BELOW, null_check={"run": "gone"}), dict(BELOW, no_null=None), dict(ABOVE, no_null=None), BELOW,
@@ -338,7 +344,7 @@ check("null data", [(g["verdict"], g["null_check"]) for g in got] == [
     ("unspecific", "not beyond"), ("supported", "as claimed"),      # .5 < .7
     ("unspecific", "not beyond"), ("supported", "as claimed"),      # both below 1.2
     ("unspecific", "not beyond"), ("contradicted", "other way"),    # .5 > .7 is contradicted, by less than the null data
-    ("unspecific", "not beyond"), ("unspecific", "other way"),      # .5 > .2, and the null data are further up
+    ("unspecific", "not beyond"), ("unspecific", "other way"),      # .5 > .2, and the null data are higher
     ("contradicted", "other way"), ("unspecific", "not beyond"),    # .9 < .3
     ("unguarded", "not run"), ("unguarded", "none"), ("unguarded", "none"), ("supported", "not possible"), ("undecided", "none")], [(g["verdict"], g["null_check"]) for g in got])
 check("what the number says", [g["by_number"] for g in got] == ["supported"] * 4 + ["contradicted"] * 2 + ["supported"] * 2 + ["contradicted"] * 2
@@ -347,7 +353,7 @@ check("their difference", near(got[1]["null_value"], .9) and near(got[1]["differ
       and near(got[1]["difference_high"], -.2) and near(got[1]["difference_p"], 2 * NORMAL.cdf(-1.959963984540054 * 2), 1e-9) and got[1]["difference_units"] == 0, got[1])
 check("no null data are told", "names none" in got[11]["why"] and "no table row.gone" in got[10]["why"], got[10]["why"], got[11]["why"])
 
-# in pairs: texts that both have; sources' means of the differences; q is of the larger p
+# in pairs: common texts; sources' means of the differences; q is of the larger p
 DOCS, SOURCES = 24, 8
 data, null = rng.normal(.5, .3, DOCS), rng.normal(0, .3, DOCS)
 data += np.repeat(rng.normal(0, .2, SOURCES), 3)
@@ -391,7 +397,7 @@ got = judge(*[dict(ROW, than=">", null=.3, needs=n) for n in ({"T": ">= 64"}, {"
 check("needs", [g["verdict"] for g in got] == ["supported"] + ["not comparable here"] * 4 and "here it is 64" in got[1]["why"]
       and "does not say" in got[2]["why"] and "here it is 16" in got[4]["why"], got)
 
-# ---- what is refused
+# ---- errors
 
 good = tsv(["a", "b"], [[1, 2]])
 for name, data, words in (("empty", b"", "empty"), ("cut", good[:-1], "cut off"), ("nul", good.replace("1", "\0"), "NUL"), ("utf8", b"a\tb\n\xff\t1\n", "UTF-8"),
@@ -465,7 +471,7 @@ for key, value, words in (("value", "colour", "no column colour"), ("table", "pi
     put("wrong.json", json.dumps({"claim": broken[:i] + [{**broken[i], key: value}] + broken[i + 1:]}), work.name)
     r = subprocess.run([kvfate, "claims", "--check", "--register", os.path.join(work.name, "wrong.json")], capture_output=True, text=True)
     check("--check finds " + words, r.returncode == 1 and words in r.stderr, r.stderr)
-for value in ("alive", "at_risk"):  # what the fraction is a quotient of
+for value in ("alive", "at_risk"):  # the fraction is a quotient of these
     i = next(i for i, c in enumerate(broken) if c.get("table") == "survival")
     put("counts.json", json.dumps({"claim": broken[:i] + [{**broken[i], "value": value}] + broken[i + 1:]}), work.name)
     r = subprocess.run([kvfate, "claims", "--check", "--register", os.path.join(work.name, "counts.json")], capture_output=True, text=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Classes of tokens against the character database of Python, and --classes of the commands."""
+"""Check token classes against the character database of Python, and --classes of the commands."""
 import itertools
 import json
 import os
@@ -18,7 +18,7 @@ kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
 
 
 def by_database(text):
-    """the class of a token that no list and no text around it decides"""
+    """Return the class of a token that depends on no list and no context."""
     kinds = [unicodedata.category(c) for c in text]
     if all(c.isspace() and c not in "\x1c\x1d\x1e\x1f" for c in text):
         return "whitespace"
@@ -48,7 +48,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-classes-") as folder:
             f.write(value if isinstance(value, str) else json.dumps(value))
         return path
 
-    # tokens of one to three characters of every kind; a tab between, so that no rule of texts sees two of them
+    # tokens of one to three characters of every kind, separated by tabs, so that no text rule sees two of them
     rng = np.random.default_rng(3)
     pool = {}
     for code in range(0x21, 0x1fbff):
@@ -64,7 +64,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-classes-") as folder:
     check("database", not wrong, wrong[:10])
     check("database has all", set(data["class"]) == {"whitespace", "word", "number", "operator", "punctuation", "symbol"}, set(data["class"]))
 
-    # classes of one's own, in order, and what they leave to the others
+    # custom classes, in order, and the classes of the remaining tokens
     words = ["salt", " water", " 7", " salt", "."]
     x = trace(words)
     own = file({"salt": "salt", "thing": "\\w", "salty": "salt"})
@@ -80,7 +80,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-classes-") as folder:
     data, meta = table(kvfate, "tokens", x)
     check("none of one's own", "classes" not in meta and data["class"] == ["word", "word", "number", "word", "punctuation"], meta, data["class"])
 
-    # texts that a trace does not hold
+    # texts that a trace does not contain
     data, _ = table(kvfate, "tokens", make(write_kvf, os.path.join(folder, "dumb.kvf"), [
         Column("tokens.id", "i32", "run", [1, 2]), Column("tokens.role", "u8", "run", [0, 0]), Column("evict_step", "u32", "kv", [[[ALIVE, 1]]])], (1, 1, 1, 2)))
     check("no texts", data["class"] == ["unknown"] * 2, data["class"])

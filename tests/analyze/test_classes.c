@@ -1,4 +1,5 @@
-/* Classes of tokens: hand-made texts, texts cut at every place, ill-formed bytes, hostile rules. */
+/* test_classes.c - checks token classes: hand-made texts, texts cut at every place, ill-formed
+ * bytes, hostile rules. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdio.h>
@@ -38,7 +39,7 @@ static struct classes *open_json(const char *json, int want, struct kvf_diag *d)
     return c;
 }
 
-/* The classes of the tokens, which '|' parts, as names with spaces between. */
+/* Returns the classes of the tokens, which '|' separates, as names separated by spaces. */
 static const char *named(const struct classes *c, const char *tokens)
 {
     static char out[1024];
@@ -110,7 +111,7 @@ Test(classes, rules_of_texts_see_through_the_tokenizer)
     expect("frac", "word");
 }
 
-/* '|' parts tokens in expect, so these are made by hand. */
+/* '|' separates tokens in expect, so these tokens are made by hand. */
 Test(classes, special_tokens_and_roles)
 {
     static const char *const token[] = {"<|im_start|>",
@@ -160,7 +161,7 @@ Test(classes, special_tokens_and_roles)
     classes_close(c);
 }
 
-/* Each byte of a character has the class of the whole. */
+/* Each byte of a character has the class of the character. */
 Test(classes, characters_in_pieces)
 {
     static const char text[] = "\xe4\xb8\xad\xf0\x9f\x99\x82\xe3\x80\x82\xc2\xbd\xe3\x80\x80"
@@ -180,7 +181,8 @@ Test(classes, characters_in_pieces)
     classes_close(c);
 }
 
-/* Any bytes, cut anywhere, get a class; ill-formed ones alone are words, for want of a better. */
+/* Any bytes, cut anywhere, get a class.  Only ill-formed bytes are words, because no class fits
+ * better. */
 Test(classes, any_bytes)
 {
     struct text *t = MEM_NEW(struct text, 1);
@@ -207,7 +209,7 @@ Test(classes, any_bytes)
     cr_assert(classes_of_text(c, "", t->end, 0, t->class, NULL) == KVF_OK);
     t->n = 0;
     add(t, "\xff\xfe", 2);
-    add(t, "\xc3", 1); /* its second byte never comes */
+    add(t, "\xc3", 1); /* its second byte is missing */
     cr_assert(classes_of_text(c, t->bytes, t->end, t->n, t->class, NULL) == KVF_OK);
     cr_expect(t->class[0] == CLASS_WORD && t->class[1] == CLASS_WORD);
     classes_close(c);
@@ -231,7 +233,7 @@ Test(classes, rules_of_users_come_first_in_their_order)
     struct classes *c = open_json("{\"water\": \"^ ?[sw]\", \"salt\": \"salt\"}", KVF_OK, &d);
     cr_expect_str_eq(named(c, " salty| a salt"), "water salt");
     classes_close(c);
-    c = open_json("[[\"rest\", \"\"]]", KVF_OK, &d); /* nothing is found everywhere */
+    c = open_json("[[\"rest\", \"\"]]", KVF_OK, &d); /* the empty expression matches everywhere */
     cr_expect_str_eq(named(c, "7|x||."), "rest rest rest rest");
     classes_close(c);
     c = open_json("[[\"a\", \"\xc3\xa9\"], [\"b\", \"x\"], [\"a\", \"(?i)Y\"]]", KVF_OK, &d);
@@ -277,7 +279,7 @@ Test(classes, files_that_are_none)
     cr_expect(classes_open("no such file", &c, &d) == KVF_E_IO && strstr(d.text, "no such file"));
 }
 
-/* Expressions that take exponential time are given up after their steps. */
+/* Expressions with exponential running time stop at their step limit. */
 Test(classes, hostile_rules_end)
 {
     static const char *const hostile[] = {"{\"a\": \"^(a+)+$\"}", "{\"a\": \"(a|aa)+$\"}",
@@ -298,7 +300,7 @@ Test(classes, hostile_rules_end)
         cr_expect(clock() - before < 5 * CLOCKS_PER_SEC, "%s", hostile[k]);
         classes_close(c);
     }
-    /* deep recursion: memory has its limit */
+    /* deep recursion: memory is limited */
     struct classes *c = open_json("{\"a\": \"^(a(?1)?b?)+$|(?R)*x\"}", KVF_OK, &d);
     int err = classes_of_text(c, t->bytes, t->end, t->n, t->class, &d);
     cr_expect(err == KVF_OK || err == KVF_E_LIMIT);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate compare: distances and assignment from the definition, matches of heads that are known, two tokenizers, refusals."""
+"""Check kvfate compare: distances and assignment from the definition, matches of known heads, two tokenizers, errors."""
 import itertools
 import os
 import sys
@@ -47,7 +47,7 @@ def specs_of(seed, kinds, n):
 
 
 def definitions(folder):
-    """Three runs of 6, 4 and 7 heads."""
+    """Check three runs of 6, 4 and 7 heads."""
     paths = [run_of(folder, f"d{k}", k, specs_of(k, planted.KINDS, n), L, 1, G) for k, (n, L, G) in enumerate([(6, 3, 2), (4, 1, 4), (7, 7, 1)])]
     s = [signatures(p) for p in paths]
     got, meta = table(kvfate, "compare", *paths)
@@ -72,12 +72,12 @@ def definitions(folder):
 # ---- matches
 
 def nature(rng, n):
-    """What n heads do with any text: six numbers each."""
+    """Return the behaviour of n heads on any text: six numbers each."""
     return rng.normal(size=(n, 6))
 
 
 def text_of(rng, heads, T, noise=.1):
-    """Columns of heads [n][6] for a text of T tokens, rounded as a trace holds them."""
+    """Return columns of heads [n][6] for a text of T tokens, rounded as in a trace."""
     h = (heads + noise * rng.normal(size=heads.shape))[:, :, None]
     n, age = len(heads), np.arange(T)[::-1]
     out = {}
@@ -110,7 +110,7 @@ def write_text(path, query, kv, L, model="one", without=()):
 
 
 class Model:
-    """Texts of heads of a model of L layers, H KV heads and G query heads each, as traces and as scores."""
+    """Texts of a model of L layers, H KV heads and G query heads each, as traces and as scores."""
 
     def __init__(self, folder, name, heads, shape, seed, lengths, **how):
         L, H, G = shape
@@ -139,7 +139,7 @@ class Model:
 
 
 def held(label, got, a, b):
-    """The table against NumPy; partners of the query heads."""
+    """Compare the table with NumPy; return the partners of the query heads."""
     at, beside, done = 0, 0, {}
     for space in ("kv", "query"):
         features = [f for f in getattr(a, space)[0][0] if f in a.known(space) & b.known(space)]
@@ -175,7 +175,7 @@ def held(label, got, a, b):
 
 
 def small_matches(folder):
-    """Few heads, of which nothing is learned; the best of all assignments by brute force."""
+    """Check a few heads, without learning; the best of all assignments by brute force."""
     rng = np.random.default_rng(1)
     a = Model(folder, "sa", nature(rng, 6), (3, 1, 2), 2, [90, 70])
     b = Model(folder, "sb", nature(rng, 4), (1, 2, 4), 3, [80])
@@ -210,7 +210,7 @@ def small_matches(folder):
 
 
 def part_of_text(folder):
-    """--tokens and --head choose what the signatures see."""
+    """Check that --tokens and --head select the input of the signatures."""
     rng = np.random.default_rng(41)
     heads = [nature(rng, 8), nature(rng, 8)]
     models = [Model(folder, f"part{k}", heads[k], (2, 2, 4), 42 + k, [100]) for k in range(2)]
@@ -225,7 +225,7 @@ def part_of_text(folder):
 
 
 def known_heads(folder):
-    """64 heads, those of the second model in another order, over texts of their own; and heads that have nothing in common."""
+    """Check 64 heads, permuted in the second model, with different texts; and heads without any correspondence."""
     rng = np.random.default_rng(51)
     heads, order = nature(rng, 64), rng.permutation(64)
     a = Model(folder, "ka", heads, (16, 2, 4), 52, [200, 170, 230])
@@ -259,7 +259,7 @@ def tokens(folder):
         ends = np.sort(rng.choice(np.arange(1, 120), k, replace=False))
         return [letters[x:y] for x, y in zip([0, *ends], [*ends, 120])]
     texts = [["".join(x) for x in cut(k)] for k in (90, 50)]
-    texts[0] = ["<|im_start|>", *texts[0]]  # special tokens are of no piece
+    texts[0] = ["<|im_start|>", *texts[0]]  # special tokens are in no piece
     texts[1] = [*texts[1][:7], "<|im_end|>", *texts[1][7:], "more"]
     values = [rng.random((2, 3, len(texts[0]))), rng.random((1, 4, len(texts[1])))]
     values[0][0, 1] = 2  # all equal: no correlation

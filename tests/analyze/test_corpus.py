@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""kvfate corpus and merge against numpy: sums over documents, their bootstrap with weights computed here, differences of
-paired documents, and equal bytes however the work is cut."""
+"""Check kvfate corpus and merge against numpy: sums over documents, their bootstrap with weights computed here,
+differences of paired documents, and equal bytes for any division of the work.
+"""
 import math
 import os
 import signal
@@ -35,7 +36,7 @@ def refused(name, code, argv, *words):
 
 
 def same(a, b, ends=()):
-    """Equal but for the order of sums.  ends: places of interval ends, since quantiles of Student's t are good to 1e-8."""
+    """Return true if the values are equal up to the order of sums.  ends: places of interval ends (Student's t is good to 1e-8)."""
     a, b = real(a), real(b)
     most = np.where(np.isin(np.arange(len(a)), ends), 1e-8, 1e-12)
     return a.shape == b.shape and bool(((np.abs(a - b) <= most) | np.isnan(a) & np.isnan(b)).all())
@@ -83,19 +84,19 @@ STUDENT = {3: 3.182446305284263, 4: 2.776445105197793, 5: 2.570581835636197, 6: 
 
 
 def interval(values, n=10):
-    """of 10 documents, from the values of the replicates: expanded percentiles"""
+    """Return the expanded percentiles of 10 documents, from the values of the replicates."""
     values, tail = values[~np.isnan(values)], math.erfc(STUDENT[n - 1] * math.sqrt(n / (n - 1) / 2)) / 2
     return np.quantile(values, [tail, 1 - tail]) if len(values) else (np.nan, np.nan)
 
 
 def jackknife(left_out):
-    """radius, from the value without each document"""
+    """Return the radius, from the value without each document."""
     n, x = len(left_out), np.asarray(left_out, float)
     return STUDENT[n - 1] * math.sqrt((n - 1) / n * ((x - x.mean())**2).sum())
 
 
 def ends_of(value, left_out, replicates, floor=-np.inf):
-    """none of fewer than 4 documents, Student's t of fewer than 10"""
+    """Return no interval for fewer than 4 documents, Student's t for fewer than 10."""
     if len(left_out) < 4:
         return np.nan, np.nan
     if len(left_out) < 10:
@@ -103,7 +104,7 @@ def ends_of(value, left_out, replicates, floor=-np.inf):
     return interval(replicates)
 
 
-# ---- a corpus of made-up traces: 12 traces of 10 prompts
+# ---- a corpus of synthetic traces: 12 traces of 10 prompts
 
 class Trace:
     def __init__(self, rng, prompt, T, document=None):
@@ -136,12 +137,12 @@ def corpus_traces():
     traces = [Trace(rng, p, int(rng.integers(len(p) + 1, 60))) for p in prompts]
     traces.insert(4, Trace(rng, prompts[2], 33))      # a second rollout
     traces.append(Trace(rng, prompts[2], 70))         # and a third
-    traces.append(Trace(rng, prompts[0], 25, "essay"))  # the header says otherwise
+    traces.append(Trace(rng, prompts[0], 25, "essay"))  # the header names another document
     return traces
 
 
 def clusters(traces):
-    """{hash of the document: its traces}"""
+    """Return {hash of the document: its traces}."""
     found = {}
     for t in traces:
         d = prompt_document(t.prompt) if t.document is None else hash_text(t.document)
@@ -160,7 +161,7 @@ def hash_text(text):
 # ---- brute force
 
 def grid(T):
-    """about ten ages per decade below T"""
+    """Return about ten ages per decade below T."""
     list_, x = [0], 1.0
     while x < T and len(list_) < 256:
         n = int(x + 0.5)
@@ -198,7 +199,7 @@ def check_survival(files, traces):
 
 
 def steps_of(trace, c, head, ages, grace, at_least):
-    """(events, exposure) from each age to the next, as far as at_least tokens could show them"""
+    """Return (events, exposure) from each age to the next, as far as at_least tokens could show them."""
     out, before = np.zeros((len(ages), 2), np.int64), -1
     cut = trace.T - 1 - np.arange(trace.T) - grace
     last = np.where(np.isnan(trace.last[c]), -1, trace.last[c]).reshape(L * G, -1)
@@ -215,7 +216,9 @@ def steps_of(trace, c, head, ages, grace, at_least):
 
 
 def check_curves(files, traces, horizons=None):
-    """A survival curve of pooled events and steps at risk, its half-life, and their intervals over documents"""
+    """Check a survival curve of events and steps at risk summed over documents, its half-life, and their intervals over
+    documents.
+    """
     grace, at_least = 3, 4
     more = ["--horizons", ",".join(map(str, horizons))] if horizons else []
     data, _ = table(kvfate, "corpus", "survival", *files, "--criterion", "mass.90", "--grace", grace, "--at-least", at_least, "--replicates", REPLICATES, "--seed", SEED, *more)
@@ -229,7 +232,7 @@ def check_curves(files, traces, horizons=None):
         with np.errstate(invalid="ignore", divide="ignore"):
             curves = [np.cumprod((1 - x[..., 0] / x[..., 1])**steps, axis=1) for x in (pooled, again)]
         for S in curves:
-            S[np.maximum.accumulate(S == 0, axis=1)] = 0  # all dead: it needs nobody at risk
+            S[np.maximum.accumulate(S == 0, axis=1)] = 0  # all dead: then no token at risk is needed
         docs = np.sum([x[:, 1] > 0 for x in sums.values()], axis=0)
         at = [k for k, h in enumerate(data["head"]) if h == (head if head == "all" else f"L{head[0]}H{head[1]}")]
         check("curve: ages", [data["horizon"][k] for k in at] == list(ages))
@@ -248,7 +251,9 @@ def check_curves(files, traces, horizons=None):
 
 
 def band(S, again, docs, i):
-    """of a curve that began with 10 documents: of the replicates, or of their spread on the scale log(-log S)"""
+    """Return the interval of a curve that began with 10 documents: from the replicates, or from their spread on the
+    scale log(-log S).
+    """
     if docs[i] < 4 or np.isnan(S[i]):
         return np.nan, np.nan
     if docs[i] >= 10:
@@ -262,7 +267,9 @@ def band(S, again, docs, i):
 
 
 def half_life(ages, S):
-    """the first whole age below one half of a curve that falls by equal factors between ages; infinite: none"""
+    """Return the first integer age below one half of a curve that falls by equal factors between ages; infinite if
+    none.
+    """
     x0, s0 = -1, 1.
     for x, s in zip(ages, S):
         if s < .5:
@@ -273,7 +280,7 @@ def half_life(ages, S):
 
 
 def check_means(files, traces):
-    """Means: of the rollouts of a document, then of documents; single tables come from the analysis itself."""
+    """Check means: of the rollouts of a document, then of documents; single tables come from the analysis itself."""
     found = clusters(traces)
     path_of = dict(zip(map(id, traces), files))
     for name, more, keys, value in (("sparsity", [], ("kind", "head"), "sparsity"), ("regret", ["--mean"], ("head", "step"), "regret"),
@@ -307,13 +314,13 @@ def sign_flips(x):
 
 
 def benjamini_hochberg(p):
-    """q by the definition: the least over the levels at which p is rejected."""
+    """Return q by the definition: the lowest level at which p is rejected."""
     ranks = np.array([(p <= v).sum() for v in p])
     return np.array([min(1, min((p * len(p) / ranks)[p >= v])) for v in p])
 
 
 def check_few(files, traces):
-    """Curves of few documents: each is left out once, on the scale log(-log S); none of fewer than 4."""
+    """Check curves of few documents: leave-one-out on the scale log(-log S); no interval for fewer than 4."""
     alone = [(f, t) for f, t in zip(files, traces) if len(t.prompt) and len(clusters(traces)[prompt_document(t.prompt) if t.document is None else hash_text(t.document)]) == 1]
     ages, used = list(range(0, 12)), 0
     for n in (2, 3, 4, 6):
@@ -338,7 +345,7 @@ def check_few(files, traces):
 
 
 def check_lengths(folder):
-    """Texts of different length: one set of steps for all, fewer documents at later steps, and hazards that are chained."""
+    """Check texts of different lengths: one set of steps for all, fewer documents at later steps, and chained hazards."""
     rng, files = np.random.default_rng(31), []
     os.makedirs(os.path.join(folder, "lengths"))
     for k, T in enumerate((60, 60, 601, 1100)):
@@ -369,7 +376,7 @@ def check_lengths(folder):
 
 
 def check_against(files, traces, folder):
-    """Two corpora document by document: survival of the query heads."""
+    """Check two corpora document by document: survival of the query heads."""
     rng = np.random.default_rng(23)
     os.makedirs(os.path.join(folder, "others"))
     found = clusters(traces)
@@ -419,7 +426,7 @@ def check_against(files, traces, folder):
 
 
 def check_bytes(files, folder):
-    """However the work is cut, the same bytes."""
+    """Check equal bytes for any division of the work."""
     def path(name):
         return os.path.join(folder, name)
 
@@ -508,7 +515,7 @@ def check_bad(files, folder, whole):
 
 
 def check_tried_again(files, options, path):
-    """What could not be opened, or not be read, counts the next time that it can."""
+    """Check that a trace that could not be opened or read counts once it can be read."""
     with open(files[0], "rb") as f:
         good = f.read()
     later = path("later.kvf")
@@ -536,7 +543,7 @@ def check_tried_again(files, options, path):
 
 
 def unreadable(name, good, at):
-    """Whether a trace with this byte inverted opens, and its values cannot be read."""
+    """Return True if a trace with this byte inverted opens, but its values cannot be read."""
     with open(name, "wb") as f:
         f.write(good[:at] + bytes([good[at] ^ 255]) + good[at + 1:])
     codes = [subprocess.run([kvfate, *argv], capture_output=True).returncode for argv in (["info", name], ["survival", name, "--criterion", "top64"])]
@@ -544,7 +551,7 @@ def unreadable(name, good, at):
 
 
 def check_killed(folder):
-    """A run that was killed goes on to the bytes of one that was not."""
+    """Check that a killed run continues to the bytes of an uninterrupted one."""
     rng = np.random.default_rng(5)
     T, n = 1500, 40
     os.makedirs(os.path.join(folder, "many"))

@@ -1,8 +1,13 @@
 #!/usr/bin/env python3
-"""How often the 95 % intervals over documents hold the truth, for 2, 3, 5, 10 and 30 documents, on planted documents.
-A document has its own risk, log-normal, and each of its HEADS heads draws one of its own, so that a corpus with --intervals all is HEADS
-repetitions at once.  The truth is an integral over the risks.  Fewer than 4 documents must have no interval; 5 and more must cover.
-usage: test_coverage.py KVFATE WRITE_KVF INTERVALS [--table]   (--table: print the table of docs/reference/corpus.md)"""
+"""Check how often 95 % intervals over documents contain the true value, for 2, 3, 5, 10 and 30 documents, on planted
+documents.
+
+A document has its own risk, log-normal, and each of its HEADS heads draws its own, so a corpus with --intervals all
+is HEADS repetitions at once.  The true value is an integral over the risks.  Fewer than 4 documents must have no
+interval; 5 and more must cover.
+
+usage: test_coverage.py KVFATE WRITE_KVF INTERVALS [--table]   (--table: print the table of docs/reference/corpus.md)
+"""
 import os
 import shutil
 import subprocess
@@ -26,7 +31,9 @@ def risks(rng, *shape):
 
 
 def document(rng, folder, k, T=T):
-    """Last selections of T tokens in HEADS heads: at age n or later with probability exp(-risk n), as far as the text goes."""
+    """Write last selections of T tokens in HEADS heads: at age n or later with probability exp(-risk n), within the
+    text.
+    """
     risk, later = risks(rng, HEADS), T - 1 - np.arange(T)
     age = np.floor(rng.exponential(1, (HEADS, T)) / risk[:, None])
     columns = [Column("last_selected.top64", "u32", "query", np.minimum(age, later)[None], flags=SNAPSHOT | AGE)]
@@ -34,7 +41,7 @@ def document(rng, folder, k, T=T):
 
 
 def truth():
-    """Of each value: what it is over all documents there could be."""
+    """Return each value over all possible documents."""
     z = np.linspace(-6, 6, 4001)
     w = np.exp(-z * z / 2)
     w /= w.sum()
@@ -45,7 +52,7 @@ def truth():
 
 
 def share(low, high, value):
-    """(cases, how many have an interval, and hold the value)"""
+    """Return (cases, intervals, intervals that contain the value)."""
     low, high = np.asarray(low, float), np.asarray(high, float)
     has = np.isfinite(low) & np.isfinite(high)
     return len(low), int(has.sum()), int(((low <= value) & (value <= high) & has).sum())
@@ -54,7 +61,7 @@ def share(low, high, value):
 def of_heads(data, name, low, high, value, where):
     rows = [i for i in range(len(data[name])) if data["head"][i] != "all" and all(data[k][i] == x for k, x in where.items())]
     ends = [np.array([np.nan if data[c][i] is None else data[c][i] for i in rows], float) for c in (low, high)]
-    if name == "half_life":  # an upper end beyond the curve is not known
+    if name == "half_life":  # an upper end beyond the curve is unknown
         ends[1] = np.where(np.isfinite(ends[0]) & np.isnan(ends[1]), 1e9, ends[1])
     return share(*ends, value)
 
@@ -72,12 +79,12 @@ def corpora(rng, n, want, found):
         every = ["--horizons", ",".join(map(str, range(0, 151)))]
         e = table(kvfate, "corpus", "survival", folder, *more, *every)[0]
         found["survival: half_life, every age a row", n] = of_heads(e, "half_life", "half_life_low", "half_life_high", want["half_life"], {"horizon": 0})
-        # a quotient without censoring: tokens with 100 queries or more behind them
+        # a quotient without censoring: tokens with at least 100 later queries
         q = table(kvfate, "corpus", "survival", folder, *more, "--horizons", "32", "--tokens", f"0:{T - 100}")[0]
         found["survival: fraction (a quotient)", n] = of_heads(q, "fraction", "low", "high", want["survival"][32], {"horizon": 32})
         h = table(kvfate, "corpus", "hazard", folder, *more, "--bins", ",".join(map(str, range(0, 65))))[0]
         found["hazard: survival at 32", n] = of_heads(h, "survival", "survival_low", "survival_high", want["survival"][32], {"low": 32})
-        for k in range(n, n + 9):  # of which no token can reach age 96
+        for k in range(n, n + 9):  # no token of these can reach age 96
             document(rng, folder, k, 80)
         m = table(kvfate, "corpus", "survival", folder, *more, "--horizons", AGES)[0]
         found["survival: survival at 96, with 9 more documents that are shorter", n] = of_heads(m, "survival", "survival_low", "survival_high",

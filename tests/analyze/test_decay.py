@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""kvfate survival, block-exit and decay on lives of known law (laws.py): bias and coverage of their estimates, the values of the
-library lifelines (lifelines.json, made by make_lifelines.py), and the fits against a grid.
-usage: test_decay.py KVFATE WRITE_KVF ..."""
+"""Check kvfate survival, block-exit and decay on lives of known law (laws.py): bias and coverage of their estimates,
+the values of the library lifelines (lifelines.json, made by make_lifelines.py), and the fits against a grid.
+
+usage: test_decay.py KVFATE WRITE_KVF ...
+"""
 import json
 import os
 import sys
@@ -49,7 +51,7 @@ def against_lifelines(path):
 
 
 def log_share(law, x, n):
-    """the logarithm of the share that lives on past n steps after age 0 under (scale, value)"""
+    """Return the logarithm of the fraction that survives n steps after age 0 under (scale, value)."""
     scale, shape = x
     return -scale * (np.log1p(n) if law == "power" else n**shape)
 
@@ -62,14 +64,14 @@ def likelihood(law, x, a, c):
 
 
 def against_grid(path):
-    """each law's likelihood from the definition at the estimate, and lower all around it; gains, AIC, p"""
+    """Check each law's likelihood from the definition at the estimate, and that it is lower around it; gains, AIC, p."""
     rng = np.random.default_rng(7)
     for law in laws.LAWS:
         last = laws.draw(rng, law, (1, T))
         x = laws.write(write_kvf, path, last)
         data, meta = table(kvfate, "decay", x, "--head", "L0H0", "--from", 0)
         a, c, _ = laws.lives(last[0], 64, 20)
-        a, c = a[c > 0], c[c > 0]  # seen for a step
+        a, c = a[c > 0], c[c > 0]  # observed for a step
         check("decay: options", [meta[k] for k in ("grace", "at_least", "from")] == ["64", "20", "0"], meta)
         best = {}
         for k, name in enumerate(("geometric", "weibull", "power")):
@@ -110,7 +112,7 @@ def of_heads(data, key, **where):
 
 
 def known_laws(path):
-    """200 heads of 600 tokens each are 200 replicates of one law."""
+    """Check 200 heads of 600 tokens, which are 200 replicates of one law."""
     for k, law in enumerate(laws.LAWS):
         last = laws.draw(np.random.default_rng(20 + k), law, (REPLICATES, T))
         x = laws.write(write_kvf, path, last, last + 1)  # selected by all queries until the last one
@@ -141,7 +143,9 @@ def known_laws(path):
 
 
 def recurrence(path):
-    """While it lives a token is selected by one query in five: a ratio of unequal follow-ups and a death without a wait are wrong."""
+    """Check a token that one query in five selects while it lives: a ratio of unequal follow-ups, and a death without a
+    grace period, are wrong.
+    """
     rng, heads = np.random.default_rng(31), 40
     lives = laws.draw(rng, "geometric", (heads, T))
     ages, true = np.arange(T), {}
@@ -172,7 +176,7 @@ def edges(path):
         refused(" ".join(argv), 2, [argv[0], x, *argv[1:]], word)
     refused("no first exits", 1, ["decay", x, "--event", "first-exit"], "first_unselected.top64", "--probes")
     check("text", "geometric" in said("decay", x) and "the best" in said("decay", x))
-    for value in (0, 1000):  # all die at once; nobody dies
+    for value in (0, 1000):  # all die at once; none dies
         data, _ = table(kvfate, "decay", laws.write(write_kvf, path, np.full((1, 100), value)), "--from", 0)
         check(f"decay of {value}", not np.isfinite(real(data["value"] + data["p"] + data["gain"])).any() and not any(data["best"]), data)
     said("decay", x)

@@ -1,10 +1,11 @@
-"""The analyzers against a brute force on dense T x T attention.
+"""Check the analyzers against a brute force on dense T x T attention.
+
 usage: test_dense.py KVFATE DUMP GEN_TINY
 
-A tiny model is generated, run by `kvfate run --exact`, and run again by dense.py in
-float64 under the evictions that the trace itself states.  Float32 may order two weights
-otherwise than float64 when they are closer than EPS; such differences are counted and
-bounded, all others fail."""
+A tiny model is generated, run by `kvfate run --exact`, and run again by dense.py in float64 under the evictions that
+the trace states.  Float32 may order two weights differently from float64 if they are closer than EPS. Such
+differences are counted and bounded; all others fail.
+"""
 import json
 import os
 import subprocess
@@ -17,7 +18,7 @@ import dense
 import selections
 
 EPS = 1e-4  # relative rounding of an attention weight; the logits agree within 6e-5
-MOST_OPEN = .03  # share of the ages that rounding may decide
+MOST_OPEN = .03  # maximum fraction of the ages that rounding may decide
 TOLERANCE = 2e-4  # absolute, of log-sum-exp, entropy and NLL in nats
 REASONS = ["alive", "budget", "window", "refused", "architecture", "plan"]
 ROLES = ["prompt", "answer"]
@@ -64,7 +65,7 @@ class Run:
         return r.stdout
 
     def forget_queries(self):
-        """Query matrices of zeros: all weights of a row are equal, ties everywhere."""
+        """Set query matrices to zero: all weights of a row are equal, with ties everywhere."""
         g = dense.Gguf(self.gguf)
         data = bytearray(g.b)
         for name, (at, size) in g.offset.items():
@@ -118,7 +119,7 @@ class Check:
             self.wrong += 1
             print(f"  {self.run.name}: {what}: got {got.ravel()[:8]} want {want.ravel()[:8]}")
 
-    # ---- what the probes recorded
+    # ---- the recorded columns
 
     def columns(self):
         col, d = self.run.column, self.d
@@ -157,7 +158,9 @@ class Check:
         self.comings()
 
     def comings(self):
-        """n_selected, n_returns and longest_gap of the tokens of which rounding decides nothing; bounds of the others"""
+        """Check n_selected, n_returns and longest_gap of the tokens that do not depend on rounding; bounds of the
+        others.
+        """
         for c in ("top64", "mass.95"):
             exact, sure, possible = self.d.sets[c]
             col = [self.run.column[f"{k}.{c}"].astype(int) for k in ("n_selected", "n_returns", "longest_gap")]
@@ -170,7 +173,7 @@ class Check:
             self.of_settled += settled.size
 
     def calibration(self, c):
-        """selected_at and first_unselected lie between those of the sets that rounding leaves."""
+        """Check that selected_at and first_unselected are between those of the sets that rounding allows."""
         (_, sure, possible), col, wide = self.d.sets[c], self.run.column, dense.first_unselected(self.d.sets[c][2])
         mask, first = col["selected_at." + c].astype(np.int64), col["first_unselected." + c].astype(int)
         low, high = dense.selected_at(sure), dense.selected_at(possible)
@@ -183,7 +186,7 @@ class Check:
         self.masks = getattr(self, "masks", 0) + 2 * mask.size
 
     def budget(self):
-        """After the prompt no query of a head sees more than B entries."""
+        """Check that after the prompt no query of a head sees more than B entries."""
         words = self.run.method.split() if hasattr(self.run, "method") else []
         P = int((self.run.role == 0).sum())
         if "--budget" in words:
@@ -215,7 +218,7 @@ class Check:
             self.equal(f"survival {options} {k}", t[k], v, 1e-12)
 
     def selections(self):
-        """what follows from the sets of the first query head or KV head of each layer"""
+        """Check results of the sets of the first query head or KV head of each layer."""
         d, share, c, n_of = self.d, self.d.G // self.d.H, "top64", [0, 1, 3, 20, 64, 100]
         for space in ("query", "kv-union", "kv-mean"):
             members = [selections.members_of(space, self.S[c], l, 0, share) for l in range(d.L)]
@@ -333,7 +336,7 @@ class Check:
 
 
 def sets_of_probes(run):
-    """The lengths of keys are in full and under their own name, not in lean and paper."""
+    """Check that key norms are in full and under their own name, not in lean and paper."""
     failed = 0
     for probes, want in (("lean", False), ("paper", False), ("keys", True), ("lean,keys", True), ("full", True)):
         run.call(run.kvfate, "run", "--overwrite", "-m", run.gguf, "--ids", run.path("ids"), "-n", "0", "--probes", probes, "-t", "1", "-q", "-o", run.path("p.kvf"))
@@ -344,7 +347,7 @@ def sets_of_probes(run):
 
 
 def own_heads(run):
-    """Lengths of values are the same when every query head has a cache of its own."""
+    """Check that value norms are equal if every query head has its own cache."""
     run.call(run.kvfate, "run", "--overwrite", "-m", run.gguf, "--ids", run.path("ids"), "-n", "0", "--exact", "--method", "tova:group=none", "--budget", "512",
              "--probes", "contrib", "-t", "1", "-q", "-o", run.path("own.kvf"))
     os.mkdir(run.path("own"))

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""The probe and the analyzer `dilution`: by hand, against float64 attention of tiny models, against
-random weights, and refusals.
-usage: test_dilution.py KVFATE WRITE_KVF DUMP GEN_TINY MAKE_GATES"""
+"""Check the probe and the analyzer `dilution`: by hand, against float64 attention of tiny models, against random
+weights, and errors.
+
+usage: test_dilution.py KVFATE WRITE_KVF DUMP GEN_TINY MAKE_GATES
+"""
 import json
 import os
 import subprocess
@@ -24,7 +26,7 @@ EPS = 1e-4  # relative rounding of a weight in float32
 # ---- definitions, on one row of weights w over the entries 0 .. t
 
 def prefix(w, name):
-    """The useful entries of a set that rests on the weights, as booleans."""
+    """Return the useful entries of a set that depends on the weights, as booleans."""
     n, rank = len(w), np.empty(len(w), int)
     order = np.lexsort((-np.arange(n), -w))  # larger first, of equal ones the larger position
     rank[order] = np.arange(n)
@@ -39,7 +41,7 @@ def prefix(w, name):
 
 
 def at_border(w, U, name):
-    """Whether float32 may put the border of a set elsewhere."""
+    """Return True if float32 may move the border of a set."""
     s = np.sort(w)[::-1]
     if name[0] == "m" and (abs(np.cumsum(s) / s.sum() - float(name[4:])) < 1e-5).any():
         return True
@@ -48,14 +50,14 @@ def at_border(w, U, name):
 
 
 def statistics(w, U, r, p=None):
-    """useful, dilution, kept, rho_u, rho_d of retention weights r; p: the attention that the run had, if given"""
+    """Return useful, dilution, kept, rho_u, rho_d of retention weights r; p: the attention of the run, if given."""
     with np.errstate(invalid="ignore", divide="ignore"):
         kept = np.float64((r * w)[U].sum()) / (r * w).sum() if p is None else p[U].sum()
         return w[U].sum(), w[~U].sum(), kept, np.float64((r * w)[U].sum()) / w[U].sum(), np.float64((r * w)[~U].sum()) / w[~U].sum()
 
 
 def near(w, U, eps=0.):
-    """|D'(Delta)| for Delta = 0, .5, ..., 7.5"""
+    """Return |D'(Delta)| for Delta = 0, .5, ..., 7.5."""
     return (w[~U][:, None] >= w[U].max() * np.exp(-.5 * np.arange(16)) * (1 + eps)).sum(0)
 
 
@@ -97,7 +99,7 @@ class Run:
         if spans:
             write(self.path("s.json"), {"spans": [dict(zip(("name", "start", "end", "useful"), s)) for s in spans]})
             options += f" --spans {self.path('s.json')}"
-        if plan:  # of another run: what that one kept
+        if plan:  # of another run: the entries that it kept
             self.call(kvfate, "plan", "--overwrite", plan.kvf, "-o", self.path("p.kvf"))
             options += f" --plan {self.path('p.kvf')}"
         env = dict(os.environ, KVFATE_CPU_MASK=mask) if mask else None
@@ -112,7 +114,7 @@ class Run:
         e = self.column["evict_step"]
         self.alpha = dense.alpha_of(np.where(e == 0xffffffff, np.inf, e), self.T)
         self.plan = None
-        if plan:  # tokens behind its last stay
+        if plan:  # tokens after its last stay
             e = np.full((*e.shape[:2], self.T), np.inf)
             e[:, :, :plan.T] = np.where(plan.column["evict_step"] == 0xffffffff, np.inf, plan.column["evict_step"])
             self.plan = dense.alpha_of(e, self.T)
@@ -132,7 +134,7 @@ class Run:
 
 
 def same(got, want, eps):
-    """To twenty roundings; what is undefined is so in both.  (np.isclose takes its time for one number.)"""
+    """Compare to twenty roundings; undefined values must agree.  (np.isclose is slow for single numbers.)"""
     return bool(got == want or abs(got - want) <= 2e-6 + 20 * eps * abs(want) or (got != got and want != want))
 
 
@@ -141,7 +143,7 @@ def close_count(got, low, high):
 
 
 def compare(name, run, known_all, shadow, missing=()):
-    """Every value of every column, or a reason in rounding: a tie at the border of a set."""
+    """Compare every value of every column; a difference needs a reason in rounding: a tie at the border of a set."""
     col, model, T, eps = run.column, run.model, run.T, EPS
     evicts, beta = "kept.top64" in col, "beta.kept.top64" in col
     sets = PREFIXES + [s for s in run.spans if s not in missing] + ["plan"] * (run.plan is not None)
@@ -205,7 +207,9 @@ HEADER = [{"name": "one", "useful": True, "tokens": [[10, 11]]}, {"name": "more"
 
 
 def plans(folder):
-    """U = what a plan keeps, in runs that see everything, that follow the plan, and that go their own way."""
+    """Check U = the entries that a plan keeps, in runs that see everything, that follow the plan, and that evict
+    differently.
+    """
     size = "--heads 6 --kv-heads 2 --dim 64"
     of = Run(folder, "plan-0", size, 70, 16, "--method h2o -B 24")
     for k, (n, options, shadow) in enumerate(((16, "--method full", True), (16, "--shadow entries", True), (16, "--method plan", False),
@@ -213,7 +217,7 @@ def plans(folder):
         run = Run(folder, f"plan-{k}", size, 70, n, options, SPANS[:1] if k < 3 else None, plan=of)
         compare(f"plan-{k}", run, shadow, shadow, missing=("span.one",))
         check(f"plan-{k}: evicts", (run.plan.sum() < run.T * (run.T + 1) // 2 * run.plan.shape[0] * run.plan.shape[1]) and run.T >= of.T, run.T)
-        if k == 2:  # its own entries: nothing of U is missed, all else is
+        if k == 2:  # its own entries: all of U is cached, everything else is not
             after = run.column["size.plan"] < np.arange(1, run.T + 1)
             check("its own plan", after.any() and (run.column["rho_u.plan"] == 1).all() and (run.column["rho_d.plan"][after] == 0).all()
                   and np.allclose(run.column["kept.plan"][after], 1))
@@ -227,7 +231,7 @@ def plans(folder):
 
 
 def against_float64(folder):
-    """name, tiny model, prompt, -n, options, spans; whether all weights are known; what else"""
+    """Check each case: name, tiny model, prompt, -n, options, spans; if all weights are known; further options."""
     for name, size, n_prompt, n, options, spans, shadow, more in (
             ("one", "--heads 4 --kv-heads 2", 1, 0, "--method full", [("all", 0, 1, True)], True, {}),
             ("full", "--heads 6 --kv-heads 2 --dim 64", 100, 31, "--method full", SPANS, True, {}),
@@ -254,7 +258,7 @@ def against_float64(folder):
 
 
 def tables(name, run, U, weights):
-    """The table is the columns' arithmetic; corollary 3.2 and proposition 3.1 hold in all of it."""
+    """Check that the table follows from the columns; corollary 3.2 and proposition 3.1 apply to every row."""
     col, T = run.column, run.T
     of = {"topk:64": "top64", "mass:0.9": "mass.90", "topk-slack:2": "slack.2", "span": "span"}[U]
     dot = "beta." if weights == "beta" else ""
@@ -303,10 +307,10 @@ def tables(name, run, U, weights):
         check(f"{name}: oracle", np.allclose(got, oracle, rtol=0, atol=1e-12) and (got <= 1 - useful + 1e-6).all())
 
 
-# ---- by hand and by chance, from made-up columns
+# ---- by hand and at random, from synthetic columns
 
 def made(path, w, U, r, shape=None):
-    """The columns `span` of rows w [L,G,T,T] with useful entries U [T] and retention r [L,G,T,T]"""
+    """Write the columns `span` of rows w [L,G,T,T] with useful entries U [T] and retention r [L,G,T,T]."""
     L, G, T, _ = w.shape
     names = ["useful", "dilution", "kept", "rho_u", "rho_d", "size"] + [f"near.{k}" for k in range(16)]
     out = {n: np.full((L, G, T), np.nan if n[0] in "udkr" else 0) for n in names}
@@ -324,13 +328,15 @@ def made(path, w, U, r, shape=None):
 
 
 def by_hand(folder):
-    """One head, four entries of weights 1/8 1/2 1/8 1/4 at step 3; useful is the token 1 alone.
-    dilution 1 - 1/2 = 1/2.  Retention keeps 1, all of the useful, and 1/2 of the rest: rho_u 1, rho_d 1/2;
-    retained (1/2 * 1/2) / (1/2 + 1/4) = 1/3, by the corollary 1/2 * 1/2 / (1/2 + 1/2 * 1/2) = 1/3.
-    Logits below ln 1/2: ln 2 = .69 (the 1/4), ln 4 = 1.39 (two of 1/8).  Delta 1: e^-1 * 1 = .3679,
-    Delta 1.5: e^-1.5 * 3 = .6694, Delta 2: .406: bound .6694 / 1.6694 = .40098 at 1.5, below 1/2.
-    Step 0 has no useful entry; step 1: weights 1/4 3/4, dilution 1/4, nothing retained of the rest: 0; ln 3 = 1.0986,
-    so Delta 1.5: e^-1.5 = .2231, bound .18243; step 2: the useful entry is evicted: retained 1, rho_u 0."""
+    """Check one head, four entries of weights 1/8 1/2 1/8 1/4 at step 3; only token 1 is useful.
+
+      dilution 1 - 1/2 = 1/2. Retention keeps 1, all of the useful, and 1/2 of the rest: rho_u 1, rho_d 1/2;
+      retained (1/2 * 1/2) / (1/2 + 1/4) = 1/3, by the corollary 1/2 * 1/2 / (1/2 + 1/2 * 1/2) = 1/3.
+      Logits below ln 1/2: ln 2 = .69 (the 1/4), ln 4 = 1.39 (two of 1/8). Delta 1: e^-1 * 1 = .3679,
+      Delta 1.5: e^-1.5 * 3 = .6694, Delta 2: .406: bound .6694 / 1.6694 = .40098 at 1.5, below 1/2.
+      Step 0 has no useful entry; step 1: weights 1/4 3/4, dilution 1/4, none of the rest retained: 0; ln 3 = 1.0986,
+      so Delta 1.5: e^-1.5 = .2231, bound .18243; step 2: the useful entry is evicted: retained 1, rho_u 0.
+    """
     w = np.zeros((1, 1, 4, 4))
     w[0, 0, 0, :1], w[0, 0, 1, :2], w[0, 0, 2, :3], w[0, 0, 3] = 1, [.25, .75], [.25, .5, .25], [.125, .5, .125, .25]
     r = np.ones_like(w)
@@ -353,7 +359,7 @@ def by_hand(folder):
 
 
 def by_chance(folder):
-    """The corollary and the bound on weights of every kind: the difference of the two ways is rounding alone."""
+    """Check the corollary and the bound on weights of every kind: the two ways differ only by rounding."""
     rng = np.random.default_rng(5)
     for case, (T, spread, share) in enumerate(((60, 1, .1), (60, 6, .5), (40, .01, .02), (50, 30, .3), (1, 1, 1))):
         z = spread * rng.normal(size=(2, 3, T, T))
@@ -404,7 +410,7 @@ def refusals(folder, run, one):
 
 
 def needles(folder, run):
-    """Spans of the file are what they say, whatever the options; lengths fit; the rest of the text has no number."""
+    """Check that the spans of the file match the text for any options; lengths fit; the rest of the text has no number."""
     out, gguf = os.path.join(folder, "hay"), run.path("m.gguf")
     for more, needles_, distractors in ((["--words", "300"], 1, 0), (["--words", "500", "--keys", "8", "--values", "2", "--queries", "3", "--seed", "7"], 6, 10),
                                         (["--tokens", "700", "-m", gguf, "--depth", "0"], 1, 0), (["--words", "200", "--haystack", "noise", "--digits", "2"], 1, 0),
@@ -463,7 +469,7 @@ def needles(folder, run):
 
 
 def every_third(folder):
-    """--every N shows rows of the whole table, over several blocks of steps."""
+    """Check that --every N shows rows of the complete table, over several blocks of steps."""
     run = Run(folder, "long", "--layers 1 --heads 1 --kv-heads 1 --head-dim 16 --dim 32 --ffn 32 --context 2048", 1100, 1, "--method h2o -B 40")
     whole, _ = table(kvfate, "dilution", run.kvf, "--every", 1)
     for n in (3, 7, 512):

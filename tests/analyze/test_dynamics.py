@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""kvfate dynamics: processes with known matrices, numpy over random traces, edges, refusals.
-usage: test_dynamics.py KVFATE WRITE_KVF"""
+"""Check kvfate dynamics: processes with known matrices, numpy on random traces, edge cases, errors.
+
+usage: test_dynamics.py KVFATE WRITE_KVF
+"""
 import math
 import os
 import subprocess
@@ -19,7 +21,7 @@ POINTS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
 
 
 def trace(path, vectors, ids, prompt, stage="pre", meta=None):
-    """vectors {"L0H1": [T][D]}; the first `prompt` tokens are the prompt"""
+    """Write a trace of vectors {"L0H1": [T][D]}; the first `prompt` tokens are the prompt."""
     T = len(ids)
     cols = [Column("tokens.id", "i32", "run", ids), Column("tokens.role", "u8", "run", np.arange(T) >= prompt)]
     for head, v in vectors.items():
@@ -47,10 +49,10 @@ class Table:
         return v[0]
 
 
-# ---- the long way
+# ---- computed directly
 
 def permutation(n, seed, run):
-    """Fisher and Yates from the end, with xoshiro256** seeded by a hash of (seed, run, 0, 0)."""
+    """Return a permutation by Fisher and Yates from the end, with xoshiro256** seeded by a hash of (seed, run, 0, 0)."""
     draws = Draws(hashed(seed, run, 0, 0))
     p = list(range(n))
     for i in range(n - 1, 0, -1):
@@ -60,7 +62,7 @@ def permutation(n, seed, run):
 
 
 def fit(pieces, trains, m):
-    """pieces [n][m] of a prompt"""
+    """Fit pieces [n][m] of a prompt."""
     sides = []
     for held_out in (False, True):
         x, y = [], []
@@ -92,7 +94,7 @@ def close(a, b, tol=1e-8):
 
 
 def compare(name, t, head, runs, prompts, train, m, split="time", seed=0):
-    """runs: vectors [n][D] of the steps that count, in the order of the traces; prompts: of which prompt each is."""
+    """Compare; runs: vectors [n][D] of the steps that count, in the order of the traces; prompts: the prompt of each."""
     N = max(prompts) + 1
     if split == "time":
         cut = [math.floor(train * len(r)) for r in runs]
@@ -204,7 +206,9 @@ def normal(rng, shape):
 
 
 def closed_forms(folder):
-    """Standard errors: of an eigenvalue of a normal A with noise of one size, sqrt((1 - |l|^2) / n); of a share p, sqrt(p (1 - p) / n)."""
+    """Check standard errors: of an eigenvalue of a normal A with isotropic noise, sqrt((1 - |l|^2) / n); of a fraction
+    p, sqrt(p (1 - p) / n).
+    """
     rng = np.random.default_rng(11)
     q, _ = np.linalg.qr(rng.normal(size=(4, 4)))
     turn = .9 * np.array([[math.cos(.4), -math.sin(.4)], [math.sin(.4), math.cos(.4)]])
@@ -245,7 +249,7 @@ def tails(t, n, law):
 
 
 def by_hand(folder):
-    """x = 8, 5, 3.5, 2.75, ... of x' = x / 2 + 1: A = 1/2 and nothing is left, so that there are no innovations."""
+    """Check x = 8, 5, 3.5, 2.75, ... of x' = x / 2 + 1: A = 1/2 without residuals, so there are no innovations."""
     x = [8.]
     for _ in range(7):
         x.append(x[-1] / 2 + 1)
@@ -300,7 +304,7 @@ def edges(folder):
 
 
 def without_lapack(folder):
-    """A file that is no library in its place: one sentence, and other commands do not need it."""
+    """Check an invalid library file: one message, and other commands do not need it."""
     p = trace(os.path.join(folder, "l.kvf"), {"L0H0": np.random.default_rng(3).normal(size=(60, 3))}, [1] * 60, 0)
     with open(os.path.join(folder, "liblapack.so.3"), "wb") as f:
         f.write(b"no library\n")

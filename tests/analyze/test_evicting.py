@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""Analyses of runs that evict say what they cannot show: criteria of K entries under a budget of K or less, and kinds of heads.
-usage: test_evicting.py KVFATE WRITE_KVF GEN_TINY"""
+"""Check that analyses of runs that evict name their limits: criteria of K entries under a budget of K or less, and head
+types.
+
+usage: test_evicting.py KVFATE WRITE_KVF GEN_TINY
+"""
 import os
 import subprocess
 import sys
@@ -54,7 +57,7 @@ def residence(folder):
 
 
 def larger_heads(folder):
-    """A head can exceed the budget: with slack, shared budgets and overrides the criteria stay."""
+    """Check heads above the budget: with slack, shared budgets and overrides the criteria stay."""
     for name, kept, more in (("no slack", ["mass.90"], {"slack": 0}), ("slack", ["top64", "top128", "mass.90"], {"slack": 127}),
                              ("stride", ["top64", "top128", "mass.90"], {"stride": 128}), ("adaptive", ["top64", "top128", "mass.90"], {"allocation": "adaptive"}),
                              ("overrides", ["top64", "top128", "mass.90"], {"overrides": [{"heads": "L0K0", "name": "full"}]})):

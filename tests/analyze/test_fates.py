@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate fates against numpy on made-up columns, on an empty trace, and its refusals."""
+"""Check kvfate fates against numpy on synthetic columns, on an empty trace, and its errors."""
 import os
 import sys
 import tempfile
@@ -16,13 +16,13 @@ rng = np.random.default_rng(1)
 leaves = np.minimum(np.arange(T) + rng.integers(1, 25, (L, H, T)), T)
 evict = np.where(rng.random((L, H, T)) < .4, ALIVE, leaves)
 gone = np.repeat(evict < ALIVE, G // H, axis=1)
-after = T - np.repeat(np.minimum(evict, T), G // H, axis=1)  # queries after it was evicted
+after = T - np.repeat(np.minimum(evict, T), G // H, axis=1)  # queries after its eviction
 mass = np.where(gone, rng.random((L, G, T)) * after * 3 / T, 0).astype(np.float32).astype(float)
 role = (np.arange(T) >= PROMPT).astype(float)
 
 
 def expected(steps, tokens, least, heads):
-    """rows of step, token, held, needed, from the definitions"""
+    """Return rows of step, token, held, needed, from the definitions."""
     rows = []
     for t in steps:
         for i in tokens:
@@ -73,7 +73,8 @@ with tempfile.TemporaryDirectory(prefix="kvfate-fates-") as folder:
     check("an empty trace", not data["held"], data)
     two, _ = table(kvfate, "fates", x, os.path.join(folder, "bare.kvf"))
     check("two traces", len(set(two["trace"])) == 2 and len(two["held"]) == 2 * len(expected(range(begin, T), range(T), 1 / T, every)), set(two["trace"]))
-    # a cache of a fixed order of eviction under several budgets: what later queries give to the evicted grows as the budget falls
+    # a cache with a fixed eviction order under several budgets: the attention to evicted entries grows as the budget
+    # falls
     order, weight = rng.permutation(PROMPT), rng.random((L, G, T)) ** 4
     weight /= weight.sum(2, keepdims=True)
     shares, losses = [], []

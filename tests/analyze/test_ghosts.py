@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate ghosts against numpy on made-up columns, and its refusals."""
+"""Check kvfate ghosts against numpy on synthetic columns, and its errors."""
 import os
 import subprocess
 import sys
@@ -15,7 +15,7 @@ write_kvf = os.path.abspath(sys.argv[2])
 L, H, G, T, PROMPT = 2, 2, 6, 41, 12
 rng = np.random.default_rng(7)
 evict = np.where(rng.random((L, H, T)) < 0.5, rng.integers(PROMPT, T + 1, (L, H, T)), ALIVE)
-evict[1, 1] = ALIVE  # a head that reads a choice of pages
+evict[1, 1] = ALIVE  # a head that reads selected pages
 gone = np.repeat(evict < ALIVE, G // H, axis=1)  # query head g reads KV head g / 3
 unread = np.zeros((L, G, T), bool)
 unread[1, 3:] = rng.random((3, T)) < 0.4
@@ -36,7 +36,7 @@ def columns(n=None):
 
 
 def expected(heads, tokens, least):
-    """rows, entries missed, entries hit, mass"""
+    """Return rows, entries needed, entries hit, mass."""
     rows, missed, hit, total = [], 0, 0, 0.0
     for l, g in heads:
         for i in tokens:
@@ -90,7 +90,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-ghosts-") as folder:
         r = subprocess.run([kvfate, "ghosts", x, "-o", path("r." + ext)], capture_output=True, text=True)
         check(ext, r.returncode == 0 and os.path.getsize(path("r." + ext)) > 100, r.stderr)
 
-    # nothing was missed; no header; an empty run
+    # no needed entries; no header; an empty run
     evict[:], hits[:], first[:], mass[:], kept[:] = ALIVE, 0, ALIVE, 0, 1
     full = make(write_kvf, path("full.kvf"), columns(), (L, H, G, T))
     data, meta = table(kvfate, "ghosts", full)
@@ -100,7 +100,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-ghosts-") as folder:
     empty = [Column(c.name, c.dtype, c.space, c.values[:, :, :0], c.axis, c.flags) for c in columns()]
     check("empty", table(kvfate, "ghosts", make(write_kvf, path("e.kvf"), empty, (L, H, G, 0)))[0]["head"] == [])
 
-    # refusals
+    # errors
     for missing in range(5):
         rest = [c for k, c in enumerate(columns()) if k != missing]
         y = make(write_kvf, path("y.kvf"), rest, (L, H, G, T))

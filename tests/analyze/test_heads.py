@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate heads: planted kinds, the definitions in numpy on dense attention, edges, refusals."""
+"""Check kvfate heads: planted types, the definitions in numpy on dense attention, edge cases, errors."""
 import os
 import sys
 import tempfile
@@ -18,7 +18,7 @@ S = 4
 # ---- kinds
 
 def confusion(folder, noise, strength, seed):
-    """{(planted, named): heads} of two heads of each kind, in a trace of 5 layers"""
+    """Return {(planted, named): heads} of two heads of each type, in a trace of 5 layers."""
     rng = np.random.default_rng(seed)
     specs = [planted.spec(rng, k, strength, noise) for k in planted.KINDS for _ in range(2)]
     path, *_ = planted.trace(write_kvf, f"{folder}/planted.kvf", rng, specs, 5, 2, 4, 320)
@@ -46,7 +46,7 @@ def f32(v):
 
 
 def widest_gap(v):
-    """Of all splits of sorted values in two that with the most sum of squares between the means."""
+    """Return the split of sorted values in two with the largest sum of squares between the means."""
     v, best = np.sort(v), None
     for k in range(1, len(v)):
         between = ((v[:k].mean() - v.mean()) ** 2 * k + (v[k:].mean() - v.mean()) ** 2 * (len(v) - k))
@@ -110,7 +110,7 @@ def definitions(folder):
 
 
 def retained_rows(log_beta):
-    """attention where all logits are equal and retention weighs it"""
+    """Return attention with equal logits that retention weights."""
     age = np.arange(len(log_beta))[:, None] - np.arange(len(log_beta))
     with np.errstate(invalid="ignore"):
         r = np.where(age > 0, np.exp(np.maximum(age, 0) * log_beta), age == 0)
@@ -118,14 +118,14 @@ def retained_rows(log_beta):
 
 
 def even_share(a):
-    """Largest age at which a token has at least the even share of its row."""
+    """Return the largest age at which a token has at least the uniform weight of its row."""
     T = len(a)
     chosen = (a >= (1 - 1e-14) / np.arange(1, T + 1)[:, None]) & np.tril(np.ones((T, T), bool))
     return np.where(chosen.any(0), T - 1 - np.argmax(chosen[::-1], 0) - np.arange(T), np.nan)
 
 
 def by_beta(folder):
-    """Kinds of KV heads from retention: the definitions on dense rows, and planted kinds."""
+    """Check types of KV heads from retention: the definitions on dense rows, and planted types."""
     rng = np.random.default_rng(21)
     T = 200
     texts, P = planted.text(rng, T), 50
@@ -152,11 +152,11 @@ def by_beta(folder):
 
 
 def by_hand(folder):
-    """40 tokens; each query t attends by half to token 0, by half to itself (t = 0: to itself)."""
+    """Check 40 tokens; each query t attends by half to token 0, by half to itself (t = 0: to itself)."""
     T = 40
     M = np.full(T, .5)
     M[0] = 1 + .5 * 39
-    M[4:8] = 0  # but these, which are unseen: 0.5 go to token 0 more
+    M[4:8] = 0  # except these, which are unseen: token 0 gets 0.5 more
     M[0] += 2
     X = np.where(M > 0, .5, 0)
     X[0] = 1
@@ -167,7 +167,7 @@ def by_hand(folder):
     got, meta = table(kvfate, "heads", make(write_kvf, f"{folder}/hand.kvf", cols, (1, 1, 1, T)))
     # of 36 tokens 4 have 0 and 32 have 0.5: mean 16 / 36, sink mass 1 - 4 / 9
     check("sink mass by hand", np.isclose(got["sink_mass"][0], 5 / 9), got["sink_mass"])
-    # those that were seen at all were so by one query: 0.5 / 0.5
+    # tokens that were seen were seen by one query: 0.5 / 0.5
     check("window by hand", got["window"] == [1] and got["spread"] == [0], got["window"], got["spread"])
     # last use at birth, one step of 36 + 35 + ... + 1 = 666
     check("sparsity by hand", np.isclose(got["last_use_sparsity"][0], 1 - 36 / 666))
@@ -177,7 +177,7 @@ def by_hand(folder):
 
 
 def summary(folder):
-    """A line for each kind that occurs: how many heads, and the means of their rows."""
+    """Check one line per type: number of heads, and the means of their rows."""
     rng = np.random.default_rng(8)
     specs = [planted.spec(rng, k, .92) for k in planted.KINDS for _ in range(2)]
     path, *_ = planted.trace(write_kvf, f"{folder}/summary.kvf", rng, specs, 5, 2, 4, 320)
@@ -205,7 +205,7 @@ def edges(folder):
         got, meta = table(kvfate, "heads", path)
         check(f"{T} tokens", got["kind"] == ["unknown"] * (2 if T else 0), got["kind"])
         said("heads", path)
-    # evicted at birth; a head of NaN; a head of which no token was looked at
+    # evicted at birth; a head of NaN; a head without attention
     T, nan = 64, np.full((1, 2, 64), np.nan)
     nan[0, 1] = 0
     cols = [Column("mass.sum", "f32", "query", nan), Column("mass.max", "f32", "query", nan),

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""kvfate words, density, kv-size, occupancy --by and the sums of eviction: by hand, and against what dense
-T x T masks of made-up runs say."""
+"""Check kvfate words, density, kv-size, occupancy --by and the sums of eviction: by hand, and against dense T x T masks
+of synthetic runs.
+"""
 import itertools
 import json
 import os
@@ -22,7 +23,7 @@ def same(a, b):
 
 
 class Run:
-    """Arrays of a made-up run; sees[l, h, t, i]: query t sees entry i, t = T: it is left at the end."""
+    """Arrays of a synthetic run; sees[l, h, t, i]: query t sees entry i, t = T: it is cached at the end."""
 
     def __init__(self, folder, count, rng, L=2, H=2, group=1, T=60, P=20, texts=None, local=0, evict=None, roles=None, lb=True, header=True):
         self.shape, self.T, self.P = (L, H, H * group, T), T, P
@@ -52,7 +53,7 @@ class Run:
     def heads(self):
         return [(f"L{l}K{h}", l, h) for l in range(self.shape[0]) for h in range(self.shape[1])]
 
-    # ---- the definitions, the long way
+    # ---- the definitions, computed directly
 
     def density(self, bins, step=None, a=0, b=None):
         T = self.T
@@ -105,7 +106,7 @@ class Run:
         for name, l, h in [*self.heads(), ("all", None, None)]:
             m, k = (mask[l, h], 1) if l is not None else (total, len(self.heads()))
             n = m.sum(1)
-            before = m[P, :P].sum()  # query P's own entry is not the prompt's
+            before = m[P, :P].sum()  # query P's own entry is not in the prompt
             peak = int(n[:T].argmax()) if T else 0
             for at, step, steps, entries, length in (("end", T, 1, n[T], b - a), ("prefill", P, 1, before, max(0, min(P, b) - a)),
                                                      ("mean", 0, T, n[:T].sum(), born.sum()), ("answer", P, T - P, n[P:T].sum(), born[P:].sum()),
@@ -116,7 +117,7 @@ class Run:
         return rows
 
     def places(self, by, fold=False, classes=None, a=0, b=None):
-        """[(word, [its tokens])] in order of the text"""
+        """Return [(word, [its tokens])] in order of the text."""
         b = self.T if b is None else b
         if by == "token":
             return [(t, [i]) for i, t in enumerate(self.texts) if a <= i < b]
@@ -142,7 +143,7 @@ class Run:
         return [(w, at) for w, at in out if at]
 
     def words(self, places, step=None, every=False, heads=None):
-        """{word: (count, base_count, places, scored, mean log_beta)}, total, base_total"""
+        """Return {word: (count, base_count, places, scored, mean log_beta)}, total, base_total."""
         T, t = self.T, self.T if step is None else step
         heads = [(l, h) for _, l, h in self.heads()] if heads is None else heads
         test, out = (all if every else any), {}
@@ -204,7 +205,8 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
         got = [r[1:7] for r in rows_of(data, SIZE) if r[0] == head]
         check(f"by hand: kv-size {head}", got == want, got, want)
     check("by hand: ratios", data["ratio"][:5] == [.25, .5, .7, 4 / 7, 1] and data["size"][:5] == [.25, .25, 7 / 16, .5, .5], data)
-    # without the two newest: age 2 or more.  Query 2 sees 0 no more, 3 sees 1; left: 1.  After the prompt 0 has age 2 and is gone
+    # without the two newest: age 2 or more.  Query 2 does not see 0, 3 sees 1; end: 1. After the prompt 0 has age 2 and
+    # is evicted
     data, _ = table(kvfate, "kv-size", hand.path, "--window", "2")
     check("by hand: window", data["entries"][:5] == [1, 0, 1, 1, 1] and data["step"][4] == 3, data)
     # density in two bins: the entry 1 of 4 stands at 1/4; query 2 sees 1 and 2 of three: 1 * 2 / 3 = 0, 2 * 2 / 3 = 1
@@ -220,14 +222,14 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
     data, _ = table(kvfate, "runs", hand.path, "--step", "2")
     check("by hand: runs at 2", rows_of(data, RUNS)[0][:8] == ("L0K0", 3, 2, 1, 0, 2, 2, 2)
           and same(rows_of(data, RUNS)[0][8:], [4 / 3, 4 / 3, 7 / 3, (2 - 7 / 3) / (2 / 9) ** .5]), data)
-    # every choice of 3 of 6 places: the mean and the variance that the table expects are theirs
+    # every choice of 3 of 6 places: the table expects their mean and variance
     runs_of = [[len(list(g)) and k for k, g in itertools.groupby(i in c for i in range(6))] for c in itertools.combinations(range(6), 3)]
     some = Run(folder, count, rng, L=1, H=1, T=6, P=6, evict=[[[ALIVE, ALIVE, 6, ALIVE, 6, 6]]])
     data, _ = table(kvfate, "runs", some.path)
     lengths = [len(r) for r in runs_of]
     check("every choice", same([data["expected_runs"][0], data["expected_changes"][0], data["z"][0]],
                                [np.mean([sum(r) for r in runs_of]), np.mean(lengths), (4 - np.mean(lengths)) / np.std(lengths)]), data)
-    # words "ab" (tokens 0 1) and "ab" (2 3): one place of two is held, by its token 1
+    # words "ab" (tokens 0 1) and "ab" (2 3): one place of two is cached, by its token 1
     data, meta = table(kvfate, "words", hand.path)
     check("by hand: words", data["word"] == ["ab"] and [data[k][0] for k in ("count", "base_count", "places", "scored", "kept", "lift")] == [1, 2, 2, 4, .5, 1]
           and data["log_beta"] == [-2.75], data)
@@ -316,16 +318,17 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
             check(f"eviction {key}", abs(float(meta[key]) - v) < 1e-9 * max(1, abs(v)), meta[key], v)
         check("eviction is told", "reasons: budget" in said("eviction", r.path))
 
-    # characters cut between tokens: U+4E2D, U+3000, U+6587; the space ends a word, and is of neither.  Words: tokens 0 1, 2 3
+    # characters cut between tokens: U+4E2D, U+3000, U+6587; the space ends a word and belongs to neither.  Words:
+    # tokens 0 1, 2 3
     pieces = [p.decode(errors="surrogateescape") for p in (b"a\xe4\xb8", b"\xad\xe3\x80", b"\x80\xe6", b"\x96\x87", b"\xff")]
     cut = Run(folder, count, rng, L=1, H=1, T=5, P=1, evict=[[[ALIVE, 1, 4, ALIVE, 4]]], texts=pieces)
     data, _ = table(kvfate, "words", cut.path, "--sort", "word", "--step", 3)
-    # at query 3 are seen 0, 2, 3; the byte that is none joins the word before it, by token 4, which has not come
+    # query 3 sees 0, 2, 3; the invalid byte joins the previous word, by token 4, which is not fed yet
     check("cut characters", data["word"] == ["a\u4e2d", "\u6587\\xFF"] and data["count"] == [1, 1] and data["scored"] == [2, 2], data)
     data, _ = table(kvfate, "words", cut.path, "--sort", "word", "--match", "all")
     check("cut characters: none whole", data["count"] == [0, 0] and data["scored"] == [2, 3], data)
 
-    # nobody is evicted, everybody is; one token, none; and no gates
+    # no evictions, all evicted; one token, none; and no gates
     full = Run(folder, count, rng, T=30, evict=ALIVE, lb=None)
     empty = Run(folder, count, rng, T=30, evict=np.arange(30) + 1, lb=None)
     one = Run(folder, count, rng, T=1, P=1, evict=[[[1.]]])
@@ -347,7 +350,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
         said(command, none.path)
         check(f"no tokens: {command}", all(v in (None, 0) for k in ("share", "ratio", "count", "entries") for v in data.get(k, [])), data)
 
-    # refusals
+    # errors
     x = bare.path
     for argv, word in ((["words", "--by", "letter"], "--by"), (["words", "--sort", "x"], "--sort"), (["words", "--match", "x"], "--match"), (["words", "--min-count", "0"], "--min-count"),
                        (["words", "--step", "30"], "--step"), (["words", "--step", "-1"], "--step"), (["words", "--fold", "--by", "token"], "--fold"),

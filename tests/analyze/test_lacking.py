@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """usage: test_lacking.py KVFATE WRITE_KVF
 
-Traces that lack columns: what does not follow from them is as it is with them, what does is blank or left out, and one line on the standard
-error names them all, with what records them.  What an analysis cannot do without is refused in one sentence that names all of it."""
+Check traces without some columns.  Results that do not depend on them are unchanged.  Dependent results are blank or
+omitted, and one line on standard error names them all and the probes that record them.  If an analysis needs a
+missing column, one error names all missing ones.
+"""
 import json
 import os
 import subprocess
@@ -49,7 +51,9 @@ def table(argv):
 
 
 def compare(name, whole, path, argv, missing, blank, left_out=(), keep=None):
-    """The table of a trace that lacks columns against that of the whole one.  blank: {column: value}; keep: which rows stay."""
+    """Compare the table of a trace without some columns with that of the complete one.  blank: {column: value}; keep:
+    remaining rows.
+    """
     (want, about, said), (got, told, line) = table([*argv, whole]), table([*argv, path])
     check(f"{name}: nothing is said of the whole one", not said and "missing" not in about, said)
     check(f"{name}: one line", line == f"kvfate {argv[0]}: the trace lacks {missing}; what would follow is blank or left out\n", line)
@@ -110,7 +114,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-lacking-") as folder:
     refused("a way out", 1, ["compare", x, x], "no columns mass.sum", "--by tokens --value evict_step")
     refused("one of several", 1, ["variance", x], "log_beta", "write_gate", "importance", "one of them is enough")
 
-    # Lives in the cache, from evict_step alone: an entry is alive at age n when query i + n still saw it.
+    # Lives in the cache, from only evict_step: an entry is alive at age n if query i + n still saw it.
     alone = kvf("alone.kvf", *rest, "tokens.role", "tokens.id", *("last_selected." + c for c in CRITERIA))
     evict = np.minimum(next(c.values for c in columns(np.random.default_rng(4)) if c.name == "evict_step").astype(float), T)
     got, told, line = table(["survival", "--horizons", "0,1,4,16", "--space", "kv-union", alone])

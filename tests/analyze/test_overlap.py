@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""kvfate overlap and attention-sparsity: by hand, against brute force over dense made-up attention,
-chance against all sets there are, and refusals.
-usage: test_overlap.py KVFATE WRITE_KVF"""
+"""Check kvfate overlap and attention-sparsity: by hand, against brute force on dense synthetic attention, chance
+against all possible sets, and errors.
+
+usage: test_overlap.py KVFATE WRITE_KVF
+"""
 import fractions
 import itertools
 import math
@@ -26,17 +28,19 @@ SHARES = {"0.0001": 1e-4, "0.001": 1e-3, "0.01": 1e-2, "0.1": 1e-1}
 # ---- traces
 
 def columns(windows, evict, under=None, kind="f32"):
-    """windows: {name: [L,H,T]} of this kind; under: {name: [L,G,T]}"""
+    """Return the columns; windows: {name: [L,H,T]} of this kind; under: {name: [L,G,T]}."""
     out = [Column("evict_step", "u32", "kv", np.where(np.isinf(evict), ALIVE, evict), flags=SNAPSHOT)]
     out += [Column(n, kind, "kv", v, flags=SNAPSHOT) for n, v in windows.items()]
     return out + [Column(n, "u16", "query", v, axis="step") for n, v in (under or {}).items()]
 
 
 def random_run(rng, L, H, G, T, gone):
-    """Attention of a run that evicted a share `gone` of its entries; weights of a few sizes, so that there are ties."""
+    """Return attention of a run that evicted a fraction `gone` of its entries; weights have few sizes, so there are
+    ties.
+    """
     evict = np.where(rng.random((L, H, T)) < gone, np.arange(T) + rng.integers(1, T, (L, H, T)), np.inf)
     evict[evict > T] = np.inf
-    evict[:, :, ::31] = np.where(np.isinf(evict[:, :, ::31]), np.inf, T)  # cut after the last query: all saw them
+    evict[:, :, ::31] = np.where(np.isinf(evict[:, :, ::31]), np.inf, T)  # cut after the last query: all queries saw them
     alpha = np.repeat(dense.alpha_of(evict, T), G // H, 1)
     p = rng.choice([2.**-14, 2.**-9, 2.**-6, 2.**-3, 1], (L, G, T, T)) * alpha
     p[:, :, :, ::3] *= (rng.random((L, G, 1, len(range(0, T, 3)))) < .2)  # columns of equal sums: 0
@@ -65,7 +69,7 @@ def top_set(score, candidates, p):
 
 
 def head_sets(scores, evict, T, own, short, a, b, grid):
-    """Per (window or union, p): sets and the chance that a candidate of the last is in the other"""
+    """Return per (window or union, p): sets, and the chance that a candidate of the last is in the other set."""
     end = T // 16 * 16
     start = [end - 128 * (4 - w) for w in range(4)]
     used = [w for w in range(4) if start[w] >= 1]
@@ -82,7 +86,7 @@ def head_sets(scores, evict, T, own, short, a, b, grid):
             these = used[:-1] if w == "union" else [w]
             hit = [1 - math.prod(1 - chance[v] for v in these if i in set(cand[v])) for i in cand[3]]
             other = set().union(*(sets[v] for v in these))
-            tied = 0  # outside a set, and equal to its least
+            tied = 0  # outside a set, and equal to its minimum
             for v in [*these, 3]:
                 values = scores[f"{name}.{v}"]
                 least = min((values[i] for i in sets[v]), default=None)
@@ -92,7 +96,7 @@ def head_sets(scores, evict, T, own, short, a, b, grid):
 
 
 def groups(found, kinds="K"):
-    """Adds layers and all to {(layer, head): {key: tuple}}."""
+    """Add layers and all to {(layer, head): {key: tuple}}."""
     rows = [(f"L{l}{kinds}{h}", l, h, v) for (l, h), v in found.items()]
     for l in sorted({l for l, _ in found}):
         rows.append((f"L{l}{kinds}*", l, -1, [v for (m, _), v in found.items() if m == l]))
@@ -207,7 +211,8 @@ def by_hand(path):
     check("hand: layer", data["head"][last - 6] == "L0K*" and data["index"][last - 6] == -1, data["head"])
     check("hand: union of one", all(data[c][:3] == data[c][3:6] for c in ("overlap", "expected", "kappa", "both")))
 
-    # equal scores: position cuts every set alike, so they agree for no reason; with N candidates and k in a set N - k are tied, in both sets
+    # equal scores: position cuts every set equally, so they agree without information; with N candidates and k in a set
+    # N - k are tied, in both sets
     scores = {f"window.{w}": np.full((1, 1, 528), .25) for w in range(4)}
     x = make(write_kvf, path("tied.kvf"), columns(scores, np.full((1, 1, 528), np.inf)), (1, 1, 1, 528))
     data, _ = table(kvfate, "overlap", x, "--p", "25,100")
@@ -225,10 +230,10 @@ def by_hand(path):
     x = make(write_kvf, path("hand2.kvf"), columns(scores, evict), (1, 1, 1, 18))
     data, meta = table(kvfate, "attention-sparsity", x, "--p", ".1")  # the largest is .5: under .05 are 1/64 and 0
     check("hand: kept", data["under"] == [2] * 3 and data["tokens"] == [14] * 3 and "kept" in meta["entries"] and int(meta["evicted"]) == 2, data, meta)
-    data, _ = table(kvfate, "attention-sparsity", x, "--p", ".1", "--max", "all")  # under .1: 1/16, too
+    data, _ = table(kvfate, "attention-sparsity", x, "--p", ".1", "--max", "all")  # under .1: 1/16 too
     check("hand: max", data["under"][0] == 3, data["under"])
 
-    # of heads that are equal the summary names the first
+    # for equal heads the summary names the first
     x = make(write_kvf, path("hand5.kvf"), columns({}, np.full((2, 2, 5), np.inf)), (2, 2, 2, 5))
     text = said("sparsity", x)
     check("hand: least and most", "mean 0.0000 over 4 heads" in text and "least L0K0 0.0000, most L0K0 0.0000" in text, text)
@@ -248,7 +253,7 @@ def steps_by_hand(path):
     again, _ = table(kvfate, "attention-sparsity", x, "--form", "step")
     check("hand: the first column of a trace is as good as any", again == data, again)
 
-    # each p has a column of its own, however few are asked for
+    # each p has its own column, even if few are requested
     under = {"under." + n: np.array([[[k, k, 0, 0]]]) for k, n in enumerate(SHARES)} | {"under.seen": np.array([[[4, 4, 0, 0]]])}
     x = make(write_kvf, path("hand6.kvf"), columns({}, evict, under), (1, 1, 1, 4))
     data, _ = table(kvfate, "attention-sparsity", x, "--form", "step", "--p", ".01,.1")
@@ -256,7 +261,9 @@ def steps_by_hand(path):
 
 
 def all_sets(path):
-    """Chance, from every choice of sets there is: three sets of 2 of 5 candidates; sets of candidates that grow."""
+    """Check the chance level from every possible choice of sets: three sets of 2 of 5 candidates; sets of growing
+    candidates.
+    """
     T = 528  # windows begin at 16, 144, 272, 400
     scores = {f"window.{w}": np.random.default_rng(w).random((1, 1, T)) for w in range(4)}
     x = make(write_kvf, path("sets.kvf"), columns(scores, np.full((1, 1, T), np.inf)), (1, 1, 1, T))
@@ -332,7 +339,7 @@ def short_runs(path):
 
 
 def holes(path):
-    """A candidate without a number in one of the windows is none; all is said."""
+    """Check that a candidate without a number in one of the windows does not count."""
     T = 400  # windows begin at 16, 144, 272
     rng = np.random.default_rng(8)
     scores = {f"window{n}.{w}": rng.random((1, 1, T)) for w in range(4) for n in ("", "16")}
@@ -388,7 +395,7 @@ def refusals(x, path):
 
 
 def whole_sizes(path):
-    """4.4 percent of 750 candidates are 33, although 4.4 * 750 / 100 is a little more in binary."""
+    """Check that 4.4 percent of 750 candidates are 33, although 4.4 * 750 / 100 is slightly more in binary."""
     T, rng = 1264, np.random.default_rng(5)
     scores = {f"{n}.{w}": rng.random((1, 1, T)).astype(np.float32).astype(float) for n in ("window", "window16") for w in range(4)}
     evict = np.full((1, 1, T), np.inf)

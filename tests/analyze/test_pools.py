@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Every analysis that adds up over documents, by one contract, on traces of a tiny model with evictions, gates and shadows:
-the corpus of one trace has the values of its table, a corpus of several those of the sums (or means) of their tables
-written down here, and three shards merged, in any order, give the bytes of the whole.
-usage: test_pools.py KVFATE GEN_TINY MAKE_GATES"""
+"""Check every analysis that aggregates documents, by one contract, on traces of a tiny model with evictions, gates and
+shadows.  The corpus of one trace has the values of its table.  A corpus of several has those of the sums (or means)
+of their tables, computed here.  Three shards, merged in any order, give the same bytes as one run.
+
+usage: test_pools.py KVFATE GEN_TINY MAKE_GATES
+"""
 import json
 import math
 import os
@@ -16,7 +18,7 @@ from check import check, finish  # noqa: E402
 kvfate, gen_tiny, make_gates = map(os.path.abspath, sys.argv[1:4])
 PROMPTS = [500, 300, 40, 1]  # tokens; the last run has a single entry
 BUDGETS = [48, 24, 64, 64]
-NEVER = {("heads", "prompt")}  # these runs have no answer, after which a prompt could be used
+NEVER = {("heads", "prompt")}  # these runs have no answer after the prompt, so no prompt use
 # Defaults that depend on the length are those of the longest text, 500 tokens.
 LENGTH = {"survival": ["--grace", "64", "--mean-to", "125"], "hazard": ["--grace", "64"], "block-exit": ["--grace", "64"], "decay": ["--grace", "64"],
           "calibration": ["--follow-up", "64"]}
@@ -31,7 +33,7 @@ def call(*argv):
 
 
 def pooled():
-    """The analyses that add up, as the program itself lists them."""
+    """Return the analyses that aggregate, as the program lists them."""
     return {a["name"]: a for a in json.loads(call(kvfate, "describe", "--json"))["analyzers"] if a["pools"]}
 
 
@@ -54,7 +56,7 @@ def table(*argv):
 
 
 def rows(data, keys):
-    """{key: its rows}"""
+    """Return {key: its rows}."""
     found = {}
     for i in range(len(next(iter(data.values()), []))):
         found.setdefault(tuple(data[k][i] for k in keys), []).append({c: data[c][i] for c in data})
@@ -67,7 +69,7 @@ def mean(values):
 
 
 def pool(measure, of):
-    """The value of a row, from the rows of each document: a quotient of sums, a weighted mean or a mean of means."""
+    """Return the value of a row from the rows of each document: a quotient of sums, a weighted mean or a mean of means."""
     value, every = measure["value"], [r for mine in of for r in mine]
     if "numerator" in measure:
         every = [r for r in every if min(r[measure["numerator"]], r[measure["denominator"]]) >= 0]  # -1: not counted
@@ -81,7 +83,7 @@ def pool(measure, of):
 
 
 def bins(measure, whole, singles, keys):
-    """{key: survival at the low end of a bin}: of the sums of the counts in the bins before"""
+    """Return {key: survival at the low end of a bin}, from sums of the counts in the earlier bins."""
     sums, values, curves = {}, {}, {}
     for s in singles:
         for key, mine in rows(s, keys).items():
@@ -103,7 +105,7 @@ def bins(measure, whole, singles, keys):
 
 
 def curve(measure, age, whole, singles, keys):
-    """{key: value of a product along the age, and its half-life}: of the sums of the counts of all documents"""
+    """Return {key: value of a product along the age, and its half-life}, from sums of the counts of all documents."""
     counts = measure["numerator"], measure["denominator"]
     sums, values, curves = {}, {}, {}
     for s in singles:
@@ -123,7 +125,7 @@ def curve(measure, age, whole, singles, keys):
 
 
 def compare(name, about, files):
-    """Every value of the corpus against those of the single tables."""
+    """Compare every value of the corpus with those of the single tables."""
     whole, _ = table("corpus", name, *files, *OPTIONS.get(name, []), "--intervals", "none")
     singles = [table(name, f, *OPTIONS.get(name, []), *LENGTH.get(name, []))[0] for f in files]
     keys = [c for c in whole if c in about["pool_keys"] and c in singles[0]]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate predict: hand-made tables, numpy over random traces of one and three documents, refusals."""
+"""Check kvfate predict: hand-made tables, numpy on random traces of one and three documents, errors."""
 import itertools
 import json
 import os
@@ -18,7 +18,7 @@ CRITERIA = ("top64", "mass.95")
 
 
 def ranks(v):
-    """mean ranks: 1 + how many are less + half of the others that are equal"""
+    """Return mean ranks: 1 + the number of smaller values + half of the number of other equal values."""
     s = np.sort(v)
     return (np.searchsorted(s, v, "left") + np.searchsorted(s, v, "right") + 1) / 2
 
@@ -35,7 +35,7 @@ def unit(v):
 
 
 def given_layer(v, layer):
-    """ranks without their means of layers, by least squares with a column for each layer"""
+    """Return ranks without their means of layers, by least squares with a column for each layer."""
     columns = (layer[:, None] == np.unique(layer)).astype(float)
     r = ranks(v)
     return unit(r - columns @ np.linalg.lstsq(columns, r, rcond=None)[0])
@@ -46,29 +46,31 @@ def given_line(r, place):
 
 
 def given_ends(r, place):
-    """the same without the line from the first to the last value"""
+    """Return ranks without the line from the first to the last value."""
     r = r - np.interp(place, place[[0, -1]], r[[0, -1]])
     return unit(r - r.mean())
 
 
 def by_depth(v, layer, line=given_line):
-    """means of ranks of layers without their line"""
+    """Return means of ranks of layers without their line."""
     at = np.unique(layer)
     return line(np.array([ranks(v)[layer == l].mean() for l in at]), at)
 
 
 def p_of(every):
-    """the fraction of shifts that are as far as none, the larger one of two ways to take a line away"""
+    """Return the fraction of shifts with a correlation at least as large as without a shift, the larger one of two ways
+    to remove a line.
+    """
     return max(np.mean(abs(e) >= abs(e[0]) - 1e-9) for e in every)
 
 
 def shifts(pairs):
-    """correlation at every circular shift, the same for all pairs"""
+    """Return the correlation at every circular shift, equal for all pairs."""
     return np.array([np.mean([np.roll(x, k) @ y for x, y in pairs]) for k in range(len(pairs[0][0]))])
 
 
 def of_layers(pairs, layer, rng):
-    """a bootstrap replicate of a correlation of residuals: layers are drawn, and documents"""
+    """Return a bootstrap replicate of a correlation of residuals: layers and documents are drawn."""
     at = np.unique(layer)
     take = np.concatenate([np.flatnonzero(layer == l) for l in rng.choice(at, len(at))])
     chosen = [pairs[k] for k in rng.choice(len(pairs), len(pairs))]
@@ -76,7 +78,7 @@ def of_layers(pairs, layer, rng):
 
 
 def within_layers(layer, rng):
-    """another order of the heads of each layer"""
+    """Return another order of the heads of each layer."""
     order = np.arange(len(layer))
     for l in np.unique(layer):
         order[layer == l] = rng.permutation(order[layer == l])
@@ -87,13 +89,13 @@ def fdr(p):
     p = np.asarray(p, float)
     known = np.flatnonzero(~np.isnan(p))
     out = np.full(len(p), np.nan)
-    for i in known:  # the least bound of all that are no smaller
+    for i in known:  # the lowest bound of all that are no smaller
         out[i] = min(1, min(p[j] * len(known) / (p[known] <= p[j]).sum() for j in known if p[j] >= p[i]))
     return out
 
 
 def outside(draws, row):
-    """2.5 % of independent draws lie beyond each end; of 2000 replicates the standard error is 0.35 %"""
+    """Check that 2.5 % of independent draws are beyond each end; with 2000 replicates the standard error is 0.35 %."""
     draws = np.array(draws)
     draws = draws[~np.isnan(draws)]
     below, above = [[(draws < row["low"] - 1e-9).mean(), (draws < row["low"] + 1e-9).mean()],
@@ -104,7 +106,7 @@ def outside(draws, row):
 # ---- statistics from their definitions, one head at a time; d: a document's arrays
 
 def head_statistics(d, horizon, sinks):
-    """{(name, reduce): [heads]}"""
+    """Return {(name, reduce): [heads]}."""
     out, T, share = {}, d["T"], d["share"]
 
     def kv(name, f):
@@ -134,7 +136,7 @@ def head_statistics(d, horizon, sinks):
 
 
 def entry_statistics(d, heads):
-    """of the KV heads (layer, index)"""
+    """Return the statistics of the KV heads (layer, index)."""
     out, T, share = {}, d["T"], d["share"]
 
     def put(name, rows):
@@ -169,7 +171,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
         return file("\n".join(lines + ["\t".join(map(str, r)) for r in zip(*columns.values())]) + "\n")
 
     def effect(kl, H, meta=None, names="K", column="kl"):
-        """kl [heads] of L0K0, L0K1, ...; and a row `all`"""
+        """Write a table of kl [heads] of L0K0, L0K1, ...; and a row `all`."""
         n = len(kl)
         m = {"model_hash": "abc", "held": "the head of the row alone", "sinks": 2, "recent": 5, "prompt_tokens": 30, **(meta or {})}
         return tsv("effect", m, {"head": [f"L{k // H}{names}{k % H}" for k in range(n)] + ["all"], "layer": [*(k // H for k in range(n)), -1],
@@ -180,7 +182,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
                                                                     "kl": [*map(repr, map(float, kl))]})
 
     def document(L=4, H=3, share=2, T=40):
-        """arrays of one text, and its trace"""
+        """Return arrays of one text, and its trace."""
         G = H * share
         d = {"L": L, "H": H, "share": share, "T": T}
         f32 = lambda x: x.astype(np.float32).astype(float)
@@ -213,7 +215,9 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
         return np.isclose(real([a])[0], b, rtol=0, atol=1e-9, equal_nan=True)
 
     def compare(name, got, want_x, ys, tokens=None):
-        """want_x: per document {(name, reduce): [units]}; ys: per document the effect, nan where unknown; tokens: positions of each, of entries"""
+        """Compare; want_x: per document {(name, reduce): [units]}; ys: per document the effect, nan if unknown; tokens:
+        positions of entries.
+        """
         crossed = tokens is None
         for key in {k for w in want_x for k in w}:
             row = got.get(key)
@@ -301,7 +305,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
     compare("nan of an effect", predict(effect(holes, 3), d["path"])[0], [want], [holes])
     got, meta = predict(effect(kl, 3, {"prompt_tokens": 31}), d["path"])
     check("another prompt", int(meta["traces_of_another_prompt_length"]) == 1, meta)
-    wide = open(effect(kl, 3)).read().splitlines()  # a column more
+    wide = open(effect(kl, 3)).read().splitlines()  # one more column
     dnll = rng.normal(size=n)
     wide = [x if x[0] == "#" else x + "\t" + v for x, v in zip(wide, [""] * 6 + ["dnll", *map(repr, map(float, dnll)), "1"])]
     compare("another column", predict(file("\n".join(wide) + "\n"), d["path"], "--value", "dnll")[0], [want], [dnll])
@@ -312,7 +316,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
     # three documents: heads are the same, one lacks beta
     docs = [document() for _ in range(3)]
     wants = [head_statistics(x, 5, 2) for x in docs]
-    # heads are much the same in every text: permuting them anew in each would find p too small
+    # heads are similar in every text: permuting them separately in each would give a p that is too small
     common, value = rng.normal(size=n), rng.normal(size=n)
     value += .6 * common
     kls = [np.exp(common + .2 * rng.normal(size=n)) for w in wants]
@@ -358,13 +362,13 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
     compare("saliency of a table", predict(each(y, tokens), bare, sal, "--only", "saliency")[0], [w], [y], [tokens])
     compare("saliency of heads of a table", predict(effect(kl, 3), sal)[0], [{("saliency", "none"): want["saliency", "none"]}], [kl])
 
-    # the least there can be
+    # the smallest traces
     empty = make(write_kvf, os.path.join(folder, "empty.kvf"), [Column("log_beta", "f32", "kv", np.zeros((4, 3, 0)))], (4, 3, 6, 0))
     check("no tokens", set(predict(effect(kl, 3), empty)[0]) == {("layer", "none")})
     got, _ = predict(effect([1.5], 1), make(write_kvf, os.path.join(folder, "one.kvf"), [Column("log_beta", "f32", "kv", [[[-1.]]])], (1, 1, 1, 1)))
     check("one head", all(got["beta", "none"][k] is None for k in ("rho", "partial", "p", "depth_p")), got)
 
-    # refusals
+    # errors
     good = effect(kl, 3)
     for name, code, argv, words in (
             ("a trace first", 2, [d["path"], good], ("effect",)), ("no trace", 2, [good, good], ("trace or table",)), ("one file", 2, [good], ("missing",)),

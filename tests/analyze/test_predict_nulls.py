@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
-"""Planted nulls: the statistics of heads and their effects are independent, and only chance makes kvfate predict find something.  Heads are
-independent; or share an effect of their layer (ICC .92); or layers follow a random walk.  Every p must be below .05 in at most 7 % of the tests, and
-the interval of the partial correlation must hold 0 in at least 90 %.  Entries of a text are tested in the same way, with random walks over positions.
+"""Check planted nulls: the statistics of heads and their effects are independent, and kvfate predict finds results only
+by chance.
 
-usage: [KVFATE_TESTS=long] test_predict_nulls.py KVFATE WRITE_KVF        40 runs of each null; long: 200"""
+Heads are independent; or share an effect of their layer (ICC .92); or layers follow a random walk.  Every p must be
+below .05 in at most 7 % of the tests, and the interval of the partial correlation must contain 0 in at least 90 %.
+Entries of a text are tested in the same way, with random walks over positions.
+
+usage: [KVFATE_TESTS=long] test_predict_nulls.py KVFATE WRITE_KVF        40 runs of each null; long: 200
+"""
 import os
 import subprocess
 import sys

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Raw blocks of a run against a forward pass in float64, and kvfate received against numpy.
-usage: test_received.py KVFATE WRITE_KVF DUMP GEN_TINY"""
+"""Check raw blocks of a run against a forward pass in float64, and kvfate received against numpy.
+
+usage: test_received.py KVFATE WRITE_KVF DUMP GEN_TINY
+"""
 import math
 import os
 import subprocess
@@ -18,7 +20,7 @@ kvfate, write_kvf, dump, gen = map(os.path.abspath, sys.argv[1:5])
 
 
 class Watched(dense.Llama):
-    """Keeps queries before and after their rotation: rope is asked for q, then k, of each layer."""
+    """Keeps queries before and after RoPE: rope is called for q, then k, of each layer."""
 
     def rope(self, x):
         out = super().rope(x)
@@ -32,7 +34,7 @@ class Watched(dense.Llama):
         return got
 
 
-# ---- what the engine records
+# ---- the recorded data
 
 # name, model, prompt, -n, method; T = prompt + n - 1
 RUNS = [
@@ -75,7 +77,7 @@ def against_dense(folder, case):
     evict = np.where(c["evict_step"] == 0xffffffff, np.inf, c["evict_step"])
     m = Watched(gguf)
     if "group=none" in method:
-        group, m.H = m.G // m.H, m.G  # entries of each query head's own: widen the keys and values
+        group, m.H = m.G // m.H, m.G  # entries of each query head: widen the keys and values
         for k in [k for k in m.w if "attn_k." in k or "attn_v." in k]:
             w = m.w[k].reshape(m.G // group, -1, m.w[k].shape[1])
             m.w[k] = np.repeat(w, group, 0).reshape(-1, m.w[k].shape[1])
@@ -85,7 +87,7 @@ def against_dense(folder, case):
     tokens = {i for *_, i in pairs}
     check(f"{name}: pairs", tokens == set(watch) | set(range(min(4, T))) and len(pairs) == len(tokens) * m.L * m.G, len(pairs), m.L, m.G, tokens)
     hidden = 0
-    if name == "quest":  # what a query reads is not in evict_step: its steps are counted by read.count
+    if name == "quest":  # evict_step does not have the pages that a query reads: read.count counts its steps
         for l, g, i in pairs:
             v = c[f"received.L{l}H{g}.{i}"][0, 0]
             hidden += (v == -1).sum()
@@ -121,7 +123,7 @@ def against_dense(folder, case):
 
 
 def other_columns(folder):
-    """Watching changes no other column; the default heads of `queries`; a token not reached."""
+    """Check that recording changes no other column; the default heads of `queries`; a token that is not reached."""
     case = RUNS[1]
     _, plain = run(folder, *case, out="plain.kvf")
     _, kvf = run(folder, *case, out="more.kvf", more=["--watch", "5,54@L1H2", "--watch-queries", "L1H0"])
@@ -167,8 +169,9 @@ def too_many(folder):
 # ---- the analyzer
 
 def by_hand(folder):
-    """One layer, two query heads, T = 4. H1: token 1 has weights .5 .25 and is then unseen; H0: tokens 0 and 3.
-    Cumulative of token 1: .5, .75, .75. mass.sum: H0 = 2, 1, 1, 0, H1 = 0, 3, 1, 0."""
+    """Check one layer, two query heads, T = 4. H1: token 1 has weights .5 .25 and is then unseen; H0: tokens 0 and 3.
+    Cumulative of token 1: .5, .75, .75. mass.sum: H0 = 2, 1, 1, 0, H1 = 0, 3, 1, 0.
+    """
     nan = np.nan
     raw = [Column("received.L0H1.1", "f32", "run", [nan, .5, .25, -1], "step"), Column("received.L0H0.3", "f32", "run", [nan, nan, nan, 0], "step"),
            Column("received.L0H0.0", "f32", "run", [1, .5, nan, .125], "step"), Column("received.L0H0.9", "f32", "run", [nan] * 4, "step")]

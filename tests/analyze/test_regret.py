@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate regret against numpy on made-up columns, and its refusals."""
+"""Check kvfate regret against numpy on synthetic columns, and its errors."""
 import os
 import subprocess
 import sys
@@ -27,9 +27,9 @@ L, H, G, T = 3, 2, 4, 29
 rng = np.random.default_rng(3)
 kept = rng.uniform(0, 1, (L, G, T)).astype(np.float32).astype(float)
 oracle = np.maximum(kept, rng.uniform(0, 1, (L, G, T)).astype(np.float32)).astype(float)
-kept[:, :, :5] = oracle[:, :, :5] = 1  # the prompt: nothing is evicted yet
-kept[1, 2, 7] = oracle[0, 0, 9] = np.nan  # undefined in one column alone
-kept[2, 3, :] = np.nan  # a head without any
+kept[:, :, :5] = oracle[:, :, :5] = 1  # the prompt: before any eviction
+kept[1, 2, 7] = oracle[0, 0, 9] = np.nan  # undefined in only one column
+kept[2, 3, :] = np.nan  # a head without values
 known = ~np.isnan(kept) & ~np.isnan(oracle)
 
 with tempfile.TemporaryDirectory(prefix="kvfate-regret-") as folder:
@@ -87,7 +87,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-regret-") as folder:
     with np.load(path("r.npz")) as z:
         check("npz", same(z["regret"], expected(regret, range(T))))
 
-    # an empty run, and one whose steps are all undefined
+    # an empty run, and a run without defined steps
     none = make(write_kvf, path("none.kvf"), columns(np.zeros((L, G, 0)), np.zeros((L, G, 0))), (L, H, G, 0))
     for more in ([], ["--mean"]):
         check("empty", table(kvfate, "regret", none, *more)[0]["head"] == [])
@@ -95,7 +95,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-regret-") as folder:
     said = subprocess.run([kvfate, "regret", blank], capture_output=True, text=True)
     check("nothing to compare", said.returncode == 0 and "no step" in said.stdout, said)
 
-    # refusals
+    # errors
     bare = make(write_kvf, path("bare.kvf"), columns(kept, oracle)[:1], (L, H, G, T))
     refused("a column is missing", 1, ["regret", bare], "shadow.oracle_mass", "--shadow entries")
     refused("both are missing", 1, ["regret", make(write_kvf, path("b.kvf"), [], (L, H, G, T))], "shadow.kept_mass", "--shadow entries")

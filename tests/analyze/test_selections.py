@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""kvfate survival, hazard, persistence and intermittency: by hand, against the brute force of
-selections.py over random traces, at the edges, and what they refuse.
-usage: test_selections.py KVFATE WRITE_KVF"""
+"""Check kvfate survival, hazard, persistence and intermittency: by hand, against the brute force of selections.py on
+random traces, edge cases, and errors.
+
+usage: test_selections.py KVFATE WRITE_KVF
+"""
 import itertools
 import os
 import sys
@@ -58,13 +60,13 @@ class Made:
         return self.alpha[layer, kv].sum(1) > top if top else np.ones(self.T, bool)
 
     def rows(self, space, c):
-        """(name, layer, index, KV head, members) of each head"""
+        """Yield (name, layer, index, KV head, members) of each head."""
         for l, h, name in brute.rows_of(space, self.L, self.H, self.G):
             yield name, l, h, h // self.share if space == "query" else h, brute.members_of(space, self.S[c], l, h, self.share)
 
 
 def random_sets(rng, L, G, T, alpha, H, keep):
-    """selected sets within what is seen, of any persistence; a query that sees no more than K selects all"""
+    """Return selected sets of seen entries with any persistence; a query that sees no more than K selects all."""
     t, i = np.arange(T)[:, None], np.arange(T)[None, :]
     S = {}
     for c in CRITERIA:
@@ -120,7 +122,7 @@ def check_survival(name, m, space="query", skip=False, everyone=False, follow=0,
 
 
 def check_curve(name, m, space="query", skip=False, grace=5, follow=0, at_least=1, a=0, b=None, mean_to=11):
-    """product limit, Greenwood, counts of the steps, half-life and restricted mean, of each head and of all"""
+    """Check product limit, Greenwood, counts of the steps, half-life and restricted mean, of each head and of all."""
     horizons = [0, 33, 3, 7, 90, 7, m.T - 1, m.T + 4]
     options = ["--space", space, "--horizons", ",".join(map(str, horizons)), "--criterion", ",".join(CRITERIA), "--at-least", at_least, "--grace", grace,
                "--mean-to", mean_to, "--follow-up", follow] + ["--skip-trivial"] * skip + (["--tokens", f"{a}:{b}"] if b is not None else [])
@@ -222,7 +224,7 @@ def check_persistence(name, m, space="query", grace=32, classes=None, at_least=1
         check(f"{name}: interval", abs(at[0] - .025) < 1e-4 and abs(at[1] - .975) < 1e-4, want[k], posterior[k], low[k], high[k], at)
     check(f"{name}: intervals of few", all(np.isnan([low[k], high[k]]).all() for k, x in enumerate(posterior) if x == (0, 0, 1)))
     counts = [k for k, (a, b, M) in enumerate(posterior) if not M and want[k][3]]
-    for k in counts:  # Wilson: the shares p with |y / n - p| = z sqrt(p (1 - p) / n)
+    for k in counts:  # Wilson: the fractions p with |y / n - p| = z sqrt(p (1 - p) / n)
         n, y = want[k][3:5]
         for p in (low[k], high[k]):
             check(f"{name}: Wilson", p in (0, 1) or abs(abs(y / n - p) - brute.Z * np.sqrt(p * (1 - p) / n)) < 1e-9, n, y, p)
@@ -247,7 +249,7 @@ def check_intermittency(name, m, space="query", follow=0, above=(0, 1, 3, 10), a
 
 
 def check_classes(name, m, classes):
-    """rows of a class are those of its tokens alone; of all of them the rows without classes"""
+    """Check that rows of a class depend only on its tokens; rows of all classes equal those without classes."""
     for analysis, options in (("survival", ["--criterion", "mass.95"]), ("survival", ["--criterion", "top64", "--skip-trivial", "--gap", "top64,mass.95"]),
                               ("hazard", ["--criterion", "mass.95", "--grace", "2"]), ("intermittency", [])):
         plain, _ = table(kvfate, analysis, m.path, *options)
@@ -275,7 +277,9 @@ def by_class_brute(m, classes):
 
 
 def ends_by_class(name, m, classes):
-    """By default a curve ends at the age that 20 tokens could show, and of a class of 8 to 19 tokens at the one that all of them could."""
+    """Check the default end of a curve: the age that 20 tokens could show, and for a class of 8 to 19 tokens the age
+    that all of them could.
+    """
     by = ["survival", m.path, "--criterion", "mass.95", "--grace", "3", "--by", "class"]
     said_, few = table(kvfate, *by)[0], 0
     for c in ("all", *sorted(set(classes))):
@@ -312,7 +316,7 @@ def by_hand():
     same("hand: Kaplan-Meier", data["survival"][:5], [1, .75, .5, .25, .25])
     # Greenwood at 1: G = 1/(4 3) + 1/(3 2) = 1/4; S = 1/2: 2^-e^(+-1.96 (1/2) / ln 2)
     same("hand: log-log", [data["survival_low"][2], data["survival_high"][2]], [.5**np.exp(s * brute.Z / 2 / np.log(2)) for s in (1, -1)])
-    # comings of head 0: xx.x: 3 selections, 1 return, gap 1, exit 2; .x.: 1 0 0 0; x.: 1 0 0 1; .: 0 0 0 0
+    # selections of head 0: xx.x: 3 selections, 1 return, gap 1, exit 2; .x.: 1 0 0 0; x.: 1 0 0 1; .: 0 0 0 0
     data, _ = table(kvfate, "intermittency", m.path, "--criterion", "top64", "--head", "L0H0", "--above", "0")
     same("hand: totals", data["total"][::2], [5, 1, 1, 3])
     same("hand: over 0", data["over"][::2], [3, 1, 1, 2])
@@ -376,14 +380,14 @@ with tempfile.TemporaryDirectory(prefix="kvfate-selections-") as folder:
 
     check("some classes of few tokens have curves", few > 0, few)
 
-    # evictions: queries fall back below K, and what was before their selections is open
+    # evictions: queries fall back below K, and earlier states are open
     opened = 0
     for seed in range(2):
         rng = np.random.default_rng(10 + seed)
         L, H, G, T = 1, 2, [2, 6][seed], 140
         evict = np.full((L, H, T), np.inf)
         cut = 70 + 8 * seed
-        evict[:, 0, :cut] = np.where(rng.random((L, cut)) < .6, cut + 1 + rng.integers(0, 9, (L, cut)), np.inf)  # many go at once, few come back
+        evict[:, 0, :cut] = np.where(rng.random((L, cut)) < .6, cut + 1 + rng.integers(0, 9, (L, cut)), np.inf)  # many are evicted at once, few return
         evict[:, 1] = np.where(rng.random((L, T)) < .3, np.arange(T) + rng.integers(0, 30, (L, T)), np.inf)
         evict[evict > T] = np.inf
         m = Made(random_sets(rng, L, G, T, dense.alpha_of(evict, T), H, 1), H, evict)
@@ -397,7 +401,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-selections-") as folder:
         check_intermittency(f"evicting {seed}", m)
     check("something was open", opened > 300, opened)
 
-    # the least there can be
+    # the smallest traces
     CRITERIA = list(dense.CRITERIA)
     for T in (0, 1, 2):
         for evict in (None, np.zeros((1, 2, T)) + np.arange(T)):
@@ -415,7 +419,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-selections-") as folder:
                 data, _ = table(kvfate, analysis, m.path)
                 check(f"{T} tokens: {analysis} rows", (len(data["head"]) == 0) == (T == 0 and analysis != "survival" or T < 2 and analysis == "persistence"), data)
 
-    # damage: ages that there cannot be; nothing that was not recorded
+    # damage: impossible ages; only recorded data
     m = Made({c: np.tril(np.ones((1, 2, 9, 9), bool)) for c in CRITERIA}, 1)
     bad = Made(m.S, 1, drop=["last_selected.top64"], extra=[Column("last_selected.top64", "u16", "query", np.full((1, 2, 9), 60000.), flags=3)])
     data, _ = table(kvfate, "survival", bad.path, "--criterion", "top64")
@@ -434,7 +438,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-selections-") as folder:
     for space in ("kv-union", "kv-mean"):
         refused(f"{space} of no query heads", 1, ["survival", none, "--space", space, "--criterion", "top64"], "layer 0 has 0 query heads for 2 KV heads")
 
-    # refusals
+    # errors
     for argv, word in ((["survival", "--space", "kv"], "--space"), (["survival", "--criterion", "top64,x"], "--criterion"), (["survival", "--criterion", ""], "--criterion"),
                        (["survival", "--follow-up", "x"], "--follow-up"), (["survival", "--follow-up", "-1"], "--follow-up"), (["survival", "--gap", "top64"], "--gap"),
                        (["survival", "--gap", "top64,x"], "--gap"), (["survival", "--gap", ""], "--gap"), (["survival", "--gap", "top64,mass.90,top64"], "--gap"),

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """usage: test_threads.py KVFATE WRITE_KVF
 
-The table of every analysis that works on threads is the same, byte for byte, for 1, 2, 3 and 7 of them, and so is the
-error where several columns are damaged: that of the first head that a loop would come to.
+Check that the table of every analysis with threads has equal bytes for 1, 2, 3 and 7 of them, and so has the error
+if several columns are damaged: that of the first head in loop order.
 """
 import os
 import subprocess
@@ -69,7 +69,7 @@ def columns(rng):
 
 
 def run(words, trace, threads):
-    """The table, and what is said of it."""
+    """Return the table and the message."""
     argv = [kvfate, *words.split(), trace] + (["-t", str(threads)] if threads else [])
     table, text = (subprocess.run(argv + more, capture_output=True) for more in (["-o", "-"], []))
     assert (table.returncode, table.stderr) == (text.returncode, text.stderr)
@@ -77,7 +77,7 @@ def run(words, trace, threads):
 
 
 def damage(trace, places):
-    """Flips a byte of the values of (column, layer); returns the offset of the record of the first."""
+    """Flip a byte of the values of (column, layer); return the offset of the record of the first."""
     t = open_trace(trace)
     of = {name: column.number for name, column in t.columns.items()}
     at = {(name, layer): min(r["offset"] for r in records(t) if r["type"] == COLUMN and (r["column"], r["layer"]) == (of[name], layer))

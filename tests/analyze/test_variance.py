@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate variance: hand-made values, numpy over random traces, planted structure, refusals."""
+"""Check kvfate variance: hand-made values, numpy on random traces, planted structure, errors."""
 import itertools
 import os
 import subprocess
@@ -21,12 +21,12 @@ CLASSES = list(TEXTS)
 
 
 def ranks(v):
-    """mean ranks of a vector: 1 + how many are less + half of the others that are equal"""
+    """Return mean ranks of a vector: 1 + the number of smaller values + half of the number of other equal values."""
     s = np.sort(v)
     return (np.searchsorted(s, v, "left") + np.searchsorted(s, v, "right") + 1) / 2
 
 
-# ---- the definitions, the long way
+# ---- the definitions, computed directly
 
 def conclude(n, k, within, y):
     total = ((y - y.mean()) ** 2).sum() if n else 0
@@ -43,7 +43,7 @@ def one_way(y, level):
 
 
 def additive(y, a, b):
-    """least squares with a column for each level"""
+    """Fit least squares with a column for each level."""
     known = ~np.isnan(y)
     y, a, b = y[known], a[known], b[known]
     k = max(0, len(np.unique(a)) + len(np.unique(b)) - 1)
@@ -55,7 +55,7 @@ def additive(y, a, b):
 
 
 def bins(v, n):
-    """place of equal numbers of values in rank order; nan has none"""
+    """Return bins of equal size of values in rank order; nan has none."""
     out = np.full(v.shape, np.nan)
     known = ~np.isnan(v)
     out[known] = np.floor((ranks(v[known]) - .5) * n / max(1, known.sum()))
@@ -77,7 +77,9 @@ def scaled(g, scale):
 
 
 def expected(g, ids, classes, roles, norm, scale="rate", position_bins=16, norm_bins=16):
-    """g [heads][T] and norm alike, or None; [(head, factor, levels, n, eta2, epsilon2)] with names of heads as (layer, index)"""
+    """Return [(head, factor, levels, n, eta2, epsilon2)] with names of heads as (layer, index); g [heads][T], norm
+    likewise or None.
+    """
     heads, n = list(g), len(ids)
     y = scaled(np.array([g[h] for h in heads]), scale)
     ofs = {"token": ids, "class": classes, "role": roles, "position": np.arange(n) * position_bins // max(n, 1)}
@@ -122,7 +124,7 @@ def compare(name, path, want, *more, tolerance=1e-10):
 
 
 def bars(pixels, colour):
-    """lengths of the rectangles of a colour, from the top down"""
+    """Return lengths of the rectangles of a colour, from the top down."""
     rows = (pixels.reshape(len(pixels), -1, 3) == colour).all(2).sum(1)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], rows > 0, [0]])))
     return [int(np.median(rows[a:b])) for a, b in zip(edges[::2], edges[1::2])]
@@ -199,7 +201,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
 
     holes, thin = g.copy(), norm.copy()
     holes[0, 1, ::7], holes[1, 0, 3], holes[1, 1, 4], holes[2, 0, 5:9], holes[2, 1, 1] = 0, -np.inf, -1e-40, np.nan, .5
-    holes[2, 1, 20:70] = np.nan  # heads and ids are no longer balanced: means in turn must settle
+    holes[2, 1, 20:70] = np.nan  # heads and ids are no longer balanced: alternating means must converge
     thin[0, 0, ::5], thin[1, 1, :] = np.nan, 4
     holed = trace(holes, ids, classes, roles, thin)
     for scale in ("rate", "log-beta", "rank"):
@@ -217,7 +219,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
     check("no norms is said", "without key_norm" in said("variance", other) and "without" not in said("variance", clean))
     refused("rates of write gates", 2, ["variance", other, "--scale", "rate"], "write_gate", "rank")
 
-    # planted: the id alone decides; chance leaves (levels - 1) / (values - 1), of which epsilon^2 keeps nothing on average
+    # planted: only the id decides; chance explains (levels - 1) / (values - 1), which epsilon^2 removes on average
     T = 1500
     ids = rng.integers(0, 200, T)
     effect = rng.normal(size=200)
@@ -239,7 +241,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
     # log(-log_beta) is read back from floats: one part in 2^24
     check("planted sum", row(data, "all", "head+token")[2] > 1 - 1e-12 and row(data, "all", "layer")[2] < row(data, "all", "head")[2] < .9, data["eta2"][-8:])
 
-    # the figure: bars as long as the shares, on an axis of 59 mm that ends at the next tenth
+    # the figure: bars as long as the fractions, on an axis of 59 mm that ends at the next tenth
     out = os.path.join(folder, "f.png")
     for name, x, more in (("clean", clean, ()), ("holes", holed, ("--norm-bins", "3")), ("a sum", both, ()), ("--vmax", clean, ("--vmax", "2"))):
         r = subprocess.run([kvfate, "variance", x, *more, "--dpi", "127", "-o", out], capture_output=True, text=True)
@@ -250,13 +252,13 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
         for colour, key in (((0, 114, 178), "epsilon2"), ((213, 94, 0), "within")):
             shares = [max(0, data[key][i]) for i in shown if data[key][i] is not None]
             end = 2 if name == "--vmax" else max(.1, np.ceil(10 * max(v for k in ("epsilon2", "within") for i in shown if (v := data[k][i]))) / 10)
-            # 5 pixels to the millimetre; the axis hides the first; the last rectangle is the key to the colours
+            # 5 pixels per millimetre; the axis hides the first; the last rectangle is the key to the colours
             want = [v for v in (295 * v / end - 1 for v in shares) if v > 3]
             got = [v for v in bars(pixels, colour)[:-1] if v > 2]
             check(f"bars of {name}: {key}", len(got) == len(want) and np.allclose(got, want, rtol=0, atol=1), got, want)
     refused("no room", 2, ["variance", clean, "--vmax", "0", "-o", out], "--vmax")
 
-    # the least there can be
+    # the smallest traces
     for n in (0, 1, 2):
         x = trace(-1 - np.arange(2. * n).reshape(1, 2, n), np.arange(n), norm=np.ones((1, 2, n)))
         data, meta = table(kvfate, "variance", x)
@@ -268,7 +270,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
     text = said("variance", trace(np.full((2, 2, 40), -.1), np.arange(40) % 7))
     check("constant is said", f"undefined in {4 * 4 + 8} rows: all values are equal" in text and "unsettled" not in text and "settle" not in text, text)
 
-    # numbers that are none: a damaged column's tokens have no level of this factor, and are not counted in it
+    # NaN: a damaged column's tokens have no level of this factor, and do not count in it
     lb, nan = -np.exp(np.random.default_rng(11).normal(size=(1, 2, 12))), np.array([5, np.nan, 3, 5, np.nan, 1, 3, 2, np.nan, 1, 5, 2])
     damaged = make(write_kvf, os.path.join(folder, "damaged.kvf"), [Column("tokens.id", "f64", "run", nan), Column("tokens.role", "f64", "run", nan),
                    Column("log_beta", "f32", "kv", lb)], (1, 2, 4, 12))
@@ -280,7 +282,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
     check("no number: sum", np.allclose(row(data, "all", "head+token"), want, rtol=0, atol=1e-10), row(data, "all", "head+token"), want)
     check("no number: pairs", row(data, "all", "head*token")[:2] == (8, 18), row(data, "all", "head*token"))
 
-    # refusals
+    # errors
     for more, word in ((["--scale", "x"], "--scale"), (["--position-bins", "0"], "--position-bins"), (["--norm-bins", "x"], "--norm-bins"),
                        (["--norm-bins", "9999999"], "--norm-bins"), (["--head", "L0H0"], "KV"), (["--tokens", "0:5x"], "A:B")):
         refused(" ".join(more), 2, ["variance", clean, *more], word)

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""The probes `window` and `under` of real runs against dense T x T attention in float64.
-usage: test_windows.py KVFATE DUMP GEN_TINY"""
+"""Check the probes `window` and `under` of real runs against dense T x T attention in float64.
+
+usage: test_windows.py KVFATE DUMP GEN_TINY
+"""
 import hashlib
 import os
 import struct
@@ -40,7 +42,7 @@ def call(*argv):
 
 
 def model(path, options):
-    """A tiny model whose context is long enough."""
+    """Make a tiny model with a sufficient context."""
     call(sys.executable, gen_tiny, *options.split(), "-o", path)
     with open(path, "rb") as f:
         b = f.read()
@@ -69,7 +71,7 @@ def columns(trace, folder):
 
 
 def under(p, alpha, H):
-    """{P: counts at least, at most}, and entries seen"""
+    """Return {P: minimum counts, maximum counts}, and entries seen."""
     L, G, T, _ = p.shape
     seen = np.repeat(alpha, G // H, 1)
     top = p.max(-1, keepdims=True)
@@ -115,7 +117,7 @@ def digest(path):
 
 
 def same_bytes(folder):
-    """Neither threads nor chunks change a bit, of a method that reads pages by query head either."""
+    """Check that threads and chunks change no bit, also for a method that reads pages by query head."""
     gguf = model(os.path.join(folder, "s.gguf"), "--heads 6 --kv-heads 2 --dim 64 --seed 9")
     for method in ("--method full", "--method h2o --budget 40", "--method quest --budget 48"):
         seen = {digest(run(gguf, folder, 301, 330, f"{method} {chunk}", threads))

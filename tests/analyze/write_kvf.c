@@ -1,18 +1,18 @@
-/* write_kvf.c - a trace from a description, for tests that need one of any kind.
- * usage: write_kvf OUT.kvf < DESCRIPTION, lines of words:
- *   meta JSON                   the run header, to the end of the line
- *   shape L H G T               layers, KV heads, query heads, steps
- *   column NAME DTYPE SPACE AXIS FLAGS N FILE
- *                               FILE: f64 [L][heads][T]; the first N of each head are written
- *   text BYTES                  text of the next token, to the end of the line
- *   hex DIGITS                  the same as hexadecimal digits, for any bytes
- *   blob NAME DTYPE LAYER HEAD T0 N M
- *                               [N][M] zeros
- *   layers                      all heads of a layer in one chunk, as the engine writes them
- *   again                       the first record of every column once more
- *   open                        leave it unclosed
- *   names                       columns may have any names, as in files of earlier versions
- * NaN in a column of integers is the largest number of its type. */
+/* write_kvf.c - writes a trace from a description, for tests that need a trace of any kind.
+ *   usage: write_kvf OUT.kvf < DESCRIPTION, lines of words:
+ *     meta JSON                   the run header, to the end of the line
+ *     shape L H G T               layers, KV heads, query heads, steps
+ *     column NAME DTYPE SPACE AXIS FLAGS N FILE
+ *                                 FILE: f64 [L][heads][T]; writes the first N of each head
+ *     text BYTES                  text of the next token, to the end of the line
+ *     hex DIGITS                  the same as hexadecimal digits, for any bytes
+ *     blob NAME DTYPE LAYER HEAD T0 N M
+ *                                 [N][M] zeros
+ *     layers                      all heads of a layer in one chunk, as the engine writes them
+ *     again                       the first record of every column once more
+ *     open                        do not close it
+ *     names                       columns may have any names, as in files of earlier versions
+ * NaN in a column of integers is written as the maximum of its type. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,7 +141,7 @@ static void convert(const struct kvf_column *c, const double *v, uint32_t n, uns
         float f = (float)v[i];
         int32_t signed_value = c->dtype == KVF_I32 && fabs(v[i]) < 2147483648.0 ? (int32_t)v[i] : 0;
         bool fits = fabs(v[i]) < 18446744073709551616.0 && c->dtype != KVF_I32;
-        uint64_t whole = fits ? (uint64_t)fabs(v[i]) : UINT64_MAX; /* of NaN and infinities, too */
+        uint64_t whole = fits ? (uint64_t)fabs(v[i]) : UINT64_MAX; /* also NaN and infinities */
         const void *from = c->dtype == KVF_F32   ? (const void *)&f
                            : c->dtype == KVF_F64 ? (const void *)&v[i]
                            : c->dtype == KVF_I32 ? (const void *)&signed_value
@@ -209,7 +209,7 @@ int main(int argc, char **argv)
         kvf_writer_abandon(w);
         char unfinished[4096];
         snprintf(unfinished, sizeof unfinished, "%s.unfinished", argv[1]);
-        rename(unfinished, argv[1]); /* as a program of an earlier version left it */
+        rename(unfinished, argv[1]); /* as a program of an earlier version wrote it */
     } else if (w && !err) {
         err = kvf_writer_close(w, &d);
     }

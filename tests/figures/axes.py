@@ -1,4 +1,4 @@
-"""Axes of an SVG file as a reader sees them: ticks with their numbers, and the scale that these say."""
+"""The axes of an SVG file as a reader sees them: ticks, their numbers, and the resulting scale."""
 import re
 
 import numpy as np
@@ -10,9 +10,9 @@ POWER = str.maketrans("\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2
 
 
 def number(text):
-    """What a tick's number says, or None"""
+    """Return the value of a tick's number, or None."""
     times, ten, power = text.partition("10")
-    if ten and power and power[0] not in "0123456789.,":  # powers of ten, with a factor or without
+    if ten and power and power[0] not in "0123456789.,":  # powers of ten, with or without a factor
         if times and not times.endswith("\u00b7"):
             return None
         return float(times[:-1] or 1) * 10 ** float(power.translate(POWER))
@@ -21,7 +21,7 @@ def number(text):
 
 
 class Axes:
-    """texts: (text, left, right, baseline) in mm of those that run across; lines: two points each"""
+    """texts: horizontal texts as (text, left, right, baseline) in mm; lines: two points each."""
 
     def __init__(self, svg):
         fonts, self.texts, self.lines, self.frames = svg.fonts(), [], [], []
@@ -43,7 +43,9 @@ class Axes:
                     self.frames.append((*p.min(0), *p.max(0)))
 
     def ticks(self, frame, side):
-        """[(place in mm, number)] of the axis below (x), left (y) or right (r) of a frame, and how far the numbers are off"""
+        """Return [(place in mm, number)] of the axis below (x), left (y) or right (r) of a frame, and the largest
+        offset of the numbers.
+        """
         x0, y0, x1, y1 = frame
         out, off = [], 0
         for (ax, ay), (bx, by) in self.lines:
@@ -67,7 +69,7 @@ class Axes:
 
 
 def scale(ticks):
-    """(a, b, logarithmic) so that place = a + b v, or of log10 v; None: the numbers are on neither scale"""
+    """Return (a, b, logarithmic) with place = a + b v, or b log10 v, or None if the numbers are on neither scale."""
     at, v = np.array([p for p, _ in ticks]), np.array([v for _, v in ticks])
     if len(v) < 2:
         return None

@@ -1,11 +1,11 @@
-/* draw_table.c - a figure of a saved table:
- * draw_table TABLE FIGURE OUT [STYLE [WxH [DPI [KEY=VALUE...]]]]
+/* draw_table.c - draws a figure of a saved table:
+ *   draw_table TABLE FIGURE OUT [STYLE [WxH [DPI [KEY=VALUE...]]]]
  *
- * W alone leaves the height to the figure; keys are title, cmap, font, vmin and vmax.
+ * With only W, the figure chooses the height.  Keys are title, cmap, font, vmin and vmax.
  *
- * Without arguments it draws many in one process: a line of the standard input has these arguments
- * between tabs, and the answer is a line with the exit status and the number of bytes of what is
- * said, and then these bytes. */
+ * Without arguments it draws many figures in one process.  Each line of standard input has these
+ * arguments, separated by tabs.  The answer is a line with the exit status and the length of the
+ * message in bytes, followed by the message. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 enum { POSITIONS = 6, MOST = 12, USAGE = 3, LINE = 8192 };
 
-/* What KEY=VALUE says; false where there is no such key. */
+/* Applies KEY=VALUE. Returns false for an unknown key. */
 static bool set(struct figure_style *s, char *word)
 {
     char *value = strchr(word, '=');
@@ -43,10 +43,10 @@ static bool set(struct figure_style *s, char *word)
     return false;
 }
 
-/* The exit status. */
+/* Draws a figure.  Returns the exit status. */
 static int draw(int n, char *const *argument, struct kvf_diag *d)
 {
-    /* A font that is named draws the same wherever others are installed, too. */
+    /* A named font draws equally if other fonts are installed too. */
     struct figure_style s = {.vmin = NAN, .vmax = NAN, .font = "DejaVu Sans"};
     struct table *t = NULL;
     if (n < 3 || !figure_find(argument[1]))

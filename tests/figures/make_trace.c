@@ -1,9 +1,10 @@
-/* make_trace.c - small made-up traces, without a model.
- * usage: make_trace usual|one|zero|bare OUT.kvf
- * usual: 3 layers, 2 KV heads, 4 query heads, 40 tokens whose texts are hostile to
- * table files; bare: the same without evictions and ages; one: 1 token; zero: none.
- * Of head h at token i: evict_step = i + 3 + (7 i + h) mod 20, alive from T on;
- * last_selected.C = (5 i + 3 h + c) mod (T - i), never where (i + h) mod 9 = 4. */
+/* make_trace.c - writes small synthetic traces without a model.
+ *   usage: make_trace usual|one|zero|bare OUT.kvf
+ *
+ * usual: 3 layers, 2 KV heads, 4 query heads, 40 tokens whose texts are difficult for table files.
+ * bare: the same without evictions and ages.  one: 1 token.  zero: no tokens.  Head h at token i
+ * has evict_step = i + 3 + (7 i + h) mod 20, alive from T on, and last_selected.C = (5 i + 3 h + c)
+ * mod (T - i), never if (i + h) mod 9 = 4. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>

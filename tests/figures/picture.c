@@ -1,3 +1,4 @@
+/* picture.c - draws figures as SVG and reads their paths. */
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@ static void parse_path(char *d, struct path *p)
         int many = *s == 'C' ? 6 : *s == 'M' || *s == 'L' ? 2 : 0;
         p->closed |= *s == 'Z';
         if (*s == 'M' && p->closed)
-            return; /* the point that cairo ends on */
+            return; /* the point at which cairo ends */
         for (int i = 0; i < many; i++)
             v[i] = strtod(strtok(NULL, " "), NULL);
         if (many && p->n < MOST_POINTS) {
@@ -97,8 +98,9 @@ static double away(const double *p, const double *a, const double *b)
     return hypot(p[0] - a[0] - f * dx, p[1] - a[1] - f * dy);
 }
 
-/* cairo leaves out points within straight lines: those must lie on the path, every point of which
- * is one of want, in order, from the first to the last. */
+/* Returns true if the path matches.  cairo omits points inside straight lines: the wanted points
+ * must be on the path, and every point of the path is one of them, in order, from the first to the
+ * last. */
 static bool same_path(const struct path *p, const double *want, int n)
 {
     int k = 0;

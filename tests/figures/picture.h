@@ -1,4 +1,4 @@
-/* picture.h - the paths of a figure drawn as SVG, and whether they are what a table says. */
+/* picture.h - the paths of a figure drawn as SVG, and checks that they match a table. */
 #ifndef KVF_TESTS_PICTURE_H
 #define KVF_TESTS_PICTURE_H
 
@@ -22,12 +22,12 @@ struct picture {
 };
 
 extern struct picture pic; /* of the last draw() */
-extern double vmax;        /* --vmax of the figures to come; NaN: none */
+extern double vmax;        /* --vmax of the next figures; NaN: not set */
 
-/* What figure_write returns; path: a new file in /tmp. */
+/* Returns the result of figure_write. path: receives the name of a new file in /tmp. */
 int write_figure(const char *name, const struct table *t, const char *option, const char *ext,
                  char path[64], struct kvf_diag *d);
-/* Draws into pic; a failure fails the test. */
+/* Draws into pic; an error fails the test. */
 void draw(const char *name, const struct table *t, const char *option);
 
 struct axes {
@@ -35,9 +35,9 @@ struct axes {
     bool log_x, log_y;
 };
 
-/* Whether panel k has a line or an area through these n points. */
+/* Returns true if panel k has a line or an area through these n points. */
 bool has(int k, const struct axes *a, const double *x, const double *y, int n, bool line);
-/* A ring or a disc of that radius around the point. */
+/* Returns true if there is a ring or a disc of that radius around the point. */
 bool has_ring(int k, const struct axes *a, double x, double y, double radius);
 
 #define LINE(k, a, x, y) cr_expect(has(k, a, x, y, sizeof(y) / sizeof *(y), true), "no line " #y)

@@ -1,4 +1,4 @@
-"""PNG files and SVG files of the tests: read, written, compared.  Standard library and numpy."""
+"""Read, write and compare PNG and SVG files of the tests.  Standard library and numpy."""
 import functools
 import math
 import re
@@ -14,7 +14,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def png_read(data):
-    """pixels [h, w, 3]"""
+    """Return the pixels [h, w, 3]."""
     return png(data)[0][:, :, :3]
 
 
@@ -29,7 +29,7 @@ def png_write(pixels):
 
 
 def differ(a, b):
-    """None where two pictures are alike, else what is not; small shifts of a letter's edge pass"""
+    """Return None if two pictures are alike, else the difference.  Small shifts of a letter's edge are allowed."""
     if a.shape != b.shape:
         return f"size {a.shape[1]} x {a.shape[0]}, expected {b.shape[1]} x {b.shape[0]}"
     d = np.abs(a.astype(int) - b.astype(int)).max(2)
@@ -38,7 +38,7 @@ def differ(a, b):
 
 
 def difference(a, b):
-    """what differs, dark on white; the larger of the two sizes"""
+    """Return the difference, dark on white, in the larger of the two sizes."""
     h, w = max(a.shape[0], b.shape[0]), max(a.shape[1], b.shape[1])
     both = []
     for p in (a, b):
@@ -49,8 +49,10 @@ def difference(a, b):
 
 
 def marks(root):
-    """{colour: [points, sum of x, of y, of their distances from the corner, in mm]} of all lines and areas; colours after the 12 with the
-    most points are taken together.  A mark that moves, turns or has another colour changes a sum that no picture would tell."""
+    """Return {colour: [points, sum of x, of y, of their distances from the corner, in mm]} of all lines and areas.
+    Colours after the 12 with the most points are merged.  A mark that moves, turns or changes its colour changes a
+    sum, even if the picture does not show it.
+    """
     found, mm = {}, 25.4 / 72
     for e in root.iter(SVG + "path"):
         colour = re.search(r"(fill|stroke):rgb\(([^)]*)\)", e.get("style", ""))
@@ -71,14 +73,14 @@ def marks(root):
 
 
 def marks_differ(a, b):
-    """what of two results of marks() is apart by more than rounding, half a millimetre of a sum"""
+    """Return the differences of two results of marks() beyond rounding, half a millimetre of a sum."""
     nothing = [0, 0, 0, 0]
     return [f"{name}: {a.get(name, nothing)}, expected {b.get(name, nothing)}" for name in sorted({*a, *b})
             if any(abs(x - y) > .5 for x, y in zip(a.get(name, nothing), b.get(name, nothing)))]
 
 
 def structure(data):
-    """what an SVG file consists of: size, how many elements of each kind, texts in their order, where its marks are"""
+    """Return the structure of an SVG file: size, number of elements of each kind, texts in order, places of marks."""
     root = ET.fromstring(data)
     count, texts = {}, []
     for e in root.iter():
@@ -96,7 +98,7 @@ def _product(m, n):
 
 
 def _transform(e, m):
-    """the matrix m of what holds an element, with the element's own"""
+    """Return the matrix m of a parent combined with the element's own matrix."""
     for kind, numbers in re.findall(r"(\w+)\(([^)]*)\)", e.get("transform", "")):
         v = [float(x) for x in re.split(r"[ ,]+", numbers.strip())]
         if kind == "rotate":
@@ -110,7 +112,7 @@ def _transform(e, m):
 
 
 def _around(m, x0, y0, x1, y1):
-    """the upright box around a box that a matrix moves or turns"""
+    """Return the upright box around a box that a matrix moves or turns."""
     xs, ys = zip(*[(m[0] * x + m[2] * y + m[4], m[1] * x + m[3] * y + m[5]) for x in (x0, x1) for y in (y0, y1)])
     return min(xs), min(ys), max(xs), max(ys)
 
@@ -125,9 +127,10 @@ def _colour(style, what):
 
 
 def text_boxes(data):
-    """(text, x0, y0, x1, y1, colour, colour behind) of each text of an SVG file: the ink of its letters, measured with the fonts that the
-    file holds, in units of the view box.  What is behind is the last rectangle drawn there before, white where there is none, None
-    on pixels of an image."""
+    """Return (text, x0, y0, x1, y1, colour, background) of each text of an SVG file: the ink of its letters, measured
+    with the fonts of the file, in units of the view box.  The background is the last rectangle drawn there before,
+    white without one, None on pixels of an image.
+    """
     svg = Svg(text=data.decode() if isinstance(data, bytes) else data)
     fonts = {key: (cmap(tables["cmap"]), advances(tables), outlines(tables)) for key, (tables, _) in svg.fonts().items()}
     out, areas = [], []
@@ -176,7 +179,7 @@ def text_boxes(data):
 
 
 def contrast(a, b):
-    """of two colours by the Web Content Accessibility Guidelines 2: 1 to 21"""
+    """Return the contrast of two colours by the Web Content Accessibility Guidelines 2: 1 to 21."""
     def luminance(c):
         return sum(w * (v / 12.92 if v <= .04045 else ((v + .055) / 1.055) ** 2.4) for w, v in zip((.2126, .7152, .0722), c))
     x, y = luminance(a), luminance(b)

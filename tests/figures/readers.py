@@ -1,5 +1,6 @@
-"""Readers of pictures for the tests of figures: PNG, SVG and the fonts within, by the standards
-alone (PNG 1.2; SVG 1.1; OpenType 1.9)."""
+"""Readers of pictures for the tests of figures: PNG, SVG and embedded fonts, written only from the standards (PNG 1.2;
+SVG 1.1; OpenType 1.9).
+"""
 import base64
 import re
 import struct
@@ -12,8 +13,9 @@ PT = 72 / 25.4
 
 
 def guessed(kind, x, above, c):
-    """The bytes of a row of which those before and above were taken away: their mean (kind 3), or the one of those
-    before (a), above (b) and above before (d) that is nearest to a + b - d (4, of Paeth), in this order."""
+    """Undo a filter of a row: the mean of the bytes before and above (kind 3), or the one of before (a), above (b) and
+    above before (d) that is nearest to a + b - d (kind 4, Paeth), in this order.
+    """
     for k in range(c):
         row, a, d = x[k::c], 0, 0
         for i, b in enumerate(above[k::c]):
@@ -31,7 +33,7 @@ def guessed(kind, x, above, c):
 
 
 def png(data):
-    """Pixels [h][w][channels] of 8 bits and a dictionary of the texts."""
+    """Return the pixels [h][w][channels] of 8 bits and a dictionary of the texts."""
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     at, body, text = 8, b"", {}
     while at < len(data):
@@ -69,7 +71,7 @@ def font_tables(data):
 
 
 def cmap(table):
-    """{code point: glyph} of the formats 4 and 12 of a font."""
+    """Return {code point: glyph} of the formats 4 and 12 of a font."""
     found = {}
     for i in range(struct.unpack_from(">H", table, 2)[0]):
         at, = struct.unpack_from(">I", table, 8 + 8 * i)
@@ -91,7 +93,7 @@ def cmap(table):
 
 
 def advances(tables):
-    """Advance of each glyph in em."""
+    """Return the advance of each glyph in em."""
     em, = struct.unpack_from(">H", tables["head"], 18)
     n, = struct.unpack_from(">H", tables["hhea"], 34)
     glyphs, = struct.unpack_from(">H", tables["maxp"], 4)
@@ -100,8 +102,9 @@ def advances(tables):
 
 
 def outlines(tables):
-    """(x0, y0, x1, y1) of the ink of each glyph in em, y up; None where there is none.  Fonts with other than TrueType outlines
-    have the height of capitals and the depth of a comma, and the advance for a width."""
+    """Return (x0, y0, x1, y1) of the ink of each glyph in em, y up, or None without ink.  Fonts without TrueType
+    outlines get the height of capitals, the depth of a comma, and the advance as the width.
+    """
     em, = struct.unpack_from(">H", tables["head"], 18)
     if "glyf" not in tables:
         return [(0, -.2, w, .74) if w else None for w in advances(tables)]
@@ -122,14 +125,14 @@ class Svg:
         self.all = [(e.tag.split("}")[1], e) for e in self.root.iter()]
 
     def size(self):
-        """In mm."""
+        """Return the size in mm."""
         return [float(re.fullmatch(r"([\d.]+)pt", self.root.get(k))[1]) / PT for k in ("width", "height")]
 
     def texts(self):
         return ["".join(e.itertext()) for tag, e in self.all if tag == "text"]
 
     def spans(self):
-        """(text, family, weight, size in pt, x list, y, turned) of each piece."""
+        """Yield (text, family, weight, size in pt, x list, y, turned) of each piece."""
         for tag, e in self.all:
             for s in e if tag == "text" else []:
                 yield ("".join(s.itertext()), s.get("font-family").strip("'"), int(s.get("font-weight", 400)),
@@ -137,7 +140,7 @@ class Svg:
                        e.get("transform"))
 
     def fonts(self):
-        """{(family, weight): (tables, code points of unicode-range)}"""
+        """Return {(family, weight): (tables, code points of unicode-range)}."""
         found = {}
         for m in re.finditer(r"@font-face\{font-family:'([^']*)';font-weight:(\d+);font-style:\w+;"
                              r"unicode-range:([^;]*);src:url\(data:font/\w+;base64,([^)]*)\)", self.source):
@@ -149,7 +152,7 @@ class Svg:
         return found
 
     def images(self):
-        """(pixels, x, y, mm of a pixel across and down) of each, from the page's corner in mm."""
+        """Yield (pixels, x, y, mm per pixel across and down) of each image, from the page's corner in mm."""
         for tag, e in self.all:
             if tag == "image":
                 href = e.get("{http://www.w3.org/1999/xlink}href")

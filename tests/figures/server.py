@@ -1,10 +1,12 @@
-"""One process that draws figures of tables, one after the other (draw_table.c): it looks for fonts once.  Standard library."""
+"""A process that draws figures of tables one after another (draw_table.c), so that it loads fonts once.  Standard
+library.
+"""
 import atexit
 import subprocess
 
 
 class Server:
-    """Starts with the first figure, and anew after it died."""
+    """Starts with the first figure, and again if it died."""
 
     def __init__(self, draw_table):
         self.draw_table, self.process = draw_table, None
@@ -16,7 +18,7 @@ class Server:
             self.process.wait()
 
     def __call__(self, table, figure, out, style="", size="", dpi="", **more):
-        """exit status, below 0 that of a process that died, and what was said; more: title, cmap, font, vmin, vmax"""
+        """Return the exit status, negative if the process died, and the message; more: title, cmap, font, vmin, vmax."""
         if not self.process or self.process.poll() is not None:
             self.process = subprocess.Popen([self.draw_table], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         p = self.process

@@ -1,8 +1,9 @@
-"""No figure cuts a text or lays two over each other, and all text can be read: over all figures, sizes of papers, slides and pages, and
-hostile tables.  Letters are measured by the fonts in the SVG.  usage: test_boxes.py KVFATE DRAW_TABLE
+"""Check that no figure cuts a text or overlaps two, and that all text is readable: for all figures, the sizes of
+papers, slides and pages, and hostile tables.  usage: test_boxes.py KVFATE DRAW_TABLE
 
-A figure that does not fit is refused with a sentence, which is no failure here; at its own size and with the table that it is
-for it must be drawn."""
+Letters are measured with the fonts in the SVG. A figure that does not fit may report an error.  At its own size and
+with its own table it must be drawn.
+"""
 import json
 import os
 import subprocess
@@ -21,12 +22,12 @@ LONG = os.environ.get("KVFATE_TESTS") == "long"
 
 
 def overlap(a, b):
-    """By how much two boxes lie over each other, the lesser of across and down."""
+    """Return the overlap of two boxes, the smaller of horizontal and vertical."""
     return min(min(a[3], b[3]) - max(a[1], b[1]), min(a[4], b[4]) - max(a[2], b[2]))
 
 
 def pairs(boxes):
-    """Pairs that lie over each other, found along the page from the left."""
+    """Return overlapping pairs, found from left to right."""
     open_, out = [], []
     for box in sorted(boxes, key=lambda b: b[1]):
         open_ = [b for b in open_ if b[3] > box[1] + SLACK]
@@ -66,7 +67,7 @@ def main():
                     if i and not LONG and (i + k + n) % (8 if k else 3):
                         continue  # a third of the sizes, of hostile tables an eighth
                     data = d.svg(f"{table} {size}", some, size=size, must=not k and not size)
-                    if data:  # running text is pieces side by side, and words of a cloud touch
+                    if data:  # running text has adjacent pieces, and words of a cloud touch
                         judge(f"{d.name}, {table} {size}", data, d.name in ("tokens",))
     finish()
 

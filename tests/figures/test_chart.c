@@ -1,5 +1,5 @@
-/* Thinning of lines against a search through every column, ticks of logarithmic axes against their
- * definition, and how plots collect points and options. */
+/* test_chart.c - compares thinned lines with a search of every column and logarithmic ticks with
+ * their definition, and checks how plots collect points and options. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static double random01(uint64_t i, uint64_t k)
     return (double)(rng_hash(7, i, k, 0) >> 11) / 9007199254740992.0;
 }
 
-/* A walk to the right, at times on the spot and back, with holes. */
+/* Makes a path to the right that sometimes stops, goes back, or has holes. */
 static void make_walk(double *xy, int kind)
 {
     double x = 3;
@@ -49,7 +49,7 @@ static bool same_run(const double *xy, int a, int b, double column)
     return floor(xy[2 * a] / column) == floor(xy[2 * b] / column);
 }
 
-/* Whether point i must stay: an end of its run, or its first lowest or highest. */
+/* Returns true if point i must be kept: an end of its run, or its first minimum or maximum. */
 static bool must_stay(const double *xy, int i, double column)
 {
     int a = i, b = i;
@@ -97,7 +97,7 @@ Test(chart, thin_keeps_ends_and_extremes_of_columns)
 
 struct range {
     double lo, hi, room;
-    const char *names; /* all of them, with spaces between */
+    const char *names; /* all names, separated by spaces */
 };
 
 Test(chart, log_ticks)
@@ -136,7 +136,7 @@ Test(chart, log_ticks)
     }
 }
 
-/* From 258 to 298 no digit times a power of ten: multiples of 10 stand in. */
+/* There is no digit times a power of ten from 258 to 298: multiples of 10 replace them. */
 Test(chart, log_ticks_of_ends_close_together)
 {
     double v[128];
@@ -149,7 +149,7 @@ Test(chart, log_ticks_of_ends_close_together)
     }
 }
 
-/* From one end of what a double holds to the other. */
+/* Tests ends from the smallest to the largest double. */
 Test(chart, log_ticks_of_any_numbers)
 {
     static const double ends[][2] = {{1e-3, 1e308}, {1e-300, 1e300}, {1, INFINITY}, {0, 1},
@@ -163,7 +163,7 @@ Test(chart, log_ticks_of_any_numbers)
         struct axis_box a = {.w = 10, .h = 10, .x0 = ends[i][0], .x1 = ends[i][1], .log_x = 1};
         for (int k = 0; k < n; k++)
             cr_expect(axis_x(&a, v[k]) > -.01 && axis_x(&a, v[k]) < 10.01, "%g", v[k]);
-        if (n) /* all of the axis has ticks */
+        if (n) /* the ticks cover the axis */
             cr_expect(axis_x(&a, v[n - 1]) > 7, "%zu: %g", i, v[n - 1]);
     }
 }
@@ -192,8 +192,8 @@ Test(chart, zero_has_no_sign)
     }
 }
 
-/* Values far outside of an axis keep their place, though their quotient to its end is no number: an
- * axis of 200 powers of ten has 1e200 at twice its width. */
+/* Values far outside an axis keep their position, although their quotient with its end overflows.
+ * An axis of 200 powers of ten has 1e200 at twice its width. */
 Test(chart, log_axis_beyond_its_ends)
 {
     static const struct {
@@ -208,7 +208,7 @@ Test(chart, log_axis_beyond_its_ends)
     }
 }
 
-/* The x axis of a drawing of 60 mm, or a line, as SVG. */
+/* Returns the x axis of a drawing of 60 mm, or a line, as SVG. */
 static struct buf drawn(const struct axis_box *a, const struct chart_line *l)
 {
     static const struct chart_look look = {.width = .1, .points = true};
@@ -239,8 +239,8 @@ static struct buf x_axis(const struct axis_box *a)
     return drawn(a, NULL);
 }
 
-/* Of points one after the other in one place one is drawn, and all of those that share an x alone
- * or a y alone. */
+/* Consecutive points in one place are drawn once.  Points with only x or only y in common are all
+ * drawn. */
 Test(chart, points_that_coincide_are_drawn_once)
 {
     const struct axis_box a = {.x = 10, .y = 5, .w = 40, .h = 25, .x1 = 4, .y1 = 4};
@@ -250,7 +250,7 @@ Test(chart, points_that_coincide_are_drawn_once)
     buf_finish(&out);
 }
 
-/* Counts have no number between two of them: of 0.4 to 1.6 the 1 alone is left. */
+/* Count axes have only whole numbers: from 0.4 to 1.6 only 1 remains. */
 Test(chart, axes_of_counts_have_whole_numbers)
 {
     struct axis_box a = {.x = 10, .y = 5, .w = 40, .h = 25, .x0 = .4, .x1 = 1.6, .y1 = 1};
@@ -264,8 +264,8 @@ Test(chart, axes_of_counts_have_whole_numbers)
     buf_finish(&whole);
 }
 
-/* Numbers that would touch the one before are left out: of labels wider than their distance
- * every second one stays at most. */
+/* Numbers that would touch the previous one are omitted: labels wider than their distance leave at
+ * most every second one. */
 Test(chart, wide_numbers_do_not_touch)
 {
     for (double w = 13; w < 50; w += .7) {
@@ -283,7 +283,7 @@ Test(chart, wide_numbers_do_not_touch)
             cr_assert(eq(int, canvas_create(CANVAS_SVG, 60, 40, 300, &c, &d), KVF_OK));
             double wide = canvas_text_width(c, label, PT_TICK, 0), left = strtod(at, NULL);
             canvas_destroy(c);
-            left *= 25.4 / 72; /* the file counts in points; a text begins at its left */
+            left *= 25.4 / 72; /* the file is in points; a text begins at its left end */
             cr_expect(left > end, "%g mm, %s: %g after %g", w, label, left, end);
             end = left + wide;
         }
@@ -365,7 +365,7 @@ Test(chart, steps_are_two_numbers_or_one)
     cr_expect(from == 15 && to == INT64_MAX, "refused steps leave what was there");
 }
 
-/* Points come back as they went in, whatever the order of panels and lines. */
+/* Points come back unchanged, for any order of panels and lines. */
 Test(chart, plots_keep_points)
 {
     struct plot p;

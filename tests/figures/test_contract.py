@@ -1,10 +1,10 @@
-"""What every figure must do, over all that there are: looks as it did, stands any table, any size.
+"""Check the contract of every figure: it looks like its reference, and accepts any table and any size.
 
 usage: test_contract.py KVFATE DRAW_TABLE OUT [--update] [--only NAME]
 
-tables/NAME.tsv.gz is a small table of the default model for each analysis.  golden/NAME.png is the
-picture of it that people have looked at (60 dpi), golden/structure.json what its SVG consists of and where; --update
-writes them anew.  On failure OUT has the picture got, the one expected and what differs.
+tables/NAME.tsv.gz is a small table of the default model for each analysis.  golden/NAME.png is its approved picture
+(60 dpi), golden/structure.json the parts of its SVG and their places.  --update writes them again.  On failure OUT
+has the new picture, the expected one and their difference.
 """
 import gzip
 import json
@@ -26,7 +26,7 @@ GOLDEN = os.path.join(HERE, "golden")
 UPDATE, NUMBER = "--update" in sys.argv, re.compile(r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|nan|inf)")
 HOSTILE = ['<script>alert(1)</script>', 'a"b\'c', "]]>&amp;&", "\\xFF", "\u202e\u4e2d\u6587 \U0001f600", "x" * 3000, "%s%n", ""]
 LONG = os.environ.get("KVFATE_TESTS") == "long"
-SLOW = float(os.environ.get("KVFATE_SLOW", 20))  # seconds in which any must be drawn, on a loaded machine
+SLOW = float(os.environ.get("KVFATE_SLOW", 20))  # maximum seconds of a drawing, on a loaded machine
 
 
 class Table:
@@ -44,11 +44,13 @@ class Table:
         return "\n".join(self.meta + ["\t".join(r) for r in [self.names, *rows]]) + "\n"
 
     def having(self, value, every=1):
-        """rows with reals replaced in each `every`-th of them"""
+        """Return rows with reals replaced in every `every`-th row."""
         return [[value if real and i % every == 0 else v for v, real in zip(r, self.real)] for i, r in enumerate(self.rows)]
 
     def hostile(self):
-        """names and texts replaced, all but heads; what a figure looks for may be gone; only one is very long"""
+        """Return rows with all names and texts replaced, except heads.  Values that a figure looks for may be missing;
+        one is very long.
+        """
         known = {}
         out = []
         for r in self.rows:
@@ -60,7 +62,7 @@ class Table:
         return out
 
     def many(self, copies):
-        """the rows again and again, as of further layers"""
+        """Return the rows repeated as further layers."""
         out, col = [], {n: i for i, n in enumerate(self.names)}
         layers = 1 + max((int(r[col["layer"]]) for r in self.rows if r[col["layer"]].isdigit()), default=0) if "layer" in col else 0
         for k in range(copies):
@@ -82,7 +84,7 @@ class Drawer:
         self.name, self.table, self.folder, self.count = figure["name"], Table(figure["table"]), folder, 0
 
     def draw(self, what, rows, ext="svg", size="", dpi="", must=False):
-        """bytes of the figure; None where it was refused, with one sentence"""
+        """Return the bytes of the figure, or None after an error with one sentence."""
         tsv, out = (os.path.join(self.folder, f"{self.name}.{e}") for e in ("tsv", ext))
         with open(tsv, "w", encoding="utf-8", newline="") as f:
             f.write(self.table.text(rows))
@@ -118,7 +120,7 @@ class Drawer:
 
 
 def looks(d):
-    """as in the pictures that were looked at"""
+    """Compare with the approved pictures."""
     svg, png = d.svg("as it is", d.table.rows, must=True), d.draw("as it is", d.table.rows, "png", dpi="60", must=True)
     pdf = d.draw("as it is", d.table.rows, "pdf", must=True)
     if not (svg and png and pdf):
@@ -149,7 +151,7 @@ def looks(d):
 
 
 def tables(d):
-    """any table of those columns"""
+    """Try any table with these columns."""
     rows = d.table.rows
     nothing = d.svg("empty", [], must=True)
     expect(nothing is None or structure(nothing)["texts"] == ["no data"], f"{d.name}, empty: not 'no data'")
@@ -171,7 +173,9 @@ def tables(d):
 
 
 def sizes(d, n):
-    """any size: as small as may be, 20,000 pixels wide, 20,000 high; figure n alone takes one of the large ones unless there is time for both"""
+    """Try the smallest size, 20,000 pixels wide, and 20,000 high.  Figure n tries only one of the large sizes unless
+    there is time for both.
+    """
     rows = d.table.rows
     for k, (what, size, dpi, wide, high) in enumerate((("smallest", "40x25", "20", 32, 20), ("wide", "1693x30", "300", 19997, 355),
                                         ("high", "40x1693", "300", 473, 19997))):
@@ -206,7 +210,7 @@ def main():
     if UPDATE:
         with open(os.path.join(GOLDEN, "structure.json"), "w", encoding="utf-8") as f:
             text = json.dumps(structures, ensure_ascii=False, indent=0, sort_keys=True)
-            f.write(re.sub(r"\[[-\d.,\s]+\]", lambda m: " ".join(m[0].split()), text) + "\n")  # numbers of one place in a line
+            f.write(re.sub(r"\[[-\d.,\s]+\]", lambda m: " ".join(m[0].split()), text) + "\n")  # numbers of one place on one line
     finish()
 
 

@@ -1,5 +1,5 @@
-/* Figures of lines: tables made here are drawn as SVG, and what a table says has to be a path of
- * the file, point for point, where the axes of its frame put it. */
+/* test_curves.c - draws figures of lines from tables made here as SVG. Each line of a table must be
+ * a path of the file, point for point, at the place that the axes of its frame give. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +69,7 @@ static const struct axes shares = {1, 100, 0, 1, true, false};
 Test(curves, survival)
 {
     struct table *t = survival_table(false);
-    const double top[] = {.9, .6, .3}, mass[] = {.8, .5, .2};     /* of all */
+    const double top[] = {.9, .6, .3}, mass[] = {.8, .5, .2};     /* of all heads */
     const double one[] = {.9, .7, .5}, one_mass[] = {.8, .6, .4}; /* of L0H0 */
     draw("survival", t, NULL);
     cr_assert(eq(int, pic.n_frames, 1));
@@ -195,7 +195,7 @@ Test(curves, intermittency)
     table_cycle_str(t, "quantity", "", quantity, 1);
     value_column(t, "share", 0);
     draw("intermittency", t, NULL);
-    LINE(0, &shares, ages, mass); /* more than 9 is 10 or more */
+    LINE(0, &shares, ages, mass); /* more than 9 means at least 10 */
     table_destroy(t);
 }
 
@@ -234,11 +234,11 @@ Test(curves, overlap_has_chance_beside)
     LINE(0, &a, p, by_layer);
     NO_LINE(0, &a, p, one);
     draw("overlap", t, "y=kappa");
-    LINE(0, &k, p, kappa); /* the union leaves the axis, which ends at -1 */
+    LINE(0, &k, p, kappa); /* the union crosses the end of the axis at -1 */
     table_destroy(t);
 }
 
-/* Tables of a corpus: intervals of the heads together, none of a layer's. */
+/* Tables of a corpus have intervals of all heads, but not of a layer. */
 Test(curves, overlap_has_bands_of_a_corpus)
 {
     static const double low[] = {NAN, NAN, NAN, NAN, .45, .5, .6, .75};
@@ -444,7 +444,7 @@ Test(curves, ghosts_by_steps_after_they_left)
     static const char *const head[] = {"L0H0"};
     static const int64_t layer[] = {0}, token[] = {0, 1, 2, 3, 4};
     static const int64_t evict[] = {10, 10, 12, 12, -1}, hit[] = {10, 13, 15, -1, 20};
-    const double x[] = {1, 3, 4}, share[] = {.25, .25, .75}; /* of four that left */
+    const double x[] = {1, 3, 4}, share[] = {.25, .25, .75}; /* of four evicted entries */
     const struct axes a = {1, 4, 0, .75 * 1.04, true, false};
     struct table *t = table_create("ghosts", 5);
     table_cycle_str(t, "head", "", head, 1);
@@ -457,7 +457,7 @@ Test(curves, ghosts_by_steps_after_they_left)
     table_destroy(t);
 }
 
-/* A hundred thousand steps: a file that a paper can take, soon. */
+/* A hundred thousand steps give a small file quickly. */
 Test(curves, long_lines_are_small_files)
 {
     enum { STEPS = 100000 };
@@ -466,7 +466,7 @@ Test(curves, long_lines_are_small_files)
         y[i] = .5 + .4 * sin((long long)i * i % 977);
         z[i] = 1 - .05 * (i % 13) / 13;
     }
-    y[50123] = .01; /* one deep point must be seen */
+    y[50123] = .01; /* a single low point must be visible */
     struct table *t = steps_table("regret", STEPS, "all");
     char path[64];
     struct kvf_diag d = {""};
@@ -483,7 +483,7 @@ Test(curves, long_lines_are_small_files)
     table_destroy(t);
 }
 
-/* Nothing defined, one point, infinite values, and too many panels. */
+/* No defined value, one point, infinite values, and too many panels. */
 Test(curves, odd_tables)
 {
     static const double odd[][4] = {{NAN, NAN, NAN, NAN},

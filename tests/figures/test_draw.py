@@ -1,5 +1,6 @@
-"""kvfate draw: figures of saved tables are those of the analysis, differences are those of the
-rows; previews on a terminal.  usage: test_draw.py KVFATE MAKE_TRACE"""
+"""Check kvfate draw: figures of saved tables equal those of the analysis, and differences those of the rows; previews
+on a terminal.  usage: test_draw.py KVFATE MAKE_TRACE
+"""
 import csv
 import fcntl
 import io
@@ -85,7 +86,7 @@ def difference(at):
     check("another column", {line.split("\t")[-1] for line in r.stdout.splitlines() if line[:1] == "L"} == {"-8"}, r.stdout)
     run("draw", at("a.tsv"), "--minus", at("b.tsv"), "-o", at("d.svg"))
     found = re.findall(r"fill-rule:nonzero;fill:rgb\(([\d.]+)%,([\d.]+)%,([\d.]+)%\)", open(at("d.svg")).read())[:6]
-    # bluered from -2 to 2: entry 255 (d + 2) / 4, between entries linear; 255 and the middle, which is white, are known
+    # bluered from -2 to 2: entry 255 (d + 2) / 4, linear between entries; entry 255 and the white middle are known
     px = np.array(found, float) * 2.55
     check("largest is the end of the map", np.abs(px[5] - [105, 6, 19]).max() < 0.6, px[5])
     check("zero is the middle", np.abs(px[2] - 255).max() < 0.6, px[2])
@@ -162,7 +163,7 @@ def bad_input(at):
 # ---- previews
 
 def screen(text):
-    """[(character, ink, paper)] of each line"""
+    """Return [(character, ink, paper)] of each line."""
     out = []
     for line in text.splitlines():
         ink = paper = None
@@ -177,7 +178,7 @@ def screen(text):
 
 
 def one_glyph_each(at):
-    """Without colours each state of a key has its own glyph."""
+    """Check that each state of a key has its own glyph without colours."""
     with open(at("fates.tsv"), "w") as f:
         f.write("# table: fates\n# needed: 0.01\ntrace\tstep\ttoken\ttext\tjoined\theld\tneeded\n")
         f.writelines(f"{m}\t{t}\t0\t word\t word\t{1 - t / 3}\t{t / 6}\n" for m in ("h2o", "window") for t in range(4))
@@ -214,7 +215,7 @@ def previews(at):
         for layer in range(3):
             shown[layer, k] = line[n * (2 * layer + 1) // 6][1]
     order = sorted(values, key=values.get)
-    light = [shown[key][1] for key in order]  # green rises along viridis
+    light = [shown[key][1] for key in order]  # green increases along viridis
     check("cells have the colours of their values", light == sorted(light) and shown[order[0]] == (68, 1, 84)
           and shown[order[-1]] == (253, 231, 37), shown, values)
     r = run("sparsity", at("x.kvf"), "--preview", "--vmin", repr(ends[0]), "--vmax", repr(ends[1]), COLUMNS="60", NO_COLOR="1")
@@ -236,10 +237,10 @@ def previews(at):
 
 
 def terminal(at):
-    """-o - on a terminal of 64 columns and 20 lines."""
+    """Check -o - on a terminal of 64 columns and 20 lines."""
     try:
         main, other = pty.openpty()
-    except OSError as e:  # a bare chroot has none
+    except OSError as e:  # a minimal chroot has none
         print(f"skipped: no terminal device ({e}); pictures on a terminal are not tried")
         return
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 64, 0, 0))
@@ -250,7 +251,7 @@ def terminal(at):
     try:
         while part := os.read(main, 65536):
             got += part
-    except OSError:  # the other end is closed
+    except OSError:  # the process closed its end
         pass
     p.wait()
     os.close(main)
@@ -262,7 +263,7 @@ def terminal(at):
 
 
 def boxes(at):
-    """What no font has (no character is at U+0378) is told of, and drawn all the same."""
+    """Check that a missing glyph (no character is at U+0378) is reported, and drawn as a box."""
     for ext in ("png", "svg", "pdf"):
         for title, told in (("a \u0378", 1), ("a b", 0)):
             r = run("draw", at("ev.tsv"), "--title", title, "-o", at(f"boxes.{ext}"))

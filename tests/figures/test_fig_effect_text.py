@@ -14,7 +14,7 @@ def table(kl=(0, 1, 2, 4), dnll=(0, 1, -1, 0), token=range(4), count=1):
 
 
 def fills(svg):
-    """colours behind the words, from the left"""
+    """Return the backgrounds of the words, from the left."""
     return [fill for _, fill in sorted((min(x for x, _ in p), fill) for fill, _, p, curved, _ in paths(svg)
                                        if fill and not curved and len(p) >= 4 and min(y for _, y in p) > 9)]
 

@@ -1,4 +1,6 @@
-"""Maps of several traces in one figure: each shows its own evictions, at the place of its trace and head.  usage: test_fig_eviction.py DRAW_TABLE"""
+"""Check maps of several traces in one figure: each shows its own evictions at the place of its trace and head.  usage:
+test_fig_eviction.py DRAW_TABLE
+"""
 import os
 import sys
 
@@ -14,7 +16,7 @@ TRACES, HEADS = ("h2o 64", "snapkv 64", "trimkv 64"), ((3, 0), (5, 1))
 
 
 def ends(trace, head):
-    """steps at which tokens leave, -1: never"""
+    """Return the eviction steps, -1 if kept."""
     rng = np.random.default_rng(10 * trace + head)
     end = np.arange(N) + rng.integers(1, N, N)
     return np.where(end < N, end, -1)
@@ -26,7 +28,7 @@ def table(traces=TRACES, heads=HEADS, tokens=lambda t: N):
 
 
 def held(pixels, t, i):
-    """whether the box of query t and entry i is blue, of a map of N x N"""
+    """Return True if the box of query t and entry i is blue in a map of N x N."""
     h, w = pixels.shape[:2]
     r, _, b = (int(v) for v in pixels[int((t + .5) * h / N), int((i + .5) * w / N)][:3])
     return b - r > 40

@@ -1,4 +1,4 @@
-"""What the figure fates draws of a made-up table.  usage: test_fig_fates.py DRAW_TABLE"""
+"""Check the figure fates on a synthetic table.  usage: test_fig_fates.py DRAW_TABLE"""
 import os
 import sys
 
@@ -22,7 +22,7 @@ def area(p):
 
 
 def shapes(svg, colour):
-    """outlines in the colour below the key: (area, left, right, top, bottom) from the left"""
+    """Return outlines in the colour below the key: (area, left, right, top, bottom), from the left."""
     found = []
     for fill, _, p, _, _ in paths(svg):
         if fill and all(abs(a - b) <= 1 for a, b in zip(fill, colour)) and min(y for _, y in p) > 9:

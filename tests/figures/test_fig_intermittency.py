@@ -1,4 +1,4 @@
-"""What the figure intermittency draws of several traces, and its medians.  usage: test_fig_intermittency.py DRAW_TABLE"""
+"""Check the figure intermittency on several traces, and its medians.  usage: test_fig_intermittency.py DRAW_TABLE"""
 import math
 import os
 import sys
@@ -9,7 +9,7 @@ from test_panels import affine, discs, draw, paths, texts, tsv, words_of
 
 COLUMNS = ["trace", "head", "layer", "index", "criterion", "class", "quantity", "above", "tokens", "share", "q50"]
 ABOVE, QUANTITIES = (0, 9, 99), ("selected", "returns")
-# Shares of the tokens with 1, 10 and 100 or more, which pass one half at the median.
+# Fractions of the tokens with 1, 10 and 100 or more, which cross one half at the median.
 SHARE = {"h2o 64": (.9, .7, .3), "trimkv 64": (.8, .4, .1)}
 MEDIAN = {"h2o 64": 33, "trimkv 64": 6}
 COLOUR = {"h2o 64": (230, 159, 0), "trimkv 64": (213, 94, 0)}
@@ -26,7 +26,7 @@ def curves(svg, colour, n):
 
 
 def polygons(svg, colour, corners):
-    """centres of small filled polygons"""
+    """Return the centres of small filled polygons."""
     return [p for fill, _, p, curved, _ in paths(svg) if fill == colour and not curved and len(p) == corners and
             max(x for x, _ in p) - min(x for x, _ in p) < 2]
 
@@ -50,7 +50,7 @@ for name, colour in COLOUR.items():
         near = [t for t, xs, y, _ in texts(svg) if t == str(MEDIAN[name]) and abs(xs[0] - ring[0]) < 5 and abs(y - ring[1]) < 4]
         check(f"{name}: with its number", len(near) == 1, near, ring)
 
-# Of several documents median and share are means: the line stays as it is, and the ring lies on it.
+# For several documents median and fraction are means: the line is unchanged, and the ring is on it.
 pooled = draw(table(interval=.05), "intermittency", style="by=trace")[1]
 for name, colour in COLOUR.items():
     for line, ring in zip(sorted(curves(pooled, colour, 3)), sorted(discs(pooled, colour, filled=False))):

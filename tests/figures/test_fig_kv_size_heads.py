@@ -1,4 +1,4 @@
-"""What the figure kv-size-heads draws of a made-up table.  usage: test_fig_kv_size_heads.py DRAW_TABLE"""
+"""Check the figure kv-size-heads on a synthetic table.  usage: test_fig_kv_size_heads.py DRAW_TABLE"""
 import os
 import sys
 

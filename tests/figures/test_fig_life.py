@@ -1,4 +1,4 @@
-"""What the figure life draws of a made-up table.  usage: test_fig_life.py DRAW_TABLE"""
+"""Check the figure life on a synthetic table.  usage: test_fig_life.py DRAW_TABLE"""
 import os
 import sys
 

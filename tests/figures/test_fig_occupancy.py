@@ -1,4 +1,6 @@
-"""The figure occupancy of several traces: a row of maps for each, on one scale.  usage: test_fig_occupancy.py DRAW_TABLE"""
+"""Check the figure occupancy on several traces: a row of maps per trace, on one scale.  usage: test_fig_occupancy.py
+DRAW_TABLE
+"""
 import os
 import sys
 
@@ -32,7 +34,7 @@ check("unlike steps are refused", code == 2 and "step" in said, said)
 code, svg, said = draw(table(), "occupancy-curves")
 check("curves: a panel for each trace", code == 0 and all(t in words_of(svg) for t in ("h2o 64", "trimkv 64")), said)
 
-# Areas by class: what is never held is no part of the key.
+# Areas by class: a class without cached entries is not in the key.
 held = {"prompt": 5, "think": 0, "answer": 3}
 svg = draw(tsv("occupancy", COLUMNS[1:], [(t, "L0K0", 0, 0, c, n) for t in range(6) for c, n in held.items()]), "occupancy-curves")[1]
 names = [t[0] for t in texts(svg)]

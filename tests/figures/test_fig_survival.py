@@ -1,4 +1,6 @@
-"""What the figure survival draws of several traces in one panel, and the age that it marks.  usage: test_fig_survival.py DRAW_TABLE"""
+"""Check the figure survival on several traces in one panel, and the age that it marks.  usage: test_fig_survival.py
+DRAW_TABLE
+"""
 import math
 import os
 import sys
@@ -35,7 +37,7 @@ for p in lines(svg, COLOUR["h2o 64"]):
 usual = draw(table(), "survival")
 check("without the key a panel for each trace", usual[0] == 0 and "top-64" in words_of(usual[1]) and usual[1] != svg, usual[2])
 
-# Half-lives: after the names beside a single panel, at the first and the last ring of several.
+# Half-lives: after the names of a single panel, at the first and the last ring of several panels.
 HALF = {"h2o 64": 77, "trimkv 64": 5, "trimkv 128": 22}
 lived = tsv("survival", COLUMNS, [(t, "all", -1, -1, c, n, 0, LEVEL[t] ** (1 + i) * n ** -.1, "nan", "nan", HALF[t]) for t in HALF
                                   for i, c in enumerate(("top64", "mass.90")) for n in AGES])
@@ -46,7 +48,7 @@ svg = draw(lived, "survival", style="by=trace")[1]
 numbers = [t[0] for t in texts(svg) if t[0] in ("77", "5", "22")]
 check("half-lives of several panels: the first and the last", sorted(numbers) == ["5", "5", "77", "77"], numbers)
 
-# What the axis is about follows the criteria: entries that are cached are not selected.
+# The axis label follows the criteria: cached entries are not selected.
 for figure, axis in (("survival", "fraction of tokens still {}"), ("hazard", "hazard of {}")):
     for criteria, words in ((("top64",), ("in use", "the last selection")), (("held",), ("cached", "the eviction")),
                             (("top64", "held"), ("in use or cached", "last selection or eviction"))):
@@ -64,7 +66,7 @@ upright = [p for _, stroke, p, _, _ in paths(marked) if stroke == (31, 31, 31) a
 place = lines(marked, COLOUR["h2o 64"])[0][AGES.index(64)][0]
 check("the mark is at its age", any(abs(p[0][0] - place) < .03 for p in upright), (upright, place))
 
-# Without the key the figure follows from the table: classes where it has them, else criteria.
+# Without the key, the figure uses classes if the table has them, else criteria.
 CLASSES = ("all", "word", "number")
 classed = tsv("survival", COLUMNS[1:5] + ["class"] + COLUMNS[5:], [("all", -1, -1, c, k, n, 0, .9 - .1 * i, "nan", "nan", "nan") for c in ("top64", "mass.90")
                                                                    for i, k in enumerate(CLASSES) for n in AGES])

@@ -1,4 +1,4 @@
-"""What the figure tokens-flow draws of a made-up table.  usage: test_fig_tokens_flow.py DRAW_TABLE"""
+"""Check the figure tokens-flow on a synthetic table.  usage: test_fig_tokens_flow.py DRAW_TABLE"""
 import os
 import sys
 
@@ -20,7 +20,7 @@ def tint(colour, a):
 
 
 def heights(svg, colour):
-    """of the left ends of what has the colour"""
+    """Return the heights of the left ends of the shapes in the colour."""
     return [p[-1][1] - p[0][1] if len(p) > 4 else max(y for _, y in p) - min(y for _, y in p)
             for fill, _, p, _, _ in paths(svg) if fill and all(abs(a - b) <= 1 for a, b in zip(fill, colour))]
 

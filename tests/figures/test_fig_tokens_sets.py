@@ -1,4 +1,4 @@
-"""What the figure tokens-sets draws of a made-up table.  usage: test_fig_tokens_sets.py DRAW_TABLE"""
+"""Check the figure tokens-sets on a synthetic table.  usage: test_fig_tokens_sets.py DRAW_TABLE"""
 import collections
 import os
 import random
@@ -35,7 +35,7 @@ chance = [N * sizes[0] ** m[0] * (1 - sizes[0]) ** (not m[0]) * sizes[1] ** m[1]
           * sizes[2] ** m[2] * (1 - sizes[2]) ** (not m[2]) for m in order]
 ticks = [base - y for _, y in sorted(p[0] for fill, stroke, p, _, _ in paths(svg) if stroke == INK and len(p) == 2 and abs(p[0][1] - p[1][1]) < 1e-6 and p[1][0] - p[0][0] > 1.5)]
 check("by chance", len(ticks) == len(chance) and all(abs(t / high[0] - c / want[0]) < .01 for t, c in zip(ticks, chance)), (ticks, chance))
-whole = [r + ("all",) for r in rows()]  # heads together: a token counts where half of them hold it
+whole = [r + ("all",) for r in rows()]  # all heads: a token counts if at least half of them keep it
 said = words_of(draw(tsv("tokens", COLUMNS + ["head"], whole, **meta), "tokens-sets")[1])
 check("tokens are not called entries", f"of {N} tokens" in said and "half of the heads" in said and "tokens held" in said and "entries" not in said, said)
 each = [r + ("L0K0",) for r in rows()]

@@ -1,4 +1,4 @@
-"""What the figure tokens-top draws of a made-up table.  usage: test_fig_tokens_top.py DRAW_TABLE"""
+"""Check the figure tokens-top on a synthetic table.  usage: test_fig_tokens_top.py DRAW_TABLE"""
 import os
 import sys
 

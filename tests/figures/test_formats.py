@@ -1,5 +1,6 @@
-"""Every analysis and figure in every format on made-up traces: well formed, complete,
-equal on a second run.  usage: test_formats.py KVFATE MAKE_TRACE"""
+"""Check every analysis and figure in every format on synthetic traces: well formed, complete, equal on a second run.
+usage: test_formats.py KVFATE MAKE_TRACE
+"""
 import csv
 import io
 import json
@@ -25,8 +26,8 @@ FIGURES = [(a, a) for a in ANALYSES] + [("survival", "survival-map")]
 PICTURES, DATA = ["png", "svg", "pdf"], ["tsv", "csv", "json", "npz"]
 SOURCE = {"eviction": "evict", "sparsity": "evict", "occupancy": "evict", "tokens": "evict",
           "retention": "survival", "survival": "survival"}
-# Texts of make_trace.c: what a table shows of them.  Bytes that are no UTF-8 and control
-# characters become \xNN, newline and tab arrows.
+# The texts of make_trace.c as a table shows them.  Bytes that are not UTF-8 and control characters become \xNN, newline
+# and tab become arrows.
 SHOWN = ["<|im_start|>", " a,b", 'say "hi"', "\u21b5", "\\x0D\u21b5", "\u2192", "\\x00", "x\\x00y", "\\xFF\\xFE",
          "\\xE4\\xBD", "\\xA0", "\\xF0\\x9F\\x98", "\\x80", "back\\slash", "\\n", "", "'", "=1+2", "<&>", "]]>", "42",
          ";", "\u00e9", "\\xED\\xA0\\x80", "\\x1B[31m", "\u202e", "\u4e2d\u6587", "#", "# a: b", "nan"]
@@ -43,10 +44,10 @@ def read(path):
         return f.read()
 
 
-# ---- readers of their own
+# ---- independent readers
 
 def png(data, about=b"made-up"):
-    """(width, height, dpi, pixels [h][3w]) of a file whose provenance has the words"""
+    """Return (width, height, dpi, pixels [h][3w]) of a file with these words in its provenance."""
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     at, body, text, size, per_metre = 8, b"", b"", None, 0
     while at < len(data):
@@ -155,7 +156,7 @@ def same(a, b, is_text):
 # ---- tests
 
 def twice(what, args, path):
-    """The file's bytes, after checking that a second run gives the same."""
+    """Return the file's bytes, after checking that a second run gives equal bytes."""
     r = run(*args, "-o", path)
     expect(ended_well(r), f"{what}: exit {r.returncode}: {r.stderr.decode()}")
     expect(r.stdout and b"\t" not in r.stdout, f"{what}: prints no summary, but {r.stdout[:60]}")
@@ -199,7 +200,7 @@ def tables(kind, kvf):
 
 
 def contents(kvf):
-    """Against the formulas of make_trace.c."""
+    """Compare with the formulas of make_trace.c."""
     t = columns_of(run("tokens", kvf, "--json").stdout, "json")
     shown = [SHOWN[i % len(SHOWN)] for i in range(T)]
     expect(t["text"] == shown, f"tokens: text {[x for x in zip(t['text'], shown) if x[0] != x[1]]}")
@@ -217,7 +218,7 @@ def contents(kvf):
 
 
 def missing(kvf):
-    """A trace without the column: exit 1, and the sentence names the flag."""
+    """Check a trace without the column: exit 1, and the message names the flag."""
     for analysis in ANALYSES:
         path = os.path.join(FOLDER, "none.png")
         r = run(analysis, kvf, "-o", path)
@@ -245,7 +246,7 @@ def refusals(kvf):
 
 
 def looks(kvf):
-    """What can be seen: grey where a value is not defined, the range given, the size."""
+    """Check the visible properties: grey for undefined values, the given range, the size."""
     path = os.path.join(FOLDER, "x.png")
     run("survival", kvf, "--figure", "survival-map", "--horizons", "500", "-o", path)
     px = png(read(path))[3].reshape(-1, 3)

@@ -1,7 +1,8 @@
-"""docs/reference/gallery.md: every command that stands there runs (examples/gallery.sh, with a tiny model and gates in place of the default
-ones), every figure has one, every picture that is shown is there, is drawn by one of them, and is small.
+"""Check docs/reference/gallery.md: every command runs (examples/gallery.sh, with a tiny model and gates instead of the
+default ones). Every figure has a command.  Every picture on the page exists, is drawn by a command, and is small.
 
-usage: test_gallery.py KVFATE ROOT [OUT]"""
+usage: test_gallery.py KVFATE ROOT [OUT]
+"""
 import json
 import os
 import re
@@ -19,8 +20,8 @@ KVFATE, ROOT = map(os.path.abspath, sys.argv[1:3])
 DATA = os.path.join(ROOT, "tests", "data")
 TINY = "--layers 30 --heads 9 --kv-heads 3 --head-dim 8".split()
 SIDE = ("trimkv", "dbtrimkv", "gkv", "wgkv")  # docs/guide/side-NAME.md: more commands on the same traces
-MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"  # the name by which the default model is found
-# Bytes of the texts, of which tiny models make about as many tokens, and what the commands say of longer ones.
+MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"  # the file name of the default model
+# Bytes of the texts, which give tiny models about as many tokens, and replacements for the commands with longer ones.
 TEXTS = {"examples/demo/problem.txt": 200, "examples/demo/camels.txt": 120, "examples/demo/salt.txt": 110, "examples/demo/scripts.txt": 120,
          "LICENSE": 100, "examples/01_read_trace.c": 110}
 SHORTER = {"--tokens 1020:1080": "--tokens 190:230", "steps=1046:": "steps=200:", "-n 256": "-n 20", "-n 200": "-n 40", "-n 160": "-n 50",
@@ -38,7 +39,9 @@ def commands(text):
 
 
 def side_pages(made):
-    """Commands of the pages beside the papers, whose pictures must be there; those of write gates, for which there is no tiny file, are left out."""
+    """Return the commands of the side pages, and check their pictures.  Commands of write gates are omitted, because
+    there is no tiny file of them.
+    """
     out = []
     for name in SIDE:
         with open(os.path.join(ROOT, "docs", "guide", f"side-{name}.md"), encoding="utf-8") as f:
@@ -79,7 +82,7 @@ def make(tool, *argv):
 
 
 def prepare(work):
-    """A tiny model under the name of the default one, gates for it, short texts."""
+    """Make a tiny model under the name of the default one, gates for it, and short texts."""
     model, gates, out = (os.path.join(work, x) for x in ("cache/" + MODEL, "gates", "out"))
     for folder in ("cache", "gates", "out/examples/demo"):
         os.makedirs(os.path.join(work, folder))
@@ -116,7 +119,7 @@ def check_files(out, lines, drawing):
 
 def main(work):
     with open(os.path.join(ROOT, "docs", "reference", "gallery.md"), encoding="utf-8") as f:
-        page = re.sub(r"<!-- made by .*?<!-- end -->\n", "", f.read(), flags=re.S)  # the list of all figures is no paragraph
+        page = re.sub(r"<!-- made by .*?<!-- end -->\n", "", f.read(), flags=re.S)  # the list of all figures is not a paragraph
     lines = commands(page)
     check("commands", len(lines) > 90 and all(re.match(COMMAND, x) for x in lines), [x for x in lines if not re.match(COMMAND, x)])
     drawing = check_page(page, lines)

@@ -1,5 +1,5 @@
-/* The rasters of alpha maps and of retention against an average over all T x T cells, and
- * what the figures are built from: ticks, tick texts, palettes. */
+/* test_heat.c - compares the rasters of alpha and retention maps with an average over all T x T
+ * cells, and checks ticks, tick texts and palettes. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,14 +10,14 @@
 #include "render/heat.h"
 #include "render/palette.h"
 
-/* Length of the overlap of [a, b) and [c, d). */
+/* Returns the length of the overlap of [a, b) and [c, d). */
 static double overlap(double a, double b, double c, double d)
 {
     double n = fmin(b, d) - fmax(a, c);
     return n > 0 ? n : 0;
 }
 
-/* Windows: tokens 0 .. n - 1, steps from .. to - 1 over w x h boxes. */
+/* A window: tokens 0 .. n - 1, steps from .. to - 1 over w x h boxes. */
 struct map {
     long n, from, to;
     int w, h;
@@ -33,7 +33,7 @@ static struct map map_make(heat_column_fn *f, const double *number, long n, long
     double *mean = calloc((size_t)h, 8), *cover = calloc((size_t)h, 8);
     double *scratch = MEM_NEW(double, (size_t)heat_scratch(h));
     cr_assert_eq(heat_init(&heat, n, from, to, w, h), 0);
-    memset(scratch, 0x55, (size_t)heat_scratch(h) * 8); /* whatever was there before */
+    memset(scratch, 0x55, (size_t)heat_scratch(h) * 8); /* any earlier content */
     for (int c = 0; c < w; c++) {
         f(&heat, number, c, mean, cover, scratch);
         for (int r = 0; r < h; r++) {
@@ -66,7 +66,8 @@ static double decay_at(double log_beta, long age, long t)
     return age > 0 ? exp((double)age * log_beta) : 1;
 }
 
-/* Cell (t, i) is the unit square [t, t+1) x [i, i+1): every one of a box is visited. */
+/* Computes the mean of a box by visiting every cell; cell (t, i) is the unit square [t, t+1) x [i,
+ * i+1). */
 static void box_mean(const struct map *m, const double *number, double (*at)(double, long, long),
                      int r, int c, double *mean, double *cover)
 {
@@ -108,8 +109,8 @@ static void compare_window(heat_column_fn *f, double (*at)(double, long, long),
 static const long lengths[] = {1, 2, 3, 7, 16, 33, 61, 97};
 static const int sides[] = {1, 2, 3, 5, 8, 16, 31, 33, 64, 97, 130};
 
-/* The whole triangle, then parts: steps from the first token's on, some before any token of
- * the window ends, all after the last token's birth, beyond the tokens. */
+/* Compares the complete triangle, then parts: steps from the first token on, steps before any token
+ * of the window ends, steps after the last token's creation, and steps beyond the tokens. */
 static void compare_all(heat_column_fn *f, double (*at)(double, long, long), const double *number,
                         long n)
 {
@@ -137,7 +138,7 @@ Test(heat, decay_is_the_area_average)
     }
 }
 
-/* Rounding does not grow along the rows: 20,000 tokens, the last row in closed form. */
+/* Rounding errors do not grow along the rows: 20,000 tokens, the last row in closed form. */
 Test(heat, decay_of_many_rows_stays_exact)
 {
     enum { T = 20000, H = 700 };
@@ -151,13 +152,13 @@ Test(heat, decay_of_many_rows_stays_exact)
         want += part * exp(-1e-4 * t);
         area += part * (t + 1);
     }
-    for (int t = (int)from; t < T; t++) /* the others count on the diagonal alone */
+    for (int t = (int)from; t < T; t++) /* other tokens count only on the diagonal */
         want += overlap(from, T, t, t + 1);
     cr_assert_float_eq(m.mean[H - 1] / (want / area), 1, 1e-9);
     map_free(&m);
 }
 
-/* One pixel of all is the mean of means, in closed form; 131,072 tokens in no time. */
+/* A single pixel is the mean of means, in closed form, and is fast for 131,072 tokens. */
 Test(heat, one_pixel_of_many_tokens)
 {
     enum { T = 131072 };
@@ -172,7 +173,7 @@ Test(heat, one_pixel_of_many_tokens)
     map_free(&m);
 }
 
-/* Columns of a map of 20,000 x 20,000 pixels: a box within one cell is that cell. */
+/* Columns of a map of 20,000 x 20,000 pixels: a box inside one cell has the value of that cell. */
 Test(heat, boxes_smaller_than_cells)
 {
     enum { N = 7, SIDE = 20000 };
@@ -206,7 +207,7 @@ Test(heat, decay_without_a_number_is_none)
     map_free(&m);
 }
 
-/* Ends of every kind: alive, cut at once after birth, at T, in between. */
+/* Returns an end of any kind: alive, evicted directly after creation, at T, between. */
 static double end_of(unsigned *seed, long i, long T)
 {
     *seed = *seed * 1664525u + 1013904223u;
@@ -231,7 +232,7 @@ Test(heat, raster_is_the_area_average)
     }
 }
 
-/* evict at 2, 3, 3, alive: cells 2 + 2 + 1 + 1 of 4 * 5 / 2 */
+/* evicted at 2, 3, 3, alive: cells 2 + 2 + 1 + 1 of 4 * 5 / 2 */
 static const double four[] = {2, 3, 3, INFINITY};
 
 Test(heat, one_pixel_is_one_minus_sparsity)

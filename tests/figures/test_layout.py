@@ -1,5 +1,6 @@
-"""kvfate draw --layout: panels stand where the mosaic says and look as they do alone; plots share axes and a key; what is wrong is
-refused.  usage: test_layout.py KVFATE DRAW_TABLE"""
+"""Check kvfate draw --layout: panels are where the mosaic puts them and look as in separate figures; plots share axes
+and a key; wrong input is an error.  usage: test_layout.py KVFATE DRAW_TABLE
+"""
 import gzip
 import os
 import re
@@ -22,7 +23,7 @@ def draw(out, *argv):
 
 
 def words(svg):
-    """(text, left, top) in mm"""
+    """Return (text, left, top) in mm."""
     return sorted((b[0], round(b[1] / MM, 2), round(b[2] / MM, 2)) for b in text_boxes(svg))
 
 
@@ -31,7 +32,7 @@ def moved(all_words, x, y):
 
 
 def within(some, whole):
-    """words of a panel that are not on the page at their places"""
+    """Return the words of a panel that are not at their places on the page."""
     return [a for a in some if not any(a[0] == b[0] and abs(a[1] - b[1]) < .03 and abs(a[2] - b[2]) < .03 for b in whole)]
 
 
@@ -73,7 +74,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-layout-") as folder:
     check("one key for all", keys and all(said_words.count(k) == 1 for k in keys), keys)
     check("letters in brackets", all(f"({c})" in said_words for c in "abcd"), said_words[:12])
     check("no overlap with a key", not pairs(text_boxes(svg)), pairs(text_boxes(svg))[:2])
-    # Maps of one figure: the range of all, one bar.
+    # Maps of one figure: a common range, one bar.
     lines = open(sparsity).read().split("\n")
     head = next(i for i, x in enumerate(lines) if x and x[0] != "#")
     column = lines[head].split("\t").index("sparsity")
@@ -93,7 +94,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-layout-") as folder:
     check("whose texts lie over nothing", not pairs(text_boxes(svg)), pairs(text_boxes(svg))[:2])
     both = [w[0] for w in words(draw(path("k.svg"), "--layout", "ab", full, halved, *ends)[1])]
     check("a range of one's own: a bar each", sum(w.startswith("sparsity") for w in both) == 2, both)
-    # The same of a scale of logarithms.
+    # The same check for a logarithmic scale.
     with open(path("retention.tsv"), "w") as f:
         f.write("# table: retention\n# T: 40\nsource\thead\tlayer\tindex\ttoken\tbirth\tlog_beta\tbeta\tmean_retention\tlast_use_age\n")
         f.write("".join(f"gate\tL0K{h}\t0\t{h}\t{i}\t{i}\t{-.1 * (i % 7)}\t.9\t.5\t0\n" for h in range(2) for i in range(40)))

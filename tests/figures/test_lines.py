@@ -1,5 +1,6 @@
-"""Lines, their keys and their numbers: what a figure draws of made-up tables stands where the table says, and the key
-names what is drawn.  usage: test_lines.py DRAW_TABLE"""
+"""Check lines, their keys and their numbers: figures of synthetic tables draw each value at its place, and the key
+names every drawn line.  usage: test_lines.py DRAW_TABLE
+"""
 import math
 import os
 import re
@@ -28,7 +29,7 @@ def calibration_rows(traces=("one gate", "other gate"), events=("at-age", "no-ex
 
 
 def calibration():
-    """dots of both gates in each panel, at one horizon; the key names the gates"""
+    """Check the dots of both gates in each panel, at one horizon; the key names the gates."""
     code, svg, said = draw(calibration_rows(), "calibration")
     words = words_of(svg)
     check("calibration of two", code == 0, said)
@@ -56,7 +57,7 @@ def calibration():
 # ---- received
 
 def received():
-    """each line has a shape of its own, in the key too, so that it is told apart without colours"""
+    """Check that each line has its own shape, in the key too, so that lines are distinct without colours."""
     rows = [("L0H0", 0, 0, k, t, .5 / (k + 1) + .1 * (t % 3), 1, f"w{k}") for k in range(3) for t in range(k, 100)]
     code, svg, said = draw(tsv("received", ["head", "layer", "index", "token", "step", "attention", "seen", "text"], rows), "received")
     check("received", code == 0, said)
@@ -71,7 +72,7 @@ def received():
 # ---- maps of agreement
 
 def agreement():
-    """which traces are compared is said in words"""
+    """Check that the compared traces are named."""
     rows = [(f"L{l}K{h}", l, h, 1, b, .1 * b + .01 * l, .2) for b in (2, 3) for l in range(9) for h in range(3)]
     text = tsv("agreement", ["head", "layer", "index", "a", "b", "rho", "overlap"], rows,
                trace_1="gates of one", trace_2="gates of two", trace_3="gates of three")
@@ -87,10 +88,12 @@ def agreement():
     check("agreement: difference", "with trace 3 \u2212 2" in words, words)
 
 
-# ---- what leaves before the answer
+# ---- removal before the answer
 
 def causal():
-    """lines by rising mass from where nothing left, whatever the order of the rows, without the rows of matched mass; panels for groups"""
+    """Check lines by increasing mass from no removal on, for any order of the rows, without the rows of matched mass;
+    panels for groups.
+    """
     rows = [("all", "distractors", 1, .4, 3, 2, 4, .9), ("all", "nothing", 0, 0, 0, 0, 0, .5), ("all", "distractors", .25, .1, 1, 0, 2, .6), ("all", "distractors", "nan", .2, -6, -7, -5, .6),
             ("all", "random", .5, .2, -4, -5, -3, .1), ("all", "evidence", 1, .05, -8, -9, -7, 0), ("all", "sham", "nan", .02, 0, -.1, .1, .5),
             ("other", "nothing", 0, "nan", 0, 0, 0, .5), ("other", "random", 1, "nan", 1, 0, 2, .5)]
@@ -110,7 +113,7 @@ def causal():
 # ---- columns of numbers
 
 def effect_bars():
-    """as many decimals in each number; powers of ten where that would take too many"""
+    """Check that all numbers have equally many decimals, or powers of ten if those would be too many."""
     def numbers(values):
         rows = [(f"L0K{i}", 0, i, v, v / 2, 2 * v) for i, v in enumerate(values)]
         svg = draw(tsv("effect", ["head", "layer", "index", "kl", "kl_low", "kl_high"], rows), "effect", style="form=bars")[1]
@@ -129,7 +132,7 @@ def lines_of(svg, colour):
 
 
 def dilution():
-    """the key names what is drawn, and that alone: a run without a budget is a level across all budgets"""
+    """Check that the key names exactly the drawn lines: a run without a budget is a level across all budgets."""
     def table(runs):
         rows = [(m, "all", -1, y, m, b, 500) for m, b, y in runs]
         return tsv("dilution", ["trace", "head", "step", "dilution", "method", "budget", "T"], rows)
@@ -149,7 +152,7 @@ def dilution():
 
 
 def hazard():
-    """the last bin ends with the trace"""
+    """Check that the last bin ends with the trace."""
     rows = [("all", "top64", 2 ** k, 2 ** (k + 1), .1 / 2 ** k) for k in range(11)]
     svg = draw(tsv("hazard", ["head", "criterion", "low", "high", "hazard"], rows, T=1200), "hazard", size="88x60")[1]
     line = max((p for _, stroke, p, _, _ in paths(svg) if stroke and stroke not in ((0, 0, 0), (26, 26, 26))), key=len)
@@ -163,7 +166,7 @@ def hazard():
 # ---- ghosts
 
 def ghosts():
-    """the bar of layers belongs to lines of layers, of which there are two or more"""
+    """Check that the bar of layers appears only with lines of two or more layers."""
     for layers, style, want in ((3, "by=layer", True), (3, "", True), (1, "by=layer", False), (3, "by=all", False), (3, "by=head", False)):
         rows = [(f"L{l}H0", l, i, 10 + i, 12 + i + l) for l in range(layers) for i in range(5)]
         code, svg, said = draw(tsv("ghosts", ["head", "layer", "token", "evict_step", "first_hit"], rows), "ghosts", style=style)
@@ -174,7 +177,7 @@ def ghosts():
 # ---- persistence
 
 def persistence():
-    """a row of age 0, which a logarithmic axis of ages has no place for, is not drawn and widens no axis"""
+    """Check that a row of age 0, which a logarithmic axis of ages cannot show, is not drawn and widens no axis."""
     columns = ["head", "layer", "index", "criterion", "class", "age", "at_risk", "selected", "rate", "low", "high"]
     rows = [("all", -1, -1, "top64", "all", n, 90, 80 - n, (80 - n) / 90 if n else 1e-5, .1 if n else 1e-6, .9) for n in (0, 1, 2, 4, 8, 16)]
     for style in ("", "y=log"):
@@ -185,7 +188,7 @@ def persistence():
 # ---- training
 
 def training():
-    """what each step has is faint, what checks found is a mark in the colour of the run"""
+    """Check that values of each step are faint, and validation results are marks in the colour of the run."""
     losses, checks = [3 - .02 * i + .3 * (i % 2) for i in range(40)], {8: .5, 20: .35, 32: .3}
     rows = [("a run", i, 100 * i, v, checks.get(i, "nan")) for i, v in enumerate(losses)]
     code, svg, said = draw(tsv("training", ["run", "step", "tokens", "loss", "mean_kl"], rows), "training")
@@ -200,7 +203,7 @@ def training():
 # ---- whole numbers
 
 def whole_numbers():
-    """axes of positions, steps and ages have no number between two of them, however short"""
+    """Check that axes of positions, steps and ages have only whole numbers, even if they are short."""
     def across(table, figure, **more):
         code, svg, said = draw(table, figure, **more)
         check(f"{figure}: drawn", code == 0, said)

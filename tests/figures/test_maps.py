@@ -1,7 +1,8 @@
-"""Maps: every cell has the colour of its number, every box the mean of its cells, small multiples and differences show what
-the table says, and nothing breaks at the rims.  usage: test_maps.py KVFATE MAKE_TRACE DRAW_TABLE PALETTE_TABLES_H
+"""Check maps: every cell has the colour of its number, every box the mean of its cells, small multiples and differences
+match the table, and edges are correct.  usage: test_maps.py KVFATE MAKE_TRACE DRAW_TABLE PALETTE_TABLES_H
 
-Values are taken back from the colours of SVG and PNG files and compared with numpy over dense T x T arrays."""
+Values are read back from the colours of SVG and PNG files and compared with numpy on dense T x T arrays.
+"""
 import base64
 import math
 import os
@@ -29,7 +30,7 @@ def run(*args):
 
 
 def drawn(*args, **more):
-    """A figure of a table, with the result as that of run()."""
+    """Draw a figure of a table; return the result like run()."""
     status, said = DRAW(*args, **more)
     return subprocess.CompletedProcess(args, status, "", said)
 
@@ -37,7 +38,7 @@ def drawn(*args, **more):
 # ---- colours back to numbers
 
 def palette(name):
-    """The 256 colours of a map, from the header of the renderer."""
+    """Return the 256 colours of a map, from the header of the renderer."""
     text = open(TABLES).read()
     body = re.search(name + r"\[256\] = \{(.*?)\}", text, re.S).group(1)
     v = np.array([int(x, 16) for x in re.findall(r"0x([0-9a-fA-F]{6})", body)])
@@ -46,12 +47,12 @@ def palette(name):
 
 
 def value(rgb, name="viridis"):
-    """Nearest place 0 .. 1 of colours [n][3] on the map, and how far they are from it."""
+    """Return the nearest positions 0 .. 1 of colours [n][3] on the map, and their distances from it."""
     fine = palette(name)
     at = np.linspace(0, 255, 2041)
     table = np.stack([np.interp(at, np.arange(256), fine[:, k]) for k in range(3)], 1)
     rgb = np.asarray(rgb).reshape(-1, 3)
-    if rgb.dtype.kind == "u":  # of pixels, many: numbers are sorted sooner than rows
+    if rgb.dtype.kind == "u":  # many pixels: sorting numbers is faster than sorting rows
         key, which = np.unique(rgb @ np.array([1 << 16, 1 << 8, 1]), return_inverse=True)
         few = np.stack([key >> 16, key >> 8 & 255, key & 255], 1)
     else:
@@ -72,7 +73,7 @@ def svg(path):
 
 
 def cells(root):
-    """(x, y, rgb) of the cells of maps, in the order they were drawn."""
+    """Return (x, y, rgb) of the cells of maps, in drawing order."""
     out = []
     for e in root.iter():
         style = e.get("style", "")
@@ -105,7 +106,7 @@ def write_table(path, name, columns, meta=()):
 
 
 def kv_size(path, size, ats, letter="K", more=None, without=()):
-    """size [layers][heads][ats]"""
+    """Write a table kv-size; size [layers][heads][ats]."""
     L, H, A = size.shape
     rows = [(l, h, a) for l in range(L) for h in range(H) for a in range(A) if (l, h, a) not in without]
     c = {"head": [f"L{l}{letter}{h}" for l, h, _ in rows], "layer": [r[0] for r in rows], "index": [r[1] for r in rows],
@@ -142,7 +143,7 @@ def head_maps(folder):
     want = size[:, :, 1].reshape(-1)
     expect(np.abs(v - want).max() < 3e-3, "at=mean does not draw the mean on the scale of fractions")
     low = os.path.join(folder, "low.tsv")
-    kv_size(low, .1 + .2 * np.nan_to_num(size, nan=.5), ["end", "mean"])  # fractions do not stretch unless a range is given
+    kv_size(low, .1 + .2 * np.nan_to_num(size, nan=.5), ["end", "mean"])  # fractions are not stretched unless a range is given
     drawn(low, "kv-size", out, "at=mean")
     v, _ = value([g[2] for g in cells(svg(out))])
     expect(np.abs(v - (.1 + .2 * want)).max() < 3e-3 and {"0", "1"} <= set(texts(svg(out))), f"small fractions are drawn as {v}")
@@ -167,7 +168,9 @@ def head_maps(folder):
 
 
 def rows_of_a_head(folder):
-    """Several rows of a head are drawn by their mean, and the bar says so; numbers choose the nearest."""
+    """Check that several rows of a head are drawn by their mean, with a note in the bar label; numbers choose the
+    nearest.
+    """
     t, out = os.path.join(folder, "d.tsv"), os.path.join(folder, "x.svg")
     v = [0, 1, .25, .75, 1, 1, .5, math.nan]
     write_table(t, "dilution", {"head": [f"L0H{i // 2}" for i in range(8)], "layer": [0] * 8, "index": [i // 2 for i in range(8)],
@@ -207,13 +210,15 @@ def side_by_side(folder, kvf):
 # ---- maps over tokens and steps
 
 def rgba(data):
-    """Pixels [h][w][4] of an RGBA or RGB PNG."""
+    """Return the pixels [h][w][4] of an RGBA or RGB PNG."""
     out = png(data)[0].astype(np.int64)
     return out if out.shape[2] == 4 else np.concatenate([out, np.full((*out.shape[:2], 1), 255)], 2)
 
 
 def box_means(cell, seen, w, h):
-    """Means over h x w boxes of cells [steps][tokens], by area; NaN where nothing is seen.  Also the share seen."""
+    """Return the area-weighted means over h x w boxes of cells [steps][tokens], NaN if no cell counts, and the covered
+    fraction.
+    """
     def weights(n, k):
         edge = np.arange(k + 1) * n / k
         lo, hi = np.arange(n)[None, :], np.arange(1, n + 1)[None, :]
@@ -225,7 +230,7 @@ def box_means(cell, seen, w, h):
 
 
 def windows(folder):
-    """Whole maps, zooms and windows of steps against the dense average, through the file."""
+    """Compare complete maps, zooms and windows of steps with the dense average, through the file."""
     n = 37
     rng = np.random.default_rng(9)
     lb = -10.0 ** rng.uniform(-4, 1, n)
@@ -272,8 +277,10 @@ def windows(folder):
 
 
 def begins_near_the_event(folder):
-    """The first step shown is a twentieth of those after the first eviction before it; without one, or where little is gained,
-    the first token; where all tokens come before it, the steps go on to the end of the run."""
+    """Check the first step shown: 1/20 of the steps after the first eviction are shown before it.  Without an eviction,
+    or if little is gained, it is the first token.  If all tokens are earlier than it, the steps extend to the end of
+    the run.
+    """
     out, path = os.path.join(folder, "x.svg"), os.path.join(folder, "near.tsv")
     for steps, n, T, want in (([100, -1, 120, -1] * 50, 200, 200, (100 - 5, 200)), ([-1] * 200, 200, 200, (0, 200)), ([21, 40] * 100, 200, 200, (0, 200)),
                               ([500, 520] * 50, 100, 580, (500 - 4, 580)), ([199] * 200, 200, 200, (198, 200))):
@@ -292,7 +299,7 @@ def begins_near_the_event(folder):
 
 
 def mask(folder, kvf):
-    """Two strokes a cross, a bar for every step at which something went."""
+    """Check two strokes per cross, and a bar for every step with an eviction."""
     out = os.path.join(folder, "x.svg")
     T, first, last = 40, 3, 25
     run(KVFATE, "eviction", kvf, "--figure", "eviction-mask", "--head", "L1K0", "--tokens", f"{first}:{last}", "--style",
@@ -335,11 +342,11 @@ def occupancy(folder):
             place, _ = value(at[:, :, :3], "blues")
             want = f(some) if f else some / some.max()
             expect(np.abs(place - want.reshape(-1)).max() < 4e-3, f"occupancy {style}, class {classes[p]}")
-    few = [x if r[1] == 0 else x % 10 for r, x in zip(rows, base["entries"])]  # at most 9 beside 98
+    few = [x if r[1] == 0 else x % 10 for r, x in zip(rows, base["entries"])]  # at most 9, compared with 98
     write_table(t, "occupancy", {**base, "entries": few}, [("T", 60)])
     same = [drawn(t, "occupancy", out, style) and images(svg(out))[1][2] for style in ("", "scale=root", "scale=linear")]
     expect(same[0] == same[1] != same[2], "beside a class of few entries the scale is not the root")
-    n = 30000  # far more steps than pixels: 0 and 10 in turn are 5 everywhere, no pattern of lines
+    n = 30000  # far more steps than pixels: alternating 0 and 10 give 5 everywhere, without a pattern
     write_table(t, "occupancy", {"step": list(range(n)), "head": ["L0K0"] * n, "layer": [0] * n, "entries": [10 * (k % 2) for k in range(n)]})
     drawn(t, "occupancy", out)
     place, _ = value(rgba(images(svg(out))[0][2])[3, :, :3], "blues")
@@ -348,7 +355,7 @@ def occupancy(folder):
         expect(drawn(t, "occupancy", out, style).returncode == 2, f"occupancy {style} is no error")
 
 
-# ---- rims
+# ---- edges
 
 def rims(folder, kvf):
     out = os.path.join(folder, "x.png")

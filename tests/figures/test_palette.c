@@ -1,4 +1,5 @@
-/* Colour maps against values of their published tables, and what makes them fit for print. */
+/* test_palette.c - compares colour maps with their published tables and checks that they are fit
+ * for print. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -8,9 +9,9 @@
 static const char *const names[] = {"viridis", "cividis", "magma",   "inferno", "plasma",
                                     "blues",   "bluered", "redblue", "vik"};
 
-/* Lines of _cm_listed.py (Matplotlib 3.11, colours of Smith, van der Walt and Nunez) and of
- * vik.txt in Scientific colour maps 8 (Crameri); of blues and bluered the colours that
- * palette_tables.py joins by straight lines. */
+/* Lines of _cm_listed.py (Matplotlib 3.11, colours of Smith, van der Walt and Nunez) and of vik.txt
+ * in Scientific colour maps 8 (Crameri). For blues and bluered, the colours that palette_tables.py
+ * interpolates. */
 static const struct {
     const char *map;
     int i;
@@ -69,7 +70,7 @@ Test(palette, entries_are_the_published_ones)
     }
 }
 
-/* Sums of (i + 1) 0xRRGGBB over the rounded tables, modulo 2^32, taken with NumPy. */
+/* Sums of (i + 1) 0xRRGGBB over the rounded tables, modulo 2^32, computed with NumPy. */
 Test(palette, no_entry_was_lost)
 {
     static const struct {
@@ -88,7 +89,7 @@ Test(palette, no_entry_was_lost)
         cr_assert_eq(entry("redblue", i), entry("bluered", 255 - i));
 }
 
-/* Lightness CIE L* of an sRGB colour (IEC 61966-2-1; CIE 15). */
+/* Returns the lightness CIE L* of an sRGB colour (IEC 61966-2-1; CIE 15). */
 static double lightness(const char *map, int i)
 {
     struct rgb c = palette_at(map, i / 255.0);
@@ -99,7 +100,7 @@ static double lightness(const char *map, int i)
     return y > 0.008856 ? 116 * cbrt(y) - 16 : 903.3 * y;
 }
 
-/* Rounding to 8 bits moves L* by up to 0.3 from one entry to the next. */
+/* Rounding to 8 bits moves L* by up to 0.3 between entries. */
 Test(palette, lightness_rises_or_peaks_in_the_middle)
 {
     for (size_t m = 0; m < sizeof names / sizeof *names; m++) {
@@ -122,9 +123,11 @@ Test(palette, diverging_is_as_dark_on_either_side)
 {
     for (int i = 0; i < 128; i++) /* design: L* 20 .. 100 .. 20 */
         cr_assert_lt(fabs(lightness("bluered", i) - lightness("bluered", 255 - i)), 0.5);
-    for (int i = 0; i < 128; i++) /* vik is even for the eye, not in L*: what its table has */
+    /* vik is uniform for the eye, not in L*: the value of its table */
+    for (int i = 0; i < 128; i++)
         cr_assert_lt(fabs(lightness("vik", i) - lightness("vik", 255 - i)), 9, "%d", i);
-    for (int m = 6; m < 9; m++) /* the middle two are the lightest, and the centre lies between */
+    /* the middle two are the lightest, and the centre is between them */
+    for (int m = 6; m < 9; m++)
         cr_assert(fabs(lightness(names[m], 127) - lightness(names[m], 128)) < 0.5
                   && lightness(names[m], 127) > 90 && lightness(names[m], 0) < 21
                   && lightness(names[m], 255) < 21);
@@ -134,7 +137,7 @@ Test(palette, diverging_is_as_dark_on_either_side)
               && !palette_diverging("jet"));
 }
 
-/* A straight line of CIELAB in equal steps of L* goes through the colour in its middle. */
+/* A straight line of CIELAB in equal steps of L* contains the colour in its middle. */
 Test(palette, own_maps_have_equal_steps)
 {
     for (int i = 1; i < 256; i++) {

@@ -1,5 +1,6 @@
-"""Figures of comparisons and panels, drawn from made-up tables: what stands where the table says, nothing at the rim,
-bad options refused.  usage: test_panels.py DRAW_TABLE"""
+"""Check figures of comparisons and panels on synthetic tables: values at their places, clean edges, errors for bad
+options.  usage: test_panels.py DRAW_TABLE
+"""
 import math
 import os
 import random
@@ -23,13 +24,13 @@ BLUE, VERMILION, RED = (0, 114, 178), (213, 94, 0), (214, 26, 41)
 # ---- tables
 
 def tsv(name, columns, rows, **meta):
-    """text of a table; columns: names; rows: tuples"""
+    """Return the text of a table; columns: names; rows: tuples."""
     lines = [f"# table: {name}"] + [f"# {k}: {v}" for k, v in meta.items()] + ["\t".join(columns)]
     return "\n".join(lines + ["\t".join(str(x) for x in r) for r in rows]) + "\n"
 
 
 def draw(text, figure, ext="svg", style="", size="", dpi=""):
-    """(status, bytes, what it said)"""
+    """Return (status, bytes, message)."""
     with tempfile.TemporaryDirectory() as d:
         table, out = os.path.join(d, "t.tsv"), os.path.join(d, "o." + ext)
         with open(table, "w") as f:
@@ -46,7 +47,7 @@ def number(s):
 
 
 def paths(svg):
-    """(fill or None, stroke or None, [(x, y), ...] in mm, has curves, data) of each path"""
+    """Yield (fill or None, stroke or None, [(x, y), ...] in mm, has curves, data) of each path."""
     for tag in re.findall(rb"<path[^>]*>", svg):
         t = tag.decode()
         fill = re.search(r"fill:rgb\(([^)]*)\)", t)
@@ -67,12 +68,12 @@ def centre(p):
 
 
 def discs(svg, colour, filled=True):
-    """centres of discs (rings) of a colour"""
+    """Return the centres of discs (rings) of a colour."""
     return [centre(p) for fill, stroke, p, curve, _ in paths(svg) if curve and (fill if filled else stroke) == colour]
 
 
 def bars(svg, colour):
-    """(x, y, w, h) of rectangles of a colour"""
+    """Return (x, y, w, h) of rectangles of a colour."""
     out = []
     for fill, _, p, curve, _ in paths(svg):
         if fill == colour and not curve and len(p) >= 4:
@@ -82,7 +83,7 @@ def bars(svg, colour):
 
 
 def texts(svg):
-    """(text, x of glyphs as far as given, y, size) in mm; of turned text its middle"""
+    """Return (text, given x of glyphs, y, size) in mm; the middle for turned text."""
     out = []
     for move, size, body in re.findall(rb'<text(?: transform="translate\(([^)]*)\)[^"]*")? font-size="([\d.]+)"[^>]*>(.*?)</text>', svg, re.S):
         for x, y, s in re.findall(rb'<tspan[^>]* x="([^"]*)" y="([^"]*)"[^>]*>([^<]*)', body):
@@ -99,7 +100,7 @@ def words_of(svg):
 
 
 def affine(x, y):
-    """whether y = a + b x with b > 0, to 0.02 mm"""
+    """Return True if y = a + b x with b > 0, to 0.02 mm."""
     a, b = np.array(x, float), np.array(y, float)
     if len(a) != len(b) or len(a) < 2:
         return False
@@ -146,7 +147,7 @@ def clean_rim(data):
     return all((e == 255).all() for e in (x[0], x[-1], x[:, 0], x[:, -1])) and (x != 255).any()
 
 
-# ---- made-up tables of every figure
+# ---- synthetic tables of every figure
 
 HEADS = ["head", "layer", "index"]
 KINDS = ["sliding-window", "sink", "a-shape", "mixed", "gist", "odd-kind"]
@@ -222,7 +223,7 @@ def pairs_rows(LA=3, HA=2, LB=2, HB=4, match=False):
             d = .05 + .02 * i if is_best else .3 + .4 * rng.random()
             row = (1, 2, f"L{i // HA}H{i % HA}", f"L{j // HB}H{j % HB}", d, i // HA, i % HA, j // HB, j % HB)
             out.append(row + (("query", .1 * i, int(i == 0)) if match else (int(is_best),)))
-    if match:  # KV heads are drawn when they are asked for
+    if match:  # KV heads are drawn on request
         out += [(1, 2, f"L{i}K0", f"L{i}K0", .2, i, 0, i, 0, "kv", .03, 1) for i in range(min(LA, LB))]
     return tsv("compare", PAIRS + (["space", "q", "own"] if match else ["matched"]), out, level=.05)
 
@@ -280,7 +281,7 @@ TABLES = {"heads": heads_rows, "pareto": eval_rows, "dynamics": dynamics_rows, "
 
 
 def undefined(text):
-    """The same with NaN in every real number"""
+    """Return the table with NaN in every real number."""
     out = []
     for line in text.splitlines():
         cells = line.split("\t")
@@ -289,7 +290,7 @@ def undefined(text):
     return "\n".join(out) + "\n"
 
 
-# ---- what holds for all
+# ---- rules of all figures
 
 def holds_for_all():
     for figure, make in TABLES.items():
@@ -315,7 +316,7 @@ def holds_for_all():
         check(f"{figure}: PDF", draw(text, figure, "pdf")[1].startswith(b"%PDF"))
 
 
-# ---- what stands where
+# ---- places of values
 
 def predict():
     code, svg, _ = draw(predict_rows(), "predict", style="sort=rho")
@@ -357,12 +358,12 @@ def claims():
     check("as many places as the interval has, and the claim at the right",
           all(t in names for t in ("0.80 (0.60 .. 0.90)", "0.80 (0.70 .. 0.90)", "0.02 (\u22120.10 .. 0.10)", "> 0.5", "< 0.5", "in \u22120.05 .. 0.05")), names)
     check("verdicts of each paper", sum(abs(t[2] - place["P"]) < .5 for t in texts(svg)) == 3 == sum(abs(t[2] - place["Q"]) < .5 for t in texts(svg)), place)
-    # farthest of value and interval at +-1: up = (.3, .1 .. .4) / .4, down = (-.3, -.4 .. -.2) / .4
+    # farther of value and interval at +-1: up = (.3, .1 .. .4) / .4, down = (-.3, -.4 .. -.2) / .4
     lines = {}
     for _, stroke, p, _, _ in paths(svg):
         if stroke in (BLUE, VERMILION) and len(p) == 2 and p[0][1] == p[1][1]:
             lines[stroke] = sorted((p[0][0], p[1][0]))
-    dots = [p for p in sorted(discs(svg, BLUE), key=lambda p: p[1]) if p[0] > lines[VERMILION][1]]  # not the key's, nor the papers'
+    dots = [p for p in sorted(discs(svg, BLUE), key=lambda p: p[1]) if p[0] > lines[VERMILION][1]]  # without those of the key and of the papers
     check("claims that go up and down", affine([-1, -.5, .25, 1, .75], lines[VERMILION] + lines[BLUE] + [dots[0][0]]), lines, dots)
     check("a claim without interval is at the rim", abs(dots[1][0] - lines[BLUE][1]) < .02, dots)
 
@@ -386,7 +387,7 @@ def pareto():
     check("no front", not discs(svg, (64, 64, 64), filled=False))
     many = draw(eval_rows([f"method {i}" for i in range(12)]), "pareto", style="methods=method 11+method 0")[1]
     at = {t[0]: t[2] for t in texts(many) if t[0].startswith("method ")}
-    ends = {}  # of lines from the last point to the name
+    ends = {}  # lines from the last point to the name
     for _, stroke, p, _, _ in paths(many):
         if stroke in (BLUE, (86, 180, 233)) and len(p) == 3 and p[1][1] == p[2][1]:
             ends[stroke] = p[0][1]
@@ -400,7 +401,9 @@ def pareto():
 
 
 def pareto_of_answers():
-    """share kept of right answers: more is better, and it has no number where the full cache answers nothing"""
+    """Check the fraction of correct answers that is kept: more is better, and it is undefined if the full cache answers
+    none.
+    """
     kept = {"window": (.2, .5, .9), "h2o": (.4, .8, .7), "snapkv": (.3, "nan", "nan"), "local": ("nan",) * 3}
     rows = [(m, b, b, v) for m, values in kept.items() for b, v in zip((32, 64, 128), values)] + [("full", "nan", 200, 1)]
     code, svg, said = draw(tsv("eval", ["method", "budget", "kv_mean", "kept"], rows), "pareto", style="y=kept")
@@ -432,7 +435,7 @@ def words():
     held = sorted(bars(svg, BLUE) + bars(svg, (158, 189, 214)), key=lambda b: b[1])
     spans = [tuple(x - held[0][0] for x, _ in p) for p in lines if any(abs(p[0][1] - b[1] - b[3] / 2) < .02 for b in held)]
     check("intervals of pooled documents", affine([0, .5, .25, .4, .7, .2, .3], [0, held[0][2], held[1][2], *spans[0], *spans[1]]), spans)
-    said = words_of(svg)  # 75 of 200 words: .5 is 4/3 of that share, .25 is 2/3
+    said = words_of(svg)  # 75 of 200 words: .5 is 4/3 of that fraction, .25 is 2/3
     check("the share of all words, and lifts", all(v in said for v in ("of all words: 0.375", "\u00d71.33", "\u00d70.67")), said)
     check("no shares there", draw(pooled, "words", style="value=share")[0] == 2)
 
@@ -455,7 +458,7 @@ def heads():
     svg = draw(heads_rows(), "heads")[1]
     signs = [(s, xs[0], y) for s, xs, y, size in texts(svg) if s in "WSAGO" and len(s) == 1]
     kinds = [KINDS[(l + h) % 6] for l in range(6) for h in range(4)]
-    want = sum(k != "mixed" for k in kinds) + 5  # and the key's
+    want = sum(k != "mixed" for k in kinds) + 5  # and those of the key
     check("a letter for each head of a kind", len(signs) == want, len(signs), want)
     check("kinds counted", all(f"{k} ({kinds.count(k)})" in words_of(svg) for k in KINDS), words_of(svg))
     row = [s for s, x, y in sorted(signs, key=lambda t: t[1]) if abs(y - min(t[2] for t in signs)) < 1][:5]
@@ -515,7 +518,7 @@ def compare():
     check("KV heads", "2 matches; squares: proven (2)" in words_of(draw(pairs_rows(match=True), "compare", style="space=kv")[1]))
     check("no such heads", draw(pairs_rows(match=True), "compare", style="space=layers")[0] == 2)
     q = sorted(discs(svg, RED), key=lambda p: -p[1])
-    check("q up", affine([.1 * i for i in range(6)], [p[1] for p in q[1:]]), q)  # the first is the key's
+    check("q up", affine([.1 * i for i in range(6)], [p[1] for p in q[1:]]), q)  # the first belongs to the key
     check("distance across", affine([.05 + .02 * i for i in range(6)], [p[0] for p in q[1:]]), q)
     check("no such pair", draw(pairs_rows(), "compare", style="pair=1-3")[0] == 2 and draw(pairs_rows(), "compare", style="pair=x")[0] == 2)
 

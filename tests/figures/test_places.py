@@ -1,6 +1,10 @@
-"""Where things stand in figures: ticks say what the data has, names of layers stand at their rows, titles fit, zero is the middle
-of a diverging map, heights follow widths, and the least size that is named is one.
-usage: test_places.py DRAW_TABLE KVFATE [PART...]  (test_panels, whose readers these are, draws with the first)"""
+"""Check places in figures: ticks match the data, layer names are at their rows, titles fit, zero is the middle of a
+diverging map, heights follow widths, and a reported minimum size works.
+
+usage: test_places.py DRAW_TABLE KVFATE [PART...]
+
+test_panels, which has the readers, draws with the first program.
+"""
 import gzip
 import json
 import os
@@ -23,7 +27,7 @@ KVFATE = sys.argv[2]
 
 
 def draw(text, figure, style="", size="", ext="svg", **more):
-    """(exit status, path, what was said)"""
+    """Return (exit status, path, message)."""
     table, out = os.path.join(FOLDER, "t.tsv"), os.path.join(FOLDER, "o." + ext)
     with open(table, "w", encoding="utf-8") as f:
         f.write(text)
@@ -50,7 +54,7 @@ def figures():
 # ---- ticks
 
 def every_axis():
-    """Numbers of an axis are on one scale, and stand at their ticks."""
+    """Check that numbers of an axis are on one scale, at their ticks."""
     axes = 0
     for figure in figures():
         out = draw(golden(figure["table"]), figure["name"])[1]
@@ -66,7 +70,7 @@ def every_axis():
 
 
 def vertices(path, many):
-    """lines of so many points, in mm"""
+    """Return the lines with this number of points, in mm."""
     return [np.array(p) for _, stroke, p, curve, _ in paths(read(path)) if stroke and len(p) == many and not curve]
 
 
@@ -89,7 +93,7 @@ SURVIVAL = ["head", "criterion", "class", "horizon", "fraction", "half_life"]
 
 
 def data_scale():
-    """What the ticks say is what the table says: both axes, linear and logarithmic."""
+    """Check ticks against the table: both axes, linear and logarithmic."""
     x, y = [1, 3, 20, 150, 900], [.9, .41, .3, .05, .017]
     rows = [("all", "top64", "all", a, b, "nan") for a, b in zip(x, y)]
     for style, logs in (("", (True, False)), ("y=log", (True, True))):
@@ -105,7 +109,7 @@ def data_scale():
     check("overlap: linear axes", sx and sy and not sx[2] and not sy[2], sx, sy)
     has_line("overlap: the ticks are those of the data", out, sx, sy, p, shares)
     has_line("overlap: chance", out, sx, sy, p, [a / 100 for a in p])
-    # a range within a decade, where the ticks of a logarithm are neither 1, 2 nor 5
+    # a range inside a decade, where the ticks of a logarithm are not 1, 2 or 5
     rows = [("all", "top64", "all", a, b, "nan") for a, b in zip([40, 50, 60], [.9, .8, .7])]
     out = draw(tsv("survival", SURVIVAL, rows), "survival")[1]
     sx, sy, _ = scales(out)
@@ -114,7 +118,7 @@ def data_scale():
 
 
 def notes():
-    """What is said below the axes is said in full, on more lines where one is too short; panels without bands promise none."""
+    """Check that notes below the axes are complete, on more lines if necessary; panels without bands mention none."""
     columns = ["head", "layer", "window", "p", "overlap", "low", "high", "expected", "kappa", "kappa_low", "kappa_high"]
     rows = [(head, layer, "union", p, .5 + p / 200, *((.4 + p / 200, .6 + p / 200) if layer < 0 else ("nan", "nan")), p / 100, .4 - p * p / 4000,
              *((.3 - p * p / 4000, .5 - p * p / 4000) if layer < 0 else ("nan", "nan"))) for head, layer in (("L0K*", 0), ("all", -1)) for p in (10, 50, 90)]
@@ -136,7 +140,7 @@ EFFECT = ["head", "layer", "index", "kl"]
 
 
 def second_axis():
-    """The bar of colours beside a map: its numbers are those of the cells."""
+    """Check the colour bar of a map: its numbers match the cells."""
     for lo, hi, more in ((.13, .87, {}), (-3, 11, {}), (20, 45000, {}), (0, 1, {"vmin": -.5, "vmax": 2.5})):
         v = np.linspace(lo, hi, 8)
         rows = [(f"L{i // 2}K{i % 2}", i // 2, i % 2, f"{x:.17g}") for i, x in enumerate(v)]
@@ -150,7 +154,7 @@ def second_axis():
 
 
 def bars_of_layers():
-    """Layers are whole: so are the numbers of a bar that stands for them, the first at its foot, none beyond the last."""
+    """Check the colour bar of layers: its numbers are whole, the first at its foot, none after the last layer."""
     for layers in (2, 3, 5, 8, 30, 126):
         rows = [(head, l, p, .1 + p / 2) for l in range(-1, layers) for head in ["all" if l < 0 else f"L{l}H*"] for p in (.001, .1)]
         units = [("a", "mean", 0, u, u % layers, 0, u / 9, .1 + u / 9, .5, .4, .6, .1) for u in range(2 * layers)]
@@ -168,7 +172,7 @@ def bars_of_layers():
 
 
 def what_lies_beyond():
-    """dynamics: R2 below -1 and eigenvalues far outside are not shown, but counted."""
+    """dynamics: check that R2 below -1 and distant eigenvalues are counted instead of drawn."""
     columns = ["head", "layer", "head_index", "prompt", "rollout", "surrogate", "quantity", "index", "x", "value", "count", "n"]
     for r2, far, want in ((-.5, .3, ()), (-1.5, .3, ("2 below \u22121",)), (-.2, 2.5, ("1 of modulus > 2",)), (-9, 4, ("2 below \u22121", "1 of modulus > 2"))):
         rows = [("L0H0", 0, 0, p, -1, s, q, 0, "nan", v, -1, -1) for p, s, q, v in (
@@ -179,14 +183,16 @@ def what_lies_beyond():
 
 
 def what_a_bar_leaves_out():
-    """A range that holds few values: each figure with a bar of colours says below it how many lie beyond, and cuts nothing at its rims."""
+    """Check a range with few values: each figure with a colour bar notes the number of values outside, and cuts no text
+    at its edges.
+    """
     told = 0
     for figure in figures():
         for size in ("", "88x60") if figure.get("cmap") else ():
             given = (golden(figure["table"]), figure["name"], "", size)
             code, out, _ = draw(*given, vmin=.4, vmax=.41)
             if code or b" beyond" not in read(out):
-                continue  # too small for this figure, or nothing to say
+                continue  # too small for this figure, or no note
             told += 1
             picture = png_read(read(draw(*given, ext="png", vmin=.4, vmax=.41)[1]))
             check(f"{figure['name']} {size}: nothing is cut at the right", picture[:, -2:].min() == 255)
@@ -205,7 +211,7 @@ def zero_has_no_sign():
 
 
 def panels_agree():
-    """Small multiples: the axis of a column holds for the panels above it, too."""
+    """Check small multiples: the axis of a column also applies to the panels above."""
     x, y = [1, 10, 100], [.8, .5, .25]
     rows = [(f"L{h}H0", "top64", "all", a, b / (1 + h), "nan") for h in range(4) for a, b in zip(x, y)]
     out = draw(tsv("survival", SURVIVAL, rows), "survival", "by=head")[1]
@@ -222,7 +228,7 @@ def panels_agree():
 # ---- names of layers
 
 def layers_of_occupancy():
-    """Names at the left: of each head where there are few, of each layer (every fifth) at its first head where there are more."""
+    """Check the names at the left: of each head if there are few, else of each (fifth) layer at its first head."""
     for layers, heads, every in ((3, 2, 0), (8, 3, 1), (23, 2, 5), (40, 1, 5)):
         columns = ["step", "head", "layer", "index", "class", "entries"]
         rows = [(t, f"L{l}K{k}", l, k, "all", 3 + l % 2) for l in range(layers) for k in range(heads) for t in range(6)]
@@ -245,7 +251,7 @@ VARIANCE = [("all", f, "", .1 * i, .05 * i) for i, f in enumerate(("layer", "hea
 
 
 def least_sizes():
-    """A size that is refused names one that is taken, and no smaller one is."""
+    """Check that an error about the size names a size that works, and that no smaller one does."""
     cases = {"variance": [("", tsv("variance", ["head", "factor", "x", "epsilon2", "within"], VARIANCE[:n])) for n in (1, 3, 5)],
              "training": [("", golden("training")), ("show=loss", golden("training")), ("show=loss+fwkl+limit+value", golden("training"))]}
     for figure in figures():
@@ -272,7 +278,7 @@ def least_sizes():
                 check(f"{figure['name']} {style}: {size} is too small", smaller < least or code == 2, code)
 
 
-OWN_HEIGHT = {"eviction", "fates", "eviction-mask", "retention", "occupancy", "tokens", "effect-text"}  # lay their maps or lines out for the width
+OWN_HEIGHT = {"eviction", "fates", "eviction-mask", "retention", "occupancy", "tokens", "effect-text"}  # their layout depends on the width
 
 
 def mm(path):
@@ -280,15 +286,15 @@ def mm(path):
 
 
 def whole(text, name, w, h, out):
-    """whether the figure can be drawn at that size"""
+    """Return True if the figure can be drawn at that size."""
     return draw(text, name, size=f"{w:.9g}x{h:.9g}")[0] == 0
 
 
 def words_are_whole():
-    """No size cuts or leaves out the figure's own words: it is refused with a size that keeps them."""
+    """Check that no size cuts or omits the figure's own words: the error names a size that keeps them."""
     for figure in figures():
         text, name = golden(figure["table"]), figure["name"]
-        if name in ("words-cloud", "fates", "tokens", "effect-text", "agreement-map"):  # say what they leave out; the names of gates are long
+        if name in ("words-cloud", "fates", "tokens", "effect-text", "agreement-map"):  # they note omissions; the names of gates are long
             continue
         own = {t for t, *_ in texts(read(draw(text, name)[1]))}
         words = {t for t in own if re.search("[A-Za-z]{3}", t)}  # not numbers of axes, of which a small figure has fewer
@@ -312,7 +318,7 @@ def words_are_whole():
 
 
 def ticks_differ():
-    """Numbers of an axis are told apart however close they lie, and stand where they say."""
+    """Check that close numbers of an axis are distinct and at their places."""
     for lo, step in ((.15541, 1e-5), (2.66, 2e-4), (1234560, 10), (-.5, 1e-6), (1e-6, 1e-11), (0, .1)):
         v = [lo + k * step for k in range(8)]
         rows = [(f"L{i // 2}K{i % 2}", i // 2, i % 2, repr(x)) for i, x in enumerate(v)]
@@ -330,7 +336,7 @@ def ticks_differ():
 
 
 def looks_of_methods():
-    """A method has one colour whatever stands beside it, never black or grey, which mean other things."""
+    """Check that a method has one colour in any company, never black or grey, which have other meanings."""
     def rows(names):
         return [(n, k, 100 * k, 1 / (k + 1), .5, "nan") for n in names for k in range(3)]
 
@@ -352,21 +358,23 @@ def looks_of_methods():
 
 
 def heights_of_widths():
-    """A width alone: the sides keep their ratio, down to 45 mm or the figure's own height, below which letters would not fit."""
+    """Check a size with only a width: the aspect ratio is kept, down to 45 mm or the figure's own height, so that
+    letters fit.
+    """
     for figure in figures():
         text, name = golden(figure["table"]), figure["name"]
         own = mm(draw(text, name)[1])
         layout = name in OWN_HEIGHT or headmap(figure)
         for w in (own[0],) if layout else (64, 96, 170):
             code, out, said = draw(text, name, size=f"{w:.9g}")
-            if code:  # no room for its key or panels
+            if code:  # no space for its key or panels
                 check(f"{name} at {w}: refused with a size", "--size" in said and w < own[0], said)
                 continue
             got, want = mm(out), max(own[1] * w / own[0], min(own[1], 45))
             if layout:
                 check(f"{name} at its own width {w:.1f}: its own height", abs(got[1] - own[1]) < .01, got, own)
             else:
-                higher = got[1] - want  # where its words have no room otherwise
+                higher = got[1] - want  # if its words need more space
                 check(f"{name} at {w:.1f}: height of a width", abs(got[0] - w) < .01 and (abs(higher) < .01 or 0 < higher and not whole(text, name, w, got[1] - 1, out)),
                       got, want, own)
 
@@ -376,8 +384,10 @@ def headmap(figure):
 
 
 def grid_height(layers, heads, T, width):
-    """The small multiples of eviction: squares as large as a page of 180 x 150 mm allows, or a width and the height that keeps the
-    ratio; margins stay: 13 left, 20 right, 5 above, 10 below, 5 and 6 between the maps."""
+    """Return the height of the small multiples of eviction: squares as large as a page of 180 x 150 mm allows, or a
+    width and the height that keeps the aspect ratio.  Margins: 13 left, 20 right, 5 above, 10 below, 5 and 6 between
+    the maps.
+    """
     def sides(w, h):
         side = min((w - 13 - 20 - (heads - 1) * 5) / heads, (h - 5 - 10 - (layers - 1) * 6) / layers)
         return 13 + 20 + heads * side + (heads - 1) * 5, max(40, 5 + 10 + layers * side + (layers - 1) * 6)
@@ -399,7 +409,7 @@ def heights_of_grids():
 # ---- titles
 
 def titles():
-    """As it is where it fits, smaller where it does not, cut with an ellipsis where that is not enough; never outside."""
+    """Check titles: unchanged if they fit, smaller if they do not, else cut with an ellipsis; never outside."""
     text, sizes = golden("sparsity"), []
     for n, title in ((0, "Short"), (1, "A title of some length, as people who write captions into figures would have it set"),
                      (2, "word " * 60), (3, "W" * 500), (4, "\u4e2d" * 300), (5, "e\u0301" * 300), (6, "f" * 3000), (7, "\u202e" + "abc " * 80)):
@@ -413,7 +423,7 @@ def titles():
             page = png(read(draw(text, "sparsity", size=f"{w}x60", ext="png", dpi="127", title=title)[1]))[0]
             ink = (page[:30] < 200).any((0, 2)).nonzero()[0] / 5  # above the map, mm
             check(f"title {n} on {w} mm: drawn within", len(ink) and .9 < ink[0] and ink[-1] + .2 < w - .9, ink[:1], ink[-1:])
-            if n in (5, 7):  # no text of an SVG file holds these: they are drawn
+            if n in (5, 7):  # an SVG file cannot have these characters as text: they are drawn
                 check(f"title {n} on {w} mm: as much as there is room for", len(ink) and ink[-1] - ink[0] > .5 * w)
                 continue
             check(f"title {n} on {w} mm: it is there", top)
@@ -462,15 +472,15 @@ def zero_is_the_middle():
         check(f"vik of {values}: as far up as down", s and abs(place(s, most) - bar[1]) < .03 and abs(place(s, -most) - bar[3]) < .03, s, bar)
     colours, s, bar = cell_colours([-1, 0, .5, 2], vmax=1)
     check("vik with one end given: the other is its opposite", near(colours[0], 0) and near(colours[1], 127, 4.1) and near(colours[3], 255), colours)
-    colours, s, bar = cell_colours([-2, -64 / 63.75 + 1e-12, 0, 2])  # entries 64 and 200 are off the middle by 63.5 and 72.5
+    colours, s, bar = cell_colours([-2, -64 / 63.75 + 1e-12, 0, 2])  # entries 64 and 200 are 63.5 and 72.5 from the middle
     colours, _, _ = cell_colours([-63.5, 72.5, 127.5, 0])
     check("vik between: entries of the published table", near(colours[0], 64) and near(colours[1], 200), colours)
 
 
-# ---- tables that somebody edited
+# ---- edited tables
 
 def numbers_and_texts():
-    """Text where numbers belong is refused, not drawn as zeros; names that look like numbers stay what they are."""
+    """Check that text in number columns is an error, not zeros; names that look like numbers stay names."""
     for figure, column in (("sparsity", "index"), ("sparsity", "layer"), ("effect", "kl"), ("survival", "horizon"), ("occupancy", "step"),
                            ("dilution-map", "step"), ("regret", "kept_mass"), ("density", "bin_low"), ("kv-size", "layer"), ("calibration", "n")):
         lines = golden({f["name"]: f["table"] for f in figures()}[figure]).split("\n")

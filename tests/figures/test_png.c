@@ -1,6 +1,6 @@
-/* Rows of a PNG compressed in pieces on several threads: the pieces together are one zlib
- * stream (zlib's own reader takes it), whose rows, unfiltered as PNG's specification says,
- * are the pixels; and no byte depends on the number of threads. */
+/* test_png.c - checks PNG rows that are compressed in pieces on several threads.  The pieces form
+ * one zlib stream, which zlib reads.  Its rows, unfiltered according to the PNG specification, are
+ * the pixels.  The bytes do not depend on the number of threads. */
 #include <criterion/criterion.h>
 #include <png.h>
 #include <stdlib.h>
@@ -82,7 +82,7 @@ Test(png, sizes)
     check(333, 2000, 340, 7);
 }
 
-/* That each piece starts anew costs little. */
+/* Independent pieces cost little. */
 Test(png, pieces_cost_little)
 {
     int w = 700, h = 2000, pieces;

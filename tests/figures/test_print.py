@@ -1,5 +1,6 @@
-"""What makes figures fit for print: sizes, fonts, text that is text, rasters without loss,
-metadata.  usage: test_print.py KVFATE MAKE_TRACE"""
+"""Check the properties that printing needs: sizes, fonts, text as text, lossless rasters, metadata.  usage:
+test_print.py KVFATE MAKE_TRACE
+"""
 import os
 import re
 import shutil
@@ -43,7 +44,7 @@ def sizes(trace):
                         ("one-and-half-column", (120, None)), ("double-column", (180, None)), ("page", (180, 240)), ("neurips", (139.7, None)), ("iclr", (139.7, None)), ("icml", (171.45, None)), ("icml-column", (82.55, None)), ("acl", (160, None)),
                         ("acl-column", (77, None)), ("nature", (183, None)), ("nature-column", (89, None)), ("slide", (160, 90))):
         w, h = Svg(draw(trace, "s.svg", "--size", given)).size()
-        most = own[1] * w / own[0]  # of a width alone; margins keep their size, so maps of that width take less
+        most = own[1] * w / own[0]  # of a width only; margins keep their size, so maps of that width are lower
         good = .6 * most < h < most + .01 if want[1] is None else abs(h - want[1]) < .01
         check(f"--size {given}", abs(w - want[0]) < 1e-4 and good, (w, h), want, own)
     for given in ("88mmx", "x60", "88kmx60", "88x60x2", "0x60", "1e2x60", "infx60", "nan", "-88", "88.5.5", "column", "39", "40x24.9", "5001x60", "", "88 60"):
@@ -69,7 +70,7 @@ def fonts_hold_the_text(svg, what):
         used.setdefault((family, weight), set()).update(map(ord, text))
         check(f"{what}: every character has a glyph", all(ord(c) in glyphs for c in text), text)
         check(f"{what}: a place each, or one for all", len(xs) in (1, len(text)), text, xs)
-        # kerning moves what follows, by less than a fifth of an em
+        # kerning moves the next characters, by less than a fifth of an em
         for c, a, b in zip(text, xs, xs[1:]):
             check(f"{what}: characters follow each other", abs(b - a - size * wide[glyphs[ord(c)]]) < 0.2 * size, text, xs)
     for key, codes in used.items():
@@ -80,7 +81,7 @@ def fonts_hold_the_text(svg, what):
 
 
 def centred_text_is_centred(svg, what):
-    """Where the font's own advances say the ends of the axis names are."""
+    """Check the ends of the axis names with the font's own advances."""
     fonts = svg.fonts()
     for text, family, weight, size, xs, _, turn in svg.spans():
         if text == "query step t" and turn:
@@ -110,7 +111,7 @@ def text(trace):
     check("bold text has a bold font", any((f, 700) in used and (f, 400) in used for f in ("Lato", "DejaVu Sans")), list(used))
     joined = "".join(words.texts())
     check("escaped and foreign characters", "<&>" in joined and "]]>" in joined and "\u00e9" in joined and "<|im_start|>" in joined)
-    if "\u4e2d" in joined:  # there is a font for it
+    if "\u4e2d" in joined:  # a font for it is installed
         check("Chinese has its own font", any(ord("\u4e2d") in codes for codes in used.values()))
     same = read(draw(trace, "w.svg", figure="tokens")) == read(draw(trace, "w2.svg", figure="tokens"))
     check("equal bytes", same)
@@ -127,7 +128,7 @@ def other_fonts(trace):
 
 
 def rendered(trace):
-    """A browser shows the SVG as the PNG is."""
+    """Check that a browser renders the SVG like the PNG."""
     browser = shutil.which("chromium")
     if not browser:
         print("skipped: no chromium to draw SVG")

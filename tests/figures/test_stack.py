@@ -1,5 +1,6 @@
-"""Several traces in one table: its rows are those of each, and figures draw it; options of figures
-that do not exist are refused.  usage: test_stack.py KVFATE MAKE_TRACE"""
+"""Check several traces in one table: its rows are those of each trace, and figures draw it; unknown figure options are
+errors.  usage: test_stack.py KVFATE MAKE_TRACE
+"""
 import os
 import re
 import subprocess
@@ -54,7 +55,7 @@ def refused(folder, paths):
 
 
 def unused(folder, paths):
-    """--style is judged, too, where no figure is written: after the numbers, which may have taken long"""
+    """Check that --style is also checked if no figure is written: after the numbers, which can take long."""
     table = os.path.join(folder, "t.tsv")
     for args in (["survival", paths[0]], ["survival", paths[0], "--json"], ["survival", paths[0], "-o", "-"],
                  ["survival", paths[0], "-o", table], ["corpus", "survival", paths[0]], ["corpus", "survival", paths[0], "-o", table],
@@ -69,7 +70,9 @@ def unused(folder, paths):
 
 
 def drawn(folder, path):
-    """Sizes from the least to a poster: drawn, or rejected with a size that can be drawn, no smaller than asked for."""
+    """Check sizes from the smallest to a poster: drawn, or rejected with a size that works and is not smaller than
+    requested.
+    """
     out, rejected = os.path.join(folder, "y.pdf"), 0
     for size in ("60x50", "88x60", "180x200", "1000x40"):
         for figure, args in (("survival", []), ("survival", ["--style", "by=head", "--head", "L0H*"]),

@@ -1,9 +1,9 @@
-"""What a figure says of itself (`kvfate figures --json`) is what it does: keys of --style, colour maps, columns.
+"""Check that figures behave as `kvfate figures --json` describes them: keys of --style, colour maps, columns.
 
 usage: test_style.py KVFATE DRAW_TABLE
 
-Pictures are of the small tables in tables/.  A default typed out draws the same bytes as none; words and ranges
-are the ones accepted, and nothing beside them; a slip of one letter is answered with the key that was meant.
+Pictures are of the small tables in tables/. An explicit default draws the same bytes as no option.  Exactly the
+listed words and ranges are accepted.  A typing error of one letter is answered with the right key.
 """
 import gzip
 import json
@@ -34,7 +34,7 @@ class Drawer:
             f.write(text)
 
     def draw(self, style="", **more):
-        """exit status, bytes of the picture, what was said"""
+        """Return the exit status, bytes of the picture, message."""
         if os.path.exists(self.out):
             os.unlink(self.out)
         status, said = DRAW(self.table, self.name, self.out, style, **more)
@@ -74,20 +74,20 @@ def keys_are_true(d, plain):
 
 
 def colours_are_true(d, plain):
-    """With the map named nothing changes, with another the picture does; a figure without one takes no notice."""
+    """Check that naming the default map changes no byte, and another map does; a figure without maps ignores it."""
     cmap = d.figure["cmap"]
     if cmap:
         expect(d.draw(cmap=cmap)[1] == plain, d.name, f"{cmap} is not its colour map")
     other = "vik" if cmap in ("redblue", "bluered") else "magma"
     changed = d.draw(cmap=other)[1]
     used = changed != plain
-    # texts have colours of their own unless --cmap names a map; received takes the map where tokens are many
+    # texts have their own colours unless --cmap names a map; received uses the map for many tokens
     if d.name not in ("tokens", "effect-text", "received"):
         expect(used == bool(cmap), d.name, f"--cmap {other} against", cmap)
 
 
 def columns_are_true(d):
-    """Without a column it is refused by name, and so is a column of the other type."""
+    """Check that a missing column is named in the error, and so is a column of the wrong type."""
     lines = d.text.split("\n")
     first = next(i for i, x in enumerate(lines) if not x.startswith("# "))
     head, rows = lines[first].split("\t"), [x.split("\t") for x in lines[first + 1:] if x]

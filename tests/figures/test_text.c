@@ -1,5 +1,5 @@
-/* What the figure of texts is built from: paragraphs that are shaped as a whole, the text of a
- * table in paragraphs, colours of equal steps that can be read on. */
+/* test_text.c - checks the parts of the text figures: shaped paragraphs, the text of a table in
+ * paragraphs, and colours in equal steps that stay readable. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ static int pieces_of(const char *s, double *width, size_t *first)
     return n;
 }
 
-/* Each byte is in one piece, pieces adjoin, lines are no wider than they may be. */
+/* Each byte is in one piece, pieces are adjacent, and lines are not too wide. */
 static void check_cover(const char *s, double width)
 {
     struct canvas *c = ruler();
@@ -142,7 +142,7 @@ static struct table *table_of(const char *const *text, const char *const *joined
     return t;
 }
 
-/* Isolated from left to right. */
+/* A mark, isolated from left to right. */
 #define MARK(s) "\xe2\x81\xa6" s "\xe2\x81\xa9"
 
 static void check_unit(const struct text_source *s, size_t at, int64_t row0, int64_t row1)
@@ -164,7 +164,7 @@ Test(text, bytes_belong_to_their_tokens)
     cr_assert_str_eq(s.bytes.data,
                      "say \xe4\xbd\xa0 andx\xe2\x88\x85" MARK("\\xFF") "y\xe2\x86\xb5");
     check_unit(&s, 0, 0, 1);
-    check_unit(&s, 4, 0, 2); /* the character is of both */
+    check_unit(&s, 4, 0, 2); /* the character belongs to both */
     check_unit(&s, 6, 0, 2);
     check_unit(&s, 7, 1, 2);
     check_unit(&s, 11, 2, 3);
@@ -201,7 +201,7 @@ Test(text, what_would_act_is_shown)
     table_destroy(t);
 }
 
-/* Drawn from left to right in a line from right to left, whose direction they do not make. */
+/* Marks are drawn from left to right in a right-to-left line, and do not set its direction. */
 Test(text, marks_read_rightwards)
 {
     const char *const text[] = {"\\xD7", " \xd7\xa9\xd7\x9c", "\\x9D\\x90", " 12"};
@@ -255,7 +255,8 @@ static struct text_look plain(const void *ctx, int64_t row0, int64_t row1)
     return (struct text_look){.ink = {0, 0, 0}};
 }
 
-/* Lines of a long paragraph, which is laid out in parts, against one layout of all of it. */
+/* Compares the lines of a long paragraph, which is laid out in parts, with one layout of the
+ * complete text. */
 static void check_lines(const char *const *word, int words, double width)
 {
     enum { N = 4000 };
@@ -295,7 +296,7 @@ Test(text, parts_of_a_paragraph_break_like_the_whole)
 
 /* ---- colours */
 
-/* CIELAB of Poynton's and Lindbloom's pages, written for this test. */
+/* Computes CIELAB from the pages of Poynton and Lindbloom, written for this test. */
 static void lab_of(struct rgb c, double out[3])
 {
     static const double m[3][3] = {{0.4124564, 0.3575761, 0.1804375},
@@ -342,7 +343,7 @@ Test(text, contrast_of_known_pairs)
     cr_assert_float_eq(contrast_ratio(grey, grey), 1, 1e-9);
 }
 
-/* Of a token with the value, which may be NaN, and of one that has some. */
+/* Makes a table of a token with the value, which may be NaN, and of a token with 0.5. */
 static struct table *styled(double value, const char *state)
 {
     const double values[] = {value, 0.5};

@@ -1,5 +1,6 @@
-"""The figure of texts on made-up traces: what stands on its pages, in which order and colour;
-rows of heads and traces in its table.  usage: test_text.py KVFATE WRITE_KVF MAKER"""
+"""Check the figure of texts on synthetic traces: the text, its order and its colours; rows of heads and traces in its
+table.  usage: test_text.py KVFATE WRITE_KVF MAKER
+"""
 import os
 import re
 import shutil
@@ -29,7 +30,7 @@ def run(*args, code=0):
 
 
 def trace(name, texts, evict=None, beta=None, ages=None, saliency=None, method=None, H=1):
-    """One layer; evict, beta, ages, saliency: [H][T], ages [2 H][T]"""
+    """Write a trace of one layer; evict, beta, saliency: [H][T], ages [2 H][T]."""
     T = len(texts)
     path = os.path.join(FOLDER, name + ".kvf")
     col = [maker.Column("tokens.id", "i32", "run", np.arange(T)), maker.Column("tokens.role", "u8", "run", np.zeros(T))]
@@ -47,11 +48,11 @@ def trace(name, texts, evict=None, beta=None, ages=None, saliency=None, method=N
 
 
 def kept_every(n, T, H=1):
-    """Entry i is kept where i mod n = head, else evicted at once."""
+    """Return evictions: entry i is kept if i mod n = head, else evicted immediately."""
     return [[maker.ALIVE if i % n == h % n else i + 1 for i in range(T)] for h in range(H)]
 
 
-# ---- what an SVG shows
+# ---- reading an SVG
 
 def colour_of(style, what="fill"):
     m = re.search(what + r":rgb\(([\d.]+)%,([\d.]+)%,([\d.]+)%\)", style)
@@ -63,7 +64,7 @@ def close(a, b, slack=.004):
 
 
 class Picture:
-    """words: (x, y, text, colour, bold) of all <text>; fills: (x, y, w, h, colour) of rectangles"""
+    """words: (x, y, text, colour, bold) of all <text>; fills: (x, y, w, h, colour) of rectangles."""
 
     def __init__(self, path):
         root = ET.parse(path).getroot()
@@ -85,7 +86,7 @@ class Picture:
                 self.drawn += 1
 
     def lines(self, size=0):
-        """Texts by their height on the page, from left to right."""
+        """Return the texts by their height on the page, from left to right."""
         rows = {}
         for x, y, text, *_ in self.words:
             rows.setdefault(round(y, 1), []).append((x, text))
@@ -98,7 +99,7 @@ class Picture:
         return next((c, b) for _, _, t, c, b in self.words if word in t)
 
     def hatched(self, word):
-        """whether hatches lie on the first two letters of the word"""
+        """Return True if hatches cover the first two letters of the word."""
         x, y = next((x, y) for x, y, t, *_ in self.words if word in t)
         return any(x - 1 <= min(v[0], v[2]) and max(v[0], v[2]) <= x + 20 and y - 5 < (v[1] + v[3]) / 2 < y for v in self.hatches)
 
@@ -110,7 +111,7 @@ class Picture:
 
 def draw(kvf, *more, ext="svg"):
     path = os.path.join(FOLDER, "x." + ext)
-    run("tokens", kvf, "-o", path, "--font", "DejaVu Sans", *more)  # it has all the signs, so that a word is one piece
+    run("tokens", kvf, "-o", path, "--font", "DejaVu Sans", *more)  # this font has all the signs, so a word is one piece
     return Picture(path) if ext == "svg" else path
 
 
@@ -124,7 +125,7 @@ def lab(c):
 
 
 def words_and_states():
-    """kept, evicted, sink, recent and not yet compressed of one head, from the method's own numbers."""
+    """Check kept, evicted, sink, recent and not yet compressed tokens of one head, from the method's own numbers."""
     T = 20
     texts = [f"w{i}\n" for i in range(T)]
     step = [[maker.ALIVE if i < 3 or i in (5, 9) or i >= 14 else 16 if i < 13 else 17 for i in range(T)]]
@@ -141,7 +142,7 @@ def words_and_states():
         expect(close(colour, rgb) and bold == thick, f"w{i} is {state}, drawn {colour} {bold}")
     lined = [f for f in p.fills if close(f[4], ORANGE)]
     expect(len(lined) >= 5, f"{len(lined)} underlines of protected tokens")
-    for by in ("state", "kept"):  # colours behind the letters: blue, paper, hatched
+    for by in ("state", "kept"):  # backgrounds: blue, paper, hatched
         p = draw(kvf, "--style", f"by={by}")
         for i, state in enumerate(want):
             fill = p.fill_behind(f"w{i}\u21b5")
@@ -155,7 +156,7 @@ def words_and_states():
 
 
 def values_lie_behind():
-    """beta as colour: on the straight line in CIELAB from white to blue, at the place of the value."""
+    """Check beta as a colour: on the straight line in CIELAB from white to blue, at the position of the value."""
     beta = np.linspace(.2, 1, 9)
     kvf = trace("beta", [f"v{i}\n" for i in range(9)], kept_every(2, 9), [beta])
     p = draw(kvf, "--style", "by=beta")
@@ -176,7 +177,7 @@ def values_lie_behind():
 
 
 def characters_of_several_tokens():
-    """A split character has the mean of its tokens, bytes beside it those of their own."""
+    """Check that a split character has the mean of its tokens, and adjacent bytes their own values."""
     texts = ["A\n", b"x\xe4\xbd", b"\xa0y\n", "B\n"]
     kvf = trace("split", texts, kept_every(2, 4), [[1e-9, .2, .6, 1]])
     p = draw(kvf, "--style", "by=beta")
@@ -212,7 +213,7 @@ def hostile():
 
 
 def white_space():
-    """A dot for each space of a token of spaces only, in its colour; arrows for tab and newline."""
+    """Check a dot for each space of a token of only spaces, in its colour; arrows for tab and newline."""
     texts = ["a", " ", "b", "   ", "c", "\t", " d", "\n", "e f"]
     evict = [[maker.ALIVE if i == 3 else i + 1 for i in range(len(texts))]]
     path = os.path.join(FOLDER, "x.svg")
@@ -257,7 +258,7 @@ def pdf_gives_text_back():
 
 
 def marks_in_leftward_lines():
-    """Bytes in a line from right to left: their marks read from left to right, in all formats."""
+    """Check bytes in a right-to-left line: their marks read from left to right, in all formats."""
     texts = ["\u05e9\u05dc", b"\xd7", "\u05d5\u05dd", b"\xff\xfe", " 12"]
     kvf = trace("marks", texts, kept_every(2, len(texts)))
     p = draw(kvf)
@@ -270,7 +271,7 @@ def marks_in_leftward_lines():
 
 
 def many_pages():
-    """20,000 tokens: all of them stand in the PDF, in order, page after page."""
+    """Check that the PDF has all 20,000 tokens, in order, page after page."""
     T = 20000
     texts = [f" t{i}" if i % 11 else f" t{i}\n" for i in range(T)]
     kvf = trace("many", texts, kept_every(3, T))

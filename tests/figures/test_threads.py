@@ -1,7 +1,8 @@
-"""Figures have the same bytes for any number of threads.  usage: test_threads.py KVFATE WRITE_KVF MAKER.PY
+"""Check that figures have equal bytes for any number of threads.  usage: test_threads.py KVFATE WRITE_KVF MAKER.PY
 
-Retention gates and evictions of 12 heads and 700 tokens: grids of all heads, of a few with names, and a single map, which
-threads share by stripes of columns; with colours cut off, whose count is a sum over threads."""
+It uses retention gates and evictions of 12 heads and 700 tokens: grids of all heads, of a few with names, and a
+single map, which threads share by stripes of columns; with clipped colours, which are counted over threads.
+"""
 import os
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""views.py: what grey, print and other eyes make of colours that are known.  usage: test_views.py"""
+"""Check views.py: grey, print and colour-blind views of known colours.  usage: test_views.py"""
 import os
 import sys
 
@@ -16,9 +16,9 @@ def seen(name, *colours):
 greys = [(v, v, v) for v in (0, 64, 128, 200, 255)]
 for name in (*EYES, "grey"):
     check(f"{name}: greys stay", np.abs(seen(name, *greys) - greys).max() <= 1, seen(name, *greys))
-for name, m in EYES.items():  # an eye with two kinds of cones: the colours it sees lie in a plane
+for name, m in EYES.items():  # an eye with two kinds of cones: its colours are in a plane
     s = np.linalg.svd(np.array(m), compute_uv=False)
-    check(f"{name}: nearly two dimensions", s[2] < (.13 if name == "tritanopia" else .02) * s[0], s)  # which the authors call approximate
+    check(f"{name}: nearly two dimensions", s[2] < (.13 if name == "tritanopia" else .02) * s[0], s)  # the authors call it approximate
 red, green, blue = (200, 0, 0), (0, 200, 0), (0, 0, 200)
 for c, weight in ((red, .2126), (green, .7152), (blue, .0722)):
     check(f"grey of {c}", np.allclose(linear(seen("grey", c)[0]), weight * linear(200), atol=.003), seen("grey", c))

@@ -20,7 +20,7 @@ from pictures import png_read, png_write
 EYES = {"protanopia": ((.152286, 1.052583, -.204868), (.114503, .786281, .099216), (-.003882, -.048116, 1.051998)),
         "deuteranopia": ((.367322, .860646, -.227968), (.280085, .672501, .047413), (-.011820, .042940, .968881)),
         "tritanopia": ((1.255528, -.076749, -.178779), (-.078411, .930809, .147602), (.004733, .691367, .303900))}
-# CIELAB of the overprints of cyan, magenta, yellow; black over anything is black.
+# CIELAB of the overprints of cyan, magenta, yellow; black over any ink is black.
 INKS = {(0, 0, 0): (95, 0, -2), (1, 0, 0): (55, -36, -49), (0, 1, 0): (47, 73, -4), (0, 0, 1): (89, -5, 92),
         (0, 1, 1): (47, 67, 48), (1, 0, 1): (50, -66, 26), (1, 1, 0): (24, 19, -46), (1, 1, 1): (23, 0, 0)}
 BLACK, GAIN, WHITE = (16, 0, 0), .15, np.array([.9505, 1., 1.089])
@@ -38,7 +38,7 @@ def coded(v):
 
 
 def of_lab(lab):
-    """linear RGB; the paper is white, as eyes take it"""
+    """Return linear RGB; the paper is white, as eyes adapt to it."""
     y = (lab[0] + 16) / 116
     f = np.array([y + lab[1] / 500, y, y - lab[2] / 200])
     xyz = WHITE * np.where(f > 6 / 29, f ** 3, 3 * (6 / 29) ** 2 * (f - 4 / 29))
@@ -69,7 +69,7 @@ VIEWS = {"grey": grey, "print": printed, **{name: eye(name) for name in ("deuter
 
 
 def view(pixels, name):
-    """pixels [h, w, 3] as seen; each colour is computed once"""
+    """Return pixels [h, w, 3] as seen; each colour is computed once."""
     code = pixels.astype(np.uint32) @ np.array([65536, 256, 1], np.uint32)
     few, place = np.unique(code, return_inverse=True)
     colours = np.stack([few >> 16, few >> 8 & 255, few & 255], -1)

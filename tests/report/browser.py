@@ -1,4 +1,4 @@
-"""Chromium without a window, driven through its debugging pipe: Python's standard library alone."""
+"""Drive headless Chromium through its debugging pipe, with only the standard library of Python."""
 import base64
 import json
 import os
@@ -23,7 +23,7 @@ class Failed(Exception):
 
 
 class Browser:
-    """One page.  Errors of the page, its console and its requests are kept in lists."""
+    """A page.  Lists collect the errors of the page, its console and its requests."""
 
     def __init__(self, path, flags=()):
         self.folder = tempfile.TemporaryDirectory(prefix="kvfate-browser-", ignore_cleanup_errors=True)
@@ -102,7 +102,7 @@ class Browser:
             self.note(m)
 
     def run(self, code, limit=60):
-        """Value of an expression; await is allowed."""
+        """Return the value of an expression, which may use await."""
         r = self.call("Runtime.evaluate", expression=f"(async () => ({code}))()", awaitPromise=True, returnByValue=True, limit=limit)
         if "exceptionDetails" in r:
             raise Failed(f"{code[:300]}: {r['exceptionDetails'].get('exception', {}).get('description')}")

@@ -1,9 +1,11 @@
-/* make_report_trace.c - traces of any size for tests of the report, without a model.
- * usage: make_report_trace OUT.kvf T L H G SEED KINDS [TEXTS]
- * KINDS, letters: e evictions, g retention gates, u last uses, masses and entropies, s what a
- * shadow records; x every entry is evicted at the step after its birth; b a budget of 1000 entries
- * instead of 64.  TEXTS: texts of the first tokens, each a length (u32, little-endian) and as many
- * bytes; the others are words. */
+/* make_report_trace.c - writes traces of any size for tests of the report, without a model.
+ *
+ *   usage: make_report_trace OUT.kvf T L H G SEED KINDS [TEXTS]
+ *
+ * KINDS, letters: e evictions, g retention gates, u last uses, masses and entropies, s records of a
+ * shadow cache, x every entry is evicted at the step after its creation, b a budget of 1000 entries
+ * instead of 64. TEXTS: texts of the first tokens, each a length (u32, little-endian) and as many
+ * bytes; the other texts are words. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -65,7 +67,7 @@ static void declare(const char *kinds)
     }
 }
 
-/* How often a shadow's queries hit an entry that left at `end`. */
+/* Returns how often a shadow's queries hit an entry that was evicted at `end`. */
 static uint32_t hits_of(uint32_t i, uint32_t end)
 {
     return end < T && (i * 7 + end) % 3 == 0 ? i % 4 + 1 : 0;
@@ -80,7 +82,7 @@ static double shadow_value(const char *name, uint32_t i, uint32_t end, double u)
     return strcmp(name, "kl") == 0 ? u * 0.2 : 0.9 + 0.1 * u;
 }
 
-/* Value i of a column; end: of the entry, UINT32_MAX = alive. */
+/* Returns value i of a column; end: of the entry, UINT32_MAX = alive. */
 static double value(const char *name, uint32_t i, uint32_t end, double scale)
 {
     double left = (double)(T - i), u = rnd();

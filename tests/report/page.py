@@ -1,4 +1,4 @@
-"""What the tests of the report share: traces, pages, and a reader of the embedded columns written apart from the page's."""
+"""Shared by the tests of the report: traces, pages, and an independent reader of the embedded columns."""
 import base64
 import json
 import os
@@ -15,7 +15,7 @@ import check  # noqa: E402
 
 FORMATS = {"u1": "B", "u2": "H", "u4": "I", "i1": "b", "i2": "h", "i4": "i", "f4": "f", "f8": "d"}
 NAN = float("nan")
-# Texts that try to leave their place, to run, or to spoil the lines.
+# Texts that try to escape, to run, or to break the lines.
 HOSTILE = [
     b"</script><script>window.__pwned=1</script>", b"<script>window.__pwned=2</script>", b"<img src=x onerror=window.__pwned=3>", b"<!--", b"-->",
     b"<![CDATA[", b"]]>", b"\"", b"'", b"`${window.__pwned=4}`", b"&lt;&amp;&#60;script&#62;", "\u2028\u2029".encode(), b"a\0b", b"\xff\xfe\x80", b"\xe4\xbd", b"\xa0",
@@ -59,7 +59,7 @@ class Case:
 
 
 def in_browser(tasks):
-    """Lets tasks(case, browser) look at pages; the exit status of a test: 77 without Chromium."""
+    """Let tasks(case, browser) inspect pages; return the exit status of a test: 77 without Chromium."""
     path = browser.find()
     if not path:
         print("no Chromium here: the page is not tried in a browser")
@@ -76,7 +76,7 @@ def in_browser(tasks):
 
 
 class Page:
-    """The tables of a page, from its bytes."""
+    """The tables of a page, read from its bytes."""
 
     def __init__(self, path):
         with open(path, encoding="utf-8", newline="") as f:
@@ -97,7 +97,7 @@ class Page:
             yield list(struct.unpack(f"<{n}{FORMATS[spec['dtype']]}", joined))
 
     def column(self, table, name):
-        """All values, or None when they are not in the page."""
+        """Return all values, or None if they are not in the page."""
         spec = next(c for c in table["columns"] if c["name"] == name)
         n, block = table["rows"], table["block"]
         if spec.get("dropped") or "derived" in spec:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The file that `kvfate report` writes, without a browser: its size, form and policy, its bytes, its embedded numbers against
-the tables that kvfate prints, and what it refuses.
+"""Check the file that `kvfate report` writes, without a browser: its size, form and policy, its bytes, its embedded
+numbers against the tables that kvfate prints, and its errors.
 
 usage: test_file.py KVFATE MAKE_REPORT_TRACE
 """
@@ -19,7 +19,7 @@ VOID = {"meta", "link", "br", "img", "input", "hr"}
 
 
 class Form(html.parser.HTMLParser):
-    """Whether each element ends where it should, and what would be loaded or run."""
+    """Checks that each element ends at its place, and records everything that would be loaded or run."""
 
     def __init__(self):
         super().__init__(convert_charrefs=True)
@@ -75,7 +75,7 @@ def equal(a, b):
 
 
 def check_tables(s, name, path, trace, picked=None):
-    """Every embedded column against the JSON of its command."""
+    """Compare every embedded column with the JSON of its command."""
     page = Page(path)
     for t in page.manifest["tables"]:
         if "absent" in t or (picked and t["key"] not in picked):

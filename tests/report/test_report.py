@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""The page of `kvfate report` in Chromium without a window: it opens, draws and asks nothing of the network; what it says under the
-pointer and draws in its pixels against the tables that kvfate prints; keys, touch, comparison, downloads; texts that try to run.
+"""Check the page of `kvfate report` in headless Chromium: it opens, draws and makes no network request.  The tooltip
+and the pixels match the tables that kvfate prints.  Checks keys, touch, comparison, downloads, and texts that try to
+run.
 
 usage: test_report.py KVFATE MAKE_REPORT_TRACE [--shots FOLDER]
 
-Prints how long a page of 1,024 tokens takes to its first map, and a move of the pointer; with KVFATE_TESTS=long of 8,192.  Skips (77) where there is no Chromium.
+It prints the time until a page of 1,024 tokens shows its first map, and of a pointer move; with KVFATE_TESTS=long of
+8,192. Skips (77) without Chromium.
 """
 import json
 import math
@@ -33,7 +35,7 @@ def settle(b):
 
 
 def quiet(s, b, name):
-    """Nothing was said on the console, nothing was asked of the network, nothing ran."""
+    """Check that the console is empty, that there were no network requests, and that no text ran."""
     s.check(f"{name}: no error", not b.errors and not [c for c in b.console if c[0] in ("error", "warning", "assert")], b.errors, b.console)
     s.check(f"{name}: asks for itself alone", len(b.requests) == 1 and b.requests[0].startswith("file://"), b.requests)
     s.check(f"{name}: nothing of the texts ran", b.run("window.__pwned === undefined && !document.querySelector('img, iframe, object, embed')"))
@@ -52,7 +54,7 @@ def frame(b, role="first"):
 
 
 def point(b, i, t, role="first", T=T):
-    """Moves the pointer to the middle of a cell of the whole map; the tip."""
+    """Move the pointer to the middle of a cell of the complete map; return the tooltip."""
     x, y, side = frame(b, role)
     b.mouse("mouseMoved", x + (i + 0.5) / T * side, y + (t + 0.5) / T * side)
     return b.run(TIP)
@@ -121,14 +123,14 @@ def one_cell(s, tip, kind, head, i, data, at, ev, entry, words):
 # ---- pixels
 
 def colours(name="blues"):
-    """The colours of a map as the figures have them."""
+    """Return the colours of a map as in the figures."""
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../render/palette_tables.h")) as f:
         body = re.search(rf"\b{name}\[256\] = {{(.*?)}}", f.read(), re.S).group(1)
     return [[int(h[k:k + 2], 16) for k in (0, 2, 4)] for h in re.findall(r"0x([0-9a-f]{6})", body)]
 
 
 def box_mean(value, x0, x1, y0, y1):
-    """Mean over the part with t >= i, cell by cell, and the part's share of the box."""
+    """Return the mean over the part with t >= i, cell by cell, and the part's fraction of the box."""
     total = area = 0.0
     for i in range(int(x0), math.ceil(x1)):
         for t in range(max(i, int(y0)), min(T, math.ceil(y1))):
@@ -153,7 +155,7 @@ def pixels(s, b, name, value, view):
         if mean is None or rgba[3] < 32:
             continue
         near_ones = [want[min(255, max(0, math.floor(mean * 255) + k))] for k in (-1, 0, 1, 2)]
-        slack = 1.01 + 255 / rgba[3] * (rgba[3] < 255)  # the canvas keeps colours times opacity, in whole numbers
+        slack = 1.01 + 255 / rgba[3] * (rgba[3] < 255)  # the canvas stores premultiplied integers
         if not all(min(w[k] for w in near_ones) - slack <= rgba[k] <= max(w[k] for w in near_ones) + slack for k in range(3)):
             bad.append((c, row, rgba, mean))
     s.check(f"{name}: pixels are the means of their boxes", not bad, len(bad), bad[:4])
@@ -290,13 +292,13 @@ def downloads(s, b, trace):
             want = s.path(f"want.{ending}")
             s.run(argv[0], trace, *argv[1:], "-o", want)
             with open(want, "rb") as f, open(path, "rb") as g:
-                w, got = b"".join(x for x in f.read().splitlines(True) if not x.startswith(b"# checksum: ")), g.read()  # the page makes none
+                w, got = b"".join(x for x in f.read().splitlines(True) if not x.startswith(b"# checksum: ")), g.read()  # the page makes no checksum
             line = next((n for n, (p, q) in enumerate(zip(w.splitlines(), got.splitlines())) if p != q), None)
             s.check(f"download {key}.{ending} equals kvfate's", w == got, line is not None and (w.splitlines()[line], got.splitlines()[line]))
 
 
 def on_paper(s, b, name):
-    """Parts of a printed page stand below each other, and nothing is cut off."""
+    """Check that parts of a printed page are below each other and complete."""
     b.call("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
     b.size(690, 900)
     b.run("dispatchEvent(new Event('beforeprint'))")
@@ -344,7 +346,7 @@ def compare(s, b, one, other):
 
 
 def unlike(s, b, one):
-    """Traces of other lengths and texts: the difference is of the tokens that both begin with."""
+    """Check traces of different lengths and texts: the difference covers the common prefix."""
     short = s.trace("c.kvf", 120, L, H, G, "e", seed=4, texts=[*HOSTILE, *[b" other"] * 60])
     ready(b, s.report("unlike.html", one, short))
     b.key("d")
@@ -381,7 +383,7 @@ def hex_of(rgb):
 
 
 def raw_name(criterion):
-    """The name in tables of what keys call mass 0.90."""
+    """Return the name in tables for a name in keys such as mass 0.90."""
     return criterion.replace("top-", "top").replace("mass 0.", "mass.")
 
 
@@ -389,7 +391,7 @@ TOP, MASS = ["top-64", "top-128", "top-256", "top-512"], ["mass 0.90", "mass 0.9
 
 
 def all_criteria(s, b):
-    """A budget that no criterion exceeds leaves none out."""
+    """Check that a budget above all criteria omits none of them."""
     trace = s.trace("wide.kvf", T, L, H, G, "egub", texts=HOSTILE)
     ready(b, s.report("wide.html", trace))
     same_colours(s, b, trace, TOP + MASS)
@@ -399,14 +401,18 @@ def all_criteria(s, b):
 
 
 def notes(s, b):
-    """Criteria of at least as many entries as the budget of 64 select every cached entry; the page says that it leaves them out."""
+    """Check that the page names the criteria that it omits: those with at least as many entries as the budget of 64,
+    which select every cached entry.
+    """
     said = b.run("document.getElementById('panel-survival').textContent")
     s.check("criteria that are left out are named", all(raw_name(c) in said for c in TOP) and "budget is 64 entries" in said and "left out" in said, said)
     s.check("notes on kinds of heads are shown", "the run evicts" in b.run("document.getElementById('panel-kinds').textContent"))
 
 
 def same_colours(s, b, trace, criteria):
-    """Criteria have the colours of the figure `survival`, read from its pictures; maps those of the figures."""
+    """Check that criteria have the colours of the figure `survival`, read from its pictures, and maps those of the
+    figures.
+    """
     keys = dict(b.run("[...document.querySelectorAll('#panel-survival .keys li')].map(k => [k.textContent, k.querySelector('path').getAttribute('stroke')])"))
     s.check("the criteria", list(keys) == criteria, keys)
     for criterion, colour in keys.items():
@@ -428,7 +434,7 @@ def same_colours(s, b, trace, criteria):
 
 
 def estimates(s, b, trace):
-    """Curves of survival are drawn from the product-limit estimate of the program's own table."""
+    """Check that survival curves are drawn from the product-limit estimate of the program's own table."""
     places = dict(b.run("[...document.querySelectorAll('#panel-survival .chart path')].map(k => [k.textContent, k.getAttribute('d')])"))
     s.run("survival", trace, "-o", s.path("survival.tsv"))
     with open(s.path("survival.tsv")) as f:
@@ -442,13 +448,13 @@ def estimates(s, b, trace):
 
 
 def short(s, b):
-    """What one or two tokens cannot show is said; no chart is empty."""
+    """Check that the page explains missing charts for one or two tokens; no chart is empty."""
     for n in (0, 1, 2):
         ready(b, s.report("short.html", s.trace("short.kvf", n, 2, 1, 2, "egu")))
         for panel in ("survival", "occupancy", "density"):
             got = b.run(f"(() => {{ const p = document.querySelector('#panel-{panel}'); return [p.querySelectorAll('.chart').length, p.querySelector('.body').textContent, "
                         "[...p.querySelectorAll('.chart path')].filter(l => l.getBBox().width > 0).length] })()")
-            few = panel == "survival"  # whose curves need twenty tokens
+            few = panel == "survival"  # its curves need twenty tokens
             ok = got[0] == 1 and got[2] > 0 if n == 2 and not few else got[0] == 0 and ("no tokens" if n == 0 else "one " if not few else "fewer than twenty") in got[1]
             s.check(f"{n} tokens: {panel} is drawn, or says why not", ok, got)
         tick = b.run("Math.max(...[...document.querySelectorAll('.layers .tick')].map(t => t.getBoundingClientRect().height))")
@@ -456,7 +462,7 @@ def short(s, b):
 
 
 def left_out(s, b, trace):
-    """A page that lacks something for its size says what, and the command that it gives makes a page with all."""
+    """Check that a page with omissions names them, and that its command makes a complete page."""
     whole = ready(b, s.path("a.html")) or b.run("document.getElementById('left-out').hidden")
     s.check("a page with everything says nothing of the kind", whole)
     size, said = os.path.getsize(s.path("a.html")), {}
@@ -496,7 +502,7 @@ def odd(s, b):
 
 
 def old_browser(s, b):
-    """A browser that cannot unpack the tables is told so."""
+    """Check the message for a browser that cannot unpack the tables."""
     script = b.call("Page.addScriptToEvaluateOnNewDocument", source="delete window.DecompressionStream")["identifier"]
     b.open(s.path("one.html"))
     said = b.until("document.readyState === 'complete' && !document.getElementById('problem').hidden && document.getElementById('problem').textContent")
@@ -505,14 +511,14 @@ def old_browser(s, b):
 
 
 def names(s, b):
-    """Everything that can be pressed has a name, for screen readers."""
+    """Check that every control has a name for screen readers."""
     bare = b.run("[...document.querySelectorAll('button, select, a[href], canvas[role], svg[role]')].filter(e => !(e.getAttribute('aria-label') || e.title "
                  "|| e.textContent.trim())).map(e => e.outerHTML.slice(0, 90))")
     s.check("what can be pressed has a name", not bare, bare)
 
 
 def shown_texts(s, b):
-    """Tokens as text: marks in place of what cannot be seen, long ones cut, none with markup."""
+    """Check tokens as text: marks for invisible characters, long ones cut, no markup."""
     words = b.run("[...document.querySelectorAll('.w')].map(w => [Number(w.dataset.i), w.textContent, [...w.querySelectorAll('*')].filter(e => e.tagName !== 'BDI' || e.children.length).length])")
     by = {i: t for i, t, _ in words}
     s.check("tokens are text", all(n == 0 for _, _, n in words) and by[0] == HOSTILE[0].decode(), by.get(0))

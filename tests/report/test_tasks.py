@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Ten tasks of a reader on the page of `kvfate report`, in Chromium without a window, each within the clicks that report.md states; the
-commands that its views give, run; what they save; text that can be read in light and dark mode; times.
+"""Check ten tasks of a reader on the page of `kvfate report`, in headless Chromium: each within the clicks that
+report.md states.  Runs the commands of its views, and checks saved files, legible text in light and dark mode, and
+times.
 
 usage: test_tasks.py KVFATE MAKE_REPORT_TRACE [--times]
 
-With --times only the sizes and times of a page of two traces of 8,192 tokens, on a machine where nothing else runs.  Skips (77) where there is no Chromium.
+With --times it only measures sizes and times of a page of two traces of 8,192 tokens, on an otherwise idle machine.
+Skips (77) without Chromium.
 """
 import json
 import os
@@ -27,13 +29,13 @@ DOCUMENTED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../doc
 
 
 class Reader:
-    """Somebody at the page: what is clicked, pressed or typed is counted."""
+    """A reader, whose clicks, keys and typed texts are counted."""
 
     def __init__(self, s, b, limits):
         self.s, self.b, self.limits, self.clicks = s, b, limits, 0
 
     def task(self, name, ok, *details):
-        """Ends a task: it is done, and took no more clicks than documented."""
+        """End a task: it is done, within the documented number of clicks."""
         limit = self.limits.pop(name, None)
         self.s.check(f"{name}: is documented", limit is not None)
         self.s.check(f"{name}: within {limit} clicks", limit is not None and self.clicks <= limit, self.clicks)
@@ -77,14 +79,16 @@ def text_of(b, selector):
 
 
 def limits():
-    """{task: clicks} of report.md."""
+    """Return {task: clicks} of report.md."""
     with open(DOCUMENTED, encoding="utf-8") as f:
         part = f.read().split("## Ten tasks")[1].split("\n## ")[0]
     return {task: int(n) for task, n in re.findall(r"^\| (.+?) \| (\d+)[^|]*\|$", part, re.M)}
 
 
 def fates(s, trace, i):
-    """Of token i by the program's table: heads that hold it, all heads, first query without it, hits, heads with hits, first hit."""
+    """Return for token i by the program's table: heads that cache it, all heads, first query without it, hits, heads
+    with hits, first hit.
+    """
     e = table(s, "eviction", trace, "--tokens", f"{i}:{i + 1}")
     gone = [v for v in e["evict_step"] if v >= 0]
     return len(e["evict_step"]) - len(gone), len(e["evict_step"]), min(gone), sum(e["hits"]), sum(h > 0 for h in e["hits"]), min(f for f in e["first_hit"] if f >= 0), e
@@ -112,7 +116,7 @@ def find_needle(s, b, r, traces):
 
 
 def unequal(s, b, mean, peak):
-    """Traces of one budget whose entries differ by more than 2 % are named, on average and at most."""
+    """Check that traces of one budget are named if their entries differ by more than 2 %, on average and at peak."""
     told = b.run("[...document.querySelectorAll('.unequal')].map(e => e.textContent)")
     want = [(f"At budget 64 a head caches {min(v):g} entries {what} under ", f" and {max(v):g} under ") for v, what in ((mean, "on average"), (peak, "at most"))]
     s.check("the entries of these two differ by more than 2 %", all(max(v) > 1.02 * min(v) for v in (mean, peak)), mean, peak)
@@ -121,7 +125,7 @@ def unequal(s, b, mean, peak):
 
 
 def equal(s, b, trace):
-    """Traces of one budget that cache equally many entries have no such note."""
+    """Check that there is no such note for traces with equally many cached entries."""
     ready(b, s.report("equal.html", trace, trace))
     b.until("performance.getEntriesByName('kvfate-headline').length > 0")
     s.check("equal memory is not told", b.run("[document.querySelectorAll('#headline tbody tr').length, document.querySelectorAll('.unequal').length]") == [2, 0])
@@ -191,12 +195,12 @@ def save(s, b, r, traces, head):
         else:
             s.run("eviction", traces[0], "-o", s.path("want.tsv"))
             with open(s.path("want.tsv"), "rb") as f, open(saved(s, folder, "a.eviction.tsv"), "rb") as g:
-                want = [line for line in f if not line.startswith(b"# checksum: ")]  # the page makes none
+                want = [line for line in f if not line.startswith(b"# checksum: ")]  # the page makes no checksum
                 r.task("the table behind it", want == list(g))
 
 
 def run_command(s, text):
-    """A command of the page, in the folder of the traces."""
+    """Run a command of the page in the folder of the traces."""
     argv = shlex.split(text)
     s.check("the command is kvfate's", argv[0] == "kvfate", text)
     return subprocess.run([s.kvfate, *argv[1:]], cwd=s.work.name, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
@@ -221,7 +225,7 @@ def link(s, b, r, page):
 
 
 def all_commands(s, b):
-    """Every view has a menu, and every command in it works."""
+    """Check that every view has a menu, and that every command in it works."""
     b.run("document.querySelectorAll('details.save').forEach(d => { d.open = true; d.dispatchEvent(new Event('toggle')); })")
     settle(b)
     views = b.run("[...document.querySelectorAll('details.save')].map(d => [d.dataset.view, [...d.querySelectorAll('.command code')].map(c => c.textContent), "
@@ -261,7 +265,7 @@ FIRST = """new MutationObserver((_, o) => { const cells = [...document.querySele
 
 
 def no_early_number(s, b, page):
-    """Before the tables are read the headline shows no number."""
+    """Check that the headline shows no number before the tables are read."""
     script = b.call("Page.addScriptToEvaluateOnNewDocument", source=FIRST)["identifier"]
     ready(b, page)
     b.call("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
@@ -282,7 +286,7 @@ def contrast(s, b):
 
 
 def both_ways(s, b):
-    """A token of the text moves the map to it, a cell of the map the text."""
+    """Check that a token of the text moves the map, and a cell of the map moves the text."""
     b.key("Escape")
     b.key("0")
     settle(b)
@@ -301,7 +305,8 @@ def both_ways(s, b):
     s.check("a token moves the map", seen)
 
 
-# A move of the pointer with its tip laid out, and what the next frame does for it: from a callback that is registered before to one after.
+# A pointer move with its tooltip laid out, and the work for the next frame: from a callback registered before it to one
+# after it.
 MOVES = """(async () => { const f = document.querySelector('.frame'), r = f.getBoundingClientRect(), out = [];
     for (let k = 0; k < 40; k++) {
         const e = new PointerEvent('pointermove', {clientX: r.left + (k * 37 % 400), clientY: r.top + (k * 53 % 400), pointerId: 1, bubbles: true});
@@ -322,7 +327,7 @@ def times(s, b):
     size = os.path.getsize(page)
     dropped = sorted({f"{t['key']}.{c['name']}" for t in Page(page).manifest["tables"] for c in t.get("columns", []) if c.get("dropped")})
     s.check("two traces of 8,192 tokens: under 10 MB, with their maps", size < 10_000_000 and "eviction.evict_step" not in dropped, size, dropped)
-    opened, alone = [], "--times" in sys.argv  # then nothing else may run
+    opened, alone = [], "--times" in sys.argv  # then the machine must be idle
     for _ in range(3 if alone else 1):
         ready(b, page)
         opened.append(b.run("performance.getEntriesByName('kvfate-map')[0].startTime"))

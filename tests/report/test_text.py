@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The text of `kvfate report` in Chromium without a window: letters of scripts that join, lines from right to left, characters of
-several tokens, marks and controls of direction; places are those of the browser's own boxes, widths those of the same text in one piece.
+"""Check the text of `kvfate report` in headless Chromium: joining letters, right-to-left lines, characters of several
+tokens, marks and direction controls.  Places are those of the browser's own boxes, widths those of the same text in
+one piece.
 
 usage: test_text.py KVFATE MAKE_REPORT_TRACE [--shots FOLDER]
 
-Skips (77) where there is no Chromium.
+Skips (77) without Chromium.
 """
 import os
 import sys
@@ -36,7 +37,7 @@ LINES = {
 
 
 def flat():
-    """All tokens, and where each line begins."""
+    """Return all tokens, and the start of each line."""
     texts, at = [], {}
     for name, words in LINES.items():
         at[name] = len(texts)
@@ -45,7 +46,7 @@ def flat():
 
 
 def boxes(b, first, n):
-    """Left and right end of the element of each token."""
+    """Return the left and right end of the element of each token."""
     return b.run(f"Array.from({{length: {n}}}, (_, k) => {{ const r = document.querySelector(`[data-i='${{{first} + k}}']`)?.getBoundingClientRect(); "
                  "return r ? [r.left, r.right] : null; })")
 
@@ -55,7 +56,7 @@ def js(text):
 
 
 def whole_width(b, first, text):
-    """Of a text in one piece, in a line like that of token `first`."""
+    """Return the width of a text in one piece, in a line like that of token `first`."""
     return b.run(f"""(() => {{ const line = document.querySelector("[data-i='{first}']").parentNode.cloneNode(false), span = document.createElement('span');
         span.className = 'w'; span.textContent = {js(text)}; line.append(span); document.querySelector('.piece').append(line);
         const w = span.getBoundingClientRect().width; line.remove(); return w; }})()""")
@@ -66,7 +67,7 @@ def direction(b, i):
 
 
 def order(s, b, at):
-    """First tokens stand right of the following ones in lines from right to left."""
+    """Check that first tokens are to the right of later ones in right-to-left lines."""
     for name, want in (("arabic", "rtl"), ("hebrew", "rtl"), ("rtl-mixed", "rtl"), ("ltr-mixed", "ltr"), ("cjk", "ltr"), ("devanagari", "ltr"), ("bad-first", "rtl"),
                        ("split-arabic", "rtl"), ("overrides", "ltr"), ("persian", "rtl")):
         s.check(f"{name}: direction of the line", direction(b, at[name]) == want, direction(b, at[name]))
@@ -84,7 +85,7 @@ def order(s, b, at):
 
 
 def shapes(s, b, at):
-    """Tokens are as wide together as their text in one piece; by themselves they would not be."""
+    """Check that tokens are together as wide as their text in one piece, which separate tokens would not be."""
     for name, text in (("arabic", "".join(LINES["arabic"])), ("devanagari", "".join(LINES["devanagari"])), ("persian", "".join(LINES["persian"])),
                        ("split-arabic", "\u0645\u0631\u062d\u0628\u0627"), ("hebrew", "".join(LINES["hebrew"])), ("skin", "".join(LINES["skin"])), ("accent", "cafe\u0301 x"),
                        ("people", "a" + PEOPLE + "b"), ("one-people", "a" + PEOPLE + "b"), ("flag", "".join(LINES["flag"]))):
@@ -99,7 +100,7 @@ def shapes(s, b, at):
 
 
 def shared(s, b, at):
-    """A character of several tokens: one element, whose width they share."""
+    """Check a character of several tokens: one element, whose width they divide."""
     first = at["split-han"] + 1
     s.check("bytes of a character are in one element", b.run(f"document.querySelector(\"[data-i='{first}']\").dataset.n") == "2"
             and not b.run(f"document.querySelector(\"[data-i='{first + 1}']\")"))
@@ -123,7 +124,7 @@ def shared(s, b, at):
 
 
 def places(b, i, text):
-    """Left ends of the characters of a text within the element of a token."""
+    """Return the left ends of the characters of a text within the element of a token."""
     return b.run(f"""(() => {{ const walk = document.createTreeWalker(document.querySelector("[data-i='{i}']"), NodeFilter.SHOW_TEXT);
         for (let n = walk.nextNode(); n; n = walk.nextNode()) {{ const at = n.data.indexOf({js(text)}); if (at < 0) continue;
           return Array.from({{length: {len(text)}}}, (_, k) => {{ const r = document.createRange(); r.setStart(n, at + k); r.setEnd(n, at + k + 1); return r.getBoundingClientRect().left; }}); }}
@@ -131,7 +132,7 @@ def places(b, i, text):
 
 
 def marks(s, b, at):
-    """Marks read from left to right wherever they stand; nothing that turns the direction is left in the page."""
+    """Check that marks read from left to right everywhere; the page has no direction controls."""
     for i, mark in ((at["bad-first"], "\\xD7"), (at["bad-first"] + 3, "\\xFF\\xFE")):
         x = places(b, i, mark)
         s.check(f"{mark} reads from left to right", len(x) == len(mark) and x == sorted(x), x)
@@ -152,7 +153,7 @@ def marks(s, b, at):
 
 
 def notes(s, b, at):
-    """What is said of a token keeps its order though the token runs leftwards."""
+    """Check that the tooltip of a token keeps its order although the token runs from right to left."""
     i = at["rtl-mixed"]
     x = b.run(f"(() => {{ const r = document.querySelector(\"[data-i='{i}']\").getBoundingClientRect(); return [r.left + 3, r.top + 5] }})()")
     b.mouse("mouseMoved", *x)
@@ -162,7 +163,7 @@ def notes(s, b, at):
 
 
 def names(s, b):
-    """Names of files that turn the direction turn nothing either."""
+    """Check that file names with direction controls do not affect the page."""
     traces = [s.trace("\u202eevil.kvf", 6, 2, 1, 2, "egu"), s.trace("\u05e9\u05dc.kvf", 6, 2, 1, 2, "eu")]
     for more in (["--max-size", "0.1"], []):
         ready(b, s.report("names.html", *traces, *more))
@@ -180,7 +181,7 @@ def names(s, b):
 
 
 def long_line(s, b):
-    """A paragraph that goes on over pieces keeps its direction, and is cut between words."""
+    """Check that a paragraph over several pieces keeps its direction, and is cut between words."""
     words = ["\u05e9\u05dc\u05d5\u05dd"] + [f" {w}" for w in ("KV", "cache", "12", "of") for _ in range(300)] + ["s"] * 5
     trace = s.trace("long.kvf", len(words), 2, 1, 2, "e", texts=[w.encode() for w in words])
     ready(b, s.report("long.html", trace))

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the pictures of the page in the documentation: report.png, and report-tour.webp, which shows what a reader does.
+"""Make the pictures of the page in the documentation: report.png, and report-tour.webp, which shows a reader at work.
 
 usage: tour.py PAGE.html WORDS OUT_FOLDER
 
-WORDS: what is found in the text, such as the hidden number.  Needs Chromium.
+WORDS: words to find in the text, for example the hidden number.  It needs Chromium.
 """
 import base64
 import json
@@ -47,7 +47,7 @@ def show_text(b):
 
 
 def steps(words):
-    """(caption, what is done, hundredths of a second)"""
+    """Return (caption, action, hundredths of a second) of each step."""
     return [("Four cache methods, one prompt: what was evicted, and what it cost", lambda b: None, 300),
             (f"Find the hidden number: / {words} Enter", lambda b: find(b, words), 250),
             ("What became of it: every layer and head, kept, evicted, missed later", lambda b: None, 300),
@@ -62,7 +62,7 @@ def chunk(name, data):
 
 
 def picture(data):
-    """Of a WebP of one picture the chunks that a frame may have."""
+    """Return the chunks of a single-picture WebP that a frame may have."""
     out, at = b"", 12
     while at + 8 <= len(data):
         size = struct.unpack("<I", data[at + 4:at + 8])[0]
@@ -73,7 +73,7 @@ def picture(data):
 
 
 def animation(frames):
-    """An animated WebP of pictures of one size: [(WebP of one picture, hundredths of a second)]."""
+    """Return an animated WebP of pictures of one size: [(WebP of one picture, hundredths of a second)]."""
     def size(w, h):
         return (w - 1).to_bytes(3, "little") + (h - 1).to_bytes(3, "little")
 
