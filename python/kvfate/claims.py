@@ -9,7 +9,7 @@ from . import claims_register, saved
 from .commands import Usage
 from .errors import Error, shown
 
-# The columns of the table `claims` in their order: (name, kind); those of OF_CLAIM are keys of the claim, the others of its result.
+# The columns of the table `claims` in their order: (name, kind).  The names in OF_CLAIM are keys of the claim, all others of its result.
 COLUMNS = [*((name, "str") for name in ("id", "paper", "where", "verdict", "by_number", "table", "than")),
            *((name, "real") for name in ("value", "low", "high", "null", "null_high", "p", "q", "null_value", "difference", "difference_low",
                                          "difference_high", "difference_p", "i2")),
@@ -69,7 +69,7 @@ def told(c, r):
 
 
 def _check(claims):
-    """Prints what a register names and no command makes; the exit status."""
+    """Prints the tables and columns that a register names and no command makes.  Returns the exit status."""
     wrong = claims_register.missing(claims)
     for line in wrong:
         print(shown(line), file=sys.stderr)

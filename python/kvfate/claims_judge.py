@@ -1,4 +1,4 @@
-"""What tables say of claims: the units of a claim, its number and interval, the verdict, and the checks that can hold a verdict back.
+"""Judges claims by tables: the units of a claim, its number and interval, the verdict, and the checks that can weaken a verdict.
 
 docs/studies/claims.md defines the verdicts and the steps."""
 import math
@@ -15,7 +15,7 @@ from .errors import Error
 from .fdr import fdr
 
 VERDICTS = ("supported", "contradicted", "undecided", "unspecific", "unguarded", "not comparable here", "untestable here", "not run")
-NEAR = 1.25             # a row stands for k T up to this factor
+NEAR = 1.25             # a row is used for k T if it differs by this factor or less
 Z975 = 1.959963984540054  # quantile 0.975 of the normal law
 DOCUMENTS = ("doc", "doc_hash", "document")
 
@@ -35,7 +35,7 @@ class Folder:
         self.path, self.known = path, {}
 
     def table(self, side):
-        """Returns the table of a side; None if there is no such file."""
+        """Returns the table of a side, or None if the file does not exist."""
         name = side.table + ("." + side.run if side.run else "")
         if name not in self.known:
             paths = [os.path.join(self.path, name + end) for end in (".tsv", ".json")]
@@ -105,7 +105,7 @@ def units_of(c, side, t):
     """Returns the rows that a side of a claim chooses, one value for each unit, in the order of the units' names.
 
     name, value, other, row: arrays [units], `row` is the first row of each; left_out: rows without a value; rows: how many are chosen;
-    first: the first of them, -1 if there is none.  A claim without a unit has one unit for each row, without a name."""
+    first: the first of them, or -1.  A claim without a unit has one unit for each row, without a name."""
     if not t.rows:
         raise Unfit("the table has no rows")
     value = _numbers(t, c.value)
@@ -240,7 +240,7 @@ def _p_of_ends(value, low, high, null):
 
 
 def _judge_rows(c, data, r):
-    """Judges one row, or one less another, by the intervals of the tables: those of a difference are the widest that both allow."""
+    """Judges one row, or one less another, by the intervals of the tables.  A difference gets the widest interval that both allow."""
     for u, side in zip(data.units, (c.of, c.minus)):
         if u.rows != 1:
             raise Unfit("%d rows of %s fit, where one is meant" % (u.rows, side.table))
@@ -258,7 +258,7 @@ def _judge_rows(c, data, r):
 
 
 def _sample(c, data):
-    """Returns (the Sample of a claim's units, the place of each in those of the first side, how many are left out)."""
+    """Returns (the Sample of a claim's units, the place of each in the units of the first side, how many are left out)."""
     a = data.units[0]
     if not c.minus:
         return Sample(a.value, a.other), np.arange(len(a.value)), a.left_out
@@ -285,7 +285,7 @@ def _judge_units(c, folder, data, r):
 
 
 def _known(side, t, name):
-    """Returns a number of the metadata; K is that of a criterion topK if the metadata have none."""
+    """Returns a number of the metadata.  If they lack K, it is taken from a criterion topK."""
     v, criterion = t.number(name), side.rows.get("criterion")
     if math.isnan(v) and name == "K" and isinstance(criterion, str) and criterion[:3] == "top" and criterion[3:].isdigit():
         v = float(criterion[3:])
@@ -307,7 +307,7 @@ def _check_needs(c, side, t):
 
 
 def judge_number(c, folder):
-    """Judges a claim by its number alone.  Returns (result, data); data.tables and data.units are those of both sides."""
+    """Judges a claim only by its number.  Returns (result, data); data.tables and data.units have an item for each side."""
     r, data = _fresh(), SimpleNamespace(tables=[], units=[])
     try:
         for side in filter(None, (c.of, c.minus)):
@@ -327,7 +327,7 @@ def judge_number(c, folder):
     return r, data
 
 
-# ---- what holds a verdict back
+# ---- checks that weaken a verdict
 
 def _decided(r):
     return r.verdict in ("supported", "contradicted")
@@ -368,7 +368,7 @@ def _difference_of_units(c, folder, data, null, r):
 
 
 def _judge_null(c, folder, data, r):
-    """A number that null data show as well says nothing of the claim, on either side."""
+    """Compares a claim with its null data.  A number that null data show as well is no evidence for or against the claim."""
     x, null = judge_number(c.replace(of=c.null_check.of, minus=c.null_check.minus), folder)
     r.null_value, r.null_check = x.value, "not run"
     if not math.isnan(r.value) and not math.isnan(x.value):
@@ -418,7 +418,7 @@ def _p_of_verdict(c, r):
 
 
 def judge_all(claims, folder):
-    """Judges all claims of a register: p becomes q over those that were tested, and a claim whose q is not below LEVEL is undecided."""
+    """Judges all claims of a register: p becomes q over the tested claims, and a claim is undecided unless q is below LEVEL."""
     results = [judge(c, folder) for c in claims]
     for r, q in zip(results, fdr([_p_of_verdict(c, r) for c, r in zip(claims, results)])):
         r.q = float(q)

@@ -1,7 +1,7 @@
 """Statistics of claims: the number of a sample of units, its 95 % interval and the p of its null hypothesis.
 
-Student's t, the normal law, Wilson's interval and ranks are those of SciPy.  Resampling is written here.  SciPy's bootstrap has no p and no rule for
-replicates that are not defined, and its permutation_test compares rounded sums with an absolute tolerance.  The seeds are fixed, and the
+Student's t, the normal law, Wilson's interval and ranks come from SciPy.  Resampling is written here.  SciPy's bootstrap has no p and no rule for
+undefined replicates, and its permutation_test compares rounded sums with an absolute tolerance.  The seeds are fixed, and the
 streams of NumPy's RandomState do not change between versions, so equal input gives equal numbers."""
 import functools
 import math
@@ -17,14 +17,14 @@ NAN = float("nan")
 
 
 def _special():
-    """Returns SciPy's module of laws, which is loaded when it is needed: claims about one row need none."""
+    """Returns SciPy's module of laws, which is loaded when it is needed.  Claims about one row do not need it."""
     from scipy import special
     return special
 
 
 class Sample:
-    """Units of a claim.  value, other: [n] float64, `other` is the column `with`; less: a Sample of the same units, whose statistic is
-    subtracted, or None."""
+    """Units of a claim.  value, other: [n] float64, `other` is the column `with`; less: a Sample of the same units to
+    subtract the statistic of, if there is one."""
 
     def __init__(self, value, other, less=None):
         self.value, self.other, self.less = value, other, less
@@ -79,7 +79,7 @@ def _acceleration(c, s):
 
 
 class Bootstrap:
-    """The BCa bootstrap of a sample whose number is `value`.  known is False if fewer than half of the replicates are defined."""
+    """The BCa bootstrap of a sample with the number `value`.  known is False if fewer than half of the replicates are defined."""
 
     def __init__(self, c, s, value):
         random = np.random.RandomState(SEED)
@@ -138,7 +138,7 @@ def _p_of_share(share, null, n):
 
 
 def _p_of_signs(v):
-    """Returns p of the hypothesis that each value is as likely to have the other sign.  Sums that differ by rounding are equally far."""
+    """Returns p of the hypothesis that both signs of each value are equally likely.  Sums that differ by rounding are equally far."""
     n, random = len(v), np.random.RandomState(SEED)
     far = abs(v.sum()) - 1e-12 * abs(v).sum()
     if n <= ALL_SIGNS:
@@ -149,7 +149,7 @@ def _p_of_signs(v):
 
 
 def _p_of_orders(s):
-    """Returns p of the hypothesis that the order of the values has nothing to do with `other`, from random orders."""
+    """Returns p of the hypothesis that the values are independent of `other`, from random orders."""
     seen = abs(spearman(s.value, s.other))
     if np.isnan(seen):
         return NAN
@@ -161,7 +161,7 @@ def _p_of_orders(s):
 
 
 def p_between(c, value, low, high):
-    """Returns p of a claim from those of its two nulls: the larger inside, that of the nearer end outside."""
+    """Returns p of a claim from the p of its two nulls: the larger p inside, and outside the p of the nearer end."""
     if c.than != "between":
         return low
     return low if value < c.null else high if value > c.null_high else max(low, high)
@@ -170,7 +170,7 @@ def p_between(c, value, low, high):
 # ---- intervals
 
 def interval(c, s, value):
-    """Returns (low, high, p) of a sample whose number is `value`; all are NaN for fewer than two units."""
+    """Returns (low, high, p) of a sample with the number `value`; all are NaN for fewer than two units."""
     if c.interval == "none" or len(s) < 2:
         return NAN, NAN, NAN
     ends, ps = (NAN, NAN), (NAN, NAN)
@@ -199,11 +199,11 @@ _covered = {}  # claims of equal kind have equal coverage
 
 
 def coverage(c, n, law):
-    """Returns the fraction of simulated samples of n units whose interval covers the truth.  The units are drawn from a population of quantiles
-    of a law, whose own number is the truth.  NaN if nothing is resampled or n < 2."""
+    """Returns the fraction of simulated samples of n units in which the interval covers the truth.  The units are drawn from a population of
+    quantiles of a law, and the number of the population is the truth.  NaN without resampling or if n < 2."""
     if n < 2 or c.reduce in ("one", "share", "spearman") or c.interval == "none":
         return NAN
-    kind = "t" if c.interval == "permutation" else c.interval  # the interval beside a permutation is its own, its p would only take time
+    kind = "t" if c.interval == "permutation" else c.interval  # a permutation has this interval, and its p is not used
     key = c.reduce, kind, n, law
     if key not in _covered:
         population = LAWS[law]((np.arange(POPULATION) + 0.5) / POPULATION)

@@ -26,7 +26,7 @@ CELL = re.compile(r"(!|<=|>=|<|>)? *(?:(T)(?:/(%s))?|(%s) T|([-+]?%s))" % (NUMBE
 
 
 class Side(NamedTuple):
-    """Rows of a file: FOLDER/TABLE.tsv, or FOLDER/TABLE.RUN.tsv; rows: {column: what its cells are}."""
+    """Rows of a file: FOLDER/TABLE.tsv, or FOLDER/TABLE.RUN.tsv; rows: {column: the wanted cells}."""
     table: str
     run: str
     rows: dict
@@ -39,7 +39,7 @@ class Other(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A claim whose keys go together.  minus, null_check and control are None if they are not there, and texts, too."""
+    """A checked claim.  Optional keys that the register lacks are None."""
     id: str
     paper: str
     where: str
@@ -72,8 +72,8 @@ class Claim(NamedTuple):
 
 
 def comparison(text):
-    """Returns (operator, number, whether the number is a factor of T) of "NUMBER", "T", "T/NUMBER" or "NUMBER T" behind an optional
-    comparison; None for other texts."""
+    """Returns (operator, number, whether the number is a factor of T) of "NUMBER", "T", "T/NUMBER" or "NUMBER T", with an optional
+    comparison in front, or None for other texts."""
     found = CELL.fullmatch(text)
     if not found:
         return None
@@ -83,7 +83,7 @@ def comparison(text):
 
 
 def holds(op, wanted, v):
-    """Returns whether v, a number or an array, is what a comparison asks for.  Equal numbers may differ by 1e-9."""
+    """Returns whether v, a number or an array, fulfils a comparison.  Equal numbers may differ by 1e-9."""
     near = abs(v - wanted) <= 1e-9 * max(1, abs(wanted))
     return {"=": near, "!": ~near if hasattr(near, "shape") else not near, "<": v < wanted, "<=": v <= wanted, ">": v > wanted, ">=": v >= wanted}[op]
 
@@ -291,7 +291,7 @@ def read(path=None):
 # ---- whether the tables and columns of a register exist
 
 DOCUMENTS = {"doc", "source", "nth", "method"}  # columns that claims.sh adds to the tables of one document each
-TABLES = {  # of commands that are no analyses, or whose analysis has no pool
+TABLES = {  # of commands that `kvfate corpus` does not know
     "needles": "doc head step dilution useful_mass rho_u rho_d dilution_retained bound dilution_oracle preferential_share",
     "dynamics": "head layer head_index prompt rollout surrogate quantity index x value count n",
     "eval-docs": "doc doc_hash method options budget nll kl top1_agree kv_end kv_mean kv_peak triggers",
@@ -299,7 +299,7 @@ TABLES = {  # of commands that are no analyses, or whose analysis has no pool
 
 
 def _columns(analysis):
-    """Returns the columns of the table that `kvfate corpus` makes of an analysis; those of its first value have plain names, too."""
+    """Returns the columns of the table that `kvfate corpus` makes of an analysis.  The ends of its first value also have plain names."""
     found = {*analysis["pool_keys"], *DOCUMENTS, "low", "high", "documents"}
     for m in analysis["measures"]:
         found |= {m[key] for key in ("value", "numerator", "denominator", "half_life") if key in m}

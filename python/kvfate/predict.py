@@ -24,7 +24,7 @@ def _tell(path, sentence):
 
 
 def _is_partial(t):
-    """Tells on the standard error what a trace lacks of a whole run, and returns whether it lacks something."""
+    """Returns whether a trace is of less than a full run, and prints why to the standard error."""
     repaired = t.notes.get("repaired")
     if not t.steps:
         _tell(t.path, "holds no steps" + ("" if t.closed else ": it was not closed"))
@@ -38,7 +38,7 @@ def _is_partial(t):
 
 
 def pairs_of(paths):
-    """Opens files and returns the pairs of an effect and what is known of its text: effect, traces, tables."""
+    """Opens files and returns the pairs of an effect and its sources: effect, traces, tables."""
     pairs = []
     for path in paths:
         table = saved.read(path) if path.lower().endswith((".tsv", ".json")) else None

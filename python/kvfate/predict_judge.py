@@ -1,4 +1,4 @@
-"""How far a candidate of `kvfate predict` goes with the effect: rank correlations, their interval, and tests by permutations and circular shifts.
+"""Correlates candidates of `kvfate predict` with the effect: rank correlations, their interval, and tests by permutations and circular shifts.
 
 Heads of one layer resemble each other, and layers resemble their neighbours.  No test here takes heads or entries as exchangeable.
 docs/reference/effect.md defines every number.  The seeds are fixed, and the streams of NumPy's RandomState do not change between versions."""
@@ -23,7 +23,7 @@ def ranks(v):
 
 
 def _unit(v, scale):
-    """Returns v with length 1; None where it is 0 except for rounding.  scale: the size of what v was before something was subtracted."""
+    """Returns v with length 1, or None if it is 0 except for rounding.  scale: the size of v before a part of it was subtracted."""
     size = math.sqrt(v @ v)
     return v / size if size > 1e-9 * scale else None
 
@@ -46,12 +46,12 @@ def _without_ends(v, place):
 class _Pair:
     """A candidate and the effect of one document.
 
-    rho: rank correlation of all units; rest: both residuals of ranks, of length 1, or None; series: for each of the two lines both series
-    that circular shifts take, the means of layers or the ranks of entries, or None."""
+    rho: rank correlation of all units; rest: both residuals of ranks, of length 1; series: for each of the two lines both series
+    that circular shifts take, the means of layers or the ranks of entries.  rest and series are None if a side does not vary."""
 
     def __init__(self, values, place, group):
         """values: the candidate and the effect of the n units; place: [n] positions of entries, or the numbers of the groups; group: [n] the
-        group of each head, or None."""
+        group of each head; None for entries."""
         n = len(values[0])
         both, scale = [ranks(v) for v in values], float(n) * n
         a, b = (r - (n + 1) / 2 for r in both)
@@ -79,7 +79,7 @@ class _Pair:
 # ---- which values take part
 
 def pairs_of(v, values):
-    """Returns (the pairs in which candidate and effect vary, the layer of each head among those that count or None for entries).
+    """Returns (the pairs in which candidate and effect vary, the layer of each head that counts; None for entries).
 
     v: predict_values.Values; values: [pairs][units] of the candidate.  Heads count that have both numbers in each pair that has any."""
     both = ~np.isnan(values) & ~np.isnan(v.effect)
@@ -99,15 +99,15 @@ def pairs_of(v, values):
 # ---- the interval of the partial correlation
 
 def _of_layers(pair, group, picks):
-    """Returns the correlations [replicates] of a pair whose layers were drawn: picks [replicates][layers]."""
+    """Returns the correlations [replicates] of a pair for drawn layers: picks [replicates][layers]."""
     a, b = pair.rest
     ab, aa, bb = (np.bincount(group, x)[picks].sum(1) for x in (a * b, a * a, b * b))
-    return ab / np.sqrt(aa * bb)  # NaN: layers in which nothing varies
+    return ab / np.sqrt(aa * bb)  # NaN: layers without variance
 
 
 def _of_blocks(pair, rows, random):
-    """Returns the correlations [rows] of a pair of which blocks of neighbours were drawn, as long as the root of their number.  After the last
-    entry comes the first."""
+    """Returns the correlations [rows] of a pair of which blocks of neighbours were drawn, as long as the root of their number.  The first
+    entry follows the last."""
     n, (a, b) = pair.n, pair.rest
     length = math.ceil(math.sqrt(n))
     lengths = np.full(-(-n // length), length)
@@ -125,7 +125,7 @@ def _of_blocks(pair, rows, random):
 
 def _bootstrap(pairs, group):
     """Returns the 95 % interval of the mean partial correlation.  Documents are drawn with replacement, and units too: layers once for all
-    documents (Owen 2007), blocks of entries anew for each document that was drawn."""
+    documents (Owen 2007), blocks of entries separately for each drawn document."""
     random, n = np.random.RandomState(0), len(pairs)
     sums = np.zeros(REPLICATES)
     with np.errstate(invalid="ignore"):
@@ -145,7 +145,7 @@ def _bootstrap(pairs, group):
 # ---- tests: p = (1 + as far) / (1 + permutations), two-sided (Phipson and Smyth 2010)
 
 def permutations_p(judged, group):
-    """Sets p of candidates whose heads lie in the same layers.  Heads are permuted within their layers, alike in all documents.
+    """Sets p of candidates with heads in the same layers.  Heads are permuted within their layers, alike in all documents.
 
     judged: [(pairs with residuals, the row to complete)]; all of them share the permutations."""
     random, n, far = np.random.RandomState(1), len(group), np.ones(len(judged))
@@ -183,7 +183,7 @@ def _shift_p(pairs, heads):
 
 
 def judge(v, values, row):
-    """Completes the row of a candidate, all but p of heads.  Returns (pairs with residuals, the layer of each head, or None)."""
+    """Completes the row of a candidate, all but p of heads.  Returns (pairs with residuals, the layer of each head)."""
     pairs, group = pairs_of(v, values)
     row.documents = len(pairs)
     row.n = 0 if not pairs else sum(pair.n for pair in pairs) if v.entries else pairs[0].n

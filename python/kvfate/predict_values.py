@@ -1,4 +1,4 @@
-"""What `kvfate predict` knows of its units, KV heads or entries: effects, and statistics from traces and tables.
+"""The input of `kvfate predict`: effects of KV heads or entries, and statistics of them from traces and tables.
 
 docs/reference/effect.md defines the statistics."""
 import math
@@ -12,7 +12,7 @@ from .errors import Error, TraceError
 CRITERIA = ("top64", "top128", "top256", "top512", "mass.90", "mass.95", "mass.99")
 MORE_CRITERIA = ("contrib64", "held")  # of names, not of "all"
 MOST_HEADS, MOST_TOKENS = 1 << 16, 1 << 22
-PLACES = ("layer", "index", "token", "birth", "step", "count")  # columns that say where a row is
+PLACES = ("layer", "index", "token", "birth", "step", "count")  # columns that locate a row
 NAN = float("nan")
 
 
@@ -88,7 +88,7 @@ def head_name(text):
 
 
 def head_set(text, layers, heads):
-    """Returns which KV heads a set such as "L0-5K*,15.2" names: [layers][heads] bool; None if it is malformed."""
+    """Returns which KV heads a set such as "L0-5K*,15.2" names, [layers][heads] bool, or None if it is malformed."""
     out = np.zeros((layers, heads), bool)
     for item in text.split(","):
         found = re.fullmatch(r"(L?)(\*|\d+(?:-\d+)?)([K.])(\*|\d+(?:-\d+)?)", item, re.ASCII)
@@ -114,14 +114,14 @@ def _largest(tables, column):
 
 
 def _setting(asked, effect, key, otherwise):
-    """Returns what was asked for, or else what the effect held its heads to."""
+    """Returns the value of an option, by default the one with which the effect was measured."""
     if asked is not None:
         return asked
     return int(effect.number(key)) if math.isfinite(effect.number(key)) else otherwise
 
 
 def _facts(t):
-    """Returns (hash of the model, number of tokens of the prompt) of a trace; None where they are not known."""
+    """Returns (hash of the model, number of tokens of the prompt) of a trace, or None if unknown."""
     try:
         meta = t.meta
     except TraceError:
@@ -178,7 +178,7 @@ class Values:
             if (t.columns["count"] != 1).any():
                 raise Usage("%s: rows must be single entries; make it with 'kvfate effect --entries ... --each'" % t.path)
             self._choose(t)
-        # In the mirror all other heads are held to the window: what a head restores is the KL of `all` less its own.
+        # In the mirror all other heads have a window: a head restores the KL of `all` less its own.
         sign = -1 if t.meta.get("held", "").startswith("all heads but") and not self.entries else 1
         values, units = values[units != -2], units[units != -2]  # -2: the row of all heads
         if (units < 0).any():
@@ -268,7 +268,7 @@ class Values:
 
 
 def _values(t, column, contrib, layer):
-    """Returns the values of the heads of a layer as float64 [heads][T]; an age that says never is -1."""
+    """Returns the values of the heads of a layer as float64 [heads][T]; the age "never" is -1."""
     raw = t[column][layer]
     v = raw.astype(float)
     if t[column].never is not None:

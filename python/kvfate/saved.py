@@ -1,6 +1,6 @@
 """Saved tables: a command of this package reads one, and writes or draws its own.
 
-Both use `kvfate draw`, so the limits, checks, formats, figures and error messages are those of the program.  The module needs no NumPy until it
+Both use `kvfate draw`, so they have the limits, checks, formats, figures and error messages of the program.  The module needs no NumPy until it
 reads a table."""
 import json
 import os
@@ -12,7 +12,7 @@ from . import files, program
 from .commands import FIGURE, Usage
 from .errors import Error
 
-MOST_JSON = 16 << 20  # bytes of JSON that the program reads; a larger table is handed over as TSV
+MOST_JSON = 16 << 20  # bytes of JSON that the program reads; a larger table is written as TSV
 
 
 class Saved:
@@ -23,7 +23,7 @@ class Saved:
         self.rows = len(next(iter(columns.values())))
 
     def kind(self, column):
-        """Returns "int", "real" or "str"; None if there is no such column."""
+        """Returns "int", "real" or "str", or None if the column does not exist."""
         return {"i": "int", "f": "real", "O": "str"}[self.columns[column].dtype.kind] if column in self.columns else None
 
     def reals(self, column):
@@ -39,7 +39,7 @@ class Saved:
 
 
 def _draw(*words, stdout=subprocess.DEVNULL):
-    """Runs `kvfate draw`.  Its error becomes Usage (exit status 2) or Error; its notes go to the standard error."""
+    """Runs `kvfate draw` and returns its standard output, if stdout is PIPE.  Its error becomes Usage (exit status 2) or Error; its notes go to the standard error."""
     sys.stdout.flush()
     done = subprocess.run([program.find(), "draw", *words], stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE)
     said = done.stderr.decode("utf-8", "replace").splitlines()
@@ -48,25 +48,23 @@ def _draw(*words, stdout=subprocess.DEVNULL):
         raise (Usage if done.returncode == 2 else Error)(sentence[len("kvfate draw: "):] if sentence.startswith("kvfate draw: ") else sentence)
     for line in said:
         print(line, file=sys.stderr)
+    return done.stdout
 
 
 def read(path):
     """Reads a table from TSV, CSV or JSON.  Raises Error with one sentence if it is damaged or too large."""
     from .tables import npz_table
     with tempfile.TemporaryDirectory(prefix="kvfate-") as folder:
-        made, text = os.path.join(folder, "table.npz"), os.path.join(folder, "table.json")
+        made = os.path.join(folder, "table.npz")
         _draw(path, "-o", made)
         about, columns = npz_table(made)
         if about is None:  # the metadata are longer than the comment of an archive can be
-            with open(text, "wb") as f:
-                _draw(path, "--json", stdout=f)
-            with open(text, encoding="utf-8") as f:
-                about = json.load(f)
+            about = json.loads(_draw(path, "--json", stdout=subprocess.PIPE))
     return Saved(path, about["name"], about["meta"], columns)
 
 
 def _words(request):
-    """Returns the options of a request that `kvfate draw` shares: -o, --json and those of the figure."""
+    """Returns the options of a request that `kvfate draw` shares: -o, --json and the options of the figure."""
     values = [(o, getattr(request, o.name)) for o in FIGURE]
     words = ["--" + o.name if o.arg is None else "--%s=%s" % (o.name, v) for o, v in values if v not in (None, False)]
     return words + (["-o", request.output] if request.output else []) + (["--json"] if request.json else [])
@@ -90,7 +88,7 @@ def check(request):
 
 
 def _as_json(name, meta, columns):
-    """Returns a table as JSON; None if JSON cannot hold it, because a number is infinite or the text is longer than the program reads."""
+    """Returns a table as JSON, or None if a number is infinite or the text is longer than the program reads."""
     if any(abs(v) == float("inf") for _, kind, values in columns if kind == "real" for v in values):
         return None
     text = json.dumps({"name": name, "meta": {k: str(v) for k, v in meta.items()}, "columns": [{"name": n, "unit": "", "type": k} for n, k, _ in columns],
@@ -106,7 +104,7 @@ def _as_tsv(name, meta, columns):
 
 
 def deliver(request, name, meta, columns):
-    """Writes or draws a table where the options of a command say, and returns whether the standard output is free for a summary.
+    """Writes or draws a table as the options of a command ask, and returns whether the standard output is free for a summary.
 
     columns: [(name, "int", "real" or "str", list of values)]."""
     target = _has_target(request)

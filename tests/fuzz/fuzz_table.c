@@ -1,4 +1,4 @@
-/* Tables: the first byte says whether it is TSV and CSV or JSON, the rest is the file. */
+/* Tables: the first byte chooses TSV and CSV or JSON, the file follows. */
 #include <math.h>
 #include <string.h>
 
