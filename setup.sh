@@ -9,15 +9,15 @@ build_packages='gcc meson ninja-build pkg-config libc6-dev
   libsqlite3-dev libxxhash-dev libpcre2-dev libutf8proc-dev liblapack3 fonts-lato fonts-dejavu-core fonts-noto-cjk
   fonts-noto-color-emoji
   ca-certificates python3 python3-pip'
-test_packages='libcriterion-dev python3-numpy python3-zstandard valgrind poppler-utils mandoc g++ git
-  chromium clang-format-14 clang-format libopenmpi-dev openmpi-bin'
+test_packages='libcriterion-dev python3-numpy python3-scipy python3-zstandard valgrind poppler-utils mandoc
+  g++ git chromium clang-format-14 clang-format libopenmpi-dev openmpi-bin'
 # Fedora's names.  Ubuntu has Debian's, but no clang-format-14 and its chromium is no package: what needs them skips.
 fedora_packages='gcc meson ninja-build pkgconf-pkg-config glibc-devel
   cairo-devel pango-devel harfbuzz-devel libpng-devel zlib-devel cjson-devel libzstd-devel minizip-ng-compat-devel
   sqlite-devel xxhash-devel pcre2-devel utf8proc-devel lapack lato-fonts dejavu-sans-fonts google-noto-sans-cjk-fonts
   google-noto-color-emoji-fonts ca-certificates python3 python3-pip'
-fedora_tests='criterion-devel python3-numpy python3-zstandard valgrind poppler-utils mandoc gcc-c++ git chromium
-  clang-tools-extra openmpi-devel'
+fedora_tests='criterion-devel python3-numpy python3-scipy python3-zstandard valgrind poppler-utils mandoc gcc-c++ git
+  chromium clang-tools-extra openmpi-devel'
 
 model=SmolLM2-135M-Instruct.Q4_1.gguf
 model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53

@@ -34,7 +34,7 @@ static int subtract(struct job *j, struct table **t, struct kvf_diag *d)
     struct table *b = NULL, *out = NULL;
     int64_t alone = 0;
     const struct table_minus q = {value_of(j, *t), j->look.style.option};
-    int err = saved_table_open(j->minus, &b, d);
+    int err = saved_table_open(j->minus, true, &b, d);
     if (err)
         return err;
     if (strcmp(table_name(*t), table_name(b)) != 0)
@@ -54,6 +54,13 @@ static int subtract(struct job *j, struct table **t, struct kvf_diag *d)
     }
     table_destroy(b);
     return err;
+}
+
+/* Returns whether a figure may be drawn, also on a terminal or to check --style. */
+static bool may_draw(const struct job *j)
+{
+    bool file = !j->out || table_format_of(j->out) != TABLE_FORMAT_NONE;
+    return !file || j->minus || j->look.preview || j->look.style.option;
 }
 
 static int check_output(const struct job *j, const char *path, struct kvf_diag *d)
@@ -168,7 +175,7 @@ static int cmd_draw(const struct command *self, void *request, int n, char **ope
     if (!err)
         figure_prepare();
     if (!err)
-        err = saved_table_open(x.path, &t, &d);
+        err = saved_table_open(x.path, may_draw(j), &t, &d);
     if (!err)
         err = j->minus ? subtract(j, &t, &d) : check_figure(j, t, x.path, &d);
     const struct output o = {j->out, j->json, &j->look, j->figure};

@@ -12,7 +12,7 @@ enum { NAME_BYTES = 64 };
 
 int draw_operand(const char *text, struct draw_operand *ret, struct kvf_diag *d)
 {
-    const char *at = strrchr(text, '@');
+    const char *at = access(text, F_OK) == 0 ? NULL : strrchr(text, '@'); /* a file may have one */
     char name[NAME_BYTES];
     size_t n = at ? strcspn(at + 1, ":") : 0;
     snprintf(name, sizeof name, "%.*s", (int)(n < NAME_BYTES ? n : 0), at ? at + 1 : "");
@@ -20,7 +20,7 @@ int draw_operand(const char *text, struct draw_operand *ret, struct kvf_diag *d)
     ret->option = ret->figure && at[1 + n] && at[2 + n] ? at + 2 + n : NULL;
     snprintf(ret->path, sizeof ret->path, "%.*s", ret->figure ? (int)(at - text) : DRAW_PATH - 1,
              text);
-    if (!at || ret->figure || access(text, F_OK) == 0)
+    if (!at || ret->figure)
         return KVF_OK;
     int err = figure_named("", name, NULL, &ret->figure, d);
     kvf_diag_prefix(d, "%.200s", text);
@@ -36,7 +36,7 @@ static int open_panel(const char *text, const char *out, struct layout_panel *p,
         return err;
     if (file_same(x.path, out))
         return kvf_fail(d, KVF_E_ARG, "-o %.200s would overwrite a table", out);
-    err = saved_table_open(x.path, t, d);
+    err = saved_table_open(x.path, true, t, d);
     if (err)
         return err;
     p->f = x.figure;

@@ -31,6 +31,12 @@ def command(c):
             words = f"words_{name}_{i}"
             out += f"static const char *const {words}[] = {{{', '.join(map(text, o.words))}, NULL}};\n"
         rows += option(o, words)
+    if c.figure:
+        rows += '    {OPT_GROUP, 0, "figure", 0, .group = figure_options},\n'
+    exits = "".join("    EXIT_PARTIAL,\n" if when is None else f"    {{{text(status)}, {text(when)}}},\n" for status, when in c.exits)
+    if exits:
+        out += f"static const struct exit_status exits_{name}[] = {{\n{exits}    {{NULL, NULL}},\n}};\n"
+    more = f" .exits = exits_{name}," if exits else ""
     return out + f"""static const struct opt options_{name}[] = {{
 {rows}    {{.type = OPT_END}},
 }};
@@ -38,7 +44,8 @@ const struct command command_{name} = {{
     .name = {text(c.name)}, .group = {text(c.group)}, .summary = {text(c.summary)},
     .example = {text(c.example)}, .needs = {text(c.needs)},
     .operands = {{{text(c.operands)}, {text(c.kind)}, {c.least}, {c.most}}},
-    .options = options_{name}, .in_package = true,
+    .options = options_{name}, .in_package = true,{more}
+    .request_bytes = sizeof(struct figure_options), // room for the defaults that help fills in
 }};
 """
 
@@ -52,7 +59,7 @@ def main():
     sys.modules["commands"] = table
     spec.loader.exec_module(table)
     commands = table.COMMANDS.values()
-    out = '#include <stddef.h>\n\n#include "cli/commands.h"\n\n'
+    out = '#include <stddef.h>\n\n#include "cli/commands.h"\n#include "cli/figure_options.h"\n\n'
     out += "".join(f"extern const struct command command_{c.name.replace('-', '_')};\n" for c in commands)
     with open(sys.argv[2] + ".part", "w", encoding="utf-8") as f:
         f.write(out + "\n" + "\n".join(map(command, commands)))

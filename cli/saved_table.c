@@ -50,7 +50,7 @@ static int check_order(const struct table *t, const char *path, struct kvf_diag 
     return KVF_OK;
 }
 
-int saved_table_open(const char *path, struct table **ret, struct kvf_diag *d)
+int saved_table_open(const char *path, bool figure, struct table **ret, struct kvf_diag *d)
 {
     struct table *t = NULL;
     size_t n = strlen(path);
@@ -60,7 +60,7 @@ int saved_table_open(const char *path, struct table **ret, struct kvf_diag *d)
                         "traces, as 'kvfate eviction %.200s -o eviction.png' does",
                         path, path);
     int err = table_read(path, figure_reads_text, &t, d);
-    if (!err)
+    if (!err && figure)
         err = check_order(t, path, d);
     if (err)
         table_destroy(t);

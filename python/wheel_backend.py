@@ -74,6 +74,7 @@ def contents(prefix):
         pages = os.path.join(prefix, "share", "man", section)
         for name in os.listdir(pages):
             files["kvfate-%s.data/data/share/man/%s/%s" % (version(), section, name)] = os.path.join(pages, name)
+    files["kvfate/claims.toml"] = os.path.join(ROOT, "docs", "studies", "claims.toml")
     for folder, _, names in os.walk(os.path.join(HERE, "kvfate")):
         for name in names:
             if name.endswith((".py", ".pyi", ".sh", "py.typed")):
@@ -91,7 +92,7 @@ def described():
         readme = f.read()
     metadata = ["Metadata-Version: 2.1", "Name: kvfate", "Version: " + version(), "Summary: " + word("description"), "License: MIT",
                 "Requires-Python: " + word("requires-python"), "Requires-Dist: numpy", "Provides-Extra: tables",
-                'Requires-Dist: pandas; extra == "tables"', "Description-Content-Type: text/markdown", "", readme]
+                'Requires-Dist: pandas; extra == "tables"', "Provides-Extra: claims", 'Requires-Dist: scipy; extra == "claims"', "Description-Content-Type: text/markdown", "", readme]
     return {"METADATA": "\n".join(metadata), "entry_points.txt": "[console_scripts]\nkvfate = %s\n" % re.search(r'^kvfate = "(.*)"', project, re.M).group(1),
             "WHEEL": "Wheel-Version: 1.0\nGenerator: kvfate\nRoot-Is-Purelib: false\nTag: %s\n" % tag()}
 

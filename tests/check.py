@@ -7,6 +7,7 @@ import pty
 import subprocess
 import sys
 
+os.environ.setdefault("KVFATE_PYTHON", sys.executable)  # for commands that Python runs: the one that has NumPy
 kvfate = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 cases = failures = 0
 

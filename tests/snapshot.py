@@ -33,7 +33,8 @@ KEPT = 2 << 20  # larger files are hashed and removed
 
 
 def environment():
-    env = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "XDG_CACHE_HOME", "KVFATE_CACHE", "KVFATE_CPU_MASK", "TMPDIR", "ASAN_OPTIONS", "KVF_EMULATED")}
+    env = {k: v for k, v in os.environ.items()
+           if k in ("PATH", "HOME", "XDG_CACHE_HOME", "KVFATE_CACHE", "KVFATE_CPU_MASK", "KVFATE_PYTHON", "TMPDIR", "ASAN_OPTIONS", "KVF_EMULATED")}
     return {**env, "LC_ALL": "C.UTF-8", "TZ": "UTC", "TERM": "dumb", "COLUMNS": "100", "SOURCE_DATE_EPOCH": "0"}
 
 

@@ -9,7 +9,7 @@ from .commands import COMMANDS, Usage, parsed
 from .errors import Error, shown
 
 OK, FAILED, USAGE = 0, 1, 2
-NEEDED = {"numpy": "NumPy", "pyarrow": "pyarrow", "torch": "PyTorch", "pandas": "pandas", "transformers": "transformers"}
+NEEDED = {"numpy": "NumPy", "scipy": "SciPy", "pyarrow": "pyarrow", "torch": "PyTorch", "pandas": "pandas", "transformers": "transformers"}
 
 
 def _run(command, words):

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import NamedTuple, Optional, Tuple
 
 
+TABLE = "tsv, csv, json, npz, sqlite, png, svg or pdf by extension; - = TSV"
 ROWS = "survival,mass,steps"  # the probes that imported attention goes through, where none are named
 
 
@@ -45,6 +46,13 @@ class Command(NamedTuple):
     most: int      # -1: any number
     options: Tuple[Option, ...]
     needs: Optional[str] = None
+    figure: bool = False  # it takes the options of figures, which `kvfate draw` checks
+    exits: Tuple[Tuple[str, Optional[str]], ...] = ()  # (exit status, when) of those that differ from the usual ones; ("3", None): PARTIAL
+
+
+# Options of figures, as figure_options.c has them: their values are handed on to `kvfate draw`.
+FIGURE = tuple(Option(name, arg, "") for name, arg in (
+    ("size", "WxH"), ("dpi", "N"), ("cmap", "NAME"), ("vmin", "X"), ("vmax", "X"), ("title", "TEXT"), ("font", "NAME"), ("style", "K=V,..."), ("preview", None)))
 
 
 COMMANDS = {c.name: c for c in (
@@ -77,6 +85,33 @@ COMMANDS = {c.name: c for c in (
                 Option("output", "NAME.npz|NAME.jsonl", "one file of arrays, one of lines, or a folder of any other name", "o"),
                 Option("form", "FORM", "of a folder", type="word", words=("npy", "tsv", "parquet", "feather"), absent="npy"),
                 Option("overwrite", None, "replace what is there"),
+            )),
+    Command("predict", "predict", "analyses", "whether statistics of a trace tell which memory matters",
+            "kvfate predict effect.tsv run.kvf saliency.kvf -o predict.tsv", "EFFECT.{tsv,json} X.kvf... [TABLE...]", "table", 2, 256, figure=True, options=(
+                Option("output", "OUT", TABLE, "o"),
+                Option("json", None, "the table as JSON to stdout"),
+                Option("value", "COLUMN", "of the effect", standard="kl"),
+                Option("only", "LIST", "these candidates, as the table names them"),
+                Option("units", None, "the statistic and the effect of every unit"),
+                Option("criterion", "LIST", "selected sets: top64 ... mass.99, or all", standard="top64,mass.95"),
+                Option("horizon", "N", "age of survival", type="int", min=0, max=1 << 24, absent="what the effect's heads held, or 64"),
+                Option("sinks", "K", "first tokens, of sink mass", type="int", min=0, max=1 << 24, absent="those of the effect, or 4"),
+            ), exits=(
+                ("0", "The table was made."),
+                ("1", "A file could not be read, or is damaged."),
+                ("2", "The command line was wrong, or the files do not go together."),
+                ("3", None),
+            )),
+    Command("claims", "claims", "analyses", "what tables say of the claims of the papers",
+            "kvfate claims results", "RESULTS_FOLDER", "folder", 0, 1, figure=True, options=(
+                Option("output", "OUT", TABLE, "o"),
+                Option("json", None, "the table as JSON on the standard output"),
+                Option("register", "FILE", "a register as TOML or JSON", absent="the papers' claims"),
+                Option("check", None, "whether the register's tables and columns exist"),
+                Option("coverage", None, "how often each interval covers the truth in simulations at its n"),
+            ), exits=(
+                ("0", "The claims were judged, whatever the verdicts."),
+                ("1", "It failed: a table or the register cannot be read, or --check found something wrong."),
             )),
 )}
 
@@ -119,10 +154,14 @@ def usage(command):
     return "kvfate %s" % " ".join(filter(None, (command.name, command.operands, command.needs, "[options]" if command.options else "")))
 
 
+def _options(command):
+    return command.options + (FIGURE if command.figure else ())
+
+
 def _option(command, word):
     """(option, the value that stands in the same word or None) of a word of the command line."""
     name, equals, value = word.partition("=") if word.startswith("--") else (word[:2], word[2:], word[2:])
-    for o in command.options:
+    for o in _options(command):
         if name == "--" + o.name or o.short and name == "-" + o.short:
             if o.arg is None and equals:
                 raise Usage("%s takes no value" % name)
@@ -133,7 +172,7 @@ def _option(command, word):
 def parsed(command, words):
     """(request, operands) of the words behind the name of a command."""
     request, operands, words = {}, [], list(words)
-    for o in command.options:
+    for o in _options(command):
         standard = None if o.standard is None else _value(o, o.standard)
         request[o.name.replace("-", "_")] = [] if o.type == "list" else False if o.arg is None else standard
     while words:

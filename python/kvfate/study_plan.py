@@ -109,21 +109,22 @@ class Plan(NamedTuple):
         return len(self.methods) * len(self.budgets)
 
 
-def _toml():
+def toml():
+    """Returns the module that reads TOML; Error if this Python has none."""
     try:
         import tomllib
     except ImportError:
         try:
             import tomli as tomllib
         except ImportError:
-            raise Error("a study file needs Python 3.11, whose library reads TOML, or the package tomli: pip install tomli, or set KVFATE_PYTHON "
+            raise Error("TOML needs Python 3.11, whose library reads it, or the package tomli: pip install tomli, or set KVFATE_PYTHON "
                         "to another Python") from None
     return tomllib
 
 
 def _parsed(path):
     """The file as it is written: JSON where its name ends so, else TOML."""
-    form, module = ("JSON", json) if path.endswith(".json") else ("TOML", _toml())
+    form, module = ("JSON", json) if path.endswith(".json") else ("TOML", toml())
     try:
         regular(path)
         with open(path, "rb") as f:

@@ -33,14 +33,22 @@ class Table(dict):
         return "<table %s: %d rows of %s>" % (self.attrs.get("table"), rows, ", ".join(self))
 
 
-def read_npz(path):
-    """The (columns, attrs) of a table that the program wrote."""
+def npz_table(path):
+    """Returns the (description, columns) of a table that the program wrote.  The description is a dict with the name, the metadata and the columns
+    with their units; it is None if it is too long for the comment of an archive."""
     with zipfile.ZipFile(path) as z:
         if not files.json_is_whole(z.comment):
             raise Error("%s: the table is damaged (the checksum of its comment differs); make it again" % path)
-        about = json.loads(z.comment) if z.comment else {"name": "", "meta": {}, "columns": []}
+        about = json.loads(z.comment) if z.comment else None
     with np.load(path) as z:
-        columns = {name: z[name].astype(object) if z[name].dtype.kind == "U" else z[name] for name in z.files}
+        arrays = {name: z[name] for name in z.files}
+    return about, {name: x.astype(object) if x.dtype.kind == "U" else x for name, x in arrays.items()}
+
+
+def read_npz(path):
+    """Returns the (columns, attrs) of a table that the program wrote."""
+    about, columns = npz_table(path)
+    about = about or {"name": "", "meta": {}, "columns": []}
     attrs = {"table": about["name"], "units": {c["name"]: c["unit"] for c in about["columns"] if c["unit"]}, **about["meta"]}
     return columns, attrs
 

@@ -22,7 +22,11 @@ from check import check, finish, kvfate, refused  # noqa: E402
 
 NORMAL = NormalDist()
 ROOT = os.path.abspath(sys.argv[2])
-CONVERT = os.path.join(ROOT, "cli", "claims_json.py")
+sys.path.insert(0, os.path.join(ROOT, "python"))
+os.environ["PATH"] = os.path.dirname(kvfate) + os.pathsep + os.environ["PATH"]  # the package runs this program
+from kvfate import Error, claims, claims_judge, claims_register  # noqa: E402
+
+SHIPPED = os.path.join(ROOT, "docs", "studies", "claims.toml")
 work = tempfile.TemporaryDirectory(prefix="kvfate-claims-")
 folder = os.path.join(work.name, "results")
 os.mkdir(folder)
@@ -49,12 +53,32 @@ def register(*claims):
     return put("register.json", json.dumps({"claim": full}), work.name)
 
 
-def judge(*claims):
-    """Return one dictionary per claim."""
-    r = subprocess.run([kvfate, "claims", folder, "--register", register(*claims), "--json"], capture_output=True, text=True)
-    check("runs", r.returncode == 0 and not r.stderr, r.stderr, claims)
-    data = json.loads(r.stdout)["data"] if r.returncode == 0 else {}
-    return [{k: data[k][i] for k in data} for i in range(len(claims))] if data else [{}] * len(claims)
+read = {}
+
+
+class Folder(claims_judge.Folder):
+    """Tables that did not change are not read again."""
+
+    def table(self, side):
+        name = side.table + ("." + side.run if side.run else "")
+        texts = [open(p, "rb").read() for p in (os.path.join(self.path, name + end) for end in (".tsv", ".json")) if os.path.exists(p)]
+        if (name, *texts) not in read:
+            read[name, *texts] = super().table(side)
+        return read[name, *texts]
+
+
+def judge(*several, command=False):
+    """Returns one dictionary per claim, by the functions of the command; of many claims, or with command=True, the command must give the same."""
+    path = register(*several)
+    listed = claims_register.read(path)
+    columns = claims.columns(listed, claims_judge.judge_all(listed, Folder(folder)))
+    got = [{name: None if values[i] != values[i] else values[i] for name, _, values in columns} for i in range(len(several))]
+    if command or len(several) > 4:
+        r = subprocess.run([kvfate, "claims", folder, "--register", path, "--json"], capture_output=True, text=True)
+        check("runs", r.returncode == 0 and not r.stderr, r.stderr, several)
+        data = json.loads(r.stdout)["data"] if r.returncode == 0 else {}
+        check("the command gives the same", list(data) == list(got[0]) and all(data[k] == [g[k] for g in got] for k in data), data, got)
+    return got
 
 
 def one(**claim):
@@ -230,7 +254,7 @@ got = judge(*[dict(FAR, than=t, null=n, interval=k) for k in ("t", "permutation"
 check("verdicts of units", [g["verdict"] for g in got] == ["supported", "contradicted", "undecided", "contradicted"] * 2
       + ["contradicted", "undecided", "undecided", "supported"], [(g["verdict"], g["value"], g["p"]) for g in got])
 check("p", near(got[4]["p"], 2 / 256) and got[0]["documents"] == 8 and got[11]["units"] == 4, got[4], got[11])
-check("same again", judge(dict(FAR, than=">", null=0, interval="bca")) == judge(dict(FAR, than=">", null=0, interval="bca")))
+check("same again", judge(dict(FAR, than=">", null=0, interval="bca"), command=True) == judge(dict(FAR, than=">", null=0, interval="bca")))
 
 # ---- intervals of means by Student's t, against the equation with the quantiles of a table
 
@@ -378,20 +402,25 @@ f = 3 * ((means - data.mean()) ** 2).sum() / (SOURCES - 1) / within
 check("heterogeneity", near(got[0]["i2"], max(0, 1 - 1 / f), 1e-9) and got[0]["on_side"] == (means > 0).sum() and got[4]["on_side"] == (means > 2).sum(), got[0], f)
 alone = judge(dict(REAL, than=">", null=0, null_check={"run": "same"}))[0]
 check("q is that of the larger p", near(alone["q"], max(alone["p"], alone["difference_p"])) and alone["p"] < .05 < alone["difference_p"], alone)
-# a median and a rank correlation are resampled in pairs
-order = list(np.arange(DOCS))
+# A median and a rank correlation are resampled in pairs.  The null data go with the data, so that units that are drawn anew for each side
+# give an interval which is far too wide.
+order = np.arange(DOCS)
+close = data + rng.normal(0, .1, DOCS)
 put("turn.tsv", tsv(["doc", "v", "w"], [(f"d{i:02}", float(data[i]), i) for i in order]))
-put("turn.null.tsv", tsv(["doc", "v", "w"], [(f"d{i:02}", float(null[i]), (7 * i) % DOCS) for i in order]))
+put("turn.null.tsv", tsv(["doc", "v", "w"], [(f"d{i:02}", float(close[i]), i) for i in order]))
 for reduce, f in (("median", lambda v, w: np.median(v, -1)), ("spearman", spearman)):
     got = one(table="turn", value="v", unit="doc", reduce=reduce, **({"with": "w"} if reduce == "spearman" else {}), interval="bca", than=">", null=-.9,
               null_check={"run": "null"})
-    pick = rng.integers(0, DOCS, (4000, DOCS))
-    w, w0 = np.arange(DOCS), 7 * np.arange(DOCS) % DOCS
-    draws = f(data[pick], w[pick]) - f(null[pick], w0[pick])
-    seen = f(data[None], w[None])[0] - f(null[None], w0[None])[0]
-    low, high = np.quantile(draws, [.025, .975])
-    check(f"difference of a {reduce}", near(got["difference"], seen) and abs(got["difference_low"] - low) < .35 * (high - low)
-          and abs(got["difference_high"] - high) < .35 * (high - low) and got["difference_units"] == DOCS, got, seen, low, high)
+    pick, other = rng.integers(0, DOCS, (2, 4000, DOCS))
+    seen = f(data[None], order[None])[0] - f(close[None], order[None])[0]
+    (low, high), (far_low, far_high) = (np.quantile(f(data[pick], order[pick]) - f(close[p], order[p]), [.025, .975]) for p in (pick, other))
+
+    def fits(a, b):
+        return abs(a - low) < .35 * (high - low) and abs(b - high) < .35 * (high - low)
+
+    check(f"difference of a {reduce}", near(got["difference"], seen) and fits(got["difference_low"], got["difference_high"]) and got["difference_units"] == DOCS,
+          got, seen, low, high)
+    check(f"units drawn anew for the null data of a {reduce} would be seen", not fits(far_low, far_high), low, high, far_low, far_high)
 got = judge(*[dict(ROW, than=">", null=.3, needs=n) for n in ({"T": ">= 64"}, {"T": "> 64"}, {"L": "> 1"}, {"T/L": "> 1"})],
             dict(ROW, than=">", null=.3, rows={"head": "all", "n": 1, "criterion": "top4"}, needs={"T/K": ">= 17"}))
 check("needs", [g["verdict"] for g in got] == ["supported"] + ["not comparable here"] * 4 and "here it is 64" in got[1]["why"]
@@ -405,7 +434,8 @@ for name, data, words in (("empty", b"", "empty"), ("cut", good[:-1], "cut off")
                           ("noname", "a\t\n1\t2\n", "empty column name"), ("escape", "a\tb\n\\x\t2\n", "backslash"), ("tail", "a\tb\n1\t2\\\n", "backslash"),
                           ("meta", "# key\na\n1\n", "key: value"), ("head", "# a: b\n", "column names"), ("wide", "\t".join(f"c{i}" for i in range(257)) + "\n", "256")):
     put("bad.tsv", data)
-    refused("TSV " + name, 1, ["claims", folder, "--register", register(dict(ROW, table="bad", than=">", null=0))], "bad.tsv", words)
+    refused("TSV " + name, 1, ["claims", folder, "--register", register(dict(ROW, table="bad", than=">", null=0))] if name in ("cut", "tail") else
+            ["draw", os.path.join(folder, "bad.tsv"), "-o", "-"], "bad.tsv", words)
 os.remove(os.path.join(folder, "bad.tsv"))
 
 
@@ -419,7 +449,8 @@ for name, data, words in (("no JSON", "{", ""), ("array", "[1]", "columns"), ("n
                           ("other", changed(data={"b": [1]}), "no array"), ("twice", changed(columns=[{"name": "a", "type": "int"}] * 2, data={"a": [1], "b": [1]}), "twice"),
                           ("uneven", changed(columns=[{"name": c, "type": "int"} for c in "ab"], data={"a": [1], "b": []}), "rows"), ("meta", changed(meta=[1]), "meta")):
     put("bad.json", data)
-    refused("JSON " + name, 1, ["claims", folder, "--register", register(dict(ROW, table="bad", than=">", null=0))], "bad.json", words)
+    refused("JSON " + name, 1, ["claims", folder, "--register", register(dict(ROW, table="bad", than=">", null=0))] if name == "meta" else
+            ["draw", os.path.join(folder, "bad.json"), "-o", "-"], "bad.json", words)
 os.remove(os.path.join(folder, "bad.json"))
 
 ASK = dict(ROW, than=">", null=0)
@@ -435,9 +466,14 @@ for claim, words in ((dict(ASK, colour=1), "colour"), (dict(ASK, than="="), "tha
                      (dict(ASK, no_null=""), "no_null"), (dict(ASK, no_null="so", null_check={}), "no_null"), (dict(ASK, least_n=0), "least_n"), (dict(ASK, needs={"T": "T"}), "needs"), (dict(ASK, cluster="x"), "cluster"),
                      (dict(ASK, unit="head", reduce="mean", interval="t"), "heads"), (dict(ASK, reduce="median", interval="t"), "mean"), (dict(ASK, null_check=1), "null_check"),
                      (dict(ASK, null_check={"minus": {}}), "minus"), (dict(ASK, control={"value": "x"}), "value"), (dict(ASK, unit=[1]), "unit"), (dict(ASK, unit=["a"] * 9), "unit"), (dict(ASK, where=1), "where"), (dict(ASK, table=None), "table")):
-    refused(f"register: {words}", 1, ["claims", folder, "--register", register(claim)], words)
+    try:
+        claims_register.read(register(claim))
+        check(f"register: {words}", False, claim)
+    except Error as e:
+        check(f"register: {words}", words in str(e) and "\n" not in str(e) and "register.json" in str(e), e, claim)
+refused("register: a key", 1, ["claims", folder, "--register", register(dict(ASK, colour=1))], "colour", "register.json")
 refused("register: same id", 1, ["claims", folder, "--register", register(dict(ASK, id="x"), dict(ASK, id="x"))], "twice")
-for text, words in (("", ""), ("[]", "register"), ('{"claim":[]}', "register"), ('{"claim":[3]}', "id"), ("[" * 100, "nested"), ("{" * 100, "near byte 1")):
+for text, words in (("", ""), ("[]", "register"), ('{"claim":[]}', "register"), ('{"claim":[3]}', "id"), ("[" * 100000, "nested"), ('{"a": 1, "a": 2}', "twice"), ('{"claim": NaN}', "NaN")):
     refused("register " + text[:9], 1, ["claims", folder, "--register", put("broken.json", text, work.name)], "broken.json" if text != "x" else "", words)
 refused("no folder", 2, ["claims"], "folder")
 refused("check and folder", 2, ["claims", folder, "--check"], "--check")
@@ -449,22 +485,49 @@ drawn = os.path.join(work.name, "claims.svg")
 r = subprocess.run([kvfate, "claims", folder, "-o", drawn], capture_output=True, text=True)
 check("figure", r.returncode == 0 and os.path.exists(drawn) and "as claimed" in open(drawn).read(), r.stderr)
 for text in ("[[claim]\n", "a = 1979-05-27\n", "a = inf\n", "\xff"):
-    r = subprocess.run([sys.executable, CONVERT, put("broken.toml", text.encode("latin-1"), work.name), os.path.join(work.name, "out.json")], capture_output=True, text=True)
-    check(f"TOML {text!r}", r.returncode == 1 and r.stderr.count("\n") == 1 and "broken.toml" in r.stderr, r)
+    refused(f"TOML {text!r}", 1, ["claims", folder, "--register", put("broken.toml", text.encode("latin-1"), work.name)], "broken.toml")
+
+# ---- registers with random faults are judged, or rejected in one sentence that names the claim
+
+full = [dict(ASK, id="a", paper="P", where="1", claim="So.", minus={"run": "b"}, null_check={"run": "c", "minus": {}}, control={"rows": {}}, needs={"T": "> 1"}),
+        dict(UNITS, id="b", paper="P", where="1", claim="So.", reduce="spearman", **{"with": "w"}, cluster="s", fixed="2026-01-31", within="median", less="w"),
+        dict(UNITS, id="c", paper="P", where="1", claim="So.", reduce="share", at=1, interval="wilson", at_than="<", no_null="so", unit=["doc", "side"]),
+        dict(id="d", paper="P", where="1", claim="So.", untestable="so")]
+ODD = (None, True, 0, -1, 1e308, "", "T", ">", "> T/0", "a/b", "\x1f", [], {}, [[]], {"a": []}, ["T/4", 1], {"rows": {"n": ["! 3", ">= T"]}}, "share", "between", [0, 1])
+empty = claims_judge.Folder(os.path.join(work.name, "nothing"))
+told = {"rejected": 0, "judged": 0}
+for _ in range(1500):
+    wrong = json.loads(json.dumps(full))
+    for _ in range(int(rng.integers(1, 3))):
+        o = wrong[int(rng.integers(len(wrong)))]
+        inner = [o] + [v for v in o.values() if isinstance(v, dict)]
+        o = inner[int(rng.integers(len(inner)))]
+        key = sorted(claims_register.KEYS | {"colour"})[int(rng.integers(len(claims_register.KEYS) + 1))]
+        o[key] = ODD[int(rng.integers(len(ODD)))]
+    try:
+        results = claims_judge.judge_all(claims_register.claims_of({"claim": wrong}), empty)
+    except Error as e:
+        told["rejected"] += 1
+        if "\n" in str(e) or not str(e).startswith("claim "):
+            check("a sentence about a claim", False, e, wrong)
+    else:
+        told["judged"] += 1
+        if {r.verdict for r in results} - {"not run", "untestable here"}:
+            check("no table, no verdict", False, [r.verdict for r in results], wrong)
+check("both happen", min(told.values()) > 80, told)
 
 # ---- the shipped register
 
-with open(os.path.join(ROOT, "docs", "studies", "claims.toml"), "rb") as f:
+with open(SHIPPED, "rb") as f:
     shipped = tomllib.load(f)["claim"]
 decidable = [c for c in shipped if "untestable" not in c]
 check("every threshold has a date, and heads are told", all(c.get("fixed") for c in decidable))
 check("size of the register", len(shipped) >= 25 and len(decidable) >= 15, len(shipped), len(decidable))
 r = subprocess.run([kvfate, "claims", "--check"], capture_output=True, text=True)
 check("--check", r.returncode == 0 and not r.stderr and f"{len(shipped)} claims: {len(decidable)} to be judged" in r.stdout, r)
-converted = os.path.join(work.name, "shipped.json")
-subprocess.run([sys.executable, CONVERT, os.path.join(ROOT, "docs", "studies", "claims.toml"), converted], check=True)
-both = [subprocess.run([kvfate, "claims", folder, *more, "-o", "-"], capture_output=True, text=True).stdout for more in ([], ["--register", converted])]
-check("the program holds the register", both[0] == both[1] and [line.split("\t")[3] for line in both[0].splitlines() if line[0] != "#"].count("not run") == len(decidable), both[0][:300])
+converted = put("shipped.json", json.dumps({"claim": shipped}), work.name)
+both = [subprocess.run([kvfate, "claims", folder, *more, "-o", "-"], capture_output=True, text=True).stdout for more in ([], ["--register", SHIPPED], ["--register", converted])]
+check("the program holds the register", both[0] == both[1] == both[2] and [line.split("\t")[3] for line in both[0].splitlines() if line[0] != "#"].count("not run") == len(decidable), both[0][:300])
 broken = [dict(c) for c in shipped]
 for key, value, words in (("value", "colour", "no column colour"), ("table", "pictures", "no command makes"), ("table", "tokens", "no command makes"), ("rows", {"colour": 1}, "no column colour")):
     i = next(i for i, c in enumerate(broken) if c.get("table") == "survival")

@@ -1,10 +1,9 @@
-/* Tables and registers of claims: the first byte says which, the rest is the file. */
+/* Tables: the first byte chooses TSV and CSV or JSON, the file follows. */
 #include <math.h>
 #include <string.h>
 
 #include "base/table_read.h"
 #include "fuzz.h"
-#include "studies/claims.h"
 
 static void walk(const struct table *t)
 {
@@ -37,61 +36,10 @@ static void check_table(const char *text, size_t n, bool json)
     table_destroy(t);
 }
 
-/* A register: judged without tables, so that each claim is untestable or not run. */
-static void check_register(const char *text, size_t n)
-{
-    struct claims c = {0};
-    struct kvf_diag d = {""};
-    int err = claims_parse(text, n, &c, &d);
-    MUST(err == KVF_OK ? c.n >= 1 : c.n == 0 && d.text[0]);
-    struct claims_folder *f = claims_folder_create("/nonexistent", NULL);
-    MUST(f);
-    for (int i = 0; i < c.n; i++) {
-        struct buf wrong = {0};
-        struct claim_result r;
-        MUST(claims_judge(&c.claim[i], f, &r, &d) == KVF_OK);
-        MUST(r.verdict == (c.claim[i].untestable ? CLAIM_UNTESTABLE : CLAIM_NOT_RUN));
-        claims_check(&c.claim[i], &wrong);
-        buf_finish(&wrong);
-    }
-    claims_folder_destroy(f);
-    claims_free(&c);
-}
-
-/* A table between the first and the second NUL, a register behind it. */
-static void check_units(const char *text, size_t n)
-{
-    const char *cut = memchr(text, 0, n);
-    struct claims c = {0};
-    struct table *t = NULL;
-    size_t len = cut ? (size_t)(cut - text) : n;
-    if (cut && claims_parse(cut + 1, n - len - 1, &c, NULL) == KVF_OK
-        && table_parse_tsv(text, len, NULL, &t, NULL) == KVF_OK)
-        for (int i = 0; i < c.n; i++) {
-            struct claim_units u = {0};
-            struct claim_result r = {.verdict = CLAIM_UNDECIDED};
-            if (c.claim[i].untestable)
-                continue;
-            MUST(claims_units(&c.claim[i], &c.claim[i].of, t, &u, &r, NULL) == KVF_OK);
-            MUST(u.n <= u.rows && u.rows <= table_rows(t));
-            for (int64_t k = 1; k < u.n && c.claim[i].n_unit; k++)
-                MUST(strcmp(u.name[k - 1], u.name[k]) < 0);
-            claims_units_free(&u);
-        }
-    table_destroy(t);
-    claims_free(&c);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     if (n < 1 || n > 1 << 16)
         return 0;
-    const char *text = (const char *)data + 1;
-    if (data[0] % 4 < 2)
-        check_table(text, n - 1, data[0] % 4);
-    else if (data[0] % 4 == 2)
-        check_register(text, n - 1);
-    else
-        check_units(text, n - 1);
+    check_table((const char *)data + 1, n - 1, data[0] % 2);
     return 0;
 }

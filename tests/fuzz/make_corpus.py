@@ -227,7 +227,7 @@ def states():
 
 
 def tables():
-    """0: TSV; 1: JSON; 2: a register of claims; 3: TSV, a NUL, and a register that asks of it."""
+    """0: TSV; 1: JSON."""
     tsv = "# table: t\n# T: 64\nhead\thorizon\tx\tlow\thigh\nall\t16\t0.5\t0.4\tnan\nL0H1\t1\t-1e-3\tinf\t1\n"
     for i, s in enumerate((tsv, tsv[:-1], "c\n", "c\n\n", "a\ta\n", "\t\n", "# a\n", "# a: b\n", "a\n\\\\\\t\n", "a\n\\x\n", "a\n\\\n", "a\tb\n1\n", "a\n1\t2\n",
                            "a\n9223372036854775808\n", "a\n-\n1e\n.\n", "\t".join(f"c{k}" for k in range(300)) + "\n", "# table: a\n# table: b\n# k: \\q\nc\n1\n", "")):
@@ -239,17 +239,6 @@ def tables():
                                 {"columns": [{"name": "a", "type": "f"}], "data": {"a": []}}, {"columns": [{"name": "a", "type": "int"}] * 2, "data": {"a": [], "b": []}},
                                 {"name": 3, "meta": {"k": {"deep": 1}}}, {"columns": [{"type": "int"}], "data": {"": [1]}}, {"data": {"a": [1e300], "b": [True], "c": [[]]}})):
         put("table", f"json{i}", b"\1" + json.dumps({**full, **change}).encode())
-    claim = {"id": "a", "paper": "P", "where": "1", "claim": "So.", "table": "t", "rows": {"head": ["all", "!x"], "horizon": "T/4"}, "value": "x", "than": ">", "null": 0}
-    mean = {**claim, "reduce": "mean", "unit": ["head", "horizon"], "interval": "bootstrap"}
-    for i, c in enumerate((claim, mean, {**mean, "minus": {"run": "b"}}, {**mean, "reduce": "share", "at": 1, "interval": "wilson"}, {**mean, "rows": {"horizon": [">= T", "0.5 T", 3]}},
-                           {**mean, "reduce": "spearman", "with": "low", "interval": "permutation"}, {**claim, "than": "between", "null": [0, 1]}, {**claim, "less": "low", "rows": {}},
-                           {**claim, "null": []}, {**claim, "rows": {"x": []}}, {**claim, "unit": {}}, {**claim, "id": "../a"}, {**claim, "colour": 1}, {**claim, "interval": "wilson"},
-                           {**claim, "rows": {"horizon": "T/0"}}, {**claim, "rows": {"horizon": "<"}}, {**claim, "rows": {"head": 1}}, {**claim, "rows": {"x": "1e999"}})):
-        text = json.dumps({"claim": [c]}).encode()
-        put("table", f"register{i}", b"\2" + text)
-        put("table", f"units{i}", b"\3" + tsv.encode() + b"\0" + text)
-    put("table", "register_two", b"\2" + json.dumps({"claim": [claim, claim, {"id": "u", "paper": "P", "where": "1", "claim": "So.", "untestable": "no"}]}).encode())
-    put("table", "register_not", b"\2" + json.dumps({"claim": [{"id": "u", "paper": "P", "where": "1", "claim": "So.", "untestable": "no"}]}).encode())
 
 
 def folders():

@@ -91,8 +91,6 @@ PRIVATE = {
     'studies/corpus_rows.h': 'studies/',
     'studies/diff_header.h': ('studies/', 'cli/resume.c'),
     'studies/part_state.h': 'studies/',
-    'studies/predict_judge.h': 'studies/',
-    'studies/predict_values.h': 'studies/',
     'render/report/columns.h': 'render/report/',
     'render/report/pack.h': 'render/report/',
     'render/report/page.h': 'render/report/',
