@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Begins a new analyzer, figure, probe, score or command: writes all that the recipe of its kind asks for.
+"""Begins a new analyzer, figure, probe, score, CUDA kernel or command: writes all that the recipe of its kind asks for.
 
     tools/new.py KIND NAME "summary" [--table T] [--column C] [--group G] [--evidence E]... [--dry-run]
 
     tools/new.py analyzer tail-share "share of the entries that are held at the end"
 
 A kind is what the head of its header says: analyzers/analyzer.h, render/figure.h, engine/probe/probe.h,
-engine/method/parts.h, cli/commands.h.  Written are the source, its line in the list of the kind, a manual page
-(analyzer, command), a paragraph of the reference (all but commands) and a test, from the templates in
+engine/method/parts.h, cli/commands.h, and HACKING.md for a kernel.  Written are the source, its line in the list of the kind, a manual page
+(analyzer, command), a paragraph of the reference (not of commands and kernels) and a test, from the templates in
 tools/templates.  A score gets its definition in the oracle too.  All of it compiles and its test passes, for the source
 computes something simple; each file has one place to fill in, which the lint check `words` names until that is done.
 Where there is a folder `build`, kvfate is built and the overviews of the documentation are made from it."""
@@ -49,6 +49,8 @@ KINDS = {
     'score': Kind('engine/method/score_%s.c', 'engine/method/scores.list', 'tests/method/test_score_%s.c',
                   'docs/reference/methods.md', '', ('engine/method',),
                   'its definition in tests/oracle/methods_keys.py is written from the document alone, not from the C file'),
+    'kernel': Kind('engine/cuda/%s.cu', 'engine/cuda/kernels.list', 'tests/cuda/test_%s.c', '', '', (),
+                   'the call in engine/device: HACKING.md, "A CUDA kernel"'),
     'command': Kind('cli/cmd_%s.c', 'cli/commands.list', 'tests/cli/test_%s.py', '', '', ('analyzers', 'cli'),
                     'its place in the list, where another than the last of its group suits better'),
 }
@@ -196,12 +198,12 @@ def score_{symbol}(run, p, layer, head, alive, C, score):
 
 
 def list_line(change, args, kind, symbol):
-    """Puts the line into the list: figures by their names, commands last in their group, others last."""
+    """Puts the line into the list: figures and kernels by their names, commands last in their group, others last."""
     text = change.read(kind.list)
     if symbol in symbols(text):
         raise Refused(f'{kind.list} has {symbol} already')
     after = ''
-    if args.kind == 'figure':
+    if args.kind in ('figure', 'kernel'):
         after = next((s for s in symbols(text) if s > symbol), '')
     if args.kind == 'command':
         of_group = {name for _, body in sources(args.root, ['cli'])
@@ -242,6 +244,12 @@ def plan(args):
                       f' * {symbol + ".count":<16} u32 query token  {words["mark"]} what it is (snapshot)\n')
         rule = f'    X("{symbol}.count", RULE_QUERY, RULE_TOKEN, RULE_IS(0), RULE_ANY, 0, 0)'
         change.insert('libtrace/schema_rules.h', '    X("mass.sum", ', f'{rule:<99}\\\n')
+    if args.kind == 'kernel':
+        change.insert('engine/cuda/gpu.h', '#ifdef __cplusplus\n}', f'''/* {words["mark"]} what it computes, with shapes and ranges.  Until then: out = 2 x.
+ * x and out: [rows][n], n at least 1. */
+void gpu_{symbol}(struct gpu *g, float *out, const float *x, int rows, int n);
+
+''')
     if args.kind == 'score':
         change.insert(kind.reference, '.\nAdmission: ', f', `{args.name}`')
         oracle(change, args, symbol, words['mark'])

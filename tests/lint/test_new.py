@@ -27,7 +27,7 @@ import lint
 import program
 
 MADE = [('analyzer', 'held-now'), ('figure', 'held-now'), ('figure', 'a-b', '--table', 'kv-size', '--column', 'size'),
-        ('probe', 'seen-by-queries-2'), ('score', 'age', '--evidence', 'values'), ('command', 'columns', '--group', 'running models')]
+        ('probe', 'seen-by-queries-2'), ('score', 'age', '--evidence', 'values'), ('kernel', 'halved-rows'), ('command', 'columns', '--group', 'running models')]
 TABLES = ['analyzers/analyzer_table.c', 'render/figure.c', 'engine/probe/probes.c', 'engine/method/parts.c',
           'cli/commands.c', 'libtrace/schema.c']
 SUMMARY = 'what it is said to be in a few words'
@@ -94,6 +94,16 @@ def make_all(copy):
         again = new(copy, kind, name, SUMMARY, *more)
         check(f'{kind} {name}: not twice', again[0] == 2 and contents(copy) == after, again)
     return [p for p in written if p.endswith('.c')], [p for p in written if '/test_' in p]
+
+
+def check_kernel(copy, name):
+    """A kernel and its test are C++ and C without a warning; the suite cuda, where the emulated device is built, runs the test."""
+    flags = [f'-I{os.path.join(copy, folder)}' for folder in ('', 'base/include', 'libtrace/include')] + ['-fsyntax-only', '-Wall', '-Wextra', '-Werror']
+    emulation = os.path.join(copy, 'tests/cuda/emulation.hh')
+    for command in (['g++', '-std=c++17', '-include', emulation, '-Wno-unknown-pragmas', '-Wno-unused-function', '-x', 'c++', f'engine/cuda/{name}.cu'],
+                    ['gcc', '-std=gnu11', f'tests/cuda/test_{name}.c']):
+        done = subprocess.run([*command, *flags], cwd=copy, capture_output=True, text=True)
+        check(f'{command[-1]} compiles', done.returncode == 0, done.stderr[-2000:])
 
 
 def line_of(copy, report):
@@ -179,7 +189,8 @@ def main():
         check('nothing is written of what is refused', contents(copy) == tree)
         code, out, _ = new(copy, '-h')
         check('-h has an example', code == 0 and 'example:\n  tools/new.py' in out, out)
-        sources, tests = make_all(copy)
+        sources, tests = ([p for p in paths if '/cuda/' not in p] for paths in make_all(copy))
+        check_kernel(copy, 'halved_rows')
         kvfate, *programs = build_all(Build(args.build, copy, built), sources)
         if not all(map(os.path.exists, (kvfate, *programs))):
             finish()
