@@ -6,12 +6,11 @@ and what takes seconds; KVFATE_HOSTILE=FOLDER: the traces of a folder, too."""
 import glob
 import json
 import os
-import pty
 import select
 import subprocess
 import time
 
-from harness import Suite
+from harness import Suite, check
 from hostile_traces import bomb, every, made, honest
 
 s = Suite()
@@ -46,9 +45,9 @@ def left_over():
     return [n for n in os.listdir(s.work.name) if n.endswith(".part")]
 
 
-def longest_silence(argv):
+def longest_silence(argv, ends):
     """The exit status of a command with a terminal as its standard error, and the longest time in which it wrote nothing there."""
-    master, terminal = pty.openpty()
+    master, terminal = ends
     p = subprocess.Popen([s.exe, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=terminal)
     os.close(terminal)
     last, most, said = time.monotonic(), 0, b""
@@ -93,10 +92,13 @@ print(f"{len(traces)} traces, {count} commands: at most {s.most >> 20} MiB, and 
 LAST = s.path("blobs-60.kvf") if LONG else bomb(s, 20)
 LASTING = (["verify", "--full", LAST], ["compact", LAST, "-o", OUT, "--overwrite"], ["checksum", LAST], ["repair", LAST, "-o", OUT, "--overwrite"])
 for argv in LASTING[:None if LONG else 2]:
-    code, silence, said = longest_silence(argv)
+    ends = check.open_terminal()
+    if not ends:
+        check.finish(check.NO_TERMINAL)
+    code, silence, said = longest_silence(argv, ends)
     s.check(f"{argv[0]} is never silent for long", silence < 10 and code == 0, argv, code, silence)
     print(f"{argv[0]} of a blob bomb: silent for at most {silence:.1f} s, {said.count(bytes([13]))} lines of progress")
     s.check(f"{argv[0]} says how far it is", said.count(b"\r") > 2, said)
 good = made(s, "good.kvf", honest())
-s.check("a small trace shows none", b"\r" not in longest_silence(["verify", "--full", good])[2].replace(b"\r\n", b""))
+s.check("a small trace shows none", b"\r" not in longest_silence(["verify", "--full", good], check.open_terminal())[2].replace(b"\r\n", b""))
 s.finish()

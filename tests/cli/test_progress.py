@@ -2,21 +2,25 @@
 """What takes longer than a moment tells on a terminal how far it is and how long it will still take, and nothing of it elsewhere."""
 import fcntl
 import os
-import pty
 import re
 import struct
 import subprocess
 import termios
 
-from harness import Gguf, Suite
+from harness import Gguf, Suite, check
 
 s = Suite()
+ends = check.open_terminal()
+if not ends:
+    check.finish(check.NO_TERMINAL)
+for end in ends:
+    os.close(end)
 LINE = re.compile(rb"\r(\S+) +\[[#.]{24}\] ([\d.]+)/(\d+)  [\d.e+-]+ ([a-zA-Z]+)/s")
 
 
 def on_terminal(*argv, columns=0):
     """What a terminal of so many columns shows of the standard error, and the status."""
-    ours, theirs = pty.openpty()
+    ours, theirs = check.open_terminal()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 0, columns, 0, 0))
     p = subprocess.Popen([s.exe, *argv], stdout=subprocess.DEVNULL, stderr=theirs)
     os.close(theirs)
