@@ -351,7 +351,7 @@ def arguments():
     refused("two texts", ["[2, 2]", "one text"], lambda: under(lambda c: c.read([[3, 4], [5, 6]]), model))
     refused("no tokens", ["[0]", "one token at least"], lambda: under(lambda c: c.read([]), model))
     refused("reading outside", ["outside of the with"], lambda: kvfate.capture(model, out="odd.kvf").read([3]))
-    refused("tuples for a cache", ["is a tuple", "DynamicCache"], lambda: under(lambda c: model(ids, past_key_values=()), model))
+    refused("tuples for a cache", ["past_key_values is a tuple", "give a DynamicCache"], lambda: under(lambda c: model(ids, past_key_values=()), model))
     refused("a compiled model", ["OptimizedModule", "before torch.compile"], lambda: kvfate.capture(torch.compile(model)))
     infinite = load("tiny0", "Llama", "sdpa")
     torch.nn.init.constant_(infinite.model.layers[1].self_attn.q_proj.weight, float("nan"))

@@ -6,6 +6,7 @@ writers, through no planted link, with the permissions of the older file, synced
 import contextlib
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -96,7 +97,8 @@ for name in SINGLE:
         resource.setrlimit(resource.RLIMIT_FSIZE, was)
         check(f"{name}: the older file stays", read(name) == b"older")
 os.mkdir("tmpfs")
-if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "kvfate-test", "tmpfs"], stderr=subprocess.DEVNULL).returncode == 0:
+mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "kvfate-test", "tmpfs"], capture_output=True, text=True)
+if mounted.returncode == 0:
     try:
         for name in SINGLE:
             path = put(os.path.join("tmpfs", name), b"OLDER")
@@ -106,7 +108,8 @@ if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "kvfate-test", "tmpf
     finally:
         subprocess.run(["umount", "tmpfs"], check=True)
 else:
-    print("skipped: no tmpfs can be mounted here")
+    print("a full disk is left out, because no tmpfs can be mounted here:", mounted.stderr.strip())
+    check("a tmpfs can be mounted, or not allowed", re.search("permission denied|not permitted|superuser", mounted.stderr), mounted.stderr)
 check("OSError is caught as before", issubclass(files.WriteError, OSError))
 
 # Links: planted ones lead nowhere, and a link at the name stays.
