@@ -2,9 +2,9 @@
 # Build and run the tests; the last line is the result.
 # usage: ./test.sh [quick | long] [options of 'meson test', such as --suite engine]
 #   without a word: what every change must pass, in about 5 minutes on two cores
-#   quick: for the edit loop, without tests of several seconds
-#   long:  the same tests with more cases, kills and sizes, the suites long and cuda (the emulated CUDA device), and
-#          builds with clang, without SIMD kernels, and of CUDA kernels if nvcc is found
+#   quick: the same tests with fewer cases
+#   long:  more cases, kills and sizes, all suites (slow: tests of several seconds; cuda: the emulated CUDA device; long),
+#          and builds with clang, without SIMD kernels, and of CUDA kernels if nvcc is found
 set -eu
 cd "$(dirname "$0")"
 setup=normal
