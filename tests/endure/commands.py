@@ -5,6 +5,7 @@ the list below.  One that is in neither is an error of this file."""
 import json
 import os
 import re
+import shutil
 import subprocess
 
 from proof import PATIENCE
@@ -43,6 +44,7 @@ def inputs(bed):
             f.write(text[7 * i:])
     with open(bed.path("q.txt"), "w") as f:
         f.write("The camel drank from the well. A stone fell into it. Who drank?")
+    shutil.copy(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "torch", "rg.pth"), bed.path("g.pth"))
     spans = [{"name": name, "useful": name == "needle", "start": a, "end": b} for name, a, b in (("needle", 4, 30), ("question", 53, 63))]
     with open(bed.path("q.json"), "w") as f:
         json.dump({"reply": {"text": " It was the camel.", "values": [[8, 17]]}, "spans": spans}, f)
@@ -76,6 +78,7 @@ LIST = {
     "curves": ([["curves", "g.safetensors.log.jsonl", "-o", "x.tsv"]], ["x.tsv"]),
     "causal": ([["causal", "-m", "m.gguf", "--raw", "q.json", "-t", "1", "-o", "x.tsv"]], ["x.tsv"]),
     "needle": ([["needle", "--words", "60", "-n", "2", "-o", "x"]], ["x-0.txt", "x-0.json", "x-1.txt", "x-1.json"]),
+    "gates": ([["gates", "convert", "g.pth", "--overwrite", "-o", "x.safetensors"]], ["x.safetensors"]),
     "quiz": ([["quiz", "-n", "50", "-o", "x.jsonl"]], ["x.jsonl"]),
     "export": ([["export", "c.kvf", "--overwrite", "-o", "x.npz"]], ["x.npz"]),
     "import": ([["import", "c.npz", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
