@@ -52,7 +52,7 @@ static void run_matmul_q(struct bench *b)
     b->k->matmul_q(b->out, D_FFN, &b->q, b->T, &b->w[b->kind], 0, D_FFN / PANEL);
 }
 
-/* Multiplies with the high halves only.  The bytes and sums of other rows can be those of 8
+/* Multiplies with the high halves only.  The bytes and sums of other rows can equal those for 8
  * bits. */
 static void run_matmul_hi(struct bench *b)
 {
