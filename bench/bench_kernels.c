@@ -3,7 +3,8 @@
  *
  *   usage: bench_kernels [NAME]         only kernels whose name contains NAME
  *          bench_kernels --count [NAME] one call of each kernel between two calls of getppid,
- * without references, to count instructions (bench/instructions.sh) */
+ *                                       without references, to count instructions
+ *                                       (bench/instructions.sh) */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
