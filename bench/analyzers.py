@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Measure `kvfate ANALYZER` on one long trace, and numpy that computes the same results from arrays.
+
 usage: bench/analyzers.py KVFATE WRITE_KVF FOLDER [--tokens 16384] [--rounds 5] [--only NAME,...]
+
 WRITE_KVF is build/tests/analyze/write_kvf.  The trace has the shape of the default model (30 layers, 9 query heads,
 3 KV heads) and random numbers.  FOLDER keeps it (about 3 GB) for the next call, with its columns as .npy files in
 the types of the trace and as compressed .npz files.
+
 Rounds alternate between kvfate, kvfate on one thread, and numpy.  The time of kvfate is that of the process, from
 its start to its summary.  It opens the trace, checks and unpacks the needed columns, and fills its table.  Columns
 with a row per token that eviction and retention compute while writing are not included.  The numpy process is

@@ -3,7 +3,8 @@
  *
  *   usage: bench_kernels [NAME]         only kernels whose name contains NAME
  *          bench_kernels --count [NAME] one call of each kernel between two calls of getppid,
- * without references, to count instructions (bench/instructions.sh) */
+ *                                       without references, to count instructions
+ *                                       (bench/instructions.sh) */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -52,7 +53,7 @@ static void run_matmul_q(struct bench *b)
     b->k->matmul_q(b->out, D_FFN, &b->q, b->T, &b->w[b->kind], 0, D_FFN / PANEL);
 }
 
-/* Multiplies with the high halves only.  The bytes and sums of other rows can be those of 8
+/* Multiplies with the high halves only.  The bytes and sums of other rows can equal those for 8
  * bits. */
 static void run_matmul_hi(struct bench *b)
 {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""usage: capture.py [--model GGUF] [--tokens 512,1024,2048,4096] [--answer 32] [--probes paper] [--repeat 3] [--threads
-N]
+"""usage: capture.py [--model GGUF] [--tokens 512,1024,2048,4096] [--answer 32] [--probes paper] [--repeat 3] [--threads N]
+
 Measure the cost of kvfate.capture: time and peak memory of the same generation with and without it, alternating, as
 a table.  Each run is a separate process.  It loads the model, generates a few tokens to warm up, and resets its peak
 memory.  MiB are the peak after that, and `KiB per token` divides it by the tokens: constant values mean that memory

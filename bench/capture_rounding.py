@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """usage: capture_rounding.py KVFATE [--tokens 480] [--answer 20] [--folder KEEP]
+
 Test if the default model differs by more than rounding between the program and kvfate.capture.  The reference is the
 model in float64, with attention scored in float64. It is compared with these float32 runs: the program's --exact;
 the capture; the capture of a model that sums matrix multiplications as the program does, in a chain of fused steps;
@@ -84,7 +85,7 @@ def chained(model):
 
 
 def permuted(model):
-    """Permute the hidden units, and those of the feed-forward blocks."""
+    """Permute the hidden units of the model and of the feed-forward blocks."""
     order = torch.Generator().manual_seed(5)
     inner = model.model
     p = torch.randperm(inner.embed_tokens.weight.shape[1], generator=order)

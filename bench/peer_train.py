@@ -8,7 +8,7 @@ The setting is the default of TRIM-KV: rg gates, decay, the mean of fwkl and ntp
 norm; float32, one pack of one document per step, AdamW with clipping.  It prints the loss and the time of each step
 (wall, and CPU of all threads), and finally the median tokens/s.
 
-The code is what a careful user writes: frozen weights without gradients, the teacher without a graph, fused
+The code follows the practice of a careful user: frozen weights without gradients, the teacher without a graph, fused
 attention, the vocabulary in blocks of rows with immediate gradients.  Since (i - j) lb_j = i lb_j - j lb_j, two more
 channels of queries and keys represent the decay (--attention fold). Attention then needs no T x T array and runs in
 the fused kernel.  With an additive bias that needs a gradient (--attention bias), PyTorch uses the unfused one.

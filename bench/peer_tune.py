@@ -10,7 +10,7 @@ step of AdamW with clipping on all weights, in float32; a turn is two steps.  It
 of tokens/s, their ratio, and each peak memory; kvfate's is compared with its formula (`bytes` of --json). FOLDER
 keeps the recorded run.
 
-The PyTorch code is what a careful user writes: no graph for the teacher, evictions as a mask of fused attention, the
+The PyTorch code follows the practice of a careful user: no graph for the teacher, evictions as a mask of fused attention, the
 vocabulary in blocks of rows with immediate derivatives, the fused AdamW. It needs torch, numpy and gguf (pip install
 torch gguf); no test runs it.
 """

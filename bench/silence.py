@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Measure how long commands print nothing: each runs on its own terminal, and the script reports the longest time
 without output.
+
 usage: bench/silence.py [--least SECONDS] [--slow N] COMMAND...
-  bench/silence.py [--least SECONDS] [--slow N] [--only NAME,...] --all KVFATE FOLDER
+       bench/silence.py [--least SECONDS] [--slow N] [--only NAME,...] --all KVFATE FOLDER
+
 A COMMAND is one argument, as for a shell.  --all watches every command of `kvfate -h`, as listed in bench/waits.py,
 on inputs of the default model that take some seconds.  It fails if the list lacks a command.  The first call makes
 the inputs in FOLDER, which takes some minutes and 2 GB. export and import need a Python with NumPy (KVFATE_PYTHON).
+
 Each command gets a line: wall and CPU seconds in total and of its longest silence.  If both of a silence exceed
 --least (1), the line has SILENT and the last text on the terminal before it.  Other work on the machine increases
 only the wall time.  --slow N runs a command in one of N time slices, as on a machine N times as slow, and counts its

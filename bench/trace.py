@@ -177,7 +177,7 @@ def compare(args, folder):
 
 
 def columns(args, folder):
-    """Return the bytes per token of each column in a trace of its own, minus those of a trace without values."""
+    """Return the bytes per token of each column in a separate trace, minus the bytes of a trace without values."""
     path, sizes = os.path.join(folder, "column.kvf"), {}
     empty = own(args.bench, "write", args.trace, path, "no such column")["file"]
     listed = json.loads(subprocess.run([args.kvfate, "info", "--json", args.trace], capture_output=True, text=True).stdout)

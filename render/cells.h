@@ -13,10 +13,10 @@ struct canvas;
 int canvas_room(const struct canvas *c, const char *figure, double w, double h, struct kvf_diag *d);
 
 /* Returns the cell as text, in out if the column has numbers.  Saved tables have no types, so names
- * of digits come back as numbers. */
+ * of digits are read as numbers. */
 const char *cell_text(const struct table *t, int col, int64_t row, char out[24]);
 
-/* Returns the index of the numeric column `name`, or -1 if the table has none. */
+/* Returns the index of the numeric column `name`, or -1 if the table lacks it. */
 int numeric_column(const struct table *t, const char *name);
 
 #endif

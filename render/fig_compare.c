@@ -1,8 +1,8 @@
 /* fig_compare.c - compares the heads of two runs: the matrix of distances with the best assignment
  * marked, and the distances of matched pairs against all others.
  *
- * A table of matches only is drawn as the positions of the matches, with q, the corrected
- * significance. */
+ * A table of matches only is drawn as the positions of the matches, with q, the adjusted
+ * p value. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

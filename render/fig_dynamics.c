@@ -1,4 +1,4 @@
-/* fig_dynamics.c - shows whether the process behind a head's queries is stable.
+/* fig_dynamics.c - shows how stable the process of a head's queries is.
  *
  * Each head has a row of panels: eigenvalues in the unit circle, running means, tails of the
  * whitened innovations against two laws, and the held-out R2. Each is compared with shuffled

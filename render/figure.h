@@ -8,31 +8,29 @@
  * "summary"`. It writes a plot of one column without keys; make the table and the pictures as
  * follows:
  *
- *   1. render/fig_NAME.c: functions `size` and `draw`, the columns that the figure needs, the keys
- * of
- *      --style (style.h), and at the end `const struct figure fig_NAME = {.name = "NAME", ...}`.
- *      Use these headers: canvas.h draws in mm. plot.h makes lines, small multiples and their key;
- *      PLOT_FIGURE ends a file whose `build` fills one plot. figures.h has maps of tokens and steps
- *      (grid), maps of layers and heads (layermap) and colours with their bar. axis.h has ticks and
- *      labels, forest.h rows with intervals, kindmap.h head types, marks.h signs that differ in
- * grey, cells.h cells as text and the message for a canvas that is too small. A map of one number
- * per head that --style chooses needs no file, only a row of fig_headmaps.c.
- *   2. render/figures.list: `X(NAME)`, or `MAP(NAME)` for such a row. NAME is the file's: '_' where
- *      the figure's name has '-'.
- *   3. docs/reference/gallery.md: a paragraph with the keys, a command that draws it, and its
- * picture docs/img/NAME.png. To make one picture, write a page lines.md with the gallery commands
- * that lead to it, each indented by four blanks. Run `KVFATE=$PWD/build/cli/kvfate
- * PAGE=$PWD/lines.md examples/gallery.sh OUT`, then copy OUT/NAME.png and remove lines.md. The test
- * `gallery` runs every command of the page with a tiny model.
- *   4. tests/figures/tables/TABLE.tsv.gz, unless it exists: `kvfate TABLE some.kvf -o TABLE.tsv &&
- *      gzip -9n TABLE.tsv`, of a short run, at most a few hundred rows.
- *   5. The reference picture of later comparisons:
- *      `/usr/bin/python3 tests/figures/test_contract.py
- *      build/cli/kvfate build/tests/figures/draw_table OUT --update --only NAME` writes
- *      tests/figures/golden/NAME.png: look at it. The tests `contract`, `boxes`, `places` and
- *      `style` then try the figure with every table, size, key and colour map.
- *   6. tests/figures/test_fig_NAME.py: find the values again in the coordinates of the SVG.
- *   7. `meson test -C build --suite figures --suite lint`.
+ * 1. render/fig_NAME.c: functions `size` and `draw`, the columns that the figure needs, the keys
+ *    of --style (style.h), and at the end `const struct figure fig_NAME = {.name = "NAME", ...}`.
+ *    Use these headers: canvas.h draws in mm. plot.h makes lines, small multiples and their key;
+ *    PLOT_FIGURE ends a file whose `build` fills one plot. figures.h has maps of tokens and steps
+ *    (grid), maps of layers and heads (layermap) and colours with their bar. axis.h has ticks and
+ *    labels, forest.h rows with intervals, kindmap.h head types, marks.h signs that differ in
+ *    grey, cells.h cells as text and the message for a canvas that is too small. A map of one
+ *    number per head that --style chooses needs no file, only a row of fig_headmaps.c.
+ * 2. render/figures.list: `X(NAME)`, or `MAP(NAME)` for such a row. NAME is the file's: '_' where
+ *    the figure's name has '-'.
+ * 3. docs/reference/gallery.md: a paragraph with the keys, a command that draws it, and its
+ *    picture docs/img/NAME.png. To make one picture, write a page lines.md with the gallery
+ *    commands that lead to it, each indented by four blanks. Run `KVFATE=$PWD/build/cli/kvfate
+ *    PAGE=$PWD/lines.md examples/gallery.sh OUT`, then copy OUT/NAME.png and remove lines.md. The
+ *    test `gallery` runs every command of the page with a tiny model.
+ * 4. tests/figures/tables/TABLE.tsv.gz, unless it exists: `kvfate TABLE some.kvf -o TABLE.tsv &&
+ *    gzip -9n TABLE.tsv`, of a short run, at most a few hundred rows.
+ * 5. The reference picture of later comparisons: `/usr/bin/python3 tests/figures/test_contract.py
+ *    build/cli/kvfate build/tests/figures/draw_table OUT --update --only NAME` writes
+ *    tests/figures/golden/NAME.png: look at it. The tests `contract`, `boxes`, `places` and
+ *    `style` then try the figure with every table, size, key and colour map.
+ * 6. tests/figures/test_fig_NAME.py: find the values again in the coordinates of the SVG.
+ * 7. `meson test -C build --suite figures --suite lint`.
  *
  * `-o X.png` draws the figure with the name of the table, or else the first that draws the table.
  * --figure NAME draws another. */
@@ -112,7 +110,7 @@ struct figure {
                 struct kvf_diag *d);
 
     /* For figures with shared size and draw functions: `build` makes the plot of PLOT_FIGURE
-     * (plot.h), `map` is the map of HEADMAP_FIGURE (headmap.h). */
+     * (plot.h), `map` describes a layer x head map (headmap.h). */
     int (*build)(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d);
     const struct headmap *map;

@@ -21,7 +21,7 @@ struct headmap_style {
     const char *row[HEADMAP_FILTERS]; /* requested value, in the order of `filter`; may be NULL */
 };
 
-/* The description of a map that HEADMAP_FIGURE draws. */
+/* The description of a map that HEADMAP of fig_headmaps.c declares. */
 struct headmap {
     const char *label; /* of the colour bar; NULL: the name of the column */
     /* columns that are fractions, separated by spaces: colours from 0 to 1; may be NULL */

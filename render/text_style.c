@@ -50,7 +50,7 @@ static const struct rgb paper = {1, 1, 1}, black = {0, 0, 0}, grey = {0.46, 0.46
 enum { BY_AUTO, MARK_AUTO = 0, MARK_TEXT, MARK_FILL };
 static const char *const by_words[] = {"auto", "kept",      "residency", "state",
                                        "beta", "retention", "last-use",  "saliency",
-                                       "nll",  NULL}; /* the others belong to effect-text */
+                                       "nll",  NULL}; /* further words belong to effect-text */
 
 const struct opt text_style_keys[] = {
     LIST_KEY(struct tokens_style, by, "auto",

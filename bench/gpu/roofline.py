@@ -51,8 +51,8 @@ def steps(args):
 
 
 def evidence(_):
-    """Print what methods add to a step, and to a cut, in all heads: bytes that kernels read and write, operations of
-    scores.
+    """Print the additional cost of methods per step and per cut, in all heads: bytes that kernels read and write,
+    operations of scores.
     """
     print("| model | entries per head | cache, MB | sums (h2o), MB | rows (snapkv), MB | moments (expected), MB | bounds (quest), MB "
           "| cut: redundancy (rkv), Gop | cut: expected attention, Gop in f64 |")

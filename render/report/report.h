@@ -9,8 +9,8 @@
  *
  * To add a panel to the report:
  *
- *   1. cli/cmd_report.c: a row of `jobs` with the key of the table on the page, and the analyzer
- * and options that make it.
+ *   1. cli/cmd_report.c: a row of `jobs` with the key of the table on the page, and the
+ *      analyzer and options that make it.
  *   2. render/report/js/panels.js, or a new file named in render/meson.build: a call of
  *      `panel(id, title, key, watch, make)`. `make` receives the table, reads columns with `rowsOf`
  *      or `Column.numbers`, and returns elements. Create text with `el` and `svg` of dom.js, never

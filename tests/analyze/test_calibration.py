@@ -217,7 +217,7 @@ def by_hand(path):
     """One head, four tokens, beta = .6, .25, .6, 1. Selected: token 0 at ages 0, 1, 3; token 1 at 0;
     token 2 at 0, 1; token 3 at 0.  At n = 1 tokens 0, 1, 2 are at risk: predictions .6 .25 .6.
     ever-again: yes no yes: Brier (.16 + .0625 + .16) / 3; base rate 2/3; AUROC 1.
-    Budget 2: at t = 2 tokens 0, 1 are held, scores log .6 and 0: 0 goes; uses 0 + 3 - 2 + 1 = 2 and 0:
+    Budget 2: at t = 2 tokens 0, 1 are cached, scores log .6 and 0: 0 is evicted; uses 0 + 3 - 2 + 1 = 2 and 0:
     AUROC 0, tau -1.  At t = 3 tokens 1, 2: scores log .25, 0; uses 0, 2 + 1 - 3 + 1 = 1: AUROC 1, tau 1."""
     S = np.zeros((1, 1, 4, 4), bool)
     for i, ages in enumerate(([0, 1, 3], [0], [0, 1], [0])):
@@ -270,7 +270,7 @@ def brute_force(path):
 
 
 def real_run(path):
-    """Check that the ranked evictions are those of trimkv with token-by-token input."""
+    """Check that the ranked evictions equal trimkv's evictions with token-by-token input."""
     gguf, gates, x = path("m.gguf"), path("g.safetensors"), path("r.kvf")
     size = ["--layers", "2", "--heads", "4", "--kv-heads", "2"]
     calls = [[sys.executable, gen_tiny, *size, "--dim", "64", "--head-dim", "16", "-o", gguf],

@@ -209,7 +209,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
     # is evicted
     data, _ = table(kvfate, "kv-size", hand.path, "--window", "2")
     check("by hand: window", data["entries"][:5] == [1, 0, 1, 1, 1] and data["step"][4] == 3, data)
-    # density in two bins: the entry 1 of 4 stands at 1/4; query 2 sees 1 and 2 of three: 1 * 2 / 3 = 0, 2 * 2 / 3 = 1
+    # density in two bins: the entry 1 of 4 is at 1/4; query 2 sees 1 and 2 of three: 1 * 2 / 3 = 0, 2 * 2 / 3 = 1
     data, _ = table(kvfate, "density", hand.path, "--bins", "2")
     check("by hand: density", data["count"] == [1, 0, 1, 0] and data["share"] == [1, 0, 1, 0] and data["mean"] == [.25] * 4 and data["bin_high"] == [.5, 1, .5, 1], data)
     data, _ = table(kvfate, "density", hand.path, "--bins", "2", "--step", "2")
@@ -286,7 +286,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
             v = real(data[key])
             check(f"order of {key}", (np.diff(v[~np.isnan(v)]) <= 0).all() and not np.isnan(v[:1]).any(), v)
 
-        # occupancy by role and class: sums over what a query sees
+        # occupancy by role and class: sums over the entries that a query sees
         for by, label, names in (("role", [["prompt", "answer", "think"][k] for k in roles], ["prompt", "answer", "think"]),
                                  ("class", classes, sorted(set(classes[a:b]))), (None, ["prompt" if k == 0 else "answer" for k in roles], ["prompt", "answer"])):
             more = ["--by", by] * bool(by) + ["--classes", own] * (by == "class")

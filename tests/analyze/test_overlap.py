@@ -182,7 +182,7 @@ def sparsity(name, x, rows, *argv):
 # ---- cases
 
 def by_hand(path):
-    """272 tokens: windows 2 and 3 have the queries 16 .. 143 and 144 .. 271, 16 tokens come before. Of these the
+    """272 tokens: windows 2 and 3 have the queries 16 .. 143 and 144 .. 271, 16 tokens are earlier. Of these the
     first four, of which 3 is evicted in the second head, and token 2 seen by the last window in neither order.
     Head 0, p = 50: A_2 = {1, 2}, A_3 = {0, 1}: 1 / 2, by chance 2 / 4, kappa 0. p = 25: {1}, {0}: 0, chance 1 / 4,
     kappa (0 - 1/4) / (3/4) = -1/3. p = 75: {1, 2, 3}, {0, 1, 3}: 2 / 3, chance 3 / 4, kappa (2/3 - 3/4) / (1/4) = -1/3.

@@ -24,7 +24,7 @@ static double random01(uint64_t i, uint64_t k)
     return (double)(rng_hash(7, i, k, 0) >> 11) / 9007199254740992.0;
 }
 
-/* Makes a path to the right that sometimes stops, goes back, or has holes. */
+/* Makes a path to the right that sometimes stops, turns back, or has holes. */
 static void make_walk(double *xy, int kind)
 {
     double x = 3;
@@ -365,7 +365,7 @@ Test(chart, steps_are_two_numbers_or_one)
     cr_expect(from == 15 && to == INT64_MAX, "refused steps leave what was there");
 }
 
-/* Points come back unchanged, for any order of panels and lines. */
+/* Points are stored unchanged, for any order of panels and lines. */
 Test(chart, plots_keep_points)
 {
     struct plot p;

@@ -94,7 +94,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-layout-") as folder:
     check("whose texts lie over nothing", not pairs(text_boxes(svg)), pairs(text_boxes(svg))[:2])
     both = [w[0] for w in words(draw(path("k.svg"), "--layout", "ab", full, halved, *ends)[1])]
     check("a range of one's own: a bar each", sum(w.startswith("sparsity") for w in both) == 2, both)
-    # The same check for a logarithmic scale.
+    # A logarithmic scale, checked in the same way.
     with open(path("retention.tsv"), "w") as f:
         f.write("# table: retention\n# T: 40\nsource\thead\tlayer\tindex\ttoken\tbirth\tlog_beta\tbeta\tmean_retention\tlast_use_age\n")
         f.write("".join(f"gate\tL0K{h}\t0\t{h}\t{i}\t{i}\t{-.1 * (i % 7)}\t.9\t.5\t0\n" for h in range(2) for i in range(40)))

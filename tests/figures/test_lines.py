@@ -200,7 +200,7 @@ def training():
     check("training: the key has the mark", abs(key[0] - 16) < 3 and key[1] > max(m[1] for m in marks), marks, key)
 
 
-# ---- whole numbers
+# ---- integers
 
 def whole_numbers():
     """Check that axes of positions, steps and ages have only whole numbers, even if they are short."""

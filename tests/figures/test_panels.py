@@ -363,7 +363,7 @@ def claims():
     for _, stroke, p, _, _ in paths(svg):
         if stroke in (BLUE, VERMILION) and len(p) == 2 and p[0][1] == p[1][1]:
             lines[stroke] = sorted((p[0][0], p[1][0]))
-    dots = [p for p in sorted(discs(svg, BLUE), key=lambda p: p[1]) if p[0] > lines[VERMILION][1]]  # without those of the key and of the papers
+    dots = [p for p in sorted(discs(svg, BLUE), key=lambda p: p[1]) if p[0] > lines[VERMILION][1]]  # not in the key, nor of the papers
     check("claims that go up and down", affine([-1, -.5, .25, 1, .75], lines[VERMILION] + lines[BLUE] + [dots[0][0]]), lines, dots)
     check("a claim without interval is at the rim", abs(dots[1][0] - lines[BLUE][1]) < .02, dots)
 
@@ -458,7 +458,7 @@ def heads():
     svg = draw(heads_rows(), "heads")[1]
     signs = [(s, xs[0], y) for s, xs, y, size in texts(svg) if s in "WSAGO" and len(s) == 1]
     kinds = [KINDS[(l + h) % 6] for l in range(6) for h in range(4)]
-    want = sum(k != "mixed" for k in kinds) + 5  # and those of the key
+    want = sum(k != "mixed" for k in kinds) + 5  # and the key
     check("a letter for each head of a kind", len(signs) == want, len(signs), want)
     check("kinds counted", all(f"{k} ({kinds.count(k)})" in words_of(svg) for k in KINDS), words_of(svg))
     row = [s for s, x, y in sorted(signs, key=lambda t: t[1]) if abs(y - min(t[2] for t in signs)) < 1][:5]

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Pictures as others see them: in grey, in print, and by eyes with one kind of colour blindness.
+"""Simulate views of pictures: in grey, in print, and by eyes with one kind of colour blindness.
 
 usage: views.py OUT PICTURE.png...
 
-Writes OUT/PICTURE-VIEW.png for each of: grey, print, deuteranopia, protanopia, tritanopia; and OUT/PICTURE-all.png, a sheet of
-the picture and these, two by three.
+It writes OUT/PICTURE-VIEW.png for each of: grey, print, deuteranopia, protanopia, tritanopia; and OUT/PICTURE-all.png, a sheet
+of the picture and these views, two by three.
 
 grey: the luminance of sRGB (IEC 61966-2-1).  print: four inks on coated paper, whose overprints have the colours of ISO 12647-2
-(2004, paper type 1, rounded), mixed by area (Demichel's equations) with the dots 15 % larger in the middle; black replaces what
-the three inks have in common, and no colour profile mends the rest: the worst that a press makes of RGB.  The eyes: matrices of Machado, Oliveira and Fernandes, "A Physiologically-based Model for
+(2004, paper type 1, rounded), mixed by area (Demichel's equations) with the dots 15 % larger in the middle; black replaces the
+common part of the three inks, without a colour profile: the worst case of printing RGB.  The eyes: matrices of Machado, Oliveira and Fernandes, "A Physiologically-based Model for
 Simulation of Color Vision Deficiency", IEEE TVCG 15(6), 2009, severity 1, on linear RGB."""
 import os
 import sys
