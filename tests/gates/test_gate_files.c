@@ -360,7 +360,7 @@ Test(gate_files, tensors_fill_the_file_without_gap_or_overlap)
                                                                                       2, 18) "}",
          "aligned", 18},
         {"{" HEADS_META T4("duo.alpha", 0, 16) "} {}", "text after", 16},
-        {"{" HEADS_META T4("duo.alpha\\ud800", 0, 16) "}", "JSON", 16},
+        {"{" HEADS_META T4("duo.alpha\\ud800", 0, 16) "}", "surrogate", 16},
         {"{" HEADS_META T4("\xff", 0, 16) "}", "UTF-8", 16},
     };
     struct gates_model m = small_model();
