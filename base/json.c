@@ -1,4 +1,5 @@
-/* json.c - JSON as a tree of cJSON nodes, after the checks of json_tape.h; and JSON written. */
+/* json.c - reads JSON as a tree of cJSON nodes, after the checks of json_tape.h, and writes JSON.
+ */
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <pthread.h>
@@ -157,7 +158,7 @@ void json_put_text(struct buf *b, const char *json)
         uint32_t cp;
         len = utf8_decode(json, n, &cp);
         bool blank = *json == '\n' || *json == '\t' || *json == '\r';
-        if (len && !blank && is_control(cp)) /* it stands in a string, or the JSON is none */
+        if (len && !blank && is_control(cp)) /* in valid JSON it is part of a text */
             buf_printf(b, "\\u%04x", cp);
         else
             buf_add(b, json, len);

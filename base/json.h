@@ -1,7 +1,7 @@
-/* json.h - JSON in and out; json.c is the only file that includes cJSON.
+/* json.h - reads JSON as a tree and writes JSON; only json.c includes cJSON.
  *
  * Reading: json_parse gives a tree that the caller owns; nodes are borrowed from it.  The input has
- * at most JSON_MOST bytes.  It must be JSON as json_tape.h defines it, and no text holds U+0000.
+ * at most JSON_MOST bytes.  It must be JSON as json_tape.h defines it, and no text contains U+0000.
  * Writing: straight into a struct buf. */
 #ifndef KVF_BASE_JSON_H
 #define KVF_BASE_JSON_H
@@ -13,11 +13,11 @@
 
 struct json; /* a node */
 
-/* KVF_OK, KVF_E_FORMAT (d says where), KVF_E_LIMIT, KVF_E_NOMEM. */
+/* Returns KVF_OK, KVF_E_FORMAT with a sentence that names the byte, KVF_E_LIMIT or KVF_E_NOMEM. */
 int json_parse(const char *text, size_t len, struct json **ret_root, struct kvf_diag *d);
 void json_free(struct json *root); /* the root only; accepts NULL */
 
-/* Each accepts NULL and nodes of another type, and then gives the default. */
+/* Each function accepts NULL and nodes of another type, and then returns the default. */
 const struct json *json_get(const struct json *object, const char *key); /* NULL: none */
 const struct json *json_at(const struct json *array, int i);             /* NULL: none */
 int json_len(const struct json *array_or_object);
@@ -32,17 +32,17 @@ bool json_is_object(const struct json *node);
 bool json_is_array(const struct json *node);
 bool json_is_null(const struct json *node);
 
-/* "text" with quotes and escapes; bytes that are not UTF-8 become U+FFFD. */
+/* Writes a text with quotes and escapes; bytes that are not UTF-8 become U+FFFD. */
 void json_put_str(struct buf *b, const char *s, size_t n);
-/* JSON that was read, as it was written, but with control characters in texts as \u00NN. */
+/* Copies valid JSON and writes control characters of its texts as \u00NN. */
 void json_put_text(struct buf *b, const char *json);
-/* Shortest form that reads back equal; NaN and infinities become null. */
+/* Writes the shortest form that reads back equal; NaN and infinities become null. */
 void json_put_num(struct buf *b, double v);
-/* A node that was read, with all below it. */
+/* Writes a node and its members. */
 void json_put_node(struct buf *b, const struct json *node);
-/* "key": for the next member; puts the comma when b does not end in '{'. */
+/* Writes the key of the next member, after a comma if b does not end in '{' or '['. */
 void json_put_key(struct buf *b, const char *key);
-/* A whole member. */
+/* Writes a key and its value. */
 void json_put_member_num(struct buf *b, const char *key, double v);
 void json_put_member_str(struct buf *b, const char *key, const char *s);
 

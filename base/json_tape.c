@@ -1,4 +1,4 @@
-/* json_tape.c - the grammar of JSON (RFC 8259), and the tape that holds what it found.
+/* json_tape.c - the grammar of JSON (RFC 8259), and the tape of the values of a text.
  *
  * json_check, json_tape_open and json_parse (json.c) all run the parser below.  It keeps the arrays
  * and objects around a place on a stack of its own, so that no text makes it recurse. */
@@ -14,7 +14,7 @@
 struct json_entry {
     uint32_t at;   /* first byte of the value; of a text: the quote */
     uint32_t n;    /* bytes between the quotes or of the number; values in an array or object */
-    uint32_t next; /* value behind this one in the same array or object; 0: it is the last */
+    uint32_t next; /* next value of the same array or object; 0: this is the last */
     char kind;
     bool escaped; /* the text has a backslash */
     bool member;  /* of an object: the entry before it is its key */
@@ -25,15 +25,15 @@ struct parser {
     const char *at, *end;
     const char *half, *number;   /* the first half of a character, the first number out of range */
     uint32_t open[JSON_DEEPEST]; /* arrays and objects around the place */
-    uint32_t last[JSON_DEEPEST]; /* the value that came last in each; 0: none yet */
+    uint32_t last[JSON_DEEPEST]; /* the newest value of each; 0: it has no value yet */
     char close[JSON_DEEPEST];    /* the bracket that ends each */
     int depth;
-    uint32_t key;    /* the next value is that of this key; 0: it is none of a key */
+    uint32_t key;    /* key of the next value; 0: it has no key */
     bool done;       /* the value is complete */
-    bool only_check; /* entries are not kept: each is entry 1 */
+    bool only_check; /* overwrite entry 1 with every value */
 };
 
-/* The number of a new entry at the place; 0: memory is out. */
+/* Adds an entry at the place and returns its number; 0: memory is out. */
 static uint32_t put(struct parser *p, char kind)
 {
     struct json_tape *t = &p->tape;
@@ -59,7 +59,8 @@ static void skip_blanks(struct parser *p)
         p->at++;
 }
 
-/* Sets *ret to the number of four hexadecimal digits.  Returns false if they are not there. */
+/* Sets *ret to the number that four hexadecimal digits spell.  Returns false if s has other bytes.
+ */
 static bool hex4(const char *s, const char *end, uint32_t *ret)
 {
     uint32_t v = 0;
@@ -81,7 +82,7 @@ static bool is_half(uint32_t cp)
     return cp >= 0xd800 && cp <= 0xdfff;
 }
 
-/* Sets *ret to the character of the escape at s, which is the place behind its backslash.  A
+/* Sets *ret to the character of the escape at s, the byte after its backslash.  A
  * surrogate that is not in a pair gives itself.  Returns the length of the escape, or 0 if it is
  * not one. */
 static size_t unescape(const char *s, const char *end, uint32_t *ret)
@@ -205,7 +206,7 @@ static int take_scalar(struct parser *p, uint32_t v)
     }
 }
 
-/* The key of a member, up to its value. */
+/* Reads the key of a member and its colon. */
 static int take_key(struct parser *p)
 {
     skip_blanks(p);
@@ -221,7 +222,7 @@ static int take_key(struct parser *p)
     return err;
 }
 
-/* Puts a new value into the array or object around it. */
+/* Adds a new value to the array or object around it. */
 static void link(struct parser *p, uint32_t v)
 {
     struct json_entry *entry = p->tape.entry;
@@ -236,8 +237,8 @@ static void link(struct parser *p, uint32_t v)
     entry[p->open[p->depth - 1]].n++;
 }
 
-/* Takes a value, or the beginning of one that is not empty.  *ret_inside: it is such a beginning,
- * and a value of it comes next. */
+/* Reads a value, or the first bracket of an array or object that is not empty.  *ret_inside: it
+ * read such a bracket, and the next value belongs to it. */
 static int take_value(struct parser *p, bool *ret_inside)
 {
     *ret_inside = false;
@@ -266,8 +267,8 @@ static int take_value(struct parser *p, bool *ret_inside)
     return c == '{' ? take_key(p) : KVF_OK;
 }
 
-/* Takes what follows a value: the ends of those around it, and a comma before the next one.
- * *ret_done: there is none. */
+/* Reads the closing brackets after a value and the comma before the next one.  *ret_done: the text
+ * has no further value. */
 static int take_ends(struct parser *p, bool *ret_done)
 {
     for (; p->depth > 0; p->depth--) {
@@ -285,7 +286,7 @@ static int take_ends(struct parser *p, bool *ret_done)
 static int parse(struct parser *p)
 {
     bool done = false, inside;
-    put(p, 0); /* entry 0 is none */
+    put(p, 0); /* entry 0 is not a value */
     while (!done) {
         int err = take_value(p, &inside);
         if (!err && !inside)
@@ -322,7 +323,7 @@ struct key {
     const char *s, *end; /* between the quotes */
 };
 
-/* Puts the next character of a text with escapes into utf8, and returns its bytes there. */
+/* Writes the next character of a text with escapes to utf8, and returns the number of its bytes. */
 static size_t take_char(const char **s, const char *end, char utf8[4])
 {
     uint32_t cp = 0;
@@ -333,7 +334,7 @@ static size_t take_char(const char **s, const char *end, char utf8[4])
     return utf8_encode(cp, utf8);
 }
 
-/* FNV-1a of the characters that a text stands for. */
+/* Returns the FNV-1a hash of a text whose escapes are decoded. */
 static uint64_t hash_of(const char *s, const char *end)
 {
     const uint64_t prime = 0x100000001b3u;
@@ -351,7 +352,7 @@ static uint64_t hash_of(const char *s, const char *end)
     return h ^ h >> 32;
 }
 
-/* Orders texts by the characters that they stand for. */
+/* Orders texts by their bytes after escapes are decoded. */
 static int compare_texts(const struct key *a, const struct key *b)
 {
     const char *s = a->s, *t = b->s;
@@ -385,11 +386,11 @@ static int by_hash(const void *a, const void *b)
     return order ? order : (x->s > y->s) - (x->s < y->s);
 }
 
-/* Work on the keys of an object: `from` has them as they come, `to` by buckets of their hashes. */
+/* The keys of an object: `from` in their order, `to` sorted into buckets by hash. */
 struct keys {
     struct key *from, *to;
     uint32_t *begin; /* [buckets + 1] of `to` */
-    size_t cap;      /* keys that there is room for */
+    size_t cap;      /* keys that fit */
 };
 
 static size_t buckets_for(size_t n)
@@ -412,8 +413,9 @@ static int reserve_keys(struct keys *k, size_t n)
     return k->from && k->to && k->begin ? KVF_OK : KVF_E_NOMEM;
 }
 
-/* Sets *ret to the first key of an object that was there before, if there is one.  Buckets keep the
- * time linear; a bucket is sorted, so that chosen hashes cost n log n. */
+/* Sets *ret to the first key that repeats an earlier key of the object, if the object has one.  The
+ * time grows linearly with the keys: each is compared within the bucket of its hash.  A bucket is
+ * sorted, so that hashes chosen to collide cost n log n. */
 static int find_repeat(const struct json_tape *t, uint32_t object, struct keys *k, struct key *ret)
 {
     size_t n = t->entry[object].n, mask = buckets_for(n) - 1, i = 0;
@@ -476,7 +478,8 @@ static int check_utf8(const char *text, size_t n, struct kvf_diag *d)
     return kvf_fail(d, KVF_E_FORMAT, "JSON is not valid UTF-8 text at byte %zu", at);
 }
 
-/* Names what is wrong after the parser returned `err`, or what RFC 8259 lets a reader reject. */
+/* Returns `err` of the parser with a sentence, or the error of a check that the grammar does not
+ * have: surrogates, the range of numbers, repeated keys. */
 static int judge(const struct parser *p, int err, struct kvf_diag *d)
 {
     const char *text = p->tape.text;
@@ -555,7 +558,7 @@ uint32_t json_tape_next(const struct json_tape *t, uint32_t v)
     return v ? t->entry[v].next : 0;
 }
 
-/* Compares a text with escapes. */
+/* Returns whether a JSON text with escapes equals a C string. */
 static bool equals_escaped(const char *s, const char *end, const char *text)
 {
     while (s < end) {
@@ -649,7 +652,7 @@ double json_tape_num(const struct json_tape *t, uint32_t v, double otherwise)
 int64_t json_tape_int(const struct json_tape *t, uint32_t v, int64_t otherwise)
 {
     const struct json_entry *e = &t->entry[v];
-    if (v && !e->kind && e->n <= 15) { /* most of them: digits alone */
+    if (v && !e->kind && e->n <= 15) { /* the common case: only digits */
         int64_t x = 0;
         uint32_t i = 0;
         for (; i < e->n && t->text[e->at + i] >= '0' && t->text[e->at + i] <= '9'; i++)

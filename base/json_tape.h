@@ -1,9 +1,9 @@
-/* json_tape.h - the one grammar of JSON, and a reader that leaves large JSON in place.
+/* json_tape.h - the one grammar of JSON, and a reader for large JSON that copies no text.
  *
  * The grammar is RFC 8259 in UTF-8, nested at most JSON_DEEPEST deep.  Both readers, json_tape_open
- * and json_parse (json.h), also reject half of a surrogate pair, a number that is over JSON_NUMBER
- * characters or not finite as a double, and a key that an object repeats; they skip a byte-order
- * mark.
+ * and json_parse (json.h), also reject half of a surrogate pair, a number that has more than
+ * JSON_NUMBER characters or is not finite as a double, and a repeated key of an object.  They skip
+ * a byte-order mark.
  *
  * A tokenizer.json has 10^5 to 10^6 values.  json_parse takes 2.5 times as long and four times
  * the memory (docs/reference/dependencies.md).  Here each value is an entry of an array that
@@ -24,17 +24,18 @@ struct json_tape {
     size_t n_text;            /* its bytes */
     struct json_entry *entry; /* [n], the first is not used */
     uint32_t n, cap;
-    bool has_nul; /* a text or key holds U+0000, which its caller accepts or rejects */
+    bool has_nul; /* a text or key contains U+0000; the caller accepts or rejects it */
 };
 
 enum {
     JSON_MOST = 16 << 20,       /* bytes of a text that json_parse accepts */
-    JSON_TAPE_MOST = 256 << 20, /* bytes of a text that a tape can hold */
-    JSON_DEEPEST = 64,          /* arrays and objects in each other */
+    JSON_TAPE_MOST = 256 << 20, /* bytes of a text that json_tape_open accepts */
+    JSON_DEEPEST = 64,          /* levels of arrays and objects */
     JSON_NUMBER = 63            /* characters of a number */
 };
 
-/* Returns whether the n bytes are one JSON value by the grammar alone.  It needs no memory. */
+/* Returns whether the n bytes are one JSON value according to the grammar.  It allocates no memory.
+ */
 bool json_check(const char *text, size_t n);
 /* Returns whether they are one JSON object. */
 bool json_check_object(const char *text, size_t n);

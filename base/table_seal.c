@@ -48,7 +48,7 @@ int seal_end_json(struct seal *s, struct buf *b)
     return err ? err : b->err;
 }
 
-/* Returns the number of bytes that a seal states, or 0 if it states none. */
+/* Returns the number of bytes that a seal states, or 0 if it has no such number. */
 static uint64_t stated_bytes(const char *seal)
 {
     const char *at = seal + CHECKSUM_DIGITS + strlen(" of "),
@@ -63,7 +63,7 @@ static uint64_t stated_bytes(const char *seal)
 
 /* Compares a seal with the three pieces that it was made of.  KVF_E_CORRUPT with a sentence if they
  * have fewer bytes than it states, or as many and another checksum.  More bytes were added on
- * purpose.  intact: the form of the seal is good; otherwise its number of bytes means nothing. */
+ * purpose.  intact: the form of the seal is good; otherwise its number of bytes is ignored. */
 static int compare(const char *seal, bool intact, const char *p, size_t n, const char *q, size_t m,
                    const struct buf *more, const char *remove, struct kvf_diag *d)
 {
@@ -90,7 +90,7 @@ static int compare(const char *seal, bool intact, const char *p, size_t n, const
                     remove);
 }
 
-/* The line is looked for by how it begins and by how it ends: damage can be anywhere in it. */
+/* Damage can be anywhere in the line, so its begin and its end both identify it. */
 int seal_check_tsv(const char *text, size_t n, struct kvf_diag *d)
 {
     const size_t mark = strlen(SEAL_LINE), whole = mark + SEAL_LENGTH;

@@ -34,9 +34,10 @@ int seal_end(struct seal *s, char out[SEAL_LENGTH + 1]);
 /* Appends the last member of JSON and its end; ends the seal.  KVF_OK or KVF_E_NOMEM. */
 int seal_end_json(struct seal *s, struct buf *b);
 
-/* KVF_OK, also for a text without a seal, or changed on purpose; KVF_E_CORRUPT with a sentence. */
+/* Returns KVF_OK, also for a text without a seal or with more bytes than it states; KVF_E_CORRUPT
+ * with a sentence. */
 int seal_check_tsv(const char *text, size_t n, struct kvf_diag *d);
-/* The same of JSON; more: what the seal was made of beside the text before it, or NULL. */
+/* Checks a JSON text like seal_check_tsv; more: the other text that the seal covers, or NULL. */
 int seal_check_json(const char *text, size_t n, const struct buf *more, struct kvf_diag *d);
 
 #endif

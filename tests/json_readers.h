@@ -60,8 +60,8 @@ static inline bool json_same_tree(const struct json_tape *t, const struct json *
 
 /* Returns whether the readers agree about a text of at most JSON_MOST bytes.  A text that is read
  * is JSON by the check, except for a byte-order mark, which is skipped; the tree accepts it unless
- * it holds U+0000; the values are equal.  A text that is rejected has a sentence.  *ret_read: the
- * tape has read it. */
+ * it contains U+0000; the values are equal.  A text that is rejected has a sentence.  *ret_read:
+ * the tape has read it. */
 static inline bool json_readers_agree(const char *text, size_t n, bool *ret_read)
 {
     struct json_tape t = {.n = 0};

@@ -431,7 +431,7 @@ for claim, words in ((dict(ASK, colour=1), "colour"), (dict(ASK, than="="), "tha
                      (dict(ASK, null_check={"minus": {}}), "minus"), (dict(ASK, control={"value": "x"}), "value"), (dict(ASK, unit=[1]), "unit"), (dict(ASK, unit=["a"] * 9), "unit"), (dict(ASK, where=1), "where"), (dict(ASK, table=None), "table")):
     refused(f"register: {words}", 1, ["claims", folder, "--register", register(claim)], words)
 refused("register: same id", 1, ["claims", folder, "--register", register(dict(ASK, id="x"), dict(ASK, id="x"))], "twice")
-for text, words in (("", ""), ("[]", "register"), ('{"claim":[]}', "register"), ('{"claim":[3]}', "id"), ("{" * 100, "nested")):
+for text, words in (("", ""), ("[]", "register"), ('{"claim":[]}', "register"), ('{"claim":[3]}', "id"), ("[" * 100, "nested"), ("{" * 100, "near byte 1")):
     refused("register " + text[:9], 1, ["claims", folder, "--register", put("broken.json", text, work.name)], "broken.json" if text != "x" else "", words)
 refused("no folder", 2, ["claims"], "folder")
 refused("check and folder", 2, ["claims", folder, "--check"], "--check")

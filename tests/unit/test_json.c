@@ -1,4 +1,5 @@
-/* The readers of JSON (base/json.h, base/json_tape.h): what they accept, reject and read. */
+/* Tests which JSON the readers (base/json.h, base/json_tape.h) accept and reject, and their values.
+ */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ Test(json, accepts_and_rejects_as_the_standard_does)
               && !json_check_object("{", 1) && !json_check_object("", 0));
 }
 
-/* Values that the grammar allows and the readers do not, and how a sentence names the place. */
+/* The readers reject some values that the grammar allows; a sentence names the byte. */
 Test(json, names_what_it_rejects)
 {
     static const struct {
@@ -108,7 +109,7 @@ Test(json, a_tape_alone_keeps_nul)
     json_tape_finish(&t);
 }
 
-/* A sample with bytes exchanged, left out or doubled. */
+/* Replaces, removes or doubles bytes of a sample. */
 Test(json, readers_agree_on_damaged_texts)
 {
     static const char sample[] =
@@ -192,7 +193,7 @@ Test(json, depth_is_limited)
     }
 }
 
-/* A quote behind a backslash does not end its text: what follows is counted. */
+/* A quote after a backslash does not end its text, so brackets after it are not counted. */
 Test(json, depth_is_counted_after_escaped_quotes)
 {
     static const struct {
