@@ -1,11 +1,12 @@
-/* saved_table.h - tables that were written before, for figures. */
+/* saved_table.h - reads saved tables for figures. */
 #ifndef KVF_CLI_SAVED_TABLE_H
 #define KVF_CLI_SAVED_TABLE_H
 
 #include "base/table.h"
 
-/* Reads the table at path, of which figures rely on what analyses promise: rows of a head together,
- * layers rising.  KVF_OK, what table_read gives, or KVF_E_ARG with a sentence. */
+/* Reads the table at path and checks the order of rows that figures rely on: the rows of a head
+ * are adjacent, and layers increase. Returns KVF_OK, an error of table_read(), or KVF_E_ARG with a
+ * sentence. */
 int saved_table_open(const char *path, struct table **ret, struct kvf_diag *d);
 
 #endif
